@@ -27,7 +27,8 @@ func (l *Ledger) expect(inputs []*Var) {
 	for _, in := range inputs {
 		if in.origin == parameter && in.wants {
 			if n, seen := l.open[in.grad]; seen && n == 0 {
-				panic(fmt.Sprintf("autograd: a parameter of %d×%d is used after its gradient was complete", in.rows, in.cols))
+				panic(fmt.Sprintf("autograd: a parameter of %d×%d is used after its gradient was complete",
+					in.rows, in.cols))
 			}
 			l.open[in.grad]++
 		}

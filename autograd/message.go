@@ -56,7 +56,9 @@ func Reciprocal(x *Var) *Var {
 // Sqrt returns √x, element by element, and 0 without a gradient where x is at most least.
 func Sqrt(x *Var, least float32) *Var {
 	team := x.tape.Team
-	return fromOutput(x, func(z, x *tensor.Matrix) { team.Sqrt(z, x, least) }, func(g, z *tensor.Matrix) { team.SqrtBackward(g, g, z) })
+	return fromOutput(x, func(z, x *tensor.Matrix) {
+		team.Sqrt(z, x, least)
+	}, func(g, z *tensor.Matrix) { team.SqrtBackward(g, g, z) })
 }
 
 // Mapped returns f(x) in Float32, element by element, through which no gradient flows. It is for few

@@ -9,24 +9,30 @@ import (
 func Linear(x, w *Var) *Var {
 	t := x.tape
 	if s := x.sparse; s != nil {
-		return t.Record(Op{Inputs: []*Var{x, w}, Keeps: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+		return t.Record(Op{
+			Inputs: []*Var{x, w}, Keeps: []*Var{x}, Reads: true,
+			Forward: func() *tensor.Matrix {
+				z := t.New(x.Rows(), w.Cols())
+				t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, kernel.Replace)
+				return z
+			}, Backward: func(g *tensor.Matrix) {
+				dw, add := w.Grad()
+				t.Team.SpMM(dw, s.Columns, g, kernel.Scales{}, kernel.Output(add))
+				g.Release()
+			},
+		})
+	}
+	return t.Record(Op{
+		Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true,
+		Forward: func() *tensor.Matrix {
 			z := t.New(x.Rows(), w.Cols())
-			t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, kernel.Replace)
+			t.Team.MatMul(z, x.Value(), w.Value(), kernel.Straight, kernel.Replace)
 			return z
 		}, Backward: func(g *tensor.Matrix) {
-			dw, add := w.Grad()
-			t.Team.SpMM(dw, s.Columns, g, kernel.Scales{}, kernel.Output(add))
-			g.Release()
-		}})
-	}
-	return t.Record(Op{Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true, Forward: func() *tensor.Matrix {
-		z := t.New(x.Rows(), w.Cols())
-		t.Team.MatMul(z, x.Value(), w.Value(), kernel.Straight, kernel.Replace)
-		return z
-	}, Backward: func(g *tensor.Matrix) {
-		weightGradient(x, w, g)
-		x.addLater(g, w)
-	}})
+			weightGradient(x, w, g)
+			x.addLater(g, w)
+		},
+	})
 }
 
 // weightGradient adds xᵀ·g to the gradient of w, for a dense product x·w.
@@ -43,19 +49,22 @@ func AddLinear(z, x, w *Var) *Var {
 	if x.sparse != nil {
 		return Add(z, Linear(x, w))
 	}
-	return t.Record(Op{Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true, Forward: func() *tensor.Matrix {
-		from := z.Value()
-		sum, inPlace := z.Take()
-		if !inPlace {
-			t.Team.Copy(sum, from)
-		}
-		t.Team.MatMul(sum, x.Value(), w.Value(), kernel.Straight, kernel.Accumulate)
-		return sum
-	}, Backward: func(g *tensor.Matrix) {
-		weightGradient(x, w, g)
-		x.addLater(g.Share(), w)
-		z.AddGrad(g)
-	}})
+	return t.Record(Op{
+		Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true,
+		Forward: func() *tensor.Matrix {
+			from := z.Value()
+			sum, inPlace := z.Take()
+			if !inPlace {
+				t.Team.Copy(sum, from)
+			}
+			t.Team.MatMul(sum, x.Value(), w.Value(), kernel.Straight, kernel.Accumulate)
+			return sum
+		}, Backward: func(g *tensor.Matrix) {
+			weightGradient(x, w, g)
+			x.addLater(g.Share(), w)
+			z.AddGrad(g)
+		},
+	})
 }
 
 // Combine returns alpha·a + beta·b, for a and b of one shape. It may reuse the memory of b, which must not be
@@ -143,7 +152,9 @@ func convert(x *Var, e tensor.Element) *Var {
 // run backward. So a gradient that is summed over blocks has one order, wherever the stages are cut.
 func Alias(x *Var) *Var {
 	return x.tape.Record(Op{
-		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix { return x.Value().Share() }, Backward: x.AddGrad,
+		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
+			return x.Value().Share()
+		}, Backward: x.AddGrad,
 	})
 }
 

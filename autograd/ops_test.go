@@ -63,49 +63,129 @@ func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2
 
 func TestGradients(t *testing.T) {
 	type vars = []*autograd.Var
-	x, y, w, square, bias := [2]int{rows, inner}, [2]int{rows, cols}, [2]int{inner, cols}, [2]int{inner, inner}, [2]int{1, cols}
+	x, y, w, square, bias := [2]int{rows, inner}, [2]int{rows, cols}, [2]int{inner, cols},
+		[2]int{inner, inner}, [2]int{1, cols}
 	mask := kernel.NewMask(3, .4, nil)
 	cases := map[string]struct {
 		shapes [][2]int
 		f      func(in vars) *autograd.Var
 	}{
-		"linear":              {[][2]int{x, w}, func(in vars) *autograd.Var { return autograd.Linear(in[0], in[1]) }},
-		"add linear":          {[][2]int{y, x, w}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[1], in[2]) }},
-		"add linear in place": {[][2]int{y, x, w}, func(in vars) *autograd.Var { return autograd.AddLinear(autograd.Scale(2, in[0]), in[1], in[2]) }},
-		"combine":             {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[1]) }},
-		"combine in place":    {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, autograd.Scale(2, in[1])) }},
-		"combine with itself": {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[0]) }},
-		"add":                 {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[1]) }},
-		"add to itself":       {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[0]) }},
-		"rows":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Rows(in[0], 1, 3, nil) }},
-		"basis decomposition": {[][2]int{{3, 2}, {6, cols}}, func(in vars) *autograd.Var { return autograd.BasisDecomposition(in[0], []int{2, 0}, in[1]) }},
-		"block diagonal":      {[][2]int{{6, cols}}, func(in vars) *autograd.Var { return autograd.BlockDiagonal(in[0], 3) }},
-		"copy":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Copy(in[0]) }},
-		"alias":               {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Alias(in[0]) }},
-		"scale":               {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(-3, in[0]) }},
-		"multiply":            {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[1]) }},
-		"square":              {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[0]) }},
-		"activate":            {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Activate(in[0], kernel.Tanh) }},
-		"activate by gelu":    {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Activate(in[0], kernel.GELU) }},
-		"dropout":             {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Dropout(in[0], mask) }},
-		"dropout in place":    {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Dropout(autograd.Scale(2, in[0]), mask) }},
-		"mean of the heads":   {[][2]int{{rows, 6}}, func(in vars) *autograd.Var { return autograd.HeadMean(in[0], 3) }},
-		"dot of heads":        {[][2]int{{rows, 6}, {1, 6}}, func(in vars) *autograd.Var { return autograd.HeadDot(in[0], in[1], 3) }},
-		"scale of heads":      {[][2]int{{rows, 6}, {rows, 3}}, func(in vars) *autograd.Var { return autograd.HeadScale(in[0], in[1]) }},
-		"exponential":         {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Exp(autograd.Scale(.5, in[0])) }},
-		"reciprocal":          {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Reciprocal(autograd.Exp(in[0])) }},
-		"root":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Sqrt(autograd.Exp(in[0]), 1e-3) }},
-		"root of nothing":     {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Sqrt(in[0], 9) }},
-		"columns":             {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Columns(in[0], 1, 2) }},
+		"linear": {
+			[][2]int{x, w},
+			func(in vars) *autograd.Var { return autograd.Linear(in[0], in[1]) },
+		},
+		"add linear": {
+			[][2]int{y, x, w},
+			func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[1], in[2]) },
+		},
+		"add linear in place": {[][2]int{y, x, w}, func(in vars) *autograd.Var {
+			return autograd.AddLinear(autograd.Scale(2, in[0]), in[1], in[2])
+		}},
+		"combine": {
+			[][2]int{x, x},
+			func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[1]) },
+		},
+		"combine in place": {
+			[][2]int{x, x},
+			func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, autograd.Scale(2, in[1])) },
+		},
+		"combine with itself": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Combine(.3, in[0], -2, in[0])
+		}},
+		"add": {
+			[][2]int{x, x},
+			func(in vars) *autograd.Var { return autograd.Add(in[0], in[1]) },
+		},
+		"add to itself": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Add(in[0], in[0])
+		}},
+		"rows": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Rows(in[0], 1, 3, nil)
+		}},
+		"basis decomposition": {
+			[][2]int{{3, 2}, {6, cols}},
+			func(in vars) *autograd.Var { return autograd.BasisDecomposition(in[0], []int{2, 0}, in[1]) },
+		},
+		"block diagonal": {
+			[][2]int{{6, cols}},
+			func(in vars) *autograd.Var { return autograd.BlockDiagonal(in[0], 3) },
+		},
+		"copy":  {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Copy(in[0]) }},
+		"alias": {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Alias(in[0]) }},
+		"scale": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Scale(-3, in[0])
+		}},
+		"multiply": {
+			[][2]int{x, x},
+			func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[1]) },
+		},
+		"square": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Multiply(in[0], in[0])
+		}},
+		"activate": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Activate(in[0], kernel.Tanh)
+		}},
+		"activate by gelu": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Activate(in[0], kernel.GELU)
+		}},
+		"dropout": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Dropout(in[0], mask)
+		}},
+		"dropout in place": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Dropout(autograd.Scale(2, in[0]), mask)
+		}},
+		"mean of the heads": {
+			[][2]int{{rows, 6}},
+			func(in vars) *autograd.Var { return autograd.HeadMean(in[0], 3) },
+		},
+		"dot of heads": {
+			[][2]int{{rows, 6}, {1, 6}},
+			func(in vars) *autograd.Var { return autograd.HeadDot(in[0], in[1], 3) },
+		},
+		"scale of heads": {
+			[][2]int{{rows, 6}, {rows, 3}},
+			func(in vars) *autograd.Var { return autograd.HeadScale(in[0], in[1]) },
+		},
+		"exponential": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Exp(autograd.Scale(.5, in[0]))
+		}},
+		"reciprocal": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Reciprocal(autograd.Exp(in[0]))
+		}},
+		"root": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Sqrt(autograd.Exp(in[0]), 1e-3)
+		}},
+		"root of nothing": {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Sqrt(in[0], 9) }},
+		"columns": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Columns(in[0], 1, 2)
+		}},
 		"some columns twice": {[][2]int{x}, func(in vars) *autograd.Var {
 			return autograd.Add(autograd.Columns(in[0], 0, 2), autograd.Columns(in[0], 1, 2))
 		}},
-		"joined":               {[][2]int{x, y}, func(in vars) *autograd.Var { return autograd.Join(in[0], in[1], in[0]) }},
-		"stacked":              {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Stack(in[0], in[1], in[0]) }},
-		"mean of one head":     {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) }},
-		"a residual":           {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) }},
-		"a residual, reversed": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) }},
-		"a residual of x·w":    {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) }},
+		"joined": {
+			[][2]int{x, y},
+			func(in vars) *autograd.Var { return autograd.Join(in[0], in[1], in[0]) },
+		},
+		"stacked": {
+			[][2]int{x, x},
+			func(in vars) *autograd.Var { return autograd.Stack(in[0], in[1], in[0]) },
+		},
+		"mean of one head": {
+			[][2]int{x},
+			func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) },
+		},
+		"a residual": {
+			[][2]int{x, square},
+			func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) },
+		},
+		"a residual, reversed": {
+			[][2]int{x, square},
+			func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) },
+		},
+		"a residual of x·w": {
+			[][2]int{x, square},
+			func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) },
+		},
 		"products with aliases": {[][2]int{x, square}, func(in vars) *autograd.Var {
 			h := autograd.Scale(.5, in[0])
 			return autograd.AddLinear(autograd.Linear(autograd.Alias(h), in[1]), autograd.Alias(h), in[1])
@@ -115,13 +195,17 @@ func TestGradients(t *testing.T) {
 			z := autograd.Linear(autograd.Alias(h), in[1])
 			return autograd.Add(z, autograd.Finish(h, nil, kernel.Tanh, mask))
 		}},
-		"one factor twice": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Linear(autograd.Linear(in[0], in[1]), in[1]) }},
+		"one factor twice": {
+			[][2]int{x, square},
+			func(in vars) *autograd.Var { return autograd.Linear(autograd.Linear(in[0], in[1]), in[1]) },
+		},
 		"finish, nothing to be done": {[][2]int{x}, func(in vars) *autograd.Var {
 			return autograd.Scale(1, autograd.Finish(in[0], nil, kernel.Identity, kernel.Mask{}))
 		}},
 		"a diamond": {[][2]int{x, square}, func(in vars) *autograd.Var {
 			h := autograd.Linear(in[0], in[1])
-			return autograd.Multiply(autograd.Activate(h, kernel.Tanh), autograd.Add(h, autograd.Activate(h, kernel.Sigmoid)))
+			return autograd.Multiply(autograd.Activate(h, kernel.Tanh),
+				autograd.Add(h, autograd.Activate(h, kernel.Sigmoid)))
 		}},
 		"a diamond of three": {[][2]int{x}, func(in vars) *autograd.Var {
 			h := autograd.Scale(.5, in[0])
@@ -129,7 +213,8 @@ func TestGradients(t *testing.T) {
 		}},
 		"finish of a kept value": {[][2]int{x, {1, inner}}, func(in vars) *autograd.Var {
 			h := autograd.Activate(in[0], kernel.Sigmoid) // keeps its result, so Finish must not overwrite it
-			return autograd.Add(autograd.Multiply(h, in[0]), autograd.Finish(h, in[1], kernel.Tanh, kernel.Mask{}))
+			return autograd.Add(autograd.Multiply(h, in[0]),
+				autograd.Finish(h, in[1], kernel.Tanh, kernel.Mask{}))
 		}},
 	}
 	for name, c := range cases {
@@ -141,9 +226,13 @@ func TestGradients(t *testing.T) {
 	} {
 		for _, m := range []kernel.Mask{{}, mask} {
 			t.Run("finish "+name, func(t *testing.T) {
-				newBench(t).gradients(func(in vars) *autograd.Var { return autograd.Finish(autograd.Scale(1, in[0]), nil, act, m) }, x)
+				newBench(t).gradients(func(in vars) *autograd.Var {
+					return autograd.Finish(autograd.Scale(1, in[0]), nil, act, m)
+				}, x)
 				if act != kernel.ReLU && act != kernel.LeakyReLU { // x + bias may come too near their kink
-					newBench(t).gradients(func(in vars) *autograd.Var { return autograd.Finish(in[0], in[1], act, m) }, y, bias)
+					newBench(t).gradients(func(in vars) *autograd.Var {
+						return autograd.Finish(in[0], in[1], act, m)
+					}, y, bias)
 				}
 			})
 		}
@@ -204,9 +293,13 @@ func TestSparse(t *testing.T) {
 			}
 			out, add, dw := run(x)
 			wantOut, wantAdd, wantDw := run(b.tape.Constant(dense, nil))
-			for what, pair := range map[string][2]*tensor.Matrix{"x·w": {out, wantOut}, "z + x·w": {add, wantAdd}, "dw": {dw, wantDw}} {
+			for what, pair := range map[string][2]*tensor.Matrix{
+				"x·w":     {out, wantOut},
+				"z + x·w": {add, wantAdd}, "dw": {dw, wantDw},
+			} {
 				for i, want := range pair[1].Floats() {
-					if got := pair[0].Floats()[i]; !(math.Abs(float64(got-want)) <= 1e-5*math.Max(1, math.Abs(float64(want)))) {
+					if got := pair[0].Floats()[i]; !(math.Abs(float64(got-want)) <= 1e-5*math.Max(1,
+						math.Abs(float64(want)))) {
 						t.Fatalf("%s: number %d is %v, dense %v", what, i, got, want)
 					}
 				}
@@ -240,7 +333,9 @@ func TestUnwantedGradients(t *testing.T) {
 		"of linear": func(_, w, square *autograd.Var) *autograd.Var {
 			return autograd.Linear(w, square.Tape().Fixed(square.Value(), nil))
 		},
-		"add linear": func(c, _, square *autograd.Var) *autograd.Var { return autograd.AddLinear(c, c, square) },
+		"add linear": func(c, _, square *autograd.Var) *autograd.Var {
+			return autograd.AddLinear(c, c, square)
+		},
 		"combine":    func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, c, 3, w) },
 		"combined":   func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, w, 3, c) },
 		"multiply":   func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Multiply(c, w) },
@@ -251,7 +346,8 @@ func TestUnwantedGradients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			c, w, square := b.tape.Constant(b.matrix(rows, inner), nil), b.leaf(rows, inner), b.leaf(inner, inner)
+			c, w, square := b.tape.Constant(b.matrix(rows, inner), nil), b.leaf(rows, inner),
+				b.leaf(inner, inner)
 			out := b.tape.Scope(func() *autograd.Var { return f(c, w, square) })
 			if !out.Wants() {
 				t.Error("the result wants no gradient")

@@ -34,17 +34,22 @@ func (n *network) aggregate(x *autograd.Var) *autograd.Var {
 
 // count returns a copy of x that an operation may take, and counts how often it is computed.
 func (n *network) count(x *autograd.Var) *autograd.Var {
-	return n.tape.Record(autograd.Op{Inputs: []*autograd.Var{x}, Reads: true, Backward: x.AddGrad, Forward: func() *tensor.Matrix {
-		n.forward++
-		z := n.tape.New(x.Rows(), x.Cols())
-		n.team.Copy(z, x.Value())
-		return z
-	}})
+	return n.tape.Record(autograd.Op{
+		Inputs: []*autograd.Var{x}, Reads: true, Backward: x.AddGrad,
+		Forward: func() *tensor.Matrix {
+			n.forward++
+			z := n.tape.New(x.Rows(), x.Cols())
+			n.team.Copy(z, x.Value())
+			return z
+		},
+	})
 }
 
 // run passes a constant through the layers. It returns the result, what is live then, and the gradients of
 // the weights.
-func (n *network) run(layer func(x, w *autograd.Var) *autograd.Var) (result []float32, live int64, grads [][]float32) {
+func (n *network) run(
+	layer func(x, w *autograd.Var) *autograd.Var,
+) (result []float32, live int64, grads [][]float32) {
 	x := n.tape.Constant(n.matrix(rows, cols), nil)
 	constant := n.team.Memory.LiveTensors()
 	for _, w := range n.weights {
@@ -74,10 +79,14 @@ func TestRecompute(t *testing.T) {
 		kept, recomputed int64 // matrices after the forward pass, the last of which is the result
 		again            int   // results of count that are computed again
 	}{
-		{"a layer keeps its aggregation, and not the output of the layer before", func(n *network, x, w *autograd.Var) *autograd.Var {
-			h := autograd.Activate(n.aggregate(autograd.Linear(x, w)), kernel.Tanh) // reads its result backward
-			return autograd.Activate(n.count(h), kernel.Sigmoid)
-		}, 2 * layers, layers + 1, layers - 1}, // the result is not released
+		{
+			"a layer keeps its aggregation, and not the output of the layer before",
+			func(n *network, x, w *autograd.Var) *autograd.Var {
+				// reads its result backward
+				h := autograd.Activate(n.aggregate(autograd.Linear(x, w)), kernel.Tanh)
+				return autograd.Activate(n.count(h), kernel.Sigmoid)
+			}, 2 * layers, layers + 1, layers - 1,
+		}, // the result is not released
 		{"a residual layer keeps its input", func(n *network, x, w *autograd.Var) *autograd.Var {
 			h := autograd.Finish(n.count(x), nil, kernel.ReLU, mask)
 			return autograd.Add(x, n.aggregate(autograd.AddLinear(autograd.Linear(h, w), x, w)))
@@ -86,13 +95,19 @@ func TestRecompute(t *testing.T) {
 			h := autograd.Finish(n.count(x), nil, kernel.ReLU, mask)
 			return autograd.Add(x, n.aggregate(autograd.Linear(h, w)))
 		}, layers + 1, layers, 1}, // but for the first
-		{"of two layers without aggregation one keeps its output", func(n *network, x, w *autograd.Var) *autograd.Var {
-			return autograd.Finish(n.count(autograd.Linear(x, w)), nil, kernel.ReLU, mask)
-		}, layers, layers / 2, layers / 2},
-		{"a layer keeps what is computed from a value that was released", func(n *network, x, w *autograd.Var) *autograd.Var {
-			h := autograd.Activate(n.count(autograd.Linear(x, w)), kernel.Tanh)
-			return autograd.Multiply(h, autograd.Finish(autograd.Copy(h), nil, kernel.ReLU, mask))
-		}, 3 * layers, 2 * layers, layers},
+		{
+			"of two layers without aggregation one keeps its output",
+			func(n *network, x, w *autograd.Var) *autograd.Var {
+				return autograd.Finish(n.count(autograd.Linear(x, w)), nil, kernel.ReLU, mask)
+			}, layers, layers / 2, layers / 2,
+		},
+		{
+			"a layer keeps what is computed from a value that was released",
+			func(n *network, x, w *autograd.Var) *autograd.Var {
+				h := autograd.Activate(n.count(autograd.Linear(x, w)), kernel.Tanh)
+				return autograd.Multiply(h, autograd.Finish(autograd.Copy(h), nil, kernel.ReLU, mask))
+			}, 3 * layers, 2 * layers, layers,
+		},
 		{"an activation that only its own step reads", func(n *network, x, w *autograd.Var) *autograd.Var {
 			return n.aggregate(autograd.Finish(n.count(autograd.Linear(x, w)), nil, kernel.ReLU, mask))
 		}, 2 * layers, layers, layers},
@@ -100,7 +115,9 @@ func TestRecompute(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			run := func(recompute bool) (forward int, result []float32, live int64, grads [][]float32) {
 				n := newNetwork(t, layers, recompute)
-				result, live, grads = n.run(func(x, w *autograd.Var) *autograd.Var { return c.layer(n, x, w) })
+				result, live, grads = n.run(func(x, w *autograd.Var) *autograd.Var {
+					return c.layer(n, x, w)
+				})
 				return n.forward, result, live, grads
 			}
 			once, want, kept, wantGrads := run(false)
@@ -109,10 +126,12 @@ func TestRecompute(t *testing.T) {
 				t.Error("other bits")
 			}
 			if kept != c.kept || live != c.recomputed {
-				t.Errorf("%d matrices are kept, and %d with recomputation; want %d and %d", kept, live, c.kept, c.recomputed)
+				t.Errorf("%d matrices are kept, and %d with recomputation; want %d and %d", kept, live,
+					c.kept, c.recomputed)
 			}
 			if once != layers || forward != layers+c.again {
-				t.Errorf("%d results were computed, and %d with recomputation; want %d more", once, forward, c.again)
+				t.Errorf("%d results were computed, and %d with recomputation; want %d more",
+					once, forward, c.again)
 			}
 		})
 	}

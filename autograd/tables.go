@@ -39,15 +39,18 @@ func Stack(xs ...*Var) *Var {
 		}
 	}
 	each(z, func(x *Var, part *tensor.Matrix) { t.Team.Copy(part, x.Value()) })
-	return t.Record(Op{Value: z, Inputs: xs, Rows: &RowSet{Here: rows, Total: NotVertices}, Reads: true, Backward: func(g *tensor.Matrix) {
-		each(g, func(x *Var, part *tensor.Matrix) {
-			if x.wants {
-				dx, add := x.Grad()
-				t.Team.Columns(dx, 0, part, 0, x.Cols(), kernel.Output(add))
-			}
-		})
-		g.Release()
-	}})
+	return t.Record(Op{
+		Value: z, Inputs: xs, Rows: &RowSet{Here: rows, Total: NotVertices}, Reads: true,
+		Backward: func(g *tensor.Matrix) {
+			each(g, func(x *Var, part *tensor.Matrix) {
+				if x.wants {
+					dx, add := x.Grad()
+					t.Team.Columns(dx, 0, part, 0, x.Cols(), kernel.Output(add))
+				}
+			})
+			g.Release()
+		},
+	})
 }
 
 // BasisDecomposition returns weighted sums of the bases, which are the matrices stacked in x: z_k = Σ_b
@@ -63,16 +66,19 @@ func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 	z := t.NewLike(x, len(rows)*n, x.Cols())
 	m := &basisSums{t: t, weights: some, x: x.Value().Reshape(c.Cols(), n*x.Cols())}
 	m.forward(z.Reshape(len(rows), n*x.Cols()))
-	return t.Record(Op{Value: z, Inputs: []*Var{c, x}, Keeps: []*Var{x}, Buffers: []*tensor.Matrix{some}, Reads: true, Backward: func(g *tensor.Matrix) {
-		dSome := t.Team.Zeros(tensor.Buffers, len(rows), c.Cols())
-		m.backward(dSome, x.GradSum().Reshape(c.Cols(), n*x.Cols()), g.Reshape(len(rows), n*x.Cols()))
-		dc := c.GradSum()
-		for i, k := range rows {
-			t.Team.Axpy(dc.RowRange(k, k+1), 1, dSome.RowRange(i, i+1))
-		}
-		dSome.Release()
-		g.Release()
-	}})
+	return t.Record(Op{
+		Value: z, Inputs: []*Var{c, x}, Keeps: []*Var{x}, Buffers: []*tensor.Matrix{some},
+		Reads: true, Backward: func(g *tensor.Matrix) {
+			dSome := t.Team.Zeros(tensor.Buffers, len(rows), c.Cols())
+			m.backward(dSome, x.GradSum().Reshape(c.Cols(), n*x.Cols()), g.Reshape(len(rows), n*x.Cols()))
+			dc := c.GradSum()
+			for i, k := range rows {
+				t.Team.Axpy(dc.RowRange(k, k+1), 1, dSome.RowRange(i, i+1))
+			}
+			dSome.Release()
+			g.Release()
+		},
+	})
 }
 
 // basisSums computes z = weights·x, for x of few and very long rows. Matrix products are fast for many short
@@ -90,7 +96,8 @@ const basisColumns = 1 << 15
 // terms.
 func (m *basisSums) each(f func(lo int, sums, terms *tensor.Matrix)) {
 	mem, most := m.t.Memory(), min(basisColumns, m.x.Cols)
-	sums, terms := mem.New(tensor.Buffers, most, m.weights.Rows), mem.New(tensor.Buffers, most, m.weights.Cols)
+	sums, terms := mem.New(tensor.Buffers, most, m.weights.Rows),
+		mem.New(tensor.Buffers, most, m.weights.Cols)
 	for lo := 0; lo < m.x.Cols; lo += basisColumns {
 		n := min(basisColumns, m.x.Cols-lo)
 		f(lo, sums.RowRange(0, n), terms.RowRange(0, n))

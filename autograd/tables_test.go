@@ -15,7 +15,8 @@ func TestBasesOfLongTables(t *testing.T) {
 	const vertices, columns, tables = 3500, 12, 3
 	const numbers = vertices * columns
 	cm, xm := b.matrix(4, tables), b.matrix(tables*vertices, columns)
-	dc, dx := b.team.Zeros(tensor.Parameters, 4, tables), b.team.Zeros(tensor.Parameters, tables*vertices, columns)
+	dc, dx := b.team.Zeros(tensor.Parameters, 4, tables),
+		b.team.Zeros(tensor.Parameters, tables*vertices, columns)
 	listed := []int{3, 1}
 	z := autograd.BasisDecomposition(b.tape.Parameter(cm, dc), listed, b.tape.Parameter(xm, dx))
 	if z.Rows() != len(listed)*vertices || z.Cols() != columns {
@@ -40,7 +41,8 @@ func TestBasesOfLongTables(t *testing.T) {
 		sum := 0.
 		for at := range numbers {
 			sum += float64(x[table*numbers+at])
-			if got, want := dx.Floats()[table*numbers+at], c[3*tables+table]+c[1*tables+table]; math.Abs(float64(got-want)) > 1e-5 {
+			if got, want := dx.Floats()[table*numbers+at], c[3*tables+table]+
+				c[1*tables+table]; math.Abs(float64(got-want)) > 1e-5 {
 				t.Fatalf("table %d, number %d: gradient %v, want %v", table, at, got, want)
 			}
 		}

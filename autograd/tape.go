@@ -196,7 +196,8 @@ func (t *Tape) Record(op Op) *Var {
 			v.inherit(in)
 		}
 	}
-	if recorded := t.Recording && v.wants; op.Forward != nil && t.Recompute && (recorded || len(op.Buffers) == 0) {
+	if recorded := t.Recording && v.wants; op.Forward != nil && t.Recompute &&
+		(recorded || len(op.Buffers) == 0) {
 		v.op = &op
 	}
 	if !t.Recording || !v.wants {
@@ -228,7 +229,8 @@ func (v *Var) inherit(in *Var) {
 	case v.set == nil:
 		v.set = in.set
 	case v.set != in.set:
-		panic("autograd: an operation on values of different rows does not say what the rows of its result are")
+		panic("autograd: an operation on values of different rows does not say what the rows of " +
+			"its result are")
 	}
 }
 
@@ -236,7 +238,8 @@ func (v *Var) inherit(in *Var) {
 // grad. No gradient is computed if grad is nil.
 func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	if t.Announced != nil && grad != nil && !t.Announced[grad] {
-		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
+		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced",
+			value.Rows, value.Cols))
 	}
 	v := t.dense(value, nil)
 	v.grad, v.origin, v.depends, v.wants = grad, parameter, true, t.Recording && grad != nil

@@ -29,7 +29,10 @@ const (
 func newBench(t *testing.T) *bench {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
-	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
+	return &bench{
+		t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}),
+		rand.New(rand.NewPCG(1, 1)),
+	}
 }
 
 // matrix returns numbers of either sign between 0.1 and 1.5 in size: none is near a kink.
@@ -60,8 +63,10 @@ func (b *bench) sparse(rows, cols int) (*autograd.Sparse, *tensor.Matrix) {
 		indptr = append(indptr, int64(len(indices)))
 	}
 	a := &kernel.CSR{
-		Rows: rows, Cols: cols, Indptr: b.team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
-		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: b.team.Memory.New(tensor.Features, 1, len(values)),
+		Rows: rows, Cols: cols, Indptr: b.team.Memory.NewElement(tensor.Features,
+			tensor.Int64, 1, len(indptr)),
+		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)),
+		Values:  b.team.Memory.New(tensor.Features, 1, len(values)),
 	}
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
@@ -80,7 +85,8 @@ func (b *bench) ones(v *autograd.Var) *tensor.Matrix {
 func (b *bench) live(when string, want int) {
 	b.t.Helper()
 	m := b.team.Memory
-	if got := (m.Live(tensor.Activations) + m.Live(tensor.Gradients) + m.Live(tensor.Buffers)) / page; got != int64(want) {
+	if got := (m.Live(tensor.Activations) + m.Live(tensor.Gradients) +
+		m.Live(tensor.Buffers)) / page; got != int64(want) {
 		b.t.Errorf("%s: %d matrices are live, want %d", when, got, want)
 	}
 }
@@ -134,10 +140,13 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 	probe := func(in *autograd.Var) *autograd.Var {
 		z := b.tape.New(rows, cols)
 		b.team.Copy(z, in.Value())
-		return b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{in}, Backward: func(g *tensor.Matrix) {
-			left = append(left, b.team.Memory.Live(tensor.Activations)/page)
-			in.AddGrad(g)
-		}})
+		return b.tape.Record(autograd.Op{
+			Value: z, Inputs: []*autograd.Var{in},
+			Backward: func(g *tensor.Matrix) {
+				left = append(left, b.team.Memory.Live(tensor.Activations)/page)
+				in.AddGrad(g)
+			},
+		})
 	}
 	out := b.tape.Scope(func() *autograd.Var {
 		h := x
@@ -161,7 +170,12 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 // gradient of the layer's input reuses the memory of the input, unless the operation that made the input
 // still reads it.
 func TestGradientTakesTheValuesMemory(t *testing.T) {
-	for _, kind := range []struct{ again, aggregated bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+	for _, kind := range []struct{ again, aggregated bool }{
+		{false, false},
+		{true, false},
+		{false, true},
+		{true, true},
+	} {
 		again, aggregated := kind.again, kind.aggregated
 		b := newBench(t)
 		c, left, right := b.leaf(rows, cols), b.leaf(cols, inner), b.leaf(cols, inner)
@@ -169,25 +183,31 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 		var x *autograd.Var
 		watch := func(when string, want int, v *autograd.Var) *autograd.Var {
 			z, _ := v.Take()
-			return b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{v}, Reads: true, Backward: func(g *tensor.Matrix) {
-				b.live(fmt.Sprintf("%s, the input read again %v", when, again), want)
-				v.AddGrad(g)
-			}})
+			return b.tape.Record(autograd.Op{
+				Value: z, Inputs: []*autograd.Var{v}, Reads: true,
+				Backward: func(g *tensor.Matrix) {
+					b.live(fmt.Sprintf("%s, the input read again %v", when, again), want)
+					v.AddGrad(g)
+				},
+			})
 		}
 		out := b.tape.Scope(func() *autograd.Var {
 			value := b.team.Memory.New(tensor.Activations, rows, cols)
 			b.team.Copy(value, start)
-			x = b.tape.Record(autograd.Op{Value: value, Inputs: []*autograd.Var{c}, KeepsResult: again, Backward: func(g *tensor.Matrix) {
-				want := 1 // the gradient alone
-				if again {
-					want = 2
-					if !slices.Equal(x.Value().Floats(), start.Floats()) {
-						t.Error("a value was overwritten that is read again")
+			x = b.tape.Record(autograd.Op{
+				Value: value, Inputs: []*autograd.Var{c}, KeepsResult: again,
+				Backward: func(g *tensor.Matrix) {
+					want := 1 // the gradient alone
+					if again {
+						want = 2
+						if !slices.Equal(x.Value().Floats(), start.Floats()) {
+							t.Error("a value was overwritten that is read again")
+						}
 					}
-				}
-				b.live("the input's own step", want)
-				c.AddGrad(g)
-			}})
+					b.live("the input's own step", want)
+					c.AddGrad(g)
+				},
+			})
 			if !aggregated {
 				// Input and gradient, which both share
 				z := watch("between the products", 2, autograd.Linear(x, left))
@@ -195,14 +215,17 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 			}
 			z := b.tape.New(rows, cols) // as an aggregation does: it adds to the input's gradient itself
 			b.team.Copy(z, x.Value())
-			neighbours := b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
-				dx, add := x.Grad()
-				if add {
-					t.Error("a gradient came before its time")
-				}
-				b.team.Copy(dx, g)
-				g.Release()
-			}})
+			neighbours := b.tape.Record(autograd.Op{
+				Value: z, Inputs: []*autograd.Var{x}, Reads: true,
+				Backward: func(g *tensor.Matrix) {
+					dx, add := x.Grad()
+					if add {
+						t.Error("a gradient came before its time")
+					}
+					b.team.Copy(dx, g)
+					g.Release()
+				},
+			})
 			return autograd.AddLinear(autograd.Linear(neighbours, left), x, right)
 		})
 		g := b.ones(out)
@@ -234,7 +257,10 @@ func TestEvaluationKeepsNothing(t *testing.T) {
 		h := autograd.Activate(autograd.Linear(x, w), kernel.ELU)
 		z := b.tape.New(rows, cols)
 		b.team.Copy(z, h.Value())
-		return b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{h}, Keeps: []*autograd.Var{h}, KeepsResult: true, Buffers: []*tensor.Matrix{buffer}})
+		return b.tape.Record(autograd.Op{
+			Value: z, Inputs: []*autograd.Var{h}, Keeps: []*autograd.Var{h},
+			KeepsResult: true, Buffers: []*tensor.Matrix{buffer},
+		})
 	})
 	b.live("the end of the scope", 1)
 	if out.Wants() {
@@ -283,7 +309,9 @@ func TestOutsideScopes(t *testing.T) {
 func TestTake(t *testing.T) {
 	b := newBench(t)
 	w := b.leaf(rows, cols)
-	finish := func(x *autograd.Var) *autograd.Var { return autograd.Finish(x, nil, kernel.ReLU, kernel.Mask{}) }
+	finish := func(x *autograd.Var) *autograd.Var {
+		return autograd.Finish(x, nil, kernel.ReLU, kernel.Mask{})
+	}
 	for _, c := range []struct {
 		name    string
 		x       func() *autograd.Var
@@ -292,8 +320,12 @@ func TestTake(t *testing.T) {
 	}{
 		{"an intermediate value", func() *autograd.Var { return autograd.Scale(1, w) }, true, false},
 		{"a parameter", func() *autograd.Var { return w }, false, true},
-		{"a constant", func() *autograd.Var { return b.tape.Constant(b.matrix(rows, cols), nil) }, false, true},
-		{"a value kept as a result", func() *autograd.Var { return autograd.Activate(w, kernel.Tanh) }, false, false},
+		{"a constant", func() *autograd.Var {
+			return b.tape.Constant(b.matrix(rows, cols), nil)
+		}, false, true},
+		{"a value kept as a result", func() *autograd.Var {
+			return autograd.Activate(w, kernel.Tanh)
+		}, false, false},
 		{"a value kept as an input", func() *autograd.Var {
 			h := autograd.Scale(1, w)
 			autograd.Multiply(h, h)
@@ -357,7 +389,10 @@ func TestRandomKeys(t *testing.T) {
 	seen := map[uint64]string{}
 	for seed := range uint64(40) {
 		for epoch := range 40 {
-			for _, path := range []string{"", "input", "layers.0.dropout", "layers.1.dropout", "layers.0.dropou", "layers.10.dropout", "layers.2.dropout", "layers.4.dropout"} {
+			for _, path := range []string{
+				"", "input", "layers.0.dropout", "layers.1.dropout",
+				"layers.0.dropou", "layers.10.dropout", "layers.2.dropout", "layers.4.dropout",
+			} {
 				at, key := fmt.Sprint(seed, epoch, path), autograd.Random{Seed: seed, Epoch: epoch}.Key(path)
 				if other, taken := seen[key]; taken {
 					t.Fatalf("%s and %s have one key", at, other)
@@ -461,13 +496,16 @@ func TestCutTape(t *testing.T) {
 	whole.Backward(autograd.Root{Var: out, Grad: g.Share()})
 	want := in.TakeGrad()
 
-	first, second := autograd.NewTrainingTape(b.team, autograd.Random{}), autograd.NewTrainingTape(b.team, autograd.Random{})
+	first, second := autograd.NewTrainingTape(b.team, autograd.Random{}),
+		autograd.NewTrainingTape(b.team, autograd.Random{})
 	in = first.Input(x, set)
 	h, along := front(in)
-	h2, along2, idle := second.Input(h.Value(), set), second.Input(along.Value(), set), second.Input(start, set)
+	h2, along2, idle := second.Input(h.Value(), set), second.Input(along.Value(), set),
+		second.Input(start, set)
 	cut := back(h2, along2)
 	second.Backward(autograd.Root{Var: cut, Grad: g})
-	first.Backward(autograd.Root{Var: h, Grad: h2.TakeGrad()}, autograd.Root{Var: along, Grad: along2.TakeGrad()})
+	first.Backward(autograd.Root{Var: h, Grad: h2.TakeGrad()},
+		autograd.Root{Var: along, Grad: along2.TakeGrad()})
 	if got := in.TakeGrad(); !slices.Equal(got.Floats(), want.Floats()) {
 		t.Errorf("gradient %v, want %v", got.Floats(), want.Floats())
 	}
@@ -485,7 +523,8 @@ func TestRowsAreInherited(t *testing.T) {
 	one, other := autograd.AllHere(rows), autograd.AllHere(rows)
 	x, y := b.tape.Constant(b.matrix(rows, cols), one), b.tape.Constant(b.matrix(rows, cols), other)
 	w := b.leaf(cols, cols)
-	if w.RowSet() != nil || autograd.Linear(x, w).RowSet() != one || autograd.Detach(autograd.Linear(y, w)).RowSet() != other {
+	if w.RowSet() != nil || autograd.Linear(x, w).RowSet() != one ||
+		autograd.Detach(autograd.Linear(y, w)).RowSet() != other {
 		t.Error("rows were not inherited")
 	}
 	panics(t, "different rows", func() { autograd.Multiply(x, y) })
@@ -511,7 +550,8 @@ func TestGradientOfBlocks(t *testing.T) {
 	} {
 		b := newBench(t)
 		of := func(e tensor.Element, value float32) *tensor.Matrix {
-			m, wide := b.team.Memory.NewElement(tensor.Gradients, e, rows, cols), b.team.Memory.New(tensor.Gradients, rows, cols)
+			m, wide := b.team.Memory.NewElement(tensor.Gradients, e, rows, cols),
+				b.team.Memory.New(tensor.Gradients, rows, cols)
 			b.team.Fill(wide, value)
 			b.team.Convert(m, wide)
 			wide.Release()

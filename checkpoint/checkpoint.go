@@ -95,7 +95,8 @@ func (s *Snapshot) Take(memory *tensor.Meter, arrays []Array) []Array {
 		at += n
 		if c.BFloat16s != nil {
 			n := halves(len(c.BFloat16s))
-			to := s.values.Reshape(s.values.Cols, 1).RowRange(at, at+n).As(tensor.BFloat16, 1, 2*n).BFloat16s()[:len(c.BFloat16s)]
+			to := s.values.Reshape(s.values.Cols, 1).RowRange(at, at+n).As(tensor.BFloat16, 1,
+				2*n).BFloat16s()[:len(c.BFloat16s)]
 			copy(to, c.BFloat16s)
 			c.BFloat16s = to
 			at += n

@@ -75,10 +75,14 @@ func TestRowsOfAnyDivision(t *testing.T) {
 		}
 	}
 	r := autograd.RowsOf(team, []int32{3, 7}, 2, 8, nil)
-	if err := c.Load(array(r, make([]float32, 8))); err == nil || !strings.Contains(err.Error(), "1 of the 2 rows") {
+	if err := c.Load(array(r, make([]float32, 8))); err == nil ||
+		!strings.Contains(err.Error(), "1 of the 2 rows") {
 		t.Errorf("a vertex that nobody wrote: %v", err)
 	}
-	wide := []Array{{Name: "table", Shape: []int{2, 5, 3}, Floats: make([]float32, 30), Rows: autograd.AllHere(5)}}
+	wide := []Array{{
+		Name: "table", Shape: []int{2, 5, 3}, Floats: make([]float32, 30),
+		Rows: autograd.AllHere(5),
+	}}
 	if err := c.Load(wide); err == nil || !strings.Contains(err.Error(), "[2 2 2]") {
 		t.Errorf("other columns: %v", err)
 	}
@@ -101,7 +105,13 @@ func TestLoadingTakesLittle(t *testing.T) {
 		for i, v := range ids {
 			values[i] = float32(v)
 		}
-		workers = append(workers, []Array{{Name: "table", Shape: []int{len(ids), 1}, Floats: values, Rows: autograd.RowsOf(team, ids, len(ids), n, nil)}})
+		workers = append(workers,
+			[]Array{
+				{
+					Name: "table", Shape: []int{len(ids), 1}, Floats: values,
+					Rows: autograd.RowsOf(team, ids, len(ids), n, nil),
+				},
+			})
 	}
 	for v := range int32(n) {
 		all = append(all, v)
@@ -109,7 +119,9 @@ func TestLoadingTakesLittle(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	save(t, path, 1, workers...)
 	c, got := open(t, path, 1), make([]float32, n)
-	into := []Array{{Name: "table", Shape: []int{n, 1}, Floats: got, Rows: autograd.RowsOf(team, all, n, n, nil)}}
+	into := []Array{
+		{Name: "table", Shape: []int{n, 1}, Floats: got, Rows: autograd.RowsOf(team, all, n, n, nil)},
+	}
 	took := alloctest.Bytes(func() {
 		require.NoError(t, c.Load(into))
 	})
@@ -127,19 +139,25 @@ func TestLoadingTakesLittle(t *testing.T) {
 func TestArrays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	seven := int64(7)
-	save(t, path, 12, []Array{{Name: "m", Shape: []int{1, 2}, Floats: []float32{3, 4}}}, []Array{{Name: "n", Count: &seven}})
+	save(t, path, 12, []Array{{Name: "m", Shape: []int{1, 2}, Floats: []float32{3, 4}}},
+		[]Array{{Name: "n", Count: &seven}})
 	c, n, m := open(t, path, 12), int64(0), make([]float32, 2)
-	if err := c.Load([]Array{{Name: "m", Shape: []int{1, 2}, Floats: m}, {Name: "n", Count: &n}}); err != nil || n != 7 || m[0] != 3 || m[1] != 4 {
+	if err := c.Load([]Array{
+		{Name: "m", Shape: []int{1, 2}, Floats: m},
+		{Name: "n", Count: &n},
+	}); err != nil || n != 7 || m[0] != 3 || m[1] != 4 {
 		t.Errorf("%v, %v, %v", m, n, err)
 	}
 	if c.Metadata(1)["of"] != "test" || c.Metadata(2) != nil {
 		t.Errorf("metadata %v, %v", c.Metadata(1), c.Metadata(2))
 	}
-	if names := c.Names("m"); !slices.Equal(names, []string{"m"}) || c.Shape("m")[1] != 2 || c.Shape("x") != nil {
+	if names := c.Names("m"); !slices.Equal(names, []string{"m"}) || c.Shape("m")[1] != 2 ||
+		c.Shape("x") != nil {
 		t.Errorf("names %v", names)
 	}
 	for want, a := range map[string]Array{
-		"holds no x": {Name: "x", Shape: []int{1, 2}, Floats: m}, "[1 2]": {Name: "m", Shape: []int{2, 1}, Floats: m}, `"m"`: {Name: "m", Count: &n},
+		"holds no x": {Name: "x", Shape: []int{1, 2}, Floats: m},
+		"[1 2]":      {Name: "m", Shape: []int{2, 1}, Floats: m}, `"m"`: {Name: "m", Count: &n},
 	} {
 		if err := c.Load([]Array{a}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -169,7 +187,8 @@ func TestOddBFloat16s(t *testing.T) {
 		{Name: "c", Shape: []int{2}, Floats: make([]float32, 2)},
 	}
 	require.NoError(t, open(t, path, 1).Load(got))
-	if a, b, c := got[0].BFloat16s, got[1].BFloat16s, got[2].Floats; !slices.Equal(a, []uint16{0x3f80, 0x4000, 0x4040}) || b[0] != 0x4080 || !slices.Equal(c, []float32{5, 6}) {
+	if a, b, c := got[0].BFloat16s, got[1].BFloat16s, got[2].Floats; !slices.Equal(a,
+		[]uint16{0x3f80, 0x4000, 0x4040}) || b[0] != 0x4080 || !slices.Equal(c, []float32{5, 6}) {
 		t.Errorf("%x, %x, %v", a, b, c)
 	}
 	s.Release()
@@ -179,7 +198,11 @@ func TestOddBFloat16s(t *testing.T) {
 func TestSnapshot(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
-	n, arrays := int64(1), []Array{{Name: "m", Shape: []int{2}, Floats: []float32{1, 2}}, {Name: "e", Shape: []int{0}}, {Name: "n"}}
+	n, arrays := int64(1), []Array{
+		{Name: "m", Shape: []int{2}, Floats: []float32{1, 2}},
+		{Name: "e", Shape: []int{0}},
+		{Name: "n"},
+	}
 	arrays[2].Count = &n
 	var s Snapshot
 	copies := s.Take(memory, arrays)
@@ -212,7 +235,8 @@ func TestFolder(t *testing.T) {
 		t.Errorf("checkpoints %d, %v", got, err)
 	}
 	missing := File{Name: fileName(1), Bytes: 3}
-	if err := f.Commit(5, []File{file, missing}, nil); err == nil || !strings.Contains(err.Error(), "shared file system") {
+	if err := f.Commit(5, []File{file, missing}, nil); err == nil ||
+		!strings.Contains(err.Error(), "shared file system") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	require.NoError(t, f.ContinueFrom(4))

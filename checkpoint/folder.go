@@ -66,7 +66,8 @@ func OpenFolderIn(above *os.Root, path string) (*Folder, error) {
 // notFolder refuses what is at the path of a folder of checkpoints, but is none: old checkpoints are removed
 // from it.
 func notFolder(path string) error {
-	return refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there", path)
+	return refusal.Errorf("%s: not a folder, but a link or a file; move it away, or put the folder there",
+		path)
 }
 
 // Close closes the folder.
@@ -79,7 +80,8 @@ func (f *Folder) CheckRoom(bytes int64) error {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
 	if known && free < bytes {
-		return fmt.Errorf("%s: the disk has %.1f MB left, and a checkpoint and the results take %.1f MB", f.path, float64(free)/1e6, float64(bytes)/1e6)
+		return fmt.Errorf("%s: the disk has %.1f MB left, and a checkpoint and the results take %.1f MB",
+			f.path, float64(free)/1e6, float64(bytes)/1e6)
 	}
 	return nil
 }
@@ -188,7 +190,8 @@ func (f *Folder) Commit(epoch int, files []File, run any) error {
 			return err
 		}
 		if err != nil || there.Size() != file.Bytes {
-			return fmt.Errorf("%s is not in %s here: the machines of all workers need one folder, on a shared file system", file.Name, f.path)
+			return fmt.Errorf("%s is not in %s here: the machines of all workers need one folder, on a "+
+				"shared file system", file.Name, f.path)
 		}
 	}
 	raw, err := json.Marshal(run)

@@ -45,7 +45,8 @@ func TestNoRoom(t *testing.T) {
 		assert.NoError(t, f.Close())
 	}()
 	assert.NoError(t, f.CheckRoom(1))
-	if err := f.CheckRoom(9e18); err == nil || !strings.Contains(err.Error(), " MB left, and a checkpoint and the results take 9000000000000.0 MB") {
+	if err := f.CheckRoom(9e18); err == nil ||
+		!strings.Contains(err.Error(), " MB left, and a checkpoint and the results take 9000000000000.0 MB") {
 		t.Error(err)
 	}
 }
@@ -53,7 +54,8 @@ func TestNoRoom(t *testing.T) {
 // TestFolderIsNoLink: a link or a file in place of the folder is refused, and nothing behind it changes.
 func TestFolderIsNoLink(t *testing.T) {
 	base := t.TempDir()
-	other, file, link := filepath.Join(base, "other"), filepath.Join(base, "file"), filepath.Join(base, "link")
+	other, file, link := filepath.Join(base, "other"), filepath.Join(base, "file"),
+		filepath.Join(base, "link")
 	require.NoError(t, os.MkdirAll(filepath.Join(other, name(3)), 0o777))
 	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	require.NoError(t, os.Symlink(other, link))
@@ -111,12 +113,14 @@ func TestPartsAreOnDisk(t *testing.T) {
 	before := dirty(written)
 	require.NoError(t, written.Sync())
 	if after := dirty(written); before == 0 || after > 0 {
-		t.Skipf("%s: the file system does not say which pages are on disk: %d are not, and after fsync %d", dir, before, after)
+		t.Skipf("%s: the file system does not say which pages are on disk: %d are not, and after fsync %d",
+			dir, before, after)
 	}
 	f, err := OpenFolder(filepath.Join(dir, "checkpoints"))
 	require.NoError(t, err)
 	defer f.Close()
-	file, err := f.Write(1, 0, []Array{{Name: "m", Shape: []int{1 << 14}, Floats: make([]float32, 1<<14)}}, nil)
+	file, err := f.Write(1, 0, []Array{{Name: "m", Shape: []int{1 << 14}, Floats: make([]float32, 1<<14)}},
+		nil)
 	require.NoError(t, err)
 	part, err := os.Open(filepath.Join(dir, "checkpoints", unfinished(1), file.Name))
 	require.NoError(t, err)

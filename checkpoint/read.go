@@ -47,7 +47,8 @@ func Read(path string, epoch int) (*Checkpoint, error) {
 	if c.Epoch != epoch {
 		return nil, refusal.Damaged("%s: damaged: it is of epoch %d", file, c.Epoch)
 	}
-	if c.RunCRC32C != crc32.Checksum(c.Run, castagnoli) || slices.ContainsFunc(c.Files, func(f File) bool { return f.Name != filepath.Base(f.Name) }) {
+	if c.RunCRC32C != crc32.Checksum(c.Run, castagnoli) ||
+		slices.ContainsFunc(c.Files, func(f File) bool { return f.Name != filepath.Base(f.Name) }) {
 		return nil, refusal.Damaged("%s: damaged: a checksum or a name of a file is wrong", file)
 	}
 	return c, nil
@@ -68,7 +69,8 @@ func (c *Checkpoint) Size() (bytes int64, written time.Time, err error) {
 			return 0, written, err
 		}
 		if info.Size() != want.Bytes {
-			return 0, written, refusal.Damaged("%s: damaged: %d bytes, where the manifest has %d", path, info.Size(), want.Bytes)
+			return 0, written, refusal.Damaged("%s: damaged: %d bytes, where the manifest has %d", path,
+				info.Size(), want.Bytes)
 		}
 		bytes += want.Bytes
 	}
@@ -97,7 +99,8 @@ func (c *Checkpoint) Verify(first, step int) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		if size != want.Bytes || sum.Sum32() != want.CRC32C {
-			return refusal.Damaged("%s: damaged: %d bytes with the checksum %08x, where the manifest has %d with %08x",
+			return refusal.Damaged("%s: damaged: %d bytes with the checksum %08x, where the manifest has "+
+				"%d with %08x",
 				path, size, sum.Sum32(), want.Bytes, want.CRC32C)
 		}
 	}
@@ -205,16 +208,19 @@ func (c *Checkpoint) load(a Array) error {
 		}
 	}
 	if !found {
-		return refusal.Errorf("%s: holds no %s; was it written by a run with the same settings?", c.Path, a.Name)
+		return refusal.Errorf("%s: holds no %s; was it written by a run with the same settings?", c.Path,
+			a.Name)
 	}
 	if rows != a.Rows.Here {
-		return refusal.Errorf("%s: holds %d of the %d rows of %s that this worker needs", c.Path, rows, a.Rows.Here, a.Name)
+		return refusal.Errorf("%s: holds %d of the %d rows of %s that this worker needs", c.Path, rows,
+			a.Rows.Here, a.Name)
 	}
 	return nil
 }
 
 func (c *Checkpoint) unfit(name string, there, want []int) error {
-	return refusal.Errorf("%s: holds %s as %v, this run needs %v; was it written by a run with the same settings?", c.Path, name, there, want)
+	return refusal.Errorf("%s: holds %s as %v, this run needs %v; was it written by a run with the "+
+		"same settings?", c.Path, name, there, want)
 }
 
 // loadRows loads the rows of a file that belong to this worker's vertices. It returns how many there are.

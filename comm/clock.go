@@ -9,7 +9,9 @@ const rounds = 16
 // bounds its error. Several messages go to rank 0 and back, and the fastest counts: the estimate takes rank 0
 // to have read its clock at the middle of its time, and uncertainty is half of that time. All ranks of the
 // group call it, each with its own clock.
-func (c *Comm) ClockOffset(k Kind, clock func() time.Duration) (offset, uncertainty time.Duration, err error) {
+func (c *Comm) ClockOffset(k Kind,
+	clock func() time.Duration,
+) (offset, uncertainty time.Duration, err error) {
 	at := []int64{0}
 	if c.rank > 0 {
 		return c.askClock(k, clock, at)
@@ -29,7 +31,9 @@ func (c *Comm) ClockOffset(k Kind, clock func() time.Duration) (offset, uncertai
 }
 
 // askClock asks rank 0, which answers the ranks one after the other.
-func (c *Comm) askClock(k Kind, clock func() time.Duration, at []int64) (offset, uncertainty time.Duration, err error) {
+func (c *Comm) askClock(k Kind, clock func() time.Duration,
+	at []int64,
+) (offset, uncertainty time.Duration, err error) {
 	for round := range rounds {
 		answer := c.Receive(k, Bytes(at), 0)
 		asked := clock()

@@ -23,8 +23,12 @@ func TestClockOffset(t *testing.T) {
 		uncertain time.Duration
 	}{
 		{"even", func(int, int) time.Duration { return 5 * ms }, 0, 5 * ms},
-		{"uneven", func(to, _ int) time.Duration { return 2*ms + time.Duration(min(to, 1))*6*ms }, -3 * ms, 5 * ms},
-		{"of all speeds", func(_, message int) time.Duration { return time.Duration(9-message%7) * ms }, 0, 3 * ms},
+		{"uneven", func(to, _ int) time.Duration {
+			return 2*ms + time.Duration(min(to, 1))*6*ms
+		}, -3 * ms, 5 * ms},
+		{"of all speeds", func(_, message int) time.Duration {
+			return time.Duration(9-message%7) * ms
+		}, 0, 3 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,7 +51,8 @@ func TestClockOffset(t *testing.T) {
 							off, within = 0, 0
 						}
 						if offset != off || uncertainty != within {
-							t.Errorf("rank %d: %v within %v, want %v within %v", rank, offset, uncertainty, off, within)
+							t.Errorf("rank %d: %v within %v, want %v within %v", rank, offset,
+								uncertainty, off, within)
 						}
 					})
 				}

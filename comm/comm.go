@@ -58,7 +58,10 @@ type stream struct {
 // New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0
 // sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
-	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}, sentTo: make([]atomic.Int64, t.Size())}
+	e := &end{
+		transport: t, timeout: timeout, groups: 1, traced: map[stream]int{},
+		sentTo: make([]atomic.Int64, t.Size()),
+	}
 	switch t := t.(type) {
 	case plan:
 		e.plans = true
@@ -212,7 +215,8 @@ func (c *Comm) Close() error {
 	case err := <-closed:
 		return err
 	case <-deadline:
-		return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended", c.rank, ErrTimeout, c.end.timeout)
+		return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended", c.rank,
+			ErrTimeout, c.end.timeout)
 	}
 }
 

@@ -43,7 +43,8 @@ func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
 		return c.SumDoubles(Statistics, []float64{1, 2, 3})
 	})
 	for r, want := range []string{
-		"rank 0: receive of halo rows, peer rank 2, epoch 7, layer convs.1: no answer in time (50ms): rank 2 is stopped, dead or slow: ",
+		"rank 0: receive of halo rows, peer rank 2, epoch 7, layer convs.1: no answer in time (50ms): " +
+			"rank 2 is stopped, dead or slow: ",
 		"rank 1: receive in a sum of statistics, peer rank ",
 	} {
 		if errs[r] == nil {
@@ -51,7 +52,8 @@ func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
 		}
 		got := errs[r].Error()
 		if r == 0 && errors.Is(errs[r], ErrAborted) { // the other rank's deadline passed first
-			want = "rank 0: receive of halo rows, peer rank 2, epoch 7, layer convs.1: communication was aborted: rank 1: "
+			want = "rank 0: receive of halo rows, peer rank 2, epoch 7, layer convs.1: communication was " +
+				"aborted: rank 1: "
 		}
 		if !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
 			t.Errorf("rank %d: %q, want it to begin with %q", r, got, want)
@@ -99,7 +101,8 @@ func TestWaiting(t *testing.T) {
 		go func() { waited <- p.Wait() }()
 		time.Sleep(5 * time.Millisecond)
 		what, lasted := c.Waiting()
-		if what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" || lasted != 5*time.Millisecond {
+		if what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" ||
+			lasted != 5*time.Millisecond {
 			t.Errorf("waiting: %q for %v", what, lasted)
 		}
 		if err := <-waited; err != nil {
@@ -192,7 +195,8 @@ func TestRecorded(t *testing.T) {
 		for _, e := range events {
 			line := fmt.Sprintf("%v: %s", e.Category, e.Name)
 			if a := e.Args; a.Kind != "" {
-				line += fmt.Sprintf(" (%s, %d bytes, peer %d, number %d)", a.Module, a.Bytes, a.Peer-1, a.Message-1)
+				line += fmt.Sprintf(" (%s, %d bytes, peer %d, number %d)", a.Module, a.Bytes,
+					a.Peer-1, a.Message-1)
 			}
 			got[e.Lane.String()] = append(got[e.Lane.String()], line)
 		}
@@ -204,7 +208,10 @@ func TestRecorded(t *testing.T) {
 				"receive: receive of " + what + came, "wait: wait for send of " + what + sent,
 			}
 		}
-		want := map[string][]string{"work": append(lines("halo rows", 1), "wait: wait for work beside"), "beside": lines("halo gradients", 0)}
+		want := map[string][]string{
+			"work":   append(lines("halo rows", 1), "wait: wait for work beside"),
+			"beside": lines("halo gradients", 0),
+		}
 		if diff := cmp.Diff(want, got); diff != "" || lost > 0 {
 			t.Errorf("rank %d: %s", rank, diff)
 		}
@@ -245,8 +252,13 @@ func TestShortGather(t *testing.T) {
 // ranks sends the other its terms and then its sums.
 func TestSumInBlocks(t *testing.T) {
 	const block, perBlock = 4 << 20 / 8, 2 * 2
-	for values, want := range map[int]int64{block: perBlock, block + 2: 2 * perBlock, 2*block + 2: 3 * perBlock} {
-		if got := messages(t, 2, Gradient, func(c *Comm) error { return c.SumDoubles(Gradient, make([]float64, values)) }); got != want {
+	for values, want := range map[int]int64{
+		block: perBlock, block + 2: 2 * perBlock,
+		2*block + 2: 3 * perBlock,
+	} {
+		if got := messages(t, 2, Gradient, func(c *Comm) error {
+			return c.SumDoubles(Gradient, make([]float64, values))
+		}); got != want {
 			t.Errorf("%d numbers are summed in %d messages, want %d", values, got, want)
 		}
 	}

@@ -92,7 +92,8 @@ func newHost(holders []int, me int, s Spool) *Host {
 	h.changed.L = &h.mu
 	for rank, worker := range holders {
 		if worker == me {
-			h.members = append(h.members, &member{Host: h, rank: rank, met: map[int]int{}, shared: map[int]any{}})
+			h.members = append(h.members,
+				&member{Host: h, rank: rank, met: map[int]int{}, shared: map[int]any{}})
 		}
 	}
 	h.starting = len(h.members)
@@ -152,7 +153,8 @@ func (h *Host) Close() error {
 			return h.aborted()
 		case <-passed:
 			if h.carried.Load() == carried {
-				err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after its last epoch; see what the others printed",
+				err := fmt.Errorf("rank %d: end of the links between workers: %w (%v): a rank died after "+
+					"its last epoch; see what the others printed",
 					h.workers.Rank(), ErrTimeout, h.workers.Timeout())
 				h.Abort(err)
 				<-ended

@@ -61,7 +61,8 @@ func (e *exchange) post(data []byte, l lane, sends bool) Request {
 		from, to = other, mine
 	}
 	if len(from.data) != len(to.data) {
-		err = fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength, len(from.data), len(to.data))
+		err = fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength,
+			len(from.data), len(to.data))
 	} else {
 		copy(to.data, from.data)
 	}

@@ -31,7 +31,9 @@ type link struct {
 func (h *Host) newLink(worker int) *link {
 	l := &link{}
 	l.added.L = &l.mu
-	for _, carry := range []func() error{func() error { return h.sendTo(worker, l) }, func() error { return h.receiveFrom(worker) }} {
+	for _, carry := range []func() error{func() error {
+		return h.sendTo(worker, l)
+	}, func() error { return h.receiveFrom(worker) }} {
 		h.carrying.Go(func() {
 			if err := carry(); err != nil {
 				h.Abort(err)
@@ -104,7 +106,8 @@ func (h *Host) receiveFrom(worker int) error {
 	var data []byte
 	header := make([]int64, headerLen)
 	for {
-		if err := h.moved(h.workers.Receive(Setup, Bytes(header), worker)); err != nil || header[2] == lastTag {
+		if err := h.moved(h.workers.Receive(Setup, Bytes(header), worker)); err != nil ||
+			header[2] == lastTag {
 			return err
 		}
 		n := int(header[3])

@@ -163,7 +163,8 @@ func TestCloseHasADeadline(t *testing.T) {
 		dead := NewHost(New(ends[1], 0), []int{0, 1}, doubled{})
 		h := NewHost(New(ends[0], 10*ms), []int{0, 1}, doubled{})
 		err := h.Close()
-		want := "rank 0: end of the links between workers: no answer in time (10ms): a rank died after its last epoch; see what the others printed"
+		want := "rank 0: end of the links between workers: no answer in time (10ms): a rank died after " +
+			"its last epoch; see what the others printed"
 		if !errors.Is(err, ErrTimeout) || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}

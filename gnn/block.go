@@ -142,7 +142,8 @@ type Env struct {
 type Schema struct {
 	Types     []VertexType // at least one
 	Relations []Relation   // at least one
-	Outputs   []int        // the types whose rows the last block computes, as indices into Types; nil: the first
+	// the types whose rows the last block computes, as indices into Types; nil: the first
+	Outputs []int
 }
 
 // VertexType is one type of vertices.
@@ -170,7 +171,10 @@ func (s Schema) outputs() []int {
 // OneType returns the schema of a graph of one vertex type and one relation, with so many columns of features
 // of vertices and of edges.
 func OneType(features, edgeFeatures int) Schema {
-	return Schema{Types: []VertexType{{Name: "vertex", Columns: features}}, Relations: []Relation{{Name: "edge", Columns: edgeFeatures}}}
+	return Schema{
+		Types:     []VertexType{{Name: "vertex", Columns: features}},
+		Relations: []Relation{{Name: "edge", Columns: edgeFeatures}},
+	}
 }
 
 // Only returns the relation of a graph with one relation. It panics if there are several.

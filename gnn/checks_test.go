@@ -16,7 +16,9 @@ func TestCheckScores(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	tape := autograd.NewTape(team)
-	value := func() *autograd.Var { return tape.Constant(team.Zeros(tensor.Features, 2, 1), autograd.AllHere(2)) }
+	value := func() *autograd.Var {
+		return tape.Constant(team.Zeros(tensor.Features, 2, 1), autograd.AllHere(2))
+	}
 	x, a, b := value(), value(), value()
 	for _, c := range []struct {
 		what    string

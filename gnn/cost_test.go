@@ -26,7 +26,8 @@ func TestCost(t *testing.T) {
 			continue // mixing weights is work of neither vertices nor edges
 		}
 		for _, direction := range []string{"in", "out", "both"} {
-			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) || direction != "in" && kind.EdgeFeatures {
+			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) ||
+				direction != "in" && kind.EdgeFeatures {
 				continue
 			}
 			s.Direction, s.OutputHeads = direction, 2
@@ -38,7 +39,8 @@ func TestCost(t *testing.T) {
 		require.NoError(t, err)
 		for i, b := range blocks {
 			if got := multiplyAdds(t, &r, blocks, i); got != b.Cost.Of(vertices, edges) {
-				t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", s.Model, s.Direction, i, got, b.Cost.Of(vertices, edges), b.Cost)
+				t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", s.Model, s.Direction, i,
+					got, b.Cost.Of(vertices, edges), b.Cost)
 			}
 		}
 	}
@@ -59,7 +61,10 @@ func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	g := paralleltest.Whole(t, team, r)
-	m := gnn.Build(blocks, i, i+1, gnn.Env{Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
+	m := gnn.Build(blocks, i, i+1, gnn.Env{
+		Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(),
+		Propagators: g.Propagator,
+	})
 	x := team.Zeros(tensor.Features, g.Rows().Here, blocks[i].In)
 	team.Watch = func(c kernel.Call, run func()) {
 		edges, s := len(r.Sources), c.Shape
@@ -101,12 +106,16 @@ func TestTypedCost(t *testing.T) {
 	}{
 		// each relation has lin_l for its sources and lin_r for its targets
 		"sage": {citations(7, 5), func(*gnn.Spec) {}, [2]gnn.Cost{
-			{Vertex: each(7*hidden*(paper+paper) + 5*hidden*author + 7*hidden*paper + 7*hidden*paper + 5*hidden*author), Edge: 7},
+			{Vertex: each(7*hidden*(paper+paper) + 5*hidden*author + 7*hidden*paper + 7*hidden*paper +
+				5*hidden*author), Edge: 7},
 			{Vertex: each(hidden*classes*(paper+paper) + hidden*classes*(author+paper)), Edge: classes},
 		}},
 		// each relation has a weight, and each type that is read next a root weight
 		"rgcn": {citations(7, 5), func(*gnn.Spec) {}, [2]gnn.Cost{
-			{Vertex: each(7*hidden*(paper+paper) + 5*hidden*author + 7*hidden*paper + 5*hidden*author), Edge: 7},
+			{
+				Vertex: each(7*hidden*(paper+paper) + 5*hidden*author + 7*hidden*paper + 5*hidden*author),
+				Edge:   7,
+			},
 			{Vertex: each(hidden*classes*(paper+author) + hidden*classes*paper), Edge: classes},
 		}},
 		// rows of the bases are looked up and combined
@@ -120,7 +129,10 @@ func TestTypedCost(t *testing.T) {
 		}},
 	} {
 		model, _, _ := strings.Cut(name, " ")
-		s := gnn.Spec{Model: model, Layers: 2, Hidden: hidden, Norm: "none", Activation: "relu", Direction: "in"}
+		s := gnn.Spec{
+			Model: model, Layers: 2, Hidden: hidden, Norm: "none",
+			Activation: "relu", Direction: "in",
+		}
 		c.change(&s)
 		blocks, err := s.Blocks(c.schema, classes)
 		require.NoError(t, err)
@@ -129,7 +141,10 @@ func TestTypedCost(t *testing.T) {
 		}
 	}
 	// Attention reads the columns of all heads along an edge: the last layer's are averaged, others joined.
-	s := gnn.Spec{Model: "gat", Layers: 2, Hidden: hidden, Heads: 4, OutputHeads: 3, Norm: "none", Activation: "relu", Direction: "in"}
+	s := gnn.Spec{
+		Model: "gat", Layers: 2, Hidden: hidden, Heads: 4, OutputHeads: 3, Norm: "none",
+		Activation: "relu", Direction: "in",
+	}
 	blocks, err := s.Blocks(citations(7, 5), classes)
 	if err != nil || blocks[0].Cost.Edge != hidden || blocks[1].Cost.Edge != 3*classes {
 		t.Errorf("attention reads %d and %d columns, error %v", blocks[0].Cost.Edge, blocks[1].Cost.Edge, err)

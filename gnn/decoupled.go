@@ -41,7 +41,10 @@ func NewPropagation(m Module, r Reduce, k Rounds) *Propagation {
 // NewGINPropagation makes the rounds of GIN's aggregation, (1+ε)·x_i + Σ_{j→i} x_j. ε is 0 unless loaded
 // weights have another value.
 func NewGINPropagation(m Module, k Rounds) *Propagation {
-	return &Propagation{p: m.Propagator, r: Reduce{KindSum, 1}, epsilon: m.Params.Buffer(m.Path+".eps", 1, 0), rounds: k}
+	return &Propagation{
+		p: m.Propagator, r: Reduce{KindSum, 1},
+		epsilon: m.Params.Buffer(m.Path+".eps", 1, 0), rounds: k,
+	}
 }
 
 // Forward computes the rounds for State.H, rows × classes.
@@ -74,7 +77,8 @@ type AttentionPropagationOptions struct {
 // NewAttentionPropagation makes the rounds; m.In is the number of classes.
 func NewAttentionPropagation(m Module, o AttentionPropagationOptions) *AttentionPropagation {
 	c := &AttentionPropagation{
-		aSource: m.Params.Attention(m.Path+".att_src", 1, m.In), aTarget: m.Params.Attention(m.Path+".att_dst", 1, m.In), p: m.Propagator, o: o,
+		aSource: m.Params.Attention(m.Path+".att_src", 1, m.In),
+		aTarget: m.Params.Attention(m.Path+".att_dst", 1, m.In), p: m.Propagator, o: o,
 	}
 	if o.Stop {
 		c.aSource.Decay, c.aTarget.Decay = nn.NoDecay, nn.NoDecay

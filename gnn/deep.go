@@ -31,7 +31,8 @@ var gcnii = &deep{
 		at := s.deepModule(kind.path(i), e)
 		at.Propagator = e.Propagators(at.Path, Along{Relation: e.Only(), Reversed: s.Direction == "out"})
 		return NewGCNII(at, GCNIIOptions{
-			Alpha: s.Alpha, Theta: s.Theta, Layer: i + 1, SharedWeights: s.SharedWeights, Dropout: s.Dropout, Last: i == s.Layers-1,
+			Alpha: s.Alpha, Theta: s.Theta, Layer: i + 1, SharedWeights: s.SharedWeights, Dropout: s.Dropout,
+			Last: i == s.Layers-1,
 		})
 	},
 	decode: func(_ *Spec, _ Env, l *Linear) Block { return &Layer{Conv: l} },
@@ -57,7 +58,10 @@ var resGCN = &deep{
 		if i == 0 {
 			return &Layer{Conv: s.convolution(kind, at, e, false)}
 		}
-		return &ResidualBlock{PreActivation: s.preActivation(kind.path(i)+".norm", e), Conv: s.convolution(kind, at, e, false)}
+		return &ResidualBlock{
+			PreActivation: s.preActivation(kind.path(i)+".norm", e),
+			Conv:          s.convolution(kind, at, e, false),
+		}
 	},
 	decode: func(s *Spec, e Env, l *Linear) Block {
 		return &Decoder{PreActivation: s.preActivation("layers.0.norm", e), Linear: l}
@@ -77,7 +81,8 @@ var residualBlocks = &deep{
 		at := s.deepModule(kind.path(i), e)
 		path := fmt.Sprintf("feed_forwards.%d", i)
 		f := &FeedForward{
-			Activation: at.Activation, Inner: nn.Dropout{Path: path, P: s.Dropout}, Outer: nn.Dropout{Path: path + ".out", P: s.Dropout},
+			Activation: at.Activation, Inner: nn.Dropout{Path: path, P: s.Dropout},
+			Outer: nn.Dropout{Path: path + ".out", P: s.Dropout},
 		}
 		b := &ResidualBlock{
 			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", i), s.Hidden)},
@@ -90,7 +95,10 @@ var residualBlocks = &deep{
 		return b
 	},
 	decode: func(s *Spec, e Env, l *Linear) Block {
-		return &Decoder{PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", s.Layers), s.Hidden)}, Linear: l}
+		return &Decoder{
+			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", s.Layers), s.Hidden)},
+			Linear:        l,
+		}
 	},
 	cost: func(s *Spec, kind ModelKind) Cost {
 		c := s.cost(kind, s.Hidden, s.Hidden, 0, false)
@@ -102,14 +110,18 @@ var residualBlocks = &deep{
 // deepModule returns the Module of a layer between the encoder and the decoder.
 func (s *Spec) deepModule(path string, e Env) Module {
 	return Module{
-		Path: path, In: s.Hidden, Out: s.Hidden, EdgeColumns: e.edgeColumns(), Params: e.Params, Activation: Activations[s.Activation],
-		Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
+		Path: path, In: s.Hidden, Out: s.Hidden, EdgeColumns: e.edgeColumns(), Params: e.Params,
+		Activation: Activations[s.Activation],
+		Inner:      func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 	}
 }
 
 // preActivation makes the norm, activation and dropout before a convolution.
 func (s *Spec) preActivation(path string, e Env) PreActivation {
-	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Path: path, P: s.Dropout}}
+	return PreActivation{
+		Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation],
+		Dropout: nn.Dropout{Path: path, P: s.Dropout},
+	}
 }
 
 // blocks describes the encoder, the residual blocks and the decoder.
@@ -120,18 +132,25 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 	}
 	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
 		return d.encode(s, Layer{
-			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(e), Conv: linear(d.encoder, in, h, e),
+			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(e),
+			Conv:    linear(d.encoder, in, h, e),
 			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
 		})
 	}}}
 	for i := range s.Layers {
-		b := BlockSpec{In: h, Out: h, EdgeFeatures: s.readsEdges(kind), Cost: d.cost(s, kind), Build: func(e Env) Block { return d.block(s, kind, i, e) }}
+		b := BlockSpec{
+			In: h, Out: h, EdgeFeatures: s.readsEdges(kind), Cost: d.cost(s, kind),
+			Build: func(e Env) Block { return d.block(s, kind, i, e) },
+		}
 		if d.h0 {
 			b.H0 = h
 		}
 		specs = append(specs, b)
 	}
-	return append(specs, BlockSpec{In: h, Out: classes, Cost: Cost{Vertex: h * classes}, Build: func(e Env) Block {
-		return d.decode(s, e, linear(d.decoder, h, classes, e))
-	}})
+	return append(specs, BlockSpec{
+		In: h, Out: classes, Cost: Cost{Vertex: h * classes},
+		Build: func(e Env) Block {
+			return d.decode(s, e, linear(d.decoder, h, classes, e))
+		},
+	})
 }

@@ -37,19 +37,24 @@ func (o GATOptions) columns(out int) int {
 // NewGAT makes a graph attention layer.
 func NewGAT(m Module, o GATOptions) *GAT {
 	n := o.columns(m.Out)
-	weight := func(name string, in int) *nn.Param { return m.Params.Weight(m.Path+name, in, n, nn.Glorot(in, n)) }
+	weight := func(name string, in int) *nn.Param {
+		return m.Params.Weight(m.Path+name, in, n, nn.Glorot(in, n))
+	}
 	c := &GAT{
 		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
-		dropout: nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout}, targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
+		dropout:       nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout},
+		targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
 	}
 	if m.InTarget == 0 {
 		c.w = weight(".lin.weight", m.In)
 	} else {
 		c.w, c.wTarget = weight(".lin_src.weight", m.In), weight(".lin_dst.weight", m.InTarget)
 	}
-	c.aSource, c.aTarget = m.Params.Attention(m.Path+".att_src", o.Heads, n), m.Params.Attention(m.Path+".att_dst", o.Heads, n)
+	c.aSource, c.aTarget = m.Params.Attention(m.Path+".att_src", o.Heads, n),
+		m.Params.Attention(m.Path+".att_dst", o.Heads, n)
 	if o.EdgeFeatures {
-		c.wEdge, c.aEdge = weight(".lin_edge.weight", m.EdgeColumns), m.Params.Attention(m.Path+".att_edge", o.Heads, n)
+		c.wEdge, c.aEdge = weight(".lin_edge.weight", m.EdgeColumns),
+			m.Params.Attention(m.Path+".att_edge", o.Heads, n)
 	}
 	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
@@ -68,7 +73,8 @@ func (c *GAT) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 		a.Target, a.ASource, a.ATarget = z, c.aSource.On(t), c.aTarget.On(t)
 	} else {
 		ends := autograd.Dropout(autograd.Linear(target, c.wTarget.On(t)), c.targetDropout.Mask(target))
-		a.SourceScore, a.TargetScore = autograd.HeadDot(z, c.aSource.On(t), c.o.Heads), autograd.HeadDot(ends, c.aTarget.On(t), c.o.Heads)
+		a.SourceScore, a.TargetScore = autograd.HeadDot(z, c.aSource.On(t), c.o.Heads),
+			autograd.HeadDot(ends, c.aTarget.On(t), c.o.Heads)
 	}
 	if c.wEdge != nil { // aEdge·(W_edge·e) of all edges is linear in e
 		a.EdgeVector = autograd.HeadDot(c.wEdge.On(t), c.aEdge.On(t), c.o.Heads)

@@ -22,7 +22,8 @@ type GATv2 struct {
 func NewGATv2(m Module, o GATOptions) *GATv2 {
 	n := o.columns(m.Out)
 	linear := func(name string, in int) (w, b *nn.Param) {
-		return m.Params.Weight(m.Path+name+".weight", in, n, nn.Glorot(in, n)), m.Params.Bias(m.Path+name+".bias", n, nn.FanIn(in))
+		return m.Params.Weight(m.Path+name+".weight", in, n, nn.Glorot(in, n)), m.Params.Bias(m.Path+name+
+			".bias", n, nn.FanIn(in))
 	}
 	c := &GATv2{
 		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
@@ -49,7 +50,8 @@ func (c *GATv2) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
 		return autograd.Finish(autograd.Linear(x, w.On(t)), b.On(t), kernel.Identity, d.Mask(x))
 	}
 	a := Attention{
-		Source: transform(source, c.source, c.sourceB, c.sourceDropout), Target: transform(target, c.target, c.targetB, c.targetDropout),
+		Source:  transform(source, c.source, c.sourceB, c.sourceDropout),
+		Target:  transform(target, c.target, c.targetB, c.targetDropout),
 		ASource: c.a.On(t), Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
 	}
 	if c.wEdge != nil {

@@ -14,7 +14,10 @@ type GCN struct {
 
 // NewGCN makes a GCN layer. Its input is rows × m.In, its output rows × m.Out.
 func NewGCN(m Module) *GCN {
-	c := &GCN{w: m.Params.Weight(m.Path+".lin.weight", m.In, m.Out, nn.Glorot(m.In, m.Out)), p: m.Propagator, r: Symmetric}
+	c := &GCN{
+		w: m.Params.Weight(m.Path+".lin.weight", m.In, m.Out, nn.Glorot(m.In, m.Out)),
+		p: m.Propagator, r: Symmetric,
+	}
 	if m.Plain || m.InTarget > 0 {
 		c.r = SymmetricNoLoops
 	}

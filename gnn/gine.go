@@ -32,7 +32,8 @@ func (c *GINE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 func (c *GINE) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	source, target = autograd.Dense(source), autograd.Dense(target)
 	sum := c.p.Message(Message{
-		Source: source, Columns: source.Cols(), Columnwise: true, Parameters: []*nn.Param{c.edgeWeight, c.edgeBias},
+		Source: source, Columns: source.Cols(), Columnwise: true,
+		Parameters: []*nn.Param{c.edgeWeight, c.edgeBias},
 		Function: func(e Edges) *autograd.Var {
 			z := autograd.AddLinear(e.Source, e.Features, e.Slice(c.edgeWeight.On(e.Tape)))
 			return autograd.Finish(z, e.Slice(c.edgeBias.On(e.Tape)), kernel.ReLU, kernel.Mask{})

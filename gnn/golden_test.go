@@ -73,7 +73,8 @@ func (g *golden) relation() graph.Relation {
 	}
 	n := index.Shape[1]
 	for k := range n {
-		e.Source, e.Target = append(e.Source, int32(index.Int64[k])), append(e.Target, int32(index.Int64[n+k]))
+		e.Source, e.Target = append(e.Source, int32(index.Int64[k])),
+			append(e.Target, int32(index.Int64[n+k]))
 	}
 	r, err := graph.NewRelation(g.tensors["x"].Shape[0], e)
 	if err != nil {
@@ -88,9 +89,11 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]
 	s := gnn.Spec{
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
-		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
+		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"],
+		Activation: g.meta["act"], Direction: g.meta["direction"],
 		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
-		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"], Jump: g.meta["jk"],
+		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"],
+		Jump: g.meta["jk"],
 	}
 	s.EdgeFeatures = g.meta["edge_features"] == "yes"
 	if s.Decoupled {
@@ -98,7 +101,8 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	}
 	switch s.Model {
 	case "gcnii":
-		s.Alpha, s.Theta, s.SharedWeights = g.fraction("alpha"), g.fraction("theta"), g.meta["shared_weights"] == "True"
+		s.Alpha, s.Theta, s.SharedWeights = g.fraction("alpha"), g.fraction("theta"),
+			g.meta["shared_weights"] == "True"
 	case "appnp":
 		s.Rounds, s.Alpha = g.number("rounds"), g.fraction("alpha")
 	case "sgc":
@@ -110,7 +114,10 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
+		Params: params, Schema: p.Schema(), Rows: p.Types(),
+		Propagators: p.Propagator,
+	})
 	if err := params.Load(g.state("param.")); err != nil {
 		g.t.Fatal(err)
 	}
@@ -284,7 +291,8 @@ func sparse(team *kernel.Team, x *tensor.Matrix) *autograd.Sparse {
 		indptr = append(indptr, int64(len(indices)))
 	}
 	a := &kernel.CSR{
-		Rows: x.Rows, Cols: x.Cols, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Rows: x.Rows, Cols: x.Cols,
+		Indptr:  team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
 		Indices: int32s(team, indices), Values: matrix(team, 1, values),
 	}
 	copy(a.Indptr.Int64s(), indptr)

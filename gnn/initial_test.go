@@ -21,12 +21,19 @@ func TestInitialBlocks(t *testing.T) {
 	for _, diagonal := range []int{0, 4} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
-		s, schema := gnn.Spec{Model: "rgcn", Layers: 2, Hidden: hidden, NumBlocks: diagonal, Direction: "in", Norm: "none", Activation: "relu"}, gnn.OneType(features, 0)
+		s, schema := gnn.Spec{
+			Model: "rgcn", Layers: 2, Hidden: hidden, NumBlocks: diagonal, Direction: "in",
+			Norm: "none", Activation: "relu",
+		}, gnn.OneType(features, 0)
 		blocks, err := s.Blocks(schema, classes)
 		require.NoError(t, err)
 		params := nn.NewParams(team, 1)
 		none := func(string, gnn.Along) gnn.Propagator { return nil }
-		gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: schema, Rows: []*autograd.RowSet{{Here: 5, Total: 5}}, Propagators: none})
+		gnn.Build(blocks, 0, len(blocks),
+			gnn.Env{
+				Params: params, Schema: schema, Rows: []*autograd.RowSet{{Here: 5, Total: 5}},
+				Propagators: none,
+			})
 		seen := 0
 		for name, w := range params.State() {
 			in, out := features, hidden
@@ -69,13 +76,17 @@ func TestInitScheme(t *testing.T) {
 		for _, scheme := range nn.InitSchemes {
 			team := kernel.NewTeam(1, tensor.NewMeter())
 			defer team.Memory.Close()
-			s := gnn.Spec{Model: model, Layers: 2, Hidden: hidden, Heads: 1, OutputHeads: 1, Direction: "in", Norm: "none", Activation: "relu"}
+			s := gnn.Spec{
+				Model: model, Layers: 2, Hidden: hidden, Heads: 1, OutputHeads: 1, Direction: "in",
+				Norm: "none", Activation: "relu",
+			}
 			blocks, err := s.Blocks(gnn.OneType(features, 0), classes)
 			require.NoError(t, err)
 			params := nn.NewParams(team, 1)
 			params.InitScheme = scheme
 			gnn.Build(blocks, 0, len(blocks), gnn.Env{
-				Params: params, Schema: gnn.OneType(features, 0), Rows: []*autograd.RowSet{{Here: 5, Total: 5}},
+				Params: params, Schema: gnn.OneType(features, 0),
+				Rows:        []*autograd.RowSet{{Here: 5, Total: 5}},
 				Propagators: func(string, gnn.Along) gnn.Propagator { return nil },
 			})
 			made[scheme] = params.State()

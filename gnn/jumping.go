@@ -48,9 +48,15 @@ func maximum(a, b *autograd.Var) *autograd.Var {
 func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []BlockSpec) {
 	in, all := s.read(features), 0 // columns that are read, and that are combined so far
 	for i := range s.Layers {
-		b := BlockSpec{In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, edge, false), EdgeFeatures: s.readsEdges(kind), Degrees: kind.degrees}
+		b := BlockSpec{
+			In: in, Out: s.Hidden, H0: all, Cost: s.cost(kind, in, s.Hidden, edge, false),
+			EdgeFeatures: s.readsEdges(kind), Degrees: kind.degrees,
+		}
 		b.Build = func(e Env) Block {
-			return &Jumping{Layer: s.layer(kind, i, b.In, b.Out, e), Maximum: s.Jump == "max", Last: i == s.Layers-1}
+			return &Jumping{
+				Layer: s.layer(kind, i, b.In, b.Out, e), Maximum: s.Jump == "max",
+				Last: i == s.Layers-1,
+			}
 		}
 		if in = s.Hidden; s.Jump == "max" {
 			all = s.Hidden
@@ -60,9 +66,12 @@ func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []Bloc
 		specs = append(specs, b)
 	}
 	specs[s.Layers-1].Out = all
-	return append(specs, BlockSpec{In: all, Out: classes, Cost: Cost{Vertex: all * classes}, Build: func(e Env) Block {
-		return &Layer{Conv: NewLinear(Module{Path: "lin", In: all, Out: classes, Params: e.Params})}
-	}})
+	return append(specs, BlockSpec{
+		In: all, Out: classes, Cost: Cost{Vertex: all * classes},
+		Build: func(e Env) Block {
+			return &Layer{Conv: NewLinear(Module{Path: "lin", In: all, Out: classes, Params: e.Params})}
+		},
+	})
 }
 
 // jumps reports whether the model is a jumping knowledge network.

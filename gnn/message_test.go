@@ -22,7 +22,10 @@ func TestMessageCheck(t *testing.T) {
 		return tape.Constant(team.Zeros(tensor.Features, n, cols), set)
 	}
 	source := rows(6, 3)
-	right := gnn.Message{Source: source, Target: source, Columns: 3, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
+	right := gnn.Message{
+		Source: source, Target: source, Columns: 3,
+		Function: func(e gnn.Edges) *autograd.Var { return e.Source },
+	}
 	for _, c := range []struct {
 		change func(m *gnn.Message)
 		want   string // in the refusal; "": there is none
@@ -35,10 +38,18 @@ func TestMessageCheck(t *testing.T) {
 		{func(m *gnn.Message) { m.Columns = 0 }, "messages of 0 columns"},
 		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "rows of 5 targets for the worker's 6 vertices"},
 		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean or KindMax"},
-		{func(m *gnn.Message) { m.Columnwise, m.Parameters = true, []*nn.Param{{Value: rows(1, 2).Value()}} }, "a parameter of another number"},
-		{func(m *gnn.Message) { m.Columnwise, m.Columns = true, 2 }, "messages of 2 columns and sources of 3"},
-		{func(m *gnn.Message) { m.Columnwise, m.Columns = true, 4 }, "messages of 4 columns and sources of 3"},
-		{func(m *gnn.Message) { m.Columnwise, m.Target = true, rows(6, 1) }, "messages of 3 columns and targets of 1"},
+		{func(m *gnn.Message) {
+			m.Columnwise, m.Parameters = true, []*nn.Param{{Value: rows(1, 2).Value()}}
+		}, "a parameter of another number"},
+		{func(m *gnn.Message) {
+			m.Columnwise, m.Columns = true, 2
+		}, "messages of 2 columns and sources of 3"},
+		{func(m *gnn.Message) {
+			m.Columnwise, m.Columns = true, 4
+		}, "messages of 4 columns and sources of 3"},
+		{func(m *gnn.Message) {
+			m.Columnwise, m.Target = true, rows(6, 1)
+		}, "messages of 3 columns and targets of 1"},
 	} {
 		m := right
 		c.change(&m)

@@ -19,7 +19,8 @@ import (
 // spec returns a model of four layers with every optional part of a block.
 func spec(model string) gnn.Spec {
 	s := gnn.Spec{
-		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
+		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer",
+		Activation: "elu", Residual: true,
 		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1, Alpha: .2, Theta: .7,
 	}
 	switch kind, _ := gnn.KindOf(model); {
@@ -110,14 +111,21 @@ func TestPartsOfAModel(t *testing.T) {
 		g := paralleltest.Whole(t, team, &r)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
-			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator}), params}
+			return part{
+				gnn.Build(blocks, from, to, gnn.Env{
+					Params: params, Schema: g.Schema(), Rows: g.Types(),
+					Propagators: g.Propagator,
+				}), params,
+			}
 		}
 		x := team.Memory.New(tensor.Features, vertices, features)
 		for i := range x.Floats() {
 			x.Floats()[i] = float32(i%11) - 5
 		}
 		start := func() gnn.State {
-			return gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 2}).Constant(x, g.Rows())}
+			return gnn.State{
+				H: autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 2}).Constant(x, g.Rows()),
+			}
 		}
 		whole := build(0, len(blocks))
 		want := slices.Clone(whole.model.Forward(start()).H.Value().Floats())
@@ -134,12 +142,16 @@ func TestPartsOfAModel(t *testing.T) {
 			}
 			for _, p := range append(front.params.List, back.params.List...) {
 				if p.Layer != layers[p.Name] {
-					t.Errorf("%s cut before block %d: %s is of layer %d, want %d", name, cut, p.Name, p.Layer, layers[p.Name])
+					t.Errorf("%s cut before block %d: %s is of layer %d, want %d", name, cut, p.Name,
+						p.Layer, layers[p.Name])
 				}
 			}
 			between := front.model.Forward(start())
-			if width := blocks[cut].H0; (between.H0 == nil) != (width == 0) || width > 0 && between.H0.Cols() != width {
-				t.Errorf("%s cut before block %d: the initial residual is %v, and has %d columns by the block", name, cut, between.H0, width)
+			if width := blocks[cut].H0; (between.H0 == nil) != (width == 0) ||
+				width > 0 && between.H0.Cols() != width {
+				t.Errorf(
+					"%s cut before block %d: the initial residual is %v, and has %d columns by the block",
+					name, cut, between.H0, width)
 			}
 			if got := back.model.Forward(between).H.Value().Floats(); !slices.Equal(got, want) {
 				t.Errorf("%s cut before block %d: %v, want %v", name, cut, got, want)
@@ -203,26 +215,34 @@ func TestDepthIsTwoTensors(t *testing.T) {
 	r, err := graph.NewRelation(vertices, ring(vertices, 2*vertices))
 	require.NoError(t, err)
 	for _, s := range []gnn.Spec{
-		{Model: "gcnii", SharedWeights: true}, {Model: "gcnii"}, {Model: "resgcn"}, {Model: "sage", Norm: "none", Residual: true},
+		{Model: "gcnii", SharedWeights: true},
+		{Model: "gcnii"},
+		{Model: "resgcn"},
+		{Model: "sage", Norm: "none", Residual: true},
 	} {
 		kept := func(layers int) int64 {
 			team := kernel.NewTeam(1, tensor.NewMeter())
 			defer team.Memory.Close()
 			g := paralleltest.Whole(t, team, &r)
-			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width, "relu", "in", .5, .1, .5
+			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width,
+				"relu", "in", .5, .1, .5
 			if s.Norm == "" {
 				s.Norm = "auto"
 			}
 			blocks, err := s.Blocks(gnn.OneType(width, 0), width)
 			require.NoError(t, err)
-			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
+			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
+				Params: nn.NewParams(team, 7), Schema: g.Schema(),
+				Rows: g.Types(), Propagators: g.Propagator,
+			})
 			x := team.Zeros(tensor.Features, vertices, width)
 			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})
 			return team.Memory.Live(tensor.Activations)
 		}
 		each, size := (kept(9)-kept(5))/4, int64(4*vertices*width)
 		if small := size / 4; each > 2*size+small { // rows' moments, combined weights
-			t.Errorf("%s, shared weights %v: a layer keeps %d bytes, where its output has %d", s.Model, s.SharedWeights, each, size)
+			t.Errorf("%s, shared weights %v: a layer keeps %d bytes, where its output has %d", s.Model,
+				s.SharedWeights, each, size)
 		}
 	}
 }

@@ -31,9 +31,12 @@ type Degrees struct {
 func NewPNA(m Module) *PNA {
 	c := &PNA{p: m.Propagator}
 	pre, post := m.Path+".pre_nns.0.0", m.Path+".post_nns.0.0"
-	c.pre, c.preBias = m.Params.Weight(pre+".weight", 2*m.In, m.In, nn.FanIn(2*m.In)), m.Params.Bias(pre+".bias", m.In, nn.FanIn(2*m.In))
-	c.post, c.postBias = m.Params.Weight(post+".weight", 13*m.In, m.Out, nn.FanIn(13*m.In)), m.Params.Bias(post+".bias", m.Out, nn.FanIn(13*m.In))
-	c.lin, c.bias = m.Params.Weight(m.Path+".lin.weight", m.Out, m.Out, nn.FanIn(m.Out)), m.bias(".lin.bias", m.Out, nn.FanIn(m.Out))
+	c.pre, c.preBias = m.Params.Weight(pre+".weight", 2*m.In, m.In, nn.FanIn(2*m.In)),
+		m.Params.Bias(pre+".bias", m.In, nn.FanIn(2*m.In))
+	c.post, c.postBias = m.Params.Weight(post+".weight", 13*m.In, m.Out, nn.FanIn(13*m.In)),
+		m.Params.Bias(post+".bias", m.Out, nn.FanIn(13*m.In))
+	c.lin, c.bias = m.Params.Weight(m.Path+".lin.weight", m.Out, m.Out, nn.FanIn(m.Out)),
+		m.bias(".lin.bias", m.Out, nn.FanIn(m.Out))
 	m.Params.Buffer(m.Path+".aggr_module.avg_deg_lin", 1, float32(m.Degrees.Mean))
 	c.delta = m.Params.Buffer(m.Path+".aggr_module.avg_deg_log", 1, float32(m.Degrees.MeanLog))
 	return c
@@ -56,7 +59,8 @@ func (c *PNA) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 		func(d float64) float64 { return ratio(math.Log1p(d), delta) },
 		func(d float64) float64 { return delta / math.Log1p(math.Max(1, d)) },
 	} {
-		z = autograd.Add(autograd.HeadScale(autograd.Linear(a, part(k+1)), autograd.Mapped(degree, scaler)), z)
+		z = autograd.Add(autograd.HeadScale(autograd.Linear(a, part(k+1)), autograd.Mapped(degree, scaler)),
+			z)
 	}
 	z = autograd.Finish(z, c.postBias.On(t), kernel.Identity, kernel.Mask{})
 	return autograd.Linear(z, c.lin.On(t)), c.bias
@@ -68,16 +72,21 @@ func (c *PNA) aggregate(x *autograd.Var) (degree, a *autograd.Var) {
 	const least = 1e-5 // of a variance, as in PyG
 	t, n := x.Tape(), x.Cols()
 	pre := c.pre.On(t)
-	target := autograd.Finish(autograd.Linear(x, autograd.Rows(pre, 0, n, nil)), c.preBias.On(t), kernel.Identity, kernel.Mask{})
+	target := autograd.Finish(autograd.Linear(x, autograd.Rows(pre, 0, n, nil)), c.preBias.On(t),
+		kernel.Identity, kernel.Mask{})
 	source := autograd.Linear(x, autograd.Rows(pre, n, 2*n, nil))
-	sums := c.p.Propagate(autograd.Join(source, autograd.Multiply(source, source), autograd.Ones(source)), Sum, Once)
+	sums := c.p.Propagate(autograd.Join(source, autograd.Multiply(source, source), autograd.Ones(source)),
+		Sum, Once)
 	most := c.p.Propagate(autograd.Join(source, autograd.Scale(-1, source)), Max, Once)
 	degree = autograd.Columns(sums, 2*n, 1)
 	each := autograd.Mapped(degree, func(d float64) float64 { return ratio(1, d) })
-	mean, square := autograd.HeadScale(autograd.Columns(sums, 0, n), each), autograd.HeadScale(autograd.Columns(sums, n, n), each)
+	mean, square := autograd.HeadScale(autograd.Columns(sums, 0, n), each),
+		autograd.HeadScale(autograd.Columns(sums, n, n), each)
 	deviation := autograd.Sqrt(autograd.Combine(-1, autograd.Multiply(mean, mean), 1, square), least)
-	target = autograd.HeadScale(target, autograd.Mapped(degree, func(d float64) float64 { return math.Min(d, 1) }))
-	smallest, largest := autograd.Combine(-1, autograd.Columns(most, n, n), 1, autograd.Copy(target)), autograd.Add(target, autograd.Columns(most, 0, n))
+	target = autograd.HeadScale(target,
+		autograd.Mapped(degree, func(d float64) float64 { return math.Min(d, 1) }))
+	smallest, largest := autograd.Combine(-1, autograd.Columns(most, n, n), 1, autograd.Copy(target)),
+		autograd.Add(target, autograd.Columns(most, 0, n))
 	return degree, autograd.Join(autograd.Add(target, mean), smallest, largest, deviation)
 }
 

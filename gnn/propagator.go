@@ -108,12 +108,15 @@ type Propagator interface {
 // The caller may also give GATv1's two products as scores. Target, ASource and ATarget are then nil, and
 // Source, SourceScore and TargetScore must be three different values; so must Source, Key and Target.
 type Attention struct {
-	Source, Target, Key      *autograd.Var // rows × Heads·Width
-	ASource, ATarget         *autograd.Var // 1 × Heads·Width
-	SourceScore, TargetScore *autograd.Var // rows × Heads: aSource·source_j and aTarget·target_i; nil: computed
-	EdgeVector               *autograd.Var // columns of the edges' features × Heads; nil: GATv1 does not use them
-	EdgeWeight               *autograd.Var // columns of the edges' features × Heads·Width; nil: others do not use them
-	Heads                    int
+	Source, Target, Key *autograd.Var // rows × Heads·Width
+	ASource, ATarget    *autograd.Var // 1 × Heads·Width
+	// rows × Heads: aSource·source_j and aTarget·target_i; nil: computed
+	SourceScore, TargetScore *autograd.Var
+	// columns of the edges' features × Heads; nil: GATv1 does not use them
+	EdgeVector *autograd.Var
+	// columns of the edges' features × Heads·Width; nil: others do not use them
+	EdgeWeight *autograd.Var
+	Heads      int
 	// FirstHead is the index of the first head in the layer, if Source is a slice of the layer's columns.
 	// LayerHeads is how many heads the layer has; 0: Heads. Dropout and the order of sums are those of the
 	// whole layer.
@@ -132,10 +135,12 @@ func (a Attention) OfFeatures() *autograd.Var { return cmp.Or(a.EdgeVector, a.Ed
 // value's gradient would have two writers.
 func (a Attention) CheckScores(path string) {
 	if k := a.Key; k != nil && (k == a.Target || k == a.Source || a.Target == a.Source) {
-		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, Key and Target are three", path))
+		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, Key and Target are three",
+			path))
 	}
 	if s := a.SourceScore; s != nil && (s == a.TargetScore || s == a.Source || a.TargetScore == a.Source) {
-		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, SourceScore and TargetScore are three", path))
+		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, SourceScore and "+
+			"TargetScore are three", path))
 	}
 }
 
@@ -196,16 +201,20 @@ func (m Message) Check(path string, targets int) error {
 	case m.Columns < 1:
 		return refuse("has messages of %d columns; set Message.Columns", m.Columns)
 	case m.Target != nil && m.Target.Rows() != targets:
-		return refuse("has rows of %d targets for the worker's %d vertices; give a row for each", m.Target.Rows(), targets)
+		return refuse("has rows of %d targets for the worker's %d vertices; give a row for each",
+			m.Target.Rows(), targets)
 	case m.Reduce != KindSum && m.Reduce != KindMean && m.Reduce != KindMax:
 		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean or KindMax")
 	case !m.Columnwise:
 	case slices.ContainsFunc(m.Parameters, func(q *nn.Param) bool { return q.Value.Cols != m.Columns }):
-		return refuse("that is said to be columnwise has messages of %d columns and a parameter of another number; leave Columnwise out", m.Columns)
+		return refuse("that is said to be columnwise has messages of %d columns and a parameter of "+
+			"another number; leave Columnwise out", m.Columns)
 	case m.Source.Cols() != m.Columns:
-		return refuse("that is said to be columnwise has messages of %d columns and sources of %d; make them equal", m.Columns, m.Source.Cols())
+		return refuse("that is said to be columnwise has messages of %d columns and sources of %d; "+
+			"make them equal", m.Columns, m.Source.Cols())
 	case m.Target != nil && m.Target.Cols() != m.Columns:
-		return refuse("that is said to be columnwise has messages of %d columns and targets of %d; make them equal", m.Columns, m.Target.Cols())
+		return refuse("that is said to be columnwise has messages of %d columns and targets of %d; "+
+			"make them equal", m.Columns, m.Target.Cols())
 	}
 	return nil
 }

@@ -13,14 +13,15 @@ import (
 
 // Spec holds the settings of a model that is known by name.
 type Spec struct {
-	Model            string  `yaml:"model"` // one of Names
-	Layers           int     `yaml:"layers"`
-	Hidden           int     `yaml:"hidden"`            // width of a hidden layer, over all heads together
-	Heads            int     `yaml:"heads"`             // of graph attention
-	OutputHeads      int     `yaml:"output-heads"`      // of the last layer, averaged
-	Norm             string  `yaml:"norm"`              // one of Norms, empty: none
-	Activation       string  `yaml:"activation"`        // one of Activations
-	Residual         bool    `yaml:"residual"`          // the input of each hidden block but the first is added to its output
+	Model       string `yaml:"model"` // one of Names
+	Layers      int    `yaml:"layers"`
+	Hidden      int    `yaml:"hidden"`       // width of a hidden layer, over all heads together
+	Heads       int    `yaml:"heads"`        // of graph attention
+	OutputHeads int    `yaml:"output-heads"` // of the last layer, averaged
+	Norm        string `yaml:"norm"`         // one of Norms, empty: none
+	Activation  string `yaml:"activation"`   // one of Activations
+	// the input of each hidden block but the first is added to its output
+	Residual         bool    `yaml:"residual"`
 	Direction        string  `yaml:"direction"`         // in, out, both
 	Dropout          float64 `yaml:"dropout"`           // after each layer but the last
 	InputDropout     float64 `yaml:"input-dropout"`     // on the features
@@ -31,16 +32,18 @@ type Spec struct {
 	Decoupled bool    `yaml:"decoupled"`
 	Teleport  float64 `yaml:"teleport"` // of the rounds
 	// Rounds: 0: as many as published for appnp and sgc, and as many as Layers for other models
-	Rounds            int    `yaml:"rounds"`
-	AttentionGradient string `yaml:"attention-gradient"` // decoupled graph attention: one of AttentionGradients
-	BlockForm         string `yaml:"blocks"`             // one of BlockForms, empty: plain
-	Aggregation       string `yaml:"aggregation"`        // GraphSAGE: one of Aggregations, empty: mean
-	Jump              string `yaml:"jk"`                 // one of Jumps, empty: none
+	Rounds int `yaml:"rounds"`
+	// decoupled graph attention: one of AttentionGradients
+	AttentionGradient string `yaml:"attention-gradient"`
+	BlockForm         string `yaml:"blocks"`      // one of BlockForms, empty: plain
+	Aggregation       string `yaml:"aggregation"` // GraphSAGE: one of Aggregations, empty: mean
+	Jump              string `yaml:"jk"`          // one of Jumps, empty: none
 	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
 	// used
-	Bases         int `yaml:"bases"`
-	NumBlocks     int `yaml:"num-blocks"`
-	NodeEmbedding int `yaml:"node-embedding"` // columns of the embedding of vertices without features; 0: none
+	Bases     int `yaml:"bases"`
+	NumBlocks int `yaml:"num-blocks"`
+	// columns of the embedding of vertices without features; 0: none
+	NodeEmbedding int `yaml:"node-embedding"`
 	// GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
 	// initial residual share one weight. APPNP: Alpha is the teleport
 	Alpha         float64 `yaml:"alpha"`
@@ -92,8 +95,9 @@ type ModelKind struct {
 	convolution  func(s *Spec, at Module, last bool) Convolution
 	// cost returns the cost of a convolution from in columns to out; for graph attention, out counts the
 	// columns of all heads. edge is the number of columns of the edges' features.
-	cost    func(in, out, edge int) Cost
-	reads   int  // how many times the weight that reads the layer's input has its columns, side by side; 0: once
+	cost func(in, out, edge int) Cost
+	// how many times the weight that reads the layer's input has its columns, side by side; 0: once
+	reads   int
 	degrees bool // the convolution reads Module.Degrees
 	root    bool // the convolution has a root weight, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each relation has a
@@ -112,18 +116,26 @@ type ModelKind struct {
 }
 
 var (
-	layerSettings      = []string{"norm", "residual"}
-	graphSettings      = append([]string{"direction", "drop-edge"}, layerSettings...)
-	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
-	decoupledSettings  = append([]string{"teleport", "rounds"}, eitherForm...)
-	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
-	linearSettings     = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
-	blockSettings      = append([]string{"blocks"}, linearSettings...)
-	scoreSettings      = []string{"heads", "output-heads", "attention-dropout", "edge-features"} // of graph attention
-	attentionSettings  = append([]string{"transform-dropout"}, scoreSettings...)
-	relationalSettings = []string{"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm", "residual", "drop-edge"} // in both forms
+	layerSettings = []string{"norm", "residual"}
+	graphSettings = append([]string{"direction", "drop-edge"}, layerSettings...)
+	// of models with a decoupled form, in both forms
+	eitherForm        = append([]string{"decoupled"}, graphSettings...)
+	decoupledSettings = append([]string{"teleport", "rounds"}, eitherForm...)
+	linearRounds      = append([]string{"aggregation-chunks"}, decoupledSettings...)
+	// of aggregations of transformed rows
+	linearSettings = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...)
+	blockSettings  = append([]string{"blocks"}, linearSettings...)
+	// of graph attention
+	scoreSettings     = []string{"heads", "output-heads", "attention-dropout", "edge-features"}
+	attentionSettings = append([]string{"transform-dropout"}, scoreSettings...)
+	// in both forms
+	relationalSettings = []string{
+		"decoupled", "bases", "aggregation-order", "aggregation-chunks", "norm",
+		"residual", "drop-edge",
+	}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
-	hiddenSettings     = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"} // of all models with hidden layers
+	// of all models with hidden layers
+	hiddenSettings = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"}
 )
 
 var kinds = []ModelKind{
@@ -140,11 +152,14 @@ var kinds = []ModelKind{
 		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds,
+		blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
-		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
-		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
-		root:        true,
+		propagation: func(s *Spec, at Module) Block {
+			return NewPropagation(at, Reduce{KindMean, 1}, s.rounds())
+		},
+		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
+		root: true,
 	},
 	{
 		Name: "gat", Settings: slices.Concat([]string{"blocks", "jk"}, attentionSettings, eitherForm),
@@ -159,58 +174,80 @@ var kinds = []ModelKind{
 		cost: func(in, out, edge int) Cost { return Cost{in*out + 2*out, out + edge} },
 	},
 	{
-		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
-		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
-		cost:        func(in, out, edge int) Cost { return Cost{2 * in * out, 2*out + edge*out} },
+		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings),
+		list: "convs", weight: ".lin_l.weight", bias: ".bias",
+		convolution: func(s *Spec, at Module, last bool) Convolution {
+			return NewGATv2(at, s.attention(last))
+		},
+		cost: func(in, out, edge int) Cost { return Cost{2 * in * out, 2*out + edge*out} },
 	},
 	{
-		Name: "transformer", Settings: slices.Concat([]string{"jk"}, scoreSettings, graphSettings), list: "convs", weight: ".lin_key.weight", bias: ".lin_skip.bias",
-		convolution: func(s *Spec, at Module, last bool) Convolution { return NewTransformer(at, s.attention(last)) },
-		cost:        func(in, out, edge int) Cost { return Cost{3 * in * out, 2*out + edge*out} },
-		root:        true,
+		Name: "transformer", Settings: slices.Concat([]string{"jk"}, scoreSettings, graphSettings),
+		list: "convs", weight: ".lin_key.weight", bias: ".lin_skip.bias",
+		convolution: func(s *Spec, at Module, last bool) Convolution {
+			return NewTransformer(at, s.attention(last))
+		},
+		cost: func(in, out, edge int) Cost { return Cost{3 * in * out, 2*out + edge*out} },
+		root: true,
 	},
 	{
-		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs",
+		weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
 		propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
-		Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, list: "convs",
+		weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
 		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
 	},
 	{
-		Name: "pna", Settings: append([]string{"jk"}, graphSettings...), OneDirection: true, list: "convs", weight: ".pre_nns.0.0.weight", bias: ".lin.bias", reads: 2,
+		Name: "pna", Settings: append([]string{"jk"}, graphSettings...), OneDirection: true, list: "convs",
+		weight: ".pre_nns.0.0.weight", bias: ".lin.bias", reads: 2,
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewPNA(at) },
 		cost:        func(in, out, _ int) Cost { return Cost{2*in*in + 13*in*out + out*out, 4*in + 1} },
 		degrees:     true,
 	},
 	{
-		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...), Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
+		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...),
+		Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
 		weight: ".weight", bias: ".bias", relations: newRGCN,
 		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks", "drop-edge"}, EdgeWeights: true, OneDirection: true,
+		Name: "gcnii", Settings: []string{
+			"alpha", "theta", "shared-weights", "conv-weight-decay",
+			"direction", "aggregation-chunks", "drop-edge",
+		}, EdgeWeights: true, OneDirection: true,
 		list: "convs", deep: gcnii,
 	},
 	{
-		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks", "drop-edge"}, list: "layers", deep: resGCN,
+		Name: "resgcn", Settings: []string{
+			"norm", "direction", "aggregation-order", "aggregation-chunks",
+			"drop-edge",
+		}, list: "layers", deep: resGCN,
 		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
 	{
-		Name: "appnp", Settings: append([]string{"alpha", "rounds", "aggregation-chunks"}, graphSettings...), EdgeWeights: true, OneDirection: true,
+		Name: "appnp", Settings: append([]string{"alpha", "rounds", "aggregation-chunks"}, graphSettings...),
+		EdgeWeights: true, OneDirection: true,
 		list: "lins", weight: ".weight", bias: ".bias", rounds: 10,
-		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha}) },
+		propagation: func(s *Spec, at Module) Block {
+			return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha})
+		},
 	},
 	{
-		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks", "drop-edge"}, EdgeWeights: true, OneDirection: true,
+		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks", "drop-edge"},
+		EdgeWeights: true, OneDirection: true,
 		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
-		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSGC(at, Rounds{Count: s.Rounds}) },
-		cost:        func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
+		convolution: func(s *Spec, at Module, _ bool) Convolution {
+			return NewSGC(at, Rounds{Count: s.Rounds})
+		},
+		cost: func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
 	},
 }
 
@@ -257,11 +294,13 @@ func (s Spec) Uses(setting string) bool {
 		return kind.Uses(setting)
 	case s.Decoupled:
 		return slices.Contains(kind.Decoupled, setting)
-	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads" || setting == "jk"):
+	case s.BlockForm == residualForm &&
+		(setting == "residual" || setting == "output-heads" || setting == "jk"):
 		return false
 	case setting == "output-heads" && s.jumps(kind): // no layer computes the logits
 		return false
-	case (setting == "aggregation-order" || setting == "aggregation-chunks") && kind.Uses("aggregation") && s.aggregation() == Max:
+	case (setting == "aggregation-order" || setting == "aggregation-chunks") && kind.Uses("aggregation") &&
+		s.aggregation() == Max:
 		return false // it comes before the product, and in one chunk
 	}
 	return slices.Contains(kind.Settings, setting)
@@ -311,7 +350,8 @@ func Featureless() (names []string) {
 // CheckDecoupled refuses a model without a decoupled form.
 func CheckDecoupled(model string) error {
 	if can := Decouplable(); !slices.Contains(can, model) {
-		return fmt.Errorf("the model %s has no decoupled form; it is there for %s", model, strings.Join(can, ", "))
+		return fmt.Errorf("the model %s has no decoupled form; it is there for %s", model,
+			strings.Join(can, ", "))
 	}
 	return nil
 }
@@ -387,9 +427,11 @@ func (s *Spec) readsEdges(kind ModelKind) bool {
 func (s *Spec) noEdgeFeatures(what string) error {
 	model := s.Model
 	if kind, _ := KindOf(model); !kind.EdgeFeatures {
-		return refusal.Errorf("%s: %s have none; import the graph with those of its source, or leave it out", refusal.Setting("edge-features"), what)
+		return refusal.Errorf("%s: %s have none; import the graph with those of its source, or leave it out",
+			refusal.Setting("edge-features"), what)
 	}
-	return refusal.Errorf("%s %s: it uses edge features, and %s have none; import the graph with those of its source, or take %s gin, which does without",
+	return refusal.Errorf("%s %s: it uses edge features, and %s have none; import the graph with those of "+
+		"its source, or take %s gin, which does without",
 		refusal.Setting("model"), model, what, refusal.Setting("model"))
 }
 
@@ -406,27 +448,33 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		reads = reads[:1]
 		for _, output := range schema.Outputs {
 			if output > 0 {
-				return refusal.Errorf("%s %s: it computes rows of the vertex type %q alone, and those of %q are wanted; take %s sage, gat or rgcn",
-					refusal.Setting("model"), s.Model, schema.Types[0].Name, schema.Types[output].Name, refusal.Setting("model"))
+				return refusal.Errorf("%s %s: it computes rows of the vertex type %q alone, and those of "+
+					"%q are wanted; take %s sage, gat or rgcn",
+					refusal.Setting("model"), s.Model, schema.Types[0].Name, schema.Types[output].Name,
+					refusal.Setting("model"))
 			}
 		}
 	}
-	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.NodeEmbedding > 0 && !bare {
-		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("node-embedding"), s.NodeEmbedding)
+	if bare := slices.ContainsFunc(reads, func(t VertexType) bool {
+		return t.Columns == 0
+	}); s.NodeEmbedding > 0 && !bare {
+		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out",
+			refusal.Setting("node-embedding"), s.NodeEmbedding)
 	}
 	if !schema.Typed() {
 		return nil
 	}
 	refuse := func(setting, value, what string) error {
-		return refusal.Errorf("%s%s: %s along one relation, and the graph has several types of vertices or edges; "+
-			"take %s rgcn, or sage, gat, gatv2, gin or gcn without %s and residual blocks",
+		return refusal.Errorf("%s%s: %s along one relation, and the graph has several types of vertices "+
+			"or edges; take %s rgcn, or sage, gat, gatv2, gin or gcn without %s and residual blocks",
 			refusal.Setting(setting), value, what, refusal.Setting("model"), refusal.Setting("decoupled"))
 	}
 	switch {
 	case s.Decoupled && kind.relations == nil:
 		return refuse("decoupled", "", "a decoupled model aggregates")
 	case s.jumps(kind):
-		return refusal.Errorf("%s %s: outputs of layers are combined for one type of vertices, and the graph has several types of vertices or edges; leave it out",
+		return refusal.Errorf("%s %s: outputs of layers are combined for one type of vertices, and the "+
+			"graph has several types of vertices or edges; leave it out",
 			refusal.Setting("jk"), s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
@@ -484,7 +532,8 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) []BlockSpec {
 	b.Build = func(e Env) Block {
 		along := Along{Relation: e.Only(), Reversed: s.Direction == "out"}
 		return kind.propagation(&s, Module{
-			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
+			Path: propagationPath, In: classes, Out: classes, Params: e.Params,
+			Propagator: e.Propagators(propagationPath, along),
 		})
 	}
 	return append(specs, b)
@@ -536,7 +585,10 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
-	at := Module{Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params, Degrees: e.Degrees, Activation: act, Inner: norm}
+	at := Module{
+		Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params,
+		Degrees: e.Degrees, Activation: act, Inner: norm,
+	}
 	l := &Layer{}
 	if i == 0 {
 		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)
@@ -627,7 +679,10 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 
 // attention returns the options of a graph attention layer.
 func (s *Spec) attention(last bool) GATOptions {
-	o := GATOptions{Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout, EdgeFeatures: s.EdgeFeatures}
+	o := GATOptions{
+		Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout,
+		EdgeFeatures: s.EdgeFeatures,
+	}
 	if last {
 		o.Heads, o.Average = s.OutputHeads, s.OutputHeads > 1
 	}

@@ -106,7 +106,8 @@ func (c *relationalCase) logits(w nn.State) [][]float64 {
 		}
 	}
 	// the first round
-	root, bias, bases, comp := matrix("convs.2.root"), matrix("convs.2.bias")[0], matrix("convs.2.weight"), matrix("convs.2.comp")
+	root, bias, bases, comp := matrix("convs.2.root"), matrix("convs.2.bias")[0], matrix("convs.2.weight"),
+		matrix("convs.2.comp")
 	classes := len(bias)
 	var z [2][][]float64
 	for t := range h {
@@ -151,7 +152,10 @@ func (c *relationalCase) logits(w nn.State) [][]float64 {
 func TestDecoupledRelations(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	c := &relationalCase{papers: 6, authors: 4, layers: 3}
-	g := &graph.Graph{Type: "paper", Count: c.papers, Others: []graph.VertexType{{Type: "author", Count: c.authors}}}
+	g := &graph.Graph{
+		Type: "paper", Count: c.papers,
+		Others: []graph.VertexType{{Type: "author", Count: c.authors}},
+	}
 	g.Features.Columns = 3
 	for range c.papers {
 		row := make([]float64, 3)
@@ -165,22 +169,31 @@ func TestDecoupledRelations(t *testing.T) {
 	for k, ends := range relationalEnds {
 		var e graph.Edges
 		for range 7 { // some vertices have no neighbours
-			e.Source, e.Target = append(e.Source, r.Int32N(int32(count[ends[0]]))), append(e.Target, r.Int32N(int32(count[ends[1]]-1)))
+			e.Source, e.Target = append(e.Source, r.Int32N(int32(count[ends[0]]))),
+				append(e.Target, r.Int32N(int32(count[ends[1]]-1)))
 		}
 		made, err := graph.NewBipartite(count[ends[0]], count[ends[1]], e)
 		require.NoError(t, err)
-		made.Source, made.Name, made.Target = names[ends[0]], []string{"cites", "writes", "by"}[k], names[ends[1]]
+		made.Source, made.Name, made.Target = names[ends[0]],
+			[]string{"cites", "writes", "by"}[k], names[ends[1]]
 		c.edges, g.Relations = append(c.edges, e), append(g.Relations, made)
 	}
 	for _, c.teleport = range []float64{0, .2} {
 		team := kernel.NewTeam(2, tensor.NewMeter())
-		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)},
+			axis.Options{})
 		require.NoError(t, err)
-		s := gnn.Spec{Model: "rgcn", Layers: c.layers, Hidden: 4, Norm: "none", Activation: "tanh", Direction: "in", Decoupled: true, Bases: 2, Teleport: c.teleport}
+		s := gnn.Spec{
+			Model: "rgcn", Layers: c.layers, Hidden: 4, Norm: "none", Activation: "tanh",
+			Direction: "in", Decoupled: true, Bases: 2, Teleport: c.teleport,
+		}
 		blocks, err := s.Blocks(p.Schema(), 2)
 		require.NoError(t, err)
 		params := nn.NewParams(team, 1)
-		m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+		m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
+			Params: params, Schema: p.Schema(), Rows: p.Types(),
+			Propagators: p.Propagator,
+		})
 		w := params.State()
 		if _, classes := s.Widths(w); classes != 2 {
 			t.Errorf("the weights are said to be for %d classes", classes)
@@ -195,7 +208,9 @@ func TestDecoupledRelations(t *testing.T) {
 		x := given(tape, matrix(team, c.papers, g.Features.Dense), p.Rows(), "fixed")
 		none := tape.Constant(team.Memory.New(tensor.Features, c.authors, 0), p.Types()[1])
 		out := m.Forward(gnn.State{H: x, Others: []*autograd.Var{none}}).Output()
-		weight := func(v, j int) float64 { return math.Sin(float64(3*v + j + 1)) } // the loss is Σ weight·logit
+		weight := func(v, j int) float64 {
+			return math.Sin(float64(3*v + j + 1))
+		} // the loss is Σ weight·logit
 		loss := func() (sum float64) {
 			for v, row := range c.logits(w) {
 				for j, z := range row {
@@ -216,7 +231,8 @@ func TestDecoupledRelations(t *testing.T) {
 		tape.Backward(autograd.Root{Var: out, Grad: d})
 		grads := gradientsOf(team, params)
 		if len(grads) != 10 {
-			t.Errorf("%d parameters, want 10: root and bias of each type, root and bias, and weight, comp, root and bias", len(grads))
+			t.Errorf("%d parameters, want 10: root and bias of each type, root and bias, and weight, "+
+				"comp, root and bias", len(grads))
 		}
 		for name, grad := range grads {
 			for i, got := range grad.Float32 {

@@ -55,7 +55,10 @@ type rgcnTarget struct {
 // layers all types share all weights.
 func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	s, one := l.spec, len(l.schema.Types) == 1
-	c := &RGCN{blocks: s.NumBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
+	c := &RGCN{
+		blocks: s.NumBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)),
+		targets: make([]rgcnTarget, len(l.schema.Types)),
+	}
 	count := len(l.schema.Relations)
 	if s.Bases > 0 && len(l.computed.relations[l.i]) > 0 {
 		c.comp = e.Params.Matrix(l.path("comp"), count, s.Bases, nn.Glorot(count, s.Bases))
@@ -91,7 +94,9 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 		}
 		if len(from.relations) > 0 {
 			name := named("weight", i)
-			from.weight = once(name, func() *nn.Param { return l.rgcnWeight(name, i, cmp.Or(s.Bases, len(from.all)), e) })
+			from.weight = once(name, func() *nn.Param {
+				return l.rgcnWeight(name, i, cmp.Or(s.Bases, len(from.all)), e)
+			})
 			c.sources = append(c.sources, from)
 		}
 		if !l.computed.rows[l.i+1][i] {
@@ -118,7 +123,8 @@ func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
 	case in == 0:
 		return e.Params.Table(name, e.Rows[i], matrices, l.out, nn.Glorot(e.Rows[i].Total, l.out))
 	case blocks > 0:
-		return e.Params.Tensor(name, []int{matrices, blocks, in / blocks, l.out / blocks}, nn.Glorot(in/blocks, l.out/blocks))
+		return e.Params.Tensor(name, []int{matrices, blocks, in / blocks, l.out / blocks},
+			nn.Glorot(in/blocks, l.out/blocks))
 	}
 	return e.Params.Tensor(name, []int{matrices, in, l.out}, nn.Glorot(in, l.out))
 }
@@ -179,7 +185,9 @@ func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, 
 	if from.table {
 		rows = from.weight.Rows
 	}
-	matrix := func(of *autograd.Var, i int) *autograd.Var { return autograd.Rows(of, i*from.in, (i+1)*from.in, rows) }
+	matrix := func(of *autograd.Var, i int) *autograd.Var {
+		return autograd.Rows(of, i*from.in, (i+1)*from.in, rows)
+	}
 	return func(yield func(int, *autograd.Var) bool) {
 		w := from.weight.On(t)
 		if c.comp == nil {

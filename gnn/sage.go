@@ -14,7 +14,10 @@ type SAGE struct {
 
 // NewSAGE makes a GraphSAGE layer with aggregation r.
 func NewSAGE(m Module, r Reduce) *SAGE {
-	c := &SAGE{left: m.Params.Weight(m.Path+".lin_l.weight", m.In, m.Out, nn.FanIn(m.In)), p: m.Propagator, r: r}
+	c := &SAGE{
+		left: m.Params.Weight(m.Path+".lin_l.weight", m.In, m.Out, nn.FanIn(m.In)),
+		p:    m.Propagator, r: r,
+	}
 	c.b = m.bias(".lin_l.bias", m.Out, nn.FanIn(m.In))
 	if root := m.Path + ".lin_r.weight"; m.Plain {
 		m.Params.Allow(root) // DirGNNConv keeps this weight of the layer that it wraps, and never uses it

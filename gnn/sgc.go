@@ -16,7 +16,8 @@ type SGC struct {
 // NewSGC makes the layer. Its input is rows × m.In, its output rows × m.Out.
 func NewSGC(m Module, k Rounds) *SGC {
 	return &SGC{
-		w: m.Params.Weight(m.Path+".lin.weight", m.In, m.Out, nn.FanIn(m.In)), b: m.bias(".lin.bias", m.Out, nn.FanIn(m.In)),
+		w: m.Params.Weight(m.Path+".lin.weight", m.In, m.Out, nn.FanIn(m.In)),
+		b: m.bias(".lin.bias", m.Out, nn.FanIn(m.In)),
 		p: m.Propagator, rounds: k,
 	}
 }

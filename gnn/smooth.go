@@ -77,12 +77,15 @@ func (s *smoother) corrected(z, labels, known *autograd.Var) *autograd.Var {
 		})
 		return autograd.Combine(1, z, float32(s.Scale), e)
 	}
-	e := propagated(s.correct, residuals, s.Correct, func(x *autograd.Var) *autograd.Var { return clamped(x, -1, 1) })
+	e := propagated(s.correct, residuals, s.Correct,
+		func(x *autograd.Var) *autograd.Var { return clamped(x, -1, 1) })
 	return autograd.Add(z, autograd.HeadScale(e, scales(e, residuals, known)))
 }
 
 // propagated runs the rounds from x, with an operation after each.
-func propagated(p Propagator, x *autograd.Var, k Rounds, after func(x *autograd.Var) *autograd.Var) *autograd.Var {
+func propagated(p Propagator, x *autograd.Var, k Rounds,
+	after func(x *autograd.Var) *autograd.Var,
+) *autograd.Var {
 	h := x
 	for range k.Count {
 		next := x.Tape().Scope(func() *autograd.Var {

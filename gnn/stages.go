@@ -17,7 +17,8 @@ func MostStages(specs []BlockSpec) int { return layersBefore(specs)[len(specs)] 
 // cuts it takes the one with most blocks in the first stage, then in the second, and so on.
 func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	if most := MostStages(specs); stages < 1 || stages > most {
-		return nil, fmt.Errorf("the blocks of the model can be cut into at most %d stages and not into %d", most, stages)
+		return nil, fmt.Errorf("the blocks of the model can be cut into at most %d stages and not into %d",
+			most, stages)
 	}
 	n, layers := len(specs), layersBefore(specs)
 	cost := make([]float64, n+1) // of the blocks before each
@@ -32,7 +33,8 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 			costliest[i] = cost[n] - cost[i]
 		}
 	}
-	ends := make([][]int, stages) // by the number of stages that follow: the end of the stage that begins with block i
+	// by the number of stages that follow: the end of the stage that begins with block i
+	ends := make([][]int, stages)
 	for more := 1; more < stages; more++ {
 		rest := costliest
 		costliest, ends[more] = make([]float64, n+1), make([]int, n+1)

@@ -43,7 +43,8 @@ func TestCut(t *testing.T) {
 			t.Errorf("%d into %d: %v, %v, want %v", c.costs, c.stages, got, err, c.want)
 		}
 	}
-	if cuts, err := gnn.Cut(make([]gnn.BlockSpec, 7), 3, 10, 20); err != nil || !slices.Equal(cuts, []int{0, 3, 5, 7}) {
+	if cuts, err := gnn.Cut(make([]gnn.BlockSpec, 7), 3, 10, 20); err != nil ||
+		!slices.Equal(cuts, []int{0, 3, 5, 7}) {
 		t.Errorf("blocks of unknown costs: %v, %v", cuts, err)
 	}
 	for _, stages := range []int{0, 3} {
@@ -67,8 +68,10 @@ func TestCutIsBest(t *testing.T) {
 		specs := blocksOf(costs...)
 		stages := 1 + r.IntN(gnn.MostStages(specs))
 		cuts, err := gnn.Cut(specs, stages, 1, 1)
-		if err != nil || len(cuts) != stages+1 || costliest(specs, cuts) != leastCostly(specs, []int{0}, stages) {
-			t.Errorf("%d into %d: %v costs %v, %v, the best %v", costs, stages, cuts, costliest(specs, cuts), err, leastCostly(specs, []int{0}, stages))
+		if err != nil || len(cuts) != stages+1 ||
+			costliest(specs, cuts) != leastCostly(specs, []int{0}, stages) {
+			t.Errorf("%d into %d: %v costs %v, %v, the best %v", costs, stages, cuts, costliest(specs, cuts),
+				err, leastCostly(specs, []int{0}, stages))
 		}
 	}
 }
@@ -94,7 +97,8 @@ func costliest(specs []gnn.BlockSpec, cuts []int) (most float64) {
 		for _, b := range stage {
 			sum += b.Cost.Of(1, 1)
 		}
-		if most = max(most, sum); slices.ContainsFunc(specs, aggregates) && !slices.ContainsFunc(stage, aggregates) {
+		if most = max(most, sum); slices.ContainsFunc(specs, aggregates) &&
+			!slices.ContainsFunc(stage, aggregates) {
 			return math.Inf(1)
 		}
 	}

@@ -31,9 +31,15 @@ func (l linear) of(x *autograd.Var) *autograd.Var {
 func NewTransformer(m Module, o GATOptions) *Transformer {
 	n := o.columns(m.Out)
 	made := func(name string, in int) linear {
-		return linear{m.Params.Weight(m.Path+name+".weight", in, n, nn.FanIn(in)), m.Params.Bias(m.Path+name+".bias", n, nn.FanIn(in))}
+		return linear{
+			m.Params.Weight(m.Path+name+".weight", in, n, nn.FanIn(in)),
+			m.Params.Bias(m.Path+name+".bias", n, nn.FanIn(in)),
+		}
 	}
-	c := &Transformer{key: made(".lin_key", m.In), query: made(".lin_query", m.target()), value: made(".lin_value", m.In), p: m.Propagator, o: o}
+	c := &Transformer{
+		key: made(".lin_key", m.In), query: made(".lin_query", m.target()),
+		value: made(".lin_value", m.In), p: m.Propagator, o: o,
+	}
 	if o.EdgeFeatures {
 		c.wEdge = m.Params.Weight(m.Path+".lin_edge.weight", m.EdgeColumns, n, nn.FanIn(m.EdgeColumns))
 	}
@@ -54,8 +60,9 @@ func (c *Transformer) Between(source, target *autograd.Var) (*autograd.Var, *nn.
 	t := source.Tape()
 	width := c.query.w.Value.Cols / c.o.Heads
 	a := Attention{
-		Source: c.value.of(source), Key: c.key.of(source), Target: autograd.Scale(float32(1/math.Sqrt(float64(width))), c.query.of(target)),
-		Heads: c.o.Heads, Dropout: c.o.Dropout,
+		Source: c.value.of(source), Key: c.key.of(source),
+		Target: autograd.Scale(float32(1/math.Sqrt(float64(width))), c.query.of(target)),
+		Heads:  c.o.Heads, Dropout: c.o.Dropout,
 	}
 	if c.wEdge != nil {
 		a.EdgeWeight = c.wEdge.On(t)

@@ -182,13 +182,16 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 	layers := schema.computed(s.Layers, rest)
 	for _, i := range schema.outputs() {
 		if !layers.rows[s.Layers][i] {
-			return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no relation leads to it, and so nothing would be left of %q "+
-				"after %d layers; import the graph with %s, or take %s rgcn",
-				refusal.Setting("model"), s.Model, schema.Types[i].Name, s.Layers, refusal.Setting("reverse-relations"), refusal.Setting("model"))
+			return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no "+
+				"relation leads to it, and so nothing would be left of %q after %d layers; import the "+
+				"graph with %s, or take %s rgcn",
+				refusal.Setting("model"), s.Model, schema.Types[i].Name, s.Layers,
+				refusal.Setting("reverse-relations"), refusal.Setting("model"))
 		}
 	}
 	if outputs := schema.outputs(); s.Decoupled && !slices.Equal(outputs, []int{0}) {
-		return nil, refusal.Errorf("%s: its rounds end in the rows of the first vertex type, %q, and those of %q are asked for; leave it out",
+		return nil, refusal.Errorf("%s: its rounds end in the rows of the first vertex type, %q, and "+
+			"those of %q are asked for; leave it out",
 			refusal.Setting("decoupled"), schema.Types[0].Name, schema.Types[outputs[len(outputs)-1]].Name)
 	}
 	if err := s.checkTyped(kind, schema, layers, classes); err != nil {
@@ -198,7 +201,10 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 	if s.Decoupled {
 		layers = layers.decoupled()
 	}
-	t := &typed{spec: &s, kind: kind, schema: schema, computed: layers, widths: make([]int, len(schema.Types))}
+	t := &typed{
+		spec: &s, kind: kind, schema: schema, computed: layers,
+		widths: make([]int, len(schema.Types)),
+	}
 	for i, v := range schema.Types {
 		if t.widths[i] = v.Columns; v.Columns == 0 {
 			t.widths[i] = s.NodeEmbedding
@@ -213,14 +219,20 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		if i == s.Layers-1 {
 			l.out = classes
 		}
-		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: s.readsEdges(kind), Relations: layers.names(schema, i), Build: func(e Env) Block { return l.build(e) }})
+		specs = append(specs, BlockSpec{
+			In: in, Out: l.out, Cost: l.cost(), EdgeFeatures: s.readsEdges(kind),
+			Relations: layers.names(schema, i), Build: func(e Env) Block { return l.build(e) },
+		})
 		in = l.out
 	}
 	if more := s.Layers - 1; s.Decoupled && more > 0 {
 		rounds = computed{rounds.relations[1:], rounds.rows[1:]}
-		specs = append(specs, BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: more * classes}, Rounds: more, Relations: rounds.names(schema, 0), Build: func(e Env) Block {
-			return newRelationalPropagation(rounds, schema, s.Teleport, e)
-		}})
+		specs = append(specs, BlockSpec{
+			In: classes, Out: classes, Cost: Cost{Edge: more * classes},
+			Rounds: more, Relations: rounds.names(schema, 0), Build: func(e Env) Block {
+				return newRelationalPropagation(rounds, schema, s.Teleport, e)
+			},
+		})
 	}
 	return specs, nil
 }
@@ -228,20 +240,25 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 // checkTyped refuses a model or settings that a heterogeneous graph does not allow.
 func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, classes int) error {
 	if s.Direction != "in" && kind.Uses("direction") {
-		return refusal.Errorf("%s %s: on a graph with several types of vertices or edges edges are used as stored; import it with %s, "+
-			"which adds the other direction as relations, and leave %s out",
-			refusal.Setting("direction"), s.Direction, refusal.Setting("reverse-relations"), refusal.Setting("direction"))
+		return refusal.Errorf("%s %s: on a graph with several types of vertices or edges edges are used "+
+			"as stored; import it with %s, which adds the other direction as relations, and leave %s out",
+			refusal.Setting("direction"), s.Direction, refusal.Setting("reverse-relations"),
+			refusal.Setting("direction"))
 	}
 	if s.NodeEmbedding == 0 && kind.relations == nil {
 		for i, t := range schema.Types {
 			if computed.rows[0][i] && t.Columns == 0 {
-				return refusal.Errorf("%s %s: vertices of type %q have no features; learn some for them with %s N, or take %s rgcn, "+
-					"which does without", refusal.Setting("model"), s.Model, t.Name, refusal.Setting("node-embedding"), refusal.Setting("model"))
+				return refusal.Errorf("%s %s: vertices of type %q have no features; learn some for them "+
+					"with %s N, or take %s rgcn, which does without", refusal.Setting("model"), s.Model,
+					t.Name, refusal.Setting("node-embedding"), refusal.Setting("model"))
 			}
 		}
 	}
-	if reads := func(t VertexType) bool { return t.Columns > 0 || s.NodeEmbedding > 0 }; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
-		return refusal.Errorf("%s %v: the vertices have no features; leave it out, or learn some with %s N", refusal.Setting("input-dropout"),
+	if reads := func(t VertexType) bool {
+		return t.Columns > 0 || s.NodeEmbedding > 0
+	}; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
+		return refusal.Errorf("%s %v: the vertices have no features; leave it out, or learn some with %s N",
+			refusal.Setting("input-dropout"),
 			s.InputDropout, refusal.Setting("node-embedding"))
 	}
 	width := func(i int) int {
@@ -255,11 +272,13 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			r := schema.Relations[k]
 			switch a, b := width(r.Source), width(r.Target); {
 			case s.Model == "gcn" && r.Source != r.Target:
-				return refusal.Errorf("%s gcn: it needs both ends of a relation to be of one type, and %q has two; take %s sage, gat or rgcn",
+				return refusal.Errorf("%s gcn: it needs both ends of a relation to be of one type, and %q "+
+					"has two; take %s sage, gat or rgcn",
 					refusal.Setting("model"), r.Name, refusal.Setting("model"))
 			case (s.Model == "gin" || s.Model == "gine") && i == 0 && a != b:
-				return refusal.Errorf("%s %s: it adds the features of both ends of an edge, and those of %q have %d and %d columns; "+
-					"take %s sage, gat or rgcn", refusal.Setting("model"), s.Model, r.Name, a, b, refusal.Setting("model"))
+				return refusal.Errorf("%s %s: it adds the features of both ends of an edge, and those of "+
+					"%q have %d and %d columns; take %s sage, gat or rgcn", refusal.Setting("model"), s.Model,
+					r.Name, a, b, refusal.Setting("model"))
 			case s.readsEdges(kind) && r.Columns == 0:
 				return s.noEdgeFeatures(fmt.Sprintf("the edges of %q", r.Name))
 			}
@@ -272,7 +291,8 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		if n%s.NumBlocks == 0 {
 			return nil
 		}
-		return refusal.Errorf("%s %d does not divide %s, %d: blocks are of equal size; take another number, or %s N",
+		return refusal.Errorf("%s %d does not divide %s, %d: blocks are of equal size; take another "+
+			"number, or %s N",
 			refusal.Setting("num-blocks"), s.NumBlocks, of, n, refusal.Setting("bases"))
 	}
 	for i, t := range schema.Types {
@@ -280,8 +300,10 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			continue
 		}
 		if width(i) == 0 {
-			return refusal.Errorf("%s %d: vertices of type %q have no features whose weights could have blocks; learn some with %s N, or take %s N",
-				refusal.Setting("num-blocks"), s.NumBlocks, t.Name, refusal.Setting("node-embedding"), refusal.Setting("bases"))
+			return refusal.Errorf("%s %d: vertices of type %q have no features whose weights could have "+
+				"blocks; learn some with %s N, or take %s N",
+				refusal.Setting("num-blocks"), s.NumBlocks, t.Name, refusal.Setting("node-embedding"),
+				refusal.Setting("bases"))
 		}
 		if err := divides(width(i), fmt.Sprintf("the number of features of %q", t.Name)); err != nil {
 			return err
@@ -372,8 +394,11 @@ func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
 	c := &Relational{types: len(l.schema.Types)}
 	for k, r := range l.schema.Relations {
 		at := Module{
-			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, EdgeColumns: r.Columns, Params: e.Params, Activation: Activations[s.Activation],
-			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
+			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out,
+			EdgeColumns: r.Columns, Params: e.Params, Activation: Activations[s.Activation],
+			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm {
+				return s.norm(e, path, width)
+			},
 		}
 		if !slices.Contains(l.computed.relations[l.i], k) {
 			e.Params.Allow(at.Path + ".")

@@ -39,7 +39,10 @@ func (g *golden) graph() *graph.Graph {
 		}
 		types = append(types, v)
 	}
-	made := &graph.Graph{Type: types[0].Type, Count: types[0].Count, Features: types[0].Features, Others: types[1:]}
+	made := &graph.Graph{
+		Type: types[0].Type, Count: types[0].Count,
+		Features: types[0].Features, Others: types[1:],
+	}
 	for key := range strings.SplitSeq(g.meta["relations"], ",") {
 		ends := strings.Split(key, "__")
 		target := slices.IndexFunc(types, func(t graph.VertexType) bool { return t.Type == ends[2] })
@@ -47,7 +50,8 @@ func (g *golden) graph() *graph.Graph {
 		n := index.Shape[1]
 		var e graph.Edges
 		for k := range n {
-			e.Source, e.Target = append(e.Source, int32(index.Int64[k])), append(e.Target, int32(index.Int64[n+k]))
+			e.Source, e.Target = append(e.Source, int32(index.Int64[k])),
+				append(e.Target, int32(index.Int64[n+k]))
 		}
 		r := g.relationOf(types[target].Count, e)
 		r.Source, r.Name, r.Target = ends[0], ends[1], ends[2]
@@ -97,10 +101,12 @@ func testTypedGolden(t *testing.T, file, input string) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	of := g.graph()
-	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(of)}, axis.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(of)},
+		axis.Options{})
 	require.NoError(t, err)
 	s := gnn.Spec{
-		Model: meta["model"], Layers: 2, Hidden: g.number("hidden"), Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: meta["norm"],
+		Model: meta["model"], Layers: 2, Hidden: g.number("hidden"), Heads: g.number("heads"),
+		OutputHeads: g.number("output_heads"), Norm: meta["norm"],
 		Activation: meta["act"], Direction: "in",
 	}
 	if s.Model == "rgcn" {
@@ -110,7 +116,10 @@ func testTypedGolden(t *testing.T, file, input string) {
 	blocks, err := s.Blocks(p.Schema(), classes)
 	require.NoError(t, err)
 	params := nn.NewParams(team, 1)
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
+		Params: params, Schema: p.Schema(), Rows: p.Types(),
+		Propagators: p.Propagator,
+	})
 	require.NoError(t, params.Load(g.byType(p.Schema(), g.state("param."))))
 	if got, n := s.Widths(params.State()); n != classes || got != 0 && got != of.Features.Columns {
 		t.Errorf("the weights are said to be for %d features and %d classes", got, n)
@@ -121,7 +130,9 @@ func testTypedGolden(t *testing.T, file, input string) {
 	logits := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
 	g.near("logits", logits.Value().Floats(), g.floats("logits"))
 	train := tensors["train"].Int64
-	loss, grad := nn.LossGradient(logits, nn.Targets{Classes: classes, Class: int32s(team, tensors["labels"].Int64)}, int32s(team, train), float64(len(train)))
+	loss, grad := nn.LossGradient(logits,
+		nn.Targets{Classes: classes, Class: int32s(team, tensors["labels"].Int64)}, int32s(team, train),
+		float64(len(train)))
 	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
 	tape.Backward(autograd.Root{Var: logits, Grad: grad})
 	for i, v := range p.Schema().Types {
@@ -254,9 +265,14 @@ func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x 
 // citations is a schema of two types, of which one may lack features.
 func citations(paper, author int) gnn.Schema {
 	return gnn.Schema{
-		Types: []gnn.VertexType{{Name: "paper", Vertices: 24, Columns: paper}, {Name: "author", Vertices: 15, Columns: author}},
+		Types: []gnn.VertexType{
+			{Name: "paper", Vertices: 24, Columns: paper},
+			{Name: "author", Vertices: 15, Columns: author},
+		},
 		Relations: []gnn.Relation{
-			{Name: "paper__cites__paper"}, {Name: "author__writes__paper", Source: 1}, {Name: "paper__by__author", Target: 1},
+			{Name: "paper__cites__paper"},
+			{Name: "author__writes__paper", Source: 1},
+			{Name: "paper__by__author", Target: 1},
 		},
 	}
 }
@@ -268,29 +284,73 @@ func TestTypedRefused(t *testing.T) {
 		change func(s *gnn.Spec)
 		want   string
 	}{
-		{citations(7, 5), func(s *gnn.Spec) { s.Decoupled = true }, "decoupled: a decoupled model aggregates along one relation, and the graph has several types"},
-		{citations(7, 5), func(s *gnn.Spec) { s.BlockForm = "residual" }, "blocks residual: residual blocks aggregate along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcnii" }, "model gcnii: it aggregates along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) { s.Model = "resgcn" }, "model resgcn: it aggregates along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) { s.Model = "pna" }, "model pna: it aggregates along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
-		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcn" }, `model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`},
-		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gin" }, `those of "author__writes__paper" have 5 and 7 columns`},
-		{citations(7, 7), func(s *gnn.Spec) { s.Model = "gine" }, `it uses edge features, and the edges of "paper__cites__paper" have none`},
-		{citations(7, 5), func(s *gnn.Spec) { s.Model, s.Layers = "gin", 1 }, `those of "author__writes__paper" have 5 and 7 columns`},
-		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`},
-		{citations(7, 5), func(s *gnn.Spec) { s.NodeEmbedding = 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
-		{citations(7, 0), func(s *gnn.Spec) { s.Model, s.NodeEmbedding = "mlp", 4 }, "node-embedding 4: all vertices that are read have features; leave it out"},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Decoupled = true
+		}, "decoupled: a decoupled model aggregates along one relation, and the graph has several types"},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.BlockForm = "residual"
+		}, "blocks residual: residual blocks aggregate along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Model = "gcnii"
+		}, "model gcnii: it aggregates along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Model = "resgcn"
+		}, "model resgcn: it aggregates along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Model = "pna"
+		}, "model pna: it aggregates along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Direction = "both"
+		}, "direction both: on a graph with several types"},
 		{
-			gnn.Schema{Types: citations(7, 5).Types, Relations: citations(7, 5).Relations, Outputs: []int{0, 1}},
+			citations(7, 5), func(s *gnn.Spec) {
+				s.Model = "gcn"
+			},
+			`model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`,
+		},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Model = "gin"
+		}, `those of "author__writes__paper" have 5 and 7 columns`},
+		{citations(7, 7), func(s *gnn.Spec) {
+			s.Model = "gine"
+		}, `it uses edge features, and the edges of "paper__cites__paper" have none`},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.Model, s.Layers = "gin", 1
+		}, `those of "author__writes__paper" have 5 and 7 columns`},
+		{
+			citations(7, 0), func(*gnn.Spec) {},
+			`vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`,
+		},
+		{citations(7, 5), func(s *gnn.Spec) {
+			s.NodeEmbedding = 4
+		}, "node-embedding 4: all vertices that are read have features; leave it out"},
+		{citations(7, 0), func(s *gnn.Spec) {
+			s.Model, s.NodeEmbedding = "mlp", 4
+		}, "node-embedding 4: all vertices that are read have features; leave it out"},
+		{
+			gnn.Schema{
+				Types: citations(7, 5).Types, Relations: citations(7, 5).Relations,
+				Outputs: []int{0, 1},
+			},
 			func(s *gnn.Spec) { s.Model = "mlp" },
 			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" are wanted; take model sage, gat or rgcn`,
 		},
-		{citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 }, "input-dropout 0.5: the vertices have no features; leave it out, or learn some with node-embedding N"},
-		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.NumBlocks = "rgcn", 4 }, `num-blocks 4 does not divide the number of features of "paper", 6`},
-		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.NumBlocks = "rgcn", 4 }, "num-blocks 4 does not divide the number of classes, 6"},
-		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.NumBlocks = "rgcn", 2 }, `vertices of type "author" have no features whose weights could have blocks`},
-		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.NumBlocks, s.NodeEmbedding = "rgcn", 2, 3 }, `num-blocks 2 does not divide the number of features of "author", 3`},
+		{citations(0, 0), func(s *gnn.Spec) {
+			s.Model, s.InputDropout = "rgcn", .5
+		}, "input-dropout 0.5: the vertices have no features; leave it out, or learn some with " +
+			"node-embedding N"},
+		{citations(6, 4), func(s *gnn.Spec) {
+			s.Model, s.NumBlocks = "rgcn", 4
+		}, `num-blocks 4 does not divide the number of features of "paper", 6`},
+		{citations(8, 4), func(s *gnn.Spec) {
+			s.Model, s.NumBlocks = "rgcn", 4
+		}, "num-blocks 4 does not divide the number of classes, 6"},
+		{citations(8, 0), func(s *gnn.Spec) {
+			s.Model, s.NumBlocks = "rgcn", 2
+		}, `vertices of type "author" have no features whose weights could have blocks`},
+		{citations(8, 0), func(s *gnn.Spec) {
+			s.Model, s.NumBlocks, s.NodeEmbedding = "rgcn", 2, 3
+		}, `num-blocks 2 does not divide the number of features of "author", 3`},
 		{gnn.Schema{ // without authors after the first layer no paper is left after the second
 			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
 			Relations: []gnn.Relation{{Name: "author__writes__paper", Source: 1}},
@@ -300,9 +360,13 @@ func TestTypedRefused(t *testing.T) {
 			Relations: []gnn.Relation{{Name: "paper__by__author", Target: 1}},
 		}, func(*gnn.Spec) {}, `nothing would be left of "paper" after 2 layers`},
 	} {
-		s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 12, Heads: 1, OutputHeads: 1, Norm: "none", Activation: "relu", Direction: "in"}
+		s := gnn.Spec{
+			Model: "sage", Layers: 2, Hidden: 12, Heads: 1, OutputHeads: 1, Norm: "none",
+			Activation: "relu", Direction: "in",
+		}
 		c.change(&s)
-		if _, err := s.Blocks(c.schema, 6); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := s.Blocks(c.schema, 6); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want a refusal that says %q", err, c.want)
 		}
 	}
@@ -316,27 +380,41 @@ func TestTypedReach(t *testing.T) {
 	g := &golden{t, meta, tensors}
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g.graph())}, axis.Options{})
+	p, err := sar.New(axis.Env{
+		Team: team, Groups: mesh.One.Join(comm.Alone()),
+		Share: partition.All(g.graph()),
+	}, axis.Options{})
 	require.NoError(t, err)
-	s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in", NodeEmbedding: 3, Residual: true, Dropout: .5, InputDropout: .2}
+	s := gnn.Spec{
+		Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in",
+		NodeEmbedding: 3, Residual: true, Dropout: .5, InputDropout: .2,
+	}
 	blocks, err := s.Blocks(p.Schema(), 2)
 	require.NoError(t, err)
 	params := nn.NewParams(team, 1)
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
+		Params: params, Schema: p.Schema(), Rows: p.Types(),
+		Propagators: p.Propagator,
+	})
 	var names []string
 	for _, q := range params.List {
 		names = append(names, fmt.Sprint(q.Name, params.State()[q.Name].Shape))
 	}
-	want := []string{"embed.author.weight[15 3]", "norms.0.paper.weight[4]", "norms.0.paper.bias[4]", "norms.0.author.weight[4]", "norms.0.author.bias[4]"}
+	want := []string{
+		"embed.author.weight[15 3]", "norms.0.paper.weight[4]", "norms.0.paper.bias[4]",
+		"norms.0.author.weight[4]", "norms.0.author.bias[4]",
+	}
 	for _, r := range []struct {
 		key            string
 		source, target int
 	}{{"paper__cites__paper", 7, 7}, {"author__writes__paper", 3, 7}, {"paper__by__author", 7, 3}} {
-		want = append(want, fmt.Sprintf("convs.0.%s.lin_l.weight[4 %d]", r.key, r.source), fmt.Sprintf("convs.0.%s.lin_l.bias[4]", r.key),
+		want = append(want, fmt.Sprintf("convs.0.%s.lin_l.weight[4 %d]", r.key, r.source),
+			fmt.Sprintf("convs.0.%s.lin_l.bias[4]", r.key),
 			fmt.Sprintf("convs.0.%s.lin_r.weight[4 %d]", r.key, r.target))
 	}
 	for _, key := range []string{"paper__cites__paper", "author__writes__paper"} {
-		want = append(want, fmt.Sprintf("convs.1.%s.lin_l.weight[2 4]", key), fmt.Sprintf("convs.1.%s.lin_l.bias[2]", key), fmt.Sprintf("convs.1.%s.lin_r.weight[2 4]", key))
+		want = append(want, fmt.Sprintf("convs.1.%s.lin_l.weight[2 4]", key),
+			fmt.Sprintf("convs.1.%s.lin_l.bias[2]", key), fmt.Sprintf("convs.1.%s.lin_r.weight[2 4]", key))
 	}
 	slices.Sort(names)
 	slices.Sort(want)
@@ -357,7 +435,10 @@ func TestTypedReach(t *testing.T) {
 // papers is a graph of one vertex type and relations of the given names.
 func papers(t *testing.T, relations ...string) *graph.Graph {
 	t.Helper()
-	g := &graph.Graph{Type: "paper", Count: 3, Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}}}
+	g := &graph.Graph{
+		Type: "paper", Count: 3,
+		Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}},
+	}
 	for _, name := range relations {
 		r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
 		require.NoError(t, err)
@@ -372,7 +453,10 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 func TestTypedNorms(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(papers(t, "cites", "extends"))}, axis.Options{})
+	p, err := sar.New(axis.Env{
+		Team: team, Groups: mesh.One.Join(comm.Alone()),
+		Share: partition.All(papers(t, "cites", "extends")),
+	}, axis.Options{})
 	require.NoError(t, err)
 	for model, want := range map[string][]string{
 		"sage": {"norms.0.paper.bias", "norms.0.paper.weight"}, "rgcn": {"norms.0.bias", "norms.0.weight"},
@@ -381,7 +465,10 @@ func TestTypedNorms(t *testing.T) {
 		blocks, err := s.Blocks(p.Schema(), 2)
 		require.NoError(t, err)
 		params := nn.NewParams(team, 1)
-		gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+		gnn.Build(blocks, 0, len(blocks), gnn.Env{
+			Params: params, Schema: p.Schema(), Rows: p.Types(),
+			Propagators: p.Propagator,
+		})
 		var got []string
 		for name := range params.State() {
 			if strings.HasPrefix(name, "norms.") {
@@ -400,20 +487,28 @@ func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		g := papers(t, relations...)
-		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)}, axis.Options{})
+		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)},
+			axis.Options{})
 		require.NoError(t, err)
 		for _, c := range []struct {
 			rate    float64
 			nothing bool
 		}{{0, false}, {1 - 1e-7, true}} {
-			s := gnn.Spec{Model: model, Layers: 1, Norm: "none", Activation: "relu", Direction: "in", InputDropout: c.rate}
+			s := gnn.Spec{
+				Model: model, Layers: 1, Norm: "none", Activation: "relu", Direction: "in",
+				InputDropout: c.rate,
+			}
 			blocks, err := s.Blocks(p.Schema(), 2)
 			require.NoError(t, err)
-			m := gnn.Build(blocks, 0, 1, gnn.Env{Params: nn.NewParams(team, 1), Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+			m := gnn.Build(blocks, 0, 1, gnn.Env{
+				Params: nn.NewParams(team, 1), Schema: p.Schema(),
+				Rows: p.Types(), Propagators: p.Propagator,
+			})
 			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
 			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")
 			logits := m.Forward(gnn.State{H: x}).Output().Value().Floats()
-			if nothing := !slices.ContainsFunc(logits, func(z float32) bool { return z != 0 }); nothing != c.nothing {
+			if nothing := !slices.ContainsFunc(logits,
+				func(z float32) bool { return z != 0 }); nothing != c.nothing {
 				t.Errorf("%s with an input dropout of %v: logits %v", model, c.rate, logits)
 			}
 		}

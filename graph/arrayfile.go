@@ -40,7 +40,10 @@ func newArray[T element](s *staging, file string, shape ...int) *arrayFile {
 	if f, s.err = s.create(file); s.err != nil {
 		return nil
 	}
-	a := &arrayFile{s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(), growing: shape[0] == npy.Growing}
+	a := &arrayFile{
+		s: s, name: filepath.Join(s.sub, file), f: f, hash: sha256.New(),
+		growing: shape[0] == npy.Growing,
+	}
 	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, 1<<20)
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, descr[T](), shape...)

@@ -124,7 +124,8 @@ func (g *Graph) Joins(r *Relation) (source, target int, err error) {
 		return slices.IndexFunc(types, func(t VertexType) bool { return t.Type == name })
 	}
 	if source, target = at(from), at(to); source < 0 || target < 0 {
-		return 0, 0, flawf(descriptionFile, "relation %q joins %q to %q, which are not both among the vertex types", name, from, to)
+		return 0, 0, flawf(descriptionFile, "relation %q joins %q to %q, which are not both among the "+
+			"vertex types", name, from, to)
 	}
 	return source, target, nil
 }
@@ -156,7 +157,8 @@ func checkVertexCount(vertices int) error {
 		return refusal.Errorf("%d vertices", vertices)
 	}
 	if vertices > math.MaxInt32 {
-		return refusal.Errorf("%d vertices, where at most %d can be numbered in 32 bits", vertices, math.MaxInt32)
+		return refusal.Errorf("%d vertices, where at most %d can be numbered in 32 bits",
+			vertices, math.MaxInt32)
 	}
 	return nil
 }
@@ -179,7 +181,9 @@ func (r *Relation) check(files relationFiles, vertices, whole int, d depth, unlo
 }
 
 // checkRows checks the rows of a batch, in which a vertex and an edge are the first.
-func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole int, d depth, unload func()) error {
+func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole int, d depth,
+	unload func(),
+) error {
 	checked, edges := int64(0), len(r.Sources)
 	for v := range r.rows() {
 		if r.Indptr[v]-checked > passedEdges {
@@ -194,7 +198,8 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 		return flawf(files.weights, "%d weights for %d edges", len(r.Weights), edges)
 	}
 	if r.EdgeColumns > math.MaxInt32 || !fills(len(r.EdgeFeatures), edges, r.EdgeColumns) {
-		return flawf(files.features, "%d values for %d edges × %d columns", len(r.EdgeFeatures), edges, r.EdgeColumns)
+		return flawf(files.features, "%d values for %d edges × %d columns", len(r.EdgeFeatures),
+			edges, r.EdgeColumns)
 	}
 	if d == indices {
 		return nil
@@ -213,7 +218,8 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 func checkRow(files relationFiles, v int, neighbours []int32, whole int) error {
 	if !ascend(neighbours, int32(whole)) {
 		k := firstMisplaced(neighbours, int32(whole), 0)
-		return flawf(files.indices, "%s of vertex %d: %s", files.neighbours, v, misplaced(neighbours, k, int32(whole)))
+		return flawf(files.indices, "%s of vertex %d: %s", files.neighbours, v,
+			misplaced(neighbours, k, int32(whole)))
 	}
 	return nil
 }
@@ -228,7 +234,8 @@ func (f *Features) check(vertices int, d depth) error {
 		return nil
 	case !f.Sparse():
 		if !fills(len(f.Dense), vertices, f.Columns) {
-			return flawf(featuresFile, "%d values for %d vertices × %d columns", len(f.Dense), vertices, f.Columns)
+			return flawf(featuresFile, "%d values for %d vertices × %d columns", len(f.Dense),
+				vertices, f.Columns)
 		}
 		if d == indices {
 			return nil
@@ -243,7 +250,8 @@ func (f *Features) check(vertices int, d depth) error {
 	for v := range vertices {
 		row := f.Indices[f.Indptr[v]:f.Indptr[v+1]]
 		if k := firstMisplaced(row, int32(f.Columns), 1); k >= 0 {
-			return flawf(featuresIndicesFile, "columns of vertex %d: %s", v, misplaced(row, k, int32(f.Columns)))
+			return flawf(featuresIndicesFile, "columns of vertex %d: %s", v,
+				misplaced(row, k, int32(f.Columns)))
 		}
 	}
 	if len(f.Data) != len(f.Indices) {
@@ -261,7 +269,8 @@ func (f *Features) check(vertices int, d depth) error {
 // checkFeatureRows checks rows of dense features, of which the first belongs to vertex first.
 func checkFeatureRows(first int, rows []float32, columns int) error {
 	if k := notFinite(rows); k >= 0 {
-		return flawf(featuresFile, "vertex %d has the value %v in column %d", first+k/columns, rows[k], k%columns)
+		return flawf(featuresFile, "vertex %d has the value %v in column %d", first+k/columns,
+			rows[k], k%columns)
 	}
 	return nil
 }
@@ -296,7 +305,8 @@ func (l *Labels) check(vertices, most int, d depth) error {
 func checkClasses(first int, class []int64, classes int) error {
 	for k, c := range class {
 		if c < -1 || c >= int64(classes) {
-			return flawf(labelsFile, "vertex %d has class %d; classes are 0 to %d, and −1 means none", first+k, c, classes-1)
+			return flawf(labelsFile, "vertex %d has class %d; classes are 0 to %d, and −1 means none",
+				first+k, c, classes-1)
 		}
 	}
 	return nil
@@ -312,7 +322,8 @@ func (l *Labels) checkMulti(vertices int, d depth) error {
 	}
 	for k, x := range l.Multi {
 		if x == x && x != 0 && x != 1 {
-			return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, and NaN where a label is missing",
+			return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, and NaN "+
+				"where a label is missing",
 				k/l.Classes, x, k%l.Classes)
 		}
 	}
@@ -333,7 +344,8 @@ func (l *Labels) checkValues(vertices, most int, d depth) error {
 	}
 	for k, x := range l.Values {
 		if math.IsInf(float64(x), 0) {
-			return flawf(labelsFile, "vertex %d has the value %v in column %d; values are finite, and NaN where one is missing",
+			return flawf(labelsFile, "vertex %d has the value %v in column %d; values are finite, and NaN "+
+				"where one is missing",
 				k/l.Columns, x, k%l.Columns)
 		}
 	}

@@ -31,12 +31,14 @@ func (g *Graph) Checksum() (sum string, err error) {
 		}
 		for _, t := range g.Types() {
 			f := &t.Features
-			arrays = append(arrays, npy.Bytes(f.Dense), npy.Bytes(f.Indptr), npy.Bytes(f.Indices), npy.Bytes(f.Data))
+			arrays = append(arrays, npy.Bytes(f.Dense), npy.Bytes(f.Indptr),
+				npy.Bytes(f.Indices), npy.Bytes(f.Data))
 			if t.GraphOf != nil {
 				arrays = append(arrays, npy.Bytes(t.GraphOf))
 			}
 		}
-		arrays = append(arrays, npy.Bytes(g.Labels.Class), npy.Bytes(g.Labels.Multi), npy.Bytes(g.Labels.Values))
+		arrays = append(arrays, npy.Bytes(g.Labels.Class), npy.Bytes(g.Labels.Multi),
+			npy.Bytes(g.Labels.Values))
 		for _, s := range g.Splits {
 			arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
 		}

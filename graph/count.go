@@ -58,7 +58,10 @@ func reduced(hi, lo uint64) uint64 {
 // count counts the edges of a relation from so many sources, within one vertex type or between two. It tells
 // now and then how many it has counted.
 func (g *Graph) count(r *Relation, within bool, sources int, tell func(edges int64)) (*counts, error) {
-	c := &edgeCounter{r: r, within: within, test: within && !r.Symmetric, counts: counts{outDegree: make([]int64, sources)}}
+	c := &edgeCounter{
+		r: r, within: within, test: within && !r.Symmetric,
+		counts: counts{outDegree: make([]int64, sources)},
+	}
 	if c.test {
 		c.drawn = make([]drawn, sources)
 		for v := range c.drawn {

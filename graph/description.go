@@ -119,7 +119,8 @@ func readDescription(dir string) (*description, error) {
 	}
 	text, err := document.Read(path, maxDescription)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; import or generate one", dir, descriptionFile)
+		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; import or generate one",
+			dir, descriptionFile)
 	}
 	if err != nil {
 		return nil, refusal.Advise(err, importAgain)
@@ -138,7 +139,8 @@ func parseDescription(text []byte) (*description, error) {
 		return nil, err
 	}
 	if d.isPart() {
-		return nil, refusal.Errorf("it describes one share of a partitioned graph; name the store of the whole graph instead")
+		return nil, refusal.Errorf("it describes one share of a partitioned graph; name the store of the " +
+			"whole graph instead")
 	}
 	return d, d.check(nil)
 }
@@ -152,7 +154,8 @@ func (d *description) check(whole []int) error {
 			return refusal.Errorf("two %s would have the folder %q: rename one of them", what, dir)
 		}
 		if name := filepath.Base(dir); d.layout() == inFolders && len(name) > maxFolder {
-			return refusal.Errorf("the folder %.60q… would have a name of %d bytes, and file systems take %d: shorten the names of types and relations", name, len(name), maxFolder)
+			return refusal.Errorf("the folder %.60q… would have a name of %d bytes, and file systems take "+
+				"%d: shorten the names of types and relations", name, len(name), maxFolder)
 		}
 		dirs[dir] = true
 		return nil
@@ -173,13 +176,16 @@ func (d *description) check(whole []int) error {
 			return err
 		}
 		if i > 0 && (v.Labels != nil || len(v.Splits) > 0 || v.Graphs != 0) {
-			return refusal.Errorf("the vertex type %q has labels, splits or a number of graphs, which are the first type's, %q", v.Type, d.Vertices[0].Type)
+			return refusal.Errorf("the vertex type %q has labels, splits or a number of graphs, which are "+
+				"the first type's, %q", v.Type, d.Vertices[0].Type)
 		}
 		counts[v.Type] = v.Count
 		all += v.Count
 	}
-	if len(d.Vertices) == 0 || len(d.Relations) == 0 || len(d.Vertices) > maxTypes || len(d.Relations) > maxTypes {
-		return refusal.Errorf("%d vertex types and %d relations: a graph has at least one of each", len(d.Vertices), len(d.Relations))
+	if len(d.Vertices) == 0 || len(d.Relations) == 0 || len(d.Vertices) > maxTypes ||
+		len(d.Relations) > maxTypes {
+		return refusal.Errorf("%d vertex types and %d relations: a graph has at least one of each",
+			len(d.Vertices), len(d.Relations))
 	}
 	if err := checkVertexCount(all); err != nil {
 		return err
@@ -194,7 +200,8 @@ func (d *description) check(whole []int) error {
 		}
 		for _, end := range []string{r.Source, r.Target} {
 			if _, known := counts[end]; !known {
-				return refusal.Errorf("relation %q joins %q to %q, and there is no vertex type %q", r.Name, r.Source, r.Target, end)
+				return refusal.Errorf("relation %q joins %q to %q, and there is no vertex type %q", r.Name,
+					r.Source, r.Target, end)
 			}
 		}
 		if err := folder("relations", inFolders.edges(r.Source, r.Name, r.Target)); err != nil {
@@ -208,7 +215,8 @@ func (d *description) check(whole []int) error {
 func checkName(what, name string) error {
 	odd := func(r rune) bool { return !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
-		return refusal.Errorf("a %s is called %.*q: give it a name of up to %d bytes of printed characters", what, maxName, name, maxName)
+		return refusal.Errorf("a %s is called %.*q: give it a name of up to %d bytes of printed characters",
+			what, maxName, name, maxName)
 	}
 	return nil
 }
@@ -258,18 +266,25 @@ func (v *vertexDescription) check(whole int) error {
 		return err
 	}
 	if f := v.Features; f != nil {
-		if (f.Layout != layoutDense && f.Layout != layoutSparse) || f.Dtype != "float32" || f.Columns < 1 || f.Stored < 0 {
+		if (f.Layout != layoutDense && f.Layout != layoutSparse) || f.Dtype != "float32" ||
+			f.Columns < 1 || f.Stored < 0 {
 			return refusal.Errorf("features %q of %q with %d columns and %d stored values are not possible",
 				f.Layout, f.Dtype, f.Columns, f.Stored)
 		}
 	}
 	if l := v.Labels; l != nil {
-		dtype := map[string]string{labelsClass: "int64", labelsMulti: "float32", labelsValues: "float32"}[l.Kind]
+		dtype := map[string]string{
+			labelsClass: "int64", labelsMulti: "float32",
+			labelsValues: "float32",
+		}[l.Kind]
 		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses(whole) {
-			return refusal.Errorf("labels %q of %q with %d classes are not possible", l.Kind, l.Dtype, l.Classes)
+			return refusal.Errorf("labels %q of %q with %d classes are not possible", l.Kind,
+				l.Dtype, l.Classes)
 		}
-		if values := l.Kind == labelsValues; values != (l.Columns > 0) || values && l.Classes > 0 || l.Columns < 0 || l.Columns > maxClasses(whole) {
-			return refusal.Errorf("labels %q with %d classes and %d columns are not possible", l.Kind, l.Classes, l.Columns)
+		if values := l.Kind == labelsValues; values != (l.Columns > 0) || values && l.Classes > 0 ||
+			l.Columns < 0 || l.Columns > maxClasses(whole) {
+			return refusal.Errorf("labels %q with %d classes and %d columns are not possible", l.Kind,
+				l.Classes, l.Columns)
 		}
 	}
 	for k, s := range v.Splits {
@@ -319,7 +334,8 @@ func Files(dir string) ([]string, error) {
 		v := &d.Vertices[i]
 		t, at := &VertexType{Arrays: described(v.Arrays)}, d.layout().vertices(v.Type)
 		add(at, t.Features.stored(v.Features, 0), (&Labels{}).stored(v.Labels, 0))
-		add(at, named(v.Labels != nil && v.Labels.Names, classNamesFile), named(len(v.Splits) > 0, splitFiles[:]...))
+		add(at, named(v.Labels != nil && v.Labels.Names, classNamesFile),
+			named(len(v.Splits) > 0, splitFiles[:]...))
 		add(at, named(v.Names, namesFile), t.stored(v, d.Vertices[0].Graphs))
 	}
 	return files, nil
@@ -333,7 +349,8 @@ func (g *Graph) CheckStored(dir string) error {
 		return err
 	}
 	if !reflect.DeepEqual(d, describe(g)) {
-		return refusal.Errorf("%s: the graph in memory is not the one in this store; open the store again", dir)
+		return refusal.Errorf("%s: the graph in memory is not the one in this store; open the store again",
+			dir)
 	}
 	return nil
 }
@@ -371,7 +388,10 @@ func describeLabels(l *Labels) *labelsDescription {
 
 // describeVertices describes what every vertex type may have.
 func describeVertices(t VertexType) vertexDescription {
-	v := vertexDescription{Type: t.Type, Count: t.Count, Names: t.Names != nil, Arrays: describeArrays(t.Arrays)}
+	v := vertexDescription{
+		Type: t.Type, Count: t.Count, Names: t.Names != nil,
+		Arrays: describeArrays(t.Arrays),
+	}
 	if f := &t.Features; f.Sparse() {
 		v.Features = &featuresDescription{layoutSparse, "float32", f.Columns, len(f.Data)}
 	} else if f.Columns > 0 {
@@ -384,6 +404,7 @@ func describeRelation(r *Relation) relationDescription {
 	source, name, target := r.Ends()
 	return relationDescription{
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
-		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
+		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
+		EdgeSplit: describeEdgeSplit(r.EdgeSplit),
 	}
 }

@@ -43,8 +43,10 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 // NewBipartite is NewRelation for edges from so many sources to so many targets, of two types.
 func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	n := len(e.Source)
-	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) || len(e.Features) != n*e.FeatureColumns {
-		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights and %d edge feature values do not agree",
+	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) ||
+		len(e.Features) != n*e.FeatureColumns {
+		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights and %d edge feature values "+
+			"do not agree",
 			n, len(e.Target), len(e.Weights), len(e.Features))
 	}
 	if err := e.CheckEnds(0, sources, targets); err != nil {

@@ -66,7 +66,8 @@ func (r *Relation) Leaked() (edges int) {
 	for _, part := range r.EdgeSplit.Edges[1:] {
 		for k := 0; k < len(part); k += 2 {
 			source, target := part[k], part[k+1]
-			if _, there := slices.BinarySearch(r.Sources[r.Indptr[target]:r.Indptr[target+1]], source); there {
+			if _, there := slices.BinarySearch(r.Sources[r.Indptr[target]:r.Indptr[target+1]],
+				source); there {
 				edges++
 			}
 		}
@@ -87,8 +88,10 @@ func describeEdgeSplit(s *EdgeSplit) *edgeSplitDescription {
 
 func (d *edgeSplitDescription) check() error {
 	known := d.Negatives == NoNegatives || d.Negatives == SharedNegatives || d.Negatives == TargetNegatives
-	if !known || slices.Min(d.Edges[:]) < 0 || slices.Min(d.Negative[:]) < 0 || d.Negative[0] != 0 || d.Negatives == NoNegatives && d.Negative != [3]int{} {
-		return refusal.Errorf("a split of %v edges with %v negative edges, %.20q, is not possible", d.Edges, d.Negative, d.Negatives)
+	if !known || slices.Min(d.Edges[:]) < 0 || slices.Min(d.Negative[:]) < 0 || d.Negative[0] != 0 ||
+		d.Negatives == NoNegatives && d.Negative != [3]int{} {
+		return refusal.Errorf("a split of %v edges with %v negative edges, %.20q, is not possible", d.Edges,
+			d.Negative, d.Negatives)
 	}
 	return nil
 }
@@ -142,11 +145,13 @@ func (s *EdgeSplit) check(sources, targets int) error {
 			continue
 		}
 		if !fills(len(s.Negative[part]), s.Count(part), s.Given(part)) {
-			return flawf(file, "%d targets are no row for each of %d edges", len(s.Negative[part]), s.Count(part))
+			return flawf(file, "%d targets are no row for each of %d edges",
+				len(s.Negative[part]), s.Count(part))
 		}
 		for k, id := range s.Negative[part] {
 			if id < 0 || int(id) >= targets {
-				return flawf(file, "edge %d has the negative target %d, which is outside the range of %d", k/s.Given(part), id, targets)
+				return flawf(file, "edge %d has the negative target %d, which is outside the range of %d",
+					k/s.Given(part), id, targets)
 			}
 		}
 	}
@@ -167,9 +172,11 @@ func (g *Graph) checkEdgeSplits() error {
 		}
 		for part := range s.Edges {
 			both := s.Count(part) > 0 && first.Count(part) > 0
-			if s.Negatives != first.Negatives || both && s.Negatives == TargetNegatives && s.Given(part) != first.Given(part) {
+			if s.Negatives != first.Negatives || both && s.Negatives == TargetNegatives &&
+				s.Given(part) != first.Given(part) {
 				return flawf(filepath.Join(g.layout().edges(g.Relations[i].Ends()), splitEdgeFiles[part]),
-					"the relations give their edges different negative edges; give all of them the same form and number")
+					"the relations give their edges different negative edges; give all of them the same "+
+						"form and number")
 			}
 		}
 	}
@@ -183,11 +190,15 @@ func (s *EdgeSplit) relabelled(newID []int32) (*EdgeSplit, error) {
 	}
 	all := &EdgeSplit{Negatives: s.Negatives}
 	for part := range s.Edges {
-		for _, list := range []struct{ from, to *[]int32 }{{&s.Edges[part], &all.Edges[part]}, {&s.Negative[part], &all.Negative[part]}} {
+		for _, list := range []struct{ from, to *[]int32 }{
+			{&s.Edges[part], &all.Edges[part]},
+			{&s.Negative[part], &all.Negative[part]},
+		} {
 			*list.to = make([]int32, len(*list.from))
 			for k, v := range *list.from {
 				if newID[v] < 0 {
-					return nil, refusal.Errorf("vertex %d would go, and the graph's split of edges has edges of it; import the graph without that split", v)
+					return nil, refusal.Errorf("vertex %d would go, and the graph's split of edges has "+
+						"edges of it; import the graph without that split", v)
 				}
 				(*list.to)[k] = newID[v]
 			}

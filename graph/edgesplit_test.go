@@ -45,14 +45,16 @@ func TestEdgeSplitStored(t *testing.T) {
 				t.Errorf("%q, want %q", split.Negatives, s.Negatives)
 			}
 			for part := range s.Edges {
-				if !slices.Equal(split.Edges[part], s.Edges[part]) || !slices.Equal(split.Negative[part], s.Negative[part]) {
+				if !slices.Equal(split.Edges[part], s.Edges[part]) ||
+					!slices.Equal(split.Negative[part], s.Negative[part]) {
 					t.Errorf("%+v, want %+v", split, s)
 				}
 			}
 		}
 		assert.NoError(t, stored.CheckStored(dir))
 		summary, err := stored.Summarize(nil)
-		if err != nil || len(summary.EdgeSplits) != 1 || summary.EdgeSplits[0].Train != 3 || summary.EdgeSplits[0].ValNegatives != s.Given(1) {
+		if err != nil || len(summary.EdgeSplits) != 1 || summary.EdgeSplits[0].Train != 3 ||
+			summary.EdgeSplits[0].ValNegatives != s.Given(1) {
 			t.Errorf("%+v, %v", summary.EdgeSplits, err)
 		}
 		files, err := Files(dir)
@@ -68,7 +70,8 @@ func TestEdgeSplitStored(t *testing.T) {
 		}
 		n := 0
 		for _, name := range files {
-			if base := filepath.Base(name); slices.Contains(splitEdgeFiles[:], base) || slices.Contains(splitNegativeFile[1:], base) {
+			if base := filepath.Base(name); slices.Contains(splitEdgeFiles[:], base) ||
+				slices.Contains(splitNegativeFile[1:], base) {
 				n++
 			}
 		}
@@ -82,7 +85,8 @@ func TestEdgeSplitStored(t *testing.T) {
 		data[len(data)-1] = 1
 		require.NoError(t, os.WriteFile(file, data, 0o666))
 		for _, open := range []func(string) (*Graph, error){Open, OpenEdgeSplits} {
-			if _, err := open(dir); !refusal.Is(err) || !strings.HasPrefix(err.Error(), file+": edge 1 has an end ") {
+			if _, err := open(dir); !refusal.Is(err) ||
+				!strings.HasPrefix(err.Error(), file+": edge 1 has an end ") {
 				t.Errorf("%v, want a refusal of %s", err, file)
 			}
 		}
@@ -97,22 +101,44 @@ func TestEdgeSplitRefused(t *testing.T) {
 	edges := [3][]int32{{4, 2}, {3, 0}, {0, 0}}
 	for want, s := range map[string]*EdgeSplit{
 		"train_edges: edge 0 has an end 5, which is outside the range of 5": {Edges: [3][]int32{{5, 0}}},
-		"test_edges: edge 1 has an end 3, which is outside the range of 3":  {Edges: [3][]int32{2: {0, 0, 0, 3}}},
+		"test_edges: edge 1 has an end 3, which is outside the range of 3": {Edges: [3][]int32{
+			2: {0, 0, 0, 3},
+		}},
 		"val_edges: 3 ids": {Edges: [3][]int32{1: {0, 0, 0}}},
-		"val_negatives: no negative edges for 1 edges":                                     {Edges: edges, Negatives: SharedNegatives},
-		"test_negatives: edge 0 has an end -1":                                             {Edges: edges, Negatives: SharedNegatives, Negative: [3][]int32{1: {0, 0}, 2: {0, -1}}},
-		"val_negatives: edge 0 has the negative target 3, which is outside the range of 3": {Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 3}, 2: {0}}},
-		`with [0 0 0] negative edges, "other", is not possible`:                            {Edges: edges, Negatives: "other"},
+		"val_negatives: no negative edges for 1 edges": {
+			Edges:     edges,
+			Negatives: SharedNegatives,
+		},
+		"test_negatives: edge 0 has an end -1": {
+			Edges:     edges,
+			Negatives: SharedNegatives, Negative: [3][]int32{1: {0, 0}, 2: {0, -1}},
+		},
+		"val_negatives: edge 0 has the negative target 3, which is outside the range of 3": {
+			Edges:     edges,
+			Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 3}, 2: {0}},
+		},
+		`with [0 0 0] negative edges, "other", is not possible`: {
+			Edges:     edges,
+			Negatives: "other",
+		},
 	} {
 		if err := divided(t, s).Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a refusal of %s", err, want)
 		}
 	}
-	g := divided(t, &EdgeSplit{Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0}, 2: {0}}})
+	g := divided(t, &EdgeSplit{
+		Edges: edges, Negatives: TargetNegatives,
+		Negative: [3][]int32{1: {0}, 2: {0}},
+	})
 	g.Relations = append(g.Relations, g.Relations[0])
 	g.Relations[1].Name = "y"
-	g.Relations[1].EdgeSplit = &EdgeSplit{Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 1}, 2: {0}}}
-	if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), "a__y__b/val_edges: the relations give their edges different negative edges") {
+	g.Relations[1].EdgeSplit = &EdgeSplit{
+		Edges: edges, Negatives: TargetNegatives,
+		Negative: [3][]int32{1: {0, 1}, 2: {0}},
+	}
+	if err := g.Check(); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "a__y__b/val_edges: the relations give their edges different "+
+			"negative edges") {
 		t.Errorf("%v, want a refusal of different numbers", err)
 	}
 }
@@ -122,11 +148,17 @@ func TestEdgeSplitRefused(t *testing.T) {
 func TestEdgeSplitRelabelled(t *testing.T) {
 	r, err := NewRelation(4, Edges{Source: []int32{0}, Target: []int32{1}})
 	require.NoError(t, err)
-	r.EdgeSplit = &EdgeSplit{Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives, Negative: [3][]int32{1: {1, 2}, 2: {}}}
+	r.EdgeSplit = &EdgeSplit{
+		Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives,
+		Negative: [3][]int32{1: {1, 2}, 2: {}},
+	}
 	g := &Graph{Relations: []Relation{r}}
 	some, err := g.Induced([]bool{true, true, true, false})
 	require.NoError(t, err)
-	want := &EdgeSplit{Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives, Negative: [3][]int32{{}, {1, 2}, {}}}
+	want := &EdgeSplit{
+		Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives,
+		Negative: [3][]int32{{}, {1, 2}, {}},
+	}
 	if d := cmp.Diff(want, some.Relations[0].EdgeSplit); d != "" {
 		t.Error(d)
 	}
@@ -134,7 +166,8 @@ func TestEdgeSplitRelabelled(t *testing.T) {
 	if err != nil || both.Relations[0].EdgeSplit != r.EdgeSplit {
 		t.Errorf("%+v, %v", both.Relations[0].EdgeSplit, err)
 	}
-	if _, err := g.Induced([]bool{true, true, false, true}); !refusal.Is(err) || !strings.Contains(err.Error(), "vertex 2 would go") {
+	if _, err := g.Induced([]bool{true, true, false, true}); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "vertex 2 would go") {
 		t.Errorf("%v, want a refusal of vertex 2", err)
 	}
 }

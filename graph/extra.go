@@ -50,7 +50,8 @@ func describeArrays(all []Array) (d []ArrayShape) {
 func checkArrayShapes(all []ArrayShape) error {
 	for k, a := range all {
 		if !IsArrayName(a.Name) || a.Columns < 1 || a.Dtype != Int64 && a.Dtype != Float32 {
-			return refusal.Errorf("array %.70q of %.20q with %d columns is not possible", a.Name, a.Dtype, a.Columns)
+			return refusal.Errorf("array %.70q of %.20q with %d columns is not possible", a.Name,
+				a.Dtype, a.Columns)
 		}
 		if slices.ContainsFunc(all[:k], func(b ArrayShape) bool { return a.Name == b.Name }) {
 			return refusal.Errorf("two arrays are called %q", a.Name)
@@ -66,7 +67,8 @@ func checkArrays(all []Array, vertices int) error {
 	}
 	for _, a := range all {
 		if a.Ints != nil && a.Floats != nil || !fills(len(a.Ints)+len(a.Floats), vertices, a.Columns) {
-			return flawf(a.Name+".npy", "%d integers and %d floats for %d vertices × %d columns", len(a.Ints), len(a.Floats), vertices, a.Columns)
+			return flawf(a.Name+".npy", "%d integers and %d floats for %d vertices × %d columns", len(a.Ints),
+				len(a.Floats), vertices, a.Columns)
 		}
 	}
 	return nil
@@ -83,7 +85,10 @@ func described(d []ArrayShape) (all []Array) {
 // gatherArrays returns the rows ids of each array.
 func gatherArrays(all []Array, ids []int32) (picked []Array) {
 	for _, a := range all {
-		picked = append(picked, Array{a.Name, a.Columns, gather(a.Ints, a.Columns, ids), gather(a.Floats, a.Columns, ids)})
+		picked = append(picked, Array{
+			a.Name, a.Columns, gather(a.Ints, a.Columns, ids),
+			gather(a.Floats, a.Columns, ids),
+		})
 	}
 	return picked
 }

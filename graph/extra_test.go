@@ -53,9 +53,11 @@ func TestArraysAreStored(t *testing.T) {
 		assert.NoError(t, stored.Close())
 	}
 	for name, a := range map[string]Array{
-		"short": {Name: "node_year", Columns: 1, Ints: []int64{1}}, "both": {Name: "node_year", Columns: 1, Ints: []int64{1, 2}, Floats: []float32{3, 4}},
-		"a name of the store": {Name: "features", Columns: 1, Ints: years.Ints}, "a path": {Name: "node_/../x", Columns: 1, Ints: years.Ints},
-		"no columns": {Name: "node_year"},
+		"short":               {Name: "node_year", Columns: 1, Ints: []int64{1}},
+		"both":                {Name: "node_year", Columns: 1, Ints: []int64{1, 2}, Floats: []float32{3, 4}},
+		"a name of the store": {Name: "features", Columns: 1, Ints: years.Ints},
+		"a path":              {Name: "node_/../x", Columns: 1, Ints: years.Ints},
+		"no columns":          {Name: "node_year"},
 	} {
 		g := dense()
 		g.Arrays = []Array{a}
@@ -72,7 +74,8 @@ func TestArraysAreStored(t *testing.T) {
 // A stream of arrays writes the bytes of Write, and takes no more and no fewer rows than there are vertices.
 func TestArraysInAStream(t *testing.T) {
 	g := &Graph{Count: 3, Relations: []Relation{{Indptr: make([]int64, 4)}}, Arrays: []Array{
-		{Name: "node_year", Columns: 1, Ints: []int64{-1, 2, 1 << 24}}, {Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, nan, 5, .5}},
+		{Name: "node_year", Columns: 1, Ints: []int64{-1, 2, 1 << 24}},
+		{Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, nan, 5, .5}},
 	}}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
@@ -89,7 +92,10 @@ func TestArraysInAStream(t *testing.T) {
 	for _, c := range []struct {
 		shape ArrayShape
 		rows  []float32
-	}{{ArrayShape{"node_year", Int64, 1}, []float32{-1, 2, 1 << 24}}, {ArrayShape{"node_place", Float32, 2}, g.Arrays[1].Floats}} {
+	}{
+		{ArrayShape{"node_year", Int64, 1}, []float32{-1, 2, 1 << 24}},
+		{ArrayShape{"node_place", Float32, 2}, g.Arrays[1].Floats},
+	} {
 		require.NoError(t, w.Array(0, c.shape, each([][]float32{c.rows[:2], c.rows[2:]})))
 	}
 	require.NoError(t, w.Close())
@@ -104,9 +110,12 @@ func TestArraysInAStream(t *testing.T) {
 		shape ArrayShape
 		rows  []float32
 	}{
-		"too few": {ArrayShape{"node_year", Int64, 1}, []float32{1}}, "too many": {ArrayShape{"node_year", Float32, 1}, make([]float32, 4)},
-		"no integer": {ArrayShape{"node_year", Int64, 1}, []float32{1, 2.5, 3}}, "not a number": {ArrayShape{"node_year", Int64, 1}, []float32{1, nan, 3}},
-		"a name of the store": {ArrayShape{"labels", Int64, 1}, []float32{1, 2, 3}}, "a type": {ArrayShape{"node_year", "int32", 1}, nil},
+		"too few":             {ArrayShape{"node_year", Int64, 1}, []float32{1}},
+		"too many":            {ArrayShape{"node_year", Float32, 1}, make([]float32, 4)},
+		"no integer":          {ArrayShape{"node_year", Int64, 1}, []float32{1, 2.5, 3}},
+		"not a number":        {ArrayShape{"node_year", Int64, 1}, []float32{1, nan, 3}},
+		"a name of the store": {ArrayShape{"labels", Int64, 1}, []float32{1, 2, 3}},
+		"a type":              {ArrayShape{"node_year", "int32", 1}, nil},
 	} {
 		w := begin(filepath.Join(parent, "store"))
 		err := w.Array(0, c.shape, each([][]float32{c.rows}))

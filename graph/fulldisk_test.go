@@ -8,7 +8,8 @@ import (
 )
 
 func TestLastByteOfAStore(t *testing.T) {
-	const vertices, columns = 100, 50 // the features are larger than all other files, and smaller than a buffer
+	// the features are larger than all other files, and smaller than a buffer
+	const vertices, columns = 100, 50
 	g := &Graph{
 		Relations: []Relation{{Indptr: make([]int64, vertices+1)}},
 		Features:  Features{Columns: columns, Dense: make([]float32, vertices*columns)},

@@ -127,7 +127,8 @@ func (g *Graph) Types() []VertexType {
 // SetTypes sets the vertex types, of which the first has the labels.
 func (g *Graph) SetTypes(types []VertexType) {
 	first := &types[0]
-	g.Type, g.Count, g.Features, g.Names, g.Arrays, g.GraphOf = first.Type, first.Count, first.Features, first.Names, first.Arrays, first.GraphOf
+	g.Type, g.Count, g.Features, g.Names, g.Arrays, g.GraphOf = first.Type, first.Count, first.Features,
+		first.Names, first.Arrays, first.GraphOf
 	if g.Others = types[1:]; len(types) == 1 {
 		g.Others = nil
 	}

@@ -11,7 +11,8 @@ import (
 
 // ownFiles are the names that weft gives to the files of a store and of a part.
 var ownFiles = slices.Concat([]string{
-	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile, labelsFile, namesFile, classNamesFile, idsFile, graphIDsFile,
+	descriptionFile, checkedFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile,
+	labelsFile, namesFile, classNamesFile, idsFile, graphIDsFile,
 }, inEdges.names(), outEdges.names(), splitFiles[:], splitEdgeFiles[:], splitNegativeFile[1:])
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
@@ -41,7 +42,8 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 	}
 	if mark != "" {
 		if info, err := os.Lstat(filepath.Join(dir, mark)); err != nil || !info.Mode().IsRegular() {
-			return refusal.Errorf("%s: a folder without %s, so not one that weft made, in the place of one; %s", dir, mark, wayOut)
+			return refusal.Errorf("%s: a folder without %s, so not one that weft made, in the "+
+				"place of one; %s", dir, mark, wayOut)
 		}
 	}
 	entries, err := os.ReadDir(dir)
@@ -57,7 +59,8 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 			continue
 		}
 		if own := e.Type().IsRegular() && slices.Contains(ownFiles, e.Name()); !own && !also(e) {
-			return refusal.Errorf("%s: not one of weft's files, in a folder that would be replaced; %s", filepath.Join(dir, e.Name()), wayOut)
+			return refusal.Errorf("%s: not one of weft's files, in a folder that would be replaced; %s",
+				filepath.Join(dir, e.Name()), wayOut)
 		}
 	}
 	return nil
@@ -70,7 +73,8 @@ func checkOwnTypes(dir string) error {
 		return err
 	}
 	for _, t := range types {
-		if err := CheckOwn(filepath.Join(dir, t.Name()), "", func(fs.DirEntry) bool { return false }); err != nil {
+		if err := CheckOwn(filepath.Join(dir, t.Name()), "",
+			func(fs.DirEntry) bool { return false }); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,8 @@ func (p *Part) readOut(m *mappings, dir string, l layout, relations []relationDe
 		if err != nil {
 			return m.located(dir, err)
 		}
-		if err := p.Out[i].read(m, filepath.Join(dir, l.edges(r.Ends())), outEdges, &relations[i], types[s].Count); err != nil {
+		if err := p.Out[i].read(m, filepath.Join(dir, l.edges(r.Ends())), outEdges, &relations[i],
+			types[s].Count); err != nil {
 			return err
 		}
 	}
@@ -172,7 +173,8 @@ func (p *Part) describe() *description {
 // isPart reports whether the description is that of a part.
 func (d *description) isPart() bool {
 	n := len(d.Vertices) / 2
-	return n > 0 && len(d.Vertices) == 2*n && len(d.Relations)%2 == 0 && d.Vertices[n].Type == d.partLayout().theWhole(d.Vertices[0].Type)
+	return n > 0 && len(d.Vertices) == 2*n && len(d.Relations)%2 == 0 &&
+		d.Vertices[n].Type == d.partLayout().theWhole(d.Vertices[0].Type)
 }
 
 // partLayout is that of the graph that a part's description has in its first halves.
@@ -221,14 +223,17 @@ func parsePartDescription(text []byte) (*partDescription, error) {
 			return nil, err
 		}
 		if whole.Type != l.theWhole(v.Type) || v.Count > whole.Count {
-			return nil, refusal.Errorf("%d vertices %q of %d %q are not possible", v.Count, v.Type, whole.Count, whole.Type)
+			return nil, refusal.Errorf("%d vertices %q of %d %q are not possible", v.Count, v.Type,
+				whole.Count, whole.Type)
 		}
 		p.whole = append(p.whole, whole.Count)
 	}
 	for i := range p.out {
 		in, out := &p.own.Relations[i], &p.out[i]
-		if own[in.Source] != out.Source || own[out.Target] != in.Target || in.Name != out.Name || out.FeatureColumns != 0 {
-			return nil, refusal.Errorf("relation %q joins %q to %q, and the edges out %q to %q", in.Name, in.Source, in.Target, out.Source, out.Target)
+		if own[in.Source] != out.Source || own[out.Target] != in.Target || in.Name != out.Name ||
+			out.FeatureColumns != 0 {
+			return nil, refusal.Errorf("relation %q joins %q to %q, and the edges out %q to %q", in.Name,
+				in.Source, in.Target, out.Source, out.Target)
 		}
 		if err := out.check(); err != nil {
 			return nil, err

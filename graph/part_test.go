@@ -26,7 +26,10 @@ func part(g *Graph) *Part {
 		}
 	}
 	g.Relations[0].Sources = sources
-	p := &Part{Graph: g, Whole: []int{20}, Out: []Relation{{Indptr: make([]int64, n+1), Sources: []int32{0, 19, 19}}}, IDs: [][]int32{{}}}
+	p := &Part{
+		Graph: g, Whole: []int{20},
+		Out: []Relation{{Indptr: make([]int64, n+1), Sources: []int32{0, 19, 19}}}, IDs: [][]int32{{}},
+	}
 	p.Out[0].Indptr[n] = 3
 	if g.Relations[0].Weights != nil {
 		p.Out[0].Weights = []float32{1, 2, 3}
@@ -43,7 +46,10 @@ func addPart(f *Folder, name string, p *Part) error {
 	g.Count, g.Features, g.Others, g.Relations = p.Graph.Vertices(), Features{}, nil, nil
 	for i := range p.Graph.Relations {
 		r := &p.Graph.Relations[i]
-		g.Relations = append(g.Relations, Relation{Source: r.Source, Name: r.Name, Target: r.Target, Symmetric: r.Symmetric})
+		g.Relations = append(g.Relations, Relation{
+			Source: r.Source, Name: r.Name, Target: r.Target,
+			Symmetric: r.Symmetric,
+		})
 	}
 	w, err := f.CreatePart(name, &Part{Graph: &g, IDs: p.IDs, Whole: p.Whole})
 	if err != nil {
@@ -54,15 +60,21 @@ func addPart(f *Folder, name string, p *Part) error {
 		if x.Sparse() {
 			stored = len(x.Data)
 		}
-		if err := w.Features(0, x.Columns, stored, func(write func(*Features) error) error { return write(x) }); err != nil {
+		if err := w.Features(0, x.Columns, stored, func(write func(*Features) error) error {
+			return write(x)
+		}); err != nil {
 			return err
 		}
 	}
 	for i := range p.Out {
 		in, out := &p.Graph.Relations[i], &p.Out[i]
-		err := w.In(i, int64(len(in.Sources)), in, func(write func(*Relation) error) error { return write(in) })
+		err := w.In(i, int64(len(in.Sources)), in, func(write func(*Relation) error) error {
+			return write(in)
+		})
 		if err == nil {
-			err = w.Out(i, int64(len(out.Sources)), in, func(write func(*Relation) error) error { return write(out) })
+			err = w.Out(i, int64(len(out.Sources)), in, func(write func(*Relation) error) error {
+				return write(out)
+			})
 		}
 		if err != nil {
 			return err
@@ -86,23 +98,29 @@ func folder(t testing.TB, dir string, parts map[string]*Part) {
 
 func TestPartRoundTrip(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
-	parts := map[string]*Part{"0": part(dense()), "1": part(sparse()), "2": part(&Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}})}
+	parts := map[string]*Part{
+		"0": part(dense()), "1": part(sparse()),
+		"2": part(&Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}}),
+	}
 	folder(t, dir, parts)
 	for name, want := range parts {
 		got, err := OpenPart(filepath.Join(dir, name))
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(),
+			cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 		if err := got.Graph.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := Open(filepath.Join(dir, name)); !refusal.Is(err) || !strings.Contains(err.Error(), "one share") {
+		if _, err := Open(filepath.Join(dir, name)); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), "one share") {
 			t.Errorf("a part opened as a store: error %v", err)
 		}
 	}
 	store := stored(t, dense())
-	if _, err := OpenPart(store); !refusal.Is(err) || !strings.Contains(err.Error(), "does not describe a share") {
+	if _, err := OpenPart(store); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "does not describe a share") {
 		t.Errorf("a store opened as a part: error %v", err)
 	}
 }
@@ -132,12 +150,15 @@ func TestFolderReplaces(t *testing.T) {
 // TestFolderBehindALink: CreateFolder follows no symbolic link, even if it leads below the same directory.
 func TestFolderBehindALink(t *testing.T) {
 	parent := t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777), os.Symlink("real", filepath.Join(parent, "link")),
-		os.Symlink("parts", filepath.Join(parent, "real", "alias")), os.WriteFile(filepath.Join(parent, "file"), nil, 0o666)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777),
+		os.Symlink("real", filepath.Join(parent, "link")),
+		os.Symlink("parts", filepath.Join(parent, "real", "alias")),
+		os.WriteFile(filepath.Join(parent, "file"), nil, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"link/parts": "link: a symbolic link", "real/alias": "alias: a symbolic link", "file/parts": "file: not a folder", "file": "file: not a folder",
+		"link/parts": "link: a symbolic link", "real/alias": "alias: a symbolic link",
+		"file/parts": "file: not a folder", "file": "file: not a folder",
 	} {
 		if _, err := CreateFolder(parent, name); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v; want %q", name, err, want)
@@ -157,7 +178,10 @@ func TestFolderKeepsItsError(t *testing.T) {
 	if err := addPart(f, tooLong, part(dense())); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v", err)
 	}
-	for _, err := range []error{addPart(f, "0", part(dense())), f.AddInt32s("a.npy", nil), f.AddJSON("a.json", 1), f.Commit()} {
+	for _, err := range []error{
+		addPart(f, "0", part(dense())), f.AddInt32s("a.npy", nil),
+		f.AddJSON("a.json", 1), f.Commit(),
+	} {
 		if err == nil || !strings.Contains(err.Error(), tooLong) {
 			t.Errorf("error %v", err)
 		}
@@ -190,7 +214,9 @@ func TestFilesAndCheckStored(t *testing.T) {
 		dir := stored(t, g)
 		files, err := Files(dir)
 		require.NoError(t, err)
-		if diff := cmp.Diff(left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+		if diff := cmp.Diff(left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool {
+			return a < b
+		})); diff != "" {
 			t.Error(diff)
 		}
 		opened, err := Open(dir)

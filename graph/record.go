@@ -144,7 +144,8 @@ func CheckSums(dir, items string, progress Progress) error {
 			return err
 		}
 		if sum != f.SHA256 {
-			return refusal.Damaged("%s: damaged: its bytes are not those that were written, by their checksum; make it again", path)
+			return refusal.Damaged("%s: damaged: its bytes are not those that were written, by their "+
+				"checksum; make it again", path)
 		}
 	}
 	return nil
@@ -180,7 +181,8 @@ func (s *staging) record(symmetric []int) {
 	s.completed()
 	r, bytes := record{Format: formatVersion, Checks: checksVersion, Symmetric: symmetric}, int64(0)
 	for path, f := range s.written {
-		if name, err := filepath.Rel(filepath.Join(".", s.sub), path); err == nil && name != ".." && !strings.HasPrefix(name, "../") {
+		if name, err := filepath.Rel(filepath.Join(".", s.sub), path); err == nil && name != ".." &&
+			!strings.HasPrefix(name, "../") {
 			f.Name = name
 			r.Files = append(r.Files, f)
 			bytes += f.Bytes

@@ -49,7 +49,8 @@ var notANumber = []byte{0, 0, 0xc0, 0x7f}
 
 func refusedBy(t *testing.T, err error, path string) {
 	t.Helper()
-	if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v, want a refusal that names %s", err, path)
 	}
 }
@@ -116,11 +117,17 @@ func TestFlippedBits(t *testing.T) {
 	const vertices = 30_000
 	g := &Graph{
 		Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: make([]int32, 5*vertices)}},
-		Features:  Features{Columns: 3, Indptr: make([]int64, vertices+1), Indices: make([]int32, 2*vertices), Data: make([]float32, 2*vertices)},
-		Labels:    Labels{Classes: 3, Class: make([]int64, vertices)},
-		Splits:    []Split{{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}}},
+		Features: Features{
+			Columns: 3, Indptr: make([]int64, vertices+1), Indices: make([]int32, 2*vertices),
+			Data: make([]float32, 2*vertices),
+		},
+		Labels: Labels{Classes: 3, Class: make([]int64, vertices)},
+		Splits: []Split{{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}}},
 	}
-	p := &Part{Graph: g, Whole: []int{2 * vertices}, Out: []Relation{g.Relations[0]}, IDs: [][]int32{make([]int32, vertices)}}
+	p := &Part{
+		Graph: g, Whole: []int{2 * vertices}, Out: []Relation{g.Relations[0]},
+		IDs: [][]int32{make([]int32, vertices)},
+	}
 	for v := range vertices {
 		g.Relations[0].Indptr[v+1], g.Features.Indptr[v+1] = int64(5*v+5), int64(2*v+2)
 		g.Features.Indices[2*v+1], p.IDs[0][v] = 2, int32(2*v)
@@ -197,7 +204,10 @@ func TestAscend(t *testing.T) {
 // more believed once a file has changed.
 func TestSymmetryIsRecorded(t *testing.T) {
 	const vertices = 200_000
-	g := &Graph{Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: []int32{0}, Symmetric: true}}} // 0 → the last
+	// 0 → the last
+	g := &Graph{
+		Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: []int32{0}, Symmetric: true}},
+	}
 	g.Relations[0].Indptr[vertices] = 1
 	dir := stored(t, g)
 	known := func(want bool) {
@@ -206,7 +216,8 @@ func TestSymmetryIsRecorded(t *testing.T) {
 		require.NoError(t, err)
 		defer g.Close()
 		if s := summarize(t, g); g.Relations[0].Symmetric != want || s.Symmetric != want {
-			t.Errorf("known to be symmetric: %v; inspected: %v; want %v", g.Relations[0].Symmetric, s.Symmetric, want)
+			t.Errorf("known to be symmetric: %v; inspected: %v; want %v",
+				g.Relations[0].Symmetric, s.Symmetric, want)
 		}
 	}
 	known(true)
@@ -229,7 +240,7 @@ func TestSumOfACutFile(t *testing.T) {
 	defer from.Close()
 	content, err := unix.Mmap(int(from.Fd()), 0, 1<<16, unix.PROT_READ, unix.MAP_SHARED)
 	require.NoError(t, err)
-	defer unix.Munmap(content)
+	defer func() { _ = unix.Munmap(content) }()
 	require.NoError(t, os.Truncate(source, 0))
 	f, err := os.Create(filepath.Join(dir, "copy"))
 	require.NoError(t, err)

@@ -10,7 +10,8 @@ import (
 // TestReversed: every edge leads the other way, with its weight, and twice is the relation itself.
 func TestReversed(t *testing.T) {
 	r, err := NewRelation(5, Edges{
-		Source: []int32{0, 3, 3, 1, 4, 4, 2}, Target: []int32{1, 1, 0, 3, 4, 1, 3}, Weights: []float32{1, 2, 3, 4, 5, 6, 7},
+		Source: []int32{0, 3, 3, 1, 4, 4, 2}, Target: []int32{1, 1, 0, 3, 4, 1, 3},
+		Weights: []float32{1, 2, 3, 4, 5, 6, 7},
 	})
 	require.NoError(t, err)
 	back := r.Reversed(5)
@@ -24,7 +25,8 @@ func TestReversed(t *testing.T) {
 		t.Errorf("weights %v, want %v", back.Weights, want)
 	}
 	again := back.Reversed(5)
-	if !slices.Equal(again.Indptr, r.Indptr) || !slices.Equal(again.Sources, r.Sources) || !slices.Equal(again.Weights, r.Weights) {
+	if !slices.Equal(again.Indptr, r.Indptr) || !slices.Equal(again.Sources, r.Sources) ||
+		!slices.Equal(again.Weights, r.Weights) {
 		t.Errorf("twice: %v, want %v", again, r)
 	}
 	if plain := (&Relation{Indptr: r.Indptr, Sources: r.Sources}).Reversed(5); plain.Weights != nil {

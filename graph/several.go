@@ -54,11 +54,13 @@ func (g *Graph) checkGraphIDs() error {
 		case !several && t.GraphOf == nil:
 			continue
 		case len(t.GraphOf) != t.Count || g.Graphs < 1 || g.Graphs > g.Vertices():
-			return inFolder(at, flawf(graphIDsFile, "%d ids of %d graphs for %d vertices", len(t.GraphOf), g.Graphs, t.Count))
+			return inFolder(at, flawf(graphIDsFile, "%d ids of %d graphs for %d vertices", len(t.GraphOf),
+				g.Graphs, t.Count))
 		}
 		for v, id := range t.GraphOf {
 			if id < 0 || int(id) >= g.Graphs {
-				return inFolder(at, flawf(graphIDsFile, "vertex %d is of graph %d, where graphs are 0 to %d", v, id, g.Graphs-1))
+				return inFolder(at, flawf(graphIDsFile, "vertex %d is of graph %d, where graphs are 0 to %d",
+					v, id, g.Graphs-1))
 			}
 		}
 	}
@@ -71,7 +73,8 @@ func checkOneGraph(from, to []int32, v int, sources []int32) error {
 	for _, u := range sources {
 		if from[u] != to[v] {
 			return flawf(graphIDsFile,
-				"the edge from vertex %d of graph %d leads to vertex %d of graph %d; edges join vertices of one graph, so leave the edge or the ids out",
+				"the edge from vertex %d of graph %d leads to vertex %d of graph %d; edges join vertices "+
+					"of one graph, so leave the edge or the ids out",
 				u, from[u], v, to[v])
 		}
 	}
@@ -161,7 +164,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	}
 	g := &Graph{
 		Type: first.Type, Metric: first.Metric, Graphs: len(graphs), Relations: slices.Clone(first.Relations),
-		Labels: Labels{Columns: labels.Columns, Names: labels.Names}, Splits: make([]Split, len(first.Splits)),
+		Labels: Labels{Columns: labels.Columns, Names: labels.Names},
+		Splits: make([]Split, len(first.Splits)),
 	}
 	for i := range g.Relations {
 		r := &g.Relations[i]
@@ -169,7 +173,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		for _, one := range graphs {
 			rows, edges = rows+one.Relations[i].rows(), edges+len(one.Relations[i].Sources)
 		}
-		r.Indptr, r.Sources, r.Weights, r.EdgeFeatures, r.Symmetric = append(make([]int64, 0, rows), 0), make([]int32, 0, edges), nil, nil, true
+		r.Indptr, r.Sources, r.Weights, r.EdgeFeatures, r.Symmetric = append(make([]int64, 0, rows), 0),
+			make([]int32, 0, edges), nil, nil, true
 	}
 	before := make([]int32, len(types)) // vertices of the graphs before
 	for k, one := range graphs {
@@ -195,7 +200,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		}
 		g.Notes, g.Warnings = union(g.Notes, one.Notes), union(g.Warnings, one.Warnings)
 	}
-	g.Count, g.Features, g.Names, g.GraphOf = types[0].Count, types[0].Features, types[0].Names, types[0].GraphOf
+	g.Count, g.Features, g.Names, g.GraphOf = types[0].Count, types[0].Features,
+		types[0].Names, types[0].GraphOf
 	for _, m := range types[1:] {
 		g.Others = append(g.Others, m.VertexType)
 	}
@@ -238,7 +244,8 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 	types, like, l := g.Types(), first.Types(), &g.Labels
 	switch {
 	case len(g.Relations) == 0 || len(types) != len(like) || len(g.Relations) != len(first.Relations):
-		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: give graphs of the same types",
+		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and "+
+			"%d: give graphs of the same types",
 			len(types), len(g.Relations), len(like), len(first.Relations))
 	case g.GraphOf != nil:
 		return refusal.Errorf("it is several graphs itself; give the graphs apart")
@@ -249,31 +256,39 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 		t, one := &types[i], &like[i]
 		switch {
 		case t.Type != one.Type:
-			return refusal.Errorf("its vertex type %d is %q, and that of the first graph %q: give graphs of the same types", i, t.Type, one.Type)
+			return refusal.Errorf("its vertex type %d is %q, and that of the first graph %q: give graphs "+
+				"of the same types", i, t.Type, one.Type)
 		case len(t.Arrays) > 0:
-			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; leave them out")
+			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; " +
+				"leave them out")
 		case t.Features.Columns != one.Features.Columns:
-			return refusal.Errorf("it has %d features%s, and the first graph has %d: give all graphs the same features", t.Features.Columns, ofType(g, t.Type), one.Features.Columns)
+			return refusal.Errorf("it has %d features%s, and the first graph has %d: give all graphs the "+
+				"same features", t.Features.Columns, ofType(g, t.Type), one.Features.Columns)
 		}
 	}
 	for i := range g.Relations {
 		r, one := &g.Relations[i], &first.Relations[i]
 		switch {
 		case r.Source != one.Source || r.Name != one.Name || r.Target != one.Target:
-			return refusal.Errorf("its relation %d is (%s, %s, %s), and that of the first graph (%s, %s, %s): give graphs of the same types", i, r.Source, r.Name, r.Target, one.Source, one.Name, one.Target)
+			return refusal.Errorf("its relation %d is (%s, %s, %s), and that of the first graph (%s, %s, "+
+				"%s): give graphs of the same types", i, r.Source, r.Name, r.Target, one.Source,
+				one.Name, one.Target)
 		case r.EdgeSplit != nil:
 			return refusal.Errorf("it has a split of edges, which is that of one graph; leave it out")
 		case (r.Weights == nil) != (one.Weights == nil) || r.EdgeColumns != one.EdgeColumns:
-			return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph have %d (weights: %t): give all edges the same",
+			return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph "+
+				"have %d (weights: %t): give all edges the same",
 				r.EdgeColumns, r.Weights != nil, one.EdgeColumns, one.Weights != nil)
 		}
 	}
 	switch {
 	case l.There() && !l.like(labels):
-		return refusal.Errorf("its labels (%d classes, %d columns of values) are not of the kind of those of another graph (%d classes, %d columns of values)",
+		return refusal.Errorf("its labels (%d classes, %d columns of values) are not of the kind of those "+
+			"of another graph (%d classes, %d columns of values)",
 			l.Classes, l.Columns, labels.Classes, labels.Columns)
 	case len(g.Splits) != len(first.Splits):
-		return refusal.Errorf("it has %d splits, and the first graph has %d: give all graphs as many", len(g.Splits), len(first.Splits))
+		return refusal.Errorf("it has %d splits, and the first graph has %d: give all graphs as many",
+			len(g.Splits), len(first.Splits))
 	}
 	return nil
 }
@@ -292,7 +307,8 @@ func (r *Relation) add(other *Relation, before int32) {
 	for _, u := range other.Sources {
 		r.Sources = append(r.Sources, before+u)
 	}
-	r.Weights, r.EdgeFeatures = append(r.Weights, other.Weights...), append(r.EdgeFeatures, other.EdgeFeatures...)
+	r.Weights, r.EdgeFeatures = append(r.Weights, other.Weights...),
+		append(r.EdgeFeatures, other.EdgeFeatures...)
 	r.Symmetric = r.Symmetric && other.Symmetric
 }
 
@@ -318,7 +334,8 @@ func (f *Features) add(other *Features, vertices int, dense bool) {
 // like reports whether labels are of the same kind as others. There may be other numbers of classes where a
 // vertex has one.
 func (l *Labels) like(other *Labels) bool {
-	return (l.Class == nil) == (other.Class == nil) && l.Columns == other.Columns && slices.Equal(l.Names, other.Names) &&
+	return (l.Class == nil) == (other.Class == nil) && l.Columns == other.Columns &&
+		slices.Equal(l.Names, other.Names) &&
 		l.MultiLabel() == other.MultiLabel() && (!l.MultiLabel() || l.Classes == other.Classes)
 }
 
@@ -336,7 +353,8 @@ func (l *Labels) add(other, like *Labels, vertices int) {
 	missing := float32(math.NaN())
 	switch l.Classes = max(l.Classes, other.Classes); {
 	case other.There() || !like.There():
-		l.Class, l.Multi, l.Values = append(l.Class, other.Class...), append(l.Multi, other.Multi...), append(l.Values, other.Values...)
+		l.Class, l.Multi, l.Values = append(l.Class, other.Class...), append(l.Multi, other.Multi...),
+			append(l.Values, other.Values...)
 	case like.Class != nil:
 		l.Class = append(l.Class, slices.Repeat([]int64{-1}, vertices)...)
 	case like.MultiLabel():

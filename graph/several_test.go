@@ -18,7 +18,10 @@ func TestMerge(t *testing.T) {
 	a, b, c := dense(), dense(), dense()
 	b.Labels = Labels{Classes: 3, Class: []int64{2, 0, -1, 1}}
 	a.Labels.Names, c.Labels, c.Splits = nil, Labels{}, []Split{{}}
-	b.Features = Features{Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1}, Data: []float32{7, 8, 9}}
+	b.Features = Features{
+		Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1},
+		Data: []float32{7, 8, 9},
+	}
 	b.Notes, c.Notes = []string{"one", "two"}, []string{"two"}
 	g, err := Merge([]*Graph{a, b, c})
 	require.NoError(t, err)
@@ -31,14 +34,20 @@ func TestMerge(t *testing.T) {
 		for _, u := range one.Sources {
 			e.Sources = append(e.Sources, int32(4*k)+u)
 		}
-		e.Weights, e.EdgeFeatures = append(e.Weights, one.Weights...), append(e.EdgeFeatures, one.EdgeFeatures...)
+		e.Weights, e.EdgeFeatures = append(e.Weights, one.Weights...),
+			append(e.EdgeFeatures, one.EdgeFeatures...)
 	}
 	want := &Graph{
-		Type: VertexName, Count: 12, Metric: "macro-f1", Relations: []Relation{e}, GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, Graphs: 3,
-		Features: Features{Columns: 3, Dense: slices.Concat(a.Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0}, a.Features.Dense)},
-		Labels:   Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
-		Splits:   []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
-		Names:    slices.Concat(a.Names, a.Names, a.Names), Notes: []string{"one", "two"},
+		Type: VertexName, Count: 12, Metric: "macro-f1", Relations: []Relation{e},
+		GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, Graphs: 3,
+		Features: Features{
+			Columns: 3,
+			Dense: slices.Concat(a.Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0},
+				a.Features.Dense),
+		},
+		Labels: Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
+		Splits: []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
+		Names:  slices.Concat(a.Names, a.Names, a.Names), Notes: []string{"one", "two"},
 	}
 	g.Type = VertexName
 	if diff := same(want, g); diff != "" {
@@ -46,7 +55,8 @@ func TestMerge(t *testing.T) {
 	}
 	sparseTwice, err := Merge([]*Graph{sparse(), sparse()})
 	require.NoError(t, err)
-	if f := &sparseTwice.Features; !f.Sparse() || !slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) || sparseTwice.Labels.Classes != 2 || len(sparseTwice.Labels.Multi) != 12 {
+	if f := &sparseTwice.Features; !f.Sparse() || !slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) ||
+		sparseTwice.Labels.Classes != 2 || len(sparseTwice.Labels.Multi) != 12 {
 		t.Errorf("features %+v, labels %+v", f, sparseTwice.Labels)
 	}
 }
@@ -55,20 +65,29 @@ func TestMerge(t *testing.T) {
 // lead between vertices of one graph. A graph may have no vertex of another type than the first.
 func TestMergeTyped(t *testing.T) {
 	one := func(papers, authors int, e Edges) *Graph {
-		writes, cites := must(NewBipartite(authors, papers, e)), must(NewRelation(papers, Edges{Source: []int32{0}, Target: []int32{1}}))
+		writes, cites := must(NewBipartite(authors, papers, e)),
+			must(NewRelation(papers, Edges{Source: []int32{0}, Target: []int32{1}}))
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
 		cites.Source, cites.Name, cites.Target = "paper", "cites", "paper"
 		return &Graph{
-			Type: "paper", Count: papers, Labels: Labels{Classes: 2, Class: make([]int64, papers)}, Relations: []Relation{writes, cites},
-			Others: []VertexType{{Type: "author", Count: authors, Features: Features{Columns: 1, Dense: make([]float32, authors)}}},
+			Type: "paper", Count: papers, Labels: Labels{Classes: 2, Class: make([]int64, papers)},
+			Relations: []Relation{writes, cites},
+			Others: []VertexType{
+				{
+					Type: "author", Count: authors,
+					Features: Features{Columns: 1, Dense: make([]float32, authors)},
+				},
+			},
 		}
 	}
-	a, b, c := one(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), one(3, 0, Edges{}), one(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
+	a, b, c := one(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), one(3, 0, Edges{}),
+		one(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
 	c.Others[0].Features.Dense = []float32{7, 8}
 	g := must(Merge([]*Graph{a, b, c}))
 	require.NoError(t, g.Check())
 	writes, cites, authors := g.Relations[0].Edges(), g.Relations[1].Edges(), g.Others[0]
-	if !slices.Equal(g.GraphOf, []int32{0, 0, 1, 1, 1, 2, 2}) || !slices.Equal(authors.GraphOf, []int32{0, 2, 2}) || authors.Count != 3 || g.Graphs != 3 ||
+	if !slices.Equal(g.GraphOf, []int32{0, 0, 1, 1, 1, 2, 2}) ||
+		!slices.Equal(authors.GraphOf, []int32{0, 2, 2}) || authors.Count != 3 || g.Graphs != 3 ||
 		!slices.Equal(authors.Features.Dense, []float32{0, 7, 8}) {
 		t.Errorf("papers of %v, authors %+v", g.GraphOf, authors)
 	}
@@ -81,20 +100,34 @@ func TestMergeTyped(t *testing.T) {
 	if diff := same(g, s); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}
-	if files := must(Files(s.path)); !slices.Contains(files, "vertices/author/graph_ids.npy") || !slices.Contains(files, "vertices/paper/graph_ids.npy") {
+	if files := must(Files(s.path)); !slices.Contains(files, "vertices/author/graph_ids.npy") ||
+		!slices.Contains(files, "vertices/paper/graph_ids.npy") {
 		t.Errorf("files %q", files)
 	}
 	for want, change := range map[string]func(g *Graph){
-		`its vertex type 1 is "poet", and that of the first graph "author"`:                             func(g *Graph) { g.Others[0].Type = "poet" },
-		`its relation 0 is (author, reads, paper), and that of the first graph (author, writes, paper)`: func(g *Graph) { g.Relations[0].Name = "reads" },
+		`its vertex type 1 is "poet", and that of the first graph "author"`: func(g *Graph) {
+			g.Others[0].Type = "poet"
+		},
+		`its relation 0 is (author, reads, paper), and that of the first graph (author, writes, paper)`: func(g *Graph) {
+			g.Relations[0].Name = "reads"
+		},
 		`its relation 0 is (paper, writes, paper), and that of the first graph (author, writes, paper)`: func(g *Graph) {
 			g.Relations[0] = g.Relations[1]
 			g.Relations[0].Name = "writes"
 		},
-		`its relation 1 is (paper, cites, author), and that of the first graph (paper, cites, paper)`:           func(g *Graph) { g.Relations[1].Target = "author" },
-		`it has 0 features of type "author", and the first graph has 1`:                                         func(g *Graph) { g.Others[0].Features = Features{} },
-		"it has 2 vertex types and 1 relations, and the first graph has 2 and 2: give graphs of the same types": func(g *Graph) { g.Relations = g.Relations[:1] },
-		`it has arrays that no model reads`:                                                                     func(g *Graph) { g.Others[0].Arrays = make([]Array, 1) },
+		`its relation 1 is (paper, cites, author), and that of the first graph (paper, cites, paper)`: func(g *Graph) {
+			g.Relations[1].Target = "author"
+		},
+		`it has 0 features of type "author", and the first graph has 1`: func(g *Graph) {
+			g.Others[0].Features = Features{}
+		},
+		"it has 2 vertex types and 1 relations, and the first graph has 2 and 2: give graphs of " +
+			"the same types": func(g *Graph) {
+			g.Relations = g.Relations[:1]
+		},
+		`it has arrays that no model reads`: func(g *Graph) {
+			g.Others[0].Arrays = make([]Array, 1)
+		},
 	} {
 		other := one(2, 1, Edges{})
 		change(other)
@@ -106,7 +139,9 @@ func TestMergeTyped(t *testing.T) {
 
 func TestMergeRefuses(t *testing.T) {
 	for want, change := range map[string]func(g *Graph){
-		"it has 2 features, and the first graph has 3": func(g *Graph) { g.Features = Features{Columns: 2, Dense: make([]float32, 8)} },
+		"it has 2 features, and the first graph has 3": func(g *Graph) {
+			g.Features = Features{Columns: 2, Dense: make([]float32, 8)}
+		},
 		"its edges have 1 features (weights: true), and those of the first graph have 2 (weights: true)": func(g *Graph) {
 			r := &g.Relations[0]
 			r.EdgeColumns, r.EdgeFeatures = 1, r.EdgeFeatures[:len(r.Sources)]
@@ -118,16 +153,27 @@ func TestMergeRefuses(t *testing.T) {
 		"its labels (2 classes, 0 columns of values) are not of the kind of those of another graph (2 classes": func(g *Graph) {
 			g.Labels.Names = []string{g.Labels.Names[1], g.Labels.Names[0]}
 		},
-		"its labels (3 classes, 0 columns":           func(g *Graph) { g.Labels.Classes, g.Labels.Names = 3, append(slices.Clone(g.Labels.Names), "blue") },
+		"its labels (3 classes, 0 columns": func(g *Graph) {
+			g.Labels.Classes, g.Labels.Names = 3, append(slices.Clone(g.Labels.Names), "blue")
+		},
 		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Splits = nil },
-		"it is several graphs itself":                func(g *Graph) { g.GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1 },
-		"it has 2 vertex types and 1 relations":      func(g *Graph) { g.Others = []VertexType{{Type: "other"}} },
-		"it has no vertex":                           func(g *Graph) { *g = Graph{Relations: []Relation{{Indptr: []int64{0}}}} },
-		"it has a split of edges":                    func(g *Graph) { g.Relations[0].EdgeSplit = &EdgeSplit{} },
+		"it is several graphs itself": func(g *Graph) {
+			g.GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1
+		},
+		"it has 2 vertex types and 1 relations": func(g *Graph) {
+			g.Others = []VertexType{{Type: "other"}}
+		},
+		"it has no vertex": func(g *Graph) {
+			*g = Graph{Relations: []Relation{{Indptr: []int64{0}}}}
+		},
+		"it has a split of edges": func(g *Graph) {
+			g.Relations[0].EdgeSplit = &EdgeSplit{}
+		},
 	} {
 		g := dense()
 		change(g)
-		if _, err := Merge([]*Graph{dense(), g}); !refusal.Is(err) || !strings.Contains(err.Error(), "graph 1 of 2: "+want) {
+		if _, err := Merge([]*Graph{dense(), g}); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), "graph 1 of 2: "+want) {
 			t.Errorf("error %v, want a refusal with %q", err, want)
 		}
 	}
@@ -136,8 +182,11 @@ func TestMergeRefuses(t *testing.T) {
 // three is three graphs in one store: two paths and a vertex alone.
 func three() *Graph {
 	return &Graph{
-		Relations: []Relation{must(NewRelation(6, Edges{Source: []int32{0, 1, 2, 4, 5}, Target: []int32{1, 0, 1, 5, 4}}))},
-		Labels:    Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}}, GraphOf: []int32{0, 0, 0, 1, 2, 2}, Graphs: 3,
+		Relations: []Relation{
+			must(NewRelation(6, Edges{Source: []int32{0, 1, 2, 4, 5}, Target: []int32{1, 0, 1, 5, 4}})),
+		},
+		Labels:  Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}},
+		GraphOf: []int32{0, 0, 0, 1, 2, 2}, Graphs: 3,
 	}
 }
 
@@ -156,7 +205,8 @@ func TestGraphsOfVertices(t *testing.T) {
 		t.Errorf("files %q", files)
 	}
 	some := must(g.Induced([]bool{true, false, true, false, true, true}))
-	if want := []int32{0, 0, 1, 1}; !slices.Equal(some.GraphOf, want) || some.Graphs != 2 || some.Check() != nil {
+	if want := []int32{0, 0, 1, 1}; !slices.Equal(some.GraphOf, want) || some.Graphs != 2 ||
+		some.Check() != nil {
 		t.Errorf("induced: %v of %d graphs, want %v", some.GraphOf, some.Graphs, want)
 	}
 	if rows := g.Bare([]int32{1, 2}); rows.GraphOf != nil || rows.Graphs != 0 {
@@ -170,7 +220,9 @@ func TestCheckGraphs(t *testing.T) {
 		"6 ids of 0 graphs":                               func(g *Graph) { g.Graphs = 0 },
 		"6 ids of 7 graphs":                               func(g *Graph) { g.Graphs = 7 },
 		"vertex 4 is of graph 2, where graphs are 0 to 1": func(g *Graph) { g.Graphs = 2 },
-		"the edge from vertex 5 of graph 1 leads to vertex 4 of graph 2; edges join vertices of": func(g *Graph) { g.GraphOf[5] = 1 },
+		"the edge from vertex 5 of graph 1 leads to vertex 4 of graph 2; edges join vertices of": func(g *Graph) {
+			g.GraphOf[5] = 1
+		},
 		"vertices/other/graph_ids: 0 ids of 3 graphs for 1 vertices": func(g *Graph) {
 			g.Others = []VertexType{{Type: "other", Count: 1}}
 		},
@@ -186,7 +238,8 @@ func TestCheckGraphs(t *testing.T) {
 	} {
 		g := three()
 		change(g)
-		if err := g.checkGraphs(everything); err == nil || !strings.Contains(err.Error(), "graph_ids: ") || !strings.Contains(err.Error(), want) {
+		if err := g.checkGraphs(everything); err == nil || !strings.Contains(err.Error(), "graph_ids: ") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -227,23 +280,27 @@ func TestSplitByGraph(t *testing.T) {
 			t.Errorf("%d vertices in a split", labelled)
 		}
 	}
-	if want := fmt.Sprint([][3]int{{4, 2, 1}, {4, 2, 1}}); fmt.Sprint(sizes) != want || slices.Equal(g.Splits[0].Train, g.Splits[1].Train) {
+	if want := fmt.Sprint([][3]int{{4, 2, 1}, {4, 2, 1}}); fmt.Sprint(sizes) != want ||
+		slices.Equal(g.Splits[0].Train, g.Splits[1].Train) {
 		t.Errorf("graphs in the parts: %v, want %s", sizes, want)
 	}
-	if err := g.MakeSplits("val", 1, 1); err != nil || len(g.Splits) != 1 || len(g.Splits[0].Val) != 800 || len(g.Splits[0].Train)+len(g.Splits[0].Test) > 0 {
+	if err := g.MakeSplits("val", 1, 1); err != nil || len(g.Splits) != 1 || len(g.Splits[0].Val) != 800 ||
+		len(g.Splits[0].Train)+len(g.Splits[0].Test) > 0 {
 		t.Errorf("val: error %v", err)
 	}
 	g.Splits = nil
 	for spec, want := range map[string]string{
 		"graphs:98/1/1": "split graphs:98/1/1: 1 % of 7 graphs with labels is none: give that part more",
-		"given":         "split given: the source has no split: give graphs:60/20/20, random:60/20/20 or per-class=20,30",
-		"graphs:98/1":   "give three percentages, for instance graphs:60/20/20",
+		"given": "split given: the source has no split: give graphs:60/20/20, random:60/20/20 or " +
+			"per-class=20,30",
+		"graphs:98/1": "give three percentages, for instance graphs:60/20/20",
 	} {
 		if err := g.MakeSplits(spec, 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %q", spec, err, want)
 		}
 	}
-	if err := labelledGraph(10, 2).MakeSplits("graphs:60/20/20", 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), "the store has one graph; give random:60/20/20") {
+	if err := labelledGraph(10, 2).MakeSplits("graphs:60/20/20", 1, 1); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "the store has one graph; give random:60/20/20") {
 		t.Errorf("one graph: error %v", err)
 	}
 }
@@ -260,7 +317,10 @@ func TestLabelsAreLike(t *testing.T) {
 		want   bool
 	}{
 		{"vertices", class, func(l *Labels) { l.Class = []int64{1, 2} }, true},
-		{"classes, of which one graph may have the last ones alone", class, func(l *Labels) { l.Classes = 2 }, true},
+		{
+			"classes, of which one graph may have the last ones alone", class,
+			func(l *Labels) { l.Classes = 2 }, true,
+		},
 		{"no class", class, func(l *Labels) { l.Class = nil }, false},
 		{"names", class, func(l *Labels) { l.Names = []string{"a", "c", "b"} }, false},
 		{"no names", class, func(l *Labels) { l.Names = nil }, false},

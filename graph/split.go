@@ -67,7 +67,8 @@ func ParseSplit(spec string) (SplitRule, error) {
 	if list, ok := strings.CutPrefix(spec, "per-class="); ok {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
-	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test",
+	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, "+
+		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test",
 		splitSetting, spec)
 }
 
@@ -97,7 +98,8 @@ func parsePercent(spec string, kind splitKind, example string, parts []string) (
 			splitSetting, spec, sum)
 	}
 	if rule.percent[0] == 0 {
-		return SplitRule{}, refusal.Errorf("%s %q leaves nothing to train on: give the first percentage more than 0",
+		return SplitRule{}, refusal.Errorf("%s %q leaves nothing to train on: give the first percentage "+
+			"more than 0",
 			splitSetting, spec)
 	}
 	return rule, nil
@@ -106,18 +108,21 @@ func parsePercent(spec string, kind splitKind, example string, parts []string) (
 func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	rule := SplitRule{spec: spec, kind: splitPerClass}
 	if len(parts) != 2 && len(parts) != 3 {
-		return SplitRule{}, refusal.Errorf("%s %q: give two counts or three, for instance per-class=20,30 or per-class=20,=500,=1000",
+		return SplitRule{}, refusal.Errorf("%s %q: give two counts or three, for instance per-class=20,30 "+
+			"or per-class=20,=500,=1000",
 			splitSetting, spec)
 	}
 	for i, text := range parts {
 		digits, inAll := strings.CutPrefix(text, "=")
 		n, err := strconv.ParseInt(digits, 10, 32)
 		if err != nil || n < 1 {
-			return SplitRule{}, refusal.Errorf("%s %q: %q is no count of vertices: give counts from 1, for instance per-class=20,30",
+			return SplitRule{}, refusal.Errorf("%s %q: %q is no count of vertices: give counts from 1, "+
+				"for instance per-class=20,30",
 				splitSetting, spec, text)
 		}
 		if inAll && i == 0 {
-			return SplitRule{}, refusal.Errorf("%s %q: the vertices that train are counted for each class: leave the first = out",
+			return SplitRule{}, refusal.Errorf("%s %q: the vertices that train are counted for each "+
+				"class: leave the first = out",
 				splitSetting, spec)
 		}
 		rule.parts[i] = splitPart{int(n), inAll}
@@ -146,7 +151,8 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 			return refusal.Errorf("%s given: the source has no split: give %s", splitSetting, rules)
 		}
 		if count > 1 {
-			return refusal.Errorf("%s %d: %s given keeps the %d of the source: leave %s out, or make random ones",
+			return refusal.Errorf("%s %d: %s given keeps the %d of the source: leave %s out, or make "+
+				"random ones",
 				splitsSetting, count, splitSetting, len(g.Splits), splitsSetting)
 		}
 		return nil
@@ -185,7 +191,8 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 // splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
 func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
 	if g.GraphOf == nil {
-		return s, refusal.Errorf("%s %s: the store has one graph; give random:60/20/20", splitSetting, rule.spec)
+		return s, refusal.Errorf("%s %s: the store has one graph; give random:60/20/20",
+			splitSetting, rule.spec)
 	}
 	var graphs []int64
 	there := make([]bool, g.Graphs)
@@ -237,9 +244,11 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, refusal.Errorf("%s %s: no vertex has a label, and labels are what is split: bring them (import edges: with %s), "+
-			"or bring the split (import edges: with %s, %s and %s) and leave %s out",
-			splitSetting, rule.spec, refusal.Setting("labels"), refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"), splitSetting)
+		return nil, refusal.Errorf("%s %s: no vertex has a label, and labels are what is split: bring "+
+			"them (import edges: with %s), or bring the split (import edges: with %s, %s and %s) and "+
+			"leave %s out",
+			splitSetting, rule.spec, refusal.Setting("labels"), refusal.Setting("train"),
+			refusal.Setting("val"), refusal.Setting("test"), splitSetting)
 	}
 	if rule.kind == splitPerClass {
 		return ids, l.checkPerClass(rule, len(ids))
@@ -255,7 +264,8 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 	train, val := r.bounds(n)
 	for i, size := range []int{train, val - train, n - val} {
 		if size == 0 && r.percent[i] > 0 {
-			return refusal.Errorf("%s %s: %g %% of %d %s is none: give that part more", splitSetting, r.spec, r.percent[i], n, things)
+			return refusal.Errorf("%s %s: %g %% of %d %s is none: give that part more", splitSetting, r.spec,
+				r.percent[i], n, things)
 		}
 	}
 	return nil
@@ -263,7 +273,8 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 
 func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	if l.Class == nil {
-		return refusal.Errorf("%s %s: a vertex has several labels, or values, hence no one class: give random:60/20/20",
+		return refusal.Errorf("%s %s: a vertex has several labels, or values, hence no one class: give "+
+			"random:60/20/20",
 			splitSetting, rule.spec)
 	}
 	size := make([]int, l.Classes)
@@ -278,13 +289,15 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	need, inAll := rule.needs()
 	for class, n := range size {
 		if n < need {
-			return refusal.Errorf("%s %s: class %s has %d vertices, fewer than %d: give smaller counts or random:60/20/20",
+			return refusal.Errorf("%s %s: class %s has %d vertices, fewer than %d: give smaller counts or "+
+				"random:60/20/20",
 				splitSetting, rule.spec, l.className(class), n, need)
 		}
 	}
 	switch left := labelled - need*l.Classes - inAll; {
 	case left < 0:
-		return refusal.Errorf("%s %s: %d of each class leave %d vertices, fewer than %d in all: give smaller counts",
+		return refusal.Errorf("%s %s: %d of each class leave %d vertices, fewer than %d in all: give "+
+			"smaller counts",
 			splitSetting, rule.spec, need, left+inAll, inAll)
 	case left == 0 && rule.parts[2].vertices == 0:
 		return refusal.Errorf("%s %s leaves no vertex to test on: give smaller counts or random:60/20/20",
@@ -314,7 +327,8 @@ func (l *Labels) Renumber(names []string) error {
 	for k, name := range l.Names {
 		var there bool
 		if ids[k], there = at[name]; !there {
-			return refusal.Errorf("class %d is %.40q, which is none of the %d classes that were learned; leave its vertices unlabelled",
+			return refusal.Errorf("class %d is %.40q, which is none of the %d classes that were learned; "+
+				"leave its vertices unlabelled",
 				k, name, len(names))
 		}
 	}

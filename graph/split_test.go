@@ -16,7 +16,10 @@ import (
 
 // labelledGraph has vertices in classes in turn; every fifth is unlabelled.
 func labelledGraph(vertices, classes int) *Graph {
-	g := &Graph{Relations: []Relation{must(NewRelation(vertices, Edges{}))}, Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}
+	g := &Graph{
+		Relations: []Relation{must(NewRelation(vertices, Edges{}))},
+		Labels:    Labels{Classes: classes, Class: make([]int64, vertices)},
+	}
 	for v := range vertices {
 		g.Labels.Class[v] = int64(v % classes)
 		if v%5 == 4 {
@@ -27,7 +30,10 @@ func labelledGraph(vertices, classes int) *Graph {
 }
 
 func multiLabelGraph(vertices int) *Graph {
-	g := &Graph{Relations: []Relation{must(NewRelation(vertices, Edges{}))}, Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}
+	g := &Graph{
+		Relations: []Relation{must(NewRelation(vertices, Edges{}))},
+		Labels:    Labels{Classes: 2, Multi: make([]float32, 2*vertices)},
+	}
 	for v := 4; v < vertices; v += 5 {
 		g.Labels.Multi[2*v], g.Labels.Multi[2*v+1] = float32(math.NaN()), float32(math.NaN())
 	}
@@ -99,7 +105,10 @@ func TestPerClassCounts(t *testing.T) {
 // as often as it is there.
 func TestCountsInAllAreUniform(t *testing.T) {
 	const large, small, train, val = 900, 100, 50, 95
-	g := &Graph{Relations: []Relation{must(NewRelation(large+small, Edges{}))}, Labels: Labels{Classes: 2, Class: make([]int64, large+small)}}
+	g := &Graph{
+		Relations: []Relation{must(NewRelation(large+small, Edges{}))},
+		Labels:    Labels{Classes: 2, Class: make([]int64, large+small)},
+	}
 	for v := large; v < large+small; v++ {
 		g.Labels.Class[v] = 1
 	}
@@ -118,7 +127,8 @@ func TestCountsInAllAreUniform(t *testing.T) {
 	deviation := math.Sqrt(want / splits)
 	for part, n := range of {
 		if mean := float64(n) / splits; math.Abs(mean-want) > 5*deviation {
-			t.Errorf("part %d has %g vertices of the small class in the mean, want %g ± %.2g", part, mean, want, deviation)
+			t.Errorf("part %d has %g vertices of the small class in the mean, want %g ± %.2g", part,
+				mean, want, deviation)
 		}
 	}
 }
@@ -127,10 +137,12 @@ func TestCountsInAllAreUniform(t *testing.T) {
 func TestSplitsStay(t *testing.T) {
 	for spec, want := range map[string]Split{
 		"per-class=2,3": {
-			Train: []int64{5, 8, 11, 18}, Val: []int64{2, 6, 13, 15, 16, 17}, Test: []int64{0, 1, 3, 7, 10, 12},
+			Train: []int64{5, 8, 11, 18}, Val: []int64{2, 6, 13, 15, 16, 17},
+			Test: []int64{0, 1, 3, 7, 10, 12},
 		},
 		"random:60/20/20": {
-			Train: []int64{2, 5, 6, 8, 11, 13, 15, 16, 17, 18}, Val: []int64{0, 7, 10}, Test: []int64{1, 3, 12},
+			Train: []int64{2, 5, 6, 8, 11, 13, 15, 16, 17, 18}, Val: []int64{0, 7, 10},
+			Test: []int64{1, 3, 12},
 		},
 	} {
 		g := labelledGraph(20, 2)
@@ -209,14 +221,18 @@ func TestSplitRefusals(t *testing.T) {
 		{labelledGraph(100, 2), "per-class=20,30", 1, "class 0 has 40 vertices"},
 		{exact, "per-class=20,30", 1, "no vertex to test on"},
 		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
-		{&Graph{Relations: []Relation{must(NewRelation(9, Edges{}))}}, "random:60/20/20", 1, "with labels), or bring the split (import edges: with train, val and test) and leave split out"},
+		{
+			&Graph{Relations: []Relation{must(NewRelation(9, Edges{}))}}, "random:60/20/20", 1,
+			"with labels), or bring the split (import edges: with train, val and test) and leave split out",
+		},
 		{small, "given", 1, "no split"},
 		{split, "given", 3, "splits 3"},
 		{small, "random:60/20/20", 0, "splits 0"},
 		{small, "random:60/20/20", 1 << 30, "splits 1073741824"},
 	} {
 		err := test.graph.MakeSplits(test.spec, test.count, 1)
-		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q, %d: %v, want a refusal with %q", test.spec, test.count, err, test.want)
 		}
 	}
@@ -240,11 +256,15 @@ func TestRandomPercentagesAreKept(t *testing.T) {
 }
 
 func FuzzParseSplit(f *testing.F) {
-	for _, spec := range []string{"given", "random:60/20/20", "per-class=20,30", "per-class=20,=500,=1000", "random:1e2/0/0", "per-class=-1,", ""} {
+	for _, spec := range []string{
+		"given", "random:60/20/20", "per-class=20,30", "per-class=20,=500,=1000",
+		"random:1e2/0/0", "per-class=-1,", "",
+	} {
 		f.Add(spec)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {
-		if _, err := ParseSplit(spec); err != nil && (!refusal.Is(err) || strings.Contains(err.Error(), "\n")) {
+		if _, err := ParseSplit(spec); err != nil &&
+			(!refusal.Is(err) || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%q: %q is no refusal of one line", spec, err)
 		}
 	})
@@ -255,7 +275,8 @@ func TestRenumber(t *testing.T) {
 	l := Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"blue", "red"}}
 	stored := l.Class
 	require.NoError(t, l.Renumber([]string{"red", "green", "blue"}))
-	if want := []int64{0, -1, 2}; l.Classes != 3 || !slices.Equal(l.Class, want) || l.ClassName(1) != "green" {
+	if want := []int64{0, -1, 2}; l.Classes != 3 || !slices.Equal(l.Class, want) ||
+		l.ClassName(1) != "green" {
 		t.Errorf("labels %+v, want %v", l, want)
 	}
 	if !slices.Equal(stored, []int64{1, -1, 0}) {

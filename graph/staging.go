@@ -71,7 +71,8 @@ func stage(dir string) (*staging, error) {
 	case errors.Is(err, unix.ENAMETOOLONG):
 		return nil, refusal.Errorf("%s: %w; choose a shorter one", dir, unix.ENAMETOOLONG)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose another place", dir)
+		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose "+
+			"another place", dir)
 	}
 	s := &staging{name: dir, final: final}
 	return s, s.begin(func() (*os.Root, error) { return os.OpenRoot(filepath.Dir(final)) })
@@ -109,9 +110,11 @@ func CheckPlace(within, path string) error {
 		case err != nil:
 			return refusal.Errorf("%w", err)
 		case info.Mode()&fs.ModeSymlink != 0:
-			return refusal.Errorf("%s: a symbolic link, and weft writes through none here, as it could lead anywhere; remove the link", at)
+			return refusal.Errorf("%s: a symbolic link, and weft writes through none here, as it could "+
+				"lead anywhere; remove the link", at)
 		case !info.IsDir():
-			return refusal.Errorf("%s: not a folder, where weft makes one; move it elsewhere or remove it", at)
+			return refusal.Errorf("%s: not a folder, where weft makes one; move it elsewhere or remove it",
+				at)
 		}
 	}
 	return nil
@@ -143,14 +146,17 @@ func (s *staging) begin(openParent func() (*os.Root, error)) (err error) {
 	}
 	if s.parent, err = openParent(); err == nil {
 		atomicfile.Sweep(s.parent, filepath.Base(s.final))
-		if s.hidden, s.dir, s.lock, err = atomicfile.MakeHidden(s.parent, filepath.Base(s.final)); err != nil {
+		if s.hidden, s.dir, s.lock, err = atomicfile.MakeHidden(s.parent,
+			filepath.Base(s.final)); err != nil {
 			_ = s.parent.Close()
 		}
 	}
 	if err != nil {
 		s.removeParents()
-		if reason := (*fs.PathError)(nil); errors.As(err, &reason) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)) {
-			return refusal.Errorf("%s: its folder cannot be written to (%w); choose another place", s.name, reason.Err)
+		if reason := (*fs.PathError)(nil); errors.As(err, &reason) &&
+			(errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)) {
+			return refusal.Errorf("%s: its folder cannot be written to (%w); choose another place",
+				s.name, reason.Err)
 		}
 		return fmt.Errorf("%s: %w", s.name, err)
 	}

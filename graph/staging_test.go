@@ -59,7 +59,10 @@ func TestSweep(t *testing.T) {
 // A store may have any name that its file system takes.
 func TestLongName(t *testing.T) {
 	parent := t.TempDir()
-	for _, name := range []string{strings.Repeat("a", 234), strings.Repeat("b", 255), strings.Repeat("ü", 127)} {
+	for _, name := range []string{
+		strings.Repeat("a", 234), strings.Repeat("b", 255),
+		strings.Repeat("ü", 127),
+	} {
 		assert.NoError(t, dense().Write(filepath.Join(parent, name)))
 		f, err := CreateFolder(parent, name)
 		if err != nil {
@@ -68,7 +71,8 @@ func TestLongName(t *testing.T) {
 		}
 		assert.NoError(t, f.Abort())
 	}
-	if err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256))); !refusal.Is(err) || !strings.Contains(err.Error(), "name too long") {
+	if err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256))); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "name too long") {
 		t.Errorf("error %v", err)
 	}
 	if names := left(t, parent); len(names) != 3 {
@@ -81,7 +85,8 @@ func TestStoreMadeMeanwhile(t *testing.T) {
 	store := filepath.Join(parent, "store")
 	w := oneVertex(t, store)
 	require.NoError(t, dense().Write(store))
-	if err := w.Close(); !refusal.Is(err) || !strings.Contains(err.Error(), "another process made it meanwhile") {
+	if err := w.Close(); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "another process made it meanwhile") {
 		t.Errorf("error %v", err)
 	}
 	assert.Equal(t, []string{"store"}, left(t, parent))

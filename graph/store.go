@@ -84,7 +84,9 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 			t.Features.Columns = d.Features.Columns
 		}
 		t.Arrays = described(d.Arrays)
-		if err := m.read(at, append(t.Features.stored(d.Features, d.Count), t.stored(d, all.Vertices[0].Graphs)...)); err != nil {
+		if err := m.read(at,
+			append(t.Features.stored(d.Features, d.Count),
+				t.stored(d, all.Vertices[0].Graphs)...)); err != nil {
 			return err
 		}
 		if d.Names {
@@ -99,7 +101,8 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		if l || t.Type != VertexName {
 			g.Type, g.Count = t.Type, t.Count
 		}
-		g.Features, g.Names, g.Arrays, g.GraphOf, g.Graphs = t.Features, t.Names, t.Arrays, t.GraphOf, d.Graphs
+		g.Features, g.Names, g.Arrays, g.GraphOf, g.Graphs = t.Features, t.Names, t.Arrays,
+			t.GraphOf, d.Graphs
 		if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 			return err
 		}
@@ -122,7 +125,8 @@ func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
 		if l || d.Source != VertexName || d.Name != RelationName || d.Target != VertexName {
 			r.Source, r.Name, r.Target = d.Source, d.Name, d.Target
 		}
-		if err := r.read(m, filepath.Join(dir, l.edges(d.Source, d.Name, d.Target)), inEdges, d, counts[d.Target]); err != nil {
+		if err := r.read(m, filepath.Join(dir, l.edges(d.Source, d.Name, d.Target)), inEdges, d,
+			counts[d.Target]); err != nil {
 			return err
 		}
 	}
@@ -130,7 +134,9 @@ func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
 }
 
 // read maps the files of a relation, which lie in dir and have a row for each of so many vertices.
-func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription, vertices int) (err error) {
+func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription,
+	vertices int,
+) (err error) {
 	r.EdgeColumns = d.FeatureColumns
 	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
@@ -171,7 +177,8 @@ func readSplits(m *mappings, dir string, d []SplitSizes) ([]Split, error) {
 			row := ids[k*width : (k+1)*width]
 			size := s.sizes()[part]
 			if slices.ContainsFunc(row[size:], func(id int64) bool { return id != -1 }) {
-				return nil, m.located(dir, flawf(file, "split %d has more than the %d ids that %s says", k, size, descriptionFile))
+				return nil, m.located(dir, flawf(file, "split %d has more than the %d ids that %s says", k,
+					size, descriptionFile))
 			}
 			*splits[k].Parts()[part] = row[:size:size]
 		}

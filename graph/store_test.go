@@ -29,10 +29,16 @@ func dense() *Graph {
 	return &Graph{
 		Relations: []Relation{{
 			Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1},
-			Weights: []float32{1, .5, 2, 0, -1, 3}, EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
+			Weights: []float32{1, .5, 2, 0, -1, 3}, EdgeFeatures: []float32{
+				1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+				12,
+			}, EdgeColumns: 2,
 		}},
-		Features:   Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
-		Labels:     Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"red", "black & <white>\n"}},
+		Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
+		Labels: Labels{
+			Classes: 2, Class: []int64{0, 1, -1, 1},
+			Names: []string{"red", "black & <white>\n"},
+		},
 		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Metric:     "macro-f1",
 		Provenance: "made by hand",
@@ -44,9 +50,16 @@ func dense() *Graph {
 func sparse() *Graph {
 	return &Graph{
 		Relations: []Relation{{Indptr: []int64{0, 1, 2, 4}, Sources: []int32{1, 2, 0, 1}}},
-		Features:  Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3}},
-		Labels:    Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
-		Splits:    []Split{{Train: []int64{0}, Val: []int64{}, Test: []int64{1}}, {Train: []int64{0, 1}}, {Test: []int64{0, 1}}},
+		Features: Features{
+			Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2},
+			Data: []float32{1, 2, 3},
+		},
+		Labels: Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
+		Splits: []Split{
+			{Train: []int64{0}, Val: []int64{}, Test: []int64{1}},
+			{Train: []int64{0, 1}},
+			{Test: []int64{0, 1}},
+		},
 	}
 }
 
@@ -65,19 +78,28 @@ func same(a, b *Graph) string {
 
 func TestRoundTrip(t *testing.T) {
 	for name, g := range map[string]*Graph{
-		"dense":       dense(),
-		"sparse":      sparse(),
-		"bare":        {Relations: []Relation{{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}}},
-		"no edges":    {Relations: []Relation{{Indptr: []int64{0, 0}}}, Features: Features{Columns: 1, Dense: []float32{7}}},
+		"dense":  dense(),
+		"sparse": sparse(),
+		"bare":   {Relations: []Relation{{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}}},
+		"no edges": {
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Features:  Features{Columns: 1, Dense: []float32{7}},
+		},
 		"no vertices": {Relations: []Relation{{Indptr: []int64{0}}}},
 		"empty arrays": {
 			Relations: []Relation{{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}}},
 			Labels:    Labels{Class: []int64{}}, Names: []string{},
 		},
-		"empty sparse": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Features: Features{Columns: 3, Indptr: []int64{0, 0}}},
+		"empty sparse": {
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Features:  Features{Columns: 3, Indptr: []int64{0, 0}},
+		},
 		"empty splits": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{}, {}}},
-		"no labels":    {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{Train: []int64{0}}}},
-		"unlabelled":   {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
+		"no labels": {
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Splits:    []Split{{Train: []int64{0}}},
+		},
+		"unlabelled": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := stored(t, g)
@@ -87,8 +109,10 @@ func TestRoundTrip(t *testing.T) {
 			if diff := same(g, got); diff != "" {
 				t.Error(diff)
 			}
-			if g.Features.Sparse() != got.Features.Sparse() || g.Labels.MultiLabel() != got.Labels.MultiLabel() ||
-				(g.Labels.Class == nil) != (got.Labels.Class == nil) || (g.Relations[0].Weights == nil) != (got.Relations[0].Weights == nil) {
+			if g.Features.Sparse() != got.Features.Sparse() ||
+				g.Labels.MultiLabel() != got.Labels.MultiLabel() ||
+				(g.Labels.Class == nil) != (got.Labels.Class == nil) ||
+				(g.Relations[0].Weights == nil) != (got.Relations[0].Weights == nil) {
 				t.Error("an array that was there is not, or the other way round")
 			}
 		})
@@ -104,7 +128,11 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		e.Target = rapid.SliceOfN(rapid.Int32Range(0, int32(v-1)), e.Len(), e.Len()).Draw(t, "targets")
 		r, err := NewRelation(v, e)
 		require.NoError(t, err)
-		g := &Graph{Relations: []Relation{r}, Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")}}
+		g := &Graph{
+			Relations: []Relation{r},
+			Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v,
+				v).Draw(t, "class")},
+		}
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			var s Split
 			for id := range int64(v) {
@@ -140,7 +168,8 @@ func TestLongDescriptions(t *testing.T) {
 	g.Splits = slices.Repeat(g.Splits, 4)
 	parent := t.TempDir()
 	err = g.Write(filepath.Join(parent, "store"))
-	if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "1 vertex types, 1 relations and 80000 splits takes ") {
+	if err == nil || !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "1 vertex types, 1 relations and 80000 splits takes ") {
 		t.Errorf("got %v", err)
 	}
 	if found := left(t, parent); len(found) > 0 {
@@ -241,17 +270,38 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{"json has no end", cut("graph.json", 1<<30), "graph.json", "longer than the 4194304 bytes"},
 		{"json is text", array("graph.json", []int32{1}), "graph.json", "damaged"},
 		{"later format", text("graph.json", `"format": 1`, `"format": 2`), "graph.json", "format version 2"},
-		{"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json", `unknown field "size"`},
-		{"nameless relation", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json", `a relation is called ""`},
-		{"other type", text("graph.json", `"source": "vertex"`, `"source": "author"`), "graph.json", `"author"`},
+		{
+			"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json",
+			`unknown field "size"`,
+		},
+		{
+			"nameless relation", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json",
+			`a relation is called ""`,
+		},
+		{
+			"other type", text("graph.json", `"source": "vertex"`, `"source": "author"`),
+			"graph.json", `"author"`,
+		},
 		{"negative count", text("graph.json", `"count": 4`, `"count": -4`), "graph.json", "-4 vertices"},
-		{"too many vertices", text("graph.json", `"count": 4`, `"count": 2147483648`), "graph.json", "2147483648 vertices"},
-		{"huge count", text("graph.json", `"count": 4`, `"count": 99999999999999999999`), "graph.json", "count"},
+		{
+			"too many vertices", text("graph.json", `"count": 4`, `"count": 2147483648`), "graph.json",
+			"2147483648 vertices",
+		},
+		{
+			"huge count", text("graph.json", `"count": 4`, `"count": 99999999999999999999`),
+			"graph.json", "count",
+		},
 		{"negative edges", text("graph.json", `"count": 6`, `"count": -6`), "graph.json", "-6 edges"},
-		{"int64 indices", text("graph.json", `"dtype": "int32"`, `"dtype": "int64"`), "graph.json", `"int64"`},
+		{
+			"int64 indices", text("graph.json", `"dtype": "int32"`, `"dtype": "int64"`),
+			"graph.json", `"int64"`,
+		},
 		{"layout", text("graph.json", `"layout": "dense"`, `"layout": "ragged"`), "graph.json", `"ragged"`},
 		{"label kind", text("graph.json", `"kind": "class"`, `"kind": "several"`), "graph.json", `"several"`},
-		{"classes", text("graph.json", `"classes": 2`, `"classes": 99999999999`), "graph.json", "99999999999 classes"},
+		{
+			"classes", text("graph.json", `"classes": 2`, `"classes": 99999999999`), "graph.json",
+			"99999999999 classes",
+		},
 		{"split size", text("graph.json", `"train": 1`, `"train": 9`), "graph.json", "9 of 4"},
 		{"metric", text("graph.json", "macro-f1", "f-macro1"), "graph.json", `"f-macro1"`},
 
@@ -262,19 +312,32 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{"indices cut", cut("indices.npy", .5), "indices.npy", "ends inside"},
 		{"indices cut late", cut("indices.npy", .95), "indices.npy", "cut short"},
 		{"indices of int64", array("indices.npy", []int64{0, 1, 0, 0, 3, 1}), "indices.npy", "<i8"},
-		{"source too large", array("indices.npy", []int32{0, 1, 0, 0, 4, 1}), "indices.npy", "vertex 1: id 4 is outside the range of 4"},
+		{
+			"source too large", array("indices.npy", []int32{0, 1, 0, 0, 4, 1}), "indices.npy",
+			"vertex 1: id 4 is outside the range of 4",
+		},
 		{"source negative", array("indices.npy", []int32{-1, 1, 0, 0, 3, 1}), "indices.npy", "id -1"},
 		{"sources descend", array("indices.npy", []int32{1, 0, 0, 0, 3, 1}), "indices.npy", "id 0 follows 1"},
-		{"indptr descends", array("indptr.npy", []int64{0, 5, 2, 5, 6}), "indptr.npy", "below the one before"},
-		{"indptr too high", array("indptr.npy", []int64{0, 2, 1 << 40, 5, 6}), "indptr.npy", "below the one before"},
+		{
+			"indptr descends", array("indptr.npy", []int64{0, 5, 2, 5, 6}), "indptr.npy",
+			"below the one before",
+		},
+		{
+			"indptr too high", array("indptr.npy", []int64{0, 2, 1 << 40, 5, 6}), "indptr.npy",
+			"below the one before",
+		},
 		{"indptr starts late", array("indptr.npy", []int64{1, 2, 5, 5, 6}), "indptr.npy", "starts at 1"},
 		{"indptr ends early", array("indptr.npy", []int64{0, 2, 5, 5, 5}), "indptr.npy", "ends at 5"},
 		{"indptr ends late", array("indptr.npy", []int64{0, 2, 5, 5, 9}), "indptr.npy", "ends at 9"},
 		{"indptr short", array("indptr.npy", []int64{0, 2, 5, 6}), "indptr.npy", "[4]"},
-		{"weight NaN", array("edge_weight.npy", []float32{1, nan, 1, 1, 1, 1}), "edge_weight.npy", "edge 1 is NaN"},
+		{
+			"weight NaN", array("edge_weight.npy", []float32{1, nan, 1, 1, 1, 1}),
+			"edge_weight.npy", "edge 1 is NaN",
+		},
 		{"weights short", array("edge_weight.npy", []float32{1}), "edge_weight.npy", "[1]"},
 		{
-			"edge feature Inf", array("edge_features.npy", append(make([]float32, 11), float32(math.Inf(-1))), 6, 2),
+			"edge feature Inf",
+			array("edge_features.npy", append(make([]float32, 11), float32(math.Inf(-1))), 6, 2),
 			"edge_features.npy", "edge 5 has the value -Inf in column 1",
 		},
 
@@ -285,7 +348,9 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		},
 		{"features turned", array("features.npy", make([]float32, 12), 3, 4), "features.npy", "[3 4]"},
 		{
-			"labels are text", func(dir string) error { return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644) },
+			"labels are text", func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644)
+			},
 			"labels.npy", "ends inside",
 		},
 		{"label too large", array("labels.npy", []int64{0, 2, -1, 1}), "labels.npy", "vertex 1 has class 2"},
@@ -301,7 +366,9 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 
 		{"names are no JSON", array("names.json", []int32{1}), "names.json", "not a list"},
 		{
-			"names null", func(dir string) error { return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644) },
+			"names null", func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644)
+			},
 			"names.json", "not a list",
 		},
 		{"names have no end", cut("names.json", 1<<30), "names.json", "not a list of names: more follows"},
@@ -323,15 +390,43 @@ func TestDamagedSparseStoreIsRefused(t *testing.T) {
 		{"no indptr", remove("features_indptr.npy"), "features_indptr.npy", "missing"},
 		{"no indices", remove("features_indices.npy"), "features_indices.npy", "missing"},
 		{"no data", remove("features_data.npy"), "features_data.npy", "missing"},
-		{"indptr descends", array("features_indptr.npy", []int64{0, 3, 2, 3}), "features_indptr.npy", "below"},
-		{"column too large", array("features_indices.npy", []int32{0, 5, 2}), "features_indices.npy", "id 5 is outside"},
-		{"column twice", array("features_indices.npy", []int32{4, 4, 2}), "features_indices.npy", "id 4 stands twice"},
-		{"data Inf", array("features_data.npy", []float32{1, 2, float32(math.Inf(1))}), "features_data.npy", "value 2 is +Inf"},
-		{"label 2", array("labels.npy", []float32{1, 0, 1, 2, nan, nan}, 3, 2), "labels.npy", "vertex 1 has the value 2 for class 1"},
-		{"split unlabelled", array("test.npy", []int64{1, -1, -1, -1, 0, 2}, 3, 2), "test.npy", "split 2: vertex 2 has no label"},
-		{"split not padded", array("train.npy", []int64{0, 1, 0, 1, -1, -1}, 3, 2), "train.npy", "split 0 has more"},
-		{"split twice", array("train.npy", []int64{0, -1, 1, 1, -1, -1}, 3, 2), "train.npy", "split 1: id 1 stands twice"},
-		{"split descends", array("train.npy", []int64{0, -1, 1, 0, -1, -1}, 3, 2), "train.npy", "split 1: id 0 follows 1"},
+		{
+			"indptr descends", array("features_indptr.npy", []int64{0, 3, 2, 3}),
+			"features_indptr.npy", "below",
+		},
+		{
+			"column too large", array("features_indices.npy", []int32{0, 5, 2}), "features_indices.npy",
+			"id 5 is outside",
+		},
+		{
+			"column twice", array("features_indices.npy", []int32{4, 4, 2}), "features_indices.npy",
+			"id 4 stands twice",
+		},
+		{
+			"data Inf", array("features_data.npy", []float32{1, 2, float32(math.Inf(1))}),
+			"features_data.npy",
+			"value 2 is +Inf",
+		},
+		{
+			"label 2", array("labels.npy", []float32{1, 0, 1, 2, nan, nan}, 3, 2), "labels.npy",
+			"vertex 1 has the value 2 for class 1",
+		},
+		{
+			"split unlabelled", array("test.npy", []int64{1, -1, -1, -1, 0, 2}, 3, 2), "test.npy",
+			"split 2: vertex 2 has no label",
+		},
+		{
+			"split not padded", array("train.npy", []int64{0, 1, 0, 1, -1, -1}, 3, 2), "train.npy",
+			"split 0 has more",
+		},
+		{
+			"split twice", array("train.npy", []int64{0, -1, 1, 1, -1, -1}, 3, 2), "train.npy",
+			"split 1: id 1 stands twice",
+		},
+		{
+			"split descends", array("train.npy", []int64{0, -1, 1, 0, -1, -1}, 3, 2), "train.npy",
+			"split 1: id 0 follows 1",
+		},
 	})
 }
 
@@ -341,7 +436,8 @@ func TestNoStoreIsNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	for _, path := range []string{filepath.Join(dir, "nosuch"), dir, file} {
 		_, err := Open(path)
-		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "import or generate one") {
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+			!strings.Contains(err.Error(), "import or generate one") {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 type Summary struct {
 	Provenance string `json:"provenance"`
 	Vertices   int    `json:"vertices"` // of all types, as all numbers here that name no type
-	Edges      int64  `json:"edges"`    // stored directed edges of all relations, with self loops and duplicates
+	// stored directed edges of all relations, with self loops and duplicates
+	Edges int64 `json:"edges"`
 	// Graphs is how many graphs are stored as one; 0: one.
 	Graphs int `json:"graphs,omitempty"`
 	// Types and Relations are those of a graph with several; features, classes, splits and unlabelled
@@ -51,9 +52,10 @@ type Summary struct {
 type EdgeSplitSummary struct {
 	Relation string `json:"relation"` // SOURCE__NAME__TARGET
 	SplitSizes
-	Negatives     NegativeForm `json:"negatives,omitempty"`
-	ValNegatives  int          `json:"val_negatives,omitempty"` // of all edges together, or of each: see NegativeForm
-	TestNegatives int          `json:"test_negatives,omitempty"`
+	Negatives NegativeForm `json:"negatives,omitempty"`
+	// of all edges together, or of each: see NegativeForm
+	ValNegatives  int `json:"val_negatives,omitempty"`
+	TestNegatives int `json:"test_negatives,omitempty"`
 }
 
 // TypeSummary is one vertex type of several.
@@ -115,17 +117,23 @@ func (g *Graph) Summarize(progress Progress) (s Summary, err error) {
 
 func (g *Graph) summarize(progress Progress) (Summary, error) {
 	s := Summary{
-		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Graphs: g.Graphs, Symmetric: true,
-		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Own()),
-		Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names, ValueColumns: g.Labels.Columns,
-		Splits: []SplitSizes{},
+		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(),
+		Graphs: g.Graphs, Symmetric: true,
+		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(),
+		FeatureDensity: g.Features.density(g.Own()),
+		Classes:        g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names,
+		ValueColumns: g.Labels.Columns,
+		Splits:       []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
 	types, first, told := g.Types(), g.FirstIDs(), int64(0)
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		from, to, _ := g.Joins(r) // a graph that passes Check has them
-		one := RelationSummary{Edges: int64(len(r.Sources)), Weighted: r.Weights != nil, EdgeFeatureColumns: r.EdgeColumns}
+		one := RelationSummary{
+			Edges: int64(len(r.Sources)), Weighted: r.Weights != nil,
+			EdgeFeatureColumns: r.EdgeColumns,
+		}
 		one.Source, one.Name, one.Target = r.Ends()
 		counted := func(edges int64) { progress.Of("counting edges", told+edges, s.Edges) }
 		c, err := g.count(r, from == to, types[from].Count, counted)
@@ -135,7 +143,10 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		told += one.Edges
 		if split := r.EdgeSplit; split != nil {
 			s.EdgeSplits = append(s.EdgeSplits, EdgeSplitSummary{
-				r.FullName(), SplitSizes{split.Count(0), split.Count(1), split.Count(2)}, split.Negatives, split.Given(1), split.Given(2),
+				r.FullName(),
+				SplitSizes{split.Count(0), split.Count(1), split.Count(2)},
+				split.Negatives,
+				split.Given(1), split.Given(2),
 			})
 		}
 		one.SelfLoops, one.DuplicateEdges = c.loops, c.duplicates
@@ -170,7 +181,8 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 	}
 	if g.Typed() {
 		for _, t := range types {
-			s.Types = append(s.Types, TypeSummary{t.Type, t.Count, t.Features.Columns, t.Features.Sparse(), t.Names != nil})
+			s.Types = append(s.Types,
+				TypeSummary{t.Type, t.Count, t.Features.Columns, t.Features.Sparse(), t.Names != nil})
 		}
 	}
 	s.ClassCounts, s.Unlabelled = g.Labels.count(g.Own())

@@ -13,7 +13,8 @@ import (
 func TestSummarizeDense(t *testing.T) {
 	want := Summary{
 		Provenance: "made by hand", Vertices: 4, Edges: 6,
-		InDegree: Degrees{0, 1.5, 3}, OutDegree: Degrees{0, 1.5, 3}, Isolated: 1, SelfLoops: 1, DuplicateEdges: 1,
+		InDegree: Degrees{0, 1.5, 3}, OutDegree: Degrees{0, 1.5, 3}, Isolated: 1,
+		SelfLoops: 1, DuplicateEdges: 1,
 		Weighted: true, EdgeFeatureColumns: 2, FeatureColumns: 3, FeatureDensity: 0.5,
 		Classes: 2, ClassNames: []string{"red", "black & <white>\n"}, ClassCounts: []int{1, 2}, Unlabelled: 1,
 		Metric: "macro-f1", Splits: []SplitSizes{{1, 1, 1}},
@@ -23,9 +24,11 @@ func TestSummarizeDense(t *testing.T) {
 
 func TestSummarizeSparse(t *testing.T) {
 	want := Summary{
-		Vertices: 3, Edges: 4, InDegree: Degrees{1, 4.0 / 3, 2}, OutDegree: Degrees{1, 4.0 / 3, 2}, Symmetric: false,
-		FeatureColumns: 5, SparseFeatures: true, FeatureDensity: 0.2, Classes: 2, MultiLabel: true, ClassCounts: []int{2, 1},
-		Unlabelled: 1, Splits: []SplitSizes{{1, 0, 1}, {2, 0, 0}, {0, 0, 2}},
+		Vertices: 3, Edges: 4, InDegree: Degrees{1, 4.0 / 3, 2},
+		OutDegree: Degrees{1, 4.0 / 3, 2}, Symmetric: false,
+		FeatureColumns: 5, SparseFeatures: true, FeatureDensity: 0.2, Classes: 2, MultiLabel: true,
+		ClassCounts: []int{2, 1},
+		Unlabelled:  1, Splits: []SplitSizes{{1, 0, 1}, {2, 0, 0}, {0, 0, 2}},
 	}
 	assert.Equal(t, want, summarize(t, sparse()))
 }
@@ -66,16 +69,30 @@ func TestSymmetric(t *testing.T) {
 
 // TestSummarizeTypes: the numbers of two relations by hand, and their sums.
 func TestSummarizeTypes(t *testing.T) {
-	likes := Relation{Source: "user", Name: "likes", Target: "item", Indptr: []int64{0, 3, 4}, Sources: []int32{0, 0, 2, 1}}
-	knows := Relation{Source: "user", Name: "knows", Target: "user", Indptr: []int64{0, 2, 4, 6}, Sources: []int32{1, 1, 0, 0, 2, 2}}
-	g := &Graph{Type: "user", Count: 3, Others: []VertexType{{Type: "item", Count: 2}}, Relations: []Relation{likes, knows}}
+	likes := Relation{
+		Source: "user", Name: "likes", Target: "item", Indptr: []int64{0, 3, 4},
+		Sources: []int32{0, 0, 2, 1},
+	}
+	knows := Relation{
+		Source: "user", Name: "knows", Target: "user", Indptr: []int64{0, 2, 4, 6},
+		Sources: []int32{1, 1, 0, 0, 2, 2},
+	}
+	g := &Graph{
+		Type: "user", Count: 3, Others: []VertexType{{Type: "item", Count: 2}},
+		Relations: []Relation{likes, knows},
+	}
 	want := Summary{
-		Vertices: 5, Edges: 10, InDegree: Degrees{1, 2, 3}, OutDegree: Degrees{0, 2, 4}, SelfLoops: 2, DuplicateEdges: 4,
+		Vertices: 5, Edges: 10, InDegree: Degrees{1, 2, 3}, OutDegree: Degrees{0, 2, 4},
+		SelfLoops: 2, DuplicateEdges: 4,
 		Types: []TypeSummary{{Type: "user", Vertices: 3}, {Type: "item", Vertices: 2}},
 		Relations: []RelationSummary{
-			{Source: "user", Name: "likes", Target: "item", Edges: 4, InDegree: Degrees{1, 2, 3}, OutDegree: Degrees{1, 4.0 / 3, 2}, DuplicateEdges: 1},
 			{
-				Source: "user", Name: "knows", Target: "user", Edges: 6, InDegree: Degrees{2, 2, 2}, OutDegree: Degrees{2, 2, 2},
+				Source: "user", Name: "likes", Target: "item", Edges: 4, InDegree: Degrees{1, 2, 3},
+				OutDegree: Degrees{1, 4.0 / 3, 2}, DuplicateEdges: 1,
+			},
+			{
+				Source: "user", Name: "knows", Target: "user", Edges: 6, InDegree: Degrees{2, 2, 2},
+				OutDegree: Degrees{2, 2, 2},
 				SelfLoops: 2, DuplicateEdges: 3,
 			},
 		},
@@ -94,8 +111,10 @@ func TestSummarizePasses(t *testing.T) {
 	r := Relation{Indptr: []int64{0, loops + 1, loops + 2}, Sources: make([]int32, loops+2)}
 	r.Sources[loops] = 1
 	s := summarize(t, &Graph{Relations: []Relation{r}})
-	if s.SelfLoops != loops || s.DuplicateEdges != loops-1 || s.OutDegree != (Degrees{1, loops/2 + 1, loops + 1}) || !s.Symmetric {
-		t.Errorf("%d loops, %d duplicates, out-degrees %v, symmetric %v", s.SelfLoops, s.DuplicateEdges, s.OutDegree, s.Symmetric)
+	if s.SelfLoops != loops || s.DuplicateEdges != loops-1 ||
+		s.OutDegree != (Degrees{1, loops/2 + 1, loops + 1}) || !s.Symmetric {
+		t.Errorf("%d loops, %d duplicates, out-degrees %v, symmetric %v", s.SelfLoops, s.DuplicateEdges,
+			s.OutDegree, s.Symmetric)
 	}
 }
 
@@ -109,11 +128,13 @@ func summarize(t rapid.TB, g *Graph) Summary {
 // A Transposer lists, in ranges of any size, what Reversed lists at once.
 func TestTransposer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sources, targets := rapid.IntRange(1, 3000).Draw(t, "sources"), rapid.IntRange(0, 30).Draw(t, "targets")
+		sources, targets := rapid.IntRange(1, 3000).Draw(t, "sources"),
+			rapid.IntRange(0, 30).Draw(t, "targets")
 		var e Edges
 		if targets > 0 {
 			e.Source = rapid.SliceOfN(rapid.Int32Range(0, int32(sources-1)), 0, 200).Draw(t, "source")
-			e.Target = rapid.SliceOfN(rapid.Int32Range(0, int32(targets-1)), len(e.Source), len(e.Source)).Draw(t, "target")
+			e.Target = rapid.SliceOfN(rapid.Int32Range(0, int32(targets-1)), len(e.Source),
+				len(e.Source)).Draw(t, "target")
 		}
 		if rapid.Bool().Draw(t, "weighted") {
 			e.Weights = make([]float32, len(e.Source))
@@ -147,7 +168,8 @@ func TestTransposer(t *testing.T) {
 					t.Fatalf("row %d begins at %d, want %d", row, got.Indptr[row-lo], want.Indptr[row]-first)
 				}
 			}
-			if !slices.Equal(got.Sources, want.Sources[first:end]) || want.Weights != nil && !slices.Equal(got.Weights, want.Weights[first:end]) {
+			if !slices.Equal(got.Sources, want.Sources[first:end]) ||
+				want.Weights != nil && !slices.Equal(got.Weights, want.Weights[first:end]) {
 				t.Fatalf("sources %d to %d: %v, want %v", lo, hi, got, want.Sources[first:end])
 			}
 			lo = hi

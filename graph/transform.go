@@ -117,8 +117,9 @@ func (g *Graph) CheckOneType() error {
 	if !g.Typed() {
 		return nil
 	}
-	return refusal.Errorf("the graph has %d vertex types and %d relations, and this changes graphs of one type and one relation; "+
-		"leave it out (%s adds reverse edges)", len(g.Types()), len(g.Relations), refusal.Setting("reverse-relations"))
+	return refusal.Errorf("the graph has %d vertex types and %d relations, and this changes graphs of one "+
+		"type and one relation; leave it out (%s adds reverse edges)", len(g.Types()), len(g.Relations),
+		refusal.Setting("reverse-relations"))
 }
 
 // noted adds a line to the notes of a graph that with made.
@@ -140,7 +141,10 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 		return nil, err
 	}
 	e := g.Relations[0].Edges()
-	both := Edges{Source: slices.Concat(e.Source, e.Target), Target: slices.Concat(e.Target, e.Source), FeatureColumns: e.FeatureColumns}
+	both := Edges{
+		Source: slices.Concat(e.Source, e.Target), Target: slices.Concat(e.Target, e.Source),
+		FeatureColumns: e.FeatureColumns,
+	}
 	if e.Weights != nil {
 		both.Weights = make([]float32, 0, 2*len(e.Weights)) // not nil, also of no edge
 		both.Weights = append(append(both.Weights, e.Weights...), e.Weights...)
@@ -153,7 +157,9 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 		return nil, err
 	}
 	// Sources ascend within a row, hence duplicates are neighbours.
-	single, err := g.filtered(&doubled, func(k int64, u, v int32) bool { return k == doubled.Indptr[v] || doubled.Sources[k-1] != u })
+	single, err := g.filtered(&doubled, func(k int64, u, v int32) bool {
+		return k == doubled.Indptr[v] || doubled.Sources[k-1] != u
+	})
 	if err != nil {
 		return nil, err
 	}

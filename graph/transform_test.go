@@ -58,7 +58,10 @@ func drawGraph(t *rapid.T) *Graph {
 		g.Names = append(g.Names, string(rune('a'+v)))
 	}
 	if rapid.Bool().Draw(t, "arrays") {
-		g.Arrays = []Array{{Name: "node_year", Columns: 1}, {Name: "node_place", Columns: 2, Floats: iota32(2 * n)}}
+		g.Arrays = []Array{
+			{Name: "node_year", Columns: 1},
+			{Name: "node_place", Columns: 2, Floats: iota32(2 * n)},
+		}
 		for v := range int64(n) {
 			g.Arrays[0].Ints = append(g.Arrays[0].Ints, 2000+v)
 		}
@@ -89,7 +92,8 @@ func iota32(n int) []float32 {
 }
 
 func differences(a, b *Graph) string {
-	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(Graph{}), cmpopts.IgnoreFields(Graph{}, "Notes"), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(Graph{}), cmpopts.IgnoreFields(Graph{}, "Notes"),
+		cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
 }
 
 // onGraphs checks a property on random graphs, and that it leaves its graph as it was.
@@ -153,7 +157,8 @@ func TestSymmetrize(t *testing.T) {
 		count := ends(after)
 		for _, e := range before {
 			if count[[2]int32{e.u, e.v}] != 1 || count[[2]int32{e.v, e.u}] != 1 {
-				t.Fatalf("edge %v is there %d times, its reverse %d times", e, count[[2]int32{e.u, e.v}], count[[2]int32{e.v, e.u}])
+				t.Fatalf("edge %v is there %d times, its reverse %d times", e, count[[2]int32{e.u, e.v}],
+					count[[2]int32{e.v, e.u}])
 			}
 		}
 		// Every edge is the first stored one of its ends, else of the reversed ends.
@@ -172,9 +177,14 @@ func TestSymmetrize(t *testing.T) {
 
 // Each change says what it did, in numbers.
 func TestNotes(t *testing.T) {
-	g := &Graph{Relations: []Relation{must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}}))}}
+	g := &Graph{
+		Relations: []Relation{
+			must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}})),
+		},
+	}
 	want := []string{
-		"5 edges made undirected: 1 added, 1 duplicates left out", "1 self loops left out", "5 self loops added",
+		"5 edges made undirected: 1 added, 1 duplicates left out", "1 self loops left out",
+		"5 self loops added",
 		"3 vertices and 5 edges outside the largest component left out",
 	}
 	changed := must(must(must(must(g.Symmetrize()).RemoveSelfLoops()).AddSelfLoops()).LargestComponent())
@@ -198,7 +208,8 @@ func TestSelfLoops(t *testing.T) {
 		}
 		for _, e := range edgeList(looped) {
 			added := e.u == e.v && had[[2]int32{e.u, e.v}] == 0
-			if added && (g.Relations[0].Weights != nil && e.weight != 1 || g.Relations[0].EdgeColumns > 0 && e.feature != 1) {
+			if added && (g.Relations[0].Weights != nil && e.weight != 1 ||
+				g.Relations[0].EdgeColumns > 0 && e.feature != 1) {
 				t.Fatalf("added loop %+v", e)
 			}
 		}
@@ -244,7 +255,8 @@ func TestInduced(t *testing.T) {
 			}
 		}
 	})
-	if _, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).Induced(make([]bool, 2)); err == nil {
+	if _, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).
+		Induced(make([]bool, 2)); err == nil {
 		t.Error("two marks were taken for three vertices")
 	}
 }
@@ -268,7 +280,8 @@ func TestLargestComponent(t *testing.T) {
 		}
 		part := must(g.LargestComponent())
 		if part.Vertices() != largest || part.Names[0] != g.Names[first] {
-			t.Fatalf("%d vertices from %s, want %d from %s", part.Vertices(), part.Names[0], largest, g.Names[first])
+			t.Fatalf("%d vertices from %s, want %d from %s", part.Vertices(), part.Names[0],
+				largest, g.Names[first])
 		}
 		reached := make([]bool, largest)
 		reached[0] = true
@@ -294,7 +307,8 @@ func TestRandomFeatures(t *testing.T) {
 		t.Helper()
 		changed, err := g.RandomFeatures(columns, seed)
 		require.NoError(t, err)
-		if changed.Features.Columns != columns || len(changed.Features.Dense) != 1000*columns || changed.Names == nil {
+		if changed.Features.Columns != columns || len(changed.Features.Dense) != 1000*columns ||
+			changed.Names == nil {
 			t.Fatalf("%d features in %d columns", len(changed.Features.Dense), changed.Features.Columns)
 		}
 		return changed.Features.Dense
@@ -339,7 +353,10 @@ func TestChangesWithoutMemory(t *testing.T) {
 	for k := range edges {
 		e.Source[k], e.Target[k] = int32(k), int32((k+1)%vertices)
 	}
-	g := &Graph{Relations: []Relation{must(NewRelation(vertices, e))}, Labels: Labels{Classes: 1, Class: make([]int64, vertices)}}
+	g := &Graph{
+		Relations: []Relation{must(NewRelation(vertices, e))},
+		Labels:    Labels{Classes: 1, Class: make([]int64, vertices)},
+	}
 	changes := map[string]func() (*Graph, error){
 		"symmetrize":        g.Symmetrize,
 		"largest component": g.LargestComponent,

@@ -43,7 +43,10 @@ const (
 // along, edge features do not. guard runs what reads the parts, as Graph.Guard does, and unload gives the
 // pages of their mapped files back, as Graph.Unload does.
 func NewTransposer(parts []*Relation, guard func(func() error) error, unload func()) (*Transposer, error) {
-	t := &Transposer{parts: parts, starts: []int{0}, guard: guard, unload: unload, places: make([][]int64, cores.Count())}
+	t := &Transposer{
+		parts: parts, starts: []int{0}, guard: guard, unload: unload,
+		places: make([][]int64, cores.Count()),
+	}
 	t.listed, t.before = &Relation{}, &Relation{}
 	all := int64(0)
 	for p, r := range parts {
@@ -66,7 +69,8 @@ func NewTransposer(parts []*Relation, guard func(func() error) error, unload fun
 				if due > int64(len(r.Sources)) {
 					break
 				}
-				t.shares = append(t.shares, t.starts[p]+sort.Search(r.rows(), func(row int) bool { return r.Indptr[row] >= due }))
+				t.shares = append(t.shares,
+					t.starts[p]+sort.Search(r.rows(), func(row int) bool { return r.Indptr[row] >= due }))
 			}
 			before += int64(len(r.Sources))
 		}

@@ -23,13 +23,25 @@ func typed() *Graph {
 		Labels:   Labels{Classes: 2, Class: []int64{0, 1, -1, 1}},
 		Splits:   []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Others: []VertexType{
-			{Type: "author", Count: 3, Features: Features{Columns: 3, Indptr: []int64{0, 1, 1, 2}, Indices: []int32{2, 0}, Data: []float32{1, 2}}},
+			{Type: "author", Count: 3, Features: Features{
+				Columns: 3, Indptr: []int64{0, 1, 1, 2},
+				Indices: []int32{2, 0}, Data: []float32{1, 2},
+			}},
 			{Type: "place of work", Count: 2},
 		},
 		Relations: []Relation{
-			{Source: "paper", Name: "cites", Target: "paper", Indptr: []int64{0, 1, 3, 3, 4}, Sources: []int32{1, 0, 3, 3}, Weights: []float32{1, 2, 3, 4}},
-			{Source: "author", Name: "writes", Target: "paper", Indptr: []int64{0, 2, 2, 2, 3}, Sources: []int32{0, 2, 2}},
-			{Source: "author", Name: "works", Target: "place of work", Indptr: []int64{0, 1, 3}, Sources: []int32{1, 0, 2}, EdgeFeatures: []float32{1, 2, 3}, EdgeColumns: 1},
+			{
+				Source: "paper", Name: "cites", Target: "paper", Indptr: []int64{0, 1, 3, 3, 4},
+				Sources: []int32{1, 0, 3, 3}, Weights: []float32{1, 2, 3, 4},
+			},
+			{
+				Source: "author", Name: "writes", Target: "paper", Indptr: []int64{0, 2, 2, 2, 3},
+				Sources: []int32{0, 2, 2},
+			},
+			{
+				Source: "author", Name: "works", Target: "place of work", Indptr: []int64{0, 1, 3},
+				Sources: []int32{1, 0, 2}, EdgeFeatures: []float32{1, 2, 3}, EdgeColumns: 1,
+			},
 			{Source: "place of work", Name: "is of", Target: "author", Indptr: []int64{0, 0, 0, 0}},
 		},
 		Metric: "accuracy", Provenance: "made by hand",
@@ -55,7 +67,10 @@ func TestTypedRoundTrip(t *testing.T) {
 	}); err != nil || there != len(files) {
 		t.Errorf("%d files, listed are %q; %v", there, files, err)
 	}
-	for _, file := range []string{"vertices/author/features_data.npy", "edges/author__works__place of work/edge_features.npy"} {
+	for _, file := range []string{
+		"vertices/author/features_data.npy",
+		"edges/author__works__place of work/edge_features.npy",
+	} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Error(err)
 		}
@@ -83,13 +98,16 @@ func TestTypedCounts(t *testing.T) {
 		t.Errorf("%d vertices, %d of the first type, %d edges", g.Vertices(), g.Own(), g.Edges())
 	}
 	s := summarize(t, g)
-	if s.Isolated != 1 || len(s.Types) != 3 || len(s.Relations) != 4 || s.Unlabelled != 1 || s.Symmetric || s.SelfLoops != 1 || s.InDegree.Max != 3 {
+	if s.Isolated != 1 || len(s.Types) != 3 || len(s.Relations) != 4 || s.Unlabelled != 1 || s.Symmetric ||
+		s.SelfLoops != 1 || s.InDegree.Max != 3 {
 		t.Errorf("%+v", s)
 	}
-	if r := s.Relations[2]; r.Edges != 3 || r.InDegree.Max != 2 || r.OutDegree.Max != 1 || r.EdgeFeatureColumns != 1 {
+	if r := s.Relations[2]; r.Edges != 3 || r.InDegree.Max != 2 || r.OutDegree.Max != 1 ||
+		r.EdgeFeatureColumns != 1 {
 		t.Errorf("%+v", r)
 	}
-	if got := describe(g).Relations[3]; got.Source != "place of work" || got.Name != "is of" || got.Target != "author" {
+	if got := describe(g).Relations[3]; got.Source != "place of work" || got.Name != "is of" ||
+		got.Target != "author" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -104,12 +122,15 @@ func TestReverseRelations(t *testing.T) {
 		t.Errorf("%d relations after a second time", len(again.Relations))
 	}
 	back := g.Relations[6]
-	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" || target != "author" {
+	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" ||
+		target != "author" {
 		t.Errorf("%s %s %s", source, name, target)
 	}
 	assert.Equal(t, []int32{1, 0, 1}, back.Sources)
 	assert.Equal(t, []float32{2, 1, 3}, back.EdgeFeatures)
-	single := must((&Graph{Relations: []Relation{must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))}}).ReverseRelations())
+	single := must(
+		(&Graph{Relations: []Relation{must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))}}).
+			ReverseRelations())
 	if err := single.Check(); err != nil || !single.Typed() {
 		t.Errorf("%+v %v", single.Relations, err)
 	}
@@ -156,7 +177,12 @@ func TestNamesOfOneType(t *testing.T) {
 	} {
 		g := &Graph{
 			Type: c.vertex, Count: 2,
-			Relations: []Relation{{Source: c.vertex, Name: c.relation, Target: c.vertex, Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
+			Relations: []Relation{
+				{
+					Source: c.vertex, Name: c.relation, Target: c.vertex, Indptr: []int64{0, 0, 1},
+					Sources: []int32{0},
+				},
+			},
 		}
 		if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q, %q: %v, want %s", c.vertex, c.relation, err, c.want)
@@ -176,7 +202,10 @@ func TestNamesInFolders(t *testing.T) {
 	g.Relations[2].Name = relation
 	dir := filepath.Join(t.TempDir(), "store")
 	require.NoError(t, g.Write(dir))
-	for _, folder := range []string{"vertices/http:%2F%2Fexample.org%2FPlace", "edges/author__.http:%2F%2Fexample.org%2Fworks-at%2F__http:%2F%2Fexample.org%2FPlace"} {
+	for _, folder := range []string{
+		"vertices/http:%2F%2Fexample.org%2FPlace",
+		"edges/author__.http:%2F%2Fexample.org%2Fworks-at%2F__http:%2F%2Fexample.org%2FPlace",
+	} {
 		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
 			t.Error(err)
 		}
@@ -184,7 +213,8 @@ func TestNamesInFolders(t *testing.T) {
 	got, err := Open(dir)
 	require.NoError(t, err)
 	defer got.Close()
-	if got.Others[1].Type != name || got.Relations[2].Name != relation || !slices.Equal(got.Relations[2].Sources, g.Relations[2].Sources) {
+	if got.Others[1].Type != name || got.Relations[2].Name != relation ||
+		!slices.Equal(got.Relations[2].Sources, g.Relations[2].Sources) {
 		t.Errorf("%q, %q: %v", got.Others[1].Type, got.Relations[2].Name, got.Relations[2].Sources)
 	}
 	if got, want := FolderName("..a/b"), "%2E.a%2Fb"; got != want {

@@ -33,7 +33,8 @@ func TestValuesAreStored(t *testing.T) {
 	if l := &opened.Labels; !l.Labelled(1) || l.Labelled(2) || l.MultiLabel() || l.OneClass() {
 		t.Error("labels of values are taken for others")
 	}
-	if s, err := opened.Summarize(nil); err != nil || s.ValueColumns != 2 || s.Unlabelled != 1 || s.Classes != 0 {
+	if s, err := opened.Summarize(nil); err != nil || s.ValueColumns != 2 ||
+		s.Unlabelled != 1 || s.Classes != 0 {
 		t.Errorf("summary %+v, %v", s, err)
 	}
 	changed, err := g.Induced([]bool{true, false, true, true})
@@ -62,13 +63,17 @@ func TestDamagedValues(t *testing.T) {
 		}
 	}
 	for _, labels := range []string{
-		`{"kind": "values", "dtype": "float32", "classes": 0}`, `{"kind": "values", "dtype": "float32", "classes": 2, "columns": 2}`,
-		`{"kind": "values", "dtype": "int64", "classes": 0, "columns": 2}`, `{"kind": "class", "dtype": "int64", "classes": 2, "columns": 2}`,
-		`{"kind": "values", "dtype": "float32", "classes": 0, "columns": 3}`, `{"kind": "values", "dtype": "float32", "classes": 0, "columns": -2}`,
+		`{"kind": "values", "dtype": "float32", "classes": 0}`,
+		`{"kind": "values", "dtype": "float32", "classes": 2, "columns": 2}`,
+		`{"kind": "values", "dtype": "int64", "classes": 0, "columns": 2}`,
+		`{"kind": "class", "dtype": "int64", "classes": 2, "columns": 2}`,
+		`{"kind": "values", "dtype": "float32", "classes": 0, "columns": 3}`,
+		`{"kind": "values", "dtype": "float32", "classes": 0, "columns": -2}`,
 	} {
 		dir := stored(t, values())
 		path := filepath.Join(dir, descriptionFile)
-		text := `{"format": 1, "provenance": "", "vertices": [{"type": "vertex", "count": 4, "labels": ` + labels + `}],
+		text := `{"format": 1, "provenance": "", "vertices": [{"type": "vertex", "count": 4, "labels": ` +
+			labels + `}],
 			"relations": [{"source": "vertex", "name": "edge", "target": "vertex", "count": 6, "dtype": "int32"}]}`
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		if g, err := Open(dir); !refusal.Is(err) {

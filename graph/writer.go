@@ -286,7 +286,8 @@ func (w *Writer) edges(
 		row, ends := 0, []int64{0}
 		put(indptr, ends)
 		s.take(batches(func(b *Relation) error {
-			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], whole); err != nil || b.rows() == 0 {
+			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], whole); err != nil ||
+				b.rows() == 0 {
 				return err
 			}
 			row += b.rows()
@@ -313,14 +314,16 @@ func (w *Writer) checkBatch(
 	if err := checkIndptr(files.indptr, b.Indptr, b.rows(), len(b.Sources)); err != nil {
 		return err
 	}
-	if d.Weights && len(b.Weights) != len(b.Sources) || b.EdgeColumns != d.FeatureColumns && files == inEdges {
+	if d.Weights && len(b.Weights) != len(b.Sources) ||
+		b.EdgeColumns != d.FeatureColumns && files == inEdges {
 		return fmt.Errorf("%d edges with %d weights and %d features are not what was announced",
 			len(b.Sources), len(b.Weights), b.EdgeColumns)
 	}
 	err := b.checkRows(files, row, edge, whole, everything, func() {})
 	if g := w.part.Graph; err == nil && g.GraphOf != nil {
-		types, source, target := g.Types(), 0, 0
-		if source, target, err = g.Joins(&g.Relations[r]); err == nil {
+		types := g.Types()
+		source, target, joins := g.Joins(&g.Relations[r])
+		if err = joins; err == nil {
 			err = b.checkGraphs(types[source].GraphOf, types[target].GraphOf, row)
 		}
 	}

@@ -26,7 +26,8 @@ func left(t *testing.T, dir string) []string {
 
 func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 	parent := t.TempDir()
-	full, empty, file := filepath.Join(parent, "full"), filepath.Join(parent, "empty"), filepath.Join(parent, "file")
+	full, empty, file := filepath.Join(parent, "full"), filepath.Join(parent, "empty"),
+		filepath.Join(parent, "file")
 	require.NoError(t, os.MkdirAll(filepath.Join(full, "something"), 0o755))
 	require.NoError(t, os.Mkdir(empty, 0o755))
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
@@ -36,7 +37,8 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 		filepath.Join(file, "no", "such"): "choose another place",
 	} {
 		err := dense().Write(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", path, err)
 		}
 		if _, err := Create(path, &Graph{Relations: []Relation{{}}}); err == nil || !refusal.Is(err) {
@@ -81,24 +83,26 @@ func TestWriteThroughALink(t *testing.T) {
 
 func TestInconsistentGraphIsNotWritten(t *testing.T) {
 	for name, spoil := range map[string]func(g *Graph){
-		"no indptr":           func(g *Graph) { g.Relations[0].Indptr = nil },
-		"indptr":              func(g *Graph) { g.Relations[0].Indptr[1] = 99 },
-		"source":              func(g *Graph) { g.Relations[0].Sources[0] = 99 },
-		"source in a bad row": func(g *Graph) { g.Relations[0].Sources[0], g.Relations[0].Sources[1] = 99, 0 },
-		"weights":             func(g *Graph) { g.Relations[0].Weights = g.Relations[0].Weights[1:] },
-		"edge features":       func(g *Graph) { g.Relations[0].EdgeColumns = 3 },
-		"negative columns":    func(g *Graph) { g.Relations[0].EdgeColumns = -1 },
-		"features":            func(g *Graph) { g.Features.Columns = 4 },
-		"both features":       func(g *Graph) { g.Features.Indptr = make([]int64, 5) },
-		"feature NaN":         func(g *Graph) { g.Features.Dense[0] = nan },
-		"labels":              func(g *Graph) { g.Labels.Class = g.Labels.Class[1:] },
-		"both labels":         func(g *Graph) { g.Labels.Multi = make([]float32, 8) },
-		"classes only":        func(g *Graph) { g.Labels.Class = nil },
-		"negative classes":    func(g *Graph) { g.Labels.Classes = -1 },
-		"class names":         func(g *Graph) { g.Labels.Names = g.Labels.Names[1:] },
-		"names":               func(g *Graph) { g.Names = g.Names[1:] },
-		"split":               func(g *Graph) { g.Splits[0].Train = []int64{9} },
-		"metric":              func(g *Graph) { g.Metric = "luck" },
+		"no indptr": func(g *Graph) { g.Relations[0].Indptr = nil },
+		"indptr":    func(g *Graph) { g.Relations[0].Indptr[1] = 99 },
+		"source":    func(g *Graph) { g.Relations[0].Sources[0] = 99 },
+		"source in a bad row": func(g *Graph) {
+			g.Relations[0].Sources[0], g.Relations[0].Sources[1] = 99, 0
+		},
+		"weights":          func(g *Graph) { g.Relations[0].Weights = g.Relations[0].Weights[1:] },
+		"edge features":    func(g *Graph) { g.Relations[0].EdgeColumns = 3 },
+		"negative columns": func(g *Graph) { g.Relations[0].EdgeColumns = -1 },
+		"features":         func(g *Graph) { g.Features.Columns = 4 },
+		"both features":    func(g *Graph) { g.Features.Indptr = make([]int64, 5) },
+		"feature NaN":      func(g *Graph) { g.Features.Dense[0] = nan },
+		"labels":           func(g *Graph) { g.Labels.Class = g.Labels.Class[1:] },
+		"both labels":      func(g *Graph) { g.Labels.Multi = make([]float32, 8) },
+		"classes only":     func(g *Graph) { g.Labels.Class = nil },
+		"negative classes": func(g *Graph) { g.Labels.Classes = -1 },
+		"class names":      func(g *Graph) { g.Labels.Names = g.Labels.Names[1:] },
+		"names":            func(g *Graph) { g.Names = g.Names[1:] },
+		"split":            func(g *Graph) { g.Splits[0].Train = []int64{9} },
+		"metric":           func(g *Graph) { g.Metric = "luck" },
 	} {
 		parent := t.TempDir()
 		g := dense()
@@ -131,8 +135,14 @@ func batches() (*Graph, parts) {
 	r.Weights, r.EdgeFeatures, r.EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
 	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
 	return g, parts{
-		[]*Relation{{Indptr: []int64{0, 2}, Sources: []int32{0, 1}}, {Indptr: []int64{0}}, {Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}}},
-		[][]float32{g.Features.Dense[:9], g.Features.Dense[9:]}, [][]int64{g.Labels.Class[:3], g.Labels.Class[3:]}, g.Splits,
+		[]*Relation{
+			{Indptr: []int64{0, 2}, Sources: []int32{0, 1}},
+			{Indptr: []int64{0}},
+			{Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}},
+		},
+		[][]float32{g.Features.Dense[:9], g.Features.Dense[9:]},
+		[][]int64{g.Labels.Class[:3], g.Labels.Class[3:]},
+		g.Splits,
 	}
 }
 
@@ -198,32 +208,47 @@ func TestStreamEqualsWrite(t *testing.T) {
 // Names, the graphs of vertices, sparse rows and labels that Create is given are written by it.
 func TestStreamOfSeveralGraphs(t *testing.T) {
 	g := sparse()
-	g.Relations[0].Sources, g.Names, g.GraphOf, g.Graphs = []int32{0, 2, 1, 2}, []string{"a", "", "ä"}, []int32{0, 1, 1}, 2
+	g.Relations[0].Sources, g.Names, g.GraphOf, g.Graphs = []int32{0, 2, 1, 2}, []string{"a", "", "ä"},
+		[]int32{0, 1, 1}, 2
 	g.Relations[0].Weights = []float32{.5, 1, 2, -3}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
 	require.NoError(t, g.Write(written))
 	w := create(t, streamed, g)
 	defer w.Abort()
-	require.NoError(t, errors.Join(w.In(0, 4, &g.Relations[0], each([]*Relation{&g.Relations[0]})), w.Splits(g.Splits), w.Close()))
+	require.NoError(t, errors.Join(w.In(0, 4, &g.Relations[0], each([]*Relation{&g.Relations[0]})),
+		w.Splits(g.Splits), w.Close()))
 	sameFiles(t, written, streamed)
 
 	for want, change := range map[string]func(*Graph){
-		"names.json: 2 names for 3 vertices":                         func(g *Graph) { g.Names = g.Names[1:] },
-		"graph_ids: 2 ids of 2 graphs for 3 vertices":                func(g *Graph) { g.GraphOf = g.GraphOf[1:] },
+		"names.json: 2 names for 3 vertices": func(g *Graph) {
+			g.Names = g.Names[1:]
+		},
+		"graph_ids: 2 ids of 2 graphs for 3 vertices": func(g *Graph) {
+			g.GraphOf = g.GraphOf[1:]
+		},
 		"graph_ids: vertex 1 is of graph 1, where graphs are 0 to 0": func(g *Graph) { g.Graphs = 1 },
-		"features_data: 2 values for 3 columns stored":               func(g *Graph) { g.Features.Data = g.Features.Data[1:] },
+		"features_data: 2 values for 3 columns stored": func(g *Graph) {
+			g.Features.Data = g.Features.Data[1:]
+		},
 	} {
 		spoilt := *g
 		change(&spoilt)
 		spoilt.Count = 3
-		if _, err := Create(filepath.Join(parent, "spoilt"), &spoilt); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		if _, err := Create(filepath.Join(parent, "spoilt"), &spoilt); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a refusal with %q", err, want)
 		}
 	}
 	for want, rows := range map[string]Relation{
-		"graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1": {Indptr: []int64{0, 1}, Sources: []int32{0}, Weights: []float32{1}},
-		"edge_weight: the weight of edge 2 is NaN":                                  {Indptr: []int64{0, 1}, Sources: []int32{1}, Weights: []float32{nan}},
+		"graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1": {
+			Indptr:  []int64{0, 1},
+			Sources: []int32{0}, Weights: []float32{1},
+		},
+		"edge_weight: the weight of edge 2 is NaN": {
+			Indptr:  []int64{0, 1},
+			Sources: []int32{1}, Weights: []float32{nan},
+		},
 	} {
 		w := create(t, filepath.Join(parent, "refused"), g)
 		two := Relation{Indptr: []int64{0, 2}, Sources: []int32{0, 0}, Weights: []float32{1, 1}}
@@ -271,10 +296,17 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
 	require.NoError(t, g.Write(written))
 	r := g.Relations[0]
-	first := &Relation{Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[:4]}
-	rest := &Relation{Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[4:]}
+	first := &Relation{
+		Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2,
+		EdgeFeatures: r.EdgeFeatures[:4],
+	}
+	rest := &Relation{
+		Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}, EdgeColumns: 2,
+		EdgeFeatures: r.EdgeFeatures[4:],
+	}
 	w := create(t, streamed, g)
-	require.NoError(t, errors.Join(w.In(0, Counted, &r, each([]*Relation{first, rest})), w.Splits(g.Splits), w.Close()))
+	require.NoError(t, errors.Join(w.In(0, Counted, &r, each([]*Relation{first, rest})),
+		w.Splits(g.Splits), w.Close()))
 	sameFiles(t, written, streamed)
 	// Features of fewer edges than there are
 	w = create(t, filepath.Join(parent, "store"), g)
@@ -290,7 +322,9 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 		return func(w *Writer) error { return w.In(0, edges, &Relation{}, each(batches)) }
 	}
 	features := func(dense ...float32) func(w *Writer) error {
-		return func(w *Writer) error { return w.Features(0, 3, -1, each([]*Features{{Columns: 3, Dense: dense}})) }
+		return func(w *Writer) error {
+			return w.Features(0, 3, -1, each([]*Features{{Columns: 3, Dense: dense}}))
+		}
 	}
 	labels := func(class ...int64) func(w *Writer) error {
 		return func(w *Writer) error { return w.Classes(each([][]int64{class})) }
@@ -299,7 +333,8 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 		return func(w *Writer) error { return w.Splits([]Split{{Train: []int64{train}}}) }
 	}
 	all := &Relation{Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1}}
-	goodRows, goodFeatures, goodLabels, close := rows(6, all), features(make([]float32, 12)...), labels(0, 1, -1, 1), (*Writer).Close
+	goodRows, goodFeatures, goodLabels, close := rows(6, all), features(make([]float32, 12)...),
+		labels(0, 1, -1, 1), (*Writer).Close
 	type steps []func(w *Writer) error
 	for name, do := range map[string]steps{ // the last step must fail, the others must not
 		"nothing":         {close},
@@ -317,19 +352,23 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 		"bounds descend":  {rows(1, &Relation{Indptr: []int64{0, 1, 0, 1, 1}, Sources: []int32{0}})},
 		"bounds short":    {rows(2, &Relation{Indptr: []int64{0, 1, 1, 1, 1}, Sources: []int32{0, 1}})},
 		"bounds long":     {rows(2, &Relation{Indptr: []int64{0, 3, 3, 3, 3}, Sources: []int32{0, 1}})},
-		"weights":         {rows(6, &Relation{Indptr: all.Indptr, Sources: all.Sources, Weights: make([]float32, 5)})},
-		"part of a row":   {features(make([]float32, 4)...)},
-		"NaN":             {features(append([]float32{1, 2, nan}, make([]float32, 9)...)...)},
-		"class":           {labels(2, 0, 0, 0)},
-		"split":           {goodRows, goodFeatures, goodLabels, split(4)},
-		"unlabelled":      {goodRows, goodFeatures, goodLabels, split(2)},
+		"weights": {rows(6, &Relation{
+			Indptr: all.Indptr, Sources: all.Sources,
+			Weights: make([]float32, 5),
+		})},
+		"part of a row": {features(make([]float32, 4)...)},
+		"NaN":           {features(append([]float32{1, 2, nan}, make([]float32, 9)...)...)},
+		"class":         {labels(2, 0, 0, 0)},
+		"split":         {goodRows, goodFeatures, goodLabels, split(4)},
+		"unlabelled":    {goodRows, goodFeatures, goodLabels, split(2)},
 	} {
 		parent := t.TempDir()
 		store := filepath.Join(parent, "store")
 		g, _ := batches()
 		w := create(t, store, g)
 		for k, step := range do {
-			if err := step(w); (err != nil) != (k == len(do)-1) || err != nil && !strings.Contains(err.Error(), store) {
+			if err := step(w); (err != nil) != (k == len(do)-1) ||
+				err != nil && !strings.Contains(err.Error(), store) {
 				t.Errorf("%s: step %d: %v", name, k, err)
 			}
 		}
@@ -365,8 +404,10 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 func TestImpossibleGraphsAreRefused(t *testing.T) {
 	parent := t.TempDir()
 	for name, g := range map[string]Graph{
-		"vertices": {Count: 1 << 31}, "negative vertices": {Count: -1}, "columns": {Features: Features{Columns: -1}},
-		"classes": {Labels: Labels{Classes: -1}}, "many classes": {Labels: Labels{Classes: 1 << 40}}, "metric": {Metric: "luck"},
+		"vertices": {Count: 1 << 31}, "negative vertices": {Count: -1},
+		"columns": {Features: Features{Columns: -1}},
+		"classes": {Labels: Labels{Classes: -1}}, "many classes": {Labels: Labels{Classes: 1 << 40}},
+		"metric": {Metric: "luck"},
 	} {
 		g.Relations = []Relation{{Indptr: []int64{0}}}
 		if _, err := Create(filepath.Join(parent, "store"), &g); err == nil || !refusal.Is(err) {
@@ -398,7 +439,8 @@ func TestOneMethodWithinAnother(t *testing.T) {
 	stored, err := Open(dir)
 	require.NoError(t, err)
 	defer stored.Close()
-	if !slices.Equal(stored.Features.Dense, []float32{1, 2}) || !slices.Equal(stored.Relations[0].Sources, []int32{0}) {
+	if !slices.Equal(stored.Features.Dense, []float32{1, 2}) ||
+		!slices.Equal(stored.Relations[0].Sources, []int32{0}) {
 		t.Errorf("features %v, sources %v", stored.Features.Dense, stored.Relations[0].Sources)
 	}
 }

@@ -63,7 +63,8 @@ func TestGELU(t *testing.T) {
 			if v := float64(v); v != 0 {
 				want := v * (1 + math.Erf(v/math.Sqrt2)) / 2
 				worst = math.Max(worst, (math.Abs(float64(z.Floats()[i])-want)-ulp(want)/2)/math.Abs(v))
-				steepest = math.Max(steepest, math.Abs(float64(slope.Floats()[i])-reference.GELU.Derivative(v)))
+				steepest = math.Max(steepest,
+					math.Abs(float64(slope.Floats()[i])-reference.GELU.Derivative(v)))
 			}
 		}
 		t.Logf("Φ: %.1e, derivative: %.1e", worst, steepest)
@@ -156,14 +157,16 @@ func TestNaNStays(t *testing.T) {
 			x, z := s.normal(40, 21), s.blank(40, 21)
 			x.Floats()[3*21+at] = nan
 			m, sum := kernel.NewMoments(21), s.unset(21)
-			if s.team.Moments(m, x); !math.IsNaN(m.Mean[at]) || !math.IsNaN(m.M2[at]) || math.IsNaN(m.Mean[(at+1)%21]) {
+			if s.team.Moments(m, x); !math.IsNaN(m.Mean[at]) || !math.IsNaN(m.M2[at]) ||
+				math.IsNaN(m.Mean[(at+1)%21]) {
 				t.Errorf("the moments of NaN are %v and %v", m.Mean[at], m.M2[at])
 			}
 			s.team.Normalize(z, x, norm, kernel.ReLU, kernel.NewMask(3, .5, nil))
 			isNaN("normalize", z, 3*21+at)
 			g := s.normal(40, 21)
 			g.Floats()[5*21+at] = nan
-			if s.team.NormalizeSums(sum, s.unset(21), g, s.normal(40, 21), norm, kernel.ReLU, kernel.NewMask(3, .5, nil)); !math.IsNaN(sum[at]) {
+			if s.team.NormalizeSums(sum, s.unset(21), g, s.normal(40, 21), norm, kernel.ReLU,
+				kernel.NewMask(3, .5, nil)); !math.IsNaN(sum[at]) {
 				t.Errorf("the sum of NaN is %v", sum[at])
 			}
 			isNaN("normalize backward", g, 5*21+at)
@@ -186,7 +189,10 @@ func TestNaNStays(t *testing.T) {
 		score := s.normal(3, 1)
 		score.Floats()[1] = nan
 		state := s.team.AttentionStart(3, 1, 5, tensor.Float32)
-		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil, kernel.Last)
+		s.team.Attend(state, kernel.Attention{
+			Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5),
+			SourceScore: score, TargetScore: s.normal(3, 1),
+		}, a, nil, kernel.Last)
 		out := state.Out
 		isNaN("attention", out, 0)
 		isNaN("attention", out, 5)
@@ -196,7 +202,8 @@ func TestNaNStays(t *testing.T) {
 		if l := s.team.CrossEntropy(nil, logits, row, s.ints([]int32{1}), 1); !math.IsNaN(l) {
 			t.Errorf("the cross-entropy of NaN is %v", l)
 		}
-		if l := s.team.BinaryCrossEntropy(nil, logits, row, s.team.Zeros(tensor.Buffers, 1, 5), 1); !math.IsNaN(l) {
+		if l := s.team.BinaryCrossEntropy(nil, logits, row, s.team.Zeros(tensor.Buffers, 1, 5),
+			1); !math.IsNaN(l) {
 			t.Errorf("the binary cross-entropy of NaN is %v", l)
 		}
 		if v := s.team.SumSquares(logits); !math.IsNaN(v) {
@@ -215,12 +222,15 @@ func TestInfinity(t *testing.T) {
 		inf := math.Inf(1)
 		x, z := s.of(float32(inf), float32(-inf), 3e38, -3e38), s.blank(1, 4)
 		for act, want := range map[kernel.Activation][]float64{
-			kernel.Identity: {inf, -inf, 3e38, -3e38}, kernel.ReLU: {inf, 0, 3e38, 0}, kernel.ELU: {inf, -1, 3e38, -1},
-			kernel.LeakyReLU: {inf, -inf, 3e38, -3e36}, kernel.Tanh: {1, -1, 1, -1}, kernel.Sigmoid: {1, 0, 1, 0},
+			kernel.Identity: {inf, -inf, 3e38, -3e38}, kernel.ReLU: {inf, 0, 3e38, 0},
+			kernel.ELU:       {inf, -1, 3e38, -1},
+			kernel.LeakyReLU: {inf, -inf, 3e38, -3e36}, kernel.Tanh: {1, -1, 1, -1},
+			kernel.Sigmoid: {1, 0, 1, 0},
 		} {
 			s.team.Finish(z, x, nil, act, kernel.Mask{})
 			for i, w := range want {
-				if got := float64(z.Floats()[i]); got != w && !(math.Abs(got-w) <= 1e-6*math.Min(1e38, math.Abs(w))+1e-37) {
+				if got := float64(z.Floats()[i]); got != w &&
+					!(math.Abs(got-w) <= 1e-6*math.Min(1e38, math.Abs(w))+1e-37) {
 					t.Errorf("activation %d of %v is %v, want %v", act, x.Floats()[i], got, w)
 				}
 			}

@@ -21,15 +21,17 @@ import (
 // The heads may be some of a layer's, and GATv1's columns some of each head's: the state and the output have
 // the bits that they have in a call with the whole layer.
 type Attention struct {
-	Heads, Width             int
-	FirstHead, LayerHeads    int // the first head's number in the layer, and how many that has, 0: Heads
-	Slope                    float64
-	Source                   *tensor.Matrix // source rows × Heads·Width, Float32 or BFloat16, and so is Target
+	Heads, Width          int
+	FirstHead, LayerHeads int // the first head's number in the layer, and how many that has, 0: Heads
+	Slope                 float64
+	// source rows × Heads·Width, Float32 or BFloat16, and so is Target
+	Source                   *tensor.Matrix
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target                   *tensor.Matrix // GATv2, dot products: destination rows × Heads·Width
 	A                        *tensor.Matrix // GATv2: 1 × Heads·Width
-	Key                      *tensor.Matrix // dot products: source rows × Heads·Width, of Source's element type
-	Edges                    EdgeFeatures
+	// dot products: source rows × Heads·Width, of Source's element type
+	Key   *tensor.Matrix
+	Edges EdgeFeatures
 	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
 	Whole bool
 	// Mask: attention dropout, by both ends, the layer's head and occurrence; its ids are not used
@@ -63,7 +65,8 @@ func (f EdgeFeatures) columns() int {
 // c checks the shapes against the edges, of sources in e's columns and destinations in its rows.
 func (a Attention) c(e *CSR) C.weft_attention_args {
 	if a.Heads < 1 || a.Width < 1 || !(a.Slope >= 0 && a.Slope <= 1) {
-		panic(fmt.Sprintf("kernel: attention with %d heads of %d columns and slope %v", a.Heads, a.Width, a.Slope))
+		panic(fmt.Sprintf("kernel: attention with %d heads of %d columns and slope %v",
+			a.Heads, a.Width, a.Slope))
 	}
 	layer := a.LayerHeads
 	if layer == 0 {
@@ -82,16 +85,21 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	check("edge features", a.Edges.Rows, e.Entries(), a.Edges.columns())
 	check("vector of edge features", a.Edges.Vector, a.Edges.columns(), a.Heads)
 	check("weight of edge features", a.Edges.Weight, a.Edges.columns(), cols)
-	if v1 := a.A == nil && a.Key == nil; a.Edges.Rows != nil && ((a.Edges.Vector != nil) != v1 || (a.Edges.Weight != nil) == v1) {
+	if v1 := a.A == nil && a.Key == nil; a.Edges.Rows != nil &&
+		((a.Edges.Vector != nil) != v1 || (a.Edges.Weight != nil) == v1) {
 		panic("kernel: features of edges need a vector in GATv1, and a weight in other attention")
 	}
 	return C.weft_attention_args{
-		source: storage(a.Source), target: storage(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
-		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
-		features: storage(a.Edges.Rows), loop_features: storage(a.Edges.Loops), first_loop: longs(a.Edges.FirstLoop),
-		feature_columns: C.int64_t(a.Edges.columns()), edge_vector: floats(a.Edges.Vector), edge_weight: floats(a.Edges.Weight),
-		key:        storage(a.Key),
-		first_head: C.int64_t(a.FirstHead), layer_heads: C.int64_t(layer),
+		source: storage(a.Source), target: storage(a.Target), source_score: floats(a.SourceScore),
+		target_score: floats(a.TargetScore),
+		a:            floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs),
+		heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
+		features: storage(a.Edges.Rows), loop_features: storage(a.Edges.Loops),
+		first_loop:      longs(a.Edges.FirstLoop),
+		feature_columns: C.int64_t(a.Edges.columns()), edge_vector: floats(a.Edges.Vector),
+		edge_weight: floats(a.Edges.Weight),
+		key:         storage(a.Key),
+		first_head:  C.int64_t(a.FirstHead), layer_heads: C.int64_t(layer),
 		slope: C.float(a.Slope), mask: a.Mask.From(a.FirstHead).c(), whole: boolean(a.Whole),
 	}
 }
@@ -109,7 +117,8 @@ func (a Attention) kernel(v1, v2, dot C.int) C.int {
 
 // rooms takes what calls of the kernels compute in.
 func (a Attention) rooms(t *Team) rooms {
-	return t.rooms(C.weft_attention_room(C.int64_t(a.Heads), C.int64_t(a.Width), boolean(a.Edges.Weight != nil)))
+	return t.rooms(C.weft_attention_room(C.int64_t(a.Heads), C.int64_t(a.Width),
+		boolean(a.Edges.Weight != nil)))
 }
 
 // operands are the matrices over storage.
@@ -143,7 +152,8 @@ type AttentionState struct {
 // AttentionStart returns the state before any edge, whose Out has elements of the given type.
 func (t *Team) AttentionStart(rows, heads, width int, element tensor.Element) *AttentionState {
 	return &AttentionState{
-		Maximum: t.Memory.New(tensor.Activations, rows, heads), Out: t.Memory.NewElement(tensor.Activations, element, rows, heads*width),
+		Maximum: t.Memory.New(tensor.Activations, rows, heads),
+		Out:     t.Memory.NewElement(tensor.Activations, element, rows, heads*width),
 	}
 }
 
@@ -170,7 +180,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if s.Out.Element == tensor.BFloat16 && (s.begun || !last) {
 		panic("kernel: a BFloat16 output of attention over several blocks")
 	}
-	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out), C.int32_t(typeOf(s.Out))
+	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out),
+		C.int32_t(typeOf(s.Out))
 	args.first, args.last = boolean(!s.begun), boolean(last)
 	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...)
 	t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
@@ -185,15 +196,20 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 
 // attendHubs is Attend for the hubs: their parts have states of their own, by which those of the hubs are
 // extended.
-func (t *Team) attendHubs(r routine, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, last bool) {
+func (t *Team) attendHubs(r routine, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR,
+	loops *tensor.Matrix, last bool,
+) {
 	p := t.parts(e, loops, a.TargetIDs)
 	overParts(&args, p)
-	args.target, args.target_score, args.target_ids = storage(p.copies(a.Target)), floats(p.copies(a.TargetScore)), ints(p.ids)
+	args.target, args.target_score, args.target_ids = storage(p.copies(a.Target)),
+		floats(p.copies(a.TargetScore)), ints(p.ids)
 	of := &AttentionState{
-		Maximum: t.scratch(tensor.Float32, lanes, a.Heads), Out: t.scratch(tensor.Float32, lanes, a.Heads*a.Width),
-		sum: t.scratch(tensor.Float32, lanes, a.Heads),
+		Maximum: t.scratch(tensor.Float32, lanes, a.Heads),
+		Out:     t.scratch(tensor.Float32, lanes, a.Heads*a.Width),
+		sum:     t.scratch(tensor.Float32, lanes, a.Heads),
 	}
-	args.maximum, args.sum, args.z, args.z_type = floats(of.Maximum), floats(of.sum), either(of.Out), C.WEFT_FLOAT32
+	args.maximum, args.sum, args.z, args.z_type = floats(of.Maximum), floats(of.sum),
+		either(of.Out), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
 	var out []float32 // the row's, until all parts are in it
 	for row, begins := range p.each() {
@@ -262,6 +278,9 @@ func (t *Team) RowDots(out, x, y *tensor.Matrix) {
 	if out.Cols == 0 {
 		return
 	}
-	args := &C.weft_head_dot_args{out: floats(out), z: storage(x), y: storage(y), heads: C.int64_t(out.Cols), width: C.int64_t(x.Cols / out.Cols)}
+	args := &C.weft_head_dot_args{
+		out: floats(out), z: storage(x), y: storage(y), heads: C.int64_t(out.Cols),
+		width: C.int64_t(x.Cols / out.Cols),
+	}
 	t.rows(on(C.weft_row_dots, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
 }

@@ -29,7 +29,9 @@ type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 // AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the
 // transpose of e. Coefficients are computed again from the scores. GATv1's gradient of a target score is
 // right when all blocks' are added: it uses that ∂ of the scores of all of a destination's edges have sum 0.
-func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops *tensor.Matrix, of Attended) {
+func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR,
+	loops *tensor.Matrix, of Attended,
+) {
 	args, rooms := a.c(e), a.rooms(t)
 	args.rooms = rooms.c()
 	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
@@ -55,7 +57,9 @@ func (a Attention) picks(e *CSR) bool {
 }
 
 // backTarget adds what the edges of a destination give it, and ∂a.
-func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a Attention, e *CSR, loops, g, pack *tensor.Matrix) {
+func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a Attention, e *CSR, loops, g,
+	pack *tensor.Matrix,
+) {
 	p := t.parts(e, loops, a.TargetIDs)
 	part := args
 	overParts(&part, p)
@@ -64,11 +68,13 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	part.g, part.pack = storage(p.copies(g)), floats(p.copies(pack))
 	part.d_target, part.d_target_score = either(p.sums(d.Target)), floats(p.sums(d.TargetScore))
 	over(&args, e, loops)
-	args.d_target, args.d_type, args.d_target_score = either(d.Target), C.int32_t(typeOf(d.Target)), floats(d.TargetScore)
+	args.d_target, args.d_type, args.d_target_score = either(d.Target), C.int32_t(typeOf(d.Target)),
+		floats(d.TargetScore)
 	if sums := a.edgeSums(d); len(sums) > 0 {
 		t.backTargetSums(args, part, p, a, e, g, sums)
 	} else {
-		r := on(a.kernel(C.weft_attend_back_target, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot), append(a.operands(), g)...)
+		r := on(a.kernel(C.weft_attend_back_target, C.weft_attend_back_target_v2,
+			C.weft_attend_back_target_dot), append(a.operands(), g)...)
 		t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 		for range p.each() {
 			p.run(r, unsafe.Pointer(&part))
@@ -93,8 +99,11 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 
 // backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
 // of rows, and for each part of a hub.
-func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Attention, e *CSR, g *tensor.Matrix, sums []*tensor.Matrix) {
-	kernel := a.kernel(C.weft_attend_back_target_edges, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot)
+func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Attention, e *CSR,
+	g *tensor.Matrix, sums []*tensor.Matrix,
+) {
+	kernel := a.kernel(C.weft_attend_back_target_edges, C.weft_attend_back_target_v2,
+		C.weft_attend_back_target_dot)
 	r, n, columns := on(kernel, append(a.operands(), g)...), tiles(e.Rows), 0
 	for _, m := range sums {
 		columns += m.Len()
@@ -134,19 +143,25 @@ func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Atte
 }
 
 // backSource adds what the edges of a source give it.
-func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR, loops, g *tensor.Matrix) {
+func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR,
+	loops, g *tensor.Matrix,
+) {
 	p := t.parts(transposed, loops, a.SourceIDs)
 	part := args
 	overParts(&part, p)
-	part.source, part.source_score, part.source_ids = storage(p.copies(a.Source)), floats(p.copies(a.SourceScore)), ints(p.ids)
+	part.source, part.source_score, part.source_ids = storage(p.copies(a.Source)),
+		floats(p.copies(a.SourceScore)), ints(p.ids)
 	part.key = storage(p.copies(a.Key))
-	part.d_source, part.d_source_score, part.d_key = either(p.sums(d.Source)), floats(p.sums(d.SourceScore)), either(p.sums(d.Key))
+	part.d_source, part.d_source_score, part.d_key = either(p.sums(d.Source)), floats(p.sums(d.SourceScore)),
+		either(p.sums(d.Key))
 	over(&args, transposed, loops)
 	args.feature_rows, part.feature_rows = ints(a.Edges.Transposed), ints(a.Edges.Transposed)
-	args.d_source, args.d_type, args.d_source_score = either(d.Source), C.int32_t(typeOf(d.Source)), floats(d.SourceScore)
+	args.d_source, args.d_type, args.d_source_score = either(d.Source), C.int32_t(typeOf(d.Source)),
+		floats(d.SourceScore)
 	args.d_key = either(d.Key)
 	check("rows of edge features", a.Edges.Transposed, 1, transposed.Entries())
-	r := on(a.kernel(C.weft_attend_back_source, C.weft_attend_back_source_v2, C.weft_attend_back_source_dot), append(a.operands(), g)...)
+	r := on(a.kernel(C.weft_attend_back_source, C.weft_attend_back_source_v2, C.weft_attend_back_source_dot),
+		append(a.operands(), g)...)
 	t.edges(r, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
 	for range p.each() {
 		p.run(r, unsafe.Pointer(&part))

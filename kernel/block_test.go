@@ -76,7 +76,8 @@ func normal(team *kernel.Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 func close32(t *testing.T, what string, got, want *tensor.Matrix) {
 	t.Helper()
 	for i, w := range want.Floats() {
-		if g := got.Floats()[i]; !(math.Abs(float64(g)-float64(w)) <= 2e-5*math.Max(1, math.Abs(float64(w)))) {
+		if g := got.Floats()[i]; !(math.Abs(float64(g)-float64(w)) <= 2e-5*math.Max(1,
+			math.Abs(float64(w)))) {
 			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
 		}
 	}
@@ -94,7 +95,8 @@ func TestTwoBlocks(t *testing.T) {
 	x1, x2 := x.RowRange(0, at), x.RowRange(at, cols)
 
 	t.Run("sum", func(t *testing.T) {
-		one, two := team.Memory.New(tensor.Activations, rows, heads*width), team.Memory.New(tensor.Activations, rows, heads*width)
+		one, two := team.Memory.New(tensor.Activations, rows, heads*width),
+			team.Memory.New(tensor.Activations, rows, heads*width)
 		team.SpMM(one, a, x, kernel.Scales{}, kernel.Replace)
 		team.SpMM(two, left, x1, kernel.Scales{}, kernel.Replace)
 		team.SpMM(two, right, x2, kernel.Scales{}, kernel.Accumulate)
@@ -106,7 +108,8 @@ func TestTwoBlocks(t *testing.T) {
 			ids.Int32s()[i] = int32(i)
 		}
 		start := func() (z, arg *tensor.Matrix) {
-			return normal(team, r, rows, heads*width), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, heads*width)
+			return normal(team, r, rows, heads*width), team.Memory.NewElement(tensor.Buffers,
+				tensor.Int32, rows, heads*width)
 		}
 		one, arg := start()
 		team.Max(one, arg, a, x, nil, nil, kernel.Replace)
@@ -160,7 +163,10 @@ func TestBlocksTakeOneSide(t *testing.T) {
 	left, right := halves(team, a, at)
 	x, score, target := normal(team, r, cols, width), normal(team, r, cols, 1), normal(team, r, rows, 1)
 	g := normal(team, r, rows, width)
-	whole := kernel.Attention{Heads: 1, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target, Whole: true}
+	whole := kernel.Attention{
+		Heads: 1, Width: width, Slope: .2, Source: x, SourceScore: score,
+		TargetScore: target, Whole: true,
+	}
 	s := team.AttentionStart(rows, 1, width, tensor.Float32)
 	team.Attend(s, whole, a, nil, kernel.Last)
 	gOut := team.Memory.New(tensor.Buffers, rows, 1)
@@ -168,9 +174,11 @@ func TestBlocksTakeOneSide(t *testing.T) {
 	backward := func(d *tensor.Matrix, k kernel.Attention, e *kernel.CSR, from, to int) {
 		k.Source, k.SourceScore = x.RowRange(from, to), score.RowRange(from, to)
 		rest := kernel.AttentionGradients{
-			Source: team.Zeros(tensor.Gradients, to-from, width), SourceScore: team.Zeros(tensor.Gradients, to-from, 1), TargetScore: d,
+			Source:      team.Zeros(tensor.Gradients, to-from, width),
+			SourceScore: team.Zeros(tensor.Gradients, to-from, 1), TargetScore: d,
 		}
-		team.AttendBackward(rest, k, e, team.Transpose(e, tensor.Graph), nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
+		team.AttendBackward(rest, k, e, team.Transpose(e, tensor.Graph), nil,
+			kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
 	}
 	one, two := team.Zeros(tensor.Gradients, rows, 1), team.Zeros(tensor.Gradients, rows, 1)
 	backward(one, whole, a, 0, cols)

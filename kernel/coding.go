@@ -86,7 +86,8 @@ func (t *Team) Encode(f Format, z, x, rows, columns *tensor.Matrix, d Draws) {
 		return
 	}
 	args := &C.weft_encode_args{
-		z: z.Pointer(), x: storage(x), rows: ints(rows), columns: ints(columns), ids: ints(d.IDs), cols: C.int64_t(x.Cols), count: C.int64_t(count),
+		z: z.Pointer(), x: storage(x), rows: ints(rows), columns: ints(columns), ids: ints(d.IDs),
+		cols: C.int64_t(x.Cols), count: C.int64_t(count),
 		key: C.uint64_t(d.Key), stream: C.uint32_t(d.Stream), format: f.of(z),
 	}
 	t.rows(on(C.weft_encode, x), unsafe.Pointer(args), n, x.Cols)
@@ -110,7 +111,8 @@ func (t *Team) Decode(f Format, z, x, rows, columns *tensor.Matrix, to Output) {
 		return
 	}
 	args := &C.weft_decode_args{
-		z: storage(z), x: x.Pointer(), rows: ints(rows), columns: ints(columns), cols: C.int64_t(z.Cols), count: C.int64_t(count), format: f.of(x),
+		z: storage(z), x: x.Pointer(), rows: ints(rows), columns: ints(columns), cols: C.int64_t(z.Cols),
+		count: C.int64_t(count), format: f.of(x),
 		accumulate: boolean(to == Accumulate),
 	}
 	t.rows(on(C.weft_decode, z), unsafe.Pointer(args), n, z.Cols)
@@ -139,7 +141,8 @@ func (f Format) check(encoded, m, columns *tensor.Matrix) (count int) {
 		width = rangeBytes + (count*f.bits()+7)/8
 	}
 	if encoded.Cols != width || encoded.Element == tensor.Byte && f.bits() == 0 {
-		panic(fmt.Sprintf("kernel: %d columns in format %d as %d elements of type %d", count, f, encoded.Cols, encoded.Element))
+		panic(fmt.Sprintf("kernel: %d columns in format %d as %d elements of type %d", count, f,
+			encoded.Cols, encoded.Element))
 	}
 	return count
 }

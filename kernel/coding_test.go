@@ -22,8 +22,16 @@ func TestPhilox(t *testing.T) {
 		want    [4]uint32
 	}{
 		{want: [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
-		{[4]uint32{all, all, all, all}, math.MaxUint64, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-		{[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+		{
+			[4]uint32{all, all, all, all},
+			math.MaxUint64,
+			[4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+		},
+		{
+			[4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+			0x299f31d0a4093822,
+			[4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1},
+		},
 	} {
 		if got := reference.Philox(known.counter, known.key); got != known.want {
 			t.Errorf("%x of %x: %x, want %x", known.counter, known.key, got, known.want)
@@ -79,20 +87,25 @@ func conformCoding(s *suite) {
 				})
 				low, wide, got := unpack(z.Bytes()[i*z.Cols:][:z.Cols], width, bits)
 				if low != least || math.Abs(wide-spread) > 1e-6*spread {
-					s.t.Fatalf("%d columns: range %v from %v, want %v from %v", width, wide, low, spread, least)
+					s.t.Fatalf("%d columns: range %v from %v, want %v from %v", width, wide,
+						low, spread, least)
 				}
 				exact, largest := reference.Dequantize(least, spread, got, bits), math.Abs(least)+spread
 				for c, q := range got {
-					near := (numbers[c]-least)/spread*float64(int(1)<<bits-1) + reference.Uniform(d.Key, d.Stream, uint32(ids.Int32s()[row]), c)
+					near := (numbers[c]-least)/spread*float64(int(1)<<bits-1) +
+						reference.Uniform(d.Key, d.Stream, uint32(ids.Int32s()[row]), c)
 					if q != want[c] && math.Abs(near-math.Round(near)) > 1e-4 {
 						s.t.Fatalf("%d columns, %d bits: code %d is %d, want %d", width, bits, c, q, want[c])
 					}
 					at := int(row)*width + c
 					if d := decoded[at] - exact[c]; math.Abs(d) > s.rounding()*largest {
-						s.t.Fatalf("%d columns, %d bits: %v is decoded as %v", width, bits, exact[c], decoded[at])
+						s.t.Fatalf("%d columns, %d bits: %v is decoded as %v", width, bits,
+							exact[c], decoded[at])
 					}
-					if d := added[at] - before[at] - exact[c]; math.Abs(d) > 4e-7*(largest+math.Abs(before[at])) {
-						s.t.Fatalf("%d columns, %d bits: %v is added as %v", width, bits, exact[c], added[at]-before[at])
+					if d := added[at] - before[at] - exact[c]; math.Abs(d) > 4e-7*(largest+
+						math.Abs(before[at])) {
+						s.t.Fatalf("%d columns, %d bits: %v is added as %v", width, bits, exact[c],
+							added[at]-before[at])
 					}
 				}
 			}
@@ -143,7 +156,8 @@ func TestStochasticRounding(t *testing.T) {
 				for c, got := range values(into) {
 					d := got - float64(x.Floats()[c])
 					if math.Abs(d) > step*1.0001 {
-						t.Fatalf("%d bits: %v arrives as %v, and a step is %v", bits, x.Floats()[c], got, step)
+						t.Fatalf("%d bits: %v arrives as %v, and a step is %v", bits,
+							x.Floats()[c], got, step)
 					}
 					sum[c] += d
 					variance += d * d / (width * keys)
@@ -154,7 +168,8 @@ func TestStochasticRounding(t *testing.T) {
 				part := math.Mod((float64(v)-least)/step, 1)
 				expected += part * (1 - part) * step * step / width
 				if e := math.Sqrt(part*(1-part)/keys) * step; math.Abs(sum[c]/keys) > 4*e+1e-6 {
-					t.Errorf("%d bits: the mean of %v is off by %v, %.1f standard errors", bits, v, sum[c]/keys, sum[c]/keys/e)
+					t.Errorf("%d bits: the mean of %v is off by %v, %.1f standard errors", bits, v,
+						sum[c]/keys, sum[c]/keys/e)
 				}
 			}
 			if math.Abs(variance/expected-1) > .05 {
@@ -178,8 +193,10 @@ func TestOddRowsEncoded(t *testing.T) {
 						x := s.normal(1, width)
 						x.Floats()[at] = odd
 						into := s.team.Zeros(tensor.Buffers, 1, width)
-						s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil, nil, kernel.Replace)
-						if k := slices.IndexFunc(into.Floats(), func(v float32) bool { return v == v }); k >= 0 {
+						s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil,
+							nil, kernel.Replace)
+						if k := slices.IndexFunc(into.Floats(),
+							func(v float32) bool { return v == v }); k >= 0 {
 							t.Fatalf("a row with %v arrives with %v", odd, into.Floats()[k])
 						}
 					}
@@ -189,7 +206,8 @@ func TestOddRowsEncoded(t *testing.T) {
 					s.team.Fill(x, row[0])
 					x.Floats()[width/2] = row[1]
 					into := s.team.Zeros(tensor.Buffers, 1, width)
-					s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil, nil, kernel.Replace)
+					s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil,
+						nil, kernel.Replace)
 					for _, got := range into.Floats() {
 						if row[0] == -3e38 { // the range is not finite
 							if got == got {
@@ -216,11 +234,14 @@ func TestDrawsAreApart(t *testing.T) {
 		for i := range 2 { // a range of 15 steps, in whose middle the others are
 			x.Floats()[i*width], x.Floats()[i*width+1] = -7, 8
 		}
-		of := func(d kernel.Draws) []byte { return slices.Clone(s.encoded(kernel.InInt4, x, nil, nil, d).Bytes()) }
+		of := func(d kernel.Draws) []byte {
+			return slices.Clone(s.encoded(kernel.InInt4, x, nil, nil, d).Bytes())
+		}
 		first := of(kernel.Draws{Key: 1})
 		half := len(first) / 2
 		for name, other := range map[string][]byte{
-			"key": of(kernel.Draws{Key: 2})[:half], "stream": of(kernel.Draws{Key: 1, Stream: 1})[:half], "vertex": first[half:],
+			"key": of(kernel.Draws{Key: 2})[:half], "stream": of(kernel.Draws{Key: 1, Stream: 1})[:half],
+			"vertex": first[half:],
 		} {
 			_, _, a := unpack(first[:half], width, 4)
 			_, _, b := unpack(other, width, 4)
@@ -239,7 +260,8 @@ func TestDrawsAreApart(t *testing.T) {
 		}
 		ids := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
 		copy(ids.Int32s(), []int32{1, 0})
-		if turned := of(kernel.Draws{Key: 1, IDs: ids}); !slices.Equal(turned[:half], first[half:]) || !slices.Equal(turned[half:], first[:half]) {
+		if turned := of(kernel.Draws{Key: 1, IDs: ids}); !slices.Equal(turned[:half], first[half:]) ||
+			!slices.Equal(turned[half:], first[:half]) {
 			t.Error("a row is not rounded by the numbers of its vertex")
 		}
 	})
@@ -250,11 +272,20 @@ func TestDrawsAreApart(t *testing.T) {
 func TestListedColumns(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 5
-		for _, c := range []struct{ width, count int }{{1, 1}, {9, 0}, {9, 1}, {40, 39}, {150, 131}, {300, 17}} {
-			x, rows, ids := s.stored(n+2, c.width), kernel.List(s.team, tensor.Buffers, []int32{4, 0, 6, 2, 5}), s.permutation(n+2)
+		for _, c := range []struct{ width, count int }{
+			{1, 1},
+			{9, 0},
+			{9, 1},
+			{40, 39},
+			{150, 131},
+			{300, 17},
+		} {
+			x, rows, ids := s.stored(n+2, c.width),
+				kernel.List(s.team, tensor.Buffers, []int32{4, 0, 6, 2, 5}), s.permutation(n+2)
 			columns := s.r.Perm(c.width)[:c.count]
 			slices.Sort(columns)
-			list, alone := kernel.List(s.team, tensor.Buffers, []int32{}), s.as(s.storage, s.team.Zeros(tensor.Buffers, n+2, c.count))
+			list, alone := kernel.List(s.team, tensor.Buffers, []int32{}),
+				s.as(s.storage, s.team.Zeros(tensor.Buffers, n+2, c.count))
 			if c.count > 0 {
 				list = s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, c.count)
 			}
@@ -262,11 +293,15 @@ func TestListedColumns(t *testing.T) {
 				list.Int32s()[k] = int32(column)
 				s.team.Columns(alone, k, x, column, 1, kernel.Replace)
 			}
-			for _, f := range []kernel.Format{kernel.AsStored, kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
+			for _, f := range []kernel.Format{
+				kernel.AsStored, kernel.InBFloat16,
+				kernel.InInt8, kernel.InInt4,
+			} {
 				d := kernel.Draws{Key: 3, IDs: ids}
 				z, want := s.encoded(f, x, rows, list, d), s.encoded(f, alone, rows, nil, d)
 				if !slices.Equal(z.Bytes(), want.Bytes()) {
-					t.Fatalf("format %d, %d of %d columns: other bytes than of these alone", f, c.count, c.width)
+					t.Fatalf("format %d, %d of %d columns: other bytes than of these alone",
+						f, c.count, c.width)
 				}
 				for _, to := range []kernel.Output{kernel.Replace, kernel.Accumulate} {
 					into, decoded := s.normal(n+2, c.width), s.team.Zeros(tensor.Buffers, n+2, c.count)
@@ -283,7 +318,8 @@ func TestListedColumns(t *testing.T) {
 						}
 					}
 					if !slices.Equal(values(into), before) {
-						t.Fatalf("format %d, %d of %d columns: other numbers than of these alone, or in other columns", f, c.count, c.width)
+						t.Fatalf("format %d, %d of %d columns: other numbers than of these alone, or in "+
+							"other columns", f, c.count, c.width)
 					}
 				}
 			}
@@ -319,7 +355,8 @@ func TestFormats(t *testing.T) {
 	} {
 		element, width := c.f.Row(c.of, c.columns)
 		if got := width * element.Size(); got != c.bytes || element != c.element {
-			t.Errorf("%d columns in format %v: %d bytes of elements of type %v, want %d of %v", c.columns, c.f, got, element, c.bytes, c.element)
+			t.Errorf("%d columns in format %v: %d bytes of elements of type %v, want %d of %v", c.columns,
+				c.f, got, element, c.bytes, c.element)
 		}
 	}
 }

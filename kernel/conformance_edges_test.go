@@ -20,7 +20,9 @@ func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int,
 	})
 }
 
-func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tensor.Matrix, element tensor.Element, accumulate bool) {
+func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tensor.Matrix,
+	element tensor.Element, accumulate bool,
+) {
 	s.t.Helper()
 	cols := x.Cols
 	z, start := s.blankOf(element, a.Rows, cols), reference.New(a.Rows, cols)
@@ -31,17 +33,22 @@ func (s *suite) spmmOf(what string, a *kernel.CSR, scales kernel.Scales, x *tens
 	before, ranges := s.copy(z), s.copy(z)
 	s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
 	if s.storage == tensor.BFloat16 { // the suite in Float32 has held those bits against the reference
-		s.asFloat32(what, z, x, before, func(z, x *tensor.Matrix) { s.team.SpMM(z, a, x, scales, kernel.Output(accumulate)) })
+		s.asFloat32(what, z, x, before, func(z, x *tensor.Matrix) {
+			s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
+		})
 	} else {
 		want, terms := start.Clone(), magnitudes(start)
 		of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
 			return &reference.Aggregation{
-				Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values), RowScale: read(scales.Row),
+				Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values),
+				RowScale: read(scales.Row),
 				ColScale: read(scales.Col), Self: read(scales.Self),
 			}
 		}
 		reference.SpMM(want, of(values), exact(x))
-		reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
+		reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 {
+			return magnitudesOf(values(m))
+		}), magnitudes(exact(x)))
 		s.sums(what, z, want.Data, terms.Data, longest(a)+2)
 	}
 	s.spmmRows(what, a, scales, x, ranges, kernel.Output(accumulate))
@@ -65,9 +72,12 @@ func (s *suite) asFloat32(what string, z, x, before *tensor.Matrix, run func(z, 
 
 // spmmRows makes the aggregation z of x range by range, each from the rows of x alone that it needs. A range
 // leaves the rows behind it alone.
-func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z *tensor.Matrix, to kernel.Output) {
+func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z *tensor.Matrix,
+	to kernel.Output,
+) {
 	s.t.Helper()
-	bounds := []int{0, min(1, a.Rows), min(3, a.Rows), a.Rows / 3, a.Rows / 3, a.Rows} // a hub may be the last of its range
+	// a hub may be the last of its range
+	bounds := []int{0, min(1, a.Rows), min(3, a.Rows), a.Rows / 3, a.Rows / 3, a.Rows}
 	slices.Sort(bounds)
 	for k, lo := range bounds[:len(bounds)-1] {
 		hi, needed := bounds[k+1], s.blankOf(x.Element, x.Rows, x.Cols)
@@ -130,7 +140,10 @@ func (s *suite) scalings(a *kernel.CSR, run func(what string, a *kernel.CSR, sca
 			m = &weighted
 		}
 		run(case_("weights, row, col, self", bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0), m,
-			kernel.Scales{Row: choose(bits&2 != 0, row), Col: choose(bits&4 != 0, col), Self: choose(bits&8 != 0, self)})
+			kernel.Scales{
+				Row: choose(bits&2 != 0, row), Col: choose(bits&4 != 0, col),
+				Self: choose(bits&8 != 0, self),
+			})
 	}
 }
 
@@ -141,7 +154,8 @@ func conformSpMM(s *suite) {
 				s.spmm(case_(what, "columns", cols, "accumulate", accumulate), a, scales, cols, accumulate)
 			}
 		})
-		s.spmm(case_("more columns than rows", cols), bipartite(s.team, s.r, 12, 40), kernel.Scales{}, cols, true)
+		s.spmm(case_("more columns than rows", cols), bipartite(s.team, s.r, 12, 40),
+			kernel.Scales{}, cols, true)
 	})
 }
 
@@ -170,7 +184,8 @@ func conformSpMMEmpty(s *suite) {
 			"one row, no entry":    s.rows(1, make([][]int32, 1)),
 		} {
 			for _, accumulate := range []bool{false, true} {
-				s.spmm(case_(name, "columns", cols, "accumulate", accumulate), a, kernel.Scales{}, cols, accumulate)
+				s.spmm(case_(name, "columns", cols, "accumulate", accumulate), a,
+					kernel.Scales{}, cols, accumulate)
 				if a.Rows == a.Cols {
 					s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
 						s.spmm(case_(name, what), a, scales, cols, accumulate)
@@ -249,7 +264,8 @@ func conformMax(s *suite) {
 					a = s.loopless(a)
 				}
 				for _, ids := range []*tensor.Matrix{nil, s.permutation(n)} {
-					s.max(case_("rows", n, "columns", cols, "self", loops != nil, "ids", ids != nil), a, x, g, loops, ids)
+					s.max(case_("rows", n, "columns", cols, "self", loops != nil, "ids", ids != nil),
+						a, x, g, loops, ids)
 				}
 			}
 		}
@@ -333,7 +349,9 @@ func (s *suite) network(a *kernel.CSR, loops bool) network {
 
 // features gives the network's edges so many features each, random or none, as kernel and reference want them.
 // Their vector has columns for GATv1's heads, and their weight for all columns of the other forms.
-func (s *suite) features(g network, columns, heads, width int) (f kernel.EdgeFeatures, edges *reference.Matrix) {
+func (s *suite) features(g network, columns, heads,
+	width int,
+) (f kernel.EdgeFeatures, edges *reference.Matrix) {
 	if columns == 0 {
 		return f, nil
 	}
@@ -344,7 +362,8 @@ func (s *suite) features(g network, columns, heads, width int) (f kernel.EdgeFea
 		f.Vector, weight = nil, &f.Weight
 		f.Weight = s.normal(columns, heads*width)
 	}
-	s.team.Scale(*weight, float32(.5/math.Sqrt(float64(columns))), *weight) // scores of about 1, as in a model
+	// scores of about 1, as in a model
+	s.team.Scale(*weight, float32(.5/math.Sqrt(float64(columns))), *weight)
 	var entries, loops, first []int32
 	for i := range g.a.Rows {
 		stored := int32(len(list(g.a, i)))
@@ -398,7 +417,8 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 		}
 		return ids.Int32s()[v]
 	}
-	lists, targets, copies := make([][]int32, len(g.indices)), make([]int32, len(g.indices)), make([]int, len(g.indices))
+	lists, targets, copies := make([][]int32, len(g.indices)), make([]int32, len(g.indices)),
+		make([]int, len(g.indices))
 	for i := range n {
 		seen := map[int32]int{}
 		for e := g.indptr[i]; e < g.indptr[i+1]; e++ {
@@ -412,7 +432,8 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 	s.team.Fill(ones, 1)
 	state := s.team.AttentionStart(len(lists), heads, 1, tensor.Float32)
 	s.team.Attend(state, kernel.Attention{
-		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none, Mask: mask, SourceIDs: ids,
+		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none,
+		Mask: mask, SourceIDs: ids,
 		TargetIDs: s.ints(targets).Reshape(len(targets), 1),
 	}, rows, nil, kernel.Last)
 	keep, sums, scale := make([]float64, len(g.indices)*heads), values(state.Out), kept(s, mask)
@@ -451,7 +472,9 @@ func (s *suite) vertexMask(rows, cols int, mask kernel.Mask) *tensor.Matrix {
 }
 
 func conformAttention(s *suite) {
-	each := func(s *suite, heads, width int, attend func(what string, g network, mask kernel.Mask, keep []float64)) {
+	each := func(s *suite, heads, width int,
+		attend func(what string, g network, mask kernel.Mask, keep []float64),
+	) {
 		for _, loops := range []bool{false, true} {
 			g := s.network(s.tangled(19, 75), loops)
 			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
@@ -473,7 +496,8 @@ func conformAttention(s *suite) {
 			s.attention(what+", edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
 			s.attention2(what+", GATv2, edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
 			s.dotAttention(what+", dot products", g, heads, width, 0, mask, keep)
-			s.dotAttention(what+", dot products, edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
+			s.dotAttention(what+", dot products, edge features", g, heads, width,
+				1+(heads*width)%11, mask, keep)
 		})
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
@@ -563,7 +587,9 @@ func (s *suite) query(rows, cols, width int) *tensor.Matrix {
 // storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the
 // same numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; the
 // other forms add in another order.
-func (s *suite) storedAttention(what string, g network, heads, width, features int, mask kernel.Mask, form form) {
+func (s *suite) storedAttention(what string, g network, heads, width, features int,
+	mask kernel.Mask, form form,
+) {
 	s.t.Helper()
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: s.stored(n, cols), Mask: mask}
@@ -598,9 +624,12 @@ func (s *suite) storedAttention(what string, g network, heads, width, features i
 		of.Grad = s.as(element, dOut)
 		zeros := func(rows, cols int) *tensor.Matrix { return s.team.Zeros(tensor.Buffers, rows, cols) }
 		d := kernel.AttentionGradients{
-			Source: s.as(element, s.copy(dSource)), SourceScore: zeros(n, heads), TargetScore: zeros(n, heads),
-			Target: s.as(element, s.copy(dTarget)), A: zeros(1, cols), EdgeVector: zeros(features, heads), EdgeWeight: zeros(features, cols),
-			Key: s.as(element, s.copy(dTarget)),
+			Source: s.as(element, s.copy(dSource)), SourceScore: zeros(n, heads),
+			TargetScore: zeros(n, heads),
+			Target:      s.as(element, s.copy(dTarget)), A: zeros(1, cols),
+			EdgeVector: zeros(features, heads),
+			EdgeWeight: zeros(features, cols),
+			Key:        s.as(element, s.copy(dTarget)),
 		}
 		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, of)
 		return state, d
@@ -608,9 +637,11 @@ func (s *suite) storedAttention(what string, g network, heads, width, features i
 	want, dWant := run(tensor.Float32)
 	got, d := run(tensor.BFloat16)
 	for name, m := range map[string][2]*tensor.Matrix{
-		"output": {got.Out, want.Out}, "log-sum-exp": {got.Maximum, want.Maximum}, "source gradient": {d.Source, dWant.Source},
-		"source score gradient": {d.SourceScore, dWant.SourceScore}, "target score gradient": {d.TargetScore, dWant.TargetScore},
-		"target gradient": {d.Target, dWant.Target}, "gradient of the vector": {d.A, dWant.A},
+		"output": {got.Out, want.Out}, "log-sum-exp": {got.Maximum, want.Maximum},
+		"source gradient":       {d.Source, dWant.Source},
+		"source score gradient": {d.SourceScore, dWant.SourceScore},
+		"target score gradient": {d.TargetScore, dWant.TargetScore},
+		"target gradient":       {d.Target, dWant.Target}, "gradient of the vector": {d.A, dWant.A},
 		"gradient of the edges' vector": {d.EdgeVector, dWant.EdgeVector},
 		"gradient of the edges' weight": {d.EdgeWeight, dWant.EdgeWeight}, "key gradient": {d.Key, dWant.Key},
 	} {
@@ -626,7 +657,9 @@ func (s *suite) storedAttention(what string, g network, heads, width, features i
 }
 
 // attention holds GATv1's forward and backward pass against the reference. Its scores come from HeadDot.
-func (s *suite) attention(what string, g network, heads, width, features int, mask kernel.Mask, keep []float64) {
+func (s *suite) attention(what string, g network, heads, width, features int,
+	mask kernel.Mask, keep []float64,
+) {
 	s.t.Helper()
 	if s.storage == tensor.BFloat16 {
 		s.storedAttention(what, g, heads, width, features, mask, v1)
@@ -637,7 +670,10 @@ func (s *suite) attention(what string, g network, heads, width, features int, ma
 	for _, a := range []*tensor.Matrix{aSource, aTarget} { // scores of about 1, as in a model
 		s.team.Scale(a, float32(1/math.Sqrt(float64(width))), a)
 	}
-	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask, SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads)}
+	k := kernel.Attention{
+		Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask,
+		SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads),
+	}
 	s.team.HeadDot(k.SourceScore, x, aSource)
 	s.team.HeadDot(k.TargetScore, x, aTarget)
 	var edges, vector *reference.Matrix
@@ -653,26 +689,37 @@ func (s *suite) attention(what string, g network, heads, width, features int, ma
 	s.rowwise(what+", output", out, want, terms)
 	s.logSums(what, logSum, lse)
 
-	dx, da, db, dv := reference.GATBackward(r, exact(x), values(aSource), values(aTarget), vector, exact(dOut))
+	dx, da, db, dv := reference.GATBackward(r, exact(x), values(aSource), values(aTarget),
+		vector, exact(dOut))
 	for _, k.Whole = range []bool{true, false} {
-		d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads), EdgeVector: s.team.Zeros(tensor.Buffers, features, heads)}
+		d := kernel.AttentionGradients{
+			Source:      s.normal(n, cols),
+			SourceScore: s.team.Zeros(tensor.Buffers, n, heads),
+			TargetScore: s.team.Zeros(tensor.Buffers, n, heads),
+			EdgeVector:  s.team.Zeros(tensor.Buffers, features, heads),
+		}
 		start := exact(d.Source)
-		dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
+		dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols),
+			s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
 		s.team.RowDots(gOut, dOut, out)
-		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
+		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops,
+			kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
 		s.team.HeadDotBackward(d.Source, dSource, d.SourceScore, x, aSource)
 		s.team.HeadDotBackward(d.Source, dTarget, d.TargetScore, x, aTarget)
 		s.rowwise(what+case_(", whole", k.Whole)+", gradient", d.Source, start.Plus(dx), terms)
 		s.vector(what+case_(", whole", k.Whole)+", gradient of the source vector", dSource, da, terms)
 		s.vector(what+case_(", whole", k.Whole)+", gradient of the target vector", dTarget, db, terms)
 		if features > 0 {
-			s.vector(what+case_(", whole", k.Whole)+", gradient of the edges' vector", d.EdgeVector, dv.Data, terms)
+			s.vector(what+case_(", whole", k.Whole)+", gradient of the edges' vector",
+				d.EdgeVector, dv.Data, terms)
 		}
 	}
 }
 
 // attention2 does the same for GATv2, with features of edges if they have some.
-func (s *suite) attention2(what string, g network, heads, width, features int, mask kernel.Mask, keep []float64) {
+func (s *suite) attention2(what string, g network, heads, width, features int,
+	mask kernel.Mask, keep []float64,
+) {
 	s.t.Helper()
 	if s.storage == tensor.BFloat16 {
 		s.storedAttention(what, g, heads, width, features, mask, v2)
@@ -690,14 +737,19 @@ func (s *suite) attention2(what string, g network, heads, width, features int, m
 	s.rowwise(what+", output", out, want, terms)
 	s.logSums(what, logSum, lse)
 
-	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols), EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols)}
+	d := kernel.AttentionGradients{
+		Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols),
+		EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols),
+	}
 	startX, startY, startA, gOut := exact(d.Source), exact(d.Target), exact(d.A), s.blank(n, heads)
 	s.team.RowDots(gOut, dOut, out)
-	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
+	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops,
+		kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
 	dx, dy, da, dw := reference.GATv2Backward(r, exact(x), exact(y), values(att), weight, exact(dOut))
 	s.rowwise(what+", source gradient", d.Source, startX.Plus(dx), terms)
 	s.rowwise(what+", target gradient", d.Target, startY.Plus(dy), terms)
-	s.vector(what+", gradient of the vector", d.A, startA.Plus(&reference.Matrix{Rows: 1, Cols: cols, Data: da}).Data, terms)
+	s.vector(what+", gradient of the vector", d.A,
+		startA.Plus(&reference.Matrix{Rows: 1, Cols: cols, Data: da}).Data, terms)
 	if weight != nil {
 		s.vector(what+", gradient of the edges' weight", d.EdgeWeight, dw.Data, terms)
 	}
@@ -705,7 +757,9 @@ func (s *suite) attention2(what string, g network, heads, width, features int, m
 
 // withFeatures gives k features of the network's edges and a weight of them, and returns both for the
 // reference; nil for none.
-func (s *suite) withFeatures(k *kernel.Attention, g network, features int, keep []float64) (*reference.Attention, *reference.Matrix) {
+func (s *suite) withFeatures(k *kernel.Attention, g network, features int,
+	keep []float64,
+) (*reference.Attention, *reference.Matrix) {
 	r := g.reference(k.Heads, keep)
 	if features == 0 {
 		return r, nil
@@ -715,7 +769,9 @@ func (s *suite) withFeatures(k *kernel.Attention, g network, features int, keep 
 }
 
 // dotAttention does the same for dot products.
-func (s *suite) dotAttention(what string, g network, heads, width, features int, mask kernel.Mask, keep []float64) {
+func (s *suite) dotAttention(what string, g network, heads, width, features int,
+	mask kernel.Mask, keep []float64,
+) {
 	s.t.Helper()
 	if s.storage == tensor.BFloat16 {
 		s.storedAttention(what, g, heads, width, features, mask, dotProducts)
@@ -723,7 +779,8 @@ func (s *suite) dotAttention(what string, g network, heads, width, features int,
 	}
 	// a coefficient of an edge is a sum of width terms
 	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))*width
-	query, key, value, dOut := s.query(n, cols, width), s.normal(n, cols), s.normal(n, cols), s.normal(n, cols)
+	query, key, value, dOut := s.query(n, cols, width), s.normal(n, cols),
+		s.normal(n, cols), s.normal(n, cols)
 	k := kernel.Attention{Heads: heads, Width: width, Source: value, Target: query, Key: key, Mask: mask}
 	r, weight := s.withFeatures(&k, g, features, keep)
 	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
@@ -733,11 +790,16 @@ func (s *suite) dotAttention(what string, g network, heads, width, features int,
 	s.rowwise(what+", output", out, want, terms)
 	s.logSums(what, logSum, lse)
 
-	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), Key: s.normal(n, cols), EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols)}
+	d := kernel.AttentionGradients{
+		Source: s.normal(n, cols), Target: s.normal(n, cols),
+		Key: s.normal(n, cols), EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols),
+	}
 	startV, startQ, startK, gOut := exact(d.Source), exact(d.Target), exact(d.Key), s.blank(n, heads)
 	s.team.RowDots(gOut, dOut, out)
-	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
-	dq, dk, dv, dw := reference.DotProductBackward(r, exact(query), exact(key), exact(value), weight, exact(dOut))
+	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops,
+		kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
+	dq, dk, dv, dw := reference.DotProductBackward(r, exact(query), exact(key), exact(value),
+		weight, exact(dOut))
 	s.rowwise(what+", value gradient", d.Source, startV.Plus(dv), terms)
 	s.rowwise(what+", query gradient", d.Target, startQ.Plus(dq), terms)
 	s.rowwise(what+", key gradient", d.Key, startK.Plus(dk), terms)

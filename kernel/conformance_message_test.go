@@ -55,7 +55,8 @@ func conformColumns(s *suite) {
 					continue
 				}
 				want := exact(z)
-				reference.PutColumns(want, reference.PickColumns(exact(x), nil, 1, cols), nil, 3, to == kernel.Accumulate)
+				reference.PutColumns(want, reference.PickColumns(exact(x), nil, 1, cols), nil, 3,
+					to == kernel.Accumulate)
 				s.team.Columns(z, 3, x, 1, cols, to)
 				s.rounded(what, z, want)
 			}

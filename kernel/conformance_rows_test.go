@@ -48,7 +48,8 @@ func conformHeadDot(s *suite) {
 		what, cols := case_("rows", rows, "heads", heads, "width", width), heads*width
 		z, a, out := s.stored(rows, cols), s.normal(1, cols), s.blank(rows, heads)
 		s.team.HeadDot(out, z, a)
-		s.sums(what, out, headDots(exact(z), exact(a), heads).Data, headDots(magnitudes(exact(z)), magnitudes(exact(a)), heads).Data, width)
+		s.sums(what, out, headDots(exact(z), exact(a), heads).Data,
+			headDots(magnitudes(exact(z)), magnitudes(exact(a)), heads).Data, width)
 
 		dOut, dz, da := s.normal(rows, heads), s.stored(rows, cols), s.normal(1, cols)
 		wantZ, wantA, of := exact(dz), exact(da), numbers(z)
@@ -74,7 +75,8 @@ func conformRowDots(s *suite) {
 		if rows == 0 {
 			return
 		}
-		s.sums(case_("rows", rows, "heads", heads, "width", width), out, headDots(exact(x), exact(y), heads).Data,
+		s.sums(case_("rows", rows, "heads", heads, "width", width), out,
+			headDots(exact(x), exact(y), heads).Data,
 			headDots(magnitudes(exact(x)), magnitudes(exact(y)), heads).Data, width)
 	})
 }
@@ -107,7 +109,9 @@ var activations = map[kernel.Activation]reference.Activation{
 		Value:      func(x float64) float64 { return reference.LeakyReLU(x, .01) },
 		Derivative: func(x float64) float64 { return reference.LeakyReLUSlope(x, .01) },
 	},
-	kernel.Tanh: {Value: math.Tanh, Derivative: func(x float64) float64 { return 1 - math.Tanh(x)*math.Tanh(x) }},
+	kernel.Tanh: {Value: math.Tanh, Derivative: func(x float64) float64 {
+		return 1 - math.Tanh(x)*math.Tanh(x)
+	}},
 	kernel.Sigmoid: {Value: reference.Sigmoid, Derivative: func(x float64) float64 {
 		return reference.Sigmoid(x) * (1 - reference.Sigmoid(x))
 	}},
@@ -130,7 +134,8 @@ func conformFinish(s *suite) {
 		for act, want := range activations {
 			for _, mask := range []kernel.Mask{{}, kernel.NewMask(5, .3, nil), kernel.NewMask(5, .6, ids)} {
 				for _, b := range []*tensor.Matrix{nil, bias} {
-					what := case_("rows", rows, "columns", cols, "activation", act, "mask", mask, "bias", b != nil)
+					what := case_("rows", rows, "columns", cols, "activation", act, "mask",
+						mask, "bias", b != nil)
 					sum := exact(x)
 					if b != nil {
 						for i := range sum.Data { // in float32, so that both are on the same side of a kink
@@ -149,10 +154,11 @@ func conformFinish(s *suite) {
 					s.team.FinishBackward(dx, g, z, act, mask)
 					s.team.FinishBackward(over, over, z, act, mask)
 					passed := reference.DropoutBackward(keep, exact(g))
-					s.within(what+", gradient", dx, reference.ActivateBackward(want, sum, passed).Data, func(i int) float64 {
-						// the derivative comes from the output, as it was rounded
-						return (16*u + 2*roundoff(s.storage)) * math.Max(1, math.Abs(passed.Data[i]))
-					})
+					s.within(what+", gradient", dx, reference.ActivateBackward(want, sum, passed).Data,
+						func(i int) float64 {
+							// the derivative comes from the output, as it was rounded
+							return (16*u + 2*roundoff(s.storage)) * math.Max(1, math.Abs(passed.Data[i]))
+						})
 					if !same(dx, over) {
 						s.t.Fatalf("%s: the gradient in place is another", what)
 					}
@@ -163,7 +169,8 @@ func conformFinish(s *suite) {
 }
 
 func conformGELU(s *suite) {
-	s.each([]int{0, 1, 1023, 1024, 1025, 70_001}, func(s *suite, n int) { // around the piece that is converted
+	// around the piece that is converted
+	s.each([]int{0, 1, 1023, 1024, 1025, 70_001}, func(s *suite, n int) {
 		x, g := s.normal(1, n), s.stored(1, n)
 		for i := range x.Floats() {
 			x.Floats()[i] *= float32(1 + i%9) // beyond the last node
@@ -175,7 +182,8 @@ func conformGELU(s *suite) {
 		s.elements(case_(n), z, reference.Activate(reference.GELU, exact(x)).Data, 2)
 		s.team.GELUBackward(dx, g, x)
 		s.team.GELUBackward(over, over, x)
-		s.elements(case_(n, "gradient"), dx, reference.ActivateBackward(reference.GELU, exact(x), exact(g)).Data, 6)
+		s.elements(case_(n, "gradient"), dx,
+			reference.ActivateBackward(reference.GELU, exact(x), exact(g)).Data, 6)
 		if !same(z, inPlace) || !same(dx, over) {
 			s.t.Fatalf("%d elements: in place gives other numbers", n)
 		}
@@ -195,13 +203,28 @@ func conformCombine(s *suite) {
 			run(z)
 			s.elements(case_(what, n), z, w, 6)
 		}
-		check("add", func(z *tensor.Matrix) { s.team.Add(z, 3, x, -.5, y) }, func(x, y float64) float64 { return 3*x - .5*y })
-		check("scale", func(z *tensor.Matrix) { s.team.Scale(z, -2, x) }, func(x, _ float64) float64 { return -2 * x })
+		check("add", func(z *tensor.Matrix) {
+			s.team.Add(z, 3, x, -.5, y)
+		}, func(x, y float64) float64 { return 3*x - .5*y })
+		check("scale", func(z *tensor.Matrix) {
+			s.team.Scale(z, -2, x)
+		}, func(x, _ float64) float64 { return -2 * x })
 		check("copy", func(z *tensor.Matrix) { s.team.Copy(z, x) }, func(x, _ float64) float64 { return x })
-		check("multiply", func(z *tensor.Matrix) { s.team.Multiply(z, x, y) }, func(x, y float64) float64 { return x * y })
-		check("axpy", func(z *tensor.Matrix) { s.team.Copy(z, x); s.team.Axpy(z, .25, y) }, func(x, y float64) float64 { return x + .25*y })
-		check("add in place", func(z *tensor.Matrix) { s.team.Copy(z, y); s.team.Add(z, 2, x, 1, z) }, func(x, y float64) float64 { return 2*x + y })
-		check("multiply in place", func(z *tensor.Matrix) { s.team.Copy(z, x); s.team.Multiply(z, z, z) }, func(x, _ float64) float64 { return x * x })
+		check("multiply", func(z *tensor.Matrix) {
+			s.team.Multiply(z, x, y)
+		}, func(x, y float64) float64 { return x * y })
+		check("axpy", func(z *tensor.Matrix) {
+			s.team.Copy(z, x)
+			s.team.Axpy(z, .25, y)
+		}, func(x, y float64) float64 { return x + .25*y })
+		check("add in place", func(z *tensor.Matrix) {
+			s.team.Copy(z, y)
+			s.team.Add(z, 2, x, 1, z)
+		}, func(x, y float64) float64 { return 2*x + y })
+		check("multiply in place", func(z *tensor.Matrix) {
+			s.team.Copy(z, x)
+			s.team.Multiply(z, z, z)
+		}, func(x, _ float64) float64 { return x * x })
 	})
 }
 
@@ -319,8 +342,10 @@ func conformMoments(s *suite) {
 					m2 += d * d
 				}
 				deviation := math.Sqrt(m2 / math.Max(1, float64(rows)))
-				if math.Abs(m.Mean[c]-mean) > 1e-11*mean+64*u*deviation || math.Abs(m.M2[c]-m2) > 128*u*m2+1e-20 {
-					s.t.Fatalf("%d×%d: column %d has mean %v and deviations %v, want %v and %v", rows, cols, c, m.Mean[c], m.M2[c], mean, m2)
+				if math.Abs(m.Mean[c]-mean) > 1e-11*mean+64*u*deviation ||
+					math.Abs(m.M2[c]-m2) > 128*u*m2+1e-20 {
+					s.t.Fatalf("%d×%d: column %d has mean %v and deviations %v, want %v and %v", rows, cols,
+						c, m.Mean[c], m.M2[c], mean, m2)
 				}
 			}
 		}
@@ -331,7 +356,9 @@ func conformMoments(s *suite) {
 func (s *suite) unset(cols int) []float64 { return slices.Repeat([]float64{math.NaN()}, cols) }
 
 // finishings runs a test for each activation, with and without dropout.
-func (s *suite) finishings(rows int, run func(what string, act kernel.Activation, want reference.Activation, mask kernel.Mask)) {
+func (s *suite) finishings(rows int, run func(what string, act kernel.Activation, want reference.Activation,
+	mask kernel.Mask),
+) {
 	for act, want := range activations {
 		for _, mask := range []kernel.Mask{{}, kernel.NewMask(5, .6, s.permutation(rows))} {
 			run(case_("activation", act, "dropout", mask.Active()), act, want, mask)
@@ -348,7 +375,10 @@ func conformBatchNorm(s *suite) {
 		x, g := s.stored(rows, cols), s.stored(rows, cols)
 		m := kernel.NewMoments(cols)
 		s.team.Moments(m, x)
-		norm := kernel.Normalization{Mean: s.blank(1, cols), Rstd: s.blank(1, cols), Gamma: s.normal(1, cols), Beta: s.normal(1, cols)}
+		norm := kernel.Normalization{
+			Mean: s.blank(1, cols), Rstd: s.blank(1, cols), Gamma: s.normal(1, cols),
+			Beta: s.normal(1, cols),
+		}
 		gamma, rstd := norm.Gamma.Floats(), norm.Rstd.Floats()
 		for c := range cols {
 			norm.Mean.Floats()[c] = float32(m.Mean[c])
@@ -356,10 +386,13 @@ func conformBatchNorm(s *suite) {
 		}
 		y := s.blank(rows, cols)
 		s.team.Normalize(y, s.as(tensor.Float32, x), norm, kernel.Identity, kernel.Mask{})
-		want, _, _ := reference.BatchNorm(exact(x), values(norm.Gamma), values(norm.Beta), make([]float64, cols), make([]float64, cols))
+		want, _, _ := reference.BatchNorm(exact(x), values(norm.Gamma), values(norm.Beta),
+			make([]float64, cols), make([]float64, cols))
 		s.elements(what, y, want.Data, 40)
 
-		s.finishings(rows, func(finishing string, act kernel.Activation, want reference.Activation, mask kernel.Mask) {
+		s.finishings(rows, func(finishing string, act kernel.Activation, want reference.Activation,
+			mask kernel.Mask,
+		) {
 			what := what + " " + finishing
 			keep := exact(s.vertexMask(rows, cols, mask))
 			z, inPlace := s.unwritten(rows, cols), s.copy(x)
@@ -385,10 +418,13 @@ func conformBatchNorm(s *suite) {
 				for i := range rows {
 					terms += math.Abs(passed.At(i, c))
 				}
-				if limit := sumError(32) * (terms + 3); math.Abs(sumG[c]-dbeta[c]) > limit || math.Abs(sumGX[c]-dgamma[c]) > 5*limit {
-					s.t.Fatalf("%s: column %d sums to %v and %v, want %v and %v", what, c, sumG[c], sumGX[c], dbeta[c], dgamma[c])
+				if limit := sumError(32) * (terms + 3); math.Abs(sumG[c]-dbeta[c]) > limit ||
+					math.Abs(sumGX[c]-dgamma[c]) > 5*limit {
+					s.t.Fatalf("%s: column %d sums to %v and %v, want %v and %v", what, c, sumG[c], sumGX[c],
+						dbeta[c], dgamma[c])
 				}
-				meanG.Floats()[c], meanGX.Floats()[c] = float32(sumG[c]/float64(rows)), float32(sumGX[c]/float64(rows))
+				meanG.Floats()[c], meanGX.Floats()[c] = float32(sumG[c]/float64(rows)),
+					float32(sumGX[c]/float64(rows))
 			}
 			got := s.unwritten(rows, cols)
 			s.team.NormalizeBackward(got, dy, x, norm, meanG, meanGX)
@@ -410,19 +446,27 @@ func conformLayerNorm(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		what := case_("rows", rows, "columns", cols)
 		x, g := s.stored(rows, cols), s.stored(rows, cols)
-		norm := kernel.Normalization{Mean: s.blank(rows, 1), Rstd: s.blank(rows, 1), Gamma: s.normal(1, cols), Beta: s.normal(1, cols)}
+		norm := kernel.Normalization{
+			Mean: s.blank(rows, 1), Rstd: s.blank(rows, 1), Gamma: s.normal(1, cols),
+			Beta: s.normal(1, cols),
+		}
 		y := s.blank(rows, cols)
-		s.team.LayerNorm(y, s.as(tensor.Float32, x), norm, reference.NormEpsilon, kernel.Identity, kernel.Mask{})
+		s.team.LayerNorm(y, s.as(tensor.Float32, x), norm, reference.NormEpsilon,
+			kernel.Identity, kernel.Mask{})
 		// rstd is as large as 300 where a row is nearly constant, and multiplies the rounding of x − mean.
 		steep := func(i int) float64 { return math.Max(1, float64(norm.Rstd.Floats()[i/cols])) }
 		want := reference.LayerNorm(exact(x), values(norm.Gamma), values(norm.Beta))
-		s.within(what, y, want.Data, func(i int) float64 { return 40 * u * steep(i) * math.Max(1, math.Abs(want.Data[i])) })
+		s.within(what, y, want.Data, func(i int) float64 {
+			return 40 * u * steep(i) * math.Max(1, math.Abs(want.Data[i]))
+		})
 		largest := 1.0
 		for i := range want.Data {
 			largest = math.Max(largest, steep(i))
 		}
 
-		s.finishings(rows, func(finishing string, act kernel.Activation, want reference.Activation, mask kernel.Mask) {
+		s.finishings(rows, func(finishing string, act kernel.Activation, want reference.Activation,
+			mask kernel.Mask,
+		) {
 			what := what + " " + finishing
 			keep := exact(s.vertexMask(rows, cols, mask))
 			z, inPlace := s.unwritten(rows, cols), s.copy(x)
@@ -437,15 +481,21 @@ func conformLayerNorm(s *suite) {
 			dx, dgamma, dbeta := reference.LayerNormBackward(exact(x), values(norm.Gamma), passed)
 			got, over := s.unwritten(rows, cols), s.copy(g)
 			toGamma, toBeta := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols)
-			s.team.LayerNormBackward(kernel.NormGradients{X: got, Gamma: toGamma, Beta: toBeta}, g, x, norm, act, mask)
-			s.within(what+", gradient", got, dx.Data, func(i int) float64 { return 400 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
-			s.within(what+", gamma", toGamma, dgamma, func(int) float64 { return sumError(rows) * float64(rows) * largest * 8 })
-			s.within(what+", beta", toBeta, dbeta, func(int) float64 { return sumError(1) * float64(rows) * 8 })
-			s.team.LayerNormBackward(kernel.NormGradients{X: over, Gamma: toGamma, Beta: toBeta}, over, x, norm, act, mask)
+			s.team.LayerNormBackward(kernel.NormGradients{X: got, Gamma: toGamma, Beta: toBeta}, g,
+				x, norm, act, mask)
+			s.within(what+", gradient", got, dx.Data,
+				func(i int) float64 { return 400 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
+			s.within(what+", gamma", toGamma, dgamma,
+				func(int) float64 { return sumError(rows) * float64(rows) * largest * 8 })
+			s.within(what+", beta", toBeta, dbeta,
+				func(int) float64 { return sumError(1) * float64(rows) * 8 })
+			s.team.LayerNormBackward(kernel.NormGradients{X: over, Gamma: toGamma, Beta: toBeta}, over,
+				x, norm, act, mask)
 			if !same(got, over) {
 				s.t.Fatalf("%s: the gradient in place is another", what)
 			}
-			s.within(what+", beta twice", toBeta, dbeta2(dbeta), func(int) float64 { return sumError(1) * float64(rows) * 16 })
+			s.within(what+", beta twice", toBeta, dbeta2(dbeta),
+				func(int) float64 { return sumError(1) * float64(rows) * 16 })
 		})
 	})
 }
@@ -472,7 +522,8 @@ func (s *suite) half(rows int) ([]int64, *tensor.Matrix) {
 
 // loss holds a loss and its gradient against the reference's, which are means over n terms; huge logits come
 // in some rows.
-func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64, want float64, dWant *reference.Matrix,
+func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64, want float64,
+	dWant *reference.Matrix,
 	run func(grad *tensor.Matrix, scale float64) float64,
 ) {
 	s.t.Helper()
@@ -520,7 +571,8 @@ func conformCrossEntropy(s *suite) {
 			labels64[i], labels32[i] = int64(c), int32(c)
 		}
 		labels := s.ints(labels32)
-		s.loss(case_("rows", rows, "classes", cols), z, list64, math.Max(1, float64(len(list64))), reference.CrossEntropy(exact(z), labels64, list64),
+		s.loss(case_("rows", rows, "classes", cols), z, list64, math.Max(1, float64(len(list64))),
+			reference.CrossEntropy(exact(z), labels64, list64),
 			reference.CrossEntropyBackward(exact(z), labels64, list64),
 			func(grad *tensor.Matrix, scale float64) float64 {
 				return s.team.CrossEntropy(grad, z, list32, labels, scale)
@@ -536,7 +588,8 @@ func conformBinaryCrossEntropy(s *suite) {
 		}
 		list64, list32 := s.half(min(rows, 40))
 		holds := func(name string, there int) {
-			s.loss(case_(name, there, "rows", rows, "classes", cols), z, list64, math.Max(1, float64(there)), reference.BCEWithLogits(exact(z), exact(targets), list64),
+			s.loss(case_(name, there, "rows", rows, "classes", cols), z, list64, math.Max(1, float64(there)),
+				reference.BCEWithLogits(exact(z), exact(targets), list64),
 				reference.BCEWithLogitsBackward(exact(z), exact(targets), list64),
 				func(grad *tensor.Matrix, scale float64) float64 {
 					return s.team.BinaryCrossEntropy(grad, z, list32, targets, scale)
@@ -565,16 +618,23 @@ func conformAdam(s *suite) {
 		for _, decay := range []float64{0, .1} {
 			for _, clip := range []float64{1, .3} {
 				for _, decoupled := range []bool{false, true} {
-					w, m, v := s.normal(1, n), s.team.Zeros(tensor.Optimizer, 1, n), s.team.Zeros(tensor.Optimizer, 1, n)
+					w, m, v := s.normal(1, n), s.team.Zeros(tensor.Optimizer, 1, n),
+						s.team.Zeros(tensor.Optimizer, 1, n)
 					p, mean, square := values(w), make([]float64, n), make([]float64, n)
-					settings := reference.AdamSettings{Rate: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: decay}
+					settings := reference.AdamSettings{
+						Rate: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8,
+						WeightDecay: decay,
+					}
 					for step := 1; step <= 5; step++ {
 						g := s.positive(1, n)
 						clipped := values(g)
 						for i := range clipped {
 							clipped[i] *= clip
 						}
-						s.team.Adam(w, g, m, v, kernel.AdamStep{Rate: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: decay, Clip: clip, Step: step, Decoupled: decoupled})
+						s.team.Adam(w, g, m, v, kernel.AdamStep{
+							Rate: .01, Beta1: .9, Beta2: .999,
+							Epsilon: 1e-8, Decay: decay, Clip: clip, Step: step, Decoupled: decoupled,
+						})
 						if decoupled {
 							reference.AdamW(p, clipped, mean, square, step, settings)
 						} else {
@@ -608,9 +668,13 @@ func conformSGD(s *suite) {
 						for i := range clipped {
 							clipped[i] *= clip
 						}
-						s.team.SGD(w, g, b, kernel.SGDStep{Rate: .1, Momentum: momentum, Decay: decay, Clip: clip, First: step == 0})
+						s.team.SGD(w, g, b, kernel.SGDStep{
+							Rate: .1, Momentum: momentum, Decay: decay,
+							Clip: clip, First: step == 0,
+						})
 						reference.SGD(p, clipped, buffer, .1, momentum, decay)
-						s.elements(case_(n, "momentum", momentum, "decay", decay, "clip", clip, "step", step), w, p, 40)
+						s.elements(case_(n, "momentum", momentum, "decay", decay, "clip", clip, "step", step),
+							w, p, 40)
 					}
 				}
 			}
@@ -644,7 +708,8 @@ func conformMatMul(s *suite) {
 				if transposed {
 					factor = factor.Transpose()
 				}
-				want, terms := reference.MatMul(exact(x), factor), reference.MatMul(magnitudes(exact(x)), magnitudes(factor))
+				want, terms := reference.MatMul(exact(x), factor),
+					reference.MatMul(magnitudes(exact(x)), magnitudes(factor))
 				z := s.blankOf(of, rows, out)
 				s.team.MatMul(z, x, w, kernel.Orientation(transposed), kernel.Replace)
 				what := case_(rows, in, out, "transposed", transposed, "types", x.Element, of)
@@ -671,7 +736,8 @@ func conformMatMul(s *suite) {
 func conformMatMulT(s *suite) {
 	check := func(s *suite, rows, in, out int) {
 		x, g := s.stored(rows, in), s.stored(rows, out)
-		want, terms := reference.MatMulTransA(exact(x), exact(g)), reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g)))
+		want, terms := reference.MatMulTransA(exact(x), exact(g)),
+			reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g)))
 		s.types(x, func(x *tensor.Matrix, of tensor.Element) {
 			g, z := s.as(of, g), s.blank(in, out)
 			s.team.MatMulT(z, x, g, kernel.Replace)
@@ -693,7 +759,16 @@ func conformMatMulT(s *suite) {
 		check(s, 70, 5, width)
 	})
 	with(s.t, func(s *suite) { // blocks of 528 and 512 columns, of 103 rows; panels of every width
-		for _, shape := range [][3]int{{700, 530, 40}, {300, 41, 515}, {1100, 29, 77}, {210, 533, 530}, {9000, 16, 33}, {8800, 530, 5}, {600, 547, 7}, {104, 64, 64}} {
+		for _, shape := range [][3]int{
+			{700, 530, 40},
+			{300, 41, 515},
+			{1100, 29, 77},
+			{210, 533, 530},
+			{9000, 16, 33},
+			{8800, 530, 5},
+			{600, 547, 7},
+			{104, 64, 64},
+		} {
 			check(s, shape[0], shape[1], shape[2])
 		}
 	})

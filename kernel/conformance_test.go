@@ -296,7 +296,8 @@ func (s *suite) within(what string, matrix *tensor.Matrix, want []float64, allow
 			allowed += roundoff(matrix.Element) * (math.Abs(w) + allowed)
 		}
 		if d := math.Abs(float64(got[i]) - w); !(d <= allowed) {
-			s.t.Fatalf("%s: number %d of %d is %v, want %v: off by %.3g, allowed %.3g", what, i, len(got), got[i], w, d, allowed)
+			s.t.Fatalf("%s: number %d of %d is %v, want %v: off by %.3g, allowed %.3g", what, i, len(got),
+				got[i], w, d, allowed)
 		}
 	}
 }

@@ -52,7 +52,8 @@ func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate 
 	if ranges > 1 && z == tensor.BFloat16 {
 		copies = (a.Rows + t.sumRows() - 1) / t.sumRows()
 	}
-	if a.Entries() < fewestEntries*max(a.Rows*ranges, a.Cols*copies) || accumulate && ranges > 1 && z == tensor.Float32 {
+	if a.Entries() < fewestEntries*max(a.Rows*ranges, a.Cols*copies) ||
+		accumulate && ranges > 1 && z == tensor.Float32 {
 		return 0
 	}
 	return (a.Cols + ranges - 1) / ranges
@@ -157,7 +158,9 @@ func (p *tiling) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 
 // tile returns the arguments for the tiles of range k of the sources and rows lo…hi−1, whose entries in it
 // begin at begins.
-func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matrix, lo, hi int) C.weft_spmm_args {
+func (p *tiling) tile(args *C.weft_spmm_args, a *CSR, k int, begins *tensor.Matrix, lo,
+	hi int,
+) C.weft_spmm_args {
 	tile := *args
 	tile.first, tile.cut = C.int64_t(k*p.sources), boolean(p.sources < a.Cols)
 	tile.edges.indptr, tile.extend = longs(begins), boolean(k > 0)
@@ -181,7 +184,8 @@ func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from
 	after, count := min(first+p.sources, a.Cols), min(tileColumns, x.Cols-from)
 	packed := p.packed.RowRange(0, after-first)
 	p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
-	tile.x, tile.x_stride, tile.from, tile.cols = storage(packed), tileColumns, C.int64_t(from), C.int64_t(count)
+	tile.x, tile.x_stride, tile.from, tile.cols = storage(packed), tileColumns,
+		C.int64_t(from), C.int64_t(count)
 	p.team.edgesOf(on(C.weft_spmm, x), unsafe.Pointer(tile), a, lo, hi, a.hubsOf(lo, hi).Hubs, count)
 }
 

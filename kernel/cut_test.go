@@ -99,7 +99,10 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 			x := as(whole, test.x, randomMatrix(whole, r, cols, test.columns))
 			var s Scales
 			if test.square {
-				s = Scales{Row: randomMatrix(whole, r, n, 1), Col: randomMatrix(whole, r, cols, 1), Self: randomMatrix(whole, r, n, 1)}
+				s = Scales{
+					Row: randomMatrix(whole, r, n, 1), Col: randomMatrix(whole, r, cols, 1),
+					Self: randomMatrix(whole, r, n, 1),
+				}
 			}
 			if test.weighted {
 				a.Values = randomMatrix(whole, r, 1, a.Entries())
@@ -146,13 +149,15 @@ func TestPlanTakesTiles(t *testing.T) {
 		n, degree int
 		cut       bool
 	}{{2000, 2, false}, {2000, 150, true}, {256, 150, true}} {
-		whole, plan := peak(test.n, test.degree, false, true, true), peak(test.n, test.degree, false, true, false)
+		whole, plan := peak(test.n, test.degree, false, true, true),
+			peak(test.n, test.degree, false, true, false)
 		if (plan > whole) != test.cut {
 			t.Errorf("%+v: the peak of a plan is %d, %d without tiles", test, plan, whole)
 		}
 		for _, near := range []bool{false, true} {
 			if run := peak(test.n, test.degree, near, false, false); run != plan {
-				t.Errorf("%+v, rows near each other %v: the peak is %d of a run, %d of a plan", test, near, run, plan)
+				t.Errorf("%+v, rows near each other %v: the peak is %d of a run, %d of a plan",
+					test, near, run, plan)
 			}
 			if run := peak(test.n, test.degree, near, false, true); run != whole {
 				t.Errorf("%+v: the peak is %d of a run without tiles, %d of its plan", test, run, whole)
@@ -178,7 +183,10 @@ func TestRowsAreNotTiled(t *testing.T) {
 		return memory.Peak()
 	}
 	want := peak(false, true, 0, 2000)
-	for _, got := range []int64{peak(true, false, 0, 1000, 2000), peak(false, false, 0, 40, 2000), peak(false, false, 0, 2000)} {
+	for _, got := range []int64{
+		peak(true, false, 0, 1000, 2000), peak(false, false, 0, 40, 2000),
+		peak(false, false, 0, 2000),
+	} {
 		if got != want {
 			t.Errorf("the peak is %d, %d without tiles", got, want)
 		}

@@ -23,7 +23,10 @@ const (
 // is the operating system's to refuse, everything else a programming error.
 func refused(status, m, n, k int) any {
 	if status == C.WEFT_ONEDNN_MEMORY {
-		return tensor.OutOfMemory{Bytes: 4 * k * (m + n), Err: fmt.Errorf("oneDNN's copies for a %d×%d×%d product", m, k, n)}
+		return tensor.OutOfMemory{
+			Bytes: 4 * k * (m + n),
+			Err:   fmt.Errorf("oneDNN's copies for a %d×%d×%d product", m, k, n),
+		}
 	}
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
@@ -133,7 +136,8 @@ func shapeOfProduct(in, out int, transposed, accumulate bool, x, z tensor.Elemen
 // pack makes ready for w.
 func (p *product) pack(t *Team, w *tensor.Matrix) {
 	if p.handle = idleProducts.take(p.productShape); p.handle == nil {
-		p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(p.transposed), boolean(p.accumulate),
+		p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out),
+			boolean(p.transposed), boolean(p.accumulate),
 			elementType(p.x), elementType(p.z)))
 	}
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
@@ -144,7 +148,8 @@ func (p *product) pack(t *Team, w *tensor.Matrix) {
 
 // run multiplies so many times ProductRows rows.
 func (p *product) run(z, x *tensor.Matrix, calls int) {
-	p.must(C.weft_product_run(p.handle, p.packed.Pointer(), either(x), typeOf(x), either(z), typeOf(z), C.int64_t(calls), boolean(p.past)))
+	p.must(C.weft_product_run(p.handle, p.packed.Pointer(), either(x), typeOf(x), either(z), typeOf(z),
+		C.int64_t(calls), boolean(p.past)))
 }
 
 func (p *product) must(status C.int) {
@@ -243,12 +248,14 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	}
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)
-		t.make(Call{Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols}}, end-first, func(k int) {
-			one, lane := args, first+k
-			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
-			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)), (*C.float)(ofFirst(panels, k, lane))
-			on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
-		})
+		t.make(Call{Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols}},
+			end-first, func(k int) {
+				one, lane := args, first+k
+				one.partial = (*C.double)(ofFirst(sums, total+k, lane))
+				one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)),
+					(*C.float)(ofFirst(panels, k, lane))
+				on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
+			})
 		if first == 0 && total > 0 {
 			t.beginSum(sums, stride, z, to)
 		}
@@ -256,7 +263,8 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 			t.addLanes(sums, stride, z)
 		} else {
 			all := args
-			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first), boolean(to == Accumulate && total == 0)
+			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first),
+				boolean(to == Accumulate && total == 0)
 			t.rows(on(C.weft_weight_sum), unsafe.Pointer(&all), x.Cols, count*g.Cols)
 		}
 	}

@@ -15,8 +15,14 @@ func TestFeaturesOfForms(t *testing.T) {
 		g := s.network(s.tangled(9, 5), false)
 		n := g.a.Rows
 		rows := s.normal(n, heads*width)
-		v1 := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: rows, SourceScore: s.normal(n, heads), TargetScore: s.normal(n, heads)}
-		v2 := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: rows, Target: rows, A: s.normal(1, heads*width)}
+		v1 := kernel.Attention{
+			Heads: heads, Width: width, Slope: .2, Source: rows,
+			SourceScore: s.normal(n, heads), TargetScore: s.normal(n, heads),
+		}
+		v2 := kernel.Attention{
+			Heads: heads, Width: width, Slope: .2, Source: rows, Target: rows,
+			A: s.normal(1, heads*width),
+		}
 		dot := kernel.Attention{Heads: heads, Width: width, Source: rows, Target: rows, Key: rows}
 		vector, _ := s.features(g, features, heads, 0)
 		weight, _ := s.features(g, features, heads, width)
@@ -24,15 +30,24 @@ func TestFeaturesOfForms(t *testing.T) {
 			form  kernel.Attention
 			of    kernel.EdgeFeatures
 			takes bool
-		}{{v1, vector, true}, {v1, weight, false}, {v2, vector, false}, {v2, weight, true}, {dot, vector, false}, {dot, weight, true}} {
+		}{
+			{v1, vector, true},
+			{v1, weight, false},
+			{v2, vector, false},
+			{v2, weight, true},
+			{dot, vector, false},
+			{dot, weight, true},
+		} {
 			c.form.Edges = c.of
 			func() {
 				defer func() {
 					if panics := recover() != nil; panics == c.takes {
-						t.Errorf("GATv2 %t, dot products %t, vector %t: panics %t", c.form.A != nil, c.form.Key != nil, c.of.Vector != nil, panics)
+						t.Errorf("GATv2 %t, dot products %t, vector %t: panics %t", c.form.A != nil,
+							c.form.Key != nil, c.of.Vector != nil, panics)
 					}
 				}()
-				s.team.Attend(s.team.AttentionStart(n, heads, width, tensor.Float32), c.form, g.a, nil, kernel.Last)
+				s.team.Attend(s.team.AttentionStart(n, heads, width, tensor.Float32), c.form,
+					g.a, nil, kernel.Last)
 			}()
 		}
 	})

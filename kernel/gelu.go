@@ -27,7 +27,8 @@ func (t *Team) inGo(name string, z, y, x *tensor.Matrix, f func(z, y, x []float3
 	on(0, z, y, x) // of one element type
 	n := z.Len()
 	parts := max(1, min(t.threads*chunks, n/grain))
-	call, part := Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}}, func(k int) (lo, hi int) { return n * k / parts, n * (k + 1) / parts }
+	call, part := Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}},
+		func(k int) (lo, hi int) { return n * k / parts, n * (k + 1) / parts }
 	if z.Element == tensor.Float32 {
 		to, by, at := z.Floats(), y.Floats(), x.Floats() // a plan uses them, too
 		t.make(call, parts, func(k int) {

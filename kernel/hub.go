@@ -62,8 +62,12 @@ type perPart struct {
 // are the self loops and the vertices of a's rows; nil: none, and the rows themselves.
 func (t *Team) parts(a *CSR, loops, ids *tensor.Matrix) *parts {
 	p := &parts{team: t, hubs: a, hubLoops: loops, hubIDs: ids}
-	p.CSR = CSR{Rows: lanes, Cols: a.Cols, Indptr: t.scratch(tensor.Int64, 1, lanes+1), Indices: a.Indices, Values: a.Values}
-	p.loops, p.ids, p.row = t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int64, 1, 1)
+	p.CSR = CSR{
+		Rows: lanes, Cols: a.Cols, Indptr: t.scratch(tensor.Int64, 1, lanes+1),
+		Indices: a.Indices, Values: a.Values,
+	}
+	p.loops, p.ids, p.row = t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int32, lanes, 1),
+		t.scratch(tensor.Int64, 1, 1)
 	return p
 }
 

@@ -70,7 +70,8 @@ func TestHubAttention(t *testing.T) {
 				a := s.tangled(n, degree)
 				left, right := halves(s.team, a, n/2)
 				k := kernel.Attention{
-					Heads: heads, Width: width, Slope: .2, Source: s.normal(n, heads*width), Mask: kernel.NewMask(8, .4, nil),
+					Heads: heads, Width: width, Slope: .2, Source: s.normal(n, heads*width),
+					Mask:      kernel.NewMask(8, .4, nil),
 					SourceIDs: s.permutation(n), TargetIDs: s.permutation(n),
 				}
 				if v2 {
@@ -101,17 +102,23 @@ func TestHubAttention(t *testing.T) {
 
 // attendBlocks is what attention over the blocks of some columns each gives, and its gradients for the
 // output's gradient g, with hubs taken apart or not.
-func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart bool, blocks ...*kernel.CSR) map[string]*tensor.Matrix {
+func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart bool,
+	blocks ...*kernel.CSR,
+) map[string]*tensor.Matrix {
 	rows, cols := k.Source.Rows, k.Source.Cols
 	zeros := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
 	d := kernel.AttentionGradients{
-		Source: zeros(rows, cols), SourceScore: zeros(rows, k.Heads), TargetScore: zeros(rows, k.Heads), Target: zeros(rows, cols), A: zeros(1, cols),
+		Source: zeros(rows, cols), SourceScore: zeros(rows, k.Heads), TargetScore: zeros(rows, k.Heads),
+		Target: zeros(rows, cols), A: zeros(1, cols),
 	}
 	each := func(run func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, last bool)) {
 		from := 0
 		for n, b := range blocks {
 			k, d := k, d
-			for _, m := range []**tensor.Matrix{&k.Source, &k.SourceScore, &k.SourceIDs, &d.Source, &d.SourceScore} {
+			for _, m := range []**tensor.Matrix{
+				&k.Source, &k.SourceScore, &k.SourceIDs,
+				&d.Source, &d.SourceScore,
+			} {
 				if *m != nil {
 					*m = (*m).RowRange(from, from+b.Cols)
 				}
@@ -136,11 +143,14 @@ func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart
 		if !apart {
 			transposed.Hubs = nil
 		}
-		team.AttendBackward(d, k, b, transposed, nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: state.Maximum})
+		team.AttendBackward(d, k, b, transposed, nil,
+			kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: state.Maximum})
 	})
 	return map[string]*tensor.Matrix{
-		"output": state.Out, "log-sum-exp": state.Maximum, "source gradient": d.Source, "source score's gradient": d.SourceScore,
-		"target gradient": d.Target, "target score's gradient": d.TargetScore, "vector's gradient": d.A,
+		"output": state.Out, "log-sum-exp": state.Maximum, "source gradient": d.Source,
+		"source score's gradient": d.SourceScore,
+		"target gradient":         d.Target, "target score's gradient": d.TargetScore,
+		"vector's gradient": d.A,
 	}
 }
 
@@ -156,7 +166,8 @@ func TestHubMax(t *testing.T) {
 					storage = tensor.BFloat16
 				}
 				withStorage(t, storage, func(s *suite) {
-					s.hubMax(case_("degree", degree, "loops", loops, "ids", permuted, "type", storage), degree, loops, permuted)
+					s.hubMax(case_("degree", degree, "loops", loops, "ids", permuted, "type", storage),
+						degree, loops, permuted)
 				})
 			}
 		}
@@ -191,7 +202,8 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 
 	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
 		team := kernel.NewTeam(threads, s.team.Memory)
-		z, arg, dx = s.unwritten(n, cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols), s.copy(start)
+		z, arg, dx = s.unwritten(n, cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, n,
+			cols), s.copy(start)
 		if a.Hubs = nil; apart {
 			a.FindHubs()
 		}
@@ -223,7 +235,8 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	equalMaxima := func(who string, z, arg, wantZ, wantArg *tensor.Matrix) {
 		s.t.Helper()
 		equal := func(a, b float32) bool { return a == b || a != a && b != b }
-		if !slices.EqualFunc(numbers(z), numbers(wantZ), equal) || !slices.Equal(arg.Int32s(), wantArg.Int32s()) {
+		if !slices.EqualFunc(numbers(z), numbers(wantZ), equal) ||
+			!slices.Equal(arg.Int32s(), wantArg.Int32s()) {
 			s.t.Errorf("%s, %s: the maxima are not those of whole rows", what, who)
 		}
 	}
@@ -253,7 +266,9 @@ func TestHubInStorage(t *testing.T) {
 		x, z := s.stored(n, cols), s.stored(n, cols)
 		before := s.copy(z)
 		s.team.SpMM(z, a, x, scales, kernel.Accumulate)
-		s.asFloat32("sum", z, x, before, func(z, x *tensor.Matrix) { s.team.SpMM(z, a, x, scales, kernel.Accumulate) })
+		s.asFloat32("sum", z, x, before, func(z, x *tensor.Matrix) {
+			s.team.SpMM(z, a, x, scales, kernel.Accumulate)
+		})
 
 		transposed := s.team.Transpose(a, tensor.Graph)
 		arg := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
@@ -261,7 +276,8 @@ func TestHubInStorage(t *testing.T) {
 		g, dx := s.stored(n, cols), s.stored(n, cols)
 		before = s.copy(dx)
 		s.team.MaxBackward(dx, transposed, g, arg, nil, nil)
-		s.asFloat32("gradient of the maximum", dx, g, before, func(dx, g *tensor.Matrix) { s.team.MaxBackward(dx, transposed, g, arg, nil, nil) })
+		s.asFloat32("gradient of the maximum", dx, g, before,
+			func(dx, g *tensor.Matrix) { s.team.MaxBackward(dx, transposed, g, arg, nil, nil) })
 		s.storedAttention("attention", network{a: a, transposed: transposed}, 2, 9, 0, kernel.Mask{}, v1)
 	})
 }
@@ -280,7 +296,8 @@ func TestHubMaxOfNaN(t *testing.T) {
 		a := s.rows(n, lists)
 		a.FindHubs()
 		x, z := s.normal(n, 3), s.blank(n, 3)
-		loops, arg := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 3)
+		loops, arg := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1),
+			s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 3)
 		clear(loops.Int32s())
 		loops.Int32s()[0] = 1
 		x.Floats()[0*3+0] = float32(math.NaN())
@@ -311,7 +328,8 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 		x := s.of(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
 		z, arg := s.blank(3, 2), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 2)
 		s.team.Max(z, arg, a, x, nil, nil, kernel.Replace)
-		if !slices.Equal(z.Floats(), []float32{0, 0, -5, -3, 0, 0}) || !slices.Equal(arg.Int32s(), []int32{-1, -1, 0, 2, -1, -1}) {
+		if !slices.Equal(z.Floats(), []float32{0, 0, -5, -3, 0, 0}) ||
+			!slices.Equal(arg.Int32s(), []int32{-1, -1, 0, 2, -1, -1}) {
 			t.Errorf("maxima %v of %v", z.Floats(), arg.Int32s())
 		}
 		dx := s.of(1, 1, 1, 1, 1, 1).Reshape(3, 2)
@@ -332,10 +350,14 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 	a.FindHubs()
 	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
 	s := team.AttentionStart(2, 2, 3, tensor.Float32)
-	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, kernel.Last)
+	team.Attend(s, kernel.Attention{
+		Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score,
+		TargetScore: score,
+	}, a, nil, kernel.Last)
 	// The mean of equal rows; equal edges are added one after the other, each with its rounding
 	for c, want := range x.Floats()[:6] {
-		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) || s.Out.Floats()[c] != 0 {
+		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) ||
+			s.Out.Floats()[c] != 0 {
 			t.Errorf("column %d: %v, want %v", c, got, want)
 		}
 	}
@@ -351,12 +373,14 @@ func TestScoresOfNoWeight(t *testing.T) {
 	indices := make([]int32, degree+2)
 	indices[degree] = 1
 	a := csr(team, 2, 2, []int64{0, degree + 1, degree + 2}, indices)
-	x, score, target := normal(team, r, 2, 5), team.Zeros(tensor.Buffers, 2, 1), team.Zeros(tensor.Buffers, 2, 1)
+	x, score, target := normal(team, r, 2, 5), team.Zeros(tensor.Buffers, 2, 1),
+		team.Zeros(tensor.Buffers, 2, 1)
 	score.Floats()[0] = float32(math.Inf(-1))
 	k := kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
 	s := team.AttentionStart(2, 1, 5, tensor.Float32)
 	team.Attend(s, k, a, nil, kernel.Last)
-	if !slices.Equal(s.Out.Floats()[:5], x.Floats()[5:]) || !slices.Equal(s.Out.Floats()[5:], make([]float32, 5)) {
+	if !slices.Equal(s.Out.Floats()[:5], x.Floats()[5:]) ||
+		!slices.Equal(s.Out.Floats()[5:], make([]float32, 5)) {
 		t.Errorf("outputs %v of sources %v", s.Out.Floats(), x.Floats())
 	}
 }

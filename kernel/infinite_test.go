@@ -30,25 +30,33 @@ func TestInfiniteRow(t *testing.T) {
 	transposed := team.Transpose(a, tensor.Graph)
 	onlyFirst := func(what string, heads, width int, m *tensor.Matrix) {
 		for k, v := range m.Floats() {
-			if column := k % m.Cols; column == 0 && v != infinity || column > 0 && !(math.Abs(float64(v)) < 1e6) {
-				t.Fatalf("%s, %d heads of %d columns: %v in row %d, column %d", what, heads, width, v, k/m.Cols, column)
+			if column := k % m.Cols; column == 0 && v != infinity ||
+				column > 0 && !(math.Abs(float64(v)) < 1e6) {
+				t.Fatalf("%s, %d heads of %d columns: %v in row %d, column %d", what, heads, width,
+					v, k/m.Cols, column)
 			}
 		}
 	}
 	for _, heads := range []int{1, 2, 3, 8} {
 		for _, width := range []int{1, 3, 8, 16, 17, 40, 64, 65, 130} {
 			r := rand.New(rand.NewPCG(8, 8))
-			x, score, target := normal(team, r, n, heads*width), normal(team, r, n, heads), normal(team, r, n, heads)
-			k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
+			x, score, target := normal(team, r, n, heads*width), normal(team, r, n, heads),
+				normal(team, r, n, heads)
+			k := kernel.Attention{
+				Heads: heads, Width: width, Slope: .2, Source: x, SourceScore: score,
+				TargetScore: target,
+			}
 			s := team.AttentionStart(n, heads, width, tensor.Float32)
 			team.Attend(s, k, a, nil, kernel.Last)
 			g, gOut := normal(team, r, n, heads*width), normal(team, r, n, heads)
 			g.Floats()[last*heads*width] = infinity
 			d := kernel.AttentionGradients{
 				Source:      team.Zeros(tensor.Gradients, n, heads*width),
-				SourceScore: team.Zeros(tensor.Gradients, n, heads), TargetScore: team.Zeros(tensor.Gradients, n, heads),
+				SourceScore: team.Zeros(tensor.Gradients, n, heads),
+				TargetScore: team.Zeros(tensor.Gradients, n, heads),
 			}
-			team.AttendBackward(d, k, a, transposed, nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
+			team.AttendBackward(d, k, a, transposed, nil,
+				kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
 			onlyFirst("gradient", heads, width, d.Source)
 			x.Floats()[last*heads*width] = infinity
 			team.Attend(s, k, a, nil, kernel.Last)

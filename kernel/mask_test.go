@@ -19,7 +19,8 @@ func TestMaskRate(t *testing.T) {
 			m := s.vertexMask(rows, cols, kernel.NewMask(2026, p, nil)).Floats()
 			rate := func(what string, n int, kept float64) {
 				if sigma := math.Sqrt(p * (1 - p) / float64(n)); math.Abs(kept/float64(n)-(1-p)) > 4*sigma {
-					t.Errorf("p %v, %s: %v of %d are kept, %.1f standard deviations off", p, what, kept, n, (kept/float64(n)-(1-p))/sigma)
+					t.Errorf("p %v, %s: %v of %d are kept, %.1f standard deviations off", p, what, kept, n,
+						(kept/float64(n)-(1-p))/sigma)
 				}
 			}
 			all, pairs := 0.0, 0.0
@@ -39,14 +40,16 @@ func TestMaskRate(t *testing.T) {
 				}
 			}
 			rate("all", len(m), all)
-			if want, got := (1-p)*(1-p), pairs/float64(len(m)); math.Abs(got-want) > 4*math.Sqrt(want/float64(len(m))) {
+			if want, got := (1-p)*(1-p), pairs/float64(len(m)); math.Abs(got-want) > 4*math.Sqrt(
+				want/float64(len(m))) {
 				t.Errorf("p %v: %v of neighbours are both kept, want %v", p, got, want)
 			}
 			// Of a thousand rows and columns together, the furthest is about 3.3 standard deviations off.
 			for _, counts := range [][]float64{byRow, byColumn} {
 				n := len(m) / len(counts)
 				for _, kept := range counts {
-					if sigma := math.Sqrt(p * (1 - p) * float64(n)); math.Abs(kept-(1-p)*float64(n)) > 5*sigma {
+					if sigma := math.Sqrt(p * (1 - p) * float64(n)); math.Abs(
+						kept-(1-p)*float64(n)) > 5*sigma {
 						t.Errorf("p %v: a row or column of %d keeps %v", p, n, kept)
 					}
 				}
@@ -69,7 +72,8 @@ func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 			m := s.vertexMask(rows, width, kernel.NewMask(1, .5, ids)).Floats()
 			for i, k := range m {
 				if want := whole[int(ids.Int32s()[i/width])*cols+i%width]; k != want {
-					t.Fatalf("width %d: vertex %d, column %d has mask %v, want %v", width, ids.Int32s()[i/width], i%width, k, want)
+					t.Fatalf("width %d: vertex %d, column %d has mask %v, want %v", width,
+						ids.Int32s()[i/width], i%width, k, want)
 				}
 			}
 		}
@@ -82,15 +86,18 @@ func TestMaskKeys(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 200, 100
 		of := func(seed uint64, epoch int, site string) []float32 {
-			return s.vertexMask(rows, cols, kernel.NewMask(autograd.Random{Seed: seed, Epoch: epoch}.Key(site), .5, nil)).Floats()
+			return s.vertexMask(rows, cols,
+				kernel.NewMask(autograd.Random{Seed: seed, Epoch: epoch}.Key(site), .5, nil)).Floats()
 		}
 		first := of(1, 1, "layers.0.dropout")
 		if !slices.Equal(first, of(1, 1, "layers.0.dropout")) {
 			t.Error("equal keys give different masks")
 		}
 		others := map[string][]float32{
-			"seed": of(2, 1, "layers.0.dropout"), "epoch": of(1, 2, "layers.0.dropout"), "site": of(1, 1, "layers.1.dropout"),
-			"another site": of(1, 1, "layers.0.attention"), "epoch and seed exchanged": of(2, 1, "layers.0.dropout"),
+			"seed": of(2, 1, "layers.0.dropout"), "epoch": of(1, 2, "layers.0.dropout"),
+			"site":                     of(1, 1, "layers.1.dropout"),
+			"another site":             of(1, 1, "layers.0.attention"),
+			"epoch and seed exchanged": of(2, 1, "layers.0.dropout"),
 		}
 		for name, m := range others {
 			same := 0.0
@@ -124,7 +131,8 @@ func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
 	s.team.Fill(ones.Values, 1)
 	transposed := s.team.Transpose(&ones, tensor.Features)
-	byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(), s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
+	byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(),
+		s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
 	for i := range a.Rows {
 		for k, c := range list(a, i) {
 			if got, want := byRow[int(a.Indptr.Int64s()[i])+k], dense[i*a.Cols+int(c)]; got != want {
@@ -134,7 +142,8 @@ func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	}
 	for c := range transposed.Rows {
 		for k, i := range list(transposed, c) {
-			if got, want := byColumn[int(transposed.Indptr.Int64s()[c])+k], dense[int(i)*a.Cols+c]; got != want {
+			if got, want := byColumn[int(transposed.Indptr.Int64s()[c])+
+				k], dense[int(i)*a.Cols+c]; got != want {
 				s.t.Fatalf("transposed entry %d, %d: %v, dense %v", c, i, got, want)
 			}
 		}
@@ -149,7 +158,8 @@ func TestMaskOfOnesEntries(t *testing.T) {
 		ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
 		s.team.Fill(ones.Values, 1)
 		mask := kernel.NewMask(8, .4, nil)
-		if !slices.Equal(s.team.MaskEntries(a, mask, kernel.Straight).Floats(), s.team.MaskEntries(&ones, mask, kernel.Straight).Floats()) {
+		if !slices.Equal(s.team.MaskEntries(a, mask, kernel.Straight).Floats(),
+			s.team.MaskEntries(&ones, mask, kernel.Straight).Floats()) {
 			t.Error("the mask of a matrix without values is not that of one with ones")
 		}
 	})
@@ -162,7 +172,17 @@ func TestMaskOfASlice(t *testing.T) {
 		const rows, cols = 23, 2600
 		mask := kernel.NewMask(7, .4, s.permutation(rows))
 		whole := s.vertexMask(rows, cols, mask).Floats()
-		for _, cut := range [][2]int{{0, 1}, {1, 2}, {5, 133}, {16, 41}, {127, 129}, {128, 300}, {131, 2600}, {255, 2400}, {2049, 2600}} {
+		for _, cut := range [][2]int{
+			{0, 1},
+			{1, 2},
+			{5, 133},
+			{16, 41},
+			{127, 129},
+			{128, 300},
+			{131, 2600},
+			{255, 2400},
+			{2049, 2600},
+		} {
 			lo, hi := cut[0], cut[1]
 			want := make([]float32, 0, rows*(hi-lo))
 			for r := range rows {
@@ -172,7 +192,8 @@ func TestMaskOfASlice(t *testing.T) {
 			s.team.Fill(ones, 1)
 			gradient := s.blank(rows, hi-lo)
 			s.team.FinishBackward(gradient, ones, ones, kernel.Identity, of)
-			if !slices.Equal(s.vertexMask(rows, hi-lo, of).Floats(), want) || !slices.Equal(gradient.Floats(), want) {
+			if !slices.Equal(s.vertexMask(rows, hi-lo, of).Floats(), want) ||
+				!slices.Equal(gradient.Floats(), want) {
 				t.Errorf("columns %d … %d have another mask than in the whole", lo, hi-1)
 			}
 			s.sparseMask(bipartite(s.team, s.r, rows, hi-lo), of, want)
@@ -214,11 +235,13 @@ func TestEdgeMask(t *testing.T) {
 				if k != 0 {
 					kept++
 				}
-				if e := i / heads; e+1 < len(g.indices) && g.indices[e] == g.indices[e+1] && k != keep[i+heads] {
+				if e := i / heads; e+1 < len(g.indices) && g.indices[e] == g.indices[e+1] &&
+					k != keep[i+heads] {
 					differ++
 				}
 			}
-			if sigma := math.Sqrt(p * (1 - p) * float64(len(keep))); math.Abs(kept-(1-p)*float64(len(keep))) > 4*sigma {
+			if sigma := math.Sqrt(p * (1 - p) * float64(len(keep))); math.Abs(
+				kept-(1-p)*float64(len(keep))) > 4*sigma {
 				t.Errorf("p %v: %v of %d are kept", p, kept, len(keep))
 			}
 			if differ == 0 {
@@ -245,7 +268,8 @@ func TestEdgeMask(t *testing.T) {
 		}
 		for i := range n {
 			moved.indices = append(moved.indices, list(moved.a, i)...)
-			moved.indices = append(moved.indices, slices.Repeat([]int32{int32(i)}, int(moved.loops.Int32s()[i]))...)
+			moved.indices = append(moved.indices,
+				slices.Repeat([]int32{int32(i)}, int(moved.loops.Int32s()[i]))...)
 			moved.indptr = append(moved.indptr, int64(len(moved.indices)))
 		}
 		mask := kernel.NewMask(4, .5, nil)
@@ -265,7 +289,8 @@ func TestEdgeMask(t *testing.T) {
 			return m
 		}
 		here := masks(g, s.edgeMask(g, heads, mask, nil), func(i int32) int32 { return i })
-		there := masks(moved, s.edgeMask(moved, heads, mask, ids), func(i int32) int32 { return ids.Int32s()[i] })
+		there := masks(moved, s.edgeMask(moved, heads, mask, ids),
+			func(i int32) int32 { return ids.Int32s()[i] })
 		if len(here) != len(there) {
 			t.Fatalf("%d edges and heads, moved %d", len(here), len(there))
 		}

@@ -43,12 +43,18 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 	clear(m.M2)
 	n := tiles(x.Rows)
 	mean, m2 := t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)
-	args := &C.weft_moments_args{tile_mean: doubles(mean), tile_m2: doubles(m2), x: storage(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_moments_args{
+		tile_mean: doubles(mean), tile_m2: doubles(m2), x: storage(x),
+		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	}
 	t.overTiles(on(C.weft_moments, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	if !t.plan {
 		for k := range n {
 			row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*x.Cols : (k+1)*x.Cols] }
-			m.Merge(Moments{Count: min((k+1)*C.WEFT_TILE, x.Rows) - k*C.WEFT_TILE, Mean: row(mean), M2: row(m2)})
+			m.Merge(Moments{
+				Count: min((k+1)*C.WEFT_TILE, x.Rows) - k*C.WEFT_TILE,
+				Mean:  row(mean), M2: row(m2),
+			})
 		}
 	}
 	mean.Release()
@@ -65,14 +71,18 @@ func (n Normalization) c(cols int) C.weft_normalization {
 	for _, v := range []*tensor.Matrix{n.Mean, n.Rstd, n.Gamma, n.Beta} {
 		check("normalization", v, 1, cols)
 	}
-	return C.weft_normalization{mean: floats(n.Mean), rstd: floats(n.Rstd), gamma: floats(n.Gamma), beta: floats(n.Beta)}
+	return C.weft_normalization{
+		mean: floats(n.Mean), rstd: floats(n.Rstd), gamma: floats(n.Gamma),
+		beta: floats(n.Beta),
+	}
 }
 
 // Normalize is z = mask(act(y)) in one pass, with y normalised per column. z may be x.
 func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	args := &C.weft_normalize_args{
-		z: storage(z), x: storage(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c(),
+		z: storage(z), x: storage(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols),
+		activation: act.c(), mask: m.c(),
 	}
 	t.rows(on(C.weft_normalize, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
@@ -80,13 +90,16 @@ func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m
 // NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the
 // rows and that of dLoss/dy·x̂, per column: dβ and dγ. It computes y and the mask again from x and reads no
 // z.
-func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
+func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Normalization,
+	act Activation, m Mask,
+) {
 	tensor.SameShape(g, x)
 	clear(sumG)
 	clear(sumGX)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_normalize_sums_args{
-		tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), norm: n.c(x.Cols), rows: C.int64_t(x.Rows),
+		tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), norm: n.c(x.Cols),
+		rows: C.int64_t(x.Rows),
 		cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c(),
 	}
 	t.overTiles(on(C.weft_normalize_sums, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
@@ -102,8 +115,9 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG, meanGX *tensor.Matrix) {
 	tensor.SameShape(dx, x)
 	args := &C.weft_normalize_back_args{
-		dx: storage(dx), g: storage(g), x: storage(x), norm: n.c(x.Cols), mean_g: floats(meanG), mean_gx: floats(meanGX),
-		cols: C.int64_t(x.Cols),
+		dx: storage(dx), g: storage(g), x: storage(x), norm: n.c(x.Cols), mean_g: floats(meanG),
+		mean_gx: floats(meanGX),
+		cols:    C.int64_t(x.Cols),
 	}
 	t.rows(on(C.weft_normalize_back, dx, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
@@ -113,7 +127,8 @@ func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG
 func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	args := &C.weft_layer_norm_args{
-		z: storage(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: storage(x), gamma: floats(n.Gamma), beta: floats(n.Beta),
+		z: storage(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: storage(x), gamma: floats(n.Gamma),
+		beta: floats(n.Beta),
 		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: act.c(), mask: m.c(),
 	}
 	rooms := t.copies(x)
@@ -134,11 +149,14 @@ func (t *Team) copies(x *tensor.Matrix) rooms {
 type NormGradients struct{ X, Gamma, Beta *tensor.Matrix }
 
 // LayerNormBackward sets d.X for g = dLoss/dz of LayerNorm, and adds to d.Gamma and d.Beta. d.X may be g.
-func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
+func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normalization,
+	act Activation, m Mask,
+) {
 	tensor.SameShape(d.X, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_layer_back_args{
-		dx: storage(d.X), tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
+		dx: storage(d.X), tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x),
+		mean: floats(n.Mean), rstd: floats(n.Rstd),
 		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		activation: act.c(), mask: m.c(),
 	}

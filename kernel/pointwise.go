@@ -36,14 +36,20 @@ func (a Activation) c() C.int32_t {
 func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	check("bias", bias, 1, x.Cols)
-	args := &C.weft_finish_args{z: storage(z), x: storage(x), bias: floats(bias), cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c()}
+	args := &C.weft_finish_args{
+		z: storage(z), x: storage(x), bias: floats(bias), cols: C.int64_t(x.Cols),
+		activation: act.c(), mask: m.c(),
+	}
 	t.rows(on(C.weft_finish, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
 func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(dx, g)
-	args := &C.weft_finish_back_args{dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols), activation: act.c(), mask: m.c()}
+	args := &C.weft_finish_back_args{
+		dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols),
+		activation: act.c(), mask: m.c(),
+	}
 	t.rows(on(C.weft_finish_back, dx, g, z), unsafe.Pointer(args), g.Rows, g.Cols)
 }
 
@@ -51,7 +57,10 @@ func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 func (t *Team) Add(z *tensor.Matrix, alpha float32, x *tensor.Matrix, beta float32, y *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	tensor.SameShape(z, y)
-	args := &C.weft_combine_args{z: storage(z), x: storage(x), y: storage(y), alpha: C.float(alpha), beta: C.float(beta)}
+	args := &C.weft_combine_args{
+		z: storage(z), x: storage(x), y: storage(y), alpha: C.float(alpha),
+		beta: C.float(beta),
+	}
 	t.rows(on(C.weft_combine, z, x, y), unsafe.Pointer(args), z.Len(), 1)
 }
 
@@ -82,7 +91,10 @@ func convert(z, x *tensor.Matrix) {
 }
 
 func convertArgs(z, x *tensor.Matrix) C.weft_convert_args {
-	return C.weft_convert_args{z: either(z), x: either(x), z_type: C.int32_t(typeOf(z)), x_type: C.int32_t(typeOf(x))}
+	return C.weft_convert_args{
+		z: either(z), x: either(x), z_type: C.int32_t(typeOf(z)),
+		x_type: C.int32_t(typeOf(x)),
+	}
 }
 
 // Multiply is z = x ⊙ y, element by element. z may be x or y.
@@ -131,7 +143,10 @@ func (t *Team) Fill(z *tensor.Matrix, value float32) {
 func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 	check("sum", sum, 1, x.Cols)
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
-	args := &C.weft_column_sum_args{tiles: doubles(partial), x: storage(x), y: storage(y), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_column_sum_args{
+		tiles: doubles(partial), x: storage(x), y: storage(y),
+		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	}
 	t.overTiles(on(C.weft_column_sum, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
 	partial.Release()
@@ -155,7 +170,10 @@ func (t *Team) HeadDot(out, z, a *tensor.Matrix) {
 	if heads == 0 {
 		return
 	}
-	args := &C.weft_head_dot_args{out: floats(out), z: storage(z), a: floats(a), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
+	args := &C.weft_head_dot_args{
+		out: floats(out), z: storage(z), a: floats(a), heads: C.int64_t(heads),
+		width: C.int64_t(z.Cols / heads),
+	}
 	t.rows(on(C.weft_head_dot, z), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
@@ -183,13 +201,19 @@ func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
 // HeadMean is out_ic = mean over heads of z_ihc, for z rows × heads·width.
 func (t *Team) HeadMean(out, z *tensor.Matrix) {
 	check("mean", out, z.Rows, out.Cols)
-	args := &C.weft_head_mean_args{out: storage(out), in: storage(z), heads: C.int64_t(z.Cols / out.Cols), width: C.int64_t(out.Cols)}
+	args := &C.weft_head_mean_args{
+		out: storage(out), in: storage(z), heads: C.int64_t(z.Cols / out.Cols),
+		width: C.int64_t(out.Cols),
+	}
 	t.rows(on(C.weft_head_mean, out, z), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
 // HeadMeanBackward spreads g (rows × width) over the heads of dz (rows × heads·width).
 func (t *Team) HeadMeanBackward(dz, g *tensor.Matrix) {
 	check("gradient", g, dz.Rows, g.Cols)
-	args := &C.weft_head_mean_args{out: storage(dz), in: storage(g), heads: C.int64_t(dz.Cols / g.Cols), width: C.int64_t(g.Cols)}
+	args := &C.weft_head_mean_args{
+		out: storage(dz), in: storage(g), heads: C.int64_t(dz.Cols / g.Cols),
+		width: C.int64_t(g.Cols),
+	}
 	t.rows(on(C.weft_head_mean_back, dz, g), unsafe.Pointer(args), dz.Rows, dz.Cols)
 }

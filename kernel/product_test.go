@@ -20,7 +20,8 @@ func TestRowOfAProduct(t *testing.T) {
 			}
 			storage := []tensor.Element{tensor.Float32, tensor.BFloat16}[(i+j)/2%2]
 			withStorage(t, storage, func(s *suite) {
-				x, w, z, sum := s.stored(rows, in), s.normal(in, out), s.unwritten(rows, out), s.stored(rows, out)
+				x, w, z, sum := s.stored(rows, in), s.normal(in, out), s.unwritten(rows, out),
+					s.stored(rows, out)
 				start := s.copy(sum)
 				for _, transposed := range []bool{false, true} {
 					if transposed {
@@ -29,12 +30,16 @@ func TestRowOfAProduct(t *testing.T) {
 					s.team.MatMul(z, x, w, kernel.Orientation(transposed), kernel.Replace)
 					s.team.Copy(sum, start)
 					s.team.MatMul(sum, x, w, kernel.Orientation(transposed), kernel.Accumulate)
-					for _, few := range []int{1, 2, 3, 7, 15, 16, 17, 76, kernel.ProductRows, kernel.ProductRows + 1, 2 * kernel.ProductRows, 1025} {
+					for _, few := range []int{
+						1, 2, 3, 7, 15, 16, 17, 76, kernel.ProductRows,
+						kernel.ProductRows + 1, 2 * kernel.ProductRows, 1025,
+					} {
 						for _, from := range []int{0, 13, rows - few} {
 							if from+few > rows {
 								continue
 							}
-							what := case_(storage, few, "rows from", from, "of", rows, in, out, "transposed", transposed)
+							what := case_(storage, few, "rows from", from, "of", rows, in, out,
+								"transposed", transposed)
 							part := x.RowRange(from, from+few)
 							y := s.unwritten(few, out)
 							s.team.MatMul(y, part, w, kernel.Orientation(transposed), kernel.Replace)
@@ -66,7 +71,8 @@ func TestProductPastCaches(t *testing.T) {
 	}
 	with(t, func(s *suite) {
 		// Z does not begin with a line
-		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out)
+		x, w, z, y := s.normal(rows, in), s.normal(in, out),
+			s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out)
 		s.team.MatMul(z, x, w, kernel.Straight, kernel.Replace)
 		for _, from := range []int{0, 1, rows / 2, rows - few} {
 			s.team.MatMul(y, x.RowRange(from, from+few), w, kernel.Straight, kernel.Replace)
@@ -81,14 +87,17 @@ func TestScratchOfWeights(t *testing.T) {
 	peak := func(team *kernel.Team) int64 {
 		defer team.Memory.Close()
 		z := team.Memory.New(tensor.Gradients, in, out)
-		team.MatMulT(z, team.Zeros(tensor.Activations, rows, in), team.Zeros(tensor.Gradients, rows, out), kernel.Replace)
+		team.MatMulT(z, team.Zeros(tensor.Activations, rows, in),
+			team.Zeros(tensor.Gradients, rows, out), kernel.Replace)
 		return team.Memory.Peak()
 	}
 	before := int64(0)
 	for _, threads := range []int{1, 2, 4, 8} {
-		planned, taken := peak(kernel.NewPlan(threads, tensor.NewMeter())), peak(kernel.NewTeam(threads, tensor.NewMeter()))
+		planned, taken := peak(kernel.NewPlan(threads, tensor.NewMeter())),
+			peak(kernel.NewTeam(threads, tensor.NewMeter()))
 		if planned != taken || taken <= before {
-			t.Errorf("%d threads: planned %d bytes, took %d, and fewer threads took %d", threads, planned, taken, before)
+			t.Errorf("%d threads: planned %d bytes, took %d, and fewer threads took %d", threads,
+				planned, taken, before)
 		}
 		before = taken
 	}

@@ -13,7 +13,8 @@ func TestIdleProducts(t *testing.T) {
 	multiply := func(in, out int) {
 		team := NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
-		x, w, z := team.Memory.New(tensor.Buffers, 2, in), team.Memory.New(tensor.Buffers, in, out), team.Memory.New(tensor.Buffers, 2, out)
+		x, w, z := team.Memory.New(tensor.Buffers, 2, in), team.Memory.New(tensor.Buffers, in, out),
+			team.Memory.New(tensor.Buffers, 2, out)
 		team.Fill(x, 2)
 		team.Fill(w, 3)
 		for _, to := range []Output{Replace, Accumulate} {
@@ -40,7 +41,8 @@ func TestIdleProducts(t *testing.T) {
 			}
 		}
 		if n != idleProducts.count || n > mostIdleProducts {
-			t.Errorf("%d products are kept, %d are counted, %d may be kept", n, idleProducts.count, mostIdleProducts)
+			t.Errorf("%d products are kept, %d are counted, %d may be kept", n,
+				idleProducts.count, mostIdleProducts)
 		}
 		return n
 	}

@@ -41,6 +41,7 @@ func (m Mask) c() C.weft_mask {
 		keep = 65536 / float64(65536-m.threshold)
 	}
 	return C.weft_mask{
-		key: C.uint64_t(m.key), threshold: C.uint32_t(m.threshold), scale: C.float(keep), ids: ints(m.ids), first: C.int64_t(m.first),
+		key: C.uint64_t(m.key), threshold: C.uint32_t(m.threshold), scale: C.float(keep), ids: ints(m.ids),
+		first: C.int64_t(m.first),
 	}
 }

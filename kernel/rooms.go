@@ -28,7 +28,8 @@ func (r rooms) c() C.weft_rooms {
 		return C.weft_rooms{}
 	}
 	return C.weft_rooms{
-		first: (*C.char)(r.memory.Pointer()), bytes: C.int64_t(r.memory.Cols * r.memory.Element.Size()), count: C.int32_t(r.memory.Rows),
+		first: (*C.char)(r.memory.Pointer()), bytes: C.int64_t(r.memory.Cols * r.memory.Element.Size()),
+		count: C.int32_t(r.memory.Rows),
 	}
 }
 

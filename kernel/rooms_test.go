@@ -23,7 +23,10 @@ func TestRoomsOfThreads(t *testing.T) {
 		x := team.Zeros(tensor.Activations, rows, heads*width)
 		a := kernel.Attention{Heads: heads, Width: width, Source: x, Target: x, Key: x}
 		if weights {
-			a.Edges = kernel.EdgeFeatures{Rows: team.Memory.New(tensor.Graph, 0, features), Weight: team.Zeros(tensor.Buffers, features, heads*width)}
+			a.Edges = kernel.EdgeFeatures{
+				Rows:   team.Memory.New(tensor.Graph, 0, features),
+				Weight: team.Zeros(tensor.Buffers, features, heads*width),
+			}
 		}
 		team.Attend(team.AttentionStart(rows, heads, width, tensor.Float32), a, e, nil, kernel.Last)
 	}
@@ -32,15 +35,22 @@ func TestRoomsOfThreads(t *testing.T) {
 		one := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, 1, cols) }
 		column := func() *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, 1) }
 		x := team.Memory.NewElement(tensor.Activations, element, rows, cols)
-		team.LayerNorm(x, x, kernel.Normalization{Mean: column(), Rstd: column(), Gamma: one(), Beta: one()}, 1e-5, kernel.ReLU, kernel.Mask{})
+		team.LayerNorm(x, x, kernel.Normalization{Mean: column(), Rstd: column(), Gamma: one(), Beta: one()},
+			1e-5, kernel.ReLU, kernel.Mask{})
 	}
 	for name, c := range map[string]struct {
 		compute func(*kernel.Team)
 		more    int64 // bytes of three more threads, in pages
 	}{
-		"attention":             {func(team *kernel.Team) { attend(team, false) }, 48 * page},                 // of 16.02 KiB × 4
-		"attention, weights":    {func(team *kernel.Team) { attend(team, true) }, 240 * page},                 // of 320.06 KiB
-		"layer norm, bfloat16":  {func(team *kernel.Team) { norm(team, tensor.BFloat16) }, (126 - 32) * page}, // of 125.06 KiB
+		"attention": {func(team *kernel.Team) {
+			attend(team, false)
+		}, 48 * page}, // of 16.02 KiB × 4
+		"attention, weights": {func(team *kernel.Team) {
+			attend(team, true)
+		}, 240 * page}, // of 320.06 KiB
+		"layer norm, bfloat16": {func(team *kernel.Team) {
+			norm(team, tensor.BFloat16)
+		}, (126 - 32) * page}, // of 125.06 KiB
 		"layer norm of float32": {func(team *kernel.Team) { norm(team, tensor.Float32) }, 0},
 	} {
 		peak := func(team *kernel.Team) int64 {
@@ -51,7 +61,8 @@ func TestRoomsOfThreads(t *testing.T) {
 		one, four := peak(kernel.NewTeam(1, tensor.NewMeter())), peak(kernel.NewTeam(4, tensor.NewMeter()))
 		planned := peak(kernel.NewPlan(4, tensor.NewMeter()))
 		if four-one != c.more || planned != four {
-			t.Errorf("%s: three more threads take %d bytes, want %d; four take %d, planned %d", name, four-one, c.more, four, planned)
+			t.Errorf("%s: three more threads take %d bytes, want %d; four take %d, planned %d", name,
+				four-one, c.more, four, planned)
 		}
 	}
 }

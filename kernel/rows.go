@@ -39,9 +39,13 @@ func mayMove(z, x *tensor.Matrix, add bool) {
 func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 	mayMove(z, x, name == C.weft_scatter_add)
 	if z.Cols != x.Cols || rows.Cols > packed.Rows {
-		panic(fmt.Sprintf("kernel: %d listed rows of a %d×%d matrix and a %d×%d one", rows.Cols, z.Rows, z.Cols, x.Rows, x.Cols))
+		panic(fmt.Sprintf("kernel: %d listed rows of a %d×%d matrix and a %d×%d one", rows.Cols, z.Rows,
+			z.Cols, x.Rows, x.Cols))
 	}
-	args := &C.weft_rows_args{z: z.Pointer(), x: (*C.elem)(x.Pointer()), rows: ints(rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_rows_args{
+		z: z.Pointer(), x: (*C.elem)(x.Pointer()), rows: ints(rows),
+		cols: C.int64_t(x.Cols),
+	}
 	r := routine{name: name, of: C.WEFT_FLOAT32} // also for words that are no floats
 	if x.Element == tensor.BFloat16 {
 		r.of = C.WEFT_BFLOAT16
@@ -81,7 +85,8 @@ func packedRows(packed, whole, rows *tensor.Matrix) int {
 		n = rows.Cols
 	}
 	if n > packed.Rows || rows == nil && n < packed.Rows {
-		panic(fmt.Sprintf("kernel: %d rows of a %d×%d matrix beside a %d×%d one", n, whole.Rows, whole.Cols, packed.Rows, packed.Cols))
+		panic(fmt.Sprintf("kernel: %d rows of a %d×%d matrix beside a %d×%d one", n, whole.Rows, whole.Cols,
+			packed.Rows, packed.Cols))
 	}
 	return n
 }
@@ -100,8 +105,10 @@ func (t *Team) columns(z, x someColumns, rows, count int, to Output) {
 	}
 	mayMove(z.of, x.of, to == Accumulate)
 	args := &C.weft_columns_args{
-		z: either(z.of), x: storage(x.of), z_rows: ints(z.rows), x_rows: ints(x.rows), z_cols: C.int64_t(z.of.Cols), x_cols: C.int64_t(x.of.Cols),
-		from_z: C.int64_t(z.from), from_x: C.int64_t(x.from), count: C.int64_t(count), z_type: C.int32_t(typeOf(z.of)),
+		z: either(z.of), x: storage(x.of), z_rows: ints(z.rows), x_rows: ints(x.rows),
+		z_cols: C.int64_t(z.of.Cols), x_cols: C.int64_t(x.of.Cols),
+		from_z: C.int64_t(z.from), from_x: C.int64_t(x.from), count: C.int64_t(count),
+		z_type:     C.int32_t(typeOf(z.of)),
 		accumulate: boolean(to == Accumulate),
 	}
 	t.rows(on(C.weft_columns, x.of), unsafe.Pointer(args), rows, count)
@@ -111,7 +118,10 @@ func (t *Team) columns(z, x someColumns, rows, count int, to Output) {
 func (t *Team) HeadScale(z, x, s *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	check("scale of heads", s, x.Rows, s.Cols)
-	args := &C.weft_head_scale_args{z: storage(z), x: storage(x), s: floats(s), heads: C.int64_t(s.Cols), width: C.int64_t(x.Cols / s.Cols)}
+	args := &C.weft_head_scale_args{
+		z: storage(z), x: storage(x), s: floats(s), heads: C.int64_t(s.Cols),
+		width: C.int64_t(x.Cols / s.Cols),
+	}
 	t.rows(on(C.weft_head_scale, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
@@ -136,9 +146,16 @@ func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
 // AttendSome extends the state, which is begun, by the edges of a block whose row i is row rows_i of the
 // state (Int32, 1 × n). No block's edges end the state then: AttendEnd does.
 func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e *CSR) {
-	some := &AttentionState{Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows), sum: t.Picked(s.sum, rows), begun: true}
+	some := &AttentionState{
+		Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows),
+		sum: t.Picked(s.sum, rows), begun: true,
+	}
 	t.Attend(some, a, e, nil, More)
-	for _, m := range []struct{ to, from *tensor.Matrix }{{s.Maximum, some.Maximum}, {s.Out, some.Out}, {s.sum, some.sum}} {
+	for _, m := range []struct{ to, from *tensor.Matrix }{
+		{s.Maximum, some.Maximum},
+		{s.Out, some.Out},
+		{s.sum, some.sum},
+	} {
 		t.Scatter(m.to, m.from, rows)
 		m.from.Release()
 	}
@@ -148,7 +165,8 @@ func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e
 func (t *Team) AttendEnd(s *AttentionState) {
 	heads := s.Maximum.Cols
 	args := &C.weft_attend_end_args{
-		z: floats(s.Out), maximum: floats(s.Maximum), sum: floats(s.sum), heads: C.int64_t(heads), width: C.int64_t(s.Out.Cols / heads),
+		z: floats(s.Out), maximum: floats(s.Maximum), sum: floats(s.sum), heads: C.int64_t(heads),
+		width: C.int64_t(s.Out.Cols / heads),
 	}
 	t.rows(on(C.weft_attend_end), unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
 	s.sum.Release()

@@ -15,7 +15,8 @@ func TestShares(t *testing.T) {
 				var done []int
 				newCall(n, threads, func(k int) { done = append(done, k) }).take(own)
 				if first := n * own / begins; done[0] != first {
-					t.Errorf("thread %d of %d began %d pieces with %d, not %d", own, begins, n, done[0], first)
+					t.Errorf("thread %d of %d began %d pieces with %d, not %d", own,
+						begins, n, done[0], first)
 				}
 				slices.Sort(done)
 				for k := range n {

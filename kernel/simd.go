@@ -22,7 +22,8 @@ var level = func() int {
 			}
 		}
 		if chosen < 0 || chosen > best {
-			fmt.Fprintf(os.Stderr, "weft: WEFT_SIMD=%s: it is one of %s here; unset it to take the best\n", want, strings.Join(levels[:best+1], ", "))
+			fmt.Fprintf(os.Stderr, "weft: WEFT_SIMD=%s: it is one of %s here; unset it to take the best\n",
+				want, strings.Join(levels[:best+1], ", "))
 			os.Exit(2)
 		}
 	}

@@ -32,7 +32,8 @@ func (s *suite) slices(what string, a *kernel.CSR, cols int) {
 	results := whole(0, cols)
 	check := func(from, to int) {
 		for name, m := range whole(from, to) {
-			s.sameColumns(fmt.Sprintf("%s, %s of columns %d to %d", what, name, from, to-1), m, results[name], from)
+			s.sameColumns(fmt.Sprintf("%s, %s of columns %d to %d", what, name, from, to-1), m,
+				results[name], from)
 			m.Release()
 		}
 	}
@@ -84,15 +85,18 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 			arg.Release()
 		}
 		attention := kernel.Attention{
-			Heads: 1, Width: width, Slope: .2, Source: partX, SourceScore: source, TargetScore: target, Whole: true, Mask: mask,
+			Heads: 1, Width: width, Slope: .2, Source: partX, SourceScore: source, TargetScore: target,
+			Whole: true, Mask: mask,
 		}
 		state := team.AttentionStart(n, 1, width, tensor.Float32)
 		team.Attend(state, attention, a, nil, kernel.Last)
 		made["attention"], made["attention backward"] = state.Out, part(held)
 		d := kernel.AttentionGradients{
-			Source: made["attention backward"], SourceScore: team.Zeros(tensor.Gradients, n, 1), TargetScore: team.Zeros(tensor.Gradients, n, 1),
+			Source: made["attention backward"], SourceScore: team.Zeros(tensor.Gradients, n, 1),
+			TargetScore: team.Zeros(tensor.Gradients, n, 1),
 		}
-		team.AttendBackward(d, attention, a, transposed, nil, kernel.Attended{Grad: partG, GradDotOut: gOut, LogSum: state.Maximum})
+		team.AttendBackward(d, attention, a, transposed, nil,
+			kernel.Attended{Grad: partG, GradDotOut: gOut, LogSum: state.Maximum})
 		for _, m := range []*tensor.Matrix{partX, partG, d.SourceScore, d.TargetScore, state.Maximum} {
 			m.Release()
 		}
@@ -156,7 +160,8 @@ func (s *suite) someHeads(heads, width int, a *kernel.CSR) {
 			check := func(first, some, from, count int) {
 				s.t.Helper()
 				got := attend(first, some, from, count, blocks...)
-				what := case_("GATv2", v2, "heads", heads, "width", width, "blocks", len(blocks), "from column", from, "columns", count)
+				what := case_("GATv2", v2, "heads", heads, "width", width, "blocks", len(blocks),
+					"from column", from, "columns", count)
 				s.sameColumns(what+", output", got["output"], whole["output"], from)
 				s.sameColumns(what+", log-sum-exp", got["log-sum-exp"], whole["log-sum-exp"], first)
 			}

@@ -27,7 +27,8 @@ func (a *CSR) Entries() int { return a.Indices.Cols }
 
 func (a *CSR) c() C.weft_edges {
 	return C.weft_edges{
-		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()), others: C.int64_t(a.Cols),
+		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
+		others:    C.int64_t(a.Cols),
 		skip_hubs: boolean(len(a.Hubs) > 0),
 	}
 }
@@ -79,8 +80,10 @@ func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
 	return &C.weft_spmm_args{
-		z: either(z), z_type: C.int32_t(typeOf(z)), x: storage(x), own: storage(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
-		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
+		z: either(z), z_type: C.int32_t(typeOf(z)), x: storage(x), own: storage(x),
+		z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
+		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self),
+		cols:       C.int64_t(x.Cols),
 		accumulate: boolean(to == Accumulate),
 	}
 }
@@ -190,8 +193,9 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
 	args := &C.weft_max_back_args{
-		dx: either(dx), dx_type: C.int32_t(typeOf(dx)), g: storage(g), arg: ints(arg), edges: transposed.c(), source_ids: ints(ids),
-		loops: ints(loops), cols: C.int64_t(g.Cols),
+		dx: either(dx), dx_type: C.int32_t(typeOf(dx)), g: storage(g), arg: ints(arg), edges: transposed.c(),
+		source_ids: ints(ids),
+		loops:      ints(loops), cols: C.int64_t(g.Cols),
 	}
 	r := on(C.weft_max_back, g)
 	t.edges(r, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
@@ -223,7 +227,8 @@ func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 		values = out
 	}
 	args := &C.weft_sparse_mask_args{
-		out: floats(out), values: floats(values), edges: a.c(), transposed: boolean(read == Transposed), mask: m.c(),
+		out: floats(out), values: floats(values), edges: a.c(),
+		transposed: boolean(read == Transposed), mask: m.c(),
 	}
 	t.edges(on(C.weft_sparse_mask), unsafe.Pointer(args), a, nil, 32)
 	return out

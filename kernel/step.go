@@ -22,8 +22,9 @@ type AdamStep struct {
 func (t *Team) Adam(w, g, m, v *tensor.Matrix, s AdamStep) {
 	args := &C.weft_adam_args{
 		w: floats(w), g: floats(g), m: floats(m), v: floats(v), lr: C.float(s.Rate), beta1: C.float(s.Beta1),
-		beta2: C.float(s.Beta2), rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2), epsilon: C.float(s.Epsilon),
-		decay: C.float(s.Decay), clip: C.float(s.Clip), decoupled: boolean(s.Decoupled),
+		beta2: C.float(s.Beta2), rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2),
+		epsilon: C.float(s.Epsilon),
+		decay:   C.float(s.Decay), clip: C.float(s.Clip), decoupled: boolean(s.Decoupled),
 		correction1: C.float(1 - math.Pow(s.Beta1, float64(s.Step))),
 		correction2: C.float(1 - math.Pow(s.Beta2, float64(s.Step))),
 	}

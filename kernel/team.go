@@ -61,7 +61,10 @@ func NewPlan(threads int, memory *tensor.Meter) *Team {
 
 func newTeam(threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
-	return &Team{Memory: memory, threads: threads, sizes: usualTiles, helpers: helpers{calls: make(chan *call, threads)}}
+	return &Team{
+		Memory: memory, threads: threads, sizes: usualTiles,
+		helpers: helpers{calls: make(chan *call, threads)},
+	}
 }
 
 // Threads returns the number of threads.
@@ -188,7 +191,8 @@ func (t *Team) ranges(r routine, args unsafe.Pointer, s Shape, n, cost int) {
 	if t.threads > 1 {
 		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
 	}
-	t.make(Call{Kernel: names[r.name], Shape: s}, parts, func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
+	t.make(Call{Kernel: names[r.name], Shape: s}, parts,
+		func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
 }
 
 // edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
@@ -200,11 +204,12 @@ func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols
 // edgesOf is edges for rows first…last−1, of which skipped are some.
 func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
 	bounds := t.balance(a, first, last, skipped, cols)
-	t.make(Call{names[r.name], Shape{last - first, cols}, t.entries(a, first, last)}, len(bounds)-1, func(k int) {
-		if bounds[k] < bounds[k+1] {
-			r.run(args, bounds[k], bounds[k+1])
-		}
-	})
+	t.make(Call{names[r.name], Shape{last - first, cols}, t.entries(a, first, last)},
+		len(bounds)-1, func(k int) {
+			if bounds[k] < bounds[k+1] {
+				r.run(args, bounds[k], bounds[k+1])
+			}
+		})
 }
 
 // entries is the number of entries of rows first…last−1 of a.

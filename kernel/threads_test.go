@@ -22,9 +22,11 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 		one := results(1, storage)
 		for _, threads := range several {
 			for name, got := range results(threads, storage) {
-				same := slices.EqualFunc(got, one[name], func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+				same := slices.EqualFunc(got, one[name],
+					func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
 				if !same {
-					t.Errorf("%s of element type %d: %d threads give other bits than one", name, storage, threads)
+					t.Errorf("%s of element type %d: %d threads give other bits than one",
+						name, storage, threads)
 				}
 			}
 		}
@@ -57,7 +59,8 @@ func (s *suite) everything() map[string][]float64 {
 	keep("spmm", z)
 	weighted := *a
 	weighted.Values = s.normal(1, a.Entries())
-	keep("sparse mask", team.MaskEntries(&weighted, mask, kernel.Straight), team.MaskEntries(&weighted, mask, kernel.Transposed))
+	keep("sparse mask", team.MaskEntries(&weighted, mask, kernel.Straight),
+		team.MaskEntries(&weighted, mask, kernel.Transposed))
 
 	top, arg := stored(cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
 	team.Max(top, arg, a, x, ids, nil, kernel.Replace)
@@ -75,8 +78,12 @@ func (s *suite) everything() map[string][]float64 {
 		out, logSum := state.Out, state.Maximum
 		gOut := new(heads)
 		team.RowDots(gOut, y, out)
-		d := kernel.AttentionGradients{Source: stored(cols), SourceScore: new(heads), TargetScore: new(heads), Target: stored(cols), A: team.Zeros(tensor.Buffers, 1, cols)}
-		team.AttendBackward(d, k, a, transposed, nil, kernel.Attended{Grad: y, GradDotOut: gOut, LogSum: logSum})
+		d := kernel.AttentionGradients{
+			Source: stored(cols), SourceScore: new(heads), TargetScore: new(heads),
+			Target: stored(cols), A: team.Zeros(tensor.Buffers, 1, cols),
+		}
+		team.AttendBackward(d, k, a, transposed, nil,
+			kernel.Attended{Grad: y, GradDotOut: gOut, LogSum: logSum})
 		keep(name, out, logSum, gOut, d.Source, d.SourceScore, d.TargetScore, d.Target, d.A)
 	}
 
@@ -110,7 +117,10 @@ func (s *suite) everything() map[string][]float64 {
 
 	m := kernel.NewMoments(cols)
 	team.Moments(m, x)
-	norm, n := kernel.Normalization{Mean: s.of(make([]float32, cols)...), Rstd: s.positive(1, cols), Gamma: gamma, Beta: bias}, stored(cols)
+	norm, n := kernel.Normalization{
+		Mean: s.of(make([]float32, cols)...), Rstd: s.positive(1, cols),
+		Gamma: gamma, Beta: bias,
+	}, stored(cols)
 	g := s.copy(y)
 	team.Normalize(n, x, norm, kernel.ELU, mask)
 	sumG, sumGX := s.unset(cols), s.unset(cols)
@@ -121,7 +131,8 @@ func (s *suite) everything() map[string][]float64 {
 	dGamma, dBeta := team.Zeros(tensor.Buffers, 1, cols), team.Zeros(tensor.Buffers, 1, cols)
 	norm.Mean, norm.Rstd = new(1), new(1)
 	team.LayerNorm(n, x, norm, 1e-5, kernel.ReLU, mask)
-	team.LayerNormBackward(kernel.NormGradients{X: c, Gamma: dGamma, Beta: dBeta}, y, x, norm, kernel.ReLU, mask)
+	team.LayerNormBackward(kernel.NormGradients{X: c, Gamma: dGamma, Beta: dBeta}, y, x,
+		norm, kernel.ReLU, mask)
 	keep("layer norm", n, c, norm.Mean, norm.Rstd, dGamma, dBeta)
 
 	labels, listed, targets := make([]int32, rows), make([]int32, 0, rows), new(cols)
@@ -139,7 +150,10 @@ func (s *suite) everything() map[string][]float64 {
 	keep("losses", grad)
 
 	w, m1, v1 := s.copy(logits), new(cols), new(cols)
-	team.Adam(w, step, m1, v1, kernel.AdamStep{Rate: .1, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: .1, Clip: .7, Step: 1})
+	team.Adam(w, step, m1, v1, kernel.AdamStep{
+		Rate: .1, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: .1,
+		Clip: .7, Step: 1,
+	})
 	team.SGD(w, step, m1, kernel.SGDStep{Rate: .1, Momentum: .9, Decay: .1, Clip: 1})
 	keep("steps", w, m1, v1)
 

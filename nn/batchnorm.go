@@ -25,9 +25,12 @@ type BatchNorm struct {
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
 	b := &BatchNorm{
-		columnNorm:  newColumnNorm(width, ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0))),
-		runningMean: ps.Buffer(path+".running_mean", width, 0), runningVar: ps.Buffer(path+".running_var", width, 1),
-		batches: ps.Counter(path + ".num_batches_tracked"), mean: make([]float64, width), variance: make([]float64, width),
+		columnNorm: newColumnNorm(width, ps.Bias(path+".weight", width, Constant(1)),
+			ps.Bias(path+".bias", width, Constant(0))),
+		runningMean: ps.Buffer(path+".running_mean", width, 0),
+		runningVar:  ps.Buffer(path+".running_var", width, 1),
+		batches:     ps.Counter(path + ".num_batches_tracked"), mean: make([]float64, width),
+		variance: make([]float64, width),
 	}
 	ps.OnCommit(b.commit)
 	return b

@@ -68,13 +68,16 @@ func meansOf(rows *autograd.RowSet, sums []float64) {
 }
 
 // forward returns mask(act(y)) for the statistics of this pass.
-func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask, s statistics) *autograd.Var {
+func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask,
+	s statistics,
+) *autograd.Var {
 	if act == kernel.GELU {
 		return autograd.Finish(c.forward(x, use, kernel.Identity, kernel.Mask{}, s), nil, act, mask)
 	}
 	vertices(x)
 	t, cols := x.Tape(), x.Cols()
-	inputs, buffers := append([]*autograd.Var{x}, s.inputs...), []*tensor.Matrix{row(t, tensor.Activations, s.shift), row(t, tensor.Activations, s.rstd)}
+	inputs, buffers := append([]*autograd.Var{x}, s.inputs...),
+		[]*tensor.Matrix{row(t, tensor.Activations, s.shift), row(t, tensor.Activations, s.rstd)}
 	norm := kernel.Normalization{Mean: buffers[0], Rstd: buffers[1]}
 	var gamma, beta *autograd.Var
 	if c.gamma == nil {

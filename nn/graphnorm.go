@@ -20,7 +20,8 @@ type GraphNorm struct {
 // path.mean_scale, as in PyG.
 func NewGraphNorm(ps *Params, path string, width int) *GraphNorm {
 	return &GraphNorm{
-		newColumnNorm(width, ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0))),
+		newColumnNorm(width, ps.Bias(path+".weight", width, Constant(1)),
+			ps.Bias(path+".bias", width, Constant(0))),
 		ps.Bias(path+".mean_scale", width, Constant(1)),
 	}
 }
@@ -33,7 +34,9 @@ func (n *GraphNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 // Biased is Forward for x + bias, a row that may be nil. Where α is 1, as at first, y does not depend on the
 // bias, and its gradient is 0 without rounding: a sum of the gradient of x would be some last digits, of
 // which Adam makes a step as long as any other.
-func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
+	mask kernel.Mask,
+) *autograd.Var {
 	t, rows := x.Tape(), vertices(x)
 	mean, m2 := n.momentsOf(x)
 	alpha, scale, added := n.alpha.On(t), values(t, n.alpha.Value), make([]float64, len(mean))
@@ -46,14 +49,16 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 	for c := range mean {
 		mean[c] += added[c] // of x + bias
 		rest := (1 - scale[c]) * mean[c]
-		shift[c], rstd[c] = scale[c]*mean[c]-added[c], 1/math.Sqrt(m2[c]/float64(rows.Total)+rest*rest+normEpsilon)
+		shift[c], rstd[c] = scale[c]*mean[c]-added[c],
+			1/math.Sqrt(m2[c]/float64(rows.Total)+rest*rest+normEpsilon)
 		left[c] = rest * rstd[c]
 	}
 	// The gradient of x − α·μ is d = γ·rstd·(g − x̂·mean(g·x̂)). That of α is −μ·Σ d, that of x is d −
 	// α·mean(d), and that of the bias (1 − α)·Σ d.
 	backward := func(sums []float64) {
 		sumG, sumGX := sums[:len(mean)], sums[len(mean):]
-		gamma, dAlpha, dBias := values(t, n.gamma.Value), make([]float64, len(mean)), make([]float64, len(mean))
+		gamma, dAlpha, dBias := values(t, n.gamma.Value), make([]float64, len(mean)),
+			make([]float64, len(mean))
 		for c, mu := range mean {
 			sumD := gamma[c] * rstd[c] * (sumG[c] - left[c]*sumGX[c])
 			dAlpha[c], dBias[c] = -mu*sumD, (1-scale[c])*sumD
@@ -67,7 +72,10 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 			sumG[c] = scale[c] * (sumG[c] - left[c]*sumGX[c])
 		}
 	}
-	return n.forward(x, use, act, mask, statistics{shift: shift, rstd: rstd, inputs: inputs, backward: backward})
+	return n.forward(x, use, act, mask, statistics{
+		shift: shift, rstd: rstd, inputs: inputs,
+		backward: backward,
+	})
 }
 
 // values returns the values of a row in double precision.

@@ -34,7 +34,9 @@ func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) f
 }
 
 // LossGradient returns Loss and dLoss/dlogits.
-func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) (float64, *tensor.Matrix) {
+func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix,
+	total float64,
+) (float64, *tensor.Matrix) {
 	g := logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 	return loss(g, logits, y, rows, total), g
 }

@@ -37,8 +37,15 @@ func TestLoss(t *testing.T) {
 		loss  float64
 		grad  *reference.Matrix
 	}{
-		{y, float64(len(listed)), reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
-		{multi, float64(len(listed) * classes), reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
+		{
+			y, float64(len(listed)), reference.CrossEntropy(exact(z), labels, listed),
+			reference.CrossEntropyBackward(exact(z), labels, listed),
+		},
+		{
+			multi, float64(len(listed) * classes),
+			reference.BCEWithLogits(exact(z), exact(multi.Multi), listed),
+			reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed),
+		},
 	} {
 		logits := autograd.NewTape(team).Constant(z, nil)
 		loss, g := nn.LossGradient(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total)
@@ -54,7 +61,8 @@ func TestLoss(t *testing.T) {
 		if alone := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total); alone != loss {
 			t.Errorf("without a gradient: %v, with it %v", alone, loss)
 		}
-		if none, g := nn.LossGradient(logits, c.y, int32s(team), 0); none != 0 || slices.ContainsFunc(g.Floats(), func(v float32) bool { return v != 0 }) {
+		if none, g := nn.LossGradient(logits, c.y, int32s(team), 0); none != 0 ||
+			slices.ContainsFunc(g.Floats(), func(v float32) bool { return v != 0 }) {
 			t.Errorf("no rows: a loss of %v", none)
 		}
 	}
@@ -143,7 +151,8 @@ func TestDropoutMask(t *testing.T) {
 	}
 	ones := slices.Repeat([]float32{1}, 600)
 	r := autograd.Random{Seed: 3, Epoch: 4}
-	if !slices.Equal(draw(d, r, false), ones) || !slices.Equal(draw(nn.Dropout{Path: "layers.0"}, r, true), ones) {
+	if !slices.Equal(draw(d, r, false), ones) ||
+		!slices.Equal(draw(nn.Dropout{Path: "layers.0"}, r, true), ones) {
 		t.Error("something was dropped in evaluation, or with probability 0")
 	}
 	mask := draw(d, r, true)
@@ -151,8 +160,9 @@ func TestDropoutMask(t *testing.T) {
 		t.Error("nothing was dropped, or each time something else")
 	}
 	for name, other := range map[string][]float32{
-		"seed": draw(d, autograd.Random{Seed: 4, Epoch: 4}, true), "epoch": draw(d, autograd.Random{Seed: 3, Epoch: 5}, true),
-		"path": draw(nn.Dropout{Path: "layers.1", P: .5}, r, true),
+		"seed":  draw(d, autograd.Random{Seed: 4, Epoch: 4}, true),
+		"epoch": draw(d, autograd.Random{Seed: 3, Epoch: 5}, true),
+		"path":  draw(nn.Dropout{Path: "layers.1", P: .5}, r, true),
 	} {
 		if slices.Equal(mask, other) {
 			t.Errorf("another %s has the same mask", name)

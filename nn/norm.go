@@ -44,19 +44,22 @@ func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 	}
 	t := x.Tape()
 	norm := kernel.Normalization{
-		Mean: t.Memory().New(tensor.Activations, x.Rows(), 1), Rstd: t.Memory().New(tensor.Activations, x.Rows(), 1),
+		Mean:  t.Memory().New(tensor.Activations, x.Rows(), 1),
+		Rstd:  t.Memory().New(tensor.Activations, x.Rows(), 1),
 		Gamma: l.gamma.Value, Beta: l.beta.Value,
 	}
 	gamma, beta := l.gamma.On(t), l.beta.On(t)
 	return t.Record(autograd.Op{
-		Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
+		Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x},
+		Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
 		Forward: func() *tensor.Matrix {
 			from, z := x.Value(), output(x, use)
 			t.Team.LayerNorm(z, from, norm, normEpsilon, act, mask)
 			return z
 		},
 		Backward: func(g *tensor.Matrix) {
-			t.Team.LayerNormBackward(kernel.NormGradients{X: g, Gamma: gamma.GradSum(), Beta: beta.GradSum()}, g, x.Value(), norm, act, mask)
+			t.Team.LayerNormBackward(kernel.NormGradients{X: g, Gamma: gamma.GradSum(), Beta: beta.GradSum()},
+				g, x.Value(), norm, act, mask)
 			x.AddGrad(g)
 		},
 	})

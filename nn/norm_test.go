@@ -63,7 +63,9 @@ type normed struct {
 	z, dx  *tensor.Matrix
 }
 
-func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x, g *tensor.Matrix, rows *autograd.RowSet) normed {
+func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x, g *tensor.Matrix,
+	rows *autograd.RowSet,
+) normed {
 	ps := nn.NewParams(team, 1)
 	norm := make(ps)
 	for k, p := range ps.List { // gamma and beta of either sign
@@ -136,7 +138,8 @@ func TestCommitMovesOnce(t *testing.T) {
 		norm := nn.NewBatchNorm(ps, "norm", 3)
 		for range passes {
 			tape := autograd.NewTrainingTape(team, autograd.Random{})
-			out := norm.Forward(tape.Input(x, autograd.AllHere(40)), nn.GiveAway, kernel.Identity, kernel.Mask{})
+			out := norm.Forward(tape.Input(x, autograd.AllHere(40)), nn.GiveAway,
+				kernel.Identity, kernel.Mask{})
 			tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, 40, 3)})
 		}
 		if mean := ps.Buffers[0].Values; !slices.Equal(mean, make([]float32, 3)) {
@@ -169,7 +172,8 @@ func TestBatchNorm(t *testing.T) {
 				}
 				return v
 			}
-			gamma, beta := reference.Vector(got.params.List[0].Value.Floats()), reference.Vector(got.params.List[1].Value.Floats())
+			gamma, beta := reference.Vector(got.params.List[0].Value.Floats()),
+				reference.Vector(got.params.List[1].Value.Floats())
 			mean, variance := fresh(0), fresh(1)
 			z := reference.BatchNormEval(exact(x), gamma, beta, mean, variance)
 			dx, dGamma, dBeta := reference.BatchNormEvalBackward(exact(x), gamma, mean, variance, exact(g))
@@ -213,7 +217,10 @@ func (p peers) Sum(values []float64) {
 // TestNormsOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all of
 // them; their gradients of parameters are shares. One of the workers may have no rows at all.
 func TestNormsOfTwoWorkers(t *testing.T) {
-	for name, norm := range map[string]func(width int) func(ps *nn.Params) nn.Norm{"batch": batchNorm, "graph": graphNorm, "pair": pairNorm} {
+	for name, norm := range map[string]func(width int) func(ps *nn.Params) nn.Norm{
+		"batch": batchNorm,
+		"graph": graphNorm, "pair": pairNorm,
+	} {
 		t.Run(name, func(t *testing.T) { testTwoWorkers(t, norm) })
 	}
 }
@@ -237,13 +244,16 @@ func testTwoWorkers(t *testing.T, norm func(width int) func(ps *nn.Params) nn.No
 			peers  peers
 		}{{0, at, peers{0, a, b}}, {at, rows, peers{1, b, a}}} {
 			group.Go(func() {
-				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, norm(cols), x.RowRange(p.lo, p.hi), g.RowRange(p.lo, p.hi),
+				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, norm(cols), x.RowRange(p.lo, p.hi),
+					g.RowRange(p.lo, p.hi),
 					&autograd.RowSet{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
 			})
 		}
 		group.Wait()
-		near32(t, "output", append(parts[0].z.Floats()[:at*cols:at*cols], parts[1].z.Floats()...), whole.z.Floats())
-		near32(t, "gradient", append(parts[0].dx.Floats()[:at*cols:at*cols], parts[1].dx.Floats()...), whole.dx.Floats())
+		near32(t, "output", append(parts[0].z.Floats()[:at*cols:at*cols], parts[1].z.Floats()...),
+			whole.z.Floats())
+		near32(t, "gradient", append(parts[0].dx.Floats()[:at*cols:at*cols], parts[1].dx.Floats()...),
+			whole.dx.Floats())
 		for k, p := range whole.params.List {
 			sum := copyOf(team, parts[0].params.List[k].Grad)
 			team.Axpy(sum, 1, parts[1].params.List[k].Grad)
@@ -314,7 +324,8 @@ func TestNormsOverAllVertices(t *testing.T) {
 			}
 			got = pass(team, training, pairNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
 			near(t, "output of pair norm", got.z.Floats(), reference.PairNorm(exact(x)).Data)
-			near(t, "gradient of pair norm", got.dx.Floats(), reference.PairNormBackward(exact(x), exact(g)).Data)
+			near(t, "gradient of pair norm", got.dx.Floats(),
+				reference.PairNormBackward(exact(x), exact(g)).Data)
 		}
 	}
 }
@@ -332,12 +343,16 @@ func TestLayerNorm(t *testing.T) {
 				x.Floats()[2*v] = x.Floats()[2*v+1] + float32(v)
 			}
 		}
-		got := pass(team, true, func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", cols) }, x, g, autograd.AllHere(rows))
-		gamma, beta := reference.Vector(got.params.List[0].Value.Floats()), reference.Vector(got.params.List[1].Value.Floats())
+		got := pass(team, true, func(ps *nn.Params) nn.Norm {
+			return nn.NewLayerNorm(ps, "norm", cols)
+		}, x, g, autograd.AllHere(rows))
+		gamma, beta := reference.Vector(got.params.List[0].Value.Floats()),
+			reference.Vector(got.params.List[1].Value.Floats())
 		near(t, "output", got.z.Floats(), reference.LayerNorm(exact(x), gamma, beta).Data)
 		dx, dGamma, dBeta := reference.LayerNormBackward(exact(x), gamma, exact(g))
 		for i, want := range dx.Data { // the constant row multiplies by 316
-			if d := float64(got.dx.Floats()[i]); !(math.Abs(d-want) <= 1e-5*math.Max(1, math.Abs(want)) || i < cols && math.Abs(d-want) <= 1e-3) {
+			if d := float64(got.dx.Floats()[i]); !(math.Abs(d-want) <= 1e-5*math.Max(1, math.Abs(want)) ||
+				i < cols && math.Abs(d-want) <= 1e-3) {
 				t.Fatalf("%v: gradient %d is %v, want %v", shape, i, d, want)
 			}
 		}
@@ -349,9 +364,15 @@ func TestLayerNorm(t *testing.T) {
 func TestNormNames(t *testing.T) {
 	team := newTeam(t)
 	for want, make := range map[string]func(ps *nn.Params) nn.Norm{
-		"norms.0.module.weight norms.0.module.bias ":      func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norms.0", 4) },
-		"norms.0.weight norms.0.bias ":                    func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norms.0", 4) },
-		"norms.0.weight norms.0.bias norms.0.mean_scale ": func(ps *nn.Params) nn.Norm { return nn.NewGraphNorm(ps, "norms.0", 4) },
+		"norms.0.module.weight norms.0.module.bias ": func(ps *nn.Params) nn.Norm {
+			return nn.NewBatchNorm(ps, "norms.0", 4)
+		},
+		"norms.0.weight norms.0.bias ": func(ps *nn.Params) nn.Norm {
+			return nn.NewLayerNorm(ps, "norms.0", 4)
+		},
+		"norms.0.weight norms.0.bias norms.0.mean_scale ": func(ps *nn.Params) nn.Norm {
+			return nn.NewGraphNorm(ps, "norms.0", 4)
+		},
 	} {
 		ps := nn.NewParams(team, 1)
 		make(ps)
@@ -387,7 +408,8 @@ func TestBiasBeforeGraphNorm(t *testing.T) {
 		in := tape.Input(x, autograd.AllHere(rows))
 		var out *autograd.Var
 		if b := bias.On(tape); apart {
-			out = norm.Forward(autograd.Finish(autograd.Copy(in), b, kernel.Identity, kernel.Mask{}), nn.GiveAway, kernel.Identity, kernel.Mask{})
+			out = norm.Forward(autograd.Finish(autograd.Copy(in), b, kernel.Identity, kernel.Mask{}),
+				nn.GiveAway, kernel.Identity, kernel.Mask{})
 		} else {
 			out = norm.Biased(in, b, nn.LeaveWhole, kernel.Identity, kernel.Mask{})
 		}
@@ -398,7 +420,10 @@ func TestBiasBeforeGraphNorm(t *testing.T) {
 	for _, scale := range []float32{.5, 1} {
 		z, dx, dBias, dScale := compute(scale, false)
 		wantZ, wantDX, wantDBias, wantDScale := compute(scale, true)
-		for what, pair := range map[string][2][]float32{"output": {z, wantZ}, "input": {dx, wantDX}, "bias": {dBias, wantDBias}, "mean_scale": {dScale, wantDScale}} {
+		for what, pair := range map[string][2][]float32{
+			"output": {z, wantZ}, "input": {dx, wantDX},
+			"bias": {dBias, wantDBias}, "mean_scale": {dScale, wantDScale},
+		} {
 			for i, v := range pair[0] {
 				if want := float64(pair[1][i]); math.Abs(float64(v)-want) > 2e-5*(1+math.Abs(want)) {
 					t.Errorf("mean_scale %g, %s: number %d is %g, want %g", scale, what, i, v, want)

@@ -32,7 +32,9 @@ type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
 // Loss returns this worker's part of the loss over the listed rows (Int32, 1 × n), divided by total. labels
 // are those of the listed rows.
-func (f LossFunc) Loss(output *autograd.Var, labels Labels, rows *tensor.Matrix, total float64) (part float64) {
+func (f LossFunc) Loss(output *autograd.Var, labels Labels, rows *tensor.Matrix,
+	total float64,
+) (part float64) {
 	if rows.Cols == 0 || total == 0 {
 		return 0
 	}
@@ -44,7 +46,9 @@ func (f LossFunc) Loss(output *autograd.Var, labels Labels, rows *tensor.Matrix,
 }
 
 // LossGradient returns Loss and dLoss/doutput.
-func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor.Matrix, total float64) (part float64, grad *tensor.Matrix) {
+func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor.Matrix,
+	total float64,
+) (part float64, grad *tensor.Matrix) {
 	team := output.Tape().Team
 	grad = team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
 	if rows.Cols == 0 || total == 0 {
@@ -122,7 +126,8 @@ func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
 		z.Doubles()[0] = sum
 	}
 	return t.Record(autograd.Op{
-		Value: z, Inputs: []*autograd.Var{logits}, Rows: &autograd.RowSet{Here: 1, Total: autograd.NotVertices},
+		Value: z, Inputs: []*autograd.Var{logits},
+		Rows:  &autograd.RowSet{Here: 1, Total: autograd.NotVertices},
 		Keeps: []*autograd.Var{logits}, Buffers: []*tensor.Matrix{rows},
 		Backward: func(g *tensor.Matrix) {
 			scale := 0.
@@ -163,18 +168,21 @@ func LogSoftmax(x *autograd.Var) *autograd.Var {
 			row[1][c] = float32(-n)
 		}
 	}, x.Value(), z)
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
-		eachRow(t.Team, func(row [][]float32) { // dx = g − exp(z)·Σg
-			sum := 0.
-			for _, d := range row[0] {
-				sum += float64(d)
-			}
-			for c, d := range row[0] {
-				row[0][c] = float32(float64(d) - math.Exp(float64(row[1][c]))*sum)
-			}
-		}, g, z)
-		x.AddGrad(g)
-	}})
+	return t.Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{x}, KeepsResult: true,
+		Backward: func(g *tensor.Matrix) {
+			eachRow(t.Team, func(row [][]float32) { // dx = g − exp(z)·Σg
+				sum := 0.
+				for _, d := range row[0] {
+					sum += float64(d)
+				}
+				for c, d := range row[0] {
+					row[0][c] = float32(float64(d) - math.Exp(float64(row[1][c]))*sum)
+				}
+			}, g, z)
+			x.AddGrad(g)
+		},
+	})
 }
 
 // eachRow calls f with the same row of each of the matrices, all rows × columns in Float32.

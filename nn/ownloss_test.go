@@ -29,17 +29,23 @@ func TestOwnLossGradient(t *testing.T) {
 	}
 	y := Targets{Classes: columns, Class: kernel.List(team, tensor.Buffers, class), Smoothing: smoothing}
 	rows, total := kernel.List(team, tensor.Buffers, listed), float64(len(listed))
-	labels := Labels{Targets: Targets{Classes: columns, Class: team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(listed))}}
+	labels := Labels{
+		Targets: Targets{
+			Classes: columns,
+			Class:   team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(listed)),
+		},
+	}
 	for k, v := range listed {
 		labels.Class.Int32s()[k] = class[v]
 	}
 	own := LossFunc(func(logits *autograd.Var, l Labels) *autograd.Var {
 		logs := LogSoftmax(logits)
-		smooth := autograd.Combine(1-smoothing, OneHot(logits, l.Targets), smoothing/columns, autograd.Filled(logits, columns, func(all []float32) {
-			for i := range all {
-				all[i] = 1
-			}
-		}))
+		smooth := autograd.Combine(1-smoothing, OneHot(logits, l.Targets), smoothing/columns,
+			autograd.Filled(logits, columns, func(all []float32) {
+				for i := range all {
+					all[i] = 1
+				}
+			}))
 		return autograd.Scale(-1, autograd.Multiply(logs, smooth))
 	})
 	output := autograd.NewTape(team).Constant(z, autograd.AllHere(vertices))

@@ -227,7 +227,10 @@ func (ps *Params) make(name string, rows, cols int) *Param {
 		panic("nn: two parameters called " + name)
 	}
 	ps.names[name] = true
-	p := &Param{Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols), Grad: ps.team.Zeros(tensor.Gradients, rows, cols).Pin()}
+	p := &Param{
+		Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols),
+		Grad: ps.team.Zeros(tensor.Gradients, rows, cols).Pin(),
+	}
 	ps.List = append(ps.List, p)
 	return p
 }
@@ -428,11 +431,13 @@ func (ps *Params) Load(state State) error {
 		found, ok := names[name]
 		v := state[found]
 		if !ok {
-			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the same settings?", name, shape)
+			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the "+
+				"same settings?", name, shape)
 		}
 		used[name] = true
 		if !slices.Equal(v.Shape, shape) {
-			return v, refusal.Weights.Errorf("the weights hold %s as %v, this model needs %v; was the model built with the same settings?", found, v.Shape, shape)
+			return v, refusal.Weights.Errorf("the weights hold %s as %v, this model needs %v; was the "+
+				"model built with the same settings?", found, v.Shape, shape)
 		}
 		return v, nil
 	}
@@ -467,7 +472,8 @@ func (ps *Params) Load(state State) error {
 				return err
 			}
 			if len(v.Int64) != 1 {
-				return refusal.Weights.Errorf("the weights hold %s as something other than one integer", b.Name)
+				return refusal.Weights.Errorf("the weights hold %s as something other than one integer",
+					b.Name)
 			}
 			*b.Count = v.Int64[0]
 			continue
@@ -495,7 +501,8 @@ func (ps *Params) Load(state State) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !used[name] && !ps.allowed(name) {
-			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", names[name])
+			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the "+
+				"model built with the same settings?", names[name])
 		}
 	}
 	return nil
@@ -578,16 +585,19 @@ func (ps *Params) Restore(s *Snapshot) {
 func (ps *Params) Like(from *Params) error {
 	for _, p := range from.List {
 		if p.Rows != nil {
-			return refusal.Weights.Errorf("the model learns %s, with a row for each vertex of its graph, and other vertices have none; take a model of features", p.Name)
+			return refusal.Weights.Errorf("the model learns %s, with a row for each vertex of its graph, "+
+				"and other vertices have none; take a model of features", p.Name)
 		}
 	}
 	mine, theirs := ps.Arrays(), from.Arrays()
 	for k := range max(len(mine), len(theirs)) {
 		switch {
 		case k >= min(len(mine), len(theirs)) || mine[k].Name != theirs[k].Name:
-			return refusal.Weights.Errorf("the model has other parameters there, as the graphs have other relations or vertex types; give graphs with the same")
+			return refusal.Weights.Errorf("the model has other parameters there, as the graphs have other " +
+				"relations or vertex types; give graphs with the same")
 		case !slices.Equal(mine[k].Shape, theirs[k].Shape):
-			return refusal.Weights.Errorf("the model has %s as %v there, and as %v on the graph that is trained on; give graphs with as many features of vertices and edges",
+			return refusal.Weights.Errorf("the model has %s as %v there, and as %v on the graph that is "+
+				"trained on; give graphs with as many features of vertices and edges",
 				strings.TrimPrefix(mine[k].Name, "parameters/"), mine[k].Shape, theirs[k].Shape)
 		}
 	}

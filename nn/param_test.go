@@ -38,7 +38,8 @@ func TestMatrix(t *testing.T) {
 	ps := nn.NewParams(newTeam(t), 1)
 	m := ps.Matrix("conv.weight1", 2, 3, nn.Uniform(1))
 	state := ps.State()
-	if got := state["conv.weight1"]; !slices.Equal(got.Shape, []int{2, 3}) || !slices.Equal(got.Float32, m.Value.Floats()) {
+	if got := state["conv.weight1"]; !slices.Equal(got.Shape, []int{2, 3}) ||
+		!slices.Equal(got.Float32, m.Value.Floats()) {
 		t.Errorf("filed as %v: %v, want %v", got.Shape, got.Float32, m.Value.Floats())
 	}
 	want := slices.Clone(m.Value.Floats())
@@ -56,23 +57,29 @@ func TestInitialValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		init  nn.Init
 		bound float64
-	}{"glorot": {nn.Glorot(40, 50), math.Sqrt(6. / 90)}, "fan in": {nn.FanIn(40), 1 / math.Sqrt(40)}, "uniform": {nn.Uniform(.25), .25}} {
+	}{
+		"glorot": {nn.Glorot(40, 50), math.Sqrt(6. / 90)}, "fan in": {nn.FanIn(40), 1 / math.Sqrt(40)},
+		"uniform": {nn.Uniform(.25), .25},
+	} {
 		mean, largest := 0.0, 0.0
 		for _, v := range weights(1, "w", c.init) {
 			mean += float64(v) / 2000
 			largest = math.Max(largest, math.Abs(float64(v)))
 		}
 		if largest > c.bound || largest < .98*c.bound || math.Abs(mean) > 4*c.bound/math.Sqrt(3*2000) {
-			t.Errorf("%s: values up to %v with a mean of %v, want a bound of %v", name, largest, mean, c.bound)
+			t.Errorf("%s: values up to %v with a mean of %v, want a bound of %v", name,
+				largest, mean, c.bound)
 		}
 	}
-	if v := nn.NewParams(team, 1).Bias("b", 3, nn.Constant(2)).Value.Floats(); !slices.Equal(v, []float32{2, 2, 2}) {
+	if v := nn.NewParams(team, 1).Bias("b", 3, nn.Constant(2)).Value.Floats(); !slices.Equal(v,
+		[]float32{2, 2, 2}) {
 		t.Errorf("constant 2: %v", v)
 	}
 	if !slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "w", nn.Uniform(1))) {
 		t.Error("one seed and name give different values")
 	}
-	if slices.Equal(weights(1, "w", nn.Uniform(1)), weights(2, "w", nn.Uniform(1))) || slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "v", nn.Uniform(1))) {
+	if slices.Equal(weights(1, "w", nn.Uniform(1)), weights(2, "w", nn.Uniform(1))) ||
+		slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "v", nn.Uniform(1))) {
 		t.Error("different seeds or names give the same values")
 	}
 	nn.FanIn(0)([]float32{1}, rand.New(rand.NewPCG(1, 1))) // a layer without inputs has a bias all the same
@@ -131,7 +138,8 @@ func TestStateRoundTrip(t *testing.T) {
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(state)), []string{
 		"convs.0.att_src", "convs.0.bias", "convs.0.lin.bias", "convs.0.lin.weight", "convs.1.eps",
-		"convs.1.lin_l.weight", "norms.0.module.bias", "norms.0.module.num_batches_tracked", "norms.0.module.running_mean", "norms.0.module.running_var",
+		"convs.1.lin_l.weight", "norms.0.module.bias", "norms.0.module.num_batches_tracked",
+		"norms.0.module.running_mean", "norms.0.module.running_var",
 		"norms.0.module.weight",
 	}); diff != "" {
 		t.Error(diff)
@@ -185,7 +193,8 @@ func TestOlderName(t *testing.T) {
 		t.Errorf("an older name of what another worker has: %v", err)
 	}
 	alone["convs.0.lin.weight"] = alone["convs.0.lin_src.weight"]
-	if err := part.Load(alone); err == nil || !strings.Contains(err.Error(), "hold convs.0.lin_src.weight, which") {
+	if err := part.Load(alone); err == nil ||
+		!strings.Contains(err.Error(), "hold convs.0.lin_src.weight, which") {
 		t.Errorf("both names of what another worker has: %v", err)
 	}
 	own := nn.NewParams(team, 1) // a model of the caller's own, which calls its weight so
@@ -215,32 +224,51 @@ func TestLoadRefuses(t *testing.T) {
 		change func(state map[string]safetensors.Tensor)
 		want   string
 	}{
-		"a missing weight":  {func(s map[string]safetensors.Tensor) { delete(s, "convs.0.att_src") }, "lack convs.0.att_src [1 3 2]"},
-		"a missing buffer":  {func(s map[string]safetensors.Tensor) { delete(s, "norms.0.module.running_var") }, "lack norms.0.module.running_var [3]"},
-		"an unknown tensor": {func(s map[string]safetensors.Tensor) { s["convs.2.bias"] = floats([]int{1}, 1) }, "convs.2.bias, which this model does not have"},
-		"another shape":     {func(s map[string]safetensors.Tensor) { s["convs.0.bias"] = floats([]int{2}, 1, 2) }, "convs.0.bias as [2], this model needs [3]"},
+		"a missing weight": {func(s map[string]safetensors.Tensor) {
+			delete(s, "convs.0.att_src")
+		}, "lack convs.0.att_src [1 3 2]"},
+		"a missing buffer": {func(s map[string]safetensors.Tensor) {
+			delete(s, "norms.0.module.running_var")
+		}, "lack norms.0.module.running_var [3]"},
+		"an unknown tensor": {func(s map[string]safetensors.Tensor) {
+			s["convs.2.bias"] = floats([]int{1}, 1)
+		}, "convs.2.bias, which this model does not have"},
+		"another shape": {func(s map[string]safetensors.Tensor) {
+			s["convs.0.bias"] = floats([]int{2}, 1, 2)
+		}, "convs.0.bias as [2], this model needs [3]"},
 		"a transposed shape": {func(s map[string]safetensors.Tensor) {
 			s["convs.1.lin_l.weight"] = floats([]int{3, 2}, 1, 2, 3, 4, 5, 6)
 		}, "convs.1.lin_l.weight as [3 2], this model needs [2 3]"},
-		"one axis less":    {func(s map[string]safetensors.Tensor) { s["convs.0.att_src"] = floats([]int{3, 2}, 1, 2, 3, 4, 5, 6) }, "convs.0.att_src as [3 2]"},
-		"a buffer's shape": {func(s map[string]safetensors.Tensor) { s["convs.1.eps"] = floats([]int{}, 1) }, "convs.1.eps as [], this model needs [1]"},
-		"NaN":              {func(s map[string]safetensors.Tensor) { s["convs.0.bias"].Float32[1] = float32(math.NaN()) }, "convs.0.bias that is not finite"},
+		"one axis less": {func(s map[string]safetensors.Tensor) {
+			s["convs.0.att_src"] = floats([]int{3, 2}, 1, 2, 3, 4, 5, 6)
+		}, "convs.0.att_src as [3 2]"},
+		"a buffer's shape": {func(s map[string]safetensors.Tensor) {
+			s["convs.1.eps"] = floats([]int{}, 1)
+		}, "convs.1.eps as [], this model needs [1]"},
+		"NaN": {func(s map[string]safetensors.Tensor) {
+			s["convs.0.bias"].Float32[1] = float32(math.NaN())
+		}, "convs.0.bias that is not finite"},
 		"infinity": {func(s map[string]safetensors.Tensor) {
 			s["norms.0.module.running_var"].Float32[0] = float32(math.Inf(1))
 		}, "norms.0.module.running_var that is not finite"},
 		"integers": {func(s map[string]safetensors.Tensor) {
 			s["convs.0.bias"] = safetensors.Tensor{Shape: []int{3}, Int64: []int64{1, 2, 3}}
 		}, "convs.0.bias as integers"},
-		"a count of floats": {func(s map[string]safetensors.Tensor) { s["norms.0.module.num_batches_tracked"] = floats([]int{}, 1) }, "other than one integer"},
-		"a cancelled bias":  {func(s map[string]safetensors.Tensor) { s["convs.0.lin.bias"] = floats([]int{2}, 1, 2) }, "convs.0.lin.bias as [2], this model needs [3]"},
-		"nothing":           {func(s map[string]safetensors.Tensor) { clear(s) }, "lack convs.0.lin.weight"},
+		"a count of floats": {func(s map[string]safetensors.Tensor) {
+			s["norms.0.module.num_batches_tracked"] = floats([]int{}, 1)
+		}, "other than one integer"},
+		"a cancelled bias": {func(s map[string]safetensors.Tensor) {
+			s["convs.0.lin.bias"] = floats([]int{2}, 1, 2)
+		}, "convs.0.lin.bias as [2], this model needs [3]"},
+		"nothing": {func(s map[string]safetensors.Tensor) { clear(s) }, "lack convs.0.lin.weight"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			team := newTeam(t)
 			state := model(team, 1).State()
 			c.change(state)
 			err := model(team, 2).Load(state)
-			if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want a refusal in one line that says %q", err, c.want)
 			}
 		})

@@ -76,7 +76,8 @@ func TestKeepRates(t *testing.T) {
 			"kept with a right": {float64(right), n, (1 - p) * (1 - p)},
 			"kept with a below": {float64(below), n, (1 - p) * (1 - p)},
 		} {
-			if deviation := math.Sqrt(c.of * c.share * (1 - c.share)); math.Abs(c.got-c.of*c.share) > 6*deviation {
+			if deviation := math.Sqrt(c.of * c.share * (1 - c.share)); math.Abs(
+				c.got-c.of*c.share) > 6*deviation {
 				t.Errorf("p=%v: %s neighbour are %.5f of all, want %.5f", p, what, c.got/c.of, c.share)
 			}
 		}
@@ -94,7 +95,8 @@ func TestRunningStatistics(t *testing.T) {
 	for epoch := range uint64(epochs) {
 		x := normal(team, epoch+1, rows, cols, float64(epoch)/2)
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
-		out := norm.Forward(tape.Input(x, autograd.AllHere(rows)), nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+		out := norm.Forward(tape.Input(x, autograd.AllHere(rows)), nn.LeaveWhole,
+			kernel.Identity, kernel.Mask{})
 		for c := range cols {
 			m, v := 0.0, 0.0
 			for i := range rows {
@@ -104,7 +106,8 @@ func TestRunningStatistics(t *testing.T) {
 				d := float64(x.Floats()[i*cols+c]) - m
 				v += d * d
 			}
-			near(t, "output", out.Value().Floats()[c:c+1], []float64{(float64(x.Floats()[c]) - m) / math.Sqrt(v/rows+1e-5)})
+			near(t, "output", out.Value().Floats()[c:c+1],
+				[]float64{(float64(x.Floats()[c]) - m) / math.Sqrt(v/rows+1e-5)})
 			mean[c], variance[c] = .9*mean[c]+.1*m, .9*variance[c]+.1*v/(rows-1)
 		}
 		tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, rows, cols)})
@@ -120,7 +123,8 @@ func TestRunningStatistics(t *testing.T) {
 	for i, v := range x.Floats() {
 		want = append(want, (float64(v)-mean[i%cols])/math.Sqrt(variance[i%cols]+1e-5))
 	}
-	out := norm.Forward(autograd.NewTape(team).Constant(x, autograd.AllHere(rows)), nn.LeaveWhole, kernel.Identity, kernel.Mask{})
+	out := norm.Forward(autograd.NewTape(team).Constant(x, autograd.AllHere(rows)), nn.LeaveWhole,
+		kernel.Identity, kernel.Mask{})
 	near(t, "evaluation", out.Value().Floats(), want)
 }
 

@@ -70,7 +70,8 @@ func TestOneTable(t *testing.T) {
 		t.Error("its rows are not those of the vertices")
 	}
 	ps.Tensor("blocks", []int{2, 3, 4, 5}, nn.Constant(1))
-	if got := ps.List[1]; got.Value.Rows != 24 || got.Value.Cols != 5 || !slices.Equal(ps.State()["blocks"].Shape, []int{2, 3, 4, 5}) {
+	if got := ps.List[1]; got.Value.Rows != 24 || got.Value.Cols != 5 ||
+		!slices.Equal(ps.State()["blocks"].Shape, []int{2, 3, 4, 5}) {
 		t.Errorf("%d×%d, filed as %v", got.Value.Rows, got.Value.Cols, ps.State()["blocks"].Shape)
 	}
 }

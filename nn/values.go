@@ -98,14 +98,18 @@ func (y Values) Loss(output *autograd.Var, rows *tensor.Matrix, total float64) f
 }
 
 // LossGradient returns Loss and dLoss/doutput.
-func (y Values) LossGradient(output *autograd.Var, rows *tensor.Matrix, total float64) (float64, *tensor.Matrix) {
+func (y Values) LossGradient(output *autograd.Var, rows *tensor.Matrix,
+	total float64,
+) (float64, *tensor.Matrix) {
 	g := output.Tape().Team.Zeros(tensor.Gradients, output.Rows(), output.Cols())
 	return y.loss(g, output, rows, total), g
 }
 
 // loss also adds the gradient to g, unless g is nil. It goes over the rows in their order, so the threads
 // change no bit.
-func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix, total float64) (sum float64) {
+func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix,
+	total float64,
+) (sum float64) {
 	z, targets := output.Value().Floats(), y.Rows.Floats()
 	if total == 0 || output.Tape().Team.Planning() {
 		return 0

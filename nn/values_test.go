@@ -30,8 +30,14 @@ func TestValueLosses(t *testing.T) {
 		loss     float64
 		grad     []float64
 	}{
-		"mse":   {nn.Squared, 2.1354166666666665, []float64{1. / 6, -1, 0, 0, 1. / 6, 0, 0.5833333333333333, 1. / 6}},
-		"mae":   {nn.Absolute, 1.0416666666666667, []float64{1. / 6, -1. / 6, 0, 0, 1. / 6, 0, 1. / 6, 1. / 6}},
+		"mse": {
+			nn.Squared, 2.1354166666666665,
+			[]float64{1. / 6, -1, 0, 0, 1. / 6, 0, 0.5833333333333333, 1. / 6},
+		},
+		"mae": {
+			nn.Absolute, 1.0416666666666667,
+			[]float64{1. / 6, -1. / 6, 0, 0, 1. / 6, 0, 1. / 6, 1. / 6},
+		},
 		"huber": {nn.Huber, 0.6875, []float64{1. / 12, -1. / 6, 0, 0, 1. / 12, 0, 1. / 6, 1. / 12}},
 	} {
 		y := nn.Values{Rows: rows, Units: units, Distance: c.distance}
@@ -52,5 +58,9 @@ func TestValueLosses(t *testing.T) {
 	units.Predict(z)
 	near(t, "predictions", z.Floats(), []float64{104, -5, 172, .5, 112, -3.875, 94, -2.5})
 	units.Set([]float64{7, 0}, []float64{0, 1})
-	near(t, "a deviation of 0", func() []float32 { z := matrix(2, 2); units.Predict(z); return z.Floats() }(), []float64{9, 2})
+	near(t, "a deviation of 0", func() []float32 {
+		z := matrix(2, 2)
+		units.Predict(z)
+		return z.Floats()
+	}(), []float64{9, 2})
 }

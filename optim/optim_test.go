@@ -65,7 +65,8 @@ func TestGolden(t *testing.T) {
 			team, ps := newParams(t)
 			weight, bias := ps.Weight("weight", 3, 4, nn.Constant(0)), ps.Bias("bias", 4, nn.Constant(0))
 			load := func(prefix string) {
-				require.NoError(t, ps.Load(nn.State{"weight": golden[prefix+"weight"], "bias": golden[prefix+"bias"]}))
+				require.NoError(t,
+					ps.Load(nn.State{"weight": golden[prefix+"weight"], "bias": golden[prefix+"bias"]}))
 			}
 			o := newOptimizer(t, s, team, ps)
 			start := map[*nn.Param][]float32{}
@@ -82,7 +83,8 @@ func TestGolden(t *testing.T) {
 				o.Step(1)
 				state := ps.State()
 				for _, p := range []*nn.Param{weight, bias} {
-					near(t, fmt.Sprintf("step %d, %s", step, p.Name), state[p.Name].Float32, golden[fmt.Sprintf("%s.%d.%s", name, step, p.Name)].Float32)
+					near(t, fmt.Sprintf("step %d, %s", step, p.Name), state[p.Name].Float32,
+						golden[fmt.Sprintf("%s.%d.%s", name, step, p.Name)].Float32)
 					start[p] = append(start[p][:0], p.Value.Floats()...)
 				}
 			}
@@ -104,10 +106,14 @@ func TestDecayOfTheFirstLayer(t *testing.T) {
 			ps.Weight("1.weight", 2, 2, nn.Constant(1))
 			ps.Attention("1.att", 1, 2)
 			team.Fill(ps.List[3].Value, 1)
-			newOptimizer(t, optim.Settings{Optimizer: name, LR: .1, WeightDecay: .5, DecayFirstLayerOnly: firstOnly}, team, ps).Step(1)
+			newOptimizer(t, optim.Settings{
+				Optimizer: name, LR: .1, WeightDecay: .5,
+				DecayFirstLayerOnly: firstOnly,
+			}, team, ps).Step(1)
 			for i, want := range []bool{true, false, !firstOnly, !firstOnly} {
 				if decayed := ps.List[i].Value.Floats()[0] != 1; decayed != want {
-					t.Errorf("%s, first layer only %v: %s decayed: %v, want %v", name, firstOnly, ps.List[i].Name, decayed, want)
+					t.Errorf("%s, first layer only %v: %s decayed: %v, want %v", name, firstOnly,
+						ps.List[i].Name, decayed, want)
 				}
 			}
 		}
@@ -120,7 +126,8 @@ func TestTwoDecays(t *testing.T) {
 	ps.Weight("linear", 1, 1, nn.Constant(1))
 	ps.Matrix("conv", 1, 1, nn.Constant(1)).Decay = nn.ConvDecay
 	ps.Bias("bias", 1, nn.Constant(1))
-	newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, WeightDecay: .25, ConvWeightDecay: .5}, team, ps).Step(1)
+	newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, WeightDecay: .25, ConvWeightDecay: .5}, team,
+		ps).Step(1)
 	for i, want := range []float32{.75, .5, 1} {
 		if got := ps.List[i].Value.Floats()[0]; got != want {
 			t.Errorf("%s is %v, want %v", ps.List[i].Name, got, want)
@@ -135,7 +142,8 @@ func TestClip(t *testing.T) {
 		a, b := ps.Bias("a", 1, nn.Constant(0)), ps.Bias("b", 1, nn.Constant(0))
 		a.Grad.Floats()[0], b.Grad.Floats()[0] = 3, 4
 		newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, Clip: c.clip}, team, ps).Step(1)
-		near(t, fmt.Sprint("clip ", c.clip), []float32{a.Value.Floats()[0], b.Value.Floats()[0]}, []float32{float32(-3 * c.step), float32(-4 * c.step)})
+		near(t, fmt.Sprint("clip ", c.clip), []float32{a.Value.Floats()[0], b.Value.Floats()[0]},
+			[]float32{float32(-3 * c.step), float32(-4 * c.step)})
 		if a.Grad.Floats()[0] != 3 {
 			t.Error("the gradient was changed")
 		}
@@ -159,7 +167,8 @@ func TestRateFactor(t *testing.T) {
 
 func TestUnknownOptimizer(t *testing.T) {
 	team, ps := newParams(t)
-	if _, err := optim.New(optim.Settings{Optimizer: "lion"}, team, ps.List); err == nil || !strings.Contains(err.Error(), `"lion"`) {
+	if _, err := optim.New(optim.Settings{Optimizer: "lion"}, team, ps.List); err == nil ||
+		!strings.Contains(err.Error(), `"lion"`) {
 		t.Errorf("%v", err)
 	}
 }
@@ -170,7 +179,12 @@ func TestStateMemory(t *testing.T) {
 	for _, c := range []struct {
 		s     optim.Settings
 		pages int64
-	}{{optim.Settings{Optimizer: "adam"}, 6}, {optim.Settings{Optimizer: "adamw"}, 6}, {optim.Settings{Optimizer: "sgd", Momentum: .9}, 3}, {optim.Settings{Optimizer: "sgd"}, 0}} {
+	}{
+		{optim.Settings{Optimizer: "adam"}, 6},
+		{optim.Settings{Optimizer: "adamw"}, 6},
+		{optim.Settings{Optimizer: "sgd", Momentum: .9}, 3},
+		{optim.Settings{Optimizer: "sgd"}, 0},
+	} {
 		team, ps := newParams(t)
 		ps.Weight("w", 64, 32, nn.Constant(0)) // two pages
 		ps.Bias("b", 5, nn.Constant(0))
@@ -199,7 +213,8 @@ func TestSchedules(t *testing.T) {
 	require.NoError(t, err)
 	for epoch := 1; epoch <= 12; epoch++ {
 		check := func(name string, epochs int) {
-			if got, want := .1*rate(name, epoch, epochs), float64(golden["schedule."+name].Float32[epoch-1]); math.Abs(got-want) > 1e-8 {
+			if got, want := .1*rate(name, epoch,
+				epochs), float64(golden["schedule."+name].Float32[epoch-1]); math.Abs(got-want) > 1e-8 {
 				t.Errorf("%s at epoch %d: %v, want %v", name, epoch, got, want)
 			}
 		}
@@ -213,7 +228,8 @@ func TestSchedules(t *testing.T) {
 			if f := rate("constant", epoch, epochs); f != 1 {
 				t.Fatalf("constant: %v", f)
 			}
-			if got, want := rate("step", epoch, epochs), math.Pow(.5, float64(10*(epoch-1)/epochs)); got != want {
+			if got, want := rate("step", epoch, epochs), math.Pow(.5,
+				float64(10*(epoch-1)/epochs)); got != want {
 				t.Fatalf("step at epoch %d of %d: %v, want %v", epoch, epochs, got, want)
 			}
 			f := rate("cosine", epoch, epochs)
@@ -248,14 +264,25 @@ func TestWarmup(t *testing.T) {
 // and a number after it is.
 func TestPlateauAfterNaN(t *testing.T) {
 	for _, highest := range []bool{false, true} {
-		s := optim.Schedule{Name: "plateau", Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest}}
+		s := optim.Schedule{
+			Name:    "plateau",
+			Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest},
+		}
 		better := -1.
 		if highest {
 			better = 1
 		}
 		nan := math.NaN()
 		for i, c := range []struct{ measure, want float64 }{
-			{nan, 1}, {nan, .5}, {5, .5}, {5 + better, .5}, {5 + 2*better, .5}, {5 + 2*better, .5}, {5 + 2*better, .25}, {nan, .25}, {nan, .125},
+			{nan, 1},
+			{nan, .5},
+			{5, .5},
+			{5 + better, .5},
+			{5 + 2*better, .5},
+			{5 + 2*better, .5},
+			{5 + 2*better, .25},
+			{nan, .25},
+			{nan, .125},
 		} {
 			s.Observe(i+1, c.measure)
 			if got := s.Factor(i + 2); got != c.want {
@@ -271,7 +298,10 @@ func TestPlateau(t *testing.T) {
 	require.NoError(t, err)
 	for _, warmup := range []int{0, 2} {
 		for mode, highest := range map[string]bool{"max": true, "min": false} {
-			s := optim.Schedule{Name: "plateau", Warmup: warmup, Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest}}
+			s := optim.Schedule{
+				Name: "plateau", Warmup: warmup,
+				Plateau: optim.Plateau{Factor: .5, Patience: 1, Highest: highest},
+			}
 			for epoch := 1; epoch <= warmup; epoch++ {
 				s.Observe(epoch, 100-200*float64(epoch%2))
 			}

@@ -74,7 +74,8 @@ func (o *ChunkOptions) check(e *Edges) error {
 	}
 	partitions := len(e.Starts) - 1
 	if o.K < 1 {
-		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"), o.K*partitions, partitions)
+		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"),
+			o.K*partitions, partitions)
 	}
 	least, rows := 0, 0 // the partition with the fewest rows, of those that have rows
 	for p := range partitions {
@@ -83,7 +84,8 @@ func (o *ChunkOptions) check(e *Edges) error {
 		}
 	}
 	if rows > 0 && o.K > rows {
-		return refusal.Errorf("%s %d: %d in each partition, and partition %d has %d vertices; give at most %d",
+		return refusal.Errorf(
+			"%s %d: %d in each partition, and partition %d has %d vertices; give at most %d",
 			refusal.Setting("chunks"), o.K*partitions, o.K, least, rows, rows*partitions)
 	}
 	return nil

@@ -81,7 +81,8 @@ func TestChunksBalance(t *testing.T) {
 				total, heaviest = total+weight, max(heaviest, weight)
 			}
 			if most := slices.Max(weights); most > total/int64(k)*103/100+heaviest {
-				t.Errorf("%s: %d of %d in the heaviest of %d chunks, the heaviest row has %d", o.Kind, most, total, k, heaviest)
+				t.Errorf("%s: %d of %d in the heaviest of %d chunks, the heaviest row has %d", o.Kind, most,
+					total, k, heaviest)
 			}
 		}
 	}
@@ -99,7 +100,8 @@ func TestChunksCut(t *testing.T) {
 		}
 		return cut
 	}
-	metis, merged := cut(chunked(t, s, ChunkOptions{K: 4})), cut(chunked(t, s, ChunkOptions{K: 4, Method: Merged}))
+	metis, merged := cut(chunked(t, s, ChunkOptions{K: 4})),
+		cut(chunked(t, s, ChunkOptions{K: 4, Method: Merged}))
 	if dealt := cut(random(2000, 4, 1)); metis*4/3 > merged || merged*4/3 > dealt {
 		t.Errorf("metis cuts %d edges, merged %d, random %d", metis, merged, dealt)
 	}
@@ -108,7 +110,8 @@ func TestChunksCut(t *testing.T) {
 // Each merged chunk is four of METIS's parts.
 func TestMergedChunksAreParts(t *testing.T) {
 	s := All(communities(t, 800, 12000))
-	parts, chunks := chunked(t, s, ChunkOptions{K: 20, Seed: 6}), chunked(t, s, ChunkOptions{K: 5, Method: Merged, Seed: 6})
+	parts, chunks := chunked(t, s, ChunkOptions{K: 20, Seed: 6}),
+		chunked(t, s, ChunkOptions{K: 5, Method: Merged, Seed: 6})
 	of := make(map[int32]int32)
 	for row, part := range parts {
 		if chunk, ok := of[part]; ok && chunk != chunks[row] {
@@ -138,10 +141,13 @@ func TestNoChunkIsEmpty(t *testing.T) {
 		g  *graph.Graph
 		ks []int
 	}{
-		"one":           {linked(t, 1), []int{1}},
-		"two":           {linked(t, 2, [2]int32{0, 1}), []int{1, 2}},
-		"two apart":     {linked(t, 2), []int{2}},
-		"a path":        {linked(t, 5, [2]int32{0, 1}, [2]int32{1, 2}, [2]int32{2, 3}, [2]int32{3, 4}), []int{2, 3, 4, 5}},
+		"one":       {linked(t, 1), []int{1}},
+		"two":       {linked(t, 2, [2]int32{0, 1}), []int{1, 2}},
+		"two apart": {linked(t, 2), []int{2}},
+		"a path": {
+			linked(t, 5, [2]int32{0, 1}, [2]int32{1, 2}, [2]int32{2, 3}, [2]int32{3, 4}),
+			[]int{2, 3, 4, 5},
+		},
 		"isolated":      {linked(t, 60), []int{2, 7, 59, 60}},
 		"some isolated": {made(t, 100, 900, kinds["bare"], 3), []int{2, 9, 30, 100}},
 		"crowded":       {communities(t, 300, 12000), []int{60, 299, 300}},
@@ -225,7 +231,8 @@ func TestOwnEdges(t *testing.T) {
 				t.Errorf("partition %d of %d: %s", p, a.K, diff)
 			}
 			if cut, all := s.Edges.ChunkCut(chunks); cut != wantCut || all != int64(len(want)) {
-				t.Errorf("partition %d of %d: %d of %d edges are cut, want %d of %d", p, a.K, cut, all, wantCut, len(want))
+				t.Errorf("partition %d of %d: %d of %d edges are cut, want %d of %d", p, a.K, cut, all,
+					wantCut, len(want))
 			}
 		}
 	}
@@ -260,7 +267,8 @@ func TestChunksOfRelations(t *testing.T) {
 }
 
 func TestChunksOfNoRows(t *testing.T) {
-	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2}})
+	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
+		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2}})
 	require.NoError(t, err)
 	for _, k := range []int{1, 2, 6} {
 		for _, s := range shares {
@@ -277,7 +285,8 @@ func TestChunksOfNoRows(t *testing.T) {
 
 func TestChunksRefuse(t *testing.T) {
 	whole := All(linked(t, 5, [2]int32{0, 1}))
-	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}})
+	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
+		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}})
 	require.NoError(t, err)
 	large := All(&graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 1 << 31, 1 << 31}}}})
 	fewer := "chunks 15: 5 in each partition, and partition 2 has 4 vertices; give at most 12"
@@ -286,16 +295,19 @@ func TestChunksRefuse(t *testing.T) {
 		o    ChunkOptions
 		want string
 	}{
-		{whole, ChunkOptions{K: 6}, "chunks 6: 6 in each partition, and partition 0 has 5 vertices; give at most 5"},
+		{whole, ChunkOptions{K: 6}, "chunks 6: 6 in each partition, and partition 0 has 5 vertices; " +
+			"give at most 5"},
 		{whole, ChunkOptions{K: 0}, "chunks 0: give at least 1, one in each partition"},
 		{shares[0], ChunkOptions{K: 0, Method: Merged}, "chunks 0: give at least 3, one in each partition"},
 		{whole, ChunkOptions{K: 2, Method: "mergd"}, `unknown chunk method "mergd"; did you mean merged?`},
 		{shares[0], ChunkOptions{K: 5}, fewer},
 		{shares[1], ChunkOptions{K: 5}, fewer},
 		{shares[2], ChunkOptions{K: 5}, fewer},
-		{large, ChunkOptions{K: 2}, "METIS counts vertices, edges and weights in 32 bits, up to 2147483647, and here are 2147483748; chunks 1 does without it"},
+		{large, ChunkOptions{K: 2}, "METIS counts vertices, edges and weights in 32 bits, up to " +
+			"2147483647, and here are 2147483748; chunks 1 does without it"},
 	} {
-		if _, err := Chunks(context.Background(), test.s, test.o); !refusal.Is(err) || !strings.Contains(err.Error(), test.want) {
+		if _, err := Chunks(context.Background(), test.s, test.o); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: error %v; want %q", test.o, err, test.want)
 		}
 	}
@@ -305,7 +317,8 @@ func TestChunksStop(t *testing.T) {
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stop)
-	if _, err := Chunks(ctx, All(linked(t, 50)), ChunkOptions{K: 2}); !errors.Is(err, stop) || err.Error() != "stop" {
+	if _, err := Chunks(ctx, All(linked(t, 50)), ChunkOptions{K: 2}); !errors.Is(err, stop) ||
+		err.Error() != "stop" {
 		t.Errorf("error %v", err)
 	}
 }

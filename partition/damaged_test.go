@@ -15,7 +15,8 @@ import (
 func described() *Description {
 	d := &Description{Statistics: Statistics{
 		K: 2, CutEdges: 1, Vertices: []int{3, 2}, Edges: []int64{4, 1}, TrainVertices: []int{2, 0},
-		HaloRows: [][]int{{0, 1}, {0, 0}}, HaloRowsOut: [][]int{{0, 0}, {1, 0}}, Cut: [][]int64{{3, 1}, {0, 1}},
+		HaloRows: [][]int{{0, 1}, {0, 0}}, HaloRowsOut: [][]int{{0, 0}, {1, 0}},
+		Cut: [][]int64{{3, 1}, {0, 1}},
 	}}
 	d.Whole.Vertices, d.Whole.Edges = 5, 5
 	return d
@@ -25,11 +26,17 @@ func described() *Description {
 func TestCountsGoTogether(t *testing.T) {
 	require.NoError(t, described().check())
 	for name, change := range map[string]func(d *Description){
-		"all train":                      func(d *Description) { d.TrainVertices = []int{3, 2} },
-		"none trains":                    func(d *Description) { d.TrainVertices[0] = 0 },
-		"each row is needed":             func(d *Description) { d.HaloRows[0][1], d.HaloRowsOut[1][0] = 2, 3 },
-		"no edges into one":              func(d *Description) { d.Edges, d.Cut = []int64{5, 0}, [][]int64{{4, 1}, {0, 0}} },
-		"an empty partition":             func(d *Description) { d.Vertices, d.HaloRows[0][1] = []int{5, 0}, 0 },
+		"all train":   func(d *Description) { d.TrainVertices = []int{3, 2} },
+		"none trains": func(d *Description) { d.TrainVertices[0] = 0 },
+		"each row is needed": func(d *Description) {
+			d.HaloRows[0][1], d.HaloRowsOut[1][0] = 2, 3
+		},
+		"no edges into one": func(d *Description) {
+			d.Edges, d.Cut = []int64{5, 0}, [][]int64{{4, 1}, {0, 0}}
+		},
+		"an empty partition": func(d *Description) {
+			d.Vertices, d.HaloRows[0][1] = []int{5, 0}, 0
+		},
 		"vertices of two types":          func(d *Description) { twoTypes(d, 1, 2) },
 		"a partition of the second type": func(d *Description) { twoTypes(d, 3, 0) },
 		"the most partitions, all empty": func(d *Description) {
@@ -84,9 +91,16 @@ func TestCountsGoTogether(t *testing.T) {
 		"types of more":                 func(d *Description) { twoTypes(d, 0, 3) },
 		"types of less":                 func(d *Description) { twoTypes(d, 1, 1) },
 		"types of one partition":        func(d *Description) { twoTypes(d, 1, 2); d.Others[0] = []int{3} },
-		"types of three":                func(d *Description) { twoTypes(d, 1, 2); d.Others[0] = []int{1, 2, 0} },
-		"relations of one partition":    func(d *Description) { d.Relations = []Halo{{Rows: [][]int{{0}}, RowsOut: d.HaloRowsOut}} },
-		"relations out of one":          func(d *Description) { d.Relations = []Halo{{Rows: d.HaloRows, RowsOut: [][]int{{0}}}} },
+		"types of three": func(d *Description) {
+			twoTypes(d, 1, 2)
+			d.Others[0] = []int{1, 2, 0}
+		},
+		"relations of one partition": func(d *Description) {
+			d.Relations = []Halo{{Rows: [][]int{{0}}, RowsOut: d.HaloRowsOut}}
+		},
+		"relations out of one": func(d *Description) {
+			d.Relations = []Halo{{Rows: d.HaloRows, RowsOut: [][]int{{0}}}}
+		},
 		"relations of less": func(d *Description) {
 			d.Relations = []Halo{{Rows: [][]int{{0, 0}, {0, 0}}, RowsOut: d.HaloRowsOut}}
 		},
@@ -105,9 +119,16 @@ func TestCountsGoTogether(t *testing.T) {
 func TestRelationsOfAShare(t *testing.T) {
 	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{1, 0, 2, 2}, Target: []int32{0, 1, 0, 1}})
 	require.NoError(t, err)
-	for relations, want := range []string{"1 vertex types and 0 relations", "", "1 vertex types and 2 relations"} {
-		part := &graph.Part{Whole: []int{5}, Graph: &graph.Graph{Count: 3, Relations: slices.Repeat([]graph.Relation{r}, relations)}}
-		if err := described().checkCounts(0, part); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want+", where") {
+	for relations, want := range []string{
+		"1 vertex types and 0 relations", "",
+		"1 vertex types and 2 relations",
+	} {
+		part := &graph.Part{
+			Whole: []int{5},
+			Graph: &graph.Graph{Count: 3, Relations: slices.Repeat([]graph.Relation{r}, relations)},
+		}
+		if err := described().checkCounts(0, part); (err == nil) != (want == "") ||
+			err != nil && !strings.HasPrefix(err.Error(), want+", where") {
 			t.Errorf("%d relations: error %v", relations, err)
 		}
 	}
@@ -129,10 +150,14 @@ func TestTypesOfAShare(t *testing.T) {
 		{"b", 1, 3, `1 vertices "b" with 3 features, where partition.json says 1 "b" with 4`},
 	} {
 		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
-		g := &graph.Graph{Others: []graph.VertexType{other}, Relations: []graph.Relation{{Indptr: []int64{0}}}}
+		g := &graph.Graph{
+			Others:    []graph.VertexType{other},
+			Relations: []graph.Relation{{Indptr: []int64{0}}},
+		}
 		// the first type's numbers, which are checked later, are others here
 		err := d.checkCounts(0, &graph.Part{Graph: g})
-		if err == nil || c.want == "" && strings.Contains(err.Error(), `"b"`) || c.want != "" && err.Error() != c.want {
+		if err == nil || c.want == "" && strings.Contains(err.Error(), `"b"`) ||
+			c.want != "" && err.Error() != c.want {
 			t.Errorf("%+v: error %v", c, err)
 		}
 	}

@@ -64,7 +64,8 @@ func readRecord(dir string) (*record, error) {
 	file, _ := os.Stat(path) // before reading, to notice a later replacement; without a file Read fails
 	text, err := document.Read(path, maxDescription)
 	if err != nil {
-		return nil, refusal.Advise(err, fmt.Sprintf("remove %s, or move it elsewhere, and %s", dir, partitionAgain))
+		return nil, refusal.Advise(err, fmt.Sprintf("remove %s, or move it elsewhere, and %s",
+			dir, partitionAgain))
 	}
 	r, err := parseRecord(text)
 	if err == nil && r.Name != filepath.Base(dir) {
@@ -94,7 +95,8 @@ func (d *Description) checkThere(dir string) error {
 // inode, size and coarse time; the id near its end is then another.
 func (d *Description) unchanged(path string) bool {
 	file, err := os.Stat(path)
-	if err != nil || !os.SameFile(file, d.file) || !file.ModTime().Equal(d.file.ModTime()) || file.Size() != d.file.Size() {
+	if err != nil || !os.SameFile(file, d.file) || !file.ModTime().Equal(d.file.ModTime()) ||
+		file.Size() != d.file.Size() {
 		return false
 	}
 	end, err := tail(path, 64<<10)
@@ -114,8 +116,10 @@ func tail(path string, n int64) ([]byte, error) {
 func parseRecord(text []byte) (*record, error) {
 	// A decoded text may take ten times its length: [0] is a list.
 	const lists, numbers = 1 << 20, 3*MaxPartitions*MaxPartitions + 1<<19
-	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists || bytes.Count(text, []byte(",")) > numbers {
-		return nil, refusal.Damaged("damaged: it has more than partitions of %d relations and pairs can need", maxPairs)
+	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists ||
+		bytes.Count(text, []byte(",")) > numbers {
+		return nil, refusal.Damaged("damaged: it has more than partitions of %d relations and pairs can need",
+			maxPairs)
 	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {
@@ -138,7 +142,8 @@ func (d *Description) check() error {
 	vertices, edges := 0, int64(0)
 	for p, n := range s.Vertices {
 		if n < 0 || n > d.Whole.Vertices-vertices || s.Edges[p] < 0 || s.Edges[p] > d.Whole.Edges-edges {
-			return fmt.Errorf("partition %d has %d vertices and %d edges, more than there are", p, n, s.Edges[p])
+			return fmt.Errorf("partition %d has %d vertices and %d edges, more than there are", p, n,
+				s.Edges[p])
 		}
 		vertices, edges = vertices+n, edges+s.Edges[p]
 	}
@@ -147,7 +152,8 @@ func (d *Description) check() error {
 			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
 	}
 	if len(s.Others) != len(d.Whole.Others) {
-		return fmt.Errorf("it has the vertices of %d further types, and the graph has %d", len(s.Others), len(d.Whole.Others))
+		return fmt.Errorf("it has the vertices of %d further types, and the graph has %d", len(s.Others),
+			len(d.Whole.Others))
 	}
 	for i, counts := range s.Others {
 		sum := 0
@@ -158,7 +164,8 @@ func (d *Description) check() error {
 			sum += n
 		}
 		if len(counts) != s.K || sum != d.Whole.Others[i].Vertices {
-			return fmt.Errorf("the %d partitions have %d vertices of type %q, the graph %d", s.K, sum, d.Whole.Others[i].Type, d.Whole.Others[i].Vertices)
+			return fmt.Errorf("the %d partitions have %d vertices of type %q, the graph %d", s.K, sum,
+				d.Whole.Others[i].Type, d.Whole.Others[i].Vertices)
 		}
 	}
 	for _, at := range s.starts() {
@@ -182,8 +189,10 @@ func (s *Statistics) checkPairs() error {
 		for q, rows := range s.HaloRows[p] {
 			in, out := 0, 0
 			for _, halo := range s.Halos() {
-				if least, most := min(halo.Rows[p][q], halo.RowsOut[p][q]), max(halo.Rows[p][q], halo.RowsOut[p][q]); least < 0 || most > s.Vertices[q] {
-					return fmt.Errorf("partition %d needs %d to %d rows of the %d of partition %d", p, least, most, s.Vertices[q], q)
+				if least, most := min(halo.Rows[p][q], halo.RowsOut[p][q]), max(halo.Rows[p][q],
+					halo.RowsOut[p][q]); least < 0 || most > s.Vertices[q] {
+					return fmt.Errorf("partition %d needs %d to %d rows of the %d of partition %d", p, least,
+						most, s.Vertices[q], q)
 				}
 				in, out = in+halo.Rows[p][q], out+halo.RowsOut[p][q]
 			}
@@ -192,14 +201,16 @@ func (s *Statistics) checkPairs() error {
 					p, rows, s.HaloRowsOut[p][q], q, in, out)
 			}
 			if s.Cut[p][q] < 0 || s.Cut[p][q] > s.Edges[p]-edges {
-				return fmt.Errorf("%d of the %d edges into partition %d come from %d", s.Cut[p][q], s.Edges[p], p, q)
+				return fmt.Errorf("%d of the %d edges into partition %d come from %d",
+					s.Cut[p][q], s.Edges[p], p, q)
 			}
 			if edges += s.Cut[p][q]; p != q {
 				cut += s.Cut[p][q]
 			}
 		}
 		if edges != s.Edges[p] || s.TrainVertices[p] < 0 || s.TrainVertices[p] > s.Vertices[p] {
-			return fmt.Errorf("partition %d has %d edges, %d by their sources, and %d training vertices of %d",
+			return fmt.Errorf(
+				"partition %d has %d edges, %d by their sources, and %d training vertices of %d",
 				p, s.Edges[p], edges, s.TrainVertices[p], s.Vertices[p])
 		}
 	}
@@ -264,7 +275,10 @@ func (d *Description) CheckFresh(store string) error {
 	if changed == "" {
 		return nil
 	}
-	return refusal.Errorf("%w", &OutOfDate{Store: store, Changed: changed, Name: d.Name, K: d.K, Method: d.Method})
+	return refusal.Errorf("%w", &OutOfDate{
+		Store: store, Changed: changed, Name: d.Name,
+		K: d.K, Method: d.Method,
+	})
 }
 
 // OutOfDate is the error of partitions whose store has changed since.
@@ -280,7 +294,8 @@ func (o *OutOfDate) Error() string {
 	if o.Method == DGL {
 		wayOut = "import the graph again"
 	}
-	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; %s", Directory(o.Store, o.Name), filepath.Join(o.Store, o.Changed), wayOut)
+	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; %s", Directory(o.Store, o.Name),
+		filepath.Join(o.Store, o.Changed), wayOut)
 }
 
 // compare reads the file only if its time differs, as after the store was copied.

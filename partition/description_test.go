@@ -14,7 +14,8 @@ import (
 func TestLongRecords(t *testing.T) {
 	const length = 12 << 20
 	for key, one := range map[string]string{"halo_rows": "[],", "store": "{},", "vertices": "0,"} {
-		text := []byte(`{"format": 1, "` + key + `": [` + strings.Repeat(one, length/len(one)) + one[:len(one)-1] + `]}`)
+		text := []byte(`{"format": 1, "` + key + `": [` + strings.Repeat(one, length/len(one)) +
+			one[:len(one)-1] + `]}`)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := parseRecord(text)

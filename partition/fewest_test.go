@@ -12,18 +12,22 @@ import (
 // TestChunksOfTheFewestRows: the refusal names the partition with the fewest rows, the first of several, and
 // no empty one. For a number below one it quotes that number.
 func TestChunksOfTheFewestRows(t *testing.T) {
-	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
+	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
+		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
 	require.NoError(t, err)
-	equal, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
+	equal, err := Split(made(t, 12, 40, kinds["plain"], 4),
+		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
 	require.NoError(t, err)
-	if _, err := Chunks(context.Background(), equal[1], ChunkOptions{K: 5}); err == nil || !strings.Contains(err.Error(), "partition 0 has 4 vertices; give at most 12") {
+	if _, err := Chunks(context.Background(), equal[1], ChunkOptions{K: 5}); err == nil ||
+		!strings.Contains(err.Error(), "partition 0 has 4 vertices; give at most 12") {
 		t.Errorf("of equal partitions: %v", err)
 	}
 	for k, want := range map[int]string{
 		5:  "chunks 15: 5 in each partition, and partition 0 has 4 vertices; give at most 12",
 		-2: "chunks -6: give at least 3, one in each partition",
 	} {
-		if _, err := Chunks(context.Background(), shares[2], ChunkOptions{K: k}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		if _, err := Chunks(context.Background(), shares[2], ChunkOptions{K: k}); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

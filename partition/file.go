@@ -55,14 +55,17 @@ func readParts(f io.Reader, vertices, k int) ([]int32, error) {
 		text := strings.TrimSpace(lines.Text())
 		number := len(of) + 1
 		if len(of) == vertices {
-			return nil, fmt.Errorf("line %d follows those of the %d vertices; write one line for each", number, vertices)
+			return nil, fmt.Errorf("line %d follows those of the %d vertices; write one line for each",
+				number, vertices)
 		}
 		p, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: %q is no number of a partition; write one number on each line", number, shortened(text))
+			return nil, fmt.Errorf("line %d: %q is no number of a partition; write one number on each line",
+				number, shortened(text))
 		}
 		if p < 0 || p >= int64(k) {
-			return nil, fmt.Errorf("line %d: partition %d is not one of the %d from 0; is -k right?", number, p, k)
+			return nil, fmt.Errorf("line %d: partition %d is not one of the %d from 0; is -k right?", number,
+				p, k)
 		}
 		of = append(of, int32(p))
 	}
@@ -72,7 +75,9 @@ func readParts(f io.Reader, vertices, k int) ([]int32, error) {
 		return nil, err
 	}
 	if len(of) < vertices {
-		return nil, fmt.Errorf("it ends after line %d, but the graph has %d vertices; write one line for each", len(of), vertices)
+		return nil,
+			fmt.Errorf("it ends after line %d, but the graph has %d vertices; write one line for each",
+				len(of), vertices)
 	}
 	return of, nil
 }

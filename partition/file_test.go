@@ -58,7 +58,10 @@ func TestFileRefusals(t *testing.T) {
 	g := made(t, 3, 4, kinds["bare"], 8)
 	bad := filepath.Join(t.TempDir(), "bad")
 	require.NoError(t, os.WriteFile(bad, []byte("0\n7\n0\n"), 0o666))
-	for path, want := range map[string]string{bad: bad + ": line 2", bad + "2": "no such file", t.TempDir(): "is a directory"} {
+	for path, want := range map[string]string{
+		bad: bad + ": line 2", bad + "2": "no such file",
+		t.TempDir(): "is a directory",
+	} {
 		_, err := Assign(context.Background(), g, Options{K: 2, Method: File, File: path})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v; want %q", err, want)

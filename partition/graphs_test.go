@@ -53,7 +53,10 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 	}
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Metric: "macro-f1", Provenance: "made for a test"}
+	g := &graph.Graph{
+		Relations: []graph.Relation{relation}, Metric: "macro-f1",
+		Provenance: "made for a test",
+	}
 	g.Features = features(r, vertices, k.sparse)
 	g.Labels = labels(r, vertices, k.multi)
 	for range k.splits {
@@ -118,7 +121,9 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 		ids = append(ids, s.Values.IDs...)
 	}
 	stacked := &graph.Graph{
-		Relations:  []graph.Relation{{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns}},
+		Relations: []graph.Relation{
+			{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},
+		},
 		Features:   graph.Features{Columns: shares[0].Whole.FeatureColumns},
 		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Values.Labels.Names},
 		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),

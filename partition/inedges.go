@@ -46,7 +46,7 @@ func (e *edgeDivider) list(p int, write func(*graph.Relation) error) error {
 			return b.err
 		}
 		for q := range k {
-			e.cut[p][q] += b.tally.edges[q]
+			e.cut[p][q] += b.edges[q]
 			if q != p {
 				e.halo.RowsOut[q][p] += b.rows[q]
 			}
@@ -72,7 +72,7 @@ func (e *edgeDivider) list(p int, write func(*graph.Relation) error) error {
 // fill lists the in-edges of the vertices ids, and counts them.
 func (e *edgeDivider) fill(b *inBatch, ids []int32) {
 	from := e.from
-	clear(b.tally.edges)
+	clear(b.edges)
 	clear(b.rows)
 	clear(b.bins)
 	b.EdgeColumns = from.EdgeColumns

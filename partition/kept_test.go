@@ -21,7 +21,8 @@ func TestKeep(t *testing.T) {
 		if seed%5 > 2 { // two types, of which the first has two relations
 			var e graph.Edges
 			for range 40 {
-				e.Source, e.Target = append(e.Source, int32(r.IntN(g.Vertices()))), append(e.Target, int32(r.IntN(9)))
+				e.Source, e.Target = append(e.Source, int32(r.IntN(g.Vertices()))),
+					append(e.Target, int32(r.IntN(9)))
 			}
 			other, err := graph.NewBipartite(g.Vertices(), 9, e)
 			require.NoError(t, err)
@@ -152,7 +153,9 @@ func TestKeepCallsRule(t *testing.T) {
 	rules, answers := 0, 0
 	kept := Keep(func(*Share) (Rule, error) {
 		rules++
-		return func(int) func(u, v int32) bool { return func(int32, int32) bool { answers++; return true } }, nil
+		return func(int) func(u, v int32) bool {
+			return func(int32, int32) bool { answers++; return true }
+		}, nil
 	})
 	edges := 2 * len(one.Sources) * relations // into and out of the partitions
 	for _, s := range shares {

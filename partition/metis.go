@@ -46,7 +46,8 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	}
 	of, err := d.solve(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, metis.ErrNoChild) {
-		err = fmt.Errorf("%w; the partition method stream takes less memory, and random and range do without METIS", err)
+		err = fmt.Errorf("%w; the partition method stream takes less memory, and random and range do "+
+			"without METIS", err)
 	}
 	return of, err
 }
@@ -105,9 +106,10 @@ func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 
 // division is a problem for METIS: a graph, and how to divide it.
 type division struct {
-	in      *graph.Relation
-	weights []func(v int) int32 // of vertex v: METIS divides each evenly; none: it divides the vertices evenly
-	k       int                 // parts, from 2 to the number of vertices
+	in *graph.Relation
+	// of vertex v: METIS divides each evenly; none: it divides the vertices evenly
+	weights []func(v int) int32
+	k       int // parts, from 2 to the number of vertices
 	seed    uint64
 	timeout time.Duration // as in Options
 }
@@ -134,7 +136,9 @@ func (d *division) solve(ctx context.Context) (of []int32, err error) {
 
 // solve divides the vertices of a problem into k parts. If parts have fewVertices or more on average, some
 // parts may be empty.
-func solve(ctx context.Context, p *metis.Problem, k int, seed uint64, timeout time.Duration) ([]int32, error) {
+func solve(ctx context.Context, p *metis.Problem, k int, seed uint64,
+	timeout time.Duration,
+) ([]int32, error) {
 	vertices := len(p.Indptr) - 1
 	of, err := p.Solve(ctx, k, seed, timeout)
 	if err != nil || vertices >= k*fewVertices || !leavesEmpty(of, k) {
@@ -182,7 +186,9 @@ func rangesOfGroups(group []int32, k int) []int32 {
 // checkMetisSize refuses graphs too large for METIS's indices.
 func checkMetisSize(entries int64) error {
 	if entries > metis.MaxEntries {
-		return refusal.Errorf("METIS counts vertices, edges and weights in 32 bits, up to %d, and here are %d", metis.MaxEntries, entries)
+		return refusal.Errorf(
+			"METIS counts vertices, edges and weights in 32 bits, up to %d, and here are %d",
+			metis.MaxEntries, entries)
 	}
 	return nil
 }

@@ -99,7 +99,8 @@ func TestAutoBalance(t *testing.T) {
 			named, err := Assign(t.Context(), g, Options{K: 4, Method: method, Balance: want})
 			require.NoError(t, err)
 			s := counted(t, g, auto)
-			if auto.Balance != want || !slices.Equal(auto.Of, named.Of) || float64(slices.Max(s.Edges)) > 1.15*float64(g.Edges())/4 {
+			if auto.Balance != want || !slices.Equal(auto.Of, named.Of) ||
+				float64(slices.Max(s.Edges)) > 1.15*float64(g.Edges())/4 {
 				t.Errorf("%s by %s balances %s, %v edges", o.Kind, method, auto.Balance, s.Edges)
 			}
 		}
@@ -120,8 +121,10 @@ func TestMetisOfFewVertices(t *testing.T) {
 				plain := measured(t, g, Options{K: k, Method: Range})
 				for _, method := range []string{Metis, Stream} {
 					got := measured(t, g, Options{K: k, Method: method})
-					if least, most := slices.Min(got.Vertices), slices.Max(got.Vertices); least == 0 || most > vertices/k+2 {
-						t.Errorf("%d vertices with %s in %d partitions by %s: between %d and %d in each", vertices, name, k, method, least, most)
+					if least, most := slices.Min(got.Vertices), slices.Max(got.Vertices); least == 0 ||
+						most > vertices/k+2 {
+						t.Errorf("%d vertices with %s in %d partitions by %s: between %d and %d in each",
+							vertices, name, k, method, least, most)
 					}
 					if got.CutEdges > plain.CutEdges {
 						t.Errorf("%d vertices with %s in %d partitions by %s: %d edges are cut, %d by ranges",
@@ -135,7 +138,8 @@ func TestMetisOfFewVertices(t *testing.T) {
 
 func TestMetisTooLarge(t *testing.T) {
 	assert.NoError(t, checkMetisSize(1<<31-1))
-	if err := checkMetisSize(1 << 31); !refusal.Is(err) || !strings.Contains(err.Error(), "up to 2147483647, and here are 2147483648") {
+	if err := checkMetisSize(1 << 31); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "up to 2147483647, and here are 2147483648") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -178,7 +182,8 @@ func TestUndirected(t *testing.T) {
 			}
 		}
 		assert.Equal(t, want, got, gocmp.AllowUnexported(pair{}))
-		if uniform := len(weights) == 0 || slices.Min(weights) == slices.Max(weights); uniform != (p.EdgeWeights == nil) {
+		if uniform := len(weights) == 0 ||
+			slices.Min(weights) == slices.Max(weights); uniform != (p.EdgeWeights == nil) {
 			t.Errorf("weights %v are kept: %v", weights, p.EdgeWeights != nil)
 		}
 	})

@@ -24,7 +24,8 @@ func TestPartitionsOfOthers(t *testing.T) {
 	name := write(t, store, g, a)
 	dir := Directory(store, name)
 	restore := restorer(t, dir)
-	const foreign, beyond = "not one of weft's files, in a folder that would be replaced", "not one of the 2 partitions, in a folder that would be replaced"
+	const foreign, beyond = "not one of weft's files, in a folder that would be replaced",
+		"not one of the 2 partitions, in a folder that would be replaced"
 	file := func(path string) func() error {
 		return func() error { return os.WriteFile(filepath.Join(dir, path), []byte("mine"), 0o666) }
 	}
@@ -51,14 +52,22 @@ func TestPartitionsOfOthers(t *testing.T) {
 		{"1/0", foreign, folder("1/0")},
 		{"2", beyond, folder("2")},
 		{strconv.Itoa(MaxPartitions - 1), beyond, folder(strconv.Itoa(MaxPartitions - 1))},
-		{"", "without partition.json, so not one that weft made", func() error { return os.Remove(filepath.Join(dir, descriptionFile)) }},
+		{
+			"", "without partition.json, so not one that weft made",
+			func() error { return os.Remove(filepath.Join(dir, descriptionFile)) },
+		},
 		{descriptionFile, "damaged", file(descriptionFile)},
 	} {
 		restore()
 		require.NoError(t, c.add())
-		for what, err := range map[string]error{"CheckPlace": CheckPlace(store, name), "CheckOwn": CheckOwn(store)} {
+		for what, err := range map[string]error{
+			"CheckPlace": CheckPlace(store, name),
+			"CheckOwn":   CheckOwn(store),
+		} {
 			if c.want == "" && err != nil ||
-				c.want != "" && (!refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.path)+": ") || !strings.Contains(err.Error(), c.want)) {
+				c.want != "" &&
+					(!refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.path)+": ") ||
+						!strings.Contains(err.Error(), c.want)) {
 				t.Errorf("%q: %s says %v, want %q", c.path, what, err, c.want)
 			}
 		}

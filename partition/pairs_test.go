@@ -40,7 +40,8 @@ func TestManyRelations(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = Assign(t.Context(), g, Options{K: 94, Method: Random})
-	if want := "94 partitions: a graph of 120 relations is divided into 93 at most"; !refusal.Is(err) || err.Error() != want {
+	if want := "94 partitions: a graph of 120 relations is divided into 93 at most"; !refusal.Is(err) ||
+		err.Error() != want {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }

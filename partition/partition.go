@@ -82,25 +82,31 @@ func (o *Options) Validate() error {
 	method, balance := o.method(), o.balance()
 	switch {
 	case method == DGL:
-		return refusal.Errorf("partitions by dgl come with a graph that DGL divided, and are not made: import the JSON file that DGL wrote")
+		return refusal.Errorf("partitions by dgl come with a graph that DGL divided, and are not made: " +
+			"import the JSON file that DGL wrote")
 	case !slices.Contains(Methods(), method):
 		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):
-		return refusal.Errorf("%s %s: unknown balance; %s", refusal.Setting("balance"), balance, suggest.OneOf(balance, Balances()))
+		return refusal.Errorf("%s %s: unknown balance; %s", refusal.Setting("balance"), balance,
+			suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
-		return refusal.Errorf("%s %d: give between 1 and %d", refusal.Setting("partitions"), o.K, MaxPartitions)
+		return refusal.Errorf("%s %d: give between 1 and %d", refusal.Setting("partitions"),
+			o.K, MaxPartitions)
 	case o.Split < 0:
 		return refusal.Errorf("split %d: splits count from 0", o.Split)
 	case method == File && o.File == "":
-		return refusal.Errorf("the partition method file needs %s, which names a file with the partition of each vertex on a line",
+		return refusal.Errorf("the partition method file needs %s, which names a file with the partition "+
+			"of each vertex on a line",
 			refusal.Setting("file"))
 	case method != File && o.File != "":
 		return refusal.Errorf("%s %s: the partition method %s reads no file; give %s file",
 			refusal.Setting("file"), o.File, method, refusal.Setting("method"))
 	case balance == ByEdges && !balancesEdges(method):
-		return refusal.Errorf("the partition method %s does not balance edges; take metis, stream or range", method)
+		return refusal.Errorf("the partition method %s does not balance edges; take metis, stream or range",
+			method)
 	case balance == ByTrain && method != Metis && method != Stream:
-		return refusal.Errorf("the partition method %s does not balance training vertices; take metis or stream", method)
+		return refusal.Errorf("the partition method %s does not balance training vertices; take "+
+			"metis or stream", method)
 	}
 	return nil
 }
@@ -125,13 +131,15 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 		return nil, err
 	}
 	if o.K > g.Vertices() {
-		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K, g.Vertices())
+		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K,
+			g.Vertices())
 	}
 	if err := checkPairs(g, o.K); err != nil {
 		return nil, err
 	}
 	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Splits) {
-		return nil, refusal.Graph.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
+		return nil, refusal.Graph.Errorf("the graph has %d splits, hence no training vertices of split %d",
+			len(g.Splits), o.Split)
 	}
 	var a *Assignment
 	started := time.Now()
@@ -152,7 +160,8 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 // checkPairs refuses more partitions than a description can count the halos of.
 func checkPairs(g *graph.Graph, k int) error {
 	if n := len(g.Relations); n > 1 && n*k*k > maxPairs {
-		return refusal.Errorf("%d partitions: a graph of %d relations is divided into %d at most", k, n, int(math.Sqrt(float64(maxPairs/n))))
+		return refusal.Errorf("%d partitions: a graph of %d relations is divided into %d at most", k, n,
+			int(math.Sqrt(float64(maxPairs/n))))
 	}
 	return nil
 }
@@ -239,11 +248,13 @@ func (a *Assignment) check(g *graph.Graph) error {
 		return err
 	}
 	if len(a.Of) != g.Vertices() {
-		return refusal.Errorf("an assignment of %d vertices does not fit a graph of %d; partition the graph again", len(a.Of), g.Vertices())
+		return refusal.Errorf("an assignment of %d vertices does not fit a graph of %d; partition the "+
+			"graph again", len(a.Of), g.Vertices())
 	}
 	for v, p := range a.Of {
 		if p < 0 || int(p) >= a.K {
-			return refusal.Errorf("vertex %d is assigned to partition %d of %d; partition the graph again", v, p, a.K)
+			return refusal.Errorf("vertex %d is assigned to partition %d of %d; partition the graph again", v,
+				p, a.K)
 		}
 	}
 	return nil

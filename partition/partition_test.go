@@ -40,7 +40,8 @@ func TestBalanced(t *testing.T) {
 	for v := range g.Vertices() {
 		heaviest = max(heaviest, g.Relations[0].Indptr[v+1]-g.Relations[0].Indptr[v]+1)
 	}
-	if !slices.IsSorted(a.Of) || slices.Max(weight)-slices.Min(weight) > 2*heaviest || s.Vertices[0] == s.Vertices[6] {
+	if !slices.IsSorted(a.Of) || slices.Max(weight)-slices.Min(weight) > 2*heaviest ||
+		s.Vertices[0] == s.Vertices[6] {
 		t.Errorf("weights %v of vertices %v, the heaviest %d", weight, s.Vertices, heaviest)
 	}
 }
@@ -93,7 +94,10 @@ func TestAssignRefuses(t *testing.T) {
 func TestSplitRefuses(t *testing.T) {
 	g := made(t, 3, 4, kinds["bare"], 2)
 	for _, a := range []*Assignment{
-		{K: 2, Of: []int32{0, 1}}, {K: 2, Of: []int32{0, 1, 2}}, {K: 2, Of: []int32{0, -1, 1}}, {K: 0, Of: []int32{0, 0, 0}},
+		{K: 2, Of: []int32{0, 1}},
+		{K: 2, Of: []int32{0, 1, 2}},
+		{K: 2, Of: []int32{0, -1, 1}},
+		{K: 0, Of: []int32{0, 0, 0}},
 	} {
 		if _, err := Split(g, a); !refusal.Is(err) {
 			t.Errorf("%+v: error %v", a, err)

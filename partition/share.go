@@ -91,21 +91,23 @@ type Relation struct {
 
 // Whole is what each worker knows of the whole graph.
 type Whole struct {
-	Vertices       int                `json:"vertices"` // of all types
-	Edges          int64              `json:"edges"`    // of all relations
-	Type           string             `json:"type,omitempty"`
-	Others         []WholeType        `json:"others,omitempty"`
-	Graphs         int                `json:"graphs,omitempty"` // that are stored as one; 0: it is one
-	FeatureColumns int                `json:"features"`
-	FeatureValues  int64              `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
-	Classes        int                `json:"classes"`
-	ValueColumns   int                `json:"value_columns,omitempty"`  // of labels that are values
-	SeveralLabels  bool               `json:"several_labels,omitempty"` // a vertex may have any number of classes
-	Splits         []graph.SplitSizes `json:"splits"`
-	Metric         string             `json:"metric"`
-	Provenance     string             `json:"provenance"`
-	EdgeSplits     []WholeEdgeSplit   `json:"edge_splits,omitempty"`
-	Statistics     Statistics         `json:"-"` // stored in the Description by which the share was opened
+	Vertices       int         `json:"vertices"` // of all types
+	Edges          int64       `json:"edges"`    // of all relations
+	Type           string      `json:"type,omitempty"`
+	Others         []WholeType `json:"others,omitempty"`
+	Graphs         int         `json:"graphs,omitempty"` // that are stored as one; 0: it is one
+	FeatureColumns int         `json:"features"`
+	// stored by sparse features; 0: they are dense
+	FeatureValues int64 `json:"feature_values,omitempty"`
+	Classes       int   `json:"classes"`
+	ValueColumns  int   `json:"value_columns,omitempty"` // of labels that are values
+	// a vertex may have any number of classes
+	SeveralLabels bool               `json:"several_labels,omitempty"`
+	Splits        []graph.SplitSizes `json:"splits"`
+	Metric        string             `json:"metric"`
+	Provenance    string             `json:"provenance"`
+	EdgeSplits    []WholeEdgeSplit   `json:"edge_splits,omitempty"`
+	Statistics    Statistics         `json:"-"` // stored in the Description by which the share was opened
 }
 
 // WholeEdgeSplit is what each worker knows of the edge split of a relation.
@@ -151,12 +153,15 @@ func (w *Whole) TypeName(kind int) string {
 // WholeOf describes a graph, without the statistics of partitions.
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
-		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
-		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns, SeveralLabels: g.Labels.MultiLabel(), Type: g.Type,
+		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns,
+		FeatureValues: int64(len(g.Features.Indices)),
+		Classes:       g.Labels.Classes, ValueColumns: g.Labels.Columns,
+		SeveralLabels: g.Labels.MultiLabel(), Type: g.Type,
 		Graphs: g.Graphs, Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, t := range g.Others {
-		w.Others = append(w.Others, WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})
+		w.Others = append(w.Others,
+			WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})
 	}
 	w.Splits = append(w.Splits, graph.SizesOf(g.Splits)...)
 	for i := range g.Relations {
@@ -274,7 +279,8 @@ func (s *Share) placesOf(kind int) (*Places, error) {
 	rows := s.Edges.Types()[kind]
 	from, to := rows.Starts[s.Edges.P], rows.Starts[s.Edges.P+1]
 	if !slices.Equal(places.Starts, rows.Starts) || !slices.Equal(places.IDs[from:to], rows.IDs) {
-		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s", s.Edges.P, assignmentFile, partitionAgain)
+		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s",
+			s.Edges.P, assignmentFile, partitionAgain)
 	}
 	return places, nil
 }

@@ -17,7 +17,8 @@ import (
 
 // same compares values. nil and empty arrays are the same.
 func same(a, b any) string {
-	return gocmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}, Share{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+	return gocmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}, Share{}), cmpopts.EquateEmpty(),
+		cmpopts.EquateNaNs())
 }
 
 // assigned are the options with which every graph is divided.
@@ -67,7 +68,8 @@ func TestSharesOfAnyAssignment(t *testing.T) {
 func TestSharesOfRandomGraphs(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		g := made(t, 1+r.IntN(15), r.IntN(60), kinds[[]string{"bare", "dense", "sparse", "plain"}[seed%4]], seed)
+		g := made(t, 1+r.IntN(15), r.IntN(60), kinds[[]string{"bare", "dense", "sparse", "plain"}[seed%4]],
+			seed)
 		a := &Assignment{K: 1 + r.IntN(6), Of: make([]int32, g.Vertices())}
 		for v := range a.Of {
 			a.Of[v] = int32(r.IntN(a.K))
@@ -82,8 +84,10 @@ func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 	require.NoError(t, err)
 	seen := make([]int, g.Vertices())
 	for p, s := range shares {
-		if s.Edges.P != p || s.Edges.Starts[p+1]-s.Edges.Starts[p] != len(s.Values.IDs) || s.Values.Rows != len(s.Values.IDs) || s.Edges.Starts[a.K] != g.Vertices() {
-			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.Edges.P, len(s.Values.IDs), s.Values.Rows, s.Edges.Starts)
+		if s.Edges.P != p || s.Edges.Starts[p+1]-s.Edges.Starts[p] != len(s.Values.IDs) ||
+			s.Values.Rows != len(s.Values.IDs) || s.Edges.Starts[a.K] != g.Vertices() {
+			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.Edges.P, len(s.Values.IDs),
+				s.Values.Rows, s.Edges.Starts)
 		}
 		if !slices.IsSorted(s.Values.IDs) {
 			t.Errorf("share %d: ids %v", p, s.Values.IDs)
@@ -125,15 +129,21 @@ type edge struct {
 }
 
 func inEdges(shares []*Share) []edge {
-	return edges(shares, func(s *Share) *graph.Relation { return &s.Edges.Relations[0].In }, func(row, far int32, w float32) edge { return edge{far, row, w} })
+	return edges(shares, func(s *Share) *graph.Relation {
+		return &s.Edges.Relations[0].In
+	}, func(row, far int32, w float32) edge { return edge{far, row, w} })
 }
 
 func outEdges(shares []*Share) []edge {
-	return edges(shares, func(s *Share) *graph.Relation { return &s.Edges.Relations[0].Out }, func(row, far int32, w float32) edge { return edge{row, far, w} })
+	return edges(shares, func(s *Share) *graph.Relation {
+		return &s.Edges.Relations[0].Out
+	}, func(row, far int32, w float32) edge { return edge{row, far, w} })
 }
 
 // edges lists the edges by their ends. Parallel edges keep their order.
-func edges(shares []*Share, of func(*Share) *graph.Relation, made func(row, far int32, weight float32) edge) []edge {
+func edges(shares []*Share, of func(*Share) *graph.Relation,
+	made func(row, far int32, weight float32) edge,
+) []edge {
 	var all []edge
 	for _, s := range shares {
 		r := of(s)
@@ -147,7 +157,9 @@ func edges(shares []*Share, of func(*Share) *graph.Relation, made func(row, far 
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b edge) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	slices.SortStableFunc(all, func(a, b edge) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
+	})
 	return all
 }
 
@@ -196,7 +208,8 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 }
 
 func TestReplication(t *testing.T) {
-	relation, err := graph.NewRelation(4, graph.Edges{Source: []int32{2, 3, 2, 1}, Target: []int32{0, 0, 1, 2}})
+	relation, err := graph.NewRelation(4,
+		graph.Edges{Source: []int32{2, 3, 2, 1}, Target: []int32{0, 0, 1, 2}})
 	require.NoError(t, err)
 	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
 	g := &graph.Graph{Relations: []graph.Relation{relation}}

@@ -45,7 +45,8 @@ func CheckWritable(store string) error {
 		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS)
 	}
 	if err != nil {
-		return refusal.Errorf("%s: cannot be written to (%w), but partitions are stored with the graph; partition a copy of the store",
+		return refusal.Errorf("%s: cannot be written to (%w), but partitions are stored with the graph; "+
+			"partition a copy of the store",
 			dir, err)
 	}
 	return nil
@@ -105,7 +106,8 @@ func checkOwn(dir string) error {
 	if err == nil {
 		var r *record
 		if r, err = readRecord(dir); err == nil && k > r.K {
-			err = refusal.Errorf("%s: not one of the %d partitions, in a folder that would be replaced; move it elsewhere or remove it",
+			err = refusal.Errorf("%s: not one of the %d partitions, in a folder that would be replaced; "+
+				"move it elsewhere or remove it",
 				filepath.Join(dir, strconv.Itoa(k-1)), r.K)
 		}
 	}
@@ -158,10 +160,11 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 		if err := folder.AddInt32s(assignmentFile, a.Of); err != nil {
 			return err
 		}
-		return folder.AddJSON(descriptionFile, record{Format: formatVersion, Store: files, Description: Description{
-			Name: name, Statistics: whole.Statistics, Balance: a.Balance, Seed: a.Seed, Split: a.Split,
-			Written: time.Now().UTC(), ID: contentID(files, a), Whole: *whole,
-		}})
+		return folder.AddJSON(descriptionFile,
+			record{Format: formatVersion, Store: files, Description: Description{
+				Name: name, Statistics: whole.Statistics, Balance: a.Balance, Seed: a.Seed, Split: a.Split,
+				Written: time.Now().UTC(), ID: contentID(files, a), Whole: *whole,
+			}})
 	})
 	if err == nil {
 		err = CheckPlace(store, name) // again, as this took a while
@@ -173,7 +176,9 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 }
 
 // writeShares writes the shares into a folder. It returns the description of the whole graph.
-func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment, progress graph.Progress) (*Whole, error) {
+func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
+	progress graph.Progress,
+) (*Whole, error) {
 	var parts []*graph.Writer
 	d := newDivider(g, a, progress)
 	err := d.in(func(p int, part *graph.Part) (sink, error) {
@@ -287,7 +292,8 @@ func Open(store string, d Description, p int) (*Share, error) {
 		return nil, err
 	}
 	if err := d.checkCounts(p, part); err != nil {
-		return nil, errors.Join(refusal.Damaged("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
+		return nil, errors.Join(refusal.Damaged("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err,
+			partitionAgain), part.Graph.Close())
 	}
 	places := func(kind int) (*Places, error) { return d.order.read(&d, store, kind) }
 	return newShare(part, p, d.Whole, places, storedSplits(store)), nil
@@ -297,7 +303,8 @@ func Open(store string, d Description, p int) (*Share, error) {
 // read. Equal partitions in its place are read again; others are refused.
 func (d *Description) openPart(dir string, p int) (*graph.Part, error) {
 	for {
-		before, err := os.OpenFile(dir, unix.O_PATH, 0) // while it is open, no other directory takes its inode
+		// while it is open, no other directory takes its inode
+		before, err := os.OpenFile(dir, unix.O_PATH, 0)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = refusal.Errorf("%w; %s", err, partitionAgain)
 		}
@@ -337,7 +344,8 @@ func Check(store string, d Description, progress graph.Progress) error {
 		return err
 	}
 	for p := range d.K {
-		if err := graph.CheckSums(filepath.Join(Directory(store, d.Name), strconv.Itoa(p)), fmt.Sprintf("%s, share %d", d.Name, p), progress); err != nil {
+		if err := graph.CheckSums(filepath.Join(Directory(store, d.Name), strconv.Itoa(p)),
+			fmt.Sprintf("%s, share %d", d.Name, p), progress); err != nil {
 			return err
 		}
 		s, err := Open(store, d, p)
@@ -394,7 +402,9 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 	if err != nil {
 		return nil, err
 	}
-	if wrong := func(p int32) bool { return p < 0 || int(p) >= d.K }; len(of) != d.Whole.Vertices || slices.ContainsFunc(of, wrong) {
+	if wrong := func(p int32) bool {
+		return p < 0 || int(p) >= d.K
+	}; len(of) != d.Whole.Vertices || slices.ContainsFunc(of, wrong) {
 		return nil, refusal.Errorf("%s: not one partition of %d for each of %d vertices; %s",
 			filepath.Join(Directory(store, d.Name), assignmentFile), d.K, d.Whole.Vertices, partitionAgain)
 	}
@@ -433,9 +443,11 @@ func (d *Description) checkCounts(p int, part *graph.Part) error {
 			1+len(g.Others), len(g.Relations), descriptionFile, 1+len(d.Whole.Others), len(d.Halos()))
 	}
 	for i, t := range g.Others {
-		if want := &d.Whole.Others[i]; t.Type != want.Type || t.Count != d.Others[i][p] || t.Features.Columns != want.FeatureColumns {
+		if want := &d.Whole.Others[i]; t.Type != want.Type || t.Count != d.Others[i][p] ||
+			t.Features.Columns != want.FeatureColumns {
 			return fmt.Errorf("%d vertices %q with %d features, where %s says %d %q with %d",
-				t.Count, t.Type, t.Features.Columns, descriptionFile, d.Others[i][p], want.Type, want.FeatureColumns)
+				t.Count, t.Type, t.Features.Columns, descriptionFile, d.Others[i][p], want.Type,
+				want.FeatureColumns)
 		}
 	}
 	whole := 0

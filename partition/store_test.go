@@ -116,8 +116,10 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		if diff := same(want[p], got); diff != "" {
 			t.Errorf("%s, share %d: %s", name, p, diff)
 		}
-		if got.Values.Features.Sparse() != want[p].Values.Features.Sparse() || got.Values.Labels.MultiLabel() != want[p].Values.Labels.MultiLabel() {
-			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Values.Features.Sparse(), got.Values.Labels.MultiLabel())
+		if got.Values.Features.Sparse() != want[p].Values.Features.Sparse() ||
+			got.Values.Labels.MultiLabel() != want[p].Values.Labels.MultiLabel() {
+			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Values.Features.Sparse(),
+				got.Values.Labels.MultiLabel())
 		}
 		assert.NoError(t, got.Close())
 	}
@@ -138,7 +140,12 @@ func TestList(t *testing.T) {
 	if _, found, err := Find(store, 2, ""); err != nil || found {
 		t.Errorf("nothing is stored: found %v, error %v", found, err)
 	}
-	for _, o := range []Options{{K: 2, Method: Range}, {K: 2, Method: Random}, {K: 3, Method: Random}, {K: 2, Method: Range}} {
+	for _, o := range []Options{
+		{K: 2, Method: Range},
+		{K: 2, Method: Random},
+		{K: 3, Method: Random},
+		{K: 2, Method: Range},
+	} {
 		write(t, store, g, divided(t, g, o))
 	}
 	all, err := List(store)
@@ -178,11 +185,13 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 	s, err := Open(store, d, 0)
 	require.NoError(t, err)
 	assert.NoError(t, s.Close())
-	if _, err := graph.Open(filepath.Join(store, "partitions", "random-2", "0")); !refusal.Is(err) || !strings.Contains(err.Error(), "one share") {
+	if _, err := graph.Open(filepath.Join(store, "partitions", "random-2", "0")); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "one share") {
 		t.Errorf("opened as a store: error %v", err)
 	}
 	for _, p := range []int{-1, 2} {
-		if _, err := Open(store, d, p); !refusal.Is(err) || !strings.Contains(err.Error(), "it has those from 0 to 1") {
+		if _, err := Open(store, d, p); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), "it has those from 0 to 1") {
 			t.Errorf("partition %d: error %v", p, err)
 		}
 	}
@@ -204,7 +213,8 @@ func TestShareCutInUse(t *testing.T) {
 		}
 		return fmt.Errorf("all was read: %v", sum)
 	})
-	if err == nil || !strings.Contains(err.Error(), "was cut") || !strings.HasSuffix(err.Error(), "partition the graph again") {
+	if err == nil || !strings.Contains(err.Error(), "was cut") ||
+		!strings.HasSuffix(err.Error(), "partition the graph again") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -237,7 +247,8 @@ func TestStale(t *testing.T) {
 	require.NoError(t, npytest.WriteFile(features, changed, 20, 5))
 	_, _, err := Find(store, 2, "")
 	var old *OutOfDate
-	if want := features + " changed after it was cut; partition again"; !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) || !errors.As(err, &old) || old.K != 2 || old.Method != Random {
+	if want := features + " changed after it was cut; partition again"; !refusal.Is(err) ||
+		!strings.HasSuffix(err.Error(), want) || !errors.As(err, &old) || old.K != 2 || old.Method != Random {
 		t.Errorf("error %v; want %q", err, want)
 	}
 	if all, err := List(store); err != nil || len(all) != 1 {
@@ -246,7 +257,8 @@ func TestStale(t *testing.T) {
 	aside := features + ".aside"
 	require.NoError(t, os.Rename(features, aside))
 	_, _, err = Find(store, 2, "")
-	if want := features + ": missing, though graph.json lists it; import it again"; !refusal.Is(err) || err.Error() != want {
+	if want := features + ": missing, though graph.json lists it; import it again"; !refusal.Is(err) ||
+		err.Error() != want {
 		t.Errorf("error %v; want %q", err, want)
 	}
 	require.NoError(t, os.Rename(aside, features))
@@ -260,7 +272,8 @@ func TestStale(t *testing.T) {
 // TestStaleOfDGL: partitions that DGL made come from an import, not from weft partition.
 func TestStaleOfDGL(t *testing.T) {
 	old := OutOfDate{Store: "papers", Changed: "graph.json", Name: "dgl-4", K: 4, Method: DGL}
-	if got, want := old.Error(), "papers/partitions/dgl-4: out of date, as papers/graph.json changed after it was cut; import the graph again"; got != want {
+	if got, want := old.Error(), "papers/partitions/dgl-4: out of date, as papers/graph.json changed "+
+		"after it was cut; import the graph again"; got != want {
 		t.Errorf("%q", got)
 	}
 }
@@ -278,7 +291,8 @@ func TestOpenAfterAnotherOfItsTime(t *testing.T) {
 	another := strings.Map(func(digit rune) rune { return 'f' - digit%2 }, d.ID)
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), d.ID, another)), 0o666))
 	require.NoError(t, os.Chtimes(path, time.Time{}, d.file.ModTime()))
-	if s, err := Open(store, d, 0); !refusal.Is(err) || !strings.Contains(err.Error(), "replaced while it was being read") {
+	if s, err := Open(store, d, 0); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "replaced while it was being read") {
 		t.Errorf("share %v, error %v", s, err)
 	}
 }
@@ -289,7 +303,8 @@ func TestFindPassesByOthers(t *testing.T) {
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
-	require.NoError(t, os.WriteFile(filepath.Join(Directory(store, "random-2"), descriptionFile), []byte("{"), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(Directory(store, "random-2"), descriptionFile),
+		[]byte("{"), 0o666))
 	find(t, store, 2, Range)
 	if _, _, err := Find(store, 2, ""); !refusal.Is(err) {
 		t.Errorf("of any method: error %v, want a refusal", err)
@@ -302,7 +317,8 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 	other, err := g.RandomFeatures(3, 1)
 	require.NoError(t, err)
 	a := divided(t, g, Options{K: 2, Method: Range})
-	if _, err := Write(store, other, a, nil); !refusal.Is(err) || !strings.Contains(err.Error(), "not the one in this store") {
+	if _, err := Write(store, other, a, nil); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "not the one in this store") {
 		t.Errorf("error %v", err)
 	}
 	a.Of[3] = 2
@@ -479,8 +495,10 @@ func TestDamagedDescription(t *testing.T) {
 	dir := filepath.Join(store, "partitions", write(t, store, g, divided(t, g, Options{K: 2, Method: Range})))
 	d, restore := find(t, store, 2, ""), restorer(t, dir)
 	for want, damage := range map[string]func(dir string) error{
-		"no such file":     func(dir string) error { return os.Remove(filepath.Join(dir, descriptionFile)) },
-		"damaged":          func(dir string) error { return os.Truncate(filepath.Join(dir, descriptionFile), 50) },
+		"no such file": func(dir string) error { return os.Remove(filepath.Join(dir, descriptionFile)) },
+		"damaged": func(dir string) error {
+			return os.Truncate(filepath.Join(dir, descriptionFile), 50)
+		},
 		"format version 9": changes(func(d map[string]any) { d["format"] = 9 }),
 		`"mood"`:           changes(func(d map[string]any) { d["mood"] = 1 }),
 		"0 partitions":     changes(func(d map[string]any) { d["k"] = 0 }),
@@ -501,7 +519,8 @@ func TestDamagedDescription(t *testing.T) {
 		_, _, found := Find(store, 2, "")
 		_, opened := Open(store, d, 0)
 		for _, err := range []error{listed, found, opened} {
-			if !refusal.Is(err) || !strings.Contains(err.Error(), filepath.Join(dir, descriptionFile)) || !strings.Contains(err.Error(), want) ||
+			if !refusal.Is(err) || !strings.Contains(err.Error(), filepath.Join(dir, descriptionFile)) ||
+				!strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), "partition the graph again") {
 				t.Errorf("%s: error %v", want, err)
 			}
@@ -514,7 +533,8 @@ func TestDamagedShare(t *testing.T) {
 	t.Parallel()
 	nan := float32(math.NaN())
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
-	dir := filepath.Join(store, "partitions", write(t, store, g, divided(t, g, Options{K: 2, Method: Range})), "1")
+	dir := filepath.Join(store, "partitions", write(t, store, g, divided(t, g, Options{K: 2, Method: Range})),
+		"1")
 	d, restore := find(t, store, 2, ""), restorer(t, dir)
 	s, err := Open(store, d, 1)
 	require.NoError(t, err)
@@ -535,7 +555,8 @@ func TestDamagedShare(t *testing.T) {
 			if err == nil && !strings.Contains(string(all), old) {
 				err = fmt.Errorf("no %s in %s", old, all)
 			}
-			return errors.Join(err, os.WriteFile(path, []byte(strings.Replace(string(all), old, changed, 1)), 0o666))
+			return errors.Join(err,
+				os.WriteFile(path, []byte(strings.Replace(string(all), old, changed, 1)), 0o666))
 		}
 	}
 	wide := func(change func(ids []int64)) []int64 {
@@ -550,29 +571,52 @@ func TestDamagedShare(t *testing.T) {
 		damage     func() error
 		file, want string
 	}{
-		{array("vertices.npy", wide(func(ids []int64) { ids[9] = 20 })), "vertices.npy", "id 20 is outside the range of 20"},
-		{array("vertices.npy", wide(func(ids []int64) { ids[3] += 1 << 32 })), "vertices.npy", "is outside the range of 20"},
+		{array("vertices.npy", wide(func(ids []int64) {
+			ids[9] = 20
+		})), "vertices.npy", "id 20 is outside the range of 20"},
+		{array("vertices.npy", wide(func(ids []int64) {
+			ids[3] += 1 << 32
+		})), "vertices.npy", "is outside the range of 20"},
 		{array("vertices.npy", wide(func(ids []int64) { ids[3] = ids[4] })), "vertices.npy", "stands twice"},
-		{array("vertices.npy", wide(func(ids []int64) { ids[3], ids[4] = ids[4], ids[3] })), "vertices.npy", "ids ascend"},
+		{array("vertices.npy", wide(func(ids []int64) {
+			ids[3], ids[4] = ids[4], ids[3]
+		})), "vertices.npy", "ids ascend"},
 		{array("vertices.npy", wide(func([]int64) {})[:9]), "vertices.npy", "[9]"},
-		{replaced("indices.npy", s.Edges.Relations[0].In.Sources, edges-1, 20), "indices.npy", "id 20 is outside the range of 20"},
+		{
+			replaced("indices.npy", s.Edges.Relations[0].In.Sources, edges-1, 20), "indices.npy",
+			"id 20 is outside the range of 20",
+		},
 		{replaced("indices.npy", s.Edges.Relations[0].In.Sources, 0, -1), "indices.npy", "id -1"},
 		{array("indptr.npy", make([]int64, 11)), "indptr.npy", "ends at 0"},
 		{array("edge_weight.npy", append(make([]float32, edges-1), nan)), "edge_weight.npy", "is NaN"},
 		{array("edge_features.npy", make([]float32, edges), edges, 1), "edge_features.npy", "shape"},
-		{replaced("out_indices.npy", s.Edges.Relations[0].Out.Sources, outs-1, 20), "out_indices.npy", "out-neighbours of vertex"},
+		{
+			replaced("out_indices.npy", s.Edges.Relations[0].Out.Sources, outs-1, 20), "out_indices.npy",
+			"out-neighbours of vertex",
+		},
 		{array("out_indptr.npy", make([]int64, 11)), "out_indptr.npy", "ends at 0"},
 		{array("out_weight.npy", append(make([]float32, outs-1), nan)), "out_weight.npy", "is NaN"},
-		{array("features.npy", append(make([]float32, 49), nan), 10, 5), "features.npy", "vertex 9 has the value NaN"},
+		{
+			array("features.npy", append(make([]float32, 49), nan), 10, 5), "features.npy",
+			"vertex 9 has the value NaN",
+		},
 		{array("labels.npy", slices.Repeat([]int64{3}, 10)), "labels.npy", "class 3"},
 		{array("train.npy", []int64{10}), "train.npy", "train.npy"},
-		{func() error { return os.Remove(filepath.Join(dir, "out_indices.npy")) }, "out_indices.npy", "missing"},
-		{func() error { return os.Truncate(filepath.Join(dir, "features.npy"), 200) }, "features.npy", "cut short"},
+		{func() error {
+			return os.Remove(filepath.Join(dir, "out_indices.npy"))
+		}, "out_indices.npy", "missing"},
+		{func() error {
+			return os.Truncate(filepath.Join(dir, "features.npy"), 200)
+		}, "features.npy", "cut short"},
 		{func() error { return os.Remove(filepath.Join(dir, "graph.json")) }, "graph.json", "missing"},
 		{text(`"type": "whole"`, `"type": "half"`), "graph.json", "does not describe a share"},
-		{text(`"source": "whole"`, `"source": "vertex"`), "graph.json", `relation "edge" joins "vertex" to "vertex", and the edges out "vertex" to "whole"`},
+		{
+			text(`"source": "whole"`, `"source": "vertex"`), "graph.json",
+			`relation "edge" joins "vertex" to "vertex", and the edges out "vertex" to "whole"`,
+		},
 		{text(`"count": 20`, `"count": 9`), "graph.json", `10 vertices "vertex" of 9 "whole"`},
-		{text(`"count": 20`, `"count": 21`), "", "21 vertices in the whole graph, where partition.json says 20"},
+		{text(`"count": 20`, `"count": 21`), "", "21 vertices in the whole graph, where " +
+			"partition.json says 20"},
 	} {
 		restore()
 		require.NoError(t, test.damage())
@@ -580,7 +624,8 @@ func TestDamagedShare(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s, %s: opened; closing it: %v", test.file, test.want, got.Close())
 		} else if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, test.file)+": ") ||
-			!strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), "partition the graph again") {
+			!strings.Contains(err.Error(), test.want) ||
+			!strings.HasSuffix(err.Error(), "partition the graph again") {
 			t.Errorf("%s: error %v; want %q", test.file, err, test.want)
 		}
 	}
@@ -592,12 +637,14 @@ func TestCheck(t *testing.T) {
 	for _, types := range []bool{false, true} {
 		g := made(t, 20, 60, kinds["plain"], 3)
 		if types {
-			relation, err := graph.NewBipartite(5, 20, graph.Edges{Source: []int32{4, 0, 1}, Target: []int32{19, 3, 3}})
+			relation, err := graph.NewBipartite(5, 20,
+				graph.Edges{Source: []int32{4, 0, 1}, Target: []int32{19, 3, 3}})
 			require.NoError(t, err)
 			relation.Source, relation.Name, relation.Target = "b", "to", "a"
 			r := &g.Relations[0]
 			r.Source, r.Name, r.Target = "a", "in", "a"
-			g.Type, g.Count, g.Others, g.Relations = "a", 20, []graph.VertexType{{Type: "b", Count: 5}}, append(g.Relations, relation)
+			g.Type, g.Count, g.Others, g.Relations = "a", 20, []graph.VertexType{{Type: "b", Count: 5}},
+				append(g.Relations, relation)
 		}
 		store, g := stored(t, g)
 		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
@@ -614,21 +661,31 @@ func TestCheck(t *testing.T) {
 		flipped[3] = 1 - flipped[3]
 		restore := restorer(t, dir)
 		for want, damage := range map[string]func() error{
-			"no such file or directory":                             func() error { return os.Remove(path) },
-			"is not the assignment that the partitions were cut by": func() error { return npytest.WriteFile(path, flipped) },
-			"not the assignment":                                    func() error { return npytest.WriteFile(path, right[1:]) },
-			"it ends inside the .npy header":                        func() error { return os.WriteFile(path, []byte("junk"), 0o600) },
-			"not an integer":                                        func() error { return npytest.WriteFile(path, make([]float32, len(right))) },
+			"no such file or directory": func() error { return os.Remove(path) },
+			"is not the assignment that the partitions were cut by": func() error {
+				return npytest.WriteFile(path, flipped)
+			},
+			"not the assignment": func() error {
+				return npytest.WriteFile(path, right[1:])
+			},
+			"it ends inside the .npy header": func() error {
+				return os.WriteFile(path, []byte("junk"), 0o600)
+			},
+			"not an integer": func() error {
+				return npytest.WriteFile(path, make([]float32, len(right)))
+			},
 		} {
 			restore()
 			if err := errors.Join(os.Remove(path), damage()); err != nil && !errors.Is(err, os.ErrNotExist) {
 				t.Fatal(err)
 			}
-			if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+			if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) ||
+				!strings.HasPrefix(err.Error(), path+": ") ||
 				!strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), partitionAgain) {
 				t.Errorf("error %v, want %q", err, want)
 			}
-			if err := placesOf(t, store); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), want) {
+			if err := placesOf(t, store); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("places: error %v, want %q", err, want)
 			}
 		}
@@ -645,13 +702,16 @@ func TestCheck(t *testing.T) {
 		require.NoError(t, err)
 		moved = slices.Clone(moved)
 		for k := len(moved) - 1; ; k-- { // to the next vertex of the other partition
-			if next := moved[k] + 1; int(next) < g.Types()[len(g.Types())-1].Count && !slices.Contains(moved, next) {
+			if next := moved[k] + 1; int(next) < g.Types()[len(g.Types())-1].Count &&
+				!slices.Contains(moved, next) {
 				moved[k] = next
 				break
 			}
 		}
 		require.NoError(t, errors.Join(os.Remove(file), npytest.WriteFile(file, moved)))
-		if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.Contains(err.Error(), "which assignment.npy gives to another partition; "+partitionAgain) {
+		if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) ||
+			!strings.Contains(err.Error(),
+				"which assignment.npy gives to another partition; "+partitionAgain) {
 			t.Errorf("error %v", err)
 		}
 	}
@@ -668,7 +728,8 @@ func TestCheckOfVertex0(t *testing.T) {
 		ids[i] = int64(10 + i)
 	}
 	require.NoError(t, errors.Join(os.Remove(path), npytest.WriteFile(path, ids)))
-	if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) || !strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
+	if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -738,7 +799,8 @@ func TestSharesKnowSymmetry(t *testing.T) {
 		require.NoError(t, err)
 		for _, s := range append(shares, opened) {
 			if r := s.Edges.Relations[0]; r.In.Symmetric != known || r.Out.Symmetric != known {
-				t.Errorf("known to be symmetric: in %v, out %v, want %v", r.In.Symmetric, r.Out.Symmetric, known)
+				t.Errorf("known to be symmetric: in %v, out %v, want %v", r.In.Symmetric,
+					r.Out.Symmetric, known)
 			}
 		}
 		assert.NoError(t, opened.Close())

@@ -16,7 +16,10 @@ func byStream(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) 
 	if err := memory.Need(stream.Memory(g.Vertices(), g.Edges())); err != nil {
 		return nil, err
 	}
-	of, err := stream.Assign(ctx, &stream.Graph{Vertices: g.Vertices(), Reader: inLists(g).reader, Unload: g.Unload}, &stream.Options{
+	of, err := stream.Assign(ctx, &stream.Graph{
+		Vertices: g.Vertices(), Reader: inLists(g).reader,
+		Unload: g.Unload,
+	}, &stream.Options{
 		K: o.K, Seed: o.Seed, Weights: weights(g, o), Progress: o.Progress,
 		Divide: func(p *metis.Problem) ([]int32, error) { return solve(ctx, p, o.K, o.Seed, o.Timeout) },
 	})

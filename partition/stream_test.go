@@ -26,7 +26,8 @@ func TestStreamOfCommunities(t *testing.T) {
 	for _, k := range []int{4, 7, 16} {
 		few, best := measured(t, g, Options{K: k, Method: Stream}), measured(t, g, Options{K: k})
 		if haloRows(few)*100 > haloRows(best)*115 || slices.Max(few.Vertices)*100 > 105*8000/k+100 {
-			t.Errorf("%d partitions: stream leaves %d halo rows with %v vertices, metis %d", k, haloRows(few), few.Vertices, haloRows(best))
+			t.Errorf("%d partitions: stream leaves %d halo rows with %v vertices, metis %d", k, haloRows(few),
+				few.Vertices, haloRows(best))
 		}
 	}
 }
@@ -43,7 +44,8 @@ func bipartite(t *testing.T, communities int) *graph.Graph {
 			likes.Source, likes.Target = append(likes.Source, int32(u)), append(likes.Target, int32(item))
 			liked.Source, liked.Target = append(liked.Source, int32(item)), append(liked.Target, int32(u))
 		}
-		knows.Source, knows.Target = append(knows.Source, int32(10*c+r.IntN(10))), append(knows.Target, int32(u))
+		knows.Source, knows.Target = append(knows.Source, int32(10*c+r.IntN(10))),
+			append(knows.Target, int32(u))
 	}
 	relation := func(source, name, target string, sources, targets int, e graph.Edges) graph.Relation {
 		in, err := graph.NewBipartite(sources, targets, e)

@@ -27,7 +27,8 @@ func (c *candidates) Pop() any {
 
 func (c candidates) Less(i, j int) bool {
 	a, b := &c[i], &c[j]
-	return cmp.Or(cmp.Compare(a.used>>32, b.used>>32), cmp.Compare(b.used, a.used), cmp.Compare(a.number, b.number)) < 0
+	return cmp.Or(cmp.Compare(a.used>>32, b.used>>32), cmp.Compare(b.used, a.used),
+		cmp.Compare(a.number, b.number)) < 0
 }
 
 // mayLeave returns the matrix as a candidate of a turn, if it is one.

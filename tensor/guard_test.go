@@ -23,7 +23,8 @@ func TestGuardPages(t *testing.T) {
 		for _, step := range []int{-4, 4 * m.Len()} {
 			func() {
 				defer func() {
-					if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "invalid memory address") {
+					if p, ok := recover().(error); !ok ||
+						!strings.Contains(p.Error(), "invalid memory address") {
 						t.Errorf("byte %d of %d: %v, want a fault", step, 4*m.Len(), p)
 					}
 				}()

@@ -34,7 +34,8 @@ func (d *idle) put(s span) {
 		d.large[s.size] = append(d.large[s.size], s.start)
 		return
 	}
-	at, _ := slices.BinarySearchFunc(d.ranges, s, func(a, b span) int { return cmp.Compare(uintptr(a.start), uintptr(b.start)) })
+	at, _ := slices.BinarySearchFunc(d.ranges, s,
+		func(a, b span) int { return cmp.Compare(uintptr(a.start), uintptr(b.start)) })
 	joinsBefore := at > 0 && d.ranges[at-1].end() == s.start
 	joinsBehind := at < len(d.ranges) && d.ranges[at].start == s.end()
 	switch {

@@ -22,7 +22,8 @@ func TestIdleMemoryIsDivided(t *testing.T) {
 			p := first.Pointer()
 			first.Release()
 			left, right := meter.New(tensor.Buffers, 4, page/4), meter.New(tensor.Buffers, 6, page/4)
-			if divided := left.Pointer() == p && right.Pointer() == unsafe.Add(p, 4*page); divided != (pages == 10) {
+			if divided := left.Pointer() == p &&
+				right.Pointer() == unsafe.Add(p, 4*page); divided != (pages == 10) {
 				t.Errorf("%d pages: divided is %v", pages, divided)
 			}
 			if !leftFirst {
@@ -51,12 +52,14 @@ func TestWatch(t *testing.T) {
 	m.Watch(nil)
 	features.Release()
 	use := func(features, activations, buffers, graph, idle, counted int64) (u tensor.Use) {
-		u.Kinds[tensor.Features], u.Kinds[tensor.Activations], u.Kinds[tensor.Buffers], u.Kinds[tensor.Graph] = features*page, activations*page, buffers*page, graph*page
+		u.Kinds[tensor.Features], u.Kinds[tensor.Activations] = features*page, activations*page
+		u.Kinds[tensor.Buffers], u.Kinds[tensor.Graph] = buffers*page, graph*page
 		u.Idle, u.Counted = idle*page, counted*page
 		return u
 	}
 	want := []tensor.Use{
-		use(10, 0, 0, 0, 0, 10), use(10, 5, 0, 0, 0, 15), use(10, 0, 0, 0, 5, 15), use(10, 0, 0, 1, 4, 14), use(10, 0, 20, 1, 0, 30),
+		use(10, 0, 0, 0, 0, 10), use(10, 5, 0, 0, 0, 15), use(10, 0, 0, 0, 5, 15), use(10, 0, 0, 1, 4, 14),
+		use(10, 0, 20, 1, 0, 30),
 	}
 	if !slices.Equal(told, want) || m.Peak() != 30*page {
 		t.Errorf("told %+v, want %+v; the peak is %d", told, want, m.Peak())

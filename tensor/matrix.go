@@ -126,7 +126,10 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 
 // view is a view of all elements.
 func (m *Matrix) view() *Matrix {
-	v := &Matrix{Rows: m.Rows, Cols: m.Cols, Element: m.Element, Device: m.Device, data: m.Pointer(), of: m.of}
+	v := &Matrix{
+		Rows: m.Rows, Cols: m.Cols, Element: m.Element, Device: m.Device,
+		data: m.Pointer(), of: m.of,
+	}
 	if m.rest != nil {
 		v.of = m
 	}

@@ -82,7 +82,11 @@ func TestUseAfterRelease(t *testing.T) {
 	m := meter.New(tensor.Activations, 3, 3)
 	m.Release()
 	for name, use := range map[string]func(){
-		"pointer": func() { m.Pointer() }, "floats": func() { m.Floats() }, "rows": func() { m.RowRange(0, 1) }, "reshape": func() { m.Reshape(9, 1) },
+		"pointer": func() {
+			m.Pointer()
+		}, "floats": func() {
+			m.Floats()
+		}, "rows": func() { m.RowRange(0, 1) }, "reshape": func() { m.Reshape(9, 1) },
 	} {
 		t.Run(name, func(t *testing.T) { panics(t, "released", use) })
 	}

@@ -29,7 +29,8 @@ func pages(n int) int { return max(pageSize, (n+pageSize-1)/pageSize*pageSize) }
 
 // acquire returns size bytes with undefined elements. Fresh ones take room only once they are written.
 func acquire(size int) unsafe.Pointer {
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+2*guard), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+2*guard), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		panic(OutOfMemory{size, err})
 	}

@@ -21,7 +21,10 @@ const (
 	kinds
 )
 
-var kindNames = [kinds]string{"features", "parameters", "optimizer", "activations", "gradients", "buffers", "graph"}
+var kindNames = [kinds]string{
+	"features", "parameters", "optimizer", "activations", "gradients",
+	"buffers", "graph",
+}
 
 // String is the kind's name.
 func (k Kind) String() string { return kindNames[k] }
@@ -141,7 +144,8 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 // tensors.
 func (t *account) raise() {
 	now := t.metered()
-	if live := t.staying(); now > t.peak || t.offload != nil && now == t.peak && live[Graph] < t.peakKinds[Graph] {
+	if live := t.staying(); now > t.peak ||
+		t.offload != nil && now == t.peak && live[Graph] < t.peakKinds[Graph] {
 		t.peak, t.peakKinds = now, live
 		t.peakKinds[Buffers] += t.idle.bytes + t.room()
 	}

@@ -17,7 +17,10 @@ import (
 const page = 4096
 
 // kinds are all kinds of memory.
-var kinds = []tensor.Kind{tensor.Features, tensor.Parameters, tensor.Optimizer, tensor.Activations, tensor.Gradients, tensor.Buffers, tensor.Graph}
+var kinds = []tensor.Kind{
+	tensor.Features, tensor.Parameters, tensor.Optimizer, tensor.Activations,
+	tensor.Gradients, tensor.Buffers, tensor.Graph,
+}
 
 func TestMeterCharges(t *testing.T) {
 	meter := tensor.NewMeter()
@@ -42,13 +45,15 @@ func TestMeterCharges(t *testing.T) {
 		t.Errorf("%d bytes live and a peak of %d, want 11 and 13 pages", live, peak)
 	}
 	if meter.PeakOf(tensor.Activations) != 3*page || meter.PeakOf(tensor.Gradients) != 10*page {
-		t.Errorf("the peak was %d of activations and %d of gradients", meter.PeakOf(tensor.Activations), meter.PeakOf(tensor.Gradients))
+		t.Errorf("the peak was %d of activations and %d of gradients", meter.PeakOf(tensor.Activations),
+			meter.PeakOf(tensor.Gradients))
 	}
 	for _, m := range []*tensor.Matrix{a, c, graph} {
 		m.Release()
 	}
 	if meter.LiveTensors() != 0 || meter.Live(tensor.Graph) != 0 || meter.Peak() != 13*page {
-		t.Errorf("after all releases %d bytes are live, %d of the graph, and the peak is %d", meter.LiveTensors(), meter.Live(tensor.Graph), meter.Peak())
+		t.Errorf("after all releases %d bytes are live, %d of the graph, and the peak is %d",
+			meter.LiveTensors(), meter.Live(tensor.Graph), meter.Peak())
 	}
 }
 
@@ -190,7 +195,8 @@ func TestRefusedMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				p, ok := recover().(error)
-				if refused := (tensor.OutOfMemory{}); !ok || !errors.As(p, &refused) || !strings.Contains(p.Error(), "out of memory") {
+				if refused := (tensor.OutOfMemory{}); !ok || !errors.As(p, &refused) ||
+					!strings.Contains(p.Error(), "out of memory") {
 					t.Errorf("panic %v, want OutOfMemory", p)
 				}
 			}()
@@ -259,7 +265,8 @@ func TestReserve(t *testing.T) {
 			m.Close()
 		}
 		if peaks[0] != peaks[1] || live[0] != live[1] {
-			t.Errorf("with %d idle elements: taken, the peak is %d and %d are live; reserved, %d and %d", idle, peaks[0], live[0], peaks[1], live[1])
+			t.Errorf("with %d idle elements: taken, the peak is %d and %d are live; reserved, %d and %d",
+				idle, peaks[0], live[0], peaks[1], live[1])
 		}
 	}
 }

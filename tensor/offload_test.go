@@ -64,12 +64,14 @@ func TestEqualPeaks(t *testing.T) {
 	mem.BeginTurn(true)
 	first, second := unitOf(mem, tensor.Graph), unitOf(mem, tensor.Graph)
 	if mem.Peak() != 0 || mem.GraphBytes() != 2*unit {
-		t.Errorf("%d bytes of tensors and %d of the graph, want 0 and %d", mem.Peak(), mem.GraphBytes(), 2*unit)
+		t.Errorf("%d bytes of tensors and %d of the graph, want 0 and %d", mem.Peak(),
+			mem.GraphBytes(), 2*unit)
 	}
 	second.Release()
 	tensors := unitOf(mem, tensor.Features)
 	if mem.Peak() != unit || mem.GraphBytes() != unit {
-		t.Errorf("%d bytes of tensors and %d of the graph, want %d of each", mem.Peak(), mem.GraphBytes(), unit)
+		t.Errorf("%d bytes of tensors and %d of the graph, want %d of each", mem.Peak(),
+			mem.GraphBytes(), unit)
 	}
 	tensors.Release()
 	first.Release()
@@ -123,7 +125,8 @@ func TestResting(t *testing.T) {
 		}
 	}
 	if most := mem.DiskBytes(); most != int64(len(d.held))*unit || most > ranks*each*unit {
-		t.Errorf("%d bytes on the disk, which has %d matrices, of %d at a time", most, len(d.held), ranks*each)
+		t.Errorf("%d bytes on the disk, which has %d matrices, of %d at a time", most,
+			len(d.held), ranks*each)
 	}
 }
 
@@ -151,7 +154,10 @@ func TestFrozen(t *testing.T) {
 		}
 	}
 	// frozen leaves when the other one is made; then one leaves in each turn, and the other comes
-	if moved, want := mem.OnDisk(), (tensor.Moved{Written: (1 + 4) * unit, Read: 2 * 4 * unit}); moved != want {
+	if moved, want := mem.OnDisk(), (tensor.Moved{
+		Written: (1 + 4) * unit,
+		Read:    2 * 4 * unit,
+	}); moved != want {
 		t.Errorf("moved %+v, want %+v", moved, want)
 	}
 	frozen.Thaw()
@@ -210,7 +216,8 @@ func TestPlannedRest(t *testing.T) {
 		mem.Close()
 	}
 	if moved[0] != moved[1] || moved[0].Read == 0 || most[0] != most[1] || most[0] == 0 {
-		t.Errorf("moved %+v and kept %d bytes on the disk, planned %+v and %d", moved[0], most[0], moved[1], most[1])
+		t.Errorf("moved %+v and kept %d bytes on the disk, planned %+v and %d", moved[0],
+			most[0], moved[1], most[1])
 	}
 }
 

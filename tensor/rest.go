@@ -209,7 +209,9 @@ func (o *offload) read(m *Matrix) error {
 	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return err
 	}
-	return o.watched("read", m.bytes, func() error { return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum) })
+	return o.watched("read", m.bytes, func() error {
+		return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum)
+	})
 }
 
 // came says that a matrix was read. One that the disk failed to read stays away, so that nobody computes with
@@ -235,7 +237,8 @@ func (o *offload) compare(m *Matrix) {
 	}
 	saved := make([]byte, m.bytes)
 	if err := o.disk.Read(saved, m.rest.offset, m.rest.sum); err != nil || !bytes.Equal(saved, m.memory()) {
-		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows, m.Cols, m.kind, err))
+		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
+			m.Cols, m.kind, err))
 	}
 }
 

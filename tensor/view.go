@@ -6,7 +6,8 @@ import "fmt"
 // many bytes.
 func (m *Matrix) As(e Element, rows, cols int) *Matrix {
 	if rows*cols*e.Size() != m.Len()*m.Element.Size() {
-		panic(fmt.Sprintf("tensor: %d bytes as %d×%d elements of %d", m.Len()*m.Element.Size(), rows, cols, e.Size()))
+		panic(fmt.Sprintf("tensor: %d bytes as %d×%d elements of %d", m.Len()*m.Element.Size(),
+			rows, cols, e.Size()))
 	}
 	v := m.view()
 	v.Rows, v.Cols, v.Element = rows, cols, e

@@ -50,8 +50,9 @@ type CheckpointTotals struct {
 // and settle together.
 type saver struct {
 	*Checkpoints
-	w        *worker.Worker
-	above    *os.Root           // the folder of Path as it is when the run begins; nil: this rank cannot open it
+	w *worker.Worker
+	// the folder of Path as it is when the run begins; nil: this rank cannot open it
+	above    *os.Root
 	folder   *checkpoint.Folder // nil until something is written
 	snapshot checkpoint.Snapshot
 	store    string // its checksum, once it is known
@@ -78,7 +79,8 @@ func newSaver(c *Checkpoints, w *worker.Worker) *saver {
 		return nil
 	}
 	s := &saver{Checkpoints: c, w: w, last: time.Now()}
-	s.above, _ = os.OpenRoot(filepath.Dir(c.Path)) // where that fails, so does the first checkpoint, which says why
+	// where that fails, so does the first checkpoint, which says why
+	s.above, _ = os.OpenRoot(filepath.Dir(c.Path))
 	return s
 }
 
@@ -97,7 +99,8 @@ func (s *saver) close() error {
 		return nil
 	}
 	var failed error
-	if s.writing != nil { // each rank does, after its own part is written, so that the last one leaves nothing
+	// each rank does, after its own part is written, so that the last one leaves nothing
+	if s.writing != nil {
 		failed = s.folder.Abandon(s.writing.epoch)
 	}
 	return errors.Join(failed, s.folder.Close())
@@ -112,13 +115,15 @@ func (s *saver) write(p *writing, arrays []checkpoint.Array, metadata map[string
 			s.folder, err = checkpoint.OpenFolder(s.Path)
 		}
 		if err != nil {
-			return fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared file system", err)
+			return fmt.Errorf("%w; the machines of all workers need the folder of the run, on a shared "+
+				"file system", err)
 		}
 	}
 	if err := s.folder.CheckRoom(p.needs); err != nil {
 		return err
 	}
-	if p.file, err = s.folder.Write(p.epoch, s.w.Groups.World.Rank(), arrays, metadata); err != nil || p.record == nil {
+	if p.file, err = s.folder.Write(p.epoch, s.w.Groups.World.Rank(), arrays, metadata); err != nil ||
+		p.record == nil {
 		return err
 	}
 	if s.store == "" && s.Store != nil {
@@ -312,7 +317,8 @@ func (s *saver) commit() error {
 		}
 		saved.Seconds = time.Since(p.begun).Seconds()
 		if saved.Err == nil {
-			s.totals.Written, s.totals.Bytes, s.totals.WriteSeconds = s.totals.Written+1, saved.Bytes, saved.Seconds
+			s.totals.Written, s.totals.Bytes, s.totals.WriteSeconds = s.totals.Written+1,
+				saved.Bytes, saved.Seconds
 		}
 		if s.OnSaved != nil {
 			s.OnSaved(saved)

@@ -19,7 +19,10 @@ func TestOverdueCheckpoint(t *testing.T) {
 	r, err := o.Resolve()
 	require.NoError(t, err)
 	w := &worker.Worker{Config: worker.Config{Resolved: r}, Groups: mesh.Groups{World: comm.Alone()}}
-	s := &saver{Checkpoints: &Checkpoints{}, w: w, last: time.Now(), writing: &writing{epoch: 10, done: make(chan struct{})}}
+	s := &saver{
+		Checkpoints: &Checkpoints{}, w: w, last: time.Now(),
+		writing: &writing{epoch: 10, done: make(chan struct{})},
+	}
 	of := newState(&o, time.Time{}, "accuracy")
 	for _, c := range []struct {
 		epoch   int

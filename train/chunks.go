@@ -42,7 +42,10 @@ func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
 		for p := range s.Mesh.Partitions {
 			err := s.open(p, func(share *partition.Share) error {
 				k, _ := s.ChunksOfPartition(share.Edges.Starts)
-				part, err := partition.Chunks(ctx, share, partition.ChunkOptions{K: k, Method: s.ChunkMethod, Seed: s.Seed, Timeout: s.CommTimeout})
+				part, err := partition.Chunks(ctx, share, partition.ChunkOptions{
+					K: k, Method: s.ChunkMethod,
+					Seed: s.Seed, Timeout: s.CommTimeout,
+				})
 				of = append(of, part...)
 				return err
 			})

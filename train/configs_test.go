@@ -70,7 +70,8 @@ func TestPublishedParameters(t *testing.T) {
 		if strings.HasPrefix(c.config, "ogbl") {
 			o.Metric = "roc-auc" // of a split that is drawn
 		}
-		if got := planOf(t, shaped(t, c.columns, c.classes), o).Workers[0].Parameters + c.other; got != c.want {
+		if got := planOf(t, shaped(t, c.columns, c.classes), o).Workers[0].Parameters +
+			c.other; got != c.want {
 			t.Errorf("%s: %d parameters, published are %d", c.config, got, c.want)
 		}
 	}
@@ -88,7 +89,10 @@ func shipped(t *testing.T, file string) Options {
 // shaped is a small graph of so many feature columns and classes.
 func shaped(t *testing.T, columns, classes int) *graph.Graph {
 	t.Helper()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 4, Features: columns, Classes: classes, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 300, Degree: 4, Features: columns,
+		Classes: classes, Seed: 1,
+	})
 	require.NoError(t, err)
 	return g
 }

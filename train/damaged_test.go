@@ -30,7 +30,10 @@ import (
 func TestDamaged(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	store, run := filepath.Join(dir, "store"), filepath.Join(dir, "run")
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 5, Classes: 3, Seed: 3})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 5,
+		Classes: 3, Seed: 3,
+	})
 	require.NoError(t, err)
 	a, err := partition.Assign(ctx, g, partition.Options{K: 2, Method: "random"})
 	if err == nil {
@@ -47,7 +50,10 @@ func TestDamaged(t *testing.T) {
 	if err != nil || !found {
 		t.Fatal(found, err)
 	}
-	job := train.Job{Graph: g, Options: train.Defaults(), Checkpoints: &train.Checkpoints{Path: filepath.Join(run, rundir.Checkpoints)}}
+	job := train.Job{
+		Graph: g, Options: train.Defaults(),
+		Checkpoints: &train.Checkpoints{Path: filepath.Join(run, rundir.Checkpoints)},
+	}
 	job.Options.Model, job.Options.Epochs, job.Options.CheckpointEvery = "gcn", 2, setting.Interval{Epochs: 1}
 	record, err := rundir.New(run, time.Now(), &job, "v1", store)
 	require.NoError(t, err)
@@ -56,8 +62,10 @@ func TestDamaged(t *testing.T) {
 	r := rundir.NewRun("v1", store, time.Now(), &job, result)
 	require.NoError(t, record.Finish(&r))
 	for name, content := range map[string]string{
-		"e.csv": "0,1\n1,2\n", "y.npy": "\x93NUMPY\x01\x00v\x00{'descr': '<i8', ", "e.csv.gz": "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
-		"g.npz": "PK\x03\x04" + strings.Repeat("\x00", 60), "g.pt": "PK\x03\x04" + strings.Repeat("\x00", 60),
+		"e.csv": "0,1\n1,2\n", "y.npy": "\x93NUMPY\x01\x00v\x00{'descr': '<i8', ",
+		"e.csv.gz": "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
+		"g.npz":    "PK\x03\x04" + strings.Repeat("\x00", 60), "g.pt": "PK\x03\x04" +
+			strings.Repeat("\x00", 60),
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
 	}
@@ -115,7 +123,8 @@ func TestDamaged(t *testing.T) {
 	tried := 0
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		switch name := e.Name(); {
-		case err != nil || e.IsDir() || name == "e.csv" || name == "run.yaml" || name == "metrics.jsonl" || name == "checked.json":
+		case err != nil || e.IsDir() || name == "e.csv" || name == "run.yaml" || name == "metrics.jsonl" ||
+			name == "checked.json":
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -139,7 +148,8 @@ func TestDamaged(t *testing.T) {
 	}
 	_, _, _, missing := rundir.Read(in("nosuch"))
 	for name, err := range map[string]error{
-		"a store": opened(graph.Open(in("nosuch"))), "a list of edges": opened(edgelist.Read(edgelist.Options{Path: in("nosuch")})), "a run": missing,
+		"a store":         opened(graph.Open(in("nosuch"))),
+		"a list of edges": opened(edgelist.Read(edgelist.Options{Path: in("nosuch")})), "a run": missing,
 		"an option": func() error {
 			_, err := (&train.Job{Graph: g}).Run(ctx)
 			return err

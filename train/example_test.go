@@ -15,7 +15,10 @@ import (
 // A model is trained on a graph made in memory, and its weights go through a file's bytes to a prediction.
 func Example() {
 	ctx := context.Background()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
+		Classes: 4, Seed: 1,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,7 +53,10 @@ func Example() {
 
 // Errors tell a request that makes no sense from a run that failed.
 func ExampleRefused() {
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
+		Classes: 4, Seed: 1,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -68,7 +74,10 @@ func ExampleRefused() {
 // A loss of one's own is operations on a tape, over the labelled vertices of a worker. Here a vertex weighs
 // as much as its number says, and a confident prediction costs more.
 func ExampleJob_loss() {
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
+		Classes: 4, Seed: 1,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 			if part == 0 {
 				continue
 			}
-			s.Edges[part] = append(s.Edges[part], s.Edges[0][:6]...) // edges of two parts, the last twice in this one
+			// edges of two parts, the last twice in this one
+			s.Edges[part] = append(s.Edges[part], s.Edges[0][:6]...)
 			s.Edges[part] = append(s.Edges[part], s.Edges[0][4:6]...)
 			switch form {
 			case graph.SharedNegatives:
@@ -74,7 +75,9 @@ func asOGB(t *testing.T, g *graph.Graph, r *Result, o *Options, first map[string
 
 // byDefinition are the metrics of a part by the formulas of OGB's evaluator (ogb/linkproppred/evaluate.py),
 // in double precision, from the embeddings of all vertices.
-func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int, first map[string]int32) map[string]float64 {
+func byDefinition(g *graph.Graph, h []float32, columns int, weights []float32, part int,
+	first map[string]int32,
+) map[string]float64 {
 	var relations []*graph.Relation
 	for i := range g.Relations {
 		if g.Relations[i].EdgeSplit != nil {
@@ -180,11 +183,14 @@ func splitShop(t *testing.T, form graph.NegativeForm) *graph.Graph {
 // addTypes adds a type of so many vertices, and a relation to it.
 func addTypes(t *testing.T, g *graph.Graph, vertices int, split *graph.EdgeSplit) {
 	t.Helper()
-	other, err := graph.NewBipartite(g.Count, vertices, graph.Edges{Source: []int32{1, 2, 3}, Target: make([]int32, 3)})
+	other, err := graph.NewBipartite(g.Count, vertices,
+		graph.Edges{Source: []int32{1, 2, 3}, Target: make([]int32, 3)})
 	require.NoError(t, err)
 	other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", split
 	g.Relations = append(g.Relations, other)
-	g.Others = []graph.VertexType{{Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}}}
+	g.Others = []graph.VertexType{
+		{Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}},
+	}
 }
 
 // TestMeasureLinks: embeddings that a run gave are measured as the run measured them, by the metrics that it
@@ -195,25 +201,37 @@ func TestMeasureLinks(t *testing.T) {
 		g *graph.Graph
 		Options
 	}{
-		"drawn":   {tangled(t), linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 50 })},
-		"area":    {tangled(t), linked(func(o *Options) { o.Metric = metric.ROCAUC })},
-		"shared":  {benchmarked(t, graph.SharedNegatives), linked(func(o *Options) { o.Model = "rgcn" })},
-		"targets": {benchmarked(t, graph.TargetNegatives), linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })},
-		"between": {withKnows(t, bought), linked(func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 })},
+		"drawn":  {tangled(t), linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 50 })},
+		"area":   {tangled(t), linked(func(o *Options) { o.Metric = metric.ROCAUC })},
+		"shared": {benchmarked(t, graph.SharedNegatives), linked(func(o *Options) { o.Model = "rgcn" })},
+		"targets": {benchmarked(t, graph.TargetNegatives), linked(func(o *Options) {
+			o.Model, o.Decoder = "rgcn", "distmult"
+		})},
+		"between": {withKnows(t, bought), linked(func(o *Options) {
+			o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20
+		})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, job := range []*Job{{Graph: c.g, Options: c.Options}, divided(t, c.g, c.Options, 3, nil), onMesh(c.g, c.Options, "graph=2,tensor=2")} {
+			for _, job := range []*Job{
+				{Graph: c.g, Options: c.Options},
+				divided(t, c.g, c.Options, 3, nil),
+				onMesh(c.g, c.Options, "graph=2,tensor=2"),
+			} {
 				r := mustRun(t, job)
 				alone := &Job{Graph: c.g, Options: c.Options}
 				got, err := alone.MeasureLinks(t.Context(), r.Logits, r.Weights)
 				require.NoError(t, err)
-				if got.TrainEdges != r.Links.TrainEdges || got.ValEdges != r.Links.ValEdges || got.TestEdges != r.Links.TestEdges {
+				if got.TrainEdges != r.Links.TrainEdges || got.ValEdges != r.Links.ValEdges ||
+					got.TestEdges != r.Links.TestEdges {
 					t.Errorf("%+v, want %+v", got, r.Links)
 				}
 				if n := len(metric.LinkNamesOf(givenOf(c.g))); len(got.Val) != n || len(got.Test) != n {
 					t.Errorf("%v, want %d metrics", got, n)
 				}
-				for _, part := range [][2]map[string]metric.Number{{got.Val, r.Links.Val}, {got.Test, r.Links.Test}} {
+				for _, part := range [][2]map[string]metric.Number{
+					{got.Val, r.Links.Val},
+					{got.Test, r.Links.Test},
+				} {
 					for k, want := range part[1] {
 						if d := math.Abs(float64(part[0][k] - want)); !(d < 1e-12) {
 							t.Errorf("%d workers: %s is %v, want %v", r.Workers, k, part[0][k], want)
@@ -242,18 +260,36 @@ func TestGivenSplitRefuses(t *testing.T) {
 		form   graph.NegativeForm
 		change func(g *graph.Graph, o *Options)
 	}{
-		"metric mrr: ":        {graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.Metric = metric.MRR }},
-		"metric hits@50: ":    {graph.TargetNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@50" }},
-		"metric hits@20: ":    {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@20" }},
-		"eval-negatives 7: ":  {graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.EvalNegatives = 7 }},
-		"link-split 80/10/10": {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.LinkSplit = task.Shares{80, 10, 10} }},
-		"link-relation a,z,a: the graph has no such relation; did you mean a,x,a?": {graph.NoNegatives, func(_ *graph.Graph, o *Options) {
-			o.LinkRelation = "a,z,a"
-		}},
-		"link-relation a,z,b: the graph's split of edges does not divide it; take a,x,a": {graph.NoNegatives, func(g *graph.Graph, o *Options) {
-			addTypes(t, g, 3, nil)
-			o.LinkRelation = "a,z,b"
-		}},
+		"metric mrr: ": {
+			graph.SharedNegatives,
+			func(_ *graph.Graph, o *Options) { o.Metric = metric.MRR },
+		},
+		"metric hits@50: ": {
+			graph.TargetNegatives,
+			func(_ *graph.Graph, o *Options) { o.Metric = "hits@50" },
+		},
+		"metric hits@20: ": {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@20" }},
+		"eval-negatives 7: ": {
+			graph.SharedNegatives,
+			func(_ *graph.Graph, o *Options) { o.EvalNegatives = 7 },
+		},
+		"link-split 80/10/10": {
+			graph.NoNegatives,
+			func(_ *graph.Graph, o *Options) { o.LinkSplit = task.Shares{80, 10, 10} },
+		},
+		"link-relation a,z,a: the graph has no such relation; did you mean a,x,a?": {
+			graph.NoNegatives,
+			func(_ *graph.Graph, o *Options) {
+				o.LinkRelation = "a,z,a"
+			},
+		},
+		"link-relation a,z,b: the graph's split of edges does not divide it; take a,x,a": {
+			graph.NoNegatives,
+			func(g *graph.Graph, o *Options) {
+				addTypes(t, g, 3, nil)
+				o.LinkRelation = "a,z,b"
+			},
+		},
 		"the edges of a,z,b have one target": {graph.NoNegatives, func(g *graph.Graph, _ *Options) {
 			addTypes(t, g, 1, &graph.EdgeSplit{Edges: [3][]int32{{1, 0}}})
 		}},

@@ -26,10 +26,12 @@ func networks() map[string]Options {
 		return o
 	}
 	return map[string]Options{
-		"mlp":      with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"gcn":      with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
-		"sage":     with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
-		"sage-max": with(func(o *Options) { o.Model, o.Aggregation, o.Norm, o.DropEdge = "sage", "max", "batch", .2 }),
+		"mlp":  with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
+		"gcn":  with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
+		"sage": with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
+		"sage-max": with(func(o *Options) {
+			o.Model, o.Aggregation, o.Norm, o.DropEdge = "sage", "max", "batch", .2
+		}),
 		"sage-sum": with(func(o *Options) {
 			o.Model, o.Aggregation, o.Norm, o.Optimizer = "sage", "sum", "layer", "sgd"
 		}),
@@ -47,18 +49,40 @@ func networks() map[string]Options {
 			o.Model, o.EdgeFeatures, o.Heads, o.OutputHeads = "gat", true, 4, 3
 			o.AttentionDropout = .3
 		}),
-		"gatv2-edges": with(func(o *Options) { o.Model, o.EdgeFeatures, o.Heads = "gatv2", true, 3; o.AttentionDropout = .3 }),
+		"gatv2-edges": with(func(o *Options) {
+			o.Model, o.EdgeFeatures, o.Heads = "gatv2", true, 3
+			o.AttentionDropout = .3
+		}),
 		"transformer": with(func(o *Options) {
 			o.Model, o.EdgeFeatures, o.Heads, o.Norm = "transformer", true, 3, "layer"
 			o.AttentionDropout = .3
 		}),
-		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd"; o.Activation = "gelu" }),
-		"gine":     with(func(o *Options) { o.Model, o.Jump = "gine", "cat"; o.Norm = "layer"; o.Optimizer = "sgd" }),
-		"pna":      with(func(o *Options) { o.Model, o.Norm, o.Optimizer, o.DropEdge = "pna", "layer", "sgd", .2 }),
-		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
-		"separate": with(func(o *Options) { o.Model = "gcnii"; o.SharedWeights = false; o.Direction = "out" }),
-		"resgcn":   with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),
-		"blocks":   with(func(o *Options) { o.Model, o.BlockForm, o.Norm = "sage", "residual", "batch" }),
+		"gin": with(func(o *Options) {
+			o.Model = "gin"
+			o.Norm = "batch"
+			o.Optimizer = "sgd"
+			o.Activation = "gelu"
+		}),
+		"gine": with(func(o *Options) {
+			o.Model, o.Jump = "gine", "cat"
+			o.Norm = "layer"
+			o.Optimizer = "sgd"
+		}),
+		"pna": with(func(o *Options) {
+			o.Model, o.Norm, o.Optimizer, o.DropEdge = "pna", "layer", "sgd", .2
+		}),
+		"gcnii": with(func(o *Options) {
+			o.Model = "gcnii"
+			o.InputDropout = .2
+			o.WeightDecay, o.ConvWeightDecay = 5e-4, .01
+		}),
+		"separate": with(func(o *Options) {
+			o.Model = "gcnii"
+			o.SharedWeights = false
+			o.Direction = "out"
+		}),
+		"resgcn": with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),
+		"blocks": with(func(o *Options) { o.Model, o.BlockForm, o.Norm = "sage", "residual", "batch" }),
 		"blocks-gat": with(func(o *Options) {
 			o.Model, o.BlockForm, o.Heads = "gat", "residual", 4
 			o.AttentionDropout = .3
@@ -70,8 +94,13 @@ func networks() map[string]Options {
 			o.Direction = "out"
 			o.Clip = .1
 		}),
-		"cat":      with(func(o *Options) { o.Model, o.Jump, o.Norm, o.Residual = "gcn", "cat", "batch", true }),
-		"jump-max": with(func(o *Options) { o.Model, o.Jump, o.Heads = "gat", "max", 4; o.Activation = "elu" }),
+		"cat": with(func(o *Options) {
+			o.Model, o.Jump, o.Norm, o.Residual = "gcn", "cat", "batch", true
+		}),
+		"jump-max": with(func(o *Options) {
+			o.Model, o.Jump, o.Heads = "gat", "max", 4
+			o.Activation = "elu"
+		}),
 		"both": with(func(o *Options) {
 			o.Model = "sage"
 			o.Direction = "both"
@@ -96,7 +125,8 @@ func tangled(t *testing.T) *graph.Graph { return tangle(t, 2100, 20_000) }
 func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: int(vertices), Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true,
+		Kind: generate.SBM, Vertices: int(vertices), Degree: 6, Features: 13, Classes: 5,
+		Seed: 3, Directed: true,
 	})
 	require.NoError(t, err)
 	e := g.Relations[0].Edges()
@@ -172,11 +202,13 @@ func TestPermutedGraph(t *testing.T) {
 	permuted := graphtest.Permuted(t, g, newID)
 	for name, o := range networks() {
 		t.Run(name, func(t *testing.T) {
-			o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.DropEdge, o.LR = 0, 0, 0, 0, 0, 0.001
+			o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.DropEdge, o.LR = 0, 0, 0, 0,
+				0, 0.001
 			a, b := run(t, g, o), run(t, permuted, o)
 			for i := range a.Losses {
 				if d := math.Abs(a.Losses[i]-b.Losses[i]) / a.Losses[i]; d > 1e-5 {
-					t.Errorf("epoch %d: loss %v, permuted %v (relative %.1e)", i+1, a.Losses[i], b.Losses[i], d)
+					t.Errorf("epoch %d: loss %v, permuted %v (relative %.1e)", i+1,
+						a.Losses[i], b.Losses[i], d)
 				}
 			}
 		})
@@ -203,7 +235,8 @@ func TestPredictEqualsRun(t *testing.T) {
 				columns = o.Layers * o.Hidden
 			}
 			for _, on := range []*graph.Graph{g, &bare} {
-				p, err := (&Job{Graph: on, Options: o}).Predict(context.Background(), r.Weights, WithEmbeddings)
+				p, err := (&Job{Graph: on, Options: o}).Predict(context.Background(),
+					r.Weights, WithEmbeddings)
 				require.NoError(t, err)
 				if p.Classes != g.Labels.Classes || !slices.Equal(p.Logits, r.Logits) {
 					t.Errorf("predict gives %d classes, or other logits than the run left", p.Classes)
@@ -220,7 +253,10 @@ func TestPredictEqualsRun(t *testing.T) {
 // computer divides them or not. A limit that only their scratch exceeds keeps them whole. That takes less
 // memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6, Directed: true, Features: 8, Classes: 4})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6,
+		Directed: true, Features: 8, Classes: 4,
+	})
 	require.NoError(t, err)
 	o := Defaults()
 	// The peak is in a sum, over 67 MB.
@@ -242,7 +278,8 @@ func TestMemoryLimit(t *testing.T) {
 	o.MemoryLimit = 1000
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
 		for range 2 {
-			if _, err := j.Run(context.Background()); !refusal.Is(err) || !strings.HasPrefix(err.Error(), "memory-limit 1kB: worker 0 would need ") {
+			if _, err := j.Run(context.Background()); !refusal.Is(err) ||
+				!strings.HasPrefix(err.Error(), "memory-limit 1kB: worker 0 would need ") {
 				t.Errorf("%s: %v", j.Options.Parallel, err)
 			}
 		}
@@ -268,14 +305,15 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	require.NoError(t, err)
 	turns := j.Options.Partitions > 0
 	for k, planned := range plan.PeakTensorBytes {
-		if took := r.PeakTensorBytes[k]; took > planned || took < planned && !(turns && r.Workers > 1) {
+		if took := r.PeakTensorBytes[k]; took > planned || took < planned && (!turns || r.Workers <= 1) {
 			t.Errorf("worker %d: planned %d bytes, took %d", k, planned, took)
 		}
 	}
 	if !slices.Equal(plan.GraphBytes, r.GraphBytes) {
 		t.Errorf("planned %d bytes of the graph, took %d", plan.GraphBytes, r.GraphBytes)
 	}
-	if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Layout != sent.Layout {
+	if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo ||
+		planned.Layout != sent.Layout {
 		t.Errorf("planned to send %+v, sent %+v", planned, sent)
 	}
 	if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {

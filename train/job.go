@@ -115,7 +115,9 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open, Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps, MostSteps: j.MostPlanSteps, Links: j.PlanSteps || j.PlanRange,
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
+		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps,
+		MostSteps: j.MostPlanSteps, Links: j.PlanSteps || j.PlanRange,
 	})
 }
 
@@ -146,7 +148,8 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 		return s.validation(s.Mesh.Place(c.Rank()).Partition, func(other *worker.Validation) error {
 			mine := s.Config
 			var err error
-			if mine.Recorder, err = worker.NewRecorder(c, j.Trace, profiles[s.Holders()[c.Rank()]]); err != nil {
+			if mine.Recorder, err = worker.NewRecorder(c, j.Trace,
+				profiles[s.Holders()[c.Rank()]]); err != nil {
 				return err
 			}
 			result, err := j.work(ctx, mine, team, c, share, other)
@@ -183,7 +186,9 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 }
 
 // work is the work of one worker.
-func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm, share *partition.Share, other *worker.Validation) (r *Result, err error) {
+func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm,
+	share *partition.Share, other *worker.Validation,
+) (r *Result, err error) {
 	w, err := worker.New(c, team, world, share, other)
 	if err != nil {
 		return nil, err
@@ -193,7 +198,8 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 			return nil, err
 		}
 	}
-	if err := w.Ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch there is nothing to keep
+	// before the first epoch there is nothing to keep
+	if err := w.Ranks().Together(context.Cause(ctx)); err != nil {
 		return nil, err
 	}
 	defer func() {

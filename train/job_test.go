@@ -63,7 +63,9 @@ func TestIdentityBlock(t *testing.T) {
 	o := Defaults()
 	o.Epochs = 3
 	var live []int64
-	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }, Model: func(features, classes int) []gnn.BlockSpec {
+	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
+		live = append(live, e.LiveBytes)
+	}, Model: func(features, classes int) []gnn.BlockSpec {
 		same := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) { return x, nil })
 		attend := func(e gnn.Env) gnn.Block {
 			a, b := e.Params.Attention("a", 1, features), e.Params.Attention("b", 1, features)
@@ -71,7 +73,10 @@ func TestIdentityBlock(t *testing.T) {
 			p := e.Propagators("first", gnn.Along{Relation: e.Only()})
 			return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				t := x.Tape()
-				z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true}, gnn.Once)
+				z := p.Attend(gnn.Attention{
+					Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t),
+					Heads: 1, Slope: 0.2, SelfLoops: true,
+				}, gnn.Once)
 				return autograd.Linear(z, w.On(t)), nil
 			})}
 		}

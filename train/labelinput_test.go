@@ -60,7 +60,8 @@ func labelled(t *testing.T) map[string]*graph.Graph {
 	for v := range dense.Own() {
 		for k, x := range dense.Features.Row(v) {
 			if (v+k)%3 == 0 && v%5 > 0 { // some rows are empty
-				sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, int32(k)), append(sparse.Features.Data, x)
+				sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, int32(k)),
+					append(sparse.Features.Data, x)
 			}
 		}
 		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
@@ -84,7 +85,8 @@ func TestLabelInput(t *testing.T) {
 	for name, g := range labelled(t) {
 		t.Run(name, func(t *testing.T) {
 			o := Defaults()
-			o.Model, o.Hidden, o.Dropout, o.Epochs, o.Threads, o.Seed, o.NormalizeFeatures = "sage", 12, 0, 1, 1, 5, "none"
+			o.Model, o.Hidden, o.Dropout, o.Epochs, o.Threads, o.Seed, o.NormalizeFeatures = "sage",
+				12, 0, 1, 1, 5, "none"
 			if name == "weighted" {
 				o.ClassWeights = filepath.Join(t.TempDir(), "weights")
 				require.NoError(t, os.WriteFile(o.ClassWeights, []byte("1 2 .5 0 3\n"), 0o666))
@@ -101,7 +103,8 @@ func TestLabelInput(t *testing.T) {
 				t.Errorf("loss %v, of the widened graph %v", got.Losses, want.Losses)
 			}
 			for path, w := range want.Weights {
-				if d := apart(w.Float32, got.Weights[path].Float32); !(d < 2e-4) { // Adam's first step is lr · sign, nearly
+				// Adam's first step is lr · sign, nearly
+				if d := apart(w.Float32, got.Weights[path].Float32); !(d < 2e-4) {
 					t.Errorf("%s differs by %v", path, d)
 				}
 			}
@@ -117,7 +120,8 @@ func TestLabelInput(t *testing.T) {
 				t.Error("the run's logits are others than those of a prediction")
 			}
 			some := []int32{650, 3, 12}
-			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(), got.Weights, Logits)
+			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(),
+				got.Weights, Logits)
 			require.NoError(t, err)
 			for k, v := range some {
 				if c := p.Classes; !slices.Equal(s.Logits[k*c:(k+1)*c], p.Logits[int(v)*c:int(v+1)*c]) {
@@ -160,7 +164,8 @@ func TestLabelInputRefused(t *testing.T) {
 			o := Defaults()
 			o.LabelInput, o.Epochs = .5, 1
 			c.change(&o)
-			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil || !strings.Contains(fmt.Sprint(err), c.says) {
+			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil ||
+				!strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -168,8 +173,12 @@ func TestLabelInputRefused(t *testing.T) {
 	o := Defaults()
 	o.LabelInput, o.Epochs = .5, 1
 	weights := run(t, g, o).Weights
-	for says, g := range map[string]*graph.Graph{"the graph has no labels": &unlabelled, "the graph has no split 0": &split} {
-		if _, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights, Logits); err == nil || !strings.Contains(err.Error(), says) {
+	for says, g := range map[string]*graph.Graph{
+		"the graph has no labels":  &unlabelled,
+		"the graph has no split 0": &split,
+	} {
+		if _, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights,
+			Logits); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}

@@ -19,7 +19,8 @@ import (
 // linked are options of link prediction.
 func linked(change func(o *Options)) Options {
 	o := Defaults()
-	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn", 24, 8, .001, 5, 2, 1
+	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn",
+		24, 8, .001, 5, 2, 1
 	if change != nil {
 		change(&o)
 	}
@@ -30,13 +31,16 @@ func linked(change func(o *Options)) Options {
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := tangled(t)
-	other, err := graph.NewBipartite(40, g.Own(), graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Own() - 1)}})
+	other, err := graph.NewBipartite(40, g.Own(),
+		graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Own() - 1)}})
 	require.NoError(t, err)
 	g.Type, g.Count = "a", g.Own()
 	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
 	other.Source, other.Name, other.Target = "b", "y", "a"
 	g.Relations = append(g.Relations, other)
-	g.Others = []graph.VertexType{{Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)}}}
+	g.Others = []graph.VertexType{
+		{Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)}},
+	}
 	for i := range g.Others[0].Features.Dense {
 		g.Others[0].Features.Dense[i] = float32(i%7) / 7
 	}
@@ -63,16 +67,20 @@ func TestLinksOfAnotherType(t *testing.T) {
 	first.Type, first.Count, first.Features = users.Type, users.Count, users.Features
 	first.Others = []graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}, g.Others[1]}
 	beside := *g
-	beside.Type, beside.Count, beside.Features, beside.Labels, beside.Splits = "aside", 4, graph.Features{Columns: 1, Dense: make([]float32, 4)}, graph.Labels{}, nil
-	beside.Others = slices.Concat([]graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}}, g.Others)
+	beside.Type, beside.Count, beside.Features, beside.Labels, beside.Splits = "aside", 4,
+		graph.Features{Columns: 1, Dense: make([]float32, 4)}, graph.Labels{}, nil
+	beside.Others = slices.Concat([]graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}},
+		g.Others)
 	for _, model := range []string{"rgcn", "gatv2"} {
 		want := mustRun(t, &Job{Graph: &first, Options: linked(func(o *Options) { o.Model = model })})
 		asked := linked(func(o *Options) { o.Model, o.LinkRelation = model, "user,follows,user" })
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
 			for _, g := range []*graph.Graph{g, &beside} {
 				got := mustRun(t, onMesh(g, asked, mesh))
-				if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) || got.Links.TestEdges != want.Links.TestEdges {
-					t.Errorf("%s, %s, %s first: the losses differ by %.1e; %+v, want %+v", model, mesh, g.Type, d, got.Links, want.Links)
+				if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) ||
+					got.Links.TestEdges != want.Links.TestEdges {
+					t.Errorf("%s, %s, %s first: the losses differ by %.1e; %+v, want %+v", model, mesh,
+						g.Type, d, got.Links, want.Links)
 				}
 			}
 		}
@@ -104,7 +112,9 @@ func TestPlanOfFetches(t *testing.T) {
 	for v := range of {
 		of[v] = 2 * int32(v%2) // nothing on worker 1
 	}
-	o := linked(func(o *Options) { o.Epochs, o.OutFeatures, o.Hidden, o.Negatives = 3, 200, 8, 9 }) // several windows
+	o := linked(func(o *Options) {
+		o.Epochs, o.OutFeatures, o.Hidden, o.Negatives = 3, 200, 8, 9
+	}) // several windows
 	weighted := o
 	weighted.Decoder = "distmult"
 	for name, job := range map[string]*Job{
@@ -119,7 +129,8 @@ func TestPlanOfFetches(t *testing.T) {
 			p, err := job.Plan(t.Context())
 			require.NoError(t, err)
 			r := mustRun(t, job)
-			if got := worker.SumOf(p.Sent); got != r.Communication || (got.Links.Bytes > 0) != (r.Workers > 1) {
+			if got := worker.SumOf(p.Sent); got != r.Communication ||
+				(got.Links.Bytes > 0) != (r.Workers > 1) {
 				t.Errorf("%+v planned, %+v sent", got, r.Communication)
 			}
 			for rank, sent := range p.Sent {
@@ -137,13 +148,18 @@ func TestPlanOfFetches(t *testing.T) {
 // TestLinksAreLearned: on a graph with communities, a trained model tells edges from other pairs far better
 // than a model after one small step.
 func TestLinksAreLearned(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16,
+		Classes: 4, Seed: 1,
+	})
 	require.NoError(t, err)
 	within := func(_ int64, u, v int32) bool { return g.Labels.Class[u] == g.Labels.Class[v] }
 	if g.Relations[0], err = g.Relations[0].Where(within); err != nil {
 		t.Fatal(err)
 	}
-	o := linked(func(o *Options) { o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = metric.ROCAUC, 1e-6, 1, 0, 1 })
+	o := linked(func(o *Options) {
+		o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = metric.ROCAUC, 1e-6, 1, 0, 1
+	})
 	before := run(t, g, o)
 	o.LR, o.Epochs = .02, 60
 	after := run(t, g, o)
@@ -151,7 +167,8 @@ func TestLinksAreLearned(t *testing.T) {
 		t.Errorf("ROC-AUC %.3f after training, %.3f before", after.Test, before.Test)
 	}
 	if len(after.Logits) != g.Vertices()*o.OutFeatures {
-		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.OutFeatures)
+		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits),
+			g.Vertices(), o.OutFeatures)
 	}
 	// A prediction on the whole graph needs no decoder.
 	o.Decoder = "distmult"
@@ -187,26 +204,46 @@ func TestLinksRefused(t *testing.T) {
 	lonely, types := *g, severalTypes(t)
 	lonely.Relations = []graph.Relation{loops}
 	between := *types // nothing joins the first type to itself
-	between.Relations = slices.DeleteFunc(slices.Clone(types.Relations), func(r graph.Relation) bool { return r.Source == r.Target })
+	between.Relations = slices.DeleteFunc(slices.Clone(types.Relations),
+		func(r graph.Relation) bool { return r.Source == r.Target })
 	for _, c := range []struct {
 		g      *graph.Graph
 		change func(o *Options)
 		want   string
 	}{
-		{g, func(o *Options) { o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult" }, "decoder distmult: belongs to task link"},
+		{g, func(o *Options) {
+			o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult"
+		}, "decoder distmult: belongs to task link"},
 		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
-		{g, func(o *Options) { o.Metric = "accuracy" }, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
-		{g, func(o *Options) { o.LinkRelation = "vertex,other,vertex" }, "link-relation vertex,other,vertex: the graph has no such relation; did you mean vertex,edge,vertex?"},
-		{g, func(o *Options) { o.Task, o.OutFeatures, o.LinkRelation = task.Vertex, 0, "a,b,c" }, "link-relation a,b,c: belongs to task link"},
-		{types, func(o *Options) { o.Model, o.LinkRelation = "rgcn", "b,y,a;a,rev_y,b" }, "link-relation a,rev_y,b: the reverse of another one"},
-		{types, func(o *Options) { o.Model, o.LinkRelation = "rgcn", "b,y,a;b,y,a" }, "link-relation b,y,a: stands twice"},
-		{types, func(o *Options) { o.Model, o.LinkRelation, o.Decoupled = "rgcn", "b,y,a", true }, "decoupled: its rounds end in the rows of the first vertex type"},
-		{types, func(o *Options) { o.Model, o.LinkRelation, o.Parallel = "rgcn", "b,y,a", "pipeline=2" }, "take parallel graph=2 or tensor=2"},
+		{g, func(o *Options) {
+			o.Metric = "accuracy"
+		}, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
+		{g, func(o *Options) {
+			o.LinkRelation = "vertex,other,vertex"
+		}, "link-relation vertex,other,vertex: the graph has no such relation; did you mean " +
+			"vertex,edge,vertex?"},
+		{g, func(o *Options) {
+			o.Task, o.OutFeatures, o.LinkRelation = task.Vertex, 0, "a,b,c"
+		}, "link-relation a,b,c: belongs to task link"},
+		{types, func(o *Options) {
+			o.Model, o.LinkRelation = "rgcn", "b,y,a;a,rev_y,b"
+		}, "link-relation a,rev_y,b: the reverse of another one"},
+		{types, func(o *Options) {
+			o.Model, o.LinkRelation = "rgcn", "b,y,a;b,y,a"
+		}, "link-relation b,y,a: stands twice"},
+		{types, func(o *Options) {
+			o.Model, o.LinkRelation, o.Decoupled = "rgcn", "b,y,a", true
+		}, "decoupled: its rounds end in the rows of the first vertex type"},
+		{types, func(o *Options) {
+			o.Model, o.LinkRelation, o.Parallel = "rgcn", "b,y,a", "pipeline=2"
+		}, "take parallel graph=2 or tensor=2"},
 		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
 		{untrained, func(*Options) {}, "the graph's split of edges has none to train on"},
 		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
 		{&between, func(o *Options) { o.Model = "rgcn" }, "no edges to train on"},
-		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},
+		{&lonely, func(o *Options) {
+			o.Parallel, o.Partition = "graph=2", "random"
+		}, "the graph has no edges to train on"},
 	} {
 		o := linked(c.change)
 		_, err := (&Job{Graph: c.g, Options: o}).Run(context.Background())

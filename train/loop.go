@@ -30,7 +30,10 @@ type state struct {
 }
 
 func newState(o *setting.Options, started time.Time, name string) *state {
-	s := &state{best: best{byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name), patience: o.Patience}}
+	s := &state{best: best{
+		byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name),
+		patience: o.Patience,
+	}}
 	if o.MaxTime > 0 {
 		s.deadline = started.Add(o.MaxTime)
 	}
@@ -66,7 +69,10 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	if err != nil {
 		return err
 	}
-	e := Epoch{Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss, LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds}
+	e := Epoch{
+		Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss,
+		LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds,
+	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}
 	} else if s.epoch%w.EvalEvery == 0 {
@@ -99,7 +105,8 @@ func (s *state) asks(ctx context.Context, w *worker.Worker) (asks worker.Asks) {
 		asks |= worker.Stop
 	}
 	// Another epoch, and results, take as long as the longest epoch so far, and a checkpoint as the last one
-	if soon := max(s.longest, time.Since(s.begun))*2 + s.saver.lasts(); !s.deadline.IsZero() && w.Ranks().First() && time.Until(s.deadline) < soon {
+	if soon := max(s.longest, time.Since(s.begun))*2 + s.saver.lasts(); !s.deadline.IsZero() &&
+		w.Ranks().First() && time.Until(s.deadline) < soon {
 		asks |= worker.TimeUp
 	}
 	return asks | s.saver.asks(s.epoch)
@@ -115,7 +122,8 @@ func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	if scores.Fault != "" {
 		s.diverged = &Diverged{s.epoch, scores.Fault}
 	}
-	e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = scores.Train, scores.Val, scores.Test, scores.ValLoss, true
+	e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = scores.Train, scores.Val, scores.Test,
+		scores.ValLoss, true
 	w.Rate.Observe(s.epoch, s.best.measure(e))
 	return nil
 }
@@ -195,7 +203,8 @@ func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 // better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
 // is. If there is a metric but no loss, as with class weights of 0, the metric alone tells progress.
 func (b *best) better(epoch int, s worker.Scores) bool {
-	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller || s.Val < b.scores.Val && b.smaller
+	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller ||
+		s.Val < b.scores.Val && b.smaller
 	lower := b.epoch == 0 || s.ValLoss < b.lowest || math.IsNaN(s.ValLoss) && (b.byLoss || math.IsNaN(s.Val))
 	better, progress := gained, gained || lower
 	if b.byLoss {
@@ -229,7 +238,11 @@ func BestOf(curve []Epoch, o *setting.Options, name string) (e Epoch) {
 		if !one.Evaluated || math.IsNaN(one.Train) && math.IsNaN(one.Val) && math.IsNaN(one.Test) {
 			continue
 		}
-		if b.better(one.Epoch, worker.Scores{Scores: task.Scores{Train: one.Train, Val: one.Val, Test: one.Test}, ValLoss: one.ValLoss}) {
+		if b.better(one.Epoch,
+			worker.Scores{
+				Scores:  task.Scores{Train: one.Train, Val: one.Val, Test: one.Test},
+				ValLoss: one.ValLoss,
+			}) {
 			e = one
 		}
 	}

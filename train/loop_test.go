@@ -43,7 +43,8 @@ func TestBestEpoch(t *testing.T) {
 			b.better(k+1, s)
 		}
 		if b.epoch != c.best || b.since != c.since {
-			t.Errorf("%s of %v: best epoch %d, last progress in %d, want %d and %d", c.selects, c.course, b.epoch, b.since, c.best, c.since)
+			t.Errorf("%s of %v: best epoch %d, last progress in %d, want %d and %d", c.selects, c.course,
+				b.epoch, b.since, c.best, c.since)
 		}
 		if b.exhausted(c.since+1) || !b.exhausted(c.since+2) {
 			t.Errorf("%s: patience does not end two epochs after the last progress", c.selects)
@@ -60,14 +61,17 @@ func TestSelect(t *testing.T) {
 	best := map[string]int{}
 	for _, o.Select = range []string{"metric", setting.SelectLoss} {
 		var losses, metrics []float64
-		j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { losses, metrics = append(losses, e.ValLoss), append(metrics, e.Val) }}
+		j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
+			losses, metrics = append(losses, e.ValLoss), append(metrics, e.Val)
+		}}
 		r := mustRun(t, &j)
 		want := 1 + slices.Index(metrics, slices.Max(metrics))
 		if o.Select == setting.SelectLoss {
 			want = 1 + slices.Index(losses, slices.Min(losses))
 		}
 		if r.BestEpoch != want || r.ValLoss != losses[want-1] || r.Val != metrics[want-1] {
-			t.Errorf("%s: epoch %d with loss %v and metric %v, want %d of %v and %v", o.Select, r.BestEpoch, r.ValLoss, r.Val, want, losses, metrics)
+			t.Errorf("%s: epoch %d with loss %v and metric %v, want %d of %v and %v", o.Select, r.BestEpoch,
+				r.ValLoss, r.Val, want, losses, metrics)
 		}
 		best[o.Select] = r.BestEpoch
 		if many := mustRun(t, divided(t, g, o, 2, nil)); math.Abs(many.ValLoss-r.ValLoss) > 1e-3*r.ValLoss {
@@ -111,7 +115,10 @@ func TestDiverges(t *testing.T) {
 // TestDivergesLater: the best weights so far are kept, with their predictions.
 func TestDivergesLater(t *testing.T) {
 	g := tangle(t, 3000, 20_000)
-	for name, fault := range map[string]string{"gcn": "the logits are not finite", "sage": "the loss is NaN"} {
+	for name, fault := range map[string]string{
+		"gcn":  "the logits are not finite",
+		"sage": "the loss is NaN",
+	} {
 		o := networks()[name]
 		o.Norm, o.Epochs, o.Optimizer, o.LR = "none", 100, "sgd", 100
 		for _, k := range []int{1, 2} {
@@ -122,8 +129,10 @@ func TestDivergesLater(t *testing.T) {
 			told := 0
 			j.OnEpoch = func(Epoch) { told++ }
 			r := mustRun(t, j)
-			if r.Diverged == nil || r.Diverged.Epoch != r.Epochs || r.Diverged.Fault != fault || r.BestEpoch >= r.Epochs || told != r.Epochs {
-				t.Fatalf("%s on %d workers: %v after %d epochs of which %d were told, the best is %d", name, k, r.Diverged, r.Epochs, told, r.BestEpoch)
+			if r.Diverged == nil || r.Diverged.Epoch != r.Epochs || r.Diverged.Fault != fault ||
+				r.BestEpoch >= r.Epochs || told != r.Epochs {
+				t.Fatalf("%s on %d workers: %v after %d epochs of which %d were told, the best is %d", name,
+					k, r.Diverged, r.Epochs, told, r.BestEpoch)
 			}
 			for name, w := range r.Weights {
 				if !tensor.Finite(w.Float32) {
@@ -132,7 +141,8 @@ func TestDivergesLater(t *testing.T) {
 			}
 			p, err := j.Predict(context.Background(), r.Weights, Logits)
 			if err != nil || !tensor.Finite(r.Logits) || !slices.Equal(p.Logits, r.Logits) {
-				t.Errorf("%s on %d workers: the predictions are not those of the best weights, %v", name, k, err)
+				t.Errorf("%s on %d workers: the predictions are not those of the best weights, %v", name, k,
+					err)
 			}
 		}
 	}
@@ -143,7 +153,8 @@ func TestDivergesLater(t *testing.T) {
 func TestPlateau(t *testing.T) {
 	g := tangled(t)
 	o := networks()["gcn"]
-	o.Schedule, o.PlateauFactor, o.PlateauPatience, o.LR, o.Epochs, o.Select = "plateau", .5, 0, 1, 12, setting.SelectMetric
+	o.Schedule, o.PlateauFactor, o.PlateauPatience, o.LR, o.Epochs, o.Select = "plateau", .5, 0, 1, 12,
+		setting.SelectMetric
 	var rates [2][]float64
 	for k, mesh := range []string{"", "graph=2"} {
 		o.Parallel = mesh
@@ -167,7 +178,8 @@ func TestPlateau(t *testing.T) {
 	slices.Sort(g.Splits[0].Test)
 	o.Parallel = ""
 	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-	want := "schedule plateau: nothing is held out for validation; give another split, or take schedule constant"
+	want := "schedule plateau: nothing is held out for validation; give another split, or take " +
+		"schedule constant"
 	if err == nil || err.Error() != want || !refusal.Is(err) {
 		t.Errorf("%v, want %q", err, want)
 	}

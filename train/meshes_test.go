@@ -61,7 +61,8 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 		t.Errorf("%s: %d weights, want %d", what, len(got.Weights), len(want.Weights))
 	}
 	if k, l := got.Links, want.Links; l != nil {
-		counts, wanted := [3]int{k.TrainEdges, k.ValEdges, k.TestEdges}, [3]int{l.TrainEdges, l.ValEdges, l.TestEdges}
+		counts, wanted := [3]int{k.TrainEdges, k.ValEdges, k.TestEdges},
+			[3]int{l.TrainEdges, l.ValEdges, l.TestEdges}
 		if counts != wanted || !slices.Equal(k.Types, l.Types) || len(k.Test) != len(l.Test) {
 			t.Errorf("%s: %+v, want %+v", what, k, l)
 		}
@@ -73,7 +74,8 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 		t.Fatalf("%s: %d logits, want %d", what, len(got.Logits), len(want.Logits))
 	}
 	for i, z := range want.Logits {
-		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 && d > b.logits*max(1, math.Abs(float64(z))) {
+		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 &&
+			d > b.logits*max(1, math.Abs(float64(z))) {
 			t.Fatalf("%s: logit %d is %v, want %v", what, i, got.Logits[i], z)
 		}
 	}
@@ -238,12 +240,12 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		f.scores = .02
 		all["label input, "+name] = f
 	}
-	oddFeatures(t, g, all)
+	oddFeatures(g, all)
 }
 
 // oddFeatures have empty partitions, a worker without training vertices, a worker with all of them, sparse
 // features with dropout, and several labels for each vertex.
-func oddFeatures(t *testing.T, g *graph.Graph, all map[string]feature) {
+func oddFeatures(g *graph.Graph, all map[string]feature) {
 	sparse, several := *g, *g
 	sparse.Features = graph.Features{Columns: 40, Indptr: []int64{0}}
 	several.Labels, several.Metric = graph.Labels{Classes: 3}, "roc-auc"
@@ -340,7 +342,9 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		}},
 		"several": {
 			of(bought),
-			func(o *Options) { o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20 },
+			func(o *Options) {
+				o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20
+			},
 		},
 		"first at no end": {nil, func(o *Options) {
 			o.Model, o.LinkRelation, o.Layers, o.Metric = "gat", "user,knows,tag", 3, metric.ROCAUC

@@ -16,7 +16,8 @@ import (
 func TestMovedByFormula(t *testing.T) {
 	const features, hidden, classes, partitions, rows = 24, 16, 8, 3, 1200
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.Uniform, Vertices: partitions * rows, Degree: 6, Features: features, Classes: classes, Seed: 3, Directed: true,
+		Kind: generate.Uniform, Vertices: partitions * rows, Degree: 6, Features: features, Classes: classes,
+		Seed: 3, Directed: true,
 	})
 	require.NoError(t, err)
 	for layers, model := range map[int]string{2: "sage", 3: "gcn", 4: "sage", 5: "gcn"} {
@@ -32,7 +33,9 @@ func TestMovedByFormula(t *testing.T) {
 				t.Fatalf("partition %d has %d rows, want %d", p, n, rows)
 			}
 		}
-		all := func(columns int) int64 { return partitions * rests(rows, columns) } // of a matrix of each partition
+		all := func(columns int) int64 {
+			return partitions * rests(rows, columns)
+		} // of a matrix of each partition
 		halo := func(columns int) int64 { return haloRests(g, a, columns) }
 		var want tensor.Moved
 		for l := 1; l <= layers; l++ {
@@ -79,7 +82,8 @@ func TestMovedByFormula(t *testing.T) {
 			t.Errorf("%s: moved %+v, want %+v", model, got, want)
 		}
 		job.Planned = nil
-		if got := mustRun(t, job).Disk; got.Written > want.Written || got.Read > want.Read || got.Written == 0 {
+		if got := mustRun(t, job).Disk; got.Written > want.Written ||
+			got.Read > want.Read || got.Written == 0 {
 			t.Errorf("%s: with the least memory moved %+v, want %+v at most", model, got, want)
 		}
 	}

@@ -15,7 +15,10 @@ import (
 // TestLimitToTheByte: a worker may take exactly the limit, for tensors and graph together, and no byte more.
 func TestLimitToTheByte(t *testing.T) {
 	p := plan.Plan{PeakTensorBytes: []int64{600, 500}, GraphBytes: []int64{100, 300}}
-	for limit, refused := range map[setting.Bytes]bool{0: false, 800: false, 900: false, 799: true, 700: true, 600: true, 1: true} {
+	for limit, refused := range map[setting.Bytes]bool{
+		0: false, 800: false, 900: false, 799: true, 700: true,
+		600: true, 1: true,
+	} {
 		err := p.CheckLimit(limit)
 		if (err != nil) != refused || err != nil && !refusal.Is(err) {
 			t.Errorf("limit %d: %v", limit, err)
@@ -23,7 +26,8 @@ func TestLimitToTheByte(t *testing.T) {
 	}
 	// The worker that needs most is named, whichever others exceed the limit too.
 	err := p.CheckLimit(600)
-	if err == nil || !strings.Contains(err.Error(), "worker 1 would need 800 B (tensors 500 B, graph 300 B)") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "worker 1 would need 800 B (tensors 500 B, graph 300 B)") {
 		t.Errorf("%v", err)
 	}
 }

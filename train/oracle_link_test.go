@@ -28,11 +28,17 @@ type linkOracle struct {
 // linksByHand is the oracle of a run on the relations of a graph, whose vertices have their embeddings at
 // these ends.
 func linksByHand(relations []graph.Relation, ends []links.Ends, o *Options, r *Result) *linkOracle {
-	l := &linkOracle{draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, ends: ends}
+	l := &linkOracle{
+		draw:  links.Draw{Seed: o.Seed, Shares: o.LinkSplit},
+		known: map[links.Edge]bool{}, ends: ends,
+	}
 	for relation, one := range relations {
 		all := one.Edges()
 		for i, u := range all.Source {
-			e := links.Edge{Relation: int32(relation), Source: ends[relation].Sources.Low + u, Target: ends[relation].Targets.Low + all.Target[i]}
+			e := links.Edge{
+				Relation: int32(relation), Source: ends[relation].Sources.Low + u,
+				Target: ends[relation].Targets.Low + all.Target[i],
+			}
 			if e.Source != e.Target && !l.known[e] {
 				l.known[e] = true
 				part := l.draw.Part(e)
@@ -83,7 +89,8 @@ func (l *linkOracle) measures(part links.Part) map[string]float64 {
 	sum, edges, drawn := map[string]float64{}, []float64{}, []float64{}
 	for _, e := range l.edges[part] {
 		rank, own := 1.0, l.score(e)
-		edges, drawn = append(edges, own), append(drawn, l.score(l.draw.Negative(0, 0, e, l.ends[e.Relation])))
+		edges, drawn = append(edges, own),
+			append(drawn, l.score(l.draw.Negative(0, 0, e, l.ends[e.Relation])))
 		for v := l.ends[e.Relation].Targets.Low; v < l.ends[e.Relation].Targets.High; v++ {
 			other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
 			if l.known[other] {
@@ -147,8 +154,10 @@ func TestLinksByHand(t *testing.T) {
 			for _, mesh := range []string{"", "graph=3"} {
 				t.Run(fmt.Sprintf("%s, %s, %s", decoder, measure, mesh), func(t *testing.T) {
 					o := linked(func(o *Options) {
-						o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure, task.Shares{60, 20, 20}
-						o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0, 3, 6, 12, 11
+						o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure,
+							task.Shares{60, 20, 20}
+						o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0,
+							3, 6, 12, 11
 					})
 					run := mustRun(t, onMesh(g, o, mesh))
 					ends := links.Among(vertices)
@@ -163,8 +172,10 @@ func TestLinksByHand(t *testing.T) {
 func (l *linkOracle) compare(t *testing.T, o *Options, run *Result) {
 	t.Helper()
 	n, measure := run.Links, run.Metric
-	if n.TrainEdges != len(l.edges[links.Train]) || n.ValEdges != len(l.edges[links.Val]) || n.TestEdges != len(l.edges[links.Test]) {
-		t.Errorf("%d, %d and %d edges, want %d, %d and %d", n.TrainEdges, n.ValEdges, n.TestEdges, len(l.edges[0]), len(l.edges[1]), len(l.edges[2]))
+	if n.TrainEdges != len(l.edges[links.Train]) || n.ValEdges != len(l.edges[links.Val]) ||
+		n.TestEdges != len(l.edges[links.Test]) {
+		t.Errorf("%d, %d and %d edges, want %d, %d and %d", n.TrainEdges, n.ValEdges, n.TestEdges,
+			len(l.edges[0]), len(l.edges[1]), len(l.edges[2]))
 	}
 	closeTo(t, "the loss", run.Losses[0], l.loss(links.Train, 1, o.Negatives), 1e-5)
 	closeTo(t, "the validation loss", run.ValLoss, l.loss(links.Val, 0, 1), 1e-5)
@@ -179,7 +190,8 @@ func (l *linkOracle) compare(t *testing.T, o *Options, run *Result) {
 	}
 	val, test := float64(n.Val[measure]), float64(n.Test[measure])
 	if run.Val != val || run.Test != test || !math.IsNaN(run.Train) {
-		t.Errorf("the run reports %v, %v and %v, and of its edges %v and %v", run.Train, run.Val, run.Test, val, test)
+		t.Errorf("the run reports %v, %v and %v, and of its edges %v and %v", run.Train, run.Val,
+			run.Test, val, test)
 	}
 }
 
@@ -189,7 +201,8 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 	t.Helper()
 	r := rand.New(rand.NewPCG(31, 1))
 	n := int32(times)
-	items, users, tags = links.Range{Low: 0, High: 70 * n}, links.Range{Low: 70 * n, High: 160 * n}, links.Range{Low: 160 * n, High: 190 * n}
+	items, users, tags = links.Range{Low: 0, High: 70 * n}, links.Range{Low: 70 * n, High: 160 * n},
+		links.Range{Low: 160 * n, High: 190 * n}
 	features := func(of links.Range, columns int) (f graph.Features) {
 		f.Columns = columns
 		for range int(of.High-of.Low) * columns {
@@ -199,13 +212,20 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 	}
 	g = &graph.Graph{
 		Type: "item", Count: 70 * times, Features: features(items, 5),
-		Others: []graph.VertexType{{Type: "user", Count: 90 * times, Features: features(users, 3)}, {Type: "tag", Count: 30 * times, Features: features(tags, 4)}},
+		Others: []graph.VertexType{
+			{Type: "user", Count: 90 * times, Features: features(users, 3)},
+			{Type: "tag", Count: 30 * times, Features: features(tags, 4)},
+		},
 	}
 	for _, of := range []struct {
 		source, name, target string
 		sources, targets     links.Range
 		edges                int
-	}{{"user", "buys", "item", users, items, 500}, {"item", "has", "tag", items, tags, 260}, {"item", "like", "item", items, items, 200}} {
+	}{
+		{"user", "buys", "item", users, items, 500},
+		{"item", "has", "tag", items, tags, 260},
+		{"item", "like", "item", items, items, 200},
+	} {
 		n, m := int(of.sources.High-of.sources.Low), int(of.targets.High-of.targets.Low)
 		var e graph.Edges
 		for range of.edges * times { // some several times, and some vertices have none
@@ -227,21 +247,37 @@ func shop(t *testing.T, times int) (g *graph.Graph, items, users, tags links.Ran
 func TestLinksBetweenTypesByHand(t *testing.T) {
 	g, items, users, tags := shop(t, 1)
 	relation := func(name string) graph.Relation {
-		return g.Relations[slices.IndexFunc(g.Relations, func(r graph.Relation) bool { return r.Name == name })]
+		return g.Relations[slices.IndexFunc(g.Relations,
+			func(r graph.Relation) bool { return r.Name == name })]
 	}
-	move := func(r links.Range, by int32) links.Range { return links.Range{Low: r.Low - by, High: r.High - by} }
+	move := func(r links.Range, by int32) links.Range {
+		return links.Range{Low: r.Low - by, High: r.High - by}
+	}
 	for _, c := range []struct {
 		asked     string
 		relations []graph.Relation
 		ends      []links.Ends
 		types     []task.LinkType
 	}{
-		{"user,buys,item", []graph.Relation{relation("buys")}, []links.Ends{{Sources: users, Targets: items}}, []task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}}},
+		{
+			"user,buys,item",
+			[]graph.Relation{relation("buys")},
+			[]links.Ends{{Sources: users, Targets: items}},
+			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}},
+		},
 		{
 			"item,has,tag; user,buys,item; item,like,item",
 			[]graph.Relation{relation("has"), relation("buys"), relation("like")},
-			[]links.Ends{{Sources: items, Targets: tags}, {Sources: users, Targets: items}, {Sources: items, Targets: items}},
-			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}, {Type: "tag", Vertices: 30}},
+			[]links.Ends{
+				{Sources: items, Targets: tags},
+				{Sources: users, Targets: items},
+				{Sources: items, Targets: items},
+			},
+			[]task.LinkType{
+				{Type: "item", Vertices: 70},
+				{Type: "user", Vertices: 90},
+				{Type: "tag", Vertices: 30},
+			},
 		},
 		{
 			"tag,rev_has,item",
@@ -255,8 +291,10 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 				for _, mesh := range []string{"", "graph=3", "tensor=2"} {
 					t.Run(fmt.Sprintf("%s, %s, %s, %s", c.asked, decoder, measure, mesh), func(t *testing.T) {
 						o := linked(func(o *Options) {
-							o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure, task.Shares{60, 20, 20}
-							o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0, 3, 6, 12, 11
+							o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure,
+								task.Shares{60, 20, 20}
+							o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30,
+								1, 0, 3, 6, 12, 11
 							o.LinkRelation = task.Relations(c.asked)
 						})
 						run := mustRun(t, onMesh(g, o, mesh))

@@ -133,7 +133,14 @@ func TestImbalance(t *testing.T) {
 	for _, c := range []struct {
 		amounts []int64
 		want    float64
-	}{{[]int64{1, 2, 3}, 1.5}, {[]int64{4, 4}, 1}, {[]int64{0, 6, 0}, 3}, {[]int64{7}, 1}, {[]int64{0, 0}, 0}, {nil, 0}} {
+	}{
+		{[]int64{1, 2, 3}, 1.5},
+		{[]int64{4, 4}, 1},
+		{[]int64{0, 6, 0}, 3},
+		{[]int64{7}, 1},
+		{[]int64{0, 0}, 0},
+		{nil, 0},
+	} {
 		if got := worker.Imbalance(c.amounts); got != c.want {
 			t.Errorf("of %d: %v, want %v", c.amounts, got, c.want)
 		}

@@ -119,8 +119,10 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 	}
 	o := Defaults()
 	o.Model, o.Hidden, o.Dropout, o.Metric, o.Select, o.Threads = "mlp", 8, 0, metric, selects, 1
-	o.Layers, o.Norm, o.Epochs, o.Patience, o.EvalEvery = c.Options.Layers, c.Options.Norm, c.Options.Epochs, c.Options.Patience, max(1, c.Options.EvalEvery)
-	o.LR, o.Clip, o.WeightDecay, o.DecayFirstLayerOnly = c.Options.LR, c.Options.Clip, c.Options.WeightDecay, c.Options.DecayFirstLayerOnly
+	o.Layers, o.Norm, o.Epochs, o.Patience, o.EvalEvery = c.Options.Layers, c.Options.Norm, c.Options.Epochs,
+		c.Options.Patience, max(1, c.Options.EvalEvery)
+	o.LR, o.Clip, o.WeightDecay, o.DecayFirstLayerOnly = c.Options.LR, c.Options.Clip, c.Options.WeightDecay,
+		c.Options.DecayFirstLayerOnly
 	if c.Options.Optimizer != "" {
 		o.Optimizer = c.Options.Optimizer
 	}
@@ -182,7 +184,8 @@ func TestTrainingsOfPyTorch(t *testing.T) {
 						}
 						r := mustRun(t, j)
 						if r.BestEpoch != end.Best || r.Epochs != end.Last || r.Metric != metric {
-							t.Fatalf("the best epoch is %d and the last %d by %s, want %+v by %s", r.BestEpoch, r.Epochs, r.Metric, end, metric)
+							t.Fatalf("the best epoch is %d and the last %d by %s, want %+v by %s",
+								r.BestEpoch, r.Epochs, r.Metric, end, metric)
 						}
 						for i, loss := range r.Losses {
 							closeTo(t, fmt.Sprintf("loss of epoch %d", i+1), loss, c.Losses[i], 1e-4)
@@ -192,14 +195,17 @@ func TestTrainingsOfPyTorch(t *testing.T) {
 							if e.Epoch != want.Epoch {
 								t.Fatalf("epoch %d is evaluated, want %d", e.Epoch, want.Epoch)
 							}
-							closeTo(t, fmt.Sprintf("validation loss of epoch %d", e.Epoch), e.ValLoss, want.ValLoss, 1e-4)
+							closeTo(t, fmt.Sprintf("validation loss of epoch %d", e.Epoch), e.ValLoss,
+								want.ValLoss, 1e-4)
 							for part, got := range []float64{e.Train, e.Val, e.Test} {
-								closeTo(t, fmt.Sprintf("%s of part %d in epoch %d", metric, part, e.Epoch), got, want.Metrics[metric][part], 1e-9)
+								closeTo(t, fmt.Sprintf("%s of part %d in epoch %d", metric, part, e.Epoch),
+									got, want.Metrics[metric][part], 1e-9)
 							}
 							if e.Epoch == end.Best {
 								closeTo(t, "validation loss", r.ValLoss, want.ValLoss, 1e-4)
 								for part, got := range []float64{r.Train, r.Val, r.Test} {
-									closeTo(t, fmt.Sprintf("%s of part %d", metric, part), got, want.Metrics[metric][part], 1e-9)
+									closeTo(t, fmt.Sprintf("%s of part %d", metric, part), got,
+										want.Metrics[metric][part], 1e-9)
 								}
 							}
 						}
@@ -233,7 +239,8 @@ func (s tensors) check(t *testing.T, weights nn.State) {
 		}
 	}
 	for name, got := range weights {
-		if _, known := s[name]; !known && slices.ContainsFunc(got.Float32, func(x float32) bool { return x != 0 }) {
+		if _, known := s[name]; !known &&
+			slices.ContainsFunc(got.Float32, func(x float32) bool { return x != 0 }) {
 			t.Errorf("%s is %v, want none", name, got.Float32)
 		}
 	}

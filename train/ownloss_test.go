@@ -29,7 +29,8 @@ var ownMeshes = []struct{ model, parallel string }{
 // ownOptions are those of a short training.
 func ownOptions(model, parallel string) Options {
 	o := Defaults()
-	o.Model, o.Parallel, o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR, o.Heads = model, parallel, 3, 16, 3, 7, .01, 2
+	o.Model, o.Parallel, o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR, o.Heads = model, parallel,
+		3, 16, 3, 7, .01, 2
 	if strings.HasPrefix(parallel, "pipeline") { // one chunk for each partition: a stage's plan is exact
 		o.Chunks, o.Layers = 1, 4
 		if strings.Contains(parallel, "graph=2") {
@@ -72,8 +73,12 @@ func TestOwnCrossEntropy(t *testing.T) {
 	}{
 		"classes":        {false, with(func(*nn.Targets) {}), func(*Options) {}},
 		"several labels": {true, with(func(*nn.Targets) {}), func(*Options) {}},
-		"smoothed":       {false, with(func(y *nn.Targets) { y.Smoothing = .1 }), func(o *Options) { o.LabelSmoothing = .1 }},
-		"focal":          {false, with(func(y *nn.Targets) { y.Focusing = 2 }), func(o *Options) { o.Loss, o.FocalGamma = task.Focal, 2 }},
+		"smoothed": {false, with(func(y *nn.Targets) {
+			y.Smoothing = .1
+		}), func(o *Options) { o.LabelSmoothing = .1 }},
+		"focal": {false, with(func(y *nn.Targets) {
+			y.Focusing = 2
+		}), func(o *Options) { o.Loss, o.FocalGamma = task.Focal, 2 }},
 	} {
 		for _, m := range ownMeshes {
 			if name != "classes" && m.parallel != "graph=1" && m.parallel != "graph=2" {
@@ -88,8 +93,10 @@ func TestOwnCrossEntropy(t *testing.T) {
 				own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: c.loss})
 				c.builtin(&o)
 				builtin := run(t, g, o)
-				if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) || own.ValLoss != builtin.ValLoss {
-					t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss, builtin.Losses, builtin.ValLoss)
+				if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) ||
+					own.ValLoss != builtin.ValLoss {
+					t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss,
+						builtin.Losses, builtin.ValLoss)
 				}
 			})
 		}
@@ -99,10 +106,16 @@ func TestOwnCrossEntropy(t *testing.T) {
 // TestOwnCrossEntropyOfVariants: the same with partitions that take turns, in bfloat16, with labels in the
 // input, and with another graph to validate on.
 func TestOwnCrossEntropyOfVariants(t *testing.T) {
-	loss := func(logits *autograd.Var, y nn.Labels) *autograd.Var { return nn.CrossEntropy(logits, y.Targets) }
+	loss := func(logits *autograd.Var, y nn.Labels) *autograd.Var {
+		return nn.CrossEntropy(logits, y.Targets)
+	}
 	for name, change := range map[string]func(*Options){
-		"turns": func(o *Options) { o.Partitions = 3 }, "bf16": func(o *Options) { o.Precision, o.Parallel = "bf16", "graph=2" },
-		"label-input": func(o *Options) { o.LabelInput, o.Parallel = .5, "graph=2" }, "validate": func(*Options) {},
+		"turns": func(o *Options) {
+			o.Partitions = 3
+		}, "bf16": func(o *Options) { o.Precision, o.Parallel = "bf16", "graph=2" },
+		"label-input": func(o *Options) {
+			o.LabelInput, o.Parallel = .5, "graph=2"
+		}, "validate": func(*Options) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, o := tangle(t, 700, 3000), ownOptions("sage", "")
@@ -121,8 +134,10 @@ func TestOwnCrossEntropyOfVariants(t *testing.T) {
 				results = append(results, r)
 			}
 			own, builtin := results[0], results[1]
-			if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) || own.ValLoss != builtin.ValLoss {
-				t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss, builtin.Losses, builtin.ValLoss)
+			if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) ||
+				own.ValLoss != builtin.ValLoss {
+				t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss,
+					builtin.Losses, builtin.ValLoss)
 			}
 		})
 	}

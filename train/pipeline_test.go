@@ -36,7 +36,12 @@ func TestPipelineRefuses(t *testing.T) {
 		model []gnn.BlockSpec // nil: the named one
 		want  string
 	}{
-		{"stages", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, nil, nil, "and the model has 2; take parallel graph=3"},
+		{
+			"stages",
+			mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1},
+			nil, nil,
+			"and the model has 2; take parallel graph=3",
+		},
 		{
 			"stages of a model of one's own",
 			mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1},
@@ -48,17 +53,48 @@ func TestPipelineRefuses(t *testing.T) {
 			"aggregation chunks",
 			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2},
 			func(o *Options) { o.AggregationChunks = 3 }, nil,
-			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with chunks N",
+			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated " +
+				"at once; leave it out, or take more chunks with chunks N",
 		},
-		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},
-		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "graph" }, nil, "norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
-		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = order.TransformFirst }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
-		{"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2"},
-		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 5 }, nil, "take chunks 4 or 6"},
-		{"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 1 }, nil, "take chunks 2 or more"},
-		{"no vertices left", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, func(o *Options) { o.Chunks = 65536 }, nil, "give at most "},
-		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Prefetch = 3 }, nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
-		{"chunks without stages", mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 4 }, nil, "chunks 4: belongs to the pipeline axis of a mesh"},
+		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
+			o.Norm = "batch"
+		}, nil, "take norm layer, or chunks 2: a chunk for each partition"},
+		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
+			o.Norm = "graph"
+		}, nil, "norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
+		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
+			o.AggregationOrder = order.TransformFirst
+		}, nil, "leave it out, or take chunks 2: a chunk for each partition"},
+		{
+			"more chunks",
+			mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
+			func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2",
+		},
+		{
+			"chunks",
+			mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
+			func(o *Options) { o.Chunks = 5 }, nil,
+			"take chunks 4 or 6",
+		},
+		{
+			"few chunks",
+			mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
+			func(o *Options) { o.Chunks = 1 }, nil,
+			"take chunks 2 or more",
+		},
+		{
+			"no vertices left",
+			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
+			func(o *Options) { o.Chunks = 65536 }, nil, "give at most ",
+		},
+		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
+			o.Prefetch = 3
+		}, nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
+		{
+			"chunks without stages",
+			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			func(o *Options) { o.Chunks = 4 }, nil, "chunks 4: belongs to the pipeline axis of a mesh",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Defaults()
@@ -98,19 +134,29 @@ func (r reported) Train(epoch int) float64 {
 // TestStageSummary: a stage's times are the average of its workers', and its bytes their sum.
 func TestStageSummary(t *testing.T) {
 	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2, 4, partition.Random
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2,
+		4, partition.Random
 	j := &Job{Graph: tangled(t), Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}}
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		e, err := engine.New(c)
 		return reported{e, func() {
 			rank := time.Duration(c.Groups.World.Rank())
-			c.Stage.Report(engine.StageReport{Compute: rank * time.Second, Bubble: 2 * time.Second, Wait: 4 * rank * time.Second})
+			c.Stage.Report(engine.StageReport{
+				Compute: rank * time.Second, Bubble: 2 * time.Second,
+				Wait: 4 * rank * time.Second,
+			})
 		}}, err
 	}
 	r := mustRun(t, j)
 	want := []worker.StageSummary{
-		{Stage: worker.Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, Compute: .5, Bubble: 2, Wait: 2, Sent: r.SentBytes[0] + r.SentBytes[1]},
-		{Stage: worker.Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, Compute: 2.5, Bubble: 2, Wait: 10, Sent: r.SentBytes[2] + r.SentBytes[3]},
+		{
+			Stage: worker.Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, Compute: .5, Bubble: 2, Wait: 2,
+			Sent: r.SentBytes[0] + r.SentBytes[1],
+		},
+		{
+			Stage: worker.Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, Compute: 2.5, Bubble: 2, Wait: 10,
+			Sent: r.SentBytes[2] + r.SentBytes[3],
+		},
 	}
 	work := 0.0
 	for s := range r.Stages {
@@ -121,7 +167,8 @@ func TestStageSummary(t *testing.T) {
 		}
 		r.Stages[s].Bubble = 2
 	}
-	if diff := cmp.Diff(want, r.Stages); diff != "" || work < .999 || work > 1.001 || worker.StageImbalance(r.Stages) != 2.5/1.5 {
+	if diff := cmp.Diff(want, r.Stages); diff != "" || work < .999 || work > 1.001 ||
+		worker.StageImbalance(r.Stages) != 2.5/1.5 {
 		t.Errorf("%s; work %v, imbalance %v", diff, work, worker.StageImbalance(r.Stages))
 	}
 }
@@ -133,7 +180,8 @@ func TestPlannedStages(t *testing.T) {
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
 	require.NoError(t, err)
-	if blocks := [][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}; !cmp.Equal(blocks, [][]int{{0, 3}, {3, 5}, {5, 8}}) {
+	if blocks := [][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}; !cmp.Equal(blocks,
+		[][]int{{0, 3}, {3, 5}, {5, 8}}) {
 		t.Errorf("cut at %v", blocks)
 	}
 	sent := worker.SumOf(p.Sent).Stage.Bytes
@@ -141,7 +189,8 @@ func TestPlannedStages(t *testing.T) {
 		t.Errorf("%d bytes between stages, want %d", sent, formula)
 	}
 	c := p.Workers[0].Chunks
-	if c.Each != 5 || c.Wanted != 5 || c.Columns != 2*2*o.Hidden || c.Bytes != sent || c.Least > c.Most || c.Cut > c.Edges || c.Cut == 0 {
+	if c.Each != 5 || c.Wanted != 5 || c.Columns != 2*2*o.Hidden || c.Bytes != sent || c.Least > c.Most ||
+		c.Cut > c.Edges || c.Cut == 0 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -187,7 +236,8 @@ func TestChunksAreMadeOnce(t *testing.T) {
 func TestChunksOfProcesses(t *testing.T) {
 	g := tangled(t)
 	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Parallel, o.Threads, o.Epochs, o.Partition = "gcn", 4, 8, "graph=2,pipeline=2", 1, 2, partition.Random
+	o.Model, o.Layers, o.Hidden, o.Parallel, o.Threads, o.Epochs, o.Partition = "gcn", 4, 8,
+		"graph=2,pipeline=2", 1, 2, partition.Random
 	want := mustRun(t, &Job{Graph: g, Options: o})
 	parts, err := (&Job{Graph: g, Options: o}).parts(context.Background(), 2)
 	require.NoError(t, err)
@@ -236,7 +286,10 @@ func TestMemoryOfAStage(t *testing.T) {
 	// For each layer: rows of the largest chunk on a tape, and copies of at most two square weights
 	const tape, copies = 4, 5
 	ring := ringed(t, 3000, 4)
-	mixed, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16, Classes: 5, Seed: 3})
+	mixed, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16,
+		Classes: 5, Seed: 3,
+	})
 	require.NoError(t, err)
 	for _, model := range []string{"resgcn", "gcnii", "gat"} {
 		for _, g := range []*graph.Graph{ring, mixed} {
@@ -259,11 +312,13 @@ func TestMemoryOfAStage(t *testing.T) {
 			history := int64(4 * 3 * read * (hidden + heads))
 			bound := history + int64(4*tape*largest*hidden) + int64(4*copies*(2*hidden*hidden+4*hidden))
 			if layer > bound {
-				t.Errorf("%s, %d vertices, %d read by others: a layer takes %d bytes, want at most %d", model, g.Vertices(), read, layer, bound)
+				t.Errorf("%s, %d vertices, %d read by others: a layer takes %d bytes, want at most %d", model,
+					g.Vertices(), read, layer, bound)
 			}
 			one, _ := peak(many, 1)
 			if g == ring && slices.Max(more) > one[0]/stages {
-				t.Errorf("%s: stages take %d bytes, a share of one worker's is %d", model, more, one[0]/stages)
+				t.Errorf("%s: stages take %d bytes, a share of one worker's is %d", model,
+					more, one[0]/stages)
 			}
 		}
 	}

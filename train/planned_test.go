@@ -31,8 +31,10 @@ func TestPlannedNumbers(t *testing.T) {
 	p := planOf(t, g, o)
 	one, classes := p.Workers[0], g.Labels.Classes
 	parameters := g.Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
-	if one.Parameters != parameters || one.Predictions != g.Vertices()*classes || p.ResultBytes != 4*int64(parameters+g.Vertices()*classes) {
-		t.Errorf("%d parameters, %d predictions, %d bytes; want %d parameters", one.Parameters, one.Predictions, p.ResultBytes, parameters)
+	if one.Parameters != parameters || one.Predictions != g.Vertices()*classes ||
+		p.ResultBytes != 4*int64(parameters+g.Vertices()*classes) {
+		t.Errorf("%d parameters, %d predictions, %d bytes; want %d parameters", one.Parameters,
+			one.Predictions, p.ResultBytes, parameters)
 	}
 	sum := int64(0)
 	for _, bytes := range one.Kinds {
@@ -82,7 +84,10 @@ func TestPlannedMessages(t *testing.T) {
 		"deep":   func(o *Options) { o.Model, o.Layers = "gcnii", 6 },
 		"labels": func(o *Options) { o.Model, o.LabelInput = "gcn", .4 },
 	} {
-		for _, mesh := range []string{"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2"} {
+		for _, mesh := range []string{
+			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2",
+			"graph=2,pipeline=2",
+		} {
 			o := Defaults()
 			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
 			change(&o)
@@ -160,16 +165,23 @@ func TestUnusedRelations(t *testing.T) {
 	ring := graph.Edges{Source: []int32{0, 1, 2}, Target: []int32{1, 2, 0}}
 	features := graph.Features{Columns: 2, Dense: make([]float32, 6)}
 	g := &graph.Graph{
-		Type: "paper", Count: 3, Features: features, Others: []graph.VertexType{{Type: "venue", Count: 3, Features: features}},
-		Relations: []graph.Relation{relation("paper", "cites", "paper", ring), relation("paper", "in", "venue", ring)},
-		Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0}}, Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+		Type: "paper", Count: 3, Features: features,
+		Others: []graph.VertexType{{Type: "venue", Count: 3, Features: features}},
+		Relations: []graph.Relation{
+			relation("paper", "cites", "paper", ring),
+			relation("paper", "in", "venue", ring),
+		},
+		Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+		Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
 	}
 	for _, decoupled := range []bool{false, true} {
 		o := Defaults()
 		if o.Decoupled = decoupled; decoupled {
 			o.Model, o.Bases = "rgcn", 1
 		}
-		if got, want := planOf(t, g, o).Workers[0].UnusedRelations, []string{"paper__in__venue"}; !slices.Equal(got, want) {
+		if got, want := planOf(t, g, o).Workers[0].UnusedRelations, []string{
+			"paper__in__venue",
+		}; !slices.Equal(got, want) {
 			t.Errorf("decoupled %v: %q, want %q", decoupled, got, want)
 		}
 		of := *g

@@ -67,7 +67,9 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	return p, nil
 }
 
-func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, asked Outputs) (*Prediction, error) {
+func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
+	asked Outputs,
+) (*Prediction, error) {
 	p := &Prediction{Classes: w.Outputs, Vertices: w.Inference.All()}
 	if f, some := w.Inference.(*engine.MFG); some {
 		p.Needs = f.Needs()
@@ -78,7 +80,8 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 	}
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
 	if asked == WithEmbeddings {
-		if err := w.Results(1, check, worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
+		if err := w.Results(1, check,
+			worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +97,9 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 
 // MeasureLinks measures embeddings of the job's graph, V × columns in its vertex order, by every metric of
 // link prediction. weights are those of the run that made them. The mesh has one worker.
-func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32, weights nn.State) (r *task.Links, err error) {
+func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32,
+	weights nn.State,
+) (r *task.Links, err error) {
 	s, err := j.begin(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -103,7 +108,9 @@ func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32, weights nn
 		return nil, refusal.Errorf("links are measured on one worker, and the mesh has %d", s.Workers)
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) (err error) {
-		r, err = task.MeasureLinks(s.Kind, task.Env{Team: team, World: c, Share: share, Params: nn.NewParams(team, s.Seed)}, embeddings, weights)
+		r, err = task.MeasureLinks(s.Kind,
+			task.Env{Team: team, World: c, Share: share, Params: nn.NewParams(team, s.Seed)},
+			embeddings, weights)
 		return err
 	})
 	return r, err
@@ -123,7 +130,8 @@ func (j *Job) checkVertices(s *shared) error {
 	seen := make([]bool, s.whole.Own())
 	for k, v := range j.Vertices {
 		if v < 0 || int(v) >= len(seen) || seen[v] {
-			return refusal.Errorf("%s: entry %d, vertex %d, is out of the range of %d vertices, or given twice; name each once",
+			return refusal.Errorf("%s: entry %d, vertex %d, is out of the range of %d vertices, or given "+
+				"twice; name each once",
 				refusal.Setting("vertices"), k+1, v, len(seen))
 		}
 		seen[v] = true

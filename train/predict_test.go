@@ -34,7 +34,8 @@ func TestPredictOverflows(t *testing.T) {
 		j.OnLogits = func(Rows) error { t.Error("logits are passed on"); return nil }
 		_, err := j.Predict(context.Background(), weights, Logits)
 		var common *Common
-		if !errors.As(err, &common) || !strings.HasPrefix(err.Error(), "the weights give values that are not finite") {
+		if !errors.As(err, &common) ||
+			!strings.HasPrefix(err.Error(), "the weights give values that are not finite") {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -54,11 +55,16 @@ func TestVerticesAreRefused(t *testing.T) {
 	}{
 		{o, []int32{}, "vertices: names no vertex"},
 		{o, []int32{1, 2, 1}, "vertices: entry 3, vertex 1, is out of the range"},
-		{o, []int32{int32(g.Vertices())}, fmt.Sprintf("vertices: entry 1, vertex %d, is out of the range", g.Vertices())},
+		{
+			o,
+			[]int32{int32(g.Vertices())},
+			fmt.Sprintf("vertices: entry 1, vertex %d, is out of the range", g.Vertices()),
+		},
 		{o, []int32{0, -1}, "vertices: entry 2, vertex -1, is out of the range"},
 		{sliced, []int32{0}, "give parallel graph=2"},
 	} {
-		_, err := (&Job{Graph: g, Options: c.options, Vertices: c.list}).Predict(context.Background(), weights, Logits)
+		_, err := (&Job{Graph: g, Options: c.options, Vertices: c.list}).
+			Predict(context.Background(), weights, Logits)
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: error %v, want a refusal with %q", c.list, err, c.want)
 		}
@@ -105,10 +111,12 @@ func TestWeightsOfEachRank(t *testing.T) {
 		theirs nn.State
 		want   string
 	}{
-		"the same":         {good, ""},
-		"another weight":   {changed("convs.0.lin_l.weight"), differs},
-		"another buffer":   {changed("norms.0.module.running_mean"), differs},
-		"a missing weight": {other(func(s nn.State) { delete(s, "convs.2.lin_l.bias") }), "rank 1: the weights lack convs.2.lin_l.bias [5]; was the model built with the same settings?"},
+		"the same":       {good, ""},
+		"another weight": {changed("convs.0.lin_l.weight"), differs},
+		"another buffer": {changed("norms.0.module.running_mean"), differs},
+		"a missing weight": {other(func(s nn.State) {
+			delete(s, "convs.2.lin_l.bias")
+		}), "rank 1: the weights lack convs.2.lin_l.bias [5]; was the model built with the same settings?"},
 	} {
 		of := func(rank int) nn.State { return []nn.State{good, c.theirs}[rank] }
 		predicted := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, mine *Job) error {
@@ -133,7 +141,8 @@ func TestWeightsOfEachRank(t *testing.T) {
 			}{{predicted[rank], c.want}, {trained[rank], "init " + file(rank) + ": " + c.want}} {
 				var common *Common
 				refused := errors.As(end.err, &common) && refusal.Weights.In(end.err) && refusal.Is(end.err)
-				if c.want == "" && end.err != nil || c.want != "" && (!refused || end.err.Error() != end.want) {
+				if c.want == "" && end.err != nil ||
+					c.want != "" && (!refused || end.err.Error() != end.want) {
 					t.Errorf("%s: rank %d: %v, want %s", name, rank, end.err, end.want)
 				}
 			}

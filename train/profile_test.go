@@ -33,7 +33,8 @@ func TestProfile(t *testing.T) {
 		for _, model := range []string{"gat", "gcn", "mlp"} {
 			t.Run(fmt.Sprintf("%s %d %v %s", c.mesh, c.partitions, c.offload, model), func(t *testing.T) {
 				o := Defaults()
-				o.Model, o.Layers, o.Hidden, o.Epochs, o.Norm, o.Partitions = model, 3, 12, 4, "layer", c.partitions
+				o.Model, o.Layers, o.Hidden, o.Epochs, o.Norm, o.Partitions = model, 3, 12, 4,
+					"layer", c.partitions
 				if c.offload {
 					o.Offload = t.TempDir()
 				}
@@ -52,7 +53,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 		t.Fatal("the run has no profile")
 	}
 	if want := min(3, r.Epochs); p.Epoch != want || !p.Memory.Evaluated || len(p.Workers) != r.Workers {
-		t.Errorf("a profile of epoch %d and %d workers, want %d and %d", p.Epoch, len(p.Workers), want, r.Workers)
+		t.Errorf("a profile of epoch %d and %d workers, want %d and %d", p.Epoch,
+			len(p.Workers), want, r.Workers)
 	}
 	sum := func(of []float64) (all float64) {
 		for _, x := range of {
@@ -62,7 +64,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 	}
 	worked := make([]float64, len(p.Layers))
 	for k, w := range p.Workers {
-		all := sum(w.Forward) + sum(w.Backward) + sum(w.Communication) + sum(w.Wait) + w.Rest.Compute + w.Rest.Communication + w.Rest.Wait
+		all := sum(w.Forward) + sum(w.Backward) + sum(w.Communication) + sum(w.Wait) + w.Rest.Compute +
+			w.Rest.Communication + w.Rest.Wait
 		parts := 4*len(w.Forward) + 3
 		// Each part is rounded down to a microsecond
 		if all > w.Seconds+1e-9 || all < w.Seconds-float64(parts+1)*1e-6 {
@@ -85,8 +88,11 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 	// Where partitions take turns, messages of other workers come at any time. Where matrices rest, the peak
 	// is of the sum with the graph's structure.
 	turns := j.Options.Partitions > 0 && r.Workers > 1
-	if got := m.Peak(); r.PeakTensorBytes[m.Worker] != most || !turns && (got != most || got > plan.PeakTensorBytes[m.Worker]) || turns && j.Options.Offload == "" && got > most {
-		t.Errorf("the memory of worker %d over the epoch reaches %d, the peaks of the workers are %d, and planned are %d", m.Worker, got, r.PeakTensorBytes, plan.PeakTensorBytes)
+	if got := m.Peak(); r.PeakTensorBytes[m.Worker] != most ||
+		!turns && (got != most || got > plan.PeakTensorBytes[m.Worker]) ||
+		turns && j.Options.Offload == "" && got > most {
+		t.Errorf("the memory of worker %d over the epoch reaches %d, the peaks of the workers are %d, and "+
+			"planned are %d", m.Worker, got, r.PeakTensorBytes, plan.PeakTensorBytes)
 	}
 	for k, kinds := range m.Peaks {
 		all := int64(0)
@@ -96,7 +102,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 			}
 		}
 		if all != r.PeakTensorBytes[k] {
-			t.Errorf("worker %d: the kinds at the peak add up to %d, and the peak is %d", k, all, r.PeakTensorBytes[k])
+			t.Errorf("worker %d: the kinds at the peak add up to %d, and the peak is %d", k, all,
+				r.PeakTensorBytes[k])
 		}
 	}
 	if !slices.IsSorted(m.Seconds) || math.Signbit(m.Seconds[0]) {
@@ -111,7 +118,8 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 			}
 		}
 		if sent != r.SentBytes[k] || j.Options.Partitions == 0 && sent != plan.Sent[k].Bytes() {
-			t.Errorf("worker %d: sent %d bytes to others, %d were counted, and %d planned", k, sent, r.SentBytes[k], plan.Sent[k].Bytes())
+			t.Errorf("worker %d: sent %d bytes to others, %d were counted, and %d planned", k, sent,
+				r.SentBytes[k], plan.Sent[k].Bytes())
 		}
 	}
 }

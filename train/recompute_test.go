@@ -29,16 +29,19 @@ func TestRecompute(t *testing.T) {
 			want, _ := planAndRun(t, job(o))
 			o.Recompute = setting.RecomputeBlocks
 			got, _ := planAndRun(t, job(o))
-			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || got.Val != want.Val {
+			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) ||
+				got.Val != want.Val {
 				t.Errorf("losses %v, want %v, or other logits", got.Losses, want.Losses)
 			}
 			for name, w := range want.Weights {
-				if !slices.Equal(got.Weights[name].Float32, w.Float32) || !slices.Equal(got.Weights[name].Int64, w.Int64) {
+				if !slices.Equal(got.Weights[name].Float32, w.Float32) ||
+					!slices.Equal(got.Weights[name].Int64, w.Int64) {
 					t.Errorf("other values of %s", name)
 				}
 			}
 			if got.Communication != want.Communication || !slices.Equal(got.EdgeColumns, want.EdgeColumns) {
-				t.Errorf("sent %+v and aggregated %d, want %+v and %d", got.Communication, got.EdgeColumns, want.Communication, want.EdgeColumns)
+				t.Errorf("sent %+v and aggregated %d, want %+v and %d", got.Communication, got.EdgeColumns,
+					want.Communication, want.EdgeColumns)
 			}
 		})
 	}
@@ -51,9 +54,15 @@ func TestRecompute(t *testing.T) {
 	for name, o := range networks() {
 		compare(name, on(one), o)
 	}
-	compare("links", among(one), linked(func(o *Options) { o.Model, o.Norm, o.Decoder, o.Dropout = "sage", "batch", "distmult", .3 }))
-	compare("links by attention", among(one), linked(func(o *Options) { o.Model, o.Metric = "gat", metric.ROCAUC }))
-	compare("links of types", among(types), linked(func(o *Options) { o.Model, o.Decoder, o.Norm = "rgcn", "distmult", "layer" }))
+	compare("links", among(one), linked(func(o *Options) {
+		o.Model, o.Norm, o.Decoder, o.Dropout = "sage", "batch", "distmult", .3
+	}))
+	compare("links by attention", among(one), linked(func(o *Options) {
+		o.Model, o.Metric = "gat", metric.ROCAUC
+	}))
+	compare("links of types", among(types), linked(func(o *Options) {
+		o.Model, o.Decoder, o.Norm = "rgcn", "distmult", "layer"
+	}))
 	messages := func(job func(Options) *Job) func(Options) *Job {
 		return func(o Options) *Job {
 			j := job(o)
@@ -77,17 +86,24 @@ func TestRecompute(t *testing.T) {
 func messagesOf(features, classes int) []gnn.BlockSpec {
 	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
-			w, p := e.Params.Weight(path, in, out, nn.Glorot(in, out)), e.Propagators(path, gnn.Along{Relation: e.Only()})
+			w, p := e.Params.Weight(path, in, out, nn.Glorot(in, out)),
+				e.Propagators(path, gnn.Along{Relation: e.Only()})
 			conv := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				h := autograd.Linear(x, w.On(x.Tape()))
-				return p.Message(gnn.Message{Source: h, Target: h, Columns: out, Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
-					return autograd.Activate(autograd.Add(e.Target, e.Source), kernel.Tanh)
-				}}), nil
+				return p.Message(gnn.Message{
+					Source: h, Target: h, Columns: out, Reduce: gnn.KindMean,
+					Function: func(e gnn.Edges) *autograd.Var {
+						return autograd.Activate(autograd.Add(e.Target, e.Source), kernel.Tanh)
+					},
+				}), nil
 			})
 			return &gnn.Layer{Conv: conv, Activation: act, Dropout: nn.Dropout{Path: path, P: .3}}
 		}}
 	}
-	return []gnn.BlockSpec{layer("first", features, 8, kernel.ReLU), layer("last", 8, classes, kernel.Identity)}
+	return []gnn.BlockSpec{
+		layer("first", features, 8, kernel.ReLU),
+		layer("last", 8, classes, kernel.Identity),
+	}
 }
 
 // TestRecomputeKeeps: the matrices of vertices × hidden columns that a layer more keeps for the backward
@@ -96,7 +112,10 @@ func messagesOf(features, classes int) []gnn.BlockSpec {
 // On the tensor axis attention keeps its rows and its result in slices, too.
 func TestRecomputeKeeps(t *testing.T) {
 	const vertices, hidden = 20_000, 32
-	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: vertices, Degree: 2, Directed: true, Features: 8, Classes: 3})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: vertices, Degree: 2,
+		Directed: true, Features: 8, Classes: 3,
+	})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		model, norm  string
@@ -113,10 +132,14 @@ func TestRecomputeKeeps(t *testing.T) {
 		{"mlp", "batch", 2, 1, []string{""}},
 	} {
 		for _, mesh := range c.meshes {
-			for recompute, want := range map[string]float64{setting.RecomputeNone: c.none, setting.RecomputeBlocks: c.blocks} {
+			for recompute, want := range map[string]float64{
+				setting.RecomputeNone:   c.none,
+				setting.RecomputeBlocks: c.blocks,
+			} {
 				peak := func(layers int) (bytes int64) {
 					o := Defaults()
-					o.Model, o.Layers, o.Hidden, o.Recompute, o.Threads = c.model, layers, hidden, recompute, 1
+					o.Model, o.Layers, o.Hidden, o.Recompute, o.Threads = c.model, layers,
+						hidden, recompute, 1
 					if c.norm != "" {
 						o.Norm = c.norm
 					}
@@ -129,8 +152,10 @@ func TestRecomputeKeeps(t *testing.T) {
 				}
 				const few, many, matrix = 6, 10, 4 * vertices * hidden
 				got := float64(peak(many)-peak(few)) / (many - few) / matrix
-				if math.Abs(got-want) > .3 { // with weights, their optimizer's state, a norm's moments of each row, and scores
-					t.Errorf("%s on %q, recompute %s: %.2f matrices for a layer, want %v", c.model, mesh, recompute, got, want)
+				// with weights, their optimizer's state, a norm's moments of each row, and scores
+				if math.Abs(got-want) > .3 {
+					t.Errorf("%s on %q, recompute %s: %.2f matrices for a layer, want %v", c.model, mesh,
+						recompute, got, want)
 				}
 			}
 		}
@@ -161,12 +186,17 @@ func TestRecomputeWhereNeeded(t *testing.T) {
 		}
 		got, took := planAndRun(t, &Job{Graph: g, Options: o})
 		if setting.Bytes(took) > limit || !slices.Equal(got.Losses, want.Losses) {
-			t.Errorf("with a limit of %d bytes the run takes %d, losses %v, want %v", limit, took, got.Losses, want.Losses)
+			t.Errorf("with a limit of %d bytes the run takes %d, losses %v, want %v", limit, took,
+				got.Losses, want.Losses)
 		}
 	}
-	for limit, recompute := range map[setting.Bytes]string{blocks - 1: setting.RecomputeAuto, none - 1: setting.RecomputeNone} {
+	for limit, recompute := range map[setting.Bytes]string{
+		blocks - 1: setting.RecomputeAuto,
+		none - 1:   setting.RecomputeNone,
+	} {
 		o.MemoryLimit, o.Recompute = limit, recompute
-		if _, err := (&Job{Graph: g, Options: o}).Run(t.Context()); !refusal.Is(err) || !strings.Contains(err.Error(), "would need") {
+		if _, err := (&Job{Graph: g, Options: o}).Run(t.Context()); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), "would need") {
 			t.Errorf("recompute %s with a limit of %d bytes: %v", recompute, limit, err)
 		}
 	}
@@ -192,7 +222,8 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 	if err != nil || p.Recompute || p.PeakTensorBytes[0] > kept {
 		t.Errorf("%d bytes, recomputed: %v, %v", p.PeakTensorBytes[0], p.Recompute, err)
 	}
-	if err := p.CheckLimit(o.MemoryLimit); err == nil || !strings.HasSuffix(err.Error(), "raise the limit or take a smaller model") {
+	if err := p.CheckLimit(o.MemoryLimit); err == nil ||
+		!strings.HasSuffix(err.Error(), "raise the limit or take a smaller model") {
 		t.Errorf("%v", err)
 	}
 	if o.MemoryLimit = setting.Bytes(all); p.CheckLimit(o.MemoryLimit) != nil {

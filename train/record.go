@@ -42,13 +42,15 @@ type bestRecord struct {
 func (b *best) record() bestRecord {
 	s := &b.scores
 	return bestRecord{
-		b.epoch, metric.Number(s.Train), metric.Number(s.Val), metric.Number(s.Test), metric.Number(s.ValLoss), metric.Number(b.lowest), b.since, b.seen,
+		b.epoch, metric.Number(s.Train), metric.Number(s.Val), metric.Number(s.Test),
+		metric.Number(s.ValLoss), metric.Number(b.lowest), b.since, b.seen,
 	}
 }
 
 func (b *best) restore(r bestRecord) {
 	b.epoch, b.lowest, b.since, b.seen = r.Epoch, float64(r.Lowest), r.Since, r.Seen
-	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val), float64(r.Test), float64(r.ValLoss)
+	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val),
+		float64(r.Test), float64(r.ValLoss)
 }
 
 // chunksOf identifies the division whose history a run has: the chunks and slices of a mesh or, with a late
@@ -69,7 +71,8 @@ func chunksOf(c *worker.Config, partitions string) string {
 		return ""
 	}
 	table := crc32.MakeTable(crc32.Castagnoli)
-	division := fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions, crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
+	division := fmt.Sprintf("%d of %d %08x %s", chunks, c.Mesh.Partitions,
+		crc32.Checksum(comm.Bytes(c.ChunkOf), table), partitions)
 	if c.Mesh.Slices > 1 { // each has its columns of the history
 		division += fmt.Sprintf(" in %d slices", c.Mesh.Slices)
 	}
@@ -94,15 +97,20 @@ func (c *Checkpoints) check(s *shared) error {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
 	case s.HaloDelay > 0 && now == r.Chunks+ofInputs:
-		return refusal.Errorf("%s %s: the late halo in %s is of a version of weft that sent other rows; take %s tensor=%d, which needs none",
+		return refusal.Errorf("%s %s: the late halo in %s is of a version of weft that sent other rows; "+
+			"take %s tensor=%d, which needs none",
 			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers())
 	case s.HaloDelay > 0:
-		return refusal.Errorf("%s %s: the late halo in %s is of other partitions; take %s %s with the same partitions, or %s tensor=%d, which needs none",
+		return refusal.Errorf("%s %s: the late halo in %s is of other partitions; take %s %s with the "+
+			"same partitions, or %s tensor=%d, which needs none",
 			parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
 	case r.Chunks == "":
-		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s graph=%d, or one chunk for each partition: %s %d",
-			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(), refusal.Setting("chunks"), s.Mesh.Partitions)
+		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s "+
+			"graph=%d, or one chunk for each partition: %s %d",
+			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(),
+			refusal.Setting("chunks"), s.Mesh.Partitions)
 	}
-	return refusal.Errorf("%s %s: the history in %s is of other chunks, partitions or slices; take %s %s with any number of stages, or %s graph=%d, which needs no history",
+	return refusal.Errorf("%s %s: the history in %s is of other chunks, partitions or slices; take %s %s "+
+		"with any number of stages, or %s graph=%d, which needs no history",
 		parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
 }

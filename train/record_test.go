@@ -17,10 +17,17 @@ func TestWhatAHistoryBelongsTo(t *testing.T) {
 	}
 	for name, base := range map[string]func() division{
 		"chunks": func() division {
-			return division{worker.Config{Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 2}}, ChunkOf: []int32{0, 1, 1, 0}}, "metis"}
+			return division{
+				worker.Config{
+					Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 2}},
+					ChunkOf:  []int32{0, 1, 1, 0},
+				}, "metis",
+			}
 		},
 		"a late halo": func() division {
-			c := worker.Config{Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}}}
+			c := worker.Config{
+				Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}},
+			}
 			c.HaloDelay = 1
 			return division{c, "metis"}
 		},
@@ -50,7 +57,10 @@ func TestWhatAHistoryBelongsTo(t *testing.T) {
 			}
 		}
 	}
-	alone := worker.Config{Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}}, ChunkOf: []int32{0, 0}}
+	alone := worker.Config{
+		Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}},
+		ChunkOf:  []int32{0, 0},
+	}
 	if got := chunksOf(&alone, ""); got != "" {
 		t.Errorf("one chunk has the history %q", got)
 	}

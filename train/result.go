@@ -43,9 +43,13 @@ type epochLine struct {
 
 // MarshalJSON implements json.Marshaler: a line of metrics.jsonl.
 func (e Epoch) MarshalJSON() ([]byte, error) {
-	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), LR: e.LR, Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
+	line := epochLine{
+		Epoch: e.Epoch, Loss: metric.Number(e.Loss), LR: e.LR, Seconds: e.Seconds,
+		LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes,
+	}
 	if e.Evaluated {
-		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)), new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
+		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)),
+			new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
 	}
 	return json.Marshal(line)
 }
@@ -61,11 +65,13 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	*e = Epoch{
-		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR, Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
+		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR,
+		Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
 		Evaluated: has["val_loss"] != nil,
 	}
 	if e.Evaluated {
-		e.Train, e.Val, e.Test, e.ValLoss = orNaN(line.Train), orNaN(line.Val), orNaN(line.Test), orNaN(line.ValLoss)
+		e.Train, e.Val, e.Test, e.ValLoss = orNaN(line.Train), orNaN(line.Val), orNaN(line.Test),
+			orNaN(line.ValLoss)
 	}
 	return nil
 }

@@ -108,7 +108,8 @@ func OpenLast(ranks launch.Ranks, path string, passed func(error)) (*checkpoint.
 func openWhole(ranks launch.Ranks, path string, epoch int) (c *checkpoint.Checkpoint, err error) {
 	err = ranks.Each(func() (err error) {
 		if c, err = checkpoint.Read(path, epoch); err == nil && ranks.First() {
-			_, _, err = c.Size() // of all files: what rank 0 does not find either is damaged, and on no other machine
+			// of all files: what rank 0 does not find either is damaged, and on no other machine
+			_, _, err = c.Size()
 		}
 		if err == nil {
 			err = c.Verify(ranks.Rank(), ranks.Comm.Size())

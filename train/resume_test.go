@@ -96,21 +96,30 @@ func resumes() map[string]Options {
 	})
 	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
 	add("scheduled", "graph=3", func(o *Options) {
-		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", edges.HaloCover, axis.Int8, axis.WireSchedule{Slope: 1, From: 8}
+		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", edges.HaloCover, axis.Int8,
+			axis.WireSchedule{Slope: 1, From: 8}
 	})
 	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
-	add("decoupled", "graph=2,tensor=2", func(o *Options) { o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"; o.Momentum = .9 })
+	add("decoupled", "graph=2,tensor=2", func(o *Options) {
+		o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"
+		o.Momentum = .9
+	})
 	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
 	add("residual", "", func(o *Options) { o.BlockForm, o.Layers = "residual", 3 })
 	add("gcnii", "pipeline=2", deep)
-	add("warm", "pipeline=2", func(o *Options) { deep(o); o.HistoryStart, o.ChunkOrder = axis.Warm, axis.Fixed })
+	add("warm", "pipeline=2", func(o *Options) {
+		deep(o)
+		o.HistoryStart, o.ChunkOrder = axis.Warm, axis.Fixed
+	})
 	add("keep", "pipeline=3", func(o *Options) {
 		deep(o)
 		o.Model, o.StaleGradients, o.Recompute = "gat", axis.Keep, setting.RecomputeNone
 	})
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("sliced", "tensor=2,pipeline=2", deep)
-	add("bfloat16", "graph=2", func(o *Options) { o.Precision, o.Norm, o.DropEdge, o.LabelInput = "bf16", "batch", .3, .4 })
+	add("bfloat16", "graph=2", func(o *Options) {
+		o.Precision, o.Norm, o.DropEdge, o.LabelInput = "bf16", "batch", .3, .4
+	})
 	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
 	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
 	add("late", "graph=3", late)
@@ -177,11 +186,13 @@ func TestResume(t *testing.T) {
 				first := &(*gotCurve)[stop].PeakBytes
 				*first = max(*first, (*wantCurve)[stop].PeakBytes)
 			}
-			assert.Equal(t, *wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"), cmpopts.EquateNaNs())
+			assert.Equal(t, *wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"),
+				cmpopts.EquateNaNs())
 			p, err := second.Plan(context.Background())
 			require.NoError(t, err)
 			for k, bytes := range want.PeakTensorBytes {
-				if planned := p.PeakTensorBytes[k]; bytes > planned || bytes < planned && !strings.Contains(o.Parallel, "pipeline") {
+				if planned := p.PeakTensorBytes[k]; bytes > planned ||
+					bytes < planned && !strings.Contains(o.Parallel, "pipeline") {
 					t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
 				}
 			}
@@ -196,11 +207,16 @@ func TestResume(t *testing.T) {
 func equalRuns(t *testing.T, got, want *Result) {
 	t.Helper()
 	if got.Epochs != want.Epochs || got.BestEpoch != want.BestEpoch || got.Ended != want.Ended {
-		t.Errorf("%d epochs, best %d, ended by %s; want %d, %d, %s", got.Epochs, got.BestEpoch, got.Ended, want.Epochs, want.BestEpoch, want.Ended)
+		t.Errorf("%d epochs, best %d, ended by %s; want %d, %d, %s", got.Epochs, got.BestEpoch, got.Ended,
+			want.Epochs, want.BestEpoch, want.Ended)
 	}
 	for what, pair := range map[string][2]any{
-		"losses": {got.Losses, want.Losses}, "weights": {got.Weights, want.Weights}, "logits": {got.Logits, want.Logits}, "links": {got.Links, want.Links},
-		"scores": {[]float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{want.Train, want.Val, want.Test, want.ValLoss}},
+		"losses": {got.Losses, want.Losses}, "weights": {got.Weights, want.Weights},
+		"logits": {got.Logits, want.Logits}, "links": {got.Links, want.Links},
+		"scores": {
+			[]float64{got.Train, got.Val, got.Test, got.ValLoss},
+			[]float64{want.Train, want.Val, want.Test, want.ValLoss},
+		},
 	} {
 		if diff := gocmp.Diff(pair[1], pair[0], cmpopts.EquateNaNs()); diff != "" {
 			t.Errorf("%s: %.400s", what, diff)
@@ -209,7 +225,9 @@ func equalRuns(t *testing.T, got, want *Result) {
 }
 
 // stopped runs a job until an epoch, and opens its checkpoint.
-func stopped(t *testing.T, g *graph.Graph, o Options, epoch int) (from *checkpoint.Checkpoint, folder string) {
+func stopped(t *testing.T, g *graph.Graph, o Options,
+	epoch int,
+) (from *checkpoint.Checkpoint, folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "checkpoints")
 	j := &Job{Graph: g, Options: o}
@@ -298,7 +316,8 @@ func TestPlannedCheckpoint(t *testing.T) {
 	p, err := j.Plan(context.Background())
 	require.NoError(t, err)
 	for rank, w := range p.Workers {
-		if want := 4 * 4 * int64(w.Parameters); rank == 0 && w.Checkpoint != want || rank > 0 && w.Checkpoint != 0 {
+		if want := 4 * 4 * int64(w.Parameters); rank == 0 && w.Checkpoint != want ||
+			rank > 0 && w.Checkpoint != 0 {
 			t.Errorf("worker %d: %d bytes of %d parameters", rank, w.Checkpoint, w.Parameters)
 		}
 	}
@@ -311,11 +330,23 @@ func TestResumeRefuses(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"no history":       {"gcnii pipeline=2", func(o *Options) { o.Chunks = 4 }, "of other chunks"},
-		"other partitions": {"hybrid graph=2,pipeline=2", func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6"},
-		"slices":           {"gcnii pipeline=2", func(o *Options) { o.Parallel = "tensor=2,pipeline=2" }, "slices"},
-		"no slices":        {"sliced tensor=2,pipeline=2", func(o *Options) { o.Parallel = "pipeline=4" }, "slices"},
-		"from partitions":  {"sage graph=3", func(o *Options) { o.Norm = "none"; moveTo(o, "pipeline=2") }, "has none"},
+		"no history": {"gcnii pipeline=2", func(o *Options) { o.Chunks = 4 }, "of other chunks"},
+		"other partitions": {
+			"hybrid graph=2,pipeline=2",
+			func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6",
+		},
+		"slices": {
+			"gcnii pipeline=2",
+			func(o *Options) { o.Parallel = "tensor=2,pipeline=2" }, "slices",
+		},
+		"no slices": {
+			"sliced tensor=2,pipeline=2",
+			func(o *Options) { o.Parallel = "pipeline=4" }, "slices",
+		},
+		"from partitions": {"sage graph=3", func(o *Options) {
+			o.Norm = "none"
+			moveTo(o, "pipeline=2")
+		}, "has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := resumes()[c.from]
@@ -324,7 +355,8 @@ func TestResumeRefuses(t *testing.T) {
 			c.change(&o)
 			j := &Job{Graph: g, Options: o}
 			follow(j, folder, from)
-			if _, err := j.Run(context.Background()); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			if _, err := j.Run(context.Background()); err == nil || !refusal.Is(err) ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want a refusal with %q", err, c.want)
 			}
 		})
@@ -340,7 +372,8 @@ func TestResumeOfAnOlderLateHalo(t *testing.T) {
 	from.Run = bytes.ReplaceAll(from.Run, []byte(ofInputs), nil)
 	j := &Job{Graph: g, Options: o}
 	follow(j, folder, from)
-	want := "parallel graph=3: the late halo in " + from.Path + " is of a version of weft that sent other rows; take parallel tensor=3, which needs none"
+	want := "parallel graph=3: the late halo in " + from.Path +
+		" is of a version of weft that sent other rows; take parallel tensor=3, which needs none"
 	if _, err := j.Run(context.Background()); !refusal.Is(err) || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -367,14 +400,16 @@ func TestCheckpointsAreKept(t *testing.T) {
 	kept, err := checkpoint.Epochs(folder)
 	onDisk := int64(0)
 	for rank := range 3 {
-		info, err := os.Stat(filepath.Join(folder, "epoch-000000008", fmt.Sprintf("worker-%d.safetensors", rank)))
+		info, err := os.Stat(filepath.Join(folder, "epoch-000000008",
+			fmt.Sprintf("worker-%d.safetensors", rank)))
 		require.NoError(t, err)
 		onDisk += info.Size()
 	}
 	if c := want.Checkpoints; c.Written != len(saved) || c.Bytes != onDisk {
 		t.Errorf("%d checkpoints, the last of %d bytes: reported %+v", len(saved), onDisk, c)
 	}
-	if n := len(saved); err != nil || n < 2 || saved[0] != 2 || saved[n-1] != 8 || !slices.Equal(kept, []int{8, saved[n-2]}) {
+	if n := len(saved); err != nil || n < 2 || saved[0] != 2 || saved[n-1] != 8 ||
+		!slices.Equal(kept, []int{8, saved[n-2]}) {
 		t.Fatalf("saved %d, kept %d, %v", saved, kept, err)
 	}
 	for name, damage := range map[string]func(path string) error{
@@ -392,7 +427,8 @@ func TestCheckpointsAreKept(t *testing.T) {
 				require.NoError(t, os.CopyFS(copied, os.DirFS(folder)))
 				require.NoError(t, damage(filepath.Join(copied, "epoch-000000008", file)))
 				var passed []error
-				from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, copied, func(err error) { passed = append(passed, err) })
+				from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, copied,
+					func(err error) { passed = append(passed, err) })
 				if err != nil || from == nil || from.Epoch != kept[1] || len(passed) != 1 {
 					t.Fatalf("%v, %v, %v", from, err, passed)
 				}
@@ -416,7 +452,8 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 			epochs, err := checkpoint.Epochs(folder)
 			require.NoError(t, err)
 			for _, epoch := range epochs {
-				require.NoError(t, os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10))
+				require.NoError(t,
+					os.Truncate(filepath.Join(folder, fmt.Sprintf("epoch-%09d", epoch), file), 10))
 			}
 			passed := 0
 			from, err = OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(error) { passed++ })
@@ -431,7 +468,8 @@ func TestAllCheckpointsAreDamaged(t *testing.T) {
 // would else begin again and remove its checkpoints.
 func TestUnreadableCheckpoints(t *testing.T) {
 	for name, replaced := range map[string]string{
-		"folder": "", "checkpoint": "epoch-000000002/manifest.json", "file": "epoch-000000002/worker-0.safetensors",
+		"folder": "", "checkpoint": "epoch-000000002/manifest.json",
+		"file": "epoch-000000002/worker-0.safetensors",
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := resumes()["sage alone"]
@@ -439,8 +477,10 @@ func TestUnreadableCheckpoints(t *testing.T) {
 			_, folder := stopped(t, g, o, 2)
 			path := filepath.Join(folder, replaced)
 			require.NoError(t, cmp.Or(os.RemoveAll(path), os.Symlink(path, path))) // a link to itself
-			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder, func(err error) { t.Errorf("passed over: %v", err) })
-			if from != nil || err == nil || refusal.Is(err) && name != "folder" || !strings.Contains(err.Error(), path) {
+			from, err := OpenLast(launch.Ranks{Comm: comm.Alone()}, folder,
+				func(err error) { t.Errorf("passed over: %v", err) })
+			if from != nil || err == nil || refusal.Is(err) && name != "folder" ||
+				!strings.Contains(err.Error(), path) {
 				t.Errorf("%v, %v", from, err)
 			}
 		})
@@ -457,13 +497,15 @@ func TestMissingFile(t *testing.T) {
 	require.NoError(t, os.Remove(file))
 	var passed []error
 	err := launch.Workers(2, 0, func(of *comm.Comm) error {
-		from, err := OpenLast(launch.Ranks{Comm: of}, folder, func(err error) { passed = append(passed, err) })
+		from, err := OpenLast(launch.Ranks{Comm: of}, folder,
+			func(err error) { passed = append(passed, err) })
 		if from != nil {
 			t.Errorf("opened %s", from.Path)
 		}
 		return err
 	})
-	if err != nil || len(passed) != 1 || !refusal.IsDamaged(passed[0]) || !strings.Contains(passed[0].Error(), file) {
+	if err != nil || len(passed) != 1 || !refusal.IsDamaged(passed[0]) ||
+		!strings.Contains(passed[0].Error(), file) {
 		t.Errorf("error %v, passed over: %v", err, passed)
 	}
 }
@@ -491,7 +533,9 @@ func TestCheckpointsOfOneMachine(t *testing.T) {
 			}
 			return err
 		})
-		if shared != (err == nil) || !shared && (refusal.Is(err) || !strings.Contains(err.Error(), "rank 1: ") || !strings.Contains(err.Error(), "shared file system")) {
+		if shared != (err == nil) ||
+			!shared && (refusal.Is(err) || !strings.Contains(err.Error(), "rank 1: ") ||
+				!strings.Contains(err.Error(), "shared file system")) {
 			t.Errorf("shared %v: %v", shared, err)
 		}
 		text, err := os.ReadFile(file)

@@ -29,7 +29,8 @@ var elsewhere = map[string]struct{ other, why string }{
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},
-	"loss":                  {"cross-entropy", "is the one of classes, and TestRegression looks at those of values"},
+	"loss": {"cross-entropy", "is the one of classes, and TestRegression looks at " +
+		"those of values"},
 	// Of edges
 	"link-relation":  {"vertex,edge,vertex", "names the only relation here"},
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
@@ -74,7 +75,8 @@ func TestEachSettingCounts(t *testing.T) {
 	for i, o := range append([]Options{link, descent}, bases...) {
 		was := run(t, g, o).Losses
 		for _, s := range setting.All() {
-			if s.Group != setting.ModelGroup && (s.Group != setting.TrainingGroup || i > 2 && len(s.Models()) == len(gnn.Names())) {
+			if s.Group != setting.ModelGroup &&
+				(s.Group != setting.TrainingGroup || i > 2 && len(s.Models()) == len(gnn.Names())) {
 				continue
 			}
 			for _, text := range others(t, g, s, &o) {
@@ -92,8 +94,10 @@ func TestEachSettingCounts(t *testing.T) {
 				exempt, listed := elsewhere[s.Name]
 				want := s.Applies(&changed) && !listed
 				if counts := !slices.Equal(run(t, g, changed).Losses, was); counts != want {
-					t.Errorf("%s, task %s, %s blocks, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
-						o.Model, o.Task, o.BlockForm, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
+					t.Errorf("%s, task %s, %s blocks, decoupled %v: %s %s instead of %q changes the "+
+						"losses: %v, want %v %s",
+						o.Model, o.Task, o.BlockForm, o.Decoupled, s.Name, text, s.Text(&o),
+						counts, want, exempt.why)
 				}
 			}
 		}
@@ -105,7 +109,8 @@ func TestEachSettingCounts(t *testing.T) {
 func TestEachPipelineSettingCounts(t *testing.T) {
 	g := tangle(t, 300, 100)
 	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel, o.Chunks, o.HistoryPeriod = "gcnii", 4, 8, 3, 1, "pipeline=2", 6, 1
+	o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel, o.Chunks, o.HistoryPeriod = "gcnii", 4, 8,
+		3, 1, "pipeline=2", 6, 1
 	tried := map[string][]float64{}
 	add := func(what string, o Options) {
 		losses := run(t, g, o).Losses
@@ -149,7 +154,8 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 		return []string{weightsFileOf(t, g, *o)}
 	}
 	if v := s.Text(o); s.Choices != nil {
-		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
+		return slices.DeleteFunc(slices.Clone(s.Choices),
+			func(word string) bool { return word == v || word == "auto" || word == optim.PlateauSchedule })
 	}
 	switch v := s.Value(o).(type) {
 	case string: // of which the test does not know another

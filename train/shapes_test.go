@@ -21,12 +21,24 @@ func TestEdgeShapes(t *testing.T) {
 	}{
 		{"one vertex", 1, graph.Edges{}, []int64{0}},
 		{"no edges", 5, graph.Edges{}, []int64{0, 1, 4}},
-		{"self loops alone", 5, graph.Edges{Source: []int32{0, 1, 2, 3, 4}, Target: []int32{0, 1, 2, 3, 4}}, []int64{0, 1, 4}},
-		{"parallel edges", 5, graph.Edges{Source: []int32{1, 1, 1}, Target: []int32{3, 3, 3}}, []int64{0, 1, 4}},
+		{
+			"self loops alone", 5,
+			graph.Edges{Source: []int32{0, 1, 2, 3, 4}, Target: []int32{0, 1, 2, 3, 4}},
+			[]int64{0, 1, 4},
+		},
+		{
+			"parallel edges", 5,
+			graph.Edges{Source: []int32{1, 1, 1}, Target: []int32{3, 3, 3}},
+			[]int64{0, 1, 4},
+		},
 		{"a hub", 5, star, []int64{0, 1, 4}},
 		{"a source", 5, graph.Edges{Source: star.Target, Target: star.Source}, []int64{0, 1, 4}},
 		{"an edge into the last vertex", 5, graph.Edges{Source: []int32{0}, Target: []int32{4}}, []int64{4}},
-		{"one that trains, without edges", 5, graph.Edges{Source: []int32{0}, Target: []int32{4}}, []int64{2}},
+		{
+			"one that trains, without edges", 5,
+			graph.Edges{Source: []int32{0}, Target: []int32{4}},
+			[]int64{2},
+		},
 		{"all on one worker", 5, star, []int64{0}},
 	}
 	for _, model := range []string{"gcn", "sage", "gat", "gin"} {
@@ -35,7 +47,8 @@ func TestEdgeShapes(t *testing.T) {
 			relation, err := graph.NewRelation(s.vertices, s.edges)
 			require.NoError(t, err)
 			g := &graph.Graph{
-				Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 3}, Labels: graph.Labels{Classes: 2},
+				Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 3},
+				Labels: graph.Labels{Classes: 2},
 				Splits: []graph.Split{{Train: s.train}},
 			}
 			for v := range s.vertices {
@@ -44,7 +57,8 @@ func TestEdgeShapes(t *testing.T) {
 			}
 			require.NoError(t, g.Check())
 			o := Defaults()
-			o.Model, o.Layers, o.Hidden, o.Norm, o.Dropout, o.Epochs, o.Threads, o.Optimizer, o.LR = model, 2, 4, "none", 0, 3, 1, "sgd", .01
+			o.Model, o.Layers, o.Hidden, o.Norm, o.Dropout, o.Epochs, o.Threads, o.Optimizer, o.LR = model, 2,
+				4, "none", 0, 3, 1, "sgd", .01
 			if model == "gat" {
 				o.Heads = 2
 			}
@@ -62,7 +76,8 @@ func TestEdgeShapes(t *testing.T) {
 				}
 			}
 		}
-		if without, loops := losses["no edges"], losses["self loops alone"]; slices.Equal(without, loops) != (model == "gcn" || model == "gat") {
+		if without, loops := losses["no edges"], losses["self loops alone"]; slices.Equal(without,
+			loops) != (model == "gcn" || model == "gat") {
 			t.Errorf("%s: losses %v without edges, %v with self loops", model, without, loops)
 		}
 		if a, b := losses["a hub"], losses["a source"]; slices.Equal(a, b) {

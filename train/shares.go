@@ -47,7 +47,10 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.Parts = &Parts{Whole: shares[0].Whole, Balance: a.Balance, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	j.Parts = &Parts{
+		Whole: shares[0].Whole, Balance: a.Balance,
+		Open: func(p int) (*partition.Share, error) { return shares[p], nil },
+	}
 	return j.Parts, nil
 }
 
@@ -82,7 +85,8 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 		return nil, err
 	}
 	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
-		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers must be equal", n, c.Size())
+		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+
+			"must be equal", n, c.Size())
 	}
 	return r, nil
 }
@@ -92,7 +96,10 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	if j.Graph == nil && (j.Parts == nil || k == 1) {
 		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
-	s = &shared{Config: worker.Config{Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine, Processes: j.peers().Size() > 1}}
+	s = &shared{Config: worker.Config{
+		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
+		Processes: j.peers().Size() > 1,
+	}}
 	if k == 1 {
 		share := partition.All(j.Graph)
 		s.whole, s.open = &share.Whole, j.openWhole(share)
@@ -105,7 +112,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	}
 	s.Outputs = r.Kind.Outputs(s.whole)
 	if weights != nil {
-		if _, n := r.Spec.Widths(*weights); n > 0 && j.Model == nil {
+		if _, n := r.Widths(*weights); n > 0 && j.Model == nil {
 			s.Outputs = n
 		}
 	}
@@ -129,7 +136,8 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		return s, err
 	}
 	if weights == nil && j.Options.Validate != "" && j.Validate == nil {
-		return nil, refusal.Errorf("%s %s: a job has that graph as Validate", refusal.Setting("validate"), j.Options.Validate)
+		return nil, refusal.Errorf("%s %s: a job has that graph as Validate", refusal.Setting("validate"),
+			j.Options.Validate)
 	}
 	if j.Validate != nil && weights == nil {
 		if s.validate, err = j.shareValidation(ctx, s); err != nil {
@@ -149,7 +157,8 @@ func (j *Job) checkLoss() error {
 	var text string
 	switch {
 	case o.Task != task.Vertex:
-		return refusal.Errorf("%s %s: a job's own loss is for labels of vertices; leave one of them out", refusal.Setting("task"), o.Task)
+		return refusal.Errorf("%s %s: a job's own loss is for labels of vertices; leave one of them out",
+			refusal.Setting("task"), o.Task)
 	case o.Loss != task.AutoLoss:
 		given, text = "loss", o.Loss
 	case o.ClassWeights != task.NoClassWeights:
@@ -159,14 +168,16 @@ func (j *Job) checkLoss() error {
 	default:
 		return nil
 	}
-	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given, text)
+	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given,
+		text)
 }
 
 // shareValidation is share for the graph that the model is validated on. It refuses one that the model does
 // not fit.
 func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	o, whole := j.Validate, s.whole
-	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm = j.Options, j.Mesh, j.Model, j.Loss, j.Engine, j.Comm
+	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm = j.Options, j.Mesh, j.Model,
+		j.Loss, j.Engine, j.Comm
 	v, err := o.share(ctx, s.Resolved, &nn.State{})
 	if err == nil {
 		err = s.Kind.CheckMeasured(v.whole)
@@ -176,13 +187,17 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	}
 	switch w := v.whole; {
 	case w.Splits[s.Split].Val == 0:
-		err = refusal.Errorf("%s %d has no validation vertices; import it with %[1]s val", refusal.Setting("split"), s.Split)
+		err = refusal.Errorf("%s %d has no validation vertices; import it with %[1]s val",
+			refusal.Setting("split"), s.Split)
 	case w.FeatureColumns != whole.FeatureColumns:
-		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs with the same features", w.FeatureColumns, whole.FeatureColumns)
+		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
+			"with the same features", w.FeatureColumns, whole.FeatureColumns)
 	case v.Outputs > s.Outputs || (w.ValueColumns > 0) != (whole.ValueColumns > 0):
-		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)
+		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is "+
+			"trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)
 	case w.ValueColumns != whole.ValueColumns:
-		err = refusal.Errorf("it has %d values to predict, and the graph that is trained on has %d; give graphs with the same labels", w.ValueColumns, whole.ValueColumns)
+		err = refusal.Errorf("it has %d values to predict, and the graph that is trained on has %d; give "+
+			"graphs with the same labels", w.ValueColumns, whole.ValueColumns)
 	}
 	v.Outputs, v.dataset = s.Outputs, o.Dataset
 	return v, o.named(err)
@@ -229,7 +244,8 @@ func (p *Parts) open(k int) func(p int, use func(*partition.Share) error) error 
 		}
 		defer share.Close()
 		if n := len(share.Edges.Starts) - 1; n != k {
-			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must be equal", k, n)
+			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers "+
+				"must be equal", k, n)
 		}
 		return guarded(share, func() error { return use(share) })
 	}
@@ -279,7 +295,9 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 		memories[p] = tensor.NewMeter()
 		defer memories[p].Close() // after all are done: they copy from each other's memory
 	}
-	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
+	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error {
+		return one(c.Rank(), c, memories[c.Rank()])
+	})
 }
 
 // inTurns runs one as every rank that the workers of this process hold.
@@ -310,7 +328,10 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	for i, link := range links {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		spool := &turns.Spool{Memory: mem, Room: turns.Room{Rests: true}, Small: s.WireSchedule != (axis.WireSchedule{})}
+		spool := &turns.Spool{
+			Memory: mem, Room: turns.Room{Rests: true},
+			Small: s.WireSchedule != (axis.WireSchedule{}),
+		}
 		if s.Rooms != nil {
 			spool.Room = s.Rooms[link.Rank()]
 		}

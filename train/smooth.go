@@ -20,7 +20,9 @@ type Labels struct {
 // Smooth improves class probabilities of all vertices, rows × classes in the vertex order of the graph, with
 // known labels and the edges (gnn.Smoothing). Its options are those of the mesh and the machine. Otherwise it
 // is as Predict, whose Logits are the improved probabilities.
-func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float32, known Labels) (*Prediction, error) {
+func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float32,
+	known Labels,
+) (*Prediction, error) {
 	smooth := *j
 	smooth.Model = func(_, classes int) []gnn.BlockSpec { return s.Blocks(classes) }
 	if j.Graph != nil {
@@ -87,15 +89,19 @@ func (l Labels) check(w *partition.Whole, numbers int) error {
 		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
 			refusal.Setting("split"), l.Split, len(w.Splits))
 	case numbers != w.Own()*w.Classes:
-		return refusal.Errorf("%d probabilities for %d vertices of %d classes: give those of a run on this graph", numbers, w.Own(), w.Classes)
+		return refusal.Errorf("%d probabilities for %d vertices of %d classes: give those of a run "+
+			"on this graph", numbers, w.Own(), w.Classes)
 	}
 	return nil
 }
 
 // beside returns the input of smoothing for some vertices: their probabilities beside the known labels.
-func (l Labels) beside(probabilities []float32, v *partition.Values, s gnn.Smoothing) (f graph.Features, err error) {
+func (l Labels) beside(probabilities []float32, v *partition.Values,
+	s gnn.Smoothing,
+) (f graph.Features, err error) {
 	if v.Labels.MultiLabel() {
-		return f, refusal.Errorf("smooth is for one class of each vertex, and vertices of this graph have several labels")
+		return f, refusal.Errorf("smooth is for one class of each vertex, and vertices of this graph have " +
+			"several labels")
 	}
 	classes := v.Labels.Classes
 	columns := s.Columns(classes)

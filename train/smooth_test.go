@@ -46,7 +46,10 @@ func readSmoothGolden(t *testing.T) (golden smoothGolden, g *graph.Graph) {
 	text, err := os.ReadFile("testdata/smooth.json")
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &golden))
-	r, err := graph.NewRelation(golden.Vertices, graph.Edges{Source: golden.Sources, Target: golden.Targets, Weights: golden.Weights})
+	r, err := graph.NewRelation(golden.Vertices, graph.Edges{
+		Source: golden.Sources, Target: golden.Targets,
+		Weights: golden.Weights,
+	})
 	require.NoError(t, err)
 	g = &graph.Graph{
 		Relations: []graph.Relation{r}, Labels: graph.Labels{Classes: golden.Classes, Class: golden.Labels},
@@ -84,15 +87,21 @@ func TestSmoothAsPyG(t *testing.T) {
 				}
 			}
 			for i, c := range golden.Cases {
-				s := gnn.Smoothing{Correct: gnn.Rounds{Count: c.Correct, Teleport: 1 - c.CorrectAlpha}, Smooth: gnn.Rounds{Count: c.Smooth, Teleport: 1 - c.SmoothAlpha}, Scale: c.Scale}
+				s := gnn.Smoothing{
+					Correct: gnn.Rounds{Count: c.Correct, Teleport: 1 - c.CorrectAlpha},
+					Smooth:  gnn.Rounds{Count: c.Smooth, Teleport: 1 - c.SmoothAlpha}, Scale: c.Scale,
+				}
 				want := slices.Clone(c.Result)
 				for k := range want {
 					want[k] = min(max(want[k], 0), 1) // PyG does so in rounds of Smooth alone
 				}
 				compare(fmt.Sprintf("case %d, %+v", i, s), s, golden.Probabilities, c.Val, want)
 			}
-			propagation := gnn.Smoothing{Smooth: gnn.Rounds{Count: golden.Propagation.Rounds, Teleport: 1 - golden.Propagation.Alpha}}
-			compare("label propagation", propagation, make([]float32, len(golden.Probabilities)), false, golden.Propagation.Result)
+			propagation := gnn.Smoothing{
+				Smooth: gnn.Rounds{Count: golden.Propagation.Rounds, Teleport: 1 - golden.Propagation.Alpha},
+			}
+			compare("label propagation", propagation, make([]float32, len(golden.Probabilities)), false,
+				golden.Propagation.Result)
 		}
 	}
 }
@@ -116,7 +125,8 @@ func TestSmoothRefuses(t *testing.T) {
 		"one relation, and this one has 2": {&related, golden.Probabilities},
 		"117 probabilities":                {g, slices.Clone(golden.Probabilities[3:])},
 	} {
-		_, err := (&Job{Graph: c.g, Options: Defaults()}).Smooth(context.Background(), gnn.Smoothing{}, c.rows, Labels{})
+		_, err := (&Job{Graph: c.g, Options: Defaults()}).Smooth(context.Background(),
+			gnn.Smoothing{}, c.rows, Labels{})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want a refusal with %q", err, want)
 		}
@@ -133,7 +143,8 @@ func TestSmoothOfSureModel(t *testing.T) {
 		clear(row)
 		row[golden.Labels[v]] = 1
 	}
-	p, err := (&Job{Graph: g, Options: Defaults()}).Smooth(context.Background(), gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Labels{})
+	p, err := (&Job{Graph: g, Options: Defaults()}).Smooth(context.Background(),
+		gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Labels{})
 	require.NoError(t, err)
 	if !slices.Equal(p.Logits, sure) {
 		t.Errorf("probabilities %v, want %v", p.Logits, sure)

@@ -19,7 +19,8 @@ import (
 func TestStandardFeatures(t *testing.T) {
 	raw, scaled, o := *tangled(t), *tangled(t), Defaults()
 	columns := raw.Features.Columns
-	raw.Features.Dense, scaled.Features.Dense = slices.Clone(raw.Features.Dense), slices.Clone(raw.Features.Dense)
+	raw.Features.Dense, scaled.Features.Dense = slices.Clone(raw.Features.Dense),
+		slices.Clone(raw.Features.Dense)
 	means, deviations := make([]float64, columns), make([]float64, columns)
 	for i := range raw.Features.Dense {
 		k := i % columns
@@ -28,7 +29,8 @@ func TestStandardFeatures(t *testing.T) {
 		means[k] += float64(*x) / float64(raw.Own())
 	}
 	for i, x := range raw.Features.Dense {
-		deviations[i%columns] += (float64(x) - means[i%columns]) * (float64(x) - means[i%columns]) / float64(raw.Own())
+		deviations[i%columns] += (float64(x) - means[i%columns]) * (float64(x) - means[i%columns]) / float64(
+			raw.Own())
 	}
 	for i, x := range raw.Features.Dense {
 		if k := i % columns; k > 0 {
@@ -46,14 +48,17 @@ func TestStandardFeatures(t *testing.T) {
 	}
 	for k, x := range one.Weights["features.mean"].Float32 {
 		d := one.Weights["features.deviation"].Float32[k]
-		if math.Abs(float64(x)-means[k]) > 1e-5 || k > 0 && math.Abs(float64(d)-math.Sqrt(deviations[k])) > 1e-5 || k == 0 && d != 1 {
-			t.Errorf("column %d: mean %v and deviation %v, want %v and the root of %v", k, x, d, means[k], deviations[k])
+		if math.Abs(float64(x)-means[k]) > 1e-5 ||
+			k > 0 && math.Abs(float64(d)-math.Sqrt(deviations[k])) > 1e-5 || k == 0 && d != 1 {
+			t.Errorf("column %d: mean %v and deviation %v, want %v and the root of %v", k, x, d,
+				means[k], deviations[k])
 		}
 	}
 	some := func(g *graph.Graph) *graph.Graph { // without edges, and with other means
 		ids := []int32{0, 1, 2, 3}
 		part := g.Bare(ids)
-		part.Features, part.Relations = g.Features.Rows(ids), []graph.Relation{{Indptr: make([]int64, len(ids)+1)}}
+		part.Features, part.Relations = g.Features.Rows(ids),
+			[]graph.Relation{{Indptr: make([]int64, len(ids)+1)}}
 		return part
 	}
 	part := some(&raw)
@@ -72,7 +77,8 @@ func TestStandardFeatures(t *testing.T) {
 		}
 	}
 	o.NormalizeFeatures = setting.Standard
-	if _, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), weights, Logits); !refusal.Weights.In(err) {
+	if _, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), weights,
+		Logits); !refusal.Weights.In(err) {
 		t.Errorf("weights without means: %v", err)
 	}
 }

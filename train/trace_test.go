@@ -34,18 +34,29 @@ func TestTrace(t *testing.T) {
 	for _, c := range []struct {
 		mesh       string
 		partitions int
-	}{{"", 0}, {"graph=3", 0}, {"tensor=2", 0}, {"graph=2,tensor=2", 0}, {"pipeline=2", 0}, {"graph=2,pipeline=2", 0}, {"graph=2", 3}, {"graph=2,tensor=2", 3}} {
+	}{
+		{"", 0},
+		{"graph=3", 0},
+		{"tensor=2", 0},
+		{"graph=2,tensor=2", 0},
+		{"pipeline=2", 0},
+		{"graph=2,pipeline=2", 0},
+		{"graph=2", 3},
+		{"graph=2,tensor=2", 3},
+	} {
 		for _, model := range []string{"gat", "gcn"} {
 			mesh := c.mesh
 			t.Run(fmt.Sprintf("%s %d %s", mesh, c.partitions, model), func(t *testing.T) {
 				o := Defaults()
-				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm, o.Partitions = model, 12, 1, 2, "layer", c.partitions
+				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm, o.Partitions = model, 12, 1, 2,
+					"layer", c.partitions
 				want := mustRun(t, onMesh(g, o, mesh))
 				j := onMesh(g, o, mesh)
 				j.Trace = true
 				got := mustRun(t, j)
 				if want.Trace != nil || !slices.Equal(want.Losses, got.Losses) {
-					t.Errorf("a trace without being asked: %v; losses %v, and %v with it", want.Trace != nil, want.Losses, got.Losses)
+					t.Errorf("a trace without being asked: %v; losses %v, and %v with it", want.Trace != nil,
+						want.Losses, got.Losses)
 				}
 				checkTrace(t, got)
 			})
@@ -77,7 +88,8 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	for _, s := range f.Spans {
 		switch s.Category {
 		case "send":
-			if peer := s.Args.Peer; s.Args.Kind != comm.Setup.String() && holders[*peer] != holders[s.Worker] {
+			if peer := s.Args.Peer; s.Args.Kind != comm.Setup.String() &&
+				holders[*peer] != holders[s.Worker] {
 				sent[holders[s.Worker]] += s.Args.Bytes
 				byKind[s.Args.Kind] += s.Args.Bytes
 			}
@@ -91,7 +103,8 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 				chunks[name][len(chunks[name])-1] = *s.Args.Chunk
 			}
 		}
-		if moves := s.Category == "send" || s.Category == "receive"; s.Args.Kind == "stage" && moves != (s.Args.Chunk != nil) {
+		if moves := s.Category == "send" || s.Category == "receive"; s.Args.Kind == "stage" &&
+			moves != (s.Args.Chunk != nil) {
 			t.Errorf("%+v, of chunk %v", s, s.Args.Chunk)
 		}
 		if s.Args.Kind == "halo" && s.Args.Module == "" {
@@ -123,7 +136,8 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	for rank, chunks := range phases {
 		back := slices.Clone(chunks["backward"])
 		slices.Reverse(back)
-		if kernels[rank] == 0 || len(back) == 0 || !slices.Equal(back, chunks["forward"]) || len(chunks["training pass"]) != 1 || len(chunks["optimizer step"]) != 1 {
+		if kernels[rank] == 0 || len(back) == 0 || !slices.Equal(back, chunks["forward"]) ||
+			len(chunks["training pass"]) != 1 || len(chunks["optimizer step"]) != 1 {
 			t.Errorf("%s: %d kernels in %v", f.Workers[rank], kernels[rank], chunks)
 		}
 	}
@@ -154,7 +168,10 @@ func TestTraceOfProcesses(t *testing.T) {
 		return
 	}
 	f := checkTrace(t, results[0])
-	if want := []string{"worker 0: slice 0", "worker 1: slice 1", "worker 2: slice 2"}; !slices.Equal(f.Workers, want) {
+	if want := []string{
+		"worker 0: slice 0", "worker 1: slice 1",
+		"worker 2: slice 2",
+	}; !slices.Equal(f.Workers, want) {
 		t.Errorf("workers %q", f.Workers)
 	}
 	if u := f.About.ClockUncertainty; u[0] != 0 || u[1] <= 0 || u[2] <= 0 {

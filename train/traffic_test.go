@@ -86,7 +86,8 @@ func TestSetupTraffic(t *testing.T) {
 			{Messages: 13 * others, Bytes: 57*others + 4*(1+1)*arc*others},
 		} {
 			if sent[i] != want {
-				t.Errorf("%d workers, %s: %+v, want %+v", n, []string{"join", "plan", "shares", "results"}[i], sent[i], want)
+				t.Errorf("%d workers, %s: %+v, want %+v", n,
+					[]string{"join", "plan", "shares", "results"}[i], sent[i], want)
 			}
 		}
 	}

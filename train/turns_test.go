@@ -150,8 +150,10 @@ func typesInTurns(types *graph.Graph) map[string]Options {
 	types.Others[0].Features = graph.Features{}
 	all := map[string]Options{}
 	for name, change := range map[string]func(*Options){
-		"rgcn":  func(o *Options) { o.Bases = 2 },
-		"gatv2": func(o *Options) { o.NodeEmbedding, o.Heads, o.OutputHeads = 6, 1, 1 }, // slices without columns
+		"rgcn": func(o *Options) { o.Bases = 2 },
+		"gatv2": func(o *Options) {
+			o.NodeEmbedding, o.Heads, o.OutputHeads = 6, 1, 1
+		}, // slices without columns
 	} {
 		o := Defaults()
 		o.Model, o.Hidden, o.Epochs, o.LR, o.Threads = name, 10, 3, 1e-4, 1
@@ -217,13 +219,15 @@ func TestRests(t *testing.T) {
 				var err error
 				bounds, err = asks.Plan(t.Context())
 				require.NoError(t, err)
-				if took := want.PeakTensorBytes[0] + want.GraphBytes[0]; want.Workers == 1 && took != bounds.All {
+				if took := want.PeakTensorBytes[0] + want.GraphBytes[0]; want.Workers == 1 &&
+					took != bounds.All {
 					t.Errorf("nothing rests with %d bytes, and without offload it took %d", bounds.All, took)
 				}
 			}
 			for _, share := range c.limits {
 				if o.MemoryLimit = 0; share != fastest {
-					o.MemoryLimit = setting.Bytes(bounds.Least + int64(share*float64(max(0, bounds.All-bounds.Least))))
+					o.MemoryLimit = setting.Bytes(bounds.Least +
+						int64(share*float64(max(0, bounds.All-bounds.Least))))
 				}
 				j := onMesh(c.g, o, c.mesh)
 				plan, err := j.Plan(t.Context())
@@ -235,7 +239,8 @@ func TestRests(t *testing.T) {
 				}
 				for k, tensors := range got.PeakTensorBytes {
 					took, planned := tensors+got.GraphBytes[k], plan.PeakTensorBytes[k]+plan.GraphBytes[k]
-					if took > planned || took < planned && !c.any || o.MemoryLimit > 0 && took > int64(o.MemoryLimit) {
+					if took > planned || took < planned && !c.any ||
+						o.MemoryLimit > 0 && took > int64(o.MemoryLimit) {
 						t.Errorf("worker %d took %d bytes of %d, planned %d", k, took, o.MemoryLimit, planned)
 					}
 				}
@@ -299,7 +304,8 @@ func allResting(t *testing.T) map[string]resting {
 	}
 	large, models := tangle(t, 1100, 1000), networks()
 	for i, name := range []string{
-		"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin", "gine", "sage cover", "gcn cover",
+		"sage", "gat", "resgcn", "blocks", "gcn", "gatv2", "both", "both-gat", "gin", "gine",
+		"sage cover", "gcn cover",
 	} {
 		model, halo, _ := strings.Cut(name, " ")
 		o, mesh, share := models[model], "graph=1/4", fastest
@@ -380,7 +386,8 @@ func allResting(t *testing.T) map[string]resting {
 
 	for name, g := range labelled(t) {
 		o := with(func(o *Options) {
-			o.Model, o.Layers, o.Hidden, o.LR, o.Epochs, o.LabelInput, o.Dropout = "gcn", 3, 64, .001, 4, .5, .1
+			o.Model, o.Layers, o.Hidden, o.LR, o.Epochs, o.LabelInput, o.Dropout = "gcn", 3,
+				64, .001, 4, .5, .1
 		})
 		add("label input, "+name, g, o, "graph=1/4", 0)
 	}
@@ -471,7 +478,8 @@ func TestBytesInTurns(t *testing.T) {
 	type read struct{ source, by int32 }
 	seen, e := map[read]bool{}, g.Relations[0].Edges()
 	for k, u := range e.Source {
-		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u]/2 != r.by/2 && !seen[r] { // workers hold two partitions each
+		// workers hold two partitions each
+		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u]/2 != r.by/2 && !seen[r] {
 			seen[r] = true
 			halo += 2 * rounds * float * classes
 		}
@@ -482,7 +490,8 @@ func TestBytesInTurns(t *testing.T) {
 	}
 	for mesh, halo := range map[string]int64{"tensor=5": 0, "graph=2,tensor=5": halo} {
 		sent := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh)).Communication
-		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want || sent.Halo.Bytes != halo {
+		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want ||
+			sent.Halo.Bytes != halo {
 			t.Errorf(
 				"%s: %d bytes in all-to-alls and %d between partitions, want %d and %d", mesh,
 				sent.Layout.Bytes, sent.Halo.Bytes, want, halo,

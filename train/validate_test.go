@@ -20,7 +20,10 @@ import (
 // elsewhereGraph is a graph of the features and classes of tangle, with other vertices and edges.
 func elsewhereGraph(t *testing.T, vertices int) *graph.Graph {
 	t.Helper()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13, Classes: 5, Seed: 9, Directed: true})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13,
+		Classes: 5, Seed: 9, Directed: true,
+	})
 	require.NoError(t, err)
 	r := &g.Relations[0]
 	r.Weights, r.EdgeColumns = make([]float32, len(r.Sources)), 3
@@ -52,7 +55,8 @@ func TestValidate(t *testing.T) {
 			j, curve := validated(g, other, o)
 			r, _ := planAndRun(t, j)
 			if !slices.Equal(r.Losses, plain.Losses) || r.Validation == nil || r.Validation.Vertices != 300 {
-				t.Errorf("losses %v, without validation elsewhere %v; validation graph %+v", r.Losses, plain.Losses, r.Validation)
+				t.Errorf("losses %v, without validation elsewhere %v; validation graph %+v", r.Losses,
+					plain.Losses, r.Validation)
 			}
 			best := 0
 			for k, e := range *curve {
@@ -60,7 +64,8 @@ func TestValidate(t *testing.T) {
 					best = k
 				}
 			}
-			if e := (*curve)[best]; r.BestEpoch != best+1 || r.Val != e.Val || r.Test != e.Test || r.ValLoss != e.ValLoss || r.Train != e.Train {
+			if e := (*curve)[best]; r.BestEpoch != best+1 || r.Val != e.Val || r.Test != e.Test ||
+				r.ValLoss != e.ValLoss || r.Train != e.Train {
 				t.Errorf("best epoch %d: %+v, of %+v", r.BestEpoch, r, *curve)
 			}
 			p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
@@ -96,7 +101,8 @@ func TestValidateOnMeshes(t *testing.T) {
 		other := elsewhereGraph(t, 150)
 		if vertices < 150 {
 			var err error
-			if other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices), make([]bool, 150-vertices))); err != nil {
+			if other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices),
+				make([]bool, 150-vertices))); err != nil {
 				t.Fatal(err)
 			}
 			other.Splits = []graph.Split{{Val: []int64{1, 4, 6}}}
@@ -128,7 +134,8 @@ func TestValidateOnMeshes(t *testing.T) {
 					p, err := with.Plan(context.Background())
 					require.NoError(t, err)
 					r := mustRun(t, with)
-					bound := strings.Contains(mesh, "pipeline") || mesh == "graph=2" // chunks, and messages between workers, come in any order
+					// chunks, and messages between workers, come in any order
+					bound := strings.Contains(mesh, "pipeline") || mesh == "graph=2"
 					for k, bytes := range r.PeakTensorBytes {
 						if planned := p.PeakTensorBytes[k]; bytes > planned || bytes < planned && !bound {
 							t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
@@ -136,7 +143,8 @@ func TestValidateOnMeshes(t *testing.T) {
 					}
 					for k, e := range *curve {
 						w := (*want)[k]
-						if math.Abs(e.ValLoss-w.ValLoss) > 1e-3*w.ValLoss || math.Abs(e.Val-w.Val) > 1.01/float64(vertices/5) {
+						if math.Abs(e.ValLoss-w.ValLoss) > 1e-3*w.ValLoss ||
+							math.Abs(e.Val-w.Val) > 1.01/float64(vertices/5) {
 							t.Errorf("epoch %d: %+v, on one worker %+v", k+1, e, w)
 						}
 					}
@@ -189,7 +197,8 @@ func TestValidateMeasures(t *testing.T) {
 	trained, held := values(g, 3), values(other, 4)
 	j, _ = validated(trained, held, networks()["sage"])
 	r = mustRun(t, j)
-	if p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights, Logits); err != nil {
+	if p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights,
+		Logits); err != nil {
 		t.Fatal(err)
 	}
 	square := 0.
@@ -208,14 +217,23 @@ func TestValidateRefuses(t *testing.T) {
 		"it has 2 features, and the graph that is trained on has 13": func(other *graph.Graph, _ *Options) {
 			other.Features = graph.Features{Columns: 2, Dense: make([]float32, 2*other.Own())}
 		},
-		"its labels are of 7 classes or columns, and those of the graph that is trained on of 5": func(other *graph.Graph, _ *Options) { other.Labels.Classes = 7 },
+		"its labels are of 7 classes or columns, and those of the graph that is trained on of 5": func(other *graph.Graph, _ *Options) {
+			other.Labels.Classes = 7
+		},
 		"a vertex has one class in one of the graphs and several labels in the other": func(other *graph.Graph, _ *Options) {
 			other.Labels = graph.Labels{Classes: 5, Multi: make([]float32, 5*other.Own())}
 		},
-		"the graph has no split into training":                         func(other *graph.Graph, _ *Options) { other.Splits = nil },
-		"split 0 has no validation vertices; import it with split val": func(other *graph.Graph, _ *Options) { other.Splits = []graph.Split{{Train: []int64{1}}} },
-		"with a row for each vertex of its graph":                      func(_ *graph.Graph, o *Options) { o.Model, o.NodeEmbedding = "sage", 4 },
-		"model gine: it uses edge features, and the edges have none; import the graph with those of its source, or take model gin": func(other *graph.Graph, o *Options) {
+		"the graph has no split into training": func(other *graph.Graph, _ *Options) {
+			other.Splits = nil
+		},
+		"split 0 has no validation vertices; import it with split val": func(other *graph.Graph, _ *Options) {
+			other.Splits = []graph.Split{{Train: []int64{1}}}
+		},
+		"with a row for each vertex of its graph": func(_ *graph.Graph, o *Options) {
+			o.Model, o.NodeEmbedding = "sage", 4
+		},
+		"model gine: it uses edge features, and the edges have none; import the graph with those of its " +
+			"source, or take model gin": func(other *graph.Graph, o *Options) {
 			o.Model, other.Relations[0].EdgeColumns, other.Relations[0].EdgeFeatures = "gine", 0, nil
 		},
 		"the model has convs.0.lin.weight as [1 13] there, and as [3 13] on the graph that is trained on": func(other *graph.Graph, o *Options) {
@@ -238,7 +256,8 @@ func TestValidateRefuses(t *testing.T) {
 		_, err := j.Run(context.Background())
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want a refusal with %q", err, want)
-		} else if o.Task != task.Link && o.Validate == "" && !strings.HasPrefix(err.Error(), "validate other: ") {
+		} else if o.Task != task.Link && o.Validate == "" &&
+			!strings.HasPrefix(err.Error(), "validate other: ") {
 			t.Errorf("error %v does not begin with the setting and the graph", err)
 		}
 	}

@@ -67,7 +67,8 @@ func TestColumnWithoutTrainingValue(t *testing.T) {
 	}
 	o.Epochs = 1
 	for _, mesh := range []string{"graph=3", "graph=2,tensor=2"} {
-		if _, err := onMesh(g, o, mesh).Run(context.Background()); !refusal.Is(err) || !strings.Contains(err.Error(), "column 1") {
+		if _, err := onMesh(g, o, mesh).Run(context.Background()); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), "column 1") {
 			t.Errorf("%s: %v", mesh, err)
 		}
 	}

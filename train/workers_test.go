@@ -32,7 +32,10 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 	if of != nil {
 		shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
 		require.NoError(t, err)
-		j.Parts = &Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+		j.Parts = &Parts{
+			Whole: shares[0].Whole,
+			Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
+		}
 	}
 	return j
 }
@@ -96,15 +99,19 @@ func TestClassWeights(t *testing.T) {
 	o.LabelSmoothing = .1
 	smoothed := mustRun(t, &Job{Graph: g, Options: o})
 	if balanced.PeakTensorBytes[0] != smoothed.PeakTensorBytes[0] {
-		t.Errorf("tensors of %d bytes, without smoothing %d", smoothed.PeakTensorBytes[0], balanced.PeakTensorBytes[0])
+		t.Errorf("tensors of %d bytes, without smoothing %d", smoothed.PeakTensorBytes[0],
+			balanced.PeakTensorBytes[0])
 	}
 	o.ClassWeights = file
 	if fromFile := mustRun(t, &Job{Graph: g, Options: o}); !slices.Equal(fromFile.Losses, smoothed.Losses) {
-		t.Errorf("balanced weights from a file have other losses: %v, want %v", fromFile.Losses, smoothed.Losses)
+		t.Errorf("balanced weights from a file have other losses: %v, want %v",
+			fromFile.Losses, smoothed.Losses)
 	}
 	several := *g
 	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
-	for _, change := range []func(*Options){func(o *Options) { o.Loss = task.Focal }, func(o *Options) { o.ClassWeights = task.Balanced }} {
+	for _, change := range []func(*Options){func(o *Options) {
+		o.Loss = task.Focal
+	}, func(o *Options) { o.ClassWeights = task.Balanced }} {
 		o := Defaults()
 		change(&o)
 		if _, err := (&Job{Graph: &several, Options: o}).Run(t.Context()); !refusal.Is(err) {
@@ -136,11 +143,12 @@ func TestValidationOfWeightZero(t *testing.T) {
 		t.Errorf("%d epochs, the best is %d: %s", one.Epochs, one.BestEpoch, one.Ended)
 	}
 	if many := mustRun(t, onMesh(g, o, "graph=2")); many.Val != one.Val || many.BestEpoch != one.BestEpoch {
-		t.Errorf("2 workers: validation %v in epoch %d, want %v in %d", many.Val, many.BestEpoch, one.Val, one.BestEpoch)
+		t.Errorf("2 workers: validation %v in epoch %d, want %v in %d", many.Val, many.BestEpoch,
+			one.Val, one.BestEpoch)
 	}
 	o.Select = setting.SelectLoss
-	const want = "select loss: there is no validation loss, as the classes of all validation vertices weigh 0; " +
-		"take select metric, or other class weights (class-weights)"
+	const want = "select loss: there is no validation loss, as the classes of all validation vertices " +
+		"weigh 0; take select metric, or other class weights (class-weights)"
 	if _, err := onMesh(g, o, "graph=2").Run(t.Context()); !refusal.Is(err) || err.Error() != want {
 		t.Errorf("selection by the loss: %v", err)
 	}
@@ -187,10 +195,15 @@ func TestDegrees(t *testing.T) {
 		}
 		o := networks()["pna"]
 		o.Direction, o.Layers, o.Epochs, o.DropEdge = direction, 1, 1, .5
-		for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "graph=2,tensor=2")} {
+		for _, j := range []*Job{
+			{Graph: g, Options: o},
+			divided(t, g, o, 3, nil),
+			onMesh(g, o, "graph=2,tensor=2"),
+		} {
 			weights := mustRun(t, j).Weights
 			for name, want := range map[string]float64{"avg_deg_lin": mean, "avg_deg_log": meanLog} {
-				if got := weights["convs.0.aggr_module."+name].Float32; len(got) != 1 || math.Abs(float64(got[0])-want) > 1e-6*want {
+				if got := weights["convs.0.aggr_module."+name].Float32; len(got) != 1 ||
+					math.Abs(float64(got[0])-want) > 1e-6*want {
 					t.Errorf("%s, %q: %s is %v, want %v", direction, j.Options.Parallel, name, got, want)
 				}
 			}
@@ -209,7 +222,11 @@ func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 	}
 	relation, err := graph.NewRelation(int(vertices), e)
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}, Labels: graph.Labels{Classes: 1, Class: make([]int64, vertices)}}
+	g := &graph.Graph{
+		Relations: []graph.Relation{relation},
+		Features:  graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		Labels:    graph.Labels{Classes: 1, Class: make([]int64, vertices)},
+	}
 	require.NoError(t, g.MakeSplits("random:60/20/20", 1, 1))
 	return g
 }
@@ -228,8 +245,10 @@ func TestGraphGoesDown(t *testing.T) {
 		j.Options.Partition = partition.Range
 		many, err := j.Plan(context.Background())
 		require.NoError(t, err)
-		if share, most := float64(one.GraphBytes[0])/k, float64(slices.Max(many.GraphBytes)); most > 1.4*share {
-			t.Errorf("%s: a worker of %d holds %.0f bytes of the graph, its share is %.0f", model, k, most, share)
+		if share, most := float64(one.GraphBytes[0])/k, float64(
+			slices.Max(many.GraphBytes)); most > 1.4*share {
+			t.Errorf("%s: a worker of %d holds %.0f bytes of the graph, its share is %.0f",
+				model, k, most, share)
 		}
 	}
 }
@@ -241,13 +260,21 @@ func TestPredictOnWorkers(t *testing.T) {
 	run := mustRun(t, &Job{Graph: g, Options: o})
 	want, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), run.Weights, WithEmbeddings)
 	require.NoError(t, err)
-	for _, j := range []*Job{divided(t, g, o, 5, nil), onMesh(g, o, "tensor=5"), onMesh(g, o, "graph=2,tensor=2"), inTurns(Job{Graph: g, Options: o}, "tensor=2")} {
+	for _, j := range []*Job{
+		divided(t, g, o, 5, nil), onMesh(g, o, "tensor=5"),
+		onMesh(g, o, "graph=2,tensor=2"), inTurns(Job{Graph: g, Options: o}, "tensor=2"),
+	} {
 		got, err := j.Predict(context.Background(), run.Weights, WithEmbeddings)
 		require.NoError(t, err)
-		if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) || len(got.Logits) != len(want.Logits) {
-			t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits), len(want.Embeddings), len(want.Logits))
+		if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) ||
+			len(got.Logits) != len(want.Logits) {
+			t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits),
+				len(want.Embeddings), len(want.Logits))
 		}
-		for what, values := range map[string][2][]float32{"logit": {got.Logits, want.Logits}, "embedding": {got.Embeddings, want.Embeddings}} {
+		for what, values := range map[string][2][]float32{
+			"logit":     {got.Logits, want.Logits},
+			"embedding": {got.Embeddings, want.Embeddings},
+		} {
 			for i, x := range values[1] {
 				if math.Abs(float64(x-values[0][i])) > 1e-4 {
 					t.Fatalf("%s: %s %d is %v, want %v", j.Options.Parallel, what, i, values[0][i], x)
@@ -266,9 +293,11 @@ func TestOneProcess(t *testing.T) {
 		o.Parallel = mesh
 		c := comm.New(comm.InProcess(1)[0], 0)
 		got := mustRun(t, &Job{Graph: g, Options: o, Comm: c})
-		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, WithEmbeddings)
+		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(),
+			got.Weights, WithEmbeddings)
 		require.NoError(t, err)
-		if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || !slices.Equal(p.Logits, want.Logits) || got.Workers != 1 {
+		if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) ||
+			!slices.Equal(p.Logits, want.Logits) || got.Workers != 1 {
 			t.Errorf("with the mesh %q another result than without a launcher", mesh)
 		}
 	}
@@ -330,11 +359,15 @@ func TestFailureInAPass(t *testing.T) {
 		"scores, forward": {comm.ToSlices, 3, "rank 1: receive of rows for slices, peer rank ", "gat"},
 		"a chunk":         {comm.ToSlices, 0, "rank 1: receive of rows for slices, peer rank ", "gcn"},
 		"rows":            {comm.ToRows, 4, "rank 1: receive of slices for rows, peer rank ", "gcn"},
-		"forward":         {comm.Halo, 2, "rank 1: receive of halo rows, peer rank 2, epoch 1, layer convs.0: the cable is out", ""},
-		"backward":        {comm.HaloGradient, 5, "rank 1: receive of halo gradients, peer rank 2, epoch 1, layer convs.1: the cable is out", ""},
-		"weights":         {comm.Gradient, 3, "rank 1: receive in a sum of weight gradients", ""},
-		"epoch":           {comm.Statistics, 0, "rank 1: receive in an all-gather of statistics, peer rank 0, epoch 1: the cable", ""},
-		"metrics":         {comm.Statistics, 9, "rank 1: receive in a sum of statistics, peer rank 0, epoch 1: the cable", ""},
+		"forward": {comm.Halo, 2, "rank 1: receive of halo rows, peer rank 2, epoch 1, layer " +
+			"convs.0: the cable is out", ""},
+		"backward": {comm.HaloGradient, 5, "rank 1: receive of halo gradients, peer rank 2, epoch " +
+			"1, layer convs.1: the cable is out", ""},
+		"weights": {comm.Gradient, 3, "rank 1: receive in a sum of weight gradients", ""},
+		"epoch": {comm.Statistics, 0, "rank 1: receive in an all-gather of statistics, peer " +
+			"rank 0, epoch 1: the cable", ""},
+		"metrics": {comm.Statistics, 9, "rank 1: receive in a sum of statistics, peer rank 0, " +
+			"epoch 1: the cable", ""},
 	} {
 		shared := divided(t, g, networks()["gat"], k, nil)
 		if c.sliced != "" {
@@ -399,7 +432,8 @@ func TestPanicOfAWorker(t *testing.T) {
 			panic("a fault")
 		}
 	}
-	if _, err := j.Run(context.Background()); err == nil || err.Error() != "internal error on worker 0: a fault" {
+	if _, err := j.Run(context.Background()); err == nil ||
+		err.Error() != "internal error on worker 0: a fault" {
 		t.Errorf("%v", err)
 	}
 }
@@ -419,7 +453,8 @@ func TestInterruptedWorkers(t *testing.T) {
 		r, err := j.Run(ctx)
 		require.NoError(t, err)
 		if !r.Interrupted() || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
-			t.Errorf("%s: interrupted %v after %d epochs, with %d logits", j.Options.Parallel, r.Interrupted(), r.Epochs, len(r.Logits))
+			t.Errorf("%s: interrupted %v after %d epochs, with %d logits", j.Options.Parallel,
+				r.Interrupted(), r.Epochs, len(r.Logits))
 		}
 	}
 }
@@ -466,7 +501,8 @@ func TestSmoothingOfSeveralLabels(t *testing.T) {
 	o := Defaults()
 	o.LabelSmoothing = .1
 	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
-	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), "label-smoothing 0.1: it is for one class per vertex") {
+	if !refusal.Is(err) ||
+		!strings.HasPrefix(err.Error(), "label-smoothing 0.1: it is for one class per vertex") {
 		t.Errorf("%v, want a refusal of label smoothing", err)
 	}
 }

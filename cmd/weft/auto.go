@@ -49,7 +49,9 @@ func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
 
 // choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts it, and says
 // so. All ranks call it together.
-func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved) (*setting.Resolved, error) {
+func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string,
+	settings *setting.Resolved,
+) (*setting.Resolved, error) {
 	m, err := r.machine(settings.Workers, nil)
 	if err != nil {
 		return nil, err
@@ -71,7 +73,9 @@ func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string, setti
 }
 
 // fastest is the mesh to take. One process may also take one worker, with all threads.
-func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m planner.Machine, workers int) (string, error) {
+func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m planner.Machine,
+	workers int,
+) (string, error) {
 	o, err := t.settings.merge()
 	if err != nil {
 		return "", err
@@ -101,7 +105,11 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 		refused = append(refused, not...)
 		for _, mesh := range meshes {
 			if !mesh.Exact {
-				refused = append(refused, planner.Refused{Parallel: mesh.Parallel, Reason: refusal.Errorf("training is approximate; name the mesh to take it")})
+				refused = append(refused,
+					planner.Refused{
+						Parallel: mesh.Parallel,
+						Reason:   refusal.Errorf("training is approximate; name the mesh to take it"),
+					})
 			} else if best == nil || mesh.Times.Epoch < best.Times.Epoch {
 				best = &mesh
 			}
@@ -115,7 +123,8 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 }
 
 func sayChosen(show io.Writer, m *planner.Mesh) {
-	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by %s, with %s for tensors on a worker; weft plan compares all\n",
+	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by "+
+		"%s, with %s for tensors on a worker; weft plan compares all\n",
 		m.Parallel, duration(seconds(m.Times.Epoch)), m.Times.LimitedBy(), megabytes(m.PeakTensorBytes()))
 	for _, line := range approximations([]planner.Mesh{*m}) {
 		fmt.Fprintln(show, line)

@@ -95,12 +95,15 @@ func newBenchPart(
 func (c *benchCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&c.threads, "threads", 0, "threads to measure with, 0: all cores")
-	flags.StringVar(&c.only, "only", "", "measure only the kernels or epochs whose \"name shape\" matches this `regexp`")
+	flags.StringVar(&c.only, "only", "", "measure only the kernels or epochs whose \"name shape\" matches "+
+		"this `regexp`")
 	flags.BoolVar(&c.quick, "quick", false, "small shapes and few repetitions: seconds, for a first look")
 }
 
 // run reads the flags, and lets a signal end the measurement.
-func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer, o bench.Options) error) func(*cobra.Command, []string) error {
+func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer,
+	o bench.Options) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
 		o := bench.Options{Threads: c.threads, Quick: c.quick, CPU: procEntry("/proc/cpuinfo", "model name")}
 		if c.threads < 0 || c.threads > 1<<12 {
@@ -114,7 +117,8 @@ func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer, o be
 		}
 		endWithReader()
 		ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping after the measurement under way; interrupt again to stop at once\n", s)
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping after the measurement under way; interrupt "+
+				"again to stop at once\n", s)
 		}, nil)
 		defer stop()
 		return measure(ctx, cmd.OutOrStdout(), o)
@@ -151,7 +155,8 @@ func (c *benchCommand) kernels(ctx context.Context, out io.Writer, o bench.Optio
 				name = k.Name
 				fmt.Fprintf(show, "\n%-44s %9s %9s %9s  of the bound\n", name, "time", "GFLOP/s", "GB/s")
 			}
-			fmt.Fprintf(show, "  %-42s %9s %9.1f %9.1f  %s %3.0f %% %s\n", k.Shape, duration(seconds(k.Seconds)), k.GFLOPS, k.GBytesPerSec,
+			fmt.Fprintf(show, "  %-42s %9s %9.1f %9.1f  %s %3.0f %% %s\n", k.Shape,
+				duration(seconds(k.Seconds)), k.GFLOPS, k.GBytesPerSec,
 				bar(k.Fraction, 20), 100*k.Fraction, k.Bound)
 		})
 	if err == nil && c.json {
@@ -167,11 +172,13 @@ func (c *benchCommand) epoch(ctx context.Context, out io.Writer, o bench.Options
 	}
 	r, err := bench.Epoch(ctx, o, func(m bench.Model) {
 		fmt.Fprintf(show, "\n%s on %s\n", m.Model, m.Graph)
-		fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", duration(seconds(m.EpochSeconds)), duration(seconds(m.KernelSeconds)),
+		fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", duration(seconds(m.EpochSeconds)),
+			duration(seconds(m.KernelSeconds)),
 			bar(m.Fraction, 20), 100*m.Fraction)
 		for _, call := range m.Calls {
 			if share := call.Seconds / m.EpochSeconds; share >= 0.005 {
-				fmt.Fprintf(show, "    %-26s %-24s %3d × %9s  %s %3.0f %%\n", call.Name, call.Shape, call.Times, duration(seconds(call.Seconds/float64(call.Times))),
+				fmt.Fprintf(show, "    %-26s %-24s %3d × %9s  %s %3.0f %%\n", call.Name, call.Shape,
+					call.Times, duration(seconds(call.Seconds/float64(call.Times))),
 					bar(share, 20), 100*share)
 			}
 		}

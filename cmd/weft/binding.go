@@ -19,7 +19,8 @@ func ownPlace() (p place) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // the same in all containers of a machine
 	host, _ := os.Hostname()
 	p.Machine = cmp.Or(string(boot), host)
-	if unix.SchedGetaffinity(0, &p.Cores) != nil { // as where the machine has more cores than the set has room for
+	// as where the machine has more cores than the set has room for
+	if unix.SchedGetaffinity(0, &p.Cores) != nil {
 		for i := range p.Cores {
 			p.Cores[i] = ^p.Cores[i]
 		}

@@ -39,7 +39,8 @@ func newBrowser(t *testing.T) *browser {
 	require.NoError(t, err)
 	from, answers, err := os.Pipe()
 	require.NoError(t, err)
-	process := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
+	process := exec.Command(chromium, "--headless", "--no-sandbox", "--disable-gpu",
+		"--disable-dev-shm-usage", "--remote-debugging-pipe",
 		"--enable-precise-memory-info", "--user-data-dir="+profile, "about:blank")
 	process.ExtraFiles = []*os.File{commands, answers} // file descriptors 3 and 4
 	if err := process.Start(); err != nil {
@@ -150,7 +151,10 @@ func (b *browser) evaluate(expression string, value any) {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails json.RawMessage
 	}
-	b.do("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &answer)
+	b.do("Runtime.evaluate", map[string]any{
+		"expression": expression, "returnByValue": true,
+		"awaitPromise": true,
+	}, &answer)
 	if answer.ExceptionDetails != nil {
 		b.t.Fatalf("%s: %s", expression, answer.ExceptionDetails)
 	}
@@ -164,7 +168,8 @@ func (b *browser) evaluate(expression string, value any) {
 // until waits until a JavaScript condition is true on the page.
 func (b *browser) until(condition string) {
 	b.t.Helper()
-	b.evaluate("new Promise(done => { const ask = () => "+condition+" ? done(0) : setTimeout(ask, 10); ask(); })", nil)
+	b.evaluate("new Promise(done => { const ask = () => "+condition+" ? done(0) : setTimeout(ask, "+
+		"10); ask(); })", nil)
 }
 
 // heap is the memory of the page's JavaScript in bytes, without garbage.

@@ -58,17 +58,22 @@ func completeFolders(*cobra.Command, []string, string) ([]cobra.Completion, cobr
 
 // completeGraph completes the names of datasets, the paths of stores, and those of files and folders, which
 // may be imported or lead to a store.
-func completeGraph(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+func completeGraph(_ *cobra.Command, _ []string,
+	begun string,
+) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	for _, d := range datasets.All() {
 		if strings.HasPrefix(d.Name, begun) {
 			names = append(names, cobra.CompletionWithDesc(d.Name, d.About))
 		}
 	}
-	return offer(append(names, beginningWith(begun, isStore)...), begun, func(path string) bool { return !isStore(path) }, cobra.ShellCompDirectiveDefault)
+	return offer(append(names, beginningWith(begun, isStore)...), begun,
+		func(path string) bool { return !isStore(path) }, cobra.ShellCompDirectiveDefault)
 }
 
 // completeConfig completes the names of configurations, and files and folders.
-func completeConfig(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+func completeConfig(_ *cobra.Command, _ []string,
+	begun string,
+) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	for _, name := range configs.Names() {
 		if strings.HasPrefix(name, begun) {
 			names = append(names, name)
@@ -79,12 +84,16 @@ func completeConfig(_ *cobra.Command, _ []string, begun string) (names []cobra.C
 
 // completeRun completes the paths of runs, and those of folders, which may hold some.
 func completeRun(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return offer(beginningWith(begun, rundir.Is), begun, func(path string) bool { return isFolder(path) && !rundir.Is(path) && !isStore(path) }, cobra.ShellCompDirectiveFilterDirs)
+	return offer(beginningWith(begun, rundir.Is), begun, func(path string) bool {
+		return isFolder(path) && !rundir.Is(path) && !isStore(path)
+	}, cobra.ShellCompDirectiveFilterDirs)
 }
 
 // offer adds what else begins so and is wanted to the names. Where nothing does, the shell completes by
 // itself, as otherwise says.
-func offer(names []cobra.Completion, begun string, wanted func(path string) bool, otherwise cobra.ShellCompDirective) ([]cobra.Completion, cobra.ShellCompDirective) {
+func offer(names []cobra.Completion, begun string, wanted func(path string) bool,
+	otherwise cobra.ShellCompDirective,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	_, name := filepath.Split(begun)
 	hidden := strings.HasPrefix(name, ".")
 	found, _ := filepath.Glob(begun + "*") // where begun has a bracket there are none
@@ -127,7 +136,9 @@ func beginningWith(begun string, is func(path string) bool) (paths []cobra.Compl
 
 // completeInOrder completes each argument in its own way, and none beyond.
 func completeInOrder(each ...cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective,
+	) {
 		if len(args) >= len(each) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -16,7 +16,8 @@ import (
 func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	one, typed := dglGraph(), dglTyped()
-	of := make([]int, one.Vertices[0].Count) // v's partition: v mod 7 mod 3, so that an order by partition is another
+	// v's partition: v mod 7 mod 3, so that an order by partition is another
+	of := make([]int, one.Vertices[0].Count)
 	for v := range of {
 		of[v] = v % 7 % 3
 	}
@@ -24,26 +25,33 @@ func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 	old := dgltest.Graphs(nil, one)
 	old[8] = 1
 	for name, content := range map[string][]byte{
-		"one.bin": dgltest.Graphs(nil, one), "two.bin": dgltest.Graphs(nil, typed, one), "typed.bin": dgltest.Graphs(nil, typed), "old.bin": old,
+		"one.bin": dgltest.Graphs(nil, one), "two.bin": dgltest.Graphs(nil, typed, one),
+		"typed.bin": dgltest.Graphs(nil, typed), "old.bin": old,
 		"tensors.dgl": dgltest.File(one.Vertices[0].Tensors),
 	} {
 		ts.Check(os.WriteFile(filepath.Join(dir, name), content, 0o666))
 	}
-	ts.Check(dgltest.Divide(filepath.Join(dir, "older"), "one", one, dgltest.Division{K: 3, Of: [][]int{of}, Names: dgltest.Older}))
+	ts.Check(dgltest.Divide(filepath.Join(dir, "older"), "one", one,
+		dgltest.Division{K: 3, Of: [][]int{of}, Names: dgltest.Older}))
 	ts.Check(dgltest.Divide(filepath.Join(dir, "newer"), "one", one, dgltest.Division{K: 3, Of: [][]int{of}}))
-	ts.Check(dgltest.Divide(filepath.Join(dir, "typed"), "typed", typed, dgltest.Division{K: 3, Of: [][]int{of, of[:20]}, Names: dgltest.Older}))
+	ts.Check(dgltest.Divide(filepath.Join(dir, "typed"), "typed", typed,
+		dgltest.Division{K: 3, Of: [][]int{of, of[:20]}, Names: dgltest.Older}))
 }
 
 // dglGraph is a graph of sixty vertices of three classes. Most edges stay within a class.
 func dglGraph() *dgltest.Graph {
 	const n = 60
-	g := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: n}}, Relations: []dgltest.Relation{{Name: "_E"}}}
+	g := &dgltest.Graph{
+		Vertices:  []dgltest.Vertices{{Type: "_N", Count: n}},
+		Relations: []dgltest.Relation{{Name: "_E"}},
+	}
 	var feat, weight []float32
 	var label, year []int64
 	masks := map[string][]uint8{}
 	for v := range n {
 		for _, step := range []int{3, 6, 10, n - 3} {
-			g.Relations[0].From, g.Relations[0].To = append(g.Relations[0].From, int64(v)), append(g.Relations[0].To, int64((v+step)%n))
+			g.Relations[0].From, g.Relations[0].To = append(g.Relations[0].From, int64(v)),
+				append(g.Relations[0].To, int64((v+step)%n))
 			weight = append(weight, 1/float32(step))
 		}
 		feat = append(feat, float32(v%3), float32(v%5), float32(v)/n)
@@ -56,7 +64,10 @@ func dglGraph() *dgltest.Graph {
 			masks[name] = append(masks[name], mark)
 		}
 	}
-	all := dgltest.Tensors{"feat": dgltest.Of(feat, n, 3), "label": dgltest.Of(label), "year": dgltest.Of(year)}
+	all := dgltest.Tensors{
+		"feat": dgltest.Of(feat, n, 3), "label": dgltest.Of(label),
+		"year": dgltest.Of(year),
+	}
 	for name, marks := range masks {
 		all[name] = dgltest.Of(marks)
 	}
@@ -69,7 +80,11 @@ func dglGraph() *dgltest.Graph {
 func dglTyped() *dgltest.Graph {
 	g := dglGraph()
 	g.Vertices[0].Type, g.Relations[0].Name = "paper", "cites"
-	g.Vertices = append(g.Vertices, dgltest.Vertices{Type: "author", Count: 20, Tensors: dgltest.Tensors{"feat": dgltest.Of(make([]float32, 40), 20, 2)}})
+	g.Vertices = append(g.Vertices,
+		dgltest.Vertices{
+			Type: "author", Count: 20,
+			Tensors: dgltest.Tensors{"feat": dgltest.Of(make([]float32, 40), 20, 2)},
+		})
 	writes := dgltest.Relation{Name: "writes", Source: 1, Target: 0}
 	for v := range g.Vertices[0].Count {
 		writes.From, writes.To = append(writes.From, int64(v%20)), append(writes.To, int64(v))

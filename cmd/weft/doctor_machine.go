@@ -171,7 +171,10 @@ type memoryFinding struct {
 
 func findMemory(root string) memoryFinding {
 	const file = "/proc/meminfo"
-	f := memoryFinding{Total: procBytes(root+file, "MemTotal"), Available: procBytes(root+file, "MemAvailable")}
+	f := memoryFinding{
+		Total:     procBytes(root+file, "MemTotal"),
+		Available: procBytes(root+file, "MemAvailable"),
+	}
 	if limit := groupMemoryLimit(root); limit > 0 && (limit < f.Total || f.Total == 0) {
 		f.Limit = limit
 	}

@@ -36,10 +36,19 @@ func TestAdvice(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 1}), "a run uses all"},
 		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 8}), "a run uses all"},
-		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 2}), "2 threads share a core: --threads 4 "},
+		{
+			advice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 2}),
+			"2 threads share a core: --threads 4 ",
+		},
 		{advice(coresFinding{Online: 8, Allowed: 4, Threads: 4, PerCore: 2}), "this process may use 4"},
-		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 3}), "a run takes 3 of them, because of the quota"},
-		{advice(coresFinding{Online: 8, Allowed: 8, Threads: 3, chosen: true}), "a run takes 3 of them: unset GOMAXPROCS"},
+		{
+			advice(coresFinding{Online: 8, Allowed: 8, Threads: 3}),
+			"a run takes 3 of them, because of the quota",
+		},
+		{
+			advice(coresFinding{Online: 8, Allowed: 8, Threads: 3, chosen: true}),
+			"a run takes 3 of them: unset GOMAXPROCS",
+		},
 
 		{advice(quotaFinding{0, 4}), "nothing limits"},
 		{advice(quotaFinding{4, 4}), "enough"},
@@ -95,7 +104,10 @@ func TestAdvice(t *testing.T) {
 		{advice(slurmFinding{Launcher: srun}), "no library of MPI loads: srun -n 1"},
 		{advice(slurmFinding{Launcher: srun, Connect: "--mpi=pmi2"}), "srun -n 4 --mpi=pmi2 weft"},
 		{advice(slurmFinding{Job: "7", Tasks: 4}), "no library of MPI loads: srun -n 1"},
-		{advice(slurmFinding{Job: "7", Tasks: 1024, Connect: "--mpi=pmix"}), "srun --mpi=pmix weft train --parallel graph=1024"},
+		{
+			advice(slurmFinding{Job: "7", Tasks: 1024, Connect: "--mpi=pmix"}),
+			"srun --mpi=pmix weft train --parallel graph=1024",
+		},
 		{advice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
 	} {
 		if !strings.HasPrefix(c.got, c.want) || c.want == "" && c.got != "" {
@@ -108,13 +120,17 @@ func TestAdvice(t *testing.T) {
 }
 
 func TestSystemLists(t *testing.T) {
-	for list, want := range map[string]int{"0": 1, "0-1": 2, "0-3,8,10-11": 7, "": 0, "x": 0, "3-1": 0, "0-": 0} {
+	for list, want := range map[string]int{
+		"0": 1, "0-1": 2, "0-3,8,10-11": 7, "": 0, "x": 0,
+		"3-1": 0, "0-": 0,
+	} {
 		if got := listLength(list); got != want {
 			t.Errorf("%q has %d, want %d", list, got, want)
 		}
 	}
 	for choices, want := range map[string]string{
-		"always [madvise] never": "madvise", "[always] madvise never": "always", "always madvise [never]": "never", "": "", "always": "", "[": "",
+		"always [madvise] never": "madvise", "[always] madvise never": "always",
+		"always madvise [never]": "never", "": "", "always": "", "[": "",
 	} {
 		if got := bracketed(choices); got != want {
 			t.Errorf("%q chooses %q, want %q", choices, got, want)
@@ -138,9 +154,12 @@ func TestLauncherVersion(t *testing.T) {
 func TestFindingsOfASystem(t *testing.T) {
 	average := 3.25
 	full := system(t, map[string]string{
-		"proc/meminfo": "MemTotal:  4000000 kB\nMemAvailable: 1000000 kB\n", "proc/loadavg": "3.25 1.00 0.50 1/84 28829\n",
-		"proc/self/mountinfo": mountVersion2, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000000000\n",
-		"sys/devices/system/node/online": "0-1\n", "sys/devices/system/cpu/online": "0-4095\n", "sys/" + hugePagesFile: "always madvise [never]\n",
+		"proc/meminfo":        "MemTotal:  4000000 kB\nMemAvailable: 1000000 kB\n",
+		"proc/loadavg":        "3.25 1.00 0.50 1/84 28829\n",
+		"proc/self/mountinfo": mountVersion2, "proc/self/cgroup": "0::/\n",
+		"sys/fs/cgroup/memory.max":       "2000000000\n",
+		"sys/devices/system/node/online": "0-1\n", "sys/devices/system/cpu/online": "0-4095\n",
+		"sys/" + hugePagesFile: "always madvise [never]\n",
 		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,64\n",
 	})
 	for _, c := range []struct{ got, want any }{
@@ -175,9 +194,11 @@ func TestPrintFinding(t *testing.T) {
 		line line
 		want string
 	}{
-		{line{what: "NUMA nodes", found: "1", advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" + strings.Repeat(" ", 49) + "fine\n"},
+		{line{what: "NUMA nodes", found: "1", advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" +
+			strings.Repeat(" ", 49) + "fine\n"},
 		{line{what: "NUMA nodes", found: "1"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1\n"},
-		{line{what: "published datasets", found: wide, advice: "fine"}, "published datasets  " + wide + "\n" + strings.Repeat(" ", 70) + "fine\n"},
+		{line{what: "published datasets", found: wide, advice: "fine"}, "published datasets  " + wide + "\n" +
+			strings.Repeat(" ", 70) + "fine\n"},
 	} {
 		var out bytes.Buffer
 		c.line.print(&out)
@@ -188,7 +209,8 @@ func TestPrintFinding(t *testing.T) {
 // TestExamine: every finding has its line, in order, and a field for programs. The rates are plausible.
 func TestExamine(t *testing.T) {
 	bin := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(bin, "mpirun"), []byte("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\n"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "mpirun"), []byte("#!/bin/sh\necho 'mpirun (Open "+
+		"MPI) 4.1.4'\n"), 0o777))
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
 	d := examine("", func(l *line) { l.print(&out) })
@@ -197,14 +219,16 @@ func TestExamine(t *testing.T) {
 		found[l.key] = l.finding
 	}
 	launcher := found["mpi"].(mpiFinding)
-	if launcher.Launcher != filepath.Join(bin, "mpirun") || launcher.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
+	if launcher.Launcher != filepath.Join(bin, "mpirun") ||
+		launcher.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
 		t.Errorf("%+v", launcher)
 	}
 	stream, gather := found["memory_streamed"].(bytesFinding), found["memory_gathered"].(bytesFinding)
 	arithmetic := found["dense_arithmetic"].(arithmeticFinding)
 	text := out.String()
 	for _, what := range []string{
-		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages", "memory, streamed", "memory, gathered",
+		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages",
+		"memory, streamed", "memory, gathered",
 		"dense arithmetic", "dense products", "MPI", "Slurm", "package index", "published datasets",
 	} {
 		_, rest, found := strings.Cut("\n"+text, "\n"+what+"  ")
@@ -219,8 +243,9 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	for name, rate := range map[string]float64{
-		"read": stream.All, "read by one thread": stream.One, "gather": gather.All, "gather by one thread": gather.One,
-		"arithmetic": arithmetic.All, "arithmetic of one thread": arithmetic.One,
+		"read": stream.All, "read by one thread": stream.One, "gather": gather.All,
+		"gather by one thread": gather.One,
+		"arithmetic":           arithmetic.All, "arithmetic of one thread": arithmetic.One,
 	} {
 		if !(rate > 1e6 && rate < 1e16) {
 			t.Errorf("%s: %v a second", name, rate)
@@ -229,7 +254,8 @@ func TestExamine(t *testing.T) {
 	var written bytes.Buffer
 	require.NoError(t, printJSON(&written, d))
 	for _, keys := range []string{
-		`^\{"weft":\{"version":.*\}\}\n$`, `"memory_streamed":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
+		`^\{"weft":\{"version":.*\}\}\n$`,
+		`"memory_streamed":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
 		`"memory_gathered":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,
 		`"dense_arithmetic":\{"threads":[0-9]+,"flops_per_second":[0-9.e+]+,"one_thread_flops_per_second":[0-9.e+]+,`,
 		`"mpi":\{"launcher":".*/mpirun","launcher_version":"mpirun \(Open MPI\) 4.1.4",("library":".*/lib.*","library_version":"[^"]+"|"not_loaded":"no library of MPI loads)`,

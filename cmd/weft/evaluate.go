@@ -36,7 +36,8 @@ prints all metrics, precision, recall and F1 of each class, and which class is t
 For a run of link prediction (--task link) it measures validation and test edges by all metrics.
 
 With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages.`,
-		Example:           "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer --split 1 --json",
+		Example: "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer " +
+			"--split 1 --json",
 		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
 		Args:              arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,7 +86,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		of.store = args[1]
 	}
 	if of.store == "" {
-		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: weft evaluate %[1]s STORE", args[0])
+		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
+			"weft evaluate %[1]s STORE", args[0])
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
@@ -129,7 +131,8 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 	if err != nil {
 		return nil, err
 	}
-	if e.elsewhere() && columns == e.run.Summary.Graph.Classes && !g.Labels.Continuous() { // else it is no graph of the run's kind
+	// else it is no graph of the run's kind
+	if e.elsewhere() && columns == e.run.Summary.Graph.Classes && !g.Labels.Continuous() {
 		if err := matchClasses(warnings, e.run.Store, e.run.ClassNames, e.store, g); err != nil {
 			return nil, err
 		}
@@ -137,10 +140,13 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 	if l := &g.Labels; e.elsewhere() && l.Class != nil && l.Names == nil && e.run.Summary.Graph.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
 	}
-	learned, there := outputs(columns, e.run.Summary.Graph.Values > 0), outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
+	learned, there := outputs(columns, e.run.Summary.Graph.Values > 0),
+		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
 	if learned != there || len(rows) != g.Own()*columns {
-		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store that it was trained on",
-			e.args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, there, counted(g.Own(), "vertex", "vertices"))
+		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store "+
+			"that it was trained on",
+			e.args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, there,
+			counted(g.Own(), "vertex", "vertices"))
 	}
 	parts := &evaluations{}
 	err = g.Guard(func() error { return parts.of(rows, g, r.Split) })
@@ -170,14 +176,16 @@ func (e *evaluated) edges(ctx context.Context) (result, error) {
 	}
 	of := partition.All(e.graph).Whole.Number(kinds)
 	if has := of.Vertices(); len(rows) != has*columns {
-		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it was trained on",
+		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
+			"was trained on",
 			e.args[0], counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, count(has))
 	}
 	state, err := nn.ReadState(e.weights)
 	if err != nil {
 		return nil, err
 	}
-	l, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options}).MeasureLinks(ctx, rows, state)
+	l, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options}).
+		MeasureLinks(ctx, rows, state)
 	if err != nil {
 		return nil, about(e.store, advised(err))
 	}
@@ -211,13 +219,15 @@ func matchClasses(warnings io.Writer, trained string, names []string, store stri
 	learned, err := graph.Open(trained)
 	if err != nil {
 		if l.Names != nil && names == nil {
-			fmt.Fprintf(warnings, "weft: warning: the classes of %s are taken for those of the run by their order, as its graph %s is not there to compare their names\n",
+			fmt.Fprintf(warnings, "weft: warning: the classes of %s are taken for those of the run by "+
+				"their order, as its graph %s is not there to compare their names\n",
 				printable(store), printable(trained))
 		}
 	} else {
 		defer learned.Close()
 		if l.MultiLabel() != learned.Labels.MultiLabel() {
-			return refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was trained on, and several labels in the other; give a graph with labels like those",
+			return refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was "+
+				"trained on, and several labels in the other; give a graph with labels like those",
 				store, trained)
 		}
 		if names == nil {
@@ -241,12 +251,16 @@ func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns in
 	}
 	state, err := nn.ReadState(e.weights)
 	if err == nil {
-		err = checkWeights(&request{options: e.options, run: e.args[0], trained: e.run.Store, weights: e.weights, graph: e.store}, e.graph.Features.Columns, state)
+		err = checkWeights(&request{
+			options: e.options, run: e.args[0], trained: e.run.Store,
+			weights: e.weights, graph: e.store,
+		}, e.graph.Features.Columns, state)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	p, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options, HeldOut: true}).Predict(ctx, state, train.Logits)
+	p, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options, HeldOut: true}).
+		Predict(ctx, state, train.Logits)
 	if refusal.Weights.In(err) {
 		return nil, 0, fmt.Errorf("%s: %w", e.weights, err)
 	}
@@ -276,7 +290,8 @@ func (e *evaluations) print(out io.Writer) {
 	t := newTable(out)
 	t.row("", "train", "validation", "test")
 	for _, name := range slices.Sorted(maps.Keys(e.Test.Scores)) {
-		t.row(name, measured(name, e.Train.Scores[name]), measured(name, e.Val.Scores[name]), measured(name, e.Test.Scores[name]))
+		t.row(name, measured(name, e.Train.Scores[name]), measured(name, e.Val.Scores[name]),
+			measured(name, e.Test.Scores[name]))
 	}
 	t.flush()
 	if e.Test.Classes == nil {
@@ -301,7 +316,10 @@ func (e *evaluations) print(out io.Writer) {
 	}
 	t.row(head...)
 	for k, row := range e.Test.Confusion {
-		cells := []string{describe(strconv.Itoa(k), when(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name))}
+		cells := []string{
+			describe(strconv.Itoa(k),
+				when(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name)),
+		}
 		for _, n := range row {
 			cells = append(cells, count(n))
 		}

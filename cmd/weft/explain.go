@@ -28,7 +28,8 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.validated(), p.stages(), p.encoded(), p.delayed(), p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.validated(), p.stages(), p.encoded(), p.delayed(), p.recomputed(),
+		p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // validated says which other graph the model is validated on.
@@ -36,7 +37,8 @@ func (p planned) validated() []string {
 	if p.settings.Validate == "" {
 		return nil
 	}
-	return []string{"the model is validated on " + p.settings.Validate + ": the memory of the workers includes it"}
+	return []string{"the model is validated on " + p.settings.Validate +
+		": the memory of the workers includes it"}
 }
 
 // checkpoints says what a checkpoint takes.
@@ -48,7 +50,8 @@ func (p planned) checkpoints() []string {
 	if all == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers of a worker", p.often(), float64(all)/1e6, float64(most)/1e6)}
+	return []string{fmt.Sprintf("a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers "+
+		"of a worker", p.often(), float64(all)/1e6, float64(most)/1e6)}
 }
 
 // often is the time from one checkpoint to the next.
@@ -66,7 +69,8 @@ func (p planned) warnings() (warnings []string) {
 		warnings = append(warnings, doubtfulSums(first.RowSums)...)
 	}
 	if first.UnusedWeights {
-		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+setting.WeightedModels()+" do")
+		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+
+			setting.WeightedModels()+" do")
 	}
 	if first.UnusedEdgeFeatures > 0 {
 		said := "the graph has edge features, which " + o.Model + " does not use"
@@ -79,7 +83,8 @@ func (p planned) warnings() (warnings []string) {
 		warnings = append(warnings, said)
 	}
 	if names := first.UnusedRelations; len(names) > 0 {
-		warnings = append(warnings, fmt.Sprintf("no layer aggregates along %s, since nothing that the model learns depends on it; import with %s to use edges in reverse, too",
+		warnings = append(warnings, fmt.Sprintf("no layer aggregates along %s, since nothing that the "+
+			"model learns depends on it; import with %s to use edges in reverse, too",
 			strings.Join(names, ", "), refusal.Setting("reverse-relations")))
 	}
 	if first.OneClass {
@@ -95,7 +100,8 @@ func (p planned) warnings() (warnings []string) {
 	}
 	warnings = append(warnings, p.idleSlices()...)
 	if c := first.Chunks; c.Each != c.Wanted {
-		warnings = append(warnings, fmt.Sprintf("%s %s: %d in each partition and not %d, as the smallest has no more vertices",
+		warnings = append(warnings, fmt.Sprintf("%s %s: %d in each partition and not %d, as the smallest "+
+			"has no more vertices",
 			refusal.Setting("chunks"), axis.Chunks(0), c.Each, c.Wanted))
 	}
 	return warnings
@@ -140,7 +146,8 @@ func (p planned) model() []string {
 	case o.BlockForm != gnn.BlockForms[0]:
 		model += " in residual blocks"
 	}
-	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Spec.Depth(),
+	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s",
+		model, o.Depth(),
 		p.Parameters(grid), workers, threads, kernel.SIMD())}
 	if o.Storage == tensor.BFloat16 {
 		products := "kernels compute in float32"
@@ -153,8 +160,9 @@ func (p planned) model() []string {
 		lines = append(lines, work(costs))
 	}
 	if o.Task == task.Link && o.TakesTurns() && o.Workers > 1 {
-		lines = append(lines, "the workers also send each other embeddings of the ends of training and negative edges, and their gradients: "+
-			"negative edges are drawn anew in each epoch, so these bytes are not planned where partitions take turns")
+		lines = append(lines, "the workers also send each other embeddings of the ends of training and "+
+			"negative edges, and their gradients: negative edges are drawn anew in each epoch, so these "+
+			"bytes are not planned where partitions take turns")
 	}
 	return append(lines, layers...)
 }
@@ -178,7 +186,8 @@ func work(costs []float64) string {
 		}
 		shares = append(shares, each)
 	}
-	return fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9, strings.Join(shares, ", "))
+	return fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9,
+		strings.Join(shares, ", "))
 }
 
 // stages say which blocks each stage has, and how the vertices are divided into chunks.
@@ -189,16 +198,19 @@ func (p planned) stages() (lines []string) {
 	c := p.Workers[0].Chunks
 	for _, rank := range p.Stages[0].Workers[1:] {
 		of := &p.Workers[rank].Chunks
-		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most), c.Cut+of.Cut, c.Edges+of.Edges
+		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most),
+			c.Cut+of.Cut, c.Edges+of.Edges
 	}
 	line := "one chunk in each partition: training is exact, and only one stage works at a time"
 	if c.Each > 1 {
-		line = fmt.Sprintf("%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges between its vertices join two chunks",
+		line = fmt.Sprintf("%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges "+
+			"between its vertices join two chunks",
 			c.Each, p.settings.ChunkMethod, c.Least, c.Most, 100*float64(c.Cut)/max(float64(c.Edges), 1))
 	}
 	lines = append(lines, line)
 	if grid := p.settings.Mesh; grid.Partitions > 1 || grid.Slices > 1 {
-		lines = append(lines, fmt.Sprintf("workers by rank: %d slices of a partition, %d partitions of a stage, %d stages",
+		lines = append(lines, fmt.Sprintf("workers by rank: %d slices of a partition, %d partitions of a "+
+			"stage, %d stages",
 			grid.Slices, grid.Partitions, grid.Stages))
 	}
 	var work []float64
@@ -208,14 +220,18 @@ func (p planned) stages() (lines []string) {
 		for _, rank := range stage.Workers {
 			tensors, graph = max(tensors, p.PeakTensorBytes[rank]), max(graph, p.GraphBytes[rank])
 		}
-		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and %.1f MB for the graph",
-			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
+		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most "+
+			"%.1f MB for tensors and %.1f MB for the graph",
+			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6,
+			float64(graph)/1e6))
 	}
 	if p.settings.ChunkOrder != axis.Fixed && c.Least < c.Most {
-		lines = append(lines, "memory is a bound for any order of the chunks, which differ in size: a run may need a little less")
+		lines = append(lines, "memory is a bound for any order of the chunks, which differ in size: a run "+
+			"may need a little less")
 	}
 	idle := float64(len(p.Stages)-1) / float64(c.Each+len(p.Stages)-1)
-	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stage is idle for %.1f %% of an epoch while the pipeline fills and drains",
+	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stage is idle "+
+		"for %.1f %% of an epoch while the pipeline fills and drains",
 		worker.Imbalance(work), 100*idle))
 }
 
@@ -249,11 +265,13 @@ func (p planned) rests() (lines []string) {
 	moved := p.Disk()
 	line := "nothing rests on disk, as all fits in memory"
 	if moved != (tensor.Moved{}) {
-		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s read an epoch, %s there at the peak",
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s "+
+			"read an epoch, %s there at the peak",
 			p.bound(), megabytes(moved.Written), megabytes(moved.Read), megabytes(p.DiskBytes()))
 	}
 	if p.All > 0 {
-		line += fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest", enough(p.Least), enough(p.All))
+		line += fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
+			enough(p.Least), enough(p.All))
 	}
 	return []string{line}
 }
@@ -280,7 +298,8 @@ func narrowed(r *setting.Resolved) []string {
 	if r.Wire.Format(r.Storage) == kernel.AsStored {
 		return nil
 	}
-	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes training approximate", r.Wire)}
+	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes "+
+		"training approximate", r.Wire)}
 }
 
 // scheduled says which columns travel, if not all do in each epoch.
@@ -289,8 +308,9 @@ func scheduled(o *setting.Options) []string {
 	if s == (axis.WireSchedule{}) {
 		return nil
 	}
-	return []string{fmt.Sprintf("of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% in epoch %d and %.3g %% in the mean, which makes training "+
-		"approximate; bytes, memory and times are those of the last epoch, which sends most",
+	return []string{fmt.Sprintf("of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% "+
+		"in epoch %d and %.3g %% in the mean, which makes training approximate; bytes, memory and times "+
+		"are those of the last epoch, which sends most",
 		100/s.Ratio(1, o.Epochs), 100/s.Ratio(o.Epochs, o.Epochs), o.Epochs, 100*s.Mean(o.Epochs))}
 }
 
@@ -299,7 +319,8 @@ func (p planned) delayed() []string {
 	if p.settings.HaloDelay == 0 {
 		return nil
 	}
-	line := "workers read each other's rows of the epoch before, and add gradients of the epoch before (PipeGCN), which makes training approximate"
+	line := "workers read each other's rows of the epoch before, and add gradients of the epoch before " +
+		"(PipeGCN), which makes training approximate"
 	switch p.settings.HaloSmoothing {
 	case axis.OfBoth:
 		line += "; moving averages replace both"
@@ -317,9 +338,11 @@ func (p planned) recomputed() []string {
 	case !p.Recompute:
 		return nil
 	case p.settings.Mesh.Stages > 1:
-		return []string{"each stage computes a chunk's forward pass again in its backward pass, and keeps its input alone"}
+		return []string{"each stage computes a chunk's forward pass again in its backward pass, and keeps " +
+			"its input alone"}
 	}
-	return []string{"the backward pass computes values within each block again, and keeps results of aggregations" + p.neededBy()}
+	return []string{"the backward pass computes values within each block again, and keeps results of " +
+		"aggregations" + p.neededBy()}
 }
 
 // neededBy names the memory limit, if the run recomputes because of it.
@@ -347,7 +370,8 @@ func (p planned) balance() []string {
 	if len(p.EdgeColumns) == 1 || most == 0 {
 		return nil
 	}
-	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f times the mean",
+	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f "+
+		"times the mean",
 		float64(most)/1e6, worker.Imbalance(p.EdgeColumns))
 	if len(p.EdgeColumns) <= listedWorkers {
 		line += "; by worker"
@@ -365,14 +389,22 @@ func (p planned) moved() (lines []string) {
 		what string
 		of   func(*worker.Communication) worker.Traffic
 	}{
-		{"rows and gradients between partitions", func(c *worker.Communication) worker.Traffic { return c.Halo }},
-		{fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages), func(c *worker.Communication) worker.Traffic { return c.Layout }},
 		{
-			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
+			"rows and gradients between partitions",
+			func(c *worker.Communication) worker.Traffic { return c.Halo },
+		},
+		{
+			fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages),
+			func(c *worker.Communication) worker.Traffic { return c.Layout },
+		},
+		{
+			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
+				"cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
 			func(c *worker.Communication) worker.Traffic { return c.Stage },
 		},
 		{
-			"embeddings of the ends of training and negative edges, and their gradients (in the last epoch: negative edges are drawn anew in each)",
+			"embeddings of the ends of training and negative edges, and their gradients (in the last " +
+				"epoch: negative edges are drawn anew in each)",
 			func(c *worker.Communication) worker.Traffic { return c.Links },
 		},
 	} {
@@ -394,7 +426,8 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	partitions, byLayer := p.settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{} // byLayer: the work of each slice
+	// byLayer: the work of each slice
+	partitions, byLayer := p.settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{}
 	for number, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
@@ -422,7 +455,8 @@ func (p planned) idleSlices() (warnings []string) {
 			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: partitions, Slices: busy}
 			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
 		}
-		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others aggregate nothing there; take %s %s",
+		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others "+
+			"aggregate nothing there; take %s %s",
 			strings.Join(byBusy[busy], ", "), busy, grid.Slices, refusal.Setting("parallel"), take))
 	}
 	return warnings
@@ -434,11 +468,13 @@ func doubtfulSums(r plan.RowSums) []string {
 	setting := refusal.Setting("normalize-features").String() + " row"
 	switch {
 	case r.Negative < 0:
-		return []string{fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row of any size: leave it out", setting, r.Negative)}
+		return []string{fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row "+
+			"of any size: leave it out", setting, r.Negative)}
 	case r.Ones > 0 && r.Others == 0:
 		return []string{setting + " has no effect: each vertex's features add up to 1 already"}
 	case r.Fraction > 0:
-		return []string{fmt.Sprintf("%s: features are real numbers (%.3g) and not counts, and may be normalised already: compare with a run without it",
+		return []string{fmt.Sprintf("%s: features are real numbers (%.3g) and not counts, and may be "+
+			"normalised already: compare with a run without it",
 			setting, r.Fraction)}
 	}
 	return nil

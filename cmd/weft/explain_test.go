@@ -33,7 +33,10 @@ func plannedOf(t *testing.T, g *graph.Graph, o train.Options) planned {
 // communities is a graph with so many features.
 func communities(t *testing.T, vertices, features int) *graph.Graph {
 	t.Helper()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 6, Features: features, Classes: 5, Seed: 3})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: vertices, Degree: 6,
+		Features: features, Classes: 5, Seed: 3,
+	})
 	require.NoError(t, err)
 	return g
 }
@@ -45,18 +48,31 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		features graph.Features
 		want     string
 	}{
-		"words":      {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0}}, ""},
-		"counts":     {graph.Features{Columns: 2, Dense: []float32{0, 7, 3, 1, 1, 0}}, ""},
-		"one-hot":    {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 0, 0, 0}}, "has no effect"},
-		"normalised": {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}}, "has no effect"},
-		"real":       {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}}, "are real numbers (0.5)"},
-		"negative":   {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}}, "are below zero (-3)"},
-		"sparse":     {graph.Features{Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8}, Data: []float32{0.5, 2}}, "are real numbers"},
+		"words":   {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0}}, ""},
+		"counts":  {graph.Features{Columns: 2, Dense: []float32{0, 7, 3, 1, 1, 0}}, ""},
+		"one-hot": {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 0, 0, 0}}, "has no effect"},
+		"normalised": {
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}},
+			"has no effect",
+		},
+		"real": {
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}},
+			"are real numbers (0.5)",
+		},
+		"negative": {
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}},
+			"are below zero (-3)",
+		},
+		"sparse": {graph.Features{
+			Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8},
+			Data: []float32{0.5, 2},
+		}, "are real numbers"},
 	} {
 		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
 		require.NoError(t, err)
 		g := &graph.Graph{
-			Relations: []graph.Relation{relation}, Features: c.features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+			Relations: []graph.Relation{relation}, Features: c.features,
+			Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
 			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
 		}
 		for _, normalize := range []string{"row", "none"} {
@@ -83,10 +99,11 @@ func TestIdleSlices(t *testing.T) {
 		want        []string
 	}{
 		{"gcn", "tensor=5", 0, nil},
-		{"gcn", "tensor=7", 3, []string{"convs.1: columns for 5 of 7 slices, and the others aggregate nothing there; " +
-			"take --parallel tensor=5, or graph=7, which divides the vertices"}},
+		{"gcn", "tensor=7", 3, []string{"convs.1: columns for 5 of 7 slices, and the others aggregate " +
+			"nothing there; take --parallel tensor=5, or graph=7, which divides the vertices"}},
 		{"gatv2", "graph=2,tensor=3", 0, []string{
-			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take --parallel graph=6, which divides the vertices",
+			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take --parallel " +
+				"graph=6, which divides the vertices",
 			"convs.0: columns for 2 of 3 slices, and the others aggregate nothing there; " +
 				"take --parallel graph=2,tensor=2, or graph=6, which divides the vertices",
 		}},
@@ -94,7 +111,8 @@ func TestIdleSlices(t *testing.T) {
 	} {
 		o := train.Defaults()
 		o.Model, o.Parallel, o.Partitions, o.Heads = c.model, c.mesh, c.partitions, 2
-		idle := slices.DeleteFunc(plannedOf(t, g, o).warnings(), func(w string) bool { return !strings.Contains(w, " slices") })
+		idle := slices.DeleteFunc(plannedOf(t, g, o).warnings(),
+			func(w string) bool { return !strings.Contains(w, " slices") })
 		if !slices.Equal(idle, c.want) {
 			t.Errorf("%s on %s: %q, want %q", c.model, c.mesh, idle, c.want)
 		}
@@ -107,7 +125,8 @@ func TestLastEpochCounts(t *testing.T) {
 	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
 	slices.Sort(g.Splits[0].Test)
 	o.Patience = 1
-	want := "there are no validation vertices, so the results are those of the last epoch, and --patience 1 never runs out"
+	want := "there are no validation vertices, so the results are those of the last epoch, and --patience " +
+		"1 never runs out"
 	if said := plannedOf(t, g, o).warnings(); !slices.Contains(said, want) {
 		t.Errorf("%q, want a warning %q", said, want)
 	}
@@ -119,7 +138,8 @@ func TestStagesAreSaid(t *testing.T) {
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
 	text := strings.Join(plannedOf(t, communities(t, 300, 13), o).lines(), "\n")
 	for _, want := range []string{
-		"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ", "(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch",
+		"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ",
+		"(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
@@ -136,7 +156,8 @@ func TestRoomOnDisk(t *testing.T) {
 	}
 	p := &plan.Plan{Workers: []plan.Worker{{DiskBytes: 2 * free}, {DiskBytes: 2 * free}}}
 	err = checkDisk(p, dir, 1)
-	if err == nil || !strings.Contains(err.Error(), "--offload "+dir) || !strings.Contains(err.Error(), "free some room") {
+	if err == nil || !strings.Contains(err.Error(), "--offload "+dir) ||
+		!strings.Contains(err.Error(), "free some room") {
 		t.Errorf("%v, want the folder and the way out", err)
 	}
 	p = &plan.Plan{Workers: []plan.Worker{{DiskBytes: free * 2 / 3}, {DiskBytes: free * 2 / 3}}}
@@ -150,8 +171,15 @@ func TestRoomOnDisk(t *testing.T) {
 
 // TestAmountsOnDisk: what rests on disk is said in the unit that suits it.
 func TestAmountsOnDisk(t *testing.T) {
-	p := &plan.Plan{Rests: true, Least: 7_360_512, All: 24_000_001, Workers: []plan.Worker{{Disk: tensor.Moved{Written: 60_649_500_000, Read: 1_500_000}, DiskBytes: 2_000_000_000_000}}}
-	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an epoch, 2.0 TB there at the peak; a worker needs 7.4 MB at least, and 25 MB for nothing to rest"
+	p := &plan.Plan{
+		Rests: true, Least: 7_360_512, All: 24_000_001,
+		Workers: []plan.Worker{{
+			Disk:      tensor.Moved{Written: 60_649_500_000, Read: 1_500_000},
+			DiskBytes: 2_000_000_000_000,
+		}},
+	}
+	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an " +
+		"epoch, 2.0 TB there at the peak; a worker needs 7.4 MB at least, and 25 MB for nothing to rest"
 	if got := (planned{Plan: p, settings: &setting.Resolved{}}).rests(); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -182,7 +210,8 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 	said := strings.Join(planned{&p, settings, 1}.rests(), "\n")
 	refused := fmt.Sprint(limited("1B"))
 	for from, named := range map[string]*regexp.Regexp{
-		said: regexp.MustCompile(`a worker needs (\S+ MB) at least`), refused: regexp.MustCompile(`would need (\S+ [kM]B) while`),
+		said:    regexp.MustCompile(`a worker needs (\S+ MB) at least`),
+		refused: regexp.MustCompile(`would need (\S+ [kM]B) while`),
 	} {
 		found := named.FindStringSubmatch(from)
 		if found == nil {

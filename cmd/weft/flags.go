@@ -34,11 +34,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &lacking):
-		return refusal.Errorf("--%s needs a value; %s --help says which", lacking.GetFlag().Name, cmd.CommandPath())
+		return refusal.Errorf("--%s needs a value; %s --help says which",
+			lacking.GetFlag().Name, cmd.CommandPath())
 	case errors.As(err, &invalid):
 		return invalidValue(invalid)
 	case errors.As(err, &syntax):
-		return refusal.Errorf("%s is no flag; %s --help lists them", syntax.GetSpecifiedFlag(), cmd.CommandPath())
+		return refusal.Errorf("%s is no flag; %s --help lists them",
+			syntax.GetSpecifiedFlag(), cmd.CommandPath())
 	}
 	return err
 }

@@ -32,7 +32,10 @@ func newFollower(cmd *cobra.Command, asked bool) *follower {
 	if !asked {
 		return nil
 	}
-	return &follower{out: cmd.OutOrStdout(), answers: bufio.NewReader(cmd.InOrStdin()), errs: cmd.ErrOrStderr()}
+	return &follower{
+		out: cmd.OutOrStdout(), answers: bufio.NewReader(cmd.InOrStdin()),
+		errs: cmd.ErrOrStderr(),
+	}
 }
 
 // epoch tells the epoch, and waits for the answer, as long as there is an end of standard input to wait for.
@@ -54,7 +57,8 @@ func (f *follower) epoch(e train.Epoch) answer {
 		f.stopped = true
 		return followerStops
 	case line != "\n":
-		fmt.Fprintf(f.errs, "weft: warning: --follow: the answer %.20q is neither empty nor stop; the run goes on\n", line)
+		fmt.Fprintf(f.errs, "weft: warning: --follow: the answer %.20q is neither empty nor stop; the "+
+			"run goes on\n", line)
 	}
 	return followerGoesOn
 }

@@ -34,8 +34,10 @@ It writes in streams: it needs 8 bytes of memory for each vertex, and up to 1 Gi
 	}
 	cmd.AddCommand(
 		newGenerateKind(generate.RMAT, "a graph of skewed degrees (R-MAT)", "--scale 20 --edge-factor 16"),
-		newGenerateKind(generate.SBM, "a graph of communities (stochastic block model)", "--vertices 8000 --degree 20"),
-		newGenerateKind(generate.Uniform, "a graph of uniformly drawn edges", "--vertices 100000 --degree 100 --directed"))
+		newGenerateKind(generate.SBM, "a graph of communities (stochastic block model)",
+			"--vertices 8000 --degree 20"),
+		newGenerateKind(generate.Uniform, "a graph of uniformly drawn edges",
+			"--vertices 100000 --degree 100 --directed"))
 	return cmd
 }
 
@@ -56,7 +58,8 @@ func newGenerateKind(kind, short, example string) *cobra.Command {
 	} else {
 		flags.IntVar(&o.Vertices, "vertices", o.Vertices, "number of vertices")
 		flags.Float64Var(&o.Degree, "degree", o.Degree, "mean in-degree")
-		flags.BoolVar(&o.Directed, "directed", false, "store each edge in one direction only, instead of both")
+		flags.BoolVar(&o.Directed, "directed", false,
+			"store each edge in one direction only, instead of both")
 	}
 	flags.IntVar(&o.Features, "features", o.Features, "feature columns")
 	flags.IntVar(&o.Classes, "classes", o.Classes, "number of classes")

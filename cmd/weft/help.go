@@ -23,7 +23,9 @@ func newHelp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "print the help text of a command",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion,
+			_ cobra.ShellCompDirective,
+		) {
 			if named, rest, err := cmd.Root().Find(args); err == nil && len(rest) == 0 {
 				for _, c := range named.Commands() {
 					if c.IsAvailableCommand() {
@@ -43,7 +45,8 @@ func newHelp() *cobra.Command {
 			case len(rest) == 1 && printTopic(cmd.OutOrStdout(), named, rest[0]):
 				return nil
 			case len(rest) > 0:
-				return refusal.Errorf("help %s: %s has no commands of its own", strings.Join(args, " "), named.CommandPath())
+				return refusal.Errorf("help %s: %s has no commands of its own", strings.Join(args, " "),
+					named.CommandPath())
 			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), flagsOf(named))
@@ -82,7 +85,10 @@ func flagsOf(cmd *cobra.Command) described {
 			return
 		}
 		kind, meaning := pflag.UnquoteUsage(f)
-		one := describedFlag{Name: f.Name, Kind: cmp.Or(kind, f.Value.Type()), Default: f.DefValue, Meaning: meaning, Choices: f.Annotations[flagChoices]}
+		one := describedFlag{
+			Name: f.Name, Kind: cmp.Or(kind, f.Value.Type()), Default: f.DefValue,
+			Meaning: meaning, Choices: f.Annotations[flagChoices],
+		}
 		if group := f.Annotations[flagGroup]; len(group) > 0 {
 			one.Group = group[0]
 		}
@@ -97,12 +103,15 @@ func flagsOf(cmd *cobra.Command) described {
 // behind --help it prints the flags of that.
 func help(cmd *cobra.Command, args []string) {
 	out := cmd.OutOrStdout()
-	if at := slices.IndexFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }); at >= 0 {
+	if at := slices.IndexFunc(args, func(arg string) bool {
+		return arg == "--help" || arg == "-h"
+	}); at >= 0 {
 		if rest := args[at+1:]; len(rest) > 0 && printTopic(out, cmd, rest[0]) {
 			return
 		}
 	}
-	fmt.Fprintf(out, "%s\n\n%s", filled(cmp.Or(cmd.Long, cmd.Short), terminalWidth(os.Stdout)), cmd.UsageString())
+	fmt.Fprintf(out, "%s\n\n%s", filled(cmp.Or(cmd.Long, cmd.Short), terminalWidth(os.Stdout)),
+		cmd.UsageString())
 }
 
 // filled breaks the lines of paragraphs anew, at most so wide. Lines that begin with a blank stay.
@@ -199,7 +208,8 @@ var topics = []struct {
 	{"training", []string{headings[setting.TrainingGroup]}},
 	{"machine", []string{headings[setting.MachineGroup]}},
 	{"axes", []string{
-		headings[setting.GraphAxisGroup], headings[setting.TensorAxisGroup], headings[setting.PipelineAxisGroup],
+		headings[setting.GraphAxisGroup], headings[setting.TensorAxisGroup],
+		headings[setting.PipelineAxisGroup],
 	}},
 	{"runs", []string{flagsHeading}},
 }
@@ -226,7 +236,9 @@ func printTopic(out io.Writer, cmd *cobra.Command, name string) bool {
 	for _, topic := range topics {
 		if topic.name == name {
 			fmt.Fprintf(out, "Flags of %s about %s:\n", cmd.CommandPath(), name)
-			printFlags(out, cmd, func(f *pflag.Flag) bool { return slices.Contains(topic.headings, headingOf(f)) })
+			printFlags(out, cmd, func(f *pflag.Flag) bool {
+				return slices.Contains(topic.headings, headingOf(f))
+			})
 		}
 	}
 	return true

@@ -12,17 +12,20 @@ import (
 )
 
 func TestFilled(t *testing.T) {
-	const text = "train trains a model on a\nwhole graph.\n\nAn example:\n  weft train cora --epochs 100 --hidden 16\nThe end."
-	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 --hidden 16\nThe end."
+	const text = "train trains a model on a\nwhole graph.\n\nAn example:\n  weft train cora --epochs 100 " +
+		"--hidden 16\nThe end."
+	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 " +
+		"--hidden 16\nThe end."
 	if got := filled(text, 16); got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 }
 
 func TestContinued(t *testing.T) {
-	const text = "  weft train cora\n  weft train stores/mine --model gat --hidden 64 --json > first.json\n  echo 'one two three four five six seven eight nine'"
-	const want = "  weft train cora\n  weft train stores/mine \\\n      --model gat --hidden 64 \\\n      --json > first.json\n" +
-		"  echo 'one two three four five six seven eight nine'"
+	const text = "  weft train cora\n  weft train stores/mine --model gat --hidden 64 --json > " +
+		"first.json\n  echo 'one two three four five six seven eight nine'"
+	const want = "  weft train cora\n  weft train stores/mine \\\n      --model gat --hidden 64 \\\n      " +
+		"--json > first.json\n  echo 'one two three four five six seven eight nine'"
 	if got := continued(text, ` \`, 32); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
@@ -41,7 +44,8 @@ func TestExamplesAreContinued(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", cmd.Name(), n, line)
 			}
 		}
-		if got := strings.Fields(strings.ReplaceAll(text, "\\\n", "")); !slices.Equal(got, strings.Fields(cmd.Example)) {
+		if got := strings.Fields(strings.ReplaceAll(text, "\\\n", "")); !slices.Equal(got,
+			strings.Fields(cmd.Example)) {
 			t.Errorf("%s: %q", cmd.Name(), got)
 		}
 	}

@@ -104,7 +104,8 @@ recognizes the source, and says which format it is. An import that fails leaves 
 				return cmd.Help()
 			}
 			r, _ := recognize(args[0])
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", printable(args[0]), printable(r.command(args[1])))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", printable(args[0]),
+				printable(r.command(args[1])))
 			request, err := r.request(args[1], cmd.Flags())
 			if err != nil {
 				return err
@@ -125,7 +126,8 @@ func unrecognized(cmd *cobra.Command, argument string) error {
 		return err
 	}
 	if _, err := os.Stat(argument); err == nil {
-		return refusal.Errorf("%s: its format is not recognized; name it: weft import FORMAT %[1]s STORE; weft help import lists the formats", argument)
+		return refusal.Errorf("%s: its format is not recognized; name it: weft import FORMAT %[1]s STORE; "+
+			"weft help import lists the formats", argument)
 	}
 	if strings.ContainsAny(argument, "./") {
 		return refusal.Errorf("%s: there is no such file or folder", argument)
@@ -149,7 +151,8 @@ func newImportOf(f format, c *changes) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		last := len(args) - 1
 		r := &importRequest{
-			format: f.name, sources: args[:last], store: args[last], reader: reader, changes: c, flags: cmd.Flags(),
+			format: f.name, sources: args[:last], store: args[last], reader: reader, changes: c,
+			flags: cmd.Flags(),
 		}
 		return r.run(cmd)
 	}
@@ -206,7 +209,9 @@ func leaksOf(store string) (warnings []string, err error) {
 		r := &g.Relations[i]
 		if leaked := r.Leaked(); leaked > 0 {
 			of := when(len(g.Relations) > 1, " of "+r.FullName())
-			warnings = append(warnings, fmt.Sprintf("%s%s of the split pass messages, as they are edges of the graph, too, so that a model sees what it is to predict: leave them out of the graph's edges",
+			warnings = append(warnings, fmt.Sprintf("%s%s of the split pass messages, as they are edges "+
+				"of the graph, too, so that a model sees what it is to predict: leave them out of the "+
+				"graph's edges",
 				counted(leaked, "validation or test edge", "validation and test edges"), of))
 		}
 	}

@@ -24,9 +24,12 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.reverse, "reverse-relations", false, "add to each relation its reverse, rev_NAME")
 	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
-	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000, where = is a number over all classes, graphs:60/20/20 of several graphs, or train, val or test for all vertices (default: the source's own)")
+	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or "+
+		"per-class=20,=500,=1000, where = is a number over all classes, graphs:60/20/20 of several "+
+		"graphs, or train, val or test for all vertices (default: the source's own)")
 	flags.IntVar(&c.splits, "splits", 1, "number of splits that the rule makes")
-	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of normal noise")
+	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of "+
+		"normal noise")
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
 }
 
@@ -36,7 +39,8 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 		return refusal.Errorf("--random-features %d: give at least 1 column", c.randomFeatures)
 	}
 	if f := flags.Lookup("vertices"); f != nil && f.Changed && f.Value.String() == "0" {
-		return refusal.Errorf("--vertices 0: a graph has at least one; give their number, or leave --vertices out for the largest id and one")
+		return refusal.Errorf("--vertices 0: a graph has at least one; give their number, or leave " +
+			"--vertices out for the largest id and one")
 	}
 	if c.split == "" && flags.Changed("splits") {
 		return refusal.Errorf("--splits %d: say by which rule with --split", c.splits)

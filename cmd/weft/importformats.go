@@ -58,19 +58,23 @@ var formats = []format{
 		name: "planetoid", source: "PREFIX", example: "data/ind.cora stores/cora",
 		short: "citation graphs as published with Planetoid: PREFIX.x, PREFIX.graph, …",
 		flags: func(*pflag.FlagSet, *changes) reader {
-			return inMemory(func(r *importRequest) (*graph.Graph, error) { return planetoid.Read(r.source()) })
+			return inMemory(func(r *importRequest) (*graph.Graph, error) {
+				return planetoid.Read(r.source())
+			})
 		},
 	},
 	{
 		name: "npz", source: "FILE|FOLDER",
-		short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets, or in a folder of " +
-			".npy files",
-		example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30",
-		flags:   npzFlags,
+		short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets, or in a " +
+			"folder of .npy files",
+		example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split " +
+			"per-class=20,30",
+		flags: npzFlags,
 	},
 	{
 		name: "pyg", source: "FILE", example: "graph.pt stores/mine",
-		short: "a Data, HeteroData, Batch or list of graphs of PyTorch Geometric, or a dataset, written by torch.save",
+		short: "a Data, HeteroData, Batch or list of graphs of PyTorch Geometric, or a dataset, written " +
+			"by torch.save",
 		flags: pygFlags,
 	},
 	{
@@ -86,21 +90,22 @@ var formats = []format{
 	},
 	{
 		name: "rdf", source: "FILE...", several: true,
-		short: "triples in N-Triples, plain or gzip, with tables of labels: a relation and its reverse for each " +
-			"predicate",
-		example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity bond " +
-			"--label label_mutagenic",
+		short: "triples in N-Triples, plain or gzip, with tables of labels: a relation and its reverse " +
+			"for each predicate",
+		example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity " +
+			"bond --label label_mutagenic",
 		flags: rdfFlags,
 	},
 	{
 		name: "kg", source: "FOLDER", example: "data/FB15k-237 stores/fb15k-237 --reciprocal",
-		short: "a knowledge graph as text: train.txt, valid.txt and test.txt with head, relation and tail in each " +
-			"line, as WN18RR; or one such file",
+		short: "a knowledge graph as text: train.txt, valid.txt and test.txt with head, relation and tail " +
+			"in each line, as WN18RR; or one such file",
 		flags: kgFlags,
 	},
 	{
 		name: "ppi", source: "DIR", example: "data/PPI/raw stores/ppi",
-		short: "the 24 graphs of PPI in the folder that PyG or DGL downloads: train_graph.json, train_feats.npy, …",
+		short: "the 24 graphs of PPI in the folder that PyG or DGL downloads: train_graph.json, " +
+			"train_feats.npy, …",
 		flags: func(flags *pflag.FlagSet, _ *changes) reader {
 			var o ppi.Options
 			denseFlag(flags, &o.DenseFeatures)
@@ -118,7 +123,8 @@ var formats = []format{
 	},
 	{
 		name: "dgl", source: "FILE|JSON", example: "parts/mine.json stores/mine",
-		short: "graphs saved by DGL (.bin, .dgl), or the JSON file of a graph partitioned by DGL, with its partitions",
+		short: "graphs saved by DGL (.bin, .dgl), or the JSON file of a graph partitioned by DGL, with " +
+			"its partitions",
 		flags: dglFlags,
 	},
 }
@@ -155,7 +161,8 @@ func npzFlags(flags *pflag.FlagSet, c *changes) reader {
 
 func pygFlags(flags *pflag.FlagSet, _ *changes) reader {
 	var o pyg.Options
-	flags.StringVar(&o.Target, "target", "", "the vertex `type` whose labels to learn, if several types have labels")
+	flags.StringVar(&o.Target, "target", "", "the vertex `type` whose labels to learn, if several types "+
+		"have labels")
 	denseFlag(flags, &o.DenseFeatures)
 	return reader{open: func(r *importRequest) (*streamed.Graph, error) { return pyg.Open(r.source(), o) }}
 }
@@ -163,13 +170,13 @@ func pygFlags(flags *pflag.FlagSet, _ *changes) reader {
 func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	var o edgelist.Options
 	flags.StringVar(&o.Features, "features", "",
-		"`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex, in order or by a first "+
-			"column id")
+		"`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex, in order or by "+
+			"a first column id")
 	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil,
 		"`columns` of the list that are features of the edges, by their names, as a,b")
 	flags.StringVar(&o.Labels, "labels", "",
-		"`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to predict "+
-			"(floats); in order or by a first column id")
+		"`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to "+
+			"predict (floats); in order or by a first column id")
 	flags.BoolVar(&o.Values, "values", false,
 		"labels are values to predict, also if they are whole numbers, which else are classes")
 	flags.StringVar(&o.Train, "train", "",
@@ -179,7 +186,8 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	denseFlag(flags, &o.DenseFeatures)
 	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
 	flags.BoolVar(&o.Strings, "string-ids", false,
-		"vertices are named by any text; rows of arrays without ids are in the order in which names first appear")
+		"vertices are named by any text; rows of arrays without ids are in the order in which names "+
+			"first appear")
 	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
 		o.Path, o.Progress = r.source(), r.progress
 		return edgelist.Open(o)
@@ -245,7 +253,8 @@ func rdfFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.StringVar(&o.Entity, "entity", "", "`column` of these tables with the entities' IRIs")
 	flags.StringVar(&o.Label, "label", "", "`column` of these tables with their classes")
 	flags.StringArrayVar(&o.Without, "without-predicate", nil,
-		"`IRI` of a predicate whose triples to leave out, such as one that gives the label away; may be repeated")
+		"`IRI` of a predicate whose triples to leave out, such as one that gives the label away; may "+
+			"be repeated")
 	return inMemory(func(r *importRequest) (*graph.Graph, error) {
 		o.Paths = r.sources
 		return rdf.Read(o)
@@ -255,8 +264,8 @@ func rdfFlags(flags *pflag.FlagSet, _ *changes) reader {
 func kgFlags(flags *pflag.FlagSet, _ *changes) reader {
 	var o kg.Options
 	flags.BoolVar(&o.Reciprocal, "reciprocal", false,
-		"add to each relation its reverse, rev_NAME, with the reverse of its split: heads are then learned and "+
-			"ranked as tails are")
+		"add to each relation its reverse, rev_NAME, with the reverse of its split: heads are then "+
+			"learned and ranked as tails are")
 	return inMemory(func(r *importRequest) (*graph.Graph, error) {
 		o.Path = r.source()
 		return kg.Read(o)
@@ -279,11 +288,17 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 		{&o.Train, "train", "`name` in ndata of the training mask (default: train_mask)"},
 		{&o.Val, "val", "`name` in ndata of the validation mask (default: val_mask)"},
 		{&o.Test, "test", "`name` in ndata of the test mask (default: test_mask)"},
-		{&o.EdgeWeights, "edge-weights", "`name` in edata of the edge weights (default: the edges have none)"},
-		{&o.EdgeFeatures, "edge-features", "`name` in edata of the edge features (default: feat or features)"},
-		{&o.EdgeSplit, "edge-split", "`masks` to read train_mask, val_mask and test_mask in edata as a split of edges " +
-			"for link prediction, or none for no such split (default: masks where vertices have no labels, and the " +
-			"lists of AsLinkPredDataset)"},
+		{
+			&o.EdgeWeights, "edge-weights",
+			"`name` in edata of the edge weights (default: the edges have none)",
+		},
+		{
+			&o.EdgeFeatures, "edge-features",
+			"`name` in edata of the edge features (default: feat or features)",
+		},
+		{&o.EdgeSplit, "edge-split", "`masks` to read train_mask, val_mask and test_mask in edata as a " +
+			"split of edges for link prediction, or none for no such split (default: masks where vertices " +
+			"have no labels, and the lists of AsLinkPredDataset)"},
 	} {
 		flags.StringVar(column.value, column.name, "", column.meaning)
 	}
@@ -291,7 +306,8 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 	return reader{
 		prepare: func() error {
 			if o.Graph < dgl.AllGraphs {
-				return refusal.Errorf("--graph %d: graphs count from 0, and %d is all of them", o.Graph, dgl.AllGraphs)
+				return refusal.Errorf("--graph %d: graphs count from 0, and %d is all of them",
+					o.Graph, dgl.AllGraphs)
 			}
 			return nil
 		},
@@ -302,11 +318,11 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			}
 			if c.largest {
 				g.Close()
-				return nil, refusal.Errorf("--largest-component: it numbers vertices anew, and the partitions of %s are "+
-					"of these; leave it out", r.source())
+				return nil, refusal.Errorf("--largest-component: it numbers vertices anew, and the "+
+					"partitions of %s are of these; leave it out", r.source())
 			}
-			g.InMemory.Notes = append(g.InMemory.Notes, fmt.Sprintf("DGL's %d partitions are stored with the graph, for "+
-				"--parallel graph=%d --partition dgl", division.K, division.K))
+			g.InMemory.Notes = append(g.InMemory.Notes, fmt.Sprintf("DGL's %d partitions are stored with "+
+				"the graph, for --parallel graph=%d --partition dgl", division.K, division.K))
 			a := &partition.Assignment{K: division.K, Of: division.Of, Method: partition.DGL}
 			g.Add = func(store string) error { return writePartitions(store, a, r.progress) }
 			return g, nil

@@ -26,7 +26,8 @@ stored partitions. If the store or one of its partitions is damaged, it names th
 
 Of a run directory it prints whether the run is under way, interrupted, failed, killed or finished, and why it ended; how many epochs are
 done, the best one so far and the last checkpoint; and the command that continues the run. The run may be under way.`,
-		Example:           "  weft inspect stores/cora\n  weft inspect debian --json\n  weft inspect runs/first",
+		Example: "  weft inspect stores/cora\n  weft inspect debian --json\n  weft " +
+			"inspect runs/first",
 		ValidArgsFunction: completeInOrder(completeGraph),
 		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -95,7 +96,10 @@ func listPartitions(store string, progress graph.Progress) ([]storedPartition, e
 		if err := partition.Check(store, d, progress); err != nil {
 			return nil, err
 		}
-		listed = append(listed, storedPartition{d.Name, d.K, d.Method, d.CutEdges, d.Replication(), d.Written, stale != nil})
+		listed = append(listed, storedPartition{
+			d.Name, d.K, d.Method, d.CutEdges, d.Replication(),
+			d.Written, stale != nil,
+		})
 	}
 	return listed, nil
 }
@@ -107,19 +111,23 @@ func (s *inspected) print(out io.Writer) {
 		t.row("made by", s.Provenance)
 	}
 	if s.Graphs > 0 {
-		t.row("graphs", describe(count(s.Graphs), fmt.Sprintf("of %.4g vertices on average", float64(s.Vertices)/float64(s.Graphs))))
+		t.row("graphs",
+			describe(count(s.Graphs),
+				fmt.Sprintf("of %.4g vertices on average", float64(s.Vertices)/float64(s.Graphs))))
 	}
 	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	direction := "directed"
 	if s.Symmetric {
 		direction = "undirected"
 	}
-	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loop", "self loops"), has(s.DuplicateEdges, "duplicate", "duplicates"),
+	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loop", "self loops"),
+		has(s.DuplicateEdges, "duplicate", "duplicates"),
 		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature column", "feature columns")))
 	t.row("in-degree", degrees(s.InDegree))
 	t.row("out-degree", degrees(s.OutDegree))
 	if len(s.Types) > 0 {
-		t.row("types", fmt.Sprintf("%s and %s, listed below; features, labels and splits are those of %s", counted(len(s.Types), "vertex type", "vertex types"),
+		t.row("types", fmt.Sprintf("%s and %s, listed below; features, labels and splits are those of %s",
+			counted(len(s.Types), "vertex type", "vertex types"),
 			counted(len(s.Relations), "relation", "relations"), strconv.Quote(s.Types[0].Type)))
 	}
 	if s.FeatureColumns == 0 {
@@ -130,7 +138,9 @@ func (s *inspected) print(out io.Writer) {
 	}
 	switch {
 	case s.ValueColumns > 0:
-		t.row("labels", describe(valuesToPredict(s.ValueColumns), has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled")))
+		t.row("labels",
+			describe(valuesToPredict(s.ValueColumns),
+				has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled")))
 	case s.Classes == 0:
 		t.row("classes", "none")
 	default:
@@ -153,11 +163,16 @@ func (s *inspected) print(out io.Writer) {
 	}
 	for _, split := range s.EdgeSplits {
 		given := map[graph.NegativeForm]string{
-			graph.SharedNegatives: fmt.Sprintf("%s and %s negative edges", count(split.ValNegatives), count(split.TestNegatives)),
-			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each", count(split.ValNegatives), count(split.TestNegatives)),
+			graph.SharedNegatives: fmt.Sprintf("%s and %s negative edges", count(split.ValNegatives),
+				count(split.TestNegatives)),
+			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each",
+				count(split.ValNegatives), count(split.TestNegatives)),
 		}
-		t.row("edge split", describe(when(len(s.Relations) > 0, split.Relation+": ")+fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val), count(split.Test)),
-			given[split.Negatives]))
+		t.row("edge split",
+			describe(when(len(s.Relations) > 0, split.Relation+": ")+
+				fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val),
+					count(split.Test)),
+				given[split.Negatives]))
 	}
 	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 {
 		t.row("splits", "none: import with --split to make some")
@@ -165,10 +180,12 @@ func (s *inspected) print(out io.Writer) {
 	title := "partitions"
 	for _, p := range s.Partitions {
 		t.row(title, describe(p.Name, fmt.Sprintf("%s of the edges cut", percent(ratio(p.CutEdges, s.Edges))),
-			fmt.Sprintf("replication %.3f", p.Replication), when(p.OutOfDate, "out of date: partition again")))
+			fmt.Sprintf("replication %.3f", p.Replication),
+			when(p.OutOfDate, "out of date: partition again")))
 		title = ""
 	}
-	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+when(len(s.Partitions) > 0, ", partitions and their shares"))
+	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+
+		when(len(s.Partitions) > 0, ", partitions and their shares"))
 	t.flush()
 	printTypes(out, s)
 }
@@ -193,9 +210,11 @@ func printTypes(out io.Writer, s *inspected) {
 	t = newTable(out)
 	t.row("from", "relation", "to", "edges", "in-degree", "out-degree")
 	for _, r := range s.Relations {
-		t.row(r.Source, r.Name, r.Target, describe(count(r.Edges), has(r.SelfLoops, "self loop", "self loops"),
-			has(r.DuplicateEdges, "duplicate", "duplicates"), when(r.Weighted, "weighted"),
-			has(r.EdgeFeatureColumns, "feature column", "feature columns")), degrees(r.InDegree), degrees(r.OutDegree))
+		t.row(r.Source, r.Name, r.Target,
+			describe(count(r.Edges), has(r.SelfLoops, "self loop", "self loops"),
+				has(r.DuplicateEdges, "duplicate", "duplicates"), when(r.Weighted, "weighted"),
+				has(r.EdgeFeatureColumns, "feature column", "feature columns")), degrees(r.InDegree),
+			degrees(r.OutDegree))
 	}
 	t.flush()
 }

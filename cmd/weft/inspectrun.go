@@ -26,7 +26,8 @@ type inspectedRun struct {
 // continues is the command that continues a run, "" if there is none: the run is under way or has ended, it
 // is of an earlier version, or its graph was made in memory.
 func continues(s *rundir.Standing) string {
-	if s.Status == rundir.Running || s.Status == rundir.Finished || s.Ended == train.EndedDiverged || s.Store == "" || !s.Resumable {
+	if s.Status == rundir.Running || s.Status == rundir.Finished || s.Ended == train.EndedDiverged ||
+		s.Store == "" || !s.Resumable {
 		return ""
 	}
 	return "weft train --resume " + s.RunDir
@@ -49,14 +50,17 @@ func (s *inspectedRun) print(out io.Writer) {
 	}
 	t.row("status", status)
 	t.row("model", describe(s.Model+" on "+s.Dataset, s.Parallel))
-	t.row("epochs", fmt.Sprintf("%s of %s%s", count(s.EpochsRun), count(s.Epochs), when(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
+	t.row("epochs", fmt.Sprintf("%s of %s%s", count(s.EpochsRun), count(s.Epochs),
+		when(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
 	if s.BestEpoch > 0 {
-		t.row("best", fmt.Sprintf("epoch %s: %s train %s  validation %s  test %s", count(s.BestEpoch), s.Metric,
+		t.row("best", fmt.Sprintf("epoch %s: %s train %s  validation %s  test %s",
+			count(s.BestEpoch), s.Metric,
 			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
 	}
 	checkpoint := "none"
 	if c := s.Checkpoint; c != nil {
-		checkpoint = fmt.Sprintf("epoch %s, %s, written %s", count(c.Epoch), megabytes(c.Bytes), ago(c.Written))
+		checkpoint = fmt.Sprintf("epoch %s, %s, written %s", count(c.Epoch),
+			megabytes(c.Bytes), ago(c.Written))
 	}
 	t.row("checkpoint", checkpoint)
 	t.row("started", fmt.Sprintf("%s, %s", s.Started.Local().Format(time.DateTime), ago(s.Started)))
@@ -67,7 +71,8 @@ func (s *inspectedRun) print(out io.Writer) {
 	case s.Continue != "":
 		t.row("continue", s.Continue+when(s.Checkpoint == nil, ", which begins again"))
 	case s.Status == rundir.Finished && s.Store != "" && s.Resumable:
-		t.row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s", s.RunDir, count(s.Epochs)))
+		t.row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s",
+			s.RunDir, count(s.Epochs)))
 	}
 	t.flush()
 }

@@ -110,7 +110,9 @@ func partWithSignals() {
 // untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
 // order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
 // which may be nil, and a third without waiting for these.
-func untilSignal(parent context.Context, notice func(os.Signal), lastWords func()) (ctx context.Context, stop func()) {
+func untilSignal(parent context.Context, notice func(os.Signal),
+	lastWords func(),
+) (ctx context.Context, stop func()) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
 	before := attendWith(func(s os.Signal) {

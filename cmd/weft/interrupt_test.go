@@ -36,7 +36,8 @@ func TestOneRequest(t *testing.T) {
 		send(syscall.SIGINT)
 		send(syscall.SIGTERM)
 		if noticed != 1 || ended || !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
-			t.Fatalf("two signals within a second: noticed %d times, ended %v, cause %v", noticed, ended, context.Cause(ctx))
+			t.Fatalf("two signals within a second: noticed %d times, ended %v, cause %v", noticed, ended,
+				context.Cause(ctx))
 		}
 		time.Sleep(time.Millisecond)
 		if send(syscall.SIGINT); !ended {

@@ -16,7 +16,8 @@ import (
 // Two examples work in a module elsewhere that depends on weft as README.md says: they build without a
 // network, run, and leave a run that the command predicts with.
 func TestLibraryFromElsewhere(t *testing.T) {
-	if build, _ := debug.ReadBuildInfo(); slices.Contains(build.Settings, debug.BuildSetting{Key: "-trimpath", Value: "true"}) {
+	if build, _ := debug.ReadBuildInfo(); slices.Contains(build.Settings,
+		debug.BuildSetting{Key: "-trimpath", Value: "true"}) {
 		t.Skip("with -trimpath the kernels are compiled anew for another module, which takes minutes")
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -92,7 +93,8 @@ func TestModulePath(t *testing.T) {
 	if text := run("go", "-C", "internal/tools", "list", "-m"); text != path+"/internal/tools\n" {
 		t.Errorf("internal/tools is module %s", text)
 	}
-	run("sh", "-c", "! scripts/module-path weft2 && ! scripts/module-path && ! scripts/module-path 'git.example.org/a b'")
+	run("sh", "-c", "! scripts/module-path weft2 && ! scripts/module-path && ! scripts/module-path "+
+		"'git.example.org/a b'")
 }
 
 // copySources copies the sources of weft into a folder: not what git ignores or has.

@@ -45,7 +45,10 @@ func procEntry(file, name string) string {
 // time, and memory that does not fit can be refused before (memory.Need).
 func limitMemory() {
 	const status = "/proc/self/status"
-	mapped := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	mapped := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
 	metrics.Read(mapped)
 	heap := int64(mapped[0].Value.Uint64() - mapped[1].Value.Uint64())
 	limit := int64(math.MaxInt64)
@@ -87,7 +90,8 @@ func checkFiles(places int) error {
 		return err
 	}
 	if need := ofRun + ofPlace*places; limit.Cur < uint64(need) {
-		return refusal.Errorf("the run may have %d files open at once, and this process may open %d; allow it more: ulimit -n %[1]d", need, limit.Cur)
+		return refusal.Errorf("the run may have %d files open at once, and this process may open %d; "+
+			"allow it more: ulimit -n %[1]d", need, limit.Cur)
 	}
 	return nil
 }

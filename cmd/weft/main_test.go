@@ -29,8 +29,10 @@ func TestOneLine(t *testing.T) {
 
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
-		"é 图😀\\": "é 图😀\\", "\x1b[2J\n\t\r\x00\x7f": `\x1b[2J\n\t\r\x00\x7f`, "\u009b \u00a0\u202e\u200b\u2028": `\u009b \u00a0\u202e\u200b\u2028`,
-		"\U000e0041": `\U000e0041`, "a\xff\xe2\x80": `a\xff\xe2\x80`, "\ufffd": "\ufffd", "'\"": "'\"",
+		"é 图😀\\": "é 图😀\\", "\x1b[2J\n\t\r\x00\x7f": `\x1b[2J\n\t\r\x00\x7f`,
+		"\u009b \u00a0\u202e\u200b\u2028": `\u009b \u00a0\u202e\u200b\u2028`,
+		"\U000e0041":                      `\U000e0041`, "a\xff\xe2\x80": `a\xff\xe2\x80`,
+		"\ufffd": "\ufffd", "'\"": "'\"",
 	} {
 		if got := printable(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
@@ -54,11 +56,15 @@ func TestInternalError(t *testing.T) {
 		t.Setenv("WEFT_DEBUG", debug)
 		var stderr bytes.Buffer
 		root, started := newRoot()
-		root.AddCommand(&cobra.Command{Use: "fault", Run: func(*cobra.Command, []string) { panic("index out of range\nin a row") }})
+		root.AddCommand(&cobra.Command{
+			Use: "fault",
+			Run: func(*cobra.Command, []string) { panic("index out of range\nin a row") },
+		})
 		root.SetArgs([]string{"fault"})
 		root.SetErr(&stderr)
 		status := execute(root, started)
-		if !strings.HasPrefix(stderr.String(), "weft: internal error: index out of range; in a row") || status != exitFailed {
+		if !strings.HasPrefix(stderr.String(), "weft: internal error: index out of range; in a row") ||
+			status != exitFailed {
 			t.Errorf("status %d: %s", status, stderr.String())
 		}
 		if got := strings.Contains(stderr.String(), "goroutine"); got != traced {
@@ -68,7 +74,10 @@ func TestInternalError(t *testing.T) {
 }
 
 func TestSignalCancels(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGQUIT} {
+	for _, s := range []syscall.Signal{
+		syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1,
+		syscall.SIGHUP, syscall.SIGQUIT,
+	} {
 		if signal.Ignored(s) { // as SIGHUP by nohup
 			continue
 		}
@@ -88,7 +97,10 @@ func TestSignalCancels(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &progress{liveLine: liveLine{out: &out, width: func() int { return 40 }}, clock: func() time.Time { return now }}
+	p := &progress{
+		liveLine: liveLine{out: &out, width: func() int { return 40 }},
+		clock:    func() time.Time { return now },
+	}
 	for e := 1; e <= 1000; e++ {
 		now = now.Add(time.Millisecond)
 		p.epoch(train.Epoch{Epoch: e, Epochs: 1000, Loss: 1, Evaluated: true, Seconds: 0.001, PeakBytes: 5e6})
@@ -116,32 +128,39 @@ func TestProgressOnATerminal(t *testing.T) {
 // A narrow terminal shows fewer fields, each of them whole and in its place; the epoch goes last.
 func TestProgressFits(t *testing.T) {
 	p := &progress{}
-	e := train.Epoch{Metric: "accuracy", Epoch: 49, Epochs: 100, Loss: 0.3726, Train: 1, Val: 0.8198, Test: 0.818, Evaluated: true, Seconds: 0.002, PeakBytes: 207e6}
+	e := train.Epoch{
+		Metric: "accuracy", Epoch: 49, Epochs: 100, Loss: 0.3726, Train: 1, Val: 0.8198,
+		Test: 0.818, Evaluated: true, Seconds: 0.002, PeakBytes: 207e6,
+	}
 	p.results = e
 	now := time.Unix(100, 0)
 	p.first = now.Add(-48 * time.Second)
 	for width, want := range map[int]string{
-		3:   "",
-		10:  "49/100",
-		20:  "epoch  49/100",
-		40:  "epoch  49/100  loss 0.3726",
-		60:  "epoch  49/100  loss 0.3726  val  81.98 %  51 s left",
-		80:  "epoch  49/100  loss 0.3726  val  81.98 %  2.0 ms/epoch  51 s left",
-		100: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  51 s left",
-		120: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  207 MB  51 s left",
+		3:  "",
+		10: "49/100",
+		20: "epoch  49/100",
+		40: "epoch  49/100  loss 0.3726",
+		60: "epoch  49/100  loss 0.3726  val  81.98 %  51 s left",
+		80: "epoch  49/100  loss 0.3726  val  81.98 %  2.0 ms/epoch  51 s left",
+		100: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 " +
+			"ms/epoch  51 s left",
+		120: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  207 " +
+			"MB  51 s left",
 	} {
 		if got := fit(p.fields(e, now), width-1); got != want {
 			t.Errorf("%d columns: %q, want %q", width, got, want)
 		}
 	}
 	p.results.Metric, p.results.Train = "mrr", math.NaN()
-	if got, want := fit(p.fields(e, now), 79), "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 ms/epoch  51 s left"; got != want {
+	if got, want := fit(p.fields(e, now), 79), "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 "+
+		"ms/epoch  51 s left"; got != want {
 		t.Errorf("link prediction: %q, want %q", got, want)
 	}
 	p.results.Metric = "accuracy"
 	e.Seconds, p.results.Train = 0.0021, 0.9
 	other := fit(p.fields(e, now), 119)
-	if len(other) != len(fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)) {
+	if len(other) != len(
+		fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)) {
 		t.Errorf("columns shift: %q", other)
 	}
 }
@@ -171,7 +190,8 @@ func TestProgressInAFile(t *testing.T) {
 		if len(lines) < c.low || len(lines) > c.high {
 			t.Errorf("%d epochs of %v: %d lines, want %d to %d", c.epochs, c.each, len(lines), c.low, c.high)
 		}
-		if last := lines[len(lines)-1]; !strings.Contains(last, fmt.Sprintf("%d/%d", c.epochs, c.epochs)) || strings.Contains(last, "left") {
+		if last := lines[len(lines)-1]; !strings.Contains(last, fmt.Sprintf("%d/%d", c.epochs, c.epochs)) ||
+			strings.Contains(last, "left") {
 			t.Errorf("last line %q", last)
 		}
 	}
@@ -184,12 +204,14 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
 		p.epoch(train.Epoch{
-			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75, Evaluated: e == 10,
-			Seconds: 1, PeakBytes: 1234567890,
+			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75,
+			Evaluated: e == 10,
+			Seconds:   1, PeakBytes: 1234567890,
 		})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	want := "epoch 11/21  loss 0.5000  train 100.00 %  val  80.00 %  test  75.00 %   1.0 s/epoch  1.2 GB  at most 20 s left"
+	want := "epoch 11/21  loss 0.5000  train 100.00 %  val  80.00 %  test  75.00 %   1.0 s/epoch  1.2 GB  " +
+		"at most 20 s left"
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
@@ -204,7 +226,8 @@ func TestOutputRemembersFailure(t *testing.T) {
 	root.SetArgs([]string{"version"})
 	root.SetErr(&stderr)
 	root.SetOut(&output{File: full, name: "standard output"})
-	if status := execute(root, started); status != exitFailed || !strings.HasPrefix(stderr.String(), "weft: standard output: ") {
+	if status := execute(root, started); status != exitFailed ||
+		!strings.HasPrefix(stderr.String(), "weft: standard output: ") {
 		t.Errorf("status %d, %q", status, stderr.String())
 	}
 }
@@ -212,10 +235,13 @@ func TestOutputRemembersFailure(t *testing.T) {
 func TestWords(t *testing.T) {
 	for got, want := range map[string]string{
 		count(0): "0", count(999): "999", count(1000): "1,000", count(-1234567): "-1,234,567",
-		megabytes(999): "999 B", megabytes(1500): "1.5 kB", megabytes(31_400_000): "31 MB", megabytes(4_000_000_000): "4.0 GB",
-		duration(1234 * time.Microsecond): "1.2 ms", duration(250 * time.Millisecond): "250 ms", duration(3400 * time.Millisecond): "3.4 s",
-		duration(59 * time.Second): "59 s", duration(125 * time.Second): "2 min 05 s", duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
-		percent(0.8125): "81.25 %",
+		megabytes(999): "999 B", megabytes(1500): "1.5 kB", megabytes(31_400_000): "31 MB",
+		megabytes(4_000_000_000):          "4.0 GB",
+		duration(1234 * time.Microsecond): "1.2 ms", duration(250 * time.Millisecond): "250 ms",
+		duration(3400 * time.Millisecond): "3.4 s",
+		duration(59 * time.Second):        "59 s", duration(125 * time.Second): "2 min 05 s",
+		duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
+		percent(0.8125):                       "81.25 %",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -27,10 +27,12 @@ func newMan() *cobra.Command {
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
 			year := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // the same pages on any day
-			if err := doc.GenManTree(root, &doc.GenManHeader{Title: "WEFT", Section: "1", Source: "weft " + version, Date: &year}, args[0]); err != nil {
+			if err := doc.GenManTree(root, &doc.GenManHeader{Title: "WEFT", Section: "1", Source: "weft " +
+				version, Date: &year}, args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: manual pages; man %[1]s/weft.1 shows the first\n", printable(args[0]))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: manual pages; man %[1]s/weft.1 shows the first\n",
+				printable(args[0]))
 			return nil
 		},
 	}

@@ -92,7 +92,8 @@ func storeLine(store string, c *contents, took time.Duration) string {
 		}
 	}
 	if divided != [3]int{} {
-		splits = fmt.Sprintf("split of edges %s/%s/%s", count(divided[0]), count(divided[1]), count(divided[2]))
+		splits = fmt.Sprintf("split of edges %s/%s/%s", count(divided[0]),
+			count(divided[1]), count(divided[2]))
 	}
 	edges := counted(c.edges, "edge", "edges")
 	if c.weighted {
@@ -112,7 +113,8 @@ func storeLine(store string, c *contents, took time.Duration) string {
 	if c.Labels.Continuous() {
 		labels = valuesToPredict(c.Labels.Columns)
 	}
-	return fmt.Sprintf("%s: %s, %s, %s, %s, %s, in %s", store, vertices, edges, features, labels, splits, duration(took))
+	return fmt.Sprintf("%s: %s, %s, %s, %s, %s, in %s", store, vertices, edges, features, labels,
+		splits, duration(took))
 }
 
 // valuesToPredict says how many values each vertex has to predict.
@@ -139,7 +141,8 @@ func nextLine(store string, g *graph.Graph) string {
 		learns += " --decoder " + task.DistMult // tells the relations apart
 	}
 	if len(g.Splits) > 0 && len(g.Splits[0].Train) == 0 {
-		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train STORE --validate %s or weft evaluate RUN %[1]s", refusal.ShellWord(store))
+		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train "+
+			"STORE --validate %s or weft evaluate RUN %[1]s", refusal.ShellWord(store))
 	}
 	r, err := o.Resolve()
 	if err == nil {

@@ -34,12 +34,12 @@ func checkFile(flag, path string) error {
 	}
 	_, err := os.Stat(path)
 	if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
-		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or name "+
-			"another file", flag, path)
+		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or "+
+			"name another file", flag, path)
 	}
 	if mark := besideMark(path); mark != "" {
-		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name "+
-			"another folder", flag, path, mark)
+		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; "+
+			"name another folder", flag, path, mark)
 	}
 	if err != nil { // a new file
 		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
@@ -90,13 +90,15 @@ func checkApartFromGraph(flag, path, dataset, store string) error {
 		}
 	}
 	if sameFile(filepath.Dir(path), filepath.Join(store, partition.Folder)) {
-		return refusal.Errorf("--%s %s: its folder holds the partitions of %s; name another folder", flag, path, store)
+		return refusal.Errorf("--%s %s: its folder holds the partitions of %s; name another folder", flag,
+			path, store)
 	}
 	if err := checkApart(flag, path, inputs...); err != nil {
 		return err
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil && besideMark(target) != "" {
-		return refusal.Errorf("--%s %s: leads to %s, whose folder holds %s, and which may be of a graph or a run; name another file",
+		return refusal.Errorf("--%s %s: leads to %s, whose folder holds %s, and which may be of a graph "+
+			"or a run; name another file",
 			flag, path, target, besideMark(target))
 	}
 	return nil
@@ -111,7 +113,11 @@ func besideMark(path string) string {
 		name string
 		own  bool // the path may be one of the files of such a folder
 	}{
-		{"graph.json", any}, {"partition.json", any}, {"run.json", ofRun}, {"state.json", ofRun}, {"manifest.json", checkpoint.IsFile(name)},
+		{"graph.json", any},
+		{"partition.json", any},
+		{"run.json", ofRun},
+		{"state.json", ofRun},
+		{"manifest.json", checkpoint.IsFile(name)},
 	} {
 		if _, err := os.Stat(filepath.Join(folder, mark.name)); err == nil && mark.own {
 			return mark.name

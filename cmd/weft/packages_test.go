@@ -23,7 +23,8 @@ func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "tools"):
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" ||
+			d.Name() == "tools"):
 			return fs.SkipDir
 		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
@@ -49,7 +50,8 @@ func floors(t *testing.T) (names []string) {
 	table, _, _ = strings.Cut(table, "\n\n")
 	for row := range strings.SplitSeq(table, "\n") {
 		folder := ""
-		for _, name := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(strings.Split(row+"||", "|")[1], -1) {
+		for _, name := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(
+			strings.Split(row+"||", "|")[1], -1) {
 			if strings.Contains(name[1], "/") {
 				folder = name[1][:strings.LastIndex(name[1], "/")+1]
 				names = append(names, name[1])
@@ -77,7 +79,10 @@ func TestPackages(t *testing.T) {
 	besides := map[string][]string{
 		"internal/launch":   {"comm"},
 		"internal/datasets": {"graph", "partition"},
-		"internal/bench":    {"tensor", "kernel", "graph", "partition", "autograd", "nn", "gnn", "parallel", "train"},
+		"internal/bench": {
+			"tensor", "kernel", "graph", "partition", "autograd", "nn", "gnn",
+			"parallel", "train",
+		},
 	}
 	eachSource(t, func(pkg, path string, f *ast.File) {
 		if floor(pkg) < 0 {
@@ -92,7 +97,8 @@ func TestPackages(t *testing.T) {
 				t.Errorf("%s imports comm/mpi: it is for the command: others take a comm.Transport", path)
 			}
 			if strings.HasPrefix(pkg, "internal/") {
-				if !slices.ContainsFunc(besides[pkg], func(p string) bool { return other == p || strings.HasPrefix(other, p+"/") }) {
+				if !slices.ContainsFunc(besides[pkg],
+					func(p string) bool { return other == p || strings.HasPrefix(other, p+"/") }) {
 					t.Errorf("%s imports %s", path, other)
 				}
 			} else if floor(other) > floor(pkg) {
@@ -136,12 +142,14 @@ func TestFlagsAreTheCommands(t *testing.T) {
 	flag := regexp.MustCompile(`(^|[^a-z])--[a-z%]`)
 	origins := []string{"graph/generate/options.go", "internal/datasets/catalogue.go"}
 	eachSource(t, func(pkg, path string, f *ast.File) {
-		if strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "scripts/") || slices.Contains(origins, filepath.ToSlash(path)) {
+		if strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "scripts/") ||
+			slices.Contains(origins, filepath.ToSlash(path)) {
 			return
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			text, ok := n.(*ast.BasicLit)
-			if ok && text.Kind == token.STRING && flag.MatchString(text.Value) && !strings.Contains(text.Value, "--mpi=") {
+			if ok && text.Kind == token.STRING && flag.MatchString(text.Value) &&
+				!strings.Contains(text.Value, "--mpi=") {
 				t.Errorf("%s: %s", path, text.Value)
 			}
 			return true

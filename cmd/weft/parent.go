@@ -39,7 +39,8 @@ func endWithParent() {
 		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 	}
 	if err != nil {
-		sayError(os.Stderr, refusal.Errorf("%s=%s: %w; it is the number of the process that starts weft", parentVariable, text, err))
+		sayError(os.Stderr, refusal.Errorf("%s=%s: %w; it is the number of the process that starts weft",
+			parentVariable, text, err))
 		os.Exit(exitRefused)
 	}
 	if os.Getppid() != pid { // it has ended already

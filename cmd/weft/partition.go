@@ -56,15 +56,19 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 	}
 	flags := cmd.Flags()
 	flags.IntVarP(&o.K, "partitions", "k", 0, "number of partitions")
-	flags.StringVar(&o.Method, "method", partition.Methods()[0], "`name`: "+strings.Join(partition.Methods(), ", "))
+	flags.StringVar(&o.Method, "method", partition.Methods()[0],
+		"`name`: "+strings.Join(partition.Methods(), ", "))
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
-		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+" (edges and train in addition to vertices, auto for edges where that leaves less work to the busiest worker)")
+		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+
+			" (edges and train in addition to vertices, auto for edges where that leaves less work to the "+
+			"busiest worker)")
 	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
 	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis, stream and random")
 	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
-	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex to, for other programs")
+	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex to, for "+
+		"other programs")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -78,10 +82,12 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 		return err
 	}
 	if flags.Changed("seed") && (o.Method == partition.Range || o.Method == partition.File) {
-		return refusal.Errorf("--seed %d: the partition method %s has no randomness; leave it out", o.Seed, o.Method)
+		return refusal.Errorf("--seed %d: the partition method %s has no randomness; leave it out", o.Seed,
+			o.Method)
 	}
 	if flags.Changed("balance") && o.Method == partition.File {
-		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
+		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; "+
+			"leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
 		return checkOutput("write-part", writePart, o.File)
@@ -100,7 +106,9 @@ type partitioned struct {
 	ReplicationFactor float64 `json:"replication_factor"` // rows owned or halo, for each owned
 }
 
-func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string, asJSON bool) error {
+func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string,
+	asJSON bool,
+) error {
 	// What a division holds are arrays without pointers: collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
@@ -140,7 +148,8 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	}
 	d, found, err := findPartitions(store, o.K, o.Method)
 	if err == nil && !found {
-		err = fmt.Errorf("%s: another process removed the partitions that were written; partition it again", store)
+		err = fmt.Errorf("%s: another process removed the partitions that were written; partition it again",
+			store)
 	}
 	if err != nil {
 		return err
@@ -156,10 +165,12 @@ func (d *partitioned) print(out io.Writer) {
 	t.row("store", d.Store)
 	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
 	t.row("time", duration(seconds(d.Seconds)))
-	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(d.CutShare)))
+	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges),
+		percent(d.CutShare)))
 	t.row("balance", describe(
 		fmt.Sprintf("vertices %.3f", d.VertexBalance), fmt.Sprintf("in-edges %.3f", d.EdgeBalance),
-		when(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+": largest over mean")
+		when(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+
+		": largest over mean")
 	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.ReplicationFactor))
 	t.flush()
 	fmt.Fprintln(out)
@@ -170,7 +181,8 @@ func (d *partitioned) print(out io.Writer) {
 			replication = fmt.Sprintf("%.3f", float64(own+d.Halo(p))/float64(own))
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(p), count(d.Vertices[p]), count(d.Edges[p]), count(d.TrainVertices[p]), count(d.Halo(p)), replication,
+			fmt.Sprint(p), count(d.Vertices[p]), count(d.Edges[p]), count(d.TrainVertices[p]),
+			count(d.Halo(p)), replication,
 		})
 	}
 	printNumbers(out, rows)

@@ -67,11 +67,15 @@ their defaults there.`,
 	flags := cmd.Flags()
 	p.settings.add(flags)
 	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
-	flags.IntVar(&p.workers, "workers", 0, "number of workers (default: the processes that a launcher started)")
-	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in memory and not kept, and the rates are those of --workers")
-	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or 1gbit, or a file that plan --json wrote, whose links are taken "+
-		"(default: the links between the processes that a launcher started, which are measured, else this machine's memory)")
-	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one (default: as the launcher's processes do, else 1 with --link, else all)")
+	flags.IntVar(&p.workers, "workers", 0, "number of workers (default: the processes that a "+
+		"launcher started)")
+	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
+		"memory and not kept, and the rates are those of --workers")
+	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or "+
+		"1gbit, or a file that plan --json wrote, whose links are taken (default: the links between the "+
+		"processes that a launcher started, which are measured, else this machine's memory)")
+	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
+		"(default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
 	return cmd
 }
@@ -122,7 +126,9 @@ func (r ranks) machine(workers int, links *planner.Links) (m planner.Machine, er
 }
 
 // predict predicts and prints.
-func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Options, machine planner.Machine) error {
+func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Options,
+	machine planner.Machine,
+) error {
 	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), nil)
 	if err != nil {
 		return err
@@ -147,7 +153,8 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 	}
 	printMeshes(cmd.OutOrStdout(), meshes, refused)
 	if p.at > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n", counted(p.workers, "worker", "workers"), count(p.at))
+		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n",
+			counted(p.workers, "worker", "workers"), count(p.at))
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
 	for _, line := range approximations(meshes) {
@@ -171,9 +178,11 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 	case p.workers < 1 || p.workers > mesh.MaxWorkers:
 		err = refusal.Errorf("--workers %d: say for how many workers, 1 to %d", p.workers, mesh.MaxWorkers)
 	case p.at < 0 || p.at > mesh.MaxWorkers || p.at > 0 && p.at < p.workers:
-		err = refusal.Errorf("--at %d: from the %d workers of --workers to %d", p.at, p.workers, mesh.MaxWorkers)
+		err = refusal.Errorf("--at %d: from the %d workers of --workers to %d", p.at,
+			p.workers, mesh.MaxWorkers)
 	case o.Parallel != "":
-		err = refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out", o.Parallel)
+		err = refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out",
+			o.Parallel)
 	case p.sharers < 0 || p.sharers > p.workers:
 		err = refusal.Errorf("--per-machine %d: from 1 to the %d workers", p.sharers, p.workers)
 	case p.link != "" && err == nil:
@@ -206,13 +215,15 @@ func linksIn(path string) (*planner.Links, error) {
 	const most = 16 << 20
 	text, err := document.Read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit or 10gbit, nor a file that weft plan --json has written", path)
+		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit or 10gbit, nor a file that "+
+			"weft plan --json has written", path)
 	} else if err != nil {
 		return nil, refusal.Errorf("--link %w", err)
 	}
 	var written struct{ Links *planner.Links }
 	err = json.Unmarshal(text, &written)
-	if l := written.Links; err != nil || l == nil || min(l.Sends, l.Receives) <= 0 || min(l.Latency, l.Handling, float64(l.Eager)) < 0 {
+	if l := written.Links; err != nil || l == nil || min(l.Sends, l.Receives) <= 0 ||
+		min(l.Latency, l.Handling, float64(l.Eager)) < 0 {
 		return nil, refusal.Errorf("--link %s: the file has no links; weft plan --json writes them", path)
 	}
 	return written.Links, nil
@@ -226,8 +237,14 @@ type meshPlanner struct {
 
 // graphPlanner is the planner for a graph and its store, without a machine. given names the settings that the
 // caller gave.
-func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, store string, show io.Writer) meshPlanner {
-	p := planner.Planner{Options: o, Given: given, Graph: g, On: fmt.Sprintf("weft %s on %s, %s", version, procEntry("/proc/cpuinfo", "model name"), kernel.SIMD())}
+func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, store string,
+	show io.Writer,
+) meshPlanner {
+	p := planner.Planner{
+		Options: o, Given: given, Graph: g,
+		On: fmt.Sprintf("weft %s on %s, %s", version,
+			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD()),
+	}
 	if root := datasets.CacheRoot(); root != "" {
 		p.Cache = planner.Cache(filepath.Join(root, "rates-2"))
 	}
@@ -236,7 +253,10 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
 		shown.erase() // opening says what it does
-		s := &session{ranks: alone, store: store, job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g}}
+		s := &session{
+			ranks: alone, store: store,
+			job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
+		}
 		if r.Mesh.Partitions > 1 {
 			if s, err = alone.open(ctx, store, r, show, nil, r.CheckGraph); err != nil {
 				return nil, err
@@ -269,8 +289,11 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		kept = "not kept, as there is no WEFT_CACHE"
 	}
 	m := p.Machine
-	return fmt.Sprintf("links that send %s/s and receive %s/s, %.2g ms for each message, %.2g ns of a core for each byte at each end; %s on %s; kernels measured here on %s (%s)",
-		megabytes(int64(m.Sends)), megabytes(int64(m.Receives)), 1e3*m.Latency, 1e9*m.Handling, counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"), r.Measured.Format("2006-01-02 15:04"), printable(kept))
+	return fmt.Sprintf("links that send %s/s and receive %s/s, %.2g ms for each message, %.2g ns of a "+
+		"core for each byte at each end; %s on %s; kernels measured here on %s (%s)",
+		megabytes(int64(m.Sends)), megabytes(int64(m.Receives)), 1e3*m.Latency, 1e9*m.Handling,
+		counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"),
+		r.Measured.Format("2006-01-02 15:04"), printable(kept))
 }
 
 // noMesh is the refusal if no mesh is possible. A reason that several meshes have stands once, after all of
@@ -291,7 +314,8 @@ func noMesh(workers int, refused []planner.Refused) error {
 	for _, reason := range reasons {
 		all = append(all, errors.New(meshes[reason]+": "+reason))
 	}
-	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"), errors.Join(all...))
+	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"),
+		errors.Join(all...))
 }
 
 // reason says why a mesh is not possible.
@@ -307,9 +331,10 @@ type plannedMesh struct {
 	PeakTensorBytes int64   `json:"peak_tensor_bytes"` // of the worker with most
 	SentBytes       int64   `json:"sent_bytes"`        // by all workers in an epoch
 	LimitedBy       string  `json:"limited_by"`
-	Exact           bool    `json:"exact"`             // training on it gives the results of one worker, but for rounding
-	Extrapolated    bool    `json:"extrapolated"`      // from fewer workers
-	Balance         string  `json:"balance,omitempty"` // of partitions
+	// training on it gives the results of one worker, but for rounding
+	Exact        bool   `json:"exact"`
+	Extrapolated bool   `json:"extrapolated"`      // from fewer workers
+	Balance      string `json:"balance,omitempty"` // of partitions
 }
 
 // planForPrograms is a plan as --json prints it.
@@ -317,7 +342,10 @@ func planForPrograms(meshes []planner.Mesh, links planner.Links, extrapolated bo
 	var list []plannedMesh
 	for _, m := range meshes {
 		exact := m.Exact && len(approximations([]planner.Mesh{m})) == 0
-		list = append(list, plannedMesh{m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(), m.Times.LimitedBy(), exact, extrapolated, m.Balance})
+		list = append(list, plannedMesh{
+			m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(),
+			m.Times.LimitedBy(), exact, extrapolated, m.Balance,
+		})
 	}
 	return struct {
 		Meshes []plannedMesh `json:"meshes"`
@@ -338,7 +366,10 @@ func approximations(meshes []planner.Mesh) (lines []string) {
 }
 
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
-	rows := [][]string{{"mesh", "epoch", "compute", "link", "others", "memory", "sent", "limited by", "balance"}}
+	rows := [][]string{{
+		"mesh", "epoch", "compute", "link", "others", "memory", "sent",
+		"limited by", "balance",
+	}}
 	var approximate []string
 	for _, m := range meshes {
 		t := &m.Times
@@ -346,7 +377,8 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			approximate = append(approximate, m.Parallel)
 		}
 		rows = append(rows, []string{
-			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)), duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
+			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)),
+			duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
 			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(), cmp.Or(m.Balance, "–"),
 		})
 	}

@@ -71,14 +71,19 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	}
 	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
 	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
-	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the predictions: .npy (logits, values or embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
-	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer: .npy, float32, vertices × columns")
-	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the vertices to predict: ids, or a mask (default: all)")
+	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the predictions: .npy (logits, values or "+
+		"embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
+	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer: .npy, "+
+		"float32, vertices × columns")
+	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
+		"vertices to predict: ids, or a mask (default: all)")
 	return cmd
 }
 
 // completeFirst completes the first argument: a run's folder, or with --init the graph.
-func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
+	begun string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if cmd.Flags().Changed("init") {
 		return completeGraph(cmd, args, begun)
 	}
@@ -116,15 +121,18 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 		return asked, nil, err
 	}
 	if p.embeddings != "" && !predictions.IsMatrix(p.embeddings) {
-		return asked, nil, refusal.Errorf("--embeddings %s: a NumPy array, whose file ends in .npy", p.embeddings)
+		return asked, nil, refusal.Errorf("--embeddings %s: a NumPy array, whose file ends in .npy",
+			p.embeddings)
 	}
 	for _, other := range []string{p.out, p.beside()} {
 		if p.embeddings != "" && other != "" && sameFile(other, p.embeddings) {
-			return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
+			return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another",
+				p.embeddings)
 		}
 	}
 	if weights, err = nn.ReadState(asked.weights); err != nil && asked.run != "" {
-		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s", err,
+		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s",
+			err,
 			refusal.ShellWord(filepath.Join(asked.run, "run.yaml")))
 	}
 	return asked, weights, err
@@ -145,7 +153,8 @@ func (p *predictCommand) outputs(check func(flag, path string) error) error {
 // beside is the file for the ids of the listed vertices. It is empty without a list, or if --out is a pipe or
 // a link.
 func (p *predictCommand) beside() string {
-	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || !predictions.IsMatrix(p.out) || err == nil && !info.Mode().IsRegular() {
+	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || !predictions.IsMatrix(p.out) ||
+		err == nil && !info.Mode().IsRegular() {
 		return ""
 	}
 	return strings.TrimSuffix(p.out, filepath.Ext(p.out)) + ".vertices.npy"
@@ -165,7 +174,8 @@ func (p *predictCommand) inputs(asked *request) []string {
 func (p *predictCommand) understand(args []string) (asked request, err error) {
 	for _, g := range p.settings.given {
 		if g.setting.Name == "memory-limit" {
-			return asked, refusal.Errorf("--memory-limit %s: predict makes no plan to hold against it; leave it out", g.text)
+			return asked, refusal.Errorf("--memory-limit %s: predict makes no plan to hold against it; "+
+				"leave it out", g.text)
 		}
 	}
 	given, err := p.settings.merge()
@@ -176,9 +186,11 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	case given.Init != "" && len(args) == 1:
 		asked = request{weights: given.Init, graph: args[0]}
 	case given.Init != "":
-		return asked, refusal.Errorf("predict --init %s: name the one graph to predict on, and no run", given.Init)
+		return asked, refusal.Errorf("predict --init %s: name the one graph to predict on, and no run",
+			given.Init)
 	case p.settings.config != "":
-		return asked, refusal.Errorf("--config %s: a run has its own settings; leave --config out, or give weights with --init",
+		return asked, refusal.Errorf("--config %s: a run has its own settings; leave --config out, or "+
+			"give weights with --init",
 			p.settings.config)
 	case len(args) == 0:
 		return asked, refusal.Errorf("predict: name a run's directory, or weights with --init and a graph")
@@ -196,10 +208,12 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		case len(args) == 2:
 			asked.graph = args[1]
 		case run.Store == "":
-			return asked, refusal.Errorf("%s names no store, as the graph was made in memory; give one: weft predict %s STORE",
+			return asked, refusal.Errorf("%s names no store, as the graph was made in memory; give one: "+
+				"weft predict %s STORE",
 				filepath.Join(args[0], "run.json"), args[0])
 		case err != nil:
-			return asked, refusal.Errorf("%s names %s, which is not there; give the store: weft predict %s STORE",
+			return asked, refusal.Errorf("%s names %s, which is not there; give the store: weft "+
+				"predict %s STORE",
 				filepath.Join(args[0], "run.json"), run.Store, args[0])
 		}
 	}
@@ -211,9 +225,12 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
-	opened, err := r.open(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
-		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
-	}, func(g *graph.Graph) error { return checkWeights(asked, g.Features.Columns, weights) })
+	opened, err := r.open(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(),
+		func(store string) error {
+			return p.outputs(func(flag, path string) error {
+				return checkApartFromGraph(flag, path, asked.graph, store)
+			})
+		}, func(g *graph.Graph) error { return checkWeights(asked, g.Features.Columns, weights) })
 	if err != nil {
 		return err
 	}
@@ -245,7 +262,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	outputs := train.Logits
 	if p.embeddings != "" {
 		outputs = train.WithEmbeddings
-		job.OnEmbeddings = func(rows train.Rows) error { return predictions.Write(p.embeddings, rows, predictions.Table{}) }
+		job.OnEmbeddings = func(rows train.Rows) error {
+			return predictions.Write(p.embeddings, rows, predictions.Table{})
+		}
 	}
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
 	result, err := job.Predict(ctx, weights, outputs)
@@ -277,7 +296,8 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 			what = "probabilities"
 		}
 	}
-	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what, counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
+	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what,
+		counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
 	showNeeds(show, result.Needs)
 	return d.showScores(show)
 }
@@ -290,7 +310,8 @@ func (p *predictCommand) readVertices(r ranks, vertices int) ([]int32, error) {
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
 	return list, r.Agree(sum, func(rank int, _, _ string) error {
-		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need the same file", p.vertices, rank)
+		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
+			"the same file", p.vertices, rank)
 	})
 }
 
@@ -305,7 +326,8 @@ func showNeeds(to io.Writer, needs []mfg.Need) {
 		if end > from+1 {
 			name = fmt.Sprintf("layers %d to %d", from+1, end)
 		}
-		fmt.Fprintf(to, "%s: %s, %s\n", name, counted(needs[from].Vertices, "vertex", "vertices"), counted(needs[from].Edges, "edge", "edges"))
+		fmt.Fprintf(to, "%s: %s, %s\n", name, counted(needs[from].Vertices, "vertex", "vertices"),
+			counted(needs[from].Edges, "edge", "edges"))
 		from = end
 	}
 }
@@ -320,16 +342,18 @@ func (p *predictCommand) notWritten() error {
 func checkWeights(asked *request, features int, weights nn.State) error {
 	names := slices.Sorted(maps.Keys(weights))
 	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
-		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; rename them as PyTorch Geometric's models do",
+		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; "+
+			"rename them as PyTorch Geometric's models do",
 			asked.weights, names[0])
 	}
 	if features == 0 {
 		features = asked.options.NodeEmbedding // learned
 	}
-	n, outputs := asked.options.Spec.Widths(weights)
+	n, outputs := asked.options.Widths(weights)
 	if more := asked.options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s; %s",
-			asked.graph, counted(features, "feature", "features"), asked.weights, count(n-more), asked.sameFeatures(n-more))
+			asked.graph, counted(features, "feature", "features"), asked.weights, count(n-more),
+			asked.sameFeatures(n-more))
 	}
 	return nil
 }
@@ -341,7 +365,9 @@ func (r *request) sameFeatures(number int) string {
 	case r.trained == "":
 		return "give a store with the " + these + " that they were trained on, in the same order"
 	case sameFile(r.trained, r.graph):
-		return "the store has changed since " + r.run + " was trained on it: give one with the " + these + " of then, in the same order, or train again"
+		return "the store has changed since " + r.run + " was trained on it: give one with the " + these +
+			" of then, in the same order, or train again"
 	}
-	return "give a store with the " + these + " of " + r.trained + ", which " + r.run + " was trained on, in the same order"
+	return "give a store with the " + these + " of " + r.trained + ", which " + r.run +
+		" was trained on, in the same order"
 }

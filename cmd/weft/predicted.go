@@ -48,7 +48,8 @@ func (p *predictCommand) describe(
 	default:
 		learned := d.learned()
 		if !learned.There() && asked.classes == nil && !predictions.IsMatrix(p.out) {
-			return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns stand for; give --out %s, a NumPy array of them",
+			return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
+				"stand for; give --out %s, a NumPy array of them",
 				p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
 		}
 		if learned.MultiLabel() {
@@ -73,9 +74,11 @@ func warnOfWeights(to io.Writer, model, run string, trained bool, store string, 
 	if there := weighted(g); !kind.EdgeWeights || there == trained {
 		return
 	}
-	said := "has edge weights, and %s was trained without any; give a graph without, or train on one with weights"
+	said := "has edge weights, and %s was trained without any; give a graph without, or train on one " +
+		"with weights"
 	if trained {
-		said = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph with weights"
+		said = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph " +
+			"with weights"
 	}
 	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", printable(store), printable(run))
 }
@@ -87,7 +90,8 @@ func (d *predicted) ofTypes(p *predictCommand) error {
 		return err
 	}
 	if p.embeddings != "" && d.asked.options.Layers == 1 {
-		return refusal.Errorf("--embeddings %s: with one layer these are the features, which vertex types have different ones of; leave it out", p.embeddings)
+		return refusal.Errorf("--embeddings %s: with one layer these are the features, which vertex types "+
+			"have different ones of; leave it out", p.embeddings)
 	}
 	d.Names = nil
 	for _, kind := range kinds {
@@ -131,7 +135,8 @@ func (d *predicted) write(path string, rows train.Rows) error {
 	}
 	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
 		err := d.graph.Guard(func() error {
-			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.options.Split], d.graph.Own(), d.Vertices)
+			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.options.Split],
+				d.graph.Own(), d.Vertices)
 			return nil
 		})
 		if err != nil {
@@ -156,6 +161,7 @@ func (d *predicted) showScores(to io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(to, "%s: training %s, validation %s, test %s\n",
-		d.metric, measured(d.metric, scores.Train), measured(d.metric, scores.Val), measured(d.metric, scores.Test))
+		d.metric, measured(d.metric, scores.Train), measured(d.metric, scores.Val),
+		measured(d.metric, scores.Test))
 	return nil
 }

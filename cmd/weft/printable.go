@@ -17,7 +17,9 @@ func printable(text string) string { return escaped(text, "") }
 
 // escaped is printable, but leaves the characters of keep as they are.
 func escaped(text, keep string) string {
-	return escape.Unless(func(r rune) bool { return strconv.IsPrint(r) || strings.ContainsRune(keep, r) }, text)
+	return escape.Unless(func(r rune) bool {
+		return strconv.IsPrint(r) || strings.ContainsRune(keep, r)
+	}, text)
 }
 
 // printableJSON is JSON of the same meaning without the characters that printable escapes.

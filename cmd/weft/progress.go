@@ -54,7 +54,9 @@ func newLiveLine(out io.Writer) liveLine {
 	}
 	// An MPI launcher may give a rank a terminal wherever its own output goes.
 	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
-		return liveLine{out: f, width: func() int { return columns(f) }} // f takes control sequences as they are
+		return liveLine{out: f, width: func() int {
+			return columns(f)
+		}} // f takes control sequences as they are
 	}
 	return liveLine{out: out}
 }
@@ -133,7 +135,10 @@ func (p *progress) fields(e train.Epoch, now time.Time) []field {
 	if e.Epoch > 1 && now.After(p.first) {
 		each = now.Sub(p.first) / time.Duration(e.Epoch-1)
 	}
-	fields := []field{{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0}, {fmt.Sprintf("loss %.4f", e.Loss), 1}}
+	fields := []field{
+		{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0},
+		{fmt.Sprintf("loss %.4f", e.Loss), 1},
+	}
 	if r := &p.results; r.Evaluated {
 		of := " "
 		if r.Metric != metric.Accuracy {
@@ -142,9 +147,11 @@ func (p *progress) fields(e train.Epoch, now time.Time) []field {
 		if !math.IsNaN(r.Train) { // link prediction measures none
 			fields = append(fields, field{"train" + of + padded(measured(r.Metric, r.Train), 8), 6})
 		}
-		fields = append(fields, field{"val" + of + padded(measured(r.Metric, r.Val), 8), 2}, field{"test" + of + padded(measured(r.Metric, r.Test), 8), 5})
+		fields = append(fields, field{"val" + of + padded(measured(r.Metric, r.Val), 8), 2},
+			field{"test" + of + padded(measured(r.Metric, r.Test), 8), 5})
 	}
-	fields = append(fields, field{padded(duration(seconds(e.Seconds)), 6) + "/epoch", 4}, field{padded(megabytes(e.PeakBytes), 6), 7})
+	fields = append(fields, field{padded(duration(seconds(e.Seconds)), 6) + "/epoch", 4},
+		field{padded(megabytes(e.PeakBytes), 6), 7})
 	if left := e.Epochs - e.Epoch; left > 0 {
 		text := duration(each*time.Duration(left)) + " left"
 		if p.atMost {

@@ -38,7 +38,8 @@ func asRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(ranks)
 func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) {
 	if !mpi.Launched() {
 		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), connectingOption)
-		return ranks{launch.Ranks{Comm: comm.Alone()}}, cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
+		return ranks{launch.Ranks{Comm: comm.Alone()}},
+			cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)
@@ -101,11 +102,11 @@ func checkAlone(tasks int, option func() string) error {
 	}
 	connect := option()
 	if connect == "" {
-		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as no library of MPI loads: "+
-			"install Open MPI, or give srun -n 1", tasks)
+		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as no "+
+			"library of MPI loads: install Open MPI, or give srun -n 1", tasks)
 	}
-	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole work: "+
-		"give srun %s for one run of all, or -n 1", tasks, connect)
+	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole "+
+		"work: give srun %s for one run of all, or -n 1", tasks, connect)
 }
 
 // checkMesh refuses a mesh that is not the number of processes.
@@ -113,9 +114,11 @@ func checkMesh(o *setting.Resolved, processes int) error {
 	workers := o.Workers
 	switch {
 	case o.Parallel == "" && processes > 1:
-		return refusal.Errorf("the launcher started %d processes, but no mesh says how they share the work: give --parallel graph=%d", processes, processes)
+		return refusal.Errorf("the launcher started %d processes, but no mesh says how they share the "+
+			"work: give --parallel graph=%d", processes, processes)
 	case workers != processes:
-		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s; the numbers must be equal",
+		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s; the numbers "+
+			"must be equal",
 			o.Parallel, counted(workers, "worker", "workers"), counted(processes, "process", "processes"))
 	}
 	return nil

@@ -72,7 +72,8 @@ func recognize(path string) (r recognition, found bool) {
 		switch {
 		case named(".nt"):
 			r.format = "rdf"
-			if triples, flags, found := datasets.RDF(filepath.Dir(path)); found && triples == filepath.Clean(path) {
+			if triples, flags, found := datasets.RDF(filepath.Dir(path)); found &&
+				triples == filepath.Clean(path) {
 				r.flags = flags
 			}
 		case named(".csv", ".tsv", ".txt", ".edges", ".edgelist"):
@@ -92,7 +93,8 @@ func (r *recognition) unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) 
 	}
 	of.InheritedFlags() // adds them to its flags
 	if name := err.GetSpecifiedName(); of.Flags().Lookup(name) != nil {
-		return refusal.Errorf("--%s: is a flag of the format %s, whose name it needs: %s --%[1]s", name, r.format, r.command("STORE"))
+		return refusal.Errorf("--%s: is a flag of the format %s, whose name it needs: %s --%[1]s", name,
+			r.format, r.command("STORE"))
 	}
 	return unknownFlag(of, err)
 }
@@ -105,7 +107,8 @@ func severalSources(folder string) error {
 		if strings.HasSuffix(e.Name(), ".weft") {
 			continue
 		}
-		if r, found := recognize(filepath.Join(folder, e.Name())); found && !slices.Contains(sources, r.source) {
+		if r, found := recognize(filepath.Join(folder, e.Name())); found &&
+			!slices.Contains(sources, r.source) {
 			sources = append(sources, r.source)
 		}
 	}
@@ -182,7 +185,8 @@ func recognizeFolder(path string) (r recognition, found bool) {
 		r.format = "debian"
 	case len(has("part0")) > 0 && len(has("*.json")) == 1:
 		r.format, r.source = "dgl", has("*.json")[0]
-	case slices.ContainsFunc([]string{"edge_index.npy", "edge_types.npy", "edges.npy", "adj_indptr.npy"}, func(name string) bool { return len(has(name)) > 0 }):
+	case slices.ContainsFunc([]string{"edge_index.npy", "edge_types.npy", "edges.npy", "adj_indptr.npy"},
+		func(name string) bool { return len(has(name)) > 0 }):
 		r.format = "npz"
 	default:
 		for _, folder := range []string{path, raw} {
@@ -202,7 +206,8 @@ func (r *recognition) storeBeside() string { return filepath.Clean(r.source) + "
 // The store is beside the source or, where that folder cannot be written to, in the cache.
 func (r *recognition) imported(ctx context.Context, show io.Writer) (string, error) {
 	if r.part {
-		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train %s, or weft import planetoid %[2]s STORE", r.path, r.source)
+		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train "+
+			"%s, or weft import planetoid %[2]s STORE", r.path, r.source)
 	}
 	m, into := datasets.Making{Name: printable(r.source), Store: r.storeBeside(), Sources: r.files()}, "once"
 	if made, err := m.Made(); made || err != nil {
@@ -211,7 +216,8 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if unwritable := datasets.Writable(filepath.Dir(m.Store)); unwritable != nil {
 		var err error
 		if m.Store, err = datasets.ImportOf(r.source); err != nil {
-			return "", refusal.Errorf("%s: its folder cannot be written to (%w), and %w; import it elsewhere: %s", r.path, unwritable, err, r.command("STORE"))
+			return "", refusal.Errorf("%s: its folder cannot be written to (%w), and %w; import it "+
+				"elsewhere: %s", r.path, unwritable, err, r.command("STORE"))
 		}
 		if made, err := m.Made(); made || err != nil {
 			return m.Store, err
@@ -258,7 +264,8 @@ func (r *recognition) checkOld(store string) error {
 		return checkNewStore(store)
 	}
 	again := func(why string) error {
-		return refusal.Errorf("%s: what %s was made of has changed, and %s: remove that folder, name it in the place of the source, or import into another: %s",
+		return refusal.Errorf("%s: what %s was made of has changed, and %s: remove that folder, name it "+
+			"in the place of the source, or import into another: %s",
 			r.path, store, why, r.command("STORE"))
 	}
 	if err := datasets.CheckOwn(store); err != nil {

@@ -22,7 +22,8 @@ func TestRecognizedRDF(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o666))
 	}
 	triples := filepath.Join(dir, "mutag_stripped.nt.gz")
-	want := "weft import rdf " + triples + " STORE --train " + filepath.Join(dir, "trainingSet.tsv") + " --test " + filepath.Join(dir, "testSet.tsv") +
+	want := "weft import rdf " + triples + " STORE --train " + filepath.Join(dir, "trainingSet.tsv") +
+		" --test " + filepath.Join(dir, "testSet.tsv") +
 		" --entity bond --label label_mutagenic"
 	for _, path := range []string{dir, triples} {
 		if r, found := recognize(path); !found || r.command("STORE") != want {
@@ -48,21 +49,35 @@ func TestFilesOfSources(t *testing.T) {
 	for _, c := range []struct{ there, named, want string }{
 		{"a.csv a.csv.weft/graph.json other.csv", "a.csv", "a.csv"},
 		{
-			"ind.x.x ind.x.y ind.x.tx ind.x.ty ind.x.allx ind.x.ally ind.x.graph ind.x.test.index ind.x.weft/graph.json ind.x.notes", "ind.x",
+			"ind.x.x ind.x.y ind.x.tx ind.x.ty ind.x.allx ind.x.ally ind.x.graph ind.x.test.index " +
+				"ind.x.weft/graph.json ind.x.notes", "ind.x",
 			"ind.x.allx ind.x.ally ind.x.graph ind.x.test.index ind.x.tx ind.x.ty ind.x.x ind.x.y",
 		},
 		{
-			"ppi/raw/train_graph.json ppi/raw/train_feats.npy ppi/raw/train_labels.npy ppi/raw/train_graph_id.npy ppi/raw/test_feats.npy ppi/raw/run/x ppi/raw.weft/graph.json", "ppi",
-			"ppi/raw/test_feats.npy ppi/raw/train_feats.npy ppi/raw/train_graph.json ppi/raw/train_graph_id.npy ppi/raw/train_labels.npy",
+			"ppi/raw/train_graph.json ppi/raw/train_feats.npy ppi/raw/train_labels.npy " +
+				"ppi/raw/train_graph_id.npy ppi/raw/test_feats.npy ppi/raw/run/x ppi/raw.weft/graph.json",
+			"ppi",
+			"ppi/raw/test_feats.npy ppi/raw/train_feats.npy ppi/raw/train_graph.json " +
+				"ppi/raw/train_graph_id.npy ppi/raw/train_labels.npy",
 		},
-		{"o/raw/edge.csv.gz o/split/time/train.csv.gz o/runs/x", "o", "o/raw/edge.csv.gz o/split/time/train.csv.gz"},
+		{
+			"o/raw/edge.csv.gz o/split/time/train.csv.gz o/runs/x", "o",
+			"o/raw/edge.csv.gz o/split/time/train.csv.gz",
+		},
 		{"lists/a_Packages lists/b_InRelease lists/partial/c", "lists", "lists/a_Packages"},
-		{"d/g.json d/part0/graph.dgl d/part1/graph.dgl d/g.json.weft/graph.json d/notes", "d", "d/g.json d/part0/graph.dgl d/part1/graph.dgl"},
+		{
+			"d/g.json d/part0/graph.dgl d/part1/graph.dgl d/g.json.weft/graph.json d/notes", "d",
+			"d/g.json d/part0/graph.dgl d/part1/graph.dgl",
+		},
 		{"d/g.json d/part0/graph.dgl d/g.json.weft/graph.json", "d/g.json", "d/g.json d/part0/graph.dgl"},
-		{"d[1]/g.json d[1]/part0/graph.dgl d1/part0/graph.dgl", "d[1]/g.json", "d[1]/g.json d[1]/part0/graph.dgl"},
+		{
+			"d[1]/g.json d[1]/part0/graph.dgl d1/part0/graph.dgl", "d[1]/g.json",
+			"d[1]/g.json d[1]/part0/graph.dgl",
+		},
 		{"lists[1]/a_Packages lists[1]/partial/c lists1/b_Packages", "lists[1]", "lists[1]/a_Packages"},
 		{
-			"k/raw/train.txt k/raw/valid.txt.gz k/raw/test.txt k/raw/entities.dict k/raw/licence k/raw/train.txt.weft/graph.json k/raw/old.dict k/raw.weft/graph.json", "k",
+			"k/raw/train.txt k/raw/valid.txt.gz k/raw/test.txt k/raw/entities.dict k/raw/licence " +
+				"k/raw/train.txt.weft/graph.json k/raw/old.dict k/raw.weft/graph.json", "k",
 			"k/raw/entities.dict k/raw/test.txt k/raw/train.txt k/raw/valid.txt.gz",
 		},
 		{
@@ -114,7 +129,8 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 		if err != nil || store != prefix+".weft" {
 			t.Fatalf("%s, %v", store, err)
 		}
-		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, said) || said == "" && first != "" {
+		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, said) ||
+			said == "" && first != "" {
 			t.Errorf("said %q, want %q", &show, said)
 		}
 	}

@@ -23,7 +23,8 @@ func TestReference(t *testing.T) {
 	const file = "../../docs/reference.md"
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
-	before, rest, begun := strings.Cut(string(text), "<!-- BEGIN: flags, by go test ./cmd/weft -run Reference -update -->\n")
+	before, rest, begun := strings.Cut(string(text), "<!-- BEGIN: flags, by go test ./cmd/weft -run "+
+		"Reference -update -->\n")
 	is, after, ended := strings.Cut(rest, "<!-- END: flags -->\n")
 	if !begun || !ended {
 		t.Fatalf("%s lacks the marks of the flags", file)
@@ -33,7 +34,8 @@ func TestReference(t *testing.T) {
 	writeFlags(&want, root)
 	if !*update {
 		if diff := cmp.Diff(want.String(), is); diff != "" {
-			t.Errorf("%s is out of date (go test ./cmd/weft -run Reference -update writes it): %s", file, diff)
+			t.Errorf("%s is out of date (go test ./cmd/weft -run Reference -update writes it): %s", file,
+				diff)
 		}
 		return
 	}
@@ -49,13 +51,15 @@ func TestReference(t *testing.T) {
 func writeFlags(out *strings.Builder, cmd *cobra.Command) {
 	var own []*pflag.Flag
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, setting := f.Value.(*settingValue); !setting && !f.Hidden && f.Name != "version" && f.Name != "config" {
+		if _, setting := f.Value.(*settingValue); !setting && !f.Hidden && f.Name != "version" &&
+			f.Name != "config" {
 			own = append(own, f)
 		}
 	})
 	isTrain := cmd.CommandPath() == "weft train"
 	if len(own) > 0 || isTrain {
-		fmt.Fprintf(out, "### `weft %s`\n\n", strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "weft "))
+		fmt.Fprintf(out, "### `weft %s`\n\n",
+			strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "weft "))
 	}
 	if isTrain {
 		own = slices.Insert(own, 0, cmd.Flags().Lookup("config"))
@@ -99,7 +103,8 @@ func writeList(out *strings.Builder, flags []*pflag.Flag) {
 		if initial != "" {
 			initial = " (" + initial + ")"
 		}
-		entry := "- " + strings.TrimSpace("`"+short+"--"+f.Name) + strings.TrimRight(" "+name, " ") + "`" + initial + ": " + meaning
+		entry := "- " + strings.TrimSpace("`"+short+"--"+f.Name) + strings.TrimRight(" "+name, " ") + "`" +
+			initial + ": " + meaning
 		fmt.Fprintln(out, strings.ReplaceAll(filled(entry, 108), "\n", "\n  "))
 	}
 	fmt.Fprintln(out)

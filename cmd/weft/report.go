@@ -53,13 +53,16 @@ func newReport() *cobra.Command {
 		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, the settings in which they differ,
 the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, what each worker
 took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.`,
-		Example:           "  weft report runs/first --out first.html\n  weft report runs/seeds runs/other --out both.html",
+		Example: "  weft report runs/first --out first.html\n  weft report runs/seeds " +
+			"runs/other --out both.html",
 		ValidArgsFunction: completeRun,
 		Args:              arguments(1, math.MaxInt),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
-	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page, .html or .htm; an existing file is overwritten")
-	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about training runs)")
+	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page, .html or .htm; an existing file is "+
+		"overwritten")
+	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about "+
+		"training runs)")
 	return cmd
 }
 
@@ -87,7 +90,8 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	if len(dirs) == 0 {
-		return refusal.Errorf("%s: no run is there; weft train DATASET begins one", strings.Join(without, ", "))
+		return refusal.Errorf("%s: no run is there; weft train DATASET begins one",
+			strings.Join(without, ", "))
 	}
 	for _, arg := range without {
 		if !rundir.IsBeside(arg) {
@@ -101,7 +105,8 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	if err := atomicfile.Write(c.out, page.write); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", printable(c.out), counted(len(page.Runs), "run", "runs"))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", printable(c.out),
+		counted(len(page.Runs), "run", "runs"))
 	return nil
 }
 
@@ -124,7 +129,10 @@ type reportRun struct {
 
 // Setting is the value of a setting, or the dataset.
 func (r *reportRun) Setting(name string) string {
-	return (&rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings}).Setting(name)
+	return (&rundir.Listed{
+		Standing: &rundir.Standing{Dataset: r.Summary.Dataset},
+		Settings: r.Settings,
+	}).Setting(name)
 }
 
 // chart is a chart of the page, with the keys that its script reads.
@@ -178,7 +186,10 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 		if r.Profile != nil && r.Profile.Chart != nil {
 			p.Memory = append(p.Memory, r.Profile.Chart)
 		}
-		listed = append(listed, &rundir.Listed{Standing: &rundir.Standing{Dataset: r.Summary.Dataset}, Settings: r.Settings})
+		listed = append(listed, &rundir.Listed{
+			Standing: &rundir.Standing{Dataset: r.Summary.Dataset},
+			Settings: r.Settings,
+		})
 		if !r.Diverged {
 			tests = append(tests, float64(r.Summary.Test))
 		}
@@ -188,10 +199,13 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	}
 	p.nameRuns(dirs)
 	p.Differ = rundir.Differ(listed)
-	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 && !slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
+	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 &&
+		!slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
 		mean, deviation := rundir.MeanAndDeviation(tests)
-		of := when(len(tests) < len(p.Runs), fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
-		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs), of, spread(name, mean, deviation))
+		of := when(len(tests) < len(p.Runs),
+			fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
+		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs),
+			of, spread(name, mean, deviation))
 	}
 	p.draw()
 	return p, nil
@@ -276,9 +290,11 @@ func (r *reportRun) evaluate() {
 	for k, row := range e.Confusion {
 		shown := heatRow{Name: e.Classes[k].Name}
 		for _, n := range row {
-			shown.Cells = append(shown.Cells, heatCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
+			shown.Cells = append(shown.Cells,
+				heatCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
 		}
-		r.Confusion.Columns, r.Confusion.Rows = append(r.Confusion.Columns, shown.Name), append(r.Confusion.Rows, shown)
+		r.Confusion.Columns, r.Confusion.Rows = append(r.Confusion.Columns, shown.Name),
+			append(r.Confusion.Rows, shown)
 	}
 }
 
@@ -321,7 +337,9 @@ func (p *reportContents) draw() {
 			p.Curves = append(p.Curves, c)
 		}
 	}
-	line := func(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) func(*reportRun) series {
+	line := func(suffix string, dash []int, scale float64,
+		value func(*train.Epoch) float64,
+	) func(*reportRun) series {
 		return func(r *reportRun) series { return r.series(suffix, dash, scale, value) }
 	}
 	// evaluated is a value of the epochs that have an evaluation
@@ -340,7 +358,9 @@ func (p *reportContents) draw() {
 		if metric.IsShare(name) {
 			scale, unit = 100, " %"
 		}
-		measured := func(suffix string, dash []int, value func(*train.Epoch) float64) func(*reportRun) series {
+		measured := func(suffix string, dash []int,
+			value func(*train.Epoch) float64,
+		) func(*reportRun) series {
 			return func(r *reportRun) (s series) {
 				if r.Summary.Metric == name {
 					s = r.series(suffix, dash, scale, evaluated(value))
@@ -354,8 +374,10 @@ func (p *reportContents) draw() {
 	}
 	of("learning rate", "", line("", nil, 1, func(e *train.Epoch) float64 { return e.LR }))
 	of("seconds of an epoch", " s", line("", nil, 1, func(e *train.Epoch) float64 { return e.Seconds }))
-	of("tensors of worker 0, at the peak", " MB", line("", nil, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
-		line(" after the epoch", []int{6, 4}, 1e-6, func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
+	of("tensors of worker 0, at the peak", " MB",
+		line("", nil, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
+		line(" after the epoch", []int{6, 4}, 1e-6,
+			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
 }
 
 // metrics are those of the runs, each once.
@@ -372,7 +394,9 @@ func (p *reportContents) metrics() (names []string) {
 const mostPoints = 2000
 
 // series is a curve of a run, of the epochs that have the value: of long ones every so many, and the last.
-func (r *reportRun) series(suffix string, dash []int, scale float64, value func(*train.Epoch) float64) series {
+func (r *reportRun) series(suffix string, dash []int, scale float64,
+	value func(*train.Epoch) float64,
+) series {
 	s := series{Name: r.Name + suffix, Color: r.Color, Dash: dash, X: []int{}, Y: []metric.Number{}}
 	for k := range r.curve {
 		e := &r.curve[k]

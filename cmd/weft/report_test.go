@@ -53,7 +53,8 @@ func TestReport(t *testing.T) {
 		losses, tests := charts[0].Series[2*k], charts[1].Series[3*k+2]
 		for i, e := range curve {
 			if losses.X[i] != e.Epoch || float64(losses.Y[i]) != e.Loss || float64(tests.Y[i]) != 100*e.Test {
-				t.Errorf("run %d, epoch %d: loss %v and test accuracy %v, want %v and %v", k, e.Epoch, losses.Y[i], tests.Y[i], e.Loss, 100*e.Test)
+				t.Errorf("run %d, epoch %d: loss %v and test accuracy %v, want %v and %v", k, e.Epoch,
+					losses.Y[i], tests.Y[i], e.Loss, 100*e.Test)
 			}
 		}
 	}
@@ -88,12 +89,14 @@ func TestReportOfStrangeNames(t *testing.T) {
 		fmt.Fprintf(&edges, "%d,%d\n", v, (v*7+1)%40)
 		fmt.Fprintln(&labels, []string{class, "other"}[v%2])
 	}
-	e, y, g, page := filepath.Join(dir, "e.csv"), filepath.Join(dir, "y.csv"), filepath.Join(dir, "<b>g"), filepath.Join(dir, "page.html")
+	e, y, g, page := filepath.Join(dir, "e.csv"), filepath.Join(dir, "y.csv"), filepath.Join(dir, "<b>g"),
+		filepath.Join(dir, "page.html")
 	require.NoError(t, os.WriteFile(e, []byte(edges.String()), 0o600))
 	require.NoError(t, os.WriteFile(y, []byte(labels.String()), 0o600))
 	runWeft(t, "import", "edges", e, g, "--labels", y, "--random-features", "3", "--split", "random:50/20/30")
 	runWeft(t, "train", g, "--epochs", "6", "--eval-every", "3", "--out", filepath.Join(dir, "runs", run))
-	runWeft(t, "train", g, "--epochs", "2", "--parallel", "graph=2", "--out", filepath.Join(dir, "runs", long))
+	runWeft(t, "train", g, "--epochs", "2", "--parallel", "graph=2", "--out",
+		filepath.Join(dir, "runs", long))
 	runWeft(t, "report", filepath.Join(dir, "runs"), filepath.Join(dir, "runs", run), "--out", page)
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -102,14 +105,18 @@ func TestReportOfStrangeNames(t *testing.T) {
 	}
 	var charts []chart
 	data := regexp.MustCompile(`<script>const curves = (.*);</script>`).FindSubmatch(text)
-	if data == nil || json.Unmarshal(data[1], &charts) != nil || !slices.Equal(charts[0].Series[1].X, []int{3, 6}) {
+	if data == nil || json.Unmarshal(data[1], &charts) != nil ||
+		!slices.Equal(charts[0].Series[1].X, []int{3, 6}) {
 		t.Errorf("validation losses, which stand in every third epoch: %s", data)
 	}
 	b := newBrowser(t)
 	b.open("file://" + page)
-	b.do("Emulation.setDeviceMetricsOverride", map[string]any{"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
+	b.do("Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
 	b.until("charts.querySelector('canvas').clientWidth < 360")
-	b.do("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}}, nil)
+	b.do("Emulation.setEmulatedMedia",
+		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}},
+		nil)
 	b.check(len(charts)+2, []string{class, run, long})
 	var rows, strange, width int
 	var ground string
@@ -121,7 +128,8 @@ func TestReportOfStrangeNames(t *testing.T) {
 		t.Errorf("%d runs, %d strange elements, %d columns, ground %s", rows, strange, width, ground)
 	}
 	var heads []string
-	b.evaluate(`[...document.querySelectorAll("section .heat")[0].rows[0].cells].map(c => c.innerText)`, &heads)
+	b.evaluate(`[...document.querySelectorAll("section .heat")[0].rows[0].cells].map(c => c.innerText)`,
+		&heads)
 	if !slices.Equal(heads, []string{"", class, "other"}) {
 		t.Errorf("the confusion matrix has the columns %q", heads)
 	}
@@ -163,7 +171,9 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	require.NoError(t, err)
 	// The texts of the cells of a table, without its headings, by the heading above it
 	table := func(heading string) (cells [][]string) {
-		b.evaluate(fmt.Sprintf(`[...document.querySelectorAll("section")[%d].querySelectorAll("h3")].filter(h => h.innerText.startsWith(%q)).flatMap(h => {
+		b.evaluate(
+			fmt.Sprintf(
+				`[...document.querySelectorAll("section")[%d].querySelectorAll("h3")].filter(h => h.innerText.startsWith(%q)).flatMap(h => {
 			while (!h.querySelector("table")) h = h.nextElementSibling;
 			return [...h.querySelectorAll("tr")].slice(1).map(r => [...r.querySelectorAll("td")].map(c => c.innerText));
 		})`, k, heading), &cells)
@@ -203,7 +213,9 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 		}
 	}
 	var most int64
-	b.evaluate(fmt.Sprintf(`Math.max(...memory[%d].x.map((x, i) => memory[%[1]d].series.reduce((sum, s) => s.name == "graph" ? sum : sum + s.bytes[i], 0)))`, k), &most)
+	b.evaluate(
+		fmt.Sprintf(
+			`Math.max(...memory[%d].x.map((x, i) => memory[%[1]d].series.reduce((sum, s) => s.name == "graph" ? sum : sum + s.bytes[i], 0)))`, k), &most)
 	if want := slices.Max(run.Summary.PeakTensorBytes); most != want {
 		t.Errorf("the curve of memory reaches %d, want %d", most, want)
 	}
@@ -232,7 +244,10 @@ func TestMetricsHaveCharts(t *testing.T) {
 func TestCurvesHaveUnits(t *testing.T) {
 	r := &reportRun{Name: "run", curve: []train.Epoch{
 		{Epoch: 1, Loss: 2, LR: .5, Seconds: 3, PeakBytes: 2_500_000, LiveBytes: 1_000_000},
-		{Epoch: 2, Loss: 1, LR: .25, Seconds: 4, PeakBytes: 3_000_000, LiveBytes: 500_000, Evaluated: true, Train: .75, Val: .5, Test: .25, ValLoss: 8},
+		{
+			Epoch: 2, Loss: 1, LR: .25, Seconds: 4, PeakBytes: 3_000_000, LiveBytes: 500_000, Evaluated: true,
+			Train: .75, Val: .5, Test: .25, ValLoss: 8,
+		},
 	}}
 	r.Summary.Metric = "accuracy"
 	p := &reportContents{Runs: []*reportRun{r}}
@@ -245,9 +260,11 @@ func TestCurvesHaveUnits(t *testing.T) {
 	}
 	want := []string{
 		"loss (): run training [2 1] at [1 2]", "loss (): run validation [8] at [2]",
-		"accuracy ( %): run training [75] at [2]", "accuracy ( %): run validation [50] at [2]", "accuracy ( %): run test [25] at [2]",
+		"accuracy ( %): run training [75] at [2]", "accuracy ( %): run validation [50] at [2]",
+		"accuracy ( %): run test [25] at [2]",
 		"learning rate (): run [0.5 0.25] at [1 2]", "seconds of an epoch ( s): run [3 4] at [1 2]",
-		"tensors of worker 0, at the peak ( MB): run [2.5 3] at [1 2]", "tensors of worker 0, at the peak ( MB): run after the epoch [1 0.5] at [1 2]",
+		"tensors of worker 0, at the peak ( MB): run [2.5 3] at [1 2]",
+		"tensors of worker 0, at the peak ( MB): run after the epoch [1 0.5] at [1 2]",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -67,7 +67,10 @@ type memorySeries struct {
 }
 
 // kindColors are those of tensor.Kind and, last, of idle memory.
-var kindColors = []string{"#56b4e9", "#0072b2", "#cc79a7", "#009e73", "#d55e00", "#e69f00", "#8d96a0", "#c8ccd1"}
+var kindColors = []string{
+	"#56b4e9", "#0072b2", "#cc79a7", "#009e73", "#d55e00", "#e69f00",
+	"#8d96a0", "#c8ccd1",
+}
 
 // viewProfile is what the page shows of a profile; nil: of none.
 func viewProfile(p *rundir.Profile, sent []int64) *profileView {
@@ -188,7 +191,8 @@ func peaksOf(m *worker.Memory) *heatTable {
 			sum += peaks[kind]
 		}
 		for _, kind := range shown {
-			row.Cells = append(row.Cells, heatCell{megabytes(peaks[kind]), float64(peaks[kind]) / float64(max(1, sum))})
+			row.Cells = append(row.Cells,
+				heatCell{megabytes(peaks[kind]), float64(peaks[kind]) / float64(max(1, sum))})
 		}
 		t.Rows = append(t.Rows, heatRow{row.Name, append(row.Cells, heatCell{megabytes(sum), 0})})
 	}
@@ -222,7 +226,8 @@ func memoryOf(p *rundir.Profile) *memoryChart {
 	}
 	for _, kind := range append(order, int(tensor.Graph)) {
 		if kind < len(m.Kinds) && slices.Max(m.Bytes[kind]) > 0 {
-			c.Series = append(c.Series, memorySeries{m.Kinds[kind], kindColors[kind%len(kindColors)], m.Bytes[kind]})
+			c.Series = append(c.Series,
+				memorySeries{m.Kinds[kind], kindColors[kind%len(kindColors)], m.Bytes[kind]})
 		}
 	}
 	return c

@@ -24,11 +24,18 @@ func TestViewProfile(t *testing.T) {
 		Profile: worker.Profile{
 			Epoch: 1000, Layers: []string{"convs.0"},
 			Workers: []worker.Times{
-				{Seconds: 1, Forward: []float64{.1}, Backward: []float64{.2}, Communication: []float64{.1}, Wait: []float64{.2}, Rest: worker.RestTimes{Compute: .1, Communication: .2, Wait: .1}},
-				{Seconds: 2, Forward: []float64{.3}, Backward: []float64{.4}, Communication: []float64{.1}, Wait: []float64{.4}, Rest: worker.RestTimes{Compute: .3, Communication: .2, Wait: .3}},
+				{
+					Seconds: 1, Forward: []float64{.1}, Backward: []float64{.2}, Communication: []float64{.1},
+					Wait: []float64{.2}, Rest: worker.RestTimes{Compute: .1, Communication: .2, Wait: .1},
+				},
+				{
+					Seconds: 2, Forward: []float64{.3}, Backward: []float64{.4}, Communication: []float64{.1},
+					Wait: []float64{.4}, Rest: worker.RestTimes{Compute: .3, Communication: .2, Wait: .3},
+				},
 			},
 			Memory: worker.Memory{
-				Worker: 1, Evaluated: true, Kinds: kinds, Seconds: []float64{0, .5}, Layers: []int{-1, 0}, Parts: []string{"rest", "forward"}, Bytes: bytes,
+				Worker: 1, Evaluated: true, Kinds: kinds, Seconds: []float64{0, .5}, Layers: []int{-1, 0},
+				Parts: []string{"rest", "forward"}, Bytes: bytes,
 				Peaks: [][]int64{{0, 0, 0, 3e6, 1e6, 0, 9e6}, {0, 0, 0, 2e6, 0, 0, 9e6}},
 			},
 		},
@@ -44,7 +51,10 @@ func TestViewProfile(t *testing.T) {
 			{"0", .1, .2, .1, .3, .3, 2},
 			{"1", .3, .4, .3, .3, .7, 2},
 		},
-		Grid: &heatTable{Columns: []string{"0", "1"}, Rows: []heatRow{{"convs.0", []heatCell{{"400 ms", .5}, {"800 ms", 1}}}}},
+		Grid: &heatTable{
+			Columns: []string{"0", "1"},
+			Rows:    []heatRow{{"convs.0", []heatCell{{"400 ms", .5}, {"800 ms", 1}}}},
+		},
 		Sent: &heatTable{Columns: []string{"0", "1", "sent"}, Rows: []heatRow{
 			{"0", []heatCell{{"–", 0}, {"4.0 MB", 1}, {"7.0 MB", 0}}},
 			{"1", []heatCell{{"2.0 MB", .5}, {"–", 0}, {"8.0 MB", 0}}},
@@ -55,8 +65,12 @@ func TestViewProfile(t *testing.T) {
 			{"1", []heatCell{{"2.0 MB", 1}, {"0 B", 0}, {"2.0 MB", 0}}},
 		}},
 		Chart: &memoryChart{
-			Title: "memory of worker 1 over epoch 1000 and its evaluation", X: []metric.Number{0, 500}, At: []string{"rest", "forward convs.0"},
-			Series: []memorySeries{{"activations", kindColors[tensor.Activations], bytes[tensor.Activations]}, {"graph", kindColors[tensor.Graph], bytes[tensor.Graph]}},
+			Title: "memory of worker 1 over epoch 1000 and its evaluation", X: []metric.Number{0, 500},
+			At: []string{"rest", "forward convs.0"},
+			Series: []memorySeries{
+				{"activations", kindColors[tensor.Activations], bytes[tensor.Activations]},
+				{"graph", kindColors[tensor.Graph], bytes[tensor.Graph]},
+			},
 		},
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 })
@@ -64,7 +78,8 @@ func TestViewProfile(t *testing.T) {
 	if diff := cmp.Diff(want, got, near, cmp.AllowUnexported(timesRow{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if all, share := got.Layers[0].All(), got.Layers[0].Share(); brief(all) != "900 ms" || share-.6 > 1e-12 || .6-share > 1e-12 {
+	if all, share := got.Layers[0].All(), got.Layers[0].Share(); brief(all) != "900 ms" ||
+		share-.6 > 1e-12 || .6-share > 1e-12 {
 		t.Errorf("%v s, %v of the pass", all, share)
 	}
 	for s, want := range map[float64]string{0: "–", 2e-6: "2 µs", 9e-4: "900 µs", 2e-3: "2.0 ms"} {

@@ -42,15 +42,18 @@ const resumeAuto = "auto"
 func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	switch {
 	case t.resume == "" && len(args) == 0:
-		return nil, refusal.Errorf("a new run needs a dataset; the command is: weft train DATASET|STORE, or weft train --resume RUN")
+		return nil, refusal.Errorf("a new run needs a dataset; the command is: weft train DATASET|STORE, " +
+			"or weft train --resume RUN")
 	case t.resume == "":
 		return nil, nil
 	case t.explain:
 		return nil, refusal.Errorf("--explain: explains new runs; leave out --resume")
 	case t.settings.config != "" && t.resume != resumeAuto:
-		return nil, refusal.Errorf("--config %s: a run that continues has its settings; leave it out", t.settings.config)
+		return nil, refusal.Errorf("--config %s: a run that continues has its settings; leave it out",
+			t.settings.config)
 	case t.resume == resumeAuto && (t.out == "" || len(args) == 0):
-		return nil, refusal.Errorf("--resume auto: continues the run in --out, or begins it; give DATASET and --out RUN, or --resume RUN")
+		return nil, refusal.Errorf("--resume auto: continues the run in --out, or begins it; give DATASET " +
+			"and --out RUN, or --resume RUN")
 	case t.resume != resumeAuto && t.out != "":
 		return nil, refusal.Errorf("--out %s: the run continues in %s; leave it out", t.out, t.resume)
 	}
@@ -87,7 +90,8 @@ func (r *resumption) findGraph(args []string, other string) error {
 	case missing != nil:
 		r.graph = args[0]
 	case args[0] != r.state.Dataset && !sameFile(args[0], r.graph) && !sameStores(args[0], r.graph):
-		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", args[0], r.path, r.graph, other)
+		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", args[0],
+			r.path, r.graph, other)
 	}
 	return nil
 }
@@ -125,7 +129,8 @@ func (r *resumption) checkMoved() (err error) {
 	sum, err := checksum(r.graph)
 	same := sum == record.Store || r.before.Validate != "" && strings.HasPrefix(record.Store, sum)
 	if err == nil && !same {
-		err = refusal.Errorf("%s: the run in %s is of another graph; give that, or begin a new run in another folder", r.graph, r.path)
+		err = refusal.Errorf("%s: the run in %s is of another graph; give that, or begin a new run in "+
+			"another folder", r.graph, r.path)
 	}
 	return err
 }
@@ -137,7 +142,8 @@ func (r *resumption) agree(all ranks) error {
 		mine, path = r.state.Started.String()+r.state.Store, r.path
 	}
 	return all.Agree(mine, func(rank int, _, _ string) error {
-		return refusal.Errorf("%s %s: rank %d finds another run than rank 0: the machines of all workers need the folder of the run, on a shared file system",
+		return refusal.Errorf("%s %s: rank %d finds another run than rank 0: the machines of all workers "+
+			"need the folder of the run, on a shared file system",
 			refusal.Setting("resume"), path, rank)
 	})
 }
@@ -152,12 +158,14 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 		return nil, err
 	}
 	if run.Diverged {
-		return nil, refusal.Errorf("%s: the run ended: %s; it would again: begin one with other settings in another folder", r.path, run.Reason)
+		return nil, refusal.Errorf("%s: the run ended: %s; it would again: begin one with other settings "+
+			"in another folder", r.path, run.Reason)
 	}
 	if done := run.Summary.EpochsRun; o.Epochs < done {
 		return nil, r.tooFew(o, done)
 	}
-	if o.Epochs != r.before.Epochs && run.Ended == train.EndedEpochs || o.Patience != r.before.Patience && run.Ended == train.EndedPatience {
+	if o.Epochs != r.before.Epochs && run.Ended == train.EndedEpochs ||
+		o.Patience != r.before.Patience && run.Ended == train.EndedPatience {
 		return nil, nil
 	}
 	run.Summary.RunDir = r.path // the directory may have been moved
@@ -167,17 +175,21 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 // checkGraph refuses a run whose graph is not there.
 func (r *resumption) checkGraph() error {
 	if r.graph == "" {
-		return refusal.Errorf("%s: the graph of the run was made in memory; the program that made it can continue the run", r.path)
+		return refusal.Errorf("%s: the graph of the run was made in memory; the program that made it can "+
+			"continue the run", r.path)
 	}
 	if _, err := os.Stat(r.graph); err != nil && r.graph == r.state.Store {
-		return refusal.Errorf("%s: the graph of the run, %s, is not there; restore it, or say where it is: weft train STORE --resume %[1]s", r.path, r.graph)
+		return refusal.Errorf("%s: the graph of the run, %s, is not there; restore it, or say where it "+
+			"is: weft train STORE --resume %[1]s", r.path, r.graph)
 	}
 	return nil
 }
 
 // open takes hold of the run's directory, and opens its last whole checkpoint, if there is one. It returns
 // the settings with which the run continues.
-func (r *resumption) open(ranks ranks, o *setting.Resolved, stderr io.Writer) (settings *setting.Resolved, err error) {
+func (r *resumption) open(ranks ranks, o *setting.Resolved,
+	stderr io.Writer,
+) (settings *setting.Resolved, err error) {
 	err = ranks.OnFirst(func() error {
 		if err := r.checkGraph(); err != nil {
 			return err
@@ -252,7 +264,8 @@ func (r *resumption) line(epochs int) string {
 
 // tooFew refuses settings with fewer epochs than the run has done.
 func (r *resumption) tooFew(o *setting.Resolved, done int) error {
-	return refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"), o.Epochs, r.path, done)
+	return refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"),
+		o.Epochs, r.path, done)
 }
 
 // continues refuses settings that differ from those of the run and may not change.
@@ -269,7 +282,8 @@ func (r *resumption) continues(o *setting.Resolved) error {
 func (r *resumption) checkStore(stores []string) (now string, err error) {
 	now, err = checksum(stores...)
 	if err == nil && now != r.record.Store {
-		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new run in another folder", strings.Join(stores, " or "), r.from.Path)
+		err = refusal.Errorf("%s: the graph has changed since %s was written; restore it, or begin a new "+
+			"run in another folder", strings.Join(stores, " or "), r.from.Path)
 	}
 	return now, err
 }

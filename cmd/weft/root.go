@@ -53,7 +53,9 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetHelpFunc(help)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(), newBench(), newDoctor(),
+	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(),
+		newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(),
+		newBench(), newDoctor(),
 		newVersion(), newMan())
 	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)
@@ -130,7 +132,8 @@ func usage(cmd *cobra.Command) error {
 	}
 	if others := printFlags(out, cmd, func(f *pflag.Flag) bool { return !left(cmd, f) }); others > 0 {
 		line := fmt.Sprintf("%s --%s lists %s more; --help with one of %s those of a topic.",
-			cmd.CommandPath(), helpAllFlag, counted(others, "flag", "flags"), strings.Join(topicNames(cmd), ", "))
+			cmd.CommandPath(), helpAllFlag, counted(others, "flag", "flags"),
+			strings.Join(topicNames(cmd), ", "))
 		fmt.Fprintf(out, "\n%s\n", filled(line, width))
 	}
 	return nil

@@ -72,7 +72,8 @@ and test vertices at the best epoch, epochs, time and memory. The best run by va
 
 With --repeated runs that differ in seed and split alone share a row, with the mean and the sample standard deviation (n − 1). A run without
 results, or one that failed, is not in them: the row then begins as in "4 of 5".`,
-		Example:           "  weft runs\n  weft runs runs/sweep --repeated\n  weft runs runs --sort started --csv > runs.csv",
+		Example: "  weft runs\n  weft runs runs/sweep --repeated\n  weft runs runs --sort " +
+			"started --csv > runs.csv",
 		ValidArgsFunction: completeInOrder(completeFolders),
 		Args:              arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,9 +86,11 @@ results, or one that failed, is not in them: the row then begins as in "4 of 5".
 	}
 	names := orderNames()
 	cmd.Flags().StringVar(&c.sort, "sort", names[0], "`order`: "+strings.Join(names, ", "))
-	cmd.Flags().BoolVar(&c.repeated, "repeated", false, "one row for runs that differ in seed and split alone, with mean and sample standard deviation (n − 1)")
+	cmd.Flags().BoolVar(&c.repeated, "repeated", false, "one row for runs that differ in seed and split "+
+		"alone, with mean and sample standard deviation (n − 1)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&c.csv, "csv", false, "print comma-separated values, metrics as numbers, times in seconds, memory in bytes")
+	cmd.Flags().BoolVar(&c.csv, "csv", false, "print comma-separated values, metrics as numbers, times in "+
+		"seconds, memory in bytes")
 	return cmd
 }
 
@@ -107,7 +110,8 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 		return err
 	}
 	if len(runs) == 0 && !c.json && !c.csv {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: no run is there; weft train DATASET begins one\n", printable(folder))
+		fmt.Fprintf(cmd.OutOrStdout(),
+			"%s: no run is there; weft train DATASET begins one\n", printable(folder))
 		return nil
 	}
 	slices.SortStableFunc(runs, runOrders[order].compare)
@@ -138,10 +142,13 @@ func (l *listedRuns) repeat(best bool) {
 	if best {
 		slices.SortStableFunc(l.Repeated, func(a, b *rundir.Repeated) int {
 			x, y := a.Runs[0].Metric, b.Runs[0].Metric
-			return cmp.Or(-strings.Compare(x, y), rundir.CompareMetric(x, float64(a.ValMean), float64(b.ValMean)))
+			return cmp.Or(-strings.Compare(x, y),
+				rundir.CompareMetric(x, float64(a.ValMean), float64(b.ValMean)))
 		})
 	}
-	l.Differ = slices.DeleteFunc(l.Differ, func(name string) bool { return name == "seed" || name == "split" })
+	l.Differ = slices.DeleteFunc(l.Differ, func(name string) bool {
+		return name == "seed" || name == "split"
+	})
 }
 
 // settings are the values of the settings that differ.
@@ -178,17 +185,23 @@ func (l *listedRuns) print(out io.Writer) {
 				runs = count(g.Complete) + " of " + runs
 			}
 			t.row(slices.Concat([]string{runs}, settings(r), []string{
-				cmp.Or(r.Metric, "–"), spread(r.Metric, g.ValMean, g.ValDeviation), spread(r.Metric, g.TestMean, g.TestDeviation), orDash(r, duration(seconds(r.EpochSeconds))),
+				cmp.Or(r.Metric, "–"), spread(r.Metric, g.ValMean, g.ValDeviation),
+				spread(r.Metric, g.TestMean, g.TestDeviation), orDash(r, duration(seconds(r.EpochSeconds))),
 			})...)
 		}
 		t.flush()
 		return
 	}
-	t.row(slices.Concat([]string{"run"}, l.Differ, []string{"metric", "validation", "test", "best", "epochs", "epoch", "time", "memory", "status"})...)
+	t.row(slices.Concat([]string{"run"}, l.Differ, []string{
+		"metric", "validation", "test", "best", "epochs",
+		"epoch", "time", "memory", "status",
+	})...)
 	for _, r := range l.Runs {
 		t.row(slices.Concat([]string{l.name(r)}, settings(r), []string{
-			cmp.Or(r.Metric, "–"), measured(r.Metric, r.Val), measured(r.Metric, r.Test), count(r.BestEpoch), count(r.EpochsRun),
-			orDash(r, duration(seconds(r.EpochSeconds))), orDash(r, duration(seconds(r.Seconds))), orDash(r, megabytes(r.TensorBytes)), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
+			cmp.Or(r.Metric, "–"), measured(r.Metric, r.Val), measured(r.Metric, r.Test), count(r.BestEpoch),
+			count(r.EpochsRun),
+			orDash(r, duration(seconds(r.EpochSeconds))), orDash(r, duration(seconds(r.Seconds))),
+			orDash(r, megabytes(r.TensorBytes)), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
 		})...)
 	}
 	t.flush()
@@ -214,20 +227,32 @@ func (l *listedRuns) writeCSV(out io.Writer) error {
 	w := csv.NewWriter(out)
 	var lines [][]string
 	if l.Repeated != nil {
-		lines = append(lines, slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "val_mean", "val_deviation", "test_mean", "test_deviation", "epoch_seconds", "complete"}))
+		lines = append(lines,
+			slices.Concat([]string{"runs"}, l.Differ,
+				[]string{
+					"metric", "val_mean", "val_deviation", "test_mean", "test_deviation",
+					"epoch_seconds", "complete",
+				}))
 		for _, g := range l.Repeated {
 			r := g.Runs[0]
 			lines = append(lines, slices.Concat([]string{strconv.Itoa(len(g.Runs))}, l.settings(r), []string{
-				r.Metric, number(float64(g.ValMean)), number(float64(g.ValDeviation)), number(float64(g.TestMean)), number(float64(g.TestDeviation)), known(r, number(r.EpochSeconds)), strconv.Itoa(g.Complete),
+				r.Metric, number(float64(g.ValMean)), number(float64(g.ValDeviation)),
+				number(float64(g.TestMean)), number(float64(g.TestDeviation)),
+				known(r, number(r.EpochSeconds)), strconv.Itoa(g.Complete),
 			}))
 		}
 	} else {
 		lines = append(lines, slices.Concat([]string{"run"}, l.Differ,
-			[]string{"metric", "train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds", "seconds", "tensor_bytes", "status"}))
+			[]string{
+				"metric", "train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds", "seconds",
+				"tensor_bytes", "status",
+			}))
 		for _, r := range l.Runs {
 			lines = append(lines, slices.Concat([]string{l.name(r)}, l.settings(r), []string{
-				r.Metric, number(float64(r.Train)), number(float64(r.Val)), number(float64(r.Test)), strconv.Itoa(r.BestEpoch), strconv.Itoa(r.EpochsRun),
-				known(r, number(r.EpochSeconds)), known(r, number(r.Seconds)), known(r, strconv.FormatInt(r.TensorBytes, 10)), string(r.Status),
+				r.Metric, number(float64(r.Train)), number(float64(r.Val)), number(float64(r.Test)),
+				strconv.Itoa(r.BestEpoch), strconv.Itoa(r.EpochsRun),
+				known(r, number(r.EpochSeconds)), known(r, number(r.Seconds)),
+				known(r, strconv.FormatInt(r.TensorBytes, 10)), string(r.Status),
 			}))
 		}
 	}

@@ -55,7 +55,8 @@ func init() {
 
 // stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
 func stuck() {
-	dir, err := rundir.New("run-that-hangs", time.Now(), &train.Job{Dataset: "g", Options: train.Defaults()}, "", "g")
+	dir, err := rundir.New("run-that-hangs", time.Now(),
+		&train.Job{Dataset: "g", Options: train.Defaults()}, "", "g")
 	if err != nil {
 		panic(err)
 	}
@@ -85,7 +86,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("WEFT_CACHE", env.WorkDir+"/cache")
 			env.Setenv("WEFT_DATA", "")
 			for name, folder := range map[string]string{
-				"PYG": "../../graph/pyg/testdata", "OGB": "../../graph/ogb/testdata", "PPI": "../../graph/ppi/testdata",
+				"PYG": "../../graph/pyg/testdata", "OGB": "../../graph/ogb/testdata",
+				"PPI":    "../../graph/ppi/testdata",
 				"STORED": "testdata/stored",
 			} {
 				path, err := filepath.Abs(folder)
@@ -117,7 +119,9 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays,
+			"planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes,
+			"replace": replace, "tame": tame, "unread": unread,
 			"shows": shows, "early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
@@ -133,7 +137,8 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 	switch {
 	case !errors.As(err, &exit) || exit.ExitCode() != exitRefused:
 		ts.Fatalf("weft %q: %v, want exit status %d", args, err, exitRefused)
-	case strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "weft: ") || !strings.Contains(said, want):
+	case strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "weft: ") ||
+		!strings.Contains(said, want):
 		ts.Fatalf("weft %q said %q; want one line with %q", args, said, want)
 	case ts.ReadFile("stdout") != "":
 		ts.Fatalf("weft %q printed %q", args, ts.ReadFile("stdout"))
@@ -166,7 +171,8 @@ func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 		same = math.Abs(float64(a[i]-b[i])) <= tolerance*math.Abs(float64(a[i]))
 	}
 	if tolerance == 0 {
-		same = same && runs[0].Communication == runs[1].Communication && slices.Equal(runs[0].SentBytes, runs[1].SentBytes)
+		same = same && runs[0].Communication == runs[1].Communication &&
+			slices.Equal(runs[0].SentBytes, runs[1].SentBytes)
 	}
 	if same == negated {
 		ts.Fatalf("same within %v: %v; losses %v and %v", tolerance, same, a, b)
@@ -187,10 +193,12 @@ func plannedAsRun(ts *testscript.TestScript, negated bool, args []string) {
 		sent += bytes
 	}
 	same := slices.ContainsFunc(plan.Meshes, func(m plannedMesh) bool {
-		return m.Parallel == run.Parallel && m.SentBytes == sent && m.PeakTensorBytes == slices.Max(run.PeakTensorBytes)
+		return m.Parallel == run.Parallel && m.SentBytes == sent &&
+			m.PeakTensorBytes == slices.Max(run.PeakTensorBytes)
 	})
 	if same == negated {
-		ts.Fatalf("planned as run: %v; %+v, sent %d and took %v", same, plan.Meshes, sent, run.PeakTensorBytes)
+		ts.Fatalf("planned as run: %v; %+v, sent %d and took %v", same, plan.Meshes, sent,
+			run.PeakTensorBytes)
 	}
 }
 
@@ -209,7 +217,8 @@ func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 			for part, want := range map[string]metric.Number{"val": l.Val[name], "test": l.Test[name]} {
 				x, there := measures[part][name].(float64)
 				if there == math.IsNaN(float64(want)) || there && x != float64(want) {
-					ts.Fatalf("%s of %s: evaluated %v, the run has %v", name, part, measures[part][name], want)
+					ts.Fatalf("%s of %s: evaluated %v, the run has %v", name, part,
+						measures[part][name], want)
 				}
 			}
 		}
@@ -227,28 +236,29 @@ func measuredAsRun(ts *testscript.TestScript, negated bool, args []string) {
 func shows(ts *testscript.TestScript, negated bool, args []string) {
 	var known any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &known))
-	pattern := regexp.MustCompile(`\{[a-z@0-9_.-]+%?\}`).ReplaceAllStringFunc(args[1], func(place string) string {
-		place, share := strings.CutSuffix(strings.Trim(place, "{}"), "%")
-		at := known
-		for key := range strings.SplitSeq(place, ".") {
-			switch of := at.(type) {
-			case map[string]any:
-				at = of[key]
-			case []any:
-				k, err := strconv.Atoi(key)
-				ts.Check(err)
-				at = of[k]
+	pattern := regexp.MustCompile(`\{[a-z@0-9_.-]+%?\}`).ReplaceAllStringFunc(args[1],
+		func(place string) string {
+			place, share := strings.CutSuffix(strings.Trim(place, "{}"), "%")
+			at := known
+			for key := range strings.SplitSeq(place, ".") {
+				switch of := at.(type) {
+				case map[string]any:
+					at = of[key]
+				case []any:
+					k, err := strconv.Atoi(key)
+					ts.Check(err)
+					at = of[k]
+				}
 			}
-		}
-		x, is := at.(float64)
-		switch {
-		case !is:
-			ts.Fatalf("%s has no number at %s", args[0], place)
-		case share:
-			return regexp.QuoteMeta(fmt.Sprintf("%.2f", 100*x))
-		}
-		return regexp.QuoteMeta(fmt.Sprint(x))
-	})
+			x, is := at.(float64)
+			switch {
+			case !is:
+				ts.Fatalf("%s has no number at %s", args[0], place)
+			case share:
+				return regexp.QuoteMeta(fmt.Sprintf("%.2f", 100*x))
+			}
+			return regexp.QuoteMeta(fmt.Sprint(x))
+		})
 	text := "stdout"
 	if len(args) > 2 {
 		text = args[2]
@@ -321,8 +331,10 @@ func traced(ts *testscript.TestScript, _ bool, args []string) {
 			sent[span.Worker] += span.Args.Bytes
 		}
 	}
-	if about := file.About; about.Epoch != s.EpochsRun || about.Dataset != s.Dataset || len(file.Workers) != s.Workers || !slices.Equal(sent, s.SentBytes) {
-		ts.Fatalf("%s: %+v of %d workers that send %d, and the run is %+v", args[1], about, len(file.Workers), sent, s)
+	if about := file.About; about.Epoch != s.EpochsRun || about.Dataset != s.Dataset ||
+		len(file.Workers) != s.Workers || !slices.Equal(sent, s.SentBytes) {
+		ts.Fatalf("%s: %+v of %d workers that send %d, and the run is %+v", args[1], about,
+			len(file.Workers), sent, s)
 	}
 }
 
@@ -352,7 +364,8 @@ func replace(ts *testscript.TestScript, _ bool, args []string) {
 	if !strings.Contains(text, old) {
 		ts.Fatalf("%s holds no %q: %s", args[0], old, text)
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, old, unquoted(ts, args[2]), 1)), 0o666))
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, old, unquoted(ts, args[2]), 1)),
+		0o666))
 }
 
 // tame runs weft, as in "tame 0 inspect g": it must exit with that status, and print nothing but printable
@@ -365,7 +378,9 @@ func tame(ts *testscript.TestScript, _ bool, args []string) {
 	checkStatus(ts, args, err)
 	for _, name := range []string{"stdout", "stderr"} {
 		said := ts.ReadFile(name)
-		if wild := strings.IndexFunc(said, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }); wild >= 0 || !utf8.ValidString(said) {
+		if wild := strings.IndexFunc(said, func(r rune) bool {
+			return r != '\n' && !strconv.IsPrint(r)
+		}); wild >= 0 || !utf8.ValidString(said) {
 			ts.Fatalf("weft %q printed %q", args[1:], said)
 		}
 	}

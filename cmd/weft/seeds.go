@@ -56,13 +56,15 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 	case !t.isSeveral():
 		return nil
 	case t.splits != "" && t.splits != allSplits:
-		return refusal.Errorf("--splits %s: it is all, the stored splits one after the other; --split %[1]s takes one", t.splits)
+		return refusal.Errorf("--splits %s: it is all, the stored splits one after the other; --split "+
+			"%[1]s takes one", t.splits)
 	case t.splits != "" && slices.Contains(t.settings.givenNames(), "split"):
 		return refusal.Errorf("--splits %s: trains on each split; leave --split out", t.splits)
 	case t.trace != "":
 		return refusal.Errorf("--trace %s: is of one run; leave out --seeds and --splits", t.trace)
 	case t.resume != "" && t.resume != resumeAuto:
-		return refusal.Errorf("--resume %s: several runs continue with the command that began them and --resume auto --out FOLDER", t.resume)
+		return refusal.Errorf("--resume %s: several runs continue with the command that began them and "+
+			"--resume auto --out FOLDER", t.resume)
 	case t.resume == resumeAuto && t.out == "":
 		return refusal.Errorf("--resume auto: continues the runs in --out, or begins them; give --out FOLDER")
 	}
@@ -70,9 +72,12 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 }
 
 // trainSeveral trains with each seed on each split. It ends with the first run that does not come to its end.
-func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, settings *setting.Resolved) error {
+func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string,
+	settings *setting.Resolved,
+) error {
 	if len(args) == 0 {
-		return refusal.Errorf("several runs need a dataset; the command is: weft train DATASET|STORE --seeds N")
+		return refusal.Errorf("several runs need a dataset; the command is: weft train " +
+			"DATASET|STORE --seeds N")
 	}
 	show := progressOf(cmd, t.json)
 	opened, err := t.open(cmd, r, args[0], settings, show)
@@ -86,7 +91,8 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	}
 	folder, created := t.out, false
 	err = r.OnFirst(func() (err error) {
-		folder, created, err = rundir.MakeFolder(t.out, time.Now(), args[0], settings.Model, t.resume == resumeAuto)
+		folder, created, err = rundir.MakeFolder(t.out, time.Now(), args[0], settings.Model,
+			t.resume == resumeAuto)
 		return err
 	})
 	if err != nil {
@@ -102,10 +108,12 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string, 
 	for k, o := range members {
 		one := *t
 		one.of, one.out = all, filepath.Join(folder, t.member(o))
-		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed, when(t.splits != "", fmt.Sprintf(", split %d", o.Split)))
+		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed,
+			when(t.splits != "", fmt.Sprintf(", split %d", o.Split)))
 		if err := one.trainMember(cmd, r, args, opened, o); err != nil {
 			if errors.Is(err, launch.ErrInterrupted) {
-				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err, folder)
+				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err,
+					folder)
 			}
 			return err
 		}
@@ -127,7 +135,8 @@ func (t *trainCommand) members(stored int, settings *setting.Resolved) (all []*s
 	}
 	seeds := max(1, t.seeds)
 	if settings.Seed > math.MaxUint64-uint64(seeds) {
-		return nil, refusal.Errorf("--seed %d --seeds %d: the seeds count on from the first one, beyond the largest; give a smaller one", settings.Seed, seeds)
+		return nil, refusal.Errorf("--seed %d --seeds %d: the seeds count on from the first one, beyond "+
+			"the largest; give a smaller one", settings.Seed, seeds)
 	}
 	for _, split := range splits {
 		for k := range seeds {
@@ -176,7 +185,8 @@ func (t *trainCommand) trainMember(
 func (s *several) add(show io.Writer, run *rundir.Run) {
 	s.done = append(s.done, run)
 	m := run.Summary.Metric
-	fmt.Fprintf(show, "%s: best epoch %s, %s validation %s  test %s\n", printable(run.Summary.RunDir), count(run.Summary.BestEpoch), m,
+	fmt.Fprintf(show, "%s: best epoch %s, %s validation %s  test %s\n", printable(run.Summary.RunDir),
+		count(run.Summary.BestEpoch), m,
 		measured(m, run.Summary.Val), measured(m, run.Summary.Test))
 }
 

@@ -37,13 +37,17 @@ func TestSpread(t *testing.T) {
 // Several runs come to the mean and the sample deviation of their metrics, on the terminal and in a file.
 func TestFinishSeveral(t *testing.T) {
 	run := func(seed uint64, split int, val, test metric.Number, dir string) *rundir.Run {
-		return &rundir.Run{Summary: rundir.Summary{Metric: "accuracy", Seed: seed, Split: split, Val: val, Test: test, RunDir: dir}}
+		return &rundir.Run{Summary: rundir.Summary{
+			Metric: "accuracy", Seed: seed, Split: split, Val: val,
+			Test: test, RunDir: dir,
+		}}
 	}
 	folder := t.TempDir()
 	all := several{[]*rundir.Run{run(7, 0, .5, .25, "a"), run(8, 0, .75, .5, "b"), run(7, 1, 1, .75, "c")}}
 	var out bytes.Buffer
 	require.NoError(t, all.finish(&out, folder, false))
-	want := "runs                 3, in " + folder + "\nvalidation accuracy  75.00 ± 25.00 %\ntest accuracy        50.00 ± 25.00 %\n"
+	want := "runs                 3, in " + folder +
+		"\nvalidation accuracy  75.00 ± 25.00 %\ntest accuracy        50.00 ± 25.00 %\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

@@ -35,7 +35,8 @@ type session struct {
 // It makes partitions that are not stored. Before that admit may refuse the store, and check the graph. Both
 // may be nil.
 func (r ranks) open(
-	parent context.Context, dataset string, o *setting.Resolved, show io.Writer, admit func(store string) error,
+	parent context.Context, dataset string, o *setting.Resolved, show io.Writer,
+	admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (s *session, err error) {
 	job := &train.Job{Dataset: dataset, Options: o.Options, Comm: r.Comm}
@@ -172,9 +173,9 @@ func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show 
 			return err
 		}
 		if other.job.Graph == nil && !slices.Equal(names, g.Labels.Names) {
-			return refusal.Errorf("--validate %s: its classes are numbered in another order than those of the graph to "+
-				"train on, and a graph in partitions stays as it is stored; import both with the same classes, or train "+
-				"with one partition", o.Validate)
+			return refusal.Errorf("--validate %s: its classes are numbered in another order than those of "+
+				"the graph to train on, and a graph in partitions stays as it is stored; import both with "+
+				"the same classes, or train with one partition", o.Validate)
 		}
 		return nil
 	})
@@ -191,8 +192,8 @@ func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show 
 func storedPartitions(store string, k int, o *setting.Options) (partition.Description, error) {
 	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if err == nil && !found {
-		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
-			"on a shared file system or copied with its partitions", store, k)
+		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all "+
+			"machines need the same store, on a shared file system or copied with its partitions", store, k)
 	}
 	return d, err
 }
@@ -208,18 +209,22 @@ func findPartitions(store string, k int, method string) (d partition.Description
 
 // preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
 // single process makes them in memory: the job then has the graph.
-func preparePartition(parent context.Context, store string, job *train.Job, k int, show io.Writer, check func(*graph.Graph) error) error {
+func preparePartition(parent context.Context, store string, job *train.Job, k int, show io.Writer,
+	check func(*graph.Graph) error,
+) error {
 	o := &job.Options
 	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if found && o.Balance != setting.Defaults().Balance && o.Balance != d.Balance {
-		return refusal.Errorf("--balance %s: %s is stored, which balances %s; store another with weft partition %s -k %d --method %s --balance %s, or leave it out",
+		return refusal.Errorf("--balance %s: %s is stored, which balances %s; store another with weft "+
+			"partition %s -k %d --method %s --balance %s, or leave it out",
 			o.Balance, d.Name, d.Balance, store, k, d.Method, o.Balance)
 	}
 	if found || err != nil {
 		return err
 	}
 	if o.Partition == partition.File {
-		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft partition %s -k %d --method file --file PART", k, store, k)
+		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft "+
+			"partition %s -k %d --method file --file PART", k, store, k)
 	}
 	if o.Partition == partition.DGL {
 		return refuseDGL(store)
@@ -237,7 +242,8 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm.Size() == 1 {
 		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, k, asked.Method)
-		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", name)
+		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory "+
+			"and not kept\n", name)
 		job.Graph = g
 		return nil
 	}
@@ -272,10 +278,12 @@ func refuseDGL(store string) error {
 	}
 	for _, d := range all {
 		if d.Method == partition.DGL {
-			return refusal.Errorf("--partition dgl: DGL divided %s into %d partitions; give graph=%d, or another --partition", store, d.K, d.K)
+			return refusal.Errorf("--partition dgl: DGL divided %s into %d partitions; give graph=%d, or "+
+				"another --partition", store, d.K, d.K)
 		}
 	}
-	return refusal.Errorf("--partition dgl: %s has no partition of DGL's; weft import dgl stores it with a graph that DGL divided", store)
+	return refusal.Errorf("--partition dgl: %s has no partition of DGL's; weft import dgl stores it with "+
+		"a graph that DGL divided", store)
 }
 
 // partitionMethod is the method of the partitions to take, "" for any.
@@ -290,7 +298,8 @@ func partitionMethod(o *setting.Options) string {
 func refuseRun(path string) error {
 	switch word := refusal.ShellWord(path); {
 	case rundir.Is(path):
-		return refusal.Errorf("%s: is a run, and no graph; weft train --resume %s continues it, weft evaluate %[2]s measures it, and weft inspect %[2]s says where it stands",
+		return refusal.Errorf("%s: is a run, and no graph; weft train --resume %s continues it, weft "+
+			"evaluate %[2]s measures it, and weft inspect %[2]s says where it stands",
 			path, word)
 	case rundir.First(path) != "":
 		return refusal.Errorf("%s: holds runs, and is no graph; weft runs %s compares them", path, word)

@@ -43,7 +43,8 @@ type givenSetting struct {
 func (s *settingFlags) add(flags *pflag.FlagSet) {
 	s.addThose(flags, func(setting.Setting) bool { return true })
 	addHelpAll(flags)
-	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it, or the name of a configuration of publications, as in cora-gcn")
+	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, "+
+		"which override it, or the name of a configuration of publications, as in cora-gcn")
 }
 
 // addThose registers one flag for each setting that is wanted.
@@ -75,7 +76,8 @@ func onlyFor(s setting.Setting) string {
 	case len(uses) == len(gnn.Names()):
 		return ""
 	case len(uses) == len(gnn.Names())-1:
-		except := slices.IndexFunc(gnn.Names(), func(name string) bool { return !slices.Contains(uses, name) })
+		except := slices.IndexFunc(gnn.Names(),
+			func(name string) bool { return !slices.Contains(uses, name) })
 		return "; for all models but " + gnn.Names()[except]
 	}
 	return "; for " + strings.Join(uses, ", ")

@@ -17,7 +17,8 @@ const requeueScript = "../../scripts/hosts/requeue.sbatch"
 func TestRequeueScriptIsShown(t *testing.T) {
 	script, err := os.ReadFile(requeueScript)
 	require.NoError(t, err)
-	if !slices.ContainsFunc(snippets(t, "docs/distributed.md"), func(b snippet) bool { return b.text == string(script) }) {
+	if !slices.ContainsFunc(snippets(t, "docs/distributed.md"),
+		func(b snippet) bool { return b.text == string(script) }) {
 		t.Errorf("docs/distributed.md shows another script than %s", requeueScript)
 	}
 }
@@ -46,10 +47,12 @@ func TestRequeueScript(t *testing.T) {
 				"srun":     "echo \"$*\"\ncd '" + checkpoints + "' && " + job.srun,
 				"scontrol": "echo \"$*\"",
 			} {
-				require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+does+"\n"), 0o777))
+				require.NoError(t,
+					os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+does+"\n"), 0o777))
 			}
 			cmd := exec.Command("sh", requeueScript, "a store", run, "--epochs", "20")
-			cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "SLURM_NTASKS=4", "SLURM_JOB_ID=7")
+			cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"),
+				"SLURM_NTASKS=4", "SLURM_JOB_ID=7")
 			said, err := cmd.CombinedOutput()
 			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 				t.Fatal(err)
@@ -60,7 +63,8 @@ func TestRequeueScript(t *testing.T) {
 				want += "requeue 7\n"
 			}
 			if string(said) != want || cmd.ProcessState.ExitCode() != job.status {
-				t.Errorf("status %d, said\n%swant status %d and\n%s", cmd.ProcessState.ExitCode(), said, job.status, want)
+				t.Errorf("status %d, said\n%swant status %d and\n%s", cmd.ProcessState.ExitCode(),
+					said, job.status, want)
 			}
 		})
 	}

@@ -57,18 +57,28 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.method, "method", correctAndSmooth, "`name` of what is computed: "+correctAndSmooth+", "+labelPropagation)
-	f.IntVar(&s.correctRounds, "correct-rounds", 50, "aggregations of the errors, 0 leaves the correction out")
-	f.Float64Var(&s.correctAlpha, "correct-alpha", .9, "share of the in-neighbours in each aggregation of the errors, above 0 and at most 1")
+	f.StringVar(&s.method, "method", correctAndSmooth, "`name` of what is computed: "+correctAndSmooth+
+		", "+labelPropagation)
+	f.IntVar(&s.correctRounds, "correct-rounds", 50,
+		"aggregations of the errors, 0 leaves the correction out")
+	f.Float64Var(&s.correctAlpha, "correct-alpha", .9, "share of the in-neighbours in each aggregation of "+
+		"the errors, above 0 and at most 1")
 	f.Float64Var(&s.scale, "scale", 0, "factor of the correction, 0 derives one for each vertex (autoscale)")
 	f.IntVar(&s.rounds, "smooth-rounds", 50, "aggregations of probabilities and labels, 0 leaves them out")
-	f.Float64Var(&s.alpha, "smooth-alpha", .8, "share of the in-neighbours in each of them, above 0 and at most 1")
-	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too: as leaderboards allow for the test vertices")
+	f.Float64Var(&s.alpha, "smooth-alpha", .8, "share of the in-neighbours in each of them, above 0 "+
+		"and at most 1")
+	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too: as "+
+		"leaderboards allow for the test vertices")
 	f.IntVar(&s.split, "split", -1, "which stored split, from 0 (default: that of the run)")
-	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities: .npy (float32, vertices × classes), .csv or .parquet (each vertex's class and its probability); an existing file is overwritten")
+	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities: .npy (float32, vertices × "+
+		"classes), .csv or .parquet (each vertex's class and its probability); an existing file is "+
+		"overwritten")
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
 	s.settings.addThose(f, func(one setting.Setting) bool {
-		return slices.Contains([]string{"parallel", "partitions", "partition", "balance", "threads", "comm-timeout"}, one.Name)
+		return slices.Contains([]string{
+			"parallel", "partitions", "partition", "balance", "threads",
+			"comm-timeout",
+		}, one.Name)
 	})
 	return cmd
 }
@@ -111,9 +121,11 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 	}
 	switch {
 	case trained.Task != task.Vertex:
-		return asked, refusal.Errorf("%s: smooth is for classes of vertices, and this is a run of --task %s", dir, trained.Task)
+		return asked, refusal.Errorf("%s: smooth is for classes of vertices, and this is a run of --task %s",
+			dir, trained.Task)
 	case run.Store == "":
-		return asked, refusal.Errorf("%s: it names no store, as the graph was made in memory; train on a store", dir)
+		return asked, refusal.Errorf("%s: it names no store, as the graph was made in memory; "+
+			"train on a store", dir)
 	case run.Summary.Graph.Values > 0:
 		return asked, refusal.Errorf("%s: smooth is for classes, and this run predicts values", dir)
 	}
@@ -130,7 +142,8 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		return asked, err
 	}
 	if asked.options.Mesh.Stages > 1 {
-		return asked, refusal.Errorf("--parallel %s: smoothing is one block, which no pipeline divides; give graph=N or tensor=N", o.Parallel)
+		return asked, refusal.Errorf("--parallel %s: smoothing is one block, which no pipeline divides; "+
+			"give graph=N or tensor=N", o.Parallel)
 	}
 	if s.out != "" {
 		err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out),
@@ -159,11 +172,14 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 func (s *smoothCommand) check() error {
 	switch {
 	case s.method != correctAndSmooth && s.method != labelPropagation:
-		return refusal.Errorf("--method %s: unknown; it is %s or %s", s.method, correctAndSmooth, labelPropagation)
+		return refusal.Errorf("--method %s: unknown; it is %s or %s", s.method,
+			correctAndSmooth, labelPropagation)
 	case s.correctRounds < 0 || s.rounds < 0:
-		return refusal.Errorf("--correct-rounds %d --smooth-rounds %d: rounds are 0 or more", s.correctRounds, s.rounds)
+		return refusal.Errorf("--correct-rounds %d --smooth-rounds %d: rounds are 0 or more",
+			s.correctRounds, s.rounds)
 	case !(s.correctAlpha > 0 && s.correctAlpha <= 1):
-		return refusal.Errorf("--correct-alpha %g: a share above 0 and at most 1 was expected", s.correctAlpha)
+		return refusal.Errorf("--correct-alpha %g: a share above 0 and at most 1 was expected",
+			s.correctAlpha)
 	case !(s.alpha > 0 && s.alpha <= 1):
 		return refusal.Errorf("--smooth-alpha %g: a share above 0 and at most 1 was expected", s.alpha)
 	case !(s.scale >= 0) || math.IsInf(s.scale, 0):
@@ -186,13 +202,16 @@ func softmax(p, z []float32) {
 }
 
 // smooth computes the smoothed probabilities on all ranks, writes them, and returns the metrics on the first.
-func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks, asked *smoothRequest) (metrics smoothings, err error) {
-	opened, err := r.open(cmd.Context(), asked.store, asked.options, cmd.ErrOrStderr(), func(store string) error {
-		if s.out == "" {
-			return nil
-		}
-		return checkApartFromGraph("out", s.out, asked.store, store)
-	}, nil)
+func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks,
+	asked *smoothRequest,
+) (metrics smoothings, err error) {
+	opened, err := r.open(cmd.Context(), asked.store, asked.options, cmd.ErrOrStderr(),
+		func(store string) error {
+			if s.out == "" {
+				return nil
+			}
+			return checkApartFromGraph("out", s.out, asked.store, store)
+		}, nil)
 	if err != nil {
 		return metrics, err
 	}
@@ -207,14 +226,22 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks, asked *smoothRequest
 	if !r.First() {
 		return metrics, nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "smoothed the probabilities of %s in %s\n", counted(p.Vertices, "vertex", "vertices"), duration(time.Since(began)))
+	fmt.Fprintf(cmd.ErrOrStderr(), "smoothed the probabilities of %s in %s\n",
+		counted(p.Vertices, "vertex", "vertices"), duration(time.Since(began)))
 	g, err := opened.graph()
 	if err != nil {
 		return metrics, err
 	}
 	if s.out != "" {
-		rows := train.Rows{Vertices: p.Vertices, Columns: p.Classes, Each: slices.Values([][]float32{p.Logits})}
-		if err := predictions.Write(s.out, rows, predictions.Table{Names: g.Names, Columns: predictions.Probabilities, Classes: g.Labels.Names}); err != nil {
+		rows := train.Rows{
+			Vertices: p.Vertices, Columns: p.Classes,
+			Each: slices.Values([][]float32{p.Logits}),
+		}
+		if err := predictions.Write(s.out, rows,
+			predictions.Table{
+				Names: g.Names, Columns: predictions.Probabilities,
+				Classes: g.Labels.Names,
+			}); err != nil {
 			return metrics, err
 		}
 	}
@@ -244,7 +271,8 @@ func (m *smoothings) print(out io.Writer) {
 		cells := []string{name}
 		before, after := m.Before.parts(), m.After.parts()
 		for k := range before {
-			cells = append(cells, measured(name, before[k].Scores[name]), measured(name, after[k].Scores[name]))
+			cells = append(cells, measured(name, before[k].Scores[name]),
+				measured(name, after[k].Scores[name]))
 		}
 		t.row(cells...)
 	}

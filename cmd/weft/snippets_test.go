@@ -229,7 +229,8 @@ func (s *console) pickled() {
 			"actor.npz":   "300 vertices, 1,491 edges, 8 features, 3 classes",
 		} {
 			s.run(snippet{at: b.at, text: strings.ReplaceAll(b.text, name, strconv.Quote(file))})
-			if said := s.shell(file, "weft import npz converted.npz "+file+".weft"); !strings.Contains(said, want) {
+			if said := s.shell(file, "weft import npz converted.npz "+file+
+				".weft"); !strings.Contains(said, want) {
 				s.t.Errorf("%s: %q, want %q", file, said, want)
 			}
 		}
@@ -238,7 +239,8 @@ func (s *console) pickled() {
 
 // writes reports whether the snippet writes a graph of PyTorch Geometric.
 func (b *snippet) writes() bool {
-	return b.lang == "python" && (strings.Contains(b.text, "data.edge_index") || strings.Contains(b.text, "data[k]"))
+	return b.lang == "python" &&
+		(strings.Contains(b.text, "data.edge_index") || strings.Contains(b.text, "data[k]"))
 }
 
 // Each snippet of these documents works as it stands, in the order in which they stand there.
@@ -247,7 +249,10 @@ func TestSnippets(t *testing.T) {
 	require.NoError(t, err)
 	s := newSession(t)
 	s.link(data, "data")
-	for name, file := range map[string]string{"library.pt": "hetero.pt", "theirs.pt": "dict.pt", "graph.pt": "data.pt"} {
+	for name, file := range map[string]string{
+		"library.pt": "hetero.pt", "theirs.pt": "dict.pt",
+		"graph.pt": "data.pt",
+	} {
 		path, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata", file))
 		require.NoError(t, err)
 		s.link(path, name)
@@ -264,7 +269,10 @@ func TestSnippets(t *testing.T) {
 	s.shell("weights", "weft import planetoid data/planetoid/ind.cora cora && "+
 		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)
 	require.NoError(t, os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666))
-	for _, document := range []string{"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md"} {
+	for _, document := range []string{
+		"README.md", "docs/reference.md",
+		"docs/performance.md", "docs/data.md",
+	} {
 		s.shell(document, "rm -rf stores/* runs/*") // each makes its own
 		for _, b := range snippets(t, document) {
 			switch b.lang {
@@ -299,7 +307,8 @@ func TestSnippetsWithSplits(t *testing.T) {
 			format, beside = "npz", ""
 		}
 		said := s.shell(b.at, "rm -rf stores/cora && weft import "+format+" "+file+" stores/cora"+beside)
-		if !strings.Contains(said, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the first 180/60/60") {
+		if !strings.Contains(said, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the "+
+			"first 180/60/60") {
 			t.Errorf("%s: imported as %s", b.at, said)
 		}
 	}

@@ -43,15 +43,20 @@ func TestSplitOfARun(t *testing.T) {
 		t.Fatal("both splits measure the same")
 	}
 	for flags, split := range map[string]int{"": 1, "--split=0": 0, "--split=1": 1} {
-		evaluated := printed[map[string]map[string]any](t, append([]string{"evaluate", run, "--json"}, strings.Fields(flags)...)...)
+		evaluated := printed[map[string]map[string]any](t,
+			append([]string{"evaluate", run, "--json"}, strings.Fields(flags)...)...)
 		if diff := cmp.Diff(want[split], evaluated); diff != "" {
 			t.Errorf("evaluate %s (-want +got):\n%s", flags, diff)
 		}
-		smoothed := printed[map[string]map[string]map[string]any](t, append([]string{"smooth", run, "--smooth-rounds", "1", "--json"}, strings.Fields(flags)...)...)
+		smoothed := printed[map[string]map[string]map[string]any](t,
+			append([]string{"smooth", run, "--smooth-rounds", "1", "--json"}, strings.Fields(flags)...)...)
 		if diff := cmp.Diff(want[split], smoothed["before"]); diff != "" {
 			t.Errorf("smooth %s, before (-want +got):\n%s", flags, diff)
 		}
-		asked, err := (&smoothCommand{method: labelPropagation, alpha: .5, correctAlpha: .5, split: split}).understand(run)
+		asked, err := (&smoothCommand{
+			method: labelPropagation, alpha: .5, correctAlpha: .5,
+			split: split,
+		}).understand(run)
 		if err != nil || asked.Split != split || asked.options.Split != split {
 			t.Errorf("smooth --split %d spreads the labels of split %d, %v", split, asked.Split, err)
 		}

@@ -99,10 +99,19 @@ func TestProgressOfSetUp(t *testing.T) {
 		args   string
 		stages []string
 	}{
-		{"generate sbm %s/made --vertices 20000 --degree 6", []string{"counting edges", "making edges", "making features"}},
+		{
+			"generate sbm %s/made --vertices 20000 --degree 6",
+			[]string{"counting edges", "making edges", "making features"},
+		},
 		{"partition %s/made -k 2 --method range", []string{"dividing edges", "reversing edges"}},
-		{"partition %s/made -k 2 --method stream", []string{"clustering, pass 1", "contracting", "refining, pass 1, moves", "dividing edges"}},
-		{"inspect %s/made --json", []string{"checking the bytes of the graph", "counting edges", "checking the bytes of range-2, share 0", "checking the bytes of stream-2, share 1"}},
+		{
+			"partition %s/made -k 2 --method stream",
+			[]string{"clustering, pass 1", "contracting", "refining, pass 1, moves", "dividing edges"},
+		},
+		{"inspect %s/made --json", []string{
+			"checking the bytes of the graph", "counting edges",
+			"checking the bytes of range-2, share 0", "checking the bytes of stream-2, share 1",
+		}},
 		{"import edges " + list + " %s/listed", []string{"reading " + list, "sorting edges"}},
 		{"import edges " + list + " %s/named --self-loops", []string{"reading " + list, "writing"}},
 	} {

@@ -64,15 +64,18 @@ With seeds the table has a row for each combination, with the mean and the sampl
 
 Each combination has a folder below that of --out. A sweep that was interrupted, or whose --max-time is over, goes on with the same command:
 runs that have ended stay as they are, and others continue from their last checkpoint. A max-time among the settings is of each combination.`,
-		Example:           "  weft sweep sweep.yaml stores/cora\n  weft sweep sweep.yaml --jobs 2 --out runs/sweep --max-time 3h50m",
+		Example: "  weft sweep sweep.yaml stores/cora\n  weft sweep sweep.yaml --jobs 2 --out " +
+			"runs/sweep --max-time 3h50m",
 		ValidArgsFunction: completeInOrder(completeFiles, completeGraph),
 		Args:              arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
 	}
 	cmd.Flags().StringVar(&c.out, "out", "", "`folder` of the runs (default: runs/sweep-FILE)")
 	cmd.Flags().IntVar(&c.jobs, "jobs", 1, "`number` of runs beside each other, which share the cores")
-	cmd.Flags().StringVar(&c.maxTime, "max-time", "", "`time` as in 3h50m, or 3:50:00 as in Slurm, after which the sweep interrupts the runs under way, and begins no others (default: no limit)")
-	cmd.Flags().BoolVar(&c.json, "json", false, "print the runs as one JSON object; progress goes to standard error")
+	cmd.Flags().StringVar(&c.maxTime, "max-time", "", "`time` as in 3h50m, or 3:50:00 as in Slurm, after "+
+		"which the sweep interrupts the runs under way, and begins no others (default: no limit)")
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the runs as one JSON object; progress goes to "+
+		"standard error")
 	return cmd
 }
 
@@ -98,7 +101,8 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		return refusal.Errorf("%s: names no dataset; give one: weft sweep %[1]s STORE", args[0])
 	}
 	if c.out == "" {
-		c.out = filepath.Join("runs", "sweep-"+strings.TrimSuffix(filepath.Base(args[0]), filepath.Ext(args[0])))
+		c.out = filepath.Join("runs", "sweep-"+strings.TrimSuffix(filepath.Base(args[0]),
+			filepath.Ext(args[0])))
 	}
 	show := progressOf(cmd, c.json)
 	of, err := contentsOfStore(s.Dataset)
@@ -111,7 +115,8 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	defer c.claimed.Close()
 	ctx, stop := untilSignal(cmd.Context(), func(signal os.Signal) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: the runs under way keep their results; interrupt again to stop at once\n", signal)
+		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: the runs under way keep their results; interrupt again "+
+			"to stop at once\n", signal)
 	}, func() {})
 	defer stop()
 	if limit > 0 {
@@ -122,13 +127,15 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	failed := c.trainAll(ctx, show, s)
 	if err := ctx.Err(); err != nil {
 		over := when(errors.Is(err, context.DeadlineExceeded), "--max-time "+c.maxTime+": ")
-		return fmt.Errorf("%s%w; the same command goes on: it leaves runs in %s that have ended as they are", over, launch.ErrInterrupted, c.out)
+		return fmt.Errorf("%s%w; the same command goes on: it leaves runs in %s that have ended as they are",
+			over, launch.ErrInterrupted, c.out)
 	}
 	if err := c.print(cmd.OutOrStdout(), cmd.ErrOrStderr(), s.Seeds > 1); err != nil {
 		return err
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s of %d failed, as said above", counted(failed, "combination", "combinations"), len(s.Combinations))
+		return fmt.Errorf("%s of %d failed, as said above", counted(failed, "combination", "combinations"),
+			len(s.Combinations))
 	}
 	return nil
 }
@@ -173,7 +180,8 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 				failed++
 				outcome = "failed: " + said
 			}
-			fmt.Fprintf(show, "%d of %d: %s: %s: %s\n", done, len(s.Combinations), c.name(k), combination, printable(outcome))
+			fmt.Fprintf(show, "%d of %d: %s: %s: %s\n", done, len(s.Combinations), c.name(k), combination,
+				printable(outcome))
 		})
 	}
 	group.Wait()
@@ -184,7 +192,9 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 func (c *sweepCommand) name(k int) string { return fmt.Sprintf("run-%04d", k) }
 
 // train trains with one combination in a process of its own. said is the last line of its errors.
-func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int, combination sweep.Combination) (said string, err error) {
+func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
+	combination sweep.Combination,
+) (said string, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return err.Error(), err
@@ -196,7 +206,8 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int, combina
 	if s.Seeds > 0 {
 		args = append(args, "--seeds", fmt.Sprint(s.Seeds))
 	}
-	threads := slices.ContainsFunc(combination, func(a sweep.Assignment) bool { return a.Setting == "threads" })
+	threads := slices.ContainsFunc(combination,
+		func(a sweep.Assignment) bool { return a.Setting == "threads" })
 	if c.jobs > 1 && !threads {
 		args = append(args, "--threads", fmt.Sprint(max(1, cores.Count()/c.jobs)))
 	}
@@ -206,7 +217,8 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int, combina
 	defer runtime.UnlockOSThread()
 	run := exec.CommandContext(ctx, program, args...)
 	run.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	run.ExtraFiles = []*os.File{c.claimed}                                // the next sweep begins when the runs of a killed one have ended, too
+	// the next sweep begins when the runs of a killed one have ended, too
+	run.ExtraFiles = []*os.File{c.claimed}
 	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it keeps its results
 	var errs bytes.Buffer
 	run.Stderr = &errs

@@ -46,7 +46,8 @@ func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace
 	}
 	s := &run.Summary
 	traced.About = map[string]string{
-		"weft": run.Versions.Weft, "dataset": s.Dataset, "model": s.Model, "parallel": s.Parallel, "run_dir": s.RunDir,
+		"weft": run.Versions.Weft, "dataset": s.Dataset, "model": s.Model, "parallel": s.Parallel,
+		"run_dir": s.RunDir,
 	}
 	if err := atomicfile.Write(t.trace, traced.Write); err != nil {
 		return fmt.Errorf("%w; the results are in %s", err, t.out)
@@ -57,8 +58,10 @@ func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace
 	}
 	left := ""
 	if lost > 0 {
-		left = fmt.Sprintf(", %s more left out: it keeps the first %s of a worker", count(lost), count(trace.Most))
+		left = fmt.Sprintf(", %s more left out: it keeps the first %s of a worker",
+			count(lost), count(trace.Most))
 	}
-	fmt.Fprintf(show, "%s: epoch %s, %s%s\n", t.trace, count(traced.Epoch), counted(spans, "span", "spans"), left)
+	fmt.Fprintf(show, "%s: epoch %s, %s%s\n", t.trace, count(traced.Epoch),
+		counted(spans, "span", "spans"), left)
 	return nil
 }

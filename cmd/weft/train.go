@@ -86,17 +86,28 @@ second later or more stops at once.`,
 		RunE:              t.run,
 	}
 	t.settings.add(cmd.Flags())
-	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
-	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; auto: that of --out, if a run has begun there")
-	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
-	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints their mean and sample standard deviation, n − 1 (default: one run)")
+	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder "+
+		"under runs/)")
+	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; "+
+		"auto: that of --out, if a run has begun there")
+	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, "+
+		"which ui.perfetto.dev shows")
+	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints "+
+		"their mean and sample standard deviation, n − 1 (default: one run)")
 	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
-	cmd.Flags().IntVar(&t.watch, "watch", 0, "`port` of a live page of the run, for browsers on this machine; 0 takes a free one (default: no page)")
-	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, metrics, seconds and memory, which TensorBoard shows")
-	cmd.Flags().StringVar(&t.cpuProfile, "cpuprofile", "", "`file` for a CPU profile of this process, for go tool pprof; the kernels stand in it as calls of C")
-	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
-	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line of standard output, and wait for a line of standard input after it, unless that has ended: an empty line goes on, and stop ends the run as a signal does; with --json")
-	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
+	cmd.Flags().IntVar(&t.watch, "watch", 0, "`port` of a live page of the run, for browsers on this "+
+		"machine; 0 takes a free one (default: no page)")
+	cmd.Flags().StringVar(&t.tensorboard, "tensorboard", "", "`folder` for event files of losses, "+
+		"metrics, seconds and memory, which TensorBoard shows")
+	cmd.Flags().StringVar(&t.cpuProfile, "cpuprofile", "", "`file` for a CPU profile of this process, for "+
+		"go tool pprof; the kernels stand in it as calls of C")
+	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to "+
+		"standard error")
+	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line of "+
+		"standard output, and wait for a line of standard input after it, unless that has ended: an empty "+
+		"line goes on, and stop ends the run as a signal does; with --json")
+	cmd.Flags().BoolVar(&t.explain, "explain", false,
+		"print what the run would do and need, without training")
 	return cmd
 }
 
@@ -127,7 +138,10 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		defer stop()
 		if cmd.Flags().Changed("watch") && !t.explain {
-			if err := r.OnFirst(func() (err error) { t.live, err = newLive(t.watch); return err }); err != nil {
+			if err := r.OnFirst(func() (err error) {
+				t.live, err = newLive(t.watch)
+				return err
+			}); err != nil {
 				return err
 			}
 			defer func() { t.live.close() }()
@@ -233,7 +247,8 @@ func (t *trainCommand) train(
 		return err
 	}
 	if _, err := os.Lstat(settings.Offload); settings.Offload != "" && errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n", printable(settings.Offload))
+		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n",
+			printable(settings.Offload))
 	}
 	started := time.Now()
 	progress := newProgress(show, &settings.Options)
@@ -257,7 +272,8 @@ func (t *trainCommand) train(
 			progress.say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
-	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset), eachWorker(said.PeakTensorBytes), megabytes(slices.Max(said.GraphBytes)))
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset),
+		eachWorker(said.PeakTensorBytes), megabytes(slices.Max(said.GraphBytes)))
 	if said.neededBy() != "" {
 		for _, line := range said.recomputed() {
 			fmt.Fprintln(show, line)
@@ -319,7 +335,8 @@ func (t *trainCommand) train(
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
 		}
-		t.live.end(fmt.Sprintf("ended: %s; best epoch %s, %s validation %s  test %s", run.Reason, count(run.Summary.BestEpoch), run.Summary.Metric,
+		t.live.end(fmt.Sprintf("ended: %s; best epoch %s, %s validation %s  test %s", run.Reason,
+			count(run.Summary.BestEpoch), run.Summary.Metric,
 			measured(run.Summary.Metric, run.Summary.Val), measured(run.Summary.Metric, run.Summary.Test)))
 		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
 		return cmp.Or(printed, written)
@@ -328,7 +345,8 @@ func (t *trainCommand) train(
 		return err
 	}
 	if result.Diverged != nil {
-		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged, result.BestEpoch, t.out))
+		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged,
+			result.BestEpoch, t.out))
 	}
 	if result.Interrupted() {
 		return r.part(t.interrupted(result, &settings.Options))
@@ -337,7 +355,9 @@ func (t *trainCommand) train(
 }
 
 // checkFirst makes the checks that need no graph.
-func (t *trainCommand) checkFirst(cmd *cobra.Command, r ranks, settings *setting.Resolved, run *resumption) error {
+func (t *trainCommand) checkFirst(cmd *cobra.Command, r ranks, settings *setting.Resolved,
+	run *resumption,
+) error {
 	if run == nil || run.from == nil {
 		if err := r.Together(checkInit(settings.Init)); err != nil {
 			return err
@@ -354,7 +374,9 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r ranks, settings *setting
 
 // plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
 // small.
-func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *train.Job, settings *setting.Resolved) (said planned, err error) {
+func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *train.Job,
+	settings *setting.Resolved,
+) (said planned, err error) {
 	job.PlanRange = t.explain
 	plan, err := job.Plan(cmd.Context())
 	if err := r.Together(about(dataset, advised(err))); err != nil {
@@ -370,13 +392,17 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 			return said, err
 		}
 	}
-	return said, r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers),
-		checkDisk(&plan, settings.Offload, job.LocalWorkers), checkFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
+	return said, r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit),
+		checkMachine(&plan, &settings.Options, job.LocalWorkers),
+		checkDisk(&plan, settings.Offload, job.LocalWorkers),
+		checkFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
 }
 
 // directory makes the directory of a planned run, or continues in that of run, and opens what follows the run
 // besides. It does so on the first rank alone.
-func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, started time.Time, job *train.Job, store string) (dir *rundir.Dir, e *events, err error) {
+func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, started time.Time,
+	job *train.Job, store string,
+) (dir *rundir.Dir, e *events, err error) {
 	if !r.First() {
 		return nil, nil, nil
 	}
@@ -398,7 +424,8 @@ func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, s
 
 // interrupted is the error of a run that stopped before its end and has results.
 func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) error {
-	err := fmt.Errorf("%w after epoch %d; the results so far are in %s", launch.ErrInterrupted, result.Epochs, t.out)
+	err := fmt.Errorf("%w after epoch %d; the results so far are in %s", launch.ErrInterrupted,
+		result.Epochs, t.out)
 	if result.Ended == train.EndedTime {
 		err = fmt.Errorf("--max-time %s: %w", o.MaxTime, err)
 	}
@@ -508,13 +535,15 @@ func incomplete(dir *rundir.Dir, store string, err error) error {
 	case dir.Gone():
 		return fmt.Errorf("%w; nothing of the run is kept", err)
 	case len(kept) > 0:
-		err = fmt.Errorf("%w; %s is incomplete, but has %s of the best epoch: weft predict --init %[2]s/%[4]s --config %[2]s/run.yaml %[5]s --out FILE",
+		err = fmt.Errorf("%w; %s is incomplete, but has %s of the best epoch: weft predict --init "+
+			"%[2]s/%[4]s --config %[2]s/run.yaml %[5]s --out FILE",
 			err, dir.Path, strings.Join(kept, " and "), kept[0], store)
 	case continues:
 	case errors.As(err, new(*train.Diverged)):
 		err = fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
 	default:
-		err = fmt.Errorf("%w; %s is incomplete: begin the run again with weft train --resume %[2]s, or remove it", err, dir.Path)
+		err = fmt.Errorf("%w; %s is incomplete: begin the run again with weft train --resume %[2]s, "+
+			"or remove it", err, dir.Path)
 	}
 	if continues {
 		err = fmt.Errorf("%w; continue the run with weft train --resume %s", err, dir.Path)
@@ -532,11 +561,13 @@ func unfinished(dir *rundir.Dir) string {
 
 // untilSignal is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
 // other than 0, and until the directory is there.
-func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[rundir.Dir], store string, progress *progress,
+func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[rundir.Dir], store string,
+	progress *progress,
 ) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
 		r.sayWaiting(parent, s, unfinished(made.Load()))
-		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
+		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once",
+			s)
 	}, func() {
 		progress.end()
 		switch dir := made.Load(); {
@@ -568,7 +599,8 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 		all = all / int64(len(p.PeakTensorBytes)) * int64(here)
 	}
 	if o.MemoryLimit == 0 && machine > 0 && all > machine {
-		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try all the same with a --memory-limit",
+		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try "+
+			"all the same with a --memory-limit",
 			setting.Bytes(all).RoundedUp(), megabytes(machine), p.Less())
 	}
 	return nil
@@ -589,8 +621,9 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 		return refusal.Errorf("--offload %s: %w", dir, err)
 	}
 	if known && free < rests {
-		return refusal.Errorf("--offload %s: %s would rest there at the peak, and %s are free; free some room there, "+
-			"name another folder, or raise --memory-limit", dir, setting.Bytes(rests).RoundedUp(), megabytes(free))
+		return refusal.Errorf("--offload %s: %s would rest there at the peak, and %s are free; free some "+
+			"room there, name another folder, or raise --memory-limit", dir,
+			setting.Bytes(rests).RoundedUp(), megabytes(free))
 	}
 	return nil
 }
@@ -599,7 +632,8 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	if t.json {
 		var halo, layout, stage, links []int64
 		for _, sent := range p.Sent {
-			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes), append(stage, sent.Stage.Bytes)
+			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes),
+				append(stage, sent.Stage.Bytes)
 			if p.settings.Task == task.Link && !p.settings.TakesTurns() {
 				links = append(links, sent.Links.Bytes)
 			}
@@ -618,13 +652,18 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			InMemoryBytes   int64          `json:"in_memory_bytes,omitempty"`
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, links, p.EdgeColumns, p.Disk(), p.DiskBytes(), p.Least, p.All, p.Stages, p.lines()})
+		}{
+			p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, links, p.EdgeColumns,
+			p.Disk(), p.DiskBytes(),
+			p.Least, p.All, p.Stages, p.lines(),
+		})
 	}
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)
 	}
 	if p.settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
-		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n", enough(p.together()))
+		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n",
+			enough(p.together()))
 		return nil
 	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
@@ -644,7 +683,8 @@ func eachWorker(bytes []int64) string {
 func printResults(out io.Writer, run *rundir.Run) {
 	s := &run.Summary
 	t := newTable(out)
-	vertices, features := counted(s.Graph.Vertices, "vertex", "vertices"), counted(s.Graph.Features, "feature", "features")
+	vertices, features := counted(s.Graph.Vertices, "vertex", "vertices"),
+		counted(s.Graph.Features, "feature", "features")
 	if others := s.Graph.Others; others > 0 {
 		vertices += fmt.Sprintf(" of %s types", count(1+others))
 	}
@@ -658,31 +698,40 @@ func printResults(out io.Writer, run *rundir.Run) {
 	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
 		vertices, counted(s.Graph.Edges, "edge", "edges"), features, labels))
 	if v := s.Validation; v != nil {
-		t.row("validated", fmt.Sprintf("on %s: %s, %s", run.Settings["validate"], counted(v.Vertices, "vertex", "vertices"), counted(v.Edges, "edge", "edges")))
+		t.row("validated", fmt.Sprintf("on %s: %s, %s", run.Settings["validate"],
+			counted(v.Vertices, "vertex", "vertices"), counted(v.Edges, "edge", "edges")))
 	}
 	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
-		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
+		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges),
+			count(l.TestEdges)))
 		for _, r := range linkRows(l.Val, l.Test) {
-			t.row(r.Name, fmt.Sprintf("validation %s  test %s", measured(r.Name, r.Val), measured(r.Name, r.Test)))
+			t.row(r.Name, fmt.Sprintf("validation %s  test %s", measured(r.Name, r.Val),
+				measured(r.Name, r.Test)))
 		}
 	} else {
 		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
 			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
 	}
-	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
+	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)),
+		duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
-		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
+		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)),
+		megabytes(s.PeakRSSBytes)))
 	if moved := s.Disk; moved != (tensor.Moved{}) {
-		t.row("disk", fmt.Sprintf("%s written and %s read an epoch", megabytes(moved.Written), megabytes(moved.Read)))
+		t.row("disk", fmt.Sprintf("%s written and %s read an epoch", megabytes(moved.Written),
+			megabytes(moved.Read)))
 	}
 	if s.Workers > 1 {
-		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes+s.Communication.Links.Bytes),
+		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each "+
+			"waiting at most %s of it",
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+
+				s.Communication.Stage.Bytes+s.Communication.Links.Bytes),
 			percent(s.WaitShare)))
 		busiest := []string{fmt.Sprintf("sends %.2f", worker.Imbalance(s.SentBytes))}
 		if slices.Max(s.EdgeColumns) > 0 {
-			busiest = slices.Insert(busiest, 0, fmt.Sprintf("aggregates %.2f", worker.Imbalance(s.EdgeColumns)))
+			busiest = slices.Insert(busiest, 0,
+				fmt.Sprintf("aggregates %.2f", worker.Imbalance(s.EdgeColumns)))
 		}
 		if late := run.Settings["halo-delay"]; late != "" && late != "0" {
 			t.row("halo", "an epoch late, which makes training approximate")
@@ -696,11 +745,14 @@ func printResults(out io.Writer, run *rundir.Run) {
 			all += stage.Compute + stage.Bubble + stage.Wait
 		}
 		all = max(all, 1e-9)
-		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by while the pipeline fills and drains, %s in other waits",
+		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by "+
+			"while the pipeline fills and drains, %s in other waits",
 			s.StageImbalance, percent(bubble/all), percent(waited/all)))
 		for k, stage := range s.Stages {
-			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and drains and %s otherwise, sends %s",
-				who(&stage.Stage), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent)))
+			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and "+
+				"drains and %s otherwise, sends %s",
+				who(&stage.Stage), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)),
+				duration(seconds(stage.Wait)), megabytes(stage.Sent)))
 		}
 	}
 	t.row("run", filepath.Clean(s.RunDir))

@@ -20,7 +20,8 @@ var (
 
 // A program that go install made has the version of its module.
 func init() {
-	if build, ok := debug.ReadBuildInfo(); ok && version == "unknown" && strings.HasPrefix(build.Main.Version, "v") {
+	if build, ok := debug.ReadBuildInfo(); ok && version == "unknown" &&
+		strings.HasPrefix(build.Main.Version, "v") {
 		version = strings.TrimPrefix(build.Main.Version, "v")
 	}
 }
@@ -46,7 +47,8 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			library, noMPI := mpi.Load()
 			v := versions{
-				Weft: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+				Weft: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS +
+					"/" + runtime.GOARCH,
 				SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(), MPI: library.Name, Modules: map[string]string{},
 			}
 			build, _ := debug.ReadBuildInfo()

@@ -81,16 +81,18 @@ func newLive(port int) (*live, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	most := readersWith(files.Cur)
 	l := &live{
-		gate: &gate{listener, make(chan struct{}, most+(most+1)/2)}, text: watchText(), most: int64(most), hold: watchHold,
+		gate: &gate{listener, make(chan struct{}, most+(most+1)/2)}, text: watchText(),
+		most: int64(most), hold: watchHold,
 		every: 1, wake: make(chan struct{}), stop: stop,
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", l.page)
 	mux.HandleFunc("GET /events", l.events)
 	l.server = &http.Server{
-		Handler: onlyLocal(mux), ReadHeaderTimeout: watchDeadline, WriteTimeout: watchDeadline, MaxHeaderBytes: 16 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx },
-		ErrorLog:    log.New(faults{l}, "", 0),
+		Handler: onlyLocal(mux), ReadHeaderTimeout: watchDeadline, WriteTimeout: watchDeadline,
+		MaxHeaderBytes: 16 << 10,
+		BaseContext:    func(net.Listener) context.Context { return ctx },
+		ErrorLog:       log.New(faults{l}, "", 0),
 	}
 	l.server.SetKeepAlivesEnabled(false) // a connection that asks nothing would take the place of another
 	go func() {
@@ -205,7 +207,8 @@ func watchText() []byte {
 // begin begins a run.
 func (l *live) begin(name string) {
 	l.change(func() {
-		l.name, l.run, l.points, l.every, l.ended, l.status = name, l.run+1, nil, 1, "", "waiting for the first epoch"
+		l.name, l.run, l.points, l.every, l.ended, l.status = name, l.run+1, nil, 1, "",
+			"waiting for the first epoch"
 	})
 }
 
@@ -274,7 +277,8 @@ type beginning struct {
 func (l *live) events(w http.ResponseWriter, r *http.Request) {
 	if l.readers.Add(1) > l.most {
 		l.readers.Add(-1)
-		http.Error(w, fmt.Sprintf("%d browsers read this page, and there is room for no more: close one", l.most), http.StatusServiceUnavailable)
+		http.Error(w, fmt.Sprintf("%d browsers read this page, and there is room for no more: close one",
+			l.most), http.StatusServiceUnavailable)
 		return
 	}
 	defer time.AfterFunc(l.hold, func() { l.readers.Add(-1) })
@@ -298,7 +302,8 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 		if now != run {
 			last = 0
 		}
-		from, _ := slices.BinarySearchFunc(l.points, last+1, func(e train.Epoch, epoch int) int { return e.Epoch - epoch })
+		from, _ := slices.BinarySearchFunc(l.points, last+1,
+			func(e train.Epoch, epoch int) int { return e.Epoch - epoch })
 		points := slices.Clone(l.points[from:])
 		l.mu.Unlock()
 		var err error

@@ -19,7 +19,10 @@ import (
 // and %lower and %upper are their quartiles.
 func BenchmarkLive(b *testing.B) {
 	const turn = 64
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100, Classes: 7, Seed: 3})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100,
+		Classes: 7, Seed: 3,
+	})
 	require.NoError(b, err)
 	l, err := newLive(0)
 	require.NoError(b, err)
@@ -70,7 +73,10 @@ func BenchmarkLiveEpoch(b *testing.B) {
 	require.NoError(b, err)
 	defer l.close()
 	l.begin("run")
-	e := train.Epoch{Epochs: 1 << 30, Loss: .51234, LR: .01, Metric: "accuracy", Evaluated: true, Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25}
+	e := train.Epoch{
+		Epochs: 1 << 30, Loss: .51234, LR: .01, Metric: "accuracy", Evaluated: true, Train: .7,
+		Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25,
+	}
 	for b.Loop() {
 		e.Epoch++
 		l.epoch(e)

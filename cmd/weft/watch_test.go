@@ -35,7 +35,10 @@ func TestLive(t *testing.T) {
 	fmt.Fprint(stuck, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	const epochs = 10_000
 	epoch := func(k int) train.Epoch {
-		return train.Epoch{Epoch: k, Epochs: epochs, Loss: 1 / float64(k), Metric: "accuracy", Evaluated: true, Val: .5, Seconds: .25}
+		return train.Epoch{
+			Epoch: k, Epochs: epochs, Loss: 1 / float64(k), Metric: "accuracy",
+			Evaluated: true, Val: .5, Seconds: .25,
+		}
 	}
 	for k := 1; k < epochs; k++ {
 		l.epoch(epoch(k))
@@ -60,7 +63,8 @@ func TestLive(t *testing.T) {
 			}
 		}
 	}
-	if kind, data := next(); kind != "begin" || data != `{"name":"runs/one","metric":"accuracy","share":true}` {
+	if kind, data := next(); kind != "begin" ||
+		data != `{"name":"runs/one","metric":"accuracy","share":true}` {
 		t.Errorf("%s: %s", kind, data)
 	}
 	last := 0
@@ -101,20 +105,25 @@ func TestLive(t *testing.T) {
 		require.NoError(t, err)
 		return response.StatusCode, string(text)
 	}
-	if status, text := get("localhost:80"); status != http.StatusOK || !strings.Contains(text, "new EventSource(") {
+	if status, text := get("localhost:80"); status != http.StatusOK ||
+		!strings.Contains(text, "new EventSource(") {
 		t.Errorf("status %d", status)
 	}
 	if status, _ := get("elsewhere.example"); status != http.StatusForbidden {
 		t.Errorf("another host: status %d", status)
 	}
-	if _, err := newLive(l.gate.Addr().(*net.TCPAddr).Port); err == nil || !strings.Contains(err.Error(), "name another port") {
+	if _, err := newLive(l.gate.Addr().(*net.TCPAddr).Port); err == nil ||
+		!strings.Contains(err.Error(), "name another port") {
 		t.Errorf("a port in use: %v", err)
 	}
 }
 
 // TestReadersWith: a page takes a tenth of the files that a process may open, and a reader at least.
 func TestReadersWith(t *testing.T) {
-	for files, want := range map[uint64]int{16: 2, 28: 2, 64: 5, 239: 15, 240: 16, 1024: 16, math.MaxUint64: 16} {
+	for files, want := range map[uint64]int{
+		16: 2, 28: 2, 64: 5, 239: 15, 240: 16, 1024: 16,
+		math.MaxUint64: 16,
+	} {
 		if got := readersWith(files); got != want {
 			t.Errorf("%d files: %d readers, want %d", files, got, want)
 		}
@@ -153,7 +162,8 @@ func TestLiveReaders(t *testing.T) {
 	for range 3 * watchReaders {
 		r, first := read()
 		_ = r.Body.Close()
-		if r.StatusCode != http.StatusServiceUnavailable || first != "16 browsers read this page, and there is room for no more: close one" {
+		if r.StatusCode != http.StatusServiceUnavailable ||
+			first != "16 browsers read this page, and there is room for no more: close one" {
 			t.Fatalf("one too many: status %d, %q", r.StatusCode, first)
 		}
 	}
@@ -191,7 +201,9 @@ func TestLiveReaders(t *testing.T) {
 	for range 2 {
 		l.server.ErrorLog.Print("accept4: too many open files\nin its second line")
 	}
-	if want := []string{"weft: the live page: accept4: too many open files; the run goes on"}; !slices.Equal(said, want) {
+	if want := []string{
+		"weft: the live page: accept4: too many open files; the run goes on",
+	}; !slices.Equal(said, want) {
 		t.Errorf("said %q, want %q", said, want)
 	}
 }
@@ -201,8 +213,13 @@ func TestLiveReaders(t *testing.T) {
 func TestLiveWithFewFiles(t *testing.T) {
 	dir := t.TempDir()
 	store, run := filepath.Join(dir, "g"), filepath.Join(dir, "run")
-	require.NoError(t, generate.Write(store, generate.Options{Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2}))
-	c := exec.Command("sh", "-c", `ulimit -n 28; exec "$0" "$@"`, "weft", "train", store, "--watch", "0", "--epochs", "1000000000", "--threads", "1", "--out", run)
+	require.NoError(t,
+		generate.Write(store, generate.Options{
+			Kind: generate.SBM, Vertices: 60, Degree: 3,
+			Features: 4, Classes: 2,
+		}))
+	c := exec.Command("sh", "-c", `ulimit -n 28; exec "$0" "$@"`, "weft", "train", store, "--watch", "0",
+		"--epochs", "1000000000", "--threads", "1", "--out", run)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		c.Stderr = c.Stdout
@@ -255,7 +272,8 @@ func TestLiveInABrowser(t *testing.T) {
 		}
 		for k := 1; k <= epochs; k++ {
 			l.epoch(train.Epoch{
-				Epoch: k, Epochs: epochs, Loss: 1 / float64(k), LR: .01, Metric: "accuracy", Evaluated: true, Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25,
+				Epoch: k, Epochs: epochs, Loss: 1 / float64(k), LR: .01, Metric: "accuracy", Evaluated: true,
+				Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25,
 				LiveBytes: int64(k), PeakBytes: int64(k),
 			})
 			if k%(epochs/4) == 0 { // the browser joins, or follows
@@ -284,7 +302,10 @@ func TestLiveKeepsEvaluations(t *testing.T) {
 	l.begin("runs/one")
 	add := func() {
 		for k := 1; k <= epochs; k++ {
-			l.epoch(train.Epoch{Epoch: k, Epochs: epochs, Loss: 1, Metric: "accuracy", Evaluated: k%evaluated == 0, Val: .5, Seconds: .25})
+			l.epoch(train.Epoch{
+				Epoch: k, Epochs: epochs, Loss: 1, Metric: "accuracy",
+				Evaluated: k%evaluated == 0, Val: .5, Seconds: .25,
+			})
 		}
 	}
 	add()

@@ -32,7 +32,8 @@ func sameSum(got []float64, ranks int) error {
 	}
 	for i := range want {
 		if math.Float64bits(got[i]) != math.Float64bits(want[i]) {
-			return fmt.Errorf("sum %d of %d over %d ranks is %v, want %v", i, len(got), ranks, got[i], want[i])
+			return fmt.Errorf("sum %d of %d over %d ranks is %v, want %v", i, len(got),
+				ranks, got[i], want[i])
 		}
 	}
 	return nil
@@ -58,7 +59,8 @@ func sameSingleSum(got []float32, ranks int) error {
 			want += float64(of[r][i])
 		}
 		if math.Float32bits(got[i]) != math.Float32bits(float32(want)) {
-			return fmt.Errorf("single sum %d of %d over %d ranks is %v, want %v", i, len(got), ranks, got[i], float32(want))
+			return fmt.Errorf("single sum %d of %d over %d ranks is %v, want %v", i, len(got), ranks,
+				got[i], float32(want))
 		}
 	}
 	return nil
@@ -66,13 +68,15 @@ func sameSingleSum(got []float32, ranks int) error {
 
 // collectives tests all of them, on a group of any size.
 func collectives(c *comm.Comm) error {
-	return errors.Join(sums(c), allToAll(c), allGather(c, comm.Setup), allGather(c, comm.Stage), exchange(c), broadcast(c), barrier(c), listsThroughFirst(c))
+	return errors.Join(sums(c), allToAll(c), allGather(c, comm.Setup), allGather(c, comm.Stage), exchange(c),
+		broadcast(c), barrier(c), listsThroughFirst(c))
 }
 
 func sums(c *comm.Comm) error {
 	for _, n := range []int{0, 1, 2, 3, 7, 8, 9, 1000, 40_003} {
 		values, single := terms(c.Rank(), n), singles(c.Rank(), n)
-		if err := errors.Join(c.SumDoubles(comm.Statistics, values), c.SumFloats(comm.Gradient, single)); err != nil {
+		if err := errors.Join(c.SumDoubles(comm.Statistics, values),
+			c.SumFloats(comm.Gradient, single)); err != nil {
 			return err
 		}
 		if err := errors.Join(sameSum(values, c.Size()), sameSingleSum(single, c.Size())); err != nil {
@@ -103,7 +107,8 @@ func allToAll(c *comm.Comm) error {
 			return err
 		}
 		for r := range c.Size() {
-			if err := same(fmt.Sprint("all-to-all from ", r), receive[r], pattern(length(r, c.Rank()), r, c.Rank())); err != nil {
+			if err := same(fmt.Sprint("all-to-all from ", r), receive[r],
+				pattern(length(r, c.Rank()), r, c.Rank())); err != nil {
 				return err
 			}
 		}
@@ -260,8 +265,10 @@ func groups(c *comm.Comm) error {
 	if part.Size() == 2 {
 		peer := members[1-part.Rank()]
 		ps = append(ps,
-			c.Send(comm.Halo, []byte{10}, peer), half.Send(comm.Halo, []byte{20}, 1-part.Rank()), part.Send(comm.Halo, []byte{30}, 1-part.Rank()),
-			part.Receive(comm.Halo, got[2:], 1-part.Rank()), half.Receive(comm.Halo, got[1:2], 1-part.Rank()), c.Receive(comm.Halo, got[:1], peer))
+			c.Send(comm.Halo, []byte{10}, peer), half.Send(comm.Halo, []byte{20}, 1-part.Rank()),
+			part.Send(comm.Halo, []byte{30}, 1-part.Rank()),
+			part.Receive(comm.Halo, got[2:], 1-part.Rank()), half.Receive(comm.Halo, got[1:2], 1-part.Rank()),
+			c.Receive(comm.Halo, got[:1], peer))
 	}
 	if err := wait(ps...); err != nil {
 		return err
@@ -316,21 +323,36 @@ func counters(c *comm.Comm) error {
 		want comm.Traffic
 	}{
 		{"message", comm.Halo, func() error {
-			return wait(c.Receive(comm.Halo, make([]byte, 1234), before), c.Send(comm.Halo, make([]byte, 1234), next))
+			return wait(c.Receive(comm.Halo, make([]byte, 1234), before),
+				c.Send(comm.Halo, make([]byte, 1234), next))
 		}, comm.Traffic{Bytes: 1234, Messages: 1}},
 		{"empty message", comm.Halo, func() error {
 			return wait(c.Receive(comm.Halo, nil, before), c.Send(comm.Halo, nil, next))
 		}, comm.Traffic{}},
-		{"all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, four, four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
-		{"empty all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, empty, empty) }, comm.Traffic{}},
-		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
-		{"short all-gather", comm.Setup, func() error { return c.AllGather(comm.Setup, four[me], four) }, throughFirst(4, 4*n)},
-		{"exchange", comm.Setup, func() error { _, err := comm.Exchange(c, comm.Setup, make([]int32, n)...); return err }, throughFirst(4*n, 4*n)},
-		{"sum of integers", comm.Setup, func() error { return c.SumInts(make([]int64, 3)) }, throughFirst(24, 24)},
+		{"all-to-all", comm.Setup, func() error {
+			return c.AllToAll(comm.Setup, four, four)
+		}, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"empty all-to-all", comm.Setup, func() error {
+			return c.AllToAll(comm.Setup, empty, empty)
+		}, comm.Traffic{}},
+		{"all-gather", comm.Stage, func() error {
+			return c.AllGather(comm.Stage, four[me], four)
+		}, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"short all-gather", comm.Setup, func() error {
+			return c.AllGather(comm.Setup, four[me], four)
+		}, throughFirst(4, 4*n)},
+		{"exchange", comm.Setup, func() error {
+			_, err := comm.Exchange(c, comm.Setup, make([]int32, n)...)
+			return err
+		}, throughFirst(4*n, 4*n)},
+		{"sum of integers", comm.Setup, func() error {
+			return c.SumInts(make([]int64, 3))
+		}, throughFirst(24, 24)},
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
 		{
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
-			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: messages(n, me, 10) + others*min(1, mine)},
+			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: messages(n, me, 10) +
+				others*min(1, mine)},
 		},
 	} {
 		start := c.Sent(one.kind)
@@ -338,7 +360,10 @@ func counters(c *comm.Comm) error {
 			return fmt.Errorf("%s: %w", one.name, err)
 		}
 		now := c.Sent(one.kind)
-		if got := (comm.Traffic{Bytes: now.Bytes - start.Bytes, Messages: now.Messages - start.Messages}); got != one.want {
+		if got := (comm.Traffic{
+			Bytes:    now.Bytes - start.Bytes,
+			Messages: now.Messages - start.Messages,
+		}); got != one.want {
 			return fmt.Errorf("%s: counted %+v, want %+v", one.name, got, one.want)
 		}
 	}

@@ -40,8 +40,14 @@ func Cases() []Case {
 		{Name: "groups", Ranks: MaxRanks, Run: groups},
 		{Name: "counters", Ranks: 4, Apart: true, Run: counters},
 		{Name: "timeout", Ranks: 3, Timeout: 300 * time.Millisecond, Ends: true, Run: timeout},
-		{Name: "timeout of a send", Ranks: 2, Timeout: 300 * time.Millisecond, Ends: true, Apart: true, Run: sendTimeout},
-		{Name: "timeout of a barrier", Ranks: 3, Timeout: 300 * time.Millisecond, Ends: true, Run: barrierTimeout},
+		{
+			Name: "timeout of a send", Ranks: 2, Timeout: 300 * time.Millisecond, Ends: true,
+			Apart: true, Run: sendTimeout,
+		},
+		{
+			Name: "timeout of a barrier", Ranks: 3, Timeout: 300 * time.Millisecond, Ends: true,
+			Run: barrierTimeout,
+		},
 		{Name: "abort", Ranks: 3, Ends: true, Run: abort},
 		{Name: "too long", Ranks: 2, Ends: true, Run: wrongLength(101, 100)},
 		{Name: "too short", Ranks: 2, Ends: true, Run: wrongLength(99, 100)},

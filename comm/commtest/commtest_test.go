@@ -15,7 +15,9 @@ func TestInProcess(t *testing.T) { Run(t, comm.InProcess) }
 
 func TestTurns(t *testing.T) {
 	for workers := 1; workers <= 2; workers++ {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) { RunTurns(t, workers, func() comm.Spool { return spool{} }) })
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			RunTurns(t, workers, func() comm.Spool { return spool{} })
+		})
 	}
 }
 

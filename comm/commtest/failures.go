@@ -20,7 +20,10 @@ func timeout(c *comm.Comm) error {
 	start := time.Now()
 	err := c.Receive(comm.Halo, make([]byte, 100), 1).Wait()
 	took := time.Since(start)
-	want := comm.Error{Rank: c.Rank(), Peer: 1, Operation: "receive of halo rows", Epoch: 12, Layer: "convs.2"}
+	want := comm.Error{
+		Rank: c.Rank(), Peer: 1, Operation: "receive of halo rows",
+		Epoch: 12, Layer: "convs.2",
+	}
 	if err := isError(err, want); err != nil {
 		return err
 	}
@@ -40,7 +43,8 @@ func barrierTimeout(c *comm.Comm) error {
 	switch c.Rank() {
 	case 0:
 		time.Sleep(100 * time.Millisecond)
-		return isError(c.Barrier(comm.Setup), comm.Error{Rank: 0, Peer: 1, Operation: "receive in a barrier of set-up data"})
+		return isError(c.Barrier(comm.Setup),
+			comm.Error{Rank: 0, Peer: 1, Operation: "receive in a barrier of set-up data"})
 	case 2:
 		start := time.Now()
 		if err := c.Barrier(comm.Setup); !errors.Is(err, comm.ErrAborted) && time.Since(start) < 2*limit {
@@ -57,7 +61,10 @@ func sendTimeout(c *comm.Comm) error {
 		return nil
 	}
 	err := c.Send(comm.Stage, make([]byte, 10), 1).Wait()
-	if err := isError(err, comm.Error{Rank: 0, Peer: 1, Operation: "send of stage boundaries", Epoch: 1}); err != nil {
+	if err := isError(err, comm.Error{
+		Rank: 0, Peer: 1, Operation: "send of stage boundaries",
+		Epoch: 1,
+	}); err != nil {
 		return err
 	}
 	if !errors.Is(err, comm.ErrTimeout) {
@@ -73,7 +80,9 @@ var errCause = errors.New("out of memory")
 func abort(c *comm.Comm) error {
 	waits := make(chan error)
 	for _, k := range []comm.Kind{comm.Halo, comm.ToRows, comm.Stage} {
-		c.Beside(func(aside *comm.Comm) { waits <- aside.Receive(k, make([]byte, 100), (c.Rank()+1)%c.Size()).Wait() })
+		c.Beside(func(aside *comm.Comm) {
+			waits <- aside.Receive(k, make([]byte, 100), (c.Rank()+1)%c.Size()).Wait()
+		})
 	}
 	sums := make(chan error)
 	c.Beside(func(aside *comm.Comm) { // rank 0 takes no part
@@ -128,7 +137,10 @@ func isError(err error, want comm.Error) error {
 // failsNow: after an error every call fails with that error at once.
 func failsNow(c *comm.Comm) error {
 	peer := (c.Rank() + 1) % c.Size()
-	for _, p := range []*comm.Pending{c.Send(comm.ToRows, []byte{1}, peer), c.Receive(comm.ToRows, []byte{1}, peer)} {
+	for _, p := range []*comm.Pending{
+		c.Send(comm.ToRows, []byte{1}, peer),
+		c.Receive(comm.ToRows, []byte{1}, peer),
+	} {
 		if err := p.Wait(); !errors.Is(err, comm.ErrAborted) {
 			return fmt.Errorf("a call after the error: %w", err)
 		}

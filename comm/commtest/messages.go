@@ -41,7 +41,8 @@ func order(c *comm.Comm) error {
 	}
 	for key, b := range got {
 		peer, k, i := key[0], key[1], key[2]
-		if err := same(fmt.Sprintf("message %d of %v from %d", i, kinds[k], peer), b, pattern(length(i), peer, c.Rank(), k, i)); err != nil {
+		if err := same(fmt.Sprintf("message %d of %v from %d", i, kinds[k], peer), b,
+			pattern(length(i), peer, c.Rank(), k, i)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +122,8 @@ func allPairs(c *comm.Comm) error {
 func toItself(c *comm.Comm) error {
 	before := c.Sent(comm.Halo)
 	b := make([]byte, 1000)
-	if err := wait(c.Send(comm.Halo, pattern(1000, c.Rank()), c.Rank()), c.Receive(comm.Halo, b, c.Rank())); err != nil {
+	if err := wait(c.Send(comm.Halo, pattern(1000, c.Rank()), c.Rank()),
+		c.Receive(comm.Halo, b, c.Rank())); err != nil {
 		return err
 	}
 	if now := c.Sent(comm.Halo); now != before {
@@ -148,7 +150,8 @@ func oneKind(c *comm.Comm, k comm.Kind) error {
 	for i := range 20 {
 		n := 1 + 999*i*int(k)
 		b := make([]byte, n)
-		if err := wait(c.Receive(k, b, before), c.Send(k, pattern(n, c.Rank(), int(k), i), next)); err != nil {
+		if err := wait(c.Receive(k, b, before),
+			c.Send(k, pattern(n, c.Rank(), int(k), i), next)); err != nil {
 			return err
 		}
 		if err := same(fmt.Sprint(k), b, pattern(n, before, int(k), i)); err != nil {

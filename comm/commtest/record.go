@@ -22,7 +22,8 @@ func (e Event) String() string {
 		verb, way = "sends", "to"
 	}
 	if e.Ended {
-		return fmt.Sprintf("%d ended: %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data), e.Kind, way, e.Peer)
+		return fmt.Sprintf("%d ended: %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data),
+			e.Kind, way, e.Peer)
 	}
 	return fmt.Sprintf("%d %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data), e.Kind, way, e.Peer)
 }

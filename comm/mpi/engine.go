@@ -86,7 +86,8 @@ func (e *engine) begin(t *transfer, data []byte) error {
 	}
 	slot := e.free[len(e.free)-1]
 	var code C.int
-	start, bytes, peer, tag := unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)), C.int(t.peer), C.int(t.tag)
+	start, bytes, peer, tag := unsafe.Pointer(unsafe.SliceData(data)), C.int(len(data)),
+		C.int(t.peer), C.int(t.tag)
 	if t.sends {
 		code = C.weft_mpi_send(start, bytes, peer, tag, C.int(slot))
 	} else {
@@ -132,7 +133,8 @@ func (e *engine) progress() error {
 		if err := failure(end.error); err != nil {
 			e.end(t, err)
 		} else if !t.sends && int(end.bytes) != p.bytes {
-			e.end(t, fmt.Errorf("%w: %d bytes were sent where %d are expected", comm.ErrLength, end.bytes, p.bytes))
+			e.end(t, fmt.Errorf("%w: %d bytes were sent where %d are expected", comm.ErrLength,
+				end.bytes, p.bytes))
 		} else if t.parts == 0 && len(t.rest) == 0 {
 			e.end(t, nil)
 		}

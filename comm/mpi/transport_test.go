@@ -160,7 +160,8 @@ func ofLauncher() error {
 		byPMI:     {"hydra_pmi_proxy", "MPICH ", "--mpi=pmi2"},
 	}[launched(os.LookupEnv).by]
 	program := filepath.Base(launcherProgram())
-	if program != wanted[0] || !strings.HasPrefix(library.Name, wanted[1]) || library.SrunOption != wanted[2] {
+	if program != wanted[0] || !strings.HasPrefix(library.Name, wanted[1]) ||
+		library.SrunOption != wanted[2] {
 		return fmt.Errorf("%s started this process, and %+v is loaded, want %q", program, library, wanted)
 	}
 	if _, err := os.Stat(library.File); err != nil {

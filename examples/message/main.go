@@ -20,15 +20,18 @@ import (
 // z_i = W_s·x_i + Σ_{j→i} σ(W_k·x_i + W_q·x_j) ⊙ W_v·x_j.
 func gated(e gnn.Env, path string, in, out int) gnn.Convolution {
 	weight := func(name string) *nn.Param { return e.Params.Weight(path+name, in, out, nn.Glorot(in, out)) }
-	key, query, value, skip := weight(".lin_key"), weight(".lin_query"), weight(".lin_value"), weight(".lin_skip")
+	key, query, value, skip := weight(".lin_key"), weight(".lin_query"), weight(".lin_value"),
+		weight(".lin_skip")
 	p := e.Propagators(path, gnn.Along{Relation: e.Only()})
 	return gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 		t := x.Tape()
 		z := p.Message(gnn.Message{
-			Source: autograd.Join(autograd.Linear(x, query.On(t)), autograd.Linear(x, value.On(t))), Target: autograd.Linear(x, key.On(t)),
+			Source:  autograd.Join(autograd.Linear(x, query.On(t)), autograd.Linear(x, value.On(t))),
+			Target:  autograd.Linear(x, key.On(t)),
 			Columns: out, Reduce: gnn.KindSum,
 			Function: func(e gnn.Edges) *autograd.Var {
-				gate := autograd.Activate(autograd.Add(e.Target, autograd.Columns(e.Source, 0, out)), kernel.Sigmoid)
+				gate := autograd.Activate(autograd.Add(e.Target, autograd.Columns(e.Source, 0, out)),
+					kernel.Sigmoid)
 				return autograd.Multiply(gate, autograd.Columns(e.Source, out, out))
 			},
 		})
@@ -52,8 +55,9 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 	return gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 		t := x.Tape()
 		m := gnn.Message{
-			Source: autograd.Linear(x, left.On(t)), Target: autograd.Linear(x, right.On(t)), Parameters: []*nn.Param{a},
-			Columns: 1, Reduce: gnn.KindMax, SelfLoops: true, Function: score,
+			Source: autograd.Linear(x, left.On(t)), Target: autograd.Linear(x, right.On(t)),
+			Parameters: []*nn.Param{a},
+			Columns:    1, Reduce: gnn.KindMax, SelfLoops: true, Function: score,
 		}
 		largest := autograd.Detach(p.Message(m))
 		m.Target, m.Columns, m.Reduce = autograd.Join(m.Target, largest), out+1, gnn.KindSum
@@ -62,25 +66,37 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 			return autograd.Join(autograd.HeadScale(e.Source, s), s)
 		}
 		sums := p.Message(m)
-		return autograd.HeadScale(autograd.Columns(sums, 0, out), autograd.Reciprocal(autograd.Columns(sums, out, 1))), nil
+		return autograd.HeadScale(autograd.Columns(sums, 0, out),
+			autograd.Reciprocal(autograd.Columns(sums, out, 1))), nil
 	})
 }
 
 func main() {
 	metis.Child() // runs METIS, which divides the graph among four workers, in the process started for it
-	g := must(generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 800, Degree: 12, Features: 8, Classes: 4, Seed: 1, Directed: true}))
-	for name, conv := range map[string]func(e gnn.Env, path string, in, out int) gnn.Convolution{"gated": gated, "attentive": attentive} {
+	g := must(generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 800, Degree: 12, Features: 8,
+		Classes: 4, Seed: 1, Directed: true,
+	}))
+	for name, conv := range map[string]func(e gnn.Env, path string, in, out int) gnn.Convolution{
+		"gated": gated, "attentive": attentive,
+	} {
 		for _, mesh := range []string{"graph=1", "graph=4"} {
 			o := train.Defaults()
 			o.Parallel, o.Epochs = mesh, 30
 			job := train.Job{Graph: g, Options: o, Model: func(features, classes int) []gnn.BlockSpec {
 				layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
-					return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block { return &gnn.Layer{Conv: conv(e, path, in, out), Activation: act} }}
+					return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
+						return &gnn.Layer{Conv: conv(e, path, in, out), Activation: act}
+					}}
 				}
-				return []gnn.BlockSpec{layer("first", features, 16, kernel.ReLU), layer("last", 16, classes, kernel.Identity)}
+				return []gnn.BlockSpec{
+					layer("first", features, 16, kernel.ReLU),
+					layer("last", 16, classes, kernel.Identity),
+				}
 			}}
 			r := must(job.Run(context.Background()))
-			fmt.Printf("%s, %s: loss %.2f, test accuracy %.2f\n", name, mesh, r.Losses[len(r.Losses)-1], r.Test)
+			fmt.Printf("%s, %s: loss %.2f, test accuracy %.2f\n", name, mesh,
+				r.Losses[len(r.Losses)-1], r.Test)
 		}
 	}
 }

@@ -15,7 +15,10 @@ import (
 
 func main() {
 	ctx, started := context.Background(), time.Now()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 20, Features: 16, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 3000, Degree: 20, Features: 16,
+		Classes: 4, Seed: 1,
+	})
 	check(err)
 	job := train.Job{Graph: g, Dataset: "communities", Options: train.Defaults()}
 	job.Options.Model, job.Options.Epochs = "gcn", 50
@@ -33,7 +36,8 @@ func main() {
 	later := train.Job{Graph: g, Options: options}
 	p, err := later.Predict(ctx, weights, train.Logits)
 	check(err)
-	fmt.Printf("test accuracy %.2f at epoch %d; %d × %d logits\n", result.Test, result.BestEpoch, p.Vertices, p.Classes)
+	fmt.Printf("test accuracy %.2f at epoch %d; %d × %d logits\n", result.Test, result.BestEpoch,
+		p.Vertices, p.Classes)
 }
 
 func check(err error) {

@@ -106,7 +106,8 @@ func parsePackages(r io.Reader, keep func(entry)) error {
 func validName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
-		if alphanumeric := 'a' <= c && c <= 'z' || isDigit(c); !alphanumeric && (i == 0 || !strings.ContainsRune("+-.", rune(c))) {
+		if alphanumeric := 'a' <= c && c <= 'z' ||
+			isDigit(c); !alphanumeric && (i == 0 || !strings.ContainsRune("+-.", rune(c))) {
 			return false
 		}
 	}
@@ -118,7 +119,8 @@ func validName(name string) bool {
 // architectures, "[amd64]", and build profiles, "<!nocheck>".
 func relationTargets(relations string) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for relation := range strings.FieldsFuncSeq(relations, func(r rune) bool { return r == ',' || r == '|' }) {
+		for relation := range strings.FieldsFuncSeq(relations,
+			func(r rune) bool { return r == ',' || r == '|' }) {
 			name := strings.TrimSpace(relation)
 			if end := strings.IndexAny(name, " \t:([<"); end >= 0 {
 				name = name[:end]

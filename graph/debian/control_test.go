@@ -40,7 +40,10 @@ func TestParsePackages(t *testing.T) {
 		},
 		{name: "cora", version: "1"},
 	}
-	for _, text := range []string{twoPackages, strings.ReplaceAll(twoPackages, "\n", "\r\n"), strings.TrimSpace(twoPackages)} {
+	for _, text := range []string{
+		twoPackages, strings.ReplaceAll(twoPackages, "\n", "\r\n"),
+		strings.TrimSpace(twoPackages),
+	} {
 		var got []entry
 		require.NoError(t, parsePackages(strings.NewReader(text), func(p entry) { got = append(got, p) }))
 		for i := range got {
@@ -52,7 +55,8 @@ func TestParsePackages(t *testing.T) {
 
 func TestParsePackagesRefuses(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{"Package: a\nVersion: 1\n\nPackage: b\n", "the paragraph from line 4 lacks a Package or a Version field"},
+		{"Package: a\nVersion: 1\n\nPackage: b\n", "the paragraph from line 4 lacks a Package or a " +
+			"Version field"},
 		{"Version: 1\n", "the paragraph from line 1 lacks a Package or a Version field"},
 		{" folded: of nothing\n", "line 1 is neither a field nor the continuation of one"},
 		{"Package: a\nVersion\n", "line 2 is neither a field nor the continuation of one"},
@@ -102,7 +106,8 @@ func FuzzParsePackages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		size := 0
 		err := parsePackages(strings.NewReader(string(text)), func(p entry) {
-			if !validName(p.name) || p.version == "" || strings.Contains(p.version+p.section+p.synopsis, "\n") {
+			if !validName(p.name) || p.version == "" ||
+				strings.Contains(p.version+p.section+p.synopsis, "\n") {
 				t.Errorf("kept %q", p)
 			}
 			if kept := p.version + p.section + p.synopsis; !utf8.ValidString(kept) {

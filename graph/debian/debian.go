@@ -51,7 +51,8 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 		}
 	}
 	if len(packages) == 0 {
-		return nil, refusal.Errorf("%s: its lists of the Debian origin have no package: run apt-get update", dir)
+		return nil, refusal.Errorf("%s: its lists of the Debian origin have no package: run apt-get update",
+			dir)
 	}
 	g, err := build(packages)
 	if err != nil {
@@ -62,7 +63,8 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 	}
 	g.Provenance = found.provenance(dir)
 	if len(found.unknown) > 0 {
-		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: lists not read, as no InRelease or Release file says where they are from: %s; run apt-get update",
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: lists not read, as no InRelease or Release file "+
+			"says where they are from: %s; run apt-get update",
 			dir, arrays.Listed(found.unknown)))
 	}
 	return g, nil

@@ -34,7 +34,8 @@ var (
 		"Depends: libc6 (>= 2.36), make | ninja, weft", "Suggests: libc6, cora") +
 		paragraph("libc6", "2.36-9", "libs", "the library the library", "Recommends: virtual-libc") +
 		paragraph("make", "4.3", "devel", "") +
-		paragraph("cora", "1", "contrib/science", "graph of citations", "Pre-Depends: make:any", "Provides: citations")
+		paragraph("cora", "1", "contrib/science", "graph of citations", "Pre-Depends: make:any",
+			"Provides: citations")
 	updatesList  = paragraph("libc6", "2.36-10", "libs", "the newer library", "Depends: gcc-12-base [amd64]")
 	securityList = paragraph("gcc-12-base", "12", "", "base of the compiler") +
 		paragraph("weft", "1.0~rc1-1", "oldlibs", "an older one", "Depends: cora")
@@ -53,8 +54,10 @@ func inRelease(origin, codename string, lists map[string]string) string {
 	for path, text := range lists {
 		fmt.Fprintf(&sizes, " %064x %8d %s\n %064x 1 %s.xz\n", 0, len(text), path, 0, path)
 	}
-	return "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nOrigin: " + origin + "\nCodename: " + codename +
-		"\nDate: Sat, 11 Jul 2026 10:16:37 UTC\nMD5Sum:\n 0 1 main/binary-amd64/Packages\nSHA256:\n" + sizes.String() +
+	return "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA256\n\nOrigin: " + origin +
+		"\nCodename: " + codename +
+		"\nDate: Sat, 11 Jul 2026 10:16:37 UTC\nMD5Sum:\n 0 1 main/binary-amd64/Packages\nSHA256:\n" +
+		sizes.String() +
 		"-----BEGIN PGP SIGNATURE-----\n\niQIz\n-----END PGP SIGNATURE-----\n"
 }
 
@@ -102,10 +105,14 @@ func listsFolder(t *testing.T, compression string) string {
 	dir := t.TempDir()
 	const amd64 = "main/binary-amd64/Packages"
 	writeFiles(t, dir, map[string]string{
-		debianBase + "_InRelease":                                        inRelease("Debian", "bookworm", map[string]string{amd64: mainList}),
-		debianBase + "-updates_InRelease":                                inRelease("Debian", "bookworm-updates", map[string]string{amd64: updatesList}),
-		securityBase + "_Release":                                        "Origin: Debian\nCodename: bookworm-security\nDate: Tue, 17 Nov 2026 22:33:39 UTC\n",
-		othersBase + "_InRelease":                                        inRelease("Debian Backports", "bookworm", nil),
+		debianBase + "_InRelease": inRelease("Debian", "bookworm",
+			map[string]string{amd64: mainList}),
+		debianBase + "-updates_InRelease": inRelease("Debian",
+			"bookworm-updates", map[string]string{amd64: updatesList}),
+		securityBase +
+			"_Release": "Origin: Debian\nCodename: bookworm-security\nDate: Tue, 17 Nov 2026 22:33:39 UTC\n",
+		othersBase +
+			"_InRelease": inRelease("Debian Backports", "bookworm", nil),
 		debianBase + "_main_binary-amd64_Packages" + compression:         pack(t, compression, mainList),
 		debianBase + "-updates_main_binary-amd64_Packages" + compression: pack(t, compression, updatesList),
 		securityBase + "_main_binary-amd64_Packages" + compression:       pack(t, compression, securityList),
@@ -139,20 +146,29 @@ func TestRead(t *testing.T) {
 		if diff := cmp.Diff([]string{"cora", "gcc-12-base", "libc6", "make", "weft"}, g.Names); diff != "" {
 			t.Errorf("%s: names: %s", compression, diff)
 		}
-		want := []string{"cora on make", "libc6 on gcc-12-base", "weft on cora", "weft on libc6", "weft on make"}
+		want := []string{
+			"cora on make", "libc6 on gcc-12-base", "weft on cora",
+			"weft on libc6", "weft on make",
+		}
 		if diff := cmp.Diff(want, edges); diff != "" {
 			t.Errorf("%s: edges: %s", compression, diff)
 		}
-		labels := graph.Labels{Classes: 3, Class: []int64{2, -1, 1, 0, 2}, Names: []string{"devel", "libs", "science"}}
+		labels := graph.Labels{
+			Classes: 3, Class: []int64{2, -1, 1, 0, 2},
+			Names: []string{"devel", "libs", "science"},
+		}
 		if diff := cmp.Diff(labels, g.Labels); diff != "" {
 			t.Errorf("%s: labels: %s", compression, diff)
 		}
 		from := "debian " + dir + ": 3 Packages lists (bookworm-security of Tue, 17 Nov 2026 22:33:39 UTC; " +
-			"bookworm-updates of Sat, 11 Jul 2026 10:16:37 UTC; bookworm of Sat, 11 Jul 2026 10:16:37 UTC), 2 of other origins left out"
+			"bookworm-updates of Sat, 11 Jul 2026 10:16:37 UTC; bookworm of Sat, 11 Jul 2026 10:16:37 " +
+			"UTC), 2 of other origins left out"
 		if g.Provenance != from {
 			t.Errorf("%s: provenance %q, want %q", compression, g.Provenance, from)
 		}
-		if len(g.Warnings) != 1 || !strings.Contains(g.Warnings[0], `no InRelease or Release file says where they are from: "unsigned.example.org_Packages`) {
+		if len(g.Warnings) != 1 ||
+			!strings.Contains(g.Warnings[0],
+				`no InRelease or Release file says where they are from: "unsigned.example.org_Packages`) {
 			t.Errorf("%s: warnings %q", compression, g.Warnings)
 		}
 		checkSplit(t, g)
@@ -202,8 +218,12 @@ func TestReadRefuses(t *testing.T) {
 		want   string
 	}{
 		{"no folder", func(t *testing.T, dir string) { removeAll(t, dir, "") }, "after apt-get update"},
-		{"no lists", func(t *testing.T, dir string) { removeAll(t, dir, "*_Packages") }, "(0 of others): run apt-get update"},
-		{"other origins only", func(t *testing.T, dir string) { removeAll(t, dir, "*.debian.org*") }, "(2 of others): run apt-get update"},
+		{"no lists", func(t *testing.T, dir string) {
+			removeAll(t, dir, "*_Packages")
+		}, "(0 of others): run apt-get update"},
+		{"other origins only", func(t *testing.T, dir string) {
+			removeAll(t, dir, "*.debian.org*")
+		}, "(2 of others): run apt-get update"},
 		{"no package", func(t *testing.T, dir string) {
 			removeAll(t, dir, "*Release")
 			removeAll(t, dir, "*_Packages")
@@ -211,7 +231,8 @@ func TestReadRefuses(t *testing.T) {
 		}, "have no package: run apt-get update"},
 		{"cut short", func(t *testing.T, dir string) {
 			writeFiles(t, dir, map[string]string{main: mainList[:len(mainList)/2]})
-		}, fmt.Sprintf("_Packages: cut short at %d of %d bytes: run apt-get update", len(mainList)/2, len(mainList))},
+		}, fmt.Sprintf("_Packages: cut short at %d of %d bytes: run apt-get update",
+			len(mainList)/2, len(mainList))},
 		{"longer than stated", func(t *testing.T, dir string) {
 			writeFiles(t, dir, map[string]string{main: mainList + mainList})
 		}, fmt.Sprintf("_Packages: decodes to more than %d bytes: run apt-get update", len(mainList))},
@@ -238,7 +259,8 @@ func TestReadRefuses(t *testing.T) {
 		switch {
 		case err == nil:
 			t.Errorf("%s: no error", c.name)
-		case !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) ||
+		case !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), dir) ||
 			strings.Contains(err.Error(), "\n"):
 			t.Errorf("%s: %q, want a refusal of one line with %q", c.name, err, c.want)
 		}

@@ -33,9 +33,13 @@ func described(t *testing.T, synopses ...string) graph.Features {
 
 // The rows against a dense computation by the formula of describe.
 func TestDescribe(t *testing.T) {
-	synopses := []string{"the library, the shared library", "", "a library of graphs", "graphs, citations and graphs", "X"}
+	synopses := []string{
+		"the library, the shared library", "", "a library of graphs",
+		"graphs, citations and graphs", "X",
+	}
 	f := described(t, synopses...)
-	if f.Columns != FeatureColumns || len(f.Indptr) != len(synopses)+1 || int(f.Indptr[len(synopses)]) != len(f.Indices) {
+	if f.Columns != FeatureColumns || len(f.Indptr) != len(synopses)+1 ||
+		int(f.Indptr[len(synopses)]) != len(f.Indices) {
 		t.Fatalf("%d columns, indptr %v, %d indices", f.Columns, f.Indptr, len(f.Indices))
 	}
 	tf := make([][FeatureColumns]float64, len(synopses))

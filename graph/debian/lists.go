@@ -46,7 +46,8 @@ type index struct {
 func debianLists(dir string) (*index, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, refusal.Errorf("%v: name the folder of a Debian machine's package lists, after apt-get update there", err)
+		return nil, refusal.Errorf("%v: name the folder of a Debian machine's package lists, after "+
+			"apt-get update there", err)
 	}
 	repositories := map[string]release{} // by the file name's part before _InRelease or _Release
 	for _, suffix := range []string{"_Release", "_InRelease"} {
@@ -63,7 +64,8 @@ func debianLists(dir string) (*index, error) {
 	used := map[string]bool{}
 	for _, f := range files {
 		stem, compression, isList := strings.Cut(f.Name(), "_Packages")
-		if !isList || f.IsDir() || !slices.Contains([]string{"", ".lz4", ".gz", ".xz", ".bz2", ".lzma", ".zst"}, compression) {
+		if !isList || f.IsDir() ||
+			!slices.Contains([]string{"", ".lz4", ".gz", ".xz", ".bz2", ".lzma", ".zst"}, compression) {
 			continue
 		}
 		prefix := repositoryOf(stem, repositories)
@@ -87,8 +89,8 @@ func debianLists(dir string) (*index, error) {
 		}
 	}
 	if len(found.lists) == 0 {
-		return nil, refusal.Errorf("%s: no Packages list of the Debian origin (%d of others): run apt-get update on a Debian machine, "+
-			"or name the folder of its lists", dir, found.others)
+		return nil, refusal.Errorf("%s: no Packages list of the Debian origin (%d of others): run apt-get "+
+			"update on a Debian machine, or name the folder of its lists", dir, found.others)
 	}
 	return found, nil
 }
@@ -117,7 +119,8 @@ func readRelease(path string) (release, error) {
 	for lines.Scan() {
 		line := lines.Text()
 		if strings.HasPrefix(line, " ") {
-			if words := strings.Fields(line); inSHA256 && len(words) == 3 && strings.HasSuffix(words[2], "/Packages") {
+			if words := strings.Fields(line); inSHA256 && len(words) == 3 &&
+				strings.HasSuffix(words[2], "/Packages") {
 				if size, err := strconv.ParseInt(words[1], 10, 64); err == nil && size >= 0 {
 					r.sizes[words[2]] = size
 				}

@@ -25,8 +25,10 @@ func TestTruncatedList(t *testing.T) {
 			l := list{path: "list", compression: compression, size: int64(len(mainList))}
 			packages := 0
 			err := l.parse(strings.NewReader(whole[:length]), func(entry) { packages++ })
-			if complete := err == nil && packages == 4; !complete && (err == nil || !strings.Contains(err.Error(), "cut short")) {
-				t.Errorf("%d of %d bytes of a %q list: %d packages, %v", length, len(whole), compression, packages, err)
+			if complete := err == nil && packages == 4; !complete &&
+				(err == nil || !strings.Contains(err.Error(), "cut short")) {
+				t.Errorf("%d of %d bytes of a %q list: %d packages, %v", length, len(whole),
+					compression, packages, err)
 			}
 		}
 	}
@@ -67,7 +69,10 @@ func TestXZDictionary(t *testing.T) {
 	if file[filterID] != 0x21 {
 		t.Fatalf("byte %d is %#x, want the LZMA2 filter", filterID, file[filterID])
 	}
-	for bits, want := range map[byte]string{28: "", 29: "larger than 64 MiB", 40: "larger than 64 MiB", 255: ""} {
+	for bits, want := range map[byte]string{
+		28: "", 29: "larger than 64 MiB",
+		40: "larger than 64 MiB", 255: "",
+	} {
 		file[dictionary] = bits
 		_, err := decode(strings.NewReader(string(file)), ".xz")
 		if got := err != nil; got != (want != "") || got && !strings.Contains(err.Error(), want) {
@@ -88,7 +93,10 @@ func TestDecodedSizeIsBounded(t *testing.T) {
 }
 
 func TestRepositoryOf(t *testing.T) {
-	repositories := map[string]release{"host_debian_dists_sid": {}, "host_debian_dists_sid_nested": {}, "host_flat": {}}
+	repositories := map[string]release{
+		"host_debian_dists_sid":        {},
+		"host_debian_dists_sid_nested": {}, "host_flat": {},
+	}
 	for stem, want := range map[string]string{
 		"host_debian_dists_sid_main_binary-amd64":         "host_debian_dists_sid",
 		"host_debian_dists_sid-updates_main_binary-amd64": "",
@@ -110,7 +118,8 @@ func FuzzList(f *testing.F) {
 	f.Fuzz(func(t *testing.T, compression uint8, file string) {
 		l := list{path: "list", compression: compressions[int(compression)%len(compressions)], size: 1 << 16}
 		kept := 0
-		err := l.parse(strings.NewReader(file), func(p entry) { kept += len(p.name + p.version + p.section + p.synopsis + p.relations) })
+		err := l.parse(strings.NewReader(file),
+			func(p entry) { kept += len(p.name + p.version + p.section + p.synopsis + p.relations) })
 		if int64(kept) > l.size {
 			t.Errorf("kept %d bytes of at most %d", kept, l.size)
 		}

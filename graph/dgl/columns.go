@@ -83,7 +83,8 @@ func pick(tables []*table, setting refusal.Setting, asked string, defaults names
 		}
 	}
 	if !found {
-		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", setting, asked, arrays.Listed(namesOf(tables, (*table).all)))
+		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", setting,
+			asked, arrays.Listed(namesOf(tables, (*table).all)))
 	}
 	return names, nil
 }
@@ -104,7 +105,9 @@ func (t *table) all() []string {
 
 // left lists the names of the columns that were not read, without DGL's own.
 func (t *table) left() []string {
-	return slices.DeleteFunc(t.all(), func(name string) bool { return slices.Contains(t.read, name) || strings.HasPrefix(name, "_") })
+	return slices.DeleteFunc(t.all(), func(name string) bool {
+		return slices.Contains(t.read, name) || strings.HasPrefix(name, "_")
+	})
 }
 
 // namesOf names some columns of each table, in order.

@@ -142,17 +142,23 @@ func parsePart(text json.RawMessage) (files partFiles, err error) {
 		return files, err
 	}
 	if d.Graph == "" && d.GraphBolt != "" {
-		return files, fmt.Errorf("%.80q is a graph of GraphBolt, a pickle, which is never read: divide the graph with use_graphbolt=False", d.GraphBolt)
+		return files, fmt.Errorf("%.80q is a graph of GraphBolt, a pickle, which is never read: divide "+
+			"the graph with use_graphbolt=False", d.GraphBolt)
 	}
 	for _, f := range []struct {
 		key, path string
 		to        *string
-	}{{"part_graph", d.Graph, &files.graph}, {"node_feats", d.NodeFeats, &files.vertexTensors}, {"edge_feats", d.EdgeFeats, &files.edgeTensors}} {
+	}{
+		{"part_graph", d.Graph, &files.graph},
+		{"node_feats", d.NodeFeats, &files.vertexTensors},
+		{"edge_feats", d.EdgeFeats, &files.edgeTensors},
+	} {
 		switch {
 		case f.path == "":
 			return files, fmt.Errorf("names no %s, and DGL writes one, if without tensors", f.key)
 		case !filepath.IsLocal(f.path):
-			return files, fmt.Errorf("%s: it names %.80q, which is not within its folder: only files there are read", f.key, f.path)
+			return files, fmt.Errorf("%s: it names %.80q, which is not within its folder: only files "+
+				"there are read", f.key, f.path)
 		}
 		*f.to = f.path
 	}
@@ -180,7 +186,8 @@ func inOrder(ids map[string]int, one string) ([]string, error) {
 func spans(text json.RawMessage, types []string, parts int) ([][]span, error) {
 	var file string
 	if json.Unmarshal(text, &file) == nil {
-		return nil, fmt.Errorf("%.80q is a file, as of a graph that was divided with reshuffle=False: divide it again with reshuffle=True", file)
+		return nil, fmt.Errorf("%.80q is a file, as of a graph that was divided with reshuffle=False: "+
+			"divide it again with reshuffle=True", file)
 	}
 	byType := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &byType); err != nil {
@@ -229,7 +236,9 @@ func spans(text json.RawMessage, types []string, parts int) ([][]span, error) {
 // checkCovered checks that ranges cover so many ids, each once; −1: any number.
 func checkCovered(byType [][]span, ids int64) error {
 	all := slices.Concat(byType...)
-	slices.SortFunc(all, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
+	slices.SortFunc(all, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
 	last := int64(0)
 	for _, s := range all {
 		switch {
@@ -280,7 +289,8 @@ func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 		for _, t := range of {
 			s := spans[t][p]
 			if s.start != last {
-				return nil, fmt.Errorf("a range of partition %d begins at %d, and the one before it ends at %d", p, s.start, last)
+				return nil, fmt.Errorf("a range of partition %d begins at %d, and the one before "+
+					"it ends at %d", p, s.start, last)
 			}
 			last = s.end
 			m.starts, m.owners = append(m.starts, s.start), append(m.owners, owner{p, t})

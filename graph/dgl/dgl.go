@@ -96,17 +96,19 @@ func Open(path string, o Options) (*streamed.Graph, *Division, error) {
 		g, err := openFile(path, &o)
 		return g, nil, err
 	case filepath.Base(path) == graphBoltFile:
-		return nil, nil, refusal.Errorf("%s: a graph of GraphBolt, a pickle, which is never read: divide the graph with "+
-			"use_graphbolt=False and give the JSON file", path)
+		return nil, nil, refusal.Errorf("%s: a graph of GraphBolt, a pickle, which is never read: divide "+
+			"the graph with use_graphbolt=False and give the JSON file", path)
 	case kind == foreign.DGLData:
-		return nil, nil, refusal.Errorf("%s: tensors saved by DGL, without a graph: give the file of the graph, or the JSON "+
-			"file of a divided graph", path)
+		return nil, nil, refusal.Errorf("%s: tensors saved by DGL, without a graph: give the file of the "+
+			"graph, or the JSON file of a divided graph", path)
 	case kind != foreign.Unknown:
 		return nil, nil, kind.Refuse(path, "a file of dgl.save_graphs, or the JSON file of a divided graph")
-	case bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(start, []byte(foreign.ByteOrderMark)), " \t\r\n"), []byte("{")):
+	case bytes.HasPrefix(bytes.TrimLeft(bytes.TrimPrefix(start, []byte(foreign.ByteOrderMark)), " \t\r\n"),
+		[]byte("{")):
 		return openDivided(path, &o)
 	}
-	return nil, nil, refusal.Errorf("%s: neither a graph saved by DGL nor the JSON file of one that DGL divided", path)
+	return nil, nil, refusal.Errorf("%s: neither a graph saved by DGL nor the JSON file of one that "+
+		"DGL divided", path)
 }
 
 // inFolder returns the only JSON file in a folder, and any other path itself.
@@ -123,11 +125,13 @@ func inFolder(path string) (string, error) {
 	}
 	switch len(files) {
 	case 0:
-		return "", refusal.Errorf("%s: is a directory without a JSON file: give the JSON file of a divided graph, or a file of dgl.save_graphs", path)
+		return "", refusal.Errorf("%s: is a directory without a JSON file: give the JSON file of a "+
+			"divided graph, or a file of dgl.save_graphs", path)
 	case 1:
 		return filepath.Join(path, files[0]), nil
 	}
-	return "", refusal.Errorf("%s: is a directory with the JSON files %s: give the one of the divided graph", path, arrays.Listed(files))
+	return "", refusal.Errorf("%s: is a directory with the JSON files %s: give the one of the divided graph",
+		path, arrays.Listed(files))
 }
 
 // head returns the first bytes of the file of that name.
@@ -165,7 +169,8 @@ func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 	for _, s := range chosen {
 		for _, tensors := range s.edgeTensors {
 			if _, there := tensors[ownEdges]; there {
-				return nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
+				return nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON "+
+					"file that lists all of them", path)
 			}
 		}
 		for _, n := range s.counts {
@@ -187,7 +192,9 @@ func (c *cursor) open(path string, o *Options) (*streamed.Graph, error) {
 }
 
 // several reads graphs with so many vertices in all, as one.
-func (c *cursor) several(path string, chosen []*structure, vertices int, o *Options) (*streamed.Graph, error) {
+func (c *cursor) several(path string, chosen []*structure, vertices int,
+	o *Options,
+) (*streamed.Graph, error) {
 	graphs := make([]*graph.Graph, len(chosen))
 	for k, s := range chosen {
 		one, _, err := s.contents(fmt.Sprintf("%s: graph %d", path, k), vertices).open(o)
@@ -199,17 +206,20 @@ func (c *cursor) several(path string, chosen []*structure, vertices int, o *Opti
 		}
 	}
 	if slices.ContainsFunc(graphs, hasEdgeSplit) {
-		return nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of one; %s takes one graph "+
-			"by its number, and %s %s leaves masks out", path, refusal.Setting("graph"), refusal.Setting("edge-split"), None)
+		return nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of "+
+			"one; %s takes one graph by its number, and %s %s leaves masks out", path,
+			refusal.Setting("graph"), refusal.Setting("edge-split"), None)
 	}
 	all, err := graph.Merge(graphs)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err, refusal.Setting("graph"))
+		return nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err,
+			refusal.Setting("graph"))
 	}
 	if c.hasLists(o) {
 		return nil, fmt.Errorf("%s: %w", path, listsOfSeveral())
 	}
-	all.Notes = append(all.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", all.Graphs, refusal.Setting("graph")))
+	all.Notes = append(all.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", all.Graphs,
+		refusal.Setting("graph")))
 	c.sayOrigin(all, path)
 	return streamed.Of(all, path), nil
 }
@@ -218,7 +228,8 @@ func (c *cursor) several(path string, chosen []*structure, vertices int, o *Opti
 func (c *cursor) sayOrigin(g *graph.Graph, path string) {
 	g.Provenance = "dgl " + path
 	if len(c.labels) > 0 {
-		g.Notes = append(g.Notes, "labels of whole graphs left out: "+arrays.Listed(slices.Sorted(maps.Keys(c.labels))))
+		g.Notes = append(g.Notes, "labels of whole graphs left out: "+
+			arrays.Listed(slices.Sorted(maps.Keys(c.labels))))
 	}
 }
 
@@ -234,7 +245,8 @@ func (c *cursor) choose(graph int) ([]*structure, error) {
 	case graph == AllGraphs:
 		return all, nil
 	case graph >= n:
-		return nil, refusal.Errorf("%s %d: the file holds %d, counted from 0", refusal.Setting("graph"), graph, n)
+		return nil, refusal.Errorf("%s %d: the file holds %d, counted from 0",
+			refusal.Setting("graph"), graph, n)
 	}
 	return all[graph : graph+1], nil
 }
@@ -254,7 +266,8 @@ type relation struct {
 	*table
 	source, target int // vertex types
 	open           func() (arrays.EndsReader, error)
-	refuse         func(error) error // says that an error of what open opens is about the relation; nil: it does so itself
+	// says that an error of what open opens is about the relation; nil: it does so itself
+	refuse func(error) error
 }
 
 // contents returns the contents of one graph of a file.
@@ -265,7 +278,10 @@ func (s *structure) contents(source string, vertices int) *contents {
 	}
 	for k, name := range s.relationTypes {
 		m := &s.relations[k]
-		r := &relation{table: newTable(name, m.second.elements(), s.edgeTensors[k]), source: s.ends[k][0], target: s.ends[k][1], open: m.open}
+		r := &relation{
+			table: newTable(name, m.second.elements(), s.edgeTensors[k]), source: s.ends[k][0],
+			target: s.ends[k][1], open: m.open,
+		}
 		r.refuse = func(err error) error { return c.refusef("relation %.40q: %w", r.name, err) }
 		c.relations = append(c.relations, r)
 	}
@@ -343,7 +359,10 @@ func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error)
 	t := c.types[first]
 	of := &graph.Graph{Type: typeName(t.name), Count: t.rows, Notes: c.notes}
 	for _, k := range order[1:] {
-		of.Others = append(of.Others, graph.VertexType{Type: typeName(c.types[k].name), Count: c.types[k].rows})
+		of.Others = append(of.Others, graph.VertexType{
+			Type:  typeName(c.types[k].name),
+			Count: c.types[k].rows,
+		})
 	}
 	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
 	for k, r := range c.relations {
@@ -358,7 +377,8 @@ func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error)
 		if err != nil {
 			return nil, nil, err
 		}
-		of.Notes = append(of.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, nor do %d of reverse relations", held, reverses))
+		of.Notes = append(of.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, "+
+			"nor do %d of reverse relations", held, reverses))
 	}
 	for i, k := range order {
 		m, err := c.features(c.types[k], features[k], o.DenseFeatures)
@@ -370,7 +390,8 @@ func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error)
 	if of.Labels, err = t.labels(labels[first], cmp.Or(c.vertices, t.rows)); err != nil {
 		return nil, nil, err
 	}
-	if of.Splits, err = t.splits([3]string{splits[0][first], splits[1][first], splits[2][first]}, &of.Labels); err != nil {
+	if of.Splits, err = t.splits([3]string{splits[0][first], splits[1][first], splits[2][first]},
+		&of.Labels); err != nil {
 		return nil, nil, err
 	}
 	for _, left := range []struct {
@@ -378,7 +399,8 @@ func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error)
 		tables []*table
 	}{{"vertices", c.types}, {"edges", edges}} {
 		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
-			of.Notes = append(of.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, arrays.Listed(names)))
+			of.Notes = append(of.Notes, fmt.Sprintf("columns of %s left out: %s", left.of,
+				arrays.Listed(names)))
 		}
 	}
 	return g, order, nil
@@ -423,7 +445,8 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 		}
 	}
 	if len(with) > 0 {
-		return 0, refusal.Errorf("the vertex types %.40q and %.40q have labels: choose by %s TYPE/NAME", c.types[with[0]].name, c.types[with[1]].name, refusal.Setting("labels"))
+		return 0, refusal.Errorf("the vertex types %.40q and %.40q have labels: choose by %s TYPE/NAME",
+			c.types[with[0]].name, c.types[with[1]].name, refusal.Setting("labels"))
 	}
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
 }
@@ -451,14 +474,17 @@ func (c *contents) checkCounts() error {
 		}
 	}
 	if int64(taken) > arrays.MaxClaims(edges+rows) {
-		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d rows of columns: give the vertices a column",
+		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d "+
+			"rows of columns: give the vertices a column",
 			taken, edges, rows)
 	}
 	return nil
 }
 
 // relation opens the edges of a relation. Those of a split are in memory.
-func (c *contents) relation(r *relation, weights, features string, masks bool) (made streamed.Relation, err error) {
+func (c *contents) relation(r *relation, weights, features string,
+	masks bool,
+) (made streamed.Relation, err error) {
 	source, target := c.types[r.source], c.types[r.target]
 	made.Source, made.Name, made.Target = typeName(source.name), typeName(r.name), typeName(target.name)
 	list := arrays.EdgeArrays{Open: r.open, Refuse: r.refuse}
@@ -502,7 +528,8 @@ func (c *contents) features(t *table, name string, keepDense bool) (m *arrays.Ma
 			}
 			return c.refuseColumn(t, name)(err)
 		}
-		if m.InBlocks, m.Rows, err = arrays.OpenDense(column.open(), keepDense, refuse); err != nil || m.InBlocks != nil {
+		if m.InBlocks, m.Rows, err = arrays.OpenDense(column.open(), keepDense, refuse); err != nil ||
+			m.InBlocks != nil {
 			return err
 		}
 		m, err = column.matrix(arrays.MatrixOptions{Backed: true, KeepDense: keepDense})

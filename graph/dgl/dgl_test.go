@@ -23,7 +23,10 @@ import (
 // ring is a graph of ten vertices of one type, with edges v→v+1 and v→v+3, of which one comes twice.
 func ring() *dgltest.Graph {
 	const n = 10
-	g := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: n}}, Relations: []dgltest.Relation{{Name: "_E"}}}
+	g := &dgltest.Graph{
+		Vertices:  []dgltest.Vertices{{Type: "_N", Count: n}},
+		Relations: []dgltest.Relation{{Name: "_E"}},
+	}
 	r := &g.Relations[0]
 	var feat, weight []float32
 	var label []int64
@@ -59,14 +62,21 @@ func shop() *dgltest.Graph {
 		Vertices: []dgltest.Vertices{
 			{Type: "dev", Count: 2},
 			{Type: "game", Count: 4, Tensors: dgltest.Tensors{
-				"label": dgltest.Of([]float32{0, 1, float32(math.NaN()), 1}), "features": dgltest.Of([]float64{1, 2, 3, 4}),
+				"label":      dgltest.Of([]float32{0, 1, float32(math.NaN()), 1}),
+				"features":   dgltest.Of([]float64{1, 2, 3, 4}),
 				"train_mask": dgltest.Of([]uint8{1, 0, 0, 0}), "test_mask": dgltest.Of([]uint8{0, 1, 0, 1}),
 			}},
-			{Type: "user", Count: 3, Tensors: dgltest.Tensors{"feat": dgltest.Of([]int64{1, 2, 3, 4, 5, 6}, 3, 1, 2)}},
+			{
+				Type: "user", Count: 3,
+				Tensors: dgltest.Tensors{"feat": dgltest.Of([]int64{1, 2, 3, 4, 5, 6}, 3, 1, 2)},
+			},
 		},
 		Relations: []dgltest.Relation{
 			{Name: "makes", Source: 0, Target: 1, From: []int64{0, 1, 1}, To: []int64{3, 0, 1}},
-			{Name: "plays", Source: 2, Target: 1, From: []int64{2, 0, 1, 2}, To: []int64{1, 1, 2, 0}, Tensors: dgltest.Tensors{"feat": dgltest.Of([]float32{1, 2, 3, 4})}},
+			{
+				Name: "plays", Source: 2, Target: 1, From: []int64{2, 0, 1, 2}, To: []int64{1, 1, 2, 0},
+				Tensors: dgltest.Tensors{"feat": dgltest.Of([]float32{1, 2, 3, 4})},
+			},
 			{Name: "knows", Source: 2, Target: 2, From: []int64{0, 1}, To: []int64{1, 2}},
 		},
 	}
@@ -92,7 +102,8 @@ var only = Options{Graph: AllGraphs}
 // same compares graphs but for where they came from.
 func same(t testing.TB, got, want *graph.Graph) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"), cmpopts.EquateNaNs()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"), cmpopts.EquateNaNs()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -112,16 +123,22 @@ func TestFormats(t *testing.T) {
 			t.Errorf("in-neighbours of %d are %v, want %v", v, got, from)
 		}
 	}
-	if want.Features.Columns != 2 || want.Features.Dense[8] != 4 || want.Labels.Classes != 3 || want.Labels.Class[5] != 2 {
+	if want.Features.Columns != 2 || want.Features.Dense[8] != 4 || want.Labels.Classes != 3 ||
+		want.Labels.Class[5] != 2 {
 		t.Errorf("features %+v, labels %+v", want.Features, want.Labels)
 	}
-	if diff := cmp.Diff([]graph.Split{{Train: []int64{0, 4, 8}, Val: []int64{1, 5, 9}, Test: []int64{2, 6}}}, want.Splits); diff != "" {
+	if diff := cmp.Diff([]graph.Split{{Train: []int64{0, 4, 8}, Val: []int64{1, 5, 9}, Test: []int64{2, 6}}},
+		want.Splits); diff != "" {
 		t.Error(diff)
 	}
-	if notes := fmt.Sprint(want.Notes); notes != `[columns of vertices left out: "year" columns of edges left out: "w"]` {
+	if notes := fmt.Sprint(
+		want.Notes); notes != `[columns of vertices left out: "year" columns of edges left out: "w"]` {
 		t.Errorf("notes %s", notes)
 	}
-	for _, formats := range []int{dgltest.COO, dgltest.CSR, dgltest.CSC, dgltest.CSR | dgltest.CSC, dgltest.COO | dgltest.CSR | dgltest.CSC} {
+	for _, formats := range []int{
+		dgltest.COO, dgltest.CSR, dgltest.CSC, dgltest.CSR | dgltest.CSC,
+		dgltest.COO | dgltest.CSR | dgltest.CSC,
+	} {
 		for _, old := range []bool{false, true} {
 			if old && formats&(formats-1) != 0 {
 				continue // DGL had one format at a time
@@ -148,30 +165,45 @@ func TestColumns(t *testing.T) {
 	tensors["several"] = dgltest.Of([]int8{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 10, 2)
 	g.Relations[0].Tensors["ef"] = dgltest.Of(make([]float32, 21*2), 21, 2)
 	path := write(t, "g.bin", dgltest.Graphs(nil, g))
-	got, _ := read(t, path, Options{Graph: AllGraphs, Features: "half", Labels: "y", Train: "several", EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None})
-	if got.Features.Dense[3] != 1.5 || !slices.Equal(got.Labels.Class, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}) {
+	got, _ := read(t, path, Options{
+		Graph: AllGraphs, Features: "half", Labels: "y", Train: "several",
+		EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None,
+	})
+	if got.Features.Dense[3] != 1.5 ||
+		!slices.Equal(got.Labels.Class, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}) {
 		t.Errorf("features %v, labels %v", got.Features.Dense, got.Labels.Class)
 	}
 	if len(got.Splits) != 2 || !slices.Equal(got.Splits[1].Train, []int64{2}) || len(got.Splits[0].Val) != 0 {
 		t.Errorf("splits %v", got.Splits)
 	}
-	inStream(t, path, Options{Graph: AllGraphs, Features: "half", Labels: "y", Train: "several", EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None})
+	inStream(t, path, Options{
+		Graph: AllGraphs, Features: "half", Labels: "y", Train: "several",
+		EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None,
+	})
 	r := &got.Relations[0]
 	// The edges into vertex 6 are 3→6 twice, with the ids 6 and 20, and 5→6 with the id 11.
-	if first := r.Indptr[6]; !slices.Equal(r.Weights[first:first+3], []float32{6.5, 20.5, 11.5}) || r.EdgeColumns != 2 {
+	if first := r.Indptr[6]; !slices.Equal(r.Weights[first:first+3], []float32{6.5, 20.5, 11.5}) ||
+		r.EdgeColumns != 2 {
 		t.Errorf("weights %v of %d columns", r.Weights[first:first+3], r.EdgeColumns)
 	}
-	if bare, _ := read(t, path, Options{Graph: AllGraphs, Features: None, Labels: None, Train: None}); bare.Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
+	if bare, _ := read(t, path, Options{
+		Graph: AllGraphs, Features: None, Labels: None,
+		Train: None,
+	}); bare.Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
 		t.Errorf("without columns: %+v", bare)
 	}
-	tensors["half a class"], tensors["infinite"] = dgltest.Of([]float32{0, .5, 0, 0, 0, 0, 0, 0, 0, 0}), dgltest.Of([]float64{0, math.Inf(-1), 0, 0, 0, 0, 0, 0, 0, 0})
+	tensors["half a class"], tensors["infinite"] = dgltest.Of([]float32{0, .5, 0, 0, 0, 0, 0, 0, 0, 0}),
+		dgltest.Of([]float64{0, math.Inf(-1), 0, 0, 0, 0, 0, 0, 0, 0})
 	path = write(t, "g.bin", dgltest.Graphs(nil, g))
 	for want, o := range map[string]Options{
 		"label -Inf of vertex 1": {Labels: "infinite"},
 		`features "x": there is no such column: those that are there are "feat", "half", "half a class", "infinite", "label"`: {Features: "x"},
-		`edge-weights "ef": has 2 columns`:                                                {EdgeWeights: "ef"},
-		`column "year" of "_N": element 2, 2, is not a truth value`:                       {Train: "year"},
-		`val_mask: a split without training vertices`:                                     {Train: None, Val: "val_mask"},
+		`edge-weights "ef": has 2 columns`:                          {EdgeWeights: "ef"},
+		`column "year" of "_N": element 2, 2, is not a truth value`: {Train: "year"},
+		`val_mask: a split without training vertices`: {
+			Train: None,
+			Val:   "val_mask",
+		},
 		`vertex 0 is also in train_mask`:                                                  {Val: "train_mask"},
 		`vertex 4 has no label`:                                                           {Labels: "y"},
 		"graph 1: the file holds 1, counted from 0":                                       {Graph: 1},
@@ -195,14 +227,17 @@ func refused(t *testing.T, path string, o Options, want string) {
 func TestTypes(t *testing.T) {
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
 	require.NoError(t, want.Check())
-	if want.Type != "game" || want.Count != 4 || len(want.Others) != 2 || want.Others[0].Type != "dev" || want.Others[1].Features.Columns != 2 {
+	if want.Type != "game" || want.Count != 4 || len(want.Others) != 2 || want.Others[0].Type != "dev" ||
+		want.Others[1].Features.Columns != 2 {
 		t.Errorf("types %q, %+v", want.Type, want.Others)
 	}
-	if !slices.Equal(want.Labels.Class, []int64{0, 1, -1, 1}) || !slices.Equal(want.Features.Dense, []float32{1, 2, 3, 4}) {
+	if !slices.Equal(want.Labels.Class, []int64{0, 1, -1, 1}) ||
+		!slices.Equal(want.Features.Dense, []float32{1, 2, 3, 4}) {
 		t.Errorf("labels %v, features %v", want.Labels.Class, want.Features.Dense)
 	}
 	plays := want.Relations[1]
-	if plays.Source != "user" || plays.Name != "plays" || !slices.Equal(plays.Sources, []int32{2, 0, 2, 1}) || !slices.Equal(plays.EdgeFeatures, []float32{4, 2, 1, 3}) {
+	if plays.Source != "user" || plays.Name != "plays" || !slices.Equal(plays.Sources, []int32{2, 0, 2, 1}) ||
+		!slices.Equal(plays.EdgeFeatures, []float32{4, 2, 1, 3}) {
 		t.Errorf("%+v", plays)
 	}
 	g := shop()
@@ -210,27 +245,37 @@ func TestTypes(t *testing.T) {
 	path := write(t, "g.bin", dgltest.Graphs(nil, g))
 	got, _ := read(t, path, only) // the one that has a mask as well
 	same(t, got, want)
-	got, _ = read(t, path, Options{Graph: AllGraphs, Labels: "user/label", Features: "user/feat", Train: None})
-	if got.Type != "user" || got.Labels.Classes != 2 || got.Features.Columns != 2 || got.Others[1].Features.Columns != 1 {
+	got, _ = read(t, path,
+		Options{Graph: AllGraphs, Labels: "user/label", Features: "user/feat", Train: None})
+	if got.Type != "user" || got.Labels.Classes != 2 || got.Features.Columns != 2 ||
+		got.Others[1].Features.Columns != 1 {
 		t.Errorf("type %q, labels %+v", got.Type, got.Labels)
 	}
-	refused(t, path, Options{Graph: AllGraphs, Labels: "game/feat"}, `labels "game/feat": there is no such column: those that are there are "game/features"`)
+	refused(t, path, Options{Graph: AllGraphs, Labels: "game/feat"},
+		`labels "game/feat": there is no such column: those that are there are "game/features"`)
 	named := shop()
 	named.Vertices[0].Type = "a\x01"
-	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only, `a type is called "a\x01": give it a name of up to 200 bytes of printed characters`)
+	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only,
+		`a type is called "a\x01": give it a name of up to 200 bytes of printed characters`)
 	delete(g.Vertices[1].Tensors, "train_mask")
-	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only, `the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
+	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only,
+		`the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
 }
 
 // Several graphs of the same types are one graph; of others one is named.
 func TestSeveralGraphs(t *testing.T) {
-	path := write(t, "g.bin", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1, 2})}, shop(), ring()))
-	refused(t, path, only, "graph 1 of 2: it has 1 vertex types and 1 relations, and the first graph has 3 and 3: give graphs of the same types; graph takes one graph by its number")
+	path := write(t, "g.bin",
+		dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1, 2})}, shop(), ring()))
+	refused(t, path, only, "graph 1 of 2: it has 1 vertex types and 1 relations, and the first graph has "+
+		"3 and 3: give graphs of the same types; graph takes one graph by its number")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
 	typed, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop(), shop())), only)
 	once, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
-	if n := once.Own(); typed.Graphs != 2 || typed.Own() != 2*n || len(typed.Others[1].GraphOf) != 2*once.Others[1].Count || typed.GraphOf[n] != 1 || typed.Edges() != 2*once.Edges() {
-		t.Errorf("two shops: %d graphs, %d vertices of the first type, %d edges", typed.Graphs, typed.Own(), typed.Edges())
+	if n := once.Own(); typed.Graphs != 2 || typed.Own() != 2*n ||
+		len(typed.Others[1].GraphOf) != 2*once.Others[1].Count || typed.GraphOf[n] != 1 ||
+		typed.Edges() != 2*once.Edges() {
+		t.Errorf("two shops: %d graphs, %d vertices of the first type, %d edges", typed.Graphs,
+			typed.Own(), typed.Edges())
 	}
 	got, _ := read(t, path, Options{Graph: 1})
 	if note := got.Notes[len(got.Notes)-1]; note != `labels of whole graphs left out: "glabel"` {
@@ -240,12 +285,15 @@ func TestSeveralGraphs(t *testing.T) {
 	same(t, got, want)
 	got, _ = read(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
 	n, own := got.Own(), want.Own()
-	if n != 2*own || got.Graphs != 2 || got.GraphOf[own-1] != 0 || got.GraphOf[own] != 1 || got.Edges() != 2*want.Edges() {
+	if n != 2*own || got.Graphs != 2 || got.GraphOf[own-1] != 0 || got.GraphOf[own] != 1 ||
+		got.Edges() != 2*want.Edges() {
 		t.Errorf("%d vertices, %d edges, graphs %v", n, got.Edges(), got.GraphOf)
 	}
 	for v := range own {
-		if !slices.Equal(got.Features.Row(own+v), want.Features.Row(v)) || got.Labels.Class[own+v] != want.Labels.Class[v] {
-			t.Errorf("vertex %d of the second graph: %v, class %d", v, got.Features.Row(own+v), got.Labels.Class[own+v])
+		if !slices.Equal(got.Features.Row(own+v), want.Features.Row(v)) ||
+			got.Labels.Class[own+v] != want.Labels.Class[v] {
+			t.Errorf("vertex %d of the second graph: %v, class %d", v, got.Features.Row(own+v),
+				got.Labels.Class[own+v])
 		}
 	}
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
@@ -258,14 +306,17 @@ func TestOtherFiles(t *testing.T) {
 	kind := dgltest.Graphs(nil, ring())
 	kind[16] = 0
 	for name, c := range map[string]struct{ content, want string }{
-		"tensors.dgl":                 {string(dgltest.File(nil)), "tensors saved by DGL, without a graph"},
-		"old.bin":                     {string(old), "version 1 of DGL's format, which DGL wrote before 0.5: load them with DGL 0.5 or later and save them again"},
-		"kind.bin":                    {string(kind), "graphs of DGL's kind 0"},
-		"fused_csc_sampling_graph.pt": {"PK\x03\x04", "a graph of GraphBolt, a pickle, which is never read: divide the graph with use_graphbolt=False and give the JSON file"},
-		"graph.pt":                    {"\x80\x02}q\x00", "a Python pickle, which is never read"},
-		"graph.npz":                   {"PAR1", "is a Parquet file; give a file of dgl.save_graphs, or the JSON file of a divided graph"},
-		"empty.json":                  {"", "neither a graph saved by DGL nor the JSON file"},
-		"other.json":                  {"[]", "neither a graph saved by DGL nor the JSON file"},
+		"tensors.dgl": {string(dgltest.File(nil)), "tensors saved by DGL, without a graph"},
+		"old.bin": {string(old), "version 1 of DGL's format, which DGL wrote before " +
+			"0.5: load them with DGL 0.5 or later and save them again"},
+		"kind.bin": {string(kind), "graphs of DGL's kind 0"},
+		"fused_csc_sampling_graph.pt": {"PK\x03\x04", "a graph of GraphBolt, a pickle, which is never " +
+			"read: divide the graph with use_graphbolt=False and give the JSON file"},
+		"graph.pt": {"\x80\x02}q\x00", "a Python pickle, which is never read"},
+		"graph.npz": {"PAR1", "is a Parquet file; give a file of dgl.save_graphs, or " +
+			"the JSON file of a divided graph"},
+		"empty.json": {"", "neither a graph saved by DGL nor the JSON file"},
+		"other.json": {"[]", "neither a graph saved by DGL nor the JSON file"},
 	} {
 		refused(t, write(t, name, []byte(c.content)), only, c.want)
 	}
@@ -275,24 +326,42 @@ func TestOtherFiles(t *testing.T) {
 // A file that is cut, or has a byte changed, is read or refused, and nothing else.
 func TestDamaged(t *testing.T) {
 	content := dgltest.Graphs(nil, shop())
-	streamedtest.Damaged(t, content, 40, func(path string) func() (*streamed.Graph, error) { return opening(path, only) })
+	streamedtest.Damaged(t, content, 40, func(path string) func() (*streamed.Graph, error) {
+		return opening(path, only)
+	})
 	refusedAs := func(want string, content []byte) {
 		t.Helper()
 		refused(t, write(t, "g.bin", content), only, want)
 	}
 	refusedAs("1 bytes follow the last part", append(slices.Clone(content), 0))
 	// What only claims to have many vertices.
-	many := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: math.MaxInt32}}, Relations: []dgltest.Relation{{Name: "_E", From: []int64{0}, To: []int64{1}}}}
-	refusedAs("2147483647 vertices, counted once for each relation, with only 1 edges", dgltest.Graphs(nil, many))
+	many := &dgltest.Graph{
+		Vertices:  []dgltest.Vertices{{Type: "_N", Count: math.MaxInt32}},
+		Relations: []dgltest.Relation{{Name: "_E", From: []int64{0}, To: []int64{1}}},
+	}
+	refusedAs("2147483647 vertices, counted once for each relation, with only 1 edges",
+		dgltest.Graphs(nil, many))
 	for want, change := range map[string]func(g *dgltest.Graph){
-		`relation "_E": element 4 is 10, where 0 to 9 are possible`: func(g *dgltest.Graph) { g.Relations[0].From[4] = 10 },
-		`relation "_E": 20 sources and 21 destinations of edges`:    func(g *dgltest.Graph) { g.Relations[0].From = g.Relations[0].From[1:] },
-		`column "label" of "_N": has shape [9]`:                     func(g *dgltest.Graph) { g.Vertices[0].Tensors["label"] = dgltest.Of(make([]int64, 9)) },
+		`relation "_E": element 4 is 10, where 0 to 9 are possible`: func(g *dgltest.Graph) {
+			g.Relations[0].From[4] = 10
+		},
+		`relation "_E": 20 sources and 21 destinations of edges`: func(g *dgltest.Graph) {
+			g.Relations[0].From = g.Relations[0].From[1:]
+		},
+		`column "label" of "_N": has shape [9]`: func(g *dgltest.Graph) {
+			g.Vertices[0].Tensors["label"] = dgltest.Of(make([]int64, 9))
+		},
 		`column "feat" of "_N": has elements of bfloat16, which are not read: save it as float32`: func(g *dgltest.Graph) {
-			g.Vertices[0].Tensors["feat"] = dgltest.Tensor{Code: 4, Bits: 16, Shape: []int64{10, 1}, Data: make([]byte, 20)}
+			g.Vertices[0].Tensors["feat"] = dgltest.Tensor{
+				Code: 4, Bits: 16, Shape: []int64{10, 1},
+				Data: make([]byte, 20),
+			}
 		},
 		"a tensor of more elements than can be counted": func(g *dgltest.Graph) {
-			g.Vertices[0].Tensors["feat"] = dgltest.Tensor{Code: 2, Bits: 32, Shape: []int64{1 << 32, 1 << 32}}
+			g.Vertices[0].Tensors["feat"] = dgltest.Tensor{
+				Code: 2, Bits: 32,
+				Shape: []int64{1 << 32, 1 << 32},
+			}
 		},
 		"3 × 64 bits": func(*dgltest.Graph) {},
 	} {
@@ -315,7 +384,10 @@ func TestRealGraph(t *testing.T) {
 	}
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for magic, at := range map[uint64]int{heteroMagic: 4112, csrMagic: 4128, unitMagic: 4337, cooMagic: 4570, tensorMagic: 4594} {
+	for magic, at := range map[uint64]int{
+		heteroMagic: 4112, csrMagic: 4128, unitMagic: 4337, cooMagic: 4570,
+		tensorMagic: 4594,
+	} {
 		if got := binary.LittleEndian.Uint64(content[at:]); got != magic {
 			t.Errorf("%#x at byte %d, want %#x", got, at, magic)
 		}
@@ -326,8 +398,10 @@ func TestRealGraph(t *testing.T) {
 // What DGL 2 divided is whole: its own edges and rows are those of the graph.
 func TestRealDivision(t *testing.T) {
 	g, d := read(t, realdata.File(t, "dgl", "three_parts", "grafo_prueba.json"), only)
-	if g.Vertices() != 10000 || g.Edges() != 50000 || g.Features.Columns != 128 || g.Labels.Classes != 10 || len(g.Splits[0].Train) != 6000 {
-		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes)
+	if g.Vertices() != 10000 || g.Edges() != 50000 || g.Features.Columns != 128 || g.Labels.Classes != 10 ||
+		len(g.Splits[0].Train) != 6000 {
+		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
+			g.Features.Columns, g.Labels.Classes)
 	}
 	counts := make([]int, d.K)
 	for _, p := range d.Of {

@@ -57,7 +57,8 @@ type edgeType struct {
 // openDivided opens a graph by the JSON file that describes it, with its division.
 func openDivided(path string, o *Options) (*streamed.Graph, *Division, error) {
 	if o.Graph >= 0 {
-		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave %s out", path, refusal.Setting("graph"))
+		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave %s out", path,
+			refusal.Setting("graph"))
 	}
 	c, err := readConfig(path)
 	if err != nil {
@@ -94,7 +95,8 @@ func (d *divided) graph(path string, o *Options) (g *streamed.Graph, division *D
 		edges += int64(e.count)
 	}
 	if d.config.edges >= 0 && d.config.edges != edges {
-		return nil, nil, refusal.Errorf("%s: num_edges is %d, and the partitions have %d edges of their own", path, d.config.edges, edges)
+		return nil, nil, refusal.Errorf("%s: num_edges is %d, and the partitions have %d edges of their own",
+			path, d.config.edges, edges)
 	}
 	g, order, err := all.open(o)
 	if err != nil {
@@ -122,7 +124,8 @@ func (d *divided) contents(path string) (*contents, error) {
 	if err := d.findEnds(); err != nil {
 		return nil, err
 	}
-	c := &contents{source: path, notes: []string{"vertices have the ids that they had before DGL divided the graph"}}
+	c := &contents{source: path, notes: []string{"vertices have the ids that they had before DGL " +
+		"divided the graph"}}
 	if d.before == nil && len(d.parts) > 1 { // a single one keeps the order
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
@@ -153,7 +156,8 @@ func (d *divided) contents(path string) (*contents, error) {
 	for t, name := range d.edgeTypes {
 		e := &d.edges[t]
 		if e.ends[0] < 0 {
-			c.notes = append(c.notes, fmt.Sprintf("the relation %.40q is left out: it has no edge, and the files do not say what it joins", name))
+			c.notes = append(c.notes, fmt.Sprintf("the relation %.40q is left out: it has no edge, and "+
+				"the files do not say what it joins", name))
 			continue
 		}
 		_, name, _ = canonical(name)
@@ -227,7 +231,8 @@ func (d *divided) withPart(p int, use func(*part) error) error {
 // readPart reads the ids of a partition's vertices and the types of its edges.
 func (d *divided) readPart(p *part) (err error) {
 	if len(p.counts) != 1 || len(p.relations) != 1 {
-		return fmt.Errorf("a graph of %d vertex types and %d relations, where that of a partition has one of each", len(p.counts), len(p.relations))
+		return fmt.Errorf("a graph of %d vertex types and %d relations, where that of a partition has "+
+			"one of each", len(p.counts), len(p.relations))
 	}
 	if p.ids, err = numbers(p.vertexTensors[0], idTensor, p.counts[0], int64(d.vertices)); err != nil {
 		return err
@@ -285,7 +290,8 @@ func (d *divided) count(p *part) error {
 	}
 	for t := range d.edgeMap {
 		if got, want := d.edges[t].inPart[p.p], d.edgeMap[t][p.p].count(); int64(got) != want {
-			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got, d.edgeTypes[t], want)
+			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got,
+				d.edgeTypes[t], want)
 		}
 	}
 	return nil
@@ -303,7 +309,8 @@ func (d *divided) addVertices(p *part) error {
 			return err
 		}
 	case (before != nil) != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
-		return errors.New("some partitions hold the vertices' ids from before the graph was divided, and some do not")
+		return errors.New("some partitions hold the vertices' ids from before the graph was divided, and " +
+			"some do not")
 	}
 	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
 	first := d.vertexMap.first(p.p)
@@ -332,7 +339,8 @@ func (d *divided) addVertices(p *part) error {
 // setOriginal stores the original id of a vertex.
 func (d *divided) setOriginal(p, t int, id int64, before int32) error {
 	if int(before) >= len(d.locations[t]) || d.locations[t][before].part >= 0 {
-		return fmt.Errorf("vertex %d had the id %d before the graph was divided, which another had or none of %d", id, before, len(d.locations[t]))
+		return fmt.Errorf("vertex %d had the id %d before the graph was divided, which another had "+
+			"or none of %d", id, before, len(d.locations[t]))
 	}
 	d.locations[t][before] = location{int32(p), int32(id - d.vertexMap.spans[t][p].start)}
 	d.before[t][d.vertexMap.number(id)] = before
@@ -398,7 +406,9 @@ func (d *divided) findEnds() error {
 			continue
 		}
 		for p := range d.parts {
-			if err := d.withPart(p, func(p *part) error { return (&partEdges{d: d, kind: int32(t)}).read(p) }); err != nil {
+			if err := d.withPart(p, func(p *part) error {
+				return (&partEdges{d: d, kind: int32(t)}).read(p)
+			}); err != nil {
 				return err
 			}
 		}
@@ -459,8 +469,10 @@ func (e *partEdges) read(p *part) error {
 			of.ends = joined
 		}
 		if of.ends != joined {
-			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q", k, d.edgeTypes[t],
-				d.vertexTypes[joined[0]], d.vertexTypes[joined[1]], d.vertexTypes[of.ends[0]], d.vertexTypes[of.ends[1]])
+			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q",
+				k, d.edgeTypes[t],
+				d.vertexTypes[joined[0]], d.vertexTypes[joined[1]], d.vertexTypes[of.ends[0]],
+				d.vertexTypes[of.ends[1]])
 		}
 		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
 	}

@@ -40,7 +40,12 @@ func divide(t testing.TB, g *dgltest.Graph, d dgltest.Division) string {
 func TestDivided(t *testing.T) {
 	for _, g := range []*dgltest.Graph{ring(), shop()} {
 		whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only)
-		for _, d := range []dgltest.Division{{Names: dgltest.Older}, {Original: true}, {Names: dgltest.Oldest}, {Names: dgltest.Older, K: 3}} {
+		for _, d := range []dgltest.Division{
+			{Names: dgltest.Older},
+			{Original: true},
+			{Names: dgltest.Oldest},
+			{Names: dgltest.Older, K: 3},
+		} {
 			if d.Names == dgltest.Oldest && len(g.Vertices) > 1 {
 				continue // it knew one type
 			}
@@ -64,7 +69,8 @@ func TestDivided(t *testing.T) {
 
 // Without these ids vertices are numbered as DGL numbered them: by partition, and then in their order.
 func TestDividedIDs(t *testing.T) {
-	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), Options{Graph: AllGraphs, EdgeWeights: "w"})
+	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())),
+		Options{Graph: AllGraphs, EdgeWeights: "w"})
 	got, d := read(t, divide(t, ring(), dgltest.Division{}), Options{Graph: AllGraphs, EdgeWeights: "w"})
 	if want := "vertices have DGL's ids of the divided graph, whose files do not hold those before"; got.Notes[0] != want {
 		t.Errorf("notes %q", got.Notes)
@@ -91,7 +97,8 @@ func TestDividedIDs(t *testing.T) {
 func TestDividedInOne(t *testing.T) {
 	g := shop()
 	dir := t.TempDir()
-	err := dgltest.Divide(dir, "g", g, dgltest.Division{K: 1, Of: [][]int{make([]int, 2), make([]int, 4), make([]int, 3)}})
+	err := dgltest.Divide(dir, "g", g,
+		dgltest.Division{K: 1, Of: [][]int{make([]int, 2), make([]int, 4), make([]int, 3)}})
 	require.NoError(t, err)
 	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only)
 	got, d := read(t, filepath.Join(dir, "g.json"), only)
@@ -119,13 +126,27 @@ func edit(t *testing.T, path string, change func(doc map[string]any)) {
 func TestDividedRefused(t *testing.T) {
 	part := func(doc map[string]any) map[string]any { return doc["part-1"].(map[string]any) }
 	for want, change := range map[string]func(doc map[string]any){
-		`part-1: part_graph: it names "../g.json", which is not within its folder`:            func(doc map[string]any) { part(doc)["part_graph"] = "../g.json" },
-		`part-1: node_feats: it names "/etc/passwd", which is not within its folder`:          func(doc map[string]any) { part(doc)["node_feats"] = "/etc/passwd" },
-		`part-1: "part1/x.pt" is a graph of GraphBolt, a pickle, which is never read: divide`: func(doc map[string]any) { doc["part-1"] = map[string]any{"part_graph_graphbolt": "part1/x.pt"} },
-		`part-1: names no node_feats`:                        func(doc map[string]any) { delete(part(doc), "node_feats") },
-		`part-1: names no edge_feats`:                        func(doc map[string]any) { delete(part(doc), "edge_feats") },
-		`num_edges is -1`:                                    func(doc map[string]any) { doc["num_edges"] = -1 },
-		`edge_map: the ranges end at 9, and num_edges is 10`: func(doc map[string]any) { doc["num_edges"] = 10 },
+		`part-1: part_graph: it names "../g.json", which is not within its folder`: func(doc map[string]any) {
+			part(doc)["part_graph"] = "../g.json"
+		},
+		`part-1: node_feats: it names "/etc/passwd", which is not within its folder`: func(doc map[string]any) {
+			part(doc)["node_feats"] = "/etc/passwd"
+		},
+		`part-1: "part1/x.pt" is a graph of GraphBolt, a pickle, which is never read: divide`: func(doc map[string]any) {
+			doc["part-1"] = map[string]any{"part_graph_graphbolt": "part1/x.pt"}
+		},
+		`part-1: names no node_feats`: func(doc map[string]any) {
+			delete(part(doc), "node_feats")
+		},
+		`part-1: names no edge_feats`: func(doc map[string]any) {
+			delete(part(doc), "edge_feats")
+		},
+		`num_edges is -1`: func(doc map[string]any) {
+			doc["num_edges"] = -1
+		},
+		`edge_map: the ranges end at 9, and num_edges is 10`: func(doc map[string]any) {
+			doc["num_edges"] = 10
+		},
 		`num_edges is 10, and the partitions have 9 edges of their own`: func(doc map[string]any) {
 			doc["num_edges"] = 10
 			delete(doc, "edge_map")
@@ -143,17 +164,31 @@ func TestDividedRefused(t *testing.T) {
 		`num_parts is 0`:              func(doc map[string]any) { doc["num_parts"] = 0 },
 		`num_parts is 1025`:           func(doc map[string]any) { doc["num_parts"] = 1025 },
 		`num_nodes is -1`:             func(doc map[string]any) { doc["num_nodes"] = -1 },
-		`node_map: the ranges end at 9, and there are 10 ids`:                                                                          func(doc map[string]any) { doc["num_nodes"] = 10 },
-		`node_map: "node_map.npy" is a file, as of a graph that was divided with reshuffle=False: divide it again with reshuffle=True`: func(doc map[string]any) { doc["node_map"] = "node_map.npy" },
-		`node_map: ranges of 1 partitions, of which there are 2`: func(doc map[string]any) {
-			doc["node_map"] = map[string]any{"dev": [][]int{{0, 1}}, "game": [][]int{{0, 1}}, "user": [][]int{{0, 1}}}
+		`node_map: the ranges end at 9, and there are 10 ids`: func(doc map[string]any) {
+			doc["num_nodes"] = 10
 		},
-		`edge_map: lists of 0 types, of which there are 3`: func(doc map[string]any) { doc["edge_map"] = map[string]any{} },
+		`node_map: "node_map.npy" is a file, as of a graph that was divided with reshuffle=False: divide it again with reshuffle=True`: func(doc map[string]any) {
+			doc["node_map"] = "node_map.npy"
+		},
+		`node_map: ranges of 1 partitions, of which there are 2`: func(doc map[string]any) {
+			doc["node_map"] = map[string]any{
+				"dev": [][]int{{0, 1}}, "game": [][]int{{0, 1}},
+				"user": [][]int{{0, 1}},
+			}
+		},
+		`edge_map: lists of 0 types, of which there are 3`: func(doc map[string]any) {
+			doc["edge_map"] = map[string]any{}
+		},
 		`vertices, where node_map says that 2147483643 are its own`: func(doc map[string]any) {
 			doc["num_nodes"] = math.MaxInt32
-			doc["node_map"] = map[string]any{"dev": [][]int{{0, 1}, {4, 5}}, "game": [][]int{{1, 3}, {5, 7}}, "user": [][]int{{3, 4}, {7, math.MaxInt32}}}
+			doc["node_map"] = map[string]any{
+				"dev": [][]int{{0, 1}, {4, 5}}, "game": [][]int{{1, 3}, {5, 7}},
+				"user": [][]int{{3, 4}, {7, math.MaxInt32}},
+			}
 		},
-		`ntypes: the type "dev" has the number 3 among 3`: func(doc map[string]any) { doc["ntypes"].(map[string]any)["dev"] = 3 },
+		`ntypes: the type "dev" has the number 3 among 3`: func(doc map[string]any) {
+			doc["ntypes"].(map[string]any)["dev"] = 3
+		},
 		`0 edges of type "dev:makes:game" of its own, where edge_map says`: func(doc map[string]any) {
 			doc["part-0"], doc["part-1"] = doc["part-1"], doc["part-0"]
 		},
@@ -167,20 +202,25 @@ func TestDividedRefused(t *testing.T) {
 	}
 	path := divide(t, shop(), dgltest.Division{})
 	refused(t, path, Options{Graph: 0}, "it describes one graph, so leave graph out")
-	refused(t, filepath.Join(filepath.Dir(path), "part1", "graph.dgl"), only, "one partition of a graph that DGL divided: give the JSON file")
+	refused(t, filepath.Join(filepath.Dir(path), "part1", "graph.dgl"), only,
+		"one partition of a graph that DGL divided: give the JSON file")
 	for want, change := range map[string]func(dir string) error{
 		"tensors saved by DGL": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"), []byte("x"), 0o600)
 		},
-		"no such file": func(dir string) error { return os.Remove(filepath.Join(dir, "part0", "edge_feat.dgl")) },
+		"no such file": func(dir string) error {
+			return os.Remove(filepath.Join(dir, "part0", "edge_feat.dgl"))
+		},
 		`there is no tensor "_ID", which DGL writes when it divides a graph`: func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "part1", "graph.dgl"), dgltest.Graphs(nil, ring()), 0o600)
 		},
 		`the tensor "features" of "game": is not there, and other partitions have it`: func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"), dgltest.File(dgltest.Tensors{"user/feat": dgltest.Of([]int64{})}), 0o600)
+			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"),
+				dgltest.File(dgltest.Tensors{"user/feat": dgltest.Of([]int64{})}), 0o600)
 		},
 		`the tensor "users/feat" is of none of the types "dev", "game", "user"`: func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"), dgltest.File(dgltest.Tensors{"users/feat": dgltest.Of([]int64{})}), 0o600)
+			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"),
+				dgltest.File(dgltest.Tensors{"users/feat": dgltest.Of([]int64{})}), 0o600)
 		},
 		"had the id 0 before the graph was divided, which another had": func(dir string) error {
 			for p := range 2 {
@@ -212,7 +252,8 @@ func TestDividedStaysInItsFolder(t *testing.T) {
 		require.NoError(t, errors.Join(os.Rename(part, outside), os.Symlink(outside, part)))
 		refused(t, path, only, part+": a link leads out of the folder "+filepath.Dir(path))
 		within := filepath.Join(filepath.Dir(path), "within")
-		require.NoError(t, errors.Join(os.Remove(part), os.Rename(outside, within), os.Symlink("../within", part)))
+		require.NoError(t, errors.Join(os.Remove(part), os.Rename(outside, within),
+			os.Symlink("../within", part)))
 		read(t, path, only)
 	}
 }
@@ -228,14 +269,19 @@ func TestFolder(t *testing.T) {
 		t.Errorf("made by %q, %d partitions", got.Provenance, d.K)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), nil, 0o600))
-	refused(t, dir, only, `is a directory with the JSON files "g.json", "other.json": give the one of the divided graph`)
-	refused(t, filepath.Join(dir, "part0"), only, "is a directory without a JSON file: give the JSON file of a divided graph")
+	refused(t, dir, only,
+		`is a directory with the JSON files "g.json", "other.json": give the one of the divided graph`)
+	refused(t, filepath.Join(dir, "part0"), only, "is a directory without a JSON file: give the JSON file "+
+		"of a divided graph")
 }
 
 // The forms that DGL has written ranges in.
 func TestRanges(t *testing.T) {
 	want := [][]span{{{0, 3}, {3, 7}}}
-	for _, text := range []string{`{"_N": [[0, 3], [3, 7]]}`, `{"_N": [3, 7]}`, `[3, 7]`, `[[0, 3], [3, 7]]`} {
+	for _, text := range []string{
+		`{"_N": [[0, 3], [3, 7]]}`, `{"_N": [3, 7]}`, `[3, 7]`,
+		`[[0, 3], [3, 7]]`,
+	} {
 		got, err := spans([]byte(text), []string{"_N"}, 2)
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(span{})); diff != "" || err != nil {
 			t.Errorf("%s: %v\n%s", text, err, diff)
@@ -270,15 +316,21 @@ func FuzzDivided(f *testing.F) {
 			}
 			return content
 		}
-		f.Add(file("g.json"), file("part0/graph.dgl"), file("part0/node_feat.dgl"), file("part0/edge_feat.dgl"), file("part0/"+originalFile),
-			file("part1/graph.dgl"), file("part1/node_feat.dgl"), file("part1/edge_feat.dgl"), file("part1/"+originalFile))
+		f.Add(file("g.json"), file("part0/graph.dgl"), file("part0/node_feat.dgl"),
+			file("part0/edge_feat.dgl"), file("part0/"+originalFile),
+			file("part1/graph.dgl"), file("part1/node_feat.dgl"), file("part1/edge_feat.dgl"),
+			file("part1/"+originalFile))
 	}
-	f.Fuzz(func(t *testing.T, config, graph0, vertices0, edges0, original0, graph1, vertices1, edges1, original1 []byte) {
+	f.Fuzz(func(t *testing.T, config, graph0, vertices0, edges0, original0, graph1, vertices1, edges1,
+		original1 []byte,
+	) {
 		dir, bytes := t.TempDir(), 0
 		for name, content := range map[string][]byte{
 			"g.json":          config,
-			"part0/graph.dgl": graph0, "part0/node_feat.dgl": vertices0, "part0/edge_feat.dgl": edges0, "part0/" + originalFile: original0,
-			"part1/graph.dgl": graph1, "part1/node_feat.dgl": vertices1, "part1/edge_feat.dgl": edges1, "part1/" + originalFile: original1,
+			"part0/graph.dgl": graph0, "part0/node_feat.dgl": vertices0, "part0/edge_feat.dgl": edges0,
+			"part0/" + originalFile: original0,
+			"part1/graph.dgl":       graph1, "part1/node_feat.dgl": vertices1, "part1/edge_feat.dgl": edges1,
+			"part1/" + originalFile: original1,
 		} {
 			if len(content) == 0 {
 				continue // the file is not there

@@ -33,11 +33,13 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 		return false, nil
 	case Masks:
 		if !there {
-			return false, refusal.Errorf("%s %s: no edges have a %s, %s or %s", refusal.Setting("edge-split"), Masks, edgeMasks[0], edgeMasks[1], edgeMasks[2])
+			return false, refusal.Errorf("%s %s: no edges have a %s, %s or %s", refusal.Setting("edge-split"),
+				Masks, edgeMasks[0], edgeMasks[1], edgeMasks[2])
 		}
 		return true, nil
 	}
-	return false, refusal.Errorf("%s %.40q: it is %s or %s", refusal.Setting("edge-split"), o.EdgeSplit, Masks, None)
+	return false, refusal.Errorf("%s %.40q: it is %s or %s", refusal.Setting("edge-split"),
+		o.EdgeSplit, Masks, None)
 }
 
 // split reads the masks of a relation's edges, nil if it has none. held marks the edges that pass no
@@ -173,7 +175,8 @@ func (c *cursor) hasLists(o *Options) bool {
 
 // listsOfSeveral refuses such a split beside several graphs or relations.
 func listsOfSeveral() error {
-	return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one relation; %s %s leaves them out",
+	return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one "+
+		"relation; %s %s leaves them out",
 		listOf(1, "pos", "src"), refusal.Setting("edge-split"), None)
 }
 
@@ -186,7 +189,8 @@ func (c *cursor) splitByLists(from *streamed.Graph) (*streamed.Graph, error) {
 	case len(from.Relations) > 1:
 		return nil, refuse(listsOfSeveral())
 	case from.Relations[0].EdgeSplit != nil:
-		return nil, refuse(refusal.Errorf("has a split of edges twice, as masks and as lists (%s and others); save one of them",
+		return nil, refuse(refusal.Errorf("has a split of edges twice, as masks and as lists (%s and "+
+			"others); save one of them",
 			listOf(1, "pos", "src")))
 	}
 	g, err := from.Read()

@@ -50,15 +50,25 @@ func TestInStream(t *testing.T) {
 		features[k] = float64(k % 77)
 	}
 	wide := make([]float32, 200*n)
-	for format, ends := range map[int][2][]int64{dgltest.COO: {from, to}, dgltest.CSR: {from, to}, dgltest.CSC: {to, from}} {
+	for format, ends := range map[int][2][]int64{
+		dgltest.COO: {from, to}, dgltest.CSR: {from, to},
+		dgltest.CSC: {to, from},
+	} {
 		for _, sorted := range []bool{true, false} {
 			g := &dgltest.Graph{
 				Vertices: []dgltest.Vertices{{Type: "_N", Count: n + 1, Tensors: dgltest.Tensors{
-					"feat": dgltest.Of(append(wide, make([]float32, 200)...), n+1, 10, 20), "label": dgltest.Of(make([]int64, n+1)),
+					"feat":  dgltest.Of(append(wide, make([]float32, 200)...), n+1, 10, 20),
+					"label": dgltest.Of(make([]int64, n+1)),
 				}}},
-				Relations: []dgltest.Relation{{Name: "_E", From: ends[0], To: ends[1], Formats: format, Sorted: sorted, Tensors: dgltest.Tensors{
-					"feat": dgltest.Of(features, edges, 2, 2), "w": dgltest.Of(features[edges : 2*edges]),
-				}}},
+				Relations: []dgltest.Relation{
+					{
+						Name: "_E", From: ends[0], To: ends[1], Formats: format, Sorted: sorted,
+						Tensors: dgltest.Tensors{
+							"feat": dgltest.Of(features, edges, 2, 2),
+							"w":    dgltest.Of(features[edges : 2*edges]),
+						},
+					},
+				},
 			}
 			path := write(t, "g.bin", dgltest.Graphs(nil, g))
 			o := Options{Graph: AllGraphs, EdgeWeights: "w", DenseFeatures: sorted}
@@ -76,7 +86,8 @@ func TestInStream(t *testing.T) {
 			for _, name := range edgeMasks {
 				delete(g.Vertices[0].Tensors, name)
 			}
-			g.Relations[0].Tensors["train_mask"] = dgltest.Of(slices.Repeat([]uint8{1}, len(g.Relations[0].From)))
+			g.Relations[0].Tensors["train_mask"] = dgltest.Of(slices.Repeat([]uint8{1},
+				len(g.Relations[0].From)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +99,8 @@ func TestInStream(t *testing.T) {
 	inStream(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
 	inStream(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), shop())), Options{Graph: 0})
 	inStream(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())), only)
-	inStream(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())), Options{Graph: AllGraphs, EdgeSplit: None})
+	inStream(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())),
+		Options{Graph: AllGraphs, EdgeSplit: None})
 }
 
 // A file of DGL 0.9 is read in a stream.
@@ -99,7 +111,10 @@ func TestRealInStream(t *testing.T) {
 // TestBeyondMemory: edges and features that exceed the memory are written, in a stream. Read refuses them.
 func TestBeyondMemory(t *testing.T) {
 	const vertices, edges, left = 5000, 4 << 20, 64 << 20
-	g := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: vertices}}, Relations: []dgltest.Relation{{Name: "_E"}}}
+	g := &dgltest.Graph{
+		Vertices:  []dgltest.Vertices{{Type: "_N", Count: vertices}},
+		Relations: []dgltest.Relation{{Name: "_E"}},
+	}
 	for k := range int64(edges) {
 		r := &g.Relations[0]
 		r.From, r.To = append(r.From, k*7919%vertices), append(r.To, k*k%vertices)

@@ -55,12 +55,15 @@ func (c *cursor) readGraphs() (graphs []*structure, err error) {
 	case c.err != nil:
 		return nil, c.err
 	case got == versionBefore:
-		return nil, refusal.Errorf("graphs in version 1 of DGL's format, which DGL wrote before 0.5: load them with DGL 0.5 or later and save them again")
+		return nil, refusal.Errorf("graphs in version 1 of DGL's format, which DGL wrote before 0.5: load " +
+			"them with DGL 0.5 or later and save them again")
 	case got != version:
-		return nil, refusal.Errorf("version %d of DGL's format, where 2 is read: save the graphs with a DGL from 0.5 to 2.x", got)
+		return nil, refusal.Errorf("version %d of DGL's format, where 2 is read: save the graphs with a "+
+			"DGL from 0.5 to 2.x", got)
 	}
 	if kind := c.uint64(); c.err == nil && kind != heteroGraphs {
-		return nil, refusal.Errorf("graphs of DGL's kind %d, where %d is read: save them again with dgl.save_graphs", kind, heteroGraphs)
+		return nil, refusal.Errorf("graphs of DGL's kind %d, where %d is read: save them again with "+
+			"dgl.save_graphs", kind, heteroGraphs)
 	}
 	announced := c.uint64()
 	c.skip(headerBytes - uint64(min(c.at, headerBytes)))
@@ -187,9 +190,12 @@ func (c *cursor) relation() matrix {
 		m := c.matrix(format)
 		if first == nil {
 			first = &m
-		} else if c.err == nil && (m.sources() != first.sources() || m.targets() != first.targets() || m.second.elements() != first.second.elements()) {
-			c.fail("a relation of %d edges between %d and %d vertices in one format, and of %d between %d and %d in another",
-				first.second.elements(), first.sources(), first.targets(), m.second.elements(), m.sources(), m.targets())
+		} else if c.err == nil && (m.sources() != first.sources() || m.targets() != first.targets() ||
+			m.second.elements() != first.second.elements()) {
+			c.fail("a relation of %d edges between %d and %d vertices in one format, and of %d between %d "+
+				"and %d in another",
+				first.second.elements(), first.sources(), first.targets(), m.second.elements(),
+				m.sources(), m.targets())
 		}
 	}
 	if c.err != nil {
@@ -207,7 +213,10 @@ func (c *cursor) matrix(format int) matrix {
 	} else {
 		c.magic(csrMagic, "matrix of edges")
 	}
-	m := matrix{format: format, columns: c.size(), rows: c.size(), first: c.tensor(), second: c.tensor(), ids: c.tensor()}
+	m := matrix{
+		format: format, columns: c.size(), rows: c.size(), first: c.tensor(),
+		second: c.tensor(), ids: c.tensor(),
+	}
 	c.bytes(flags)
 	return m
 }
@@ -329,8 +338,10 @@ func (m *matrix) rowOfEach() ([]int32, error) {
 func (m *matrix) bounds() ([]int64, error) {
 	edges := m.second.elements()
 	bounds, err := integers[int64](&m.first, int64(edges)+1)
-	if err == nil && (len(bounds) != m.rows+1 || !slices.IsSorted(bounds) || bounds[0] != 0 || bounds[m.rows] != int64(edges)) {
-		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges", len(bounds), m.rows, edges)
+	if err == nil && (len(bounds) != m.rows+1 || !slices.IsSorted(bounds) || bounds[0] != 0 ||
+		bounds[m.rows] != int64(edges)) {
+		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges",
+			len(bounds), m.rows, edges)
 	}
 	return bounds, err
 }

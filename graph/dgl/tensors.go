@@ -42,7 +42,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		for key, from := range tensors {
 			t, name := f.column(key)
 			if t < 0 {
-				return nil, refusal.Errorf("%s: the tensor %.80q is of none of the types %s", path, key, arrays.Listed(f.types))
+				return nil, refusal.Errorf("%s: the tensor %.80q is of none of the types %s", path, key,
+					arrays.Listed(f.types))
 			}
 			if byType[t][name] == nil {
 				byType[t][name] = make([]tensor, len(f.files))
@@ -56,7 +57,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		for _, name := range slices.Sorted(maps.Keys(byType[t])) {
 			c, p, err := f.join(t, byType[t][name])
 			if err != nil {
-				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.files[p]), name, f.types[t], err)
+				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.files[p]),
+					name, f.types[t], err)
 			}
 			all[t][name] = c
 		}
@@ -90,11 +92,14 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 		case from.Descr == "":
 			return all, p, errors.New("is not there, and other partitions have it")
 		case len(from.Shape) == 0 || from.Shape[0] != n:
-			return all, p, fmt.Errorf("has shape %v, where it has a row for each of the partition's %d", from.Shape, n)
+			return all, p, fmt.Errorf("has shape %v, where it has a row for each of the partition's %d",
+				from.Shape, n)
 		case all.Shape == nil:
 			all.Header = npy.Header{Descr: from.Descr, Shape: slices.Clone(from.Shape)}
 		case from.Descr != all.Descr || !slices.Equal(from.Shape[1:], all.Shape[1:]):
-			return all, p, fmt.Errorf("has %s of shape %v, where other partitions have rows of %s of shape %v", from.Descr, from.Shape, all.Descr, all.Shape[1:])
+			return all, p,
+				fmt.Errorf("has %s of shape %v, where other partitions have rows of %s of shape %v",
+					from.Descr, from.Shape, all.Descr, all.Shape[1:])
 		}
 		rows[p] = from
 		all.size += from.size

@@ -75,9 +75,15 @@ func Open(o Options) (*streamed.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	g := &streamed.Graph{InMemory: &graph.Graph{Provenance: "edges " + o.Path}, Source: o.Path, Progress: o.Progress}
+	g := &streamed.Graph{
+		InMemory: &graph.Graph{Provenance: "edges " + o.Path}, Source: o.Path,
+		Progress: o.Progress,
+	}
 	s := &source{Options: o, graph: g}
-	edges := streamed.Edges{Count: streamed.Unknown, Columns: len(o.EdgeFeatures), Each: s.each, Refuse: s.refuse}
+	edges := streamed.Edges{
+		Count: streamed.Unknown, Columns: len(o.EdgeFeatures),
+		Each: s.each, Refuse: s.refuse,
+	}
 	if info, err := os.Stat(o.Path); err == nil { // if not, reading it says why
 		edges.About = info.Size() // an edge takes more of plain text, and less of compressed
 	}
@@ -145,7 +151,8 @@ func (s *source) complete() error {
 	if g.Labels, err = s.labels(labels); err != nil {
 		return err
 	}
-	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil && arrays.ManyClasses(classes, g.Count) {
+	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
+		arrays.ManyClasses(classes, g.Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
 			"%s takes them for values to predict",
 			s.Labels, classes, g.Count, refusal.Setting("values")))
@@ -162,7 +169,8 @@ func (o *Options) check() error {
 	}
 	if o.Vertices > 0 && o.Strings {
 		return refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
-			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
+			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"),
+			refusal.Setting("vertices"))
 	}
 	if o.Values && o.Labels == "" {
 		return refusal.Errorf("%s says what labels are, and none are given: give %s too, or leave it out",
@@ -217,13 +225,16 @@ func (s *source) count(features int, labels *arrays.LabelRows) (int, error) {
 	// A row of features or labels was really there, so that a vertex with one may exist; ids are only claims.
 	for _, r := range given {
 		if r.n != vertices {
-			return 0, refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each", r.path,
-				r.n, s.Path, vertices)
+			return 0,
+				refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
+					r.path,
+					r.n, s.Path, vertices)
 		}
 	}
 	if most := arrays.MaxVertices(s.edges); s.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give %s, or %s if ids count from 0",
-			s.Path, s.largest, s.largestAt, s.edges, refusal.Setting("string-ids"), refusal.Setting("vertices"))
+			s.Path, s.largest, s.largestAt, s.edges, refusal.Setting("string-ids"),
+			refusal.Setting("vertices"))
 	}
 	return vertices, nil
 }

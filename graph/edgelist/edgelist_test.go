@@ -65,7 +65,8 @@ func (r *reading) check(t *testing.T, file string) {
 		return
 	}
 	all := &graph.Graph{Relations: []graph.Relation{r.want}, Names: r.names, Provenance: "edges " + path}
-	if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Warnings")); diff != "" {
+	if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.IgnoreFields(graph.Graph{}, "Warnings")); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", r.name, diff)
 	}
 }
@@ -90,7 +91,10 @@ func TestSpellings(t *testing.T) {
 		{"names in columns by name", "to,from\na,b\nb,c\na,b\n", true, want, []string{"b", "a", "c"}},
 		{"gzip", zipped(t, "0 1\n2 0\n0 1\n"), false, want, nil},
 		{"names", "b,a\nc,b\nb,a\n", true, want, []string{"b", "a", "c"}},
-		{"names with a header", "Source\tTarget\nx y\tä\n\"z\"\"z\"\tx y\nx y\tä\n", true, want, []string{"x y", "ä", `z"z`}},
+		{
+			"names with a header", "Source\tTarget\nx y\tä\n\"z\"\"z\"\tx y\nx y\tä\n", true, want,
+			[]string{"x y", "ä", `z"z`},
+		},
 		{"names that start with a quote", "'a \"b\n\"c 'a\n'a \"b\n", true, want, []string{"'a", `"b`, `"c`}},
 		{"weighted names", "0 1 .5\n2 0 -.25\n0 1 3", true, weighted, names},
 	} {
@@ -104,12 +108,24 @@ func TestEdgeFeatures(t *testing.T) {
 		content string
 		names   []string
 	}{
-		"e.csv":      {"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n", []string{"note", "size"}},
-		"names.csv":  {"size\tsrc\tnote\tweight\tdst\n1\t0\t10\t.5\t1\n2\t2\t20\t-.25\t0\n3\t0\t30\t3\t1\n", []string{"note", "size"}},
-		"e.parquet":  {tableOf(t, []featuredEdge{{1, 0, 10, .5, 1}, {2, 2, 20, -.25, 0}, {3, 0, 30, 3, 1}}), []string{"note", "size"}},
+		"e.csv": {
+			"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n",
+			[]string{"note", "size"},
+		},
+		"names.csv": {
+			"size\tsrc\tnote\tweight\tdst\n1\t0\t10\t.5\t1\n2\t2\t20\t-.25\t0\n3\t0\t30\t3\t1\n",
+			[]string{"note", "size"},
+		},
+		"e.parquet": {
+			tableOf(t, []featuredEdge{{1, 0, 10, .5, 1}, {2, 2, 20, -.25, 0}, {3, 0, 30, 3, 1}}),
+			[]string{"note", "size"},
+		},
 		"weight.csv": {"note,weight,src,dst\n10,1,0,1\n20,2,2,0\n30,3,0,1\n", []string{"note", "weight"}},
 	} {
-		g, err := Read(Options{Path: write(t, file, of.content), EdgeFeatures: of.names, Strings: file == "names.csv"})
+		g, err := Read(Options{
+			Path: write(t, file, of.content), EdgeFeatures: of.names,
+			Strings: file == "names.csv",
+		})
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -134,14 +150,20 @@ func TestEdgeFeatures(t *testing.T) {
 		{"e.csv", "src,dst,size\n0,1,big\n", `the feature "size" "big" is not a number`},
 		{"e.csv", "src,dst,size\n0,1,inf\n", `the feature "size" +Inf is not a finite number`},
 		{"e.parquet", tableOf(t, []plainEdge{{0, 1}}), `none is "size", which edge-features asks for`},
-		{"e.parquet", tableOf(t, []textFeature{{0, 1, "big"}}), `column "size" does not hold one number per row`},
+		{
+			"e.parquet", tableOf(t, []textFeature{{0, 1, "big"}}),
+			`column "size" does not hold one number per row`,
+		},
 	} {
 		_, err := Read(Options{Path: write(t, c.file, c.content), EdgeFeatures: []string{"size"}})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: error %v, want a refusal with %q", c.content, err, c.want)
 		}
 	}
-	if _, err := Read(Options{Path: write(t, "e.csv", "u,v,a\n0,1,2\n"), EdgeFeatures: []string{"a", "a"}}); !refusal.Is(err) {
+	if _, err := Read(Options{
+		Path:         write(t, "e.csv", "u,v,a\n0,1,2\n"),
+		EdgeFeatures: []string{"a", "a"},
+	}); !refusal.Is(err) {
 		t.Errorf("a column named twice: error %v", err)
 	}
 }
@@ -164,13 +186,17 @@ func TestArraysBeside(t *testing.T) {
 		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
 		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
 		Provenance: "edges " + o.Path,
-		Notes:      []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; values takes them for values to predict"},
+		Notes: []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; values " +
+			"takes them for values to predict"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	got, err = Read(Options{Path: o.Path, Vertices: 3, Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2)})
+	got, err = Read(Options{
+		Path: o.Path, Vertices: 3,
+		Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2),
+	})
 	require.NoError(t, err)
 	multi := graph.Labels{Classes: 2, Multi: []float32{1, 0, nan, nan, 1, 1}}
 	if diff := cmp.Diff(multi, got.Labels, cmpopts.EquateNaNs()); diff != "" || !got.Labels.MultiLabel() {
@@ -187,18 +213,22 @@ func TestArraysBeside(t *testing.T) {
 func TestTextBeside(t *testing.T) {
 	o := Options{
 		Path: write(t, "e.csv", "0,1\n2,0\n"), Features: array(t, []float32{1, -2, 3.5, 4, 5, 6}, 3, 2),
-		Labels: array(t, []int64{1, 0, -1}, 3), Train: array(t, []int64{1}, 1), Val: array(t, []bool{true, false, false}, 3),
+		Labels: array(t, []int64{1, 0, -1}, 3), Train: array(t, []int64{1}, 1),
+		Val: array(t, []bool{true, false, false}, 3),
 	}
 	want, err := Read(o)
 	require.NoError(t, err)
-	for _, pack := range []func(testing.TB, string) string{zipped, func(_ testing.TB, text string) string { return text }} {
+	for _, pack := range []func(testing.TB, string) string{
+		zipped, func(_ testing.TB, text string) string { return text },
+	} {
 		o.Features = write(t, "x.csv.gz", pack(t, "a,b\n1,-2\n3.5,4\n5,6e0\n"))
 		o.Labels = write(t, "y.csv.gz", pack(t, "1\n0\n\n"))
 		o.Train = write(t, "train.csv.gz", pack(t, "1\n"))
 		o.Val = write(t, "val.csv.gz", pack(t, "True\nFalse\nFalse\n"))
 		got, err := Read(o)
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+			cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
@@ -207,7 +237,9 @@ func TestTextBeside(t *testing.T) {
 func TestDamagedIsRefused(t *testing.T) {
 	edges := write(t, "e.txt", "0 1\n2 0\n")
 	file := func(content string) Options { return Options{Path: write(t, "edges.csv", content)} }
-	named := func(content string) Options { return Options{Path: write(t, "edges.csv", content), Strings: true} }
+	named := func(content string) Options {
+		return Options{Path: write(t, "edges.csv", content), Strings: true}
+	}
 	for _, c := range []struct {
 		o    Options
 		want string
@@ -237,10 +269,14 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file("\x1f\x8b\x00\x00"), "gzip"},
 		{file("PAR1"), "Parquet"},
 		{Options{Path: write(t, "e.parquet", "0 1\n")}, "does not start as a Parquet file"},
-		{file(",src,dst\n0,0,1\n"), "edges.csv:1: the first column has no name, as pandas writes its index: write it with index=False"},
+		{file(",src,dst\n0,0,1\n"), "edges.csv:1: the first column has no name, as pandas writes its " +
+			"index: write it with index=False"},
 		{file(",0,1\n0,0,1\n"), "index=False"},
 		{file("id,src,dst\n0,0,1\n"), `edges.csv:1: "id" is not a vertex id, nor`},
-		{file("source,target,timestamp\n0,1,7\n"), `"timestamp" is not the name of a column: drop that column`},
+		{
+			file("source,target,timestamp\n0,1,7\n"),
+			`"timestamp" is not the name of a column: drop that column`,
+		},
 		{file("source,from\n0,1\n"), "have one meaning"},
 		{file("weight,target\n0,1\n"), "names no source"},
 		{file("source,weight\n0,1\n"), "names no target"},
@@ -258,21 +294,43 @@ func TestDamagedIsRefused(t *testing.T) {
 		{Options{Path: edges, Features: array(t, []float32{}, 1<<30, 0)}, "no values"},
 		{Options{Path: edges, Features: "missing.npy"}, "missing.npy"},
 		{Options{Path: edges, Labels: array(t, []int64{0, 1, -2}, 3)}, "label -2 of vertex 2"},
-		{Options{Path: edges, Labels: array(t, []float32{0, 1, float32(math.Inf(1))}, 3, 1)}, "label +Inf of vertex 2"},
+		{
+			Options{Path: edges, Labels: array(t, []float32{0, 1, float32(math.Inf(1))}, 3, 1)},
+			"label +Inf of vertex 2",
+		},
 		{Options{Path: edges, Features: write(t, "x.csv", "1,2\n3\n")}, "x.csv:2: 1 columns"},
 		{Options{Path: edges, Features: write(t, "x.csv", "1\n2\n")}, "x.csv: has 2 rows, the graph of "},
-		{Options{Path: edges, Features: write(t, "x.csv.gz", zipped(t, strings.Repeat("1,2\n", 1000))[:20])}, "damaged or cut short"},
-		{Options{Path: edges, Vertices: 3, Labels: write(t, "y.csv.gz", zipped(t, strings.Repeat("1\n", 1000)))}, "y.csv.gz:4: more than 3 rows"},
+		{
+			Options{
+				Path:     edges,
+				Features: write(t, "x.csv.gz", zipped(t, strings.Repeat("1,2\n", 1000))[:20]),
+			},
+			"damaged or cut short",
+		},
+		{
+			Options{
+				Path: edges, Vertices: 3,
+				Labels: write(t, "y.csv.gz", zipped(t, strings.Repeat("1\n", 1000))),
+			},
+			"y.csv.gz:4: more than 3 rows",
+		},
 		{Options{Path: edges, Train: write(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
 		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "give train beside val and test"},
 		{Options{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{Options{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
-		{Options{Path: edges, Labels: array(t, []int64{0, 1, -1}, 3), Train: array(t, []int64{2}, 1)}, "array.npy: vertex 2 has no label: leave it out"},
+		{
+			Options{Path: edges, Labels: array(t, []int64{0, 1, -1}, 3), Train: array(t, []int64{2}, 1)},
+			"array.npy: vertex 2 has no label: leave it out",
+		},
 		{Options{Path: edges, Train: array(t, []bool{true}, 1)}, "1 truth values"},
-		{Options{Path: edges, Train: array(t, []int64{0}, 1), Test: array(t, []int64{1, 0}, 2)}, "array.npy: vertex 0 is also in "},
+		{
+			Options{Path: edges, Train: array(t, []int64{0}, 1), Test: array(t, []int64{1, 0}, 2)},
+			"array.npy: vertex 0 is also in ",
+		},
 	} {
 		_, err := Read(c.o)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: error %v, want one line with %q", c.o, err, c.want)
 		}
 	}
@@ -281,7 +339,8 @@ func TestDamagedIsRefused(t *testing.T) {
 // A column of class ids is a vector, and bytes of 0 and 1 are a mask.
 func TestColumnsAndMasks(t *testing.T) {
 	g, err := Read(Options{
-		Path: write(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1), Train: array(t, []uint8{0, 1, 0}, 3),
+		Path: write(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1),
+		Train: array(t, []uint8{0, 1, 0}, 3),
 	})
 	require.NoError(t, err)
 	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Labels)
@@ -289,7 +348,10 @@ func TestColumnsAndMasks(t *testing.T) {
 }
 
 func FuzzText(f *testing.F) {
-	for _, seed := range []string{"0 1\n2 0\n", "source,target,w\n0,1,.5\n", "\"a\"\t\"b\"\n", "# x\n1;2\r\n", zipped(f, "0 1\n")} {
+	for _, seed := range []string{
+		"0 1\n2 0\n", "source,target,w\n0,1,.5\n", "\"a\"\t\"b\"\n", "# x\n1;2\r\n",
+		zipped(f, "0 1\n"),
+	} {
 		f.Add(seed, true)
 		f.Add(seed, false)
 	}
@@ -344,8 +406,10 @@ func TestWithoutMemory(t *testing.T) {
 	runtime.ReadMemStats(&now)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + 12<<20))
 	for _, o := range lists {
-		if _, err := Read(o); !refusal.Is(err) || !strings.HasPrefix(err.Error(), o.Path+":") || !strings.Contains(err.Error(), " needs ") {
-			t.Errorf("%s: error %.300v, want a refusal with the file and the figure", filepath.Base(o.Path), err)
+		if _, err := Read(o); !refusal.Is(err) || !strings.HasPrefix(err.Error(), o.Path+":") ||
+			!strings.Contains(err.Error(), " needs ") {
+			t.Errorf("%s: error %.300v, want a refusal with the file and the figure",
+				filepath.Base(o.Path), err)
 		}
 	}
 }
@@ -358,7 +422,10 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	test := array(t, []bool{false, false, true, false, false, true, true, true}, 4, 2)
 	g, err := Read(Options{Path: edges, Train: train, Val: val, Test: test})
 	require.NoError(t, err)
-	want := []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{1, 3}}, {Train: []int64{1}, Val: []int64{0}, Test: []int64{2, 3}}}
+	want := []graph.Split{
+		{Train: []int64{0}, Val: []int64{2}, Test: []int64{1, 3}},
+		{Train: []int64{1}, Val: []int64{0}, Test: []int64{2, 3}},
+	}
 	assert.Equal(t, want, g.Splits)
 	g, err = Read(Options{Path: edges, Train: train, Test: test})
 	require.NoError(t, err)
@@ -377,11 +444,23 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"three beside two": {Options{Path: edges, Train: train, Val: three}, "2 splits, where " + three + " has 3"},
-		"a row per split":  {Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)}, "has shape [2 4]: a mask has 4 values"},
-		"no split":         {Options{Path: edges, Train: array(t, []bool{}, 4, 0)}, "has shape [4 0], no split"},
-		"in two parts":     {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},
-		"numbers":          {Options{Path: edges, Train: array(t, []int64{0, 1, 2, 3, 0, 1, 2, 3}, 4, 2)}, "element 2, 2, is not a truth value"},
+		"three beside two": {
+			Options{Path: edges, Train: train, Val: three},
+			"2 splits, where " + three + " has 3",
+		},
+		"a row per split": {
+			Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)},
+			"has shape [2 4]: a mask has 4 values",
+		},
+		"no split": {
+			Options{Path: edges, Train: array(t, []bool{}, 4, 0)},
+			"has shape [4 0], no split",
+		},
+		"in two parts": {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},
+		"numbers": {
+			Options{Path: edges, Train: array(t, []int64{0, 1, 2, 3, 0, 1, 2, 3}, 4, 2)},
+			"element 2, 2, is not a truth value",
+		},
 	} {
 		if _, err := Read(c.o); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want a refusal with %q", name, err, c.want)
@@ -413,7 +492,8 @@ func TestVertices(t *testing.T) {
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
 		"3 truth values for 8 vertices":                        array(t, []bool{true, true, true}, 3),
 	} {
-		if _, err := Vertices(path, 8); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path+": "+want) {
+		if _, err := Vertices(path, 8); err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), path+": "+want) {
 			t.Errorf("error %v, want a refusal with %q", err, path+": "+want)
 		}
 	}
@@ -423,14 +503,17 @@ func TestVertices(t *testing.T) {
 // not need it.
 func TestRowsOfNames(t *testing.T) {
 	edges := write(t, "friends.csv", "carol,alice\nalice,bob\n")
-	for labels, noted := range map[string]bool{"b\na\nb\n": true, "id,label\nalice,b\nbob,a\ncarol,b\n": false} {
+	for labels, noted := range map[string]bool{
+		"b\na\nb\n":                           true,
+		"id,label\nalice,b\nbob,a\ncarol,b\n": false,
+	} {
 		o := Options{Path: edges, Strings: true, Labels: write(t, "labels.csv", labels)}
 		g, err := Read(o)
 		require.NoError(t, err)
 		want := []string(nil)
 		if noted {
-			want = []string{fmt.Sprintf("rows of %s are those of the names in the order in which %s first has them; "+
-				"a column id, before the others, says whose row each is", o.Labels, edges)}
+			want = []string{fmt.Sprintf("rows of %s are those of the names in the order in which %s first "+
+				"has them; a column id, before the others, says whose row each is", o.Labels, edges)}
 		}
 		if !slices.Equal(g.Notes, want) {
 			t.Errorf("labels %q: notes %q, want %q", labels, g.Notes, want)

@@ -27,21 +27,40 @@ func TestRowsByID(t *testing.T) {
 		edges, features, labels string
 		want                    graph.Graph // Names, Features, Labels
 	}{
-		"classes": {numbers, "", "id,label\n2,2\n0,\n\n1,0\n", graph.Graph{Labels: graph.Labels{Classes: 3, Class: []int64{-1, 0, 2}}}},
-		"words":   {numbers, "", "Node_ID;y\n1;red\n2;\n0;a b\n3;red\n", graph.Graph{Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"a b", "red"}}}},
-		"dense":   {numbers, "id\t0\t1\n2\t.5\t1\n0\t2\t3\n1\t4\t5\n", "", graph.Graph{Features: graph.Features{Columns: 2, Dense: []float32{2, 3, 4, 5, .5, 1}}}},
+		"classes": {
+			numbers, "", "id,label\n2,2\n0,\n\n1,0\n",
+			graph.Graph{Labels: graph.Labels{Classes: 3, Class: []int64{-1, 0, 2}}},
+		},
+		"words": {
+			numbers, "", "Node_ID;y\n1;red\n2;\n0;a b\n3;red\n",
+			graph.Graph{Labels: graph.Labels{
+				Classes: 2, Class: []int64{0, 1, -1, 1},
+				Names: []string{"a b", "red"},
+			}},
+		},
+		"dense": {
+			numbers, "id\t0\t1\n2\t.5\t1\n0\t2\t3\n1\t4\t5\n", "",
+			graph.Graph{Features: graph.Features{Columns: 2, Dense: []float32{2, 3, 4, 5, .5, 1}}},
+		},
 		"sparse": {numbers, wide, "", graph.Graph{Features: graph.Features{
 			Columns: 200, Indptr: []int64{0, 0, 1, 2}, Indices: []int32{199, 199}, Data: []float32{1, 2},
 		}}},
-		"several values": {numbers, "", "vertex a b\n1 .5 2\n 0 1 nan\n2 0 0\n", graph.Graph{Labels: graph.Labels{Columns: 2, Values: []float32{1, nan, .5, 2, 0, 0}}}},
+		"several values": {
+			numbers, "", "vertex a b\n1 .5 2\n 0 1 nan\n2 0 0\n",
+			graph.Graph{Labels: graph.Labels{Columns: 2, Values: []float32{1, nan, .5, 2, 0, 0}}},
+		},
 		"by name": {
 			names, "id,x\ndan,3\nann,1\n\"b, c\",2\neve,4\n", "id,label\neve,0\n\"b, c\",1\nann,0\ndan,1\n",
 			graph.Graph{
-				Names: []string{"ann", "b, c", "dan", "eve"}, Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4}},
-				Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 1, 0}},
+				Names:    []string{"ann", "b, c", "dan", "eve"},
+				Features: graph.Features{Columns: 1, Dense: []float32{1, 2, 3, 4}},
+				Labels:   graph.Labels{Classes: 2, Class: []int64{0, 1, 1, 0}},
 			},
 		},
-		"numbers as names": {"7,9\n9,7\n", "", "id,label\n9,1\n7,0\n", graph.Graph{Names: []string{"7", "9"}, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1}}}},
+		"numbers as names": {
+			"7,9\n9,7\n", "", "id,label\n9,1\n7,0\n",
+			graph.Graph{Names: []string{"7", "9"}, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Path: write(t, "e.csv", c.edges), Strings: strings.Contains(name, "name")}
@@ -54,7 +73,8 @@ func TestRowsByID(t *testing.T) {
 			g, err := Read(o)
 			require.NoError(t, err)
 			got := graph.Graph{Names: g.Names, Features: g.Features, Labels: g.Labels}
-			if diff := cmp.Diff(&c.want, &got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+			if diff := cmp.Diff(&c.want, &got, cmpopts.EquateNaNs(),
+				cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			streamed, err := Open(o)
@@ -79,23 +99,47 @@ func TestRowsByIDRefused(t *testing.T) {
 		names bool
 		text  string
 	}{
-		"y.csv: has no row for the id 1: give each vertex one row":                {false, "id,label\n2,1\n0,1\n"},
-		"y.csv: has no row for the id 1 and 1 more: ":                             {false, "id,label\n0,1\n"},
-		"y.csv:4: the id 2 stands in 2 as well: give each vertex one row":         {false, "id,label\n2,1\n0,1\n2,0\n"},
+		"y.csv: has no row for the id 1: give each vertex one row": {
+			false,
+			"id,label\n2,1\n0,1\n",
+		},
+		"y.csv: has no row for the id 1 and 1 more: ": {false, "id,label\n0,1\n"},
+		"y.csv:4: the id 2 stands in 2 as well: give each vertex one row": {
+			false,
+			"id,label\n2,1\n0,1\n2,0\n",
+		},
 		`y.csv:2: "x" is not the id of a vertex, from 0 and below 1048768; give `: {false, "id,label\nx,1\n"},
-		`y.csv:2: "-1" is not the id of a vertex`:                                 {false, "id,label\n-1,1\n"},
-		`y.csv:2: "2000000000" is not the id of a vertex`:                         {false, "id,label\n2000000000,1\n"},
-		"y.csv:3: 1 column, where the header has 2":                               {false, "id,label\n2,1\n0\n"},
-		"y.csv:3: 2 columns, where the lines before have 1":                       {false, "id,label\n2,1\n0,1,1\n"},
-		"y.csv: has no row of numbers":                                            {false, "id,label\n"},
-		`y.csv: has no row for the id "2" and 1 more: `:                           {true, "id,label\n0,1\n1,1\nzoe,1\n"},
-		`y.csv:2: the id "" is empty`:                                             {true, "id,label\n,1\n"},
+		`y.csv:2: "-1" is not the id of a vertex`: {
+			false,
+			"id,label\n-1,1\n",
+		},
+		`y.csv:2: "2000000000" is not the id of a vertex`: {
+			false,
+			"id,label\n2000000000,1\n",
+		},
+		"y.csv:3: 1 column, where the header has 2": {
+			false,
+			"id,label\n2,1\n0\n",
+		},
+		"y.csv:3: 2 columns, where the lines before have 1": {
+			false,
+			"id,label\n2,1\n0,1,1\n",
+		},
+		"y.csv: has no row of numbers": {false, "id,label\n"},
+		`y.csv: has no row for the id "2" and 1 more: `: {
+			true,
+			"id,label\n0,1\n1,1\nzoe,1\n",
+		},
+		`y.csv:2: the id "" is empty`: {true, "id,label\n,1\n"},
 	} {
 		edges := "0,1\n1,2\n2,0\n"
 		if c.names {
 			edges = "0,1\n1,2\n2,zed\n"
 		}
-		_, err := Read(Options{Path: write(t, "e.csv", edges), Labels: write(t, "y.csv", c.text), Strings: c.names})
+		_, err := Read(Options{
+			Path:   write(t, "e.csv", edges),
+			Labels: write(t, "y.csv", c.text), Strings: c.names,
+		})
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v, want %q", c.text, err, want)
 		}

@@ -68,15 +68,34 @@ func TestParquet(t *testing.T) {
 	weighted.Weights = []float32{-.25, .5, 3}
 	for _, c := range []reading{
 		{"plain", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false, want, nil},
-		{"row groups", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.MaxRowsPerRowGroup(1)), false, want, nil},
-		{"page version 1", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)), false, want, nil},
-		{"weights", tableOf(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}), false, weighted, nil},
-		{"optional", tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false, want, nil},
+		{
+			"row groups", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.MaxRowsPerRowGroup(1)),
+			false,
+			want, nil,
+		},
+		{
+			"page version 1", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)),
+			false,
+			want, nil,
+		},
+		{
+			"weights", tableOf(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
+			false, weighted, nil,
+		},
+		{
+			"optional", tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false,
+			want,
+			nil,
+		},
 		{
 			"optional, page version 1",
-			tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}, parquet.DataPageVersion(1)), false, want, nil,
+			tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}},
+				parquet.DataPageVersion(1)), false, want, nil,
 		},
-		{"names", tableOf(t, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true, want, []string{"b", "a", "c"}},
+		{
+			"names", tableOf(t, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true, want,
+			[]string{"b", "a", "c"},
+		},
 		{
 			"integers as names", tableOf(t, []plainEdge{{-7, 1 << 40}, {9, -7}, {-7, 1 << 40}}), true, want,
 			[]string{"-7", "1099511627776", "9"},
@@ -91,7 +110,8 @@ func TestUnreadColumnsAreNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "edges.pq")
 	require.NoError(t, os.WriteFile(path, []byte(tableOf(t, []weightedEdge{{"x", 1, 0, .5}})), 0o600))
 	g, err := Read(Options{Path: path})
-	if want := path + `: columns not read, as they are called neither source, target nor weight: "note" (edge-features reads features of edges)`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
+	if want := path +
+		`: columns not read, as they are called neither source, target nor weight: "note" (edge-features reads features of edges)`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
 		t.Errorf("warnings %q, error %v", g.Warnings, err)
 	}
 }
@@ -108,12 +128,14 @@ func TestParquetPages(t *testing.T) {
 		want.Weights = append(want.Weights, float32(k))
 	}
 	for version := 1; version <= 2; version++ {
-		content := tableOf(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version), parquet.MaxRowsPerRowGroup(n/3))
+		content := tableOf(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version),
+			parquet.MaxRowsPerRowGroup(n/3))
 		g, err := Open(Options{Path: write(t, "edges.parquet", content)})
 		require.NoError(t, err)
 		var edges graph.Edges
 		err = g.Relations[0].Each(func(e graph.Edges) error {
-			edges.Source, edges.Target, edges.Weights = append(edges.Source, e.Source...), append(edges.Target, e.Target...), append(edges.Weights, e.Weights...)
+			edges.Source, edges.Target, edges.Weights = append(edges.Source, e.Source...),
+				append(edges.Target, e.Target...), append(edges.Weights, e.Weights...)
 			return nil
 		})
 		require.NoError(t, err)
@@ -145,7 +167,8 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 	} {
 		path := write(t, "edges.parquet", c.content)
 		_, err := Read(Options{Path: path})
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path) {
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), path) {
 			t.Errorf("error %v, want the file and %q", err, c.want)
 		}
 	}
@@ -181,7 +204,8 @@ func FuzzParquet(f *testing.F) {
 		if !strings.HasPrefix(content, "PAR1") {
 			return
 		}
-		if _, err := Read(Options{Path: write(t, "edges.parquet", content), Strings: names}); err != nil && !refusal.Is(err) {
+		if _, err := Read(Options{Path: write(t, "edges.parquet", content), Strings: names}); err != nil &&
+			!refusal.Is(err) {
 			t.Errorf("%v is not a refusal", err)
 		}
 	})

@@ -37,15 +37,26 @@ func TestValuesOfWholeNumbers(t *testing.T) {
 		{"days\n0\n\n-1\n", true, graph.Labels{Columns: 1, Values: []float32{0, nan, -1}}},
 		{"1\n0\n1\n", true, graph.Labels{Columns: 1, Values: []float32{1, 0, 1}}},
 		{"id,days\n2,9000\n0,3954\n1,\n", true, graph.Labels{Columns: 1, Values: []float32{3954, nan, 9000}}},
-		{"id,a,b\n2,0,1\n0,1,0\n1,1,1\n", true, graph.Labels{Columns: 2, Values: []float32{1, 0, 1, 1, 0, 1}}},
+		{
+			"id,a,b\n2,0,1\n0,1,0\n1,1,1\n", true,
+			graph.Labels{Columns: 2, Values: []float32{1, 0, 1, 1, 0, 1}},
+		},
 		{"26242.0\n26243.0\n\n", false, graph.Labels{Columns: 1, Values: []float32{26242, 26243, nan}}},
-		{"1.0\n5.0\n0.0\n", false, graph.Labels{Columns: 1, Values: []float32{1, 5, 0}}}, // more classes than vertices
+		// more classes than vertices
+		{"1.0\n5.0\n0.0\n", false, graph.Labels{Columns: 1, Values: []float32{1, 5, 0}}},
 		{"-2.0\n1.0\n0.0\n", false, graph.Labels{Columns: 1, Values: []float32{-2, 1, 0}}},
-		{"id,days\n2,26242.0\n0,5.0\n1,\n", false, graph.Labels{Columns: 1, Values: []float32{5, nan, 26242}}},
-		{"1.0\n\n0.0\n", false, graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}}, // as pandas writes classes with gaps
+		{
+			"id,days\n2,26242.0\n0,5.0\n1,\n", false,
+			graph.Labels{Columns: 1, Values: []float32{5, nan, 26242}},
+		},
+		// as pandas writes classes with gaps
+		{"1.0\n\n0.0\n", false, graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}},
 		{"id,kind\n2,1.0\n0,0.0\n1,\n", false, graph.Labels{Classes: 2, Class: []int64{0, -1, 1}}},
 	} {
-		g, err := Read(Options{Path: write(t, "e.csv", chain(3)), Labels: write(t, "y.csv", c.labels), Values: c.values})
+		g, err := Read(Options{
+			Path:   write(t, "e.csv", chain(3)),
+			Labels: write(t, "y.csv", c.labels), Values: c.values,
+		})
 		if err != nil {
 			t.Errorf("%q: %v", c.labels, err)
 		} else if diff := cmp.Diff(c.want, g.Labels, cmpopts.EquateNaNs()); diff != "" {
@@ -77,10 +88,14 @@ func TestManyClassesAreSaid(t *testing.T) {
 		{30, 10, "", true, false},
 		{29, 10, ".0", true, false},
 	} {
-		o := Options{Path: write(t, "e.csv", chain(c.vertices)), Labels: write(t, "y.csv", numbers(c.vertices, c.classes, c.point))}
+		o := Options{
+			Path:   write(t, "e.csv", chain(c.vertices)),
+			Labels: write(t, "y.csv", numbers(c.vertices, c.classes, c.point)),
+		}
 		g, err := Read(o)
 		require.NoError(t, err)
-		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; values takes them for values to predict", o.Labels, c.classes, c.vertices)
+		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; values takes them "+
+			"for values to predict", o.Labels, c.classes, c.vertices)
 		if got := slices.Contains(g.Notes, want); got != c.said || g.Labels.Continuous() != c.values {
 			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Labels.Continuous())
 		}
@@ -115,7 +130,8 @@ func TestValuesRefuse(t *testing.T) {
 		"0.5\n1\n1e300\n":   "label +Inf of vertex 2",
 		"0.5,1\n1,2\n3,4,5": "3 columns, where the lines before have 2",
 	} {
-		if _, err := Read(Options{Path: edges, Labels: write(t, "y.csv", labels)}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		if _, err := Read(Options{Path: edges, Labels: write(t, "y.csv", labels)}); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", labels, err, want)
 		}
 	}

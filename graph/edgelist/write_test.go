@@ -30,7 +30,8 @@ func TestWrite(t *testing.T) {
 		fmt.Fprintf(&featured, "%d,%d,%d.5,%d,-%d\n", k, u, k%7, v, k%11)
 	}
 	const vertices = 310
-	class, rows, wide, marks := make([]int64, vertices), make([]float32, 2*vertices), make([]float64, 200*vertices), make([]bool, vertices)
+	class, rows, wide, marks := make([]int64, vertices), make([]float32, 2*vertices),
+		make([]float64, 200*vertices), make([]bool, vertices)
 	for v := range vertices {
 		class[v], marks[v], rows[2*v] = int64(v%4)-1, v%4 > 1, float32(v)
 	}
@@ -48,21 +49,47 @@ func TestWrite(t *testing.T) {
 		symmetrize bool
 		split      func(*graph.Graph) error
 	}{
-		"edges alone":     {o: Options{Path: list}},
-		"vertices given":  {o: Options{Path: list, Vertices: 5000}},
-		"symmetric":       {o: Options{Path: list}, symmetrize: true},
-		"weights":         {o: Options{Path: write(t, "weighted.csv", weighted.String()), Features: x, Labels: y}},
-		"weights, both":   {o: Options{Path: write(t, "both.csv", weighted.String()), Features: x}, symmetrize: true},
-		"features":        {o: Options{Path: write(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"}}},
-		"all columns":     {o: Options{Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"}}, symmetrize: true},
-		"given split":     {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
-		"a rule":          {o: Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y}, split: split},
+		"edges alone":    {o: Options{Path: list}},
+		"vertices given": {o: Options{Path: list, Vertices: 5000}},
+		"symmetric":      {o: Options{Path: list}, symmetrize: true},
+		"weights": {o: Options{
+			Path:     write(t, "weighted.csv", weighted.String()),
+			Features: x, Labels: y,
+		}},
+		"weights, both": {
+			o:          Options{Path: write(t, "both.csv", weighted.String()), Features: x},
+			symmetrize: true,
+		},
+		"features": {o: Options{
+			Path:         write(t, "featured.csv", featured.String()),
+			EdgeFeatures: []string{"b", "a"},
+		}},
+		"all columns": {o: Options{
+			Path:         write(t, "all.csv", featured.String()),
+			EdgeFeatures: []string{"b", "a", "weight"},
+		}, symmetrize: true},
+		"given split": {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
+		"a rule": {
+			o:     Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y},
+			split: split,
+		},
 		"several classes": {o: Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}},
 		"values":          {o: Options{Path: list, Labels: array(t, rows, vertices, 2)}},
-		"kept dense":      {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300), DenseFeatures: true}},
-		"sparse rows":     {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300)}},
-		"text":            {o: Options{Path: list, Features: write(t, "x.csv", strings.Repeat("1,2.5\n", vertices)), Labels: write(t, "words.csv", words)}},
-		"names":           {o: Options{Path: list, Strings: true, Labels: write(t, "words.csv", words)}, symmetrize: true},
+		"kept dense": {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices,
+			300), DenseFeatures: true}},
+		"sparse rows": {o: Options{
+			Path:     list,
+			Features: array(t, make([]float32, 300*vertices), vertices, 300),
+		}},
+		"text": {o: Options{
+			Path:     list,
+			Features: write(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
+			Labels:   write(t, "words.csv", words),
+		}},
+		"names": {
+			o:          Options{Path: list, Strings: true, Labels: write(t, "words.csv", words)},
+			symmetrize: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := Open(c.o)
@@ -133,5 +160,6 @@ func TestWriteWithoutMemory(t *testing.T) {
 	}
 	require.NoError(t, b.Flush())
 	require.NoError(t, f.Close())
-	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(Options{Path: path}) })
+	streamedtest.BeyondMemory(t, left, edges,
+		func() (*streamed.Graph, error) { return Open(Options{Path: path}) })
 }

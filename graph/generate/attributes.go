@@ -63,7 +63,10 @@ func newSplit(o *Options) graph.Split {
 	order := newPermutation(vertices, counter.New(o.Seed, "split").At(0))
 	train := int(math.Round(float64(vertices) * 0.6))
 	val := int(math.Round(float64(vertices) * 0.8))
-	s := graph.Split{Train: make([]int64, 0, train), Val: make([]int64, 0, val-train), Test: make([]int64, 0, vertices-val)}
+	s := graph.Split{
+		Train: make([]int64, 0, train), Val: make([]int64, 0, val-train),
+		Test: make([]int64, 0, vertices-val),
+	}
 	for v := range vertices {
 		switch place := int(order.at(uint64(v))); {
 		case place < train:

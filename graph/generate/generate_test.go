@@ -21,11 +21,17 @@ import (
 )
 
 var examples = map[string]Options{
-	"rmat":                {Kind: RMAT, Scale: 9, EdgeFactor: 16, Features: 5, Classes: 7, Seed: 1},
-	"uniform":             {Kind: Uniform, Vertices: 500, Degree: 7.3, Features: 5, Classes: 7, Seed: 1},
-	"uniform directed":    {Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5, Classes: 7, Seed: 1},
-	"sbm":                 {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
-	"sbm directed":        {Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5, Classes: 7, Seed: 1},
+	"rmat":    {Kind: RMAT, Scale: 9, EdgeFactor: 16, Features: 5, Classes: 7, Seed: 1},
+	"uniform": {Kind: Uniform, Vertices: 500, Degree: 7.3, Features: 5, Classes: 7, Seed: 1},
+	"uniform directed": {
+		Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5,
+		Classes: 7, Seed: 1,
+	},
+	"sbm": {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
+	"sbm directed": {
+		Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5,
+		Classes: 7, Seed: 1,
+	},
 	"sbm pairs":           {Kind: SBM, Vertices: 14, Degree: 3, Features: 1, Classes: 7, Seed: 1},
 	"sbm one class":       {Kind: SBM, Vertices: 30, Degree: 3, Features: 2, Classes: 1, Seed: 1},
 	"rmat, two vertices":  {Kind: RMAT, Scale: 1, EdgeFactor: 3, Features: 1, Classes: 2, Seed: 1},
@@ -53,7 +59,8 @@ func TestShape(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, g *graph.Graph) {
 		vertices, edges := o.size()
 		if g.Vertices() != vertices || g.Edges() != edges || int64(len(g.Relations[0].Sources)) != edges {
-			t.Errorf("%d vertices, %d edges, %d sources; want %d and %d", g.Vertices(), g.Edges(), len(g.Relations[0].Sources), vertices, edges)
+			t.Errorf("%d vertices, %d edges, %d sources; want %d and %d", g.Vertices(), g.Edges(),
+				len(g.Relations[0].Sources), vertices, edges)
 		}
 		if want := float64(vertices) * o.Degree; o.Kind != RMAT && math.Abs(float64(edges)-want) > 1 {
 			t.Errorf("%d edges, want %g", edges, want)
@@ -65,7 +72,8 @@ func TestShape(t *testing.T) {
 			}
 		}
 		// NewRelation sorts rows and checks the range of ids.
-		if sorted, err := graph.NewRelation(vertices, e); err != nil || !slices.Equal(sorted.Sources, g.Relations[0].Sources) {
+		if sorted, err := graph.NewRelation(vertices, e); err != nil ||
+			!slices.Equal(sorted.Sources, g.Relations[0].Sources) {
 			t.Errorf("rows are not ascending, or %v", err)
 		}
 		if o.Kind != RMAT && !o.Directed {
@@ -88,7 +96,8 @@ func TestShape(t *testing.T) {
 				t.Fatalf("the split is no partition of the vertices: %v", all)
 			}
 		}
-		if n := float64(vertices); len(s.Train) != int(math.Round(.6*n)) || len(s.Train)+len(s.Val) != int(math.Round(.8*n)) {
+		if n := float64(vertices); len(s.Train) != int(math.Round(.6*n)) ||
+			len(s.Train)+len(s.Val) != int(math.Round(.8*n)) {
 			t.Errorf("split of %d, %d and %d", len(s.Train), len(s.Val), len(s.Test))
 		}
 		if g.Features.Columns != o.Features || len(g.Features.Dense) != vertices*o.Features {
@@ -107,7 +116,8 @@ func TestSeedDecidesAll(t *testing.T) {
 		}
 		o.Seed++
 		other := inMemory(t, o)
-		if slices.Equal(g.Relations[0].Sources, other.Relations[0].Sources) || slices.Equal(g.Features.Dense, other.Features.Dense) ||
+		if slices.Equal(g.Relations[0].Sources, other.Relations[0].Sources) ||
+			slices.Equal(g.Features.Dense, other.Features.Dense) ||
 			slices.Equal(g.Splits[0].Train, other.Splits[0].Train) {
 			t.Error("another seed gives the same edges, features or split")
 		}
@@ -147,7 +157,10 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 
 func TestSBMIsHomophilous(t *testing.T) {
 	for _, directed := range []bool{false, true} {
-		g := inMemory(t, Options{Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4, Directed: directed})
+		g := inMemory(t, Options{
+			Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4,
+			Directed: directed,
+		})
 		e, own, class := g.Relations[0].Edges(), 0.0, make([]float64, 7)
 		for k := range e.Len() {
 			u, v := g.Labels.Class[e.Source[k]], g.Labels.Class[e.Target[k]]
@@ -159,11 +172,13 @@ func TestSBMIsHomophilous(t *testing.T) {
 		}
 		n := float64(e.Len())
 		if math.Abs(own/n-Homophily) > 0.01 {
-			t.Errorf("directed %t: %.3f of the edges stay in their class, want %g", directed, own/n, Homophily)
+			t.Errorf("directed %t: %.3f of the edges stay in their class, want %g",
+				directed, own/n, Homophily)
 		}
 		for c := range class {
 			if want := n * (1 - Homophily) / 7; math.Abs(class[c]-want) > 0.05*want {
-				t.Errorf("directed %t: class %d sends %g edges to others, want about %g", directed, c, class[c], want)
+				t.Errorf("directed %t: class %d sends %g edges to others, want about %g",
+					directed, c, class[c], want)
 			}
 		}
 	}
@@ -247,7 +262,8 @@ func TestRMATIsSkewed(t *testing.T) {
 	slices.Sort(degree)
 	// Unscrambled vertex 0 receives the fraction 0.76^scale of the edges; half of the vertices, those with
 	// half of their bits or more set, receive few.
-	if hub, want := float64(degree[n-1]), math.Pow(0.76, scale)*float64(g.Edges()); hub < 0.8*want || hub > 1.3*want {
+	if hub, want := float64(degree[n-1]), math.Pow(0.76, scale)*float64(g.Edges()); hub < 0.8*want ||
+		hub > 1.3*want {
 		t.Errorf("the largest in-degree is %g, want about %g", hub, want)
 	}
 	if median := degree[n/2]; median > 8 {
@@ -331,7 +347,8 @@ func BenchmarkGraph(b *testing.B) {
 // Edges that wait on disk are read as they are drawn, with keys of either width. They are drawn once: nothing
 // is drawn when they are there.
 func TestSpilled(t *testing.T) {
-	for name, spill := range map[string]func(m *rowMaker, passes []pass, f *os.File) (func(int, visitor, func(int64)) error, error){
+	for name, spill := range map[string]func(m *rowMaker, passes []pass,
+		f *os.File) (func(int, visitor, func(int64)) error, error){
 		"narrow": spillAs[uint32], "wide": spillAs[uint64],
 	} {
 		o := Options{Kind: RMAT, Scale: 9, EdgeFactor: 40, Classes: 3, Seed: 2}
@@ -432,7 +449,10 @@ func TestWideKeys(t *testing.T) {
 				return nil
 			}
 			m.narrow = wide == 0
-			run := map[bool]func(*rowMaker, emitFunc) error{true: runPasses[uint32], false: runPasses[uint64]}[m.narrow]
+			run := map[bool]func(*rowMaker, emitFunc) error{
+				true:  runPasses[uint32],
+				false: runPasses[uint64],
+			}[m.narrow]
 			require.NoError(t, run(&m, emit))
 		}
 		if !reflect.DeepEqual(found[0], found[1]) {

@@ -69,7 +69,8 @@ func TestRefusesWhatHasNoMemory(t *testing.T) {
 		{Kind: SBM, Vertices: 1 << 21, Degree: 1, Classes: 1 << 20, Features: 64},
 	} {
 		dir := filepath.Join(t.TempDir(), "store")
-		if err := Write(dir, o); !refusal.Is(err) || !strings.Contains(err.Error(), "needs ") || !strings.HasPrefix(err.Error(), dir+": ") {
+		if err := Write(dir, o); !refusal.Is(err) || !strings.Contains(err.Error(), "needs ") ||
+			!strings.HasPrefix(err.Error(), dir+": ") {
 			t.Errorf("%s: %v", o.Kind, err)
 		}
 	}

@@ -85,7 +85,8 @@ func (o *Options) Validate() error {
 	switch o.Kind {
 	case RMAT:
 		if o.Scale < 1 || o.Scale > maxScale {
-			return refusal.Errorf("%s %d: give between 1 and %d, for 2^scale vertices", scaleSetting, o.Scale, maxScale)
+			return refusal.Errorf("%s %d: give between 1 and %d, for 2^scale vertices",
+				scaleSetting, o.Scale, maxScale)
 		}
 		if o.EdgeFactor < 0 || o.EdgeFactor > maxDegree {
 			return refusal.Errorf("%s %d: give between 0 and %d edges for each vertex",
@@ -100,7 +101,8 @@ func (o *Options) Validate() error {
 			return refusal.Errorf("%s %d: give between 1 and %d", verticesSetting, o.Vertices, maxVertices)
 		}
 		if !(o.Degree >= 0 && o.Degree <= maxDegree) {
-			return refusal.Errorf("%s %g: give a mean in-degree between 0 and %d", degreeSetting, o.Degree, maxDegree)
+			return refusal.Errorf("%s %g: give a mean in-degree between 0 and %d", degreeSetting,
+				o.Degree, maxDegree)
 		}
 		if o.Scale != 0 || o.EdgeFactor != 0 {
 			return refusal.Errorf("%s and %s belong to rmat: give %s and %s",
@@ -124,7 +126,8 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("%s: give between 1 and the number of vertices, %d", o.classes(), n)
 	}
 	if o.Kind == SBM && e > 0 && n < 2*o.Classes {
-		return refusal.Errorf("%s: sbm needs two vertices in each class, hence at most %d classes", o.classes(), n/2)
+		return refusal.Errorf("%s: sbm needs two vertices in each class, hence at most %d classes",
+			o.classes(), n/2)
 	}
 	return nil
 }

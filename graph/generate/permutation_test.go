@@ -21,7 +21,8 @@ func TestPermutationIsABijection(t *testing.T) {
 		for x := range uint64(n) {
 			y := p.at(x)
 			if seen[y] || p.inverse(y) != x {
-				t.Fatalf("%d goes to %d, from which %d comes back, seen before: %t", x, y, p.inverse(y), seen[y])
+				t.Fatalf("%d goes to %d, from which %d comes back, seen before: %t", x, y,
+					p.inverse(y), seen[y])
 			}
 			seen[y] = true
 		}
@@ -31,7 +32,10 @@ func TestPermutationIsABijection(t *testing.T) {
 func TestClassesHaveTheirMembers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 300).Draw(t, "n")
-		o := Options{Kind: SBM, Vertices: n, Classes: rapid.IntRange(2, n).Draw(t, "classes"), Seed: rapid.Uint64().Draw(t, "seed")}
+		o := Options{
+			Kind: SBM, Vertices: n, Classes: rapid.IntRange(2, n).Draw(t, "classes"),
+			Seed: rapid.Uint64().Draw(t, "seed"),
+		}
 		c := newClasses(&o)
 		for class := range uint64(o.Classes) {
 			seen := make([]bool, n)
@@ -45,7 +49,8 @@ func TestClassesHaveTheirMembers(t *testing.T) {
 			for k := range uint64(n) - c.size(class) {
 				v := c.other(class, k)
 				if seen[v] || c.of(v) == class {
-					t.Fatalf("vertex %d outside class %d is %d of class %d, seen before: %t", k, class, v, c.of(v), seen[v])
+					t.Fatalf("vertex %d outside class %d is %d of class %d, seen before: %t", k, class,
+						v, c.of(v), seen[v])
 				}
 				seen[v] = true
 			}

@@ -83,7 +83,7 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 		defer file.Close()
 		if from, err := m.spill(passes, file); err == nil {
 			again, drawings = from, 1
-		} else if err := file.Truncate(0); err != nil { // else the disk may lack the room, and each pass draws again
+		} else if err := file.Truncate(0); err != nil { // each pass draws again
 			return err
 		}
 	}
@@ -111,7 +111,9 @@ func runPasses[K key](m *rowMaker, emit emitFunc) error {
 
 // spill writes the edges of all passes to a file, and returns the function that reads those of one. Their
 // keys are narrow if that suffices for each pass.
-func (m *rowMaker) spill(passes []pass, file *os.File) (func(n int, v visitor, tell func(drawn int64)) error, error) {
+func (m *rowMaker) spill(passes []pass,
+	file *os.File,
+) (func(n int, v visitor, tell func(drawn int64)) error, error) {
 	most, first := 0, 0 // buckets of a pass
 	for _, p := range passes {
 		most, first = max(most, p.end-first), p.end
@@ -122,7 +124,9 @@ func (m *rowMaker) spill(passes []pass, file *os.File) (func(n int, v visitor, t
 	return spillAs[uint64](m, passes, file)
 }
 
-func spillAs[K key](m *rowMaker, passes []pass, file *os.File) (func(n int, v visitor, tell func(drawn int64)) error, error) {
+func spillAs[K key](m *rowMaker, passes []pass,
+	file *os.File,
+) (func(n int, v visitor, tell func(drawn int64)) error, error) {
 	s, err := spill[K](m, passes, file, func(drawn int64) { m.tell(drawn, 1, 0) })
 	if err != nil {
 		return nil, err
@@ -184,7 +188,8 @@ func (m *rowMaker) chooseBuckets() {
 	limit := min(maxBucketEdges, max(1, m.budget/int64(16*workers)))
 	perVertex := float64(stored) / float64(m.vertices)
 	m.shift = 0
-	for size := 2; size <= maxBucketVertices && size < 2*m.vertices && float64(size)*perVertex <= float64(limit); size *= 2 {
+	for size := 2; size <= maxBucketVertices && size < 2*m.vertices &&
+		float64(size)*perVertex <= float64(limit); size *= 2 {
 		m.shift++
 	}
 	if fits := 32 - int(m.sourceBits()); m.vertices>>fits <= maxNarrowBuckets {

@@ -127,7 +127,8 @@ func (s *spilled[K]) each(pass int, visitor visitor) error {
 	}
 	size := int64(keyBytes[K]())
 	// A file system that cannot do this keeps the bytes until the file is closed.
-	_ = unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, start[0]*size, (start[len(start)-1]-start[0])*size)
+	_ = unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, start[0]*size,
+		(start[len(start)-1]-start[0])*size)
 	return nil
 }
 

@@ -145,7 +145,10 @@ func (r *reader) folder() error {
 // each calls do with the lines of a file, of which each is called so.
 func each(path, called string, do func(line []byte) error) error {
 	const longest = 64 << 10 // bytes of a line
-	form := lines.Form{Path: path, Text: "head, relation and tail between tabs", Line: called, Longest: longest}
+	form := lines.Form{
+		Path: path, Text: "head, relation and tail between tabs",
+		Line: called, Longest: longest,
+	}
 	return lines.Each(form, func(line []byte, _ int64) error { return do(line) })
 }
 

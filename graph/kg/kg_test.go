@@ -97,7 +97,9 @@ func TestRead(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"ann", "rex", "ben", "tom cat", "dan"}, g.Names)
 		assert.Equal(t, want, triples(g))
-		assert.Equal(t, []string{`names of 1 relation cannot be those of folders: the first, "fed, by", is "fed_ by"`}, g.Notes)
+		assert.Equal(t,
+			[]string{`names of 1 relation cannot be those of folders: the first, "fed, by", is "fed_ by"`},
+			g.Notes)
 		assert.Equal(t, []string{dir + `: not read: "licence.txt", "relations.md"`}, g.Warnings)
 		if g.Type != "entity" || g.Count != 5 || g.Provenance != "kg "+dir {
 			t.Errorf("%d of type %s, %s", g.Count, g.Type, g.Provenance)
@@ -124,9 +126,12 @@ func TestLists(t *testing.T) {
 
 // TestFile: one file is a graph without a split. Fields are between spaces if the first line has no tab.
 func TestFile(t *testing.T) {
-	g, err := Read(Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  _part\t00003 \n"}), "a.txt")})
+	g, err := Read(
+		Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  " +
+			"_part\t00003 \n"}), "a.txt")})
 	require.NoError(t, err)
-	if diff := cmp.Diff([]string{"entity,_part,entity[00001→00002 00002→00003]"}, triples(g)); diff != "" || g.Warnings != nil {
+	if diff := cmp.Diff([]string{"entity,_part,entity[00001→00002 00002→00003]"}, triples(g)); diff != "" ||
+		g.Warnings != nil {
 		t.Errorf("%s, warnings %q", diff, g.Warnings)
 	}
 }
@@ -134,8 +139,10 @@ func TestFile(t *testing.T) {
 func TestCalled(t *testing.T) {
 	for name, want := range map[string]string{
 		"/film/actor/film./film/performance/film": "film.actor.film..film.performance.film",
-		"_hypernym": "_hypernym", ".x": "_x", "..": "_", "/": "_", "a,b;c\x1b": "a_b_c_", "größe 1": "größe 1",
-		strings.Repeat("é", 200): strings.Repeat("é", 90), "x" + strings.Repeat("é", 200): "x" + strings.Repeat("é", 89),
+		"_hypernym": "_hypernym", ".x": "_x", "..": "_", "/": "_", "a,b;c\x1b": "a_b_c_",
+		"größe 1":                "größe 1",
+		strings.Repeat("é", 200): strings.Repeat("é", 90), "x" + strings.Repeat("é", 200): "x" +
+			strings.Repeat("é", 89),
 	} {
 		if got := called(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
@@ -146,13 +153,21 @@ func TestCalled(t *testing.T) {
 // TestNamesThatMeet: relations that would have one folder are numbered, and so is one that would have that of
 // a reverse.
 func TestNamesThatMeet(t *testing.T) {
-	g, err := Read(Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"), Reciprocal: true})
+	g, err := Read(
+		Options{
+			Path: filepath.Join(
+				folder(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"),
+			Reciprocal: true,
+		})
 	require.NoError(t, err)
 	var names []string
 	for _, r := range g.Relations {
 		names = append(names, r.Name)
 	}
-	if want := []string{"x.y", "x.y_2", "rev_x.y_3", "rev_x.y", "rev_x.y_2", "rev_rev_x.y_3"}; !slices.Equal(names, want) {
+	if want := []string{
+		"x.y", "x.y_2", "rev_x.y_3", "rev_x.y", "rev_x.y_2",
+		"rev_rev_x.y_3",
+	}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }
@@ -181,21 +196,34 @@ func TestRefusals(t *testing.T) {
 		{"zeros", "train.txt", "\x00", "train.txt: is no text"},
 		{"a damaged gzip", "train.txt", "\x1f\x8bx", "train.txt: a damaged gzip file"},
 		{"a short gzip", "train.txt", zipped(t, "a\tb\tc\n")[:24], "the file is damaged or cut short"},
-		{"a long line", "train.txt", zipped(t, "a\tb\t"+strings.Repeat("c", 1<<16)), "train.txt:1: the line is longer than 65536 bytes"},
-		{"no number", "entities.dict", "ann\t0\n", `entities.dict:1: "ann\t0" is not the number 0 and a name`},
+		{
+			"a long line", "train.txt", zipped(t, "a\tb\t"+strings.Repeat("c", 1<<16)),
+			"train.txt:1: the line is longer than 65536 bytes",
+		},
+		{
+			"no number", "entities.dict", "ann\t0\n",
+			`entities.dict:1: "ann\t0" is not the number 0 and a name`,
+		},
 		{"from 1", "entities.dict", "1\tann\n", "is not the number 0 and a name"},
 		{"no tab", "relations.dict", "0 _knows\n", "is not the number 0 and a name"},
 		{"no name", "relations.dict", "0\t\n", `relations.dict:1: the name "" is empty`},
 		{"listed twice", "entities.dict", "0\tann\n1\tann\n", `entities.dict:2: "ann" stands twice`},
-		{"an unlisted entity", "entities.dict", "0\tann\n", `train.txt:1: "rex" is not among the names of entities.dict`},
-		{"an unlisted relation", "relations.dict", "0\t/has/pet\n", `train.txt:4: "_knows" is not among the names of relations.dict`},
+		{
+			"an unlisted entity", "entities.dict", "0\tann\n",
+			`train.txt:1: "rex" is not among the names of entities.dict`,
+		},
+		{
+			"an unlisted relation", "relations.dict", "0\t/has/pet\n",
+			`train.txt:4: "_knows" is not among the names of relations.dict`,
+		},
 		{"no test triples", "test.txt.gz", "", "test.txt.gz: has no triple"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			files := pets(t)
 			files[c.file] = c.text
 			_, err := Read(Options{Path: folder(t, files)})
-			if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want a refusal with %q", err, c.want)
 			}
 		})
@@ -203,7 +231,8 @@ func TestRefusals(t *testing.T) {
 	files := pets(t)
 	delete(files, "valid.txt")
 	for path, want := range map[string]string{
-		folder(t, files):                   "has no valid.txt: a folder has train.txt, valid.txt, test.txt, or name one file of triples",
+		folder(t, files): "has no valid.txt: a folder has train.txt, valid.txt, " +
+			"test.txt, or name one file of triples",
 		filepath.Join(t.TempDir(), "none"): "no such file or directory",
 	} {
 		if _, err := Read(Options{Path: path}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
@@ -227,7 +256,8 @@ func TestManyRelations(t *testing.T) {
 		3000: ": 6000 entities and 3000 relations, with only 3000 triples",
 	} {
 		path := file(relations)
-		if _, err := Read(Options{Path: path}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {
+		if _, err := Read(Options{Path: path}); !refusal.Is(err) ||
+			!strings.HasPrefix(err.Error(), path+want) {
 			t.Errorf("error %v, want a refusal with the file and %q", err, want)
 		}
 	}
@@ -235,17 +265,22 @@ func TestManyRelations(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	files := pets(f)
-	f.Add([]byte(files["train.txt"]), []byte(files["test.txt.gz"]), []byte("0\tann\n1\trex\n2\tben\n3\ttom cat\n4\tdan\n"))
+	f.Add([]byte(files["train.txt"]), []byte(files["test.txt.gz"]),
+		[]byte("0\tann\n1\trex\n2\tben\n3\ttom cat\n4\tdan\n"))
 	f.Add([]byte("a b c\nc b a"), []byte("a  b\tc"), []byte("\n"))
 	f.Add([]byte("\xef\xbb\xbfa\t/\tc\n\ta\t.\tc"), []byte("a\tb\tc"), []byte(""))
 	f.Fuzz(func(t *testing.T, train, held, entities []byte) {
-		dir := folder(t, map[string]string{"train.txt": string(train), "valid.txt": string(held), "test.txt": string(held)})
+		dir := folder(t, map[string]string{
+			"train.txt": string(train), "valid.txt": string(held),
+			"test.txt": string(held),
+		})
 		if len(entities) > 0 {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "entities.dict"), entities, 0o666))
 		}
 		var g *graph.Graph
 		var err error
-		alloctest.Reading(t, len(train)+2*len(held)+len(entities), func() { g, err = Read(Options{Path: dir, Reciprocal: len(entities)%2 == 0}) })
+		alloctest.Reading(t, len(train)+2*len(held)+len(entities),
+			func() { g, err = Read(Options{Path: dir, Reciprocal: len(entities)%2 == 0}) })
 		if err != nil {
 			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v is not a refusal of one line", err)

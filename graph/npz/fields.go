@@ -58,10 +58,16 @@ func (a *archive) fields() (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &streamed.Graph{InMemory: &graph.Graph{}, Source: a.Path, Types: make([]streamed.Type, len(vertices))}
+	g := &streamed.Graph{
+		InMemory: &graph.Graph{}, Source: a.Path,
+		Types: make([]streamed.Type, len(vertices)),
+	}
 	total := 0
 	for _, r := range relations {
-		of := streamed.Relation{Source: vertices[r.source].name, Name: r.name, Target: vertices[r.target].name}
+		of := streamed.Relation{
+			Source: vertices[r.source].name, Name: r.name,
+			Target: vertices[r.target].name,
+		}
 		if of.Edges, err = r.Edges(r.key); err != nil {
 			return nil, err
 		}
@@ -85,7 +91,8 @@ func (a *archive) oneType() ([]vertexType, []relation, error) {
 	if a.Has(arrays.EdgeIndexKey) {
 		key = arrays.EdgeIndexKey
 	}
-	known := append([]string{key, "edge_weight", "edge_attr"}, slices.Concat(vertexKeys, arrays.EdgeSplitKeys)...)
+	known := append([]string{key, "edge_weight", "edge_attr"},
+		slices.Concat(vertexKeys, arrays.EdgeSplitKeys)...)
 	return []vertexType{{Archive: a.Archive}}, []relation{{Archive: a.Archive, key: key}}, a.Only(known...)
 }
 
@@ -105,7 +112,8 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 	known := []string{vertexTypesKey, edgeTypesKey}
 	for k, name := range names {
 		if slices.Contains(names[:k], name) {
-			return nil, nil, refusal.Errorf("%s: array %q has %.60q twice: name each type once", a.Path, vertexTypesKey, name)
+			return nil, nil, refusal.Errorf("%s: array %q has %.60q twice: name each type once", a.Path,
+				vertexTypesKey, name)
 		}
 		v := vertexType{Archive: a.In("vertices/" + graph.FolderName(name)), name: name}
 		vertices = append(vertices, v)
@@ -119,7 +127,8 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 		for i, to := range []*int{&r.source, &r.target} {
 			end := triple[2*i]
 			if *to = slices.Index(names, end); *to < 0 {
-				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q does not list",
+				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q "+
+					"does not list",
 					a.Path, edgeTypesKey, end, vertexTypesKey)
 			}
 		}
@@ -133,12 +142,14 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 		}
 	}
 	if len(vertices) == 0 || len(relations) == 0 {
-		return nil, nil, refusal.Errorf("%s: lists %d types of vertices and %d relations: give at least one of each",
+		return nil, nil, refusal.Errorf("%s: lists %d types of vertices and %d relations: give at least "+
+			"one of each",
 			a.Path, len(vertices), len(relations))
 	}
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, and a relation %s",
+			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, "+
+				"and a relation %s",
 				a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
 		}
 	}
@@ -153,7 +164,8 @@ func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
 	}
 	shape := array.Shape
 	if columns == 1 && len(shape) != 1 || columns > 1 && (len(shape) != 2 || shape[1] != columns) {
-		return nil, a.Refuse(key, refusal.Errorf("has shape %v: it must be a list of names, with %d for each", shape, columns))
+		return nil, a.Refuse(key,
+			refusal.Errorf("has shape %v: it must be a list of names, with %d for each", shape, columns))
 	}
 	names, err := array.Strings()
 	if err != nil {
@@ -164,7 +176,9 @@ func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
 
 // count sets how many vertices each type has: what its arrays say, else the largest id of an end and one. The
 // relations have so many edges in all.
-func (a *archive) count(vertices []vertexType, relations []relation, edges []streamed.Relation, total int) (err error) {
+func (a *archive) count(vertices []vertexType, relations []relation, edges []streamed.Relation,
+	total int,
+) (err error) {
 	held := total // rows of what the file has
 	for k := range vertices {
 		v := &vertices[k]
@@ -191,14 +205,17 @@ func (a *archive) count(vertices []vertexType, relations []relation, edges []str
 		claimed += int64(max(vertices[r.source].count, vertices[r.target].count))
 	}
 	if claimed > arrays.MaxClaims(held) {
-		return refusal.Errorf("%s: %d relations of %d vertices in all, with %d edges: too many for what the file holds",
+		return refusal.Errorf("%s: %d relations of %d vertices in all, with %d edges: too many for what "+
+			"the file holds",
 			a.Path, len(relations), claimed, total)
 	}
 	return nil
 }
 
 // countByEdges sets how many vertices type k has: the largest id of an end and one.
-func (a *archive) countByEdges(vertices []vertexType, k int, relations []relation, edges []streamed.Relation, total int) error {
+func (a *archive) countByEdges(vertices []vertexType, k int, relations []relation,
+	edges []streamed.Relation, total int,
+) error {
 	v, largest := &vertices[k], int32(-1)
 	for i, r := range relations {
 		if r.source != k && r.target != k {
@@ -234,14 +251,16 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 		switch {
 		case !v.Has("y"):
 		case first >= 0:
-			return refusal.Errorf("%s: the arrays %q and %q are both labels: leave out all but those to learn",
+			return refusal.Errorf(
+				"%s: the arrays %q and %q are both labels: leave out all but those to learn",
 				a.Path, vertices[first].Key("y"), v.Key("y"))
 		default:
 			first = k
 		}
 	}
 	own := vertices[max(first, 0)]
-	vertices = append([]vertexType{own}, slices.Delete(slices.Clone(vertices), max(first, 0), max(first, 0)+1)...)
+	vertices = append([]vertexType{own}, slices.Delete(slices.Clone(vertices), max(first, 0),
+		max(first, 0)+1)...)
 	of.Type, of.Count = own.name, own.count
 	for _, v := range vertices[1:] {
 		of.Others = append(of.Others, graph.VertexType{Type: v.name, Count: v.count})
@@ -284,7 +303,8 @@ func (a *archive) giveGraphs(g *graph.Graph, vertices []vertexType) error {
 	ids := make([][]int64, len(vertices))
 	for t, v := range vertices {
 		if !v.Has(arrays.BatchKey) {
-			return refusal.Errorf("%s: has no array %q, which other types have: give it to all", a.Path, v.Key(arrays.BatchKey))
+			return refusal.Errorf("%s: has no array %q, which other types have: give it to all", a.Path,
+				v.Key(arrays.BatchKey))
 		}
 		var err error
 		if ids[t], err = v.GraphIDs(v.count); err != nil {
@@ -333,8 +353,8 @@ func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
 	case err != nil:
 		return l, err
 	case l.Class == nil:
-		return l, v.Refuse(key, refusal.Errorf("labels %q are not one class id for each vertex, and only these have names: "+
-			"leave it out", v.Key("y")))
+		return l, v.Refuse(key, refusal.Errorf("labels %q are not one class id for each vertex, and only "+
+			"these have names: leave it out", v.Key("y")))
 	case len(names) < l.Classes:
 		return l, v.Refuse(key, refusal.Errorf("has %d names, and %q has %d classes: name each class",
 			len(names), v.Key("y"), l.Classes))
@@ -342,8 +362,8 @@ func (a *archive) labels(v vertexType) (l graph.Labels, err error) {
 	known := make(map[string]bool, len(names))
 	for _, name := range names {
 		if !utf8.ValidString(name) || known[name] {
-			return l, v.Refuse(key, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give each class a name "+
-				"of its own", name))
+			return l, v.Refuse(key, refusal.Errorf("the name %.40q is there twice, or is not UTF-8: give "+
+				"each class a name of its own", name))
 		}
 		known[name] = true
 	}

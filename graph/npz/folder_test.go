@@ -60,7 +60,8 @@ func text(width int, words ...string) (points []int32) {
 // A folder of .npy files is the graph of the archive of the same arrays, in memory and in a stream.
 func TestFolder(t *testing.T) {
 	for name, entries := range map[string][]entry{
-		"sparse": sparse(), "heterophilous": heterophilous(), "edge list": edgeList(), "fields": fields(), "typed": typed(),
+		"sparse": sparse(), "heterophilous": heterophilous(), "edge list": edgeList(),
+		"fields": fields(), "typed": typed(),
 	} {
 		want, err := Read(write(t, entries...), Options{})
 		require.NoError(t, err)
@@ -70,7 +71,8 @@ func TestFolder(t *testing.T) {
 		if got.Provenance != "npz "+dir {
 			t.Errorf("%s: made by %s", name, got.Provenance)
 		}
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(graph.Graph{}, "Provenance"), cmpopts.IgnoreUnexported(graph.Graph{}, graph.Relation{})); diff != "" {
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(graph.Graph{}, "Provenance"),
+			cmpopts.IgnoreUnexported(graph.Graph{}, graph.Relation{})); diff != "" {
 			t.Errorf("%s (-archive +folder):\n%s", name, diff)
 		}
 		g, err := Open(dir, Options{})
@@ -85,7 +87,8 @@ func TestFolderOfOthers(t *testing.T) {
 	dir := folder(t, fields()...)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
 	g, err := Read(dir, Options{})
-	if err != nil || len(g.Warnings) != 1 || g.Warnings[0] != dir+`: not read, as they are no arrays (.npy): "notes.txt"` {
+	if err != nil || len(g.Warnings) != 1 || g.Warnings[0] != dir+
+		`: not read, as they are no arrays (.npy): "notes.txt"` {
 		t.Errorf("%v, %v", g, err)
 	}
 	elsewhere := filepath.Join(folder(t, array("x", "<f4", "(3, 1)", []float32{1, 2, 3})), "x.npy")
@@ -104,7 +107,9 @@ func TestFolderOfOthers(t *testing.T) {
 func many(t *testing.T) string {
 	dir := t.TempDir()
 	for k := range 1001 {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, strings.Repeat("x", k/100+1)+string(rune('0'+k%10))+string(rune('0'+k/10%10))+".npy"), nil, 0o600))
+		require.NoError(t,
+			os.WriteFile(filepath.Join(dir, strings.Repeat("x", k/100+1)+string(rune('0'+k%10))+
+				string(rune('0'+k/10%10))+".npy"), nil, 0o600))
 	}
 	return dir
 }
@@ -125,28 +130,36 @@ func TestTyped(t *testing.T) {
 		Source, Name, Target, Notes, Other string
 	}
 	got := facts{
-		X: g.Others[0].Features.Dense, Indices: g.Features.Indices, Data: g.Features.Data, Class: g.Labels.Class, Train: g.Splits[0].Train,
+		X: g.Others[0].Features.Dense, Indices: g.Features.Indices, Data: g.Features.Data,
+		Class: g.Labels.Class, Train: g.Splits[0].Train,
 		Sources: writes.Sources, Weights: writes.Weights, EdgeFeatures: in.EdgeFeatures,
-		Source: writes.Source, Name: writes.Name, Target: writes.Target, Other: in.Name, Notes: strings.Join(g.Notes, "; "),
+		Source: writes.Source, Name: writes.Name, Target: writes.Target, Other: in.Name,
+		Notes: strings.Join(g.Notes, "; "),
 	}
 	for _, v := range g.Types() {
 		got.Types, got.Counts = append(got.Types, v.Type), append(got.Counts, v.Count)
 	}
 	want := facts{
-		Types: []string{"paper", "author", "venue"}, Counts: []int{2, 3, 1}, X: []float32{1, 2, 3, 4, 5, 6}, Indices: []int32{3}, Data: []float32{9},
-		Class: []int64{1, 0}, Train: []int64{1}, Sources: []int32{1, 2, 0, 2}, Weights: []float32{2, 4, 1, .5}, EdgeFeatures: []float32{7, 8},
-		Source: "author", Name: "writes", Target: "paper", Other: "in", Notes: "5 edges of 2 relations, as the file lists them",
+		Types: []string{"paper", "author", "venue"}, Counts: []int{2, 3, 1}, X: []float32{1, 2, 3, 4, 5, 6},
+		Indices: []int32{3}, Data: []float32{9},
+		Class: []int64{1, 0}, Train: []int64{1}, Sources: []int32{1, 2, 0, 2},
+		Weights: []float32{2, 4, 1, .5}, EdgeFeatures: []float32{7, 8},
+		Source: "author", Name: "writes", Target: "paper", Other: "in",
+		Notes: "5 edges of 2 relations, as the file lists them",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if g, err = Read(write(t,
-		array("vertex_types", "<U3", "(2,)", text(3, "a/b", ".c")), array("edge_types", "<U3", "(1, 3)", text(3, "a/b", "to", ".c")),
-		array("edges/a%2Fb__to__.c/edge_index", "<i8", "(2, 1)", []int64{3, 0}), array("vertices/%2Ec/num_nodes", "<i8", "()", []int64{2}),
+		array("vertex_types", "<U3", "(2,)", text(3, "a/b", ".c")),
+		array("edge_types", "<U3", "(1, 3)", text(3, "a/b", "to", ".c")),
+		array("edges/a%2Fb__to__.c/edge_index", "<i8", "(2, 1)", []int64{3, 0}),
+		array("vertices/%2Ec/num_nodes", "<i8", "()", []int64{2}),
 	), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if note := "1 edge of 1 relation, as the file lists them"; g.Type != "a/b" || g.Count != 4 || g.Others[0].Type != ".c" || g.Others[0].Count != 2 || g.Notes[0] != note {
+	if note := "1 edge of 1 relation, as the file lists them"; g.Type != "a/b" || g.Count != 4 ||
+		g.Others[0].Type != ".c" || g.Others[0].Count != 2 || g.Notes[0] != note {
 		t.Errorf("%q of %d, %q of %d, %q", g.Type, g.Count, g.Others[0].Type, g.Others[0].Count, g.Notes)
 	}
 	same := func(changed ...entry) []entry {
@@ -157,19 +170,33 @@ func TestTyped(t *testing.T) {
 		return all
 	}
 	for want, entries := range map[string][]entry{
-		`has the arrays "vertex_types" without "edge_types"`:                       without(typed(), "edge_types"),
-		`array "vertex_types" has "author" twice`:                                  same(array("vertex_types", "<U6", "(3,)", text(6, "author", "author", "paper"))),
-		`array "edge_types" joins vertices of the type "editor"`:                   same(array("edge_types", "<U6", "(1, 3)", text(6, "editor", "edits", "paper"))),
-		`has no array "edges/paper__in__venue/edge_index"`:                         without(typed(), "edges/paper__in__venue/edge_index"),
-		`array "vertices/paper/z" is not read`:                                     append(typed(), array("vertices/paper/z", "<i8", "(1,)", []int64{1})),
-		`array "vertex_types": has shape [3 1]`:                                    same(array("vertex_types", "<U6", "(3, 1)", text(6, "author", "paper", "venue"))),
-		`the arrays "vertices/author/y" and "vertices/paper/y" are both labels`:    append(typed(), array("vertices/author/y", "<i8", "(3,)", []int64{1, 0, 1})),
-		`array "vertices/paper/y": has 3 rows, not 2`:                              append(same(array("vertices/paper/y", "<i8", "(3,)", []int64{1, 0, 1})), array("vertices/paper/num_nodes", "<i8", "()", []int64{2})),
-		`has features twice, as "vertices/paper/x" and as "vertices/paper/x_data"`: append(typed(), array("vertices/paper/x", "<f4", "(2, 1)", []float32{1, 2})),
-		`array "edges/author__writes__paper/edge_index": `:                         same(array("edges/author__writes__paper/edge_index", "<i8", "(2, 4)", []int64{3, 0, 1, 2, 1, 1, 0, 0})),
-		`has no array "vertices/author/batch", which other types have`:             append(typed(), array("vertices/paper/batch", "<i8", "(2,)", []int64{0, 1})),
+		`has the arrays "vertex_types" without "edge_types"`: without(
+			typed(), "edge_types"),
+		`array "vertex_types" has "author" twice`: same(array("vertex_types",
+			"<U6", "(3,)", text(6, "author", "author", "paper"))),
+		`array "edge_types" joins vertices of the type "editor"`: same(
+			array("edge_types", "<U6", "(1, 3)", text(6, "editor", "edits", "paper"))),
+		`has no array "edges/paper__in__venue/edge_index"`: without(typed(),
+			"edges/paper__in__venue/edge_index"),
+		`array "vertices/paper/z" is not read`: append(typed(),
+			array("vertices/paper/z", "<i8", "(1,)", []int64{1})),
+		`array "vertex_types": has shape [3 1]`: same(array("vertex_types",
+			"<U6", "(3, 1)", text(6, "author", "paper", "venue"))),
+		`the arrays "vertices/author/y" and "vertices/paper/y" are both labels`: append(typed(),
+			array("vertices/author/y", "<i8", "(3,)", []int64{1, 0, 1})),
+		`array "vertices/paper/y": has 3 rows, not 2`: append(
+			same(array("vertices/paper/y", "<i8", "(3,)", []int64{1, 0, 1})),
+			array("vertices/paper/num_nodes", "<i8", "()", []int64{2})),
+		`has features twice, as "vertices/paper/x" and as "vertices/paper/x_data"`: append(typed(),
+			array("vertices/paper/x", "<f4", "(2, 1)", []float32{1, 2})),
+		`array "edges/author__writes__paper/edge_index": `: same(
+			array("edges/author__writes__paper/edge_index", "<i8", "(2, 4)",
+				[]int64{3, 0, 1, 2, 1, 1, 0, 0})),
+		`has no array "vertices/author/batch", which other types have`: append(typed(),
+			array("vertices/paper/batch", "<i8", "(2,)", []int64{0, 1})),
 		`2 relations of 2000000 vertices in all, with 5 edges`: append(without(typed(), "vertices/author/x"),
-			array("vertices/author/num_nodes", "<i8", "()", []int64{1_000_000}), array("vertices/venue/num_nodes", "<i8", "()", []int64{1_000_000})),
+			array("vertices/author/num_nodes", "<i8", "()", []int64{1_000_000}),
+			array("vertices/venue/num_nodes", "<i8", "()", []int64{1_000_000})),
 	} {
 		refused(t, want, entries...)
 	}

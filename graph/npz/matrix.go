@@ -33,7 +33,8 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	}
 	defer a.Close()
 	if !isMatrix(a) {
-		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what scipy.sparse.save_npz or numpy.save writes",
+		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what "+
+			"scipy.sparse.save_npz or numpy.save writes",
 			path, a.Keys())
 	}
 	if err := a.Only(matrixKeys[:]...); err != nil {
@@ -49,7 +50,8 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	}
 	known, ok := map[string]layout{"csr": csr, "csc": csc, "coo": coo}[strings.Join(name, " ")]
 	if !ok || !a.Has(known.parts[:]...) {
-		return nil, refusal.Errorf("%s: its sparse matrix is none of the formats that are read, csr, csc and coo: save it after .tocsr()", path)
+		return nil, refusal.Errorf("%s: its sparse matrix is none of the formats that are read, csr, csc "+
+			"and coo: save it after .tocsr()", path)
 	}
 	m, err := readSparse(a, "", known)
 	if err != nil {

@@ -95,8 +95,10 @@ func Open(path string, o Options) (*streamed.Graph, error) {
 
 func openArchive(path string, o Options) (*archive, error) {
 	file, err := arrays.OpenArchive(path)
-	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 { // ind.NAME.x
-		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s", err,
+	// ind.NAME.x
+	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 {
+		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s",
+			err,
 			filepath.Join(filepath.Dir(path), "ind."+parts[1]))
 	}
 	if err != nil {
@@ -121,15 +123,18 @@ func (a *archive) open() (*streamed.Graph, error) {
 	case a.Has(arrays.EdgeIndexKey), a.Has("edges", "num_nodes"):
 	default:
 		if isMatrix(a.Archive) {
-			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as %s of import edges, "+
-				"or save an adjacency under the names adj_{data,indices,indptr,shape}", a.Path, refusal.Setting("features"))
+			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: "+
+				"give it as %s of import edges, or save an adjacency under the names "+
+				"adj_{data,indices,indptr,shape}", a.Path, refusal.Setting("features"))
 		}
 		if err := a.CheckObjects(); err != nil {
 			return nil, err
 		}
-		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
-			"attr_{data,indices,indptr,shape} or attr_matrix, and labels; node_features, node_labels, edges and {train,val,test}_masks; "+
-			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes; vertex_types and edge_types with the same of each type", a.Path, a.Keys())
+		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: "+
+			"adj_{data,indices,indptr,shape} with attr_{data,indices,indptr,shape} or attr_matrix, and "+
+			"labels; node_features, node_labels, edges and {train,val,test}_masks; edge_index, x, y and "+
+			"{train,val,test}_mask; edges and num_nodes; vertex_types and edge_types with the same "+
+			"of each type", a.Path, a.Keys())
 	}
 	g, err := open()
 	if err != nil {
@@ -137,7 +142,8 @@ func (a *archive) open() (*streamed.Graph, error) {
 	}
 	g.InMemory.Provenance = "npz " + a.Path
 	if others := a.Others(); len(others) > 0 {
-		g.InMemory.Warnings = append(g.InMemory.Warnings, fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", a.Path, arrays.Listed(others)))
+		g.InMemory.Warnings = append(g.InMemory.Warnings,
+			fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", a.Path, arrays.Listed(others)))
 	}
 	return g, nil
 }
@@ -152,12 +158,14 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := a.CSREdges(rows, columns, [3]string{"adj_indptr", "adj_indices", "adj_data"}, func(err error) error { return refuseMatrix(a.Archive, "adj_", err) })
+	e, err := a.CSREdges(rows, columns, [3]string{"adj_indptr", "adj_indices", "adj_data"},
+		func(err error) error { return refuseMatrix(a.Archive, "adj_", err) })
 	if err != nil {
 		return nil, err
 	}
 	if columns != rows || rows == 0 {
-		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty", a.Path, rows, columns)
+		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
+			a.Path, rows, columns)
 	}
 	vertices := int(rows)
 	g := a.graph(vertices, e)
@@ -197,7 +205,8 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 // checkSparse refuses arrays that the first layout does not have, and those without the others of their
 // group, and reports whether there are sparse attributes.
 func (a *archive) checkSparse() (attributed bool, err error) {
-	known := slices.Concat(adjacency[:], attributes[:], []string{"attr_matrix", "labels", "node_names", classNamesKey}, unread[:])
+	known := slices.Concat(adjacency[:], attributes[:],
+		[]string{"attr_matrix", "labels", "node_names", classNamesKey}, unread[:])
 	if err := a.Only(known...); err != nil {
 		return false, err
 	}
@@ -205,10 +214,12 @@ func (a *archive) checkSparse() (attributed bool, err error) {
 		return false, err
 	}
 	if attributed && a.Has("attr_matrix") {
-		return false, refusal.Errorf("%s: has features twice, as attr_data and as attr_matrix: leave one out", a.Path)
+		return false, refusal.Errorf("%s: has features twice, as attr_data and as attr_matrix: leave one out",
+			a.Path)
 	}
 	if a.Has(classNamesKey) && !a.Has("labels") {
-		return false, refusal.Errorf("%s: has the array \"class_names\" without \"labels\": fetch or save the file again", a.Path)
+		return false, refusal.Errorf("%s: has the array \"class_names\" without \"labels\": fetch or save "+
+			"the file again", a.Path)
 	}
 	return attributed, nil
 }
@@ -221,7 +232,8 @@ func (a *archive) namedDirected() bool {
 
 // heterophilous opens the second layout. Its binary graphs are published as areas under the ROC curve.
 func (a *archive) heterophilous() (*streamed.Graph, error) {
-	if err := a.Only(append([]string{"node_features", "node_labels", "edges"}, maskKeys[:]...)...); err != nil {
+	if err := a.Only(append([]string{"node_features", "node_labels", "edges"},
+		maskKeys[:]...)...); err != nil {
 		return nil, err
 	}
 	divided, err := a.Group(maskKeys[:]...)
@@ -305,7 +317,8 @@ func (a *archive) names(g *graph.Graph, key string, want int) ([]string, error) 
 	}
 	for _, name := range names {
 		if !utf8.ValidString(name) {
-			return nil, refusal.Errorf("%s: array %q: the name %.40q is not UTF-8: save it as text", a.Path, key, name)
+			return nil, refusal.Errorf("%s: array %q: the name %.40q is not UTF-8: save it as text", a.Path,
+				key, name)
 		}
 	}
 	return names, nil

@@ -48,7 +48,10 @@ func TestPublishedGraphs(t *testing.T) {
 			Vertices: 10000, Edges: 2 * 39402, Symmetric: 2 * 39402, Columns: 7, NonZero: 70000, Classes: 2,
 			Splits: 10, Train: 5000, Metric: "roc-auc", EdgeSum: 2618048818704,
 		},
-		"map_of_github/edges.npz": {Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885, EdgeSum: 278481508314319044},
+		"map_of_github/edges.npz": {
+			Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885,
+			EdgeSum: 278481508314319044,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, err := Read(realdata.File(t, name), Options{})
@@ -56,8 +59,10 @@ func TestPublishedGraphs(t *testing.T) {
 			symmetric, err := g.Symmetrize()
 			require.NoError(t, err)
 			got := facts{
-				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()), Columns: g.Features.Columns,
-				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits),
+				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()),
+				Columns: g.Features.Columns,
+				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes,
+				Splits: len(g.Splits),
 				Metric: g.Metric,
 			}
 			if len(g.Splits) > 0 {
@@ -96,7 +101,9 @@ func array(key, descr, shape string, values any) entry {
 // write writes an archive and returns its path.
 func write(t testing.TB, entries ...entry) string {
 	t.Helper()
-	return writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) { return z.Create(e.key + ".npy") }, entries...)
+	return writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
+		return z.Create(e.key + ".npy")
+	}, entries...)
 }
 
 // writeWith is write with the caller's way to begin an entry.
@@ -181,26 +188,37 @@ func TestLayouts(t *testing.T) {
 	weighted[0] = array("adj_data", "<f4", "(3,)", []float32{.5, 1, 2})
 	dense = append(dense, array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9}))
 	shape := graph.Relation{Indptr: []int64{0, 1, 2, 3}, Sources: []int32{2, 0, 0}}
-	features := graph.Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 4}}
+	features := graph.Features{
+		Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0},
+		Data: []float32{2, 4, 4},
+	}
 	labels, names := graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, []string{"ab", "c", "ä"}
 	for _, c := range []struct {
 		name    string
 		entries []entry
 		want    graph.Graph
 	}{
-		{"sparse", sparse(), graph.Graph{Relations: []graph.Relation{shape}, Features: features, Labels: labels, Names: names}},
+		{"sparse", sparse(), graph.Graph{
+			Relations: []graph.Relation{shape}, Features: features,
+			Labels: labels, Names: names,
+		}},
 		{"weighted", weighted, graph.Graph{
-			Relations: []graph.Relation{{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}}},
-			Features:  features, Labels: labels, Names: names,
+			Relations: []graph.Relation{
+				{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
+			},
+			Features: features, Labels: labels, Names: names,
 		}},
 		{"dense", dense, graph.Graph{
-			Relations: []graph.Relation{shape}, Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Labels: labels, Names: names,
+			Relations: []graph.Relation{shape},
+			Features:  graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Labels: labels, Names: names,
 		}},
 		{"adjacency alone", sparse()[:4], graph.Graph{Relations: []graph.Relation{shape}}},
 		{"heterophilous", heterophilous(), graph.Graph{
-			Relations: []graph.Relation{{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}, Symmetric: true}},
-			Features:  graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
-			Labels:    graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Relations: []graph.Relation{
+				{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}, Symmetric: true},
+			},
+			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
+			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
 			Splits: []graph.Split{
 				{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}},
 				{Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}},
@@ -208,19 +226,30 @@ func TestLayouts(t *testing.T) {
 			Metric: "roc-auc",
 		}},
 		{"fields", fields(), graph.Graph{
-			Relations: []graph.Relation{{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}, EdgeFeatures: []float32{1, 2, 3, 4, 5, 6}, EdgeColumns: 2}},
-			Features:  graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
-			Labels:    graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
-			Splits:    []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+			Relations: []graph.Relation{
+				{
+					Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1},
+					EdgeFeatures: []float32{1, 2, 3, 4, 5, 6}, EdgeColumns: 2,
+				},
+			},
+			Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 		}},
 		{
 			"masks in columns",
 			append(fields()[:1:1], array("train_mask", "|b1", "(3, 2)", []byte{1, 0, 0, 1, 0, 1})),
 			graph.Graph{Relations: []graph.Relation{shape}, Splits: []graph.Split{
-				{Train: []int64{0}, Val: []int64{}, Test: []int64{}}, {Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
+				{Train: []int64{0}, Val: []int64{}, Test: []int64{}},
+				{Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
 			}},
 		},
-		{"edge list", edgeList(), graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}}},
+		{
+			"edge list", edgeList(),
+			graph.Graph{
+				Relations: []graph.Relation{{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}},
+			},
+		},
 	} {
 		path := write(t, c.entries...)
 		got, err := Read(path, Options{})
@@ -229,7 +258,8 @@ func TestLayouts(t *testing.T) {
 			continue
 		}
 		c.want.Provenance = "npz " + path
-		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
+		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+			cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
 		inStream(t, path, Options{}, got)
@@ -255,7 +285,12 @@ func TestDirection(t *testing.T) {
 		note    string
 	}{
 		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made undirected: 1 added"},
-		{"graph_directed.npz", heterophilous(), Options{}, 4, "4 edges stay directed, as the file's name says"},
+		{
+			"graph_directed.npz", heterophilous(),
+			Options{},
+			4,
+			"4 edges stay directed, as the file's name says",
+		},
 		{"graph.npz", heterophilous(), Options{AsListed: true}, 4, "4 edges, as the file lists them"},
 		{"graph.npz", without(sparse(), "class_names"), Options{}, 3, "3 edges, as the file lists them"},
 		{"graph.npz", fields(), Options{}, 3, "3 edges, as the file lists them"},
@@ -265,7 +300,8 @@ func TestDirection(t *testing.T) {
 		g, err := Read(path, c.options)
 		require.NoError(t, err)
 		if g.Edges() != c.edges || !slices.Equal(g.Notes, []string{c.note}) {
-			t.Errorf("%s, %+v: %d edges, %q; want %d, %q", c.name, c.options, g.Edges(), g.Notes, c.edges, c.note)
+			t.Errorf("%s, %+v: %d edges, %q; want %d, %q", c.name, c.options, g.Edges(),
+				g.Notes, c.edges, c.note)
 		}
 		inStream(t, path, c.options, g)
 	}
@@ -273,16 +309,27 @@ func TestDirection(t *testing.T) {
 
 // scipy.sparse.save_npz writes one matrix in several ways.
 func TestMatrixOfSciPy(t *testing.T) {
-	want := graph.Features{Columns: 4, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 5}}
-	shape, data := array("shape", "<i8", "(2,)", []int64{3, 4}), array("data", "<f4", "(3,)", []float32{2, 4, 5})
+	want := graph.Features{
+		Columns: 4, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0},
+		Data: []float32{2, 4, 5},
+	}
+	shape, data := array("shape", "<i8", "(2,)", []int64{3, 4}),
+		array("data", "<f4", "(3,)", []float32{2, 4, 5})
 	format := func(name string) entry { return array("format", "|S3", "()", []byte(name)) }
 	for _, entries := range [][]entry{
-		{format("csr"), shape, array("indptr", "<i4", "(4,)", []int32{0, 2, 2, 3}), array("indices", "<i4", "(3,)", []int32{1, 3, 0}), data},
 		{
-			format("csc"), shape, array("indptr", "<i4", "(5,)", []int32{0, 1, 2, 2, 3}), array("indices", "<i4", "(3,)", []int32{2, 0, 0}),
+			format("csr"), shape, array("indptr", "<i4", "(4,)", []int32{0, 2, 2, 3}),
+			array("indices", "<i4", "(3,)", []int32{1, 3, 0}), data,
+		},
+		{
+			format("csc"), shape, array("indptr", "<i4", "(5,)", []int32{0, 1, 2, 2, 3}),
+			array("indices", "<i4", "(3,)", []int32{2, 0, 0}),
 			array("data", "<f4", "(3,)", []float32{5, 2, 4}),
 		},
-		{format("coo"), shape, array("row", "<i4", "(3,)", []int32{0, 0, 2}), array("col", "<i4", "(3,)", []int32{1, 3, 0}), data},
+		{
+			format("coo"), shape, array("row", "<i4", "(3,)", []int32{0, 0, 2}),
+			array("col", "<i4", "(3,)", []int32{1, 3, 0}), data,
+		},
 	} {
 		path := write(t, entries...)
 		m, err := ReadMatrix(path)
@@ -293,7 +340,8 @@ func TestMatrixOfSciPy(t *testing.T) {
 		if diff := cmp.Diff(want, m.Features); diff != "" || m.Rows != 3 {
 			t.Errorf("%d rows (-want +got):\n%s", m.Rows, diff)
 		}
-		if _, err := Read(path, Options{}); err == nil || !strings.Contains(err.Error(), "a sparse matrix of scipy.sparse.save_npz, and no graph") {
+		if _, err := Read(path, Options{}); err == nil ||
+			!strings.Contains(err.Error(), "a sparse matrix of scipy.sparse.save_npz, and no graph") {
 			t.Errorf("as a graph: error %v", err)
 		}
 	}
@@ -306,18 +354,23 @@ func TestMatrixOfSciPy(t *testing.T) {
 		{[]entry{array("format", "|S3", "(0,)", []byte{}), shape, data}, "none of the formats that are read"},
 		{
 			[]entry{
-				format("coo"), array("shape", "<i8", "(2,)", []int64{1 << 40, 4}), array("row", "<i4", "(1,)", []int32{0}),
+				format("coo"), array("shape", "<i8", "(2,)", []int64{1 << 40, 4}),
+				array("row", "<i4", "(1,)", []int32{0}),
 				array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1}),
 			},
 			"save it as a csr_matrix",
 		},
 		{
-			[]entry{format("coo"), shape, array("row", "<i4", "(1,)", []int32{3}), array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1})},
+			[]entry{
+				format("coo"), shape, array("row", "<i4", "(1,)", []int32{3}),
+				array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1}),
+			},
 			"row 3 of a sparse matrix of 3 rows",
 		},
 	} {
 		path := write(t, c.entries...)
-		if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path+": ") {
+		if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), path+": ") {
 			t.Errorf("error %v, want one with the file and %q", err, c.want)
 		}
 	}
@@ -345,19 +398,38 @@ func TestDamagedIsRefused(t *testing.T) {
 		{[]entry{array("x", "<i4", "(1,)", []int32{1})}, `its arrays ("x")`},
 		{nil, "its arrays (none)"},
 		{append(edgeList(), edgeList()...), "two arrays"},
-		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{1 << 40})), `"num_nodes": is [1099511627776]`},
+		{
+			with(edgeList(), array("num_nodes", "<i8", "()", []int64{1 << 40})),
+			`"num_nodes": is [1099511627776]`,
+		},
 		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{2})), "2→2"},
 		{with(edgeList(), array("edges", "<i4", "(2, 3)", make([]int32, 6))), "E × 2"},
 		{with(edgeList(), array("edges", "<i4", "(100000, 2)", []int32{0, 1})), `array "edges"`},
 		{with(edgeList(), array("edges", "<f4", "(1, 2)", []int32{0, 1})), "not an integer"},
 		{with(edgeList(), array("edges", "<i8", "(1, 2)", []int64{0, 1 << 32})), "exceeds a 32-bit integer"},
-		{with(edgeList(), array("feat", "<f4", "(4,)", make([]float32, 4))), `array "feat" is not read beside "edges": leave it out`},
+		{
+			with(edgeList(), array("feat", "<f4", "(4,)", make([]float32, 4))),
+			`array "feat" is not read beside "edges": leave it out`,
+		},
 		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
-		{with(fields(), array("edge_attr", "<f4", "(2, 2)", make([]float32, 4))), `"edge_attr": has shape [2 2]: it must have a row for each of 3 edges`},
-		{with(fields(), array("edge_attr", "<f4", "(3, 2)", []float32{0, 0, 0, float32(math.NaN()), 0, 0})), `"edge_attr": edge 1 of the file has the value NaN in column 1`},
-		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), `: array "val_mask": vertex 0 is also in train_mask`},
+		{
+			with(fields(), array("edge_attr", "<f4", "(2, 2)", make([]float32, 4))),
+			`"edge_attr": has shape [2 2]: it must have a row for each of 3 edges`,
+		},
+		{
+			with(fields(),
+				array("edge_attr", "<f4", "(3, 2)", []float32{0, 0, 0, float32(math.NaN()), 0, 0})),
+			`"edge_attr": edge 1 of the file has the value NaN in column 1`,
+		},
+		{
+			with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})),
+			`: array "val_mask": vertex 0 is also in train_mask`,
+		},
 		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
-		{with(fields(), array("y", "<f4", "(3,)", []float32{0, 0, float32(math.Inf(1))})), "label +Inf of vertex 2"},
+		{
+			with(fields(), array("y", "<f4", "(3,)", []float32{0, 0, float32(math.Inf(1))})),
+			"label +Inf of vertex 2",
+		},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{1 << 40, 1 << 40})), "at most"},
 		{with(sparse(), array("adj_indptr", "<i4", "(4,)", []int32{0, 3, 2, 3})), "do not ascend"},
@@ -367,10 +439,14 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(sparse(), array("labels", "<i4", "(3,)", []int32{1, 0, 100})), "label 100 of vertex 2"},
 		{with(sparse(), array("labels", "|O", "(3,)", []byte("cos\nsystem\n"))), "Python objects"},
 		{with(sparse(), array("node_names", "<U1", "(2,)", []int32{'a', 'b'})), "2 rows"},
-		{with(heterophilous(), array("node_features", "<f4", "(1000000000, 0)", []float32{})), "not 1000000000"},
+		{
+			with(heterophilous(), array("node_features", "<f4", "(1000000000, 0)", []float32{})),
+			"not 1000000000",
+		},
 		{with(heterophilous(), array("val_masks", "|b1", "(1, 3)", []byte{0, 1, 0})), "val_masks"},
 		{with(heterophilous(), array("val_masks", "|b1", "(2, 2)", []byte{0, 1, 0, 1})), "val_masks"},
-		{with(heterophilous(), array("node_features", "<f4", "(3, 1)", []float32{0, float32(math.Inf(1)), 0})), "vertex 1"},
+		{with(heterophilous(),
+			array("node_features", "<f4", "(3, 1)", []float32{0, float32(math.Inf(1)), 0})), "vertex 1"},
 	} {
 		refused(t, c.want, c.entries...)
 	}
@@ -394,16 +470,19 @@ func TestNothingIsLostSilently(t *testing.T) {
 	}
 	refused(t, `has the array "class_names" without "labels"`, without(sparse(), "labels")...)
 	unlabelled := write(t, without(sparse(), "labels", "class_names")...)
-	if g, err := Read(unlabelled, Options{}); err != nil || !slices.Contains(g.Notes, `no "labels": the vertices cannot be classified`) {
+	if g, err := Read(unlabelled, Options{}); err != nil ||
+		!slices.Contains(g.Notes, `no "labels": the vertices cannot be classified`) {
 		t.Errorf("without labels: %+v, %v", g, err)
 	}
-	refused(t, "has features twice", append(sparse(), array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9}))...)
+	refused(t, "has features twice",
+		append(sparse(), array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9}))...)
 	for _, layout := range [][]entry{sparse(), heterophilous(), edgeList(), fields()} {
 		for k := range layout {
 			renamed := slices.Clone(layout)
 			renamed[k].key = "z" + renamed[k].key[1:]
 			_, err := Read(write(t, renamed...), Options{})
-			if !refusal.Is(err) || !strings.Contains(err.Error(), layout[k].key) && !strings.Contains(err.Error(), renamed[k].key) {
+			if !refusal.Is(err) || !strings.Contains(err.Error(), layout[k].key) &&
+				!strings.Contains(err.Error(), renamed[k].key) {
 				t.Errorf("%s called %s: error %v", layout[k].key, renamed[k].key, err)
 			}
 		}
@@ -414,9 +493,18 @@ func TestNothingIsLostSilently(t *testing.T) {
 		warnings string
 	}{
 		{sparse(), `left out: "class_names", which holds Python objects`, ""},
-		{append(sparse()[:9], array("node_names", "<i4", "(3,)", []int32{1, 2, 3})), `left out: "node_names", which is no vector of text`, ""},
-		{append(sparse()[:9], array("attr_names", "<U1", "(5,)", make([]int32, 5))), `left out: "attr_names"`, ""},
-		{append(sparse()[:9], entry{"attr_matrix.npx", "."}), "", `not read, as they are no arrays (.npy): "attr_matrix.npx"`},
+		{
+			append(sparse()[:9], array("node_names", "<i4", "(3,)", []int32{1, 2, 3})),
+			`left out: "node_names", which is no vector of text`, "",
+		},
+		{
+			append(sparse()[:9], array("attr_names", "<U1", "(5,)", make([]int32, 5))),
+			`left out: "attr_names"`, "",
+		},
+		{
+			append(sparse()[:9], entry{"attr_matrix.npx", "."}), "",
+			`not read, as they are no arrays (.npy): "attr_matrix.npx"`,
+		},
 	} {
 		path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
 			if strings.Contains(e.key, ".") {
@@ -426,30 +514,39 @@ func TestNothingIsLostSilently(t *testing.T) {
 		}, c.entries...)
 		g, err := Read(path, Options{})
 		require.NoError(t, err)
-		if notes, warnings := strings.Join(g.Notes[1:], ""), strings.Join(g.Warnings, ""); notes != c.notes || strings.TrimPrefix(warnings, path+": ") != c.warnings {
+		if notes, warnings := strings.Join(g.Notes[1:], ""), strings.Join(g.Warnings, ""); notes != c.notes ||
+			strings.TrimPrefix(warnings, path+": ") != c.warnings {
 			t.Errorf("notes %q, warnings %q; want %q and %q", notes, warnings, c.notes, c.warnings)
 		}
 	}
-	path := write(t, array("format", "|S3", "()", []byte("csr")), array("shape", "<i8", "(2,)", []int64{3, 4}),
+	path := write(t, array("format", "|S3", "()", []byte("csr")),
+		array("shape", "<i8", "(2,)", []int64{3, 4}),
 		array("data", "<f4", "(0,)", []float32{}), array("x", "<f4", "(0,)", []float32{}))
-	if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), `array "x" is not read beside "format"`) {
+	if _, err := ReadMatrix(path); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), `array "x" is not read beside "format"`) {
 		t.Errorf("error %v", err)
 	}
 }
 
 // TestSeveralGraphs: batch says which graph a vertex is of, by any numbers.
 func TestSeveralGraphs(t *testing.T) {
-	edges := []entry{array("edges", "<i4", "(2, 2)", []int32{0, 2, 3, 1}), array("num_nodes", "<i8", "()", []int64{4})}
+	edges := []entry{
+		array("edges", "<i4", "(2, 2)", []int32{0, 2, 3, 1}),
+		array("num_nodes", "<i8", "()", []int64{4}),
+	}
 	path := write(t, append(edges, array("batch", "<i8", "(4,)", []int64{21, 20, 21, 20}))...)
 	g, err := Read(path, Options{})
 	require.NoError(t, err)
 	inStream(t, path, Options{}, g)
-	if g.Graphs != 2 || !slices.Equal(g.GraphOf, []int32{1, 0, 1, 0}) || !slices.Contains(g.Notes, `2 graphs, by "batch"`) {
+	if g.Graphs != 2 || !slices.Equal(g.GraphOf, []int32{1, 0, 1, 0}) ||
+		!slices.Contains(g.Notes, `2 graphs, by "batch"`) {
 		t.Errorf("%d graphs %v, notes %q", g.Graphs, g.GraphOf, g.Notes)
 	}
 	for want, batch := range map[string]entry{
-		`array "batch": has shape [3]: it must be the number of a graph for each of 4 vertices`: array("batch", "<i8", "(3,)", []int64{0, 0, 0}),
-		`graph_ids: the edge from vertex 3 of graph 1 leads to vertex 1 of graph 0`:             array("batch", "<i8", "(4,)", []int64{0, 0, 0, 1}),
+		`array "batch": has shape [3]: it must be the number of a graph for each of 4 vertices`: array(
+			"batch", "<i8", "(3,)", []int64{0, 0, 0}),
+		`graph_ids: the edge from vertex 3 of graph 1 leads to vertex 1 of graph 0`: array(
+			"batch", "<i8", "(4,)", []int64{0, 0, 0, 1}),
 	} {
 		refused(t, want, append(edges, batch)...)
 	}
@@ -459,19 +556,32 @@ func TestSeveralGraphs(t *testing.T) {
 // refused.
 func TestEdgeSplit(t *testing.T) {
 	lists := []entry{
-		array("train_edges", "<i8", "(2, 2)", []int64{0, 1, 1, 2}), array("val_edges", "<i8", "(1, 2)", []int64{2, 0}),
+		array("train_edges", "<i8", "(2, 2)", []int64{0, 1, 1, 2}),
+		array("val_edges", "<i8", "(1, 2)", []int64{2, 0}),
 		array("test_edges", "<i4", "(1, 2)", []int32{1, 0}),
 	}
-	shared := []entry{array("val_negatives", "<i8", "(2, 2)", []int64{0, 0, 2, 1}), array("test_negatives", "<i8", "(1, 2)", []int64{2, 2})}
-	targets := []entry{array("val_negative_targets", "<i8", "(1, 3)", []int64{0, 1, 2}), array("test_negative_targets", "<i8", "(1, 2)", []int64{2, 2})}
+	shared := []entry{
+		array("val_negatives", "<i8", "(2, 2)", []int64{0, 0, 2, 1}),
+		array("test_negatives", "<i8", "(1, 2)", []int64{2, 2}),
+	}
+	targets := []entry{
+		array("val_negative_targets", "<i8", "(1, 3)", []int64{0, 1, 2}),
+		array("test_negative_targets", "<i8", "(1, 2)", []int64{2, 2}),
+	}
 	edges := [3][]int32{{0, 1, 1, 2}, {2, 0}, {1, 0}}
 	for _, c := range []struct {
 		given []entry
 		want  graph.EdgeSplit
 	}{
 		{nil, graph.EdgeSplit{Edges: edges}},
-		{shared, graph.EdgeSplit{Edges: edges, Negatives: graph.SharedNegatives, Negative: [3][]int32{nil, {0, 0, 2, 1}, {2, 2}}}},
-		{targets, graph.EdgeSplit{Edges: edges, Negatives: graph.TargetNegatives, Negative: [3][]int32{nil, {0, 1, 2}, {2, 2}}}},
+		{shared, graph.EdgeSplit{
+			Edges: edges, Negatives: graph.SharedNegatives,
+			Negative: [3][]int32{nil, {0, 0, 2, 1}, {2, 2}},
+		}},
+		{targets, graph.EdgeSplit{
+			Edges: edges, Negatives: graph.TargetNegatives,
+			Negative: [3][]int32{nil, {0, 1, 2}, {2, 2}},
+		}},
 	} {
 		path := write(t, slices.Concat(edgeList(), lists, c.given)...)
 		g, err := Read(path, Options{})
@@ -482,12 +592,16 @@ func TestEdgeSplit(t *testing.T) {
 		}
 	}
 	for want, entries := range map[string][]entry{
-		`"test_edges": is missing`:                              slices.Concat(edgeList(), lists[:2]),
-		`"val_negatives": is missing`:                           slices.Concat(edgeList(), lists, shared[1:]),
-		`"val_negative_targets": stands beside "val_negatives"`: slices.Concat(edgeList(), lists, shared, targets),
-		`has shape [3 1]: it must be N × 2`:                     slices.Concat(edgeList(), lists[1:], []entry{array("train_edges", "<i8", "(3, 1)", []int64{0, 1, 2})}),
-		`it must have a row of targets for each of 1 edges`:     slices.Concat(edgeList(), lists, targets[:1], []entry{array("test_negative_targets", "<i8", "(2, 1)", []int64{2, 2})}),
-		`outside the range`:                                     slices.Concat(edgeList(), lists[1:], []entry{array("train_edges", "<i8", "(1, 2)", []int64{0, 99})}),
+		`"test_edges": is missing`:    slices.Concat(edgeList(), lists[:2]),
+		`"val_negatives": is missing`: slices.Concat(edgeList(), lists, shared[1:]),
+		`"val_negative_targets": stands beside "val_negatives"`: slices.Concat(edgeList(),
+			lists, shared, targets),
+		`has shape [3 1]: it must be N × 2`: slices.Concat(edgeList(), lists[1:],
+			[]entry{array("train_edges", "<i8", "(3, 1)", []int64{0, 1, 2})}),
+		`it must have a row of targets for each of 1 edges`: slices.Concat(edgeList(), lists, targets[:1],
+			[]entry{array("test_negative_targets", "<i8", "(2, 1)", []int64{2, 2})}),
+		`outside the range`: slices.Concat(edgeList(), lists[1:],
+			[]entry{array("train_edges", "<i8", "(1, 2)", []int64{0, 99})}),
 	} {
 		refused(t, want, entries...)
 	}
@@ -553,8 +667,10 @@ func FuzzArrays(f *testing.F) {
 	f.Add(s[0].file, s[1].file, s[2].file, s[3].file, s[8].file)
 	f.Fuzz(func(t *testing.T, data, indices, indptr, shape, labels string) {
 		path := write(t,
-			entry{"adj_data", data}, entry{"adj_indices", indices}, entry{"adj_indptr", indptr}, entry{"adj_shape", shape},
-			entry{"attr_data", data}, entry{"attr_indices", indices}, entry{"attr_indptr", indptr}, entry{"attr_shape", shape},
+			entry{"adj_data", data}, entry{"adj_indices", indices}, entry{"adj_indptr", indptr},
+			entry{"adj_shape", shape},
+			entry{"attr_data", data}, entry{"attr_indices", indices}, entry{"attr_indptr", indptr},
+			entry{"attr_shape", shape},
 			entry{"labels", labels})
 		streamedtest.AnyBytes(t, opening(path), 2*len(data+indices+indptr+shape+labels))
 	})
@@ -566,7 +682,8 @@ func TestWithoutMemory(t *testing.T) {
 	zeros := array("x", "|u1", "(67108864, 1)", make([]byte, rows))
 	path := write(t, fields()[0], zeros)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
-	if _, err := Read(path, Options{DenseFeatures: true}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+`: array "x": needs `) {
+	if _, err := Read(path, Options{DenseFeatures: true}); !refusal.Is(err) ||
+		!strings.HasPrefix(err.Error(), path+`: array "x": needs `) {
 		t.Errorf("error %v, want a refusal with the file, the array and a size", err)
 	}
 }
@@ -579,7 +696,8 @@ func TestPlanetoid(t *testing.T) {
 	}
 	want := "weft import planetoid reads the files of Planetoid, by the prefix " + prefix
 	for _, suffix := range []string{".x", ".test.index", ""} { // the last is not there
-		if _, err := Read(prefix+suffix, Options{}); !refusal.Is(err) || !strings.HasSuffix(err.Error(), want) {
+		if _, err := Read(prefix+suffix, Options{}); !refusal.Is(err) ||
+			!strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", suffix, err, want)
 		}
 	}
@@ -590,7 +708,8 @@ func TestClassNames(t *testing.T) {
 	names := func(shape string, runes ...int32) entry { return array("class_names", "<U1", shape, runes) }
 	g, err := Read(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{})
 	require.NoError(t, err)
-	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) || !slices.Equal(l.Class, []int64{1, 0, 1}) {
+	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) ||
+		!slices.Equal(l.Class, []int64{1, 0, 1}) {
 		t.Errorf("labels %+v", l)
 	}
 	for want, entries := range map[string][]entry{

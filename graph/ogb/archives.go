@@ -133,7 +133,8 @@ func (f *archives) count(archive, key string) (int64, error) {
 		return 0, err
 	}
 	if len(values) != 1 || values[0] < 0 {
-		return 0, a.Refuse(key, refusal.Errorf("holds %d values, where one count is expected; %s", len(values), fetchAgain))
+		return 0, a.Refuse(key, refusal.Errorf("holds %d values, where one count is expected; %s",
+			len(values), fetchAgain))
 	}
 	return values[0], nil
 }
@@ -164,7 +165,8 @@ func (f *archives) relations() (list []triplet, err error) {
 	for _, key := range a.Names() {
 		names := strings.Split(key, "___")
 		if len(names) != 3 {
-			return nil, refusal.Errorf("%s: %.100q is no relation, HEAD___NAME___TAIL; %s", a.Path, key, fetchAgain)
+			return nil, refusal.Errorf("%s: %.100q is no relation, HEAD___NAME___TAIL; %s",
+				a.Path, key, fetchAgain)
 		}
 		list = append(list, triplet(names))
 	}
@@ -189,13 +191,15 @@ func (f *archives) edges(r triplet, within ends) (list edges, count int64, err e
 		return nil, 0, err
 	}
 	if len(h.Shape) != 2 || h.Shape[0] != 2 {
-		return nil, 0, a.Refuse(key, fmt.Errorf("has shape %v: it must be 2 × E, sources and targets; %s", h.Shape, fetchAgain))
+		return nil, 0, a.Refuse(key, fmt.Errorf("has shape %v: it must be 2 × E, sources and targets; %s",
+			h.Shape, fetchAgain))
 	}
 	ids, err := arrays.OpenEnds(arrays.EndsOptions{
 		Open: func() (*arrays.Entry, error) { return a.Open(key) }, ByEnd: true,
 		High: [2]int64{int64(within.source), int64(within.target)},
 		Outside: func(element int, id, high int64) error {
-			return fmt.Errorf("element %d, %d, is out of the range of %d vertices; %s", element, id, high, fetchAgain)
+			return fmt.Errorf("element %d, %d, is out of the range of %d vertices; %s", element,
+				id, high, fetchAgain)
 		},
 	})
 	if err != nil {
@@ -268,7 +272,8 @@ func (f *archives) more(vertexType string) (names []string) {
 
 // others lists what the archive of a folder of one type has besides features and edges.
 func (f *archives) others() []string {
-	return without(f.open[oneArchive].Names(), edgeIndex, "node_feat", "edge_feat", "num_nodes_list", "num_edges_list")
+	return without(f.open[oneArchive].Names(), edgeIndex, "node_feat", "edge_feat",
+		"num_nodes_list", "num_edges_list")
 }
 
 func (f *archives) checkLists(types []string, relations []triplet) error {
@@ -328,7 +333,8 @@ func openStored(a *arrays.Archive, key string) (matrix, error) {
 	}
 	if len(rows.Shape) < 1 || len(rows.Shape) > 2 || rows.Columns == 0 {
 		rows.Close()
-		return nil, a.Refuse(key, fmt.Errorf("has shape %v, where a matrix is expected; %s", rows.Shape, fetchAgain))
+		return nil, a.Refuse(key, fmt.Errorf("has shape %v, where a matrix is expected; %s",
+			rows.Shape, fetchAgain))
 	}
 	return &stored{rows, a, key}, nil
 }

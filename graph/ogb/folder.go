@@ -85,7 +85,8 @@ func (f *folder) open() (*streamed.Graph, error) {
 	if f.typed {
 		err = f.checkClaims(g, relations, int(listed))
 		f.notes = sayKept(kept)
-		f.note("%s of %s, without inverse ones (%s adds reverse relations)", arrays.Counted(int(listed), "edge"),
+		f.note("%s of %s, without inverse ones (%s adds reverse relations)",
+			arrays.Counted(int(listed), "edge"),
 			arrays.Counted(len(relations), "relation"), refusal.Setting("reverse-relations"))
 	} else {
 		if f.inverse {
@@ -112,8 +113,9 @@ func (f *folder) checkTyped() error {
 		"inverse-edges": f.Inverse == Add, "features-from-edges": f.FromEdges != "",
 	} {
 		if asked {
-			return refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; leave it out (%s adds "+
-				"reverse relations)", refusal.Setting(flag), f.Folder, refusal.Setting("reverse-relations"))
+			return refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; "+
+				"leave it out (%s adds reverse relations)", refusal.Setting(flag), f.Folder,
+				refusal.Setting("reverse-relations"))
 		}
 	}
 	if f.Rule == nil {
@@ -136,7 +138,8 @@ func (f *folder) typesInOrder() ([]graph.VertexType, error) {
 		return nil, err
 	}
 	if len(labelled) != 1 {
-		return nil, refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read that have labels of one",
+		return nil, refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read "+
+			"that have labels of one",
 			f.name(), len(labelled), arrays.Listed(labelled))
 	}
 	for _, v := range types {
@@ -149,7 +152,8 @@ func (f *folder) typesInOrder() ([]graph.VertexType, error) {
 	slices.SortFunc(types, func(a, b graph.VertexType) int { return strings.Compare(a.Type, b.Type) })
 	first := slices.IndexFunc(types, func(v graph.VertexType) bool { return v.Type == labelled[0] })
 	if first < 0 {
-		return nil, refusal.Errorf("%s: %.60q has labels and is no vertex type; %s", f.name(), labelled[0], fetchAgain)
+		return nil, refusal.Errorf("%s: %.60q has labels and is no vertex type; %s", f.name(),
+			labelled[0], fetchAgain)
 	}
 	own := types[first]
 	return append([]graph.VertexType{own}, slices.Delete(types, first, first+1)...), nil
@@ -186,8 +190,9 @@ func (f *folder) checkClaims(g *streamed.Graph, relations []triplet, edges int) 
 		taken += max(f.counts[r[0]], f.counts[r[2]])
 	}
 	if most := arrays.MaxClaims(edges + rows); int64(taken) > most {
-		return refusal.Errorf("%s: %d vertices, counted once for each of %d relations, with only %d edges and %d rows of "+
-			"features and labels: at most %d are read", f.name(), taken, len(relations), edges, rows, most)
+		return refusal.Errorf("%s: %d vertices, counted once for each of %d relations, with only %d edges "+
+			"and %d rows of features and labels: at most %d are read", f.name(), taken,
+			len(relations), edges, rows, most)
 	}
 	return nil
 }
@@ -274,7 +279,8 @@ func newArray(name string, vertices int, open func() (matrix, error)) (streamed.
 // arraysOf are those of a type besides features and labels, and what a note calls them.
 func (f *folder) arraysOf(of graph.VertexType) (all []streamed.Array, kept []string, err error) {
 	for _, name := range f.more(of.Type) {
-		a, err := newArray(arrayName(name), of.Count, func() (matrix, error) { return f.matrix(name, of.Type) })
+		a, err := newArray(arrayName(name), of.Count,
+			func() (matrix, error) { return f.matrix(name, of.Type) })
 		if err != nil && of.Type == "" {
 			err = refusal.Errorf("%w (%s may be left out of the folder)", err, name)
 		}
@@ -294,7 +300,8 @@ func (f *folder) arraysOf(of graph.VertexType) (all []streamed.Array, kept []str
 func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 	for _, end := range []string{r[0], r[2]} {
 		if _, isType := f.counts[end]; !isType {
-			return e, refusal.Errorf("%s: the relation %.100q joins the type %.60q, which there is none of; %s",
+			return e, refusal.Errorf("%s: the relation %.100q joins the type %.60q, which there is "+
+				"none of; %s",
 				f.name(), r, end, fetchAgain)
 		}
 	}
@@ -317,10 +324,13 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 	if m != nil {
 		defer m.Close()
 		e.Columns = m.width()
-		of.Features = &arrays.Beside{Columns: e.Columns, Refuse: isSaid, Open: func() (arrays.RowReader, error) {
-			m, err := f.edgeFeatures(r)
-			return &whole{matrix: m, want: count, finite: true}, err
-		}}
+		of.Features = &arrays.Beside{
+			Columns: e.Columns, Refuse: isSaid,
+			Open: func() (arrays.RowReader, error) {
+				m, err := f.edgeFeatures(r)
+				return &whole{matrix: m, want: count, finite: true}, err
+			},
+		}
 	}
 	if e.Each = of.Each; f.inverse {
 		e.Count, e.Symmetric, e.Each = 2*count, true, withInverse(of.Each)
@@ -355,9 +365,11 @@ func (f *folder) chooseFeatures(g *streamed.Graph) error {
 			f.note("no features of vertices; %s %s makes them of the %d that edges have", flag, Mean, ofEdges)
 		}
 	case g.Types[0].Rows != nil:
-		return refusal.Errorf("%s %s: %s has features of its vertices; leave %s out", flag, f.FromEdges, f.Folder, flag)
+		return refusal.Errorf("%s %s: %s has features of its vertices; leave %s out", flag,
+			f.FromEdges, f.Folder, flag)
 	case ofEdges == 0:
-		return refusal.Errorf("%s %s: %s has no features of edges; leave %s out", flag, f.FromEdges, f.Folder, flag)
+		return refusal.Errorf("%s %s: %s has no features of edges; leave %s out", flag,
+			f.FromEdges, f.Folder, flag)
 	default:
 		g.FromEdges = func(rows *graph.Relation) ([]float32, error) { return fromEdges(f.FromEdges, rows) }
 		f.note("the features of a vertex are the %s of those of the edges into it", f.FromEdges)

@@ -20,7 +20,9 @@ import (
 // readAny reads a folder whose file is any bytes: it is refused, or read, and the graph is whole.
 func readAny(t *testing.T, folder, file string, data []byte) {
 	write(t, filepath.Join(folder, file), data)
-	streamedtest.AnyBytes(t, func() (*streamed.Graph, error) { return Open(Options{Folder: folder}) }, len(data))
+	streamedtest.AnyBytes(t, func() (*streamed.Graph, error) {
+		return Open(Options{Folder: folder})
+	}, len(data))
 }
 
 // Any text in the place of edges, labels, features and a split.
@@ -28,7 +30,10 @@ func FuzzText(f *testing.F) {
 	y := newToy(6, 5)
 	y.features, y.edgeFeatures = y.features[:18], nil
 	folder := y.text(f, "ogbn_arxiv")
-	for _, text := range []string{"0,1\n1,2\n3,3\n5,0\n0,0\n", "0\n1\n\n2\nnan\n3", "1,2.5\n3e-2,4\n.5,6\r\n-7,8\n9,10\n11,12\n", "0\n", "\n\n", "1,,3\n", `""` + "\n"} {
+	for _, text := range []string{
+		"0,1\n1,2\n3,3\n5,0\n0,0\n", "0\n1\n\n2\nnan\n3",
+		"1,2.5\n3e-2,4\n.5,6\r\n-7,8\n9,10\n11,12\n", "0\n", "\n\n", "1,,3\n", `""` + "\n",
+	} {
 		for file := range 4 {
 			f.Add([]byte(text), byte(file))
 		}

@@ -103,7 +103,8 @@ func has(folder, name string) bool {
 
 // without returns the names that are not known.
 func without(names []string, known ...string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(known, name) })
+	return slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return slices.Contains(known, name) })
 }
 
 // checkListed refuses the first of the names, of things in that place, that a list does not have: what it
@@ -144,7 +145,8 @@ func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.Ver
 		return nil, err
 	}
 	if vertices < 1 || vertices > math.MaxInt32 || edges < 0 || edges > math.MaxInt64/16 {
-		return nil, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices are read; %s",
+		return nil, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices "+
+			"are read; %s",
 			folder, vertices, edges, math.MaxInt32, fetchAgain)
 	}
 	return []graph.VertexType{{Count: int(vertices)}}, nil
@@ -188,7 +190,8 @@ func (a *announced) Next() (source, target []int32, err error) {
 		return nil, nil, err
 	}
 	if a.at += int64(len(source)); a.at > a.want {
-		return nil, nil, refusal.Errorf("%s: more edges than the %d announced; %s", a.name(), a.want, fetchAgain)
+		return nil, nil, refusal.Errorf("%s: more edges than the %d announced; %s", a.name(),
+			a.want, fetchAgain)
 	}
 	return source, target, nil
 }
@@ -214,14 +217,16 @@ type whole struct {
 func (w *whole) Next() ([]float32, error) {
 	rows, err := w.matrix.Next()
 	if errors.Is(err, io.EOF) && w.at != w.want {
-		return nil, refusal.Errorf("%s: the last row, where %d are announced; %s", w.where(max(w.at-1, 0)), w.want, fetchAgain)
+		return nil, refusal.Errorf("%s: the last row, where %d are announced; %s", w.where(max(w.at-1, 0)),
+			w.want, fetchAgain)
 	}
 	if err != nil {
 		return nil, err
 	}
 	n, columns := int64(len(rows)/w.width()), w.width()
 	if n > w.want-w.at {
-		return nil, refusal.Errorf("%s: more rows than the %d announced; %s", w.where(w.want), w.want, fetchAgain)
+		return nil, refusal.Errorf("%s: more rows than the %d announced; %s", w.where(w.want),
+			w.want, fetchAgain)
 	}
 	if k := arrays.NotFinite(rows); w.finite && k >= 0 {
 		return nil, refusal.Errorf("%s: column %d is %v, where all features are numbers; %s",

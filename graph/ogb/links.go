@@ -51,7 +51,8 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 		if err == nil {
 			for k, id := range ids {
 				if id < 0 || int(id) >= vertices {
-					err = refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices", k, id, vertices)
+					err = refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices", k, id,
+						vertices)
 					break
 				}
 			}
@@ -79,12 +80,14 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 	if under(f.Value, "head") != nil {
 		return refusal.Errorf("%s: %s", path, ofTriples)
 	}
-	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, target_node and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
+	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, "+
+		"target_node and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
 }
 
 // ofTriples is why a split of triples is refused.
-const ofTriples = "a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read: half of its negative edges replace the head, " +
-	"and a store has other targets of an edge alone; give lists for each relation, as a HeteroData that import pyg reads"
+const ofTriples = "a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not " +
+	"read: half of its negative edges replace the head, and a store has other targets of an edge alone; " +
+	"give lists for each relation, as a HeteroData that import pyg reads"
 
 // ofEnds reads the pairs of source_node and target_node.
 func ofEnds(array func(string, func(*npy.Array) ([]int32, error)) ([]int32, error)) ([]int32, error) {

@@ -38,10 +38,17 @@ func TestLinkSplits(t *testing.T) {
 		vertices int
 		want     string
 	}{
-		{"wikikg2", 6, `testdata/wikikg2/train.pt: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read`},
-		{"collab", 5, `testdata/collab/valid.pt: "edge_neg": entry 0: vertex 5 is out of the range of 5 vertices`},
+		{
+			"wikikg2", 6,
+			`testdata/wikikg2/train.pt: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read`,
+		},
+		{
+			"collab", 5,
+			`testdata/collab/valid.pt: "edge_neg": entry 0: vertex 5 is out of the range of 5 vertices`,
+		},
 	} {
-		if _, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices); !refusal.Is(err) || !strings.HasPrefix(err.Error(), c.want) {
+		if _, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices); !refusal.Is(err) ||
+			!strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v, want a refusal that begins %s", err, c.want)
 		}
 	}
@@ -54,7 +61,10 @@ func TestLinkFolder(t *testing.T) {
 	for _, dir := range []string{"raw", "split/time"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(folder, dir), 0o777))
 	}
-	for name, text := range map[string]string{"edge": "0,1\n1,2\n2,3\n3,0\n0,1\n", "num-node-list": "6\n", "num-edge-list": "5\n", "edge_year": "1\n1\n2\n2\n3\n"} {
+	for name, text := range map[string]string{
+		"edge": "0,1\n1,2\n2,3\n3,0\n0,1\n", "num-node-list": "6\n",
+		"num-edge-list": "5\n", "edge_year": "1\n1\n2\n2\n3\n",
+	} {
 		f, err := os.Create(filepath.Join(folder, "raw", name+textSuffix))
 		require.NoError(t, err)
 		z := gzip.NewWriter(f)

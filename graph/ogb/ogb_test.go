@@ -42,7 +42,8 @@ func newToy(vertices, edges int) *toy {
 	random := rand.New(rand.NewPCG(1, 2))
 	y := &toy{vertices: vertices, columns: 3, edgeColumns: 2, tasks: 1}
 	for range edges {
-		y.source, y.target = append(y.source, random.Int64N(int64(vertices))), append(y.target, random.Int64N(int64(vertices)))
+		y.source, y.target = append(y.source, random.Int64N(int64(vertices))),
+			append(y.target, random.Int64N(int64(vertices)))
 		y.edgeFeatures = append(y.edgeFeatures, random.Float32(), random.Float32())
 	}
 	split := [3][]int64{}
@@ -214,10 +215,12 @@ func (y *toy) binary(t testing.TB, name string, method uint16) string {
 		entries = append(entries, entry{"node_feat", y.features, []int{y.vertices, y.columns}, false})
 	}
 	if y.edgeFeatures != nil {
-		entries = append(entries, entry{"edge_feat", y.edgeFeatures, []int{len(y.source), y.edgeColumns}, false})
+		entries = append(entries,
+			entry{"edge_feat", y.edgeFeatures, []int{len(y.source), y.edgeColumns}, false})
 	}
 	write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, method, entries...))
-	write(t, filepath.Join(folder, "raw", "node-label.npz"), archive(t, method, entry{"node_label", y.labels, []int{y.vertices, y.tasks}, false}))
+	write(t, filepath.Join(folder, "raw", "node-label.npz"),
+		archive(t, method, entry{"node_label", y.labels, []int{y.vertices, y.tasks}, false}))
 	y.writeSplits(t, folder)
 	return folder
 }
@@ -234,7 +237,8 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 		of := y.edgeFeatures[k*e.FeatureColumns : (k+1)*e.FeatureColumns]
 		e.Source, e.Target, e.Features = append(e.Source, u), append(e.Target, v), append(e.Features, of...)
 		if inverse {
-			e.Source, e.Target, e.Features = append(e.Source, v), append(e.Target, u), append(e.Features, of...)
+			e.Source, e.Target, e.Features = append(e.Source, v), append(e.Target, u),
+				append(e.Features, of...)
 		}
 	}
 	r, err := graph.NewRelation(y.vertices, e)
@@ -266,7 +270,8 @@ func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 	read, err := Read(o)
 	require.NoError(t, err)
 	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
-	if diff := cmp.Diff(g, read, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+	if diff := cmp.Diff(g, read, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty(),
+		cmpopts.EquateNaNs()); diff != "" {
 		t.Fatalf("read (-want +got):\n%s", diff)
 	}
 	one, err := Open(o)
@@ -285,8 +290,10 @@ func TestLayouts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := check(t, Options{Folder: folder}, plain.want(t, false))
-			if !strings.Contains(s.Notes[0], "1500 edges, without inverse ones, as OGB's loader does for ogbn_") ||
-				s.Notes[1] != `kept as arrays, which no model reads: "node_year"` || name == "text" && s.Notes[2] != `not read: "edge_kind"` {
+			if !strings.Contains(s.Notes[0], "1500 edges, without inverse ones, as OGB's loader "+
+				"does for ogbn_") ||
+				s.Notes[1] != `kept as arrays, which no model reads: "node_year"` ||
+				name == "text" && s.Notes[2] != `not read: "edge_kind"` {
 				t.Errorf("notes %q", s.Notes)
 			}
 		})
@@ -304,7 +311,8 @@ func TestEdgesInFortranOrder(t *testing.T) {
 	}
 	write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, zip.Deflate,
 		entry{edgeIndex, ends, []int{2, len(y.source)}, true},
-		entry{"num_nodes_list", []int64{30}, []int{1}, false}, entry{"num_edges_list", []int64{200_000}, []int{1}, false},
+		entry{"num_nodes_list", []int64{30}, []int{1}, false},
+		entry{"num_edges_list", []int64{200_000}, []int{1}, false},
 		entry{"node_feat", y.features, []int{30, 3}, false}, entry{"node_year", y.years, []int{30}, false}))
 	check(t, Options{Folder: folder}, y.want(t, false))
 }
@@ -320,11 +328,19 @@ func TestInverseEdges(t *testing.T) {
 		metric  string
 		note    string
 	}{
-		{"ogbn_products", ByName, true, "accuracy", "400 edges, and the inverse of each, as OGB's loader does for ogbn_products"},
+		{"ogbn_products", ByName, true, "accuracy", "400 edges, and the inverse of each, as OGB's loader " +
+			"does for ogbn_products"},
 		{"ogbn_proteins", ByName, true, "roc-auc", "for ogbn_proteins"},
-		{"ogbn_proteins", Leave, false, "roc-auc", "400 edges, without inverse ones, as inverse-edges asks for"},
-		{"ogbn_arxiv", Add, true, "accuracy", "400 edges, and the inverse of each, as inverse-edges asks for"},
-		{"mine", ByName, false, "", `as the folder lists them: "mine" is none of OGB's names (inverse-edges adds inverse edges)`},
+		{"ogbn_proteins", Leave, false, "roc-auc", "400 edges, without inverse ones, as " +
+			"inverse-edges asks for"},
+		{
+			"ogbn_arxiv", Add, true, "accuracy",
+			"400 edges, and the inverse of each, as inverse-edges asks for",
+		},
+		{
+			"mine", ByName, false, "",
+			`as the folder lists them: "mine" is none of OGB's names (inverse-edges adds inverse edges)`,
+		},
 	} {
 		for _, folder := range []string{y.text(t, c.folder), y.binary(t, c.folder, zip.Deflate)} {
 			s := check(t, Options{Folder: folder, Inverse: c.asked}, y.want(t, c.inverse))
@@ -378,7 +394,8 @@ func TestFeaturesFromEdges(t *testing.T) {
 		check(t, Options{Folder: y.text(t, "ogbn_proteins"), FromEdges: kind}, g)
 	}
 	s := check(t, Options{Folder: y.text(t, "ogbn_proteins")}, y.want(t, true))
-	if !slices.Contains(s.Notes, "no features of vertices; features-from-edges mean makes them of the 2 that edges have") {
+	if !slices.Contains(s.Notes, "no features of vertices; features-from-edges mean makes them of the 2 "+
+		"that edges have") {
 		t.Errorf("notes %q", s.Notes)
 	}
 }
@@ -416,15 +433,25 @@ func TestSpellings(t *testing.T) {
 	y.splits = map[string][3][]int64{"time": {{4}, {}, {3}}}
 	folder := y.text(t, "ogbn_arxiv")
 	gzipped(t, filepath.Join(folder, "raw", "node-label.csv.gz"), "\nnan\r\n\"\"\n2.0\r\n4")
-	gzipped(t, filepath.Join(folder, "raw", "edge.csv.gz"), fmt.Sprintf("%d,%d\r\n\n%d,%d\n%d,%d\n%d,%d", y.source[0], y.target[0],
-		y.source[1], y.target[1], y.source[2], y.target[2], y.source[3], y.target[3]))
-	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"), "1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n 1,+3\n")
-	if _, err := Read(Options{Folder: folder}); err == nil || !strings.Contains(err.Error(), `node-feat.csv.gz:6: " 1" is not a number`) {
+	gzipped(t, filepath.Join(folder, "raw", "edge.csv.gz"),
+		fmt.Sprintf("%d,%d\r\n\n%d,%d\n%d,%d\n%d,%d", y.source[0], y.target[0],
+			y.source[1], y.target[1], y.source[2], y.target[2], y.source[3], y.target[3]))
+	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
+		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n 1,+3\n")
+	if _, err := Read(Options{Folder: folder}); err == nil ||
+		!strings.Contains(err.Error(), `node-feat.csv.gz:6: " 1" is not a number`) {
 		t.Fatal(err)
 	}
-	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"), "1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n1,+3\n")
+	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
+		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n1,+3\n")
 	want := y.want(t, false)
-	want.Features = graph.Features{Columns: 2, Dense: []float32{1, -.5, 1e-3, -250, 123456789012345678901234567890, .5, float32(math.Copysign(0, -1)), .1, 1, 3}}
+	want.Features = graph.Features{
+		Columns: 2,
+		Dense: []float32{
+			1, -.5, 1e-3, -250, 123456789012345678901234567890, .5,
+			float32(math.Copysign(0, -1)), .1, 1, 3,
+		},
+	}
 	check(t, Options{Folder: folder}, want)
 }
 
@@ -437,8 +464,12 @@ func TestSplits(t *testing.T) {
 	y.splits["random"] = [3][]int64{s[1], s[2], s[0]}
 	folder = y.text(t, "ogbn_arxiv")
 	check(t, Options{Folder: folder, Split: "time"}, y.want(t, false))
-	for split, want := range map[string]string{"": `has the splits "random", "time": choose one with split`, "tmie": `none of that name, but "random", "time"`} {
-		if _, err := Read(Options{Folder: folder, Split: split}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+	for split, want := range map[string]string{
+		"":     `has the splits "random", "time": choose one with split`,
+		"tmie": `none of that name, but "random", "time"`,
+	} {
+		if _, err := Read(Options{Folder: folder, Split: split}); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("split %q: %v", split, err)
 		}
 	}
@@ -521,70 +552,246 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 	}
 	half := func(b []byte) []byte { return b[:len(b)/2] }
 	arrays := func(entries ...entry) spoil { return arraysOf("raw/data.npz", entries...) }
-	sizes := []entry{{"num_nodes_list", []int64{10}, []int{1}, false}, {"num_edges_list", []int64{3}, []int{1}, false}}
+	sizes := []entry{
+		{"num_nodes_list", []int64{10}, []int{1}, false},
+		{"num_edges_list", []int64{3}, []int{1}, false},
+	}
 	y := newToy(10, 3)
 	y.features = y.features[:30]
 	of := func(t testing.TB) string { return y.text(t, "ogbn_arxiv") }
 	binary := func(t testing.TB) string { return y.binary(t, "ogbn_arxiv", zip.Store) }
 	refuseAll(t, of, binary, []damage{
-		{"nothing there", false, remove("."), Options{}, "no such folder; give a folder that OGB's downloader left"},
-		{"no raw", false, remove("raw"), Options{}, "raw: has neither edge.csv.gz nor data.npz, nor triplet-type-list.csv.gz"},
-		{"no edges", false, remove("raw/edge.csv.gz"), Options{}, "edge.csv.gz: no such file or directory; fetch the folder again"},
-		{"no count of vertices", false, remove("raw/num-node-list.csv.gz"), Options{}, "num-node-list.csv.gz: no such file"},
-		{"no count of edges", false, remove("raw/num-edge-list.csv.gz"), Options{}, "num-edge-list.csv.gz: no such file"},
+		{"nothing there", false, remove("."), Options{}, "no such folder; give a folder that OGB's " +
+			"downloader left"},
+		{"no raw", false, remove("raw"), Options{}, "raw: has neither edge.csv.gz nor data.npz, nor " +
+			"triplet-type-list.csv.gz"},
+		{
+			"no edges", false, remove("raw/edge.csv.gz"),
+			Options{},
+			"edge.csv.gz: no such file or directory; fetch the folder again",
+		},
+		{
+			"no count of vertices", false, remove("raw/num-node-list.csv.gz"),
+			Options{},
+			"num-node-list.csv.gz: no such file",
+		},
+		{
+			"no count of edges", false, remove("raw/num-edge-list.csv.gz"),
+			Options{},
+			"num-edge-list.csv.gz: no such file",
+		},
 		{"no labels", false, remove("raw/node-label.csv.gz"), Options{}, "node-label.csv.gz: no such file"},
 		{"no split", false, remove("split"), Options{}, "has no folder of a split"},
 		{"no test vertices", false, remove("split/time/test.csv.gz"), Options{}, "test.csv.gz: no such file"},
 		{"several graphs", false, textOf("raw/num-node-list", "5\n5\n"), Options{}, "holds 2 graphs"},
 		{"no count", false, textOf("raw/num-node-list", "ten\n"), Options{}, `"ten" is no count`},
 		{"no vertices", false, textOf("raw/num-node-list", "0\n"), Options{}, "announces 0 vertices"},
-		{"too many vertices", false, textOf("raw/num-node-list", "2147483648\n"), Options{}, "announces 2147483648 vertices"},
+		{
+			"too many vertices", false, textOf("raw/num-node-list", "2147483648\n"),
+			Options{},
+			"announces 2147483648 vertices",
+		},
 		{"negative edges", false, textOf("raw/num-edge-list", "-1\n"), Options{}, "-1 edges, where"},
-		{"fewer labels", false, textOf("raw/num-node-list", "11\n"), Options{}, "node-label.csv.gz:10: the last row, where 11 are announced"},
-		{"more labels", false, textOf("raw/num-node-list", "9\n"), Options{}, "more rows than the 9 announced"},
-		{"more edges", false, textOf("raw/num-edge-list", "2\n"), Options{}, "edge.csv.gz: more edges than the 2 announced"},
-		{"fewer edges", false, textOf("raw/num-edge-list", "1000000000000\n"), Options{}, "edge.csv.gz: 3 edges, where 1000000000000 are announced"},
-		{"fewer edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:2: the last row, where 3"},
-		{"more edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:4: more rows than the 3"},
-		{"fewer features", false, textOf("raw/node-feat", "1\n2\n"), Options{}, "node-feat.csv.gz:2: the last row, where 10"},
-		{"ragged features", false, textOf("raw/node-feat", "1,2\n2\n"), Options{}, "node-feat.csv.gz:2: 1 columns, where the lines before have 2"},
-		{"missing features", false, textOf("raw/node-feat", "1,2\n2,\n"), Options{}, "node-feat.csv.gz:2: column 1 is NaN"},
-		{"words for features", false, textOf("raw/node-feat", "x,y\n2,3\n"), Options{}, `node-feat.csv.gz:1: "x" is not a number`},
-		{"id out of range", false, textOf("raw/edge", "0,1\n1,10\n2,3\n"), Options{}, "edge.csv.gz:2: 10 is out of the range of 10"},
-		{"negative id", false, textOf("raw/edge", "0,1\n-1,1\n"), Options{}, `edge.csv.gz:2: "-1" is not an id`},
-		{"huge id", false, textOf("raw/edge", "0,1\n1,18446744073709551616\n"), Options{}, `"18446744073709551616" is not an id`},
-		{"three columns", false, textOf("raw/edge", "0,1,2\n"), Options{}, "edge.csv.gz:1: 3 columns, where there are 2"},
-		{"not a class", false, textOf("raw/node-label", strings.Repeat("1.5\n", 10)), Options{}, "node-label.csv.gz:1: the label 1.5 is no class"},
-		{"class beyond vertices", false, textOf("raw/node-label", strings.Repeat("10\n", 10)), Options{}, "label 10 of vertex 0: classes run from 0"},
-		{"classes of tasks", false, textOf("raw/node-label", strings.Repeat("0,2\n", 10)), Options{}, "the label of task 1 is 2"},
-		{"split out of range", false, textOf("split/time/valid", "10\n"), Options{}, "valid.csv.gz:1: 10 is out of the range of 10"},
-		{"split of one twice", false, textOf("split/time/valid", "1\n1\n"), Options{}, "vertex 1 is given twice"},
+		{
+			"fewer labels", false, textOf("raw/num-node-list", "11\n"),
+			Options{},
+			"node-label.csv.gz:10: the last row, where 11 are announced",
+		},
+		{
+			"more labels", false, textOf("raw/num-node-list", "9\n"),
+			Options{},
+			"more rows than the 9 announced",
+		},
+		{
+			"more edges", false, textOf("raw/num-edge-list", "2\n"),
+			Options{},
+			"edge.csv.gz: more edges than the 2 announced",
+		},
+		{
+			"fewer edges", false, textOf("raw/num-edge-list", "1000000000000\n"),
+			Options{},
+			"edge.csv.gz: 3 edges, where 1000000000000 are announced",
+		},
+		{
+			"fewer edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n"),
+			Options{},
+			"edge-feat.csv.gz:2: the last row, where 3",
+		},
+		{
+			"more edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"),
+			Options{},
+			"edge-feat.csv.gz:4: more rows than the 3",
+		},
+		{
+			"fewer features", false, textOf("raw/node-feat", "1\n2\n"),
+			Options{},
+			"node-feat.csv.gz:2: the last row, where 10",
+		},
+		{
+			"ragged features", false, textOf("raw/node-feat", "1,2\n2\n"),
+			Options{},
+			"node-feat.csv.gz:2: 1 columns, where the lines before have 2",
+		},
+		{
+			"missing features", false, textOf("raw/node-feat", "1,2\n2,\n"),
+			Options{},
+			"node-feat.csv.gz:2: column 1 is NaN",
+		},
+		{
+			"words for features", false, textOf("raw/node-feat", "x,y\n2,3\n"),
+			Options{},
+			`node-feat.csv.gz:1: "x" is not a number`,
+		},
+		{
+			"id out of range", false, textOf("raw/edge", "0,1\n1,10\n2,3\n"),
+			Options{},
+			"edge.csv.gz:2: 10 is out of the range of 10",
+		},
+		{
+			"negative id", false, textOf("raw/edge", "0,1\n-1,1\n"),
+			Options{},
+			`edge.csv.gz:2: "-1" is not an id`,
+		},
+		{
+			"huge id", false, textOf("raw/edge", "0,1\n1,18446744073709551616\n"),
+			Options{},
+			`"18446744073709551616" is not an id`,
+		},
+		{
+			"three columns", false, textOf("raw/edge", "0,1,2\n"),
+			Options{},
+			"edge.csv.gz:1: 3 columns, where there are 2",
+		},
+		{
+			"not a class", false, textOf("raw/node-label", strings.Repeat("1.5\n", 10)),
+			Options{},
+			"node-label.csv.gz:1: the label 1.5 is no class",
+		},
+		{
+			"class beyond vertices", false, textOf("raw/node-label", strings.Repeat("10\n", 10)),
+			Options{},
+			"label 10 of vertex 0: classes run from 0",
+		},
+		{
+			"classes of tasks", false, textOf("raw/node-label", strings.Repeat("0,2\n", 10)),
+			Options{},
+			"the label of task 1 is 2",
+		},
+		{
+			"split out of range", false, textOf("split/time/valid", "10\n"),
+			Options{},
+			"valid.csv.gz:1: 10 is out of the range of 10",
+		},
+		{
+			"split of one twice", false, textOf("split/time/valid", "1\n1\n"),
+			Options{},
+			"vertex 1 is given twice",
+		},
 		{"split overlap", false, textOf("split/time/valid", "0\n"), Options{}, "vertex 0 is also in"},
 		{"split without label", false, textOf("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
-		{"split of ids without end", false, textOf("split/time/valid", strings.Repeat("1\n", 100)), Options{}, "more ids than the 10 vertices"},
-		{"pickled split", false, file("split/time/split_dict.pt"), Options{}, "split_dict.pt: zip: not a valid zip file; give a file of torch.save"},
-		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte { return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...) }), Options{}, "the file is damaged or cut short; fetch the folder again"},
-		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }), Options{}, "edge.csv.gz: a damaged gzip file: gzip: invalid header; fetch the folder again"},
-		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "the file is damaged or cut short; fetch the folder again"},
+		{
+			"split of ids without end", false, textOf("split/time/valid", strings.Repeat("1\n", 100)),
+			Options{},
+			"more ids than the 10 vertices",
+		},
+		{
+			"pickled split", false, file("split/time/split_dict.pt"),
+			Options{},
+			"split_dict.pt: zip: not a valid zip file; give a file of torch.save",
+		},
+		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte {
+			return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...)
+		}), Options{}, "the file is damaged or cut short; fetch the folder again"},
+		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte {
+			return []byte("0,1\n1,2\n2,3\n")
+		}), Options{}, "edge.csv.gz: a damaged gzip file: gzip: invalid header; fetch the folder again"},
+		{
+			"cut gzip", false, bytesOf("raw/edge.csv.gz", half),
+			Options{},
+			"the file is damaged or cut short; fetch the folder again",
+		},
 		{"a pipe", false, func(t *testing.T, folder string) {
 			remove("raw/edge.csv.gz")(t, folder)
 			require.NoError(t, os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755))
 		}, Options{}, "is a directory, not a file"},
 		{"cut archive", true, bytesOf("raw/data.npz", half), Options{}, "data.npz: the .npz file is damaged"},
-		{"cut labels", true, bytesOf("raw/node-label.npz", half), Options{}, "node-label.npz: the .npz file is damaged"},
-		{"damaged archive", true, bytesOf("raw/data.npz", func(b []byte) []byte { b[bytes.Index(b, []byte("node_feat.npy"))+200] ^= 1; return b }), Options{}, "checksum"},
-		{"no labels in the archive", true, remove("raw/node-label.npz"), Options{}, "node-label.npz: no such file"},
+		{
+			"cut labels", true, bytesOf("raw/node-label.npz", half),
+			Options{},
+			"node-label.npz: the .npz file is damaged",
+		},
+		{"damaged archive", true, bytesOf("raw/data.npz", func(b []byte) []byte {
+			b[bytes.Index(b, []byte("node_feat.npy"))+200] ^= 1
+			return b
+		}), Options{}, "checksum"},
+		{
+			"no labels in the archive", true, remove("raw/node-label.npz"),
+			Options{},
+			"node-label.npz: no such file",
+		},
 		{"no edges in the archive", true, arrays(sizes...), Options{}, `has no array "edge_index"`},
-		{"edges the other way", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{3, 2}, false})...), Options{}, "has shape [3 2]: it must be 2 × E"},
-		{"id out of range in the archive", true, arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3, 10, 4}, []int{2, 3}, false})...), Options{}, "element 4, 10, is out of the range of 10"},
-		{"fewer edges in the archive", true, arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3}, []int{2, 2}, false})...), Options{}, "2 edges, where 3 are announced"},
-		{"edges of floats", true, arrays(append(sizes, entry{edgeIndex, make([]float32, 6), []int{2, 3}, false})...), Options{}, `array "edge_index": dtype "<f4" is not an integer`},
-		{"a vector of features", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", make([]float32, 8), []int{2, 2, 2}, false})...), Options{}, "has shape [2 2 2], where a matrix is expected"},
-		{"features not finite", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", slices.Repeat([]float32{nan}, 10), []int{10, 1}, false})...), Options{}, `array "node_feat": row 0: column 0 is NaN`},
-		{"words for an array", false, textOf("raw/node_year", "old\n"), Options{}, `node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`},
-		{"rows of an array", false, textOf("raw/node_year", "1\n"), Options{}, "node_year.csv.gz:1: the last row, where 10"},
-		{"features twice", false, nil, Options{FromEdges: Mean}, "has features of its vertices; leave features-from-edges out"},
-		{"no features of edges", false, remove("raw/edge-feat.csv.gz"), Options{FromEdges: Sum}, "has features of its vertices"},
-		{"unknown reduction", false, nil, Options{FromEdges: "max"}, `features-from-edges "max": give mean or sum`},
+		{
+			"edges the other way", true,
+			arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{3, 2}, false})...),
+			Options{},
+			"has shape [3 2]: it must be 2 × E",
+		},
+		{
+			"id out of range in the archive", true,
+			arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3, 10, 4}, []int{2, 3}, false})...),
+			Options{},
+			"element 4, 10, is out of the range of 10",
+		},
+		{
+			"fewer edges in the archive", true,
+			arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3}, []int{2, 2}, false})...),
+			Options{},
+			"2 edges, where 3 are announced",
+		},
+		{
+			"edges of floats", true,
+			arrays(append(sizes, entry{edgeIndex, make([]float32, 6), []int{2, 3}, false})...),
+			Options{},
+			`array "edge_index": dtype "<f4" is not an integer`,
+		},
+		{
+			"a vector of features", true,
+			arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false},
+				entry{"node_feat", make([]float32, 8), []int{2, 2, 2}, false})...),
+			Options{},
+			"has shape [2 2 2], where a matrix is expected",
+		},
+		{
+			"features not finite", true,
+			arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false},
+				entry{"node_feat", slices.Repeat([]float32{nan}, 10), []int{10, 1}, false})...),
+			Options{},
+			`array "node_feat": row 0: column 0 is NaN`,
+		},
+		{
+			"words for an array", false, textOf("raw/node_year", "old\n"),
+			Options{},
+			`node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`,
+		},
+		{
+			"rows of an array", false, textOf("raw/node_year", "1\n"),
+			Options{},
+			"node_year.csv.gz:1: the last row, where 10",
+		},
+		{
+			"features twice", false, nil,
+			Options{FromEdges: Mean},
+			"has features of its vertices; leave features-from-edges out",
+		},
+		{
+			"no features of edges", false, remove("raw/edge-feat.csv.gz"),
+			Options{FromEdges: Sum},
+			"has features of its vertices",
+		},
+		{
+			"unknown reduction", false, nil,
+			Options{FromEdges: "max"},
+			`features-from-edges "max": give mean or sum`,
+		},
 	})
 }

@@ -36,7 +36,8 @@ func TestPickledSplit(t *testing.T) {
 	} {
 		path := filepath.Join("testdata", c.file)
 		_, err := readPickled(path, c.of, vertices, &labels)
-		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of %q: error %v, want a refusal with the file and %q", c.file, c.of, err, c.want)
 		}
 	}

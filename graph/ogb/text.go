@@ -35,7 +35,8 @@ const (
 // form is that of all files of text.
 func form(path string) lines.Form {
 	return lines.Form{
-		Path: path, Kind: foreign.Gzip, Text: "rows of numbers", Line: "a row of numbers", Longest: longestLine,
+		Path: path, Kind: foreign.Gzip, Text: "rows of numbers", Line: "a row of numbers",
+		Longest: longestLine,
 	}
 }
 
@@ -176,10 +177,11 @@ func (t *text) Next() ([]float32, error) {
 
 // parse reads the numbers of a line.
 func (t *text) parse(values []float32, line []byte) error {
-	rest, more := line, true
+	rest := line
 	for c := range values {
 		end := bytes.IndexByte(rest, ',')
-		if more = end >= 0; !more {
+		more := end >= 0
+		if !more {
 			end = len(rest)
 		}
 		x, ok := number(rest[:end])

@@ -48,7 +48,8 @@ func countsOf(folder string) func(of string) ([]int64, error) {
 		for _, fields := range lines {
 			n, err := strconv.ParseInt(fields[0], 10, 64)
 			if err != nil || len(fields) > 1 {
-				return nil, refusal.Errorf("%s: %.40q is no count; %s", path, strings.Join(fields, ","), fetchAgain)
+				return nil, refusal.Errorf("%s: %.40q is no count; %s", path,
+					strings.Join(fields, ","), fetchAgain)
 			}
 			list = append(list, n)
 		}
@@ -85,7 +86,8 @@ func readHeader(path string) (names, values []string, err error) {
 		return nil, nil, err
 	}
 	if len(lines) != 2 || len(lines[0]) != len(lines[1]) {
-		return nil, nil, refusal.Errorf("%s: holds no line of types and one with a value of each; %s", path, fetchAgain)
+		return nil, nil, refusal.Errorf("%s: holds no line of types and one with a value of each; %s", path,
+			fetchAgain)
 	}
 	return lines[0], lines[1], nil
 }
@@ -101,7 +103,8 @@ func (f textFolder) relations() (list []triplet, err error) {
 	}
 	for _, fields := range lines {
 		if len(fields) != 3 {
-			return nil, refusal.Errorf("%s: a relation is a source type, a name and a target type, and not %.100q; %s",
+			return nil, refusal.Errorf("%s: a relation is a source type, a name and a target type, and "+
+				"not %.100q; %s",
 				path, fields, fetchAgain)
 		}
 		for _, name := range fields {
@@ -161,6 +164,7 @@ func openMatrix(folder, name string) (matrix, error) {
 }
 
 func (f textFolder) matrix(name, of string) (matrix, error) { return openMatrix(f.vertices(of), name) }
+
 func (f textFolder) edgeFeatures(r triplet) (matrix, error) {
 	return openMatrix(f.relation(r), edgeFeatures)
 }
@@ -198,7 +202,8 @@ func files(folder string) (tables, others []string) {
 			others = append(others, file)
 		}
 	}
-	return without(tables, "edge", "node-label", nodeFeatures, edgeFeatures, "num-node-list", "num-edge-list"), others
+	return without(tables, "edge", "node-label", nodeFeatures, edgeFeatures, "num-node-list",
+		"num-edge-list"), others
 }
 
 func (f textFolder) more(of string) []string {
@@ -251,6 +256,9 @@ func (f textFolder) unread(types []string, relations []triplet) (names []string)
 		names = slices.Concat(names, tables, others)
 	}
 	tables, others := files(f.raw)
-	known := []string{"num-node-dict", "triplet-type-list", "nodetype-has-label", "relations", nodeFeatures, "node-label"}
+	known := []string{
+		"num-node-dict", "triplet-type-list", "nodetype-has-label", "relations",
+		nodeFeatures, "node-label",
+	}
 	return append(names, without(slices.Concat(tables, others), known...)...)
 }

@@ -30,7 +30,8 @@ func newTypedToy() *typedToy {
 	y := &typedToy{papers: newToy(30, 90), authors: 12, fields: 4}
 	y.papers.edgeFeatures = nil
 	for range 50 {
-		y.writes[0], y.writes[1] = append(y.writes[0], random.Int64N(12)), append(y.writes[1], random.Int64N(30))
+		y.writes[0], y.writes[1] = append(y.writes[0], random.Int64N(12)),
+			append(y.writes[1], random.Int64N(30))
 		y.about[0], y.about[1] = append(y.about[0], random.Int64N(30)), append(y.about[1], random.Int64N(4))
 	}
 	return y
@@ -39,7 +40,8 @@ func newTypedToy() *typedToy {
 func (y *typedToy) writeSplits(t testing.TB, folder string) {
 	t.Helper()
 	split := y.papers.splits["time"]
-	gzipped(t, filepath.Join(folder, "split/time/nodetype-has-split.csv.gz"), "author,paper,field\nFalse,True,False\n")
+	gzipped(t, filepath.Join(folder, "split/time/nodetype-has-split.csv.gz"),
+		"author,paper,field\nFalse,True,False\n")
 	for part, file := range []string{"train", "valid", "test"} {
 		gzipped(t, filepath.Join(folder, "split/time/paper", file+textSuffix), ints(split[part]))
 	}
@@ -82,9 +84,11 @@ func (y *typedToy) binary(t testing.TB) string {
 		return entry{key, slices.Concat(source, target), []int{2, len(source)}, false}
 	}
 	raw("num_nodes_dict", one("author", 12), one("paper", 30), one("field", 4))
-	raw("num_edges_dict", one("author___writes___paper", 50), one("paper___cites___paper", 90), one("paper___about___field", 50))
+	raw("num_edges_dict", one("author___writes___paper", 50), one("paper___cites___paper", 90),
+		one("paper___about___field", 50))
 	raw("edge_index_dict", list("author___writes___paper", y.writes[0], y.writes[1]),
-		list("paper___cites___paper", y.papers.source, y.papers.target), list("paper___about___field", y.about[0], y.about[1]))
+		list("paper___cites___paper", y.papers.source, y.papers.target),
+		list("paper___about___field", y.about[0], y.about[1]))
 	raw("node_feat_dict", entry{"paper", y.papers.features, []int{30, 3}, false})
 	raw("node_year_dict", entry{"paper", y.papers.years, []int{30, 1}, false})
 	raw("edge_reltype_dict", entry{"paper___cites___paper", make([]int64, 90), []int{90, 1}, false})
@@ -102,9 +106,15 @@ func (y *typedToy) want(t testing.TB) *graph.Graph {
 	for _, name := range []string{"author", "field"} {
 		g.Others = append(g.Others, graph.VertexType{Type: name, Count: counts[name]})
 	}
-	for _, name := range []string{"author___writes___paper", "paper___about___field", "paper___cites___paper"} {
+	for _, name := range []string{
+		"author___writes___paper", "paper___about___field",
+		"paper___cites___paper",
+	} {
 		r := triplet(strings.Split(name, "___"))
-		ends := map[string][2][]int64{"writes": y.writes, "cites": {y.papers.source, y.papers.target}, "about": y.about}[r[1]]
+		ends := map[string][2][]int64{
+			"writes": y.writes, "cites": {y.papers.source, y.papers.target},
+			"about": y.about,
+		}[r[1]]
 		e := graph.Edges{}
 		for k := range ends[0] {
 			e.Source, e.Target = append(e.Source, int32(ends[0][k])), append(e.Target, int32(ends[1][k]))
@@ -125,11 +135,14 @@ func TestTypedLayouts(t *testing.T) {
 			g, err := Read(Options{Folder: folder})
 			require.NoError(t, err)
 			want := y.want(t)
-			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore,
+				cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if g.Metric != "accuracy" || len(g.Notes) != 3 || !strings.HasPrefix(g.Notes[1], "190 edges of 3 relations, without inverse ones") ||
-				g.Notes[0] != `kept as arrays, which no model reads: "node_year" of "paper"` || g.Notes[2] != `not read: "edge_reltype"` {
+			if g.Metric != "accuracy" || len(g.Notes) != 3 ||
+				!strings.HasPrefix(g.Notes[1], "190 edges of 3 relations, without inverse ones") ||
+				g.Notes[0] != `kept as arrays, which no model reads: "node_year" of "paper"` ||
+				g.Notes[2] != `not read: "edge_reltype"` {
 				t.Errorf("metric %q, notes %q", g.Metric, g.Notes)
 			}
 			store := filepath.Join(t.TempDir(), "store")
@@ -141,7 +154,8 @@ func TestTypedLayouts(t *testing.T) {
 			require.NoError(t, err)
 			defer stored.Close()
 			if stored.Edges() != 190 || stored.Own() != 30 || len(stored.Splits) != 1 {
-				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(), len(stored.Splits))
+				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(),
+					len(stored.Splits))
 			}
 		})
 	}
@@ -154,7 +168,10 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 	for _, c := range []struct {
 		folder, file, want string
 	}{
-		{y.text(t), "raw/node-feat/paper/node-fear.csv.gz", `raw: not read, as nothing of OGB's has the name: "node-fear"`},
+		{
+			y.text(t), "raw/node-feat/paper/node-fear.csv.gz",
+			`raw: not read, as nothing of OGB's has the name: "node-fear"`,
+		},
 		{y.text(t), "raw/node-feat/paper/node-feat.csv", `"node-feat.csv"`},
 		{y.text(t), "raw/relations/author___writes___paper/edges.csv.gz", `"edges"`},
 		{y.text(t), "raw/edges/x.csv.gz", `"edges"`},
@@ -169,14 +186,17 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 		require.NoError(t, err)
 		s, err := Write(filepath.Join(t.TempDir(), "store"), Options{Folder: c.folder})
 		require.NoError(t, err)
-		if !slices.Equal(g.Warnings, s.Warnings) || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], c.want) {
+		if !slices.Equal(g.Warnings, s.Warnings) || len(g.Warnings) != 1 ||
+			!strings.HasSuffix(g.Warnings[0], c.want) {
 			t.Errorf("%s: warnings %q and %q, want %q", c.file, g.Warnings, s.Warnings, c.want)
 		}
 	}
 	folder := plain.binary(t, "ogbn_arxiv", zip.Store)
 	label := entry{"node_label", plain.labels, []int{20, 1}, false}
-	write(t, filepath.Join(folder, "raw/node-label.npz"), archive(t, zip.Store, label, entry{"node_labex", plain.labels, []int{20, 1}, false}))
-	if g, err := Read(Options{Folder: folder}); err != nil || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], `"node_labex"`) {
+	write(t, filepath.Join(folder, "raw/node-label.npz"),
+		archive(t, zip.Store, label, entry{"node_labex", plain.labels, []int{20, 1}, false}))
+	if g, err := Read(Options{Folder: folder}); err != nil || len(g.Warnings) != 1 ||
+		!strings.HasSuffix(g.Warnings[0], `"node_labex"`) {
 		t.Error(g.Warnings, err)
 	}
 }
@@ -184,52 +204,180 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 	y := newTypedToy()
 	refuseAll(t, y.text, y.binary, []damage{
-		{"no counts", false, remove("raw/num-node-dict.csv.gz"), Options{}, "num-node-dict.csv.gz: no such file"},
-		{"counts of fewer", false, textOf("raw/num-node-dict", "author,paper,field\n12,30\n"), Options{}, "holds no line of types"},
-		{"no number", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,many\n"), Options{}, `"many" is no count of vertices`},
-		{"type twice", false, textOf("raw/num-node-dict", "author,paper,author\n12,30,4\n"), Options{}, `"author" has 4 vertices, or stands twice`},
-		{"path for a type", false, textOf("raw/num-node-dict", "author,paper,../field\n12,30,4\n"), Options{}, `"../field" is no name of a type`},
-		{"path for a relation", false, textOf("raw/triplet-type-list", "author,..,paper\n"), Options{}, `".." is no name of a type`},
-		{"claimed vertices", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"), Options{}, `2000000 vertices of the type "field" with only 190 edges`},
-		{"claimed for each relation", false, all(
-			textOf("raw/num-node-dict", "author,paper,field\n12,30,600000\n"),
-			textOf("raw/triplet-type-list", "author,writes,paper\npaper,cites,paper\npaper,about,field\nfield,in,field\n"),
-			textOf("raw/relations/field___in___field/edge", "0,1\n"),
-			textOf("raw/relations/field___in___field/num-edge-list", "1\n"),
-		), Options{}, "1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows"},
-		{"claimed papers", false, textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-label.csv.gz:30: the last row, where 31"},
+		{
+			"no counts", false, remove("raw/num-node-dict.csv.gz"),
+			Options{},
+			"num-node-dict.csv.gz: no such file",
+		},
+		{
+			"counts of fewer", false, textOf("raw/num-node-dict", "author,paper,field\n12,30\n"),
+			Options{},
+			"holds no line of types",
+		},
+		{
+			"no number", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,many\n"),
+			Options{},
+			`"many" is no count of vertices`,
+		},
+		{
+			"type twice", false, textOf("raw/num-node-dict", "author,paper,author\n12,30,4\n"),
+			Options{},
+			`"author" has 4 vertices, or stands twice`,
+		},
+		{
+			"path for a type", false, textOf("raw/num-node-dict", "author,paper,../field\n12,30,4\n"),
+			Options{},
+			`"../field" is no name of a type`,
+		},
+		{
+			"path for a relation", false, textOf("raw/triplet-type-list", "author,..,paper\n"),
+			Options{},
+			`".." is no name of a type`,
+		},
+		{
+			"claimed vertices", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"),
+			Options{},
+			`2000000 vertices of the type "field" with only 190 edges`,
+		},
+		{
+			"claimed for each relation", false, all(
+				textOf("raw/num-node-dict", "author,paper,field\n12,30,600000\n"),
+				textOf("raw/triplet-type-list",
+					"author,writes,paper\npaper,cites,paper\npaper,about,field\nfield,in,field\n"),
+				textOf("raw/relations/field___in___field/edge", "0,1\n"),
+				textOf("raw/relations/field___in___field/num-edge-list", "1\n"),
+			),
+			Options{},
+			"1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows",
+		},
+		{
+			"claimed papers", false, textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"),
+			Options{},
+			"node-label.csv.gz:30: the last row, where 31",
+		},
 		{"no relations", false, textOf("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
-		{"two names", false, textOf("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
+		{
+			"two names", false, textOf("raw/triplet-type-list", "author,paper\n"),
+			Options{},
+			"a relation is a source type, a name and a target type",
+		},
 		{"unknown type", false, all(
 			remove("raw/relations"),
 			textOf("raw/triplet-type-list", "author,writes,book\n"),
 		), Options{}, `joins the type "book", which there is none of`},
-		{"no edges", false, remove("raw/relations/paper___cites___paper"), Options{}, "num-edge-list.csv.gz: no such file"},
-		{"end of another type", false, textOf("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
-		{"no labels", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 (none)"},
-		{"labels of two", false, textOf("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"), Options{}, `the types that have labels are 2 ("author", "paper")`},
-		{"labels of no type", false, textOf("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
-		{"neither true nor false", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},
+		{
+			"no edges", false, remove("raw/relations/paper___cites___paper"),
+			Options{},
+			"num-edge-list.csv.gz: no such file",
+		},
+		{
+			"end of another type", false, textOf("raw/relations/paper___about___field/edge", "29,4\n"),
+			Options{},
+			"edge.csv.gz:1: 4 is out of the range of 4",
+		},
+		{
+			"no labels", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"),
+			Options{},
+			"the types that have labels are 0 (none)",
+		},
+		{
+			"labels of two", false, textOf("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"),
+			Options{},
+			`the types that have labels are 2 ("author", "paper")`,
+		},
+		{
+			"labels of no type", false,
+			textOf("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"),
+			Options{},
+			`"book" has labels and is no vertex type`,
+		},
+		{
+			"neither true nor false", false,
+			textOf("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"),
+			Options{},
+			`"Yes" is neither True nor False`,
+		},
 		{"no split", false, remove("split/time/paper"), Options{}, "train.csv.gz: no such file"},
-		{"split of triples", false, file("split/time/train.pt"), Options{}, "split/time: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, is not read"},
+		{
+			"split of triples", false, file("split/time/train.pt"),
+			Options{},
+			"split/time: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, " +
+				"is not read",
+		},
 		{"inverse edges", false, nil, Options{Inverse: Add}, "inverse-edges: "},
 		{"features from edges", false, nil, Options{FromEdges: Mean}, "features-from-edges: "},
 		{"symmetrized", false, nil, Options{Symmetrize: true}, "3 vertex types and 3 relations"},
-		{"no counts in archives", true, remove("raw/num_edges_dict.npz"), Options{}, "num_edges_dict.npz: no such file"},
-		{"count of another relation", true, arraysOf("raw/num_edges_dict.npz", entry{"x___y___z", []int64{1}, []int{1}, false}), Options{}, `num_edges_dict.npz: "x___y___z" is not in `},
-		{"counts of fewer relations", true, arraysOf("raw/num_edges_dict.npz", entry{"paper___cites___paper", []int64{90}, []int{1}, false}), Options{}, `has no array "author___writes___paper"`},
-		{"fewer relations", true, arraysOf("raw/edge_index_dict.npz", entry{"paper___cites___paper", make([]int64, 180), []int{2, 90}, false}), Options{}, `num_edges_dict.npz: "author___writes___paper" is not in `},
-		{"features of no type", true, arraysOf("raw/node_feat_dict.npz", entry{"papes", y.papers.features, []int{30, 3}, false}), Options{}, `node_feat_dict.npz: "papes" is not in `},
-		{"years of no type", true, arraysOf("raw/node_year_dict.npz", entry{"papes", y.papers.years, []int{30, 1}, false}), Options{}, `node_year_dict.npz: "papes" is not in `},
-		{"edge features of no relation", true, arraysOf("raw/edge_feat_dict.npz", entry{"cites", make([]float32, 90), []int{90, 1}, false}), Options{}, `edge_feat_dict.npz: "cites" is not in `},
+		{
+			"no counts in archives", true, remove("raw/num_edges_dict.npz"),
+			Options{},
+			"num_edges_dict.npz: no such file",
+		},
+		{
+			"count of another relation", true,
+			arraysOf("raw/num_edges_dict.npz", entry{"x___y___z", []int64{1}, []int{1}, false}),
+			Options{},
+			`num_edges_dict.npz: "x___y___z" is not in `,
+		},
+		{
+			"counts of fewer relations", true,
+			arraysOf("raw/num_edges_dict.npz", entry{"paper___cites___paper", []int64{90}, []int{1}, false}),
+			Options{},
+			`has no array "author___writes___paper"`,
+		},
+		{
+			"fewer relations", true,
+			arraysOf("raw/edge_index_dict.npz", entry{
+				"paper___cites___paper", make([]int64, 180),
+				[]int{2, 90},
+				false,
+			}),
+			Options{},
+			`num_edges_dict.npz: "author___writes___paper" is not in `,
+		},
+		{
+			"features of no type", true,
+			arraysOf("raw/node_feat_dict.npz", entry{"papes", y.papers.features, []int{30, 3}, false}),
+			Options{},
+			`node_feat_dict.npz: "papes" is not in `,
+		},
+		{
+			"years of no type", true,
+			arraysOf("raw/node_year_dict.npz", entry{"papes", y.papers.years, []int{30, 1}, false}),
+			Options{},
+			`node_year_dict.npz: "papes" is not in `,
+		},
+		{
+			"edge features of no relation", true,
+			arraysOf("raw/edge_feat_dict.npz", entry{"cites", make([]float32, 90), []int{90, 1}, false}),
+			Options{},
+			`edge_feat_dict.npz: "cites" is not in `,
+		},
 		{
 			"list of one relation", false, textOf("raw/triplet-type-list", "author,writes,paper\n"),
 			Options{},
 			`raw/relations: "paper___about___field" is not in `,
 		},
-		{"folder of no type", false, textOf("raw/node-feat/papes/node-feat", "1\n"), Options{}, `raw/node-feat: "papes" is not in `},
-		{"labels that are not listed", false, textOf("raw/node-label/author/node-label", "1\n"), Options{}, `raw/node-label: "author" is not in `},
-		{"several counts", true, arraysOf("raw/num_nodes_dict.npz", entry{"paper", []int64{1, 2}, []int{2}, false}), Options{}, "holds 2 values, where one count is expected"},
-		{"no relation's name", true, arraysOf("raw/edge_index_dict.npz", entry{"cites", []int64{1, 2}, []int{2, 1}, false}), Options{}, `"cites" is no relation, HEAD___NAME___TAIL`},
+		{
+			"folder of no type", false, textOf("raw/node-feat/papes/node-feat", "1\n"),
+			Options{},
+			`raw/node-feat: "papes" is not in `,
+		},
+		{
+			"labels that are not listed", false, textOf("raw/node-label/author/node-label", "1\n"),
+			Options{},
+			`raw/node-label: "author" is not in `,
+		},
+		{
+			"several counts", true,
+			arraysOf("raw/num_nodes_dict.npz", entry{"paper", []int64{1, 2}, []int{2}, false}),
+			Options{},
+			"holds 2 values, where one count is expected",
+		},
+		{
+			"no relation's name", true,
+			arraysOf("raw/edge_index_dict.npz", entry{"cites", []int64{1, 2}, []int{2, 1}, false}),
+			Options{},
+			`"cites" is no relation, HEAD___NAME___TAIL`,
+		},
 	})
 }

@@ -61,13 +61,15 @@ func Read(prefix string) (*graph.Graph, error) {
 	}
 	if train.x.Columns != known.x.Columns || known.x.Columns != tested.x.Columns ||
 		train.classes != known.classes || known.classes != tested.classes {
-		return nil, refusal.Errorf("%s: x, allx and tx, or y, ally and ty, differ in their columns: take files of one data set", prefix)
+		return nil, refusal.Errorf("%s: x, allx and tx, or y, ally and ty, differ in their columns: take "+
+			"files of one data set", prefix)
 	}
 	if train.x.Rows == 0 || train.x.Columns == 0 {
 		return nil, refusal.Errorf("%s: has no training vertex, or no feature", f.name("x"))
 	}
 	if train.x.Rows > known.x.Rows || known.x.Rows > vertices {
-		return nil, refusal.Errorf("%s: x, allx and graph have %d, %d and %d vertices: each must contain the one before it",
+		return nil, refusal.Errorf("%s: x, allx and graph have %d, %d and %d vertices: each must contain "+
+			"the one before it",
 			prefix, train.x.Rows, known.x.Rows, vertices)
 	}
 	order, err := f.testIndex(known.x.Rows, vertices, tested.x.Rows)
@@ -81,7 +83,8 @@ func Read(prefix string) (*graph.Graph, error) {
 	}
 	g.Provenance = "planetoid " + prefix
 	if bare := vertices - known.x.Rows - len(order); bare > 0 {
-		g.Notes = append(g.Notes, fmt.Sprintf("%d vertices have neither features nor a label, as no file has a row for them", bare))
+		g.Notes = append(g.Notes, fmt.Sprintf("%d vertices have neither features nor a label, as no file "+
+			"has a row for them", bare))
 	}
 	if g.Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
 		return nil, fmt.Errorf("%s: %w", prefix, err)
@@ -123,7 +126,8 @@ func ascending(first, end int) []int64 {
 func assemble(known, tested rows, order []int64, vertices int) (f graph.Features, l graph.Labels, err error) {
 	const bound, class, place = 8, 8, 8
 	stored := len(known.x.Indices) + len(tested.x.Indices)
-	if err := memory.Need(known.x.RowBytes() + tested.x.RowBytes() + (bound+class+place)*int64(vertices+1)); err != nil {
+	if err := memory.Need(known.x.RowBytes() + tested.x.RowBytes() +
+		(bound+class+place)*int64(vertices+1)); err != nil {
 		return f, l, err
 	}
 	row := make([]int, vertices)
@@ -168,7 +172,8 @@ func open(prefix string) (*files, error) {
 	for _, suffix := range suffixes {
 		content, err := regular.ReadFile(f.name(suffix))
 		if err != nil {
-			return nil, refusal.Errorf("%w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph .test.index, with PREFIX like %s",
+			return nil, refusal.Errorf("%w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph "+
+				".test.index, with PREFIX like %s",
 				err, filepath.Join("DIR", "ind.cora"))
 		}
 		f.content[suffix] = content
@@ -182,7 +187,8 @@ func (f *files) name(suffix string) string { return f.prefix + "." + suffix }
 func unpickle[T any](f *files, suffix, wanted string) (T, error) {
 	value, err := pickle.Decode(f.content[suffix])
 	if err != nil {
-		return *new(T), refusal.Errorf("%s: %w; take the files as they were published, github.com/kimiyoung/planetoid",
+		return *new(T), refusal.Errorf("%s: %w; take the files as they were published, "+
+			"github.com/kimiyoung/planetoid",
 			f.name(suffix), err)
 	}
 	v, ok := value.(T)
@@ -220,7 +226,8 @@ func (f *files) edges(neighbours *pickle.Dict) (graph.Edges, error) {
 	for _, item := range neighbours.Items {
 		list, ok := item.Value.(*pickle.List)
 		if !ok {
-			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list", f.name("graph"), item.Key)
+			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list",
+				f.name("graph"), item.Key)
 		}
 		// A pickle can name one long list for every vertex; an edge that is written takes two bytes at least.
 		if edges += len(list.Items); edges > len(f.content["graph"])/2 {
@@ -345,13 +352,15 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 				name, number, text, known, vertices-1)
 		}
 		if len(ids) == want {
-			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number, want, f.name("tx"))
+			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number,
+				want, f.name("tx"))
 		}
 		seen[v] = true
 		ids = append(ids, int64(v))
 	}
 	if len(ids) != want {
-		return nil, refusal.Errorf("%s: %d vertices for the %d rows of %s", name, len(ids), want, f.name("tx"))
+		return nil, refusal.Errorf("%s: %d vertices for the %d rows of %s", name, len(ids),
+			want, f.name("tx"))
 	}
 	return ids, nil
 }

@@ -29,20 +29,29 @@ func TestPublishedGraphs(t *testing.T) {
 		EdgeSum              int64 // Σ (source+1)·(target+3)
 	}
 	for name, want := range map[string]facts{
-		"ind.cora":     {2708, 2 * 5278, 1433, 49216, 7, 140, 500, 1000, 0, 1708, 10514174, 52537512582, 18168363378},
-		"ind.citeseer": {3327, 2 * 4552, 3703, 105165, 6, 120, 500, 1000, 15, 2312, 14854682, 317817808020, 24027735128},
+		"ind.cora": {
+			2708, 2 * 5278, 1433, 49216, 7, 140, 500, 1000, 0, 1708, 10514174,
+			52537512582, 18168363378,
+		},
+		"ind.citeseer": {
+			3327, 2 * 4552, 3703, 105165, 6, 120, 500, 1000, 15, 2312, 14854682,
+			317817808020, 24027735128,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := realdata.File(t, "planetoid", name+".graph")
 			g, err := Read(strings.TrimSuffix(path, ".graph"))
 			require.NoError(t, err)
-			if note := fmt.Sprintf("%d vertices have neither features nor a label, as no file has a row for them", want.Unlabelled); slices.Contains(g.Notes, note) != (want.Unlabelled > 0) {
+			if note := fmt.Sprintf("%d vertices have neither features nor a label, as no file has a "+
+				"row for them", want.Unlabelled); slices.Contains(g.Notes, note) != (want.Unlabelled > 0) {
 				t.Errorf("notes %q", g.Notes)
 			}
 			s := g.Splits[0]
 			got := facts{
-				Vertices: g.Vertices(), Edges: int(g.Edges()), Columns: g.Features.Columns, NonZero: len(g.Features.Data),
-				Classes: g.Labels.Classes, Train: len(s.Train), Val: len(s.Val), Test: len(s.Test), FirstTest: int(s.Test[0]),
+				Vertices: g.Vertices(), Edges: int(g.Edges()), Columns: g.Features.Columns,
+				NonZero: len(g.Features.Data),
+				Classes: g.Labels.Classes, Train: len(s.Train), Val: len(s.Val), Test: len(s.Test),
+				FirstTest: int(s.Test[0]),
 			}
 			for v, class := range g.Labels.Class {
 				got.LabelSum += int64(v+1) * class
@@ -92,7 +101,12 @@ func TestAssembly(t *testing.T) {
 	g, err := Read(prefix)
 	require.NoError(t, err)
 	want := &graph.Graph{
-		Relations: []graph.Relation{{Indptr: []int64{0, 2, 3, 5, 6, 7, 8}, Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}, Symmetric: true}},
+		Relations: []graph.Relation{
+			{
+				Indptr:  []int64{0, 2, 3, 5, 6, 7, 8},
+				Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}, Symmetric: true,
+			},
+		},
 		Features: graph.Features{
 			Columns: 3, Indptr: []int64{0, 1, 2, 4, 5, 6, 6},
 			Indices: []int32{0, 1, 0, 2, 1, 2}, Data: []float32{1, 2, 4, 3, 6, 5},
@@ -119,7 +133,11 @@ func TestAssembly(t *testing.T) {
 func TestChangesAreNoted(t *testing.T) {
 	g, err := Read(write(t, tiny()))
 	require.NoError(t, err)
-	if want := []string{"10 edges made undirected: 0 added, 1 duplicates left out", "1 self loops left out", "1 vertices have neither features nor a label, as no file has a row for them"}; !slices.Equal(g.Notes, want) {
+	if want := []string{
+		"10 edges made undirected: 0 added, 1 duplicates left out", "1 self loops left out",
+		"1 vertices have neither features nor a label, as no file has a row for them",
+	}; !slices.Equal(g.Notes,
+		want) {
 		t.Errorf("%q, want %q", g.Notes, want)
 	}
 }
@@ -146,7 +164,8 @@ func TestDamagedIsRefused(t *testing.T) {
 		content := tiny()
 		content[c.suffix] = c.content
 		_, err := Read(write(t, content))
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s = %.40q: error %v, want one line with %q", c.suffix, c.content, err, c.want)
 		}
 	}
@@ -184,7 +203,8 @@ func FuzzRead(f *testing.F) {
 	f.Add(seed["allx"], seed["ally"], seed["graph"], seed["test.index"])
 	f.Fuzz(func(t *testing.T, allx, ally, neighbours, index string) {
 		content := tiny()
-		content["allx"], content["ally"], content["graph"], content["test.index"] = allx, ally, neighbours, index
+		content["allx"], content["ally"], content["graph"], content["test.index"] = allx,
+			ally, neighbours, index
 		g, err := Read(write(t, content))
 		if err != nil {
 			if !refusal.Is(err) {
@@ -193,7 +213,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		if len(g.Labels.Class) != g.Vertices() || len(g.Features.Indptr) != g.Vertices()+1 {
-			t.Errorf("%d vertices, %d labels, %d rows of features", g.Vertices(), len(g.Labels.Class), len(g.Features.Indptr)-1)
+			t.Errorf("%d vertices, %d labels, %d rows of features", g.Vertices(), len(g.Labels.Class),
+				len(g.Features.Indptr)-1)
 		}
 	})
 }
@@ -212,7 +233,8 @@ func array(code string, shape []int, data string) string {
 		dims += binInt(n)
 	}
 	return "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01" + dims + "t" +
-		"cnumpy\ndtype\nU\x02" + code + "K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89" +
+		"cnumpy\ndtype\nU\x02" + code +
+		"K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89" +
 		binString(data) + "tb"
 }
 
@@ -229,8 +251,8 @@ func matrix(rows, columns int, indptr, indices []int32, data []float32) string {
 	for _, v := range data {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 	}
-	return "\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81}(U\x06_shape" + binInt(rows) + binInt(columns) + "\x86" +
-		"U\x06indptr" + int32s(indptr) + "U\x07indices" + int32s(indices) +
+	return "\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81}(U\x06_shape" + binInt(rows) + binInt(columns) +
+		"\x86U\x06indptr" + int32s(indptr) + "U\x07indices" + int32s(indices) +
 		"U\x04data" + array("f4", []int{len(data)}, string(b)) + "ub."
 }
 

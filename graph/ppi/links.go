@@ -33,9 +33,11 @@ func readLinks(path string, vertices int) (*links, error) {
 	if err := l.read(d, vertices); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, refusal.Damaged("%s: byte %d: %w: the file is damaged or cut short", path, d.InputOffset(), err)
+			return nil, refusal.Damaged("%s: byte %d: %w: the file is damaged or cut short", path,
+				d.InputOffset(), err)
 		}
-		return nil, refusal.Errorf("%s: byte %d: %w; give what json.dump(networkx.node_link_data(graph)) writes", path, d.InputOffset(), err)
+		return nil, refusal.Errorf("%s: byte %d: %w; give what "+
+			"json.dump(networkx.node_link_data(graph)) writes", path, d.InputOffset(), err)
 	}
 	return l, nil
 }
@@ -110,7 +112,8 @@ func readNodes(d *json.Decoder, vertices int) error {
 			return err
 		}
 		if id[0] < 0 || id[0] >= int64(vertices) || seen[id[0]] {
-			return fmt.Errorf("node %d: a node has an id from 0 to %d, the row of its features, and each has another", id[0], vertices-1)
+			return fmt.Errorf("node %d: a node has an id from 0 to %d, the row of its features, and each "+
+				"has another", id[0], vertices-1)
 		}
 		seen[id[0]] = true
 		n++
@@ -131,7 +134,8 @@ func (l *links) readPairs(d *json.Decoder, vertices int) error {
 		}
 		for _, v := range ends {
 			if v < 0 || v >= int64(vertices) {
-				return fmt.Errorf("an edge from %d to %d, where nodes are 0 to %d", ends[0], ends[1], vertices-1)
+				return fmt.Errorf("an edge from %d to %d, where nodes are 0 to %d", ends[0],
+					ends[1], vertices-1)
 			}
 		}
 		if l.pairs, err = memory.Grow(l.pairs, 1); err != nil {

@@ -31,7 +31,8 @@ const (
 // Is reports whether a folder holds such files: those for training.
 func Is(dir string) bool {
 	for _, end := range []string{linksEnd, featuresEnd, labelsEnd, graphIDsEnd} {
-		if info, err := os.Stat(filepath.Join(dir, partNames[0]+end)); err != nil || !info.Mode().IsRegular() {
+		if info, err := os.Stat(filepath.Join(dir, partNames[0]+end)); err != nil ||
+			!info.Mode().IsRegular() {
 			return false
 		}
 	}
@@ -94,7 +95,11 @@ func (l *left) notes() (notes []string) {
 	for _, n := range []struct {
 		count int64
 		what  string
-	}{{l.duplicates, "edges that stand twice"}, {l.loops, "self loops"}, {l.between, "edges between two graphs"}} {
+	}{
+		{l.duplicates, "edges that stand twice"},
+		{l.loops, "self loops"},
+		{l.between, "edges between two graphs"},
+	} {
 		if n.count > 0 {
 			notes = append(notes, fmt.Sprintf("left out, as by PyTorch Geometric: %d %s", n.count, n.what))
 		}
@@ -115,7 +120,8 @@ func readPart(path string, o Options, left *left) (*graph.Graph, error) {
 	}
 	ids, err := array.Int64s()
 	if err != nil || len(array.Shape) != 1 || len(ids) != vertices || vertices == 0 {
-		return nil, refusal.Errorf("%s: %s of shape %v: it must be the number of a graph for each of the %d rows of %s",
+		return nil, refusal.Errorf("%s: %s of shape %v: it must be the number of a graph for each of the "+
+			"%d rows of %s",
 			path+graphIDsEnd, array.Descr, array.Shape, vertices, path+featuresEnd)
 	}
 	g := &graph.Graph{Count: vertices}
@@ -170,7 +176,8 @@ func readLabels(path string, vertices int) (graph.Labels, error) {
 		return graph.Labels{}, err
 	}
 	if len(array.Shape) == 0 || array.Shape[0] != vertices {
-		return graph.Labels{}, refusal.Errorf("%s: has shape %v: it must have a row for each of %d vertices", path, array.Shape, vertices)
+		return graph.Labels{}, refusal.Errorf("%s: has shape %v: it must have a row for each of %d vertices",
+			path, array.Shape, vertices)
 	}
 	l, err := arrays.WholeLabels(array, vertices)
 	if err != nil {

@@ -36,7 +36,8 @@ func TestRead(t *testing.T) {
 	g, err := Read("testdata", Options{})
 	require.NoError(t, err)
 	got := batch{
-		X: slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns)), Y: slices.Collect(slices.Chunk(g.Labels.Multi, g.Labels.Classes)),
+		X:     slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns)),
+		Y:     slices.Collect(slices.Chunk(g.Labels.Multi, g.Labels.Classes)),
 		Batch: g.GraphOf, Splits: [3][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test},
 	}
 	e := g.Relations[0].Edges()
@@ -84,18 +85,28 @@ func TestRefused(t *testing.T) {
 		{"test_feats.npy", "", "no such file"},
 		{"valid_graph.json", "", "no such file"},
 		{"valid_labels.npy", string(labels), "has shape [9 3]: it must have a row for each of 4 vertices"},
-		{"valid_graph_id.npy", string(labels), "<i8 of shape [9 3]: it must be the number of a graph for each of the 4 rows of"},
+		{"valid_graph_id.npy", string(labels), "<i8 of shape [9 3]: it must be the number of a graph for " +
+			"each of the 4 rows of"},
 		{"valid_feats.npy", "a,b\n", "is no array that numpy.save writes"},
 		{"valid_graph.json", "[]", "no object; give what json.dump(networkx.node_link_data(graph)) writes"},
 		{"valid_graph.json", `{"nodes":[]}`, "0 nodes for 4 rows of features"},
 		{"valid_graph.json", nodes + `[]`, ": EOF: the file is damaged or cut short"},
 		{"valid_graph.json", nodes + `[}`, "the file is damaged or cut short"},
 		{"valid_graph.json", nodes[:len(nodes)-9] + `}`, "the object has no list nodes, or none of links"},
-		{"valid_graph.json", nodes + `[{"source":0,"target":4}]}`, "an edge from 0 to 4, where nodes are 0 to 3"},
-		{"valid_graph.json", nodes + `[{"source":0,"target":-1}]}`, "an edge from 0 to -1, where nodes are 0 to 3"},
+		{
+			"valid_graph.json", nodes + `[{"source":0,"target":4}]}`,
+			"an edge from 0 to 4, where nodes are 0 to 3",
+		},
+		{
+			"valid_graph.json", nodes + `[{"source":0,"target":-1}]}`,
+			"an edge from 0 to -1, where nodes are 0 to 3",
+		},
 		{"valid_graph.json", nodes + `[{"source":0.5,"target":1}]}`, `source "0.5" is not a whole number`},
 		{"valid_graph.json", nodes + `[{"source":"a","target":1}]}`, `source "a" is not a whole number`},
-		{"valid_graph.json", nodes + `[{"source":0,"weight":{"of":[1]}}]}`, `an object without ["source" "target"]`},
+		{
+			"valid_graph.json", nodes + `[{"source":0,"weight":{"of":[1]}}]}`,
+			`an object without ["source" "target"]`,
+		},
 		{"valid_graph.json", nodes + `{}}`, "no list"},
 		{"valid_graph.json", nodes + `[]}{}`, "more than one object"},
 		{"valid_graph.json", nodes + `[]}}`, "the file is damaged or cut short"},
@@ -108,7 +119,8 @@ func TestRefused(t *testing.T) {
 		}
 		dir := damaged(t, c.file, text)
 		_, err := Read(dir, Options{})
-		if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.file)) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.file)) ||
+			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s %q: %v, want %q", c.file, c.text, err, c.want)
 		}
 	}

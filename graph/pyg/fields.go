@@ -158,7 +158,8 @@ func (s *store) openEdges() (err error) {
 		s.key = "adj"
 	default:
 		names := s.left()
-		return s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.of(), fmt.Sprint(names[:min(len(names), 20)]))
+		return s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.of(),
+			fmt.Sprint(names[:min(len(names), 20)]))
 	}
 	if _, dense := s.fields[s.key].(torchfile.Dense); dense && s.key == arrays.EdgeIndexKey {
 		s.edges, err = s.Edges(s.key)
@@ -254,12 +255,14 @@ func (s *store) byType() ([]*store, error) {
 		return nil, s.Refuse(key, err)
 	}
 	if len(array.Shape) != 1 || int64(len(kinds)) != s.edges.Count {
-		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges", array.Shape, s.edges.Count))
+		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges",
+			array.Shape, s.edges.Count))
 	}
 	counts := map[int32]int{}
 	for _, kind := range kinds {
 		if counts[kind]++; len(counts) > maxStores {
-			return nil, s.Refuse(key, fmt.Errorf("more than %d types of edges: at most so many are read", maxStores))
+			return nil, s.Refuse(key,
+				fmt.Errorf("more than %d types of edges: at most so many are read", maxStores))
 		}
 	}
 	if err := memory.Need(int64(len(kinds)) * int64(4+4+4*s.edges.Columns+4)); err != nil {
@@ -298,7 +301,8 @@ func (s *store) byType() ([]*store, error) {
 	return relations, nil
 }
 
-var errSparse = errors.New("is no tensor, or a sparse one that is not compressed by row or column, or a list of coordinates")
+var errSparse = errors.New("is no tensor, or a sparse one that is not compressed by row or column, or a " +
+	"list of coordinates")
 
 // sparse makes a matrix of a sparse tensor of PyTorch or torch_sparse.
 func sparse(value any) (*arrays.CSR, error) {
@@ -339,7 +343,8 @@ func sparseTensor(s *torchfile.Sparse) (*arrays.CSR, error) {
 
 // coordinates makes a matrix of coordinates, 2 × values.
 func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, error) {
-	if len(indices.Shape) != 2 || indices.Shape[0] != 2 || len(values.Shape) != 1 || values.Shape[0] != indices.Shape[1] {
+	if len(indices.Shape) != 2 || indices.Shape[0] != 2 || len(values.Shape) != 1 ||
+		values.Shape[0] != indices.Shape[1] {
 		return nil, fmt.Errorf("coordinates of shape %v for values of shape %v", indices.Shape, values.Shape)
 	}
 	ids, err := indices.Int64s()
@@ -381,7 +386,10 @@ func storageParts(o *pickle.Object) (p sparseParts, err error) {
 			return p, errSparse
 		}
 	}
-	for key, to := range map[string]**torchfile.Tensor{"_rowptr": &p.bounds, "_col": &p.column, "_value": &p.values, "_row": &p.row} {
+	for key, to := range map[string]**torchfile.Tensor{
+		"_rowptr": &p.bounds, "_col": &p.column,
+		"_value": &p.values, "_row": &p.row,
+	} {
 		value, _ := attributes.Get(key)
 		*to, _ = value.(*torchfile.Tensor)
 	}
@@ -436,7 +444,10 @@ func compressed(value any) (p sparseParts, ok bool) {
 		if v.Layout != torchfile.CSR || len(v.Parts) != 3 || len(v.Shape) != 2 {
 			return p, false
 		}
-		p = sparseParts{rows: int64(v.Shape[0]), columns: int64(v.Shape[1]), bounds: v.Parts[0], column: v.Parts[1], values: v.Parts[2]}
+		p = sparseParts{
+			rows: int64(v.Shape[0]), columns: int64(v.Shape[1]), bounds: v.Parts[0],
+			column: v.Parts[1], values: v.Parts[2],
+		}
 	case *pickle.Object:
 		var err error
 		if v.Class != sparseClass {

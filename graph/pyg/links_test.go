@@ -23,19 +23,22 @@ func TestEdgeSplits(t *testing.T) {
 	require.NoError(t, err)
 	s := g.Relations[0].EdgeSplit
 	for name, got := range map[string][]int32{
-		"train_edges": s.Edges[0], "val_edges": s.Edges[1], "test_edges": s.Edges[2], "val_negatives": s.Negative[1], "test_negatives": s.Negative[2],
+		"train_edges": s.Edges[0], "val_edges": s.Edges[1], "test_edges": s.Edges[2],
+		"val_negatives": s.Negative[1], "test_negatives": s.Negative[2],
 	} {
 		if len(got) == 0 || !slices.Equal(got, want[name]) {
 			t.Errorf("%s: %v, want %v", name, got, want[name])
 		}
 	}
-	if s.Negatives != graph.SharedNegatives || slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
+	if s.Negatives != graph.SharedNegatives ||
+		slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
 		t.Errorf("%q, %q", s.Negatives, g.Notes)
 	}
 	if g, err = Read("testdata/links-hetero.pt", Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives || !slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {
+	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives ||
+		!slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {
 		t.Errorf("%+v", s)
 	}
 	path := "testdata/refused-links.pt"

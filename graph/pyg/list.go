@@ -46,7 +46,8 @@ func (r *reader) joined(items []any) (*stores, vertexBounds, error) {
 		}
 		// A graph may claim vertices that take no bytes of the file.
 		if total > r.size+arrays.MaxVertices(r.edges) {
-			return nil, nil, r.refusef("%d vertices or more in %d graphs with %d edges: give the vertices features", total, k+1, r.edges)
+			return nil, nil, r.refusef("%d vertices or more in %d graphs with %d edges: give the "+
+				"vertices features", total, k+1, r.edges)
 		}
 	}
 	for _, e := range all.edges {
@@ -68,7 +69,8 @@ func (r *reader) item(value any) (*stores, error) {
 	}
 	for _, e := range s.edges {
 		if e.Has(arrays.EdgeSplitKeys[0]) {
-			return nil, e.Refuse(arrays.EdgeSplitKeys[0], errors.New("a split of edges is that of one graph: leave it out"))
+			return nil, e.Refuse(arrays.EdgeSplitKeys[0],
+				errors.New("a split of edges is that of one graph: leave it out"))
 		}
 		if err := e.readEdges(); err != nil {
 			return nil, err
@@ -144,11 +146,15 @@ func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 		bounds[v.name] = append(bounds[v.name], bounds[v.name][k]+int64(from.count))
 	}
 	for _, e := range s.edges {
-		at := slices.IndexFunc(more.edges, func(from *store) bool { return from.relation == e.relation && from.ends == e.ends })
+		at := slices.IndexFunc(more.edges, func(from *store) bool {
+			return from.relation == e.relation && from.ends == e.ends
+		})
 		if alike = alike && at >= 0; !alike {
-			return e.reader.refusef("a graph with other types than the first of a list: give graphs of the same types of vertices and edges")
+			return e.reader.refusef("a graph with other types than the first of a list: give graphs of " +
+				"the same types of vertices and edges")
 		}
-		if err := e.joinEdges(more.edges[at], [2]int64{bounds[e.ends[0]][k], bounds[e.ends[1]][k]}); err != nil {
+		if err := e.joinEdges(more.edges[at],
+			[2]int64{bounds[e.ends[0]][k], bounds[e.ends[1]][k]}); err != nil {
 			return err
 		}
 		if s.typed {
@@ -175,16 +181,20 @@ func (s *store) joinEdges(from *store, before [2]int64) error {
 	if more.Len() == 0 {
 		return nil
 	}
-	if e.Len() > 0 && ((e.Weights == nil) != (more.Weights == nil) || e.FeatureColumns != more.FeatureColumns) {
-		return from.Refuse(from.key, errors.New("its edges have weights or features, and those of the graphs before have others, or none: give all edges the same"))
+	if e.Len() > 0 &&
+		((e.Weights == nil) != (more.Weights == nil) || e.FeatureColumns != more.FeatureColumns) {
+		return from.Refuse(from.key, errors.New("its edges have weights or features, and those of the "+
+			"graphs before have others, or none: give all edges the same"))
 	}
 	if err := memory.Need(int64(more.Len()) * int64(8+4+4*more.FeatureColumns)); err != nil {
 		return err
 	}
 	for i, source := range more.Source {
-		e.Source, e.Target = append(e.Source, int32(before[0])+source), append(e.Target, int32(before[1])+more.Target[i])
+		e.Source, e.Target = append(e.Source, int32(before[0])+source),
+			append(e.Target, int32(before[1])+more.Target[i])
 	}
-	e.Weights, e.Features, e.FeatureColumns = append(e.Weights, more.Weights...), append(e.Features, more.Features...), more.FeatureColumns
+	e.Weights, e.Features, e.FeatureColumns = append(e.Weights, more.Weights...),
+		append(e.Features, more.Features...), more.FeatureColumns
 	return nil
 }
 
@@ -196,7 +206,8 @@ func (s *store) joinRows(from *store, k int) error {
 		case !from.Has(key) && !some:
 			continue
 		case from.Has(key) != (some || k == 0):
-			return from.Refuse(key, errors.New("one of this graph and the graphs before has it, and the other has not: give it to all"))
+			return from.Refuse(key, errors.New("one of this graph and the graphs before has it, and the "+
+				"other has not: give it to all"))
 		case k == 0:
 			joined = &rows{}
 			s.keys = append(s.keys, key)
@@ -225,7 +236,8 @@ func (s *store) joinRows(from *store, k int) error {
 // drop notes the fields that are not joined.
 func (s *store) drop(from *store) {
 	for _, key := range from.keys {
-		if from.fields[key] != nil && !slices.Contains(rowFields, key) && !slices.Contains(edgeFields, key) && !slices.Contains(s.dropped, key) {
+		if from.fields[key] != nil && !slices.Contains(rowFields, key) && !slices.Contains(edgeFields, key) &&
+			!slices.Contains(s.dropped, key) {
 			s.dropped = append(s.dropped, key)
 		}
 	}
@@ -264,8 +276,10 @@ func (r *rows) Open() (io.Reader, int64, error) {
 			all.Shape = slices.Clone(h.Shape)
 			all.Shape[0] = r.count
 		}
-		if h.Descr != all.Descr || !slices.Equal(h.Shape[1:], all.Shape[1:]) || h.Fortran && len(h.Shape) > 1 {
-			return nil, 0, fmt.Errorf("of graph %d is of type %s and shape %v, and that of graph 0 of type %s with rows of shape %v: save all alike",
+		if h.Descr != all.Descr || !slices.Equal(h.Shape[1:], all.Shape[1:]) ||
+			h.Fortran && len(h.Shape) > 1 {
+			return nil, 0, fmt.Errorf("of graph %d is of type %s and shape %v, and that of graph 0 of "+
+				"type %s with rows of shape %v: save all alike",
 				k, h.Descr, h.Shape, all.Descr, all.Shape[1:])
 		}
 		data = append(data, from)

@@ -25,7 +25,8 @@ func TestPlainTensors(t *testing.T) {
 		want[name] = want["dataset"]
 	}
 	folder := t.TempDir()
-	command := exec.Command("python3", "-W", "ignore", "testdata/plain.py", filepath.Join("..", "..", "docs", "data.md"), folder)
+	command := exec.Command("python3", "-W", "ignore", "testdata/plain.py",
+		filepath.Join("..", "..", "docs", "data.md"), folder)
 	for name := range want {
 		// PyTorch Geometric 2 cannot use an object of version 1.
 		if name != "version-1" {

@@ -108,7 +108,8 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	order := append([]*store{first}, slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
+	order := append([]*store{first},
+		slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
 	of := &graph.Graph{Type: first.name, Count: first.count, Provenance: "pyg " + r.path}
 	for _, v := range order[1:] {
 		of.Others = append(of.Others, graph.VertexType{Type: v.name, Count: v.count})
@@ -203,7 +204,8 @@ func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err e
 		}
 	}
 	if n == 0 || int64(n) > arrays.MaxVertices(r.edges) {
-		return 0, false, r.refusef("%d vertices%s for %d edges: give their number as num_nodes", n, v.of(), r.edges)
+		return 0, false, r.refusef("%d vertices%s for %d edges: give their number as num_nodes",
+			n, v.of(), r.edges)
 	}
 	return n, known, nil
 }
@@ -256,15 +258,16 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 		sources, targets := counts[e.ends[0]], counts[e.ends[1]]
 		// A relation without edges costs the file a few bytes, and a row for each vertex.
 		if rows += int64(max(sources, targets)); rows > 1<<24+4*r.size {
-			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes", len(s.edges), targets, r.size)
+			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes",
+				len(s.edges), targets, r.size)
 		}
 		split, err := e.EdgeSplit()
 		if err != nil {
 			return err
 		}
 		if split != nil && !s.typed && len(s.edges) > 1 {
-			return r.refusef("a split of edges (%q and others) does not say which edge_type each edge has: save a "+
-				"HeteroData, with lists for each relation", arrays.EdgeSplitKeys[0])
+			return r.refusef("a split of edges (%q and others) does not say which edge_type each edge "+
+				"has: save a HeteroData, with lists for each relation", arrays.EdgeSplitKeys[0])
 		}
 		g.Relations = append(g.Relations, streamed.Relation{
 			Source: e.ends[0], Name: e.relation, Target: e.ends[1], Edges: e.edges, EdgeSplit: split,
@@ -346,7 +349,8 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 			return graph.Labels{}, v.Refuse(key, err)
 		}
 		if len(classes) != len(vertices) {
-			return graph.Labels{}, v.Refuse(key, fmt.Errorf("has shape %v: it must be one class id for each of the %d vertices in %q",
+			return graph.Labels{}, v.Refuse(key, fmt.Errorf("has shape %v: it must be one class id for "+
+				"each of the %d vertices in %q",
 				array.Shape, len(vertices), listKeys[part]))
 		}
 		r.noteFloats(v, key, array)

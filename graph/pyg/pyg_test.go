@@ -47,7 +47,8 @@ func golden(t *testing.T) map[string]expected {
 func written(g *graph.Graph) map[string]any {
 	types := []any{}
 	for _, v := range g.Types() {
-		types = append(types, map[string]any{"type": v.Type, "count": v.Count, "x": rowsOf(&v.Features, v.Count)})
+		types = append(types,
+			map[string]any{"type": v.Type, "count": v.Count, "x": rowsOf(&v.Features, v.Count)})
 	}
 	relations := []any{}
 	for i := range g.Relations {
@@ -62,7 +63,8 @@ func written(g *graph.Graph) map[string]any {
 			edges = append(edges, append(row, e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...))
 		}
 		source, name, target := r.Ends()
-		relations = append(relations, map[string]any{"source": source, "name": name, "target": target, "edges": edges})
+		relations = append(relations,
+			map[string]any{"source": source, "name": name, "target": target, "edges": edges})
 	}
 	var y any
 	if g.Labels.Class != nil {
@@ -140,7 +142,9 @@ func TestGolden(t *testing.T) {
 	require.NoError(t, err)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".pt")
-		if _, ok := all[name]; !ok && !strings.HasPrefix(name, "refused-") && !strings.HasPrefix(name, "links") && !strings.HasPrefix(name, "several") && name != "float-labels" {
+		if _, ok := all[name]; !ok && !strings.HasPrefix(name, "refused-") &&
+			!strings.HasPrefix(name, "links") && !strings.HasPrefix(name, "several") &&
+			name != "float-labels" {
 			t.Errorf("%s is in no test", file)
 		}
 	}
@@ -152,19 +156,40 @@ func TestRefused(t *testing.T) {
 		target string
 		want   string
 	}{
-		{"refused-uncounted", "", `a data set of 2 graphs without x or the numbers of their vertices: save them as one, torch.save(Batch.from_data_list(list(dataset)), "graphs.pt")`},
-		{"refused-batches", "", "a batch of several graphs: give the graphs apart, or one batch of all (graph 0 of a list of 2, counted from 0)"},
-		{"refused-other-types", "", "a graph with other types than the first of a list: give graphs of the same types of vertices and edges (graph 1 of a list of 2"},
-		{"refused-mixed-list", "", `"x": one of this graph and the graphs before has it, and the other has not: give it to all (graph 2 of a list of 3`},
-		{"refused-two-dtypes", "", `"x": of graph 1 is of type <f8 and shape [2 1], and that of graph 0 of type <f4 with rows of shape [1]: save all alike`},
-		{"refused-joined", "", "graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1; edges join vertices of one graph"},
+		{
+			"refused-uncounted", "",
+			`a data set of 2 graphs without x or the numbers of their vertices: save them as one, torch.save(Batch.from_data_list(list(dataset)), "graphs.pt")`,
+		},
+		{"refused-batches", "", "a batch of several graphs: give the graphs apart, or one batch of all " +
+			"(graph 0 of a list of 2, counted from 0)"},
+		{"refused-other-types", "", "a graph with other types than the first of a list: give graphs of " +
+			"the same types of vertices and edges (graph 1 of a list of 2"},
+		{
+			"refused-mixed-list", "",
+			`"x": one of this graph and the graphs before has it, and the other has not: give it to all (graph 2 of a list of 3`,
+		},
+		{
+			"refused-two-dtypes", "",
+			`"x": of graph 1 is of type <f8 and shape [2 1], and that of graph 0 of type <f4 with rows of shape [1]: save all alike`,
+		},
+		{"refused-joined", "", "graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph " +
+			"1; edges join vertices of one graph"},
 		{"refused-outside", "", `"edge_index": vertex 2 of graph 0, which has 2 vertices`},
-		{"refused-class", "", `names "fractions.Fraction", which is not on the list of what a dataset's pickle may name; docs/data.md`},
+		{
+			"refused-class", "",
+			`names "fractions.Fraction", which is not on the list of what a dataset's pickle may name; docs/data.md`,
+		},
 		{"refused-legacy", "", "a file of torch.save before PyTorch 1.6"},
 		{"refused-weights", "", `has no edges (edge_index, adj_t or adj): its fields are ["weight" "bias"]`},
 		{"refused-tensor", "", "holds a tensor, no graph of PyTorch Geometric"},
-		{"refused-type", "", `names "torch.float8_e4m3fnuz", which is not on the list of what a dataset's pickle may name; docs/data.md`},
-		{"refused-float-edges", "", `"edge_index": a tensor of float32, where integers are due: save it after .long()`},
+		{
+			"refused-type", "",
+			`names "torch.float8_e4m3fnuz", which is not on the list of what a dataset's pickle may name; docs/data.md`,
+		},
+		{
+			"refused-float-edges", "",
+			`"edge_index": a tensor of float32, where integers are due: save it after .long()`,
+		},
 		{"two-labels", "", `the types "author", "paper" have labels (y): choose one with target`},
 		{"two-labels", "poet", `target "poet": its types are "author", "paper", "venue"`},
 		{"data", "author", `target "author": the graph has one type of vertices; leave it out`},
@@ -178,7 +203,8 @@ func TestRefused(t *testing.T) {
 func TestFloatLabels(t *testing.T) {
 	g, err := Read("testdata/float-labels.pt", Options{})
 	require.NoError(t, err)
-	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Own() || l.Values[0]-float32(int(l.Values[0])) != .5 || l.Classes != 0 {
+	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Own() ||
+		l.Values[0]-float32(int(l.Values[0])) != .5 || l.Classes != 0 {
 		t.Errorf("labels %+v", l)
 	}
 }
@@ -188,7 +214,8 @@ func TestSparseFeatures(t *testing.T) {
 	for keep, sparse := range map[bool]bool{false: true, true: false} {
 		g, err := Read("testdata/wide.pt", Options{DenseFeatures: keep})
 		require.NoError(t, err)
-		if g.Features.Sparse() != sparse || strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
+		if g.Features.Sparse() != sparse ||
+			strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
 			t.Errorf("dense features %v: sparse %v, notes %q", keep, g.Features.Sparse(), g.Notes)
 		}
 	}
@@ -230,7 +257,8 @@ func ids(zeros int, shape ...int) string {
 		}
 		strides += "K" + string(rune(step))
 	}
-	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nLongStorage\n" + text("0") + text("cpu") +
+	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nLongStorage\n" +
+		text("0") + text("cpu") +
 		"K" + string(rune(zeros)) + "tQK\x00" + dims + "t" + strides + "t\x89NtR"
 }
 
@@ -242,7 +270,8 @@ func dict(parts ...string) string { return "}(" + strings.Join(parts, "") + "u" 
 
 // hetero is the code of a HeteroData object of these dicts of vertices and edges.
 func hetero(vertices, edges string) string {
-	return "ctorch_geometric.data.hetero_data\nHeteroData\n)\x81" + dict(text("_node_store_dict"), vertices, text("_edge_store_dict"), edges) + "b"
+	return "ctorch_geometric.data.hetero_data\nHeteroData\n)\x81" + dict(text("_node_store_dict"), vertices,
+		text("_edge_store_dict"), edges) + "b"
 }
 
 func TestDamaged(t *testing.T) {
@@ -258,7 +287,10 @@ func TestDamaged(t *testing.T) {
 		{"ctorch_geometric.data.data\nData\n)\x81", "without its attributes"},
 		{"ctorch_geometric.data.data\nData\n)\x81" + dict(text("_store"), "N") + "b", "are not a dict"},
 		{"ctorch_geometric.data.hetero_data\nHeteroData\n)\x81}b", "without _node_store_dict"},
-		{"ctorch_geometric.data.storage\nNodeStorage\n)\x81}b", `an object of class "torch_geometric.data.storage.NodeStorage"`},
+		{
+			"ctorch_geometric.data.storage\nNodeStorage\n)\x81}b",
+			`an object of class "torch_geometric.data.storage.NodeStorage"`,
+		},
 		{dict("K\x01", "K\x01"), "is not called (source, relation, target)"},
 		{"ctorch_geometric.data.data\nData\n)\x81" + dict("K\x01", "K\x01") + "b", "a field has no name"},
 		{dict(text("edge_index"), "K\x01"), `"edge_index": is no tensor`},
@@ -268,15 +300,43 @@ func TestDamaged(t *testing.T) {
 		{dict(edges, text("x"), ids(20, 5)), `"x": features of shape [5]`},
 		{dict(edges, text("x"), ids(20, 5, 2), text("y"), ids(20, 4)), `"x": has 5 rows, and "y" has 4`},
 		{dict(edges, text("y"), ids(20, 4), text("train_mask"), ids(20, 3)), `"train_mask": has shape [3]`},
-		{dict(edges, text("y"), ids(20, 4), text("val_mask"), ids(20, 4)), `"train_mask": is missing beside "val_mask" and "test_mask"`},
-		{dict(edges, text("edge_weight"), ids(20, 4)), `"edge_weight": has shape [4]: it must be one number for each of 3 edges`},
-		{dict(edges, text("edge_attr"), ids(20, 4, 2)), `"edge_attr": has shape [4 2]: it must have a row for each of 3 edges`},
-		{dict(edges, text("num_nodes"), "K\x04", text("batch"), strings.Replace(ids(20, 4), "Long", "Double", 1)), `"batch": a tensor of float64, where integers are due`},
-		{dict(edges, text("edge_type"), ids(20, 4)), `"edge_type": has shape [4]: it must be one number for each of 3 edges`},
-		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 2)), `"train_y": has shape [2]: it must be one class id for each of the 1 vertices in "train_idx"`},
-		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 2), text("train_y"), ids(20, 2)), `"train_idx": entry 2: vertex 0 is given twice`},
-		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 1), text("test_idx"), ids(20, 1)), `"test_idx": vertex 0 is also in train_idx`},
-		{dict(edges, text("num_nodes"), "K\x04", text("test_idx"), ids(20, 1)), `"train_idx": is missing beside "val_idx" and "test_idx"`},
+		{
+			dict(edges, text("y"), ids(20, 4), text("val_mask"), ids(20, 4)),
+			`"train_mask": is missing beside "val_mask" and "test_mask"`,
+		},
+		{
+			dict(edges, text("edge_weight"), ids(20, 4)),
+			`"edge_weight": has shape [4]: it must be one number for each of 3 edges`,
+		},
+		{
+			dict(edges, text("edge_attr"), ids(20, 4, 2)),
+			`"edge_attr": has shape [4 2]: it must have a row for each of 3 edges`,
+		},
+		{
+			dict(edges, text("num_nodes"), "K\x04", text("batch"),
+				strings.Replace(ids(20, 4), "Long", "Double", 1)),
+			`"batch": a tensor of float64, where integers are due`,
+		},
+		{
+			dict(edges, text("edge_type"), ids(20, 4)),
+			`"edge_type": has shape [4]: it must be one number for each of 3 edges`,
+		},
+		{
+			dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1),
+				text("train_y"), ids(20, 2)),
+			`"train_y": has shape [2]: it must be one class id for each of the 1 vertices in "train_idx"`,
+		},
+		{
+			dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 2),
+				text("train_y"), ids(20, 2)),
+			`"train_idx": entry 2: vertex 0 is given twice`,
+		},
+		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 1),
+			text("test_idx"), ids(20, 1)), `"test_idx": vertex 0 is also in train_idx`},
+		{
+			dict(edges, text("num_nodes"), "K\x04", text("test_idx"), ids(20, 1)),
+			`"train_idx": is missing beside "val_idx" and "test_idx"`,
+		},
 		{dict(text("edge_index"), ids(20, 2, 0)), "0 vertices for 0 edges: give their number as num_nodes"},
 		{dict(text("adj"), "ctorch_sparse.tensor\nSparseTensor\n)\x81}b"), `"adj": is no tensor`},
 		{hetero("N", "}"), `a HeteroData object without _node_store_dict`},
@@ -309,7 +369,8 @@ func TestSharedTypesAreRefused(t *testing.T) {
 	for k := range 1000 {
 		code.WriteString(text(fmt.Sprintf("t%d", k)) + "h\x01")
 	}
-	code.WriteString("(" + text("t") + text("to") + text("t") + "t" + dict(text("edge_index"), ids(20, 2, 3)) + "u.")
+	code.WriteString("(" + text("t") + text("to") + text("t") + "t" +
+		dict(text("edge_index"), ids(20, 2, 3)) + "u.")
 	refused("fields, more than a file of")
 	code.WriteString("}(" + text("edge_index_dict") + "}" + text("a_dict") + dict(fields...) + "q\x01")
 	for k := range 900 {
@@ -319,7 +380,8 @@ func TestSharedTypesAreRefused(t *testing.T) {
 	refused("fields, more than a file of")
 	code.WriteString("}(" + text("t") + dict(text("num_nodes"), "J\x00\x00\x10\x00"))
 	for k := range 100 {
-		code.WriteString("(" + text("t") + text(fmt.Sprintf("r%d", k)) + text("t") + "t" + dict(text("edge_index"), ids(20, 2, 0)))
+		code.WriteString("(" + text("t") + text(fmt.Sprintf("r%d", k)) + text("t") + "t" +
+			dict(text("edge_index"), ids(20, 2, 0)))
 	}
 	code.WriteString("u.")
 	refused("too many for a file of")

@@ -25,10 +25,12 @@ func (r *reader) collated(value any) (data any, slices *pickle.Dict, err error) 
 		return value, nil, nil
 	}
 	if len(v) != 2 && len(v) != 3 {
-		return nil, nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()", len(v))
+		return nil, nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()",
+			len(v))
 	}
 	if !isBounds(v[1], 3) {
-		return nil, nil, r.refusef("a tuple of %d graphs or other values, which a data set does not have: save one graph, or a list of them", len(v))
+		return nil, nil, r.refusef("a tuple of %d graphs or other values, which a data set does not have: "+
+			"save one graph, or a list of them", len(v))
 	}
 	if n := divided(v[1], 2); n > 1 {
 		if slices, ok = v[1].(*pickle.Dict); !ok {
@@ -46,7 +48,10 @@ func isBounds(value any, depth int) bool {
 	case *torchfile.Tensor, *pickle.Array:
 		return len(shapeOf(s)) == 1
 	case *pickle.Dict:
-		return depth > 0 && !slices.ContainsFunc(s.Items, func(item pickle.Item) bool { return !isBounds(item.Value, depth-1) })
+		return depth > 0 &&
+			!slices.ContainsFunc(s.Items, func(item pickle.Item) bool {
+				return !isBounds(item.Value, depth-1)
+			})
 	}
 	return false
 }
@@ -77,7 +82,8 @@ func divided(bounds any, depth int) int {
 func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 	e := s.edges[0]
 	if s.typed || e.key != "edge_index" {
-		return nil, r.refusef("a data set of %d graphs with several types, or without an edge_index: %s", divided(slices, 2), oneOfThem)
+		return nil, r.refusef("a data set of %d graphs with several types, or without an edge_index: %s",
+			divided(slices, 2), oneOfThem)
 	}
 	if err := e.readEdges(); err != nil {
 		return nil, err
@@ -94,7 +100,8 @@ func (r *reader) separate(s *stores, slices *pickle.Dict) ([]int64, error) {
 		for i := edges[k]; i < edges[k+1]; i++ {
 			for _, end := range []*int32{&e.list.Source[i], &e.list.Target[i]} {
 				if *end < 0 || int64(*end) >= vertices[k+1]-first {
-					return nil, e.Refuse(e.key, fmt.Errorf("vertex %d of graph %d, which has %d vertices: save it again", *end, k, vertices[k+1]-first))
+					return nil, e.Refuse(e.key, fmt.Errorf("vertex %d of graph %d, which has %d vertices: "+
+						"save it again", *end, k, vertices[k+1]-first))
 				}
 				*end += int32(first)
 			}
@@ -117,14 +124,16 @@ func (r *reader) ofVertices(e *store, slices *pickle.Dict, graphs int) ([]int64,
 	}
 	list, ok := e.fields[counts].(*pickle.List)
 	if !ok || len(list.Items) != graphs {
-		return nil, r.refusef("a data set of %d graphs without x or the numbers of their vertices: %s", graphs, asBatch)
+		return nil, r.refusef("a data set of %d graphs without x or the numbers of their vertices: %s",
+			graphs, asBatch)
 	}
 	e.used[counts] = true
 	bounds := []int64{0}
 	for k, item := range list.Items {
 		n, ok := item.(int64)
 		if !ok || n < 1 || bounds[k]+n > arrays.MaxVertices(e.list.Len()) {
-			return nil, e.Refuse(counts, fmt.Errorf("graph %d has %v vertices: give the vertices features", k, item))
+			return nil, e.Refuse(counts,
+				fmt.Errorf("graph %d has %v vertices: give the vertices features", k, item))
 		}
 		bounds = append(bounds, bounds[k]+n)
 	}
@@ -136,7 +145,8 @@ func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]
 	value, _ := slices.Get(key)
 	t, ok := value.(*torchfile.Tensor)
 	if !ok || len(t.Shape) != 1 || t.Shape[0] != divided(slices, 1)+1 {
-		return nil, e.Refuse(key, fmt.Errorf("has no slices for %d graphs: save it again", divided(slices, 1)))
+		return nil, e.Refuse(key, fmt.Errorf("has no slices for %d graphs: save it again",
+			divided(slices, 1)))
 	}
 	array, err := torchfile.Array(t)
 	if err != nil {
@@ -154,7 +164,8 @@ func (r *reader) bounds(e *store, slices *pickle.Dict, key string, rows int) ([]
 		before = at
 	}
 	if bounds[0] != 0 || before != int64(rows) {
-		return nil, e.Refuse(key, fmt.Errorf("its slices go from %d to %d, and it has %d rows: save it again", bounds[0], before, rows))
+		return nil, e.Refuse(key, fmt.Errorf("its slices go from %d to %d, and it has %d rows: save it again",
+			bounds[0], before, rows))
 	}
 	return bounds, nil
 }
@@ -185,12 +196,14 @@ func (r *reader) graphIDs(v *store, bounds []int64) (ids []int64, err error) {
 	if bounds == nil {
 		v.used["ptr"] = true // says the same
 		if !v.Has(arrays.BatchKey) {
-			return nil, r.refusef("vertices%s without %q, which others have: save it again", v.of(), arrays.BatchKey)
+			return nil, r.refusef("vertices%s without %q, which others have: save it again",
+				v.of(), arrays.BatchKey)
 		}
 		return v.GraphIDs(v.count)
 	}
 	if v.count != int(bounds[len(bounds)-1]) {
-		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(), bounds[len(bounds)-1])
+		return nil, r.refusef("%d vertices%s, and its graphs have %d: save it again", v.count, v.of(),
+			bounds[len(bounds)-1])
 	}
 	if err := memory.Need(2 * 8 * int64(v.count)); err != nil {
 		return nil, err

@@ -57,8 +57,13 @@ func TestSeveralGraphs(t *testing.T) {
 		if g.Graphs != 3 {
 			t.Errorf("%s: %d graphs", name, g.Graphs)
 		}
-		left := slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, `labels of whole graphs left out: "y"`) })
-		if whole := strings.HasPrefix(name, "whole"); left != whole || slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
+		left := slices.ContainsFunc(g.Notes, func(note string) bool {
+			return strings.HasPrefix(note, `labels of whole graphs left out: "y"`)
+		})
+		if whole := strings.HasPrefix(name, "whole"); left != whole ||
+			slices.ContainsFunc(g.Notes, func(note string) bool {
+				return strings.HasPrefix(note, "left out")
+			}) {
 			t.Errorf("%s: notes %q", name, g.Notes)
 		}
 	}
@@ -80,7 +85,10 @@ func TestSeveralTypedGraphs(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &want))
 	check := func(name string, g *graph.Graph) {
 		t.Helper()
-		got := batch{Y: g.Labels.Class, Train: g.Splits[0].Train, Batch: map[string][]int32{}, Edges: map[string][][]int32{}}
+		got := batch{
+			Y: g.Labels.Class, Train: g.Splits[0].Train, Batch: map[string][]int32{},
+			Edges: map[string][][]int32{},
+		}
 		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
 		for _, v := range g.Types() {
 			got.Batch[v.Type] = v.GraphOf
@@ -116,7 +124,8 @@ func TestSeveralTypedGraphs(t *testing.T) {
 func TestNoVertexOfAType(t *testing.T) {
 	typed := func(authors int) string {
 		relation := "(" + text("paper") + text("cites") + text("paper") + "t"
-		return dict(text("author"), dict(text("x"), ids(20, authors, 1)), text("paper"), dict(text("x"), ids(20, 3, 2)), relation, dict(text("edge_index"), ids(20, 2, 3)))
+		return dict(text("author"), dict(text("x"), ids(20, authors, 1)), text("paper"),
+			dict(text("x"), ids(20, 3, 2)), relation, dict(text("edge_index"), ids(20, 2, 3)))
 	}
 	for _, authors := range [][]int{{0, 2}, {2, 0}, {0, 0, 2, 0}} {
 		code := "]("
@@ -130,7 +139,8 @@ func TestNoVertexOfAType(t *testing.T) {
 			t.Fatalf("%v authors: %v", authors, err)
 		}
 		at := slices.IndexFunc(g.Types(), func(v graph.VertexType) bool { return v.Type == "author" })
-		if a := g.Types()[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) || len(a.Features.Dense) != 2 {
+		if a := g.Types()[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) ||
+			len(a.Features.Dense) != 2 {
 			t.Errorf("%v authors: %d graphs, %+v", authors, g.Graphs, a)
 		}
 	}

@@ -67,7 +67,8 @@ func (r *reader) stores(value any) (*stores, error) {
 	case *pickle.Object:
 		state, ok := v.State.(*pickle.Dict)
 		if !ok || len(state.Items) > maxFields {
-			return nil, r.refusef("an object of class %.80q without its attributes: save it again", string(v.Class))
+			return nil, r.refusef("an object of class %.80q without its attributes: save it again",
+				string(v.Class))
 		}
 		switch classOf(v) {
 		case dataClass:
@@ -79,12 +80,16 @@ func (r *reader) stores(value any) (*stores, error) {
 			return r.hetero(state)
 		}
 	case *pickle.Dict:
-		if slices.ContainsFunc(v.Items, func(item pickle.Item) bool { _, ok := item.Key.(string); return !ok }) {
+		if slices.ContainsFunc(v.Items, func(item pickle.Item) bool {
+			_, ok := item.Key.(string)
+			return !ok
+		}) {
 			return r.typedDict(v)
 		}
 		return r.plain(v)
 	}
-	return nil, r.refusef("holds %s, no graph of PyTorch Geometric: give a Data, a HeteroData or a Batch, or its to_dict()", kind(value))
+	return nil, r.refusef("holds %s, no graph of PyTorch Geometric: give a Data, a HeteroData or a Batch, "+
+		"or its to_dict()", kind(value))
 }
 
 // classOf is the class of an object. That of a Batch is the class of its graphs, whose fields it has: PyG
@@ -301,7 +306,8 @@ func (r *reader) dicts(all *store) (*stores, error) {
 func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 	s := newStore(r, name, map[string]any{})
 	if fields == nil || len(fields.Items) > maxFields {
-		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(), maxFields)
+		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(),
+			maxFields)
 	}
 	if err := r.charge(fields); err != nil {
 		return nil, err
@@ -324,7 +330,8 @@ func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 func (r *reader) charge(fields *pickle.Dict) error {
 	const bytes = 4 // of the file, for each at least
 	if r.fields += int64(len(fields.Items)); r.fields > r.size/bytes {
-		return r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again", r.fields, r.size)
+		return r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again",
+			r.fields, r.size)
 	}
 	return nil
 }

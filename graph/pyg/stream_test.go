@@ -73,8 +73,10 @@ func numbers(list []int) string {
 
 // code is that of a tensor on the storage of a key.
 func (t *tensorOf) code(key int) string {
-	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + t.kind + "\n" + text(fmt.Sprint(key)) + text("cpu") +
-		number(reflect.ValueOf(t.values).Len()) + "tQK\x00" + numbers(t.shape) + numbers(t.strides) + "\x89NtR"
+	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + t.kind + "\n" +
+		text(fmt.Sprint(key)) + text("cpu") +
+		number(reflect.ValueOf(t.values).Len()) + "tQK\x00" + numbers(t.shape) +
+		numbers(t.strides) + "\x89NtR"
 }
 
 // saved writes a dict of tensors, each with a storage of its own.
@@ -90,7 +92,9 @@ func saved(t testing.TB, tensors ...tensorOf) string {
 // savedCSR writes a dict with a sparse adj_t of so many rows and columns.
 func savedCSR(t testing.TB, bounds, ids, values tensorOf, rows, columns int) string {
 	t.Helper()
-	code := "}" + text("adj_t") + "ctorch._utils\n_rebuild_sparse_csr_tensor\n(ctorch.serialization\n_get_layout\n(" + text("torch.sparse_csr") + "tR(" +
+	code := "}" + text("adj_t") +
+		"ctorch._utils\n_rebuild_sparse_csr_tensor\n(ctorch.serialization\n_get_layout\n(" +
+		text("torch.sparse_csr") + "tR(" +
 		bounds.code(0) + ids.code(1) + values.code(2) + numbers([]int{rows, columns}) + "ttRs."
 	return savedAs(t, code, bounds, ids, values)
 }
@@ -105,7 +109,8 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 	z := zip.NewWriter(f)
 	write := func(name string, content []byte) {
 		w, err := z.CreateRaw(&zip.FileHeader{
-			Name: "archive/" + name, Method: zip.Store, CRC32: crc32.ChecksumIEEE(content), UncompressedSize64: uint64(len(content)), CompressedSize64: uint64(len(content)),
+			Name: "archive/" + name, Method: zip.Store, CRC32: crc32.ChecksumIEEE(content),
+			UncompressedSize64: uint64(len(content)), CompressedSize64: uint64(len(content)),
 		})
 		if err == nil {
 			_, err = w.Write(content)
@@ -136,10 +141,12 @@ func TestInStream(t *testing.T) {
 	narrow, weights, features := make([]int32, 2*edges), make([]float64, edges), make([]float32, 3*edges)
 	for k := range edges {
 		u, v := int64(k*7919%vertices), int64(k*k%vertices)
-		byEnd[k], byEnd[edges+k], both[2*k], both[2*k+1], narrow[k], narrow[edges+k] = u, v, u, v, int32(u), int32(v)
+		byEnd[k], byEnd[edges+k], both[2*k], both[2*k+1], narrow[k], narrow[edges+k] = u, v, u,
+			v, int32(u), int32(v)
 		weights[k], features[3*k] = float64(k%9)/2, float32(k)
 	}
-	half, x, y, graphs := make([]uint16, 1000*vertices), make([]float32, 200*vertices), make([]int64, vertices), make([]int64, vertices)
+	half, x, y, graphs := make([]uint16, 1000*vertices), make([]float32, 200*vertices),
+		make([]int64, vertices), make([]int64, vertices)
 	for k := range half {
 		half[k] = uint16(math.Float32bits(float32(k%17)) >> 16)
 	}
@@ -153,13 +160,29 @@ func TestInStream(t *testing.T) {
 	strided := tensorOf{"edge_index", "LongStorage", both, []int{2, edges / 2}, []int{1, 4}}
 	labels := row("y", "LongStorage", y, vertices)
 	for name, tensors := range map[string][]tensorOf{
-		"rows":               {row("edge_index", "LongStorage", byEnd, 2, edges), row("x", "FloatStorage", x, vertices, 200), labels},
-		"narrow":             {row("edge_index", "IntStorage", narrow, 2, edges), row("edge_weight", "DoubleStorage", weights, edges), labels},
-		"transposed":         {transposed, row("edge_attr", "FloatStorage", features, edges, 3), row("x", "BFloat16Storage", half, vertices, 1000)},
-		"all of edges":       {transposed, row("edge_attr", "FloatStorage", features, edges, 3), row("edge_weight", "DoubleStorage", weights, edges)},
-		"features by column": {transposed, {"x", "FloatStorage", x, []int{vertices, 200}, []int{1, vertices}}, row("batch", "LongStorage", graphs, vertices)},
-		"every other":        {strided},
-		"weights by twos":    {transposed, {"edge_weight", "FloatStorage", features, []int{edges}, []int{2}}},
+		"rows": {
+			row("edge_index", "LongStorage", byEnd, 2, edges),
+			row("x", "FloatStorage", x, vertices, 200), labels,
+		},
+		"narrow": {
+			row("edge_index", "IntStorage", narrow, 2, edges),
+			row("edge_weight", "DoubleStorage", weights, edges), labels,
+		},
+		"transposed": {
+			transposed, row("edge_attr", "FloatStorage", features, edges, 3),
+			row("x", "BFloat16Storage", half, vertices, 1000),
+		},
+		"all of edges": {
+			transposed, row("edge_attr", "FloatStorage", features, edges, 3),
+			row("edge_weight", "DoubleStorage", weights, edges),
+		},
+		"features by column": {
+			transposed,
+			{"x", "FloatStorage", x, []int{vertices, 200}, []int{1, vertices}},
+			row("batch", "LongStorage", graphs, vertices),
+		},
+		"every other":     {strided},
+		"weights by twos": {transposed, {"edge_weight", "FloatStorage", features, []int{edges}, []int{2}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inStream(t, saved(t, tensors...))
@@ -175,18 +198,23 @@ func TestInStream(t *testing.T) {
 		if weighted {
 			values[edges-1] = 2
 		}
-		path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
+		path := savedCSR(t, row("", "LongStorage", bounds, vertices+1),
+			row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges),
+			vertices, vertices)
 		if w := inStream(t, path); w.Weighted != weighted {
 			t.Errorf("weighted %v, want %v", w.Weighted, weighted)
 		}
 	}
 	columns[100_000] = vertices
-	path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges), row("", "FloatStorage", values, edges), vertices, vertices)
-	streamedtest.WantRefused(t, opening(path, Options{}), path, `"adj_t": column 331 of a sparse matrix of 331 columns`)
+	path := savedCSR(t, row("", "LongStorage", bounds, vertices+1), row("", "LongStorage", columns, edges),
+		row("", "FloatStorage", values, edges), vertices, vertices)
+	streamedtest.WantRefused(t, opening(path, Options{}), path,
+		`"adj_t": column 331 of a sparse matrix of 331 columns`)
 	byEnd[edges+100_000] = vertices
 	for want, tensors := range map[string][]tensorOf{
 		`"edge_index": edge 100000 (`: {row("edge_index", "LongStorage", byEnd, 2, edges), labels},
-		`"edge_index": a tensor of float32, where integers are due: save it after .long()`: {row("edge_index", "FloatStorage", x, 2, 100), labels},
+		`"edge_index": a tensor of float32, where integers are due: save it after .long()`: {row("edge_index",
+			"FloatStorage", x, 2, 100), labels},
 	} {
 		path := saved(t, tensors...)
 		streamedtest.WantRefused(t, opening(path, Options{}), path, want)
@@ -200,6 +228,8 @@ func TestBeyondMemory(t *testing.T) {
 	for k := range ids {
 		ids[k] = int32(k * 7919 % vertices)
 	}
-	path := saved(t, row("edge_index", "IntStorage", ids, 2, edges), row("x", "FloatStorage", make([]float32, 4000*vertices), vertices, 4000))
-	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(path, Options{DenseFeatures: true}) })
+	path := saved(t, row("edge_index", "IntStorage", ids, 2, edges),
+		row("x", "FloatStorage", make([]float32, 4000*vertices), vertices, 4000))
+	streamedtest.BeyondMemory(t, left, edges,
+		func() (*streamed.Graph, error) { return Open(path, Options{DenseFeatures: true}) })
 }

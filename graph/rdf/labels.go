@@ -54,7 +54,10 @@ func (o *Options) readLabels(entities *names.Table) (labels graph.Labels, splits
 // read reads the entities of a table, ascending.
 func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 	const longest = 64 << 10 // bytes of a line
-	form := lines.Form{Path: path, Text: "a table, its columns between tabs", Line: "a row of a table", Longest: longest}
+	form := lines.Form{
+		Path: path, Text: "a table, its columns between tabs",
+		Line: "a row of a table", Longest: longest,
+	}
 	var columns []string // of the first line
 	var entity, label int
 	err = lines.Each(form, func(line []byte, number int64) error {

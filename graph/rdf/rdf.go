@@ -67,7 +67,8 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.Errorf("%s: %w", strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
-		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels, Splits: splits, Relations: predicates,
+		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels,
+		Splits: splits, Relations: predicates,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
 	if g, err = g.ReverseRelations(); err != nil {

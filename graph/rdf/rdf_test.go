@@ -66,7 +66,10 @@ func edges(g *graph.Graph, r *graph.Relation) (all []string) {
 func TestRead(t *testing.T) {
 	const header = "id\tperson\tgroup\r\n"
 	o := Options{
-		Paths:  []string{write(t, "a.nt", family), write(t, "b.nt.gz", zipped(t, "_:c <http://x/v#knows> <http://x/anna> .\n"))},
+		Paths: []string{
+			write(t, "a.nt", family),
+			write(t, "b.nt.gz", zipped(t, "_:c <http://x/v#knows> <http://x/anna> .\n")),
+		},
 		Train:  write(t, "train.tsv", header+"1\thttp://x/ben\tred\r\n\r\n2\t_:c#2\tblue"),
 		Test:   write(t, "test.tsv", header+"3\thttp://x/anna\tred\n"),
 		Entity: "person", Label: "group",
@@ -83,7 +86,10 @@ func TestRead(t *testing.T) {
 		order = append(order, r.Name)
 		got[r.Name] = edges(g, r)
 	}
-	if want := []string{"knows", "knows_2", "age", "rev_knows", "rev_knows_2", "rev_age"}; !slices.Equal(order, want) {
+	if want := []string{
+		"knows", "knows_2", "age", "rev_knows", "rev_knows_2",
+		"rev_age",
+	}; !slices.Equal(order, want) {
 		t.Errorf("relations %q, want %q", order, want)
 	}
 	names := []string{"http://x/anna", "http://x/ben", "_:c", `"7"^^<http://x/int>`, `"7"`, "_:c#2"}
@@ -107,9 +113,15 @@ func TestRead(t *testing.T) {
 			t.Errorf("rev_%s: %s", name, diff)
 		}
 	}
-	assert.Equal(t, graph.Labels{Classes: 2, Class: []int64{1, 1, -1, -1, -1, 0}, Names: []string{"blue", "red"}}, g.Labels)
+	assert.Equal(t, graph.Labels{
+		Classes: 2, Class: []int64{1, 1, -1, -1, -1, 0},
+		Names: []string{"blue", "red"},
+	}, g.Labels)
 	assert.Equal(t, []graph.Split{{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}}}, g.Splits)
-	assert.Equal(t, []string{"relation knows_2 is http://y/knows", "1 triples that stand twice left out", "3 reverse relations added"}, g.Notes)
+	assert.Equal(t, []string{
+		"relation knows_2 is http://y/knows", "1 triples that stand twice left out",
+		"3 reverse relations added",
+	}, g.Notes)
 
 	// What gives the label away is left out, and entities that nothing else names with it.
 	o.Without = []string{"http://x/v#age"}
@@ -128,9 +140,13 @@ func TestRead(t *testing.T) {
 func TestLocalNames(t *testing.T) {
 	r := relations.NewTable()
 	// The third of a name that is knows, as the one back of knows_2 would be taken
-	want := []string{"knows", "rev_knows_2", "Größe_1.2-x", "_x", "a_b", "urn", "_", "knows_3", "rev", strings.Repeat("é", 50)}
+	want := []string{
+		"knows", "rev_knows_2", "Größe_1.2-x", "_x", "a_b", "urn", "_", "knows_3", "rev",
+		strings.Repeat("é", 50),
+	}
 	for _, iri := range []string{
-		"http://x/knows", "http://y/rev_knows_2", "http://x#Größe!!1.2-x", "http://x/.x", "http://x/a__b/", "urn:", "x:_", "urn:knows", "x:rev", "x:" + strings.Repeat("é", 200),
+		"http://x/knows", "http://y/rev_knows_2", "http://x#Größe!!1.2-x", "http://x/.x", "http://x/a__b/",
+		"urn:", "x:_", "urn:knows", "x:rev", "x:" + strings.Repeat("é", 200),
 	} {
 		r.All = append(r.All, relations.Relation{Name: iri})
 	}
@@ -144,7 +160,8 @@ func TestRefusals(t *testing.T) {
 	good := func(t *testing.T) Options {
 		return Options{
 			Paths: []string{write(t, "a.nt", family)}, Entity: "person", Label: "group",
-			Train: write(t, "train.tsv", header+"http://x/ben\tred\n"), Test: write(t, "test.tsv", header+"http://x/anna\tblue\n"),
+			Train: write(t, "train.tsv", header+"http://x/ben\tred\n"),
+			Test:  write(t, "test.tsv", header+"http://x/anna\tblue\n"),
 		}
 	}
 	for _, c := range []struct {
@@ -152,13 +169,27 @@ func TestRefusals(t *testing.T) {
 		change func(t *testing.T, o *Options)
 		want   string // where %s is the folder of the file that is to blame
 	}{
-		{"missing dot", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "# x\r\n\r\n<a:s> <a:p> <a:o>\r\n") }, "a.nt:3: the dot is missing"},
-		{"second file", func(t *testing.T, o *Options) { o.Paths = append(o.Paths, write(t, "b.nt", "x")) }, `b.nt:1: the subject "x" is not what N-Triples has there`},
-		{"no file", func(t *testing.T, o *Options) { o.Paths[0] = filepath.Join(t.TempDir(), "a.nt") }, "a.nt: no such file"},
-		{"a folder", func(t *testing.T, o *Options) { o.Paths[0] = t.TempDir() }, "is a directory, not a file"},
-		{"an array", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "\x93NUMPY") }, "a.nt: is a NumPy array"},
-		{"zeros", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "\x00") }, "a.nt: is no text: give N-Triples"},
-		{"damaged gzip", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt.gz", "\x1f\x8bx") }, "a.nt.gz: a damaged gzip file"},
+		{"missing dot", func(t *testing.T, o *Options) {
+			o.Paths[0] = write(t, "a.nt", "# x\r\n\r\n<a:s> <a:p> <a:o>\r\n")
+		}, "a.nt:3: the dot is missing"},
+		{"second file", func(t *testing.T, o *Options) {
+			o.Paths = append(o.Paths, write(t, "b.nt", "x"))
+		}, `b.nt:1: the subject "x" is not what N-Triples has there`},
+		{"no file", func(t *testing.T, o *Options) {
+			o.Paths[0] = filepath.Join(t.TempDir(), "a.nt")
+		}, "a.nt: no such file"},
+		{"a folder", func(t *testing.T, o *Options) {
+			o.Paths[0] = t.TempDir()
+		}, "is a directory, not a file"},
+		{"an array", func(t *testing.T, o *Options) {
+			o.Paths[0] = write(t, "a.nt", "\x93NUMPY")
+		}, "a.nt: is a NumPy array"},
+		{"zeros", func(t *testing.T, o *Options) {
+			o.Paths[0] = write(t, "a.nt", "\x00")
+		}, "a.nt: is no text: give N-Triples"},
+		{"damaged gzip", func(t *testing.T, o *Options) {
+			o.Paths[0] = write(t, "a.nt.gz", "\x1f\x8bx")
+		}, "a.nt.gz: a damaged gzip file"},
 		{"short gzip", func(t *testing.T, o *Options) {
 			whole := zipped(t, family)
 			o.Paths[0] = write(t, "a.nt.gz", whole[:len(whole)-9])
@@ -170,30 +201,61 @@ func TestRefusals(t *testing.T) {
 		{"long line", func(t *testing.T, o *Options) {
 			o.Paths[0] = write(t, "a.nt.gz", zipped(t, "<a:s> <a:p> \""+strings.Repeat("x", 16<<20)+"\" .\n"))
 		}, "a.nt.gz:1: the line is longer than 16777216 bytes"},
-		{"no triple", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "# nothing\n") }, "a.nt: no triple is left"},
-		{"unknown predicate", func(_ *testing.T, o *Options) { o.Without = []string{"http://x/v#know"} }, "without-predicate http://x/v#know: no triple has that predicate; did you mean http://x/v#knows?"},
+		{"no triple", func(t *testing.T, o *Options) {
+			o.Paths[0] = write(t, "a.nt", "# nothing\n")
+		}, "a.nt: no triple is left"},
+		{"unknown predicate", func(_ *testing.T, o *Options) {
+			o.Without = []string{"http://x/v#know"}
+		}, "without-predicate http://x/v#know: no triple has that predicate; did you mean http://x/v#knows?"},
 		{"nothing left", func(_ *testing.T, o *Options) {
 			o.Without = []string{"http://x/v#knows", "http://x/v#age", "http://y/knows"}
 		}, "a.nt: no triple is left"},
 
-		{"no training", func(_ *testing.T, o *Options) { o.Train = "" }, "labels without entities that train: give train"},
-		{"no tables", func(_ *testing.T, o *Options) { o.Train, o.Test = "", "" }, "entity and label name columns of a table"},
-		{"no columns", func(_ *testing.T, o *Options) { o.Entity = "" }, "train.tsv: which columns count? give entity and label"},
-		{"one column", func(_ *testing.T, o *Options) { o.Label = "person" }, "entity and label are one column"},
-		{"unknown column", func(_ *testing.T, o *Options) { o.Label = "grop" }, `train.tsv:1: no column is label "grop"; did you mean group?`},
-		{"column twice", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", "person\tgroup\tgroup\n") }, `test.tsv:1: several columns are label "group"`},
-		{"empty table", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", "") }, "test.tsv: is empty"},
-		{"no rows", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"\r\n") }, "test.tsv: has no entity below its first line"},
-		{"few fields", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/anna\n") }, "test.tsv:2: 1 columns, where the first line has 2"},
-		{"stranger", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"\nhttp://x/eve\tred\n") }, `test.tsv:3: "http://x/eve" is no entity of the graph`},
-		{"no label", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/anna\t\n") }, `test.tsv:2: "http://x/anna" has no label`},
-		{"twice", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/ben\tred\n") }, "train.tsv:2: leave one of the lines out"},
-		{"not UTF-8", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/anna\t\xff\n") }, "test.tsv:2: the line is not UTF-8"},
+		{"no training", func(_ *testing.T, o *Options) {
+			o.Train = ""
+		}, "labels without entities that train: give train"},
+		{"no tables", func(_ *testing.T, o *Options) {
+			o.Train, o.Test = "", ""
+		}, "entity and label name columns of a table"},
+		{"no columns", func(_ *testing.T, o *Options) {
+			o.Entity = ""
+		}, "train.tsv: which columns count? give entity and label"},
+		{"one column", func(_ *testing.T, o *Options) {
+			o.Label = "person"
+		}, "entity and label are one column"},
+		{"unknown column", func(_ *testing.T, o *Options) {
+			o.Label = "grop"
+		}, `train.tsv:1: no column is label "grop"; did you mean group?`},
+		{"column twice", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", "person\tgroup\tgroup\n")
+		}, `test.tsv:1: several columns are label "group"`},
+		{"empty table", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", "")
+		}, "test.tsv: is empty"},
+		{"no rows", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", header+"\r\n")
+		}, "test.tsv: has no entity below its first line"},
+		{"few fields", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", header+"http://x/anna\n")
+		}, "test.tsv:2: 1 columns, where the first line has 2"},
+		{"stranger", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", header+"\nhttp://x/eve\tred\n")
+		}, `test.tsv:3: "http://x/eve" is no entity of the graph`},
+		{"no label", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", header+"http://x/anna\t\n")
+		}, `test.tsv:2: "http://x/anna" has no label`},
+		{"twice", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", header+"http://x/ben\tred\n")
+		}, "train.tsv:2: leave one of the lines out"},
+		{"not UTF-8", func(t *testing.T, o *Options) {
+			o.Test = write(t, "test.tsv", header+"http://x/anna\t\xff\n")
+		}, "test.tsv:2: the line is not UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := good(t)
 			c.change(t, &o)
-			if _, err := Read(o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if _, err := Read(o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want a refusal with %q", err, c.want)
 			}
 		})
@@ -204,8 +266,10 @@ func TestRefusals(t *testing.T) {
 // same files.
 func TestMUTAG(t *testing.T) {
 	g, err := Read(Options{
-		Paths: []string{realdata.File(t, "rdf_mutag", "mutag_stripped.nt.gz")}, Entity: "bond", Label: "label_mutagenic",
-		Train: realdata.File(t, "rdf_mutag", "trainingSet.tsv"), Test: realdata.File(t, "rdf_mutag", "testSet.tsv"),
+		Paths: []string{realdata.File(t, "rdf_mutag", "mutag_stripped.nt.gz")}, Entity: "bond",
+		Label: "label_mutagenic",
+		Train: realdata.File(t, "rdf_mutag", "trainingSet.tsv"),
+		Test:  realdata.File(t, "rdf_mutag", "testSet.tsv"),
 	})
 	require.NoError(t, err)
 	type facts struct {
@@ -234,7 +298,8 @@ func TestMUTAG(t *testing.T) {
 		}
 	}
 	want := facts{
-		Entities: 23644, Relations: 46, Edges: 2 * 74227, Train: 272, Test: 68, Mutagenic: 129, Classes: []string{"0.0", "1.0"},
+		Entities: 23644, Relations: 46, Edges: 2 * 74227, Train: 272, Test: 68, Mutagenic: 129,
+		Classes: []string{"0.0", "1.0"},
 		EdgeSum: 7973052409853, TrainSum: 164928,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -258,7 +323,8 @@ func TestManyPredicates(t *testing.T) {
 		3000: ": 6000 entities and 3000 relations, with only 3000 triples: leave predicates out",
 	} {
 		path := file(predicates)
-		if _, err := Read(Options{Paths: []string{path}}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {
+		if _, err := Read(Options{Paths: []string{path}}); !refusal.Is(err) ||
+			!strings.HasPrefix(err.Error(), path+want) {
 			t.Errorf("error %v, want a refusal with the file and %q", err, want)
 		}
 	}
@@ -267,10 +333,14 @@ func TestManyPredicates(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(family), []byte("person\tgroup\nhttp://x/ben\tred\n_:c\tblue\n"))
 	f.Add([]byte(zipped(f, family)), []byte(zipped(f, "group\tperson\r\n1\thttp://x/anna\r\n")))
-	f.Add([]byte("<a:\\u0073> <a:p> \"\\\"\\U0001F600\"@en-x.\n_:a.b<a:p>_:c.."), []byte("person\tgroup\na:s\t\xff"))
+	f.Add([]byte("<a:\\u0073> <a:p> \"\\\"\\U0001F600\"@en-x.\n_:a.b<a:p>_:c.."),
+		[]byte("person\tgroup\na:s\t\xff"))
 	f.Fuzz(func(t *testing.T, triples, table []byte) {
 		train := write(t, "train.tsv", string(table))
-		o := Options{Paths: []string{write(t, "a.nt", string(triples))}, Train: train, Entity: "person", Label: "group"}
+		o := Options{
+			Paths: []string{write(t, "a.nt", string(triples))}, Train: train,
+			Entity: "person", Label: "group",
+		}
 		var g *graph.Graph
 		var err error
 		alloctest.Reading(t, len(triples)+len(table), func() { g, err = Read(o) })

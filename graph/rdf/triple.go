@@ -18,10 +18,12 @@ type triple struct{ subject, predicate, object []byte }
 
 // Other languages for the same graphs are refused by name, with the way out.
 var (
-	errTurtle = errors.New("this is Turtle, and only N-Triples is read: convert the file, as with rapper -i turtle -o ntriples FILE " +
-		"(Debian: raptor2-utils), or riot of Apache Jena")
-	errXML  = errors.New("this is RDF/XML, and only N-Triples is read: convert the file, as with rapper -o ntriples FILE (Debian: raptor2-utils)")
-	errQuad = errors.New("the triple goes on after its object, as in N-Quads: leave the graph's name out, as with rapper -i nquads -o ntriples FILE")
+	errTurtle = errors.New("this is Turtle, and only N-Triples is read: convert the file, as with rapper " +
+		"-i turtle -o ntriples FILE (Debian: raptor2-utils), or riot of Apache Jena")
+	errXML = errors.New("this is RDF/XML, and only N-Triples is read: convert the file, as with rapper " +
+		"-o ntriples FILE (Debian: raptor2-utils)")
+	errQuad = errors.New("the triple goes on after its object, as in N-Quads: leave the graph's name out, " +
+		"as with rapper -i nquads -o ntriples FILE")
 )
 
 // parse reads a line (https://www.w3.org/TR/n-triples/#n-triples-grammar). Empty lines and comments have no
@@ -34,7 +36,8 @@ func (t *triple) parse(line []byte) (present bool, err error) {
 	if len(rest) == 0 || rest[0] == '#' {
 		return false, nil
 	}
-	if bytes.HasPrefix(rest, []byte("<?")) || bytes.HasPrefix(rest, []byte("<!")) || bytes.HasPrefix(rest, []byte("<rdf:RDF ")) {
+	if bytes.HasPrefix(rest, []byte("<?")) || bytes.HasPrefix(rest, []byte("<!")) ||
+		bytes.HasPrefix(rest, []byte("<rdf:RDF ")) {
 		return false, errXML
 	}
 	t.subject, t.predicate, t.object = t.subject[:0], t.predicate[:0], t.object[:0]
@@ -65,17 +68,24 @@ func explain(place string, rest []byte, err error) error {
 	case !errors.Is(err, errKind):
 		return fmt.Errorf("the %s: %w", place, err)
 	case len(rest) == 0:
-		return fmt.Errorf("the line ends before its %s: a triple has a line to itself, its subject, predicate and object, and a dot", place)
+		return fmt.Errorf("the line ends before its %s: a triple has a line to itself, its subject, "+
+			"predicate and object, and a dot", place)
 	case bytes.HasPrefix(rest, []byte("<<")):
-		return fmt.Errorf("the %s is a triple itself, which no vertex stands for: leave such statements out", place)
+		return fmt.Errorf("the %s is a triple itself, which no vertex stands for: leave such statements out",
+			place)
 	case place == "subject" && bytes.IndexByte(rest, '\t') >= 0 && !turtleSubject(rest):
-		return fmt.Errorf("this is a table, its columns between tabs: give it with %s, %s or %s, and the triples in N-Triples",
+		return fmt.Errorf("this is a table, its columns between tabs: give it with %s, %s or %s, and the "+
+			"triples in N-Triples",
 			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
 	case place == "subject" && turtleSubject(rest), place != "subject" && turtleTerm(rest):
 		return errTurtle
 	}
-	other := map[string]string{"subject": " or a blank node", "object": ", a blank node or a literal in quotes"}
-	return fmt.Errorf("the %s %.40q is not what N-Triples has there: an IRI in angle brackets%s", place, rest, other[place])
+	other := map[string]string{
+		"subject": " or a blank node",
+		"object":  ", a blank node or a literal in quotes",
+	}
+	return fmt.Errorf("the %s %.40q is not what N-Triples has there: an IRI in angle brackets%s", place,
+		rest, other[place])
 }
 
 // turtleTerm reports whether the text may begin with a term of Turtle that N-Triples does not have.
@@ -92,7 +102,8 @@ func turtleSubject(text []byte) bool {
 	word, _, _ := bytes.Cut(text, []byte(" "))
 	word, _, _ = bytes.Cut(word, []byte("\t"))
 	_, local, prefixed := bytes.Cut(word, []byte(":"))
-	return prefixed && !bytes.HasPrefix(local, []byte("//")) || bytes.EqualFold(word, []byte("PREFIX")) || bytes.EqualFold(word, []byte("BASE"))
+	return prefixed && !bytes.HasPrefix(local, []byte("//")) || bytes.EqualFold(word, []byte("PREFIX")) ||
+		bytes.EqualFold(word, []byte("BASE"))
 }
 
 // end checks what follows the object: a dot, and perhaps a comment.
@@ -171,7 +182,8 @@ func checkScheme(iri []byte) error {
 			break
 		}
 	}
-	return fmt.Errorf("the IRI %.40q is relative, and N-Triples has whole ones: convert the file with its base", iri)
+	return fmt.Errorf("the IRI %.40q is relative, and N-Triples has whole ones: convert the file "+
+		"with its base", iri)
 }
 
 // blank appends a blank node's label with its _:.

@@ -35,7 +35,8 @@ func TestTriple(t *testing.T) {
 		{`<a:s> <a:p> <a:o> # .`, "!the dot is missing"},
 		{`<a:s> <a:p> <a:o> . <a:s> <a:p> <a:o> .`, "!follows the dot"},
 		{`<a:s> <a:p> <a:o> "x" .`, "!follows the object"},
-		{`<a:s> <a:p> .`, "!the object \".\" is not what N-Triples has there: an IRI in angle brackets, a blank node or a literal"},
+		{`<a:s> <a:p> .`, "!the object \".\" is not what N-Triples has there: an IRI in angle brackets, a " +
+			"blank node or a literal"},
 		{`<a:s> <a:p>`, "!the line ends before its object"},
 		{`<a:s>`, "!the line ends before its predicate"},
 		{`<a:s> _:p <a:o> .`, "!the predicate \"_:p <a:o> .\""},
@@ -82,10 +83,14 @@ func TestTriple(t *testing.T) {
 		{`<a:s> <a:p> -1 .`, "!Turtle"},
 		{`<a:s> <a:p> true .`, "!Turtle"},
 		// So is a table of labels, which is given by flags.
-		{"bond\tid\tlabel_mutagenic", "!this is a table, its columns between tabs: give it with train, val or test, and the triples in N-Triples"},
+		{"bond\tid\tlabel_mutagenic", "!this is a table, its columns between tabs: give it with train, " +
+			"val or test, and the triples in N-Triples"},
 		{"http://x/anna\tred", "!this is a table"},
 		{"1\tred", "!this is a table"},
-		{`id,person`, `!the subject "id,person" is not what N-Triples has there: an IRI in angle brackets or a blank node`},
+		{
+			`id,person`,
+			`!the subject "id,person" is not what N-Triples has there: an IRI in angle brackets or a blank node`,
+		},
 		{`1 2`, "!the subject"},
 		{`<a:s> <a:p> [ <a:p> 1 ] .`, "!Turtle"},
 		{`<a:s> <a:p> <a:o> ;`, "!Turtle"},
@@ -111,7 +116,9 @@ func TestTriple(t *testing.T) {
 			t.Errorf("%s: %v", c.line, err)
 		case present != (c.want != ""):
 			t.Errorf("%s: present %v", c.line, present)
-		case present && strings.Join([]string{string(got.subject), string(got.predicate), string(got.object)}, "|") != c.want:
+		case present &&
+			strings.Join([]string{string(got.subject), string(got.predicate), string(got.object)},
+				"|") != c.want:
 			t.Errorf("%s: got %s|%s|%s, want %s", c.line, got.subject, got.predicate, got.object, c.want)
 		}
 	}

@@ -63,11 +63,12 @@ type Relation struct {
 
 // Edges are a list of edges.
 type Edges struct {
-	Count     int64 // how many there are; Unknown where Complete is not nil, perhaps
-	About     int64 // an estimate of Count where that is unknown
-	Weighted  bool  // they have weights. Where Complete is not nil, it is set when Each has called its argument
-	Columns   int   // of features
-	Symmetric bool  // the reverse of each is there, equally often
+	Count int64 // how many there are; Unknown where Complete is not nil, perhaps
+	About int64 // an estimate of Count where that is unknown
+	// they have weights. Where Complete is not nil, it is set when Each has called its argument
+	Weighted  bool
+	Columns   int  // of features
+	Symmetric bool // the reverse of each is there, equally often
 	// Each calls do with all edges in their order, some at a time, which are valid until do returns. It can
 	// be called again, and then reads them again.
 	Each func(do func(graph.Edges) error) error
@@ -281,7 +282,9 @@ func (g *Graph) complete() error {
 }
 
 // each calls do with all edges, and how many were before, and tells how many have been read.
-func (e *Edges) each(tell graph.Progress, do func(batch graph.Edges, before int64) error) (read int64, err error) {
+func (e *Edges) each(tell graph.Progress,
+	do func(batch graph.Edges, before int64) error,
+) (read int64, err error) {
 	err = e.Each(func(batch graph.Edges) error {
 		if e.Count != Unknown {
 			tell.Of("reading edges", read, e.Count)
@@ -314,7 +317,8 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 			return e.Refuse(err)
 		}
 		all.Source, all.Target = append(all.Source, batch.Source...), append(all.Target, batch.Target...)
-		all.Weights, all.Features = append(all.Weights, batch.Weights...), append(all.Features, batch.Features...)
+		all.Weights, all.Features = append(all.Weights, batch.Weights...),
+			append(all.Features, batch.Features...)
 		return nil
 	})
 	if all.FeatureColumns = e.Columns; e.Weighted && all.Weights == nil {
@@ -345,7 +349,8 @@ func (a *Array) Read(vertices int) (made graph.Array, err error) {
 		return made, err
 	}
 	err = a.Each(func(rows []float32) error {
-		if made.Ints, err = memory.GrowTo(made.Ints, len(rows), int64(vertices)*int64(made.Columns)); err != nil {
+		if made.Ints, err = memory.GrowTo(made.Ints, len(rows),
+			int64(vertices)*int64(made.Columns)); err != nil {
 			return refuse(err)
 		}
 		for _, x := range rows {

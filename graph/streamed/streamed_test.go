@@ -35,16 +35,25 @@ func list(vertices int, batches ...graph.Edges) *streamed.Graph {
 		}
 		return nil
 	}
-	return &streamed.Graph{InMemory: &graph.Graph{Count: vertices}, Source: "source", Relations: []streamed.Relation{{Edges: e}}}
+	return &streamed.Graph{
+		InMemory: &graph.Graph{Count: vertices}, Source: "source",
+		Relations: []streamed.Relation{{Edges: e}},
+	}
 }
 
 // Batches are one list: edges are sorted by target and source, and parallel ones stay in their order. Of
 // these Symmetrize keeps the first one that was listed.
 func TestBatches(t *testing.T) {
 	batches := []graph.Edges{
-		{Source: []int32{2, 0}, Target: []int32{1, 1}, Weights: []float32{1, 2}, Features: []float32{10, 11, 20, 21}, FeatureColumns: 2},
+		{
+			Source: []int32{2, 0}, Target: []int32{1, 1}, Weights: []float32{1, 2},
+			Features: []float32{10, 11, 20, 21}, FeatureColumns: 2,
+		},
 		{Source: []int32{}, Target: []int32{}, Weights: []float32{}, FeatureColumns: 2},
-		{Source: []int32{2, 1}, Target: []int32{1, 3}, Weights: []float32{3, 4}, Features: []float32{30, 31, 40, 41}, FeatureColumns: 2},
+		{
+			Source: []int32{2, 1}, Target: []int32{1, 3}, Weights: []float32{3, 4},
+			Features: []float32{30, 31, 40, 41}, FeatureColumns: 2,
+		},
 	}
 	for _, c := range []struct {
 		symmetrize bool
@@ -56,8 +65,10 @@ func TestBatches(t *testing.T) {
 			EdgeFeatures: []float32{20, 21, 10, 11, 30, 31, 40, 41}, EdgeColumns: 2,
 		}, nil},
 		{true, graph.Relation{
-			Indptr: []int64{0, 1, 4, 5, 6}, Sources: []int32{1, 0, 2, 3, 1, 1}, Weights: []float32{2, 2, 1, 4, 1, 4},
-			EdgeFeatures: []float32{20, 21, 20, 21, 10, 11, 40, 41, 10, 11, 40, 41}, EdgeColumns: 2, Symmetric: true,
+			Indptr: []int64{0, 1, 4, 5, 6}, Sources: []int32{1, 0, 2, 3, 1, 1},
+			Weights:      []float32{2, 2, 1, 4, 1, 4},
+			EdgeFeatures: []float32{20, 21, 20, 21, 10, 11, 40, 41, 10, 11, 40, 41},
+			EdgeColumns:  2, Symmetric: true,
 		}, []string{"4 edges made undirected: 3 added, 1 duplicates left out"}},
 	} {
 		g := list(4, batches...)
@@ -93,11 +104,13 @@ func TestRefused(t *testing.T) {
 	splits := list(3, edge(1, 0))
 	splits.InMemory.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{1}}}
 	for want, g := range map[string]*streamed.Graph{
-		"list: edge 3 (2→3) leaves the range of 3 vertices":                         list(3, edge(1, 0), edge(2, 3)),
+		"list: edge 3 (2→3) leaves the range of 3 vertices": list(3,
+			edge(1, 0), edge(2, 3)),
 		"list: edge 1 (-1→0) leaves the range of 3 vertices":                        list(3, edge(-1, 0)),
 		"source: train_edges: edge 0 has an end 3, which is outside the range of 3": split,
 		"source: val: split 0: vertex 1 is also in train.npy":                       splits,
-		"source: graph_ids: the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1; edges join vertices of one graph, so leave the edge or the ids out": graphs,
+		"source: graph_ids: the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1; edges join " +
+			"vertices of one graph, so leave the edge or the ids out": graphs,
 	} {
 		_, err := g.Read()
 		if !refusal.Is(err) || err.Error() != want {
@@ -108,7 +121,8 @@ func TestRefused(t *testing.T) {
 	}
 	graphs.Symmetrize = true // the edge is named as it is listed
 	_, err := graphs.Read()
-	if err == nil || !strings.Contains(err.Error(), "the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1") {
+	if err == nil ||
+		!strings.Contains(err.Error(), "the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1") {
 		t.Errorf("made undirected: %v", err)
 	}
 	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
@@ -162,10 +176,13 @@ func TestProgress(t *testing.T) {
 	for _, known := range []bool{true, false} {
 		g := list(3, one, one)
 		if !known {
-			g.Relations[0].Count, g.Relations[0].About, g.Complete = streamed.Unknown, 4, func() error { return nil }
+			g.Relations[0].Count, g.Relations[0].About, g.Complete = streamed.Unknown, 4,
+				func() error { return nil }
 		}
 		var told []string
-		g.Progress = func(stage string, done, all int64) { told = append(told, fmt.Sprint(stage, " ", done, " of ", all)) }
+		g.Progress = func(stage string, done, all int64) {
+			told = append(told, fmt.Sprint(stage, " ", done, " of ", all))
+		}
 		if _, err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
 			t.Fatal(err)
 		}
@@ -173,7 +190,9 @@ func TestProgress(t *testing.T) {
 		if !known {
 			want = want[2:]
 		}
-		if told = slices.DeleteFunc(told, func(s string) bool { return strings.HasPrefix(s, "writing") }); !slices.Equal(told, want) {
+		if told = slices.DeleteFunc(told, func(s string) bool {
+			return strings.HasPrefix(s, "writing")
+		}); !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
 		}
 	}
@@ -189,12 +208,21 @@ func typed() *streamed.Graph {
 		return errors.Join(do([]float32{1, 2}), do([]float32{3, 4, 5, 6}))
 	}
 	items := graph.VertexType{
-		Type: "item", Count: 2, Features: graph.Features{Columns: 4, Indptr: []int64{0, 1, 2}, Indices: []int32{3, 0}, Data: []float32{7, 8}},
+		Type: "item", Count: 2, Features: graph.Features{
+			Columns: 4, Indptr: []int64{0, 1, 2},
+			Indices: []int32{3, 0}, Data: []float32{7, 8},
+		},
 	}
-	g := &graph.Graph{Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}}, Splits: []graph.Split{{Train: []int64{0}, Test: []int64{1}}}}
+	g := &graph.Graph{
+		Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}},
+		Splits: []graph.Split{{Train: []int64{0}, Test: []int64{1}}},
+	}
 	g.SetTypes([]graph.VertexType{items, {Type: "user", Count: 3, Names: []string{"a", "b", "c"}}})
 	buys := graph.Edges{Source: []int32{2, 0, 2}, Target: []int32{1, 0, 1}, Weights: []float32{1, 2, 3}}
-	knows := graph.Edges{Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1, Features: []float32{5, 6}}
+	knows := graph.Edges{
+		Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1,
+		Features: []float32{5, 6},
+	}
 	split := &graph.EdgeSplit{Edges: [3][]int32{{2, 1}, {0, 0}, {1, 1}}}
 	return &streamed.Graph{
 		InMemory: g, Source: "source",
@@ -203,8 +231,10 @@ func typed() *streamed.Graph {
 			{Source: "user", Name: "knows", Target: "user", Edges: edges(knows)},
 		},
 		Types: []streamed.Type{{}, {
-			Rows:   &streamed.Rows{Columns: 2, Each: rows, Refuse: func(err error) error { return err }},
-			Arrays: []streamed.Array{{ArrayShape: graph.ArrayShape{Name: "node_age", Dtype: graph.Int64, Columns: 2}, Each: rows}},
+			Rows: &streamed.Rows{Columns: 2, Each: rows, Refuse: func(err error) error { return err }},
+			Arrays: []streamed.Array{
+				{ArrayShape: graph.ArrayShape{Name: "node_age", Dtype: graph.Int64, Columns: 2}, Each: rows},
+			},
 		}},
 	}
 }
@@ -214,20 +244,27 @@ func TestTyped(t *testing.T) {
 	whole, err := typed().Read()
 	require.NoError(t, err)
 	users := whole.Types()[1]
-	if !slices.Equal(users.Features.Dense, []float32{1, 2, 3, 4, 5, 6}) || !slices.Equal(users.Arrays[0].Ints, []int64{1, 2, 3, 4, 5, 6}) {
+	if !slices.Equal(users.Features.Dense, []float32{1, 2, 3, 4, 5, 6}) ||
+		!slices.Equal(users.Arrays[0].Ints, []int64{1, 2, 3, 4, 5, 6}) {
 		t.Errorf("users %+v", users)
 	}
-	if r := whole.Relations[0]; !slices.Equal(r.Sources, []int32{0, 2, 2}) || !slices.Equal(r.Weights, []float32{2, 1, 3}) {
+	if r := whole.Relations[0]; !slices.Equal(r.Sources, []int32{0, 2, 2}) ||
+		!slices.Equal(r.Weights, []float32{2, 1, 3}) {
 		t.Errorf("relation %+v", r)
 	}
 	streamedtest.Equal(t, typed(), whole)
 	streamedtest.Equal(t, streamed.Of(whole, "source"), whole)
 	for want, spoil := range map[string]func(*streamed.Graph){
-		"list: edge 0 (2→1) leaves the range of 2 vertices": func(g *streamed.Graph) { g.Relations[1].Source = "item"; g.Relations[1].Target = "item" },
+		"list: edge 0 (2→1) leaves the range of 2 vertices": func(g *streamed.Graph) {
+			g.Relations[1].Source = "item"
+			g.Relations[1].Target = "item"
+		},
 		"source: vertices/user/names.json: 2 names for 3 vertices": func(g *streamed.Graph) {
 			g.InMemory.Others[0].Names = []string{"a", "b"}
 		},
-		"symmetrize: the graph has 2 vertex types and 2 relations": func(g *streamed.Graph) { g.Symmetrize = true },
+		"symmetrize: the graph has 2 vertex types and 2 relations": func(g *streamed.Graph) {
+			g.Symmetrize = true
+		},
 	} {
 		spoilt := typed()
 		spoil(spoilt)
@@ -243,7 +280,10 @@ func TestTyped(t *testing.T) {
 		}, err)
 	}
 	g, added := typed(), ""
-	g.Add = func(store string) error { added = store; return os.WriteFile(filepath.Join(store, "more"), nil, 0o666) }
+	g.Add = func(store string) error {
+		added = store
+		return os.WriteFile(filepath.Join(store, "more"), nil, 0o666)
+	}
 	dir := filepath.Join(t.TempDir(), "store")
 	if _, err := g.Write(dir); err != nil || added == "" {
 		t.Fatal(added, err)

@@ -42,7 +42,8 @@ func WriteIn(dir *os.Root, name string, write func(io.Writer) error) error {
 
 // named puts the file's name in front of an error, in place of the temporary one.
 func named(path string, err error) error {
-	if failed := (*fs.PathError)(nil); errors.As(err, &failed) && IsHidden(filepath.Base(failed.Path), filepath.Base(path)) {
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) &&
+		IsHidden(filepath.Base(failed.Path), filepath.Base(path)) {
 		err = failed.Err
 	}
 	if err != nil {

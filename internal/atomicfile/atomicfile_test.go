@@ -28,7 +28,10 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"first", "second"} {
-		require.NoError(t, Write(path, func(w io.Writer) error { _, err := io.WriteString(w, text); return err }))
+		require.NoError(t, Write(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, text)
+			return err
+		}))
 		holds(text)
 	}
 	fails := errors.New("half way")
@@ -44,7 +47,9 @@ func TestWrite(t *testing.T) {
 
 func TestWriteNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "no", "such")
-	if err := Write(path, func(io.Writer) error { return nil }); err == nil || !strings.Contains(err.Error(), path) {
+	if err := Write(path, func(io.Writer) error {
+		return nil
+	}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -100,7 +105,8 @@ func TestWriteIn(t *testing.T) {
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
-	require.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, "other"), []byte("old"), 0o666), os.Symlink("other", filepath.Join(dir, "file"))))
+	require.NoError(t, errors.Join(os.WriteFile(filepath.Join(dir, "other"), []byte("old"), 0o666),
+		os.Symlink("other", filepath.Join(dir, "file"))))
 	require.NoError(t, WriteIn(root, "file", text("new")))
 	for name, want := range map[string]string{"file": "new", "other": "old"} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
@@ -137,7 +143,10 @@ func TestWriteSweeps(t *testing.T) {
 	require.NoError(t, err)
 	defer busy.Close()
 	require.NoError(t, Write(filepath.Join(dir, "file"), text("new")))
-	for name, stays := range map[string]bool{left: false, folder: false, other: true, name: true, "file": true} {
+	for name, stays := range map[string]bool{
+		left: false, folder: false, other: true,
+		name: true, "file": true,
+	} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != stays {
 			t.Errorf("%s: %v, stays: %v", name, err, stays)
 		}
@@ -153,7 +162,8 @@ func TestLongNames(t *testing.T) {
 			name := strings.Repeat(letter, length/len(letter))
 			name += strings.Repeat("x", length-len(name))
 			hidden := Hidden(name)
-			if len(hidden) > 255 || !utf8.ValidString(hidden) || hidden == Hidden(name) || !IsHidden(hidden, name) {
+			if len(hidden) > 255 || !utf8.ValidString(hidden) || hidden == Hidden(name) ||
+				!IsHidden(hidden, name) {
 				t.Errorf("%d bytes: %q", length, hidden)
 			}
 			for _, other := range []string{name[:length-1] + "y", name[1:], name + "x"} {

@@ -43,7 +43,8 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 		return from, Rename(parent, from, to, 0)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS
 		return aside, moveAside(parent, from, to, aside)
-	case errors.Is(err, unix.EXDEV): // a lower layer of a container's file system has it, which cannot be moved
+	// a lower layer of a container's file system has it, which cannot be moved
+	case errors.Is(err, unix.EXDEV):
 		if err := parent.RemoveAll(to); err != nil {
 			return "", err
 		}

@@ -21,7 +21,9 @@ func inFolder(t *testing.T, names ...string) *os.Root {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	for _, name := range names {
-		require.NoError(t, errors.Join(root.MkdirAll(name, 0o777), root.WriteFile(filepath.Join(name, filepath.Base(name)), nil, 0o666)))
+		require.NoError(t,
+			errors.Join(root.MkdirAll(name, 0o777),
+				root.WriteFile(filepath.Join(name, filepath.Base(name)), nil, 0o666)))
 	}
 	return root
 }
@@ -97,7 +99,8 @@ func TestReplaceOverALowerLayer(t *testing.T) {
 	if _, err := Replace(merged, "fresh", "final", "old"); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := filepath.Glob(path("merged/final/*")); !slices.Equal(left, []string{path("merged/final/two")}) {
+	if left, _ := filepath.Glob(path("merged/final/*")); !slices.Equal(left,
+		[]string{path("merged/final/two")}) {
 		t.Errorf("left %q", left)
 	}
 }

@@ -60,7 +60,10 @@ func (a *arrays) filled(rows, cols int, value float32) *tensor.Matrix {
 
 // normalization multiplies by less than 1, as what it makes may be normalised over and over.
 func (a *arrays) normalization(cols int) kernel.Normalization {
-	return kernel.Normalization{Mean: a.matrix(1, cols), Rstd: a.matrix(1, cols), Gamma: a.matrix(1, cols), Beta: a.matrix(1, cols)}
+	return kernel.Normalization{
+		Mean: a.matrix(1, cols), Rstd: a.matrix(1, cols), Gamma: a.matrix(1, cols),
+		Beta: a.matrix(1, cols),
+	}
 }
 
 // state is a running softmax before any edge.

@@ -90,7 +90,10 @@ func newBench(o Options) *bench {
 		o.Threads = cores.Count()
 	}
 	team := kernel.NewTeam(o.Threads, tensor.NewMeter())
-	b := &bench{Options: o, team: team, probes: probes{team}, graphs: map[graphKey]*sparse{}, large: beyondCaches}
+	b := &bench{
+		Options: o, team: team, probes: probes{team}, graphs: map[graphKey]*sparse{},
+		large: beyondCaches,
+	}
 	if o.Quick {
 		b.large = 2 << 20
 	}
@@ -117,7 +120,9 @@ func (m Machine) Describe() []string {
 	}
 	return []string{
 		fmt.Sprintf("%s, %d cores, %d threads, kernels for %s", name, m.Cores, m.Threads, m.SIMD),
-		fmt.Sprintf("gather %.1f GB/s, read %.1f GB/s, write %.1f GB/s, update %.1f GB/s", m.Gather/1e9, m.Read/1e9, m.Write/1e9, m.Update/1e9),
-		fmt.Sprintf("dense products %.0f GFLOP/s, %.2f G exponentials/s, %.1f G terms of GATv2's scores/s", m.Flops/1e9, m.Exp/1e9, m.Score/1e9),
+		fmt.Sprintf("gather %.1f GB/s, read %.1f GB/s, write %.1f GB/s, update %.1f GB/s", m.Gather/1e9,
+			m.Read/1e9, m.Write/1e9, m.Update/1e9),
+		fmt.Sprintf("dense products %.0f GFLOP/s, %.2f G exponentials/s, %.1f G terms of GATv2's scores/s",
+			m.Flops/1e9, m.Exp/1e9, m.Score/1e9),
 	}
 }

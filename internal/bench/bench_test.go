@@ -51,10 +51,12 @@ func gatherReadsItsRows(t *testing.T) {
 				}
 				for _, ahead := range distances {
 					if got := p.gather(tunedGather{along(e, x), ahead}); got != one {
-						t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width, n, ahead, got, one)
+						t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
+							n, ahead, got, one)
 					}
 					if got := p.gather(tunedGather{along(e, x, y), ahead}); got != one+two {
-						t.Fatalf("width %d, %d rows of two matrices, %d ahead: checksum %d, want %d", width, n, ahead, got, one+two)
+						t.Fatalf("width %d, %d rows of two matrices, %d ahead: checksum %d, want %d", width,
+							n, ahead, got, one+two)
 					}
 				}
 			}
@@ -75,8 +77,10 @@ func TestLinesReadsItsRows(t *testing.T) {
 					e := unevenRows(a, n, 50)
 					want := uint32(0)
 					for _, i := range e.Indices.Int32s() {
-						rowX, rowY := x.RowRange(int(i), int(i)+1).Floats(), y.RowRange(int(i), int(i)+1).Floats()
-						want += math.Float32bits(rowX[0]) + math.Float32bits(rowY[0]) + math.Float32bits(rowY[2])
+						rowX, rowY := x.RowRange(int(i), int(i)+1).Floats(),
+							y.RowRange(int(i), int(i)+1).Floats()
+						want += math.Float32bits(rowX[0]) + math.Float32bits(rowY[0]) +
+							math.Float32bits(rowY[2])
 						if lineWords%width != 0 {
 							want += math.Float32bits(rowX[width-1])
 						}
@@ -85,7 +89,8 @@ func TestLinesReadsItsRows(t *testing.T) {
 					g.lines = true
 					for _, ahead := range distances {
 						if got := p.gather(tunedGather{g, ahead}); got != want {
-							t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width, n, ahead, got, want)
+							t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
+								n, ahead, got, want)
 						}
 					}
 				}
@@ -109,7 +114,8 @@ func TestThinBound(t *testing.T) {
 			t.Errorf("probe %d counts for %v of its time", i, p.share)
 		}
 	}
-	if want := float64(4 * (e.Entries()*(1+3+1) + 2*e.Indptr.Len() + e.Rows*3)); len(passes) != 3 || j.bytes() != want {
+	if want := float64(4 * (e.Entries()*(1+3+1) + 2*e.Indptr.Len() + e.Rows*3)); len(passes) != 3 ||
+		j.bytes() != want {
 		t.Errorf("%d probes of %v bytes, want 3 of %v", len(passes), j.bytes(), want)
 	}
 }
@@ -208,17 +214,27 @@ func TestBound(t *testing.T) {
 		gathered, read, written, both int
 		exps, scores                  int
 	}{
-		"sum":       {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0, 0},
-		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0},
-		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0, 0},
+		"sum": {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0, 0},
+		"mean": {
+			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e,
+			structure + 4*v, 128 * v, 0, 0, 0,
+		},
+		"symmetric": {
+			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e,
+			structure + 4*v, 128 * v, 0, 0, 0,
+		},
 		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
 		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {
 			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
 			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
-		"attention v2":          {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
+		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v +
+			2*16*v, 0, 256 * v, 8 * e, 64 * e},
+		"attention v2": {
+			b.attend(s, true, a), 128 * e, structure + 128*v,
+			(128 + 16) * v, 0, 4 * e, 32 * e,
+		},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {
@@ -271,7 +287,11 @@ func TestProducts(t *testing.T) {
 		p       product
 		passes  int
 		compute bool
-	}{{product{512, 256, 256}, 1, true}, {product{512, 256, 255}, 3, false}, {product{64, 256, 256}, 3, false}} {
+	}{
+		{product{512, 256, 256}, 1, true},
+		{product{512, 256, 255}, 3, false},
+		{product{64, 256, 256}, 3, false},
+	} {
 		a := &arrays{team: b.team}
 		x, w, z := a.matrix(c.p.rows, c.p.in), a.matrix(c.p.in, c.p.out), a.matrix(c.p.rows, c.p.out)
 		j := c.p.job(func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
@@ -302,19 +322,24 @@ func TestMedian(t *testing.T) {
 // TestKernels: every kernel runs and has a fraction, and the report has the fields that other programs read.
 func TestKernels(t *testing.T) {
 	told := 0
-	r, err := Kernels(t.Context(), Options{Threads: 2, Quick: true, CPU: "a processor"}, func(Machine) {}, func(Kernel) { told++ })
+	r, err := Kernels(t.Context(), Options{Threads: 2, Quick: true, CPU: "a processor"}, func(Machine) {},
+		func(Kernel) { told++ })
 	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, k := range r.Kernels {
 		names[k.Name] = true
-		if !(k.Fraction > 0) || math.IsInf(k.Fraction, 0) || !(k.Seconds > 0) || !(k.GBytesPerSec > 0) || k.Threads != 2 {
+		if !(k.Fraction > 0) || math.IsInf(k.Fraction, 0) || !(k.Seconds > 0) ||
+			!(k.GBytesPerSec > 0) || k.Threads != 2 {
 			t.Errorf("%+v", k)
 		}
 		if k.Bound != "compute" && k.Bound != "memory" {
 			t.Errorf("%s %s: bound %q", k.Name, k.Shape, k.Bound)
 		}
 	}
-	for _, name := range []string{"spmm sum", "spmm mean backward", "max", "attention", "attention backward", "attention v2", "product", "adam", "thin sum", "thin attention backward"} {
+	for _, name := range []string{
+		"spmm sum", "spmm mean backward", "max", "attention", "attention backward",
+		"attention v2", "product", "adam", "thin sum", "thin attention backward",
+	} {
 		if !names[name] {
 			t.Errorf("no kernel %q", name)
 		}
@@ -323,8 +348,9 @@ func TestKernels(t *testing.T) {
 		t.Errorf("told of %d kernels, reported %d", told, len(r.Kernels))
 	}
 	for name, rate := range map[string]float64{
-		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write, "update": r.Machine.Update,
-		"flops": r.Machine.Flops, "exp": r.Machine.Exp,
+		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write,
+		"update": r.Machine.Update,
+		"flops":  r.Machine.Flops, "exp": r.Machine.Exp,
 	} {
 		if !(rate > 0) {
 			t.Errorf("rate of %s: %v", name, rate)
@@ -337,7 +363,10 @@ func TestKernels(t *testing.T) {
 		Kernels []map[string]any
 	}
 	require.NoError(t, json.Unmarshal(text, &fields))
-	want := map[string]bool{"name": true, "shape": true, "threads": true, "seconds": true, "gflops": true, "gbytes_per_second": true, "bound": true, "fraction": true}
+	want := map[string]bool{
+		"name": true, "shape": true, "threads": true, "seconds": true, "gflops": true,
+		"gbytes_per_second": true, "bound": true, "fraction": true,
+	}
 	assert.Equal(t, want, keys(fields.Kernels[0]))
 }
 
@@ -352,13 +381,15 @@ func keys(m map[string]any) map[string]bool {
 // TestEpoch: each model has an epoch and the kernel calls of one, without those of an evaluation, and JSON
 // has the agreed fields.
 func TestEpoch(t *testing.T) {
-	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")}, func(Model) {})
+	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")},
+		func(Model) {})
 	require.NoError(t, err)
 	if len(r.Models) != 3 {
 		t.Fatalf("%d models", len(r.Models))
 	}
 	for _, m := range r.Models {
-		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds || !strings.HasPrefix(m.Graph, "rmat ") {
+		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds ||
+			!strings.HasPrefix(m.Graph, "rmat ") {
 			t.Errorf("%+v", m)
 		}
 		seconds, made := 0.0, map[string]int{}
@@ -366,14 +397,18 @@ func TestEpoch(t *testing.T) {
 			seconds += c.Seconds
 			made[c.Name+" "+c.Shape] += c.Times
 		}
-		if math.Abs(seconds-m.KernelSeconds) > 1e-9*seconds || made["cross_entropy 1229×16"] != 1 || made["adam 16×8"] == 0 {
+		if math.Abs(seconds-m.KernelSeconds) > 1e-9*seconds || made["cross_entropy 1229×16"] != 1 ||
+			made["adam 16×8"] == 0 {
 			t.Errorf("%s: %v seconds of %v", m.Model, m.KernelSeconds, m.Calls)
 		}
 		text, err := json.Marshal(m)
 		require.NoError(t, err)
 		var fields map[string]any
 		require.NoError(t, json.Unmarshal(text, &fields))
-		want := map[string]bool{"model": true, "graph": true, "epoch_seconds": true, "kernel_seconds": true, "fraction": true}
+		want := map[string]bool{
+			"model": true, "graph": true, "epoch_seconds": true,
+			"kernel_seconds": true, "fraction": true,
+		}
 		assert.Equal(t, want, keys(fields))
 	}
 }

@@ -335,7 +335,8 @@ func (b *bench) attendBackward(s shape, v2 bool, a *arrays) *job {
 	} else {
 		d.SourceScore, d.TargetScore = a.zeros(e.Cols, s.heads), a.zeros(e.Rows, s.heads)
 		j.gathers = []gather{along(e, k.Source, k.SourceScore), along(t, g, packed)}
-		j.read, j.updated = append(j.read, k.SourceScore, k.TargetScore), j.updated+4*(d.SourceScore.Len()+d.TargetScore.Len())
+		j.read, j.updated = append(j.read, k.SourceScore, k.TargetScore),
+			j.updated+4*(d.SourceScore.Len()+d.TargetScore.Len())
 	}
 	return j
 }

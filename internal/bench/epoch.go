@@ -61,7 +61,8 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 	for _, kind := range []string{rmat, uniform} {
 		k := graphKey{kind, vertices, 16}
 		name := fmt.Sprintf("%s V=%d E=%d", kind, vertices, 16*vertices)
-		wanted := slices.DeleteFunc(slices.Clone(models), func(m trained) bool { return !b.wants(m.name, name) })
+		wanted := slices.DeleteFunc(slices.Clone(models),
+			func(m trained) bool { return !b.wants(m.name, name) })
 		if len(wanted) == 0 {
 			continue
 		}
@@ -100,7 +101,10 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 		return Model{}, err
 	}
 	r := recorder{calls: map[kernel.Call]*Call{}}
-	job := &train.Job{Graph: g, Options: o, Watch: r.watch, OnEpoch: func(e train.Epoch) { r.on = e.Epoch == epochs }}
+	job := &train.Job{
+		Graph: g, Options: o, Watch: r.watch,
+		OnEpoch: func(e train.Epoch) { r.on = e.Epoch == epochs },
+	}
 	result, err := job.Run(ctx)
 	if err != nil {
 		return Model{}, err

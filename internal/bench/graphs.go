@@ -75,7 +75,10 @@ func (s *sparse) transposed() *kernel.CSR {
 // firstRows is a view of the first n rows of a.
 func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	entries := int(a.Indptr.Int64s()[n])
-	b := &kernel.CSR{Rows: n, Cols: a.Cols, Indptr: a.Indptr.Prefix(1, n+1), Indices: a.Indices.Prefix(1, entries)}
+	b := &kernel.CSR{
+		Rows: n, Cols: a.Cols, Indptr: a.Indptr.Prefix(1, n+1),
+		Indices: a.Indices.Prefix(1, entries),
+	}
 	b.FindHubs()
 	return b
 }

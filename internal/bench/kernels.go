@@ -87,7 +87,9 @@ func (b *bench) tuned(g gather) tunedGather {
 	best, fastest := 0, 0.0
 	for round := range 3 {
 		for _, d := range distances {
-			if t := (work{func() { b.probes.gather(tunedGather{part, d}) }}).timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
+			if t := (work{func() {
+				b.probes.gather(tunedGather{part, d})
+			}}).timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
 				best, fastest = d, t
 			}
 		}
@@ -190,7 +192,8 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 	seconds := median(samples[0][0])
 	k := Kernel{
 		Name: name, Shape: shape, Threads: b.Threads, Seconds: seconds, GFLOPS: j.flops / seconds / 1e9,
-		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory", Fraction: fraction(samples[0][0], passes, samples[1]),
+		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory",
+		Fraction: fraction(samples[0][0], passes, samples[1]),
 	}
 	if j.compute {
 		k.Bound = "compute"

@@ -40,7 +40,8 @@ func (b *bench) rounds(budget time.Duration, works ...work) [][][]float64 {
 		}
 	}
 	for i := range works {
-		times[i] = int(math.Ceil(math.Min(100, max(shortest.Seconds(), part*slices.Max(last))/math.Max(last[i], 1e-9))))
+		times[i] = int(
+			math.Ceil(math.Min(100, max(shortest.Seconds(), part*slices.Max(last))/math.Max(last[i], 1e-9))))
 		if b.Quick {
 			times[i] = 1
 		}

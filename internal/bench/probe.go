@@ -60,7 +60,8 @@ func (p probes) gather(g tunedGather) uint32 {
 		panic(fmt.Sprintf("bench: a gather from %d matrices", len(g.matrices)))
 	}
 	rows := C.probe_rows{
-		matrices: C.int64_t(len(g.matrices)), indptr: (*C.int64_t)(g.indptr.Pointer()), rows: C.int64_t(g.indptr.Len() - 1),
+		matrices: C.int64_t(len(g.matrices)), indptr: (*C.int64_t)(g.indptr.Pointer()),
+		rows:    C.int64_t(g.indptr.Len() - 1),
 		indices: (*C.int32_t)(g.indices.Pointer()), ahead: C.int64_t(g.ahead),
 	}
 	for i, m := range g.matrices {
@@ -147,7 +148,9 @@ func (p probes) score(n int) rated {
 		x[i] = float32(i%7) - 3
 	}
 	run := func() {
-		p.team.Parallel(calls, func(int) { scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer) })
+		p.team.Parallel(calls, func(int) {
+			scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer)
+		})
 	}
 	return rated{run, float64(calls * scorePerCall)}
 }
@@ -155,5 +158,6 @@ func (p probes) score(n int) rated {
 // scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times
 // over.
 func scoreTerms(x, y, a []float32, times int) float32 {
-	return float32(C.probe_score(level, (*C.float)(&x[0]), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(len(x)), C.int64_t(times)))
+	return float32(C.probe_score(level, (*C.float)(&x[0]), (*C.float)(&y[0]), (*C.float)(&a[0]),
+		C.int64_t(len(x)), C.int64_t(times)))
 }

@@ -75,7 +75,9 @@ func (b *bench) machine() Machine {
 		exps, scores = 1<<18, 1<<18
 	}
 	r := b.rates(time.Second, b.gathering(g), b.reading(x), rated{func() { b.probes.write(y, 1) }, bytes},
-		rated{func() { b.probes.update(y, 1) }, bytes}, *b.bestSquare(), b.probes.exp(exps), b.probes.score(scores))
+		rated{func() {
+			b.probes.update(y, 1)
+		}, bytes}, *b.bestSquare(), b.probes.exp(exps), b.probes.score(scores))
 	m.Gather, m.Read, m.Write, m.Update, m.Flops, m.Exp, m.Score = r[0], r[1], r[2], r[3], r[4], r[5], r[6]
 	return m
 }
@@ -93,7 +95,9 @@ const ratesBudget = 600 * time.Millisecond
 
 // oneAndAll calls measure with a bench of one thread and one of all, unless their data takes more than half
 // of the available bytes. Memory that the system refuses is an error too.
-func oneAndAll(threads int, available int64, bytes func(all *bench) int, measure func(one, all *bench, a *arrays)) (err error) {
+func oneAndAll(threads int, available int64, bytes func(all *bench) int,
+	measure func(one, all *bench, a *arrays),
+) (err error) {
 	one, all := newBench(Options{Threads: 1}), newBench(Options{Threads: threads})
 	defer one.close()
 	defer all.close()

@@ -47,38 +47,58 @@ type source struct {
 func All() []Dataset {
 	return []Dataset{
 		{
-			Name: "debian", About: "packages and what they depend on, 58 sections", Origin: "this machine's package index",
+			Name: "debian", About: "packages and what they depend on, 58 sections",
+			Origin: "this machine's package index",
 			source: source{
 				path:  func() string { return debian.Lists },
 				files: func() []string { return []string{filepath.Join(debian.Lists, "*_Packages*")} },
 				wants: "apt-get update on a Debian machine",
-				get:   "run apt-get update on a Debian machine, which leaves the package lists in " + debian.Lists,
+				get: "run apt-get update on a Debian machine, which leaves the package lists in " +
+					debian.Lists,
 			},
 			read: func(path string) (*graph.Graph, error) { return debian.Read(path, debian.Options{}) },
 		},
-		benchmark(ogb.Options{Folder: "ogbn_arxiv", Split: "time", Symmetrize: true}, "papers and what they cite, 40 fields", 169343, 2315598),
-		benchmark(ogb.Options{Folder: "ogbn_products", Split: "sales_ranking"}, "goods bought together, 47 kinds", 2449029, 2*61859140),
-		benchmark(ogb.Options{Folder: "ogbn_proteins", Split: "species", FromEdges: ogb.Mean}, "proteins that act together, 112 functions", 132534, 2*39561252),
-		typedBenchmark(ogb.Options{Folder: "ogbn_mag", Split: "time"}, "papers, authors, institutions and fields, 349 venues", 1939743, 2*21111007),
-		benchmark(ogb.Options{Folder: "ogbn_papers100M", Split: "time", Symmetrize: true}, "papers and what they cite, 172 fields", 111059956, 3228124712),
+		benchmark(ogb.Options{Folder: "ogbn_arxiv", Split: "time", Symmetrize: true},
+			"papers and what they cite, 40 fields", 169343, 2315598),
+		benchmark(ogb.Options{Folder: "ogbn_products", Split: "sales_ranking"},
+			"goods bought together, 47 kinds", 2449029, 2*61859140),
+		benchmark(ogb.Options{Folder: "ogbn_proteins", Split: "species", FromEdges: ogb.Mean},
+			"proteins that act together, 112 functions", 132534, 2*39561252),
+		typedBenchmark(ogb.Options{Folder: "ogbn_mag", Split: "time"},
+			"papers, authors, institutions and fields, 349 venues", 1939743, 2*21111007),
+		benchmark(ogb.Options{Folder: "ogbn_papers100M", Split: "time", Symmetrize: true},
+			"papers and what they cite, 172 fields", 111059956, 3228124712),
 		citations("cora", 7, 2708, 10556),
 		citations("citeseer", 6, 3327, 9104),
 		citations("pubmed", 3, 19717, 88648),
-		shchur("computers", "goods bought together, 10 kinds", 13381, 2*245778, "amazon_electronics_computers.npz", "amazon_computers.npz"),
-		shchur("photo", "goods bought together, 8 kinds", 7487, 2*119043, "amazon_electronics_photo.npz", "amazon_photo.npz"),
-		shchur("cs", "authors who publish together, 15 fields", 18333, 2*81894, "ms_academic_cs.npz", "coauthor_cs.npz"),
-		shchur("physics", "authors who publish together, 5 fields", 34493, 2*247962, "ms_academic_phy.npz", "coauthor_physics.npz"),
+		shchur("computers", "goods bought together, 10 kinds", 13381, 2*245778,
+			"amazon_electronics_computers.npz", "amazon_computers.npz"),
+		shchur("photo", "goods bought together, 8 kinds", 7487, 2*119043, "amazon_electronics_photo.npz",
+			"amazon_photo.npz"),
+		shchur("cs", "authors who publish together, 15 fields", 18333, 2*81894, "ms_academic_cs.npz",
+			"coauthor_cs.npz"),
+		shchur("physics", "authors who publish together, 5 fields", 34493, 2*247962, "ms_academic_phy.npz",
+			"coauthor_physics.npz"),
 		heterophilous("roman-empire", "words of a text, 18 roles", 22662, 2*32927, ""),
 		heterophilous("amazon-ratings", "goods bought together, 5 ratings", 24492, 2*93050, ""),
 		heterophilous("minesweeper", "a grid of mines, found by counts", 10000, 2*39402, "roc-auc"),
 		heterophilous("tolokers", "workers on the same tasks, banned or not", 11758, 2*519000, "roc-auc"),
 		heterophilous("questions", "who answers whom, active or not", 48921, 2*153540, "roc-auc"),
-		entities("molecules, mutagenic or not, in RDF", 23644, 2*74227, tables{"mutag", "bond", "label_mutagenic"}),
-		entities("people of an institute, 4 groups, in RDF", 0, 0, tables{"aifb", "person", "label_affiliation"}),
-		synthetic("sbm-8k", "communities in noise", generate.Options{Kind: generate.SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16}),
-		synthetic("rmat-16", "skewed degrees", generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
+		entities("molecules, mutagenic or not, in RDF", 23644, 2*74227,
+			tables{"mutag", "bond", "label_mutagenic"}),
+		entities("people of an institute, 4 groups, in RDF", 0, 0,
+			tables{"aifb", "person", "label_affiliation"}),
+		synthetic("sbm-8k", "communities in noise", generate.Options{
+			Kind: generate.SBM, Vertices: 8000,
+			Degree: 20, Features: 16, Classes: 16,
+		}),
+		synthetic("rmat-16", "skewed degrees",
+			generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
 		synthetic("uniform-100k", "uniform ends",
-			generate.Options{Kind: generate.Uniform, Vertices: 100_000, Degree: 20, Features: 64, Classes: 16, Directed: true}),
+			generate.Options{
+				Kind: generate.Uniform, Vertices: 100_000, Degree: 20, Features: 64,
+				Classes: 16, Directed: true,
+			}),
 	}
 }
 
@@ -135,10 +155,14 @@ func benchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
 		source: source{
 			path: folder,
 			files: func() []string {
-				return []string{filepath.Join(folder(), "raw", "*"), filepath.Join(folder(), "split", o.Split, "*")}
+				return []string{
+					filepath.Join(folder(), "raw", "*"),
+					filepath.Join(folder(), "split", o.Split, "*"),
+				}
 			},
 			wants: filepath.Join("$"+dataVariable, o.Folder),
-			get: fmt.Sprintf("let the Python package ogb download it, NodePropPredDataset(name=%q, root=\"DIR\"), and set %s=DIR",
+			get: fmt.Sprintf("let the Python package ogb download it, NodePropPredDataset(name=%q, "+
+				"root=\"DIR\"), and set %s=DIR",
 				name, dataVariable),
 		},
 		stream: func(store, path string) error {
@@ -155,13 +179,17 @@ func typedBenchmark(o ogb.Options, about string, vertices int, edges int64) Data
 	d := benchmark(o, about, vertices, edges)
 	folder, untyped := d.source.path, d.source.files
 	d.source.files = func() []string {
-		ofTypes := []string{filepath.Join(folder(), "raw", "*", "*", "*"), filepath.Join(folder(), "split", o.Split, "*", "*")}
+		ofTypes := []string{
+			filepath.Join(folder(), "raw", "*", "*", "*"),
+			filepath.Join(folder(), "split", o.Split, "*", "*"),
+		}
 		return append(untyped(), ofTypes...)
 	}
 	d.stream = nil
 	d.read = func(path string) (*graph.Graph, error) {
 		from := o
-		from.Folder, from.Provenance = path, fmt.Sprintf("ogb %s (--split %s --reverse-relations)", path, o.Split)
+		from.Folder, from.Provenance = path,
+			fmt.Sprintf("ogb %s (--split %s --reverse-relations)", path, o.Split)
 		g, err := ogb.Read(from)
 		if err != nil {
 			return nil, err
@@ -173,10 +201,12 @@ func typedBenchmark(o ogb.Options, about string, vertices int, edges int64) Data
 
 // citations is a graph of Planetoid (Yang et al. 2016, arXiv:1603.08861).
 func citations(name string, topics, vertices int, edges int64) Dataset {
-	parts := []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} // a file each, by what follows the prefix
+	// a file each, by what follows the prefix
+	parts := []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"}
 	prefix := func() string { return dataPath("planetoid", "ind."+name) }
 	return Dataset{
-		Name: name, About: fmt.Sprintf("citations, %d topics", topics), Origin: "github.com/kimiyoung/planetoid",
+		Name: name, About: fmt.Sprintf("citations, %d topics", topics),
+		Origin:   "github.com/kimiyoung/planetoid",
 		vertices: vertices, edges: edges,
 		source: source{
 			path: prefix,
@@ -187,8 +217,9 @@ func citations(name string, topics, vertices int, edges int64) Dataset {
 				return files
 			},
 			wants: filepath.Join("$"+dataVariable, "planetoid", "ind."+name+".*"),
-			get: getInto("planetoid", fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
-				name, strings.Join(parts, ","))),
+			get: getInto("planetoid",
+				fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
+					name, strings.Join(parts, ","))),
 		},
 		read: planetoid.Read,
 	}
@@ -198,7 +229,9 @@ func citations(name string, topics, vertices int, edges int64) Dataset {
 func npzFile(place string, names ...string) source {
 	path := func() string { return dataPath("npz", names...) }
 	return source{
-		path: path, files: func() []string { return []string{path()} }, wants: filepath.Join("$"+dataVariable, "npz", names[0]),
+		path: path, files: func() []string {
+			return []string{path()}
+		}, wants: filepath.Join("$"+dataVariable, "npz", names[0]),
 		get: getInto("npz", names[0]+" of "+place),
 	}
 }
@@ -231,8 +264,10 @@ func shchur(name, about string, vertices int, edges int64, names ...string) Data
 // metric is the one that they give results in, "" for accuracy.
 func heterophilous(name, about string, vertices int, edges int64, metric string) Dataset {
 	return Dataset{
-		Name: name, About: about, Origin: "github.com/yandex-research/heterophilous-graphs", vertices: vertices, edges: edges,
-		source: npzFile("https://github.com/yandex-research/heterophilous-graphs/tree/main/data", strings.ReplaceAll(name, "-", "_")+".npz"),
+		Name: name, About: about, Origin: "github.com/yandex-research/heterophilous-graphs",
+		vertices: vertices, edges: edges,
+		source: npzFile("https://github.com/yandex-research/heterophilous-graphs/tree/main/data",
+			strings.ReplaceAll(name, "-", "_")+".npz"),
 		read: func(path string) (*graph.Graph, error) {
 			g, err := npz.Read(path, npz.Options{})
 			if err != nil {
@@ -253,7 +288,8 @@ type tables struct{ name, entity, label string }
 
 // in are the files in a folder.
 func (t *tables) in(folder string) (triples, train, test string) {
-	return filepath.Join(folder, t.name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"), filepath.Join(folder, "testSet.tsv")
+	return filepath.Join(folder, t.name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"),
+		filepath.Join(folder, "testSet.tsv")
 }
 
 // flags are those of weft import rdf with the files in a folder.
@@ -296,11 +332,15 @@ func entities(about string, vertices int, edges int64, t tables) Dataset {
 				return []string{triples, train, test}
 			},
 			wants: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
-			get:   getInto("rdf_"+name, fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
+			get: getInto("rdf_"+name,
+				fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
 		},
 		read: func(path string) (*graph.Graph, error) {
 			triples, train, test := t.in(path)
-			g, err := rdf.Read(rdf.Options{Paths: []string{triples}, Train: train, Test: test, Entity: t.entity, Label: t.label})
+			g, err := rdf.Read(rdf.Options{
+				Paths: []string{triples}, Train: train, Test: test,
+				Entity: t.entity, Label: t.label,
+			})
 			if err != nil {
 				return nil, err
 			}

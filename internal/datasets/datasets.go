@@ -43,26 +43,32 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 		names[i] = d.Name
 	}
 	if _, err := os.Stat(argument); err == nil {
-		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import recognizes; weft help import lists the formats", argument)
+		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import "+
+			"recognizes; weft help import lists the formats", argument)
 	}
 	folder, name := filepath.Split(argument)
 	if filepath.Ext(name) != "" {
 		if near := suggest.Nearest(name, namesIn(folder)); near != "" {
-			return "", refusal.Errorf("%s: there is no such file or store; did you mean %s?", argument, filepath.Join(folder, near))
+			return "", refusal.Errorf("%s: there is no such file or store; did you mean %s?", argument,
+				filepath.Join(folder, near))
 		}
-		return "", refusal.Errorf("%s: there is no such file or store; weft help import lists the formats of files", argument)
+		return "", refusal.Errorf("%s: there is no such file or store; weft help import lists the "+
+			"formats of files", argument)
 	}
 	if folder != "" {
 		if near := suggest.Nearest(name, storesIn(folder)); near != "" {
-			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument, refusal.ShellWord(filepath.Join(folder, near)))
+			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument,
+				refusal.ShellWord(filepath.Join(folder, near)))
 		}
-		return "", refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %s, or take a dataset, as weft datasets lists them",
+		return "", refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %s, "+
+			"or take a dataset, as weft datasets lists them",
 			argument, refusal.ShellWord(argument))
 	}
 	if near := suggest.Nearest(argument, append(storesIn("."), names...)); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
-	return "", refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the names, and weft import FILE STORE makes a store", argument)
+	return "", refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the "+
+		"names, and weft import FILE STORE makes a store", argument)
 }
 
 // namesIn are the names in a folder; none if it cannot be read.
@@ -139,7 +145,8 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	}
 	switch err := graph.CheckPlace(CacheRoot(), d.inCache()); {
 	case errors.Is(err, syscall.ENOTDIR):
-		return "", refusal.Errorf("%s: its store goes into the cache, and %s is not a folder; set WEFT_CACHE to one", d.Name, CacheRoot())
+		return "", refusal.Errorf("%s: its store goes into the cache, and %s is not a folder; set "+
+			"WEFT_CACHE to one", d.Name, CacheRoot())
 	case err != nil:
 		return "", err
 	}
@@ -244,7 +251,8 @@ func (d *Dataset) fill(ctx context.Context, path string, sources []string, say f
 		err = Writable(filepath.Dir(path))
 	}
 	if err != nil {
-		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder", d.Name, CacheRoot(), err)
+		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder",
+			d.Name, CacheRoot(), err)
 	}
 	return m.Do(ctx)
 }

@@ -28,11 +28,16 @@ func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	file, reads = filepath.Join(t.TempDir(), "tiny"), new(int)
 	d = &Dataset{
-		Name:   "tiny",
-		source: source{path: func() string { return file }, files: func() []string { return []string{file} }, get: "make a file"},
+		Name: "tiny",
+		source: source{path: func() string {
+			return file
+		}, files: func() []string { return []string{file} }, get: "make a file"},
 		read: func(string) (*graph.Graph, error) {
 			*reads++
-			return generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 20, Degree: 2, Features: 2, Classes: 2})
+			return generate.Graph(generate.Options{
+				Kind: generate.SBM, Vertices: 20, Degree: 2,
+				Features: 2, Classes: 2,
+			})
 		},
 	}
 	return d, file, reads
@@ -42,7 +47,8 @@ func quiet(string) {}
 
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	d, file, reads := tiny(t)
-	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "make a file") {
+	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "make a file") {
 		t.Fatalf("without its source: %v", err)
 	}
 	step := func(what string, want int) {
@@ -78,7 +84,10 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 
 func TestTwoAtOnce(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
-	d := synthetic("two", "", generate.Options{Kind: generate.Uniform, Vertices: 1000, Degree: 5, Features: 4, Classes: 2})
+	d := synthetic("two", "", generate.Options{
+		Kind: generate.Uniform, Vertices: 1000, Degree: 5,
+		Features: 4, Classes: 2,
+	})
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
@@ -108,7 +117,8 @@ func TestResolve(t *testing.T) {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
 	for _, argument := range []string{"nosuch", "cora"} {
-		if _, err := Resolve(t.Context(), argument, quiet); err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), argument+":") {
+		if _, err := Resolve(t.Context(), argument, quiet); err == nil || !refusal.Is(err) ||
+			!strings.HasPrefix(err.Error(), argument+":") {
 			t.Errorf("%q: %v", argument, err)
 		}
 	}
@@ -145,7 +155,10 @@ func TestPublished(t *testing.T) {
 			g, err := graph.Open(store)
 			require.NoError(t, err)
 			defer g.Close()
-			got := sizes{g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits), len(g.Splits[0].Train), g.Metric}
+			got := sizes{
+				g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits),
+				len(g.Splits[0].Train), g.Metric,
+			}
 			assert.Equal(t, expected, got)
 			if d.vertices > 0 && (d.vertices != got.Vertices || d.edges != got.Edges) {
 				t.Errorf("listed with %d vertices and %d edges", d.vertices, d.edges)
@@ -180,13 +193,16 @@ func TestInterrupted(t *testing.T) {
 	d, file, _ := tiny(t)
 	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	parent := filepath.Dir(d.cached())
-	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)), filepath.Join(parent, atomicfile.Hidden(d.Name))
+	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)),
+		filepath.Join(parent, atomicfile.Hidden(d.Name))
 	before := time.Now().Add(-time.Hour)
 	for _, dir := range []string{stale, busy} {
 		require.NoError(t, errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)))
 	}
-	mine, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(), filepath.Join(parent, atomicfile.Hidden(d.Name))
-	require.NoError(t, errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before), os.Symlink(linked, link), os.Chtimes(linked, before, before)))
+	mine, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(),
+		filepath.Join(parent, atomicfile.Hidden(d.Name))
+	require.NoError(t, errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before),
+		os.Symlink(linked, link), os.Chtimes(linked, before, before)))
 	others := []string{mine, link}
 	slices.Sort(others)
 	lock, err := os.Open(busy)
@@ -205,7 +221,8 @@ func TestInterrupted(t *testing.T) {
 	if _, err := d.Store(ctx, quiet); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, slices.Sorted(slices.Values(append(others, busy)))) {
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left,
+		slices.Sorted(slices.Values(append(others, busy)))) {
 		t.Errorf("left %v, want what another process works in and what is not weft's", left)
 	}
 	root, err := os.OpenRoot(parent)

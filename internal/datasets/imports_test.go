@@ -23,11 +23,13 @@ func TestImportOf(t *testing.T) {
 		return path
 	}
 	first := place(source)
-	if !strings.HasPrefix(first, filepath.Join(cache, "imports", "graph.pt-")) || filepath.Base(first) != "store" {
+	if !strings.HasPrefix(first, filepath.Join(cache, "imports", "graph.pt-")) ||
+		filepath.Base(first) != "store" {
 		t.Errorf("the place %s", first)
 	}
 	if place(source) != first || place(link) != first || place(source+"2") == first {
-		t.Errorf("%s has the places %s, %s by a link, and another source %s", source, place(source), place(link), place(source+"2"))
+		t.Errorf("%s has the places %s, %s by a link, and another source %s", source, place(source),
+			place(link), place(source+"2"))
 	}
 	require.NoError(t, os.RemoveAll(filepath.Join(cache, "imports")))
 	require.NoError(t, os.Symlink(t.TempDir(), filepath.Join(cache, "imports")))

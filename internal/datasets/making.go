@@ -49,7 +49,8 @@ func (m *Making) Do(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	sources, err := LookAt(m.Sources) // before they are read: who changes them meanwhile makes the record wrong
+	// before they are read: who changes them meanwhile makes the record wrong
+	sources, err := LookAt(m.Sources)
 	if err != nil || sources.Made(m.Store) && opens(m.Store) {
 		return err
 	}
@@ -136,7 +137,8 @@ func (m *Making) lock(ctx context.Context, folder, name string) (unlock func(), 
 // tryLock takes a lock, which is a file that is there as long as a process has it. busy: another process
 // does.
 func tryLock(path string) (unlock func(), busy bool) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666) // NFS locks no file that is open for reading only
+	// NFS locks no file that is open for reading only
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
 		return func() {}, false
 	}

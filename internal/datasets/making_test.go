@@ -39,7 +39,10 @@ func write(t *testing.T, path, text string) {
 // small writes a store of so many vertices.
 func small(vertices int) func(store string) error {
 	return func(store string) error {
-		return generate.Write(store, generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 2, Features: 2, Classes: 2})
+		return generate.Write(store, generate.Options{
+			Kind: generate.SBM, Vertices: vertices, Degree: 2,
+			Features: 2, Classes: 2,
+		})
 	}
 }
 
@@ -70,21 +73,35 @@ func TestMade(t *testing.T) {
 		change func(at)
 		made   bool
 	}{
-		"nothing":                  {func(at) {}, true},
-		"read":                     {func(a at) { _, err := os.ReadFile(a.file); do(err) }, true},
-		"other bytes, size, time":  {func(a at) { write(t, a.file, "longer") }, false},
-		"the same size and time":   {func(a at) { keepTime(a.file, func() { write(t, a.file, "two") }) }, false},
-		"another time":             {func(a at) { write(t, a.file, "one") }, false},
-		"an older file, moved":     {func(a at) { do(os.Rename(filepath.Join(a.dir, "older"), a.file)) }, false},
-		"a link that leads to one": {func(a at) { do(os.Remove(a.file), os.Symlink(filepath.Join(a.dir, "older"), a.file)) }, false},
-		"gone":                     {func(a at) { do(os.Remove(a.file)) }, false},
-		"another file in a folder": {func(a at) { write(t, filepath.Join(a.dir, "folder", "more"), "") }, false},
-		"one fewer in a folder":    {func(a at) { do(os.Remove(filepath.Join(a.dir, "folder", "in", "it"))) }, false},
-		"a folder's file":          {func(a at) { write(t, filepath.Join(a.dir, "folder", "in", "it"), "4") }, false},
-		"the file of a flag":       {func(a at) { write(t, filepath.Join(a.dir, "flag"), "5") }, false},
-		"no store":                 {func(a at) { do(os.RemoveAll(a.store)) }, false},
-		"a damaged record":         {func(a at) { do(os.Truncate(filepath.Join(a.store, sourcesFile), 20)) }, false},
-		"no record":                {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
+		"nothing":                 {func(at) {}, true},
+		"read":                    {func(a at) { _, err := os.ReadFile(a.file); do(err) }, true},
+		"other bytes, size, time": {func(a at) { write(t, a.file, "longer") }, false},
+		"the same size and time": {func(a at) {
+			keepTime(a.file, func() { write(t, a.file, "two") })
+		}, false},
+		"another time": {func(a at) { write(t, a.file, "one") }, false},
+		"an older file, moved": {func(a at) {
+			do(os.Rename(filepath.Join(a.dir, "older"), a.file))
+		}, false},
+		"a link that leads to one": {func(a at) {
+			do(os.Remove(a.file), os.Symlink(filepath.Join(a.dir, "older"), a.file))
+		}, false},
+		"gone": {func(a at) { do(os.Remove(a.file)) }, false},
+		"another file in a folder": {func(a at) {
+			write(t, filepath.Join(a.dir, "folder", "more"), "")
+		}, false},
+		"one fewer in a folder": {func(a at) {
+			do(os.Remove(filepath.Join(a.dir, "folder", "in", "it")))
+		}, false},
+		"a folder's file": {func(a at) {
+			write(t, filepath.Join(a.dir, "folder", "in", "it"), "4")
+		}, false},
+		"the file of a flag": {func(a at) { write(t, filepath.Join(a.dir, "flag"), "5") }, false},
+		"no store":           {func(a at) { do(os.RemoveAll(a.store)) }, false},
+		"a damaged record": {func(a at) {
+			do(os.Truncate(filepath.Join(a.store, sourcesFile), 20))
+		}, false},
+		"no record": {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
 		"no record, and younger": {func(a at) {
 			do(os.Remove(filepath.Join(a.store, sourcesFile)))
 			info, err := os.Stat(filepath.Join(a.store, "graph.json"))
@@ -95,12 +112,17 @@ func TestMade(t *testing.T) {
 			a := at{dir: t.TempDir()}
 			a.file, a.store = filepath.Join(a.dir, "file"), filepath.Join(a.dir, "store")
 			folder := filepath.Join(a.dir, "folder")
-			do(os.MkdirAll(filepath.Join(folder, "in"), 0o777), os.Symlink("..", filepath.Join(folder, "in", "loop")))
+			do(os.MkdirAll(filepath.Join(folder, "in"), 0o777),
+				os.Symlink("..", filepath.Join(folder, "in", "loop")))
 			write(t, filepath.Join(a.dir, "older"), "old")
-			for _, path := range []string{a.file, filepath.Join(a.dir, "flag"), filepath.Join(folder, "in", "it")} {
+			for _, path := range []string{
+				a.file, filepath.Join(a.dir, "flag"),
+				filepath.Join(folder, "in", "it"),
+			} {
 				write(t, path, "one")
 			}
-			do(os.Symlink("it", filepath.Join(folder, "in", "link")), os.Symlink("absent", filepath.Join(folder, "in", "broken")))
+			do(os.Symlink("it", filepath.Join(folder, "in", "link")),
+				os.Symlink("absent", filepath.Join(folder, "in", "broken")))
 			sources, err := LookAt([]string{a.file, folder, filepath.Join(a.dir, "flag")})
 			do(err, os.Mkdir(a.store, 0o777), sources.Record(a.store))
 			write(t, filepath.Join(a.store, "graph.json"), "{}")
@@ -119,15 +141,21 @@ func TestSourceFile(t *testing.T) {
 	path, link, store := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "store")
 	write(t, path, "text")
 	var stat syscall.Stat_t
-	require.NoError(t, errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777), os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)))
+	require.NoError(t, errors.Join(os.Symlink("file", link), os.Mkdir(store, 0o777),
+		os.Chtimes(path, time.Unix(1, 2), time.Unix(3, 4)), syscall.Stat(path, &stat)))
 	write(t, filepath.Join(store, "graph.json"), "{}")
 	now, err := LookAt([]string{link})
-	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil || len(now) != 1 || now[0] != want {
+	if want := (sourceFile{path, 4, 3e9 + 4, stat.Ctim.Nano(), stat.Ino}); err != nil ||
+		len(now) != 1 || now[0] != want {
 		t.Fatalf("%+v, %v, want %+v", now, err, want)
 	}
 	for name, change := range map[string]func(f *sourceFile){
-		"path": func(f *sourceFile) { f.Path += "2" }, "bytes": func(f *sourceFile) { f.Bytes++ }, "modified": func(f *sourceFile) { f.Modified++ },
-		"changed": func(f *sourceFile) { f.Changed++ }, "inode": func(f *sourceFile) { f.Inode++ }, "": func(*sourceFile) {},
+		"path": func(f *sourceFile) {
+			f.Path += "2"
+		}, "bytes": func(f *sourceFile) { f.Bytes++ }, "modified": func(f *sourceFile) { f.Modified++ },
+		"changed": func(f *sourceFile) {
+			f.Changed++
+		}, "inode": func(f *sourceFile) { f.Inode++ }, "": func(*sourceFile) {},
 	} {
 		then := slices.Clone(now)
 		change(&then[0])
@@ -149,7 +177,8 @@ func TestMakingWaits(t *testing.T) {
 		begun, finish, ends := make(chan bool), make(chan bool), make(chan error)
 		makes := 0
 		one := Making{
-			Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) },
+			Name: "graph", Store: store, Sources: []string{source},
+			Replaceable: func() error { return CheckOwn(store) },
 			Make: func(store string) error {
 				makes++
 				close(begun)
@@ -177,7 +206,8 @@ func TestMakingWaits(t *testing.T) {
 		}
 		close(finish)
 		require.NoError(t, errors.Join(<-ends, <-ends))
-		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 || !slices.Equal(said, want) {
+		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 ||
+			!slices.Equal(said, want) {
 			t.Errorf("made %d times, and the second said %q", makes, said)
 		}
 	})
@@ -210,7 +240,8 @@ func TestMakingFails(t *testing.T) {
 	require.NoError(t, err)
 	defer before.Close()
 	write(t, source, "2")
-	if err := making(failing); !errors.Is(err, bad) || !strings.HasSuffix(err.Error(), "no; "+store+" stays, as it was made before the change") {
+	if err := making(failing); !errors.Is(err, bad) ||
+		!strings.HasSuffix(err.Error(), "no; "+store+" stays, as it was made before the change") {
 		t.Errorf("with an earlier store: %v", err)
 	}
 	if n := vertices(t, store); n != 20 {
@@ -235,7 +266,10 @@ func TestChangesWhileMaking(t *testing.T) {
 	dir := t.TempDir()
 	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
 	write(t, source, "1")
-	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Say: func(string) {}}
+	m := Making{
+		Name: "graph", Store: store, Sources: []string{source},
+		Replaceable: func() error { return CheckOwn(store) }, Say: func(string) {},
+	}
 	m.Make = func(store string) error {
 		write(t, source, "2")
 		return small(20)(store)
@@ -248,7 +282,8 @@ func TestChangesWhileMaking(t *testing.T) {
 		write(t, filepath.Join(store, "notes"), "mine")
 		return small(30)(fresh)
 	}
-	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), "notes: not one of weft's files") {
+	if err := m.Do(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "notes: not one of weft's files") {
 		t.Errorf("with notes: %v", err)
 	}
 	if n := vertices(t, store); n != 20 {
@@ -261,7 +296,10 @@ func TestDamagedStore(t *testing.T) {
 	dir := t.TempDir()
 	source, store := filepath.Join(dir, "graph"), filepath.Join(dir, "graph.weft")
 	write(t, source, "1")
-	m := Making{Name: "graph", Store: store, Sources: []string{source}, Replaceable: func() error { return CheckOwn(store) }, Make: small(20), Say: func(string) {}}
+	m := Making{
+		Name: "graph", Store: store, Sources: []string{source},
+		Replaceable: func() error { return CheckOwn(store) }, Make: small(20), Say: func(string) {},
+	}
 	for range 2 {
 		require.NoError(t, m.Do(t.Context()))
 		if n := vertices(t, store); n != 20 {
@@ -271,7 +309,8 @@ func TestDamagedStore(t *testing.T) {
 	}
 	record := filepath.Join(store, sourcesFile)
 	require.NoError(t, errors.Join(os.Remove(record), os.Symlink(source, record)))
-	if err := m.Do(t.Context()); err == nil || !strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
+	if err := m.Do(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
 		t.Errorf("with a link in the place of the record: %v", err)
 	}
 }
@@ -281,7 +320,9 @@ func TestMakingThroughALink(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	store := filepath.Join(dir, "graph.weft")
 	require.NoError(t, os.Symlink(elsewhere, store))
-	m := Making{Name: "graph", Store: store, Replaceable: func() error { return nil }, Make: small(20), Say: func(string) {}}
+	m := Making{Name: "graph", Store: store, Replaceable: func() error {
+		return nil
+	}, Make: small(20), Say: func(string) {}}
 	require.NoError(t, m.Do(t.Context()))
 	if to, err := os.Readlink(store); to != elsewhere {
 		t.Errorf("the link leads to %q, %v", to, err)

@@ -111,7 +111,9 @@ func (s Sources) Made(store string) bool {
 	}
 	path := filepath.Join(store, sourcesFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		return !slices.ContainsFunc(s, func(f sourceFile) bool { return f.Modified >= made.ModTime().UnixNano() })
+		return !slices.ContainsFunc(s, func(f sourceFile) bool {
+			return f.Modified >= made.ModTime().UnixNano()
+		})
 	}
 	var then record
 	text, err := document.Read(path, maxSources)

@@ -73,7 +73,8 @@ const (
 func checkFormat(text []byte, format int) error {
 	objects, lists := bytes.Count(text, []byte("{")), bytes.Count(text, []byte("["))
 	if objects > len(text)/bytesOfObject+few || lists > len(text)/bytesOfList+few {
-		return refusal.Damaged("damaged: %d objects and %d lists in %d bytes cannot be anything but empty", objects, lists, len(text))
+		return refusal.Damaged("damaged: %d objects and %d lists in %d bytes cannot be anything but empty",
+			objects, lists, len(text))
 	}
 	var version struct{ Format int }
 	if err := json.Unmarshal(text, &version); err != nil {

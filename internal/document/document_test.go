@@ -55,14 +55,27 @@ func TestJSON(t *testing.T) {
 		{`{"format": 3, "a": 1}`, "", ""},
 		{`{"format": 3, "a": 1, "b": {}}`, "", `damaged: json: unknown field "b"`},
 		{`{"format": 4, "b": 1}`, "format version 4, where", "format version 4, where"},
-		{`{"format": 3, "a": "x"}`, "damaged: byte 22 ends a value of another type, string", "damaged: byte 22 ends"},
-		{`{"format": 3, "a": 1, "b": [` + strings.Repeat(`{"train":0,"val":0,"test":0},`, 5000) + `{}]}`, "", `damaged: json: unknown field "b"`},
+		{
+			`{"format": 3, "a": "x"}`, "damaged: byte 22 ends a value of another type, string",
+			"damaged: byte 22 ends",
+		},
+		{
+			`{"format": 3, "a": 1, "b": [` + strings.Repeat(`{"train":0,"val":0,"test":0},`, 5000) + `{}]}`,
+			"",
+			`damaged: json: unknown field "b"`,
+		},
 		{`{"format": 3} {}`, "damaged: ", "damaged: "},
 		{`{"format": 3, "b": ` + deep, "exceeded max depth", "exceeded max depth"},
 		{deep, "exceeded max depth", "exceeded max depth"},
 		{``, "damaged: ", "damaged: "},
-		{`{"format": 3, "b": [` + strings.Repeat("{},", 5000) + `{}]}`, "damaged: 5002 objects and 1 lists in 15024 bytes", "damaged: 5002 objects"},
-		{`{"format": 3, "b": [` + strings.Repeat("[],", 5000) + `[]]}`, "damaged: 1 objects and 5002 lists in 15024 bytes", "damaged: 1 objects"},
+		{
+			`{"format": 3, "b": [` + strings.Repeat("{},", 5000) + `{}]}`,
+			"damaged: 5002 objects and 1 lists in 15024 bytes", "damaged: 5002 objects",
+		},
+		{
+			`{"format": 3, "b": [` + strings.Repeat("[],", 5000) + `[]]}`,
+			"damaged: 1 objects and 5002 lists in 15024 bytes", "damaged: 1 objects",
+		},
 	} {
 		for _, way := range []struct {
 			read func([]byte, int, any) error
@@ -81,7 +94,8 @@ func TestJSON(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	if list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2); err != nil || !slices.Equal(list, []string{"a", "b"}) {
+	if list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2); err != nil ||
+		!slices.Equal(list, []string{"a", "b"}) {
 		t.Errorf("%q, %v", list, err)
 	}
 	for path, want := range map[string]string{
@@ -95,7 +109,9 @@ func TestStrings(t *testing.T) {
 		sparse(t, `["a"`):                   "expected comma",
 		sparse(t, `["a`):                    "invalid character",
 	} {
-		if list, err := Strings(path, 2); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": not a list of names: ") || !strings.Contains(err.Error(), want) {
+		if list, err := Strings(path, 2); !refusal.Is(err) ||
+			!strings.HasPrefix(err.Error(), path+": not a list of names: ") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q, %v, want %q", list, err, want)
 		}
 	}

@@ -58,9 +58,11 @@ func TestKinds(t *testing.T) {
 
 func TestRefusalsNameTheWayOut(t *testing.T) {
 	for kind, want := range map[Kind]string{
-		Torch:    "x: a file of torch.save; weft import pyg reads one of a graph, and " + Conversion,
-		OldTorch: "x: a file of torch.save before PyTorch 1.6, which is not read; load and save it again with a later one",
-		Pickle:   "x: a Python pickle, which is never read; " + Conversion, Zip: "x: is a zip archive; give y",
+		Torch: "x: a file of torch.save; weft import pyg reads one of a graph, and " + Conversion,
+		OldTorch: "x: a file of torch.save before PyTorch 1.6, which is not read; load and save it again " +
+			"with a later one",
+		Pickle: "x: a Python pickle, which is never read; " + Conversion,
+		Zip:    "x: is a zip archive; give y",
 	} {
 		if err := kind.Refuse("x", "y"); !refusal.Is(err) || err.Error() != want {
 			t.Errorf("%q: %v, want %q", kind, err, want)

@@ -46,15 +46,28 @@ func TestTogether(t *testing.T) {
 
 		subject refusal.Subject
 	}{
-		"none":        {errs: make([]error, 3)},
-		"first":       {[]error{own{}, nil, nil}, "a fault", failed, ""},
-		"last":        {[]error{nil, nil, own{}}, "rank 2: a fault", failed, ""},
-		"lowest":      {[]error{nil, refusal.Errorf("the second"), errors.New("the third")}, "rank 1: the second", refused, ""},
-		"refused":     {[]error{refusal.Errorf("no: %w", own{}), nil, nil}, "no: a fault", refused, ""},
-		"interrupted": {[]error{nil, fmt.Errorf("%w; nothing is kept", ErrInterrupted), nil}, "interrupted; nothing is kept", interrupted, ""},
-		"cancelled":   {[]error{nil, nil, fmt.Errorf("a read: %w", context.Canceled)}, "a read: context canceled", cancelled, ""},
-		"lines":       {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed, ""},
-		"subject":     {[]error{nil, nil, refusal.Weights.Errorf("none\nthere")}, "rank 2: none\nthere", refused, refusal.Weights},
+		"none":  {errs: make([]error, 3)},
+		"first": {[]error{own{}, nil, nil}, "a fault", failed, ""},
+		"last":  {[]error{nil, nil, own{}}, "rank 2: a fault", failed, ""},
+		"lowest": {
+			[]error{nil, refusal.Errorf("the second"), errors.New("the third")},
+			"rank 1: the second", refused, "",
+		},
+		"refused": {[]error{refusal.Errorf("no: %w", own{}), nil, nil}, "no: a fault", refused, ""},
+		"interrupted": {
+			[]error{nil, fmt.Errorf("%w; nothing is kept", ErrInterrupted), nil},
+			"interrupted; nothing is kept", interrupted, "",
+		},
+		"cancelled": {
+			[]error{nil, nil, fmt.Errorf("a read: %w", context.Canceled)},
+			"a read: context canceled", cancelled, "",
+		},
+		"lines": {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed, ""},
+		"subject": {
+			[]error{nil, nil, refusal.Weights.Errorf("none\nthere")},
+			"rank 2: none\nthere",
+			refused, refusal.Weights,
+		},
 	} {
 		for rank, err := range each(3, func(r Ranks) error {
 			err := r.Together(c.errs[r.Rank()])
@@ -75,7 +88,8 @@ func TestTogether(t *testing.T) {
 			if refusal.SubjectOf(err) != c.subject {
 				t.Errorf("%s: rank %d: about %q", name, rank, refusal.SubjectOf(err))
 			}
-			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) && !errors.Is(err, mine) {
+			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) &&
+				!errors.Is(err, mine) {
 				t.Errorf("%s: rank %d lost its own error: %v", name, rank, err)
 			}
 		}
@@ -94,7 +108,8 @@ func TestOnFirst(t *testing.T) {
 		for rank, err := range each(3, func(r Ranks) error {
 			return r.OnFirst(func() error { ran.Add(1); return fault })
 		}) {
-			if (err == nil) != (fault == nil) || err != nil && (err.Error() != "no: a fault" || !refusal.Is(err) || !isCommon(err)) {
+			if (err == nil) != (fault == nil) ||
+				err != nil && (err.Error() != "no: a fault" || !refusal.Is(err) || !isCommon(err)) {
 				t.Errorf("rank %d: %v, want %v", rank, err, fault)
 			}
 			if rank == 0 && fault != nil && !errors.Is(err, own{}) {
@@ -198,7 +213,8 @@ func TestFault(t *testing.T) {
 	for _, value := range []any{own{}, "a fault"} {
 		err := Workers(1, 0, func(*comm.Comm) error { panic(value) })
 		var fault *Fault
-		if !errors.As(err, &fault) || errors.Is(err, own{}) != (value == any(own{})) || !strings.Contains(string(fault.Where), "TestFault") {
+		if !errors.As(err, &fault) || errors.Is(err, own{}) != (value == any(own{})) ||
+			!strings.Contains(string(fault.Where), "TestFault") {
 			t.Errorf("%v", err)
 		}
 	}
@@ -216,7 +232,8 @@ func TestAgree(t *testing.T) {
 				return refusal.Errorf("rank %d has %s, rank 0 %s", rank, theirs, first)
 			})
 		}) {
-			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want || !isCommon(err) || !refusal.Is(err)) {
+			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want ||
+				!isCommon(err) || !refusal.Is(err)) {
 				t.Errorf("rank %d: %v, want %q", rank, err, want)
 			}
 		}
@@ -247,13 +264,23 @@ func TestJoin(t *testing.T) {
 		change func(*Start) // of rank 1
 		want   string
 	}{
-		"alike":     {func(*Start) {}, ""},
-		"found":     {func(s *Start) { s.Found = refusal.Errorf("no such model") }, "rank 1: no such model"},
-		"signal":    {func(s *Start) { s.Connected = func(Ranks) error { return ErrInterrupted } }, "interrupted"},
-		"both":      {func(s *Start) { s.Found, s.Connected = own{}, func(Ranks) error { return ErrInterrupted } }, "rank 1: a fault"},
-		"version":   {func(s *Start) { s.Program.Version = "1.1" }, "rank 1 is weft 1.1 and rank 0 weft 1.0: start the same program on all machines"},
-		"simd":      {func(s *Start) { s.Program.SIMD = "sse" }, "rank 1 computes with sse and rank 0 with avx2, which round differently: "},
-		"settings":  {func(s *Start) { s.Program.Settings = "epochs: 4" }, "rank 1 has other settings than rank 0: "},
+		"alike": {func(*Start) {}, ""},
+		"found": {func(s *Start) { s.Found = refusal.Errorf("no such model") }, "rank 1: no such model"},
+		"signal": {func(s *Start) {
+			s.Connected = func(Ranks) error { return ErrInterrupted }
+		}, "interrupted"},
+		"both": {func(s *Start) {
+			s.Found, s.Connected = own{}, func(Ranks) error { return ErrInterrupted }
+		}, "rank 1: a fault"},
+		"version": {func(s *Start) {
+			s.Program.Version = "1.1"
+		}, "rank 1 is weft 1.1 and rank 0 weft 1.0: start the same program on all machines"},
+		"simd": {func(s *Start) {
+			s.Program.SIMD = "sse"
+		}, "rank 1 computes with sse and rank 0 with avx2, which round differently: "},
+		"settings": {func(s *Start) {
+			s.Program.Settings = "epochs: 4"
+		}, "rank 1 has other settings than rank 0: "},
 		"different": {func(s *Start) { s.Program = Program{"2.0", "sse", ""} }, "rank 1 is weft 2.0 "},
 	} {
 		ends := comm.InProcess(2)
@@ -261,14 +288,17 @@ func TestJoin(t *testing.T) {
 		for rank, end := range ends {
 			all.Go(func() {
 				s := Start{
-					Rank: rank, Connect: func() (comm.Transport, error) { return end, nil }, Timeout: time.Minute, Program: ours,
+					Rank: rank, Connect: func() (comm.Transport, error) {
+						return end, nil
+					}, Timeout: time.Minute, Program: ours,
 					Connected: func(Ranks) error { return nil },
 				}
 				if rank == 1 {
 					c.change(&s)
 				}
 				r, err := s.Join()
-				if r.Rank() != rank || (err == nil) != (c.want == "") || err != nil && (!strings.HasPrefix(err.Error(), c.want) || !isCommon(err)) {
+				if r.Rank() != rank || (err == nil) != (c.want == "") ||
+					err != nil && (!strings.HasPrefix(err.Error(), c.want) || !isCommon(err)) {
 					t.Errorf("%s: rank %d: %v, want %q", name, r.Rank(), err, c.want)
 				}
 			})
@@ -282,7 +312,8 @@ func TestNoConnection(t *testing.T) {
 	for _, fault := range []error{refusal.Errorf("no MPI"), own{}} {
 		for rank := range 2 {
 			s := Start{Rank: rank, Connect: func() (comm.Transport, error) { return nil, fault }}
-			if r, err := s.Join(); r.Comm.Size() != 1 || !errors.Is(err, fault) || Told(err) != (refusal.Is(fault) && rank == 1) {
+			if r, err := s.Join(); r.Comm.Size() != 1 || !errors.Is(err, fault) ||
+				Told(err) != (refusal.Is(fault) && rank == 1) {
 				t.Errorf("rank %d: %v, told %v", rank, err, Told(err))
 			}
 		}
@@ -366,9 +397,12 @@ func TestWorkers(t *testing.T) {
 			}
 			return wait(c.Group(1, 2))
 		}, "a fault"},
-		"lowest": {func(c *comm.Comm) error { return &Common{fmt.Errorf("worker %d", c.Rank())} }, "worker 0"},
+		"lowest": {func(c *comm.Comm) error {
+			return &Common{fmt.Errorf("worker %d", c.Rank())}
+		}, "worker 0"},
 	} {
-		if err := Workers(3, time.Minute, c.work); (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+		if err := Workers(3, time.Minute, c.work); (err == nil) != (c.want == "") ||
+			err != nil && err.Error() != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -380,7 +414,8 @@ func TestAfterSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, err := range each(2, func(r Ranks) error {
 			if r.Rank() == 1 {
-				if err := r.Interrupted(syscall.SIGINT); !errors.Is(err, ErrInterrupted) || err.Error() != "rank 1: interrupted" {
+				if err := r.Interrupted(syscall.SIGINT); !errors.Is(err, ErrInterrupted) ||
+					err.Error() != "rank 1: interrupted" {
 					t.Errorf("at work: %v", err)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -61,5 +61,6 @@ func (r Ranks) AfterSignal(ctx context.Context, s os.Signal) error {
 }
 
 func (r Ranks) during(s os.Signal, what string, lasted time.Duration) error {
-	return fmt.Errorf("rank %d: signal %q during %s, for %s", r.Rank(), s, what, lasted.Round(time.Millisecond))
+	return fmt.Errorf("rank %d: signal %q during %s, for %s", r.Rank(), s, what,
+		lasted.Round(time.Millisecond))
 }

@@ -73,7 +73,8 @@ func asRanks(ends []comm.Transport, timeout time.Duration, work func(*comm.Comm)
 // cause is the error that the others follow from: the lowest rank's that is not the end of the connection.
 func cause(errs []error) (first error) {
 	for _, err := range errs {
-		if err != nil && (first == nil || errors.Is(first, comm.ErrAborted) && !errors.Is(err, comm.ErrAborted)) {
+		if err != nil &&
+			(first == nil || errors.Is(first, comm.ErrAborted) && !errors.Is(err, comm.ErrAborted)) {
 			first = err
 		}
 	}

@@ -28,8 +28,9 @@ func Need(bytes int64) error {
 	if bytes <= left {
 		return needAddresses(bytes)
 	}
-	return refusal.Errorf("needs %s of memory, and this process has %s left of %s: allow it more (ulimit, control group, "+
-		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
+	return refusal.Errorf("needs %s of memory, and this process has %s left of %s: allow it more (ulimit, "+
+		"control group, machine), or give it less", amount(bytes), amount(left),
+		amount(debug.SetMemoryLimit(-1)))
 }
 
 // Grow returns s with capacity for n more elements. If s has too little, Grow allocates a slice that is
@@ -80,13 +81,14 @@ func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }
 // that it has, and may have them in pieces.
 func needAddresses(bytes int64) error {
 	const slack = 128 << 20 // the runtime takes them in arenas of 64 MiB, at multiples of that
-	mapping, err := unix.Mmap(-1, 0, int(bytes+slack), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	mapping, err := unix.Mmap(-1, 0, int(bytes+slack), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err == nil {
 		err = unix.Munmap(mapping)
 	}
 	if err != nil {
-		return refusal.Errorf("needs %s of memory, and the limits of this process do not leave them (%w): allow it more (ulimit -v, -d), "+
-			"or give it less", amount(bytes), err)
+		return refusal.Errorf("needs %s of memory, and the limits of this process do not leave them (%w): "+
+			"allow it more (ulimit -v, -d), or give it less", amount(bytes), err)
 	}
 	return nil
 }

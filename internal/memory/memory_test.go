@@ -19,7 +19,8 @@ func TestGrow(t *testing.T) {
 		t.Errorf("grown with room left, %v", err)
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if s, err = Grow(s, 8<<20); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 67.1 MB") || len(s) != 2 {
+	if s, err = Grow(s, 8<<20); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "needs 67.1 MB") || len(s) != 2 {
 		t.Errorf("%d elements, %v, want a refusal and what was there", len(s), err)
 	}
 }
@@ -45,7 +46,8 @@ func TestGrowTo(t *testing.T) {
 		}
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if _, err := GrowTo(make([]int64, 1<<20), 1<<20, 16<<20); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 134.2 MB") {
+	if _, err := GrowTo(make([]int64, 1<<20), 1<<20, 16<<20); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "needs 134.2 MB") {
 		t.Errorf("%v, want a refusal", err)
 	}
 }

@@ -20,8 +20,9 @@ import (
 type Array struct {
 	Header
 	data   []byte
-	before int    // elements of the whole array in front, of a block
-	turned [2]int // rows and columns of the whole array, where its columns come one behind the other; else zeros
+	before int // elements of the whole array in front, of a block
+	// rows and columns of the whole array, where its columns come one behind the other; else zeros
+	turned [2]int
 }
 
 // Element returns the number of element k in the whole array, in row order. It is k unless the array is a
@@ -114,12 +115,14 @@ func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 	if unsafe.Sizeof(one) == 1 {
 		order = "|"
 	}
-	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))),
+		len(values)*int(unsafe.Sizeof(one)))
 	return &Array{Header: Header{Descr: order + kind, Shape: shape}, data: data}
 }
 
 func short(h Header, need, have int64) error {
-	return refusal.Damaged("it is cut short: %s of %s needs %d bytes of data, %d are there", shapeString(h.Shape), h.Descr, need, have)
+	return refusal.Damaged("it is cut short: %s of %s needs %d bytes of data, %d are there",
+		shapeString(h.Shape), h.Descr, need, have)
 }
 
 // Float32s returns the elements of an array of booleans, integers or floats. Integers and wide floats are
@@ -141,7 +144,8 @@ func (a *Array) Int64s() ([]int64, error) {
 	v, err := convert[int64](a, "i8", "an integer")
 	if err == nil && a.Descr[1:] == "u8" {
 		if k := slices.IndexFunc(v, func(x int64) bool { return x < 0 }); k >= 0 {
-			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer", a.Element(k), uint64(v[k]))
+			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer",
+				a.Element(k), uint64(v[k]))
 		}
 	}
 	return v, err
@@ -329,11 +333,13 @@ func (a *Array) plain() (dtype, []byte, error) {
 		unit = 4
 	}
 	if a.Fortran && len(a.Shape) > 2 {
-		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save numpy.ascontiguousarray of it",
+		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save "+
+			"numpy.ascontiguousarray of it",
 			len(a.Shape))
 	}
 	turned := a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1
-	misaligned := len(data) > 0 && d.kind != 'S' && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(unit) != 0
+	misaligned := len(data) > 0 && d.kind != 'S' &&
+		uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(unit) != 0
 	swapped := d.big != hostBig && unit > 1 && d.kind != 'S'
 	if turned || misaligned || swapped {
 		if err := memory.Need(int64(len(data))); err != nil {

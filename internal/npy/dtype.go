@@ -65,7 +65,8 @@ func parseDtype(descr string) (dtype, error) {
 		known = false
 	}
 	if !known {
-		return dtype{}, refusal.Errorf("dtype %q is not read; save it again as bool, int, float or fixed-width text", descr)
+		return dtype{}, refusal.Errorf("dtype %q is not read; save it again as bool, int, float or "+
+			"fixed-width text", descr)
 	}
 	return d, nil
 }

@@ -77,7 +77,8 @@ func (h Header) bytes() (int64, error) {
 	}
 	high, low := bits.Mul64(uint64(n), uint64(d.size))
 	if high != 0 || low > math.MaxInt {
-		return 0, refusal.Errorf("shape %s of %q has more bytes than can be counted", shapeString(h.Shape), h.Descr)
+		return 0, refusal.Errorf("shape %s of %q has more bytes than can be counted",
+			shapeString(h.Shape), h.Descr)
 	}
 	return int64(low), nil
 }
@@ -115,7 +116,8 @@ func readHeader(r io.Reader) (h Header, length int64, err error) {
 		return h, 0, shortHeader(err)
 	}
 	if dict > maxHeader {
-		return h, 0, refusal.Errorf("its .npy header claims %d bytes, more than the %d that are read", dict, maxHeader)
+		return h, 0, refusal.Errorf("its .npy header claims %d bytes, more than the %d that are read", dict,
+			maxHeader)
 	}
 	text := make([]byte, dict)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -283,7 +285,8 @@ func (h Header) marshalTo(least int) []byte {
 	if h.Fortran {
 		order = "True"
 	}
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", h.Descr, order, shapeString(h.Shape))
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", h.Descr, order,
+		shapeString(h.Shape))
 	const fixed = len(magic) + 4
 	total := max(least, (fixed+len(dict)+1+alignment-1)/alignment*alignment)
 	b := append(make([]byte, 0, total), magic...)

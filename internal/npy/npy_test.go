@@ -87,14 +87,20 @@ func TestDamagedIsRefused(t *testing.T) {
 		{"missing key", file("{'descr': '<f4', 'shape': (1,)}"), "is missing"},
 		{"key twice", file("{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}"), "stands twice"},
 		{"unknown key", file("{'descr': '<f4', 'size': 3}"), "unknown key"},
-		{"after the dict", file("{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x"), "after the closing brace"},
+		{
+			"after the dict", file("{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x"),
+			"after the closing brace",
+		},
 		{"records", file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (0,)}"), "records"},
 		{"open string", file("{'descr"), "does not end"},
 		{"number", of("<f4", "False", "(3)"), "needs a comma"},
 		{"negative", of("<f4", "False", "(-3,)"), "tuple"},
 		{"expression", of("<f4", "False", "(3*9,)"), "needs a comma"},
 		{"dimensions", of("<f4", "False", "("+strings.Repeat("1,", 33)+")"), "at most 32"},
-		{"overflow of elements", of("|u1", "False", "(4294967296, 4294967296)"), "more elements than can be counted"},
+		{
+			"overflow of elements", of("|u1", "False", "(4294967296, 4294967296)"),
+			"more elements than can be counted",
+		},
 		{"overflow of bytes", of("<f8", "False", "(4611686018427387904,)"), "more bytes than can be counted"},
 		{"overflow behind zero", of("|u1", "False", "(0, 4294967296, 4294967296)"), "more elements"},
 		{"objects", of("|O", "False", "(0,)"), "Python objects"},
@@ -191,9 +197,15 @@ func TestConversions(t *testing.T) {
 		want []string
 	}{
 		{of("|S3", "False", "(2,)", 'a', 0, 0, 'a', 'b', 'c'), []string{"a", "abc"}},
-		{of("<U2", "False", "(2,)", 'a', 0, 0, 0, 0, 0, 0, 0, 0xe9, 0, 0, 0, 'b', 0, 0, 0), []string{"a", "éb"}},
+		{
+			of("<U2", "False", "(2,)", 'a', 0, 0, 0, 0, 0, 0, 0, 0xe9, 0, 0, 0, 'b', 0, 0, 0),
+			[]string{"a", "éb"},
+		},
 		{of(">U1", "False", "(1,)", 0, 0, 0x4e, 0x2d), []string{"中"}},
-		{of("|S2", "True", "(2, 2)", 'a', 'a', 'c', 'c', 'b', 'b', 'd', 'd'), []string{"aa", "bb", "cc", "dd"}},
+		{
+			of("|S2", "True", "(2, 2)", 'a', 'a', 'c', 'c', 'b', 'b', 'd', 'd'),
+			[]string{"aa", "bb", "cc", "dd"},
+		},
 	} {
 		a := read(c.data)
 		if got, err := a.Strings(); err != nil || !cmp.Equal(got, c.want) {
@@ -203,13 +215,17 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s as float32: %v, want a refusal", a.Descr, err)
 		}
 	}
-	for _, a := range []*Array{read(of("|u1", "False", "(2,)", 0, 1)), read(of("<f2", "False", "(2,)", 0, 0, 0, 0x3c)), New([]float64{0, 1})} {
+	for _, a := range []*Array{
+		read(of("|u1", "False", "(2,)", 0, 1)),
+		read(of("<f2", "False", "(2,)", 0, 0, 0, 0x3c)), New([]float64{0, 1}),
+	} {
 		if got, err := a.Bools(); err != nil || !cmp.Equal(got, []bool{false, true}) {
 			t.Errorf("%s as bools: %v, %v", a.Descr, got, err)
 		}
 	}
 	third := New([]float64{1.0 / 3})
-	if got, err := third.Float64s(); err != nil || !cmp.Equal(got, []float64{1.0 / 3}) || !third.Floats() || New([]bool{true}).Floats() {
+	if got, err := third.Float64s(); err != nil || !cmp.Equal(got, []float64{1.0 / 3}) || !third.Floats() ||
+		New([]bool{true}).Floats() {
 		t.Errorf("float64: %v, %v", got, err)
 	}
 }
@@ -248,7 +264,8 @@ func TestValuesOutOfRangeAreRefused(t *testing.T) {
 
 func TestFloat16(t *testing.T) {
 	for bits, want := range map[uint16]float64{
-		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: math.Pow(2, -24), 0x03ff: 1023 * math.Pow(2, -24),
+		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: math.Pow(2, -24),
+		0x03ff: 1023 * math.Pow(2, -24),
 		0x0400: math.Pow(2, -14), 0x3555: 0.333251953125, 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1),
 	} {
 		if got := float64(Float16(bits)); got != want {
@@ -295,7 +312,8 @@ func TestWriteReadMap(t *testing.T) {
 			wide[k], single[k] = int64(x), float32(x)
 		}
 		for _, file := range [][]byte{
-			written(t, "<i4", v, rows, columns), written(t, "<i8", wide, rows, columns), written(t, "<f4", single, rows, columns),
+			written(t, "<i4", v, rows, columns), written(t, "<i8", wide, rows, columns),
+			written(t, "<f4", single, rows, columns),
 		} {
 			require.NoError(t, os.WriteFile(path, file, 0o644))
 			a, err := Read(bytes.NewReader(file), int64(len(file)))
@@ -352,7 +370,8 @@ func TestMapRefuses(t *testing.T) {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, c.data, 0o644))
 		_, err := Map(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -479,7 +498,8 @@ func TestBlocks(t *testing.T) {
 		}
 	}
 	// Data that end too early are refused as those of the whole array, also while rows are left out.
-	want := fmt.Sprintf("it is cut short: (%d, %d) of <f8 needs %d bytes of data, %d are there", rows, columns, 8*rows*columns, 8*rows*columns-1)
+	want := fmt.Sprintf("it is cut short: (%d, %d) of <f8 needs %d bytes of data, %d are there", rows,
+		columns, 8*rows*columns, 8*rows*columns-1)
 	for _, skip := range []int{0, 3, rows} {
 		b, err := NewBlocks(bytes.NewReader(rowOrder[:len(rowOrder)-1]), int64(len(rowOrder)))
 		require.NoError(t, err)
@@ -506,7 +526,8 @@ func TestData(t *testing.T) {
 	if block, err := b.Next(); err != nil || !slices.Equal(block.Shape, h.Shape) {
 		t.Errorf("%v, %v", block, err)
 	}
-	if _, err := ReadData(bytes.NewReader(data), int64(len(data)), Header{Descr: "<i8", Shape: []int{6}}); !refusal.Is(err) {
+	if _, err := ReadData(bytes.NewReader(data), int64(len(data)),
+		Header{Descr: "<i8", Shape: []int{6}}); !refusal.Is(err) {
 		t.Errorf("too few bytes: %v", err)
 	}
 }
@@ -517,7 +538,8 @@ func TestWithoutMemory(t *testing.T) {
 	const limit = 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	header := of("<f8", "False", "(100, 1000000)")
-	if _, err := Read(bytes.NewReader(header), 1<<40); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 800.0 MB of memory") {
+	if _, err := Read(bytes.NewReader(header), 1<<40); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "needs 800.0 MB of memory") {
 		t.Errorf("reading: error %v, want a refusal with the figure", err)
 	}
 	const n = 10 << 20

@@ -65,7 +65,8 @@ func (w *Writer) FinalHeader() ([]byte, error) {
 			row *= d
 		}
 		if row == 0 || w.left%row != 0 {
-			return nil, fmt.Errorf("%d elements are no rows of an array of shape %s", -w.left, shapeString(h.Shape))
+			return nil, fmt.Errorf("%d elements are no rows of an array of shape %s", -w.left,
+				shapeString(h.Shape))
 		}
 		h.Shape = slices.Clone(h.Shape)
 		h.Shape[0] = -w.left / row
@@ -87,7 +88,8 @@ func (w *Writer) WriteInt64s(v []int64) error { return put(w, "<i8", v) }
 // Close reports an error if elements are missing. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.left > 0 {
-		return fmt.Errorf("an array of shape %s was left with %d elements missing", shapeString(w.h.Shape), w.left)
+		return fmt.Errorf("an array of shape %s was left with %d elements missing",
+			shapeString(w.h.Shape), w.left)
 	}
 	return nil
 }
@@ -97,7 +99,8 @@ func put[T element](w *Writer, descr string, v []T) error {
 		return fmt.Errorf("elements of %q written to an array of %q", descr, w.h.Descr)
 	}
 	if len(v) > w.left && !w.growing() {
-		return fmt.Errorf("%d elements written to an array of shape %s with room for %d", len(v), shapeString(w.h.Shape), w.left)
+		return fmt.Errorf("%d elements written to an array of shape %s with room for %d", len(v),
+			shapeString(w.h.Shape), w.left)
 	}
 	if len(v) == 0 {
 		return nil

@@ -125,7 +125,8 @@ func (d *decoder) decode() (any, error) {
 		if err == nil {
 			if op[0] == opStop {
 				if len(d.stack) != 1 || len(d.marks) != 0 {
-					return nil, fmt.Errorf("pickle, byte %d: ends with %d values on its stack", at, len(d.stack))
+					return nil, fmt.Errorf("pickle, byte %d: ends with %d values on its stack", at,
+						len(d.stack))
 				}
 				return d.stack[0], nil
 			}
@@ -157,7 +158,8 @@ type missing struct{}
 func (d *decoder) hold(bytes int) error {
 	most := heldBytes + heldPerByte*int64(len(d.data))
 	if d.held += int64(bytes); d.held > most {
-		return fmt.Errorf("its values take more than %d times its %d bytes in memory: save arrays in place of lists and tuples",
+		return fmt.Errorf("its values take more than %d times its %d bytes in memory: save arrays in "+
+			"place of lists and tuples",
 			heldPerByte, len(d.data))
 	}
 	return nil
@@ -298,7 +300,8 @@ func (d *decoder) step(op byte) error {
 			return err
 		}
 		return d.push(v)
-	case opString, opBinString, opShortString, opUnicode, opBinUnicode, opBytes, opShortBytes, opShortUnicode, opUnicode8, opBytes8:
+	case opString, opBinString, opShortString, opUnicode, opBinUnicode, opBytes, opShortBytes, opShortUnicode,
+		opUnicode8, opBytes8:
 		v, err := d.text(op)
 		if err == nil {
 			err = d.hold(textBytes + len(v))
@@ -307,7 +310,8 @@ func (d *decoder) step(op byte) error {
 			return err
 		}
 		return d.push(v)
-	case opEmptyTuple, opTuple1, opTuple2, opTuple3, opTuple, opEmptyList, opList, opEmptyDict, opDict, opEmptySet, opFrozenSet:
+	case opEmptyTuple, opTuple1, opTuple2, opTuple3, opTuple, opEmptyList, opList, opEmptyDict, opDict,
+		opEmptySet, opFrozenSet:
 		return d.container(op)
 	case opAppend, opAppends, opSetItem, opSetItems, opAddItems:
 		return d.fill(op)
@@ -555,7 +559,8 @@ func (d *Dict) set(pairs []any) error {
 type UnknownError string
 
 func (name UnknownError) Error() string {
-	return fmt.Sprintf("names %.100q, which is not on the list of what a dataset's pickle may name", string(name))
+	return fmt.Sprintf("names %.100q, which is not on the list of what a dataset's pickle may name",
+		string(name))
 }
 
 // global pushes what a name stands for: the allow-list is applied here.

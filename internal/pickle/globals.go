@@ -61,7 +61,8 @@ var globals = map[string]any{
 // itemSizes are the item types an array may have. Objects ("O8") are not among them: they would be pickles
 // again.
 var itemSizes = map[string]int{
-	"b1": 1, "i1": 1, "u1": 1, "i2": 2, "u2": 2, "f2": 2, "i4": 4, "u4": 4, "f4": 4, "i8": 8, "u8": 8, "f8": 8,
+	"b1": 1, "i1": 1, "u1": 1, "i2": 2, "u2": 2, "f2": 2, "i4": 4, "u4": 4, "f4": 4,
+	"i8": 8, "u8": 8, "f8": 8,
 }
 
 func reconstruct(args Tuple) (any, error) {
@@ -142,7 +143,8 @@ func (d *decoder) call(global any, args Tuple) (any, error) {
 		return g(args)
 	case Class:
 		return &Object{Class: g, Args: args}, nil
-	case *Object: // of a class whose objects are functions: what it returns is known by what it is called with
+	// of a class whose objects are functions: what it returns is known by what it is called with
+	case *Object:
 		return &Object{Class: g.Class, Args: args}, nil
 	case plain:
 		if g == encode {

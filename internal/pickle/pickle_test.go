@@ -39,34 +39,54 @@ func TestValues(t *testing.T) {
 			Tuple{int64(255), int64(65535), int64(-2), int64(-3), int64(12345678901)},
 		},
 		{
-			"long integers", "(\x8a\x00\x8a\x01\xff\x8a\x02\xff\x00\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8b\x01\x00\x00\x00\x07t.",
+			"long integers",
+			"(\x8a\x00\x8a\x01\xff\x8a\x02\xff\x00\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8b\x01\x00\x00\x00\x07t.",
 			Tuple{int64(0), int64(-1), int64(255), int64(-1 << 63), int64(7)},
 		},
 		{"floats", "F1.5\nG\x3f\xf8\x00\x00\x00\x00\x00\x00\x86.", Tuple{1.5, 1.5}},
 		{
-			"strings", "(U\x02\xe9xT\x01\x00\x00\x00yS'a\\'\\x41\\\\\\n'\nV\\u20ac\xe9\\x\nX\x03\x00\x00\x00\xe2\x82\xact.",
+			"strings",
+			"(U\x02\xe9xT\x01\x00\x00\x00yS'a\\'\\x41\\\\\\n'\nV\\u20ac\xe9\\x\nX\x03\x00\x00\x00\xe2\x82\xact.",
 			Tuple{"\xe9x", "y", "a'A\\\n", "€é\\x", "€"},
 		},
-		{"tuples", ")K\x01\x85K\x02K\x03\x86\x87.", Tuple{Tuple{}, Tuple{int64(1)}, Tuple{int64(2), int64(3)}}},
+		{
+			"tuples", ")K\x01\x85K\x02K\x03\x86\x87.",
+			Tuple{Tuple{}, Tuple{int64(1)}, Tuple{int64(2), int64(3)}},
+		},
 		{"lists", "(](K\x01K\x02e]K\x03a(K\x04lt.", Tuple{
-			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}}, &List{Items: []any{int64(4)}},
+			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}},
+			&List{Items: []any{int64(4)}},
 		}},
 		{"dicts", "(}K\x01K\x02s}(K\x03K\x04u(K\x05K\x06dt.", Tuple{
 			&Dict{Items: []Item{{int64(1), int64(2)}}}, &Dict{Items: []Item{{int64(3), int64(4)}}},
 			&Dict{Items: []Item{{int64(5), int64(6)}}},
 		}},
-		{"defaultdict", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.", &Dict{Items: []Item{{int64(1), &List{}}}}},
-		{"memo", "K\x01q\x05p9\nr\x00\x01\x00\x000h\x05g9\nj\x00\x01\x00\x00\x87.", Tuple{int64(1), int64(1), int64(1)}},
+		{
+			"defaultdict", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.",
+			&Dict{Items: []Item{{int64(1), &List{}}}},
+		},
+		{
+			"memo", "K\x01q\x05p9\nr\x00\x01\x00\x000h\x05g9\nj\x00\x01\x00\x00\x87.",
+			Tuple{int64(1), int64(1), int64(1)},
+		},
 		{"frame", "\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94h\x00\x86.", Tuple{"a", "a"}},
 		{
-			"bytes", "(B\x01\x00\x00\x00\xffC\x01\xfe\x8e\x01\x00\x00\x00\x00\x00\x00\x00\xfd\x8d\x01\x00\x00\x00\x00\x00\x00\x00bt.",
+			"bytes",
+			"(B\x01\x00\x00\x00\xffC\x01\xfe\x8e\x01\x00\x00\x00\x00\x00\x00\x00\xfd\x8d\x01\x00\x00\x00\x00\x00\x00\x00bt.",
 			Tuple{"\xff", "\xfe", "\xfd", "b"},
 		},
 		{"sets", "(\x8f(K\x01K\x02\x90(K\x03\x91c__builtin__\nset\n](K\x04e\x85Rt.", Tuple{
-			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}}, &List{Items: []any{int64(4)}},
+			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}},
+			&List{Items: []any{int64(4)}},
 		}},
-		{"encoded bytes", "c_codecs\nencode\nX\x03\x00\x00\x00\xc3\xbfaX\x06\x00\x00\x00latin1\x86R.", "\xffa"},
-		{"ordered dict", "ccollections\nOrderedDict\n)R}b(K\x01K\x02u.", &Dict{Items: []Item{{int64(1), int64(2)}}}},
+		{
+			"encoded bytes", "c_codecs\nencode\nX\x03\x00\x00\x00\xc3\xbfaX\x06\x00\x00\x00latin1\x86R.",
+			"\xffa",
+		},
+		{
+			"ordered dict", "ccollections\nOrderedDict\n)R}b(K\x01K\x02u.",
+			&Dict{Items: []Item{{int64(1), int64(2)}}},
+		},
 		{
 			"scalar", "cnumpy.core.multiarray\nscalar\n" + dtypeStart + "U\x02\x07\x00\x86R.",
 			&Array{Dtype: "<i2", Shape: []int{}, Data: "\x07\x00"},
@@ -91,7 +111,9 @@ func TestValues(t *testing.T) {
 func TestDialect(t *testing.T) {
 	d := Dialect{
 		Globals: map[string]any{
-			"m.f": Function(func(args Tuple) (any, error) { return args[0], nil }), "m.C": Class("m.C"), "m.x": 7,
+			"m.f": Function(func(args Tuple) (any, error) {
+				return args[0], nil
+			}), "m.C": Class("m.C"), "m.x": 7,
 			"numpy.dtype": Class("another"),
 		},
 		Persistent: func(id any) (any, error) { return Tuple{"stored", id}, nil },
@@ -116,13 +138,17 @@ func TestDialect(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", c.pickle, diff)
 		}
 	}
-	if _, err := d.Decode([]byte("cos\nsystem\n.")); err == nil || !strings.Contains(err.Error(), `names "os.system"`) {
+	if _, err := d.Decode([]byte("cos\nsystem\n.")); err == nil ||
+		!strings.Contains(err.Error(), `names "os.system"`) {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestNumbers(t *testing.T) {
-	a := Array{Dtype: ">i2", Shape: []int{2, 3}, Fortran: true, Data: "\x00\x01\x00\x04\x00\x02\x00\x05\x00\x03\x00\x06"}
+	a := Array{
+		Dtype: ">i2", Shape: []int{2, 3}, Fortran: true,
+		Data: "\x00\x01\x00\x04\x00\x02\x00\x05\x00\x03\x00\x06",
+	}
 	numbers, err := a.Numbers()
 	require.NoError(t, err)
 	got, err := numbers.Int64s()
@@ -168,9 +194,12 @@ func TestRefused(t *testing.T) {
 		{"\x8a\x09123456789.", "9 bytes: at most 8"},
 		{"I12", "without an end"},
 		{"L99999999999999999999L\n.", "out of range"},
-		{"I" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) + `": value out of range`},
-		{"F" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) + `": value out of range`},
-		{"g" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) + `": value out of range`},
+		{"I" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) +
+			`": value out of range`},
+		{"F" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) +
+			`": value out of range`},
+		{"g" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) +
+			`": value out of range`},
 		{"Ix\n.", "invalid syntax"},
 		{"S'x\n.", "without quotes"},
 		{"S'\\x4'\n.", "bad escape"},
@@ -223,14 +252,19 @@ func TestRefused(t *testing.T) {
 		{"cnumpy\ndtype\nU\x02i2\x85R(K\x03U\x01!NNNtb.", "byte order"},
 		{"cnumpy\ndtype\nU\x02i2\x85R(K\x03U\x01<NU\x01xNtb.", "plain numbers only"},
 		{arrayStart + "Nb.", "five-part state"},
-		{arrayStart + "(K\x01K\x02\x85" + dtypeStart + "\x89U\x03\x01\x00\x02tb.", "shape [2] and type i2 with 3 bytes"},
+		{
+			arrayStart + "(K\x01K\x02\x85" + dtypeStart + "\x89U\x03\x01\x00\x02tb.",
+			"shape [2] and type i2 with 3 bytes",
+		},
 		{arrayStart + "(K\x01J\xff\xff\xff\xff\x85" + dtypeStart + "\x89U\x00tb.", "not a size"},
 		{
-			arrayStart + "(K\x01(\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01t" + dtypeStart + "\x89U\x00tb.",
+			arrayStart +
+				"(K\x01(\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01t" + dtypeStart + "\x89U\x00tb.",
 			"not a size",
 		},
 		{
-			arrayStart + "(K\x01\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x40K\x02\x86" + dtypeStart + "\x89U\x04\x01\x00\x02\x00tb.",
+			arrayStart + "(K\x01\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x40K\x02\x86" + dtypeStart +
+				"\x89U\x04\x01\x00\x02\x00tb.",
 			"with 4 bytes",
 		},
 		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}b.", "without a shape"},
@@ -248,7 +282,9 @@ func TestRefused(t *testing.T) {
 // within the bound, and nothing else need.
 func TestHeldBytes(t *testing.T) {
 	dialect := Dialect{
-		Globals:    map[string]any{"m.C": Class("m.C"), "m.f": Function(func(Tuple) (any, error) { return "made", nil })},
+		Globals: map[string]any{"m.C": Class("m.C"), "m.f": Function(func(Tuple) (any, error) {
+			return "made", nil
+		})},
 		Persistent: func(any) (any, error) { return "stored", nil },
 	}
 	for name, c := range map[string]struct {
@@ -285,7 +321,8 @@ func TestHeldBytesAreBounded(t *testing.T) {
 	code := "N" + strings.Repeat("\x85", 4<<20) + "."
 	var err error
 	took := alloctest.Bytes(func() { _, err = Decode([]byte(code)) })
-	if most := uint64(heldBytes+heldPerByte*len(code)) * 5 / 4; err == nil || !strings.Contains(err.Error(), "take more than 16 times its 4194306 bytes") || took > most {
+	if most := uint64(heldBytes+heldPerByte*len(code)) * 5 / 4; err == nil ||
+		!strings.Contains(err.Error(), "take more than 16 times its 4194306 bytes") || took > most {
 		t.Errorf("%d bytes were allocated for a pickle of %d, error %v", took, len(code), err)
 	}
 }
@@ -332,7 +369,8 @@ func TestPublished(t *testing.T) {
 	v, err := Decode(content)
 	require.NoError(t, err)
 	m, ok := v.(*CSR)
-	if !ok || m.Rows != 140 || m.Columns != 1433 || m.Data.Shape[0] != 2647 || m.Data.Dtype != "<f4" || m.Indptr.Dtype != "<i4" {
+	if !ok || m.Rows != 140 || m.Columns != 1433 || m.Data.Shape[0] != 2647 || m.Data.Dtype != "<f4" ||
+		m.Indptr.Dtype != "<i4" {
 		t.Errorf("ind.cora.x is %T: %+.100v", v, v)
 	}
 }

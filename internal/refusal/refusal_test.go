@@ -23,7 +23,8 @@ func TestSubject(t *testing.T) {
 		{Errorf("out x: %w", Weights.Of(fault)), false, true, true},
 	} {
 		if Graph.In(c.err) != c.graph || Weights.In(c.err) != c.weights || Is(c.err) != c.refused {
-			t.Errorf("%v: graph %v, weights %v, refused %v", c.err, Graph.In(c.err), Weights.In(c.err), Is(c.err))
+			t.Errorf("%v: graph %v, weights %v, refused %v", c.err, Graph.In(c.err),
+				Weights.In(c.err), Is(c.err))
 		}
 	}
 }
@@ -50,7 +51,8 @@ func TestLongInput(t *testing.T) {
 		err := Errorf("--init %w; give another", inner)
 		text := err.Error()
 		if !errors.Is(err, fault) || len(text) > 2100 || !utf8.ValidString(text) ||
-			!strings.HasPrefix(text, "--init file.pt: the number "+unit) || !strings.HasSuffix(text, unit+": at most 19 digits are read; give another") {
+			!strings.HasPrefix(text, "--init file.pt: the number "+unit) ||
+			!strings.HasSuffix(text, unit+": at most 19 digits are read; give another") {
 			t.Errorf("%d bytes: %.3000s", len(text), text)
 		}
 	}

@@ -18,9 +18,12 @@ func TestTooManyFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(path, nil, 0o666))
 	for _, number := range []error{unix.EMFILE, unix.ENFILE} {
-		none := func(string) (*os.File, error) { return nil, &os.PathError{Op: "open", Path: path, Err: number} }
+		none := func(string) (*os.File, error) {
+			return nil, &os.PathError{Op: "open", Path: path, Err: number}
+		}
 		_, _, err := open(path, path, os.Stat, none)
-		if want := path + ": " + number.Error() + "; allow this process more (ulimit -n)"; err == nil || err.Error() != want || !errors.Is(err, number) {
+		if want := path + ": " + number.Error() + "; allow this process more (ulimit -n)"; err == nil ||
+			err.Error() != want || !errors.Is(err, number) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		if advised := refusal.Advise(err, "remove it"); refusal.Is(err) || advised.Error() != err.Error() {
@@ -28,7 +31,8 @@ func TestTooManyFiles(t *testing.T) {
 		}
 	}
 	_, _, err := Open(path + "2")
-	if advised := refusal.Advise(err, "fetch it"); advised.Error() != err.Error()+"; fetch it" || !refusal.Is(advised) {
+	if advised := refusal.Advise(err, "fetch it"); advised.Error() != err.Error()+"; fetch it" ||
+		!refusal.Is(advised) {
 		t.Errorf("a file that is not there: %v", advised)
 	}
 }

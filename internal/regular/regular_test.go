@@ -21,13 +21,17 @@ func TestOnlyRegularFiles(t *testing.T) {
 	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
 	require.NoError(t, unix.Mkfifo(pipe, 0o600))
 	require.NoError(t, os.WriteFile(file, []byte("text"), 0o600))
-	for path, want := range map[string]string{dir: "is a directory", pipe: "is a named pipe", os.DevNull: "is a device"} {
+	for path, want := range map[string]string{
+		dir: "is a directory", pipe: "is a named pipe",
+		os.DevNull: "is a device",
+	} {
 		_, err := ReadFile(path)
 		if !refusal.Is(err) || !strings.Contains(err.Error(), path+": "+want) {
 			t.Errorf("%s: error %v", path, err)
 		}
 	}
-	if _, err := ReadFile(filepath.Join(dir, "missing")); !refusal.Is(err) || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadFile(filepath.Join(dir, "missing")); !refusal.Is(err) ||
+		!errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing: error %v", err)
 	}
 	if text, err := ReadFile(file); err != nil || string(text) != "text" {
@@ -53,9 +57,12 @@ func TestReadFileWithoutMemory(t *testing.T) {
 func TestWithinAFolder(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "folder")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(parent, "outside"), []byte("secret"), 0o600),
-		os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o600), os.Symlink("file", filepath.Join(dir, "within")),
-		os.Symlink("../outside", filepath.Join(dir, "out")), os.Symlink("nowhere", filepath.Join(dir, "dangling")), os.Mkdir(filepath.Join(dir, "sub"), 0o700),
+	if err := errors.Join(os.Mkdir(dir, 0o700),
+		os.WriteFile(filepath.Join(parent, "outside"), []byte("secret"), 0o600),
+		os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o600),
+		os.Symlink("file", filepath.Join(dir, "within")),
+		os.Symlink("../outside", filepath.Join(dir, "out")),
+		os.Symlink("nowhere", filepath.Join(dir, "dangling")), os.Mkdir(filepath.Join(dir, "sub"), 0o700),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -69,8 +76,12 @@ func TestWithinAFolder(t *testing.T) {
 		}
 		assert.NoError(t, f.Close())
 	}
-	for name, want := range map[string]string{"out": "a link leads out of the folder " + dir, "dangling": "no such file", "missing": "no such file", "sub": "is a directory"} {
-		if _, _, err := OpenIn(root, name); !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {
+	for name, want := range map[string]string{
+		"out":      "a link leads out of the folder " + dir,
+		"dangling": "no such file", "missing": "no such file", "sub": "is a directory",
+	} {
+		if _, _, err := OpenIn(root, name); !refusal.Is(err) ||
+			!strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
 	}

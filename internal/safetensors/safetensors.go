@@ -143,7 +143,8 @@ func inOrder(entries map[string]entry, data int64) ([]string, error) {
 			return nil, refusal.Damaged("tensor %q: %w", name, err)
 		}
 		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
-			return nil, refusal.Damaged("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
+			return nil, refusal.Damaged("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d "+
+				"there; the file is damaged or cut short",
 				name, e.Offsets[0], e.Offsets[1], length, at, data)
 		}
 		at += length
@@ -157,7 +158,9 @@ func inOrder(entries map[string]entry, data int64) ([]string, error) {
 const wayOut = "give the model.safetensors of a run, or what safetensors.torch.save_file writes"
 
 // readHeader returns the header's entries, the metadata, and the number of bytes behind the header.
-func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map[string]string, data int64, err error) {
+func readHeader(r io.Reader,
+	size int64,
+) (entries map[string]entry, metadata map[string]string, data int64, err error) {
 	var start [8]byte
 	if size < int64(len(start)) {
 		return nil, nil, 0, refusal.Damaged("no safetensors file: it has %d bytes; %s", size, wayOut)
@@ -168,9 +171,11 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	length := binary.LittleEndian.Uint64(start[:])
 	switch {
 	case length > uint64(size-8):
-		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d bytes of %d; %s", length, size-8, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d "+
+			"bytes of %d; %s", length, size-8, wayOut)
 	case length > maxHeader:
-		return nil, nil, 0, refusal.Damaged("no safetensors file: its header claims %d bytes, and the format has %d at most; %s", length, maxHeader, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file: its header claims %d bytes, and the "+
+			"format has %d at most; %s", length, maxHeader, wayOut)
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -178,7 +183,8 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, nil, 0, refusal.Damaged("no safetensors file: its header is not JSON: %w; %s", err, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file: its header is not JSON: %w; %s", err,
+			wayOut)
 	}
 	if err := checkKeys(json.NewDecoder(bytes.NewReader(text))); err != nil {
 		return nil, nil, 0, refusal.Damaged("its header %w", err)
@@ -384,7 +390,8 @@ func marshalHeader(names []string, tensors map[string]Tensor, metadata map[strin
 			return nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
 		floats := len(t.Float32) + len(t.BFloat16)
-		if max(floats, len(t.Int64)) != n || (floats > 0 && len(t.Int64) > 0) || (len(t.Float32) > 0 && len(t.BFloat16) > 0) || name == metadataKey {
+		if max(floats, len(t.Int64)) != n || (floats > 0 && len(t.Int64) > 0) ||
+			(len(t.Float32) > 0 && len(t.BFloat16) > 0) || name == metadataKey {
 			return nil, fmt.Errorf("tensor %q of shape %v with %d floats and %d integers is not written",
 				name, t.Shape, floats, len(t.Int64))
 		}

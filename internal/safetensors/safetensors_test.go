@@ -36,11 +36,16 @@ func TestDtypes(t *testing.T) {
 		{"F32", []byte{0, 0, 0xc0, 0x3f}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
 		{"F16", []byte{0, 0x3e}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
 		{"BF16", []byte{0xc0, 0x3f}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
-		{"I64", []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Tensor{Shape: []int{1}, Int64: []int64{-2}}},
+		{
+			"I64",
+			[]byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			Tensor{Shape: []int{1}, Int64: []int64{-2}},
+		},
 		{"I32", []byte{0xfe, 0xff, 0xff, 0xff}, Tensor{Shape: []int{1}, Int64: []int64{-2}}},
 	} {
 		end := string('0' + rune(len(c.data)))
-		b := file(`{"__metadata__":{"format":"pt"},"x":{"dtype":"`+c.dtype+`","shape":[1],"data_offsets":[0,`+end+`]}}  `, c.data...)
+		b := file(`{"__metadata__":{"format":"pt"},"x":{"dtype":"`+c.dtype+`","shape":[1],"data_offsets":[0,`+
+			end+`]}}  `, c.data...)
 		tensors, metadata, err := Read(bytes.NewReader(b), int64(len(b)))
 		if err != nil || !cmp.Equal(tensors, map[string]Tensor{"x": c.want}) || metadata["format"] != "pt" {
 			t.Errorf("%s: %v, %v, %v", c.dtype, tensors, metadata, err)
@@ -62,25 +67,59 @@ func TestDamagedIsRefused(t *testing.T) {
 		{"no object", file("[1]"), "not JSON"},
 		{"metadata", file(`{"__metadata__":{"a":1}}`), "__metadata__"},
 		{"offsets missing", file(`{"x":{"dtype":"F32","shape":[1]}}`, 0, 0, 0, 0), "not two numbers"},
-		{"offsets fractional", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4.5]}}`, 0, 0, 0, 0), `"x"`},
-		{"dtype", file(`{"x":{"dtype":"C64","shape":[],"data_offsets":[0,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), `dtype "C64" is not read`},
+		{
+			"offsets fractional",
+			file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4.5]}}`, 0, 0, 0, 0),
+			`"x"`,
+		},
+		{
+			"dtype", file(`{"x":{"dtype":"C64","shape":[],"data_offsets":[0,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0),
+			`dtype "C64" is not read`,
+		},
 		{"cut", file(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 0, 0, 0, 0), "cut short"},
-		{"shape", file(`{"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), `tensor "x": bytes 0 to 8 where 12`},
-		{"negative shape", file(`{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "negative"},
-		{"overflow", file(`{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`), "more elements"},
-		{"overflow of bytes", file(`{"x":{"dtype":"F64","shape":[4611686018427387904],"data_offsets":[0,0]}}`), "more bytes"},
+		{
+			"shape", file(`{"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0),
+			`tensor "x": bytes 0 to 8 where 12`,
+		},
+		{"negative shape", file(`{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}`, 0, 0,
+			0, 0), "negative"},
+		{
+			"overflow", file(`{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`),
+			"more elements",
+		},
+		{
+			"overflow of bytes",
+			file(`{"x":{"dtype":"F64","shape":[4611686018427387904],"data_offsets":[0,0]}}`), "more bytes",
+		},
 		{"negative offset", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}}`), "bytes -4 to 0"},
-		{"overlap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "from 4"},
-		{"gap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), "from 0"},
+		{
+			"overlap",
+			file(
+				`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "from 4",
+		},
+		{
+			"gap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0),
+			"from 0",
+		},
 		{"long", file(`{}`, 0, 0, 0), "3 bytes follow"},
 		{
-			"a tensor twice", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"\u0078":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0),
+			"a tensor twice",
+			file(
+				`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"\u0078":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0),
 			`its header has the key "x" twice, which the format forbids`,
 		},
-		{"a shape twice", file(`{"x":{"shape":[2],"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), `the key "shape" twice`},
-		{"metadata twice", file(`{"__metadata__":{"a":"1"},"__metadata__":{"a":"2"}}`), `the key "__metadata__" twice`},
+		{"a shape twice", file(`{"x":{"shape":[2],"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0,
+			0), `the key "shape" twice`},
+		{
+			"metadata twice", file(`{"__metadata__":{"a":"1"},"__metadata__":{"a":"2"}}`),
+			`the key "__metadata__" twice`,
+		},
 		{"a key of metadata twice", file(`{"__metadata__":{"a":"1","a":"2"}}`), `the key "a" twice`},
-		{"a key twice in a list", file(`{"x":{"dtype":"F32","shape":[],"data_offsets":[0,4],"more":[{"a":1,"a":2}]}}`, 0, 0, 0, 0), `the key "a" twice`},
+		{
+			"a key twice in a list",
+			file(`{"x":{"dtype":"F32","shape":[],"data_offsets":[0,4],"more":[{"a":1,"a":2}]}}`, 0, 0, 0, 0),
+			`the key "a" twice`,
+		},
 	} {
 		_, _, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
@@ -105,7 +144,8 @@ func (e *endless) Read(b []byte) (int, error) {
 // whose header has no end at the format's bound.
 func TestReadStream(t *testing.T) {
 	one := file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0xc0, 0x3f)
-	if x, _, err := ReadStream(bytes.NewReader(one)); err != nil || !cmp.Equal(x, map[string]Tensor{"x": {Shape: []int{1}, Float32: []float32{1.5}}}) {
+	if x, _, err := ReadStream(bytes.NewReader(one)); err != nil ||
+		!cmp.Equal(x, map[string]Tensor{"x": {Shape: []int{1}, Float32: []float32{1.5}}}) {
 		t.Errorf("%v, %v", x, err)
 	}
 	for _, c := range []struct {
@@ -113,7 +153,8 @@ func TestReadStream(t *testing.T) {
 		want  string
 	}{
 		{one, "1 bytes follow the last tensor"},
-		{[]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, "its header claims 4294967295 bytes, and the format has 100000000 at most"},
+		{[]byte{0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, "its header claims 4294967295 bytes, and the format " +
+			"has 100000000 at most"},
 	} {
 		more := endless(0)
 		_, _, err := ReadStream(io.MultiReader(bytes.NewReader(c.begin), &more))
@@ -128,7 +169,8 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	path := filepath.Join(dir, "text")
 	require.NoError(t, os.WriteFile(path, []byte("hello, world"), 0o644))
 	for _, path := range []string{path, dir, filepath.Join(dir, "nosuch")} {
-		if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) {
+		if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
@@ -226,7 +268,8 @@ func TestPyTorchCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.pt")
 	zipped := "PK\x03\x04" + strings.Repeat("\x00", 22) + "\x10\x00\x00\x00archive/data.pklrest"
 	for content, way := range map[string]string{
-		zipped: foreign.Conversion, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.": "load and save it again",
+		zipped: foreign.Conversion,
+		"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.": "load and save it again",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 		_, _, err := ReadFile(path)

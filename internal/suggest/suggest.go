@@ -47,7 +47,9 @@ func Like(typed string, words []string) (like []string) {
 	}
 	wanted := parts(typed)
 	for _, word := range words {
-		if slices.ContainsFunc(parts(word), func(part string) bool { return len(part) > 1 && slices.Contains(wanted, part) }) {
+		if slices.ContainsFunc(parts(word), func(part string) bool {
+			return len(part) > 1 && slices.Contains(wanted, part)
+		}) {
 			like = append(like, word)
 		}
 	}

@@ -7,11 +7,16 @@ import (
 )
 
 func TestNearest(t *testing.T) {
-	words := []string{"model", "layers", "hidden", "heads", "lr", "norm", "normalize-features", "eval-every", "train", "bench"}
+	words := []string{
+		"model", "layers", "hidden", "heads", "lr", "norm", "normalize-features",
+		"eval-every", "train", "bench",
+	}
 	for typed, want := range map[string]string{
-		"modl": "model", "hiden": "hidden", "hidddden": "hidden", "trian": "train", "Norm": "norm", "LR": "lr", "lrr": "lr",
+		"modl": "model", "hiden": "hidden", "hidddden": "hidden", "trian": "train", "Norm": "norm",
+		"LR": "lr", "lrr": "lr",
 		"eval_every": "eval-every", "lay": "layers", "normalize": "normalize-features", "heds": "heads",
-		"a": "", "l": "", "r": "", "lx": "", "": "", "nosuch": "", "zzz": "", "he": "", "tr": "", "frobnicate": "",
+		"a": "", "l": "", "r": "", "lx": "", "": "", "nosuch": "", "zzz": "", "he": "",
+		"tr": "", "frobnicate": "",
 		strings.Repeat("hidden", 1<<18): "",
 	} {
 		if got := Nearest(typed, words); got != want {
@@ -32,7 +37,8 @@ func TestOneOf(t *testing.T) {
 func TestLike(t *testing.T) {
 	words := []string{"weight-decay", "decay-first", "dropout", "conv-weight-decay", "a-b"}
 	for typed, want := range map[string]string{
-		"decay-rate": "[weight-decay decay-first conv-weight-decay]", "P_DROPOUT": "[dropout]", "a": "[]", "rate": "[]", "": "[]", "-": "[]",
+		"decay-rate": "[weight-decay decay-first conv-weight-decay]", "P_DROPOUT": "[dropout]", "a": "[]",
+		"rate": "[]", "": "[]", "-": "[]",
 	} {
 		if got := fmt.Sprint(Like(typed, words)); got != want {
 			t.Errorf("%s: %s, want %s", typed, got, want)
@@ -43,7 +49,8 @@ func TestLike(t *testing.T) {
 func TestSynonym(t *testing.T) {
 	models := []string{"mlp", "gcn", "sage", "gat", "gatv2", "transformer", "gcnii", "resgcn"}
 	for typed, want := range map[string]string{
-		"gcn2": "gcnii", "GCN2Conv": "gcnii", "GraphSAGE": "sage", "sage_conv": "sage", "GATv2Conv": "gatv2", "deep-gcn": "resgcn", "GCN": "gcn",
+		"gcn2": "gcnii", "GCN2Conv": "gcnii", "GraphSAGE": "sage", "sage_conv": "sage", "GATv2Conv": "gatv2",
+		"deep-gcn": "resgcn", "GCN": "gcn",
 		"conv": "", "": "", "mean": "", "gru": "",
 	} {
 		if got := Synonym(typed, models); got != want {

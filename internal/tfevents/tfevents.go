@@ -49,7 +49,8 @@ func New(folder string, now time.Time) (*Writer, error) {
 		return nil, err
 	}
 	w := &Writer{file}
-	version := protowire.AppendString(protowire.AppendTag(at(now), eventFileVersion, protowire.BytesType), "brain.Event:2")
+	version := protowire.AppendString(protowire.AppendTag(at(now), eventFileVersion, protowire.BytesType),
+		"brain.Event:2")
 	if err := w.record(version); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
@@ -59,7 +60,8 @@ func New(folder string, now time.Time) (*Writer, error) {
 // at begins an event of a time.
 func at(now time.Time) []byte {
 	seconds := float64(now.UnixNano()) / 1e9
-	return protowire.AppendFixed64(protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type), math.Float64bits(seconds))
+	return protowire.AppendFixed64(protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type),
+		math.Float64bits(seconds))
 }
 
 // Write appends the scalars of a step.
@@ -67,11 +69,15 @@ func (w *Writer) Write(now time.Time, step int, scalars ...Scalar) error {
 	var summary []byte
 	for _, s := range scalars {
 		value := protowire.AppendString(protowire.AppendTag(nil, valueTag, protowire.BytesType), s.Tag)
-		value = protowire.AppendFixed32(protowire.AppendTag(value, valueSimple, protowire.Fixed32Type), math.Float32bits(float32(s.Value)))
-		summary = protowire.AppendBytes(protowire.AppendTag(summary, summaryValue, protowire.BytesType), value)
+		value = protowire.AppendFixed32(protowire.AppendTag(value, valueSimple, protowire.Fixed32Type),
+			math.Float32bits(float32(s.Value)))
+		summary = protowire.AppendBytes(protowire.AppendTag(summary, summaryValue, protowire.BytesType),
+			value)
 	}
-	event := protowire.AppendVarint(protowire.AppendTag(at(now), eventStep, protowire.VarintType), uint64(step))
-	return w.record(protowire.AppendBytes(protowire.AppendTag(event, eventSummary, protowire.BytesType), summary))
+	event := protowire.AppendVarint(protowire.AppendTag(at(now), eventStep, protowire.VarintType),
+		uint64(step))
+	return w.record(protowire.AppendBytes(protowire.AppendTag(event, eventSummary, protowire.BytesType),
+		summary))
 }
 
 // record appends a TFRecord by one write: the length, its checksum, the data and its checksum.

@@ -115,10 +115,13 @@ func (f *File) persistent(id any) (any, error) {
 		f.storages[key] = s
 	}
 	if s.bytes > uint64(f.Size) {
-		return nil, fmt.Errorf("storage %.40q claims %d bytes, more than the file has: fetch or save it again", key, s.bytes)
+		return nil,
+			fmt.Errorf("storage %.40q claims %d bytes, more than the file has: fetch or save it again", key,
+				s.bytes)
 	}
 	if elements < 0 || uint64(elements) > s.bytes/uint64(kind.size) {
-		return nil, fmt.Errorf("storage %.40q claims %d elements of %d bytes, and has %d bytes", key, elements, kind.size, s.bytes)
+		return nil, fmt.Errorf("storage %.40q claims %d elements of %d bytes, and has %d bytes", key,
+			elements, kind.size, s.bytes)
 	}
 	return window{s, kind.dtype, elements}, nil
 }

@@ -108,7 +108,8 @@ func rebuildTensor(args pickle.Tuple) (any, error) {
 	}
 	if len(args) == 7 {
 		if flags, ok := args[6].(*pickle.Dict); ok && len(flags.Items) > 0 { // neg or conj
-			return nil, errors.New("a tensor whose numbers are to be negated: save it after .resolve_conj().resolve_neg()")
+			return nil, errors.New("a tensor whose numbers are to be negated: save it after " +
+				".resolve_conj().resolve_neg()")
 		}
 	}
 	w, okStorage := args[0].(window)
@@ -131,7 +132,8 @@ func rebuildTensor(args pickle.Tuple) (any, error) {
 		t.strides[k] = n
 	}
 	if end := t.end(); offset < 0 || end > uint64(w.elements) {
-		return nil, fmt.Errorf("a tensor of shape %v from element %d, with strides %v, leaves storage %.40q of %d elements",
+		return nil, fmt.Errorf("a tensor of shape %v from element %d, with strides %v, leaves storage "+
+			"%.40q of %d elements",
 			t.Shape, offset, t.strides, w.key, w.elements)
 	}
 	return t, nil

@@ -70,7 +70,8 @@ func Open(path string, classes ...pickle.Class) (*File, error) {
 // charge counts bytes that are about to be read.
 func (f *File) charge(bytes uint64) error {
 	if bytes > f.readable {
-		return fmt.Errorf("its tensors share storages, and have more than %d times the bytes of the file: save clones of them", repeats)
+		return fmt.Errorf("its tensors share storages, and have more than %d times the bytes of the file: "+
+			"save clones of them", repeats)
 	}
 	f.readable -= bytes
 	return nil
@@ -91,7 +92,8 @@ func (f *File) list(size int64) error {
 		if kind == foreign.Unknown {
 			return refusal.Errorf("%s: %w; give %s", f.path, err, wanted)
 		}
-		return refusal.Damaged("%s: the file is damaged or cut short (%w): fetch or save it again", f.path, err)
+		return refusal.Damaged("%s: the file is damaged or cut short (%w): fetch or save it again", f.path,
+			err)
 	}
 	found := false
 	for _, entry := range z.File {
@@ -165,7 +167,8 @@ func (f *File) bytes(name string) (*io.SectionReader, error) {
 		return nil, fmt.Errorf("has no entry %.80q: fetch or save it again", name)
 	}
 	// PyTorch compresses nothing: a tensor is to be found at its place.
-	if entry.Method != zip.Store || entry.UncompressedSize64 != entry.CompressedSize64 || entry.UncompressedSize64 > math.MaxInt64 {
+	if entry.Method != zip.Store || entry.UncompressedSize64 != entry.CompressedSize64 ||
+		entry.UncompressedSize64 > math.MaxInt64 {
 		return nil, fmt.Errorf("entry %.80q is compressed, as torch.save leaves none: save it again", name)
 	}
 	at, err := entry.DataOffset()

@@ -77,7 +77,10 @@ func TestTensors(t *testing.T) {
 		}
 	}
 	other, _ := all.Get("other")
-	array := &pickle.Array{Dtype: "<i8", Shape: []int{2}, Data: "\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00"}
+	array := &pickle.Array{
+		Dtype: "<i8", Shape: []int{2},
+		Data: "\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00",
+	}
 	want := &pickle.Dict{Items: []pickle.Item{
 		{Key: "size", Value: pickle.Tuple{int64(2), int64(3)}},
 		{Key: "device", Value: &pickle.Object{Class: "torch.device", Args: pickle.Tuple{"cpu"}}},
@@ -146,7 +149,8 @@ func TestSparse(t *testing.T) {
 
 func TestProtocol5(t *testing.T) {
 	a, _ := open(t, "testdata/protocol-5.pt").Value.(*pickle.Dict).Get("a")
-	if items := a.(*pickle.List).Items; len(items) != 2 || items[0] != int64(1) || values(t, items[1]) != "[2] [1 -2]" {
+	if items := a.(*pickle.List).Items; len(items) != 2 || items[0] != int64(1) ||
+		values(t, items[1]) != "[2] [1 -2]" {
 		t.Errorf("%v", items)
 	}
 }
@@ -183,8 +187,8 @@ func tensor(elements, offset int, shape, strides []int) string {
 		}
 		return s + "t"
 	}
-	return fmt.Sprintf("ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nShortStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK%ctQ"+
-		"K%c%s%s\x89NtR", elements, offset, numbers(shape), numbers(strides))
+	return fmt.Sprintf(
+		"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\nShortStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK%ctQK%c%s%s\x89NtR", elements, offset, numbers(shape), numbers(strides))
 }
 
 const shorts = "\x01\x00\x02\x00\x03\x00\x04\x00"
@@ -199,7 +203,9 @@ func write(t testing.TB, content string) string {
 // The byte order is the archive's.
 func TestByteOrder(t *testing.T) {
 	for order, want := range map[string]string{"little": "[2] [1 2]", "big": "[2] [256 512]"} {
-		f := open(t, write(t, archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."}, entry{"data/0", shorts}, entry{"byteorder", order})))
+		f := open(t,
+			write(t, archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."},
+				entry{"data/0", shorts}, entry{"byteorder", order})))
 		if got := values(t, f.Value); got != want {
 			t.Errorf("%s: %s, want %s", order, got, want)
 		}
@@ -209,7 +215,8 @@ func TestByteOrder(t *testing.T) {
 		{"float8_e5m2", "0000803700000038", "3780000038000000"},   // 2⁻¹⁶ and 2⁻¹⁵
 		{"float8_e4m3fn", "0000003b0000803b", "3b0000003b800000"}, // 2⁻⁹ and 2⁻⁸
 	} {
-		kind := dtypes[slices.IndexFunc(dtypes, func(d typeAndStorage) bool { return d.name == c.name })].dtype
+		kind := dtypes[slices.IndexFunc(dtypes,
+			func(d typeAndStorage) bool { return d.name == c.name })].dtype
 		for big, want := range map[bool]string{false: c.little, true: c.big} {
 			tensor := Tensor{dtype: kind, storage: &storage{file: &File{big: big}}}
 			if got := fmt.Sprintf("%x", tensor.widen([]byte{1, 2})); got != want {
@@ -236,7 +243,8 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, err)
 	negated, err := os.ReadFile("testdata/negated.pt")
 	require.NoError(t, err)
-	const ofClass, wrapped = "ctorch._tensor\n_rebuild_from_type_v2\n", "ctorch._utils\n_rebuild_wrapper_subclass\n"
+	const ofClass, wrapped = "ctorch._tensor\n_rebuild_from_type_v2\n",
+		"ctorch._utils\n_rebuild_wrapper_subclass\n"
 	one := func(code string) string { return archive(t, entry{"data.pkl", code}, entry{"data/0", shorts}) }
 	for _, c := range []struct{ name, content, want string }{
 		{"empty", "", "give a file of torch.save"},
@@ -247,32 +255,61 @@ func TestRefused(t *testing.T) {
 		{"no pickle", archive(t, entry{"x.txt", ""}), "without a data.pkl"},
 		{"compressed", compressed.String(), "is compressed"},
 		{"damaged pickle", strings.Replace(plain, "N.", "M.", 1), "its checksum differs"},
-		{"another program", one("cpandas.core.frame\nDataFrame\n."), `names "pandas.core.frame.DataFrame", which is not on the list of what a dataset's pickle may name; ` + WayOut},
+		{
+			"another program", one("cpandas.core.frame\nDataFrame\n."),
+			`names "pandas.core.frame.DataFrame", which is not on the list of what a dataset's pickle may name; ` + WayOut,
+		},
 		{"system", one("cposix\nsystem\nX\x04\x00\x00\x00true\x85R."), `names "posix.system"`},
-		{"storage missing", archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."}), `no entry for storage "0"`},
-		{"storage too short", one(tensor(5, 0, []int{2}, []int{1}) + "."), "claims 5 elements of 2 bytes, and has 8 bytes"},
+		{
+			"storage missing", archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."}),
+			`no entry for storage "0"`,
+		},
+		{
+			"storage too short", one(tensor(5, 0, []int{2}, []int{1}) + "."),
+			"claims 5 elements of 2 bytes, and has 8 bytes",
+		},
 		{"offset", one(tensor(4, 3, []int{2}, []int{1}) + "."), "leaves storage"},
 		{"strides", one(tensor(4, 0, []int{2, 2}, []int{3, 1}) + "."), "leaves storage"},
 		{"huge", one(tensor(4, 0, []int{127, 127, 127}, []int{127, 127, 127}) + "."), "leaves storage"},
-		{"strides missing", one(tensor(4, 0, []int{2, 2}, []int{1}) + "."), "not (storage, offset, size, stride)"},
+		{
+			"strides missing", one(tensor(4, 0, []int{2, 2}, []int{1}) + "."),
+			"not (storage, offset, size, stride)",
+		},
 		{"dimensions", one(tensor(4, 0, make([]int, 9), make([]int, 9)) + "."), "9 dimensions"},
 		{"no window", one("ctorch._utils\n_rebuild_tensor_v2\n)R."), "not (storage, offset, size, stride)"},
 		{"parameter", one("ctorch._utils\n_rebuild_parameter\n)R."), "not (storage, offset, size, stride)"},
-		{"sparse", one("ctorch._utils\n_rebuild_sparse_tensor\nNN\x86R."), "not (storage, offset, size, stride)"},
-		{"sparse of too many parts", one("ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
-			strings.Repeat(tensor(4, 0, []int{2}, []int{1}), 4) + ")t\x86R."), "not (storage, offset, size, stride)"},
-		{"negated", string(negated), "a tensor whose numbers are to be negated: save it after .resolve_conj().resolve_neg()"},
+		{
+			"sparse", one("ctorch._utils\n_rebuild_sparse_tensor\nNN\x86R."),
+			"not (storage, offset, size, stride)",
+		},
+		{
+			"sparse of too many parts",
+			one(
+				"ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
+					strings.Repeat(tensor(4, 0, []int{2}, []int{1}), 4) + ")t\x86R."),
+			"not (storage, offset, size, stride)",
+		},
+		{"negated", string(negated), "a tensor whose numbers are to be negated: save it after " +
+			".resolve_conj().resolve_neg()"},
 		{"type", one("ctorch._utils\n_rebuild_tensor_v3\n)R."), "not (storage, offset, size, stride)"},
 		{"class", one(ofClass + ")R."), "not (storage, offset, size, stride)"},
-		{"class of a class", one(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + wrapped + "ctorch\nTensor\n)}t}tR."), "not (storage, offset, size, stride)"},
-		{"class without a tensor", one(ofClass + "(" + wrapped + "ctorch\nTensor\n)}tR."), "a class that wraps none"},
+		{
+			"class of a class",
+			one(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + wrapped + "ctorch\nTensor\n)}t}tR."),
+			"not (storage, offset, size, stride)",
+		},
+		{
+			"class without a tensor", one(ofClass + "(" + wrapped + "ctorch\nTensor\n)}tR."),
+			"a class that wraps none",
+		},
 		{"size", one("ctorch\nSize\n)R."), "torch.Size of something else"},
 		{"layout", one("ctorch.serialization\n_get_layout\n)R."), "layout without a name"},
 		{"persistent", one("NQ."), "not a storage"},
 		{"persistent parts", one("(X\x07\x00\x00\x00storageNNNNtQ."), "not its type, key, device and size"},
 	} {
 		_, err := Open(write(t, c.content))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !refusal.Is(err) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want a refusal in one line with %q", c.name, err, c.want)
 		}
 	}
@@ -295,7 +332,9 @@ func TestRepeatsAreRefused(t *testing.T) {
 	const tensors = 100
 	numbers := strings.Repeat("\x01\x00", 100)
 	code := "(" + strings.Repeat(tensor(100, 0, []int{100}, []int{1}), tensors) + "t."
-	if f := open(t, write(t, archive(t, entry{"data.pkl", "(" + tensor(100, 0, []int{100}, []int{1}) + "t."}, entry{"data/0", numbers}))); !strings.HasPrefix(values(t, f.Value.(pickle.Tuple)[0]), "[100]") {
+	if f := open(t,
+		write(t, archive(t, entry{"data.pkl", "(" + tensor(100, 0, []int{100}, []int{1}) + "t."},
+			entry{"data/0", numbers}))); !strings.HasPrefix(values(t, f.Value.(pickle.Tuple)[0]), "[100]") {
 		t.Error("one tensor is not read")
 	}
 	f := open(t, write(t, archive(t, entry{"data.pkl", code}, entry{"data/0", numbers})))
@@ -313,19 +352,25 @@ func TestRepeatsAreRefused(t *testing.T) {
 		t.Errorf("%d bytes were read, error %v", total, err)
 	}
 	// A window of one element that claims to be many
-	f = open(t, write(t, archive(t, entry{"data.pkl", tensor(4, 0, []int{127, 127, 127}, []int{0, 0, 0}) + "."}, entry{"data/0", shorts})))
+	f = open(t,
+		write(t, archive(t, entry{"data.pkl", tensor(4, 0, []int{127, 127, 127}, []int{0, 0, 0}) + "."},
+			entry{"data/0", shorts})))
 	if got := values(t, f.Value); !strings.Contains(got, "share storages") {
 		t.Errorf("%s", got)
 	}
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, name := range []string{"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt", "legacy.pt", "types.pt"} {
+	for _, name := range []string{
+		"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt",
+		"legacy.pt", "types.pt",
+	} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
 		require.NoError(f, err)
 		f.Add(string(content))
 	}
-	f.Add(archive(f, entry{"data.pkl", tensor(4, 0, []int{2, 2}, []int{2, 1}) + "."}, entry{"data/0", shorts}))
+	f.Add(archive(f, entry{"data.pkl", tensor(4, 0, []int{2, 2}, []int{2, 1}) + "."},
+		entry{"data/0", shorts}))
 	f.Fuzz(func(t *testing.T, content string) {
 		file, err := Open(write(t, content))
 		if err != nil {
@@ -343,12 +388,15 @@ func FuzzOpen(f *testing.F) {
 func FuzzPickle(f *testing.F) {
 	f.Add(tensor(4, 0, []int{2, 2}, []int{2, 1}) + ".")
 	f.Add(tensor(4, 1, []int{3, 1}, []int{1, 0}) + ".")
-	f.Add("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\nctorch\nTensor\n)}X\x05\x00\x00\x00_data" +
-		tensor(4, 0, []int{2, 2}, []int{2, 1}) + "stR.")
-	f.Add("ctorch._utils\n_rebuild_tensor_v3\n((X\x07\x00\x00\x00storagectorch.storage\nUntypedStorage\nX\x01\x00\x00\x000NK\x08tQ" +
-		"K\x00K\x02\x85K\x03\x85\x89Nctorch\nfloat8_e4m3fn\ntR.")
-	f.Add("ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
-		tensor(4, 0, []int{2, 2}, []int{2, 1}) + tensor(4, 0, []int{2}, []int{1}) + "ctorch\nSize\nK\x02K\x02\x86\x85R\x88t\x86R.")
+	f.Add(
+		"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\nctorch\nTensor\n)}X\x05\x00\x00\x00_data" +
+			tensor(4, 0, []int{2, 2}, []int{2, 1}) + "stR.")
+	f.Add(
+		"ctorch._utils\n_rebuild_tensor_v3\n((X\x07\x00\x00\x00storagectorch.storage\nUntypedStorage\nX\x01\x00\x00\x000NK\x08tQK\x00K\x02\x85K\x03\x85\x89Nctorch\nfloat8_e4m3fn\ntR.")
+	f.Add(
+		"ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
+			tensor(4, 0, []int{2, 2}, []int{2, 1}) + tensor(4, 0, []int{2}, []int{1}) +
+			"ctorch\nSize\nK\x02K\x02\x86\x85R\x88t\x86R.")
 	f.Fuzz(func(t *testing.T, code string) {
 		file, err := Open(write(t, archive(t, entry{"data.pkl", code}, entry{"data/0", shorts})))
 		if err != nil {

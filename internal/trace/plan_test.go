@@ -41,8 +41,10 @@ func TestPlan(t *testing.T) {
 			}
 			of[e.Lane.String()] = append(of[e.Lane.String()], step)
 		}
-		got := fmt.Sprintf("%s | %s, %d lost, %d edges", strings.Join(of["work"], ", "), strings.Join(of["beside"], ", "), lost, events[0].Args.Entries)
-		want := "before, signal 1, main, signal 2, after 3, after | after 1, after 2, beside, signal 3, 0 lost, 3 edges"
+		got := fmt.Sprintf("%s | %s, %d lost, %d edges", strings.Join(of["work"], ", "),
+			strings.Join(of["beside"], ", "), lost, events[0].Args.Entries)
+		want := "before, signal 1, main, signal 2, after 3, after | after 1, after 2, beside, signal 3, 0 " +
+			"lost, 3 edges"
 		if got != want {
 			t.Fatalf("%s\nwant %s", got, want)
 		}

@@ -85,7 +85,8 @@ func (r *Recorder) Start(epoch int) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.on, r.epoch, r.events, r.lost, r.kernels, r.disk, r.work.chunk = true, epoch, r.events[:0], 0, lanes{}, lanes{}, 0
+	r.on, r.epoch, r.events, r.lost, r.kernels, r.disk, r.work.chunk = true, epoch, r.events[:0], 0,
+		lanes{}, lanes{}, 0
 }
 
 // Stop ends the recording, and all open spans.
@@ -119,7 +120,10 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Module: r.module, Chunk: r.work.chunk, Shape: shape, Entries: entries}})
+	s := r.begin(Event{Category: Compute, Name: name, Args: Args{
+		Module: r.module, Chunk: r.work.chunk,
+		Shape: shape, Entries: entries,
+	}})
 	switch {
 	case s.index < 0:
 	case r.plan != nil:

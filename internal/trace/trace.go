@@ -28,13 +28,15 @@ type Category uint8
 const (
 	Phase   Category = iota // a part of the epoch, which contains other spans
 	Compute                 // a kernel
-	Send                    // the start of a send, with the copy if the receiver of the same process came earlier
-	Start                   // the start of a receive, with the copy if the sender of the same process came earlier
-	Receive                 // waiting for a message
-	Wait                    // waiting for the end of a send, or for work beside
-	Disk                    // writing a matrix to a disk, or reading it
-	Signal                  // of a plan: the track reaches a point
-	After                   // of a plan: the track goes on after a point
+	// the start of a send, with the copy if the receiver of the same process came earlier
+	Send
+	// the start of a receive, with the copy if the sender of the same process came earlier
+	Start
+	Receive // waiting for a message
+	Wait    // waiting for the end of a send, or for work beside
+	Disk    // writing a matrix to a disk, or reading it
+	Signal  // of a plan: the track reaches a point
+	After   // of a plan: the track goes on after a point
 )
 
 // String is the category in one word.
@@ -44,16 +46,17 @@ func (c Category) String() string {
 
 // Args are the properties of a span.
 type Args struct {
-	Module  string `json:"site,omitempty"` // the module, by its path
-	Kind    string `json:"kind,omitempty"` // of a message
-	Peer    Index  `json:"peer,omitzero"`  // its sender or receiver
-	Bytes   int64  `json:"bytes,omitzero"` // of the message, or of the matrix on the disk
-	Tag     int    `json:"tag,omitzero"`
-	Message Index  `json:"message,omitzero"` // its number among the messages from one rank to another with one tag
-	Chunk   Index  `json:"chunk,omitzero"`   // of the pipeline axis
-	Shape   Shape  `json:"shape,omitzero"`   // of a kernel
-	Entries int    `json:"edges,omitzero"`   // of a kernel: the edges that it works on
-	Point   Point  `json:"-"`                // of a plan
+	Module string `json:"site,omitempty"` // the module, by its path
+	Kind   string `json:"kind,omitempty"` // of a message
+	Peer   Index  `json:"peer,omitzero"`  // its sender or receiver
+	Bytes  int64  `json:"bytes,omitzero"` // of the message, or of the matrix on the disk
+	Tag    int    `json:"tag,omitzero"`
+	// its number among the messages from one rank to another with one tag
+	Message Index `json:"message,omitzero"`
+	Chunk   Index `json:"chunk,omitzero"` // of the pipeline axis
+	Shape   Shape `json:"shape,omitzero"` // of a kernel
+	Entries int   `json:"edges,omitzero"` // of a kernel: the edges that it works on
+	Point   Point `json:"-"`              // of a plan
 }
 
 // Shape is kernel.Shape.
@@ -222,7 +225,8 @@ func (w *Worker) names(rank int) []entry {
 	for _, e := range w.Events {
 		used[e.Lane] = true
 	}
-	for _, l := range slices.SortedFunc(maps.Keys(used), func(a, b Lane) int { return cmp.Compare(a.id(), b.id()) }) {
+	for _, l := range slices.SortedFunc(maps.Keys(used),
+		func(a, b Lane) int { return cmp.Compare(a.id(), b.id()) }) {
 		list = append(list, name("thread_name", l.id(), map[string]string{"name": l.String()}),
 			name("thread_sort_index", l.id(), map[string]int{"sort_index": l.id()}))
 	}

@@ -23,7 +23,10 @@ func still() time.Duration { return 0 }
 
 // message is the properties of a message, the same at both ends.
 func message(peer, bytes int) trace.Args {
-	return trace.Args{Module: "convs.0", Kind: "halo", Peer: trace.At(peer), Bytes: int64(bytes), Tag: 9, Message: trace.At(0)}
+	return trace.Args{
+		Module: "convs.0", Kind: "halo", Peer: trace.At(peer), Bytes: int64(bytes), Tag: 9,
+		Message: trace.At(0),
+	}
 }
 
 // epoch is a worker's epoch: a phase with a kernel and a message in it, and another of each beside it.
@@ -73,7 +76,10 @@ func TestWrite(t *testing.T) {
 	assert.Equal(t, want, got.About)
 	zero, one := 0, 1
 	spans := []tracetest.Span{
-		{Track: "work", Category: "phase", Name: "forward", Begin: 3, End: 14, Args: tracetest.Args{Epoch: 7}},
+		{
+			Track: "work", Category: "phase", Name: "forward", Begin: 3, End: 14,
+			Args: tracetest.Args{Epoch: 7},
+		},
 		{
 			Track: "kernels", Category: "compute", Name: "spmm", Begin: 4, End: 7,
 			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Chunk: &zero, Shape: []int{3, 4, 0}},
@@ -84,13 +90,22 @@ func TestWrite(t *testing.T) {
 		},
 		{
 			Track: "beside", Category: "send", Name: "send of halo rows", Begin: 6, End: 8,
-			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
+			Args: tracetest.Args{
+				Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one,
+				Bytes: 24, Chunk: &zero,
+			},
 		},
 		{
 			Track: "work", Category: "receive", Name: "receive of halo rows", Begin: 10, End: 11,
-			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
+			Args: tracetest.Args{
+				Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one,
+				Bytes: 24, Chunk: &zero,
+			},
 		},
-		{Track: "work", Category: "phase", Name: "backward, chunk 0", Begin: 12, End: 13, Args: tracetest.Args{Epoch: 7, Chunk: &zero}},
+		{
+			Track: "work", Category: "phase", Name: "backward, chunk 0", Begin: 12, End: 13,
+			Args: tracetest.Args{Epoch: 7, Chunk: &zero},
+		},
 	}
 	for _, s := range spans { // worker 1's are 3 ns earlier
 		s.Worker, s.Begin, s.End = 1, s.Begin-3, s.End-3
@@ -123,7 +138,8 @@ func TestEpochs(t *testing.T) {
 	if got := fmt.Sprint(after); len(after) != 3 || got != before {
 		t.Errorf("after the epoch %s, in it %s", got, before)
 	}
-	if done, inner, outer := after[1].End-after[1].Start, after[2].End, after[0].End; done != 1 || inner >= outer {
+	if done, inner, outer := after[1].End-after[1].Start, after[2].End, after[0].End; done != 1 ||
+		inner >= outer {
 		t.Errorf("took %d; the inner ends at %d and the outer at %d", done, inner, outer)
 	}
 	r.Start(9)

@@ -172,7 +172,9 @@ func (a *Attention) attend(v, w *Matrix, score scoreOf) (o *Matrix, lse []float6
 //	dv_j += α_ij m_ij dO_i
 //	dw   += e_ijᵀ α_ij m_ij dO_i
 //	g_ij  = m_ij ⟨dO_i, v_j + e_ij w⟩,  ds_ij = α_ij (g_ij − Σ_k α_ik g_ik)
-func (a *Attention) attendBackward(dv, v, dw, w, dO *Matrix, score scoreOf, dscore func(i, h int, e edge, ds float64)) {
+func (a *Attention) attendBackward(dv, v, dw, w, dO *Matrix, score scoreOf,
+	dscore func(i, h int, e edge, ds float64),
+) {
 	width := v.Cols / a.Heads
 	for i := range a.Rows() {
 		for h := range a.Heads {
@@ -224,11 +226,15 @@ func gatSum(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge *Matrix, i, h i
 // GATBackward returns the gradients of GAT. With dp_ij = ds_ij LeakyReLU'_λ(…):
 //
 //	dz_j += α_ij m_ij dO_i + dp_ij aSrc_h,  dz_i += dp_ij aDst_h,  daSrc_h += dp_ij z_j,  daDst_h += dp_ij z_i,  daEdge_h += dp_ij e_ij
-func GATBackward(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge, dO *Matrix) (dz *Matrix, daSrc, daDst []float64, daEdge *Matrix) {
+func GATBackward(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge,
+	dO *Matrix,
+) (dz *Matrix, daSrc, daDst []float64, daEdge *Matrix) {
 	dz, daEdge = New(z.Rows, z.Cols), like(aEdge)
 	daSrc, daDst = make([]float64, z.Cols), make([]float64, z.Cols)
 	width := z.Cols / a.Heads
-	score := func(i, h int, e edge) float64 { return LeakyReLU(gatSum(a, z, aSrc, aDst, aEdge, i, h, e), a.Slope) }
+	score := func(i, h int, e edge) float64 {
+		return LeakyReLU(gatSum(a, z, aSrc, aDst, aEdge, i, h, e), a.Slope)
+	}
 	a.attendBackward(dz, z, nil, nil, dO, score, func(i, h int, e edge, ds float64) {
 		dp := ds * LeakyReLUSlope(gatSum(a, z, aSrc, aDst, aEdge, i, h, e), a.Slope)
 		for c := h * width; c < (h+1)*width; c++ {
@@ -246,7 +252,9 @@ func GATBackward(a *Attention, z *Matrix, aSrc, aDst []float64, aEdge, dO *Matri
 //
 //	s_ij = LeakyReLU_λ(source_jh + target_ih)
 func Scored(a *Attention, z, source, target *Matrix) (o *Matrix) {
-	o, _ = a.attend(z, nil, func(i, h int, e edge) float64 { return LeakyReLU(source.At(e.source, h)+target.At(i, h), a.Slope) })
+	o, _ = a.attend(z, nil, func(i, h int, e edge) float64 {
+		return LeakyReLU(source.At(e.source, h)+target.At(i, h), a.Slope)
+	})
 	return o
 }
 
@@ -288,7 +296,9 @@ func gatv2Score(a *Attention, zl, zr *Matrix, att []float64, w *Matrix, i, h int
 // LeakyReLU'_λ(p_ij):
 //
 //	dzl_j += α_ij m_ij dO_i + dp_ij,  dzr_i += dp_ij,  datt_h += ds_ij LeakyReLU_λ(p_ij),  dw += e_ijᵀ dp_ij
-func GATv2Backward(a *Attention, zl, zr *Matrix, att []float64, w, dO *Matrix) (dzl, dzr *Matrix, datt []float64, dw *Matrix) {
+func GATv2Backward(a *Attention, zl, zr *Matrix, att []float64, w,
+	dO *Matrix,
+) (dzl, dzr *Matrix, datt []float64, dw *Matrix) {
 	dzl, dzr, dw = New(zl.Rows, zl.Cols), New(zr.Rows, zr.Cols), like(w)
 	datt = make([]float64, zl.Cols)
 	width := zl.Cols / a.Heads

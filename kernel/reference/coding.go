@@ -7,7 +7,10 @@ func Philox(counter [4]uint32, key uint64) [4]uint32 {
 	k0, k1 := uint32(key), uint32(key>>32)
 	for range 10 {
 		p, q := uint64(0xD2511F53)*uint64(counter[0]), uint64(0xCD9E8D57)*uint64(counter[2])
-		counter = [4]uint32{uint32(q>>32) ^ counter[1] ^ k0, uint32(q), uint32(p>>32) ^ counter[3] ^ k1, uint32(p)}
+		counter = [4]uint32{
+			uint32(q>>32) ^ counter[1] ^ k0, uint32(q),
+			uint32(p>>32) ^ counter[3] ^ k1, uint32(p),
+		}
 		k0, k1 = k0+0x9E3779B9, k1+0xBB67AE85
 	}
 	return counter

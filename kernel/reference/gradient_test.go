@@ -76,7 +76,8 @@ func TestSpMMGradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	edges := len(indices)
 	full := &Aggregation{
-		Indptr: indptr, Indices: indices, Weights: randomVector(rng, edges), RowScale: randomVector(rng, vertices),
+		Indptr: indptr, Indices: indices, Weights: randomVector(rng, edges),
+		RowScale: randomVector(rng, vertices),
 		ColScale: randomVector(rng, vertices), Self: randomVector(rng, vertices),
 	}
 	for name, a := range map[string]*Aggregation{
@@ -166,9 +167,12 @@ func attentions(rng *rand.Rand) map[string]*Attention {
 	}
 	p, s := WithoutLoops(indptr, indices)
 	return map[string]*Attention{
-		"plain":  {Indptr: indptr, Indices: indices, Heads: heads, Slope: 0.2},
-		"self":   {Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true},
-		"masked": {Indptr: indptr, Indices: indices, Heads: heads, Slope: 0.2, Mask: mask(len(indices) * heads)},
+		"plain": {Indptr: indptr, Indices: indices, Heads: heads, Slope: 0.2},
+		"self":  {Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true},
+		"masked": {
+			Indptr: indptr, Indices: indices, Heads: heads, Slope: 0.2,
+			Mask: mask(len(indices) * heads),
+		},
 		"both": {
 			Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true, Mask: mask(len(s) * heads),
 			SelfMask: mask(vertices * heads),
@@ -242,7 +246,8 @@ func TestGATv2Gradient(t *testing.T) {
 func TestDotProductGradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(12, 1))
 	for name, a := range attentions(rng) {
-		q, k, v, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6)
+		q, k, v, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6),
+			random(rng, vertices, 6)
 		w := a.ofFeatures(rng, 6)
 		loss := func() float64 {
 			o, _ := DotProduct(a, q, k, v, w)
@@ -260,11 +265,15 @@ func TestDotProductGradient(t *testing.T) {
 
 // An added self edge has the mean features of the row's other edges, and zeros where there are none.
 func TestWithOneLoop(t *testing.T) {
-	a := &Attention{Indptr: []int64{0, 3, 4, 6}, Indices: []int32{0, 1, 2, 1, 0, 1}, Heads: 1, Features: From32(6, 1, []float32{8, 2, 3, 5, 4, 7})}
+	a := &Attention{
+		Indptr: []int64{0, 3, 4, 6}, Indices: []int32{0, 1, 2, 1, 0, 1}, Heads: 1,
+		Features: From32(6, 1, []float32{8, 2, 3, 5, 4, 7}),
+	}
 	b := a.WithOneLoop()
 	wantClose(t, "features", b.Features.Data, []float64{2, 3, 4, 7})
 	wantClose(t, "features of the loops", b.SelfFeatures.Data, []float64{2.5, 0, 5.5})
-	if !slices.Equal(b.Indptr, []int64{0, 2, 2, 4}) || !slices.Equal(b.Indices, []int32{1, 2, 0, 1}) || !b.SelfEdge {
+	if !slices.Equal(b.Indptr, []int64{0, 2, 2, 4}) ||
+		!slices.Equal(b.Indices, []int32{1, 2, 0, 1}) || !b.SelfEdge {
 		t.Errorf("edges %v %v", b.Indptr, b.Indices)
 	}
 }
@@ -298,14 +307,19 @@ func TestActivationGradient(t *testing.T) {
 		Value:      func(x float64) float64 { return LeakyReLU(x, 0.2) },
 		Derivative: func(x float64) float64 { return LeakyReLUSlope(x, 0.2) },
 	}
-	for name, f := range map[string]Activation{"identity": Identity, "relu": ReLU, "elu": ELU, "gelu": GELU, "leaky": leaky} {
+	for name, f := range map[string]Activation{
+		"identity": Identity, "relu": ReLU, "elu": ELU,
+		"gelu": GELU, "leaky": leaky,
+	} {
 		x, r := random(rng, 5, 4), random(rng, 5, 4)
 		loss := func() float64 { return dot(r, Activate(f, x)) }
 		checkGradient(t, name, loss, x.Data, ActivateBackward(f, x, r).Data)
 	}
 	x, r := random(rng, 5, 4), random(rng, 5, 4)
 	mask := random(rng, 5, 4).Map(func(u float64) float64 { return 2 * math.Round(math.Abs(u)) })
-	checkGradient(t, "dropout", func() float64 { return dot(r, Dropout(x, mask)) }, x.Data, DropoutBackward(mask, r).Data)
+	checkGradient(t, "dropout", func() float64 {
+		return dot(r, Dropout(x, mask))
+	}, x.Data, DropoutBackward(mask, r).Data)
 }
 
 func TestNormGradient(t *testing.T) {
@@ -337,7 +351,9 @@ func TestNormGradient(t *testing.T) {
 	checkGradient(t, "graph β", graph, beta, dbeta)
 	checkGradient(t, "graph α", graph, alpha, dalpha)
 
-	checkGradient(t, "pair x", func() float64 { return dot(r, PairNorm(x)) }, x.Data, PairNormBackward(x, r).Data)
+	checkGradient(t, "pair x", func() float64 {
+		return dot(r, PairNorm(x))
+	}, x.Data, PairNormBackward(x, r).Data)
 
 	layer := func() float64 { return dot(r, LayerNorm(x, gamma, beta)) }
 	dx, dgamma, dbeta = LayerNormBackward(x, gamma, r)
@@ -356,7 +372,9 @@ func TestLossGradient(t *testing.T) {
 	targets := random(rng, 6, 4).Map(func(u float64) float64 { return math.Round(math.Abs(u)) })
 	targets.Set(1, 0, math.NaN())
 	targets.Set(3, 2, math.NaN())
-	checkGradient(t, "binary cross-entropy", func() float64 { return BCEWithLogits(x, targets, rows) }, x.Data,
+	checkGradient(t, "binary cross-entropy", func() float64 {
+		return BCEWithLogits(x, targets, rows)
+	}, x.Data,
 		BCEWithLogitsBackward(x, targets, rows).Data)
 }
 
@@ -380,7 +398,8 @@ func TestSelfEdgeIsAStoredLoop(t *testing.T) {
 	for i := range vertices {
 		from, to := added.Indptr[i], added.Indptr[i+1]
 		stored.Indices = append(append(stored.Indices, added.Indices[from:to]...), int32(i))
-		stored.Mask = append(append(stored.Mask, added.Mask[from*heads:to*heads]...), added.SelfMask[i*heads:(i+1)*heads]...)
+		stored.Mask = append(append(stored.Mask, added.Mask[from*heads:to*heads]...),
+			added.SelfMask[i*heads:(i+1)*heads]...)
 		stored.Indptr = append(stored.Indptr, int64(len(stored.Indices)))
 	}
 	z, aSrc, aDst := random(rng, vertices, 6), randomVector(rng, 6), randomVector(rng, 6)

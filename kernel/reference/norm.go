@@ -62,7 +62,9 @@ func row(m *Matrix, i int) []float64 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 //
 // and returns the updated running statistics: (1−m)·running + m·batch, with the unbiased variance σ²·n/(n−1).
 // n must be above 1.
-func BatchNorm(x *Matrix, gamma, beta, runningMean, runningVar []float64) (y *Matrix, newMean, newVar []float64) {
+func BatchNorm(x *Matrix, gamma, beta, runningMean,
+	runningVar []float64,
+) (y *Matrix, newMean, newVar []float64) {
 	y = New(x.Rows, x.Cols)
 	newMean, newVar = make([]float64, x.Cols), make([]float64, x.Cols)
 	n := float64(x.Rows)
@@ -110,7 +112,9 @@ func BatchNormEval(x *Matrix, gamma, beta, mean, variance []float64) *Matrix {
 // BatchNormEvalBackward returns the gradients of BatchNormEval; the statistics are constants:
 //
 //	dx_ij = dy_ij γ_j/√(variance_j + ε),  dγ_j = Σ_i dy_ij (x_ij − mean_j)/√(variance_j + ε),  dβ_j = Σ_i dy_ij
-func BatchNormEvalBackward(x *Matrix, gamma, mean, variance []float64, dy *Matrix) (dx *Matrix, dgamma, dbeta []float64) {
+func BatchNormEvalBackward(x *Matrix, gamma, mean, variance []float64,
+	dy *Matrix,
+) (dx *Matrix, dgamma, dbeta []float64) {
 	dx = New(x.Rows, x.Cols)
 	dgamma, dbeta = make([]float64, x.Cols), AddBiasBackward(dy)
 	for j := range x.Cols {
@@ -151,7 +155,9 @@ func shifted(v []float64, alpha float64) (o []float64, spread float64) {
 // GraphNormBackward returns the gradients of GraphNorm: with σ the root,
 //
 //	dσ = −Σ_i dy_i γ o_i/σ²,  do_i = dy_i γ/σ + dσ·o_i/(n σ),  dα = −μ Σ_i do_i,  dx_i = do_i − α/n Σ_k do_k
-func GraphNormBackward(x *Matrix, gamma, alpha []float64, dy *Matrix) (dx *Matrix, dgamma, dbeta, dalpha []float64) {
+func GraphNormBackward(x *Matrix, gamma, alpha []float64,
+	dy *Matrix,
+) (dx *Matrix, dgamma, dbeta, dalpha []float64) {
 	dx = New(x.Rows, x.Cols)
 	dgamma, dbeta, dalpha = make([]float64, x.Cols), AddBiasBackward(dy), make([]float64, x.Cols)
 	n := float64(x.Rows)

@@ -22,7 +22,9 @@ func (k Rounds) all(x *Matrix, step func(h *Matrix) *Matrix) []*Matrix {
 
 // Backward computes the gradient of x for that of the result. back is given a step's input and the gradient
 // of its output, the last round's first, and returns the gradient of its input.
-func (k Rounds) Backward(x, dz *Matrix, step func(h *Matrix) *Matrix, back func(h, dz *Matrix) *Matrix) *Matrix {
+func (k Rounds) Backward(x, dz *Matrix, step func(h *Matrix) *Matrix,
+	back func(h, dz *Matrix) *Matrix,
+) *Matrix {
 	h, dx := k.all(x, step), New(x.Rows, x.Cols)
 	for i := k.Count - 1; i >= 0; i-- {
 		dx = dx.Plus(dz.times(k.Teleport))

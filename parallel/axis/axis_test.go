@@ -42,16 +42,21 @@ func TestWireSchedule(t *testing.T) {
 			t.Errorf("%s, epoch %d of %d: a ratio of %v, want %v", c.text, c.epoch, c.epochs, got, c.ratio)
 		}
 		if got := s.Kept(c.columns, c.epoch, c.epochs); got != c.sends {
-			t.Errorf("%s, epoch %d of %d: %d of %d columns, want %d", c.text, c.epoch, c.epochs, got, c.columns, c.sends)
+			t.Errorf("%s, epoch %d of %d: %d of %d columns, want %d", c.text, c.epoch, c.epochs, got,
+				c.columns, c.sends)
 		}
 		if err := again.UnmarshalText([]byte(s.String())); err != nil || again != s {
 			t.Errorf("%s is written as %s, %v", c.text, s, err)
 		}
 	}
-	if got, want := (WireSchedule{Slope: 1, From: 9}).Mean(4), (1./9+1./7+1./5+1./3)/4; math.Abs(got-want) > 1e-12 {
+	if got, want := (WireSchedule{Slope: 1, From: 9}).Mean(4), (1./9+1./7+1./5+
+		1./3)/4; math.Abs(got-want) > 1e-12 {
 		t.Errorf("a mean epoch sends %v of all columns, want %v", got, want)
 	}
-	for _, text := range []string{"", "varco:", "linear", "varco:slope", "varco:slope=-1", "varco:from=1", "varco:from=NaN", "varco:slope=Inf", "varco:slope=2,slope=3", "varco:a=2"} {
+	for _, text := range []string{
+		"", "varco:", "linear", "varco:slope", "varco:slope=-1", "varco:from=1",
+		"varco:from=NaN", "varco:slope=Inf", "varco:slope=2,slope=3", "varco:a=2",
+	} {
 		var s WireSchedule
 		if err := s.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is read as %v", text, s)

@@ -23,7 +23,8 @@ const (
 	usualSlope   = 5
 	usualFrom    = 128
 	mostFrom     = 1 << 20
-	scheduleForm = "must be none, or varco, varco:slope=A, varco:from=C or varco:slope=A,from=C, for A of 0 or more and C above 1"
+	scheduleForm = "must be none, or varco, varco:slope=A, varco:from=C or varco:slope=A,from=C, for A of " +
+		"0 or more and C above 1"
 )
 
 // UnmarshalText implements encoding.TextUnmarshaler. It reads "none", "varco" or "varco:slope=5,from=128".

@@ -52,7 +52,10 @@ const (
 )
 
 // Smoothings are the names of the choices.
-var Smoothings = []string{NoSmoothing: "none", OfFeatures: "features", OfGradients: "gradients", OfBoth: "both"}
+var Smoothings = []string{
+	NoSmoothing: "none", OfFeatures: "features",
+	OfGradients: "gradients", OfBoth: "both",
+}
 
 func (s Smoothing) String() string { return Smoothings[s] }
 

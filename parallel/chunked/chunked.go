@@ -50,16 +50,17 @@ import (
 type Graph struct {
 	Chunks []*Chunk
 
-	env       axis.Env
-	options   axis.Options
-	chunks    Division
-	team      *kernel.Team
-	replicas  *comm.Comm // the workers of the stage, of this worker's slice
-	me        int        // this worker's rank among them
-	share     *partition.Share
-	rows      [][]int32                // rows of the share, by chunk
-	inChunk   []int32                  // by row of the share: its number in its chunk
-	vertices  []int32                  // of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
+	env      axis.Env
+	options  axis.Options
+	chunks   Division
+	team     *kernel.Team
+	replicas *comm.Comm // the workers of the stage, of this worker's slice
+	me       int        // this worker's rank among them
+	share    *partition.Share
+	rows     [][]int32 // rows of the share, by chunk
+	inChunk  []int32   // by row of the share: its number in its chunk
+	// of the worker's own rows of all chunks, ascending; nil: all vertices of the graph
+	vertices  []int32
 	own       *autograd.RowSet         // these rows
 	made      map[gnn.Along]*structure // the structures that were made so far
 	training  map[sar.Key]*history     // of training, by aggregation
@@ -143,7 +144,8 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 			total = s.Whole.Own()
 		}
 		chunk.part = sar.Of(e, sar.Source{
-			Rows: autograd.RowsOf(e.Team, ids, len(ids), total, others), Vertices: ids, Schema: sar.SchemaOf(s),
+			Rows: autograd.RowsOf(e.Team, ids, len(ids), total, others), Vertices: ids,
+			Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along, _ edges.Halo) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {

@@ -60,7 +60,8 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 	shares := []*partition.Share{partition.All(d.graph)}
 	if d.replicas > 1 {
 		var err error
-		if shares, err = partition.Split(d.graph, &partition.Assignment{K: d.replicas, Of: d.of}); err != nil {
+		if shares, err = partition.Split(d.graph,
+			&partition.Assignment{K: d.replicas, Of: d.of}); err != nil {
 			t.Fatal(err)
 		}
 	}

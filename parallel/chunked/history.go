@@ -199,7 +199,8 @@ func (c *Chunk) collect(r *history, call *sar.Call, t *sar.Transfer) {
 		g.team.ScatterAdd(dx, st.of[g.me][c.index].of(r.grads[m]), st.own[c.index])
 	}
 	out := side{c.mirrors(st), func(replica, m int, message *tensor.Matrix) {
-		mirrors := st.of[replica][c.index] // without ids: drawn by their numbers, apart for each pair of replicas and chunk
+		// without ids: drawn by their numbers, apart for each pair of replicas and chunk
+		mirrors := st.of[replica][c.index]
 		draws := call.GradientDraws(m, (g.me*g.replicas.Size()+replica)*len(g.Chunks)+c.index, nil)
 		t.Sent[m].Encode(g.team, message, mirrors.of(r.grads[m]), nil, draws)
 	}}

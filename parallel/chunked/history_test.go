@@ -20,14 +20,15 @@ import (
 // trial is some epochs of a layer that sums a column over in-neighbours: Σ x_u, or Σ x_u·w.
 type trial struct {
 	*divided
-	orders  [][]int                             // of the chunks, by epoch
-	x       func(epoch int, v int32) float32    // of a vertex
-	dz      func(epoch int, v int32) float32    // gradient of its sum
-	w       func(epoch int) float32             // nil: the layer has no weight
-	input   func(x *autograd.Var) *autograd.Var // nil: the rows are embeddings
-	once    bool                                // do not repeat forward passes in the backward pass
-	warm    bool                                // the history begins with an exact pass of the first epoch's rows
-	between func(g *Graph, team *kernel.Team)   // after each epoch; nil: nothing
+	orders [][]int                             // of the chunks, by epoch
+	x      func(epoch int, v int32) float32    // of a vertex
+	dz     func(epoch int, v int32) float32    // gradient of its sum
+	w      func(epoch int) float32             // nil: the layer has no weight
+	input  func(x *autograd.Var) *autograd.Var // nil: the rows are embeddings
+	once   bool                                // do not repeat forward passes in the backward pass
+	// the history begins with an exact pass of the first epoch's rows
+	warm    bool
+	between func(g *Graph, team *kernel.Team) // after each epoch; nil: nothing
 }
 
 // sums are the results of an epoch, by vertex.
@@ -64,7 +65,8 @@ func (tr *trial) run(t rapid.TB) []sums {
 					put(again, g.Chunks[k], pass(k, true).Value())
 					for _, v := range g.Chunks[k].Vertices() {
 						if again[v] != out[i].Z[v] {
-							t.Errorf("epoch %d, vertex %d: %v, and %v in the backward pass", epoch, v, out[i].Z[v], again[v])
+							t.Errorf("epoch %d, vertex %d: %v, and %v in the backward pass", epoch, v,
+								out[i].Z[v], again[v])
 						}
 					}
 				}
@@ -84,7 +86,9 @@ func (tr *trial) run(t rapid.TB) []sums {
 }
 
 // forward runs the layer on a chunk.
-func (tr *trial) forward(team *kernel.Team, p gnn.Propagator, c *Chunk, epoch int, t *autograd.Tape) (x, z *autograd.Var) {
+func (tr *trial) forward(team *kernel.Team, p gnn.Propagator, c *Chunk, epoch int,
+	t *autograd.Tape,
+) (x, z *autograd.Var) {
 	rows := column(team, c, func(v int32) float32 { return tr.x(epoch, v) })
 	x = t.Received(rows, c.Rows())
 	if tr.input != nil {
@@ -143,21 +147,53 @@ func TestRowsOfOthers(t *testing.T) {
 		z, dx   [][]float32 // by epoch and vertex
 	}{
 		{"period 2", axis.Options{HistoryPeriod: 2}, false, everySecond, doubled},
-		{"period 1", axis.Options{HistoryPeriod: 1}, false, [][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}}, doubled},
-		{"period 5", axis.Options{HistoryPeriod: 5}, false, [][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}}, doubled},
-		{"warm", axis.Options{HistoryPeriod: 2}, true, [][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}}, doubled},
-		{"drop", axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop}, false, everySecond, [][]float32{{110, 100, 0}, {0, 2, 22}, {300, 303, 0}, {440, 400, 0}}},
-		{"keep", axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}, false, everySecond, [][]float32{{110, 100, 0}, {110, 102, 22}, {320, 303, 22}, {440, 403, 33}}},
+		{
+			"period 1",
+			axis.Options{HistoryPeriod: 1},
+			false,
+			[][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}},
+			doubled,
+		},
+		{
+			"period 5",
+			axis.Options{HistoryPeriod: 5},
+			false,
+			[][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}},
+			doubled,
+		},
+		{
+			"warm",
+			axis.Options{HistoryPeriod: 2},
+			true,
+			[][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}},
+			doubled,
+		},
+		{
+			"drop",
+			axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop},
+			false, everySecond,
+			[][]float32{{110, 100, 0}, {0, 2, 22}, {300, 303, 0}, {440, 400, 0}},
+		},
+		{
+			"keep",
+			axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep},
+			false, everySecond,
+			[][]float32{{110, 100, 0}, {110, 102, 22}, {320, 303, 22}, {440, 403, 33}},
+		},
 	} {
 		for _, once := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, forward once %v", c.name, once), func(t *testing.T) {
 				tr := &trial{
-					divided: &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: c.options},
-					orders:  orders, x: tens, dz: tens, warm: c.warm, once: once,
+					divided: &divided{
+						graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0},
+						chunk: []int32{0, 1, 2}, count: 3, options: c.options,
+					},
+					orders: orders, x: tens, dz: tens, warm: c.warm, once: once,
 				}
 				for i, got := range tr.run(t) {
 					if !slices.Equal(got.Z, c.z[i]) || !slices.Equal(got.DX, c.dx[i]) {
-						t.Errorf("epoch %d: %v and gradients %v, want %v and %v", 1+i, got.Z, got.DX, c.z[i], c.dx[i])
+						t.Errorf("epoch %d: %v and gradients %v, want %v and %v", 1+i, got.Z,
+							got.DX, c.z[i], c.dx[i])
 					}
 				}
 			})
@@ -170,11 +206,15 @@ func TestRowsOfOthers(t *testing.T) {
 func TestRowsOfOtherReplicas(t *testing.T) {
 	tr := &trial{
 		divided: &divided{
-			graph: graphOf(t, 3, complete(3)), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
+			graph: graphOf(t, 3, complete(3)), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1},
+			count: 2, options: axis.Options{HistoryPeriod: 1},
 		},
 		orders: [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
 	}
-	want := []sums{{[]float32{10, 1, 11}, []float32{210, 201, 0}}, {[]float32{220, 202, 11}, []float32{20, 2, 44}}}
+	want := []sums{
+		{[]float32{10, 1, 11}, []float32{210, 201, 0}},
+		{[]float32{220, 202, 11}, []float32{20, 2, 44}},
+	}
 	assert.Equal(t, want, tr.run(t))
 }
 
@@ -195,10 +235,12 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 			t.Run(c.name+" "+order.Names[choice], func(t *testing.T) {
 				tr := &trial{
 					divided: &divided{
-						graph: graphOf(t, 2, complete(2)), replicas: 1, of: []int32{0, 0}, chunk: []int32{0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
+						graph: graphOf(t, 2, complete(2)), replicas: 1, of: []int32{0, 0},
+						chunk: []int32{0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
 						choice: choice,
 					},
-					orders: [][]int{{0, 1}, {0, 1}, {0, 1}}, x: tens, dz: tens, w: func(epoch int) float32 { return float32(epoch) }, input: c.input,
+					orders: [][]int{{0, 1}, {0, 1}, {0, 1}}, x: tens, dz: tens,
+					w: func(epoch int) float32 { return float32(epoch) }, input: c.input,
 				}
 				for i, got := range tr.run(t) {
 					if !slices.Equal(got.Z, c.want[i]) {
@@ -216,7 +258,10 @@ func TestEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
 		d.graph = graphOf(t, len(d.of), list)
-		d.options.StaleGradients = rapid.SampledFrom([]axis.Stale{axis.DropScale, axis.Drop, axis.Keep}).Draw(t, "stale")
+		d.options.StaleGradients = rapid.SampledFrom([]axis.Stale{
+			axis.DropScale, axis.Drop,
+			axis.Keep,
+		}).Draw(t, "stale")
 		var orders [][]int
 		for range 4 {
 			all := make([]int, d.count)
@@ -229,7 +274,10 @@ func TestEveryRow(t *testing.T) {
 			drawn := rapid.SliceOfN(rapid.IntRange(-9, 9), 4*len(d.of), 4*len(d.of)).Draw(t, name)
 			return func(epoch int, v int32) float32 { return float32(drawn[(epoch-1)*len(d.of)+int(v)]) }
 		}
-		tr := &trial{divided: d, orders: orders, x: number("x"), dz: number("dz"), once: rapid.Bool().Draw(t, "once"), warm: rapid.Bool().Draw(t, "warm")}
+		tr := &trial{
+			divided: d, orders: orders, x: number("x"), dz: number("dz"),
+			once: rapid.Bool().Draw(t, "once"), warm: rapid.Bool().Draw(t, "warm"),
+		}
 		assert.Equal(t, tr.definition(list), tr.run(t))
 	})
 }
@@ -287,15 +335,21 @@ func TestBetweenEpochs(t *testing.T) {
 		}
 		tr := &trial{
 			divided: &divided{
-				graph: graphOf(t, 4, complete(4)), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk, count: c.chunks, options: axis.Options{HistoryPeriod: 2, StaleGradients: c.stale},
+				graph: graphOf(t, 4, complete(4)), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk,
+				count: c.chunks, options: axis.Options{HistoryPeriod: 2, StaleGradients: c.stale},
 			},
 			orders: slices.Repeat([][]int{[]int{0, 1, 2}[:c.chunks]}, 2), x: tens, dz: tens,
 		}
 		tr.between = func(g *Graph, team *kernel.Team) {
-			g.Together(func(k int) { tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team)) })
+			g.Together(func(k int) {
+				tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team))
+			})
 			for _, r := range g.training {
-				if (r.rows != nil) != (c.chunks > 1) || r.other != nil || (r.grads != nil) != (c.stale == axis.Keep) || (r.returned != nil) != (c.stale == axis.Keep) {
-					t.Errorf("%v, %d chunks: rows %v, other %v, gradients %v, returned %v", c.stale, c.chunks, r.rows, r.other, r.grads, r.returned)
+				if (r.rows != nil) != (c.chunks > 1) || r.other != nil ||
+					(r.grads != nil) != (c.stale == axis.Keep) ||
+					(r.returned != nil) != (c.stale == axis.Keep) {
+					t.Errorf("%v, %d chunks: rows %v, other %v, gradients %v, returned %v", c.stale, c.chunks,
+						r.rows, r.other, r.grads, r.returned)
 				}
 			}
 			if len(g.training) != 1 || len(g.inferring) != 0 {
@@ -308,7 +362,10 @@ func TestBetweenEpochs(t *testing.T) {
 
 // TestTogether: an inference reads all rows of its own pass. If a chunk's pass panics, the others end.
 func TestTogether(t *testing.T) {
-	d := &divided{graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, count: 3, options: axis.Options{HistoryPeriod: 1}}
+	d := &divided{
+		graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0},
+		chunk: []int32{0, 1, 2}, count: 3, options: axis.Options{HistoryPeriod: 1},
+	}
 	tr := &trial{divided: d, x: tens}
 	d.run(t, func(_ int, team *kernel.Team, g *Graph) {
 		got, p := make([]float32, 3), g.Propagator("convs.0", along)
@@ -342,10 +399,14 @@ func TestTogether(t *testing.T) {
 
 // TestOtherRelation: the error for a missing relation names the module.
 func TestOtherRelation(t *testing.T) {
-	d := &divided{graph: graphOf(t, 1, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, count: 1, options: axis.Options{HistoryPeriod: 1}}
+	d := &divided{
+		graph: graphOf(t, 1, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, count: 1,
+		options: axis.Options{HistoryPeriod: 1},
+	}
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
 		defer func() {
-			if said := fmt.Sprint(recover()); !strings.Contains(said, `convs.1 aggregates over relation "likes"`) {
+			if said := fmt.Sprint(recover()); !strings.Contains(said,
+				`convs.1 aggregates over relation "likes"`) {
 				t.Error(said)
 			}
 		}()

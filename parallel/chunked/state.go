@@ -35,7 +35,9 @@ func (r *history) parts() map[string][]*tensor.Matrix {
 
 // returnedBy names the last gradients from the remote block with these sources.
 func (st *structure) returnedBy(sources *tensor.Matrix) string {
-	chunk := slices.IndexFunc(st.sources, func(blocks []*tensor.Matrix) bool { return slices.Contains(blocks, sources) })
+	chunk := slices.IndexFunc(st.sources, func(blocks []*tensor.Matrix) bool {
+		return slices.Contains(blocks, sources)
+	})
 	return fmt.Sprintf("returned.%d.%d", chunk, slices.Index(st.sources[chunk], sources))
 }
 

@@ -69,7 +69,8 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 			if ids != nil {
 				pick(b.IDs.Int32s(), ids, list)
 			}
-			sources, st.most = append(sources, kernel.List(g.team, tensor.Graph, list)), max(st.most, len(list))
+			sources, st.most = append(sources, kernel.List(g.team, tensor.Graph, list)),
+				max(st.most, len(list))
 		}
 		st.edges, st.sources = append(st.edges, e), append(st.sources, sources)
 	}
@@ -81,7 +82,8 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 // replica out is nil.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	held := &g.share.Edges
-	r := &held.Relations[slices.IndexFunc(held.Relations, func(r partition.Relation) bool { return r.Name == a.Relation })]
+	r := &held.Relations[slices.IndexFunc(held.Relations,
+		func(r partition.Relation) bool { return r.Name == a.Relation })]
 	switch {
 	case len(held.Starts) == 2 && a.Reversed:
 		return r.In.Reversed(held.Rows), nil
@@ -176,7 +178,8 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 	if g.env.EdgeData == edges.WithFeatures {
 		columns, r.EdgeColumns = int64(in.EdgeColumns), in.EdgeColumns
 	}
-	var keys []uint64 // the number of the source, then the position in the row: parallel edges keep their order
+	// the number of the source, then the position in the row: parallel edges keep their order
+	var keys []uint64
 	for _, row := range g.rows[k] {
 		first := in.Indptr[row]
 		keys = keys[:0]
@@ -242,7 +245,9 @@ func pick[T int32 | float32](to, from []T, list []int32) {
 }
 
 // Columns implements edges.Others.
-func (st *structure) Columns(e *edges.Edges, own func(*edges.Edges) *tensor.Matrix) (columns []*tensor.Matrix, err error) {
+func (st *structure) Columns(e *edges.Edges,
+	own func(*edges.Edges) *tensor.Matrix,
+) (columns []*tensor.Matrix, err error) {
 	stored, err := ofStored(st, func(k int, row int32) float32 { return own(st.edges[k]).Floats()[row] })
 	for _, sources := range st.sources[slices.Index(st.edges, e)] {
 		column := st.graph.team.Memory.New(tensor.Graph, sources.Cols, 1)

@@ -29,7 +29,8 @@ func TestStoresWhatIsRead(t *testing.T) {
 		d, list := drawn(t)
 		d.graph = graphOf(t, len(d.of), list)
 		if r := &d.graph.Relations[0]; rapid.Bool().Draw(t, "weighted") {
-			r.Weights = rapid.SliceOfN(rapid.SampledFrom([]float32{1, 2, 3}), len(list), len(list)).Draw(t, "weights")
+			r.Weights = rapid.SliceOfN(rapid.SampledFrom([]float32{1, 2, 3}), len(list),
+				len(list)).Draw(t, "weights")
 		}
 		d.run(t, func(me int, _ *kernel.Team, g *Graph) {
 			for _, a := range []gnn.Along{along, against} {
@@ -38,7 +39,8 @@ func TestStoresWhatIsRead(t *testing.T) {
 						if a.Reversed {
 							e = edge{e.v, e.u}
 						}
-						return e.u == u && int(d.of[e.v]) == replica && (d.of[u] != d.of[e.v] || d.chunk[u] != d.chunk[e.v])
+						return e.u == u && int(d.of[e.v]) == replica &&
+							(d.of[u] != d.of[e.v] || d.chunk[u] != d.chunk[e.v])
 					})
 				}
 				stored, needed := 0, make([]int, d.replicas)

@@ -94,7 +94,8 @@ func (d *divided) source(t *testing.T, team *kernel.Team, p int, weighted bool) 
 	var list graph.Edges
 	for _, a := range d.arrows {
 		if d.holder(a.target) == p {
-			list.Source, list.Target = append(list.Source, a.source), append(list.Target, a.target-int32(d.starts[p]))
+			list.Source, list.Target = append(list.Source, a.source),
+				append(list.Target, a.target-int32(d.starts[p]))
 			if weighted {
 				list.Weights = append(list.Weights, a.weight)
 			}
@@ -102,7 +103,10 @@ func (d *divided) source(t *testing.T, team *kernel.Team, p int, weighted bool) 
 	}
 	r, err := graph.NewBipartite(d.vertices(), n, list)
 	require.NoError(t, err)
-	s := Source{Relation: &r, Starts: d.starts, Me: p, IDs: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)}
+	s := Source{
+		Relation: &r, Starts: d.starts, Me: p,
+		IDs: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n),
+	}
 	for i := range n {
 		s.IDs.Int32s()[i] = idOf(int32(d.starts[p] + i))
 	}
@@ -137,7 +141,8 @@ func entries(b *Block, a *kernel.CSR, own bool) (all []arrow) {
 }
 
 func compare(a, b arrow) int {
-	return slices.Compare([]float32{float32(a.target), float32(a.source), a.weight}, []float32{float32(b.target), float32(b.source), b.weight})
+	return slices.Compare([]float32{float32(a.target), float32(a.source), a.weight},
+		[]float32{float32(b.target), float32(b.source), b.weight})
 }
 
 // TestBlocksHoldAllEdges: the block of its source's partition holds each edge once; self loops are held
@@ -194,8 +199,10 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 					blocks, needed = blocks[1:], needed[len(rows):]
 					mostIn = max(mostIn, len(rows))
 					for i, row := range rows {
-						if b.Peer != q || b.IDs.Cols != len(rows) || b.IDs.Int32s()[i] != idOf(int32(d.starts[q])+row) {
-							t.Fatalf("%d: a block of worker %d has vertices %v, want those of rows %v of %d", me, b.Peer, b.IDs.Int32s(), rows, q)
+						if b.Peer != q || b.IDs.Cols != len(rows) ||
+							b.IDs.Int32s()[i] != idOf(int32(d.starts[q])+row) {
+							t.Fatalf("%d: a block of worker %d has vertices %v, want those of rows %v of %d",
+								me, b.Peer, b.IDs.Int32s(), rows, q)
 						}
 					}
 					its := entries(b, b.In, true)
@@ -206,11 +213,13 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 							targets++
 						}
 					}
-					if few := 4*targets < e.Rows; few != (b.Targets != nil) || few && (b.In.Rows != targets || !slices.IsSorted(b.Targets.Int32s())) {
+					if few := 4*targets < e.Rows; few != (b.Targets != nil) ||
+						few && (b.In.Rows != targets || !slices.IsSorted(b.Targets.Int32s())) {
 						t.Errorf("%d: a block into %d of %d rows lists %v", me, targets, e.Rows, b.Targets)
 					}
 					transposed := team.Transpose(b.In, tensor.Buffers)
-					if !slices.Equal(b.Out.Indptr.Int64s(), transposed.Indptr.Int64s()) || !slices.Equal(b.Out.Indices.Int32s(), transposed.Indices.Int32s()) {
+					if !slices.Equal(b.Out.Indptr.Int64s(), transposed.Indptr.Int64s()) ||
+						!slices.Equal(b.Out.Indices.Int32s(), transposed.Indices.Int32s()) {
 						t.Errorf("%d: Out is not the transpose", me)
 					}
 				}
@@ -220,7 +229,8 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 				}
 			}
 			if len(blocks) > 0 || e.MostIn != mostIn {
-				t.Errorf("%d: %d blocks too many, or at most %d rows in a message, want %d", me, len(blocks), e.MostIn, mostIn)
+				t.Errorf("%d: %d blocks too many, or at most %d rows in a message, want %d", me,
+					len(blocks), e.MostIn, mostIn)
 			}
 			messages, mostOut := e.Needed, 0
 			for round := 1; round < 3; round++ {
@@ -235,7 +245,8 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 				}
 			}
 			if len(messages) > 0 || e.MostOut != mostOut || e.Alone() {
-				t.Errorf("%d: %d messages too many, or at most %d rows in one, want %d", me, len(messages), e.MostOut, mostOut)
+				t.Errorf("%d: %d messages too many, or at most %d rows in one, want %d", me, len(messages),
+					e.MostOut, mostOut)
 			}
 			return nil
 		})
@@ -247,7 +258,8 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 // source.
 func (d *divided) matrix(r gnn.Reduce, weighted bool) map[[2]int32]float64 {
 	n, m := d.vertices(), map[[2]int32]float64{}
-	degree, weights, stored, loops, last := make([]float64, n), make([]float64, n), make([]float64, n), make([]int, n), make([]float64, n)
+	degree, weights, stored, loops, last := make([]float64, n), make([]float64, n), make([]float64, n),
+		make([]int, n), make([]float64, n)
 	w := func(a arrow) float64 {
 		if weighted {
 			return float64(a.weight)
@@ -321,7 +333,13 @@ func TestOperatorsByDefinition(t *testing.T) {
 		x[v], g[v] = r.Float32()-.5, r.Float32()-.5
 	}
 	for _, weighted := range []bool{false, true} {
-		for _, reduce := range []gnn.Reduce{gnn.Sum, {Kind: gnn.KindSum, Self: 2}, gnn.Mean, {Kind: gnn.KindMean, Self: 1}, gnn.Symmetric, gnn.SymmetricNoLoops} {
+		for _, reduce := range []gnn.Reduce{
+			gnn.Sum,
+			{Kind: gnn.KindSum, Self: 2},
+			gnn.Mean,
+			{Kind: gnn.KindMean, Self: 1},
+			gnn.Symmetric, gnn.SymmetricNoLoops,
+		} {
 			forward, backward := make([]float64, len(x)), make([]float64, len(x))
 			for at, factor := range d.matrix(reduce, weighted) {
 				forward[at[0]] += factor * float64(x[at[1]])
@@ -356,14 +374,17 @@ func TestOperatorsByDefinition(t *testing.T) {
 					}
 					o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
 					dx := mem.New(tensor.Buffers, b.In.Cols, 1)
-					o.ApplyTransposed(dx, b, column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] }), kernel.Replace)
+					o.ApplyTransposed(dx, b, column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] }),
+						kernel.Replace)
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v
 					}
 				}
 				for i, got := range z.Floats() {
-					if want := forward[d.starts[me]+i]; math.Abs(float64(got)-want) > 1e-5*math.Max(1, math.Abs(want)) {
-						t.Errorf("%+v, weights %v: row %d of worker %d is %v, want %v", reduce, weighted, i, me, got, want)
+					if want := forward[d.starts[me]+i]; math.Abs(float64(got)-want) > 1e-5*math.Max(
+						1, math.Abs(want)) {
+						t.Errorf("%+v, weights %v: row %d of worker %d is %v, want %v", reduce,
+							weighted, i, me, got, want)
 					}
 				}
 				sums <- share
@@ -372,8 +393,10 @@ func TestOperatorsByDefinition(t *testing.T) {
 			require.NoError(t, err)
 			a, b, c := <-sums, <-sums, <-sums
 			for v, want := range backward {
-				if got := float64(a[v]) + float64(b[v]) + float64(c[v]); math.Abs(got-want) > 1e-4*math.Max(1, math.Abs(want)) {
-					t.Errorf("%+v, weights %v: the gradient of %d is %v, want %v", reduce, weighted, v, got, want)
+				if got := float64(a[v]) + float64(b[v]) +
+					float64(c[v]); math.Abs(got-want) > 1e-4*math.Max(1, math.Abs(want)) {
+					t.Errorf("%+v, weights %v: the gradient of %d is %v, want %v", reduce,
+						weighted, v, got, want)
 				}
 			}
 		}
@@ -446,7 +469,8 @@ func TestSomeRows(t *testing.T) {
 					}
 				}
 				if !slices.Equal(results[0], results[1]) || len(results[0]) == 0 {
-					t.Errorf("%s, %+v, worker %d: %d rows have other bits than among all", name, reduce, me, len(results[0]))
+					t.Errorf("%s, %+v, worker %d: %d rows have other bits than among all", name, reduce,
+						me, len(results[0]))
 				}
 				return nil
 			})

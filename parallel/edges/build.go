@@ -54,7 +54,8 @@ func allRows(r *graph.Relation) *span {
 // will have only self loops.
 func (s *Source) someRows() *span {
 	n := len(s.Some.Rows)
-	at, into := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)}, s.Some.Into
+	at, into := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)},
+		s.Some.Into
 	for v, row := range s.Some.Rows {
 		lo, hi := s.Relation.Indptr[row], s.Relation.Indptr[row+1]
 		if len(into) > 0 && into[0] == row {
@@ -109,7 +110,8 @@ func (s *span) symmetric(start int32) bool {
 			u := s.r.Sources[k] - start
 			other := back[u]
 			back[u]++
-			if other >= s.to[u] || s.r.Sources[other]-start != int32(v) || weight(s.r, other) != weight(s.r, k) {
+			if other >= s.to[u] || s.r.Sources[other]-start != int32(v) ||
+				weight(s.r, other) != weight(s.r, k) {
 				return false
 			}
 		}
@@ -131,7 +133,10 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 			inner++
 		}
 	})
-	b := &Block{In: newCSR(team, e.Rows, e.Sources, inner, s.r.Weights != nil), Features: from.Data.features(team, s.r, inner)}
+	b := &Block{
+		In:       newCSR(team, e.Rows, e.Sources, inner, s.r.Weights != nil),
+		Features: from.Data.features(team, s.r, inner),
+	}
 	e.loopCount = all - inner
 	if inner < all {
 		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
@@ -160,7 +165,9 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 
 // readLoopWeights returns the weights of the self loops, and where each vertex's begin; nil if the edges have
 // no weights.
-func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (starts []int64, weights []float32) {
+func readLoopWeights(s *span, isLoop func(v int, k int64) bool,
+	loops []int32,
+) (starts []int64, weights []float32) {
 	if s.r.Weights == nil {
 		return nil, nil
 	}

@@ -28,7 +28,8 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			lists[rank] = make([]int32, sum(messages(q, me)))
 			theirs[rank] = make([]int32, sum(messages(me, q)))
 			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
-				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
+				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored "+
+					"partition says %d; partition the graph again",
 					me, len(halo[rank]), q, len(theirs[rank]))
 			}
 		}
@@ -76,7 +77,8 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 		for i, number := range list {
 			row, found := s.sourceRow(number)
 			if !found {
-				return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank, e.comm.Rank(), number, e.Sources)
+				return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank,
+					e.comm.Rank(), number, e.Sources)
 			}
 			list[i] = row
 			vertices[rank] = append(vertices[rank], ids[row])
@@ -84,7 +86,8 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 	}
 	for q, o := range out {
 		if o != nil && !planning && !slices.Equal(lists[s.Holders[q]], o.rows) {
-			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; partition the graph again", s.Me, q)
+			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the "+
+				"other; partition the graph again", s.Me, q)
 		}
 	}
 	if err := comm.AllToAllOf(e.comm, comm.Setup, vertices, theirs); err != nil || planning {
@@ -124,7 +127,8 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(
 		if p != s.Me {
 			told = theirs[s.Holders[p]*messagesOfPartition:]
 		}
-		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // as for all rows: the number of messages is the same
+		// as for all rows: the number of messages is the same
+		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q])
 		for i := range sizes {
 			sizes[i] = int(told[i])
 		}

@@ -41,14 +41,16 @@ func TestMinimumCover(t *testing.T) {
 			}
 		}
 		for set := range 1 << (lefts + rights) {
-			covers := !slices.ContainsFunc(edges, func(e pair) bool { return set>>e.left&1 == 0 && set>>(lefts+int(e.right))&1 == 0 })
+			covers := !slices.ContainsFunc(edges,
+				func(e pair) bool { return set>>e.left&1 == 0 && set>>(lefts+int(e.right))&1 == 0 })
 			if covers && bits.OnesCount(uint(set)) < size {
 				t.Fatalf("%v: %b is smaller than %v and %v", edges, set, left, right)
 			}
 		}
 		for range 5 {
 			r.Shuffle(len(edges), func(i, j int) { edges[i], edges[j] = edges[j], edges[i] })
-			if l, r := bipartiteOf(lefts, rights, edges).minimumCover(); !slices.Equal(l, left) || !slices.Equal(r, right) {
+			if l, r := bipartiteOf(lefts, rights, edges).minimumCover(); !slices.Equal(l, left) ||
+				!slices.Equal(r, right) {
 				t.Fatalf("%v: %v and %v, in another order %v and %v", edges, left, right, l, r)
 			}
 		}
@@ -66,7 +68,8 @@ func TestMatchingOfAPath(t *testing.T) {
 		}
 		edges = append(edges, pair{u, u})
 	}
-	if m := bipartiteOf(n, n, edges).maximumMatching(); slices.Contains(m.left, none) || slices.Contains(m.right, none) {
+	if m := bipartiteOf(n, n, edges).maximumMatching(); slices.Contains(m.left, none) ||
+		slices.Contains(m.right, none) {
 		t.Error("the matching is not perfect")
 	}
 }

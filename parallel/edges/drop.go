@@ -41,14 +41,16 @@ func (e *Edges) Thin(reversed bool) *Thin {
 		thin.featureRows = nil
 		thin.In, thin.Out = room(e.team, b.In), room(e.team, b.Out)
 		if b.Features != nil {
-			thin.Features = e.team.Memory.NewElement(tensor.Features, b.Features.Element, b.Features.Rows, b.Features.Cols)
+			thin.Features = e.team.Memory.NewElement(tensor.Features, b.Features.Element,
+				b.Features.Rows, b.Features.Cols)
 		}
 		some.Blocks = append(some.Blocks, &thin)
 	}
 	if e.Loops != nil {
 		some.Loops = e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
 		if e.loopFeatures != nil {
-			some.loopFeatures = e.team.Memory.NewElement(tensor.Features, e.loopFeatures.Element, e.loopFeatures.Rows, e.loopFeatures.Cols)
+			some.loopFeatures = e.team.Memory.NewElement(tensor.Features, e.loopFeatures.Element,
+				e.loopFeatures.Rows, e.loopFeatures.Cols)
 		}
 	}
 	return t
@@ -76,9 +78,10 @@ func (t *Thin) Draw(d Drop) *Edges {
 		thin, source, target := t.Blocks[i], idsOf(b.IDs), idsOf(t.IDs)
 		rows := func(row int) int64 { return target(int32(b.Target(row))) }
 		tensor.Touch(b.Targets)
-		t.filter(thin.In, b.In, thin.Features, b.Features, func(row int, column int32, occurrence int64) bool {
-			return keeps(source(column), rows(row), occurrence)
-		})
+		t.filter(thin.In, b.In, thin.Features, b.Features,
+			func(row int, column int32, occurrence int64) bool {
+				return keeps(source(column), rows(row), occurrence)
+			})
 		t.filter(thin.Out, b.Out, nil, nil, func(row int, column int32, occurrence int64) bool {
 			return keeps(source(int32(row)), rows(int(column)), occurrence)
 		})
@@ -99,7 +102,9 @@ func idsOf(ids *tensor.Matrix) func(row int32) int64 {
 
 // filter writes the entries of a that keep chooses, and the rows of features that belong to them. keep gets
 // the number of entries before it that have its row and column.
-func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix, keep func(row int, column int32, occurrence int64) bool) {
+func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
+	keep func(row int, column int32, occurrence int64) bool,
+) {
 	for _, m := range []*tensor.Matrix{z.Indptr, z.Indices, z.Values, zf} {
 		m.Thaw()
 	}

@@ -35,8 +35,9 @@ type Edges struct {
 	MostSpread int
 	Loops      *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
-	ends      Ends
-	degrees   func(degreeOf) []float64 // in-degrees in the whole relation; nil: the blocks have all edges, and are counted
+	ends Ends
+	// in-degrees in the whole relation; nil: the blocks have all edges, and are counted
+	degrees   func(degreeOf) []float64
 	team      *kernel.Team
 	comm      *comm.Comm // the workers that hold the other rows; nil: this worker holds them
 	others    Others
@@ -68,10 +69,11 @@ const (
 // source rows. A remote block's sources are the rows of one message. If partial sums travel, they are columns
 // behind the rows of vertices, each with an entry of value 1 in its destination's row.
 type Block struct {
-	Peer int            // rank of the worker that holds the sources' rows
-	In   *kernel.CSR    // rows × sources; the values are edge weights, nil if there are none
-	Out  *kernel.CSR    // the transpose of In; In itself if symmetric; nil if Source.Some selects rows
-	IDs  *tensor.Matrix // Int32: the sources' vertices in the original graph, without sums; nil: the row numbers
+	Peer int         // rank of the worker that holds the sources' rows
+	In   *kernel.CSR // rows × sources; the values are edge weights, nil if there are none
+	Out  *kernel.CSR // the transpose of In; In itself if symmetric; nil if Source.Some selects rows
+	// Int32: the sources' vertices in the original graph, without sums; nil: the row numbers
+	IDs *tensor.Matrix
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
 	// the block. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
@@ -224,9 +226,14 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 // of r itself, then others more rows. ids are the vertices of the rows of r. Among also returns which of the
 // other rows are sources, ascending, in the order of the remote blocks. The IDs of remote blocks are
 // undefined.
-func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, o Others) (e *Edges, sources []int32) {
+func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix,
+	o Others,
+) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
-	e, needed, _ := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids, held: true})
+	e, needed, _ := read(team, Source{
+		Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1},
+		IDs: ids, held: true,
+	})
 	e.others = o
 	return e, needed[1]
 }
@@ -274,7 +281,8 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 			symmetric = s.Ends == OneType && s.Some == nil && at.symmetric(int32(s.Starts[q]))
 			e.Blocks[0] = e.newLocal(&s, at)
 		} else {
-			if remote[q], needed[q], err = s.newRemote(team, at, all, q, rowsOfBlock(s.Starts[q+1]-s.Starts[q], least)); err != nil {
+			if remote[q], needed[q], err = s.newRemote(team, at, all, q,
+				rowsOfBlock(s.Starts[q+1]-s.Starts[q], least)); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -297,9 +305,14 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 
 // newRemote makes the blocks of the span's edges, whose sources are in partition q. It also returns the list
 // of the rows that travel. all is the span in all rows.
-func (s *Source) newRemote(team *kernel.Team, at, all *span, q, step int) (blocks []*Block, needed []int32, err error) {
+func (s *Source) newRemote(team *kernel.Team, at, all *span, q,
+	step int,
+) (blocks []*Block, needed []int32, err error) {
 	start, sources := int32(s.Starts[q]), s.Starts[q+1]-s.Starts[q]
-	o := outline{peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to), step: step, of: s.Relation, data: s.Data}
+	o := outline{
+		peer: s.Holders[q], items: sources, sources: sources, rows: len(at.to), allRows: len(all.to),
+		step: step, of: s.Relation, data: s.Data,
+	}
 	c, err := s.cutFrom(q, at)
 	if err != nil {
 		return nil, nil, err

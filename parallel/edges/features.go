@@ -53,7 +53,8 @@ func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
 	}
 	entries := b.Out.Indices.Len()
 	if entries > math.MaxInt32 {
-		return nil, refusal.Errorf("attention of %d edges with features between two partitions, and %d are possible; take more partitions", entries, math.MaxInt32)
+		return nil, refusal.Errorf("attention of %d edges with features between two partitions, and %d "+
+			"are possible; take more partitions", entries, math.MaxInt32)
 	}
 	b.featureRows = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, entries)
 	b.listFeatureRows(team)
@@ -67,7 +68,8 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 		return
 	}
 	b.featureRows.Thaw()
-	columns, indptr, rows := b.In.Indices.Int32s(), b.Out.Indptr.Int64s(), b.featureRows.Int32s() // a plan uses them, too
+	// a plan uses them, too
+	columns, indptr, rows := b.In.Indices.Int32s(), b.Out.Indptr.Int64s(), b.featureRows.Int32s()
 	if team.Planning() {
 		return
 	}

@@ -34,7 +34,10 @@ func TestFeatureRows(t *testing.T) {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		team := kernel.NewTeam(1, mem)
-		e, err := New(team, comm.Alone(), Source{Relation: &relation, Starts: []int{0, vertices}, Holders: []int{0}})
+		e, err := New(team, comm.Alone(), Source{
+			Relation: &relation, Starts: []int{0, vertices},
+			Holders: []int{0},
+		})
 		require.NoError(t, err)
 		b := e.Local()
 		if (b.Out == b.In) != symmetric {
@@ -48,8 +51,10 @@ func TestFeatureRows(t *testing.T) {
 			for k := out[u]; k < out[u+1]; k++ {
 				v, row := int(b.Out.Indices.Int32s()[k]), int(rows.Int32s()[k])
 				edge := int(b.Features.Floats()[row])
-				if int64(row) < in[v] || int64(row) >= in[v+1] || int(list.Source[edge]) != u || int(list.Target[edge]) != v || row <= last {
-					t.Errorf("symmetric %t: entry %d, %d→%d, has the features of edge %d, %d→%d", symmetric, k, u, v, edge, list.Source[edge], list.Target[edge])
+				if int64(row) < in[v] || int64(row) >= in[v+1] || int(list.Source[edge]) != u ||
+					int(list.Target[edge]) != v || row <= last {
+					t.Errorf("symmetric %t: entry %d, %d→%d, has the features of edge %d, %d→%d", symmetric,
+						k, u, v, edge, list.Source[edge], list.Target[edge])
 				}
 				last = row
 			}

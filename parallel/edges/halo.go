@@ -134,7 +134,8 @@ func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
 		})
 	}
 	o.sums, _ = newBlocks(e.team, sums, nil, outline{
-		peer: s.Holders[q], items: destinations, rows: len(at.to), allRows: len(at.to), before: c.rows, step: messageRows(s.sources()), of: at.r, data: WithoutFeatures,
+		peer: s.Holders[q], items: destinations, rows: len(at.to), allRows: len(at.to), before: c.rows,
+		step: messageRows(s.sources()), of: at.r, data: WithoutFeatures,
 	})
 	for _, b := range o.sums {
 		if b != nil {
@@ -159,7 +160,8 @@ func (b *Block) toRows(team *kernel.Team, rows int) {
 // partition says otherwise.
 func (s *Source) checkHalo(p, q, rows int) error {
 	if want := s.HaloRows[p][q]; rows != want {
-		return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
+		return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored "+
+			"partition says %d; partition the graph again",
 			p, rows, q, want)
 	}
 	return nil

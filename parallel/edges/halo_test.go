@@ -29,15 +29,17 @@ func relationOf(t *testing.T, rows int, pairs ...[2]int32) *graph.Relation {
 // position 1, or that there are more. As each computes for itself what travels, that is refused.
 func TestBothEndsMustAgree(t *testing.T) {
 	for want, out := range map[string][][2]int32{
-		"partitions 0 and 1 store different edges from one to the other; partition the graph again":             {{1, 3}},
-		"partition 1 needs 2 rows of partition 0, where the stored partition says 1; partition the graph again": {{0, 3}, {1, 4}},
+		"partitions 0 and 1 store different edges from one to the other; partition the graph again": {{1, 3}},
+		"partition 1 needs 2 rows of partition 0, where the stored partition says 1; partition the " +
+			"graph again": {{0, 3}, {1, 4}},
 	} {
 		err := launch.Workers(2, 0, func(c *comm.Comm) error {
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			s := Source{
-				Relation: relationOf(t, 3), Starts: []int{0, 3, 6}, Me: c.Rank(), Holders: []int{0, 1}, HaloRows: [][]int{{0, 0}, {1, 0}},
-				Halo: HaloCover, Back: relationOf(t, 3, out...), BackStarts: []int{0, 3, 6},
+				Relation: relationOf(t, 3), Starts: []int{0, 3, 6}, Me: c.Rank(), Holders: []int{0, 1},
+				HaloRows: [][]int{{0, 0}, {1, 0}},
+				Halo:     HaloCover, Back: relationOf(t, 3, out...), BackStarts: []int{0, 3, 6},
 			}
 			if c.Rank() == 1 {
 				s.Relation, s.Back = relationOf(t, 3, [2]int32{0, 0}), relationOf(t, 3)

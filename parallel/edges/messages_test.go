@@ -69,12 +69,16 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 // TestLoopBlock: stored self loops are edges with their weights, each as often as it is stored. Instead, each
 // vertex may have one loop of weight 1.
 func TestLoopBlock(t *testing.T) {
-	list := graph.Edges{Source: []int32{1, 0, 1, 2, 1}, Target: []int32{1, 1, 1, 2, 0}, Weights: []float32{3, 9, 4, 5, 8}}
+	list := graph.Edges{
+		Source: []int32{1, 0, 1, 2, 1}, Target: []int32{1, 1, 1, 2, 0},
+		Weights: []float32{3, 9, 4, 5, 8},
+	}
 	r, err := graph.NewRelation(4, list)
 	require.NoError(t, err)
 	mem := tensor.NewMeter()
 	defer mem.Close()
-	e, err := New(kernel.NewTeam(1, mem), comm.Alone(), Source{Relation: &r, Starts: []int{0, 4}, Holders: []int{0}})
+	e, err := New(kernel.NewTeam(1, mem), comm.Alone(),
+		Source{Relation: &r, Starts: []int{0, 4}, Holders: []int{0}})
 	require.NoError(t, err)
 	for loops, want := range map[SelfLoops]struct {
 		indptr  []int64
@@ -85,7 +89,8 @@ func TestLoopBlock(t *testing.T) {
 		OneEach: {[]int64{0, 1, 2, 3, 4}, []int32{0, 1, 2, 3}, []float32{1, 1, 1, 1}},
 	} {
 		a := e.LoopBlock(loops).In
-		if !slices.Equal(a.Indptr.Int64s(), want.indptr) || !slices.Equal(a.Indices.Int32s(), want.columns) || !slices.Equal(a.Values.Floats(), want.weights) {
+		if !slices.Equal(a.Indptr.Int64s(), want.indptr) || !slices.Equal(a.Indices.Int32s(), want.columns) ||
+			!slices.Equal(a.Values.Floats(), want.weights) {
 			t.Errorf("%v %v %v, want %v", a.Indptr.Int64s(), a.Indices.Int32s(), a.Values.Floats(), want)
 		}
 	}

@@ -20,7 +20,9 @@ type factors struct{ forward, backward kernel.Scales }
 // Apply computes z = Â_b·x or z += Â_b·x. x has the rows of block b's sources, z a row for each local row. A
 // block with Targets can only be added.
 func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
-	apply := func(z *tensor.Matrix, to kernel.Output) { o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to) }
+	apply := func(z *tensor.Matrix, to kernel.Output) {
+		o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to)
+	}
 	switch {
 	case b.Targets == nil:
 		apply(z, to)
@@ -46,7 +48,9 @@ func (o Operator) ApplyRows(z *tensor.Matrix, b *Block, x *tensor.Matrix, to ker
 }
 
 // ApplyTransposedRows computes rows lo…hi−1 of ApplyTransposed in the same manner.
-func (o Operator) ApplyTransposedRows(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output, lo, hi int) {
+func (o Operator) ApplyTransposedRows(dx *tensor.Matrix, b *Block, g *tensor.Matrix,
+	to kernel.Output, lo, hi int,
+) {
 	o.team.SpMMRows(dx, o.matrix(b.Out), g, o.factors[b].backward, to, lo, hi)
 }
 
@@ -80,7 +84,9 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	case gnn.KindSum:
 		var own factors
 		if e.Loops != nil || r.Self != 0 {
-			own.forward.Self = e.column(func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) })
+			own.forward.Self = e.column(func(v int) float64 {
+				return float64(r.Self) + float64(e.loopsOf(v))
+			})
 			own.backward.Self = own.forward.Self
 		}
 		o.factors[e.Local()] = own
@@ -94,7 +100,9 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		if e.Loops != nil || r.Self != 0 {
 			self := func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) }
 			own.forward.Self = e.column(self)
-			own.backward.Self = e.column(func(v int) float64 { return self(v) * float64(factor.Floats()[v]) }, factor)
+			own.backward.Self = e.column(func(v int) float64 {
+				return self(v) * float64(factor.Floats()[v])
+			}, factor)
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
@@ -108,16 +116,24 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		e.made = append(e.made, remote...)
 		for i, b := range e.Remote() {
 			its := e.ofTargets(b, root)
-			o.factors[b] = factors{kernel.Scales{Row: its, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: its}}
+			o.factors[b] = factors{
+				kernel.Scales{Row: its, Col: remote[i]},
+				kernel.Scales{Row: remote[i], Col: its},
+			}
 		}
 		for _, m := range e.Needed {
 			if b := m.Sums; b != nil {
-				o.factors[b] = factors{forward: kernel.Scales{Row: e.ofTargets(b, root)}, backward: kernel.Scales{Col: root}}
+				o.factors[b] = factors{
+					forward:  kernel.Scales{Row: e.ofTargets(b, root)},
+					backward: kernel.Scales{Col: root},
+				}
 			}
 		}
 		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
-			own.Self = e.column(func(v int) float64 { return e.totalLoopWeight(v, loops) * float64(root.Floats()[v]) }, root)
+			own.Self = e.column(func(v int) float64 {
+				return e.totalLoopWeight(v, loops) * float64(root.Floats()[v])
+			}, root)
 		}
 		o.factors[e.Local()] = factors{own, own}
 	default:

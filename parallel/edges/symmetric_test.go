@@ -32,13 +32,15 @@ func TestSymmetricBlocks(t *testing.T) {
 		{"the other direction", append(slices.Clone(both), edge{3, 0, 1}), false},
 		{"a duplicate one way", append(slices.Clone(both), edge{0, 1, 2}), false},
 		{"another weight", append(slices.Clone(both[2:]), edge{0, 1, 2}, edge{1, 0, 3}), false},
-		{"duplicates of exchanged weights", append(slices.Clone(both[2:]), edge{0, 1, 2}, edge{0, 1, 3}, edge{1, 0, 3}, edge{1, 0, 2}), false},
+		{"duplicates of exchanged weights", append(slices.Clone(both[2:]), edge{0, 1, 2}, edge{0, 1, 3},
+			edge{1, 0, 3}, edge{1, 0, 2}), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const vertices = 4
 			var list graph.Edges
 			for _, e := range c.list {
-				list.Source, list.Target, list.Weights = append(list.Source, e.source), append(list.Target, e.target), append(list.Weights, e.weight)
+				list.Source, list.Target, list.Weights = append(list.Source, e.source),
+					append(list.Target, e.target), append(list.Weights, e.weight)
 			}
 			if len(c.list) == 0 {
 				list.Weights = []float32{}
@@ -53,7 +55,8 @@ func TestSymmetricBlocks(t *testing.T) {
 				if plans {
 					team = kernel.NewPlan(1, mem)
 				}
-				e, err := New(team, comm.Alone(), Source{Relation: &r, Starts: []int{0, vertices}, Holders: []int{0}})
+				e, err := New(team, comm.Alone(),
+					Source{Relation: &r, Starts: []int{0, vertices}, Holders: []int{0}})
 				require.NoError(t, err)
 				bytes[plans] = mem.Live(tensor.Graph)
 				b := e.Local()
@@ -64,9 +67,11 @@ func TestSymmetricBlocks(t *testing.T) {
 					continue
 				}
 				want := team.Transpose(b.In, tensor.Graph)
-				if !slices.Equal(b.Out.Indptr.Int64s(), want.Indptr.Int64s()) || !slices.Equal(b.Out.Indices.Int32s(), want.Indices.Int32s()) ||
+				if !slices.Equal(b.Out.Indptr.Int64s(), want.Indptr.Int64s()) ||
+					!slices.Equal(b.Out.Indices.Int32s(), want.Indices.Int32s()) ||
 					!slices.Equal(b.Out.Values.Floats(), want.Values.Floats()) {
-					t.Errorf("%v %v %v is not the transpose", b.Out.Indptr.Int64s(), b.Out.Indices.Int32s(), b.Out.Values.Floats())
+					t.Errorf("%v %v %v is not the transpose", b.Out.Indptr.Int64s(), b.Out.Indices.Int32s(),
+						b.Out.Values.Floats())
 				}
 			}
 			if bytes[false] != bytes[true] {
@@ -85,7 +90,8 @@ func TestKnownSymmetry(t *testing.T) {
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			r.Symmetric = known
-			e, err := New(kernel.NewTeam(1, mem), comm.Alone(), Source{Relation: &r, Starts: []int{0, 2}, Holders: []int{0}})
+			e, err := New(kernel.NewTeam(1, mem), comm.Alone(),
+				Source{Relation: &r, Starts: []int{0, 2}, Holders: []int{0}})
 			require.NoError(t, err)
 			if once := e.Local().Out == e.Local().In; once != (known && weights == nil) {
 				t.Errorf("weights %v, known %v: held once %v", weights, known, once)

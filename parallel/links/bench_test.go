@@ -15,7 +15,10 @@ import (
 // bench calls pass with the edges of a graph of 20 000 vertices and 200 000 edges, divided by the shares, and
 // 64 columns.
 func bench(b *testing.B, shares [3]float64, pass func(l *links.Edges, h *tensor.Matrix)) {
-	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 20_000, Degree: 10, Features: 64, Classes: 2, Directed: true, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: 20_000, Degree: 10,
+		Features: 64, Classes: 2, Directed: true, Seed: 1,
+	})
 	require.NoError(b, err)
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -39,5 +42,7 @@ func BenchmarkLoss(b *testing.B) {
 
 // BenchmarkRanks ranks each of 4 000 edges among all vertices.
 func BenchmarkRanks(b *testing.B) {
-	bench(b, [3]float64{96, 2, 2}, func(l *links.Edges, h *tensor.Matrix) { l.Ranks(h, links.Decoder{}, links.Test) })
+	bench(b, [3]float64{96, 2, 2}, func(l *links.Edges, h *tensor.Matrix) {
+		l.Ranks(h, links.Decoder{}, links.Test)
+	})
 }

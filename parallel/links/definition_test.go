@@ -25,7 +25,8 @@ func TestDrawsStay(t *testing.T) {
 	}
 	var drawn []links.Edge
 	for k := range 4 {
-		drawn = append(drawn, d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, links.Among(100)))
+		drawn = append(drawn,
+			d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, links.Among(100)))
 	}
 	if want := []links.Part{2, 2, 0, 2, 1, 0, 0, 0, 1, 0, 0, 1}; !slices.Equal(parts, want) {
 		t.Errorf("parts %v, want %v", parts, want)
@@ -98,7 +99,10 @@ func TestRepeatedEdgesOfASplit(t *testing.T) {
 // TestGivenByOneRelation: where only the first of two relations has held-out edges, with two negative targets
 // for each, these are scored. Vertex v has the embedding v.
 func TestGivenByOneRelation(t *testing.T) {
-	g := &graph.Graph{Count: 5, Type: "v", Relations: []graph.Relation{{Indptr: make([]int64, 6)}, {Indptr: make([]int64, 6)}}}
+	g := &graph.Graph{Count: 5, Type: "v", Relations: []graph.Relation{
+		{Indptr: make([]int64, 6)},
+		{Indptr: make([]int64, 6)},
+	}}
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		r.Source, r.Name, r.Target = "v", fmt.Sprint("r", i), "v"
@@ -115,7 +119,8 @@ func TestGivenByOneRelation(t *testing.T) {
 	h := team.Memory.New(tensor.Activations, 5, 1)
 	copy(h.Floats(), []float32{0, 1, 2, 3, 4})
 	edges, negatives, given := l.GivenScores(h, links.Decoder{}, links.Val)
-	if !slices.Equal(edges, []float32{2, 6}) || !slices.Equal(negatives, []float32{3, 4, 0, 8}) || given != 2 {
+	if !slices.Equal(edges, []float32{2, 6}) ||
+		!slices.Equal(negatives, []float32{3, 4, 0, 8}) || given != 2 {
 		t.Errorf("scores %v, of %d negative edges for each %v", edges, given, negatives)
 	}
 }
@@ -123,10 +128,14 @@ func TestGivenByOneRelation(t *testing.T) {
 // TestTheOnlyTarget: a stored split of the edges of a type's only vertex is refused, as there is no other one
 // for negative edges.
 func TestTheOnlyTarget(t *testing.T) {
-	g := &graph.Graph{Count: 1, Type: "v", Relations: []graph.Relation{{Source: "v", Name: "r", Target: "v", Indptr: make([]int64, 2)}}}
+	g := &graph.Graph{
+		Count: 1, Type: "v",
+		Relations: []graph.Relation{{Source: "v", Name: "r", Target: "v", Indptr: make([]int64, 2)}},
+	}
 	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 0}, {0, 0}, {0, 0}}}
 	d := links.Draw{}
-	if _, err := d.Supervised(partition.All(g)); err == nil || !strings.Contains(err.Error(), "have one target, the only vertex of its type") {
+	if _, err := d.Supervised(partition.All(g)); err == nil ||
+		!strings.Contains(err.Error(), "have one target, the only vertex of its type") {
 		t.Errorf("error %v", err)
 	}
 }

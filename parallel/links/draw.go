@@ -190,7 +190,8 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 		r := &s.Edges.Relations[i]
 		of.Ends = append(of.Ends, Ends{in(r.Source), in(r.Target)})
 		if counts[r.Target] == 1 && (r.Source != r.Target || len(s.Whole.EdgeSplits) > 0) {
-			return of, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and negative edges need another; name other relations with %s",
+			return of, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and "+
+				"negative edges need another; name other relations with %s",
 				tripleOf(r), refusal.Setting("link-relation"))
 		}
 	}
@@ -218,14 +219,18 @@ func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
 		i := slices.Index(names, name)
 		switch {
 		case i < 0:
-			return nil, refusal.Errorf("%s %s: the graph has no such relation; %s", setting, name, suggest.OneOf(name, names))
+			return nil, refusal.Errorf("%s %s: the graph has no such relation; %s", setting, name,
+				suggest.OneOf(name, names))
 		case slices.Contains(relations, i):
 			return nil, refusal.Errorf("%s %s: stands twice; name each relation once", setting, name)
 		case stored != nil && !slices.Contains(stored, i):
-			return nil, refusal.Errorf("%s %s: the graph's split of edges does not divide it; take %s, or import the graph without that split",
+			return nil, refusal.Errorf("%s %s: the graph's split of edges does not divide it; take %s, or "+
+				"import the graph without that split",
 				setting, name, names[stored[0]])
-		case slices.Contains(relations, forward[i]) || slices.ContainsFunc(relations, func(k int) bool { return forward[k] == i }):
-			return nil, refusal.Errorf("%s %s: the reverse of another one, with the same edges; name one of the two", setting, name)
+		case slices.Contains(relations, forward[i]) ||
+			slices.ContainsFunc(relations, func(k int) bool { return forward[k] == i }):
+			return nil, refusal.Errorf("%s %s: the reverse of another one, with the same edges; name "+
+				"one of the two", setting, name)
 		}
 		relations = append(relations, i)
 	}
@@ -269,7 +274,9 @@ func (d *Draw) Passes(s *partition.Share) (partition.Rule, error) {
 	}
 	forward := forwards(s.Edges.Relations)
 	return func(relation int) func(source, target int32) bool {
-		k := slices.IndexFunc(of.Relations, func(i int) bool { return relation == i || forward[relation] == i || forward[i] == relation })
+		k := slices.IndexFunc(of.Relations, func(i int) bool {
+			return relation == i || forward[relation] == i || forward[i] == relation
+		})
 		if k < 0 {
 			return nil
 		}

@@ -40,8 +40,9 @@ type Edges struct {
 type relation struct {
 	sources, targets *tensor.Matrix // Int32, 1 × n: source vertices, and target rows of this worker
 	// Of a stored split.
-	parts     *tensor.Matrix        // Int32, 1 × n: the part of each edge; nil: Draw.Part
-	negatives [parts]*tensor.Matrix // Int32, 1 × n·given: the negative targets of the edges of a part; nil: none
+	parts *tensor.Matrix // Int32, 1 × n: the part of each edge; nil: Draw.Part
+	// Int32, 1 × n·given: the negative targets of the edges of a part; nil: none
+	negatives [parts]*tensor.Matrix
 }
 
 // lists are all lists of the relation; some may be nil.
@@ -52,7 +53,8 @@ func (r *relation) lists() []*tensor.Matrix {
 // Options says how edges are divided and ranked.
 type Options struct {
 	Draw
-	RankAmong int      // number of random candidates that a target is ranked among; 0: all vertices of its type
+	// number of random candidates that a target is ranked among; 0: all vertices of its type
+	RankAmong int
 	Fetches   *Fetches // for a plan: what it sends in training; nil: it counts none of that
 }
 
@@ -69,7 +71,10 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 	if err != nil {
 		return nil, err
 	}
-	l := &Edges{Draw: o.Draw, learned: of, team: team, comm: c, places: shares, me: c.Rank(), bytes: usualBytes, fetches: o.Fetches}
+	l := &Edges{
+		Draw: o.Draw, learned: of, team: team, comm: c, places: shares, me: c.Rank(),
+		bytes: usualBytes, fetches: o.Fetches,
+	}
 	if len(shares.Starts) == c.Size()+1 { // a share has one worker
 		l.vertices = of.Numbering.List(s, func(int) []int32 { return nil })
 		for _, kind := range of.Numbering.Kinds {
@@ -146,7 +151,9 @@ func (l *Edges) byWorker(n int) (*partition.Places, error) {
 
 // read copies the edges of relation k, and counts the edges of each part. The sources of the share's edges
 // are positions.
-func (l *Edges) read(k int32, s *partition.Share, places *partition.Places, from *partition.Relation) (r relation, counts [lists]int64) {
+func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
+	from *partition.Relation,
+) (r relation, counts [lists]int64) {
 	var edges []uint64
 	n, between, rows := 0, l.learned.Ends[k], s.Edges.Types()[from.Target]
 	lo, hi := l.rowsIn(between.Targets)

@@ -115,7 +115,8 @@ func (l *Edges) withGiven(edges []Edge, numbers []int, part Part) (all []Edge, p
 	each := l.given[part]
 	for i, e := range edges {
 		all = append(all, e)
-		for _, target := range l.relations[e.Relation].negatives[part].Int32s()[numbers[i]*each : (numbers[i]+1)*each] {
+		for _, target := range l.relations[e.Relation].negatives[part].Int32s()[numbers[i]*each : (numbers[i]+
+			1)*each] {
 			all = append(all, Edge{e.Relation, e.Source, target})
 		}
 	}

@@ -108,7 +108,8 @@ func embeddings() (h, w []float32) {
 // score is that of an edge, in double precision.
 func score(h, w []float32, e links.Edge) (s float64) {
 	for c := range columns {
-		s += float64(h[int(e.Source)*columns+c]) * float64(w[int(e.Relation)*columns+c]) * float64(h[int(e.Target)*columns+c])
+		s += float64(h[int(e.Source)*columns+c]) * float64(w[int(e.Relation)*columns+c]) * float64(
+			h[int(e.Target)*columns+c])
 	}
 	return s
 }
@@ -123,7 +124,9 @@ func (d division) String() string {
 }
 
 // on runs work as the workers of partitions, the second of which is empty. ids are a worker's vertices.
-func on(t *testing.T, g *graph.Graph, d division, rankAmong int, work func(c *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error) {
+func on(t *testing.T, g *graph.Graph, d division, rankAmong int,
+	work func(c *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error,
+) {
 	t.Helper()
 	k := d.partitions
 	a := &partition.Assignment{K: k, Of: make([]int32, vertices)}
@@ -172,7 +175,8 @@ func rowsOf(team *kernel.Team, h []float32, ids []int32) *tensor.Matrix {
 // decoder is DistMult with these weights, or without weights the product.
 func decoder(team *kernel.Team, w []float32) (d links.Decoder) {
 	if w != nil {
-		d.Weights, d.Grad = team.Memory.New(tensor.Parameters, 2, columns), team.Zeros(tensor.Gradients, 2, columns)
+		d.Weights, d.Grad = team.Memory.New(tensor.Parameters, 2, columns),
+			team.Zeros(tensor.Gradients, 2, columns)
 		copy(d.Weights.Floats(), w)
 	}
 	return d
@@ -231,7 +235,8 @@ func TestLoss(t *testing.T) {
 					}
 					for i, v := range ids {
 						for c := range columns {
-							near(t, fmt.Sprintf("gradient of vertex %d, column %d", v, c), float64(grad.Floats()[i*columns+c]), dh[int(v)*columns+c])
+							near(t, fmt.Sprintf("gradient of vertex %d, column %d", v, c),
+								float64(grad.Floats()[i*columns+c]), dh[int(v)*columns+c])
 						}
 					}
 					if d.Grad != nil {
@@ -321,7 +326,9 @@ func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, roundings float64, 
 			known[e] = true
 		}
 	}
-	same := func(u, v int32) bool { return slices.Equal(h[int(u)*columns:][:columns], h[int(v)*columns:][:columns]) }
+	same := func(u, v int32) bool {
+		return slices.Equal(h[int(u)*columns:][:columns], h[int(v)*columns:][:columns])
+	}
 	edges := edgesOf(g, links.Test)
 	for _, rankAmong := range amounts {
 		among := draw.Candidates(rankAmong, vertices)
@@ -360,21 +367,24 @@ func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, roundings float64, 
 				return nil
 			})
 			for worker, ranks := range got {
-				its := slices.DeleteFunc(slices.Clone(edges), func(e links.Edge) bool { return !slices.Contains(ids[worker], e.Target) })
+				its := slices.DeleteFunc(slices.Clone(edges),
+					func(e links.Edge) bool { return !slices.Contains(ids[worker], e.Target) })
 				if k.partitions*k.each == 1 && len(its) < 300 {
 					t.Fatalf("%d edges, which are ranked at once", len(its))
 				}
 				// A worker's edges come by relation, source and own row of the target
 				slices.SortFunc(its, func(a, b links.Edge) int {
 					row := func(e links.Edge) int32 { return int32(slices.Index(ids[worker], e.Target)) }
-					return slices.Compare([]int32{a.Relation, a.Source, row(a)}, []int32{b.Relation, b.Source, row(b)})
+					return slices.Compare([]int32{a.Relation, a.Source, row(a)},
+						[]int32{b.Relation, b.Source, row(b)})
 				})
 				if len(ranks) != len(its) {
 					t.Fatalf("%v: %d ranks, want %d", k, len(ranks), len(its))
 				}
 				for i, e := range its {
 					if ranks[i] < lowest[e] || ranks[i] > highest[e] {
-						t.Errorf("%v, among %d: the rank of %v is %v, want %v to %v", k, len(among), e, ranks[i], lowest[e], highest[e])
+						t.Errorf("%v, among %d: the rank of %v is %v, want %v to %v", k, len(among), e,
+							ranks[i], lowest[e], highest[e])
 					}
 				}
 			}
@@ -402,7 +412,10 @@ func TestNothingLeaks(t *testing.T) {
 		all := r.Edges()
 		for k, u := range all.Source {
 			v := all.Target[k]
-			if got, want := passes(i)(u, v), !held[links.Edge{Relation: learned, Source: u, Target: v}]; got != want && u != v {
+			if got, want := passes(i)(u, v), !held[links.Edge{
+				Relation: learned, Source: u,
+				Target: v,
+			}]; got != want && u != v {
 				t.Fatalf("relation %d, edge %d→%d passes messages: %v, want %v", i, u, v, got, want)
 			} else if u == v && !got {
 				t.Fatalf("relation %d, the loop of %d passes none", i, u)
@@ -423,7 +436,10 @@ func TestBetweenTypes(t *testing.T) {
 	to, err := graph.NewBipartite(sources, targets, e)
 	require.NoError(t, err)
 	to.Source, to.Name, to.Target = "s", "x", "t"
-	g := &graph.Graph{Type: "t", Count: targets, Others: []graph.VertexType{{Type: "s", Count: sources}}, Relations: []graph.Relation{to}}
+	g := &graph.Graph{
+		Type: "t", Count: targets, Others: []graph.VertexType{{Type: "s", Count: sources}},
+		Relations: []graph.Relation{to},
+	}
 	if g, err = g.ReverseRelations(); err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +471,10 @@ func TestBetweenTypes(t *testing.T) {
 	}
 	learned, err := of.Supervised(share)
 	require.NoError(t, err)
-	ends := links.Ends{Sources: links.Range{Low: targets, High: targets + sources}, Targets: links.Range{Low: 0, High: targets}}
+	ends := links.Ends{
+		Sources: links.Range{Low: targets, High: targets + sources},
+		Targets: links.Range{Low: 0, High: targets},
+	}
 	if !slices.Equal(learned.Ends, []links.Ends{ends}) {
 		t.Errorf("ends %v, want %v", learned.Ends, ends)
 	}

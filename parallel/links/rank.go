@@ -12,7 +12,8 @@ import (
 const (
 	batch       = 256 // edges that are ranked together
 	rankNumbers = 2   // numbers that describe an edge to other workers: relation and source
-	perThread   = 16  // edges that one thread counts for: their scores against a candidate are a cache perThread
+	// edges that one thread counts for: their scores against a candidate are a cache perThread
+	perThread = 16
 )
 
 // Ranks returns the rank of each of this worker's edges u→v of a part: the rank of v, from 1, among the
@@ -54,7 +55,10 @@ type queries struct {
 }
 
 func (l *Edges) newQueries(k tensor.Kind, columns int) *queries {
-	return &queries{l.team.Zeros(k, batch, columns), make([]int32, 1+rankNumbers*batch), make([]float32, batch)}
+	return &queries{
+		l.team.Zeros(k, batch, columns), make([]int32, 1+rankNumbers*batch),
+		make([]float32, batch),
+	}
 }
 
 // messages are what other workers need to know.
@@ -63,7 +67,10 @@ func (q *queries) messages() [][]byte {
 }
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
-	r := &ranking{edgeBatch: &edgeBatch{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
+	r := &ranking{edgeBatch: &edgeBatch{
+		decoder: d, ones: slices.Repeat([]float32{1}, h.Cols),
+		window: l.window(h, batch, toScore),
+	}}
 	for i := range l.ranked {
 		r.tile = max(r.tile, l.ranked[i].count())
 	}
@@ -87,8 +94,9 @@ func (r *ranking) sources(edges []Edge) {
 	}
 	r.fetch(positions)
 	q := r.queries
-	targets := r.team.Zeros(tensor.Buffers, batch, r.h.Cols)  // their rows
-	scores := r.team.Memory.New(tensor.Buffers, batch, batch) // targets × sources; the edges' are the diagonal
+	targets := r.team.Zeros(tensor.Buffers, batch, r.h.Cols) // their rows
+	// targets × sources; the edges' are the diagonal
+	scores := r.team.Memory.New(tensor.Buffers, batch, batch)
 	defer exchange.Release(targets, scores)
 	tensor.Touch(q.rows, r.h)
 	for i, e := range edges {

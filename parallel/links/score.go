@@ -51,7 +51,10 @@ func (l *Edges) batchEdges(columns, drawn int) int {
 
 // batchOf returns an empty edgeBatch for a model's output h.
 func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *edgeBatch {
-	p := &edgeBatch{decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn), ones: slices.Repeat([]float32{1}, h.Cols)}
+	p := &edgeBatch{
+		decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn),
+		ones: slices.Repeat([]float32{1}, h.Cols),
+	}
 	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
 	return p
 }
@@ -80,7 +83,8 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 			p.pairs[lo+i] = pair{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))}
 		}
 		for i, e := range p.pairs[lo:hi] {
-			p.scores[lo+i] = product(rowOf(p.x, int(e.source)), p.decoder.weights(e.relation, p.ones), rowOf(p.x, int(e.target)))
+			p.scores[lo+i] = product(rowOf(p.x, int(e.source)), p.decoder.weights(e.relation, p.ones),
+				rowOf(p.x, int(e.target)))
 		}
 	})
 }

@@ -18,8 +18,9 @@ const usualBytes = 4 << 20
 // and read their gradients there. So no buffer's size depends on which rows those are, and a plan is exact.
 type window struct {
 	*Edges
-	h, x, dx  *tensor.Matrix // own rows; the window's rows, and their gradients if training
-	buffer    *tensor.Matrix // rows to send to another worker, or gradients received from it; nil: there is none
+	h, x, dx *tensor.Matrix // own rows; the window's rows, and their gradients if training
+	// rows to send to another worker, or gradients received from it; nil: there is none
+	buffer    *tensor.Matrix
 	list      *tensor.Matrix // Int32, 1 × n: row numbers for kernels
 	positions []int32        // positions of the window's rows in the order of the partitions, ascending
 	asked     [][]int32      // by worker: the own rows that its window has
@@ -39,7 +40,10 @@ const (
 func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 	most = min(most, l.places.Vertices())
 	rows := min(most, l.rows)
-	w := &window{Edges: l, h: h, x: l.team.Memory.New(tensor.Activations, most, h.Cols), asked: make([][]int32, l.comm.Size())}
+	w := &window{
+		Edges: l, h: h, x: l.team.Memory.New(tensor.Activations, most, h.Cols),
+		asked: make([][]int32, l.comm.Size()),
+	}
 	w.list = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, rows)
 	if to == toTrain {
 		w.dx = l.team.Memory.New(tensor.Gradients, most, h.Cols)

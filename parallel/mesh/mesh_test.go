@@ -10,7 +10,16 @@ import (
 	"weft/parallel/mesh"
 )
 
-var meshes = []mesh.Mesh{mesh.One, {1, 4, 1}, {1, 1, 3}, {4, 1, 1}, {2, 3, 1}, {1, 2, 2}, {3, 1, 2}, {2, 3, 2}}
+var meshes = []mesh.Mesh{
+	mesh.One,
+	{1, 4, 1},
+	{1, 1, 3},
+	{4, 1, 1},
+	{2, 3, 1},
+	{1, 2, 2},
+	{3, 1, 2},
+	{2, 3, 2},
+}
 
 // TestPlaces: ranks and places are one to one, in the order of stage, partition, slice.
 func TestPlaces(t *testing.T) {
@@ -21,7 +30,8 @@ func TestPlaces(t *testing.T) {
 				for slice := range m.Slices {
 					p := mesh.Place{Stage: stage, Partition: partition, Slice: slice}
 					if m.Place(rank) != p || m.Rank(p) != rank {
-						t.Errorf("%+v: rank %d is at %+v, and %+v is rank %d", m, rank, m.Place(rank), p, m.Rank(p))
+						t.Errorf("%+v: rank %d is at %+v, and %+v is rank %d", m, rank,
+							m.Place(rank), p, m.Rank(p))
 					}
 					rank++
 				}
@@ -53,17 +63,29 @@ func TestGroups(t *testing.T) {
 					size, rank  int
 					same        func(p mesh.Place) mesh.Place // what its members have in common
 				}{
-					{"slices", g.Slices, plan.Slices, m.Slices, g.Slice, func(p mesh.Place) mesh.Place { p.Slice = 0; return p }},
-					{"halo", g.Halo, plan.Halo, m.Partitions, g.Partition, func(p mesh.Place) mesh.Place { p.Partition = 0; return p }},
-					{"stages", g.Stages, plan.Stages, m.Stages, g.Stage, func(p mesh.Place) mesh.Place { p.Stage = 0; return p }},
 					{
-						"replicas", g.Replicas, plan.Replicas, m.Partitions * m.Slices, g.Partition*m.Slices + g.Slice,
+						"slices", g.Slices, plan.Slices, m.Slices, g.Slice,
+						func(p mesh.Place) mesh.Place { p.Slice = 0; return p },
+					},
+					{
+						"halo", g.Halo, plan.Halo, m.Partitions, g.Partition,
+						func(p mesh.Place) mesh.Place { p.Partition = 0; return p },
+					},
+					{
+						"stages", g.Stages, plan.Stages, m.Stages, g.Stage,
+						func(p mesh.Place) mesh.Place { p.Stage = 0; return p },
+					},
+					{
+						"replicas", g.Replicas, plan.Replicas, m.Partitions * m.Slices,
+						g.Partition*m.Slices + g.Slice,
 						func(p mesh.Place) mesh.Place { return mesh.Place{Stage: p.Stage} },
 					},
 				} {
 					what := fmt.Sprintf("%+v: %s of rank %d", m, one.name, r)
-					if one.group.Size() != one.size || one.group.Rank() != one.rank || one.plan.Size() != one.size || one.plan.Rank() != one.rank {
-						t.Errorf("%s: place %d of %d, planned %d of %d, want %d of %d", what, one.group.Rank(), one.group.Size(),
+					if one.group.Size() != one.size || one.group.Rank() != one.rank ||
+						one.plan.Size() != one.size || one.plan.Rank() != one.rank {
+						t.Errorf("%s: place %d of %d, planned %d of %d, want %d of %d", what,
+							one.group.Rank(), one.group.Size(),
 							one.plan.Rank(), one.plan.Size(), one.rank, one.size)
 					}
 					members, err := comm.Gather(one.group, comm.Statistics, int64(r))

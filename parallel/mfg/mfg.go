@@ -224,7 +224,8 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 	for rank, rows := range asked {
 		for _, row := range rows {
 			if row < 0 || int(row) >= len(own) {
-				return 0, fmt.Errorf("worker %d asks worker %d for row %d of %d", rank, c.Rank(), row, len(own))
+				return 0, fmt.Errorf("worker %d asks worker %d for row %d of %d", rank,
+					c.Rank(), row, len(own))
 			}
 			own[row] = true
 		}
@@ -237,7 +238,8 @@ func (f *finder) relation(a gnn.Along) *partition.Relation {
 	list := f.Share.Edges.Relations
 	i := slices.IndexFunc(list, func(r partition.Relation) bool { return r.Name == a.Relation })
 	if i < 0 {
-		panic(fmt.Sprintf("mfg: a block aggregates along relation %q, which the graph does not have", a.Relation))
+		panic(fmt.Sprintf("mfg: a block aggregates along relation %q, which the graph does not have",
+			a.Relation))
 	}
 	return &list[i]
 }

@@ -22,7 +22,8 @@ import (
 // the needs with counts of those.
 func TestRows(t *testing.T) {
 	const vertices, edges = 60, 90
-	in, out := gnn.Along{Relation: graph.RelationName}, gnn.Along{Relation: graph.RelationName, Reversed: true}
+	in, out := gnn.Along{Relation: graph.RelationName},
+		gnn.Along{Relation: graph.RelationName, Reversed: true}
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		var e graph.Edges
@@ -33,7 +34,11 @@ func TestRows(t *testing.T) {
 		require.NoError(t, err)
 		g := &graph.Graph{Relations: []graph.Relation{relation}}
 		blocks := []Reach{
-			{Rounds: 1}, {Along: []gnn.Along{in}, Rounds: 1}, {Along: []gnn.Along{in, out}, Rounds: 1}, {Rounds: 1}, {Along: []gnn.Along{out}, Rounds: 3},
+			{Rounds: 1},
+			{Along: []gnn.Along{in}, Rounds: 1},
+			{Along: []gnn.Along{in, out}, Rounds: 1},
+			{Rounds: 1},
+			{Along: []gnn.Along{out}, Rounds: 3},
 		}
 		wanted := []int32{r.Int32N(vertices), r.Int32N(vertices)}
 		want, needs := search(e, blocks, wanted)
@@ -61,7 +66,8 @@ func TestRows(t *testing.T) {
 					}
 				}
 				groups := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c)
-				layers, told, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: groups, Share: s}, axis.Options{}, blocks, rows)
+				layers, told, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: groups, Share: s},
+					axis.Options{}, blocks, rows)
 				all[c.Rank()] = layers
 				if err == nil && !slices.Equal(told, needs) {
 					err = fmt.Errorf("needs %v, want %v", told, needs)
@@ -81,7 +87,8 @@ func TestRows(t *testing.T) {
 			for i := range got {
 				slices.Sort(got[i])
 				if !slices.Equal(got[i], want[i]) {
-					t.Errorf("seed %d, %d partitions: layer %d has rows %v, want %v", seed, k, i, got[i], want[i])
+					t.Errorf("seed %d, %d partitions: layer %d has rows %v, want %v", seed, k,
+						i, got[i], want[i])
 				}
 			}
 		}
@@ -138,9 +145,13 @@ func TestReachOfAll(t *testing.T) {
 	defer mem.Close()
 	reaches := slices.Repeat([]Reach{{Along: []gnn.Along{{Relation: graph.RelationName}}, Rounds: 1}}, blocks)
 	s := partition.All(&graph.Graph{Relations: []graph.Relation{relation}})
-	layers, _, err := New(axis.Env{Team: kernel.NewTeam(1, mem), Groups: mesh.One.Join(comm.Alone()), Share: s}, axis.Options{}, reaches, []int32{0})
+	layers, _, err := New(axis.Env{
+		Team: kernel.NewTeam(1, mem), Groups: mesh.One.Join(comm.Alone()),
+		Share: s,
+	}, axis.Options{}, reaches, []int32{0})
 	require.NoError(t, err)
 	if n := len(slices.Compact(layers)); n != vertices {
-		t.Errorf("%d layers, want %d: one for each step around the ring, of which the last stays", n, vertices)
+		t.Errorf("%d layers, want %d: one for each step around the ring, of which the last stays", n,
+			vertices)
 	}
 }

@@ -77,11 +77,14 @@ func TestWords(t *testing.T) {
 	defer team.Memory.Close()
 	x := autograd.NewTape(team).Constant(team.Zeros(tensor.Features, 2, 12), autograd.AllHere(2))
 	for got, want := range map[string]string{
-		order.Aggregation(5, gnn.Rounds{Count: 1}):                                "aggregate 5 columns",
-		order.Aggregation(5, gnn.Rounds{Count: 2}):                                "aggregate 5 columns, 2 times",
-		order.Attention(gnn.Attention{Heads: 3, Source: x}, gnn.Rounds{}):         "attend with 3 heads of 4 columns",
-		order.Attention(gnn.Attention{Heads: 1, Source: x}, gnn.Rounds{Count: 7}): "attend with 1 heads of 12 columns, 7 times",
-		order.Moved(1_500_000):                                                    "1.5 MB between layouts",
+		order.Aggregation(5, gnn.Rounds{Count: 1}): "aggregate 5 columns",
+		order.Aggregation(5,
+			gnn.Rounds{Count: 2}): "aggregate 5 columns, 2 times",
+		order.Attention(gnn.Attention{Heads: 3, Source: x},
+			gnn.Rounds{}): "attend with 3 heads of 4 columns",
+		order.Attention(gnn.Attention{Heads: 1, Source: x},
+			gnn.Rounds{Count: 7}): "attend with 1 heads of 12 columns, 7 times",
+		order.Moved(1_500_000): "1.5 MB between layouts",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -100,7 +103,8 @@ func TestOnceUpToTwiceAsWide(t *testing.T) {
 		made := 0
 		layer := order.NewCosts(order.Options{}, nil).Layer("convs.0")
 		tape := autograd.NewTape(team)
-		layer.AggregateLinear(counting{team: team, made: &made}, tape.Fixed(x, rows), tape.Constant(team.Zeros(tensor.Parameters, 8, out), nil), gnn.Mean)
+		layer.AggregateLinear(counting{team: team, made: &made}, tape.Fixed(x, rows),
+			tape.Constant(team.Zeros(tensor.Parameters, 8, out), nil), gnn.Mean)
 		if made != want {
 			t.Errorf("8 columns to %d: %d aggregations are kept, want %d", out, made, want)
 		}

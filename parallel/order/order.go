@@ -220,7 +220,8 @@ func (l *Layer) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.V
 	kept, ok := l.once[key]
 	if !ok || kept.input != x.Value() {
 		l.costs.retired = append(l.costs.retired, kept.value) // a tape of this epoch may still read it
-		kept = aggregatedOnce{x.Value(), x.Tape().Memory().NewElement(tensor.Features, x.Element(), a.Rows(x).Here, x.Cols())}
+		kept = aggregatedOnce{x.Value(), x.Tape().Memory().NewElement(tensor.Features, x.Element(),
+			a.Rows(x).Here, x.Cols())}
 		a.AggregateInto(kept.value, x, r)
 		kept.value.Freeze()
 		l.once[key] = kept

@@ -38,39 +38,67 @@ func TestCheaperOrder(t *testing.T) {
 	}{
 		"narrow output": {
 			layouts, order.Auto, tape.Input(x, rows), 3,
-			"transform 8 columns to 3, then aggregate (aggregate 8 columns, then transform to 3: 48 MB between layouts)",
+			"transform 8 columns to 3, then aggregate (aggregate 8 columns, then transform to 3: 48 MB " +
+				"between layouts)",
 		},
 		"equal": {
 			layouts, order.Auto, tape.Input(x, rows), 8,
-			"transform 8 columns to 8, then aggregate (aggregate 8 columns, then transform to 8: 48 MB between layouts)",
+			"transform 8 columns to 8, then aggregate (aggregate 8 columns, then transform to 8: 48 MB " +
+				"between layouts)",
 		},
 		"no gradient": {
 			layouts, order.Auto, tape.Constant(x, rows), 5,
-			"aggregate 8 columns, then transform to 5 (transform 8 columns to 5, then aggregate: 30 MB between layouts)",
+			"aggregate 8 columns, then transform to 5 (transform 8 columns to 5, then aggregate: 30 MB " +
+				"between layouts)",
 		},
 		"forced": {
 			layouts, order.TransformFirst, tape.Constant(x, rows), 5,
-			"transform 8 columns to 5, then aggregate (aggregate 8 columns, then transform to 5: 24 MB between layouts)",
+			"transform 8 columns to 5, then aggregate (aggregate 8 columns, then transform to 5: 24 MB " +
+				"between layouts)",
 		},
 		"fixed": {
 			layouts, order.Auto, tape.Fixed(x, rows), 5,
-			"aggregate the features once, then transform in every epoch (transform 8 columns to 5, then aggregate: 30 MB between layouts)",
+			"aggregate the features once, then transform in every epoch (transform 8 columns to 5, then " +
+				"aggregate: 30 MB between layouts)",
 		},
 		"fixed and wide": {
 			layouts, order.Auto, tape.Fixed(x, rows), 3,
-			"transform 8 columns to 3, then aggregate (aggregate the features once, then transform in every epoch: 0 MB between layouts)",
+			"transform 8 columns to 3, then aggregate (aggregate the features once, then transform in " +
+				"every epoch: 0 MB between layouts)",
 		},
-		"embeddings":                   {nil, order.Embeddings, tape.Input(x, rows), 3, "aggregate 8 columns, then transform to 3"},
-		"embeddings without recording": {nil, order.Embeddings, inference.Received(x.Share(), rows), 3, "aggregate 8 columns, then transform to 3"},
-		"features":                     {nil, order.Embeddings, tape.Fixed(x, rows), 9, "transform 8 columns to 9, then aggregate"},
-		"what follows from features":   {nil, order.Embeddings, autograd.Scale(2, tape.Constant(x, rows)), 9, "transform 8 columns to 9, then aggregate"},
-		"no layouts, no gradient":      {nil, order.Auto, tape.Constant(x, rows), 5, "transform 8 columns to 5, then aggregate"},
-		"no layouts, wide output":      {nil, order.Auto, tape.Input(x, rows), 9, "aggregate 8 columns, then transform to 9"},
+		"embeddings": {
+			nil, order.Embeddings, tape.Input(x, rows), 3,
+			"aggregate 8 columns, then transform to 3",
+		},
+		"embeddings without recording": {
+			nil, order.Embeddings, inference.Received(x.Share(), rows), 3,
+			"aggregate 8 columns, then transform to 3",
+		},
+		"features": {
+			nil, order.Embeddings, tape.Fixed(x, rows), 9,
+			"transform 8 columns to 9, then aggregate",
+		},
+		"what follows from features": {
+			nil, order.Embeddings, autograd.Scale(2, tape.Constant(x, rows)), 9,
+			"transform 8 columns to 9, then aggregate",
+		},
+		"no layouts, no gradient": {
+			nil, order.Auto, tape.Constant(x, rows), 5,
+			"transform 8 columns to 5, then aggregate",
+		},
+		"no layouts, wide output": {
+			nil, order.Auto, tape.Input(x, rows), 9,
+			"aggregate 8 columns, then transform to 9",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			costs := order.NewCosts(order.Options{Choice: c.choice, Explain: func(layer, what string) { got = append(got, layer, what) }}, c.moved)
-			layer, w := costs.Layer("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
+			costs := order.NewCosts(order.Options{
+				Choice:  c.choice,
+				Explain: func(layer, what string) { got = append(got, layer, what) },
+			}, c.moved)
+			layer, w := costs.Layer("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out),
+				team.Zeros(tensor.Gradients, in, c.out))
 			for range 2 { // the second says nothing
 				layer.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
 			}

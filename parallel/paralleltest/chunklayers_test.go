@@ -39,7 +39,8 @@ func TestChunks(t *testing.T) {
 			t.Run(fmt.Sprintf("%d replicas, %+v", replicas, given), func(t *testing.T) {
 				t.Parallel()
 				c := newChunks(Small(t, true, (i+k)%2 == 0), replicas, given.chunks, given.Options)
-				c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
+				c.which, c.rows = Layer.aggregatesOnce,
+					func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 				c.run(t)
 				c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
 			})
@@ -57,7 +58,8 @@ func TestChunkRounds(t *testing.T) {
 		c.run(t)
 		c.layers(func(l Layer, along gnn.Along) {
 			site := fmt.Sprint(l.Name, along)
-			near(t, site, c.got[chunkEpochs-1][site].Out, l.right(t, tensor.Float32, c.graph, along).Out, 1e-5)
+			near(t, site, c.got[chunkEpochs-1][site].Out,
+				l.right(t, tensor.Float32, c.graph, along).Out, 1e-5)
 		})
 	}
 }
@@ -132,7 +134,9 @@ func (c *chunks) run(t *testing.T) {
 			turns := c.order(epoch)
 			g.Forward(epoch, slices.Clone(turns))
 			var layers []*chunkedLayer
-			c.layers(func(l Layer, along gnn.Along) { layers = append(layers, c.layer(config, g, l, along, epoch)) })
+			c.layers(func(l Layer, along gnn.Along) {
+				layers = append(layers, c.layer(config, g, l, along, epoch))
+			})
 			for _, k := range turns {
 				for _, l := range layers {
 					l.forward(g.Chunks[k], k)
@@ -167,7 +171,9 @@ type chunkedLayer struct {
 	mu      *sync.Mutex // of the outcome
 }
 
-func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gnn.Along, epoch int) *chunkedLayer {
+func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gnn.Along,
+	epoch int,
+) *chunkedLayer {
 	site := fmt.Sprint(l.Name, along)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +184,8 @@ func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gn
 	}
 	n := c.division.Count
 	s := &chunkedLayer{
-		Layer: l, config: config, epoch: epoch, rows: c.rows(epoch), p: g.Propagator(site, along), outcome: o, mu: &c.mu,
+		Layer: l, config: config, epoch: epoch, rows: c.rows(epoch), p: g.Propagator(site, along),
+		outcome: o, mu: &c.mu,
 		tapes: make([]*autograd.Tape, n), in: make([]*autograd.Var, n), out: make([]*autograd.Var, n),
 	}
 	for i, shape := range l.Weights {
@@ -237,9 +244,12 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 	}
 	x, dz := l.Given(n)
 	p := &gnnPipe{
-		chunk: c.chunk, chunks: c.division.Count, period: c.options.HistoryPeriod, scale: 1, keep: c.options.StaleGradients == axis.Keep,
+		chunk: c.chunk, chunks: c.division.Count, period: c.options.HistoryPeriod, scale: 1,
+		keep:     c.options.StaleGradients == axis.Keep,
 		gradient: matrix(n, l.Out, dz),
-		model:    func(t *chunkTurn, x *chunkRows) *chunkRows { return t.exactly(site, e, l.exact, l.Out, x, names...) },
+		model: func(t *chunkTurn, x *chunkRows) *chunkRows {
+			return t.exactly(site, e, l.exact, l.Out, x, names...)
+		},
 	}
 	if c.options.StaleGradients == axis.DropScale {
 		p.scale = 2

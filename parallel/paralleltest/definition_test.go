@@ -90,7 +90,10 @@ type chunkPass struct {
 
 // forward runs the chunks in an order. It does not change the history.
 func (p *gnnPipe) forward(w tensors, order []int) *chunkPass {
-	f := &chunkPass{p: p, weights: w, turns: make([]*chunkTurn, p.chunks), rows: map[string]*reference.Matrix{}}
+	f := &chunkPass{
+		p: p, weights: w, turns: make([]*chunkTurn, p.chunks),
+		rows: map[string]*reference.Matrix{},
+	}
 	features := p.features
 	if features == nil {
 		features = featuresOf(p.graph)
@@ -208,7 +211,9 @@ func (t *chunkTurn) put(all, m *reference.Matrix) {
 
 // exactly is a layer that reads rows of other chunks: so many columns of an aggregation of x along edges. The
 // parameters' gradients include those of history rows.
-func (t *chunkTurn) exactly(path string, e *inEdges, l exact, columns int, x *chunkRows, weights ...string) *chunkRows {
+func (t *chunkTurn) exactly(path string, e *inEdges, l exact, columns int, x *chunkRows,
+	weights ...string,
+) *chunkRows {
 	f := t.pass
 	b := f.rows[path]
 	if b == nil {
@@ -296,12 +301,13 @@ func (t *chunkTurn) relu(x *chunkRows) *chunkRows {
 // layerNorm normalises each row.
 func (t *chunkTurn) layerNorm(x *chunkRows, path string) *chunkRows {
 	gamma, beta := path+".weight", path+".bias"
-	return t.record(reference.LayerNorm(x.value, t.weight(gamma).Data, t.weight(beta).Data), func(g *reference.Matrix) {
-		dx, dgamma, dbeta := reference.LayerNormBackward(x.value, t.weight(gamma).Data, g)
-		add(x.grad, 1, dx)
-		t.addGrad(gamma, dgamma)
-		t.addGrad(beta, dbeta)
-	})
+	return t.record(reference.LayerNorm(x.value, t.weight(gamma).Data, t.weight(beta).Data),
+		func(g *reference.Matrix) {
+			dx, dgamma, dbeta := reference.LayerNormBackward(x.value, t.weight(gamma).Data, g)
+			add(x.grad, 1, dx)
+			t.addGrad(gamma, dgamma)
+			t.addGrad(beta, dbeta)
+		})
 }
 
 // combine is a·x + b·y.
@@ -350,7 +356,8 @@ var chunkModels = map[string]func(layers int) chunkModel{
 			if path != fmt.Sprintf("convs.%d", layers-1) {
 				heads = chunkHeads
 			}
-			return t.bias(t.attend(path, heads, t.linear(x, path+".lin.weight"), path+".att_src", path+".att_dst"), path+".bias")
+			return t.bias(t.attend(path, heads, t.linear(x, path+".lin.weight"), path+".att_src",
+				path+".att_dst"), path+".bias")
 		})
 	},
 	"gcnii": func(layers int) chunkModel {
@@ -369,7 +376,8 @@ var chunkModels = map[string]func(layers int) chunkModel{
 	},
 	"resgcn": func(layers int) chunkModel {
 		return func(t *chunkTurn, x *chunkRows) *chunkRows {
-			h := sageLayer(t, "layers.0.conv", t.bias(t.linear(x, "node_encoder.weight"), "node_encoder.bias"))
+			h := sageLayer(t, "layers.0.conv",
+				t.bias(t.linear(x, "node_encoder.weight"), "node_encoder.bias"))
 			for i := 1; i < layers; i++ {
 				path := fmt.Sprintf("layers.%d", i)
 				h = t.combine(1, h, 1, sageLayer(t, path+".conv", t.relu(t.layerNorm(h, path+".norm"))))

@@ -105,7 +105,8 @@ func (p *pipeGCN) aggregate(l int, x *reference.Matrix) *reference.Matrix {
 // rows and gradients for the next epoch.
 func (p *pipeGCN) back(l int, x, g *reference.Matrix) *reference.Matrix {
 	d := sum(1, reference.MatMul(p.local.Transpose(), g), 1, p.gradients[l])
-	p.gradients[l] = late(p.gradients[l], reference.MatMul(p.remote.Transpose(), g), p.smoothing&axis.OfGradients != 0)
+	p.gradients[l] = late(p.gradients[l], reference.MatMul(p.remote.Transpose(), g),
+		p.smoothing&axis.OfGradients != 0)
 	p.rows[l] = late(p.rows[l], x, p.smoothing&axis.OfFeatures != 0)
 	return d
 }
@@ -142,8 +143,11 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			}
 			s.workers(t, func(c engine.Config) {
 				var e engine.Engine
-				c.HaloDelay, c.HaloSmoothing, c.Recompute, c.AggregationOrder = 1, smoothing, false, settings.AggregationOrder
-				c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
+				c.HaloDelay, c.HaloSmoothing, c.Recompute, c.AggregationOrder = 1, smoothing, false,
+					settings.AggregationOrder
+				c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) {
+					return s.loss(e.Vertices(), logits)
+				}
 				e, err := engine.New(c)
 				exchange.Must(err)
 				for _, p := range e.Params().List {
@@ -173,7 +177,10 @@ func TestDelayIsItsDefinition(t *testing.T) {
 			})
 
 			all := denseGCN(s.graph)
-			p := &pipeGCN{local: reference.New(all.Rows, all.Cols), remote: reference.New(all.Rows, all.Cols), smoothing: smoothing, transform: c.order == order.TransformFirst}
+			p := &pipeGCN{
+				local: reference.New(all.Rows, all.Cols), remote: reference.New(all.Rows, all.Cols),
+				smoothing: smoothing, transform: c.order == order.TransformFirst,
+			}
 			for v := range all.Rows {
 				for u := range all.Cols {
 					to := p.remote
@@ -197,7 +204,8 @@ func TestDelayIsItsDefinition(t *testing.T) {
 				what := fmt.Sprintf("epoch %d", 1+i)
 				alike(t, what+", loss", of(number(losses[i])), of(number(loss)), tolerance)
 				alike(t, what+", weights", after[i], w, tolerance)
-				alike(t, what+", inference", of(logits[i]), of(exact.forward(w, []int{0}).logits), 10*tolerance)
+				alike(t, what+", inference", of(logits[i]),
+					of(exact.forward(w, []int{0}).logits), 10*tolerance)
 			}
 		})
 	}

@@ -35,7 +35,9 @@ func TestDropEdge(t *testing.T) {
 		}
 		graphs := map[string]*given{"loops and weights": smallWeighted}
 		if m == grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
-			graphs["features"] = newGiven(func(t testing.TB) *graph.Graph { return WithEdgeFeatures(ManyEdges(t, 2200, 8)) })
+			graphs["features"] = newGiven(func(t testing.TB) *graph.Graph {
+				return WithEdgeFeatures(ManyEdges(t, 2200, 8))
+			})
 		}
 		for name, on := range graphs {
 			full := on.of(t)
@@ -43,7 +45,8 @@ func TestDropEdge(t *testing.T) {
 			left.Relations = slices.Clone(full.Relations)
 			left.Relations[0] = without(t, full, autograd.Random{Seed: 3, Epoch: 5}, p) // as Layer.Run has it
 			var layers []Layer
-			for _, l := range Layers { // what is computed of constant features is kept, and Config.variesInput is for that
+			// what is computed of constant features is kept, and Config.variesInput is for that
+			for _, l := range Layers {
 				whole := l.method == "Message" && m.Slices > 1 // it needs whole rows
 				if !whole && !slices.Contains([]string{"fixed", "fixed and too wide", "kept"}, l.Name) {
 					layers = append(layers, l)
@@ -66,7 +69,8 @@ func TestDropEdge(t *testing.T) {
 				})
 				for i, l := range layers {
 					if l.Is(along) {
-						got[i].Near(t, fmt.Sprintf("%s, %s, %s, %+v", Name(m), name, l.Name, along), l.right(t, tensor.Float32, &left, along))
+						got[i].Near(t, fmt.Sprintf("%s, %s, %s, %+v", Name(m), name, l.Name, along),
+							l.right(t, tensor.Float32, &left, along))
 					}
 				}
 			}

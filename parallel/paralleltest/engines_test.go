@@ -36,17 +36,20 @@ func TestGraphAxisPropagators(t *testing.T) {
 		2: {{}, {Options: axis.Options{Halo: edges.HaloCover}}},
 		3: {{Options: axis.Options{Halo: edges.HaloAuto, KeepHalo: true}}},
 		4: {
-			{Options: axis.Options{Prefetch: 7}}, {Options: axis.Options{KeepHalo: true}}, {tile: 2},
+			{Options: axis.Options{Prefetch: 7}},
+			{Options: axis.Options{KeepHalo: true}},
+			{tile: 2},
 			{axis.Options{Halo: edges.HaloCover, Prefetch: 1}, 2},
 		}, // and one in sar's TestHolders
 	} {
 		for _, o := range settings {
 			t.Run(fmt.Sprintf("%d %+v", k, o), func(t *testing.T) {
 				t.Parallel()
-				m, newAxis := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-					c.Tile = o.tile
-					return sar.New(c.Env, o.Options)
-				}
+				m, newAxis := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1},
+					func(c engine.Config) (engine.Axis, error) {
+						c.Tile = o.tile
+						return sar.New(c.Env, o.Options)
+					}
 				if o.Halo == edges.HaloRows {
 					Propagators(t, m, newAxis)
 				} else {

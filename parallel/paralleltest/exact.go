@@ -95,7 +95,8 @@ func (e *inEdges) aggregation(r gnn.Reduce) *reference.Aggregation {
 func exactLinear(r gnn.Reduce) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
 		o := exactRounds(r, gnn.Once)(e, reference.MatMul(x, w[0]), dz, nil)
-		dx, dw := reference.MatMulBackward(x, w[0], &reference.Matrix{Rows: dz.Rows, Cols: dz.Cols, Data: o.DX})
+		dx, dw := reference.MatMulBackward(x, w[0],
+			&reference.Matrix{Rows: dz.Rows, Cols: dz.Cols, Data: o.DX})
 		return &Outcome{Out: o.Out, DX: dx.Data, DW: [][]float64{dw.Data}}
 	}
 }
@@ -158,7 +159,10 @@ func exactMax(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outco
 func exactGINE(loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
 		n := x.Cols
-		o := &Outcome{Out: make([]float64, len(x.Data)), DX: make([]float64, len(x.Data)), DW: [][]float64{make([]float64, len(w[0].Data)), make([]float64, n)}}
+		o := &Outcome{
+			Out: make([]float64, len(x.Data)), DX: make([]float64, len(x.Data)),
+			DW: [][]float64{make([]float64, len(w[0].Data)), make([]float64, n)},
+		}
 		for v := range x.Rows {
 			sources, features := e.sources[e.indptr[v]:e.indptr[v+1]], e.features[e.indptr[v]:e.indptr[v+1]]
 			share := 1.
@@ -251,11 +255,12 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 		rows, step := columns(0, n), func(h *reference.Matrix) *reference.Matrix {
 			return reference.Scored(edges, h, source, target)
 		}
-		dRows := reference.Rounds(k).Backward(rows, dz, step, func(h, dz *reference.Matrix) *reference.Matrix {
-			dh, ds, dt := reference.ScoredBackward(edges, h, source, target, dz)
-			dSource, dTarget = dSource.Plus(ds), dTarget.Plus(dt)
-			return dh
-		})
+		dRows := reference.Rounds(k).Backward(rows, dz, step,
+			func(h, dz *reference.Matrix) *reference.Matrix {
+				dh, ds, dt := reference.ScoredBackward(edges, h, source, target, dz)
+				dSource, dTarget = dSource.Plus(ds), dTarget.Plus(dt)
+				return dh
+			})
 		o := &Outcome{Out: reference.Rounds(k).Forward(rows, step).Data, DX: make([]float64, len(x.Data))}
 		for i := range x.Rows {
 			row := o.DX[i*x.Cols:]

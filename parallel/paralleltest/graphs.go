@@ -77,7 +77,10 @@ func Tangled(t testing.TB) *graph.Graph {
 	}
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Features: graph.Features{Columns: features}, Labels: graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1)}
+	g := &graph.Graph{
+		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: features},
+		Labels: graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1),
+	}
 	for v := range int64(vertices) {
 		class := int64(r.IntN(classes))
 		g.Labels.Class = append(g.Labels.Class, class)

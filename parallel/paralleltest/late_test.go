@@ -59,7 +59,8 @@ func TestLateRuns(t *testing.T) {
 				t.Errorf("sent %+v, exact training %+v", got.Communication.Halo, want)
 			}
 			for i, loss := range got.Losses {
-				if i > 0 && loss == exact.Losses[i] || !(math.Abs(loss-exact.Losses[i]) < .5*exact.Losses[i]) {
+				if i > 0 && loss == exact.Losses[i] ||
+					!(math.Abs(loss-exact.Losses[i]) < .5*exact.Losses[i]) {
 					t.Errorf("losses %v, and %v of exact training", got.Losses, exact.Losses)
 					break
 				}

@@ -50,7 +50,8 @@ var Layers = slices.Concat([]Layer{
 	propagate("mean of itself too", gnn.Reduce{Kind: gnn.KindMean, Self: 1}, 1),
 	propagate("mean of itself too, three times", gnn.Reduce{Kind: gnn.KindMean, Self: 1}, 3),
 	teleport("symmetric with a teleport", gnn.Symmetric, gnn.Rounds{Count: 3, Teleport: .1}),
-	teleport("sum with a teleport", gnn.Reduce{Kind: gnn.KindSum, Self: 1}, gnn.Rounds{Count: 2, Teleport: .4}),
+	teleport("sum with a teleport", gnn.Reduce{Kind: gnn.KindSum, Self: 1},
+		gnn.Rounds{Count: 2, Teleport: .4}),
 	propagate("symmetric", gnn.Symmetric, 1),
 	propagate("symmetric twice", gnn.Symmetric, 2),
 	propagate("symmetric, no loops", gnn.SymmetricNoLoops, 1),
@@ -60,25 +61,36 @@ var Layers = slices.Concat([]Layer{
 	Attention("attention with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4),
 	Attention("attention with loops and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4),
 	Attention("attention with edge features", gnn.Attention{Heads: 2}, 3).withEdgeFeatures(edgeColumns, 2),
-	Attention("attention with loops and edge features", gnn.Attention{Heads: 3, SelfLoops: true}, 4).withEdgeFeatures(edgeColumns, 3),
-	Attention("attention with edge features and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4).withEdgeFeatures(edgeColumns, 3),
+	Attention("attention with loops and edge features", gnn.Attention{Heads: 3, SelfLoops: true},
+		4).withEdgeFeatures(edgeColumns, 3),
+	Attention("attention with edge features and dropout",
+		gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4).withEdgeFeatures(edgeColumns, 3),
 	AttentionV2("attention 2", gnn.Attention{Heads: 2}, 3),
-	AttentionV2("attention 2 with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true}, 3).withEdgeFeatures(edgeColumns, 6),
-	AttentionV2("attention 2 with edge features and dropout", gnn.Attention{Heads: 3, Dropout: .4}, 3).withEdgeFeatures(edgeColumns, 9),
+	AttentionV2("attention 2 with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true},
+		3).withEdgeFeatures(edgeColumns, 6),
+	AttentionV2("attention 2 with edge features and dropout", gnn.Attention{Heads: 3, Dropout: .4},
+		3).withEdgeFeatures(edgeColumns, 9),
 	dotProducts("dot products", gnn.Attention{Heads: 2}, 3),
 	dotProducts("dot products with dropout", gnn.Attention{Heads: 4, Dropout: .4}, 2),
-	dotProducts("dot products with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true}, 3).withEdgeFeatures(edgeColumns, 6),
-	dotProducts("dot products with edge features", gnn.Attention{Heads: 3}, 3).withEdgeFeatures(edgeColumns, 9),
+	dotProducts("dot products with loops and edge features", gnn.Attention{Heads: 2, SelfLoops: true},
+		3).withEdgeFeatures(edgeColumns, 6),
+	dotProducts("dot products with edge features", gnn.Attention{Heads: 3},
+		3).withEdgeFeatures(edgeColumns, 9),
 	AttentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
 	AttentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
 	attentionOfOne("attention 2 of one value", 6),
 	Scored("given scores", gnn.Attention{Heads: 2}, gnn.Once, 3, withGradient),
 	Scored("given scores with loops", gnn.Attention{Heads: 3, SelfLoops: true}, gnn.Once, 4, withGradient),
-	Scored("given scores without a gradient", gnn.Attention{Heads: 1, SelfLoops: true}, gnn.Once, 5, constant),
-	Scored("given scores, three rounds", gnn.Attention{Heads: 1, SelfLoops: true}, gnn.Rounds{Count: 3}, 5, withGradient),
-	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, SelfLoops: true}, gnn.Rounds{Count: 3, Teleport: .1}, 3, withGradient),
-	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2}, gnn.Rounds{Count: 2, Teleport: .1}, 3, constant),
-	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, gnn.Rounds{Count: 2}, 4, withGradient),
+	Scored("given scores without a gradient", gnn.Attention{Heads: 1, SelfLoops: true},
+		gnn.Once, 5, constant),
+	Scored("given scores, three rounds", gnn.Attention{Heads: 1, SelfLoops: true},
+		gnn.Rounds{Count: 3}, 5, withGradient),
+	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, SelfLoops: true},
+		gnn.Rounds{Count: 3, Teleport: .1}, 3, withGradient),
+	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2},
+		gnn.Rounds{Count: 2, Teleport: .1}, 3, constant),
+	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4},
+		gnn.Rounds{Count: 2}, 4, withGradient),
 }, messages)
 
 // Is reports whether the layer can be computed along that direction.
@@ -107,16 +119,22 @@ func sparse(x *autograd.Var) *autograd.Var {
 	}
 	a := &kernel.CSR{
 		Rows: m.Rows, Cols: m.Cols, Indptr: memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
-		Indices: memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: memory.New(tensor.Features, 1, len(values)),
+		Indices: memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)),
+		Values:  memory.New(tensor.Features, 1, len(values)),
 	}
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
 	copy(a.Values.Floats(), values)
-	return x.Tape().SparseConstant(&autograd.Sparse{Rows: a, Columns: x.Tape().Team.Transpose(a, tensor.Features)}, x.RowSet())
+	return x.Tape().SparseConstant(&autograd.Sparse{
+		Rows: a, Columns: x.Tape().Team.Transpose(a, tensor.Features),
+	}, x.RowSet())
 }
 
 func linear(name string, in, out int, r gnn.Reduce, way func(x *autograd.Var) *autograd.Var) Layer {
-	l := Layer{Name: name, In: in, Out: out, Weights: [][2]int{{in, out}}, method: "AggregateLinear", exact: exactLinear(r)}
+	l := Layer{
+		Name: name, In: in, Out: out, Weights: [][2]int{{in, out}}, method: "AggregateLinear",
+		exact: exactLinear(r),
+	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.AggregateLinear(way(x), w[0], r)
 	}
@@ -133,7 +151,8 @@ func linear(name string, in, out int, r gnn.Reduce, way func(x *autograd.Var) *a
 // aggregation of one must not be used for the other.
 func kept(n int) Layer {
 	return Layer{
-		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear", exact: exactKept, coarse: 4,
+		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear",
+		exact: exactKept, coarse: 4,
 		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 			other := x.Tape().Memory().NewElement(tensor.Features, x.Element(), x.Rows(), x.Cols())
 			x.Tape().Team.Scale(other, -3, x.Value())
@@ -155,11 +174,16 @@ func Propagation(name string, columns int, r gnn.Reduce, k int) Layer {
 func teleport(name string, r gnn.Reduce, k gnn.Rounds) Layer { return rounds(name, 5, r, k) }
 
 func rounds(name string, columns int, r gnn.Reduce, k gnn.Rounds) Layer {
-	l := Layer{Name: name, In: columns, Out: columns, method: "Propagate", rounds: k != gnn.Once, exact: exactRounds(r, k)}
+	l := Layer{
+		Name: name, In: columns, Out: columns, method: "Propagate", rounds: k != gnn.Once,
+		exact: exactRounds(r, k),
+	}
 	if r.Kind == gnn.KindMax {
 		l.exact = exactMax
 	}
-	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var { return p.Propagate(x, r, k) }
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+		return p.Propagate(x, r, k)
+	}
 	return l
 }
 
@@ -233,7 +257,8 @@ func attentionOfOne(name string, n int) Layer {
 	return Layer{
 		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend", coarse: 8,
 		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
-			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope}, gnn.Once)
+			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope},
+				gnn.Once)
 		},
 	}
 }
@@ -256,7 +281,8 @@ func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) 
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		b := a
-		b.Source, b.SourceScore, b.TargetScore = autograd.Columns(x, 0, n), autograd.Columns(x, n, b.Heads), autograd.Columns(x, n+b.Heads, b.Heads)
+		b.Source, b.SourceScore, b.TargetScore = autograd.Columns(x, 0, n), autograd.Columns(x, n, b.Heads),
+			autograd.Columns(x, n+b.Heads, b.Heads)
 		b.Slope = slope
 		if have == constant {
 			b.SourceScore, b.TargetScore = autograd.Detach(b.SourceScore), autograd.Detach(b.TargetScore)
@@ -274,7 +300,10 @@ type Outcome struct {
 
 // Blank allocates the outcome for so many vertices.
 func (l Layer) Blank(vertices int) *Outcome {
-	return &Outcome{make([]float64, vertices*l.Out), make([]float64, vertices*l.In), make([][]float64, len(l.Weights))}
+	return &Outcome{
+		make([]float64, vertices*l.Out), make([]float64, vertices*l.In),
+		make([][]float64, len(l.Weights)),
+	}
 }
 
 // Run computes the layer on one worker, forward and backward, once for each outcome, and writes its part of
@@ -311,7 +340,8 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 			dw.Release()
 		}
 		if now := memory.Live(tensor.Activations) + memory.Live(tensor.Gradients); pass > 0 && now != live {
-			panic(fmt.Sprintf("%s: %d bytes of values and gradients live after pass %d, %d after the one before", l.Name, now, pass+1, live))
+			panic(fmt.Sprintf("%s: %d bytes of values and gradients live after pass %d, %d after "+
+				"the one before", l.Name, now, pass+1, live))
 		} else {
 			live = now
 		}
@@ -394,17 +424,22 @@ func vertex(row int, ids []int32) int {
 // in double precision.
 var messages = []Layer{
 	Message("message sum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{}, both),
-	Message("message mean", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}, both),
+	Message("message mean", 4, 3, [][2]int{{4, 3}, {4, 3}},
+		gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}, both),
 	Message("message maximum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{Reduce: gnn.KindMax}, both),
-	Message("message maximum, tied", 4, 4, nil, gnn.Message{Reduce: gnn.KindMax, SelfLoops: true}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
-		return autograd.Activate(e.Source, kernel.ReLU)
-	}),
+	Message("message maximum, tied", 4, 4, nil, gnn.Message{Reduce: gnn.KindMax, SelfLoops: true},
+		func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+			return autograd.Activate(e.Source, kernel.ReLU)
+		}),
 	Message("sum of messages", 5, 5, nil, gnn.Message{}, plain).like(exactRounds(gnn.Sum, gnn.Once)),
-	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean}, plain).like(exactRounds(gnn.Mean, gnn.Once)),
+	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean},
+		plain).like(exactRounds(gnn.Mean, gnn.Once)),
 	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactMax),
-	Message("columnwise messages", 5, 5, nil, gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
+	Message("columnwise messages", 5, 5, nil,
+		gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
 	gine("messages with edge features", 5, gnn.Message{}).like(exactGINE(false)),
-	gine("mean of messages with edge features and loops", 3, gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}).like(exactGINE(true)),
+	gine("mean of messages with edge features and loops", 3,
+		gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}).like(exactGINE(true)),
 	gatv2(2, 3).like(exactGATv2(2, true)),
 	resGated(4),
 }
@@ -415,7 +450,9 @@ func (l Layer) like(e exact) Layer {
 }
 
 // Message is a layer whose messages are f of source and target, with the reduction and the self loops of m.
-func Message(name string, in, out int, weights [][2]int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
+func Message(name string, in, out int, weights [][2]int, m gnn.Message,
+	f func(e gnn.Edges, w []*nn.Param) *autograd.Var,
+) Layer {
 	l := Layer{Name: name, In: in, Out: out, Weights: weights, method: "Message"}
 	if m.Columnwise {
 		l.method = Columnwise
@@ -443,10 +480,11 @@ func params(w []*autograd.Var) []*nn.Param {
 // column alone.
 func gine(name string, n int, m gnn.Message) Layer {
 	m.Columnwise = true
-	l := Message(name, n, n, [][2]int{{edgeColumns, n}, {1, n}}, m, func(e gnn.Edges, w []*nn.Param) *autograd.Var {
-		z := autograd.AddLinear(e.Source, e.Features, e.Slice(w[0].On(e.Tape)))
-		return autograd.Finish(z, e.Slice(w[1].On(e.Tape)), kernel.ReLU, kernel.Mask{})
-	})
+	l := Message(name, n, n, [][2]int{{edgeColumns, n}, {1, n}}, m,
+		func(e gnn.Edges, w []*nn.Param) *autograd.Var {
+			z := autograd.AddLinear(e.Source, e.Features, e.Slice(w[0].On(e.Tape)))
+			return autograd.Finish(z, e.Slice(w[1].On(e.Tape)), kernel.ReLU, kernel.Mask{})
+		})
 	l.features = true
 	return l
 }
@@ -466,7 +504,8 @@ func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 // columnwise is source ⊙ tanh(target), times an edge's weight if there is one, with dropout.
 func columnwise(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 	z := autograd.Multiply(e.Source, autograd.Activate(e.Target, kernel.Tanh))
-	z = autograd.Finish(z, nil, kernel.Identity, nn.Dropout{Path: "edge", P: .3}.Mask(e.Source).From(e.FirstColumn))
+	z = autograd.Finish(z, nil, kernel.Identity,
+		nn.Dropout{Path: "edge", P: .3}.Mask(e.Source).From(e.FirstColumn))
 	if e.Weight != nil {
 		z = autograd.HeadScale(z, e.Weight)
 	}
@@ -482,38 +521,51 @@ func leaky(x *autograd.Var) *autograd.Var {
 // sums of exponentials and of weighted sources.
 func gatv2(heads, width int) Layer {
 	n := heads * width
-	return Layer{Name: "GATv2 of messages", In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Message", coarse: 16, Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
-		target := autograd.Linear(x, w[0])
-		a := params(w[1:])
-		score := func(e gnn.Edges) *autograd.Var {
-			return autograd.HeadDot(leaky(autograd.Add(e.Source, autograd.Columns(e.Target, 0, n))), a[0].On(e.Tape), heads)
-		}
-		top := autograd.Detach(p.Message(gnn.Message{
-			Source: x, Target: target, Columns: heads, Reduce: gnn.KindMax, SelfLoops: true, Parameters: a, Function: score,
-		}))
-		sums := p.Message(gnn.Message{
-			Source: x, Target: autograd.Join(target, top), Columns: n + heads, Reduce: gnn.KindSum, SelfLoops: true, Parameters: a,
-			Function: func(e gnn.Edges) *autograd.Var {
-				s := autograd.Exp(autograd.Combine(-1, autograd.Columns(e.Target, n, heads), 1, score(e)))
-				return autograd.Join(autograd.HeadScale(e.Source, s), s)
-			},
-		})
-		return autograd.HeadScale(autograd.Columns(sums, 0, n), autograd.Reciprocal(autograd.Columns(sums, n, heads)))
-	}}
+	return Layer{
+		Name: "GATv2 of messages", In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}},
+		method: "Message", coarse: 16,
+		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			target := autograd.Linear(x, w[0])
+			a := params(w[1:])
+			score := func(e gnn.Edges) *autograd.Var {
+				return autograd.HeadDot(leaky(autograd.Add(e.Source, autograd.Columns(e.Target, 0, n))),
+					a[0].On(e.Tape), heads)
+			}
+			top := autograd.Detach(p.Message(gnn.Message{
+				Source: x, Target: target, Columns: heads, Reduce: gnn.KindMax, SelfLoops: true,
+				Parameters: a, Function: score,
+			}))
+			sums := p.Message(gnn.Message{
+				Source: x, Target: autograd.Join(target, top), Columns: n + heads, Reduce: gnn.KindSum,
+				SelfLoops: true, Parameters: a,
+				Function: func(e gnn.Edges) *autograd.Var {
+					s := autograd.Exp(autograd.Combine(-1, autograd.Columns(e.Target, n, heads), 1, score(e)))
+					return autograd.Join(autograd.HeadScale(e.Source, s), s)
+				},
+			})
+			return autograd.HeadScale(autograd.Columns(sums, 0, n),
+				autograd.Reciprocal(autograd.Columns(sums, n, heads)))
+		},
+	}
 }
 
 // resGated is the residual gated graph convolution (Bresson & Laurent 2017), without its skip:
 // Σ_j σ(W_k x_i + W_q x_j) ⊙ W_v x_j.
 func resGated(n int) Layer {
-	return Layer{Name: "gated", In: n, Out: n, Weights: [][2]int{{n, n}, {n, 2 * n}}, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
-		return p.Message(gnn.Message{
-			Source: autograd.Linear(x, w[1]), Target: autograd.Linear(x, w[0]), Columns: n, Reduce: gnn.KindSum,
-			Function: func(e gnn.Edges) *autograd.Var {
-				gate := autograd.Activate(autograd.Add(e.Target, autograd.Columns(e.Source, 0, n)), kernel.Sigmoid)
-				return autograd.Multiply(gate, autograd.Columns(e.Source, n, n))
-			},
-		})
-	}}
+	return Layer{
+		Name: "gated", In: n, Out: n, Weights: [][2]int{{n, n}, {n, 2 * n}}, method: "Message",
+		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			return p.Message(gnn.Message{
+				Source: autograd.Linear(x, w[1]), Target: autograd.Linear(x, w[0]), Columns: n,
+				Reduce: gnn.KindSum,
+				Function: func(e gnn.Edges) *autograd.Var {
+					gate := autograd.Activate(autograd.Add(e.Target, autograd.Columns(e.Source, 0, n)),
+						kernel.Sigmoid)
+					return autograd.Multiply(gate, autograd.Columns(e.Source, n, n))
+				},
+			})
+		},
+	}
 }
 
 func doubles(x []float32) []float64 {

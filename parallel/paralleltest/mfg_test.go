@@ -34,7 +34,10 @@ func TestSomeVertices(t *testing.T) {
 						v.halo(&o)
 						o.Halo = train.Defaults().Halo // some vertices need other sums
 					}
-					someAsAmongAll(t, train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)})
+					someAsAmongAll(t, train.Job{
+						Graph: g, Options: o, Mesh: grid(1, k, 1),
+						Parts: parts(t, g, k),
+					})
 				})
 			}
 		}
@@ -47,7 +50,10 @@ func TestSomeVerticesOfTypes(t *testing.T) {
 		for _, k := range []int{1, 3} {
 			t.Run(fmt.Sprint(k, " ", c.graph, " ", c.name), func(t *testing.T) {
 				g := typedGraphs[c.graph](t)
-				someAsAmongAll(t, train.Job{Graph: g, Options: typedOptions(c.name, c.set), Mesh: grid(1, k, 1), Parts: parts(t, g, k)})
+				someAsAmongAll(t, train.Job{
+					Graph: g, Options: typedOptions(c.name, c.set),
+					Mesh: grid(1, k, 1), Parts: parts(t, g, k),
+				})
 			})
 		}
 	}
@@ -61,7 +67,8 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	var e graph.Edges
 	add := func(u, v int32) {
-		e.Source, e.Target, e.Weights = append(e.Source, u), append(e.Target, v), append(e.Weights, .1+r.Float32())
+		e.Source, e.Target, e.Weights = append(e.Source, u), append(e.Target, v),
+			append(e.Weights, .1+r.Float32())
 	}
 	for range 17000 {
 		add(r.Int32N(vertices), hub)
@@ -79,7 +86,8 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	require.NoError(t, err)
 	g := &graph.Graph{
 		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: columns},
-		Labels: graph.Labels{Classes: 3, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
+		Labels: graph.Labels{Classes: 3, Class: make([]int64, vertices)},
+		Splits: []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
 	}
 	for v := range vertices {
 		g.Labels.Class[v] = int64(r.IntN(3))
@@ -87,7 +95,10 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 			g.Features.Dense = append(g.Features.Dense, float32(r.NormFloat64()))
 		}
 	}
-	for k, models := range map[int][]string{1: {"gcn", "gat", "transformer", "gcnii"}, 3: {"sage", "gatv2", "gin"}} {
+	for k, models := range map[int][]string{
+		1: {"gcn", "gat", "transformer", "gcnii"},
+		3: {"sage", "gatv2", "gin"},
+	} {
 		divided := parts(t, g, k)
 		if k > 1 {
 			a := &partition.Assignment{K: k, Of: make([]int32, vertices)}
@@ -96,7 +107,10 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 			}
 			shares, err := partition.Split(g, a)
 			require.NoError(t, err)
-			divided = &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+			divided = &train.Parts{
+				Whole: shares[0].Whole,
+				Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
+			}
 		}
 		for _, model := range models {
 			directions := []string{"both"}
@@ -106,7 +120,8 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 			for _, direction := range directions {
 				t.Run(fmt.Sprint(k, " ", model, " ", direction), func(t *testing.T) {
 					o := train.Defaults()
-					o.Layers, o.Hidden, o.Epochs, o.Seed, o.Threads, o.Model, o.Direction = 2, 8, 1, 3, 2, model, direction
+					o.Layers, o.Hidden, o.Epochs, o.Seed, o.Threads, o.Model, o.Direction = 2, 8, 1, 3,
+						2, model, direction
 					someAsAmongAll(t, train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: divided})
 				})
 			}
@@ -140,7 +155,10 @@ func someAsAmongAll(t *testing.T, job train.Job) {
 		}
 	}
 	any := rand.New(rand.NewPCG(4, 4)).Perm(all.Vertices)
-	lists := map[string][]int32{"one": {73}, "an isolated one": {14}, "the one of most edges": {hub}, "of one partition": held}
+	lists := map[string][]int32{
+		"one": {73}, "an isolated one": {14}, "the one of most edges": {hub},
+		"of one partition": held,
+	}
 	for i, v := range any {
 		lists["all"] = append(lists["all"], int32(v))
 		if i < 10 {
@@ -156,7 +174,8 @@ func someAsAmongAll(t *testing.T, job train.Job) {
 		got := predict(t, &some, weights)
 		for i, v := range list {
 			if !slices.Equal(row(got.Logits, got.Classes, i), row(all.Logits, all.Classes, int(v))) {
-				t.Errorf("%s: the logits of vertex %d are %v, among all %v", name, v, row(got.Logits, got.Classes, i), row(all.Logits, all.Classes, int(v)))
+				t.Errorf("%s: the logits of vertex %d are %v, among all %v", name, v,
+					row(got.Logits, got.Classes, i), row(all.Logits, all.Classes, int(v)))
 				break
 			}
 			columns := got.EmbeddingColumns
@@ -166,7 +185,8 @@ func someAsAmongAll(t *testing.T, job train.Job) {
 			}
 		}
 		if got.Vertices != len(list) || len(got.Logits) != len(list)*got.Classes {
-			t.Errorf("%s: %d logits of %d vertices, want those of %d", name, len(got.Logits), got.Vertices, len(list))
+			t.Errorf("%s: %d logits of %d vertices, want those of %d", name, len(got.Logits),
+				got.Vertices, len(list))
 		}
 	}
 }
@@ -191,8 +211,10 @@ func TestNeedOfAPath(t *testing.T) {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
-		Labels: graph.Labels{Classes: 2, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+		Relations: []graph.Relation{relation},
+		Features:  graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		Labels:    graph.Labels{Classes: 2, Class: make([]int64, vertices)},
+		Splits:    []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 	}
 	for _, k := range []int{1, 4} {
 		for direction, want := range map[string]string{

@@ -95,7 +95,8 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
 		c.Blocks, c.Seed, c.Training, c.Recompute = blocks, 7, true, s.recompute
 		c.Options.Options = s.options
-		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks, inPartitions(s.of, s.mesh.Partitions, s.chunk)
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Of = cuts, s.chunks,
+			inPartitions(s.of, s.mesh.Partitions, s.chunk)
 		do(c)
 	})
 	if t.Failed() {
@@ -146,7 +147,11 @@ func (s *staged) train(t testing.TB) []outcome {
 			mu.Lock()
 			o := &out[i]
 			o.losses[c.Groups.World.Rank()] = loss
-			o.sent[c.Groups.World.Rank()] = sent{minus(after.stage, before.stage), minus(after.halo, before.halo), minus(after.gradient, before.gradient), minus(after.layout, before.layout)}
+			o.sent[c.Groups.World.Rank()] = sent{
+				minus(after.stage, before.stage),
+				minus(after.halo, before.halo), minus(after.gradient, before.gradient),
+				minus(after.layout, before.layout),
+			}
 			if c.Groups.Replicas.Rank() == 0 {
 				for _, p := range e.Params().List {
 					o.grads[p.Name] = reference.From32(p.Grad.Rows, p.Grad.Cols, p.Grad.Floats())
@@ -197,7 +202,8 @@ func (s *staged) loss(vertices []int32, logits *autograd.Var) (float64, *tensor.
 	y, train := int32s(classes), int32s(rows)
 	defer y.Release()
 	defer train.Release()
-	return nn.LossGradient(logits, nn.Targets{Classes: logits.Cols(), Class: y}, train, float64(len(s.graph.Splits[0].Train)))
+	return nn.LossGradient(logits, nn.Targets{Classes: logits.Cols(), Class: y}, train,
+		float64(len(s.graph.Splits[0].Train)))
 }
 
 func sentBy(c *comm.Comm) sent {
@@ -205,7 +211,8 @@ func sentBy(c *comm.Comm) sent {
 		return comm.Traffic{Bytes: a.Bytes + b.Bytes, Messages: a.Messages + b.Messages}
 	}
 	return sent{
-		c.Sent(comm.Stage), both(c.Sent(comm.Halo), c.Sent(comm.HaloGradient)), c.Sent(comm.Gradient), both(c.Sent(comm.ToSlices), c.Sent(comm.ToRows)),
+		c.Sent(comm.Stage), both(c.Sent(comm.Halo), c.Sent(comm.HaloGradient)), c.Sent(comm.Gradient),
+		both(c.Sent(comm.ToSlices), c.Sent(comm.ToRows)),
 	}
 }
 
@@ -216,8 +223,9 @@ func minus(a, b comm.Traffic) comm.Traffic {
 // definition is the same training in double precision.
 func (s *staged) definition() *gnnPipe {
 	p := &gnnPipe{
-		graph: s.graph, model: chunkModels[s.spec.Model](s.spec.Layers), chunk: s.chunk, chunks: s.chunks, period: s.options.HistoryPeriod,
-		scale: 1, keep: s.options.StaleGradients == axis.Keep,
+		graph: s.graph, model: chunkModels[s.spec.Model](s.spec.Layers), chunk: s.chunk, chunks: s.chunks,
+		period: s.options.HistoryPeriod,
+		scale:  1, keep: s.options.StaleGradients == axis.Keep,
 	}
 	if s.options.StaleGradients == axis.DropScale {
 		p.scale = 2
@@ -258,13 +266,28 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"a chunk for each way", 2, 2, 1, "gcn resgcn", nil},
 			{"five chunks for each way", 2, 2, 5, "gat gcnii sage", nil},
 			{"three replicas", 3, 3, 4, "gcn resgcn", nil},
-			{"gradients dropped", 2, 1, 5, "gat gcnii sage", func(s *staged) { s.options.StaleGradients = axis.Drop }},
-			{"gradients kept", 2, 1, 5, "gcn resgcn", func(s *staged) { s.options.StaleGradients, s.options.HistoryPeriod = axis.Keep, 3 }},
-			{"gradients kept, two replicas", 2, 2, 3, "gat gcnii sage", func(s *staged) { s.options.StaleGradients = axis.Keep }},
+			{
+				"gradients dropped", 2, 1, 5, "gat gcnii sage",
+				func(s *staged) { s.options.StaleGradients = axis.Drop },
+			},
+			{
+				"gradients kept", 2, 1, 5, "gcn resgcn",
+				func(s *staged) { s.options.StaleGradients, s.options.HistoryPeriod = axis.Keep, 3 },
+			},
+			{
+				"gradients kept, two replicas", 2, 2, 3, "gat gcnii sage",
+				func(s *staged) { s.options.StaleGradients = axis.Keep },
+			},
 			{"warm", 2, 1, 4, "gcn resgcn", func(s *staged) { s.options.HistoryStart = axis.Warm }},
-			{"warm, three stages of two replicas", 3, 2, 3, "gat gcnii sage", func(s *staged) { s.options.HistoryStart, s.options.HistoryPeriod = axis.Warm, 1 }},
+			{
+				"warm, three stages of two replicas", 3, 2, 3, "gat gcnii sage",
+				func(s *staged) { s.options.HistoryStart, s.options.HistoryPeriod = axis.Warm, 1 },
+			},
 			{"nothing recomputed", 3, 1, 4, "gcn resgcn", func(s *staged) { s.recompute = false }},
-			{"nothing recomputed, gradients kept", 2, 2, 4, "gat gcnii sage", func(s *staged) { s.recompute, s.options.StaleGradients = false, axis.Keep }},
+			{
+				"nothing recomputed, gradients kept", 2, 2, 4, "gat gcnii sage",
+				func(s *staged) { s.recompute, s.options.StaleGradients = false, axis.Keep },
+			},
 			{"a chunk without vertices", 2, 1, 4, "gcn resgcn", func(s *staged) {
 				for v, c := range s.chunk {
 					s.chunk[v] = max(c, 1)
@@ -273,14 +296,23 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"sparse features", 2, 2, 3, "gat gcnii sage", func(s *staged) { sparsely(s.graph) }},
 			{"one chunk, slices", 2, 1, 1, "gcn resgcn", inSlices(2)},
 			{"five chunks, slices", 3, 1, 5, "gat gcnii sage", inSlices(3)},
-			{"gradients kept, slices of two replicas", 2, 2, 3, "gcn resgcn", func(s *staged) { s.mesh.Slices, s.options.StaleGradients = 2, axis.Keep }},
-			{"warm, more slices than columns, a chunk without vertices", 2, 1, 4, "gat gcnii sage", func(s *staged) {
-				s.mesh.Slices, s.options.HistoryStart = 11, axis.Warm
-				for v, c := range s.chunk {
-					s.chunk[v] = max(c, 1)
-				}
-			}},
-			{"nothing recomputed, slices", 2, 2, 3, "gcn resgcn", func(s *staged) { s.mesh.Slices, s.recompute = 3, false }},
+			{
+				"gradients kept, slices of two replicas", 2, 2, 3, "gcn resgcn",
+				func(s *staged) { s.mesh.Slices, s.options.StaleGradients = 2, axis.Keep },
+			},
+			{
+				"warm, more slices than columns, a chunk without vertices", 2, 1, 4,
+				"gat gcnii sage", func(s *staged) {
+					s.mesh.Slices, s.options.HistoryStart = 11, axis.Warm
+					for v, c := range s.chunk {
+						s.chunk[v] = max(c, 1)
+					}
+				},
+			},
+			{
+				"nothing recomputed, slices", 2, 2, 3, "gcn resgcn",
+				func(s *staged) { s.mesh.Slices, s.recompute = 3, false },
+			},
 		} {
 			models := strings.Fields(v.models)
 			if k := slices.IndexFunc(models, func(m string) bool { return chunkModels[m] == nil }); k >= 0 {
@@ -291,7 +323,8 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			}
 			lines++
 			t.Run(v.name, func(t *testing.T) {
-				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.replicas, Slices: 1}, v.chunks)
+				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.replicas, Slices: 1},
+					v.chunks)
 				if v.set != nil {
 					v.set(s)
 				}
@@ -389,7 +422,8 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 	for i := range want {
 		alike(t, fmt.Sprintf("%s, epoch %d", what, 1+i), got[i].grads, want[i].grads, 0)
 		if got[i].loss != want[i].loss || !slices.Equal(got[i].logits.Data, want[i].logits.Data) {
-			t.Errorf("%s, epoch %d: a loss of %v, want %v, or other logits", what, 1+i, got[i].loss, want[i].loss)
+			t.Errorf("%s, epoch %d: a loss of %v, want %v, or other logits", what, 1+i,
+				got[i].loss, want[i].loss)
 		}
 	}
 }
@@ -399,7 +433,8 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 func eachModel(t *testing.T, test func(t *testing.T, number int, spec gnn.Spec)) {
 	forms := map[string]gnn.Spec{}
 	for _, model := range gnn.Names() {
-		if kind, _ := gnn.KindOf(model); !kind.Uses("rounds") || kind.Uses("decoupled") { // several blocks aggregate
+		// several blocks aggregate
+		if kind, _ := gnn.KindOf(model); !kind.Uses("rounds") || kind.Uses("decoupled") {
 			forms[model] = chunkedSpec(model)
 		}
 	}
@@ -436,7 +471,8 @@ func TestPipelineStages(t *testing.T) {
 		c := meshes[number%len(meshes)]
 		var want []outcome
 		for _, stages := range c.stages {
-			s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices}, 3)
+			s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices},
+				3)
 			s.spec, s.options.ChunkOrder, s.epochs = spec, axis.Shuffle, 3
 			got := s.train(t)
 			if want == nil {
@@ -450,7 +486,11 @@ func TestPipelineStages(t *testing.T) {
 // TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0". Each model is on
 // one of the meshes, in turn.
 func TestPipelineRecomputes(t *testing.T) {
-	meshes := []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}}
+	meshes := []mesh.Mesh{
+		{Stages: 2, Partitions: 1, Slices: 1},
+		{Stages: 2, Partitions: 2, Slices: 1},
+		{Stages: 2, Partitions: 1, Slices: 3},
+	}
 	eachModel(t, func(t *testing.T, number int, spec gnn.Spec) {
 		m := meshes[number%len(meshes)]
 		s := newStaged(t, spec.Model, m, 3)
@@ -486,7 +526,8 @@ func TestPipelineInfers(t *testing.T) {
 			want := infer(mesh.One, 1, without)
 			for slices := 1; slices <= 2; slices++ {
 				m := mesh.Mesh{Stages: 3, Partitions: 2, Slices: slices}
-				alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)), of(want), tolerance)
+				alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)),
+					of(want), tolerance)
 			}
 		}
 	})
@@ -568,7 +609,13 @@ func (l *lateRequest) Done() <-chan struct{} { return l.done }
 // direction", and "messages: per boundary K forward + K backward (×2 with h0)".
 func TestPipelineVolume(t *testing.T) {
 	for _, model := range []string{"gcn", "gcnii", "resgcn"} {
-		for _, c := range []struct{ stages, replicas, chunks, layers int }{{2, 1, 4, 4}, {4, 1, 4, 4}, {2, 1, 7, 4}, {3, 1, 4, 9}, {2, 2, 3, 4}} {
+		for _, c := range []struct{ stages, replicas, chunks, layers int }{
+			{2, 1, 4, 4},
+			{4, 1, 4, 4},
+			{2, 1, 7, 4},
+			{3, 1, 4, 9},
+			{2, 2, 3, 4},
+		} {
 			s := newStaged(t, model, mesh.Mesh{Stages: c.stages, Partitions: c.replicas, Slices: 1}, c.chunks)
 			s.spec.Layers, s.epochs = c.layers, 2
 			state := int64(1)
@@ -593,10 +640,12 @@ func TestPipelineVolume(t *testing.T) {
 						directions = 1
 					}
 					want := comm.Traffic{
-						Bytes: directions * state * rows[at.Partition] * int64(s.spec.Hidden) * 4, Messages: directions * state * int64(len(filled[at.Partition])),
+						Bytes:    directions * state * rows[at.Partition] * int64(s.spec.Hidden) * 4,
+						Messages: directions * state * int64(len(filled[at.Partition])),
 					}
 					if got.stage != want {
-						t.Errorf("%s, %+v, epoch %d, rank %d: sent %+v to other stages, want %+v", model, c, 1+i, rank, got.stage, want)
+						t.Errorf("%s, %+v, epoch %d, rank %d: sent %+v to other stages, want %+v", model, c,
+							1+i, rank, got.stage, want)
 					}
 					if c.replicas == 1 && (got.gradient.Bytes > 0 || got.halo.Bytes > 0) {
 						t.Errorf("%s, %+v: one way sent %+v", model, c, got)
@@ -604,7 +653,8 @@ func TestPipelineVolume(t *testing.T) {
 					halo.Bytes += got.halo.Bytes
 				}
 				if want := s.mirrors() * s.haloColumns() * 2 * 4; halo.Bytes != want {
-					t.Errorf("%s, %+v: replicas sent %d bytes to each other, want %d", model, c, halo.Bytes, want)
+					t.Errorf("%s, %+v: replicas sent %d bytes to each other, want %d", model,
+						c, halo.Bytes, want)
 				}
 			}
 		}
@@ -670,7 +720,8 @@ func TestPipelineConverges(t *testing.T) {
 		exact := s.definition().whole().forward(w, []int{0}).loss
 		got := s.train(t)
 		for i, o := range got {
-			if d := o.loss/exact - 1; i >= s.spec.Layers*period && (d > 1e-6 || d < -1e-6) || i == 0 && d < 1e-4 && d > -1e-4 {
+			if d := o.loss/exact - 1; i >= s.spec.Layers*period && (d > 1e-6 || d < -1e-6) ||
+				i == 0 && d < 1e-4 && d > -1e-4 {
 				t.Errorf("period %d, epoch %d: a loss of %v, exact is %v", period, 1+i, o.loss, exact)
 			}
 		}
@@ -735,7 +786,10 @@ func (s *slotted) Send(data []byte, to, tag int) comm.Request {
 	s.at[me]++
 	s.sent[l] = s.at[me]
 	s.mu.Unlock()
-	return &slot{Request: s.Transport.Send(data, to, tag), slots: s.slots, waited: func() { s.at[me] = max(s.at[me], s.asked[l]) }}
+	return &slot{
+		Request: s.Transport.Send(data, to, tag), slots: s.slots,
+		waited: func() { s.at[me] = max(s.at[me], s.asked[l]) },
+	}
 }
 
 // Receive begins a slot of work when it is waited for. The last stage does not send the result.
@@ -795,7 +849,8 @@ func TestPipelineMismatch(t *testing.T) {
 				}
 				_, err := engine.New(c)
 				var common *launch.Common
-				if !errors.As(err, &common) || !refusal.Is(err) || !strings.HasPrefix(err.Error(), "worker 2 has other stages, chunks, ") {
+				if !errors.As(err, &common) || !refusal.Is(err) ||
+					!strings.HasPrefix(err.Error(), "worker 2 has other stages, chunks, ") {
 					t.Errorf("worker %d: %v", c.Groups.World.Rank(), err)
 				}
 			})

@@ -20,7 +20,8 @@ import (
 // chunkedSpec is gnn's specification of one of chunkModels.
 func chunkedSpec(model string) gnn.Spec {
 	return gnn.Spec{
-		Model: model, Layers: 3, Hidden: 6, Heads: chunkHeads, OutputHeads: 1, Norm: map[string]string{"resgcn": "layer"}[model],
+		Model: model, Layers: 3, Hidden: 6, Heads: chunkHeads, OutputHeads: 1,
+		Norm:       map[string]string{"resgcn": "layer"}[model],
 		Activation: "relu", Direction: "in", Alpha: chunkAlpha, Theta: chunkTheta, SharedWeights: true,
 	}
 }
@@ -67,7 +68,8 @@ func pipelined(t testing.TB, model string, chunks int) (*gnnPipe, tensors) {
 	g := labelled(t, Small(t, true, false))
 	s := chunkedSpec(model)
 	p := &gnnPipe{
-		graph: g, model: chunkModels[model](s.Layers), chunk: Dividings(g.Vertices(), chunks)["in turn"], chunks: chunks, scale: 2,
+		graph: g, model: chunkModels[model](s.Layers), chunk: Dividings(g.Vertices(), chunks)["in turn"],
+		chunks: chunks, scale: 2,
 	}
 	return p, drawnTensors(t, g, s, 1)
 }
@@ -172,7 +174,8 @@ func TestDefinitionGradients(t *testing.T) {
 	eachChunkedModel(t, func(t *testing.T, model string) {
 		p, w := pipelined(t, model, 4)
 		p.period = 1
-		p.epoch(1, drawnTensors(t, p.graph, chunkedSpec(model), 2), []int{0, 1, 2, 3}) // a history of other weights
+		// a history of other weights
+		p.epoch(1, drawnTensors(t, p.graph, chunkedSpec(model), 2), []int{0, 1, 2, 3})
 		p.period, p.scale = 0, 1
 		order := []int{2, 0, 3, 1}
 		want := differences(w, func() float64 { return p.forward(w, order).loss })

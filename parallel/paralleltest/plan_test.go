@@ -44,7 +44,8 @@ func TestPlanOfStages(t *testing.T) {
 	for chunks, want := range map[axis.Chunks][]string{
 		1: want,
 		5: {
-			"convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",
+			"convs.0: transform 13 columns to 64, then aggregate",
+			"convs.1: aggregate 64 columns, then transform to 64",
 			"convs.2: aggregate 64 columns, then transform to 5", want[o.Layers],
 		},
 	} {
@@ -58,7 +59,10 @@ func TestPlanOfStages(t *testing.T) {
 
 // TestPlanOfAnyOrder: no order of chunks of unequal size takes more memory than planned, nor much less.
 func TestPlanOfAnyOrder(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 8, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.RMAT, Scale: 8, EdgeFactor: 12, Features: 16,
+		Classes: 4, Seed: 1,
+	})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		model  string
@@ -76,7 +80,10 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		o := train.Defaults()
 		o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.Epochs, o.EvalEvery = c.model, 4, 48, 1, 4, 40, 20
 		c.set(&o)
-		job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices}}
+		job := &train.Job{
+			Graph: g, Options: o,
+			Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices},
+		}
 		plan, err := job.Plan(context.Background())
 		require.NoError(t, err)
 		r, err := job.Run(context.Background())
@@ -102,9 +109,14 @@ func TestPlanOfChunks(t *testing.T) {
 			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, axis.Warm },
 			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = axis.Keep, 2 },
 		} {
-			for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}} {
+			for _, m := range []mesh.Mesh{
+				{Stages: 2, Partitions: 1, Slices: 1},
+				{Stages: 2, Partitions: 2, Slices: 1},
+				{Stages: 2, Partitions: 1, Slices: 3},
+			} {
 				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, axis.Fixed
+				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10,
+					.3, 1, 3, axis.Fixed
 				o.Chunks = axis.Chunks(5 * m.Partitions)
 				set(&o)
 				job := &train.Job{Graph: g, Options: o, Mesh: m}
@@ -115,14 +127,16 @@ func TestPlanOfChunks(t *testing.T) {
 				require.NoError(t, err)
 				r, err := job.Run(context.Background())
 				require.NoError(t, err)
-				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
+				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute,
+					o.StaleGradients, o.HistoryStart)
 				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
 					t.Errorf("%s: planned tensors: %s", what, diff)
 				}
 				if diff := cmp.Diff(r.GraphBytes, plan.GraphBytes); diff != "" {
 					t.Errorf("%s: planned graph: %s", what, diff)
 				}
-				if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
+				if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo ||
+					planned.Layout != sent.Layout || planned.Stage != sent.Stage {
 					t.Errorf("%s: sent %+v, planned %+v", what, sent, planned)
 				}
 			}
@@ -135,10 +149,12 @@ func TestPlanOfChunks(t *testing.T) {
 func TestPriceOfOrders(t *testing.T) {
 	g := Tangled(t)
 	for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
-		price := map[order.Choice]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
+		// by order of work and module: the bytes of this order and of the other
+		price := map[order.Choice]map[string][2]string{}
 		for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 			o := train.Defaults()
-			o.Layers, o.Hidden, o.Threads, o.Parallel, o.AggregationOrder, o.InputDropout = 3, 10, 1, mesh, choice, .1
+			o.Layers, o.Hidden, o.Threads, o.Parallel, o.AggregationOrder, o.InputDropout = 3, 10,
+				1, mesh, choice, .1
 			job := &train.Job{Graph: g, Options: o}
 			if strings.HasPrefix(mesh, "graph=2") {
 				job.Parts = inTurn(t, g, 2)
@@ -173,5 +189,8 @@ func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
 	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: Dividings(g.Vertices(), k)["in turn"]})
 	require.NoError(t, err)
-	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	return &train.Parts{
+		Whole: shares[0].Whole,
+		Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
+	}
 }

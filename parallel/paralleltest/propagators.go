@@ -53,12 +53,16 @@ func compare(t *testing.T, m mesh.Mesh, axis Axis, rounded sumCheck, methods []s
 		divisions  []string
 	}{
 		{"plain, f32", smallPlain, tensor.Float32, both, []string{"in turn", "to the last"}},
-		{"loops and weights, f32", smallWeighted, tensor.Float32, both, []string{"unevenly", "to first and last"}},
+		{
+			"loops and weights, f32", smallWeighted, tensor.Float32, both,
+			[]string{"unevenly", "to first and last"},
+		},
 		{"loops and weights, bf16", smallWeighted, tensor.BFloat16, both, []string{"unevenly"}},
 		{"many edges", manyEdges, tensor.Float32, []gnn.Along{Stored}, []string{"unevenly"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			agree(t, m, c.storage, axis, rounded, methods, c.graph, c.directions, divisions(c.graph.of(t).Vertices(), m.Partitions, c.divisions))
+			agree(t, m, c.storage, axis, rounded, methods, c.graph, c.directions,
+				divisions(c.graph.of(t).Vertices(), m.Partitions, c.divisions))
 		})
 	}
 }
@@ -89,7 +93,9 @@ func newGiven(make func(t testing.TB) *graph.Graph) *given {
 var (
 	smallPlain    = newGiven(func(t testing.TB) *graph.Graph { return Small(t, false, false) })
 	smallWeighted = newGiven(func(t testing.TB) *graph.Graph { return Small(t, true, true) })
-	manyEdges     = newGiven(func(t testing.TB) *graph.Graph { return WithEdgeFeatures(ManyEdges(t, 2200, 5)) })
+	manyEdges     = newGiven(func(t testing.TB) *graph.Graph {
+		return WithEdgeFeatures(ManyEdges(t, 2200, 5))
+	})
 )
 
 // right is what the layer gives on the graph.
@@ -129,7 +135,9 @@ func divisions(n, k int, names []string) map[string][]int32 {
 const passes = 2
 
 // agree runs the layers on one graph.
-func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded sumCheck, methods []string, on *given, directions []gnn.Along, dividings map[string][]int32) {
+func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded sumCheck, methods []string,
+	on *given, directions []gnn.Along, dividings map[string][]int32,
+) {
 	t.Helper()
 	g := on.of(t)
 	type work struct {
@@ -169,9 +177,11 @@ func agree(t *testing.T, m mesh.Mesh, storage tensor.Element, axis Axis, rounded
 		for i, l := range all {
 			for pass, o := range got[i] {
 				if storage == tensor.BFloat16 && l.exact != nil && l.method == "Propagate" && !l.rounds {
-					rounded(t, fmt.Sprintf("%s, %+v, divided %s", l.Name, l.along, division), o.Out, l.want.Out)
+					rounded(t, fmt.Sprintf("%s, %+v, divided %s", l.Name, l.along, division), o.Out,
+						l.want.Out)
 				}
-				o.within(t, l.tolerance(storage), fmt.Sprintf("%s, %+v, divided %s, pass %d", l.Name, l.along, division, pass+1), l.want)
+				o.within(t, l.tolerance(storage), fmt.Sprintf("%s, %+v, divided %s, pass %d", l.Name, l.along,
+					division, pass+1), l.want)
 			}
 		}
 	}
@@ -198,7 +208,8 @@ func (l Layer) right(t testing.TB, storage tensor.Element, g *graph.Graph, along
 	}
 	n := g.Vertices()
 	x, dz := l.given(storage, n)
-	return l.exact(inEdgesOf(&g.Relations[0], along), matrix(n, l.In, x), matrix(n, l.Out, dz), l.drawnWeights())
+	return l.exact(inEdgesOf(&g.Relations[0], along), matrix(n, l.In, x),
+		matrix(n, l.Out, dz), l.drawnWeights())
 }
 
 // drawnWeights are the parameters that Run gives the layer.

@@ -21,7 +21,10 @@ func TestMessagesRefused(t *testing.T) {
 	g := Small(t, false, false)
 	messages := func(columns int, columnwise bool) func(x *autograd.Var) gnn.Message {
 		return func(x *autograd.Var) gnn.Message {
-			return gnn.Message{Source: x, Columns: columns, Columnwise: columnwise, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
+			return gnn.Message{
+				Source: x, Columns: columns, Columnwise: columnwise,
+				Function: func(e gnn.Edges) *autograd.Var { return e.Source },
+			}
 		}
 	}
 	for _, c := range []struct {
@@ -29,9 +32,21 @@ func TestMessagesRefused(t *testing.T) {
 		message func(x *autograd.Var) gnn.Message
 		want    string
 	}{
-		{mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, messages(3, true), "messages of 3 columns and sources of 4"},
-		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, messages(3, true), "messages of 3 columns and sources of 4"},
-		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, messages(5, true), "messages of 5 columns and sources of 4"},
+		{
+			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			messages(3, true),
+			"messages of 3 columns and sources of 4",
+		},
+		{
+			mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2},
+			messages(3, true),
+			"messages of 3 columns and sources of 4",
+		},
+		{
+			mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3},
+			messages(5, true),
+			"messages of 5 columns and sources of 4",
+		},
 		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, messages(4, false), "take parallel graph=2"},
 		{mesh.Mesh{Stages: 1, Partitions: 2, Slices: 3}, messages(4, false), "take parallel graph=6"},
 	} {
@@ -69,7 +84,10 @@ func TestMessagesRefused(t *testing.T) {
 func TestEdgeFeaturesRefused(t *testing.T) {
 	g := Small(t, false, false)
 	for _, along := range []gnn.Along{Stored, Reversed} {
-		for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 2, Slices: 1}, {Stages: 1, Partitions: 1, Slices: 2}} {
+		for _, m := range []mesh.Mesh{
+			{Stages: 1, Partitions: 2, Slices: 1},
+			{Stages: 1, Partitions: 1, Slices: 2},
+		} {
 			w := Workers{Mesh: m, Graph: g, Of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
 			w.Run(t, func(e engine.Config) {
 				axis := newSlice
@@ -89,7 +107,10 @@ func TestEdgeFeaturesRefused(t *testing.T) {
 					return tape.Constant(e.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
 				}
 				weight := tape.Constant(e.Team.Zeros(tensor.Features, 7, 4), nil)
-				a.Propagator("convs.1", along).Attend(gnn.Attention{Source: rows(), Key: rows(), Target: rows(), EdgeWeight: weight, Heads: 2}, gnn.Once)
+				a.Propagator("convs.1", along).Attend(gnn.Attention{
+					Source: rows(), Key: rows(),
+					Target: rows(), EdgeWeight: weight, Heads: 2,
+				}, gnn.Once)
 			})
 		}
 	}

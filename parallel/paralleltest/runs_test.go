@@ -124,7 +124,8 @@ func TestDealt(t *testing.T) {
 		for _, v := range variantsOf(model) {
 			n := 0
 			for suite := range suites {
-				if slices.Contains(dealt(gnn.Names(), model, suite), v) && (suite < suites-1 || !v.oneBlock(model)) {
+				if slices.Contains(dealt(gnn.Names(), model, suite), v) &&
+					(suite < suites-1 || !v.oneBlock(model)) {
 					n++
 				}
 			}
@@ -140,7 +141,8 @@ func variantsOf(model string) (list []*variant) {
 	kind, _ := gnn.KindOf(model)
 	for i := range variants {
 		v := &variants[i]
-		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.directions < 2 || !kind.OneDirection && !kind.EdgeFeatures) {
+		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) &&
+			(v.directions < 2 || !kind.OneDirection && !kind.EdgeFeatures) {
 			list = append(list, v)
 		}
 	}
@@ -199,9 +201,14 @@ var variants = []variant{
 	},
 	{
 		name: "batch norm, residual, halo kept",
-		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
+		set: func(o *train.Options) {
+			o.Norm, o.Residual = "batch", true
+		}, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
-	{name: "both directions, layer norm", uses: "direction", directions: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }, halo: inCovers},
+	{
+		name: "both directions, layer norm", uses: "direction", directions: 2,
+		set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }, halo: inCovers,
+	},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
 		o.Teleport, o.Direction = .1, "out"
 		decoupled(o)
@@ -210,24 +217,40 @@ var variants = []variant{
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
-	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.BlockForm = "residual" }, halo: inCovers},
-	{name: "residual blocks, both directions, batch norm", blocks: true, directions: 2, set: func(o *train.Options) {
-		o.BlockForm, o.Direction, o.Norm = "residual", "both", "batch"
-	}},
-	{name: "separate weights", uses: "shared-weights", set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" }},
-	{name: "attention dropout", uses: "attention-dropout", set: func(o *train.Options) { o.AttentionDropout = .4 }},
+	{name: "residual blocks", blocks: true, set: func(o *train.Options) {
+		o.BlockForm = "residual"
+	}, halo: inCovers},
+	{
+		name: "residual blocks, both directions, batch norm", blocks: true, directions: 2,
+		set: func(o *train.Options) {
+			o.BlockForm, o.Direction, o.Norm = "residual", "both", "batch"
+		},
+	},
+	{
+		name: "separate weights", uses: "shared-weights",
+		set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" },
+	},
+	{
+		name: "attention dropout", uses: "attention-dropout",
+		set: func(o *train.Options) { o.AttentionDropout = .4 },
+	},
 	{
 		name: "transform dropout, no prefetch", uses: "transform-dropout",
-		set: func(o *train.Options) { o.TransformDropout = .3 }, halo: func(o *train.Options) { o.Prefetch = 0 },
+		set: func(o *train.Options) {
+			o.TransformDropout = .3
+		}, halo: func(o *train.Options) { o.Prefetch = 0 },
 	},
 	{name: "edge features", uses: "edge-features", set: func(o *train.Options) { o.EdgeFeatures = true }},
 	{name: "edge features, bfloat16, attention dropout", uses: "edge-features", set: func(o *train.Options) {
 		inBFloat16(o)
 		o.EdgeFeatures, o.AttentionDropout = true, .4
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
-	{name: "edge features in residual blocks", uses: "edge-features", blocks: true, set: func(o *train.Options) {
-		o.EdgeFeatures, o.BlockForm, o.AttentionDropout = true, "residual", .3
-	}},
+	{
+		name: "edge features in residual blocks", uses: "edge-features", blocks: true,
+		set: func(o *train.Options) {
+			o.EdgeFeatures, o.BlockForm, o.AttentionDropout = true, "residual", .3
+		},
+	},
 }
 
 func inCovers(o *train.Options) { o.Halo = edges.HaloCover }
@@ -253,13 +276,16 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	switch {
 	case o.Precision == bfloat16:
 		c = c.inBFloat16(t, g, divided, got)
-	case o.Norm == "graph": // while it subtracts the whole mean, the gradient of a bias before it is 0 but for rounding
+	// while it subtracts the whole mean, the gradient of a bias before it is 0 but for rounding
+	case o.Norm == "graph":
 		c.least = 1e-3
 	}
 	c.near(t, "losses", got.Losses, alone.Losses)
-	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
+	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss},
+		[]float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
 	c.near(t, "logits", doubles(got.Logits), doubles(alone.Logits))
-	if names, want := slices.Sorted(maps.Keys(got.Weights)), slices.Sorted(maps.Keys(alone.Weights)); !slices.Equal(names, want) {
+	if names, want := slices.Sorted(maps.Keys(got.Weights)), slices.Sorted(
+		maps.Keys(alone.Weights)); !slices.Equal(names, want) {
 		t.Errorf("weights %v, want %v", names, want)
 	}
 	for name, w := range alone.Weights {
@@ -283,7 +309,8 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	if !slices.Equal(again.Logits, got.Logits) {
 		t.Error("the weights, loaded again, give other logits")
 	}
-	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
+	c.near(t, "embeddings", doubles(again.Embeddings),
+		doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
 }
 
 // inBFloat16 is the case for values that are off by 2⁻⁸ of themselves whenever they are stored. Other sums
@@ -299,9 +326,14 @@ func (c *Case) inBFloat16(t *testing.T, g *graph.Graph, o train.Options, got *tr
 	for _, k := range []struct {
 		what        string
 		whole, half worker.Traffic
-	}{{"halo", whole.Halo, half.Halo}, {"layout", whole.Layout, half.Layout}, {"stage", whole.Stage, half.Stage}} {
+	}{
+		{"halo", whole.Halo, half.Halo},
+		{"layout", whole.Layout, half.Layout},
+		{"stage", whole.Stage, half.Stage},
+	} {
 		exactly := k.whole.Bytes == 2*k.half.Bytes
-		if scores := o.Model == "gat" && 2*k.half.Bytes > k.whole.Bytes && k.half.Bytes < k.whole.Bytes; !exactly && !scores {
+		if scores := o.Model == "gat" && 2*k.half.Bytes > k.whole.Bytes &&
+			k.half.Bytes < k.whole.Bytes; !exactly && !scores {
 			t.Errorf("%s: %d bytes were sent, where %d are in Float32", k.what, k.half.Bytes, k.whole.Bytes)
 		}
 	}
@@ -315,7 +347,8 @@ func asPlanned(t *testing.T, j *train.Job) *train.Result {
 	require.NoError(t, err)
 	r := run(t, j)
 	if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(p.GraphBytes, r.GraphBytes) {
-		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes, p.PeakTensorBytes, p.GraphBytes)
+		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", r.PeakTensorBytes, r.GraphBytes,
+			p.PeakTensorBytes, p.GraphBytes)
 	}
 	planned, sent := worker.SumOf(p.Sent), r.Communication
 	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
@@ -353,7 +386,10 @@ func (c *Case) otherwiseRecomputed(t *testing.T, g *graph.Graph, o train.Options
 // job is the job of a case.
 func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
 	t.Helper()
-	return &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}
+	return &train.Job{
+		Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine,
+		Parts: parts(t, g, c.Mesh.Partitions),
+	}
 }
 
 // run trains, and compares each epoch's live bytes with the second epoch's. Workers that hold several
@@ -365,7 +401,8 @@ func run(t *testing.T, j *train.Job) *train.Result {
 		if e.Epoch == 2 {
 			live = e.LiveBytes
 		}
-		if ahead := j.Options.Partitions > 0 && j.Options.Parallel != "graph=1"; e.Epoch > 2 && e.LiveBytes != live && !ahead {
+		if ahead := j.Options.Partitions > 0 && j.Options.Parallel != "graph=1"; e.Epoch > 2 &&
+			e.LiveBytes != live && !ahead {
 			t.Errorf("%d bytes live after epoch %d, %d after epoch 2", e.LiveBytes, e.Epoch, live)
 		}
 	}
@@ -397,7 +434,10 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	}
 	shares, err := partition.Split(g, &a)
 	require.NoError(t, err)
-	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	return &train.Parts{
+		Whole: shares[0].Whole,
+		Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
+	}
 }
 
 // near compares with one worker's values.

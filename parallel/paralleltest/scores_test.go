@@ -30,7 +30,9 @@ func TestScoresOfOneValue(t *testing.T) {
 		}})
 		require.NoError(t, err)
 		p, tape := a.Propagator("convs.1", Stored), autograd.NewTrainingTape(team, autograd.Random{})
-		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, a.Rows().Here, 2), a.Rows()) }
+		value := func() *autograd.Var {
+			return tape.Input(team.Zeros(tensor.Features, a.Rows().Here, 2), a.Rows())
+		}
 		x, s := value(), value()
 		for what, a := range map[string]gnn.Attention{
 			"scores":           {Source: x, SourceScore: s, TargetScore: s},
@@ -39,7 +41,8 @@ func TestScoresOfOneValue(t *testing.T) {
 			"all":              {Source: x, SourceScore: x, TargetScore: x},
 		} {
 			a.Heads = 2
-			const want = "gnn: convs.1 attends with one value in two places: Source, SourceScore and TargetScore are three"
+			const want = "gnn: convs.1 attends with one value in two places: Source, SourceScore and " +
+				"TargetScore are three"
 			if got := panicOf(func() { p.Attend(a, gnn.Once) }); got != want {
 				t.Errorf("%s, %s: %v, want %s", name, what, got, want)
 			}

@@ -15,7 +15,13 @@ import (
 // pipelined_test.go and pipeline_test.go test more chunks, for the models that have a definition.
 func TestStages(t *testing.T) {
 	var cases []Case
-	for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 3, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 2, Partitions: 1, Slices: 3}, {Stages: 2, Partitions: 2, Slices: 2}} {
+	for _, m := range []mesh.Mesh{
+		{Stages: 2, Partitions: 1, Slices: 1},
+		{Stages: 3, Partitions: 1, Slices: 1},
+		{Stages: 2, Partitions: 2, Slices: 1},
+		{Stages: 2, Partitions: 1, Slices: 3},
+		{Stages: 2, Partitions: 2, Slices: 2},
+	} {
 		cases = append(cases, Case{
 			Mesh: m, Tolerance: 2e-5,
 			// 2·(S−1)·V·H elements: one message forward and one backward for each slice of each partition
@@ -24,7 +30,10 @@ func TestStages(t *testing.T) {
 				if model == "gcnii" { // h0 is sent with h
 					state *= 2
 				}
-				return worker.Traffic{Bytes: 4 * int64(state*vertices*hidden), Messages: int64(state * m.Partitions * m.Slices)}
+				return worker.Traffic{
+					Bytes:    4 * int64(state*vertices*hidden),
+					Messages: int64(state * m.Partitions * m.Slices),
+				}
 			},
 		})
 	}

@@ -17,7 +17,10 @@ import (
 // slices of partitions. It alone tests whole runs of slices, and their bytes by NeutronTP's formula.
 func TestTensorAxis(t *testing.T) {
 	var cases []Case
-	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 6}, {Stages: 1, Partitions: 2, Slices: 2}} {
+	for _, m := range []mesh.Mesh{
+		{Stages: 1, Partitions: 1, Slices: 6},
+		{Stages: 1, Partitions: 2, Slices: 2},
+	} {
 		cases = append(cases, Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
 	}
 	Engines(t, 1, cases...)
@@ -28,10 +31,13 @@ func TestTensorAxis(t *testing.T) {
 func TestChunkedRuns(t *testing.T) {
 	var cases []Case
 	for _, chunks := range []int{2, 7} {
-		cases = append(cases, Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
-			c.AggregationChunks = axis.Chunks(chunks)
-			return engine.New(c)
-		}})
+		cases = append(cases, Case{
+			Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5,
+			Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
+				c.AggregationChunks = axis.Chunks(chunks)
+				return engine.New(c)
+			},
+		})
 	}
 	Engines(t, 1, cases...)
 }
@@ -42,7 +48,8 @@ func TestChunkedRuns(t *testing.T) {
 // of R-GCN, which has weights, takes as many all-to-alls again.
 func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
 	return func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
-		sent, share := worker.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
+		sent, share := worker.Traffic{Messages: 4},
+			func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
 		for worker := range m.Slices {
 			rows := vertices / m.Slices
 			if worker < vertices%m.Slices {
@@ -90,12 +97,14 @@ func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {
 			o := axis.Options{AggregationOrder: choice}
-			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
-				return tp.New(c.Env, o)
-			}, "AggregateLinear")
-			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-				return sar.New(c.Env, o)
-			}, "AggregateLinear")
+			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2},
+				func(c engine.Config) (engine.Axis, error) {
+					return tp.New(c.Env, o)
+				}, "AggregateLinear")
+			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+				func(c engine.Config) (engine.Axis, error) {
+					return sar.New(c.Env, o)
+				}, "AggregateLinear")
 		})
 	}
 }

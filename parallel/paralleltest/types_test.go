@@ -44,21 +44,37 @@ var betweens = []between{
 	{"maximum", nil, func(p gnn.Propagator, x, _ *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		return p.Propagate(x, gnn.Max, gnn.Once)
 	}},
-	{"transformed mean", [][2]int{{4, 4}}, func(p gnn.Propagator, x, _ *autograd.Var, w []*autograd.Var) *autograd.Var {
-		return p.AggregateLinear(x, w[0], gnn.Mean)
-	}},
-	{"attention", [][2]int{{4, 2}, {4, 2}}, func(p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var) *autograd.Var {
-		return p.Attend(gnn.Attention{
-			Source: x, SourceScore: autograd.Linear(x, w[0]), TargetScore: autograd.Linear(y, w[1]), Heads: 2, Slope: .2,
-		}, gnn.Once)
-	}},
-	{"attention v2", [][2]int{{1, 4}}, func(p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var) *autograd.Var {
-		return p.Attend(gnn.Attention{Source: x, Target: y, ASource: w[0], Heads: 2, Slope: .2}, gnn.Once)
-	}},
+	{
+		"transformed mean",
+		[][2]int{{4, 4}},
+		func(p gnn.Propagator, x, _ *autograd.Var, w []*autograd.Var) *autograd.Var {
+			return p.AggregateLinear(x, w[0], gnn.Mean)
+		},
+	},
+	{
+		"attention",
+		[][2]int{{4, 2}, {4, 2}},
+		func(p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var) *autograd.Var {
+			return p.Attend(gnn.Attention{
+				Source: x, SourceScore: autograd.Linear(x, w[0]), TargetScore: autograd.Linear(y, w[1]),
+				Heads: 2, Slope: .2,
+			}, gnn.Once)
+		},
+	},
+	{
+		"attention v2",
+		[][2]int{{1, 4}},
+		func(p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var) *autograd.Var {
+			return p.Attend(gnn.Attention{Source: x, Target: y, ASource: w[0], Heads: 2, Slope: .2}, gnn.Once)
+		},
+	},
 	{"messages", nil, func(p gnn.Propagator, x, y *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		return p.Message(gnn.Message{Source: x, Target: y, Columns: betweenColumns, Columnwise: true, Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
-			return autograd.Multiply(e.Source, e.Target)
-		}})
+		return p.Message(gnn.Message{
+			Source: x, Target: y, Columns: betweenColumns, Columnwise: true,
+			Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
+				return autograd.Multiply(e.Source, e.Target)
+			},
+		})
 	}},
 }
 
@@ -70,7 +86,9 @@ type betweenOutcome struct {
 
 // run is one worker's part. x are rows of the vertex type whose ids in the whole graph begin at firstX; y
 // begin at firstY.
-func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *autograd.RowSet, firstX, firstY int, o *betweenOutcome) {
+func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *autograd.RowSet, firstX,
+	firstY int, o *betweenOutcome,
+) {
 	memory := c.Team.Memory
 	ids := func(set *autograd.RowSet, first int) (ids []int32) {
 		for row := range set.Here {
@@ -134,13 +152,17 @@ func TestBetweenTypes(t *testing.T) {
 	var e graph.Edges // from users to items; item 3 has none
 	for range 60 {
 		if item := r.Int32N(items); item != 3 {
-			e.Source, e.Target, e.Weights = append(e.Source, r.Int32N(users-1)), append(e.Target, item), append(e.Weights, .25+r.Float32())
+			e.Source, e.Target, e.Weights = append(e.Source, r.Int32N(users-1)), append(e.Target, item),
+				append(e.Weights, .25+r.Float32())
 		}
 	}
 	buys, err := graph.NewBipartite(users, items, e)
 	require.NoError(t, err)
 	buys.Source, buys.Name, buys.Target = "user", "buys", "item"
-	typed := &graph.Graph{Type: "item", Count: items, Others: []graph.VertexType{{Type: "user", Count: users}}, Relations: []graph.Relation{buys}}
+	typed := &graph.Graph{
+		Type: "item", Count: items,
+		Others: []graph.VertexType{{Type: "user", Count: users}}, Relations: []graph.Relation{buys},
+	}
 	union := graph.Edges{Target: e.Target, Weights: e.Weights}
 	for _, u := range e.Source {
 		union.Source = append(union.Source, items+u)
@@ -152,14 +174,18 @@ func TestBetweenTypes(t *testing.T) {
 		for _, b := range betweens {
 			blank := func() *betweenOutcome {
 				n := (items + users) * betweenColumns
-				return &betweenOutcome{make([]float64, n), make([]float64, n), make([]float64, n), make([][]float64, len(b.weights))}
+				return &betweenOutcome{
+					make([]float64, n), make([]float64, n), make([]float64, n),
+					make([][]float64, len(b.weights)),
+				}
 			}
 			wants := map[tensor.Element]*betweenOutcome{}
 			for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
 				want := blank()
 				Workers{Mesh: mesh.One, Storage: storage, Graph: plain}.Run(t, func(c engine.Config) {
 					a := Whole(t, c.Team, &plain.Relations[0])
-					b.run(c, a, gnn.Along{Relation: graph.RelationName, Reversed: reversed}, a.Rows(), a.Rows(), 0, 0, want)
+					b.run(c, a, gnn.Along{Relation: graph.RelationName, Reversed: reversed}, a.Rows(),
+						a.Rows(), 0, 0, want)
 				})
 				wants[storage] = want
 			}
@@ -191,23 +217,27 @@ func TestBetweenTypes(t *testing.T) {
 						storage = tensor.BFloat16
 					}
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
-					compare(what, Workers{Mesh: grid(1, k, 1), Storage: storage, Of: of}, func(c engine.Config) (engine.Axis, error) {
-						c.Tile = k % 2
-						return sar.New(c.Env, axis.Options{KeepHalo: k == 3, Halo: edges.Halo(k % 3)})
-					})
+					compare(what, Workers{Mesh: grid(1, k, 1), Storage: storage, Of: of},
+						func(c engine.Config) (engine.Axis, error) {
+							c.Tile = k % 2
+							return sar.New(c.Env, axis.Options{KeepHalo: k == 3, Halo: edges.Halo(k % 3)})
+						})
 				}
 			}
 			for slices := 2; slices <= 6; slices++ { // of six some have no columns
 				partitions, chunks := 1+slices%3/2, slices%4
-				of := make([]int32, items+users) // the second of two partitions has few items, and all users but one
+				// the second of two partitions has few items, and all users but one
+				of := make([]int32, items+users)
 				for v := range of {
 					of[v] = int32(min(v/(items-2), partitions-1))
 				}
 				of[items] = 0
-				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name, reversed, slices, partitions, chunks)
-				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of}, func(c engine.Config) (engine.Axis, error) {
-					return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
-				})
+				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name,
+					reversed, slices, partitions, chunks)
+				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of},
+					func(c engine.Config) (engine.Axis, error) {
+						return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
+					})
 			}
 		}
 	}
@@ -223,7 +253,8 @@ func library(t *testing.T) *graph.Graph {
 	relation := func(source, name, target string, sources, targets, n int) {
 		var e graph.Edges
 		for range n {
-			e.Source, e.Target = append(e.Source, r.Int32N(int32(sources))), append(e.Target, r.Int32N(int32(targets)))
+			e.Source, e.Target = append(e.Source, r.Int32N(int32(sources))),
+				append(e.Target, r.Int32N(int32(targets)))
 		}
 		made, err := graph.NewBipartite(sources, targets, e)
 		require.NoError(t, err)
@@ -293,22 +324,44 @@ var typedModels = []struct {
 	set                     func(*train.Options)
 	meshes                  []mesh.Mesh
 }{
-	{"library", "sage", "f32 bf16", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2)}},
-	{"library", "gat", "f32", func(o *train.Options) { o.NodeEmbedding, o.AttentionDropout, o.Residual = 6, .2, true }, []mesh.Mesh{grid(1, 1, 3)}},
-	{"library", "gatv2", "f32 bf16", func(o *train.Options) { o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5 }, []mesh.Mesh{grid(1, 2, 2)}},
-	{"library", "rgcn", "f32", func(o *train.Options) { o.Bases, o.Clip, o.DropEdge = 2, .5, .2 }, []mesh.Mesh{grid(1, 1, 2), grid(1, 2, 3)}},
-	{"library", "rgcn", "f32 bf16", func(o *train.Options) { o.NodeEmbedding = 4 }, []mesh.Mesh{grid(1, 1, 3)}},
+	{"library", "sage", "f32 bf16", func(o *train.Options) {
+		o.NodeEmbedding, o.Norm = 6, "batch"
+	}, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2)}},
+	{"library", "gat", "f32", func(o *train.Options) {
+		o.NodeEmbedding, o.AttentionDropout, o.Residual = 6, .2, true
+	}, []mesh.Mesh{grid(1, 1, 3)}},
+	{"library", "gatv2", "f32 bf16", func(o *train.Options) {
+		o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5
+	}, []mesh.Mesh{grid(1, 2, 2)}},
+	{"library", "rgcn", "f32", func(o *train.Options) {
+		o.Bases, o.Clip, o.DropEdge = 2, .5, .2
+	}, []mesh.Mesh{grid(1, 1, 2), grid(1, 2, 3)}},
+	{"library", "rgcn", "f32 bf16", func(o *train.Options) {
+		o.NodeEmbedding = 4
+	}, []mesh.Mesh{grid(1, 1, 3)}},
 	{"sources", "sage", "f32", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "graph" }, nil},
 	{"sources", "rgcn", "f32 bf16", func(o *train.Options) { o.Bases = 2 }, []mesh.Mesh{grid(1, 1, 4)}},
-	{"entities", "sage", "f32", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
+	{"entities", "sage", "f32", func(o *train.Options) {
+		o.Norm = "batch"
+	}, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
 	{"entities", "gcn", "f32 bf16", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "gin", "f32", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "gat", "f32 bf16", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
-	{"entities", "rgcn", "f32", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
-	{"bare", "rgcn", "f32 bf16", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, []mesh.Mesh{grid(1, 2, 2)}},
-	{"library", "rgcn", "f32", func(o *train.Options) { o.Decoupled, o.Bases, o.Teleport = true, 2, .1 }, []mesh.Mesh{grid(1, 1, 2), grid(1, 1, 8), grid(1, 2, 2)}},
-	{"entities", "rgcn", "f32 bf16", func(o *train.Options) { o.Decoupled, o.Bases = true, 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1), grid(2, 2, 2)}},
-	{"bare", "rgcn", "f32", func(o *train.Options) { o.Decoupled, o.Bases = true, 2 }, []mesh.Mesh{grid(1, 2, 2)}},
+	{"entities", "rgcn", "f32", func(o *train.Options) {
+		o.Bases = 3
+	}, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
+	{"bare", "rgcn", "f32 bf16", func(o *train.Options) {
+		o.Bases, o.Norm = 3, "layer"
+	}, []mesh.Mesh{grid(1, 2, 2)}},
+	{"library", "rgcn", "f32", func(o *train.Options) {
+		o.Decoupled, o.Bases, o.Teleport = true, 2, .1
+	}, []mesh.Mesh{grid(1, 1, 2), grid(1, 1, 8), grid(1, 2, 2)}},
+	{"entities", "rgcn", "f32 bf16", func(o *train.Options) {
+		o.Decoupled, o.Bases = true, 3
+	}, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1), grid(2, 2, 2)}},
+	{"bare", "rgcn", "f32", func(o *train.Options) {
+		o.Decoupled, o.Bases = true, 2
+	}, []mesh.Mesh{grid(1, 2, 2)}},
 	{"bare", "sage", "f32 bf16", func(o *train.Options) { o.NodeEmbedding = 5 }, []mesh.Mesh{grid(1, 1, 3)}},
 }
 
@@ -333,7 +386,9 @@ func TestTypedEngines(t *testing.T) {
 			g, o := typedGraphs[c.graph](t), typedOptions(c.name, c.set)
 			alone := run(t, &train.Job{Graph: g, Options: o})
 			for i, m := range append([]mesh.Mesh{grid(1, 3, 1)}, c.meshes...) {
-				t.Run(Name(m), func(t *testing.T) { (&Case{Mesh: m, Tolerance: 2e-5, otherwise: i == 0}).check(t, g, alone, o, o) })
+				t.Run(Name(m), func(t *testing.T) {
+					(&Case{Mesh: m, Tolerance: 2e-5, otherwise: i == 0}).check(t, g, alone, o, o)
+				})
 			}
 			if !strings.Contains(c.precisions, bfloat16) {
 				return
@@ -387,11 +442,13 @@ func TestTypedBytes(t *testing.T) {
 					}
 				}
 			}
-			if o.Decoupled { // and the rows of three types become slices, those of papers rows, and their gradients go back
+			// and the rows of three types become slices, those of papers rows, and their gradients go back
+			if o.Decoupled {
 				for _, kind := range []string{"paper", "author", "venue", "paper"} {
 					sent.Messages += 2
 					for k := range slices {
-						sent.Bytes += 2 * 4 * int64((vertices[kind]+slices-1-k)/slices*(classes-even(classes, k)))
+						sent.Bytes += 2 * 4 * int64(
+							(vertices[kind]+slices-1-k)/slices*(classes-even(classes, k)))
 					}
 				}
 			}
@@ -400,7 +457,8 @@ func TestTypedBytes(t *testing.T) {
 	}
 	alone := run(t, &train.Job{Graph: g, Options: o})
 	for _, slices := range []int{2, 3} {
-		(&Case{Mesh: grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(computed, slices)}).check(t, g, alone, o, o)
+		(&Case{Mesh: grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(computed, slices)}).
+			check(t, g, alone, o, o)
 	}
 	for _, layers := range []int{2, 4} { // with weights there is the first round alone
 		o.Decoupled, o.Layers = true, layers
@@ -438,12 +496,14 @@ func TestTypedMemory(t *testing.T) {
 		// A partition has vertices/k rows of a type. The halo of a relation has k−1 times as many.
 		const rows, window = 4 * 64 * vertices / k, 4
 		if many := peak(g, k); many > share+window*rows {
-			t.Errorf("%s: %d bytes on one of %d workers, %.1f partitions' rows above its share; want at most %d",
+			t.Errorf("%s: %d bytes on one of %d workers, %.1f partitions' rows above its share; "+
+				"want at most %d",
 				model, many, k, float64(many-share)/rows, window)
 		}
 		o.KeepHalo = true
 		if kept := peak(g, k); kept <= share+window*rows {
-			t.Errorf("%s: %d bytes on one of %d workers with the halo kept, which should not fit the window", model, kept, k)
+			t.Errorf("%s: %d bytes on one of %d workers with the halo kept, which should not fit the window",
+				model, kept, k)
 		}
 	}
 }
@@ -455,12 +515,14 @@ func dense(t *testing.T, vertices int) *graph.Graph {
 	r := rand.New(rand.NewPCG(8, 8))
 	g := &graph.Graph{
 		Type: "a", Count: vertices, Others: []graph.VertexType{{Type: "b", Count: vertices}},
-		Labels: graph.Labels{Classes: 4, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0, 1, 2}}},
+		Labels: graph.Labels{Classes: 4, Class: make([]int64, vertices)},
+		Splits: []graph.Split{{Train: []int64{0, 1, 2}}},
 	}
 	for _, ends := range [][2]string{{"a", "a"}, {"b", "a"}, {"a", "b"}} {
 		var e graph.Edges
 		for range vertices * degree {
-			e.Source, e.Target = append(e.Source, r.Int32N(int32(vertices))), append(e.Target, r.Int32N(int32(vertices)))
+			e.Source, e.Target = append(e.Source, r.Int32N(int32(vertices))),
+				append(e.Target, r.Int32N(int32(vertices)))
 		}
 		relation, err := graph.NewRelation(vertices, e)
 		require.NoError(t, err)
@@ -479,5 +541,8 @@ func evenParts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	}
 	shares, err := partition.Split(g, &a)
 	require.NoError(t, err)
-	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	return &train.Parts{
+		Whole: shares[0].Whole,
+		Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
+	}
 }

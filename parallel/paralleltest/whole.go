@@ -27,7 +27,10 @@ import (
 // Whole is the Partition of a whole graph on one worker.
 func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
-	g, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(&graph.Graph{Relations: []graph.Relation{*r}})}, axis.Options{})
+	g, err := sar.New(axis.Env{
+		Team: team, Groups: mesh.One.Join(comm.Alone()),
+		Share: partition.All(&graph.Graph{Relations: []graph.Relation{*r}}),
+	}, axis.Options{})
 	require.NoError(t, err)
 	return g
 }
@@ -89,7 +92,10 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 			held := slices.Index(groups.Holders, groups.Halo.Rank())
 			team := kernel.NewTeam(1+rank%2, meters[rank])
 			team.Storage = w.Storage
-			f(engine.Config{Env: axis.Env{Team: team, Groups: groups, Share: shares[held]}, Resolved: &setting.Resolved{}})
+			f(engine.Config{
+				Env:      axis.Env{Team: team, Groups: groups, Share: shares[held]},
+				Resolved: &setting.Resolved{},
+			})
 		})
 	}
 	all.Wait()

@@ -37,10 +37,14 @@ func TestWorkAlone(t *testing.T) {
 		t.Run(model, func(t *testing.T) {
 			run := func(stages int, set func(o *train.Options)) (*train.Result, error) {
 				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.HistoryPeriod = model, 4, 10, 1, 3, 8, 2
+				o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.HistoryPeriod = model, 4, 10, 1,
+					3, 8, 2
 				o.Dropout, o.LR = .3, .005
 				set(&o)
-				job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: stages, Partitions: 2, Slices: 1}, Parts: inTurn(t, g, 2)}
+				job := &train.Job{
+					Graph: g, Options: o,
+					Mesh: mesh.Mesh{Stages: stages, Partitions: 2, Slices: 1}, Parts: inTurn(t, g, 2),
+				}
 				return job.Run(context.Background())
 			}
 			want, err := run(2, func(*train.Options) {})
@@ -51,7 +55,8 @@ func TestWorkAlone(t *testing.T) {
 					equal = equal && slices.Equal(got.Weights[name].Float32, w.Float32)
 				}
 				if !equal {
-					t.Errorf("%s: losses %v, want %v, or other logits or weights", what, got.Losses, want.Losses)
+					t.Errorf("%s: losses %v, want %v, or other logits or weights", what,
+						got.Losses, want.Losses)
 				}
 			}
 			for _, s := range settings {

@@ -52,9 +52,12 @@ func (at *attention) vars() []*autograd.Var {
 // checkFeatures refuses edges without the features that are asked for.
 func (at *attention) checkFeatures(path string, e *edges.Edges) {
 	columns := at.OfFeatures().Rows()
-	if slices.ContainsFunc(e.Blocks, func(b *edges.Block) bool { return b.Features == nil || b.Features.Cols != columns }) {
-		exchange.Must(refusal.Errorf("%s: attention is asked to use %d features of each edge, and the edges do not have them in this direction; "+
-			"take edges as they are stored, with as many features", path, columns))
+	if slices.ContainsFunc(e.Blocks, func(b *edges.Block) bool {
+		return b.Features == nil || b.Features.Cols != columns
+	}) {
+		exchange.Must(refusal.Errorf("%s: attention is asked to use %d features of each edge, and the "+
+			"edges do not have them in this direction; take edges as they are stored, with as many features",
+			path, columns))
 	}
 }
 
@@ -146,7 +149,8 @@ func (at *attention) done(k kernel.Attention, pick *edges.Picker) {
 
 // extend updates the running softmax with a block.
 func (at *attention) extend(
-	state *kernel.AttentionState, b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, end kernel.Ending,
+	state *kernel.AttentionState, b *edges.Block, rows []*tensor.Matrix,
+	loops *tensor.Matrix, end kernel.Ending,
 ) {
 	pick := b.Picker(at.tape.Team)
 	k := at.arguments(b, rows, pick)
@@ -162,7 +166,9 @@ func (at *attention) extend(
 // backward adds the gradients of one block. dRows receives those of its sources' rows, and those of their
 // keys, or of their scores if these are given and need a gradient. dTarget receives those of the targets'
 // rows, or of their scores for GATv1. The gradients of the parameters are added too.
-func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
+func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix,
+	dRows []*tensor.Matrix, dTarget *tensor.Matrix,
+) {
 	team := at.tape.Team
 	pick := b.Picker(team)
 	k := at.arguments(b, rows, pick)

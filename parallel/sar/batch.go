@@ -58,9 +58,13 @@ func (m *messages) newBatch(n int, weighted bool) *batch {
 	mem := m.tape.Memory()
 	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
 	matrix := func(rows, cols int) *kernel.CSR {
-		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Buffers, tensor.Int64, 1, rows+1), Indices: ints()}
+		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Buffers, tensor.Int64, 1,
+			rows+1), Indices: ints()}
 	}
-	b := &batch{n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(), keys: ints(), distinct: ints()}
+	b := &batch{
+		n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(),
+		keys: ints(), distinct: ints(),
+	}
 	if weighted {
 		b.weights = mem.New(tensor.Buffers, n, 1)
 	}
@@ -148,8 +152,9 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 func (m *messages) idOf(source, k int64) int32 {
 	id := source + int64(m.vertices)*k
 	if id > math.MaxInt32 && m.Reduce == gnn.KindMax {
-		exchange.Must(refusal.Errorf("layer %s: a maximum of messages tells %d parallel edges between two of %d vertices apart, and here are more; "+
-			"remove parallel edges from the graph, or take a sum or a mean", m.path, (math.MaxInt32-source)/int64(m.vertices)+1, m.vertices))
+		exchange.Must(refusal.Errorf("layer %s: a maximum of messages tells %d parallel edges between two "+
+			"of %d vertices apart, and here are more; remove parallel edges from the graph, or take a "+
+			"sum or a mean", m.path, (math.MaxInt32-source)/int64(m.vertices)+1, m.vertices))
 	}
 	return int32(min(id, math.MaxInt32))
 }
@@ -184,10 +189,14 @@ func (b *batch) index(n int) *batch {
 	}
 	into[hi-lo], spread[n] = int64(n), int64(n)
 	part := func(a *kernel.CSR, rows, cols int) *kernel.CSR {
-		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: a.Indptr.Prefix(1, rows+1), Indices: a.Indices.Prefix(1, n)}
+		return &kernel.CSR{
+			Rows: rows, Cols: cols, Indptr: a.Indptr.Prefix(1, rows+1),
+			Indices: a.Indices.Prefix(1, n),
+		}
 	}
 	p := &batch{
-		n: n, lo: lo, hi: hi, sources: b.sources.Prefix(1, n), targets: b.targets.Prefix(1, n), ids: b.ids.Prefix(1, n), keys: b.keys.Prefix(1, n),
+		n: n, lo: lo, hi: hi, sources: b.sources.Prefix(1, n), targets: b.targets.Prefix(1, n),
+		ids: b.ids.Prefix(1, n), keys: b.keys.Prefix(1, n),
 		distinct: b.distinct, into: part(b.into, hi-lo, n), outOf: b.outOf, spread: part(b.spread, n, hi-lo),
 	}
 	if b.weights != nil {
@@ -218,5 +227,8 @@ func (b *batch) bySource(team *kernel.Team) {
 	}
 	begins[u] = int64(b.n)
 	b.distinct = b.distinct.Prefix(1, u)
-	b.outOf = &kernel.CSR{Rows: u, Cols: b.n, Indptr: b.outOf.Indptr.Prefix(1, u+1), Indices: b.outOf.Indices.Prefix(1, b.n)}
+	b.outOf = &kernel.CSR{
+		Rows: u, Cols: b.n, Indptr: b.outOf.Indptr.Prefix(1, u+1),
+		Indices: b.outOf.Indices.Prefix(1, b.n),
+	}
 }

@@ -18,8 +18,8 @@ func TestManyParallelEdges(t *testing.T) {
 		t.Errorf("id %d", id)
 	}
 	defer func() {
-		want := "layer convs.1: a maximum of messages tells 21 parallel edges between two of 100000000 vertices apart, and here are more; " +
-			"remove parallel edges from the graph, or take a sum or a mean"
+		want := "layer convs.1: a maximum of messages tells 21 parallel edges between two of 100000000 " +
+			"vertices apart, and here are more; remove parallel edges from the graph, or take a sum or a mean"
 		failure, ok := recover().(exchange.Failure)
 		if !ok || !refusal.Is(failure) || errors.Unwrap(failure).Error() != want {
 			t.Errorf("%v", failure)

@@ -57,9 +57,13 @@ func TestMessagesByHand(t *testing.T) {
 				}
 				tape := autograd.NewTrainingTape(w.Team, autograd.Random{})
 				source := tape.Input(of(x), rows)
-				m := gnn.Message{Source: source, Columns: 2, Reduce: c.reduce, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
+				m := gnn.Message{
+					Source: source, Columns: 2, Reduce: c.reduce,
+					Function: func(e gnn.Edges) *autograd.Var { return e.Source },
+				}
 				if c.both {
-					m.Target, m.Function = source, func(e gnn.Edges) *autograd.Var { return autograd.Add(e.Source, e.Target) }
+					m.Target, m.Function = source,
+						func(e gnn.Edges) *autograd.Var { return autograd.Add(e.Source, e.Target) }
 				}
 				z := p.Propagator("here", paralleltest.Stored).Message(m)
 				out := append([]float32(nil), z.Value().Floats()...)
@@ -68,10 +72,12 @@ func TestMessagesByHand(t *testing.T) {
 				for i := range out {
 					by := []float64{1, 10}[i%2]
 					if got, want := float64(out[i]), by*c.out[vertex(i/2)]; math.Abs(got-want) > 1e-5 {
-						t.Errorf("%s, %d workers: vertex %d gets %v, want %v", c.name, k, vertex(i/2), got, want)
+						t.Errorf("%s, %d workers: vertex %d gets %v, want %v", c.name, k,
+							vertex(i/2), got, want)
 					}
 					if got, want := float64(dx[i]), by*c.dx[vertex(i/2)]; math.Abs(got-want) > 1e-5 {
-						t.Errorf("%s, %d workers: the gradient of vertex %d is %v, want %v", c.name, k, vertex(i/2), got, want)
+						t.Errorf("%s, %d workers: the gradient of vertex %d is %v, want %v", c.name, k,
+							vertex(i/2), got, want)
 					}
 				}
 			})
@@ -83,7 +89,8 @@ func TestMessagesByHand(t *testing.T) {
 // of 1 between two vertices some are dropped and some are not, and those that are kept count double.
 func TestDropoutOfEqualEdges(t *testing.T) {
 	const edges = 64
-	r, err := graph.NewRelation(2, graph.Edges{Source: make([]int32, edges), Target: slices.Repeat([]int32{1}, edges)})
+	r, err := graph.NewRelation(2,
+		graph.Edges{Source: make([]int32, edges), Target: slices.Repeat([]int32{1}, edges)})
 	require.NoError(t, err)
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -112,9 +119,12 @@ func TestMessagesOfAnotherShape(t *testing.T) {
 	p := paralleltest.Whole(t, team, &r)
 	tape := autograd.NewTape(team)
 	for want, f := range map[string]func(e gnn.Edges) *autograd.Var{
-		"sar: the message function of here gives 2×4 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var { return autograd.Join(e.Source, e.Source) },
+		"sar: the message function of here gives 2×4 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var {
+			return autograd.Join(e.Source, e.Source)
+		},
 		"sar: the message function of here gives 1×2 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var {
-			return e.Tape.Constant(team.Zeros(tensor.Buffers, 1, 2), &autograd.RowSet{Here: 1, Total: autograd.NotVertices})
+			return e.Tape.Constant(team.Zeros(tensor.Buffers, 1, 2),
+				&autograd.RowSet{Here: 1, Total: autograd.NotVertices})
 		},
 	} {
 		func() {

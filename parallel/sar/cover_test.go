@@ -22,7 +22,8 @@ import (
 func TestCoverTravels(t *testing.T) {
 	auto := map[bool]bool{} // whether HaloAuto takes a cover
 	for name, g := range map[string]*graph.Graph{
-		"sparse": paralleltest.ManyEdges(t, 1500, 1), "dense": paralleltest.ManyEdges(t, 900, 6), "small": paralleltest.Small(t, true, true),
+		"sparse": paralleltest.ManyEdges(t, 1500, 1), "dense": paralleltest.ManyEdges(t, 900, 6),
+		"small": paralleltest.Small(t, true, true),
 	} {
 		for division, of := range paralleltest.Dividings(g.Vertices(), 3) {
 			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
@@ -44,22 +45,26 @@ func TestCoverTravels(t *testing.T) {
 					l := paralleltest.Named(c.layer)
 					var mu sync.Mutex
 					var sent, back int64
-					workers(t, g, of, 3, axis.Options{Prefetch: 1, Halo: c.halo}, nil, func(w engine.Config, p *sar.Partition) {
-						l.Run(w, p, along, l.Blank(g.Vertices()))
-						mu.Lock()
-						defer mu.Unlock()
-						sent += w.Groups.Halo.Sent(comm.Halo).Bytes
-						back += w.Groups.Halo.Sent(comm.HaloGradient).Bytes
-					})
+					workers(t, g, of, 3, axis.Options{Prefetch: 1, Halo: c.halo}, nil,
+						func(w engine.Config, p *sar.Partition) {
+							l.Run(w, p, along, l.Blank(g.Vertices()))
+							mu.Lock()
+							defer mu.Unlock()
+							sent += w.Groups.Halo.Sent(comm.Halo).Bytes
+							back += w.Groups.Halo.Sent(comm.HaloGradient).Bytes
+						})
 					want := c.passes * int64(c.travels*l.In*tensor.Float32.Size())
 					if sent != want || back != want {
-						t.Errorf("%s, divided %s, %+v, %s of %s: %d bytes and %d of gradients, want %d for %d of %d rows",
-							name, division, along, edges.HaloNames[c.halo], c.layer, sent, back, want, c.travels, rows)
+						t.Errorf("%s, divided %s, %+v, %s of %s: %d bytes and %d of gradients, want %d "+
+							"for %d of %d rows",
+							name, division, along, edges.HaloNames[c.halo], c.layer, sent, back,
+							want, c.travels, rows)
 					}
 				}
 				auto[chosen < rows] = true
 				if cover > rows {
-					t.Errorf("%s, divided %s: the covers have %d vertices of %d rows", name, division, cover, rows)
+					t.Errorf("%s, divided %s: the covers have %d vertices of %d rows", name,
+						division, cover, rows)
 				}
 			}
 		}

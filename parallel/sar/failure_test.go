@@ -22,18 +22,22 @@ import (
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := paralleltest.ManyEdges(t, 4000, 8)
-	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: inTurn(g.Vertices(), k)}
+	w := paralleltest.Workers{
+		Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g,
+		Of: inTurn(g.Vertices(), k),
+	}
 	for _, calls := range []int{2, 7, 12} { // of the message function before it panics: forward, and backward
 		outcome := w.Outcomes(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
 			exchange.Must(err)
 			left := calls
-			l := paralleltest.Message("", 4, 4, nil, gnn.Message{}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
-				if left--; left == 0 && c.Groups.Partition == 1 {
-					panic("no more")
-				}
-				return e.Source
-			})
+			l := paralleltest.Message("", 4, 4, nil, gnn.Message{},
+				func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+					if left--; left == 0 && c.Groups.Partition == 1 {
+						panic("no more")
+					}
+					return e.Source
+				})
 			l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
 			exchange.Must(c.Groups.World.Barrier(comm.Setup)) // a worker may be done before another fails
 		})

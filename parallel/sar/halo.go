@@ -78,7 +78,8 @@ func (t *Transfer) Returns() bool { return len(t.Grads) > 0 }
 // Visit is one remote block in a halo exchange.
 type Visit struct {
 	*edges.Block
-	Rows []*tensor.Matrix // for each matrix of Transfer.Rows, the rows of the block's sources, until the next visit
+	// for each matrix of Transfer.Rows, the rows of the block's sources, until the next visit
+	Rows []*tensor.Matrix
 	// Grads are for the gradients of the sources' rows, one matrix for each of Transfer.Grads. The visit must
 	// set all elements. They are sent after it.
 	Grads []*tensor.Matrix
@@ -145,14 +146,20 @@ func (c *Call) fetchAgain(xs ...*tensor.Matrix) iter.Seq[Visit] {
 // sendGradients visits every remote block, which fills in the gradient of its sources' rows, of an element
 // type. The gradients that other workers send for local rows are added to dx.
 func (c *Call) sendGradients(dx *tensor.Matrix, e tensor.Element) iter.Seq[Visit] {
-	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}, Sent: exchange.Form{{Count: dx.Cols, Element: e}}})
+	return c.exchange(Transfer{
+		Grads: []*tensor.Matrix{dx},
+		Sent:  exchange.Form{{Count: dx.Cols, Element: e}},
+	})
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
 // once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of. The
 // gradients that other workers send for local rows are added to dxs.
 func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs, Sent: c.formOf(of)})
+	return c.exchange(Transfer{
+		Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs,
+		Sent: c.formOf(of),
+	})
 }
 
 // formOf is the form of messages with gradients of these values.
@@ -187,7 +194,10 @@ func (c *Call) Draws(matrix int, ids *tensor.Matrix) kernel.Draws {
 // GradientDraws are those by which a worker encodes the gradients of rows of a message's matrix. Each worker
 // that sends some has others.
 func (c *Call) GradientDraws(matrix, sender int, ids *tensor.Matrix) kernel.Draws {
-	return kernel.Draws{Key: autograd.Mix(c.keyOf(matrix) + 1 + uint64(sender)), Stream: uint32(c.column), IDs: ids}
+	return kernel.Draws{
+		Key:    autograd.Mix(c.keyOf(matrix) + 1 + uint64(sender)),
+		Stream: uint32(c.column), IDs: ids,
+	}
 }
 
 // keyOf keys the draws of one of the matrices whose rows share a message.

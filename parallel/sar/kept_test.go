@@ -94,7 +94,9 @@ func TestKeptColumnsByHand(t *testing.T) {
 		return out, grad
 	}
 	// whole says of each column whether it has what other workers have.
-	whole := func(name string, got []float64, want [2][]float64, tolerance float64) (in [columns]bool, n int) {
+	whole := func(name string, got []float64, want [2][]float64,
+		tolerance float64,
+	) (in [columns]bool, n int) {
 		for c := range columns {
 			var off [2]float64
 			for v := range vertices {
@@ -106,7 +108,8 @@ func TestKeptColumnsByHand(t *testing.T) {
 				n++
 			}
 			if min(off[0], off[1]) > tolerance {
-				t.Errorf("%s: column %d is off by %.2g with the rows of others, and by %.2g without", name, c, off[0], off[1])
+				t.Errorf("%s: column %d is off by %.2g with the rows of others, and by %.2g without",
+					name, c, off[0], off[1])
 			}
 		}
 		return in, n
@@ -128,7 +131,8 @@ func TestKeptColumnsByHand(t *testing.T) {
 		forward, n := whole(name, out, z, c.tolerance)
 		backward, _ := whole(name+", backward", grad, dx, c.tolerance)
 		if n != kept || forward != backward {
-			t.Errorf("%s: %d columns have the rows of others, want %d, and backward in the same: %v, %v", name, n, kept, forward, backward)
+			t.Errorf("%s: %d columns have the rows of others, want %d, and backward in the same: %v, %v",
+				name, n, kept, forward, backward)
 		}
 		if i == 0 {
 			first = forward

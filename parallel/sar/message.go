@@ -24,10 +24,12 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, c := m.Source.Tape(), p.call(m.Source.Tape())
 	e, loops := c.Edges, edges.SelfLoops(m.SelfLoops)
 	p.layer.Explain(func() string {
-		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
+		return fmt.Sprintf("messages of %d columns, a function of %d of the source",
+			m.Columns, m.Source.Cols())
 	})
 	run := &messages{
-		Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along), own: []*edges.Block{e.Local()},
+		Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs,
+		vertices: p.part.vertices(p.along), own: []*edges.Block{e.Local()},
 	}
 	if m.Reduce == gnn.KindMean {
 		run.factors = e.MeanFactors(loops, 0)
@@ -50,7 +52,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 
 	op := autograd.Op{
-		Value: t.Rounded(z), Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, run.arg),
+		Value: t.Rounded(z), Inputs: []*autograd.Var{m.Source}, Rows: p.targets(),
+		Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, run.arg),
 		Backward: func(g *tensor.Matrix) { run.messageBackward(c, g) },
 	}
 	if m.Target != nil {
@@ -136,10 +139,13 @@ func (m *messages) inFloat32(x *tensor.Matrix) *tensor.Matrix {
 }
 
 // ends puts the rows of both ends of a batch's edges on a tape. The caller releases the matrices.
-func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
+func (m *messages) ends(b *batch, source *tensor.Matrix,
+	recording bool,
+) (e gnn.Edges, rows []*tensor.Matrix) {
 	t, set := m.tape, &autograd.RowSet{Here: b.n, Total: autograd.NotVertices, IDs: b.keys}
 	tape := &autograd.Tape{
-		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random, Announced: map[*tensor.Matrix]bool{},
+		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random,
+		Announced: map[*tensor.Matrix]bool{},
 	}
 	for _, q := range m.Parameters {
 		tape.Announced[q.Grad] = true
@@ -154,7 +160,10 @@ func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.
 		}
 		return tape.Input(x, set)
 	}
-	e = gnn.Edges{Tape: tape, Source: gathered(source, b.sources, m.Source.Wants()), FirstColumn: m.FirstColumn}
+	e = gnn.Edges{
+		Tape: tape, Source: gathered(source, b.sources, m.Source.Wants()),
+		FirstColumn: m.FirstColumn,
+	}
 	if m.Target != nil {
 		e.Target = gathered(m.Target.Value(), b.targets, m.Target.Wants())
 	}
@@ -188,9 +197,11 @@ func (m *messages) forward(b *batch, source, z *tensor.Matrix) {
 	out := m.call(e, b.n)
 	team := m.tape.Team
 	if m.arg != nil {
-		team.Max(z.RowRange(b.lo, b.hi), m.arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids, nil, kernel.Accumulate)
+		team.Max(z.RowRange(b.lo, b.hi), m.arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids,
+			nil, kernel.Accumulate)
 	} else {
-		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(), kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
+		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(),
+			kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
 	}
 	out.Drop()
 	exchange.Release(rows...)

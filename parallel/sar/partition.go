@@ -67,7 +67,8 @@ type Source struct {
 // Partition with a late halo has a worker for itself.
 func New(e axis.Env, o axis.Options) (*Partition, error) {
 	p := ofShare(e, nil, e.Costs(&o, nil), o)
-	if p.options.Halo != edges.HaloRows { // which edges are needed depends on the model; they are read at their first use
+	// which edges are needed depends on the model; they are read at their first use
+	if p.options.Halo != edges.HaloRows {
 		return p, nil
 	}
 	for _, r := range p.from.Schema.Relations {
@@ -104,7 +105,8 @@ func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Par
 		if some != nil {
 			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
 		}
-		rows := autograd.RowsOf(e.Team, t.IDs, t.Rows, from.Schema.Types[i].Vertices, exchange.PeersOf(g.Halo))
+		rows := autograd.RowsOf(e.Team, t.IDs, t.Rows, from.Schema.Types[i].Vertices,
+			exchange.PeersOf(g.Halo))
 		if i == 0 {
 			from.Rows, from.Vertices = rows, t.IDs
 		} else {
@@ -141,12 +143,18 @@ func Of(e axis.Env, from Source, costs *order.Costs, o axis.Options) *Partition 
 // SchemaOf returns the schema of the graph that the share belongs to.
 func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	w := &s.Whole
-	schema.Types = []gnn.VertexType{{Name: cmp.Or(w.Type, graph.VertexName), Vertices: w.Own(), Columns: w.FeatureColumns}}
+	schema.Types = []gnn.VertexType{
+		{Name: cmp.Or(w.Type, graph.VertexName), Vertices: w.Own(), Columns: w.FeatureColumns},
+	}
 	for _, t := range w.Others {
-		schema.Types = append(schema.Types, gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
+		schema.Types = append(schema.Types, gnn.VertexType{
+			Name: t.Type, Vertices: t.Vertices,
+			Columns: t.FeatureColumns,
+		})
 	}
 	for _, r := range s.Edges.Relations {
-		schema.Relations = append(schema.Relations, gnn.Relation{Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns})
+		schema.Relations = append(schema.Relations,
+			gnn.Relation{Name: r.Name, Source: r.Source, Target: r.Target, Columns: r.In.EdgeColumns})
 	}
 	return schema
 }
@@ -198,7 +206,8 @@ func (p *Partition) vertices(a gnn.Along) int {
 // Propagator returns the gnn.Propagator of the layer with that module path.
 func (p *Partition) Propagator(path string, along gnn.Along) gnn.Propagator {
 	if p.relation(along.Relation) < 0 {
-		panic(fmt.Sprintf("sar: %s aggregates over relation %q, but the graph has %q", path, along.Relation, p.from.Schema.Names()))
+		panic(fmt.Sprintf("sar: %s aggregates over relation %q, but the graph has %q", path, along.Relation,
+			p.from.Schema.Names()))
 	}
 	return &propagator{part: p, layer: p.costs.Layer(path), along: along}
 }
@@ -228,7 +237,8 @@ func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges
 	if p.thin[a] == nil {
 		p.thin[a] = e.Thin(a.Reversed)
 	}
-	return p.thin[a].Draw(edges.Drop{Key: t.Random.Key("drop-edge " + a.Relation), P: p.options.DropEdge}), nil
+	return p.thin[a].Draw(edges.Drop{Key: t.Random.Key("drop-edge " + a.Relation), P: p.options.DropEdge}),
+		nil
 }
 
 // edgesOf is Edges, with what travels between partitions.
@@ -251,8 +261,9 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.Ends(a)
 	from := edges.Source{
-		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
-		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P,
+		Holders: g.Holders,
+		IDs:     p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
 		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts, Data: p.env.EdgeData,
 	}
 	if some != nil {
@@ -274,11 +285,13 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 	e, err := edges.New(p.team, g.Halo, from)
 	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller freezes them
 		p.team.Memory.FreezeAll(tensor.Graph)
-		if from.Data != edges.WithoutFeatures { // else a layer may be filling what it keeps of aggregated features
+		// else a layer may be filling what it keeps of aggregated features
+		if from.Data != edges.WithoutFeatures {
 			p.team.Memory.FreezeAll(tensor.Features)
 		}
 	}
-	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) + 4*len(from.Relation.EdgeFeatures); p.read > unloadEvery {
+	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) +
+		4*len(from.Relation.EdgeFeatures); p.read > unloadEvery {
 		s.Unload()
 		p.read = 0
 	}

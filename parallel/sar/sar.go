@@ -53,18 +53,22 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		c.sum(z, x.Value())
 		z = t.Rounded(z)
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
-		c.resume()
-		if c.count(g.Cols); tile < g.Cols {
-			dx, add := x.Grad()
-			c.inTiles(tile, dx, g, kernel.Output(add), func(dx, g *tensor.Matrix) { c.sumTransposed(dx, g, x.Element(), kernel.Replace) })
-		} else {
-			dx, add := x.BlockGrad(c.sums())
-			c.sumTransposed(dx, g, x.Element(), kernel.Output(add))
-			x.AddBlockGrad(dx)
-		}
-		g.Release()
-	}})
+	return t.Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers,
+		Reads: true, Backward: func(g *tensor.Matrix) {
+			c.resume()
+			if c.count(g.Cols); tile < g.Cols {
+				dx, add := x.Grad()
+				c.inTiles(tile, dx, g, kernel.Output(add),
+					func(dx, g *tensor.Matrix) { c.sumTransposed(dx, g, x.Element(), kernel.Replace) })
+			} else {
+				dx, add := x.BlockGrad(c.sums())
+				c.sumTransposed(dx, g, x.Element(), kernel.Output(add))
+				x.AddBlockGrad(dx)
+			}
+			g.Release()
+		},
+	})
 }
 
 // sum computes z = Â·x.
@@ -96,20 +100,23 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
 		})
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: append(c.buffers, arg), Reads: true, Backward: func(g *tensor.Matrix) {
-		c.resume()
-		c.count(g.Cols)
-		dx := x.BlockGradSum(c.sums())
-		t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
-		for v := range c.sendGradients(dx, x.Element()) {
-			t.Team.Zero(v.Grads[0])
-			pick := v.Picker(t.Team)
-			t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
-			pick.Release()
-		}
-		x.AddBlockGrad(dx)
-		g.Release()
-	}})
+	return t.Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(),
+		Buffers: append(c.buffers, arg), Reads: true, Backward: func(g *tensor.Matrix) {
+			c.resume()
+			c.count(g.Cols)
+			dx := x.BlockGradSum(c.sums())
+			t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
+			for v := range c.sendGradients(dx, x.Element()) {
+				t.Team.Zero(v.Grads[0])
+				pick := v.Picker(t.Team)
+				t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
+				pick.Release()
+			}
+			x.AddBlockGrad(dx)
+			g.Release()
+		},
+	})
 }
 
 // Attend implements gnn.Propagator. Each block updates the running softmax of each vertex and head. Besides
@@ -130,7 +137,8 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	width := x.Cols / a.Heads
 	c.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, kernel: kernel.Attention{
-		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.IDs,
+		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope,
+		Whole: alone, TargetIDs: e.IDs,
 		Mask: nn.Dropout{Path: p.layer.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	c.scored = at.given()
@@ -159,7 +167,8 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	at.out, at.logSum = t.Rounded(state.Out), state.Maximum
 	vars := at.vars()
 	return t.Record(autograd.Op{
-		Value: at.out, Inputs: vars, Rows: p.targets(), Keeps: vars, KeepsResult: true, Buffers: append(c.buffers, at.logSum),
+		Value: at.out, Inputs: vars, Rows: p.targets(), Keeps: vars, KeepsResult: true,
+		Buffers:  append(c.buffers, at.logSum),
 		Backward: func(g *tensor.Matrix) { at.attendBackward(c, g) },
 	})
 }

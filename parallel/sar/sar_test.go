@@ -23,9 +23,14 @@ import (
 )
 
 // workers runs f on every worker of a graph that an assignment divides into k partitions.
-func workers(t *testing.T, g *graph.Graph, of []int32, k int, o axis.Options, wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition)) {
+func workers(t *testing.T, g *graph.Graph, of []int32, k int, o axis.Options,
+	wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition),
+) {
 	t.Helper()
-	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Wrap: wrap}
+	w := paralleltest.Workers{
+		Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g,
+		Of: of, Wrap: wrap,
+	}
 	w.Run(t, func(c engine.Config) {
 		c.Epochs = 76
 		p, err := sar.New(c.Env, o)
@@ -42,14 +47,18 @@ func inTurn(n, k int) []int32 { return paralleltest.Dividings(n, k)["in turn"] }
 func TestSameBitsAgain(t *testing.T) {
 	const vertices = 4000
 	g := paralleltest.ManyEdges(t, vertices, 10)
-	for _, name := range []string{"message sum", "attention 2 of one value", "attention", "linear mean", "maximum"} {
+	for _, name := range []string{
+		"message sum", "attention 2 of one value", "attention",
+		"linear mean", "maximum",
+	} {
 		l := paralleltest.Named(name)
 		var first *paralleltest.Outcome
 		for again := range 4 {
 			got := l.Blank(vertices)
-			workers(t, g, inTurn(vertices, 2), 2, axis.Options{Prefetch: 1}, nil, func(c engine.Config, p *sar.Partition) {
-				l.Run(c, p, paralleltest.Stored, got)
-			})
+			workers(t, g, inTurn(vertices, 2), 2, axis.Options{Prefetch: 1}, nil,
+				func(c engine.Config, p *sar.Partition) {
+					l.Run(c, p, paralleltest.Stored, got)
+				})
 			if first == nil {
 				first = got
 			}
@@ -77,7 +86,10 @@ func TestHolders(t *testing.T) {
 		for _, l := range layers {
 			got = append(got, l.Blank(g.Vertices()))
 		}
-		w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Holders: holders}
+		w := paralleltest.Workers{
+			Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g,
+			Of: of, Holders: holders,
+		}
 		w.Run(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
 			exchange.Must(err)
@@ -118,7 +130,8 @@ func TestOrdersOfWork(t *testing.T) {
 	defer team.Memory.Close()
 	var explained []string
 	p, err := sar.New(axis.Env{
-		Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(paralleltest.Small(t, true, true)),
+		Team: team, Groups: mesh.One.Join(comm.Alone()),
+		Share:   partition.All(paralleltest.Small(t, true, true)),
 		Explain: func(path, what string) { explained = append(explained, path+": "+what) },
 	}, axis.Options{})
 	require.NoError(t, err)
@@ -127,7 +140,8 @@ func TestOrdersOfWork(t *testing.T) {
 	clear(indptr.Int64s())
 	none := &kernel.CSR{
 		Rows: x.Rows, Cols: x.Cols, Indptr: indptr,
-		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, 0), Values: team.Memory.New(tensor.Features, 1, 0),
+		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, 0),
+		Values:  team.Memory.New(tensor.Features, 1, 0),
 	}
 	sparse := &autograd.Sparse{Rows: none, Columns: team.Transpose(none, tensor.Features)}
 	for name, c := range map[string]struct {
@@ -135,11 +149,15 @@ func TestOrdersOfWork(t *testing.T) {
 		x    *autograd.Var
 		want string
 	}{
-		"narrow":             {3, tape.Input(x, p.Rows()), "transform 8 columns to 3, then aggregate"},
-		"wide":               {20, tape.Input(x, p.Rows()), "aggregate 8 columns, then transform to 20"},
-		"fixed":              {5, tape.Fixed(x, p.Rows()), "aggregate the features once, then transform in every epoch"},
+		"narrow": {3, tape.Input(x, p.Rows()), "transform 8 columns to 3, then aggregate"},
+		"wide":   {20, tape.Input(x, p.Rows()), "aggregate 8 columns, then transform to 20"},
+		"fixed": {5, tape.Fixed(x, p.Rows()), "aggregate the features once, then transform " +
+			"in every epoch"},
 		"fixed and too wide": {3, tape.Fixed(x, p.Rows()), "transform 8 columns to 3, then aggregate"},
-		"sparse":             {20, tape.SparseConstant(sparse, p.Rows()), "transform the sparse features, then aggregate"},
+		"sparse": {
+			20, tape.SparseConstant(sparse, p.Rows()),
+			"transform the sparse features, then aggregate",
+		},
 	} {
 		w := tape.Parameter(team.Zeros(tensor.Parameters, x.Cols, c.out), nil)
 		p.Propagator(name, paralleltest.Stored).AggregateLinear(c.x, w, gnn.Symmetric)
@@ -156,7 +174,8 @@ func TestTiles(t *testing.T) {
 	g := paralleltest.ManyEdges(t, vertices, 10)
 	few := axis.WireSchedule{From: 3} // of the columns
 	for name, o := range map[string]axis.Options{
-		"linear sum": {}, "linear mean": {WireSchedule: few}, "symmetric twice": {}, "symmetric": {Halo: edges.HaloCover, WireSchedule: few},
+		"linear sum": {}, "linear mean": {WireSchedule: few}, "symmetric twice": {},
+		"symmetric": {Halo: edges.HaloCover, WireSchedule: few},
 	} {
 		l := paralleltest.Named(name)
 		o.Prefetch = 1
@@ -168,7 +187,10 @@ func TestTiles(t *testing.T) {
 		for _, tile := range []int{64, 1, 2} {
 			got := outcome{Outcome: l.Blank(vertices)}
 			var mu sync.Mutex
-			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Storage: tensor.BFloat16, Graph: g, Of: inTurn(vertices, k)}
+			w := paralleltest.Workers{
+				Mesh:    mesh.Mesh{Stages: 1, Partitions: k, Slices: 1},
+				Storage: tensor.BFloat16, Graph: g, Of: inTurn(vertices, k),
+			}
 			w.Run(t, func(c engine.Config) {
 				c.Tile, c.Epochs = tile, 1
 				p, err := sar.New(c.Env, o)
@@ -190,7 +212,8 @@ func TestTiles(t *testing.T) {
 				t.Errorf("%s: tiles change bits", name)
 			}
 			for i, sent := range tiled.sent {
-				more := sent.Messages > whole.sent[i].Messages || o.WireSchedule == few // an empty message does not count
+				// an empty message does not count
+				more := sent.Messages > whole.sent[i].Messages || o.WireSchedule == few
 				if sent.Bytes != whole.sent[i].Bytes || !more {
 					t.Errorf("%s: %+v sent in tiles, and %+v otherwise", name, sent, whole.sent[i])
 				}

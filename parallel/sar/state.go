@@ -32,7 +32,8 @@ func (s *Saved) Name(key Key, part string, m int) string {
 	if key.Along.Reversed {
 		direction = "out"
 	}
-	return fmt.Sprintf("%s/%s/%s.%s.%d/%s/%s.%d", s.What, key.Path, key.Along.Relation, direction, key.Number, s.Place, part, m)
+	return fmt.Sprintf("%s/%s/%s.%s.%d/%s/%s.%d", s.What, key.Path, key.Along.Relation, direction,
+		key.Number, s.Place, part, m)
 }
 
 // PlaceOf names the rows and columns whose history a worker has.

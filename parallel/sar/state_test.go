@@ -20,7 +20,10 @@ func TestNamesOfAHistory(t *testing.T) {
 		s := Saved{What: of.what, Place: PlaceOf(of.groups)}
 		return s.Name(of.key, of.part, of.m)
 	}
-	base := named{what: "late", key: Key{Path: "convs.1", Number: 2}, part: lateRows, m: 3, groups: mesh.Groups{Place: mesh.Place{Partition: 1, Slice: 1}, Mesh: mesh.Mesh{Slices: 2}}}
+	base := named{
+		what: "late", key: Key{Path: "convs.1", Number: 2}, part: lateRows, m: 3,
+		groups: mesh.Groups{Place: mesh.Place{Partition: 1, Slice: 1}, Mesh: mesh.Mesh{Slices: 2}},
+	}
 	if got, want := name(base), "late/convs.1/.in.2/partition-1.slice-1-of-2/rows.3"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

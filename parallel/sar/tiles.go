@@ -51,7 +51,8 @@ func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output, sum f
 	c.columns = x.Cols
 	for from := 0; from < x.Cols; from += columns {
 		n := min(columns, x.Cols-from)
-		some, tile := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n), team.Memory.New(tensor.Buffers, z.Rows, n)
+		some, tile := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n),
+			team.Memory.New(tensor.Buffers, z.Rows, n)
 		team.PickColumns(some, x, nil, from)
 		c.column = from
 		sum(tile, some)

@@ -59,10 +59,11 @@ func TestTranscripts(t *testing.T) {
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
 			small, 8, 4, func(log func(string)) layer {
-				return paralleltest.Message("", 2, 2, nil, gnn.Message{}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
-					log(fmt.Sprintf("compute messages of edges: %d", e.Source.Rows()))
-					return autograd.Activate(e.Source, kernel.Tanh)
-				})
+				return paralleltest.Message("", 2, 2, nil, gnn.Message{},
+					func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+						log(fmt.Sprintf("compute messages of edges: %d", e.Source.Rows()))
+						return autograd.Activate(e.Source, kernel.Tanh)
+					})
 			},
 			axis.Options{},
 		},
@@ -72,7 +73,8 @@ func TestTranscripts(t *testing.T) {
 			axis.Options{},
 		},
 		"prefetch": {
-			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one message more than the one that is aggregated is in flight",
+			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one message more than the one " +
+				"that is aggregated is in flight",
 			small, 8, 4, plain(attention),
 			axis.Options{Prefetch: 1},
 		},
@@ -83,14 +85,16 @@ func TestTranscripts(t *testing.T) {
 		},
 		"messages": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
-			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
+			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2,
+			plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
 			axis.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			relation, err := graph.NewRelation(c.n, c.edges)
 			require.NoError(t, err)
-			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relations: []graph.Relation{relation}}, inTurn(c.n, c.k), c.k, c.layer, c.setting)
+			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relations: []graph.Relation{relation}},
+				inTurn(c.n, c.k), c.k, c.layer, c.setting)
 			paralleltest.CompareTranscript(t, name, got, *update)
 		})
 	}
@@ -152,7 +156,9 @@ func (s *transcript) free(which func(at *byte) bool) {
 }
 
 // transcribe runs a layer forward and backward on all workers and returns their transcripts.
-func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o axis.Options) string {
+func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer,
+	o axis.Options,
+) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
 		scripts[p] = &transcript{Transcript: paralleltest.NewTranscript()}
@@ -160,7 +166,9 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	still := l(func(string) {})
 	want, got := still.Alone(t, g, paralleltest.Stored), still.Blank(g.Vertices())
 
-	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, scripts[end.Rank()].message) }
+	wrap := func(end comm.Transport) comm.Transport {
+		return commtest.Record(end, scripts[end.Rank()].message)
+	}
 	workers(t, g, of, k, o, wrap, func(c engine.Config, p *sar.Partition) {
 		script := scripts[c.Groups.Partition]
 		c.Team.Watch = func(call kernel.Call, run func()) {
@@ -192,7 +200,8 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	var out strings.Builder
 	for p, script := range scripts {
 		for _, phase := range []string{paralleltest.Forward, paralleltest.Backward} {
-			fmt.Fprintf(&out, "worker %d, %s\n%s", p, phase, script.Lanes(phase, append(slices.Clone(lanes), "buffers held")...))
+			fmt.Fprintf(&out, "worker %d, %s\n%s", p, phase,
+				script.Lanes(phase, append(slices.Clone(lanes), "buffers held")...))
 		}
 	}
 	return out.String()
@@ -210,7 +219,8 @@ func (c *counting) Send(data []byte, to, tag int) comm.Request {
 }
 
 func (c *counting) Receive(data []byte, from, tag int) comm.Request {
-	return c.count(c.Transport.Receive(data, from, tag), &c.receives[comm.KindOf(tag)], &c.most[1][comm.KindOf(tag)])
+	return c.count(c.Transport.Receive(data, from, tag), &c.receives[comm.KindOf(tag)],
+		&c.most[1][comm.KindOf(tag)])
 }
 
 func (c *counting) count(r comm.Request, now, most *atomic.Int64) comm.Request {
@@ -241,27 +251,30 @@ func TestBoundedMessages(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 4000, 10)
 	of := inTurn(4000, 5)
 	for _, name := range []string{
-		"linear sum", "linear mean", "symmetric twice", "maximum", "attention", "attention with loops and dropout",
+		"linear sum", "linear mean", "symmetric twice", "maximum", "attention",
+		"attention with loops and dropout",
 		"attention 2 with dropout", "message maximum",
 	} {
 		l := paralleltest.Named(name)
 		for _, prefetch := range []int{0, 1, 3} {
 			var mu sync.Mutex
 			var ends []*counting
-			workers(t, g, of, 5, axis.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)}, func(end comm.Transport) comm.Transport {
-				c := &counting{Transport: end}
-				mu.Lock()
-				defer mu.Unlock()
-				ends = append(ends, c)
-				return c
-			}, func(c engine.Config, p *sar.Partition) {
-				l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
-			})
+			workers(t, g, of, 5, axis.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)},
+				func(end comm.Transport) comm.Transport {
+					c := &counting{Transport: end}
+					mu.Lock()
+					defer mu.Unlock()
+					ends = append(ends, c)
+					return c
+				}, func(c engine.Config, p *sar.Partition) {
+					l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
+				})
 			for _, end := range ends {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
 					sent, received := end.most[0][kind].Load(), end.most[1][kind].Load()
 					if sent > 2 || received > int64(prefetch+1) || sent == 0 {
-						t.Errorf("%s: worker %d had %d messages of %v in flight, and waited for %d with a prefetch of %d", name, end.Rank(), sent, kind, received, prefetch)
+						t.Errorf("%s: worker %d had %d messages of %v in flight, and waited for %d with a "+
+							"prefetch of %d", name, end.Rank(), sent, kind, received, prefetch)
 					}
 				}
 			}
@@ -301,19 +314,21 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 			}
 		})
 		if row := halo * int64(c.l.In) * 4; rows != c.rows*row || gradients != c.gradients*row {
-			t.Errorf("%s: %d bytes of rows and %d of gradients, want %d and %d halo exchanges of %d", name, rows, gradients, c.rows, c.gradients, row)
+			t.Errorf("%s: %d bytes of rows and %d of gradients, want %d and %d halo exchanges of %d", name,
+				rows, gradients, c.rows, c.gradients, row)
 		}
 	}
 }
 
 // constantSource is a message function of a source that needs no gradient, with parameters that do.
 func constantSource(weights ...[2]int) paralleltest.Layer {
-	l := paralleltest.Message("", 4, 4, weights, gnn.Message{}, func(e gnn.Edges, w []*nn.Param) *autograd.Var {
-		if len(w) == 0 {
-			return e.Source
-		}
-		return autograd.Linear(e.Source, w[0].On(e.Tape))
-	})
+	l := paralleltest.Message("", 4, 4, weights, gnn.Message{},
+		func(e gnn.Edges, w []*nn.Param) *autograd.Var {
+			if len(w) == 0 {
+				return e.Source
+			}
+			return autograd.Linear(e.Source, w[0].On(e.Tape))
+		})
 	forward := l.Forward
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return forward(p, autograd.Detach(x), w)
@@ -336,7 +351,11 @@ func TestPeakWithoutHalo(t *testing.T) {
 		"case 2": {paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, width), .5},
 	} {
 		var peaks [3]float64
-		for i, o := range []axis.Options{{Prefetch: 1}, {KeepHalo: true}, {Prefetch: 1, Halo: edges.HaloCover}} {
+		for i, o := range []axis.Options{
+			{Prefetch: 1},
+			{KeepHalo: true},
+			{Prefetch: 1, Halo: edges.HaloCover},
+		} {
 			var mu sync.Mutex
 			workers(t, g, of, k, o, nil, func(w engine.Config, p *sar.Partition) {
 				c.l.Run(w, p, paralleltest.Stored, c.l.Blank(vertices))
@@ -355,11 +374,13 @@ func TestPeakWithoutHalo(t *testing.T) {
 		// Partial sums: the gradients of up to a quarter of the rows
 		for i, bound := range map[int]float64{0: bound, 2: bound + .25} {
 			if peaks[i] > bound {
-				t.Errorf("%s: a worker's peak is %.2f times its rows, want at most %.2f", name, peaks[i], bound)
+				t.Errorf("%s: a worker's peak is %.2f times its rows, want at most %.2f",
+					name, peaks[i], bound)
 			}
 		}
 		if peaks[1]-peaks[0] < k-1-messages/6 {
-			t.Errorf("%s: the kept halo adds %.2f partitions' rows: was it not freed without?", name, peaks[1]-peaks[0])
+			t.Errorf("%s: the kept halo adds %.2f partitions' rows: was it not freed without?",
+				name, peaks[1]-peaks[0])
 		}
 	}
 }

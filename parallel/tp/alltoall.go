@@ -178,7 +178,8 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 	for q := range a.comm.Size() {
 		if q != me {
 			maxOut, maxIn = max(maxOut, t.elements(me, q, sent)), max(maxIn, t.elements(q, me, sent))
-			storedOut, storedIn = max(storedOut, t.elements(me, q, stored)), max(storedIn, t.elements(q, me, stored))
+			storedOut, storedIn = max(storedOut, t.elements(me, q, stored)),
+				max(storedIn, t.elements(q, me, stored))
 		}
 	}
 	memory, inFlight, form := a.team.Memory, 2*(a.comm.Size()-1), t.form(me)
@@ -213,7 +214,8 @@ func (t *allToAll) run() {
 		return
 	}
 	send := func(aside *comm.Comm) error { return t.send(aside, nil) }
-	exchange.Must(exchange.Beside(c, []exchange.Side{send}, func() error { return t.receive(c, 0, t.chunks, nil) }))
+	exchange.Must(exchange.Beside(c, []exchange.Side{send},
+		func() error { return t.receive(c, 0, t.chunks, nil) }))
 }
 
 // inStep is run for workers whose partitions take turns. The partition keeps its turn. It has one on every
@@ -333,7 +335,10 @@ func (t *allToAll) fill(m message, buffer *tensor.Matrix) {
 	owner, slice := t.ends(t.axis.comm.Rank(), m.peer)
 	key := autograd.Mix(t.random.Key(t.path) + uint64(t.number*t.axis.mesh.Partitions+t.axis.partition))
 	m.form.Encode(t.axis.team, buffer, stored, func(i int) kernel.Draws {
-		return kernel.Draws{Key: autograd.Mix(key + uint64(i)), Stream: uint32(t.parts[i].cut[slice].from), IDs: listed(t.sentRows(owner), m.row, m.rows)}
+		return kernel.Draws{
+			Key: autograd.Mix(key + uint64(i)), Stream: uint32(t.parts[i].cut[slice].from),
+			IDs: listed(t.sentRows(owner), m.row, m.rows),
+		}
 	})
 }
 
@@ -348,7 +353,9 @@ func (t *allToAll) store(m message, buffer *tensor.Matrix) {
 }
 
 // each calls f for each part of a message as it is stored, with the part's columns of the buffer.
-func (t *allToAll) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.Matrix, of part, q, row int)) {
+func (t *allToAll) each(m message, buffer *tensor.Matrix,
+	f func(buffer *tensor.Matrix, of part, q, row int),
+) {
 	for i, columns := range m.form.Stored().Parts(buffer) {
 		f(columns, t.parts[i], m.peer, m.row)
 	}

@@ -25,7 +25,8 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a = a.WithScores()
 	computed := a.SourceScore == nil
 	if computed {
-		a.SourceScore, a.TargetScore = autograd.HeadDot(a.Source, a.ASource, a.Heads), autograd.HeadDot(a.Source, a.ATarget, a.Heads)
+		a.SourceScore, a.TargetScore = autograd.HeadDot(a.Source, a.ASource, a.Heads),
+			autograd.HeadDot(a.Source, a.ATarget, a.Heads)
 		a.ASource, a.ATarget = nil, nil
 	}
 	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.axis.comm.Rank()
@@ -40,12 +41,14 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	if columnsOf(touched) > a.Heads { // some heads are in several slices
 		shared = kernel.Accumulate
 	}
-	in := append(p.inputs(cut, a.Source, nil), input{a.SourceScore, p.from, touched, shared, true}, input{a.TargetScore, p.to, touched, shared, true})
+	in := append(p.inputs(cut, a.Source, nil), input{a.SourceScore, p.from, touched, shared, true},
+		input{a.TargetScore, p.to, touched, shared, true})
 	z := p.onSlices(in, cut, func(own []*autograd.Var) (parts []*autograd.Var) {
 		for _, s := range segments(cut[me], width) {
 			b, head := a, s.head-touched[me].from
 			some := []*autograd.Var{
-				columns(own[0], s.from-cut[me].from, s.count), columns(own[1], head, s.heads), columns(own[2], head, s.heads),
+				columns(own[0], s.from-cut[me].from, s.count), columns(own[1], head, s.heads),
+				columns(own[2], head, s.heads),
 			}
 			b.Source, b.Target, b.SourceScore, b.TargetScore = some[0], some[0], some[1], some[2]
 			b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head

@@ -19,7 +19,10 @@ func TestSegments(t *testing.T) {
 		{span{4, 8}, []segment{{from: 4, count: 8, head: 1, heads: 2}}},
 		{span{0, 3}, []segment{{from: 0, count: 3, head: 0, heads: 1}}},
 		{span{1, 2}, []segment{{from: 1, count: 2, head: 0, heads: 1}}},
-		{span{3, 5}, []segment{{from: 3, count: 1, head: 0, heads: 1}, {from: 4, count: 4, head: 1, heads: 1}}},
+		{span{3, 5}, []segment{
+			{from: 3, count: 1, head: 0, heads: 1},
+			{from: 4, count: 4, head: 1, heads: 1},
+		}},
 		{span{2, 12}, []segment{{2, 2, 0, 1}, {4, 8, 1, 2}, {12, 2, 3, 1}}},
 	} {
 		if got := segments(c.slice, 4); !slices.Equal(got, c.want) {

@@ -38,14 +38,15 @@ import (
 
 // Axis is one worker of the tensor axis. The workers of an axis slice one partition, or the whole graph.
 type Axis struct {
-	team          *kernel.Team
-	comm          *comm.Comm // the workers that slice the partition
-	halo          *comm.Comm // the workers that have the same slice of other partitions
-	mesh          mesh.Mesh
-	inner         *sar.Partition // aggregates the columns of the slice
-	types         []*vertexRows  // by vertex type
-	costs         *order.Costs
-	bytes         func(kind, columns int) int64    // that all workers send in an all-to-all of a vertex type's rows
+	team  *kernel.Team
+	comm  *comm.Comm // the workers that slice the partition
+	halo  *comm.Comm // the workers that have the same slice of other partitions
+	mesh  mesh.Mesh
+	inner *sar.Partition // aggregates the columns of the slice
+	types []*vertexRows  // by vertex type
+	costs *order.Costs
+	// that all workers send in an all-to-all of a vertex type's rows
+	bytes         func(kind, columns int) int64
 	redistributed func(module string, bytes int64) // Env.Redistributed
 	epoch         int                              // for errors
 	partition     int                              // whose columns are sliced
@@ -96,7 +97,8 @@ func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
 	g := &e.Groups
 	return &Axis{
 		team: e.Team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
-		redistributed: e.Redistributed, chunks: int(o.AggregationChunks), schedules: map[direction]*schedule{},
+		redistributed: e.Redistributed, chunks: int(o.AggregationChunks),
+		schedules: map[direction]*schedule{},
 		partition: g.Partition, wire: o.Wire.Format(e.Team.Storage), idle: g.Halo.Meet,
 	}
 }
@@ -122,7 +124,9 @@ func (a *Axis) slice(g mesh.Groups, lists [][]int32, ids []int32, total int) {
 
 // redistributedBytes returns the number of bytes that the slices of all partitions send in an all-to-all.
 // starts are the first row of each partition, and the number of all rows.
-func redistributedBytes(team *kernel.Team, starts []int, slices, columns int, wire kernel.Format) (bytes int64) {
+func redistributedBytes(team *kernel.Team, starts []int, slices, columns int,
+	wire kernel.Format,
+) (bytes int64) {
 	cut, sent := even(columns, slices), 0
 	bytesOf := func(s span) int {
 		return exchange.Form{{Count: s.count, Element: team.Storage, Format: wire}}.Bytes()
@@ -180,7 +184,8 @@ func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
 	inner := a.inner.Propagator(path, along)
 	source, target := a.inner.Ends(along)
 	p := &propagator{
-		module: module{axis: a, path: path, from: a.types[source], to: a.types[target]}, along: along, inner: inner, order: a.costs.Layer(path),
+		module: module{axis: a, path: path, from: a.types[source], to: a.types[target]}, along: along,
+		inner: inner, order: a.costs.Layer(path),
 	}
 	if len(a.types) > 1 {
 		p.order.Moved = func(columns int) int64 { return a.bytes(source, columns) + a.bytes(target, columns) }

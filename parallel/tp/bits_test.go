@@ -49,10 +49,12 @@ func slicesHaveOneWorkersBits(t *testing.T, g *graph.Graph, o train.Options) {
 	require.NoError(t, err)
 	for _, n := range []int{2, 3, 4, 7} {
 		o.Parallel = fmt.Sprintf("tensor=%d", n)
-		sliced, err := (&train.Job{Graph: g, Options: o}).Predict(context.Background(), alone.Weights, train.Logits)
+		sliced, err := (&train.Job{Graph: g, Options: o}).Predict(context.Background(),
+			alone.Weights, train.Logits)
 		require.NoError(t, err)
 		if !slices.Equal(sliced.Logits, alone.Logits) {
-			t.Errorf("%s, decoupled %v, %d heads, on %s: the logits differ from one worker's", o.Model, o.Decoupled, o.Heads, o.Parallel)
+			t.Errorf("%s, decoupled %v, %d heads, on %s: the logits differ from one worker's", o.Model,
+				o.Decoupled, o.Heads, o.Parallel)
 		}
 	}
 }

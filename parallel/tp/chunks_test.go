@@ -20,16 +20,22 @@ import (
 // teleport or none.
 func TestChunks(t *testing.T) {
 	for name, g := range map[string]*graph.Graph{
-		"small": paralleltest.Small(t, true, true), "many edges": paralleltest.ManyEdges(t, 700, 6), "hubs": hubs(t),
+		"small":      paralleltest.Small(t, true, true),
+		"many edges": paralleltest.ManyEdges(t, 700, 6), "hubs": hubs(t),
 	} {
 		for _, l := range []paralleltest.Layer{
-			paralleltest.Propagation("one round", 5, gnn.Symmetric, 1), paralleltest.Propagation("three rounds", 5, gnn.Mean, 3),
-			paralleltest.Named("symmetric with a teleport"), paralleltest.Named("sum with a teleport"), paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
+			paralleltest.Propagation("one round", 5, gnn.Symmetric, 1),
+			paralleltest.Propagation("three rounds", 5, gnn.Mean, 3),
+			paralleltest.Named("symmetric with a teleport"), paralleltest.Named("sum with a teleport"),
+			paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
 		} {
 			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
 				var want *paralleltest.Outcome
 				for _, chunks := range []int{1, 2, 5, 1000} {
-					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
+					w, got := paralleltest.Workers{
+						Mesh:  mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3},
+						Graph: g,
+					}, l.Blank(g.Vertices())
 					w.Run(t, func(c engine.Config) {
 						a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 						exchange.Must(err)
@@ -40,7 +46,8 @@ func TestChunks(t *testing.T) {
 						got.Near(t, l.Name, l.Alone(t, g, along))
 					}
 					if !slices.Equal(got.Out, want.Out) || !slices.Equal(got.DX, want.DX) {
-						t.Errorf("%s, %s, %+v: %d chunks give bits that differ from one chunk's", name, l.Name, along, chunks)
+						t.Errorf("%s, %s, %+v: %d chunks give bits that differ from one chunk's", name,
+							l.Name, along, chunks)
 					}
 				}
 			}

@@ -21,8 +21,9 @@ import (
 func TestOneWorkerFails(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 600, 4)
 	for name, l := range map[string]paralleltest.Layer{
-		"overlap": paralleltest.Propagation("", 6, gnn.Sum, 2), "overlap with a teleport": paralleltest.Named("sum with a teleport"),
-		"no overlap": paralleltest.Propagation("", 6, gnn.Max, 1),
+		"overlap":                 paralleltest.Propagation("", 6, gnn.Sum, 2),
+		"overlap with a teleport": paralleltest.Named("sum with a teleport"),
+		"no overlap":              paralleltest.Propagation("", 6, gnn.Max, 1),
 	} {
 		pass := func(c engine.Config) {
 			a, err := tp.New(c.Env, axis.Options{AggregationChunks: 3})
@@ -41,7 +42,8 @@ func TestOneWorkerFails(t *testing.T) {
 				}
 				for rank, o := range w.Outcomes(t, pass) {
 					if f, ok := o.(exchange.Failure); !ok || rank != 1 && !errors.Is(f.Err, comm.ErrAborted) {
-						t.Errorf("%s, message %d of %v: worker %d ended with %v", name, messages, kind, rank, o)
+						t.Errorf("%s, message %d of %v: worker %d ended with %v", name,
+							messages, kind, rank, o)
 					}
 				}
 			}

@@ -100,7 +100,9 @@ func (p *part) element() tensor.Element {
 // results, side by side, are this worker's span of cut. A worker with an empty span does not call inner, but
 // takes part in every all-to-all, forward and backward. If its partitions take turns, they do so between the
 // all-to-alls as those of the other workers do in inner.
-func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
+func (m module) onSlices(inputs []input, cut []span,
+	inner func(own []*autograd.Var) []*autograd.Var,
+) *autograd.Var {
 	own := m.toSlices(inputs)
 	var parts []*autograd.Var
 	if cut[m.axis.comm.Rank()].count > 0 {
@@ -163,7 +165,10 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 	var there, back []part
 	wanted := 0
 	for _, in := range inputs {
-		there = append(there, part{x: in.x.Value(), z: m.axis.newSlice(of, in.x.Element(), in.cut), cut: in.cut, scores: in.scores})
+		there = append(there, part{
+			x: in.x.Value(), z: m.axis.newSlice(of, in.x.Element(), in.cut),
+			cut: in.cut, scores: in.scores,
+		})
 		if in.x.Wants() {
 			wanted++
 		}
@@ -174,12 +179,14 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 		own = append(own, in.x.Tape().Record(autograd.Op{
 			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: of.all, Reads: true,
 			Backward: func(g *tensor.Matrix) {
-				xs, back = slices.Insert(xs, 0, in.x), slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
+				xs, back = slices.Insert(xs, 0, in.x),
+					slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
 				if len(back) < wanted {
 					return
 				}
 				for k, x := range xs {
-					back[k].x = m.axis.team.Memory.NewElement(tensor.Gradients, x.Element(), x.Rows(), x.Cols())
+					back[k].x = m.axis.team.Memory.NewElement(tensor.Gradients, x.Element(),
+						x.Rows(), x.Cols())
 				}
 				m.moveToRows(of, back...)
 				for k, x := range xs {
@@ -214,7 +221,9 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 
 // OnSlices implements gnn.Slicer. The rows of each type are redistributed into slices by one all-to-all, and
 // the result into rows by another one.
-func (a *Axis) OnSlices(path string, x []*autograd.Var, f func(x []*autograd.Var) *autograd.Var) *autograd.Var {
+func (a *Axis) OnSlices(path string, x []*autograd.Var,
+	f func(x []*autograd.Var) *autograd.Var,
+) *autograd.Var {
 	a.costs.Layer(path).Explain(func() string {
 		return fmt.Sprintf("aggregate %d columns of all relations, in all rounds", x[0].Cols())
 	})
@@ -268,7 +277,9 @@ func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
 	team := m.axis.team
 	return m.newAllToAll(allToAll{
 		kind: comm.ToSlices, rowsOf: o.from.rowsOf, parts: parts, chunks: len(o.chunks),
-		of:       func(owner, chunk int) rows { return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]} },
+		of: func(owner, chunk int) rows {
+			return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]}
+		},
 		sentRows: func(owner int) *tensor.Matrix { return o.sendOrder[owner] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
 			if o.ownOrder == nil {

@@ -27,14 +27,18 @@ func TestToRowsInvertsToSlices(t *testing.T) {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			relation, err := graph.NewRelation(c.vertices, graph.Edges{})
 			require.NoError(t, err)
-			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relations: []graph.Relation{relation}}}
+			w := paralleltest.Workers{
+				Mesh:  mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers},
+				Graph: &graph.Graph{Relations: []graph.Relation{relation}},
+			}
 			w.Run(t, func(e engine.Config) {
 				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 3})
 				exchange.Must(err)
 				numbers := func(factor float32) *tensor.Matrix {
 					m := e.Team.Memory.New(tensor.Features, a.Rows().Here, c.columns)
 					for i := range m.Floats() {
-						m.Floats()[i] = factor * (float32(a.Vertices()[i/c.columns]) + float32(i%c.columns)/1024)
+						m.Floats()[i] = factor * (float32(a.Vertices()[i/c.columns]) +
+							float32(i%c.columns)/1024)
 					}
 					return m
 				}

@@ -138,7 +138,8 @@ func (c content) Drop() {
 // right.
 func TestMessagesInTurns(t *testing.T) {
 	for _, layer := range []paralleltest.Layer{
-		paralleltest.Propagation("sum", 600, gnn.Sum, 1),                      // 4 messages of 327 rows to each other worker
+		// 4 messages of 327 rows to each other worker
+		paralleltest.Propagation("sum", 600, gnn.Sum, 1),
 		paralleltest.AttentionV2("attention 2", gnn.Attention{Heads: 1}, 200), // all columns on one worker
 	} {
 		t.Run(layer.Name, func(t *testing.T) { messagesInTurns(t, layer) })
@@ -155,14 +156,18 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 	for rank := range holders {
 		holders[rank] = rank % workers
 	}
-	ends, spools, hosts := make([]comm.Transport, len(holders)), make([]queued, workers), make([]*comm.Host, workers)
+	ends, spools, hosts := make([]comm.Transport, len(holders)), make([]queued, workers),
+		make([]*comm.Host, workers)
 	for worker, link := range comm.InProcess(workers) {
 		hosts[worker] = comm.NewHost(comm.New(link, 0), holders, &spools[worker])
 		for _, end := range hosts[worker].Transports() {
 			ends[end.Rank()] = end
 		}
 	}
-	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: partitions, Slices: workers}, Graph: g, Of: of}
+	w := paralleltest.Workers{
+		Mesh: mesh.Mesh{Stages: 1, Partitions: partitions, Slices: workers}, Graph: g,
+		Of: of,
+	}
 	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
 	got := layer.Blank(vertices)
 	w.Run(t, func(e engine.Config) {

@@ -47,7 +47,10 @@ func (p *propagator) newOverlap(t *autograd.Tape, of pass, columns int, r gnn.Re
 	exchange.Must(err)
 	op, err := e.Operator(r)
 	exchange.Must(err)
-	o := &overlap{module: p.module, schedule: p.axis.schedule(direction{p.along, of}, columns), rounds: k, pass: of}
+	o := &overlap{
+		module: p.module, schedule: p.axis.schedule(direction{p.along, of}, columns),
+		rounds: k, pass: of,
+	}
 	o.arrived, o.ready, o.computed = o.signals(), o.signals(), o.signals()
 	o.count = func(columns int) { p.axis.inner.Count(o.path, e, columns) }
 	all, some := op.Apply, op.ApplyRows
@@ -67,12 +70,15 @@ func (p *propagator) aggregateOverlapped(x *autograd.Var, r gnn.Reduce, k gnn.Ro
 	on := *p
 	on.module = p.on(x.Tape())
 	on.newOverlap(x.Tape(), forward, x.Cols(), r, k).run(z, x.Value())
-	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.to.own, Reads: true, Backward: func(g *tensor.Matrix) {
-		dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, p.from.own.Here, g.Cols)
-		on.newOverlap(x.Tape(), backward, g.Cols, r, k).run(dx, g)
-		g.Release()
-		x.AddGrad(dx)
-	}})
+	return x.Tape().Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{x}, Rows: p.to.own, Reads: true,
+		Backward: func(g *tensor.Matrix) {
+			dx := p.axis.team.Memory.NewElement(tensor.Gradients, g.Element, p.from.own.Here, g.Cols)
+			on.newOverlap(x.Tape(), backward, g.Cols, r, k).run(dx, g)
+			g.Release()
+			x.AddGrad(dx)
+		},
+	})
 }
 
 // run computes out from in, both in the row layout. It runs once.

@@ -70,14 +70,18 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.to.own.Here))
 	if !m.Columnwise {
-		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given slices only where it is said to be columnwise; take %s graph=%d",
+		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given "+
+			"slices only where it is said to be columnwise; take %s graph=%d",
 			p.path, refusal.Setting("parallel"), p.axis.mesh.Workers()))
 	}
-	for _, q := range m.Parameters { // on workers without columns, too: gradients are complete in the same order on all workers
+	// on workers without columns, too: gradients are complete in the same order on all workers
+	for _, q := range m.Parameters {
 		autograd.Columns(q.On(m.Source.Tape()), 0, 0)
 	}
 	cut := p.cut(m.Columns)
-	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })
+	p.order.Explain(func() string {
+		return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns)
+	})
 	return p.onSlices(p.inputs(cut, m.Source, m.Target), cut, func(own []*autograd.Var) []*autograd.Var {
 		mine, some := cut[p.axis.comm.Rank()], m
 		some.Columns, some.FirstColumn, some.Columnwise = mine.count, m.FirstColumn+mine.from, false

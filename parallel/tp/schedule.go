@@ -56,7 +56,8 @@ type schedule struct {
 	chunks    []rows
 	sendOrder []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which it sends them
 	offsets   [][]int          // offsets[q][j]: how many rows worker q sends before chunk j; len chunks+1
-	results   [][]rows         // results[q][j]: the rows of worker q that chunk j computes, numbered among its own
+	// results[q][j]: the rows of worker q that chunk j computes, numbered among its own
+	results [][]rows
 	// ownOrder (Int32, 1 × n) lists this worker's rows in the order in which it sends them, numbered among
 	// its own. nil: ascending order.
 	ownOrder *tensor.Matrix
@@ -66,7 +67,8 @@ type schedule struct {
 func newOneChunk(from, to *vertexRows) *schedule {
 	s := &schedule{from: from, to: to, chunks: []rows{{0, to.all.Here}}, sendOrder: from.rowsOf}
 	for q, list := range from.rowsOf {
-		s.offsets, s.results = append(s.offsets, []int{0, list.Cols}), append(s.results, []rows{{0, to.rowsOf[q].Cols}})
+		s.offsets, s.results = append(s.offsets, []int{0, list.Cols}),
+			append(s.results, []rows{{0, to.rowsOf[q].Cols}})
 	}
 	return s
 }

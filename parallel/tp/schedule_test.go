@@ -23,7 +23,10 @@ func TestChunksFor(t *testing.T) {
 	} {
 		team := kernel.NewPlan(1, tensor.NewMeter())
 		a := &Axis{team: team, comm: comm.New(comm.Plan(0, c.workers), 0)}
-		matrix := &kernel.CSR{Rows: c.rows, Cols: c.rows, Indices: &tensor.Matrix{Rows: 1, Cols: c.rows * c.degree}}
+		matrix := &kernel.CSR{
+			Rows: c.rows, Cols: c.rows,
+			Indices: &tensor.Matrix{Rows: 1, Cols: c.rows * c.degree},
+		}
 		if got := a.chunksFor(matrix, c.columns); got != c.want {
 			t.Errorf("%+v: %d chunks", c, got)
 		}

@@ -84,7 +84,8 @@ func TestTranscripts(t *testing.T) {
 	}
 	all := map[string]work{
 		"attention": {
-			"graph attention: rows (columns 0–5) and the scores of two heads as sources (6–7) and as targets (8–9)",
+			"graph attention: rows (columns 0–5) and the scores of two heads as sources (6–7) and as " +
+				"targets (8–9)",
 			paralleltest.Named("given scores"), 1,
 		},
 		"gatv2": {
@@ -100,7 +101,8 @@ func TestTranscripts(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", name, workers), func(t *testing.T) {
 				scripts := transcribe(t, g, c.layer, workers, c.chunks)
 				var out strings.Builder
-				fmt.Fprintf(&out, "# %s\n# messages: rows [columns], joined with +; \"numbers\" have no unique value: terms of a sum, or zero\n", c.shows)
+				fmt.Fprintf(&out, "# %s\n# messages: rows [columns], joined with +; \"numbers\" have no "+
+					"unique value: terms of a sum, or zero\n", c.shows)
 				for rank, s := range scripts {
 					text := paralleltest.NewTranscript()
 					for pass, events := range s.events {
@@ -116,7 +118,8 @@ func TestTranscripts(t *testing.T) {
 							}
 							text.Add(e.lane, p.describe(e, calls-1))
 						}
-						fmt.Fprintf(&out, "worker %d, %s, own rows %s\n%s", rank, phases[pass], list(s.own), text.Lanes(phases[pass], lanes...))
+						fmt.Fprintf(&out, "worker %d, %s, own rows %s\n%s", rank, phases[pass], list(s.own),
+							text.Lanes(phases[pass], lanes...))
 					}
 				}
 				paralleltest.CompareTranscript(t, fmt.Sprintf("%s-%d", name, workers), out.String(), *update)
@@ -131,7 +134,8 @@ func twoEnds(heads, width int) paralleltest.Layer {
 	l := paralleltest.Layer{In: 2 * n, Out: n, Weights: [][2]int{{1, n}}}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.Attend(gnn.Attention{
-			Source: autograd.Columns(x, 0, n), Target: autograd.Columns(x, n, n), ASource: w[0], Heads: heads, Slope: .2, SelfLoops: true,
+			Source: autograd.Columns(x, 0, n), Target: autograd.Columns(x, n, n), ASource: w[0], Heads: heads,
+			Slope: .2, SelfLoops: true,
 		}, gnn.Once)
 	}
 	return l
@@ -171,12 +175,16 @@ func TestOverlap(t *testing.T) {
 						defer close(ended)
 						run(t, g, l, chunks, blank, func(end comm.Transport) comm.Transport {
 							s := blank[end.Rank()]
-							return &holding{Transport: end, held: map[[2]int]*heldRequest{}, until: func(kind comm.Kind, data []byte) <-chan struct{} {
-								if pass := s.now(); kind == c.kind && plans[pass].of(s.decode(laneOf(kind, true), data)) == c.held {
-									return release[pass]
-								}
-								return nil
-							}}
+							return &holding{
+								Transport: end, held: map[[2]int]*heldRequest{},
+								until: func(kind comm.Kind, data []byte) <-chan struct{} {
+									if pass := s.now(); kind == c.kind &&
+										plans[pass].of(s.decode(laneOf(kind, true), data)) == c.held {
+										return release[pass]
+									}
+									return nil
+								},
+							}
 						})
 					}()
 					for pass, p := range plans {
@@ -184,7 +192,8 @@ func TestOverlap(t *testing.T) {
 						for rank, s := range blank {
 							began, returned := p.progress(s.soFar(pass))
 							if began != c.computed {
-								t.Errorf("%s: worker %d computed %d chunks while messages were held back, want %d", phases[pass], rank, began, c.computed)
+								t.Errorf("%s: worker %d computed %d chunks while messages were held "+
+									"back, want %d", phases[pass], rank, began, c.computed)
 							}
 							want := map[[2]int]bool{}
 							for j := range c.returned {
@@ -195,7 +204,8 @@ func TestOverlap(t *testing.T) {
 								}
 							}
 							if !maps.Equal(returned, want) {
-								t.Errorf("%s: worker %d had received %v (chunk, worker) while messages were held back, want %v", phases[pass], rank, returned, want)
+								t.Errorf("%s: worker %d had received %v (chunk, worker) while messages "+
+									"were held back, want %v", phases[pass], rank, returned, want)
 							}
 						}
 						close(release[pass])
@@ -413,7 +423,9 @@ func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chu
 }
 
 // run is transcribe into empty scripts. wrap, unless nil, wraps each worker's transport.
-func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts []*script, wrap func(comm.Transport) comm.Transport) {
+func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts []*script,
+	wrap func(comm.Transport) comm.Transport,
+) {
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: len(scripts)}, Graph: g}
 	w.Wrap = func(end comm.Transport) comm.Transport {

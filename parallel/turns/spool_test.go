@@ -79,7 +79,10 @@ func message(n int) []byte {
 // memory that Takes says, and gives it back. What is dropped does, too.
 func TestSpool(t *testing.T) {
 	for name, of := range spools {
-		for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient, comm.Links, comm.Gradient, comm.Stage} {
+		for _, kind := range []comm.Kind{
+			comm.Halo, comm.HaloGradient, comm.Links,
+			comm.Gradient, comm.Stage,
+		} {
 			for _, path := range []comm.Path{comm.Within, comm.Outgoing, comm.Incoming} {
 				for _, n := range []int{1, tensor.LeastResting - 1, unit} {
 					t.Run(fmt.Sprintf("%s/%v/%d/%d bytes", name, kind, path, n), func(t *testing.T) {
@@ -135,7 +138,12 @@ func TestSpoolCounts(t *testing.T) {
 			bytes int
 			small bool
 			want  int64
-		}{{comm.Halo, unit, false, of.moves}, {comm.Halo, small, false, 0}, {comm.Halo, small, true, min(page, of.moves)}, {comm.Gradient, unit, false, 0}} {
+		}{
+			{comm.Halo, unit, false, of.moves},
+			{comm.Halo, small, false, 0},
+			{comm.Halo, small, true, min(page, of.moves)},
+			{comm.Gradient, unit, false, 0},
+		} {
 			for _, path := range []comm.Path{comm.Outgoing, comm.Incoming} {
 				memory := tensor.NewMeter()
 				s := of.make(memory)
@@ -153,13 +161,15 @@ func TestSpoolCounts(t *testing.T) {
 				}
 				want := tensor.Moved{Written: c.want, Read: c.want}
 				if moved != want {
-					t.Errorf("%s, %v of %d bytes, path %d: %+v, want %+v", name, c.kind, c.bytes, path, moved, want)
+					t.Errorf("%s, %v of %d bytes, path %d: %+v, want %+v", name, c.kind,
+						c.bytes, path, moved, want)
 				}
 				if path == comm.Incoming {
 					want = tensor.Moved{}
 				}
 				if sent != want {
-					t.Errorf("%s, %v of %d bytes, path %d: %+v before it is taken, want %+v", name, c.kind, c.bytes, path, sent, want)
+					t.Errorf("%s, %v of %d bytes, path %d: %+v before it is taken, want %+v", name, c.kind,
+						c.bytes, path, sent, want)
 				}
 				if s.Aside != nil {
 					s.Aside.Close()

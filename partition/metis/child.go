@@ -68,8 +68,10 @@ func (p *Problem) partition() int32 {
 	var options [C.METIS_NOPTIONS]C.idx_t
 	C.METIS_SetDefaultOptions(&options[0])
 	options[C.METIS_OPTION_SEED] = C.idx_t(p.header.Seed)
-	vertices, constraints, parts, cut := C.idx_t(p.header.Vertices), C.idx_t(max(p.header.VertexWeights, 1)), C.idx_t(p.header.Parts), C.idx_t(0)
-	return int32(C.METIS_PartGraphKway(&vertices, &constraints, indices(p.Indptr), indices(p.Neighbours), indices(p.VertexWeights), nil,
+	vertices, constraints, parts, cut := C.idx_t(p.header.Vertices), C.idx_t(max(p.header.VertexWeights, 1)),
+		C.idx_t(p.header.Parts), C.idx_t(0)
+	return int32(C.METIS_PartGraphKway(&vertices, &constraints, indices(p.Indptr), indices(p.Neighbours),
+		indices(p.VertexWeights), nil,
 		indices(p.EdgeWeights), &parts, nil, nil, &options[0], &cut, indices(p.part)))
 }
 

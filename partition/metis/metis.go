@@ -63,8 +63,10 @@ type Weights struct {
 
 // New makes a problem with the given numbers of vertices and entries of Neighbours.
 func New(vertices, entries int, w Weights) (*Problem, error) {
-	if vertices < 0 || entries < 0 || w.Vertex < 0 || vertices > MaxEntries/max(w.Vertex, 1) || entries > MaxEntries {
-		return nil, fmt.Errorf("METIS cannot hold %d vertices of %d weights and %d entries", vertices, w.Vertex, entries)
+	if vertices < 0 || entries < 0 || w.Vertex < 0 || vertices > MaxEntries/max(w.Vertex, 1) ||
+		entries > MaxEntries {
+		return nil, fmt.Errorf("METIS cannot hold %d vertices of %d weights and %d entries",
+			vertices, w.Vertex, entries)
 	}
 	h := header{Vertices: int32(vertices), Entries: int32(entries), VertexWeights: int32(w.Vertex)}
 	if w.Edges {
@@ -86,12 +88,14 @@ func New(vertices, entries int, w Weights) (*Problem, error) {
 
 // words returns the length of the shared memory, in units of 4 bytes.
 func (h *header) words() int64 {
-	return int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.EdgeWeights) + int64(h.Vertices)*int64(h.VertexWeights+1)
+	return int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.EdgeWeights) +
+		int64(h.Vertices)*int64(h.VertexWeights+1)
 }
 
 // mapped maps the memory and places the arrays in it, as h says.
 func (p *Problem) mapped(h *header) (err error) {
-	p.words, err = unix.Mmap(int(p.memory.Fd()), 0, int(4*h.words()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	p.words, err = unix.Mmap(int(p.memory.Fd()), 0, int(4*h.words()),
+		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return err
 	}
@@ -134,7 +138,8 @@ var ErrNoChild = errors.New("METIS runs in a child process, which is this progra
 // process is, Solve kills it and returns an error; 0 sets no limit. When ctx ends, Solve kills METIS too.
 func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
 	if parts < 2 || parts > int(p.header.Vertices) {
-		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)
+		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d",
+			p.header.Vertices, parts)
 	}
 	if !able {
 		return nil, ErrNoChild

@@ -169,8 +169,16 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%d partitions of 9 vertices were accepted", parts)
 		}
 	}
-	for _, counts := range [][3]int{{-1, 0, 0}, {1, -1, 0}, {1, 1, -1}, {MaxEntries/2 + 1, 1, 2}, {MaxEntries + 1, 1, 0}, {1, MaxEntries + 1, 0}} {
-		if _, err := New(counts[0], counts[1], Weights{Vertex: counts[2]}); err == nil || !strings.HasPrefix(err.Error(), "METIS cannot hold ") {
+	for _, counts := range [][3]int{
+		{-1, 0, 0},
+		{1, -1, 0},
+		{1, 1, -1},
+		{MaxEntries/2 + 1, 1, 2},
+		{MaxEntries + 1, 1, 0},
+		{1, MaxEntries + 1, 0},
+	} {
+		if _, err := New(counts[0], counts[1], Weights{Vertex: counts[2]}); err == nil ||
+			!strings.HasPrefix(err.Error(), "METIS cannot hold ") {
 			t.Errorf("%v: error %v", counts, err)
 		}
 	}
@@ -223,7 +231,8 @@ func TestFailure(t *testing.T) {
 		{nil, statusError, "", "METIS failed: it returned an error"},
 		{killed, statusError, "", "METIS failed: it returned an error"},
 		{killed, 0, "Input\n  Error\n", "METIS failed: signal: killed (Input Error)"},
-		{killed, 0, strings.Repeat("x", 1000), "METIS failed: signal: killed (" + strings.Repeat("x", 300) + ")"},
+		{killed, 0, strings.Repeat("x", 1000), "METIS failed: signal: killed (" +
+			strings.Repeat("x", 300) + ")"},
 	} {
 		if got := failure(c.err, c.status, c.said).Error(); got != c.want {
 			t.Errorf("%+v: %q", c, got)
@@ -238,7 +247,8 @@ func TestChildDies(t *testing.T) {
 		p.Neighbours[k] = 1 << 30
 	}
 	_, err := p.Solve(context.Background(), 4, 0, time.Minute)
-	if err == nil || !strings.HasPrefix(err.Error(), "METIS failed: ") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.HasPrefix(err.Error(), "METIS failed: ") ||
+		strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -266,8 +276,9 @@ func TestImportedOnly(t *testing.T) {
 	defer func() { able = true }()
 	able = false
 	part, err := grid(t, 4, Weights{}).Solve(t.Context(), 2, 0, 0)
-	if want := "METIS runs in a child process, which is this program once more: call Child of weft/partition/metis first in main, " +
-		"or divide by range or random"; part != nil || !errors.Is(err, ErrNoChild) || err.Error() != want {
+	if want := "METIS runs in a child process, which is this program once more: call Child of " +
+		"weft/partition/metis first in main, or divide by range or random"; part != nil ||
+		!errors.Is(err, ErrNoChild) || err.Error() != want {
 		t.Errorf("%v, %v", part, err)
 	}
 }
@@ -364,7 +375,8 @@ func TestBusy(t *testing.T) {
 		{activity{'T', "7 1"}, false},
 	} {
 		if c.now.busy(last) != c.want {
-			t.Errorf("%c %s after %c %s: busy is %v", c.now.state, c.now.processor, last.state, last.processor, !c.want)
+			t.Errorf("%c %s after %c %s: busy is %v", c.now.state, c.now.processor, last.state,
+				last.processor, !c.want)
 		}
 	}
 }
@@ -375,7 +387,8 @@ func TestVariableAlone(t *testing.T) {
 	child.Env = append(os.Environ(), runVariable+"=1")
 	said, err := child.CombinedOutput()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(said), "WEFT_RUN_METIS is set") {
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.HasPrefix(string(said), "WEFT_RUN_METIS is set") {
 		t.Errorf("%v: %s", err, said)
 	}
 }

@@ -170,7 +170,9 @@ func (t *pairs) pack() []pair {
 // problem returns the pairs as an undirected graph, with space for vertex weights.
 func (t *pairs) problem(clusters, weights int) (*metis.Problem, error) {
 	t.slots = t.pack()
-	slices.SortFunc(t.slots, func(x, y pair) int { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b)) })
+	slices.SortFunc(t.slots, func(x, y pair) int {
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+	})
 	p, err := metis.New(clusters, 2*len(t.slots), metis.Weights{Edges: true, Vertex: weights})
 	if err != nil {
 		return nil, err

@@ -129,7 +129,9 @@ func (s *passes) pass(name string, visit func(v int32, sources []int32)) error {
 // passOnAll calls look for each vertex, on all cores, and after each block visit for those of its vertices
 // for which look returned true, in order. newLook makes the function for a core; visit may be nil if it
 // never returns true.
-func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []int32) bool, visit func(v int32, sources []int32)) error {
+func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []int32) bool,
+	visit func(v int32, sources []int32),
+) error {
 	type core struct {
 		read func(v int32) []int32
 		look func(v int32, sources []int32) bool

@@ -21,7 +21,9 @@ import (
 
 // listed is a graph by its in-neighbour lists.
 func listed(lists [][]int32) *Graph {
-	return &Graph{Vertices: len(lists), Reader: func() func(int32) []int32 { return func(v int32) []int32 { return lists[v] } }}
+	return &Graph{Vertices: len(lists), Reader: func() func(int32) []int32 {
+		return func(v int32) []int32 { return lists[v] }
+	}}
 }
 
 // drawn is a small graph with self loops, duplicate edges and isolated vertices.
@@ -85,7 +87,8 @@ func TestBestLeavesTheFewestHaloRows(t *testing.T) {
 				}
 			}
 			if after(got) != fewest || got != p && fewest == after(p) {
-				t.Fatalf("%v in %v: vertex %d moves to %d and leaves %d halo rows, %d are possible", lists, of, v, got, after(got), fewest)
+				t.Fatalf("%v in %v: vertex %d moves to %d and leaves %d halo rows, %d are possible", lists,
+					of, v, got, after(got), fewest)
 			}
 		}
 	})
@@ -117,7 +120,8 @@ func TestRefineKeepsLoads(t *testing.T) {
 			}
 			for p, load := range after {
 				if limit := int64(imbalance * float64(total) / float64(k)); load > max(limit, before[c][p]) {
-					t.Errorf("partition %d has %d of weight %d, and had %d; the limit is %d", p, load, c, before[c][p], limit)
+					t.Errorf("partition %d has %d of weight %d, and had %d; the limit is %d", p, load, c,
+						before[c][p], limit)
 				}
 				if c == 0 && load == 0 && before[c][p] > 0 {
 					t.Errorf("partition %d lost its last vertex", p)
@@ -162,7 +166,8 @@ func TestClusters(t *testing.T) {
 			for _, c := range want {
 				size[c]++
 			}
-			open := slices.DeleteFunc(slices.Sorted(maps.Keys(edges)), func(c int32) bool { return c != want[v] && size[c] >= most })
+			open := slices.DeleteFunc(slices.Sorted(maps.Keys(edges)),
+				func(c int32) bool { return c != want[v] && size[c] >= most })
 			return slices.MaxFunc(open, func(a, b int32) int {
 				return cmp.Or(cmp.Compare(edges[a], edges[b]), cmp.Compare(order.tie(a), order.tie(b)))
 			})
@@ -191,7 +196,9 @@ func TestClusters(t *testing.T) {
 // many.
 func TestPack(t *testing.T) {
 	label := []int32{3, 3, 1, 4, 1, 0}
-	if n := pack(label, func(int) float32 { return 1 }, 4); n != 4 || !slices.Equal(label, []int32{0, 0, 1, 2, 1, 3}) {
+	if n := pack(label, func(int) float32 {
+		return 1
+	}, 4); n != 4 || !slices.Equal(label, []int32{0, 0, 1, 2, 1, 3}) {
 		t.Errorf("%d clusters: %v", n, label)
 	}
 	label = make([]int32, 1000)
@@ -212,7 +219,8 @@ func TestPack(t *testing.T) {
 func TestProblem(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lists := drawn(t)
-		label := rapid.SliceOfN(rapid.Int32Range(0, int32(min(4, len(lists)-1))), len(lists), len(lists)).Draw(t, "label")
+		label := rapid.SliceOfN(rapid.Int32Range(0, int32(min(4, len(lists)-1))), len(lists),
+			len(lists)).Draw(t, "label")
 		clusters := pack(label, func(int) float32 { return 1 }, 100)
 		type pair struct{ a, b int32 }
 		want, weights := map[pair]int32{}, make([]int32, clusters)
@@ -323,7 +331,9 @@ func TestMemory(t *testing.T) {
 func TestSame(t *testing.T) {
 	lists := ring(3000)
 	for _, k := range []int{4, 100} {
-		s := run(lists, Options{K: k, Seed: 7, Divide: func(p *metis.Problem) ([]int32, error) { return p.Solve(context.Background(), k, 7, 0) }})
+		s := run(lists, Options{K: k, Seed: 7, Divide: func(p *metis.Problem) ([]int32, error) {
+			return p.Solve(context.Background(), k, 7, 0)
+		}})
 		a, err := Assign(s.ctx, s.Graph, s.Options)
 		require.NoError(t, err)
 		b, err := Assign(s.ctx, s.Graph, s.Options)
@@ -335,7 +345,10 @@ func TestSame(t *testing.T) {
 
 // TestStops: no pass goes on when the context ends, and the error is its cause.
 func TestStops(t *testing.T) {
-	for _, at := range []string{"clustering, pass 1", "contracting", "refining, pass 1, halo rows", "refining, pass 1, moves"} {
+	for _, at := range []string{
+		"clustering, pass 1", "contracting", "refining, pass 1, halo rows",
+		"refining, pass 1, moves",
+	} {
 		ctx, stop := context.WithCancelCause(context.Background())
 		cause := errors.New("stopped")
 		s := run(ring(40_000), Options{K: 4, Divide: byMetis})

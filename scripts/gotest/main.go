@@ -60,7 +60,8 @@ func report(w io.Writer, events io.Reader) error {
 			delete(output, of)
 			switch {
 			case e.Test == "" && e.Action == "fail": // perhaps in the middle of tests, which have no end
-				for _, of := range slices.SortedFunc(maps.Keys(output), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
+				for _, of := range slices.SortedFunc(maps.Keys(output),
+					func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
 					if of[0] == e.Package {
 						text = output[of] + text
 						delete(output, of)

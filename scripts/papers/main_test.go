@@ -30,8 +30,10 @@ func generated(t *testing.T, share float64) *graph.Graph {
 // citations stay in the class.
 func TestGraph(t *testing.T) {
 	g := generated(t, 1e-4)
-	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Features.Columns != 128 || g.Labels.Classes < 150 || g.Labels.Classes > 172 {
-		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes)
+	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Features.Columns != 128 ||
+		g.Labels.Classes < 150 || g.Labels.Classes > 172 {
+		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
+			g.Features.Columns, g.Labels.Classes)
 	}
 	s := g.Splits[0]
 	if len(s.Train) != 121 || len(s.Val) != 13 || len(s.Test) != 21 {
@@ -70,7 +72,10 @@ func TestPlan(t *testing.T) {
 	const k = 4
 	g, err := generated(t, 1e-4).Symmetrize()
 	require.NoError(t, err)
-	settings := map[string]string{"model": "sage", "layers": "3", "hidden": "256", "norm": "batch", "partition": "random"}
+	settings := map[string]string{
+		"model": "sage", "layers": "3", "hidden": "256", "norm": "batch",
+		"partition": "random",
+	}
 	c := counts{Workers: k, Vertices: g.Vertices(), Edges: g.Edges()}
 	options, err := setting.FromTexts(settings)
 	require.NoError(t, err)
@@ -100,7 +105,8 @@ func TestNoSuchPartitions(t *testing.T) {
 	for _, c := range []counts{
 		{Workers: 1, Vertices: 100, Edges: 1000},
 		{Workers: 4, Vertices: 100, Edges: 1000, CutShare: 0.1, HaloRows: 2}, // more rows than cut edges
-		{Workers: 2, Vertices: 100, Edges: 1000, CutShare: 1, HaloRows: 3},   // more rows than the others have
+		// more rows than the others have
+		{Workers: 2, Vertices: 100, Edges: 1000, CutShare: 1, HaloRows: 3},
 	} {
 		if c.check() == nil {
 			t.Errorf("%+v", c)

@@ -53,8 +53,10 @@ func planAll(ctx context.Context, cases []planned) error {
 
 // check refuses counts of partitions that cannot exist.
 func (c *counts) check() error {
-	if k := c.Workers; k < 2 || c.Vertices/k < 2 || c.HaloRows*float64(c.Vertices) > c.CutShare*float64(c.Edges) || c.halo() > c.Vertices/k {
-		return fmt.Errorf("%d workers with %g halo rows for each vertex and a cut of %g: no such partitions exist", k, c.HaloRows, c.CutShare)
+	if k := c.Workers; k < 2 || c.Vertices/k < 2 ||
+		c.HaloRows*float64(c.Vertices) > c.CutShare*float64(c.Edges) || c.halo() > c.Vertices/k {
+		return fmt.Errorf("%d workers with %g halo rows for each vertex and a cut of %g: no such "+
+			"partitions exist", k, c.HaloRows, c.CutShare)
 	}
 	return nil
 }
@@ -101,8 +103,9 @@ func (c *counts) halo() int {
 func (c *counts) share(number int, whole partition.Whole, edges graph.Relation) *partition.Share {
 	rows := c.start(number+1) - c.start(number)
 	s := partition.All(&graph.Graph{
-		Features: graph.Features{Columns: columns, Dense: make([]float32, rows*columns)},
-		Labels:   graph.Labels{Classes: classes, Class: make([]int64, rows)}, Splits: []graph.Split{c.split(rows)},
+		Features:  graph.Features{Columns: columns, Dense: make([]float32, rows*columns)},
+		Labels:    graph.Labels{Classes: classes, Class: make([]int64, rows)},
+		Splits:    []graph.Split{c.split(rows)},
 		Relations: []graph.Relation{edges},
 	})
 	s.Whole, s.Edges.P, s.Edges.Starts = whole, number, nil
@@ -119,7 +122,8 @@ func (c *counts) share(number int, whole partition.Whole, edges graph.Relation) 
 		s.Edges.IDs[row] = int32(c.start(number) + row)
 	}
 	s.Values.IDs = s.Edges.IDs
-	s.Edges.Relations[0].HaloRows, s.Edges.Relations[0].HaloRowsOut, s.Edges.Relations[0].Out = halos, halos, s.Edges.Relations[0].In
+	s.Edges.Relations[0].HaloRows, s.Edges.Relations[0].HaloRowsOut, s.Edges.Relations[0].Out = halos, halos,
+		s.Edges.Relations[0].In
 	return s
 }
 

@@ -61,18 +61,31 @@ type experiment struct {
 }
 
 var (
-	cora = &dataset{name: "Cora", files: "planetoid/ind.cora.graph", format: "planetoid", source: "planetoid/ind.cora"}
+	cora = &dataset{
+		name: "Cora", files: "planetoid/ind.cora.graph", format: "planetoid",
+		source: "planetoid/ind.cora",
+	}
 	// As in Huang et al. 2021: another random split for every seed
 	coraRandom = &dataset{
-		name: "Cora, random splits", files: "planetoid/ind.cora.graph", format: "planetoid", source: "planetoid/ind.cora",
-		flags: []string{"--split", "random:60/20/20"}, randomSplits: true,
+		name: "Cora, random splits", files: "planetoid/ind.cora.graph", format: "planetoid",
+		source: "planetoid/ind.cora",
+		flags:  []string{"--split", "random:60/20/20"}, randomSplits: true,
 	}
-	citeseer = &dataset{name: "Citeseer", files: "planetoid/ind.citeseer.graph", format: "planetoid", source: "planetoid/ind.citeseer"}
+	citeseer = &dataset{
+		name: "Citeseer", files: "planetoid/ind.citeseer.graph", format: "planetoid",
+		source: "planetoid/ind.citeseer",
+	}
 	physics  = pitfalls("Coauthor Physics", "npz/coauthor_physics.npz")
 	computer = pitfalls("Amazon Computers", "npz/amazon_computers.npz")
-	mines    = &dataset{name: "Minesweeper", files: "npz/minesweeper.npz", format: "npz", source: "npz/minesweeper.npz", storedSplits: true}
-	tolokers = &dataset{name: "Tolokers", files: "npz/tolokers.npz", format: "npz", source: "npz/tolokers.npz", storedSplits: true}
-	debian   = &dataset{
+	mines    = &dataset{
+		name: "Minesweeper", files: "npz/minesweeper.npz", format: "npz",
+		source: "npz/minesweeper.npz", storedSplits: true,
+	}
+	tolokers = &dataset{
+		name: "Tolokers", files: "npz/tolokers.npz", format: "npz",
+		source: "npz/tolokers.npz", storedSplits: true,
+	}
+	debian = &dataset{
 		name: "Debian packages", files: "/var/lib/apt/lists/*_Packages*",
 		format: "debian", source: "/var/lib/apt/lists",
 	}
@@ -99,7 +112,8 @@ func benchmark(name string, flags ...string) *dataset {
 func entities(name, file, entity, label string) *dataset {
 	folder := "rdf_" + file + "/"
 	return &dataset{
-		name: name, files: folder + file + "_stripped.nt.gz", format: "rdf", source: folder + file + "_stripped.nt.gz",
+		name: name, files: folder + file + "_stripped.nt.gz", format: "rdf", source: folder +
+			file + "_stripped.nt.gz",
 		flags:  []string{"--entity", entity, "--label", label},
 		tables: []string{"--train", folder + "trainingSet.tsv", "--test", folder + "testSet.tsv"},
 	}

@@ -34,7 +34,8 @@ func main() {
 	var (
 		job  = reproduction{stores: map[*dataset]string{}}
 		only = flag.String("only", "", "configurations to run, separated by commas (default all)")
-		with = flag.String("with", "", "flags of weft train that each configuration is run with, and after a semicolon those that it is run with once more")
+		with = flag.String("with", "", "flags of weft train that each configuration is run with, and "+
+			"after a semicolon those that it is run with once more")
 		file = flag.String("json", "runs/reproduce.json", "where the figures of every run are written")
 	)
 	flag.StringVar(&job.weft, "weft", "bin/weft", "the command to drive")
@@ -90,10 +91,12 @@ func choose(names string) ([]experiment, error) {
 	wanted := strings.Split(names, ",")
 	for _, name := range wanted {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--only %s: no such configuration; there are %s", name, strings.Join(known, " "))
+			return nil, fmt.Errorf("--only %s: no such configuration; there are %s", name,
+				strings.Join(known, " "))
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(experiments), func(e experiment) bool { return !slices.Contains(wanted, e.config) }), nil
+	return slices.DeleteFunc(slices.Clone(experiments),
+		func(e experiment) bool { return !slices.Contains(wanted, e.config) }), nil
 }
 
 // A reproduction is one run of this command.
@@ -114,7 +117,8 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 	var rows []row
 	for _, e := range chosen {
 		if !e.dataset.found(p.data) {
-			fmt.Fprintf(os.Stderr, "%s: left out: no %s\n", e.config, e.dataset.below(p.data, e.dataset.files))
+			fmt.Fprintf(os.Stderr, "%s: left out: no %s\n", e.config,
+				e.dataset.below(p.data, e.dataset.files))
 			continue
 		}
 		for _, flags := range p.with {
@@ -129,14 +133,17 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 		}
 	}
 	if len(rows) == 0 {
-		return nil, errors.New("no data for what was asked: name its folder by --data (WEFT_DATA=FOLDER make reproduce)")
+		return nil, errors.New("no data for what was asked: name its folder by --data (WEFT_DATA=FOLDER " +
+			"make reproduce)")
 	}
 	return rows, nil
 }
 
 // train runs one experiment with seeds 0, 1, 2, …, and smooths the predictions of each run where the
 // experiment has a smoothing.
-func (p *reproduction) train(ctx context.Context, e experiment, flags []string) (runs, smoothed []result, err error) {
+func (p *reproduction) train(ctx context.Context, e experiment,
+	flags []string,
+) (runs, smoothed []result, err error) {
 	seeds := p.seeds
 	if seeds == 0 {
 		seeds = e.seeds
@@ -166,7 +173,8 @@ func (p *reproduction) train(ctx context.Context, e experiment, flags []string) 
 		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, nil, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
 		}
-		fmt.Fprintf(os.Stderr, "%s %s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, strings.Join(flags, " "), seed, 100*r.Test, r.EpochsRun, r.Seconds)
+		fmt.Fprintf(os.Stderr, "%s %s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config,
+			strings.Join(flags, " "), seed, 100*r.Test, r.EpochsRun, r.Seconds)
 		runs = append(runs, r)
 		if smooths {
 			s, err := p.smooth(ctx, out, smoothing.flags, r)
@@ -199,7 +207,8 @@ func (p *reproduction) smooth(ctx context.Context, dir string, flags []string, r
 	if err := json.Unmarshal(text, &measured); err != nil {
 		return r, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
 	}
-	r.Val, r.Test, r.Seconds = measured.After.Val.Accuracy, measured.After.Test.Accuracy, time.Since(begin).Seconds()
+	r.Val, r.Test, r.Seconds = measured.After.Val.Accuracy, measured.After.Test.Accuracy,
+		time.Since(begin).Seconds()
 	r.Communication.Halo.Bytes = 0
 	return r, nil
 }

@@ -35,9 +35,11 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Args[1] {
 	case "train":
-		fmt.Println(`{"test": 0.81, "val": 0.8, "seed": 0, "epochs_run": 7, "peak_tensor_bytes": [5], "communication": {"halo": {"bytes": 2.5e6}}}`)
+		fmt.Println(
+			`{"test": 0.81, "val": 0.8, "seed": 0, "epochs_run": 7, "peak_tensor_bytes": [5], "communication": {"halo": {"bytes": 2.5e6}}}`)
 	case "smooth":
-		fmt.Println(`{"before": {"test": {"accuracy": 0.81}}, "after": {"val": {"accuracy": 0.9}, "test": {"accuracy": 0.88}}}`)
+		fmt.Println(
+			`{"before": {"test": {"accuracy": 0.81}}, "after": {"val": {"accuracy": 0.9}, "test": {"accuracy": 0.88}}}`)
 	}
 	os.Exit(0)
 }
@@ -100,7 +102,8 @@ func TestTable(t *testing.T) {
 	gat := experiment{config: "cora-gat", dataset: cora, model: "GAT", published: 83, deviation: 0.7}
 	mlp := experiment{config: "debian-mlp", dataset: debian, model: "perceptron"}
 	rows := []row{
-		summarise(gat, []string{"--precision", "bf16"}, []result{{Test: 0.82, Seconds: 1}, {Test: 0.84, Seconds: 2}}),
+		summarise(gat, []string{"--precision", "bf16"},
+			[]result{{Test: 0.82, Seconds: 1}, {Test: 0.84, Seconds: 2}}),
 		summarise(mlp, nil, []result{{Test: 0.625, Seconds: 30}}),
 	}
 	var got bytes.Buffer
@@ -110,7 +113,8 @@ Cora              GAT          83.00 ± 1.41 (2)   83.0 ± 0.7   +0.00        1.
 Debian packages   perceptron   62.50 (1)          -            -            30.0    -          -
 `
 	assert.Equal(t, want, got.String())
-	if text, err := json.Marshal(rows[1]); err != nil || !strings.Contains(string(text), `"published":null,`) {
+	if text, err := json.Marshal(rows[1]); err != nil ||
+		!strings.Contains(string(text), `"published":null,`) {
 		t.Errorf("JSON of a row without a published figure: %s, %v", text, err)
 	}
 }
@@ -131,19 +135,25 @@ func TestCommands(t *testing.T) {
 	log := filepath.Join(folder, "log")
 	t.Setenv(standIn, log)
 	touch(t, filepath.Join(folder, "npz", "coauthor_physics.npz"))
-	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, with: [][]string{nil, {"--parallel", "graph=2"}}}
+	p := &reproduction{
+		weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2,
+		stores: map[*dataset]string{}, with: [][]string{nil, {"--parallel", "graph=2"}},
+	}
 	chosen, err := choose("cora-gcn,physics-gcn,physics-sage")
 	require.NoError(t, err)
 	rows, err := p.run(t.Context(), chosen)
 	if err != nil || len(rows) != 4 {
-		t.Fatalf("%d rows, %v; want the two of the data that is there with both lists of flags", len(rows), err)
+		t.Fatalf("%d rows, %v; want the two of the data that is there with both lists of flags", len(rows),
+			err)
 	}
-	if r := rows[3]; r.Flags != "--parallel graph=2" || r.HaloMegabytes != 2.5 || r.Mean < 80.99 || r.Mean > 81.01 || r.Runs[1].EpochsRun != 7 || r.Runs[0].PeakTensorBytes[0] != 5 {
+	if r := rows[3]; r.Flags != "--parallel graph=2" || r.HaloMegabytes != 2.5 || r.Mean < 80.99 ||
+		r.Mean > 81.01 || r.Runs[1].EpochsRun != 7 || r.Runs[0].PeakTensorBytes[0] != 5 {
 		t.Errorf("row %+v", r)
 	}
 	got, err := os.ReadFile(log)
 	require.NoError(t, err)
-	want := fmt.Sprintf(`import npz %s/npz/coauthor_physics.npz /tmp/w/Coauthor Physics --symmetrize --largest-component --split per-class=20,30 --splits 2
+	want := fmt.Sprintf(
+		`import npz %s/npz/coauthor_physics.npz /tmp/w/Coauthor Physics --symmetrize --largest-component --split per-class=20,30 --splits 2
 train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --json --out /tmp/w/run-1 --split 0
 train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --json --out /tmp/w/run-2 --split 1
 train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --json --out /tmp/w/run-3 --parallel graph=2 --split 0
@@ -162,7 +172,10 @@ func TestSmoothing(t *testing.T) {
 	log := filepath.Join(folder, "log")
 	t.Setenv(standIn, log)
 	touch(t, filepath.Join(folder, "ogbn_products", "raw", "edge.csv.gz"))
-	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}, with: [][]string{nil}}
+	p := &reproduction{
+		weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2,
+		stores: map[*dataset]string{}, with: [][]string{nil},
+	}
 	chosen, err := choose("ogbn-products-linear")
 	require.NoError(t, err)
 	rows, err := p.run(t.Context(), chosen)
@@ -196,11 +209,18 @@ smooth /tmp/w/run-2 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
 func TestFailure(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(standIn, filepath.Join(folder, "log"))
-	broken := experiment{config: "x", dataset: &dataset{name: "x", files: "log", format: "planetoid", source: "broken"}, seeds: 1}
+	broken := experiment{config: "x", dataset: &dataset{
+		name: "x", files: "log", format: "planetoid",
+		source: "broken",
+	}, seeds: 1}
 	touch(t, filepath.Join(folder, "log"))
-	p := &reproduction{weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{}, with: [][]string{nil}}
+	p := &reproduction{
+		weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{},
+		with: [][]string{nil},
+	}
 	_, err := p.run(t.Context(), []experiment{broken})
-	if err == nil || !strings.HasPrefix(err.Error(), "x: ") || !strings.HasSuffix(err.Error(), "exit status 2: ind.broken: damaged") {
+	if err == nil || !strings.HasPrefix(err.Error(), "x: ") ||
+		!strings.HasSuffix(err.Error(), "exit status 2: ind.broken: damaged") {
 		t.Errorf("got %v", err)
 	}
 }

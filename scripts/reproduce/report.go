@@ -49,7 +49,10 @@ type row struct {
 
 // summarise is the row of an experiment after at least one run.
 func summarise(e experiment, flags []string, runs []result) row {
-	r := row{Config: e.config, Dataset: e.dataset.name, Model: e.model, Flags: strings.Join(flags, " "), Runs: runs}
+	r := row{
+		Config: e.config, Dataset: e.dataset.name, Model: e.model,
+		Flags: strings.Join(flags, " "), Runs: runs,
+	}
 	n := float64(len(runs))
 	for _, run := range runs {
 		r.Mean += 100 * run.Test / n
@@ -93,7 +96,8 @@ func writeTable(w io.Writer, rows []row) error {
 		if r.HaloMegabytes > 0 {
 			halo = fmt.Sprintf("%.3g", r.HaloMegabytes)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\n", r.Dataset, r.Model, ours, published, difference, r.SecondsPerRun, halo, cmp.Or(r.Flags, "-"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.1f\t%s\t%s\n", r.Dataset, r.Model, ours, published, difference,
+			r.SecondsPerRun, halo, cmp.Or(r.Flags, "-"))
 	}
 	return t.Flush()
 }

@@ -65,13 +65,16 @@ var marker = regexp.MustCompile(`(?m)^(<{7}|>{7}) `)
 // wrong says after a file's name what is wrong with it and the way out, or nothing.
 func wrong(content []byte) string {
 	if format := executable(content); format != "" {
-		return fmt.Sprintf(": a program (%s): remove it by git rm --cached, and name it in .gitignore", format)
+		return fmt.Sprintf(": a program (%s): remove it by git rm --cached, and name it in .gitignore",
+			format)
 	}
 	if len(content) > largest {
-		return fmt.Sprintf(": %d bytes, and a tracked file has at most %d: remove it by git rm --cached", len(content), largest)
+		return fmt.Sprintf(": %d bytes, and a tracked file has at most %d: remove it by git rm --cached",
+			len(content), largest)
 	}
 	if at := marker.FindIndex(content); at != nil {
-		return fmt.Sprintf(":%d: a conflict marker: resolve the conflict", 1+bytes.Count(content[:at[0]], []byte("\n")))
+		return fmt.Sprintf(":%d: a conflict marker: resolve the conflict",
+			1+bytes.Count(content[:at[0]], []byte("\n")))
 	}
 	return ""
 }
@@ -81,7 +84,8 @@ func executable(content []byte) string {
 	for magic, format := range map[string]string{
 		"\x7fELF": "ELF",
 		// Either order of bytes, 32 and 64 bits, and one file for several processors.
-		"\xfe\xed\xfa\xce": "Mach-O", "\xfe\xed\xfa\xcf": "Mach-O", "\xce\xfa\xed\xfe": "Mach-O", "\xcf\xfa\xed\xfe": "Mach-O",
+		"\xfe\xed\xfa\xce": "Mach-O", "\xfe\xed\xfa\xcf": "Mach-O", "\xce\xfa\xed\xfe": "Mach-O",
+		"\xcf\xfa\xed\xfe": "Mach-O",
 		"\xca\xfe\xba\xbe": "Mach-O", "\xca\xfe\xba\xbf": "Mach-O",
 	} {
 		if bytes.HasPrefix(content, []byte(magic)) {

@@ -30,19 +30,29 @@ func TestRefused(t *testing.T) {
 		{"quoted.md", "git writes " + ours, ""},
 		{"eight.md", "<" + ours, ""},
 		{"one.bin", strings.Repeat("x", 1e6), ""},
-		{"large.bin", strings.Repeat("x", 1e6+1), "large.bin: 1000001 bytes, and a tracked file has at most 1000000: remove it by git rm --cached"},
-		{"folder/weft", "\x7fELF\x02\x01", "folder/weft: a program (ELF): remove it by git rm --cached, and name it in .gitignore"},
-		{"mac", "\xcf\xfa\xed\xfe\x07", "mac: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
-		{"mac32", "\xce\xfa\xed\xfe\x07", "mac32: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
-		{"powerpc", "\xfe\xed\xfa\xce", "powerpc: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
-		{"powerpc64", "\xfe\xed\xfa\xcf", "powerpc64: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
-		{"fat", "\xca\xfe\xba\xbe\x00", "fat: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
-		{"fat64", "\xca\xfe\xba\xbf\x00", "fat64: a program (Mach-O): remove it by git rm --cached, and name it in .gitignore"},
-		{"weft.exe", string(program), "weft.exe: a program (PE): remove it by git rm --cached, and name it in .gitignore"},
+		{"large.bin", strings.Repeat("x", 1e6+1), "large.bin: 1000001 bytes, and a tracked file has at " +
+			"most 1000000: remove it by git rm --cached"},
+		{"folder/weft", "\x7fELF\x02\x01", "folder/weft: a program (ELF): remove it by git rm --cached, " +
+			"and name it in .gitignore"},
+		{"mac", "\xcf\xfa\xed\xfe\x07", "mac: a program (Mach-O): remove it by git rm --cached, and name " +
+			"it in .gitignore"},
+		{"mac32", "\xce\xfa\xed\xfe\x07", "mac32: a program (Mach-O): remove it by git rm --cached, and " +
+			"name it in .gitignore"},
+		{"powerpc", "\xfe\xed\xfa\xce", "powerpc: a program (Mach-O): remove it by git rm --cached, and " +
+			"name it in .gitignore"},
+		{"powerpc64", "\xfe\xed\xfa\xcf", "powerpc64: a program (Mach-O): remove it by git rm --cached, " +
+			"and name it in .gitignore"},
+		{"fat", "\xca\xfe\xba\xbe\x00", "fat: a program (Mach-O): remove it by git rm --cached, and name " +
+			"it in .gitignore"},
+		{"fat64", "\xca\xfe\xba\xbf\x00", "fat64: a program (Mach-O): remove it by git rm --cached, and " +
+			"name it in .gitignore"},
+		{"weft.exe", string(program), "weft.exe: a program (PE): remove it by git rm --cached, and name " +
+			"it in .gitignore"},
 		{"initials.txt", "MZ wrote this.\n", ""},
 		{"script", "#!/bin/sh\n", ""},
 		{"empty", "", ""},
-		{"two words.bin", "\x7fELF", "two words.bin: a program (ELF): remove it by git rm --cached, and name it in .gitignore"},
+		{"two words.bin", "\x7fELF", "two words.bin: a program (ELF): remove it by git rm --cached, and " +
+			"name it in .gitignore"},
 	} {
 		folder := repository(t, c.name, c.content)
 		var want []string

@@ -59,12 +59,15 @@ func existing(dir string) string {
 func refused(dir string, err error) error {
 	if _, none := os.Stat(dir); errors.Is(none, fs.ErrNotExist) {
 		if _, linked := os.Readlink(dir); linked == nil {
-			return refusal.Errorf("%s %s: is a symbolic link to a folder that does not exist; make that folder, or name another",
+			return refusal.Errorf("%s %s: is a symbolic link to a folder that does not exist; make that "+
+				"folder, or name another",
 				refusal.Setting("offload"), dir)
 		}
-		return refusal.Errorf("%s %s: the folder above it does not exist; make that first, or name another", refusal.Setting("offload"), dir)
+		return refusal.Errorf("%s %s: the folder above it does not exist; make that first, or name another",
+			refusal.Setting("offload"), dir)
 	}
-	return refusal.Errorf("%s %s: %w; name a folder that can be written to", refusal.Setting("offload"), dir, cause(err))
+	return refusal.Errorf("%s %s: %w; name a folder that can be written to",
+		refusal.Setting("offload"), dir, cause(err))
 }
 
 // unnamed opens a file without a name.
@@ -91,7 +94,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // Write implements tensor.Disk.
 func (f *File) Write(data []byte, offset int64) (sum uint32, err error) {
 	if _, err := f.file.WriteAt(data, offset); err != nil {
-		return 0, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name another folder",
+		return 0, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name "+
+			"another folder",
 			refusal.Setting("offload"), f.dir, len(data), cause(err))
 	}
 	return crc32.Checksum(data, castagnoli), nil
@@ -103,10 +107,12 @@ func (f *File) Read(into []byte, offset int64, sum uint32) error {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return fmt.Errorf("%s %s: %d bytes are not read: %w; check the disk", refusal.Setting("offload"), f.dir, len(into), cause(err))
+		return fmt.Errorf("%s %s: %d bytes are not read: %w; check the disk", refusal.Setting("offload"),
+			f.dir, len(into), cause(err))
 	}
 	if crc32.Checksum(into, castagnoli) != sum {
-		return fmt.Errorf("%s %s: %d bytes are not those that were written; check the disk", refusal.Setting("offload"), f.dir, len(into))
+		return fmt.Errorf("%s %s: %d bytes are not those that were written; check the disk",
+			refusal.Setting("offload"), f.dir, len(into))
 	}
 	return nil
 }

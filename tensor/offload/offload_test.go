@@ -46,8 +46,11 @@ func TestDamaged(t *testing.T) {
 	sum, err := f.Write(make([]byte, 4096), 0)
 	require.NoError(t, err)
 	for what, damage := range map[string]func() error{
-		"are not those that were written": func() error { _, err := f.file.WriteAt([]byte{1}, 77); return err },
-		"unexpected EOF":                  func() error { return f.file.Truncate(100) },
+		"are not those that were written": func() error {
+			_, err := f.file.WriteAt([]byte{1}, 77)
+			return err
+		},
+		"unexpected EOF": func() error { return f.file.Truncate(100) },
 	} {
 		require.NoError(t, damage())
 		err := f.Read(make([]byte, 4096), 0, sum)
@@ -69,7 +72,8 @@ func TestFull(t *testing.T) {
 		full(4096, func() {
 			_, err = f.Write(make([]byte, 8192), 0)
 		})
-		if err == nil || !strings.Contains(err.Error(), f.dir) || !strings.Contains(err.Error(), "free some room") || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), f.dir) ||
+			!strings.Contains(err.Error(), "free some room") || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -84,7 +88,8 @@ func TestNoFolder(t *testing.T) {
 		paths = append(paths, "/proc/1")
 	}
 	for _, path := range paths {
-		if _, err := Open(path); err == nil || strings.Count(err.Error(), path) != 1 || !strings.Contains(err.Error(), "name a folder") {
+		if _, err := Open(path); err == nil || strings.Count(err.Error(), path) != 1 ||
+			!strings.Contains(err.Error(), "name a folder") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -93,7 +98,10 @@ func TestNoFolder(t *testing.T) {
 // Check finds out whether Open can make a folder, and makes none.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
-	for _, within := range []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a") + "/", filepath.Join(dir, "a") + "/./"} {
+	for _, within := range []string{
+		dir, filepath.Join(dir, "a"), filepath.Join(dir, "a") + "/",
+		filepath.Join(dir, "a") + "/./",
+	} {
 		assert.NoError(t, Check(within))
 		if _, known, err := Free(within); !known || err != nil {
 			t.Errorf("room of %s: %v, %v", within, known, err)
@@ -118,7 +126,8 @@ func TestMissingFolders(t *testing.T) {
 	link := filepath.Join(dir, "link")
 	require.NoError(t, os.Symlink("nowhere", link))
 	for path, want := range map[string]string{
-		filepath.Join(dir, "a", "b"): "the folder above it does not exist", link: "is a symbolic link to a folder that does not exist",
+		filepath.Join(dir, "a", "b"): "the folder above it does not exist",
+		link:                         "is a symbolic link to a folder that does not exist",
 	} {
 		_, opened := Open(path)
 		for _, err := range []error{Check(path), opened} {
@@ -137,7 +146,8 @@ func TestNoFiles(t *testing.T) {
 	if _, err := os.Stat("/proc/self"); err != nil {
 		t.Skip("no /proc")
 	}
-	if err := Check("/proc"); err == nil || strings.Contains(err.Error(), "above it") || !strings.Contains(err.Error(), "can be written to") {
+	if err := Check("/proc"); err == nil || strings.Contains(err.Error(), "above it") ||
+		!strings.Contains(err.Error(), "can be written to") {
 		t.Error(err)
 	}
 }

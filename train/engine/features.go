@@ -60,7 +60,8 @@ func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
 func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
 	l := loader{
-		team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeFeatures == "row", standard: c.Standard,
+		team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places,
+		normalize: c.NormalizeFeatures == "row", standard: c.Standard,
 		labels: c.labelsOf(v), columns: v.Features.Columns,
 	}
 	if l.labels != nil {
@@ -75,8 +76,10 @@ func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32
 	}
 	entries := l.entries()
 	a := &kernel.CSR{
-		Rows: rows.Here, Cols: l.columns, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, rows.Here+1),
-		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, entries), Values: team.Memory.New(tensor.Features, 1, entries),
+		Rows: rows.Here, Cols: l.columns,
+		Indptr:  team.Memory.NewElement(tensor.Features, tensor.Int64, 1, rows.Here+1),
+		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, entries),
+		Values:  team.Memory.New(tensor.Features, 1, entries),
 	}
 	l.fillStructure(a)
 	indptr := a.Indptr.Int64s()
@@ -167,7 +170,8 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	at := 0
 	indptr[0] = 0
 	l.each(func(row int) {
-		end := indptr[at] + int64(copy(indices[indptr[at]:], l.from.Indices[l.from.Indptr[row]:l.from.Indptr[row+1]]))
+		end := indptr[at] +
+			int64(copy(indices[indptr[at]:], l.from.Indices[l.from.Indptr[row]:l.from.Indptr[row+1]]))
 		l.row = l.labels.columns(l.row[:0], row)
 		for _, column := range l.row {
 			indices[end] = int32(l.from.Columns) + column

@@ -22,7 +22,8 @@ func TestFill(t *testing.T) {
 		for column := range columns {
 			dense.Dense = append(dense.Dense, value(row, column))
 			if column < row%4 {
-				sparse.Indices, sparse.Data = append(sparse.Indices, int32(column)), append(sparse.Data, value(row, column))
+				sparse.Indices, sparse.Data = append(sparse.Indices, int32(column)),
+					append(sparse.Data, value(row, column))
 			}
 		}
 		sparse.Indptr = append(sparse.Indptr, int64(len(sparse.Data)))
@@ -60,11 +61,13 @@ func TestFill(t *testing.T) {
 					})
 					to := memory.NewElement(tensor.Features, element, 1, len(want))
 					l.fill(to, func(i int) int { return begins[i] })
-					name := fmt.Sprintf("sparse %v, %d places, %v, normalized %v, standard %v", from.Sparse(), len(places), element, l.normalize, l.standard != nil)
+					name := fmt.Sprintf("sparse %v, %d places, %v, normalized %v, standard %v", from.Sparse(),
+						len(places), element, l.normalize, l.standard != nil)
 					for k, x := range want {
 						var got float32
 						if element == tensor.BFloat16 {
-							got, x = tensor.FromBFloat16(to.BFloat16s()[k]), tensor.FromBFloat16(tensor.RoundBFloat16(x))
+							got, x = tensor.FromBFloat16(to.BFloat16s()[k]),
+								tensor.FromBFloat16(tensor.RoundBFloat16(x))
 						} else {
 							got = to.Floats()[k]
 						}

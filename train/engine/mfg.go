@@ -48,7 +48,11 @@ func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
 		m.features = append(m.features, c.load(values, set, first.Rows[i]))
 	}
 	for i, l := range m.layers {
-		m.model = append(m.model, gnn.Build(c.Blocks, i, i+1, gnn.Env{Params: m.params, Schema: schema, Rows: l.Types(), Propagators: l.Propagator})...)
+		m.model = append(m.model,
+			gnn.Build(c.Blocks, i, i+1, gnn.Env{
+				Params: m.params, Schema: schema, Rows: l.Types(),
+				Propagators: l.Propagator,
+			})...)
 	}
 	return m, nil
 }

@@ -51,7 +51,10 @@ func newPipeline(c Config) (*Pipeline, error) {
 		}
 		p.passes = append(p.passes, c)
 	}
-	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator, Degrees: c.Degrees})
+	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{
+		Params: p.params, Schema: g.Schema(), Rows: g.Types(),
+		Propagators: g.Propagator, Degrees: c.Degrees,
+	})
 	p.reducer, p.worst = newReducer(c, p.params.List), newWorst(p)
 	return p, nil
 }
@@ -93,7 +96,8 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		for _, k := range order {
 			c, span := p.passes[k], p.span("forward", k)
 			c.came = spent.take(states, k == order[0])
-			if k == order[0] { // this chunk's backward pass is the last: gradients of weights are complete only in it
+			// this chunk's backward pass is the last: gradients of weights are complete only in it
+			if k == order[0] {
 				c.ledger = l
 			}
 			p.worst.beginForward()
@@ -185,7 +189,8 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 	if p.last() {
 		return t.Received(result, p.graph.Rows())
 	}
-	return t.Received(p.Team.Memory.New(tensor.Activations, 0, p.Blocks[left-1].Out), &autograd.RowSet{Total: p.graph.Rows().Total})
+	return t.Received(p.Team.Memory.New(tensor.Activations, 0, p.Blocks[left-1].Out),
+		&autograd.RowSet{Total: p.graph.Rows().Total})
 }
 
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage

@@ -17,13 +17,14 @@ import (
 type reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm
-	bucket   *tensor.Matrix          // 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
-	all      int                     // the number of parameters
-	apart    map[*tensor.Matrix]bool // gradients that are not summed
-	next     []*tensor.Matrix
-	size     int              // elements of next
-	lists    chan gradients   // lists to sum
-	points   chan trace.Point // where they were complete
+	// 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
+	bucket *tensor.Matrix
+	all    int                     // the number of parameters
+	apart  map[*tensor.Matrix]bool // gradients that are not summed
+	next   []*tensor.Matrix
+	size   int              // elements of next
+	lists  chan gradients   // lists to sum
+	points chan trace.Point // where they were complete
 }
 
 type gradients = []*tensor.Matrix
@@ -33,7 +34,10 @@ const bucketFloats = 1 << 18
 
 // newReducer is the reducer of an engine's parameters. It sums only if the engine trains.
 func newReducer(c Config, params []*nn.Param) *reducer {
-	r := &reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params), apart: map[*tensor.Matrix]bool{}}
+	r := &reducer{
+		team: c.Team, replicas: c.Groups.Replicas, all: len(params),
+		apart: map[*tensor.Matrix]bool{},
+	}
 	if !c.Training || r.replicas.Size() == 1 {
 		return r
 	}

@@ -33,7 +33,10 @@ func TestReducer(t *testing.T) {
 				params = append(params, &nn.Param{Grad: mem.New(tensor.Gradients, 1, n)})
 			}
 			c := comm.New(ends[rank], 0)
-			r := newReducer(Config{Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true}, params)
+			r := newReducer(Config{
+				Env:      axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}},
+				Training: true,
+			}, params)
 			for pass := range 2 {
 				for i, p := range params {
 					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))
@@ -103,7 +106,8 @@ func TestQueuedSums(t *testing.T) {
 		for _, n := range []int{1000, bucketFloats + 5, 30_000} {
 			params = append(params, &nn.Param{Grad: team.Zeros(tensor.Gradients, 1, n)})
 		}
-		r := newReducer(Config{Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true}, params)
+		r := newReducer(Config{Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true},
+			params)
 		charged += mem.Live(tensor.Buffers) - int64(4*r.bucket.Cols)
 		return r.Beside(func(*autograd.Ledger) {
 			for _, p := range params {

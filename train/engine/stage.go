@@ -42,7 +42,8 @@ func (c *Config) agree() error {
 	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Of)),
 		c.ChunkOrder, c.HistoryPeriod, c.HistoryStart, c.StaleGradients)
 	return launch.Ranks{Comm: c.Groups.World}.Agree(told, func(rank int, _, _ string) error {
-		return refusal.Errorf("worker %d has other stages, chunks, chunk orders or history than worker 0: all workers need the same StageOptions and seed", rank)
+		return refusal.Errorf("worker %d has other stages, chunks, chunk orders or history than worker 0: "+
+			"all workers need the same StageOptions and seed", rank)
 	})
 }
 

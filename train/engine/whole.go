@@ -54,7 +54,8 @@ func newWhole(c Config, a Axis) *Whole {
 	w.features = loadAllFeatures(c, a)
 	slicer, _ := a.(gnn.Slicer)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{
-		Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator, Slicer: slicer, Degrees: c.Degrees,
+		Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator, Slicer: slicer,
+		Degrees: c.Degrees,
 	})
 	w.reducer = newReducer(c, w.params.List)
 	return w

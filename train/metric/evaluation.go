@@ -58,7 +58,8 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evalu
 	for _, v := range vertices {
 		for _, z := range predictions[int(v)*l.Classes : (int(v)+1)*l.Classes] {
 			if x := float64(z); math.IsNaN(x) || math.IsInf(x, 0) {
-				return e, refusal.Damaged("the logits of vertex %d are no finite numbers; train again, or predict with other weights", v)
+				return e, refusal.Damaged("the logits of vertex %d are no finite numbers; train again, or "+
+					"predict with other weights", v)
 			}
 		}
 	}
@@ -81,7 +82,8 @@ func Evaluate(predictions []float32, l *graph.Labels, vertices []int64) (e Evalu
 	e.Classes = make([]ClassScores, l.Classes)
 	for k := range e.Classes {
 		e.Classes[k] = ClassScores{
-			Name: l.ClassName(k), Precision: hit[k] / max(1, said[k]), Recall: hit[k] / max(1, is[k]), F1: f1Of(hit[k], said[k], is[k]), Support: int(is[k]),
+			Name: l.ClassName(k), Precision: hit[k] / max(1, said[k]), Recall: hit[k] / max(1, is[k]),
+			F1: f1Of(hit[k], said[k], is[k]), Support: int(is[k]),
 		}
 	}
 	if l.MultiLabel() {

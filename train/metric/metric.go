@@ -61,7 +61,8 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 		return "", refusal.Errorf("%s %s: unknown metric; %s",
 			refusal.Setting("metric"), name, suggest.OneOf(name, VertexNames))
 	case name == Accuracy && l.MultiLabel():
-		return "", refusal.Errorf("%s accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc",
+		return "", refusal.Errorf("%s accuracy: the graph's vertices carry several labels each; take "+
+			"micro-f1, macro-f1 or roc-auc",
 			refusal.Setting("metric"))
 	case name == ROCAUC && !l.MultiLabel() && l.Classes != 2:
 		return "", refusal.Errorf("%s roc-auc: the graph has %d classes, not 2; take accuracy",
@@ -112,7 +113,9 @@ func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (
 				at = append(at, k)
 			}
 		}
-		area, err := AreaUnder(c, len(at), func(i int) (float64, bool) { return float64(logits[at[i]]), l.Multi[at[i]] == 1 })
+		area, err := AreaUnder(c, len(at), func(i int) (float64, bool) {
+			return float64(logits[at[i]]), l.Multi[at[i]] == 1
+		})
 		if err != nil {
 			return 0, err
 		}
@@ -218,7 +221,9 @@ func macroF1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) 
 // countClasses counts for each class the vertices that have it (is), that are predicted to (said), and both
 // (hit), over all workers; nil if there are no vertices. A single-label vertex is predicted to have its
 // largest logit's class, a multi-label one every label with a positive logit.
-func countClasses(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (hit, said, is []float64, err error) {
+func countClasses(logits []float32, l *graph.Labels, vertices []int64,
+	c *comm.Comm,
+) (hit, said, is []float64, err error) {
 	counts := make([]float64, 3*l.Classes+1)
 	hit, said, is = counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
 	counts[3*l.Classes] = float64(len(vertices))

@@ -134,7 +134,8 @@ func TestAreaIsAProbability(t *testing.T) {
 			}
 		}
 		area := func(sign float64) float64 {
-			a, err := AreaUnder(comm.Alone(), n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
+			a, err := AreaUnder(comm.Alone(), n,
+				func(i int) (float64, bool) { return sign * score[i], positive[i] })
 			require.NoError(t, err)
 			return a
 		}
@@ -178,7 +179,8 @@ func TestMetricProperties(t *testing.T) {
 				}
 			}
 			for name, metric := range ofVertices {
-				if labels.MultiLabel() && name == "accuracy" || !labels.MultiLabel() && labels.Classes != 2 && name == "roc-auc" {
+				if labels.MultiLabel() && name == "accuracy" || !labels.MultiLabel() && labels.Classes != 2 &&
+					name == "roc-auc" {
 					continue
 				}
 				all := everyVertex(n)
@@ -195,7 +197,9 @@ func TestMetricProperties(t *testing.T) {
 				}
 			}
 			if !labels.MultiLabel() {
-				if a, f := alone(accuracy)(random, labels, everyVertex(n)), alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)); math.Abs(a-f) > 1e-12 {
+				if a, f := alone(accuracy)(random, labels,
+					everyVertex(n)),
+					alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)); math.Abs(a-f) > 1e-12 {
 					t.Fatalf("accuracy %v and micro-F1 %v", a, f)
 				}
 			}
@@ -204,7 +208,8 @@ func TestMetricProperties(t *testing.T) {
 }
 
 func TestChooseMetric(t *testing.T) {
-	one, two, several := graph.Labels{Classes: 3, Class: []int64{0}}, graph.Labels{Classes: 2, Class: []int64{0}}, graph.Labels{Classes: 3, Multi: []float32{0, 1, 1}}
+	one, two, several := graph.Labels{Classes: 3, Class: []int64{0}},
+		graph.Labels{Classes: 2, Class: []int64{0}}, graph.Labels{Classes: 3, Multi: []float32{0, 1, 1}}
 	for _, c := range []struct {
 		asked  string
 		named  string // by the graph

@@ -36,10 +36,12 @@ func ChooseOfEdges(asked string, given graph.NegativeForm) (string, error) {
 		return known[0], nil
 	case !slices.Contains(known, asked):
 		what := map[graph.NegativeForm]string{
-			graph.NoNegatives: "no negative edges are given", graph.SharedNegatives: "the graph's split gives all edges the same negative ones",
+			graph.NoNegatives:     "no negative edges are given",
+			graph.SharedNegatives: "the graph's split gives all edges the same negative ones",
 			graph.TargetNegatives: "the graph's split gives each edge negative targets of its own",
 		}[given]
-		return "", refusal.Errorf("%s %s: %s; take one of %s", refusal.Setting("metric"), asked, what, strings.Join(slices.Sorted(slices.Values(known)), ", "))
+		return "", refusal.Errorf("%s %s: %s; take one of %s", refusal.Setting("metric"), asked, what,
+			strings.Join(slices.Sorted(slices.Values(known)), ", "))
 	}
 	return asked, nil
 }

@@ -130,11 +130,13 @@ func TestHitsAbove(t *testing.T) {
 		if want := []float64{3. / 6, 4. / 6, 4. / 6, 1}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
-		if few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1]); err != nil || few[0] != 1 {
+		if few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1]); err != nil ||
+			few[0] != 1 {
 			t.Errorf("of nine negative edges: %v, %v", few, err)
 		}
 	})
-	if none, err := HitsAbove(comm.Alone(), nil, negatives[0], []string{"hits@10"}); err != nil || !math.IsNaN(none[0]) {
+	if none, err := HitsAbove(comm.Alone(), nil, negatives[0], []string{"hits@10"}); err != nil ||
+		!math.IsNaN(none[0]) {
 		t.Errorf("of no edges: %v, %v", none, err)
 	}
 }

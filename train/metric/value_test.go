@@ -36,7 +36,11 @@ func TestOfValues(t *testing.T) {
 		predictions []float32
 		vertices    []int64
 		r2          float64
-	}{{[]float32{3, 3, 3}, everyVertex(3), 1}, {[]float32{3, 3, 4}, everyVertex(3), 0}, {[]float32{3, 3, 4}, nil, math.NaN()}} {
+	}{
+		{[]float32{3, 3, 3}, everyVertex(3), 1},
+		{[]float32{3, 3, 4}, everyVertex(3), 0},
+		{[]float32{3, 3, 4}, nil, math.NaN()},
+	} {
 		got, err := OfValues(c.predictions, same, c.vertices, comm.Alone())
 		if x := got[R2]; err != nil || x != c.r2 && !(math.IsNaN(x) && math.IsNaN(c.r2)) {
 			t.Errorf("r2 of %v at %v: %v, want %v (error %v)", c.predictions, c.vertices, x, c.r2, err)
@@ -61,7 +65,8 @@ func TestEvaluateRefusesNaN(t *testing.T) {
 	l := &graph.Labels{Classes: 2, Class: []int64{0, 1}}
 	for _, z := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		logits := []float32{0, 1, 2, float32(z)}
-		if _, err := Evaluate(logits, l, everyVertex(2)); !refusal.IsDamaged(err) || !strings.Contains(err.Error(), "the logits of vertex 1") {
+		if _, err := Evaluate(logits, l, everyVertex(2)); !refusal.IsDamaged(err) ||
+			!strings.Contains(err.Error(), "the logits of vertex 1") {
 			t.Errorf("%v: %v", z, err)
 		}
 		if _, err := Evaluate(logits, l, everyVertex(1)); err != nil {
@@ -86,7 +91,8 @@ func TestEvaluate(t *testing.T) {
 	require.NoError(t, err)
 	want := []ClassScores{{"a", .5, .5, .5, 2}, {"b", 1, 2. / 3, .8, 3}, {"c", 0, 0, 0, 0}}
 	for k, c := range e.Classes {
-		if c.Name != want[k].Name || c.Support != want[k].Support || math.Abs(c.Precision-want[k].Precision)+math.Abs(c.Recall-want[k].Recall)+math.Abs(c.F1-want[k].F1) > 1e-12 {
+		if c.Name != want[k].Name || c.Support != want[k].Support || math.Abs(c.Precision-want[k].Precision)+
+			math.Abs(c.Recall-want[k].Recall)+math.Abs(c.F1-want[k].F1) > 1e-12 {
 			t.Errorf("class %d: %+v, want %+v", k, c, want[k])
 		}
 	}
@@ -106,7 +112,8 @@ func TestEvaluate(t *testing.T) {
 	if err != nil || string(text[:12]) != `{"accuracy":` {
 		t.Errorf("JSON %s, %v", text, err)
 	}
-	if none, err := Evaluate(logits, l, nil); err != nil || !math.IsNaN(none.Scores[Accuracy]) || len(none.Classes) != 3 {
+	if none, err := Evaluate(logits, l, nil); err != nil || !math.IsNaN(none.Scores[Accuracy]) ||
+		len(none.Classes) != 3 {
 		t.Errorf("of no vertices: %+v, %v", none, err)
 	}
 }

@@ -30,10 +30,12 @@ import (
 
 // Plan is what a run would take.
 type Plan struct {
-	PeakTensorBytes, GraphBytes []int64                // per worker
-	Sent                        []worker.Communication // per worker, in a training pass after the first; of a wire schedule, in the last
-	EdgeColumns                 []int64                // per worker, in such a pass: aggregated edges × columns
-	Stages                      []worker.Stage         // if the mesh has several
+	PeakTensorBytes, GraphBytes []int64 // per worker
+	// per worker, in a training pass after the first; of a wire schedule, in the last
+	Sent []worker.Communication
+	// per worker, in such a pass: aggregated edges × columns
+	EdgeColumns []int64
+	Stages      []worker.Stage // if the mesh has several
 	// Savings are those of the settings, and those that the memory limit needs.
 	worker.Savings
 	// ResultBytes is the size of weights and predictions, without learned tables.
@@ -53,22 +55,26 @@ type Plan struct {
 
 // Worker is the plan of one worker. The numbers of the graph are its partition's.
 type Worker struct {
-	Tensors, Graph int64                // bytes at the peak
-	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
-	Sent           worker.Communication // in a training pass but the first; without Gradient and Statistics if partitions take turns
-	Steps          []trace.Event        // of such a pass, in order, if Inputs.Steps asked for them
-	Disk           tensor.Moved         // in such an epoch, with the evaluation before it
-	DiskBytes      int64                // that rest on disk at the peak, or a bound with messages of other workers
-	Room           turns.Room           // of messages between workers, where matrices may rest
-	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
-	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
-	Parameters     int                  // values, of its stage
-	Predictions    int                  // values, of all workers
-	Checkpoint     int64                // bytes of its part of a checkpoint, and of the snapshot in memory; 0: there are none
-	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: unknown
-	Layers         []Layer              // in the order of their first forward pass
-	Stages         []worker.Stage
-	Chunks         Chunks
+	Tensors, Graph int64   // bytes at the peak
+	Kinds          []int64 // of Tensors at the peak, by tensor.Kind, without Graph
+	// in a training pass but the first; without Gradient and Statistics if partitions take turns
+	Sent  worker.Communication
+	Steps []trace.Event // of such a pass, in order, if Inputs.Steps asked for them
+	Disk  tensor.Moved  // in such an epoch, with the evaluation before it
+	// that rest on disk at the peak, or a bound with messages of other workers
+	DiskBytes   int64
+	Room        turns.Room     // of messages between workers, where matrices may rest
+	EdgeColumns worker.ByLayer // aggregated edges × columns in such a pass
+	LayoutBytes worker.ByLayer // sent in all-to-alls between layouts in such a pass
+	Parameters  int            // values, of its stage
+	Predictions int            // values, of all workers
+	// bytes of its part of a checkpoint, and of the snapshot in memory; 0: there are none
+	Checkpoint int64
+	// multiply-adds of each block of the whole model in a forward pass; nil: unknown
+	Costs  []float64
+	Layers []Layer // in the order of their first forward pass
+	Stages []worker.Stage
+	Chunks Chunks
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
 	// nothing to learn. UnusedWeights says that the model ignores the weights of the edges.
 	Validates, OneClass, UnusedWeights bool
@@ -99,8 +105,9 @@ type RowSums struct {
 // Inputs are the inputs of a plan.
 type Inputs struct {
 	worker.Config
-	Comm    *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
-	Threads int        // of each worker
+	// connects this process, which is one worker, to the others; alone: it runs all workers
+	Comm    *comm.Comm
+	Threads int // of each worker
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
 	// Validation opens in the same way the graph that the model is validated on, nil if it is the same.
@@ -233,14 +240,18 @@ func together(c *comm.Comm, mine Worker) ([]Worker, error) {
 			o.First = w
 		}
 		o.Tensors, o.Graph = append(o.Tensors, w.Tensors), append(o.Graph, w.Graph)
-		o.DiskBytes, o.Parameters = append(o.DiskBytes, w.DiskBytes), append(o.Parameters, int64(w.Parameters))
+		o.DiskBytes, o.Parameters = append(o.DiskBytes, w.DiskBytes),
+			append(o.Parameters, int64(w.Parameters))
 	}
 	if o, err = worker.FromFirst(c, o); c.Rank() == 0 || err != nil {
 		return all, err
 	}
 	all = []Worker{o.First}
 	for rank := 1; rank < c.Size(); rank++ {
-		all = append(all, Worker{Tensors: o.Tensors[rank], Graph: o.Graph[rank], DiskBytes: o.DiskBytes[rank], Parameters: int(o.Parameters[rank])})
+		all = append(all, Worker{
+			Tensors: o.Tensors[rank], Graph: o.Graph[rank], DiskBytes: o.DiskBytes[rank],
+			Parameters: int(o.Parameters[rank]),
+		})
 	}
 	all[c.Rank()] = mine
 	return all, nil
@@ -372,20 +383,26 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	switch {
 	case p.Rests:
 		during = " while a partition is at work"
-		wayOut = fmt.Sprintf("raise the limit, or try another number of %s: more of them are smaller, and each has its own parameters", refusal.Setting("partitions"))
+		wayOut = fmt.Sprintf("raise the limit, or try another number of %s: more of them are smaller, and "+
+			"each has its own parameters", refusal.Setting("partitions"))
 	case p.Turns:
-		wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR", refusal.Setting("offload"))
+		wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR",
+			refusal.Setting("offload"))
 	case workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit):
-		wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(), refusal.Setting("parallel"), workers)
+		wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(),
+			refusal.Setting("parallel"), workers)
 	}
-	return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s", refusal.Setting("memory-limit"), limit, worker,
-		setting.Bytes(need).RoundedUp(), during, setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(), wayOut)
+	return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s",
+		refusal.Setting("memory-limit"), limit, worker,
+		setting.Bytes(need).RoundedUp(), during, setting.Bytes(p.PeakTensorBytes[worker]).Rounded(),
+		setting.Bytes(p.GraphBytes[worker]).Rounded(), wayOut)
 }
 
 // savings lists what the settings allow, the fastest first.
 func (in *Inputs) savings() (list []worker.Savings) {
 	for _, recompute := range in.Recomputes() {
-		list = append(list, worker.Savings{Recompute: recompute}, worker.Savings{Recompute: recompute, Uncut: true})
+		list = append(list, worker.Savings{Recompute: recompute},
+			worker.Savings{Recompute: recompute, Uncut: true})
 	}
 	return list
 }
@@ -412,8 +429,10 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), tensor.NewMeter())
 		}
 		workers = append(workers, one)
-		if steps := in.Workers * len(one.Steps); err == nil && number == 0 && in.MostSteps > 0 && steps > in.MostSteps {
-			err = refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and %d are left of those that are planned for all meshes; take fewer workers or chunks",
+		if steps := in.Workers * len(one.Steps); err == nil && number == 0 && in.MostSteps > 0 &&
+			steps > in.MostSteps {
+			err = refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
+				"%d are left of those that are planned for all meshes; take fewer workers or chunks",
 				steps, in.MostSteps)
 		}
 	}
@@ -438,7 +457,10 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 		return all, nil
 	}
 	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
-	for _, room := range []turns.Room{{Bytes: stay + rest}, {Bytes: stay + int64(atOnce)*host.Largest(), Rests: true}} {
+	for _, room := range []turns.Room{
+		{Bytes: stay + rest},
+		{Bytes: stay + int64(atOnce)*host.Largest(), Rests: true},
+	} {
 		all, _, err = in.within(ctx, number, room)
 		if room.Rests {
 			all.DiskBytes += rest
@@ -451,10 +473,15 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 }
 
 // within plans a worker that holds several ranks, with a room for messages of others where matrices may rest.
-func (in *Inputs) within(ctx context.Context, number int, room turns.Room) (all Worker, host *comm.Host, err error) {
+func (in *Inputs) within(ctx context.Context, number int,
+	room turns.Room,
+) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
-	spool := &turns.Spool{Memory: mem, Room: room, Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true}
+	spool := &turns.Spool{
+		Memory: mem, Room: room,
+		Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true,
+	}
 	host = comm.PlanHost(number, holders, spool)
 	if in.Offload != "" {
 		spool.Offload(host, nil, nil, int64(in.MemoryLimit))
@@ -499,7 +526,9 @@ func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter)
 }
 
 // ofShare plans the rank that has a share.
-func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share, other *worker.Validation) (p Worker, err error) {
+func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share,
+	other *worker.Validation,
+) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
 	if in.Steps {
 		c.Recorder = trace.NewPlan()
@@ -581,7 +610,8 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error
 
 // measure sets what the dry run has sent, moved and allocated.
 func (p *Worker) measure(w *worker.Worker) {
-	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes, w.Pass.Disk
+	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns,
+		w.Pass.LayoutBytes, w.Pass.Disk
 	if w.Fetches == nil {
 		p.Sent.Links = worker.Traffic{} // it knows no negative edges
 	}
@@ -589,7 +619,8 @@ func (p *Worker) measure(w *worker.Worker) {
 		p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{}
 	}
 	mem := w.Team.Memory
-	p.Tensors, p.Graph, p.DiskBytes, p.Parameters = mem.Peak(), mem.GraphBytes(), mem.DiskBytes(), w.Params.Count()
+	p.Tensors, p.Graph, p.DiskBytes, p.Parameters = mem.Peak(), mem.GraphBytes(),
+		mem.DiskBytes(), w.Params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}
@@ -611,7 +642,8 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 			p.UnusedEdgeFeatures = max(p.UnusedEdgeFeatures, share.Edges.Relations[i].In.EdgeColumns)
 		}
 	}
-	p.UnusedWeights = w.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
+	p.UnusedWeights = w.OwnModel == nil && !kind.EdgeWeights &&
+		slices.ContainsFunc(share.Edges.Relations, weighted)
 	for i := range share.Edges.Relations {
 		if name := share.Edges.Relations[i].Name; !gnn.ReadRelation(w.Blocks, name) {
 			p.UnusedRelations = append(p.UnusedRelations, name)

@@ -15,7 +15,10 @@ import (
 // TestLimit: a limit holds a worker's tensors and its part of the graph together, to the byte; 0 is none.
 func TestLimit(t *testing.T) {
 	p := Plan{PeakTensorBytes: []int64{100, 60}, GraphBytes: []int64{7, 50}}
-	for limit, refused := range map[setting.Bytes]bool{0: false, 1: true, 109: true, 110: false, 1000: false} {
+	for limit, refused := range map[setting.Bytes]bool{
+		0: false, 1: true, 109: true,
+		110: false, 1000: false,
+	} {
 		err := p.CheckLimit(limit)
 		if (err != nil) != refused || refused && !refusal.Is(err) {
 			t.Errorf("limit %d: %v", limit, err)
@@ -23,7 +26,8 @@ func TestLimit(t *testing.T) {
 		if limit == 109 && !strings.Contains(fmt.Sprint(err), "worker 1 would need") {
 			t.Errorf("%v, want that of worker 1", err)
 		}
-		if limit == 109 && !strings.HasSuffix(fmt.Sprint(err), "or try more workers, as in parallel graph=4") {
+		if limit == 109 &&
+			!strings.HasSuffix(fmt.Sprint(err), "or try more workers, as in parallel graph=4") {
 			t.Errorf("%v, want the workers that hold twice as much", err)
 		}
 	}

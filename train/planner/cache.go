@@ -27,7 +27,8 @@ func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
 	if text, err := document.Read(path, most); err == nil {
 		r := &Rates{Path: path}
 		if err := json.Unmarshal(text, r); err != nil || len(r.Kernels) == 0 {
-			return nil, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again", path)
+			return nil, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
+				path)
 		}
 		return r, nil
 	}

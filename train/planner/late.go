@@ -85,7 +85,9 @@ func waitedBefore(steps [][]trace.Event) map[side]map[trace.Index]trace.Index {
 }
 
 // repeated is the steps of so many epochs.
-func repeated(steps [][]trace.Event, before map[side]map[trace.Index]trace.Index, epochs int) [][]trace.Event {
+func repeated(steps [][]trace.Event, before map[side]map[trace.Index]trace.Index,
+	epochs int,
+) [][]trace.Event {
 	all := make([][]trace.Event, len(steps))
 	apart, points := trace.Index(0), trace.Point(0) // by so much the numbers of two epochs differ
 	for _, list := range steps {

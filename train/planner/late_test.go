@@ -14,13 +14,16 @@ func TestSteady(t *testing.T) {
 	for _, bytes := range []int{300, 1700} { // at 100 a second
 		steps := make([][]trace.Event, 2)
 		for worker := range steps {
-			l := &log{begun: map[trace.Category]int{trace.Start: 4, trace.Send: 4}} // the last number of the epoch before
+			// the last number of the epoch before
+			l := &log{begun: map[trace.Category]int{trace.Start: 4, trace.Send: 4}}
 			l.waits(0, trace.Receive, 1-worker, 4).starts(0, trace.Start, 1-worker, bytes)
 			l.waits(0, trace.Wait, 1-worker, 4).starts(0, trace.Send, 1-worker, bytes)
 			steps[worker] = l.kernel(0, seconds).steps
 		}
 		m := Machine{Cores: 2, Threads: 1, Sharers: 2, Links: Links{Sends: 100, Receives: 100}}
-		work, end, err := Steady(steps, m, func(_ int, e *trace.Event) float64 { return float64(e.Args.Shape[0]) })
+		work, end, err := Steady(steps, m, func(_ int, e *trace.Event) float64 {
+			return float64(e.Args.Shape[0])
+		})
 		wire := float64(bytes) / m.Sends
 		if want := max(seconds, wire); err != nil || math.Abs(end-want) > 1e-6 {
 			t.Fatalf("%d bytes: %v seconds, %v, want %v", bytes, end, err, want)

@@ -110,7 +110,9 @@ func (p *probe) star(size int) (took, used float64, err error) {
 }
 
 // best moves messages several times. It returns the least that this took, and the mean that was used.
-func (p *probe) best(move func(int) (float64, float64, error), size, times int) (took, used float64, err error) {
+func (p *probe) best(move func(int) (float64, float64, error), size,
+	times int,
+) (took, used float64, err error) {
 	took = math.Inf(1)
 	for range times {
 		t, u, err := move(size)

@@ -19,7 +19,8 @@ func TestMeasure(t *testing.T) {
 		})
 		require.NoError(t, err)
 		for _, l := range links {
-			if l != links[0] || !(l.Sends > 0 && l.Receives > 0 && l.Latency > 0 && l.Handling >= 0 && l.Eager > 0) || math.IsInf(l.Sends+l.Receives, 0) {
+			if l != links[0] || !(l.Sends > 0 && l.Receives > 0 && l.Latency > 0 && l.Handling >= 0 &&
+				l.Eager > 0) || math.IsInf(l.Sends+l.Receives, 0) {
 				t.Errorf("%d ranks: %+v, want %+v", n, l, links[0])
 			}
 		}
@@ -31,8 +32,14 @@ func TestMeasure(t *testing.T) {
 func TestLinks(t *testing.T) {
 	const inFlight = 983_040
 	for _, c := range []struct{ got, want Links }{
-		{timed{latency: .5, ring: 2.5, star: 1, idle: .25, used: .75}.links(1000), Links{500, 2000, .5, .00025, inFlight}},
-		{timed{latency: .5, ring: 2.5, star: 1, idle: .5, used: .25}.links(1000), Links{500, 2000, .5, 0, inFlight}},
+		{
+			timed{latency: .5, ring: 2.5, star: 1, idle: .25, used: .75}.links(1000),
+			Links{500, 2000, .5, .00025, inFlight},
+		},
+		{
+			timed{latency: .5, ring: 2.5, star: 1, idle: .5, used: .25}.links(1000),
+			Links{500, 2000, .5, 0, inFlight},
+		},
 		{OfRate(125e6), Links{125e6, 125e6, 1e-4, 1e-9, inFlight}},
 	} {
 		if c.got != c.want {

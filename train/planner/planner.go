@@ -92,7 +92,13 @@ func (t *Times) LimitedBy() string {
 		name    string
 		seconds float64
 	}
-	parts := []part{{"compute", t.Compute}, {"link", t.Link}, {"imbalance", t.Imbalance}, {"bubble", t.Bubble}, {"wait", t.Wait}}
+	parts := []part{
+		{"compute", t.Compute},
+		{"link", t.Link},
+		{"imbalance", t.Imbalance},
+		{"bubble", t.Bubble},
+		{"wait", t.Wait},
+	}
 	return slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.seconds, b.seconds) }).name
 }
 
@@ -125,11 +131,14 @@ func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refus
 }
 
 // within is Meshes where meshes of several axes have at most so many steps together.
-func (p *Planner) within(ctx context.Context, workers, left int) (meshes []Mesh, refused []Refused, err error) {
+func (p *Planner) within(ctx context.Context, workers,
+	left int,
+) (meshes []Mesh, refused []Refused, err error) {
 	all := grids(workers)
 	for k, grid := range all {
 		say := func(what string) {
-			p.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", k+1, len(all), cmp.Or(setting.Axes(grid), "one worker"), what), 0, 0)
+			p.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", k+1, len(all),
+				cmp.Or(setting.Axes(grid), "one worker"), what), 0, 0)
 		}
 		most := 0
 		if axes(grid) > 1 {
@@ -157,7 +166,8 @@ func grids(workers int) (all []mesh.Mesh) {
 	for stages := 1; stages <= workers; stages++ {
 		for slices := 1; workers%stages == 0 && slices <= workers/stages; slices++ {
 			if workers/stages%slices == 0 {
-				all = append(all, mesh.Mesh{Stages: stages, Partitions: workers / stages / slices, Slices: slices})
+				all = append(all,
+					mesh.Mesh{Stages: stages, Partitions: workers / stages / slices, Slices: slices})
 			}
 		}
 	}
@@ -184,14 +194,17 @@ func (p *Planner) options(grid mesh.Mesh) setting.Options {
 }
 
 // mesh predicts one mesh of at most so many steps; 0: of any number. say is told what it does.
-func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int, say func(what string)) (m *Mesh, err error) {
+func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
+	say func(what string),
+) (m *Mesh, err error) {
 	o := p.options(grid)
 	r, err := o.Resolve(p.Given...)
 	if err != nil {
 		return nil, err
 	}
 	if r.TakesTurns() {
-		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are compared; leave it out", refusal.Setting("partitions"), r.Partitions)
+		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are "+
+			"compared; leave it out", refusal.Setting("partitions"), r.Partitions)
 	}
 	if err := r.CheckGraph(p.Graph); err != nil {
 		return nil, err
@@ -210,7 +223,10 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int, say func(w
 	say("planning its messages and memory")
 	job.CoreSharers, job.PlanSteps, job.MostPlanSteps = p.Machine.Sharers, true, most
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
-	m = &Mesh{Parallel: r.Parallel, Settings: r, Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0}
+	m = &Mesh{
+		Parallel: r.Parallel, Settings: r,
+		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
+	}
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
 	}
@@ -231,7 +247,9 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int, say func(w
 		steps[rank], w.Steps = w.Steps, nil
 		m.steps += len(steps[rank])
 	}
-	work, end, err := Steady(steps, machine, func(_ int, kernel *trace.Event) float64 { return m.Rates.Of(kernel) })
+	work, end, err := Steady(steps, machine, func(_ int, kernel *trace.Event) float64 {
+		return m.Rates.Of(kernel)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -254,8 +272,11 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 }
 
 // rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
-func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine, say func(what string)) (*Rates, error) {
-	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads, measuredEpochs, measuredEpochs, 0, 0, "", ""
+func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine,
+	say func(what string),
+) (*Rates, error) {
+	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads,
+		measuredEpochs, measuredEpochs, 0, 0, "", ""
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
 	work := 0.0
 	for _, cost := range of.Workers[0].Costs {
@@ -316,7 +337,10 @@ type likeness struct {
 func (p *Planner) smaller(fraction float64) likeness {
 	const fewest = 2000
 	whole := partition.All(p.Graph).Whole
-	l := likeness{Options: generate.Default(generate.Uniform), ValueColumns: whole.ValueColumns, SeveralLabels: p.Graph.Labels.MultiLabel()}
+	l := likeness{
+		Options: generate.Default(generate.Uniform), ValueColumns: whole.ValueColumns,
+		SeveralLabels: p.Graph.Labels.MultiLabel(),
+	}
 	l.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
 	l.Degree, l.Directed = float64(whole.Edges)/float64(whole.Vertices), true
 	l.Features, l.Classes = whole.FeatureColumns, max(1, whole.Classes)

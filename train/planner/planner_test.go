@@ -51,7 +51,10 @@ func TestMeshes(t *testing.T) {
 	p.Progress = func(stage string, _, _ int64) { said = append(said, stage) }
 	meshes, refused, err := p.Meshes(context.Background(), 4)
 	require.NoError(t, err)
-	for i, want := range []string{"mesh 1 of 6, graph=4: planning its messages and memory", "mesh 1 of 6, graph=4: measuring its kernels"} {
+	for i, want := range []string{
+		"mesh 1 of 6, graph=4: planning its messages and memory",
+		"mesh 1 of 6, graph=4: measuring its kernels",
+	} {
 		if i >= len(said) || said[i] != want {
 			t.Errorf("said %q, want %q", said, want)
 		}
@@ -61,7 +64,8 @@ func TestMeshes(t *testing.T) {
 		names = append(names, m.Parallel)
 		o := p.options(m.Settings.Mesh)
 		o.Epochs = 3
-		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).Run(context.Background())
+		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).
+			Run(context.Background())
 		if err != nil {
 			t.Fatal(m.Parallel, err)
 		}
@@ -92,7 +96,10 @@ func TestMeshes(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	want := []string{"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4"}
+	want := []string{
+		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4",
+		"tensor=2,pipeline=2", "tensor=4",
+	}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
@@ -113,7 +120,8 @@ func TestMostSteps(t *testing.T) {
 	for most, want := range map[int]int{0: 3, ofSeveral + 100: 6} {
 		meshes, refused, err := p.within(context.Background(), 4, most)
 		if err != nil || len(meshes) != want || len(refused) != 6-want {
-			t.Errorf("%d steps: %d meshes, %d refused, %v; want %d", most, len(meshes), len(refused), err, want)
+			t.Errorf("%d steps: %d meshes, %d refused, %v; want %d", most, len(meshes),
+				len(refused), err, want)
 		}
 		for _, r := range refused {
 			if !strings.Contains(r.Reason.Error(), "kernel calls and starts and ends of messages") {
@@ -147,19 +155,24 @@ func TestLargeGraphs(t *testing.T) {
 	several.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 3*g.Own())}
 	split.Relations = slices.Clone(g.Relations)
 	split.Relations[0].EdgeSplit = &graph.EdgeSplit{
-		Negatives: graph.TargetNegatives, Edges: [3][]int32{{0, 1, 2, 3}, {4, 5}, {6, 7}}, Negative: [3][]int32{nil, {8, 9}, {10, 11}},
+		Negatives: graph.TargetNegatives, Edges: [3][]int32{{0, 1, 2, 3}, {4, 5}, {6, 7}},
+		Negative: [3][]int32{nil, {8, 9}, {10, 11}},
 	}
 	for name, c := range map[string]struct {
 		g      *graph.Graph
 		change func(*setting.Options)
 	}{
-		"edge features":  {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
-		"values":         {&values, func(o *setting.Options) { o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse" }},
+		"edge features": {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
+		"values": {&values, func(o *setting.Options) {
+			o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse"
+		}},
 		"several labels": {&several, func(o *setting.Options) { o.Model, o.Metric = "gcn", "roc-auc" }},
 		"relation": {g, func(o *setting.Options) {
 			o.Model, o.Task, o.OutFeatures, o.LinkRelation = "gcn", "link", 4, "v,joins,v"
 		}},
-		"negative targets": {&split, func(o *setting.Options) { o.Model, o.Task, o.OutFeatures = "gcn", "link", 4 }},
+		"negative targets": {&split, func(o *setting.Options) {
+			o.Model, o.Task, o.OutFeatures = "gcn", "link", 4
+		}},
 	} {
 		for _, work := range []float64{1, 2 * measuredWork} {
 			p := planner(c.g)
@@ -170,7 +183,9 @@ func TestLargeGraphs(t *testing.T) {
 				t.Fatal(name, err)
 			}
 			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
-			rates, err := p.rates(context.Background(), p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of, &Machine{Cores: 2, Sharers: 2, Threads: 1}, func(string) {})
+			rates, err := p.rates(context.Background(),
+				p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of,
+				&Machine{Cores: 2, Sharers: 2, Threads: 1}, func(string) {})
 			if err != nil || len(rates.Kernels) == 0 {
 				t.Errorf("%s, work of %g: %v", name, work, err)
 			}
@@ -235,7 +250,10 @@ func TestRates(t *testing.T) {
 		{"product", trace.Shape{5, 90, 40}, 0, 5 * 90 * 40 * 4},
 		{"fill", trace.Shape{7, 2}, 0, 7 * 2 * 2.5},
 	} {
-		e := trace.Event{Category: trace.Compute, Name: c.name, Args: trace.Args{Shape: c.shape, Entries: c.entries}}
+		e := trace.Event{
+			Category: trace.Compute, Name: c.name,
+			Args: trace.Args{Shape: c.shape, Entries: c.entries},
+		}
 		if got := r.Of(&e); got != c.want {
 			t.Errorf("%s %v: %v, want %v", c.name, c.shape, got, c.want)
 		}
@@ -251,7 +269,10 @@ func TestCache(t *testing.T) {
 	c, measured := Cache(filepath.Join(t.TempDir(), "rates")), 0
 	measure := func() (*Rates, error) {
 		measured++
-		return &Rates{Measured: time.Unix(int64(measured), 0), Kernels: map[string]*Rate{"fill 1 1": {"fill", [2]int{1, 1}, .1}}}, nil
+		return &Rates{
+			Measured: time.Unix(int64(measured), 0),
+			Kernels:  map[string]*Rate{"fill 1 1": {"fill", [2]int{1, 1}, .1}},
+		}, nil
 	}
 	var first *Rates
 	for i, key := range []string{"a", "a", "b"} {
@@ -292,10 +313,17 @@ func TestWhatRatesDependOn(t *testing.T) {
 		work    float64
 	}
 	measured := func(ctx context.Context, change func(*asked)) (is bool, err error) {
-		a := &asked{planner(small(t)), mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Machine{Cores: 4, Sharers: 2, Threads: 1}, 1}
+		a := &asked{
+			planner(small(t)),
+			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			Machine{Cores: 4, Sharers: 2, Threads: 1},
+			1,
+		}
 		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
 		change(a)
-		_, err = a.rates(ctx, a.options(a.mesh), &plan.Plan{Workers: []plan.Worker{{Costs: []float64{a.work}}}}, &a.machine, func(string) { is = true })
+		_, err = a.rates(ctx, a.options(a.mesh),
+			&plan.Plan{Workers: []plan.Worker{{Costs: []float64{a.work}}}}, &a.machine,
+			func(string) { is = true })
 		return is, err
 	}
 	edge := func(a *asked) { a.Graph.Relations[0].Sources[0]++ } // leads from another vertex
@@ -311,27 +339,35 @@ func TestWhatRatesDependOn(t *testing.T) {
 		change func(*asked)
 		anew   bool
 	}{
-		"nothing":                {func(*asked) {}, false},
-		"the program":            {func(a *asked) { a.On = "weft 2 on a processor" }, true},
-		"the processor":          {func(a *asked) { a.On = "weft 1 on another processor" }, true},
-		"no program":             {func(a *asked) { a.On = "" }, true},
-		"threads":                {func(a *asked) { a.machine.Threads = 2 }, true},
-		"workers of a machine":   {func(a *asked) { a.machine.Sharers = 1 }, true},
-		"more than have cores":   {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
-		"links":                  {func(a *asked) { a.machine.Sends = 5 }, false},
-		"width":                  {func(a *asked) { a.Options.Hidden = 16 }, true},
-		"model":                  {func(a *asked) { a.Options.Model = "sage" }, true},
-		"precision":              {func(a *asked) { a.Options.Precision = "bf16" }, true},
-		"mesh":                   {func(a *asked) { a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2} }, true},
-		"epochs":                 {func(a *asked) { a.Options.Epochs++ }, false},
-		"evaluations":            {func(a *asked) { a.Options.EvalEvery++ }, false},
-		"patience":               {func(a *asked) { a.Options.Patience++ }, false},
-		"memory limit":           {func(a *asked) { a.Options.MemoryLimit = 1 << 40 }, false},
-		"weights to begin with":  {func(a *asked) { a.Options.Init = "weights" }, false},
-		"an edge":                {edge, true},
-		"a large graph":          {large, false},
-		"of it, an edge":         {func(a *asked) { large(a); edge(a) }, false}, // another graph is measured in its place
-		"of it, features":        {func(a *asked) { large(a); a.Graph.Features = graph.Features{Columns: 1, Dense: make([]float32, 300)} }, true},
+		"nothing":              {func(*asked) {}, false},
+		"the program":          {func(a *asked) { a.On = "weft 2 on a processor" }, true},
+		"the processor":        {func(a *asked) { a.On = "weft 1 on another processor" }, true},
+		"no program":           {func(a *asked) { a.On = "" }, true},
+		"threads":              {func(a *asked) { a.machine.Threads = 2 }, true},
+		"workers of a machine": {func(a *asked) { a.machine.Sharers = 1 }, true},
+		"more than have cores": {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
+		"links":                {func(a *asked) { a.machine.Sends = 5 }, false},
+		"width":                {func(a *asked) { a.Options.Hidden = 16 }, true},
+		"model":                {func(a *asked) { a.Options.Model = "sage" }, true},
+		"precision":            {func(a *asked) { a.Options.Precision = "bf16" }, true},
+		"mesh": {func(a *asked) {
+			a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}
+		}, true},
+		"epochs":                {func(a *asked) { a.Options.Epochs++ }, false},
+		"evaluations":           {func(a *asked) { a.Options.EvalEvery++ }, false},
+		"patience":              {func(a *asked) { a.Options.Patience++ }, false},
+		"memory limit":          {func(a *asked) { a.Options.MemoryLimit = 1 << 40 }, false},
+		"weights to begin with": {func(a *asked) { a.Options.Init = "weights" }, false},
+		"an edge":               {edge, true},
+		"a large graph":         {large, false},
+		"of it, an edge": {func(a *asked) {
+			large(a)
+			edge(a)
+		}, false}, // another graph is measured in its place
+		"of it, features": {func(a *asked) {
+			large(a)
+			a.Graph.Features = graph.Features{Columns: 1, Dense: make([]float32, 300)}
+		}, true},
 		"of it, classes":         {func(a *asked) { large(a); a.Graph.Labels.Classes++ }, true},
 		"of it, the program":     {func(a *asked) { large(a); a.On = "weft 2 on a processor" }, true},
 		"of it, a width":         {func(a *asked) { large(a); a.Options.Hidden = 16 }, true},

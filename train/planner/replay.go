@@ -103,7 +103,10 @@ var errStuck = errors.New("the steps of a plan wait for each other")
 // Replay returns what each worker does, and how long all of it takes. steps are those of each worker.
 func Replay(steps [][]trace.Event, m Machine, seconds Seconds) (work []Work, end float64, err error) {
 	n := len(steps)
-	r := &replay{machine: m, seconds: seconds, links: map[pair]*link{}, leaving: make([]int, n), coming: make([]int, n)}
+	r := &replay{
+		machine: m, seconds: seconds, links: map[pair]*link{}, leaving: make([]int, n),
+		coming: make([]int, n),
+	}
 	work = make([]Work, n)
 	main := make([]*track, n)
 	for worker := range steps {
@@ -264,7 +267,8 @@ func (r *replay) speeds() speeds {
 	handling := make([]float64, workers) // the part of a core that a worker's messages want
 	for i, m := range r.moving {
 		if m.latency == 0 {
-			s.rates[i] = min(r.machine.Sends/float64(r.leaving[m.from]), r.machine.Receives/float64(r.coming[m.to]))
+			s.rates[i] = min(r.machine.Sends/float64(r.leaving[m.from]),
+				r.machine.Receives/float64(r.coming[m.to]))
 			if r.machine.Handling > 0 { // links may be infinitely fast
 				handling[m.from] += s.rates[i] * r.machine.Handling
 				handling[m.to] += s.rates[i] * r.machine.Handling

@@ -51,7 +51,9 @@ var formats = []struct {
 	ending string
 	write  func(to io.Writer, rows worker.Rows, t *Table) error
 }{
-	{".npy", func(to io.Writer, rows worker.Rows, _ *Table) error { return rundir.EncodePredictions(to, rows) }},
+	{".npy", func(to io.Writer, rows worker.Rows, _ *Table) error {
+		return rundir.EncodePredictions(to, rows)
+	}},
 	{".csv", writeCSV},
 	{".parquet", writeParquet},
 }
@@ -75,7 +77,8 @@ func CheckEnding(flag, path string) error {
 			return nil
 		}
 	}
-	return refusal.Errorf("%s %s: its ending names the format, and it is .npy (a NumPy array), .csv or .parquet", refusal.Setting(flag), path)
+	return refusal.Errorf("%s %s: its ending names the format, and it is .npy (a NumPy array), .csv "+
+		"or .parquet", refusal.Setting(flag), path)
 }
 
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
@@ -111,7 +114,8 @@ func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 			return buffered.Flush()
 		}
 	}
-	return refusal.Errorf("%q names no format of predictions; it is .npy (a NumPy array), .csv or .parquet", ending)
+	return refusal.Errorf("%q names no format of predictions; it is .npy (a NumPy array), .csv or .parquet",
+		ending)
 }
 
 // record is a row of a table.
@@ -163,7 +167,8 @@ const (
 
 // header are the names of a table's columns, for rows of so many columns.
 func (t *Table) header(columns int) []string {
-	return slices.Concat([]string{vertexColumn}, t.words(typeColumn, nameColumn, classColumn), t.numbers(columns))
+	return slices.Concat([]string{vertexColumn}, t.words(typeColumn, nameColumn, classColumn),
+		t.numbers(columns))
 }
 
 // words are those of the three that the table has.

@@ -22,7 +22,10 @@ import (
 
 // two rows a batch, as workers pass them.
 func rowsOf(columns int, numbers ...float32) worker.Rows {
-	return worker.Rows{Vertices: len(numbers) / columns, Columns: columns, Each: slices.Chunk(numbers, 2*columns)}
+	return worker.Rows{
+		Vertices: len(numbers) / columns, Columns: columns,
+		Each: slices.Chunk(numbers, 2*columns),
+	}
 }
 
 var tables = []struct {
@@ -89,15 +92,32 @@ var tables = []struct {
 	},
 	{
 		"types that command", rowsOf(1, 0, 1),
-		Table{Columns: Embedding, Types: []Type{{Name: "=a", Count: 1}, {Name: "b\n", Count: 1, Names: []string{"＝1"}}}},
+		Table{
+			Columns: Embedding,
+			Types:   []Type{{Name: "=a", Count: 1}, {Name: "b\n", Count: 1, Names: []string{"＝1"}}},
+		},
 		[]string{"vertex", "type", "name", "embedding_0"},
 		[][]any{{0, "'=a", "", 0.}, {0, `b\n`, "'＝1", 1.}},
 	},
-	{"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"}, [][]any{{0, -2.5}, {1, 1e30}}},
-	{"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"}, [][]any{{0, -2.5, 8.}}},
+	{
+		"value", rowsOf(1, -2.5, 1e30),
+		Table{Columns: Values},
+		[]string{"vertex", "value"},
+		[][]any{{0, -2.5}, {1, 1e30}},
+	},
+	{
+		"values", rowsOf(2, -2.5, 8),
+		Table{Columns: Values},
+		[]string{"vertex", "value_0", "value_1"},
+		[][]any{{0, -2.5, 8.}},
+	},
 	{
 		"embeddings of several types", rowsOf(1, 0, 1, 2),
-		Table{Columns: Embedding, Types: []Type{{Name: "item", Count: 1}, {Name: "tag", Count: 0}, {Name: "user", Count: 2, Names: []string{"ann", "bob"}}}},
+		Table{Columns: Embedding, Types: []Type{
+			{Name: "item", Count: 1},
+			{Name: "tag", Count: 0},
+			{Name: "user", Count: 2, Names: []string{"ann", "bob"}},
+		}},
 		[]string{"vertex", "type", "name", "embedding_0"},
 		[][]any{{0, "item", "", 0.}, {0, "user", "ann", 1.}, {1, "user", "bob", 2.}},
 	},
@@ -105,7 +125,8 @@ var tables = []struct {
 		"embeddings", rowsOf(11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
 		Table{Columns: Embedding},
 		[]string{
-			"vertex", "embedding_0", "embedding_1", "embedding_2", "embedding_3", "embedding_4", "embedding_5", "embedding_6",
+			"vertex", "embedding_0", "embedding_1", "embedding_2", "embedding_3", "embedding_4",
+			"embedding_5", "embedding_6",
 			"embedding_7", "embedding_8", "embedding_9", "embedding_10",
 		},
 		[][]any{{0, 0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10.}},
@@ -114,7 +135,10 @@ var tables = []struct {
 
 func TestTables(t *testing.T) {
 	for _, test := range tables {
-		for ending, read := range map[string]func(*testing.T, string) ([]string, [][]any){".csv": readCSV, ".parquet": readParquet} {
+		for ending, read := range map[string]func(*testing.T, string) ([]string, [][]any){
+			".csv":     readCSV,
+			".parquet": readParquet,
+		} {
 			t.Run(test.name+ending, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "p"+ending)
 				require.NoError(t, Write(path, test.rows, test.table))
@@ -273,8 +297,10 @@ func TestLastBytes(t *testing.T) {
 			var whole bytes.Buffer
 			require.NoError(t, Encode(&whole, format.ending, test.rows, test.table))
 			for _, room := range []int{0, whole.Len() - 1} {
-				if err := Encode(&limited{room}, format.ending, test.rows, test.table); !errors.Is(err, errNoRoom) {
-					t.Errorf("%s%s of %d bytes, and %d are written: %v", test.name, format.ending, whole.Len(), room, err)
+				if err := Encode(&limited{room}, format.ending, test.rows,
+					test.table); !errors.Is(err, errNoRoom) {
+					t.Errorf("%s%s of %d bytes, and %d are written: %v", test.name, format.ending,
+						whole.Len(), room, err)
 				}
 			}
 			if err := Encode(&limited{whole.Len()}, format.ending, test.rows, test.table); err != nil {
@@ -298,5 +324,7 @@ func (l *limited) Write(p []byte) (n int, err error) {
 }
 
 func TestLastByteOfAFile(t *testing.T) {
-	fulldisk.LastByte(t, func(dir string) error { return Write(filepath.Join(dir, "p.npy"), tables[0].rows, tables[0].table) })
+	fulldisk.LastByte(t, func(dir string) error {
+		return Write(filepath.Join(dir, "p.npy"), tables[0].rows, tables[0].table)
+	})
 }

@@ -15,12 +15,18 @@ import (
 
 // A run goes to writers, and comes back from readers, without a directory.
 func Example() {
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
+		Classes: 4, Seed: 1,
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
 	var curve []train.Epoch
-	job := train.Job{Graph: g, Dataset: "communities", Options: train.Defaults(), OnEpoch: func(e train.Epoch) { curve = append(curve, e) }}
+	job := train.Job{
+		Graph: g, Dataset: "communities", Options: train.Defaults(),
+		OnEpoch: func(e train.Epoch) { curve = append(curve, e) },
+	}
 	job.Options.Model, job.Options.Epochs, job.Options.Seed = "gcn", 30, 1
 	started := time.Now()
 	result, err := job.Run(context.Background())
@@ -30,7 +36,8 @@ func Example() {
 	run, logits := rundir.NewRun("mine 1.0", "", started, &job, result), train.RowsOf(result.Logits, 4)
 	var record, epochs, array, table bytes.Buffer
 	for _, err := range []error{
-		rundir.EncodeRun(&record, &run), rundir.EncodeCurve(&epochs, curve), rundir.EncodePredictions(&array, logits),
+		rundir.EncodeRun(&record, &run), rundir.EncodeCurve(&epochs, curve),
+		rundir.EncodePredictions(&array, logits),
 		predictions.Encode(&table, ".csv", logits, predictions.Table{}),
 	} {
 		if err != nil {

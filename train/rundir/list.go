@@ -68,7 +68,8 @@ func look(path string) (*Listed, error) {
 		l.Settings = o.Texts()
 		return l, nil
 	}
-	l.Results, l.Settings, l.EpochSeconds, l.Seconds = true, o.Texts(), run.Summary.EpochSecondsMedian, run.Finished.Sub(run.Started).Seconds()
+	l.Results, l.Settings, l.EpochSeconds, l.Seconds = true, o.Texts(), run.Summary.EpochSecondsMedian,
+		run.Finished.Sub(run.Started).Seconds()
 	l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
 	return l, nil
 }
@@ -148,7 +149,9 @@ func Repeat(runs []*Listed) (all []*Repeated) {
 		find[key].Runs = append(find[key].Runs, r)
 	}
 	for _, g := range all {
-		slices.SortStableFunc(g.Runs, func(a, b *Listed) int { return -cmp.Compare(a.complete(), b.complete()) })
+		slices.SortStableFunc(g.Runs, func(a, b *Listed) int {
+			return -cmp.Compare(a.complete(), b.complete())
+		})
 		var vals, tests []float64
 		for _, r := range g.Runs {
 			if r.complete() == 0 {

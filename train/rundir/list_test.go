@@ -12,7 +12,8 @@ import (
 
 // numpy.mean and numpy.std(ddof=1) of 1, 2 and 4.
 func TestMeanAndDeviation(t *testing.T) {
-	if m, d := MeanAndDeviation([]float64{1, 2, 4}); m != 7./3 || math.Abs(float64(d)-1.5275252316519468) > 1e-15 {
+	if m, d := MeanAndDeviation([]float64{1, 2, 4}); m != 7./3 ||
+		math.Abs(float64(d)-1.5275252316519468) > 1e-15 {
 		t.Errorf("%v ± %v", m, d)
 	}
 	if m, d := MeanAndDeviation([]float64{.5}); m != .5 || d == d {
@@ -60,7 +61,8 @@ func TestRunsOfTheSameSettings(t *testing.T) {
 			rows = 1
 		}
 		if got := Repeat(runs); len(got) != rows || len(got[0].Runs) != 4-rows {
-			t.Errorf("another %s: %d rows, the first of %d runs, want %d", name, len(got), len(got[0].Runs), rows)
+			t.Errorf("another %s: %d rows, the first of %d runs, want %d", name, len(got),
+				len(got[0].Runs), rows)
 		}
 		if got := Differ(runs); !slices.Equal(got, []string{name}) {
 			t.Errorf("another %s: %q differ", name, got)

@@ -46,7 +46,8 @@ type Standing struct {
 
 	Checkpoint *LastCheckpoint `json:"checkpoint"`        // nil: none
 	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
-	Resumable  bool            `json:"-"`                 // it has a state.json, which those of earlier versions have not
+	// it has a state.json, which those of earlier versions have not
+	Resumable bool `json:"-"`
 }
 
 // LastCheckpoint is the last checkpoint of a run whose files have their sizes.
@@ -81,8 +82,10 @@ func Look(dir string) (*Standing, error) {
 		return nil, refusal.Errorf("%s: %w", dir, err)
 	}
 	s := &Standing{
-		RunDir: dir, Status: state.Status, Reason: state.Reason, Started: state.Started, Weft: state.Weft, Dataset: state.Dataset, Store: state.Store,
-		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric, Resumable: resumable,
+		RunDir: dir, Status: state.Status, Reason: state.Reason, Started: state.Started, Weft: state.Weft,
+		Dataset: state.Dataset, Store: state.Store,
+		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric,
+		Resumable: resumable,
 	}
 	if s.Status == Running || s.Status == Killed {
 		s.Host, s.PID = state.Host, state.PID
@@ -104,7 +107,8 @@ func lookState(dir string) (s State, err error) {
 		}
 	}
 	s.Status = Killed
-	if _, err := os.Lstat(filepath.Join(dir, runFile)); err == nil { // killed as it ended: its record has the word
+	// killed as it ended: its record has the word
+	if _, err := os.Lstat(filepath.Join(dir, runFile)); err == nil {
 		if run, _, _, err := Read(dir); err == nil {
 			s.Status, s.Reason = run.status(), run.Reason
 		}
@@ -116,7 +120,8 @@ func lookState(dir string) (s State, err error) {
 func stateOfResults(dir string) (s State, err error) {
 	run, o, _, err := Read(dir)
 	return State{
-		Weft: run.Versions.Weft, Started: run.Started, Dataset: run.Summary.Dataset, Store: run.Store, Settings: o.Texts(), Metric: run.Summary.Metric,
+		Weft: run.Versions.Weft, Started: run.Started, Dataset: run.Summary.Dataset, Store: run.Store,
+		Settings: o.Texts(), Metric: run.Summary.Metric,
 		Status: run.status(), Reason: run.Reason,
 	}, err
 }
@@ -148,7 +153,8 @@ func (s *Standing) lookCurve(o *setting.Options) {
 		best.Train, best.Val, best.Test, best.ValLoss = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}
 	s.BestEpoch = best.Epoch
-	s.Train, s.Val, s.Test, s.ValLoss = metric.Number(best.Train), metric.Number(best.Val), metric.Number(best.Test), metric.Number(best.ValLoss)
+	s.Train, s.Val, s.Test, s.ValLoss = metric.Number(best.Train), metric.Number(best.Val),
+		metric.Number(best.Test), metric.Number(best.ValLoss)
 }
 
 // ReadCurve reads the epochs of a run from metrics.jsonl.
@@ -181,7 +187,8 @@ func (s *Standing) lookResults() {
 	path := filepath.Join(s.RunDir, runFile)
 	if _, missing := os.Lstat(path); errors.Is(missing, fs.ErrNotExist) {
 		if s.Status == Finished {
-			s.Damaged = append(s.Damaged, path+": is missing, though the run has ended; restore it, or train again in another folder")
+			s.Damaged = append(s.Damaged, path+": is missing, though the run has ended; restore it, or "+
+				"train again in another folder")
 		}
 		return
 	}
@@ -212,7 +219,8 @@ func (s *Standing) lookCheckpoints() {
 			s.Checkpoint = &last
 			return
 		}
-		if now, unread := checkpoint.Epochs(folder); unread != nil || slices.Contains(now, epoch) { // else the run has removed it meanwhile
+		// else the run has removed it meanwhile
+		if now, unread := checkpoint.Epochs(folder); unread != nil || slices.Contains(now, epoch) {
 			s.Damaged = append(s.Damaged, err.Error())
 		}
 	}

@@ -50,7 +50,8 @@ func TestLook(t *testing.T) {
 			o.Epochs, o.Select = 9, c.selects
 			d, err := New(path, time.Now(), &train.Job{Dataset: "cora", Options: o}, "test", "g")
 			require.NoError(t, err)
-			if s := lookAt(t, path); s.Status != Running || s.EpochsRun != 0 || s.BestEpoch != 0 || s.Checkpoint != nil || s.PID != os.Getpid() {
+			if s := lookAt(t, path); s.Status != Running || s.EpochsRun != 0 || s.BestEpoch != 0 ||
+				s.Checkpoint != nil || s.PID != os.Getpid() {
 				t.Errorf("at the start %+v", s)
 			}
 			for _, e := range []train.Epoch{
@@ -64,7 +65,8 @@ func TestLook(t *testing.T) {
 			}
 			appendTo(t, d.file(metricsFile), `{"epoch":5,"lo`)
 			s := lookAt(t, path)
-			if s.Status != Running || s.EpochsRun != 4 || s.Epochs != 9 || s.BestEpoch != c.best || s.Metric != "macro-f1" || s.Damaged != nil {
+			if s.Status != Running || s.EpochsRun != 4 || s.Epochs != 9 || s.BestEpoch != c.best ||
+				s.Metric != "macro-f1" || s.Damaged != nil {
 				t.Errorf("under way %+v", s)
 			}
 			if again, err := Reopen(path); err == nil {
@@ -80,7 +82,8 @@ func TestLook(t *testing.T) {
 				t.Errorf("failed %+v", s)
 			}
 			appendTo(t, d.file(metricsFile), "ss\n")
-			if s := lookAt(t, path); s.EpochsRun != 4 || len(s.Damaged) != 1 || !strings.Contains(s.Damaged[0], "metrics.jsonl: line 5: ") {
+			if s := lookAt(t, path); s.EpochsRun != 4 || len(s.Damaged) != 1 ||
+				!strings.Contains(s.Damaged[0], "metrics.jsonl: line 5: ") {
 				t.Errorf("damaged %+v", s)
 			}
 		})
@@ -109,7 +112,8 @@ func TestLookMissesResults(t *testing.T) {
 		t.Errorf("whole: %q", s.Damaged)
 	}
 	require.NoError(t, os.Remove(filepath.Join(d.Path, runFile)))
-	if s := lookAt(t, d.Path); len(s.Damaged) != 1 || !strings.Contains(s.Damaged[0], "run.json: is missing") {
+	if s := lookAt(t, d.Path); len(s.Damaged) != 1 ||
+		!strings.Contains(s.Damaged[0], "run.json: is missing") {
 		t.Errorf("without run.json: %q", s.Damaged)
 	}
 }
@@ -126,7 +130,8 @@ func TestLookRefusesDamage(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), []byte(text), 0o666))
-		if _, err := Look(dir); !Is(dir) || !refusal.Is(err) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), want) {
+		if _, err := Look(dir); !Is(dir) || !refusal.Is(err) || !strings.Contains(err.Error(), dir) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -182,18 +187,21 @@ func TestLookAtResults(t *testing.T) {
 	check := func(what string) *Standing {
 		t.Helper()
 		s := lookAt(t, path)
-		if s.Status != Interrupted || s.Ended != train.EndedSignal || s.EpochsRun != result.Epochs || s.BestEpoch != result.BestEpoch ||
+		if s.Status != Interrupted || s.Ended != train.EndedSignal || s.EpochsRun != result.Epochs ||
+			s.BestEpoch != result.BestEpoch ||
 			float64(s.Val) != result.Val || s.Metric != "accuracy" || s.Model != "sage" {
 			t.Errorf("%s: %+v", what, s)
 		}
 		return s
 	}
 	last := check("with all files").Checkpoint
-	if last == nil || last.Epoch != result.Epochs || last.Bytes == 0 || last.Written.Before(started.Add(-time.Hour)) {
+	if last == nil || last.Epoch != result.Epochs || last.Bytes == 0 ||
+		last.Written.Before(started.Add(-time.Hour)) {
 		t.Fatalf("checkpoint %+v", last)
 	}
 	require.NoError(t, os.Truncate(filepath.Join(last.Path, "worker-0.safetensors"), 100))
-	if s := check("cut"); s.Checkpoint != nil || len(s.Damaged) != 1 || !strings.Contains(s.Damaged[0], "worker-0.safetensors: damaged: 100 bytes") {
+	if s := check("cut"); s.Checkpoint != nil || len(s.Damaged) != 1 ||
+		!strings.Contains(s.Damaged[0], "worker-0.safetensors: damaged: 100 bytes") {
 		t.Errorf("a checkpoint that was cut: %+v", s)
 	}
 	require.NoError(t, os.Remove(filepath.Join(path, stateFile)))
@@ -208,9 +216,13 @@ func TestStateHasAbsolutePaths(t *testing.T) {
 	here, err := os.Getwd()
 	require.NoError(t, err)
 	job := &train.Job{Options: train.Defaults()}
-	for dir, want := range map[string]string{"disk/a": filepath.Join(here, "disk/a"), "/scratch": "/scratch", "": ""} {
+	for dir, want := range map[string]string{
+		"disk/a":   filepath.Join(here, "disk/a"),
+		"/scratch": "/scratch", "": "",
+	} {
 		job.Options.Offload = dir
-		if s := begins(job, "v1", "stores/mine", time.Now()); s.Settings["offload"] != want || s.Store != filepath.Join(here, "stores/mine") {
+		if s := begins(job, "v1", "stores/mine", time.Now()); s.Settings["offload"] != want ||
+			s.Store != filepath.Join(here, "stores/mine") {
 			t.Errorf("--offload %q: offload %q, store %q", dir, s.Settings["offload"], s.Store)
 		}
 	}

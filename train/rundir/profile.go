@@ -56,14 +56,16 @@ func ReadProfile(dir string) (*Profile, error) {
 // check refuses lists whose lengths do not fit each other.
 func (p *Profile) check() error {
 	n, layers, m := len(p.Workers), len(p.Layers), &p.Memory
-	fits := n > 0 && len(p.SentTo) == n && len(m.Peaks) == n && len(m.Kinds) > 0 && len(m.Bytes) == len(m.Kinds) && len(m.Layers) == len(m.Seconds) &&
+	fits := n > 0 && len(p.SentTo) == n && len(m.Peaks) == n && len(m.Kinds) > 0 &&
+		len(m.Bytes) == len(m.Kinds) && len(m.Layers) == len(m.Seconds) &&
 		len(m.Parts) == len(m.Seconds) && m.Worker >= 0 && m.Worker < n
 	for k := range n {
 		if !fits {
 			break
 		}
 		w := &p.Workers[k]
-		fits = len(w.Forward) == layers && len(w.Backward) == layers && len(w.Communication) == layers && len(w.Wait) == layers &&
+		fits = len(w.Forward) == layers && len(w.Backward) == layers && len(w.Communication) == layers &&
+			len(w.Wait) == layers &&
 			len(p.SentTo[k]) == n && len(m.Peaks[k]) == len(m.Kinds)-1
 	}
 	for _, bytes := range m.Bytes {

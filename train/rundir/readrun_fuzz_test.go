@@ -11,7 +11,8 @@ import (
 
 // FuzzReadRun opens run directories whose run.json and run.yaml hold anything: what is not a run is refused.
 func FuzzReadRun(f *testing.F) {
-	f.Add([]byte(`{"format":1,"store":"s","summary":{"model":"gcn","losses":[1,null]}}`), []byte("model: gcn\n"))
+	f.Add([]byte(`{"format":1,"store":"s","summary":{"model":"gcn","losses":[1,null]}}`),
+		[]byte("model: gcn\n"))
 	f.Add([]byte(`{"format":2}`), []byte("model: gcn\n"))
 	f.Add([]byte(`{"format":1,`), []byte(""))
 	f.Add([]byte(`[]`), []byte("layers: -1\n"))

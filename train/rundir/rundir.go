@@ -185,7 +185,8 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	case isHeld(out):
 		return nil, refuseOut(out, "another run is under way in the folder; name a new one")
 	case len(entries) > 0 && canContinue(out):
-		return nil, refuseOut(out, "the folder holds a run that can continue: weft train %s %s; or name a new folder",
+		return nil, refuseOut(out, "the folder holds a run that can continue: weft train %s %s; or name "+
+			"a new folder",
 			refusal.Setting("resume"), out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
@@ -205,7 +206,9 @@ const severalFile = "seeds.json"
 // MakeFolder makes a folder for the directories of several runs, and returns its path, and whether it is new.
 // An empty out means a new folder under runs/, as for New. Otherwise out must be new or empty, unless the
 // runs in it continue.
-func MakeFolder(out string, now time.Time, dataset, model string, continues bool) (path string, created bool, err error) {
+func MakeFolder(out string, now time.Time, dataset, model string,
+	continues bool,
+) (path string, created bool, err error) {
 	if out != "" && continues {
 		_, missing := os.Lstat(out)
 		if err := os.MkdirAll(out, 0o777); err != nil {
@@ -214,7 +217,8 @@ func MakeFolder(out string, now time.Time, dataset, model string, continues bool
 		return out, missing != nil, nil
 	}
 	if First(out) != "" {
-		return "", false, refuseOut(out, "the folder holds runs; continue them with %s auto, or name a new folder",
+		return "", false, refuseOut(out, "the folder holds runs; continue them with %s auto, or name "+
+			"a new folder",
 			refusal.Setting("resume"))
 	}
 	d, err := makeDir(out, now, dataset, model)
@@ -257,7 +261,8 @@ func WriteSeveral(folder string, text []byte) error {
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
 // next run there removes it when it writes that file.
 func leftover(e fs.DirEntry) bool {
-	return e.Type().IsRegular() && slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
+	return e.Type().IsRegular() &&
+		slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
 }
 
 // hardlyBegun reports whether a folder holds what a run left that was killed before it had a state: an empty
@@ -371,7 +376,8 @@ func (d *Dir) check() error {
 		return err
 	}
 	if known && free < d.Needs {
-		return fmt.Errorf("its disk has %s left, and weights and predictions take %s", setting.Bytes(free).Rounded(), setting.Bytes(d.Needs).Rounded())
+		return fmt.Errorf("its disk has %s left, and weights and predictions take %s",
+			setting.Bytes(free).Rounded(), setting.Bytes(d.Needs).Rounded())
 	}
 	return nil
 }
@@ -562,9 +568,13 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 	}
 	return Run{
 		ClassNames: names,
-		Format:     runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
+		Format:     runFormat, Versions: Versions{
+			Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(),
+			OneDNN: kernel.OneDNN(),
+		},
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
-		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(), Summary: summarize(j, r), Profile: profileOf(r),
+		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(),
+		Summary: summarize(j, r), Profile: profileOf(r),
 	}
 }
 
@@ -625,18 +635,21 @@ func ReadPredictions(dir string) (rows []float32, columns int, err error) {
 func noResults(dir string) error {
 	switch s, err := lookState(dir); {
 	case err != nil && First(dir) != "":
-		return refusal.Errorf("%s: holds several runs, and is not the directory of one: name one of them, such as %s; all stand in weft runs %s",
+		return refusal.Errorf("%s: holds several runs, and is not the directory of one: name one of them, "+
+			"such as %s; all stand in weft runs %s",
 			dir, First(dir), dir)
 	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:
-		return refusal.Errorf("%s: not the directory of a complete run, as it is under way; wait for its end, or stop it with a signal, which keeps the results so far", dir)
+		return refusal.Errorf("%s: not the directory of a complete run, as it is under way; wait for its "+
+			"end, or stop it with a signal, which keeps the results so far", dir)
 	default:
 		why := string(s.Status)
 		if s.Reason != "" {
 			why += ": " + s.Reason
 		}
-		return refusal.Errorf("%s: not the directory of a complete run (%s); continue it with weft train %s %s, and add %s 1ms for the results after one more epoch",
+		return refusal.Errorf("%s: not the directory of a complete run (%s); continue it with weft train "+
+			"%s %s, and add %s 1ms for the results after one more epoch",
 			dir, why, refusal.Setting("resume"), dir, refusal.Setting("max-time"))
 	}
 }

@@ -48,14 +48,20 @@ func newDir(t *testing.T, out string) *Dir {
 // small is a graph to train on.
 func small(t *testing.T) *graph.Graph {
 	t.Helper()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 13, Classes: 5, Seed: 3})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 13,
+		Classes: 5, Seed: 3,
+	})
 	require.NoError(t, err)
 	return g
 }
 
 func smallRun() *Run {
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
-	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{Losses: []float64{0.1, math.NaN()}, Totals: smallTotals()})
+	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{
+		Losses: []float64{0.1, math.NaN()},
+		Totals: smallTotals(),
+	})
 	return &run
 }
 
@@ -65,9 +71,11 @@ func smallTotals() worker.Totals {
 	return worker.Totals{
 		SentTo: [][]int64{{0}},
 		Profile: &worker.Profile{
-			Epoch: 1, Layers: []string{"convs.0"}, Workers: []worker.Times{{Seconds: 4, Forward: one, Backward: one, Communication: one, Wait: one}},
+			Epoch: 1, Layers: []string{"convs.0"},
+			Workers: []worker.Times{{Seconds: 4, Forward: one, Backward: one, Communication: one, Wait: one}},
 			Memory: worker.Memory{
-				Kinds: []string{"features", "idle"}, Seconds: []float64{0, 1}, Layers: []int{-1, 0}, Parts: []string{"rest", "forward"},
+				Kinds: []string{"features", "idle"}, Seconds: []float64{0, 1}, Layers: []int{-1, 0},
+				Parts: []string{"rest", "forward"},
 				Bytes: [][]int64{{1, 2}, {3, 0}}, Peaks: [][]int64{{2}},
 			},
 		},
@@ -105,13 +113,18 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "run")
 	d := newDir(t, path)
 	for e := 1; e <= 3; e++ {
-		require.NoError(t, d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}))
+		require.NoError(t,
+			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}))
 		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
 			t.Fatalf("a run under way is read: %v", err)
 		}
 	}
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
-	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "profile.json", "run.json", "run.yaml", "state.json"}
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
+		d.Finish(smallRun())))
+	files := []string{
+		"metrics.jsonl", "model.safetensors", "predictions.npy", "profile.json", "run.json",
+		"run.yaml", "state.json",
+	}
 	assert.Equal(t, files, names(t, path))
 	lines, err := os.ReadFile(filepath.Join(path, "metrics.jsonl"))
 	require.NoError(t, err)
@@ -139,11 +152,16 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 func TestNoProfile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run")
 	d := newDir(t, path)
-	require.NoError(t, os.WriteFile(filepath.Join(path, atomicfile.Hidden("profile.json")), []byte("{"), 0o666))
+	require.NoError(t, os.WriteFile(filepath.Join(path, atomicfile.Hidden("profile.json")),
+		[]byte("{"), 0o666))
 	run := smallRun()
 	run.Profile = nil
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
-	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json"}
+	require.NoError(t,
+		errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
+	files := []string{
+		"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json",
+		"run.yaml", "state.json",
+	}
 	assert.Equal(t, files, names(t, path))
 }
 
@@ -152,7 +170,10 @@ func TestRecord(t *testing.T) {
 	o := train.Defaults()
 	o.Epochs = 5
 	epochs := 0
-	job := &train.Job{Graph: small(t), Dataset: "tangled", Options: o, OnEpoch: func(train.Epoch) { epochs++ }}
+	job := &train.Job{
+		Graph: small(t), Dataset: "tangled", Options: o,
+		OnEpoch: func(train.Epoch) { epochs++ },
+	}
 	path := filepath.Join(t.TempDir(), "run")
 	d, started := newDir(t, path), time.Now()
 	result, err := d.Record(t.Context(), job, "v1")
@@ -160,14 +181,16 @@ func TestRecord(t *testing.T) {
 	run := NewRun("v1", "", started, job, result)
 	require.NoError(t, d.Finish(&run))
 	got, _, file, err := Read(path)
-	if err != nil || got.Store != "" || got.Diverged || len(got.Summary.Losses) != o.Epochs || epochs != o.Epochs {
+	if err != nil || got.Store != "" || got.Diverged || len(got.Summary.Losses) != o.Epochs ||
+		epochs != o.Epochs {
 		t.Fatalf("%v: %d epochs; run.json has %+v", err, epochs, got)
 	}
 	weights, err := nn.ReadState(file)
 	if diff := cmp.Diff(result.Weights, weights); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
-	if p, err := job.Predict(t.Context(), weights, train.Logits); err != nil || len(p.Logits) != p.Vertices*p.Classes {
+	if p, err := job.Predict(t.Context(), weights, train.Logits); err != nil ||
+		len(p.Logits) != p.Vertices*p.Classes {
 		t.Errorf("%v: the job's predictions do not go to the job: %+v", err, p)
 	}
 }
@@ -184,7 +207,8 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 			assert.NoError(t, os.RemoveAll(path))
 		}
 	}}
-	if result, err := d.Record(t.Context(), job, "v1"); result != nil || !errors.Is(err, errGone) || epochs > 3 {
+	if result, err := d.Record(t.Context(), job, "v1"); result != nil ||
+		!errors.Is(err, errGone) || epochs > 3 {
 		t.Errorf("%d epochs, then %v", epochs, err)
 	}
 }
@@ -201,7 +225,8 @@ func TestRecordWithoutRoom(t *testing.T) {
 		}
 	}}
 	result, err := d.Record(t.Context(), job, "v1")
-	if result == nil || result.Epochs > 3 || err == nil || !strings.Contains(err.Error(), " left, and weights and predictions take ") {
+	if result == nil || result.Epochs > 3 || err == nil ||
+		!strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
 	}
 	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Kept())
@@ -236,8 +261,12 @@ func TestLineThatDoesNotFit(t *testing.T) {
 func TestRunDirBecomesReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	d := newDir(t, filepath.Join(dir, "run"))
-	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755))) // to be looked into by anybody
-	for mode, want := range map[os.FileMode]string{0o777: "", 0o555: "it cannot be written to any more: permission denied"} {
+	// to be looked into by anybody
+	require.NoError(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)))
+	for mode, want := range map[os.FileMode]string{
+		0o777: "",
+		0o555: "it cannot be written to any more: permission denied",
+	} {
 		require.NoError(t, os.Chmod(d.Path, mode))
 		told := make(chan error)
 		go func() { // on a thread that is not root's, and ends with the goroutine
@@ -263,7 +292,8 @@ func TestRunDirOfALiveRun(t *testing.T) {
 		if c.end != "" {
 			require.NoError(t, d.metrics.Close()) // as a process's end does
 		}
-		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test",
+			"g"); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
@@ -280,7 +310,8 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	}
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
-		if _, err := New(out, time.Now(), job, "test", "g"); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "out "+out) {
+		if _, err := New(out, time.Now(), job, "test", "g"); err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), "out "+out) {
 			t.Errorf("%s: %v", out, err)
 		}
 	}
@@ -302,7 +333,8 @@ func TestRunDirNames(t *testing.T) {
 		}
 	}
 	for dataset, want := range map[string]string{
-		"/": "graph", "..": "graph", "": "graph", "Ünter": "nter", strings.Repeat("a", 300): strings.Repeat("a", 60),
+		"/": "graph", "..": "graph", "": "graph", "Ünter": "nter",
+		strings.Repeat("a", 300): strings.Repeat("a", 60),
 	} {
 		if got := fileName(dataset); got != want {
 			t.Errorf("%q: %q, want %q", dataset, got, want)
@@ -340,7 +372,8 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 		if err == nil {
 			err = d.Finish(smallRun())
 		}
-		if err == nil || refusal.Is(err) || !strings.HasPrefix(err.Error(), "run directory "+d.Path) || strings.Contains(err.Error(), "\n") {
+		if err == nil || refusal.Is(err) || !strings.HasPrefix(err.Error(), "run directory "+d.Path) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := os.Stat(d.file(runFile)); err == nil {
@@ -349,24 +382,30 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 	}
 	d := newDir(t, filepath.Join(t.TempDir(), "run"))
 	require.NoError(t, d.metrics.Close())
-	if err := d.Epoch(train.Epoch{Epoch: 1}); err == nil || !strings.HasPrefix(err.Error(), "run directory "+d.Path) {
+	if err := d.Epoch(train.Epoch{Epoch: 1}); err == nil ||
+		!strings.HasPrefix(err.Error(), "run directory "+d.Path) {
 		t.Errorf("an epoch that cannot be recorded: %v", err)
 	}
 }
 
 func TestReadRunRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ runJSON, runYAML, want string }{
-		"cut":    {`{"format":1`, "", "run.json: damaged: unexpected end of JSON input; train again, or give the weights of the run by init "},
+		"cut": {`{"format":1`, "", "run.json: damaged: unexpected end of JSON input; train again, or " +
+			"give the weights of the run by init "},
 		"newer":  {`{"format":7}`, "", "format version 7"},
 		"config": {`{"format":1}`, "hiden: 3", "/run.yaml: line 1: unknown key"},
-		"deep":   {`{"format":1}`, strings.Repeat("[", 10000), "/run.yaml: line 1: more than 100 lists and mappings"},
-		"long":   {`{"format":1}`, strings.Repeat("#", 16<<10+1), "/run.yaml: longer than the 16384 bytes"},
+		"deep": {
+			`{"format":1}`, strings.Repeat("[", 10000),
+			"/run.yaml: line 1: more than 100 lists and mappings",
+		},
+		"long": {`{"format":1}`, strings.Repeat("#", 16<<10+1), "/run.yaml: longer than the 16384 bytes"},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"run.json": c.runJSON, "run.yaml": c.runYAML} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
 		}
-		if _, _, _, err := Read(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
+		if _, _, _, err := Read(dir); err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -375,7 +414,10 @@ func TestReadRunRefusesDamage(t *testing.T) {
 // TestRunUnderOldNames: a run whose settings had other names is read.
 func TestRunUnderOldNames(t *testing.T) {
 	dir := t.TempDir()
-	for file, text := range map[string]string{"run.json": `{"format":1}`, "run.yaml": "model: rgcn\nblocks: 4\nembed: 3\nembedding: 5\n"} {
+	for file, text := range map[string]string{
+		"run.json": `{"format":1}`,
+		"run.yaml": "model: rgcn\nblocks: 4\nembed: 3\nembedding: 5\n",
+	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
 	}
 	want := train.Defaults()
@@ -385,7 +427,7 @@ func TestRunUnderOldNames(t *testing.T) {
 		t.Error(err, diff)
 	}
 	o.OutFeatures = 0 // of another task
-	if r, err := o.Resolve(); err != nil || r.Spec.NumBlocks != 4 || r.Spec.NodeEmbedding != 3 {
+	if r, err := o.Resolve(); err != nil || r.NumBlocks != 4 || r.NodeEmbedding != 3 {
 		t.Errorf("%v: another model", err)
 	}
 }
@@ -393,7 +435,8 @@ func TestRunUnderOldNames(t *testing.T) {
 // TestSummaryOfStages: the times that the stages compute are compared.
 func TestSummaryOfStages(t *testing.T) {
 	r := &train.Result{Totals: worker.Totals{Stages: []worker.StageSummary{{Compute: .5}, {Compute: 2.5}}}}
-	if s := summarize(&train.Job{Options: train.Defaults()}, r); s.StageImbalance != 2.5/1.5 || len(s.Stages) != 2 {
+	if s := summarize(&train.Job{Options: train.Defaults()}, r); s.StageImbalance != 2.5/1.5 ||
+		len(s.Stages) != 2 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -402,7 +445,8 @@ func TestSummaryKeepsItsOrder(t *testing.T) {
 	text, err := json.Marshal(Summary{})
 	require.NoError(t, err)
 	at := -1
-	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric select split train val test val_loss losses
+	for _, key := range strings.Fields(
+		`dataset model parallel workers seed epochs_run best_epoch metric select split train val test val_loss losses
 		run_dir epoch_seconds epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
 		next := strings.Index(string(text), `"`+key+`":`)
 		if next <= at {
@@ -432,7 +476,8 @@ func TestRunDirFollowsNoLinks(t *testing.T) {
 	for _, name := range []string{weightsFile, predictionsFile, runFile} {
 		require.NoError(t, os.Symlink("../precious", d.file(name)))
 	}
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
+		d.Finish(smallRun())))
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "mine" {
 		t.Errorf("the file that the links led to holds %q, %v", text, err)
 	}
@@ -446,18 +491,22 @@ func TestRunDirFollowsNoLinks(t *testing.T) {
 // TestRunDirIsGone: a run whose directory does not lead to its files any more says so at the next epoch.
 func TestRunDirIsGone(t *testing.T) {
 	for name, remove := range map[string]func(path string) error{
-		"removed":  os.RemoveAll,
-		"moved":    func(path string) error { return os.Rename(path, path+"-moved") },
-		"emptied":  func(path string) error { return os.Remove(filepath.Join(path, metricsFile)) },
-		"replaced": func(path string) error { return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o666)) },
+		"removed": os.RemoveAll,
+		"moved":   func(path string) error { return os.Rename(path, path+"-moved") },
+		"emptied": func(path string) error { return os.Remove(filepath.Join(path, metricsFile)) },
+		"replaced": func(path string) error {
+			return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o666))
+		},
 		"another's": func(path string) error {
-			return errors.Join(os.Rename(path, path+"-moved"), os.Mkdir(path, 0o777), os.WriteFile(filepath.Join(path, metricsFile), nil, 0o666))
+			return errors.Join(os.Rename(path, path+"-moved"), os.Mkdir(path, 0o777),
+				os.WriteFile(filepath.Join(path, metricsFile), nil, 0o666))
 		},
 	} {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
 		require.NoError(t, errors.Join(d.Epoch(train.Epoch{Epoch: 1}), d.Weights("v1", smallWeights)))
 		require.NoError(t, remove(d.Path))
-		if err := d.Epoch(train.Epoch{Epoch: 2}); err == nil || !d.Gone() || !strings.Contains(err.Error(), "removed or replaced") {
+		if err := d.Epoch(train.Epoch{Epoch: 2}); err == nil || !d.Gone() ||
+			!strings.Contains(err.Error(), "removed or replaced") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := d.Weights("v1", smallWeights); err == nil || len(d.Kept()) > 0 {
@@ -475,7 +524,8 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666))
 	}
 	d := newDir(t, dir)
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())))
+	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
+		d.Finish(smallRun())))
 	for _, name := range left {
 		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s is still there", name)
@@ -490,7 +540,8 @@ func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	first := &Dir{Path: dir}
 	require.NoError(t, first.begin([]byte("model: gcn\n")))
 	require.NoError(t, first.root.Remove(stateFile))
-	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "another run is under way") {
+	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "another run is under way") {
 		t.Errorf("beside a run that begins: %v", err)
 	}
 	require.NoError(t, first.metrics.Close()) // as a process's end does
@@ -498,7 +549,8 @@ func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	assert.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
 	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
 	require.NoError(t, errors.Join(d.metrics.Close(), d.root.Remove(stateFile)))
-	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) || !strings.Contains(err.Error(), "not empty (it holds metrics.jsonl)") {
+	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) ||
+		!strings.Contains(err.Error(), "not empty (it holds metrics.jsonl)") {
 		t.Errorf("over the epochs of a run: %v", err)
 	}
 }

@@ -80,13 +80,17 @@ type Counts struct {
 // others to fill in.
 func summarize(j *train.Job, r *train.Result) Summary {
 	s := Summary{
-		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
-		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select, Split: j.Options.Split,
-		Train: metric.Number(r.Train), Val: metric.Number(r.Val), Test: metric.Number(r.Test), ValLoss: metric.Number(r.ValLoss), Losses: numbers(r.Losses),
+		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel,
+		Workers: r.Workers, Seed: j.Options.Seed,
+		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select,
+		Split: j.Options.Split,
+		Train: metric.Number(r.Train), Val: metric.Number(r.Val), Test: metric.Number(r.Test),
+		ValLoss: metric.Number(r.ValLoss), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
 		Disk:          r.Disk,
-		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
+		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes,
+		WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
 		Stages: r.Stages, StageImbalance: worker.StageImbalance(r.Stages), Links: r.Links,
 		Checkpoints: r.Checkpoints,
 		Graph:       *countsOf(&r.Whole), Validation: countsOf(r.Validation),
@@ -107,7 +111,8 @@ func countsOf(w *partition.Whole) *Counts {
 		return nil
 	}
 	return &Counts{
-		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes, Values: w.ValueColumns, Several: w.SeveralLabels,
+		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes,
+		Values: w.ValueColumns, Several: w.SeveralLabels,
 		Others: len(w.Others),
 	}
 }

@@ -25,7 +25,8 @@ func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	if len(entries) > 0 && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == sweepFile }) {
+	if len(entries) > 0 &&
+		!slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == sweepFile }) {
 		return nil, refuseOut(folder, "the folder is not empty; name a new one")
 	}
 	f, err := os.OpenFile(filepath.Join(folder, sweepFile), os.O_RDWR|os.O_CREATE, 0o666)
@@ -41,15 +42,16 @@ func ClaimSweep(folder string, text, former []byte) (*os.File, error) {
 // claimSweep locks a sweep's file, and writes the text where it is new: empty.
 func claimSweep(f *os.File, folder string, text, former []byte) error {
 	if errors.Is(lock(f), errHeld) { // a file system without locks tells nobody
-		return refuseOut(folder, "another sweep is at work in the folder; wait for its end, or name another folder")
+		return refuseOut(folder, "another sweep is at work in the folder; wait for its end, or name "+
+			"another folder")
 	}
 	was, err := io.ReadAll(io.LimitReader(f, int64(max(len(text), len(former)))+1))
 	if err != nil || bytes.Equal(was, text) || len(was) > 0 && bytes.Equal(was, former) {
 		return err
 	}
 	if len(was) > 0 {
-		return refuseOut(folder, "the folder holds runs of another sweep, or of this one before its file changed; "+
-			"name another folder")
+		return refuseOut(folder, "the folder holds runs of another sweep, or of this one before its file "+
+			"changed; name another folder")
 	}
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync()); err != nil {

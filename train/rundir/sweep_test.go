@@ -16,7 +16,8 @@ func TestClaimSweep(t *testing.T) {
 	claim := func(text, refused string) *os.File {
 		t.Helper()
 		f, err := ClaimSweep(dir, []byte(text), []byte("former "+text))
-		if refused == "" && err != nil || refused != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), refused)) {
+		if refused == "" && err != nil ||
+			refused != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), refused)) {
 			t.Fatalf("%q: %v, want %q", text, err, refused)
 		}
 		return f

@@ -118,7 +118,8 @@ func present(key string, value ast.Node) string {
 func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	switch value.(type) {
 	case *ast.AnchorNode, *ast.AliasNode:
-		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself", key)
+		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself",
+			key)
 	}
 	setting, known := settingNamed(key)
 	if !known {
@@ -174,7 +175,8 @@ func parseYAML(text []byte) (*ast.File, error) {
 		switch t.Type {
 		case token.SequenceStartType, token.MappingStartType, token.SequenceEntryType, token.MappingKeyType:
 			if collections++; collections > maxCollections {
-				return nil, fmt.Errorf("line %d: more than %d lists and mappings; %s", t.Position.Line, maxCollections, oneLineEach)
+				return nil, fmt.Errorf("line %d: more than %d lists and mappings; %s", t.Position.Line,
+					maxCollections, oneLineEach)
 			}
 		}
 	}
@@ -197,7 +199,10 @@ func YAMLError(err error) error {
 func (r *Resolved) YAML() ([]byte, error) {
 	o := &r.Options
 	var file yaml.MapSlice
-	left := map[string]bool{"init": true, "parallel": o.Parallel == "", "partitions": o.Partitions == 0, "offload": o.Offload == ""}
+	left := map[string]bool{
+		"init": true, "parallel": o.Parallel == "", "partitions": o.Partitions == 0,
+		"offload": o.Offload == "",
+	}
 	for _, s := range settings {
 		if left[s.Name] || !s.Applies(o) || !s.appliesTo(r.Mesh) {
 			continue

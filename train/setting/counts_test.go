@@ -34,7 +34,13 @@ func TestCountsOnAMesh(t *testing.T) {
 		{"rgcn", "", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
 		{"rgcn", "graph=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
 		{"rgcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
-		{"rgcn", "pipeline=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, "the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take parallel graph=2 or tensor=2, which"},
+		{
+			"rgcn", "pipeline=2", 0,
+			partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two},
+			2,
+			"the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take " +
+				"parallel graph=2 or tensor=2, which",
+		},
 	} {
 		o := Defaults()
 		o.Model, o.Parallel, o.NodeEmbedding = c.model, c.parallel, c.embedding
@@ -44,11 +50,13 @@ func TestCountsOnAMesh(t *testing.T) {
 			continue
 		}
 		err = r.CheckCounts(&c.whole, c.outputs)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s %q, %+v: %v, want %q", c.model, c.parallel, c.whole, err, c.want)
 		}
 		some := r.CheckSome()
-		if axes := strings.Contains(c.parallel, "tensor") || strings.Contains(c.parallel, "pipeline"); (some != nil) != axes {
+		if axes := strings.Contains(c.parallel, "tensor") ||
+			strings.Contains(c.parallel, "pipeline"); (some != nil) != axes {
 			t.Errorf("some vertices on %q: %v", c.parallel, some)
 		}
 	}
@@ -72,7 +80,8 @@ func TestNormsOfSeveralGraphs(t *testing.T) {
 		o.Model, o.Norm = c.model, c.norm
 		r, err := o.Resolve()
 		require.NoError(t, err)
-		want := fmt.Sprintf("norm %s: its statistics are those of one graph, and the store has %d graphs; take batch or layer, or give one graph", c.norm, c.graphs)
+		want := fmt.Sprintf("norm %s: its statistics are those of one graph, and the store has %d graphs; "+
+			"take batch or layer, or give one graph", c.norm, c.graphs)
 		err = r.CheckCounts(&partition.Whole{Vertices: 9, FeatureColumns: 2, Graphs: c.graphs}, 2)
 		if c.refused && (!refusal.Is(err) || err.Error() != want) || !c.refused && err != nil {
 			t.Errorf("%+v: %v", c, err)

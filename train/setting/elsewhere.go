@@ -28,7 +28,10 @@ var elsewhere = meant([][3]string{
 	{"dropout", "is the dropout between layers", "drop drop-rate dropout-rate p-drop"},
 	{"attention-dropout", "is the dropout on attention coefficients", "attn-drop attn-dropout att-dropout"},
 	{"drop-edge", "leaves out edges in each epoch", "dropedge edge-dropout edge-drop dropout-edge"},
-	{"label-input", "has labels of training vertices as input", "use-labels use-label label-reuse labels-as-input mask-rate label-rate"},
+	{
+		"label-input", "has labels of training vertices as input",
+		"use-labels use-label label-reuse labels-as-input mask-rate label-rate",
+	},
 	{"input-dropout", "is the dropout on the input features", "in-drop feat-drop input-drop"},
 	{
 		"patience", "is the number of epochs without improvement before it stops",

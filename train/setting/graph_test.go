@@ -12,7 +12,10 @@ import (
 
 // TestMorePartitionsThanVertices: the refusal names the setting that asks for too many partitions.
 func TestMorePartitionsThanVertices(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 6, Degree: 2, Features: 3, Classes: 2})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 6, Degree: 2,
+		Features: 3, Classes: 2,
+	})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		parallel   string

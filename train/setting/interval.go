@@ -37,7 +37,8 @@ func (i *Interval) UnmarshalText(bytes []byte) error {
 
 // slurmTime is a time as Slurm writes its limits: hours:minutes:seconds, or days and then hours, minutes and
 // seconds. Its minutes alone, and minutes:seconds, are left out, as others take them for seconds or hours.
-var slurmTime = regexp.MustCompile(`^(?:([0-9]{1,4})-([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?|([0-9]{1,4}):([0-9]{1,2}):([0-9]{1,2}))$`)
+var slurmTime = regexp.MustCompile(
+	`^(?:([0-9]{1,4})-([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2}))?)?|([0-9]{1,4}):([0-9]{1,2}):([0-9]{1,2}))$`)
 
 // unitsTime is a time with its units, however long.
 var unitsTime = regexp.MustCompile(`^\+?(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h))+$`)
@@ -49,12 +50,16 @@ var errTime = errors.New("must be a time above 0 with its units, as in 60s, 5m o
 // in 3:50:00 or 1-02:00:00.
 func ParseTime(text string) (d time.Duration, err error) {
 	if m := slurmTime.FindStringSubmatch(text); m != nil {
-		for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second, time.Hour, time.Minute, time.Second} {
+		for i, unit := range []time.Duration{
+			24 * time.Hour, time.Hour, time.Minute, time.Second, time.Hour,
+			time.Minute, time.Second,
+		} {
 			n, _ := strconv.Atoi(m[1+i]) // "" is none of these
 			d += time.Duration(n) * unit
 		}
 	} else if d, err = time.ParseDuration(text); err != nil && strings.Contains(text, ":") {
-		return 0, errors.New("must be hours:minutes:seconds as in 3:50:00, with days as in 1-02:00:00, or have units as in 3h50m")
+		return 0, errors.New("must be hours:minutes:seconds as in 3:50:00, with days as in 1-02:00:00, or " +
+			"have units as in 3h50m")
 	}
 	switch {
 	case err != nil && unitsTime.MatchString(text):

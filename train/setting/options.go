@@ -23,13 +23,14 @@ type Options struct {
 	optim.Settings
 	axis.Options
 
-	NormalizeFeatures string  `yaml:"normalize-features"` // one of normalizations
-	InitScheme        string  `yaml:"init-scheme"`        // of the weights of linear layers, one of nn.InitSchemes
-	Schedule          string  `yaml:"schedule"`
-	PlateauFactor     float64 `yaml:"plateau-factor"` // of the schedule plateau, as PlateauPatience
-	PlateauPatience   int     `yaml:"plateau-patience"`
-	Warmup            int     `yaml:"warmup"` // epochs
-	Epochs            int     `yaml:"epochs"`
+	NormalizeFeatures string `yaml:"normalize-features"` // one of normalizations
+	// of the weights of linear layers, one of nn.InitSchemes
+	InitScheme      string  `yaml:"init-scheme"`
+	Schedule        string  `yaml:"schedule"`
+	PlateauFactor   float64 `yaml:"plateau-factor"` // of the schedule plateau, as PlateauPatience
+	PlateauPatience int     `yaml:"plateau-patience"`
+	Warmup          int     `yaml:"warmup"` // epochs
+	Epochs          int     `yaml:"epochs"`
 	// Patience: epochs without progress on the validation set after which the run stops, 0: never
 	Patience  int `yaml:"patience"`
 	EvalEvery int `yaml:"eval-every"` // epochs from one evaluation to the next
@@ -57,9 +58,11 @@ type Options struct {
 	// Partitions: of the graph, at least as many as workers, 0: as many
 	Partitions int `yaml:"partitions"`
 	// Offload: the folder where what is not at work rests, empty: none
-	Offload     string        `yaml:"offload"`
-	Partition   string        `yaml:"partition"`    // a method, or "auto": what is stored, or else metis or stream
-	Balance     string        `yaml:"balance"`      // of partitions that are not stored yet, one of partition.Balances
+	Offload string `yaml:"offload"`
+	// a method, or "auto": what is stored, or else metis or stream
+	Partition string `yaml:"partition"`
+	// of partitions that are not stored yet, one of partition.Balances
+	Balance     string        `yaml:"balance"`
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	ChunkMethod string `yaml:"chunk-method"` // one of partition.ChunkMethods
@@ -70,11 +73,13 @@ func Defaults() Options {
 	return Options{
 		Goal: task.Goal{
 			Task: task.Names()[0], Metric: metric.Auto, Loss: task.Losses[0], FocalGamma: 2,
-			ClassWeights: task.NoClassWeights, LinkSplit: task.DefaultShares, Negatives: 1, Decoder: task.Decoders[0],
+			ClassWeights: task.NoClassWeights, LinkSplit: task.DefaultShares, Negatives: 1,
+			Decoder: task.Decoders[0],
 		},
 		Spec: gnn.Spec{
 			Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5, Norm: gnn.Norms[0],
-			Activation: "relu", BlockForm: gnn.BlockForms[0], Direction: "in", Aggregation: gnn.Aggregations[0],
+			Activation: "relu", BlockForm: gnn.BlockForms[0], Direction: "in",
+			Aggregation:       gnn.Aggregations[0],
 			AttentionGradient: gnn.AttentionGradients[0], Jump: gnn.Jumps[0],
 			Alpha: 0.1, Theta: 0.5, SharedWeights: true,
 		},
@@ -133,5 +138,8 @@ func (o *Options) Assignment(g *graph.Graph, k int) partition.Options {
 	if method == autoPartition {
 		method = partition.Auto(g)
 	}
-	return partition.Options{K: k, Method: method, Balance: o.Balance, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
+	return partition.Options{
+		K: k, Method: method, Balance: o.Balance, Seed: o.Seed, Split: o.Split,
+		Timeout: o.CommTimeout,
+	}
 }

@@ -68,19 +68,26 @@ func TestResolveRefuses(t *testing.T) {
 		{"lr", "0", "lr 0: must be above 0"},
 		{"lr", "Inf", "lr +Inf"},
 		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
-		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid, gelu"},
+		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, " +
+			"sigmoid, gelu"},
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
 		{"momentum", "1", "momentum 1: must be at least 0 and below 1"},
 		{"momentum", "0.9", "momentum 0.9: belongs to optimizer sgd; give that, or leave it out"},
 		{"warmup", "-1", "warmup -1: must be at least 0"},
 		{"plateau-factor", "1", "plateau-factor 1: must be above 0 and below 1"},
-		{"plateau-factor", "0.5", "plateau-factor 0.5: belongs to schedule plateau; give that, or leave it out"},
-		{"plateau-patience", "3", "plateau-patience 3: belongs to schedule plateau; give that, or leave it out"},
-		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer, graph, pair"},
+		{"plateau-factor", "0.5", "plateau-factor 0.5: belongs to schedule plateau; give that, or " +
+			"leave it out"},
+		{"plateau-patience", "3", "plateau-patience 3: belongs to schedule plateau; give that, or " +
+			"leave it out"},
+		{
+			"norm", "instance",
+			"norm instance: unknown norm; it is one of auto, none, batch, layer, graph, pair",
+		},
 		{"precision", "f16", "precision f16"},
 		{"recompute", "some", "recompute some: unknown recompute; it is one of auto, none, blocks"},
 		{"parallel", "graph=0", "mesh"},
-		{"parallel", "pipeline=4", "pipeline=4: each stage has a layer (one that aggregates, where a model has such), and the model has 2; take parallel graph=2,pipeline=2"},
+		{"parallel", "pipeline=4", "pipeline=4: each stage has a layer (one that aggregates, where a " +
+			"model has such), and the model has 2; take parallel graph=2,pipeline=2"},
 		{"parallel", "pipeline=3", "the model has 2; take parallel graph=3"},
 		{"parallel", "nosuch=2", `no axis "nosuch"`},
 		{"parallel", "graph=1,graph=1", "twice"},
@@ -97,7 +104,8 @@ func TestResolveRefuses(t *testing.T) {
 			continue
 		}
 		_, err := o.Resolve()
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s %s: %v, want %q in one line", c.name, c.text, err, c.want)
 		}
 	}
@@ -106,7 +114,10 @@ func TestResolveRefuses(t *testing.T) {
 // TestNamesInAnyCase: names are read in any case, and written as they are listed.
 func TestNamesInAnyCase(t *testing.T) {
 	o := Defaults()
-	for name, text := range map[string]string{"model": "GCN", "wire": "Int8", "halo": "COVER", "chunks": "Auto", "recompute": "Blocks"} {
+	for name, text := range map[string]string{
+		"model": "GCN", "wire": "Int8", "halo": "COVER",
+		"chunks": "Auto", "recompute": "Blocks",
+	} {
 		s, _ := settingNamed(name)
 		if err := s.Set(&o, text); err != nil || s.Text(&o) != strings.ToLower(text) {
 			t.Errorf("%s %s: %s, %v", name, text, s.Text(&o), err)
@@ -157,32 +168,42 @@ func TestDelayRefuses(t *testing.T) {
 		want              string // empty when it is accepted
 	}{
 		{mesh: "graph=2", smoothing: "both", delay: 1},
-		{mesh: "graph=2", smoothing: "features", want: "halo-smoothing features: belongs to a late halo; give halo-delay 1, or leave it out"},
-		{mesh: "graph=2", smoothing: "none", delay: 2, want: "halo-delay 2: must be at least 0 and at most 1"},
-		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "halo-delay 1: belongs to the graph axis of a mesh; give parallel graph=N with more than one worker, or leave it out"},
+		{mesh: "graph=2", smoothing: "features", want: "halo-smoothing features: belongs to a late halo; " +
+			"give halo-delay 1, or leave it out"},
+		{
+			mesh: "graph=2", smoothing: "none", delay: 2,
+			want: "halo-delay 2: must be at least 0 and at most 1",
+		},
+		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "halo-delay 1: belongs to the graph axis of " +
+			"a mesh; give parallel graph=N with more than one worker, or leave it out"},
 		{
 			mesh: "graph=2,tensor=2", smoothing: "none", delay: 1,
-			want: "halo-delay 1 on the mesh graph=2,tensor=2: slices of columns would wait for each other all the same; take parallel graph=4, or leave it out",
+			want: "halo-delay 1 on the mesh graph=2,tensor=2: slices of columns would wait for each other " +
+				"all the same; take parallel graph=4, or leave it out",
 		},
 		{
 			mesh: "graph=2,pipeline=2", smoothing: "none", delay: 1,
-			want: "halo-delay 1: the pipeline axis of the mesh graph=2,pipeline=2 does without it; leave it out, or take parallel graph=4",
+			want: "halo-delay 1: the pipeline axis of the mesh graph=2,pipeline=2 does without it; leave " +
+				"it out, or take parallel graph=4",
 		},
 		{
 			mesh: "graph=2", smoothing: "none", delay: 1, partitions: 4,
-			want: "halo-delay 1 with partitions 4: partitions that take turns get each other's rows in time; leave one of the two out",
+			want: "halo-delay 1 with partitions 4: partitions that take turns get each other's rows in " +
+				"time; leave one of the two out",
 		},
 	} {
 		o := Defaults()
 		o.Parallel, o.HaloDelay, o.Partitions = c.mesh, c.delay, c.partitions
 		read(t, &o.HaloSmoothing, c.smoothing)
-		if _, err := o.Resolve(); c.want == "" && err != nil || c.want != "" && (err == nil || !refusal.Is(err) || err.Error() != c.want) {
+		if _, err := o.Resolve(); c.want == "" && err != nil ||
+			c.want != "" && (err == nil || !refusal.Is(err) || err.Error() != c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	o := Defaults()
 	o.Parallel, o.HaloDelay, o.WireSchedule = "graph=2", 1, axis.WireSchedule{Slope: 5, From: 128}
-	want := "halo-delay 1 with wire-schedule varco: rows of the epoch before have other columns; leave one of the two out"
+	want := "halo-delay 1 with wire-schedule varco: rows of the epoch before have other columns; leave " +
+		"one of the two out"
 	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
 		t.Errorf("%v, want %q", err, want)
 	}
@@ -192,7 +213,8 @@ func TestDelayRefuses(t *testing.T) {
 func TestWireRefuses(t *testing.T) {
 	o := Defaults()
 	o.Precision, o.Wire, o.Parallel = "bf16", axis.Float32, "graph=2"
-	want := "wire f32: with precision bf16 values are stored in bf16, and more bits would tell nothing more; leave it out, or take int8 or int4"
+	want := "wire f32: with precision bf16 values are stored in bf16, and more bits would tell nothing " +
+		"more; leave it out, or take int8 or int4"
 	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
 		t.Errorf("%v, want %q", err, want)
 	}
@@ -202,8 +224,14 @@ func TestWireRefuses(t *testing.T) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	for precision, wires := range map[string]map[string]kernel.Format{
-		"f32":  {"auto": kernel.AsStored, "f32": kernel.AsStored, "bf16": kernel.InBFloat16, "int8": kernel.InInt8, "int4": kernel.InInt4},
-		"bf16": {"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8, "int4": kernel.InInt4},
+		"f32": {
+			"auto": kernel.AsStored, "f32": kernel.AsStored, "bf16": kernel.InBFloat16,
+			"int8": kernel.InInt8, "int4": kernel.InInt4,
+		},
+		"bf16": {
+			"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8,
+			"int4": kernel.InInt4,
+		},
 	} {
 		for wire, format := range wires {
 			o.Precision, o.Parallel = precision, "tensor=2"
@@ -224,28 +252,70 @@ func TestFormsRefuse(t *testing.T) {
 		set  func(*Options)
 		want string // "": it is accepted
 	}{
-		{func(o *Options) { o.Model, o.Decoupled = "mlp", true }, "decoupled: the model mlp has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) { o.Model, o.Decoupled, o.Heads = "gatv2", true, 8 }, "decoupled: the model gatv2 has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) { o.Model, o.Decoupled, o.Direction = "gcn", true, "both" }, "direction both: a decoupled model aggregates along one direction; take direction in or out"},
-		{func(o *Options) { o.Model, o.Decoupled, o.Heads = "gat", true, 8 }, "heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; leave it out"},
-		{func(o *Options) { o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5 }, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
-		{func(o *Options) { o.Model, o.Teleport = "gin", .1 }, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
-		{func(o *Options) { o.Model, o.AttentionGradient = "gat", "stop" }, "attention-gradient stop: belongs to a decoupled model"},
-		{func(o *Options) { o.Model, o.Decoupled, o.BlockForm = "gcn", true, "residual" }, "blocks residual: belongs to the layers of gcn that aggregate, which it lacks with decoupled; leave it out"},
-		{func(o *Options) { o.Model, o.Decoupled = "gcnii", true }, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
-		{func(o *Options) { o.BlockForm, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
-		{func(o *Options) { o.Task, o.Decoder, o.BlockForm = "link", "distmult", "residual" }, "decoder distmult: its weights have the name of the linear decoder of blocks residual, decoder.weight; take decoder dot, or blocks plain"},
-		{func(o *Options) { o.Model, o.BlockForm, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
-		{func(o *Options) { o.Aggregation, o.AggregationOrder = "max", order.TransformFirst }, "aggregation-order transform-first: with aggregation max a layer aggregates first"},
-		{func(o *Options) { o.BlockForm = "4" }, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
-		{func(o *Options) { o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3 }, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
-		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", 5 }, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
+		{func(o *Options) {
+			o.Model, o.Decoupled = "mlp", true
+		}, "decoupled: the model mlp has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) {
+			o.Model, o.Decoupled, o.Heads = "gatv2", true, 8
+		}, "decoupled: the model gatv2 has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) {
+			o.Model, o.Decoupled, o.Direction = "gcn", true, "both"
+		}, "direction both: a decoupled model aggregates along one direction; take direction in or out"},
+		{
+			func(o *Options) {
+				o.Model, o.Decoupled, o.Heads = "gat", true, 8
+			},
+			"heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; " +
+				"leave it out",
+		},
+		{func(o *Options) {
+			o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5
+		}, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
+		{func(o *Options) {
+			o.Model, o.Teleport = "gin", .1
+		}, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
+		{func(o *Options) {
+			o.Model, o.AttentionGradient = "gat", "stop"
+		}, "attention-gradient stop: belongs to a decoupled model"},
+		{func(o *Options) {
+			o.Model, o.Decoupled, o.BlockForm = "gcn", true, "residual"
+		}, "blocks residual: belongs to the layers of gcn that aggregate, which it lacks with decoupled; " +
+			"leave it out"},
+		{func(o *Options) {
+			o.Model, o.Decoupled = "gcnii", true
+		}, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) {
+			o.Model, o.Direction = "gcnii", "both"
+		}, "direction both: gcnii aggregates along one direction; take direction in or out"},
+		{func(o *Options) {
+			o.BlockForm, o.Residual = "residual", true
+		}, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
+		{func(o *Options) {
+			o.Task, o.Decoder, o.BlockForm = "link", "distmult", "residual"
+		}, "decoder distmult: its weights have the name of the linear decoder of blocks residual, " +
+			"decoder.weight; take decoder dot, or blocks plain"},
+		{func(o *Options) {
+			o.Model, o.BlockForm, o.Heads, o.OutputHeads = "gat", "residual", 8, 2
+		}, "output-heads 2: residual blocks do without it"},
+		{func(o *Options) {
+			o.Aggregation, o.AggregationOrder = "max", order.TransformFirst
+		}, "aggregation-order transform-first: with aggregation max a layer aggregates first"},
+		{func(o *Options) {
+			o.BlockForm = "4"
+		}, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
+		{func(o *Options) {
+			o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3
+		}, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
+		{func(o *Options) {
+			o.Model, o.NumBlocks = "rgcn", 5
+		}, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
 		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", -1 }, "num-blocks -1: must be at least 0"},
 		{func(o *Options) { o.Model, o.NumBlocks, o.Parallel = "rgcn", 4, "pipeline=2" }, ""},
 		{func(o *Options) { o.Model, o.NumBlocks, o.Layers, o.Hidden = "rgcn", 5, 1, 64 }, ""},
 		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
-		{func(o *Options) { o.Decoupled, o.Teleport = true, 1 }, "teleport 1: must be at least 0 and below 1"},
+		{func(o *Options) {
+			o.Decoupled, o.Teleport = true, 1
+		}, "teleport 1: must be at least 0 and below 1"},
 		{func(o *Options) {
 			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
 		}, ""},
@@ -254,7 +324,8 @@ func TestFormsRefuse(t *testing.T) {
 		o := Defaults()
 		c.set(&o)
 		_, err := o.Resolve()
-		if c.want == "" && err != nil || c.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil ||
+			c.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
@@ -277,7 +348,8 @@ func read(t *testing.T, value encoding.TextUnmarshaler, text string) {
 
 func TestParseBytes(t *testing.T) {
 	for text, want := range map[string]Bytes{
-		"4GiB": 4 << 30, "512MB": 512e6, "1.5 gb": 1.5e9, "1000": 1000, "3b": 3, "64KiB": 64 << 10, "none": 0, "0": 0, "1TiB": 1 << 40,
+		"4GiB": 4 << 30, "512MB": 512e6, "1.5 gb": 1.5e9, "1000": 1000, "3b": 3, "64KiB": 64 << 10, "none": 0,
+		"0": 0, "1TiB": 1 << 40,
 	} {
 		var got Bytes
 		if err := got.UnmarshalText([]byte(text)); got != want || err != nil {
@@ -290,7 +362,10 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("%q was read as %d", text, got)
 		}
 	}
-	for b, want := range map[Bytes]string{0: "none", 1e6: "1MB", 4 << 30: "4GiB", 512e6: "512MB", 1 << 10: "1KiB", 1001: "1001B"} {
+	for b, want := range map[Bytes]string{
+		0: "none", 1e6: "1MB", 4 << 30: "4GiB", 512e6: "512MB",
+		1 << 10: "1KiB", 1001: "1001B",
+	} {
 		if got := b.String(); got != want {
 			t.Errorf("%d: %q, want %q", int64(b), got, want)
 		}
@@ -308,16 +383,21 @@ func TestParseBytes(t *testing.T) {
 func TestReadNamedConfig(t *testing.T) {
 	t.Chdir(t.TempDir())
 	o := Defaults()
-	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 16 || o.Model != "gcn" || o.InputDropout != .5 {
+	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 16 || o.Model != "gcn" ||
+		o.InputDropout != .5 {
 		t.Errorf("%v, %+v", err, o)
 	}
 	for name, want := range map[string]string{
-		"cora-gnc":   "config cora-gnc: neither a file nor a configuration of that name; did you mean cora-gcn?",
-		"my-cora":    "config my-cora: neither a file nor a configuration of that name; there are cora-appnp, cora-gat, cora-gcn",
-		"nosuch":     "config nosuch: neither a file nor a configuration of that name; it is one of aifb-rgcn, citeseer-gat",
+		"cora-gnc": "config cora-gnc: neither a file nor a configuration of that name; did you " +
+			"mean cora-gcn?",
+		"my-cora": "config my-cora: neither a file nor a configuration of that name; there are " +
+			"cora-appnp, cora-gat, cora-gcn",
+		"nosuch": "config nosuch: neither a file nor a configuration of that name; it is one of " +
+			"aifb-rgcn, citeseer-gat",
 		"./cora-gcn": "no such file", "cora-gcn.yaml": "no such file", "..": "..",
 	} {
-		if err := ReadConfig(name, &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		if err := ReadConfig(name, &o); err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}
 	}
@@ -329,9 +409,11 @@ func TestReadNamedConfig(t *testing.T) {
 
 func TestParseTime(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"90s": 90 * time.Second, "3h50m": 230 * time.Minute, "0": 0, "4:00:00": 4 * time.Hour, "100:05:07": 100*time.Hour + 5*time.Minute + 7*time.Second,
+		"90s": 90 * time.Second, "3h50m": 230 * time.Minute, "0": 0, "4:00:00": 4 * time.Hour,
+		"100:05:07":  100*time.Hour + 5*time.Minute + 7*time.Second,
 		"1-02:00:00": 26 * time.Hour, "2-1": 49 * time.Hour, "0-01:30": 90 * time.Minute,
-		"-5s": -1, "30": -1, "30:00": -1, "tomorrow": -1, "": -1, "1-": -1, "1-2:3:4:5": -1, "99999:00:00": -1, "-1-02": -1,
+		"-5s": -1, "30": -1, "30:00": -1, "tomorrow": -1, "": -1, "1-": -1, "1-2:3:4:5": -1,
+		"99999:00:00": -1, "-1-02": -1,
 	} {
 		if got, err := ParseTime(text); got != max(0, want) || (err == nil) != (want >= 0) {
 			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
@@ -344,7 +426,8 @@ func TestReadConfig(t *testing.T) {
 		{"", ""},
 		{"# nothing\n", ""},
 		{"hidden: 32\n", ""},
-		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: 18446744073709551615\n", ""},
+		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: " +
+			"18446744073709551615\n", ""},
 		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
 		{"quality: 1\n", `line 1: unknown key "quality"; weft train help-all lists all settings`},
 		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; lr is the learning rate`},
@@ -381,12 +464,14 @@ func TestReadConfig(t *testing.T) {
 		case c.want == "" && err != nil:
 			t.Errorf("%q: %v", c.text, err)
 		case c.want == "":
-		case err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n"):
+		case err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n"):
 			t.Errorf("%q: %v, want %q in one line", c.text, err, c.want)
 		}
 	}
 	o := Defaults()
-	if err := ReadConfig("nosuch.yaml", &o); err == nil || err.Error() != "config nosuch.yaml: no such file or directory" {
+	if err := ReadConfig("nosuch.yaml", &o); err == nil ||
+		err.Error() != "config nosuch.yaml: no such file or directory" {
 		t.Error(err)
 	}
 }
@@ -455,7 +540,8 @@ func TestShippedConfigurations(t *testing.T) {
 // hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their
 // length.
 var hostile = []string{
-	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ", "&a ", "*a ",
+	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n",
+	"!!a ", "&a ", "*a ",
 	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
 }
 
@@ -490,7 +576,8 @@ func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	if most := uint64(1<<20 + len(text)*8<<10); took > most {
-		t.Errorf("%d bytes of YAML took %d bytes of memory, more than %d: %.20q…", len(text), took, most, text)
+		t.Errorf("%d bytes of YAML took %d bytes of memory, more than %d: %.20q…",
+			len(text), took, most, text)
 	}
 	return err
 }
@@ -505,7 +592,8 @@ func TestYAMLNestsLittle(t *testing.T) {
 		strings.Repeat("? ", 101):                         "line 1: more than 100 lists and mappings",
 	} {
 		_, err := parseYAML([]byte(text))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want+"; write a line")) {
+		if want == "" && err != nil ||
+			want != "" && (err == nil || !strings.HasPrefix(err.Error(), want+"; write a line")) {
 			t.Errorf("%.20q: %v, want %q", text, err, want)
 		}
 	}

@@ -28,13 +28,15 @@ func TestChunksOfPartition(t *testing.T) {
 		{0, mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, []int{0, 100}, 16, 16},
 		{0, mesh.Mesh{Stages: 4, Partitions: 2, Slices: 1}, []int{0, 50, 100}, 16, 16},
 		{0, mesh.Mesh{Stages: 4, Partitions: 2, Slices: 1}, []int{0, 93, 100}, 7, 16},
-		{0, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 50, 100, 100}, 8, 8}, // what is empty is not divided
+		// what is empty is not divided
+		{0, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 50, 100, 100}, 8, 8},
 		{6, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 40, 80, 100}, 2, 2},
 		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
 	} {
 		r := Resolved{Options: Options{Options: axis.Options{Chunks: c.chunks}}, Mesh: c.mesh}
 		if k, wanted := r.ChunksOfPartition(c.starts); k != c.k || wanted != c.wanted {
-			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k, wanted, c.k, c.wanted)
+			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k,
+				wanted, c.k, c.wanted)
 		}
 	}
 }
@@ -60,11 +62,14 @@ func TestNormsInAPipeline(t *testing.T) {
 // for any mesh, auto by default: blocks in a pipeline, and elsewhere a choice.
 func TestRecomputeOnceABool(t *testing.T) {
 	for text, want := range map[string]string{
-		"true": RecomputeBlocks, "false": RecomputeNone, "True": RecomputeBlocks, "auto": RecomputeAuto, "none": RecomputeNone, "blocks": RecomputeBlocks,
+		"true": RecomputeBlocks, "false": RecomputeNone, "True": RecomputeBlocks, "auto": RecomputeAuto,
+		"none": RecomputeNone, "blocks": RecomputeBlocks,
 	} {
 		flag, file := Defaults(), Defaults()
 		s, _ := settingNamed("recompute")
-		if err := errors.Join(s.Set(&flag, text), parseConfig([]byte("recompute: "+text+"\n"), &file)); err != nil || flag.Recompute != want || file.Recompute != want {
+		if err := errors.Join(s.Set(&flag, text),
+			parseConfig([]byte("recompute: "+text+"\n"), &file)); err != nil || flag.Recompute != want ||
+			file.Recompute != want {
 			t.Errorf("%s: %q and %q, %v", text, flag.Recompute, file.Recompute, err)
 		}
 	}
@@ -92,8 +97,10 @@ func TestRecomputeOnceABool(t *testing.T) {
 // TestSettingsOfAPipeline: a run writes the settings of the axis, and reads them again.
 func TestSettingsOfAPipeline(t *testing.T) {
 	o := Defaults()
-	o.Parallel, o.Layers, o.Chunks, o.ChunkMethod, o.HistoryPeriod = "pipeline=2,graph=2", 4, 12, partition.Merged, 5
-	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = axis.Warm, axis.Fixed, axis.Keep, RecomputeNone
+	o.Parallel, o.Layers, o.Chunks, o.ChunkMethod, o.HistoryPeriod = "pipeline=2,graph=2", 4, 12,
+		partition.Merged, 5
+	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = axis.Warm, axis.Fixed,
+		axis.Keep, RecomputeNone
 	written := writtenYAML(t, &o)
 	again := Defaults()
 	require.NoError(t, parseConfig(written, &again))
@@ -119,8 +126,13 @@ func TestSettingsOfAPipeline(t *testing.T) {
 func TestSparseFeaturesCostWhatTheyStore(t *testing.T) {
 	own := []gnn.BlockSpec{{Cost: gnn.Cost{Vertex: 1000, Edge: 3}}, {Cost: gnn.Cost{Vertex: 50, Edge: 3}}}
 	for values, want := range map[int64]int{0: 1000, 4000: 1000, 400: 100, 1: 1} {
-		blocks, err := (&Resolved{}).BlockSpecs(&partition.Share{Whole: partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values}, Edges: partition.Edges{Relations: make([]partition.Relation, 1)}}, 5, func(_, _ int) []gnn.BlockSpec { return own })
-		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) || blocks[1].Cost != own[1].Cost || own[0].Cost.Vertex != 1000 {
+		blocks, err := (&Resolved{}).BlockSpecs(&partition.Share{
+			Whole: partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values},
+			Edges: partition.Edges{Relations: make([]partition.Relation, 1)},
+		}, 5,
+			func(_, _ int) []gnn.BlockSpec { return own })
+		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) ||
+			blocks[1].Cost != own[1].Cost || own[0].Cost.Vertex != 1000 {
 			t.Errorf("%d values: %+v, %v", values, blocks, err)
 		}
 	}

@@ -58,7 +58,8 @@ func (o *Options) On(m mesh.Mesh) (*Resolved, error) { return o.on(m, nil) }
 
 func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if reflect.ValueOf(*o).IsZero() {
-		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change what you want")
+		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change " +
+			"what you want")
 	}
 	if err := o.CheckValues(); err != nil {
 		return nil, err
@@ -77,8 +78,8 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		r.Storage = tensor.BFloat16
 	}
 	if o.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
-		return nil, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell nothing more; "+
-			"leave it out, or take int8 or int4",
+		return nil, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell "+
+			"nothing more; leave it out, or take int8 or int4",
 			refusal.Setting("wire"), r.Wire, refusal.Setting("precision"), bf16, bf16)
 	}
 	if m != (mesh.Mesh{}) {
@@ -108,19 +109,22 @@ func (r *Resolved) divide() error {
 	r.Workers = grid.Workers()
 	switch {
 	case r.Offload != "" && n <= grid.Partitions:
-		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; give %s N, more than the %d of the mesh, or "+
-			"an empty folder name for none",
+		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; "+
+			"give %s N, more than the %d of the mesh, or an empty folder name for none",
 			refusal.Setting("offload"), r.Offload, partitions, grid.Partitions)
 	case n == 0:
 		return nil
 	case grid.Stages > 1:
-		return refusal.Errorf("%s %d on the mesh %s: a stage divides its rows into chunks, and partitions do not take turns there; leave it out, or "+
-			"take %s graph=%d", partitions, n, Axes(grid), refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("%s %d on the mesh %s: a stage divides its rows into chunks, and partitions "+
+			"do not take turns there; leave it out, or take %s graph=%d", partitions, n, Axes(grid),
+			refusal.Setting("parallel"), r.Workers)
 	case n < grid.Partitions:
-		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers along the graph axis has a partition at least; take %s %d or more",
+		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers along the graph axis has a "+
+			"partition at least; take %s %d or more",
 			partitions, n, Axes(grid), grid.Partitions, partitions, grid.Partitions)
 	case n*grid.Slices > mesh.MaxWorkers:
-		return refusal.Errorf("%s %d on the mesh %s: at most %d slices of partitions are possible; take %s %d or less",
+		return refusal.Errorf("%s %d on the mesh %s: at most %d slices of partitions are possible; take "+
+			"%s %d or less",
 			partitions, n, Axes(grid), mesh.MaxWorkers, partitions, mesh.MaxWorkers/grid.Slices)
 	}
 	r.Mesh.Partitions = n
@@ -151,29 +155,36 @@ func (r *Resolved) checkMesh(given []string) error {
 	o, m, defaults := &r.Options, r.Mesh, Defaults()
 	for _, s := range settings {
 		text := s.Text(o)
-		if !s.appliesTo(m) && (text != s.Text(&defaults) || slices.Contains(given, s.Name) && !turnsOff(text)) {
+		if !s.appliesTo(m) &&
+			(text != s.Text(&defaults) || slices.Contains(given, s.Name) && !turnsOff(text)) {
 			return s.refuse(o, m)
 		}
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("%s %s with %d partitions: each is aggregated in one chunk, as rows of others come in messages of their own; "+
-			"leave it out, or take one partition, as in %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, m.Partitions,
+		return refusal.Errorf("%s %s with %d partitions: each is aggregated in one chunk, as rows of "+
+			"others come in messages of their own; leave it out, or take one partition, as in %s tensor=%d",
+			refusal.Setting("aggregation-chunks"), o.AggregationChunks, m.Partitions,
 			refusal.Setting("parallel"), r.Workers)
 	}
 	if m.Stages > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("%s %s on the mesh %s: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with %s N",
+		return refusal.Errorf("%s %s on the mesh %s: a chunk of the pipeline is aggregated at once; leave "+
+			"it out, or take more chunks with %s N",
 			refusal.Setting("aggregation-chunks"), o.AggregationChunks, Axes(m), refusal.Setting("chunks"))
 	}
 	if o.Task == task.Link && m.Stages > 1 {
-		return refusal.Errorf("%s %s: link prediction needs workers that have all layers of a vertex; take %s graph=%d or tensor=%[4]d",
+		return refusal.Errorf("%s %s: link prediction needs workers that have all layers of a vertex; "+
+			"take %s graph=%d or tensor=%[4]d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	if err := r.checkDelay(); err != nil {
 		return err
 	}
-	if o := &r.Options; r.DropEdge > 0 && r.Uses("drop-edge") && r.Halo != edges.HaloRows && r.Mesh.Partitions > 1 {
-		return refusal.Errorf("%s %v with %s %s: partial sums are of the same edges in all epochs; take %s %s, or leave %s out", refusal.Setting("drop-edge"), o.DropEdge,
-			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloRows, refusal.Setting("drop-edge"))
+	if o := &r.Options; r.DropEdge > 0 && r.Uses("drop-edge") && r.Halo != edges.HaloRows &&
+		r.Mesh.Partitions > 1 {
+		return refusal.Errorf("%s %v with %s %s: partial sums are of the same edges in all epochs; take "+
+			"%s %s, or leave %s out", refusal.Setting("drop-edge"), o.DropEdge,
+			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloRows,
+			refusal.Setting("drop-edge"))
 	}
 	return r.checkPipeline()
 }
@@ -183,16 +194,20 @@ func (r *Resolved) checkDelay() error {
 	m, delay, smoothing := r.Mesh, refusal.Setting("halo-delay"), refusal.Setting("halo-smoothing")
 	switch {
 	case r.HaloDelay == 0 && r.HaloSmoothing != axis.NoSmoothing:
-		return refusal.Errorf("%s %s: belongs to a late halo; give %s 1, or leave it out", smoothing, r.HaloSmoothing, delay)
+		return refusal.Errorf("%s %s: belongs to a late halo; give %s 1, or leave it out", smoothing,
+			r.HaloSmoothing, delay)
 	case r.HaloDelay == 0:
 	case r.TakesTurns():
-		return refusal.Errorf("%s %d with %s %d: partitions that take turns get each other's rows in time; leave one of the two out",
+		return refusal.Errorf("%s %d with %s %d: partitions that take turns get each other's rows in "+
+			"time; leave one of the two out",
 			delay, r.HaloDelay, refusal.Setting("partitions"), r.Partitions)
 	case m.Slices > 1:
-		return refusal.Errorf("%s %d on the mesh %s: slices of columns would wait for each other all the same; take %s graph=%d, or leave it out",
+		return refusal.Errorf("%s %d on the mesh %s: slices of columns would wait for each other all the "+
+			"same; take %s graph=%d, or leave it out",
 			delay, r.HaloDelay, Axes(m), refusal.Setting("parallel"), r.Workers)
 	case r.WireSchedule != axis.WireSchedule{}:
-		return refusal.Errorf("%s %d with %s %s: rows of the epoch before have other columns; leave one of the two out",
+		return refusal.Errorf("%s %d with %s %s: rows of the epoch before have other columns; leave one "+
+			"of the two out",
 			delay, r.HaloDelay, refusal.Setting("wire-schedule"), r.WireSchedule)
 	}
 	return nil
@@ -208,11 +223,13 @@ func (r *Resolved) checkTask() error {
 		}
 	}
 	if o.LabelSmoothing > 0 && o.Loss == task.Focal {
-		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out", refusal.Setting("label-smoothing"),
+		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out",
+			refusal.Setting("label-smoothing"),
 			o.LabelSmoothing, refusal.Setting("loss"), task.CrossEntropy)
 	}
 	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
-		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric, refusal.Setting("task"), o.Task,
+		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric,
+			refusal.Setting("task"), o.Task,
 			suggest.OneOf(o.Metric, known))
 	}
 	return nil
@@ -223,11 +240,13 @@ func (r *Resolved) checkModel(given []string) error {
 	o, decoupled, direction := &r.Options, refusal.Setting("decoupled"), refusal.Setting("direction")
 	kind, _ := gnn.KindOf(o.Model)
 	if kind.OneDirection && o.Direction == "both" {
-		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
+		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction,
+			o.Model, direction)
 	}
 	if o.UsesEdgeFeatures() && o.Direction != "in" {
-		return refusal.Errorf("%s %s: %s uses edge features, which are stored for the edges as they are, and not for reversed ones; "+
-			"import the graph with %s or %s, which give reversed edges the same features, and take %s in", direction, o.Direction, o.Model,
+		return refusal.Errorf("%s %s: %s uses edge features, which are stored for the edges as they are, "+
+			"and not for reversed ones; import the graph with %s or %s, which give reversed edges the "+
+			"same features, and take %s in", direction, o.Direction, o.Model,
 			refusal.Setting("symmetrize"), refusal.Setting("reverse-relations"), direction)
 	}
 	if o.Decoupled {
@@ -235,7 +254,8 @@ func (r *Resolved) checkModel(given []string) error {
 			return refusal.Errorf("%s: %w", decoupled, err)
 		}
 		if o.Direction == "both" {
-			return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take %s in or out",
+			return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take "+
+				"%s in or out",
 				direction, direction)
 		}
 	}
@@ -249,28 +269,37 @@ func (r *Resolved) checkModel(given []string) error {
 		case !kind.Uses(s.Name):
 			if slices.Contains(given, s.Name) {
 				return refusal.Errorf("%s %s: the model %s does not use it; leave it out, or take %s %s",
-					refusal.Setting(s.Name), s.Text(o), o.Model, refusal.Setting("model"), strings.Join(s.Models(), ", "))
+					refusal.Setting(s.Name), s.Text(o), o.Model, refusal.Setting("model"),
+					strings.Join(s.Models(), ", "))
 			}
 		case o.Decoupled:
-			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
+			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with "+
+				"%s; leave it out",
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
 		case s.Name == "aggregation-order" || s.Name == "aggregation-chunks":
-			return refusal.Errorf("%s %s: with %s %s a layer aggregates first, in one chunk; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("aggregation"), o.Aggregation)
+			return refusal.Errorf("%s %s: with %s %s a layer aggregates first, in one chunk; leave it out",
+				refusal.Setting(s.Name), s.Text(o), refusal.Setting("aggregation"), o.Aggregation)
 		case s.Name == "output-heads" && o.BlockForm == gnn.BlockForms[0]:
-			return refusal.Errorf("%s %s: with %s %s no attention layer computes the logits; leave it out", refusal.Setting(s.Name), s.Text(o), refusal.Setting("jk"), o.Jump)
+			return refusal.Errorf("%s %s: with %s %s no attention layer computes the logits; leave it out",
+				refusal.Setting(s.Name), s.Text(o), refusal.Setting("jk"), o.Jump)
 		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
-			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain", refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
+			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain",
+				refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
 		default:
-			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out", refusal.Setting(s.Name), s.Text(o), decoupled)
+			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out",
+				refusal.Setting(s.Name), s.Text(o), decoupled)
 		}
 	}
 	if r.Uses("heads") && o.Hidden%o.Heads != 0 {
-		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
+		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the "+
+			"hidden width",
 			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
 	if o.Task == task.Link && o.Decoder == task.DistMult && o.BlockForm != gnn.BlockForms[0] {
-		return refusal.Errorf("%s %s: its weights have the name of the linear decoder of %s %s, decoder.weight; take %s dot, or %s plain",
-			refusal.Setting("decoder"), o.Decoder, refusal.Setting("blocks"), o.BlockForm, refusal.Setting("decoder"), refusal.Setting("blocks"))
+		return refusal.Errorf("%s %s: its weights have the name of the linear decoder of %s %s, "+
+			"decoder.weight; take %s dot, or %s plain",
+			refusal.Setting("decoder"), o.Decoder, refusal.Setting("blocks"), o.BlockForm,
+			refusal.Setting("decoder"), refusal.Setting("blocks"))
 	}
 	return nil
 }
@@ -282,9 +311,12 @@ func (r *Resolved) checkBlocks() error {
 	switch {
 	case n == 0 || !r.Uses("num-blocks"):
 	case r.Bases > 0:
-		return refusal.Errorf("%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases, r.Bases, blocks, n)
+		return refusal.Errorf(
+			"%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases,
+			r.Bases, blocks, n)
 	case r.Layers > 1 && r.Hidden%n != 0:
-		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another number, or %s N",
+		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another "+
+			"number, or %s N",
 			blocks, n, refusal.Setting("hidden"), r.Hidden, bases)
 	}
 	return nil
@@ -338,7 +370,8 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 		if r.Partitions > 0 {
 			given, n = "partitions", fmt.Sprint(r.Partitions)
 		}
-		return refusal.Errorf("%s %s: the graph has only %d vertices to divide; take at most as many partitions",
+		return refusal.Errorf("%s %s: the graph has only %d vertices to divide; take at most as "+
+			"many partitions",
 			refusal.Setting(given), n, whole.Vertices)
 	}
 	return nil
@@ -351,8 +384,9 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	case whole.Vertices == 0:
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
 	case outputs < 1:
-		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has labels, or with the flags of its format "+
-			"that name some, as the help of weft import FORMAT lists them; or learn edges with %s %s", refusal.Setting("task"), task.Link)
+		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has "+
+			"labels, or with the flags of its format that name some, as the help of weft import FORMAT "+
+			"lists them; or learn edges with %s %s", refusal.Setting("task"), task.Link)
 	}
 	if err := r.checkFeatures(whole); err != nil {
 		return err
@@ -369,19 +403,23 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
 	if gnn.OverAll(r.Norm) && r.Uses("norm") {
-		return refusal.Errorf("%s: %s %s takes its mean over all vertices, and so a vertex's prediction depends on all; leave %s out, which predicts all",
+		return refusal.Errorf("%s: %s %s takes its mean over all vertices, and so a vertex's prediction "+
+			"depends on all; leave %s out, which predicts all",
 			refusal.Setting("vertices"), refusal.Setting("norm"), r.Norm, refusal.Setting("vertices"))
 	}
 	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
 		return nil
 	}
-	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the mesh has other axes; give %s graph=%d",
+	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the "+
+		"mesh has other axes; give %s graph=%d",
 		refusal.Setting("vertices"), refusal.Setting("parallel"), r.Workers)
 }
 
 // BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
 // its place where that is not nil. The first costs as much less as sparse features have fewer values.
-func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features, outputs int) []gnn.BlockSpec) (blocks []gnn.BlockSpec, err error) {
+func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
+	own func(features, outputs int) []gnn.BlockSpec,
+) (blocks []gnn.BlockSpec, err error) {
 	whole := &s.Whole
 	input := r.InputColumns(whole.FeatureColumns, outputs)
 	if own != nil {
@@ -392,17 +430,19 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 		if schema.Outputs, err = r.Kind.Types(s); err != nil {
 			return nil, err
 		}
-		if blocks, err = r.Spec.Blocks(schema, outputs); err != nil {
+		if blocks, err = r.Blocks(schema, outputs); err != nil {
 			return nil, err
 		}
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
 		if r.Uses("edge-features") {
-			return nil, refusal.Errorf("%s: the model %s uses edge features only with %s; give that, or leave it out",
+			return nil, refusal.Errorf("%s: the model %s uses edge features only with %s; give that, or "+
+				"leave it out",
 				refusal.Setting("require-edge-features"), r.Model, refusal.Setting("edge-features"))
 		}
 		return nil, refusal.Errorf("%s: the model %s does not use edge features; take %s %s, or leave it out",
-			refusal.Setting("require-edge-features"), r.Model, refusal.Setting("model"), modelsWith(usesFeatures))
+			refusal.Setting("require-edge-features"), r.Model, refusal.Setting("model"),
+			modelsWith(usesFeatures))
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
 		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
@@ -430,7 +470,8 @@ func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
 	case r.LabelInput == 0 || r.Task != task.Vertex:
 		return nil
 	case r.Mesh.Stages > 1:
-		return refusal.Errorf("%s on the mesh %s: the input of a stage's chunks is that of all epochs; leave it out, or take %s graph=%d",
+		return refusal.Errorf("%s on the mesh %s: the input of a stage's chunks is that of all epochs; "+
+			"leave it out, or take %s graph=%d",
 			given, Axes(r.Mesh), refusal.Setting("parallel"), r.Workers)
 	case whole.ValueColumns > 0:
 		no = "the labels of the graph are values"
@@ -448,7 +489,8 @@ func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
 	if no == "" {
 		return nil
 	}
-	return refusal.Errorf("%s: the input are classes of training vertices beside the features, of one vertex type, and %s; train without it, or give such a graph", given, no)
+	return refusal.Errorf("%s: the input are classes of training vertices beside the features, of one "+
+		"vertex type, and %s; train without it, or give such a graph", given, no)
 }
 
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
@@ -458,19 +500,23 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	kind, _ := gnn.KindOf(o.Model)
 	switch {
 	case o.NormalizeFeatures == Standard && whole.FeatureValues > 0:
-		return refusal.Errorf("%s %s: would make sparse features dense; take row, or import them again with %s",
+		return refusal.Errorf("%s %s: would make sparse features dense; take row, or import them "+
+			"again with %s",
 			refusal.Setting("normalize-features"), Standard, refusal.Setting("dense-features"))
 	case o.NormalizeFeatures == Standard && len(whole.Others) > 0:
-		return refusal.Errorf("%s %s: is for one vertex type, and the graph has %d; take row, or standardise the features before you import them",
+		return refusal.Errorf("%s %s: is for one vertex type, and the graph has %d; take row, or "+
+			"standardise the features before you import them",
 			refusal.Setting("normalize-features"), Standard, 1+len(whole.Others))
 	case whole.FeatureColumns > 0:
 		return nil
 	case !kind.Featureless && o.NodeEmbedding == 0:
-		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own; "+
-			"or have some learned with %s N; or take %s %s, which needs none",
-			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
+		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of "+
+			"its own; or have some learned with %s N; or take %s %s, which needs none",
+			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"),
+			strings.Join(gnn.Featureless(), " or "))
 	case grid.Stages > 1:
-		return refusal.Errorf("%s %s: the graph has no features, and a pipeline does not divide learned embeddings; take %s graph=%d or tensor=%[4]d",
+		return refusal.Errorf("%s %s: the graph has no features, and a pipeline does not divide learned "+
+			"embeddings; take %s graph=%d or tensor=%[4]d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
 	}
 	return nil
@@ -487,7 +533,8 @@ func (r *Resolved) checkGraphs(whole *partition.Whole) error {
 	if whole.Graphs < 2 || !gnn.OverAll(r.Norm) || !r.Uses("norm") {
 		return nil
 	}
-	return refusal.Errorf("%s %s: its statistics are those of one graph, and the store has %d graphs; take batch or layer, or give one graph",
+	return refusal.Errorf("%s %s: its statistics are those of one graph, and the store has %d graphs; "+
+		"take batch or layer, or give one graph",
 		refusal.Setting("norm"), r.Norm, whole.Graphs)
 }
 
@@ -496,8 +543,9 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 	if len(whole.Others) == 0 || r.Mesh.Stages == 1 {
 		return nil
 	}
-	return refusal.Errorf("%s %s: the pipeline divides into chunks the rows of one vertex type, and the graph has %d; take %s graph=%d or tensor=%[5]d, "+
-		"which divide all types", refusal.Setting("parallel"), r.Parallel, 1+len(whole.Others), refusal.Setting("parallel"), r.Workers)
+	return refusal.Errorf("%s %s: the pipeline divides into chunks the rows of one vertex type, and the "+
+		"graph has %d; take %s graph=%d or tensor=%[5]d, which divide all types", refusal.Setting("parallel"),
+		r.Parallel, 1+len(whole.Others), refusal.Setting("parallel"), r.Workers)
 }
 
 // kind is the kind of task.

@@ -12,7 +12,8 @@ import (
 
 // another is a text of another value of a setting, "" where this test knows none.
 func another(s Setting, o *Options) string {
-	texts := append(slices.Clone(s.Choices), "2", "3", "0.5", "0.25", "true", "false", "none", "2h", "graph=3", "1GB", "file", "v,e,v", "1,0.5", "70/10/20", "varco")
+	texts := append(slices.Clone(s.Choices), "2", "3", "0.5", "0.25", "true", "false", "none", "2h",
+		"graph=3", "1GB", "file", "v,e,v", "1,0.5", "70/10/20", "varco")
 	for _, text := range texts {
 		changed := *o
 		if err := s.Set(&changed, text); err == nil && s.Text(&changed) != s.Text(o) {
@@ -25,7 +26,8 @@ func another(s Setting, o *Options) string {
 // TestWhatMayChange: a run continues with other values of the settings that leave results as they are, and
 // is refused with another value of any other setting that means something to it.
 func TestWhatMayChange(t *testing.T) {
-	may := strings.Fields(`aggregation-chunks balance checkpoint-every comm-timeout epochs halo keep-halo max-time memory-limit offload
+	may := strings.Fields(
+		`aggregation-chunks balance checkpoint-every comm-timeout epochs halo keep-halo max-time memory-limit offload
 		parallel partition partitions patience prefetch recompute threads validate`)
 	var bases []Options
 	for _, change := range []func(o *Options){
@@ -44,7 +46,11 @@ func TestWhatMayChange(t *testing.T) {
 		change(&o)
 		bases = append(bases, o)
 	}
-	meshes := []mesh.Mesh{{Stages: 1, Partitions: 2, Slices: 2}, {Stages: 2, Partitions: 2, Slices: 1}, {Stages: 1, Partitions: 2, Slices: 1}}
+	meshes := []mesh.Mesh{
+		{Stages: 1, Partitions: 2, Slices: 2},
+		{Stages: 2, Partitions: 2, Slices: 1},
+		{Stages: 1, Partitions: 2, Slices: 1},
+	}
 	for _, s := range settings {
 		o := slices.IndexFunc(bases, func(o Options) bool { return s.Applies(&o) })
 		m := slices.IndexFunc(meshes, s.appliesTo)
@@ -63,8 +69,10 @@ func TestWhatMayChange(t *testing.T) {
 			t.Errorf("the same settings: %v", err)
 		}
 		err := now.CheckContinues(&before, now.Mesh)
-		if changes := slices.Contains(may, s.Name); changes && err != nil || !changes && (!refusal.Is(err) || !strings.Contains(err.Error(), s.Name+" ")) {
-			t.Errorf("%s %q, and the run has %q: %v, and it may change: %v", s.Name, s.Text(&now.Options), text, err, changes)
+		if changes := slices.Contains(may, s.Name); changes && err != nil ||
+			!changes && (!refusal.Is(err) || !strings.Contains(err.Error(), s.Name+" ")) {
+			t.Errorf("%s %q, and the run has %q: %v, and it may change: %v", s.Name, s.Text(&now.Options),
+				text, err, changes)
 		}
 	}
 }
@@ -80,7 +88,8 @@ func TestContinuesWithMovedWeights(t *testing.T) {
 		{"none", "w.txt", true},
 		{"balanced", "none", true},
 	} {
-		before, now := Defaults(), &Resolved{Options: Defaults(), Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 1}}
+		before, now := Defaults(),
+			&Resolved{Options: Defaults(), Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 1}}
 		before.ClassWeights, now.ClassWeights = test.was, test.is
 		if err := now.CheckContinues(&before, now.Mesh); (err != nil) != test.refused {
 			t.Errorf("%s for %s: %v", test.is, test.was, err)

@@ -118,14 +118,16 @@ func parse(text []byte) (*Sweep, error) {
 			return nil, err
 		}
 		if len(values) != 1 {
-			return nil, fmt.Errorf("settings: %v: a single value was expected; lists stand under grid or random", item.Key)
+			return nil, fmt.Errorf("settings: %v: a single value was expected; lists stand under "+
+				"grid or random", item.Key)
 		}
 		shared = append(shared, Assignment{fmt.Sprint(item.Key), values[0], true})
 	}
 	var err error
 	switch {
 	case f.Seeds != nil && (s.Seeds < 1 || s.Seeds > MaxSeeds):
-		return nil, fmt.Errorf("seeds: %d: a number of runs of each combination from 1 to %d was expected", s.Seeds, MaxSeeds)
+		return nil, fmt.Errorf("seeds: %d: a number of runs of each combination from 1 to %d was expected",
+			s.Seeds, MaxSeeds)
 	case (f.Random != nil) == (f.Grid != nil):
 		return nil, errors.New("one of grid and random was expected: which values to try of which settings")
 	case f.Random == nil && len(f.Grid) == 0:
@@ -150,8 +152,8 @@ func oneLine(err error) error {
 	}
 	key := field.GetToken().Value
 	if slices.ContainsFunc(setting.All(), func(one setting.Setting) bool { return one.Name == key }) {
-		return fmt.Errorf("%w; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values "+
-			"to try under grid", said, key)
+		return fmt.Errorf("%w; it is a setting, and these stand under settings, as in settings: {%s: …}, "+
+			"or with values to try under grid", said, key)
 	}
 	return said
 }
@@ -184,7 +186,8 @@ func grid(shared Combination, items yaml.MapSlice) ([]Combination, error) {
 			return nil, fmt.Errorf("grid: %w", err)
 		}
 		if len(all)*len(values) > MaxRuns {
-			return nil, fmt.Errorf("grid: more than %d combinations; leave some values out, or draw some with random", MaxRuns)
+			return nil, fmt.Errorf("grid: more than %d combinations; leave some values out, or draw some "+
+				"with random", MaxRuns)
 		}
 		var next []Combination
 		for _, c := range all {
@@ -232,7 +235,8 @@ func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
 		values, err := list(item)
 		return func(r *rand.Rand) string { return values[r.IntN(len(values))] }, err
 	}
-	const expected = "%v: a list of values was expected, or a range as in {log-uniform: [1e-4, 1e-1]}, {uniform: [0, 0.7]} or {integers: [2, 5]}"
+	const expected = "%v: a list of values was expected, or a range as in {log-uniform: [1e-4, 1e-1]}, " +
+		"{uniform: [0, 0.7]} or {integers: [2, 5]}"
 	if len(between) != 1 {
 		return nil, fmt.Errorf(expected, item.Key)
 	}
@@ -244,8 +248,10 @@ func distribution(item yaml.MapItem) (func(*rand.Rand) string, error) {
 	high, errHigh := strconv.ParseFloat(ends[1], 64)
 	kind := fmt.Sprint(between[0].Key)
 	switch {
-	case errLow != nil || errHigh != nil || !(low <= high) || math.IsInf(high-low, 0) || kind == "log-uniform" && low <= 0:
-		return nil, fmt.Errorf("%v: %s [%s, %s]: a smaller and a larger number were expected, above 0 for log-uniform", item.Key, kind, ends[0], ends[1])
+	case errLow != nil || errHigh != nil || !(low <= high) || math.IsInf(high-low, 0) ||
+		kind == "log-uniform" && low <= 0:
+		return nil, fmt.Errorf("%v: %s [%s, %s]: a smaller and a larger number were expected, above 0 for "+
+			"log-uniform", item.Key, kind, ends[0], ends[1])
 	case kind == "uniform":
 		return func(r *rand.Rand) string { return short(low + r.Float64()*(high-low)) }, nil
 	case kind == "log-uniform":
@@ -269,7 +275,8 @@ func integers(least, largest string) (func(*rand.Rand) string, error) {
 			n, err = int64(x), nil
 		}
 		if err != nil || k > 0 && n < ends[0] {
-			return nil, fmt.Errorf("integers [%s, %s]: a smaller and a larger one between %d and %d were expected", least, largest, math.MinInt64, math.MaxInt64)
+			return nil, fmt.Errorf("integers [%s, %s]: a smaller and a larger one between %d and %d "+
+				"were expected", least, largest, math.MinInt64, math.MaxInt64)
 		}
 		ends[k] = n
 	}

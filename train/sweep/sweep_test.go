@@ -33,10 +33,13 @@ func TestGrid(t *testing.T) {
 
 // TestMisplacedSettings: a setting in the place of a key is told where settings stand.
 func TestMisplacedSettings(t *testing.T) {
-	const stand = "; it is a setting, and these stand under settings, as in settings: {%s: …}, or with values to try under grid"
+	const stand = "; it is a setting, and these stand under settings, as in settings: {%s: …}, or with " +
+		"values to try under grid"
 	for file, want := range map[string]string{
-		"dataset: g\nmodel: gcn\ngrid: {lr: [1, 2]}\n":    `line 2: unknown field "model"` + fmt.Sprintf(stand, "model"),
-		"random:\n  runs: 3\n  lr: {uniform: [0, 1]}\n":   `line 3: unknown field "lr"` + fmt.Sprintf(stand, "lr"),
+		"dataset: g\nmodel: gcn\ngrid: {lr: [1, 2]}\n": `line 2: unknown field "model"` +
+			fmt.Sprintf(stand, "model"),
+		"random:\n  runs: 3\n  lr: {uniform: [0, 1]}\n": `line 3: unknown field "lr"` +
+			fmt.Sprintf(stand, "lr"),
 		"dataset: g\nmodels: [gcn]\ngrid: {lr: [1, 2]}\n": `line 2: unknown field "models"`,
 	} {
 		if _, err := parse([]byte(file)); err == nil || err.Error() != want {
@@ -57,7 +60,10 @@ func TestIntegers(t *testing.T) {
 		{"7, 7", func(*rand.Rand) int64 { return 7 }},
 		{"1e2, 1e3", func(r *rand.Rand) int64 { return 100 + r.Int64N(901) }},
 		{"0, 9223372036854775807", func(r *rand.Rand) int64 { return int64(r.Uint64N(1 << 63)) }},
-		{"9223372036854775806, 9223372036854775807", func(r *rand.Rand) int64 { return math.MaxInt64 - 1 + r.Int64N(2) }},
+		{
+			"9223372036854775806, 9223372036854775807",
+			func(r *rand.Rand) int64 { return math.MaxInt64 - 1 + r.Int64N(2) },
+		},
 	} {
 		for _, seed := range []uint64{1, 2} {
 			s, err := parse(fmt.Appendf(nil, file, seed, c.ends))
@@ -73,12 +79,18 @@ func TestIntegers(t *testing.T) {
 	}
 	whole, err := integers("-9223372036854775808", "9223372036854775807")
 	require.NoError(t, err)
-	if got, want := whole(rand.New(rand.NewPCG(1, 2))), fmt.Sprint(int64(rand.New(rand.NewPCG(1, 2)).Uint64())); got != want {
+	if got, want := whole(rand.New(rand.NewPCG(1, 2))), fmt.Sprint(
+		int64(rand.New(rand.NewPCG(1, 2)).Uint64())); got != want {
 		t.Errorf("of all integers %s, want %s", got, want)
 	}
-	for _, ends := range []string{"0, 18446744073709551615", "-1e19, 0", "9223372036854775807, 9223372036854775806"} {
-		const want = "a smaller and a larger one between -9223372036854775808 and 9223372036854775807 were expected"
-		if _, err := parse(fmt.Appendf(nil, file, 1, ends)); err == nil || !strings.HasSuffix(err.Error(), want) {
+	for _, ends := range []string{
+		"0, 18446744073709551615", "-1e19, 0",
+		"9223372036854775807, 9223372036854775806",
+	} {
+		const want = "a smaller and a larger one between -9223372036854775808 and 9223372036854775807 " +
+			"were expected"
+		if _, err := parse(fmt.Appendf(nil, file, 1, ends)); err == nil ||
+			!strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v", ends, err)
 		}
 	}
@@ -138,14 +150,16 @@ random:
 		"3": "lr 0.22, dropout 0.366, layers 2; lr 0.0512, dropout 0.459, layers 2",
 		"4": "lr 0.00285, dropout 0.436, layers 2; lr 0.0285, dropout 0.424, layers 4",
 	} {
-		s, err := parse([]byte(strings.NewReplacer("seed: 3", "seed: "+seed, "runs: 2000", "runs: 2").Replace(file)))
+		s, err := parse(
+			[]byte(strings.NewReplacer("seed: 3", "seed: "+seed, "runs: 2000", "runs: 2").Replace(file)))
 		require.NoError(t, err)
 		if got := fmt.Sprintf("%v; %v", s.Combinations[0], s.Combinations[1]); got != want {
 			t.Errorf("seed %s draws %q, want %q", seed, got, want)
 		}
 	}
 	again, err := parse([]byte(file))
-	if err != nil || !slices.EqualFunc(s.Combinations, again.Combinations, func(a, b Combination) bool { return slices.Equal(a, b) }) {
+	if err != nil || !slices.EqualFunc(s.Combinations, again.Combinations,
+		func(a, b Combination) bool { return slices.Equal(a, b) }) {
 		t.Errorf("the same file draws others: %v", err)
 	}
 }
@@ -154,38 +168,43 @@ random:
 // refused, with its reason. What a mesh that is chosen with the graph makes of settings is not checked here.
 func TestWhatASweepMayBe(t *testing.T) {
 	numbers := func(n int) string { return strings.TrimSuffix(strings.Repeat("1, ", n), ", ") }
-	const ranges = "a list of values was expected, or a range as in {log-uniform: [1e-4, 1e-1]}, {uniform: [0, 0.7]} or {integers: [2, 5]}"
+	const ranges = "a list of values was expected, or a range as in {log-uniform: [1e-4, 1e-1]}, " +
+		"{uniform: [0, 0.7]} or {integers: [2, 5]}"
 	for file, want := range map[string]string{
 		"settings: {parallel: auto}\ngrid: {lr: [" + numbers(100) + "], epochs: [" + numbers(100) + "]}": "",
-		"settings: {parallel: auto}\ngrid: {lr: [" + numbers(100) + "], epochs: [" + numbers(101) + "]}": "grid: more than 10000 combinations; " +
-			"leave some values out, or draw some with random",
+		"settings: {parallel: auto}\ngrid: {lr: [" + numbers(100) + "], epochs: [" + numbers(101) +
+			"]}": "grid: more than 10000 combinations; leave some values out, or draw some with random",
 		"settings: {parallel: auto}\nrandom: {runs: 10000, settings: {lr: [1]}}": "",
 		"random: {runs: 1, settings: {lr: [1]}}":                                 "",
 		"random: {runs: 0, settings: {lr: [1]}}":                                 "random: runs 0: a number from 1 to 10000 was expected",
-		"random: {runs: 10001, settings: {lr: [1]}}":                             "random: runs 10001: a number from 1 to 10000 was expected",
+		"random: {runs: 10001, settings: {lr: [1]}}": "random: runs 10001: a " +
+			"number from 1 to 10000 was expected",
 		"random: {runs: 1, settings: {}}":                                        "random: settings: names no setting to draw",
 		"random: {runs: 1, settings: {lr: {uniform: [1, 2, 3]}}}":                "random: lr: " + ranges,
 		"random: {runs: 1, settings: {lr: {uniform: [1]}}}":                      "random: lr: " + ranges,
 		"random: {runs: 1, settings: {lr: {uniform: [1, 2], integers: [1, 2]}}}": "random: lr: " + ranges,
 		"random: {runs: 1, settings: {lr: {normal: [1, 2]}}}":                    "random: lr: " + ranges,
 		"random: {runs: 1, settings: {lr: {uniform: [2, 2]}}}":                   "",
-		"random: {runs: 1, settings: {lr: {uniform: [2, 1]}}}":                   "random: lr: uniform [2, 1]: a smaller and a larger number were expected, above 0 for log-uniform",
-		"random: {runs: 1, settings: {lr: {log-uniform: [0, 1]}}}":               "random: lr: log-uniform [0, 1]: a smaller and a larger number were expected, above 0 for log-uniform",
-		"random: {runs: 1, settings: {epochs: {integers: [0, 9.223372036854775808e18]}}}": "random: epochs: integers [0, 9.223372036854776e+18]: " +
-			"a smaller and a larger one between -9223372036854775808 and 9223372036854775807 were expected",
-		"seeds: 10000\ngrid: {lr: [1]}": "",
-		"seeds: 10001\ngrid: {lr: [1]}": "seeds: 10001: a number of runs of each combination from 1 to 10000 was expected",
-		"seeds: 0\ngrid: {lr: [1]}":     "seeds: 0: a number of runs of each combination from 1 to 10000 was expected",
+		"random: {runs: 1, settings: {lr: {uniform: [2, 1]}}}": "random: lr: uniform " +
+			"[2, 1]: a smaller and a larger number were expected, above 0 for log-uniform",
+		"random: {runs: 1, settings: {lr: {log-uniform: [0, 1]}}}":                        "random: lr: log-uniform [0, 1]: a smaller and a larger number were expected, above 0 for log-uniform",
+		"random: {runs: 1, settings: {epochs: {integers: [0, 9.223372036854775808e18]}}}": "random: epochs: integers [0, 9.223372036854776e+18]: a smaller and a larger one between -9223372036854775808 and 9223372036854775807 were expected",
+		"seeds: 10000\ngrid: {lr: [1]}":                                                   "",
+		"seeds: 10001\ngrid: {lr: [1]}": "seeds: 10001: a number of runs of each combination from 1 to " +
+			"10000 was expected",
+		"seeds: 0\ngrid: {lr: [1]}": "seeds: 0: a number of runs of each combination from 1 to 10000 " +
+			"was expected",
 		"settings: {parallel: auto, model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}": "",
-		"settings: {model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}": "with lr 1: heads 3 does not divide hidden 64: " +
-			"each head of gat gets an equal share of the hidden width",
-		"settings: {lr: 1}\ngrid: {lr: [1]}":          "lr stands twice",
-		"seeds: 2\ngrid: {seed: [1]}":                 "seed: stands beside seeds; leave one of them out",
-		"settings: {lr: [1, 2]}\ngrid: {epochs: [1]}": "settings: lr: a single value was expected; lists stand under grid or random",
+		"settings: {model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}":                 "with lr 1: heads 3 does not divide hidden 64: each head of gat gets an equal share of the hidden width",
+		"settings: {lr: 1}\ngrid: {lr: [1]}":                                            "lr stands twice",
+		"seeds: 2\ngrid: {seed: [1]}":                                                   "seed: stands beside seeds; leave one of them out",
+		"settings: {lr: [1, 2]}\ngrid: {epochs: [1]}": "settings: lr: a single value was expected; lists " +
+			"stand under grid or random",
 		"dataset: g": "one of grid and random was expected: which values to try of which settings",
 		"grid: {}":   "grid: is empty; name settings with the values to try, as in lr: [0.01, 0.1]",
 	} {
-		if _, err := parse([]byte(file)); want == "" && err != nil || want != "" && (err == nil || err.Error() != want) {
+		if _, err := parse([]byte(file)); want == "" && err != nil ||
+			want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%.80s: %v, want %q", file, err, want)
 		}
 	}

@@ -86,15 +86,18 @@ func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 func (k linkPrediction) Check(whole *partition.Whole) error {
 	switch given := givenIn(whole); {
 	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
-		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph without that split", refusal.Setting("link-split"), k.LinkSplit)
+		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph "+
+			"without that split", refusal.Setting("link-split"), k.LinkSplit)
 	case given != graph.NoNegatives && k.EvalNegatives > 0:
-		return refusal.Errorf("%s %d: the graph's split gives the negative edges; leave it out", refusal.Setting("eval-negatives"), k.EvalNegatives)
+		return refusal.Errorf("%s %d: the graph's split gives the negative edges; leave it out",
+			refusal.Setting("eval-negatives"), k.EvalNegatives)
 	}
 	return nil
 }
 
 func (linkPrediction) CheckMeasured(*partition.Whole) error {
-	return refusal.Errorf("%s: validates labels of vertices, and %s %s holds out edges of its own graph; leave it out", refusal.Setting("validate"), refusal.Setting("task"), Link)
+	return refusal.Errorf("%s: validates labels of vertices, and %s %s holds out edges of its own graph; "+
+		"leave it out", refusal.Setting("validate"), refusal.Setting("task"), Link)
 }
 
 func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
@@ -117,16 +120,20 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 		return nil, err
 	}
 	if !l.any(links.Train) && l.stored() {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to train on: %s %s learns those; import the graph with some, or without that split",
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to "+
+			"train on: %s %s learns those; import the graph with some, or without that split",
 			refusal.Setting("task"), Link)}
 	}
 	if !l.any(links.Train) {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
-			"or of the type that has labels, or of the relations that %s names, and %s %s divides them",
-			refusal.Setting("task"), Link, refusal.Setting("link-relation"), refusal.Setting("link-split"), k.LinkSplit)}
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s "+
+			"learns those between different vertices of its only type, or of the type that has labels, or "+
+			"of the relations that %s names, and %s %s divides them",
+			refusal.Setting("task"), Link, refusal.Setting("link-relation"),
+			refusal.Setting("link-split"), k.LinkSplit)}
 	}
 	if k.Decoder == DistMult {
-		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.OutFeatures, nn.Glorot(edges.Relations(), k.OutFeatures))
+		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.OutFeatures,
+			nn.Glorot(edges.Relations(), k.OutFeatures))
 		l.decoder = links.Decoder{Weights: p.Value, Grad: p.Grad}
 	}
 	l.metric, err = k.Metric(&e.Share.Whole, nil)
@@ -144,7 +151,8 @@ func (k linkPrediction) typesIn(s *partition.Share) (all []LinkType, err error) 
 
 // edges are the supervision edges of a worker.
 func (k linkPrediction) edges(e Env) (*links.Edges, error) {
-	return links.New(e.Team, e.World, e.Share, e.Vertices, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives, Fetches: e.Fetches})
+	return links.New(e.Team, e.World, e.Share, e.Vertices,
+		links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives, Fetches: e.Fetches})
 }
 
 // Fetches returns what workers fetch of each other to score the training edges of an epoch, if the task is
@@ -171,7 +179,8 @@ func MeasureLinks(k Kind, e Env, embeddings []float32, weights nn.State) (*Links
 	}
 	l := made.(*linkTask)
 	if n := l.edges.Vertices(); len(embeddings) != n*l.goal.OutFeatures {
-		return nil, refusal.Errorf("%d numbers of embeddings, where %d columns of %d vertices are measured", len(embeddings), l.goal.OutFeatures, n)
+		return nil, refusal.Errorf("%d numbers of embeddings, where %d columns of %d vertices are measured",
+			len(embeddings), l.goal.OutFeatures, n)
 	}
 	decoder := nn.State{}
 	if w, there := weights[decoderWeights]; there && l.decoder.Weights != nil {
@@ -199,7 +208,8 @@ type linkTask struct {
 // any reports whether any worker has edges of a part. In a plan a worker knows only its own edges: others may
 // have some.
 func (l *linkTask) any(part links.Part) bool {
-	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && (l.stored() || l.goal.LinkSplit[part] > 0)
+	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && (l.stored() ||
+		l.goal.LinkSplit[part] > 0)
 }
 
 // stored reports whether the graph has a split of edges.
@@ -240,7 +250,8 @@ func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
 }
 
 func (l *linkTask) Report(embeddings *tensor.Matrix) (*Links, error) {
-	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives { // do not rank for the metric alone: it may take longer
+	// do not rank for the metric alone: it may take longer
+	if l.metric == metric.ROCAUC && l.edges.Negatives == graph.NoNegatives {
 		return l.report(embeddings, metric.ROCAUC)
 	}
 	return l.report(embeddings, metric.LinkNamesOf(l.edges.Negatives)...)
@@ -259,7 +270,9 @@ func (l *linkTask) report(embeddings *tensor.Matrix, names ...string) (r *Links,
 
 // measures are some metrics of a part's edges, by name. They are NaN if there are no edges. A plan has
 // none.
-func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
+func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
+	names ...string,
+) (map[string]metric.Number, error) {
 	switch l.edges.Negatives {
 	case graph.SharedNegatives:
 		return l.againstShared(embeddings, part, names)
@@ -269,7 +282,8 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ..
 	measured := map[string]metric.Number{}
 	if slices.Contains(names, metric.ROCAUC) {
 		scores := l.edges.Scores(embeddings, l.decoder, part)
-		area, err := metric.AreaUnder(l.World, len(scores), func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
+		area, err := metric.AreaUnder(l.World, len(scores),
+			func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
 		if err != nil {
 			return nil, err
 		}
@@ -288,7 +302,9 @@ func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ..
 }
 
 // againstShared measures a part's edges against the negative edges that they share.
-func (l *linkTask) againstShared(embeddings *tensor.Matrix, part links.Part, names []string) (map[string]metric.Number, error) {
+func (l *linkTask) againstShared(embeddings *tensor.Matrix, part links.Part,
+	names []string,
+) (map[string]metric.Number, error) {
 	edges, negatives, _ := l.edges.GivenScores(embeddings, l.decoder, part)
 	measured := map[string]metric.Number{}
 	if slices.Contains(names, metric.ROCAUC) {
@@ -312,7 +328,9 @@ func (l *linkTask) againstShared(embeddings *tensor.Matrix, part links.Part, nam
 }
 
 // amongTargets ranks each of a part's edges among its own negative targets.
-func (l *linkTask) amongTargets(embeddings *tensor.Matrix, part links.Part, names []string) (map[string]metric.Number, error) {
+func (l *linkTask) amongTargets(embeddings *tensor.Matrix, part links.Part,
+	names []string,
+) (map[string]metric.Number, error) {
 	edges, negatives, given := l.edges.GivenScores(embeddings, l.decoder, part)
 	ranks := make([]float64, len(edges))
 	for i, score := range edges {

@@ -127,9 +127,10 @@ type Goal struct {
 	LabelInput     float64 `yaml:"label-input"`     // nn.LabelInput's share, 0: labels are no input
 
 	// Of Link.
-	LinkSplit    Shares    `yaml:"link-split"`
-	LinkRelation Relations `yaml:"link-relation"` // empty: those of a stored split, or of the first vertex type
-	Negatives    int       `yaml:"negatives"`     // negative edges drawn for each training edge
+	LinkSplit Shares `yaml:"link-split"`
+	// empty: those of a stored split, or of the first vertex type
+	LinkRelation Relations `yaml:"link-relation"`
+	Negatives    int       `yaml:"negatives"` // negative edges drawn for each training edge
 	// EvalNegatives: negatives that each positive edge is ranked among, 0: all vertices of the target's type
 	EvalNegatives int    `yaml:"eval-negatives"`
 	OutFeatures   int    `yaml:"out-features"` // columns of an embedding, 0: those of a hidden layer
@@ -185,8 +186,8 @@ func (r *Relations) UnmarshalText(text []byte) error {
 	read := Relations(text)
 	for _, triple := range read.triples() {
 		if slices.Contains(triple[:], "") {
-			return errors.New("must be a source type, a relation and a target type, as in author,writes,paper, " +
-				"and several with ; between them")
+			return errors.New("must be a source type, a relation and a target type, as in " +
+				"author,writes,paper, and several with ; between them")
 		}
 	}
 	*r = read

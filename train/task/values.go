@@ -20,7 +20,10 @@ type values struct {
 }
 
 // distances are the losses of values, by name.
-var distances = map[string]nn.Distance{MeanSquared: nn.Squared, MeanAbsolute: nn.Absolute, HuberLoss: nn.Huber}
+var distances = map[string]nn.Distance{
+	MeanSquared: nn.Squared, MeanAbsolute: nn.Absolute,
+	HuberLoss: nn.Huber,
+}
 
 // distance is the name of the loss of values.
 func (k ofVertices) distance() string {
@@ -40,7 +43,10 @@ func (k ofVertices) values(v *vertices) (err error) {
 	}
 	t := &values{vertices: v}
 	v.target = t
-	t.targets = nn.Values{Rows: rows, Units: nn.NewUnits(v.Params, labels.Columns), Distance: distances[k.distance()]}
+	t.targets = nn.Values{
+		Rows: rows, Units: nn.NewUnits(v.Params, labels.Columns),
+		Distance: distances[k.distance()],
+	}
 	t.divide(k.Split, splits)
 	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil || v.Team.Planning() {
 		return err
@@ -89,8 +95,9 @@ func (t *values) standardise(split int) error {
 	}
 	for k := range columns {
 		if counts[k] == 0 {
-			return &launch.Common{Err: refusal.Errorf("%s %d: no training vertex has a value in column %d, counted from 0, of those to predict; "+
-				"give another split, or import the labels without that column", refusal.Setting("split"), split, k)}
+			return &launch.Common{Err: refusal.Errorf("%s %d: no training vertex has a value in column "+
+				"%d, counted from 0, of those to predict; give another split, or import the labels "+
+				"without that column", refusal.Setting("split"), split, k)}
 		}
 		means[k] /= counts[k]
 	}
@@ -117,7 +124,10 @@ func (t *values) loss(output *autograd.Var, of vertexSet) float64 {
 }
 
 func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
-	l = nn.Labels{Values: t.Team.Memory.New(tensor.Buffers, rows.Cols, t.labels.Columns), Vertices: t.verticesOf(rows)}
+	l = nn.Labels{
+		Values:   t.Team.Memory.New(tensor.Buffers, rows.Cols, t.labels.Columns),
+		Vertices: t.verticesOf(rows),
+	}
 	t.Team.Gather(l.Values, t.targets.Rows, rows)
 	if y := l.Values.Floats(); !t.Team.Planning() {
 		t.targets.Units.Standardise(y)

@@ -55,7 +55,8 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 		return k.checkValues(whole)
 	}
 	if distances[k.Loss] != nil {
-		return refusal.Errorf("%s %s: for values, and the graph's labels are classes; leave it out, or import labels that are floats",
+		return refusal.Errorf("%s %s: for values, and the graph's labels are classes; leave it out, or "+
+			"import labels that are floats",
 			refusal.Setting("loss"), k.Loss)
 	}
 	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file
@@ -73,7 +74,8 @@ func (k ofVertices) checkValues(whole *partition.Whole) error {
 	}
 	const labels = "the graph's labels are values to predict"
 	if distances[k.distance()] == nil {
-		return refusal.Errorf("%s %s: for classes, and %s; take one of %s", refusal.Setting("loss"), k.Loss, labels,
+		return refusal.Errorf("%s %s: for classes, and %s; take one of %s",
+			refusal.Setting("loss"), k.Loss, labels,
 			strings.Join([]string{MeanSquared, MeanAbsolute, HuberLoss}, ", "))
 	}
 	if name, text := k.forOneClass(); name != "" {
@@ -114,7 +116,8 @@ func checkSplits(whole *partition.Whole, split int) error {
 		if whole.Graphs > 0 {
 			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
 		}
-		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s %s", refusal.Setting("split"), rule)
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; "+
+			"import it with %s %s", refusal.Setting("split"), rule)
 	case split >= len(splits):
 		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
 			refusal.Setting("split"), split, len(splits))
@@ -237,9 +240,10 @@ func (v *vertices) verticesOf(rows *tensor.Matrix) []int32 {
 
 // vertexSet is a list of rows, as a slice and as a matrix for kernels.
 type vertexSet struct {
-	ids   []int64
-	rows  *tensor.Matrix // Int32, 1 × n
-	total float64        // the number of vertices in all workers' lists, or of their labels or values if there may be several
+	ids  []int64
+	rows *tensor.Matrix // Int32, 1 × n
+	// the number of vertices in all workers' lists, or of their labels or values if there may be several
+	total float64
 }
 
 func (v *vertices) vertexSet(ids []int64, total int) vertexSet {

@@ -22,14 +22,17 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		split  int
 		want   string // how the refusal begins, or nothing
 	}{
-		{nil, 0, 0, "the graph has no split into training, validation and test vertices; import it with split random:60/20/20"},
-		{nil, 20, 0, "the graph has no split into training, validation and test vertices; import it with split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
+		{nil, 0, 0, "the graph has no split into training, validation and test vertices; import it with " +
+			"split random:60/20/20"},
+		{nil, 20, 0, "the graph has no split into training, validation and test vertices; import it with " +
+			"split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
 		{two, 0, 0, ""},
 		{two, 0, 1, "split 1 has no training vertices"},
 		{two, 0, 2, "split 2: the number of splits that the graph has is 2"},
 		{two, 0, 3, "split 3: the number of splits that the graph has is 2"},
 	} {
-		got, err := "", New(Goal{Task: Vertex, Split: c.split, ClassWeights: NoClassWeights}).Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
+		got, err := "", New(Goal{Task: Vertex, Split: c.split, ClassWeights: NoClassWeights}).
+			Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
 		if err != nil {
 			if got = err.Error(); !refusal.Is(err) {
 				t.Errorf("%v is no refusal", err)
@@ -77,7 +80,8 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		s.Values.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 4*3)}
 		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
-		begun, err := New(Goal{Task: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).Begin(Env{Team: team, Share: s})
+		begun, err := New(Goal{Task: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).
+			Begin(Env{Team: team, Share: s})
 		require.NoError(t, err)
 		c := begun.(*vertices).target.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {

@@ -18,11 +18,16 @@ import (
 
 // TestReadClassWeights reads a number for each class, and refuses what is none.
 func TestReadClassWeights(t *testing.T) {
-	for text, want := range map[string][]float64{"1\n2.5\n0\n": {1, 2.5, 0}, " 3 1e-1 .5": {3, .1, .5}, "": nil, "1 2": nil, "1 2 3 4": nil, "1 2 -1": nil, "1 2 Inf": nil, "1 2 NaN": nil, "a 1 2": nil, "0 0 0": nil} {
+	for text, want := range map[string][]float64{
+		"1\n2.5\n0\n": {1, 2.5, 0}, " 3 1e-1 .5": {3, .1, .5},
+		"": nil, "1 2": nil, "1 2 3 4": nil, "1 2 -1": nil, "1 2 Inf": nil, "1 2 NaN": nil,
+		"a 1 2": nil, "0 0 0": nil,
+	} {
 		path := filepath.Join(t.TempDir(), "w")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		switch got, err := readClassWeights(path, 3); {
-		case want == nil && (!refusal.Is(err) || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n")):
+		case want == nil && (!refusal.Is(err) || !strings.Contains(err.Error(), path) ||
+			strings.Contains(err.Error(), "\n")):
 			t.Errorf("%q: %v", text, err)
 		case want != nil && (err != nil || !slices.Equal(got, want)):
 			t.Errorf("%q: %v, %v", text, got, err)

@@ -19,8 +19,9 @@ type Traffic struct {
 
 // Communication is what one worker or several sent in a training pass, by kind.
 type Communication struct {
-	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
-	Layout     Traffic `json:"layout"`         // all-to-alls between rows and slices; messages counts all-to-alls
+	Halo Traffic `json:"halo"` // vertex rows and their gradients between graph partitions
+	// all-to-alls between rows and slices; messages counts all-to-alls
+	Layout     Traffic `json:"layout"`
 	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
 	Gradient   Traffic `json:"gradient"`       // gradients of the weights
 	Links      Traffic `json:"links,omitzero"` // rows at the ends of scored edges, and their gradients
@@ -102,10 +103,13 @@ func (w *Worker) done() Tally {
 	if w.Groups.Replicas.Rank() == 0 {
 		layout.Messages = w.redistributions
 	}
-	return Tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), SentTo: c.SentTo(), Sent: Communication{
-		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
-		Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
-	}}
+	return Tally{
+		EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes),
+		Waited: c.Waited(), SentTo: c.SentTo(), Sent: Communication{
+			Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
+			Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
+		},
+	}
 }
 
 // disk is what was moved between memory and disk since the last call.
@@ -128,7 +132,8 @@ func (t Tally) since(before Tally) Tally {
 	for rank, bytes := range before.SentTo {
 		t.SentTo[rank] -= bytes
 	}
-	t.EdgeColumns, t.LayoutBytes = t.EdgeColumns.since(before.EdgeColumns), t.LayoutBytes.since(before.LayoutBytes)
+	t.EdgeColumns, t.LayoutBytes = t.EdgeColumns.since(before.EdgeColumns),
+		t.LayoutBytes.since(before.LayoutBytes)
 	return t
 }
 
@@ -189,14 +194,19 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Profile           *profile
 	}
 	mem := w.Team.Memory
-	all, err := ToFirst(w.Groups.World, took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile()})
+	all, err := ToFirst(w.Groups.World, took{
+		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass,
+		w.spent, w.profile(),
+	})
 	if err != nil || !w.Ranks().First() {
 		return t, err
 	}
 	n := w.Workers
 	t = Totals{
-		Workers: n, PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n), LiveBytes: make([]int64, n),
-		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n), SentTo: make([][]int64, n),
+		Workers: n, PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n),
+		LiveBytes:   make([]int64, n),
+		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
+		SentTo: make([][]int64, n),
 	}
 	for at := range n {
 		t.SentTo[at] = make([]int64, n)

@@ -18,8 +18,12 @@ func each(of func(k int64) Traffic) (c Communication) {
 // TestTallySince: what a worker did in a pass is what it had done after it less what it had before, of each
 // kind of traffic and each layer, bytes and messages.
 func TestTallySince(t *testing.T) {
-	before := Tally{Waited: time.Second, Sent: each(func(k int64) Traffic { return Traffic{Bytes: 10 + k, Messages: 1 + k} })}
-	after := Tally{Waited: 4 * time.Second, Sent: each(func(k int64) Traffic { return Traffic{Bytes: 110 + 3*k, Messages: 21 + 4*k} })}
+	before := Tally{Waited: time.Second, Sent: each(func(k int64) Traffic {
+		return Traffic{Bytes: 10 + k, Messages: 1 + k}
+	})}
+	after := Tally{Waited: 4 * time.Second, Sent: each(func(k int64) Traffic {
+		return Traffic{Bytes: 110 + 3*k, Messages: 21 + 4*k}
+	})}
 	want := each(func(k int64) Traffic { return Traffic{Bytes: 100 + 2*k, Messages: 20 + 3*k} })
 	if got := after.since(before); got.Sent != want || got.Waited != 3*time.Second {
 		t.Errorf("%+v, want %+v", got, want)

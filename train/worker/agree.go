@@ -45,7 +45,8 @@ func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked 
 		cause = "the machines do not compute alike: set WEFT_SIMD to one level on all of them"
 	}
 	err = w.sameParameters(hashes, func(rank, first int) error {
-		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s", epoch, rank, first, cause)
+		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s",
+			epoch, rank, first, cause)
 	})
 	if err != nil {
 		err = &launch.Common{Err: err}
@@ -57,7 +58,9 @@ func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked 
 // differ makes the error for the lowest such rank.
 func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
-		if first := w.Groups.Mesh.Rank(mesh.Place{Stage: w.Groups.Mesh.Place(rank).Stage}); h != hashes[first] {
+		if first := w.Groups.Mesh.Rank(mesh.Place{
+			Stage: w.Groups.Mesh.Place(rank).Stage,
+		}); h != hashes[first] {
 			return differ(rank, first)
 		}
 	}
@@ -78,7 +81,8 @@ func (w *Worker) Load(weights nn.State, err error) error {
 		return err
 	}
 	return w.Ranks().Together(w.sameParameters(slices.Concat(lists...), func(rank, first int) error {
-		return refusal.Weights.Errorf("worker %d has read other weights than worker %d: all machines need the same file", rank, first)
+		return refusal.Weights.Errorf("worker %d has read other weights than worker %d: all machines need "+
+			"the same file", rank, first)
 	}))
 }
 
@@ -99,8 +103,9 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	case counts[0] > 0:
 		return &launch.Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &launch.Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not finite on this graph; "+
-			"were they trained on such features, with the same %s?", refusal.Setting("normalize-features")))}
+		return &launch.Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not "+
+			"finite on this graph; were they trained on such features, with the same %s?",
+			refusal.Setting("normalize-features")))}
 	}
 	return nil
 }

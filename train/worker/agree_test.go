@@ -31,7 +31,14 @@ func drift(t *testing.T, processes bool, want string) {
 			defer mem.Close()
 			value := mem.New(tensor.Parameters, 1, 3)
 			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
-			w := &Worker{Team: kernel.NewTeam(1, mem), Groups: mesh.Groups{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, World: comm.New(ends[rank], 0)}, Config: Config{Processes: processes}, Params: &nn.Params{List: []*nn.Param{{Value: value}}}}
+			w := &Worker{
+				Team: kernel.NewTeam(1, mem),
+				Groups: mesh.Groups{
+					Mesh:  mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+					World: comm.New(ends[rank], 0),
+				}, Config: Config{Processes: processes},
+				Params: &nn.Params{List: []*nn.Param{{Value: value}}},
+			}
 			if _, _, err := w.agree(4, 1, 0); err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}

@@ -51,9 +51,10 @@ type Memory struct {
 	// list for each.
 	Kinds   []string  `json:"kinds"`
 	Seconds []float64 `json:"seconds"` // since the epoch began
-	Layers  []int     `json:"layers"`  // where the worker was then, an index into Profile.Layers; -1: outside all
-	Parts   []string  `json:"parts"`   // forward, backward, rest or evaluation
-	Bytes   [][]int64 `json:"bytes"`
+	// where the worker was then, an index into Profile.Layers; -1: outside all
+	Layers []int     `json:"layers"`
+	Parts  []string  `json:"parts"` // forward, backward, rest or evaluation
+	Bytes  [][]int64 `json:"bytes"`
 	// Peaks is how the peak of the run is made up on each worker: workers × kinds.
 	Peaks [][]int64 `json:"peaks"`
 }
@@ -146,7 +147,8 @@ func (w *Worker) profile() *profile {
 	}
 	n := len(w.Blocks)
 	t := Times{
-		Seconds: micros(pass), Forward: make([]float64, n), Backward: make([]float64, n), Communication: make([]float64, n), Wait: make([]float64, n),
+		Seconds: micros(pass), Forward: make([]float64, n), Backward: make([]float64, n),
+		Communication: make([]float64, n), Wait: make([]float64, n),
 	}
 	for layer, at := range times {
 		if layer == trace.NoLayer {
@@ -182,7 +184,8 @@ func moduleOf(name string) string {
 func (p *Profile) with(r *profile, at, workers int) *Profile {
 	if p == nil {
 		p = &Profile{Epoch: r.Epoch, Workers: make([]Times, workers), Memory: Memory{
-			Evaluated: r.Evaluated, Kinds: append(slices.Clone(tensor.KindNames()), "idle"), Peaks: make([][]int64, workers),
+			Evaluated: r.Evaluated, Kinds: append(slices.Clone(tensor.KindNames()), "idle"),
+			Peaks: make([][]int64, workers),
 		}}
 	}
 	for layer, name := range r.Layers {

@@ -19,7 +19,10 @@ type Rows struct {
 
 // RowsOf are values in rows of so many columns, such as Result.Logits of package train.
 func RowsOf(values []float32, columns int) Rows {
-	return Rows{Vertices: len(values) / columns, Columns: columns, Each: func(yield func([]float32) bool) { yield(values) }}
+	return Rows{
+		Vertices: len(values) / columns, Columns: columns,
+		Each: func(yield func([]float32) bool) { yield(values) },
+	}
 }
 
 // Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. The result
@@ -121,7 +124,8 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 		came += len(list)
 	}
 	if came != hi-lo {
-		return nil, fmt.Errorf("the workers hold %d of the vertices %d to %d: partition the graph again", came, lo, hi-1)
+		return nil, fmt.Errorf("the workers hold %d of the vertices %d to %d: partition the graph again",
+			came, lo, hi-1)
 	}
 	seen := make([]bool, hi-lo)
 	for r, list := range theirIDs {

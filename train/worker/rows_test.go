@@ -30,9 +30,15 @@ func TestRowsInOrder(t *testing.T) {
 		refuse string // how the error goes on
 		stop   bool   // after one batch
 	}{
-		"all":     {ids: own},
-		"missing": {ids: [][]int32{{1, 3, 4, 9}, {}, {0, 2, 5, 6, 7, 8}}, refuse: "the workers hold 2 of the vertices 8 to 10"},
-		"twice":   {ids: [][]int32{{1, 3, 4, 9, 10}, {}, {0, 3, 5, 6, 7, 8}}, refuse: "vertex 3 belongs to two partitions"},
+		"all": {ids: own},
+		"missing": {
+			ids:    [][]int32{{1, 3, 4, 9}, {}, {0, 2, 5, 6, 7, 8}},
+			refuse: "the workers hold 2 of the vertices 8 to 10",
+		},
+		"twice": {
+			ids:    [][]int32{{1, 3, 4, 9, 10}, {}, {0, 3, 5, 6, 7, 8}},
+			refuse: "vertex 3 belongs to two partitions",
+		},
 		"stopped": {ids: own, refuse: "the rows of 7 vertices were not taken", stop: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +90,10 @@ func TestAgree(t *testing.T) {
 			mem := tensor.NewMeter()
 			defer mem.Close()
 			team := kernel.NewTeam(1, mem)
-			w := &Worker{Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}.Join(c), Params: nn.NewParams(team, 1)}
+			w := &Worker{
+				Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}.Join(c),
+				Params: nn.NewParams(team, 1),
+			}
 			loss, asked, err := w.agree(1, []float64{.5, 2, -.25}[c.Rank()], asks[c.Rank()])
 			if loss != 2.25 || asked != asks[0]|asks[1]|asks[2] {
 				t.Errorf("worker %d: %v, %v of %v", c.Rank(), loss, asked, asks)
@@ -102,7 +111,10 @@ func TestLoadRefused(t *testing.T) {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		team := kernel.NewTeam(1, mem)
-		w := &Worker{Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c), Params: nn.NewParams(team, 1)}
+		w := &Worker{
+			Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c),
+			Params: nn.NewParams(team, 1),
+		}
 		var mine error
 		if c.Rank() == 1 {
 			mine = broken
@@ -118,17 +130,24 @@ func TestLoadRefused(t *testing.T) {
 // TestWorkOfStages: of blocks that cost 2, 3 and 5 multiply-adds a vertex the second stage has the last two.
 func TestWorkOfStages(t *testing.T) {
 	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
-	w := &Worker{Groups: mesh.Groups{Mesh: grid}, Share: &partition.Share{Whole: partition.Whole{Vertices: 7}}}
+	w := &Worker{
+		Groups: mesh.Groups{Mesh: grid},
+		Share:  &partition.Share{Whole: partition.Whole{Vertices: 7}},
+	}
 	for _, cost := range []int{2, 3, 5} {
 		w.Blocks = append(w.Blocks, gnn.BlockSpec{Cost: gnn.Cost{Vertex: cost}})
 	}
 	w.Stage.Cuts = []int{0, 1, 3}
 	all := w.Stages()
-	if len(all) != 2 || all[0].Work != .2 || all[1].Work != .8 || !slices.Equal(all[0].Blocks, []int{0, 1}) || !slices.Equal(all[1].Blocks, []int{1, 3}) {
+	if len(all) != 2 || all[0].Work != .2 || all[1].Work != .8 || !slices.Equal(all[0].Blocks, []int{0, 1}) ||
+		!slices.Equal(all[1].Blocks, []int{1, 3}) {
 		t.Errorf("%+v", all)
 	}
 	for s, one := range all {
-		if want := []int{grid.Rank(mesh.Place{Stage: s}), grid.Rank(mesh.Place{Stage: s, Partition: 1})}; !slices.Equal(one.Workers, want) {
+		if want := []int{
+			grid.Rank(mesh.Place{Stage: s}),
+			grid.Rank(mesh.Place{Stage: s, Partition: 1}),
+		}; !slices.Equal(one.Workers, want) {
 			t.Errorf("stage %d has the workers %v, want %v", s, one.Workers, want)
 		}
 	}
@@ -142,7 +161,10 @@ func TestWorkOfStages(t *testing.T) {
 func TestSummaryOfAStage(t *testing.T) {
 	s := StageSummary{Stage: Stage{Workers: []int{0, 1, 2, 3}}}
 	for k := range time.Duration(4) {
-		s.add(engine.StageReport{Compute: (k + 1) * time.Second, Bubble: 2 * k * time.Second, Wait: 3 * time.Second}, int64(10+k))
+		s.add(engine.StageReport{
+			Compute: (k + 1) * time.Second, Bubble: 2 * k * time.Second,
+			Wait: 3 * time.Second,
+		}, int64(10+k))
 	}
 	if s.Compute != 2.5 || s.Bubble != 3 || s.Wait != 3 || s.Sent != 46 {
 		t.Errorf("%+v", s)
@@ -158,9 +180,15 @@ func TestTotalsOfWorkers(t *testing.T) {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		grid := mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}
-		w := &Worker{Config: Config{Resolved: &setting.Resolved{Mesh: grid, Workers: 2}}, Team: kernel.NewTeam(1, mem), Groups: grid.Join(c)}
+		w := &Worker{
+			Config: Config{Resolved: &setting.Resolved{Mesh: grid, Workers: 2}},
+			Team:   kernel.NewTeam(1, mem), Groups: grid.Join(c),
+		}
 		r := int64(c.Rank())
-		w.Pass = Tally{EdgeColumns: ByLayer{"a": 5 + r, "b": 10}, Waited: time.Second * time.Duration(1+r), Seconds: 4}
+		w.Pass = Tally{
+			EdgeColumns: ByLayer{"a": 5 + r, "b": 10},
+			Waited:      time.Second * time.Duration(1+r), Seconds: 4,
+		}
 		w.Pass.Sent.Halo, w.Pass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
 		all, err := w.Totals()
 		if r > 0 {
@@ -172,8 +200,10 @@ func TestTotalsOfWorkers(t *testing.T) {
 			return errors.Join(err, again)
 		}
 		want := Communication{Halo: Traffic{201, 6}, Gradient: Traffic{14, 2}}
-		if all.Workers != 2 || !slices.Equal(all.EdgeColumns, []int64{15, 16}) || !slices.Equal(all.SentBytes, []int64{107, 108}) ||
-			!slices.Equal(all.WaitSeconds, []float64{1, 2}) || all.WaitShare != .5 || all.Communication != want {
+		if all.Workers != 2 || !slices.Equal(all.EdgeColumns, []int64{15, 16}) ||
+			!slices.Equal(all.SentBytes, []int64{107, 108}) ||
+			!slices.Equal(all.WaitSeconds, []float64{1, 2}) || all.WaitShare != .5 ||
+			all.Communication != want {
 			t.Errorf("%+v", all)
 		}
 		if err != nil {
@@ -181,7 +211,8 @@ func TestTotalsOfWorkers(t *testing.T) {
 		}
 		w.Workers = 1 // which holds both partitions
 		all, err = w.Totals()
-		if all.Workers != 1 || !slices.Equal(all.EdgeColumns, []int64{31}) || !slices.Equal(all.SentBytes, []int64{215}) ||
+		if all.Workers != 1 || !slices.Equal(all.EdgeColumns, []int64{31}) ||
+			!slices.Equal(all.SentBytes, []int64{215}) ||
 			!slices.Equal(all.WaitSeconds, []float64{2}) || all.WaitShare != .5 || all.Communication != want {
 			t.Errorf("of one worker: %+v", all)
 		}

@@ -18,9 +18,10 @@ type Stage struct {
 type StageSummary struct {
 	Stage
 	Compute float64 `json:"compute_seconds"`
-	Bubble  float64 `json:"bubble_seconds"` // waiting while the pipeline fills, turns and drains, up to the end of the epoch
-	Wait    float64 `json:"wait_seconds"`   // all other waiting
-	Sent    int64   `json:"sent_bytes"`     // of all kinds, by all workers of the stage
+	// waiting while the pipeline fills, turns and drains, up to the end of the epoch
+	Bubble float64 `json:"bubble_seconds"`
+	Wait   float64 `json:"wait_seconds"` // all other waiting
+	Sent   int64   `json:"sent_bytes"`   // of all kinds, by all workers of the stage
 }
 
 // Stages are the stages of the mesh; nil if it has one.

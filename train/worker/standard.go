@@ -18,9 +18,13 @@ const (
 // StandardIn returns the means and deviations by which weights expect features of so many columns to be
 // standardised.
 func StandardIn(weights nn.State, columns int) (*engine.Standard, error) {
-	s := &engine.Standard{Means: weights[featureMeans].Float32, Deviations: weights[featureDeviations].Float32}
+	s := &engine.Standard{
+		Means:      weights[featureMeans].Float32,
+		Deviations: weights[featureDeviations].Float32,
+	}
 	if len(s.Means) != columns || len(s.Deviations) != columns {
-		return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were trained on; was the model trained with %s standard?",
+		return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were "+
+			"trained on; was the model trained with %s standard?",
 			featureMeans, featureDeviations, columns, refusal.Setting("normalize-features"))
 	}
 	return s, nil

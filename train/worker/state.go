@@ -25,7 +25,8 @@ func (w *Worker) Mine(arrays []checkpoint.Array) []checkpoint.Array {
 	if w.Groups.Partition == 0 && w.Groups.Slice == 0 {
 		return arrays
 	}
-	return slices.DeleteFunc(slices.Clone(arrays), func(a checkpoint.Array) bool { return !a.Own && a.Rows == nil })
+	return slices.DeleteFunc(slices.Clone(arrays),
+		func(a checkpoint.Array) bool { return !a.Own && a.Rows == nil })
 }
 
 // figures are what a worker measured: a run that continues on the same mesh reports what it would have

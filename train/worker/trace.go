@@ -75,7 +75,11 @@ func (w *Worker) name() string {
 	for _, axis := range []struct {
 		what      string
 		at, count int
-	}{{"stage", place.Stage, m.Stages}, {"partition", place.Partition, m.Partitions}, {"slice", place.Slice, m.Slices}} {
+	}{
+		{"stage", place.Stage, m.Stages},
+		{"partition", place.Partition, m.Partitions},
+		{"slice", place.Slice, m.Slices},
+	} {
 		if axis.count > 1 {
 			name += fmt.Sprintf("%s%s %d", separator, axis.what, axis.at)
 			separator = ", "

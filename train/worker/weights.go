@@ -55,7 +55,8 @@ func (w *Worker) Weights() (nn.State, error) {
 	if err := w.gatherTables(all); err != nil {
 		return nil, err
 	}
-	if w.Groups.Partition > 0 || w.Groups.Slice > 0 { // the stage's first worker has the same weights, and sends them
+	// the stage's first worker has the same weights, and sends them
+	if w.Groups.Partition > 0 || w.Groups.Slice > 0 {
 		return nil, nil
 	}
 	c := w.Groups.Stages

@@ -79,7 +79,8 @@ type Worker struct {
 	// For training.
 	Task      task.Task
 	Optimizer *optim.Optimizer
-	validates *Worker        // the model on the graph that it is validated on; nil: the one that it is trained on
+	// the model on the graph that it is validated on; nil: the one that it is trained on
+	validates *Worker
 	Rate      optim.Schedule // of the optimizer's learning rate
 	engine    engine.Engine
 	epoch     int // the last one trained, from 1; 0: none
@@ -106,7 +107,9 @@ func (v *Validation) named(err error) error {
 // New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
 // state. share is the share of its partition, with all edges. Without other the graph's own vertices
 // validate.
-func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, other *Validation) (w *Worker, err error) {
+func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
+	other *Validation,
+) (w *Worker, err error) {
 	w, e, err := begin(c, team, world, share)
 	if err != nil {
 		return nil, err
@@ -123,7 +126,8 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, 
 		return nil, err
 	}
 	w.Task, err = c.Kind.Begin(task.Env{
-		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params, Fetches: c.Fetches, Loss: c.OwnLoss,
+		Team: team, World: w.Groups.World, Share: share, Vertices: w.engine.Vertices(), Params: w.Params,
+		Fetches: c.Fetches, Loss: c.OwnLoss,
 	})
 	if err != nil {
 		return nil, err
@@ -144,12 +148,13 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share, 
 	}
 	validation := w.validation()
 	if c.Select == setting.SelectLoss && validation.Validates() && !validation.HasValidationLoss() {
-		return nil, &launch.Common{Err: refusal.Errorf("%[1]s %[2]s: there is no validation loss, as the classes of all validation vertices weigh 0; "+
-			"take %[1]s %[3]s, or other class weights (%[4]s)",
+		return nil, &launch.Common{Err: refusal.Errorf("%[1]s %[2]s: there is no validation loss, as the "+
+			"classes of all validation vertices weigh 0; take %[1]s %[3]s, or other class weights (%[4]s)",
 			refusal.Setting("select"), c.Select, setting.SelectMetric, refusal.Setting("class-weights"))}
 	}
 	if c.Schedule == optim.PlateauSchedule && !validation.Validates() {
-		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, or take %[1]s %[3]s",
+		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, "+
+			"or take %[1]s %[3]s",
 			refusal.Setting("schedule"), c.Schedule, optim.Schedules[0])
 	}
 	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
@@ -168,7 +173,8 @@ func (w *Worker) onOther(other *Validation, world *comm.Comm) (*Worker, error) {
 		return nil, other.named(err)
 	}
 	v.Task, err = c.Kind.Begin(task.Env{
-		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(), Params: v.Params, Trained: w.Task, Loss: c.OwnLoss,
+		Team: w.Team, World: v.Groups.World, Share: other.Share, Vertices: v.Inference.Vertices(),
+		Params: v.Params, Trained: w.Task, Loss: c.OwnLoss,
 	})
 	if err != nil {
 		return nil, other.named(err)
@@ -191,7 +197,9 @@ func (w *Worker) validation() task.Task {
 }
 
 // NewInference makes a worker for inference alone, along all edges.
-func NewInference(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, err error) {
+func NewInference(c Config, team *kernel.Team, world *comm.Comm,
+	share *partition.Share,
+) (w *Worker, err error) {
 	w, e, err := begin(c, team, world, share)
 	if err != nil {
 		return nil, err
@@ -212,7 +220,9 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm, share *partitio
 }
 
 // begin makes a worker without its engine, and the engine's Config.
-func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, e engine.Config, err error) {
+func begin(c Config, team *kernel.Team, world *comm.Comm,
+	share *partition.Share,
+) (w *Worker, e engine.Config, err error) {
 	team.Uncut, team.Storage = c.Savings.Uncut, c.Storage
 	world, team = world.Recorded(c.Recorder), recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
@@ -261,10 +271,12 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 	case err != nil || kinds == nil:
 		return nil, err
 	case c.Vertices != nil:
-		return nil, refusal.Errorf("%s: lists vertices of the first type, and the model computes those of the relations that it learns; leave it out, which predicts all",
+		return nil, refusal.Errorf("%s: lists vertices of the first type, and the model computes those of "+
+			"the relations that it learns; leave it out, which predicts all",
 			refusal.Setting("vertices"))
 	case c.OwnModel != nil:
-		return nil, refusal.Errorf("%s %s: a model of your own computes the rows of the first vertex type, and edges between others are asked for; name a model with %s",
+		return nil, refusal.Errorf("%s %s: a model of your own computes the rows of the first vertex "+
+			"type, and edges between others are asked for; name a model with %s",
 			refusal.Setting("link-relation"), c.LinkRelation, refusal.Setting("model"))
 	}
 	return kinds, nil
@@ -316,7 +328,8 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 		asked = asks()
 	}
 	loss, asked, err = w.agree(epoch, loss, asked)
-	w.spent.Bubble += w.Groups.World.Waited() - waited // the last stages wait here until the pipeline has drained
+	// the last stages wait here until the pipeline has drained
+	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()
 	w.Pass = w.done().since(before)
 	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
@@ -362,8 +375,9 @@ func (w *Worker) evaluate() (s Scores, err error) {
 	output := w.Infer(0)
 	defer output.Drop()
 	loss := w.Task.ValidationLoss(output)
-	sums := []float64{loss, 0, 0} // the loss, and the numbers of workers whose weights and whose results are not finite
-	w.Params.Use()                // a plan reads what a run reads
+	// the loss, and the numbers of workers whose weights and whose results are not finite
+	sums := []float64{loss, 0, 0}
+	w.Params.Use() // a plan reads what a run reads
 	if values := output.Value().Floats(); !w.Team.Planning() {
 		if !w.Params.Finite() {
 			sums[1] = 1

@@ -102,7 +102,8 @@ func (w *writer) text(s string) {
 }
 
 func (w *writer) tensor(t Tensor) {
-	w.put(uint64(0xDD5E40F096B4A13F), uint64(0), int32(1), int32(0), int32(len(t.Shape)), t.Code, t.Bits, uint16(1), t.Shape, int64(len(t.Data)))
+	w.put(uint64(0xDD5E40F096B4A13F), uint64(0), int32(1), int32(0), int32(len(t.Shape)), t.Code, t.Bits,
+		uint16(1), t.Shape, int64(len(t.Data)))
 	w.Write(t.Data)
 }
 

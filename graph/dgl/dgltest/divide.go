@@ -22,8 +22,10 @@ type Division struct {
 func Divide(dir, name string, g *Graph, d Division) error {
 	p := newPlan(g, d)
 	doc := map[string]any{
-		"graph_name": name, "part_method": "metis", "num_parts": d.K, "halo_hops": 1, "num_nodes": len(p.vertices), "num_edges": p.edges(),
-		"node_map": p.vertexMap(), "edge_map": p.edgeMap(), "ntypes": p.vertexTypes(), "etypes": p.edgeTypes(),
+		"graph_name": name, "part_method": "metis", "num_parts": d.K, "halo_hops": 1,
+		"num_nodes": len(p.vertices), "num_edges": p.edges(),
+		"node_map": p.vertexMap(), "edge_map": p.edgeMap(), "ntypes": p.vertexTypes(),
+		"etypes": p.edgeTypes(),
 	}
 	for k := range d.K {
 		part := fmt.Sprintf("part%d", k)
@@ -31,9 +33,13 @@ func Divide(dir, name string, g *Graph, d Division) error {
 			return err
 		}
 		doc[fmt.Sprintf("part-%d", k)] = map[string]string{
-			"part_graph": part + "/graph.dgl", "node_feats": part + "/node_feat.dgl", "edge_feats": part + "/edge_feat.dgl",
+			"part_graph": part + "/graph.dgl", "node_feats": part + "/node_feat.dgl",
+			"edge_feats": part + "/edge_feat.dgl",
 		}
-		files := map[string][]byte{"graph.dgl": Graphs(nil, p.graph(k)), "node_feat.dgl": File(p.vertexTensors(k)), "edge_feat.dgl": File(p.edgeTensors(k))}
+		files := map[string][]byte{
+			"graph.dgl":     Graphs(nil, p.graph(k)),
+			"node_feat.dgl": File(p.vertexTensors(k)), "edge_feat.dgl": File(p.edgeTensors(k)),
+		}
 		if d.Original {
 			files["orig_nids.dgl"] = File(p.original(k))
 		}
@@ -192,7 +198,8 @@ func (p *plan) graph(part int) *Graph {
 				if into := p.d.Of[of.Target][of.To[e]] == part; into != own || !own && !leaves {
 					continue
 				}
-				r.From, r.To = append(r.From, add(p.id[of.Source][of.From[e]])), append(r.To, add(p.id[of.Target][of.To[e]]))
+				r.From, r.To = append(r.From, add(p.id[of.Source][of.From[e]])),
+					append(r.To, add(p.id[of.Target][of.To[e]]))
 				types = append(types, int32(k))
 				mark := uint8(0)
 				if own {
@@ -210,7 +217,10 @@ func (p *plan) graph(part int) *Graph {
 	if p.d.Names != Modern {
 		vertices["orig_id"] = Of(before)
 	}
-	return &Graph{Vertices: []Vertices{{Type: "_N", Count: len(ids), Tensors: vertices}}, Relations: []Relation{r}, Old: p.d.Names != Modern}
+	return &Graph{
+		Vertices:  []Vertices{{Type: "_N", Count: len(ids), Tensors: vertices}},
+		Relations: []Relation{r}, Old: p.d.Names != Modern,
+	}
 }
 
 // key returns what a tensor is called in a partition's file.

@@ -75,14 +75,17 @@ func (a *Archive) listZip(file *os.File, size int64) error {
 	if err != nil {
 		// An archive begins with an entry and has its directory at the end.
 		if zipped {
-			return refusal.Damaged("%s: the .npz file is damaged or cut short (%w): fetch or save it again", a.Path, err)
+			return refusal.Damaged("%s: the .npz file is damaged or cut short (%w): fetch or save it again",
+				a.Path, err)
 		}
-		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes", a.Path, err)
+		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes",
+			a.Path, err)
 	}
 	// Faster than the standard library's
 	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser { return flate.NewReader(r) })
 	if len(z.File) > maxEntries {
-		return refusal.Errorf("%s: has %d entries, which is no graph: at most %d are read", a.Path, len(z.File), maxEntries)
+		return refusal.Errorf("%s: has %d entries, which is no graph: at most %d are read", a.Path,
+			len(z.File), maxEntries)
 	}
 	for _, f := range z.File {
 		compressed := min(f.CompressedSize64, uint64(size))
@@ -181,7 +184,8 @@ func (a *Archive) Group(keys ...string) (there bool, err error) {
 		}
 	}
 	if len(here) > 0 && len(missing) > 0 {
-		return false, refusal.Errorf("%s: has the arrays %s without %s: these belong together; fetch or save the file again", a.Path, Listed(here), Listed(missing))
+		return false, refusal.Errorf("%s: has the arrays %s without %s: these belong together; fetch or "+
+			"save the file again", a.Path, Listed(here), Listed(missing))
 	}
 	return len(here) > 0, nil
 }
@@ -193,7 +197,8 @@ func (a *Archive) Others() []string { return a.others }
 func (a *Archive) Only(known ...string) error {
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.Path, key, known[0],
+			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s",
+				a.Path, key, known[0],
 				strings.Join(known, ", "))
 		}
 	}

@@ -33,7 +33,9 @@ func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
 
 // NotFinite returns the position of the first value that is NaN or infinite, −1 if there is none.
 func NotFinite(values []float32) int {
-	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
+	return slices.IndexFunc(values, func(x float32) bool {
+		return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)
+	})
 }
 
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
@@ -54,7 +56,9 @@ func WholeLabels(a *npy.Array, vertices int) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	noClass := func(x float64) bool { return x != math.Trunc(x) && x == x || x < -1 || x >= float64(vertices) }
+	noClass := func(x float64) bool {
+		return x != math.Trunc(x) && x == x || x < -1 || x >= float64(vertices)
+	}
 	if slices.ContainsFunc(all, noClass) {
 		return Continuous(a)
 	}
@@ -96,7 +100,8 @@ func WholeNumbers(a *npy.Array) ([]int64, error) {
 		case math.IsNaN(x):
 			id = -1
 		case !whole || float64(id) != x:
-			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers (-1 or NaN: none)", x, v)
+			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers (-1 or NaN: none)",
+				x, v)
 		}
 		ids[v] = id
 	}
@@ -120,7 +125,8 @@ func Whole(x float32) (n int64, ok bool) {
 func Labels(a *npy.Array) (graph.Labels, error) {
 	switch n := width(a.Shape); {
 	case n == 0 && len(a.Shape) != 2:
-		return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids, a 0/1 matrix or values, one row per vertex", a.Shape)
+		return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids, a 0/1 "+
+			"matrix or values, one row per vertex", a.Shape)
 	case n == 1 && a.Floats(): // also a column, as of the Open Graph Benchmark
 		return Continuous(a)
 	case n == 1:
@@ -136,7 +142,8 @@ func Labels(a *npy.Array) (graph.Labels, error) {
 // Continuous makes labels of values to predict, a row for each vertex.
 func Continuous(a *npy.Array) (graph.Labels, error) {
 	if width(a.Shape) == 0 {
-		return graph.Labels{}, refusal.Errorf("labels of shape %v: give values to predict, one row per vertex", a.Shape)
+		return graph.Labels{},
+			refusal.Errorf("labels of shape %v: give values to predict, one row per vertex", a.Shape)
 	}
 	rows, err := a.Float32s()
 	if err != nil {
@@ -145,7 +152,8 @@ func Continuous(a *npy.Array) (graph.Labels, error) {
 	columns, there := width(a.Shape), false
 	for k, x := range rows {
 		if math.IsInf(float64(x), 0) {
-			return graph.Labels{}, refusal.Errorf("label %v of vertex %d: values to predict are finite float32, or NaN where missing", x, k/columns)
+			return graph.Labels{}, refusal.Errorf("label %v of vertex %d: values to predict are finite "+
+				"float32, or NaN where missing", x, k/columns)
 		}
 		there = there || x == x
 	}
@@ -161,8 +169,8 @@ func Classes(ids []int64, vertices int) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
 		if c < -1 || c >= int64(vertices) {
-			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices; "+
-				"save values to predict as floats, by numpy.save", c, v, vertices)
+			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), "+
+				"fewer than the %d vertices; save values to predict as floats, by numpy.save", c, v, vertices)
 		}
 		classes = max(classes, int(c)+1)
 	}
@@ -186,7 +194,8 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	case k >= 0 && a.Floats():
 		return Continuous(a)
 	case k >= 0:
-		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes are 0 and 1; save values to predict as floats",
+		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes "+
+			"are 0 and 1; save values to predict as floats",
 			labels[k], k/classes, k%classes)
 	}
 	return graph.Labels{Classes: classes, Multi: labels}, nil
@@ -219,7 +228,8 @@ func partOf(a *npy.Array, vertices int) ([]int64, error) {
 // mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from 1.
 func List(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
-		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
+		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth "+
+			"value per vertex", a.Shape)
 	}
 	if a.Descr == "|b1" || mask(a, vertices) {
 		marks, err := a.Bools()
@@ -227,7 +237,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			return nil, err
 		}
 		if len(marks) != vertices {
-			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each", len(marks), vertices)
+			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each",
+				len(marks), vertices)
 		}
 		return marked(marks, vertices, 1)
 	}
@@ -241,7 +252,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			if v == -1 { // as text without a number reads
 				way = "leave empty lines out, and " + way
 			}
-			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s", k+1, v, vertices, way)
+			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s",
+				k+1, v, vertices, way)
 		}
 	}
 	if err := memory.Need(16 * int64(len(ids))); err != nil {
@@ -252,7 +264,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 		if k > 0 && sorted[k-1] == v {
 			first := slices.Index(ids, v)
 			again := first + 1 + slices.Index(ids[first+1:], v)
-			return nil, refusal.Errorf("entry %d: vertex %d is given twice, first by entry %d: give each id once; save a mask with .astype(bool)",
+			return nil, refusal.Errorf("entry %d: vertex %d is given twice, first by entry %d: give each "+
+				"id once; save a mask with .astype(bool)",
 				again+1, v, first+1)
 		}
 	}
@@ -284,11 +297,13 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	for part, ids := range parts {
 		for _, v := range ids {
 			if in[v] != 0 {
-				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in one of them", v, names[in[v]-1])}
+				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in "+
+					"one of them", v, names[in[v]-1])}
 			}
 			in[v] = 1 + byte(part)
 			if l.There() && !l.Labelled(v) {
-				return partError{names[part], refusal.Errorf("vertex %d has no label: leave it out of the split, or give it a label", v)}
+				return partError{names[part], refusal.Errorf("vertex %d has no label: leave it out of the "+
+					"split, or give it a label", v)}
 			}
 		}
 	}
@@ -299,7 +314,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 // Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
-		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each vertex",
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for "+
+			"each vertex",
 			a.Shape, vertices)
 	}
 	splits := width(a.Shape)
@@ -310,7 +326,8 @@ func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 func MaskRows(a *npy.Array, vertices int) ([][]int64, error) {
 	n := len(a.Shape)
 	if n < 1 || n > 2 || a.Shape[n-1] != vertices {
-		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", a.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", a.Shape,
+			vertices)
 	}
 	splits := 1
 	if n == 2 {

@@ -68,18 +68,34 @@ func TestNewCSRRefuses(t *testing.T) {
 		t.Errorf("a sound matrix: %v", err)
 	}
 	for name, try := range map[string]func() (*CSR, error){
-		"negative size":  func() (*CSR, error) { return NewCSR(-1, 3, indptr(), indices(), data()) },
-		"too few bounds": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 2), indices(2, 0), data(1, 2)) },
-		"values missing": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1)) },
-		"late start":     func() (*CSR, error) { return NewCSR(2, 3, indptr(1, 1, 2), indices(2, 0), data(1, 2)) },
-		"early end":      func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 1), indices(2, 0), data(1, 2)) },
-		"descending":     func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 3, 2), indices(2, 0), data(1, 2)) },
-		"column outside": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), indices(3, 0), data(1, 2)) },
-		"column below":   func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), indices(-1, 0), data(1, 2)) },
+		"negative size": func() (*CSR, error) { return NewCSR(-1, 3, indptr(), indices(), data()) },
+		"too few bounds": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 2), indices(2, 0), data(1, 2))
+		},
+		"values missing": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1))
+		},
+		"late start": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(1, 1, 2), indices(2, 0), data(1, 2))
+		},
+		"early end": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 1, 1), indices(2, 0), data(1, 2))
+		},
+		"descending": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 3, 2), indices(2, 0), data(1, 2))
+		},
+		"column outside": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 1, 2), indices(3, 0), data(1, 2))
+		},
+		"column below": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 1, 2), indices(-1, 0), data(1, 2))
+		},
 		"not finite": func() (*CSR, error) {
 			return NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1, float32(math.Inf(1))))
 		},
-		"float indices": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), data(2, 0), data(1, 2)) },
+		"float indices": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 1, 2), data(2, 0), data(1, 2))
+		},
 	} {
 		if _, err := try(); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: error %v, want a refusal", name, err)
@@ -93,7 +109,8 @@ func TestLabels(t *testing.T) {
 		t.Errorf("classes: error %v (-want +got):\n%s", err, diff)
 	}
 	got, err = Labels(array(t, "|b1", []byte{0, 1, 1, 0}, 2, 2))
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" ||
+		err != nil {
 		t.Errorf("matrix: error %v (-want +got):\n%s", err, diff)
 	}
 	got, err = Labels(array(t, "<i4", []int32{-1, -1}, 2))
@@ -102,14 +119,19 @@ func TestLabels(t *testing.T) {
 	}
 	nan := float32(math.NaN())
 	got, err = Labels(array(t, "<f4", []float32{nan, 1, nan, nan}, 2, 2))
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{nan, 1, nan, nan}}, got, cmpopts.EquateNaNs()); diff != "" || err != nil {
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{nan, 1, nan, nan}}, got,
+		cmpopts.EquateNaNs()); diff != "" || err != nil {
 		t.Errorf("labels that are missing: error %v (-want +got):\n%s", err, diff)
 	}
 	// Floats are values to predict, but for a matrix of 0 and 1
 	for _, c := range []struct {
 		values []float32
 		shape  []int
-	}{{[]float32{0, 1, 2}, []int{3}}, {[]float32{0, nan, 1}, []int{3, 1}}, {[]float32{0, 1, .5, nan}, []int{2, 2}}} {
+	}{
+		{[]float32{0, 1, 2}, []int{3}},
+		{[]float32{0, nan, 1}, []int{3, 1}},
+		{[]float32{0, 1, .5, nan}, []int{2, 2}},
+	} {
 		got, err = Labels(array(t, "<f4", c.values, c.shape...))
 		want := graph.Labels{Columns: len(c.values) / c.shape[0], Values: c.values}
 		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || err != nil {
@@ -146,7 +168,8 @@ func TestWholeLabels(t *testing.T) {
 		"integers": array(t, "<i8", []int64{0, 2, -1, -1}, 4),
 	} {
 		got, err := WholeLabels(a, a.Shape[0])
-		if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}, got); diff != "" || err != nil {
+		if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}, got); diff != "" ||
+			err != nil {
 			t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
 		}
 	}
@@ -159,7 +182,8 @@ func TestWholeLabels(t *testing.T) {
 		}
 	}
 	got, err := WholeLabels(array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2), 2)
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" ||
+		err != nil {
 		t.Errorf("several labels: error %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -168,13 +192,19 @@ func TestWholeLabels(t *testing.T) {
 func TestSplits(t *testing.T) {
 	names, labels := [3]string{"a", "b", "c"}, &graph.Labels{Classes: 1, Class: []int64{0, 0, 0, -1}}
 	got, err := Splits([3][][]int64{{{0}, {1}}, nil, {{1}, {2}}}, names, labels)
-	want := []graph.Split{{Train: []int64{0}, Val: []int64{}, Test: []int64{1}}, {Train: []int64{1}, Val: []int64{}, Test: []int64{2}}}
+	want := []graph.Split{
+		{Train: []int64{0}, Val: []int64{}, Test: []int64{1}},
+		{Train: []int64{1}, Val: []int64{}, Test: []int64{2}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
 	// One list serves all splits, as WikiCS's test vertices do.
 	got, err = Splits([3][][]int64{{{0}}, {{1}, {2}}, nil}, names, labels)
-	want = []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}, {Train: []int64{0}, Val: []int64{2}, Test: []int64{}}}
+	want = []graph.Split{
+		{Train: []int64{0}, Val: []int64{1}, Test: []int64{}},
+		{Train: []int64{0}, Val: []int64{2}, Test: []int64{}},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("one for all: error %v (-want +got):\n%s", err, diff)
 	}
@@ -196,7 +226,8 @@ func TestSplits(t *testing.T) {
 // A row of a mask is a byte and a split much more.
 func TestManySplits(t *testing.T) {
 	for splits, want := range map[int]bool{graph.MaxSplits: true, graph.MaxSplits + 1: false} {
-		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2); (err == nil) != want || want && len(of) != splits {
+		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2); (err == nil) != want ||
+			want && len(of) != splits {
 			t.Errorf("%d splits: %d, error %v", splits, len(of), err)
 		}
 	}

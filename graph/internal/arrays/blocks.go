@@ -170,7 +170,9 @@ func (e *Ends) once() (*reading, error) {
 
 // ids reads the elements, but for the first of them, ahead. outside refuses one that is below low, or not
 // below high: that of even or that of odd place.
-func (r *reading) ids(skip int, low int64, high [2]int64, outside func(element int, id, high int64) error) *pump.Pump[[]int32] {
+func (r *reading) ids(skip int, low int64, high [2]int64,
+	outside func(element int, id, high int64) error,
+) *pump.Pump[[]int32] {
 	return pump.New(func(ids []int32) ([]int32, error) {
 		if err := r.Skip(skip); err != nil {
 			return nil, err

@@ -65,7 +65,8 @@ func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err err
 			return e, err
 		}
 		if len(h.Shape) != 1 || h.Shape[0] != edges {
-			return e, f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges", h.Shape, edges)
+			return e, f.refusef(weightsKey, "has shape %v: it must be one number for each of %d edges",
+				h.Shape, edges)
 		}
 		list.Weights = f.beside(weightsKey, 1)
 		list.Weights.Check = f.checkFiniteWeights
@@ -81,7 +82,9 @@ func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err err
 	}
 	if columns := e.Columns; columns > 0 {
 		list.Features = f.beside(edgeFeaturesKey, columns)
-		list.Features.Check = func(rows []float32, first int) error { return f.checkEdgeFeatures(rows, columns, first) }
+		list.Features.Check = func(rows []float32, first int) error {
+			return f.checkEdgeFeatures(rows, columns, first)
+		}
 	}
 	e.Each = list.Each
 	return e, nil
@@ -154,7 +157,10 @@ func (l *EdgeArrays) Each(do func(graph.Edges) error) error {
 					return err
 				}
 			}
-			e := graph.Edges{Source: source[:n], Target: target[:n], Weights: rows[0].take(n), Features: rows[1].take(n), FeatureColumns: columns}
+			e := graph.Edges{
+				Source: source[:n], Target: target[:n], Weights: rows[0].take(n),
+				Features: rows[1].take(n), FeatureColumns: columns,
+			}
 			if err := do(e); err != nil {
 				return err
 			}
@@ -225,7 +231,9 @@ func (r *edgeRows) end() error {
 // CSREdges are the edges from the rows of a sparse matrix to its columns, one for each value. The arrays of
 // the keys are those of a SciPy csr_matrix: indptr, indices and data. The edges have no weights where all
 // values are one, or the key of data is empty. refuse says of an error that it is about the matrix.
-func (f Fields) CSREdges(rows, columns int64, keys [3]string, refuse func(error) error) (e streamed.Edges, err error) {
+func (f Fields) CSREdges(rows, columns int64, keys [3]string,
+	refuse func(error) error,
+) (e streamed.Edges, err error) {
 	indptr, err := f.Array(keys[0])
 	if err != nil {
 		return e, err
@@ -303,7 +311,9 @@ func (f Fields) weighted(key string, refuse func(error) error) (some bool, err e
 // OpenDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
 // Otherwise they are nil. The matrix is opened each time that it is read, and refuse says of an error that it
 // is about it.
-func OpenDense(open func() (*Entry, error), keepDense bool, refuse func(error) error) (made *streamed.Rows, rows int, err error) {
+func OpenDense(open func() (*Entry, error), keepDense bool,
+	refuse func(error) error,
+) (made *streamed.Rows, rows int, err error) {
 	entry, err := open()
 	if err != nil {
 		return nil, 0, refuse(err)

@@ -36,13 +36,15 @@ func (f Fields) EdgeSplit() (*graph.EdgeSplit, error) {
 			continue
 		}
 		if s.Negatives != graph.NoNegatives {
-			return nil, f.refusef(group.keys[0], "stands beside %q: leave the negative edges of one form out", sharedKeys[1])
+			return nil, f.refusef(group.keys[0], "stands beside %q: leave the negative edges of one form out",
+				sharedKeys[1])
 		}
 		s.Negatives, needed = group.form, append(slices.Clip(needed), group.keys...)
 	}
 	for _, key := range needed {
 		if !f.Has(key) {
-			return nil, f.refusef(key, "is missing beside the others of a split of edges: give all of %s", Listed(needed))
+			return nil, f.refusef(key, "is missing beside the others of a split of edges: give all of %s",
+				Listed(needed))
 		}
 	}
 	read := func(key string, parse func(*npy.Array) ([]int32, error)) ([]int32, error) {
@@ -87,7 +89,8 @@ func Pairs(array *npy.Array) ([]int32, error) {
 // NegativeTargets returns the ids of so many rows of negative targets.
 func NegativeTargets(array *npy.Array, edges int) ([]int32, error) {
 	if len(array.Shape) != 2 || array.Shape[0] != edges {
-		return nil, refusal.Errorf("has shape %v: it must have a row of targets for each of %d edges", array.Shape, edges)
+		return nil, refusal.Errorf("has shape %v: it must have a row of targets for each of %d edges",
+			array.Shape, edges)
 	}
 	return array.Int32s()
 }

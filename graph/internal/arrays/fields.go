@@ -104,7 +104,8 @@ func (f Fields) checkFiniteWeights(w []float32, first int) error {
 func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 	switch n := len(shape); {
 	case n < 1 || n > 2 || shape[0] != edges:
-		return 0, f.refusef(edgeFeaturesKey, "has shape %v: it must have a row for each of %d edges", shape, edges)
+		return 0, f.refusef(edgeFeaturesKey, "has shape %v: it must have a row for each of %d edges", shape,
+			edges)
 	case edges == 0:
 		return 0, nil
 	case n == 1:
@@ -117,7 +118,8 @@ func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 // first.
 func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
 	if k := NotFinite(rows); k >= 0 {
-		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d", first+k/columns, rows[k], k%columns)
+		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d",
+			first+k/columns, rows[k], k%columns)
 	}
 	return nil
 }
@@ -191,7 +193,8 @@ func (f Fields) GraphIDs(vertices int) ([]int64, error) {
 		return nil, err
 	}
 	if len(array.Shape) != 1 || array.Shape[0] != vertices {
-		return nil, f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of %d vertices", array.Shape, vertices)
+		return nil, f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of "+
+			"%d vertices", array.Shape, vertices)
 	}
 	ids, err := array.Int64s()
 	if err != nil {

@@ -48,7 +48,8 @@ func (r *RowIDs) Add(id []byte, at int64) error {
 		r.at = append(r.at, make([]int64, more)...)
 	}
 	if r.at[v] > 0 {
-		return refusal.Errorf("the id %s stands in %d as well: give each vertex one row", r.key.Name(v), r.at[v])
+		return refusal.Errorf("the id %s stands in %d as well: give each vertex one row",
+			r.key.Name(v), r.at[v])
 	}
 	if r.rows, err = memory.Grow(r.rows, 1); err != nil {
 		return err
@@ -69,7 +70,8 @@ func (r *RowIDs) Check() error {
 	if missing > 1 {
 		others = fmt.Sprintf(" and %d more", missing-1)
 	}
-	return refusal.Errorf("has no row for the id %s%s: give each vertex one row", r.key.Name(int32(first)), others)
+	return refusal.Errorf("has no row for the id %s%s: give each vertex one row",
+		r.key.Name(int32(first)), others)
 }
 
 // inOrder returns values, so many for each row, in the order of the vertices. It copies them.
@@ -105,7 +107,8 @@ func (r *RowIDs) features(f *graph.Features) (err error) {
 	}
 	for _, k := range row {
 		from, to := f.Indptr[k], f.Indptr[k+1]
-		sorted.Indices, sorted.Data = append(sorted.Indices, f.Indices[from:to]...), append(sorted.Data, f.Data[from:to]...)
+		sorted.Indices, sorted.Data = append(sorted.Indices, f.Indices[from:to]...),
+			append(sorted.Data, f.Data[from:to]...)
 		sorted.Indptr = append(sorted.Indptr, int64(len(sorted.Data)))
 	}
 	*f = sorted

@@ -180,7 +180,8 @@ func (c *collector) add(values []float32) error {
 // CheckFinite refuses features that are no finite numbers, of which the first row is that of vertex first.
 func CheckFinite(values []float32, columns, first int) error {
 	if k := NotFinite(values); k >= 0 {
-		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite", k%columns, first+k/columns, values[k])
+		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite", k%columns,
+			first+k/columns, values[k])
 	}
 	return nil
 }
@@ -264,7 +265,8 @@ func (c *collector) matrix() (m *Matrix, err error) {
 		m.Features = graph.Features{Columns: c.columns, Dense: c.dense}
 		return m, nil
 	}
-	m.Note = fmt.Sprintf("%.2g %% of the feature values are not zero: stored as sparse rows (%s keeps them dense)",
+	m.Note = fmt.Sprintf("%.2g %% of the feature values are not zero: stored as sparse rows (%s keeps "+
+		"them dense)",
 		100*float64(c.nonzero)/(float64(c.rows)*float64(c.columns)), refusal.Setting("dense-features"))
 	return m, nil
 }

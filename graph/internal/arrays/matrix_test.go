@@ -48,7 +48,8 @@ func expanded(f *graph.Features) []float32 {
 // spread over its rows.
 func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		rows, columns := rapid.IntRange(1, 30).Draw(rt, "rows"), rapid.SampledFrom([]int{1, sparseColumns - 1, sparseColumns, 300}).Draw(rt, "columns")
+		rows, columns := rapid.IntRange(1, 30).Draw(rt, "rows"),
+			rapid.SampledFrom([]int{1, sparseColumns - 1, sparseColumns, 300}).Draw(rt, "columns")
 		values := make([]float32, rows*columns)
 		filled := rapid.IntRange(0, 2*int(sparseDensity*float64(len(values)))).Draw(rt, "filled")
 		for _, k := range rapid.Permutation(indices(len(values))).Draw(rt, "places")[:filled] {
@@ -56,13 +57,15 @@ func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 		}
 		keep, backed := rapid.Bool().Draw(rt, "keep dense"), rapid.Bool().Draw(rt, "backed")
 		file := saved(t, values, rows, columns)
-		m, err := ReadMatrix(bytes.NewReader(file), int64(len(file)), MatrixOptions{Backed: backed, KeepDense: keep})
+		m, err := ReadMatrix(bytes.NewReader(file), int64(len(file)),
+			MatrixOptions{Backed: backed, KeepDense: keep})
 		if err != nil {
 			rt.Fatal(err)
 		}
 		want := !keep && columns >= sparseColumns && float64(filled) <= sparseDensity*float64(len(values))
 		if m.Sparse() != want || m.Rows != rows || m.Columns != columns || (m.Note != "") != want {
-			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values), m.Sparse(), want, m.Rows, m.Columns, m.Note)
+			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values),
+				m.Sparse(), want, m.Rows, m.Columns, m.Note)
 		}
 		if diff := cmp.Diff(values, expanded(&m.Features)); diff != "" {
 			rt.Fatal(diff)
@@ -150,7 +153,8 @@ func TestText(t *testing.T) {
 			same = got[k] == c.want[k] || got[k] != got[k] && c.want[k] != c.want[k]
 		}
 		if !same || a.Descr != c.descr || !cmp.Equal(a.Shape, c.shape) {
-			t.Errorf("%q: %v %v %v, error %v; want %v %v %v", c.text, a.Descr, a.Shape, got, err, c.descr, c.shape, c.want)
+			t.Errorf("%q: %v %v %v, error %v; want %v %v %v", c.text, a.Descr, a.Shape, got, err,
+				c.descr, c.shape, c.want)
 		}
 	}
 }
@@ -161,7 +165,10 @@ func TestTextIsRefused(t *testing.T) {
 		{"1\n2\n3\n4\n", "x.csv:4: more than 3 rows"},
 		{"1,2\n3\n", "x.csv:2: 1 columns, where the lines before have 2"},
 		{"1\nx\n", `x.csv:2: "x" is not a number; classes are numbers too, from 0, or all are names`},
-		{"1,x\n", `x.csv:1: "x" is not a number, as the fields of 2 columns are; give the names of classes in a file of their own`},
+		{
+			"1,x\n",
+			`x.csv:1: "x" is not a number, as the fields of 2 columns are; give the names of classes in a file of their own`,
+		},
 		{",a,b\n0,1,2\n", "x.csv:1: the first column has no name"},
 		{"1,\n", "x.csv:1: field 2 is empty"},
 		{"1,inf\n", "x.csv:1: feature 1 of vertex 0 is +Inf"},
@@ -187,7 +194,8 @@ func TestBombIsRefused(t *testing.T) {
 		}
 	}
 	require.NoError(t, z.Close())
-	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
+	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil ||
+		!strings.Contains(err.Error(), "as no table does") {
 		t.Errorf("%d bytes: error %v", b.Len(), err)
 	}
 }

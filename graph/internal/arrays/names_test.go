@@ -16,30 +16,66 @@ import (
 // TestReadLabels: names of classes are numbered in their order. The first line is a header unless it is a
 // class of another line, and numbers stay numbers.
 func TestReadLabels(t *testing.T) {
-	cat := graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 1, 2}, Names: []string{"Art", "physics", "über uns"}}
+	cat := graph.Labels{
+		Classes: 3, Class: []int64{1, 0, -1, 1, 2},
+		Names: []string{"Art", "physics", "über uns"},
+	}
 	for text, want := range map[string]graph.Labels{
 		"label\nphysics\nArt\n\nphysics\nüber uns\n":         cat,
 		"\"label\"\n\"physics\"\nArt\n\nphysics\nüber uns\n": cat,
 		"kind\na \"\"b\n\"say \"\"x, y\"\"\"\n\"5\"\" pipe\"\n": {
 			Classes: 3, Class: []int64{1, 2, 0}, Names: []string{`5" pipe`, `a ""b`, `say "x, y"`},
 		},
-		"\"a\"\"b\"\"\"\nc\n\"a\"\"b\"\"\"\n":                 {Classes: 2, Class: []int64{0, 1, 0}, Names: []string{`a"b"`, "c"}},
+		"\"a\"\"b\"\"\"\nc\n\"a\"\"b\"\"\"\n": {
+			Classes: 2, Class: []int64{0, 1, 0},
+			Names: []string{`a"b"`, "c"},
+		},
 		"# from a table\nphysics\nArt\n\nphysics\nüber uns\n": cat,
 		"label\nphysics\nArt\nnan\nphysics\nüber uns\n":       cat,
-		"label\nNaN\nb\nNaN\n":                                {Classes: 1, Class: []int64{-1, 0, -1}, Names: []string{"b"}},
-		"\nb\n7\n":                                            {Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"}},
-		"open grass\n\nb\nopen grass\n":                       {Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"b", "open grass"}},
-		"open grass\ntall shrub\n# no row\nopen grass\n":      {Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"open grass", "tall shrub"}},
-		"vegetation class\ntype 1\nb\n":                       {Classes: 2, Class: []int64{1, 0}, Names: []string{"b", "type 1"}},
-		"vegetation class\n\"type 1\"\n\"type 2\"\n":          {Classes: 2, Class: []int64{0, 1}, Names: []string{"type 1", "type 2"}},
-		"type 1\ntype 2\ntype 1\n":                            {Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"type 1", "type 2"}},
-		"\"grass, open\"\nb\n\"grass, open\"\n":               {Classes: 2, Class: []int64{1, 0, 1}, Names: []string{"b", "grass, open"}},
-		"\"type 1\"\n\"type 2\"\n\"type 1\"\n":                {Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"type 1", "type 2"}},
-		"vegetation class\n1\n\n0\n2\n":                       {Classes: 3, Class: []int64{1, -1, 0, 2}},
-		"a b\n\n0 1\n1 1\n":                                   {Classes: 2, Multi: []float32{0, 1, 1, 1}},
-		"kind\n2\n\n0\n1":                                     {Classes: 3, Class: []int64{2, -1, 0, 1}},
-		"kind\n0.5\n2\n":                                      {Columns: 1, Values: []float32{.5, 2}},
-		"kind\na\na\na\n":                                     {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
+		"label\nNaN\nb\nNaN\n": {
+			Classes: 1, Class: []int64{-1, 0, -1},
+			Names: []string{"b"},
+		},
+		"\nb\n7\n": {
+			Classes: 2, Class: []int64{-1, 1, 0},
+			Names: []string{"7", "b"},
+		},
+		"open grass\n\nb\nopen grass\n": {
+			Classes: 2, Class: []int64{1, -1, 0, 1},
+			Names: []string{"b", "open grass"},
+		},
+		"open grass\ntall shrub\n# no row\nopen grass\n": {
+			Classes: 2, Class: []int64{0, 1, 0},
+			Names: []string{"open grass", "tall shrub"},
+		},
+		"vegetation class\ntype 1\nb\n": {
+			Classes: 2, Class: []int64{1, 0},
+			Names: []string{"b", "type 1"},
+		},
+		"vegetation class\n\"type 1\"\n\"type 2\"\n": {
+			Classes: 2, Class: []int64{0, 1},
+			Names: []string{"type 1", "type 2"},
+		},
+		"type 1\ntype 2\ntype 1\n": {
+			Classes: 2, Class: []int64{0, 1, 0},
+			Names: []string{"type 1", "type 2"},
+		},
+		"\"grass, open\"\nb\n\"grass, open\"\n": {
+			Classes: 2, Class: []int64{1, 0, 1},
+			Names: []string{"b", "grass, open"},
+		},
+		"\"type 1\"\n\"type 2\"\n\"type 1\"\n": {
+			Classes: 2, Class: []int64{0, 1, 0},
+			Names: []string{"type 1", "type 2"},
+		},
+		"vegetation class\n1\n\n0\n2\n": {Classes: 3, Class: []int64{1, -1, 0, 2}},
+		"a b\n\n0 1\n1 1\n":             {Classes: 2, Multi: []float32{0, 1, 1, 1}},
+		"kind\n2\n\n0\n1":               {Classes: 3, Class: []int64{2, -1, 0, 1}},
+		"kind\n0.5\n2\n":                {Columns: 1, Values: []float32{.5, 2}},
+		"kind\na\na\na\n": {
+			Classes: 1, Class: []int64{0, 0, 0},
+			Names: []string{"a"},
+		},
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
@@ -63,8 +99,10 @@ func TestReadLabels(t *testing.T) {
 		{"label\n0 1\n", 10, "y.csv:2: 2 columns, where the lines before have 1"},
 		{"a,b\nc,d\n", 10, `y.csv:2: "c" is not a number`},
 		{"a b\n0 1\nc d\n", 10, `y.csv:3: "c" is not a number`},
-		{"kind of\n3 shrub\n1 tree\n0 tree\n", 10, "y.csv: several columns, or names of classes with spaces, each in one line alone"},
-		{"name class\na tree\nb tree\n", 10, "y.csv: several columns, or names of classes with spaces, each in one line alone"},
+		{"kind of\n3 shrub\n1 tree\n0 tree\n", 10, "y.csv: several columns, or names of classes with " +
+			"spaces, each in one line alone"},
+		{"name class\na tree\nb tree\n", 10, "y.csv: several columns, or names of classes with spaces, " +
+			"each in one line alone"},
 		{"a b\n0 1 2\n", 10, "y.csv:2: 3 columns, where the lines before have 2"},
 		{"open grass\n\n1\nc\n", 10, `y.csv:4: "c" is not a number`},
 		{"open grass\n# nothing else\n", 10, "y.csv: has no row of numbers"},
@@ -72,7 +110,8 @@ func TestReadLabels(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
 		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o666))
-		if _, err := ReadLabels(path, c.most, nil, PerhapsWhole); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadLabels(path, c.most, nil, PerhapsWhole); !refusal.Is(err) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: %v, want %q", c.text, err, c.want)
 		}
 	}
@@ -89,11 +128,14 @@ func TestReadLabels(t *testing.T) {
 			}
 		}
 	}
-	require.NoError(t, os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data), 0o666))
+	require.NoError(t,
+		os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data),
+			0o666))
 	rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
 	require.NoError(t, err)
 	got, err := rows.Labels()
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"ab", "b"}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"ab", "b"}},
+		got); diff != "" || err != nil {
 		t.Errorf("an array of text: error %v (-want +got):\n%s", err, diff)
 	}
 }

@@ -41,7 +41,8 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 // two.
 func newBounds(rows, columns int64, indptr *npy.Array, indices, data []int) (*CSR, error) {
 	if rows < 0 || columns < 0 || rows > math.MaxInt32 || columns > math.MaxInt32 {
-		return nil, refusal.Errorf("a sparse matrix of %d × %d: at most 2³¹−1 rows and columns are read", rows, columns)
+		return nil, refusal.Errorf("a sparse matrix of %d × %d: at most 2³¹−1 rows and columns are read",
+			rows, columns)
 	}
 	if len(indptr.Shape) != 1 || len(indices) != 1 || len(data) != 1 {
 		return nil, refusal.Errorf("indptr, indices and data of a sparse matrix must be vectors")
@@ -52,11 +53,13 @@ func newBounds(rows, columns int64, indptr *npy.Array, indices, data []int) (*CS
 		return nil, err
 	}
 	if len(m.Indptr) != m.Rows+1 || data[0] != indices[0] {
-		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids and %d values",
+		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids "+
+			"and %d values",
 			rows, len(m.Indptr), indices[0], data[0])
 	}
 	if !slices.IsSorted(m.Indptr) || m.Indptr[0] != 0 || m.Indptr[m.Rows] != int64(indices[0]) {
-		return nil, refusal.Errorf("the row bounds of a sparse matrix do not ascend from 0 to the %d values it has", indices[0])
+		return nil, refusal.Errorf("the row bounds of a sparse matrix do not ascend from 0 to the %d "+
+			"values it has", indices[0])
 	}
 	return m, nil
 }
@@ -69,7 +72,8 @@ func columnOutside(id, columns int64) error {
 // checkValues refuses values that are not finite, the first of which is value first of the matrix.
 func checkValues(values []float32, first int) error {
 	if k := NotFinite(values); k >= 0 {
-		return refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", first+k, values[k])
+		return refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite",
+			first+k, values[k])
 	}
 	return nil
 }
@@ -116,7 +120,8 @@ func NewCSC(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 // row takes no bytes in such a file.
 func (m *CSR) byRow(rows int64, row []int32) (*CSR, error) {
 	if rows < 0 || rows > MaxVertices(len(row)) {
-		return nil, refusal.Errorf("a sparse matrix of %d rows with only %d values: save it as a csr_matrix", rows, len(row))
+		return nil, refusal.Errorf("a sparse matrix of %d rows with only %d values: save it as a csr_matrix",
+			rows, len(row))
 	}
 	const bounds, value = 2 * 8, 4 + 4 // of a row, with those of the next places
 	if err := memory.Need(bounds*(rows+1) + value*int64(len(row))); err != nil {

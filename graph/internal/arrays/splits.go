@@ -25,7 +25,8 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	if parts[0] == nil {
 		for k, part := range parts {
 			if part != nil {
-				return nil, partError{names[k], refusal.Errorf("a split without training vertices: give those as well")}
+				return nil, partError{names[k], refusal.Errorf("a split without training vertices: give " +
+					"those as well")}
 			}
 		}
 		return nil, nil
@@ -39,7 +40,8 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 	splits := make([]graph.Split, len(parts[most]))
 	for k, part := range parts {
 		if part != nil && len(part) != 1 && len(part) != len(splits) {
-			return nil, partError{names[k], refusal.Errorf("%d splits, where %s has %d: give as many, or one for all", len(part), names[most], len(splits))}
+			return nil, partError{names[k], refusal.Errorf("%d splits, where %s has %d: give as many, or "+
+				"one for all", len(part), names[most], len(splits))}
 		}
 		for s := range splits {
 			ids := []int64{}

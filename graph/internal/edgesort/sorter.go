@@ -120,7 +120,7 @@ func (s *Sorter) Add(e *graph.Edges, both bool) error {
 		for c, x := range e.Features[k*e.FeatureColumns : (k+1)*e.FeatureColumns] {
 			values[c] = math.Float32bits(x)
 		}
-		edge[0], edge[1] = uint32(target), uint32(source)<<1|given
+		edge[0], edge[1] = uint32(target), uint32(source)<<1+given
 		if err := s.add(edge); err != nil {
 			return err
 		}
@@ -193,7 +193,9 @@ func (s *Sorter) eachIn(m *sortBuffers, emit func(*graph.Relation) error) error 
 }
 
 // divide sorts the edges into targets low … high−1 by a sorter with smaller ranges, and emits their rows.
-func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers, emit func(*graph.Relation) error) error {
+func (s *Sorter) divide(r *unsorted, low, high, words int, m *sortBuffers,
+	emit func(*graph.Relation) error,
+) error {
 	smaller := newSorter(s.Options, s.file, low, high, int64(words/s.words()), s.shift-1)
 	again := func(words []uint32) error {
 		for edge := range slices.Chunk(words, s.words()) {
@@ -228,7 +230,9 @@ func (c *batchFile) read(words []uint32, at int64) error {
 }
 
 // sort sorts the edges into targets low … high−1 in memory, and emits their rows.
-func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers, emit func(*graph.Relation) error) error {
+func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers,
+	emit func(*graph.Relation) error,
+) error {
 	edges, targets := words/s.words(), high-low
 	if err := m.grow(edges, targets, s); err != nil {
 		return err

@@ -47,7 +47,8 @@ func sorted(t *testing.T, e graph.Edges, vertices, limit int) graph.Relation {
 		for _, end := range r.Indptr[1:] {
 			got.Indptr = append(got.Indptr, int64(len(got.Sources))+end)
 		}
-		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...), append(got.EdgeFeatures, r.EdgeFeatures...)
+		got.Sources, got.EdgeFeatures = append(got.Sources, r.Sources...),
+			append(got.EdgeFeatures, r.EdgeFeatures...)
 		return nil
 	})
 	require.NoError(t, err)

@@ -51,7 +51,8 @@ func New(r io.Reader, form Form) (*Reader, error) {
 	if start, _ := text.Peek(foreign.Head); bytes.IndexByte(start, 0) >= 0 { // an error comes again
 		err := refusal.Errorf("%s: is no text: give %s", form.Path, form.Text)
 		if bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff")) {
-			err = refusal.Errorf("%s: is UTF-16: convert the file, as with iconv -f UTF-16 -t UTF-8", form.Path)
+			err = refusal.Errorf("%s: is UTF-16: convert the file, as with iconv -f UTF-16 -t UTF-8",
+				form.Path)
 		}
 		return nil, errors.Join(err, l.Close())
 	}

@@ -25,7 +25,10 @@ const buffersAhead = 3
 // New begins to fill buffers. Each is a zero T at first. An error of fill, such as io.EOF, ends the
 // filling.
 func New[T any](fill func(buffer T) (T, error)) *Pump[T] {
-	p := &Pump[T]{full: make(chan filled[T], buffersAhead), free: make(chan T, buffersAhead), stop: make(chan struct{})}
+	p := &Pump[T]{
+		full: make(chan filled[T], buffersAhead), free: make(chan T, buffersAhead),
+		stop: make(chan struct{}),
+	}
 	for range buffersAhead {
 		var empty T
 		p.free <- empty

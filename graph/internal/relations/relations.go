@@ -71,7 +71,8 @@ func (t *Table) Edges() (n int64) {
 func (t *Table) TooMany(triples int64) error {
 	const rowsOfAnyFile, rowsOfATriple = 1 << 22, 1 << 10
 	if rows := int64(len(t.Entities.Names)) * int64(len(t.All)); rows > rowsOfAnyFile+rowsOfATriple*triples {
-		return fmt.Errorf("%d entities and %d relations, with only %d triples", len(t.Entities.Names), len(t.All), triples)
+		return fmt.Errorf("%d entities and %d relations, with only %d triples", len(t.Entities.Names),
+			len(t.All), triples)
 	}
 	return nil
 }
@@ -79,7 +80,9 @@ func (t *Table) TooMany(triples int64) error {
 // Take returns the relations under their names, which called makes of those in the source, and empties the
 // table of edges. It refuses them if there is no memory for them and their reverse relations. Notes name
 // those that are called otherwise.
-func (t *Table) Take(called func(name string) string) (relations []graph.Relation, notes []string, err error) {
+func (t *Table) Take(
+	called func(name string) string,
+) (relations []graph.Relation, notes []string, err error) {
 	const bound, source = 8, 4
 	vertices := len(t.Entities.Names)
 	if err := memory.Need(2 * (bound*int64(vertices+1)*int64(len(t.All)) + source*t.Edges())); err != nil {

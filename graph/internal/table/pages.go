@@ -38,7 +38,8 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 	if column.DictionaryPageOffset != 0 {
 		at = column.DictionaryPageOffset
 	}
-	if at < 0 || column.TotalCompressedSize < 0 || column.TotalCompressedSize > size || at > size-column.TotalCompressedSize {
+	if at < 0 || column.TotalCompressedSize < 0 || column.TotalCompressedSize > size ||
+		at > size-column.TotalCompressedSize {
 		return fmt.Errorf("its data lies outside the file")
 	}
 	end := at + column.TotalCompressedSize
@@ -56,11 +57,13 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 		if p.CompressedPageSize < 0 || int64(p.CompressedPageSize) > end-at {
 			return errPage
 		}
-		if p.UncompressedPageSize < 0 || int64(p.UncompressedPageSize) > freeExpansion+maxExpansion*int64(p.CompressedPageSize) {
+		if p.UncompressedPageSize < 0 || int64(p.UncompressedPageSize) > freeExpansion+
+			maxExpansion*int64(p.CompressedPageSize) {
 			return errPage
 		}
 		const readers = 2 // this one and the library, each with the page as it is stored and as it is read
-		if err := memory.Need(readers * (int64(p.UncompressedPageSize) + int64(p.CompressedPageSize))); err != nil {
+		if err := memory.Need(readers * (int64(p.UncompressedPageSize) +
+			int64(p.CompressedPageSize))); err != nil {
 			return err
 		}
 		body := make([]byte, p.CompressedPageSize)
@@ -93,7 +96,9 @@ func readPageHeader(data []byte) (*format.PageHeader, int, error) {
 }
 
 // checkPage compares a page's claims with its bytes.
-func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec, optional bool, rows int64) error {
+func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec, optional bool,
+	rows int64,
+) error {
 	size := int(p.UncompressedPageSize)
 	switch p.Type {
 	case format.DictionaryPage:

@@ -37,25 +37,31 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	stores := [2]map[string]string{Files(t, inMemory), Files(t, inStream)}
 	for _, files := range stores { // their record has the times of files, and no sums of those that grew
 		if record, there := files["checked.json"]; there {
-			files["checked.json"] = regexp.MustCompile(`,?\n +"(modified|sha256)": "[^"]*"`).ReplaceAllString(record, "")
+			files["checked.json"] = regexp.MustCompile(`,?\n +"(modified|sha256)": "[^"]*"`).
+				ReplaceAllString(record, "")
 		}
 	}
 	if diff := cmp.Diff(stores[0], stores[1]); diff != "" {
-		t.Errorf("the store written in a stream is another one than that of the graph in memory (-memory +stream):\n%.3000s", diff)
+		t.Errorf("the store written in a stream is another one than that of the graph in memory (-memory "+
+			"+stream):\n%.3000s", diff)
 	}
 	of := *whole // the rows of labels and features, and edges, are in the store alone
 	of.Count, of.Relations, of.Arrays = w.Count, w.Relations, w.Arrays
 	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
 	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
 	arrays := cmpopts.IgnoreFields(graph.VertexType{}, "Arrays")
-	if diff := cmp.Diff(&of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(&of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-memory +stream):\n%s", diff)
 	}
 	want := streamed.WrittenOf(whole)
-	if w.Edges != want.Edges || w.Weighted != want.Weighted || w.OneClass != want.OneClass || w.Vertices() != whole.Vertices() ||
+	if w.Edges != want.Edges || w.Weighted != want.Weighted || w.OneClass != want.OneClass ||
+		w.Vertices() != whole.Vertices() ||
 		w.Features.Sparse() != whole.Features.Sparse() || w.Labels.There() != whole.Labels.There() {
-		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, %d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted,
-			w.OneClass, w.Features.Sparse(), whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Features.Sparse())
+		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, "+
+			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted,
+			w.OneClass, w.Features.Sparse(), whole.Vertices(), want.Edges, want.Weighted, want.OneClass,
+			whole.Features.Sparse())
 	}
 	return w
 }
@@ -63,7 +69,9 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 // Both compares by Equal, as it is and with each edge both ways, the graph that open opens with that which
 // read reads into memory. Where vertices have labels, both are divided by a rule. It returns what was written
 // last.
-func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error), open func(symmetrize bool) (*streamed.Graph, error)) (w *streamed.Written) {
+func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error),
+	open func(symmetrize bool) (*streamed.Graph, error),
+) (w *streamed.Written) {
 	t.Helper()
 	for _, symmetrize := range []bool{false, true} {
 		whole, err := read(symmetrize)

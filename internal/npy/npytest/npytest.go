@@ -16,7 +16,8 @@ import (
 func WriteFile(path string, data any, shape ...int) error {
 	v := reflect.ValueOf(data)
 	descr, known := map[reflect.Kind]string{
-		reflect.Float32: "<f4", reflect.Float64: "<f8", reflect.Int32: "<i4", reflect.Int64: "<i8", reflect.Uint8: "|u1", reflect.Bool: "|b1",
+		reflect.Float32: "<f4", reflect.Float64: "<f8", reflect.Int32: "<i4", reflect.Int64: "<i8",
+		reflect.Uint8: "|u1", reflect.Bool: "|b1",
 	}[v.Type().Elem().Kind()]
 	if !known {
 		return fmt.Errorf("%s: a %T is not written as an array", path, data)

@@ -82,7 +82,8 @@ func Read(text []byte) (*File, error) {
 	}
 	if slices.Max(f.About.Lost) == 0 {
 		for id, a := range arrows {
-			if a.from == nil || a.to == nil || a.from.Args.Bytes != a.to.Args.Bytes || *a.from.Args.Peer != a.to.Worker || *a.to.Args.Peer != a.from.Worker {
+			if a.from == nil || a.to == nil || a.from.Args.Bytes != a.to.Args.Bytes ||
+				*a.from.Args.Peer != a.to.Worker || *a.to.Args.Peer != a.from.Worker {
 				return nil, fmt.Errorf("message %s: from %+v to %+v", id, a.from, a.to)
 			}
 		}
@@ -107,12 +108,16 @@ func (f *File) name(e event, tracks map[[2]int]string) error {
 
 func (f *File) span(e event, track string) error {
 	nano := func(micro float64) int64 { return int64(math.Round(1000 * micro)) }
-	s := Span{Worker: e.Pid - 1, Track: track, Category: e.Cat, Name: e.Name, Begin: nano(e.Ts), End: nano(e.Ts) + nano(e.Dur)}
+	s := Span{
+		Worker: e.Pid - 1, Track: track, Category: e.Cat, Name: e.Name, Begin: nano(e.Ts),
+		End: nano(e.Ts) + nano(e.Dur),
+	}
 	if err := json.Unmarshal(e.Args, &s.Args); err != nil {
 		return err
 	}
 	f.Spans = append(f.Spans, s)
-	if track == "" || s.Begin < 0 || s.Begin >= s.End || s.Args.Epoch != f.About.Epoch || s.Worker >= len(f.Workers) {
+	if track == "" || s.Begin < 0 || s.Begin >= s.End || s.Args.Epoch != f.About.Epoch ||
+		s.Worker >= len(f.Workers) {
 		return fmt.Errorf("%+v, in a trace of epoch %d", s, f.About.Epoch)
 	}
 	return nil
