@@ -34,7 +34,9 @@ func TestChunkedRuns(t *testing.T) {
 		cases = append(cases, Case{
 			Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5,
 			Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
-				c.AggregationChunks = axis.Chunks(chunks)
+				own := *c.Resolved // which the workers share
+				own.AggregationChunks = axis.Chunks(chunks)
+				c.Resolved = &own
 				return engine.New(c)
 			},
 		})
