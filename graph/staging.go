@@ -313,7 +313,8 @@ func (s *staging) rename() error {
 }
 
 // replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever
-// is killed between the two leaves the old directory under the hidden name, where the next sweep finds it.
+// is killed between the two leaves the old directory under a hidden name, where the next sweep finds it; but
+// see atomicfile.Replace.
 func (s *staging) replace() error {
 	final := filepath.Base(s.final)
 	old, err := atomicfile.Replace(s.parent, s.hidden, final, atomicfile.Hidden(final))

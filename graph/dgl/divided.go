@@ -402,21 +402,17 @@ func (d *divided) originalIDs(p *part) ([]int32, error) {
 // findEnds finds what types edges join, of those whose names do not say it.
 func (d *divided) findEnds() error {
 	for t := range d.edges {
-		if d.edges[t].ends[0] >= 0 {
+		if d.edges[t].ends[0] >= 0 || d.edges[t].count == 0 {
 			continue
 		}
-		for p := range d.parts {
-			if err := d.withPart(p, func(p *part) error {
-				return (&partEdges{d: d, kind: int32(t)}).read(p)
-			}); err != nil {
-				return err
-			}
+		if _, _, err := (&partEdges{d: d, kind: int32(t)}).Next(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// partEdges reads the ends of the edges of one type, of each partition in turn.
+// partEdges reads the ends of the edges of one type, of each partition that owns some in turn.
 type partEdges struct {
 	d              *divided
 	kind           int32
@@ -426,15 +422,16 @@ type partEdges struct {
 
 // Next implements arrays.EndsReader.
 func (e *partEdges) Next() (source, target []int32, err error) {
-	for e.source = nil; len(e.source) == 0; e.next++ {
-		if e.next == len(e.d.parts) {
-			return nil, nil, io.EOF
-		}
-		if err := e.d.withPart(e.next, e.read); err != nil {
-			return nil, nil, err
-		}
+	owned := e.d.edges[e.kind].inPart
+	for e.next < len(owned) && owned[e.next] == 0 {
+		e.next++
 	}
-	return e.source, e.target, nil
+	if e.next == len(owned) {
+		return nil, nil, io.EOF
+	}
+	err = e.d.withPart(e.next, e.read)
+	e.next++
+	return e.source, e.target, err
 }
 
 // Close implements arrays.EndsReader.

@@ -35,7 +35,8 @@ func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock
 
 // Replace gives the directory from, which lies in parent, the name to. What has that name is under from
 // afterwards, or under aside where the file system cannot exchange two names; whoever is killed between the
-// two leaves it there. It returns its name.
+// two leaves it there. Where it is in a lower layer of a container's file system it cannot be moved, and is
+// removed first. Replace returns the name of what is left to remove.
 func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	err = Rename(parent, from, to, unix.RENAME_EXCHANGE)
 	switch {
@@ -43,8 +44,7 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 		return from, Rename(parent, from, to, 0)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS
 		return aside, moveAside(parent, from, to, aside)
-	// a lower layer of a container's file system has it, which cannot be moved
-	case errors.Is(err, unix.EXDEV):
+	case errors.Is(err, unix.EXDEV): // a lower layer
 		if err := parent.RemoveAll(to); err != nil {
 			return "", err
 		}
