@@ -91,26 +91,23 @@ func (c *Checkpoints) check(s *shared) error {
 	if err := c.From.State(&r); err != nil {
 		return err
 	}
-	parallel := refusal.Setting("parallel")
 	now := chunksOf(&s.Config, c.Partition)
 	switch {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
 	case s.HaloDelay > 0 && now == r.Chunks+ofInputs:
-		return refusal.Errorf("%s %s: the late halo in %s is of a version of weft that sent other rows; "+
-			"take %s tensor=%d, which needs none",
-			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers())
+		return refusal.Errorf("{parallel} %s: the late halo in %s is of a version of weft that sent other "+
+			"rows; take {parallel} tensor=%d, which needs none", s.Parallel, c.From.Path, s.Mesh.Workers())
 	case s.HaloDelay > 0:
-		return refusal.Errorf("%s %s: the late halo in %s is of other partitions; take %s %s with the "+
-			"same partitions, or %s tensor=%d, which needs none",
-			parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
+		return refusal.Errorf("{parallel} %s: the late halo in %s is of other partitions; take {parallel} "+
+			"%s with the same partitions, or {parallel} tensor=%d, which needs none", s.Parallel, c.From.Path,
+			r.Settings["parallel"], s.Mesh.Workers())
 	case r.Chunks == "":
-		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s "+
-			"graph=%d, or one chunk for each partition: %s %d",
-			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(),
-			refusal.Setting("chunks"), s.Mesh.Partitions)
+		return refusal.Errorf("{parallel} %s: the chunks of a pipeline need a history, and %s has none; "+
+			"take {parallel} graph=%d, or one chunk for each partition: {chunks} %d", s.Parallel, c.From.Path,
+			s.Mesh.Workers(), s.Mesh.Partitions)
 	}
-	return refusal.Errorf("%s %s: the history in %s is of other chunks, partitions or slices; take %s %s "+
-		"with any number of stages, or %s graph=%d, which needs no history",
-		parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
+	return refusal.Errorf("{parallel} %s: the history in %s is of other chunks, partitions or slices; take "+
+		"{parallel} %s with any number of stages, or {parallel} graph=%d, which needs no history", s.Parallel,
+		c.From.Path, r.Settings["parallel"], s.Mesh.Workers())
 }

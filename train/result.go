@@ -2,7 +2,6 @@ package train
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 
 	"weft/internal/refusal"
@@ -134,6 +133,5 @@ type Diverged struct {
 }
 
 func (d *Diverged) Error() string {
-	return fmt.Sprintf("epoch %d: %s; try a smaller %s, %s 1, or %s layer",
-		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
+	return refusal.Sprintf("epoch %d: %s; try a smaller {lr}, {clip} 1, or {norm} layer", d.Epoch, d.Fault)
 }

@@ -86,18 +86,18 @@ func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 func (k linkPrediction) Check(whole *partition.Whole) error {
 	switch given := givenIn(whole); {
 	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
-		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph "+
-			"without that split", refusal.Setting("link-split"), k.LinkSplit)
+		return refusal.Errorf("{link-split} %s: the graph has a split of edges; leave it out, or import the "+
+			"graph without that split", k.LinkSplit)
 	case given != graph.NoNegatives && k.EvalNegatives > 0:
-		return refusal.Errorf("%s %d: the graph's split gives the negative edges; leave it out",
-			refusal.Setting("eval-negatives"), k.EvalNegatives)
+		return refusal.Errorf("{eval-negatives} %d: the graph's split gives the negative edges; leave it out",
+			k.EvalNegatives)
 	}
 	return nil
 }
 
 func (linkPrediction) CheckMeasured(*partition.Whole) error {
-	return refusal.Errorf("%s: validates labels of vertices, and %s %s holds out edges of its own graph; "+
-		"leave it out", refusal.Setting("validate"), refusal.Setting("task"), Link)
+	return refusal.Errorf("{validate}: validates labels of vertices, and {task} %s holds out edges of its "+
+		"own graph; leave it out", Link)
 }
 
 func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
@@ -120,16 +120,14 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 		return nil, err
 	}
 	if !l.any(links.Train) && l.stored() {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to "+
-			"train on: %s %s learns those; import the graph with some, or without that split",
-			refusal.Setting("task"), Link)}
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to train "+
+			"on: {task} %s learns those; import the graph with some, or without that split", Link)}
 	}
 	if !l.any(links.Train) {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s "+
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: {task} %s "+
 			"learns those between different vertices of its only type, or of the type that has labels, or "+
-			"of the relations that %s names, and %s %s divides them",
-			refusal.Setting("task"), Link, refusal.Setting("link-relation"),
-			refusal.Setting("link-split"), k.LinkSplit)}
+			"of the relations that {link-relation} names, and {link-split} %s divides them", Link,
+			k.LinkSplit)}
 	}
 	if k.Decoder == DistMult {
 		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.OutFeatures,
