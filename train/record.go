@@ -29,28 +29,19 @@ type Record struct {
 
 // bestRecord is best without its weights and settings.
 type bestRecord struct {
-	Epoch   int           `json:"epoch"`
-	Train   metric.Number `json:"train"`
-	Val     metric.Number `json:"val"`
-	Test    metric.Number `json:"test"`
-	ValLoss metric.Number `json:"val_loss"`
-	Lowest  metric.Number `json:"lowest_val_loss"`
-	Since   int           `json:"progress"` // the epoch of the last progress
-	Seen    int           `json:"evaluated"`
+	Epoch int `json:"epoch"`
+	metric.Numbers
+	Lowest metric.Number `json:"lowest_val_loss"`
+	Since  int           `json:"progress"` // the epoch of the last progress
+	Seen   int           `json:"evaluated"`
 }
 
 func (b *best) record() bestRecord {
-	s := &b.scores
-	return bestRecord{
-		b.epoch, metric.Number(s.Train), metric.Number(s.Val), metric.Number(s.Test),
-		metric.Number(s.ValLoss), metric.Number(b.lowest), b.since, b.seen,
-	}
+	return bestRecord{b.epoch, b.scores.Numbers(), metric.Number(b.lowest), b.since, b.seen}
 }
 
 func (b *best) restore(r bestRecord) {
-	b.epoch, b.lowest, b.since, b.seen = r.Epoch, float64(r.Lowest), r.Since, r.Seen
-	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val),
-		float64(r.Test), float64(r.ValLoss)
+	b.epoch, b.scores, b.lowest, b.since, b.seen = r.Epoch, r.Scores(), float64(r.Lowest), r.Since, r.Seen
 }
 
 // chunksOf identifies the division whose history a run has: the chunks and slices of a mesh or, with a late

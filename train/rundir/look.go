@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,14 +34,11 @@ type Standing struct {
 	Model    string      `json:"model"`
 	Parallel string      `json:"parallel"`
 
-	EpochsRun int           `json:"epochs_run"`
-	Epochs    int           `json:"epochs"`
-	BestEpoch int           `json:"best_epoch"` // so far; 0: none
-	Metric    string        `json:"metric"`
-	Train     metric.Number `json:"train"` // at the best epoch, as the next three
-	Val       metric.Number `json:"val"`
-	Test      metric.Number `json:"test"`
-	ValLoss   metric.Number `json:"val_loss"`
+	EpochsRun      int    `json:"epochs_run"`
+	Epochs         int    `json:"epochs"`
+	BestEpoch      int    `json:"best_epoch"` // so far; 0: none
+	Metric         string `json:"metric"`
+	metric.Numbers        // at the best epoch
 
 	Checkpoint *LastCheckpoint `json:"checkpoint"`        // nil: none
 	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
@@ -150,11 +146,9 @@ func (s *Standing) lookCurve(o *setting.Options) {
 	}
 	best := train.BestOf(curve, o, s.Metric)
 	if best.Epoch == 0 {
-		best.Train, best.Val, best.Test, best.ValLoss = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+		best.Scores = metric.Unmeasured()
 	}
-	s.BestEpoch = best.Epoch
-	s.Train, s.Val, s.Test, s.ValLoss = metric.Number(best.Train), metric.Number(best.Val),
-		metric.Number(best.Test), metric.Number(best.ValLoss)
+	s.BestEpoch, s.Numbers = best.Epoch, best.Scores.Numbers()
 }
 
 // ReadCurve reads the epochs of a run from metrics.jsonl.
@@ -198,7 +192,7 @@ func (s *Standing) lookResults() {
 	}
 	r := &run.Summary
 	s.Ended, s.EpochsRun, s.BestEpoch, s.Metric = run.Ended, r.EpochsRun, r.BestEpoch, r.Metric
-	s.Train, s.Val, s.Test, s.ValLoss = r.Train, r.Val, r.Test, r.ValLoss
+	s.Numbers = r.Numbers
 }
 
 // lookCheckpoints finds the last checkpoint.

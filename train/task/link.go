@@ -232,7 +232,7 @@ func (*linkTask) OneClass() bool { return false }
 func (*linkTask) Predict(*tensor.Matrix) {}
 
 // Measure leaves out the training edges: the model has seen them.
-func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
+func (l *linkTask) Measure(embeddings *tensor.Matrix) (s metric.Scores, err error) {
 	s.Train = math.NaN()
 	for _, part := range []struct {
 		links.Part

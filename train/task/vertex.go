@@ -207,7 +207,7 @@ func (v *vertices) OneClass() bool { return v.target.oneClass() }
 
 func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
 
-func (v *vertices) Measure(predictions *tensor.Matrix) (s Scores, err error) {
+func (v *vertices) Measure(predictions *tensor.Matrix) (s metric.Scores, err error) {
 	if v.Team.Planning() && !v.World.TakesTurns() { // the plan of turns reads what a run reads
 		return s, nil
 	}

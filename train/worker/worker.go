@@ -340,12 +340,10 @@ func (w *Worker) Infer(without int) *autograd.Var {
 	return v
 }
 
-// Scores are the metric on each part of the split, and the validation loss. They are NaN for a part without
-// vertices. All are NaN if a value is not finite; Fault then names it.
+// Scores are those of the current model. All are NaN if a value is not finite; Fault then names it.
 type Scores struct {
-	task.Scores
-	ValLoss float64
-	Fault   string
+	metric.Scores
+	Fault string
 }
 
 // Evaluate measures the current model without dropout. All workers get the same scores. Validation and test
@@ -386,20 +384,17 @@ func (w *Worker) evaluate() (s Scores, err error) {
 	if err := w.sum(sums); err != nil {
 		return s, err
 	}
-	nan := math.NaN()
-	s = Scores{task.Scores{Train: nan, Val: nan, Test: nan}, nan, ""}
 	switch {
 	case sums[1] > 0:
-		s.Fault = "the weights are not finite"
-		return s, nil
+		return Scores{metric.Unmeasured(), "the weights are not finite"}, nil
 	case sums[2] > 0:
-		s.Fault = "the logits are not finite"
-		return s, nil
-	case w.Task.HasValidationLoss():
-		s.ValLoss = sums[0]
+		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
 	}
 	w.Task.Predict(output.Value())
 	s.Scores, err = w.Task.Measure(output.Value())
+	if s.ValLoss = math.NaN(); w.Task.HasValidationLoss() {
+		s.ValLoss = sums[0]
+	}
 	return s, err
 }
 
