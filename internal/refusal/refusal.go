@@ -32,8 +32,8 @@ func (r refused) Error() string {
 }
 
 // Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the
-// reason, the way out. {name} in the format is the setting of that name, as its reader spells it. Errorf wraps
-// errors as fmt.Errorf does. The middle of a long text is cut out.
+// reason, the way out. {name} in the format is the setting of that name, as its reader spells it. Errorf
+// wraps errors as fmt.Errorf does. The middle of a long text is cut out.
 func Errorf(format string, args ...any) error {
 	if false {
 		_ = fmt.Errorf(format, args...) // so that go vet checks the arguments
@@ -49,7 +49,7 @@ func Sprintf(format string, args ...any) string {
 	return fmt.Sprintf(spelled(format), args...)
 }
 
-// spelled is a format in which {name} is spelled as the setting of that name.
+// spelled is a format in which each {name} is spelled as the setting of that name.
 func spelled(format string) string {
 	return named.ReplaceAllStringFunc(format, func(name string) string { return spell(name[1 : len(name)-1]) })
 }
