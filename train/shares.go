@@ -85,8 +85,8 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 		return nil, err
 	}
 	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
-		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers must "+
-			"be equal", n, c.Size())
+		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+
+			"must be equal", n, c.Size())
 	}
 	return r, nil
 }
@@ -188,8 +188,8 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	case w.Splits[s.Split].Val == 0:
 		err = refusal.Errorf("{split} %d has no validation vertices; import it with {split} val", s.Split)
 	case w.FeatureColumns != whole.FeatureColumns:
-		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs with "+
-			"the same features", w.FeatureColumns, whole.FeatureColumns)
+		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
+			"with the same features", w.FeatureColumns, whole.FeatureColumns)
 	case v.Outputs > s.Outputs || (w.ValueColumns > 0) != (whole.ValueColumns > 0):
 		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is "+
 			"trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)

@@ -51,7 +51,7 @@ func Sprintf(format string, args ...any) string {
 
 // spelled is a format in which each {name} is spelled as the setting of that name.
 func spelled(format string) string {
-	return named.ReplaceAllStringFunc(format, func(name string) string { return spell(name[1 : len(name)-1]) })
+	return named.ReplaceAllStringFunc(format, func(s string) string { return spell(strings.Trim(s, "{}")) })
 }
 
 var named = regexp.MustCompile(`\{[a-z][a-z0-9-]*\}`)

@@ -44,6 +44,9 @@ type Standing struct {
 	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
 	// it has a state.json, which those of earlier versions have not
 	Resumable bool `json:"-"`
+
+	options setting.Options
+	results *Run // nil: none can be read
 }
 
 // LastCheckpoint is the last checkpoint of a run whose files have their sizes.
@@ -81,12 +84,12 @@ func Look(dir string) (*Standing, error) {
 		RunDir: dir, Status: state.Status, Reason: state.Reason, Started: state.Started, Weft: state.Weft,
 		Dataset: state.Dataset, Store: state.Store,
 		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric,
-		Resumable: resumable,
+		Resumable: resumable, options: o,
 	}
 	if s.Status == Running || s.Status == Killed {
 		s.Host, s.PID = state.Host, state.PID
 	}
-	s.lookCurve(&o)
+	s.lookCurve()
 	s.lookResults()
 	s.lookCheckpoints()
 	return s, nil
@@ -134,7 +137,7 @@ func (r *Run) status() Status {
 }
 
 // lookCurve reads metrics.jsonl.
-func (s *Standing) lookCurve(o *setting.Options) {
+func (s *Standing) lookCurve() {
 	path := filepath.Join(s.RunDir, metricsFile)
 	curve, changed, err := readCurve(path)
 	if err != nil {
@@ -144,7 +147,7 @@ func (s *Standing) lookCurve(o *setting.Options) {
 	if n := len(curve); n > 0 {
 		s.EpochsRun = curve[n-1].Epoch
 	}
-	best := train.BestOf(curve, o, s.Metric)
+	best := train.BestOf(curve, &s.options, s.Metric)
 	if best.Epoch == 0 {
 		best.Scores = metric.Unmeasured()
 	}
@@ -177,7 +180,7 @@ func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) 
 
 // lookResults reads run.json, if the run has results.
 func (s *Standing) lookResults() {
-	run, _, _, err := Read(s.RunDir)
+	run, o, _, err := Read(s.RunDir)
 	path := filepath.Join(s.RunDir, runFile)
 	if _, missing := os.Lstat(path); errors.Is(missing, fs.ErrNotExist) {
 		if s.Status == Finished {
@@ -191,6 +194,7 @@ func (s *Standing) lookResults() {
 		return
 	}
 	r := &run.Summary
+	s.options, s.results = o, &run
 	s.Ended, s.EpochsRun, s.BestEpoch, s.Metric = run.Ended, r.EpochsRun, r.BestEpoch, r.Metric
 	s.Numbers = r.Numbers
 }

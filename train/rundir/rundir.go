@@ -185,8 +185,8 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	case isHeld(out):
 		return nil, refuseOut(out, "another run is under way in the folder; name a new one")
 	case len(entries) > 0 && canContinue(out):
-		return nil, refuseOut(out, "the folder holds a run that can continue: weft train {resume} %s; or name "+
-			"a new folder", out)
+		return nil, refuseOut(out, "the folder holds a run that can continue: weft train {resume} %s; or "+
+			"name a new folder", out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -216,8 +216,8 @@ func MakeFolder(out string, now time.Time, dataset, model string,
 		return out, missing != nil, nil
 	}
 	if First(out) != "" {
-		return "", false, refuseOut(out, "the folder holds runs; continue them with {resume} auto, or name a "+
-			"new folder")
+		return "", false, refuseOut(out, "the folder holds runs; continue them with {resume} auto, or name "+
+			"a new folder")
 	}
 	d, err := makeDir(out, now, dataset, model)
 	if err != nil {

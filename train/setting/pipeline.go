@@ -20,8 +20,8 @@ func (r *Resolved) checkPipeline() error {
 		return refusal.Errorf("{chunks} %d on the mesh %s: each of the %d partitions has a chunk at least; "+
 			"take {chunks} %d or more", k, Axes(m), m.Partitions, m.Partitions)
 	case k%m.Partitions > 0:
-		return refusal.Errorf("{chunks} %d on the mesh %s: the %d partitions have equally many chunks; take "+
-			"{chunks} %d or %d", k, Axes(m), m.Partitions, k/m.Partitions*m.Partitions,
+		return refusal.Errorf("{chunks} %d on the mesh %s: the %d partitions have equally many chunks; "+
+			"take {chunks} %d or %d", k, Axes(m), m.Partitions, k/m.Partitions*m.Partitions,
 			(k/m.Partitions+1)*m.Partitions)
 	case gnn.OverVertices(o.Norm) && r.Uses("norm") && k != m.Partitions:
 		return refusal.Errorf("{norm} %s on the mesh %s: its mean is over all vertices, of which a stage "+

@@ -58,8 +58,8 @@ func (o *Options) On(m mesh.Mesh) (*Resolved, error) { return o.on(m, nil) }
 
 func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if reflect.ValueOf(*o).IsZero() {
-		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change what " +
-			"you want")
+		return nil, refusal.Errorf("the options are all zero: begin with those of Defaults, and change " +
+			"what you want")
 	}
 	if err := o.CheckValues(); err != nil {
 		return nil, err
@@ -160,9 +160,9 @@ func (r *Resolved) checkMesh(given []string) error {
 		}
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("{aggregation-chunks} %s with %d partitions: each is aggregated in one chunk, "+
-			"as rows of others come in messages of their own; leave it out, or take one partition, as in "+
-			"{parallel} tensor=%d", o.AggregationChunks, m.Partitions, r.Workers)
+		return refusal.Errorf("{aggregation-chunks} %s with %d partitions: each is aggregated in one "+
+			"chunk, as rows of others come in messages of their own; leave it out, or take one partition, "+
+			"as in {parallel} tensor=%d", o.AggregationChunks, m.Partitions, r.Workers)
 	}
 	if m.Stages > 1 && o.AggregationChunks > 1 {
 		return refusal.Errorf("{aggregation-chunks} %s on the mesh %s: a chunk of the pipeline is "+
@@ -199,8 +199,8 @@ func (r *Resolved) checkDelay() error {
 		return refusal.Errorf("{halo-delay} %d on the mesh %s: slices of columns would wait for each other "+
 			"all the same; take {parallel} graph=%d, or leave it out", r.HaloDelay, Axes(m), r.Workers)
 	case r.WireSchedule != axis.WireSchedule{}:
-		return refusal.Errorf("{halo-delay} %d with {wire-schedule} %s: rows of the epoch before have other "+
-			"columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
+		return refusal.Errorf("{halo-delay} %d with {wire-schedule} %s: rows of the epoch before have "+
+			"other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
 	}
 	return nil
 }
@@ -243,8 +243,8 @@ func (r *Resolved) checkModel(given []string) error {
 			return refusal.Errorf("{decoupled}: %w", err)
 		}
 		if o.Direction == "both" {
-			return refusal.Errorf("{direction} both: a decoupled model aggregates along one direction; take " +
-				"{direction} in or out")
+			return refusal.Errorf("{direction} both: a decoupled model aggregates along one direction; " +
+				"take {direction} in or out")
 		}
 	}
 	if err := r.checkBlocks(); err != nil {
@@ -442,8 +442,8 @@ func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
 	case r.LabelInput == 0 || r.Task != task.Vertex:
 		return nil
 	case r.Mesh.Stages > 1:
-		return refusal.Errorf("{label-input} %v on the mesh %s: the input of a stage's chunks is that of all "+
-			"epochs; leave it out, or take {parallel} graph=%d", r.LabelInput, Axes(r.Mesh), r.Workers)
+		return refusal.Errorf("{label-input} %v on the mesh %s: the input of a stage's chunks is that of "+
+			"all epochs; leave it out, or take {parallel} graph=%d", r.LabelInput, Axes(r.Mesh), r.Workers)
 	case whole.ValueColumns > 0:
 		no = "the labels of the graph are values"
 	case whole.Classes == 0:
@@ -460,8 +460,8 @@ func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
 	if no == "" {
 		return nil
 	}
-	return refusal.Errorf("{label-input} %v: the input are classes of training vertices beside the features, "+
-		"of one vertex type, and %s; train without it, or give such a graph", r.LabelInput, no)
+	return refusal.Errorf("{label-input} %v: the input are classes of training vertices beside the "+
+		"features, of one vertex type, and %s; train without it, or give such a graph", r.LabelInput, no)
 }
 
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
@@ -479,9 +479,9 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	case whole.FeatureColumns > 0:
 		return nil
 	case !kind.Featureless && o.NodeEmbedding == 0:
-		return refusal.Graph.Errorf("the graph has no features; import it with {random-features} N, or with "+
-			"features of its own; or have some learned with {node-embedding} N; or take {model} %s, which "+
-			"needs none", strings.Join(gnn.Featureless(), " or "))
+		return refusal.Graph.Errorf("the graph has no features; import it with {random-features} N, or "+
+			"with features of its own; or have some learned with {node-embedding} N; or take {model} %s, "+
+			"which needs none", strings.Join(gnn.Featureless(), " or "))
 	case grid.Stages > 1:
 		return refusal.Errorf("{parallel} %s: the graph has no features, and a pipeline does not divide "+
 			"learned embeddings; take {parallel} graph=%d or tensor=%[2]d", o.Parallel, r.Workers)
@@ -509,8 +509,8 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 	if len(whole.Others) == 0 || r.Mesh.Stages == 1 {
 		return nil
 	}
-	return refusal.Errorf("{parallel} %s: the pipeline divides into chunks the rows of one vertex type, and "+
-		"the graph has %d; take {parallel} graph=%d or tensor=%[3]d, which divide all types", r.Parallel,
+	return refusal.Errorf("{parallel} %s: the pipeline divides into chunks the rows of one vertex type, "+
+		"and the graph has %d; take {parallel} graph=%d or tensor=%[3]d, which divide all types", r.Parallel,
 		1+len(whole.Others), r.Workers)
 }
 

@@ -555,13 +555,14 @@ func (s Setting) refuse(o *Options, message string, args ...any) error {
 func (s Setting) refuseOn(m mesh.Mesh, o *Options) error {
 	switch {
 	case s.axis == "":
-		return s.refuse(o, "belongs to a mesh of more than one worker; give {parallel} graph=N, or leave it out")
+		return s.refuse(o, "belongs to a mesh of more than one worker; give {parallel} graph=N, or leave it "+
+			"out")
 	case *along(&m, s.axis) > 1:
-		return s.refuse(o, "the %s axis of the mesh %s does without it; leave it out, or take {parallel} %s=%d",
-			s.beside, Axes(m), s.axis, m.Workers())
+		return s.refuse(o, "the %s axis of the mesh %s does without it; leave it out, or take "+
+			"{parallel} %s=%d", s.beside, Axes(m), s.axis, m.Workers())
 	}
-	return s.refuse(o, "belongs to the %s axis of a mesh; give {parallel} %s=N with more than one worker, or "+
-		"leave it out", s.axis, s.axis)
+	return s.refuse(o, "belongs to the %s axis of a mesh; give {parallel} %s=N with more than one worker, "+
+		"or leave it out", s.axis, s.axis)
 }
 
 // Kind names what the setting's text is: "int", "float", "bool", "size", "duration", "interval" or "string".
