@@ -46,16 +46,36 @@ func TestReference(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(whole), 0o666))
 }
 
+// docs/data.md names each flag of import, and of each of its formats.
+func TestImportFlags(t *testing.T) {
+	text, err := os.ReadFile("../../docs/data.md")
+	require.NoError(t, err)
+	root, _ := newRoot()
+	importing, _, err := root.Find([]string{"import"})
+	require.NoError(t, err)
+	for _, cmd := range append(importing.Commands(), importing) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && !strings.Contains(string(text), "--"+f.Name) {
+				t.Errorf("docs/data.md lacks --%s of %s", f.Name, cmd.CommandPath())
+			}
+		})
+	}
+}
+
 // section is the list of flags of some commands, under their usage lines.
 type section struct {
 	usage string
 	list  string
 }
 
-// writeFlags writes a list for each command that has flags. Commands with the same flags have one list.
+// writeFlags writes a list for each command that has flags, but not for import: docs/data.md has those.
+// Commands with the same flags have one list.
 func writeFlags(out *strings.Builder, root *cobra.Command) {
 	var all []section
 	for _, s := range sections(root, "") {
+		if strings.HasPrefix(s.usage, "`weft import ") {
+			continue
+		}
 		if k := slices.IndexFunc(all, func(one section) bool { return one.list == s.list }); k >= 0 {
 			all[k].usage += ", " + s.usage
 		} else if s.list != "" {
