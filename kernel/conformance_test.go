@@ -187,10 +187,19 @@ func (s *suite) blankOf(element tensor.Element, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-func (s *suite) copy(m *tensor.Matrix) *tensor.Matrix {
-	c := s.team.Memory.NewElement(tensor.Activations, m.Element, m.Rows, m.Cols)
+func (s *suite) copy(m *tensor.Matrix) *tensor.Matrix { return clone(s.team, m) }
+
+func clone(team *kernel.Team, m *tensor.Matrix) *tensor.Matrix {
+	c := team.Memory.NewElement(tensor.Activations, m.Element, m.Rows, m.Cols)
 	copy(c.Bytes(), m.Bytes())
 	return c
+}
+
+func (s *suite) zeros(rows, cols int) *tensor.Matrix { return s.team.Zeros(tensor.Buffers, rows, cols) }
+
+// int32s has room for integers.
+func (s *suite) int32s(rows, cols int) *tensor.Matrix {
+	return s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
 }
 
 // of is a matrix with one row of the given values.

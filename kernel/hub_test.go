@@ -80,12 +80,13 @@ func TestHubAttention(t *testing.T) {
 					k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
 				}
 				g := s.normal(n, heads*width)
-				one := attendBlocks(kernel.NewTeam(1, s.team.Memory), k, g, true, a)
-				three := attendBlocks(kernel.NewTeam(3, s.team.Memory), k, g, true, a)
-				two := attendBlocks(s.team, k, g, true, left, right)
+				run := s.attending(k, g, a)
+				one, three := run.over(kernel.NewTeam(1, s.team.Memory)), run.over(kernel.NewTeam(3, s.team.Memory))
+				two := s.attending(k, g, left, right).over(s.team)
 				whole := one
 				if degree < 100_000 { // whole rows of more are summed with too many roundings
-					whole = attendBlocks(s.team, k, g, false, a)
+					run.together = true
+					whole = run.over(s.team)
 				}
 				for name, m := range one {
 					what := case_("GATv2", v2, "degree", degree, name)
@@ -97,60 +98,6 @@ func TestHubAttention(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// attendBlocks is what attention over the blocks of some columns each gives, and its gradients for the
-// output's gradient g, with hubs taken apart or not.
-func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart bool,
-	blocks ...*kernel.CSR,
-) map[string]*tensor.Matrix {
-	rows, cols := k.Source.Rows, k.Source.Cols
-	zeros := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
-	d := kernel.AttentionGradients{
-		Source: zeros(rows, cols), SourceScore: zeros(rows, k.Heads), TargetScore: zeros(rows, k.Heads),
-		Target: zeros(rows, cols), A: zeros(1, cols),
-	}
-	each := func(run func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, last bool)) {
-		from := 0
-		for n, b := range blocks {
-			k, d := k, d
-			for _, m := range []**tensor.Matrix{
-				&k.Source, &k.SourceScore, &k.SourceIDs,
-				&d.Source, &d.SourceScore,
-			} {
-				if *m != nil {
-					*m = (*m).RowRange(from, from+b.Cols)
-				}
-			}
-			if b.Hubs = nil; apart {
-				b.FindHubs()
-			}
-			run(k, d, b, n == len(blocks)-1)
-			from += b.Cols
-		}
-	}
-	state := team.AttentionStart(rows, k.Heads, k.Width, tensor.Float32)
-	team.Fill(state.Maximum, float32(math.NaN()))
-	team.Fill(state.Out, float32(math.NaN()))
-	each(func(k kernel.Attention, _ kernel.AttentionGradients, b *kernel.CSR, last bool) {
-		team.Attend(state, k, b, nil, kernel.Ending(last))
-	})
-	gOut := zeros(rows, k.Heads)
-	team.RowDots(gOut, g, state.Out)
-	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
-		transposed := team.Transpose(b, tensor.Graph)
-		if !apart {
-			transposed.Hubs = nil
-		}
-		team.AttendBackward(d, k, b, transposed, nil,
-			kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: state.Maximum})
-	})
-	return map[string]*tensor.Matrix{
-		"output": state.Out, "log-sum-exp": state.Maximum, "source gradient": d.Source,
-		"source score's gradient": d.SourceScore,
-		"target gradient":         d.Target, "target score's gradient": d.TargetScore,
-		"vector's gradient": d.A,
 	}
 }
 
@@ -278,7 +225,7 @@ func TestHubInStorage(t *testing.T) {
 		s.team.MaxBackward(dx, transposed, g, arg, nil, nil)
 		s.asFloat32("gradient of the maximum", dx, g, before,
 			func(dx, g *tensor.Matrix) { s.team.MaxBackward(dx, transposed, g, arg, nil, nil) })
-		s.storedAttention("attention", network{a: a, transposed: transposed}, 2, 9, 0, kernel.Mask{}, v1)
+		s.attention("a hub", network{a: a, transposed: transposed}, v1, 2, 9, 0, kernel.Mask{}, nil)
 	})
 }
 
