@@ -257,7 +257,7 @@ func conformMax(s *suite) {
 				x.Floats()[i] = float32(math.Round(float64(v)))
 			}
 			x = s.as(s.storage, x)
-			self := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1)
+			self := s.int32s(n, 1)
 			for i := range n {
 				self.Int32s()[i] = int32(i % 3)
 			}
@@ -277,7 +277,7 @@ func conformMax(s *suite) {
 func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) {
 	s.t.Helper()
 	n, cols := a.Rows, x.Cols
-	z, arg := s.unwritten(n, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
+	z, arg := s.unwritten(n, cols), s.int32s(n, cols)
 	s.team.Max(z, arg, a, x, ids, self, kernel.Replace)
 	dx, ofX := s.stored(n, cols), numbers(x)
 	start := exact(dx)
@@ -333,7 +333,7 @@ type network struct {
 func (s *suite) network(a *kernel.CSR, loops bool) network {
 	g := network{a: a, indptr: []int64{0}}
 	if loops {
-		g.a, g.loops = s.loopless(a), s.team.Memory.NewElement(tensor.Graph, tensor.Int32, a.Rows, 1)
+		g.a, g.loops = s.loopless(a), s.int32s(a.Rows, 1)
 		for i := range a.Rows {
 			g.loops.Int32s()[i] = int32(i % 3)
 		}
@@ -401,7 +401,7 @@ func (s *suite) transposedRows(a *kernel.CSR) *tensor.Matrix {
 		all = append(all, entry{column, int32(k)})
 	}
 	slices.SortStableFunc(all, func(x, y entry) int { return int(x.column - y.column) })
-	rows := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(all))
+	rows := s.int32s(1, len(all))
 	for k, e := range all {
 		rows.Int32s()[k] = e.number
 	}
@@ -430,8 +430,7 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 		}
 	}
 	rows := s.rows(n, lists)
-	ones, none := s.team.Memory.New(tensor.Buffers, n, heads), s.team.Zeros(tensor.Buffers, len(lists), heads)
-	s.team.Fill(ones, 1)
+	ones, none := s.ones(n, heads), s.zeros(len(lists), heads)
 	state := s.team.AttentionStart(len(lists), heads, 1, tensor.Float32)
 	s.team.Attend(state, kernel.Attention{
 		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none,
@@ -467,8 +466,7 @@ func kept(s *suite, mask kernel.Mask) float64 {
 
 // vertexMask is the mask of rows × cols elements.
 func (s *suite) vertexMask(rows, cols int, mask kernel.Mask) *tensor.Matrix {
-	ones := s.team.Memory.New(tensor.Buffers, rows, cols)
-	s.team.Fill(ones, 1)
+	ones := s.ones(rows, cols)
 	s.team.Finish(ones, ones, nil, kernel.Identity, mask)
 	return ones
 }
@@ -704,7 +702,7 @@ func (s *suite) attending(k kernel.Attention, grad *tensor.Matrix, blocks ...*ke
 	return attending{Attention: k, blocks: blocks, grad: grad, d: kernel.AttentionGradients{
 		Source: s.as(k.Source.Element, s.zeros(rows, cols)), SourceScore: s.zeros(rows, k.Heads),
 		Target: s.as(k.Source.Element, s.zeros(targets, cols)), TargetScore: s.zeros(targets, k.Heads),
-		A: s.zeros(1, cols),
+		Key: s.as(k.Source.Element, s.zeros(rows, cols)), A: s.zeros(1, cols),
 	}}
 }
 
