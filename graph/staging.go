@@ -31,7 +31,7 @@ type staging struct {
 	lock   *os.File // dir, under a lock that ends with the process
 	open   []*arrayFile
 	// written are the files so far that no record has, by their names in dir
-	written  map[string]fileRecord
+	written  map[string]FileRecord
 	progress Progress
 	sent     int64 // bytes of arrays that were written
 	all      int64 // bytes of arrays that progress is told of
