@@ -129,7 +129,7 @@ func (p *Part) check(d depth) error {
 }
 
 // ids writes the ids of a type's vertices.
-func (s *staging) ids(ids []int32) {
+func (s *Folder) ids(ids []int32) {
 	const most = 1 << 16 // at once
 	a := newArray[int64](s, idsFile, len(ids))
 	long := make([]int64, 0, min(most, len(ids)))

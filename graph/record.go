@@ -223,7 +223,7 @@ func sum(path string, tell func(bytes int)) (string, error) {
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
 // symmetric are the places in graph.json of relations that are known to be symmetric.
-func (s *staging) record(symmetric []int) {
+func (s *Folder) record(symmetric []int) {
 	s.completed()
 	r, bytes := record{Format: formatVersion, Checks: checksVersion, Symmetric: symmetric}, int64(0)
 	for path, f := range s.written {
@@ -276,9 +276,9 @@ func (w *summed) Write(data []byte) (n int, err error) {
 	return n, err
 }
 
-// complete brings a file to disk, notes it for the record and closes it. Its name counts from the staging's
+// complete brings a file to disk, notes it for the record and closes it. Its name counts from the folder's
 // directory.
-func (s *staging) complete(name string, f *os.File, sum []byte) error {
+func (s *Folder) complete(name string, f *os.File, sum []byte) error {
 	synced := f.Sync()
 	info, err := f.Stat()
 	if err := errors.Join(synced, err, f.Close()); err != nil {
