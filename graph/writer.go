@@ -133,7 +133,7 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 					return fmt.Errorf("%d feature values are no rows of %d columns", len(f.Dense), columns)
 				}
 				if err := checkFeatureRows(rows, f.Dense, columns); err != nil {
-					return err
+					return refusal.Errorf("%w", err)
 				}
 				rows += len(f.Dense) / columns
 				put(dense, f.Dense)
