@@ -251,22 +251,10 @@ func (w *Writer) Out(r int, edges int64, like *Relation, batches Batches[*Relati
 	return w.edges(r, outEdges, edges, d, batches)
 }
 
-// ends returns the number of rows of a relation in those files, and of the vertices at the other ends.
-func (w *Writer) ends(r int, files relationFiles) (rows, whole int, err error) {
-	source, target, err := w.part.Graph.Joins(&w.part.Graph.Relations[r])
-	if err != nil {
-		return 0, 0, err
-	}
-	if files == outEdges {
-		source, target = target, source
-	}
-	return w.d.Vertices[target].Count, w.part.Whole[source], nil
-}
-
 func (w *Writer) edges(
 	r int, files relationFiles, edges int64, d *relationDescription, batches Batches[*Relation],
 ) error {
-	rows, whole, err := w.ends(r, files)
+	rows, far, err := w.part.ends(r, files)
 	if err != nil {
 		return err
 	}
@@ -285,7 +273,7 @@ func (w *Writer) edges(
 		row, ends := 0, []int64{0}
 		put(indptr, ends)
 		s.take(batches(func(b *Relation) error {
-			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], whole); err != nil ||
+			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], w.part.Whole[far]); err != nil ||
 				b.rows() == 0 {
 				return err
 			}
@@ -335,7 +323,7 @@ func (w *Writer) checkBatch(
 // Written maps the in-edges of relation r that In has written. Closing the graph, which has nothing else,
 // gives them back.
 func (w *Writer) Written(r int) (*Graph, error) {
-	rows, _, err := w.ends(r, inEdges)
+	rows, _, err := w.part.ends(r, inEdges)
 	if err != nil {
 		return nil, err
 	}
