@@ -359,13 +359,8 @@ func (r *recognition) lacks(err error) error {
 
 // fromSource finds what a command's argument was recognized as, if it is no store and no dataset.
 func fromSource(argument string) (r recognition, found bool) {
-	if isStore(argument) || isDataset(argument) {
+	if isStore(argument) || datasets.Named(argument) != nil {
 		return r, false
 	}
 	return recognize(argument)
-}
-
-// isDataset reports whether a command's argument is the name of a dataset.
-func isDataset(argument string) bool {
-	return slices.ContainsFunc(datasets.All(), func(d datasets.Dataset) bool { return d.Name == argument })
 }

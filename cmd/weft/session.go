@@ -311,7 +311,7 @@ func refuseRun(path string) error {
 // signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
 	r, found := fromSource(name)
-	if !found && !isStore(name) && !isDataset(name) {
+	if !found && !isStore(name) && datasets.Named(name) == nil {
 		if err := cmp.Or(refuseRun(name), severalSources(name)); err != nil {
 			return "", err
 		}

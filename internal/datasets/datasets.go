@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -31,16 +30,11 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	if _, err := os.Stat(filepath.Join(argument, "graph.json")); err == nil {
 		return argument, nil
 	}
-	all := All()
-	if i := slices.IndexFunc(all, func(d Dataset) bool { return d.Name == argument }); i >= 0 {
-		return all[i].Store(ctx, say)
+	if d := Named(argument); d != nil {
+		return d.Store(ctx, say)
 	}
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
 		return argument, nil // reading it says what is missing
-	}
-	names := make([]string, len(all))
-	for i, d := range all {
-		names[i] = d.Name
 	}
 	if _, err := os.Stat(argument); err == nil {
 		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import "+
@@ -64,11 +58,25 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 			"or take a dataset, as weft datasets lists them",
 			argument, refusal.ShellWord(argument))
 	}
-	if near := suggest.Nearest(argument, append(storesIn("."), names...)); near != "" {
+	names := storesIn(".")
+	for _, d := range All() {
+		names = append(names, d.Name)
+	}
+	if near := suggest.Nearest(argument, names); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
 	return "", refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the "+
 		"names, and weft import FILE STORE makes a store", argument)
+}
+
+// Named is the dataset of that name; nil: there is none.
+func Named(name string) *Dataset {
+	for _, d := range All() {
+		if d.Name == name {
+			return &d
+		}
+	}
+	return nil
 }
 
 // namesIn are the names in a folder; none if it cannot be read.
@@ -92,14 +100,13 @@ func storesIn(folder string) (names []string) {
 // SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for
 // any other argument.
 func SourceFiles(argument string) (files []string) {
-	for _, d := range All() {
-		if d.Name != argument || d.make != nil || d.source.path() == "" {
-			continue
-		}
-		for _, pattern := range d.source.files() {
-			matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
-			files = append(files, matches...)
-		}
+	d := Named(argument)
+	if d == nil || d.make != nil || d.source.path() == "" {
+		return nil
+	}
+	for _, pattern := range d.source.files() {
+		matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
+		files = append(files, matches...)
 	}
 	return files
 }
