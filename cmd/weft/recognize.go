@@ -257,6 +257,18 @@ func (r *recognition) importInto(store string) (*contents, error) {
 	return request.makeStore()
 }
 
+// importDataset makes the store of a dataset.
+func importDataset(store string, i datasets.Import) error {
+	of := recognition{format: i.Format, source: i.Source, flags: i.Flags}
+	request, err := of.request(store, nil)
+	if err != nil {
+		return err
+	}
+	request.dataset = &i
+	_, err = request.makeStore()
+	return err
+}
+
 // checkOld refuses to replace what is in the place of the source's store if it is not that of an earlier
 // import of the source as it is.
 func (r *recognition) checkOld(store string) error {

@@ -20,10 +20,24 @@ import (
 // revision is part of the cache's path: raise it when reading or generating changes what a dataset holds.
 const revision = "1"
 
+// Import is an import of weft import, by the words of its command.
+type Import struct {
+	Format string
+	Source string
+	Flags  []string
+	Metric string // that the graph is to have; "": that of the format
+}
+
+// Maker makes the stores of datasets.
+type Maker struct {
+	Import func(store string, i Import) error
+	Say    func(line string) // takes lines that say what takes long
+}
+
 // Resolve finds the store that an argument of the command names: the path of a store, or the name of a
 // dataset, whose store is made if it is not there or older than its source; nothing of it stays where ctx is
-// cancelled meanwhile. Lines that say what takes long go to say.
-func Resolve(ctx context.Context, argument string, say func(line string)) (store string, err error) {
+// cancelled meanwhile.
+func (m *Maker) Resolve(ctx context.Context, argument string) (store string, err error) {
 	if argument == "" {
 		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset")
 	}
@@ -31,7 +45,7 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 		return argument, nil
 	}
 	if d := Named(argument); d != nil {
-		return d.Store(ctx, say)
+		return m.Store(ctx, d)
 	}
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
 		return argument, nil // reading it says what is missing
@@ -145,7 +159,7 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 
 // Store returns the path of the dataset's store, made now if need be. A link in its place, or a folder that
 // weft did not write, is refused and left alone.
-func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, error) {
+func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	path := d.cached()
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
@@ -164,7 +178,7 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	if err != nil {
 		return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
 	}
-	return path, d.fill(ctx, path, sources, say)
+	return path, m.fill(ctx, d, path, sources)
 }
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
@@ -243,12 +257,12 @@ func CheckOwn(path string) error {
 }
 
 // fill makes the store of the sources.
-func (d *Dataset) fill(ctx context.Context, path string, sources []string, say func(line string)) error {
-	m := Making{Name: d.Name, Store: path, Sources: sources, Say: say}
-	m.Replaceable = func() error { return CheckOwn(path) }
-	m.Make = func(store string) error {
-		say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
-		if err := d.write(store); err != nil {
+func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []string) error {
+	making := Making{Name: d.Name, Store: path, Sources: sources, Say: m.Say}
+	making.Replaceable = func() error { return CheckOwn(path) }
+	making.Make = func(store string) error {
+		m.Say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
+		if err := m.write(store, d); err != nil {
 			return fmt.Errorf("%s: %w", d.Name, err)
 		}
 		return nil
@@ -261,22 +275,20 @@ func (d *Dataset) fill(ctx context.Context, path string, sources []string, say f
 		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder",
 			d.Name, CacheRoot(), err)
 	}
-	return m.Do(ctx)
+	return making.Do(ctx)
 }
 
 // write makes the store under a name of the moment.
-func (d *Dataset) write(store string) error {
+func (m *Maker) write(store string, d *Dataset) error {
 	if d.make != nil {
 		return generate.Write(store, *d.make)
 	}
-	if d.stream != nil {
-		return d.stream(store, d.source.path())
+	i := Import{d.format, d.source.path(), strings.Fields(d.flags), d.metric}
+	if t := d.tables; t != nil {
+		i.Source, _, _ = t.in(d.source.path())
+		i.Flags = t.flags(d.source.path())
 	}
-	g, err := d.read(d.source.path())
-	if err != nil {
-		return err
-	}
-	return g.Write(store)
+	return m.Import(store, i)
 }
 
 // from names what the store is made of.
