@@ -97,9 +97,11 @@ var settings = withFields([][]Setting{
 			"first in each residual block, auto takes layer in residual blocks and none elsewhere"},
 		{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
 		{Name: "activation", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
-		{Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
+		{
+			Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
 			Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of " +
-				"norm, convolution and feed-forward between a linear encoder and a linear decoder"},
+				"norm, convolution and feed-forward between a linear encoder and a linear decoder",
+		},
 		{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each " +
 			"relation's weight (block-diagonal decomposition), 0: a whole weight"},
 		{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' " +
@@ -111,8 +113,10 @@ var settings = withFields([][]Setting{
 			"last layer's logits"},
 		{Name: "aggregation", some: true, Choices: gnn.Aggregations, Meaning: "how a layer aggregates the " +
 			"in-neighbours"},
-		{Name: "direction", some: true, Choices: []string{"in", "out", "both"},
-			Meaning: "use edges as stored, reversed, or in both directions, each with its own weights"},
+		{
+			Name: "direction", some: true, Choices: []string{"in", "out", "both"},
+			Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
+		},
 		{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then " +
 			"aggregates in rounds, as APPNP"},
 		{Name: "teleport", some: true, limits: fraction, Meaning: "share of a decoupled model's " +
@@ -120,9 +124,11 @@ var settings = withFields([][]Setting{
 		{Name: "rounds", some: true, limits: between(0, 1000), Meaning: "number of aggregations after the " +
 			"layers of a decoupled model or of appnp, or in sgc, 0: 10 in appnp, 2 in sgc, and as many as " +
 			"layers in other models"},
-		{Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
+		{
+			Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
 			Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that " +
-				"attention vectors keep their initial values"},
+				"attention vectors keep their initial values",
+		},
 		{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each " +
 			"layer of gcnii, and teleport probability of appnp"},
 		{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, " +
@@ -151,29 +157,39 @@ var settings = withFields([][]Setting{
 			"epoch has the label of a training vertex as input beside the features, the loss is of the " +
 			"others; prediction has all (masked label prediction), 0: labels are no input"},
 		{Name: "optimizer", Choices: optim.Names, Meaning: "optimizer"},
-		{Name: "momentum", needs: need{"optimizer", optim.SGD}, limits: fraction,
-			Meaning: "momentum of sgd, the share of the step before that each step repeats"},
+		{
+			Name: "momentum", needs: need{"optimizer", optim.SGD}, limits: fraction,
+			Meaning: "momentum of sgd, the share of the step before that each step repeats",
+		},
 		{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau " +
 			"lowers it where the validation metric, or loss, that select takes stops improving"},
-		{Name: "plateau-factor", needs: need{"schedule", optim.PlateauSchedule},
+		{
+			Name: "plateau-factor", needs: need{"schedule", optim.PlateauSchedule},
 			limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
-			Meaning: "what schedule plateau multiplies the learning rate by"},
-		{Name: "plateau-patience", needs: need{"schedule", optim.PlateauSchedule}, limits: between(0, 1e9),
+			Meaning: "what schedule plateau multiplies the learning rate by",
+		},
+		{
+			Name: "plateau-patience", needs: need{"schedule", optim.PlateauSchedule}, limits: between(0, 1e9),
 			Meaning: "evaluations in a row without progress after which the next one lowers the learning " +
-				"rate, with schedule plateau"},
+				"rate, with schedule plateau",
+		},
 		{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
 			"linearly to lr, before the schedule begins"},
 		{Name: "loss", task: task.Vertex, Choices: task.Losses, Meaning: "loss of the training vertices, " +
 			"auto takes cross-entropy for classes and mse for values; those of values are of standard " +
 			"scores"},
-		{Name: "focal-gamma", task: task.Vertex, needs: need{"loss", task.Focal}, limits: above(0),
+		{
+			Name: "focal-gamma", task: task.Vertex, needs: need{"loss", task.Focal}, limits: above(0),
 			Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln " +
-				"p; for loss focal"},
-		{Name: "class-weights", task: task.Vertex,
+				"p; for loss focal",
+		},
+		{
+			Name: "class-weights", task: task.Vertex,
 			isFile: func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
 			Meaning: "weights of the classes in the loss: none, balanced for the same weight of all " +
 				"training vertices of each class together, or a text `file` with a number for each " +
-				"class in order"},
+				"class in order",
+		},
 		{Name: "label-smoothing", task: task.Vertex, limits: fraction, Meaning: "share of a vertex's " +
 			"target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
 		{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled " +
@@ -182,11 +198,13 @@ var settings = withFields([][]Setting{
 		{Name: "patience", changes: true, limits: atLeast(0), Meaning: "stop after so many epochs without " +
 			"a lower validation loss or (select metric) a better validation metric, 0: never"},
 		{Name: "eval-every", limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
-		{Name: "metric",
+		{
+			Name: "metric",
 			Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
 				metric.ValueNames)),
 			Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and " +
-				"mrr or, with negative edges that all share, hits@50 for link prediction"},
+				"mrr or, with negative edges that all share, hits@50 for link prediction",
+		},
 		{Name: "select", Choices: []string{SelectMetric, SelectLoss}, Meaning: "how the best epoch is " +
 			"found: by the best validation metric or the lowest validation loss"},
 		{Name: "seed", Meaning: "seed of all randomness"},
@@ -198,9 +216,11 @@ var settings = withFields([][]Setting{
 		{Name: "negatives", task: task.Link, limits: between(1, 1<<10), Meaning: "negative edges drawn in " +
 			"each epoch for each training edge, by another source or target, between two vertex types by " +
 			"another target"},
-		{Name: "eval-negatives", task: task.Link, limits: between(0, math.MaxInt32),
+		{
+			Name: "eval-negatives", task: task.Link, limits: between(0, math.MaxInt32),
 			Meaning: "vertices of the target's type, drawn once, among which the target of a validation or " +
-				"test edge is ranked, 0: all"},
+				"test edge is ranked, 0: all",
+		},
 		{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
 		{Name: "init-scheme", Choices: nn.InitSchemes, Meaning: "initial weights of linear layers, auto " +
 			"for each model's as in PyG, glorot for ±√(6/(in+out)), torch for ±1/√in as torch.nn.Linear"},
@@ -215,11 +235,13 @@ var settings = withFields([][]Setting{
 			"an equal share of all cores"},
 		{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
 			"memory, as in 4GiB"},
-		{Name: "recompute", changes: true, Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
+		{
+			Name: "recompute", changes: true, Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
 			was: map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
 			Meaning: "what the backward pass computes again instead of keeping it, blocks for the values " +
 				"within each block of the model, auto for these in a pipeline and where memory-limit needs " +
-				"it"},
+				"it",
+		},
 		{Name: "precision", Choices: precisions, Meaning: "number format in which features, activations, " +
 			"their gradients and messages are stored, bf16 takes half the bytes of f32"},
 		{Name: "wire", shared: true, Choices: axis.Wires, Meaning: "number format in which workers send " +
@@ -235,58 +257,82 @@ var settings = withFields([][]Setting{
 			"in 60s or 5m"},
 	},
 	GraphAxisGroup: {
-		{Name: "partitions", changes: true, limits: between(0, mesh.MaxWorkers),
+		{
+			Name: "partitions", changes: true, limits: between(0, mesh.MaxWorkers),
 			Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
-				"each worker along the graph axis"},
+				"each worker along the graph axis",
+		},
 		{Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine where matrices rest " +
 			"of partitions that are not at work, as far as the memory limit needs it"},
-		{Name: "partition", changes: true, axis: "graph",
+		{
+			Name: "partition", changes: true, axis: "graph",
 			Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 			Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, " +
-				"metis, or stream if there is too little memory for metis"},
-		{Name: "balance", changes: true, axis: "graph", Choices: partition.Balances(),
+				"metis, or stream if there is too little memory for metis",
+		},
+		{
+			Name: "balance", changes: true, axis: "graph", Choices: partition.Balances(),
 			Meaning: "what each partition gets an equal share of, edges and train in addition to vertices, " +
-				"auto for edges where that leaves less work to the busiest worker"},
-		{Name: "prefetch", changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10),
-			Meaning: "messages with other workers' rows that are received ahead"},
-		{Name: "keep-halo", changes: true, axis: "graph", beside: "pipeline",
+				"auto for edges where that leaves less work to the busiest worker",
+		},
+		{
+			Name: "prefetch", changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10),
+			Meaning: "messages with other workers' rows that are received ahead",
+		},
+		{
+			Name: "keep-halo", changes: true, axis: "graph", beside: "pipeline",
 			Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that " +
-				"costs"},
-		{Name: "halo", changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
+				"costs",
+		},
+		{
+			Name: "halo", changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
 			Meaning: "what travels between partitions in sums and means, cover for rows and partial sums " +
-				"by a minimum vertex cover, auto for these where they are at least a tenth fewer"},
+				"by a minimum vertex cover, auto for these where they are at least a tenth fewer",
+		},
 		{Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which share of the columns of " +
 			"halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of " +
 			"d columns d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; " +
 			"slope=0 keeps C"},
-		{Name: "halo-delay", axis: "graph", beside: "pipeline", limits: between(0, 1),
+		{
+			Name: "halo-delay", axis: "graph", beside: "pipeline", limits: between(0, 1),
 			Meaning: "epochs by which other workers' rows and gradients are late in training, which hides " +
-				"a slow link behind computation and makes training approximate (PipeGCN)"},
-		{Name: "halo-smoothing", axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
+				"a slow link behind computation and makes training approximate (PipeGCN)",
+		},
+		{
+			Name: "halo-smoothing", axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
 			Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their " +
-				"gradients, or both"},
+				"gradients, or both",
+		},
 	},
 	TensorAxisGroup: {
-		{Name: "aggregation-chunks", changes: true, axis: "tensor", some: true,
+		{
+			Name: "aggregation-chunks", changes: true, axis: "tensor", some: true,
 			Meaning: "`number` of aggregation chunks in which rows are received and results sent while it " +
-				"computes, or auto"},
+				"computes, or auto",
+		},
 	},
 	PipelineAxisGroup: {
 		{Name: "chunks", axis: "pipeline", Meaning: "`number` of chunks of vertices that pass through the " +
 			"stages one after another, of all partitions together, auto for four times the workers"},
-		{Name: "chunk-method", axis: "pipeline", Choices: partition.ChunkMethods(),
+		{
+			Name: "chunk-method", axis: "pipeline", Choices: partition.ChunkMethods(),
 			Meaning: "how vertices are divided into chunks, merged joins four parts of metis, chosen at " +
-				"random"},
+				"random",
+		},
 		{Name: "history-period", axis: "pipeline", limits: between(1, 1e9), Meaning: "epochs between two " +
 			"renewals of the history, the embeddings of earlier epochs"},
-		{Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
+		{
+			Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
 			Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward " +
-				"pass"},
+				"pass",
+		},
 		{Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders, Meaning: "order of the chunks, " +
 			"shuffle draws another one in each epoch"},
-		{Name: "stale-gradients", axis: "pipeline", Choices: axis.StaleNames,
+		{
+			Name: "stale-gradients", axis: "pipeline", Choices: axis.StaleNames,
 			Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and " +
-				"doubles the others"},
+				"doubles the others",
+		},
 	},
 })
 
