@@ -143,7 +143,8 @@ func (d *divided) contents(path string) (*contents, error) {
 		return nil, err
 	}
 	for t, name := range d.vertexTypes {
-		c.types = append(c.types, &table{name: name, rows: d.vertexMap.count(t), columns: vertices[t]})
+		c.types = append(c.types, &table{source: path, name: name, rows: d.vertexMap.count(t),
+			columns: vertices[t]})
 	}
 	edges, err := d.columns(&tensorFiles{
 		types: d.edgeTypes, files: d.files(func(f *partFiles) string { return f.edgeTensors }),
@@ -162,7 +163,8 @@ func (d *divided) contents(path string) (*contents, error) {
 		}
 		_, name, _ = canonical(name)
 		c.relations = append(c.relations, &relation{
-			table: &table{name: name, rows: e.count, columns: edges[t]}, source: e.ends[0], target: e.ends[1],
+			table:  &table{source: path, name: name, rows: e.count, columns: edges[t]},
+			source: e.ends[0], target: e.ends[1],
 			open:   func() (arrays.EndsReader, error) { return &partEdges{d: d, kind: int32(t)}, nil },
 			refuse: func(err error) error { return err }, // it names the file of a partition
 		})

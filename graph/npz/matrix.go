@@ -57,11 +57,11 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.Features()
+	features, err := m.Matrix()
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", path, err)
 	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
+	return features, nil
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
@@ -109,11 +109,11 @@ func readSparseFeatures(a *arrays.Archive, prefix string, vertices int) (*arrays
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.Features()
+	features, err := m.Matrix()
 	if err != nil {
 		return nil, a.Refuse(prefix+"indices", err)
 	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, a.Rows(prefix+"shape", m.Rows, vertices)
+	return features, a.Rows(prefix+"shape", m.Rows, vertices)
 }
 
 // refuseMatrix puts the file and the arrays whose names begin so before an error.

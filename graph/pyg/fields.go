@@ -1,6 +1,8 @@
 package pyg
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,26 +29,6 @@ func (s *store) Has(keys ...string) bool {
 	return true
 }
 
-// Array reads the field of a key that exists: a tensor, an array of NumPy or a number.
-func (s *store) Array(key string) (*npy.Array, error) {
-	s.used[key] = true
-	value := s.fields[key]
-	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets, in version 1
-		value = list.Items[0]
-	}
-	switch v := value.(type) {
-	case int64:
-		return npy.New([]int64{v}), nil
-	case torchfile.Dense:
-		a, err := torchfile.Array(v)
-		if err != nil {
-			return nil, s.Refuse(key, err)
-		}
-		return a, nil
-	}
-	return nil, s.Refuse(key, noTensor(value))
-}
-
 // headerOf is what a tensor or an array of NumPy is; ok is false for anything else.
 func headerOf(value any) (h npy.Header, ok bool) {
 	switch v := value.(type) {
@@ -68,24 +50,32 @@ func (s *store) Header(key string) (npy.Header, error) {
 	return h, nil
 }
 
-// Open opens the field of a key that exists, which is in blocks.
+// Open opens the field of a key that exists: a tensor, an array of NumPy or a number.
 func (s *store) Open(key string) (*arrays.Entry, error) {
+	s.used[key] = true
+	value := s.fields[key]
+	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets, in version 1
+		value = list.Items[0]
+	}
 	var r io.Reader
 	var size int64
 	var err error
-	switch v := s.fields[key].(type) {
+	switch v := value.(type) {
+	case int64:
+		number := binary.LittleEndian.AppendUint64(nil, uint64(v))
+		r, size, err = npy.Header{Descr: "<i8", Shape: []int{1}}.Stream(bytes.NewReader(number))
 	case *torchfile.Tensor:
 		r, size, err = v.OpenInBlocks(s.opened[key])
-	case *pickle.Array:
+	case torchfile.Dense:
 		r, size, err = v.Open()
 	default:
-		err = fmt.Errorf("is %s, no tensor", kind(v))
+		err = noTensor(v)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.used[key], s.opened[key] = true, true
-	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size}, nil
+	s.opened[key] = true
+	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size, Backed: true}, nil
 }
 
 // inBlocks reports whether the field of a key, if it is there, can be read in blocks.
@@ -122,29 +112,24 @@ func (s *store) Count(key string) (int, error) {
 	return n, nil
 }
 
-// Matrix reads features from the field of a key that exists: a tensor, an array of NumPy or a sparse matrix.
-func (s *store) Matrix(key string, keepDense bool) (*arrays.Matrix, error) {
-	s.used[key] = true
-	if v, ok := s.fields[key].(torchfile.Dense); ok {
-		r, size, err := v.Open()
-		if err != nil {
-			return nil, s.Refuse(key, err)
+// matrix reads features from the field of a key that exists and is not in blocks.
+func (s *store) matrix(key string, keepDense bool) (m *arrays.Matrix, err error) {
+	if _, dense := s.fields[key].(torchfile.Dense); dense {
+		var e *arrays.Entry
+		if e, err = s.Open(key); err == nil {
+			m, err = arrays.ReadMatrix(e, keepDense)
 		}
-		m, err := arrays.ReadMatrix(r, size, arrays.MatrixOptions{Backed: true, KeepDense: keepDense})
-		if err != nil {
-			return nil, s.Refuse(key, err)
+	} else {
+		s.used[key] = true
+		var c *arrays.CSR
+		if c, err = sparse(s.fields[key]); err == nil {
+			m, err = c.Matrix()
 		}
-		return m, nil
 	}
-	m, err := sparse(s.fields[key])
 	if err != nil {
 		return nil, s.Refuse(key, err)
 	}
-	f, err := m.Features()
-	if err != nil {
-		return nil, s.Refuse(key, err)
-	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
+	return m, nil
 }
 
 // openEdges finds the edges of a store, with their weights and features.

@@ -377,7 +377,7 @@ func (r *reader) features(g *streamed.Graph, vertexType int, v *store) (err erro
 	var m *arrays.Matrix
 	if v.inBlocks(key) {
 		m, err = v.Features(key, v.count, r.options.DenseFeatures)
-	} else if m, err = v.Matrix(key, r.options.DenseFeatures); err == nil {
+	} else if m, err = v.matrix(key, r.options.DenseFeatures); err == nil {
 		err = v.Rows(key, m.Rows, v.count)
 	}
 	if err != nil {

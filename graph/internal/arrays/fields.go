@@ -16,16 +16,12 @@ import (
 type Source interface {
 	// Has reports whether there are arrays of all those keys.
 	Has(keys ...string) bool
-	// Array reads the array of a key that exists.
-	Array(key string) (*npy.Array, error)
 	// Header reads what the array of a key that exists is.
 	Header(key string) (npy.Header, error)
 	// Open opens the array of a key that exists, to read it as a .npy file. Its errors do not name the array.
 	Open(key string) (*Entry, error)
 	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
 	Count(key string) (int, error)
-	// Matrix reads features from the array of a key that exists.
-	Matrix(key string, keepDense bool) (*Matrix, error)
 	// Refuse puts the file and the array before an error.
 	Refuse(key string, err error) error
 }
@@ -33,6 +29,22 @@ type Source interface {
 // Fields reads the parts of a graph from arrays of its vertices and edges, under the names that PyTorch
 // Geometric has for them where no key is given.
 type Fields struct{ Source }
+
+// Array reads the array of a key that exists. The memory grows with the bytes that come.
+func (f Fields) Array(key string) (a *npy.Array, err error) {
+	e, err := f.Open(key)
+	if err == nil {
+		defer e.Close()
+		a, err = npy.Read(e, e.Size)
+	}
+	if err == nil {
+		err = e.Sum()
+	}
+	if err != nil {
+		return nil, f.Refuse(key, err)
+	}
+	return a, nil
+}
 
 // Vertices returns V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a
 // file nothing, so that num_nodes is bounded for so many edges.
@@ -131,18 +143,9 @@ const AnyRows = -1
 // can be read in blocks, and at once otherwise.
 func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, error) {
 	refuse := func(err error) error { return f.Refuse(key, err) }
-	dense, rows, err := OpenDense(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
-	if err != nil {
-		return nil, err
-	}
-	m := &Matrix{InBlocks: dense, Rows: rows}
-	if dense == nil {
-		if m, err = f.Matrix(key, keepDense); err != nil {
-			return nil, err
-		}
-	}
-	if vertices == AnyRows {
-		return m, nil
+	m, err := OpenMatrix(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
+	if err != nil || vertices == AnyRows {
+		return m, err
 	}
 	return m, f.Rows(key, m.Rows, vertices)
 }
