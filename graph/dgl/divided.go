@@ -442,7 +442,7 @@ func (e *partEdges) Close() {}
 // read reads those that a partition owns.
 func (e *partEdges) read(p *part) error {
 	d, of := e.d, &e.d.edges[e.kind]
-	source, target, err := p.relations[0].edges()
+	all, err := p.relations[0].edges()
 	if err != nil {
 		return err
 	}
@@ -459,7 +459,7 @@ func (e *partEdges) read(p *part) error {
 		if t != e.kind {
 			continue
 		}
-		u, v := source[k], target[k]
+		u, v := all.Source[k], all.Target[k]
 		if owner, _ := d.vertexMap.at(int64(p.ids[v])); owner != p.p {
 			return fmt.Errorf("edge %d is its own, and leads into a vertex of another partition", k)
 		}
