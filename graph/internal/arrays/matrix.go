@@ -173,9 +173,7 @@ func (c *collector) add(values []float32) error {
 	c.nonzero += nonzero
 	if c.dense != nil {
 		var err error
-		if c.dense, err = memory.Grow(c.dense, len(values)); err == nil {
-			c.dense = append(c.dense, values...)
-		}
+		c.dense, err = memory.Append(c.dense, values...)
 		return err
 	}
 	if err := c.compress(values, nonzero); err != nil {
