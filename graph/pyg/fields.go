@@ -3,7 +3,6 @@ package pyg
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -231,17 +230,13 @@ func (s *store) byType() ([]*store, error) {
 	if s.key != arrays.EdgeIndexKey || !s.Has(key) {
 		return []*store{s}, nil
 	}
-	array, err := s.Array(key)
+	kinds, shape, err := arrays.Elements(s.Fields, key, (*npy.Array).Int32s)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := array.Int32s()
-	if err != nil {
-		return nil, s.Refuse(key, err)
-	}
-	if len(array.Shape) != 1 || int64(len(kinds)) != s.edges.Count {
+	if len(shape) != 1 || int64(len(kinds)) != s.edges.Count {
 		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges",
-			array.Shape, s.edges.Count))
+			shape, s.edges.Count))
 	}
 	counts := map[int32]int{}
 	for _, kind := range kinds {
@@ -284,199 +279,4 @@ func (s *store) byType() ([]*store, error) {
 		relations = append(relations, &r)
 	}
 	return relations, nil
-}
-
-var errSparse = errors.New("is no tensor, or a sparse one that is not compressed by row or column, or a " +
-	"list of coordinates")
-
-// sparse makes a matrix of a sparse tensor of PyTorch or torch_sparse.
-func sparse(value any) (*arrays.CSR, error) {
-	switch v := value.(type) {
-	case *torchfile.Sparse:
-		return sparseTensor(v)
-	case *pickle.Object:
-		if v.Class == sparseClass {
-			return sparseStorage(v)
-		}
-	}
-	return nil, errSparse
-}
-
-// sparseTensor makes a matrix of a sparse tensor of PyTorch.
-func sparseTensor(s *torchfile.Sparse) (*arrays.CSR, error) {
-	if len(s.Shape) != 2 {
-		return nil, fmt.Errorf("a sparse tensor of %d dimensions: a matrix has two", len(s.Shape))
-	}
-	rows, columns := int64(s.Shape[0]), int64(s.Shape[1])
-	parts := make([]*npy.Array, len(s.Parts))
-	for k, t := range s.Parts {
-		var err error
-		if parts[k], err = torchfile.Array(t); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case s.Layout == torchfile.CSR && len(parts) == 3:
-		return arrays.NewCSR(rows, columns, parts[0], parts[1], parts[2])
-	case s.Layout == torchfile.CSC && len(parts) == 3:
-		return arrays.NewCSC(rows, columns, parts[0], parts[1], parts[2])
-	case s.Layout == torchfile.COO && len(parts) == 2:
-		return coordinates(rows, columns, parts[0], parts[1])
-	}
-	return nil, errSparse
-}
-
-// coordinates makes a matrix of coordinates, 2 × values.
-func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, error) {
-	if len(indices.Shape) != 2 || indices.Shape[0] != 2 || len(values.Shape) != 1 ||
-		values.Shape[0] != indices.Shape[1] {
-		return nil, fmt.Errorf("coordinates of shape %v for values of shape %v", indices.Shape, values.Shape)
-	}
-	ids, err := indices.Int64s()
-	if err != nil {
-		return nil, err
-	}
-	n := indices.Shape[1]
-	return arrays.NewCoordinates(rows, columns, npy.New(ids[:n]), npy.New(ids[n:]), values)
-}
-
-// sparseParts are the tensors of a sparse matrix with its columns, nil where one is not there: those that
-// compressed rows have, and the row of each value.
-type sparseParts struct {
-	rows, columns               int64
-	bounds, column, values, row *torchfile.Tensor
-}
-
-// storageParts are those of a SparseTensor.
-func storageParts(o *pickle.Object) (p sparseParts, err error) {
-	attributes, ok := o.State.(*pickle.Dict)
-	if !ok || len(attributes.Items) > maxFields {
-		return p, errSparse
-	}
-	value, _ := attributes.Get("storage")
-	storage, ok := value.(*pickle.Object)
-	if !ok {
-		return p, errSparse
-	}
-	if attributes, ok = storage.State.(*pickle.Dict); !ok || len(attributes.Items) > maxFields {
-		return p, errSparse
-	}
-	value, _ = attributes.Get("_sparse_sizes")
-	dims, ok := value.(pickle.Tuple)
-	if !ok || len(dims) != 2 {
-		return p, errSparse
-	}
-	for k, to := range []*int64{&p.rows, &p.columns} {
-		if *to, ok = dims[k].(int64); !ok {
-			return p, errSparse
-		}
-	}
-	for key, to := range map[string]**torchfile.Tensor{
-		"_rowptr": &p.bounds, "_col": &p.column,
-		"_value": &p.values, "_row": &p.row,
-	} {
-		value, _ := attributes.Get(key)
-		*to, _ = value.(*torchfile.Tensor)
-	}
-	if p.column == nil || len(p.column.Shape) != 1 {
-		return p, errSparse
-	}
-	return p, nil
-}
-
-// sparseStorage makes a matrix of a SparseTensor: of its columns, with the bounds of the rows or the row of
-// each, and values where there are any.
-func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
-	p, err := storageParts(o)
-	if err != nil {
-		return nil, err
-	}
-	column, err := torchfile.Array(p.column)
-	if err != nil {
-		return nil, err
-	}
-	var values *npy.Array
-	if p.values != nil {
-		values, err = torchfile.Array(p.values)
-	} else {
-		values, err = ones(column.Shape[0])
-	}
-	if err != nil {
-		return nil, err
-	}
-	if p.bounds != nil {
-		bounds, err := torchfile.Array(p.bounds)
-		if err != nil {
-			return nil, err
-		}
-		return arrays.NewCSR(p.rows, p.columns, bounds, column, values)
-	}
-	if p.row == nil || len(p.row.Shape) != 1 || p.row.Shape[0] != column.Shape[0] {
-		return nil, errSparse
-	}
-	row, err := torchfile.Array(p.row)
-	if err != nil {
-		return nil, err
-	}
-	return arrays.NewCoordinates(p.rows, p.columns, row, column, values)
-}
-
-// compressed returns the tensors of the compressed rows of the matrix in a field; false for what else there
-// is, and where they cannot be read in blocks.
-func compressed(value any) (p sparseParts, ok bool) {
-	switch v := value.(type) {
-	case *torchfile.Sparse:
-		if v.Layout != torchfile.CSR || len(v.Parts) != 3 || len(v.Shape) != 2 {
-			return p, false
-		}
-		p = sparseParts{
-			rows: int64(v.Shape[0]), columns: int64(v.Shape[1]), bounds: v.Parts[0],
-			column: v.Parts[1], values: v.Parts[2],
-		}
-	case *pickle.Object:
-		var err error
-		if v.Class != sparseClass {
-			return p, false
-		}
-		if p, err = storageParts(v); err != nil || p.bounds == nil {
-			return p, false
-		}
-	default:
-		return p, false
-	}
-	return p, p.column.InBlocks() && (p.values == nil || p.values.InBlocks())
-}
-
-// partsOf is a matrix of a store, whose tensors are fields.
-type partsOf struct {
-	*store        // with the tensors as fields
-	of     *store // of the matrix
-}
-
-// Refuse puts the file and the field of the matrix before an error.
-func (p partsOf) Refuse(_ string, err error) error { return p.of.Refuse(p.of.key, err) }
-
-// compressedEdges are the edges of the matrix under the store's key.
-func (s *store) compressedEdges(p sparseParts, refuse func(error) error) (streamed.Edges, error) {
-	keys := [3]string{"bounds", "columns", "values"}
-	fields := map[string]any{keys[0]: p.bounds, keys[1]: p.column}
-	if p.values != nil {
-		fields[keys[2]] = p.values
-	} else {
-		keys[2] = ""
-	}
-	matrix := arrays.Fields{Source: partsOf{newStore(s.reader, "", fields), s}}
-	return matrix.CSREdges(p.rows, p.columns, keys, refuse)
-}
-
-// ones returns a vector of ones.
-func ones(n int) (*npy.Array, error) {
-	if err := memory.Need(int64(n)); err != nil {
-		return nil, err
-	}
-	values := make([]uint8, n)
-	for k := range values {
-		values[k] = 1
-	}
-	return npy.New(values), nil
 }
