@@ -625,13 +625,9 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 
 func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	if t.json {
-		var halo, layout, stage, links []int64
-		for _, sent := range p.Sent {
-			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes),
-				append(stage, sent.Stage.Bytes)
-			if p.settings.Task == task.Link && !p.settings.TakesTurns() {
-				links = append(links, sent.Links.Bytes)
-			}
+		var ofLinks []int64
+		if p.settings.Task == task.Link && !p.settings.TakesTurns() {
+			ofLinks = p.sent(links)
 		}
 		return printJSON(out, struct {
 			PeakTensorBytes []int64        `json:"peak_tensor_bytes"`
@@ -648,7 +644,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
 		}{
-			p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, links, p.EdgeColumns,
+			p.PeakTensorBytes, p.GraphBytes, p.sent(halo), p.sent(layout), p.sent(stage), ofLinks, p.EdgeColumns,
 			p.Disk(), p.DiskBytes(),
 			p.Least, p.All, p.Stages, p.lines(),
 		})
