@@ -190,7 +190,8 @@ func (s *several) add(show io.Writer, run *rundir.Run) {
 // best says what the best epoch of a run came to.
 func best(run *rundir.Run) string {
 	s := &run.Summary
-	return fmt.Sprintf("best epoch %s, %s %s", count(s.BestEpoch), s.Metric, valAndTest(s.Metric, s.Val, s.Test))
+	return fmt.Sprintf("best epoch %s, %s %s", count(s.BestEpoch), s.Metric,
+		valAndTest(s.Metric, s.Val, s.Test))
 }
 
 // finish writes and prints what the runs came to.

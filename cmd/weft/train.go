@@ -644,7 +644,8 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
 		}{
-			p.PeakTensorBytes, p.GraphBytes, p.sent(halo), p.sent(layout), p.sent(stage), ofLinks, p.EdgeColumns,
+			p.PeakTensorBytes, p.GraphBytes, p.sent(halo), p.sent(layout), p.sent(stage), ofLinks,
+			p.EdgeColumns,
 			p.Disk(), p.DiskBytes(),
 			p.Least, p.All, p.Stages, p.lines(),
 		})
