@@ -57,8 +57,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		for _, name := range slices.Sorted(maps.Keys(byType[t])) {
 			c, p, err := f.join(t, byType[t][name])
 			if err != nil {
-				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.files[p]),
-					name, f.types[t], err)
+				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.files[p]), name,
+					f.types[t], err)
 			}
 			all[t][name] = c
 		}
