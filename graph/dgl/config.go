@@ -68,10 +68,7 @@ func readConfig(path string) (*config, error) {
 		return nil, err
 	}
 	c, err := parseConfig(text)
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
-	}
-	return c, nil
+	return c, refusal.In(path, err)
 }
 
 // parseConfig parses the JSON text of a file.

@@ -57,8 +57,7 @@ type edgeType struct {
 // openDivided opens a graph by the JSON file that describes it, with its division.
 func openDivided(path string, o *Options) (*streamed.Graph, *Division, error) {
 	if o.Graph >= 0 {
-		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave %s out", path,
-			refusal.Setting("graph"))
+		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave {graph} out", path)
 	}
 	c, err := readConfig(path)
 	if err != nil {
@@ -224,10 +223,7 @@ func (d *divided) withPart(p int, use func(*part) error) error {
 	if err == nil {
 		err = use(of)
 	}
-	if err != nil {
-		return refusal.Errorf("%s: %w", d.path(file), err)
-	}
-	return nil
+	return refusal.In(d.path(file), err)
 }
 
 // readPart reads the ids of a partition's vertices and the types of its edges.

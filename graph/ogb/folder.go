@@ -113,8 +113,7 @@ func (f *folder) checkTyped() error {
 	} {
 		if asked {
 			return refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; "+
-				"leave it out (%s adds reverse relations)", refusal.Setting(flag), f.Folder,
-				refusal.Setting("reverse-relations"))
+				"leave it out ({reverse-relations} adds reverse relations)", refusal.Setting(flag), f.Folder)
 		}
 	}
 	if f.Rule == nil {
@@ -238,7 +237,7 @@ func (f *folder) rows(of graph.VertexType) (*streamed.Rows, error) {
 	where := m.where(0)
 	return &streamed.Rows{
 		Columns: m.width(), Each: eachRow(open, of.Count, true),
-		Refuse: func(err error) error { return refusal.Errorf("%s: %w", where, err) },
+		Refuse: func(err error) error { return refusal.In(where, err) },
 	}, nil
 }
 
@@ -310,7 +309,7 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 		return e, err
 	}
 	defer list.Close()
-	e.Count, e.Refuse = count, func(err error) error { return refusal.Errorf("%s: %w", list.name(), err) }
+	e.Count, e.Refuse = count, func(err error) error { return refusal.In(list.name(), err) }
 	isSaid := func(err error) error { return err }
 	of := arrays.EdgeArrays{Refuse: isSaid, Open: func() (arrays.EndsReader, error) {
 		list, count, err := f.edges(r, within)

@@ -44,7 +44,7 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 		*s.Parts()[part] = parts[0]
 	}
 	if err := arrays.CheckSplit(&s, labels, names); err != nil {
-		return s, refusal.Errorf("%s: %w", path, err)
+		return s, refusal.In(path, err)
 	}
 	return s, nil
 }

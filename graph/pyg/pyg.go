@@ -359,10 +359,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		return graph.Labels{}, nil
 	}
 	l, err := arrays.Classes(ids, len(ids))
-	if err != nil {
-		return l, v.Refuse(labelKeys[0], err)
-	}
-	return l, nil
+	return l, v.Refuse(labelKeys[0], err)
 }
 
 // features gives a type its features, if it has an x.

@@ -62,7 +62,7 @@ func Open(path string, classes ...pickle.Class) (*File, error) {
 	}
 	if err := f.decode(classes); err != nil {
 		f.Close()
-		return nil, refusal.Errorf("%s: %w", path, err)
+		return nil, refusal.In(path, err)
 	}
 	return f, nil
 }

@@ -66,10 +66,7 @@ func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) 
 	}
 	defer e.Close()
 	m, err := ReadMatrix(e, keepDense)
-	if err != nil {
-		return nil, refuse(err)
-	}
-	return m, nil
+	return m, refuse(err)
 }
 
 // staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until

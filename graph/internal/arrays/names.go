@@ -75,7 +75,7 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 			a, err = n.ofArray(a)
 		}
 		if err != nil {
-			return nil, refusal.Errorf("%s: %w", path, err)
+			return nil, refusal.In(path, err)
 		}
 		return n.sorted(a)
 	}
