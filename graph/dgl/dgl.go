@@ -461,8 +461,7 @@ func (c *contents) checkCounts() error {
 	}
 	if int64(taken) > arrays.MaxClaims(edges+rows) {
 		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d "+
-			"rows of columns: give the vertices a column",
-			taken, edges, rows)
+			"rows of columns: give the vertices a column", taken, edges, rows)
 	}
 	return nil
 }

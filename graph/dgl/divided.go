@@ -465,9 +465,8 @@ func (e *partEdges) read(p *part) error {
 		}
 		if of.ends != joined {
 			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q",
-				k, d.edgeTypes[t],
-				d.vertexTypes[joined[0]], d.vertexTypes[joined[1]], d.vertexTypes[of.ends[0]],
-				d.vertexTypes[of.ends[1]])
+				k, d.edgeTypes[t], d.vertexTypes[joined[0]], d.vertexTypes[joined[1]],
+				d.vertexTypes[of.ends[0]], d.vertexTypes[of.ends[1]])
 		}
 		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
 	}

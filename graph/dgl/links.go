@@ -182,8 +182,7 @@ func (c *cursor) splitByLists(from *streamed.Graph) (*streamed.Graph, error) {
 		return nil, refuse(listsOfSeveral())
 	case from.Relations[0].EdgeSplit != nil:
 		return nil, refuse(refusal.Errorf("has a split of edges twice, as masks and as lists (%s and "+
-			"others); save one of them",
-			listOf(1, "pos", "src")))
+			"others); save one of them", listOf(1, "pos", "src")))
 	}
 	g, err := from.Read()
 	if err != nil {

@@ -153,8 +153,7 @@ func (s *source) complete() error {
 	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
 		arrays.ManyClasses(classes, g.Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
-			"%s takes them for values to predict",
-			s.Labels, classes, g.Count, refusal.Setting("values")))
+			"%s takes them for values to predict", s.Labels, classes, g.Count, refusal.Setting("values")))
 	}
 	g.Splits, err = s.splits(g.Count, &g.Labels)
 	return err
@@ -224,8 +223,7 @@ func (s *source) count(features *arrays.Matrix, labels *arrays.LabelRows) (int, 
 		if r.n != vertices {
 			return 0,
 				refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
-					r.path,
-					r.n, s.Path, vertices)
+					r.path, r.n, s.Path, vertices)
 		}
 	}
 	if most := arrays.MaxVertices(s.edges); s.Vertices == 0 && len(given) == 0 && int64(vertices) > most {

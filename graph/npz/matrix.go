@@ -35,8 +35,7 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	defer a.Close()
 	if !isMatrix(a) {
 		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what "+
-			"scipy.sparse.save_npz or numpy.save writes",
-			path, a.Keys())
+			"scipy.sparse.save_npz or numpy.save writes", path, a.Keys())
 	}
 	if err := a.Only(matrixKeys[:]...); err != nil {
 		return nil, err

@@ -98,8 +98,7 @@ func openArchive(path string, o Options) (*archive, error) {
 	// ind.NAME.x
 	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 {
 		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s",
-			err,
-			filepath.Join(filepath.Dir(path), "ind."+parts[1]))
+			err, filepath.Join(filepath.Dir(path), "ind."+parts[1]))
 	}
 	if err != nil {
 		return nil, err

@@ -137,8 +137,7 @@ func (f *folder) typesInOrder() ([]graph.VertexType, error) {
 	}
 	if len(labelled) != 1 {
 		return nil, refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read "+
-			"that have labels of one",
-			f.name(), len(labelled), arrays.Listed(labelled))
+			"that have labels of one", f.name(), len(labelled), arrays.Listed(labelled))
 	}
 	for _, v := range types {
 		if _, twice := f.counts[v.Type]; twice || v.Count < 0 || v.Count > math.MaxInt32 {
@@ -299,8 +298,7 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 	for _, end := range []string{r[0], r[2]} {
 		if _, isType := f.counts[end]; !isType {
 			return e, refusal.Errorf("%s: the relation %.100q joins the type %.60q, which there is "+
-				"none of; %s",
-				f.name(), r, end, fetchAgain)
+				"none of; %s", f.name(), r, end, fetchAgain)
 		}
 	}
 	within := ends{f.counts[r[0]], f.counts[r[2]]}

@@ -39,8 +39,7 @@ func classes(m *whole) (graph.Labels, error) {
 				var whole bool
 				if id, whole = arrays.Whole(x); !whole || id < 0 {
 					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: "+
-						"empty or NaN); %s",
-						m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
+						"empty or NaN); %s", m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
 				}
 			}
 			ids = append(ids, id)
@@ -69,8 +68,7 @@ func tasks(m *whole) (graph.Labels, error) {
 	columns := m.width()
 	if k := arrays.NoLabel(values); k >= 0 {
 		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks "+
-			"are 0 and 1, or missing",
-			m.where(int64(k/columns)), k%columns, values[k])
+			"are 0 and 1, or missing", m.where(int64(k/columns)), k%columns, values[k])
 	}
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }

@@ -69,8 +69,7 @@ func Read(prefix string) (*graph.Graph, error) {
 	}
 	if train.x.Rows > known.x.Rows || known.x.Rows > vertices {
 		return nil, refusal.Errorf("%s: x, allx and graph have %d, %d and %d vertices: each must contain "+
-			"the one before it",
-			prefix, train.x.Rows, known.x.Rows, vertices)
+			"the one before it", prefix, train.x.Rows, known.x.Rows, vertices)
 	}
 	order, err := f.testIndex(known.x.Rows, vertices, tested.x.Rows)
 	if err != nil {
@@ -173,8 +172,7 @@ func open(prefix string) (*files, error) {
 		content, err := regular.ReadFile(f.name(suffix))
 		if err != nil {
 			return nil, refusal.Errorf("%w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph "+
-				".test.index, with PREFIX like %s",
-				err, filepath.Join("DIR", "ind.cora"))
+				".test.index, with PREFIX like %s", err, filepath.Join("DIR", "ind.cora"))
 		}
 		f.content[suffix] = content
 	}
@@ -188,8 +186,7 @@ func unpickle[T any](f *files, suffix, wanted string) (T, error) {
 	value, err := pickle.Decode(f.content[suffix])
 	if err != nil {
 		return *new(T), refusal.Errorf("%s: %w; take the files as they were published, "+
-			"github.com/kimiyoung/planetoid",
-			f.name(suffix), err)
+			"github.com/kimiyoung/planetoid", f.name(suffix), err)
 	}
 	v, ok := value.(T)
 	if !ok {

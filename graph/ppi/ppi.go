@@ -121,8 +121,7 @@ func readPart(path string, o Options, left *left) (*graph.Graph, error) {
 	ids, err := array.Int64s()
 	if err != nil || len(array.Shape) != 1 || len(ids) != vertices || vertices == 0 {
 		return nil, refusal.Errorf("%s: %s of shape %v: it must be the number of a graph for each of the "+
-			"%d rows of %s",
-			path+graphIDsEnd, array.Descr, array.Shape, vertices, path+featuresEnd)
+			"%d rows of %s", path+graphIDsEnd, array.Descr, array.Shape, vertices, path+featuresEnd)
 	}
 	g := &graph.Graph{Count: vertices}
 	features.Of(g)

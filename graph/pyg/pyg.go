@@ -347,8 +347,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		}
 		if len(classes) != len(vertices) {
 			return graph.Labels{}, v.Refuse(key, fmt.Errorf("has shape %v: it must be one class id for "+
-				"each of the %d vertices in %q",
-				array.Shape, len(vertices), listKeys[part]))
+				"each of the %d vertices in %q", array.Shape, len(vertices), listKeys[part]))
 		}
 		r.noteFloats(v, key, array)
 		for k, vertex := range vertices {

@@ -197,9 +197,8 @@ func (a *Archive) Others() []string { return a.others }
 func (a *Archive) Only(known ...string) error {
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s",
-				a.Path, key, known[0],
-				strings.Join(known, ", "))
+			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.Path,
+				key, known[0], strings.Join(known, ", "))
 		}
 	}
 	return nil
