@@ -324,8 +324,6 @@ func (m *idMap) count(t int) int {
 // owned returns the number of ids of a partition.
 func (m *idMap) owned(p int) int { return int(m.firsts[p+1] - m.firsts[p]) }
 
-func (m *idMap) first(p int) int64 { return m.firsts[p] }
-
 // joined returns the vertex types that each edge type joins, if its name says so.
 func (c *config) joined() ([][2]int, error) {
 	all := make([][2]int, len(c.edgeTypes))

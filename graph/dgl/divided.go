@@ -129,14 +129,9 @@ func (d *divided) contents(path string) (*contents, error) {
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
 	vertices, err := d.columns(&tensorFiles{
-		types: d.vertexTypes, files: d.files(func(f *partFiles) string { return f.vertexTensors }),
-		rows: func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
-		order: func(t int) []location {
-			if d.before == nil {
-				return nil
-			}
-			return d.locations[t]
-		},
+		types: d.vertexTypes, file: func(of *partFiles) string { return of.vertexTensors },
+		rows:  func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
+		order: d.locations,
 	})
 	if err != nil {
 		return nil, err
@@ -146,9 +141,8 @@ func (d *divided) contents(path string) (*contents, error) {
 			columns: vertices[t]})
 	}
 	edges, err := d.columns(&tensorFiles{
-		types: d.edgeTypes, files: d.files(func(f *partFiles) string { return f.edgeTensors }),
-		rows:  func(t, p int) int { return d.edges[t].inPart[p] },
-		order: func(int) []location { return nil },
+		types: d.edgeTypes, file: func(of *partFiles) string { return of.edgeTensors },
+		rows: func(t, p int) int { return d.edges[t].inPart[p] },
 	})
 	if err != nil {
 		return nil, err
@@ -311,7 +305,7 @@ func (d *divided) addVertices(p *part) error {
 			"some do not")
 	}
 	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
-	first := d.vertexMap.first(p.p)
+	first := d.vertexMap.firsts[p.p]
 	for i, id := range p.ids {
 		of, t := d.vertexMap.at(int64(id))
 		if of != p.p {
@@ -481,13 +475,4 @@ func (d *divided) vertex(id int64) (t, number int32) {
 		number = d.before[of][number]
 	}
 	return int32(of), number
-}
-
-// files returns the files of one kind, by partition.
-func (d *divided) files(which func(*partFiles) string) []string {
-	files := make([]string, len(d.parts))
-	for p := range d.parts {
-		files[p] = which(&d.parts[p])
-	}
-	return files
 }
