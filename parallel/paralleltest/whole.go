@@ -35,6 +35,11 @@ func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	return g
 }
 
+// Grid is the mesh of so many stages, partitions and slices.
+func Grid(stages, partitions, slices int) mesh.Mesh {
+	return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
+}
+
 // Workers are the workers of a mesh, in this process.
 type Workers struct {
 	Mesh  mesh.Mesh
