@@ -157,7 +157,7 @@ func TestBetweenTypes(t *testing.T) {
 	for _, u := range e.Source {
 		union.Source = append(union.Source, items+u)
 	}
-	plain := graphOf(t, items+users, union)
+	plain := GraphOf(t, items+users, union)
 	const name = "user__buys__item"
 
 	for _, reversed := range []bool{false, true} {
@@ -173,7 +173,7 @@ func TestBetweenTypes(t *testing.T) {
 			for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
 				want := blank()
 				Workers{Mesh: mesh.One, Storage: storage, Graph: plain}.Run(t, func(c engine.Config) {
-					a := Whole(t, c.Team, &plain.Relations[0])
+					a := Whole(t, c.Team, plain)
 					b.run(c, a, gnn.Along{Relation: graph.RelationName, Reversed: reversed}, a.Rows(),
 						a.Rows(), 0, 0, want)
 				})
