@@ -28,6 +28,7 @@ type importRequest struct {
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
 	progress graph.Progress
+	dataset  *datasets.Import // whose store is made; nil: none is
 }
 
 // source returns the only source.
@@ -56,7 +57,11 @@ func (r *importRequest) isBeside() bool {
 
 // provenance returns the provenance of a graph: its source, and the flags of the import.
 func (r *importRequest) provenance(source string) string {
-	if words := changed(r.flags); words != "" {
+	words := changed(r.flags)
+	if r.dataset != nil {
+		words = strings.Join(r.dataset.Flags, " ") // in their order
+	}
+	if words != "" {
 		source += " (" + words + ")"
 	}
 	return strings.TrimSpace(source)
@@ -180,11 +185,11 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if made.oneClass {
+	if made.OneClass {
 		made.Warnings = append(made.Warnings, oneClass)
 	}
 	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-	if err := made.describe(r.store, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
+	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
 		return err
 	}
 	say(nextLine(r.store, made.Graph))
@@ -219,7 +224,7 @@ func leaksOf(store string) (warnings []string, err error) {
 }
 
 // makeStore imports the graph: in a stream, unless a change needs it in memory.
-func (r *importRequest) makeStore() (*contents, error) {
+func (r *importRequest) makeStore() (*streamed.Written, error) {
 	if r.reader.prepare != nil {
 		if err := r.reader.prepare(); err != nil {
 			return nil, err
@@ -240,11 +245,10 @@ func (r *importRequest) makeStore() (*contents, error) {
 		g.Prepare = func() error { return r.prepare(g) }
 	}
 	g.InMemory.Provenance, g.Progress = r.provenance(g.InMemory.Provenance), r.progress
-	w, err := g.Write(r.store)
-	if err != nil {
-		return nil, err
+	if r.dataset != nil && r.dataset.Metric != "" {
+		g.InMemory.Metric = r.dataset.Metric
 	}
-	return &contents{w.Graph, w.Edges, w.Weighted, w.OneClass}, nil
+	return g.Write(r.store)
 }
 
 // prepare makes the splits that were asked for.

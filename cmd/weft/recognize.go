@@ -18,6 +18,7 @@ import (
 	"weft/graph"
 	"weft/graph/kg"
 	"weft/graph/ppi"
+	"weft/graph/streamed"
 	"weft/internal/datasets"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
@@ -227,7 +228,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	m.Say = func(line string) { fmt.Fprintln(show, line) }
 	m.Replaceable = func() error { return r.checkOld(m.Store) }
 	var (
-		imported *contents
+		imported *streamed.Written
 		started  time.Time
 	)
 	m.Make = func(store string) (err error) {
@@ -242,11 +243,11 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if imported == nil {
 		return m.Store, nil // another process has made it
 	}
-	return m.Store, imported.describe(m.Store, time.Since(started), os.Stderr, m.Say)
+	return m.Store, describeStore(m.Store, imported, time.Since(started), os.Stderr, m.Say)
 }
 
 // importInto imports the source as it is.
-func (r *recognition) importInto(store string) (*contents, error) {
+func (r *recognition) importInto(store string) (*streamed.Written, error) {
 	request, err := r.request(store, nil)
 	if err != nil {
 		return nil, err
@@ -255,6 +256,18 @@ func (r *recognition) importInto(store string) (*contents, error) {
 	defer shown.erase()
 	request.progress = shown.show
 	return request.makeStore()
+}
+
+// importDataset makes the store of a dataset.
+func importDataset(store string, i datasets.Import) error {
+	of := recognition{format: i.Format, source: i.Source, flags: i.Flags}
+	request, err := of.request(store, nil)
+	if err != nil {
+		return err
+	}
+	request.dataset = &i
+	_, err = request.makeStore()
+	return err
 }
 
 // checkOld refuses to replace what is in the place of the source's store if it is not that of an earlier
@@ -359,13 +372,8 @@ func (r *recognition) lacks(err error) error {
 
 // fromSource finds what a command's argument was recognized as, if it is no store and no dataset.
 func fromSource(argument string) (r recognition, found bool) {
-	if isStore(argument) || isDataset(argument) {
+	if isStore(argument) || datasets.Named(argument) != nil {
 		return r, false
 	}
 	return recognize(argument)
-}
-
-// isDataset reports whether a command's argument is the name of a dataset.
-func isDataset(argument string) bool {
-	return slices.ContainsFunc(datasets.All(), func(d datasets.Dataset) bool { return d.Name == argument })
 }
