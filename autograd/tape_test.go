@@ -170,13 +170,8 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 // gradient of the layer's input reuses the memory of the input, unless the operation that made the input
 // still reads it.
 func TestGradientTakesTheValuesMemory(t *testing.T) {
-	for _, kind := range []struct{ again, aggregated bool }{
-		{false, false},
-		{true, false},
-		{false, true},
-		{true, true},
-	} {
-		again, aggregated := kind.again, kind.aggregated
+	for kind := range 4 {
+		again, aggregated := kind&1 > 0, kind&2 > 0
 		b := newBench(t)
 		c, left, right := b.leaf(rows, cols), b.leaf(cols, inner), b.leaf(cols, inner)
 		start := b.matrix(rows, cols)
