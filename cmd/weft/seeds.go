@@ -229,7 +229,7 @@ func (s *several) results(folder string) severalResults {
 // spread writes a mean with its deviation, as papers do.
 func spread(name string, mean, deviation metric.Number) string {
 	m, d := float64(mean), float64(deviation)
-	switch share := metric.IsShare(name); {
+	switch share := metric.IsFraction(name); {
 	case math.IsNaN(d):
 		return measured(name, m)
 	case share:

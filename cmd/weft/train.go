@@ -520,7 +520,7 @@ func advised(err error) error {
 
 // incomplete says what is left of a run that failed, and what can be done with it.
 func incomplete(dir *rundir.Dir, store string, err error) error {
-	kept := dir.Kept()
+	kept := dir.Results()
 	epochs, unread := checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))
 	continues := len(epochs) > 0 || unread != nil
 	switch {
