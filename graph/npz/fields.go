@@ -73,7 +73,7 @@ func (a *archive) fields() (*streamed.Graph, error) {
 			return nil, err
 		}
 		if !a.isTyped() {
-			of.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
+			of.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 		}
 		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err

@@ -31,7 +31,7 @@ func classes(m *whole) (graph.Labels, error) {
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
 		if ids, err = memory.GrowTo(ids, len(rows), m.want); err != nil {
-			return refusal.Errorf("%s: %w", m.where(m.at), err)
+			return refusal.In(m.where(m.at), err)
 		}
 		for k, x := range rows {
 			id := int64(-1)
@@ -50,10 +50,7 @@ func classes(m *whole) (graph.Labels, error) {
 		return graph.Labels{}, err
 	}
 	labels, err := arrays.Classes(ids, len(ids))
-	if err != nil {
-		return labels, refusal.Errorf("%s: %w", m.where(0), err)
-	}
-	return labels, nil
+	return labels, refusal.In(m.where(0), err)
 }
 
 // tasks reads several labels per vertex, each of which is there or not.
@@ -61,7 +58,7 @@ func tasks(m *whole) (graph.Labels, error) {
 	var values []float32
 	err := m.each(func(rows []float32) (err error) {
 		if values, err = memory.AppendTo(values, rows, m.want*int64(m.width())); err != nil {
-			return refusal.Errorf("%s: %w", m.where(m.at), err)
+			return refusal.In(m.where(m.at), err)
 		}
 		return nil
 	})
@@ -172,7 +169,7 @@ func readIDs(path string, vertices int) ([]int64, error) {
 	}
 	parts, err := arrays.Parts(npy.New(ids), vertices)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
+		return nil, refusal.In(path, err)
 	}
 	return parts[0], nil
 }

@@ -78,7 +78,7 @@ func Read(prefix string) (*graph.Graph, error) {
 
 	g, err := undirected(vertices, edges)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", f.name("graph"), err)
+		return nil, refusal.In(f.name("graph"), err)
 	}
 	g.Provenance = "planetoid " + prefix
 	if bare := vertices - known.x.Rows - len(order); bare > 0 {
@@ -265,7 +265,7 @@ func (f *files) rows(features, labels string) (rows, error) {
 	}
 	x, err := csr(m)
 	if err != nil {
-		return rows{}, refusal.Errorf("%s: %w", f.name(features), err)
+		return rows{}, refusal.In(f.name(features), err)
 	}
 	a, err := unpickle[*pickle.Array](f, labels, "an array")
 	if err != nil {
@@ -273,7 +273,7 @@ func (f *files) rows(features, labels string) (rows, error) {
 	}
 	class, classes, err := oneHot(a)
 	if err != nil {
-		return rows{}, refusal.Errorf("%s: %w", f.name(labels), err)
+		return rows{}, refusal.In(f.name(labels), err)
 	}
 	if len(class) != x.Rows {
 		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s", f.name(labels),
@@ -333,7 +333,7 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 	name := f.name("test.index")
 	const mark, place = 1, 8
 	if err := memory.Need(mark*int64(vertices) + place*int64(want)); err != nil {
-		return nil, refusal.Errorf("%s: %w", name, err)
+		return nil, refusal.In(name, err)
 	}
 	seen, ids := make([]bool, vertices), make([]int64, 0, want)
 	number := 0

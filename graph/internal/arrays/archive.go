@@ -127,7 +127,7 @@ func (a *Archive) listFolder() error {
 	files := 0
 	err = fs.WalkDir(folder.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return refusal.Errorf("%s: %w", a.Path, err)
+			return refusal.In(a.Path, err)
 		}
 		if d.IsDir() {
 			return nil
@@ -253,10 +253,7 @@ func (a *Archive) Count(key string) (int, error) {
 		return 0, a.Refuse(key, err)
 	}
 	n, err := CountRows(b.Header)
-	if err != nil {
-		return 0, a.Refuse(key, err)
-	}
-	return n, nil
+	return n, a.Refuse(key, err)
 }
 
 // Entry is the open entry of an array, its .npy file.
@@ -286,13 +283,10 @@ func (a *Archive) Header(key string) (npy.Header, error) {
 	}
 	defer r.Close()
 	h, err := npy.ReadHeader(r)
-	if err != nil {
-		return h, a.Refuse(key, err)
-	}
-	return h, nil
+	return h, a.Refuse(key, err)
 }
 
-// Refuse puts the file and the array before an error.
+// Refuse puts the file and the array before an error. No error stays none.
 func (a *Archive) Refuse(key string, err error) error {
-	return refusal.Errorf("%s: array %q: %w", a.Path, a.Key(key), err)
+	return refusal.In(fmt.Sprintf("%s: array %q", a.Path, a.Key(key)), err)
 }

@@ -212,15 +212,9 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
 	}
-	ids, err := partOf(a, vertices)
-	return [][]int64{ids}, err
-}
-
-// partOf reads one part of a split from a vector, as List does, and sorts it.
-func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	ids, err := List(a, vertices)
 	slices.Sort(ids)
-	return ids, err
+	return [][]int64{ids}, err
 }
 
 // List reads a list of vertices from a vector. The vector has ids, each once, whose order stays; or it is a
