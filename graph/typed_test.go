@@ -54,7 +54,7 @@ func TestTypedRoundTrip(t *testing.T) {
 	got, err := Open(dir)
 	require.NoError(t, err)
 	defer got.Close()
-	assert.Equal(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty())
+	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty())
 	assert.NoError(t, got.CheckStored(dir))
 	files, err := Files(dir)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func TestValuesAreStored(t *testing.T) {
 	opened, err := Open(dir)
 	require.NoError(t, err)
 	defer opened.Close()
-	assert.Equal(t, g.Labels, opened.Labels, cmpopts.EquateNaNs())
+	assert.EqualBy(t, g.Labels, opened.Labels, cmpopts.EquateNaNs())
 	if l := &opened.Labels; !l.Labelled(1) || l.Labelled(2) || l.MultiLabel() || l.OneClass() {
 		t.Error("labels of values are taken for others")
 	}
@@ -40,7 +40,7 @@ func TestValuesAreStored(t *testing.T) {
 	changed, err := g.Induced([]bool{true, false, true, true})
 	require.NoError(t, err)
 	want := []float32{1.5, -2, nan, nan, 1e6, 0}
-	assert.Equal(t, want, changed.Labels.Values, cmpopts.EquateNaNs())
+	assert.EqualBy(t, want, changed.Labels.Values, cmpopts.EquateNaNs())
 	if err := g.MakeSplits("random:34/33/33", 1, 1); err != nil || len(g.Splits[0].Train) != 1 {
 		t.Errorf("splits %v, %v", g.Splits, err)
 	}

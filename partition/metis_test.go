@@ -181,7 +181,7 @@ func TestUndirected(t *testing.T) {
 				weights = append(weights, weight)
 			}
 		}
-		assert.Equal(t, want, got, gocmp.AllowUnexported(pair{}))
+		assert.EqualBy(t, want, got, gocmp.AllowUnexported(pair{}))
 		if uniform := len(weights) == 0 ||
 			slices.Min(weights) == slices.Max(weights); uniform != (p.EdgeWeights == nil) {
 			t.Errorf("weights %v are kept: %v", weights, p.EdgeWeights != nil)

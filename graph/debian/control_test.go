@@ -49,7 +49,7 @@ func TestParsePackages(t *testing.T) {
 		for i := range got {
 			got[i].relations = strings.ReplaceAll(got[i].relations, "\r", "")
 		}
-		assert.Equal(t, want, got, cmp.AllowUnexported(entry{}))
+		assert.EqualBy(t, want, got, cmp.AllowUnexported(entry{}))
 	}
 }
 
