@@ -1,5 +1,5 @@
 // Package assert reports in tests what is not as it should be. Package require ends a test instead. What a
-// check is about is a format and its values, which may be left out.
+// check is about is a value, or a format and its values, or left out.
 package assert
 
 import (
@@ -22,7 +22,11 @@ type reporter interface {
 // report reports what is wrong with what a check is about.
 func report(t reporter, about []any, wrong string) {
 	t.Helper()
-	if len(about) > 0 {
+	switch len(about) {
+	case 0:
+	case 1:
+		wrong = fmt.Sprintf("%v: %s", about[0], wrong)
+	default:
 		wrong = fmt.Sprintf(about[0].(string), about[1:]...) + ": " + wrong
 	}
 	t.Error(wrong)
@@ -59,11 +63,33 @@ func EqualBy(t reporter, want, got any, options ...cmp.Option) {
 	}
 }
 
+// Len reports a list of another length.
+func Len(t reporter, list any, length int, about ...any) {
+	t.Helper()
+	if n := reflect.ValueOf(list).Len(); n != length {
+		report(t, about, fmt.Sprintf("%d of %.200v, want %d", n, list, length))
+	}
+}
+
+// Empty reports a list that is not empty.
+func Empty(t reporter, list any, about ...any) {
+	t.Helper()
+	Len(t, list, 0, about...)
+}
+
 // Contains reports a text without a part of it.
 func Contains(t reporter, text, part string, about ...any) {
 	t.Helper()
 	if !strings.Contains(text, part) {
 		report(t, about, fmt.Sprintf("%q, want a text with %q", text, part))
+	}
+}
+
+// Error reports that there is no error.
+func Error(t reporter, err error, about ...any) {
+	t.Helper()
+	if err == nil {
+		report(t, about, "no error")
 	}
 }
 

@@ -28,3 +28,9 @@ func Equal[T any](t ender, want, got T, about ...any) {
 	t.Helper()
 	assert.Equal(ending{t}, want, got, about...)
 }
+
+// Len ends a test with a list of another length.
+func Len(t ender, list any, length int, about ...any) {
+	t.Helper()
+	assert.Len(ending{t}, list, length, about...)
+}
