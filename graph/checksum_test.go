@@ -12,8 +12,7 @@ func TestChecksum(t *testing.T) {
 		}))
 		cites.Source, cites.Name, cites.Target = "paper", "cites", "paper"
 		cites.EdgeSplit = &EdgeSplit{
-			Edges:    [3][]int32{{0, 1}, {1, 2}, {2, 2}},
-			Negative: [3][]int32{nil, {0, 2}, {1, 1}},
+			Edges: [3][]int32{{0, 1}, {1, 2}, {2, 2}}, Negative: [3][]int32{nil, {0, 2}, {1, 1}},
 		}
 		writes := must(NewBipartite(2, 3, Edges{Source: []int32{0, 1}, Target: []int32{0, 2}}))
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
@@ -24,8 +23,7 @@ func TestChecksum(t *testing.T) {
 			Splits: []Split{{Train: []int64{0, 1}, Test: []int64{2}}},
 			Others: []VertexType{
 				{Type: "author", Count: 2, Features: Features{
-					Columns: 3, Indptr: []int64{0, 1, 2},
-					Indices: []int32{2, 0}, Data: []float32{7, 8},
+					Columns: 3, Indptr: []int64{0, 1, 2}, Indices: []int32{2, 0}, Data: []float32{7, 8},
 				}},
 			},
 		}
@@ -47,23 +45,19 @@ func TestChecksum(t *testing.T) {
 		"the order of relations": {func(g *Graph) {
 			g.Relations[0], g.Relations[1] = g.Relations[1], g.Relations[0]
 		}, true},
-		"a training edge":   {func(g *Graph) { g.Relations[0].EdgeSplit.Edges[0][0] = 1 }, true},
-		"a validation edge": {func(g *Graph) { g.Relations[0].EdgeSplit.Edges[1][1] = 1 }, true},
-		"a test edge":       {func(g *Graph) { g.Relations[0].EdgeSplit.Edges[2][0] = 0 }, true},
-		"a negative validation edge": {func(g *Graph) {
-			g.Relations[0].EdgeSplit.Negative[1][0] = 1
-		}, true},
-		"a negative test edge": {func(g *Graph) {
-			g.Relations[0].EdgeSplit.Negative[2][1] = 0
-		}, true},
-		"no split of edges":         {func(g *Graph) { g.Relations[0].EdgeSplit = nil }, true},
-		"a feature":                 {func(g *Graph) { g.Features.Dense[2] = 0 }, true},
-		"a sparse feature":          {func(g *Graph) { g.Others[0].Features.Data[0] = 9 }, true},
-		"a sparse feature's column": {func(g *Graph) { g.Others[0].Features.Indices[1] = 1 }, true},
-		"a sparse feature's row":    {func(g *Graph) { g.Others[0].Features.Indptr[1] = 2 }, true},
-		"a class":                   {func(g *Graph) { g.Labels.Class[0] = 1 }, true},
-		"a label of several":        {func(g *Graph) { g.Labels.Multi = []float32{1} }, true},
-		"a value":                   {func(g *Graph) { g.Labels.Values = []float32{1} }, true},
+		"a training edge":            {func(g *Graph) { g.Relations[0].EdgeSplit.Edges[0][0] = 1 }, true},
+		"a validation edge":          {func(g *Graph) { g.Relations[0].EdgeSplit.Edges[1][1] = 1 }, true},
+		"a test edge":                {func(g *Graph) { g.Relations[0].EdgeSplit.Edges[2][0] = 0 }, true},
+		"a negative validation edge": {func(g *Graph) { g.Relations[0].EdgeSplit.Negative[1][0] = 1 }, true},
+		"a negative test edge":       {func(g *Graph) { g.Relations[0].EdgeSplit.Negative[2][1] = 0 }, true},
+		"no split of edges":          {func(g *Graph) { g.Relations[0].EdgeSplit = nil }, true},
+		"a feature":                  {func(g *Graph) { g.Features.Dense[2] = 0 }, true},
+		"a sparse feature":           {func(g *Graph) { g.Others[0].Features.Data[0] = 9 }, true},
+		"a sparse feature's column":  {func(g *Graph) { g.Others[0].Features.Indices[1] = 1 }, true},
+		"a sparse feature's row":     {func(g *Graph) { g.Others[0].Features.Indptr[1] = 2 }, true},
+		"a class":                    {func(g *Graph) { g.Labels.Class[0] = 1 }, true},
+		"a label of several":         {func(g *Graph) { g.Labels.Multi = []float32{1} }, true},
+		"a value":                    {func(g *Graph) { g.Labels.Values = []float32{1} }, true},
 		"a split, whose ends move": {func(g *Graph) {
 			g.Splits[0] = Split{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}
 		}, true},
@@ -73,9 +67,7 @@ func TestChecksum(t *testing.T) {
 		"names of vertices and classes": {func(g *Graph) {
 			g.Names, g.Labels.Names = []string{"a", "b", "c"}, []string{"x", "y"}
 		}, false},
-		"notes": {func(g *Graph) {
-			g.Notes, g.Provenance = []string{"note"}, "elsewhere"
-		}, false},
+		"notes": {func(g *Graph) { g.Notes, g.Provenance = []string{"note"}, "elsewhere" }, false},
 	} {
 		g := made()
 		c.change(g)

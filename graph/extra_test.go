@@ -6,10 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -26,30 +23,19 @@ func TestArraysAreStored(t *testing.T) {
 	several.Others = []VertexType{{Type: "author", Count: 4, Arrays: []Array{years}}}
 	for name, g := range map[string]*Graph{"one type": one, "several": several} {
 		store := filepath.Join(t.TempDir(), "store")
-		if err := g.Write(store); err != nil {
-			t.Fatal(name, err)
-		}
+		require.NoError(t, g.Write(store), name)
 		stored, err := Open(store)
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		if d := differences(g, stored); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-		if err := stored.CheckStored(store); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.NoError(t, err, name)
+		assert.Equal(t, "", differences(g, stored), name)
+		assert.NoError(t, stored.CheckStored(store), name)
 		files, err := Files(store)
-		if err != nil || !strings.Contains(strings.Join(files, " "), "node_year.npy") {
-			t.Errorf("%s: files %q, %v", name, files, err)
-		}
+		require.NoError(t, err)
+		assert.Contains(t, strings.Join(files, " "), "node_year.npy", name)
 		want := []string{"node_year", "node_place"}
 		if name == "several" {
 			want = []string{"vertices/author/node_year"}
 		}
-		if diff := cmp.Diff(want, summarize(t, stored).Arrays); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		assert.Equal(t, want, summarize(t, stored).Arrays, name)
 		assert.NoError(t, stored.Close())
 	}
 	for name, a := range map[string]Array{
@@ -61,14 +47,10 @@ func TestArraysAreStored(t *testing.T) {
 	} {
 		g := dense()
 		g.Arrays = []Array{a}
-		if err := g.Check(); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.Refused(t, g.Check(), "", name)
 	}
 	one.Arrays = []Array{years, years}
-	if err := one.Check(); err == nil || !strings.Contains(err.Error(), `two arrays are called "node_year"`) {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, one.Check(), `two arrays are called "node_year"`)
 }
 
 // A stream of arrays writes the bytes of Write, and takes no more and no fewer rows than there are vertices.
@@ -119,9 +101,7 @@ func TestArraysInAStream(t *testing.T) {
 	} {
 		w := begin(filepath.Join(parent, "store"))
 		err := w.Array(0, c.shape, each([][]float32{c.rows}))
-		if err == nil {
-			t.Errorf("%s: written", name)
-		}
+		assert.Error(t, err, "%s: written", name)
 		assert.NoError(t, w.Abort())
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -38,9 +39,8 @@ func overwrite(t *testing.T, path string, data ...byte) {
 	require.NoError(t, err)
 	info, err := f.Stat()
 	require.NoError(t, err)
-	if _, err := f.WriteAt(data, info.Size()-int64(len(data))); err != nil {
-		t.Fatal(err)
-	}
+	_, err = f.WriteAt(data, info.Size()-int64(len(data)))
+	require.NoError(t, err)
 	require.NoError(t, f.Close())
 }
 
@@ -72,9 +72,7 @@ func TestRecordOfChecks(t *testing.T) {
 	refusedBy(t, open(), features)
 	// The disk changes it, beneath the file system: only the checksums tell.
 	require.NoError(t, os.Chtimes(features, info.ModTime(), info.ModTime()))
-	if err := open(); err != nil {
-		t.Errorf("checked again: %v", err)
-	}
+	assert.NoError(t, open(), "checked again")
 	refusedBy(t, CheckSums(dir, "it", nil), features)
 	// Without the record, all is checked.
 	record := filepath.Join(dir, checkedFile)
@@ -175,13 +173,9 @@ func TestFlippedBits(t *testing.T) {
 			overwrite(t, path, data[len(data)-1])
 			require.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 		}
-		if err := open(dir); err != nil {
-			t.Errorf("with the bytes that were written: %v", err)
-		}
+		assert.NoError(t, open(dir), "with the bytes that were written")
 	}
-	if flipped != 2*(8+11) {
-		t.Errorf("%d bits flipped", flipped)
-	}
+	assert.Equal(t, 2*(8+11), flipped, "bits flipped")
 }
 
 // TestAscend compares the check of edges with the one that finds what is wrong.
@@ -249,7 +243,5 @@ func TestSumOfACutFile(t *testing.T) {
 		_, err := (&summed{f: f, hash: sha256.New(), tell: func(int) {}}).Write(content)
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), source+": a file was cut") {
-		t.Errorf("got %v, want what names the source", err)
-	}
+	assert.ErrorContains(t, err, source+": a file was cut")
 }

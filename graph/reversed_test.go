@@ -1,9 +1,9 @@
 package graph
 
 import (
-	"slices"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -15,20 +15,13 @@ func TestReversed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	back := r.Reversed(5)
-	if want := []int64{0, 1, 2, 3, 5, 7}; !slices.Equal(back.Indptr, want) {
-		t.Errorf("rows begin at %v, want %v", back.Indptr, want)
-	}
-	if want := []int32{1, 3, 3, 0, 1, 1, 4}; !slices.Equal(back.Sources, want) {
-		t.Errorf("out-neighbours %v, want %v", back.Sources, want)
-	}
-	if want := []float32{1, 4, 7, 3, 2, 6, 5}; !slices.Equal(back.Weights, want) {
-		t.Errorf("weights %v, want %v", back.Weights, want)
-	}
+	assert.Equal(t, []int64{0, 1, 2, 3, 5, 7}, back.Indptr, "rows begin at")
+	assert.Equal(t, []int32{1, 3, 3, 0, 1, 1, 4}, back.Sources, "out-neighbours")
+	assert.Equal(t, []float32{1, 4, 7, 3, 2, 6, 5}, back.Weights, "weights")
 	again := back.Reversed(5)
-	if !slices.Equal(again.Indptr, r.Indptr) || !slices.Equal(again.Sources, r.Sources) ||
-		!slices.Equal(again.Weights, r.Weights) {
-		t.Errorf("twice: %v, want %v", again, r)
-	}
+	assert.Equal(t, r.Indptr, again.Indptr, "twice: %v, want %v", again, r)
+	assert.Equal(t, r.Sources, again.Sources, "twice: %v, want %v", again, r)
+	assert.Equal(t, r.Weights, again.Weights, "twice: %v, want %v", again, r)
 	if plain := (&Relation{Indptr: r.Indptr, Sources: r.Sources}).Reversed(5); plain.Weights != nil {
 		t.Errorf("a relation without weights has %v", plain.Weights)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -64,9 +64,7 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 			t.Errorf("%s: %v", test.spec, err)
 			continue
 		}
-		if len(test.graph.Splits) != 3 {
-			t.Errorf("%s: %d splits", test.spec, len(test.graph.Splits))
-		}
+		assert.Len(t, test.graph.Splits, 3, test.spec)
 		for k, s := range test.graph.Splits {
 			if len(s.Train) != test.train || len(s.Val) != test.val || len(s.Test) != test.rest {
 				t.Errorf("%s: split %d of %d, %d and %d", test.spec, k, len(s.Train), len(s.Val), len(s.Test))
@@ -77,9 +75,8 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 				}
 			}
 			all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
-			if len(slices.Compact(all)) != test.train+test.val+test.rest {
-				t.Errorf("%s: the parts of split %d overlap", test.spec, k)
-			}
+			assert.Len(t, slices.Compact(all), test.train+test.val+test.rest,
+				"%s: the parts of split %d overlap", test.spec, k)
 			if slices.ContainsFunc(all, func(v int64) bool { return v%5 == 4 }) {
 				t.Errorf("%s: split %d has an unlabelled vertex", test.spec, k)
 			}
@@ -95,9 +92,8 @@ func TestPerClassCounts(t *testing.T) {
 		for _, v := range *part {
 			count[g.Labels.Class[v]]++
 		}
-		if slices.Min(count) != want || slices.Max(count) != want {
-			t.Errorf("%v of each class, want %d", count, want)
-		}
+		assert.Equal(t, want, slices.Min(count), "%v of each class", count)
+		assert.Equal(t, want, slices.Max(count), "%v of each class", count)
 	}
 }
 
@@ -147,9 +143,7 @@ func TestSplitsStay(t *testing.T) {
 	} {
 		g := labelledGraph(20, 2)
 		require.NoError(t, g.MakeSplits(spec, 1, 1))
-		if d := cmp.Diff(want, g.Splits[0]); d != "" {
-			t.Errorf("%s: %s", spec, d)
-		}
+		assert.Equal(t, want, g.Splits[0], spec)
 	}
 }
 
@@ -163,9 +157,7 @@ func TestSplitsAreSeeded(t *testing.T) {
 	}
 	for _, spec := range []string{"random:60/20/20", "per-class=20,30", "per-class=20,=30,=40"} {
 		five := splits(spec, 5, 1)
-		if d := cmp.Diff(five[:2], splits(spec, 2, 1)); d != "" {
-			t.Errorf("%s: %s", spec, d)
-		}
+		assert.Equal(t, five[:2], splits(spec, 2, 1), spec)
 		all := append(five, splits(spec, 5, 2)...)
 		for i := range all {
 			for j := range i {
@@ -231,10 +223,7 @@ func TestSplitRefusals(t *testing.T) {
 		{small, "random:60/20/20", 1 << 30, "splits 1073741824"},
 	} {
 		err := test.graph.MakeSplits(test.spec, test.count, 1)
-		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q, %d: %v, want a refusal with %q", test.spec, test.count, err, test.want)
-		}
+		assert.Refused(t, err, test.want, "%q, %d", test.spec, test.count)
 	}
 }
 
@@ -279,11 +268,7 @@ func TestRenumber(t *testing.T) {
 		l.ClassName(1) != "green" {
 		t.Errorf("labels %+v, want %v", l, want)
 	}
-	if !slices.Equal(stored, []int64{1, -1, 0}) {
-		t.Errorf("the stored labels are %v", stored)
-	}
+	assert.Equal(t, []int64{1, -1, 0}, stored, "the stored labels")
 	want := `class 1 is "green", which is none of the 2 classes that were learned; leave its vertices unlabelled`
-	if err := l.Renumber([]string{"red", "blue"}); !refusal.Is(err) || err.Error() != want {
-		t.Errorf("error %v, want %q", err, want)
-	}
+	assert.EqualRefusal(t, l.Renumber([]string{"red", "blue"}), want)
 }

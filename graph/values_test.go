@@ -58,9 +58,7 @@ func TestDamagedValues(t *testing.T) {
 	} {
 		g := values()
 		damage(&g.Labels)
-		if err := g.Check(); !refusal.Is(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.Refused(t, g.Check(), "", name)
 	}
 	for _, labels := range []string{
 		`{"kind": "values", "dtype": "float32", "classes": 0}`,

@@ -2,10 +2,9 @@ package partition
 
 import (
 	"context"
-	"strings"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -18,18 +17,14 @@ func TestChunksOfTheFewestRows(t *testing.T) {
 	equal, err := Split(made(t, 12, 40, kinds["plain"], 4),
 		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
 	require.NoError(t, err)
-	if _, err := Chunks(context.Background(), equal[1], ChunkOptions{K: 5}); err == nil ||
-		!strings.Contains(err.Error(), "partition 0 has 4 vertices; give at most 12") {
-		t.Errorf("of equal partitions: %v", err)
-	}
+	_, err = Chunks(context.Background(), equal[1], ChunkOptions{K: 5})
+	assert.ErrorContains(t, err, "partition 0 has 4 vertices; give at most 12", "of equal partitions")
 	for k, want := range map[int]string{
 		5:  "chunks 15: 5 in each partition, and partition 0 has 4 vertices; give at most 12",
 		-2: "chunks -6: give at least 3, one in each partition",
 	} {
-		if _, err := Chunks(context.Background(), shares[2], ChunkOptions{K: k}); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := Chunks(context.Background(), shares[2], ChunkOptions{K: k})
+		assert.Refused(t, err, want)
 	}
 }
 

@@ -4,11 +4,10 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -20,9 +19,7 @@ func TestFileRoundTrip(t *testing.T) {
 	require.NoError(t, WriteFile(path, a))
 	read, err := Assign(context.Background(), g, Options{K: 4, Method: File, File: path})
 	require.NoError(t, err)
-	if !slices.Equal(a.Of, read.Of) {
-		t.Errorf("wrote %v, read %v", a.Of, read.Of)
-	}
+	assert.Equal(t, read.Of, a.Of, "wrote")
 	checkShares(t, g, read)
 }
 
@@ -45,9 +42,8 @@ func TestReadParts(t *testing.T) {
 	} {
 		of, err := readParts(strings.NewReader(text), 3, 3)
 		if want == "" {
-			if err != nil || !slices.Equal(of, []int32{0, 1, 2}) {
-				t.Errorf("%q: %v, error %v", text, of, err)
-			}
+			require.NoError(t, err, "%q", text)
+			assert.Equal(t, []int32{0, 1, 2}, of, "%q", text)
 		} else if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: error %v; want %q", text, err, want)
 		}
@@ -63,8 +59,6 @@ func TestFileRefusals(t *testing.T) {
 		t.TempDir(): "is a directory",
 	} {
 		_, err := Assign(context.Background(), g, Options{K: 2, Method: File, File: path})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want %q", err, want)
-		}
+		assert.Refused(t, err, want)
 	}
 }

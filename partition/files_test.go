@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -45,8 +46,6 @@ func TestTooManyFiles(t *testing.T) {
 			strings.Contains(err.Error(), "remove") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := opens[name](); err != nil {
-			t.Errorf("%s, after it: %v", name, err)
-		}
+		assert.NoError(t, opens[name](), "%s, after it", name)
 	}
 }

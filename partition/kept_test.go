@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -72,9 +73,7 @@ func TestKeep(t *testing.T) {
 				require.NoError(t, err)
 				onlyPairsWith(p, want[p].Edges.Relations)
 				onlyPairsWith(p, got.Edges.Relations)
-				if diff := same(want[p].Edges, got.Edges); diff != "" {
-					t.Fatalf("partition %d (-want +got): %s", p, diff)
-				}
+				require.Equal(t, "", same(want[p].Edges, got.Edges), "partition %d", p)
 				checkPlaces(t, s)
 			}
 		})
@@ -106,9 +105,7 @@ func checkPlaces(t *testing.T, s *Share) {
 		}
 	}
 	for v := range int32(places.Vertices()) {
-		if places.ID(places.Position(v)) != v {
-			t.Fatalf("vertex %d is at %d, where %d is", v, places.Position(v), places.ID(places.Position(v)))
-		}
+		require.Equal(t, v, places.ID(places.Position(v)), "at %d", places.Position(v))
 	}
 	if got := n.Vertices(); got != s.Whole.Vertices || got != places.Vertices() {
 		t.Fatalf("%d numbers of %d vertices", got, s.Whole.Vertices)
@@ -159,11 +156,9 @@ func TestKeepCallsRule(t *testing.T) {
 	})
 	edges := 2 * len(one.Sources) * relations // into and out of the partitions
 	for _, s := range shares {
-		if _, err := kept.Of(s); err != nil {
-			t.Fatal(err)
-		}
+		_, err := kept.Of(s)
+		require.NoError(t, err)
 	}
-	if rules != k || answers != edges {
-		t.Errorf("%d shares: %d rules, %d answers about %d edges", k, rules, answers, edges)
-	}
+	assert.Equal(t, k, rules)
+	assert.Equal(t, edges, answers)
 }

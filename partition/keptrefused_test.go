@@ -1,10 +1,9 @@
 package partition
 
 import (
-	"strings"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -16,9 +15,6 @@ func TestPlacesRefused(t *testing.T) {
 	for other := range int32(2) {
 		shares[1].Edges.IDs = []int32{other}
 		_, err = shares[1].Places(0)
-		if err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "vertices of partition 1 are not those") {
-			t.Errorf("vertex %d: %v", other, err)
-		}
+		assert.Refused(t, err, "vertices of partition 1 are not those", "vertex %d", other)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -13,7 +12,6 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -105,9 +103,8 @@ func TestAutoBalance(t *testing.T) {
 			}
 		}
 		random, err := Assign(t.Context(), g, Options{K: 4, Method: Random, Balance: AutoBalance})
-		if err != nil || random.Balance != ByVertices {
-			t.Errorf("random: %+v, %v", random, err)
-		}
+		require.NoError(t, err, "random: %+v", random)
+		assert.Equal(t, ByVertices, random.Balance, "random: %+v", random)
 	}
 }
 
@@ -138,10 +135,7 @@ func TestMetisOfFewVertices(t *testing.T) {
 
 func TestMetisTooLarge(t *testing.T) {
 	assert.NoError(t, checkMetisSize(1<<31-1))
-	if err := checkMetisSize(1 << 31); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "up to 2147483647, and here are 2147483648") {
-		t.Errorf("error %v", err)
-	}
+	assert.Refused(t, checkMetisSize(1<<31), "up to 2147483647, and here are 2147483648")
 }
 
 // TestUndirected compares METIS's input with a simple construction.

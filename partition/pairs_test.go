@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -25,9 +25,8 @@ func TestManyRelations(t *testing.T) {
 	}
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
-	if _, err := parseRecord(text); err != nil {
-		t.Error(err)
-	}
+	_, err = parseRecord(text)
+	assert.NoError(t, err)
 	g := made(t, 300, 3, kinds["bare"], 1)
 	one := g.Relations[0]
 	g.Type, g.Count, g.Relations = "a", g.Vertices(), nil
@@ -36,12 +35,8 @@ func TestManyRelations(t *testing.T) {
 		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"
 		g.Relations = append(g.Relations, r)
 	}
-	if _, err := Assign(t.Context(), g, Options{K: 93, Method: Random}); err != nil {
-		t.Error(err)
-	}
+	_, err = Assign(t.Context(), g, Options{K: 93, Method: Random})
+	assert.NoError(t, err)
 	_, err = Assign(t.Context(), g, Options{K: 94, Method: Random})
-	if want := "94 partitions: a graph of 120 relations is divided into 93 at most"; !refusal.Is(err) ||
-		err.Error() != want {
-		t.Errorf("error %v, want %q", err, want)
-	}
+	assert.EqualRefusal(t, err, "94 partitions: a graph of 120 relations is divided into 93 at most")
 }

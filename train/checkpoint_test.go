@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/train/setting"
@@ -39,9 +40,7 @@ func TestOverdueCheckpoint(t *testing.T) {
 		}
 		of.epoch = c.epoch
 		asks := s.asks(of.epoch)
-		if asks != c.want {
-			t.Errorf("epoch %d asks %b, want %b", c.epoch, asks, c.want)
-		}
+		assert.Equal(t, c.want, asks, "epoch %d asks", c.epoch)
 		if c.written {
 			break // what follows writes it
 		}

@@ -11,6 +11,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/graph/graphtest"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/setting"
@@ -159,9 +160,8 @@ func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 
 func run(t *testing.T, g *graph.Graph, o Options) *Result {
 	t.Helper()
-	if _, err := o.Resolve(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := o.Resolve()
+	require.NoError(t, err)
 	r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 	require.NoError(t, err)
 	return r
@@ -182,9 +182,8 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 					o.Threads = n
 				}
 				many := run(t, g, o)
-				if !slices.Equal(one.Losses, many.Losses) || !slices.Equal(one.Logits, many.Logits) {
-					t.Errorf("%d threads: losses %v, one thread %v", n, many.Losses, one.Losses)
-				}
+				assert.Equal(t, one.Losses, many.Losses, "%d threads", n)
+				assert.Equal(t, one.Logits, many.Logits, "%d threads", n)
 			}
 		})
 	}
@@ -238,12 +237,10 @@ func TestPredictEqualsRun(t *testing.T) {
 				p, err := (&Job{Graph: on, Options: o}).Predict(context.Background(),
 					r.Weights, WithEmbeddings)
 				require.NoError(t, err)
-				if p.Classes != g.Labels.Classes || !slices.Equal(p.Logits, r.Logits) {
-					t.Errorf("predict gives %d classes, or other logits than the run left", p.Classes)
-				}
-				if p.EmbeddingColumns != columns || len(p.Embeddings) != columns*g.Vertices() {
-					t.Errorf("%d embeddings of %d columns", len(p.Embeddings), p.EmbeddingColumns)
-				}
+				assert.Equal(t, g.Labels.Classes, p.Classes)
+				assert.Equal(t, r.Logits, p.Logits)
+				assert.Equal(t, columns, p.EmbeddingColumns)
+				assert.Len(t, p.Embeddings, columns*g.Vertices())
 			}
 		})
 	}
@@ -254,8 +251,7 @@ func TestPredictEqualsRun(t *testing.T) {
 // memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6,
-		Directed: true, Features: 8, Classes: 4,
+		Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6, Directed: true, Features: 8, Classes: 4,
 	})
 	require.NoError(t, err)
 	o := Defaults()
@@ -309,16 +305,12 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 			t.Errorf("worker %d: planned %d bytes, took %d", k, planned, took)
 		}
 	}
-	if !slices.Equal(plan.GraphBytes, r.GraphBytes) {
-		t.Errorf("planned %d bytes of the graph, took %d", plan.GraphBytes, r.GraphBytes)
-	}
+	assert.Equal(t, r.GraphBytes, plan.GraphBytes, "planned")
 	if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo ||
 		planned.Layout != sent.Layout {
 		t.Errorf("planned to send %+v, sent %+v", planned, sent)
 	}
-	if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {
-		t.Errorf("planned to aggregate %d edges × columns, aggregated %d", plan.EdgeColumns, r.EdgeColumns)
-	}
+	assert.Equal(t, r.EdgeColumns, plan.EdgeColumns, "planned to aggregate")
 	// The first of several ranks on a worker measures before the others have kept their best weights
 	if !turns && slices.Min(live) != slices.Max(live) {
 		t.Errorf("live bytes after each epoch: %d", live)

@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
 )
@@ -31,9 +30,7 @@ func TestJobRefuses(t *testing.T) {
 			_, runErr := j.Run(context.Background())
 			_, planErr := j.Plan(context.Background())
 			for _, err := range []error{runErr, planErr} {
-				if !refusal.Is(err) || !strings.Contains(err.Error(), name) {
-					t.Errorf("got %v, want a refusal that names %q", err, name)
-				}
+				assert.Refused(t, err, name)
 			}
 		})
 	}
@@ -48,9 +45,8 @@ func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		j.OnEpoch = func(Epoch) { t.Error("an epoch was run") }
-		if _, err := j.Plan(ctx); !errors.Is(err, why) {
-			t.Errorf("%q: planned with %v", j.Options.Parallel, err)
-		}
+		_, err := j.Plan(ctx)
+		assert.ErrorIs(t, err, why, "%q: planned", j.Options.Parallel)
 		if r, err := j.Run(ctx); r != nil || !errors.Is(err, why) {
 			t.Errorf("%q: ran with %v", j.Options.Parallel, err)
 		}
@@ -87,9 +83,7 @@ func TestIdentityBlock(t *testing.T) {
 	}}
 	r, err := j.Run(context.Background())
 	require.NoError(t, err)
-	if slices.Min(live) != slices.Max(live) {
-		t.Errorf("live bytes after each epoch: %d", live)
-	}
+	assert.Equal(t, slices.Max(live), slices.Min(live), "live bytes after each epoch: %d", live)
 	if r.Losses[2] >= r.Losses[0] {
 		t.Errorf("losses %v do not fall", r.Losses)
 	}

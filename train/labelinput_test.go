@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
 )
@@ -116,9 +117,7 @@ func TestLabelInput(t *testing.T) {
 			if d := apart(q.Logits, p.Logits); !(d < 1e-5) {
 				t.Errorf("logits differ by %v", d)
 			}
-			if !slices.Equal(p.Logits, got.Logits) {
-				t.Error("the run's logits are others than those of a prediction")
-			}
+			assert.Equal(t, got.Logits, p.Logits, "the run's logits are others than those of a prediction")
 			some := []int32{650, 3, 12}
 			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(),
 				got.Weights, Logits)
@@ -177,9 +176,7 @@ func TestLabelInputRefused(t *testing.T) {
 		"the graph has no labels":  &unlabelled,
 		"the graph has no split 0": &split,
 	} {
-		if _, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights,
-			Logits); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
-		}
+		_, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights, Logits)
+		assert.ErrorContains(t, err, says)
 	}
 }

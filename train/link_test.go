@@ -4,12 +4,11 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/task"
@@ -44,9 +43,8 @@ func severalTypes(t *testing.T) *graph.Graph {
 	for i := range g.Others[0].Features.Dense {
 		g.Others[0].Features.Dense[i] = float32(i%7) / 7
 	}
-	if g, err = g.ReverseRelations(); err != nil {
-		t.Fatal(err)
-	}
+	g, err = g.ReverseRelations()
+	require.NoError(t, err)
 	return g
 }
 
@@ -134,13 +132,9 @@ func TestPlanOfFetches(t *testing.T) {
 				t.Errorf("%+v planned, %+v sent", got, r.Communication)
 			}
 			for rank, sent := range p.Sent {
-				if sent.Bytes() != r.SentBytes[rank] {
-					t.Errorf("worker %d: %d bytes planned, %d sent", rank, sent.Bytes(), r.SentBytes[rank])
-				}
+				assert.Equal(t, r.SentBytes[rank], sent.Bytes(), "worker %d", rank)
 			}
-			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
-				t.Errorf("%d bytes of memory planned, %d taken", p.PeakTensorBytes, r.PeakTensorBytes)
-			}
+			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "bytes of memory planned")
 		})
 	}
 }
@@ -149,14 +143,12 @@ func TestPlanOfFetches(t *testing.T) {
 // than a model after one small step.
 func TestLinksAreLearned(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16,
-		Classes: 4, Seed: 1,
+		Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1,
 	})
 	require.NoError(t, err)
 	within := func(_ int64, u, v int32) bool { return g.Labels.Class[u] == g.Labels.Class[v] }
-	if g.Relations[0], err = g.Relations[0].Where(within); err != nil {
-		t.Fatal(err)
-	}
+	g.Relations[0], err = g.Relations[0].Where(within)
+	require.NoError(t, err)
 	o := linked(func(o *Options) {
 		o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = metric.ROCAUC, 1e-6, 1, 0, 1
 	})
@@ -166,10 +158,8 @@ func TestLinksAreLearned(t *testing.T) {
 	if after.Test < before.Test+.1 || after.Test < .75 {
 		t.Errorf("ROC-AUC %.3f after training, %.3f before", after.Test, before.Test)
 	}
-	if len(after.Logits) != g.Vertices()*o.OutFeatures {
-		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits),
-			g.Vertices(), o.OutFeatures)
-	}
+	assert.Len(t, after.Logits, g.Vertices()*o.OutFeatures,
+		"values in the embeddings of %d vertices, %d columns", g.Vertices(), o.OutFeatures)
 	// A prediction on the whole graph needs no decoder.
 	o.Decoder = "distmult"
 	r := run(t, g, o)
@@ -247,8 +237,6 @@ func TestLinksRefused(t *testing.T) {
 	} {
 		o := linked(c.change)
 		_, err := (&Job{Graph: c.g, Options: o}).Run(context.Background())
-		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, want %q in one line", err, c.want)
-		}
+		assert.Refused(t, err, c.want)
 	}
 }

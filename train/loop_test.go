@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/tensor"
 	"weft/train/setting"
 	"weft/train/task"
@@ -21,9 +21,7 @@ func TestBestEpoch(t *testing.T) {
 		return worker.Scores{Scores: task.Scores{Val: val}, ValLoss: loss}
 	}
 	nan := math.NaN()
-	course := []worker.Scores{
-		scored(.5, 1), scored(.4, .5), scored(.7, .9), scored(.7, .5), scored(.6, .6),
-	}
+	course := []worker.Scores{scored(.5, 1), scored(.4, .5), scored(.7, .9), scored(.7, .5), scored(.6, .6)}
 	unmeasured := []worker.Scores{scored(nan, nan), scored(nan, nan)}
 	for _, c := range []struct {
 		selects     string
@@ -42,10 +40,8 @@ func TestBestEpoch(t *testing.T) {
 		for k, s := range c.course {
 			b.better(k+1, s)
 		}
-		if b.epoch != c.best || b.since != c.since {
-			t.Errorf("%s of %v: best epoch %d, last progress in %d, want %d and %d", c.selects, c.course,
-				b.epoch, b.since, c.best, c.since)
-		}
+		assert.Equal(t, c.best, b.epoch, "%s of %v", c.selects, c.course)
+		assert.Equal(t, c.since, b.since, "%s of %v", c.selects, c.course)
 		if b.exhausted(c.since+1) || !b.exhausted(c.since+2) {
 			t.Errorf("%s: patience does not end two epochs after the last progress", c.selects)
 		}
@@ -69,10 +65,9 @@ func TestSelect(t *testing.T) {
 		if o.Select == setting.SelectLoss {
 			want = 1 + slices.Index(losses, slices.Min(losses))
 		}
-		if r.BestEpoch != want || r.ValLoss != losses[want-1] || r.Val != metrics[want-1] {
-			t.Errorf("%s: epoch %d with loss %v and metric %v, want %d of %v and %v", o.Select, r.BestEpoch,
-				r.ValLoss, r.Val, want, losses, metrics)
-		}
+		assert.Equal(t, want, r.BestEpoch, o.Select)
+		assert.Equal(t, losses[want-1], r.ValLoss, o.Select)
+		assert.Equal(t, metrics[want-1], r.Val, o.Select)
 		best[o.Select] = r.BestEpoch
 		if many := mustRun(t, divided(t, g, o, 2, nil)); math.Abs(many.ValLoss-r.ValLoss) > 1e-3*r.ValLoss {
 			t.Errorf("%s: validation loss %v on two workers, %v on one", o.Select, many.ValLoss, r.ValLoss)
@@ -160,9 +155,8 @@ func TestPlateau(t *testing.T) {
 		o.Parallel = mesh
 		highest, want := 0., o.LR
 		job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
-			if rates[k] = append(rates[k], e.LR); e.LR != want {
-				t.Errorf("epoch %d: %v, want %v", e.Epoch, e.LR, want)
-			}
+			rates[k] = append(rates[k], e.LR)
+			assert.Equal(t, want, e.LR, "epoch %d", e.Epoch)
 			if e.Val > highest*(1+1e-4) {
 				highest = e.Val
 			} else {
@@ -180,7 +174,5 @@ func TestPlateau(t *testing.T) {
 	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 	want := "schedule plateau: nothing is held out for validation; give another split, or take " +
 		"schedule constant"
-	if err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	assert.EqualRefusal(t, err, want)
 }

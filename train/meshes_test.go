@@ -10,6 +10,8 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/task"
@@ -52,14 +54,10 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 			t.Errorf("%s: %s %v, want %v", what, name, x, y)
 		}
 	}
-	if got.Metric != want.Metric {
-		t.Errorf("%s: the metric is %s, want %s", what, got.Metric, want.Metric)
-	}
+	assert.Equal(t, want.Metric, got.Metric, "%s: the metric", what)
 	near("validation", got.Val, want.Val)
 	near("test", got.Test, want.Test)
-	if len(got.Weights) != len(want.Weights) {
-		t.Errorf("%s: %d weights, want %d", what, len(got.Weights), len(want.Weights))
-	}
+	assert.Len(t, got.Weights, len(want.Weights), what)
 	if k, l := got.Links, want.Links; l != nil {
 		counts, wanted := [3]int{k.TrainEdges, k.ValEdges, k.TestEdges},
 			[3]int{l.TrainEdges, l.ValEdges, l.TestEdges}
@@ -70,9 +68,7 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 			near(name, float64(k.Test[name]), float64(x))
 		}
 	}
-	if len(got.Logits) != len(want.Logits) {
-		t.Fatalf("%s: %d logits, want %d", what, len(got.Logits), len(want.Logits))
-	}
+	require.Len(t, got.Logits, len(want.Logits), what)
 	for i, z := range want.Logits {
 		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 &&
 			d > b.logits*max(1, math.Abs(float64(z))) {
@@ -209,17 +205,13 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 	)
 	values.scores = .1 // of years
 	values.right = func(t *testing.T, one *Result) {
-		if one.Metric != metric.RMSE {
-			t.Errorf("the metric is %s", one.Metric)
-		}
+		assert.Equal(t, metric.RMSE, one.Metric, "the metric")
 	}
 	all["values"] = values
 	staged := with(withValues(g), func(o *Options) { o.Model, o.Layers = "gcnii", 4 }, "pipeline=2")
 	staged.scores = .1
 	staged.also = func(t *testing.T, _ string, many *Result) {
-		if n := len(many.Weights["target.mean"].Float32); n != 2 {
-			t.Errorf("means of %d values", n)
-		}
+		assert.Equal(t, 2, len(many.Weights["target.mean"].Float32), "means")
 	}
 	all["values on stages"] = staged
 	standard := with(
@@ -227,9 +219,7 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		"graph=2,tensor=2", "pipeline=2", "graph=1/4",
 	)
 	standard.also = func(t *testing.T, mesh string, many *Result) {
-		if n := len(many.Weights["features.mean"].Float32); n != g.Features.Columns {
-			t.Errorf("%s: means of %d features", mesh, n)
-		}
+		assert.Equal(t, g.Features.Columns, len(many.Weights["features.mean"].Float32), "%s: means", mesh)
 	}
 	all["standard features"] = standard
 

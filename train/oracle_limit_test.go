@@ -2,10 +2,9 @@ package train
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/plan"
@@ -26,10 +25,7 @@ func TestLimitToTheByte(t *testing.T) {
 	}
 	// The worker that needs most is named, whichever others exceed the limit too.
 	err := p.CheckLimit(600)
-	if err == nil ||
-		!strings.Contains(err.Error(), "worker 1 would need 800 B (tensors 500 B, graph 300 B)") {
-		t.Errorf("%v", err)
-	}
+	assert.ErrorContains(t, err, "worker 1 would need 800 B (tensors 500 B, graph 300 B)")
 }
 
 // TestRunKeepsToTheLimit: a run that takes exactly the limit is accepted and takes no more. One byte less
@@ -55,12 +51,9 @@ func TestRunKeepsToTheLimit(t *testing.T) {
 				t.Errorf("%s: worker %d took %d bytes of %d", mesh, i, took, need)
 			}
 		}
-		if !slices.Equal(r.GraphBytes, planned.GraphBytes) {
-			t.Errorf("%s: graphs of %d bytes, planned %d", mesh, r.GraphBytes, planned.GraphBytes)
-		}
+		assert.Equal(t, planned.GraphBytes, r.GraphBytes, "%s: graphs", mesh)
 		o.MemoryLimit--
-		if _, err := onMesh(g, o, mesh).Run(context.Background()); !refusal.Is(err) {
-			t.Errorf("%s: a byte less than %d: %v, want a refusal", mesh, need, err)
-		}
+		_, err = onMesh(g, o, mesh).Run(context.Background())
+		assert.Refused(t, err, "", "%s: a byte less than %d", mesh, need)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/links"
 	"weft/train/metric"
@@ -29,8 +30,7 @@ type linkOracle struct {
 // these ends.
 func linksByHand(relations []graph.Relation, ends []links.Ends, o *Options, r *Result) *linkOracle {
 	l := &linkOracle{
-		draw:  links.Draw{Seed: o.Seed, Shares: o.LinkSplit},
-		known: map[links.Edge]bool{}, ends: ends,
+		draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, ends: ends,
 	}
 	for relation, one := range relations {
 		all := one.Edges()
@@ -260,8 +260,7 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 		types     []task.LinkType
 	}{
 		{
-			"user,buys,item",
-			[]graph.Relation{relation("buys")},
+			"user,buys,item", []graph.Relation{relation("buys")},
 			[]links.Ends{{Sources: users, Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}},
 		},
@@ -280,8 +279,7 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 			},
 		},
 		{
-			"tag,rev_has,item",
-			[]graph.Relation{relation("rev_has")},
+			"tag,rev_has,item", []graph.Relation{relation("rev_has")},
 			[]links.Ends{{Sources: move(tags, 90), Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "tag", Vertices: 30}},
 		},
@@ -299,9 +297,7 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 						})
 						run := mustRun(t, onMesh(g, o, mesh))
 						linksByHand(c.relations, c.ends, &o, run).compare(t, &o, run)
-						if !slices.Equal(run.Links.Types, c.types) {
-							t.Errorf("embeddings of %v, want %v", run.Links.Types, c.types)
-						}
+						assert.Equal(t, c.types, run.Links.Types, "embeddings")
 					})
 				}
 			}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
 	"weft/autograd"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/train/task"
@@ -93,11 +93,9 @@ func TestOwnCrossEntropy(t *testing.T) {
 				own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: c.loss})
 				c.builtin(&o)
 				builtin := run(t, g, o)
-				if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) ||
-					own.ValLoss != builtin.ValLoss {
-					t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss,
-						builtin.Losses, builtin.ValLoss)
-				}
+				assert.Equal(t, builtin.Losses, own.Losses)
+				assert.Equal(t, builtin.Logits, own.Logits)
+				assert.Equal(t, builtin.ValLoss, own.ValLoss)
 			})
 		}
 	}
@@ -134,11 +132,9 @@ func TestOwnCrossEntropyOfVariants(t *testing.T) {
 				results = append(results, r)
 			}
 			own, builtin := results[0], results[1]
-			if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) ||
-				own.ValLoss != builtin.ValLoss {
-				t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss,
-					builtin.Losses, builtin.ValLoss)
-			}
+			assert.Equal(t, builtin.Losses, own.Losses)
+			assert.Equal(t, builtin.Logits, own.Logits)
+			assert.Equal(t, builtin.ValLoss, own.ValLoss)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/tensor"
@@ -31,18 +32,15 @@ func TestPlannedNumbers(t *testing.T) {
 	p := planOf(t, g, o)
 	one, classes := p.Workers[0], g.Labels.Classes
 	parameters := g.Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
-	if one.Parameters != parameters || one.Predictions != g.Vertices()*classes ||
-		p.ResultBytes != 4*int64(parameters+g.Vertices()*classes) {
-		t.Errorf("%d parameters, %d predictions, %d bytes; want %d parameters", one.Parameters,
-			one.Predictions, p.ResultBytes, parameters)
-	}
+	assert.Equal(t, one.Parameters, parameters)
+	assert.Equal(t, one.Predictions, g.Vertices()*classes)
+	assert.Equal(t, 4*int64(parameters+g.Vertices()*classes), p.ResultBytes)
 	sum := int64(0)
 	for _, bytes := range one.Kinds {
 		sum += bytes
 	}
-	if len(one.Kinds) != int(tensor.Graph-tensor.Features) || sum != one.Tensors {
-		t.Errorf("the kinds of tensors take %d together, and all %d", one.Kinds, one.Tensors)
-	}
+	assert.Len(t, one.Kinds, int(tensor.Graph-tensor.Features))
+	assert.Equal(t, one.Tensors, sum)
 	if len(one.Costs) != o.Layers || one.RowSums != (plan.RowSums{}) || one.OneClass || !one.Validates {
 		t.Errorf("%+v", one)
 	}
@@ -62,9 +60,8 @@ func TestPlannedNumbers(t *testing.T) {
 			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
 				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
 			}
-			if got := planOf(t, &of, o).Workers[0].UnusedEdgeFeatures; got != of.Relations[0].EdgeColumns {
-				t.Errorf("%s is said to use edge features", model)
-			}
+			assert.Equal(t, of.Relations[0].EdgeColumns, planOf(t, &of, o).Workers[0].UnusedEdgeFeatures,
+				"%s is said to use edge features", model)
 			of.Relations[0].EdgeColumns, of.Relations[0].EdgeFeatures = 0, nil
 			if planOf(t, &of, o).Workers[0].UnusedEdgeFeatures > 0 {
 				t.Errorf("%s is said to ignore edge features where there are none", model)
@@ -85,8 +82,7 @@ func TestPlannedMessages(t *testing.T) {
 		"labels": func(o *Options) { o.Model, o.LabelInput = "gcn", .4 },
 	} {
 		for _, mesh := range []string{
-			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2",
-			"graph=2,pipeline=2",
+			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2",
 		} {
 			o := Defaults()
 			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
@@ -101,19 +97,13 @@ func TestPlannedMessages(t *testing.T) {
 				}
 			}
 			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())
-			if err != nil {
-				t.Fatal(name, mesh, err)
-			}
+			require.NoError(t, err, "%v %v", name, mesh)
 			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-			if err != nil {
-				t.Fatal(name, mesh, err)
-			}
+			require.NoError(t, err, "%v %v", name, mesh)
 			if got, want := worker.SumOf(p.Sent), r.Communication; got != want {
 				t.Errorf("%s %s: planned %+v, sent %+v", name, mesh, got, want)
 			}
-			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
-				t.Errorf("%s %s: planned %v bytes, took %v", name, mesh, p.PeakTensorBytes, r.PeakTensorBytes)
-			}
+			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s %s: planned", name, mesh)
 			for rank, w := range p.Workers {
 				if len(w.Steps) == 0 {
 					t.Errorf("%s %s: no steps of worker %d", name, mesh, rank)

@@ -10,7 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
@@ -29,20 +29,15 @@ func TestRecompute(t *testing.T) {
 			want, _ := planAndRun(t, job(o))
 			o.Recompute = setting.RecomputeBlocks
 			got, _ := planAndRun(t, job(o))
-			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) ||
-				got.Val != want.Val {
-				t.Errorf("losses %v, want %v, or other logits", got.Losses, want.Losses)
-			}
+			assert.Equal(t, want.Losses, got.Losses)
+			assert.Equal(t, want.Logits, got.Logits)
+			assert.Equal(t, want.Val, got.Val)
 			for name, w := range want.Weights {
-				if !slices.Equal(got.Weights[name].Float32, w.Float32) ||
-					!slices.Equal(got.Weights[name].Int64, w.Int64) {
-					t.Errorf("other values of %s", name)
-				}
+				assert.Equal(t, w.Float32, got.Weights[name].Float32, "other values of %s", name)
+				assert.Equal(t, w.Int64, got.Weights[name].Int64, "other values of %s", name)
 			}
-			if got.Communication != want.Communication || !slices.Equal(got.EdgeColumns, want.EdgeColumns) {
-				t.Errorf("sent %+v and aggregated %d, want %+v and %d", got.Communication, got.EdgeColumns,
-					want.Communication, want.EdgeColumns)
-			}
+			assert.Equal(t, want.Communication, got.Communication)
+			assert.Equal(t, want.EdgeColumns, got.EdgeColumns)
 		})
 	}
 	on := func(g *graph.Graph) func(Options) *Job {
@@ -113,8 +108,7 @@ func messagesOf(features, classes int) []gnn.BlockSpec {
 func TestRecomputeKeeps(t *testing.T) {
 	const vertices, hidden = 20_000, 32
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.Uniform, Vertices: vertices, Degree: 2,
-		Directed: true, Features: 8, Classes: 3,
+		Kind: generate.Uniform, Vertices: vertices, Degree: 2, Directed: true, Features: 8, Classes: 3,
 	})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -195,10 +189,8 @@ func TestRecomputeWhereNeeded(t *testing.T) {
 		none - 1:   setting.RecomputeNone,
 	} {
 		o.MemoryLimit, o.Recompute = limit, recompute
-		if _, err := (&Job{Graph: g, Options: o}).Run(t.Context()); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "would need") {
-			t.Errorf("recompute %s with a limit of %d bytes: %v", recompute, limit, err)
-		}
+		_, err := (&Job{Graph: g, Options: o}).Run(t.Context())
+		assert.Refused(t, err, "would need", "recompute %s with a limit of %d bytes", recompute, limit)
 	}
 }
 
@@ -226,7 +218,6 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "raise the limit or take a smaller model") {
 		t.Errorf("%v", err)
 	}
-	if o.MemoryLimit = setting.Bytes(all); p.CheckLimit(o.MemoryLimit) != nil {
-		t.Errorf("a limit of %d bytes is refused", all)
-	}
+	o.MemoryLimit = setting.Bytes(all)
+	assert.NoError(t, p.CheckLimit(o.MemoryLimit), "a limit of %d bytes is refused", all)
 }

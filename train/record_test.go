@@ -3,6 +3,7 @@ package train
 import (
 	"testing"
 
+	"weft/internal/assert"
 	"weft/parallel/mesh"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -61,7 +62,5 @@ func TestWhatAHistoryBelongsTo(t *testing.T) {
 		Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}},
 		ChunkOf:  []int32{0, 0},
 	}
-	if got := chunksOf(&alone, ""); got != "" {
-		t.Errorf("one chunk has the history %q", got)
-	}
+	assert.Equal(t, "", chunksOf(&alone, ""), "one chunk has the history")
 }

@@ -196,9 +196,7 @@ func TestResume(t *testing.T) {
 					t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
 				}
 			}
-			if !slices.Equal(got.PeakTensorBytes, want.PeakTensorBytes) {
-				t.Errorf("memory %d, want %d", got.PeakTensorBytes, want.PeakTensorBytes)
-			}
+			assert.Equal(t, want.PeakTensorBytes, got.PeakTensorBytes, "memory")
 		})
 	}
 }
@@ -206,10 +204,9 @@ func TestResume(t *testing.T) {
 // equalRuns wants equal results, to the bit.
 func equalRuns(t *testing.T, got, want *Result) {
 	t.Helper()
-	if got.Epochs != want.Epochs || got.BestEpoch != want.BestEpoch || got.Ended != want.Ended {
-		t.Errorf("%d epochs, best %d, ended by %s; want %d, %d, %s", got.Epochs, got.BestEpoch, got.Ended,
-			want.Epochs, want.BestEpoch, want.Ended)
-	}
+	assert.Equal(t, want.Epochs, got.Epochs)
+	assert.Equal(t, want.BestEpoch, got.BestEpoch)
+	assert.Equal(t, want.Ended, got.Ended)
 	for what, pair := range map[string][2]any{
 		"losses": {got.Losses, want.Losses}, "weights": {got.Weights, want.Weights},
 		"logits": {got.Logits, want.Logits}, "links": {got.Links, want.Links},
@@ -218,9 +215,7 @@ func equalRuns(t *testing.T, got, want *Result) {
 			[]float64{want.Train, want.Val, want.Test, want.ValLoss},
 		},
 	} {
-		if diff := gocmp.Diff(pair[1], pair[0], cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s: %.400s", what, diff)
-		}
+		assert.Equal(t, "", gocmp.Diff(pair[1], pair[0], cmpopts.EquateNaNs()), what)
 	}
 }
 
@@ -232,9 +227,8 @@ func stopped(t *testing.T, g *graph.Graph, o Options,
 	folder = filepath.Join(t.TempDir(), "checkpoints")
 	j := &Job{Graph: g, Options: o}
 	follow(j, folder, nil)
-	if _, err := j.Run(stopAfter(j, epoch)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.Run(stopAfter(j, epoch))
+	require.NoError(t, err)
 	return openLast(t, folder), folder
 }
 
@@ -332,17 +326,10 @@ func TestResumeRefuses(t *testing.T) {
 	}{
 		"no history": {"gcnii pipeline=2", func(o *Options) { o.Chunks = 4 }, "of other chunks"},
 		"other partitions": {
-			"hybrid graph=2,pipeline=2",
-			func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6",
+			"hybrid graph=2,pipeline=2", func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6",
 		},
-		"slices": {
-			"gcnii pipeline=2",
-			func(o *Options) { o.Parallel = "tensor=2,pipeline=2" }, "slices",
-		},
-		"no slices": {
-			"sliced tensor=2,pipeline=2",
-			func(o *Options) { o.Parallel = "pipeline=4" }, "slices",
-		},
+		"slices":    {"gcnii pipeline=2", func(o *Options) { o.Parallel = "tensor=2,pipeline=2" }, "slices"},
+		"no slices": {"sliced tensor=2,pipeline=2", func(o *Options) { o.Parallel = "pipeline=4" }, "slices"},
 		"from partitions": {"sage graph=3", func(o *Options) {
 			o.Norm = "none"
 			moveTo(o, "pipeline=2")
@@ -355,10 +342,8 @@ func TestResumeRefuses(t *testing.T) {
 			c.change(&o)
 			j := &Job{Graph: g, Options: o}
 			follow(j, folder, from)
-			if _, err := j.Run(context.Background()); err == nil || !refusal.Is(err) ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want a refusal with %q", err, c.want)
-			}
+			_, err := j.Run(context.Background())
+			assert.Refused(t, err, c.want)
 		})
 	}
 }
@@ -374,9 +359,8 @@ func TestResumeOfAnOlderLateHalo(t *testing.T) {
 	follow(j, folder, from)
 	want := "parallel graph=3: the late halo in " + from.Path +
 		" is of a version of weft that sent other rows; take parallel tensor=3, which needs none"
-	if _, err := j.Run(context.Background()); !refusal.Is(err) || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	_, err := j.Run(context.Background())
+	assert.EqualRefusal(t, err, want)
 }
 
 // TestCheckpointsAreKept: the last two stay of those after every other epoch, or after the next where the

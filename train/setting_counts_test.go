@@ -81,9 +81,7 @@ func TestEachSettingCounts(t *testing.T) {
 			}
 			for _, text := range others(t, g, s, &o) {
 				changed := o
-				if err := s.Set(&changed, text); err != nil {
-					t.Fatalf("%s %s: %v", s.Name, text, err)
-				}
+				require.NoError(t, s.Set(&changed, text), "%s %s", s.Name, text)
 				r, err := changed.Resolve()
 				if err == nil {
 					err = r.CheckGraph(g)
@@ -128,9 +126,7 @@ func TestEachPipelineSettingCounts(t *testing.T) {
 		}
 		for _, text := range others(t, g, s, &o) {
 			changed := o
-			if err := s.Set(&changed, text); err != nil {
-				t.Fatalf("%s %s: %v", s.Name, text, err)
-			}
+			require.NoError(t, s.Set(&changed, text), "%s %s", s.Name, text)
 			add(s.Name+" "+text, changed)
 		}
 	}

@@ -3,13 +3,13 @@ package train
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
@@ -30,17 +30,10 @@ func inTurns(j Job, mesh string) *Job {
 // sameResults compares what two runs learned, to the bit.
 func sameResults(t *testing.T, got, want *Result) {
 	t.Helper()
-	if !slices.Equal(
-		got.Losses, want.Losses,
-	) || !slices.Equal(got.Logits, want.Logits) || got.Test != want.Test {
-		t.Errorf(
-			"%d workers: losses %v and a test metric of %v, want %v and %v", got.Workers, got.Losses,
-			got.Test, want.Losses, want.Test,
-		)
-	}
-	if !reflect.DeepEqual(got.Links, want.Links) {
-		t.Errorf("%d workers: %+v, want %+v", got.Workers, got.Links, want.Links)
-	}
+	assert.Equal(t, want.Losses, got.Losses, "%d workers", got.Workers)
+	assert.Equal(t, want.Logits, got.Logits, "%d workers", got.Workers)
+	assert.Equal(t, want.Test, got.Test, "%d workers", got.Workers)
+	assert.Equal(t, want.Links, got.Links, "%d workers", got.Workers)
 }
 
 // turned is a graph and options on four partitions that workers hold in turns.
@@ -234,9 +227,8 @@ func TestRests(t *testing.T) {
 				require.NoError(t, err)
 				got := mustRun(t, j)
 				sameResults(t, got, want)
-				if !reflect.DeepEqual(got.Weights, want.Weights) {
-					t.Errorf("with a limit of %d bytes: other weights", o.MemoryLimit)
-				}
+				assert.Equal(t, want.Weights, got.Weights, "with a limit of %d bytes: other weights",
+					o.MemoryLimit)
 				for k, tensors := range got.PeakTensorBytes {
 					took, planned := tensors+got.GraphBytes[k], plan.PeakTensorBytes[k]+plan.GraphBytes[k]
 					if took > planned || took < planned && !c.any ||
@@ -288,9 +280,7 @@ func (c *resting) resume(t *testing.T, o Options, want *Result) {
 	follow(second, folder, openLast(t, folder))
 	got := mustRun(t, second)
 	sameResults(t, got, want)
-	if !reflect.DeepEqual(got.Weights, want.Weights) {
-		t.Error("other weights of a run that continued")
-	}
+	assert.Equal(t, want.Weights, got.Weights, "other weights of a run that continued")
 }
 
 // allResting are models, axes and tasks of which something else rests each.
@@ -485,9 +475,7 @@ func TestBytesInTurns(t *testing.T) {
 		}
 	}
 	const slices = 5
-	if classes%slices != 0 {
-		t.Fatalf("%d classes in %d slices", classes, slices)
-	}
+	require.Equal(t, 0, classes%slices, "%d classes in %d slices", classes, slices)
 	for mesh, halo := range map[string]int64{"tensor=5": 0, "graph=2,tensor=5": halo} {
 		sent := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh)).Communication
 		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want ||
@@ -513,9 +501,8 @@ func TestMovedBetweenEvaluations(t *testing.T) {
 			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
 			plan, err := job.Plan(t.Context())
 			require.NoError(t, err)
-			if moved[i] = mustRun(t, job).Disk; moved[i] != plan.Disk() {
-				t.Errorf("%s, evaluated every %d: moved %+v, planned %+v", name, every, moved[i], plan.Disk())
-			}
+			moved[i] = mustRun(t, job).Disk
+			assert.Equal(t, plan.Disk(), moved[i], "%s, evaluated every %d: moved", name, every)
 		}
 		if moved[1].Read >= moved[0].Read {
 			t.Errorf("%s: %+v moved without an evaluation, and %+v with one", name, moved[1], moved[0])

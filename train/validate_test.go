@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/metric"
@@ -21,8 +22,7 @@ import (
 func elsewhereGraph(t *testing.T, vertices int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13,
-		Classes: 5, Seed: 9, Directed: true,
+		Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13, Classes: 5, Seed: 9, Directed: true,
 	})
 	require.NoError(t, err)
 	r := &g.Relations[0]
@@ -74,9 +74,7 @@ func TestValidate(t *testing.T) {
 			for part, got := range []float64{r.Val, r.Test} {
 				e, err := metric.Evaluate(p.Logits, &other.Labels, [][]int64{s.Val, s.Test}[part])
 				require.NoError(t, err)
-				if want := e.Scores[r.Metric]; got != want {
-					t.Errorf("%s of part %d: %v, by the weights %v", r.Metric, part, got, want)
-				}
+				assert.Equal(t, e.Scores[r.Metric], got, "%s of part %d", r.Metric, part)
 			}
 			loss := 0.
 			for _, v := range s.Val {
@@ -101,10 +99,9 @@ func TestValidateOnMeshes(t *testing.T) {
 		other := elsewhereGraph(t, 150)
 		if vertices < 150 {
 			var err error
-			if other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices),
-				make([]bool, 150-vertices))); err != nil {
-				t.Fatal(err)
-			}
+			other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices),
+				make([]bool, 150-vertices)))
+			require.NoError(t, err)
 			other.Splits = []graph.Split{{Val: []int64{1, 4, 6}}}
 		}
 		for _, name := range []string{"gcn", "gat"} {
@@ -197,10 +194,8 @@ func TestValidateMeasures(t *testing.T) {
 	trained, held := values(g, 3), values(other, 4)
 	j, _ = validated(trained, held, networks()["sage"])
 	r = mustRun(t, j)
-	if p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights,
-		Logits); err != nil {
-		t.Fatal(err)
-	}
+	p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights, Logits)
+	require.NoError(t, err)
 	square := 0.
 	for _, v := range other.Splits[0].Val {
 		square += math.Pow(float64(p.Logits[v]-held.Labels.Values[v]), 2)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -83,8 +84,6 @@ func TestViewProfile(t *testing.T) {
 		t.Errorf("%v s, %v of the pass", all, share)
 	}
 	for s, want := range map[float64]string{0: "–", 2e-6: "2 µs", 9e-4: "900 µs", 2e-3: "2.0 ms"} {
-		if got := brief(s); got != want {
-			t.Errorf("%v s: %s, want %s", s, got, want)
-		}
+		assert.Equal(t, want, brief(s), "%v s", s)
 	}
 }

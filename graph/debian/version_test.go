@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"weft/internal/assert"
 )
 
 // The order that deb-version(7) describes: each version is earlier than the next, those of one row are equal.
@@ -54,9 +56,7 @@ func TestCompareVersions(t *testing.T) {
 					} else if i > j {
 						want = 1
 					}
-					if got := compareVersions(a, b); got != want {
-						t.Errorf("compareVersions(%q, %q) = %d, want %d", a, b, got, want)
-					}
+					assert.Equal(t, want, compareVersions(a, b), "compareVersions(%q, %q)", a, b)
 				}
 			}
 		}

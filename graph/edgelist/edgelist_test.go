@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 
@@ -41,9 +40,8 @@ func zipped(t testing.TB, content string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(content)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := z.Write([]byte(content))
+	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	return b.String()
 }
@@ -109,8 +107,7 @@ func TestEdgeFeatures(t *testing.T) {
 		names   []string
 	}{
 		"e.csv": {
-			"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n",
-			[]string{"note", "size"},
+			"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n", []string{"note", "size"},
 		},
 		"names.csv": {
 			"size\tsrc\tnote\tweight\tdst\n1\t0\t10\t.5\t1\n2\t2\t20\t-.25\t0\n3\t0\t30\t3\t1\n",
@@ -123,8 +120,7 @@ func TestEdgeFeatures(t *testing.T) {
 		"weight.csv": {"note,weight,src,dst\n10,1,0,1\n20,2,2,0\n30,3,0,1\n", []string{"note", "weight"}},
 	} {
 		g, err := Read(Options{
-			Path: write(t, file, of.content), EdgeFeatures: of.names,
-			Strings: file == "names.csv",
+			Path: write(t, file, of.content), EdgeFeatures: of.names, Strings: file == "names.csv",
 		})
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -156,16 +152,10 @@ func TestEdgeFeatures(t *testing.T) {
 		},
 	} {
 		_, err := Read(Options{Path: write(t, c.file, c.content), EdgeFeatures: []string{"size"}})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: error %v, want a refusal with %q", c.content, err, c.want)
-		}
+		assert.Refused(t, err, c.want, "%q", c.content)
 	}
-	if _, err := Read(Options{
-		Path:         write(t, "e.csv", "u,v,a\n0,1,2\n"),
-		EdgeFeatures: []string{"a", "a"},
-	}); !refusal.Is(err) {
-		t.Errorf("a column named twice: error %v", err)
-	}
+	_, err := Read(Options{Path: write(t, "e.csv", "u,v,a\n0,1,2\n"), EdgeFeatures: []string{"a", "a"}})
+	assert.Refused(t, err, "", "a column named twice")
 }
 
 func TestArraysBeside(t *testing.T) {
@@ -173,9 +163,8 @@ func TestArraysBeside(t *testing.T) {
 	o := Options{
 		Path:     write(t, "e.csv", "0,1\n2,0\n"),
 		Features: array(t, []float32{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2),
-		Labels:   array(t, []int64{1, 0, -1, 2}, 4),
-		Train:    array(t, []int64{3, 0}, 2),
-		Test:     array(t, []bool{false, true, false, false}, 4),
+		Labels:   array(t, []int64{1, 0, -1, 2}, 4), Train: array(t, []int64{3, 0}, 2),
+		Test: array(t, []bool{false, true, false, false}, 4),
 	}
 	got, err := Read(o)
 	require.NoError(t, err)
@@ -194,8 +183,7 @@ func TestArraysBeside(t *testing.T) {
 	}
 
 	got, err = Read(Options{
-		Path: o.Path, Vertices: 3,
-		Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2),
+		Path: o.Path, Vertices: 3, Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2),
 	})
 	require.NoError(t, err)
 	multi := graph.Labels{Classes: 2, Multi: []float32{1, 0, nan, nan, 1, 1}}
@@ -204,9 +192,8 @@ func TestArraysBeside(t *testing.T) {
 	}
 
 	got, err = Read(Options{Path: o.Path, Vertices: 5_000_000})
-	if err != nil || got.Vertices() != 5_000_000 {
-		t.Errorf("vertices 5000000: error %v", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 5_000_000, got.Vertices())
 }
 
 // CSV, plain or gzip, is read as the .npy files of the same numbers are.
@@ -329,10 +316,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		},
 	} {
 		_, err := Read(c.o)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%+v: error %v, want one line with %q", c.o, err, c.want)
-		}
+		assert.Refused(t, err, c.want, "%+v", c.o)
 	}
 }
 
@@ -358,9 +342,7 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string, names bool) {
 		g, err := Read(Options{Path: write(t, "edges.csv", content), Strings: names})
 		if err != nil {
-			if !refusal.Is(err) {
-				t.Errorf("%v is not a refusal", err)
-			}
+			assert.Refused(t, err, "")
 			return
 		}
 		if names && len(g.Names) != g.Vertices() {
@@ -430,41 +412,32 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	g, err = Read(Options{Path: edges, Train: train, Test: test})
 	require.NoError(t, err)
 	want[0].Val, want[1].Val = []int64{}, []int64{}
-	if diff := cmp.Diff(want, g.Splits); diff != "" {
-		t.Error("without validation: ", diff)
-	}
+	assert.Equal(t, want, g.Splits, "without validation")
 	g, err = Read(Options{Path: edges, Train: train, Test: array(t, []int64{2}, 1)})
 	require.NoError(t, err)
 	want[0].Test, want[1].Test = []int64{2}, []int64{2}
-	if diff := cmp.Diff(want, g.Splits); diff != "" {
-		t.Error("one list for all splits: ", diff)
-	}
+	assert.Equal(t, want, g.Splits, "one list for all splits")
 	three := array(t, make([]bool, 12), 4, 3)
 	for name, c := range map[string]struct {
 		o    Options
 		want string
 	}{
 		"three beside two": {
-			Options{Path: edges, Train: train, Val: three},
-			"2 splits, where " + three + " has 3",
+			Options{Path: edges, Train: train, Val: three}, "2 splits, where " + three + " has 3",
 		},
 		"a row per split": {
 			Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)},
 			"has shape [2 4]: a mask has 4 values",
 		},
-		"no split": {
-			Options{Path: edges, Train: array(t, []bool{}, 4, 0)},
-			"has shape [4 0], no split",
-		},
+		"no split":     {Options{Path: edges, Train: array(t, []bool{}, 4, 0)}, "has shape [4 0], no split"},
 		"in two parts": {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},
 		"numbers": {
 			Options{Path: edges, Train: array(t, []int64{0, 1, 2, 3, 0, 1, 2, 3}, 4, 2)},
 			"element 2, 2, is not a truth value",
 		},
 	} {
-		if _, err := Read(c.o); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want a refusal with %q", name, err, c.want)
-		}
+		_, err := Read(c.o)
+		assert.Refused(t, err, c.want, name)
 	}
 }
 
@@ -478,9 +451,8 @@ func TestVertices(t *testing.T) {
 		write(t, "one.csv", "3\n"):                                                {3},
 	} {
 		got, err := Vertices(path, 8)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, error %v, want %v", path, got, err, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, got, path)
 	}
 	for want, path := range map[string]string{
 		"entry 2: vertex 8 is out of the range of 8 vertices":                                             write(t, "far.csv", "1\n8\n"),
@@ -492,10 +464,8 @@ func TestVertices(t *testing.T) {
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
 		"3 truth values for 8 vertices":                        array(t, []bool{true, true, true}, 3),
 	} {
-		if _, err := Vertices(path, 8); err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), path+": "+want) {
-			t.Errorf("error %v, want a refusal with %q", err, path+": "+want)
-		}
+		_, err := Vertices(path, 8)
+		assert.Refused(t, err, path+": "+want)
 	}
 }
 
@@ -515,8 +485,6 @@ func TestRowsOfNames(t *testing.T) {
 			want = []string{fmt.Sprintf("rows of %s are those of the names in the order in which %s first "+
 				"has them; a column id, before the others, says whose row each is", o.Labels, edges)}
 		}
-		if !slices.Equal(g.Notes, want) {
-			t.Errorf("labels %q: notes %q, want %q", labels, g.Notes, want)
-		}
+		assert.Equal(t, want, g.Notes, "labels %q: notes", labels)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -33,10 +33,9 @@ func TestRowsByID(t *testing.T) {
 		},
 		"words": {
 			numbers, "", "Node_ID;y\n1;red\n2;\n0;a b\n3;red\n",
-			graph.Graph{Labels: graph.Labels{
-				Classes: 2, Class: []int64{0, 1, -1, 1},
-				Names: []string{"a b", "red"},
-			}},
+			graph.Graph{
+				Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"a b", "red"}},
+			},
 		},
 		"dense": {
 			numbers, "id\t0\t1\n2\t.5\t1\n0\t2\t3\n1\t4\t5\n", "",
@@ -80,9 +79,8 @@ func TestRowsByID(t *testing.T) {
 			streamed, err := Open(o)
 			require.NoError(t, err)
 			store := filepath.Join(t.TempDir(), "store")
-			if _, err := streamed.Write(store); err != nil {
-				t.Fatal(err)
-			}
+			_, err = streamed.Write(store)
+			require.NoError(t, err)
 			s, err := graph.Open(store)
 			require.NoError(t, err)
 			defer s.Close()
@@ -99,37 +97,23 @@ func TestRowsByIDRefused(t *testing.T) {
 		names bool
 		text  string
 	}{
-		"y.csv: has no row for the id 1: give each vertex one row": {
-			false,
-			"id,label\n2,1\n0,1\n",
-		},
-		"y.csv: has no row for the id 1 and 1 more: ": {false, "id,label\n0,1\n"},
+		"y.csv: has no row for the id 1: give each vertex one row": {false, "id,label\n2,1\n0,1\n"},
+		"y.csv: has no row for the id 1 and 1 more: ":              {false, "id,label\n0,1\n"},
 		"y.csv:4: the id 2 stands in 2 as well: give each vertex one row": {
-			false,
-			"id,label\n2,1\n0,1\n2,0\n",
+			false, "id,label\n2,1\n0,1\n2,0\n",
 		},
 		`y.csv:2: "x" is not the id of a vertex, from 0 and below 1048768; give `: {false, "id,label\nx,1\n"},
-		`y.csv:2: "-1" is not the id of a vertex`: {
-			false,
-			"id,label\n-1,1\n",
-		},
-		`y.csv:2: "2000000000" is not the id of a vertex`: {
-			false,
-			"id,label\n2000000000,1\n",
-		},
-		"y.csv:3: 1 column, where the header has 2": {
-			false,
-			"id,label\n2,1\n0\n",
-		},
-		"y.csv:3: 2 columns, where the lines before have 1": {
-			false,
-			"id,label\n2,1\n0,1,1\n",
-		},
+		`y.csv:2: "-1" is not the id of a vertex`: {false,
+			"id,label\n-1,1\n"},
+		`y.csv:2: "2000000000" is not the id of a vertex`: {false,
+			"id,label\n2000000000,1\n"},
+		"y.csv:3: 1 column, where the header has 2": {false,
+			"id,label\n2,1\n0\n"},
+		"y.csv:3: 2 columns, where the lines before have 1": {false,
+			"id,label\n2,1\n0,1,1\n"},
 		"y.csv: has no row of numbers": {false, "id,label\n"},
-		`y.csv: has no row for the id "2" and 1 more: `: {
-			true,
-			"id,label\n0,1\n1,1\nzoe,1\n",
-		},
+		`y.csv: has no row for the id "2" and 1 more: `: {true,
+			"id,label\n0,1\n1,1\nzoe,1\n"},
 		`y.csv:2: the id "" is empty`: {true, "id,label\n,1\n"},
 	} {
 		edges := "0,1\n1,2\n2,0\n"
@@ -137,11 +121,8 @@ func TestRowsByIDRefused(t *testing.T) {
 			edges = "0,1\n1,2\n2,zed\n"
 		}
 		_, err := Read(Options{
-			Path:   write(t, "e.csv", edges),
-			Labels: write(t, "y.csv", c.text), Strings: c.names,
+			Path: write(t, "e.csv", edges), Labels: write(t, "y.csv", c.text), Strings: c.names,
 		})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v, want %q", c.text, err, want)
-		}
+		assert.Refused(t, err, want, "%q", c.text)
 	}
 }

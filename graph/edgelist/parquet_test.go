@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -70,13 +70,11 @@ func TestParquet(t *testing.T) {
 		{"plain", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false, want, nil},
 		{
 			"row groups", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.MaxRowsPerRowGroup(1)),
-			false,
-			want, nil,
+			false, want, nil,
 		},
 		{
 			"page version 1", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)),
-			false,
-			want, nil,
+			false, want, nil,
 		},
 		{
 			"weights", tableOf(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
@@ -84,8 +82,7 @@ func TestParquet(t *testing.T) {
 		},
 		{
 			"optional", tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false,
-			want,
-			nil,
+			want, nil,
 		},
 		{
 			"optional, page version 1",
@@ -139,9 +136,7 @@ func TestParquetPages(t *testing.T) {
 			return nil
 		})
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, edges); diff != "" {
-			t.Errorf("page version %d: edges differ", version)
-		}
+		assert.Equal(t, want, edges, "page version %d: edges differ", version)
 	}
 }
 
@@ -180,9 +175,7 @@ func allocated(t *testing.T, content string) uint64 {
 	path := write(t, "edges.parquet", content)
 	var err error
 	took := alloctest.Bytes(func() { _, err = Read(Options{Path: path}) })
-	if err == nil || !refusal.Is(err) {
-		t.Errorf("error %v, want a refusal", err)
-	}
+	assert.Refused(t, err, "")
 	return took
 }
 

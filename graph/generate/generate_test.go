@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/counter"
+	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -24,14 +24,11 @@ var examples = map[string]Options{
 	"rmat":    {Kind: RMAT, Scale: 9, EdgeFactor: 16, Features: 5, Classes: 7, Seed: 1},
 	"uniform": {Kind: Uniform, Vertices: 500, Degree: 7.3, Features: 5, Classes: 7, Seed: 1},
 	"uniform directed": {
-		Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5,
-		Classes: 7, Seed: 1,
+		Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5, Classes: 7, Seed: 1,
 	},
 	"sbm": {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
-	"sbm directed": {
-		Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5,
-		Classes: 7, Seed: 1,
-	},
+	"sbm directed": {Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5,
+		Classes: 7, Seed: 1},
 	"sbm pairs":           {Kind: SBM, Vertices: 14, Degree: 3, Features: 1, Classes: 7, Seed: 1},
 	"sbm one class":       {Kind: SBM, Vertices: 30, Degree: 3, Features: 2, Classes: 1, Seed: 1},
 	"rmat, two vertices":  {Kind: RMAT, Scale: 1, EdgeFactor: 3, Features: 1, Classes: 2, Seed: 1},
@@ -72,15 +69,13 @@ func TestShape(t *testing.T) {
 			}
 		}
 		// NewRelation sorts rows and checks the range of ids.
-		if sorted, err := graph.NewRelation(vertices, e); err != nil ||
-			!slices.Equal(sorted.Sources, g.Relations[0].Sources) {
-			t.Errorf("rows are not ascending, or %v", err)
-		}
+		sorted, err := graph.NewRelation(vertices, e)
+		require.NoError(t, err)
+		assert.Equal(t, g.Relations[0].Sources, sorted.Sources)
 		if o.Kind != RMAT && !o.Directed {
 			reversed, err := graph.NewRelation(vertices, graph.Edges{Source: e.Target, Target: e.Source})
-			if err != nil || !slices.Equal(reversed.Sources, g.Relations[0].Sources) {
-				t.Errorf("not symmetric, or %v", err)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, g.Relations[0].Sources, reversed.Sources)
 		}
 		size := make([]int, o.Classes)
 		for _, class := range g.Labels.Class {
@@ -92,25 +87,20 @@ func TestShape(t *testing.T) {
 		s := g.Splits[0]
 		all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
 		for v, id := range all {
-			if int64(v) != id {
-				t.Fatalf("the split is no partition of the vertices: %v", all)
-			}
+			require.Equal(t, id, int64(v), "the split is no partition of the vertices: %v", all)
 		}
 		if n := float64(vertices); len(s.Train) != int(math.Round(.6*n)) ||
 			len(s.Train)+len(s.Val) != int(math.Round(.8*n)) {
 			t.Errorf("split of %d, %d and %d", len(s.Train), len(s.Val), len(s.Test))
 		}
-		if g.Features.Columns != o.Features || len(g.Features.Dense) != vertices*o.Features {
-			t.Errorf("%d features in %d columns", len(g.Features.Dense), g.Features.Columns)
-		}
+		assert.Equal(t, o.Features, g.Features.Columns)
+		assert.Len(t, g.Features.Dense, vertices*o.Features)
 	})
 }
 
 func TestSeedDecidesAll(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, g *graph.Graph) {
-		if d := diff(g, inMemory(t, o)); d != "" {
-			t.Error("the same seed gives another graph: ", d)
-		}
+		assert.Equal(t, "", diff(g, inMemory(t, o)), "the same seed gives another graph")
 		if o.Vertices == 1 || o.Scale == 1 {
 			return
 		}
@@ -146,9 +136,8 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 					disk, _, failed := onDisk(t, &o, max(budget, 2000))
 					held, err := hold(&o, budget, nil)
 					require.NoError(t, errors.Join(failed, err))
-					if d := diff(want, held) + diff(want, disk); d != "" {
-						t.Errorf("%d threads, %d bytes: %s", threads, budget, d)
-					}
+					assert.Equal(t, "", diff(want, held)+diff(want, disk), "%d threads, %d bytes", threads,
+						budget)
 				}()
 			}
 		}
@@ -158,8 +147,7 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 func TestSBMIsHomophilous(t *testing.T) {
 	for _, directed := range []bool{false, true} {
 		g := inMemory(t, Options{
-			Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4,
-			Directed: directed,
+			Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4, Directed: directed,
 		})
 		e, own, class := g.Relations[0].Edges(), 0.0, make([]float64, 7)
 		for k := range e.Len() {
@@ -312,17 +300,13 @@ func TestWriteStoresTheGraph(t *testing.T) {
 		stored, err := graph.Open(dir)
 		require.NoError(t, err)
 		defer stored.Close()
-		if d := diff(want, stored); d != "" {
-			t.Error(d)
-		}
+		assert.Equal(t, "", diff(want, stored))
 	})
 }
 
 func TestWriteRefusesBeforeItCreates(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := Write(dir, Options{Kind: "torus"}); !refusal.Is(err) {
-		t.Errorf("%v, want a refusal", err)
-	}
+	assert.Refused(t, Write(dir, Options{Kind: "torus"}), "")
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("a refused graph left its folder: %v", err)
 	}
@@ -336,9 +320,8 @@ func BenchmarkGraph(b *testing.B) {
 	} {
 		b.Run(o.Kind, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Graph(o); err != nil {
-					b.Fatal(err)
-				}
+				_, err := Graph(o)
+				require.NoError(b, err)
 			}
 		})
 	}
@@ -401,13 +384,9 @@ func TestSpilled(t *testing.T) {
 				}
 			}
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: other edges than were drawn", name)
-		}
+		assert.Equal(t, want, got, "%s: other edges than were drawn", name)
 		require.NoError(t, f.Truncate(5))
-		if err := read(1, collect(got), nil); err == nil {
-			t.Errorf("%s: a file without its edges was read", name)
-		}
+		assert.Error(t, read(1, collect(got), nil), "%s: a file without its edges was read", name)
 	}
 }
 
@@ -424,9 +403,7 @@ func TestNoRoomToWait(t *testing.T) {
 		if !waited {
 			t.Fatal("nothing was to wait")
 		}
-		if d := diff(want, disk); d != "" {
-			t.Error(d)
-		}
+		assert.Equal(t, "", diff(want, disk))
 	})
 }
 
@@ -455,9 +432,7 @@ func TestWideKeys(t *testing.T) {
 			}[m.narrow]
 			require.NoError(t, run(&m, emit))
 		}
-		if !reflect.DeepEqual(found[0], found[1]) {
-			t.Errorf("%s: narrow keys give %v, wide ones %v", name, found[0], found[1])
-		}
+		assert.Equal(t, found[1], found[0], "%s: narrow keys give", name)
 	}
 }
 
@@ -470,8 +445,7 @@ func TestSorted(t *testing.T) {
 			keys[k] = q.Next() >> (64 - width)
 		}
 		want := slices.Sorted(slices.Values(keys))
-		if got := sorted(keys, make([]uint64, len(keys)), width); !slices.Equal(got, want) {
-			t.Errorf("keys of %d bits are not sorted", width)
-		}
+		assert.Equal(t, want, sorted(keys, make([]uint64, len(keys)), width),
+			"keys of %d bits are not sorted", width)
 	}
 }

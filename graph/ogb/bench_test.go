@@ -1,12 +1,12 @@
 package ogb
 
 import (
-	"errors"
 	"io"
 	"path/filepath"
 	"testing"
 
 	"weft/graph/internal/lines"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -29,9 +29,7 @@ func BenchmarkText(b *testing.B) {
 		for err == nil {
 			_, err = m.Next()
 		}
-		if !errors.Is(err, io.EOF) {
-			b.Fatal(err)
-		}
+		assert.ErrorIs(b, err, io.EOF)
 	}
 	edges := func(string) {
 		e, _, err := folder.edges(triplet{}, ends{y.vertices, y.vertices})
@@ -40,9 +38,7 @@ func BenchmarkText(b *testing.B) {
 		for err == nil {
 			_, _, err = e.Next()
 		}
-		if !errors.Is(err, io.EOF) {
-			b.Fatal(err)
-		}
+		assert.ErrorIs(b, err, io.EOF)
 	}
 	for _, c := range []struct {
 		name, file string

@@ -97,9 +97,8 @@ func FuzzTyped(f *testing.F) {
 		data, err := os.ReadFile(path)
 		require.NoError(f, err)
 		if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-			if data, err = io.ReadAll(z); err != nil {
-				f.Fatal(err)
-			}
+			data, err = io.ReadAll(z)
+			require.NoError(f, err)
 		}
 		f.Add(data, byte(k))
 	}

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -29,9 +29,7 @@ func TestLinkSplits(t *testing.T) {
 	} {
 		got, err := readLinkSplit(filepath.Join("testdata", name), 6)
 		require.NoError(t, err)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		assert.Equal(t, want, got, name)
 	}
 	for _, c := range []struct {
 		name     string
@@ -68,9 +66,8 @@ func TestLinkFolder(t *testing.T) {
 		f, err := os.Create(filepath.Join(folder, "raw", name+textSuffix))
 		require.NoError(t, err)
 		z := gzip.NewWriter(f)
-		if _, err := z.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = z.Write([]byte(text))
+		require.NoError(t, err)
 		require.NoError(t, z.Close())
 		require.NoError(t, f.Close())
 	}
@@ -81,9 +78,8 @@ func TestLinkFolder(t *testing.T) {
 		t.Errorf("%d edges, %+v", read.Edges(), read.Relations[0].EdgeSplit)
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	if _, err := Write(store, Options{Folder: folder}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = Write(store, Options{Folder: folder})
+	require.NoError(t, err)
 	stored, err := graph.Open(store)
 	require.NoError(t, err)
 	defer stored.Close()

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -107,8 +108,7 @@ func (y *typedToy) want(t testing.TB) *graph.Graph {
 		g.Others = append(g.Others, graph.VertexType{Type: name, Count: counts[name]})
 	}
 	for _, name := range []string{
-		"author___writes___paper", "paper___about___field",
-		"paper___cites___paper",
+		"author___writes___paper", "paper___about___field", "paper___cites___paper",
 	} {
 		r := triplet(strings.Split(name, "___"))
 		ends := map[string][2][]int64{
@@ -153,10 +153,9 @@ func TestTypedLayouts(t *testing.T) {
 			stored, err := graph.Open(store)
 			require.NoError(t, err)
 			defer stored.Close()
-			if stored.Edges() != 190 || stored.Own() != 30 || len(stored.Splits) != 1 {
-				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(),
-					len(stored.Splits))
-			}
+			assert.Equal(t, 190, stored.Edges())
+			assert.Equal(t, 30, stored.Own())
+			assert.Len(t, stored.Splits, 1)
 		})
 	}
 }
@@ -205,13 +204,11 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 	y := newTypedToy()
 	refuseAll(t, y.text, y.binary, []damage{
 		{
-			"no counts", false, remove("raw/num-node-dict.csv.gz"),
-			Options{},
+			"no counts", false, remove("raw/num-node-dict.csv.gz"), Options{},
 			"num-node-dict.csv.gz: no such file",
 		},
 		{
-			"counts of fewer", false, textOf("raw/num-node-dict", "author,paper,field\n12,30\n"),
-			Options{},
+			"counts of fewer", false, textOf("raw/num-node-dict", "author,paper,field\n12,30\n"), Options{},
 			"holds no line of types",
 		},
 		{
@@ -251,14 +248,12 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 			"1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows",
 		},
 		{
-			"claimed papers", false, textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"),
-			Options{},
+			"claimed papers", false, textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{},
 			"node-label.csv.gz:30: the last row, where 31",
 		},
 		{"no relations", false, textOf("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
 		{
-			"two names", false, textOf("raw/triplet-type-list", "author,paper\n"),
-			Options{},
+			"two names", false, textOf("raw/triplet-type-list", "author,paper\n"), Options{},
 			"a relation is a source type, a name and a target type",
 		},
 		{"unknown type", false, all(
@@ -266,19 +261,16 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 			textOf("raw/triplet-type-list", "author,writes,book\n"),
 		), Options{}, `joins the type "book", which there is none of`},
 		{
-			"no edges", false, remove("raw/relations/paper___cites___paper"),
-			Options{},
+			"no edges", false, remove("raw/relations/paper___cites___paper"), Options{},
 			"num-edge-list.csv.gz: no such file",
 		},
 		{
 			"end of another type", false, textOf("raw/relations/paper___about___field/edge", "29,4\n"),
-			Options{},
-			"edge.csv.gz:1: 4 is out of the range of 4",
+			Options{}, "edge.csv.gz:1: 4 is out of the range of 4",
 		},
 		{
 			"no labels", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"),
-			Options{},
-			"the types that have labels are 0 (none)",
+			Options{}, "the types that have labels are 0 (none)",
 		},
 		{
 			"labels of two", false, textOf("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"),
@@ -308,8 +300,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"features from edges", false, nil, Options{FromEdges: Mean}, "features-from-edges: "},
 		{"symmetrized", false, nil, Options{Symmetrize: true}, "3 vertex types and 3 relations"},
 		{
-			"no counts in archives", true, remove("raw/num_edges_dict.npz"),
-			Options{},
+			"no counts in archives", true, remove("raw/num_edges_dict.npz"), Options{},
 			"num_edges_dict.npz: no such file",
 		},
 		{
@@ -327,9 +318,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{
 			"fewer relations", true,
 			arraysOf("raw/edge_index_dict.npz", entry{
-				"paper___cites___paper", make([]int64, 180),
-				[]int{2, 90},
-				false,
+				"paper___cites___paper", make([]int64, 180), []int{2, 90}, false,
 			}),
 			Options{},
 			`num_edges_dict.npz: "author___writes___paper" is not in `,
@@ -369,8 +358,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		},
 		{
 			"several counts", true,
-			arraysOf("raw/num_nodes_dict.npz", entry{"paper", []int64{1, 2}, []int{2}, false}),
-			Options{},
+			arraysOf("raw/num_nodes_dict.npz", entry{"paper", []int64{1, 2}, []int{2}, false}), Options{},
 			"holds 2 values, where one count is expected",
 		},
 		{

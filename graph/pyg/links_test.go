@@ -34,9 +34,8 @@ func TestEdgeSplits(t *testing.T) {
 		slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
 		t.Errorf("%q, %q", s.Negatives, g.Notes)
 	}
-	if g, err = Read("testdata/links-hetero.pt", Options{}); err != nil {
-		t.Fatal(err)
-	}
+	g, err = Read("testdata/links-hetero.pt", Options{})
+	require.NoError(t, err)
 	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives ||
 		!slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {
 		t.Errorf("%+v", s)

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -123,20 +122,14 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if g.Provenance != "pyg "+path {
-			t.Errorf("%s: provenance %q", name, g.Provenance)
-		}
+		assert.Equal(t, "pyg "+path, g.Provenance, "%s: provenance", name)
 		got, err := json.Marshal(written(g))
 		require.NoError(t, err)
 		var read expected
 		require.NoError(t, json.Unmarshal(got, &read))
-		if diff := cmp.Diff(want, read); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.Equal(t, want, read, name)
 		// A store of it is whole.
-		if err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(t, g.Write(filepath.Join(t.TempDir(), "store")), name)
 	}
 	files, err := filepath.Glob("testdata/*.pt")
 	require.NoError(t, err)

@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
@@ -50,14 +47,10 @@ func gatherReadsItsRows(t *testing.T) {
 					two += wordSum(y.RowRange(int(i), int(i)+1).Floats())
 				}
 				for _, ahead := range distances {
-					if got := p.gather(tunedGather{along(e, x), ahead}); got != one {
-						t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
-							n, ahead, got, one)
-					}
-					if got := p.gather(tunedGather{along(e, x, y), ahead}); got != one+two {
-						t.Fatalf("width %d, %d rows of two matrices, %d ahead: checksum %d, want %d", width,
-							n, ahead, got, one+two)
-					}
+					require.Equal(t, one, p.gather(tunedGather{along(e, x), ahead}),
+						"width %d, %d rows, %d ahead: checksum", width, n, ahead)
+					require.Equal(t, one+two, p.gather(tunedGather{along(e, x, y), ahead}),
+						"width %d, %d rows of two matrices, %d ahead: checksum", width, n, ahead)
 				}
 			}
 		}
@@ -88,10 +81,8 @@ func TestLinesReadsItsRows(t *testing.T) {
 					g := along(e, x, y)
 					g.lines = true
 					for _, ahead := range distances {
-						if got := p.gather(tunedGather{g, ahead}); got != want {
-							t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
-								n, ahead, got, want)
-						}
+						require.Equal(t, want, p.gather(tunedGather{g, ahead}),
+							"width %d, %d rows, %d ahead: checksum", width, n, ahead)
 					}
 				}
 			}
@@ -110,9 +101,7 @@ func TestThinBound(t *testing.T) {
 	passes, release := b.passes(j)
 	defer release()
 	for i, p := range passes {
-		if p.share != 1 {
-			t.Errorf("probe %d counts for %v of its time", i, p.share)
-		}
+		assert.Equal(t, 1, p.share, "probe %d counts for", i)
 	}
 	if want := float64(4 * (e.Entries()*(1+3+1) + 2*e.Indptr.Len() + e.Rows*3)); len(passes) != 3 ||
 		j.bytes() != want {
@@ -150,9 +139,7 @@ func streams(t *testing.T) {
 				write(m, 7)
 				p.update(m, 2)
 				for i, v := range m.Floats() {
-					if math.Float32bits(v) != 9 {
-						t.Fatalf("word %d of %d is %d, want 9", i, n, math.Float32bits(v))
-					}
+					require.Equal(t, 9, math.Float32bits(v), "word %d of %d", i, n)
 				}
 			}
 		}
@@ -174,9 +161,7 @@ func exponentialsAreRight(t *testing.T) {
 		}
 	}
 	p := probes{newArrays(t, 3).team}
-	if n := p.exp(expPerCall*6 + 1).amount; n != expPerCall*9 {
-		t.Errorf("%v exponentials, want as many calls for each of 3 threads", n)
-	}
+	assert.Equal(t, expPerCall*9, p.exp(expPerCall*6+1).amount, "exponentials")
 }
 
 // TestScoreTerms: the probe computes what it claims to, and as many terms as it says.
@@ -193,9 +178,7 @@ func TestScoreTerms(t *testing.T) {
 		}
 	})
 	p := probes{newArrays(t, 3).team}
-	if n := p.score(scorePerCall*6 + 1).amount; n != scorePerCall*9 {
-		t.Errorf("%v terms, want as many calls for each of 3 threads", n)
-	}
+	assert.Equal(t, scorePerCall*9, p.score(scorePerCall*6+1).amount, "terms")
 }
 
 // TestBound: the bound counts each part at its share of a probe, and the bytes are those of the formulas in
@@ -216,8 +199,7 @@ func TestBound(t *testing.T) {
 	}{
 		"sum": {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0, 0},
 		"mean": {
-			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e,
-			structure + 4*v, 128 * v, 0, 0, 0,
+			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0,
 		},
 		"symmetric": {
 			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e,
@@ -231,10 +213,7 @@ func TestBound(t *testing.T) {
 		},
 		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v +
 			2*16*v, 0, 256 * v, 8 * e, 64 * e},
-		"attention v2": {
-			b.attend(s, true, a), 128 * e, structure + 128*v,
-			(128 + 16) * v, 0, 4 * e, 32 * e,
-		},
+		"attention v2": {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {
@@ -244,9 +223,8 @@ func TestBound(t *testing.T) {
 			read += m.Len() * m.Element.Size()
 		}
 		got := []int{gathered, read, c.j.written, c.j.updated, c.j.exps, c.j.scores}
-		if diff := cmp.Diff([]int{c.gathered, c.read, c.written, c.both, c.exps, c.scores}, got); diff != "" {
-			t.Errorf("%s: gathered, read, written, updated, exponentials, terms: %s", name, diff)
-		}
+		assert.Equal(t, []int{c.gathered, c.read, c.written, c.both, c.exps, c.scores}, got,
+			"%s: gathered, read, written, updated, exponentials, terms", name)
 		var shares []float64
 		for _, g := range c.j.gathers {
 			// Without the structure, which is streamed
@@ -269,14 +247,11 @@ func TestBound(t *testing.T) {
 		for _, p := range passes {
 			found = append(found, p.share)
 		}
-		if diff := cmp.Diff(shares, found); diff != "" {
-			t.Errorf("%s: shares of the probes: %s", name, diff)
-		}
+		assert.Equal(t, shares, found, "%s: shares of the probes", name)
 	}
 	passes := []pass{{share: .5}, {share: 1}}
-	if f := fraction([]float64{4, 2, 8}, passes, [][]float64{{2, 2, 2}, {3, .5, 1}}); f != .75 {
-		t.Errorf("the median of 4/4, 1.5/2 and 2/8 is %v", f)
-	}
+	assert.Equal(t, .75, fraction([]float64{4, 2, 8}, passes, [][]float64{{2, 2, 2}, {3, .5, 1}}),
+		"the median of 4/4, 1.5/2 and 2/8")
 }
 
 // TestProducts: compute alone is the bound from 256 on, and the rate is that of the square product.
@@ -299,9 +274,7 @@ func TestProducts(t *testing.T) {
 		if len(passes) != c.passes || j.compute != c.compute {
 			t.Errorf("%v: %d probes, compute %v", c.p, len(passes), j.compute)
 		}
-		if want := j.flops / b.square.amount; passes[0].share != want {
-			t.Errorf("%v: %v square products, want %v", c.p, passes[0].share, want)
-		}
+		assert.Equal(t, j.flops/b.square.amount, passes[0].share, c.p)
 		release()
 		a.release()
 	}
@@ -313,9 +286,7 @@ func TestMedian(t *testing.T) {
 		values []float64
 		want   float64
 	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{9, 1, 2, 4}, 3}} {
-		if got := median(c.values); got != c.want {
-			t.Errorf("median of %v is %v", c.values, got)
-		}
+		assert.Equal(t, c.want, median(c.values), "median of %v", c.values)
 	}
 }
 
@@ -344,9 +315,7 @@ func TestKernels(t *testing.T) {
 			t.Errorf("no kernel %q", name)
 		}
 	}
-	if told != len(r.Kernels) {
-		t.Errorf("told of %d kernels, reported %d", told, len(r.Kernels))
-	}
+	assert.Equal(t, len(r.Kernels), told, "told")
 	for name, rate := range map[string]float64{
 		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write,
 		"update": r.Machine.Update,
@@ -384,9 +353,7 @@ func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")},
 		func(Model) {})
 	require.NoError(t, err)
-	if len(r.Models) != 3 {
-		t.Fatalf("%d models", len(r.Models))
-	}
+	require.Len(t, r.Models, 3, "models")
 	for _, m := range r.Models {
 		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds ||
 			!strings.HasPrefix(m.Graph, "rmat ") {
@@ -417,12 +384,10 @@ func TestEpoch(t *testing.T) {
 // measurement.
 func TestOnlyNothing(t *testing.T) {
 	o := Options{Threads: 1, Quick: true, Only: regexp.MustCompile("^no such")}
-	if _, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {}); !refusal.Is(err) {
-		t.Errorf("kernels: %v", err)
-	}
-	if _, err := Epoch(t.Context(), o, func(Model) {}); !refusal.Is(err) {
-		t.Errorf("epoch: %v", err)
-	}
+	_, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {})
+	assert.Refused(t, err, "", "kernels")
+	_, err = Epoch(t.Context(), o, func(Model) {})
+	assert.Refused(t, err, "", "epoch")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	o.Only = regexp.MustCompile("^adam")
@@ -438,8 +403,6 @@ func TestWholeCalls(t *testing.T) {
 	for _, c := range []struct{ n, threads, want int }{
 		{1, 1, p}, {p, 1, p}, {p + 1, 1, 2 * p}, {3 * p, 2, 4 * p}, {4 * p, 2, 4 * p}, {8*p - 1, 64, 64 * p},
 	} {
-		if got := wholeCalls(c.n, c.threads); got != c.want {
-			t.Errorf("%d rows for %d threads: %d, want %d", c.n, c.threads, got, c.want)
-		}
+		assert.Equal(t, c.want, wholeCalls(c.n, c.threads), "%d rows for %d threads", c.n, c.threads)
 	}
 }

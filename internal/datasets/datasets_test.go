@@ -35,8 +35,7 @@ func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
 		read: func(string) (*graph.Graph, error) {
 			*reads++
 			return generate.Graph(generate.Options{
-				Kind: generate.SBM, Vertices: 20, Degree: 2,
-				Features: 2, Classes: 2,
+				Kind: generate.SBM, Vertices: 20, Degree: 2, Features: 2, Classes: 2,
 			})
 		},
 	}
@@ -47,20 +46,15 @@ func quiet(string) {}
 
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	d, file, reads := tiny(t)
-	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "make a file") {
-		t.Fatalf("without its source: %v", err)
-	}
+	_, err := d.Store(t.Context(), quiet)
+	assert.Refused(t, err, "make a file", "without its source")
 	step := func(what string, want int) {
 		t.Helper()
 		store, err := d.Store(t.Context(), quiet)
-		if err != nil || *reads != want {
-			t.Fatalf("%s: %v, read %d times, want %d", what, err, *reads, want)
-		}
+		require.NoError(t, err)
+		require.Equal(t, want, *reads, what)
 		g, err := graph.Open(store)
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		require.NoError(t, err, what)
 		assert.NoError(t, g.Close())
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(store), ".*")); left != nil {
 			t.Fatalf("%s: left %v", what, left)
@@ -74,9 +68,7 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	step("newer source", 2)
 	require.NoError(t, os.Remove(file))
 	step("source gone", 2)
-	if missing := d.Missing(); missing != "" {
-		t.Errorf("a dataset with a store misses %q", missing)
-	}
+	assert.Equal(t, "", d.Missing(), "a dataset with a store misses")
 	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	require.NoError(t, os.Truncate(filepath.Join(d.cached(), "graph.json"), 5))
 	step("damaged store", 3)
@@ -85,15 +77,13 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 func TestTwoAtOnce(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	d := synthetic("two", "", generate.Options{
-		Kind: generate.Uniform, Vertices: 1000, Degree: 5,
-		Features: 4, Classes: 2,
+		Kind: generate.Uniform, Vertices: 1000, Degree: 5, Features: 4, Classes: 2,
 	})
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
-			if _, err := d.Store(t.Context(), quiet); err != nil {
-				t.Error(err)
-			}
+			_, err := d.Store(t.Context(), quiet)
+			assert.NoError(t, err)
 		})
 	}
 	wait.Wait()
@@ -218,13 +208,10 @@ func TestInterrupted(t *testing.T) {
 		return nil, errors.New("too late")
 	}
 	defer close(done)
-	if _, err := d.Store(ctx, quiet); !errors.Is(err, stopped) {
-		t.Errorf("got %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left,
-		slices.Sorted(slices.Values(append(others, busy)))) {
-		t.Errorf("left %v, want what another process works in and what is not weft's", left)
-	}
+	_, err = d.Store(ctx, quiet)
+	assert.ErrorIs(t, err, stopped)
+	left, _ := filepath.Glob(filepath.Join(parent, ".*"))
+	assert.Equal(t, slices.Sorted(slices.Values(append(others, busy))), left, "left")
 	root, err := os.OpenRoot(parent)
 	require.NoError(t, errors.Join(err, lock.Close()))
 	defer root.Close()

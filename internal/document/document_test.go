@@ -3,10 +3,10 @@ package document
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -94,10 +94,9 @@ func TestJSON(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	if list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2); err != nil ||
-		!slices.Equal(list, []string{"a", "b"}) {
-		t.Errorf("%q, %v", list, err)
-	}
+	list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, list)
 	for path, want := range map[string]string{
 		file(t, `["a", "b", "c"]`):          "more than 2",
 		file(t, `["a", 7]`):                 "cannot unmarshal number",

@@ -7,11 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/realdata"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -101,9 +99,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
+		assert.Equal(t, c.want, got, c.name)
 	}
 }
 
@@ -134,14 +130,10 @@ func TestDialect(t *testing.T) {
 			t.Errorf("%q: %v", c.pickle, err)
 			continue
 		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", c.pickle, diff)
-		}
+		assert.Equal(t, c.want, got, "%q", c.pickle)
 	}
-	if _, err := d.Decode([]byte("cos\nsystem\n.")); err == nil ||
-		!strings.Contains(err.Error(), `names "os.system"`) {
-		t.Errorf("error %v", err)
-	}
+	_, err := d.Decode([]byte("cos\nsystem\n."))
+	assert.ErrorContains(t, err, `names "os.system"`)
 }
 
 func TestNumbers(t *testing.T) {
@@ -153,12 +145,9 @@ func TestNumbers(t *testing.T) {
 	require.NoError(t, err)
 	got, err := numbers.Int64s()
 	require.NoError(t, err)
-	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if _, err := new(Array).Numbers(); err == nil {
-		t.Error("an array that the pickle never filled")
-	}
+	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6}, got)
+	_, err = new(Array).Numbers()
+	assert.Error(t, err, "an array that the pickle never filled")
 }
 
 func TestLastKeyCounts(t *testing.T) {
@@ -307,9 +296,8 @@ func TestHeldBytes(t *testing.T) {
 	} {
 		code := c.start + strings.Repeat(c.unit, 64<<10/len(c.unit)) + "."
 		d := decoder{Dialect: dialect, data: []byte(code)}
-		if _, err := d.decode(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := d.decode()
+		assert.NoError(t, err, name)
 		if within := d.held <= heldPerByte*int64(len(code)); within != c.within {
 			t.Errorf("%s: %d bytes are held for a pickle of %d", name, d.held, len(code))
 		}
@@ -378,11 +366,9 @@ func TestPublished(t *testing.T) {
 // Values that exceed the memory are refused: a list takes one byte of a pickle.
 func TestWithoutMemory(t *testing.T) {
 	lists := "(" + strings.Repeat("]", 512<<10) + "l."
-	if _, err := Decode([]byte(lists)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Decode([]byte(lists))
+	require.NoError(t, err)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(24 << 20))
-	if _, err := Decode([]byte(lists)); !refusal.Is(err) {
-		t.Errorf("error %v, want a refusal", err)
-	}
+	_, err = Decode([]byte(lists))
+	assert.Refused(t, err, "")
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -31,8 +32,6 @@ func TestTooManyFiles(t *testing.T) {
 		}
 	}
 	_, _, err := Open(path + "2")
-	if advised := refusal.Advise(err, "fetch it"); advised.Error() != err.Error()+"; fetch it" ||
-		!refusal.Is(advised) {
-		t.Errorf("a file that is not there: %v", advised)
-	}
+	assert.EqualRefusal(t, refusal.Advise(err, "fetch it"), err.Error()+"; fetch it",
+		"a file that is not there")
 }

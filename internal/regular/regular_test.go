@@ -26,9 +26,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 		os.DevNull: "is a device",
 	} {
 		_, err := ReadFile(path)
-		if !refusal.Is(err) || !strings.Contains(err.Error(), path+": "+want) {
-			t.Errorf("%s: error %v", path, err)
-		}
+		assert.Refused(t, err, path+": "+want, path)
 	}
 	if _, err := ReadFile(filepath.Join(dir, "missing")); !refusal.Is(err) ||
 		!errors.Is(err, fs.ErrNotExist) {
@@ -57,23 +55,20 @@ func TestReadFileWithoutMemory(t *testing.T) {
 func TestWithinAFolder(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "folder")
-	if err := errors.Join(os.Mkdir(dir, 0o700),
+	require.NoError(t, errors.Join(os.Mkdir(dir, 0o700),
 		os.WriteFile(filepath.Join(parent, "outside"), []byte("secret"), 0o600),
 		os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o600),
 		os.Symlink("file", filepath.Join(dir, "within")),
 		os.Symlink("../outside", filepath.Join(dir, "out")),
 		os.Symlink("nowhere", filepath.Join(dir, "dangling")), os.Mkdir(filepath.Join(dir, "sub"), 0o700),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	root, err := os.OpenRoot(dir)
 	require.NoError(t, err)
 	defer root.Close()
 	for _, name := range []string{"file", "within"} {
 		f, size, err := OpenIn(root, name)
-		if err != nil || size != int64(len("text")) {
-			t.Fatalf("%s: %d bytes, %v", name, size, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, int64(len("text")), size, name)
 		assert.NoError(t, f.Close())
 	}
 	for name, want := range map[string]string{

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/require"
 	"weft/internal/trace"
 )
 
@@ -45,8 +46,6 @@ func TestPlan(t *testing.T) {
 			strings.Join(of["beside"], ", "), lost, events[0].Args.Entries)
 		want := "before, signal 1, main, signal 2, after 3, after | after 1, after 2, beside, signal 3, 0 " +
 			"lost, 3 edges"
-		if got != want {
-			t.Fatalf("%s\nwant %s", got, want)
-		}
+		require.Equal(t, want, got)
 	}
 }

@@ -34,8 +34,7 @@ func TestReducer(t *testing.T) {
 			}
 			c := comm.New(ends[rank], 0)
 			r := newReducer(Config{
-				Env:      axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}},
-				Training: true,
+				Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true,
 			}, params)
 			for pass := range 2 {
 				for i, p := range params {

@@ -8,7 +8,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition"
 )
@@ -189,12 +189,8 @@ func TestMetricProperties(t *testing.T) {
 					t.Fatalf("%s is %v", name, got)
 				}
 				r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
-				if again := alone(metric)(random, labels, all); again != got {
-					t.Fatalf("%s is %v, and %v in another order", name, got, again)
-				}
-				if best := alone(metric)(right, labels, all); best != 1 {
-					t.Fatalf("%s of perfect logits is %v", name, best)
-				}
+				require.Equal(t, got, alone(metric)(random, labels, all), name)
+				require.Equal(t, 1, alone(metric)(right, labels, all), "%s of perfect logits", name)
 			}
 			if !labels.MultiLabel() {
 				if a, f := alone(accuracy)(random, labels,
@@ -230,9 +226,7 @@ func TestChooseMetric(t *testing.T) {
 		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
 		if err != nil {
 			got = err.Error()
-			if !refusal.Is(err) {
-				t.Errorf("%v is no refusal", err)
-			}
+			assert.Refused(t, err, "")
 		}
 		refused := err != nil && strings.HasPrefix(c.want, "metric ") && strings.HasPrefix(got, c.want)
 		if got != c.want && !refused {
@@ -246,8 +240,6 @@ func TestArgmax(t *testing.T) {
 		x    []float32
 		want int
 	}{{[]float32{1}, 0}, {[]float32{-2, -1, -3}, 1}, {[]float32{4, 4}, 0}, {[]float32{0, 1, 1}, 1}} {
-		if got := argmax(c.x); got != c.want {
-			t.Errorf("of %v: %d, want %d", c.x, got, c.want)
-		}
+		assert.Equal(t, c.want, argmax(c.x), "of %v", c.x)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/assert"
+	"weft/internal/require"
 )
 
 // onWorkers runs f on each of n workers of this process.
@@ -130,10 +131,9 @@ func TestHitsAbove(t *testing.T) {
 		if want := []float64{3. / 6, 4. / 6, 4. / 6, 1}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
-		if few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1]); err != nil ||
-			few[0] != 1 {
-			t.Errorf("of nine negative edges: %v, %v", few, err)
-		}
+		few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1])
+		require.NoError(t, err, "of nine negative edges: %v", few)
+		assert.Equal(t, 1, few[0], "of nine negative edges: %v", few)
 	})
 	if none, err := HitsAbove(comm.Alone(), nil, negatives[0], []string{"hits@10"}); err != nil ||
 		!math.IsNaN(none[0]) {
@@ -147,9 +147,7 @@ func TestRankOf(t *testing.T) {
 		edge float32
 		want float64
 	}{{5, 1}, {4, 1.5}, {3, 3}, {2, 4}, {0, 5}} {
-		if got := RankOf(c.edge, []float32{4, 3, 3, 1}); got != c.want {
-			t.Errorf("the rank of %v is %v, want %v", c.edge, got, c.want)
-		}
+		assert.Equal(t, c.want, RankOf(c.edge, []float32{4, 3, 3, 1}), "the rank of %v", c.edge)
 	}
 }
 
@@ -160,9 +158,8 @@ func TestNumberInJSON(t *testing.T) {
 		text string
 	}{{.1, "0.1"}, {-2, "-2"}, {math.NaN(), "null"}, {math.Inf(1), "null"}, {math.Inf(-1), "null"}} {
 		text, err := json.Marshal(Number(c.x))
-		if err != nil || string(text) != c.text {
-			t.Errorf("%v is written %s, %v", c.x, text, err)
-		}
+		require.NoError(t, err, "%v is written %s", c.x, text)
+		assert.Equal(t, c.text, string(text), "%v is written %s", c.x, text)
 		var back Number
 		assert.NoError(t, json.Unmarshal(text, &back))
 		if x := float64(back); c.text == "null" && !math.IsNaN(x) || c.text != "null" && x != c.x {

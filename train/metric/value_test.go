@@ -7,6 +7,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -53,9 +54,8 @@ func TestMetricOfAnotherKind(t *testing.T) {
 	if name, err := ChooseOfValues(Auto); name != RMSE || err != nil {
 		t.Errorf("the default: %q, %v", name, err)
 	}
-	if _, err := ChooseOfValues(Accuracy); !refusal.Is(err) {
-		t.Errorf("accuracy of values: %v", err)
-	}
+	_, err := ChooseOfValues(Accuracy)
+	assert.Refused(t, err, "", "accuracy of values")
 }
 
 // TestEvaluate holds confusion and the scores of classes against scikit-learn's confusion_matrix and
@@ -69,9 +69,8 @@ func TestEvaluateRefusesNaN(t *testing.T) {
 			!strings.Contains(err.Error(), "the logits of vertex 1") {
 			t.Errorf("%v: %v", z, err)
 		}
-		if _, err := Evaluate(logits, l, everyVertex(1)); err != nil {
-			t.Errorf("%v of another vertex: %v", z, err)
-		}
+		_, err := Evaluate(logits, l, everyVertex(1))
+		assert.NoError(t, err, "%v of another vertex", z)
 	}
 }
 
@@ -98,9 +97,7 @@ func TestEvaluate(t *testing.T) {
 	}
 	for k, row := range [][]int{{1, 0, 1}, {1, 2, 0}, {0, 0, 0}} {
 		for j, n := range row {
-			if e.Confusion[k][j] != n {
-				t.Errorf("confusion %v", e.Confusion)
-			}
+			assert.Equal(t, n, e.Confusion[k][j], "confusion %v", e.Confusion)
 		}
 	}
 	for name, x := range map[string]float64{Accuracy: .6, CalibrationError: .1, "macro-f1": (.5 + .8) / 3} {
@@ -109,9 +106,8 @@ func TestEvaluate(t *testing.T) {
 		}
 	}
 	text, err := e.MarshalJSON()
-	if err != nil || string(text[:12]) != `{"accuracy":` {
-		t.Errorf("JSON %s, %v", text, err)
-	}
+	require.NoError(t, err, "JSON %s", text)
+	assert.Equal(t, `{"accuracy":`, string(text[:12]), "JSON %s", text)
 	if none, err := Evaluate(logits, l, nil); err != nil || !math.IsNaN(none.Scores[Accuracy]) ||
 		len(none.Classes) != 3 {
 		t.Errorf("of no vertices: %+v, %v", none, err)

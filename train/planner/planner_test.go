@@ -13,7 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/internal/trace"
 	"weft/parallel/axis"
@@ -66,9 +66,7 @@ func TestMeshes(t *testing.T) {
 		o.Epochs = 3
 		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).
 			Run(context.Background())
-		if err != nil {
-			t.Fatal(m.Parallel, err)
-		}
+		require.NoError(t, err, m.Parallel)
 		if got, want := m.SentBytes(), r.Communication.Bytes(); got != want {
 			t.Errorf("%s: %d bytes planned, %d sent", m.Parallel, got, want)
 		}
@@ -91,18 +89,14 @@ func TestMeshes(t *testing.T) {
 		}
 	}
 	for _, r := range refused {
-		if names = append(names, r.Parallel); !refusal.Is(r.Reason) {
-			t.Errorf("%s: %v", r.Parallel, r.Reason)
-		}
+		names = append(names, r.Parallel)
+		assert.Refused(t, r.Reason, "", r.Parallel)
 	}
 	slices.Sort(names)
 	want := []string{
-		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4",
-		"tensor=2,pipeline=2", "tensor=4",
+		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4",
 	}
-	if !slices.Equal(names, want) {
-		t.Errorf("%v, want %v", names, want)
-	}
+	assert.Equal(t, want, names)
 }
 
 // TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as
@@ -119,10 +113,9 @@ func TestMostSteps(t *testing.T) {
 	}
 	for most, want := range map[int]int{0: 3, ofSeveral + 100: 6} {
 		meshes, refused, err := p.within(context.Background(), 4, most)
-		if err != nil || len(meshes) != want || len(refused) != 6-want {
-			t.Errorf("%d steps: %d meshes, %d refused, %v; want %d", most, len(meshes),
-				len(refused), err, want)
-		}
+		require.NoError(t, err, "%d steps", most)
+		assert.Len(t, meshes, want, "%d steps", most)
+		assert.Len(t, refused, 6-want, "%d steps", most)
 		for _, r := range refused {
 			if !strings.Contains(r.Reason.Error(), "kernel calls and starts and ends of messages") {
 				t.Errorf("%s: %v", r.Parallel, r.Reason)
@@ -179,9 +172,7 @@ func TestLargeGraphs(t *testing.T) {
 			p.Options = train.Defaults()
 			p.Options.Hidden = 8
 			c.change(&p.Options)
-			if err := c.g.Check(); err != nil {
-				t.Fatal(name, err)
-			}
+			require.NoError(t, c.g.Check(), name)
 			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
 			rates, err := p.rates(context.Background(),
 				p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of,
@@ -204,9 +195,7 @@ func TestGrids(t *testing.T) {
 		"graph=6", "tensor=6", "pipeline=6", "graph=3,tensor=2", "graph=2,tensor=3",
 		"graph=3,pipeline=2", "tensor=3,pipeline=2", "graph=2,pipeline=3", "tensor=2,pipeline=3",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	assert.Equal(t, want, got)
 	if one := grids(1); len(one) != 1 || one[0] != mesh.One {
 		t.Errorf("%v", one)
 	}
@@ -221,9 +210,7 @@ func TestFewer(t *testing.T) {
 		{Stages: 4, Partitions: 32, Slices: 1}:   {Stages: 4, Partitions: 2, Slices: 1},
 		{Stages: 16, Partitions: 16, Slices: 16}: {Stages: 2, Partitions: 2, Slices: 2},
 	} {
-		if got := fewer(grid); got != want {
-			t.Errorf("%v: %v, want %v", grid, got, want)
-		}
+		assert.Equal(t, want, fewer(grid), grid)
 	}
 }
 
@@ -251,15 +238,10 @@ func TestRates(t *testing.T) {
 		{"fill", trace.Shape{7, 2}, 0, 7 * 2 * 2.5},
 	} {
 		e := trace.Event{
-			Category: trace.Compute, Name: c.name,
-			Args: trace.Args{Shape: c.shape, Entries: c.entries},
+			Category: trace.Compute, Name: c.name, Args: trace.Args{Shape: c.shape, Entries: c.entries},
 		}
-		if got := r.Of(&e); got != c.want {
-			t.Errorf("%s %v: %v, want %v", c.name, c.shape, got, c.want)
-		}
-		if got := beside.Of(&e); got != 1.5*c.want {
-			t.Errorf("%s %v: %v with the work beside it, want %v", c.name, c.shape, got, 1.5*c.want)
-		}
+		assert.Equal(t, c.want, r.Of(&e), "%s %v", c.name, c.shape)
+		assert.Equal(t, 1.5*c.want, beside.Of(&e), "%s %v", c.name, c.shape)
 	}
 }
 
@@ -280,9 +262,7 @@ func TestCache(t *testing.T) {
 		if err != nil || r.Unkept != nil || *r.Kernels["fill 1 1"] != (Rate{"fill", [2]int{1, 1}, .1}) {
 			t.Fatal(r, err)
 		}
-		if want := []int{1, 1, 2}[i]; measured != want {
-			t.Errorf("measured %d times, want %d", measured, want)
-		}
+		assert.Equal(t, []int{1, 1, 2}[i], measured, "measured")
 		if i == 0 {
 			first = r
 		}
@@ -291,9 +271,8 @@ func TestCache(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.WriteFile(first.Path, []byte("{"), 0o666))
-	if _, err := c.of([]byte("a"), measure); err == nil {
-		t.Error("a damaged file is read")
-	}
+	_, err := c.of([]byte("a"), measure)
+	assert.Error(t, err, "a damaged file is read")
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
 	r, err := Cache(filepath.Join(blocked, "rates")).of([]byte("a"), measure)
@@ -314,10 +293,8 @@ func TestWhatRatesDependOn(t *testing.T) {
 	}
 	measured := func(ctx context.Context, change func(*asked)) (is bool, err error) {
 		a := &asked{
-			planner(small(t)),
-			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			Machine{Cores: 4, Sharers: 2, Threads: 1},
-			1,
+			planner(small(t)), mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			Machine{Cores: 4, Sharers: 2, Threads: 1}, 1,
 		}
 		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
 		change(a)

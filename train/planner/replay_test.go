@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/trace"
 )
 
@@ -25,8 +26,7 @@ func (l *log) starts(track int, c trace.Category, peer, bytes int) *log {
 	}
 	l.begun[c]++
 	return l.step(track, c, trace.Args{
-		Peer: trace.At(peer), Bytes: int64(bytes),
-		Message: trace.At(l.begun[c]),
+		Peer: trace.At(peer), Bytes: int64(bytes), Message: trace.At(l.begun[c]),
 	})
 }
 
@@ -81,35 +81,23 @@ func TestReplay(t *testing.T) {
 		"nothing":  {usual, []*log{l(), l()}, 0, []Work{{}, {}}},
 		// The sender is late by 2 s, and 20 bytes take 2 s.
 		"a message": {
-			usual,
-			[]*log{l().kernel(0, 2).send(1, 20), l().receive(0, 20)},
-			4,
-			[]Work{{2, 2, 0}, {0, 2, 2}},
+			usual, []*log{l().kernel(0, 2).send(1, 20), l().receive(0, 20)}, 4, []Work{{2, 2, 0}, {0, 2, 2}},
 		},
 		// The bytes wait for the receiver.
 		"a receiver that is late": {
-			usual,
-			[]*log{l().send(1, 20), l().kernel(0, 2).receive(0, 20)},
-			4,
-			[]Work{{0, 2, 2}, {2, 2, 0}},
+			usual, []*log{l().send(1, 20), l().kernel(0, 2).receive(0, 20)}, 4, []Work{{0, 2, 2}, {2, 2, 0}},
 		},
 		"a short message to one": {
-			eager,
-			[]*log{l().send(1, 20), l().kernel(0, 2).receive(0, 20)},
-			2,
-			[]Work{{0, 2, 0}, {2, 0, 0}},
+			eager, []*log{l().send(1, 20), l().kernel(0, 2).receive(0, 20)}, 2, []Work{{0, 2, 0}, {2, 0, 0}},
 		},
 		"latency": {
-			slow,
-			[]*log{l().send(1, 0).send(1, 10), l().receive(0, 0).receive(0, 10)},
-			2,
+			slow, []*log{l().send(1, 0).send(1, 10), l().receive(0, 0).receive(0, 10)}, 2,
 			[]Work{{0, 2, 0}, {0, 2, 0}},
 		},
 		// Two chunks pass two stages: each is idle for one of three times, as (stages−1)/(chunks+stages−1).
 		"a bubble": {
 			Machine{
-				Cores: 1, Threads: 1, Sharers: 1,
-				Links: Links{Sends: math.Inf(1), Receives: math.Inf(1)},
+				Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: math.Inf(1), Receives: math.Inf(1)},
 			},
 			[]*log{
 				l().kernel(0, 1).send(1, 8).kernel(0, 1).send(1, 8),
@@ -167,10 +155,7 @@ func TestReplay(t *testing.T) {
 		},
 		// Two workers of a machine have half a core each until the shorter has ended.
 		"a core for two": {
-			shared,
-			[]*log{l().kernel(0, 1), l().kernel(0, 2)},
-			3,
-			[]Work{{2, 0, 1}, {3, 0, 0}},
+			shared, []*log{l().kernel(0, 1), l().kernel(0, 2)}, 3, []Work{{2, 0, 1}, {3, 0, 0}},
 		},
 		// 10 bytes a second take .05 s of a core each, half a core at each end. A kernel of 1 s and the
 		// message get 2/3 of what they want: when the kernel ends, 10 bytes are left.
@@ -184,12 +169,8 @@ func TestReplay(t *testing.T) {
 			[]Work{{1.5, 1, 0}, {0, 2.5, 0}},
 		},
 		// A byte takes .2 s of the one thread that handles a worker's messages.
-		"one thread": {
-			slowly,
-			[]*log{l().send(1, 20), l().receive(0, 20)},
-			4,
-			[]Work{{0, 4, 0}, {0, 4, 0}},
-		},
+		"one thread": {slowly, []*log{l().send(1, 20), l().receive(0, 20)}, 4,
+			[]Work{{0, 4, 0}, {0, 4, 0}}},
 		"before the epoch": {usual, []*log{l().after(0, 9).kernel(0, 1)}, 1, []Work{{1, 0, 0}}},
 	} {
 		var steps [][]trace.Event
@@ -222,10 +203,9 @@ func (l *log) receiveAnother(peer, bytes int) *log {
 // TestStuck: steps that wait for each other are an error, and not an endless loop.
 func TestStuck(t *testing.T) {
 	waits := (&log{}).receive(0, 8)
-	if _, _, err := Replay([][]trace.Event{nil, waits.steps},
-		Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: 1, Receives: 1}}, nil); err == nil {
-		t.Error("a message that nobody sends has come")
-	}
+	_, _, err := Replay([][]trace.Event{nil, waits.steps},
+		Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: 1, Receives: 1}}, nil)
+	assert.Error(t, err, "a message that nobody sends has come")
 }
 
 // TestTimes: what workers do is divided into what limits an epoch, by hand: of two workers that compute 4 and
@@ -245,8 +225,6 @@ func TestTimes(t *testing.T) {
 		"link": {Compute: 1, Link: 2}, "imbalance": {Imbalance: 1}, "bubble": {Compute: 1, Bubble: 1.1},
 		"wait": {Wait: 3, Compute: 2, Link: 2},
 	} {
-		if got := times.LimitedBy(); got != want {
-			t.Errorf("%+v is limited by %s, want %s", times, got, want)
-		}
+		assert.Equal(t, want, times.LimitedBy(), "%+v is limited by", times)
 	}
 }

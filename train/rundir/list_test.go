@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/train/metric"
 	"weft/train/setting"
 )
@@ -35,9 +36,7 @@ func TestCompareMetric(t *testing.T) {
 		{metric.Accuracy, 0, nan, -1},
 		{metric.Accuracy, nan, nan, 0},
 	} {
-		if got := CompareMetric(c.name, c.a, c.b); got != c.want {
-			t.Errorf("%s: %v and %v compare as %d", c.name, c.a, c.b, got)
-		}
+		assert.Equal(t, c.want, CompareMetric(c.name, c.a, c.b), "%s: %v and %v", c.name, c.a, c.b)
 	}
 }
 
@@ -64,9 +63,7 @@ func TestRunsOfTheSameSettings(t *testing.T) {
 			t.Errorf("another %s: %d rows, the first of %d runs, want %d", name, len(got),
 				len(got[0].Runs), rows)
 		}
-		if got := Differ(runs); !slices.Equal(got, []string{name}) {
-			t.Errorf("another %s: %q differ", name, got)
-		}
+		assert.Equal(t, []string{name}, Differ(runs), "another %s", name)
 		if got := Differ(runs[:1]); got != nil {
 			t.Errorf("one run differs in %q", got)
 		}

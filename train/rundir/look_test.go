@@ -95,9 +95,7 @@ func TestLook(t *testing.T) {
 func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	d := newDir(t, t.TempDir())
 	require.NoError(t, d.writeJSON(runFile, smallRun()))
-	if s := lookAt(t, d.Path); s.Status != Running {
-		t.Errorf("under way %+v", s)
-	}
+	assert.Equal(t, Running, lookAt(t, d.Path).Status, "under way")
 	require.NoError(t, d.metrics.Close()) // as a process's end does
 	if s := lookAt(t, d.Path); s.Status != Finished || s.Reason != "all 0 epochs are done" {
 		t.Errorf("ended %+v", s)

@@ -1,6 +1,10 @@
 package rundir
 
-import "testing"
+import (
+	"testing"
+
+	"weft/internal/assert"
+)
 
 // TestFileNameKeeps: letters, digits and -, _ and . stay in a name, up to the ends of their ranges, and what
 // stands beside them in ASCII does not.
@@ -12,8 +16,6 @@ func TestFileNameKeeps(t *testing.T) {
 		".hidden.":         "hidden",
 		"/data/papers.npz": "papers.npz",
 	} {
-		if got := fileName(dataset); got != want {
-			t.Errorf("%q: %q, want %q", dataset, got, want)
-		}
+		assert.Equal(t, want, fileName(dataset), "%q", dataset)
 	}
 }

@@ -19,8 +19,7 @@ func TestPredictionsAreFinite(t *testing.T) {
 		require.NoError(t,
 			EncodePredictions(&file,
 				worker.Rows{
-					Vertices: 2, Columns: 2,
-					Each: slices.Values([][]float32{{1, 2}, {3, float32(x)}}),
+					Vertices: 2, Columns: 2, Each: slices.Values([][]float32{{1, 2}, {3, float32(x)}}),
 				}))
 		if _, _, err := DecodePredictions(&file); !refusal.IsDamaged(err) ||
 			!strings.Contains(err.Error(), "row 1 has the value") {

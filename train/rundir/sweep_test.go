@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -39,14 +40,12 @@ func TestClaimSweep(t *testing.T) {
 	claim("lr: 1", "holds runs of another sweep, or of this one before its file changed")
 	require.NoError(t, os.Truncate(path, 0)) // as one leaves it that is killed at once
 	end(claim("lr: 2", ""))
-	if text, err := os.ReadFile(path); string(text) != "lr: 2" {
-		t.Errorf("%q, %v", text, err)
-	}
+	text, err := os.ReadFile(path)
+	assert.Equal(t, "lr: 2", string(text), "%q, %v", text, err)
 	require.NoError(t, os.Rename(path, filepath.Join(dir, "notes")))
 	claim("lr: 1", "the folder is not empty; name a new one")
-	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-		t.Errorf("a folder that is refused has %v", entries)
-	}
+	entries, _ := os.ReadDir(dir)
+	assert.Len(t, entries, 1, "a folder that is refused")
 	dir = filepath.Join(dir, "notes")
 	claim("lr: 1", "not a directory; name another folder")
 }

@@ -1,11 +1,11 @@
 package setting
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/axis"
 )
@@ -13,8 +13,7 @@ import (
 // TestMorePartitionsThanVertices: the refusal names the setting that asks for too many partitions.
 func TestMorePartitionsThanVertices(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 6, Degree: 2,
-		Features: 3, Classes: 2,
+		Kind: generate.SBM, Vertices: 6, Degree: 2, Features: 3, Classes: 2,
 	})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -50,9 +49,7 @@ func TestHolders(t *testing.T) {
 		o.Parallel, o.Partitions = c.parallel, c.partitions
 		r, err := o.Resolve()
 		require.NoError(t, err)
-		if got := r.Holders(); !slices.Equal(got, c.want) {
-			t.Errorf("%s, %d partitions: %v, want %v", c.parallel, c.partitions, got, c.want)
-		}
+		assert.Equal(t, c.want, r.Holders(), "%s, %d partitions", c.parallel, c.partitions)
 	}
 }
 
@@ -74,9 +71,8 @@ func TestPartitionsAreRefused(t *testing.T) {
 		o := Defaults()
 		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
 		o.AggregationChunks = axis.Chunks(c.aggregationChunks)
-		if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s, %d partitions: %v, want %q", c.parallel, c.partitions, err, c.want)
-		}
+		_, err := o.Resolve()
+		assert.ErrorContains(t, err, c.want, "%s, %d partitions", c.parallel, c.partitions)
 	}
 }
 
@@ -86,8 +82,6 @@ func TestPartitionOfTurns(t *testing.T) {
 		o := Defaults()
 		o.Parallel, o.Partitions, o.Partition = "tensor=2", partitions, "random"
 		o.ResetOtherAxes(func(string) bool { return false })
-		if o.Partition != want {
-			t.Errorf("%d partitions by %s, want %s", partitions, o.Partition, want)
-		}
+		assert.Equal(t, want, o.Partition, "%d partitions by", partitions)
 	}
 }

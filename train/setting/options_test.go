@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weft/gnn"
@@ -47,9 +46,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	for _, model := range gnn.Names() {
 		o := Defaults()
 		o.Model = model
-		if _, err := o.Resolve(); err != nil {
-			t.Errorf("%s: %v", model, err)
-		}
+		_, err := o.Resolve()
+		assert.NoError(t, err, model)
 		if u := o.Unused(); u != nil {
 			t.Errorf("%s: defaults count as unused: %v", model, u)
 		}
@@ -104,10 +102,7 @@ func TestResolveRefuses(t *testing.T) {
 			continue
 		}
 		_, err := o.Resolve()
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s %s: %v, want %q in one line", c.name, c.text, err, c.want)
-		}
+		assert.Refused(t, err, c.want, "%s %s", c.name, c.text)
 	}
 }
 
@@ -132,9 +127,8 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 	for _, parallel := range []string{"", "tensor=2"} {
 		o := Defaults()
 		o.Parallel = parallel
-		if _, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo"); err != nil {
-			t.Error(err)
-		}
+		_, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo")
+		assert.NoError(t, err)
 		for _, name := range []string{"halo", "prefetch", "chunks"} {
 			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), name) {
 				t.Errorf("%s on %q: %v", name, parallel, err)
@@ -146,17 +140,14 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 func TestHeadsDivideHidden(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Hidden, o.Heads = "gat", 30, 4
-	if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), "heads 4") {
-		t.Errorf("gat with 4 heads of 30: %v", err)
-	}
+	_, err := o.Resolve()
+	assert.ErrorContains(t, err, "heads 4", "gat with 4 heads of 30")
 	o.Model = "gcn"
-	if _, err := o.Resolve(); err != nil {
-		t.Errorf("gcn has no heads: %v", err)
-	}
+	_, err = o.Resolve()
+	assert.NoError(t, err, "gcn has no heads")
 	want := "heads 4: the model gcn does not use it; leave it out, or take model gat, gatv2, transformer"
-	if _, err := o.Resolve("heads"); err == nil || err.Error() != want {
-		t.Errorf("heads of gcn, given: %v, want %q", err, want)
-	}
+	_, err = o.Resolve("heads")
+	assert.EqualError(t, err, want, "heads of gcn, given")
 	assert.Equal(t, []string{"heads"}, o.Unused())
 }
 
@@ -204,9 +195,8 @@ func TestDelayRefuses(t *testing.T) {
 	o.Parallel, o.HaloDelay, o.WireSchedule = "graph=2", 1, axis.WireSchedule{Slope: 5, From: 128}
 	want := "halo-delay 1 with wire-schedule varco: rows of the epoch before have other columns; leave " +
 		"one of the two out"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err := o.Resolve()
+	assert.EqualRefusal(t, err, want)
 }
 
 // TestWireRefuses: a format that would say no more than what is stored, and one where nothing travels.
@@ -215,22 +205,19 @@ func TestWireRefuses(t *testing.T) {
 	o.Precision, o.Wire, o.Parallel = "bf16", axis.Float32, "graph=2"
 	want := "wire f32: with precision bf16 values are stored in bf16, and more bits would tell nothing " +
 		"more; leave it out, or take int8 or int4"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err := o.Resolve()
+	assert.EqualRefusal(t, err, want)
 	o.Wire, o.Parallel = axis.Int8, ""
 	want = "wire int8: belongs to a mesh of more than one worker; give parallel graph=N, or leave it out"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err = o.Resolve()
+	assert.EqualRefusal(t, err, want)
 	for precision, wires := range map[string]map[string]kernel.Format{
 		"f32": {
 			"auto": kernel.AsStored, "f32": kernel.AsStored, "bf16": kernel.InBFloat16,
 			"int8": kernel.InInt8, "int4": kernel.InInt4,
 		},
 		"bf16": {
-			"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8,
-			"int4": kernel.InInt4,
+			"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8, "int4": kernel.InInt4,
 		},
 	} {
 		for wire, format := range wires {
@@ -238,9 +225,8 @@ func TestWireRefuses(t *testing.T) {
 			read(t, &o.Wire, wire)
 			r, err := o.Resolve()
 			require.NoError(t, err)
-			if got := r.Wire.Format(r.Storage); got != format {
-				t.Errorf("wire %s with precision %s: format %d, want %d", wire, precision, got, format)
-			}
+			assert.Equal(t, format, r.Wire.Format(r.Storage), "wire %s with precision %s: format", wire,
+				precision)
 		}
 	}
 }
@@ -358,17 +344,13 @@ func TestParseBytes(t *testing.T) {
 	}
 	for _, text := range []string{"", ".5", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
 		var got Bytes
-		if err := got.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was read as %d", text, got)
-		}
+		assert.Error(t, got.UnmarshalText([]byte(text)), "%q was read as %d", text, got)
 	}
 	for b, want := range map[Bytes]string{
 		0: "none", 1e6: "1MB", 4 << 30: "4GiB", 512e6: "512MB",
 		1 << 10: "1KiB", 1001: "1001B",
 	} {
-		if got := b.String(); got != want {
-			t.Errorf("%d: %q, want %q", int64(b), got, want)
-		}
+		assert.Equal(t, want, b.String(), int64(b))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
@@ -396,10 +378,7 @@ func TestReadNamedConfig(t *testing.T) {
 			"aifb-rgcn, citeseer-gat",
 		"./cora-gcn": "no such file", "cora-gcn.yaml": "no such file", "..": "..",
 	} {
-		if err := ReadConfig(name, &o); err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", name, err, want)
-		}
+		assert.Refused(t, ReadConfig(name, &o), want, name)
 	}
 	require.NoError(t, os.WriteFile("cora-gcn", []byte("hidden: 7\n"), 0o600))
 	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 7 {
@@ -470,10 +449,7 @@ func TestReadConfig(t *testing.T) {
 		}
 	}
 	o := Defaults()
-	if err := ReadConfig("nosuch.yaml", &o); err == nil ||
-		err.Error() != "config nosuch.yaml: no such file or directory" {
-		t.Error(err)
-	}
+	assert.EqualError(t, ReadConfig("nosuch.yaml", &o), "config nosuch.yaml: no such file or directory")
 }
 
 // A configuration written by a run means the same options again.
@@ -496,12 +472,8 @@ func TestYAMLRoundTrip(t *testing.T) {
 		}
 		written := writtenYAML(t, &o)
 		again := Defaults()
-		if err := parseConfig(written, &again); err != nil {
-			t.Fatalf("%v in\n%s", err, written)
-		}
-		if diff := cmp.Diff(o, again); diff != "" {
-			t.Fatalf("%s\n%s", diff, written)
-		}
+		require.NoError(t, parseConfig(written, &again), "in\n%s", written)
+		require.Equal(t, o, again, written)
 	})
 }
 
@@ -528,9 +500,8 @@ func TestShippedConfigurations(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if _, err := o.Resolve(); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
+		_, err := o.Resolve()
+		assert.NoError(t, err, file)
 		if u := o.Unused(); u != nil {
 			t.Errorf("%s: %s does not use %v", file, o.Model, u)
 		}
@@ -540,9 +511,8 @@ func TestShippedConfigurations(t *testing.T) {
 // hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their
 // length.
 var hostile = []string{
-	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n",
-	"!!a ", "&a ", "*a ",
-	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
+	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ",
+	"&a ", "*a ", "---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
 }
 
 // TestConfigInLittleMemory: no configuration takes much more memory than a long one that is accepted.
@@ -628,12 +598,9 @@ func FuzzConfig(f *testing.F) {
 		written, err := r.YAML()
 		require.NoError(t, err)
 		again := Defaults()
-		if err := parseConfig(written, &again); err != nil {
-			t.Fatalf("%v in\n%s", err, written)
-		}
-		if r, err = again.Resolve(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, parseConfig(written, &again), "in\n%s", written)
+		r, err = again.Resolve()
+		require.NoError(t, err)
 		if twice, err := r.YAML(); err != nil || string(twice) != string(written) {
 			t.Errorf("%v; read back as\n%s where\n%s was written", err, twice, written)
 		}

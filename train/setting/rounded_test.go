@@ -1,6 +1,10 @@
 package setting
 
-import "testing"
+import (
+	"testing"
+
+	"weft/internal/assert"
+)
 
 // TestRounded: amounts are written in the largest decimal unit of which there is one (IEC 80000-13), with a
 // decimal below ten.
@@ -10,9 +14,7 @@ func TestRounded(t *testing.T) {
 		1_000_000: "1.0 MB", 2_500_000_000: "2.5 GB", 31_000_000_000_000: "31 TB",
 		4_000_000_000_000_000: "4000 TB",
 	} {
-		if got := b.Rounded(); got != want {
-			t.Errorf("%d is written %q, want %q", int64(b), got, want)
-		}
+		assert.Equal(t, want, b.Rounded(), "%d is written", int64(b))
 	}
 }
 

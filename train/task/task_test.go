@@ -3,6 +3,8 @@ package task
 import (
 	"fmt"
 	"testing"
+
+	"weft/internal/assert"
 )
 
 func TestParseShares(t *testing.T) {
@@ -19,12 +21,9 @@ func TestParseShares(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "85/15", "85/5/5", "0/50/50", "a/b/c", "-5/5/100", "NaN/5/5",
-		"80/10/5/5", "Inf/0/0",
+		"", "85/15", "85/5/5", "0/50/50", "a/b/c", "-5/5/100", "NaN/5/5", "80/10/5/5", "Inf/0/0",
 	} {
 		var s Shares
-		if err := s.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is read as %v", text, s)
-		}
+		assert.Error(t, s.UnmarshalText([]byte(text)), "%q is read as %v", text, s)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/partition"
@@ -34,9 +34,8 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		got, err := "", New(Goal{Task: Vertex, Split: c.split, ClassWeights: NoClassWeights}).
 			Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
 		if err != nil {
-			if got = err.Error(); !refusal.Is(err) {
-				t.Errorf("%v is no refusal", err)
-			}
+			got = err.Error()
+			assert.Refused(t, err, "")
 		}
 		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("split %d of %d: %q, want %q", c.split, len(c.splits), got, c.want)

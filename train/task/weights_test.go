@@ -10,6 +10,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"
@@ -33,9 +34,8 @@ func TestReadClassWeights(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	if _, err := readClassWeights(filepath.Join(t.TempDir(), "nothere"), 3); !refusal.Is(err) {
-		t.Errorf("a file that is not there: %v", err)
-	}
+	_, err := readClassWeights(filepath.Join(t.TempDir(), "nothere"), 3)
+	assert.Refused(t, err, "", "a file that is not there")
 }
 
 // TestBalancedWeights holds the weights against compute_class_weight("balanced") of scikit-learn. A class
@@ -48,9 +48,7 @@ func TestBalancedWeights(t *testing.T) {
 	c.targets.Classes = 4
 	c.train.ids, c.val.ids = []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}, []int64{9, 10}
 	require.NoError(t, c.weigh(Balanced))
-	if want := []float64{1.5, 1.5, .6, 0}; !slices.Equal(c.targets.Weights, want) {
-		t.Errorf("weights %v, want %v", c.targets.Weights, want)
-	}
+	assert.Equal(t, []float64{1.5, 1.5, .6, 0}, c.targets.Weights, "weights")
 	if math.Abs(c.train.total-9) > 1e-12 || c.val.total != 1.5 {
 		t.Errorf("sums of weights %v and %v", c.train.total, c.val.total)
 	}
@@ -66,7 +64,5 @@ func TestTrainingVerticesWithoutWeight(t *testing.T) {
 	c.labels = graph.Labels{Classes: 3, Class: []int64{0, 1, 2}}
 	c.targets.Classes = 3
 	c.train.ids, c.val.ids = []int64{0, 1}, []int64{2}
-	if err := c.weigh(path); !refusal.Is(err) || !strings.Contains(err.Error(), path) {
-		t.Errorf("training vertices that weigh 0: %v", err)
-	}
+	assert.Refused(t, c.weigh(path), path, "training vertices that weigh 0")
 }

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"weft/internal/assert"
 )
 
 // each is a Communication whose k-th kind has of(k), k = 0, 1, ….
@@ -35,12 +37,8 @@ func TestSumOf(t *testing.T) {
 	a := each(func(k int64) Traffic { return Traffic{Bytes: 1 << k, Messages: 3 * k} })
 	b := each(func(k int64) Traffic { return Traffic{Bytes: 100 << k, Messages: 1} })
 	want := each(func(k int64) Traffic { return Traffic{Bytes: 101 << k, Messages: 3*k + 1} })
-	if sum := SumOf([]Communication{a, {}, b}); sum != want {
-		t.Errorf("the sum is %+v, want %+v", sum, want)
-	}
-	if bytes := a.Bytes(); bytes != 1+2+4+8+16+32 {
-		t.Errorf("%d bytes", bytes)
-	}
+	assert.Equal(t, want, SumOf([]Communication{a, {}, b}), "the sum")
+	assert.Equal(t, 1+2+4+8+16+32, a.Bytes(), "bytes")
 }
 
 // TestSwitches: each all-to-all counts once, and its bytes for its layer.

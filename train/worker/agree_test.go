@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
@@ -34,14 +35,12 @@ func drift(t *testing.T, processes bool, want string) {
 			w := &Worker{
 				Team: kernel.NewTeam(1, mem),
 				Groups: mesh.Groups{
-					Mesh:  mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-					World: comm.New(ends[rank], 0),
+					Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, World: comm.New(ends[rank], 0),
 				}, Config: Config{Processes: processes},
 				Params: &nn.Params{List: []*nn.Param{{Value: value}}},
 			}
-			if _, _, err := w.agree(4, 1, 0); err == nil || err.Error() != want {
-				t.Errorf("%v, want %s", err, want)
-			}
+			_, _, err := w.agree(4, 1, 0)
+			assert.EqualError(t, err, want)
 		})
 	}
 	all.Wait()

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/comm"
 	"weft/internal/assert"
 	"weft/internal/launch"
@@ -38,12 +36,8 @@ func TestWeightsOfStages(t *testing.T) {
 		case w.Groups.Slice == 0:
 			sent = 2
 		}
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(all))); diff != "" {
-			t.Errorf("rank %d: %s", c.Rank(), diff)
-		}
-		if n := c.Sent(comm.Setup).Messages; n != sent {
-			t.Errorf("rank %d sends %d messages, want %d", c.Rank(), n, sent)
-		}
+		assert.Equal(t, want, slices.Sorted(maps.Keys(all)), "rank %d", c.Rank())
+		assert.Equal(t, sent, c.Sent(comm.Setup).Messages, "rank %d sends", c.Rank())
 		return c.Barrier(comm.Setup)
 	})
 	assert.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/npy"
 	"weft/internal/require"
 )
@@ -59,17 +60,13 @@ func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 		file := saved(t, values, rows, columns)
 		m, err := ReadMatrix(bytes.NewReader(file), int64(len(file)),
 			MatrixOptions{Backed: backed, KeepDense: keep})
-		if err != nil {
-			rt.Fatal(err)
-		}
+		require.NoError(rt, err)
 		want := !keep && columns >= sparseColumns && float64(filled) <= sparseDensity*float64(len(values))
 		if m.Sparse() != want || m.Rows != rows || m.Columns != columns || (m.Note != "") != want {
 			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values),
 				m.Sparse(), want, m.Rows, m.Columns, m.Note)
 		}
-		if diff := cmp.Diff(values, expanded(&m.Features)); diff != "" {
-			rt.Fatal(diff)
-		}
+		require.Equal(rt, values, expanded(&m.Features))
 	})
 }
 
@@ -189,13 +186,10 @@ func TestBombIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	row := strings.Repeat("1,", 999) + "1\n"
 	for range 8000 {
-		if _, err := io.WriteString(z, row); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(z, row)
+		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
-	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil ||
-		!strings.Contains(err.Error(), "as no table does") {
-		t.Errorf("%d bytes: error %v", b.Len(), err)
-	}
+	_, err = read(t, b.String(), 1<<30).matrix(false)
+	assert.ErrorContains(t, err, "as no table does", "%d bytes", b.Len())
 }
