@@ -1,6 +1,10 @@
 package graph
 
-import "testing"
+import (
+	"testing"
+
+	"weft/internal/assert"
+)
 
 // TestChecksum: graphs that differ in an element of one array, or in where one array ends and the next
 // begins, have different checksums, and equal graphs the same. What no training reads does not count.
@@ -78,8 +82,6 @@ func TestChecksum(t *testing.T) {
 	// Sums of graphs without edge features stay, as checkpoints have them
 	plain := three()
 	plain.GraphOf = nil
-	if got, want := must(plain.Checksum()), "38 49308d89 14 af457e6f 0 af457e6f 0 af457e6f 0 af457e6f 0 "+
-		"af457e6f 0 af457e6f 30 ce6ae2ef 0 ce6ae2ef 0 ce6ae2ef "; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	assert.Equal(t, "38 49308d89 14 af457e6f 0 af457e6f 0 af457e6f 0 af457e6f 0 "+
+		"af457e6f 0 af457e6f 30 ce6ae2ef 0 ce6ae2ef 0 ce6ae2ef ", must(plain.Checksum()))
 }

@@ -4,11 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -76,10 +74,8 @@ func TestEdgeSplitStored(t *testing.T) {
 		data[len(data)-1] = 1
 		require.NoError(t, os.WriteFile(file, data, 0o666))
 		for _, open := range []func(string) (*Graph, error){Open, OpenEdgeSplits} {
-			if _, err := open(dir); !refusal.Is(err) ||
-				!strings.HasPrefix(err.Error(), file+": edge 1 has an end ") {
-				t.Errorf("%v, want a refusal of %s", err, file)
-			}
+			_, err := open(dir)
+			assert.RefusedFor(t, err, file+": edge 1 has an end ", "", "want a refusal of %s", file)
 		}
 		for _, g := range []*Graph{stored, alone} {
 			assert.NoError(t, g.Close())

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/assert"
@@ -105,10 +104,8 @@ func TestPartRoundTrip(t *testing.T) {
 	for name, want := range parts {
 		got, err := OpenPart(filepath.Join(dir, name))
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(),
-			cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(),
+			cmpopts.EquateNaNs())
 		assert.NoError(t, got.Graph.Close())
 		_, err = Open(filepath.Join(dir, name))
 		assert.Refused(t, err, "one share", "a part opened as a store")
@@ -183,11 +180,9 @@ func TestFilesAndCheckStored(t *testing.T) {
 		dir := stored(t, g)
 		files, err := Files(dir)
 		require.NoError(t, err)
-		if diff := cmp.Diff(left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool {
+		assert.EqualBy(t, left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool {
 			return a < b
-		})); diff != "" {
-			t.Error(diff)
-		}
+		}))
 		opened, err := Open(dir)
 		require.NoError(t, err)
 		assert.NoError(t, opened.CheckStored(dir))

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -49,10 +48,7 @@ var notANumber = []byte{0, 0, 0xc0, 0x7f}
 
 func refusedBy(t *testing.T, err error, path string) {
 	t.Helper()
-	if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
-		strings.Contains(err.Error(), "\n") {
-		t.Errorf("%v, want a refusal that names %s", err, path)
-	}
+	assert.RefusedFor(t, err, path+": ", "", "want a refusal that names %s", path)
 }
 
 // TestRecordOfChecks: what was checked when it was written is not checked again. What has changed since is.

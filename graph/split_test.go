@@ -60,10 +60,7 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 		{labelledGraph(11, 1), "random:60/20/20", 5, 2, 2},
 		{multiLabelGraph(1000), "random:60/20/20", 480, 160, 160},
 	} {
-		if err := test.graph.MakeSplits(test.spec, 3, 1); err != nil {
-			t.Errorf("%s: %v", test.spec, err)
-			continue
-		}
+		require.NoError(t, test.graph.MakeSplits(test.spec, 3, 1), test.spec)
 		assert.Len(t, test.graph.Splits, 3, test.spec)
 		for k, s := range test.graph.Splits {
 			if len(s.Train) != test.train || len(s.Val) != test.val || len(s.Test) != test.rest {
@@ -122,10 +119,8 @@ func TestCountsInAllAreUniform(t *testing.T) {
 	want := float64(val) * (small - train) / (large + small - 2*train)
 	deviation := math.Sqrt(want / splits)
 	for part, n := range of {
-		if mean := float64(n) / splits; math.Abs(mean-want) > 5*deviation {
-			t.Errorf("part %d has %g vertices of the small class in the mean, want %g ± %.2g", part,
-				mean, want, deviation)
-		}
+		assert.Near(t, want, float64(n)/splits, 5*deviation,
+			"part %d vertices of the small class in the mean ± %.2g", part, deviation)
 	}
 }
 
@@ -237,9 +232,8 @@ func TestRandomPercentagesAreKept(t *testing.T) {
 		labelled := float64(n - n/5)
 		for i, share := range []int{a, b, 100 - a - b} {
 			got := len([][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test}[i])
-			if math.Abs(float64(got)-labelled*float64(share)/100) > 1 {
-				t.Fatalf("part %d has %d of %g vertices, asked %d %%", i, got, labelled, share)
-			}
+			assert.Near(t, labelled*float64(share)/100, float64(got), 1,
+				"part %d of %g vertices, asked %d %%", i, labelled, share)
 		}
 	})
 }

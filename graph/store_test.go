@@ -17,7 +17,6 @@ import (
 
 	"weft/internal/assert"
 	"weft/internal/npy/npytest"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -414,10 +413,7 @@ func TestNoStoreIsNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	for _, path := range []string{filepath.Join(dir, "nosuch"), dir, file} {
 		_, err := Open(path)
-		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
-			!strings.Contains(err.Error(), "import or generate one") {
-			t.Errorf("%s: got %v", path, err)
-		}
+		assert.RefusedFor(t, err, path+": ", "import or generate one", path)
 	}
 }
 

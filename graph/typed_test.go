@@ -111,9 +111,7 @@ func TestReverseRelations(t *testing.T) {
 	if len(g.Relations) != 8 || g.Check() != nil {
 		t.Fatalf("%d relations, %v", len(g.Relations), g.Check())
 	}
-	if again := must(g.ReverseRelations()); len(again.Relations) != 8 {
-		t.Errorf("%d relations after a second time", len(again.Relations))
-	}
+	assert.Len(t, must(g.ReverseRelations()).Relations, 8, "relations after a second time")
 	back := g.Relations[6]
 	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" ||
 		target != "author" {
@@ -198,9 +196,7 @@ func TestNamesInFolders(t *testing.T) {
 	assert.Equal(t, name, got.Others[1].Type)
 	assert.Equal(t, relation, got.Relations[2].Name)
 	assert.Equal(t, g.Relations[2].Sources, got.Relations[2].Sources)
-	if got, want := FolderName("..a/b"), "%2E.a%2Fb"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	assert.Equal(t, "%2E.a%2Fb", FolderName("..a/b"))
 	g.Others[0].Type, g.Others[1].Type = "a%2Fb", "a/b"
 	for k, old := range map[string]string{"author": "a%2Fb", name: "a/b"} {
 		for i := range g.Relations {

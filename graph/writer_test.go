@@ -242,9 +242,7 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 				return err
 			}
 			err := write(&rows)
-			if !refusal.Is(err) || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%v, want a refusal that begins with %q", err, want)
-			}
+			assert.RefusedFor(t, err, want, "")
 			return err
 		})
 		assert.ErrorContains(t, err, want)

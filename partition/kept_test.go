@@ -100,9 +100,7 @@ func checkPlaces(t *testing.T, s *Share) {
 	n := s.Whole.Number(kinds)
 	numbers := n.List(s, func(int) []int32 { return nil })
 	if from := places.Starts[s.Edges.P]; numbers != nil {
-		if to := places.Starts[s.Edges.P+1]; !slices.Equal(places.IDs[from:to], numbers) {
-			t.Fatalf("numbers %v, places %v", numbers, places.IDs[from:to])
-		}
+		require.Equal(t, numbers, places.IDs[from:places.Starts[s.Edges.P+1]], "numbers")
 	}
 	for v := range int32(places.Vertices()) {
 		require.Equal(t, v, places.ID(places.Position(v)), "at %d", places.Position(v))

@@ -95,9 +95,7 @@ func TestPartitionsWithoutRoom(t *testing.T) {
 			_, err := Write(store, g, another, nil)
 			assert.ErrorIs(t, err, unix.EFBIG)
 		})
-		if after := find(t, store, 2, ""); after.ID != before.ID {
-			t.Errorf("before %v, after %v", before.ID, after.ID)
-		}
+		assert.Equal(t, before.ID, find(t, store, 2, "").ID, "before")
 		if entries, err := os.ReadDir(filepath.Join(store, Folder)); err != nil || len(entries) != 1 {
 			t.Errorf("left %v, error %v", entries, err)
 		}

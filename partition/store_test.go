@@ -152,12 +152,8 @@ func TestList(t *testing.T) {
 		names = append(names, d.Name)
 	}
 	assert.Equal(t, []string{"random-2", "random-3", "range-2"}, names, "listed")
-	if d := find(t, store, 2, ""); d.Name != "range-2" {
-		t.Errorf("the last of 2 is %s", d.Name)
-	}
-	if d := find(t, store, 2, Random); d.Name != "random-2" {
-		t.Errorf("the last random one of 2 is %s", d.Name)
-	}
+	assert.Equal(t, "range-2", find(t, store, 2, "").Name, "the last of 2")
+	assert.Equal(t, "random-2", find(t, store, 2, Random).Name, "the last random one of 2")
 	if _, found, err := Find(store, 3, Range); found || err != nil {
 		t.Errorf("found %v, error %v", found, err)
 	}
@@ -259,10 +255,8 @@ func TestStale(t *testing.T) {
 // TestStaleOfDGL: partitions that DGL made come from an import, not from weft partition.
 func TestStaleOfDGL(t *testing.T) {
 	old := OutOfDate{Store: "papers", Changed: "graph.json", Name: "dgl-4", K: 4, Method: DGL}
-	if got, want := old.Error(), "papers/partitions/dgl-4: out of date, as papers/graph.json changed "+
-		"after it was cut; import the graph again"; got != want {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, "papers/partitions/dgl-4: out of date, as papers/graph.json changed "+
+		"after it was cut; import the graph again", old.Error())
 }
 
 // TestOpenAfterAnotherOfItsTime: partitions that replaced those found are refused, though the record has the
@@ -327,9 +321,7 @@ func TestReadOnlyStore(t *testing.T) {
 		}()
 	}
 	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range}, nil)
-	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), store+": cannot be written to") {
-		t.Errorf("error %v", err)
-	}
+	assert.RefusedFor(t, err, store+": cannot be written to", "")
 }
 
 // writer is set in a process that TestTwoProcesses starts. It partitions the store over and over, by two
@@ -661,10 +653,7 @@ func TestCheck(t *testing.T) {
 				!strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), partitionAgain) {
 				t.Errorf("error %v, want %q", err, want)
 			}
-			if err := placesOf(t, store); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
-				!strings.Contains(err.Error(), want) {
-				t.Errorf("places: error %v, want %q", err, want)
-			}
+			assert.RefusedFor(t, placesOf(t, store), path+": ", want, "places")
 		}
 		restore()
 		require.NoError(t, placesOf(t, store))

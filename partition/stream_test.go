@@ -88,9 +88,8 @@ func TestStreamWithoutEdges(t *testing.T) {
 	if got := measured(t, g, Options{K: 8, Method: Stream}); slices.Max(got.Vertices) > 131 {
 		t.Errorf("%v vertices", got.Vertices)
 	}
-	if got := measured(t, g, Options{K: 1, Method: Stream}); got.Vertices[0] != 1000 {
-		t.Errorf("%v vertices in one partition", got.Vertices)
-	}
+	assert.Equal(t, 1000, measured(t, g, Options{K: 1, Method: Stream}).Vertices[0],
+		"vertices in one partition")
 	_, err = Assign(context.Background(), g, Options{K: 1001, Method: Stream})
 	assert.Error(t, err, "more partitions than vertices")
 }

@@ -63,9 +63,7 @@ func asOGB(t *testing.T, g *graph.Graph, r *Result, o *Options, first map[string
 		want := byDefinition(g, r.Logits, o.OutFeatures, r.Weights["decoder.weight"].Float32, part, first)
 		assert.Len(t, got, len(want), "part %d, want %v", part, want)
 		for name, x := range want {
-			if math.Abs(float64(got[name])-x) > 1e-9 {
-				t.Errorf("part %d: %s is %v, want %v", part, name, got[name], x)
-			}
+			assert.Near(t, x, float64(got[name]), 1e-9, "part %d: %s", part, name)
 		}
 	}
 }

@@ -5,14 +5,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/graph/graphtest"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -274,10 +272,8 @@ func TestMemoryLimit(t *testing.T) {
 	o.MemoryLimit = 1000
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
 		for range 2 {
-			if _, err := j.Run(context.Background()); !refusal.Is(err) ||
-				!strings.HasPrefix(err.Error(), "memory-limit 1kB: worker 0 would need ") {
-				t.Errorf("%s: %v", j.Options.Parallel, err)
-			}
+			_, err := j.Run(context.Background())
+			assert.RefusedFor(t, err, "memory-limit 1kB: worker 0 would need ", "", j.Options.Parallel)
 		}
 	}
 }

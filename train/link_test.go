@@ -167,9 +167,8 @@ func TestLinksAreLearned(t *testing.T) {
 	if err != nil || p.Classes != o.OutFeatures || len(p.Logits) != len(r.Logits) {
 		t.Fatalf("%v: %d columns, %d values", err, p.Classes, len(p.Logits))
 	}
-	if w := r.Weights["decoder.weight"]; !slices.Equal(w.Shape, []int{1, o.OutFeatures}) {
-		t.Errorf("the decoder's weights have the shape %v", w.Shape)
-	}
+	assert.Equal(t, []int{1, o.OutFeatures}, r.Weights["decoder.weight"].Shape,
+		"the decoder's weights have the shape")
 }
 
 // TestLinksNeedNoLabels: link prediction needs no labels, classes or splits.

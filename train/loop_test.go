@@ -69,9 +69,8 @@ func TestSelect(t *testing.T) {
 		assert.Equal(t, losses[want-1], r.ValLoss, o.Select)
 		assert.Equal(t, metrics[want-1], r.Val, o.Select)
 		best[o.Select] = r.BestEpoch
-		if many := mustRun(t, divided(t, g, o, 2, nil)); math.Abs(many.ValLoss-r.ValLoss) > 1e-3*r.ValLoss {
-			t.Errorf("%s: validation loss %v on two workers, %v on one", o.Select, many.ValLoss, r.ValLoss)
-		}
+		assert.Near(t, r.ValLoss, mustRun(t, divided(t, g, o, 2, nil)).ValLoss, 1e-3*r.ValLoss,
+			"%s: validation loss", o.Select)
 	}
 	if best["metric"] == best[setting.SelectLoss] {
 		t.Errorf("both select epoch %d, which tests nothing", best[setting.SelectLoss])

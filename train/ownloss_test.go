@@ -169,9 +169,8 @@ func weightedByHand(t *testing.T, g *graph.Graph, r *Result) {
 		}
 		want += float64(1+v%3) * (math.Log(sum) - float64(z[g.Labels.Class[v]]) + .25*entropy)
 	}
-	if want /= float64(len(rows)); math.Abs(r.ValLoss-want) > 1e-6*want {
-		t.Errorf("%d workers: validation loss %v, by hand %v", r.Workers, r.ValLoss, want)
-	}
+	want /= float64(len(rows))
+	assert.Near(t, want, r.ValLoss, 1e-6*want, "%d workers: validation loss", r.Workers)
 }
 
 // TestOwnLossOfValues: the squared error as a caller's own loss is the built-in one up to rounding.
@@ -191,9 +190,8 @@ func TestOwnLossOfValues(t *testing.T) {
 		own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: squared})
 		builtin := run(t, g, o)
 		for k, loss := range own.Losses {
-			if math.Abs(loss-builtin.Losses[k]) > 1e-5*loss {
-				t.Errorf("%s: losses %v, built in %v", parallel, own.Losses, builtin.Losses)
-			}
+			assert.Near(t, builtin.Losses[k], loss, 1e-5*loss, "%s: losses %v, built in %v", parallel,
+				own.Losses, builtin.Losses)
 		}
 	}
 }

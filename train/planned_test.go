@@ -100,9 +100,7 @@ func TestPlannedMessages(t *testing.T) {
 			require.NoError(t, err, "%v %v", name, mesh)
 			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 			require.NoError(t, err, "%v %v", name, mesh)
-			if got, want := worker.SumOf(p.Sent), r.Communication; got != want {
-				t.Errorf("%s %s: planned %+v, sent %+v", name, mesh, got, want)
-			}
+			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s %s: planned", name, mesh)
 			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s %s: planned", name, mesh)
 			for rank, w := range p.Workers {
 				if len(w.Steps) == 0 {
@@ -169,11 +167,8 @@ func TestUnusedRelations(t *testing.T) {
 		if o.Decoupled = decoupled; decoupled {
 			o.Model, o.Bases = "rgcn", 1
 		}
-		if got, want := planOf(t, g, o).Workers[0].UnusedRelations, []string{
-			"paper__in__venue",
-		}; !slices.Equal(got, want) {
-			t.Errorf("decoupled %v: %q, want %q", decoupled, got, want)
-		}
+		assert.Equal(t, []string{"paper__in__venue"}, planOf(t, g, o).Workers[0].UnusedRelations,
+			"decoupled %v", decoupled)
 		of := *g
 		of.Relations = append(slices.Clone(g.Relations), relation("venue", "has", "paper", ring))
 		if got := planOf(t, &of, o).Workers[0].UnusedRelations; got != nil {

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -147,10 +146,7 @@ func TestRecomputeKeeps(t *testing.T) {
 				const few, many, matrix = 6, 10, 4 * vertices * hidden
 				got := float64(peak(many)-peak(few)) / (many - few) / matrix
 				// with weights, their optimizer's state, a norm's moments of each row, and scores
-				if math.Abs(got-want) > .3 {
-					t.Errorf("%s on %q, recompute %s: %.2f matrices for a layer, want %v", c.model, mesh,
-						recompute, got, want)
-				}
+				assert.Near(t, want, got, .3, "%s on %q, recompute %s", c.model, mesh, recompute)
 			}
 		}
 	}

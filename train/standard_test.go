@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/setting"
@@ -72,9 +73,7 @@ func TestStandardFeatures(t *testing.T) {
 	q, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), weights, Logits)
 	require.NoError(t, err)
 	for i, z := range q.Logits {
-		if math.Abs(float64(z-p.Logits[i])) > 1e-4 {
-			t.Errorf("logit %d is %v, want %v", i, p.Logits[i], z)
-		}
+		assert.Near(t, float64(p.Logits[i]), float64(z), 1e-4, "logit %d", i)
 	}
 	o.NormalizeFeatures = setting.Standard
 	if _, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), weights,

@@ -84,9 +84,8 @@ func TestValidate(t *testing.T) {
 				}
 				loss += math.Log(sum) - float64(row[other.Labels.Class[v]])
 			}
-			if loss /= float64(len(s.Val)); math.Abs(loss-r.ValLoss) > 1e-5*loss {
-				t.Errorf("validation loss %v, by the weights %v", r.ValLoss, loss)
-			}
+			loss /= float64(len(s.Val))
+			assert.Near(t, r.ValLoss, loss, 1e-5*loss, "validation loss")
 		})
 	}
 }
@@ -140,10 +139,8 @@ func TestValidateOnMeshes(t *testing.T) {
 					}
 					for k, e := range *curve {
 						w := (*want)[k]
-						if math.Abs(e.ValLoss-w.ValLoss) > 1e-3*w.ValLoss ||
-							math.Abs(e.Val-w.Val) > 1.01/float64(vertices/5) {
-							t.Errorf("epoch %d: %+v, on one worker %+v", k+1, e, w)
-						}
+						assert.Near(t, w.ValLoss, e.ValLoss, 1e-3*w.ValLoss, "epoch %d", k+1)
+						assert.Near(t, w.Val, e.Val, 1.01/float64(vertices/5), "epoch %d", k+1)
 					}
 				})
 			}
@@ -179,9 +176,8 @@ func TestValidateMeasures(t *testing.T) {
 		weight += 1 / count[c]
 		loss += (math.Log(sum) - float64(row[c])) / count[c]
 	}
-	if loss /= weight; math.Abs(loss-r.ValLoss) > 1e-5*loss {
-		t.Errorf("validation loss %v, by hand %v", r.ValLoss, loss)
-	}
+	loss /= weight
+	assert.Near(t, r.ValLoss, loss, 1e-5*loss, "validation loss")
 
 	values := func(g *graph.Graph, scale float32) *graph.Graph {
 		with := *g

@@ -15,7 +15,6 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/nn"
 	"weft/parallel/edges"
@@ -100,10 +99,8 @@ func TestClassWeights(t *testing.T) {
 	smoothed := mustRun(t, &Job{Graph: g, Options: o})
 	assert.Equal(t, smoothed.PeakTensorBytes[0], balanced.PeakTensorBytes[0], "tensors")
 	o.ClassWeights = file
-	if fromFile := mustRun(t, &Job{Graph: g, Options: o}); !slices.Equal(fromFile.Losses, smoothed.Losses) {
-		t.Errorf("balanced weights from a file have other losses: %v, want %v",
-			fromFile.Losses, smoothed.Losses)
-	}
+	assert.Equal(t, smoothed.Losses, mustRun(t, &Job{Graph: g, Options: o}).Losses,
+		"balanced weights from a file have other losses")
 	several := *g
 	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
 	for _, change := range []func(*Options){func(o *Options) {
@@ -267,9 +264,8 @@ func TestPredictOnWorkers(t *testing.T) {
 			"embedding": {got.Embeddings, want.Embeddings},
 		} {
 			for i, x := range values[1] {
-				if math.Abs(float64(x-values[0][i])) > 1e-4 {
-					t.Fatalf("%s: %s %d is %v, want %v", j.Options.Parallel, what, i, values[0][i], x)
-				}
+				assert.Near(t, float64(values[0][i]), float64(x), 1e-4, "%s: %s %d", j.Options.Parallel, what,
+					i)
 			}
 		}
 	}
@@ -484,8 +480,5 @@ func TestSmoothingOfSeveralLabels(t *testing.T) {
 	o := Defaults()
 	o.LabelSmoothing = .1
 	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
-	if !refusal.Is(err) ||
-		!strings.HasPrefix(err.Error(), "label-smoothing 0.1: it is for one class per vertex") {
-		t.Errorf("%v, want a refusal of label smoothing", err)
-	}
+	assert.RefusedFor(t, err, "label-smoothing 0.1: it is for one class per vertex", "")
 }

@@ -178,9 +178,7 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 				t.Errorf("worker %d to worker %d: %s, want %s", from, to, sent[from][to], want)
 			}
 		}
-		if got, want := sent[from][len(row)], megabytes(run.Summary.SentBytes[from]); got != want {
-			t.Errorf("worker %d sent %s, want %s", from, got, want)
-		}
+		assert.Equal(t, megabytes(run.Summary.SentBytes[from]), sent[from][len(row)], "worker %d sent", from)
 	}
 	layers := table("Where the time")
 	require.Len(t, layers, len(p.Layers)+1, "times")

@@ -76,9 +76,7 @@ func TestViewProfile(t *testing.T) {
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 })
 	got := viewProfile(p, []int64{7e6, 8e6})
-	if diff := cmp.Diff(want, got, near, cmp.AllowUnexported(timesRow{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, got, near, cmp.AllowUnexported(timesRow{}))
 	if all, share := got.Layers[0].All(), got.Layers[0].Share(); brief(all) != "900 ms" ||
 		share-.6 > 1e-12 || .6-share > 1e-12 {
 		t.Errorf("%v s, %v of the pass", all, share)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,9 +176,7 @@ func checkSplit(t *testing.T, g *graph.Graph) {
 	assert.Equal(t, labelled, all, "split and labelled vertices")
 	for i, part := range [][]int64{s.Train, s.Val, s.Test} {
 		want := []float64{.6, .2, .2}[i] * float64(len(labelled))
-		if got := float64(len(part)); math.Abs(got-want) > 1 {
-			t.Errorf("part %d of the split has %g of %d vertices", i, got, len(labelled))
-		}
+		assert.Near(t, want, float64(len(part)), 1, "part %d of the split of %d vertices", i, len(labelled))
 	}
 }
 

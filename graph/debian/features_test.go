@@ -79,9 +79,7 @@ func TestDescribe(t *testing.T) {
 // nothing.
 func TestDescribeWithoutWeight(t *testing.T) {
 	plus, minus := cancelling(t)
-	if f := described(t, plus+" "+minus, ""); len(f.Indices) != 0 {
-		t.Errorf("%q and %q leave %d entries", plus, minus, len(f.Indices))
-	}
+	assert.Empty(t, described(t, plus+" "+minus, "").Indices, "%q and %q leave", plus, minus)
 	for _, x := range described(t, "word", "word").Data {
 		assert.Equal(t, 0, x, "a word of every description weighs")
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -130,7 +129,5 @@ func TestWithoutMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	require.NoError(t, os.WriteFile(path, []byte(mainList), 0o600))
 	l := list{path: path, size: int64(len(mainList))}
-	if err := l.read(func(entry) {}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs ") {
-		t.Errorf("error %v, want a refusal with the list", err)
-	}
+	assert.RefusedFor(t, l.read(func(entry) {}), path+": needs ", "")
 }

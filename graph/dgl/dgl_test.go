@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
@@ -102,10 +101,8 @@ var only = Options{Graph: AllGraphs}
 // same compares graphs but for where they came from.
 func same(t testing.TB, got, want *graph.Graph) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-		cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"), cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"), cmpopts.EquateNaNs())
 }
 
 // A graph is the same in every format of its edges and in both codes of them, and has the edges that were

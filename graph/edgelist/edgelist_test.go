@@ -18,7 +18,6 @@ import (
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/npy/npytest"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -58,15 +57,10 @@ func (r *reading) check(t *testing.T, file string) {
 	t.Helper()
 	path := write(t, file, r.content)
 	got, err := Read(Options{Path: path, Strings: r.strings})
-	if err != nil {
-		t.Errorf("%s: %v", r.name, err)
-		return
-	}
+	require.NoError(t, err, r.name)
 	all := &graph.Graph{Relations: []graph.Relation{r.want}, Names: r.names, Provenance: "edges " + path}
-	if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-		cmpopts.IgnoreFields(graph.Graph{}, "Warnings")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", r.name, diff)
-	}
+	assert.EqualBy(t, all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.IgnoreFields(graph.Graph{}, "Warnings"))
 }
 
 // Every spelling of the edges 0→1, 2→0, 0→1.
@@ -122,10 +116,7 @@ func TestEdgeFeatures(t *testing.T) {
 		g, err := Read(Options{
 			Path: write(t, file, of.content), EdgeFeatures: of.names, Strings: file == "names.csv",
 		})
-		if err != nil {
-			t.Errorf("%s: %v", file, err)
-			continue
-		}
+		require.NoError(t, err, file)
 		want := graph.Relation{
 			Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}, Weights: []float32{-.25, .5, 3},
 			EdgeFeatures: []float32{20, 2, 10, 1, 30, 3}, EdgeColumns: 2,
@@ -178,9 +169,7 @@ func TestArraysBeside(t *testing.T) {
 		Notes: []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; values " +
 			"takes them for values to predict"},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}))
 
 	got, err = Read(Options{
 		Path: o.Path, Vertices: 3, Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2),
@@ -214,10 +203,8 @@ func TestTextBeside(t *testing.T) {
 		o.Val = write(t, "val.csv.gz", pack(t, "True\nFalse\nFalse\n"))
 		got, err := Read(o)
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-			cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+			cmpopts.IgnoreFields(graph.Graph{}, "Notes"))
 	}
 }
 
@@ -388,11 +375,8 @@ func TestWithoutMemory(t *testing.T) {
 	runtime.ReadMemStats(&now)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + 12<<20))
 	for _, o := range lists {
-		if _, err := Read(o); !refusal.Is(err) || !strings.HasPrefix(err.Error(), o.Path+":") ||
-			!strings.Contains(err.Error(), " needs ") {
-			t.Errorf("%s: error %.300v, want a refusal with the file and the figure",
-				filepath.Base(o.Path), err)
-		}
+		_, err := Read(o)
+		assert.RefusedFor(t, err, o.Path+":", " needs ", filepath.Base(o.Path))
 	}
 }
 

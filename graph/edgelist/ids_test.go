@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
@@ -72,10 +71,7 @@ func TestRowsByID(t *testing.T) {
 			g, err := Read(o)
 			require.NoError(t, err)
 			got := graph.Graph{Names: g.Names, Features: g.Features, Labels: g.Labels}
-			if diff := cmp.Diff(&c.want, &got, cmpopts.EquateNaNs(),
-				cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.EqualBy(t, &c.want, &got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(graph.Graph{}))
 			streamed, err := Open(o)
 			require.NoError(t, err)
 			store := filepath.Join(t.TempDir(), "store")
@@ -84,9 +80,7 @@ func TestRowsByID(t *testing.T) {
 			s, err := graph.Open(store)
 			require.NoError(t, err)
 			defer s.Close()
-			if diff := cmp.Diff(g.Labels, s.Labels, cmpopts.EquateNaNs()); diff != "" {
-				t.Errorf("streamed (-read +written):\n%s", diff)
-			}
+			assert.EqualBy(t, g.Labels, s.Labels, cmpopts.EquateNaNs())
 		})
 	}
 }

@@ -162,10 +162,7 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 	} {
 		path := write(t, "edges.parquet", c.content)
 		_, err := Read(Options{Path: path})
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			!strings.HasPrefix(err.Error(), path) {
-			t.Errorf("error %v, want the file and %q", err, c.want)
-		}
+		assert.RefusedFor(t, err, path, c.want)
 	}
 }
 

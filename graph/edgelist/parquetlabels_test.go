@@ -9,6 +9,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/assert"
+	"weft/internal/require"
 )
 
 type namedLabel struct {
@@ -62,13 +63,8 @@ func TestParquetLabels(t *testing.T) {
 		},
 	} {
 		g, err := Read(Options{Path: edges, Labels: write(t, name+".parquet", c.file)})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if diff := cmp.Diff(c.want, g.Labels, cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		require.NoError(t, err, name)
+		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
 	}
 	for name, file := range map[string]string{
 		"whole as values": tableOf(t, []realLabel{{1}, {math.NaN()}, {0}}),

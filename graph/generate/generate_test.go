@@ -159,10 +159,7 @@ func TestSBMIsHomophilous(t *testing.T) {
 			}
 		}
 		n := float64(e.Len())
-		if math.Abs(own/n-Homophily) > 0.01 {
-			t.Errorf("directed %t: %.3f of the edges stay in their class, want %g",
-				directed, own/n, Homophily)
-		}
+		assert.Near(t, Homophily, own/n, 0.01, "directed %t", directed)
 		for c := range class {
 			if want := n * (1 - Homophily) / 7; math.Abs(class[c]-want) > 0.05*want {
 				t.Errorf("directed %t: class %d sends %g edges to others, want about %g",
@@ -287,9 +284,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{RMAT, SBM, Uniform} {
-		if o := Default(kind); o.Validate() != nil {
-			t.Errorf("the defaults of %s are refused: %v", kind, o.Validate())
-		}
+		o := Default(kind)
+		assert.NoError(t, o.Validate(), "the defaults of %s are refused", kind)
 	}
 }
 

@@ -5,11 +5,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"testing"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -69,9 +68,6 @@ func TestRefusesWhatHasNoMemory(t *testing.T) {
 		{Kind: SBM, Vertices: 1 << 21, Degree: 1, Classes: 1 << 20, Features: 64},
 	} {
 		dir := filepath.Join(t.TempDir(), "store")
-		if err := Write(dir, o); !refusal.Is(err) || !strings.Contains(err.Error(), "needs ") ||
-			!strings.HasPrefix(err.Error(), dir+": ") {
-			t.Errorf("%s: %v", o.Kind, err)
-		}
+		assert.RefusedFor(t, Write(dir, o), dir+": ", "needs ", o.Kind)
 	}
 }

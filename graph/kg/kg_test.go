@@ -16,7 +16,6 @@ import (
 	"weft/graph"
 	"weft/internal/alloctest"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -244,10 +243,8 @@ func TestManyRelations(t *testing.T) {
 		3000: ": 6000 entities and 3000 relations, with only 3000 triples",
 	} {
 		path := file(relations)
-		if _, err := Read(Options{Path: path}); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), path+want) {
-			t.Errorf("error %v, want a refusal with the file and %q", err, want)
-		}
+		_, err := Read(Options{Path: path})
+		assert.RefusedFor(t, err, path+want, "", "want a refusal with the file and %q", want)
 	}
 }
 

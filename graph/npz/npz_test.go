@@ -245,15 +245,10 @@ func TestLayouts(t *testing.T) {
 	} {
 		path := write(t, c.entries...)
 		got, err := Read(path, Options{})
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
+		require.NoError(t, err, c.name)
 		c.want.Provenance = "npz " + path
-		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-			cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
+		assert.EqualBy(t, &c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+			cmpopts.IgnoreFields(graph.Graph{}, "Notes"))
 		inStream(t, path, Options{}, got)
 	}
 }
@@ -320,10 +315,7 @@ func TestMatrixOfSciPy(t *testing.T) {
 	} {
 		path := write(t, entries...)
 		m, err := ReadMatrix(path)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(want, m.Features); diff != "" || m.Rows != 3 {
 			t.Errorf("%d rows (-want +got):\n%s", m.Rows, diff)
 		}
@@ -354,10 +346,8 @@ func TestMatrixOfSciPy(t *testing.T) {
 		},
 	} {
 		path := write(t, c.entries...)
-		if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			!strings.HasPrefix(err.Error(), path+": ") {
-			t.Errorf("error %v, want one with the file and %q", err, c.want)
-		}
+		_, err := ReadMatrix(path)
+		assert.RefusedFor(t, err, path+": ", c.want)
 	}
 }
 
@@ -660,10 +650,8 @@ func TestWithoutMemory(t *testing.T) {
 	zeros := array("x", "|u1", "(67108864, 1)", make([]byte, rows))
 	path := write(t, fields()[0], zeros)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
-	if _, err := Read(path, Options{DenseFeatures: true}); !refusal.Is(err) ||
-		!strings.HasPrefix(err.Error(), path+`: array "x": needs `) {
-		t.Errorf("error %v, want a refusal with the file, the array and a size", err)
-	}
+	_, err := Read(path, Options{DenseFeatures: true})
+	assert.RefusedFor(t, err, path+`: array "x": needs `, "")
 }
 
 // TestPlanetoid: a file of Planetoid is refused with the format that reads it.

@@ -3,14 +3,12 @@ package ogb
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -45,10 +43,8 @@ func TestLinkSplits(t *testing.T) {
 			`testdata/collab/valid.pt: "edge_neg": entry 0: vertex 5 is out of the range of 5 vertices`,
 		},
 	} {
-		if _, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%v, want a refusal that begins %s", err, c.want)
-		}
+		_, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices)
+		assert.RefusedFor(t, err, c.want, "")
 	}
 }
 
@@ -83,9 +79,7 @@ func TestLinkFolder(t *testing.T) {
 	stored, err := graph.Open(store)
 	require.NoError(t, err)
 	defer stored.Close()
-	if a, b := checksum(t, read), checksum(t, stored); a != b {
-		t.Errorf("read %s, wrote %s", a, b)
-	}
+	assert.Equal(t, checksum(t, stored), checksum(t, read), "read")
 }
 
 func checksum(t *testing.T, g *graph.Graph) string {

@@ -3,13 +3,12 @@ package ogb
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -36,10 +35,7 @@ func TestPickledSplit(t *testing.T) {
 	} {
 		path := filepath.Join("testdata", c.file)
 		_, err := readPickled(path, c.of, vertices, &labels)
-		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s of %q: error %v, want a refusal with the file and %q", c.file, c.of, err, c.want)
-		}
+		assert.RefusedFor(t, err, path+": ", c.want, "%s of %q", c.file, c.of)
 	}
 }
 

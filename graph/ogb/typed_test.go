@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
@@ -135,10 +134,7 @@ func TestTypedLayouts(t *testing.T) {
 			g, err := Read(Options{Folder: folder})
 			require.NoError(t, err)
 			want := y.want(t)
-			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore,
-				cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.EqualBy(t, want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty())
 			if g.Metric != "accuracy" || len(g.Notes) != 3 ||
 				!strings.HasPrefix(g.Notes[1], "190 edges of 3 relations, without inverse ones") ||
 				g.Notes[0] != `kept as arrays, which no model reads: "node_year" of "paper"` ||

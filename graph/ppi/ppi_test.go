@@ -13,7 +13,6 @@ import (
 
 	"weft/graph"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -117,10 +116,7 @@ func TestRefused(t *testing.T) {
 		}
 		dir := damaged(t, c.file, text)
 		_, err := Read(dir, Options{})
-		if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.file)) ||
-			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s %q: %v, want %q", c.file, c.text, err, c.want)
-		}
+		assert.RefusedFor(t, err, filepath.Join(dir, c.file), c.want, "%s %q", c.file, c.text)
 	}
 }
 

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -50,16 +50,11 @@ func TestPlainTensors(t *testing.T) {
 			o.Target = "author"
 		}
 		g, err := Read(path, o)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		require.NoError(t, err, name)
 		content, err := json.Marshal(written(g))
 		require.NoError(t, err)
 		var got expected
 		require.NoError(t, json.Unmarshal(content, &got))
-		if diff := cmp.Diff(want[name], got, cmpopts.IgnoreFields(expected{}, "Left")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.EqualBy(t, want[name], got, cmpopts.IgnoreFields(expected{}, "Left"))
 	}
 }

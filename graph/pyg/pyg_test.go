@@ -118,10 +118,7 @@ func TestGolden(t *testing.T) {
 		}
 		path := filepath.Join("testdata", name+".pt")
 		g, err := Read(path, o)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		require.NoError(t, err, name)
 		assert.Equal(t, "pyg "+path, g.Provenance, "%s: provenance", name)
 		got, err := json.Marshal(written(g))
 		require.NoError(t, err)

@@ -31,10 +31,7 @@ func TestSeveralGraphs(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &all))
 	for name, want := range all {
 		g, err := Read("testdata/several-"+name+".pt", Options{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		require.NoError(t, err, name)
 		got := batch{Batch: g.GraphOf, Train: g.Splits[0].Train}
 		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
 		e := g.Relations[0].Edges()
@@ -102,10 +99,7 @@ func TestSeveralTypedGraphs(t *testing.T) {
 	}
 	for _, name := range []string{"typed-list", "typed-batch"} {
 		g, err := Read("testdata/several-"+name+".pt", Options{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		require.NoError(t, err, name)
 		check(name, g)
 		store := filepath.Join(t.TempDir(), "store")
 		require.NoError(t, g.Write(store))

@@ -31,10 +31,7 @@ func TestFilesInStream(t *testing.T) {
 		for _, dense := range []bool{false, true} {
 			o := Options{DenseFeatures: dense}
 			g, err := Open(path, o)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				continue
-			}
+			require.NoError(t, err, name)
 			whole, err := Read(path, o)
 			require.NoError(t, err)
 			streamedtest.Equal(t, g, whole)

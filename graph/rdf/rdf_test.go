@@ -18,7 +18,6 @@ import (
 	"weft/internal/alloctest"
 	"weft/internal/assert"
 	"weft/internal/realdata"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -305,10 +304,8 @@ func TestManyPredicates(t *testing.T) {
 		3000: ": 6000 entities and 3000 relations, with only 3000 triples: leave predicates out",
 	} {
 		path := file(predicates)
-		if _, err := Read(Options{Paths: []string{path}}); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), path+want) {
-			t.Errorf("error %v, want a refusal with the file and %q", err, want)
-		}
+		_, err := Read(Options{Paths: []string{path}})
+		assert.RefusedFor(t, err, path+want, "", "want a refusal with the file and %q", want)
 	}
 }
 

@@ -5,6 +5,7 @@ package assert
 import (
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 
@@ -52,6 +53,14 @@ func Equal[T any](t reporter, want, got T, about ...any) {
 	every := cmp.Exporter(func(reflect.Type) bool { return true })
 	if diff := cmp.Diff(want, got, every); diff != "" {
 		report(t, about, diff)
+	}
+}
+
+// Near reports a number farther from the wanted one than is allowed, or none.
+func Near(t reporter, want, got, within float64, about ...any) {
+	t.Helper()
+	if !(math.Abs(want-got) <= within) {
+		report(t, about, fmt.Sprintf("%v, want %v within %v", got, want, within))
 	}
 }
 
@@ -122,6 +131,15 @@ func Refused(t reporter, err error, part string, about ...any) {
 	t.Helper()
 	if !refusal.Is(err) || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "\n") {
 		report(t, about, fmt.Sprintf("%v, want a refusal with %q", err, part))
+	}
+}
+
+// RefusedFor is Refused of an error whose text begins with what it is about.
+func RefusedFor(t reporter, err error, subject, part string, about ...any) {
+	t.Helper()
+	Refused(t, err, part, about...)
+	if err != nil && !strings.HasPrefix(err.Error(), subject) {
+		report(t, about, fmt.Sprintf("%v, want a text that begins with %q", err, subject))
 	}
 }
 

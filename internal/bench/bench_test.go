@@ -132,9 +132,7 @@ func streams(t *testing.T) {
 		for _, n := range []int{1, 15, 16, 63, 64, 65, 1000, 4097} {
 			m, long := a.matrix(n, 1), a.element(tensor.Int64, 1, 2)
 			copy(long.Int64s(), []int64{3, 5 << 32})
-			if got, want := p.read(m, long), wordSum(m.Floats())+8; got != want {
-				t.Errorf("%d words: read %d, want %d", n, got, want)
-			}
+			assert.Equal(t, wordSum(m.Floats())+8, p.read(m, long), "%d words: read", n)
 			for _, write := range []func(*tensor.Matrix, uint32){p.write, p.past} {
 				write(m, 7)
 				p.update(m, 2)
@@ -173,9 +171,7 @@ func TestScoreTerms(t *testing.T) {
 			sum := float64(x[i] + y[i])
 			want += float64(a[i]) * max(sum, .2*sum)
 		}
-		if got := scoreTerms(x, y, a, 3); math.Abs(float64(got)-3*want) > 1e-4*math.Abs(want) {
-			t.Errorf("sum %v, want %v", got, 3*want)
-		}
+		assert.Near(t, 3*want, float64(scoreTerms(x, y, a, 3)), 1e-4*math.Abs(want), "sum")
 	})
 	p := probes{newArrays(t, 3).team}
 	assert.Equal(t, scorePerCall*9, p.score(scorePerCall*6+1).amount, "terms")

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"weft/internal/assert"
 	"weft/internal/atomicfile"
 	"weft/internal/realdata"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -107,10 +105,8 @@ func TestResolve(t *testing.T) {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
 	for _, argument := range []string{"nosuch", "cora"} {
-		if _, err := Resolve(t.Context(), argument, quiet); err == nil || !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), argument+":") {
-			t.Errorf("%q: %v", argument, err)
-		}
+		_, err := Resolve(t.Context(), argument, quiet)
+		assert.RefusedFor(t, err, argument+":", "", "%q", argument)
 	}
 }
 

@@ -36,9 +36,8 @@ func TestRead(t *testing.T) {
 		sparse(t, "1"):      ": longer than the 7 bytes",
 		t.TempDir():         ": is a directory, not a file",
 	} {
-		if _, err := Read(path, 7); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := Read(path, 7)
+		assert.RefusedFor(t, err, path+want, "", "want %q", want)
 	}
 }
 
@@ -108,10 +107,7 @@ func TestStrings(t *testing.T) {
 		sparse(t, `["a"`):                   "expected comma",
 		sparse(t, `["a`):                    "invalid character",
 	} {
-		if list, err := Strings(path, 2); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), path+": not a list of names: ") ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%q, %v, want %q", list, err, want)
-		}
+		list, err := Strings(path, 2)
+		assert.RefusedFor(t, err, path+": not a list of names: ", want, "%q", list)
 	}
 }

@@ -95,10 +95,7 @@ func TestValues(t *testing.T) {
 		{"matrix", matrix, &CSR{Rows: 1, Columns: 3, Indptr: a, Indices: a, Data: a}},
 	} {
 		got, err := Decode([]byte(c.pickle))
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
+		require.NoError(t, err, c.name)
 		assert.Equal(t, c.want, got, c.name)
 	}
 }
@@ -126,10 +123,7 @@ func TestDialect(t *testing.T) {
 		{"\x80\x02" + array + ".", &Array{Dtype: "<i2", Shape: []int{2}, Data: "\x01\x00\x02\x00"}},
 	} {
 		got, err := d.Decode([]byte(c.pickle))
-		if err != nil {
-			t.Errorf("%q: %v", c.pickle, err)
-			continue
-		}
+		require.NoError(t, err, "%q", c.pickle)
 		assert.Equal(t, c.want, got, "%q", c.pickle)
 	}
 	_, err := d.Decode([]byte("cos\nsystem\n."))

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -46,9 +45,8 @@ func TestReadFileWithoutMemory(t *testing.T) {
 		t.Fatalf("%q, error %v", content, err)
 	}
 	require.NoError(t, os.Truncate(path, 1<<30)) // the rest takes no room on the disk
-	if _, err := ReadFile(path); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs 1.1 GB") {
-		t.Errorf("error %v, want a refusal with the file and its size", err)
-	}
+	_, err := ReadFile(path)
+	assert.RefusedFor(t, err, path+": needs 1.1 GB", "")
 }
 
 // A file is opened within a folder over no link that leads out of it.
@@ -75,9 +73,7 @@ func TestWithinAFolder(t *testing.T) {
 		"out":      "a link leads out of the folder " + dir,
 		"dangling": "no such file", "missing": "no such file", "sub": "is a directory",
 	} {
-		if _, _, err := OpenIn(root, name); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {
-			t.Errorf("%s: error %v, want %q", name, err, want)
-		}
+		_, _, err := OpenIn(root, name)
+		assert.RefusedFor(t, err, filepath.Join(dir, name)+": "+want, "", "%s, want %q", name, want)
 	}
 }

@@ -181,9 +181,7 @@ func TestWrittenBytes(t *testing.T) {
 	want := file(`{"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},`+
 		`"a":{"dtype":"F32","shape":[0,3],"data_offsets":[8,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}       `,
 		7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc0, 0x3f)
-	if n := binary.LittleEndian.Uint64(b.Bytes()); n%8 != 0 {
-		t.Errorf("the data starts at %d, not aligned to 8 bytes", 8+n)
-	}
+	assert.Equal(t, 0, binary.LittleEndian.Uint64(b.Bytes())%8, "the data starts at")
 	assert.Equal(t, string(want), b.String())
 }
 
@@ -262,9 +260,6 @@ func TestPyTorchCheckpoint(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
 		_, _, err := ReadFile(path)
-		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": a file of torch.save") ||
-			!strings.Contains(err.Error(), way) {
-			t.Errorf("got %v", err)
-		}
+		assert.RefusedFor(t, err, path+": a file of torch.save", way)
 	}
 }

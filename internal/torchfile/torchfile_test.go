@@ -89,9 +89,7 @@ func TestTensors(t *testing.T) {
 		{Key: "text", Value: "é"},
 		{Key: int64(7)},
 	}}
-	if diff := cmp.Diff(want, other, cmp.AllowUnexported(dtype{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, other, cmp.AllowUnexported(dtype{}))
 }
 
 // Element types that NumPy lacks become float32 as PyTorch has it, for each pattern of bits; attributes of a

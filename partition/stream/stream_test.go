@@ -261,9 +261,7 @@ func TestPairsKeepTheHeaviest(t *testing.T) {
 		}
 	}
 	for b := range int32(100) {
-		if s := table.slot(1, 2+b); s.edges != 2000 {
-			t.Errorf("pair 1, %d has %d edges, want 2000", 2+b, s.edges)
-		}
+		assert.Equal(t, 2000, table.slot(1, 2+b).edges, "pair 1, %d", 2+b)
 	}
 }
 

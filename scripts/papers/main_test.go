@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -92,9 +91,8 @@ func TestPlan(t *testing.T) {
 	real, err := (&train.Job{Graph: g, Options: options}).Plan(context.Background())
 	require.NoError(t, err)
 	need, want := p.TensorBytes+p.GraphBytes, real.PeakTensorBytes[0]+real.GraphBytes[0]
-	if math.Abs(float64(need)/float64(want)-1) > 0.05 {
-		t.Errorf("a worker needs %d bytes by counts, and %d by the graph itself", need, want)
-	}
+	assert.Near(t, 1, float64(need)/float64(want), 0.05,
+		"a worker needs %d bytes by counts, and %d by the graph itself", need, want)
 }
 
 // TestNoSuchPartitions: counts that contradict each other are refused.

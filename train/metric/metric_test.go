@@ -77,9 +77,8 @@ func TestMetricsByHand(t *testing.T) {
 		// Label 2 has no positives and does not count
 		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2},
 	} {
-		if got := alone(ofVertices[c.metric])(c.logits, c.labels, c.vertices); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%s of vertices %v: %v, want %v", c.metric, c.vertices, got, c.want)
-		}
+		assert.Near(t, c.want, alone(ofVertices[c.metric])(c.logits, c.labels, c.vertices), 1e-12,
+			"%s of vertices %v", c.metric, c.vertices)
 	}
 }
 
@@ -146,12 +145,8 @@ func TestAreaIsAProbability(t *testing.T) {
 			}
 			continue
 		}
-		if math.Abs(got-want) > 1e-12 {
-			t.Fatalf("%d vertices: %v, want %v", n, got, want)
-		}
-		if mirrored := area(-1); math.Abs(got+mirrored-1) > 1e-12 {
-			t.Fatalf("%d vertices: %v, and %v with the scores turned around", n, got, mirrored)
-		}
+		assert.Near(t, want, got, 1e-12, "%d vertices", n)
+		assert.Near(t, 1, got+area(-1), 1e-12, "%d vertices: %v", n, got)
 	}
 }
 
@@ -193,11 +188,8 @@ func TestMetricProperties(t *testing.T) {
 				require.Equal(t, 1, alone(metric)(right, labels, all), "%s of perfect logits", name)
 			}
 			if !labels.MultiLabel() {
-				if a, f := alone(accuracy)(random, labels,
-					everyVertex(n)),
-					alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)); math.Abs(a-f) > 1e-12 {
-					t.Fatalf("accuracy %v and micro-F1 %v", a, f)
-				}
+				assert.Near(t, alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)),
+					alone(accuracy)(random, labels, everyVertex(n)), 1e-12, "accuracy")
 			}
 		}
 	}

@@ -100,16 +100,12 @@ func TestRanksByHand(t *testing.T) {
 	ranks := [][]float64{{1, 2}, {3, 4, 10, 11}}
 	want := []float64{(1 + 1./2 + 1./3 + 1./4 + 1./10 + 1./11) / 6, 1. / 6, 3. / 6, 5. / 6}
 	names := Ranked(LinkNamesOf(graph.NoNegatives))
-	if got, want := fmt.Sprint(names), "[mrr hits@1 hits@3 hits@10]"; got != want {
-		t.Fatalf("means over ranks are %s, want %s", got, want)
-	}
+	require.Equal(t, "[mrr hits@1 hits@3 hits@10]", fmt.Sprint(names), "means over ranks")
 	onWorkers(2, func(c *comm.Comm) {
 		got, err := OfRanks(c, ranks[c.Rank()], 6, names)
 		assert.NoError(t, err)
 		for i, x := range got {
-			if math.Abs(x-want[i]) > 1e-15 {
-				t.Errorf("%s is %v, want %v", names[i], x, want[i])
-			}
+			assert.Near(t, want[i], x, 1e-15, names[i])
 		}
 	})
 	if none, err := OfRanks(comm.Alone(), nil, 0, []string{MRR}); err != nil || !math.IsNaN(none[0]) {

@@ -24,9 +24,7 @@ func TestOfValues(t *testing.T) {
 		err := launch.Workers(len(parts), 0, func(c *comm.Comm) error {
 			got, err := OfValues(predictions, l, parts[c.Rank()], c)
 			for name, x := range want {
-				if math.Abs(got[name]-x) > 1e-12 {
-					t.Errorf("%s on %d workers: %v, want %v", name, len(parts), got[name], x)
-				}
+				assert.Near(t, x, got[name], 1e-12, "%s on %d workers", name, len(parts))
 			}
 			return err
 		})
@@ -101,9 +99,7 @@ func TestEvaluate(t *testing.T) {
 		}
 	}
 	for name, x := range map[string]float64{Accuracy: .6, CalibrationError: .1, "macro-f1": (.5 + .8) / 3} {
-		if math.Abs(e.Scores[name]-x) > 1e-6 {
-			t.Errorf("%s: %v, want %v", name, e.Scores[name], x)
-		}
+		assert.Near(t, x, e.Scores[name], 1e-6, name)
 	}
 	text, err := e.MarshalJSON()
 	require.NoError(t, err, "JSON %s", text)

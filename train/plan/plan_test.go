@@ -81,7 +81,5 @@ func TestRowSums(t *testing.T) {
 	for v := range n {
 		f.Dense[v] = 1
 	}
-	if got, want := rowSums(f, n), (RowSums{Ones: 2731}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	assert.Equal(t, (RowSums{Ones: 2731}), rowSums(f, n))
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/trace"
 )
 
@@ -29,9 +30,8 @@ func TestSteady(t *testing.T) {
 			t.Fatalf("%d bytes: %v seconds, %v, want %v", bytes, end, err, want)
 		}
 		for _, w := range work {
-			if math.Abs(w[computes]-seconds) > 1e-6 || math.Abs(w[transfers]-max(0, wire-seconds)) > 1e-6 {
-				t.Errorf("%d bytes: %v", bytes, w)
-			}
+			assert.Near(t, seconds, w[computes], 1e-6, "%d bytes", bytes)
+			assert.Near(t, max(0, wire-seconds), w[transfers], 1e-6, "%d bytes", bytes)
 		}
 	}
 }

@@ -67,12 +67,8 @@ func TestMeshes(t *testing.T) {
 		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).
 			Run(context.Background())
 		require.NoError(t, err, m.Parallel)
-		if got, want := m.SentBytes(), r.Communication.Bytes(); got != want {
-			t.Errorf("%s: %d bytes planned, %d sent", m.Parallel, got, want)
-		}
-		if got, want := m.PeakTensorBytes(), slices.Max(r.PeakTensorBytes); got != want {
-			t.Errorf("%s: %d bytes of memory planned, %d taken", m.Parallel, got, want)
-		}
+		assert.Equal(t, r.Communication.Bytes(), m.SentBytes(), m.Parallel)
+		assert.Equal(t, slices.Max(r.PeakTensorBytes), m.PeakTensorBytes(), m.Parallel)
 		wire := 0.0 // of the worker that sends most: no epoch is shorter
 		for _, sent := range m.Plan.Sent {
 			wire = max(wire, float64(sent.Bytes())/p.Machine.Sends)

@@ -261,9 +261,7 @@ func TestScorer(t *testing.T) {
 		require.NoError(t, err)
 		return [3]float64{s.Train, s.Val, s.Test}
 	}
-	if got, want := score(nil, rowsOf(3, logits...)), [3]float64{.5, 0, .5}; got != want {
-		t.Errorf("%v, want %v", got, want)
-	}
+	assert.Equal(t, [3]float64{.5, 0, .5}, score(nil, rowsOf(3, logits...)))
 	// vertices 5, 4 and 0
 	got := score([]int32{5, 4, 0}, rowsOf(3, 0, 0, 1, 1, 0, 0, 1, 0, 0))
 	if got[0] != 1 || !math.IsNaN(got[1]) || got[2] != 1 {

@@ -13,10 +13,9 @@ import (
 
 // numpy.mean and numpy.std(ddof=1) of 1, 2 and 4.
 func TestMeanAndDeviation(t *testing.T) {
-	if m, d := MeanAndDeviation([]float64{1, 2, 4}); m != 7./3 ||
-		math.Abs(float64(d)-1.5275252316519468) > 1e-15 {
-		t.Errorf("%v ± %v", m, d)
-	}
+	m, d := MeanAndDeviation([]float64{1, 2, 4})
+	assert.Equal(t, 7./3, m)
+	assert.Near(t, 1.5275252316519468, float64(d), 1e-15)
 	if m, d := MeanAndDeviation([]float64{.5}); m != .5 || d == d {
 		t.Errorf("%v ± %v", m, d)
 	}

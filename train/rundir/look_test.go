@@ -106,9 +106,7 @@ func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 func TestLookMissesResults(t *testing.T) {
 	d := newDir(t, t.TempDir())
 	require.NoError(t, d.Finish(smallRun()))
-	if s := lookAt(t, d.Path); len(s.Damaged) > 0 {
-		t.Errorf("whole: %q", s.Damaged)
-	}
+	assert.Empty(t, lookAt(t, d.Path).Damaged, "whole")
 	require.NoError(t, os.Remove(filepath.Join(d.Path, runFile)))
 	if s := lookAt(t, d.Path); len(s.Damaged) != 1 ||
 		!strings.Contains(s.Damaged[0], "run.json: is missing") {

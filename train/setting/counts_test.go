@@ -45,10 +45,7 @@ func TestCountsOnAMesh(t *testing.T) {
 		o := Defaults()
 		o.Model, o.Parallel, o.NodeEmbedding = c.model, c.parallel, c.embedding
 		r, err := o.Resolve()
-		if err != nil {
-			t.Errorf("%s %s: %v", c.model, c.parallel, err)
-			continue
-		}
+		require.NoError(t, err, "%s %s", c.model, c.parallel)
 		err = r.CheckCounts(&c.whole, c.outputs)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !refusal.Is(err) ||
 			!strings.Contains(err.Error(), c.want)) {

@@ -97,10 +97,7 @@ func TestResolveRefuses(t *testing.T) {
 	} {
 		o := Defaults()
 		s, _ := settingNamed(c.name)
-		if err := s.Set(&o, c.text); err != nil {
-			t.Errorf("%s %s: %v", c.name, c.text, err)
-			continue
-		}
+		require.NoError(t, s.Set(&o, c.text), "%s %s", c.name, c.text)
 		_, err := o.Resolve()
 		assert.Refused(t, err, c.want, "%s %s", c.name, c.text)
 	}
@@ -496,10 +493,7 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 	for _, file := range files {
 		o := Defaults()
-		if err := ReadConfig(file, &o); err != nil {
-			t.Error(err)
-			continue
-		}
+		require.NoError(t, ReadConfig(file, &o))
 		_, err := o.Resolve()
 		assert.NoError(t, err, file)
 		if u := o.Unused(); u != nil {

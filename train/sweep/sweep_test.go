@@ -74,10 +74,8 @@ func TestIntegers(t *testing.T) {
 	}
 	whole, err := integers("-9223372036854775808", "9223372036854775807")
 	require.NoError(t, err)
-	if got, want := whole(rand.New(rand.NewPCG(1, 2))), fmt.Sprint(
-		int64(rand.New(rand.NewPCG(1, 2)).Uint64())); got != want {
-		t.Errorf("of all integers %s, want %s", got, want)
-	}
+	assert.Equal(t, fmt.Sprint(int64(rand.New(rand.NewPCG(1, 2)).Uint64())),
+		whole(rand.New(rand.NewPCG(1, 2))), "of all integers")
 	for _, ends := range []string{
 		"0, 18446744073709551615", "-1e19, 0", "9223372036854775807, 9223372036854775806",
 	} {
@@ -132,9 +130,7 @@ random:
 		layers[c[2].Value]++
 	}
 	for k, n := range below { // five standard deviations of a fair coin
-		if math.Abs(n-1000) > 5*math.Sqrt(500) {
-			t.Errorf("%v of 2000 values of draw %d lie below the middle", n, k)
-		}
+		assert.Near(t, 1000, n, 5*math.Sqrt(500), "of 2000 values of draw %d lie below the middle", k)
 	}
 	if len(layers) != 3 || layers["2"] < 500 || layers["3"] < 500 || layers["4"] < 500 {
 		t.Errorf("layers %v", layers)

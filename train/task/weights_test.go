@@ -1,7 +1,6 @@
 package task
 
 import (
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,9 +48,8 @@ func TestBalancedWeights(t *testing.T) {
 	c.train.ids, c.val.ids = []int64{0, 1, 2, 3, 4, 5, 6, 7, 8}, []int64{9, 10}
 	require.NoError(t, c.weigh(Balanced))
 	assert.Equal(t, []float64{1.5, 1.5, .6, 0}, c.targets.Weights, "weights")
-	if math.Abs(c.train.total-9) > 1e-12 || c.val.total != 1.5 {
-		t.Errorf("sums of weights %v and %v", c.train.total, c.val.total)
-	}
+	assert.Near(t, 9, c.train.total, 1e-12)
+	assert.Equal(t, 1.5, c.val.total)
 }
 
 // TestTrainingVerticesWithoutWeight are refused: a mean weighted by zeros is none.

@@ -140,10 +140,7 @@ func TestText(t *testing.T) {
 		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float32{5, 7}},
 	} {
 		a, err := read(t, c.text, 10).all()
-		if err != nil {
-			t.Errorf("%q: %v", c.text, err)
-			continue
-		}
+		require.NoError(t, err, "%q", c.text)
 		got, err := a.Float32s()
 		same := err == nil && len(got) == len(c.want)
 		for k := 0; same && k < len(got); k++ {

@@ -63,10 +63,7 @@ func TestReadLabels(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "y.csv")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
-		if err != nil {
-			t.Errorf("%q: %v", text, err)
-			continue
-		}
+		require.NoError(t, err, "%q", text)
 		got, err := rows.Labels()
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%q: error %v (-want +got):\n%s", text, err, diff)

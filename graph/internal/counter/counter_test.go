@@ -63,8 +63,6 @@ func TestNormals(t *testing.T) {
 		}
 	}
 	for k, want := range []float64{1, 0, 1, 0, 3} {
-		if math.Abs(moments[k]-want) > 0.1 {
-			t.Errorf("moment %d is %.3f, want %g", k, moments[k], want)
-		}
+		assert.Near(t, want, moments[k], 0.1, "moment %d", k)
 	}
 }

@@ -51,10 +51,8 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
 	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
 	arrays := cmpopts.IgnoreFields(graph.VertexType{}, "Arrays")
-	if diff := cmp.Diff(&of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
-		cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-memory +stream):\n%s", diff)
-	}
+	assert.EqualBy(t, &of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.EquateEmpty())
 	want := streamed.WrittenOf(whole)
 	if w.Edges != want.Edges || w.Weighted != want.Weighted || w.OneClass != want.OneClass ||
 		w.Vertices() != whole.Vertices() ||
@@ -127,9 +125,7 @@ func Refused(t testing.TB, open func() (*streamed.Graph, error), want error) {
 		_, err = g.Write(filepath.Join(dir, "store"))
 	}
 	assert.EqualRefusal(t, err, want.Error(), "in a stream, want that of the graph in memory, %v", want)
-	if left := Files(t, dir); len(left) > 0 {
-		t.Errorf("left %d files", len(left))
-	}
+	assert.Empty(t, Files(t, dir), "left")
 }
 
 // Try writes a graph that open opens, of any bytes. It fails unless it is refused where the graph in memory
