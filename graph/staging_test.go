@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/assert"
 	"weft/internal/atomicfile"
+	"weft/internal/fulldisk"
 	"weft/internal/require"
 )
 
@@ -75,4 +76,14 @@ func TestStoreMadeMeanwhile(t *testing.T) {
 	require.NoError(t, dense().Write(store))
 	assert.Refused(t, w.Close(), "another process made it meanwhile")
 	assert.Equal(t, []string{"store"}, left(t, parent))
+}
+
+func TestLastByteOfAStore(t *testing.T) {
+	// the features are larger than all other files, and smaller than a buffer
+	const vertices, columns = 100, 50
+	g := &Graph{
+		Relations: []Relation{{Indptr: make([]int64, vertices+1)}},
+		Features:  Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+	}
+	fulldisk.LastByte(t, func(dir string) error { return g.Write(filepath.Join(dir, "store")) })
 }

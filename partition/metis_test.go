@@ -2,6 +2,8 @@ package partition
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -181,4 +183,36 @@ func TestUndirected(t *testing.T) {
 			t.Errorf("weights %v are kept: %v", weights, p.EdgeWeights != nil)
 		}
 	})
+}
+
+// TestManyRelations: the halos of 8,000 relations are stored and read again. More partitions than can be read
+// again are refused before they are made.
+func TestManyRelations(t *testing.T) {
+	const relations = 8000
+	r := &record{Format: formatVersion}
+	r.K = 2
+	for range relations {
+		r.Relations = append(r.Relations, Halo{square[int](2), square[int](2)})
+	}
+	r.Vertices, r.Edges, r.TrainVertices = make([]int, 2), make([]int64, 2), make([]int, 2)
+	r.HaloRows, r.HaloRowsOut, r.Cut = square[int](2), square[int](2), square[int64](2)
+	for i := range 4 * relations {
+		r.Store = append(r.Store, storeFile{Name: fmt.Sprint(i)})
+	}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	_, err = parseRecord(text)
+	assert.NoError(t, err)
+	g := made(t, 300, 3, kinds["bare"], 1)
+	one := g.Relations[0]
+	g.Type, g.Count, g.Relations = "a", g.Vertices(), nil
+	for i := range 120 {
+		r := one
+		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"
+		g.Relations = append(g.Relations, r)
+	}
+	_, err = Assign(t.Context(), g, Options{K: 93, Method: Random})
+	assert.NoError(t, err)
+	_, err = Assign(t.Context(), g, Options{K: 94, Method: Random})
+	assert.EqualRefusal(t, err, "94 partitions: a graph of 120 relations is divided into 93 at most")
 }

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"weft/autograd"
 	"weft/gnn"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/partition/metis"
 )
 
 // TestJobRefuses: a job made by a program is checked as the command's jobs are.
@@ -117,4 +120,10 @@ func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 			t.Fatalf("%s: %d epochs, best %d, %v", choice, r.Epochs, r.BestEpoch, err)
 		}
 	}
+}
+
+// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	metis.Child()
+	goleak.VerifyTestMain(m)
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"weft/comm"
 	"weft/internal/assert"
 	"weft/internal/refusal"
@@ -411,3 +413,5 @@ func TestAfterSignal(t *testing.T) {
 		}
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

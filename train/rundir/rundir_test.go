@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
@@ -26,6 +28,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
+	"weft/partition/metis"
 	"weft/train"
 	"weft/train/worker"
 )
@@ -539,4 +542,58 @@ func TestDiscardLeavesAnother(t *testing.T) {
 	second.Discard()
 	assert.NoError(t, first.Epoch(train.Epoch{Epoch: 1}))
 	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
+}
+
+// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	metis.Child()
+	goleak.VerifyTestMain(m)
+}
+
+// TestFileNameKeeps: letters, digits and -, _ and . stay in a name, up to the ends of their ranges, and what
+// stands beside them in ASCII does not.
+func TestFileNameKeeps(t *testing.T) {
+	for dataset, want := range map[string]string{
+		"azAZ09-_.b":       "azAZ09-_.b",
+		"x`{@[:!x":         "x------x",
+		"a+b,c=d":          "a-b-c-d",
+		".hidden.":         "hidden",
+		"/data/papers.npz": "papers.npz",
+	} {
+		assert.Equal(t, want, fileName(dataset), "%q", dataset)
+	}
+}
+
+// TestPredictionsAreFinite: NaN and infinite predictions are those of a damaged file.
+func TestPredictionsAreFinite(t *testing.T) {
+	for _, x := range []float64{math.NaN(), math.Inf(-1)} {
+		var file bytes.Buffer
+		require.NoError(t,
+			EncodePredictions(&file,
+				worker.Rows{
+					Vertices: 2, Columns: 2, Each: slices.Values([][]float32{{1, 2}, {3, float32(x)}}),
+				}))
+		if _, _, err := DecodePredictions(&file); !refusal.IsDamaged(err) ||
+			!strings.Contains(err.Error(), "row 1 has the value") {
+			t.Errorf("%v: %v", x, err)
+		}
+	}
+}
+
+// FuzzReadRun opens run directories whose run.json and run.yaml hold anything: what is not a run is refused.
+func FuzzReadRun(f *testing.F) {
+	f.Add([]byte(`{"format":1,"store":"s","summary":{"model":"gcn","losses":[1,null]}}`),
+		[]byte("model: gcn\n"))
+	f.Add([]byte(`{"format":2}`), []byte("model: gcn\n"))
+	f.Add([]byte(`{"format":1,`), []byte(""))
+	f.Add([]byte(`[]`), []byte("layers: -1\n"))
+	f.Fuzz(func(t *testing.T, run, config []byte) {
+		dir := t.TempDir()
+		for name, data := range map[string][]byte{runFile: run, configFile: config} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
+		}
+		if _, _, _, err := Read(dir); err != nil && !refusal.Is(err) {
+			t.Errorf("%v is no refusal", err)
+		}
+	})
 }
