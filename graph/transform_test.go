@@ -6,13 +6,15 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"weft/internal/assert"
+	"weft/internal/alloctest"
+	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -102,7 +104,9 @@ func onGraphs(t *testing.T, property func(t *rapid.T, g *Graph)) {
 		before, err := g.Induced(slices.Repeat([]bool{true}, g.Vertices())) // a copy
 		require.NoError(t, err)
 		property(t, g)
-		require.Equal(t, "", differences(before, g), "the graph was changed in place")
+		if d := differences(before, g); d != "" {
+			t.Fatal("the graph was changed in place: ", d)
+		}
 	})
 }
 
@@ -147,12 +151,16 @@ func must[T any](value T, err error) T {
 func TestSymmetrize(t *testing.T) {
 	onGraphs(t, func(t *rapid.T, g *Graph) {
 		s := must(g.Symmetrize())
-		require.Equal(t, "", differences(s, must(s.Symmetrize())), "twice is not once")
+		if d := differences(s, must(s.Symmetrize())); d != "" {
+			t.Fatal("twice is not once: ", d)
+		}
 		before, after := edgeList(g), edgeList(s)
 		count := ends(after)
 		for _, e := range before {
-			require.Equal(t, 1, count[[2]int32{e.u, e.v}], "edge %v", e)
-			require.Equal(t, 1, count[[2]int32{e.v, e.u}], "edge %v", e)
+			if count[[2]int32{e.u, e.v}] != 1 || count[[2]int32{e.v, e.u}] != 1 {
+				t.Fatalf("edge %v is there %d times, its reverse %d times", e, count[[2]int32{e.u, e.v}],
+					count[[2]int32{e.v, e.u}])
+			}
 		}
 		// Every edge is the first stored one of its ends, else of the reversed ends.
 		for _, e := range after {
@@ -177,12 +185,33 @@ func TestNotes(t *testing.T) {
 	}
 	want := []string{
 		"5 edges made undirected: 1 added, 1 duplicates left out", "1 self loops left out",
-		"5 self loops added", "3 vertices and 5 edges outside the largest component left out",
+		"5 self loops added",
+		"3 vertices and 5 edges outside the largest component left out",
 	}
 	changed := must(must(must(must(g.Symmetrize()).RemoveSelfLoops()).AddSelfLoops()).LargestComponent())
-	assert.Equal(t, want, changed.Notes)
+	if diff := cmp.Diff(want, changed.Notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	if g.Notes != nil {
 		t.Errorf("the graph itself says %q", g.Notes)
+	}
+}
+
+// TestSelfLoopsTakeWhatTheyAskFor: each list of edges grows once, within what is asked for.
+func TestSelfLoopsTakeWhatTheyAskFor(t *testing.T) {
+	const n = 1 << 16
+	e := Edges{Source: make([]int32, n), Target: make([]int32, n), Weights: make([]float32, n)}
+	for v := range int32(n) {
+		e.Source[v], e.Target[v] = (v+1)%n, v
+	}
+	r, err := NewRelation(n, e)
+	require.NoError(t, err)
+	g, looped := &Graph{Relations: []Relation{r}}, (*Graph)(nil)
+	took := alloctest.Bytes(func() { looped = must(g.AddSelfLoops()) })
+	sorting := alloctest.Bytes(func() { _, err = NewRelation(n, looped.Relations[0].Edges()) })
+	require.NoError(t, err)
+	if asked := uint64(4*n + 4*3*2*n); took > asked+sorting+1<<16 {
+		t.Errorf("%d bytes were allocated, %d of them to sort the edges, and %d asked for", took, sorting, asked)
 	}
 }
 
@@ -192,7 +221,9 @@ func TestSelfLoops(t *testing.T) {
 		had, has := ends(edgeList(g)), ends(edgeList(looped))
 		for v := range int32(g.Vertices()) {
 			loop := [2]int32{v, v}
-			require.Equal(t, max(1, had[loop]), has[loop], "loops of vertex %d", v)
+			if has[loop] != max(1, had[loop]) {
+				t.Fatalf("vertex %d has %d loops, had %d", v, has[loop], had[loop])
+			}
 		}
 		for _, e := range edgeList(looped) {
 			added := e.u == e.v && had[[2]int32{e.u, e.v}] == 0
@@ -204,8 +235,12 @@ func TestSelfLoops(t *testing.T) {
 		if slices.ContainsFunc(edgeList(bare), func(e edge) bool { return e.u == e.v }) {
 			t.Fatal("a loop stayed")
 		}
-		require.Equal(t, "", differences(bare, must(looped.RemoveSelfLoops())), "other edges changed")
-		require.Equal(t, "", differences(looped, must(looped.AddSelfLoops())), "twice is not once")
+		if d := differences(bare, must(looped.RemoveSelfLoops())); d != "" {
+			t.Fatal("other edges changed: ", d)
+		}
+		if d := differences(looped, must(looped.AddSelfLoops())); d != "" {
+			t.Fatal("twice is not once: ", d)
+		}
 	})
 }
 
@@ -228,7 +263,9 @@ func TestInduced(t *testing.T) {
 			e.u, e.v = name[part.Names[e.u]], name[part.Names[e.v]]
 			got = append(got, e)
 		}
-		require.Equal(t, want, got, "edges")
+		if !slices.Equal(got, want) {
+			t.Fatalf("edges %v, want %v", got, want)
+		}
 		for k, s := range part.Splits {
 			for _, v := range s.Val {
 				if !slices.Contains(g.Splits[k].Val, int64(name[part.Names[v]])) {
@@ -237,8 +274,10 @@ func TestInduced(t *testing.T) {
 			}
 		}
 	})
-	_, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).Induced(make([]bool, 2))
-	assert.Error(t, err, "two marks were taken for three vertices")
+	if _, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).
+		Induced(make([]bool, 2)); err == nil {
+		t.Error("two marks were taken for three vertices")
+	}
 }
 
 func TestLargestComponent(t *testing.T) {
@@ -259,8 +298,10 @@ func TestLargestComponent(t *testing.T) {
 			}
 		}
 		part := must(g.LargestComponent())
-		require.Equal(t, largest, part.Vertices())
-		require.Equal(t, g.Names[first], part.Names[0])
+		if part.Vertices() != largest || part.Names[0] != g.Names[first] {
+			t.Fatalf("%d vertices from %s, want %d from %s", part.Vertices(), part.Names[0],
+				largest, g.Names[first])
+		}
 		reached := make([]bool, largest)
 		reached[0] = true
 		for range largest {
@@ -274,7 +315,9 @@ func TestLargestComponent(t *testing.T) {
 		}
 	})
 	empty := &Graph{Relations: []Relation{must(NewRelation(0, Edges{}))}}
-	assert.Equal(t, 0, must(empty.LargestComponent()).Vertices(), "the component of an empty graph")
+	if n := must(empty.LargestComponent()).Vertices(); n != 0 {
+		t.Errorf("the component of an empty graph has %d vertices", n)
+	}
 }
 
 func TestRandomFeatures(t *testing.T) {
@@ -292,15 +335,20 @@ func TestRandomFeatures(t *testing.T) {
 	wide := make1(8, 1)
 	func() {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-		assert.Equal(t, make1(8, 1), wide, "the number of threads changes the features")
+		if !slices.Equal(wide, make1(8, 1)) {
+			t.Error("the number of threads changes the features")
+		}
 	}()
 	if slices.Equal(wide, make1(8, 2)) {
 		t.Error("another seed gives the same features")
 	}
-	assert.Equal(t, wide[8*7:8*7+3], make1(3, 1)[3*7:3*8], "a value depends on the number of columns")
+	if narrow := make1(3, 1); !slices.Equal(narrow[3*7:3*8], wide[8*7:8*7+3]) {
+		t.Error("a value depends on the number of columns")
+	}
 	for _, columns := range []int{0, -1, 1 << 30} {
-		_, err := g.RandomFeatures(columns, 1)
-		assert.Refused(t, err, "", "%d columns", columns)
+		if _, err := g.RandomFeatures(columns, 1); !refusal.Is(err) {
+			t.Errorf("%d columns: %v, want a refusal", columns, err)
+		}
 	}
 }
 
@@ -341,8 +389,9 @@ func TestChangesWithoutMemory(t *testing.T) {
 	runtime.ReadMemStats(&now)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.HeapAlloc) + 10<<20))
 	for name, change := range changes {
-		_, err := change()
-		assert.Refused(t, err, " MB of memory", name)
+		if _, err := change(); !refusal.Is(err) || !strings.Contains(err.Error(), " MB of memory") {
+			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
 	}
 }
 
@@ -354,13 +403,20 @@ func TestReversed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	back := r.Reversed(5)
-	assert.Equal(t, []int64{0, 1, 2, 3, 5, 7}, back.Indptr, "rows begin at")
-	assert.Equal(t, []int32{1, 3, 3, 0, 1, 1, 4}, back.Sources, "out-neighbours")
-	assert.Equal(t, []float32{1, 4, 7, 3, 2, 6, 5}, back.Weights, "weights")
+	if want := []int64{0, 1, 2, 3, 5, 7}; !slices.Equal(back.Indptr, want) {
+		t.Errorf("rows begin at %v, want %v", back.Indptr, want)
+	}
+	if want := []int32{1, 3, 3, 0, 1, 1, 4}; !slices.Equal(back.Sources, want) {
+		t.Errorf("out-neighbours %v, want %v", back.Sources, want)
+	}
+	if want := []float32{1, 4, 7, 3, 2, 6, 5}; !slices.Equal(back.Weights, want) {
+		t.Errorf("weights %v, want %v", back.Weights, want)
+	}
 	again := back.Reversed(5)
-	assert.Equal(t, r.Indptr, again.Indptr, "twice: %v, want %v", again, r)
-	assert.Equal(t, r.Sources, again.Sources, "twice: %v, want %v", again, r)
-	assert.Equal(t, r.Weights, again.Weights, "twice: %v, want %v", again, r)
+	if !slices.Equal(again.Indptr, r.Indptr) || !slices.Equal(again.Sources, r.Sources) ||
+		!slices.Equal(again.Weights, r.Weights) {
+		t.Errorf("twice: %v, want %v", again, r)
+	}
 	if plain := (&Relation{Indptr: r.Indptr, Sources: r.Sources}).Reversed(5); plain.Weights != nil {
 		t.Errorf("a relation without weights has %v", plain.Weights)
 	}
