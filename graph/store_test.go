@@ -31,9 +31,8 @@ func dense() *Graph {
 			Weights:      []float32{1, .5, 2, 0, -1, 3},
 			EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
 		}},
-		Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
-		Labels: Labels{Classes: 2, Class: []int64{0, 1, -1, 1},
-			Names: []string{"red", "black & <white>\n"}},
+		Features:   Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
+		Labels:     Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"red", "black & <white>\n"}},
 		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Metric:     "macro-f1",
 		Provenance: "made by hand",
@@ -89,9 +88,8 @@ func TestRoundTrip(t *testing.T) {
 			Features:  Features{Columns: 3, Indptr: []int64{0, 0}},
 		},
 		"empty splits": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{}, {}}},
-		"no labels": {Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Splits: []Split{{Train: []int64{0}}}},
-		"unlabelled": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
+		"no labels":    {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{Train: []int64{0}}}},
+		"unlabelled":   {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := stored(t, g)
@@ -120,8 +118,7 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		require.NoError(t, err)
 		g := &Graph{
 			Relations: []Relation{r},
-			Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v,
-				v).Draw(t, "class")},
+			Labels:    Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			var s Split

@@ -29,8 +29,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},
-	"loss": {"cross-entropy", "is the one of classes, and TestRegression looks at " +
-		"those of values"},
+	"loss":                  {"cross-entropy", "is the one of classes, and TestRegression looks at those of values"},
 	// Of edges
 	"link-relation":  {"vertex,edge,vertex", "names the only relation here"},
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},

@@ -187,10 +187,9 @@ func TestColumns(t *testing.T) {
 	for want, o := range map[string]Options{
 		"label -Inf of vertex 1": {Labels: "infinite"},
 		`features "x": there is no such column: those that are there are "feat", "half", "half a class", "infinite", "label"`: {Features: "x"},
-		`edge-weights "ef": has 2 columns`:                          {EdgeWeights: "ef"},
-		`column "year" of "_N": element 2, 2, is not a truth value`: {Train: "year"},
-		`val_mask: a split without training vertices`: {Train: None,
-			Val: "val_mask"},
+		`edge-weights "ef": has 2 columns`:                                                {EdgeWeights: "ef"},
+		`column "year" of "_N": element 2, 2, is not a truth value`:                       {Train: "year"},
+		`val_mask: a split without training vertices`:                                     {Train: None, Val: "val_mask"},
 		`vertex 0 is also in train_mask`:                                                  {Val: "train_mask"},
 		`vertex 4 has no label`:                                                           {Labels: "y"},
 		"graph 1: the file holds 1, counted from 0":                                       {Graph: 1},

@@ -111,8 +111,7 @@ func TestRefused(t *testing.T) {
 		return do(graph.Edges{Source: []int32{0}, Target: []int32{1}, Features: []float32{1}, FeatureColumns: 1})
 	}
 	rows.Types = []streamed.Type{{Rows: &streamed.Rows{
-		Columns: 1,
-		Each:    func(do func([]float32) error) error { return do([]float32{inf, 0}) },
+		Columns: 1, Each: func(do func([]float32) error) error { return do([]float32{inf, 0}) },
 	}}}
 	for want, g := range map[string]*streamed.Graph{
 		"list: edge 3 (2→3) leaves the range of 3 vertices": list(3,

@@ -169,8 +169,7 @@ func TestReplay(t *testing.T) {
 			[]Work{{1.5, 1, 0}, {0, 2.5, 0}},
 		},
 		// A byte takes .2 s of the one thread that handles a worker's messages.
-		"one thread": {slowly, []*log{l().send(1, 20), l().receive(0, 20)}, 4,
-			[]Work{{0, 4, 0}, {0, 4, 0}}},
+		"one thread":       {slowly, []*log{l().send(1, 20), l().receive(0, 20)}, 4, []Work{{0, 4, 0}, {0, 4, 0}}},
 		"before the epoch": {usual, []*log{l().after(0, 9).kernel(0, 1)}, 1, []Work{{1, 0, 0}}},
 	} {
 		var steps [][]trace.Event
