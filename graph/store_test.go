@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,8 +30,9 @@ func dense() *Graph {
 			Weights:      []float32{1, .5, 2, 0, -1, 3},
 			EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
 		}},
-		Features:   Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
-		Labels:     Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"red", "black & <white>\n"}},
+		Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
+		Labels: Labels{Classes: 2, Class: []int64{0, 1, -1, 1},
+			Names: []string{"red", "black & <white>\n"}},
 		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Metric:     "macro-f1",
 		Provenance: "made by hand",
@@ -88,8 +88,9 @@ func TestRoundTrip(t *testing.T) {
 			Features:  Features{Columns: 3, Indptr: []int64{0, 0}},
 		},
 		"empty splits": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{}, {}}},
-		"no labels":    {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{Train: []int64{0}}}},
-		"unlabelled":   {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
+		"no labels": {Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Splits: []Split{{Train: []int64{0}}}},
+		"unlabelled": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := stored(t, g)
@@ -118,7 +119,8 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		require.NoError(t, err)
 		g := &Graph{
 			Relations: []Relation{r},
-			Labels:    Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")},
+			Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v,
+				v).Draw(t, "class")},
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			var s Split
@@ -282,7 +284,9 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		},
 		{array("features.npy", make([]float32, 12), 3, 4), "features.npy", "[3 4]"},
 		{
-			func(dir string) error { return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644) },
+			func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644)
+			},
 			"labels.npy", "ends inside",
 		},
 		{array("labels.npy", []int64{0, 2, -1, 1}), "labels.npy", "vertex 1 has class 2"},
@@ -296,7 +300,9 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{array("test.npy", []int64{1}), "test.npy", "vertex 1 is also in val.npy"},
 		{array("names.json", []int32{1}), "names.json", "not a list"},
 		{
-			func(dir string) error { return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644) },
+			func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644)
+			},
 			"names.json", "not a list",
 		},
 		{cut("names.json", 1<<30), "names.json", "not a list of names: more follows"},

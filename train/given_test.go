@@ -196,15 +196,12 @@ func TestMeasureLinks(t *testing.T) {
 		g *graph.Graph
 		Options
 	}{
-		"drawn":  {tangled(t), linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 50 })},
-		"area":   {tangled(t), linked(func(o *Options) { o.Metric = metric.ROCAUC })},
-		"shared": {benchmarked(t, graph.SharedNegatives), linked(func(o *Options) { o.Model = "rgcn" })},
-		"targets": {benchmarked(t, graph.TargetNegatives), linked(func(o *Options) {
-			o.Model, o.Decoder = "rgcn", "distmult"
-		})},
-		"between": {withKnows(t, bought), linked(func(o *Options) {
-			o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20
-		})},
+		"drawn":   {tangled(t), linked("decoder distmult, eval-negatives 50")},
+		"area":    {tangled(t), linked("metric roc-auc")},
+		"shared":  {benchmarked(t, graph.SharedNegatives), linked("model rgcn")},
+		"targets": {benchmarked(t, graph.TargetNegatives), linked("model rgcn, decoder distmult")},
+		"between": {withKnows(t, bought), linked("model rgcn, link-relation user,buys,item;item,has,tag, " +
+			"eval-negatives 20")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, job := range []*Job{
@@ -278,7 +275,7 @@ func TestGivenSplitRefuses(t *testing.T) {
 			addTypes(t, g, 1, &graph.EdgeSplit{Edges: [3][]int32{{1, 0}}})
 		}},
 	} {
-		g, o := benchmarked(t, c.form), linked(func(o *Options) { o.Model = "rgcn" })
+		g, o := benchmarked(t, c.form), linked("model rgcn")
 		c.change(g, &o)
 		_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 		assert.Refused(t, err, want)

@@ -1,10 +1,13 @@
 package train
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/gnn"
@@ -17,103 +20,63 @@ import (
 	"weft/train/worker"
 )
 
-// networks are settings that together use every operation.
-func networks() map[string]Options {
-	with := func(change func(o *Options)) Options {
-		o := Defaults()
-		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 2, 7, 0.01
-		change(&o)
+// given are options in which words as of the command line, "model gat, heads 4, residual", set some.
+func given(o Options, words string) Options {
+	if words == "" {
 		return o
 	}
+	for word := range strings.SplitSeq(words, ", ") {
+		name, text, _ := strings.Cut(word, " ")
+		for _, s := range setting.All() {
+			if s.Name == name {
+				if err := s.Set(&o, cmp.Or(text, "true")); err != nil {
+					panic(fmt.Sprintf("%s: %v", word, err))
+				}
+				name = ""
+			}
+		}
+		if name != "" {
+			panic(name + " is no setting")
+		}
+	}
+	return o
+}
+
+// networks are settings that together use every operation.
+func networks() map[string]Options {
+	with := func(words string) Options {
+		o := Defaults()
+		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 2, 7, 0.01
+		return given(o, words)
+	}
 	return map[string]Options{
-		"mlp":  with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"gcn":  with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
-		"sage": with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
-		"sage-max": with(func(o *Options) {
-			o.Model, o.Aggregation, o.Norm, o.DropEdge = "sage", "max", "batch", .2
-		}),
-		"sage-sum": with(func(o *Options) {
-			o.Model, o.Aggregation, o.Norm, o.Optimizer = "sage", "sum", "layer", "sgd"
-		}),
-		"gat": with(func(o *Options) {
-			o.Model, o.Heads, o.OutputHeads = "gat", 4, 3
-			o.AttentionDropout, o.DropEdge = .3, .2
-			o.Activation = "elu"
-		}),
-		"gatv2": with(func(o *Options) {
-			o.Model, o.Heads, o.Norm = "gatv2", 3, "graph"
-			o.AttentionDropout = .3
-			o.TransformDropout = .2
-		}),
-		"gat-edges": with(func(o *Options) {
-			o.Model, o.EdgeFeatures, o.Heads, o.OutputHeads = "gat", true, 4, 3
-			o.AttentionDropout = .3
-		}),
-		"gatv2-edges": with(func(o *Options) {
-			o.Model, o.EdgeFeatures, o.Heads = "gatv2", true, 3
-			o.AttentionDropout = .3
-		}),
-		"transformer": with(func(o *Options) {
-			o.Model, o.EdgeFeatures, o.Heads, o.Norm = "transformer", true, 3, "layer"
-			o.AttentionDropout = .3
-		}),
-		"gin": with(func(o *Options) {
-			o.Model = "gin"
-			o.Norm = "batch"
-			o.Optimizer = "sgd"
-			o.Activation = "gelu"
-		}),
-		"gine": with(func(o *Options) {
-			o.Model, o.Jump = "gine", "cat"
-			o.Norm = "layer"
-			o.Optimizer = "sgd"
-		}),
-		"pna": with(func(o *Options) {
-			o.Model, o.Norm, o.Optimizer, o.DropEdge = "pna", "layer", "sgd", .2
-		}),
-		"gcnii": with(func(o *Options) {
-			o.Model = "gcnii"
-			o.InputDropout = .2
-			o.WeightDecay, o.ConvWeightDecay = 5e-4, .01
-		}),
-		"separate": with(func(o *Options) {
-			o.Model = "gcnii"
-			o.SharedWeights = false
-			o.Direction = "out"
-		}),
-		"resgcn": with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),
-		"blocks": with(func(o *Options) { o.Model, o.BlockForm, o.Norm = "sage", "residual", "batch" }),
-		"blocks-gat": with(func(o *Options) {
-			o.Model, o.BlockForm, o.Heads = "gat", "residual", 4
-			o.AttentionDropout = .3
-		}),
-		"appnp": with(func(o *Options) { o.Model = "appnp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"sgc":   with(func(o *Options) { o.Model, o.Direction, o.Rounds = "sgc", "out", 3 }),
-		"out": with(func(o *Options) {
-			o.Model, o.Activation, o.DropEdge = "gcn", "gelu", .2
-			o.Direction = "out"
-			o.Clip = .1
-		}),
-		"cat": with(func(o *Options) {
-			o.Model, o.Jump, o.Norm, o.Residual = "gcn", "cat", "batch", true
-		}),
-		"jump-max": with(func(o *Options) {
-			o.Model, o.Jump, o.Heads = "gat", "max", 4
-			o.Activation = "elu"
-		}),
-		"both": with(func(o *Options) {
-			o.Model = "sage"
-			o.Direction = "both"
-			o.DropEdge = .2
-			o.Norm = "batch"
-			o.Schedule = "cosine"
-		}),
-		"both-gat": with(func(o *Options) {
-			o.Model, o.Heads, o.Norm = "gat", 2, "pair"
-			o.Direction = "both"
-			o.AttentionDropout = .5
-			o.Optimizer = "adamw"
-		}),
+		"mlp":      with("model mlp, norm batch, input-dropout .2"),
+		"gcn":      with("model gcn, norm layer, residual"),
+		"sage":     with("model sage, norm batch"),
+		"sage-max": with("model sage, aggregation max, norm batch, drop-edge .2"),
+		"sage-sum": with("model sage, aggregation sum, norm layer, optimizer sgd"),
+		"gat": with("model gat, heads 4, output-heads 3, attention-dropout .3, drop-edge .2, " +
+			"activation elu"),
+		"gatv2":       with("model gatv2, heads 3, norm graph, attention-dropout .3, transform-dropout .2"),
+		"gat-edges":   with("model gat, edge-features, heads 4, output-heads 3, attention-dropout .3"),
+		"gatv2-edges": with("model gatv2, edge-features, heads 3, attention-dropout .3"),
+		"transformer": with("model transformer, edge-features, heads 3, norm layer, attention-dropout .3"),
+		"gin":         with("model gin, norm batch, optimizer sgd, activation gelu"),
+		"gine":        with("model gine, jk cat, norm layer, optimizer sgd"),
+		"pna":         with("model pna, norm layer, optimizer sgd, drop-edge .2"),
+		"gcnii":       with("model gcnii, input-dropout .2, weight-decay .0005, conv-weight-decay .01"),
+		"separate":    with("model gcnii, shared-weights false, direction out"),
+		"resgcn":      with("model resgcn, activation gelu"),
+		"blocks":      with("model sage, blocks residual, norm batch"),
+		"blocks-gat":  with("model gat, blocks residual, heads 4, attention-dropout .3"),
+		"appnp":       with("model appnp, norm batch, input-dropout .2"),
+		"sgc":         with("model sgc, direction out, rounds 3"),
+		"out":         with("model gcn, activation gelu, drop-edge .2, direction out, clip .1"),
+		"cat":         with("model gcn, jk cat, norm batch, residual"),
+		"jump-max":    with("model gat, jk max, heads 4, activation elu"),
+		"both":        with("model sage, direction both, drop-edge .2, norm batch, schedule cosine"),
+		"both-gat": with("model gat, heads 2, norm pair, direction both, attention-dropout .5, " +
+			"optimizer adamw"),
 	}
 }
 

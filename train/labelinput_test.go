@@ -151,18 +151,18 @@ func TestLabelInputRefused(t *testing.T) {
 	split.Splits = nil
 	for name, c := range map[string]struct {
 		g      *graph.Graph
-		change func(*Options)
+		change string
 		says   string
 	}{
-		"pipeline": {g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2"},
-		"values":   {withValues(g), func(*Options) {}, "the labels of the graph are values"},
-		"types":    {severalTypes(t), func(o *Options) { o.Model = "rgcn" }, "vertex types"},
-		"bare":     {&bare, func(o *Options) { o.NodeEmbedding = 8 }, "the graph has no features"},
+		"pipeline": {g, "parallel pipeline=2", "take parallel graph=2"},
+		"values":   {withValues(g), "", "the labels of the graph are values"},
+		"types":    {severalTypes(t), "model rgcn", "vertex types"},
+		"bare":     {&bare, "node-embedding 8", "the graph has no features"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := Defaults()
 			o.LabelInput, o.Epochs = .5, 1
-			c.change(&o)
+			o = given(o, c.change)
 			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil ||
 				!strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("%v", err)

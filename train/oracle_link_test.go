@@ -153,12 +153,9 @@ func TestLinksByHand(t *testing.T) {
 		for _, measure := range []string{metric.MRR, metric.ROCAUC} {
 			for _, mesh := range []string{"", "graph=3"} {
 				t.Run(fmt.Sprintf("%s, %s, %s", decoder, measure, mesh), func(t *testing.T) {
-					o := linked(func(o *Options) {
-						o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure,
-							task.Shares{60, 20, 20}
-						o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0,
-							3, 6, 12, 11
-					})
+					o := linked("model rgcn, lr 1e-30, epochs 1, dropout 0, negatives 3, out-features 6, " +
+						"hidden 12, seed 11")
+					o.Decoder, o.Metric, o.LinkSplit = decoder, measure, task.Shares{60, 20, 20}
 					run := mustRun(t, onMesh(g, o, mesh))
 					ends := links.Among(vertices)
 					linksByHand(g.Relations, []links.Ends{ends, ends}, &o, run).compare(t, &o, run)
@@ -288,13 +285,10 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 			for _, measure := range []string{metric.MRR, metric.ROCAUC} {
 				for _, mesh := range []string{"", "graph=3", "tensor=2"} {
 					t.Run(fmt.Sprintf("%s, %s, %s, %s", c.asked, decoder, measure, mesh), func(t *testing.T) {
-						o := linked(func(o *Options) {
-							o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure,
-								task.Shares{60, 20, 20}
-							o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30,
-								1, 0, 3, 6, 12, 11
-							o.LinkRelation = task.Relations(c.asked)
-						})
+						o := linked("model rgcn, lr 1e-30, epochs 1, dropout 0, negatives 3, out-features " +
+							"6, hidden 12, seed 11")
+						o.Decoder, o.Metric, o.LinkSplit = decoder, measure, task.Shares{60, 20, 20}
+						o.LinkRelation = task.Relations(c.asked)
 						run := mustRun(t, onMesh(g, o, mesh))
 						linksByHand(c.relations, c.ends, &o, run).compare(t, &o, run)
 						assert.Equal(t, c.types, run.Links.Types, "embeddings")

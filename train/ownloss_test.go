@@ -12,7 +12,6 @@ import (
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/nn"
-	"weft/train/task"
 )
 
 // ownMeshes are meshes of every axis, with a model that each of them trains.
@@ -69,16 +68,12 @@ func TestOwnCrossEntropy(t *testing.T) {
 	for name, c := range map[string]struct {
 		several bool
 		loss    nn.LossFunc
-		builtin func(*Options)
+		builtin string
 	}{
-		"classes":        {false, with(func(*nn.Targets) {}), func(*Options) {}},
-		"several labels": {true, with(func(*nn.Targets) {}), func(*Options) {}},
-		"smoothed": {false, with(func(y *nn.Targets) {
-			y.Smoothing = .1
-		}), func(o *Options) { o.LabelSmoothing = .1 }},
-		"focal": {false, with(func(y *nn.Targets) {
-			y.Focusing = 2
-		}), func(o *Options) { o.Loss, o.FocalGamma = task.Focal, 2 }},
+		"classes":        {false, with(func(*nn.Targets) {}), ""},
+		"several labels": {true, with(func(*nn.Targets) {}), ""},
+		"smoothed":       {false, with(func(y *nn.Targets) { y.Smoothing = .1 }), "label-smoothing .1"},
+		"focal":          {false, with(func(y *nn.Targets) { y.Focusing = 2 }), "loss focal, focal-gamma 2"},
 	} {
 		for _, m := range ownMeshes {
 			if name != "classes" && m.parallel != "graph=1" && m.parallel != "graph=2" {
@@ -91,7 +86,7 @@ func TestOwnCrossEntropy(t *testing.T) {
 				}
 				o := ownOptions(m.model, m.parallel)
 				own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: c.loss})
-				c.builtin(&o)
+				o = given(o, c.builtin)
 				builtin := run(t, g, o)
 				assert.Equal(t, builtin.Losses, own.Losses)
 				assert.Equal(t, builtin.Logits, own.Logits)
@@ -107,17 +102,13 @@ func TestOwnCrossEntropyOfVariants(t *testing.T) {
 	loss := func(logits *autograd.Var, y nn.Labels) *autograd.Var {
 		return nn.CrossEntropy(logits, y.Targets)
 	}
-	for name, change := range map[string]func(*Options){
-		"turns": func(o *Options) {
-			o.Partitions = 3
-		}, "bf16": func(o *Options) { o.Precision, o.Parallel = "bf16", "graph=2" },
-		"label-input": func(o *Options) {
-			o.LabelInput, o.Parallel = .5, "graph=2"
-		}, "validate": func(*Options) {},
+	for name, change := range map[string]string{
+		"turns": "partitions 3", "bf16": "precision bf16, parallel graph=2",
+		"label-input": "label-input .5, parallel graph=2", "validate": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, o := tangle(t, 700, 3000), ownOptions("sage", "")
-			change(&o)
+			o = given(o, change)
 			var results []*Result
 			for _, loss := range []nn.LossFunc{loss, nil} {
 				j := &Job{Graph: g, Options: o, Loss: loss}
@@ -199,14 +190,14 @@ func TestOwnLossOfValues(t *testing.T) {
 // TestOwnLossRefuses settings that it takes the place of, and the task that has no labels.
 func TestOwnLossRefuses(t *testing.T) {
 	g := tangle(t, 300, 10)
-	for want, change := range map[string]func(*Options){
-		"task link: ":              func(o *Options) { o.Task = task.Link },
-		"loss focal: ":             func(o *Options) { o.Loss = task.Focal },
-		"class-weights balanced: ": func(o *Options) { o.ClassWeights = task.Balanced },
-		"label-smoothing 0.1: ":    func(o *Options) { o.LabelSmoothing = .1 },
+	for want, change := range map[string]string{
+		"task link: ":              "task link",
+		"loss focal: ":             "loss focal",
+		"class-weights balanced: ": "class-weights balanced",
+		"label-smoothing 0.1: ":    "label-smoothing .1",
 	} {
 		o := ownOptions("sage", "graph=1")
-		change(&o)
+		o = given(o, change)
 		_, err := (&Job{Graph: g, Options: o, Loss: weighted}).Run(context.Background())
 		if !refusal.Is(err) || !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -17,7 +17,6 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/partition"
 	"weft/train/engine"
 	"weft/train/worker"
@@ -31,56 +30,49 @@ func TestPipelineRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		mesh  mesh.Mesh
-		set   func(*Options)
+		set   string
 		model []gnn.BlockSpec // nil: the named one
 		want  string
 	}{
 		{
-			"stages", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, nil, nil,
+			"stages", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, "", nil,
 			"and the model has 2; take parallel graph=3",
 		},
 		{
-			"stages of a model of one's own", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, nil,
+			"stages of a model of one's own", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, "",
 			[]gnn.BlockSpec{layer, layer}, "and the model has 2; take parallel graph=2,pipeline=2",
 		},
 		{
 			"aggregation chunks",
 			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2},
-			func(o *Options) { o.AggregationChunks = 3 }, nil,
+			"aggregation-chunks 3", nil,
 			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated " +
 				"at once; leave it out, or take more chunks with chunks N",
 		},
-		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.Norm = "batch"
-		}, nil, "take norm layer, or chunks 2: a chunk for each partition"},
-		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.Norm = "graph"
-		}, nil, "norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
-		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.AggregationOrder = order.TransformFirst
-		}, nil, "leave it out, or take chunks 2: a chunk for each partition"},
+		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "norm batch", nil,
+			"take norm layer, or chunks 2: a chunk for each partition"},
+		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "norm graph", nil,
+			"norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
+		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "aggregation-order transform-first",
+			nil, "leave it out, or take chunks 2: a chunk for each partition"},
 		{
 			"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
-			func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2",
+			"norm batch, chunks 4", nil, "take norm layer, or chunks 2",
 		},
+		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "chunks 5", nil, "take chunks 4 or 6"},
 		{
-			"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 5 }, nil,
-			"take chunks 4 or 6",
-		},
-		{
-			"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 1 },
+			"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "chunks 1",
 			nil, "take chunks 2 or more",
 		},
 		{
 			"no vertices left", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
-			func(o *Options) { o.Chunks = 65536 }, nil, "give at most ",
+			"chunks 65536", nil, "give at most ",
 		},
-		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.Prefetch = 3
-		}, nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
+		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "prefetch 3", nil,
+			"the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
 		{
 			"chunks without stages", mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			func(o *Options) { o.Chunks = 4 }, nil, "chunks 4: belongs to the pipeline axis of a mesh",
+			"chunks 4", nil, "chunks 4: belongs to the pipeline axis of a mesh",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -89,9 +81,7 @@ func TestPipelineRefuses(t *testing.T) {
 			if c.mesh.Partitions == 1 {
 				o.Partition = "auto"
 			}
-			if c.set != nil {
-				c.set(&o)
-			}
+			o = given(o, c.set)
 			j := &Job{Graph: g, Options: o, Mesh: c.mesh}
 			if c.model != nil {
 				j.Model = func(_, _ int) []gnn.BlockSpec { return c.model }

@@ -75,19 +75,19 @@ func TestPlannedNumbers(t *testing.T) {
 // byte.
 func TestPlannedMessages(t *testing.T) {
 	g := tangle(t, 700, 1000) // TestPlanOfWorkers has more rows than a message
-	for name, change := range map[string]func(o *Options){
-		"gcn":    func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
-		"gat":    func(o *Options) { o.Model, o.Heads, o.Norm = "gat", 2, "layer" },
-		"sage":   func(o *Options) { o.Model, o.Direction, o.Dropout = "sage", "both", .3 },
-		"deep":   func(o *Options) { o.Model, o.Layers = "gcnii", 6 },
-		"labels": func(o *Options) { o.Model, o.LabelInput = "gcn", .4 },
+	for name, change := range map[string]string{
+		"gcn":    "model gcn, norm batch",
+		"gat":    "model gat, heads 2, norm layer",
+		"sage":   "model sage, direction both, dropout .3",
+		"deep":   "model gcnii, layers 6",
+		"labels": "model gcn, label-input .4",
 	} {
 		for _, mesh := range []string{
 			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2",
 		} {
 			o := Defaults()
 			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
-			change(&o)
+			o = given(o, change)
 			if strings.Contains(mesh, "pipeline") {
 				if o.LabelInput > 0 {
 					continue // a pipeline refuses it

@@ -13,7 +13,6 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
-	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -48,15 +47,9 @@ func TestRecompute(t *testing.T) {
 	for name, o := range networks() {
 		compare(name, on(one), o)
 	}
-	compare("links", among(one), linked(func(o *Options) {
-		o.Model, o.Norm, o.Decoder, o.Dropout = "sage", "batch", "distmult", .3
-	}))
-	compare("links by attention", among(one), linked(func(o *Options) {
-		o.Model, o.Metric = "gat", metric.ROCAUC
-	}))
-	compare("links of types", among(types), linked(func(o *Options) {
-		o.Model, o.Decoder, o.Norm = "rgcn", "distmult", "layer"
-	}))
+	compare("links", among(one), linked("model sage, norm batch, decoder distmult, dropout .3"))
+	compare("links by attention", among(one), linked("model gat, metric roc-auc"))
+	compare("links of types", among(types), linked("model rgcn, decoder distmult, norm layer"))
 	messages := func(job func(Options) *Job) func(Options) *Job {
 		return func(o Options) *Job {
 			j := job(o)

@@ -108,23 +108,20 @@ func TestValidateOnMeshes(t *testing.T) {
 			o.Epochs, o.Norm, o.DropEdge, o.Threads = 3, "layer", 0, 1
 			alone, want := validated(g, other, o)
 			mustRun(t, alone)
-			for mesh, change := range map[string]func(*Options){
-				"graph=3":            nil,
-				"tensor=2":           nil,
-				"graph=2,tensor=2":   nil,
-				"pipeline=2":         func(o *Options) { o.Chunks = 1 },
-				"graph=2":            func(o *Options) { o.Partitions = 4 },
-				"graph=1":            func(o *Options) { o.Partitions, o.Offload = 3, t.TempDir() },
-				"graph=2,pipeline=2": func(o *Options) { o.Chunks = 2 },
+			for mesh, change := range map[string]string{
+				"graph=3":            "",
+				"tensor=2":           "",
+				"graph=2,tensor=2":   "",
+				"pipeline=2":         "chunks 1",
+				"graph=2":            "partitions 4",
+				"graph=1":            "partitions 3, offload " + t.TempDir(),
+				"graph=2,pipeline=2": "chunks 2",
 			} {
 				if vertices < 10 && strings.Contains(mesh, "pipeline") {
 					continue // a chunk has a vertex
 				}
 				t.Run(fmt.Sprintf("%s on %s, %d", name, mesh, vertices), func(t *testing.T) {
-					o := o
-					if change != nil {
-						change(&o)
-					}
+					o := given(o, change)
 					j := onMesh(g, o, mesh)
 					with, curve := validated(g, other, j.Options)
 					p, err := with.Plan(context.Background())

@@ -80,16 +80,16 @@ func TestLossesOfOtherLabels(t *testing.T) {
 	g := tangled(t)
 	for _, c := range []struct {
 		g      *graph.Graph
-		change func(*Options)
+		change string
 	}{
-		{g, func(o *Options) { o.Loss = task.MeanSquared }},
-		{g, func(o *Options) { o.Metric = metric.R2 }},
-		{withValues(g), func(o *Options) { o.Loss = task.CrossEntropy }},
-		{withValues(g), func(o *Options) { o.Metric = metric.Accuracy }},
-		{withValues(g), func(o *Options) { o.LabelSmoothing = .1 }},
+		{g, "loss mse"},
+		{g, "metric r2"},
+		{withValues(g), "loss cross-entropy"},
+		{withValues(g), "metric accuracy"},
+		{withValues(g), "label-smoothing .1"},
 	} {
 		o := Defaults()
-		c.change(&o)
+		o = given(o, c.change)
 		r, err := o.Resolve()
 		require.NoError(t, err)
 		assert.Refused(t, r.CheckGraph(c.g), "", "loss %s, metric %s, smoothing %v", o.Loss, o.Metric,

@@ -103,11 +103,8 @@ func TestClassWeights(t *testing.T) {
 		"balanced weights from a file have other losses")
 	several := *g
 	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
-	for _, change := range []func(*Options){func(o *Options) {
-		o.Loss = task.Focal
-	}, func(o *Options) { o.ClassWeights = task.Balanced }} {
-		o := Defaults()
-		change(&o)
+	for _, change := range []string{"loss focal", "class-weights balanced"} {
+		o := given(Defaults(), change)
 		_, err := (&Job{Graph: &several, Options: o}).Run(t.Context())
 		assert.Refused(t, err, "", "loss %s and weights %s of several labels", o.Loss, o.ClassWeights)
 	}

@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"cmp"
 	"encoding"
 	"os"
 	"path/filepath"
@@ -18,7 +19,6 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
-	"weft/parallel/order"
 )
 
 // writtenYAML is what a run writes of its options.
@@ -232,80 +232,57 @@ func TestWireRefuses(t *testing.T) {
 // refused by name.
 func TestFormsRefuse(t *testing.T) {
 	for _, c := range []struct {
-		set  func(*Options)
+		set  string
 		want string // "": it is accepted
 	}{
-		{func(o *Options) {
-			o.Model, o.Decoupled = "mlp", true
-		}, "decoupled: the model mlp has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.Heads = "gatv2", true, 8
-		}, "decoupled: the model gatv2 has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.Direction = "gcn", true, "both"
-		}, "direction both: a decoupled model aggregates along one direction; take direction in or out"},
+		{"model mlp, decoupled", "decoupled: the model mlp has no decoupled form; it is there for gcn, " +
+			"sage, gat, gin"},
+		{"model gatv2, decoupled, heads 8", "decoupled: the model gatv2 has no decoupled form; it is " +
+			"there for gcn, sage, gat, gin"},
+		{"model gcn, decoupled, direction both", "direction both: a decoupled model aggregates along one " +
+			"direction; take direction in or out"},
 		{
-			func(o *Options) {
-				o.Model, o.Decoupled, o.Heads = "gat", true, 8
-			},
+			"model gat, decoupled, heads 8",
 			"heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; " +
 				"leave it out",
 		},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5
-		}, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
-		{func(o *Options) {
-			o.Model, o.Teleport = "gin", .1
-		}, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
-		{func(o *Options) {
-			o.Model, o.AttentionGradient = "gat", "stop"
-		}, "attention-gradient stop: belongs to a decoupled model"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.BlockForm = "gcn", true, "residual"
-		}, "blocks residual: belongs to the layers of gcn that aggregate, which it lacks with decoupled; " +
+		{"model gat, decoupled, transform-dropout .5", "transform-dropout 0.5: belongs to the layers of " +
+			"gat that aggregate"},
+		{"model gin, teleport .1", "teleport 0.1: belongs to a decoupled model; give decoupled, or " +
 			"leave it out"},
-		{func(o *Options) {
-			o.Model, o.Decoupled = "gcnii", true
-		}, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) {
-			o.Model, o.Direction = "gcnii", "both"
-		}, "direction both: gcnii aggregates along one direction; take direction in or out"},
-		{func(o *Options) {
-			o.BlockForm, o.Residual = "residual", true
-		}, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
-		{func(o *Options) {
-			o.Task, o.Decoder, o.BlockForm = "link", "distmult", "residual"
-		}, "decoder distmult: its weights have the name of the linear decoder of blocks residual, " +
-			"decoder.weight; take decoder dot, or blocks plain"},
-		{func(o *Options) {
-			o.Model, o.BlockForm, o.Heads, o.OutputHeads = "gat", "residual", 8, 2
-		}, "output-heads 2: residual blocks do without it"},
-		{func(o *Options) {
-			o.Aggregation, o.AggregationOrder = "max", order.TransformFirst
-		}, "aggregation-order transform-first: with aggregation max a layer aggregates first"},
-		{func(o *Options) {
-			o.BlockForm = "4"
-		}, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
-		{func(o *Options) {
-			o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3
-		}, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
-		{func(o *Options) {
-			o.Model, o.NumBlocks = "rgcn", 5
-		}, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
-		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", -1 }, "num-blocks -1: must be at least 0"},
-		{func(o *Options) { o.Model, o.NumBlocks, o.Parallel = "rgcn", 4, "pipeline=2" }, ""},
-		{func(o *Options) { o.Model, o.NumBlocks, o.Layers, o.Hidden = "rgcn", 5, 1, 64 }, ""},
-		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
-		{func(o *Options) {
-			o.Decoupled, o.Teleport = true, 1
-		}, "teleport 1: must be at least 0 and below 1"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
-		}, ""},
-		{func(o *Options) { o.Model, o.Decoupled, o.Direction, o.Residual = "gcn", true, "out", true }, ""},
+		{"model gat, attention-gradient stop", "attention-gradient stop: belongs to a decoupled model"},
+		{"model gcn, decoupled, blocks residual", "blocks residual: belongs to the layers of gcn that " +
+			"aggregate, which it lacks with decoupled; leave it out"},
+		{"model gcnii, decoupled", "decoupled: the model gcnii has no decoupled form; it is there for " +
+			"gcn, sage, gat, gin"},
+		{"model gcnii, direction both", "direction both: gcnii aggregates along one direction; take " +
+			"direction in or out"},
+		{"blocks residual, residual", "residual true: residual blocks do without it; leave it out, or " +
+			"take blocks plain"},
+		{"task link, decoder distmult, blocks residual", "decoder distmult: its weights have the name of " +
+			"the linear decoder of blocks residual, decoder.weight; take decoder dot, or blocks plain"},
+		{"model gat, blocks residual, heads 8, output-heads 2",
+			"output-heads 2: residual blocks do without it"},
+		{"aggregation max, aggregation-order transform-first",
+			"aggregation-order transform-first: with aggregation max a layer aggregates first"},
+		{"blocks 4", "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
+		{"model rgcn, num-blocks 4, bases 3", "bases 3 and num-blocks 4: relations share weights in one " +
+			"of the two ways; leave one out"},
+		{"model rgcn, num-blocks 5", "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
+		{"model rgcn, num-blocks -1", "num-blocks -1: must be at least 0"},
+		{"model rgcn, num-blocks 4, parallel pipeline=2", ""},
+		{"model rgcn, num-blocks 5, layers 1, hidden 64", ""},
+		{"model rgcn, bases -1", "bases -1: must be at least 0"},
+		{"decoupled, teleport 1", "teleport 1: must be at least 0 and below 1"},
+		{"model gat, decoupled, attention-gradient stop, attention-dropout .5", ""},
+		{"model gcn, decoupled, direction out, residual", ""},
 	} {
 		o := Defaults()
-		c.set(&o)
+		for word := range strings.SplitSeq(c.set, ", ") {
+			name, text, _ := strings.Cut(word, " ")
+			s, _ := settingNamed(name)
+			require.NoError(t, s.Set(&o, cmp.Or(text, "true")), word)
+		}
 		_, err := o.Resolve()
 		if c.want == "" && err != nil ||
 			c.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
