@@ -45,8 +45,7 @@ func given(o Options, words string) Options {
 // networks are settings that together use every operation.
 func networks() map[string]Options {
 	with := func(words string) Options {
-		o := Defaults()
-		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 2, 7, 0.01
+		o := given(Defaults(), "layers 3, hidden 24, epochs 2, seed 7, lr 0.01")
 		return given(o, words)
 	}
 	return map[string]Options{
@@ -232,8 +231,7 @@ func TestMemoryOfCutSums(t *testing.T) {
 // TestMemoryLimit: Run refuses a run whose plan exceeds the limit, planned before or not.
 func TestMemoryLimit(t *testing.T) {
 	g := tangled(t)
-	o := networks()["sage"]
-	o.MemoryLimit = 1000
+	o := given(networks()["sage"], "memory-limit 1000")
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
 		for range 2 {
 			_, err := j.Run(context.Background())
@@ -299,8 +297,7 @@ func TestDecoupledIsAnotherModel(t *testing.T) {
 func TestStoppedAttention(t *testing.T) {
 	g := tangled(t)
 	g.Splits[0].Val = nil // the weights are then the last epoch's
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Decoupled, o.WeightDecay, o.Threads = "gat", 2, 8, true, .1, 1
+	o := given(Defaults(), "model gat, layers 2, hidden 8, decoupled, weight-decay .1, threads 1")
 	for _, gradient := range gnn.AttentionGradients {
 		o.AttentionGradient = gradient
 		o.Epochs = 1

@@ -59,8 +59,7 @@ func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 // TestIdentityBlock: a block may return its input. Attention over features without gradients leaks no memory.
 func TestIdentityBlock(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Epochs = 3
+	o := given(Defaults(), "epochs 3")
 	var live []int64
 	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
 		live = append(live, e.LiveBytes)
@@ -94,8 +93,7 @@ func TestIdentityBlock(t *testing.T) {
 
 // TestPatienceBelowEvalEvery: patience may run out before the first evaluation.
 func TestPatienceBelowEvalEvery(t *testing.T) {
-	o := networks()["gcn"]
-	o.Epochs, o.EvalEvery, o.Patience = 9, 5, 2
+	o := given(networks()["gcn"], "epochs 9, eval-every 5, patience 2")
 	r, err := (&Job{Graph: tangled(t), Options: o}).Run(context.Background())
 	if err != nil || r.Epochs != 2 || r.BestEpoch != 2 {
 		t.Fatalf("%+v, %v", r, err)

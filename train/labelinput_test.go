@@ -85,9 +85,8 @@ func labelled(t *testing.T) map[string]*graph.Graph {
 func TestLabelInput(t *testing.T) {
 	for name, g := range labelled(t) {
 		t.Run(name, func(t *testing.T) {
-			o := Defaults()
-			o.Model, o.Hidden, o.Dropout, o.Epochs, o.Threads, o.Seed, o.NormalizeFeatures = "sage",
-				12, 0, 1, 1, 5, "none"
+			o := given(Defaults(), "model sage, hidden 12, dropout 0, epochs 1, threads 1, seed 5, "+
+				"normalize-features none")
 			if name == "weighted" {
 				o.ClassWeights = filepath.Join(t.TempDir(), "weights")
 				require.NoError(t, os.WriteFile(o.ClassWeights, []byte("1 2 .5 0 3\n"), 0o666))
@@ -160,8 +159,7 @@ func TestLabelInputRefused(t *testing.T) {
 		"bare":     {&bare, "node-embedding 8", "the graph has no features"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Defaults()
-			o.LabelInput, o.Epochs = .5, 1
+			o := given(Defaults(), "label-input .5, epochs 1")
 			o = given(o, c.change)
 			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil ||
 				!strings.Contains(fmt.Sprint(err), c.says) {
@@ -169,8 +167,7 @@ func TestLabelInputRefused(t *testing.T) {
 			}
 		})
 	}
-	o := Defaults()
-	o.LabelInput, o.Epochs = .5, 1
+	o := given(Defaults(), "label-input .5, epochs 1")
 	weights := run(t, g, o).Weights
 	for says, g := range map[string]*graph.Graph{
 		"the graph has no labels":  &unlabelled,

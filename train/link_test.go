@@ -10,15 +10,13 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/train/task"
 	"weft/train/worker"
 )
 
 // linked are options of link prediction.
 func linked(words string) Options {
-	o := Defaults()
-	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn",
-		24, 8, .001, 5, 2, 1
+	o := given(Defaults(), "task link, model gcn, hidden 24, out-features 8, lr .001, epochs 5, "+
+		"negatives 2, threads 1")
 	return given(o, words)
 }
 

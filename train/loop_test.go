@@ -52,8 +52,7 @@ func TestBestEpoch(t *testing.T) {
 // of the selected one are kept.
 func TestSelect(t *testing.T) {
 	g := tangled(t)
-	o := networks()["gcn"]
-	o.Epochs, o.LR = 60, .05
+	o := given(networks()["gcn"], "epochs 60, lr .05")
 	best := map[string]int{}
 	for _, o.Select = range []string{"metric", setting.SelectLoss} {
 		var losses, metrics []float64

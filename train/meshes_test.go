@@ -176,8 +176,7 @@ func networkFeatures(t *testing.T, all map[string]feature) {
 func labelFeatures(t *testing.T, all map[string]feature) {
 	g := tangled(t)
 	with := func(g *graph.Graph, words string, meshes ...string) feature {
-		o := Defaults()
-		o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
+		o := given(Defaults(), "model gcn, lr .001, epochs 3, threads 1")
 		o = given(o, words)
 		return feature{g: g, Options: o, meshes: meshes, bounds: bounds{scores: .005}}
 	}

@@ -88,8 +88,7 @@ func TestLossesByHand(t *testing.T) {
 	}
 	for name, g := range map[string]*graph.Graph{"a class each": one, "several labels": &several} {
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			o := Defaults()
-			o.Model, o.LR, o.Dropout, o.Epochs = "gcn", 1e-30, 0, 1
+			o := given(Defaults(), "model gcn, lr 1e-30, dropout 0, epochs 1")
 			r, err := onMesh(g, o, mesh).Run(context.Background())
 			require.NoError(t, err)
 			mean := func(vertices []int64) float64 {

@@ -27,55 +27,41 @@ import (
 func TestPipelineRefuses(t *testing.T) {
 	g := tangled(t)
 	layer := gnn.BlockSpec{Cost: gnn.Cost{Vertex: 1, Edge: 1}}
+	of := func(stages, partitions, slices int) mesh.Mesh {
+		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
+	}
 	for _, c := range []struct {
-		name  string
 		mesh  mesh.Mesh
 		set   string
 		model []gnn.BlockSpec // nil: the named one
 		want  string
 	}{
+		{of(3, 1, 1), "", nil, "and the model has 2; take parallel graph=3"},
 		{
-			"stages", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, "", nil,
-			"and the model has 2; take parallel graph=3",
+			of(4, 1, 1), "", []gnn.BlockSpec{layer, layer},
+			"and the model has 2; take parallel graph=2,pipeline=2",
 		},
 		{
-			"stages of a model of one's own", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, "",
-			[]gnn.BlockSpec{layer, layer}, "and the model has 2; take parallel graph=2,pipeline=2",
+			of(2, 1, 2), "aggregation-chunks 3", nil,
+			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with chunks N",
+		},
+		{of(2, 2, 1), "norm batch", nil, "take norm layer, or chunks 2: a chunk for each partition"},
+		{
+			of(2, 2, 1), "norm graph", nil,
+			"norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices",
 		},
 		{
-			"aggregation chunks",
-			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2},
-			"aggregation-chunks 3", nil,
-			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated " +
-				"at once; leave it out, or take more chunks with chunks N",
+			of(2, 2, 1), "aggregation-order transform-first", nil,
+			"leave it out, or take chunks 2: a chunk for each partition",
 		},
-		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "norm batch", nil,
-			"take norm layer, or chunks 2: a chunk for each partition"},
-		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "norm graph", nil,
-			"norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
-		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "aggregation-order transform-first",
-			nil, "leave it out, or take chunks 2: a chunk for each partition"},
-		{
-			"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
-			"norm batch, chunks 4", nil, "take norm layer, or chunks 2",
-		},
-		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "chunks 5", nil, "take chunks 4 or 6"},
-		{
-			"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "chunks 1",
-			nil, "take chunks 2 or more",
-		},
-		{
-			"no vertices left", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
-			"chunks 65536", nil, "give at most ",
-		},
-		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, "prefetch 3", nil,
-			"the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
-		{
-			"chunks without stages", mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			"chunks 4", nil, "chunks 4: belongs to the pipeline axis of a mesh",
-		},
+		{of(2, 2, 1), "norm batch, chunks 4", nil, "take norm layer, or chunks 2"},
+		{of(2, 2, 1), "chunks 5", nil, "take chunks 4 or 6"},
+		{of(2, 2, 1), "chunks 1", nil, "take chunks 2 or more"},
+		{of(2, 1, 1), "chunks 65536", nil, "give at most "},
+		{of(2, 2, 1), "prefetch 3", nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
+		{of(1, 2, 1), "chunks 4", nil, "chunks 4: belongs to the pipeline axis of a mesh"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.want, func(t *testing.T) {
 			o := Defaults()
 			o.Partition = partition.Random
 			if c.mesh.Partitions == 1 {
@@ -150,8 +136,7 @@ func TestStageSummary(t *testing.T) {
 // TestPlannedStages: a plan tells the stages and chunks, and the formula's number of bytes at the boundaries.
 func TestPlannedStages(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	o := given(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, [][]int{{0, 3}, {3, 5}, {5, 8}},
@@ -167,8 +152,7 @@ func TestPlannedStages(t *testing.T) {
 
 // TestChunksAreMadeOnce: the workers of a job share its chunks. A cancelled plan leaves none.
 func TestChunksAreMadeOnce(t *testing.T) {
-	o := Defaults()
-	o.Model, o.Layers, o.Parallel, o.Threads, o.Epochs = "gcn", 4, "pipeline=4", 1, 1
+	o := given(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
 	j := &Job{Graph: tangled(t), Options: o}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

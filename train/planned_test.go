@@ -28,8 +28,7 @@ func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
 // is said of the features and the edges is what they are.
 func TestPlannedNumbers(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Norm, o.Threads = "gcn", 2, 5, "none", 1
+	o := given(Defaults(), "model gcn, layers 2, hidden 5, norm none, threads 1")
 	p := planOf(t, g, o)
 	one, classes := p.Workers[0], g.Labels.Classes
 	parameters := g.Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
@@ -134,8 +133,7 @@ func TestPlanWithoutScratch(t *testing.T) {
 // mean and the smallest at most.
 func TestPlannedChunks(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	o := given(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
 	c := planOf(t, g, o).Workers[0].Chunks
 	if c.Least < 1 || c.Least*5 > g.Vertices() || c.Most*5 < g.Vertices() {
 		t.Errorf("chunks of %d to %d of %d vertices", c.Least, c.Most, g.Vertices())

@@ -57,8 +57,7 @@ func TestRecompute(t *testing.T) {
 			return j
 		}
 	}
-	o := Defaults()
-	o.Epochs = 3
+	o := given(Defaults(), "epochs 3")
 	compare("messages", messages(on(one)), o)
 	compare("messages, divided", messages(among(one)), o)
 	for _, model := range []string{"sage", "gat", "rgcn"} {
@@ -149,8 +148,7 @@ func TestRecomputeKeeps(t *testing.T) {
 // there.
 func TestRecomputeWhereNeeded(t *testing.T) {
 	g := tangled(t)
-	o := networks()["resgcn"]
-	o.Layers = 8
+	o := given(networks()["resgcn"], "layers 8")
 	need := func(recompute string) setting.Bytes {
 		o := o
 		o.Recompute = recompute

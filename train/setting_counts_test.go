@@ -105,9 +105,8 @@ func TestEachSettingCounts(t *testing.T) {
 // losses.
 func TestEachPipelineSettingCounts(t *testing.T) {
 	g := tangle(t, 300, 100)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel, o.Chunks, o.HistoryPeriod = "gcnii", 4, 8,
-		3, 1, "pipeline=2", 6, 1
+	o := given(Defaults(), "model gcnii, layers 4, hidden 8, epochs 3, threads 1, parallel pipeline=2, "+
+		"chunks 6, history-period 1")
 	tried := map[string][]float64{}
 	add := func(what string, o Options) {
 		losses := run(t, g, o).Losses

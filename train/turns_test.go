@@ -328,8 +328,7 @@ func allResting(t *testing.T) map[string]resting {
 		return g
 	}
 	with := func(words string) Options {
-		o := Defaults()
-		o.Epochs, o.LR = 3, 1e-4
+		o := given(Defaults(), "epochs 3, lr 1e-4")
 		return given(o, words)
 	}
 	// What is made of all edges of a partition, as their degrees, brings these back from the disk. It is in
@@ -463,8 +462,7 @@ func TestBytesInTurns(t *testing.T) {
 // evaluation, as the plan says, also in link prediction.
 func TestMovedBetweenEvaluations(t *testing.T) {
 	g := tangled(t)
-	sage := networks()["sage"]
-	sage.Select = "loss"
+	sage := given(networks()["sage"], "select loss")
 	for name, o := range map[string]Options{"sage": sage, "links": linked("")} {
 		var moved [2]tensor.Moved
 		for i, every := range []int{1, 3} {

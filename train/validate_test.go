@@ -153,8 +153,7 @@ func TestValidateMeasures(t *testing.T) {
 		other.Labels.Class[v] = class % 3
 	}
 	other.Labels.Classes, other.Splits = 3, []graph.Split{{Val: []int64{1, 2, 5, 9}, Test: []int64{3}}}
-	o := networks()["gcn"]
-	o.ClassWeights = task.Balanced
+	o := given(networks()["gcn"], "class-weights balanced")
 	j, _ := validated(g, other, o)
 	r := mustRun(t, j)
 	p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
@@ -254,8 +253,7 @@ func TestValidateRefuses(t *testing.T) {
 // TestValidateResumes: a run that continues has the validation metrics of one that never stopped, to the bit.
 func TestValidateResumes(t *testing.T) {
 	g, other, dir := tangle(t, 700, 3000), elsewhereGraph(t, 150), t.TempDir()
-	o := networks()["sage"]
-	o.Epochs, o.EvalEvery = 6, 2
+	o := given(networks()["sage"], "epochs 6, eval-every 2")
 	whole, _ := validated(g, other, o)
 	want := follow(whole, filepath.Join(dir, "whole"), nil)
 	mustRun(t, whole)

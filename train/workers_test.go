@@ -153,8 +153,7 @@ func TestEdgeColumns(t *testing.T) {
 			edges++
 		}
 	}
-	o := networks()["gcn"]
-	o.Residual = false
+	o := given(networks()["gcn"], "residual false")
 	want := 2 * edges * int64(o.Hidden+g.Labels.Classes)
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "tensor=3")} {
 		r, sum := mustRun(t, j), int64(0)
@@ -474,8 +473,7 @@ func TestWeightsFirst(t *testing.T) {
 func TestSmoothingOfSeveralLabels(t *testing.T) {
 	g := *tangled(t)
 	g.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Vertices())}
-	o := Defaults()
-	o.LabelSmoothing = .1
+	o := given(Defaults(), "label-smoothing .1")
 	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
 	assert.RefusedFor(t, err, "label-smoothing 0.1: it is for one class per vertex", "")
 }
