@@ -35,10 +35,8 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 		filepath.Join(file, "no", "such"): "choose another place",
 	} {
 		err := dense().Write(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v", path, err)
-		}
+		assert.Refused(t, err, path)
+		assert.Refused(t, err, want)
 		_, err = Create(path, &Graph{Relations: []Relation{{}}})
 		assert.Refused(t, err, "", "%s: Create", path)
 	}

@@ -488,11 +488,9 @@ func TestDamagedDescription(t *testing.T) {
 		_, _, found := Find(store, 2, "")
 		_, opened := Open(store, d, 0)
 		for _, err := range []error{listed, found, opened} {
-			if !refusal.Is(err) || !strings.Contains(err.Error(), filepath.Join(dir, descriptionFile)) ||
-				!strings.Contains(err.Error(), want) ||
-				!strings.Contains(err.Error(), "partition the graph again") {
-				t.Errorf("%s: error %v", want, err)
-			}
+			assert.Refused(t, err, filepath.Join(dir, descriptionFile))
+			assert.Refused(t, err, want)
+			assert.Refused(t, err, "partition the graph again")
 		}
 	}
 }

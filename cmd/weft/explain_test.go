@@ -145,10 +145,8 @@ func TestRoomOnDisk(t *testing.T) {
 	}
 	p := &plan.Plan{Workers: []plan.Worker{{DiskBytes: 2 * free}, {DiskBytes: 2 * free}}}
 	err = checkDisk(p, dir, 1)
-	if err == nil || !strings.Contains(err.Error(), "--offload "+dir) ||
-		!strings.Contains(err.Error(), "free some room") {
-		t.Errorf("%v, want the folder and the way out", err)
-	}
+	assert.ErrorContains(t, err, "--offload "+dir)
+	assert.ErrorContains(t, err, "free some room")
 	p = &plan.Plan{Workers: []plan.Worker{{DiskBytes: free * 2 / 3}, {DiskBytes: free * 2 / 3}}}
 	for here, refused := range []bool{true, false, true} {
 		if err := checkDisk(p, dir, here); (err != nil) != refused {

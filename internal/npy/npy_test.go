@@ -354,10 +354,8 @@ func TestMapRefuses(t *testing.T) {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, c.data, 0o644))
 		_, err := Map(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			!strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		assert.Refused(t, err, c.want, name)
+		assert.Refused(t, err, path, name)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "nosuch")} {
 		_, err := Map(path)
