@@ -179,7 +179,8 @@ func TestChunksOfAPartition(t *testing.T) {
 	}
 }
 
-// TestOwnEdges compares the edges between a partition's rows, and the cut, with a simple count.
+// TestOwnEdges compares the edges between a partition's rows, those from others, and the cut, with a simple
+// count.
 func TestOwnEdges(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -194,10 +195,13 @@ func TestOwnEdges(t *testing.T) {
 		for p, s := range shares {
 			chunks := random(s.Edges.Rows, 3, seed)
 			var want []edge
-			wantCut := int64(0)
+			wantCut, into := int64(0), int64(0)
 			for k := range whole.Len() {
 				from, inFrom := slices.BinarySearch(s.Edges.IDs, whole.Source[k])
 				to, inTo := slices.BinarySearch(s.Edges.IDs, whole.Target[k])
+				if inTo {
+					into++
+				}
 				if !inFrom || !inTo {
 					continue
 				}
@@ -212,10 +216,17 @@ func TestOwnEdges(t *testing.T) {
 			for k, e := 0, own.Edges(); k < e.Len(); k++ {
 				got = append(got, edge{From: e.Source[k], To: e.Target[k]})
 			}
-			assert.Equal(t, "", gocmp.Diff(want, got), "partition %d of %d", p, a.K)
-			cut, all := s.Edges.ChunkCut(chunks)
-			assert.Equal(t, wantCut, cut, "partition %d of %d", p, a.K)
-			assert.Equal(t, int64(len(want)), all, "partition %d of %d", p, a.K)
+			if diff := gocmp.Diff(want, got); diff != "" {
+				t.Errorf("partition %d of %d: %s", p, a.K, diff)
+			}
+			if cut, all := s.Edges.ChunkCut(chunks); cut != wantCut || all != int64(len(want)) {
+				t.Errorf("partition %d of %d: %d of %d edges are cut, want %d of %d", p, a.K, cut, all,
+					wantCut, len(want))
+			}
+			if all, remote := s.Edges.Count(); all != into || remote != into-int64(len(want)) {
+				t.Errorf("partition %d of %d: %d of %d edges are from others, want %d of %d", p, a.K, remote,
+					all, into-int64(len(want)), into)
+			}
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"weft/nn"
 	"weft/partition/metis"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/worker"
 )
 
@@ -114,9 +115,11 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	d := newDir(t, path)
 	for e := 1; e <= 3; e++ {
 		require.NoError(t,
-			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}))
-		_, _, _, err := Read(path)
-		assert.Refused(t, err, "", "a run under way is read")
+			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1),
+				Scores: metric.Scores{Train: 0.5, Val: math.NaN()}, Evaluated: e == 2}))
+		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
+			t.Fatalf("a run under way is read: %v", err)
+		}
 	}
 	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
 		d.Finish(smallRun())))
@@ -225,7 +228,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 		!strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
 	}
-	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Kept())
+	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Results())
 }
 
 // TestRoomForResults: a disk is full where it has fewer bytes left than the results take. Any disk that tests
@@ -416,15 +419,6 @@ func TestRunUnderOldNames(t *testing.T) {
 	}
 }
 
-// TestSummaryOfStages: the times that the stages compute are compared.
-func TestSummaryOfStages(t *testing.T) {
-	r := &train.Result{Totals: worker.Totals{Stages: []worker.StageSummary{{Compute: .5}, {Compute: 2.5}}}}
-	if s := summarize(&train.Job{Options: train.Defaults()}, r); s.StageImbalance != 2.5/1.5 ||
-		len(s.Stages) != 2 {
-		t.Errorf("%+v", s)
-	}
-}
-
 func TestSummaryKeepsItsOrder(t *testing.T) {
 	text, err := json.Marshal(Summary{})
 	require.NoError(t, err)
@@ -491,8 +485,8 @@ func TestRunDirIsGone(t *testing.T) {
 			!strings.Contains(err.Error(), "removed or replaced") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Weights("v1", smallWeights); err == nil || len(d.Kept()) > 0 {
-			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Kept())
+		if err := d.Weights("v1", smallWeights); err == nil || len(d.Results()) > 0 {
+			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Results())
 		}
 	}
 }

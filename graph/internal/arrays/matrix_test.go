@@ -58,9 +58,10 @@ func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 		}
 		keep, backed := rapid.Bool().Draw(rt, "keep dense"), rapid.Bool().Draw(rt, "backed")
 		file := saved(t, values, rows, columns)
-		m, err := ReadMatrix(bytes.NewReader(file), int64(len(file)),
-			MatrixOptions{Backed: backed, KeepDense: keep})
-		require.NoError(rt, err)
+		m, err := ReadMatrix(&Entry{io.NopCloser(bytes.NewReader(file)), int64(len(file)), backed}, keep)
+		if err != nil {
+			rt.Fatal(err)
+		}
 		want := !keep && columns >= sparseColumns && float64(filled) <= sparseDensity*float64(len(values))
 		if m.Sparse() != want || m.Rows != rows || m.Columns != columns || (m.Note != "") != want {
 			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values),
