@@ -198,7 +198,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	f := formula{Machine: machine, Resolved: r, chunks: m.Plan.Workers[0].Chunks.Each}
 	for i := range m.Plan.Workers {
 		m.steps += m.Plan.Workers[i].Counts.Steps()
-		f.loads = append(f.loads, loadOf(&m.Plan.Workers[i], r, m.Rates))
+		f.loads = append(f.loads, loadOf(&m.Plan.Workers[i].Counts, r, m.Rates))
 	}
 	m.Times = f.times()
 	return m, nil
