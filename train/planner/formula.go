@@ -133,6 +133,7 @@ func (f *formula) times() (t Times) {
 //
 // Forward and backward as many bytes move, and backward there is twice as much to compute. While a stage
 // waits for the rows of other partitions or slices, these share its link with what it sends to other stages.
+// The first chunk has the cores of a machine for itself; later they are shared, as the mean stage wants them.
 func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 	k, boundaries, ends := float64(max(1, f.chunks)), 0.0, 0.0
 	for _, s := range stages {
@@ -144,7 +145,7 @@ func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 		fill, slowest, busiest := boundaries/ways, 0.0, 0.0
 		link := boundaries / ways / float64(len(stages)-1)
 		for _, s := range stages {
-			kernels, exposed := all*s.kernels*part, s.exposed/ways
+			kernels, exposed := max(alone*s.kernels, all*min(s.kernels, mean))*part, s.exposed/ways
 			fill += alone*s.kernels*part + exposed
 			busy, shared := kernels+exposed, 0.0
 			if exposed > 0 {

@@ -100,6 +100,11 @@ func TestTimes(t *testing.T) {
 			of(2, 1, 1), shared, twice(computes(3)), 2,
 			Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
 		},
+		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
+		"unequal stages of a machine": {
+			of(2, 1, 1), shared, []load{computes(5), computes(1)}, 2,
+			Times{Epoch: 6, Compute: 4.5, Imbalance: 1.5},
+		},
 		// Gradients of replicas are summed after the last chunk.
 		"replicas": {
 			of(2, 2, 1), usual, slices.Repeat(twice(sends(3, comm.Gradient, 20, 2)), 2), 2,
