@@ -236,8 +236,9 @@ var settings = withFields([][]Setting{
 		{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
 			"memory, as in 4GiB"},
 		{
-			Name: "recompute", changes: true, Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
-			was: map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
+			Name: "recompute", changes: true,
+			Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
+			was:     map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
 			Meaning: "what the backward pass computes again instead of keeping it, blocks for the values " +
 				"within each block of the model, auto for these in a pipeline and where memory-limit needs " +
 				"it",
