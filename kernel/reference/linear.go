@@ -50,6 +50,9 @@ func Linear(kind Kind, self float64, indptr []int64, sources []int32, weights []
 			a.RowScale[v] = 1 / degree
 		}
 	}
+	if kind == Mean && self == 0 { // targets and sources may be of two types
+		a.Self = nil
+	}
 	if kind != Mean {
 		for v, s := range a.RowScale {
 			a.RowScale[v] = math.Sqrt(s)
