@@ -488,7 +488,7 @@ func TestCutTape(t *testing.T) {
 	whole := autograd.NewTrainingTape(b.team, autograd.Random{})
 	in := whole.Input(x, set)
 	out := back(front(in))
-	whole.Backward(autograd.Root{Var: out, Grad: g.Share()})
+	whole.Backward(autograd.Root{Var: out, Grad: g.Retain()})
 	want := in.TakeGrad()
 
 	first, second := autograd.NewTrainingTape(b.team, autograd.Random{}),
@@ -555,7 +555,7 @@ func TestGradientOfBlocks(t *testing.T) {
 		x, block := b.tape.Input(of(c.element, 5), nil), of(tensor.Float32, 1./256)
 		shared := of(c.element, c.before)
 		if c.before != 0 {
-			x.AddGrad(shared.Share())
+			x.AddGrad(shared.Retain())
 		}
 		sum := x.BlockGradSum(3)
 		for range 3 {

@@ -195,9 +195,8 @@ func (c *cursor) relation() matrix {
 		} else if c.err == nil && (m.sources() != first.sources() || m.targets() != first.targets() ||
 			m.second.elements() != first.second.elements()) {
 			c.fail("a relation of %d edges between %d and %d vertices in one format, and of %d between %d "+
-				"and %d in another",
-				first.second.elements(), first.sources(), first.targets(), m.second.elements(),
-				m.sources(), m.targets())
+				"and %d in another", first.second.elements(), first.sources(), first.targets(),
+				m.second.elements(), m.sources(), m.targets())
 		}
 	}
 	if c.err != nil {

@@ -80,7 +80,7 @@ func Read(o Options) (*graph.Graph, error) {
 	}
 	g, err := r.graph()
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", o.Path, err)
+		return nil, refusal.In(o.Path, err)
 	}
 	return g, g.Check()
 }

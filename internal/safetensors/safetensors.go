@@ -144,8 +144,7 @@ func inOrder(entries map[string]entry, data int64) ([]string, error) {
 		}
 		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
 			return nil, refusal.Damaged("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d "+
-				"there; the file is damaged or cut short",
-				name, e.Offsets[0], e.Offsets[1], length, at, data)
+				"there; the file is damaged or cut short", name, e.Offsets[0], e.Offsets[1], length, at, data)
 		}
 		at += length
 	}

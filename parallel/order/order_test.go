@@ -47,13 +47,14 @@ func TestCheaperOrder(t *testing.T) {
 		"narrow output": {layouts, order.Auto, tape.Input(x, rows), 3, transform, aggregate, 48},
 		"equal":         {layouts, order.Auto, tape.Input(x, rows), 8, transform, aggregate, 48},
 		"no gradient":   {layouts, order.Auto, tape.Constant(x, rows), 5, aggregate, transform, 30},
-		"forced": {layouts, order.TransformFirst, tape.Constant(x, rows), 5,
-			transform, aggregate, 24},
+		"forced": {
+			layouts, order.TransformFirst, tape.Constant(x, rows), 5, transform, aggregate, 24,
+		},
 		"fixed":          {layouts, order.Auto, tape.Fixed(x, rows), 5, once, transform, 30},
 		"fixed and wide": {layouts, order.Auto, tape.Fixed(x, rows), 3, transform, once, 0},
 		"embeddings":     {nil, order.Embeddings, tape.Input(x, rows), 3, aggregate, "", 0},
 		"embeddings without recording": {
-			nil, order.Embeddings, inference.Received(x.Share(), rows), 3, aggregate, "", 0,
+			nil, order.Embeddings, inference.Received(x.Retain(), rows), 3, aggregate, "", 0,
 		},
 		"features": {nil, order.Embeddings, tape.Fixed(x, rows), 9, transform, "", 0},
 		"what follows from features": {

@@ -113,15 +113,15 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 func (t *allToAll) list() {
 	me := t.axis.comm.Rank()
 	for chunk := range t.chunks {
-		t.out = append(t.out, t.inTurn(1, func(q int) []message { return t.between(me, q, chunk) }))
-		t.in = append(t.in, t.inTurn(-1, func(q int) []message { return t.between(q, me, chunk) }))
+		t.out = append(t.out, t.roundRobin(1, func(q int) []message { return t.between(me, q, chunk) }))
+		t.in = append(t.in, t.roundRobin(-1, func(q int) []message { return t.between(q, me, chunk) }))
 		t.own = append(t.own, t.between(me, me, chunk))
 	}
 }
 
-// inTurn lists the first message of each other worker, then the second of each, and so on. direction +1
+// roundRobin lists the first message of each other worker, then the second of each, and so on. direction +1
 // begins with the next rank, −1 with the previous one.
-func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list []message) {
+func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (list []message) {
 	k := t.axis.comm.Size()
 	each, most := make([][]message, k), 0
 	for round := 1; round < k; round++ {
@@ -226,7 +226,7 @@ func (t *allToAll) run() {
 // for them. A worker without columns has nothing to send or nothing to receive: a barrier takes the place of
 // the message.
 func (t *allToAll) inStep(c *comm.Comm) error {
-	defer c.Hold()()
+	defer c.KeepTurn()()
 	out, in, most := t.out[0], t.in[0], 0
 	for _, list := range t.rowsOf {
 		most = max(most, list.Cols)

@@ -78,7 +78,7 @@ func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 			return f.entry(), nil
 		}
 		return OpenMatrix(again, keepDense, func(err error) error {
-			return refusal.Errorf("%s: %w", f.path, err)
+			return refusal.In(f.path, err)
 		})
 	}
 	t := f.text(most)
