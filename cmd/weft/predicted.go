@@ -12,6 +12,7 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/predictions"
 	"weft/train/task"
 )
@@ -152,7 +153,7 @@ func (d *predicted) showScores(to io.Writer) error {
 	if d.scorer == nil {
 		return nil
 	}
-	var scores task.Scores
+	var scores metric.Scores
 	err := d.graph.Guard(func() (err error) {
 		scores, err = d.scorer.Scores(d.metric)
 		return err
