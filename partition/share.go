@@ -363,7 +363,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	shares := make([]*Share, a.K)
 	err := g.Guard(func() error {
 		d, parts := newDivider(g, a, nil), make([]*graph.Held, a.K)
-		err := d.in(func(p int, part *graph.Part) (sink, error) {
+		err := d.in(func(p int, part *graph.Part) (graph.Sink, error) {
 			parts[p] = graph.Hold(part)
 			return parts[p], nil
 		})
