@@ -194,7 +194,8 @@ func TestChunksOfAPartition(t *testing.T) {
 	}
 }
 
-// TestOwnEdges compares the edges between a partition's rows, and the cut, with a simple count.
+// TestOwnEdges compares the edges between a partition's rows, those from others, and the cut, with a simple
+// count.
 func TestOwnEdges(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -209,10 +210,13 @@ func TestOwnEdges(t *testing.T) {
 		for p, s := range shares {
 			chunks := random(s.Edges.Rows, 3, seed)
 			var want []edge
-			wantCut := int64(0)
+			wantCut, into := int64(0), int64(0)
 			for k := range whole.Len() {
 				from, inFrom := slices.BinarySearch(s.Edges.IDs, whole.Source[k])
 				to, inTo := slices.BinarySearch(s.Edges.IDs, whole.Target[k])
+				if inTo {
+					into++
+				}
 				if !inFrom || !inTo {
 					continue
 				}
@@ -233,6 +237,10 @@ func TestOwnEdges(t *testing.T) {
 			if cut, all := s.Edges.ChunkCut(chunks); cut != wantCut || all != int64(len(want)) {
 				t.Errorf("partition %d of %d: %d of %d edges are cut, want %d of %d", p, a.K, cut, all,
 					wantCut, len(want))
+			}
+			if all, remote := s.Edges.Count(); all != into || remote != into-int64(len(want)) {
+				t.Errorf("partition %d of %d: %d of %d edges are from others, want %d of %d", p, a.K, remote,
+					all, into-int64(len(want)), into)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ func (t *account) staying() (live [kinds]int64) {
 	return live
 }
 
-// room is that of the Meter aside.
+// room is that of the split Meter.
 func (t *account) room() int64 {
 	if t.offload == nil {
 		return 0

@@ -93,7 +93,7 @@ func TestLabelInput(t *testing.T) {
 			}
 			with := o
 			with.LabelInput = .4
-			draw := nn.LabelInput{Share: .4, Seed: 5}
+			draw := nn.LabelInput{Probability: .4, Seed: 5}
 			of := widened(g, draw.Shows(1))
 			if n, all := len(of.Splits[0].Train), len(g.Splits[0].Train); n < all/2 || n > 3*all/4 {
 				t.Fatalf("%d of %d training vertices train", n, all)

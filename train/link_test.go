@@ -125,7 +125,7 @@ func TestPlanOfFetches(t *testing.T) {
 		"graph=4, distmult": divided(t, g, weighted, 4, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			job.PlanSteps = true
+			job.PlanCounts = true
 			p, err := job.Plan(t.Context())
 			require.NoError(t, err)
 			r := mustRun(t, job)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/comm"
 	"weft/graph"
 	"weft/internal/require"
 	"weft/parallel/axis"
@@ -100,7 +101,7 @@ func TestPlannedMessages(t *testing.T) {
 					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
 				}
 			}
-			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())
+			p, err := (&Job{Graph: g, Options: o, PlanCounts: true}).Plan(context.Background())
 			if err != nil {
 				t.Fatal(name, mesh, err)
 			}
@@ -115,8 +116,10 @@ func TestPlannedMessages(t *testing.T) {
 				t.Errorf("%s %s: planned %v bytes, took %v", name, mesh, p.PeakTensorBytes, r.PeakTensorBytes)
 			}
 			for rank, w := range p.Workers {
-				if len(w.Steps) == 0 {
-					t.Errorf("%s %s: no steps of worker %d", name, mesh, rank)
+				sent := w.Counts.Traffic
+				if w.Counts.Steps() == 0 || worker.Traffic(sent[comm.Stage]) != w.Sent.Stage ||
+					sent[comm.Halo].Bytes+sent[comm.HaloGradient].Bytes != w.Sent.Halo.Bytes {
+					t.Errorf("%s %s: worker %d counts %v of %+v", name, mesh, rank, sent, w.Sent)
 				}
 			}
 		}

@@ -308,7 +308,7 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 		l.mu.Unlock()
 		var err error
 		if now != run && len(points) > 0 {
-			name := beginning{name, points[0].Metric, metric.IsShare(points[0].Metric)}
+			name := beginning{name, points[0].Metric, metric.IsFraction(points[0].Metric)}
 			run, err = now, send("begin", name)
 		}
 		if err == nil && len(points) > 0 {

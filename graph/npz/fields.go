@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/graph/internal/arrays"
 	"weft/graph/streamed"
+	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -72,7 +73,7 @@ func (a *archive) fields() (*streamed.Graph, error) {
 			return nil, err
 		}
 		if !a.isTyped() {
-			of.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
+			of.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 		}
 		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err
@@ -128,8 +129,7 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 			end := triple[2*i]
 			if *to = slices.Index(names, end); *to < 0 {
 				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q "+
-					"does not list",
-					a.Path, edgeTypesKey, end, vertexTypesKey)
+					"does not list", a.Path, edgeTypesKey, end, vertexTypesKey)
 			}
 		}
 		if !r.Has(r.key) {
@@ -143,14 +143,12 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 	}
 	if len(vertices) == 0 || len(relations) == 0 {
 		return nil, nil, refusal.Errorf("%s: lists %d types of vertices and %d relations: give at least "+
-			"one of each",
-			a.Path, len(vertices), len(relations))
+			"one of each", a.Path, len(vertices), len(relations))
 	}
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
 			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, "+
-				"and a relation %s",
-				a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
+				"and a relation %s", a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
 		}
 	}
 	return vertices, relations, nil
@@ -158,20 +156,13 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 
 // listed reads a vector of names, or a matrix of so many names in a row.
 func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
-	array, err := a.Array(key)
-	if err != nil {
-		return nil, err
-	}
-	shape := array.Shape
-	if columns == 1 && len(shape) != 1 || columns > 1 && (len(shape) != 2 || shape[1] != columns) {
-		return nil, a.Refuse(key,
+	names, shape, err := arrays.Elements(a.Fields, key, (*npy.Array).Strings)
+	if err == nil &&
+		(columns == 1 && len(shape) != 1 || columns > 1 && (len(shape) != 2 || shape[1] != columns)) {
+		err = a.Refuse(key,
 			refusal.Errorf("has shape %v: it must be a list of names, with %d for each", shape, columns))
 	}
-	names, err := array.Strings()
-	if err != nil {
-		return nil, a.Refuse(key, err)
-	}
-	return names, nil
+	return names, err
 }
 
 // count sets how many vertices each type has: what its arrays say, else the largest id of an end and one. The
@@ -206,8 +197,7 @@ func (a *archive) count(vertices []vertexType, relations []relation, edges []str
 	}
 	if claimed > arrays.MaxClaims(held) {
 		return refusal.Errorf("%s: %d relations of %d vertices in all, with %d edges: too many for what "+
-			"the file holds",
-			a.Path, len(relations), claimed, total)
+			"the file holds", a.Path, len(relations), claimed, total)
 	}
 	return nil
 }

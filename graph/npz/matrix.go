@@ -1,6 +1,7 @@
 package npz
 
 import (
+	"fmt"
 	"strings"
 
 	"weft/graph/internal/arrays"
@@ -34,19 +35,14 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	defer a.Close()
 	if !isMatrix(a) {
 		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what "+
-			"scipy.sparse.save_npz or numpy.save writes",
-			path, a.Keys())
+			"scipy.sparse.save_npz or numpy.save writes", path, a.Keys())
 	}
 	if err := a.Only(matrixKeys[:]...); err != nil {
 		return nil, err
 	}
-	format, err := a.Array("format")
+	name, _, err := arrays.Elements(a.Fields, "format", (*npy.Array).Strings)
 	if err != nil {
 		return nil, err
-	}
-	name, err := format.Strings()
-	if err != nil {
-		return nil, a.Refuse("format", err)
 	}
 	known, ok := map[string]layout{"csr": csr, "csc": csc, "coo": coo}[strings.Join(name, " ")]
 	if !ok || !a.Has(known.parts[:]...) {
@@ -57,11 +53,8 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.Features()
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
-	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
+	features, err := m.Matrix()
+	return features, refusal.In(path, err)
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
@@ -70,13 +63,9 @@ func isMatrix(a *arrays.Archive) bool { return a.Has("format", "shape", "data") 
 // readShape reads the rows and columns of the sparse matrix in the arrays whose names begin so.
 func readShape(a *arrays.Archive, prefix string) (rows, columns int64, err error) {
 	key := prefix + "shape"
-	shape, err := a.Array(key)
+	dims, _, err := arrays.Elements(a.Fields, key, (*npy.Array).Int64s)
 	if err != nil {
 		return 0, 0, err
-	}
-	dims, err := shape.Int64s()
-	if err != nil {
-		return 0, 0, a.Refuse(key, err)
 	}
 	if len(dims) != 2 {
 		return 0, 0, a.Refuse(key, refusal.Errorf("has %d values: a matrix has two dimensions", len(dims)))
@@ -97,10 +86,7 @@ func readSparse(a *arrays.Archive, prefix string, l layout) (*arrays.CSR, error)
 		}
 	}
 	m, err := l.read(rows, columns, parts[0], parts[1], parts[2])
-	if err != nil {
-		return nil, refuseMatrix(a, prefix, err)
-	}
-	return m, nil
+	return m, refuseMatrix(a, prefix, err)
 }
 
 // readSparseFeatures reads features of so many vertices from such a csr_matrix.
@@ -109,14 +95,14 @@ func readSparseFeatures(a *arrays.Archive, prefix string, vertices int) (*arrays
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.Features()
+	features, err := m.Matrix()
 	if err != nil {
 		return nil, a.Refuse(prefix+"indices", err)
 	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, a.Rows(prefix+"shape", m.Rows, vertices)
+	return features, a.Rows(prefix+"shape", m.Rows, vertices)
 }
 
 // refuseMatrix puts the file and the arrays whose names begin so before an error.
 func refuseMatrix(a *arrays.Archive, prefix string, err error) error {
-	return refusal.Errorf("%s: arrays %q: %w", a.Path, a.Key(prefix)+"…", err)
+	return refusal.In(fmt.Sprintf("%s: arrays %q", a.Path, a.Key(prefix)+"…"), err)
 }

@@ -31,7 +31,7 @@ func classes(m *whole) (graph.Labels, error) {
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
 		if ids, err = memory.GrowTo(ids, len(rows), m.want); err != nil {
-			return refusal.Errorf("%s: %w", m.where(m.at), err)
+			return refusal.In(m.where(m.at), err)
 		}
 		for k, x := range rows {
 			id := int64(-1)
@@ -39,8 +39,7 @@ func classes(m *whole) (graph.Labels, error) {
 				var whole bool
 				if id, whole = arrays.Whole(x); !whole || id < 0 {
 					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: "+
-						"empty or NaN); %s",
-						m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
+						"empty or NaN); %s", m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
 				}
 			}
 			ids = append(ids, id)
@@ -51,20 +50,16 @@ func classes(m *whole) (graph.Labels, error) {
 		return graph.Labels{}, err
 	}
 	labels, err := arrays.Classes(ids, len(ids))
-	if err != nil {
-		return labels, refusal.Errorf("%s: %w", m.where(0), err)
-	}
-	return labels, nil
+	return labels, refusal.In(m.where(0), err)
 }
 
 // tasks reads several labels per vertex, each of which is there or not.
 func tasks(m *whole) (graph.Labels, error) {
 	var values []float32
 	err := m.each(func(rows []float32) (err error) {
-		if values, err = memory.GrowTo(values, len(rows), m.want*int64(m.width())); err != nil {
-			return refusal.Errorf("%s: %w", m.where(m.at), err)
+		if values, err = memory.AppendTo(values, rows, m.want*int64(m.width())); err != nil {
+			return refusal.In(m.where(m.at), err)
 		}
-		values = append(values, rows...)
 		return nil
 	})
 	if err != nil {
@@ -73,8 +68,7 @@ func tasks(m *whole) (graph.Labels, error) {
 	columns := m.width()
 	if k := arrays.NoLabel(values); k >= 0 {
 		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks "+
-			"are 0 and 1, or missing",
-			m.where(int64(k/columns)), k%columns, values[k])
+			"are 0 and 1, or missing", m.where(int64(k/columns)), k%columns, values[k])
 	}
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }
@@ -167,8 +161,7 @@ func readIDs(path string, vertices int) ([]int64, error) {
 		if len(ids) == vertices {
 			return fmt.Errorf("more ids than the %d vertices", vertices)
 		}
-		ids, err = memory.Grow(ids, 1)
-		ids = append(ids, int64(id[0]))
+		ids, err = memory.Append(ids, int64(id[0]))
 		return err
 	})
 	if err != nil {
@@ -176,7 +169,7 @@ func readIDs(path string, vertices int) ([]int64, error) {
 	}
 	parts, err := arrays.Parts(npy.New(ids), vertices)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
+		return nil, refusal.In(path, err)
 	}
 	return parts[0], nil
 }

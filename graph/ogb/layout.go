@@ -146,8 +146,7 @@ func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.Ver
 	}
 	if vertices < 1 || vertices > math.MaxInt32 || edges < 0 || edges > math.MaxInt64/16 {
 		return nil, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices "+
-			"are read; %s",
-			folder, vertices, edges, math.MaxInt32, fetchAgain)
+			"are read; %s", folder, vertices, edges, math.MaxInt32, fetchAgain)
 	}
 	return []graph.VertexType{{Count: int(vertices)}}, nil
 }

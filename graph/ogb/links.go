@@ -1,6 +1,7 @@
 package ogb
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -57,10 +58,7 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 				}
 			}
 		}
-		if err != nil {
-			return nil, refusal.Errorf("%s: %q: %w", path, name, err)
-		}
-		return ids, nil
+		return ids, refusal.In(fmt.Sprintf("%s: %q", path, name), err)
 	}
 	switch {
 	case under(f.Value, "edge") != nil:

@@ -104,8 +104,7 @@ func (f textFolder) relations() (list []triplet, err error) {
 	for _, fields := range lines {
 		if len(fields) != 3 {
 			return nil, refusal.Errorf("%s: a relation is a source type, a name and a target type, and "+
-				"not %.100q; %s",
-				path, fields, fetchAgain)
+				"not %.100q; %s", path, fields, fetchAgain)
 		}
 		for _, name := range fields {
 			if err := checkName(path, name); err != nil {

@@ -332,13 +332,10 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 			}
 			ids = slices.Repeat([]int64{-1}, v.count)
 		}
-		list, err := v.Array(listKeys[part])
+		vertices, _, err := arrays.Elements(v.Fields, listKeys[part],
+			func(a *npy.Array) ([]int64, error) { return arrays.List(a, v.count) })
 		if err != nil {
 			return graph.Labels{}, err
-		}
-		vertices, err := arrays.List(list, v.count)
-		if err != nil {
-			return graph.Labels{}, v.Refuse(listKeys[part], err)
 		}
 		array, err := v.Array(key)
 		if err != nil {
@@ -350,8 +347,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		}
 		if len(classes) != len(vertices) {
 			return graph.Labels{}, v.Refuse(key, fmt.Errorf("has shape %v: it must be one class id for "+
-				"each of the %d vertices in %q",
-				array.Shape, len(vertices), listKeys[part]))
+				"each of the %d vertices in %q", array.Shape, len(vertices), listKeys[part]))
 		}
 		r.noteFloats(v, key, array)
 		for k, vertex := range vertices {
@@ -362,10 +358,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		return graph.Labels{}, nil
 	}
 	l, err := arrays.Classes(ids, len(ids))
-	if err != nil {
-		return l, v.Refuse(labelKeys[0], err)
-	}
-	return l, nil
+	return l, v.Refuse(labelKeys[0], err)
 }
 
 // features gives a type its features, if it has an x.
@@ -377,7 +370,7 @@ func (r *reader) features(g *streamed.Graph, vertexType int, v *store) (err erro
 	var m *arrays.Matrix
 	if v.inBlocks(key) {
 		m, err = v.Features(key, v.count, r.options.DenseFeatures)
-	} else if m, err = v.Matrix(key, r.options.DenseFeatures); err == nil {
+	} else if m, err = v.matrix(key, r.options.DenseFeatures); err == nil {
 		err = v.Rows(key, m.Rows, v.count)
 	}
 	if err != nil {

@@ -46,16 +46,14 @@ func (p probes) ranges(n, unit int, work func(lo, hi int)) {
 	if p.team.Threads() > 1 {
 		parts = max(1, min(p.team.Threads()*shares, units))
 	}
-	p.team.Parallel(parts, func(k int) {
-		work(units*k/parts*unit, min(n, units*(k+1)/parts*unit))
-	})
+	p.team.Parallel(parts, func(k int) { work(units*k/parts*unit, min(n, units*(k+1)/parts*unit)) })
 }
 
 // gather reads, for each of the indices in their order, that row of every matrix (of 32-bit words), and
 // returns the sum modulo 2^32 of all the words that it read: where g counts lines, of a row's first word and
 // its last, if they may be in different ones. The row that g.ahead places behind is prefetched, none where
 // that is 0.
-func (p probes) gather(g tunedGather) uint32 {
+func (p probes) gather(g gather) uint32 {
 	if len(g.matrices) > C.PROBE_MATRICES {
 		panic(fmt.Sprintf("bench: a gather from %d matrices", len(g.matrices)))
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// TestShare: every number is in one part, also where there are fewer than cores.
-func TestShare(t *testing.T) {
+// TestDivide: every number is in one part, also where there are fewer than cores.
+func TestDivide(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	for _, n := range []int{0, 1, 2, 3, 7} {
 		times := make([]atomic.Int64, n)
-		Share(n, func(from, to int) {
+		Divide(n, func(from, to int) {
 			for k := from; k < to; k++ {
 				times[k].Add(1)
 			}

@@ -106,24 +106,13 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-func TestResolve(t *testing.T) {
+func TestNotHere(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	t.Setenv(dataVariable, "")
-	t.Chdir(t.TempDir())
-	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
-	// A folder of that name that is no store does not hide the dataset
 	m := Maker{Say: func(string) {}}
-	store, err := m.Resolve(t.Context(), "sbm-8k")
-	if err != nil || store == "sbm-8k" {
-		t.Errorf("%s, %v", store, err)
-	}
-	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
-	if store, err := m.Resolve(t.Context(), "sbm-8k"); store != "sbm-8k" || err != nil {
-		t.Errorf("a store of that name is passed over: %s, %v", store, err)
-	}
-	for _, argument := range []string{"nosuch", "cora"} {
-		if _, err := m.Resolve(t.Context(), argument); err == nil || !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), argument+":") {
+	_, missing := m.Store(t.Context(), Named("cora"))
+	for argument, err := range map[string]error{"nosuch": NoGraph("nosuch"), "cora": missing} {
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), argument+":") {
 			t.Errorf("%q: %v", argument, err)
 		}
 	}

@@ -25,6 +25,21 @@ func TestGrow(t *testing.T) {
 	}
 }
 
+// What is appended has the room that Grow and GrowTo make, or is refused.
+func TestAppend(t *testing.T) {
+	s, err := Append([]int64{1}, 2, 3)
+	if err != nil || len(s) != 3 || s[2] != 3 {
+		t.Errorf("%v, %v", s, err)
+	}
+	if s, err = AppendTo(s, []int64{4}, 100); err != nil || len(s) != 4 || cap(s) != 1+1024 {
+		t.Errorf("%v with room for %d, %v", s, cap(s), err)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+	if s, err = AppendTo(make([]int64, 1<<20), []int64{4}, 1<<24); !refusal.Is(err) || len(s) != 1<<20 {
+		t.Errorf("%d elements, %v, want a refusal and what was there", len(s), err)
+	}
+}
+
 // A claim is believed when an eighth of it is there.
 func TestGrowTo(t *testing.T) {
 	for _, c := range []struct {

@@ -334,8 +334,7 @@ func (a *Array) plain() (dtype, []byte, error) {
 	}
 	if a.Fortran && len(a.Shape) > 2 {
 		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save "+
-			"numpy.ascontiguousarray of it",
-			len(a.Shape))
+			"numpy.ascontiguousarray of it", len(a.Shape))
 	}
 	turned := a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1
 	misaligned := len(data) > 0 && d.kind != 'S' &&

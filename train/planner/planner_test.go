@@ -15,7 +15,6 @@ import (
 	"weft/graph/generate"
 	"weft/internal/refusal"
 	"weft/internal/require"
-	"weft/internal/trace"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/train"
@@ -230,35 +229,31 @@ func TestFewer(t *testing.T) {
 // TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
 // the most similar ones; of a kernel that was not, the mean. Work beside kernels is in proportion to them.
 func TestRates(t *testing.T) {
-	r := Rates{Kernels: map[string]*Rate{
-		"spmm 64 1":     {"spmm", [2]int{64, 1}, 1},
-		"spmm 16 1":     {"spmm", [2]int{16, 1}, 2},
-		"product 8 4":   {"product", [2]int{8, 4}, 3},
-		"product 80 40": {"product", [2]int{80, 40}, 4},
+	r := Rates{Kernels: map[plan.Kernel]float64{
+		{Name: "spmm", Widths: [2]int{64, 1}}:     1,
+		{Name: "spmm", Widths: [2]int{16, 1}}:     2,
+		{Name: "product", Widths: [2]int{8, 4}}:   3,
+		{Name: "product", Widths: [2]int{80, 40}}: 4,
 	}}
 	beside := Rates{Kernels: r.Kernels, Beside: .5}
 	for _, c := range []struct {
-		name    string
-		shape   trace.Shape
-		entries int
-		want    float64
+		name string
+		w    [2]int
+		want float64
 	}{
-		{"spmm", trace.Shape{10, 64}, 90, 100 * 64 * 1},
-		{"spmm", trace.Shape{10, 20}, 0, 10 * 20 * 2},
-		{"spmm", trace.Shape{10, 100}, 0, 10 * 100 * 1},
-		{"product", trace.Shape{5, 8, 4}, 0, 5 * 8 * 4 * 3},
-		{"product", trace.Shape{5, 90, 40}, 0, 5 * 90 * 40 * 4},
-		{"fill", trace.Shape{7, 2}, 0, 7 * 2 * 2.5},
+		{"spmm", [2]int{64, 1}, 1},
+		{"spmm", [2]int{20, 1}, 2},
+		{"spmm", [2]int{100, 1}, 1},
+		{"product", [2]int{8, 4}, 3},
+		{"product", [2]int{90, 40}, 4},
+		{"fill", [2]int{2, 1}, 2.5},
 	} {
-		e := trace.Event{
-			Category: trace.Compute, Name: c.name,
-			Args: trace.Args{Shape: c.shape, Entries: c.entries},
+		k := plan.Kernel{Name: c.name, Widths: c.w}
+		if got := r.Of(k, 10); got != 10*c.want {
+			t.Errorf("%v: %v, want %v", k, got, 10*c.want)
 		}
-		if got := r.Of(&e); got != c.want {
-			t.Errorf("%s %v: %v, want %v", c.name, c.shape, got, c.want)
-		}
-		if got := beside.Of(&e); got != 1.5*c.want {
-			t.Errorf("%s %v: %v with the work beside it, want %v", c.name, c.shape, got, 1.5*c.want)
+		if got := beside.Of(k, 10); got != 15*c.want {
+			t.Errorf("%v: %v with the work beside it, want %v", k, got, 15*c.want)
 		}
 	}
 }
@@ -267,17 +262,17 @@ func TestRates(t *testing.T) {
 // cannot be made does no harm.
 func TestCache(t *testing.T) {
 	c, measured := Cache(filepath.Join(t.TempDir(), "rates")), 0
+	fill := plan.Kernel{Name: "fill", Widths: [2]int{1, 1}}
 	measure := func() (*Rates, error) {
 		measured++
 		return &Rates{
-			Measured: time.Unix(int64(measured), 0),
-			Kernels:  map[string]*Rate{"fill 1 1": {"fill", [2]int{1, 1}, .1}},
+			Measured: time.Unix(int64(measured), 0), Kernels: map[plan.Kernel]float64{fill: .1},
 		}, nil
 	}
 	var first *Rates
 	for i, key := range []string{"a", "a", "b"} {
 		r, err := c.of([]byte(key), measure)
-		if err != nil || r.Unkept != nil || *r.Kernels["fill 1 1"] != (Rate{"fill", [2]int{1, 1}, .1}) {
+		if err != nil || r.Unkept != nil || r.Kernels[fill] != .1 {
 			t.Fatal(r, err)
 		}
 		if want := []int{1, 1, 2}[i]; measured != want {

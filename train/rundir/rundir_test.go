@@ -231,7 +231,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 		!strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
 	}
-	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Kept())
+	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Results())
 }
 
 // TestRoomForResults: a disk is full where it has fewer bytes left than the results take. Any disk that tests
@@ -502,8 +502,8 @@ func TestRunDirIsGone(t *testing.T) {
 			!strings.Contains(err.Error(), "removed or replaced") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Weights("v1", smallWeights); err == nil || len(d.Kept()) > 0 {
-			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Kept())
+		if err := d.Weights("v1", smallWeights); err == nil || len(d.Results()) > 0 {
+			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Results())
 		}
 	}
 }

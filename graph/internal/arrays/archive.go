@@ -94,7 +94,7 @@ func (a *Archive) listZip(file *os.File, size int64) error {
 			if err != nil {
 				return nil, err
 			}
-			return &Entry{r, int64(min(f.UncompressedSize64, compressed*deflateRatio))}, nil
+			return &Entry{ReadCloser: r, Size: int64(min(f.UncompressedSize64, compressed*deflateRatio))}, nil
 		})
 		if err != nil {
 			return err
@@ -127,7 +127,7 @@ func (a *Archive) listFolder() error {
 	files := 0
 	err = fs.WalkDir(folder.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return refusal.Errorf("%s: %w", a.Path, err)
+			return refusal.In(a.Path, err)
 		}
 		if d.IsDir() {
 			return nil
@@ -140,7 +140,7 @@ func (a *Archive) listFolder() error {
 			if err != nil {
 				return nil, err
 			}
-			return &Entry{file, size}, nil
+			return &Entry{file, size, true}, nil
 		})
 	})
 	if err != nil {
@@ -197,9 +197,8 @@ func (a *Archive) Others() []string { return a.others }
 func (a *Archive) Only(known ...string) error {
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s",
-				a.Path, key, known[0],
-				strings.Join(known, ", "))
+			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.Path,
+				key, known[0], strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -241,17 +240,6 @@ func Listed(names []string) string {
 // deflateRatio is the most that deflate expands: 258 bytes from two bits.
 const deflateRatio = 1032
 
-// Array reads the array of a key that exists. The size that an entry of a .npz file claims is capped by what
-// its compressed bytes can expand to, and those by the size of the file; the memory grows with the bytes that
-// come.
-func (a *Archive) Array(key string) (array *npy.Array, err error) {
-	err = a.read(key, func(r io.Reader, size int64) (err error) {
-		array, err = npy.Read(r, size)
-		return err
-	})
-	return array, err
-}
-
 // Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than
 // its compressed bytes can expand to.
 func (a *Archive) Count(key string) (int, error) {
@@ -265,52 +253,24 @@ func (a *Archive) Count(key string) (int, error) {
 		return 0, a.Refuse(key, err)
 	}
 	n, err := CountRows(b.Header)
-	if err != nil {
-		return 0, a.Refuse(key, err)
-	}
-	return n, nil
-}
-
-// Matrix reads features from the array of a key that exists.
-func (a *Archive) Matrix(key string, keepDense bool) (m *Matrix, err error) {
-	err = a.read(key, func(r io.Reader, size int64) (err error) {
-		m, err = ReadMatrix(r, size, MatrixOptions{KeepDense: keepDense})
-		return err
-	})
-	return m, err
+	return n, a.Refuse(key, err)
 }
 
 // Entry is the open entry of an array, its .npy file.
 type Entry struct {
 	io.ReadCloser
-	Size int64 // in bytes, at most
+	Size   int64 // in bytes, at most
+	Backed bool  // the bytes are there: Size is no claim
 }
 
-// Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do
-// not name the array.
+// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what its
+// compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
 func (a *Archive) Open(key string) (*Entry, error) { return a.entries[a.Key(key)]() }
 
 // Sum compares the checksum of the entry, where all of it has been read.
 func (e *Entry) Sum() error {
 	if _, err := e.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 		return err
-	}
-	return nil
-}
-
-// read calls f with the entry of a key that exists.
-func (a *Archive) read(key string, f func(r io.Reader, size int64) error) error {
-	entry, err := a.Open(key)
-	if err != nil {
-		return a.Refuse(key, err)
-	}
-	defer entry.Close()
-	err = f(entry, entry.Size)
-	if err == nil {
-		err = entry.Sum()
-	}
-	if err != nil {
-		return a.Refuse(key, err)
 	}
 	return nil
 }
@@ -323,13 +283,10 @@ func (a *Archive) Header(key string) (npy.Header, error) {
 	}
 	defer r.Close()
 	h, err := npy.ReadHeader(r)
-	if err != nil {
-		return h, a.Refuse(key, err)
-	}
-	return h, nil
+	return h, a.Refuse(key, err)
 }
 
-// Refuse puts the file and the array before an error.
+// Refuse puts the file and the array before an error. No error stays none.
 func (a *Archive) Refuse(key string, err error) error {
-	return refusal.Errorf("%s: array %q: %w", a.Path, a.Key(key), err)
+	return refusal.In(fmt.Sprintf("%s: array %q", a.Path, a.Key(key)), err)
 }

@@ -195,8 +195,7 @@ func multi(a *npy.Array) (graph.Labels, error) {
 		return Continuous(a)
 	case k >= 0:
 		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes "+
-			"are 0 and 1; save values to predict as floats",
-			labels[k], k/classes, k%classes)
+			"are 0 and 1; save values to predict as floats", labels[k], k/classes, k%classes)
 	}
 	return graph.Labels{Classes: classes, Multi: labels}, nil
 }
@@ -213,15 +212,9 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
 	}
-	ids, err := partOf(a, vertices)
-	return [][]int64{ids}, err
-}
-
-// partOf reads one part of a split from a vector, as List does, and sorts it.
-func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	ids, err := List(a, vertices)
 	slices.Sort(ids)
-	return ids, err
+	return [][]int64{ids}, err
 }
 
 // List reads a list of vertices from a vector. The vector has ids, each once, whose order stays; or it is a
@@ -265,8 +258,7 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			first := slices.Index(ids, v)
 			again := first + 1 + slices.Index(ids[first+1:], v)
 			return nil, refusal.Errorf("entry %d: vertex %d is given twice, first by entry %d: give each "+
-				"id once; save a mask with .astype(bool)",
-				again+1, v, first+1)
+				"id once; save a mask with .astype(bool)", again+1, v, first+1)
 		}
 	}
 	return slices.Clone(ids), nil
@@ -315,8 +307,7 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
 		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for "+
-			"each vertex",
-			a.Shape, vertices)
+			"each vertex", a.Shape, vertices)
 	}
 	splits := width(a.Shape)
 	return masks(a, vertices, splits, 1, splits)

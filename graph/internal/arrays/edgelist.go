@@ -184,10 +184,7 @@ type edgeRows struct {
 
 func (b *Beside) open() (*edgeRows, error) {
 	rows, err := b.Open()
-	if err != nil {
-		return nil, b.Refuse(err)
-	}
-	return &edgeRows{Beside: b, rows: rows}, nil
+	return &edgeRows{Beside: b, rows: rows}, b.Refuse(err)
 }
 
 // atMost returns how many rows are there to take, at most n. The first is that of edge at.
@@ -308,10 +305,9 @@ func (f Fields) weighted(key string, refuse func(error) error) (some bool, err e
 	}
 }
 
-// OpenDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
-// Otherwise they are nil. The matrix is opened each time that it is read, and refuse says of an error that it
-// is about it.
-func OpenDense(open func() (*Entry, error), keepDense bool,
+// openDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
+// Otherwise they are nil.
+func openDense(open func() (*Entry, error), keepDense bool,
 	refuse func(error) error,
 ) (made *streamed.Rows, rows int, err error) {
 	entry, err := open()

@@ -38,8 +38,7 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 			return nil, fmt.Errorf("column %q does not hold one label per row", label.Name)
 		case n.text && as == Values:
 			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out "+
-				"for names of classes",
-				label.Name, refusal.Setting("values"))
+				"for names of classes", label.Name, refusal.Setting("values"))
 		case id < 0:
 			return order, nil
 		case columns[id].Kind == table.Nested || columns[id].Kind == table.Reals:
@@ -54,14 +53,13 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 			return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have",
 				f.path, most)
 		}
-		if values, err = memory.Grow(values, 1); err != nil {
-			return r.ColumnErrorf(0, "%w", err)
-		}
 		x, err := n.value(r)
+		if err == nil {
+			values, err = memory.Append(values, x)
+		}
 		if err != nil {
 			return r.ColumnErrorf(0, "%w", err)
 		}
-		values = append(values, x)
 		if t.ids == nil {
 			return nil
 		}

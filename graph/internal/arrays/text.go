@@ -246,10 +246,9 @@ func (t *numbers) check(kept int) error {
 func (t *numbers) all() (*npy.Array, error) {
 	var values []float64
 	err := t.each(func(row []float64) (err error) {
-		if values, err = memory.Grow(values, len(row)); err != nil {
+		if values, err = memory.Append(values, row...); err != nil {
 			return err
 		}
-		values = append(values, row...)
 		return t.check(len(values))
 	})
 	if err != nil {
@@ -271,7 +270,7 @@ func (t *numbers) array(values []float64) (*npy.Array, error) {
 		shape = append(shape, t.columns)
 	}
 	if err := memory.Need(8 * int64(len(values))); err != nil { // another type has as many bytes, or fewer
-		return nil, refusal.Errorf("%s: %w", t.path, err)
+		return nil, refusal.In(t.path, err)
 	}
 	truth := !slices.ContainsFunc(values, func(x float64) bool { return x != 0 && x != 1 })
 	// Three ids or more are not all 0 and 1.
@@ -302,10 +301,7 @@ func (t *numbers) sorted(values []float64) ([]float64, error) {
 	if err == nil {
 		values, err = inOrder(t.ids, values, t.columns)
 	}
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", t.path, err)
-	}
-	return values, nil
+	return values, refusal.In(t.path, err)
 }
 
 // integers reports whether all values are, or are missing in a table of one column.
@@ -357,8 +353,5 @@ func (t *numbers) matrix(keepDense bool) (m *Matrix, err error) {
 			err = t.ids.features(&m.Features)
 		}
 	}
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", t.path, err)
-	}
-	return m, nil
+	return m, refusal.In(t.path, err)
 }

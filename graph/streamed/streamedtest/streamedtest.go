@@ -59,9 +59,8 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 		w.Vertices() != whole.Vertices() ||
 		w.Features.Sparse() != whole.Features.Sparse() || w.Labels.There() != whole.Labels.There() {
 		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, "+
-			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted,
-			w.OneClass, w.Features.Sparse(), whole.Vertices(), want.Edges, want.Weighted, want.OneClass,
-			whole.Features.Sparse())
+			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted, w.OneClass, w.Features.Sparse(),
+			whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Features.Sparse())
 	}
 	return w
 }

@@ -59,7 +59,7 @@ func TestKeep(t *testing.T) {
 			if a.K == 1 {
 				shares, want = []*Share{All(g)}, []*Share{All(&less)}
 			}
-			kept := Keep(func(*Share) (Rule, error) {
+			kept := EdgeSubgraph(func(*Share) (Rule, error) {
 				return func(relation int) func(u, v int32) bool {
 					if stays(relation) {
 						return nil
@@ -151,7 +151,7 @@ func TestKeepCallsRule(t *testing.T) {
 	shares, err := Split(g, a)
 	require.NoError(t, err)
 	rules, answers := 0, 0
-	kept := Keep(func(*Share) (Rule, error) {
+	kept := EdgeSubgraph(func(*Share) (Rule, error) {
 		rules++
 		return func(int) func(u, v int32) bool {
 			return func(int32, int32) bool { answers++; return true }
