@@ -1,7 +1,6 @@
 package planner
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -32,18 +31,8 @@ type Times struct {
 
 // LimitedBy names the largest part.
 func (t *Times) LimitedBy() string {
-	type part struct {
-		name    string
-		seconds float64
-	}
-	parts := []part{
-		{"compute", t.Compute},
-		{"link", t.Link},
-		{"imbalance", t.Imbalance},
-		{"bubble", t.Bubble},
-		{"wait", t.Wait},
-	}
-	return slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.seconds, b.seconds) }).name
+	parts := []float64{t.Compute, t.Link, t.Imbalance, t.Bubble, t.Wait}
+	return []string{"compute", "link", "imbalance", "bubble", "wait"}[slices.Index(parts, slices.Max(parts))]
 }
 
 // load is what a worker does in a training pass.
@@ -54,19 +43,19 @@ type load struct {
 	sent    [comm.Kinds]comm.Traffic
 }
 
-// loadOf is the load of a worker of a plan.
+// loadOf is the load of a worker with these counts.
 //
 // Partitions of a graph receive the rows of the other partitions one partition after the other, and aggregate
 // one while the next is on its way. With a late halo all is hidden that comes in the time of an epoch. Slices
 // aggregate a linear sum in chunks. A stage of a pipeline does nothing in the meantime.
-func loadOf(w *plan.Worker, r *setting.Resolved, rates *Rates) load {
-	l := load{sent: w.Counts.Traffic, rounds: 1}
+func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
+	l := load{sent: c.Traffic, rounds: 1}
 	var aggregations, sums, rows, calls float64
-	for k, c := range w.Counts.Kernels {
-		seconds := rates.Of(k, c.Work)
+	for k, its := range c.Kernels {
+		seconds := rates.Of(k, its.Work)
 		l.kernels += seconds
 		if k.Name == "spmm" {
-			sums, rows, calls = sums+seconds, rows+c.Work/float64(k.Widths[0]), calls+float64(c.Number)
+			sums, rows, calls = sums+seconds, rows+its.Work/float64(k.Widths[0]), calls+float64(its.Number)
 		}
 		if k.Name == "spmm" || strings.HasPrefix(k.Name, "max") || strings.HasPrefix(k.Name, "attend") {
 			aggregations += seconds
@@ -78,10 +67,10 @@ func loadOf(w *plan.Worker, r *setting.Resolved, rates *Rates) load {
 	case r.HaloDelay > 0:
 		l.beside, l.rounds = l.kernels, math.MaxInt
 	case grid.Partitions > 1 && (r.Prefetch > 0 || r.KeepHalo):
-		l.beside = aggregations * float64(w.Counts.Remote) / float64(max(1, w.Counts.Edges))
+		l.beside = aggregations * float64(c.Remote) / float64(max(1, c.Edges))
 		l.rounds = grid.Partitions - 1
 	case grid.Slices > 1 && grid.Partitions == 1:
-		all := float64(w.Counts.Rows) + float64(w.Counts.Edges)
+		all := float64(c.Rows) + float64(c.Edges)
 		if l.rounds = int(math.Round(all * calls / max(1, rows))); l.rounds > 1 {
 			l.beside = sums
 		}
@@ -144,6 +133,7 @@ func (f *formula) times() (t Times) {
 //
 // Forward and backward as many bytes move, and backward there is twice as much to compute. While a stage
 // waits for the rows of other partitions or slices, these share its link with what it sends to other stages.
+// The first chunk has the cores of a machine for itself; later they are shared, as the mean stage wants them.
 func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 	k, boundaries, ends := float64(max(1, f.chunks)), 0.0, 0.0
 	for _, s := range stages {
@@ -155,7 +145,7 @@ func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
 		fill, slowest, busiest := boundaries/ways, 0.0, 0.0
 		link := boundaries / ways / float64(len(stages)-1)
 		for _, s := range stages {
-			kernels, exposed := all*s.kernels*part, s.exposed/ways
+			kernels, exposed := max(alone*s.kernels, all*min(s.kernels, mean))*part, s.exposed/ways
 			fill += alone*s.kernels*part + exposed
 			busy, shared := kernels+exposed, 0.0
 			if exposed > 0 {

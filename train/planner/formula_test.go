@@ -100,6 +100,11 @@ func TestTimes(t *testing.T) {
 			of(2, 1, 1), shared, twice(computes(3)), 2,
 			Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
 		},
+		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
+		"unequal stages of a machine": {
+			of(2, 1, 1), shared, []load{computes(5), computes(1)}, 2,
+			Times{Epoch: 6, Compute: 4.5, Imbalance: 1.5},
+		},
 		// Gradients of replicas are summed after the last chunk.
 		"replicas": {
 			of(2, 2, 1), usual, slices.Repeat(twice(sends(3, comm.Gradient, 20, 2)), 2), 2,
@@ -133,14 +138,14 @@ func TestTimes(t *testing.T) {
 // TestLoads: what of a worker's kernels goes on while rows move, by hand: of 100 edges 40 are remote.
 func TestLoads(t *testing.T) {
 	name := func(name string) plan.Kernel { return plan.Kernel{Name: name, Widths: [2]int{2, 1}} }
-	w := &plan.Worker{Counts: plan.Counts{
+	counts := &plan.Counts{
 		// four calls of sums over 10 rows and 100 edges, of 2 columns each, which are a quarter of the rows
 		Kernels: plan.Kernels{
 			name("spmm"): {Number: 4, Work: 2 * 110}, name("attend"): {Number: 1, Work: 2 * 110},
 			name("product"): {Number: 1, Work: 1000},
 		},
 		Rows: 10, Edges: 100, Remote: 40,
-	}}
+	}
 	rates := &Rates{Kernels: map[plan.Kernel]float64{name("spmm"): .01, name("attend"): .02,
 		name("product"): .001}}
 	const all = 2.2 + 4.4 + 1
@@ -164,7 +169,7 @@ func TestLoads(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.parallel, err)
 		}
-		l := loadOf(w, r, rates)
+		l := loadOf(counts, r, rates)
 		if math.Abs(l.kernels-all) > 1e-9 || math.Abs(l.beside-c.beside) > 1e-9 || l.rounds != c.rounds {
 			t.Errorf("%s: %+v, want %v beside in %d rounds", c.parallel, l, c.beside, c.rounds)
 		}

@@ -1,6 +1,6 @@
 // Package planner predicts how long an epoch takes on each mesh of some workers, before any run: from the
-// plan of each mesh, which knows every kernel call and every message, from rates that are measured on this
-// machine, and from the rate of the links.
+// plan of each mesh, which counts kernel calls and messages, from rates that are measured on this machine, and
+// from the rate of the links.
 package planner
 
 import (
@@ -174,9 +174,17 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 			}
 		}
 	}()
+	return p.predict(ctx, r, job, most, say)
+}
+
+// predict predicts the mesh of a job.
+func (p *Planner) predict(ctx context.Context, r *setting.Resolved, job *train.Job, most int,
+	say func(what string),
+) (m *Mesh, err error) {
 	say("planning its messages and memory")
 	job.CoreSharers, job.PlanCounts, job.MostPlanSteps = p.Machine.Sharers, true, most
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
+	grid := r.Mesh
 	m = &Mesh{
 		Parallel: r.Parallel, Settings: r,
 		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
@@ -197,8 +205,8 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	}
 	f := formula{Machine: machine, Resolved: r, chunks: m.Plan.Workers[0].Chunks.Each}
 	for i := range m.Plan.Workers {
-		m.steps += m.Plan.Workers[i].Counts.Steps()
-		f.loads = append(f.loads, loadOf(&m.Plan.Workers[i], r, m.Rates))
+		counts := &m.Plan.Workers[i].Counts
+		m.steps, f.loads = m.steps+counts.Steps(), append(f.loads, loadOf(counts, r, m.Rates))
 	}
 	m.Times = f.times()
 	return m, nil
@@ -244,25 +252,21 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Appendf(text, "%s\n%d at once\n", p.On, atOnce)
+	on, measured := "", func() (*graph.Graph, error) { return p.Graph, nil }
 	if large {
 		like := p.smaller(measuredWork / work)
-		return p.Cache.of(fmt.Appendf(key, "%+v", like), func() (*Rates, error) {
-			g, err := like.graph()
-			if err != nil {
-				return nil, err
-			}
-			say("measuring its kernels")
-			return measure(ctx, g, o, atOnce)
-		})
-	}
-	sum, err := p.Graph.Checksum()
-	if err != nil {
+		on, measured = fmt.Sprintf("%+v", like), like.graph
+	} else if on, err = p.Graph.Checksum(); err != nil {
 		return nil, err
 	}
-	return p.Cache.of(fmt.Append(key, sum), func() (*Rates, error) {
+	key := fmt.Appendf(text, "%s\n%d at once\n%s", p.On, atOnce, on)
+	return p.Cache.of(key, func() (*Rates, error) {
+		g, err := measured()
+		if err != nil {
+			return nil, err
+		}
 		say("measuring its kernels")
-		return measure(ctx, p.Graph, o, atOnce)
+		return measure(ctx, g, o, atOnce)
 	})
 }
 
