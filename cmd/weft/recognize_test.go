@@ -129,9 +129,8 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 		}
 		var show bytes.Buffer
 		store, err := r.imported(t.Context(), &show)
-		if err != nil || store != prefix+".weft" {
-			t.Fatalf("%s, %v", store, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, prefix+".weft", store)
 		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, said) ||
 			said == "" && first != "" {
 			t.Errorf("said %q, want %q", &show, said)

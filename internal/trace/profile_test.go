@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/assert"
 	"weft/internal/trace"
 )
 
@@ -67,9 +68,8 @@ func TestProfile(t *testing.T) {
 	if !maps.Equal(got, want) || epoch != 7 || whole != 511 || sum != whole {
 		t.Errorf("epoch %d of %d: %v, want %v", epoch, whole, got, want)
 	}
-	if p.Path(0) != "convs.0" || p.Path(1) != "" {
-		t.Errorf("layers at %q and %q", p.Path(0), p.Path(1))
-	}
+	assert.Equal(t, "convs.0", p.Path(0))
+	assert.Equal(t, "", p.Path(1))
 }
 
 // TestProfileOfRanks: while one of the ranks that a worker holds waits, the other one works. An epoch ends

@@ -88,7 +88,7 @@ func TestSentBytes(t *testing.T) {
 						}
 					}
 				}
-				assert.Equal(t, want, got, cmp.AllowUnexported(link{}))
+				assert.EqualBy(t, want, got, cmp.AllowUnexported(link{}))
 				each := make([]redistributions, n)
 				for from := range each {
 					each[from].number = 4
@@ -96,7 +96,7 @@ func TestSentBytes(t *testing.T) {
 				for l, bytes := range want {
 					each[l.from].bytes += bytes
 				}
-				assert.Equal(t, each, reported, cmp.AllowUnexported(redistributions{}))
+				assert.EqualBy(t, each, reported, cmp.AllowUnexported(redistributions{}))
 			})
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -65,15 +65,9 @@ func TestMeshes(t *testing.T) {
 		o.Epochs = 3
 		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).
 			Run(context.Background())
-		if err != nil {
-			t.Fatal(m.Parallel, err)
-		}
-		if got, want := m.SentBytes(), r.Communication.Bytes(); got != want {
-			t.Errorf("%s: %d bytes planned, %d sent", m.Parallel, got, want)
-		}
-		if got, want := m.PeakTensorBytes(), slices.Max(r.PeakTensorBytes); got != want {
-			t.Errorf("%s: %d bytes of memory planned, %d taken", m.Parallel, got, want)
-		}
+		require.NoError(t, err, m.Parallel)
+		assert.Equal(t, r.Communication.Bytes(), m.SentBytes(), m.Parallel)
+		assert.Equal(t, slices.Max(r.PeakTensorBytes), m.PeakTensorBytes(), m.Parallel)
 		wire := 0.0 // of the worker that sends most: no epoch is shorter
 		for _, sent := range m.Plan.Sent {
 			wire = max(wire, float64(sent.Bytes())/p.Machine.Sends)
@@ -90,18 +84,14 @@ func TestMeshes(t *testing.T) {
 		}
 	}
 	for _, r := range refused {
-		if names = append(names, r.Parallel); !refusal.Is(r.Reason) {
-			t.Errorf("%s: %v", r.Parallel, r.Reason)
-		}
+		names = append(names, r.Parallel)
+		assert.Refused(t, r.Reason, "", r.Parallel)
 	}
 	slices.Sort(names)
 	want := []string{
-		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4",
-		"tensor=2,pipeline=2", "tensor=4",
+		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4",
 	}
-	if !slices.Equal(names, want) {
-		t.Errorf("%v, want %v", names, want)
-	}
+	assert.Equal(t, want, names)
 }
 
 // TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as
@@ -118,10 +108,9 @@ func TestMostSteps(t *testing.T) {
 	}
 	for most, want := range map[int]int{0: 3, ofSeveral + 100: 6} {
 		meshes, refused, err := p.within(context.Background(), 4, most)
-		if err != nil || len(meshes) != want || len(refused) != 6-want {
-			t.Errorf("%d steps: %d meshes, %d refused, %v; want %d", most, len(meshes),
-				len(refused), err, want)
-		}
+		require.NoError(t, err, "%d steps", most)
+		assert.Len(t, meshes, want, "%d steps", most)
+		assert.Len(t, refused, 6-want, "%d steps", most)
 		for _, r := range refused {
 			if !strings.Contains(r.Reason.Error(), "kernel calls and starts and ends of messages") {
 				t.Errorf("%s: %v", r.Parallel, r.Reason)
@@ -161,10 +150,8 @@ func TestLargeGraphs(t *testing.T) {
 		g      *graph.Graph
 		change func(*setting.Options)
 	}{
-		"edge features": {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
-		"values": {&values, func(o *setting.Options) {
-			o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse"
-		}},
+		"edge features":  {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
+		"values":         {&values, func(o *setting.Options) { o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse" }},
 		"several labels": {&several, func(o *setting.Options) { o.Model, o.Metric = "gcn", "roc-auc" }},
 		"relation": {g, func(o *setting.Options) {
 			o.Model, o.Task, o.OutFeatures, o.LinkRelation = "gcn", "link", 4, "v,joins,v"
@@ -178,9 +165,7 @@ func TestLargeGraphs(t *testing.T) {
 			p.Options = train.Defaults()
 			p.Options.Hidden = 8
 			c.change(&p.Options)
-			if err := c.g.Check(); err != nil {
-				t.Fatal(name, err)
-			}
+			require.NoError(t, c.g.Check(), name)
 			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
 			rates, err := p.rates(context.Background(),
 				p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of,
@@ -203,9 +188,7 @@ func TestGrids(t *testing.T) {
 		"graph=6", "tensor=6", "pipeline=6", "graph=3,tensor=2", "graph=2,tensor=3",
 		"graph=3,pipeline=2", "tensor=3,pipeline=2", "graph=2,pipeline=3", "tensor=2,pipeline=3",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	assert.Equal(t, want, got)
 	if one := grids(1); len(one) != 1 || one[0] != mesh.One {
 		t.Errorf("%v", one)
 	}
@@ -220,9 +203,7 @@ func TestFewer(t *testing.T) {
 		{Stages: 4, Partitions: 32, Slices: 1}:   {Stages: 4, Partitions: 2, Slices: 1},
 		{Stages: 16, Partitions: 16, Slices: 16}: {Stages: 2, Partitions: 2, Slices: 2},
 	} {
-		if got := fewer(grid); got != want {
-			t.Errorf("%v: %v, want %v", grid, got, want)
-		}
+		assert.Equal(t, want, fewer(grid), grid)
 	}
 }
 
@@ -275,9 +256,7 @@ func TestCache(t *testing.T) {
 		if err != nil || r.Unkept != nil || r.Kernels[fill] != .1 {
 			t.Fatal(r, err)
 		}
-		if want := []int{1, 1, 2}[i]; measured != want {
-			t.Errorf("measured %d times, want %d", measured, want)
-		}
+		assert.Equal(t, []int{1, 1, 2}[i], measured, "measured")
 		if i == 0 {
 			first = r
 		}
@@ -286,9 +265,8 @@ func TestCache(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.WriteFile(first.Path, []byte("{"), 0o666))
-	if _, err := c.of([]byte("a"), measure); err == nil {
-		t.Error("a damaged file is read")
-	}
+	_, err := c.of([]byte("a"), measure)
+	assert.Error(t, err, "a damaged file is read")
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
 	r, err := Cache(filepath.Join(blocked, "rates")).of([]byte("a"), measure)
@@ -309,10 +287,8 @@ func TestWhatRatesDependOn(t *testing.T) {
 	}
 	measured := func(ctx context.Context, change func(*asked)) (is bool, err error) {
 		a := &asked{
-			planner(small(t)),
-			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			Machine{Cores: 4, Sharers: 2, Threads: 1},
-			1,
+			planner(small(t)), mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			Machine{Cores: 4, Sharers: 2, Threads: 1}, 1,
 		}
 		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
 		change(a)
@@ -334,20 +310,18 @@ func TestWhatRatesDependOn(t *testing.T) {
 		change func(*asked)
 		anew   bool
 	}{
-		"nothing":              {func(*asked) {}, false},
-		"the program":          {func(a *asked) { a.On = "weft 2 on a processor" }, true},
-		"the processor":        {func(a *asked) { a.On = "weft 1 on another processor" }, true},
-		"no program":           {func(a *asked) { a.On = "" }, true},
-		"threads":              {func(a *asked) { a.machine.Threads = 2 }, true},
-		"workers of a machine": {func(a *asked) { a.machine.Sharers = 1 }, true},
-		"more than have cores": {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
-		"links":                {func(a *asked) { a.machine.Sends = 5 }, false},
-		"width":                {func(a *asked) { a.Options.Hidden = 16 }, true},
-		"model":                {func(a *asked) { a.Options.Model = "sage" }, true},
-		"precision":            {func(a *asked) { a.Options.Precision = "bf16" }, true},
-		"mesh": {func(a *asked) {
-			a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}
-		}, true},
+		"nothing":               {func(*asked) {}, false},
+		"the program":           {func(a *asked) { a.On = "weft 2 on a processor" }, true},
+		"the processor":         {func(a *asked) { a.On = "weft 1 on another processor" }, true},
+		"no program":            {func(a *asked) { a.On = "" }, true},
+		"threads":               {func(a *asked) { a.machine.Threads = 2 }, true},
+		"workers of a machine":  {func(a *asked) { a.machine.Sharers = 1 }, true},
+		"more than have cores":  {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
+		"links":                 {func(a *asked) { a.machine.Sends = 5 }, false},
+		"width":                 {func(a *asked) { a.Options.Hidden = 16 }, true},
+		"model":                 {func(a *asked) { a.Options.Model = "sage" }, true},
+		"precision":             {func(a *asked) { a.Options.Precision = "bf16" }, true},
+		"mesh":                  {func(a *asked) { a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2} }, true},
 		"epochs":                {func(a *asked) { a.Options.Epochs++ }, false},
 		"evaluations":           {func(a *asked) { a.Options.EvalEvery++ }, false},
 		"patience":              {func(a *asked) { a.Options.Patience++ }, false},
