@@ -36,7 +36,7 @@ func TestDrawsStay(t *testing.T) {
 	var drawn []links.Edge
 	for k := range 4 {
 		drawn = append(drawn,
-			d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, links.Among(100)))
+			d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, among(100)))
 	}
 	if want := []links.Part{2, 2, 0, 2, 1, 0, 0, 0, 1, 0, 0, 1}; !slices.Equal(parts, want) {
 		t.Errorf("parts %v, want %v", parts, want)
