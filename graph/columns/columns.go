@@ -271,3 +271,18 @@ func ascend(values []string) bool {
 	}
 	return true
 }
+
+// Table is a table of vertices, and what became of its columns.
+type Table struct {
+	Path    string    `json:"path"`
+	ID      string    `json:"id"`              // the column of the vertices' ids
+	Label   string    `json:"label,omitempty"` // that of what is learned
+	Columns List      `json:"columns"`
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+}
+
+// LeftOut is a column of which no feature is made.
+type LeftOut struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
