@@ -4,10 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"weft/internal/datasets"
+	"weft/kernel"
 )
 
 func newDoctor() *cobra.Command {
@@ -57,24 +62,25 @@ func examine(root string, show func(*line)) (d diagnosis) {
 		d = append(d, l)
 		show(l)
 	}
-	cores, quota, load, memory := findCores(root), findQuota(root), findLoad(root), findMemory(root)
-	add("weft", "weft", findBuild())
-	add("cores", "cores", cores)
+	of := findCores(root)
+	quota, load := quotaFinding{groupQuota(root), of.Threads}, findLoad(root, of.Online)
+	memory, held := findMemory(root), hindranceOf(of, quota, load)
+	add("weft", "weft", buildFinding{version, runtime.Version()})
+	add("cores", "cores", of)
 	add("cpu_quota", "CPU quota", quota)
 	add("load", "load", load)
-	add("numa", "NUMA nodes", findNUMA(root))
-	add("simd", "SIMD", findSIMD())
+	add("numa", "NUMA nodes", numaFinding{listLength(systemFile(root, nodesFile))})
+	add("simd", "SIMD", simdFinding{kernel.SIMD(), os.Getenv("WEFT_SIMD") != "", kernel.MultipliesBFloat16()})
 	add("memory", "memory", memory)
-	add("huge_pages", "huge pages", findHugePages(root))
-	held := hindranceOf(cores, quota, load)
-	streamed, gathered := measureMemory(cores.Threads, memory.usable(), held)
+	add("huge_pages", "huge pages", hugePagesFinding{bracketed(systemFile(root, hugePagesFile))})
+	streamed, gathered := measureMemory(of.Threads, memory.usable(), held)
 	add("memory_streamed", "memory, streamed", streamed)
 	add("memory_gathered", "memory, gathered", gathered)
-	add("dense_arithmetic", "dense arithmetic", measureArithmetic(cores.Threads, memory.usable(), held))
+	add("dense_arithmetic", "dense arithmetic", measureArithmetic(of.Threads, memory.usable(), held))
 	add("dense_products", "dense products", findDenseLibrary())
 	add("mpi", "MPI", findMPI())
 	add("slurm", "Slurm", findSlurm())
-	add("package_index", "package index", findPackageIndex())
+	add("package_index", "package index", indexFinding{datasets.Named("debian").Missing()})
 	add("published_datasets", "published datasets", findDatasets())
 	return d
 }

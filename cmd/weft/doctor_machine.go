@@ -8,15 +8,12 @@ import (
 	"strings"
 
 	"weft/internal/cores"
-	"weft/kernel"
 )
 
 type buildFinding struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
 }
-
-func findBuild() buildFinding { return buildFinding{version, runtime.Version()} }
 
 func (f buildFinding) describe() (found, advice string) { return f.Version + ", " + f.Go, "" }
 
@@ -63,8 +60,6 @@ type quotaFinding struct {
 	threads int     // of a run
 }
 
-func findQuota(root string) quotaFinding { return quotaFinding{groupQuota(root), cores.Count()} }
-
 // holds reports whether the quota holds the threads of a run back.
 func (f quotaFinding) holds() bool { return f.Cores > 0 && f.Cores < float64(f.threads) }
 
@@ -86,18 +81,13 @@ type loadFinding struct {
 	State string `json:"state,omitempty"`
 }
 
-func findLoad(root string) loadFinding {
+func findLoad(root string, cores int) loadFinding {
 	text, _ := os.ReadFile(root + "/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")
 	average, err := strconv.ParseFloat(first, 64)
-	if err != nil {
-		return loadFinding{}
-	}
-	return loadOf(average, max(runtime.NumCPU(), listLength(systemFile(root, "devices/system/cpu/online"))))
-}
-
-func loadOf(average float64, cores int) loadFinding {
 	switch {
+	case err != nil:
+		return loadFinding{}
 	case average >= float64(cores):
 		return loadFinding{&average, "busy"}
 	case average >= float64(cores)/2:
@@ -121,9 +111,8 @@ type numaFinding struct {
 	Nodes int `json:"nodes,omitempty"`
 }
 
-func findNUMA(root string) numaFinding {
-	return numaFinding{listLength(systemFile(root, "devices/system/node/online"))}
-}
+// nodesFile lists the nodes that are on.
+const nodesFile = "devices/system/node/online"
 
 func (f numaFinding) describe() (found, advice string) {
 	switch f.Nodes {
@@ -140,10 +129,6 @@ type simdFinding struct {
 	Forced bool   `json:"forced"` // by WEFT_SIMD
 	// MultipliesBFloat16: with --precision bf16 weights are rounded, and dense products take half the time
 	MultipliesBFloat16 bool `json:"multiplies_bfloat16"`
-}
-
-func findSIMD() simdFinding {
-	return simdFinding{kernel.SIMD(), os.Getenv("WEFT_SIMD") != "", kernel.MultipliesBFloat16()}
 }
 
 func (f simdFinding) describe() (found, advice string) {
@@ -207,10 +192,6 @@ type hugePagesFinding struct {
 
 // hugePagesFile says when the system backs memory with transparent huge pages.
 const hugePagesFile = "kernel/mm/transparent_hugepage/enabled"
-
-func findHugePages(root string) hugePagesFinding {
-	return hugePagesFinding{bracketed(systemFile(root, hugePagesFile))}
-}
 
 func (f hugePagesFinding) describe() (found, advice string) {
 	switch f.Setting {

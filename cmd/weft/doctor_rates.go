@@ -77,55 +77,52 @@ func multiplying(r bench.Rate, threads int, h hindrance) scaling {
 	}
 }
 
-type bytesFinding struct {
-	Threads int     `json:"threads"`
-	All     float64 `json:"bytes_per_second,omitempty"`
-	One     float64 `json:"one_thread_bytes_per_second,omitempty"`
-	Missing string  `json:"not_measured,omitempty"` // why
-	advice  string
+// ratesFinding is of bytes that are read or of floating-point operations.
+type ratesFinding struct {
+	Threads  int     `json:"threads"`
+	Bytes    float64 `json:"bytes_per_second,omitempty"`
+	OneBytes float64 `json:"one_thread_bytes_per_second,omitempty"`
+	Flops    float64 `json:"flops_per_second,omitempty"`
+	OneFlops float64 `json:"one_thread_flops_per_second,omitempty"`
+	Missing  string  `json:"not_measured,omitempty"` // why
+	advice   string
 }
 
-func measureMemory(threads int, available int64, h hindrance) (streamed, gathered bytesFinding) {
+func measureMemory(threads int, available int64, h hindrance) (streamed, gathered ratesFinding) {
 	stream, rows, err := bench.MemoryRates(threads, available)
 	if err != nil {
-		missing := bytesFinding{Threads: threads, Missing: err.Error()}
+		missing := ratesFinding{Threads: threads, Missing: err.Error()}
 		return missing, missing
 	}
-	return bytesFinding{threads, stream.All, stream.One, "", streaming.of(stream, threads, h)},
-		bytesFinding{threads, rows.All, rows.One, "", gathering.of(rows, threads, h)}
+	found := func(r bench.Rate, s scaling) ratesFinding {
+		return ratesFinding{Threads: threads, Bytes: r.All, OneBytes: r.One, advice: s.of(r, threads, h)}
+	}
+	return found(stream, streaming), found(rows, gathering)
 }
 
-func (f bytesFinding) describe() (found, advice string) {
-	return rates("GB/s", f.Threads, f.One, f.All, f.Missing), f.advice
-}
-
-type arithmeticFinding struct {
-	Threads int     `json:"threads"`
-	All     float64 `json:"flops_per_second,omitempty"`
-	One     float64 `json:"one_thread_flops_per_second,omitempty"`
-	Missing string  `json:"not_measured,omitempty"` // why
-	advice  string
-}
-
-func measureArithmetic(threads int, available int64, h hindrance) arithmeticFinding {
+func measureArithmetic(threads int, available int64, h hindrance) ratesFinding {
 	r, err := bench.ArithmeticRate(threads, available)
 	if err != nil {
-		return arithmeticFinding{Threads: threads, Missing: err.Error()}
+		return ratesFinding{Threads: threads, Missing: err.Error()}
 	}
-	return arithmeticFinding{threads, r.All, r.One, "", multiplying(r, threads, h).of(r, threads, h)}
+	return ratesFinding{
+		Threads: threads, Flops: r.All, OneFlops: r.One, advice: multiplying(r, threads, h).of(r, threads, h),
+	}
 }
 
-func (f arithmeticFinding) describe() (found, advice string) {
-	return rates("GFLOP/s", f.Threads, f.One, f.All, f.Missing), f.advice
-}
-
-// rates writes the rates of one thread and of all threads, in units of 10⁹, or why they are missing.
-func rates(unit string, threads int, one, all float64, missing string) string {
+// describe writes the rates of one thread and of all threads, in units of 10⁹, or why they are missing.
+func (f ratesFinding) describe() (found, advice string) {
+	all, one, unit := f.Bytes/1e9, f.OneBytes/1e9, "GB/s"
+	if f.Flops > 0 {
+		all, one, unit = f.Flops/1e9, f.OneFlops/1e9, "GFLOP/s"
+	}
 	switch {
-	case missing != "":
-		return "not measured: " + missing
-	case threads == 1:
-		return fmt.Sprintf("%.3g %s with one thread", all/1e9, unit)
+	case f.Missing != "":
+		found = "not measured: " + f.Missing
+	case f.Threads == 1:
+		found = fmt.Sprintf("%.3g %s with one thread", all, unit)
+	default:
+		found = fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all, unit, f.Threads, one)
 	}
-	return fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all/1e9, unit, threads, one/1e9)
+	return found, f.advice
 }

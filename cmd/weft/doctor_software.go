@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"weft/comm/mpi"
-	"weft/internal/datasets"
 )
 
 type denseFinding struct {
@@ -165,15 +164,6 @@ func environmentNumber(name string) int {
 
 type indexFinding struct {
 	Missing string `json:"needs,omitempty"` // absent: it is here
-}
-
-func findPackageIndex() (f indexFinding) {
-	for _, d := range datasets.All() {
-		if d.Name == "debian" {
-			f.Missing = d.Missing()
-		}
-	}
-	return f
 }
 
 func (f indexFinding) describe() (found, advice string) {

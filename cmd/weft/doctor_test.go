@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,7 @@ func TestAdvice(t *testing.T) {
 		return advice
 	}
 	load := func(average float64, cores int) string {
-		f := loadOf(average, cores)
+		f := findLoad(system(t, map[string]string{"proc/loadavg": fmt.Sprint(average, " 1")}), cores)
 		return f.State + ": " + advice(f)
 	}
 	dense := func(r bench.Rate, threads int, h hindrance) string {
@@ -163,18 +164,21 @@ func TestFindingsOfASystem(t *testing.T) {
 		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,64\n",
 	})
 	for _, c := range []struct{ got, want any }{
-		{findLoad(full), loadFinding{&average, "idle"}},
+		{findLoad(full, 4096), loadFinding{&average, "idle"}},
 		{findMemory(full).Limit, int64(2000000000)},
 		{findMemory(full).usable(), int64(1000000 << 10)},
-		{findNUMA(full).Nodes, 2},
-		{findHugePages(full).Setting, "never"},
+		{listLength(systemFile(full, nodesFile)), 2},
+		{bracketed(systemFile(full, hugePagesFile)), "never"},
 		{findCores(full).Online, 4096},
 		{findCores(full).PerCore, 2},
 	} {
 		assert.Equal(t, c.want, c.got)
 	}
 	empty := t.TempDir()
-	for _, f := range []finding{findLoad(empty), findMemory(empty), findNUMA(empty), findHugePages(empty)} {
+	for _, f := range []finding{
+		findLoad(empty, 1), findMemory(empty), numaFinding{listLength(systemFile(empty, nodesFile))},
+		hugePagesFinding{bracketed(systemFile(empty, hugePagesFile))},
+	} {
 		if found, _ := f.describe(); !strings.HasPrefix(found, "not known: no /") {
 			t.Errorf("%T without files: %q", f, found)
 		}
@@ -223,8 +227,8 @@ func TestExamine(t *testing.T) {
 		launcher.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
 		t.Errorf("%+v", launcher)
 	}
-	stream, gather := found["memory_streamed"].(bytesFinding), found["memory_gathered"].(bytesFinding)
-	arithmetic := found["dense_arithmetic"].(arithmeticFinding)
+	stream, gather := found["memory_streamed"].(ratesFinding), found["memory_gathered"].(ratesFinding)
+	arithmetic := found["dense_arithmetic"].(ratesFinding)
 	text := out.String()
 	for _, what := range []string{
 		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages",
@@ -243,9 +247,9 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	for name, rate := range map[string]float64{
-		"read": stream.All, "read by one thread": stream.One, "gather": gather.All,
-		"gather by one thread": gather.One,
-		"arithmetic":           arithmetic.All, "arithmetic of one thread": arithmetic.One,
+		"read": stream.Bytes, "read by one thread": stream.OneBytes, "gather": gather.Bytes,
+		"gather by one thread": gather.OneBytes,
+		"arithmetic":           arithmetic.Flops, "arithmetic of one thread": arithmetic.OneFlops,
 	} {
 		if !(rate > 1e6 && rate < 1e16) {
 			t.Errorf("%s: %v a second", name, rate)

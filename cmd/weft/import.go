@@ -28,6 +28,7 @@ type importRequest struct {
 	changes  *changes
 	flags    *pflag.FlagSet // all flags of the command
 	progress graph.Progress
+	dataset  *datasets.Import // whose store is made; nil: none is
 }
 
 // source returns the only source.
@@ -56,7 +57,11 @@ func (r *importRequest) isBeside() bool {
 
 // provenance returns the provenance of a graph: its source, and the flags of the import.
 func (r *importRequest) provenance(source string) string {
-	if words := changed(r.flags); words != "" {
+	words := changed(r.flags)
+	if r.dataset != nil {
+		words = strings.Join(r.dataset.Flags, " ") // in their order
+	}
+	if words != "" {
 		source += " (" + words + ")"
 	}
 	return strings.TrimSpace(source)
@@ -240,6 +245,9 @@ func (r *importRequest) makeStore() (*contents, error) {
 		g.Prepare = func() error { return r.prepare(g) }
 	}
 	g.InMemory.Provenance, g.Progress = r.provenance(g.InMemory.Provenance), r.progress
+	if r.dataset != nil && r.dataset.Metric != "" {
+		g.InMemory.Metric = r.dataset.Metric
+	}
 	w, err := g.Write(r.store)
 	if err != nil {
 		return nil, err

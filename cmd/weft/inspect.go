@@ -107,22 +107,17 @@ func listPartitions(store string, progress graph.Progress) ([]storedPartition, e
 func (s *inspected) print(out io.Writer) {
 	t := newTable(out)
 	t.row("store", s.store)
-	if s.Provenance != "" {
-		t.row("made by", s.Provenance)
-	}
+	t.field("made by", s.Provenance)
 	if s.Graphs > 0 {
-		t.row("graphs",
-			describe(count(s.Graphs),
-				fmt.Sprintf("of %.4g vertices on average", float64(s.Vertices)/float64(s.Graphs))))
+		mean := float64(s.Vertices) / float64(s.Graphs)
+		t.row("graphs", fmt.Sprintf("%s, of %.4g vertices on average", count(s.Graphs), mean))
 	}
 	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
-	direction := "directed"
-	if s.Symmetric {
-		direction = "undirected"
+	edges := graph.RelationSummary{
+		Edges: s.Edges, SelfLoops: s.SelfLoops, DuplicateEdges: s.DuplicateEdges,
+		Weighted: s.Weighted, EdgeFeatureColumns: s.EdgeFeatureColumns,
 	}
-	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loop", "self loops"),
-		has(s.DuplicateEdges, "duplicate", "duplicates"),
-		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature column", "feature columns")))
+	t.row("edges", edgesOf(&edges, when(s.Symmetric, "un")+"directed"))
 	t.row("in-degree", degrees(s.InDegree))
 	t.row("out-degree", degrees(s.OutDegree))
 	if len(s.Types) > 0 {
@@ -130,36 +125,25 @@ func (s *inspected) print(out io.Writer) {
 			counted(len(s.Types), "vertex type", "vertex types"),
 			counted(len(s.Relations), "relation", "relations"), strconv.Quote(s.Types[0].Type)))
 	}
-	if s.FeatureColumns == 0 {
-		t.row("features", "none")
-	} else {
-		t.row("features", describe(count(s.FeatureColumns), when(s.SparseFeatures, "stored sparse"),
-			fmt.Sprintf("%.3g %% of the values are not zero", 100*s.FeatureDensity)))
-	}
-	switch {
+	t.row("features", featuresOf(s.FeatureColumns, s.SparseFeatures,
+		fmt.Sprintf("%.3g %% of the values are not zero", 100*s.FeatureDensity)))
+	switch unlabelled := has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"); {
 	case s.ValueColumns > 0:
-		t.row("labels",
-			describe(valuesToPredict(s.ValueColumns),
-				has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled")))
+		t.row("labels", describe(valuesToPredict(s.ValueColumns), unlabelled))
 	case s.Classes == 0:
 		t.row("classes", "none")
 	default:
 		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"),
-			has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"), largest(s)))
+			unlabelled, largest(s)))
 	}
-	if len(s.Arrays) > 0 {
-		t.row("arrays", strings.Join(s.Arrays, ", "))
-	}
-	if s.Metric != "" {
-		t.row("metric", s.Metric)
-	}
+	t.field("arrays", strings.Join(s.Arrays, ", "))
+	t.field("metric", s.Metric)
 	for k, split := range s.Splits {
 		if k == 5 {
 			t.row("", fmt.Sprintf("and %s more", count(len(s.Splits)-k)))
 			break
 		}
-		t.row(fmt.Sprintf("split %d", k), fmt.Sprintf("%s train, %s validate, %s test",
-			count(split.Train), count(split.Val), count(split.Test)))
+		t.row(fmt.Sprintf("split %d", k), sizes(split.Train, split.Val, split.Test))
 	}
 	for _, split := range s.EdgeSplits {
 		given := map[graph.NegativeForm]string{
@@ -168,11 +152,8 @@ func (s *inspected) print(out io.Writer) {
 			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each",
 				count(split.ValNegatives), count(split.TestNegatives)),
 		}
-		t.row("edge split",
-			describe(when(len(s.Relations) > 0, split.Relation+": ")+
-				fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val),
-					count(split.Test)),
-				given[split.Negatives]))
+		t.row("edge split", describe(when(len(s.Relations) > 0, split.Relation+": ")+
+			sizes(split.Train, split.Val, split.Test), given[split.Negatives]))
 	}
 	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 {
 		t.row("splits", "none: import with --split to make some")
@@ -199,24 +180,31 @@ func printTypes(out io.Writer, s *inspected) {
 	t := newTable(out)
 	t.row("vertex type", "vertices", "features")
 	for _, v := range s.Types {
-		features := "none"
-		if v.FeatureColumns > 0 {
-			features = describe(count(v.FeatureColumns), when(v.SparseFeatures, "stored sparse"))
-		}
-		t.row(v.Type, count(v.Vertices), features)
+		t.row(v.Type, count(v.Vertices), featuresOf(v.FeatureColumns, v.SparseFeatures))
 	}
 	t.flush()
 	fmt.Fprintln(out)
 	t = newTable(out)
 	t.row("from", "relation", "to", "edges", "in-degree", "out-degree")
 	for _, r := range s.Relations {
-		t.row(r.Source, r.Name, r.Target,
-			describe(count(r.Edges), has(r.SelfLoops, "self loop", "self loops"),
-				has(r.DuplicateEdges, "duplicate", "duplicates"), when(r.Weighted, "weighted"),
-				has(r.EdgeFeatureColumns, "feature column", "feature columns")), degrees(r.InDegree),
-			degrees(r.OutDegree))
+		t.row(r.Source, r.Name, r.Target, edgesOf(&r, ""), degrees(r.InDegree), degrees(r.OutDegree))
 	}
 	t.flush()
+}
+
+// edgesOf says how many edges a relation has, and what else of them.
+func edgesOf(r *graph.RelationSummary, direction string) string {
+	return describe(count(r.Edges), direction, has(r.SelfLoops, "self loop", "self loops"),
+		has(r.DuplicateEdges, "duplicate", "duplicates"), when(r.Weighted, "weighted"),
+		has(r.EdgeFeatureColumns, "feature column", "feature columns"))
+}
+
+// featuresOf says how many columns of features there are, and what else of them.
+func featuresOf(columns int, sparse bool, more ...string) string {
+	if columns == 0 {
+		return "none"
+	}
+	return describe(append([]string{count(columns), when(sparse, "stored sparse")}, more...)...)
 }
 
 // describe joins the parts that are not empty.
@@ -234,6 +222,11 @@ func when(condition bool, text string) string {
 // has names a count, unless it is zero.
 func has[T int | int64](n T, one, many string) string { return when(n != 0, counted(n, one, many)) }
 
+// sizes are those of the parts of a split.
+func sizes(train, val, test int) string {
+	return fmt.Sprintf("%s train, %s validate, %s test", count(train), count(val), count(test))
+}
+
 func degrees(d graph.Degrees) string {
 	return fmt.Sprintf("%s to %s, mean %.4g", count(d.Min), count(d.Max), d.Mean)
 }
@@ -244,9 +237,10 @@ func largest(s *inspected) string {
 		return ""
 	}
 	most := slices.Max(s.ClassCounts)
-	name := fmt.Sprint(slices.Index(s.ClassCounts, most))
+	class := slices.Index(s.ClassCounts, most)
+	name := fmt.Sprint(class)
 	if len(s.ClassNames) == len(s.ClassCounts) {
-		name = s.ClassNames[slices.Index(s.ClassCounts, most)]
+		name = s.ClassNames[class]
 	}
 	return fmt.Sprintf("the largest (%s) has %s", name, counted(most, "vertex", "vertices"))
 }

@@ -257,6 +257,18 @@ func (r *recognition) importInto(store string) (*contents, error) {
 	return request.makeStore()
 }
 
+// importDataset makes the store of a dataset.
+func importDataset(store string, i datasets.Import) error {
+	of := recognition{format: i.Format, source: i.Source, flags: i.Flags}
+	request, err := of.request(store, nil)
+	if err != nil {
+		return err
+	}
+	request.dataset = &i
+	_, err = request.makeStore()
+	return err
+}
+
 // checkOld refuses to replace what is in the place of the source's store if it is not that of an earlier
 // import of the source as it is.
 func (r *recognition) checkOld(store string) error {
@@ -359,13 +371,8 @@ func (r *recognition) lacks(err error) error {
 
 // fromSource finds what a command's argument was recognized as, if it is no store and no dataset.
 func fromSource(argument string) (r recognition, found bool) {
-	if isStore(argument) || isDataset(argument) {
+	if isStore(argument) || datasets.Named(argument) != nil {
 		return r, false
 	}
 	return recognize(argument)
-}
-
-// isDataset reports whether a command's argument is the name of a dataset.
-func isDataset(argument string) bool {
-	return slices.ContainsFunc(datasets.All(), func(d datasets.Dataset) bool { return d.Name == argument })
 }

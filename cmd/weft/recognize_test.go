@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/datasets"
 	"weft/internal/realdata"
 	"weft/internal/require"
@@ -133,5 +136,49 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 			said == "" && first != "" {
 			t.Errorf("said %q, want %q", &show, said)
 		}
+	}
+}
+
+// TestPublished reads the published datasets that are here and compares their sizes with the literature's.
+func TestPublished(t *testing.T) {
+	t.Setenv("WEFT_DATA", realdata.Folder(t))
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	type sizes struct {
+		Vertices                            int
+		Edges                               int64
+		Features, Classes, Splits, TrainSet int
+		Metric                              string
+	}
+	want := map[string]sizes{
+		"cora":        {2708, 10556, 1433, 7, 1, 140, ""},
+		"citeseer":    {3327, 9104, 3703, 6, 1, 120, ""},
+		"computers":   {13381, 491556, 767, 10, 5, 200, ""},
+		"minesweeper": {10000, 78804, 7, 2, 10, 5000, "roc-auc"},
+		"mutag":       {23644, 2 * 74227, 0, 2, 1, 272, ""},
+	}
+	for _, d := range datasets.All() {
+		expected, known := want[d.Name]
+		if !known {
+			continue
+		}
+		t.Run(d.Name, func(t *testing.T) {
+			vertices, edges, listed := d.Size()
+			if missing := d.Missing(); missing != "" {
+				t.Skipf("a published graph is not here: %s", missing)
+			}
+			store, err := resolve(t.Context(), d.Name, io.Discard)
+			require.NoError(t, err)
+			g, err := graph.Open(store)
+			require.NoError(t, err)
+			defer g.Close()
+			got := sizes{
+				g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits),
+				len(g.Splits[0].Train), g.Metric,
+			}
+			assert.Equal(t, expected, got)
+			if listed && (vertices != got.Vertices || edges != got.Edges) {
+				t.Errorf("listed with %d vertices and %d edges", vertices, edges)
+			}
+		})
 	}
 }

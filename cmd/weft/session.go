@@ -311,7 +311,7 @@ func refuseRun(path string) error {
 // signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
 	r, found := fromSource(name)
-	if !found && !isStore(name) && !isDataset(name) {
+	if !found && !isStore(name) && datasets.Named(name) == nil {
 		if err := cmp.Or(refuseRun(name), severalSources(name)); err != nil {
 			return "", err
 		}
@@ -321,7 +321,10 @@ func resolve(parent context.Context, name string, show io.Writer) (store string,
 	if found {
 		store, err = r.imported(ctx, show)
 	} else {
-		store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })
+		m := datasets.Maker{
+			Import: importDataset, Say: func(line string) { fmt.Fprintln(show, printable(line)) },
+		}
+		store, err = m.Resolve(ctx, name)
 	}
 	if ctx.Err() != nil {
 		return "", launch.ErrInterrupted

@@ -34,6 +34,13 @@ func (t table) row(cells ...string) {
 	fmt.Fprintln(t.w, strings.Join(shown, "\t"))
 }
 
+// field is a row that says something under a name, if there is something to say.
+func (t table) field(name, said string) {
+	if said != "" {
+		t.row(name, said)
+	}
+}
+
 func (t table) flush() {
 	_ = t.w.Flush() // a buffer takes everything
 	for line := range strings.Lines(t.aligned.String()) {
@@ -99,6 +106,11 @@ func percent(x float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f %%", 100*x)
+}
+
+// valAndTest writes a metric of what validates and what tests.
+func valAndTest(name string, val, test metric.Number) string {
+	return fmt.Sprintf("validation %s  test %s", measured(name, val), measured(name, test))
 }
 
 // linkRow is a metric of link prediction.

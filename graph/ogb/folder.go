@@ -1,7 +1,6 @@
 package ogb
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -46,7 +45,7 @@ func (f *folder) open() (*streamed.Graph, error) {
 	own := types[0]
 	of := &graph.Graph{
 		Type: own.Type, Count: own.Count, Others: types[1:],
-		Provenance: cmp.Or(f.Provenance, "ogb "+f.Folder), Metric: known[nameOf(f.Folder)].metric,
+		Provenance: "ogb " + f.Folder, Metric: known[nameOf(f.Folder)].metric,
 	}
 	g := &streamed.Graph{InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress}
 	var split *graph.EdgeSplit

@@ -42,8 +42,6 @@ type Options struct {
 	FromEdges string
 	// Symmetrize stores each edge both ways, once, as graph.Symmetrize does.
 	Symmetrize bool
-	// Provenance is the graph's; empty: "ogb" and the folder.
-	Provenance string
 	Progress   graph.Progress
 }
 

@@ -9,13 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"weft/graph"
 	"weft/graph/debian"
 	"weft/graph/generate"
-	"weft/graph/npz"
-	"weft/graph/ogb"
-	"weft/graph/planetoid"
-	"weft/graph/rdf"
 )
 
 // Dataset is a graph with a name.
@@ -28,11 +23,12 @@ type Dataset struct {
 	vertices int
 	edges    int64
 
-	source source                                  // of a graph that is read
-	tables *tables                                 // of a graph in RDF
-	read   func(path string) (*graph.Graph, error) // from the source
-	stream func(store, path string) error          // in place of read: from the source into a new store
-	make   *generate.Options                       // of a graph that is generated
+	source source // of a graph that is imported
+	format string // of weft import
+	flags  string // of weft import, besides those of tables
+	tables *tables
+	metric string            // that results are published in, where the format does not say
+	make   *generate.Options // of a graph that is generated
 }
 
 // source finds the files that a dataset is read from.
@@ -56,17 +52,17 @@ func All() []Dataset {
 				get: "run apt-get update on a Debian machine, which leaves the package lists in " +
 					debian.Lists,
 			},
-			read: func(path string) (*graph.Graph, error) { return debian.Read(path, debian.Options{}) },
+			format: "debian",
 		},
-		benchmark(ogb.Options{Folder: "ogbn_arxiv", Split: "time", Symmetrize: true},
+		benchmark("ogbn_arxiv", "time", " --symmetrize",
 			"papers and what they cite, 40 fields", 169343, 2315598),
-		benchmark(ogb.Options{Folder: "ogbn_products", Split: "sales_ranking"},
+		benchmark("ogbn_products", "sales_ranking", "",
 			"goods bought together, 47 kinds", 2449029, 2*61859140),
-		benchmark(ogb.Options{Folder: "ogbn_proteins", Split: "species", FromEdges: ogb.Mean},
+		benchmark("ogbn_proteins", "species", " --features-from-edges mean",
 			"proteins that act together, 112 functions", 132534, 2*39561252),
-		typedBenchmark(ogb.Options{Folder: "ogbn_mag", Split: "time"},
+		typedBenchmark("ogbn_mag", "time",
 			"papers, authors, institutions and fields, 349 venues", 1939743, 2*21111007),
-		benchmark(ogb.Options{Folder: "ogbn_papers100M", Split: "time", Symmetrize: true},
+		benchmark("ogbn_papers100M", "time", " --symmetrize",
 			"papers and what they cite, 172 fields", 111059956, 3228124712),
 		citations("cora", 7, 2708, 10556),
 		citations("citeseer", 6, 3327, 9104),
@@ -138,63 +134,36 @@ func getInto(folder, files string) string {
 }
 
 // benchmark is a dataset for node property prediction of the Open Graph Benchmark (Hu et al. 2020,
-// arXiv:2005.00687). The options are those that results are published with; their folder is what OGB's
+// arXiv:2005.00687). Split and flags are those that results are published with; the folder is what OGB's
 // downloader calls it, in the folder of all or, as in OGB's examples, in dataset/ there.
-func benchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
-	name := strings.ReplaceAll(o.Folder, "_", "-")
-	folder := func() string { return dataPath("", o.Folder, filepath.Join("dataset", o.Folder)) }
-	words := "--split " + o.Split
-	if o.Symmetrize {
-		words += " --symmetrize"
-	}
-	if o.FromEdges != "" {
-		words += " --features-from-edges " + o.FromEdges
-	}
+func benchmark(name, split, flags, about string, vertices int, edges int64) Dataset {
+	folder := func() string { return dataPath("", name, filepath.Join("dataset", name)) }
+	published := strings.ReplaceAll(name, "_", "-")
 	return Dataset{
-		Name: name, About: about, Origin: "ogb.stanford.edu/docs/nodeprop", vertices: vertices, edges: edges,
+		Name: published, About: about, Origin: "ogb.stanford.edu/docs/nodeprop",
+		vertices: vertices, edges: edges, format: "ogb", flags: "--split " + split + flags,
 		source: source{
 			path: folder,
 			files: func() []string {
 				return []string{
 					filepath.Join(folder(), "raw", "*"),
-					filepath.Join(folder(), "split", o.Split, "*"),
+					filepath.Join(folder(), "split", split, "*"),
 				}
 			},
-			wants: filepath.Join("$"+dataVariable, o.Folder),
+			wants: filepath.Join("$"+dataVariable, name),
 			get: fmt.Sprintf("let the Python package ogb download it, NodePropPredDataset(name=%q, "+
-				"root=\"DIR\"), and set %s=DIR",
-				name, dataVariable),
-		},
-		stream: func(store, path string) error {
-			from := o
-			from.Folder, from.Provenance = path, fmt.Sprintf("ogb %s (%s)", path, words)
-			_, err := ogb.Write(store, from)
-			return err
+				"root=\"DIR\"), and set %s=DIR", published, dataVariable),
 		},
 	}
 }
 
 // typedBenchmark is a benchmark of several vertex types, with a relation back for each.
-func typedBenchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
-	d := benchmark(o, about, vertices, edges)
+func typedBenchmark(name, split, about string, vertices int, edges int64) Dataset {
+	d := benchmark(name, split, " --reverse-relations", about, vertices, edges)
 	folder, untyped := d.source.path, d.source.files
 	d.source.files = func() []string {
-		ofTypes := []string{
-			filepath.Join(folder(), "raw", "*", "*", "*"),
-			filepath.Join(folder(), "split", o.Split, "*", "*"),
-		}
-		return append(untyped(), ofTypes...)
-	}
-	d.stream = nil
-	d.read = func(path string) (*graph.Graph, error) {
-		from := o
-		from.Folder, from.Provenance = path,
-			fmt.Sprintf("ogb %s (--split %s --reverse-relations)", path, o.Split)
-		g, err := ogb.Read(from)
-		if err != nil {
-			return nil, err
-		}
-		return g.ReverseRelations()
+		return append(untyped(), filepath.Join(folder(), "raw", "*", "*", "*"),
+			filepath.Join(folder(), "split", split, "*", "*"))
 	}
 	return d
 }
@@ -221,7 +190,7 @@ func citations(name string, topics, vertices int, edges int64) Dataset {
 				fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
 					name, strings.Join(parts, ","))),
 		},
-		read: planetoid.Read,
+		format: "planetoid",
 	}
 }
 
@@ -243,20 +212,7 @@ func shchur(name, about string, vertices int, edges int64, names ...string) Data
 	return Dataset{
 		Name: name, About: about, Origin: "github.com/shchur/gnn-benchmark", vertices: vertices, edges: edges,
 		source: npzFile("https://github.com/shchur/gnn-benchmark/tree/master/data/npz", names...),
-		read: func(path string) (*graph.Graph, error) {
-			g, err := npz.Read(path, npz.Options{})
-			if err != nil {
-				return nil, err
-			}
-			if g, err = g.Symmetrize(); err != nil {
-				return nil, err
-			}
-			if g, err = g.LargestComponent(); err != nil {
-				return nil, err
-			}
-			g.Provenance += " (--symmetrize --largest-component --split per-class=20,30 --splits 5)"
-			return g, g.MakeSplits("per-class=20,30", 5, 0)
-		},
+		format: "npz", flags: "--symmetrize --largest-component --split per-class=20,30 --splits 5",
 	}
 }
 
@@ -268,18 +224,7 @@ func heterophilous(name, about string, vertices int, edges int64, metric string)
 		vertices: vertices, edges: edges,
 		source: npzFile("https://github.com/yandex-research/heterophilous-graphs/tree/main/data",
 			strings.ReplaceAll(name, "-", "_")+".npz"),
-		read: func(path string) (*graph.Graph, error) {
-			g, err := npz.Read(path, npz.Options{})
-			if err != nil {
-				return nil, err
-			}
-			if g, err = g.Symmetrize(); err != nil {
-				return nil, err
-			}
-			g.Provenance += " (--symmetrize)"
-			g.Metric = metric
-			return g, nil
-		},
+		format: "npz", flags: "--symmetrize", metric: metric,
 	}
 }
 
@@ -324,7 +269,8 @@ func entities(about string, vertices int, edges int64, t tables) Dataset {
 	folder := func() string { return dataPath("", "rdf_"+name, name) }
 	published := "https://data.dgl.ai/dataset/" + name + ".tgz"
 	return Dataset{
-		Name: name, About: about, Origin: "data.dgl.ai/dataset", vertices: vertices, edges: edges, tables: &t,
+		Name: name, About: about, Origin: "data.dgl.ai/dataset", vertices: vertices, edges: edges,
+		format: "rdf", tables: &t,
 		source: source{
 			path: folder,
 			files: func() []string {
@@ -334,18 +280,6 @@ func entities(about string, vertices int, edges int64, t tables) Dataset {
 			wants: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
 			get: getInto("rdf_"+name,
 				fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
-		},
-		read: func(path string) (*graph.Graph, error) {
-			triples, train, test := t.in(path)
-			g, err := rdf.Read(rdf.Options{
-				Paths: []string{triples}, Train: train, Test: test,
-				Entity: t.entity, Label: t.label,
-			})
-			if err != nil {
-				return nil, err
-			}
-			g.Provenance += " (" + strings.Join(t.flags(path), " ") + ")"
-			return g, nil
 		},
 	}
 }

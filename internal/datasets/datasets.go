@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -21,26 +20,35 @@ import (
 // revision is part of the cache's path: raise it when reading or generating changes what a dataset holds.
 const revision = "1"
 
+// Import is an import of weft import, by the words of its command.
+type Import struct {
+	Format string
+	Source string
+	Flags  []string
+	Metric string // that the graph is to have; "": that of the format
+}
+
+// Maker makes the stores of datasets.
+type Maker struct {
+	Import func(store string, i Import) error
+	Say    func(line string) // takes lines that say what takes long
+}
+
 // Resolve finds the store that an argument of the command names: the path of a store, or the name of a
 // dataset, whose store is made if it is not there or older than its source; nothing of it stays where ctx is
-// cancelled meanwhile. Lines that say what takes long go to say.
-func Resolve(ctx context.Context, argument string, say func(line string)) (store string, err error) {
+// cancelled meanwhile.
+func (m *Maker) Resolve(ctx context.Context, argument string) (store string, err error) {
 	if argument == "" {
 		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset")
 	}
 	if _, err := os.Stat(filepath.Join(argument, "graph.json")); err == nil {
 		return argument, nil
 	}
-	all := All()
-	if i := slices.IndexFunc(all, func(d Dataset) bool { return d.Name == argument }); i >= 0 {
-		return all[i].Store(ctx, say)
+	if d := Named(argument); d != nil {
+		return m.Store(ctx, d)
 	}
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
 		return argument, nil // reading it says what is missing
-	}
-	names := make([]string, len(all))
-	for i, d := range all {
-		names[i] = d.Name
 	}
 	if _, err := os.Stat(argument); err == nil {
 		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import "+
@@ -64,11 +72,25 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 			"or take a dataset, as weft datasets lists them",
 			argument, refusal.ShellWord(argument))
 	}
-	if near := suggest.Nearest(argument, append(storesIn("."), names...)); near != "" {
+	names := storesIn(".")
+	for _, d := range All() {
+		names = append(names, d.Name)
+	}
+	if near := suggest.Nearest(argument, names); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
 	return "", refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the "+
 		"names, and weft import FILE STORE makes a store", argument)
+}
+
+// Named is the dataset of that name; nil: there is none.
+func Named(name string) *Dataset {
+	for _, d := range All() {
+		if d.Name == name {
+			return &d
+		}
+	}
+	return nil
 }
 
 // namesIn are the names in a folder; none if it cannot be read.
@@ -92,14 +114,13 @@ func storesIn(folder string) (names []string) {
 // SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for
 // any other argument.
 func SourceFiles(argument string) (files []string) {
-	for _, d := range All() {
-		if d.Name != argument || d.make != nil || d.source.path() == "" {
-			continue
-		}
-		for _, pattern := range d.source.files() {
-			matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
-			files = append(files, matches...)
-		}
+	d := Named(argument)
+	if d == nil || d.make != nil || d.source.path() == "" {
+		return nil
+	}
+	for _, pattern := range d.source.files() {
+		matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
+		files = append(files, matches...)
 	}
 	return files
 }
@@ -138,7 +159,7 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 
 // Store returns the path of the dataset's store, made now if need be. A link in its place, or a folder that
 // weft did not write, is refused and left alone.
-func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, error) {
+func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	path := d.cached()
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
@@ -157,7 +178,7 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	if err != nil {
 		return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
 	}
-	return path, d.fill(ctx, path, sources, say)
+	return path, m.fill(ctx, d, path, sources)
 }
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
@@ -236,12 +257,12 @@ func CheckOwn(path string) error {
 }
 
 // fill makes the store of the sources.
-func (d *Dataset) fill(ctx context.Context, path string, sources []string, say func(line string)) error {
-	m := Making{Name: d.Name, Store: path, Sources: sources, Say: say}
-	m.Replaceable = func() error { return CheckOwn(path) }
-	m.Make = func(store string) error {
-		say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
-		if err := d.write(store); err != nil {
+func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []string) error {
+	making := Making{Name: d.Name, Store: path, Sources: sources, Say: m.Say}
+	making.Replaceable = func() error { return CheckOwn(path) }
+	making.Make = func(store string) error {
+		m.Say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
+		if err := m.write(store, d); err != nil {
 			return fmt.Errorf("%s: %w", d.Name, err)
 		}
 		return nil
@@ -254,22 +275,20 @@ func (d *Dataset) fill(ctx context.Context, path string, sources []string, say f
 		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder",
 			d.Name, CacheRoot(), err)
 	}
-	return m.Do(ctx)
+	return making.Do(ctx)
 }
 
 // write makes the store under a name of the moment.
-func (d *Dataset) write(store string) error {
+func (m *Maker) write(store string, d *Dataset) error {
 	if d.make != nil {
 		return generate.Write(store, *d.make)
 	}
-	if d.stream != nil {
-		return d.stream(store, d.source.path())
+	i := Import{d.format, d.source.path(), strings.Fields(d.flags), d.metric}
+	if t := d.tables; t != nil {
+		i.Source, _, _ = t.in(d.source.path())
+		i.Flags = t.flags(d.source.path())
 	}
-	g, err := d.read(d.source.path())
-	if err != nil {
-		return err
-	}
-	return g.Write(store)
+	return m.Import(store, i)
 }
 
 // from names what the store is made of.

@@ -17,13 +17,12 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/atomicfile"
-	"weft/internal/realdata"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
-// tiny is a dataset that is read from one file and counts how often.
-func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
+// tiny is a dataset that is read from one file, with what makes its store and counts how often.
+func tiny(t *testing.T) (d *Dataset, file string, m *Maker, reads *int) {
 	t.Helper()
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	file, reads = filepath.Join(t.TempDir(), "tiny"), new(int)
@@ -32,28 +31,32 @@ func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
 		source: source{path: func() string {
 			return file
 		}, files: func() []string { return []string{file} }, get: "make a file"},
-		read: func(string) (*graph.Graph, error) {
+	}
+	m = &Maker{
+		Import: func(store string, i Import) error {
+			if i.Source != file {
+				t.Errorf("imported from %s", i.Source)
+			}
 			*reads++
-			return generate.Graph(generate.Options{
+			return generate.Write(store, generate.Options{
 				Kind: generate.SBM, Vertices: 20, Degree: 2,
 				Features: 2, Classes: 2,
 			})
 		},
+		Say: func(string) {},
 	}
-	return d, file, reads
+	return d, file, m, reads
 }
 
-func quiet(string) {}
-
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
-	d, file, reads := tiny(t)
-	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) ||
+	d, file, m, reads := tiny(t)
+	if _, err := m.Store(t.Context(), d); err == nil || !refusal.Is(err) ||
 		!strings.Contains(err.Error(), "make a file") {
 		t.Fatalf("without its source: %v", err)
 	}
 	step := func(what string, want int) {
 		t.Helper()
-		store, err := d.Store(t.Context(), quiet)
+		store, err := m.Store(t.Context(), d)
 		if err != nil || *reads != want {
 			t.Fatalf("%s: %v, read %d times, want %d", what, err, *reads, want)
 		}
@@ -91,7 +94,8 @@ func TestTwoAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
-			if _, err := d.Store(t.Context(), quiet); err != nil {
+			m := Maker{Say: func(string) {}}
+			if _, err := m.Store(t.Context(), &d); err != nil {
 				t.Error(err)
 			}
 		})
@@ -108,80 +112,28 @@ func TestResolve(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
 	// A folder of that name that is no store does not hide the dataset
-	store, err := Resolve(t.Context(), "sbm-8k", quiet)
+	m := Maker{Say: func(string) {}}
+	store, err := m.Resolve(t.Context(), "sbm-8k")
 	if err != nil || store == "sbm-8k" {
 		t.Errorf("%s, %v", store, err)
 	}
 	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
-	if store, err := Resolve(t.Context(), "sbm-8k", quiet); store != "sbm-8k" || err != nil {
+	if store, err := m.Resolve(t.Context(), "sbm-8k"); store != "sbm-8k" || err != nil {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
 	for _, argument := range []string{"nosuch", "cora"} {
-		if _, err := Resolve(t.Context(), argument, quiet); err == nil || !refusal.Is(err) ||
+		if _, err := m.Resolve(t.Context(), argument); err == nil || !refusal.Is(err) ||
 			!strings.HasPrefix(err.Error(), argument+":") {
 			t.Errorf("%q: %v", argument, err)
 		}
 	}
 }
 
-// TestPublished reads the published datasets that are here and compares their sizes with the literature's.
-func TestPublished(t *testing.T) {
-	t.Setenv(dataVariable, realdata.Folder(t))
-	t.Setenv("WEFT_CACHE", t.TempDir())
-	type sizes struct {
-		Vertices                            int
-		Edges                               int64
-		Features, Classes, Splits, TrainSet int
-		Metric                              string
-	}
-	want := map[string]sizes{
-		"cora":        {2708, 10556, 1433, 7, 1, 140, ""},
-		"citeseer":    {3327, 9104, 3703, 6, 1, 120, ""},
-		"computers":   {13381, 491556, 767, 10, 5, 200, ""},
-		"minesweeper": {10000, 78804, 7, 2, 10, 5000, "roc-auc"},
-		"mutag":       {23644, 2 * 74227, 0, 2, 1, 272, ""},
-	}
-	for _, d := range All() {
-		expected, known := want[d.Name]
-		if !known {
-			continue
-		}
-		t.Run(d.Name, func(t *testing.T) {
-			if missing := d.Missing(); missing != "" {
-				t.Skipf("a published graph is not here: %s", missing)
-			}
-			store, err := d.Store(t.Context(), quiet)
-			require.NoError(t, err)
-			g, err := graph.Open(store)
-			require.NoError(t, err)
-			defer g.Close()
-			got := sizes{
-				g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits),
-				len(g.Splits[0].Train), g.Metric,
-			}
-			assert.Equal(t, expected, got)
-			if d.vertices > 0 && (d.vertices != got.Vertices || d.edges != got.Edges) {
-				t.Errorf("listed with %d vertices and %d edges", d.vertices, d.edges)
-			}
-		})
-	}
-}
-
-// hasOneOrigin reports whether there is one way, and not two, to come to the graph.
-func (d *Dataset) hasOneOrigin() bool {
-	ways := 0
-	for _, there := range []bool{d.make != nil, d.read != nil, d.stream != nil} {
-		if there {
-			ways++
-		}
-	}
-	return ways == 1
-}
-
 func TestNamesAreDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range All() {
-		if seen[d.Name] || d.Name == "" || d.About == "" || d.Origin == "" || !d.hasOneOrigin() {
+		if seen[d.Name] || d.Name == "" || d.About == "" || d.Origin == "" ||
+			(d.make != nil) == (d.format != "") {
 			t.Errorf("dataset %q is incomplete or stands twice", d.Name)
 		}
 		seen[d.Name] = true
@@ -190,7 +142,7 @@ func TestNamesAreDistinct(t *testing.T) {
 
 // A store whose making is interrupted leaves nothing, and what a killed process left goes away next time.
 func TestInterrupted(t *testing.T) {
-	d, file, _ := tiny(t)
+	d, file, m, _ := tiny(t)
 	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	parent := filepath.Dir(d.cached())
 	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)),
@@ -212,13 +164,13 @@ func TestInterrupted(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped, done := errors.New("stopped"), make(chan struct{})
-	d.read = func(string) (*graph.Graph, error) {
+	m.Import = func(string, Import) error {
 		cancel(stopped)
 		<-done
-		return nil, errors.New("too late")
+		return errors.New("too late")
 	}
 	defer close(done)
-	if _, err := d.Store(ctx, quiet); !errors.Is(err, stopped) {
+	if _, err := m.Store(ctx, d); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left,
