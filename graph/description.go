@@ -296,15 +296,6 @@ func (v *vertexDescription) check(whole int) error {
 			}
 		}
 	}
-	if v.Table != nil {
-		features := 0
-		if v.Features != nil {
-			features = v.Features.Columns
-		}
-		if err := v.Table.Columns.Check(features); err != nil {
-			return err
-		}
-	}
 	return checkArrayShapes(v.Arrays)
 }
 

@@ -59,6 +59,7 @@ func (c *contents) describe(store string, took time.Duration, warnings io.Writer
 	for _, warning := range slices.Concat(c.Warnings, leaks) {
 		fmt.Fprintln(warnings, "weft: warning: "+warning)
 	}
+	columnTable(say, c.Types())
 	for _, note := range c.Notes {
 		say(note)
 	}

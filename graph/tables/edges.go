@@ -49,7 +49,7 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	}
 	for i, argument := range o.Edges {
 		l := &edgeList{tables: all, progress: o.Progress, weighted: o.EdgeWeights != ""}
-		l.name, l.path = named(argument)
+		l.name, l.path = Named(argument)
 		if l.weighted {
 			l.numbers = []string{o.EdgeWeights}
 		}

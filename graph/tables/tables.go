@@ -81,8 +81,8 @@ func Open(o Options) (*streamed.Graph, error) {
 	return g, nil
 }
 
-// named divides NAME=FILE. A file without a name has that of the file, without endings.
-func named(argument string) (name, path string) {
+// Named divides NAME=FILE. A file without a name has that of the file, without endings.
+func Named(argument string) (name, path string) {
 	if name, path, given := strings.Cut(argument, "="); given && name != "" &&
 		!strings.ContainsAny(name, "/.") {
 		return name, path
@@ -118,6 +118,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 			},
 		}
 		if len(t.list) > 0 {
+			types[i].Features.Columns = t.list.Width()
 			g.Types[i].Rows = &streamed.Rows{Columns: t.list.Width(), Each: t.features, Refuse: t.refuse}
 		}
 		if more := len(t.ids.Names) - t.rows; more > 0 {

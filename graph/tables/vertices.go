@@ -45,7 +45,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 		t := &vertexTable{
 			leaveOut: o.LeaveOut, choices: o.Choices, progress: o.Progress, ids: names.NewTable(), label: -1,
 		}
-		t.name, t.path = named(argument)
+		t.name, t.path = Named(argument)
 		if t.asked, err = each("id", o.ID, i, len(o.Vertices)); err != nil {
 			return nil, err
 		}
