@@ -84,7 +84,7 @@ var formats = []format{
 			"labels and splits",
 		example: "payments.csv stores/payments --vertices-from customers.csv --id customer --label segment " +
 			"--source payer --target payee --split random:60/20/20",
-		flags:   edgesFlags,
+		flags: edgesFlags,
 	},
 	{
 		name: "ogb", source: "FOLDER", example: "dataset/ogbn_arxiv stores/arxiv --symmetrize",
@@ -198,7 +198,8 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 			return nil, err
 		}
 		if len(of.Vertices) > 0 {
-			of.Edges, of.EdgeFeatures, of.Values, of.Progress = r.sources, o.EdgeFeatures, o.Values, r.progress
+			of.Edges, of.EdgeFeatures, of.Values, of.Progress = r.sources, o.EdgeFeatures,
+				o.Values, r.progress
 			return tables.Open(of)
 		}
 		if len(r.sources) > 1 {
