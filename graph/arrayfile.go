@@ -14,16 +14,16 @@ import (
 )
 
 // save writes an array.
-func save[T element](s *staging, file string, elements []T, shape ...int) {
+func save[T element](s *Folder, file string, elements []T, shape ...int) {
 	a := newArray[T](s, file, shape...)
 	put(a, elements)
 	a.close()
 }
 
-// arrayFile is an array of a store that is being written. Its errors go to the staging.
+// arrayFile is an array of a store that is being written. Its errors go to the folder.
 type arrayFile struct {
-	s       *staging
-	name    string // in the staging's directory
+	s       *Folder
+	name    string // in the folder's directory
 	f       *os.File
 	hash    hash.Hash // of what was written
 	b       *bufio.Writer
@@ -32,7 +32,7 @@ type arrayFile struct {
 }
 
 // newArray begins an array. After an error it returns nil, whose methods do nothing.
-func newArray[T element](s *staging, file string, shape ...int) *arrayFile {
+func newArray[T element](s *Folder, file string, shape ...int) *arrayFile {
 	if s.err != nil {
 		return nil
 	}
@@ -66,7 +66,7 @@ func put[T element](a *arrayFile, elements []T) {
 }
 
 // tell shows that so many more bytes of arrays are written.
-func (s *staging) tell(bytes int) {
+func (s *Folder) tell(bytes int) {
 	s.sent += int64(bytes)
 	s.progress.Of("writing", s.sent, s.all)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // graph writes the files of all types and relations.
-func (s *staging) graph(g *Graph) {
+func (s *Folder) graph(g *Graph) {
 	s.types(g, func(_ int, t VertexType) { s.vertices(t, g.Graphs) })
 	for i := range g.Relations {
 		r := &g.Relations[i]
@@ -24,7 +24,7 @@ func (s *staging) graph(g *Graph) {
 }
 
 // types writes the names, labels and splits of vertex types, and has write write the other files of each.
-func (s *staging) types(g *Graph, write func(i int, t VertexType)) {
+func (s *Folder) types(g *Graph, write func(i int, t VertexType)) {
 	d := describe(g)
 	for i, t := range g.Types() {
 		s.within(g.layout().vertices(t.Type), func() {
@@ -39,13 +39,13 @@ func (s *staging) types(g *Graph, write func(i int, t VertexType)) {
 }
 
 // vertices writes the files that every vertex type may have.
-func (s *staging) vertices(t VertexType, graphs int) {
+func (s *Folder) vertices(t VertexType, graphs int) {
 	d := describeVertices(t)
 	s.write(append(t.Features.stored(d.Features, t.Count), t.stored(&d, graphs)...))
 	s.names(namesFile, t.Names)
 }
 
-func (s *staging) splits(splits []Split) {
+func (s *Folder) splits(splits []Split) {
 	if len(splits) == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (s *staging) splits(splits []Split) {
 }
 
 // names writes a list of names, one per line; nothing where names is nil.
-func (s *staging) names(file string, names []string) {
+func (s *Folder) names(file string, names []string) {
 	if names == nil || s.err != nil {
 		return
 	}
@@ -91,7 +91,7 @@ func (s *staging) names(file string, names []string) {
 }
 
 // json writes a value as indented JSON.
-func (s *staging) json(name string, value any) {
+func (s *Folder) json(name string, value any) {
 	if s.err != nil {
 		return
 	}
@@ -103,7 +103,7 @@ func (s *staging) json(name string, value any) {
 
 // description writes graph.json, and the record of all files with it. It refuses a description that is longer
 // than readers accept.
-func (s *staging) description(d *description, symmetric []int) {
+func (s *Folder) description(d *description, symmetric []int) {
 	if s.err != nil {
 		return
 	}
@@ -122,7 +122,7 @@ func (s *staging) description(d *description, symmetric []int) {
 }
 
 // file writes a whole file and brings it to disk.
-func (s *staging) file(name string, data []byte) {
+func (s *Folder) file(name string, data []byte) {
 	s.completed()
 	if s.err != nil {
 		return

@@ -28,9 +28,7 @@ func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) erro
 		f.Indices, f.Data = make([]int32, 0, stored), make([]float32, 0, stored)
 	}
 	return batches(func(b *Features) error {
-		f.Dense = append(f.Dense, b.Dense...)
-		f.Indptr = appendRows(f.Indptr, b.Indptr)
-		f.Indices, f.Data = append(f.Indices, b.Indices...), append(f.Data, b.Data...)
+		f.add(b, 0, stored < 0)
 		return nil
 	})
 }
@@ -53,21 +51,29 @@ func (h *Held) Splits(splits []Split) error {
 
 // In is as that of a Writer.
 func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	rows, _, err := h.ends(r, inEdges)
+	if err != nil {
+		return err
+	}
 	in := &h.Graph.Relations[r]
 	if in.EdgeColumns = like.EdgeColumns; like.EdgeFeatures != nil {
 		in.EdgeFeatures = make([]float32, 0, edges*int64(like.EdgeColumns))
 	}
-	return in.hold(edges, like, batches)
+	return in.hold(rows, edges, like, batches)
 }
 
 // Out is as that of a Writer.
 func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
-	return h.Part.Out[r].hold(edges, like, batches)
+	rows, _, err := h.ends(r, outEdges)
+	if err != nil {
+		return err
+	}
+	return h.Part.Out[r].hold(rows, edges, like, batches)
 }
 
-// hold appends batches of so many edges to a relation.
-func (r *Relation) hold(edges int64, like *Relation, batches Batches[*Relation]) error {
-	r.Indptr, r.Sources = []int64{0}, make([]int32, 0, edges)
+// hold appends batches of so many rows and edges to a relation.
+func (r *Relation) hold(rows int, edges int64, like *Relation, batches Batches[*Relation]) error {
+	r.Indptr, r.Sources = make([]int64, 1, rows+1), make([]int32, 0, edges)
 	if like.Weights != nil {
 		r.Weights = make([]float32, 0, edges)
 	}

@@ -128,8 +128,20 @@ func (p *Part) check(d depth) error {
 	return nil
 }
 
+// ends returns the number of rows of a relation in those files, and the type of the vertices at the other ends.
+func (p *Part) ends(r int, files relationFiles) (rows, far int, err error) {
+	source, target, err := p.Graph.Joins(&p.Graph.Relations[r])
+	if err != nil {
+		return 0, 0, err
+	}
+	if files == outEdges {
+		source, target = target, source
+	}
+	return p.Graph.Types()[target].Count, source, nil
+}
+
 // ids writes the ids of a type's vertices.
-func (s *staging) ids(ids []int32) {
+func (s *Folder) ids(ids []int32) {
 	const most = 1 << 16 // at once
 	a := newArray[int64](s, idsFile, len(ids))
 	long := make([]int64, 0, min(most, len(ids)))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -41,13 +42,13 @@ const (
 type record struct {
 	Format int          `json:"format"`
 	Checks int          `json:"checks"`
-	Files  []fileRecord `json:"files"`
+	Files  []FileRecord `json:"files"`
 	// Symmetric lists the relations with Relation.Symmetric, by their places in graph.json.
 	Symmetric []int `json:"symmetric,omitempty"`
 }
 
-// fileRecord identifies a file by what the file system says of it, and by its bytes.
-type fileRecord struct {
+// FileRecord identifies a file by what the file system says of it, and by its bytes.
+type FileRecord struct {
 	Name     string    `json:"name"` // within the directory
 	Bytes    int64     `json:"bytes"`
 	Modified time.Time `json:"modified"`
@@ -55,7 +56,7 @@ type fileRecord struct {
 }
 
 // is reports whether the file has the size and the time of the record.
-func (f *fileRecord) is(info os.FileInfo) bool {
+func (f *FileRecord) is(info os.FileInfo) bool {
 	return info.Size() == f.Bytes && info.ModTime().Equal(f.Modified)
 }
 
@@ -70,7 +71,7 @@ func readRecord(dir string) *record {
 	if err := document.StrictJSON(text, formatVersion, r); err != nil || r.Checks != checksVersion {
 		return &record{}
 	}
-	r.Files = slices.DeleteFunc(r.Files, func(f fileRecord) bool {
+	r.Files = slices.DeleteFunc(r.Files, func(f FileRecord) bool {
 		info, err := os.Stat(filepath.Join(dir, f.Name))
 		return err != nil || !f.is(info)
 	})
@@ -81,7 +82,7 @@ func readRecord(dir string) *record {
 // checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what
 // else the record knows of them.
 func (m *mappings) depth(dir string, relations ...[]Relation) depth {
-	recorded, r := map[string]fileRecord{}, readRecord(dir)
+	recorded, r := map[string]FileRecord{}, readRecord(dir)
 	for _, f := range r.Files {
 		recorded[filepath.Join(dir, f.Name)] = f
 	}
@@ -129,7 +130,7 @@ func Sums(dir string) map[string]string {
 // CheckSums reads the files that Sums knows, and refuses one whose bytes are others than were written. items
 // names what it checks to progress, which counts bytes.
 func CheckSums(dir, items string, progress Progress) error {
-	files := slices.DeleteFunc(readRecord(dir).Files, func(f fileRecord) bool { return f.SHA256 == "" })
+	files := slices.DeleteFunc(readRecord(dir).Files, func(f FileRecord) bool { return f.SHA256 == "" })
 	read, all := int64(0), int64(0)
 	for _, f := range files {
 		all += f.Bytes
@@ -151,10 +152,55 @@ func CheckSums(dir, items string, progress Progress) error {
 	return nil
 }
 
-// Sum returns the SHA-256 checksum of a file, in hexadecimal.
-func Sum(path string) (string, error) { return sum(path, func(int) {}) }
+// Identify lists the files of the store in dir with their checksums, graph.json first. It reads those that
+// the store has no record of.
+func Identify(dir string) (files []FileRecord, err error) {
+	names, err := Files(dir)
+	if err != nil {
+		return nil, err
+	}
+	sums := Sums(dir)
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		digest := sums[name]
+		if digest == "" {
+			if digest, err = sum(path, func(int) {}); err != nil {
+				return nil, err
+			}
+		}
+		files = append(files, FileRecord{name, info.Size(), info.ModTime().UTC(), digest})
+	}
+	return files, nil
+}
 
-// sum is Sum, and calls tell with the number of bytes of each that it has read.
+// Changed reports whether a file of the store in dir is another than that of the record. It compares the
+// sizes, and the bytes if only the times differ, as after the store was copied.
+func (f *FileRecord) Changed(dir string) (bool, error) {
+	path := filepath.Join(dir, f.Name)
+	info, err := os.Stat(path)
+	var failed *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, refusal.Errorf("%s: missing, though %s lists it; %s", path, descriptionFile, importAgain)
+	case errors.As(err, &failed):
+		return false, refusal.Errorf("%s: %w; %s", path, failed.Err, importAgain)
+	case err != nil:
+		return false, err
+	case info.Size() != f.Bytes:
+		return true, nil
+	case f.is(info):
+		return false, nil
+	}
+	digest, err := sum(path, func(int) {})
+	return err == nil && digest != f.SHA256, err
+}
+
+// sum returns the SHA-256 checksum of a file, in hexadecimal. It calls tell with each number of bytes that it
+// has read.
 func sum(path string, tell func(bytes int)) (string, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -177,7 +223,7 @@ func sum(path string, tell func(bytes int)) (string, error) {
 
 // record writes checked.json, where it is worth it, beside graph.json, in the directory that files go to.
 // symmetric are the places in graph.json of relations that are known to be symmetric.
-func (s *staging) record(symmetric []int) {
+func (s *Folder) record(symmetric []int) {
 	s.completed()
 	r, bytes := record{Format: formatVersion, Checks: checksVersion, Symmetric: symmetric}, int64(0)
 	for path, f := range s.written {
@@ -192,7 +238,7 @@ func (s *staging) record(symmetric []int) {
 	if bytes <= alwaysChecked {
 		return
 	}
-	slices.SortFunc(r.Files, func(a, b fileRecord) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(r.Files, func(a, b FileRecord) int { return strings.Compare(a.Name, b.Name) })
 	s.json(checkedFile, r)
 }
 
@@ -230,17 +276,17 @@ func (w *summed) Write(data []byte) (n int, err error) {
 	return n, err
 }
 
-// complete brings a file to disk, notes it for the record and closes it. Its name counts from the staging's
+// complete brings a file to disk, notes it for the record and closes it. Its name counts from the folder's
 // directory.
-func (s *staging) complete(name string, f *os.File, sum []byte) error {
+func (s *Folder) complete(name string, f *os.File, sum []byte) error {
 	synced := f.Sync()
 	info, err := f.Stat()
 	if err := errors.Join(synced, err, f.Close()); err != nil {
 		return err
 	}
 	if s.written == nil {
-		s.written = map[string]fileRecord{}
+		s.written = map[string]FileRecord{}
 	}
-	s.written[name] = fileRecord{"", info.Size(), info.ModTime().UTC(), hex.EncodeToString(sum)}
+	s.written[name] = FileRecord{"", info.Size(), info.ModTime().UTC(), hex.EncodeToString(sum)}
 	return nil
 }

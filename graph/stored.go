@@ -24,7 +24,7 @@ func descr[T element]() string {
 type storedArray struct {
 	file  string
 	bytes func() int64 // in memory
-	write func(*staging)
+	write func(*Folder)
 	read  func(m *mappings, dir string) error
 }
 
@@ -33,7 +33,7 @@ func in[T element](file string, slice *[]T, shape ...int) storedArray {
 	return storedArray{
 		file:  file,
 		bytes: func() int64 { return int64(len(npy.Bytes(*slice))) },
-		write: func(s *staging) { save(s, file, *slice, shape...) },
+		write: func(s *Folder) { save(s, file, *slice, shape...) },
 		read: func(m *mappings, dir string) (err error) {
 			*slice, err = load[T](m, dir, file, shape...)
 			return err
@@ -146,7 +146,7 @@ func (g *Graph) bytes() int64 {
 }
 
 // write writes arrays.
-func (s *staging) write(all []storedArray) {
+func (s *Folder) write(all []storedArray) {
 	for _, a := range all {
 		a.write(s)
 	}

@@ -183,13 +183,21 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
-	r := &g.Relations[0]
-	if err := memory.Need(2*4*(g.Edges()+int64(g.Vertices())) + 2*r.dataBytes()); err != nil {
+	r, vertices := &g.Relations[0], g.Vertices()
+	values := int64(2 + r.EdgeColumns) // of an edge, with its ends
+	if r.Weights != nil {
+		values++
+	}
+	if err := memory.Need(4*g.Edges() + 4*values*(g.Edges()+int64(vertices))); err != nil {
 		return nil, err
 	}
 	e := r.Edges()
-	e.Source, e.Weights, e.Features = slices.Clip(e.Source), slices.Clip(e.Weights), slices.Clip(e.Features)
-	for v := range g.Vertices() {
+	e.Source, e.Target = slices.Grow(slices.Clip(e.Source), vertices), slices.Grow(e.Target, vertices)
+	if r.Weights != nil {
+		e.Weights = slices.Grow(slices.Clip(e.Weights), vertices)
+	}
+	e.Features = slices.Grow(slices.Clip(e.Features), vertices*r.EdgeColumns)
+	for v := range vertices {
 		if _, has := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], int32(v)); has {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -193,6 +194,24 @@ func TestNotes(t *testing.T) {
 	}
 	if g.Notes != nil {
 		t.Errorf("the graph itself says %q", g.Notes)
+	}
+}
+
+// TestSelfLoopsTakeWhatTheyAskFor: each list of edges grows once, within what is asked for.
+func TestSelfLoopsTakeWhatTheyAskFor(t *testing.T) {
+	const n = 1 << 16
+	e := Edges{Source: make([]int32, n), Target: make([]int32, n), Weights: make([]float32, n)}
+	for v := range int32(n) {
+		e.Source[v], e.Target[v] = (v+1)%n, v
+	}
+	r, err := NewRelation(n, e)
+	require.NoError(t, err)
+	g, looped := &Graph{Relations: []Relation{r}}, (*Graph)(nil)
+	took := alloctest.Bytes(func() { looped = must(g.AddSelfLoops()) })
+	sorting := alloctest.Bytes(func() { _, err = NewRelation(n, looped.Relations[0].Edges()) })
+	require.NoError(t, err)
+	if asked := uint64(4*n + 4*3*2*n); took > asked+sorting+1<<16 {
+		t.Errorf("%d bytes were allocated, %d of them to sort the edges, and %d asked for", took, sorting, asked)
 	}
 }
 

@@ -28,20 +28,19 @@ func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) 
 	if err != nil {
 		return err
 	}
-	defer s.abort()
+	defer s.Abort()
 	s.progress, s.all = progress, g.bytes()
 	s.graph(g)
 	s.description(describe(g), symmetric(g.Relations))
-	s.publishWith(add)
-	return s.failure()
+	return s.commitWith(add)
 }
 
 // Writer writes a store, or a part of a graph, in batches, so that a graph larger than memory can be written.
 // While one method makes its batches, another may be called.
 // After an error only Abort may be called.
 type Writer struct {
-	s      *staging
-	folder string // of a part, in the staging; empty: a store
+	s      *Folder
+	folder string // of a part, in the folder; empty: a store
 	part   *Part  // without what is written; a store has no Out
 	d      *description
 	due    map[string]bool // files of what was announced and is not written yet
@@ -94,16 +93,16 @@ func Create(dir string, g *Graph) (*Writer, error) {
 // CreatePart begins a part in a directory of that name. p has the ids, labels and splits of its vertices. Its
 // graph has Count, and types and relations without rows. CreatePart writes ids, labels and splits and does
 // not keep them. Close completes the part.
-func (f *Folder) CreatePart(name string, p *Part) (*Writer, error) {
+func (s *Folder) CreatePart(name string, p *Part) (*Writer, error) {
 	p.Out = make([]Relation, len(p.Graph.Relations))
 	for i := range p.Out {
 		p.Out[i].Symmetric = p.Graph.Relations[i].Symmetric
 	}
 	bare := *p.Graph
 	bare.Labels, bare.Splits = Labels{}, nil
-	w := &Writer{s: f.s, folder: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
-	w.s.within(name, func() { w.s.types(p.Graph, func(i int, _ VertexType) { w.s.ids(p.IDs[i]) }) })
-	return w, w.s.failure()
+	w := &Writer{s: s, folder: name, part: &Part{Graph: &bare, Whole: p.Whole, Out: p.Out}, d: p.describe()}
+	s.within(name, func() { s.types(p.Graph, func(i int, _ VertexType) { s.ids(p.IDs[i]) }) })
+	return w, s.failure()
 }
 
 // ofType has write write a file of vertex type t.
@@ -134,7 +133,7 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 					return fmt.Errorf("%d feature values are no rows of %d columns", len(f.Dense), columns)
 				}
 				if err := checkFeatureRows(rows, f.Dense, columns); err != nil {
-					return err
+					return refusal.Errorf("%w", err)
 				}
 				rows += len(f.Dense) / columns
 				put(dense, f.Dense)
@@ -252,22 +251,10 @@ func (w *Writer) Out(r int, edges int64, like *Relation, batches Batches[*Relati
 	return w.edges(r, outEdges, edges, d, batches)
 }
 
-// ends returns the number of rows of a relation in those files, and of the vertices at the other ends.
-func (w *Writer) ends(r int, files relationFiles) (rows, whole int, err error) {
-	source, target, err := w.part.Graph.Joins(&w.part.Graph.Relations[r])
-	if err != nil {
-		return 0, 0, err
-	}
-	if files == outEdges {
-		source, target = target, source
-	}
-	return w.d.Vertices[target].Count, w.part.Whole[source], nil
-}
-
 func (w *Writer) edges(
 	r int, files relationFiles, edges int64, d *relationDescription, batches Batches[*Relation],
 ) error {
-	rows, whole, err := w.ends(r, files)
+	rows, far, err := w.part.ends(r, files)
 	if err != nil {
 		return err
 	}
@@ -286,7 +273,7 @@ func (w *Writer) edges(
 		row, ends := 0, []int64{0}
 		put(indptr, ends)
 		s.take(batches(func(b *Relation) error {
-			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], whole); err != nil ||
+			if err := w.checkBatch(r, files, d, b, row, ends[len(ends)-1], w.part.Whole[far]); err != nil ||
 				b.rows() == 0 {
 				return err
 			}
@@ -336,7 +323,7 @@ func (w *Writer) checkBatch(
 // Written maps the in-edges of relation r that In has written. Closing the graph, which has nothing else,
 // gives them back.
 func (w *Writer) Written(r int) (*Graph, error) {
-	rows, _, err := w.ends(r, inEdges)
+	rows, _, err := w.part.ends(r, inEdges)
 	if err != nil {
 		return nil, err
 	}
@@ -363,12 +350,11 @@ func (w *Writer) CloseWith(add func(store string) error) error {
 		return w.s.failure()
 	}
 	defer w.Abort()
-	w.s.publishWith(add)
-	return w.s.failure()
+	return w.s.commitWith(add)
 }
 
 // Abort removes the unfinished store. After Close it does nothing, so it can be deferred.
-func (w *Writer) Abort() error { return w.s.abort() }
+func (w *Writer) Abort() error { return w.s.Abort() }
 
 // Scratch makes a temporary file, on the disk of a store that will be in dir. It has no name, and is removed
 // when it is closed or when the process ends.

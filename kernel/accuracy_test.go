@@ -174,7 +174,7 @@ func TestNaNStays(t *testing.T) {
 			s.team.LayerNorm(z, x, norm, 1e-5, kernel.ReLU, kernel.NewMask(3, .5, nil))
 			isNaN("layer norm", z, 3*21)
 			isNaN("layer norm", z, 3*21+20)
-			sums := s.team.Zeros(tensor.Buffers, 1, 21)
+			sums := s.zeros(1, 21)
 			s.team.ColumnSums(sums, x, nil)
 			isNaN("column sums", sums, at)
 		}
@@ -202,14 +202,14 @@ func TestNaNStays(t *testing.T) {
 		if l := s.team.CrossEntropy(nil, logits, row, s.ints([]int32{1}), 1); !math.IsNaN(l) {
 			t.Errorf("the cross-entropy of NaN is %v", l)
 		}
-		if l := s.team.BinaryCrossEntropy(nil, logits, row, s.team.Zeros(tensor.Buffers, 1, 5),
+		if l := s.team.BinaryCrossEntropy(nil, logits, row, s.zeros(1, 5),
 			1); !math.IsNaN(l) {
 			t.Errorf("the binary cross-entropy of NaN is %v", l)
 		}
 		if v := s.team.SumSquares(logits); !math.IsNaN(v) {
 			t.Errorf("the sum of squares of NaN is %v", v)
 		}
-		top, arg := s.blank(3, 5), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 5)
+		top, arg := s.blank(3, 5), s.int32s(3, 5)
 		s.team.Max(top, arg, a, x, nil, nil, kernel.Replace)
 		isNaN("max, NaN last", top, 2)
 		isNaN("max, NaN first", top, 5+2)

@@ -1,7 +1,6 @@
 package kernel_test
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -73,118 +72,60 @@ func normal(team *kernel.Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-func close32(t *testing.T, what string, got, want *tensor.Matrix) {
-	t.Helper()
-	for i, w := range want.Floats() {
-		if g := got.Floats()[i]; !(math.Abs(float64(g)-float64(w)) <= 2e-5*math.Max(1,
-			math.Abs(float64(w)))) {
-			t.Fatalf("%s: element %d is %v, want %v", what, i, g, w)
-		}
-	}
-}
-
 // TestTwoBlocks aggregates over two blocks of sources, one after the other: the same as over one.
 func TestTwoBlocks(t *testing.T) {
-	team := kernel.NewTeam(2, tensor.NewMeter())
-	defer team.Memory.Close()
-	r := rand.New(rand.NewPCG(1, 1))
-	const rows, cols, at, heads, width = 90, 70, 31, 3, 7
-	a := bipartite(team, r, rows, cols)
-	left, right := halves(team, a, at)
-	x := normal(team, r, cols, heads*width)
-	x1, x2 := x.RowRange(0, at), x.RowRange(at, cols)
+	with(t, func(s *suite) {
+		const rows, cols, at, heads, width = 90, 70, 31, 3, 7
+		a := bipartite(s.team, s.r, rows, cols)
+		left, right := halves(s.team, a, at)
+		x := s.normal(cols, heads*width)
+		x1, x2 := x.RowRange(0, at), x.RowRange(at, cols)
 
-	t.Run("sum", func(t *testing.T) {
-		one, two := team.Memory.New(tensor.Activations, rows, heads*width),
-			team.Memory.New(tensor.Activations, rows, heads*width)
-		team.SpMM(one, a, x, kernel.Scales{}, kernel.Replace)
-		team.SpMM(two, left, x1, kernel.Scales{}, kernel.Replace)
-		team.SpMM(two, right, x2, kernel.Scales{}, kernel.Accumulate)
-		close32(t, "sum", two, one)
-	})
-	t.Run("max", func(t *testing.T) {
-		ids := team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, cols)
-		for i := range ids.Int32s() {
-			ids.Int32s()[i] = int32(i)
-		}
-		start := func() (z, arg *tensor.Matrix) {
-			return normal(team, r, rows, heads*width), team.Memory.NewElement(tensor.Buffers,
-				tensor.Int32, rows, heads*width)
-		}
-		one, arg := start()
-		team.Max(one, arg, a, x, nil, nil, kernel.Replace)
-		two, arg2 := start()
+		one, two := s.blank(rows, heads*width), s.blank(rows, heads*width)
+		s.team.SpMM(one, a, x, kernel.Scales{}, kernel.Replace)
+		s.team.SpMM(two, left, x1, kernel.Scales{}, kernel.Replace)
+		s.team.SpMM(two, right, x2, kernel.Scales{}, kernel.Accumulate)
+		s.rowwise("sum", two, exact(one), longest(a))
+
+		arg, arg2 := s.int32s(rows, heads*width), s.int32s(rows, heads*width)
+		s.team.Max(one, arg, a, x, nil, nil, kernel.Replace)
 		// In either order
-		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, kernel.Replace)
-		team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
-		close32(t, "max", two, one)
-		if !slices.Equal(arg.Int32s(), arg2.Int32s()) {
-			t.Error("the sources of the maxima differ")
+		s.team.Max(two, arg2, right, x2, s.counted(cols).RowRange(at, cols), nil, kernel.Replace)
+		s.team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
+		if !same(two, one) || !same(arg2, arg) {
+			t.Error("the maxima or their sources differ")
+		}
+		for form, k := range map[form]kernel.Attention{
+			v1:          {SourceScore: s.normal(cols, heads), TargetScore: s.normal(rows, heads)},
+			v2:          {Target: s.normal(rows, heads*width), A: s.normal(1, heads*width)},
+			dotProducts: {Target: s.query(rows, heads*width, width), Key: s.normal(cols, heads*width)},
+		} {
+			k.Heads, k.Width, k.Slope, k.Source = heads, width, .2, x
+			g := s.normal(rows, heads*width)
+			two := s.attending(k, g, left, right).over(s.team)
+			for name, m := range s.attending(k, g, a).over(s.team) {
+				s.vector(case_(form, name), two[name], values(m), longest(a))
+			}
 		}
 	})
-	for _, v2 := range []bool{false, true} {
-		t.Run(map[bool]string{false: "attention", true: "attention v2"}[v2], func(t *testing.T) {
-			score, target := normal(team, r, cols, heads), normal(team, r, rows, heads)
-			att, targets := normal(team, r, 1, heads*width), normal(team, r, rows, heads*width)
-			type part struct {
-				e        *kernel.CSR
-				x, score *tensor.Matrix
-			}
-			attend := func(parts ...part) (z, l *tensor.Matrix) {
-				s := team.AttentionStart(rows, heads, width, tensor.Float32)
-				for n, p := range parts {
-					k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: p.x}
-					if v2 {
-						k.A, k.Target = att, targets
-					} else {
-						k.SourceScore, k.TargetScore = p.score, target
-					}
-					team.Attend(s, k, p.e, nil, kernel.Ending(n == len(parts)-1))
-				}
-				return s.Out, s.Maximum
-			}
-			z1, l1 := attend(part{a, x, score})
-			z2, l2 := attend(part{left, x1, score.RowRange(0, at)}, part{right, x2, score.RowRange(at, cols)})
-			close32(t, "output", z2, z1)
-			close32(t, "log sum", l2, l1)
-		})
-	}
 }
 
 // TestBlocksTakeOneSide adds up the gradients of target scores over a dense block, whose rows of one side of
 // LeakyReLU's knee are picked, and a thin one, whose rows are all read: every block of a destination takes
 // the same side.
 func TestBlocksTakeOneSide(t *testing.T) {
-	team := kernel.NewTeam(2, tensor.NewMeter())
-	defer team.Memory.Close()
-	r := rand.New(rand.NewPCG(2, 2))
-	const rows, cols, at, width = 30, 70, 60, 40
-	a := bipartite(team, r, rows, cols)
-	left, right := halves(team, a, at)
-	x, score, target := normal(team, r, cols, width), normal(team, r, cols, 1), normal(team, r, rows, 1)
-	g := normal(team, r, rows, width)
-	whole := kernel.Attention{
-		Heads: 1, Width: width, Slope: .2, Source: x, SourceScore: score,
-		TargetScore: target, Whole: true,
-	}
-	s := team.AttentionStart(rows, 1, width, tensor.Float32)
-	team.Attend(s, whole, a, nil, kernel.Last)
-	gOut := team.Memory.New(tensor.Buffers, rows, 1)
-	team.RowDots(gOut, g, s.Out)
-	backward := func(d *tensor.Matrix, k kernel.Attention, e *kernel.CSR, from, to int) {
-		k.Source, k.SourceScore = x.RowRange(from, to), score.RowRange(from, to)
-		rest := kernel.AttentionGradients{
-			Source:      team.Zeros(tensor.Gradients, to-from, width),
-			SourceScore: team.Zeros(tensor.Gradients, to-from, 1), TargetScore: d,
+	with(t, func(s *suite) {
+		const rows, cols, at, width = 30, 70, 60, 40
+		a := bipartite(s.team, s.r, rows, cols)
+		left, right := halves(s.team, a, at)
+		k := kernel.Attention{
+			Heads: 1, Width: width, Slope: .2, Source: s.normal(cols, width), SourceScore: s.normal(cols, 1),
+			TargetScore: s.normal(rows, 1),
 		}
-		team.AttendBackward(rest, k, e, team.Transpose(e, tensor.Graph), nil,
-			kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
-	}
-	one, two := team.Zeros(tensor.Gradients, rows, 1), team.Zeros(tensor.Gradients, rows, 1)
-	backward(one, whole, a, 0, cols)
-	part := whole
-	part.Whole = false
-	backward(two, part, left, 0, at)
-	backward(two, part, right, at, cols)
-	close32(t, "gradient of the target score", two, one)
+		g := s.normal(rows, width)
+		whole := s.attending(k, g, a)
+		whole.Whole = true
+		one, two := whole.over(s.team), s.attending(k, g, left, right).over(s.team)
+		s.vector("gradient of the target score", two["target score"], values(one["target score"]), longest(a))
+	})
 }

@@ -60,8 +60,7 @@ func conformCoding(s *suite) {
 	for _, width := range widths {
 		const n = 6
 		x := s.stored(n+3, width)
-		ids, rows := s.permutation(n+3), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, n)
-		copy(rows.Int32s(), []int32{5, 0, 8, 2, 7, 4})
+		ids, rows := s.permutation(n+3), s.ints([]int32{5, 0, 8, 2, 7, 4})
 		for f, bits := range integers {
 			d := kernel.Draws{Key: 77, Stream: uint32(width), IDs: ids}
 			z := s.encoded(f, x, rows, nil, d)
@@ -74,7 +73,7 @@ func conformCoding(s *suite) {
 			if want := n * (8 + (width*bits+7)/8); z.Len() != want {
 				s.t.Fatalf("%d columns: %d bytes, the formula says %d", width, z.Len(), want)
 			}
-			into := s.as(s.storage, s.team.Zeros(tensor.Buffers, n+3, width))
+			into := s.as(s.storage, s.zeros(n+3, width))
 			s.team.Decode(f, into, z, rows, nil, kernel.Replace)
 			sum := s.normal(n+3, width)
 			before := values(sum)
@@ -144,7 +143,7 @@ func TestStochasticRounding(t *testing.T) {
 		for c := range x.Floats() {
 			x.Floats()[c] = s.r.Float32()*3 - 1
 		}
-		into := s.team.Zeros(tensor.Buffers, 1, width)
+		into := s.zeros(1, width)
 		for f, bits := range integers {
 			least, spread, _ := reference.Quantize(values(x), bits, func(int) float64 { return 0 })
 			step := spread / float64(int(1)<<bits-1)
@@ -192,7 +191,7 @@ func TestOddRowsEncoded(t *testing.T) {
 					for _, at := range []int{0, width / 2, width - 1} {
 						x := s.normal(1, width)
 						x.Floats()[at] = odd
-						into := s.team.Zeros(tensor.Buffers, 1, width)
+						into := s.zeros(1, width)
 						s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil,
 							nil, kernel.Replace)
 						if k := slices.IndexFunc(into.Floats(),
@@ -202,10 +201,10 @@ func TestOddRowsEncoded(t *testing.T) {
 					}
 				}
 				for _, row := range [][2]float32{{0, 0}, {-2.5, -2.5}, {1e-42, 3e-42}, {-3e38, 3e38}} {
-					x := s.team.Zeros(tensor.Buffers, 1, width)
+					x := s.zeros(1, width)
 					s.team.Fill(x, row[0])
 					x.Floats()[width/2] = row[1]
-					into := s.team.Zeros(tensor.Buffers, 1, width)
+					into := s.zeros(1, width)
 					s.team.Decode(f, into, s.encoded(f, x, nil, nil, kernel.Draws{}), nil,
 						nil, kernel.Replace)
 					for _, got := range into.Floats() {
@@ -227,7 +226,7 @@ func TestOddRowsEncoded(t *testing.T) {
 func TestDrawsAreApart(t *testing.T) {
 	with(t, func(s *suite) {
 		const width = 1000
-		x := s.team.Zeros(tensor.Buffers, 2, width)
+		x := s.zeros(2, width)
 		for c := range width {
 			x.Floats()[c], x.Floats()[width+c] = .5, .5
 		}
@@ -258,9 +257,7 @@ func TestDrawsAreApart(t *testing.T) {
 		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
 			t.Error("equal keys give different codes")
 		}
-		ids := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
-		copy(ids.Int32s(), []int32{1, 0})
-		if turned := of(kernel.Draws{Key: 1, IDs: ids}); !slices.Equal(turned[:half], first[half:]) ||
+		if turned := of(kernel.Draws{Key: 1, IDs: s.ints([]int32{1, 0})}); !slices.Equal(turned[:half], first[half:]) ||
 			!slices.Equal(turned[half:], first[:half]) {
 			t.Error("a row is not rounded by the numbers of its vertex")
 		}
@@ -280,18 +277,12 @@ func TestListedColumns(t *testing.T) {
 			{150, 131},
 			{300, 17},
 		} {
-			x, rows, ids := s.stored(n+2, c.width),
-				kernel.List(s.team, tensor.Buffers, []int32{4, 0, 6, 2, 5}), s.permutation(n+2)
-			columns := s.r.Perm(c.width)[:c.count]
+			x, rows, ids := s.stored(n+2, c.width), s.ints([]int32{4, 0, 6, 2, 5}), s.permutation(n+2)
+			columns := s.permutation(c.width).Int32s()[:c.count]
 			slices.Sort(columns)
-			list, alone := kernel.List(s.team, tensor.Buffers, []int32{}),
-				s.as(s.storage, s.team.Zeros(tensor.Buffers, n+2, c.count))
-			if c.count > 0 {
-				list = s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, c.count)
-			}
+			list, alone := s.ints(columns), s.as(s.storage, s.zeros(n+2, c.count))
 			for k, column := range columns {
-				list.Int32s()[k] = int32(column)
-				s.team.Columns(alone, k, x, column, 1, kernel.Replace)
+				s.team.Columns(alone, k, x, int(column), 1, kernel.Replace)
 			}
 			for _, f := range []kernel.Format{
 				kernel.AsStored, kernel.InBFloat16,
@@ -304,13 +295,13 @@ func TestListedColumns(t *testing.T) {
 						f, c.count, c.width)
 				}
 				for _, to := range []kernel.Output{kernel.Replace, kernel.Accumulate} {
-					into, decoded := s.normal(n+2, c.width), s.team.Zeros(tensor.Buffers, n+2, c.count)
+					into, decoded := s.normal(n+2, c.width), s.zeros(n+2, c.count)
 					before := values(into)
 					s.team.Decode(f, into, z, rows, list, to)
 					s.team.Decode(f, decoded, want, rows, nil, kernel.Accumulate)
 					for _, row := range rows.Int32s() {
 						for k, column := range columns {
-							at, v := int(row)*c.width+column, values(decoded)[int(row)*c.count+k]
+							at, v := int(row)*c.width+int(column), values(decoded)[int(row)*c.count+k]
 							if to == kernel.Accumulate {
 								v = float64(float32(before[at]) + float32(v))
 							}

@@ -1,6 +1,8 @@
 package kernel_test
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -255,7 +257,7 @@ func conformMax(s *suite) {
 				x.Floats()[i] = float32(math.Round(float64(v)))
 			}
 			x = s.as(s.storage, x)
-			self := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1)
+			self := s.int32s(n, 1)
 			for i := range n {
 				self.Int32s()[i] = int32(i % 3)
 			}
@@ -275,7 +277,7 @@ func conformMax(s *suite) {
 func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) {
 	s.t.Helper()
 	n, cols := a.Rows, x.Cols
-	z, arg := s.unwritten(n, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
+	z, arg := s.unwritten(n, cols), s.int32s(n, cols)
 	s.team.Max(z, arg, a, x, ids, self, kernel.Replace)
 	dx, ofX := s.stored(n, cols), numbers(x)
 	start := exact(dx)
@@ -331,7 +333,7 @@ type network struct {
 func (s *suite) network(a *kernel.CSR, loops bool) network {
 	g := network{a: a, indptr: []int64{0}}
 	if loops {
-		g.a, g.loops = s.loopless(a), s.team.Memory.NewElement(tensor.Graph, tensor.Int32, a.Rows, 1)
+		g.a, g.loops = s.loopless(a), s.int32s(a.Rows, 1)
 		for i := range a.Rows {
 			g.loops.Int32s()[i] = int32(i % 3)
 		}
@@ -399,7 +401,7 @@ func (s *suite) transposedRows(a *kernel.CSR) *tensor.Matrix {
 		all = append(all, entry{column, int32(k)})
 	}
 	slices.SortStableFunc(all, func(x, y entry) int { return int(x.column - y.column) })
-	rows := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(all))
+	rows := s.int32s(1, len(all))
 	for k, e := range all {
 		rows.Int32s()[k] = e.number
 	}
@@ -428,8 +430,7 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 		}
 	}
 	rows := s.rows(n, lists)
-	ones, none := s.team.Memory.New(tensor.Buffers, n, heads), s.team.Zeros(tensor.Buffers, len(lists), heads)
-	s.team.Fill(ones, 1)
+	ones, none := s.ones(n, heads), s.zeros(len(lists), heads)
 	state := s.team.AttentionStart(len(lists), heads, 1, tensor.Float32)
 	s.team.Attend(state, kernel.Attention{
 		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none,
@@ -465,40 +466,17 @@ func kept(s *suite, mask kernel.Mask) float64 {
 
 // vertexMask is the mask of rows × cols elements.
 func (s *suite) vertexMask(rows, cols int, mask kernel.Mask) *tensor.Matrix {
-	ones := s.team.Memory.New(tensor.Buffers, rows, cols)
-	s.team.Fill(ones, 1)
+	ones := s.ones(rows, cols)
 	s.team.Finish(ones, ones, nil, kernel.Identity, mask)
 	return ones
 }
 
 func conformAttention(s *suite) {
-	each := func(s *suite, heads, width int,
-		attend func(what string, g network, mask kernel.Mask, keep []float64),
-	) {
+	run := func(s *suite, heads, width int) {
 		for _, loops := range []bool{false, true} {
 			g := s.network(s.tangled(19, 75), loops)
-			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
-				what := case_("heads", heads, "width", width, "loops", loops, "mask", mask.Active())
-				var keep []float64
-				if mask.Active() {
-					keep = s.edgeMask(g, heads, mask, nil)
-				}
-				attend(what, g, mask, keep)
-			}
+			s.eachForm(case_("heads", heads, "width", width, "loops", loops), g, heads, width, 1+heads*width%11)
 		}
-	}
-	run := func(s *suite, heads, width int) {
-		each(s, heads, width, func(what string, g network, mask kernel.Mask, keep []float64) {
-			s.attention(what, g, heads, width, 0, mask, keep)
-			s.attention2(what+", GATv2", g, heads, width, 0, mask, keep)
-		})
-		each(s, heads, width, func(what string, g network, mask kernel.Mask, keep []float64) {
-			s.attention(what+", edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
-			s.attention2(what+", GATv2, edge features", g, heads, width, 1+(heads*width)%11, mask, keep)
-			s.dotAttention(what+", dot products", g, heads, width, 0, mask, keep)
-			s.dotAttention(what+", dot products, edge features", g, heads, width,
-				1+(heads*width)%11, mask, keep)
-		})
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
 	// With widths of half a vector, and of one, two and four, at one level or another
@@ -512,26 +490,29 @@ func conformAttention(s *suite) {
 	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) })
 }
 
+// eachForm runs attention in every form, with and without dropout, and with and without features of the edges.
+func (s *suite) eachForm(what string, g network, heads, width, features int) {
+	s.t.Helper()
+	for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
+		var keep []float64
+		if mask.Active() {
+			keep = s.edgeMask(g, heads, mask, nil)
+		}
+		for _, form := range []form{v1, v2, dotProducts} {
+			for _, features := range []int{0, features} {
+				s.attention(what, g, form, heads, width, features, mask, keep)
+			}
+		}
+	}
+}
+
 // conformAttentionHub has rows that one thread works on, and rows that are taken apart.
 func conformAttentionHub(s *suite) {
 	for _, degree := range []int{4000, 20_000} {
 		// With fewer vertices equal terms would be rounded alike, and the errors add up
-		a := s.tangled(1024, degree)
-		g := s.network(a, true)
-		g.a.FindHubs()
+		g := s.network(s.tangled(1024, degree), true)
 		for _, shape := range [][2]int{{1, 8}, {3, 5}, {4, 4}, {1, 65}} {
-			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
-				what := case_("degree", degree, "shape", shape, "mask", mask.Active())
-				var keep []float64
-				if mask.Active() {
-					keep = s.edgeMask(g, shape[0], mask, nil)
-				}
-				s.attention(what, g, shape[0], shape[1], 0, mask, keep)
-				s.attention(what+", edge features", g, shape[0], shape[1], 3, mask, keep)
-				s.attention2(what+", GATv2", g, shape[0], shape[1], 0, mask, keep)
-				s.attention2(what+", GATv2, edge features", g, shape[0], shape[1], 3, mask, keep)
-				s.dotAttention(what+", dot products, edge features", g, shape[0], shape[1], 2, mask, keep)
-			}
+			s.eachForm(case_("degree", degree, "shape", shape), g, shape[0], shape[1], 2)
 		}
 	}
 }
@@ -542,18 +523,8 @@ func conformAttentionEmpty(s *suite) {
 		"no entries": s.rows(5, make([][]int32, 5)),
 		"one row":    s.rows(1, [][]int32{{0, 0, 0}}),
 	} {
-		g := s.network(a, false)
-		s.attention(name, g, 2, 3, 0, kernel.Mask{}, nil)
-		s.attention(name+", edge features", g, 2, 3, 2, kernel.Mask{}, nil)
-		s.attention2(name+", GATv2", g, 2, 3, 0, kernel.Mask{}, nil)
-		s.attention2(name+", GATv2, edge features", g, 2, 3, 1, kernel.Mask{}, nil)
-		s.dotAttention(name+", dot products", g, 2, 3, 0, kernel.Mask{}, nil)
-		s.dotAttention(name+", dot products, edge features", g, 2, 3, 1, kernel.Mask{}, nil)
+		s.eachForm(name, s.network(a, false), 2, 3, 2)
 	}
-}
-
-func (g network) reference(heads int, keep []float64) *reference.Attention {
-	return &reference.Attention{Indptr: g.indptr, Indices: g.indices, Heads: heads, Slope: .2, Mask: keep}
 }
 
 // logSums compares the log-sum-exp, which is 0 where there is no edge.
@@ -569,241 +540,231 @@ func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 }
 
 // form is one of those of kernel.Attention.
-type form int
+type form string
 
 const (
-	v1 form = iota
-	v2
-	dotProducts
+	v1          form = "GATv1"
+	v2          form = "GATv2"
+	dotProducts form = "dot products"
 )
 
 // query is rows of storage whose products with others, of heads of that width, are at most about 1.
 func (s *suite) query(rows, cols, width int) *tensor.Matrix {
-	q := s.normal(rows, cols)
-	s.team.Scale(q, float32(.5/math.Sqrt(float64(width))), q)
-	return s.as(s.storage, q)
+	return s.as(s.storage, s.scaled(rows, cols, .5/math.Sqrt(float64(width))))
+}
+
+// scaled holds normal numbers times a factor.
+func (s *suite) scaled(rows, cols int, factor float64) *tensor.Matrix {
+	m := s.normal(rows, cols)
+	s.team.Scale(m, float32(factor), m)
+	return m
+}
+
+// attention holds a form, its forward and its backward pass, against the reference, with so many features of
+// the edges. Scores are about 1, as in a model. Those of GATv1 come from HeadDot.
+func (s *suite) attention(what string, g network, form form, heads, width, features int, mask kernel.Mask,
+	keep []float64,
+) {
+	s.t.Helper()
+	what = case_(what, form, "features", features, "mask", mask.Active())
+	n, cols, root := g.a.Rows, heads*width, math.Sqrt(float64(width))
+	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: s.stored(n, cols), Mask: mask}
+	r := &reference.Attention{Indptr: g.indptr, Indices: g.indices, Heads: heads, Slope: .2, Mask: keep}
+	aSource, aTarget := s.scaled(1, cols, 1/root), s.scaled(1, cols, 1/root)
+	switch form {
+	case v1:
+		k.SourceScore, k.TargetScore = s.blank(n, heads), s.blank(n, heads)
+		s.team.HeadDot(k.SourceScore, k.Source, aSource)
+		s.team.HeadDot(k.TargetScore, k.Source, aTarget)
+		k.Edges, r.Features = s.features(g, features, heads, 0)
+	case v2:
+		k.Target, k.A = s.stored(n, cols), aSource
+		k.Edges, r.Features = s.features(g, features, heads, width)
+	case dotProducts:
+		k.Target, k.Key = s.query(n, cols, width), s.stored(n, cols)
+		k.Edges, r.Features = s.features(g, features, heads, width)
+	}
+	run := attending{
+		Attention: k, blocks: []*kernel.CSR{g.a}, loops: g.loops, grad: s.stored(n, cols),
+		d: kernel.AttentionGradients{
+			Source: s.stored(n, cols), Target: s.stored(n, cols), Key: s.stored(n, cols), A: s.normal(1, cols),
+			SourceScore: s.zeros(n, heads), TargetScore: s.zeros(n, heads),
+			EdgeVector: s.zeros(features, heads), EdgeWeight: s.zeros(features, cols),
+		},
+	}
+	terms := max(longest(g.a), longest(g.transposed))
+	if s.storage == tensor.BFloat16 {
+		s.storedAttention(what, run, form, terms)
+		return
+	}
+	x, dOut := exact(k.Source), exact(run.grad)
+	var out, target, factor, dFactor *reference.Matrix
+	var logSum []float64
+	rows, vectors := map[string]*reference.Matrix{}, map[string][]float64{}
+	if k.Target != nil {
+		target = exact(k.Target)
+	}
+	if features > 0 {
+		factor = exact(cmp.Or(k.Edges.Vector, k.Edges.Weight))
+	}
+	switch form {
+	case v1:
+		a, b := values(aSource), values(aTarget)
+		out, logSum = reference.GAT(r, x, a, b, factor)
+		rows["source"], vectors["source vector"], vectors["target vector"], dFactor =
+			reference.GATBackward(r, x, a, b, factor, dOut)
+	case v2:
+		out, logSum = reference.GATv2(r, x, target, values(k.A), factor)
+		rows["source"], rows["target"], vectors["vector"], dFactor =
+			reference.GATv2Backward(r, x, target, values(k.A), factor, dOut)
+	case dotProducts:
+		terms *= width // of which each coefficient of an edge is a sum
+		key := exact(k.Key)
+		out, logSum = reference.DotProduct(r, target, key, x, factor)
+		rows["target"], rows["key"], rows["source"], dFactor =
+			reference.DotProductBackward(r, target, key, x, factor, dOut)
+	}
+	switch {
+	case features > 0 && form == v1:
+		vectors["edges' vector"] = dFactor.Data
+	case features > 0:
+		vectors["edges' weight"] = dFactor.Data
+	}
+	wholes := []bool{false}
+	if form == v1 { // the one that reads fewer rows where it knows all edges of a vertex
+		wholes = append(wholes, true)
+	}
+	for _, run.Whole = range wholes {
+		what, got, start := case_(what, "whole", run.Whole), run.over(s.team), byName(run.d)
+		s.rowwise(what+", output", got["output"], out, terms)
+		s.logSums(what, got["log-sum-exp"], logSum)
+		if form == v1 {
+			got["source vector"], got["target vector"] = s.zeros(1, cols), s.zeros(1, cols)
+			s.team.HeadDotBackward(got["source"], got["source vector"], got["source score"], k.Source, aSource)
+			s.team.HeadDotBackward(got["source"], got["target vector"], got["target score"], k.Source, aTarget)
+		}
+		for name, d := range rows {
+			s.rowwise(what+", gradient of the "+name, got[name], exact(start[name]).Plus(d), terms)
+		}
+		for name, d := range vectors {
+			want := &reference.Matrix{Rows: got[name].Rows, Cols: got[name].Cols, Data: d}
+			if start[name] != nil {
+				want = exact(start[name]).Plus(want)
+			}
+			s.vector(what+", gradient of the "+name, got[name], want.Data, terms)
+		}
+	}
 }
 
 // storedAttention holds attention over sources, targets and gradients in BFloat16 against what comes of the
 // same numbers in Float32, which is held against the reference. GATv1 has the same bits, rounded; the
 // other forms add in another order.
-func (s *suite) storedAttention(what string, g network, heads, width, features int,
-	mask kernel.Mask, form form,
-) {
+func (s *suite) storedAttention(what string, run attending, form form, terms int) {
 	s.t.Helper()
-	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
-	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: s.stored(n, cols), Mask: mask}
-	switch form {
-	case v1:
-		k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
-		k.Edges, _ = s.features(g, features, heads, 0)
-	case v2:
-		k.Target, k.A = s.stored(n, cols), s.normal(1, cols)
-		s.team.Scale(k.A, float32(1/math.Sqrt(float64(width))), k.A)
-		k.Edges, _ = s.features(g, features, heads, width)
-	case dotProducts:
-		k.Target, k.Key = s.query(n, cols, width), s.stored(n, cols)
-		k.Edges, _ = s.features(g, features, heads, width)
-	}
-	dOut, dSource, dTarget := s.stored(n, cols), s.stored(n, cols), s.stored(n, cols)
-	var of kernel.Attended
-	run := func(element tensor.Element) (*kernel.AttentionState, kernel.AttentionGradients) {
-		k := k
-		k.Source = s.as(element, k.Source)
-		for _, m := range []**tensor.Matrix{&k.Target, &k.Key, &k.Edges.Rows, &k.Edges.Loops} {
-			if *m != nil {
-				*m = s.as(element, *m)
-			}
-		}
-		state := s.team.AttentionStart(n, heads, width, element)
-		s.team.Attend(state, k, g.a, g.loops, kernel.Last)
-		if of.LogSum == nil {
-			of = kernel.Attended{LogSum: state.Maximum, GradDotOut: s.blank(n, heads)}
-			s.team.RowDots(of.GradDotOut, s.as(element, dOut), state.Out)
-		}
-		of.Grad = s.as(element, dOut)
-		zeros := func(rows, cols int) *tensor.Matrix { return s.team.Zeros(tensor.Buffers, rows, cols) }
-		d := kernel.AttentionGradients{
-			Source: s.as(element, s.copy(dSource)), SourceScore: zeros(n, heads),
-			TargetScore: zeros(n, heads),
-			Target:      s.as(element, s.copy(dTarget)), A: zeros(1, cols),
-			EdgeVector: zeros(features, heads),
-			EdgeWeight: zeros(features, cols),
-			Key:        s.as(element, s.copy(dTarget)),
-		}
-		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, of)
-		return state, d
-	}
-	want, dWant := run(tensor.Float32)
-	got, d := run(tensor.BFloat16)
-	for name, m := range map[string][2]*tensor.Matrix{
-		"output": {got.Out, want.Out}, "log-sum-exp": {got.Maximum, want.Maximum},
-		"source gradient":       {d.Source, dWant.Source},
-		"source score gradient": {d.SourceScore, dWant.SourceScore},
-		"target score gradient": {d.TargetScore, dWant.TargetScore},
-		"target gradient":       {d.Target, dWant.Target}, "gradient of the vector": {d.A, dWant.A},
-		"gradient of the edges' vector": {d.EdgeVector, dWant.EdgeVector},
-		"gradient of the edges' weight": {d.EdgeWeight, dWant.EdgeWeight}, "key gradient": {d.Key, dWant.Key},
+	wide := run
+	for _, m := range []**tensor.Matrix{
+		&wide.Source, &wide.Target, &wide.Key, &wide.Edges.Rows, &wide.Edges.Loops, &wide.grad,
+		&wide.d.Source, &wide.d.Target, &wide.d.Key,
 	} {
+		if *m != nil {
+			*m = s.as(tensor.Float32, *m)
+		}
+	}
+	want := wide.over(s.team)
+	run.of = kernel.Attended{LogSum: want["log-sum-exp"], GradDotOut: want["dots"]}
+	for name, got := range run.over(s.team) {
 		switch {
-		case form == v1 && !same(m[0], s.as(m[0].Element, m[1])):
+		case form == v1 && !same(got, s.as(got.Element, want[name])):
 			s.t.Fatalf("%s: the %s is not what comes of Float32, rounded", what, name)
-		case form != v1 && strings.HasPrefix(name, "gradient of"):
-			s.vector(what+", "+name, m[0], values(m[1]), terms)
+		case form != v1 && (name == "vector" || strings.HasPrefix(name, "edges'")):
+			s.vector(what+", "+name, got, values(want[name]), terms)
 		case form != v1:
-			s.rowwise(what+", "+name, m[0], exact(m[1]), terms)
+			s.rowwise(what+", "+name, got, exact(want[name]), terms)
 		}
 	}
 }
 
-// attention holds GATv1's forward and backward pass against the reference. Its scores come from HeadDot.
-func (s *suite) attention(what string, g network, heads, width, features int,
-	mask kernel.Mask, keep []float64,
-) {
-	s.t.Helper()
-	if s.storage == tensor.BFloat16 {
-		s.storedAttention(what, g, heads, width, features, mask, v1)
-		return
-	}
-	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
-	x, aSource, aTarget, dOut := s.normal(n, cols), s.normal(1, cols), s.normal(1, cols), s.normal(n, cols)
-	for _, a := range []*tensor.Matrix{aSource, aTarget} { // scores of about 1, as in a model
-		s.team.Scale(a, float32(1/math.Sqrt(float64(width))), a)
-	}
-	k := kernel.Attention{
-		Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask,
-		SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads),
-	}
-	s.team.HeadDot(k.SourceScore, x, aSource)
-	s.team.HeadDot(k.TargetScore, x, aTarget)
-	var edges, vector *reference.Matrix
-	if k.Edges, edges = s.features(g, features, heads, 0); features > 0 {
-		vector = exact(k.Edges.Vector)
-	}
-	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
-	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
-	out, logSum := state.Out, state.Maximum
-	r := g.reference(heads, keep)
-	r.Features = edges
-	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget), vector)
-	s.rowwise(what+", output", out, want, terms)
-	s.logSums(what, logSum, lse)
+// attending is attention over blocks of edges from consecutive sources, and its backward pass.
+type attending struct {
+	kernel.Attention
+	blocks []*kernel.CSR
+	loops  *tensor.Matrix // of the only block
+	grad   *tensor.Matrix // of the output
+	d      kernel.AttentionGradients
+	of     kernel.Attended // what the backward pass reads; nil: what the forward pass gives
+	// together says that rows of hubs are not taken apart
+	together bool
+}
 
-	dx, da, db, dv := reference.GATBackward(r, exact(x), values(aSource), values(aTarget),
-		vector, exact(dOut))
-	for _, k.Whole = range []bool{true, false} {
-		d := kernel.AttentionGradients{
-			Source:      s.normal(n, cols),
-			SourceScore: s.team.Zeros(tensor.Buffers, n, heads),
-			TargetScore: s.team.Zeros(tensor.Buffers, n, heads),
-			EdgeVector:  s.team.Zeros(tensor.Buffers, features, heads),
-		}
-		start := exact(d.Source)
-		dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols),
-			s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
-		s.team.RowDots(gOut, dOut, out)
-		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops,
-			kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
-		s.team.HeadDotBackward(d.Source, dSource, d.SourceScore, x, aSource)
-		s.team.HeadDotBackward(d.Source, dTarget, d.TargetScore, x, aTarget)
-		s.rowwise(what+case_(", whole", k.Whole)+", gradient", d.Source, start.Plus(dx), terms)
-		s.vector(what+case_(", whole", k.Whole)+", gradient of the source vector", dSource, da, terms)
-		s.vector(what+case_(", whole", k.Whole)+", gradient of the target vector", dTarget, db, terms)
-		if features > 0 {
-			s.vector(what+case_(", whole", k.Whole)+", gradient of the edges' vector",
-				d.EdgeVector, dv.Data, terms)
+// attending is attention over these blocks, whose gradients are added to zeros.
+func (s *suite) attending(k kernel.Attention, grad *tensor.Matrix, blocks ...*kernel.CSR) attending {
+	rows, targets, cols := k.Source.Rows, grad.Rows, grad.Cols
+	return attending{Attention: k, blocks: blocks, grad: grad, d: kernel.AttentionGradients{
+		Source: s.as(k.Source.Element, s.zeros(rows, cols)), SourceScore: s.zeros(rows, k.Heads),
+		Target: s.as(k.Source.Element, s.zeros(targets, cols)), TargetScore: s.zeros(targets, k.Heads),
+		Key: s.as(k.Source.Element, s.zeros(rows, cols)), A: s.zeros(1, cols),
+	}}
+}
+
+// byName are the gradients of attention by what they are of.
+func byName(d kernel.AttentionGradients) map[string]*tensor.Matrix {
+	return map[string]*tensor.Matrix{
+		"source": d.Source, "source score": d.SourceScore, "target": d.Target, "target score": d.TargetScore,
+		"key": d.Key, "vector": d.A, "edges' vector": d.EdgeVector, "edges' weight": d.EdgeWeight,
+	}
+}
+
+// over is the output of attention, its log-sum-exp, the products of the output and its gradient, and the
+// gradients of the input, which are added to copies of d.
+func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
+	d := a.d
+	for _, m := range []**tensor.Matrix{
+		&d.Source, &d.SourceScore, &d.Target, &d.TargetScore, &d.Key, &d.A, &d.EdgeVector, &d.EdgeWeight,
+	} {
+		if *m != nil {
+			*m = clone(team, *m)
 		}
 	}
-}
-
-// attention2 does the same for GATv2, with features of edges if they have some.
-func (s *suite) attention2(what string, g network, heads, width, features int,
-	mask kernel.Mask, keep []float64,
-) {
-	s.t.Helper()
-	if s.storage == tensor.BFloat16 {
-		s.storedAttention(what, g, heads, width, features, mask, v2)
-		return
+	each := func(run func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, last bool)) {
+		from := 0
+		for n, b := range a.blocks {
+			k, d := a.Attention, d
+			for _, m := range []**tensor.Matrix{
+				&k.Source, &k.SourceScore, &k.SourceIDs, &k.Key, &d.Source, &d.SourceScore, &d.Key,
+			} {
+				if *m != nil {
+					*m = (*m).RowRange(from, from+b.Cols)
+				}
+			}
+			if b.Hubs = nil; !a.together {
+				b.FindHubs()
+			}
+			run(k, d, b, n == len(a.blocks)-1)
+			from += b.Cols
+		}
 	}
-	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
-	x, y, att, dOut := s.normal(n, cols), s.normal(n, cols), s.normal(1, cols), s.normal(n, cols)
-	s.team.Scale(att, float32(1/math.Sqrt(float64(width))), att)
-	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Target: y, A: att, Mask: mask}
-	r, weight := s.withFeatures(&k, g, features, keep)
-	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
-	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
-	out, logSum := state.Out, state.Maximum
-	want, lse := reference.GATv2(r, exact(x), exact(y), values(att), weight)
-	s.rowwise(what+", output", out, want, terms)
-	s.logSums(what, logSum, lse)
-
-	d := kernel.AttentionGradients{
-		Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols),
-		EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols),
+	targets := a.blocks[0].Rows
+	state := team.AttentionStart(targets, a.Heads, a.Width, a.Source.Element)
+	team.Fill(state.Maximum, float32(math.NaN()))
+	team.Fill(state.Out, float32(math.NaN()))
+	each(func(k kernel.Attention, _ kernel.AttentionGradients, b *kernel.CSR, last bool) {
+		team.Attend(state, k, b, a.loops, kernel.Ending(last))
+	})
+	if a.of.LogSum == nil {
+		a.of = kernel.Attended{LogSum: state.Maximum, GradDotOut: team.Zeros(tensor.Buffers, targets, a.Heads)}
+		team.RowDots(a.of.GradDotOut, a.grad, state.Out)
 	}
-	startX, startY, startA, gOut := exact(d.Source), exact(d.Target), exact(d.A), s.blank(n, heads)
-	s.team.RowDots(gOut, dOut, out)
-	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops,
-		kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
-	dx, dy, da, dw := reference.GATv2Backward(r, exact(x), exact(y), values(att), weight, exact(dOut))
-	s.rowwise(what+", source gradient", d.Source, startX.Plus(dx), terms)
-	s.rowwise(what+", target gradient", d.Target, startY.Plus(dy), terms)
-	s.vector(what+", gradient of the vector", d.A,
-		startA.Plus(&reference.Matrix{Rows: 1, Cols: cols, Data: da}).Data, terms)
-	if weight != nil {
-		s.vector(what+", gradient of the edges' weight", d.EdgeWeight, dw.Data, terms)
-	}
-}
-
-// withFeatures gives k features of the network's edges and a weight of them, and returns both for the
-// reference; nil for none.
-func (s *suite) withFeatures(k *kernel.Attention, g network, features int,
-	keep []float64,
-) (*reference.Attention, *reference.Matrix) {
-	r := g.reference(k.Heads, keep)
-	if features == 0 {
-		return r, nil
-	}
-	k.Edges, r.Features = s.features(g, features, k.Heads, k.Width)
-	return r, exact(k.Edges.Weight)
-}
-
-// dotAttention does the same for dot products.
-func (s *suite) dotAttention(what string, g network, heads, width, features int,
-	mask kernel.Mask, keep []float64,
-) {
-	s.t.Helper()
-	if s.storage == tensor.BFloat16 {
-		s.storedAttention(what, g, heads, width, features, mask, dotProducts)
-		return
-	}
-	// a coefficient of an edge is a sum of width terms
-	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))*width
-	query, key, value, dOut := s.query(n, cols, width), s.normal(n, cols),
-		s.normal(n, cols), s.normal(n, cols)
-	k := kernel.Attention{Heads: heads, Width: width, Source: value, Target: query, Key: key, Mask: mask}
-	r, weight := s.withFeatures(&k, g, features, keep)
-	state := s.team.AttentionStart(n, heads, width, tensor.Float32)
-	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
-	out, logSum := state.Out, state.Maximum
-	want, lse := reference.DotProduct(r, exact(query), exact(key), exact(value), weight)
-	s.rowwise(what+", output", out, want, terms)
-	s.logSums(what, logSum, lse)
-
-	d := kernel.AttentionGradients{
-		Source: s.normal(n, cols), Target: s.normal(n, cols),
-		Key: s.normal(n, cols), EdgeWeight: s.team.Zeros(tensor.Buffers, features, cols),
-	}
-	startV, startQ, startK, gOut := exact(d.Source), exact(d.Target), exact(d.Key), s.blank(n, heads)
-	s.team.RowDots(gOut, dOut, out)
-	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops,
-		kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
-	dq, dk, dv, dw := reference.DotProductBackward(r, exact(query), exact(key), exact(value),
-		weight, exact(dOut))
-	s.rowwise(what+", value gradient", d.Source, startV.Plus(dv), terms)
-	s.rowwise(what+", query gradient", d.Target, startQ.Plus(dq), terms)
-	s.rowwise(what+", key gradient", d.Key, startK.Plus(dk), terms)
-	if weight != nil {
-		s.vector(what+", gradient of the edges' weight", d.EdgeWeight, dw.Data, terms)
-	}
+	a.of.Grad = a.grad
+	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
+		transposed := team.Transpose(b, tensor.Graph)
+		defer transposed.Release()
+		if a.together {
+			transposed.Hubs = nil
+		}
+		team.AttendBackward(d, k, b, transposed, a.loops, a.of)
+	})
+	results := byName(d)
+	results["output"], results["log-sum-exp"], results["dots"] = state.Out, state.Maximum, a.of.GradDotOut
+	maps.DeleteFunc(results, func(_ string, m *tensor.Matrix) bool { return m == nil })
+	return results
 }

@@ -187,10 +187,37 @@ func (s *suite) blankOf(element tensor.Element, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-func (s *suite) copy(m *tensor.Matrix) *tensor.Matrix {
-	c := s.team.Memory.NewElement(tensor.Activations, m.Element, m.Rows, m.Cols)
+func (s *suite) copy(m *tensor.Matrix) *tensor.Matrix { return clone(s.team, m) }
+
+func clone(team *kernel.Team, m *tensor.Matrix) *tensor.Matrix {
+	c := team.Memory.NewElement(tensor.Activations, m.Element, m.Rows, m.Cols)
 	copy(c.Bytes(), m.Bytes())
 	return c
+}
+
+func (s *suite) zeros(rows, cols int) *tensor.Matrix { return s.team.Zeros(tensor.Buffers, rows, cols) }
+
+func (s *suite) ones(rows, cols int) *tensor.Matrix {
+	m := s.blank(rows, cols)
+	s.team.Fill(m, 1)
+	return m
+}
+
+// inPlace makes z of x. It fails unless x itself becomes the same where z is x.
+func (s *suite) inPlace(what string, x *tensor.Matrix, run func(z, x *tensor.Matrix)) *tensor.Matrix {
+	s.t.Helper()
+	z, over := s.unwritten(x.Rows, x.Cols), s.copy(x)
+	run(z, x)
+	run(over, over)
+	if !same(z, over) {
+		s.t.Fatalf("%s: in place gives other numbers", what)
+	}
+	return z
+}
+
+// int32s has room for integers.
+func (s *suite) int32s(rows, cols int) *tensor.Matrix {
+	return s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
 }
 
 // of is a matrix with one row of the given values.
@@ -201,18 +228,25 @@ func (s *suite) of(values ...float32) *tensor.Matrix {
 }
 
 func (s *suite) ints(values []int32) *tensor.Matrix {
-	m := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(values))
+	m := s.int32s(1, len(values))
 	copy(m.Int32s(), values)
 	return m
 }
 
 // permutation is a column of 0…n−1 in random order.
 func (s *suite) permutation(n int) *tensor.Matrix {
-	p := make([]int32, n)
-	for i, v := range s.r.Perm(n) {
-		p[i] = int32(v)
+	p := s.counted(n)
+	s.r.Shuffle(n, func(i, j int) { p.Int32s()[i], p.Int32s()[j] = p.Int32s()[j], p.Int32s()[i] })
+	return p
+}
+
+// counted is a column of 0…n−1.
+func (s *suite) counted(n int) *tensor.Matrix {
+	p := s.int32s(n, 1)
+	for i := range p.Int32s() {
+		p.Int32s()[i] = int32(i)
 	}
-	return s.ints(p).Reshape(n, 1)
+	return p
 }
 
 // tangled is a directed graph on n vertices: vertex 2 is a hub with so many in-edges and vertex 4 one with as

@@ -89,7 +89,7 @@ func (s *suite) emptySums(a *kernel.CSR, cols int) {
 		s.t.Fatalf("the transpose of %d×%d with %d entries is %d×%d with %d",
 			a.Rows, a.Cols, a.Entries(), transposed.Rows, transposed.Cols, transposed.Entries())
 	}
-	arg := team.Memory.NewElement(tensor.Buffers, tensor.Int32, a.Rows, cols)
+	arg := s.int32s(a.Rows, cols)
 	for _, to := range []kernel.Output{kernel.Replace, kernel.Accumulate} {
 		team.SpMM(z, a, x, kernel.Scales{Row: row, Col: col}, to)
 		team.SpMM(x, transposed, z, kernel.Scales{}, to)

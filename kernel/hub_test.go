@@ -2,7 +2,6 @@ package kernel_test
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -10,52 +9,32 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a row that is taken apart and added to what z holds: the result is the sum in float64, with
-// the same bits on one thread and three.
+// TestHubRow has a row that is taken apart and added to what z holds, with the same bits on one thread and
+// three.
 func TestHubRow(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	r := rand.New(rand.NewPCG(4, 4))
-	const n, degree = 300, 50_001
-	indptr, indices := []int64{0, degree}, make([]int32, degree)
-	for k := range indices {
-		indices[k] = r.Int32N(n)
-	}
-	slices.Sort(indices)
-	for range n - 1 {
-		indptr = append(indptr, degree)
-	}
-	a := csr(team, n, n, indptr, indices)
-	a.FindHubs()
-	if !slices.Equal(a.Hubs, []int{0}) {
-		t.Fatalf("hubs %v", a.Hubs)
-	}
-	x := normal(team, r, n, 37)
-	s := kernel.Scales{Row: normal(team, r, n, 1), Col: normal(team, r, n, 1), Self: normal(team, r, n, 1)}
-	want, size := make([]float64, 37), make([]float64, 37)
-	for _, j := range indices {
-		for c := range want {
-			term := float64(s.Col.Floats()[j]) * float64(x.Floats()[int(j)*37+c])
-			want[c] += term
-			size[c] += math.Abs(term)
+	with(t, func(s *suite) {
+		const n, degree, cols = 300, 50_001, 37
+		lists := make([][]int32, n)
+		for range degree {
+			lists[0] = append(lists[0], s.r.Int32N(n))
 		}
-	}
-	z := team.Zeros(tensor.Activations, n, 37)
-	team.Fill(z, 1)
-	team.SpMM(z, a, x, s, kernel.Accumulate)
-	for c := range want {
-		w := 1 + float64(s.Row.Floats()[0])*(want[c]+float64(s.Self.Floats()[0])*float64(x.Floats()[c]))
-		if d := math.Abs(float64(z.Floats()[c]) - w); d > 1e-5*size[c] {
-			t.Errorf("column %d: %v, want %v", c, z.Floats()[c], w)
+		a := s.rows(n, lists)
+		a.FindHubs()
+		if !slices.Equal(a.Hubs, []int{0}) {
+			t.Fatalf("hubs %v", a.Hubs)
 		}
-	}
-	three := kernel.NewTeam(3, team.Memory)
-	again := three.Zeros(tensor.Activations, n, 37)
-	three.Fill(again, 1)
-	three.SpMM(again, a, x, s, kernel.Accumulate)
-	if !slices.Equal(z.Floats(), again.Floats()) {
-		t.Error("one and three threads differ")
-	}
+		scales := kernel.Scales{Row: s.normal(n, 1), Col: s.normal(n, 1), Self: s.normal(n, 1)}
+		s.spmm("a hub", a, scales, cols, true)
+		x, start := s.normal(n, cols), s.normal(n, cols)
+		sum := func(threads int) *tensor.Matrix {
+			z := s.copy(start)
+			kernel.NewTeam(threads, s.team.Memory).SpMM(z, a, x, scales, kernel.Accumulate)
+			return z
+		}
+		if !same(sum(1), sum(3)) {
+			t.Error("one and three threads differ")
+		}
+	})
 }
 
 // TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are
@@ -80,12 +59,13 @@ func TestHubAttention(t *testing.T) {
 					k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
 				}
 				g := s.normal(n, heads*width)
-				one := attendBlocks(kernel.NewTeam(1, s.team.Memory), k, g, true, a)
-				three := attendBlocks(kernel.NewTeam(3, s.team.Memory), k, g, true, a)
-				two := attendBlocks(s.team, k, g, true, left, right)
+				run := s.attending(k, g, a)
+				one, three := run.over(kernel.NewTeam(1, s.team.Memory)), run.over(kernel.NewTeam(3, s.team.Memory))
+				two := s.attending(k, g, left, right).over(s.team)
 				whole := one
 				if degree < 100_000 { // whole rows of more are summed with too many roundings
-					whole = attendBlocks(s.team, k, g, false, a)
+					run.together = true
+					whole = run.over(s.team)
 				}
 				for name, m := range one {
 					what := case_("GATv2", v2, "degree", degree, name)
@@ -97,60 +77,6 @@ func TestHubAttention(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// attendBlocks is what attention over the blocks of some columns each gives, and its gradients for the
-// output's gradient g, with hubs taken apart or not.
-func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart bool,
-	blocks ...*kernel.CSR,
-) map[string]*tensor.Matrix {
-	rows, cols := k.Source.Rows, k.Source.Cols
-	zeros := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
-	d := kernel.AttentionGradients{
-		Source: zeros(rows, cols), SourceScore: zeros(rows, k.Heads), TargetScore: zeros(rows, k.Heads),
-		Target: zeros(rows, cols), A: zeros(1, cols),
-	}
-	each := func(run func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, last bool)) {
-		from := 0
-		for n, b := range blocks {
-			k, d := k, d
-			for _, m := range []**tensor.Matrix{
-				&k.Source, &k.SourceScore, &k.SourceIDs,
-				&d.Source, &d.SourceScore,
-			} {
-				if *m != nil {
-					*m = (*m).RowRange(from, from+b.Cols)
-				}
-			}
-			if b.Hubs = nil; apart {
-				b.FindHubs()
-			}
-			run(k, d, b, n == len(blocks)-1)
-			from += b.Cols
-		}
-	}
-	state := team.AttentionStart(rows, k.Heads, k.Width, tensor.Float32)
-	team.Fill(state.Maximum, float32(math.NaN()))
-	team.Fill(state.Out, float32(math.NaN()))
-	each(func(k kernel.Attention, _ kernel.AttentionGradients, b *kernel.CSR, last bool) {
-		team.Attend(state, k, b, nil, kernel.Ending(last))
-	})
-	gOut := zeros(rows, k.Heads)
-	team.RowDots(gOut, g, state.Out)
-	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
-		transposed := team.Transpose(b, tensor.Graph)
-		if !apart {
-			transposed.Hubs = nil
-		}
-		team.AttendBackward(d, k, b, transposed, nil,
-			kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: state.Maximum})
-	})
-	return map[string]*tensor.Matrix{
-		"output": state.Out, "log-sum-exp": state.Maximum, "source gradient": d.Source,
-		"source score's gradient": d.SourceScore,
-		"target gradient":         d.Target, "target score's gradient": d.TargetScore,
-		"vector's gradient": d.A,
 	}
 }
 
@@ -179,7 +105,7 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	a := s.tangled(n, degree)
 	var self, ids *tensor.Matrix
 	if loops {
-		self, a = s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1), s.loopless(a)
+		self, a = s.int32s(n, 1), s.loopless(a)
 		clear(self.Int32s())
 		self.Int32s()[2], self.Int32s()[4], self.Int32s()[9] = 1, 2, 1 // 2 and 4 are the hubs
 	}
@@ -202,8 +128,7 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 
 	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
 		team := kernel.NewTeam(threads, s.team.Memory)
-		z, arg, dx = s.unwritten(n, cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, n,
-			cols), s.copy(start)
+		z, arg, dx = s.unwritten(n, cols), s.int32s(n, cols), s.copy(start)
 		if a.Hubs = nil; apart {
 			a.FindHubs()
 		}
@@ -213,10 +138,7 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 			right.FindHubs()
 			names := ids
 			if ids == nil {
-				names = team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 1)
-				for i := range names.Int32s() {
-					names.Int32s()[i] = int32(i)
-				}
+				names = s.counted(n)
 			}
 			team.Max(z, arg, right, x.RowRange(at, n), names.RowRange(at, n), nil, kernel.Replace)
 			team.Max(z, arg, left, x.RowRange(0, at), names.RowRange(0, at), nil, kernel.Accumulate)
@@ -271,14 +193,14 @@ func TestHubInStorage(t *testing.T) {
 		})
 
 		transposed := s.team.Transpose(a, tensor.Graph)
-		arg := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
+		arg := s.int32s(n, cols)
 		s.team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 		g, dx := s.stored(n, cols), s.stored(n, cols)
 		before = s.copy(dx)
 		s.team.MaxBackward(dx, transposed, g, arg, nil, nil)
 		s.asFloat32("gradient of the maximum", dx, g, before,
 			func(dx, g *tensor.Matrix) { s.team.MaxBackward(dx, transposed, g, arg, nil, nil) })
-		s.storedAttention("attention", network{a: a, transposed: transposed}, 2, 9, 0, kernel.Mask{}, v1)
+		s.attention("a hub", network{a: a, transposed: transposed}, v1, 2, 9, 0, kernel.Mask{}, nil)
 	})
 }
 
@@ -296,8 +218,7 @@ func TestHubMaxOfNaN(t *testing.T) {
 		a := s.rows(n, lists)
 		a.FindHubs()
 		x, z := s.normal(n, 3), s.blank(n, 3)
-		loops, arg := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1),
-			s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 3)
+		loops, arg := s.int32s(n, 1), s.int32s(n, 3)
 		clear(loops.Int32s())
 		loops.Int32s()[0] = 1
 		x.Floats()[0*3+0] = float32(math.NaN())
@@ -326,7 +247,7 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 			t.Fatalf("hubs %v and %v", a.Hubs, transposed.Hubs)
 		}
 		x := s.of(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
-		z, arg := s.blank(3, 2), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 2)
+		z, arg := s.blank(3, 2), s.int32s(3, 2)
 		s.team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 		if !slices.Equal(z.Floats(), []float32{0, 0, -5, -3, 0, 0}) ||
 			!slices.Equal(arg.Int32s(), []int32{-1, -1, 0, 2, -1, -1}) {
@@ -342,45 +263,36 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 
 // TestHubAttentionOfEqualEdges has a hub of one edge many times over, so that most of its parts are empty.
 func TestHubAttentionOfEqualEdges(t *testing.T) {
-	team := kernel.NewTeam(2, tensor.NewMeter())
-	defer team.Memory.Close()
-	r := rand.New(rand.NewPCG(6, 6))
-	const copies = 300_000
-	a := csr(team, 2, 2, []int64{0, 0, copies}, make([]int32, copies))
-	a.FindHubs()
-	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
-	s := team.AttentionStart(2, 2, 3, tensor.Float32)
-	team.Attend(s, kernel.Attention{
-		Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score,
-		TargetScore: score,
-	}, a, nil, kernel.Last)
-	// The mean of equal rows; equal edges are added one after the other, each with its rounding
-	for c, want := range x.Floats()[:6] {
-		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) ||
-			s.Out.Floats()[c] != 0 {
-			t.Errorf("column %d: %v, want %v", c, got, want)
+	with(t, func(s *suite) {
+		a := s.rows(2, [][]int32{nil, make([]int32, 300_000)})
+		a.FindHubs()
+		x, score := s.normal(2, 6), s.normal(2, 2)
+		state := s.team.AttentionStart(2, 2, 3, tensor.Float32)
+		k := kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}
+		s.team.Attend(state, k, a, nil, kernel.Last)
+		// The mean of equal rows; equal edges are added one after the other, each with its rounding
+		for c, want := range x.Floats()[:6] {
+			if got := state.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) ||
+				state.Out.Floats()[c] != 0 {
+				t.Errorf("column %d: %v, want %v", c, got, want)
+			}
 		}
-	}
+	})
 }
 
 // TestScoresOfNoWeight: a score of −∞ has no weight, also where a block or a batch holds no other, and a row
 // of these alone gives 0.
 func TestScoresOfNoWeight(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	r := rand.New(rand.NewPCG(7, 7))
-	const degree = 1500
-	indices := make([]int32, degree+2)
-	indices[degree] = 1
-	a := csr(team, 2, 2, []int64{0, degree + 1, degree + 2}, indices)
-	x, score, target := normal(team, r, 2, 5), team.Zeros(tensor.Buffers, 2, 1),
-		team.Zeros(tensor.Buffers, 2, 1)
-	score.Floats()[0] = float32(math.Inf(-1))
-	k := kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
-	s := team.AttentionStart(2, 1, 5, tensor.Float32)
-	team.Attend(s, k, a, nil, kernel.Last)
-	if !slices.Equal(s.Out.Floats()[:5], x.Floats()[5:]) ||
-		!slices.Equal(s.Out.Floats()[5:], make([]float32, 5)) {
-		t.Errorf("outputs %v of sources %v", s.Out.Floats(), x.Floats())
-	}
+	with(t, func(s *suite) {
+		a := s.rows(2, [][]int32{append(make([]int32, 1500), 1), {0}})
+		x, score := s.normal(2, 5), s.zeros(2, 1)
+		score.Floats()[0] = float32(math.Inf(-1))
+		state := s.team.AttentionStart(2, 1, 5, tensor.Float32)
+		k := kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: x, SourceScore: score, TargetScore: s.zeros(2, 1)}
+		s.team.Attend(state, k, a, nil, kernel.Last)
+		if out := state.Out.Floats(); !slices.Equal(out[:5], x.Floats()[5:]) ||
+			!slices.Equal(out[5:], make([]float32, 5)) {
+			t.Errorf("outputs %v of sources %v", out, x.Floats())
+		}
+	})
 }

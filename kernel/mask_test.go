@@ -216,8 +216,8 @@ func TestEdgeMaskOfASlice(t *testing.T) {
 				keep = append(keep, whole[e*heads+lo:e*heads+hi]...)
 			}
 			what := case_("heads from", lo, "to", hi)
-			s.attention(what, g, hi-lo, 3, 0, mask.From(lo), keep)
-			s.attention2(what+", GATv2", g, hi-lo, 3, 0, mask.From(lo), keep)
+			s.attention(what, g, v1, hi-lo, 3, 0, mask.From(lo), keep)
+			s.attention(what, g, v2, hi-lo, 3, 0, mask.From(lo), keep)
 		}
 	})
 }

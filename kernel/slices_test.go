@@ -62,7 +62,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 	return func(from, to int) map[string]*tensor.Matrix {
 		made, width := map[string]*tensor.Matrix{}, to-from
 		part := func(m *tensor.Matrix) *tensor.Matrix {
-			z := team.Memory.NewElement(tensor.Buffers, tensor.Float32, n, width)
+			z := s.blank(n, width)
 			team.PickColumns(z, m, nil, from)
 			return z
 		}
@@ -78,7 +78,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		sum("weighted sum", &weighted, kernel.Scales{}, kernel.Replace)
 		sum("added sum", &weighted, kernel.Scales{Row: row, Col: col, Self: self}, kernel.Accumulate)
 		for name, ids := range map[string]*tensor.Matrix{"maximum": nil, "maximum by ids": ids} {
-			arg := team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, width)
+			arg := s.int32s(n, width)
 			made[name], made[name+" backward"] = part(held), part(held)
 			team.Max(made[name], arg, a, partX, ids, nil, kernel.Replace)
 			team.MaxBackward(made[name+" backward"], transposed, partG, arg, ids, nil)
@@ -92,8 +92,7 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 		team.Attend(state, attention, a, nil, kernel.Last)
 		made["attention"], made["attention backward"] = state.Out, part(held)
 		d := kernel.AttentionGradients{
-			Source: made["attention backward"], SourceScore: team.Zeros(tensor.Gradients, n, 1),
-			TargetScore: team.Zeros(tensor.Gradients, n, 1),
+			Source: made["attention backward"], SourceScore: s.zeros(n, 1), TargetScore: s.zeros(n, 1),
 		}
 		team.AttendBackward(d, attention, a, transposed, nil,
 			kernel.Attended{Grad: partG, GradDotOut: gOut, LogSum: state.Maximum})
@@ -138,7 +137,7 @@ func (s *suite) someHeads(heads, width int, a *kernel.CSR) {
 	x, g, target, vector := s.normal(n, cols), s.normal(n, cols), s.normal(n, cols), s.normal(1, cols)
 	sourceScore, targetScore := s.normal(n, heads), s.normal(n, heads)
 	part := func(m *tensor.Matrix, from, count int) *tensor.Matrix {
-		z := s.team.Memory.NewElement(tensor.Buffers, tensor.Float32, m.Rows, count)
+		z := s.blank(m.Rows, count)
 		s.team.PickColumns(z, m, nil, from)
 		return z
 	}
@@ -153,7 +152,7 @@ func (s *suite) someHeads(heads, width int, a *kernel.CSR) {
 			} else {
 				k.SourceScore, k.TargetScore = part(sourceScore, first, some), part(targetScore, first, some)
 			}
-			return attendBlocks(s.team, k, part(g, from, count), true, blocks...)
+			return s.attending(k, part(g, from, count), blocks...).over(s.team)
 		}
 		for _, blocks := range [][]*kernel.CSR{{a}, {left, right}} {
 			whole := attend(0, heads, 0, cols, blocks...)

@@ -44,7 +44,7 @@ func (s *suite) everything() map[string][]float64 {
 		}
 	}
 	team := s.team
-	new := func(cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
+	new := func(cols int) *tensor.Matrix { return s.zeros(rows, cols) }
 	stored := func(cols int) *tensor.Matrix { return s.as(s.storage, new(cols)) }
 	a := s.tangled(rows, 6000)
 	x, y, bias, gamma := s.stored(rows, cols), s.stored(rows, cols), s.normal(1, cols), s.normal(1, cols)
@@ -62,32 +62,22 @@ func (s *suite) everything() map[string][]float64 {
 	keep("sparse mask", team.MaskEntries(&weighted, mask, kernel.Straight),
 		team.MaskEntries(&weighted, mask, kernel.Transposed))
 
-	top, arg := stored(cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
+	top, arg := stored(cols), s.int32s(rows, cols)
 	team.Max(top, arg, a, x, ids, nil, kernel.Replace)
 	dx := stored(cols)
 	team.MaxBackward(dx, transposed, y, arg, ids, nil)
 	keep("max", top, dx)
 
-	for name, k := range map[string]kernel.Attention{
-		"attention": {SourceScore: s.normal(rows, heads), TargetScore: s.normal(rows, heads)},
-		"GATv2":     {Target: y, A: row},
+	for form, k := range map[form]kernel.Attention{
+		v1: {SourceScore: s.normal(rows, heads), TargetScore: s.normal(rows, heads)}, v2: {Target: y, A: row},
 	} {
 		k.Heads, k.Width, k.Slope, k.Source, k.Mask = heads, width, .2, x, kernel.NewMask(5, .3, nil)
-		state := team.AttentionStart(rows, heads, width, s.storage)
-		team.Attend(state, k, a, nil, kernel.Last)
-		out, logSum := state.Out, state.Maximum
-		gOut := new(heads)
-		team.RowDots(gOut, y, out)
-		d := kernel.AttentionGradients{
-			Source: stored(cols), SourceScore: new(heads), TargetScore: new(heads),
-			Target: stored(cols), A: team.Zeros(tensor.Buffers, 1, cols),
+		for name, m := range s.attending(k, y, a).over(team) {
+			keep(case_(form, name), m)
 		}
-		team.AttendBackward(d, k, a, transposed, nil,
-			kernel.Attended{Grad: y, GradDotOut: gOut, LogSum: logSum})
-		keep(name, out, logSum, gOut, d.Source, d.SourceScore, d.TargetScore, d.Target, d.A)
 	}
 
-	dots, da := new(heads), team.Zeros(tensor.Buffers, 1, cols)
+	dots, da := new(heads), s.zeros(1, cols)
 	team.HeadDot(dots, x, row)
 	team.HeadDotBackward(dx, da, dots, x, row)
 	mean, spread := stored(width), stored(cols)
@@ -101,7 +91,7 @@ func (s *suite) everything() map[string][]float64 {
 		team.FinishBackward(g, y, f, act, mask)
 		keep(case_("finish", act), f, g)
 	}
-	sum := team.Zeros(tensor.Buffers, 1, cols)
+	sum := s.zeros(1, cols)
 	team.ColumnSums(sum, x, y)
 	got["sums"] = append(values(sum), team.SumSquares(s.as(tensor.Float32, x)))
 	c := stored(cols)
@@ -128,7 +118,7 @@ func (s *suite) everything() map[string][]float64 {
 	team.NormalizeBackward(c, g, x, norm, bias, row)
 	keep("batch norm", n, g, c)
 	got["moments"] = slices.Concat(m.Mean, m.M2, sumG, sumGX)
-	dGamma, dBeta := team.Zeros(tensor.Buffers, 1, cols), team.Zeros(tensor.Buffers, 1, cols)
+	dGamma, dBeta := s.zeros(1, cols), s.zeros(1, cols)
 	norm.Mean, norm.Rstd = new(1), new(1)
 	team.LayerNorm(n, x, norm, 1e-5, kernel.ReLU, mask)
 	team.LayerNormBackward(kernel.NormGradients{X: c, Gamma: dGamma, Beta: dBeta}, y, x,

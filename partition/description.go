@@ -2,10 +2,8 @@ package partition
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,23 +37,15 @@ type Description struct {
 	Whole Whole  `json:"whole"`
 
 	order *order
-	files []storeFile // of the store, when it was partitioned
-	file  os.FileInfo // of partition.json, when it was read
+	files []graph.FileRecord // of the store, when it was partitioned
+	file  os.FileInfo        // of partition.json, when it was read
 }
 
 // record is partition.json.
 type record struct {
 	Format int `json:"format"`
 	Description
-	Store []storeFile `json:"store"`
-}
-
-// storeFile identifies a file of the store that was partitioned.
-type storeFile struct {
-	Name     string    `json:"name"`
-	Bytes    int64     `json:"bytes"`
-	Modified time.Time `json:"modified"`
-	SHA256   string    `json:"sha256"`
+	Store []graph.FileRecord `json:"store"`
 }
 
 // readRecord reads partition.json in dir, and checks everything that needs no other file.
@@ -224,34 +214,6 @@ func isSquare[T any](rows [][]T, k int) bool {
 	return len(rows) == k && !slices.ContainsFunc(rows, func(row []T) bool { return len(row) != k })
 }
 
-// identify lists the files of a store with hashes of their contents. It reads those that the store has no
-// record of.
-func identify(store string) ([]storeFile, error) {
-	names, err := graph.Files(store)
-	if err != nil {
-		return nil, err
-	}
-	var files []storeFile
-	sums := graph.Sums(store)
-	for _, name := range names {
-		info, err := os.Stat(filepath.Join(store, name))
-		if err != nil {
-			return nil, err
-		}
-		sum := sums[name]
-		if sum == "" {
-			if sum, err = graph.Sum(filepath.Join(store, name)); err != nil {
-				return nil, err
-			}
-		}
-		files = append(files, storeFile{name, info.Size(), info.ModTime().UTC(), sum})
-	}
-	return files, nil
-}
-
-// errChanged ends a comparison at the first difference.
-var errChanged = errors.New("changed")
-
 // CheckFresh refuses partitions of a store that has changed since, with an OutOfDate. It compares the sizes
 // and times of the store's files. If only times differ, as after the store was copied, it compares SHA-256
 // hashes of the contents.
@@ -260,25 +222,25 @@ func (d *Description) CheckFresh(store string) error {
 	if err != nil {
 		return err
 	}
-	changed := descriptionFile
-	if len(names) == len(d.files) {
-		changed = ""
+	outOfDate := func(file string) error {
+		return refusal.Errorf("%w", &OutOfDate{Store: store, Changed: file, Name: d.Name, K: d.K, Method: d.Method})
 	}
-	for k := 0; changed == "" && k < len(names); k++ {
-		switch err := d.files[k].compare(store, names[k]); {
-		case errors.Is(err, errChanged):
-			changed = names[k]
-		case err != nil:
+	if len(names) != len(d.files) {
+		return outOfDate(descriptionFile)
+	}
+	for k, name := range names {
+		changed := d.files[k].Name != name
+		if !changed {
+			changed, err = d.files[k].Changed(store)
+		}
+		if err != nil {
 			return err
 		}
+		if changed {
+			return outOfDate(name)
+		}
 	}
-	if changed == "" {
-		return nil
-	}
-	return refusal.Errorf("%w", &OutOfDate{
-		Store: store, Changed: changed, Name: d.Name,
-		K: d.K, Method: d.Method,
-	})
+	return nil
 }
 
 // OutOfDate is the error of partitions whose store has changed since.
@@ -296,34 +258,4 @@ func (o *OutOfDate) Error() string {
 	}
 	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; %s", Directory(o.Store, o.Name),
 		filepath.Join(o.Store, o.Changed), wayOut)
-}
-
-// compare reads the file only if its time differs, as after the store was copied.
-func (f *storeFile) compare(store, name string) error {
-	if f.Name != name {
-		return errChanged
-	}
-	path := filepath.Join(store, name)
-	info, err := os.Stat(path)
-	var failed *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return refusal.Errorf("%s: missing, though graph.json lists it; import it again", path)
-	case errors.As(err, &failed):
-		return refusal.Errorf("%s: %w; import it again", path, failed.Err)
-	case err != nil:
-		return err
-	}
-	if info.Size() != f.Bytes {
-		return errChanged
-	}
-	if info.ModTime().Equal(f.Modified) {
-		return nil
-	}
-	if sum, err := graph.Sum(path); err != nil {
-		return err
-	} else if sum != f.SHA256 {
-		return errChanged
-	}
-	return nil
 }

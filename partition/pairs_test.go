@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -21,7 +22,7 @@ func TestManyRelations(t *testing.T) {
 	r.Vertices, r.Edges, r.TrainVertices = make([]int, 2), make([]int64, 2), make([]int, 2)
 	r.HaloRows, r.HaloRowsOut, r.Cut = square[int](2), square[int](2), square[int64](2)
 	for i := range 4 * relations {
-		r.Store = append(r.Store, storeFile{Name: fmt.Sprint(i)})
+		r.Store = append(r.Store, graph.FileRecord{Name: fmt.Sprint(i)})
 	}
 	text, err := json.Marshal(r)
 	require.NoError(t, err)

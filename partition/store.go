@@ -143,7 +143,7 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 	if err := CheckPlace(store, name); err != nil {
 		return "", err
 	}
-	files, err := identify(store)
+	files, err := graph.Identify(store)
 	if err != nil {
 		return "", err
 	}
@@ -205,7 +205,7 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
 }
 
 // contentID returns Description.ID. Equal ids mean equal shares.
-func contentID(files []storeFile, a *Assignment) string {
+func contentID(files []graph.FileRecord, a *Assignment) string {
 	h := sha256.New()
 	for _, f := range files {
 		fmt.Fprintln(h, f.Name, f.SHA256)

@@ -10,7 +10,6 @@ import (
 	"weft/nn"
 	"weft/train/metric"
 	"weft/train/setting"
-	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -122,8 +121,7 @@ func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	if scores.Fault != "" {
 		s.diverged = &Diverged{s.epoch, scores.Fault}
 	}
-	e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = scores.Train, scores.Val, scores.Test,
-		scores.ValLoss, true
+	e.Scores, e.Evaluated = scores.Scores, true
 	w.Rate.Observe(s.epoch, s.best.measure(e))
 	return nil
 }
@@ -175,14 +173,13 @@ func (s *state) report(r *Result) {
 	if s.saver != nil {
 		r.Checkpoints = s.saver.totals
 	}
-	b := s.best.scores
-	r.BestEpoch, r.Train, r.Val, r.Test, r.ValLoss = s.best.epoch, b.Train, b.Val, b.Test, b.ValLoss
+	r.BestEpoch, r.Scores = s.best.epoch, s.best.scores
 }
 
 // best remembers the best epoch so far.
 type best struct {
 	epoch    int // 0: none yet
-	scores   worker.Scores
+	scores   metric.Scores
 	weights  nn.Snapshot
 	byLoss   bool // select the lowest validation loss, not the best metric
 	smaller  bool // of two metrics the smaller is better
@@ -195,14 +192,14 @@ type best struct {
 // take records an epoch's scores, and keeps its weights if it is the best so far.
 func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 	b.seen = epoch
-	if s.Fault == "" && b.better(epoch, s) {
+	if s.Fault == "" && b.better(epoch, s.Scores) {
 		params.Save(&b.weights)
 	}
 }
 
 // better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
 // is. If there is a metric but no loss, as with class weights of 0, the metric alone tells progress.
-func (b *best) better(epoch int, s worker.Scores) bool {
+func (b *best) better(epoch int, s metric.Scores) bool {
 	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller ||
 		s.Val < b.scores.Val && b.smaller
 	lower := b.epoch == 0 || s.ValLoss < b.lowest || math.IsNaN(s.ValLoss) && (b.byLoss || math.IsNaN(s.Val))
@@ -238,11 +235,7 @@ func BestOf(curve []Epoch, o *setting.Options, name string) (e Epoch) {
 		if !one.Evaluated || math.IsNaN(one.Train) && math.IsNaN(one.Val) && math.IsNaN(one.Test) {
 			continue
 		}
-		if b.better(one.Epoch,
-			worker.Scores{
-				Scores:  task.Scores{Train: one.Train, Val: one.Val, Test: one.Test},
-				ValLoss: one.ValLoss,
-			}) {
+		if b.better(one.Epoch, one.Scores) {
 			e = one
 		}
 	}

@@ -10,24 +10,21 @@ import (
 
 	"weft/internal/refusal"
 	"weft/tensor"
+	"weft/train/metric"
 	"weft/train/setting"
-	"weft/train/task"
-	"weft/train/worker"
 )
 
 // TestBestEpoch: of equal epochs the first is the best. Patience counts from the last progress.
 func TestBestEpoch(t *testing.T) {
-	scored := func(val, loss float64) worker.Scores {
-		return worker.Scores{Scores: task.Scores{Val: val}, ValLoss: loss}
-	}
+	scored := func(val, loss float64) metric.Scores { return metric.Scores{Val: val, ValLoss: loss} }
 	nan := math.NaN()
-	course := []worker.Scores{
+	course := []metric.Scores{
 		scored(.5, 1), scored(.4, .5), scored(.7, .9), scored(.7, .5), scored(.6, .6),
 	}
-	unmeasured := []worker.Scores{scored(nan, nan), scored(nan, nan)}
+	unmeasured := []metric.Scores{scored(nan, nan), scored(nan, nan)}
 	for _, c := range []struct {
 		selects     string
-		course      []worker.Scores
+		course      []metric.Scores
 		best, since int
 	}{
 		{"metric", course, 3, 3},
@@ -36,7 +33,7 @@ func TestBestEpoch(t *testing.T) {
 		{setting.SelectLoss, course[2:], 2, 2},
 		{"metric", unmeasured, 2, 2},
 		{setting.SelectLoss, unmeasured, 2, 2},
-		{"metric", []worker.Scores{scored(.5, nan), scored(.7, nan), scored(.6, nan)}, 2, 2}, // no loss
+		{"metric", []metric.Scores{scored(.5, nan), scored(.7, nan), scored(.6, nan)}, 2, 2}, // no loss
 	} {
 		b := newState(&Options{Select: c.selects, Patience: 2}, time.Time{}, "accuracy").best
 		for k, s := range c.course {

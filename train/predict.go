@@ -125,14 +125,13 @@ func (j *Job) checkVertices(s *shared) error {
 		return err
 	}
 	if len(j.Vertices) == 0 {
-		return refusal.Errorf("%s: names no vertex; name those to predict", refusal.Setting("vertices"))
+		return refusal.Errorf("{vertices}: names no vertex; name those to predict")
 	}
 	seen := make([]bool, s.whole.Own())
 	for k, v := range j.Vertices {
 		if v < 0 || int(v) >= len(seen) || seen[v] {
-			return refusal.Errorf("%s: entry %d, vertex %d, is out of the range of %d vertices, or given "+
-				"twice; name each once",
-				refusal.Setting("vertices"), k+1, v, len(seen))
+			return refusal.Errorf("{vertices}: entry %d, vertex %d, is out of the range of %d vertices, or "+
+				"given twice; name each once", k+1, v, len(seen))
 		}
 		seen[v] = true
 	}

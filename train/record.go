@@ -29,28 +29,19 @@ type Record struct {
 
 // bestRecord is best without its weights and settings.
 type bestRecord struct {
-	Epoch   int           `json:"epoch"`
-	Train   metric.Number `json:"train"`
-	Val     metric.Number `json:"val"`
-	Test    metric.Number `json:"test"`
-	ValLoss metric.Number `json:"val_loss"`
-	Lowest  metric.Number `json:"lowest_val_loss"`
-	Since   int           `json:"progress"` // the epoch of the last progress
-	Seen    int           `json:"evaluated"`
+	Epoch int `json:"epoch"`
+	metric.Numbers
+	Lowest metric.Number `json:"lowest_val_loss"`
+	Since  int           `json:"progress"` // the epoch of the last progress
+	Seen   int           `json:"evaluated"`
 }
 
 func (b *best) record() bestRecord {
-	s := &b.scores
-	return bestRecord{
-		b.epoch, metric.Number(s.Train), metric.Number(s.Val), metric.Number(s.Test),
-		metric.Number(s.ValLoss), metric.Number(b.lowest), b.since, b.seen,
-	}
+	return bestRecord{b.epoch, b.scores.Numbers(), metric.Number(b.lowest), b.since, b.seen}
 }
 
 func (b *best) restore(r bestRecord) {
-	b.epoch, b.lowest, b.since, b.seen = r.Epoch, float64(r.Lowest), r.Since, r.Seen
-	b.scores.Train, b.scores.Val, b.scores.Test, b.scores.ValLoss = float64(r.Train), float64(r.Val),
-		float64(r.Test), float64(r.ValLoss)
+	b.epoch, b.scores, b.lowest, b.since, b.seen = r.Epoch, r.Scores(), float64(r.Lowest), r.Since, r.Seen
 }
 
 // chunksOf identifies the division whose history a run has: the chunks and slices of a mesh or, with a late
@@ -91,26 +82,23 @@ func (c *Checkpoints) check(s *shared) error {
 	if err := c.From.State(&r); err != nil {
 		return err
 	}
-	parallel := refusal.Setting("parallel")
 	now := chunksOf(&s.Config, c.Partition)
 	switch {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
 	case s.HaloDelay > 0 && now == r.Chunks+ofInputs:
-		return refusal.Errorf("%s %s: the late halo in %s is of a version of weft that sent other rows; "+
-			"take %s tensor=%d, which needs none",
-			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers())
+		return refusal.Errorf("{parallel} %s: the late halo in %s is of a version of weft that sent other "+
+			"rows; take {parallel} tensor=%d, which needs none", s.Parallel, c.From.Path, s.Mesh.Workers())
 	case s.HaloDelay > 0:
-		return refusal.Errorf("%s %s: the late halo in %s is of other partitions; take %s %s with the "+
-			"same partitions, or %s tensor=%d, which needs none",
-			parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
+		return refusal.Errorf("{parallel} %s: the late halo in %s is of other partitions; take {parallel} "+
+			"%s with the same partitions, or {parallel} tensor=%d, which needs none", s.Parallel, c.From.Path,
+			r.Settings["parallel"], s.Mesh.Workers())
 	case r.Chunks == "":
-		return refusal.Errorf("%s %s: the chunks of a pipeline need a history, and %s has none; take %s "+
-			"graph=%d, or one chunk for each partition: %s %d",
-			parallel, s.Parallel, c.From.Path, parallel, s.Mesh.Workers(),
-			refusal.Setting("chunks"), s.Mesh.Partitions)
+		return refusal.Errorf("{parallel} %s: the chunks of a pipeline need a history, and %s has none; "+
+			"take {parallel} graph=%d, or one chunk for each partition: {chunks} %d", s.Parallel, c.From.Path,
+			s.Mesh.Workers(), s.Mesh.Partitions)
 	}
-	return refusal.Errorf("%s %s: the history in %s is of other chunks, partitions or slices; take %s %s "+
-		"with any number of stages, or %s graph=%d, which needs no history",
-		parallel, s.Parallel, c.From.Path, parallel, r.Settings["parallel"], parallel, s.Mesh.Workers())
+	return refusal.Errorf("{parallel} %s: the history in %s is of other chunks, partitions or slices; take "+
+		"{parallel} %s with any number of stages, or {parallel} graph=%d, which needs no history", s.Parallel,
+		c.From.Path, r.Settings["parallel"], s.Mesh.Workers())
 }

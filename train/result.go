@@ -2,8 +2,6 @@ package train
 
 import (
 	"encoding/json"
-	"fmt"
-	"math"
 
 	"weft/internal/refusal"
 	"weft/internal/trace"
@@ -14,42 +12,34 @@ import (
 	"weft/train/worker"
 )
 
-// Epoch is the result of an epoch. Only evaluated epochs have metrics.
+// Epoch is the result of an epoch. Only evaluated epochs have scores.
 type Epoch struct {
-	Epoch, Epochs        int // counted from 1
-	Loss                 float64
-	LR                   float64 // learning rate
-	Metric               string  // by name
-	Train, Val, Test     float64 // the metric; NaN: not measured
-	ValLoss              float64
+	Epoch, Epochs int // counted from 1
+	Loss          float64
+	LR            float64 // learning rate
+	Metric        string  // by name
+	metric.Scores
 	Evaluated            bool
 	Seconds              float64 // evaluation excluded
 	LiveBytes, PeakBytes int64   // tensors of one worker
 }
 
-// epochLine is an Epoch as a line of metrics.jsonl. The metrics stand only in those of evaluated epochs.
+// epochLine is an Epoch as a line of metrics.jsonl. The scores stand only in those of evaluated epochs.
 type epochLine struct {
-	Epoch     int            `json:"epoch"`
-	Loss      metric.Number  `json:"loss"`
-	LR        float64        `json:"lr"`
-	Train     *metric.Number `json:"train,omitempty"`
-	Val       *metric.Number `json:"val,omitempty"`
-	Test      *metric.Number `json:"test,omitempty"`
-	ValLoss   *metric.Number `json:"val_loss,omitempty"`
-	Seconds   float64        `json:"seconds"`
-	LiveBytes int64          `json:"live_bytes"`
-	PeakBytes int64          `json:"peak_bytes"`
+	Epoch int           `json:"epoch"`
+	Loss  metric.Number `json:"loss"`
+	LR    float64       `json:"lr"`
+	*metric.Numbers
+	Seconds   float64 `json:"seconds"`
+	LiveBytes int64   `json:"live_bytes"`
+	PeakBytes int64   `json:"peak_bytes"`
 }
 
 // MarshalJSON implements json.Marshaler: a line of metrics.jsonl.
 func (e Epoch) MarshalJSON() ([]byte, error) {
-	line := epochLine{
-		Epoch: e.Epoch, Loss: metric.Number(e.Loss), LR: e.LR, Seconds: e.Seconds,
-		LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes,
-	}
+	line := epochLine{e.Epoch, metric.Number(e.Loss), e.LR, nil, e.Seconds, e.LiveBytes, e.PeakBytes}
 	if e.Evaluated {
-		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)),
-			new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
+		line.Numbers = new(e.Numbers())
 	}
 	return json.Marshal(line)
 }
@@ -60,28 +50,14 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &line); err != nil {
 		return err
 	}
-	var has map[string]json.RawMessage
-	if err := json.Unmarshal(text, &has); err != nil {
-		return err
-	}
 	*e = Epoch{
 		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR,
 		Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
-		Evaluated: has["val_loss"] != nil,
 	}
-	if e.Evaluated {
-		e.Train, e.Val, e.Test, e.ValLoss = orNaN(line.Train), orNaN(line.Val), orNaN(line.Test),
-			orNaN(line.ValLoss)
+	if e.Evaluated = line.Numbers != nil; e.Evaluated {
+		e.Scores = line.Scores()
 	}
 	return nil
-}
-
-// orNaN is a number of a line: a null is read as nil.
-func orNaN(n *metric.Number) float64 {
-	if n == nil {
-		return math.NaN()
-	}
-	return float64(*n)
 }
 
 // Result is the result of a run.
@@ -89,12 +65,11 @@ type Result struct {
 	Epochs int // epochs that were run
 	// BestEpoch is the first epoch with the best validation metric or, if the options select it, the lowest
 	// validation loss.
-	BestEpoch        int
-	Metric           string
-	Train, Val, Test float64 // the metric at the best epoch
-	ValLoss          float64 // at the best epoch
-	Losses           []float64
-	EpochSeconds     []float64
+	BestEpoch     int
+	Metric        string
+	metric.Scores // at the best epoch
+	Losses        []float64
+	EpochSeconds  []float64
 	worker.Totals
 	Ended       Ended
 	Checkpoints CheckpointTotals // on worker 0; zero: none
@@ -134,6 +109,5 @@ type Diverged struct {
 }
 
 func (d *Diverged) Error() string {
-	return fmt.Sprintf("epoch %d: %s; try a smaller %s, %s 1, or %s layer",
-		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
+	return refusal.Sprintf("epoch %d: %s; try a smaller {lr}, {clip} 1, or {norm} layer", d.Epoch, d.Fault)
 }

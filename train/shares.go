@@ -136,8 +136,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		return s, err
 	}
 	if weights == nil && j.Options.Validate != "" && j.Validate == nil {
-		return nil, refusal.Errorf("%s %s: a job has that graph as Validate", refusal.Setting("validate"),
-			j.Options.Validate)
+		return nil, refusal.Errorf("{validate} %s: a job has that graph as Validate", j.Options.Validate)
 	}
 	if j.Validate != nil && weights == nil {
 		if s.validate, err = j.shareValidation(ctx, s); err != nil {
@@ -157,8 +156,8 @@ func (j *Job) checkLoss() error {
 	var text string
 	switch {
 	case o.Task != task.Vertex:
-		return refusal.Errorf("%s %s: a job's own loss is for labels of vertices; leave one of them out",
-			refusal.Setting("task"), o.Task)
+		return refusal.Errorf("{task} %s: a job's own loss is for labels of vertices; leave one of them out",
+			o.Task)
 	case o.Loss != task.AutoLoss:
 		given, text = "loss", o.Loss
 	case o.ClassWeights != task.NoClassWeights:
@@ -187,8 +186,7 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	}
 	switch w := v.whole; {
 	case w.Splits[s.Split].Val == 0:
-		err = refusal.Errorf("%s %d has no validation vertices; import it with %[1]s val",
-			refusal.Setting("split"), s.Split)
+		err = refusal.Errorf("{split} %d has no validation vertices; import it with {split} val", s.Split)
 	case w.FeatureColumns != whole.FeatureColumns:
 		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
 			"with the same features", w.FeatureColumns, whole.FeatureColumns)
@@ -209,7 +207,7 @@ func (j *Job) named(err error) error {
 	if err == nil || !refusal.Is(err) {
 		return err
 	}
-	return refusal.Errorf("%s %s: %v", refusal.Setting("validate"), j.Dataset, err)
+	return refusal.Errorf("{validate} %s: %v", j.Dataset, err)
 }
 
 // validation opens for use what the worker that has a partition needs of the graph that the model is
@@ -244,8 +242,8 @@ func (p *Parts) open(k int) func(p int, use func(*partition.Share) error) error 
 		}
 		defer share.Close()
 		if n := len(share.Edges.Starts) - 1; n != k {
-			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers "+
-				"must be equal", k, n)
+			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must "+
+				"be equal", k, n)
 		}
 		return guarded(share, func() error { return use(share) })
 	}

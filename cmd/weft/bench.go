@@ -18,7 +18,6 @@ type benchCommand struct {
 	threads int
 	only    string
 	quick   bool
-	json    bool
 }
 
 func newBench() *cobra.Command {
@@ -46,7 +45,7 @@ Without a name it does both. A fraction of 1 is as fast as the bound. Run nothin
 	}
 	c.addFlags(cmd)
 	cmd.AddCommand(
-		newBenchPart((*benchCommand).kernels, &cobra.Command{
+		newBenchPart(benchKernels, &cobra.Command{
 			Use:   "kernels",
 			Short: "each kernel against a bound from rates measured in the same run",
 			Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), with rows that fit into a cache and
@@ -65,7 +64,7 @@ It takes some minutes.`,
   weft bench kernels --only '^attention' --threads 1
   weft bench kernels --json > kernels.json`,
 		}),
-		newBenchPart((*benchCommand).epoch, &cobra.Command{
+		newBenchPart(benchEpoch, &cobra.Command{
 			Use:   "epoch",
 			Short: "an epoch of three models against the sum of its kernels",
 			Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million edges.
@@ -80,14 +79,22 @@ the time of the program around them. It takes some minutes and up to 20 GB of me
 
 // newBenchPart completes the command of a part.
 func newBenchPart(
-	measure func(*benchCommand, context.Context, io.Writer, bench.Options) error, cmd *cobra.Command,
+	measure func(context.Context, io.Writer, bench.Options) (any, error), cmd *cobra.Command,
 ) *cobra.Command {
-	c := &benchCommand{}
+	c, asJSON := &benchCommand{}, false
 	c.addFlags(cmd)
-	cmd.Flags().BoolVar(&c.json, "json", false, "print the results as one JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the results as one JSON object")
 	cmd.Args = arguments(0, 0)
 	cmd.RunE = c.run(func(ctx context.Context, out io.Writer, o bench.Options) error {
-		return measure(c, ctx, out, o)
+		show := out
+		if asJSON {
+			show = io.Discard
+		}
+		report, err := measure(ctx, show, o)
+		if err == nil && asJSON {
+			err = printJSON(out, report)
+		}
+		return err
 	})
 	return cmd
 }
@@ -127,24 +134,20 @@ func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer,
 
 // both draws the kernels and then the epochs. With --only there may be nothing to measure for one of them.
 func (c *benchCommand) both(ctx context.Context, out io.Writer, o bench.Options) error {
-	kernels := c.kernels(ctx, out, o)
+	_, kernels := benchKernels(ctx, out, o)
 	if kernels != nil && (c.only == "" || !refusal.Is(kernels)) {
 		return kernels
 	}
-	epochs := c.epoch(ctx, out, o)
+	_, epochs := benchEpoch(ctx, out, o)
 	if kernels == nil && refusal.Is(epochs) {
 		return nil
 	}
 	return epochs
 }
 
-func (c *benchCommand) kernels(ctx context.Context, out io.Writer, o bench.Options) error {
-	show := out
-	if c.json {
-		show = io.Discard
-	}
+func benchKernels(ctx context.Context, show io.Writer, o bench.Options) (report any, err error) {
 	name := ""
-	r, err := bench.Kernels(ctx, o,
+	return bench.Kernels(ctx, o,
 		func(m bench.Machine) {
 			for _, line := range m.Describe() {
 				fmt.Fprintln(show, line)
@@ -159,18 +162,10 @@ func (c *benchCommand) kernels(ctx context.Context, out io.Writer, o bench.Optio
 				duration(seconds(k.Seconds)), k.GFLOPS, k.GBytesPerSec,
 				bar(k.Fraction, 20), 100*k.Fraction, k.Bound)
 		})
-	if err == nil && c.json {
-		err = printJSON(out, r)
-	}
-	return err
 }
 
-func (c *benchCommand) epoch(ctx context.Context, out io.Writer, o bench.Options) error {
-	show := out
-	if c.json {
-		show = io.Discard
-	}
-	r, err := bench.Epoch(ctx, o, func(m bench.Model) {
+func benchEpoch(ctx context.Context, show io.Writer, o bench.Options) (report any, err error) {
+	return bench.Epoch(ctx, o, func(m bench.Model) {
 		fmt.Fprintf(show, "\n%s on %s\n", m.Model, m.Graph)
 		fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", duration(seconds(m.EpochSeconds)),
 			duration(seconds(m.KernelSeconds)),
@@ -183,10 +178,6 @@ func (c *benchCommand) epoch(ctx context.Context, out io.Writer, o bench.Options
 			}
 		}
 	})
-	if err == nil && c.json {
-		err = printJSON(out, r)
-	}
-	return err
 }
 
 // bar draws a fraction between 0 and 1 with a number of cells.

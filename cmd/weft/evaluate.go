@@ -17,7 +17,6 @@ import (
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/rundir"
-	"weft/train/setting"
 	"weft/train/task"
 )
 
@@ -62,44 +61,36 @@ type evaluations struct {
 
 // evaluated is what a run is measured on.
 type evaluated struct {
-	args    []string
-	run     rundir.Run
-	options *setting.Resolved
-	weights string // file
-	store   string
-	graph   *graph.Graph
+	request
+	counts    rundir.Counts // of the graph that the run was trained on
+	elsewhere bool          // it is measured on another graph
+	on        *graph.Graph
 }
-
-// elsewhere reports whether it is another store than the run's.
-func (e *evaluated) elsewhere() bool { return len(e.args) == 2 }
 
 func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, error) {
 	if e.split < -1 {
 		return nil, refusal.Errorf("--split %d: splits count from 0", e.split)
 	}
-	run, o, weights, err := rundir.Read(args[0])
+	asked, o, run, err := requestOf(args)
 	if err != nil {
 		return nil, err
 	}
-	of := &evaluated{args: args, run: run, weights: weights, store: run.Store}
-	if of.elsewhere() {
-		of.store = args[1]
-	}
-	if of.store == "" {
+	of := &evaluated{request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
+	if of.graph == "" {
 		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
 			"weft evaluate %[1]s STORE", args[0])
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
-	if of.graph, _, err = openDataset(cmd.Context(), of.store, cmd.ErrOrStderr(), nil); err != nil {
+	if of.on, _, err = openDataset(cmd.Context(), of.graph, cmd.ErrOrStderr(), nil); err != nil {
 		return nil, err
 	}
-	defer of.graph.Close()
+	defer of.on.Close()
 	if e.split >= 0 {
 		o.Split = e.split
 	}
-	if of.elsewhere() || o.Task == task.Link {
+	if of.elsewhere || o.Task == task.Link {
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
@@ -115,43 +106,43 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 
 // vertices measures predictions of labels.
 func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, error) {
-	g, r := e.graph, e.options
+	g, r := e.on, e.options
 	if !g.Labels.There() {
-		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.store)
+		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.graph)
 	}
 	check := r.Kind.Check
-	if e.elsewhere() { // it may have nothing to train on
-		warnOfWeights(warnings, r.Model, e.args[0], e.run.Summary.Graph.Weighted, e.store, g)
+	if e.elsewhere { // it may have nothing to train on
+		warnOfWeights(warnings, r.Model, e.run, e.weighted, e.graph, g)
 		check = r.Kind.CheckMeasured
 	}
 	if err := check(&partition.All(g).Whole); err != nil {
-		return nil, about(e.store, err)
+		return nil, about(e.graph, err)
 	}
 	rows, columns, err := e.predictions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	// else it is no graph of the run's kind
-	if e.elsewhere() && columns == e.run.Summary.Graph.Classes && !g.Labels.Continuous() {
-		if err := matchClasses(warnings, e.run.Store, e.run.ClassNames, e.store, g); err != nil {
+	if e.elsewhere && columns == e.counts.Classes && !g.Labels.Continuous() {
+		if err := matchClasses(warnings, e.trained, e.classes, e.graph, g); err != nil {
 			return nil, err
 		}
 	}
-	if l := &g.Labels; e.elsewhere() && l.Class != nil && l.Names == nil && e.run.Summary.Graph.Values == 0 {
+	if l := &g.Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
 	}
-	learned, there := outputs(columns, e.run.Summary.Graph.Values > 0),
+	learned, there := outputs(columns, e.counts.Values > 0),
 		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
 	if learned != there || len(rows) != g.Own()*columns {
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store "+
 			"that it was trained on",
-			e.args[0], learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, there,
+			e.run, learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.graph, there,
 			counted(g.Own(), "vertex", "vertices"))
 	}
 	parts := &evaluations{}
 	err = g.Guard(func() error { return parts.of(rows, g, r.Split) })
 	if refusal.IsDamaged(err) {
-		err = fmt.Errorf("%s: %w", e.args[0], err)
+		err = fmt.Errorf("%s: %w", e.run, err)
 	}
 	return parts, err
 }
@@ -170,24 +161,24 @@ func (e *evaluated) edges(ctx context.Context) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := e.options.Kind.Types(partition.All(e.graph))
+	kinds, err := e.options.Kind.Types(partition.All(e.on))
 	if err != nil {
-		return nil, about(e.store, err)
+		return nil, about(e.graph, err)
 	}
-	of := partition.All(e.graph).Whole.Number(kinds)
+	of := partition.All(e.on).Whole.Number(kinds)
 	if has := of.Vertices(); len(rows) != has*columns {
 		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
 			"was trained on",
-			e.args[0], counted(len(rows)/max(1, columns), "vertex", "vertices"), e.store, count(has))
+			e.run, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.graph, count(has))
 	}
 	state, err := nn.ReadState(e.weights)
 	if err != nil {
 		return nil, err
 	}
-	l, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options}).
+	l, err := (&train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options}).
 		MeasureLinks(ctx, rows, state)
 	if err != nil {
-		return nil, about(e.store, advised(err))
+		return nil, about(e.graph, advised(err))
 	}
 	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
 }
@@ -243,29 +234,26 @@ func matchClasses(warnings io.Writer, trained string, names []string, store stri
 
 // predictions are those of the run or, with a store of their own, made with its weights.
 func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns int, err error) {
-	if !e.elsewhere() {
-		if rows, columns, err = rundir.ReadPredictions(e.args[0]); err != nil {
+	if !e.elsewhere {
+		if rows, columns, err = rundir.ReadPredictions(e.run); err != nil {
 			err = refusal.Errorf("%w; give the store to predict again", err)
 		}
 		return rows, columns, err
 	}
 	state, err := nn.ReadState(e.weights)
 	if err == nil {
-		err = checkWeights(&request{
-			options: e.options, run: e.args[0], trained: e.run.Store,
-			weights: e.weights, graph: e.store,
-		}, e.graph.Features.Columns, state)
+		err = checkWeights(&e.request, e.on.Features.Columns, state)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	p, err := (&train.Job{Graph: e.graph, Dataset: e.store, Options: e.options.Options, HeldOut: true}).
+	p, err := (&train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options, HeldOut: true}).
 		Predict(ctx, state, train.Logits)
 	if refusal.Weights.In(err) {
 		return nil, 0, fmt.Errorf("%s: %w", e.weights, err)
 	}
 	if err != nil {
-		return nil, 0, about(e.store, advised(err))
+		return nil, 0, about(e.graph, advised(err))
 	}
 	return p.Logits, p.Classes, nil
 }

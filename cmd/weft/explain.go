@@ -385,39 +385,33 @@ func (p planned) balance() []string {
 // moved says how many bytes workers send to move rows and, between stages, how many GNNPipe's formula gives.
 func (p planned) moved() (lines []string) {
 	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
-	for _, moved := range []struct {
-		what string
-		of   func(*worker.Communication) worker.Traffic
-	}{
-		{
-			"rows and gradients between partitions",
-			func(c *worker.Communication) worker.Traffic { return c.Halo },
-		},
-		{
-			fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages),
-			func(c *worker.Communication) worker.Traffic { return c.Layout },
-		},
-		{
-			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
-				"cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
-			func(c *worker.Communication) worker.Traffic { return c.Stage },
-		},
-		{
-			"embeddings of the ends of training and negative edges, and their gradients (in the last " +
-				"epoch: negative edges are drawn anew in each)",
-			func(c *worker.Communication) worker.Traffic { return c.Links },
-		},
-	} {
-		largest := int64(0)
-		for _, c := range p.Sent {
-			largest = max(largest, moved.of(&c).Bytes)
-		}
-		if sum := moved.of(&all).Bytes; sum > 0 {
+	say := func(of func(*worker.Communication) worker.Traffic, what string, about ...any) {
+		if sum := of(&all).Bytes; sum > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
-				moved.what, float64(sum)/1e6, float64(largest)/1e6))
+				fmt.Sprintf(what, about...), float64(sum)/1e6, float64(slices.Max(p.sent(of)))/1e6))
 		}
 	}
+	say(halo, "rows and gradients between partitions")
+	say(layout, "%d all-to-alls between rows and slices", all.Layout.Messages)
+	say(stage, "activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)",
+		c.Columns, float64(c.Bytes)/1e6)
+	say(links, "embeddings of the ends of training and negative edges, and their gradients (in the last "+
+		"epoch: negative edges are drawn anew in each)")
 	return lines
+}
+
+// The kinds of rows that workers send.
+func halo(c *worker.Communication) worker.Traffic   { return c.Halo }
+func layout(c *worker.Communication) worker.Traffic { return c.Layout }
+func stage(c *worker.Communication) worker.Traffic  { return c.Stage }
+func links(c *worker.Communication) worker.Traffic  { return c.Links }
+
+// sent is the bytes of a kind that each worker sends.
+func (p planned) sent(of func(*worker.Communication) worker.Traffic) (bytes []int64) {
+	for _, c := range p.Sent {
+		bytes = append(bytes, of(&c).Bytes)
+	}
+	return bytes
 }
 
 // idleSlices warns of layers where some slices of a mesh have no columns.

@@ -19,14 +19,6 @@ type follower struct {
 	stopped bool // an answer has ended the run
 }
 
-// answer is what a follower says after an epoch.
-type answer bool
-
-const (
-	followerGoesOn answer = false
-	followerStops  answer = true
-)
-
 // newFollower is the follower at the other ends of standard output and input, where it is asked for.
 func newFollower(cmd *cobra.Command, asked bool) *follower {
 	if !asked {
@@ -39,15 +31,13 @@ func newFollower(cmd *cobra.Command, asked bool) *follower {
 }
 
 // epoch tells the epoch, and waits for the answer, as long as there is an end of standard input to wait for.
-func (f *follower) epoch(e train.Epoch) answer {
+// It reports whether the answer ends the run.
+func (f *follower) epoch(e train.Epoch) (stops bool) {
 	if f == nil {
-		return followerGoesOn
+		return false
 	}
-	if err := printJSON(f.out, e); err != nil { // which the command reports at its end
-		return followerGoesOn
-	}
-	if f.answers == nil {
-		return followerGoesOn
+	if err := printJSON(f.out, e); err != nil || f.answers == nil { // the command reports err at its end
+		return false
 	}
 	line, err := f.answers.ReadString('\n')
 	switch {
@@ -55,12 +45,11 @@ func (f *follower) epoch(e train.Epoch) answer {
 		f.answers = nil
 	case line == "stop\n":
 		f.stopped = true
-		return followerStops
 	case line != "\n":
 		fmt.Fprintf(f.errs, "weft: warning: --follow: the answer %.20q is neither empty nor stop; the "+
 			"run goes on\n", line)
 	}
-	return followerGoesOn
+	return f.stopped
 }
 
 // hasStopped reports whether an answer has ended the run.

@@ -8,6 +8,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 )
 
@@ -88,6 +89,6 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 		return err
 	}
 	defer g.Close()
-	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, contentsOf(g), time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, streamed.WrittenOf(g), time.Since(started)))
 	return nil
 }

@@ -194,11 +194,11 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if made.oneClass {
+	if made.OneClass {
 		made.Warnings = append(made.Warnings, oneClass)
 	}
 	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-	if err := made.describe(r.store, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
+	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
 		return err
 	}
 	say(nextLine(r.store, made.Graph))
@@ -233,7 +233,7 @@ func leaksOf(store string) (warnings []string, err error) {
 }
 
 // makeStore imports the graph: in a stream, unless a change needs it in memory.
-func (r *importRequest) makeStore() (*contents, error) {
+func (r *importRequest) makeStore() (*streamed.Written, error) {
 	if r.reader.prepare != nil {
 		if err := r.reader.prepare(); err != nil {
 			return nil, err
@@ -257,11 +257,7 @@ func (r *importRequest) makeStore() (*contents, error) {
 	if r.dataset != nil && r.dataset.Metric != "" {
 		g.InMemory.Metric = r.dataset.Metric
 	}
-	w, err := g.Write(r.store)
-	if err != nil {
-		return nil, err
-	}
-	return &contents{w.Graph, w.Edges, w.Weighted, w.OneClass}, nil
+	return g.Write(r.store)
 }
 
 // prepare makes the splits that were asked for.

@@ -53,9 +53,8 @@ func (s *inspectedRun) print(out io.Writer) {
 	t.row("epochs", fmt.Sprintf("%s of %s%s", count(s.EpochsRun), count(s.Epochs),
 		when(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
 	if s.BestEpoch > 0 {
-		t.row("best", fmt.Sprintf("epoch %s: %s train %s  validation %s  test %s",
-			count(s.BestEpoch), s.Metric,
-			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
+		t.row("best", fmt.Sprintf("epoch %s: %s train %s  %s", count(s.BestEpoch), s.Metric,
+			measured(s.Metric, s.Train), valAndTest(s.Metric, s.Val, s.Test)))
 	}
 	checkpoint := "none"
 	if c := s.Checkpoint; c != nil {

@@ -19,6 +19,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/metric"
 )
 
 func TestOneLine(t *testing.T) {
@@ -129,8 +130,9 @@ func TestProgressOnATerminal(t *testing.T) {
 func TestProgressFits(t *testing.T) {
 	p := &progress{}
 	e := train.Epoch{
-		Metric: "accuracy", Epoch: 49, Epochs: 100, Loss: 0.3726, Train: 1, Val: 0.8198,
-		Test: 0.818, Evaluated: true, Seconds: 0.002, PeakBytes: 207e6,
+		Metric: "accuracy", Epoch: 49, Epochs: 100, Loss: 0.3726,
+		Scores: metric.Scores{Train: 1, Val: 0.8198, Test: 0.818}, Evaluated: true,
+		Seconds: 0.002, PeakBytes: 207e6,
 	}
 	p.results = e
 	now := time.Unix(100, 0)
@@ -204,7 +206,8 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
 		p.epoch(train.Epoch{
-			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75,
+			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5,
+			Scores:    metric.Scores{Train: 1, Val: 0.8, Test: 0.75},
 			Evaluated: e == 10,
 			Seconds:   1, PeakBytes: 1234567890,
 		})

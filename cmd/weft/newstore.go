@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weft/graph"
+	"weft/graph/streamed"
 	"weft/internal/refusal"
 	"weft/train/setting"
 	"weft/train/task"
@@ -33,60 +34,45 @@ func checkNewStore(path string) error {
 	return nil
 }
 
-// contents is the description of a new store.
-type contents struct {
-	*graph.Graph // of a streamed one, what is known without features, labels and edges
-	edges        int64
-	weighted     bool // some edges have weights
-	oneClass     bool // all labels are the same
-}
-
-func contentsOf(g *graph.Graph) *contents {
-	return &contents{g, g.Edges(), weighted(g), g.Labels.OneClass()}
-}
-
-// weighted reports whether edges have weights.
-func weighted(g *graph.Graph) bool {
-	return slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-}
-
-// describe says of a store that was imported what to be warned of, and what it holds.
-func (c *contents) describe(store string, took time.Duration, warnings io.Writer, say func(string)) error {
+// describeStore says of a store that was imported what to be warned of, and what it holds.
+func describeStore(store string, w *streamed.Written, took time.Duration, warnings io.Writer,
+	say func(string),
+) error {
 	leaks, err := leaksOf(store)
 	if err != nil {
 		return err
 	}
-	for _, warning := range slices.Concat(c.Warnings, leaks) {
+	for _, warning := range slices.Concat(w.Warnings, leaks) {
 		fmt.Fprintln(warnings, "weft: warning: "+warning)
 	}
-	columnTable(say, c.Types())
-	for _, note := range c.Notes {
+	columnTable(say, w.Types())
+	for _, note := range w.Notes {
 		say(note)
 	}
-	say(storeLine(store, c, took))
+	say(storeLine(store, w, took))
 	return nil
 }
 
 // storeLine says in one line what a new store holds.
-func storeLine(store string, c *contents, took time.Duration) string {
+func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	features := "no features"
-	if c.Features.Columns > 0 {
-		features = count(c.Features.Columns) + " features"
-		if c.Features.Sparse() {
+	if w.Features.Columns > 0 {
+		features = count(w.Features.Columns) + " features"
+		if w.Features.Sparse() {
 			features += " (sparse)"
 		}
 	}
 	splits := "no split"
-	if n := len(c.Splits); n > 0 {
-		s := c.Splits[0]
+	if n := len(w.Splits); n > 0 {
+		s := w.Splits[0]
 		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
 	var divided [3]int // edges
-	for i := range c.Relations {
-		if s := c.Relations[i].EdgeSplit; s != nil {
+	for i := range w.Relations {
+		if s := w.Relations[i].EdgeSplit; s != nil {
 			for part := range divided {
 				divided[part] += s.Count(part)
 			}
@@ -96,23 +82,23 @@ func storeLine(store string, c *contents, took time.Duration) string {
 		splits = fmt.Sprintf("split of edges %s/%s/%s", count(divided[0]),
 			count(divided[1]), count(divided[2]))
 	}
-	edges := counted(c.edges, "edge", "edges")
-	if c.weighted {
+	edges := counted(w.Edges, "edge", "edges")
+	if w.Weighted {
 		edges += " (weighted)"
 	}
-	if n := len(c.Relations); n > 1 {
+	if n := len(w.Relations); n > 1 {
 		edges += fmt.Sprintf(" of %s relations", count(n))
 	}
-	vertices := counted(c.Vertices(), "vertex", "vertices")
-	if n := len(c.Types()); n > 1 {
+	vertices := counted(w.Vertices(), "vertex", "vertices")
+	if n := len(w.Types()); n > 1 {
 		vertices += fmt.Sprintf(" of %s types", count(n))
 	}
-	if c.Graphs > 0 {
-		vertices += fmt.Sprintf(" of %s", counted(c.Graphs, "graph", "graphs"))
+	if w.Graphs > 0 {
+		vertices += fmt.Sprintf(" of %s", counted(w.Graphs, "graph", "graphs"))
 	}
-	labels := count(c.Labels.Classes) + " classes"
-	if c.Labels.Continuous() {
-		labels = valuesToPredict(c.Labels.Columns)
+	labels := count(w.Labels.Classes) + " classes"
+	if w.Labels.Continuous() {
+		labels = valuesToPredict(w.Labels.Columns)
 	}
 	return fmt.Sprintf("%s: %s, %s, %s, %s, %s, in %s", store, vertices, edges, features, labels,
 		splits, duration(took))

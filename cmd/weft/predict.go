@@ -102,6 +102,20 @@ type request struct {
 	weighted bool
 }
 
+// requestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
+// that args name after the run.
+func requestOf(args []string) (asked request, o setting.Options, run rundir.Run, err error) {
+	if run, o, asked.weights, err = rundir.Read(args[0]); err != nil {
+		return asked, o, run, err
+	}
+	asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
+	asked.weighted = run.Summary.Graph.Weighted
+	if len(args) == 2 {
+		asked.graph = args[1]
+	}
+	return asked, o, run, nil
+}
+
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	asked, weights, err := p.prepare(args)
 	return asRank(cmd, asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
@@ -195,26 +209,22 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	case len(args) == 0:
 		return asked, refusal.Errorf("predict: name a run's directory, or weights with --init and a graph")
 	default:
-		var run rundir.Run
-		if run, given, asked.weights, err = rundir.Read(args[0]); err != nil {
+		if asked, given, _, err = requestOf(args); err != nil {
 			return asked, err
 		}
 		if err := p.settings.override(&given); err != nil {
 			return asked, err
 		}
-		asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
-		asked.weighted = run.Summary.Graph.Weighted
-		switch _, err := os.Stat(run.Store); {
+		switch _, err := os.Stat(asked.graph); {
 		case len(args) == 2:
-			asked.graph = args[1]
-		case run.Store == "":
+		case asked.graph == "":
 			return asked, refusal.Errorf("%s names no store, as the graph was made in memory; give one: "+
 				"weft predict %s STORE",
 				filepath.Join(args[0], "run.json"), args[0])
 		case err != nil:
 			return asked, refusal.Errorf("%s names %s, which is not there; give the store: weft "+
 				"predict %s STORE",
-				filepath.Join(args[0], "run.json"), run.Store, args[0])
+				filepath.Join(args[0], "run.json"), asked.graph, args[0])
 		}
 	}
 	used := p.settings.names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })

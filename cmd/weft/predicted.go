@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"weft/gnn"
@@ -12,6 +13,7 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/predictions"
 	"weft/train/task"
 )
@@ -71,7 +73,8 @@ func (p *predictCommand) describe(
 // with them, or the other way round.
 func warnOfWeights(to io.Writer, model, run string, trained bool, store string, g *graph.Graph) {
 	kind, _ := gnn.KindOf(model)
-	if there := weighted(g); !kind.EdgeWeights || there == trained {
+	there := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
+	if !kind.EdgeWeights || there == trained {
 		return
 	}
 	said := "has edge weights, and %s was trained without any; give a graph without, or train on one " +
@@ -152,7 +155,7 @@ func (d *predicted) showScores(to io.Writer) error {
 	if d.scorer == nil {
 		return nil
 	}
-	var scores task.Scores
+	var scores metric.Scores
 	err := d.graph.Guard(func() (err error) {
 		scores, err = d.scorer.Scores(d.metric)
 		return err

@@ -18,6 +18,7 @@ import (
 	"weft/graph"
 	"weft/graph/kg"
 	"weft/graph/ppi"
+	"weft/graph/streamed"
 	"weft/internal/datasets"
 	"weft/internal/foreign"
 	"weft/internal/refusal"
@@ -227,7 +228,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	m.Say = func(line string) { fmt.Fprintln(show, line) }
 	m.Replaceable = func() error { return r.checkOld(m.Store) }
 	var (
-		imported *contents
+		imported *streamed.Written
 		started  time.Time
 	)
 	m.Make = func(store string) (err error) {
@@ -242,11 +243,11 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if imported == nil {
 		return m.Store, nil // another process has made it
 	}
-	return m.Store, imported.describe(m.Store, time.Since(started), os.Stderr, m.Say)
+	return m.Store, describeStore(m.Store, imported, time.Since(started), os.Stderr, m.Say)
 }
 
 // importInto imports the source as it is.
-func (r *recognition) importInto(store string) (*contents, error) {
+func (r *recognition) importInto(store string) (*streamed.Written, error) {
 	request, err := r.request(store, nil)
 	if err != nil {
 		return nil, err

@@ -46,66 +46,110 @@ func TestReference(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(whole), 0o666))
 }
 
-// writeFlags writes a list for each command that has flags, and for train one for each group of settings.
-// predict takes these too.
-func writeFlags(out *strings.Builder, cmd *cobra.Command) {
+// docs/data.md names each flag of import, and of each of its formats.
+func TestImportFlags(t *testing.T) {
+	text, err := os.ReadFile("../../docs/data.md")
+	require.NoError(t, err)
+	root, _ := newRoot()
+	importing, _, err := root.Find([]string{"import"})
+	require.NoError(t, err)
+	for _, cmd := range append(importing.Commands(), importing) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && !strings.Contains(string(text), "--"+f.Name) {
+				t.Errorf("docs/data.md lacks --%s of %s", f.Name, cmd.CommandPath())
+			}
+		})
+	}
+}
+
+// section is the list of flags of some commands, under their usage lines.
+type section struct {
+	usage string
+	list  string
+}
+
+// writeFlags writes a list for each command that has flags, but not for import: docs/data.md has those.
+// Commands with the same flags have one list.
+func writeFlags(out *strings.Builder, root *cobra.Command) {
+	var all []section
+	for _, s := range sections(root, "") {
+		if strings.HasPrefix(s.usage, "`weft import ") {
+			continue
+		}
+		if k := slices.IndexFunc(all, func(one section) bool { return one.list == s.list }); k >= 0 {
+			all[k].usage += ", " + s.usage
+		} else if s.list != "" {
+			all = append(all, s)
+		}
+	}
+	for _, s := range all {
+		fmt.Fprintf(out, "### %s\n\n%s", s.usage, s.list)
+	}
+}
+
+// sections returns the list of a command, without what the list of the command above it has, and those of the
+// commands below it. That of train has a part for each group of settings; predict takes these too.
+func sections(cmd *cobra.Command, above string) (all []section) {
 	var own []*pflag.Flag
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if _, setting := f.Value.(*settingValue); !setting && !f.Hidden && f.Name != "version" &&
-			f.Name != "config" {
+			f.Name != "config" && !strings.Contains(above, entry(f)) {
 			own = append(own, f)
 		}
 	})
-	isTrain := cmd.CommandPath() == "weft train"
-	if len(own) > 0 || isTrain {
-		fmt.Fprintf(out, "### `weft %s`\n\n",
-			strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "weft "))
-	}
-	if isTrain {
+	var list strings.Builder
+	if cmd.CommandPath() == "weft train" {
 		own = slices.Insert(own, 0, cmd.Flags().Lookup("config"))
 		settings := setting.All()
 		var group []*pflag.Flag
 		for k, s := range settings {
 			group = append(group, cmd.Flags().Lookup(s.Name))
 			if k == len(settings)-1 || settings[k+1].Group != s.Group {
-				fmt.Fprintf(out, "%s:\n\n", headings[s.Group])
-				writeList(out, group)
+				fmt.Fprintf(&list, "%s:\n\n", headings[s.Group])
+				writeList(&list, group)
 				group = nil
 			}
 		}
-		fmt.Fprint(out, "Other flags:\n\n")
+		fmt.Fprint(&list, "Other flags:\n\n")
 	}
-	if len(own) > 0 {
-		writeList(out, own)
-	}
+	writeList(&list, own)
+	usage := strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "weft ")
+	all = append(all, section{"`weft " + usage + "`", list.String()})
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
-			writeFlags(out, c)
+			all = append(all, sections(c, list.String())...)
 		}
+	}
+	return all
+}
+
+// writeList writes the entries of flags, if there are any.
+func writeList(out *strings.Builder, flags []*pflag.Flag) {
+	for _, f := range flags {
+		fmt.Fprint(out, entry(f))
+	}
+	if len(flags) > 0 {
+		fmt.Fprintln(out)
 	}
 }
 
-// writeList writes an entry for each flag: its name, its default in parentheses where it has one, and its
-// meaning.
-func writeList(out *strings.Builder, flags []*pflag.Flag) {
-	for _, f := range flags {
-		name, meaning := pflag.UnquoteUsage(f)
-		short, initial := "", f.DefValue
-		if _, list := f.Value.(pflag.SliceValue); list {
-			initial = strings.Trim(initial, "[]")
-		}
-		if f.Shorthand != "" {
-			short = "-" + f.Shorthand + ", "
-		}
-		if f.Value.Type() == "bool" {
-			initial = map[string]string{"false": "", "true": "on"}[initial]
-		}
-		if initial != "" {
-			initial = " (" + initial + ")"
-		}
-		entry := "- " + strings.TrimSpace("`"+short+"--"+f.Name) + strings.TrimRight(" "+name, " ") + "`" +
-			initial + ": " + meaning
-		fmt.Fprintln(out, strings.ReplaceAll(filled(entry, 108), "\n", "\n  "))
+// entry is a flag's line: its name, its default in parentheses where it has one, and its meaning.
+func entry(f *pflag.Flag) string {
+	name, meaning := pflag.UnquoteUsage(f)
+	short, initial := "", f.DefValue
+	if _, list := f.Value.(pflag.SliceValue); list {
+		initial = strings.Trim(initial, "[]")
 	}
-	fmt.Fprintln(out)
+	if f.Shorthand != "" {
+		short = "-" + f.Shorthand + ", "
+	}
+	if f.Value.Type() == "bool" {
+		initial = map[string]string{"false": "", "true": "on"}[initial]
+	}
+	if initial != "" {
+		initial = " (" + initial + ")"
+	}
+	line := "- " + strings.TrimSpace("`"+short+"--"+f.Name) + strings.TrimRight(" "+name, " ") + "`" + initial +
+		": " + meaning
+	return strings.ReplaceAll(filled(line, 108), "\n", "\n  ") + "\n"
 }

@@ -124,15 +124,8 @@ type reportRun struct {
 	Confusion   *heatTable   // true classes × predicted classes; nil: there is none, or it is too large
 	NotMeasured string       // why there are no classes
 	Profile     *profileView // nil: the run has none
+	Listed      *rundir.Listed
 	curve       []train.Epoch
-}
-
-// Setting is the value of a setting, or the dataset.
-func (r *reportRun) Setting(name string) string {
-	return (&rundir.Listed{
-		Standing: &rundir.Standing{Dataset: r.Summary.Dataset},
-		Settings: r.Settings,
-	}).Setting(name)
 }
 
 // chart is a chart of the page, with the keys that its script reads.
@@ -186,10 +179,7 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 		if r.Profile != nil && r.Profile.Chart != nil {
 			p.Memory = append(p.Memory, r.Profile.Chart)
 		}
-		listed = append(listed, &rundir.Listed{
-			Standing: &rundir.Standing{Dataset: r.Summary.Dataset},
-			Settings: r.Settings,
-		})
+		listed = append(listed, r.Listed)
 		if !r.Diverged {
 			tests = append(tests, float64(r.Summary.Test))
 		}
@@ -238,7 +228,9 @@ func readReportRun(dir string) (*reportRun, error) {
 		return nil, err
 	}
 	run.Summary.RunDir = filepath.Clean(dir) // it may have been moved
-	r := &reportRun{Run: run}
+	r := &reportRun{Run: run, Listed: &rundir.Listed{
+		Standing: &rundir.Standing{Dataset: run.Summary.Dataset}, Settings: run.Settings,
+	}}
 	if r.curve, err = rundir.ReadCurve(dir); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/rundir"
 )
 
@@ -225,7 +226,9 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 func TestMetricsHaveCharts(t *testing.T) {
 	p := &reportContents{}
 	for _, name := range []string{"accuracy", "rmse", "accuracy"} {
-		r := &reportRun{curve: []train.Epoch{{Epoch: 1, Evaluated: true, Train: .5, Val: .5, Test: .5}}}
+		r := &reportRun{
+			curve: []train.Epoch{
+				{Epoch: 1, Evaluated: true, Scores: metric.Scores{Train: .5, Val: .5, Test: .5}}}}
 		r.Summary.Metric = name
 		p.Runs = append(p.Runs, r)
 	}
@@ -246,7 +249,7 @@ func TestCurvesHaveUnits(t *testing.T) {
 		{Epoch: 1, Loss: 2, LR: .5, Seconds: 3, PeakBytes: 2_500_000, LiveBytes: 1_000_000},
 		{
 			Epoch: 2, Loss: 1, LR: .25, Seconds: 4, PeakBytes: 3_000_000, LiveBytes: 500_000, Evaluated: true,
-			Train: .75, Val: .5, Test: .25, ValLoss: 8,
+			Scores: metric.Scores{Train: .75, Val: .5, Test: .25, ValLoss: 8},
 		},
 	}}
 	r.Summary.Metric = "accuracy"

@@ -184,10 +184,14 @@ func (t *trainCommand) trainMember(
 // add takes a run that has ended, and says what it came to.
 func (s *several) add(show io.Writer, run *rundir.Run) {
 	s.done = append(s.done, run)
-	m := run.Summary.Metric
-	fmt.Fprintf(show, "%s: best epoch %s, %s validation %s  test %s\n", printable(run.Summary.RunDir),
-		count(run.Summary.BestEpoch), m,
-		measured(m, run.Summary.Val), measured(m, run.Summary.Test))
+	fmt.Fprintf(show, "%s: %s\n", printable(run.Summary.RunDir), best(run))
+}
+
+// best says what the best epoch of a run came to.
+func best(run *rundir.Run) string {
+	s := &run.Summary
+	return fmt.Sprintf("best epoch %s, %s %s", count(s.BestEpoch), s.Metric,
+		valAndTest(s.Metric, s.Val, s.Test))
 }
 
 // finish writes and prints what the runs came to.

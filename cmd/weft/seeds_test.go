@@ -38,8 +38,8 @@ func TestSpread(t *testing.T) {
 func TestFinishSeveral(t *testing.T) {
 	run := func(seed uint64, split int, val, test metric.Number, dir string) *rundir.Run {
 		return &rundir.Run{Summary: rundir.Summary{
-			Metric: "accuracy", Seed: seed, Split: split, Val: val,
-			Test: test, RunDir: dir,
+			Metric: "accuracy", Seed: seed, Split: split,
+			Numbers: metric.Numbers{Val: val, Test: test}, RunDir: dir,
 		}}
 	}
 	folder := t.TempDir()

@@ -279,24 +279,21 @@ func (t *trainCommand) train(
 			fmt.Fprintln(show, line)
 		}
 	}
-	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
+	job.Trace = t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
 		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}
 	follower, signalled := newFollower(cmd, t.follow), ctx
-	if events != nil || t.live != nil || t.follow {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		job.OnEpoch = func(e train.Epoch) {
-			progress.epoch(e)
-			events.epoch(e)
-			t.live.epoch(e)
-			if follower.epoch(e) == followerStops {
-				cancel()
-			}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	job.OnEpoch = func(e train.Epoch) {
+		progress.epoch(e)
+		events.epoch(e)
+		t.live.epoch(e)
+		if follower.epoch(e) {
+			cancel()
 		}
 	}
 	var result *train.Result
@@ -335,9 +332,7 @@ func (t *trainCommand) train(
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
 		}
-		t.live.end(fmt.Sprintf("ended: %s; best epoch %s, %s validation %s  test %s", run.Reason,
-			count(run.Summary.BestEpoch), run.Summary.Metric,
-			measured(run.Summary.Metric, run.Summary.Val), measured(run.Summary.Metric, run.Summary.Test)))
+		t.live.end(fmt.Sprintf("ended: %s; %s", run.Reason, best(&run)))
 		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
 		return cmp.Or(printed, written)
 	})
@@ -630,13 +625,9 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 
 func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	if t.json {
-		var halo, layout, stage, links []int64
-		for _, sent := range p.Sent {
-			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes),
-				append(stage, sent.Stage.Bytes)
-			if p.settings.Task == task.Link && !p.settings.TakesTurns() {
-				links = append(links, sent.Links.Bytes)
-			}
+		var ofLinks []int64
+		if p.settings.Task == task.Link && !p.settings.TakesTurns() {
+			ofLinks = p.sent(links)
 		}
 		return printJSON(out, struct {
 			PeakTensorBytes []int64        `json:"peak_tensor_bytes"`
@@ -653,7 +644,8 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			Stages          []worker.Stage `json:"stages,omitempty"`
 			Plan            []string       `json:"plan"`
 		}{
-			p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, links, p.EdgeColumns,
+			p.PeakTensorBytes, p.GraphBytes, p.sent(halo), p.sent(layout), p.sent(stage), ofLinks,
+			p.EdgeColumns,
 			p.Disk(), p.DiskBytes(),
 			p.Least, p.All, p.Stages, p.lines(),
 		})
@@ -703,15 +695,13 @@ func printResults(out io.Writer, run *rundir.Run) {
 	}
 	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
-		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges),
-			count(l.TestEdges)))
+		t.row("edges", sizes(l.TrainEdges, l.ValEdges, l.TestEdges))
 		for _, r := range linkRows(l.Val, l.Test) {
-			t.row(r.Name, fmt.Sprintf("validation %s  test %s", measured(r.Name, r.Val),
-				measured(r.Name, r.Test)))
+			t.row(r.Name, valAndTest(r.Name, r.Val, r.Test))
 		}
 	} else {
-		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
-			measured(s.Metric, s.Train), measured(s.Metric, s.Val), measured(s.Metric, s.Test)))
+		t.row(s.Metric, fmt.Sprintf("train %s  %s", measured(s.Metric, s.Train),
+			valAndTest(s.Metric, s.Val, s.Test)))
 	}
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)),
 		duration(run.Finished.Sub(run.Started))))

@@ -11,6 +11,7 @@ import (
 	"weft/graph/generate"
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/metric"
 )
 
 // BenchmarkLive: the processor time of an epoch with the live page, which another process reads, and without.
@@ -74,8 +75,8 @@ func BenchmarkLiveEpoch(b *testing.B) {
 	defer l.close()
 	l.begin("run")
 	e := train.Epoch{
-		Epochs: 1 << 30, Loss: .51234, LR: .01, Metric: "accuracy", Evaluated: true, Train: .7,
-		Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25,
+		Epochs: 1 << 30, Loss: .51234, LR: .01, Metric: "accuracy", Evaluated: true,
+		Scores: metric.Scores{Train: .7, Val: .5, Test: .6, ValLoss: 1.5}, Seconds: .25,
 	}
 	for b.Loop() {
 		e.Epoch++

@@ -20,6 +20,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/metric"
 )
 
 // TestLive: a browser that joins late gets the curve, thinned, and what is new. One that never reads holds up
@@ -37,7 +38,7 @@ func TestLive(t *testing.T) {
 	epoch := func(k int) train.Epoch {
 		return train.Epoch{
 			Epoch: k, Epochs: epochs, Loss: 1 / float64(k), Metric: "accuracy",
-			Evaluated: true, Val: .5, Seconds: .25,
+			Evaluated: true, Scores: metric.Scores{Val: .5}, Seconds: .25,
 		}
 	}
 	for k := 1; k < epochs; k++ {
@@ -273,7 +274,7 @@ func TestLiveInABrowser(t *testing.T) {
 		for k := 1; k <= epochs; k++ {
 			l.epoch(train.Epoch{
 				Epoch: k, Epochs: epochs, Loss: 1 / float64(k), LR: .01, Metric: "accuracy", Evaluated: true,
-				Train: .7, Val: .5, Test: .6, ValLoss: 1.5, Seconds: .25,
+				Scores: metric.Scores{Train: .7, Val: .5, Test: .6, ValLoss: 1.5}, Seconds: .25,
 				LiveBytes: int64(k), PeakBytes: int64(k),
 			})
 			if k%(epochs/4) == 0 { // the browser joins, or follows
@@ -304,7 +305,7 @@ func TestLiveKeepsEvaluations(t *testing.T) {
 		for k := 1; k <= epochs; k++ {
 			l.epoch(train.Epoch{
 				Epoch: k, Epochs: epochs, Loss: 1, Metric: "accuracy",
-				Evaluated: k%evaluated == 0, Val: .5, Seconds: .25,
+				Evaluated: k%evaluated == 0, Scores: metric.Scores{Val: .5}, Seconds: .25,
 			})
 		}
 	}

@@ -108,19 +108,17 @@ func dependencies(entries []entry, vertex map[string]int32) (e graph.Edges, err 
 		start := len(e.Source)
 		for name := range relationTargets(p.relations) {
 			if b, exists := vertex[name]; exists && int(b) != a {
-				if e.Source, err = memory.Grow(e.Source, 1); err != nil {
+				if e.Source, err = memory.Append(e.Source, b); err != nil {
 					return e, err
 				}
-				e.Source = append(e.Source, b)
 			}
 		}
 		slices.Sort(e.Source[start:])
 		e.Source = e.Source[:start+len(slices.Compact(e.Source[start:]))]
-		if e.Target, err = memory.Grow(e.Target, len(e.Source)-start); err != nil {
-			return e, err
-		}
 		for range len(e.Source) - start {
-			e.Target = append(e.Target, int32(a))
+			if e.Target, err = memory.Append(e.Target, int32(a)); err != nil {
+				return e, err
+			}
 		}
 	}
 	return e, nil

@@ -45,6 +45,7 @@ type column struct {
 
 // table is the columns of one type.
 type table struct {
+	source  string // what errors begin with
 	name    string // of the type
 	rows    int    // vertices or edges of the type
 	columns map[string]column
@@ -52,8 +53,8 @@ type table struct {
 }
 
 // newTable returns the table of tensors in one file.
-func newTable(name string, rows int, tensors map[string]tensor) *table {
-	t := &table{name: name, rows: rows, columns: map[string]column{}}
+func newTable(source, name string, rows int, tensors map[string]tensor) *table {
+	t := &table{source: source, name: name, rows: rows, columns: map[string]column{}}
 	for name, from := range tensors {
 		t.columns[name] = column{from.Header, from.size, from.data}
 	}
@@ -124,30 +125,44 @@ func namesOf(tables []*table, which func(*table) []string) (names []string) {
 	return names
 }
 
-// take calls use with the column of that name, unless the name is empty.
-func (t *table) take(name string, use func(c *column) error) error {
+// take is the column of that name, which is read.
+func (t *table) take(name string) (*column, error) {
+	t.read = append(t.read, name)
+	c := t.columns[name]
+	switch {
+	case len(c.Shape) == 0 || c.Shape[0] != t.rows:
+		return nil, t.refuse(name,
+			fmt.Errorf("has shape %v, where it has a row for each of %d", c.Shape, t.rows))
+	case !strings.ContainsAny(c.Descr, "<|"):
+		return nil, t.refuse(name,
+			fmt.Errorf("has elements of %s, which are not read: save it as float32", c.Descr))
+	}
+	return &c, nil
+}
+
+// refuse says of an error that it is about a column.
+func (t *table) refuse(name string, err error) error {
+	return refusal.Errorf("%s: column %.40q of %.40q: %w", t.source, name, t.name, err)
+}
+
+// array reads the column of that name into memory, and calls use with it, unless the name is empty.
+func (t *table) array(name string, use func(a *npy.Array) error) error {
 	if name == "" {
 		return nil
 	}
-	t.read = append(t.read, name)
-	c := t.columns[name]
-	var err error
-	switch {
-	case len(c.Shape) == 0 || c.Shape[0] != t.rows:
-		err = fmt.Errorf("has shape %v, where it has a row for each of %d", c.Shape, t.rows)
-	case !strings.ContainsAny(c.Descr, "<|"):
-		err = fmt.Errorf("has elements of %s, which are not read: save it as float32", c.Descr)
-	default:
-		err = use(&c)
+	c, err := t.take(name)
+	if err != nil {
+		return err
+	}
+	a, err := npy.ReadData(c.rows(), c.size, c.Header)
+	if err == nil {
+		err = use(a)
 	}
 	if err != nil {
-		return refusal.Errorf("column %.40q of %.40q: %w", name, t.name, err)
+		return t.refuse(name, err)
 	}
 	return nil
 }
-
-// array returns the column in memory.
-func (c *column) array() (*npy.Array, error) { return npy.ReadData(c.rows(), c.size, c.Header) }
 
 // flat is what the column is as a matrix, whatever its dimensions.
 func (c *column) flat() npy.Header {
@@ -160,26 +175,49 @@ func (c *column) flat() npy.Header {
 }
 
 // open opens the column as the .npy file of a matrix.
-func (c *column) open() func() (*arrays.Entry, error) {
-	return func() (*arrays.Entry, error) { return openData(c.flat(), c.rows()) }
-}
+func (c *column) open() (*arrays.Entry, error) { return openData(c.flat(), c.rows()) }
 
-// matrix returns the column as a matrix.
-func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
-	b, err := npy.NewDataBlocks(c.rows(), c.size, c.flat())
+// features opens the features that a column has, unless the name is empty.
+func (t *table) features(name string, keepDense bool) (*arrays.Matrix, error) {
+	if name == "" {
+		return &arrays.Matrix{}, nil
+	}
+	c, err := t.take(name)
 	if err != nil {
 		return nil, err
 	}
-	return arrays.CollectMatrix(b, o)
+	return arrays.OpenMatrix(c.open, keepDense, func(err error) error { return t.refuse(name, err) })
+}
+
+// beside opens a column of edges, nil if it has no values.
+func (t *table) beside(name string) (*arrays.Beside, error) {
+	if name == "" {
+		return nil, nil
+	}
+	c, err := t.take(name)
+	if err != nil {
+		return nil, err
+	}
+	columns := c.flat().Shape[1]
+	if t.rows == 0 || columns == 0 {
+		return nil, nil
+	}
+	return &arrays.Beside{
+		Columns: columns,
+		Open:    func() (arrays.RowReader, error) { return arrays.OpenRows(c.open) },
+		Refuse:  func(err error) error { return t.refuse(name, err) },
+		Check: func(rows []float32, first int) error {
+			if err := arrays.CheckFinite(rows, columns, first); err != nil {
+				return t.refuse(name, err)
+			}
+			return nil
+		},
+	}, nil
 }
 
 // labels returns the labels that a column has, with fewer classes than so many vertices.
 func (t *table) labels(name string, vertices int) (labels graph.Labels, err error) {
-	err = t.take(name, func(c *column) error {
-		a, err := c.array()
-		if err != nil {
-			return err
-		}
+	err = t.array(name, func(a *npy.Array) (err error) {
 		labels, err = arrays.WholeLabels(a, vertices)
 		return err
 	})
@@ -191,16 +229,17 @@ func (t *table) labels(name string, vertices int) (labels graph.Labels, err erro
 func (t *table) splits(names [3]string, labels *graph.Labels) ([]graph.Split, error) {
 	var parts [3][][]int64
 	for k, name := range names {
-		err := t.take(name, func(c *column) error {
-			a, err := c.array()
-			if err == nil {
-				parts[k], err = arrays.Masks(a, t.rows)
-			}
+		err := t.array(name, func(a *npy.Array) (err error) {
+			parts[k], err = arrays.Masks(a, t.rows)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	return arrays.Splits(parts, names, labels)
+	splits, err := arrays.Splits(parts, names, labels)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.source, err)
+	}
+	return splits, nil
 }

@@ -258,7 +258,6 @@ type contents struct {
 	notes     []string
 	source    string // what errors begin with
 	vertices  int    // of all graphs that have the same classes; 0: of this one
-	opened    bool   // errors do not get the source anywhere else
 }
 
 // relation is the edges of one type.
@@ -266,35 +265,30 @@ type relation struct {
 	*table
 	source, target int // vertex types
 	open           func() (arrays.EndsReader, error)
-	// says that an error of what open opens is about the relation; nil: it does so itself
-	refuse func(error) error
+	refuse         func(error) error // says that an error of what open opens is about the relation
 }
 
 // contents returns the contents of one graph of a file.
 func (s *structure) contents(source string, vertices int) *contents {
 	c := &contents{source: source, vertices: vertices}
 	for t, name := range s.vertexTypes {
-		c.types = append(c.types, newTable(name, s.counts[t], s.vertexTensors[t]))
+		c.types = append(c.types, newTable(source, name, s.counts[t], s.vertexTensors[t]))
 	}
 	for k, name := range s.relationTypes {
 		m := &s.relations[k]
 		r := &relation{
-			table: newTable(name, m.second.elements(), s.edgeTensors[k]), source: s.ends[k][0],
+			table: newTable(source, name, m.second.elements(), s.edgeTensors[k]), source: s.ends[k][0],
 			target: s.ends[k][1], open: m.open,
 		}
-		r.refuse = func(err error) error { return c.refusef("relation %.40q: %w", r.name, err) }
+		r.refuse = r.refuseEdges
 		c.relations = append(c.relations, r)
 	}
 	return c
 }
 
-// refusef refuses what the contents have, with the source where nobody else puts it.
-func (c *contents) refusef(format string, args ...any) error {
-	err := fmt.Errorf(format, args...)
-	if c.opened {
-		err = fmt.Errorf("%s: %w", c.source, err)
-	}
-	return refusal.Errorf("%w", err)
+// refuseEdges says of an error that it is about the edges.
+func (r *relation) refuseEdges(err error) error {
+	return refusal.Errorf("%s: relation %.40q: %w", r.table.source, r.name, err)
 }
 
 // typeName returns the name of a type of vertices or edges: weft's own if DGL's name stands for the only
@@ -309,70 +303,85 @@ func typeName(name string) string {
 	return name
 }
 
-// open opens the graph. The type that has labels comes first; order lists all types as they come in it.
-func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) {
-	if g, order, err = c.graph(o); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", c.source, err)
-	}
-	c.opened = true
-	return g, order, nil
+// chosen are the names of the columns that are read, by type of vertices or by relation.
+type chosen struct {
+	first                                   int // the type that has labels
+	labels, features, weights, edgeFeatures []string
+	splits                                  [3][]string
+	masks                                   bool // those of edges are a split
 }
 
-func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error) {
+// choose chooses what is read.
+func (c *contents) choose(o *Options) (*chosen, error) {
 	if err := c.checkCounts(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	edges := make([]*table, len(c.relations))
-	for k, r := range c.relations {
-		edges[k] = r.table
+	val, test := o.Val, o.Test
+	if o.Train == None {
+		val, test = cmp.Or(val, None), cmp.Or(test, None)
 	}
-	labels, splits, err := c.pickLabels(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	features, err := pick(c.types, "features", o.Features, featureNames)
-	if err != nil {
-		return nil, nil, err
-	}
-	weights, err := pick(edges, "edge-weights", o.EdgeWeights, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	edgeFeatures, err := pick(edges, "edge-features", o.EdgeFeatures, featureNames)
-	if err != nil {
-		return nil, nil, err
-	}
-	masks, err := c.readsMasks(o, labels)
-	if err != nil {
-		return nil, nil, err
-	}
-	first, err := c.first(labels, splits)
-	if err != nil {
-		return nil, nil, err
-	}
-	order = []int{first}
-	for k := range c.types {
-		if k != first {
-			order = append(order, k)
+	k, edges := &chosen{}, c.edgeTables()
+	for _, p := range []struct {
+		to       *[]string
+		tables   []*table
+		setting  refusal.Setting
+		asked    string
+		defaults names
+	}{
+		{&k.labels, c.types, "labels", o.Labels, labelNames.unless(o.Labels)},
+		{&k.splits[0], c.types, "train", o.Train, trainNames.unless(o.Train)},
+		{&k.splits[1], c.types, "val", val, valNames.unless(val)},
+		{&k.splits[2], c.types, "test", test, testNames.unless(test)},
+		{&k.features, c.types, "features", o.Features, featureNames},
+		{&k.weights, edges, "edge-weights", o.EdgeWeights, nil},
+		{&k.edgeFeatures, edges, "edge-features", o.EdgeFeatures, featureNames},
+	} {
+		var err error
+		if *p.to, err = pick(p.tables, p.setting, p.asked, p.defaults); err != nil {
+			return nil, err
 		}
 	}
-	t := c.types[first]
-	of := &graph.Graph{Type: typeName(t.name), Count: t.rows, Notes: c.notes}
-	for _, k := range order[1:] {
-		of.Others = append(of.Others, graph.VertexType{
-			Type:  typeName(c.types[k].name),
-			Count: c.types[k].rows,
-		})
+	var err error
+	if k.masks, err = c.readsMasks(o, k.labels); err == nil {
+		k.first, err = c.first(k.labels, k.splits)
+	}
+	return k, err
+}
+
+func (c *contents) edgeTables() (tables []*table) {
+	for _, r := range c.relations {
+		tables = append(tables, r.table)
+	}
+	return tables
+}
+
+// open opens the graph. The type that has labels comes first; order lists all types as they come in it.
+func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) {
+	k, err := c.choose(o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.source, err)
+	}
+	order = []int{k.first}
+	for t := range c.types {
+		if t != k.first {
+			order = append(order, t)
+		}
+	}
+	own := c.types[k.first]
+	of := &graph.Graph{Type: typeName(own.name), Count: own.rows, Notes: c.notes}
+	for _, t := range order[1:] {
+		of.Others = append(of.Others, graph.VertexType{Type: typeName(c.types[t].name),
+			Count: c.types[t].rows})
 	}
 	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
-	for k, r := range c.relations {
-		made, err := c.relation(r, weights[k], edgeFeatures[k], masks)
+	for i, r := range c.relations {
+		made, err := c.relation(r, k.weights[i], k.edgeFeatures[i], k.masks)
 		if err != nil {
 			return nil, nil, err
 		}
 		g.Relations = append(g.Relations, made)
 	}
-	if masks {
+	if k.masks {
 		held, reverses, err := withoutReverses(g)
 		if err != nil {
 			return nil, nil, err
@@ -380,50 +389,30 @@ func (c *contents) graph(o *Options) (g *streamed.Graph, order []int, err error)
 		of.Notes = append(of.Notes, fmt.Sprintf("%d validation and test edges of masks pass no messages, "+
 			"nor do %d of reverse relations", held, reverses))
 	}
-	for i, k := range order {
-		m, err := c.features(c.types[k], features[k], o.DenseFeatures)
+	for i, t := range order {
+		m, err := c.types[t].features(k.features[t], o.DenseFeatures)
 		if err != nil {
 			return nil, nil, err
 		}
 		m.Give(g, i)
 	}
-	if of.Labels, err = t.labels(labels[first], cmp.Or(c.vertices, t.rows)); err != nil {
+	if of.Labels, err = own.labels(k.labels[k.first], cmp.Or(c.vertices, own.rows)); err != nil {
 		return nil, nil, err
 	}
-	if of.Splits, err = t.splits([3]string{splits[0][first], splits[1][first], splits[2][first]},
-		&of.Labels); err != nil {
+	masks := [3]string{k.splits[0][k.first], k.splits[1][k.first], k.splits[2][k.first]}
+	if of.Splits, err = own.splits(masks, &of.Labels); err != nil {
 		return nil, nil, err
 	}
 	for _, left := range []struct {
 		of     string
 		tables []*table
-	}{{"vertices", c.types}, {"edges", edges}} {
+	}{{"vertices", c.types}, {"edges", c.edgeTables()}} {
 		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
 			of.Notes = append(of.Notes, fmt.Sprintf("columns of %s left out: %s", left.of,
 				arrays.Listed(names)))
 		}
 	}
 	return g, order, nil
-}
-
-// pickLabels names the columns of labels and of the three masks for each vertex type.
-func (c *contents) pickLabels(o *Options) (labels []string, splits [3][]string, err error) {
-	if labels, err = pick(c.types, "labels", o.Labels, labelNames.unless(o.Labels)); err != nil {
-		return nil, splits, err
-	}
-	for k, s := range []struct {
-		setting  refusal.Setting
-		asked    string
-		defaults names
-	}{{"train", o.Train, trainNames}, {"val", o.Val, valNames}, {"test", o.Test, testNames}} {
-		if s.asked == "" && o.Train == None {
-			s.asked = None
-		}
-		if splits[k], err = pick(c.types, s.setting, s.asked, s.defaults.unless(s.asked)); err != nil {
-			return nil, splits, err
-		}
-	}
-	return labels, splits, nil
 }
 
 // first returns the type whose labels are learned: the one that has some, or of several the one that also has
@@ -482,28 +471,29 @@ func (c *contents) checkCounts() error {
 }
 
 // relation opens the edges of a relation. Those of a split are in memory.
-func (c *contents) relation(r *relation, weights, features string,
-	masks bool,
-) (made streamed.Relation, err error) {
-	source, target := c.types[r.source], c.types[r.target]
-	made.Source, made.Name, made.Target = typeName(source.name), typeName(r.name), typeName(target.name)
+func (c *contents) relation(r *relation, weights, features string, masks bool) (streamed.Relation, error) {
+	made := streamed.Relation{
+		Source: typeName(c.types[r.source].name), Name: typeName(r.name),
+		Target: typeName(c.types[r.target].name),
+	}
 	list := arrays.EdgeArrays{Open: r.open, Refuse: r.refuse}
-	if list.Weights, err = c.beside(r.table, weights); err != nil {
+	var err error
+	if list.Weights, err = r.beside(weights); err != nil {
 		return made, err
 	}
 	if list.Weights != nil && list.Weights.Columns > 1 {
-		return made, refusal.Errorf("%s %.40q: has %d columns, where an edge has one weight",
+		return made, refusal.Errorf("%s: %s %.40q: has %d columns, where an edge has one weight", c.source,
 			refusal.Setting("edge-weights"), weights, list.Weights.Columns)
 	}
-	if list.Features, err = c.beside(r.table, features); err != nil {
+	if list.Features, err = r.beside(features); err != nil {
 		return made, err
 	}
 	made.Count, made.Weighted, made.Each = int64(r.rows), list.Weights != nil, list.Each
 	if list.Features != nil {
 		made.Columns = list.Features.Columns
 	}
-	made.Refuse = func(err error) error { return c.refusef("relation %.40q: %w", r.name, err) }
-	if !masks || r.rows == 0 || !slices.ContainsFunc(edgeMasks[:], r.has) {
+	made.Refuse = r.refuseEdges
+	if !masks || !r.hasMasks() {
 		return made, nil
 	}
 	all, err := made.Read(nil)
@@ -512,53 +502,8 @@ func (c *contents) relation(r *relation, weights, features string,
 	}
 	split, held, err := r.split(&all)
 	if err != nil {
-		return made, made.Refuse(err)
+		return made, err
 	}
 	made.Edges, made.EdgeSplit = streamed.Listed(without(all, held), made.Refuse), split
 	return made, nil
-}
-
-// features opens the features that a column has.
-func (c *contents) features(t *table, name string, keepDense bool) (m *arrays.Matrix, err error) {
-	m = &arrays.Matrix{}
-	err = t.take(name, func(column *column) (err error) {
-		refuse := func(err error) error {
-			if !c.opened {
-				return err // take says of what
-			}
-			return c.refuseColumn(t, name)(err)
-		}
-		if m.InBlocks, m.Rows, err = arrays.OpenDense(column.open(), keepDense, refuse); err != nil ||
-			m.InBlocks != nil {
-			return err
-		}
-		m, err = column.matrix(arrays.MatrixOptions{Backed: true, KeepDense: keepDense})
-		return err
-	})
-	return m, err
-}
-
-// beside is a column of edges, nil if it has no values.
-func (c *contents) beside(t *table, name string) (b *arrays.Beside, err error) {
-	err = t.take(name, func(column *column) error {
-		columns, refuse := column.flat().Shape[1], c.refuseColumn(t, name)
-		if t.rows == 0 || columns == 0 {
-			return nil
-		}
-		b = &arrays.Beside{Columns: columns, Refuse: refuse}
-		b.Open = func() (arrays.RowReader, error) { return arrays.OpenRows(column.open()) }
-		b.Check = func(rows []float32, first int) error {
-			if err := arrays.CheckFinite(rows, columns, first); err != nil {
-				return refuse(err)
-			}
-			return nil
-		}
-		return nil
-	})
-	return b, err
-}
-
-// refuseColumn says of an error that it is about a column.
-func (c *contents) refuseColumn(t *table, name string) func(error) error {
-	return func(err error) error { return c.refusef("column %.40q of %.40q: %w", name, t.name, err) }
 }

@@ -143,7 +143,8 @@ func (d *divided) contents(path string) (*contents, error) {
 		return nil, err
 	}
 	for t, name := range d.vertexTypes {
-		c.types = append(c.types, &table{name: name, rows: d.vertexMap.count(t), columns: vertices[t]})
+		c.types = append(c.types, &table{source: path, name: name, rows: d.vertexMap.count(t),
+			columns: vertices[t]})
 	}
 	edges, err := d.columns(&tensorFiles{
 		types: d.edgeTypes, files: d.files(func(f *partFiles) string { return f.edgeTensors }),
@@ -162,7 +163,8 @@ func (d *divided) contents(path string) (*contents, error) {
 		}
 		_, name, _ = canonical(name)
 		c.relations = append(c.relations, &relation{
-			table: &table{name: name, rows: e.count, columns: edges[t]}, source: e.ends[0], target: e.ends[1],
+			table:  &table{source: path, name: name, rows: e.count, columns: edges[t]},
+			source: e.ends[0], target: e.ends[1],
 			open:   func() (arrays.EndsReader, error) { return &partEdges{d: d, kind: int32(t)}, nil },
 			refuse: func(err error) error { return err }, // it names the file of a partition
 		})
@@ -440,7 +442,7 @@ func (e *partEdges) Close() {}
 // read reads those that a partition owns.
 func (e *partEdges) read(p *part) error {
 	d, of := e.d, &e.d.edges[e.kind]
-	source, target, err := p.relations[0].edges()
+	all, err := p.relations[0].edges()
 	if err != nil {
 		return err
 	}
@@ -457,7 +459,7 @@ func (e *partEdges) read(p *part) error {
 		if t != e.kind {
 			continue
 		}
-		u, v := source[k], target[k]
+		u, v := all.Source[k], all.Target[k]
 		if owner, _ := d.vertexMap.at(int64(p.ids[v])); owner != p.p {
 			return fmt.Errorf("edge %d is its own, and leads into a vertex of another partition", k)
 		}

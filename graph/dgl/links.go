@@ -24,8 +24,7 @@ var (
 // readsMasks reports whether masks of edges are read as a split for link prediction. It refuses them where no
 // relation has some and they are asked for.
 func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
-	has := func(r *relation) bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
-	there := slices.ContainsFunc(c.relations, has)
+	there := slices.ContainsFunc(c.relations, (*relation).hasMasks)
 	switch o.EdgeSplit {
 	case "":
 		return there && !slices.ContainsFunc(labels, func(name string) bool { return name != "" }), nil
@@ -42,18 +41,17 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 		o.EdgeSplit, Masks, None)
 }
 
-// split reads the masks of a relation's edges, nil if it has none. held marks the edges that pass no
-// messages: those of validation and test.
+// hasMasks reports whether there are masks of the edges.
+func (r *relation) hasMasks() bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
+
+// split reads the masks of the edges. held marks the edges that pass no messages: those of validation and test.
 func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
-	if r.rows == 0 || !slices.ContainsFunc(edgeMasks[:], r.has) {
-		return nil, nil, nil
-	}
 	split, held = &graph.EdgeSplit{}, make([]bool, r.rows)
 	seen := make([]bool, r.rows)
 	for part, name := range edgeMasks {
 		err := r.mask(name, func(k int64) error {
 			if seen[k] {
-				return refusal.Errorf("column %q of %.40q: edge %d is in another mask, too", name, r.name, k)
+				return fmt.Errorf("edge %d is in another mask, too", k)
 			}
 			seen[k], held[k] = true, part > 0
 			split.Edges[part] = append(split.Edges[part], e.Source[k], e.Target[k])
@@ -80,11 +78,7 @@ func (r *relation) mask(name string, use func(edge int64) error) error {
 	if !r.has(name) {
 		return nil
 	}
-	return r.take(name, func(c *column) error {
-		a, err := c.array()
-		if err != nil {
-			return err
-		}
+	return r.array(name, func(a *npy.Array) error {
 		parts, err := arrays.Masks(a, r.rows)
 		if err != nil {
 			return err

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/streamed"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -153,12 +155,12 @@ func (s *structure) check(types *matrix) error {
 		return fmt.Errorf("a graph of %d relations has ends of %d, tensors of %d and names of %d",
 			n, types.second.elements(), len(s.edgeTensors), len(s.relationTypes))
 	}
-	sources, targets, err := types.edges()
+	joined, err := types.edges()
 	if err != nil {
 		return err
 	}
 	for k := range s.relations {
-		ends := [2]int{int(sources[k]), int(targets[k])}
+		ends := [2]int{int(joined.Source[k]), int(joined.Target[k])}
 		r := &s.relations[k]
 		if r.sources() != s.counts[ends[0]] || r.targets() != s.counts[ends[1]] {
 			return fmt.Errorf("relation %d leads from %d vertices to %d, of types that have %d and %d",
@@ -248,10 +250,15 @@ func (m *matrix) targets() int {
 // open opens the ends of the edges, in the order of the edges' ids. Where they do not lie in this order they
 // are read at once.
 func (m *matrix) open() (arrays.EndsReader, error) {
-	if m.ids.elements() > 0 || m.format == coo && m.first.Descr != m.second.Descr {
-		source, target, err := m.edges()
-		return arrays.EndsInMemory(source, target), err
+	if m.ids.elements() > 0 {
+		e, err := m.edges()
+		return arrays.EndsInMemory(e.Source, e.Target), err
 	}
+	return m.asStored()
+}
+
+// asStored opens the ends of the edges, in the order in which they lie in the file.
+func (m *matrix) asStored() (arrays.EndsReader, error) {
 	for _, t := range []*tensor{&m.first, &m.second} {
 		if err := t.checkVector(); err != nil {
 			return nil, err
@@ -289,49 +296,15 @@ func (t turned) Next() (source, target []int32, err error) {
 }
 
 // edges lists the ends of all edges by the edges' ids.
-func (m *matrix) edges() (source, target []int32, err error) {
-	row, err := m.rowOfEach()
-	if err != nil {
-		return nil, nil, err
+func (m *matrix) edges() (graph.Edges, error) {
+	isSaid := func(err error) error { return err }
+	list := arrays.EdgeArrays{Open: m.asStored, Refuse: isSaid}
+	e := streamed.Edges{Count: int64(m.second.elements()), Each: list.Each, Refuse: isSaid}
+	all, err := e.Read(nil)
+	if err == nil && m.ids.elements() > 0 {
+		all, err = m.byID(all)
 	}
-	column, err := integers[int32](&m.second, int64(m.columns))
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(row) != len(column) {
-		return nil, nil, refusal.Errorf("%d sources and %d destinations of edges", len(row), len(column))
-	}
-	if m.ids.elements() > 0 {
-		if row, column, err = m.byID(row, column); err != nil {
-			return nil, nil, err
-		}
-	}
-	if m.format == csc {
-		return column, row, nil
-	}
-	return row, column, nil
-}
-
-// rowOfEach returns the row of each edge.
-func (m *matrix) rowOfEach() ([]int32, error) {
-	if m.format == coo {
-		return integers[int32](&m.first, int64(m.rows))
-	}
-	edges := m.second.elements()
-	bounds, err := m.bounds()
-	if err != nil {
-		return nil, err
-	}
-	if err := memory.Need(4 * int64(edges)); err != nil {
-		return nil, err
-	}
-	rows := make([]int32, 0, edges)
-	for r := range m.rows {
-		for range bounds[r+1] - bounds[r] {
-			rows = append(rows, int32(r))
-		}
-	}
-	return rows, nil
+	return all, err
 }
 
 // bounds returns the bounds of the rows, of compressed ones.
@@ -346,28 +319,27 @@ func (m *matrix) bounds() ([]int64, error) {
 	return bounds, err
 }
 
-// byID puts the ends of edges in the order of the edges' ids.
-func (m *matrix) byID(row, column []int32) (rows, columns []int32, err error) {
-	edges := len(row)
-	ids, err := integers[int64](&m.ids, int64(edges))
+// byID puts the edges in the order of their ids.
+func (m *matrix) byID(e graph.Edges) (sorted graph.Edges, err error) {
+	ids, err := integers[int64](&m.ids, int64(e.Len()))
 	if err != nil {
-		return nil, nil, err
+		return sorted, err
 	}
-	if len(ids) != edges {
-		return nil, nil, refusal.Errorf("%d ids of %d edges", len(ids), edges)
+	if len(ids) != e.Len() {
+		return sorted, refusal.Errorf("%d ids of %d edges", len(ids), e.Len())
 	}
 	const seen, ends = 1, 2 * 4
-	if err := memory.Need((seen + ends) * int64(edges)); err != nil {
-		return nil, nil, err
+	if err := memory.Need((seen + ends) * int64(len(ids))); err != nil {
+		return sorted, err
 	}
-	taken := make([]bool, edges)
-	rows, columns = make([]int32, edges), make([]int32, edges)
+	taken := make([]bool, len(ids))
+	sorted.Source, sorted.Target = make([]int32, len(ids)), make([]int32, len(ids))
 	for k, id := range ids {
 		if taken[id] {
-			return nil, nil, refusal.Errorf("two edges have the id %d", id)
+			return sorted, refusal.Errorf("two edges have the id %d", id)
 		}
 		taken[id] = true
-		rows[id], columns[id] = row[k], column[k]
+		sorted.Source[id], sorted.Target[id] = e.Source[k], e.Target[k]
 	}
-	return rows, columns, nil
+	return sorted, nil
 }

@@ -111,7 +111,7 @@ func (s *source) refuse(err error) error {
 func (s *source) complete() error {
 	g := s.graph.InMemory
 	numbered := s.Strings && s.numbered()
-	features, rows, err := s.readFeatures()
+	features, err := s.readFeatures()
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,11 @@ func (s *source) complete() error {
 	}
 	array := ""
 	switch { // of what has no column of ids
-	case rows >= 0 && (features == nil || !features.ByID):
+	case features != nil && !features.ByID:
 		array = s.Features
 	case labels != nil && !labels.ByID:
 		array = s.Labels
-	case rows < 0 && labels == nil:
+	case features == nil && labels == nil:
 		array = s.Train
 	}
 	if array != "" && numbered {
@@ -133,7 +133,7 @@ func (s *source) complete() error {
 			"%s are integers: "+
 			"leave %s out", array, refusal.Setting("string-ids"), s.Path, refusal.Setting("string-ids"))
 	}
-	if g.Count, err = s.count(rows, labels); err != nil {
+	if g.Count, err = s.count(features, labels); err != nil {
 		return err
 	}
 	g.Warnings = s.warnings()
@@ -146,7 +146,7 @@ func (s *source) complete() error {
 		}
 	}
 	if features != nil {
-		features.Of(g)
+		features.Give(s.graph, 0)
 	}
 	if g.Labels, err = s.labels(labels); err != nil {
 		return err
@@ -199,15 +199,15 @@ func (s *source) warnings() []string {
 		s.Path, arrays.Listed(s.unread), refusal.Setting("edge-features"))}
 }
 
-// count returns V, after checking that every array has as many rows; −1 stands for no features.
-func (s *source) count(features int, labels *arrays.LabelRows) (int, error) {
+// count returns V, after checking that every array has as many rows. Both may be nil.
+func (s *source) count(features *arrays.Matrix, labels *arrays.LabelRows) (int, error) {
 	type rows struct {
 		path string
 		n    int
 	}
 	var given []rows
-	if features >= 0 {
-		given = append(given, rows{s.Features, features})
+	if features != nil {
+		given = append(given, rows{s.Features, features.Rows})
 	}
 	if labels != nil {
 		given = append(given, rows{s.Labels, labels.Shape[0]})
@@ -313,19 +313,14 @@ func (o *Options) labels(rows *arrays.LabelRows) (graph.Labels, error) {
 	return l, nil
 }
 
-// readFeatures reads features, and returns how many rows they have, −1 where there are none. Those that are
-// written in blocks become Rows of the graph, and the others are returned.
-func (s *source) readFeatures() (m *arrays.Matrix, rows int, err error) {
+// readFeatures opens the features; nil where there are none.
+func (s *source) readFeatures() (m *arrays.Matrix, err error) {
 	if s.Features == "" {
-		return nil, -1, nil
-	}
-	own := &s.graph.Types[0]
-	if own.Rows, rows, err = arrays.DenseRows(s.Features, s.DenseFeatures); err != nil || own.Rows != nil {
-		return nil, rows, err
+		return nil, nil
 	}
 	f, err := arrays.Open(s.Features)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer f.Close()
 	if f.Kind == foreign.Archive {
@@ -333,13 +328,10 @@ func (s *source) readFeatures() (m *arrays.Matrix, rows int, err error) {
 	} else {
 		m, err = f.Features(s.most(), s.DenseFeatures, s.key())
 	}
-	if err == nil && m.Columns == 0 {
+	if err == nil && m.InBlocks == nil && m.Columns == 0 {
 		err = refusal.Errorf("%s: has no values: give one row for each vertex", s.Features)
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	return m, m.Rows, nil
+	return m, err
 }
 
 // splits reads the splits that the options name, if any.

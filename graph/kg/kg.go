@@ -209,9 +209,7 @@ func (r *reader) file(path string, part int) error {
 func (r *reader) number(name []byte) (int, error) {
 	k, err := r.Number(name)
 	if err == nil && k == len(r.held) {
-		if r.held, err = memory.Grow(r.held, 1); err == nil {
-			r.held = append(r.held, [3][]int32{})
-		}
+		r.held, err = memory.Append(r.held, [3][]int32{})
 	}
 	return k, err
 }
@@ -250,11 +248,8 @@ func (r *reader) add(fields [][]byte, part int) error {
 		return r.All[k].Add(ends[0], ends[1])
 	}
 	held := &r.held[k][part]
-	if *held, err = memory.Grow(*held, 2); err != nil {
-		return err
-	}
-	*held = append(*held, ends[0], ends[1])
-	return nil
+	*held, err = memory.Append(*held, ends[0], ends[1])
+	return err
 }
 
 // unlisted refuses a name that a list lacks.

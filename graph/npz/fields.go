@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/graph/internal/arrays"
 	"weft/graph/streamed"
+	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -158,20 +159,13 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 
 // listed reads a vector of names, or a matrix of so many names in a row.
 func listed(a *arrays.Archive, key string, columns int) ([]string, error) {
-	array, err := a.Array(key)
-	if err != nil {
-		return nil, err
-	}
-	shape := array.Shape
-	if columns == 1 && len(shape) != 1 || columns > 1 && (len(shape) != 2 || shape[1] != columns) {
-		return nil, a.Refuse(key,
+	names, shape, err := arrays.Elements(a.Fields, key, (*npy.Array).Strings)
+	if err == nil &&
+		(columns == 1 && len(shape) != 1 || columns > 1 && (len(shape) != 2 || shape[1] != columns)) {
+		err = a.Refuse(key,
 			refusal.Errorf("has shape %v: it must be a list of names, with %d for each", shape, columns))
 	}
-	names, err := array.Strings()
-	if err != nil {
-		return nil, a.Refuse(key, err)
-	}
-	return names, nil
+	return names, err
 }
 
 // count sets how many vertices each type has: what its arrays say, else the largest id of an end and one. The

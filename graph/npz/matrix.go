@@ -40,13 +40,9 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if err := a.Only(matrixKeys[:]...); err != nil {
 		return nil, err
 	}
-	format, err := a.Array("format")
+	name, _, err := arrays.Elements(a.Fields, "format", (*npy.Array).Strings)
 	if err != nil {
 		return nil, err
-	}
-	name, err := format.Strings()
-	if err != nil {
-		return nil, a.Refuse("format", err)
 	}
 	known, ok := map[string]layout{"csr": csr, "csc": csc, "coo": coo}[strings.Join(name, " ")]
 	if !ok || !a.Has(known.parts[:]...) {
@@ -57,11 +53,11 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.Features()
+	features, err := m.Matrix()
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", path, err)
 	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
+	return features, nil
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
@@ -70,13 +66,9 @@ func isMatrix(a *arrays.Archive) bool { return a.Has("format", "shape", "data") 
 // readShape reads the rows and columns of the sparse matrix in the arrays whose names begin so.
 func readShape(a *arrays.Archive, prefix string) (rows, columns int64, err error) {
 	key := prefix + "shape"
-	shape, err := a.Array(key)
+	dims, _, err := arrays.Elements(a.Fields, key, (*npy.Array).Int64s)
 	if err != nil {
 		return 0, 0, err
-	}
-	dims, err := shape.Int64s()
-	if err != nil {
-		return 0, 0, a.Refuse(key, err)
 	}
 	if len(dims) != 2 {
 		return 0, 0, a.Refuse(key, refusal.Errorf("has %d values: a matrix has two dimensions", len(dims)))
@@ -109,11 +101,11 @@ func readSparseFeatures(a *arrays.Archive, prefix string, vertices int) (*arrays
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.Features()
+	features, err := m.Matrix()
 	if err != nil {
 		return nil, a.Refuse(prefix+"indices", err)
 	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, a.Rows(prefix+"shape", m.Rows, vertices)
+	return features, a.Rows(prefix+"shape", m.Rows, vertices)
 }
 
 // refuseMatrix puts the file and the arrays whose names begin so before an error.

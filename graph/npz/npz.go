@@ -307,13 +307,9 @@ func (a *archive) names(g *graph.Graph, key string, want int) ([]string, error) 
 	if err := a.Rows(key, h.Shape[0], want); err != nil {
 		return nil, err
 	}
-	array, err := a.Array(key)
+	names, _, err := arrays.Elements(a.Fields, key, (*npy.Array).Strings)
 	if err != nil {
 		return nil, err
-	}
-	names, err := array.Strings()
-	if err != nil {
-		return nil, a.Refuse(key, err)
 	}
 	for _, name := range names {
 		if !utf8.ValidString(name) {

@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -109,15 +110,8 @@ func numbers(a *arrays.Archive, key string) ([]int64, error) {
 	if err := need(a, key); err != nil {
 		return nil, err
 	}
-	array, err := a.Array(key)
-	if err != nil {
-		return nil, err
-	}
-	list, err := array.Int64s()
-	if err != nil {
-		return nil, a.Refuse(key, err)
-	}
-	return list, nil
+	list, _, err := arrays.Elements(a.Fields, key, (*npy.Array).Int64s)
+	return list, err
 }
 
 // countsOf reads the numbers of vertices, or of edges, of a folder of one type.

@@ -61,10 +61,9 @@ func classes(m *whole) (graph.Labels, error) {
 func tasks(m *whole) (graph.Labels, error) {
 	var values []float32
 	err := m.each(func(rows []float32) (err error) {
-		if values, err = memory.GrowTo(values, len(rows), m.want*int64(m.width())); err != nil {
+		if values, err = memory.AppendTo(values, rows, m.want*int64(m.width())); err != nil {
 			return refusal.Errorf("%s: %w", m.where(m.at), err)
 		}
-		values = append(values, rows...)
 		return nil
 	})
 	if err != nil {
@@ -167,8 +166,7 @@ func readIDs(path string, vertices int) ([]int64, error) {
 		if len(ids) == vertices {
 			return fmt.Errorf("more ids than the %d vertices", vertices)
 		}
-		ids, err = memory.Grow(ids, 1)
-		ids = append(ids, int64(id[0]))
+		ids, err = memory.Append(ids, int64(id[0]))
 		return err
 	})
 	if err != nil {

@@ -138,11 +138,8 @@ func (l *links) readPairs(d *json.Decoder, vertices int) error {
 					ends[1], vertices-1)
 			}
 		}
-		if l.pairs, err = memory.Grow(l.pairs, 1); err != nil {
-			return err
-		}
-		l.pairs = append(l.pairs, uint64(ends[0])<<32|uint64(ends[1]))
-		return nil
+		l.pairs, err = memory.Append(l.pairs, uint64(ends[0])<<32|uint64(ends[1]))
+		return err
 	})
 }
 

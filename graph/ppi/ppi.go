@@ -162,7 +162,7 @@ func readFeatures(path string, keepDense bool) (*arrays.Matrix, error) {
 	default:
 		return nil, f.Kind.Refuse(path, "what numpy.save writes")
 	}
-	m, err := f.Features(0, keepDense, nil)
+	m, err := f.Matrix(keepDense)
 	if err == nil && (m.Rows == 0 || m.Columns == 0) {
 		err = refusal.Errorf("%s: has no values: it must have a row for each vertex", path)
 	}

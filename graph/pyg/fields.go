@@ -1,7 +1,8 @@
 package pyg
 
 import (
-	"errors"
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -27,26 +28,6 @@ func (s *store) Has(keys ...string) bool {
 	return true
 }
 
-// Array reads the field of a key that exists: a tensor, an array of NumPy or a number.
-func (s *store) Array(key string) (*npy.Array, error) {
-	s.used[key] = true
-	value := s.fields[key]
-	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets, in version 1
-		value = list.Items[0]
-	}
-	switch v := value.(type) {
-	case int64:
-		return npy.New([]int64{v}), nil
-	case torchfile.Dense:
-		a, err := torchfile.Array(v)
-		if err != nil {
-			return nil, s.Refuse(key, err)
-		}
-		return a, nil
-	}
-	return nil, s.Refuse(key, noTensor(value))
-}
-
 // headerOf is what a tensor or an array of NumPy is; ok is false for anything else.
 func headerOf(value any) (h npy.Header, ok bool) {
 	switch v := value.(type) {
@@ -68,24 +49,32 @@ func (s *store) Header(key string) (npy.Header, error) {
 	return h, nil
 }
 
-// Open opens the field of a key that exists, which is in blocks.
+// Open opens the field of a key that exists: a tensor, an array of NumPy or a number.
 func (s *store) Open(key string) (*arrays.Entry, error) {
+	s.used[key] = true
+	value := s.fields[key]
+	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets, in version 1
+		value = list.Items[0]
+	}
 	var r io.Reader
 	var size int64
 	var err error
-	switch v := s.fields[key].(type) {
+	switch v := value.(type) {
+	case int64:
+		number := binary.LittleEndian.AppendUint64(nil, uint64(v))
+		r, size, err = npy.Header{Descr: "<i8", Shape: []int{1}}.Stream(bytes.NewReader(number))
 	case *torchfile.Tensor:
 		r, size, err = v.OpenInBlocks(s.opened[key])
-	case *pickle.Array:
+	case torchfile.Dense:
 		r, size, err = v.Open()
 	default:
-		err = fmt.Errorf("is %s, no tensor", kind(v))
+		err = noTensor(v)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.used[key], s.opened[key] = true, true
-	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size}, nil
+	s.opened[key] = true
+	return &arrays.Entry{ReadCloser: io.NopCloser(r), Size: size, Backed: true}, nil
 }
 
 // inBlocks reports whether the field of a key, if it is there, can be read in blocks.
@@ -122,29 +111,24 @@ func (s *store) Count(key string) (int, error) {
 	return n, nil
 }
 
-// Matrix reads features from the field of a key that exists: a tensor, an array of NumPy or a sparse matrix.
-func (s *store) Matrix(key string, keepDense bool) (*arrays.Matrix, error) {
-	s.used[key] = true
-	if v, ok := s.fields[key].(torchfile.Dense); ok {
-		r, size, err := v.Open()
-		if err != nil {
-			return nil, s.Refuse(key, err)
+// matrix reads features from the field of a key that exists and is not in blocks.
+func (s *store) matrix(key string, keepDense bool) (m *arrays.Matrix, err error) {
+	if _, dense := s.fields[key].(torchfile.Dense); dense {
+		var e *arrays.Entry
+		if e, err = s.Open(key); err == nil {
+			m, err = arrays.ReadMatrix(e, keepDense)
 		}
-		m, err := arrays.ReadMatrix(r, size, arrays.MatrixOptions{Backed: true, KeepDense: keepDense})
-		if err != nil {
-			return nil, s.Refuse(key, err)
+	} else {
+		s.used[key] = true
+		var c *arrays.CSR
+		if c, err = sparse(s.fields[key]); err == nil {
+			m, err = c.Matrix()
 		}
-		return m, nil
 	}
-	m, err := sparse(s.fields[key])
 	if err != nil {
 		return nil, s.Refuse(key, err)
 	}
-	f, err := m.Features()
-	if err != nil {
-		return nil, s.Refuse(key, err)
-	}
-	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
+	return m, nil
 }
 
 // openEdges finds the edges of a store, with their weights and features.
@@ -246,17 +230,13 @@ func (s *store) byType() ([]*store, error) {
 	if s.key != arrays.EdgeIndexKey || !s.Has(key) {
 		return []*store{s}, nil
 	}
-	array, err := s.Array(key)
+	kinds, shape, err := arrays.Elements(s.Fields, key, (*npy.Array).Int32s)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := array.Int32s()
-	if err != nil {
-		return nil, s.Refuse(key, err)
-	}
-	if len(array.Shape) != 1 || int64(len(kinds)) != s.edges.Count {
+	if len(shape) != 1 || int64(len(kinds)) != s.edges.Count {
 		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges",
-			array.Shape, s.edges.Count))
+			shape, s.edges.Count))
 	}
 	counts := map[int32]int{}
 	for _, kind := range kinds {
@@ -299,199 +279,4 @@ func (s *store) byType() ([]*store, error) {
 		relations = append(relations, &r)
 	}
 	return relations, nil
-}
-
-var errSparse = errors.New("is no tensor, or a sparse one that is not compressed by row or column, or a " +
-	"list of coordinates")
-
-// sparse makes a matrix of a sparse tensor of PyTorch or torch_sparse.
-func sparse(value any) (*arrays.CSR, error) {
-	switch v := value.(type) {
-	case *torchfile.Sparse:
-		return sparseTensor(v)
-	case *pickle.Object:
-		if v.Class == sparseClass {
-			return sparseStorage(v)
-		}
-	}
-	return nil, errSparse
-}
-
-// sparseTensor makes a matrix of a sparse tensor of PyTorch.
-func sparseTensor(s *torchfile.Sparse) (*arrays.CSR, error) {
-	if len(s.Shape) != 2 {
-		return nil, fmt.Errorf("a sparse tensor of %d dimensions: a matrix has two", len(s.Shape))
-	}
-	rows, columns := int64(s.Shape[0]), int64(s.Shape[1])
-	parts := make([]*npy.Array, len(s.Parts))
-	for k, t := range s.Parts {
-		var err error
-		if parts[k], err = torchfile.Array(t); err != nil {
-			return nil, err
-		}
-	}
-	switch {
-	case s.Layout == torchfile.CSR && len(parts) == 3:
-		return arrays.NewCSR(rows, columns, parts[0], parts[1], parts[2])
-	case s.Layout == torchfile.CSC && len(parts) == 3:
-		return arrays.NewCSC(rows, columns, parts[0], parts[1], parts[2])
-	case s.Layout == torchfile.COO && len(parts) == 2:
-		return coordinates(rows, columns, parts[0], parts[1])
-	}
-	return nil, errSparse
-}
-
-// coordinates makes a matrix of coordinates, 2 × values.
-func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, error) {
-	if len(indices.Shape) != 2 || indices.Shape[0] != 2 || len(values.Shape) != 1 ||
-		values.Shape[0] != indices.Shape[1] {
-		return nil, fmt.Errorf("coordinates of shape %v for values of shape %v", indices.Shape, values.Shape)
-	}
-	ids, err := indices.Int64s()
-	if err != nil {
-		return nil, err
-	}
-	n := indices.Shape[1]
-	return arrays.NewCoordinates(rows, columns, npy.New(ids[:n]), npy.New(ids[n:]), values)
-}
-
-// sparseParts are the tensors of a sparse matrix with its columns, nil where one is not there: those that
-// compressed rows have, and the row of each value.
-type sparseParts struct {
-	rows, columns               int64
-	bounds, column, values, row *torchfile.Tensor
-}
-
-// storageParts are those of a SparseTensor.
-func storageParts(o *pickle.Object) (p sparseParts, err error) {
-	attributes, ok := o.State.(*pickle.Dict)
-	if !ok || len(attributes.Items) > maxFields {
-		return p, errSparse
-	}
-	value, _ := attributes.Get("storage")
-	storage, ok := value.(*pickle.Object)
-	if !ok {
-		return p, errSparse
-	}
-	if attributes, ok = storage.State.(*pickle.Dict); !ok || len(attributes.Items) > maxFields {
-		return p, errSparse
-	}
-	value, _ = attributes.Get("_sparse_sizes")
-	dims, ok := value.(pickle.Tuple)
-	if !ok || len(dims) != 2 {
-		return p, errSparse
-	}
-	for k, to := range []*int64{&p.rows, &p.columns} {
-		if *to, ok = dims[k].(int64); !ok {
-			return p, errSparse
-		}
-	}
-	for key, to := range map[string]**torchfile.Tensor{
-		"_rowptr": &p.bounds, "_col": &p.column,
-		"_value": &p.values, "_row": &p.row,
-	} {
-		value, _ := attributes.Get(key)
-		*to, _ = value.(*torchfile.Tensor)
-	}
-	if p.column == nil || len(p.column.Shape) != 1 {
-		return p, errSparse
-	}
-	return p, nil
-}
-
-// sparseStorage makes a matrix of a SparseTensor: of its columns, with the bounds of the rows or the row of
-// each, and values where there are any.
-func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
-	p, err := storageParts(o)
-	if err != nil {
-		return nil, err
-	}
-	column, err := torchfile.Array(p.column)
-	if err != nil {
-		return nil, err
-	}
-	var values *npy.Array
-	if p.values != nil {
-		values, err = torchfile.Array(p.values)
-	} else {
-		values, err = ones(column.Shape[0])
-	}
-	if err != nil {
-		return nil, err
-	}
-	if p.bounds != nil {
-		bounds, err := torchfile.Array(p.bounds)
-		if err != nil {
-			return nil, err
-		}
-		return arrays.NewCSR(p.rows, p.columns, bounds, column, values)
-	}
-	if p.row == nil || len(p.row.Shape) != 1 || p.row.Shape[0] != column.Shape[0] {
-		return nil, errSparse
-	}
-	row, err := torchfile.Array(p.row)
-	if err != nil {
-		return nil, err
-	}
-	return arrays.NewCoordinates(p.rows, p.columns, row, column, values)
-}
-
-// compressed returns the tensors of the compressed rows of the matrix in a field; false for what else there
-// is, and where they cannot be read in blocks.
-func compressed(value any) (p sparseParts, ok bool) {
-	switch v := value.(type) {
-	case *torchfile.Sparse:
-		if v.Layout != torchfile.CSR || len(v.Parts) != 3 || len(v.Shape) != 2 {
-			return p, false
-		}
-		p = sparseParts{
-			rows: int64(v.Shape[0]), columns: int64(v.Shape[1]), bounds: v.Parts[0],
-			column: v.Parts[1], values: v.Parts[2],
-		}
-	case *pickle.Object:
-		var err error
-		if v.Class != sparseClass {
-			return p, false
-		}
-		if p, err = storageParts(v); err != nil || p.bounds == nil {
-			return p, false
-		}
-	default:
-		return p, false
-	}
-	return p, p.column.InBlocks() && (p.values == nil || p.values.InBlocks())
-}
-
-// partsOf is a matrix of a store, whose tensors are fields.
-type partsOf struct {
-	*store        // with the tensors as fields
-	of     *store // of the matrix
-}
-
-// Refuse puts the file and the field of the matrix before an error.
-func (p partsOf) Refuse(_ string, err error) error { return p.of.Refuse(p.of.key, err) }
-
-// compressedEdges are the edges of the matrix under the store's key.
-func (s *store) compressedEdges(p sparseParts, refuse func(error) error) (streamed.Edges, error) {
-	keys := [3]string{"bounds", "columns", "values"}
-	fields := map[string]any{keys[0]: p.bounds, keys[1]: p.column}
-	if p.values != nil {
-		fields[keys[2]] = p.values
-	} else {
-		keys[2] = ""
-	}
-	matrix := arrays.Fields{Source: partsOf{newStore(s.reader, "", fields), s}}
-	return matrix.CSREdges(p.rows, p.columns, keys, refuse)
-}
-
-// ones returns a vector of ones.
-func ones(n int) (*npy.Array, error) {
-	if err := memory.Need(int64(n)); err != nil {
-		return nil, err
-	}
-	values := make([]uint8, n)
-	for k := range values {
-		values[k] = 1
-	}
-	return npy.New(values), nil
 }

@@ -332,13 +332,10 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 			}
 			ids = slices.Repeat([]int64{-1}, v.count)
 		}
-		list, err := v.Array(listKeys[part])
+		vertices, _, err := arrays.Elements(v.Fields, listKeys[part],
+			func(a *npy.Array) ([]int64, error) { return arrays.List(a, v.count) })
 		if err != nil {
 			return graph.Labels{}, err
-		}
-		vertices, err := arrays.List(list, v.count)
-		if err != nil {
-			return graph.Labels{}, v.Refuse(listKeys[part], err)
 		}
 		array, err := v.Array(key)
 		if err != nil {
@@ -377,7 +374,7 @@ func (r *reader) features(g *streamed.Graph, vertexType int, v *store) (err erro
 	var m *arrays.Matrix
 	if v.inBlocks(key) {
 		m, err = v.Features(key, v.count, r.options.DenseFeatures)
-	} else if m, err = v.Matrix(key, r.options.DenseFeatures); err == nil {
+	} else if m, err = v.matrix(key, r.options.DenseFeatures); err == nil {
 		err = v.Rows(key, m.Rows, v.count)
 	}
 	if err != nil {

@@ -65,8 +65,8 @@ const (
 func (r *reader) stores(value any) (*stores, error) {
 	switch v := value.(type) {
 	case *pickle.Object:
-		state, ok := v.State.(*pickle.Dict)
-		if !ok || len(state.Items) > maxFields {
+		state := attributesOf(v)
+		if state == nil {
 			return nil, r.refusef("an object of class %.80q without its attributes: save it again",
 				string(v.Class))
 		}
@@ -135,15 +135,26 @@ func fieldsOf(storage any) *pickle.Dict {
 	case *pickle.Dict:
 		return s
 	case *pickle.Object:
-		state, ok := s.State.(*pickle.Dict)
-		if !ok || len(state.Items) > maxFields {
-			return nil
+		if state := attributesOf(s); state != nil {
+			value, _ := state.Get("_mapping")
+			fields, _ := value.(*pickle.Dict)
+			return fields
 		}
-		value, _ := state.Get("_mapping")
-		fields, _ := value.(*pickle.Dict)
-		return fields
 	}
 	return nil
+}
+
+// attributesOf are those of an object, nil if it has none, or more than one of PyTorch Geometric has.
+func attributesOf(value any) *pickle.Dict {
+	o, ok := value.(*pickle.Object)
+	if !ok {
+		return nil
+	}
+	attributes, _ := o.State.(*pickle.Dict)
+	if attributes != nil && len(attributes.Items) > maxFields {
+		return nil
+	}
+	return attributes
 }
 
 // plain makes the stores of a graph without types.

@@ -303,22 +303,18 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 	}
 	count := max(e.Count, 0)
 	_, err = e.each(tell, func(batch graph.Edges, _ int64) (err error) {
-		n := batch.Len()
-		if all.Source, err = memory.GrowTo(all.Source, n, count); err == nil {
-			all.Target, err = memory.GrowTo(all.Target, n, count)
+		if all.Source, err = memory.AppendTo(all.Source, batch.Source, count); err == nil {
+			all.Target, err = memory.AppendTo(all.Target, batch.Target, count)
 		}
 		if err == nil {
-			all.Weights, err = memory.GrowTo(all.Weights, len(batch.Weights), count)
+			all.Weights, err = memory.AppendTo(all.Weights, batch.Weights, count)
 		}
 		if err == nil {
-			all.Features, err = memory.GrowTo(all.Features, len(batch.Features), count*int64(e.Columns))
+			all.Features, err = memory.AppendTo(all.Features, batch.Features, count*int64(e.Columns))
 		}
 		if err != nil {
 			return e.Refuse(err)
 		}
-		all.Source, all.Target = append(all.Source, batch.Source...), append(all.Target, batch.Target...)
-		all.Weights, all.Features = append(all.Weights, batch.Weights...),
-			append(all.Features, batch.Features...)
 		return nil
 	})
 	if all.FeatureColumns = e.Columns; e.Weighted && all.Weights == nil {
@@ -330,10 +326,9 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 // gather reads a row for each of so many vertices into memory.
 func (r *Rows) gather(vertices int) (all []float32, err error) {
 	err = r.Each(func(rows []float32) error {
-		if all, err = memory.GrowTo(all, len(rows), int64(vertices)*int64(r.Columns)); err != nil {
+		if all, err = memory.AppendTo(all, rows, int64(vertices)*int64(r.Columns)); err != nil {
 			return r.Refuse(err)
 		}
-		all = append(all, rows...)
 		return nil
 	})
 	return all, err

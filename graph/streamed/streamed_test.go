@@ -3,6 +3,7 @@ package streamed_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,6 +97,7 @@ func TestWithoutEdges(t *testing.T) {
 
 // What is refused, is refused in the same words in a stream and in memory; the disk is not the list's fault.
 func TestRefused(t *testing.T) {
+	inf := float32(math.Inf(1))
 	edge := func(u, v int32) graph.Edges { return graph.Edges{Source: []int32{0, u}, Target: []int32{0, v}} }
 	graphs := list(3, edge(0, 2))
 	graphs.InMemory.GraphOf, graphs.InMemory.Graphs = []int32{0, 1, 1}, 2
@@ -103,10 +105,22 @@ func TestRefused(t *testing.T) {
 	split.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
 	splits := list(3, edge(1, 0))
 	splits.InMemory.Splits = []graph.Split{{Train: []int64{1}, Val: []int64{1}}}
+	infinite, rows := list(2, edge(1, 0)), list(2, edge(1, 0))
+	infinite.FromEdges = func(*graph.Relation) ([]float32, error) { return []float32{0, inf}, nil }
+	infinite.Relations[0].Columns = 1
+	infinite.Relations[0].Each = func(do func(graph.Edges) error) error {
+		return do(graph.Edges{Source: []int32{0}, Target: []int32{1}, Features: []float32{1}, FeatureColumns: 1})
+	}
+	rows.Types = []streamed.Type{{Rows: &streamed.Rows{
+		Columns: 1,
+		Each:    func(do func([]float32) error) error { return do([]float32{inf, 0}) },
+	}}}
 	for want, g := range map[string]*streamed.Graph{
 		"list: edge 3 (2→3) leaves the range of 3 vertices": list(3,
 			edge(1, 0), edge(2, 3)),
 		"list: edge 1 (-1→0) leaves the range of 3 vertices":                        list(3, edge(-1, 0)),
+		"source: features: vertex 1 has the value +Inf in column 0":                 infinite,
+		"source: features: vertex 0 has the value +Inf in column 0":                 rows,
 		"source: train_edges: edge 0 has an end 3, which is outside the range of 3": split,
 		"source: val: split 0: vertex 1 is also in train.npy":                       splits,
 		"source: graph_ids: the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1; edges join " +

@@ -180,7 +180,7 @@ func (g *Graph) writeType(w *graph.Writer, t int) error {
 		return nil
 	}
 	at, columns := int64(0), of.Rows.Columns
-	return writeDense(w, t, columns, func(do func(rows []float32) error) error {
+	return g.writeDense(w, t, columns, func(do func(rows []float32) error) error {
 		return of.Rows.Each(func(rows []float32) error {
 			g.Progress.Of("reading features", at, int64(vertices))
 			at += int64(len(rows) / columns)
@@ -190,12 +190,16 @@ func (g *Graph) writeType(w *graph.Writer, t int) error {
 }
 
 // writeDense writes dense features of vertex type t.
-func writeDense(w *graph.Writer, t, columns int, each func(do func(rows []float32) error) error) error {
+func (g *Graph) writeDense(w *graph.Writer, t, columns int,
+	each func(do func(rows []float32) error) error,
+) error {
 	write := func(batches graph.Batches[*graph.Features]) error {
 		return w.Features(t, columns, -1, batches)
 	}
 	return pass(write, func(do func(*graph.Features) error) error {
-		return each(func(rows []float32) error { return do(&graph.Features{Columns: columns, Dense: rows}) })
+		return each(func(rows []float32) error {
+			return g.refuse(do(&graph.Features{Columns: columns, Dense: rows}))
+		})
 	})
 }
 
@@ -237,7 +241,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	if g.FromEdges == nil {
 		err = each(func(*graph.Relation) error { return nil })
 	} else {
-		err = writeDense(w, target, r.Columns, func(do func(rows []float32) error) error {
+		err = g.writeDense(w, target, r.Columns, func(do func(rows []float32) error) error {
 			return each(func(rows *graph.Relation) error {
 				made, err := g.FromEdges(rows)
 				if err != nil {

@@ -22,11 +22,7 @@ func (a *arrays) element(e tensor.Element, rows, cols int) *tensor.Matrix {
 func (a *arrays) matrix(rows, cols int) *tensor.Matrix {
 	m := a.element(tensor.Float32, rows, cols)
 	values := m.Floats()
-	probes{a.team}.ranges(len(values), lineWords, func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			values[i] = float32(int32(scatter(i))) / (1 << 31)
-		}
-	})
+	a.each(m, func(i int) { values[i] = float32(int32(scatter(i))) / (1 << 31) })
 	return m
 }
 
@@ -34,12 +30,17 @@ func (a *arrays) matrix(rows, cols int) *tensor.Matrix {
 func (a *arrays) ids(rows, cols, below int) *tensor.Matrix {
 	m := a.element(tensor.Int32, rows, cols)
 	values := m.Int32s()
-	probes{a.team}.ranges(len(values), lineWords, func(lo, hi int) {
+	a.each(m, func(i int) { values[i] = int32(scatter(i) % uint32(below)) })
+	return m
+}
+
+// each calls set for each element.
+func (a *arrays) each(m *tensor.Matrix, set func(i int)) {
+	probes{a.team}.ranges(m.Len(), lineWords, func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			values[i] = int32(scatter(i) % uint32(below))
+			set(i)
 		}
 	})
-	return m
 }
 
 // scatter spreads consecutive numbers over all 32-bit numbers (Knuth's multiplicative hash).

@@ -23,6 +23,11 @@ func newArrays(t *testing.T, threads int) *arrays {
 	return &arrays{team: team}
 }
 
+func tuned(g gather, ahead int) gather {
+	g.ahead = ahead
+	return g
+}
+
 // wordSum is a checksum by a plain loop.
 func wordSum(values []float32) (sum uint32) {
 	for _, v := range values {
@@ -50,11 +55,11 @@ func gatherReadsItsRows(t *testing.T) {
 					two += wordSum(y.RowRange(int(i), int(i)+1).Floats())
 				}
 				for _, ahead := range distances {
-					if got := p.gather(tunedGather{along(e, x), ahead}); got != one {
+					if got := p.gather(tuned(along(e, x), ahead)); got != one {
 						t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
 							n, ahead, got, one)
 					}
-					if got := p.gather(tunedGather{along(e, x, y), ahead}); got != one+two {
+					if got := p.gather(tuned(along(e, x, y), ahead)); got != one+two {
 						t.Fatalf("width %d, %d rows of two matrices, %d ahead: checksum %d, want %d", width,
 							n, ahead, got, one+two)
 					}
@@ -88,7 +93,7 @@ func TestLinesReadsItsRows(t *testing.T) {
 					g := along(e, x, y)
 					g.lines = true
 					for _, ahead := range distances {
-						if got := p.gather(tunedGather{g, ahead}); got != want {
+						if got := p.gather(tuned(g, ahead)); got != want {
 							t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
 								n, ahead, got, want)
 						}
@@ -214,7 +219,7 @@ func TestBound(t *testing.T) {
 		gathered, read, written, both int
 		exps, scores                  int
 	}{
-		"sum": {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0, 0},
+		"sum": {b.sum(s, a), 128 * e, structure, 128 * v, 0, 0, 0},
 		"mean": {
 			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e,
 			structure + 4*v, 128 * v, 0, 0, 0,
@@ -223,16 +228,16 @@ func TestBound(t *testing.T) {
 			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e,
 			structure + 4*v, 128 * v, 0, 0, 0,
 		},
-		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
-		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
+		"max":       {b.max(s, a), 128 * e, structure, 256 * v, 0, 0, 0},
+		"attention": {b.attend(s, gat, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {
-			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
+			b.attendBackward(s, gat, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
 			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v +
+		"attention v2 backward": {b.attendBackward(s, gatV2, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v +
 			2*16*v, 0, 256 * v, 8 * e, 64 * e},
 		"attention v2": {
-			b.attend(s, true, a), 128 * e, structure + 128*v,
+			b.attend(s, gatV2, a), 128 * e, structure + 128*v,
 			(128 + 16) * v, 0, 4 * e, 32 * e,
 		},
 	} {

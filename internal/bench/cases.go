@@ -87,39 +87,36 @@ var edgeKernels = []struct {
 	shapes []shape
 	build  func(b *bench, s shape, a *arrays) *job
 }{
-	{"spmm sum", sums, func(b *bench, s shape, a *arrays) *job {
-		return b.spmm(s.graph(b, false), s.width, nil, nil, a)
-	}},
+	{"spmm sum", sums, (*bench).sum},
 	// The mean's factor is one of the destination's row, in its backward pass one of the source's.
 	{"spmm mean backward", sums, func(b *bench, s shape, a *arrays) *job {
 		e := s.graph(b, true)
 		return b.spmm(e, s.width, nil, a.matrix(e.Cols, 1), a)
 	}},
-	{"max", sums, func(b *bench, s shape, a *arrays) *job {
-		return b.max(s.graph(b, false), s.width, a)
-	}},
-	{"max backward", sums, func(b *bench, s shape, a *arrays) *job {
-		return b.maxBackward(s.graph(b, true), s.width, a)
-	}},
-	{"attention", attentions, func(b *bench, s shape, a *arrays) *job {
-		return b.attend(s, false, a)
-	}},
-	{"attention backward", attentions, func(b *bench, s shape, a *arrays) *job {
-		return b.attendBackward(s, false, a)
-	}},
-	{"attention v2", attentions, func(b *bench, s shape, a *arrays) *job {
-		return b.attend(s, true, a)
-	}},
-	{"attention v2 backward", attentions, func(b *bench, s shape, a *arrays) *job {
-		return b.attendBackward(s, true, a)
-	}},
-	{"thin sum", thin, func(b *bench, s shape, a *arrays) *job {
-		return byLines(b.spmm(s.graph(b, false), s.width, nil, nil, a))
-	}},
+	{"max", sums, (*bench).max},
+	{"max backward", sums, (*bench).maxBackward},
+	{"attention", attentions, of(gat, (*bench).attend)},
+	{"attention backward", attentions, of(gat, (*bench).attendBackward)},
+	{"attention v2", attentions, of(gatV2, (*bench).attend)},
+	{"attention v2 backward", attentions, of(gatV2, (*bench).attendBackward)},
+	{"thin sum", thin, func(b *bench, s shape, a *arrays) *job { return byLines(b.sum(s, a)) }},
 	{"thin attention backward", thin, func(b *bench, s shape, a *arrays) *job {
 		s.heads = 1
-		return byLines(b.attendBackward(s, false, a))
+		return byLines(b.attendBackward(s, gat, a))
 	}},
+}
+
+// scores are those of an attention.
+type scores bool
+
+const (
+	gat   scores = false
+	gatV2 scores = true
+)
+
+// of builds an attention with these scores.
+func of(v2 scores, build func(*bench, shape, scores, *arrays) *job) func(*bench, shape, *arrays) *job {
+	return func(b *bench, s shape, a *arrays) *job { return build(b, s, v2, a) }
 }
 
 func (b *bench) cases() (all []testCase) {
@@ -216,6 +213,9 @@ func byLines(j *job) *job {
 	return j
 }
 
+// sum is the sum over in-neighbours.
+func (b *bench) sum(s shape, a *arrays) *job { return b.spmm(s.graph(b, false), s.width, nil, nil, a) }
+
 // spmm gathers source rows, and with col set (sources × 1) their factors; it streams the structure and row
 // (destinations × 1), and writes the output.
 func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *arrays) *job {
@@ -233,29 +233,31 @@ func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *array
 }
 
 // max gathers source rows, and writes the maximum and the id that gave it.
-func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
-	x := a.matrix(e.Cols, width)
-	z, arg := a.zeros(e.Rows, width), a.element(tensor.Int32, e.Rows, width)
+func (b *bench) max(s shape, a *arrays) *job {
+	e := s.graph(b, false)
+	x := a.matrix(e.Cols, s.width)
+	z, arg := a.zeros(e.Rows, s.width), a.element(tensor.Int32, e.Rows, s.width)
 	return &job{
 		run:   func() { b.team.Max(z, arg, e, x, nil, nil, kernel.Replace) },
-		flops: float64(e.Entries() * width), gathers: []gather{along(e, x)},
+		flops: float64(e.Entries() * s.width), gathers: []gather{along(e, x)},
 		read: structure(e), written: 8 * z.Len(),
 	}
 }
 
 // maxBackward gathers, over the transposed matrix, each destination's gradient and its ids, and adds to the
 // sources' gradient.
-func (b *bench) maxBackward(e *kernel.CSR, width int, a *arrays) *job {
-	g, arg, dx := a.matrix(e.Cols, width), a.ids(e.Cols, width, e.Rows), a.zeros(e.Rows, width)
+func (b *bench) maxBackward(s shape, a *arrays) *job {
+	e := s.graph(b, true)
+	g, arg, dx := a.matrix(e.Cols, s.width), a.ids(e.Cols, s.width, e.Rows), a.zeros(e.Rows, s.width)
 	return &job{
 		run:   func() { b.team.MaxBackward(dx, e, g, arg, nil, nil) },
-		flops: float64(e.Entries() * width), gathers: []gather{along(e, g, arg)},
+		flops: float64(e.Entries() * s.width), gathers: []gather{along(e, g, arg)},
 		read: structure(e), updated: 4 * dx.Len(),
 	}
 }
 
 // attention is the kernel's description of a graph attention layer between as many rows as e has.
-func (s shape) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
+func (s shape) attention(e *kernel.CSR, v2 scores, a *arrays) kernel.Attention {
 	k := kernel.Attention{Heads: s.heads, Width: s.width / s.heads, Slope: 0.2, Whole: true}
 	k.Source = a.matrix(e.Cols, s.width)
 	if v2 {
@@ -272,7 +274,7 @@ func (s shape) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 // GATv1's, its scores are sums over columns that belong to the edge.
 //
 // Operations per edge and column: 2 for the weighted sum; GATv2 5 more for a·LeakyReLU(x+y).
-func (b *bench) attend(s shape, v2 bool, a *arrays) *job {
+func (b *bench) attend(s shape, v2 scores, a *arrays) *job {
 	e := s.graph(b, false)
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
@@ -308,7 +310,7 @@ func (b *bench) attend(s shape, v2 bool, a *arrays) *job {
 //
 // Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum
 // instead, a·LeakyReLU(x+y) both times, and weighted sums of slopes and of LeakyReLU, 18 more.
-func (b *bench) attendBackward(s shape, v2 bool, a *arrays) *job {
+func (b *bench) attendBackward(s shape, v2 scores, a *arrays) *job {
 	e, t := s.square(b)
 	k := s.attention(e, v2, a)
 	// Log-sum-exps are above all scores

@@ -49,6 +49,7 @@ type gather struct {
 	indices  *tensor.Matrix
 	matrices []*tensor.Matrix
 	lines    bool // the bound counts the indices, and a word of each cache line that a row touches
+	ahead    int  // the distance of the probe's prefetch, in indices; 0: it has none
 }
 
 // along is the gather of the rows at the other ends of e's edges.
@@ -66,17 +67,11 @@ func (g gather) rowBytes() int {
 
 func (g gather) indexBytes() int { return 8*g.indptr.Len() + 4*g.indices.Len() }
 
-// tunedGather is a gather with the best distance of prefetch.
-type tunedGather struct {
-	gather
-	ahead int
-}
-
 // distances are what the gather probe tries; 0 leaves it to the processor to run ahead.
 var distances = []int{0, 1, 2, 4, 8, 16, 32, 64}
 
-// tuned finds the distance at which the probe is fastest, on the first part of the indices.
-func (b *bench) tuned(g gather) tunedGather {
+// tuned is a gather with the distance at which the probe is fastest on the first part of the indices.
+func (b *bench) tuned(g gather) gather {
 	const enough = 256 << 20 // bytes
 	n := g.indices.Len()
 	part := g
@@ -84,17 +79,15 @@ func (b *bench) tuned(g gather) tunedGather {
 		n = max(1, int(float64(n)*enough/float64(bytes)))
 		part.indices = g.indices.Prefix(n, 1)
 	}
-	best, fastest := 0, 0.0
+	probe, fastest := work{func() { b.probes.gather(part) }}, 0.0
 	for round := range 3 {
-		for _, d := range distances {
-			if t := (work{func() {
-				b.probes.gather(tunedGather{part, d})
-			}}).timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
-				best, fastest = d, t
+		for _, part.ahead = range distances {
+			if t := probe.timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
+				g.ahead, fastest = part.ahead, t
 			}
 		}
 	}
-	return tunedGather{g, best}
+	return g
 }
 
 // What a case takes of a run's time where that suffices; each takes a few rounds at least, and what its data

@@ -55,7 +55,7 @@ func (p probes) ranges(n, unit int, work func(lo, hi int)) {
 // returns the sum modulo 2^32 of all the words that it read: where g counts lines, of a row's first word and
 // its last, if they may be in different ones. The row that g.ahead places behind is prefetched, none where
 // that is 0.
-func (p probes) gather(g tunedGather) uint32 {
+func (p probes) gather(g gather) uint32 {
 	if len(g.matrices) > C.PROBE_MATRICES {
 		panic(fmt.Sprintf("bench: a gather from %d matrices", len(g.matrices)))
 	}

@@ -42,6 +42,15 @@ func Grow[E any](s []E, n int) ([]E, error) {
 	return grow(s, n)
 }
 
+// Append is append, of which Grow makes the room.
+func Append[E any](s []E, more ...E) ([]E, error) {
+	s, err := Grow(s, len(more))
+	if err != nil {
+		return s, err
+	}
+	return append(s, more...), nil
+}
+
 func grow[E any](s []E, n int) ([]E, error) {
 	const least = 1 << 10
 	capacity := len(s) + max(n, len(s)/4, least)
@@ -71,6 +80,15 @@ func GrowTo[E any](s []E, n int, all int64) ([]E, error) {
 		return s, err
 	}
 	return append(make([]E, 0, size), s...), nil
+}
+
+// AppendTo is append, of which GrowTo makes the room.
+func AppendTo[E any](s, more []E, all int64) ([]E, error) {
+	s, err := GrowTo(s, len(more), all)
+	if err != nil {
+		return s, err
+	}
+	return append(s, more...), nil
 }
 
 // Left returns the number of bytes that Go's runtime may allocate beyond what is in use. Garbage that is not

@@ -178,7 +178,7 @@ func (d *decoder) encode(args Tuple) (any, error) {
 }
 
 // create is NEWOBJ: an object of a class, without a state.
-func create(class any, args Tuple) (any, error) {
+func create(_ *decoder, class any, args Tuple) (any, error) {
 	switch c := class.(type) {
 	case Class:
 		return &Object{Class: c, Args: args}, nil

@@ -7,6 +7,7 @@ package refusal
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -31,8 +32,29 @@ func (r refused) Error() string {
 }
 
 // Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the
-// reason, the way out. It wraps errors as fmt.Errorf does. The middle of a long text is cut out.
-func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
+// reason, the way out. {name} in the format is the setting of that name, as its reader spells it. Errorf
+// wraps errors as fmt.Errorf does. The middle of a long text is cut out.
+func Errorf(format string, args ...any) error {
+	if false {
+		_ = fmt.Errorf(format, args...) // so that go vet checks the arguments
+	}
+	return refused{fmt.Errorf(spelled(format), args...)}
+}
+
+// Sprintf is fmt.Sprintf for a part of a message, in whose format {name} stands for a setting as in Errorf.
+func Sprintf(format string, args ...any) string {
+	if false {
+		_ = fmt.Sprintf(format, args...)
+	}
+	return fmt.Sprintf(spelled(format), args...)
+}
+
+// spelled is a format in which each {name} is spelled as the setting of that name.
+func spelled(format string) string {
+	return named.ReplaceAllStringFunc(format, func(s string) string { return spell(strings.Trim(s, "{}")) })
+}
+
+var named = regexp.MustCompile(`\{[a-z][a-z0-9-]*\}`)
 
 // Advise adds a way out to a refusal. Any other error, as of too many open files, is none that it leads out
 // of, and stays as it is.

@@ -32,15 +32,22 @@ func TestSubject(t *testing.T) {
 // TestSetting: a program reads a setting's name, a command's user the flag.
 func TestSetting(t *testing.T) {
 	const lr Setting = "lr"
-	if err := Errorf("%s 0: must be above 0", lr); err.Error() != "lr 0: must be above 0" {
-		t.Error(err)
+	messages := func(want string) {
+		t.Helper()
+		for _, err := range []error{
+			Errorf("%s 0: %s", lr, "take {lr}"), Errorf("{lr} 0: %s", "take {lr}"),
+			Damaged("{lr} 0: take {%s}", "lr"),
+		} {
+			if err.Error() != want {
+				t.Error(err)
+			}
+		}
 	}
 	plain := spell
 	defer SpellSettings(plain)
+	messages("lr 0: take {lr}")
 	SpellSettings(func(setting string) string { return "--" + setting })
-	if err := Errorf("%s 0: must be above 0", lr); err.Error() != "--lr 0: must be above 0" {
-		t.Error(err)
-	}
+	messages("--lr 0: take {lr}")
 }
 
 // TestLongInput: whatever a message quotes, the line is short, and begins and ends as it was written.

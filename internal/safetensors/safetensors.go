@@ -323,30 +323,7 @@ func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) e
 const batch = 1 << 16
 
 func writeValues(w io.Writer, t Tensor) error {
-	var b []byte
-	for some := range slices.Chunk(t.Int64, batch) {
-		b = b[:0]
-		for _, x := range some {
-			b = binary.LittleEndian.AppendUint64(b, uint64(x))
-		}
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	for some := range slices.Chunk(t.BFloat16, batch) {
-		b = b[:0]
-		for _, x := range some {
-			b = binary.LittleEndian.AppendUint16(b, x)
-		}
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-	}
-	for some := range slices.Chunk(t.Float32, batch) {
-		b = b[:0]
-		for _, x := range some {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-		}
+	for _, b := range [][]byte{npy.Bytes(t.Int64), npy.Bytes(t.BFloat16), npy.Bytes(t.Float32)} {
 		if _, err := w.Write(b); err != nil {
 			return err
 		}

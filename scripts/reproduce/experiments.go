@@ -10,27 +10,31 @@ import (
 // A dataset is a graph to train on and the way to import it.
 type dataset struct {
 	name string
-	// files is the pattern that must match something below the data folder (or at an absolute path) for the
-	// data to be there.
-	files string
-	// format and source are the arguments of `weft import`; source is below the data folder unless absolute.
-	format, source string
-	flags          []string
-	tables         []string // flags, each followed by its file below the data folder
-	// randomSplits asks for one random split per seed, as the publication did; else every seed trains on the
-	// split as given.
-	randomSplits bool
-	storedSplits bool // the files hold a split for each seed
+	// files is the pattern that must match something for the data to be there. DATA is the data folder, also
+	// in the command.
+	files   string
+	command string // weft import, with STORE for the store
+	splits  splits
 }
 
-// importArgs are the arguments of weft that turn the files below folder into a store, with splits random
-// splits where the dataset asks for them.
+// splits says what each seed trains on.
+type splits int
+
+const (
+	given  splits = iota // the split as given
+	stored               // the one of its number, of those that the files hold
+	random               // the random one of its number, as the publication did: import makes so many
+)
+
+// importArgs are the arguments of weft that turn the files below folder into a store, with so many splits
+// where these are random.
 func (d *dataset) importArgs(folder, store string, splits int) []string {
-	args := append([]string{"import", d.format, d.below(folder, d.source), store}, d.flags...)
-	for flag := range slices.Chunk(d.tables, 2) {
-		args = append(args, flag[0], d.below(folder, flag[1]))
+	args := strings.Fields("import " + d.command)
+	for i := range args {
+		args[i] = in(folder, args[i])
 	}
-	if d.randomSplits {
+	args[slices.Index(args, "STORE")] = store
+	if d.splits == random {
 		args = append(args, "--splits", strconv.Itoa(splits))
 	}
 	return args
@@ -38,15 +42,16 @@ func (d *dataset) importArgs(folder, store string, splits int) []string {
 
 // found says whether the dataset's files are below folder.
 func (d *dataset) found(folder string) bool {
-	matches, err := filepath.Glob(d.below(folder, d.files))
+	matches, err := filepath.Glob(in(folder, d.files))
 	return err == nil && len(matches) > 0
 }
 
-func (d *dataset) below(folder, path string) string {
-	if filepath.IsAbs(path) {
-		return path
+// in is a path with the data folder in its place.
+func in(folder, path string) string {
+	if below, found := strings.CutPrefix(path, "DATA/"); found {
+		return filepath.Join(folder, below)
 	}
-	return filepath.Join(folder, path)
+	return path
 }
 
 // An experiment is one configuration on its dataset, and what was published for it.
@@ -61,71 +66,59 @@ type experiment struct {
 }
 
 var (
-	cora = &dataset{
-		name: "Cora", files: "planetoid/ind.cora.graph", format: "planetoid",
-		source: "planetoid/ind.cora",
-	}
+	cora     = citations("Cora", "cora", "", given)
+	citeseer = citations("Citeseer", "citeseer", "", given)
 	// As in Huang et al. 2021: another random split for every seed
-	coraRandom = &dataset{
-		name: "Cora, random splits", files: "planetoid/ind.cora.graph", format: "planetoid",
-		source: "planetoid/ind.cora",
-		flags:  []string{"--split", "random:60/20/20"}, randomSplits: true,
-	}
-	citeseer = &dataset{
-		name: "Citeseer", files: "planetoid/ind.citeseer.graph", format: "planetoid",
-		source: "planetoid/ind.citeseer",
-	}
-	physics  = pitfalls("Coauthor Physics", "npz/coauthor_physics.npz")
-	computer = pitfalls("Amazon Computers", "npz/amazon_computers.npz")
-	mines    = &dataset{
-		name: "Minesweeper", files: "npz/minesweeper.npz", format: "npz",
-		source: "npz/minesweeper.npz", storedSplits: true,
-	}
-	tolokers = &dataset{
-		name: "Tolokers", files: "npz/tolokers.npz", format: "npz",
-		source: "npz/tolokers.npz", storedSplits: true,
-	}
+	coraRandom = citations("Cora, random splits", "cora", " --split random:60/20/20", random)
+
+	// Prepared as in Shchur et al. 2018: undirected, the largest component, 20 training and 30 validation
+	// vertices per class, another split for every seed
+	physics  = archive("Coauthor Physics", "coauthor_physics", pitfalls, random)
+	computer = archive("Amazon Computers", "amazon_computers", pitfalls, random)
+	mines    = archive("Minesweeper", "minesweeper", "", stored)
+	tolokers = archive("Tolokers", "tolokers", "", stored)
+
 	debian = &dataset{
 		name: "Debian packages", files: "/var/lib/apt/lists/*_Packages*",
-		format: "debian", source: "/var/lib/apt/lists",
+		command: "debian /var/lib/apt/lists STORE",
 	}
 	mutag = entities("MUTAG", "mutag", "bond", "label_mutagenic")
 	aifb  = entities("AIFB", "aifb", "person", "label_affiliation")
 
-	arxiv     = benchmark("ogbn-arxiv", "--symmetrize")
-	products  = benchmark("ogbn-products")
-	proteins  = benchmark("ogbn-proteins", "--features-from-edges", "mean")
-	mag       = benchmark("ogbn-mag", "--reverse-relations")
-	papers    = benchmark("ogbn-papers100M", "--symmetrize")
-	collab    = benchmark("ogbl-collab")
-	ppa       = benchmark("ogbl-ppa")
-	citation2 = benchmark("ogbl-citation2", "--symmetrize")
+	arxiv     = benchmark("ogbn-arxiv", " --symmetrize")
+	products  = benchmark("ogbn-products", "")
+	proteins  = benchmark("ogbn-proteins", " --features-from-edges mean")
+	mag       = benchmark("ogbn-mag", " --reverse-relations")
+	papers    = benchmark("ogbn-papers100M", " --symmetrize")
+	collab    = benchmark("ogbl-collab", "")
+	ppa       = benchmark("ogbl-ppa", "")
+	citation2 = benchmark("ogbl-citation2", " --symmetrize")
 )
 
+const pitfalls = " --symmetrize --largest-component --split per-class=20,30"
+
+func citations(name, graph, flags string, s splits) *dataset {
+	prefix := "DATA/planetoid/ind." + graph
+	return &dataset{name, prefix + ".graph", "planetoid " + prefix + " STORE" + flags, s}
+}
+
+func archive(name, graph, flags string, s splits) *dataset {
+	file := "DATA/npz/" + graph + ".npz"
+	return &dataset{name, file, "npz " + file + " STORE" + flags, s}
+}
+
 // benchmark is a dataset of the Open Graph Benchmark, in the folder that its downloader leaves.
-func benchmark(name string, flags ...string) *dataset {
-	folder := strings.ReplaceAll(name, "-", "_")
-	return &dataset{name: name, files: folder + "/raw/*", format: "ogb", source: folder, flags: flags}
+func benchmark(name, flags string) *dataset {
+	folder := "DATA/" + strings.ReplaceAll(name, "-", "_")
+	return &dataset{name, folder + "/raw/*", "ogb " + folder + " STORE" + flags, given}
 }
 
 // entities is a dataset of triples as R-GCN was published on them, with tables of labels.
-func entities(name, file, entity, label string) *dataset {
-	folder := "rdf_" + file + "/"
-	return &dataset{
-		name: name, files: folder + file + "_stripped.nt.gz", format: "rdf", source: folder +
-			file + "_stripped.nt.gz",
-		flags:  []string{"--entity", entity, "--label", label},
-		tables: []string{"--train", folder + "trainingSet.tsv", "--test", folder + "testSet.tsv"},
-	}
-}
-
-// pitfalls is a dataset prepared as in Shchur et al. 2018: undirected, its largest component, 20 training and
-// 30 validation vertices per class, another split for every seed.
-func pitfalls(name, file string) *dataset {
-	return &dataset{
-		name: name, files: file, format: "npz", source: file, randomSplits: true,
-		flags: []string{"--symmetrize", "--largest-component", "--split", "per-class=20,30"},
-	}
+func entities(name, graph, entity, label string) *dataset {
+	folder := "DATA/rdf_" + graph + "/"
+	triples := folder + graph + "_stripped.nt.gz"
+	return &dataset{name, triples, "rdf " + triples + " STORE --entity " + entity + " --label " + label +
+		" --train " + folder + "trainingSet.tsv --test " + folder + "testSet.tsv", given}
 }
 
 // experiments holds a row for every file of configs/. The published figures are those of the comment that

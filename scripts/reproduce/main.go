@@ -118,7 +118,7 @@ func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, err
 	for _, e := range chosen {
 		if !e.dataset.found(p.data) {
 			fmt.Fprintf(os.Stderr, "%s: left out: no %s\n", e.config,
-				e.dataset.below(p.data, e.dataset.files))
+				in(p.data, e.dataset.files))
 			continue
 		}
 		for _, flags := range p.with {
@@ -161,7 +161,7 @@ func (p *reproduction) train(ctx context.Context, e experiment,
 			"--seed", strconv.Itoa(seed), "--json", "--out", out,
 		}
 		args = append(args, flags...)
-		if e.dataset.randomSplits || e.dataset.storedSplits {
+		if e.dataset.splits != given {
 			args = append(args, "--split", strconv.Itoa(seed))
 		}
 		begin := time.Now()

@@ -209,10 +209,8 @@ smooth /tmp/w/run-2 --json --correct-alpha 1 --scale 20 --smooth-alpha 0.9
 func TestFailure(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(standIn, filepath.Join(folder, "log"))
-	broken := experiment{config: "x", dataset: &dataset{
-		name: "x", files: "log", format: "planetoid",
-		source: "broken",
-	}, seeds: 1}
+	data := &dataset{"x", "DATA/log", "planetoid DATA/broken STORE", given}
+	broken := experiment{config: "x", dataset: data, seeds: 1}
 	touch(t, filepath.Join(folder, "log"))
 	p := &reproduction{
 		weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{},

@@ -25,3 +25,31 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	}
 	return json.Unmarshal(text, (*float64)(n))
 }
+
+// Scores are a metric on each part of a split, and the validation loss. They are NaN for a part without
+// vertices.
+type Scores struct{ Train, Val, Test, ValLoss float64 }
+
+// Numbers are scores in JSON.
+type Numbers struct {
+	Train   Number `json:"train"`
+	Val     Number `json:"val"`
+	Test    Number `json:"test"`
+	ValLoss Number `json:"val_loss"`
+}
+
+// Numbers returns the scores for JSON.
+func (s Scores) Numbers() Numbers {
+	return Numbers{Number(s.Train), Number(s.Val), Number(s.Test), Number(s.ValLoss)}
+}
+
+// Scores returns what Scores.Numbers was called with.
+func (n Numbers) Scores() Scores {
+	return Scores{float64(n.Train), float64(n.Val), float64(n.Test), float64(n.ValLoss)}
+}
+
+// Unmeasured are the scores of what was not measured.
+func Unmeasured() Scores {
+	nan := math.NaN()
+	return Scores{nan, nan, nan, nan}
+}

@@ -27,8 +27,8 @@ func ChooseOfValues(asked string) (string, error) {
 	case asked == Auto:
 		return RMSE, nil
 	case !slices.Contains(ValueNames, asked):
-		return "", refusal.Errorf("%s %s: of classes, and the graph's labels are values; take one of %s",
-			refusal.Setting("metric"), asked, strings.Join(ValueNames, ", "))
+		return "", refusal.Errorf("{metric} %s: of classes, and the graph's labels are values; take one of "+
+			"%s", asked, strings.Join(ValueNames, ", "))
 	}
 	return asked, nil
 }

@@ -7,7 +7,6 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/train/metric"
-	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -59,7 +58,7 @@ func (c *Scorer) watched(each iter.Seq[[]float32], columns int) iter.Seq[[]float
 }
 
 // Scores are the metric of that name on each part of the split, NaN where no vertex of it was predicted.
-func (c *Scorer) Scores(name string) (s task.Scores, err error) {
+func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 	var parts [3][]int64 // rows
 	for row, v := range c.kept {
 		for k := range parts {

@@ -8,9 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"weft/internal/refusal"
 	"weft/train/metric"
-	"weft/train/setting"
 )
 
 // Listed is a run below a folder.
@@ -55,22 +53,12 @@ func look(path string) (*Listed, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listed{Standing: s}
-	run, o, _, err := Read(path)
-	if err != nil { // no results yet
-		state, err := lookState(path)
-		if err != nil {
-			return nil, err
-		}
-		if o, err = setting.FromTexts(state.Settings); err != nil {
-			return nil, refusal.Errorf("%s: %w", path, err)
-		}
-		l.Settings = o.Texts()
-		return l, nil
+	l := &Listed{Standing: s, Settings: s.options.Texts()}
+	if run := s.results; run != nil {
+		l.Results, l.EpochSeconds, l.Seconds = true, run.Summary.EpochSecondsMedian,
+			run.Finished.Sub(run.Started).Seconds()
+		l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
 	}
-	l.Results, l.Settings, l.EpochSeconds, l.Seconds = true, o.Texts(), run.Summary.EpochSecondsMedian,
-		run.Finished.Sub(run.Started).Seconds()
-	l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
 	return l, nil
 }
 

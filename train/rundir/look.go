@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,19 +34,19 @@ type Standing struct {
 	Model    string      `json:"model"`
 	Parallel string      `json:"parallel"`
 
-	EpochsRun int           `json:"epochs_run"`
-	Epochs    int           `json:"epochs"`
-	BestEpoch int           `json:"best_epoch"` // so far; 0: none
-	Metric    string        `json:"metric"`
-	Train     metric.Number `json:"train"` // at the best epoch, as the next three
-	Val       metric.Number `json:"val"`
-	Test      metric.Number `json:"test"`
-	ValLoss   metric.Number `json:"val_loss"`
+	EpochsRun      int    `json:"epochs_run"`
+	Epochs         int    `json:"epochs"`
+	BestEpoch      int    `json:"best_epoch"` // so far; 0: none
+	Metric         string `json:"metric"`
+	metric.Numbers        // at the best epoch
 
 	Checkpoint *LastCheckpoint `json:"checkpoint"`        // nil: none
 	Damaged    []string        `json:"damaged,omitempty"` // what is wrong with files of the run
 	// it has a state.json, which those of earlier versions have not
 	Resumable bool `json:"-"`
+
+	options setting.Options
+	results *Run // nil: none can be read
 }
 
 // LastCheckpoint is the last checkpoint of a run whose files have their sizes.
@@ -85,12 +84,12 @@ func Look(dir string) (*Standing, error) {
 		RunDir: dir, Status: state.Status, Reason: state.Reason, Started: state.Started, Weft: state.Weft,
 		Dataset: state.Dataset, Store: state.Store,
 		Task: o.Task, Model: o.Model, Parallel: o.Parallel, Epochs: o.Epochs, Metric: state.Metric,
-		Resumable: resumable,
+		Resumable: resumable, options: o,
 	}
 	if s.Status == Running || s.Status == Killed {
 		s.Host, s.PID = state.Host, state.PID
 	}
-	s.lookCurve(&o)
+	s.lookCurve()
 	s.lookResults()
 	s.lookCheckpoints()
 	return s, nil
@@ -138,7 +137,7 @@ func (r *Run) status() Status {
 }
 
 // lookCurve reads metrics.jsonl.
-func (s *Standing) lookCurve(o *setting.Options) {
+func (s *Standing) lookCurve() {
 	path := filepath.Join(s.RunDir, metricsFile)
 	curve, changed, err := readCurve(path)
 	if err != nil {
@@ -148,13 +147,11 @@ func (s *Standing) lookCurve(o *setting.Options) {
 	if n := len(curve); n > 0 {
 		s.EpochsRun = curve[n-1].Epoch
 	}
-	best := train.BestOf(curve, o, s.Metric)
+	best := train.BestOf(curve, &s.options, s.Metric)
 	if best.Epoch == 0 {
-		best.Train, best.Val, best.Test, best.ValLoss = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+		best.Scores = metric.Unmeasured()
 	}
-	s.BestEpoch = best.Epoch
-	s.Train, s.Val, s.Test, s.ValLoss = metric.Number(best.Train), metric.Number(best.Val),
-		metric.Number(best.Test), metric.Number(best.ValLoss)
+	s.BestEpoch, s.Numbers = best.Epoch, best.Scores.Numbers()
 }
 
 // ReadCurve reads the epochs of a run from metrics.jsonl.
@@ -183,7 +180,7 @@ func readCurve(path string) (curve []train.Epoch, changed time.Time, err error) 
 
 // lookResults reads run.json, if the run has results.
 func (s *Standing) lookResults() {
-	run, _, _, err := Read(s.RunDir)
+	run, o, _, err := Read(s.RunDir)
 	path := filepath.Join(s.RunDir, runFile)
 	if _, missing := os.Lstat(path); errors.Is(missing, fs.ErrNotExist) {
 		if s.Status == Finished {
@@ -197,8 +194,9 @@ func (s *Standing) lookResults() {
 		return
 	}
 	r := &run.Summary
+	s.options, s.results = o, &run
 	s.Ended, s.EpochsRun, s.BestEpoch, s.Metric = run.Ended, r.EpochsRun, r.BestEpoch, r.Metric
-	s.Train, s.Val, s.Test, s.ValLoss = r.Train, r.Val, r.Test, r.ValLoss
+	s.Numbers = r.Numbers
 }
 
 // lookCheckpoints finds the last checkpoint.

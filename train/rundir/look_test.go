@@ -15,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -55,9 +56,9 @@ func TestLook(t *testing.T) {
 				t.Errorf("at the start %+v", s)
 			}
 			for _, e := range []train.Epoch{
-				{Epoch: 1, Val: .25, ValLoss: 4, Evaluated: true},
-				{Epoch: 2, Val: .75, ValLoss: 3, Evaluated: true},
-				{Epoch: 3, Val: .5, ValLoss: 2, Evaluated: true},
+				{Epoch: 1, Scores: metric.Scores{Val: .25, ValLoss: 4}, Evaluated: true},
+				{Epoch: 2, Scores: metric.Scores{Val: .75, ValLoss: 3}, Evaluated: true},
+				{Epoch: 3, Scores: metric.Scores{Val: .5, ValLoss: 2}, Evaluated: true},
 				{Epoch: 4},
 			} {
 				e.Metric = "macro-f1"

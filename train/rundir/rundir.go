@@ -155,7 +155,7 @@ func writing(text []byte) func(io.Writer) error {
 
 // refuseOut refuses the folder for a run that is given as out.
 func refuseOut(out, format string, args ...any) error {
-	return refusal.Errorf("%s %s: "+format, append([]any{refusal.Setting("out"), out}, args...)...)
+	return refusal.Errorf("{out} %s: "+format, append([]any{out}, args...)...)
 }
 
 func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
@@ -185,9 +185,8 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	case isHeld(out):
 		return nil, refuseOut(out, "another run is under way in the folder; name a new one")
 	case len(entries) > 0 && canContinue(out):
-		return nil, refuseOut(out, "the folder holds a run that can continue: weft train %s %s; or name "+
-			"a new folder",
-			refusal.Setting("resume"), out)
+		return nil, refuseOut(out, "the folder holds a run that can continue: weft train {resume} %s; or "+
+			"name a new folder", out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -217,9 +216,8 @@ func MakeFolder(out string, now time.Time, dataset, model string,
 		return out, missing != nil, nil
 	}
 	if First(out) != "" {
-		return "", false, refuseOut(out, "the folder holds runs; continue them with %s auto, or name "+
-			"a new folder",
-			refusal.Setting("resume"))
+		return "", false, refuseOut(out, "the folder holds runs; continue them with {resume} auto, or name "+
+			"a new folder")
 	}
 	d, err := makeDir(out, now, dataset, model)
 	if err != nil {
@@ -300,8 +298,8 @@ func makeNamed(base string) (*Dir, error) {
 			path, err = fmt.Sprintf("%s-%d", base, n), nil
 		}
 	}
-	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s", err,
-		refusal.Setting("out"))
+	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with {out}",
+		err)
 }
 
 // fileName makes a dataset's name or path fit for a file name.
@@ -580,7 +578,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 
 // Read opens the directory of a complete run: its record, its options and the path of its weights.
 func Read(dir string) (run Run, o setting.Options, weights string, err error) {
-	remedy := fmt.Sprintf("train again, or give the weights of the run by %s %s", refusal.Setting("init"),
+	remedy := refusal.Sprintf("train again, or give the weights of the run by {init} %s",
 		filepath.Join(dir, weightsFile))
 	there, err := readJSON(dir, runFile, maxRun, &run, remedy)
 	if err == nil && !there {
@@ -636,8 +634,7 @@ func noResults(dir string) error {
 	switch s, err := lookState(dir); {
 	case err != nil && First(dir) != "":
 		return refusal.Errorf("%s: holds several runs, and is not the directory of one: name one of them, "+
-			"such as %s; all stand in weft runs %s",
-			dir, First(dir), dir)
+			"such as %s; all stand in weft runs %s", dir, First(dir), dir)
 	case err != nil || s.Status == Finished:
 		return refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
 	case s.Status == Running:
@@ -649,8 +646,7 @@ func noResults(dir string) error {
 			why += ": " + s.Reason
 		}
 		return refusal.Errorf("%s: not the directory of a complete run (%s); continue it with weft train "+
-			"%s %s, and add %s 1ms for the results after one more epoch",
-			dir, why, refusal.Setting("resume"), dir, refusal.Setting("max-time"))
+			"{resume} %s, and add {max-time} 1ms for the results after one more epoch", dir, why, dir)
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"weft/internal/safetensors"
 	"weft/nn"
 	"weft/train"
+	"weft/train/metric"
 	"weft/train/worker"
 )
 
@@ -114,7 +115,8 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	d := newDir(t, path)
 	for e := 1; e <= 3; e++ {
 		require.NoError(t,
-			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}))
+			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1),
+				Scores: metric.Scores{Train: 0.5, Val: math.NaN()}, Evaluated: e == 2}))
 		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
 			t.Fatalf("a run under way is read: %v", err)
 		}
@@ -429,15 +431,6 @@ func TestRunUnderOldNames(t *testing.T) {
 	o.OutFeatures = 0 // of another task
 	if r, err := o.Resolve(); err != nil || r.NumBlocks != 4 || r.NodeEmbedding != 3 {
 		t.Errorf("%v: another model", err)
-	}
-}
-
-// TestSummaryOfStages: the times that the stages compute are compared.
-func TestSummaryOfStages(t *testing.T) {
-	r := &train.Result{Totals: worker.Totals{Stages: []worker.StageSummary{{Compute: .5}, {Compute: 2.5}}}}
-	if s := summarize(&train.Job{Options: train.Defaults()}, r); s.StageImbalance != 2.5/1.5 ||
-		len(s.Stages) != 2 {
-		t.Errorf("%+v", s)
 	}
 }
 

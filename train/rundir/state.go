@@ -60,20 +60,18 @@ func ReadState(dir string) (s State, err error) {
 	switch {
 	case there:
 	case noResults == nil:
-		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier "+
-			"versions; begin a new one in another folder", dir, stateFile)
+		return s, refusal.Errorf("%s: the run cannot continue: it has no %s, as those of earlier versions; "+
+			"begin a new one in another folder", dir, stateFile)
 	case First(dir) != "":
 		return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them "+
-			"with the command that began them, %s %s and %s auto", dir, refusal.Setting("out"), dir,
-			refusal.Setting("resume"))
+			"with the command that began them, {out} %s and {resume} auto", dir, dir)
 	default:
-		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train",
-			dir, stateFile)
+		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir,
+			stateFile)
 	}
 	if !slices.Contains([]Status{Running, Interrupted, Failed, Finished}, s.Status) {
-		return s, refusal.Damaged("%s: damaged: unknown status %q; %s",
-			filepath.Join(dir, stateFile), s.Status,
-			remedy)
+		return s, refusal.Damaged("%s: damaged: unknown status %q; %s", filepath.Join(dir, stateFile),
+			s.Status, remedy)
 	}
 	return s, nil
 }
@@ -117,8 +115,8 @@ func Reopen(path string) (d *Dir, err error) {
 		return nil, d.fail(err)
 	}
 	if there, err := d.root.Lstat(metricsFile); err == nil && !there.Mode().IsRegular() {
-		return nil, errors.Join(refusal.Errorf("%s: is not a regular file; remove it, the checkpoint "+
-			"has its lines", d.file(metricsFile)), d.root.Close())
+		return nil, errors.Join(refusal.Errorf("%s: is not a regular file; remove it, the checkpoint has "+
+			"its lines", d.file(metricsFile)), d.root.Close())
 	}
 	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_RDWR|os.O_CREATE, 0o666); err == nil {
 		err = d.check()

@@ -123,8 +123,8 @@ func readPredictions(r io.Reader, size int64) (rows []float32, columns int, err 
 		return nil, 0, err
 	}
 	if k := slices.IndexFunc(rows, func(x float32) bool { return x-x != 0 }); k >= 0 {
-		return nil, 0, refusal.Damaged("row %d has the value %v, and those of a run are finite",
-			k/a.Shape[1], rows[k])
+		return nil, 0, refusal.Damaged("row %d has the value %v, and those of a run are finite", k/a.Shape[1],
+			rows[k])
 	}
 	return rows, a.Shape[1], nil
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"weft/partition"
-	"weft/tensor"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/task"
@@ -14,44 +13,24 @@ import (
 // Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also kept
 // in run.json. Lists over workers have one entry per worker.
 type Summary struct {
-	Dataset   string `json:"dataset"`
-	Task      string `json:"task"`
-	Model     string `json:"model"`
-	Parallel  string `json:"parallel"`
-	Workers   int    `json:"workers"`
-	Seed      uint64 `json:"seed"`
-	EpochsRun int    `json:"epochs_run"`
-	BestEpoch int    `json:"best_epoch"`
-	Metric    string `json:"metric"`
-	Select    string `json:"select"` // what selected the best epoch
-	Split     int    `json:"split"`
-	// Train, Val and Test are the metric at the best epoch, and ValLoss is the validation loss there.
-	Train   metric.Number   `json:"train"`
-	Val     metric.Number   `json:"val"`
-	Test    metric.Number   `json:"test"`
-	ValLoss metric.Number   `json:"val_loss"`
-	Losses  []metric.Number `json:"losses"`
-	RunDir  string          `json:"run_dir"`
+	Dataset        string          `json:"dataset"`
+	Task           string          `json:"task"`
+	Model          string          `json:"model"`
+	Parallel       string          `json:"parallel"`
+	Workers        int             `json:"workers"`
+	Seed           uint64          `json:"seed"`
+	EpochsRun      int             `json:"epochs_run"`
+	BestEpoch      int             `json:"best_epoch"`
+	Metric         string          `json:"metric"`
+	Select         string          `json:"select"` // what selected the best epoch
+	Split          int             `json:"split"`
+	metric.Numbers                 // at the best epoch
+	Losses         []metric.Number `json:"losses"`
+	RunDir         string          `json:"run_dir"`
 
-	EpochSeconds       []float64            `json:"epoch_seconds"` // of every epoch, evaluation excluded
-	EpochSecondsMedian float64              `json:"epoch_seconds_median"`
-	PeakTensorBytes    []int64              `json:"peak_tensor_bytes"`
-	GraphBytes         []int64              `json:"graph_bytes"`
-	PeakRSSBytes       int64                `json:"peak_rss_bytes"` // of the largest process
-	Communication      worker.Communication `json:"communication"`
-	// EdgeColumns: in the training pass of the last epoch, edges × columns that each worker aggregated,
-	// forward and backward
-	EdgeColumns []int64 `json:"edge_columns"`
-	SentBytes   []int64 `json:"sent_bytes"`
-	// WaitSeconds: in the training pass of the last epoch, waiting for other workers
-	WaitSeconds []float64 `json:"wait_seconds"`
-	WaitShare   float64   `json:"wait_share"` // of the pass, of the worker that waited most
-	// Stages of a pipeline, and the largest of the times that they compute over their mean
-	Stages         []worker.StageSummary `json:"stages,omitempty"`
-	StageImbalance float64               `json:"stage_imbalance,omitempty"`
-	// Disk: bytes between memory and disk in the last epoch, with the evaluation before it, where matrices
-	// rest
-	Disk tensor.Moved `json:"disk,omitzero"`
+	EpochSeconds       []float64 `json:"epoch_seconds"` // of every epoch, evaluation excluded
+	EpochSecondsMedian float64   `json:"epoch_seconds_median"`
+	worker.Usage
 	// Checkpoints are what the checkpoints took
 	Checkpoints train.CheckpointTotals `json:"checkpoints,omitzero"`
 	Graph       Counts                 `json:"graph"`
@@ -83,15 +62,10 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel,
 		Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select,
-		Split: j.Options.Split,
-		Train: metric.Number(r.Train), Val: metric.Number(r.Val), Test: metric.Number(r.Test),
-		ValLoss: metric.Number(r.ValLoss), Losses: numbers(r.Losses),
+		Split:   j.Options.Split,
+		Numbers: r.Scores.Numbers(), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
-		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
-		Disk:          r.Disk,
-		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes,
-		WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
-		Stages: r.Stages, StageImbalance: worker.StageImbalance(r.Stages), Links: r.Links,
+		Usage: r.Usage, Links: r.Links,
 		Checkpoints: r.Checkpoints,
 		Graph:       *countsOf(&r.Whole), Validation: countsOf(r.Validation),
 	}

@@ -13,30 +13,27 @@ const chunksOfWorker = 4
 // checkPipeline refuses what the stages of a mesh cannot do.
 func (r *Resolved) checkPipeline() error {
 	o, m := &r.Options, r.Mesh
-	chunks, k := refusal.Setting("chunks"), int(o.Chunks)
+	k := int(o.Chunks)
 	switch {
 	case m.Stages == 1:
 	case k > 0 && k < m.Partitions:
-		return refusal.Errorf("%s %d on the mesh %s: each of the %d partitions has a chunk at least; take "+
-			"%s %d or more",
-			chunks, k, Axes(m), m.Partitions, chunks, m.Partitions)
+		return refusal.Errorf("{chunks} %d on the mesh %s: each of the %d partitions has a chunk at least; "+
+			"take {chunks} %d or more", k, Axes(m), m.Partitions, m.Partitions)
 	case k%m.Partitions > 0:
-		return refusal.Errorf("%s %d on the mesh %s: the %d partitions have equally many chunks; take "+
-			"%s %d or %d",
-			chunks, k, Axes(m), m.Partitions, chunks, k/m.Partitions*m.Partitions,
+		return refusal.Errorf("{chunks} %d on the mesh %s: the %d partitions have equally many chunks; "+
+			"take {chunks} %d or %d", k, Axes(m), m.Partitions, k/m.Partitions*m.Partitions,
 			(k/m.Partitions+1)*m.Partitions)
 	case gnn.OverVertices(o.Norm) && r.Uses("norm") && k != m.Partitions:
-		return refusal.Errorf("%s %s on the mesh %s: its mean is over all vertices, of which a stage has "+
-			"one chunk at a time; take %s layer, or %s %d: a chunk for each partition",
-			refusal.Setting("norm"), o.Norm, Axes(m), refusal.Setting("norm"), chunks, m.Partitions)
+		return refusal.Errorf("{norm} %s on the mesh %s: its mean is over all vertices, of which a stage "+
+			"has one chunk at a time; take {norm} layer, or {chunks} %d: a chunk for each partition", o.Norm,
+			Axes(m), m.Partitions)
 	case o.DropEdge > 0 && r.Uses("drop-edge"):
-		return refusal.Errorf("%s %v on the mesh %s: the edges of a stage's chunks are those of all "+
-			"epochs; leave it out, or take %s graph=%d",
-			refusal.Setting("drop-edge"), o.DropEdge, Axes(m), refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{drop-edge} %v on the mesh %s: the edges of a stage's chunks are those of "+
+			"all epochs; leave it out, or take {parallel} graph=%d", o.DropEdge, Axes(m), r.Workers)
 	case o.AggregationOrder != order.Auto && k != m.Partitions:
-		return refusal.Errorf("%s %s on the mesh %s: the order is given, as history holds what a layer "+
-			"aggregates; leave it out, or take %s %d: a chunk for each partition",
-			refusal.Setting("aggregation-order"), o.AggregationOrder, Axes(m), chunks, m.Partitions)
+		return refusal.Errorf("{aggregation-order} %s on the mesh %s: the order is given, as history holds "+
+			"what a layer aggregates; leave it out, or take {chunks} %d: a chunk for each partition",
+			o.AggregationOrder, Axes(m), m.Partitions)
 	}
 	return nil
 }
@@ -52,9 +49,8 @@ func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
 	for m.Workers()%stages > 0 {
 		stages--
 	}
-	return refusal.Errorf("%s %s: each stage has a layer (one that aggregates, where a model has such), "+
-		"and the model has %d; take %s %s",
-		refusal.Setting("parallel"), Axes(m), most, refusal.Setting("parallel"),
+	return refusal.Errorf("{parallel} %s: each stage has a layer (one that aggregates, where a model has "+
+		"such), and the model has %d; take {parallel} %s", Axes(m), most,
 		Axes(mesh.Mesh{Stages: stages, Partitions: m.Workers() / stages, Slices: 1}))
 }
 

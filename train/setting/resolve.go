@@ -78,9 +78,8 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		r.Storage = tensor.BFloat16
 	}
 	if o.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
-		return nil, refusal.Errorf("%s %s: with %s %s values are stored in %s, and more bits would tell "+
-			"nothing more; leave it out, or take int8 or int4",
-			refusal.Setting("wire"), r.Wire, refusal.Setting("precision"), bf16, bf16)
+		return nil, refusal.Errorf("{wire} %s: with {precision} %s values are stored in %s, and more bits "+
+			"would tell nothing more; leave it out, or take int8 or int4", r.Wire, bf16, bf16)
 	}
 	if m != (mesh.Mesh{}) {
 		r.Parallel = Axes(m)
@@ -97,7 +96,7 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 func (o *Options) CheckValues() error {
 	for _, s := range settings {
 		if reason := s.reject(o); reason != "" {
-			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
+			return s.refuse(o, "%s", reason)
 		}
 	}
 	return nil
@@ -105,27 +104,27 @@ func (o *Options) CheckValues() error {
 
 // divide divides the graph into as many partitions as Partitions says.
 func (r *Resolved) divide() error {
-	n, grid, partitions := r.Partitions, r.Mesh, refusal.Setting("partitions")
+	n, grid := r.Partitions, r.Mesh
 	r.Workers = grid.Workers()
 	switch {
 	case r.Offload != "" && n <= grid.Partitions:
-		return refusal.Errorf("%s %s: matrices rest while other partitions of their worker are at work; "+
-			"give %s N, more than the %d of the mesh, or an empty folder name for none",
-			refusal.Setting("offload"), r.Offload, partitions, grid.Partitions)
+		return refusal.Errorf("{offload} %s: matrices rest while other partitions of their worker are at "+
+			"work; give {partitions} N, more than the %d of the mesh, or an empty folder name for none",
+			r.Offload, grid.Partitions)
 	case n == 0:
 		return nil
 	case grid.Stages > 1:
-		return refusal.Errorf("%s %d on the mesh %s: a stage divides its rows into chunks, and partitions "+
-			"do not take turns there; leave it out, or take %s graph=%d", partitions, n, Axes(grid),
-			refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{partitions} %d on the mesh %s: a stage divides its rows into chunks, and "+
+			"partitions do not take turns there; leave it out, or take {parallel} graph=%d", n, Axes(grid),
+			r.Workers)
 	case n < grid.Partitions:
-		return refusal.Errorf("%s %d on the mesh %s: each of the %d workers along the graph axis has a "+
-			"partition at least; take %s %d or more",
-			partitions, n, Axes(grid), grid.Partitions, partitions, grid.Partitions)
+		return refusal.Errorf("{partitions} %d on the mesh %s: each of the %d workers along the graph axis "+
+			"has a partition at least; take {partitions} %d or more", n, Axes(grid), grid.Partitions,
+			grid.Partitions)
 	case n*grid.Slices > mesh.MaxWorkers:
-		return refusal.Errorf("%s %d on the mesh %s: at most %d slices of partitions are possible; take "+
-			"%s %d or less",
-			partitions, n, Axes(grid), mesh.MaxWorkers, partitions, mesh.MaxWorkers/grid.Slices)
+		return refusal.Errorf("{partitions} %d on the mesh %s: at most %d slices of partitions are "+
+			"possible; take {partitions} %d or less", n, Axes(grid), mesh.MaxWorkers,
+			mesh.MaxWorkers/grid.Slices)
 	}
 	r.Mesh.Partitions = n
 	return nil
@@ -157,58 +156,51 @@ func (r *Resolved) checkMesh(given []string) error {
 		text := s.Text(o)
 		if !s.appliesTo(m) &&
 			(text != s.Text(&defaults) || slices.Contains(given, s.Name) && !turnsOff(text)) {
-			return s.refuse(o, m)
+			return s.refuseOn(m, o)
 		}
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("%s %s with %d partitions: each is aggregated in one chunk, as rows of "+
-			"others come in messages of their own; leave it out, or take one partition, as in %s tensor=%d",
-			refusal.Setting("aggregation-chunks"), o.AggregationChunks, m.Partitions,
-			refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{aggregation-chunks} %s with %d partitions: each is aggregated in one "+
+			"chunk, as rows of others come in messages of their own; leave it out, or take one partition, "+
+			"as in {parallel} tensor=%d", o.AggregationChunks, m.Partitions, r.Workers)
 	}
 	if m.Stages > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("%s %s on the mesh %s: a chunk of the pipeline is aggregated at once; leave "+
-			"it out, or take more chunks with %s N",
-			refusal.Setting("aggregation-chunks"), o.AggregationChunks, Axes(m), refusal.Setting("chunks"))
+		return refusal.Errorf("{aggregation-chunks} %s on the mesh %s: a chunk of the pipeline is "+
+			"aggregated at once; leave it out, or take more chunks with {chunks} N", o.AggregationChunks,
+			Axes(m))
 	}
 	if o.Task == task.Link && m.Stages > 1 {
-		return refusal.Errorf("%s %s: link prediction needs workers that have all layers of a vertex; "+
-			"take %s graph=%d or tensor=%[4]d",
-			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{parallel} %s: link prediction needs workers that have all layers of a "+
+			"vertex; take {parallel} graph=%d or tensor=%[2]d", o.Parallel, r.Workers)
 	}
 	if err := r.checkDelay(); err != nil {
 		return err
 	}
 	if o := &r.Options; r.DropEdge > 0 && r.Uses("drop-edge") && r.Halo != edges.HaloRows &&
 		r.Mesh.Partitions > 1 {
-		return refusal.Errorf("%s %v with %s %s: partial sums are of the same edges in all epochs; take "+
-			"%s %s, or leave %s out", refusal.Setting("drop-edge"), o.DropEdge,
-			refusal.Setting("halo"), o.Halo, refusal.Setting("halo"), edges.HaloRows,
-			refusal.Setting("drop-edge"))
+		return refusal.Errorf("{drop-edge} %v with {halo} %s: partial sums are of the same edges in all "+
+			"epochs; take {halo} %s, or leave {drop-edge} out", o.DropEdge, o.Halo, edges.HaloRows)
 	}
 	return r.checkPipeline()
 }
 
 // checkDelay refuses a late halo where workers cannot hold one.
 func (r *Resolved) checkDelay() error {
-	m, delay, smoothing := r.Mesh, refusal.Setting("halo-delay"), refusal.Setting("halo-smoothing")
+	m := r.Mesh
 	switch {
 	case r.HaloDelay == 0 && r.HaloSmoothing != axis.NoSmoothing:
-		return refusal.Errorf("%s %s: belongs to a late halo; give %s 1, or leave it out", smoothing,
-			r.HaloSmoothing, delay)
+		return refusal.Errorf("{halo-smoothing} %s: belongs to a late halo; give {halo-delay} 1, or leave "+
+			"it out", r.HaloSmoothing)
 	case r.HaloDelay == 0:
 	case r.TakesTurns():
-		return refusal.Errorf("%s %d with %s %d: partitions that take turns get each other's rows in "+
-			"time; leave one of the two out",
-			delay, r.HaloDelay, refusal.Setting("partitions"), r.Partitions)
+		return refusal.Errorf("{halo-delay} %d with {partitions} %d: partitions that take turns get each "+
+			"other's rows in time; leave one of the two out", r.HaloDelay, r.Partitions)
 	case m.Slices > 1:
-		return refusal.Errorf("%s %d on the mesh %s: slices of columns would wait for each other all the "+
-			"same; take %s graph=%d, or leave it out",
-			delay, r.HaloDelay, Axes(m), refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{halo-delay} %d on the mesh %s: slices of columns would wait for each other "+
+			"all the same; take {parallel} graph=%d, or leave it out", r.HaloDelay, Axes(m), r.Workers)
 	case r.WireSchedule != axis.WireSchedule{}:
-		return refusal.Errorf("%s %d with %s %s: rows of the epoch before have other columns; leave one "+
-			"of the two out",
-			delay, r.HaloDelay, refusal.Setting("wire-schedule"), r.WireSchedule)
+		return refusal.Errorf("{halo-delay} %d with {wire-schedule} %s: rows of the epoch before have "+
+			"other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
 	}
 	return nil
 }
@@ -218,18 +210,15 @@ func (r *Resolved) checkTask() error {
 	o, defaults := &r.Options, Defaults()
 	for _, s := range settings {
 		if s.task != "" && s.task != o.Task && s.Text(o) != s.Text(&defaults) {
-			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out",
-				refusal.Setting(s.Name), s.Text(o), refusal.Setting("task"), s.task)
+			return s.refuse(o, "belongs to {task} %s; give that, or leave it out", s.task)
 		}
 	}
 	if o.LabelSmoothing > 0 && o.Loss == task.Focal {
-		return refusal.Errorf("%s %v: belongs to %s %s; leave one of the two out",
-			refusal.Setting("label-smoothing"),
-			o.LabelSmoothing, refusal.Setting("loss"), task.CrossEntropy)
+		return refusal.Errorf("{label-smoothing} %v: belongs to {loss} %s; leave one of the two out",
+			o.LabelSmoothing, task.CrossEntropy)
 	}
 	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
-		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric,
-			refusal.Setting("task"), o.Task,
+		return refusal.Errorf("{metric} %s: no measure of {task} %s; %s", o.Metric, o.Task,
 			suggest.OneOf(o.Metric, known))
 	}
 	return nil
@@ -237,26 +226,25 @@ func (r *Resolved) checkTask() error {
 
 // checkModel refuses what a model cannot do, and what only its decoupled form can.
 func (r *Resolved) checkModel(given []string) error {
-	o, decoupled, direction := &r.Options, refusal.Setting("decoupled"), refusal.Setting("direction")
+	o := &r.Options
 	kind, _ := gnn.KindOf(o.Model)
 	if kind.OneDirection && o.Direction == "both" {
-		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction,
-			o.Model, direction)
+		return refusal.Errorf("{direction} both: %s aggregates along one direction; take {direction} in or "+
+			"out", o.Model)
 	}
 	if o.UsesEdgeFeatures() && o.Direction != "in" {
-		return refusal.Errorf("%s %s: %s uses edge features, which are stored for the edges as they are, "+
-			"and not for reversed ones; import the graph with %s or %s, which give reversed edges the "+
-			"same features, and take %s in", direction, o.Direction, o.Model,
-			refusal.Setting("symmetrize"), refusal.Setting("reverse-relations"), direction)
+		return refusal.Errorf("{direction} %s: %s uses edge features, which are stored for the edges as "+
+			"they are, and not for reversed ones; import the graph with {symmetrize} or "+
+			"{reverse-relations}, which give reversed edges the same features, and take {direction} in",
+			o.Direction, o.Model)
 	}
 	if o.Decoupled {
 		if err := gnn.CheckDecoupled(o.Model); err != nil {
-			return refusal.Errorf("%s: %w", decoupled, err)
+			return refusal.Errorf("{decoupled}: %w", err)
 		}
 		if o.Direction == "both" {
-			return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take "+
-				"%s in or out",
-				direction, direction)
+			return refusal.Errorf("{direction} both: a decoupled model aggregates along one direction; " +
+				"take {direction} in or out")
 		}
 	}
 	if err := r.checkBlocks(); err != nil {
@@ -268,38 +256,30 @@ func (r *Resolved) checkModel(given []string) error {
 		case s.Applies(o) || s.task != "" || s.Text(o) == s.Text(&defaults):
 		case !kind.Uses(s.Name):
 			if slices.Contains(given, s.Name) {
-				return refusal.Errorf("%s %s: the model %s does not use it; leave it out, or take %s %s",
-					refusal.Setting(s.Name), s.Text(o), o.Model, refusal.Setting("model"),
+				return s.refuse(o, "the model %s does not use it; leave it out, or take {model} %s", o.Model,
 					strings.Join(s.Models(), ", "))
 			}
 		case o.Decoupled:
-			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with "+
-				"%s; leave it out",
-				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
+			return s.refuse(o, "belongs to the layers of %s that aggregate, which it lacks with "+
+				"{decoupled}; leave it out", o.Model)
 		case s.Name == "aggregation-order" || s.Name == "aggregation-chunks":
-			return refusal.Errorf("%s %s: with %s %s a layer aggregates first, in one chunk; leave it out",
-				refusal.Setting(s.Name), s.Text(o), refusal.Setting("aggregation"), o.Aggregation)
+			return s.refuse(o, "with {aggregation} %s a layer aggregates first, in one chunk; leave it out",
+				o.Aggregation)
 		case s.Name == "output-heads" && o.BlockForm == gnn.BlockForms[0]:
-			return refusal.Errorf("%s %s: with %s %s no attention layer computes the logits; leave it out",
-				refusal.Setting(s.Name), s.Text(o), refusal.Setting("jk"), o.Jump)
+			return s.refuse(o, "with {jk} %s no attention layer computes the logits; leave it out", o.Jump)
 		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
-			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain",
-				refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
+			return s.refuse(o, "residual blocks do without it; leave it out, or take {blocks} plain")
 		default:
-			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out",
-				refusal.Setting(s.Name), s.Text(o), decoupled)
+			return s.refuse(o, "belongs to a decoupled model; give {decoupled}, or leave it out")
 		}
 	}
 	if r.Uses("heads") && o.Hidden%o.Heads != 0 {
-		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the "+
-			"hidden width",
-			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
+		return refusal.Errorf("{heads} %d does not divide {hidden} %d: each head of %s gets an equal share "+
+			"of the hidden width", o.Heads, o.Hidden, o.Model)
 	}
 	if o.Task == task.Link && o.Decoder == task.DistMult && o.BlockForm != gnn.BlockForms[0] {
-		return refusal.Errorf("%s %s: its weights have the name of the linear decoder of %s %s, "+
-			"decoder.weight; take %s dot, or %s plain",
-			refusal.Setting("decoder"), o.Decoder, refusal.Setting("blocks"), o.BlockForm,
-			refusal.Setting("decoder"), refusal.Setting("blocks"))
+		return refusal.Errorf("{decoder} %s: its weights have the name of the linear decoder of {blocks} "+
+			"%s, decoder.weight; take {decoder} dot, or {blocks} plain", o.Decoder, o.BlockForm)
 	}
 	return nil
 }
@@ -307,17 +287,14 @@ func (r *Resolved) checkModel(given []string) error {
 // checkBlocks refuses blocks that weights cannot consist of. What the graph has a part in is the model's to
 // refuse.
 func (r *Resolved) checkBlocks() error {
-	n, blocks, bases := r.NumBlocks, refusal.Setting("num-blocks"), refusal.Setting("bases")
-	switch {
+	switch n := r.NumBlocks; {
 	case n == 0 || !r.Uses("num-blocks"):
 	case r.Bases > 0:
-		return refusal.Errorf(
-			"%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases,
-			r.Bases, blocks, n)
+		return refusal.Errorf("{bases} %d and {num-blocks} %d: relations share weights in one of the two "+
+			"ways; leave one out", r.Bases, n)
 	case r.Layers > 1 && r.Hidden%n != 0:
-		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another "+
-			"number, or %s N",
-			blocks, n, refusal.Setting("hidden"), r.Hidden, bases)
+		return refusal.Errorf("{num-blocks} %d does not divide {hidden} %d: blocks are of equal size; take "+
+			"another number, or {bases} N", n, r.Hidden)
 	}
 	return nil
 }
@@ -328,8 +305,8 @@ func (r *Resolved) checkNeeds() error {
 	for _, s := range settings {
 		other, given := settingNamed(s.needs.setting)
 		if given && other.Text(&r.Options) != s.needs.value && s.Text(&r.Options) != s.Text(&defaults) {
-			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out",
-				refusal.Setting(s.Name), s.Text(&r.Options), refusal.Setting(other.Name), s.needs.value)
+			return s.refuse(&r.Options, "belongs to {"+other.Name+"} %s; give that, or leave it out",
+				s.needs.value)
 		}
 	}
 	return nil
@@ -366,13 +343,12 @@ func (r *Resolved) CheckGraph(g *graph.Graph) error {
 		return err
 	}
 	if r.Mesh.Partitions > whole.Vertices {
-		given, n := "parallel", r.Parallel
+		given, _ := settingNamed("parallel")
 		if r.Partitions > 0 {
-			given, n = "partitions", fmt.Sprint(r.Partitions)
+			given, _ = settingNamed("partitions")
 		}
-		return refusal.Errorf("%s %s: the graph has only %d vertices to divide; take at most as "+
-			"many partitions",
-			refusal.Setting(given), n, whole.Vertices)
+		return given.refuse(&r.Options, "the graph has only %d vertices to divide; take at most as many "+
+			"partitions", whole.Vertices)
 	}
 	return nil
 }
@@ -386,7 +362,7 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has "+
 			"labels, or with the flags of its format that name some, as the help of weft import FORMAT "+
-			"lists them; or learn edges with %s %s", refusal.Setting("task"), task.Link)
+			"lists them; or learn edges with {task} %s", task.Link)
 	}
 	if err := r.checkFeatures(whole); err != nil {
 		return err
@@ -403,16 +379,14 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
 	if gnn.OverAll(r.Norm) && r.Uses("norm") {
-		return refusal.Errorf("%s: %s %s takes its mean over all vertices, and so a vertex's prediction "+
-			"depends on all; leave %s out, which predicts all",
-			refusal.Setting("vertices"), refusal.Setting("norm"), r.Norm, refusal.Setting("vertices"))
+		return refusal.Errorf("{vertices}: {norm} %s takes its mean over all vertices, and so a vertex's "+
+			"prediction depends on all; leave {vertices} out, which predicts all", r.Norm)
 	}
 	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
 		return nil
 	}
-	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the "+
-		"mesh has other axes; give %s graph=%d",
-		refusal.Setting("vertices"), refusal.Setting("parallel"), r.Workers)
+	return refusal.Errorf("{vertices}: what some vertices need is found on one worker or the graph axis, "+
+		"and the mesh has other axes; give {parallel} graph=%d", r.Workers)
 }
 
 // BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
@@ -436,13 +410,11 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
 		if r.Uses("edge-features") {
-			return nil, refusal.Errorf("%s: the model %s uses edge features only with %s; give that, or "+
-				"leave it out",
-				refusal.Setting("require-edge-features"), r.Model, refusal.Setting("edge-features"))
+			return nil, refusal.Errorf("{require-edge-features}: the model %s uses edge features only with "+
+				"{edge-features}; give that, or leave it out", r.Model)
 		}
-		return nil, refusal.Errorf("%s: the model %s does not use edge features; take %s %s, or leave it out",
-			refusal.Setting("require-edge-features"), r.Model, refusal.Setting("model"),
-			modelsWith(usesFeatures))
+		return nil, refusal.Errorf("{require-edge-features}: the model %s does not use edge features; take "+
+			"{model} %s, or leave it out", r.Model, modelsWith(usesFeatures))
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
 		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
@@ -465,14 +437,13 @@ func (r *Resolved) InputColumns(features, outputs int) int {
 
 // checkLabelInput refuses a graph or a mesh where labels cannot be input of the model.
 func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
-	given, no := fmt.Sprintf("%s %v", refusal.Setting("label-input"), r.LabelInput), ""
+	no := ""
 	switch {
 	case r.LabelInput == 0 || r.Task != task.Vertex:
 		return nil
 	case r.Mesh.Stages > 1:
-		return refusal.Errorf("%s on the mesh %s: the input of a stage's chunks is that of all epochs; "+
-			"leave it out, or take %s graph=%d",
-			given, Axes(r.Mesh), refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{label-input} %v on the mesh %s: the input of a stage's chunks is that of "+
+			"all epochs; leave it out, or take {parallel} graph=%d", r.LabelInput, Axes(r.Mesh), r.Workers)
 	case whole.ValueColumns > 0:
 		no = "the labels of the graph are values"
 	case whole.Classes == 0:
@@ -489,8 +460,8 @@ func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
 	if no == "" {
 		return nil
 	}
-	return refusal.Errorf("%s: the input are classes of training vertices beside the features, of one "+
-		"vertex type, and %s; train without it, or give such a graph", given, no)
+	return refusal.Errorf("{label-input} %v: the input are classes of training vertices beside the "+
+		"features, of one vertex type, and %s; train without it, or give such a graph", r.LabelInput, no)
 }
 
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
@@ -500,24 +471,20 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	kind, _ := gnn.KindOf(o.Model)
 	switch {
 	case o.NormalizeFeatures == Standard && whole.FeatureValues > 0:
-		return refusal.Errorf("%s %s: would make sparse features dense; take row, or import them "+
-			"again with %s",
-			refusal.Setting("normalize-features"), Standard, refusal.Setting("dense-features"))
+		return refusal.Errorf("{normalize-features} %s: would make sparse features dense; take row, or "+
+			"import them again with {dense-features}", Standard)
 	case o.NormalizeFeatures == Standard && len(whole.Others) > 0:
-		return refusal.Errorf("%s %s: is for one vertex type, and the graph has %d; take row, or "+
-			"standardise the features before you import them",
-			refusal.Setting("normalize-features"), Standard, 1+len(whole.Others))
+		return refusal.Errorf("{normalize-features} %s: is for one vertex type, and the graph has %d; take "+
+			"row, or standardise the features before you import them", Standard, 1+len(whole.Others))
 	case whole.FeatureColumns > 0:
 		return nil
 	case !kind.Featureless && o.NodeEmbedding == 0:
-		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of "+
-			"its own; or have some learned with %s N; or take %s %s, which needs none",
-			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"),
-			strings.Join(gnn.Featureless(), " or "))
+		return refusal.Graph.Errorf("the graph has no features; import it with {random-features} N, or "+
+			"with features of its own; or have some learned with {node-embedding} N; or take {model} %s, "+
+			"which needs none", strings.Join(gnn.Featureless(), " or "))
 	case grid.Stages > 1:
-		return refusal.Errorf("%s %s: the graph has no features, and a pipeline does not divide learned "+
-			"embeddings; take %s graph=%d or tensor=%[4]d",
-			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), r.Workers)
+		return refusal.Errorf("{parallel} %s: the graph has no features, and a pipeline does not divide "+
+			"learned embeddings; take {parallel} graph=%d or tensor=%[2]d", o.Parallel, r.Workers)
 	}
 	return nil
 }
@@ -533,9 +500,8 @@ func (r *Resolved) checkGraphs(whole *partition.Whole) error {
 	if whole.Graphs < 2 || !gnn.OverAll(r.Norm) || !r.Uses("norm") {
 		return nil
 	}
-	return refusal.Errorf("%s %s: its statistics are those of one graph, and the store has %d graphs; "+
-		"take batch or layer, or give one graph",
-		refusal.Setting("norm"), r.Norm, whole.Graphs)
+	return refusal.Errorf("{norm} %s: its statistics are those of one graph, and the store has %d graphs; "+
+		"take batch or layer, or give one graph", r.Norm, whole.Graphs)
 }
 
 // checkTypes refuses a pipeline for several vertex types: chunks and the history are of one type's rows.
@@ -543,9 +509,9 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 	if len(whole.Others) == 0 || r.Mesh.Stages == 1 {
 		return nil
 	}
-	return refusal.Errorf("%s %s: the pipeline divides into chunks the rows of one vertex type, and the "+
-		"graph has %d; take %s graph=%d or tensor=%[5]d, which divide all types", refusal.Setting("parallel"),
-		r.Parallel, 1+len(whole.Others), refusal.Setting("parallel"), r.Workers)
+	return refusal.Errorf("{parallel} %s: the pipeline divides into chunks the rows of one vertex type, "+
+		"and the graph has %d; take {parallel} graph=%d or tensor=%[3]d, which divide all types", r.Parallel,
+		1+len(whole.Others), r.Workers)
 }
 
 // kind is the kind of task.

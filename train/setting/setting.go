@@ -546,22 +546,23 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	}
 }
 
-// refuse says why the setting means nothing on a mesh.
-func (s Setting) refuse(o *Options, m mesh.Mesh) error {
+// refuse is a refusal of the setting's value in o. message says why, in the form of refusal.Errorf.
+func (s Setting) refuse(o *Options, message string, args ...any) error {
+	return refusal.Errorf("{"+s.Name+"} %s: "+message, append([]any{s.Text(o)}, args...)...)
+}
+
+// refuseOn says why the setting means nothing on a mesh.
+func (s Setting) refuseOn(m mesh.Mesh, o *Options) error {
 	switch {
 	case s.axis == "":
-		return refusal.Errorf("%s %s: belongs to a mesh of more than one worker; give %s graph=N, or "+
-			"leave it out",
-			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
+		return s.refuse(o, "belongs to a mesh of more than one worker; give {parallel} graph=N, or leave it "+
+			"out")
 	case *along(&m, s.axis) > 1:
-		return refusal.Errorf("%s %s: the %s axis of the mesh %s does without it; leave it out, or "+
-			"take %s %s=%d",
-			refusal.Setting(s.Name), s.Text(o), s.beside, Axes(m), refusal.Setting("parallel"),
-			s.axis, m.Workers())
+		return s.refuse(o, "the %s axis of the mesh %s does without it; leave it out, or take "+
+			"{parallel} %s=%d", s.beside, Axes(m), s.axis, m.Workers())
 	}
-	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one "+
-		"worker, or leave it out",
-		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)
+	return s.refuse(o, "belongs to the %s axis of a mesh; give {parallel} %s=N with more than one worker, "+
+		"or leave it out", s.axis, s.axis)
 }
 
 // Kind names what the setting's text is: "int", "float", "bool", "size", "duration", "interval" or "string".
@@ -659,8 +660,7 @@ func (s Setting) reject(o *Options) string {
 			return ""
 		}
 		if s.number != "" && isNumber(v) {
-			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number),
-				suggest.OneOf(v, s.Choices))
+			return refusal.Sprintf("a number is for {"+s.number+"} now; here %s", suggest.OneOf(v, s.Choices))
 		}
 		return s.unknown(v)
 	case int:

@@ -25,8 +25,7 @@ func (k ofVertices) classes(v *vertices) (err error) {
 	own := &v.Share.Values.Labels
 	if name, text := k.forOneClass(); name != "" && own.MultiLabel() {
 		return refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have "+
-			"several labels",
-			refusal.Setting(name), text)
+			"several labels", refusal.Setting(name), text)
 	}
 	c := &classes{vertices: v}
 	v.target = c
@@ -39,9 +38,8 @@ func (k ofVertices) classes(v *vertices) (err error) {
 	trained := v.trained()
 	if trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() ||
 		own.MultiLabel() && own.Classes != trained.labels.Classes) {
-		return &launch.Common{Err: refusal.Errorf(
-			"a vertex has one class in one of the graphs and several labels in the other, or labels of " +
-				"other classes; give graphs with the same labels")}
+		return &launch.Common{Err: refusal.Errorf("a vertex has one class in one of the graphs and several " +
+			"labels in the other, or labels of other classes; give graphs with the same labels")}
 	}
 	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names

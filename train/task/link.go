@@ -86,18 +86,18 @@ func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 func (k linkPrediction) Check(whole *partition.Whole) error {
 	switch given := givenIn(whole); {
 	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
-		return refusal.Errorf("%s %s: the graph has a split of edges; leave it out, or import the graph "+
-			"without that split", refusal.Setting("link-split"), k.LinkSplit)
+		return refusal.Errorf("{link-split} %s: the graph has a split of edges; leave it out, or import "+
+			"the graph without that split", k.LinkSplit)
 	case given != graph.NoNegatives && k.EvalNegatives > 0:
-		return refusal.Errorf("%s %d: the graph's split gives the negative edges; leave it out",
-			refusal.Setting("eval-negatives"), k.EvalNegatives)
+		return refusal.Errorf("{eval-negatives} %d: the graph's split gives the negative edges; leave it out",
+			k.EvalNegatives)
 	}
 	return nil
 }
 
 func (linkPrediction) CheckMeasured(*partition.Whole) error {
-	return refusal.Errorf("%s: validates labels of vertices, and %s %s holds out edges of its own graph; "+
-		"leave it out", refusal.Setting("validate"), refusal.Setting("task"), Link)
+	return refusal.Errorf("{validate}: validates labels of vertices, and {task} %s holds out edges of its "+
+		"own graph; leave it out", Link)
 }
 
 func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
@@ -120,16 +120,14 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 		return nil, err
 	}
 	if !l.any(links.Train) && l.stored() {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to "+
-			"train on: %s %s learns those; import the graph with some, or without that split",
-			refusal.Setting("task"), Link)}
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to train "+
+			"on: {task} %s learns those; import the graph with some, or without that split", Link)}
 	}
 	if !l.any(links.Train) {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s "+
-			"learns those between different vertices of its only type, or of the type that has labels, or "+
-			"of the relations that %s names, and %s %s divides them",
-			refusal.Setting("task"), Link, refusal.Setting("link-relation"),
-			refusal.Setting("link-split"), k.LinkSplit)}
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: {task} "+
+			"%s learns those between different vertices of its only type, or of the type that has labels, "+
+			"or of the relations that {link-relation} names, and {link-split} %s divides them", Link,
+			k.LinkSplit)}
 	}
 	if k.Decoder == DistMult {
 		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.OutFeatures,
@@ -234,7 +232,7 @@ func (*linkTask) OneClass() bool { return false }
 func (*linkTask) Predict(*tensor.Matrix) {}
 
 // Measure leaves out the training edges: the model has seen them.
-func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
+func (l *linkTask) Measure(embeddings *tensor.Matrix) (s metric.Scores, err error) {
 	s.Train = math.NaN()
 	for _, part := range []struct {
 		links.Part
@@ -273,73 +271,59 @@ func (l *linkTask) report(embeddings *tensor.Matrix, names ...string) (r *Links,
 func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part,
 	names ...string,
 ) (map[string]metric.Number, error) {
-	switch l.edges.Negatives {
-	case graph.SharedNegatives:
-		return l.againstShared(embeddings, part, names)
-	case graph.TargetNegatives:
-		return l.amongTargets(embeddings, part, names)
+	e, measured := l.edges, map[string]metric.Number{}
+	put := func(values []float64, names []string) {
+		for i, x := range values {
+			measured[names[i]] = metric.Number(x)
+		}
 	}
-	measured := map[string]metric.Number{}
-	if slices.Contains(names, metric.ROCAUC) {
-		scores := l.edges.Scores(embeddings, l.decoder, part)
-		area, err := metric.AreaUnder(l.World, len(scores),
-			func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
+	hasArea := slices.Contains(names, metric.ROCAUC)
+	area := func(n int, at func(i int) (score float64, positive bool)) error {
+		area, err := metric.AreaUnder(l.World, n, at)
+		put([]float64{area}, []string{metric.ROCAUC})
+		return err
+	}
+	rank := func(ranks []float64, names []string) error {
+		means, err := metric.OfRanks(l.World, ranks, e.Counts[part], names)
+		put(means, names)
+		return err
+	}
+	switch e.Negatives {
+	case graph.SharedNegatives: // each edge against those that all share
+		edges, negatives, _ := e.GivenScores(embeddings, l.decoder, part)
+		if hasArea {
+			err := area(len(edges)+len(negatives), func(i int) (float64, bool) {
+				if i < len(edges) {
+					return float64(edges[i]), true
+				}
+				return float64(negatives[i-len(edges)]), false
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		others := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == metric.ROCAUC })
+		hits, err := metric.HitsAbove(l.World, edges, negatives, others)
+		put(hits, others)
+		return measured, err
+	case graph.TargetNegatives: // each among its own negative targets
+		edges, negatives, given := e.GivenScores(embeddings, l.decoder, part)
+		ranks := make([]float64, len(edges))
+		for i, score := range edges {
+			ranks[i] = metric.RankOf(score, negatives[i*given:(i+1)*given])
+		}
+		return measured, rank(ranks, names)
+	}
+	if hasArea {
+		scores := e.Scores(embeddings, l.decoder, part) // each followed by that of a negative edge
+		err := area(len(scores), func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
 		if err != nil {
 			return nil, err
 		}
-		measured[metric.ROCAUC] = metric.Number(area)
 	}
 	ranked := metric.Ranked(names)
 	if len(ranked) == 0 {
 		return measured, nil
 	}
-	ranks := l.edges.Ranks(embeddings, l.decoder, part)
-	means, err := metric.OfRanks(l.World, ranks, l.edges.Counts[part], ranked)
-	for i, name := range ranked {
-		measured[name] = metric.Number(means[i])
-	}
-	return measured, err
-}
-
-// againstShared measures a part's edges against the negative edges that they share.
-func (l *linkTask) againstShared(embeddings *tensor.Matrix, part links.Part,
-	names []string,
-) (map[string]metric.Number, error) {
-	edges, negatives, _ := l.edges.GivenScores(embeddings, l.decoder, part)
-	measured := map[string]metric.Number{}
-	if slices.Contains(names, metric.ROCAUC) {
-		area, err := metric.AreaUnder(l.World, len(edges)+len(negatives), func(i int) (float64, bool) {
-			if i < len(edges) {
-				return float64(edges[i]), true
-			}
-			return float64(negatives[i-len(edges)]), false
-		})
-		if err != nil {
-			return nil, err
-		}
-		measured[metric.ROCAUC] = metric.Number(area)
-	}
-	others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == metric.ROCAUC })
-	hits, err := metric.HitsAbove(l.World, edges, negatives, others)
-	for i, name := range others {
-		measured[name] = metric.Number(hits[i])
-	}
-	return measured, err
-}
-
-// amongTargets ranks each of a part's edges among its own negative targets.
-func (l *linkTask) amongTargets(embeddings *tensor.Matrix, part links.Part,
-	names []string,
-) (map[string]metric.Number, error) {
-	edges, negatives, given := l.edges.GivenScores(embeddings, l.decoder, part)
-	ranks := make([]float64, len(edges))
-	for i, score := range edges {
-		ranks[i] = metric.RankOf(score, negatives[i*given:(i+1)*given])
-	}
-	means, err := metric.OfRanks(l.World, ranks, l.edges.Counts[part], names)
-	measured := map[string]metric.Number{}
-	for i, name := range names {
-		measured[name] = metric.Number(means[i])
-	}
-	return measured, err
+	return measured, rank(e.Ranks(embeddings, l.decoder, part), ranked)
 }

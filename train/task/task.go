@@ -18,6 +18,7 @@ import (
 	"weft/parallel/links"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/metric"
 )
 
 // Kind is a kind of task, with its options.
@@ -80,14 +81,12 @@ type Task interface {
 	OneClass() bool
 	// Predict turns the model's output into predictions, in place.
 	Predict(output *tensor.Matrix)
-	// Measure returns the metric of predictions on each part of the split, NaN for an empty part.
-	Measure(predictions *tensor.Matrix) (Scores, error)
+	// Measure returns the metric of predictions on each part of the split, NaN for an empty part. It has no
+	// loss.
+	Measure(predictions *tensor.Matrix) (metric.Scores, error)
 	// Report returns further results of the best epoch's predictions; nil: none.
 	Report(predictions *tensor.Matrix) (*Links, error)
 }
-
-// Scores are the metric on each part of a split.
-type Scores struct{ Train, Val, Test float64 }
 
 // The tasks by name.
 const (

@@ -55,9 +55,8 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 		return k.checkValues(whole)
 	}
 	if distances[k.Loss] != nil {
-		return refusal.Errorf("%s %s: for values, and the graph's labels are classes; leave it out, or "+
-			"import labels that are floats",
-			refusal.Setting("loss"), k.Loss)
+		return refusal.Errorf("{loss} %s: for values, and the graph's labels are classes; leave it out, or "+
+			"import labels that are floats", k.Loss)
 	}
 	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file
 		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
@@ -74,8 +73,7 @@ func (k ofVertices) checkValues(whole *partition.Whole) error {
 	}
 	const labels = "the graph's labels are values to predict"
 	if distances[k.distance()] == nil {
-		return refusal.Errorf("%s %s: for classes, and %s; take one of %s",
-			refusal.Setting("loss"), k.Loss, labels,
+		return refusal.Errorf("{loss} %s: for classes, and %s; take one of %s", k.Loss, labels,
 			strings.Join([]string{MeanSquared, MeanAbsolute, HuberLoss}, ", "))
 	}
 	if name, text := k.forOneClass(); name != "" {
@@ -103,7 +101,7 @@ func checkSplit(whole *partition.Whole, split int) error {
 		return err
 	}
 	if whole.Splits[split].Train == 0 {
-		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), split)
+		return refusal.Errorf("{split} %d has no training vertices", split)
 	}
 	return nil
 }
@@ -117,10 +115,10 @@ func checkSplits(whole *partition.Whole, split int) error {
 			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
 		}
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; "+
-			"import it with %s %s", refusal.Setting("split"), rule)
+			"import it with {split} %s", rule)
 	case split >= len(splits):
-		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
-			refusal.Setting("split"), split, len(splits))
+		return refusal.Errorf("{split} %d: the number of splits that the graph has is %d, and they count "+
+			"from 0", split, len(splits))
 	}
 	return nil
 }
@@ -209,7 +207,7 @@ func (v *vertices) OneClass() bool { return v.target.oneClass() }
 
 func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
 
-func (v *vertices) Measure(predictions *tensor.Matrix) (s Scores, err error) {
+func (v *vertices) Measure(predictions *tensor.Matrix) (s metric.Scores, err error) {
 	if v.Team.Planning() && !v.World.TakesTurns() { // the plan of turns reads what a run reads
 		return s, nil
 	}

@@ -21,23 +21,22 @@ const (
 
 // readClassWeights reads a text file of a weight for each of so many classes, in their order.
 func readClassWeights(path string, classes int) (weights []float64, err error) {
-	setting := refusal.Setting("class-weights")
 	text, err := regular.ReadFile(path)
 	if err != nil {
-		return nil, refusal.Errorf("%s %w; it is none, balanced, or a file with a weight for each class",
-			setting, err)
+		return nil, refusal.Errorf("{class-weights} %w; it is none, balanced, or a file with a weight for "+
+			"each class", err)
 	}
 	for _, field := range bytes.Fields(text) {
 		w, err := strconv.ParseFloat(string(field), 64)
 		if err != nil || !(w >= 0) || math.IsInf(w, 0) {
-			return nil, refusal.Errorf("%s %s: %.40q is no weight, which is a number from 0",
-				setting, path, field)
+			return nil, refusal.Errorf("{class-weights} %s: %.40q is no weight, which is a number from 0",
+				path, field)
 		}
 		weights = append(weights, w)
 	}
 	if len(weights) != classes || slices.Max(weights) == 0 {
-		return nil, refusal.Errorf("%s %s: %d weights, where the graph has %d classes: give one for each "+
-			"in their order, not all 0", setting, path, len(weights), classes)
+		return nil, refusal.Errorf("{class-weights} %s: %d weights, where the graph has %d classes: give "+
+			"one for each in their order, not all 0", path, len(weights), classes)
 	}
 	return weights, nil
 }
@@ -65,8 +64,8 @@ func (c *classes) weigh(asked string) (err error) {
 		return err
 	}
 	if c.train.total == 0 {
-		return &launch.Common{Err: refusal.Errorf("%s %s: the classes of all training vertices weigh 0, "+
-			"so there is nothing to learn", refusal.Setting("class-weights"), asked)}
+		return &launch.Common{Err: refusal.Errorf("{class-weights} %s: the classes of all training "+
+			"vertices weigh 0, so there is nothing to learn", asked)}
 	}
 	return nil
 }
@@ -101,8 +100,8 @@ func (c *classes) sameOnAll(path string) error {
 	}
 	for theirs := range slices.Chunk(all, len(c.targets.Weights)) {
 		if !slices.Equal(theirs, all[:len(theirs)]) {
-			return &launch.Common{Err: refusal.Errorf("%s %s: the workers read different weights: all "+
-				"machines need the same file", refusal.Setting("class-weights"), path)}
+			return &launch.Common{Err: refusal.Errorf("{class-weights} %s: the workers read different "+
+				"weights: all machines need the same file", path)}
 		}
 	}
 	return nil

@@ -165,21 +165,29 @@ func SumOf(sent []Communication) (all Communication) {
 	return all
 }
 
-// Totals are the memory, the work and the communication of a run's workers, in the training pass of the last
-// epoch.
+// Usage is the memory, the work and the communication of a run's workers, in the training pass of the last
+// epoch. Lists have an entry for each worker.
+type Usage struct {
+	PeakTensorBytes []int64       `json:"peak_tensor_bytes"`
+	GraphBytes      []int64       `json:"graph_bytes"`
+	PeakRSSBytes    int64         `json:"peak_rss_bytes"` // of the largest process, which its starter sets
+	Communication   Communication `json:"communication"`  // of all workers
+	EdgeColumns     []int64       `json:"edge_columns"`   // edges × columns aggregated, forward and backward
+	SentBytes       []int64       `json:"sent_bytes"`
+	WaitSeconds     []float64     `json:"wait_seconds"` // for others, with none of the worker's ranks at work
+	WaitShare       float64       `json:"wait_share"`   // of the pass, of the worker that waited most
+	// Stages of a pipeline, and the largest of the times that they compute over their mean.
+	Stages         []StageSummary `json:"stages,omitempty"`
+	StageImbalance float64        `json:"stage_imbalance,omitempty"`
+	// Disk: bytes between memory and disk in the last epoch, with the evaluation before it.
+	Disk tensor.Moved `json:"disk,omitzero"`
+}
+
+// Totals are what a run's workers come to.
 type Totals struct {
-	Workers         int
-	PeakTensorBytes []int64 // per worker
-	GraphBytes      []int64 // per worker
-	LiveBytes       []int64 // per worker: tensors at the end of the run, those of the model
-	// Communication is what all workers sent in the pass.
-	Communication Communication
-	EdgeColumns   []int64        // per worker: edges × columns that it aggregated, forward and backward
-	SentBytes     []int64        // per worker
-	WaitSeconds   []float64      // per worker: time that it waited for others, with none of its ranks at work
-	WaitShare     float64        // the largest share of its pass that a worker waited
-	Stages        []StageSummary // if the mesh has several
-	Disk          tensor.Moved   // of all workers, in the last epoch with the evaluation before it
+	Workers int
+	Usage
+	LiveBytes []int64 // per worker: tensors at the end of the run, those of the model
 	// SentTo is what each worker sent each other one in the pass: workers × workers, in bytes.
 	SentTo  [][]int64
 	Profile *Profile // of an epoch; nil: none was run
@@ -202,12 +210,10 @@ func (w *Worker) Totals() (t Totals, err error) {
 		return t, err
 	}
 	n := w.Workers
-	t = Totals{
-		Workers: n, PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n),
-		LiveBytes:   make([]int64, n),
-		EdgeColumns: make([]int64, n), SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
-		SentTo: make([][]int64, n),
-	}
+	t = Totals{Workers: n, LiveBytes: make([]int64, n), SentTo: make([][]int64, n), Usage: Usage{
+		PeakTensorBytes: make([]int64, n), GraphBytes: make([]int64, n), EdgeColumns: make([]int64, n),
+		SentBytes: make([]int64, n), WaitSeconds: make([]float64, n),
+	}}
 	for at := range n {
 		t.SentTo[at] = make([]int64, n)
 	}
@@ -237,7 +243,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		}
 		t.Stages = append(t.Stages, sum)
 	}
-	t.Communication = SumOf(sent)
+	t.Communication, t.StageImbalance = SumOf(sent), stageImbalance(t.Stages)
 	return t, nil
 }
 

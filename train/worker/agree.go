@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"slices"
@@ -103,9 +104,9 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	case counts[0] > 0:
 		return &launch.Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &launch.Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not "+
-			"finite on this graph; were they trained on such features, with the same %s?",
-			refusal.Setting("normalize-features")))}
+		return &launch.Common{Err: refusal.Weights.Of(errors.New(refusal.Sprintf("the weights give values " +
+			"that are not finite on this graph; were they trained on such features, with the same " +
+			"{normalize-features}?")))}
 	}
 	return nil
 }

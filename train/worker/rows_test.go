@@ -169,7 +169,7 @@ func TestSummaryOfAStage(t *testing.T) {
 	if s.Compute != 2.5 || s.Bubble != 3 || s.Wait != 3 || s.Sent != 46 {
 		t.Errorf("%+v", s)
 	}
-	if got := StageImbalance([]StageSummary{{Compute: 1}, {Compute: 3}}); got != 1.5 {
+	if got := stageImbalance([]StageSummary{{Compute: 1}, {Compute: 3}}); got != 1.5 {
 		t.Errorf("imbalance %v, want 1.5", got)
 	}
 }

@@ -57,8 +57,8 @@ func (s *StageSummary) add(r engine.StageReport, sent int64) {
 	s.Wait += r.Wait.Seconds() / n
 }
 
-// StageImbalance is the stages' largest computing time divided by their mean, or 0 without stages.
-func StageImbalance(stages []StageSummary) float64 {
+// stageImbalance is the stages' largest computing time divided by their mean, or 0 without stages.
+func stageImbalance(stages []StageSummary) float64 {
 	var compute []float64
 	for _, s := range stages {
 		compute = append(compute, s.Compute)

@@ -24,8 +24,8 @@ func StandardIn(weights nn.State, columns int) (*engine.Standard, error) {
 	}
 	if len(s.Means) != columns || len(s.Deviations) != columns {
 		return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were "+
-			"trained on; was the model trained with %s standard?",
-			featureMeans, featureDeviations, columns, refusal.Setting("normalize-features"))
+			"trained on; was the model trained with {normalize-features} standard?", featureMeans,
+			featureDeviations, columns)
 	}
 	return s, nil
 }

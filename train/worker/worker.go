@@ -101,7 +101,7 @@ func (v *Validation) named(err error) error {
 	if !refusal.Is(err) {
 		return err
 	}
-	return &launch.Common{Err: refusal.Errorf("%s %s: %v", refusal.Setting("validate"), v.Dataset, err)}
+	return &launch.Common{Err: refusal.Errorf("{validate} %s: %v", v.Dataset, err)}
 }
 
 // New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
@@ -148,14 +148,13 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	}
 	validation := w.validation()
 	if c.Select == setting.SelectLoss && validation.Validates() && !validation.HasValidationLoss() {
-		return nil, &launch.Common{Err: refusal.Errorf("%[1]s %[2]s: there is no validation loss, as the "+
-			"classes of all validation vertices weigh 0; take %[1]s %[3]s, or other class weights (%[4]s)",
-			refusal.Setting("select"), c.Select, setting.SelectMetric, refusal.Setting("class-weights"))}
+		return nil, &launch.Common{Err: refusal.Errorf("{select} %s: there is no validation loss, as the "+
+			"classes of all validation vertices weigh 0; take {select} %s, or other class weights "+
+			"({class-weights})", c.Select, setting.SelectMetric)}
 	}
 	if c.Schedule == optim.PlateauSchedule && !validation.Validates() {
-		return nil, refusal.Errorf("%[1]s %[2]s: nothing is held out for validation; give another split, "+
-			"or take %[1]s %[3]s",
-			refusal.Setting("schedule"), c.Schedule, optim.Schedules[0])
+		return nil, refusal.Errorf("{schedule} %s: nothing is held out for validation; give another split, "+
+			"or take {schedule} %s", c.Schedule, optim.Schedules[0])
 	}
 	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
 		return nil, err
@@ -271,13 +270,11 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 	case err != nil || kinds == nil:
 		return nil, err
 	case c.Vertices != nil:
-		return nil, refusal.Errorf("%s: lists vertices of the first type, and the model computes those of "+
-			"the relations that it learns; leave it out, which predicts all",
-			refusal.Setting("vertices"))
+		return nil, refusal.Errorf("{vertices}: lists vertices of the first type, and the model computes " +
+			"those of the relations that it learns; leave it out, which predicts all")
 	case c.OwnModel != nil:
-		return nil, refusal.Errorf("%s %s: a model of your own computes the rows of the first vertex "+
-			"type, and edges between others are asked for; name a model with %s",
-			refusal.Setting("link-relation"), c.LinkRelation, refusal.Setting("model"))
+		return nil, refusal.Errorf("{link-relation} %s: a model of your own computes the rows of the first "+
+			"vertex type, and edges between others are asked for; name a model with {model}", c.LinkRelation)
 	}
 	return kinds, nil
 }
@@ -343,12 +340,10 @@ func (w *Worker) Infer(without int) *autograd.Var {
 	return v
 }
 
-// Scores are the metric on each part of the split, and the validation loss. They are NaN for a part without
-// vertices. All are NaN if a value is not finite; Fault then names it.
+// Scores are those of the current model. All are NaN if a value is not finite; Fault then names it.
 type Scores struct {
-	task.Scores
-	ValLoss float64
-	Fault   string
+	metric.Scores
+	Fault string
 }
 
 // Evaluate measures the current model without dropout. All workers get the same scores. Validation and test
@@ -389,20 +384,17 @@ func (w *Worker) evaluate() (s Scores, err error) {
 	if err := w.sum(sums); err != nil {
 		return s, err
 	}
-	nan := math.NaN()
-	s = Scores{task.Scores{Train: nan, Val: nan, Test: nan}, nan, ""}
 	switch {
 	case sums[1] > 0:
-		s.Fault = "the weights are not finite"
-		return s, nil
+		return Scores{metric.Unmeasured(), "the weights are not finite"}, nil
 	case sums[2] > 0:
-		s.Fault = "the logits are not finite"
-		return s, nil
-	case w.Task.HasValidationLoss():
-		s.ValLoss = sums[0]
+		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
 	}
 	w.Task.Predict(output.Value())
 	s.Scores, err = w.Task.Measure(output.Value())
+	if s.ValLoss = math.NaN(); w.Task.HasValidationLoss() {
+		s.ValLoss = sums[0]
+	}
 	return s, err
 }
 
@@ -418,7 +410,7 @@ func (w *Worker) LoadInit() error {
 	}
 	err := w.Load(nn.ReadState(w.Init))
 	if refusal.Weights.In(err) {
-		return refusal.Errorf("%s %s: %w", refusal.Setting("init"), w.Init, err)
+		return refusal.Errorf("{init} %s: %w", w.Init, err)
 	}
 	return err
 }

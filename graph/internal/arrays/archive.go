@@ -94,7 +94,7 @@ func (a *Archive) listZip(file *os.File, size int64) error {
 			if err != nil {
 				return nil, err
 			}
-			return &Entry{r, int64(min(f.UncompressedSize64, compressed*deflateRatio))}, nil
+			return &Entry{ReadCloser: r, Size: int64(min(f.UncompressedSize64, compressed*deflateRatio))}, nil
 		})
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (a *Archive) listFolder() error {
 			if err != nil {
 				return nil, err
 			}
-			return &Entry{file, size}, nil
+			return &Entry{file, size, true}, nil
 		})
 	})
 	if err != nil {
@@ -241,17 +241,6 @@ func Listed(names []string) string {
 // deflateRatio is the most that deflate expands: 258 bytes from two bits.
 const deflateRatio = 1032
 
-// Array reads the array of a key that exists. The size that an entry of a .npz file claims is capped by what
-// its compressed bytes can expand to, and those by the size of the file; the memory grows with the bytes that
-// come.
-func (a *Archive) Array(key string) (array *npy.Array, err error) {
-	err = a.read(key, func(r io.Reader, size int64) (err error) {
-		array, err = npy.Read(r, size)
-		return err
-	})
-	return array, err
-}
-
 // Count returns how many rows the array of a key that exists has. They take bytes of the file: no more than
 // its compressed bytes can expand to.
 func (a *Archive) Count(key string) (int, error) {
@@ -271,46 +260,21 @@ func (a *Archive) Count(key string) (int, error) {
 	return n, nil
 }
 
-// Matrix reads features from the array of a key that exists.
-func (a *Archive) Matrix(key string, keepDense bool) (m *Matrix, err error) {
-	err = a.read(key, func(r io.Reader, size int64) (err error) {
-		m, err = ReadMatrix(r, size, MatrixOptions{KeepDense: keepDense})
-		return err
-	})
-	return m, err
-}
-
 // Entry is the open entry of an array, its .npy file.
 type Entry struct {
 	io.ReadCloser
-	Size int64 // in bytes, at most
+	Size   int64 // in bytes, at most
+	Backed bool  // the bytes are there: Size is no claim
 }
 
-// Open opens the entry of a key that exists. The size that it claims is capped as said at Array. Errors do
-// not name the array.
+// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what its
+// compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
 func (a *Archive) Open(key string) (*Entry, error) { return a.entries[a.Key(key)]() }
 
 // Sum compares the checksum of the entry, where all of it has been read.
 func (e *Entry) Sum() error {
 	if _, err := e.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
 		return err
-	}
-	return nil
-}
-
-// read calls f with the entry of a key that exists.
-func (a *Archive) read(key string, f func(r io.Reader, size int64) error) error {
-	entry, err := a.Open(key)
-	if err != nil {
-		return a.Refuse(key, err)
-	}
-	defer entry.Close()
-	err = f(entry, entry.Size)
-	if err == nil {
-		err = entry.Sum()
-	}
-	if err != nil {
-		return a.Refuse(key, err)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestFeaturesKeepTheMatrix(t *testing.T) {
 			}
 			m.Indptr = append(m.Indptr, int64(len(m.Indices)))
 		}
-		f, err := m.Features()
+		f, err := m.Matrix()
 		require.NoError(t, err)
 		got := make([]float32, rows*columns)
 		for i := range rows {

@@ -85,6 +85,7 @@ type Ends struct {
 	entries []*Entry
 	ends    []*pump.Pump[[]int32] // of sources and of targets, or of both together
 	both    [2][]int32            // of edges whose ends lie together
+	left    [2][]int32            // of those that lie apart, what has been read and not taken
 }
 
 // EndsOptions say how Ends are read.
@@ -107,7 +108,7 @@ func OpenEnds(o EndsOptions) (*Ends, error) {
 	return e, nil
 }
 
-// OpenVectors begins to read the ends of edges from two vectors of one length and type, of sources and of
+// OpenVectors begins to read the ends of edges from two vectors of one length, of sources and of
 // targets. Options are as for OpenEnds, without Open.
 func OpenVectors(open [2]func() (*Entry, error), o EndsOptions) (*Ends, error) {
 	e := &Ends{EndsOptions: o}
@@ -201,10 +202,12 @@ func (r *reading) ids(skip int, low int64, high [2]int64,
 
 // Next implements EndsReader. At the end the checksums of the entry hold.
 func (e *Ends) Next() (source, target []int32, err error) {
-	var ids [2][]int32
 	for k, p := range e.ends {
+		if len(e.left[k]) > 0 {
+			continue
+		}
 		var failed error
-		if ids[k], failed = p.Next(); failed != nil && !errors.Is(failed, io.EOF) {
+		if e.left[k], failed = p.Next(); failed != nil && !errors.Is(failed, io.EOF) {
 			return nil, nil, failed
 		}
 		err = cmp.Or(err, failed)
@@ -212,13 +215,17 @@ func (e *Ends) Next() (source, target []int32, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(e.ends) == 2 { // blocks of as many elements
-		return ids[0], ids[1], nil
+	if len(e.ends) == 2 {
+		n := min(len(e.left[0]), len(e.left[1]))
+		source, target = e.left[0][:n], e.left[1][:n]
+		e.left = [2][]int32{e.left[0][n:], e.left[1][n:]}
+		return source, target, nil
 	}
 	e.both = [2][]int32{e.both[0][:0], e.both[1][:0]}
-	for k := 0; k+1 < len(ids[0]); k += 2 {
-		e.both[0], e.both[1] = append(e.both[0], ids[0][k]), append(e.both[1], ids[0][k+1])
+	for k := 0; k+1 < len(e.left[0]); k += 2 {
+		e.both[0], e.both[1] = append(e.both[0], e.left[0][k]), append(e.both[1], e.left[0][k+1])
 	}
+	e.left[0] = nil
 	return e.both[0], e.both[1], nil
 }
 

@@ -308,10 +308,9 @@ func (f Fields) weighted(key string, refuse func(error) error) (some bool, err e
 	}
 }
 
-// OpenDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
-// Otherwise they are nil. The matrix is opened each time that it is read, and refuse says of an error that it
-// is about it.
-func OpenDense(open func() (*Entry, error), keepDense bool,
+// openDense are the rows of a matrix, and how many there are, if they stay dense and can be read in blocks.
+// Otherwise they are nil.
+func openDense(open func() (*Entry, error), keepDense bool,
 	refuse func(error) error,
 ) (made *streamed.Rows, rows int, err error) {
 	entry, err := open()

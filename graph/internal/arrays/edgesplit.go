@@ -47,29 +47,18 @@ func (f Fields) EdgeSplit() (*graph.EdgeSplit, error) {
 				Listed(needed))
 		}
 	}
-	read := func(key string, parse func(*npy.Array) ([]int32, error)) ([]int32, error) {
-		array, err := f.Array(key)
-		if err != nil {
-			return nil, err
-		}
-		ids, err := parse(array)
-		if err != nil {
-			return nil, f.Refuse(key, err)
-		}
-		return ids, nil
-	}
 	for part := range edgeKeys {
 		var err error
-		if s.Edges[part], err = read(edgeKeys[part], Pairs); err != nil {
+		if s.Edges[part], _, err = Elements(f, edgeKeys[part], Pairs); err != nil {
 			return nil, err
 		}
 		switch {
 		case part == 0:
 		case s.Negatives == graph.SharedNegatives:
-			s.Negative[part], err = read(sharedKeys[part], Pairs)
+			s.Negative[part], _, err = Elements(f, sharedKeys[part], Pairs)
 		case s.Negatives == graph.TargetNegatives:
 			rows := func(a *npy.Array) ([]int32, error) { return NegativeTargets(a, s.Count(part)) }
-			s.Negative[part], err = read(negativeKeys[part], rows)
+			s.Negative[part], _, err = Elements(f, negativeKeys[part], rows)
 		}
 		if err != nil {
 			return nil, err

@@ -16,16 +16,12 @@ import (
 type Source interface {
 	// Has reports whether there are arrays of all those keys.
 	Has(keys ...string) bool
-	// Array reads the array of a key that exists.
-	Array(key string) (*npy.Array, error)
 	// Header reads what the array of a key that exists is.
 	Header(key string) (npy.Header, error)
 	// Open opens the array of a key that exists, to read it as a .npy file. Its errors do not name the array.
 	Open(key string) (*Entry, error)
 	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
 	Count(key string) (int, error)
-	// Matrix reads features from the array of a key that exists.
-	Matrix(key string, keepDense bool) (*Matrix, error)
 	// Refuse puts the file and the array before an error.
 	Refuse(key string, err error) error
 }
@@ -34,17 +30,43 @@ type Source interface {
 // Geometric has for them where no key is given.
 type Fields struct{ Source }
 
+// Array reads the array of a key that exists. The memory grows with the bytes that come.
+func (f Fields) Array(key string) (a *npy.Array, err error) {
+	e, err := f.Open(key)
+	if err == nil {
+		defer e.Close()
+		a, err = npy.Read(e, e.Size)
+	}
+	if err == nil {
+		err = e.Sum()
+	}
+	if err != nil {
+		return nil, f.Refuse(key, err)
+	}
+	return a, nil
+}
+
+// Elements reads the array of a key that exists as values of a kind, and returns its shape.
+func Elements[T any](f Fields, key string,
+	convert func(*npy.Array) ([]T, error),
+) (values []T, shape []int, err error) {
+	a, err := f.Array(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if values, err = convert(a); err != nil {
+		return nil, nil, f.Refuse(key, err)
+	}
+	return values, a.Shape, nil
+}
+
 // Vertices returns V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a
 // file nothing, so that num_nodes is bounded for so many edges.
 func (f Fields) Vertices(edges int) (int, error) {
 	if f.Has("num_nodes") {
-		count, err := f.Array("num_nodes")
+		n, _, err := Elements(f, "num_nodes", (*npy.Array).Int64s)
 		if err != nil {
 			return 0, err
-		}
-		n, err := count.Int64s()
-		if err != nil {
-			return 0, f.Refuse("num_nodes", err)
 		}
 		if len(n) != 1 || n[0] <= 0 || n[0] > MaxVertices(edges) {
 			return 0, f.refusef("num_nodes", "is %.60s: it must be one number, from 1 to %d for %d edges",
@@ -131,18 +153,9 @@ const AnyRows = -1
 // can be read in blocks, and at once otherwise.
 func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, error) {
 	refuse := func(err error) error { return f.Refuse(key, err) }
-	dense, rows, err := OpenDense(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
-	if err != nil {
-		return nil, err
-	}
-	m := &Matrix{InBlocks: dense, Rows: rows}
-	if dense == nil {
-		if m, err = f.Matrix(key, keepDense); err != nil {
-			return nil, err
-		}
-	}
-	if vertices == AnyRows {
-		return m, nil
+	m, err := OpenMatrix(func() (*Entry, error) { return f.Open(key) }, keepDense, refuse)
+	if err != nil || vertices == AnyRows {
+		return m, err
 	}
 	return m, f.Rows(key, m.Rows, vertices)
 }
@@ -188,19 +201,12 @@ func GraphsNote(graphs int) string {
 
 // GraphIDs reads batch, which is there, of so many vertices.
 func (f Fields) GraphIDs(vertices int) ([]int64, error) {
-	array, err := f.Array(BatchKey)
-	if err != nil {
-		return nil, err
+	ids, shape, err := Elements(f, BatchKey, (*npy.Array).Int64s)
+	if err == nil && (len(shape) != 1 || shape[0] != vertices) {
+		err = f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of %d vertices",
+			shape, vertices)
 	}
-	if len(array.Shape) != 1 || array.Shape[0] != vertices {
-		return nil, f.refusef(BatchKey, "has shape %v: it must be the number of a graph for each of "+
-			"%d vertices", array.Shape, vertices)
-	}
-	ids, err := array.Int64s()
-	if err != nil {
-		return nil, f.Refuse(BatchKey, err)
-	}
-	return ids, nil
+	return ids, err
 }
 
 // Rows refuses an array with another number of rows than it must have.
@@ -230,12 +236,11 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 		if !f.Has(key) {
 			continue
 		}
-		array, err := f.Array(key)
+		var err error
+		parts[part], _, err = Elements(f, key,
+			func(a *npy.Array) ([][]int64, error) { return masks(a, vertices) })
 		if err != nil {
 			return nil, err
-		}
-		if parts[part], err = masks(array, vertices); err != nil {
-			return nil, f.Refuse(key, err)
 		}
 	}
 	splits, err := Splits(parts, keys, labels)

@@ -3,10 +3,8 @@ package arrays
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 
-	"weft/graph/streamed"
 	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -35,6 +33,9 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
+// Read implements io.Reader.
+func (f *File) Read(p []byte) (int, error) { return f.r.Read(p) }
+
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
@@ -56,43 +57,37 @@ func ReadFile(path string, most int64) (*npy.Array, error) {
 	return f.text(most).all()
 }
 
-// Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept
-// as those of ReadMatrix are. Text may have a first column of ids, by that key. Errors name the file.
+// Matrix reads features from an array of numpy.save. Errors name the file.
+func (f *File) Matrix(keepDense bool) (*Matrix, error) {
+	m, err := ReadMatrix(f.entry(), keepDense)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return m, nil
+}
+
+// Features opens features in an array of numpy.save, or reads them from text of at most so many rows. Text may
+// have a first column of ids, by that key. Errors name the file.
 func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 	if f.Kind == foreign.Array {
-		m, err := ReadMatrix(f.r, f.size, MatrixOptions{Backed: true, KeepDense: keepDense})
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.path, err)
+		again := func() (*Entry, error) {
+			f, err := Open(f.path)
+			if err != nil {
+				return nil, err
+			}
+			return f.entry(), nil
 		}
-		return m, nil
+		return OpenMatrix(again, keepDense, func(err error) error {
+			return refusal.Errorf("%s: %w", f.path, err)
+		})
 	}
 	t := f.text(most)
 	t.key = key
 	return t.matrix(keepDense)
 }
 
-// DenseRows are the rows of the array in a file of numpy.save, and how many there are, if they stay dense and
-// can be read in blocks. Otherwise rows is nil. Errors name the file.
-func DenseRows(path string, keepDense bool) (rows *streamed.Rows, n int, err error) {
-	f, err := Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := f.Close(); err != nil || f.Kind != foreign.Array {
-		return nil, 0, err
-	}
-	open := func() (*Entry, error) {
-		f, err := Open(path)
-		if err != nil {
-			return nil, err
-		}
-		return &Entry{struct {
-			io.Reader
-			io.Closer
-		}{f.r, f.file}, f.size}, nil
-	}
-	return OpenDense(open, keepDense, func(err error) error { return refusal.Errorf("%s: %w", path, err) })
-}
+// entry is the file as that of an array.
+func (f *File) entry() *Entry { return &Entry{f, f.size, true} }
 
 // text is the file as a table of text of at most so many rows.
 func (f *File) text(most int64) *numbers { return &numbers{path: f.path, size: f.size, most: most} }

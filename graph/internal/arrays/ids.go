@@ -51,11 +51,9 @@ func (r *RowIDs) Add(id []byte, at int64) error {
 		return refusal.Errorf("the id %s stands in %d as well: give each vertex one row",
 			r.key.Name(v), r.at[v])
 	}
-	if r.rows, err = memory.Grow(r.rows, 1); err != nil {
-		return err
-	}
-	r.rows, r.at[v] = append(r.rows, v), at
-	return nil
+	r.at[v] = at
+	r.rows, err = memory.Append(r.rows, v)
+	return err
 }
 
 // Check refuses ids that leave a vertex out, after the last row.

@@ -52,21 +52,24 @@ func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 	}
 }
 
-// MatrixOptions say how features are read.
-type MatrixOptions struct {
-	Backed    bool // the size of the array is that of a file, and no claim
-	KeepDense bool // they stay dense where few values are not zero
-}
-
-// ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so
-// few values are not zero that sparse rows are smaller and faster they are stored so. A dense copy of the
-// whole is only made where the features stay dense.
-func ReadMatrix(r io.Reader, size int64, o MatrixOptions) (*Matrix, error) {
-	b, err := npy.NewBlocks(r, size)
-	if err != nil {
-		return nil, err
+// OpenMatrix opens features. They are read when they are needed if they stay dense and can be read in blocks,
+// and at once otherwise. The matrix is opened each time that it is read, and refuse says of an error that it is
+// about it.
+func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) error) (*Matrix, error) {
+	dense, rows, err := openDense(open, keepDense, refuse)
+	if err != nil || dense != nil {
+		return &Matrix{InBlocks: dense, Rows: rows}, err
 	}
-	return CollectMatrix(b, o)
+	e, err := open()
+	if err != nil {
+		return nil, refuse(err)
+	}
+	defer e.Close()
+	m, err := ReadMatrix(e, keepDense)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	return m, nil
 }
 
 // staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until
@@ -100,21 +103,30 @@ func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
 	return true, nil
 }
 
-// CollectMatrix is ReadMatrix for an array that comes in blocks.
-func CollectMatrix(b *npy.Blocks, o MatrixOptions) (*Matrix, error) {
+// ReadMatrix reads features from a V × F array. Where so few values are not zero that sparse rows are smaller
+// and faster they are stored so, unless they are kept dense. A dense copy of the whole is only made where the
+// features stay dense.
+func ReadMatrix(e *Entry, keepDense bool) (*Matrix, error) {
+	b, err := npy.NewBlocks(e, e.Size)
+	if err != nil {
+		return nil, err
+	}
 	if len(b.Shape) != 2 {
 		return nil, refusal.Errorf("features of shape %v: give a matrix, one row per vertex", b.Shape)
 	}
 	if b.Shape[1] == 0 {
-		return &Matrix{Rows: b.Shape[0]}, nil
+		return &Matrix{Rows: b.Shape[0]}, e.Sum()
 	}
-	c := collector{columns: b.Shape[1], keepDense: o.KeepDense}
-	if o.Backed {
+	c := collector{columns: b.Shape[1], keepDense: keepDense}
+	if e.Backed {
 		c.expected = b.Shape[0]
 	}
 	for {
 		block, err := b.Next()
 		if errors.Is(err, io.EOF) {
+			if err := e.Sum(); err != nil {
+				return nil, err
+			}
 			return c.matrix()
 		}
 		if err != nil {
@@ -161,9 +173,7 @@ func (c *collector) add(values []float32) error {
 	c.nonzero += nonzero
 	if c.dense != nil {
 		var err error
-		if c.dense, err = memory.Grow(c.dense, len(values)); err == nil {
-			c.dense = append(c.dense, values...)
-		}
+		c.dense, err = memory.Append(c.dense, values...)
 		return err
 	}
 	if err := c.compress(values, nonzero); err != nil {

@@ -57,8 +57,7 @@ func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 		}
 		keep, backed := rapid.Bool().Draw(rt, "keep dense"), rapid.Bool().Draw(rt, "backed")
 		file := saved(t, values, rows, columns)
-		m, err := ReadMatrix(bytes.NewReader(file), int64(len(file)),
-			MatrixOptions{Backed: backed, KeepDense: keep})
+		m, err := ReadMatrix(&Entry{io.NopCloser(bytes.NewReader(file)), int64(len(file)), backed}, keep)
 		if err != nil {
 			rt.Fatal(err)
 		}

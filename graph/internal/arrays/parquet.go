@@ -54,14 +54,13 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 			return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have",
 				f.path, most)
 		}
-		if values, err = memory.Grow(values, 1); err != nil {
-			return r.ColumnErrorf(0, "%w", err)
-		}
 		x, err := n.value(r)
+		if err == nil {
+			values, err = memory.Append(values, x)
+		}
 		if err != nil {
 			return r.ColumnErrorf(0, "%w", err)
 		}
-		values = append(values, x)
 		if t.ids == nil {
 			return nil
 		}

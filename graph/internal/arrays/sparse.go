@@ -193,13 +193,13 @@ func (m *CSR) RowBytes() int64 {
 	return value*int64(len(m.Indices)) + order*longest
 }
 
-// Features makes sparse features of the matrix, one row per vertex. Those that exceed the memory are refused.
-func (m *CSR) Features() (graph.Features, error) {
+// Matrix makes sparse features of the matrix, one row per vertex. Those that exceed the memory are refused.
+func (m *CSR) Matrix() (*Matrix, error) {
 	if m.Columns == 0 {
-		return graph.Features{}, nil
+		return &Matrix{Rows: m.Rows}, nil
 	}
 	if err := memory.Need(m.RowBytes() + 8*int64(len(m.Indptr))); err != nil {
-		return graph.Features{}, err
+		return nil, err
 	}
 	f := graph.Features{
 		Columns: m.Columns,
@@ -210,7 +210,7 @@ func (m *CSR) Features() (graph.Features, error) {
 	for i := range m.Rows {
 		m.AppendRow(&f, i)
 	}
-	return f, nil
+	return &Matrix{Features: f, Rows: m.Rows}, nil
 }
 
 // Edges lists the values as edges from their rows to their columns. They have no weights where all values are

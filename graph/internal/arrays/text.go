@@ -246,10 +246,9 @@ func (t *numbers) check(kept int) error {
 func (t *numbers) all() (*npy.Array, error) {
 	var values []float64
 	err := t.each(func(row []float64) (err error) {
-		if values, err = memory.Grow(values, len(row)); err != nil {
+		if values, err = memory.Append(values, row...); err != nil {
 			return err
 		}
-		values = append(values, row...)
 		return t.check(len(values))
 	})
 	if err != nil {

@@ -21,20 +21,21 @@ func NewTable() *Table { return &Table{numbers: map[string]int32{}} }
 
 // Number returns the number of a name, the next one where it appears for the first time. What exceeds the
 // memory, or 32 bits, is an error.
-func (t *Table) Number(name []byte) (int32, error) {
+func (t *Table) Number(name []byte) (v int32, err error) {
 	if v, ok := t.numbers[string(name)]; ok {
 		return v, nil
 	}
 	if len(t.Names) == math.MaxInt32 {
 		return 0, fmt.Errorf("more than %d vertices", math.MaxInt32)
 	}
-	if err := t.grow(len(name)); err != nil {
+	if err := t.need(len(name)); err != nil {
 		return 0, err
 	}
-	v, s := int32(len(t.Names)), string(name)
+	v = int32(len(t.Names))
+	s := string(name)
 	t.numbers[s] = v
-	t.Names = append(t.Names, s)
-	return v, nil
+	t.Names, err = memory.Append(t.Names, s)
+	return v, err
 }
 
 // Find returns the number of a name that appeared.
@@ -43,12 +44,9 @@ func (t *Table) Find(name []byte) (v int32, appeared bool) {
 	return v, appeared
 }
 
-// grow allocates memory for a name of so many bytes. It refuses names that exceed the memory.
-func (t *Table) grow(bytes int) (err error) {
+// need asks for the memory that a name of so many bytes takes.
+func (t *Table) need(bytes int) error {
 	const entry, step = 64, 1 << 20 // of the map
-	if t.Names, err = memory.Grow(t.Names, 1); err != nil {
-		return err
-	}
 	if t.text -= entry + int64(bytes); t.text >= 0 {
 		return nil
 	}

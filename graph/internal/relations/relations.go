@@ -35,27 +35,20 @@ func (t *Table) Number(name []byte) (int, error) {
 	if k, known := t.numbers[string(name)]; known {
 		return k, nil
 	}
+	k, called := len(t.All), string(name)
+	t.numbers[called] = k
 	var err error
-	if t.All, err = memory.Grow(t.All, 1); err != nil {
-		return 0, err
-	}
-	k := len(t.All)
-	t.All = append(t.All, Relation{Name: string(name)})
-	t.numbers[t.All[k].Name] = k
-	return k, nil
+	t.All, err = memory.Append(t.All, Relation{Name: called})
+	return k, err
 }
 
 // Add adds an edge to a relation. What exceeds the memory is an error.
 func (r *Relation) Add(source, target int32) (err error) {
 	e := &r.Edges
-	if e.Source, err = memory.Grow(e.Source, 1); err == nil {
-		e.Target, err = memory.Grow(e.Target, 1)
+	if e.Source, err = memory.Append(e.Source, source); err == nil {
+		e.Target, err = memory.Append(e.Target, target)
 	}
-	if err != nil {
-		return err
-	}
-	e.Source, e.Target = append(e.Source, source), append(e.Target, target)
-	return nil
+	return err
 }
 
 // Edges is how many edges the relations have.
