@@ -61,7 +61,7 @@ func AddLinear(z, x, w *Var) *Var {
 			return sum
 		}, Backward: func(g *tensor.Matrix) {
 			weightGradient(x, w, g)
-			x.addLater(g.Share(), w)
+			x.addLater(g.Retain(), w)
 			z.AddGrad(g)
 		},
 	})
@@ -108,7 +108,7 @@ func Add(a, b *Var) *Var {
 		t.Team.Add(z, 1, a.Value(), 1, from)
 		return z
 	}, Backward: func(g *tensor.Matrix) {
-		a.AddGrad(g.Share())
+		a.AddGrad(g.Retain())
 		b.AddGrad(g)
 	}})
 }
@@ -153,7 +153,7 @@ func convert(x *Var, e tensor.Element) *Var {
 func Alias(x *Var) *Var {
 	return x.tape.Record(Op{
 		Inputs: []*Var{x}, Reads: true, Forward: func() *tensor.Matrix {
-			return x.Value().Share()
+			return x.Value().Retain()
 		}, Backward: x.AddGrad,
 	})
 }

@@ -62,160 +62,100 @@ func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2
 }
 
 func TestGradients(t *testing.T) {
-	type vars = []*autograd.Var
+	type (
+		v    = *autograd.Var
+		vars = []v
+	)
 	x, y, w, square, bias := [2]int{rows, inner}, [2]int{rows, cols}, [2]int{inner, cols},
 		[2]int{inner, inner}, [2]int{1, cols}
+	of := func(shapes ...[2]int) [][2]int { return shapes }
+	one := func(f func(a v) v) func(in vars) v { return func(in vars) v { return f(in[0]) } }
+	two := func(f func(a, b v) v) func(in vars) v { return func(in vars) v { return f(in[0], in[1]) } }
+	three := func(f func(a, b, c v) v) func(in vars) v {
+		return func(in vars) v { return f(in[0], in[1], in[2]) }
+	}
 	mask := kernel.NewMask(3, .4, nil)
 	cases := map[string]struct {
 		shapes [][2]int
-		f      func(in vars) *autograd.Var
+		f      func(in vars) v
 	}{
-		"linear": {
-			[][2]int{x, w},
-			func(in vars) *autograd.Var { return autograd.Linear(in[0], in[1]) },
-		},
-		"add linear": {
-			[][2]int{y, x, w},
-			func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[1], in[2]) },
-		},
-		"add linear in place": {[][2]int{y, x, w}, func(in vars) *autograd.Var {
-			return autograd.AddLinear(autograd.Scale(2, in[0]), in[1], in[2])
-		}},
-		"combine": {
-			[][2]int{x, x},
-			func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[1]) },
-		},
-		"combine in place": {
-			[][2]int{x, x},
-			func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, autograd.Scale(2, in[1])) },
-		},
-		"combine with itself": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Combine(.3, in[0], -2, in[0])
-		}},
-		"add": {
-			[][2]int{x, x},
-			func(in vars) *autograd.Var { return autograd.Add(in[0], in[1]) },
-		},
-		"add to itself": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Add(in[0], in[0])
-		}},
-		"rows": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Rows(in[0], 1, 3, nil)
-		}},
-		"basis decomposition": {
-			[][2]int{{3, 2}, {6, cols}},
-			func(in vars) *autograd.Var { return autograd.BasisDecomposition(in[0], []int{2, 0}, in[1]) },
-		},
-		"block diagonal": {
-			[][2]int{{6, cols}},
-			func(in vars) *autograd.Var { return autograd.BlockDiagonal(in[0], 3) },
-		},
-		"copy":  {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Copy(in[0]) }},
-		"alias": {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Alias(in[0]) }},
-		"scale": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Scale(-3, in[0])
-		}},
-		"multiply": {
-			[][2]int{x, x},
-			func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[1]) },
-		},
-		"square": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Multiply(in[0], in[0])
-		}},
-		"activate": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Activate(in[0], kernel.Tanh)
-		}},
-		"activate by gelu": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Activate(in[0], kernel.GELU)
-		}},
-		"dropout": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Dropout(in[0], mask)
-		}},
-		"dropout in place": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Dropout(autograd.Scale(2, in[0]), mask)
-		}},
-		"mean of the heads": {
-			[][2]int{{rows, 6}},
-			func(in vars) *autograd.Var { return autograd.HeadMean(in[0], 3) },
-		},
-		"dot of heads": {
-			[][2]int{{rows, 6}, {1, 6}},
-			func(in vars) *autograd.Var { return autograd.HeadDot(in[0], in[1], 3) },
-		},
-		"scale of heads": {
-			[][2]int{{rows, 6}, {rows, 3}},
-			func(in vars) *autograd.Var { return autograd.HeadScale(in[0], in[1]) },
-		},
-		"exponential": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Exp(autograd.Scale(.5, in[0]))
-		}},
-		"reciprocal": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Reciprocal(autograd.Exp(in[0]))
-		}},
-		"root": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Sqrt(autograd.Exp(in[0]), 1e-3)
-		}},
-		"root of nothing": {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Sqrt(in[0], 9) }},
-		"columns": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Columns(in[0], 1, 2)
-		}},
-		"some columns twice": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Add(autograd.Columns(in[0], 0, 2), autograd.Columns(in[0], 1, 2))
-		}},
-		"joined": {
-			[][2]int{x, y},
-			func(in vars) *autograd.Var { return autograd.Join(in[0], in[1], in[0]) },
-		},
-		"stacked": {
-			[][2]int{x, x},
-			func(in vars) *autograd.Var { return autograd.Stack(in[0], in[1], in[0]) },
-		},
-		"mean of one head": {
-			[][2]int{x},
-			func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) },
-		},
-		"a residual": {
-			[][2]int{x, square},
-			func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) },
-		},
-		"a residual, reversed": {
-			[][2]int{x, square},
-			func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) },
-		},
-		"a residual of x·w": {
-			[][2]int{x, square},
-			func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) },
-		},
-		"products with aliases": {[][2]int{x, square}, func(in vars) *autograd.Var {
-			h := autograd.Scale(.5, in[0])
-			return autograd.AddLinear(autograd.Linear(autograd.Alias(h), in[1]), autograd.Alias(h), in[1])
-		}},
-		"an alias beside work in place": {[][2]int{x, square}, func(in vars) *autograd.Var {
-			h := autograd.Scale(.5, in[0])
-			z := autograd.Linear(autograd.Alias(h), in[1])
+		"linear":     {of(x, w), two(autograd.Linear)},
+		"add linear": {of(y, x, w), three(autograd.AddLinear)},
+		"add linear in place": {of(y, x, w), three(func(a, b, c v) v {
+			return autograd.AddLinear(autograd.Scale(2, a), b, c)
+		})},
+		"combine": {of(x, x), two(func(a, b v) v { return autograd.Combine(.3, a, -2, b) })},
+		"combine in place": {of(x, x), two(func(a, b v) v {
+			return autograd.Combine(.3, a, -2, autograd.Scale(2, b))
+		})},
+		"combine with itself": {of(x), one(func(a v) v { return autograd.Combine(.3, a, -2, a) })},
+		"add":                 {of(x, x), two(autograd.Add)},
+		"add to itself":       {of(x), one(func(a v) v { return autograd.Add(a, a) })},
+		"rows":                {of(x), one(func(a v) v { return autograd.Rows(a, 1, 3, nil) })},
+		"basis decomposition": {of([2]int{3, 2}, [2]int{6, cols}), two(func(a, b v) v {
+			return autograd.BasisDecomposition(a, []int{2, 0}, b)
+		})},
+		"block diagonal":   {of([2]int{6, cols}), one(func(a v) v { return autograd.BlockDiagonal(a, 3) })},
+		"copy":             {of(x), one(autograd.Copy)},
+		"alias":            {of(x), one(autograd.Alias)},
+		"scale":            {of(x), one(func(a v) v { return autograd.Scale(-3, a) })},
+		"multiply":         {of(x, x), two(autograd.Multiply)},
+		"square":           {of(x), one(func(a v) v { return autograd.Multiply(a, a) })},
+		"activate":         {of(x), one(func(a v) v { return autograd.Activate(a, kernel.Tanh) })},
+		"activate by gelu": {of(x), one(func(a v) v { return autograd.Activate(a, kernel.GELU) })},
+		"dropout":          {of(x), one(func(a v) v { return autograd.Dropout(a, mask) })},
+		"dropout in place": {of(x), one(func(a v) v {
+			return autograd.Dropout(autograd.Scale(2, a), mask)
+		})},
+		"mean of the heads": {of([2]int{rows, 6}), one(func(a v) v { return autograd.HeadMean(a, 3) })},
+		"mean of one head":  {of(x), one(func(a v) v { return autograd.Scale(1, autograd.HeadMean(a, 1)) })},
+		"dot of heads": {of([2]int{rows, 6}, [2]int{1, 6}), two(func(a, b v) v {
+			return autograd.HeadDot(a, b, 3)
+		})},
+		"scale of heads":  {of([2]int{rows, 6}, [2]int{rows, 3}), two(autograd.HeadScale)},
+		"exponential":     {of(x), one(func(a v) v { return autograd.Exp(autograd.Scale(.5, a)) })},
+		"reciprocal":      {of(x), one(func(a v) v { return autograd.Reciprocal(autograd.Exp(a)) })},
+		"root":            {of(x), one(func(a v) v { return autograd.Sqrt(autograd.Exp(a), 1e-3) })},
+		"root of nothing": {of(x), one(func(a v) v { return autograd.Sqrt(a, 9) })},
+		"columns":         {of(x), one(func(a v) v { return autograd.Columns(a, 1, 2) })},
+		"some columns twice": {of(x), one(func(a v) v {
+			return autograd.Add(autograd.Columns(a, 0, 2), autograd.Columns(a, 1, 2))
+		})},
+		"joined":     {of(x, y), two(func(a, b v) v { return autograd.Join(a, b, a) })},
+		"stacked":    {of(x, x), two(func(a, b v) v { return autograd.Stack(a, b, a) })},
+		"a residual": {of(x, square), two(func(a, b v) v { return autograd.Add(a, autograd.Linear(a, b)) })},
+		"a residual, reversed": {of(x, square), two(func(a, b v) v {
+			return autograd.Add(autograd.Linear(a, b), a)
+		})},
+		"a residual of x·w": {of(x, square), two(func(a, b v) v { return autograd.AddLinear(a, a, b) })},
+		"products with aliases": {of(x, square), two(func(a, b v) v {
+			h := autograd.Scale(.5, a)
+			return autograd.AddLinear(autograd.Linear(autograd.Alias(h), b), autograd.Alias(h), b)
+		})},
+		"an alias beside work in place": {of(x, square), two(func(a, b v) v {
+			h := autograd.Scale(.5, a)
+			z := autograd.Linear(autograd.Alias(h), b)
 			return autograd.Add(z, autograd.Finish(h, nil, kernel.Tanh, mask))
-		}},
-		"one factor twice": {
-			[][2]int{x, square},
-			func(in vars) *autograd.Var { return autograd.Linear(autograd.Linear(in[0], in[1]), in[1]) },
-		},
-		"finish, nothing to be done": {[][2]int{x}, func(in vars) *autograd.Var {
-			return autograd.Scale(1, autograd.Finish(in[0], nil, kernel.Identity, kernel.Mask{}))
-		}},
-		"a diamond": {[][2]int{x, square}, func(in vars) *autograd.Var {
-			h := autograd.Linear(in[0], in[1])
+		})},
+		"one factor twice": {of(x, square), two(func(a, b v) v {
+			return autograd.Linear(autograd.Linear(a, b), b)
+		})},
+		"finish, nothing to be done": {of(x), one(func(a v) v {
+			return autograd.Scale(1, autograd.Finish(a, nil, kernel.Identity, kernel.Mask{}))
+		})},
+		"a diamond": {of(x, square), two(func(a, b v) v {
+			h := autograd.Linear(a, b)
 			return autograd.Multiply(autograd.Activate(h, kernel.Tanh),
 				autograd.Add(h, autograd.Activate(h, kernel.Sigmoid)))
-		}},
-		"a diamond of three": {[][2]int{x}, func(in vars) *autograd.Var {
-			h := autograd.Scale(.5, in[0])
-			return autograd.Add(autograd.Add(h, autograd.Multiply(h, h)), autograd.Multiply(h, in[0]))
-		}},
-		"finish of a kept value": {[][2]int{x, {1, inner}}, func(in vars) *autograd.Var {
-			h := autograd.Activate(in[0], kernel.Sigmoid) // keeps its result, so Finish must not overwrite it
-			return autograd.Add(autograd.Multiply(h, in[0]),
-				autograd.Finish(h, in[1], kernel.Tanh, kernel.Mask{}))
-		}},
+		})},
+		"a diamond of three": {of(x), one(func(a v) v {
+			h := autograd.Scale(.5, a)
+			return autograd.Add(autograd.Add(h, autograd.Multiply(h, h)), autograd.Multiply(h, a))
+		})},
+		"finish of a kept value": {of(x, [2]int{1, inner}), two(func(a, b v) v {
+			h := autograd.Activate(a, kernel.Sigmoid) // keeps its result, so Finish must not overwrite it
+			return autograd.Add(autograd.Multiply(h, a), autograd.Finish(h, b, kernel.Tanh, kernel.Mask{}))
+		})},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { newBench(t).gradients(c.f, c.shapes...) })
@@ -226,13 +166,13 @@ func TestGradients(t *testing.T) {
 	} {
 		for _, m := range []kernel.Mask{{}, mask} {
 			t.Run("finish "+name, func(t *testing.T) {
-				newBench(t).gradients(func(in vars) *autograd.Var {
-					return autograd.Finish(autograd.Scale(1, in[0]), nil, act, m)
-				}, x)
+				newBench(t).gradients(one(func(a v) v {
+					return autograd.Finish(autograd.Scale(1, a), nil, act, m)
+				}), x)
 				if act != kernel.ReLU && act != kernel.LeakyReLU { // x + bias may come too near their kink
-					newBench(t).gradients(func(in vars) *autograd.Var {
-						return autograd.Finish(in[0], in[1], act, m)
-					}, y, bias)
+					newBench(t).gradients(two(func(a, b v) v {
+						return autograd.Finish(a, b, act, m)
+					}), y, bias)
 				}
 			})
 		}
@@ -328,21 +268,18 @@ func TestDense(t *testing.T) {
 
 // TestUnwantedGradients: operations on a constant and a parameter compute the parameter's gradient alone.
 func TestUnwantedGradients(t *testing.T) {
-	for name, f := range map[string]func(c, w, square *autograd.Var) *autograd.Var{
-		"linear": func(c, _, square *autograd.Var) *autograd.Var { return autograd.Linear(c, square) },
-		"of linear": func(_, w, square *autograd.Var) *autograd.Var {
+	type v = *autograd.Var
+	for name, f := range map[string]func(c, w, square v) v{
+		"linear": func(c, _, square v) v { return autograd.Linear(c, square) },
+		"of linear": func(_, w, square v) v {
 			return autograd.Linear(w, square.Tape().Fixed(square.Value(), nil))
 		},
-		"add linear": func(c, _, square *autograd.Var) *autograd.Var {
-			return autograd.AddLinear(c, c, square)
-		},
-		"combine":    func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, c, 3, w) },
-		"combined":   func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, w, 3, c) },
-		"multiply":   func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Multiply(c, w) },
-		"multiplied": func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Multiply(w, c) },
-		"finish": func(_, w, _ *autograd.Var) *autograd.Var {
-			return autograd.Finish(w, nil, kernel.ReLU, kernel.Mask{})
-		},
+		"add linear": func(c, _, square v) v { return autograd.AddLinear(c, c, square) },
+		"combine":    func(c, w, _ v) v { return autograd.Combine(2, c, 3, w) },
+		"combined":   func(c, w, _ v) v { return autograd.Combine(2, w, 3, c) },
+		"multiply":   func(c, w, _ v) v { return autograd.Multiply(c, w) },
+		"multiplied": func(c, w, _ v) v { return autograd.Multiply(w, c) },
+		"finish":     func(_, w, _ v) v { return autograd.Finish(w, nil, kernel.ReLU, kernel.Mask{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

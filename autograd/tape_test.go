@@ -170,13 +170,8 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 // gradient of the layer's input reuses the memory of the input, unless the operation that made the input
 // still reads it.
 func TestGradientTakesTheValuesMemory(t *testing.T) {
-	for _, kind := range []struct{ again, aggregated bool }{
-		{false, false},
-		{true, false},
-		{false, true},
-		{true, true},
-	} {
-		again, aggregated := kind.again, kind.aggregated
+	for kind := range 4 {
+		again, aggregated := kind&1 > 0, kind&2 > 0
 		b := newBench(t)
 		c, left, right := b.leaf(rows, cols), b.leaf(cols, inner), b.leaf(cols, inner)
 		start := b.matrix(rows, cols)
@@ -493,7 +488,7 @@ func TestCutTape(t *testing.T) {
 	whole := autograd.NewTrainingTape(b.team, autograd.Random{})
 	in := whole.Input(x, set)
 	out := back(front(in))
-	whole.Backward(autograd.Root{Var: out, Grad: g.Share()})
+	whole.Backward(autograd.Root{Var: out, Grad: g.Retain()})
 	want := in.TakeGrad()
 
 	first, second := autograd.NewTrainingTape(b.team, autograd.Random{}),
@@ -560,7 +555,7 @@ func TestGradientOfBlocks(t *testing.T) {
 		x, block := b.tape.Input(of(c.element, 5), nil), of(tensor.Float32, 1./256)
 		shared := of(c.element, c.before)
 		if c.before != 0 {
-			x.AddGrad(shared.Share())
+			x.AddGrad(shared.Retain())
 		}
 		sum := x.BlockGradSum(3)
 		for range 3 {

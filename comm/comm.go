@@ -129,17 +129,12 @@ func (c *Comm) SentTo() []int64 {
 func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	aside, done := *c, make(chan struct{})
 	aside.aside, aside.track = true, c.track.Beside()
-	var end trace.Point
 	go func() {
 		defer close(done)
-		aside.track.Enter()
-		defer func() { end = aside.track.Leave() }()
+		defer aside.track.Leave()
 		f(&aside)
 	}()
-	return func() {
-		c.Await(func() { <-done })
-		c.track.After(end)
-	}
+	return func() { c.Await(func() { <-done }) }
 }
 
 // Waited is how long this rank has waited for others so far, in all its groups. Waits of goroutines beside
@@ -161,14 +156,12 @@ func (c *Comm) Await(f func()) {
 		return
 	}
 	defer c.countWait(time.Now())
-	c.track.Yield(f)
+	f()
 }
 
-// Reach waits for a point of work beside, as Await does. came is false if there is none any more.
-func (c *Comm) Reach(points <-chan trace.Point) (came bool) {
-	var p trace.Point
-	c.Await(func() { p, came = <-points })
-	c.track.After(p)
+// Signalled waits for a signal of work beside, as Await does. came is false if there is none any more.
+func (c *Comm) Signalled(by <-chan struct{}) (came bool) {
+	c.Await(func() { _, came = <-by })
 	return came
 }
 

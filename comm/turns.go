@@ -57,13 +57,13 @@ func (c *Comm) Meet() {
 	})
 }
 
-// Share lets the nearby ranks of the group see a value, by Shared, from the next Meet on. They use it in
-// their turns. For a rank that has its worker for itself, Share does nothing.
-func (c *Comm) Share(value any) {
+// Publish lets the nearby ranks of the group see a value, by Published, from the next Meet on. They use it
+// in their turns. For a rank that has its worker for itself, Publish does nothing.
+func (c *Comm) Publish(value any) {
 	if m := c.member(); m != nil {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.shared[c.tags] = value
+		m.published[c.tags] = value
 	}
 }
 
@@ -73,23 +73,23 @@ func (c *Comm) Nearby(rank int) bool {
 	return m != nil && rank != c.rank && m.beside(c.ranks[rank])
 }
 
-// Shared returns the value that a nearby rank of the group shares.
-func (c *Comm) Shared(rank int) any {
+// Published returns the value of a nearby rank of the group.
+func (c *Comm) Published(rank int) any {
 	m := c.member()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.members {
 		if other.rank == c.ranks[rank] {
-			return other.shared[c.tags]
+			return other.published[c.tags]
 		}
 	}
 	return nil
 }
 
-// Hold lets the rank keep its turn while it waits, until release is called. Between a Meet and the next one
-// it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they hold
-// their turns. So nobody waits for ever.
-func (c *Comm) Hold() (release func()) {
+// KeepTurn lets the rank keep its turn while it waits, until release is called. Between a Meet and the next
+// one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they
+// hold their turns. So nobody waits for ever.
+func (c *Comm) KeepTurn() (release func()) {
 	m := c.member()
 	if m == nil {
 		return func() {}

@@ -43,14 +43,14 @@ func TestShared(t *testing.T) {
 			c.Begin()
 			defer c.End()
 			g := c.Group(0, 1, 2)
-			c.Share("of another group")
-			g.Share(rank)
+			c.Publish("of another group")
+			g.Publish(rank)
 			g.Meet()
 			if g.Nearby(rank) || !g.Nearby(1-rank) || g.Nearby(2) {
 				seen <- "wrong neighbours"
 				return
 			}
-			seen <- g.Shared(1 - rank)
+			seen <- g.Published(1 - rank)
 		}()
 	}
 	if got := [2]any{<-seen, <-seen}; got != [2]any{1, 0} && got != [2]any{0, 1} {
@@ -104,7 +104,7 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 			t.Errorf("waited %v for the first message, want 15ms, as rank 1 worked 5ms", got)
 		}
 		time.Sleep(7 * ms)
-		release := c.Hold()
+		release := c.KeepTurn()
 		err = errors.Join(err, c.Receive(Halo, one, 2).Wait())
 		release()
 		if got := c.Waited(); got != 48*ms {

@@ -10,38 +10,6 @@ import (
 	"weft/tensor"
 )
 
-// TestCheckScores: rows, source scores and target scores must be three values. Without given source scores,
-// nothing is checked.
-func TestCheckScores(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	tape := autograd.NewTape(team)
-	value := func() *autograd.Var {
-		return tape.Constant(team.Zeros(tensor.Features, 2, 1), autograd.AllHere(2))
-	}
-	x, a, b := value(), value(), value()
-	for _, c := range []struct {
-		what    string
-		a       gnn.Attention
-		refused bool
-	}{
-		{"three values", gnn.Attention{Source: x, SourceScore: a, TargetScore: b}, false},
-		{"one score", gnn.Attention{Source: x, SourceScore: a, TargetScore: a}, true},
-		{"the rows as scores of sources", gnn.Attention{Source: x, SourceScore: x, TargetScore: b}, true},
-		{"the rows as scores of targets", gnn.Attention{Source: x, SourceScore: a, TargetScore: x}, true},
-		{"no scores", gnn.Attention{Source: x, Target: x}, false},
-	} {
-		refused := func() (did bool) {
-			defer func() { did = recover() != nil }()
-			c.a.CheckScores("convs.0")
-			return false
-		}()
-		if refused != c.refused {
-			t.Errorf("%s: refused: %v, want %v", c.what, refused, c.refused)
-		}
-	}
-}
-
 // TestMessagesOfOneColumn are messages as any others.
 func TestMessagesOfOneColumn(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())

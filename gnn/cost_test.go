@@ -18,8 +18,7 @@ import (
 // its products, the columns that attention scores read for each vertex, and the columns read for each edge.
 func TestCost(t *testing.T) {
 	const vertices, edges, wide, classes = 40, 90, 15, 7
-	r, err := graph.NewRelation(vertices, ring(vertices, edges))
-	require.NoError(t, err)
+	g := paralleltest.GraphOf(t, vertices, ring(vertices, edges))
 	var specs []gnn.Spec
 	for _, s := range forms() {
 		if s.Bases > 0 {
@@ -38,7 +37,7 @@ func TestCost(t *testing.T) {
 		blocks, err := s.Blocks(gnn.OneType(wide, edgeColumns), classes)
 		require.NoError(t, err)
 		for i, b := range blocks {
-			if got := multiplyAdds(t, &r, blocks, i); got != b.Cost.Of(vertices, edges) {
+			if got := multiplyAdds(t, g, blocks, i); got != b.Cost.Of(vertices, edges) {
 				t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", s.Model, s.Direction, i,
 					got, b.Cost.Of(vertices, edges), b.Cost)
 			}
@@ -57,17 +56,14 @@ func ring(vertices, edges int) (e graph.Edges) {
 }
 
 // multiplyAdds returns the multiply-adds of a forward pass of block i.
-func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int) (sum float64) {
+func multiplyAdds(t *testing.T, g *graph.Graph, blocks []gnn.BlockSpec, i int) (sum float64) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	g := paralleltest.Whole(t, team, r)
-	m := gnn.Build(blocks, i, i+1, gnn.Env{
-		Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(),
-		Propagators: g.Propagator,
-	})
-	x := team.Zeros(tensor.Features, g.Rows().Here, blocks[i].In)
+	p := paralleltest.Whole(t, team, g)
+	m := gnn.Build(blocks, i, i+1, over(p, nn.NewParams(team, 7)))
+	x := team.Zeros(tensor.Features, p.Rows().Here, blocks[i].In)
 	team.Watch = func(c kernel.Call, run func()) {
-		edges, s := len(r.Sources), c.Shape
+		edges, s := int(g.Edges()), c.Shape
 		switch c.Kernel {
 		case "product":
 			sum += float64(s[0] * s[1] * s[2])
@@ -80,9 +76,9 @@ func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int
 		}
 		run()
 	}
-	in := gnn.State{H: autograd.NewTape(team).Constant(x, g.Rows())}
+	in := gnn.State{H: autograd.NewTape(team).Constant(x, p.Rows())}
 	if blocks[i].H0 > 0 {
-		in.H0 = in.H.Tape().Constant(team.Zeros(tensor.Features, x.Rows, blocks[i].H0), g.Rows())
+		in.H0 = in.H.Tape().Constant(team.Zeros(tensor.Features, x.Rows, blocks[i].H0), p.Rows())
 	}
 	m.Forward(in).Output().Drop()
 	return sum

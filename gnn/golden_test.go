@@ -1,6 +1,7 @@
 package gnn_test
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"path/filepath"
@@ -65,37 +66,60 @@ func (g *golden) state(prefix string) map[string]safetensors.Tensor {
 	return state
 }
 
-func (g *golden) relation() graph.Relation {
-	index := g.tensors["edge_index"]
-	e := graph.Edges{Weights: g.tensors["edge_weight"].Float32}
-	if of, has := g.tensors["edge_attr"]; has {
-		e.Features, e.FeatureColumns = of.Float32, of.Shape[1]
+// readGolden reads a golden file.
+func readGolden(t *testing.T, file string) *golden {
+	t.Helper()
+	tensors, meta, err := safetensors.ReadFile(file)
+	require.NoError(t, err)
+	return &golden{t, meta, tensors}
+}
+
+// of is the name of a type's tensor, of which a graph of one type has one without the type's name.
+func (g *golden) of(name, typ string) string {
+	if g.meta["types"] == "" {
+		return name
 	}
+	return name + "." + typ
+}
+
+// edges are those of a relation.
+func (g *golden) edges(name string) (e graph.Edges) {
+	index := g.tensors[name]
 	n := index.Shape[1]
 	for k := range n {
 		e.Source, e.Target = append(e.Source, int32(index.Int64[k])),
 			append(e.Target, int32(index.Int64[n+k]))
 	}
-	r, err := graph.NewRelation(g.tensors["x"].Shape[0], e)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return r
+	return e
 }
 
-func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Params) {
+// graph is the graph of the file, of one type of vertices and edges or of several.
+func (g *golden) graph() *graph.Graph {
 	g.t.Helper()
-	params := nn.NewParams(team, 1)
-	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]
+	if g.meta["types"] == "" {
+		e := g.edges("edge_index")
+		e.Weights = g.tensors["edge_weight"].Float32
+		if of, has := g.tensors["edge_attr"]; has {
+			e.Features, e.FeatureColumns = of.Float32, of.Shape[1]
+		}
+		x := g.tensors["x"]
+		made := paralleltest.GraphOf(g.t, x.Shape[0], e)
+		made.Features = graph.Features{Columns: x.Shape[1], Dense: x.Float32}
+		return made
+	}
+	return g.typedGraph()
+}
+
+func (g *golden) spec() gnn.Spec {
+	g.t.Helper()
 	s := gnn.Spec{
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"],
-		Activation: g.meta["act"], Direction: g.meta["direction"],
+		Activation: g.meta["act"], Direction: cmp.Or(g.meta["direction"], "in"),
 		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
 		Residual: g.meta["residual"] == "yes", BlockForm: g.meta["blocks"], Aggregation: g.meta["aggr"],
-		Jump: g.meta["jk"],
+		Jump: g.meta["jk"], EdgeFeatures: g.meta["edge_features"] == "yes",
 	}
-	s.EdgeFeatures = g.meta["edge_features"] == "yes"
 	if s.Decoupled {
 		s.Teleport = g.fraction("teleport")
 	}
@@ -107,33 +131,43 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 		s.Rounds, s.Alpha = g.number("rounds"), g.fraction("alpha")
 	case "sgc":
 		s.Rounds = g.number("rounds")
+	case "rgcn":
+		s.Bases, s.NumBlocks, s.BlockForm = g.number("bases"), g.number("blocks"), ""
 	}
-	schema := p.Schema()
-	schema.Types[0].Columns = features
-	blocks, err := s.Blocks(schema, classes)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
-		Params: params, Schema: p.Schema(), Rows: p.Types(),
-		Propagators: p.Propagator,
-	})
-	if err := params.Load(g.state("param.")); err != nil {
-		g.t.Fatal(err)
-	}
+	return s
+}
+
+// model is the file's model with its weights.
+func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Params) {
+	g.t.Helper()
+	classes := g.tensors["logits"].Shape[1]
+	m, params := built(g.t, team, p, g.spec(), classes)
+	require.NoError(g.t, params.Load(g.byType(p.Schema(), g.state("param."))))
 	return m, params
+}
+
+// built is a model of all blocks over a partition, and its parameters.
+func built(t testing.TB, team *kernel.Team, p *sar.Partition, s gnn.Spec,
+	classes int) (gnn.Model, *nn.Params) {
+	t.Helper()
+	blocks, err := s.Blocks(p.Schema(), classes)
+	require.NoError(t, err)
+	params := nn.NewParams(team, 1)
+	return gnn.Build(blocks, 0, len(blocks), over(p, params)), params
+}
+
+// over is what a model is built of over a partition.
+func over(p *sar.Partition, params *nn.Params) gnn.Env {
+	return gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator}
 }
 
 // PyG's DirGNNConv keeps the root weights of the SAGEConv that it wraps, and never uses them. A file may hold
 // them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {
-	tensors, meta, err := safetensors.ReadFile("testdata/sage-2-both.safetensors")
-	require.NoError(t, err)
-	g := &golden{t, meta, tensors}
+	g := readGolden(t, "testdata/sage-2-both.safetensors")
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	r := g.relation()
-	_, params := g.model(team, paralleltest.Whole(t, team, &r))
+	_, params := g.model(team, paralleltest.Whole(t, team, g.graph()))
 	state := g.state("param.")
 	for _, conv := range []string{"conv_in", "conv_out"} {
 		state["convs.0."+conv+".lin_r.weight"] = state["convs.0."+conv+".lin_l.weight"]
@@ -183,75 +217,103 @@ func (g *golden) near(what string, got, want []float32) {
 	}
 }
 
-// TestGolden compares every model's logits, loss, running statistics and gradients with PyTorch's, on a
-// directed graph with isolated vertices, a hub, self loops and duplicate edges. The features are given in
-// three forms, which take three orders of work: as a value with a gradient, as a constant that is the same in
-// every epoch, and sparse.
+// TestGolden compares every model's logits, loss, running statistics and gradients with PyTorch Geometric's,
+// on a directed graph with isolated vertices, a hub, self loops and duplicate edges; and those of R-GCN and
+// of models with a convolution for each relation, on graphs of several types of vertices or edges. The
+// features are given in three forms, which take three orders of work: as a value with a gradient, as a
+// constant that is the same in every epoch, and sparse.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.safetensors")
-	if err != nil || len(files) < 50 {
-		t.Fatalf("%d golden files: %v", len(files), err)
-	}
-	for _, file := range files {
-		for _, input := range []string{"gradient", "fixed", "sparse"} {
-			name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
-			t.Run(name+"/"+input, func(t *testing.T) { testGolden(t, file, input) })
+	for folder, least := range map[string]int{".": 50, "typed": 9, "relations": 14} {
+		files, err := filepath.Glob(filepath.Join("testdata", folder, "*.safetensors"))
+		if err != nil || len(files) < least {
+			t.Fatalf("%d golden files in %s: %v", len(files), folder, err)
+		}
+		for _, file := range files {
+			for _, input := range []string{"gradient", "fixed", "sparse"} {
+				name := filepath.Join(folder, strings.TrimSuffix(filepath.Base(file), ".safetensors"))
+				t.Run(name+"/"+input, func(t *testing.T) { testGolden(t, file, input) })
+			}
 		}
 	}
 }
 
 func testGolden(t *testing.T, file, input string) {
-	tensors, meta, err := safetensors.ReadFile(file)
-	require.NoError(t, err)
-	g := &golden{t, meta, tensors}
+	g := readGolden(t, file)
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
-	r := g.relation()
-	p := paralleltest.Whole(t, team, &r)
+	p := paralleltest.Whole(t, team, g.graph())
 	m, params := g.model(team, p)
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
-	tape.Training = g.meta["mode"] == "train"
-	rows := tensors["x"].Shape[0]
-	x := matrix(team, rows, g.floats("x"))
-	in := given(tape, x, p.Rows(), input)
+	tape.Training = g.meta["mode"] != "eval"
+	x := g.inputs(tape, p, input)
 	live := team.Memory.LiveTensors()
-	logits := m.Forward(gnn.State{H: in}).H
+	logits := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
 	g.near("logits", logits.Value().Floats(), g.floats("logits"))
-	train := tensors["train"].Int64
+	train := g.tensors["train"].Int64
 	y, total := nn.Targets{Classes: logits.Cols()}, len(train)
 	if g.meta["loss"] == "bce" {
-		y.Multi = matrix(team, rows, g.floats("labels"))
+		y.Multi = matrix(team, logits.Rows(), g.floats("labels"))
 		total *= y.Classes
 	} else {
-		y.Class = int32s(team, tensors["labels"].Int64)
+		y.Class = int32s(team, g.tensors["labels"].Int64)
 	}
 	loss, grad := nn.LossGradient(logits, y, int32s(team, train), float64(total))
 	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
 	tape.Backward(autograd.Root{Var: logits, Grad: grad})
-	if input == "gradient" {
-		g.near("grad.x", in.TakeGrad().Floats(), g.floats("grad.x"))
+	for i, v := range p.Schema().Types {
+		if input == "gradient" && v.Columns > 0 {
+			d, name := x[i].TakeGrad(), g.of("grad.x", v.Name)
+			g.near(name, d.Floats(), g.floats(name))
+			d.Release()
+		}
 	}
-	got := gradientsOf(team, params)
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		g.near("grad."+name, got[name].Float32, g.floats("grad."+name))
-	}
+	g.sameGradients(p.Schema(), gradientsOf(team, params))
 	if tape.Training {
 		params.Commit()
 	}
-	after := params.State()
-	if g.meta["bias_before_norm"] != "yes" { // a bias that batch norm cancels moves the running mean
-		for name, want := range g.state("after.") {
-			if want.Int64 != nil {
-				if got := after[name].Int64[0]; got != want.Int64[0] {
-					t.Errorf("after.%s: %d, want %d", name, got, want.Int64[0])
-				}
-			} else {
-				g.near("after."+name, after[name].Float32, want.Float32)
-			}
-		}
-	}
+	g.sameStatistics(params)
 	if extra := team.Memory.LiveTensors() - live; input == "gradient" && extra > 4*4096 {
 		t.Errorf("%d bytes are still live after the backward pass", extra)
+	}
+}
+
+// sameGradients compares the gradients of the parameters. PyTorch's model may have others, on which nothing
+// depends.
+func (g *golden) sameGradients(schema gnn.Schema, got nn.State) {
+	g.t.Helper()
+	want := g.state("grad.")
+	g.union(schema, got, want)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		v, ours := got[name]
+		depends := slices.ContainsFunc(want[name].Float32, func(x float32) bool { return x*x > 1e-18 })
+		switch {
+		case name == "x" || strings.HasPrefix(name, "x."):
+		case ours:
+			g.near("grad."+name, v.Float32, want[name].Float32)
+		case depends && g.meta["bias_before_norm"] != "yes": // a bias that batch norm cancels
+			g.t.Errorf("PyTorch's loss depends on %s, which this model lacks", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		g.t.Errorf("PyTorch has no gradient of %s", name)
+	}
+}
+
+// sameStatistics compares the running statistics of norms after the pass.
+func (g *golden) sameStatistics(params *nn.Params) {
+	g.t.Helper()
+	if g.meta["bias_before_norm"] == "yes" { // which moves the running mean
+		return
+	}
+	got := params.State()
+	for name, want := range g.state("after.") {
+		switch {
+		case want.Int64 == nil:
+			g.near("after."+name, got[name].Float32, want.Float32)
+		case got[name].Int64[0] != want.Int64[0]:
+			g.t.Errorf("after.%s: %d, want %d", name, got[name].Int64[0], want.Int64[0])
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package gnn_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -14,28 +15,44 @@ import (
 	"weft/tensor"
 )
 
+// initial are the initial parameters of a model of two layers, by a scheme.
+func initial(t *testing.T, s gnn.Spec, scheme string, features, classes int) nn.State {
+	t.Helper()
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	s.Layers, s.Direction, s.Norm, s.Activation = 2, "in", "none", "relu"
+	schema := gnn.OneType(features, 0)
+	blocks, err := s.Blocks(schema, classes)
+	require.NoError(t, err)
+	params := nn.NewParams(team, 1)
+	params.InitScheme = scheme
+	gnn.Build(blocks, 0, len(blocks), gnn.Env{
+		Params: params, Schema: schema, Rows: []*autograd.RowSet{{Here: 5, Total: 5}},
+		Propagators: func(string, gnn.Along) gnn.Propagator { return nil },
+	})
+	return params.State()
+}
+
+// reaches fails unless the largest of uniform numbers reaches their bound.
+func reaches(t *testing.T, what string, numbers []float32, bound float64) {
+	t.Helper()
+	most := 0.
+	for _, x := range numbers {
+		most = max(most, math.Abs(float64(x)))
+	}
+	if most > bound*(1+1e-6) || most < .95*bound {
+		t.Errorf("%s is up to %v, want %v", what, most, bound)
+	}
+}
+
 // TestInitialBlocks: R-GCN's weights are drawn from ±√(6/(in+out)) (Glorot & Bengio 2010), where a diagonal
 // block has a share of both.
 func TestInitialBlocks(t *testing.T) {
 	const features, hidden, classes = 96, 48, 24
 	for _, diagonal := range []int{0, 4} {
-		team := kernel.NewTeam(1, tensor.NewMeter())
-		defer team.Memory.Close()
-		s, schema := gnn.Spec{
-			Model: "rgcn", Layers: 2, Hidden: hidden, NumBlocks: diagonal, Direction: "in",
-			Norm: "none", Activation: "relu",
-		}, gnn.OneType(features, 0)
-		blocks, err := s.Blocks(schema, classes)
-		require.NoError(t, err)
-		params := nn.NewParams(team, 1)
-		none := func(string, gnn.Along) gnn.Propagator { return nil }
-		gnn.Build(blocks, 0, len(blocks),
-			gnn.Env{
-				Params: params, Schema: schema, Rows: []*autograd.RowSet{{Here: 5, Total: 5}},
-				Propagators: none,
-			})
 		seen := 0
-		for name, w := range params.State() {
+		spec := gnn.Spec{Model: "rgcn", Hidden: hidden, NumBlocks: diagonal}
+		for name, w := range initial(t, spec, "auto", features, classes) {
 			in, out := features, hidden
 			if strings.HasPrefix(name, "convs.1.") {
 				in, out = hidden, classes
@@ -47,13 +64,7 @@ func TestInitialBlocks(t *testing.T) {
 			case diagonal > 0:
 				in, out = in/diagonal, out/diagonal
 			}
-			most := 0.0
-			for _, x := range w.Float32 {
-				most = max(most, math.Abs(float64(x)))
-			}
-			if bound := math.Sqrt(6 / float64(in+out)); most > bound*(1+1e-6) || most < .95*bound {
-				t.Errorf("%d blocks: %s is up to %v, want %v", diagonal, name, most, bound)
-			}
+			reaches(t, fmt.Sprint(diagonal, " blocks: ", name), w.Float32, math.Sqrt(6/float64(in+out)))
 			seen++
 		}
 		if seen != 4 {
@@ -74,22 +85,8 @@ func TestInitScheme(t *testing.T) {
 	for _, model := range []string{"mlp", "gcn", "sage", "gat", "gatv2", "transformer", "gin", "sgc"} {
 		made := map[string]nn.State{}
 		for _, scheme := range nn.InitSchemes {
-			team := kernel.NewTeam(1, tensor.NewMeter())
-			defer team.Memory.Close()
-			s := gnn.Spec{
-				Model: model, Layers: 2, Hidden: hidden, Heads: 1, OutputHeads: 1, Direction: "in",
-				Norm: "none", Activation: "relu",
-			}
-			blocks, err := s.Blocks(gnn.OneType(features, 0), classes)
-			require.NoError(t, err)
-			params := nn.NewParams(team, 1)
-			params.InitScheme = scheme
-			gnn.Build(blocks, 0, len(blocks), gnn.Env{
-				Params: params, Schema: gnn.OneType(features, 0),
-				Rows:        []*autograd.RowSet{{Here: 5, Total: 5}},
-				Propagators: func(string, gnn.Along) gnn.Propagator { return nil },
-			})
-			made[scheme] = params.State()
+			spec := gnn.Spec{Model: model, Hidden: hidden, Heads: 1, OutputHeads: 1}
+			made[scheme] = initial(t, spec, scheme, features, classes)
 		}
 		for name, own := range made["auto"] {
 			linear := len(own.Shape) == 2 && strings.HasSuffix(name, ".weight")
@@ -101,13 +98,8 @@ func TestInitScheme(t *testing.T) {
 					}
 					continue
 				}
-				most := 0.
-				for _, x := range values {
-					most = max(most, math.Abs(float64(x)))
-				}
-				if want := bound(own.Shape[1], own.Shape[0]); most > want*(1+1e-6) || most < .95*want {
-					t.Errorf("%s, %s: %s is up to %v, want %v", model, scheme, name, most, want)
-				}
+				reaches(t, fmt.Sprint(model, ", ", scheme, ": ", name), values,
+					bound(own.Shape[1], own.Shape[0]))
 			}
 		}
 	}

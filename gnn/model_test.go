@@ -97,8 +97,7 @@ func TestPartsOfAModel(t *testing.T) {
 	const features, classes, vertices = 5, 3, 7
 	e := graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}}
 	e.FeatureColumns, e.Features = edgeColumns, []float32{31: 1}
-	r, err := graph.NewRelation(vertices, e)
-	require.NoError(t, err)
+	of := paralleltest.GraphOf(t, vertices, e)
 	for _, s := range forms() {
 		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
 		blocks, err := s.Blocks(gnn.OneType(features, edgeColumns), classes)
@@ -108,15 +107,10 @@ func TestPartsOfAModel(t *testing.T) {
 			params *nn.Params
 		}
 		team := kernel.NewTeam(1, tensor.NewMeter())
-		g := paralleltest.Whole(t, team, &r)
+		g := paralleltest.Whole(t, team, of)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
-			return part{
-				gnn.Build(blocks, from, to, gnn.Env{
-					Params: params, Schema: g.Schema(), Rows: g.Types(),
-					Propagators: g.Propagator,
-				}), params,
-			}
+			return part{gnn.Build(blocks, from, to, over(g, params)), params}
 		}
 		x := team.Memory.New(tensor.Features, vertices, features)
 		for i := range x.Floats() {
@@ -212,8 +206,7 @@ func TestInitialResidual(t *testing.T) {
 // reads, and what its activation or norm reads.
 func TestDepthIsTwoTensors(t *testing.T) {
 	const vertices, width = 4096, 16
-	r, err := graph.NewRelation(vertices, ring(vertices, 2*vertices))
-	require.NoError(t, err)
+	of := paralleltest.GraphOf(t, vertices, ring(vertices, 2*vertices))
 	for _, s := range []gnn.Spec{
 		{Model: "gcnii", SharedWeights: true},
 		{Model: "gcnii"},
@@ -223,7 +216,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 		kept := func(layers int) int64 {
 			team := kernel.NewTeam(1, tensor.NewMeter())
 			defer team.Memory.Close()
-			g := paralleltest.Whole(t, team, &r)
+			g := paralleltest.Whole(t, team, of)
 			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width,
 				"relu", "in", .5, .1, .5
 			if s.Norm == "" {
@@ -231,10 +224,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 			}
 			blocks, err := s.Blocks(gnn.OneType(width, 0), width)
 			require.NoError(t, err)
-			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
-				Params: nn.NewParams(team, 7), Schema: g.Schema(),
-				Rows: g.Types(), Propagators: g.Propagator,
-			})
+			m := gnn.Build(blocks, 0, len(blocks), over(g, nn.NewParams(team, 7)))
 			x := team.Zeros(tensor.Features, vertices, width)
 			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})
 			return team.Memory.Live(tensor.Activations)

@@ -6,16 +6,12 @@ import (
 	"testing"
 
 	"weft/autograd"
-	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/axis"
-	"weft/parallel/mesh"
-	"weft/parallel/sar"
-	"weft/partition"
+	"weft/parallel/paralleltest"
 	"weft/tensor"
 )
 
@@ -180,20 +176,12 @@ func TestDecoupledRelations(t *testing.T) {
 	}
 	for _, c.teleport = range []float64{0, .2} {
 		team := kernel.NewTeam(2, tensor.NewMeter())
-		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)},
-			axis.Options{})
-		require.NoError(t, err)
+		p := paralleltest.Whole(t, team, g)
 		s := gnn.Spec{
 			Model: "rgcn", Layers: c.layers, Hidden: 4, Norm: "none", Activation: "tanh",
 			Direction: "in", Decoupled: true, Bases: 2, Teleport: c.teleport,
 		}
-		blocks, err := s.Blocks(p.Schema(), 2)
-		require.NoError(t, err)
-		params := nn.NewParams(team, 1)
-		m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
-			Params: params, Schema: p.Schema(), Rows: p.Types(),
-			Propagators: p.Propagator,
-		})
+		m, params := built(t, team, p, s, 2)
 		w := params.State()
 		if _, classes := s.Widths(w); classes != 2 {
 			t.Errorf("the weights are said to be for %d classes", classes)

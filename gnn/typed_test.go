@@ -2,32 +2,26 @@ package gnn_test
 
 import (
 	"fmt"
-	"maps"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"weft/autograd"
-	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
-	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/axis"
-	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
-	"weft/partition"
 	"weft/tensor"
 )
 
-// graph is the graph of the golden file, with several types of vertices or edges.
-func (g *golden) graph() *graph.Graph {
+// typedGraph is the graph of a golden file with several types of vertices or edges.
+func (g *golden) typedGraph() *graph.Graph {
 	g.t.Helper()
 	var types []graph.VertexType
 	counts := strings.Split(g.meta["counts"], ",")
@@ -45,123 +39,16 @@ func (g *golden) graph() *graph.Graph {
 	}
 	for key := range strings.SplitSeq(g.meta["relations"], ",") {
 		ends := strings.Split(key, "__")
-		target := slices.IndexFunc(types, func(t graph.VertexType) bool { return t.Type == ends[2] })
-		index := g.tensors["edge_index."+key]
-		n := index.Shape[1]
-		var e graph.Edges
-		for k := range n {
-			e.Source, e.Target = append(e.Source, int32(index.Int64[k])),
-				append(e.Target, int32(index.Int64[n+k]))
+		of := func(name string) int {
+			return types[slices.IndexFunc(types,
+				func(t graph.VertexType) bool { return t.Type == name })].Count
 		}
-		r := g.relationOf(types[target].Count, e)
+		r, err := graph.NewBipartite(of(ends[0]), of(ends[2]), g.edges("edge_index."+key))
+		require.NoError(g.t, err)
 		r.Source, r.Name, r.Target = ends[0], ends[1], ends[2]
 		made.Relations = append(made.Relations, r)
 	}
 	return made
-}
-
-// relationOf lists edges by their targets, of which there are so many; sources may be more.
-func (g *golden) relationOf(targets int, e graph.Edges) graph.Relation {
-	r := graph.Relation{Indptr: make([]int64, targets+1)}
-	for v := range targets {
-		var in []int32
-		for k, target := range e.Target {
-			if int(target) == v {
-				in = append(in, e.Source[k])
-			}
-		}
-		slices.Sort(in)
-		r.Sources = append(r.Sources, in...)
-		r.Indptr[v+1] = int64(len(r.Sources))
-	}
-	return r
-}
-
-// TestTypedGolden compares R-GCN, and models with a convolution for each relation, with PyTorch Geometric's:
-// logits, loss and every gradient. The features are given in three forms, as in TestGolden.
-func TestTypedGolden(t *testing.T) {
-	for folder, least := range map[string]int{"typed": 9, "relations": 14} {
-		files, err := filepath.Glob("testdata/" + folder + "/*.safetensors")
-		if err != nil || len(files) < least {
-			t.Fatalf("%d golden files in %s: %v", len(files), folder, err)
-		}
-		for _, file := range files {
-			for _, input := range []string{"gradient", "fixed", "sparse"} {
-				name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
-				t.Run(folder+"/"+name+"/"+input, func(t *testing.T) { testTypedGolden(t, file, input) })
-			}
-		}
-	}
-}
-
-func testTypedGolden(t *testing.T, file, input string) {
-	tensors, meta, err := safetensors.ReadFile(file)
-	require.NoError(t, err)
-	g := &golden{t, meta, tensors}
-	team := kernel.NewTeam(2, tensor.NewMeter())
-	defer team.Memory.Close()
-	of := g.graph()
-	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(of)},
-		axis.Options{})
-	require.NoError(t, err)
-	s := gnn.Spec{
-		Model: meta["model"], Layers: 2, Hidden: g.number("hidden"), Heads: g.number("heads"),
-		OutputHeads: g.number("output_heads"), Norm: meta["norm"],
-		Activation: meta["act"], Direction: "in",
-	}
-	if s.Model == "rgcn" {
-		s.Bases, s.NumBlocks = g.number("bases"), g.number("blocks")
-	}
-	classes := tensors["logits"].Shape[1]
-	blocks, err := s.Blocks(p.Schema(), classes)
-	require.NoError(t, err)
-	params := nn.NewParams(team, 1)
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
-		Params: params, Schema: p.Schema(), Rows: p.Types(),
-		Propagators: p.Propagator,
-	})
-	require.NoError(t, params.Load(g.byType(p.Schema(), g.state("param."))))
-	if got, n := s.Widths(params.State()); n != classes || got != 0 && got != of.Features.Columns {
-		t.Errorf("the weights are said to be for %d features and %d classes", got, n)
-	}
-	tape := autograd.NewTrainingTape(team, autograd.Random{})
-	x := g.inputs(tape, p, input)
-	live := team.Memory.LiveTensors()
-	logits := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
-	g.near("logits", logits.Value().Floats(), g.floats("logits"))
-	train := tensors["train"].Int64
-	loss, grad := nn.LossGradient(logits,
-		nn.Targets{Classes: classes, Class: int32s(team, tensors["labels"].Int64)}, int32s(team, train),
-		float64(len(train)))
-	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
-	tape.Backward(autograd.Root{Var: logits, Grad: grad})
-	for i, v := range p.Schema().Types {
-		if input == "gradient" && v.Columns > 0 {
-			d := x[i].TakeGrad()
-			g.near("grad.x."+v.Name, d.Floats(), g.floats("grad.x."+v.Name))
-			d.Release()
-		}
-	}
-	if extra := team.Memory.LiveTensors() - live; input == "gradient" && extra > 4*4096 {
-		t.Errorf("%d bytes are still live after the backward pass", extra)
-	}
-	got, want := gradientsOf(team, params), g.state("grad.")
-	g.union(p.Schema(), got, want)
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		v, ours := got[name]
-		depends := slices.ContainsFunc(want[name].Float32, func(x float32) bool { return x*x > 1e-18 })
-		switch {
-		case strings.HasPrefix(name, "x."):
-		case ours:
-			g.near("grad."+name, v.Float32, want[name].Float32)
-		case depends:
-			t.Errorf("PyTorch's loss depends on %s, which this model lacks", name)
-		}
-		delete(got, name)
-	}
-	for name := range got {
-		t.Errorf("PyTorch has no gradient of %s", name)
-	}
 }
 
 // run is a range of consecutive values of a tensor.
@@ -257,7 +144,7 @@ func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x 
 			x = append(x, tape.Constant(team.Memory.New(tensor.Features, rows.Here, 0), rows))
 			continue
 		}
-		x = append(x, given(tape, matrix(team, rows.Here, g.floats("x."+v.Name)), rows, input))
+		x = append(x, given(tape, matrix(team, rows.Here, g.floats(g.of("x", v.Name))), rows, input))
 	}
 	return x
 }
@@ -279,86 +166,80 @@ func citations(paper, author int) gnn.Schema {
 
 // TestTypedRefused: what a heterogeneous graph does not allow is refused in one line, which says what to do.
 func TestTypedRefused(t *testing.T) {
+	of := func(model string) func(s *gnn.Spec) { return func(s *gnn.Spec) { s.Model = model } }
+	blocks := func(n, embedding int) func(s *gnn.Spec) {
+		return func(s *gnn.Spec) { s.Model, s.NumBlocks, s.NodeEmbedding = "rgcn", n, embedding }
+	}
+	unchanged, both := func(*gnn.Spec) {}, citations(7, 5)
+	wanted := both
+	wanted.Outputs = []int{0, 1}
+	alone := func(r gnn.Relation) gnn.Schema { // of which no paper is left after the second layer
+		return gnn.Schema{
+			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
+			Relations: []gnn.Relation{r},
+		}
+	}
 	for _, c := range []struct {
 		schema gnn.Schema
 		change func(s *gnn.Spec)
 		want   string
 	}{
-		{citations(7, 5), func(s *gnn.Spec) {
+		{both, func(s *gnn.Spec) {
 			s.Decoupled = true
-		}, "decoupled: a decoupled model aggregates along one relation, and the graph has several types"},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.BlockForm = "residual"
-		}, "blocks residual: residual blocks aggregate along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.Model = "gcnii"
-		}, "model gcnii: it aggregates along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.Model = "resgcn"
-		}, "model resgcn: it aggregates along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.Model = "pna"
-		}, "model pna: it aggregates along one relation"},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.Direction = "both"
-		}, "direction both: on a graph with several types"},
+		}, "decoupled: a decoupled model aggregates along one " +
+			"relation, and the graph has several types"},
 		{
-			citations(7, 5), func(s *gnn.Spec) {
-				s.Model = "gcn"
-			},
-			`model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`,
+			both, func(s *gnn.Spec) { s.BlockForm = "residual" },
+			"blocks residual: residual blocks aggregate along one relation",
 		},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.Model = "gin"
-		}, `those of "author__writes__paper" have 5 and 7 columns`},
-		{citations(7, 7), func(s *gnn.Spec) {
-			s.Model = "gine"
-		}, `it uses edge features, and the edges of "paper__cites__paper" have none`},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.Model, s.Layers = "gin", 1
-		}, `those of "author__writes__paper" have 5 and 7 columns`},
+		{both, of("gcnii"), "model gcnii: it aggregates along one relation"},
+		{both, of("resgcn"), "model resgcn: it aggregates along one relation"},
+		{both, of("pna"), "model pna: it aggregates along one relation"},
+		{both, func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
+		{both, of("gcn"), "model gcn: it needs both ends of a relation to be of one type, and " +
+			`"author__writes__paper" has two`},
+		{both, of("gin"), `those of "author__writes__paper" have 5 and 7 columns`},
 		{
-			citations(7, 0), func(*gnn.Spec) {},
-			`vertices of type "author" have no features; learn some for them with node-embedding N, or take model rgcn`,
+			citations(7, 7), of("gine"),
+			`it uses edge features, and the edges of "paper__cites__paper" have none`,
 		},
-		{citations(7, 5), func(s *gnn.Spec) {
-			s.NodeEmbedding = 4
-		}, "node-embedding 4: all vertices that are read have features; leave it out"},
-		{citations(7, 0), func(s *gnn.Spec) {
-			s.Model, s.NodeEmbedding = "mlp", 4
-		}, "node-embedding 4: all vertices that are read have features; leave it out"},
 		{
-			gnn.Schema{
-				Types: citations(7, 5).Types, Relations: citations(7, 5).Relations,
-				Outputs: []int{0, 1},
-			},
-			func(s *gnn.Spec) { s.Model = "mlp" },
-			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" are wanted; take model sage, gat or rgcn`,
+			both, func(s *gnn.Spec) { s.Model, s.Layers = "gin", 1 },
+			`those of "author__writes__paper" have 5 and 7 columns`,
 		},
-		{citations(0, 0), func(s *gnn.Spec) {
-			s.Model, s.InputDropout = "rgcn", .5
-		}, "input-dropout 0.5: the vertices have no features; leave it out, or learn some with " +
-			"node-embedding N"},
-		{citations(6, 4), func(s *gnn.Spec) {
-			s.Model, s.NumBlocks = "rgcn", 4
-		}, `num-blocks 4 does not divide the number of features of "paper", 6`},
-		{citations(8, 4), func(s *gnn.Spec) {
-			s.Model, s.NumBlocks = "rgcn", 4
-		}, "num-blocks 4 does not divide the number of classes, 6"},
-		{citations(8, 0), func(s *gnn.Spec) {
-			s.Model, s.NumBlocks = "rgcn", 2
-		}, `vertices of type "author" have no features whose weights could have blocks`},
-		{citations(8, 0), func(s *gnn.Spec) {
-			s.Model, s.NumBlocks, s.NodeEmbedding = "rgcn", 2, 3
-		}, `num-blocks 2 does not divide the number of features of "author", 3`},
-		{gnn.Schema{ // without authors after the first layer no paper is left after the second
-			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
-			Relations: []gnn.Relation{{Name: "author__writes__paper", Source: 1}},
-		}, func(*gnn.Spec) {}, `nothing would be left of "paper" after 2 layers`},
-		{gnn.Schema{
-			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
-			Relations: []gnn.Relation{{Name: "paper__by__author", Target: 1}},
-		}, func(*gnn.Spec) {}, `nothing would be left of "paper" after 2 layers`},
+		{citations(7, 0), unchanged, `vertices of type "author" have no features; learn some for them with ` +
+			"node-embedding N, or take model rgcn"},
+		{
+			both, func(s *gnn.Spec) { s.NodeEmbedding = 4 },
+			"node-embedding 4: all vertices that are read have features; leave it out",
+		},
+		{
+			citations(7, 0), func(s *gnn.Spec) { s.Model, s.NodeEmbedding = "mlp", 4 },
+			"node-embedding 4: all vertices that are read have features; leave it out",
+		},
+		{wanted, of("mlp"),
+			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" ` +
+				"are wanted; take model sage, gat or rgcn"},
+		{
+			citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 },
+			"input-dropout 0.5: the vertices have no features; leave it out, or learn some with " +
+				"node-embedding N",
+		},
+		{citations(6, 4), blocks(4, 0), `num-blocks 4 does not divide the number of features of "paper", 6`},
+		{citations(8, 4), blocks(4, 0), "num-blocks 4 does not divide the number of classes, 6"},
+		{
+			citations(8, 0), blocks(2, 0),
+			`vertices of type "author" have no features whose weights could have blocks`,
+		},
+		{citations(8, 0), blocks(2, 3), `num-blocks 2 does not divide the number of features of "author", 3`},
+		{
+			alone(gnn.Relation{Name: "author__writes__paper", Source: 1}), unchanged,
+			`nothing would be left of "paper" after 2 layers`,
+		},
+		{
+			alone(gnn.Relation{Name: "paper__by__author", Target: 1}), unchanged,
+			`nothing would be left of "paper" after 2 layers`,
+		},
 	} {
 		s := gnn.Spec{
 			Model: "sage", Layers: 2, Hidden: 12, Heads: 1, OutputHeads: 1, Norm: "none",
@@ -375,27 +256,15 @@ func TestTypedRefused(t *testing.T) {
 // TestTypedReach: a layer has the parameters of those relations that the logits depend on. Files may hold
 // others.
 func TestTypedReach(t *testing.T) {
-	tensors, meta, err := safetensors.ReadFile("testdata/relations/rgcn-types-bare.safetensors")
-	require.NoError(t, err)
-	g := &golden{t, meta, tensors}
+	g := readGolden(t, "testdata/relations/rgcn-types-bare.safetensors")
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(axis.Env{
-		Team: team, Groups: mesh.One.Join(comm.Alone()),
-		Share: partition.All(g.graph()),
-	}, axis.Options{})
-	require.NoError(t, err)
+	p := paralleltest.Whole(t, team, g.graph())
 	s := gnn.Spec{
 		Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in",
 		NodeEmbedding: 3, Residual: true, Dropout: .5, InputDropout: .2,
 	}
-	blocks, err := s.Blocks(p.Schema(), 2)
-	require.NoError(t, err)
-	params := nn.NewParams(team, 1)
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{
-		Params: params, Schema: p.Schema(), Rows: p.Types(),
-		Propagators: p.Propagator,
-	})
+	m, params := built(t, team, p, s, 2)
 	var names []string
 	for _, q := range params.List {
 		names = append(names, fmt.Sprint(q.Name, params.State()[q.Name].Shape))
@@ -453,22 +322,12 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 func TestTypedNorms(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p, err := sar.New(axis.Env{
-		Team: team, Groups: mesh.One.Join(comm.Alone()),
-		Share: partition.All(papers(t, "cites", "extends")),
-	}, axis.Options{})
-	require.NoError(t, err)
+	p := paralleltest.Whole(t, team, papers(t, "cites", "extends"))
 	for model, want := range map[string][]string{
 		"sage": {"norms.0.paper.bias", "norms.0.paper.weight"}, "rgcn": {"norms.0.bias", "norms.0.weight"},
 	} {
 		s := gnn.Spec{Model: model, Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in"}
-		blocks, err := s.Blocks(p.Schema(), 2)
-		require.NoError(t, err)
-		params := nn.NewParams(team, 1)
-		gnn.Build(blocks, 0, len(blocks), gnn.Env{
-			Params: params, Schema: p.Schema(), Rows: p.Types(),
-			Propagators: p.Propagator,
-		})
+		_, params := built(t, team, p, s, 2)
 		var got []string
 		for name := range params.State() {
 			if strings.HasPrefix(name, "norms.") {
@@ -487,9 +346,7 @@ func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		g := papers(t, relations...)
-		p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)},
-			axis.Options{})
-		require.NoError(t, err)
+		p := paralleltest.Whole(t, team, g)
 		for _, c := range []struct {
 			rate    float64
 			nothing bool
@@ -498,12 +355,7 @@ func TestInputDropout(t *testing.T) {
 				Model: model, Layers: 1, Norm: "none", Activation: "relu", Direction: "in",
 				InputDropout: c.rate,
 			}
-			blocks, err := s.Blocks(p.Schema(), 2)
-			require.NoError(t, err)
-			m := gnn.Build(blocks, 0, 1, gnn.Env{
-				Params: nn.NewParams(team, 1), Schema: p.Schema(),
-				Rows: p.Types(), Propagators: p.Propagator,
-			})
+			m, _ := built(t, team, p, s, 2)
 			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
 			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")
 			logits := m.Forward(gnn.State{H: x}).Output().Value().Floats()

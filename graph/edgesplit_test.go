@@ -4,13 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -41,14 +37,10 @@ func TestEdgeSplitStored(t *testing.T) {
 		require.NoError(t, err)
 		for _, got := range []*Graph{stored, alone} {
 			split := got.Relations[0].EdgeSplit
-			if split.Negatives != s.Negatives {
-				t.Errorf("%q, want %q", split.Negatives, s.Negatives)
-			}
+			assert.Equal(t, s.Negatives, split.Negatives)
 			for part := range s.Edges {
-				if !slices.Equal(split.Edges[part], s.Edges[part]) ||
-					!slices.Equal(split.Negative[part], s.Negative[part]) {
-					t.Errorf("%+v, want %+v", split, s)
-				}
+				assert.Equal(t, s.Edges[part], split.Edges[part], "%+v, want %+v", split, s)
+				assert.Equal(t, s.Negative[part], split.Negative[part], "%+v, want %+v", split, s)
 			}
 		}
 		assert.NoError(t, stored.CheckStored(dir))
@@ -60,9 +52,8 @@ func TestEdgeSplitStored(t *testing.T) {
 		files, err := Files(dir)
 		require.NoError(t, err)
 		for _, name := range files {
-			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-				t.Error(err)
-			}
+			_, err := os.Stat(filepath.Join(dir, name))
+			assert.NoError(t, err)
 		}
 		want := 3
 		if s.Negatives != NoNegatives {
@@ -75,9 +66,7 @@ func TestEdgeSplitStored(t *testing.T) {
 				n++
 			}
 		}
-		if n != want {
-			t.Errorf("%d files of the split in %v, want %d", n, files, want)
-		}
+		assert.Equal(t, want, n, "files of the split in %v", files)
 		// A changed id is found at the next opening.
 		file := filepath.Join(dir, "edges", "a__x__b", "val_edges.npy")
 		data, err := os.ReadFile(file)
@@ -85,10 +74,8 @@ func TestEdgeSplitStored(t *testing.T) {
 		data[len(data)-1] = 1
 		require.NoError(t, os.WriteFile(file, data, 0o666))
 		for _, open := range []func(string) (*Graph, error){Open, OpenEdgeSplits} {
-			if _, err := open(dir); !refusal.Is(err) ||
-				!strings.HasPrefix(err.Error(), file+": edge 1 has an end ") {
-				t.Errorf("%v, want a refusal of %s", err, file)
-			}
+			_, err := open(dir)
+			assert.RefusedFor(t, err, file+": edge 1 has an end ", "", "want a refusal of %s", file)
 		}
 		for _, g := range []*Graph{stored, alone} {
 			assert.NoError(t, g.Close())
@@ -105,42 +92,27 @@ func TestEdgeSplitRefused(t *testing.T) {
 			2: {0, 0, 0, 3},
 		}},
 		"val_edges: 3 ids": {Edges: [3][]int32{1: {0, 0, 0}}},
-		"val_negatives: no negative edges for 1 edges": {
-			Edges:     edges,
-			Negatives: SharedNegatives,
-		},
+		"val_negatives: no negative edges for 1 edges": {Edges: edges, Negatives: SharedNegatives},
 		"test_negatives: edge 0 has an end -1": {
-			Edges:     edges,
-			Negatives: SharedNegatives, Negative: [3][]int32{1: {0, 0}, 2: {0, -1}},
+			Edges: edges, Negatives: SharedNegatives, Negative: [3][]int32{1: {0, 0}, 2: {0, -1}},
 		},
 		"val_negatives: edge 0 has the negative target 3, which is outside the range of 3": {
-			Edges:     edges,
-			Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 3}, 2: {0}},
+			Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 3}, 2: {0}},
 		},
-		`with [0 0 0] negative edges, "other", is not possible`: {
-			Edges:     edges,
-			Negatives: "other",
-		},
+		`with [0 0 0] negative edges, "other", is not possible`: {Edges: edges, Negatives: "other"},
 	} {
-		if err := divided(t, s).Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a refusal of %s", err, want)
-		}
+		assert.Refused(t, divided(t, s).Check(), want)
 	}
 	g := divided(t, &EdgeSplit{
-		Edges: edges, Negatives: TargetNegatives,
-		Negative: [3][]int32{1: {0}, 2: {0}},
+		Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0}, 2: {0}},
 	})
 	g.Relations = append(g.Relations, g.Relations[0])
 	g.Relations[1].Name = "y"
 	g.Relations[1].EdgeSplit = &EdgeSplit{
-		Edges: edges, Negatives: TargetNegatives,
-		Negative: [3][]int32{1: {0, 1}, 2: {0}},
+		Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 1}, 2: {0}},
 	}
-	if err := g.Check(); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "a__y__b/val_edges: the relations give their edges different "+
-			"negative edges") {
-		t.Errorf("%v, want a refusal of different numbers", err)
-	}
+	assert.Refused(t, g.Check(),
+		"a__y__b/val_edges: the relations give their edges different "+"negative edges")
 }
 
 // TestEdgeSplitRelabelled: the ids of a split follow those of the vertices, and a vertex with such edges
@@ -159,17 +131,13 @@ func TestEdgeSplitRelabelled(t *testing.T) {
 		Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives,
 		Negative: [3][]int32{{}, {1, 2}, {}},
 	}
-	if d := cmp.Diff(want, some.Relations[0].EdgeSplit); d != "" {
-		t.Error(d)
-	}
+	assert.Equal(t, want, some.Relations[0].EdgeSplit)
 	both, err := g.Symmetrize()
 	if err != nil || both.Relations[0].EdgeSplit != r.EdgeSplit {
 		t.Errorf("%+v, %v", both.Relations[0].EdgeSplit, err)
 	}
-	if _, err := g.Induced([]bool{true, true, false, true}); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "vertex 2 would go") {
-		t.Errorf("%v, want a refusal of vertex 2", err)
-	}
+	_, err = g.Induced([]bool{true, true, false, true})
+	assert.Refused(t, err, "vertex 2 would go")
 }
 
 // TestLeaked: held-out edges that are edges of the graph are counted, in its direction, as often as listed.
@@ -181,11 +149,8 @@ func TestLeaked(t *testing.T) {
 		{[3][]int32{{4, 2, 0, 1}, {3, 0}, {1, 2, 2, 1}}, 0},
 		{[3][]int32{{}, {4, 2, 3, 0, 4, 2}, {0, 1}}, 3},
 	} {
-		if got := divided(t, &EdgeSplit{Edges: test.edges}).Relations[0].Leaked(); got != test.want {
-			t.Errorf("%v: %d, want %d", test.edges, got, test.want)
-		}
+		assert.Equal(t, test.want, divided(t, &EdgeSplit{Edges: test.edges}).Relations[0].Leaked(),
+			test.edges)
 	}
-	if got := divided(t, nil).Relations[0].Leaked(); got != 0 {
-		t.Errorf("without a split: %d", got)
-	}
+	assert.Equal(t, 0, divided(t, nil).Relations[0].Leaked(), "without a split")
 }

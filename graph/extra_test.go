@@ -1,12 +1,13 @@
 package graph
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/assert"
 	"weft/internal/refusal"
@@ -26,30 +27,19 @@ func TestArraysAreStored(t *testing.T) {
 	several.Others = []VertexType{{Type: "author", Count: 4, Arrays: []Array{years}}}
 	for name, g := range map[string]*Graph{"one type": one, "several": several} {
 		store := filepath.Join(t.TempDir(), "store")
-		if err := g.Write(store); err != nil {
-			t.Fatal(name, err)
-		}
+		require.NoError(t, g.Write(store), name)
 		stored, err := Open(store)
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		if d := differences(g, stored); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
-		if err := stored.CheckStored(store); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		require.NoError(t, err, name)
+		assert.Equal(t, "", differences(g, stored), name)
+		assert.NoError(t, stored.CheckStored(store), name)
 		files, err := Files(store)
-		if err != nil || !strings.Contains(strings.Join(files, " "), "node_year.npy") {
-			t.Errorf("%s: files %q, %v", name, files, err)
-		}
+		require.NoError(t, err)
+		assert.Contains(t, strings.Join(files, " "), "node_year.npy", name)
 		want := []string{"node_year", "node_place"}
 		if name == "several" {
 			want = []string{"vertices/author/node_year"}
 		}
-		if diff := cmp.Diff(want, summarize(t, stored).Arrays); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		assert.Equal(t, want, summarize(t, stored).Arrays, name)
 		assert.NoError(t, stored.Close())
 	}
 	for name, a := range map[string]Array{
@@ -61,14 +51,10 @@ func TestArraysAreStored(t *testing.T) {
 	} {
 		g := dense()
 		g.Arrays = []Array{a}
-		if err := g.Check(); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.Refused(t, g.Check(), "", name)
 	}
 	one.Arrays = []Array{years, years}
-	if err := one.Check(); err == nil || !strings.Contains(err.Error(), `two arrays are called "node_year"`) {
-		t.Error(err)
-	}
+	assert.ErrorContains(t, one.Check(), `two arrays are called "node_year"`)
 }
 
 // A stream of arrays writes the bytes of Write, and takes no more and no fewer rows than there are vertices.
@@ -119,9 +105,77 @@ func TestArraysInAStream(t *testing.T) {
 	} {
 		w := begin(filepath.Join(parent, "store"))
 		err := w.Array(0, c.shape, each([][]float32{c.rows}))
-		if err == nil {
-			t.Errorf("%s: written", name)
-		}
+		assert.Error(t, err, "%s: written", name)
 		assert.NoError(t, w.Abort())
+	}
+}
+
+// values is a graph whose labels are two values for each vertex.
+func values() *Graph {
+	g := dense()
+	g.Labels = Labels{Columns: 2, Values: []float32{1.5, -2, nan, 7, nan, nan, 1e6, 0}}
+	g.Metric = ""
+	return g
+}
+
+// TestValuesAreStored: a store has the values, and a relabelled graph those of its vertices. A Writer writes
+// the same bytes.
+func TestValuesAreStored(t *testing.T) {
+	g := values()
+	dir := stored(t, g)
+	opened, err := Open(dir)
+	require.NoError(t, err)
+	defer opened.Close()
+	assert.EqualBy(t, g.Labels, opened.Labels, cmpopts.EquateNaNs())
+	if l := &opened.Labels; !l.Labelled(1) || l.Labelled(2) || l.MultiLabel() || l.OneClass() {
+		t.Error("labels of values are taken for others")
+	}
+	if s, err := opened.Summarize(nil); err != nil || s.ValueColumns != 2 ||
+		s.Unlabelled != 1 || s.Classes != 0 {
+		t.Errorf("summary %+v, %v", s, err)
+	}
+	changed, err := g.Induced([]bool{true, false, true, true})
+	require.NoError(t, err)
+	want := []float32{1.5, -2, nan, nan, 1e6, 0}
+	assert.EqualBy(t, want, changed.Labels.Values, cmpopts.EquateNaNs())
+	if err := g.MakeSplits("random:34/33/33", 1, 1); err != nil || len(g.Splits[0].Train) != 1 {
+		t.Errorf("splits %v, %v", g.Splits, err)
+	}
+}
+
+// TestDamagedValues: values of a wrong number, that are not finite, or beside classes are refused.
+func TestDamagedValues(t *testing.T) {
+	for name, damage := range map[string]func(l *Labels){
+		"short":      func(l *Labels) { l.Values = l.Values[:7] },
+		"no columns": func(l *Labels) { l.Columns = 0 },
+		"infinite":   func(l *Labels) { l.Values[1] = float32(math.Inf(1)) },
+		"classes":    func(l *Labels) { l.Classes = 2 },
+		"many":       func(l *Labels) { l.Columns = 1 << 20 },
+		"class":      func(l *Labels) { l.Class = []int64{0, 0, 0, 0} },
+	} {
+		g := values()
+		damage(&g.Labels)
+		assert.Refused(t, g.Check(), "", name)
+	}
+	for _, labels := range []string{
+		`{"kind": "values", "dtype": "float32", "classes": 0}`,
+		`{"kind": "values", "dtype": "float32", "classes": 2, "columns": 2}`,
+		`{"kind": "values", "dtype": "int64", "classes": 0, "columns": 2}`,
+		`{"kind": "class", "dtype": "int64", "classes": 2, "columns": 2}`,
+		`{"kind": "values", "dtype": "float32", "classes": 0, "columns": 3}`,
+		`{"kind": "values", "dtype": "float32", "classes": 0, "columns": -2}`,
+	} {
+		dir := stored(t, values())
+		path := filepath.Join(dir, descriptionFile)
+		text := `{"format": 1, "provenance": "", "vertices": [{"type": "vertex", "count": 4, "labels": ` +
+			labels + `}],
+			"relations": [{"source": "vertex", "name": "edge", "target": "vertex", "count": 6, "dtype": "int32"}]}`
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		if g, err := Open(dir); !refusal.Is(err) {
+			t.Errorf("labels %s: %v", labels, err)
+			if err == nil {
+				_ = g.Close()
+			}
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"weft/internal/assert"
 	"weft/internal/atomicfile"
-	"weft/internal/refusal"
+	"weft/internal/fulldisk"
 	"weft/internal/require"
 )
 
@@ -30,9 +30,7 @@ func TestRemoveStaging(t *testing.T) {
 			t.Error("a store may begin before the end")
 		}
 	})
-	if len(names) > 0 {
-		t.Errorf("left %v", names)
-	}
+	assert.Empty(t, names, "left")
 	assert.NoError(t, w.Abort())
 	assert.NoError(t, dense().Write(filepath.Join(parent, "later"))) // the process goes on
 }
@@ -51,9 +49,8 @@ func TestSweep(t *testing.T) {
 	if names := left(t, parent); len(names) != 4 || strings.Contains(strings.Join(names, " "), stale) {
 		t.Errorf("left %v", names)
 	}
-	if _, err := os.Stat(w.s.dir.Name()); err != nil {
-		t.Error(err)
-	}
+	_, err := os.Stat(w.s.dir.Name())
+	assert.NoError(t, err)
 }
 
 // A store may have any name that its file system takes.
@@ -65,19 +62,11 @@ func TestLongName(t *testing.T) {
 	} {
 		assert.NoError(t, dense().Write(filepath.Join(parent, name)))
 		f, err := CreateFolder(parent, name)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		require.NoError(t, err)
 		assert.NoError(t, f.Abort())
 	}
-	if err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256))); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "name too long") {
-		t.Errorf("error %v", err)
-	}
-	if names := left(t, parent); len(names) != 3 {
-		t.Errorf("left %v", names)
-	}
+	assert.Refused(t, dense().Write(filepath.Join(parent, strings.Repeat("c", 256))), "name too long")
+	assert.Len(t, left(t, parent), 3, "left")
 }
 
 func TestStoreMadeMeanwhile(t *testing.T) {
@@ -85,9 +74,16 @@ func TestStoreMadeMeanwhile(t *testing.T) {
 	store := filepath.Join(parent, "store")
 	w := oneVertex(t, store)
 	require.NoError(t, dense().Write(store))
-	if err := w.Close(); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "another process made it meanwhile") {
-		t.Errorf("error %v", err)
-	}
+	assert.Refused(t, w.Close(), "another process made it meanwhile")
 	assert.Equal(t, []string{"store"}, left(t, parent))
+}
+
+func TestLastByteOfAStore(t *testing.T) {
+	// the features are larger than all other files, and smaller than a buffer
+	const vertices, columns = 100, 50
+	g := &Graph{
+		Relations: []Relation{{Indptr: make([]int64, vertices+1)}},
+		Features:  Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+	}
+	fulldisk.LastByte(t, func(dir string) error { return g.Write(filepath.Join(dir, "store")) })
 }

@@ -7,10 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -47,8 +46,7 @@ func addPart(f *Folder, name string, p *Part) error {
 	for i := range p.Graph.Relations {
 		r := &p.Graph.Relations[i]
 		g.Relations = append(g.Relations, Relation{
-			Source: r.Source, Name: r.Name, Target: r.Target,
-			Symmetric: r.Symmetric,
+			Source: r.Source, Name: r.Name, Target: r.Target, Symmetric: r.Symmetric,
 		})
 	}
 	w, err := f.CreatePart(name, &Part{Graph: &g, IDs: p.IDs, Whole: p.Whole})
@@ -106,23 +104,15 @@ func TestPartRoundTrip(t *testing.T) {
 	for name, want := range parts {
 		got, err := OpenPart(filepath.Join(dir, name))
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(),
-			cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
-		if err := got.Graph.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := Open(filepath.Join(dir, name)); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "one share") {
-			t.Errorf("a part opened as a store: error %v", err)
-		}
+		assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(),
+			cmpopts.EquateNaNs())
+		assert.NoError(t, got.Graph.Close())
+		_, err = Open(filepath.Join(dir, name))
+		assert.Refused(t, err, "one share", "a part opened as a store")
 	}
 	store := stored(t, dense())
-	if _, err := OpenPart(store); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "does not describe a share") {
-		t.Errorf("a store opened as a part: error %v", err)
-	}
+	_, err := OpenPart(store)
+	assert.Refused(t, err, "does not describe a share", "a store opened as a part")
 }
 
 func TestFolderReplaces(t *testing.T) {
@@ -132,41 +122,28 @@ func TestFolderReplaces(t *testing.T) {
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	require.NoError(t, err)
 	require.NoError(t, addPart(f, "new", part(sparse())))
-	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, dir)); diff != "" {
-		t.Errorf("before: %s", diff)
-	}
+	assert.Equal(t, []string{"ids.npy", "old"}, left(t, dir), "before")
 	require.NoError(t, f.Commit())
-	if diff := cmp.Diff([]string{"new"}, left(t, dir)); diff != "" {
-		t.Errorf("after: %s", diff)
-	}
-	if err := f.Abort(); err != nil {
-		t.Error(err)
-	}
-	if diff := cmp.Diff([]string{"parts"}, left(t, parent)); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{"new"}, left(t, dir), "after")
+	assert.NoError(t, f.Abort())
+	assert.Equal(t, []string{"parts"}, left(t, parent))
 }
 
 // TestFolderBehindALink: CreateFolder follows no symbolic link, even if it leads below the same directory.
 func TestFolderBehindALink(t *testing.T) {
 	parent := t.TempDir()
-	if err := errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777),
+	require.NoError(t, errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777),
 		os.Symlink("real", filepath.Join(parent, "link")),
 		os.Symlink("parts", filepath.Join(parent, "real", "alias")),
-		os.WriteFile(filepath.Join(parent, "file"), nil, 0o666)); err != nil {
-		t.Fatal(err)
-	}
+		os.WriteFile(filepath.Join(parent, "file"), nil, 0o666)))
 	for name, want := range map[string]string{
 		"link/parts": "link: a symbolic link", "real/alias": "alias: a symbolic link",
 		"file/parts": "file: not a folder", "file": "file: not a folder",
 	} {
-		if _, err := CreateFolder(parent, name); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v; want %q", name, err, want)
-		}
+		_, err := CreateFolder(parent, name)
+		assert.Refused(t, err, want, name)
 	}
-	if diff := cmp.Diff([]string{"alias", "parts"}, left(t, filepath.Join(parent, "real"))); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, []string{"alias", "parts"}, left(t, filepath.Join(parent, "real")))
 }
 
 // TestFolderKeepsItsError: after a part whose name is too long, every later call returns that error.
@@ -175,20 +152,14 @@ func TestFolderKeepsItsError(t *testing.T) {
 	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	require.NoError(t, err)
 	tooLong := strings.Repeat("x", 300)
-	if err := addPart(f, tooLong, part(dense())); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorContains(t, addPart(f, tooLong, part(dense())), dir)
 	for _, err := range []error{
 		addPart(f, "0", part(dense())), f.AddInt32s("a.npy", nil),
 		f.AddJSON("a.json", 1), f.Commit(),
 	} {
-		if err == nil || !strings.Contains(err.Error(), tooLong) {
-			t.Errorf("error %v", err)
-		}
+		assert.ErrorContains(t, err, tooLong)
 	}
-	if err := f.Abort(); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, f.Abort())
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("something is there: %v", err)
 	}
@@ -198,15 +169,10 @@ func TestBare(t *testing.T) {
 	g := dense()
 	got := g.Bare([]int32{1, 3})
 	want := &Graph{
-		Count:      2,
-		Labels:     Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names},
-		Splits:     []Split{{Val: []int64{0}, Test: []int64{1}}},
-		Metric:     g.Metric,
-		Provenance: g.Provenance,
+		Count: 2, Labels: Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names},
+		Splits: []Split{{Val: []int64{0}, Test: []int64{1}}}, Metric: g.Metric, Provenance: g.Provenance,
 	}
-	if diff := same(want, got); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, "", same(want, got))
 }
 
 func TestFilesAndCheckStored(t *testing.T) {
@@ -214,22 +180,14 @@ func TestFilesAndCheckStored(t *testing.T) {
 		dir := stored(t, g)
 		files, err := Files(dir)
 		require.NoError(t, err)
-		if diff := cmp.Diff(left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool {
+		assert.EqualBy(t, left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool {
 			return a < b
-		})); diff != "" {
-			t.Error(diff)
-		}
+		}))
 		opened, err := Open(dir)
 		require.NoError(t, err)
-		if err := opened.CheckStored(dir); err != nil {
-			t.Error(err)
-		}
-		if err := must(opened.AddSelfLoops()).CheckStored(dir); !refusal.Is(err) {
-			t.Errorf("a changed graph: error %v", err)
-		}
-		if err := opened.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, opened.CheckStored(dir))
+		assert.Refused(t, must(opened.AddSelfLoops()).CheckStored(dir), "", "a changed graph")
+		assert.NoError(t, opened.Close())
 	}
 }
 
@@ -250,9 +208,7 @@ func FuzzOpenPart(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, files[int(which)%len(files)]), content, 0o644))
 		p, err := OpenPart(dir)
 		if err != nil {
-			if !refusal.Is(err) || !strings.Contains(err.Error(), dir) {
-				t.Fatal(err)
-			}
+			assert.Refused(t, err, dir)
 			return
 		}
 		defer p.Graph.Close()

@@ -185,7 +185,8 @@ func (f *FileRecord) Changed(dir string) (bool, error) {
 	var failed *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return false, refusal.Errorf("%s: missing, though %s lists it; %s", path, descriptionFile, importAgain)
+		return false, refusal.Errorf("%s: missing, though %s lists it; %s", path,
+			descriptionFile, importAgain)
 	case errors.As(err, &failed):
 		return false, refusal.Errorf("%s: %w; %s", path, failed.Err, importAgain)
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -19,8 +19,7 @@ func TestMerge(t *testing.T) {
 	b.Labels = Labels{Classes: 3, Class: []int64{2, 0, -1, 1}}
 	a.Labels.Names, c.Labels, c.Splits = nil, Labels{}, []Split{{}}
 	b.Features = Features{
-		Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1},
-		Data: []float32{7, 8, 9},
+		Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1}, Data: []float32{7, 8, 9},
 	}
 	b.Notes, c.Notes = []string{"one", "two"}, []string{"two"}
 	g, err := Merge([]*Graph{a, b, c})
@@ -50,9 +49,7 @@ func TestMerge(t *testing.T) {
 		Names:  slices.Concat(a.Names, a.Names, a.Names), Notes: []string{"one", "two"},
 	}
 	g.Type = VertexName
-	if diff := same(want, g); diff != "" {
-		t.Errorf("merged (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "", same(want, g), "merged")
 	sparseTwice, err := Merge([]*Graph{sparse(), sparse()})
 	require.NoError(t, err)
 	if f := &sparseTwice.Features; !f.Sparse() || !slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) ||
@@ -97,9 +94,7 @@ func TestMergeTyped(t *testing.T) {
 	}
 	s := must(Open(stored(t, g)))
 	defer s.Close()
-	if diff := same(g, s); diff != "" {
-		t.Errorf("stored (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, "", same(g, s), "stored")
 	if files := must(Files(s.path)); !slices.Contains(files, "vertices/author/graph_ids.npy") ||
 		!slices.Contains(files, "vertices/paper/graph_ids.npy") {
 		t.Errorf("files %q", files)
@@ -131,9 +126,8 @@ func TestMergeTyped(t *testing.T) {
 	} {
 		other := one(2, 1, Edges{})
 		change(other)
-		if _, err := Merge([]*Graph{a, other}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		_, err := Merge([]*Graph{a, other})
+		assert.Refused(t, err, want)
 	}
 }
 
@@ -172,10 +166,8 @@ func TestMergeRefuses(t *testing.T) {
 	} {
 		g := dense()
 		change(g)
-		if _, err := Merge([]*Graph{dense(), g}); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "graph 1 of 2: "+want) {
-			t.Errorf("error %v, want a refusal with %q", err, want)
-		}
+		_, err := Merge([]*Graph{dense(), g})
+		assert.Refused(t, err, "graph 1 of 2: "+want, "want a refusal with %q", want)
 	}
 }
 
@@ -195,12 +187,8 @@ func three() *Graph {
 func TestGraphsOfVertices(t *testing.T) {
 	g := must(Open(stored(t, three())))
 	defer g.Close()
-	if diff := same(three(), g); diff != "" {
-		t.Errorf("stored (-want +got):\n%s", diff)
-	}
-	if s := must(g.Summarize(nil)); s.Graphs != 3 {
-		t.Errorf("%d graphs counted", s.Graphs)
-	}
+	assert.Equal(t, "", same(three(), g), "stored")
+	assert.Equal(t, 3, must(g.Summarize(nil)).Graphs, "graphs counted")
 	if files := must(Files(g.path)); !slices.Contains(files, "graph_ids.npy") {
 		t.Errorf("files %q", files)
 	}
@@ -276,9 +264,8 @@ func TestSplitByGraph(t *testing.T) {
 				partOf[of] = part
 			}
 		}
-		if sizes = append(sizes, size); labelled != 800 {
-			t.Errorf("%d vertices in a split", labelled)
-		}
+		sizes = append(sizes, size)
+		assert.Equal(t, 800, labelled, "vertices in a split")
 	}
 	if want := fmt.Sprint([][3]int{{4, 2, 1}, {4, 2, 1}}); fmt.Sprint(sizes) != want ||
 		slices.Equal(g.Splits[0].Train, g.Splits[1].Train) {
@@ -295,14 +282,10 @@ func TestSplitByGraph(t *testing.T) {
 			"per-class=20,30",
 		"graphs:98/1": "give three percentages, for instance graphs:60/20/20",
 	} {
-		if err := g.MakeSplits(spec, 1, 1); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v, want %q", spec, err, want)
-		}
+		assert.Refused(t, g.MakeSplits(spec, 1, 1), want, spec)
 	}
-	if err := labelledGraph(10, 2).MakeSplits("graphs:60/20/20", 1, 1); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "the store has one graph; give random:60/20/20") {
-		t.Errorf("one graph: error %v", err)
-	}
+	assert.Refused(t, labelledGraph(10, 2).MakeSplits("graphs:60/20/20", 1, 1),
+		"the store has one graph; give random:60/20/20", "one graph")
 }
 
 // TestLabelsAreLike: labels are of one kind if they are so in each of these.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -60,13 +60,8 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 		{labelledGraph(11, 1), "random:60/20/20", 5, 2, 2},
 		{multiLabelGraph(1000), "random:60/20/20", 480, 160, 160},
 	} {
-		if err := test.graph.MakeSplits(test.spec, 3, 1); err != nil {
-			t.Errorf("%s: %v", test.spec, err)
-			continue
-		}
-		if len(test.graph.Splits) != 3 {
-			t.Errorf("%s: %d splits", test.spec, len(test.graph.Splits))
-		}
+		require.NoError(t, test.graph.MakeSplits(test.spec, 3, 1), test.spec)
+		assert.Len(t, test.graph.Splits, 3, test.spec)
 		for k, s := range test.graph.Splits {
 			if len(s.Train) != test.train || len(s.Val) != test.val || len(s.Test) != test.rest {
 				t.Errorf("%s: split %d of %d, %d and %d", test.spec, k, len(s.Train), len(s.Val), len(s.Test))
@@ -77,9 +72,8 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 				}
 			}
 			all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
-			if len(slices.Compact(all)) != test.train+test.val+test.rest {
-				t.Errorf("%s: the parts of split %d overlap", test.spec, k)
-			}
+			assert.Len(t, slices.Compact(all), test.train+test.val+test.rest,
+				"%s: the parts of split %d overlap", test.spec, k)
 			if slices.ContainsFunc(all, func(v int64) bool { return v%5 == 4 }) {
 				t.Errorf("%s: split %d has an unlabelled vertex", test.spec, k)
 			}
@@ -95,9 +89,8 @@ func TestPerClassCounts(t *testing.T) {
 		for _, v := range *part {
 			count[g.Labels.Class[v]]++
 		}
-		if slices.Min(count) != want || slices.Max(count) != want {
-			t.Errorf("%v of each class, want %d", count, want)
-		}
+		assert.Equal(t, want, slices.Min(count), "%v of each class", count)
+		assert.Equal(t, want, slices.Max(count), "%v of each class", count)
 	}
 }
 
@@ -126,10 +119,8 @@ func TestCountsInAllAreUniform(t *testing.T) {
 	want := float64(val) * (small - train) / (large + small - 2*train)
 	deviation := math.Sqrt(want / splits)
 	for part, n := range of {
-		if mean := float64(n) / splits; math.Abs(mean-want) > 5*deviation {
-			t.Errorf("part %d has %g vertices of the small class in the mean, want %g ± %.2g", part,
-				mean, want, deviation)
-		}
+		assert.Near(t, want, float64(n)/splits, 5*deviation,
+			"part %d vertices of the small class in the mean ± %.2g", part, deviation)
 	}
 }
 
@@ -147,9 +138,7 @@ func TestSplitsStay(t *testing.T) {
 	} {
 		g := labelledGraph(20, 2)
 		require.NoError(t, g.MakeSplits(spec, 1, 1))
-		if d := cmp.Diff(want, g.Splits[0]); d != "" {
-			t.Errorf("%s: %s", spec, d)
-		}
+		assert.Equal(t, want, g.Splits[0], spec)
 	}
 }
 
@@ -163,9 +152,7 @@ func TestSplitsAreSeeded(t *testing.T) {
 	}
 	for _, spec := range []string{"random:60/20/20", "per-class=20,30", "per-class=20,=30,=40"} {
 		five := splits(spec, 5, 1)
-		if d := cmp.Diff(five[:2], splits(spec, 2, 1)); d != "" {
-			t.Errorf("%s: %s", spec, d)
-		}
+		assert.Equal(t, five[:2], splits(spec, 2, 1), spec)
 		all := append(five, splits(spec, 5, 2)...)
 		for i := range all {
 			for j := range i {
@@ -231,10 +218,7 @@ func TestSplitRefusals(t *testing.T) {
 		{small, "random:60/20/20", 1 << 30, "splits 1073741824"},
 	} {
 		err := test.graph.MakeSplits(test.spec, test.count, 1)
-		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q, %d: %v, want a refusal with %q", test.spec, test.count, err, test.want)
-		}
+		assert.Refused(t, err, test.want, "%q, %d", test.spec, test.count)
 	}
 }
 
@@ -248,9 +232,8 @@ func TestRandomPercentagesAreKept(t *testing.T) {
 		labelled := float64(n - n/5)
 		for i, share := range []int{a, b, 100 - a - b} {
 			got := len([][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test}[i])
-			if math.Abs(float64(got)-labelled*float64(share)/100) > 1 {
-				t.Fatalf("part %d has %d of %g vertices, asked %d %%", i, got, labelled, share)
-			}
+			assert.Near(t, labelled*float64(share)/100, float64(got), 1,
+				"part %d of %g vertices, asked %d %%", i, labelled, share)
 		}
 	})
 }
@@ -279,11 +262,7 @@ func TestRenumber(t *testing.T) {
 		l.ClassName(1) != "green" {
 		t.Errorf("labels %+v, want %v", l, want)
 	}
-	if !slices.Equal(stored, []int64{1, -1, 0}) {
-		t.Errorf("the stored labels are %v", stored)
-	}
+	assert.Equal(t, []int64{1, -1, 0}, stored, "the stored labels")
 	want := `class 1 is "green", which is none of the 2 classes that were learned; leave its vertices unlabelled`
-	if err := l.Renumber([]string{"red", "blue"}); !refusal.Is(err) || err.Error() != want {
-		t.Errorf("error %v, want %q", err, want)
-	}
+	assert.EqualRefusal(t, l.Renumber([]string{"red", "blue"}), want)
 }

@@ -12,11 +12,10 @@ import (
 
 func TestSummarizeDense(t *testing.T) {
 	want := Summary{
-		Provenance: "made by hand", Vertices: 4, Edges: 6,
-		InDegree: Degrees{0, 1.5, 3}, OutDegree: Degrees{0, 1.5, 3}, Isolated: 1,
-		SelfLoops: 1, DuplicateEdges: 1,
-		Weighted: true, EdgeFeatureColumns: 2, FeatureColumns: 3, FeatureDensity: 0.5,
-		Classes: 2, ClassNames: []string{"red", "black & <white>\n"}, ClassCounts: []int{1, 2}, Unlabelled: 1,
+		Provenance: "made by hand", Vertices: 4, Edges: 6, InDegree: Degrees{0, 1.5, 3},
+		OutDegree: Degrees{0, 1.5, 3}, Isolated: 1, SelfLoops: 1, DuplicateEdges: 1, Weighted: true,
+		EdgeFeatureColumns: 2, FeatureColumns: 3, FeatureDensity: 0.5, Classes: 2,
+		ClassNames: []string{"red", "black & <white>\n"}, ClassCounts: []int{1, 2}, Unlabelled: 1,
 		Metric: "macro-f1", Splits: []SplitSizes{{1, 1, 1}},
 	}
 	assert.Equal(t, want, summarize(t, dense()))
@@ -24,11 +23,10 @@ func TestSummarizeDense(t *testing.T) {
 
 func TestSummarizeSparse(t *testing.T) {
 	want := Summary{
-		Vertices: 3, Edges: 4, InDegree: Degrees{1, 4.0 / 3, 2},
-		OutDegree: Degrees{1, 4.0 / 3, 2}, Symmetric: false,
-		FeatureColumns: 5, SparseFeatures: true, FeatureDensity: 0.2, Classes: 2, MultiLabel: true,
-		ClassCounts: []int{2, 1},
-		Unlabelled:  1, Splits: []SplitSizes{{1, 0, 1}, {2, 0, 0}, {0, 0, 2}},
+		Vertices: 3, Edges: 4, InDegree: Degrees{1, 4.0 / 3, 2}, OutDegree: Degrees{1, 4.0 / 3, 2},
+		Symmetric: false, FeatureColumns: 5, SparseFeatures: true, FeatureDensity: 0.2, Classes: 2,
+		MultiLabel: true, ClassCounts: []int{2, 1}, Unlabelled: 1,
+		Splits: []SplitSizes{{1, 0, 1}, {2, 0, 0}, {0, 0, 2}},
 	}
 	assert.Equal(t, want, summarize(t, sparse()))
 }
@@ -70,8 +68,7 @@ func TestSymmetric(t *testing.T) {
 // TestSummarizeTypes: the numbers of two relations by hand, and their sums.
 func TestSummarizeTypes(t *testing.T) {
 	likes := Relation{
-		Source: "user", Name: "likes", Target: "item", Indptr: []int64{0, 3, 4},
-		Sources: []int32{0, 0, 2, 1},
+		Source: "user", Name: "likes", Target: "item", Indptr: []int64{0, 3, 4}, Sources: []int32{0, 0, 2, 1},
 	}
 	knows := Relation{
 		Source: "user", Name: "knows", Target: "user", Indptr: []int64{0, 2, 4, 6},
@@ -92,8 +89,7 @@ func TestSummarizeTypes(t *testing.T) {
 			},
 			{
 				Source: "user", Name: "knows", Target: "user", Edges: 6, InDegree: Degrees{2, 2, 2},
-				OutDegree: Degrees{2, 2, 2},
-				SelfLoops: 2, DuplicateEdges: 3,
+				OutDegree: Degrees{2, 2, 2}, SelfLoops: 2, DuplicateEdges: 3,
 			},
 		},
 		ClassCounts: []int{}, Unlabelled: 3, Splits: []SplitSizes{},
@@ -164,9 +160,7 @@ func TestTransposer(t *testing.T) {
 			require.NoError(t, err)
 			first, end := want.Indptr[lo], want.Indptr[hi]
 			for row := lo; row <= hi; row++ {
-				if got.Indptr[row-lo] != want.Indptr[row]-first {
-					t.Fatalf("row %d begins at %d, want %d", row, got.Indptr[row-lo], want.Indptr[row]-first)
-				}
+				require.Equal(t, want.Indptr[row]-first, got.Indptr[row-lo], "row %d begins at", row)
 			}
 			if !slices.Equal(got.Sources, want.Sources[first:end]) ||
 				want.Weights != nil && !slices.Equal(got.Weights, want.Weights[first:end]) {

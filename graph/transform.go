@@ -313,7 +313,7 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	noise, first := counter.New(seed, "features"), 0 // of the type, in the whole graph
 	normal := func(n int) Features {
 		dense, start := make([]float32, n*columns), first
-		cores.Share(n, func(from, to int) {
+		cores.Divide(n, func(from, to int) {
 			for v := from; v < to; v++ {
 				noise.Normals(dense[v*columns:(v+1)*columns], uint64(start+v))
 			}

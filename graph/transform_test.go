@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/internal/alloctest"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -104,9 +103,7 @@ func onGraphs(t *testing.T, property func(t *rapid.T, g *Graph)) {
 		before, err := g.Induced(slices.Repeat([]bool{true}, g.Vertices())) // a copy
 		require.NoError(t, err)
 		property(t, g)
-		if d := differences(before, g); d != "" {
-			t.Fatal("the graph was changed in place: ", d)
-		}
+		require.Equal(t, "", differences(before, g), "the graph was changed in place")
 	})
 }
 
@@ -151,16 +148,12 @@ func must[T any](value T, err error) T {
 func TestSymmetrize(t *testing.T) {
 	onGraphs(t, func(t *rapid.T, g *Graph) {
 		s := must(g.Symmetrize())
-		if d := differences(s, must(s.Symmetrize())); d != "" {
-			t.Fatal("twice is not once: ", d)
-		}
+		require.Equal(t, "", differences(s, must(s.Symmetrize())), "twice is not once")
 		before, after := edgeList(g), edgeList(s)
 		count := ends(after)
 		for _, e := range before {
-			if count[[2]int32{e.u, e.v}] != 1 || count[[2]int32{e.v, e.u}] != 1 {
-				t.Fatalf("edge %v is there %d times, its reverse %d times", e, count[[2]int32{e.u, e.v}],
-					count[[2]int32{e.v, e.u}])
-			}
+			require.Equal(t, 1, count[[2]int32{e.u, e.v}], "edge %v is there times, its reverse times", e)
+			require.Equal(t, 1, count[[2]int32{e.v, e.u}], "edge %v is there times, its reverse times", e)
 		}
 		// Every edge is the first stored one of its ends, else of the reversed ends.
 		for _, e := range after {
@@ -185,13 +178,10 @@ func TestNotes(t *testing.T) {
 	}
 	want := []string{
 		"5 edges made undirected: 1 added, 1 duplicates left out", "1 self loops left out",
-		"5 self loops added",
-		"3 vertices and 5 edges outside the largest component left out",
+		"5 self loops added", "3 vertices and 5 edges outside the largest component left out",
 	}
 	changed := must(must(must(must(g.Symmetrize()).RemoveSelfLoops()).AddSelfLoops()).LargestComponent())
-	if diff := cmp.Diff(want, changed.Notes); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, want, changed.Notes)
 	if g.Notes != nil {
 		t.Errorf("the graph itself says %q", g.Notes)
 	}
@@ -221,9 +211,7 @@ func TestSelfLoops(t *testing.T) {
 		had, has := ends(edgeList(g)), ends(edgeList(looped))
 		for v := range int32(g.Vertices()) {
 			loop := [2]int32{v, v}
-			if has[loop] != max(1, had[loop]) {
-				t.Fatalf("vertex %d has %d loops, had %d", v, has[loop], had[loop])
-			}
+			require.Equal(t, max(1, had[loop]), has[loop], "vertex %d loops, had %d", v, had[loop])
 		}
 		for _, e := range edgeList(looped) {
 			added := e.u == e.v && had[[2]int32{e.u, e.v}] == 0
@@ -235,12 +223,8 @@ func TestSelfLoops(t *testing.T) {
 		if slices.ContainsFunc(edgeList(bare), func(e edge) bool { return e.u == e.v }) {
 			t.Fatal("a loop stayed")
 		}
-		if d := differences(bare, must(looped.RemoveSelfLoops())); d != "" {
-			t.Fatal("other edges changed: ", d)
-		}
-		if d := differences(looped, must(looped.AddSelfLoops())); d != "" {
-			t.Fatal("twice is not once: ", d)
-		}
+		require.Equal(t, "", differences(bare, must(looped.RemoveSelfLoops())), "other edges changed")
+		require.Equal(t, "", differences(looped, must(looped.AddSelfLoops())), "twice is not once")
 	})
 }
 
@@ -263,9 +247,7 @@ func TestInduced(t *testing.T) {
 			e.u, e.v = name[part.Names[e.u]], name[part.Names[e.v]]
 			got = append(got, e)
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("edges %v, want %v", got, want)
-		}
+		require.Equal(t, want, got, "edges")
 		for k, s := range part.Splits {
 			for _, v := range s.Val {
 				if !slices.Contains(g.Splits[k].Val, int64(name[part.Names[v]])) {
@@ -274,10 +256,8 @@ func TestInduced(t *testing.T) {
 			}
 		}
 	})
-	if _, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).
-		Induced(make([]bool, 2)); err == nil {
-		t.Error("two marks were taken for three vertices")
-	}
+	_, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).Induced(make([]bool, 2))
+	assert.Error(t, err, "two marks were taken for three vertices")
 }
 
 func TestLargestComponent(t *testing.T) {
@@ -298,10 +278,8 @@ func TestLargestComponent(t *testing.T) {
 			}
 		}
 		part := must(g.LargestComponent())
-		if part.Vertices() != largest || part.Names[0] != g.Names[first] {
-			t.Fatalf("%d vertices from %s, want %d from %s", part.Vertices(), part.Names[0],
-				largest, g.Names[first])
-		}
+		require.Equal(t, largest, part.Vertices())
+		require.Equal(t, g.Names[first], part.Names[0])
 		reached := make([]bool, largest)
 		reached[0] = true
 		for range largest {
@@ -315,9 +293,7 @@ func TestLargestComponent(t *testing.T) {
 		}
 	})
 	empty := &Graph{Relations: []Relation{must(NewRelation(0, Edges{}))}}
-	if n := must(empty.LargestComponent()).Vertices(); n != 0 {
-		t.Errorf("the component of an empty graph has %d vertices", n)
-	}
+	assert.Equal(t, 0, must(empty.LargestComponent()).Vertices(), "the component of an empty graph")
 }
 
 func TestRandomFeatures(t *testing.T) {
@@ -335,20 +311,15 @@ func TestRandomFeatures(t *testing.T) {
 	wide := make1(8, 1)
 	func() {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-		if !slices.Equal(wide, make1(8, 1)) {
-			t.Error("the number of threads changes the features")
-		}
+		assert.Equal(t, make1(8, 1), wide, "the number of threads changes the features")
 	}()
 	if slices.Equal(wide, make1(8, 2)) {
 		t.Error("another seed gives the same features")
 	}
-	if narrow := make1(3, 1); !slices.Equal(narrow[3*7:3*8], wide[8*7:8*7+3]) {
-		t.Error("a value depends on the number of columns")
-	}
+	assert.Equal(t, wide[8*7:8*7+3], make1(3, 1)[3*7:3*8], "a value depends on the number of columns")
 	for _, columns := range []int{0, -1, 1 << 30} {
-		if _, err := g.RandomFeatures(columns, 1); !refusal.Is(err) {
-			t.Errorf("%d columns: %v, want a refusal", columns, err)
-		}
+		_, err := g.RandomFeatures(columns, 1)
+		assert.Refused(t, err, "", "%d columns", columns)
 	}
 }
 
@@ -389,8 +360,27 @@ func TestChangesWithoutMemory(t *testing.T) {
 	runtime.ReadMemStats(&now)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.HeapAlloc) + 10<<20))
 	for name, change := range changes {
-		if _, err := change(); !refusal.Is(err) || !strings.Contains(err.Error(), " MB of memory") {
-			t.Errorf("%s: error %v, want a refusal", name, err)
-		}
+		_, err := change()
+		assert.Refused(t, err, " MB of memory", name)
+	}
+}
+
+// TestReversed: every edge leads the other way, with its weight, and twice is the relation itself.
+func TestReversed(t *testing.T) {
+	r, err := NewRelation(5, Edges{
+		Source: []int32{0, 3, 3, 1, 4, 4, 2}, Target: []int32{1, 1, 0, 3, 4, 1, 3},
+		Weights: []float32{1, 2, 3, 4, 5, 6, 7},
+	})
+	require.NoError(t, err)
+	back := r.Reversed(5)
+	assert.Equal(t, []int64{0, 1, 2, 3, 5, 7}, back.Indptr, "rows begin at")
+	assert.Equal(t, []int32{1, 3, 3, 0, 1, 1, 4}, back.Sources, "out-neighbours")
+	assert.Equal(t, []float32{1, 4, 7, 3, 2, 6, 5}, back.Weights, "weights")
+	again := back.Reversed(5)
+	assert.Equal(t, r.Indptr, again.Indptr, "twice: %v, want %v", again, r)
+	assert.Equal(t, r.Sources, again.Sources, "twice: %v, want %v", again, r)
+	assert.Equal(t, r.Weights, again.Weights, "twice: %v, want %v", again, r)
+	if plain := (&Relation{Indptr: r.Indptr, Sources: r.Sources}).Reversed(5); plain.Weights != nil {
+		t.Errorf("a relation without weights has %v", plain.Weights)
 	}
 }

@@ -3,14 +3,12 @@ package graph
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -24,8 +22,7 @@ func typed() *Graph {
 		Splits:   []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Others: []VertexType{
 			{Type: "author", Count: 3, Features: Features{
-				Columns: 3, Indptr: []int64{0, 1, 1, 2},
-				Indices: []int32{2, 0}, Data: []float32{1, 2},
+				Columns: 3, Indptr: []int64{0, 1, 1, 2}, Indices: []int32{2, 0}, Data: []float32{1, 2},
 			}},
 			{Type: "place of work", Count: 2},
 		},
@@ -54,7 +51,7 @@ func TestTypedRoundTrip(t *testing.T) {
 	got, err := Open(dir)
 	require.NoError(t, err)
 	defer got.Close()
-	assert.Equal(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty())
+	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty())
 	assert.NoError(t, got.CheckStored(dir))
 	files, err := Files(dir)
 	require.NoError(t, err)
@@ -68,17 +65,13 @@ func TestTypedRoundTrip(t *testing.T) {
 		t.Errorf("%d files, listed are %q; %v", there, files, err)
 	}
 	for _, file := range []string{
-		"vertices/author/features_data.npy",
-		"edges/author__works__place of work/edge_features.npy",
+		"vertices/author/features_data.npy", "edges/author__works__place of work/edge_features.npy",
 	} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			t.Error(err)
-		}
+		_, err := os.Stat(filepath.Join(dir, file))
+		assert.NoError(t, err)
 	}
 	sum := must(got.Checksum())
-	if sum != must(want.Checksum()) {
-		t.Error("the checksums of a graph in memory and stored differ")
-	}
+	assert.Equal(t, must(want.Checksum()), sum, "the checksums of a graph in memory and stored differ")
 	for name, change := range map[string]func(g *Graph){
 		"feature of another type": func(g *Graph) { g.Others[0].Features.Data[0]++ },
 		"edge of a relation":      func(g *Graph) { g.Relations[2].Sources[0]++ },
@@ -118,9 +111,7 @@ func TestReverseRelations(t *testing.T) {
 	if len(g.Relations) != 8 || g.Check() != nil {
 		t.Fatalf("%d relations, %v", len(g.Relations), g.Check())
 	}
-	if again := must(g.ReverseRelations()); len(again.Relations) != 8 {
-		t.Errorf("%d relations after a second time", len(again.Relations))
-	}
+	assert.Len(t, must(g.ReverseRelations()).Relations, 8, "relations after a second time")
 	back := g.Relations[6]
 	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" ||
 		target != "author" {
@@ -146,25 +137,19 @@ func TestTypedIsNotWritten(t *testing.T) {
 		g := typed()
 		spoil(g)
 		dir := filepath.Join(t.TempDir(), "store")
-		if err := g.Write(dir); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+		assert.Refused(t, g.Write(dir), want)
 	}
 	for _, name := range []string{"", "a\nb", strings.Repeat("x", 201), "\xff", strings.Repeat("/", 90)} {
 		g := typed()
 		g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
-		if err := g.Write(filepath.Join(t.TempDir(), "store")); !refusal.Is(err) {
-			t.Errorf("a type called %q: %v", name, err)
-		}
+		assert.Refused(t, g.Write(filepath.Join(t.TempDir(), "store")), "", "a type called %q", name)
 	}
 	for name, change := range map[string]func() error{
 		"symmetrize": func() error { _, err := typed().Symmetrize(); return err },
 		"loops":      func() error { _, err := typed().AddSelfLoops(); return err },
 		"component":  func() error { _, err := typed().LargestComponent(); return err },
 	} {
-		if err := change(); err == nil {
-			t.Errorf("%s: a graph of several types was changed", name)
-		}
+		assert.Error(t, change(), "%s: a graph of several types was changed", name)
 	}
 }
 
@@ -184,13 +169,9 @@ func TestNamesOfOneType(t *testing.T) {
 				},
 			},
 		}
-		if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q, %q: %v, want %s", c.vertex, c.relation, err, c.want)
-		}
+		assert.Refused(t, g.Check(), c.want, "%q, %q", c.vertex, c.relation)
 		dir := filepath.Join(t.TempDir(), "store")
-		if err := g.Write(dir); !refusal.Is(err) {
-			t.Errorf("%q, %q: written with %v", c.vertex, c.relation, err)
-		}
+		assert.Refused(t, g.Write(dir), "", "%q, %q: written", c.vertex, c.relation)
 	}
 }
 
@@ -206,20 +187,16 @@ func TestNamesInFolders(t *testing.T) {
 		"vertices/http:%2F%2Fexample.org%2FPlace",
 		"edges/author__.http:%2F%2Fexample.org%2Fworks-at%2F__http:%2F%2Fexample.org%2FPlace",
 	} {
-		if _, err := os.Stat(filepath.Join(dir, folder)); err != nil {
-			t.Error(err)
-		}
+		_, err := os.Stat(filepath.Join(dir, folder))
+		assert.NoError(t, err)
 	}
 	got, err := Open(dir)
 	require.NoError(t, err)
 	defer got.Close()
-	if got.Others[1].Type != name || got.Relations[2].Name != relation ||
-		!slices.Equal(got.Relations[2].Sources, g.Relations[2].Sources) {
-		t.Errorf("%q, %q: %v", got.Others[1].Type, got.Relations[2].Name, got.Relations[2].Sources)
-	}
-	if got, want := FolderName("..a/b"), "%2E.a%2Fb"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	assert.Equal(t, name, got.Others[1].Type)
+	assert.Equal(t, relation, got.Relations[2].Name)
+	assert.Equal(t, g.Relations[2].Sources, got.Relations[2].Sources)
+	assert.Equal(t, "%2E.a%2Fb", FolderName("..a/b"))
 	g.Others[0].Type, g.Others[1].Type = "a%2Fb", "a/b"
 	for k, old := range map[string]string{"author": "a%2Fb", name: "a/b"} {
 		for i := range g.Relations {
@@ -231,9 +208,7 @@ func TestNamesInFolders(t *testing.T) {
 		}
 	}
 	const want = `two vertex types would have the folder "vertices/a%2Fb": rename one of them`
-	if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
-	}
+	assert.Refused(t, g.Check(), want)
 }
 
 // TestRelationsOfOneFolder: names that make the same folder are refused with the way out.
@@ -246,7 +221,5 @@ func TestRelationsOfOneFolder(t *testing.T) {
 	other.Name = "cites__too"
 	g.Relations = append(g.Relations, again, other)
 	const want = `two relations would have the folder "edges/paper__cites__too__paper": rename one of them`
-	if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
-	}
+	assert.Refused(t, g.Check(), want)
 }

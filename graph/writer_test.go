@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -37,13 +35,10 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 		filepath.Join(file, "no", "such"): "choose another place",
 	} {
 		err := dense().Write(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v", path, err)
-		}
-		if _, err := Create(path, &Graph{Relations: []Relation{{}}}); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: Create got %v", path, err)
-		}
+		assert.Refused(t, err, path)
+		assert.Refused(t, err, want)
+		_, err = Create(path, &Graph{Relations: []Relation{{}}})
+		assert.Refused(t, err, "", "%s: Create", path)
 	}
 	assert.NoError(t, dense().Write(empty))
 	assert.Equal(t, []string{"empty", "file", "full"}, left(t, parent))
@@ -61,9 +56,8 @@ func TestWriteWith(t *testing.T) {
 		}
 		return errors.Join(full, g.Close())
 	})
-	if !errors.Is(err, full) || len(left(t, parent)) > 0 {
-		t.Errorf("error %v, left %v", err, left(t, parent))
-	}
+	assert.ErrorIs(t, err, full)
+	assert.Empty(t, left(t, parent))
 	add := func(store string) error { return os.WriteFile(filepath.Join(store, "more"), nil, 0o600) }
 	if err := dense().WriteWith(dir, nil, add); err != nil || !slices.Contains(left(t, dir), "more") {
 		t.Errorf("error %v, left %v", err, left(t, dir))
@@ -108,15 +102,11 @@ func TestInconsistentGraphIsNotWritten(t *testing.T) {
 		g := dense()
 		spoil(g)
 		err := g.Write(filepath.Join(parent, "store"))
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), parent) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		assert.Refused(t, err, parent, name)
 		if g.Relations[0].Indptr != nil && g.Check() == nil {
 			t.Errorf("%s: passes Check", name)
 		}
-		if names := left(t, parent); len(names) > 0 {
-			t.Errorf("%s: left %v", name, names)
-		}
+		assert.Empty(t, left(t, parent), "%s: left", name)
 	}
 }
 
@@ -195,13 +185,10 @@ func TestStreamEqualsWrite(t *testing.T) {
 	for _, err := range []error{err, w.Classes(each(p.classes)), w.Splits(p.splits)} {
 		require.NoError(t, err)
 	}
-	if _, err := os.Stat(streamed); err == nil {
-		t.Error("the store is there before it is complete")
-	}
+	_, err = os.Stat(streamed)
+	assert.Error(t, err, "the store is there before it is complete")
 	require.NoError(t, errors.Join(w.Close(), w.Abort()))
-	if diff := cmp.Diff([]string{"streamed", "written"}, left(t, parent)); diff != "" {
-		t.Fatal(diff)
-	}
+	require.Equal(t, []string{"streamed", "written"}, left(t, parent))
 	sameFiles(t, written, streamed)
 }
 
@@ -235,19 +222,15 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 		spoilt := *g
 		change(&spoilt)
 		spoilt.Count = 3
-		if _, err := Create(filepath.Join(parent, "spoilt"), &spoilt); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a refusal with %q", err, want)
-		}
+		_, err := Create(filepath.Join(parent, "spoilt"), &spoilt)
+		assert.Refused(t, err, want)
 	}
 	for want, rows := range map[string]Relation{
 		"graph_ids: the edge from vertex 0 of graph 0 leads to vertex 1 of graph 1": {
-			Indptr:  []int64{0, 1},
-			Sources: []int32{0}, Weights: []float32{1},
+			Indptr: []int64{0, 1}, Sources: []int32{0}, Weights: []float32{1},
 		},
 		"edge_weight: the weight of edge 2 is NaN": {
-			Indptr:  []int64{0, 1},
-			Sources: []int32{1}, Weights: []float32{nan},
+			Indptr: []int64{0, 1}, Sources: []int32{1}, Weights: []float32{nan},
 		},
 	} {
 		w := create(t, filepath.Join(parent, "refused"), g)
@@ -257,14 +240,10 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 				return err
 			}
 			err := write(&rows)
-			if !refusal.Is(err) || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("%v, want a refusal that begins with %q", err, want)
-			}
+			assert.RefusedFor(t, err, want, "")
 			return err
 		})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("In: %v, want %q", err, want)
-		}
+		assert.ErrorContains(t, err, want)
 		assert.NoError(t, w.Abort())
 	}
 }
@@ -272,17 +251,13 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 // sameFiles fails where two stores have not the same files, to the byte.
 func sameFiles(t *testing.T, written, streamed string) {
 	t.Helper()
-	if diff := cmp.Diff(left(t, written), left(t, streamed)); diff != "" {
-		t.Fatal(diff)
-	}
+	require.Equal(t, left(t, written), left(t, streamed))
 	for _, name := range left(t, written) {
 		a, err := os.ReadFile(filepath.Join(written, name))
 		require.NoError(t, err)
 		b, err := os.ReadFile(filepath.Join(streamed, name))
 		require.NoError(t, err)
-		if diff := cmp.Diff(string(a), string(b)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
+		assert.Equal(t, string(a), string(b), name)
 	}
 }
 
@@ -297,8 +272,7 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	require.NoError(t, g.Write(written))
 	r := g.Relations[0]
 	first := &Relation{
-		Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2,
-		EdgeFeatures: r.EdgeFeatures[:4],
+		Indptr: []int64{0, 2}, Sources: []int32{0, 1}, EdgeColumns: 2, EdgeFeatures: r.EdgeFeatures[:4],
 	}
 	rest := &Relation{
 		Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}, EdgeColumns: 2,
@@ -311,9 +285,7 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	// Features of fewer edges than there are
 	w = create(t, filepath.Join(parent, "store"), g)
 	rest.EdgeFeatures = rest.EdgeFeatures[2:]
-	if err := w.In(0, Counted, &r, each([]*Relation{first, rest})); err == nil {
-		t.Error("written")
-	}
+	assert.Error(t, w.In(0, Counted, &r, each([]*Relation{first, rest})), "written")
 	assert.NoError(t, w.Abort())
 }
 
@@ -352,10 +324,9 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 		"bounds descend":  {rows(1, &Relation{Indptr: []int64{0, 1, 0, 1, 1}, Sources: []int32{0}})},
 		"bounds short":    {rows(2, &Relation{Indptr: []int64{0, 1, 1, 1, 1}, Sources: []int32{0, 1}})},
 		"bounds long":     {rows(2, &Relation{Indptr: []int64{0, 3, 3, 3, 3}, Sources: []int32{0, 1}})},
-		"weights": {rows(6, &Relation{
-			Indptr: all.Indptr, Sources: all.Sources,
-			Weights: make([]float32, 5),
-		})},
+		"weights": {
+			rows(6, &Relation{Indptr: all.Indptr, Sources: all.Sources, Weights: make([]float32, 5)}),
+		},
 		"part of a row": {features(make([]float32, 4)...)},
 		"NaN":           {features(append([]float32{1, 2, nan}, make([]float32, 9)...)...)},
 		"class":         {labels(2, 0, 0, 0)},
@@ -373,9 +344,7 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 			}
 		}
 		assert.NoError(t, w.Abort())
-		if names := left(t, parent); len(names) > 0 {
-			t.Errorf("%s: left %v", name, names)
-		}
+		assert.Empty(t, left(t, parent), "%s: left", name)
 	}
 }
 
@@ -396,9 +365,7 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 	if err := w.Close(); err == nil || refusal.Is(err) || !strings.Contains(err.Error(), store) {
 		t.Errorf("got %v, want a failure that names the store", err)
 	}
-	if names := left(t, parent); len(names) > 0 {
-		t.Errorf("left %v", names)
-	}
+	assert.Empty(t, left(t, parent), "left")
 }
 
 func TestImpossibleGraphsAreRefused(t *testing.T) {
@@ -410,13 +377,10 @@ func TestImpossibleGraphsAreRefused(t *testing.T) {
 		"metric": {Metric: "luck"},
 	} {
 		g.Relations = []Relation{{Indptr: []int64{0}}}
-		if _, err := Create(filepath.Join(parent, "store"), &g); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		_, err := Create(filepath.Join(parent, "store"), &g)
+		assert.Refused(t, err, "", name)
 	}
-	if names := left(t, parent); len(names) > 0 {
-		t.Errorf("left %v", names)
-	}
+	assert.Empty(t, left(t, parent), "left")
 }
 
 // Edges may be written while the features that are made of them are: both get to their own directories.
@@ -439,8 +403,6 @@ func TestOneMethodWithinAnother(t *testing.T) {
 	stored, err := Open(dir)
 	require.NoError(t, err)
 	defer stored.Close()
-	if !slices.Equal(stored.Features.Dense, []float32{1, 2}) ||
-		!slices.Equal(stored.Relations[0].Sources, []int32{0}) {
-		t.Errorf("features %v, sources %v", stored.Features.Dense, stored.Relations[0].Sources)
-	}
+	assert.Equal(t, []float32{1, 2}, stored.Features.Dense)
+	assert.Equal(t, []int32{0}, stored.Relations[0].Sources)
 }

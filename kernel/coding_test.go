@@ -257,7 +257,8 @@ func TestDrawsAreApart(t *testing.T) {
 		if !slices.Equal(first, of(kernel.Draws{Key: 1})) {
 			t.Error("equal keys give different codes")
 		}
-		if turned := of(kernel.Draws{Key: 1, IDs: s.ints([]int32{1, 0})}); !slices.Equal(turned[:half], first[half:]) ||
+		turned := of(kernel.Draws{Key: 1, IDs: s.ints([]int32{1, 0})})
+		if !slices.Equal(turned[:half], first[half:]) ||
 			!slices.Equal(turned[half:], first[:half]) {
 			t.Error("a row is not rounded by the numbers of its vertex")
 		}

@@ -475,7 +475,8 @@ func conformAttention(s *suite) {
 	run := func(s *suite, heads, width int) {
 		for _, loops := range []bool{false, true} {
 			g := s.network(s.tangled(19, 75), loops)
-			s.eachForm(case_("heads", heads, "width", width, "loops", loops), g, heads, width, 1+heads*width%11)
+			s.eachForm(case_("heads", heads, "width", width, "loops", loops), g, heads,
+				width, 1+heads*width%11)
 		}
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
@@ -490,7 +491,7 @@ func conformAttention(s *suite) {
 	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) })
 }
 
-// eachForm runs attention in every form, with and without dropout, and with and without features of the edges.
+// eachForm runs attention in every form, with dropout and features of the edges, and without.
 func (s *suite) eachForm(what string, g network, heads, width, features int) {
 	s.t.Helper()
 	for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
@@ -587,8 +588,8 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 	run := attending{
 		Attention: k, blocks: []*kernel.CSR{g.a}, loops: g.loops, grad: s.stored(n, cols),
 		d: kernel.AttentionGradients{
-			Source: s.stored(n, cols), Target: s.stored(n, cols), Key: s.stored(n, cols), A: s.normal(1, cols),
-			SourceScore: s.zeros(n, heads), TargetScore: s.zeros(n, heads),
+			Source: s.stored(n, cols), Target: s.stored(n, cols), Key: s.stored(n, cols),
+			A: s.normal(1, cols), SourceScore: s.zeros(n, heads), TargetScore: s.zeros(n, heads),
 			EdgeVector: s.zeros(features, heads), EdgeWeight: s.zeros(features, cols),
 		},
 	}
@@ -640,8 +641,9 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 		s.logSums(what, got["log-sum-exp"], logSum)
 		if form == v1 {
 			got["source vector"], got["target vector"] = s.zeros(1, cols), s.zeros(1, cols)
-			s.team.HeadDotBackward(got["source"], got["source vector"], got["source score"], k.Source, aSource)
-			s.team.HeadDotBackward(got["source"], got["target vector"], got["target score"], k.Source, aTarget)
+			for end, vector := range map[string]*tensor.Matrix{"source": aSource, "target": aTarget} {
+				s.team.HeadDotBackward(got["source"], got[end+" vector"], got[end+" score"], k.Source, vector)
+			}
 		}
 		for name, d := range rows {
 			s.rowwise(what+", gradient of the "+name, got[name], exact(start[name]).Plus(d), terms)
@@ -751,7 +753,8 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 		team.Attend(state, k, b, a.loops, kernel.Ending(last))
 	})
 	if a.of.LogSum == nil {
-		a.of = kernel.Attended{LogSum: state.Maximum, GradDotOut: team.Zeros(tensor.Buffers, targets, a.Heads)}
+		dots := team.Zeros(tensor.Buffers, targets, a.Heads)
+		a.of = kernel.Attended{LogSum: state.Maximum, GradDotOut: dots}
 		team.RowDots(a.of.GradDotOut, a.grad, state.Out)
 	}
 	a.of.Grad = a.grad

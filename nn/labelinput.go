@@ -6,8 +6,8 @@ import "weft/autograd"
 // loss is of (masked label prediction; Shi et al. 2021, section 3.2; DGL's --use-labels). An epoch shows each
 // label with a probability, and the loss is of the others. Inference shows all.
 type LabelInput struct {
-	Share float64 // the probability, in [0, 1); 0: no labels are input
-	Seed  uint64
+	Probability float64 // in [0, 1); 0: no labels are input
+	Seed        uint64
 }
 
 // Shows returns which vertices, by their original ids, show their labels in an epoch; 0 is inference. The
@@ -18,6 +18,6 @@ func (l LabelInput) Shows(epoch int) func(vertex int64) bool {
 	}
 	key := autograd.Random{Seed: l.Seed, Epoch: epoch}.Key("label-input")
 	return func(vertex int64) bool {
-		return float64(autograd.Mix(key^uint64(vertex))>>11) < l.Share*(1<<53)
+		return float64(autograd.Mix(key^uint64(vertex))>>11) < l.Probability*(1<<53)
 	}
 }

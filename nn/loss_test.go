@@ -18,8 +18,21 @@ func int32s(team *kernel.Team, values ...int32) *tensor.Matrix {
 	return m
 }
 
-// TestLoss compares both losses and their gradients with the reference, for one worker, and for two workers
-// that list a part each: the parts add up to the mean.
+// holdLoss holds a loss of listed rows, with its gradient and without, against what it should be.
+func holdLoss(t *testing.T, what string, logits *autograd.Var, y nn.Targets, rows *tensor.Matrix,
+	total, want float64, grad []float64,
+) {
+	t.Helper()
+	loss, g := nn.LossGradient(logits, y, rows, total)
+	near(t, what, []float32{float32(loss)}, []float64{want})
+	near(t, what+": gradient", g.Floats(), grad)
+	if alone := nn.Loss(logits, y, rows, total); alone != loss {
+		t.Errorf("%s: without a gradient %v, with it %v", what, alone, loss)
+	}
+}
+
+// TestLoss compares both losses, of several labels also where some are missing, and their gradients with the
+// reference, for one worker, and for two workers that list a part each: the parts add up to the mean.
 func TestLoss(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes = 9, 4
@@ -29,41 +42,46 @@ func TestLoss(t *testing.T) {
 	for i := range multi.Multi.Floats() {
 		multi.Multi.Floats()[i] = float32(i % 3 % 2)
 	}
-	labels := []int64{0, 1, 2, 3, -1, 1, 2, 3, 0}
-	listed := []int64{8, 1, 0, 5, 7}
-	for _, c := range []struct {
-		y     nn.Targets
-		total float64
-		loss  float64
-		grad  *reference.Matrix
-	}{
-		{
-			y, float64(len(listed)), reference.CrossEntropy(exact(z), labels, listed),
-			reference.CrossEntropyBackward(exact(z), labels, listed),
-		},
-		{
-			multi, float64(len(listed) * classes),
-			reference.BCEWithLogits(exact(z), exact(multi.Multi), listed),
-			reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed),
-		},
-	} {
-		logits := autograd.NewTape(team).Constant(z, nil)
-		loss, g := nn.LossGradient(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total)
-		near(t, "loss", []float32{float32(loss)}, []float64{c.loss})
-		near(t, "gradient", g.Floats(), c.grad.Data)
-
-		first, g1 := nn.LossGradient(logits, c.y, int32s(team, 8, 1), c.total)
-		second, g2 := nn.LossGradient(logits, c.y, int32s(team, 0, 5, 7), c.total)
-		team.Axpy(g1, 1, g2)
-		near(t, "shares of the loss", []float32{float32(first + second)}, []float64{c.loss})
-		near(t, "shares of the gradient", g1.Floats(), c.grad.Data)
-
-		if alone := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total); alone != loss {
-			t.Errorf("without a gradient: %v, with it %v", alone, loss)
+	some, there := nn.Targets{Classes: classes, Multi: copyOf(team, multi.Multi)}, 0
+	labels, listed := []int64{0, 1, 2, 3, -1, 1, 2, 3, 0}, []int64{8, 1, 0, 5, 7}
+	for _, row := range listed {
+		for c := range classes {
+			if at := int(row)*classes + c; (at+c)%3 == 0 {
+				some.Multi.Floats()[at] = float32(math.NaN())
+			} else {
+				there++
+			}
 		}
+	}
+	ofMulti := func(y nn.Targets) (float64, []float64) {
+		return reference.BCEWithLogits(exact(z), exact(y.Multi), listed),
+			reference.BCEWithLogitsBackward(exact(z), exact(y.Multi), listed).Data
+	}
+	for name, c := range map[string]struct {
+		y     nn.Targets
+		total int
+	}{
+		"one label":    {y, len(listed)},
+		"several":      {multi, len(listed) * classes},
+		"some missing": {some, there},
+	} {
+		want, grad := reference.CrossEntropy(exact(z), labels, listed),
+			reference.CrossEntropyBackward(exact(z), labels, listed).Data
+		if c.y.Multi != nil {
+			want, grad = ofMulti(c.y)
+		}
+		logits, total := autograd.NewTape(team).Constant(z, nil), float64(c.total)
+		holdLoss(t, name, logits, c.y, int32s(team, 8, 1, 0, 5, 7), total, want, grad)
+
+		first, g1 := nn.LossGradient(logits, c.y, int32s(team, 8, 1), total)
+		second, g2 := nn.LossGradient(logits, c.y, int32s(team, 0, 5, 7), total)
+		team.Axpy(g1, 1, g2)
+		near(t, name+": shares of the loss", []float32{float32(first + second)}, []float64{want})
+		near(t, name+": shares of the gradient", g1.Floats(), grad)
+
 		if none, g := nn.LossGradient(logits, c.y, int32s(team), 0); none != 0 ||
 			slices.ContainsFunc(g.Floats(), func(v float32) bool { return v != 0 }) {
-			t.Errorf("no rows: a loss of %v", none)
+			t.Errorf("%s, no rows: a loss of %v", name, none)
 		}
 	}
 }
@@ -93,47 +111,7 @@ func TestLabelSmoothing(t *testing.T) {
 	}
 	logits := autograd.NewTape(team).Constant(z, nil)
 	y := nn.Targets{Classes: classes, Class: int32s(team, class...), Smoothing: ε}
-	loss, g := nn.LossGradient(logits, y, int32s(team, listed...), float64(len(listed)))
-	near(t, "loss", []float32{float32(loss)}, []float64{want})
-	near(t, "gradient", g.Floats(), grad)
-	if alone := nn.Loss(logits, y, int32s(team, listed...), float64(len(listed))); alone != loss {
-		t.Errorf("without a gradient: %v, with it %v", alone, loss)
-	}
-}
-
-// TestMissingLabels: the loss is the mean over the labels that are not missing.
-func TestMissingLabels(t *testing.T) {
-	team := newTeam(t)
-	const rows, classes = 9, 4
-	z := normal(team, 1, rows, classes, 0)
-	y := nn.Targets{Classes: classes, Multi: team.Zeros(tensor.Features, rows, classes)}
-	listed, there := int32s(team, 8, 1, 0, 5), 0
-	for i := range y.Multi.Floats() {
-		y.Multi.Floats()[i] = float32(i % 3 % 2)
-	}
-	sum, grad := 0.0, make([]float64, rows*classes)
-	for _, row := range listed.Int32s() {
-		for c := range classes {
-			at := int(row)*classes + c
-			if (at+c)%3 == 0 {
-				y.Multi.Floats()[at] = float32(math.NaN())
-				continue
-			}
-			there++
-			p := 1 / (1 + math.Exp(-float64(z.Floats()[at])))
-			if y.Multi.Floats()[at] == 1 {
-				sum, grad[at] = sum-math.Log(p), p-1
-			} else {
-				sum, grad[at] = sum-math.Log(1-p), p
-			}
-		}
-	}
-	for i := range grad {
-		grad[i] /= float64(there)
-	}
-	loss, g := nn.LossGradient(autograd.NewTape(team).Constant(z, nil), y, listed, float64(there))
-	near(t, "loss", []float32{float32(loss)}, []float64{sum / float64(there)})
-	near(t, "gradient", g.Floats(), grad)
+	holdLoss(t, "smoothed", logits, y, int32s(team, listed...), float64(len(listed)), want, grad)
 }
 
 // TestDropoutMask: evaluation drops nothing. In training the mask depends on seed, epoch and module path.
@@ -154,6 +132,17 @@ func TestDropoutMask(t *testing.T) {
 	if !slices.Equal(draw(d, r, false), ones) ||
 		!slices.Equal(draw(nn.Dropout{Path: "layers.0"}, r, true), ones) {
 		t.Error("something was dropped in evaluation, or with probability 0")
+	}
+	for _, p := range []float64{.1, .9} {
+		kept := 0.
+		for _, v := range draw(nn.Dropout{Path: "layers.0", P: p}, r, true) {
+			if v != 0 {
+				kept++
+			}
+		}
+		if deviation := math.Sqrt(600 * p * (1 - p)); math.Abs(kept-600*(1-p)) > 5*deviation {
+			t.Errorf("p=%v: %v of 600 are kept", p, kept)
+		}
 	}
 	mask := draw(d, r, true)
 	if slices.Equal(mask, ones) || !slices.Equal(mask, draw(d, r, true)) {

@@ -77,6 +77,9 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 		for i := range b.Values {
 			b.Values[i] += float32(i) / 4
 		}
+		if b.Count != nil {
+			*b.Count = 5
+		}
 	}
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = training
@@ -90,8 +93,30 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 	return normed{ps, z, in.TakeGrad()}
 }
 
+// values are those of the parameters.
+func (n normed) values() (all [][]float64) {
+	for _, p := range n.params.List {
+		all = append(all, reference.Vector(p.Value.Floats()))
+	}
+	return all
+}
+
+// holds compares a pass with the exact output, and the exact gradients of the input and of the parameters.
+func (n normed) holds(t *testing.T, z, dx *reference.Matrix, dParams ...[]float64) {
+	t.Helper()
+	near(t, "output", n.z.Floats(), z.Data)
+	near(t, "gradient", n.dx.Floats(), dx.Data)
+	for k, want := range dParams {
+		near(t, n.params.List[k].Name, n.params.List[k].Grad.Floats(), want)
+	}
+}
+
 func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
+}
+
+func layerNorm(width int) func(ps *nn.Params) nn.Norm {
+	return func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", width) }
 }
 
 func graphNorm(width int) func(ps *nn.Params) nn.Norm {
@@ -107,7 +132,7 @@ func pairNorm(width int) func(ps *nn.Params) nn.Norm {
 func TestNormLeavesItsInputWhole(t *testing.T) {
 	for name, make := range map[string]func(ps *nn.Params) nn.Norm{
 		"batch": batchNorm(3),
-		"layer": func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", 3) },
+		"layer": layerNorm(3),
 		"graph": graphNorm(3),
 		"pair":  pairNorm(3),
 	} {
@@ -172,21 +197,17 @@ func TestBatchNorm(t *testing.T) {
 				}
 				return v
 			}
-			gamma, beta := reference.Vector(got.params.List[0].Value.Floats()),
-				reference.Vector(got.params.List[1].Value.Floats())
-			mean, variance := fresh(0), fresh(1)
+			p := got.values()
+			gamma, beta, mean, variance := p[0], p[1], fresh(0), fresh(1)
 			z := reference.BatchNormEval(exact(x), gamma, beta, mean, variance)
 			dx, dGamma, dBeta := reference.BatchNormEvalBackward(exact(x), gamma, mean, variance, exact(g))
-			batches := int64(0)
+			batches := int64(5)
 			if training {
 				z, mean, variance = reference.BatchNorm(exact(x), gamma, beta, mean, variance)
 				dx, dGamma, dBeta = reference.BatchNormBackward(exact(x), gamma, exact(g))
-				batches = 1
+				batches++
 			}
-			near(t, "output", got.z.Floats(), z.Data)
-			near(t, "gradient", got.dx.Floats(), dx.Data)
-			near(t, "gamma", got.params.List[0].Grad.Floats(), dGamma)
-			near(t, "beta", got.params.List[1].Grad.Floats(), dBeta)
+			got.holds(t, z, dx, dGamma, dBeta)
 			near(t, "running mean", got.params.Buffers[0].Values, mean)
 			near(t, "running variance", got.params.Buffers[1].Values, variance)
 			if n := *got.params.Buffers[2].Count; n != batches {
@@ -218,8 +239,7 @@ func (p peers) Sum(values []float64) {
 // them; their gradients of parameters are shares. One of the workers may have no rows at all.
 func TestNormsOfTwoWorkers(t *testing.T) {
 	for name, norm := range map[string]func(width int) func(ps *nn.Params) nn.Norm{
-		"batch": batchNorm,
-		"graph": graphNorm, "pair": pairNorm,
+		"batch": batchNorm, "graph": graphNorm, "pair": pairNorm,
 	} {
 		t.Run(name, func(t *testing.T) { testTwoWorkers(t, norm) })
 	}
@@ -312,20 +332,11 @@ func TestNormsOverAllVertices(t *testing.T) {
 			team := newTeam(t)
 			x, g := normal(team, 1, shape[0], shape[1], 2), normal(team, 2, shape[0], shape[1], 0)
 			got := pass(team, training, graphNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
-			var p [][]float64
-			for _, q := range got.params.List {
-				p = append(p, reference.Vector(q.Value.Floats()))
-			}
-			near(t, "output", got.z.Floats(), reference.GraphNorm(exact(x), p[0], p[1], p[2]).Data)
+			p := got.values()
 			dx, dGamma, dBeta, dAlpha := reference.GraphNormBackward(exact(x), p[0], p[2], exact(g))
-			near(t, "gradient", got.dx.Floats(), dx.Data)
-			for k, want := range [][]float64{dGamma, dBeta, dAlpha} {
-				near(t, got.params.List[k].Name, got.params.List[k].Grad.Floats(), want)
-			}
+			got.holds(t, reference.GraphNorm(exact(x), p[0], p[1], p[2]), dx, dGamma, dBeta, dAlpha)
 			got = pass(team, training, pairNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
-			near(t, "output of pair norm", got.z.Floats(), reference.PairNorm(exact(x)).Data)
-			near(t, "gradient of pair norm", got.dx.Floats(),
-				reference.PairNormBackward(exact(x), exact(g)).Data)
+			got.holds(t, reference.PairNorm(exact(x)), reference.PairNormBackward(exact(x), exact(g)))
 		}
 	}
 }
@@ -343,13 +354,10 @@ func TestLayerNorm(t *testing.T) {
 				x.Floats()[2*v] = x.Floats()[2*v+1] + float32(v)
 			}
 		}
-		got := pass(team, true, func(ps *nn.Params) nn.Norm {
-			return nn.NewLayerNorm(ps, "norm", cols)
-		}, x, g, autograd.AllHere(rows))
-		gamma, beta := reference.Vector(got.params.List[0].Value.Floats()),
-			reference.Vector(got.params.List[1].Value.Floats())
-		near(t, "output", got.z.Floats(), reference.LayerNorm(exact(x), gamma, beta).Data)
-		dx, dGamma, dBeta := reference.LayerNormBackward(exact(x), gamma, exact(g))
+		got := pass(team, true, layerNorm(cols), x, g, autograd.AllHere(rows))
+		p := got.values()
+		near(t, "output", got.z.Floats(), reference.LayerNorm(exact(x), p[0], p[1]).Data)
+		dx, dGamma, dBeta := reference.LayerNormBackward(exact(x), p[0], exact(g))
 		for i, want := range dx.Data { // the constant row multiplies by 316
 			if d := float64(got.dx.Floats()[i]); !(math.Abs(d-want) <= 1e-5*math.Max(1, math.Abs(want)) ||
 				i < cols && math.Abs(d-want) <= 1e-3) {
@@ -364,15 +372,9 @@ func TestLayerNorm(t *testing.T) {
 func TestNormNames(t *testing.T) {
 	team := newTeam(t)
 	for want, make := range map[string]func(ps *nn.Params) nn.Norm{
-		"norms.0.module.weight norms.0.module.bias ": func(ps *nn.Params) nn.Norm {
-			return nn.NewBatchNorm(ps, "norms.0", 4)
-		},
-		"norms.0.weight norms.0.bias ": func(ps *nn.Params) nn.Norm {
-			return nn.NewLayerNorm(ps, "norms.0", 4)
-		},
-		"norms.0.weight norms.0.bias norms.0.mean_scale ": func(ps *nn.Params) nn.Norm {
-			return nn.NewGraphNorm(ps, "norms.0", 4)
-		},
+		"norm.module.weight norm.module.bias ":   batchNorm(4),
+		"norm.weight norm.bias ":                 layerNorm(4),
+		"norm.weight norm.bias norm.mean_scale ": graphNorm(4),
 	} {
 		ps := nn.NewParams(team, 1)
 		make(ps)

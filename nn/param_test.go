@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/autograd"
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -49,37 +50,41 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
+// TestInitialValues: initial values fill the interval of PyTorch's and PyG's initialisers around 0. They
+// depend on seed and name.
 func TestInitialValues(t *testing.T) {
 	team := newTeam(t)
-	weights := func(seed uint64, name string, init nn.Init) []float32 {
-		return nn.NewParams(team, seed).Weight(name, 40, 50, init).Value.Floats()
-	}
-	for name, c := range map[string]struct {
-		init  nn.Init
+	ps := nn.NewParams(team, 3)
+	for _, c := range []struct {
+		p     *nn.Param
 		bound float64
 	}{
-		"glorot": {nn.Glorot(40, 50), math.Sqrt(6. / 90)}, "fan in": {nn.FanIn(40), 1 / math.Sqrt(40)},
-		"uniform": {nn.Uniform(.25), .25},
+		{ps.Weight("narrow", 60, 20, nn.Glorot(60, 20)), math.Sqrt(6. / 80)},
+		{ps.Weight("wide", 20, 60, nn.Glorot(20, 60)), math.Sqrt(6. / 80)},
+		{ps.Weight("linear", 60, 20, nn.FanIn(60)), math.Sqrt(1. / 60)},
+		{ps.Weight("uniform", 60, 20, nn.Uniform(.25)), .25},
+		{ps.Attention("attention", 8, 400), math.Sqrt(6. / 58)}, // 8 heads of 50 columns, by PyG's glorot
 	} {
-		mean, largest := 0.0, 0.0
-		for _, v := range weights(1, "w", c.init) {
-			mean += float64(v) / 2000
+		mean, largest, n := 0.0, 0.0, float64(c.p.Value.Len())
+		for _, v := range c.p.Value.Floats() {
+			mean += float64(v) / n
 			largest = math.Max(largest, math.Abs(float64(v)))
 		}
-		if largest > c.bound || largest < .98*c.bound || math.Abs(mean) > 4*c.bound/math.Sqrt(3*2000) {
-			t.Errorf("%s: values up to %v with a mean of %v, want a bound of %v", name,
+		if !(largest <= c.bound) || !(largest > .97*c.bound) || !(math.Abs(mean) < 4*c.bound/math.Sqrt(3*n)) {
+			t.Errorf("%s: values up to %v with a mean of %v, want a bound of %v", c.p.Name,
 				largest, mean, c.bound)
 		}
 	}
-	if v := nn.NewParams(team, 1).Bias("b", 3, nn.Constant(2)).Value.Floats(); !slices.Equal(v,
-		[]float32{2, 2, 2}) {
+	if v := ps.Bias("b", 3, nn.Constant(2)).Value.Floats(); !slices.Equal(v, []float32{2, 2, 2}) {
 		t.Errorf("constant 2: %v", v)
 	}
-	if !slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "w", nn.Uniform(1))) {
+	weights := func(seed uint64, name string) []float32 {
+		return nn.NewParams(team, seed).Weight(name, 40, 50, nn.Uniform(1)).Value.Floats()
+	}
+	if !slices.Equal(weights(1, "w"), weights(1, "w")) {
 		t.Error("one seed and name give different values")
 	}
-	if slices.Equal(weights(1, "w", nn.Uniform(1)), weights(2, "w", nn.Uniform(1))) ||
-		slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "v", nn.Uniform(1))) {
+	if slices.Equal(weights(1, "w"), weights(2, "w")) || slices.Equal(weights(1, "w"), weights(1, "v")) {
 		t.Error("different seeds or names give the same values")
 	}
 	nn.FanIn(0)([]float32{1}, rand.New(rand.NewPCG(1, 1))) // a layer without inputs has a bias all the same
@@ -254,6 +259,9 @@ func TestLoadRefuses(t *testing.T) {
 		"integers": {func(s map[string]safetensors.Tensor) {
 			s["convs.0.bias"] = safetensors.Tensor{Shape: []int{3}, Int64: []int64{1, 2, 3}}
 		}, "convs.0.bias as integers"},
+		"integers of another shape": {func(s map[string]safetensors.Tensor) {
+			s["convs.0.bias"] = safetensors.Tensor{Shape: []int{2}, Int64: []int64{1, 2}}
+		}, "convs.0.bias as [2], this model needs [3]"},
 		"a count of floats": {func(s map[string]safetensors.Tensor) {
 			s["norms.0.module.num_batches_tracked"] = floats([]int{}, 1)
 		}, "other than one integer"},
@@ -298,13 +306,28 @@ func TestSnapshot(t *testing.T) {
 	assert.Equal(t, want, ps.State())
 }
 
-// TestPlannedParams: a plan makes parameters without touching their memory.
+// TestPlannedParams: a plan makes parameters and tables without touching their memory.
 func TestPlannedParams(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()
 	ps := nn.NewParams(kernel.NewPlan(1, meter), 1)
 	ps.Weight("w", 1<<17, 1<<17, nn.Constant(1)) // 64 GiB, and as much for the gradient
-	if live := meter.LiveTensors(); live != 2<<36 {
+	ps.Table("t", autograd.AllHere(1<<20), 1<<7, 1<<7, nn.Constant(1))
+	if live := meter.LiveTensors(); live != 4<<36 {
 		t.Errorf("%d bytes are planned", live)
+	}
+}
+
+// TestSnapshotOfCounters: each counter has its own number again.
+func TestSnapshotOfCounters(t *testing.T) {
+	ps := nn.NewParams(newTeam(t), 1)
+	a, b, c := ps.Counter("a"), ps.Counter("b"), ps.Counter("c")
+	*a.Count, *b.Count, *c.Count = 1, 2, 3
+	var s nn.Snapshot
+	ps.Save(&s)
+	*a.Count, *b.Count, *c.Count = 7, 8, 9
+	ps.Restore(&s)
+	if *a.Count != 1 || *b.Count != 2 || *c.Count != 3 {
+		t.Errorf("%d, %d and %d, want 1, 2 and 3", *a.Count, *b.Count, *c.Count)
 	}
 }

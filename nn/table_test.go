@@ -9,7 +9,6 @@ import (
 	"weft/internal/assert"
 	"weft/kernel"
 	"weft/nn"
-	"weft/tensor"
 )
 
 // tableOf makes an embedding of three tables over some of ten vertices; nil: all.
@@ -84,15 +83,5 @@ func TestAllowBelow(t *testing.T) {
 	assert.NoError(t, ps.Load(nn.State{"convs.1.by.bias": one}))
 	if err := ps.Load(nn.State{"convs.1.bya.bias": one}); err == nil {
 		t.Error("another name was taken")
-	}
-}
-
-// TestPlannedTable: a plan makes tables without touching their memory.
-func TestPlannedTable(t *testing.T) {
-	meter := tensor.NewMeter()
-	defer meter.Close()
-	nn.NewParams(kernel.NewPlan(1, meter), 1).Table("w", autograd.AllHere(1<<20), 1<<7, 1<<7, nn.Constant(1))
-	if live := meter.LiveTensors(); live != 2<<36 {
-		t.Errorf("%d bytes are planned", live)
 	}
 }

@@ -190,3 +190,20 @@ func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
 	}
 	return cut, all
 }
+
+// Count counts the edges into the partition's rows, of all relations: all, and those from other partitions.
+func (e *Edges) Count() (all, remote int64) {
+	types := e.Types()
+	for k := range e.Relations {
+		r := &e.Relations[k]
+		starts := types[r.Source].Starts
+		first, end := int32(starts[e.P]), int32(starts[e.P+1])
+		for _, position := range r.In.Sources {
+			if position < first || position >= end {
+				remote++
+			}
+		}
+		all += int64(len(r.In.Sources))
+	}
+	return all, remote
+}

@@ -6,26 +6,21 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
 func chunked(t *testing.T, s *Share, o ChunkOptions) []int32 {
 	t.Helper()
 	chunks, err := Chunks(context.Background(), s, o)
-	if err != nil {
-		t.Fatalf("%+v: %v", o, err)
-	}
-	if len(chunks) != s.Edges.Rows {
-		t.Fatalf("%+v: %d chunks of %d rows", o, len(chunks), s.Edges.Rows)
-	}
+	require.NoError(t, err, "%+v", o)
+	require.Len(t, chunks, s.Edges.Rows, "%+v", o)
 	return chunks
 }
 
@@ -49,20 +44,16 @@ func TestChunksAreDetermined(t *testing.T) {
 	for _, method := range ChunkMethods() {
 		o := ChunkOptions{K: 8, Method: method, Seed: 3}
 		first := chunked(t, s, o)
-		if !slices.Equal(first, chunked(t, s, o)) {
-			t.Errorf("%s: the same options gave other chunks", method)
-		}
+		assert.Equal(t, chunked(t, s, o), first, "%s: the same options gave other chunks", method)
 		o.Seed = 4
 		if slices.Equal(first, chunked(t, s, o)) {
 			t.Errorf("%s: two seeds gave the same chunks", method)
 		}
-		if slices.Max(chunked(t, s, ChunkOptions{K: 1, Method: method})) != 0 {
-			t.Errorf("%s: one chunk is not all rows", method)
-		}
+		assert.Equal(t, 0, slices.Max(chunked(t, s, ChunkOptions{K: 1, Method: method})),
+			"%s: one chunk is not all rows", method)
 	}
-	if !slices.Equal(chunked(t, s, ChunkOptions{K: 8}), chunked(t, s, ChunkOptions{K: 8, Method: Metis})) {
-		t.Error("metis is not the default")
-	}
+	assert.Equal(t, chunked(t, s, ChunkOptions{K: 8, Method: Metis}), chunked(t, s, ChunkOptions{K: 8}),
+		"metis is not the default")
 }
 
 // Chunks have about equal weight, for similar and for different degrees.
@@ -95,9 +86,7 @@ func TestChunksCut(t *testing.T) {
 	s := All(g)
 	cut := func(chunks []int32) int64 {
 		cut, all := s.Edges.ChunkCut(chunks)
-		if all != g.Edges() {
-			t.Errorf("%d edges between rows of a graph of %d", all, g.Edges())
-		}
+		assert.Equal(t, g.Edges(), all, "edges between rows of a graph")
 		return cut
 	}
 	metis, merged := cut(chunked(t, s, ChunkOptions{K: 4})),
@@ -123,9 +112,7 @@ func TestMergedChunksAreParts(t *testing.T) {
 	for _, chunk := range of {
 		merged[chunk]++
 	}
-	if diff := gocmp.Diff([]int{4, 4, 4, 4, 4}, merged); diff != "" {
-		t.Errorf("parts in each chunk: %s", diff)
-	}
+	assert.Equal(t, "", gocmp.Diff([]int{4, 4, 4, 4, 4}, merged), "parts in each chunk")
 }
 
 // Every chunk has rows, at least one: with few rows, with isolated ones, and beside a row heavier than all
@@ -145,8 +132,7 @@ func TestNoChunkIsEmpty(t *testing.T) {
 		"two":       {linked(t, 2, [2]int32{0, 1}), []int{1, 2}},
 		"two apart": {linked(t, 2), []int{2}},
 		"a path": {
-			linked(t, 5, [2]int32{0, 1}, [2]int32{1, 2}, [2]int32{2, 3}, [2]int32{3, 4}),
-			[]int{2, 3, 4, 5},
+			linked(t, 5, [2]int32{0, 1}, [2]int32{1, 2}, [2]int32{2, 3}, [2]int32{3, 4}), []int{2, 3, 4, 5},
 		},
 		"isolated":      {linked(t, 60), []int{2, 7, 59, 60}},
 		"some isolated": {made(t, 100, 900, kinds["bare"], 3), []int{2, 9, 30, 100}},
@@ -188,13 +174,13 @@ func TestChunksOfAPartition(t *testing.T) {
 	require.NoError(t, err)
 	for p, s := range shares {
 		cut, all := s.Edges.ChunkCut(chunked(t, s, ChunkOptions{K: 2}))
-		if cut != 0 || all != 2*size*(size-1) {
-			t.Errorf("partition %d: %d of %d edges are cut", p, cut, all)
-		}
+		assert.Equal(t, 0, cut, "partition %d", p)
+		assert.Equal(t, 2*size*(size-1), all, "partition %d", p)
 	}
 }
 
-// TestOwnEdges compares the edges between a partition's rows, and the cut, with a simple count.
+// TestOwnEdges compares the edges between a partition's rows, those from others, and the cut, with a simple
+// count.
 func TestOwnEdges(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -209,10 +195,13 @@ func TestOwnEdges(t *testing.T) {
 		for p, s := range shares {
 			chunks := random(s.Edges.Rows, 3, seed)
 			var want []edge
-			wantCut := int64(0)
+			wantCut, into := int64(0), int64(0)
 			for k := range whole.Len() {
 				from, inFrom := slices.BinarySearch(s.Edges.IDs, whole.Source[k])
 				to, inTo := slices.BinarySearch(s.Edges.IDs, whole.Target[k])
+				if inTo {
+					into++
+				}
 				if !inFrom || !inTo {
 					continue
 				}
@@ -233,6 +222,10 @@ func TestOwnEdges(t *testing.T) {
 			if cut, all := s.Edges.ChunkCut(chunks); cut != wantCut || all != int64(len(want)) {
 				t.Errorf("partition %d of %d: %d of %d edges are cut, want %d of %d", p, a.K, cut, all,
 					wantCut, len(want))
+			}
+			if all, remote := s.Edges.Count(); all != into || remote != into-int64(len(want)) {
+				t.Errorf("partition %d of %d: %d of %d edges are from others, want %d of %d", p, a.K, remote,
+					all, into-int64(len(want)), into)
 			}
 		}
 	}
@@ -256,9 +249,7 @@ func TestChunksOfRelations(t *testing.T) {
 	for _, method := range ChunkMethods() {
 		o := ChunkOptions{K: 6, Method: method}
 		want, got := chunked(t, one, o), chunked(t, several, o)
-		if !slices.Equal(want, got) {
-			t.Errorf("%s: the chunks differ", method)
-		}
+		assert.Equal(t, want, got, "%s: the chunks differ", method)
 		wantCut, _ := one.Edges.ChunkCut(want)
 		if cut, edges := several.Edges.ChunkCut(got); cut != wantCut || edges != g.Edges() {
 			t.Errorf("%s: %d of %d edges are cut, want %d", method, cut, edges, wantCut)
@@ -306,10 +297,8 @@ func TestChunksRefuse(t *testing.T) {
 		{large, ChunkOptions{K: 2}, "METIS counts vertices, edges and weights in 32 bits, up to " +
 			"2147483647, and here are 2147483748; chunks 1 does without it"},
 	} {
-		if _, err := Chunks(context.Background(), test.s, test.o); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: error %v; want %q", test.o, err, test.want)
-		}
+		_, err := Chunks(context.Background(), test.s, test.o)
+		assert.Refused(t, err, test.want, "%+v", test.o)
 	}
 }
 
@@ -320,5 +309,34 @@ func TestChunksStop(t *testing.T) {
 	if _, err := Chunks(ctx, All(linked(t, 50)), ChunkOptions{K: 2}); !errors.Is(err, stop) ||
 		err.Error() != "stop" {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestChunksOfTheFewestRows: the refusal names the partition with the fewest rows, the first of several, and
+// no empty one. For a number below one it quotes that number.
+func TestChunksOfTheFewestRows(t *testing.T) {
+	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
+		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
+	require.NoError(t, err)
+	equal, err := Split(made(t, 12, 40, kinds["plain"], 4),
+		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
+	require.NoError(t, err)
+	_, err = Chunks(context.Background(), equal[1], ChunkOptions{K: 5})
+	assert.ErrorContains(t, err, "partition 0 has 4 vertices; give at most 12", "of equal partitions")
+	for k, want := range map[int]string{
+		5:  "chunks 15: 5 in each partition, and partition 0 has 4 vertices; give at most 12",
+		-2: "chunks -6: give at least 3, one in each partition",
+	} {
+		_, err := Chunks(context.Background(), shares[2], ChunkOptions{K: k})
+		assert.Refused(t, err, want)
+	}
+}
+
+// TestMostPartitions accepts the largest allowed number of partitions.
+func TestMostPartitions(t *testing.T) {
+	for k, refused := range map[int]bool{0: true, 1: false, MaxPartitions: false, MaxPartitions + 1: true} {
+		if err := (&Options{K: k, Method: Random}).Validate(); (err != nil) != refused {
+			t.Errorf("%d partitions: %v", k, err)
+		}
 	}
 }

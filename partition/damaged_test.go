@@ -120,8 +120,7 @@ func TestRelationsOfAShare(t *testing.T) {
 	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{1, 0, 2, 2}, Target: []int32{0, 1, 0, 1}})
 	require.NoError(t, err)
 	for relations, want := range []string{
-		"1 vertex types and 0 relations", "",
-		"1 vertex types and 2 relations",
+		"1 vertex types and 0 relations", "", "1 vertex types and 2 relations",
 	} {
 		part := &graph.Part{
 			Whole: []int{5},
@@ -151,8 +150,7 @@ func TestTypesOfAShare(t *testing.T) {
 	} {
 		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
 		g := &graph.Graph{
-			Others:    []graph.VertexType{other},
-			Relations: []graph.Relation{{Indptr: []int64{0}}},
+			Others: []graph.VertexType{other}, Relations: []graph.Relation{{Indptr: []int64{0}}},
 		}
 		// the first type's numbers, which are checked later, are others here
 		err := d.checkCounts(0, &graph.Part{Graph: g})

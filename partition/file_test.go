@@ -2,12 +2,17 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -20,9 +25,7 @@ func TestFileRoundTrip(t *testing.T) {
 	require.NoError(t, WriteFile(path, a))
 	read, err := Assign(context.Background(), g, Options{K: 4, Method: File, File: path})
 	require.NoError(t, err)
-	if !slices.Equal(a.Of, read.Of) {
-		t.Errorf("wrote %v, read %v", a.Of, read.Of)
-	}
+	assert.Equal(t, read.Of, a.Of, "wrote")
 	checkShares(t, g, read)
 }
 
@@ -45,9 +48,8 @@ func TestReadParts(t *testing.T) {
 	} {
 		of, err := readParts(strings.NewReader(text), 3, 3)
 		if want == "" {
-			if err != nil || !slices.Equal(of, []int32{0, 1, 2}) {
-				t.Errorf("%q: %v, error %v", text, of, err)
-			}
+			require.NoError(t, err, "%q", text)
+			assert.Equal(t, []int32{0, 1, 2}, of, "%q", text)
 		} else if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: error %v; want %q", text, err, want)
 		}
@@ -63,8 +65,49 @@ func TestFileRefusals(t *testing.T) {
 		t.TempDir(): "is a directory",
 	} {
 		_, err := Assign(context.Background(), g, Options{K: 2, Method: File, File: path})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v; want %q", err, want)
-		}
+		assert.Refused(t, err, want)
 	}
+}
+
+// TestTooManyFiles: where this process may open no more files, nothing is wrong with the partitions, and
+// nobody is told to remove them or to make them again.
+func TestTooManyFiles(t *testing.T) {
+	store, g := stored(t,
+		&graph.Graph{
+			Relations: []graph.Relation{{Indptr: []int64{0, 1, 2, 3, 4}, Sources: []int32{1, 2, 3, 0}}},
+		})
+	write(t, store, g, divided(t, g, Options{K: 2, Method: "range"}))
+	d := find(t, store, 2, "")
+	opens := map[string]func() error{
+		"finding them":   func() error { _, _, err := Find(store, 2, ""); return err },
+		"their record":   func() error { _, err := readRecord(Directory(store, d.Name)); return err },
+		"a share":        func() error { _, err := Open(store, d, 0); return err },
+		"the assignment": func() error { _, err := d.readAssignment(store); return err },
+		"a part": func() error {
+			_, err := graph.OpenPart(Directory(store, d.Name) + "/0")
+			return err
+		},
+		"the graph itself": func() error { _, err := graph.Open(store); return err },
+	}
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	said := map[string]error{}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+	for name, open := range opens {
+		said[name] = open()
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	for name, err := range said {
+		if !errors.Is(err, unix.EMFILE) || refusal.Is(err) || strings.Contains(err.Error(), "again") ||
+			strings.Contains(err.Error(), "remove") {
+			t.Errorf("%s: %v", name, err)
+		}
+		assert.NoError(t, opens[name](), "%s, after it", name)
+	}
+}
+
+func TestLastByteOfAFile(t *testing.T) {
+	fulldisk.LastByte(t, func(dir string) error {
+		return WriteFile(filepath.Join(dir, "a.part.2"), &Assignment{K: 2, Of: []int32{0, 1, 1, 0}})
+	})
 }

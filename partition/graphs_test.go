@@ -54,8 +54,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Relations: []graph.Relation{relation}, Metric: "macro-f1",
-		Provenance: "made for a test",
+		Relations: []graph.Relation{relation}, Metric: "macro-f1", Provenance: "made for a test",
 	}
 	g.Features = features(r, vertices, k.sparse)
 	g.Labels = labels(r, vertices, k.multi)

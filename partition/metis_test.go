@@ -2,9 +2,10 @@ package partition
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -13,7 +14,6 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -105,9 +105,8 @@ func TestAutoBalance(t *testing.T) {
 			}
 		}
 		random, err := Assign(t.Context(), g, Options{K: 4, Method: Random, Balance: AutoBalance})
-		if err != nil || random.Balance != ByVertices {
-			t.Errorf("random: %+v, %v", random, err)
-		}
+		require.NoError(t, err, "random: %+v", random)
+		assert.Equal(t, ByVertices, random.Balance, "random: %+v", random)
 	}
 }
 
@@ -138,10 +137,7 @@ func TestMetisOfFewVertices(t *testing.T) {
 
 func TestMetisTooLarge(t *testing.T) {
 	assert.NoError(t, checkMetisSize(1<<31-1))
-	if err := checkMetisSize(1 << 31); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "up to 2147483647, and here are 2147483648") {
-		t.Errorf("error %v", err)
-	}
+	assert.Refused(t, checkMetisSize(1<<31), "up to 2147483647, and here are 2147483648")
 }
 
 // TestUndirected compares METIS's input with a simple construction.
@@ -181,10 +177,42 @@ func TestUndirected(t *testing.T) {
 				weights = append(weights, weight)
 			}
 		}
-		assert.Equal(t, want, got, gocmp.AllowUnexported(pair{}))
+		assert.EqualBy(t, want, got, gocmp.AllowUnexported(pair{}))
 		if uniform := len(weights) == 0 ||
 			slices.Min(weights) == slices.Max(weights); uniform != (p.EdgeWeights == nil) {
 			t.Errorf("weights %v are kept: %v", weights, p.EdgeWeights != nil)
 		}
 	})
+}
+
+// TestManyRelations: the halos of 8,000 relations are stored and read again. More partitions than can be read
+// again are refused before they are made.
+func TestManyRelations(t *testing.T) {
+	const relations = 8000
+	r := &record{Format: formatVersion}
+	r.K = 2
+	for range relations {
+		r.Relations = append(r.Relations, Halo{square[int](2), square[int](2)})
+	}
+	r.Vertices, r.Edges, r.TrainVertices = make([]int, 2), make([]int64, 2), make([]int, 2)
+	r.HaloRows, r.HaloRowsOut, r.Cut = square[int](2), square[int](2), square[int64](2)
+	for i := range 4 * relations {
+		r.Store = append(r.Store, graph.FileRecord{Name: fmt.Sprint(i)})
+	}
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	_, err = parseRecord(text)
+	assert.NoError(t, err)
+	g := made(t, 300, 3, kinds["bare"], 1)
+	one := g.Relations[0]
+	g.Type, g.Count, g.Relations = "a", g.Vertices(), nil
+	for i := range 120 {
+		r := one
+		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"
+		g.Relations = append(g.Relations, r)
+	}
+	_, err = Assign(t.Context(), g, Options{K: 93, Method: Random})
+	assert.NoError(t, err)
+	_, err = Assign(t.Context(), g, Options{K: 94, Method: Random})
+	assert.EqualRefusal(t, err, "94 partitions: a graph of 120 relations is divided into 93 at most")
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -81,9 +82,7 @@ func TestPartitionsOfOthers(t *testing.T) {
 	restore()
 	elsewhere := t.TempDir()
 	require.NoError(t, errors.Join(os.RemoveAll(dir), os.Symlink(elsewhere, dir)))
-	if err := CheckPlace(store, name); !refusal.Is(err) || !strings.Contains(err.Error(), "link") {
-		t.Errorf("a link elsewhere: %v", err)
-	}
+	assert.Refused(t, CheckPlace(store, name), "link", "a link elsewhere")
 }
 
 // TestPartitionsWithoutRoom: partitions that do not fit leave those before them.
@@ -93,13 +92,10 @@ func TestPartitionsWithoutRoom(t *testing.T) {
 		write(t, store, g, divided(t, g, Options{K: 2, Method: Random, Seed: 1}))
 		before, another := find(t, store, 2, ""), divided(t, g, Options{K: 2, Method: Random, Seed: 2})
 		full(1000, func() {
-			if _, err := Write(store, g, another, nil); !errors.Is(err, unix.EFBIG) {
-				t.Errorf("error %v", err)
-			}
+			_, err := Write(store, g, another, nil)
+			assert.ErrorIs(t, err, unix.EFBIG)
 		})
-		if after := find(t, store, 2, ""); after.ID != before.ID {
-			t.Errorf("before %v, after %v", before.ID, after.ID)
-		}
+		assert.Equal(t, before.ID, find(t, store, 2, "").ID, "before")
 		if entries, err := os.ReadDir(filepath.Join(store, Folder)); err != nil || len(entries) != 1 {
 			t.Errorf("left %v, error %v", entries, err)
 		}

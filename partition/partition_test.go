@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -54,9 +53,7 @@ func TestSeedDecides(t *testing.T) {
 			require.NoError(t, err)
 			return a.Of
 		}
-		if !slices.Equal(of(1), of(1)) {
-			t.Errorf("%s: the same seed gave two assignments", method)
-		}
+		assert.Equal(t, of(1), of(1), "%s: the same seed gave two assignments", method)
 		if slices.Equal(of(1), of(2)) {
 			t.Errorf("%s: two seeds gave the same assignment", method)
 		}
@@ -85,9 +82,7 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 2, Method: DGL}, "come with a graph that DGL divided"},
 	} {
 		_, err := Assign(context.Background(), g, test.o)
-		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: error %v; want %q", test.o, err, test.want)
-		}
+		assert.Refused(t, err, test.want, "%+v", test.o)
 	}
 }
 
@@ -99,9 +94,8 @@ func TestSplitRefuses(t *testing.T) {
 		{K: 2, Of: []int32{0, -1, 1}},
 		{K: 0, Of: []int32{0, 0, 0}},
 	} {
-		if _, err := Split(g, a); !refusal.Is(err) {
-			t.Errorf("%+v: error %v", a, err)
-		}
+		_, err := Split(g, a)
+		assert.Refused(t, err, "", "%+v", a)
 	}
 }
 
@@ -110,7 +104,6 @@ func TestAssignStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stop)
 	g := &graph.Graph{Relations: []graph.Relation{{Indptr: make([]int64, 5)}}}
-	if _, err := Assign(ctx, g, Options{K: 2, Method: Random}); !errors.Is(err, stop) {
-		t.Errorf("error %v", err)
-	}
+	_, err := Assign(ctx, g, Options{K: 2, Method: Random})
+	assert.ErrorIs(t, err, stop)
 }

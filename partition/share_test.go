@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -94,22 +95,15 @@ func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 		}
 		for _, v := range s.Values.IDs {
 			seen[v]++
-			if int(a.Of[v]) != p {
-				t.Errorf("share %d has vertex %d of partition %d", p, v, a.Of[v])
-			}
+			assert.Equal(t, p, int(a.Of[v]), "vertex %d", v)
 		}
 		ascending(t, &s.Edges.Relations[0].In)
 		ascending(t, &s.Edges.Relations[0].Out)
 	}
-	if slices.Max(seen) != 1 || slices.Min(seen) != 1 {
-		t.Errorf("vertices are in %v shares", seen)
-	}
-	if diff := same(g, joined(t, shares)); diff != "" {
-		t.Errorf("the shares do not make up the graph: %s", diff)
-	}
-	if diff := gocmp.Diff(outEdges(shares), inEdges(shares)); diff != "" {
-		t.Errorf("out-edges and in-edges: %s", diff)
-	}
+	assert.Equal(t, 1, slices.Max(seen), "vertices are in %v shares", seen)
+	assert.Equal(t, 1, slices.Min(seen), "vertices are in %v shares", seen)
+	assert.Equal(t, "", same(g, joined(t, shares)), "the shares do not make up the graph")
+	assert.Equal(t, "", gocmp.Diff(outEdges(shares), inEdges(shares)), "out-edges and in-edges")
 	checkStatistics(t, g, a, &shares[0].Whole)
 }
 
@@ -198,9 +192,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	for n := range out {
 		want.HaloRowsOut[n.partition][a.Of[n.vertex]]++
 	}
-	if diff := same(want, w.Statistics); diff != "" {
-		t.Errorf("statistics: %s", diff)
-	}
+	assert.Equal(t, "", same(want, w.Statistics), "statistics")
 	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Labels.Classes ||
 		w.FeatureColumns != g.Features.Columns || len(w.Splits) != len(g.Splits) {
 		t.Errorf("whole: %+v", w)
@@ -223,11 +215,7 @@ func TestReplication(t *testing.T) {
 // TestWholeOfSeveralGraphs: each worker knows how many graphs are stored as one.
 func TestWholeOfSeveralGraphs(t *testing.T) {
 	g := linked(t, 3)
-	if got := WholeOf(g).Graphs; got != 0 {
-		t.Errorf("%d graphs in one", got)
-	}
+	assert.Equal(t, 0, WholeOf(g).Graphs, "graphs in one")
 	g.GraphOf, g.Graphs = []int32{0, 1, 1}, 2
-	if got := WholeOf(g).Graphs; got != 2 {
-		t.Errorf("%d graphs of 2", got)
-	}
+	assert.Equal(t, 2, WholeOf(g).Graphs, "graphs of 2")
 }

@@ -87,9 +87,8 @@ func TestRoundTrip(t *testing.T) {
 		}
 		e.Features = append(e.Features, e.Features...)
 		var err error
-		if made.Relations[0], err = graph.NewRelation(40, e); err != nil {
-			t.Fatal(err)
-		}
+		made.Relations[0], err = graph.NewRelation(40, e)
+		require.NoError(t, err)
 		store, g := stored(t, made)
 		a := divided(t, g, Options{K: 3, Method: Random, Seed: 9})
 		g.Relations[0].Symmetric = true // as the record of a larger store says
@@ -113,9 +112,7 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 	for p := range a.K {
 		got, err := Open(store, d, p)
 		require.NoError(t, err)
-		if diff := same(want[p], got); diff != "" {
-			t.Errorf("%s, share %d: %s", name, p, diff)
-		}
+		assert.Equal(t, "", same(want[p], got), "%s, share %d", name, p)
 		if got.Values.Features.Sparse() != want[p].Values.Features.Sparse() ||
 			got.Values.Labels.MultiLabel() != want[p].Values.Labels.MultiLabel() {
 			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Values.Features.Sparse(),
@@ -154,15 +151,9 @@ func TestList(t *testing.T) {
 	for _, d := range all {
 		names = append(names, d.Name)
 	}
-	if want := []string{"random-2", "random-3", "range-2"}; !slices.Equal(names, want) {
-		t.Errorf("listed %v, want %v: oldest first", names, want)
-	}
-	if d := find(t, store, 2, ""); d.Name != "range-2" {
-		t.Errorf("the last of 2 is %s", d.Name)
-	}
-	if d := find(t, store, 2, Random); d.Name != "random-2" {
-		t.Errorf("the last random one of 2 is %s", d.Name)
-	}
+	assert.Equal(t, []string{"random-2", "random-3", "range-2"}, names, "listed")
+	assert.Equal(t, "range-2", find(t, store, 2, "").Name, "the last of 2")
+	assert.Equal(t, "random-2", find(t, store, 2, Random).Name, "the last random one of 2")
 	if _, found, err := Find(store, 3, Range); found || err != nil {
 		t.Errorf("found %v, error %v", found, err)
 	}
@@ -185,15 +176,11 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 	s, err := Open(store, d, 0)
 	require.NoError(t, err)
 	assert.NoError(t, s.Close())
-	if _, err := graph.Open(filepath.Join(store, "partitions", "random-2", "0")); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "one share") {
-		t.Errorf("opened as a store: error %v", err)
-	}
+	_, err = graph.Open(filepath.Join(store, "partitions", "random-2", "0"))
+	assert.Refused(t, err, "one share", "opened as a store")
 	for _, p := range []int{-1, 2} {
-		if _, err := Open(store, d, p); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "it has those from 0 to 1") {
-			t.Errorf("partition %d: error %v", p, err)
-		}
+		_, err := Open(store, d, p)
+		assert.Refused(t, err, "it has those from 0 to 1", "partition %d", p)
 	}
 }
 
@@ -228,9 +215,8 @@ func TestGraphCutWhileMeasured(t *testing.T) {
 	require.NoError(t, err)
 	defer mapped.Close()
 	require.NoError(t, os.Truncate(filepath.Join(store, "indices.npy"), 128))
-	if _, _, err := a.work(mapped); err == nil || !strings.Contains(err.Error(), "was cut") {
-		t.Errorf("error %v", err)
-	}
+	_, _, err = a.work(mapped)
+	assert.ErrorContains(t, err, "was cut")
 }
 
 // Partitions of a store that has changed are refused; those of a copied store are not.
@@ -257,10 +243,7 @@ func TestStale(t *testing.T) {
 	aside := features + ".aside"
 	require.NoError(t, os.Rename(features, aside))
 	_, _, err = Find(store, 2, "")
-	if want := features + ": missing, though graph.json lists it; import it again"; !refusal.Is(err) ||
-		err.Error() != want {
-		t.Errorf("error %v; want %q", err, want)
-	}
+	assert.EqualRefusal(t, err, features+": missing, though graph.json lists it; import it again")
 	require.NoError(t, os.Rename(aside, features))
 	other, err := graph.Open(store)
 	require.NoError(t, err)
@@ -272,10 +255,8 @@ func TestStale(t *testing.T) {
 // TestStaleOfDGL: partitions that DGL made come from an import, not from weft partition.
 func TestStaleOfDGL(t *testing.T) {
 	old := OutOfDate{Store: "papers", Changed: "graph.json", Name: "dgl-4", K: 4, Method: DGL}
-	if got, want := old.Error(), "papers/partitions/dgl-4: out of date, as papers/graph.json changed "+
-		"after it was cut; import the graph again"; got != want {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, "papers/partitions/dgl-4: out of date, as papers/graph.json changed "+
+		"after it was cut; import the graph again", old.Error())
 }
 
 // TestOpenAfterAnotherOfItsTime: partitions that replaced those found are refused, though the record has the
@@ -291,10 +272,8 @@ func TestOpenAfterAnotherOfItsTime(t *testing.T) {
 	another := strings.Map(func(digit rune) rune { return 'f' - digit%2 }, d.ID)
 	require.NoError(t, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), d.ID, another)), 0o666))
 	require.NoError(t, os.Chtimes(path, time.Time{}, d.file.ModTime()))
-	if s, err := Open(store, d, 0); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "replaced while it was being read") {
-		t.Errorf("share %v, error %v", s, err)
-	}
+	s, err := Open(store, d, 0)
+	assert.Refused(t, err, "replaced while it was being read", "share %v", s)
 }
 
 // TestFindPassesByOthers: damaged partitions of another method do no harm.
@@ -306,9 +285,8 @@ func TestFindPassesByOthers(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(Directory(store, "random-2"), descriptionFile),
 		[]byte("{"), 0o666))
 	find(t, store, 2, Range)
-	if _, _, err := Find(store, 2, ""); !refusal.Is(err) {
-		t.Errorf("of any method: error %v, want a refusal", err)
-	}
+	_, _, err := Find(store, 2, "")
+	assert.Refused(t, err, "", "of any method")
 }
 
 func TestWriteRefusesAnotherGraph(t *testing.T) {
@@ -317,17 +295,13 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 	other, err := g.RandomFeatures(3, 1)
 	require.NoError(t, err)
 	a := divided(t, g, Options{K: 2, Method: Range})
-	if _, err := Write(store, other, a, nil); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "not the one in this store") {
-		t.Errorf("error %v", err)
-	}
+	_, err = Write(store, other, a, nil)
+	assert.Refused(t, err, "not the one in this store")
 	a.Of[3] = 2
-	if _, err := Write(store, g, a, nil); !refusal.Is(err) {
-		t.Errorf("error %v", err)
-	}
-	if _, err := os.Stat(filepath.Join(store, "partitions")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something was written: %v", err)
-	}
+	_, err = Write(store, g, a, nil)
+	assert.Refused(t, err, "")
+	_, err = os.Stat(filepath.Join(store, "partitions"))
+	assert.ErrorIs(t, err, os.ErrNotExist, "something was written")
 }
 
 func TestReadOnlyStore(t *testing.T) {
@@ -347,9 +321,7 @@ func TestReadOnlyStore(t *testing.T) {
 		}()
 	}
 	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range}, nil)
-	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), store+": cannot be written to") {
-		t.Errorf("error %v", err)
-	}
+	assert.RefusedFor(t, err, store+": cannot be written to", "")
 }
 
 // writer is set in a process that TestTwoProcesses starts. It partitions the store over and over, by two
@@ -397,9 +369,8 @@ func TestTwoProcesses(t *testing.T) {
 		wait.Go(func() {
 			child := exec.Command("/proc/self/exe")
 			child.Env = append(os.Environ(), writer+"="+store)
-			if said, err := child.CombinedOutput(); err != nil {
-				t.Errorf("%v: %s", err, said)
-			}
+			said, err := child.CombinedOutput()
+			assert.NoError(t, err, said)
 		})
 	}
 	go func() {
@@ -438,18 +409,16 @@ func TestInterruptedWrite(t *testing.T) {
 	interrupt := func() {
 		folder, err := graph.CreateFolder(store, "partitions/range-2")
 		require.NoError(t, err)
-		if _, err := writeShares(folder, g, divided(t, g, Options{K: 2, Method: Range}), nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err = writeShares(folder, g, divided(t, g, Options{K: 2, Method: Range}), nil)
+		require.NoError(t, err)
 		if all, err := List(store); err != nil || len(all) > 1 {
 			t.Errorf("while it is written: %v, error %v", all, err)
 		}
 		assert.NoError(t, folder.Abort())
 	}
 	interrupt()
-	if _, err := os.Stat(filepath.Join(store, "partitions")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something was left: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(store, "partitions"))
+	assert.ErrorIs(t, err, os.ErrNotExist, "something was left")
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
 	before := find(t, store, 2, "")
 	interrupt()
@@ -519,11 +488,9 @@ func TestDamagedDescription(t *testing.T) {
 		_, _, found := Find(store, 2, "")
 		_, opened := Open(store, d, 0)
 		for _, err := range []error{listed, found, opened} {
-			if !refusal.Is(err) || !strings.Contains(err.Error(), filepath.Join(dir, descriptionFile)) ||
-				!strings.Contains(err.Error(), want) ||
-				!strings.Contains(err.Error(), "partition the graph again") {
-				t.Errorf("%s: error %v", want, err)
-			}
+			assert.Refused(t, err, filepath.Join(dir, descriptionFile))
+			assert.Refused(t, err, want)
+			assert.Refused(t, err, "partition the graph again")
 		}
 	}
 }
@@ -684,10 +651,7 @@ func TestCheck(t *testing.T) {
 				!strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), partitionAgain) {
 				t.Errorf("error %v, want %q", err, want)
 			}
-			if err := placesOf(t, store); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
-				!strings.Contains(err.Error(), want) {
-				t.Errorf("places: error %v, want %q", err, want)
-			}
+			assert.RefusedFor(t, placesOf(t, store), path+": ", want, "places")
 		}
 		restore()
 		require.NoError(t, placesOf(t, store))
@@ -709,11 +673,8 @@ func TestCheck(t *testing.T) {
 			}
 		}
 		require.NoError(t, errors.Join(os.Remove(file), npytest.WriteFile(file, moved)))
-		if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) ||
-			!strings.Contains(err.Error(),
-				"which assignment.npy gives to another partition; "+partitionAgain) {
-			t.Errorf("error %v", err)
-		}
+		assert.Refused(t, Check(store, find(t, store, 2, ""), nil),
+			"which assignment.npy gives to another partition; "+partitionAgain)
 	}
 }
 
@@ -728,10 +689,8 @@ func TestCheckOfVertex0(t *testing.T) {
 		ids[i] = int64(10 + i)
 	}
 	require.NoError(t, errors.Join(os.Remove(path), npytest.WriteFile(path, ids)))
-	if err := Check(store, find(t, store, 2, ""), nil); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "1: has vertex 0, which assignment.npy gives to another partition") {
-		t.Errorf("error %v", err)
-	}
+	assert.Refused(t, Check(store, find(t, store, 2, ""), nil),
+		"1: has vertex 0, which assignment.npy gives to another partition")
 }
 
 // TestManyClasses: a share may have fewer vertices than the graph has classes.

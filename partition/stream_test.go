@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -87,12 +88,10 @@ func TestStreamWithoutEdges(t *testing.T) {
 	if got := measured(t, g, Options{K: 8, Method: Stream}); slices.Max(got.Vertices) > 131 {
 		t.Errorf("%v vertices", got.Vertices)
 	}
-	if got := measured(t, g, Options{K: 1, Method: Stream}); got.Vertices[0] != 1000 {
-		t.Errorf("%v vertices in one partition", got.Vertices)
-	}
-	if _, err := Assign(context.Background(), g, Options{K: 1001, Method: Stream}); err == nil {
-		t.Error("more partitions than vertices")
-	}
+	assert.Equal(t, 1000, measured(t, g, Options{K: 1, Method: Stream}).Vertices[0],
+		"vertices in one partition")
+	_, err = Assign(context.Background(), g, Options{K: 1001, Method: Stream})
+	assert.Error(t, err, "more partitions than vertices")
 }
 
 // TestStreamStops: the error of an Assign that is interrupted is the cause.
@@ -100,19 +99,14 @@ func TestStreamStops(t *testing.T) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	cause := errors.New("stopped")
 	o := Options{K: 4, Method: Stream, Progress: func(string, int64, int64) { stop(cause) }}
-	if _, err := Assign(ctx, communities(t, 100, 400), o); !errors.Is(err, cause) {
-		t.Errorf("error %v", err)
-	}
+	_, err := Assign(ctx, communities(t, 100, 400), o)
+	assert.ErrorIs(t, err, cause)
 }
 
 // TestAuto takes METIS unless the memory does not suffice.
 func TestAuto(t *testing.T) {
 	g := communities(t, 1000, 20_000)
-	if got := Auto(g); got != Metis {
-		t.Errorf("a small graph is divided by %s", got)
-	}
+	assert.Equal(t, Metis, Auto(g), "a small graph is divided by")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 20))
-	if got := Auto(g); got != Stream {
-		t.Errorf("a graph too large for METIS is divided by %s", got)
-	}
+	assert.Equal(t, Stream, Auto(g), "a graph too large for METIS is divided by")
 }

@@ -53,13 +53,13 @@ type Matrix struct {
 	Element    Element
 	Device     Device
 
-	data    unsafe.Pointer
-	meter   *Meter  // nil for a view
-	of      *Matrix // of a view of a matrix that may rest: that matrix
-	rest    *rest   // nil: the matrix does not rest
-	kind    Kind
-	sharers int // holders besides the first
-	bytes   int // what the operating system gave, a whole number of pages
+	data     unsafe.Pointer
+	meter    *Meter  // nil for a view
+	of       *Matrix // of a view of a matrix that may rest: that matrix
+	rest     *rest   // nil: the matrix does not rest
+	kind     Kind
+	retained int // holders besides the first
+	bytes    int // what the operating system gave, a whole number of pages
 }
 
 // Len is the number of elements.
@@ -93,7 +93,7 @@ func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
 // BFloat16s are the bits of the elements of a BFloat16 matrix, valid until Release.
 func (m *Matrix) BFloat16s() []uint16 { return view[uint16](m, BFloat16) }
 
-// Bytes are the elements of whatever type, for who only moves them, valid until Release.
+// Bytes are the elements of whatever type, for callers that only move them, valid until Release.
 func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
 
 func view[T any](m *Matrix, want Element) []T {
@@ -141,15 +141,16 @@ func (m *Matrix) Prefix(rows, cols int) *Matrix {
 	return m.Reshape(m.Len(), 1).RowRange(0, rows*cols).Reshape(rows, cols)
 }
 
-// Share adds a holder: the memory is given back when each has released it, once. No holder may change the
-// elements while there are several. Share and Release of one matrix are not for several goroutines at a time.
-func (m *Matrix) Share() *Matrix {
-	m.sharers++
+// Retain adds a holder: the memory is given back when each has released it, once. No holder may change the
+// elements while there are several. Retain and Release of one matrix are not for several goroutines at a
+// time.
+func (m *Matrix) Retain() *Matrix {
+	m.retained++
 	return m
 }
 
 // Shared reports whether there is more than one holder.
-func (m *Matrix) Shared() bool { return m.sharers > 0 }
+func (m *Matrix) Shared() bool { return m.retained > 0 }
 
 // Release gives the memory back, when the last holder calls it. A further Release, and the release of a view
 // or of nil, does nothing.
@@ -157,8 +158,8 @@ func (m *Matrix) Release() {
 	if m == nil || m.meter == nil || m.data == nil {
 		return
 	}
-	if m.sharers > 0 {
-		m.sharers--
+	if m.retained > 0 {
+		m.retained--
 		return
 	}
 	m.meter.free(m)

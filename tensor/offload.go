@@ -64,8 +64,8 @@ func (e DiskFailure) Unwrap() error { return e.Err }
 type offload struct {
 	disk    Disk // nil: a plan, whose matrices have no elements
 	limit   int64
-	room    int64         // of aside, within the limit
-	aside   *Meter        // nil: there is none
+	room    int64         // of split, within the limit
+	split   *Meter        // nil: there is none
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	unused  atomic.Uint64 // calls of Unused
 	rests   map[*Matrix]struct{}
@@ -94,16 +94,16 @@ func (t *Meter) Offload(d Disk, limit int64) {
 	}
 }
 
-// Aside returns a Meter of its own for matrices in a room of so many bytes, which the limit loses: what rests
+// Split returns a Meter of its own for matrices in a room of so many bytes, which the limit loses: what rests
 // of all others does not depend on them. Unless d is nil they may rest, on a Disk of their own. It must be
 // called before the first allocation.
-func (t *Meter) Aside(d Disk, room int64) *Meter {
+func (t *Meter) Split(d Disk, room int64) *Meter {
 	o := t.offload
-	o.room, o.aside = room, NewMeter()
+	o.room, o.split = room, NewMeter()
 	if d != nil {
-		o.aside.Offload(d, room)
+		o.split.Offload(d, room)
 	}
-	return o.aside
+	return o.split
 }
 
 // Count adds to the bytes that were written and read.
@@ -166,8 +166,8 @@ func (t *Meter) OnDisk() (m Moved) {
 func (t *Meter) WatchDisk(f func(what string, bytes int64) (end func())) {
 	if o := t.offload; o != nil {
 		o.watch.Store(&f)
-		if o.aside != nil {
-			o.aside.WatchDisk(f)
+		if o.split != nil {
+			o.split.WatchDisk(f)
 		}
 	}
 }
@@ -259,7 +259,7 @@ func (o *offload) leavingBytes() (sum int64) {
 	return sum
 }
 
-// charged is all memory, that of the graph's structure and the room of the Meter aside included.
+// charged is all memory, that of the graph's structure and the room of the split Meter included.
 func (t *account) charged() int64 { return t.tensors() + t.live[Graph] + t.offload.room }
 
 // GraphBytes is the memory of the graph's structure: now or, where that may rest, at the peak.

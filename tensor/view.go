@@ -17,7 +17,7 @@ func (m *Matrix) As(e Element, rows, cols int) *Matrix {
 // Narrow makes a Float32 matrix a BFloat16 one, whose elements are in the first half of its memory already.
 // It gives the other half back. The matrix must have one holder.
 func (m *Matrix) Narrow() {
-	if m.Element != Float32 || m.sharers > 0 || m.meter == nil {
+	if m.Element != Float32 || m.retained > 0 || m.meter == nil {
 		panic("tensor: only a Float32 matrix with one holder and memory of its own is narrowed")
 	}
 	m.Thaw()

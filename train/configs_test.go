@@ -7,6 +7,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/setting"
 	"weft/train/task"
@@ -70,10 +71,8 @@ func TestPublishedParameters(t *testing.T) {
 		if strings.HasPrefix(c.config, "ogbl") {
 			o.Metric = "roc-auc" // of a split that is drawn
 		}
-		if got := planOf(t, shaped(t, c.columns, c.classes), o).Workers[0].Parameters +
-			c.other; got != c.want {
-			t.Errorf("%s: %d parameters, published are %d", c.config, got, c.want)
-		}
+		assert.Equal(t, c.want, planOf(t, shaped(t, c.columns, c.classes), o).Workers[0].Parameters+c.other,
+			c.config)
 	}
 }
 
@@ -90,8 +89,7 @@ func shipped(t *testing.T, file string) Options {
 func shaped(t *testing.T, columns, classes int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 300, Degree: 4, Features: columns,
-		Classes: classes, Seed: 1,
+		Kind: generate.SBM, Vertices: 300, Degree: 4, Features: columns, Classes: classes, Seed: 1,
 	})
 	require.NoError(t, err)
 	return g

@@ -31,8 +31,7 @@ func TestDamaged(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	store, run := filepath.Join(dir, "store"), filepath.Join(dir, "run")
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 5,
-		Classes: 3, Seed: 3,
+		Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 5, Classes: 3, Seed: 3,
 	})
 	require.NoError(t, err)
 	a, err := partition.Assign(ctx, g, partition.Options{K: 2, Method: "random"})
@@ -43,9 +42,8 @@ func TestDamaged(t *testing.T) {
 	stored, err := graph.Open(store)
 	require.NoError(t, err)
 	defer stored.Close()
-	if _, err := partition.Write(store, stored, a, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, err = partition.Write(store, stored, a, nil)
+	require.NoError(t, err)
 	d, found, err := partition.Find(store, 2, "random")
 	if err != nil || !found {
 		t.Fatal(found, err)

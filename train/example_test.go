@@ -16,8 +16,7 @@ import (
 func Example() {
 	ctx := context.Background()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
-		Classes: 4, Seed: 1,
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -54,8 +53,7 @@ func Example() {
 // Errors tell a request that makes no sense from a run that failed.
 func ExampleRefused() {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
-		Classes: 4, Seed: 1,
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -75,8 +73,7 @@ func ExampleRefused() {
 // as much as its number says, and a confident prediction costs more.
 func ExampleJob_loss() {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
-		Classes: 4, Seed: 1,
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1,
 	})
 	if err != nil {
 		log.Fatal(err)

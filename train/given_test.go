@@ -6,11 +6,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/task"
@@ -62,13 +61,9 @@ func asOGB(t *testing.T, g *graph.Graph, r *Result, o *Options, first map[string
 	t.Helper()
 	for part, got := range map[int]map[string]metric.Number{1: r.Links.Val, 2: r.Links.Test} {
 		want := byDefinition(g, r.Logits, o.OutFeatures, r.Weights["decoder.weight"].Float32, part, first)
-		if len(got) != len(want) {
-			t.Errorf("part %d: %v, want %v", part, got, want)
-		}
+		assert.Len(t, got, len(want), "part %d, want %v", part, want)
 		for name, x := range want {
-			if math.Abs(float64(got[name])-x) > 1e-9 {
-				t.Errorf("part %d: %s is %v, want %v", part, name, got[name], x)
-			}
+			assert.Near(t, x, float64(got[name]), 1e-9, "part %d: %s", part, name)
 		}
 	}
 }
@@ -201,15 +196,12 @@ func TestMeasureLinks(t *testing.T) {
 		g *graph.Graph
 		Options
 	}{
-		"drawn":  {tangled(t), linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 50 })},
-		"area":   {tangled(t), linked(func(o *Options) { o.Metric = metric.ROCAUC })},
-		"shared": {benchmarked(t, graph.SharedNegatives), linked(func(o *Options) { o.Model = "rgcn" })},
-		"targets": {benchmarked(t, graph.TargetNegatives), linked(func(o *Options) {
-			o.Model, o.Decoder = "rgcn", "distmult"
-		})},
-		"between": {withKnows(t, bought), linked(func(o *Options) {
-			o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20
-		})},
+		"drawn":   {tangled(t), linked("decoder distmult, eval-negatives 50")},
+		"area":    {tangled(t), linked("metric roc-auc")},
+		"shared":  {benchmarked(t, graph.SharedNegatives), linked("model rgcn")},
+		"targets": {benchmarked(t, graph.TargetNegatives), linked("model rgcn, decoder distmult")},
+		"between": {withKnows(t, bought), linked("model rgcn, link-relation user,buys,item;item,has,tag, " +
+			"eval-negatives 20")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, job := range []*Job{
@@ -221,10 +213,9 @@ func TestMeasureLinks(t *testing.T) {
 				alone := &Job{Graph: c.g, Options: c.Options}
 				got, err := alone.MeasureLinks(t.Context(), r.Logits, r.Weights)
 				require.NoError(t, err)
-				if got.TrainEdges != r.Links.TrainEdges || got.ValEdges != r.Links.ValEdges ||
-					got.TestEdges != r.Links.TestEdges {
-					t.Errorf("%+v, want %+v", got, r.Links)
-				}
+				assert.Equal(t, r.Links.TrainEdges, got.TrainEdges, "%+v, want %+v", got, r.Links)
+				assert.Equal(t, r.Links.ValEdges, got.ValEdges, "%+v, want %+v", got, r.Links)
+				assert.Equal(t, r.Links.TestEdges, got.TestEdges, "%+v, want %+v", got, r.Links)
 				if n := len(metric.LinkNamesOf(givenOf(c.g))); len(got.Val) != n || len(got.Test) != n {
 					t.Errorf("%v, want %d metrics", got, n)
 				}
@@ -238,9 +229,8 @@ func TestMeasureLinks(t *testing.T) {
 						}
 					}
 				}
-				if _, err := alone.MeasureLinks(t.Context(), r.Logits[1:], r.Weights); !refusal.Is(err) {
-					t.Errorf("other vertices: %v", err)
-				}
+				_, err = alone.MeasureLinks(t.Context(), r.Logits[1:], r.Weights)
+				assert.Refused(t, err, "", "other vertices")
 			}
 		})
 	}
@@ -260,28 +250,19 @@ func TestGivenSplitRefuses(t *testing.T) {
 		form   graph.NegativeForm
 		change func(g *graph.Graph, o *Options)
 	}{
-		"metric mrr: ": {
-			graph.SharedNegatives,
-			func(_ *graph.Graph, o *Options) { o.Metric = metric.MRR },
-		},
+		"metric mrr: ": {graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.Metric = metric.MRR }},
 		"metric hits@50: ": {
-			graph.TargetNegatives,
-			func(_ *graph.Graph, o *Options) { o.Metric = "hits@50" },
+			graph.TargetNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@50" },
 		},
 		"metric hits@20: ": {graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.Metric = "hits@20" }},
 		"eval-negatives 7: ": {
-			graph.SharedNegatives,
-			func(_ *graph.Graph, o *Options) { o.EvalNegatives = 7 },
+			graph.SharedNegatives, func(_ *graph.Graph, o *Options) { o.EvalNegatives = 7 },
 		},
 		"link-split 80/10/10": {
-			graph.NoNegatives,
-			func(_ *graph.Graph, o *Options) { o.LinkSplit = task.Shares{80, 10, 10} },
+			graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.LinkSplit = task.Shares{80, 10, 10} },
 		},
 		"link-relation a,z,a: the graph has no such relation; did you mean a,x,a?": {
-			graph.NoNegatives,
-			func(_ *graph.Graph, o *Options) {
-				o.LinkRelation = "a,z,a"
-			},
+			graph.NoNegatives, func(_ *graph.Graph, o *Options) { o.LinkRelation = "a,z,a" },
 		},
 		"link-relation a,z,b: the graph's split of edges does not divide it; take a,x,a": {
 			graph.NoNegatives,
@@ -294,11 +275,9 @@ func TestGivenSplitRefuses(t *testing.T) {
 			addTypes(t, g, 1, &graph.EdgeSplit{Edges: [3][]int32{{1, 0}}})
 		}},
 	} {
-		g, o := benchmarked(t, c.form), linked(func(o *Options) { o.Model = "rgcn" })
+		g, o := benchmarked(t, c.form), linked("model rgcn")
 		c.change(g, &o)
 		_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a refusal of %s", err, want)
-		}
+		assert.Refused(t, err, want)
 	}
 }

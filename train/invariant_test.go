@@ -1,119 +1,81 @@
 package train
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/graph/graphtest"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/setting"
 	"weft/train/worker"
 )
 
-// networks are settings that together use every operation.
-func networks() map[string]Options {
-	with := func(change func(o *Options)) Options {
-		o := Defaults()
-		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 2, 7, 0.01
-		change(&o)
+// given are options in which words as of the command line, "model gat, heads 4, residual", set some.
+func given(o Options, words string) Options {
+	if words == "" {
 		return o
 	}
+	for word := range strings.SplitSeq(words, ", ") {
+		name, text, _ := strings.Cut(word, " ")
+		for _, s := range setting.All() {
+			if s.Name == name {
+				if err := s.Set(&o, cmp.Or(text, "true")); err != nil {
+					panic(fmt.Sprintf("%s: %v", word, err))
+				}
+				name = ""
+			}
+		}
+		if name != "" {
+			panic(name + " is no setting")
+		}
+	}
+	return o
+}
+
+// networks are settings that together use every operation.
+func networks() map[string]Options {
+	with := func(words string) Options {
+		o := given(Defaults(), "layers 3, hidden 24, epochs 2, seed 7, lr 0.01")
+		return given(o, words)
+	}
 	return map[string]Options{
-		"mlp":  with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"gcn":  with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
-		"sage": with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
-		"sage-max": with(func(o *Options) {
-			o.Model, o.Aggregation, o.Norm, o.DropEdge = "sage", "max", "batch", .2
-		}),
-		"sage-sum": with(func(o *Options) {
-			o.Model, o.Aggregation, o.Norm, o.Optimizer = "sage", "sum", "layer", "sgd"
-		}),
-		"gat": with(func(o *Options) {
-			o.Model, o.Heads, o.OutputHeads = "gat", 4, 3
-			o.AttentionDropout, o.DropEdge = .3, .2
-			o.Activation = "elu"
-		}),
-		"gatv2": with(func(o *Options) {
-			o.Model, o.Heads, o.Norm = "gatv2", 3, "graph"
-			o.AttentionDropout = .3
-			o.TransformDropout = .2
-		}),
-		"gat-edges": with(func(o *Options) {
-			o.Model, o.EdgeFeatures, o.Heads, o.OutputHeads = "gat", true, 4, 3
-			o.AttentionDropout = .3
-		}),
-		"gatv2-edges": with(func(o *Options) {
-			o.Model, o.EdgeFeatures, o.Heads = "gatv2", true, 3
-			o.AttentionDropout = .3
-		}),
-		"transformer": with(func(o *Options) {
-			o.Model, o.EdgeFeatures, o.Heads, o.Norm = "transformer", true, 3, "layer"
-			o.AttentionDropout = .3
-		}),
-		"gin": with(func(o *Options) {
-			o.Model = "gin"
-			o.Norm = "batch"
-			o.Optimizer = "sgd"
-			o.Activation = "gelu"
-		}),
-		"gine": with(func(o *Options) {
-			o.Model, o.Jump = "gine", "cat"
-			o.Norm = "layer"
-			o.Optimizer = "sgd"
-		}),
-		"pna": with(func(o *Options) {
-			o.Model, o.Norm, o.Optimizer, o.DropEdge = "pna", "layer", "sgd", .2
-		}),
-		"gcnii": with(func(o *Options) {
-			o.Model = "gcnii"
-			o.InputDropout = .2
-			o.WeightDecay, o.ConvWeightDecay = 5e-4, .01
-		}),
-		"separate": with(func(o *Options) {
-			o.Model = "gcnii"
-			o.SharedWeights = false
-			o.Direction = "out"
-		}),
-		"resgcn": with(func(o *Options) { o.Model, o.Activation = "resgcn", "gelu" }),
-		"blocks": with(func(o *Options) { o.Model, o.BlockForm, o.Norm = "sage", "residual", "batch" }),
-		"blocks-gat": with(func(o *Options) {
-			o.Model, o.BlockForm, o.Heads = "gat", "residual", 4
-			o.AttentionDropout = .3
-		}),
-		"appnp": with(func(o *Options) { o.Model = "appnp"; o.Norm = "batch"; o.InputDropout = .2 }),
-		"sgc":   with(func(o *Options) { o.Model, o.Direction, o.Rounds = "sgc", "out", 3 }),
-		"out": with(func(o *Options) {
-			o.Model, o.Activation, o.DropEdge = "gcn", "gelu", .2
-			o.Direction = "out"
-			o.Clip = .1
-		}),
-		"cat": with(func(o *Options) {
-			o.Model, o.Jump, o.Norm, o.Residual = "gcn", "cat", "batch", true
-		}),
-		"jump-max": with(func(o *Options) {
-			o.Model, o.Jump, o.Heads = "gat", "max", 4
-			o.Activation = "elu"
-		}),
-		"both": with(func(o *Options) {
-			o.Model = "sage"
-			o.Direction = "both"
-			o.DropEdge = .2
-			o.Norm = "batch"
-			o.Schedule = "cosine"
-		}),
-		"both-gat": with(func(o *Options) {
-			o.Model, o.Heads, o.Norm = "gat", 2, "pair"
-			o.Direction = "both"
-			o.AttentionDropout = .5
-			o.Optimizer = "adamw"
-		}),
+		"mlp":      with("model mlp, norm batch, input-dropout .2"),
+		"gcn":      with("model gcn, norm layer, residual"),
+		"sage":     with("model sage, norm batch"),
+		"sage-max": with("model sage, aggregation max, norm batch, drop-edge .2"),
+		"sage-sum": with("model sage, aggregation sum, norm layer, optimizer sgd"),
+		"gat": with("model gat, heads 4, output-heads 3, attention-dropout .3, drop-edge .2, " +
+			"activation elu"),
+		"gatv2":       with("model gatv2, heads 3, norm graph, attention-dropout .3, transform-dropout .2"),
+		"gat-edges":   with("model gat, edge-features, heads 4, output-heads 3, attention-dropout .3"),
+		"gatv2-edges": with("model gatv2, edge-features, heads 3, attention-dropout .3"),
+		"transformer": with("model transformer, edge-features, heads 3, norm layer, attention-dropout .3"),
+		"gin":         with("model gin, norm batch, optimizer sgd, activation gelu"),
+		"gine":        with("model gine, jk cat, norm layer, optimizer sgd"),
+		"pna":         with("model pna, norm layer, optimizer sgd, drop-edge .2"),
+		"gcnii":       with("model gcnii, input-dropout .2, weight-decay .0005, conv-weight-decay .01"),
+		"separate":    with("model gcnii, shared-weights false, direction out"),
+		"resgcn":      with("model resgcn, activation gelu"),
+		"blocks":      with("model sage, blocks residual, norm batch"),
+		"blocks-gat":  with("model gat, blocks residual, heads 4, attention-dropout .3"),
+		"appnp":       with("model appnp, norm batch, input-dropout .2"),
+		"sgc":         with("model sgc, direction out, rounds 3"),
+		"out":         with("model gcn, activation gelu, drop-edge .2, direction out, clip .1"),
+		"cat":         with("model gcn, jk cat, norm batch, residual"),
+		"jump-max":    with("model gat, jk max, heads 4, activation elu"),
+		"both":        with("model sage, direction both, drop-edge .2, norm batch, schedule cosine"),
+		"both-gat": with("model gat, heads 2, norm pair, direction both, attention-dropout .5, " +
+			"optimizer adamw"),
 	}
 }
 
@@ -159,9 +121,8 @@ func tangle(t *testing.T, vertices, into int32) *graph.Graph {
 
 func run(t *testing.T, g *graph.Graph, o Options) *Result {
 	t.Helper()
-	if _, err := o.Resolve(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := o.Resolve()
+	require.NoError(t, err)
 	r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 	require.NoError(t, err)
 	return r
@@ -182,9 +143,8 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 					o.Threads = n
 				}
 				many := run(t, g, o)
-				if !slices.Equal(one.Losses, many.Losses) || !slices.Equal(one.Logits, many.Logits) {
-					t.Errorf("%d threads: losses %v, one thread %v", n, many.Losses, one.Losses)
-				}
+				assert.Equal(t, one.Losses, many.Losses, "%d threads", n)
+				assert.Equal(t, one.Logits, many.Logits, "%d threads", n)
 			}
 		})
 	}
@@ -238,12 +198,10 @@ func TestPredictEqualsRun(t *testing.T) {
 				p, err := (&Job{Graph: on, Options: o}).Predict(context.Background(),
 					r.Weights, WithEmbeddings)
 				require.NoError(t, err)
-				if p.Classes != g.Labels.Classes || !slices.Equal(p.Logits, r.Logits) {
-					t.Errorf("predict gives %d classes, or other logits than the run left", p.Classes)
-				}
-				if p.EmbeddingColumns != columns || len(p.Embeddings) != columns*g.Vertices() {
-					t.Errorf("%d embeddings of %d columns", len(p.Embeddings), p.EmbeddingColumns)
-				}
+				assert.Equal(t, g.Labels.Classes, p.Classes)
+				assert.Equal(t, r.Logits, p.Logits)
+				assert.Equal(t, columns, p.EmbeddingColumns)
+				assert.Len(t, p.Embeddings, columns*g.Vertices())
 			}
 		})
 	}
@@ -254,8 +212,7 @@ func TestPredictEqualsRun(t *testing.T) {
 // memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6,
-		Directed: true, Features: 8, Classes: 4,
+		Kind: generate.Uniform, Vertices: 1 << 17, Degree: 6, Directed: true, Features: 8, Classes: 4,
 	})
 	require.NoError(t, err)
 	o := Defaults()
@@ -274,14 +231,11 @@ func TestMemoryOfCutSums(t *testing.T) {
 // TestMemoryLimit: Run refuses a run whose plan exceeds the limit, planned before or not.
 func TestMemoryLimit(t *testing.T) {
 	g := tangled(t)
-	o := networks()["sage"]
-	o.MemoryLimit = 1000
+	o := given(networks()["sage"], "memory-limit 1000")
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
 		for range 2 {
-			if _, err := j.Run(context.Background()); !refusal.Is(err) ||
-				!strings.HasPrefix(err.Error(), "memory-limit 1kB: worker 0 would need ") {
-				t.Errorf("%s: %v", j.Options.Parallel, err)
-			}
+			_, err := j.Run(context.Background())
+			assert.RefusedFor(t, err, "memory-limit 1kB: worker 0 would need ", "", j.Options.Parallel)
 		}
 	}
 }
@@ -309,19 +263,51 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 			t.Errorf("worker %d: planned %d bytes, took %d", k, planned, took)
 		}
 	}
-	if !slices.Equal(plan.GraphBytes, r.GraphBytes) {
-		t.Errorf("planned %d bytes of the graph, took %d", plan.GraphBytes, r.GraphBytes)
-	}
+	assert.Equal(t, r.GraphBytes, plan.GraphBytes, "planned")
 	if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo ||
 		planned.Layout != sent.Layout {
 		t.Errorf("planned to send %+v, sent %+v", planned, sent)
 	}
-	if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {
-		t.Errorf("planned to aggregate %d edges × columns, aggregated %d", plan.EdgeColumns, r.EdgeColumns)
-	}
+	assert.Equal(t, r.EdgeColumns, plan.EdgeColumns, "planned to aggregate")
 	// The first of several ranks on a worker measures before the others have kept their best weights
 	if !turns && slices.Min(live) != slices.Max(live) {
 		t.Errorf("live bytes after each epoch: %d", live)
 	}
 	return r, plan.PeakTensorBytes[0] + plan.GraphBytes[0]
+}
+
+// TestDecoupledIsAnotherModel: a decoupled model does not compute what the coupled one does.
+func TestDecoupledIsAnotherModel(t *testing.T) {
+	g := tangled(t)
+	for _, model := range gnn.Decouplable() {
+		o := Defaults()
+		o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads = model, 3, 8, 4, 1
+		coupled := run(t, g, o).Losses
+		o.Decoupled = true
+		for i, loss := range run(t, g, o).Losses {
+			if math.Abs(loss-coupled[i]) < 1e-4*coupled[i] {
+				t.Errorf("%s: loss %v of epoch %d, coupled %v", model, loss, i+1, coupled[i])
+			}
+		}
+	}
+}
+
+// TestStoppedAttention: without a gradient the attention vectors keep their initial values, whatever the
+// weight decay.
+func TestStoppedAttention(t *testing.T) {
+	g := tangled(t)
+	g.Splits[0].Val = nil // the weights are then the last epoch's
+	o := given(Defaults(), "model gat, layers 2, hidden 8, decoupled, weight-decay .1, threads 1")
+	for _, gradient := range gnn.AttentionGradients {
+		o.AttentionGradient = gradient
+		o.Epochs = 1
+		first := run(t, g, o).Weights
+		o.Epochs = 5
+		last := run(t, g, o).Weights
+		for _, name := range []string{"propagation.att_src", "propagation.att_dst"} {
+			if same := slices.Equal(first[name].Float32, last[name].Float32); same != (gradient == "stop") {
+				t.Errorf("gradient %s: %s is the same after 1 and 5 epochs: %v", gradient, name, same)
+			}
+		}
+	}
 }

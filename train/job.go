@@ -88,8 +88,8 @@ type Job struct {
 	Engine func(engine.Config) (engine.Engine, error)
 	// PlanRange asks for Plan.Least and Plan.All, and for what workers send in link prediction.
 	PlanRange bool
-	// PlanSteps asks for the steps of each worker of a plan.
-	PlanSteps bool
+	// PlanCounts asks for Counts of each worker of a plan, and for what workers send in link prediction.
+	PlanCounts bool
 	// MostPlanSteps refuses a plan with more steps of all workers, about; 0: no limit.
 	MostPlanSteps int
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
@@ -116,8 +116,8 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
 		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
-		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Steps: j.PlanSteps,
-		MostSteps: j.MostPlanSteps, Links: j.PlanSteps || j.PlanRange,
+		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Counts: j.PlanCounts,
+		MostSteps: j.MostPlanSteps, Links: j.PlanCounts || j.PlanRange,
 	})
 }
 

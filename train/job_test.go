@@ -4,14 +4,16 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/partition/metis"
 )
 
 // TestJobRefuses: a job made by a program is checked as the command's jobs are.
@@ -31,9 +33,7 @@ func TestJobRefuses(t *testing.T) {
 			_, runErr := j.Run(context.Background())
 			_, planErr := j.Plan(context.Background())
 			for _, err := range []error{runErr, planErr} {
-				if !refusal.Is(err) || !strings.Contains(err.Error(), name) {
-					t.Errorf("got %v, want a refusal that names %q", err, name)
-				}
+				assert.Refused(t, err, name)
 			}
 		})
 	}
@@ -48,9 +48,8 @@ func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		j.OnEpoch = func(Epoch) { t.Error("an epoch was run") }
-		if _, err := j.Plan(ctx); !errors.Is(err, why) {
-			t.Errorf("%q: planned with %v", j.Options.Parallel, err)
-		}
+		_, err := j.Plan(ctx)
+		assert.ErrorIs(t, err, why, "%q: planned", j.Options.Parallel)
 		if r, err := j.Run(ctx); r != nil || !errors.Is(err, why) {
 			t.Errorf("%q: ran with %v", j.Options.Parallel, err)
 		}
@@ -60,8 +59,7 @@ func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 // TestIdentityBlock: a block may return its input. Attention over features without gradients leaks no memory.
 func TestIdentityBlock(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Epochs = 3
+	o := given(Defaults(), "epochs 3")
 	var live []int64
 	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
 		live = append(live, e.LiveBytes)
@@ -87,9 +85,7 @@ func TestIdentityBlock(t *testing.T) {
 	}}
 	r, err := j.Run(context.Background())
 	require.NoError(t, err)
-	if slices.Min(live) != slices.Max(live) {
-		t.Errorf("live bytes after each epoch: %d", live)
-	}
+	assert.Equal(t, slices.Max(live), slices.Min(live), "live bytes after each epoch: %d", live)
 	if r.Losses[2] >= r.Losses[0] {
 		t.Errorf("losses %v do not fall", r.Losses)
 	}
@@ -97,8 +93,7 @@ func TestIdentityBlock(t *testing.T) {
 
 // TestPatienceBelowEvalEvery: patience may run out before the first evaluation.
 func TestPatienceBelowEvalEvery(t *testing.T) {
-	o := networks()["gcn"]
-	o.Epochs, o.EvalEvery, o.Patience = 9, 5, 2
+	o := given(networks()["gcn"], "epochs 9, eval-every 5, patience 2")
 	r, err := (&Job{Graph: tangled(t), Options: o}).Run(context.Background())
 	if err != nil || r.Epochs != 2 || r.BestEpoch != 2 {
 		t.Fatalf("%+v, %v", r, err)
@@ -123,4 +118,10 @@ func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 			t.Fatalf("%s: %d epochs, best %d, %v", choice, r.Epochs, r.BestEpoch, err)
 		}
 	}
+}
+
+// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	metis.Child()
+	goleak.VerifyTestMain(m)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
 )
@@ -84,16 +85,15 @@ func labelled(t *testing.T) map[string]*graph.Graph {
 func TestLabelInput(t *testing.T) {
 	for name, g := range labelled(t) {
 		t.Run(name, func(t *testing.T) {
-			o := Defaults()
-			o.Model, o.Hidden, o.Dropout, o.Epochs, o.Threads, o.Seed, o.NormalizeFeatures = "sage",
-				12, 0, 1, 1, 5, "none"
+			o := given(Defaults(), "model sage, hidden 12, dropout 0, epochs 1, threads 1, seed 5, "+
+				"normalize-features none")
 			if name == "weighted" {
 				o.ClassWeights = filepath.Join(t.TempDir(), "weights")
 				require.NoError(t, os.WriteFile(o.ClassWeights, []byte("1 2 .5 0 3\n"), 0o666))
 			}
 			with := o
 			with.LabelInput = .4
-			draw := nn.LabelInput{Share: .4, Seed: 5}
+			draw := nn.LabelInput{Probability: .4, Seed: 5}
 			of := widened(g, draw.Shows(1))
 			if n, all := len(of.Splits[0].Train), len(g.Splits[0].Train); n < all/2 || n > 3*all/4 {
 				t.Fatalf("%d of %d training vertices train", n, all)
@@ -116,9 +116,7 @@ func TestLabelInput(t *testing.T) {
 			if d := apart(q.Logits, p.Logits); !(d < 1e-5) {
 				t.Errorf("logits differ by %v", d)
 			}
-			if !slices.Equal(p.Logits, got.Logits) {
-				t.Error("the run's logits are others than those of a prediction")
-			}
+			assert.Equal(t, got.Logits, p.Logits, "the run's logits are others than those of a prediction")
 			some := []int32{650, 3, 12}
 			s, err := (&Job{Graph: g, Options: with, Vertices: some}).Predict(context.Background(),
 				got.Weights, Logits)
@@ -152,34 +150,30 @@ func TestLabelInputRefused(t *testing.T) {
 	split.Splits = nil
 	for name, c := range map[string]struct {
 		g      *graph.Graph
-		change func(*Options)
+		change string
 		says   string
 	}{
-		"pipeline": {g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2"},
-		"values":   {withValues(g), func(*Options) {}, "the labels of the graph are values"},
-		"types":    {severalTypes(t), func(o *Options) { o.Model = "rgcn" }, "vertex types"},
-		"bare":     {&bare, func(o *Options) { o.NodeEmbedding = 8 }, "the graph has no features"},
+		"pipeline": {g, "parallel pipeline=2", "take parallel graph=2"},
+		"values":   {withValues(g), "", "the labels of the graph are values"},
+		"types":    {severalTypes(t), "model rgcn", "vertex types"},
+		"bare":     {&bare, "node-embedding 8", "the graph has no features"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Defaults()
-			o.LabelInput, o.Epochs = .5, 1
-			c.change(&o)
+			o := given(Defaults(), "label-input .5, epochs 1")
+			o = given(o, c.change)
 			if _, err := (&Job{Graph: c.g, Options: o}).Run(context.Background()); err == nil ||
 				!strings.Contains(fmt.Sprint(err), c.says) {
 				t.Errorf("%v", err)
 			}
 		})
 	}
-	o := Defaults()
-	o.LabelInput, o.Epochs = .5, 1
+	o := given(Defaults(), "label-input .5, epochs 1")
 	weights := run(t, g, o).Weights
 	for says, g := range map[string]*graph.Graph{
 		"the graph has no labels":  &unlabelled,
 		"the graph has no split 0": &split,
 	} {
-		if _, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights,
-			Logits); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v, want %s", err, says)
-		}
+		_, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), weights, Logits)
+		assert.ErrorContains(t, err, says)
 	}
 }

@@ -4,27 +4,20 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/train/metric"
-	"weft/train/task"
 	"weft/train/worker"
 )
 
 // linked are options of link prediction.
-func linked(change func(o *Options)) Options {
-	o := Defaults()
-	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn",
-		24, 8, .001, 5, 2, 1
-	if change != nil {
-		change(&o)
-	}
-	return o
+func linked(words string) Options {
+	o := given(Defaults(), "task link, model gcn, hidden 24, out-features 8, lr .001, epochs 5, "+
+		"negatives 2, threads 1")
+	return given(o, words)
 }
 
 // severalTypes has two vertex types, and relations within the first and between both, each with its reverse.
@@ -44,9 +37,8 @@ func severalTypes(t *testing.T) *graph.Graph {
 	for i := range g.Others[0].Features.Dense {
 		g.Others[0].Features.Dense[i] = float32(i%7) / 7
 	}
-	if g, err = g.ReverseRelations(); err != nil {
-		t.Fatal(err)
-	}
+	g, err = g.ReverseRelations()
+	require.NoError(t, err)
 	return g
 }
 
@@ -72,8 +64,8 @@ func TestLinksOfAnotherType(t *testing.T) {
 	beside.Others = slices.Concat([]graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}},
 		g.Others)
 	for _, model := range []string{"rgcn", "gatv2"} {
-		want := mustRun(t, &Job{Graph: &first, Options: linked(func(o *Options) { o.Model = model })})
-		asked := linked(func(o *Options) { o.Model, o.LinkRelation = model, "user,follows,user" })
+		want := mustRun(t, &Job{Graph: &first, Options: linked("model " + model)})
+		asked := linked("link-relation user,follows,user, model " + model)
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
 			for _, g := range []*graph.Graph{g, &beside} {
 				got := mustRun(t, onMesh(g, asked, mesh))
@@ -112,9 +104,7 @@ func TestPlanOfFetches(t *testing.T) {
 	for v := range of {
 		of[v] = 2 * int32(v%2) // nothing on worker 1
 	}
-	o := linked(func(o *Options) {
-		o.Epochs, o.OutFeatures, o.Hidden, o.Negatives = 3, 200, 8, 9
-	}) // several windows
+	o := linked("epochs 3, out-features 200, hidden 8, negatives 9") // several windows
 	weighted := o
 	weighted.Decoder = "distmult"
 	for name, job := range map[string]*Job{
@@ -125,7 +115,7 @@ func TestPlanOfFetches(t *testing.T) {
 		"graph=4, distmult": divided(t, g, weighted, 4, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			job.PlanSteps = true
+			job.PlanCounts = true
 			p, err := job.Plan(t.Context())
 			require.NoError(t, err)
 			r := mustRun(t, job)
@@ -134,13 +124,9 @@ func TestPlanOfFetches(t *testing.T) {
 				t.Errorf("%+v planned, %+v sent", got, r.Communication)
 			}
 			for rank, sent := range p.Sent {
-				if sent.Bytes() != r.SentBytes[rank] {
-					t.Errorf("worker %d: %d bytes planned, %d sent", rank, sent.Bytes(), r.SentBytes[rank])
-				}
+				assert.Equal(t, r.SentBytes[rank], sent.Bytes(), "worker %d", rank)
 			}
-			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
-				t.Errorf("%d bytes of memory planned, %d taken", p.PeakTensorBytes, r.PeakTensorBytes)
-			}
+			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "bytes of memory planned")
 		})
 	}
 }
@@ -149,27 +135,21 @@ func TestPlanOfFetches(t *testing.T) {
 // than a model after one small step.
 func TestLinksAreLearned(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16,
-		Classes: 4, Seed: 1,
+		Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1,
 	})
 	require.NoError(t, err)
 	within := func(_ int64, u, v int32) bool { return g.Labels.Class[u] == g.Labels.Class[v] }
-	if g.Relations[0], err = g.Relations[0].Where(within); err != nil {
-		t.Fatal(err)
-	}
-	o := linked(func(o *Options) {
-		o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = metric.ROCAUC, 1e-6, 1, 0, 1
-	})
+	g.Relations[0], err = g.Relations[0].Where(within)
+	require.NoError(t, err)
+	o := linked("metric roc-auc, lr 1e-6, epochs 1, dropout 0, negatives 1")
 	before := run(t, g, o)
 	o.LR, o.Epochs = .02, 60
 	after := run(t, g, o)
 	if after.Test < before.Test+.1 || after.Test < .75 {
 		t.Errorf("ROC-AUC %.3f after training, %.3f before", after.Test, before.Test)
 	}
-	if len(after.Logits) != g.Vertices()*o.OutFeatures {
-		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits),
-			g.Vertices(), o.OutFeatures)
-	}
+	assert.Len(t, after.Logits, g.Vertices()*o.OutFeatures,
+		"values in the embeddings of %d vertices, %d columns", g.Vertices(), o.OutFeatures)
 	// A prediction on the whole graph needs no decoder.
 	o.Decoder = "distmult"
 	r := run(t, g, o)
@@ -177,16 +157,15 @@ func TestLinksAreLearned(t *testing.T) {
 	if err != nil || p.Classes != o.OutFeatures || len(p.Logits) != len(r.Logits) {
 		t.Fatalf("%v: %d columns, %d values", err, p.Classes, len(p.Logits))
 	}
-	if w := r.Weights["decoder.weight"]; !slices.Equal(w.Shape, []int{1, o.OutFeatures}) {
-		t.Errorf("the decoder's weights have the shape %v", w.Shape)
-	}
+	assert.Equal(t, []int{1, o.OutFeatures}, r.Weights["decoder.weight"].Shape,
+		"the decoder's weights have the shape")
 }
 
 // TestLinksNeedNoLabels: link prediction needs no labels, classes or splits.
 func TestLinksNeedNoLabels(t *testing.T) {
 	g := *tangled(t)
 	g.Labels, g.Splits = graph.Labels{}, nil
-	if r := run(t, &g, linked(nil)); math.IsNaN(r.Val) || !math.IsNaN(r.Train) {
+	if r := run(t, &g, linked("")); math.IsNaN(r.Val) || !math.IsNaN(r.Train) {
 		t.Errorf("training %v, validation %v", r.Train, r.Val)
 	}
 }
@@ -208,47 +187,29 @@ func TestLinksRefused(t *testing.T) {
 		func(r graph.Relation) bool { return r.Source == r.Target })
 	for _, c := range []struct {
 		g      *graph.Graph
-		change func(o *Options)
+		change string
 		want   string
 	}{
-		{g, func(o *Options) {
-			o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult"
-		}, "decoder distmult: belongs to task link"},
-		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
-		{g, func(o *Options) {
-			o.Metric = "accuracy"
-		}, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
-		{g, func(o *Options) {
-			o.LinkRelation = "vertex,other,vertex"
-		}, "link-relation vertex,other,vertex: the graph has no such relation; did you mean " +
-			"vertex,edge,vertex?"},
-		{g, func(o *Options) {
-			o.Task, o.OutFeatures, o.LinkRelation = task.Vertex, 0, "a,b,c"
-		}, "link-relation a,b,c: belongs to task link"},
-		{types, func(o *Options) {
-			o.Model, o.LinkRelation = "rgcn", "b,y,a;a,rev_y,b"
-		}, "link-relation a,rev_y,b: the reverse of another one"},
-		{types, func(o *Options) {
-			o.Model, o.LinkRelation = "rgcn", "b,y,a;b,y,a"
-		}, "link-relation b,y,a: stands twice"},
-		{types, func(o *Options) {
-			o.Model, o.LinkRelation, o.Decoupled = "rgcn", "b,y,a", true
-		}, "decoupled: its rounds end in the rows of the first vertex type"},
-		{types, func(o *Options) {
-			o.Model, o.LinkRelation, o.Parallel = "rgcn", "b,y,a", "pipeline=2"
-		}, "take parallel graph=2 or tensor=2"},
-		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2 or tensor=2"},
-		{untrained, func(*Options) {}, "the graph's split of edges has none to train on"},
-		{&lonely, func(*Options) {}, "the graph has no edges to train on"},
-		{&between, func(o *Options) { o.Model = "rgcn" }, "no edges to train on"},
-		{&lonely, func(o *Options) {
-			o.Parallel, o.Partition = "graph=2", "random"
-		}, "the graph has no edges to train on"},
+		{g, "task vertex, out-features 0, decoder distmult", "decoder distmult: belongs to task link"},
+		{g, "split 1", "split 1: belongs to task vertex"},
+		{g, "metric accuracy", "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
+		{g, "link-relation vertex,other,vertex", "link-relation vertex,other,vertex: the graph has no " +
+			"such relation; did you mean vertex,edge,vertex?"},
+		{g, "task vertex, out-features 0, link-relation a,b,c", "link-relation a,b,c: belongs to task link"},
+		{types, "model rgcn, link-relation b,y,a;a,rev_y,b", "link-relation a,rev_y,b: the reverse of " +
+			"another one"},
+		{types, "model rgcn, link-relation b,y,a;b,y,a", "link-relation b,y,a: stands twice"},
+		{types, "model rgcn, link-relation b,y,a, decoupled", "decoupled: its rounds end in the rows of " +
+			"the first vertex type"},
+		{types, "model rgcn, link-relation b,y,a, parallel pipeline=2", "take parallel graph=2 or tensor=2"},
+		{g, "parallel pipeline=2", "take parallel graph=2 or tensor=2"},
+		{untrained, "", "the graph's split of edges has none to train on"},
+		{&lonely, "", "the graph has no edges to train on"},
+		{&between, "model rgcn", "no edges to train on"},
+		{&lonely, "parallel graph=2, partition random", "the graph has no edges to train on"},
 	} {
 		o := linked(c.change)
 		_, err := (&Job{Graph: c.g, Options: o}).Run(context.Background())
-		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v, want %q in one line", err, c.want)
-		}
+		assert.Refused(t, err, c.want)
 	}
 }

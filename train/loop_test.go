@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/setting"
@@ -39,10 +39,8 @@ func TestBestEpoch(t *testing.T) {
 		for k, s := range c.course {
 			b.better(k+1, s)
 		}
-		if b.epoch != c.best || b.since != c.since {
-			t.Errorf("%s of %v: best epoch %d, last progress in %d, want %d and %d", c.selects, c.course,
-				b.epoch, b.since, c.best, c.since)
-		}
+		assert.Equal(t, c.best, b.epoch, "%s of %v", c.selects, c.course)
+		assert.Equal(t, c.since, b.since, "%s of %v", c.selects, c.course)
 		if b.exhausted(c.since+1) || !b.exhausted(c.since+2) {
 			t.Errorf("%s: patience does not end two epochs after the last progress", c.selects)
 		}
@@ -53,8 +51,7 @@ func TestBestEpoch(t *testing.T) {
 // of the selected one are kept.
 func TestSelect(t *testing.T) {
 	g := tangled(t)
-	o := networks()["gcn"]
-	o.Epochs, o.LR = 60, .05
+	o := given(networks()["gcn"], "epochs 60, lr .05")
 	best := map[string]int{}
 	for _, o.Select = range []string{"metric", setting.SelectLoss} {
 		var losses, metrics []float64
@@ -66,14 +63,12 @@ func TestSelect(t *testing.T) {
 		if o.Select == setting.SelectLoss {
 			want = 1 + slices.Index(losses, slices.Min(losses))
 		}
-		if r.BestEpoch != want || r.ValLoss != losses[want-1] || r.Val != metrics[want-1] {
-			t.Errorf("%s: epoch %d with loss %v and metric %v, want %d of %v and %v", o.Select, r.BestEpoch,
-				r.ValLoss, r.Val, want, losses, metrics)
-		}
+		assert.Equal(t, want, r.BestEpoch, o.Select)
+		assert.Equal(t, losses[want-1], r.ValLoss, o.Select)
+		assert.Equal(t, metrics[want-1], r.Val, o.Select)
 		best[o.Select] = r.BestEpoch
-		if many := mustRun(t, divided(t, g, o, 2, nil)); math.Abs(many.ValLoss-r.ValLoss) > 1e-3*r.ValLoss {
-			t.Errorf("%s: validation loss %v on two workers, %v on one", o.Select, many.ValLoss, r.ValLoss)
-		}
+		assert.Near(t, r.ValLoss, mustRun(t, divided(t, g, o, 2, nil)).ValLoss, 1e-3*r.ValLoss,
+			"%s: validation loss", o.Select)
 	}
 	if best["metric"] == best[setting.SelectLoss] {
 		t.Errorf("both select epoch %d, which tests nothing", best[setting.SelectLoss])
@@ -157,9 +152,8 @@ func TestPlateau(t *testing.T) {
 		o.Parallel = mesh
 		highest, want := 0., o.LR
 		job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
-			if rates[k] = append(rates[k], e.LR); e.LR != want {
-				t.Errorf("epoch %d: %v, want %v", e.Epoch, e.LR, want)
-			}
+			rates[k] = append(rates[k], e.LR)
+			assert.Equal(t, want, e.LR, "epoch %d", e.Epoch)
 			if e.Val > highest*(1+1e-4) {
 				highest = e.Val
 			} else {
@@ -177,7 +171,5 @@ func TestPlateau(t *testing.T) {
 	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 	want := "schedule plateau: nothing is held out for validation; give another split, or take " +
 		"schedule constant"
-	if err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	assert.EqualRefusal(t, err, want)
 }

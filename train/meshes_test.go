@@ -10,9 +10,9 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/require"
 	"weft/train/metric"
-	"weft/train/setting"
-	"weft/train/task"
 )
 
 // feature is something that a run may have: a graph and options, and the meshes that must give what one
@@ -52,14 +52,10 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 			t.Errorf("%s: %s %v, want %v", what, name, x, y)
 		}
 	}
-	if got.Metric != want.Metric {
-		t.Errorf("%s: the metric is %s, want %s", what, got.Metric, want.Metric)
-	}
+	assert.Equal(t, want.Metric, got.Metric, "%s: the metric", what)
 	near("validation", got.Val, want.Val)
 	near("test", got.Test, want.Test)
-	if len(got.Weights) != len(want.Weights) {
-		t.Errorf("%s: %d weights, want %d", what, len(got.Weights), len(want.Weights))
-	}
+	assert.Len(t, got.Weights, len(want.Weights), what)
 	if k, l := got.Links, want.Links; l != nil {
 		counts, wanted := [3]int{k.TrainEdges, k.ValEdges, k.TestEdges},
 			[3]int{l.TrainEdges, l.ValEdges, l.TestEdges}
@@ -70,9 +66,7 @@ func alike(t *testing.T, what string, got, want *Result, b bounds) {
 			near(name, float64(k.Test[name]), float64(x))
 		}
 	}
-	if len(got.Logits) != len(want.Logits) {
-		t.Fatalf("%s: %d logits, want %d", what, len(got.Logits), len(want.Logits))
-	}
+	require.Len(t, got.Logits, len(want.Logits), what)
 	for i, z := range want.Logits {
 		if d := math.Abs(float64(z - got.Logits[i])); b.logits > 0 &&
 			d > b.logits*max(1, math.Abs(float64(z))) {
@@ -181,20 +175,14 @@ func networkFeatures(t *testing.T, all map[string]feature) {
 // labelFeatures are kinds of features and labels of vertices, and of losses.
 func labelFeatures(t *testing.T, all map[string]feature) {
 	g := tangled(t)
-	with := func(g *graph.Graph, change func(o *Options), meshes ...string) feature {
-		o := Defaults()
-		o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
-		change(&o)
+	with := func(g *graph.Graph, words string, meshes ...string) feature {
+		o := given(Defaults(), "model gcn, lr .001, epochs 3, threads 1")
+		o = given(o, words)
 		return feature{g: g, Options: o, meshes: meshes, bounds: bounds{scores: .005}}
 	}
-	all["label smoothing"] = with(g, func(o *Options) { o.LabelSmoothing = .2 }, "graph=3")
-	all["balanced, smoothed"] = with(
-		g, func(o *Options) { o.ClassWeights, o.LabelSmoothing = task.Balanced, .1 }, "graph=3",
-	)
-	all["focal, balanced"] = with(
-		g, func(o *Options) { o.ClassWeights, o.Loss = task.Balanced, task.Focal }, "graph=2,tensor=2",
-		"tensor=2",
-	)
+	all["label smoothing"] = with(g, "label-smoothing .2", "graph=3")
+	all["balanced, smoothed"] = with(g, "class-weights balanced, label-smoothing .1", "graph=3")
+	all["focal, balanced"] = with(g, "class-weights balanced, loss focal", "graph=2,tensor=2", "tensor=2")
 	small := tangle(t, 700, 3000)
 	all["a loss of one's own"] = feature{
 		g: small, Options: ownOptions("sage", "graph=1"), meshes: []string{"graph=2", "graph=4", "tensor=2"},
@@ -204,39 +192,32 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 	}
 
 	values := with(
-		withValues(g), func(o *Options) { o.Model, o.Loss = "sage", task.HuberLoss }, "graph=3",
+		withValues(g), "model sage, loss huber", "graph=3",
 		"graph=2,tensor=2", "tensor=2", "graph=1/4",
 	)
 	values.scores = .1 // of years
 	values.right = func(t *testing.T, one *Result) {
-		if one.Metric != metric.RMSE {
-			t.Errorf("the metric is %s", one.Metric)
-		}
+		assert.Equal(t, metric.RMSE, one.Metric, "the metric")
 	}
 	all["values"] = values
-	staged := with(withValues(g), func(o *Options) { o.Model, o.Layers = "gcnii", 4 }, "pipeline=2")
+	staged := with(withValues(g), "model gcnii, layers 4", "pipeline=2")
 	staged.scores = .1
 	staged.also = func(t *testing.T, _ string, many *Result) {
-		if n := len(many.Weights["target.mean"].Float32); n != 2 {
-			t.Errorf("means of %d values", n)
-		}
+		assert.Equal(t, 2, len(many.Weights["target.mean"].Float32), "means")
 	}
 	all["values on stages"] = staged
 	standard := with(
-		g, func(o *Options) { o.Model, o.NormalizeFeatures = "sage", setting.Standard }, "graph=3",
+		g, "model sage, normalize-features standard", "graph=3",
 		"graph=2,tensor=2", "pipeline=2", "graph=1/4",
 	)
 	standard.also = func(t *testing.T, mesh string, many *Result) {
-		if n := len(many.Weights["features.mean"].Float32); n != g.Features.Columns {
-			t.Errorf("%s: means of %d features", mesh, n)
-		}
+		assert.Equal(t, g.Features.Columns, len(many.Weights["features.mean"].Float32), "%s: means", mesh)
 	}
 	all["standard features"] = standard
 
 	for name, g := range labelled(t) {
-		f := with(g, func(o *Options) {
-			o.Layers, o.Hidden, o.Epochs, o.LabelInput, o.Dropout = 3, 64, 4, .5, .1
-		}, "graph=3", "graph=2,tensor=2", "tensor=2", "graph=1/4")
+		f := with(g, "layers 3, hidden 64, epochs 4, label-input .5, dropout .1", "graph=3",
+			"graph=2,tensor=2", "tensor=2", "graph=1/4")
 		f.scores = .02
 		all["label input, "+name] = f
 	}
@@ -299,56 +280,35 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		}
 	}
 	add := func(
-		name string, g *graph.Graph, of []int32, b bounds, change func(o *Options), meshes ...string,
+		name string, g *graph.Graph, of []int32, b bounds, words string, meshes ...string,
 	) {
 		all["links, "+name] = feature{
-			g: g, Options: linked(change), meshes: meshes, of: of, right: held, bounds: b,
+			g: g, Options: linked(words), meshes: meshes, of: of, right: held, bounds: b,
 		}
 	}
 	near := bounds{scores: .002, logits: 1e-4}
-	add("dot", g, of(g), near, nil, "graph=3", "tensor=3")
+	add("dot", g, of(g), near, "", "graph=3", "tensor=3")
 	add(
 		"distmult", g, nil, near,
-		func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 }, "graph=4",
+		"model sage, decoder distmult, norm batch, clip .1", "graph=4",
 		"graph=2,tensor=2",
 	)
-	add(
-		"among", g, of(g), near,
-		func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }, "graph=3",
-		"tensor=2",
-	)
-	add(
-		"area", g, nil, near, func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 }, "graph=4",
-		"graph=2,tensor=2/3",
-	)
-	add(
-		"area by attention", g, nil, near, func(o *Options) { o.Metric, o.Model = metric.ROCAUC, "gat" },
-		"graph=3", "tensor=3",
-	)
+	add("among", g, of(g), near, "eval-negatives 50, metric hits@10, direction out", "graph=3", "tensor=2")
+	add("area", g, nil, near, "metric roc-auc, dropout .3", "graph=4", "graph=2,tensor=2/3")
+	add("area by attention", g, nil, near, "metric roc-auc, model gat", "graph=3", "tensor=3")
 
 	types := severalTypes(t)
-	add(
-		"of types", types, nil, near, func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" }, "graph=2",
-		"graph=3",
-	)
+	add("of types", types, nil, near, "model rgcn, decoder distmult", "graph=2", "graph=3")
 	bought, _, _, _ := shop(t, 1)
 	bought = withKnows(t, bought)
 	for name, c := range map[string]struct {
 		of     []int32
-		change func(o *Options)
+		change string
 	}{
-		"first at one end": {nil, func(o *Options) {
-			o.Model, o.LinkRelation, o.Decoder, o.Dropout = "sage", "user,buys,item", "distmult", .2
-		}},
-		"several": {
-			of(bought),
-			func(o *Options) {
-				o.Model, o.LinkRelation, o.EvalNegatives = "rgcn", "user,buys,item;item,has,tag", 20
-			},
-		},
-		"first at no end": {nil, func(o *Options) {
-			o.Model, o.LinkRelation, o.Layers, o.Metric = "gat", "user,knows,tag", 3, metric.ROCAUC
-		}},
+		"first at one end": {nil, "model sage, link-relation user,buys,item, decoder distmult, dropout .2"},
+		"several": {of(bought), "model rgcn, link-relation user,buys,item;item,has,tag, " +
+			"eval-negatives 20"},
+		"first at no end": {nil, "model gat, link-relation user,knows,tag, layers 3, metric roc-auc"},
 	} {
 		// Roundings decide about one edge of some 60
 		add(
@@ -358,19 +318,19 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 	}
 
 	given := func(
-		name string, g *graph.Graph, change func(o *Options),
+		name string, g *graph.Graph, words string,
 		right func(t *testing.T, o *Options, one *Result), meshes ...string,
 	) {
 		f := feature{
-			g: g, Options: linked(change), meshes: meshes, bounds: bounds{scores: .011},
+			g: g, Options: linked(words), meshes: meshes, bounds: bounds{scores: .011},
 		} // an edge of 102
 		f.right = func(t *testing.T, one *Result) { right(t, &f.Options, one) }
 		all["links, given, "+name] = f
 	}
-	for form, change := range map[graph.NegativeForm]func(o *Options){
-		graph.SharedNegatives: func(o *Options) { o.Model = "rgcn" },
-		graph.TargetNegatives: func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" },
-		graph.NoNegatives:     func(o *Options) { o.Model, o.EvalNegatives = "rgcn", 40 },
+	for form, change := range map[graph.NegativeForm]string{
+		graph.SharedNegatives: "model rgcn",
+		graph.TargetNegatives: "model rgcn, decoder distmult",
+		graph.NoNegatives:     "model rgcn, eval-negatives 40",
 	} {
 		g := benchmarked(t, form)
 		given(string(form), g, change, func(t *testing.T, o *Options, one *Result) {
@@ -391,8 +351,9 @@ func linkFeatures(t *testing.T, all map[string]feature) {
 		// By relation, whose splits are learned
 		for relation, of := range map[string]*graph.Graph{"": both, "user,buys,item": &alone} {
 			first := map[string]int32{"user": 70, "tag": 160}
-			change := func(o *Options) {
-				o.Model, o.Decoder, o.Epochs, o.LinkRelation = "sage", "distmult", 3, task.Relations(relation)
+			change := "model sage, decoder distmult, epochs 3"
+			if relation != "" {
+				change += ", link-relation " + relation
 			}
 			right := func(t *testing.T, o *Options, one *Result) { asOGB(t, of, one, o, first) }
 			name := fmt.Sprintf("%s between types %s", form, relation)

@@ -5,6 +5,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition"
 	"weft/tensor"
@@ -29,9 +30,7 @@ func TestMovedByFormula(t *testing.T) {
 		a, err := partition.Assign(t.Context(), g, o.Assignment(g, partitions))
 		require.NoError(t, err)
 		for p, n := range count(a.Of, partitions) {
-			if n != rows {
-				t.Fatalf("partition %d has %d rows, want %d", p, n, rows)
-			}
+			require.Equal(t, rows, n, "partition %d", p)
 		}
 		all := func(columns int) int64 {
 			return partitions * rests(rows, columns)
@@ -74,13 +73,9 @@ func TestMovedByFormula(t *testing.T) {
 		job.Options.MemoryLimit = 1 // which no plan keeps
 		plan, err := job.Plan(t.Context())
 		require.NoError(t, err)
-		if got := plan.Disk(); got != want {
-			t.Errorf("%s: planned to move %+v, want %+v", model, got, want)
-		}
+		assert.Equal(t, want, plan.Disk(), "%s: planned to move", model)
 		job.Planned, job.Options.MemoryLimit = &plan, 0
-		if got := mustRun(t, job).Disk; got != want {
-			t.Errorf("%s: moved %+v, want %+v", model, got, want)
-		}
+		assert.Equal(t, want, mustRun(t, job).Disk, "%s: moved", model)
 		job.Planned = nil
 		if got := mustRun(t, job).Disk; got.Written > want.Written ||
 			got.Read > want.Read || got.Written == 0 {

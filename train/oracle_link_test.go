@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/links"
 	"weft/train/metric"
@@ -29,8 +30,7 @@ type linkOracle struct {
 // these ends.
 func linksByHand(relations []graph.Relation, ends []links.Ends, o *Options, r *Result) *linkOracle {
 	l := &linkOracle{
-		draw:  links.Draw{Seed: o.Seed, Shares: o.LinkSplit},
-		known: map[links.Edge]bool{}, ends: ends,
+		draw: links.Draw{Seed: o.Seed, Shares: o.LinkSplit}, known: map[links.Edge]bool{}, ends: ends,
 	}
 	for relation, one := range relations {
 		all := one.Edges()
@@ -153,12 +153,9 @@ func TestLinksByHand(t *testing.T) {
 		for _, measure := range []string{metric.MRR, metric.ROCAUC} {
 			for _, mesh := range []string{"", "graph=3"} {
 				t.Run(fmt.Sprintf("%s, %s, %s", decoder, measure, mesh), func(t *testing.T) {
-					o := linked(func(o *Options) {
-						o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure,
-							task.Shares{60, 20, 20}
-						o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30, 1, 0,
-							3, 6, 12, 11
-					})
+					o := linked("model rgcn, lr 1e-30, epochs 1, dropout 0, negatives 3, out-features 6, " +
+						"hidden 12, seed 11")
+					o.Decoder, o.Metric, o.LinkSplit = decoder, measure, task.Shares{60, 20, 20}
 					run := mustRun(t, onMesh(g, o, mesh))
 					ends := links.Among(vertices)
 					linksByHand(g.Relations, []links.Ends{ends, ends}, &o, run).compare(t, &o, run)
@@ -260,8 +257,7 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 		types     []task.LinkType
 	}{
 		{
-			"user,buys,item",
-			[]graph.Relation{relation("buys")},
+			"user,buys,item", []graph.Relation{relation("buys")},
 			[]links.Ends{{Sources: users, Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}},
 		},
@@ -280,8 +276,7 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 			},
 		},
 		{
-			"tag,rev_has,item",
-			[]graph.Relation{relation("rev_has")},
+			"tag,rev_has,item", []graph.Relation{relation("rev_has")},
 			[]links.Ends{{Sources: move(tags, 90), Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "tag", Vertices: 30}},
 		},
@@ -290,18 +285,13 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 			for _, measure := range []string{metric.MRR, metric.ROCAUC} {
 				for _, mesh := range []string{"", "graph=3", "tensor=2"} {
 					t.Run(fmt.Sprintf("%s, %s, %s, %s", c.asked, decoder, measure, mesh), func(t *testing.T) {
-						o := linked(func(o *Options) {
-							o.Model, o.Decoder, o.Metric, o.LinkSplit = "rgcn", decoder, measure,
-								task.Shares{60, 20, 20}
-							o.LR, o.Epochs, o.Dropout, o.Negatives, o.OutFeatures, o.Hidden, o.Seed = 1e-30,
-								1, 0, 3, 6, 12, 11
-							o.LinkRelation = task.Relations(c.asked)
-						})
+						o := linked("model rgcn, lr 1e-30, epochs 1, dropout 0, negatives 3, out-features " +
+							"6, hidden 12, seed 11")
+						o.Decoder, o.Metric, o.LinkSplit = decoder, measure, task.Shares{60, 20, 20}
+						o.LinkRelation = task.Relations(c.asked)
 						run := mustRun(t, onMesh(g, o, mesh))
 						linksByHand(c.relations, c.ends, &o, run).compare(t, &o, run)
-						if !slices.Equal(run.Links.Types, c.types) {
-							t.Errorf("embeddings of %v, want %v", run.Links.Types, c.types)
-						}
+						assert.Equal(t, c.types, run.Links.Types, "embeddings")
 					})
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/train/metric"
@@ -48,13 +49,7 @@ func TestMetricsOfScikitLearn(t *testing.T) {
 // wrong.
 func TestMissingLabelsByHand(t *testing.T) {
 	nan := float32(math.NaN())
-	labels := &graph.Labels{Classes: 2, Multi: []float32{
-		1, nan,
-		0, 1,
-		nan, 0,
-		nan, nan,
-		1, 0,
-	}}
+	labels := &graph.Labels{Classes: 2, Multi: []float32{1, nan, 0, 1, nan, 0, nan, nan, 1, 0}}
 	logits := []float32{
 		2, 9,
 		1, -1,
@@ -93,8 +88,7 @@ func TestLossesByHand(t *testing.T) {
 	}
 	for name, g := range map[string]*graph.Graph{"a class each": one, "several labels": &several} {
 		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
-			o := Defaults()
-			o.Model, o.LR, o.Dropout, o.Epochs = "gcn", 1e-30, 0, 1
+			o := given(Defaults(), "model gcn, lr 1e-30, dropout 0, epochs 1")
 			r, err := onMesh(g, o, mesh).Run(context.Background())
 			require.NoError(t, err)
 			mean := func(vertices []int64) float64 {
@@ -141,11 +135,7 @@ func TestImbalance(t *testing.T) {
 		{[]int64{0, 0}, 0},
 		{nil, 0},
 	} {
-		if got := worker.Imbalance(c.amounts); got != c.want {
-			t.Errorf("of %d: %v, want %v", c.amounts, got, c.want)
-		}
+		assert.Equal(t, c.want, worker.Imbalance(c.amounts), "of %d", c.amounts)
 	}
-	if got := worker.Imbalance([]float64{.5, .25, .25}); got != 1.5 {
-		t.Errorf("of fractions: %v", got)
-	}
+	assert.Equal(t, 1.5, worker.Imbalance([]float64{.5, .25, .25}), "of fractions")
 }

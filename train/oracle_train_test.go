@@ -192,9 +192,7 @@ func TestTrainingsOfPyTorch(t *testing.T) {
 						}
 						for i, e := range told {
 							want := c.Evaluations[i]
-							if e.Epoch != want.Epoch {
-								t.Fatalf("epoch %d is evaluated, want %d", e.Epoch, want.Epoch)
-							}
+							require.Equal(t, want.Epoch, e.Epoch, "epoch")
 							closeTo(t, fmt.Sprintf("validation loss of epoch %d", e.Epoch), e.ValLoss,
 								want.ValLoss, 1e-4)
 							for part, got := range []float64{e.Train, e.Val, e.Test} {

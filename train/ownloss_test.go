@@ -4,15 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 
 	"weft/autograd"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/nn"
-	"weft/train/task"
 )
 
 // ownMeshes are meshes of every axis, with a model that each of them trains.
@@ -69,16 +68,12 @@ func TestOwnCrossEntropy(t *testing.T) {
 	for name, c := range map[string]struct {
 		several bool
 		loss    nn.LossFunc
-		builtin func(*Options)
+		builtin string
 	}{
-		"classes":        {false, with(func(*nn.Targets) {}), func(*Options) {}},
-		"several labels": {true, with(func(*nn.Targets) {}), func(*Options) {}},
-		"smoothed": {false, with(func(y *nn.Targets) {
-			y.Smoothing = .1
-		}), func(o *Options) { o.LabelSmoothing = .1 }},
-		"focal": {false, with(func(y *nn.Targets) {
-			y.Focusing = 2
-		}), func(o *Options) { o.Loss, o.FocalGamma = task.Focal, 2 }},
+		"classes":        {false, with(func(*nn.Targets) {}), ""},
+		"several labels": {true, with(func(*nn.Targets) {}), ""},
+		"smoothed":       {false, with(func(y *nn.Targets) { y.Smoothing = .1 }), "label-smoothing .1"},
+		"focal":          {false, with(func(y *nn.Targets) { y.Focusing = 2 }), "loss focal, focal-gamma 2"},
 	} {
 		for _, m := range ownMeshes {
 			if name != "classes" && m.parallel != "graph=1" && m.parallel != "graph=2" {
@@ -91,13 +86,11 @@ func TestOwnCrossEntropy(t *testing.T) {
 				}
 				o := ownOptions(m.model, m.parallel)
 				own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: c.loss})
-				c.builtin(&o)
+				o = given(o, c.builtin)
 				builtin := run(t, g, o)
-				if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) ||
-					own.ValLoss != builtin.ValLoss {
-					t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss,
-						builtin.Losses, builtin.ValLoss)
-				}
+				assert.Equal(t, builtin.Losses, own.Losses)
+				assert.Equal(t, builtin.Logits, own.Logits)
+				assert.Equal(t, builtin.ValLoss, own.ValLoss)
 			})
 		}
 	}
@@ -109,17 +102,13 @@ func TestOwnCrossEntropyOfVariants(t *testing.T) {
 	loss := func(logits *autograd.Var, y nn.Labels) *autograd.Var {
 		return nn.CrossEntropy(logits, y.Targets)
 	}
-	for name, change := range map[string]func(*Options){
-		"turns": func(o *Options) {
-			o.Partitions = 3
-		}, "bf16": func(o *Options) { o.Precision, o.Parallel = "bf16", "graph=2" },
-		"label-input": func(o *Options) {
-			o.LabelInput, o.Parallel = .5, "graph=2"
-		}, "validate": func(*Options) {},
+	for name, change := range map[string]string{
+		"turns": "partitions 3", "bf16": "precision bf16, parallel graph=2",
+		"label-input": "label-input .5, parallel graph=2", "validate": "",
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, o := tangle(t, 700, 3000), ownOptions("sage", "")
-			change(&o)
+			o = given(o, change)
 			var results []*Result
 			for _, loss := range []nn.LossFunc{loss, nil} {
 				j := &Job{Graph: g, Options: o, Loss: loss}
@@ -134,11 +123,9 @@ func TestOwnCrossEntropyOfVariants(t *testing.T) {
 				results = append(results, r)
 			}
 			own, builtin := results[0], results[1]
-			if !slices.Equal(own.Losses, builtin.Losses) || !slices.Equal(own.Logits, builtin.Logits) ||
-				own.ValLoss != builtin.ValLoss {
-				t.Errorf("losses %v and %v, built in %v and %v", own.Losses, own.ValLoss,
-					builtin.Losses, builtin.ValLoss)
-			}
+			assert.Equal(t, builtin.Losses, own.Losses)
+			assert.Equal(t, builtin.Logits, own.Logits)
+			assert.Equal(t, builtin.ValLoss, own.ValLoss)
 		})
 	}
 }
@@ -173,9 +160,8 @@ func weightedByHand(t *testing.T, g *graph.Graph, r *Result) {
 		}
 		want += float64(1+v%3) * (math.Log(sum) - float64(z[g.Labels.Class[v]]) + .25*entropy)
 	}
-	if want /= float64(len(rows)); math.Abs(r.ValLoss-want) > 1e-6*want {
-		t.Errorf("%d workers: validation loss %v, by hand %v", r.Workers, r.ValLoss, want)
-	}
+	want /= float64(len(rows))
+	assert.Near(t, want, r.ValLoss, 1e-6*want, "%d workers: validation loss", r.Workers)
 }
 
 // TestOwnLossOfValues: the squared error as a caller's own loss is the built-in one up to rounding.
@@ -195,9 +181,8 @@ func TestOwnLossOfValues(t *testing.T) {
 		own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: squared})
 		builtin := run(t, g, o)
 		for k, loss := range own.Losses {
-			if math.Abs(loss-builtin.Losses[k]) > 1e-5*loss {
-				t.Errorf("%s: losses %v, built in %v", parallel, own.Losses, builtin.Losses)
-			}
+			assert.Near(t, builtin.Losses[k], loss, 1e-5*loss, "%s: losses %v, built in %v", parallel,
+				own.Losses, builtin.Losses)
 		}
 	}
 }
@@ -205,14 +190,14 @@ func TestOwnLossOfValues(t *testing.T) {
 // TestOwnLossRefuses settings that it takes the place of, and the task that has no labels.
 func TestOwnLossRefuses(t *testing.T) {
 	g := tangle(t, 300, 10)
-	for want, change := range map[string]func(*Options){
-		"task link: ":              func(o *Options) { o.Task = task.Link },
-		"loss focal: ":             func(o *Options) { o.Loss = task.Focal },
-		"class-weights balanced: ": func(o *Options) { o.ClassWeights = task.Balanced },
-		"label-smoothing 0.1: ":    func(o *Options) { o.LabelSmoothing = .1 },
+	for want, change := range map[string]string{
+		"task link: ":              "task link",
+		"loss focal: ":             "loss focal",
+		"class-weights balanced: ": "class-weights balanced",
+		"label-smoothing 0.1: ":    "label-smoothing .1",
 	} {
 		o := ownOptions("sage", "graph=1")
-		change(&o)
+		o = given(o, change)
 		_, err := (&Job{Graph: g, Options: o, Loss: weighted}).Run(context.Background())
 		if !refusal.Is(err) || !strings.HasPrefix(fmt.Sprint(err), want) {
 			t.Errorf("%v, want %s", err, want)

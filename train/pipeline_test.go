@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,10 +14,9 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/partition"
 	"weft/train/engine"
 	"weft/train/worker"
@@ -29,82 +27,47 @@ import (
 func TestPipelineRefuses(t *testing.T) {
 	g := tangled(t)
 	layer := gnn.BlockSpec{Cost: gnn.Cost{Vertex: 1, Edge: 1}}
+	of := func(stages, partitions, slices int) mesh.Mesh {
+		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
+	}
 	for _, c := range []struct {
-		name  string
 		mesh  mesh.Mesh
-		set   func(*Options)
+		set   string
 		model []gnn.BlockSpec // nil: the named one
 		want  string
 	}{
+		{of(3, 1, 1), "", nil, "and the model has 2; take parallel graph=3"},
 		{
-			"stages",
-			mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1},
-			nil, nil,
-			"and the model has 2; take parallel graph=3",
-		},
-		{
-			"stages of a model of one's own",
-			mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1},
-			nil,
-			[]gnn.BlockSpec{layer, layer},
+			of(4, 1, 1), "", []gnn.BlockSpec{layer, layer},
 			"and the model has 2; take parallel graph=2,pipeline=2",
 		},
 		{
-			"aggregation chunks",
-			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2},
-			func(o *Options) { o.AggregationChunks = 3 }, nil,
-			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated " +
-				"at once; leave it out, or take more chunks with chunks N",
+			of(2, 1, 2), "aggregation-chunks 3", nil,
+			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with chunks N",
 		},
-		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.Norm = "batch"
-		}, nil, "take norm layer, or chunks 2: a chunk for each partition"},
-		{"graph norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.Norm = "graph"
-		}, nil, "norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices"},
-		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.AggregationOrder = order.TransformFirst
-		}, nil, "leave it out, or take chunks 2: a chunk for each partition"},
+		{of(2, 2, 1), "norm batch", nil, "take norm layer, or chunks 2: a chunk for each partition"},
 		{
-			"more chunks",
-			mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
-			func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2",
+			of(2, 2, 1), "norm graph", nil,
+			"norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices",
 		},
 		{
-			"chunks",
-			mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
-			func(o *Options) { o.Chunks = 5 }, nil,
-			"take chunks 4 or 6",
+			of(2, 2, 1), "aggregation-order transform-first", nil,
+			"leave it out, or take chunks 2: a chunk for each partition",
 		},
-		{
-			"few chunks",
-			mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1},
-			func(o *Options) { o.Chunks = 1 }, nil,
-			"take chunks 2 or more",
-		},
-		{
-			"no vertices left",
-			mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
-			func(o *Options) { o.Chunks = 65536 }, nil, "give at most ",
-		},
-		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) {
-			o.Prefetch = 3
-		}, nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
-		{
-			"chunks without stages",
-			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			func(o *Options) { o.Chunks = 4 }, nil, "chunks 4: belongs to the pipeline axis of a mesh",
-		},
+		{of(2, 2, 1), "norm batch, chunks 4", nil, "take norm layer, or chunks 2"},
+		{of(2, 2, 1), "chunks 5", nil, "take chunks 4 or 6"},
+		{of(2, 2, 1), "chunks 1", nil, "take chunks 2 or more"},
+		{of(2, 1, 1), "chunks 65536", nil, "give at most "},
+		{of(2, 2, 1), "prefetch 3", nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
+		{of(1, 2, 1), "chunks 4", nil, "chunks 4: belongs to the pipeline axis of a mesh"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.want, func(t *testing.T) {
 			o := Defaults()
 			o.Partition = partition.Random
 			if c.mesh.Partitions == 1 {
 				o.Partition = "auto"
 			}
-			if c.set != nil {
-				c.set(&o)
-			}
+			o = given(o, c.set)
 			j := &Job{Graph: g, Options: o, Mesh: c.mesh}
 			if c.model != nil {
 				j.Model = func(_, _ int) []gnn.BlockSpec { return c.model }
@@ -112,9 +75,7 @@ func TestPipelineRefuses(t *testing.T) {
 			_, runErr := j.Run(context.Background())
 			_, planErr := j.Plan(context.Background())
 			for _, err := range []error{runErr, planErr} {
-				if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("%v, want a refusal with %q", err, c.want)
-				}
+				assert.Refused(t, err, c.want)
 			}
 		})
 	}
@@ -142,8 +103,7 @@ func TestStageSummary(t *testing.T) {
 		return reported{e, func() {
 			rank := time.Duration(c.Groups.World.Rank())
 			c.Stage.Report(engine.StageReport{
-				Compute: rank * time.Second, Bubble: 2 * time.Second,
-				Wait: 4 * rank * time.Second,
+				Compute: rank * time.Second, Bubble: 2 * time.Second, Wait: 4 * rank * time.Second,
 			})
 		}}, err
 	}
@@ -176,18 +136,13 @@ func TestStageSummary(t *testing.T) {
 // TestPlannedStages: a plan tells the stages and chunks, and the formula's number of bytes at the boundaries.
 func TestPlannedStages(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	o := given(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
 	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
 	require.NoError(t, err)
-	if blocks := [][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}; !cmp.Equal(blocks,
-		[][]int{{0, 3}, {3, 5}, {5, 8}}) {
-		t.Errorf("cut at %v", blocks)
-	}
+	assert.Equal(t, [][]int{{0, 3}, {3, 5}, {5, 8}},
+		[][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}, "cut at")
 	sent := worker.SumOf(p.Sent).Stage.Bytes
-	if formula := int64(2 * 2 * g.Vertices() * 2 * o.Hidden * 4); sent != formula {
-		t.Errorf("%d bytes between stages, want %d", sent, formula)
-	}
+	assert.Equal(t, int64(2*2*g.Vertices()*2*o.Hidden*4), sent, "bytes between stages")
 	c := p.Workers[0].Chunks
 	if c.Each != 5 || c.Wanted != 5 || c.Columns != 2*2*o.Hidden || c.Bytes != sent || c.Least > c.Most ||
 		c.Cut > c.Edges || c.Cut == 0 {
@@ -197,14 +152,12 @@ func TestPlannedStages(t *testing.T) {
 
 // TestChunksAreMadeOnce: the workers of a job share its chunks. A cancelled plan leaves none.
 func TestChunksAreMadeOnce(t *testing.T) {
-	o := Defaults()
-	o.Model, o.Layers, o.Parallel, o.Threads, o.Epochs = "gcn", 4, "pipeline=4", 1, 1
+	o := given(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
 	j := &Job{Graph: tangled(t), Options: o}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := j.Plan(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("planned with %v", err)
-	}
+	_, err := j.Plan(ctx)
+	assert.ErrorIs(t, err, context.Canceled, "planned")
 	of := map[*int32]bool{}
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
@@ -213,23 +166,17 @@ func TestChunksAreMadeOnce(t *testing.T) {
 		mu.Unlock()
 		return engine.New(c)
 	}
-	if _, err := j.Plan(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	_, err = j.Plan(context.Background())
+	require.NoError(t, err)
 	r := mustRun(t, j)
-	if _, err := j.Predict(context.Background(), r.Weights, Logits); err != nil {
-		t.Fatal(err)
-	}
-	if len(of) != 1 {
-		t.Errorf("made %d times", len(of))
-	}
+	_, err = j.Predict(context.Background(), r.Weights, Logits)
+	require.NoError(t, err)
+	assert.Len(t, of, 1, "made")
 	other := o
 	other.ChunkMethod = partition.Merged
 	j.Options = other
 	mustRun(t, j)
-	if len(of) != 2 {
-		t.Errorf("with another method there are %d", len(of))
-	}
+	assert.Len(t, of, 2, "with another method there")
 }
 
 // TestChunksOfProcesses: all processes get the chunks that the first one makes, or its error.
@@ -260,9 +207,8 @@ func TestChunksOfProcesses(t *testing.T) {
 	}
 	losses, errs := run(parts.Open)
 	for rank, err := range errs {
-		if err != nil || !slices.Equal(losses[rank], want.Losses) {
-			t.Errorf("rank %d: %v, %v, want %v", rank, losses[rank], err, want.Losses)
-		}
+		require.NoError(t, err, "rank %d", rank)
+		assert.Equal(t, want.Losses, losses[rank], "rank %d", rank)
 	}
 	fault := errors.New("the disk is gone")
 	_, errs = run(func(p int) (*partition.Share, error) {
@@ -272,9 +218,7 @@ func TestChunksOfProcesses(t *testing.T) {
 		return parts.Open(p)
 	})
 	for rank, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), fault.Error()) {
-			t.Errorf("rank %d: %v", rank, err)
-		}
+		assert.ErrorContains(t, err, fault.Error(), "rank %d", rank)
 	}
 }
 
@@ -287,8 +231,7 @@ func TestMemoryOfAStage(t *testing.T) {
 	const tape, copies = 4, 5
 	ring := ringed(t, 3000, 4)
 	mixed, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16,
-		Classes: 5, Seed: 3,
+		Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16, Classes: 5, Seed: 3,
 	})
 	require.NoError(t, err)
 	for _, model := range []string{"resgcn", "gcnii", "gat"} {

@@ -6,7 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/tensor"
@@ -26,23 +29,19 @@ func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
 // is said of the features and the edges is what they are.
 func TestPlannedNumbers(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Norm, o.Threads = "gcn", 2, 5, "none", 1
+	o := given(Defaults(), "model gcn, layers 2, hidden 5, norm none, threads 1")
 	p := planOf(t, g, o)
 	one, classes := p.Workers[0], g.Labels.Classes
 	parameters := g.Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
-	if one.Parameters != parameters || one.Predictions != g.Vertices()*classes ||
-		p.ResultBytes != 4*int64(parameters+g.Vertices()*classes) {
-		t.Errorf("%d parameters, %d predictions, %d bytes; want %d parameters", one.Parameters,
-			one.Predictions, p.ResultBytes, parameters)
-	}
+	assert.Equal(t, one.Parameters, parameters)
+	assert.Equal(t, one.Predictions, g.Vertices()*classes)
+	assert.Equal(t, 4*int64(parameters+g.Vertices()*classes), p.ResultBytes)
 	sum := int64(0)
 	for _, bytes := range one.Kinds {
 		sum += bytes
 	}
-	if len(one.Kinds) != int(tensor.Graph-tensor.Features) || sum != one.Tensors {
-		t.Errorf("the kinds of tensors take %d together, and all %d", one.Kinds, one.Tensors)
-	}
+	assert.Len(t, one.Kinds, int(tensor.Graph-tensor.Features))
+	assert.Equal(t, one.Tensors, sum)
 	if len(one.Costs) != o.Layers || one.RowSums != (plan.RowSums{}) || one.OneClass || !one.Validates {
 		t.Errorf("%+v", one)
 	}
@@ -62,9 +61,8 @@ func TestPlannedNumbers(t *testing.T) {
 			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
 				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
 			}
-			if got := planOf(t, &of, o).Workers[0].UnusedEdgeFeatures; got != of.Relations[0].EdgeColumns {
-				t.Errorf("%s is said to use edge features", model)
-			}
+			assert.Equal(t, of.Relations[0].EdgeColumns, planOf(t, &of, o).Workers[0].UnusedEdgeFeatures,
+				"%s is said to use edge features", model)
 			of.Relations[0].EdgeColumns, of.Relations[0].EdgeFeatures = 0, nil
 			if planOf(t, &of, o).Workers[0].UnusedEdgeFeatures > 0 {
 				t.Errorf("%s is said to ignore edge features where there are none", model)
@@ -77,20 +75,19 @@ func TestPlannedNumbers(t *testing.T) {
 // byte.
 func TestPlannedMessages(t *testing.T) {
 	g := tangle(t, 700, 1000) // TestPlanOfWorkers has more rows than a message
-	for name, change := range map[string]func(o *Options){
-		"gcn":    func(o *Options) { o.Model, o.Norm = "gcn", "batch" },
-		"gat":    func(o *Options) { o.Model, o.Heads, o.Norm = "gat", 2, "layer" },
-		"sage":   func(o *Options) { o.Model, o.Direction, o.Dropout = "sage", "both", .3 },
-		"deep":   func(o *Options) { o.Model, o.Layers = "gcnii", 6 },
-		"labels": func(o *Options) { o.Model, o.LabelInput = "gcn", .4 },
+	for name, change := range map[string]string{
+		"gcn":    "model gcn, norm batch",
+		"gat":    "model gat, heads 2, norm layer",
+		"sage":   "model sage, direction both, dropout .3",
+		"deep":   "model gcnii, layers 6",
+		"labels": "model gcn, label-input .4",
 	} {
 		for _, mesh := range []string{
-			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2",
-			"graph=2,pipeline=2",
+			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2",
 		} {
 			o := Defaults()
 			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
-			change(&o)
+			o = given(o, change)
 			if strings.Contains(mesh, "pipeline") {
 				if o.LabelInput > 0 {
 					continue // a pipeline refuses it
@@ -100,23 +97,19 @@ func TestPlannedMessages(t *testing.T) {
 					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
 				}
 			}
-			p, err := (&Job{Graph: g, Options: o, PlanSteps: true}).Plan(context.Background())
+			p, err := (&Job{Graph: g, Options: o, PlanCounts: true}).Plan(context.Background())
 			if err != nil {
 				t.Fatal(name, mesh, err)
 			}
 			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-			if err != nil {
-				t.Fatal(name, mesh, err)
-			}
-			if got, want := worker.SumOf(p.Sent), r.Communication; got != want {
-				t.Errorf("%s %s: planned %+v, sent %+v", name, mesh, got, want)
-			}
-			if !slices.Equal(p.PeakTensorBytes, r.PeakTensorBytes) {
-				t.Errorf("%s %s: planned %v bytes, took %v", name, mesh, p.PeakTensorBytes, r.PeakTensorBytes)
-			}
+			require.NoError(t, err, "%v %v", name, mesh)
+			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s %s: planned", name, mesh)
+			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s %s: planned", name, mesh)
 			for rank, w := range p.Workers {
-				if len(w.Steps) == 0 {
-					t.Errorf("%s %s: no steps of worker %d", name, mesh, rank)
+				sent := w.Counts.Traffic
+				if w.Counts.Steps() == 0 || worker.Traffic(sent[comm.Stage]) != w.Sent.Stage ||
+					sent[comm.Halo].Bytes+sent[comm.HaloGradient].Bytes != w.Sent.Halo.Bytes {
+					t.Errorf("%s %s: worker %d counts %v of %+v", name, mesh, rank, sent, w.Sent)
 				}
 			}
 		}
@@ -145,8 +138,7 @@ func TestPlanWithoutScratch(t *testing.T) {
 // mean and the smallest at most.
 func TestPlannedChunks(t *testing.T) {
 	g := tangled(t)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	o := given(Defaults(), "model gcnii, layers 6, hidden 8, threads 1, parallel pipeline=3, chunks 5")
 	c := planOf(t, g, o).Workers[0].Chunks
 	if c.Least < 1 || c.Least*5 > g.Vertices() || c.Most*5 < g.Vertices() {
 		t.Errorf("chunks of %d to %d of %d vertices", c.Least, c.Most, g.Vertices())
@@ -179,15 +171,59 @@ func TestUnusedRelations(t *testing.T) {
 		if o.Decoupled = decoupled; decoupled {
 			o.Model, o.Bases = "rgcn", 1
 		}
-		if got, want := planOf(t, g, o).Workers[0].UnusedRelations, []string{
-			"paper__in__venue",
-		}; !slices.Equal(got, want) {
-			t.Errorf("decoupled %v: %q, want %q", decoupled, got, want)
-		}
+		assert.Equal(t, []string{"paper__in__venue"}, planOf(t, g, o).Workers[0].UnusedRelations,
+			"decoupled %v", decoupled)
 		of := *g
 		of.Relations = append(slices.Clone(g.Relations), relation("venue", "has", "paper", ring))
 		if got := planOf(t, &of, o).Workers[0].UnusedRelations; got != nil {
 			t.Errorf("decoupled %v, with the reverse: %q, want none", decoupled, got)
 		}
+	}
+}
+
+// TestLimitToTheByte: a worker may take exactly the limit, for tensors and graph together, and no byte more.
+func TestLimitToTheByte(t *testing.T) {
+	p := plan.Plan{PeakTensorBytes: []int64{600, 500}, GraphBytes: []int64{100, 300}}
+	for limit, refused := range map[setting.Bytes]bool{
+		0: false, 800: false, 900: false, 799: true, 700: true,
+		600: true, 1: true,
+	} {
+		err := p.CheckLimit(limit)
+		if (err != nil) != refused || err != nil && !refusal.Is(err) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	// The worker that needs most is named, whichever others exceed the limit too.
+	err := p.CheckLimit(600)
+	assert.ErrorContains(t, err, "worker 1 would need 800 B (tensors 500 B, graph 300 B)")
+}
+
+// TestRunKeepsToTheLimit: a run that takes exactly the limit is accepted and takes no more. One byte less
+// refuses it. The graph counts: it has at least four bytes an edge.
+func TestRunKeepsToTheLimit(t *testing.T) {
+	g := tangled(t)
+	for _, mesh := range []string{"", "graph=3"} {
+		o := networks()["gcn"]
+		o.Epochs, o.Recompute = 1, setting.RecomputeNone // auto would need less
+		planned, err := onMesh(g, o, mesh).Plan(context.Background())
+		require.NoError(t, err)
+		need, graphs := int64(0), int64(0)
+		for i, tensors := range planned.PeakTensorBytes {
+			need, graphs = max(need, tensors+planned.GraphBytes[i]), graphs+planned.GraphBytes[i]
+		}
+		if edges := int64(len(g.Relations[0].Sources)); graphs < 4*edges {
+			t.Errorf("%s: a graph of %d edges is %d bytes", mesh, edges, graphs)
+		}
+		o.MemoryLimit = setting.Bytes(need)
+		r := mustRun(t, onMesh(g, o, mesh))
+		for i, tensors := range r.PeakTensorBytes {
+			if took := tensors + r.GraphBytes[i]; took > need {
+				t.Errorf("%s: worker %d took %d bytes of %d", mesh, i, took, need)
+			}
+		}
+		assert.Equal(t, planned.GraphBytes, r.GraphBytes, "%s: graphs", mesh)
+		o.MemoryLimit--
+		_, err = onMesh(g, o, mesh).Run(context.Background())
+		assert.Refused(t, err, "", "%s: a byte less than %d", mesh, need)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/internal/safetensors"
@@ -56,8 +57,7 @@ func TestVerticesAreRefused(t *testing.T) {
 		{o, []int32{}, "vertices: names no vertex"},
 		{o, []int32{1, 2, 1}, "vertices: entry 3, vertex 1, is out of the range"},
 		{
-			o,
-			[]int32{int32(g.Vertices())},
+			o, []int32{int32(g.Vertices())},
 			fmt.Sprintf("vertices: entry 1, vertex %d, is out of the range", g.Vertices()),
 		},
 		{o, []int32{0, -1}, "vertices: entry 2, vertex -1, is out of the range"},
@@ -65,18 +65,15 @@ func TestVerticesAreRefused(t *testing.T) {
 	} {
 		_, err := (&Job{Graph: g, Options: c.options, Vertices: c.list}).
 			Predict(context.Background(), weights, Logits)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: error %v, want a refusal with %q", c.list, err, c.want)
-		}
+		assert.Refused(t, err, c.want, c.list)
 	}
 }
 
 // eachRank runs work as each of k connected processes of a job, and returns their errors.
 func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error) []error {
 	t.Helper()
-	if _, err := j.parts(context.Background(), k); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.parts(context.Background(), k)
+	require.NoError(t, err)
 	errs := make([]error, k)
 	var all sync.WaitGroup
 	for rank, end := range comm.InProcess(k) {
@@ -171,9 +168,8 @@ func TestFileCut(t *testing.T) {
 			} else {
 				cut()
 			}
-			if _, err := job.Run(context.Background()); err == nil || !strings.Contains(err.Error(), dir) {
-				t.Errorf("got %v, want an error that names the store", err)
-			}
+			_, err = job.Run(context.Background())
+			assert.ErrorContains(t, err, dir)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/tensor"
 )
@@ -101,10 +102,7 @@ func checkProfile(t *testing.T, j *Job, r *Result) {
 				all += bytes
 			}
 		}
-		if all != r.PeakTensorBytes[k] {
-			t.Errorf("worker %d: the kinds at the peak add up to %d, and the peak is %d", k, all,
-				r.PeakTensorBytes[k])
-		}
+		assert.Equal(t, r.PeakTensorBytes[k], all, "worker %d: the kinds at the peak add up to", k)
 	}
 	if !slices.IsSorted(m.Seconds) || math.Signbit(m.Seconds[0]) {
 		t.Errorf("the memory is of the moments %v", m.Seconds)

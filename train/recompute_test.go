@@ -1,7 +1,6 @@
 package train
 
 import (
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -10,11 +9,10 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
-	"weft/train/metric"
 	"weft/train/setting"
 )
 
@@ -29,20 +27,15 @@ func TestRecompute(t *testing.T) {
 			want, _ := planAndRun(t, job(o))
 			o.Recompute = setting.RecomputeBlocks
 			got, _ := planAndRun(t, job(o))
-			if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) ||
-				got.Val != want.Val {
-				t.Errorf("losses %v, want %v, or other logits", got.Losses, want.Losses)
-			}
+			assert.Equal(t, want.Losses, got.Losses)
+			assert.Equal(t, want.Logits, got.Logits)
+			assert.Equal(t, want.Val, got.Val)
 			for name, w := range want.Weights {
-				if !slices.Equal(got.Weights[name].Float32, w.Float32) ||
-					!slices.Equal(got.Weights[name].Int64, w.Int64) {
-					t.Errorf("other values of %s", name)
-				}
+				assert.Equal(t, w.Float32, got.Weights[name].Float32, "other values of %s", name)
+				assert.Equal(t, w.Int64, got.Weights[name].Int64, "other values of %s", name)
 			}
-			if got.Communication != want.Communication || !slices.Equal(got.EdgeColumns, want.EdgeColumns) {
-				t.Errorf("sent %+v and aggregated %d, want %+v and %d", got.Communication, got.EdgeColumns,
-					want.Communication, want.EdgeColumns)
-			}
+			assert.Equal(t, want.Communication, got.Communication)
+			assert.Equal(t, want.EdgeColumns, got.EdgeColumns)
 		})
 	}
 	on := func(g *graph.Graph) func(Options) *Job {
@@ -54,15 +47,9 @@ func TestRecompute(t *testing.T) {
 	for name, o := range networks() {
 		compare(name, on(one), o)
 	}
-	compare("links", among(one), linked(func(o *Options) {
-		o.Model, o.Norm, o.Decoder, o.Dropout = "sage", "batch", "distmult", .3
-	}))
-	compare("links by attention", among(one), linked(func(o *Options) {
-		o.Model, o.Metric = "gat", metric.ROCAUC
-	}))
-	compare("links of types", among(types), linked(func(o *Options) {
-		o.Model, o.Decoder, o.Norm = "rgcn", "distmult", "layer"
-	}))
+	compare("links", among(one), linked("model sage, norm batch, decoder distmult, dropout .3"))
+	compare("links by attention", among(one), linked("model gat, metric roc-auc"))
+	compare("links of types", among(types), linked("model rgcn, decoder distmult, norm layer"))
 	messages := func(job func(Options) *Job) func(Options) *Job {
 		return func(o Options) *Job {
 			j := job(o)
@@ -70,8 +57,7 @@ func TestRecompute(t *testing.T) {
 			return j
 		}
 	}
-	o := Defaults()
-	o.Epochs = 3
+	o := given(Defaults(), "epochs 3")
 	compare("messages", messages(on(one)), o)
 	compare("messages, divided", messages(among(one)), o)
 	for _, model := range []string{"sage", "gat", "rgcn"} {
@@ -113,8 +99,7 @@ func messagesOf(features, classes int) []gnn.BlockSpec {
 func TestRecomputeKeeps(t *testing.T) {
 	const vertices, hidden = 20_000, 32
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.Uniform, Vertices: vertices, Degree: 2,
-		Directed: true, Features: 8, Classes: 3,
+		Kind: generate.Uniform, Vertices: vertices, Degree: 2, Directed: true, Features: 8, Classes: 3,
 	})
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -153,10 +138,7 @@ func TestRecomputeKeeps(t *testing.T) {
 				const few, many, matrix = 6, 10, 4 * vertices * hidden
 				got := float64(peak(many)-peak(few)) / (many - few) / matrix
 				// with weights, their optimizer's state, a norm's moments of each row, and scores
-				if math.Abs(got-want) > .3 {
-					t.Errorf("%s on %q, recompute %s: %.2f matrices for a layer, want %v", c.model, mesh,
-						recompute, got, want)
-				}
+				assert.Near(t, want, got, .3, "%s on %q, recompute %s", c.model, mesh, recompute)
 			}
 		}
 	}
@@ -166,8 +148,7 @@ func TestRecomputeKeeps(t *testing.T) {
 // there.
 func TestRecomputeWhereNeeded(t *testing.T) {
 	g := tangled(t)
-	o := networks()["resgcn"]
-	o.Layers = 8
+	o := given(networks()["resgcn"], "layers 8")
 	need := func(recompute string) setting.Bytes {
 		o := o
 		o.Recompute = recompute
@@ -195,10 +176,8 @@ func TestRecomputeWhereNeeded(t *testing.T) {
 		none - 1:   setting.RecomputeNone,
 	} {
 		o.MemoryLimit, o.Recompute = limit, recompute
-		if _, err := (&Job{Graph: g, Options: o}).Run(t.Context()); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "would need") {
-			t.Errorf("recompute %s with a limit of %d bytes: %v", recompute, limit, err)
-		}
+		_, err := (&Job{Graph: g, Options: o}).Run(t.Context())
+		assert.Refused(t, err, "would need", "recompute %s with a limit of %d bytes", recompute, limit)
 	}
 }
 
@@ -226,7 +205,6 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "raise the limit or take a smaller model") {
 		t.Errorf("%v", err)
 	}
-	if o.MemoryLimit = setting.Bytes(all); p.CheckLimit(o.MemoryLimit) != nil {
-		t.Errorf("a limit of %d bytes is refused", all)
-	}
+	o.MemoryLimit = setting.Bytes(all)
+	assert.NoError(t, p.CheckLimit(o.MemoryLimit), "a limit of %d bytes is refused", all)
 }

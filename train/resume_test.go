@@ -23,8 +23,6 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
-	"weft/parallel/axis"
-	"weft/parallel/edges"
 	"weft/train/setting"
 )
 
@@ -77,68 +75,42 @@ func openLast(t *testing.T, folder string) *checkpoint.Checkpoint {
 // its own to keep.
 func resumes() map[string]Options {
 	all := map[string]Options{}
-	add := func(name, mesh string, change func(*Options)) {
+	add := func(name, mesh, words string) {
 		o := Defaults()
 		o.Epochs, o.Hidden, o.Dropout, o.EvalEvery, o.Parallel, o.Threads = 5, 16, .4, 2, mesh, 1
-		if change != nil {
-			change(&o)
-		}
+		o = given(o, words)
 		if mesh != "" && mesh[0] == 'g' {
 			o.Partition = "random"
 		}
 		all[name+" "+cmp.Or(mesh, "alone")] = o
 	}
-	deep := func(o *Options) { o.Model, o.Layers, o.Chunks, o.HistoryPeriod = "gcnii", 4, 6, 2 }
-	add("sage", "", func(o *Options) { o.Norm, o.Schedule, o.Clip = "batch", "cosine", 1 })
-	add("sage", "graph=3", func(o *Options) { o.Norm = "batch" })
-	add("plateau", "graph=2", func(o *Options) {
-		o.Schedule, o.PlateauPatience, o.EvalEvery, o.LR, o.Warmup = "plateau", 0, 1, .3, 1
-	})
-	add("gat", "graph=3", func(o *Options) { o.Model, o.Heads, o.Optimizer = "gat", 2, "adamw" })
-	add("scheduled", "graph=3", func(o *Options) {
-		o.Model, o.Halo, o.Wire, o.WireSchedule = "gcn", edges.HaloCover, axis.Int8,
-			axis.WireSchedule{Slope: 1, From: 8}
-	})
-	add("gcn", "tensor=2", func(o *Options) { o.Model, o.Select = "gcn", setting.SelectLoss })
-	add("decoupled", "graph=2,tensor=2", func(o *Options) {
-		o.Model, o.Decoupled, o.Layers, o.Optimizer = "gcn", true, 3, "sgd"
-		o.Momentum = .9
-	})
-	add("turns", "tensor=2", func(o *Options) { o.Model, o.Partitions, o.Partition = "gat", 3, "random" })
-	add("residual", "", func(o *Options) { o.BlockForm, o.Layers = "residual", 3 })
+	deep := "model gcnii, layers 4, chunks 6, history-period 2"
+	add("sage", "", "norm batch, schedule cosine, clip 1")
+	add("sage", "graph=3", "norm batch")
+	add("plateau", "graph=2", "schedule plateau, plateau-patience 0, eval-every 1, lr .3, warmup 1")
+	add("gat", "graph=3", "model gat, heads 2, optimizer adamw")
+	add("scheduled", "graph=3", "model gcn, halo cover, wire int8, wire-schedule varco:slope=1,from=8")
+	add("gcn", "tensor=2", "model gcn, select loss")
+	add("decoupled", "graph=2,tensor=2", "model gcn, decoupled, layers 3, optimizer sgd, momentum .9")
+	add("turns", "tensor=2", "model gat, partitions 3, partition random")
+	add("residual", "", "blocks residual, layers 3")
 	add("gcnii", "pipeline=2", deep)
-	add("warm", "pipeline=2", func(o *Options) {
-		deep(o)
-		o.HistoryStart, o.ChunkOrder = axis.Warm, axis.Fixed
-	})
-	add("keep", "pipeline=3", func(o *Options) {
-		deep(o)
-		o.Model, o.StaleGradients, o.Recompute = "gat", axis.Keep, setting.RecomputeNone
-	})
+	add("warm", "pipeline=2", deep+", history-start warm, chunk-order fixed")
+	add("keep", "pipeline=3", deep+", model gat, stale-gradients keep, recompute none")
 	add("hybrid", "graph=2,pipeline=2", deep)
 	add("sliced", "tensor=2,pipeline=2", deep)
-	add("bfloat16", "graph=2", func(o *Options) {
-		o.Precision, o.Norm, o.DropEdge, o.LabelInput = "bf16", "batch", .3, .4
-	})
-	add("bfloat16", "graph=2,pipeline=2", func(o *Options) { deep(o); o.Precision = "bf16" })
-	late := func(o *Options) { o.HaloDelay, o.Model, o.Layers = 1, "gcn", 3 }
+	add("bfloat16", "graph=2", "precision bf16, norm batch, drop-edge .3, label-input .4")
+	add("bfloat16", "graph=2,pipeline=2", deep+", precision bf16")
+	late := "halo-delay 1, model gcn, layers 3"
 	add("late", "graph=3", late)
-	add("late, smooth", "graph=2", func(o *Options) {
-		late(o)
-		o.HaloSmoothing, o.Wire, o.Halo = axis.OfBoth, axis.AsStored, edges.HaloCover
-	})
-	add("late, encoded", "graph=2", func(o *Options) {
-		late(o)
-		o.Model, o.Wire, o.CheckpointEvery = "gat", axis.Int8, setting.Interval{Epochs: 2}
-	})
-	add("table", "graph=2", func(o *Options) { o.NodeEmbedding = 8 })
-	add("table", "tensor=2", func(o *Options) { o.NodeEmbedding = 8 })
-	links := func(o *Options) {
-		o.Task, o.Model, o.OutFeatures, o.Decoder, o.Negatives = "link", "gcn", 8, "distmult", 2
-	}
-	add("values", "graph=2,tensor=2", func(o *Options) { o.Loss = "huber" })
-	add("values", "pipeline=2", func(o *Options) { deep(o); o.Loss = "mse" })
-	add("standard", "graph=3", func(o *Options) { o.NormalizeFeatures = setting.Standard })
+	add("late, smooth", "graph=2", late+", halo-smoothing both, wire auto, halo cover")
+	add("late, encoded", "graph=2", late+", model gat, wire int8, checkpoint-every 2")
+	add("table", "graph=2", "node-embedding 8")
+	add("table", "tensor=2", "node-embedding 8")
+	links := "task link, model gcn, out-features 8, decoder distmult, negatives 2"
+	add("values", "graph=2,tensor=2", "loss huber")
+	add("values", "pipeline=2", deep+", loss mse")
+	add("standard", "graph=3", "normalize-features standard")
 	add("links", "graph=2", links)
 	add("links", "graph=2,tensor=2", links)
 	return all
@@ -186,7 +158,7 @@ func TestResume(t *testing.T) {
 				first := &(*gotCurve)[stop].PeakBytes
 				*first = max(*first, (*wantCurve)[stop].PeakBytes)
 			}
-			assert.Equal(t, *wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"),
+			assert.EqualBy(t, *wantCurve, *gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds"),
 				cmpopts.EquateNaNs())
 			p, err := second.Plan(context.Background())
 			require.NoError(t, err)
@@ -196,9 +168,7 @@ func TestResume(t *testing.T) {
 					t.Errorf("worker %d takes %d, and %d are planned", k, bytes, planned)
 				}
 			}
-			if !slices.Equal(got.PeakTensorBytes, want.PeakTensorBytes) {
-				t.Errorf("memory %d, want %d", got.PeakTensorBytes, want.PeakTensorBytes)
-			}
+			assert.Equal(t, want.PeakTensorBytes, got.PeakTensorBytes, "memory")
 		})
 	}
 }
@@ -206,10 +176,9 @@ func TestResume(t *testing.T) {
 // equalRuns wants equal results, to the bit.
 func equalRuns(t *testing.T, got, want *Result) {
 	t.Helper()
-	if got.Epochs != want.Epochs || got.BestEpoch != want.BestEpoch || got.Ended != want.Ended {
-		t.Errorf("%d epochs, best %d, ended by %s; want %d, %d, %s", got.Epochs, got.BestEpoch, got.Ended,
-			want.Epochs, want.BestEpoch, want.Ended)
-	}
+	assert.Equal(t, want.Epochs, got.Epochs)
+	assert.Equal(t, want.BestEpoch, got.BestEpoch)
+	assert.Equal(t, want.Ended, got.Ended)
 	for what, pair := range map[string][2]any{
 		"losses": {got.Losses, want.Losses}, "weights": {got.Weights, want.Weights},
 		"logits": {got.Logits, want.Logits}, "links": {got.Links, want.Links},
@@ -218,9 +187,7 @@ func equalRuns(t *testing.T, got, want *Result) {
 			[]float64{want.Train, want.Val, want.Test, want.ValLoss},
 		},
 	} {
-		if diff := gocmp.Diff(pair[1], pair[0], cmpopts.EquateNaNs()); diff != "" {
-			t.Errorf("%s: %.400s", what, diff)
-		}
+		assert.Equal(t, "", gocmp.Diff(pair[1], pair[0], cmpopts.EquateNaNs()), what)
 	}
 }
 
@@ -232,9 +199,8 @@ func stopped(t *testing.T, g *graph.Graph, o Options,
 	folder = filepath.Join(t.TempDir(), "checkpoints")
 	j := &Job{Graph: g, Options: o}
 	follow(j, folder, nil)
-	if _, err := j.Run(stopAfter(j, epoch)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := j.Run(stopAfter(j, epoch))
+	require.NoError(t, err)
 	return openLast(t, folder), folder
 }
 
@@ -327,38 +293,24 @@ func TestPlannedCheckpoint(t *testing.T) {
 func TestResumeRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		from   string
-		change func(*Options)
+		change string
 		want   string
 	}{
-		"no history": {"gcnii pipeline=2", func(o *Options) { o.Chunks = 4 }, "of other chunks"},
-		"other partitions": {
-			"hybrid graph=2,pipeline=2",
-			func(o *Options) { o.Parallel = "graph=3,pipeline=2" }, "graph=6",
-		},
-		"slices": {
-			"gcnii pipeline=2",
-			func(o *Options) { o.Parallel = "tensor=2,pipeline=2" }, "slices",
-		},
-		"no slices": {
-			"sliced tensor=2,pipeline=2",
-			func(o *Options) { o.Parallel = "pipeline=4" }, "slices",
-		},
-		"from partitions": {"sage graph=3", func(o *Options) {
-			o.Norm = "none"
-			moveTo(o, "pipeline=2")
-		}, "has none"},
+		"no history":       {"gcnii pipeline=2", "chunks 4", "of other chunks"},
+		"other partitions": {"hybrid graph=2,pipeline=2", "parallel graph=3,pipeline=2", "graph=6"},
+		"slices":           {"gcnii pipeline=2", "parallel tensor=2,pipeline=2", "slices"},
+		"no slices":        {"sliced tensor=2,pipeline=2", "parallel pipeline=4", "slices"},
+		"from partitions":  {"sage graph=3", "norm none, parallel pipeline=2, partition auto", "has none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := resumes()[c.from]
 			g := graphFor(t, &o)
 			from, folder := stopped(t, g, o, 2)
-			c.change(&o)
+			o = given(o, c.change)
 			j := &Job{Graph: g, Options: o}
 			follow(j, folder, from)
-			if _, err := j.Run(context.Background()); err == nil || !refusal.Is(err) ||
-				!strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want a refusal with %q", err, c.want)
-			}
+			_, err := j.Run(context.Background())
+			assert.Refused(t, err, c.want)
 		})
 	}
 }
@@ -374,9 +326,8 @@ func TestResumeOfAnOlderLateHalo(t *testing.T) {
 	follow(j, folder, from)
 	want := "parallel graph=3: the late halo in " + from.Path +
 		" is of a version of weft that sent other rows; take parallel tensor=3, which needs none"
-	if _, err := j.Run(context.Background()); !refusal.Is(err) || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	_, err := j.Run(context.Background())
+	assert.EqualRefusal(t, err, want)
 }
 
 // TestCheckpointsAreKept: the last two stay of those after every other epoch, or after the next where the

@@ -29,8 +29,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},
-	"loss": {"cross-entropy", "is the one of classes, and TestRegression looks at " +
-		"those of values"},
+	"loss":                  {"cross-entropy", "is the one of classes, and TestRegression looks at those of values"},
 	// Of edges
 	"link-relation":  {"vertex,edge,vertex", "names the only relation here"},
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
@@ -81,9 +80,7 @@ func TestEachSettingCounts(t *testing.T) {
 			}
 			for _, text := range others(t, g, s, &o) {
 				changed := o
-				if err := s.Set(&changed, text); err != nil {
-					t.Fatalf("%s %s: %v", s.Name, text, err)
-				}
+				require.NoError(t, s.Set(&changed, text), "%s %s", s.Name, text)
 				r, err := changed.Resolve()
 				if err == nil {
 					err = r.CheckGraph(g)
@@ -108,9 +105,8 @@ func TestEachSettingCounts(t *testing.T) {
 // losses.
 func TestEachPipelineSettingCounts(t *testing.T) {
 	g := tangle(t, 300, 100)
-	o := Defaults()
-	o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel, o.Chunks, o.HistoryPeriod = "gcnii", 4, 8,
-		3, 1, "pipeline=2", 6, 1
+	o := given(Defaults(), "model gcnii, layers 4, hidden 8, epochs 3, threads 1, parallel pipeline=2, "+
+		"chunks 6, history-period 1")
 	tried := map[string][]float64{}
 	add := func(what string, o Options) {
 		losses := run(t, g, o).Losses
@@ -128,9 +124,7 @@ func TestEachPipelineSettingCounts(t *testing.T) {
 		}
 		for _, text := range others(t, g, s, &o) {
 			changed := o
-			if err := s.Set(&changed, text); err != nil {
-				t.Fatalf("%s %s: %v", s.Name, text, err)
-			}
+			require.NoError(t, s.Set(&changed, text), "%s %s", s.Name, text)
 			add(s.Name+" "+text, changed)
 		}
 	}

@@ -121,12 +121,12 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	}
 	if weights == nil {
 		err = cmp.Or(j.checkLoss(), r.Kind.Check(s.whole))
-		s.Kept = r.Kind.Keep()
+		s.Passing = r.Kind.Passing()
 	} else {
 		err = j.checkVertices(s)
 		s.Vertices = j.Vertices
 		if j.HeldOut {
-			s.Kept = r.Kind.Keep()
+			s.Passing = r.Kind.Passing()
 		}
 	}
 	if err != nil {
@@ -337,7 +337,7 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		memories[link.Rank()], hosts = mem, append(hosts, host)
 		if s.Offload != "" {
 			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
-			defer spool.Aside.Close()
+			defer spool.Messages.Close()
 		}
 	}
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {

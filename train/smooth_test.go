@@ -12,7 +12,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition"
 )
@@ -47,8 +47,7 @@ func readSmoothGolden(t *testing.T) (golden smoothGolden, g *graph.Graph) {
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &golden))
 	r, err := graph.NewRelation(golden.Vertices, graph.Edges{
-		Source: golden.Sources, Target: golden.Targets,
-		Weights: golden.Weights,
+		Source: golden.Sources, Target: golden.Targets, Weights: golden.Weights,
 	})
 	require.NoError(t, err)
 	g = &graph.Graph{
@@ -127,9 +126,7 @@ func TestSmoothRefuses(t *testing.T) {
 	} {
 		_, err := (&Job{Graph: c.g, Options: Defaults()}).Smooth(context.Background(),
 			gnn.Smoothing{}, c.rows, Labels{})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want a refusal with %q", err, want)
-		}
+		assert.Refused(t, err, want)
 	}
 }
 
@@ -146,7 +143,5 @@ func TestSmoothOfSureModel(t *testing.T) {
 	p, err := (&Job{Graph: g, Options: Defaults()}).Smooth(context.Background(),
 		gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Labels{})
 	require.NoError(t, err)
-	if !slices.Equal(p.Logits, sure) {
-		t.Errorf("probabilities %v, want %v", p.Logits, sure)
-	}
+	assert.Equal(t, sure, p.Logits, "probabilities")
 }

@@ -71,14 +71,12 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	ranks, workers := len(f.Workers), 0
 	holders := make([]int, ranks) // the worker of each rank
 	for rank, name := range f.Workers {
-		if _, err := fmt.Sscanf(name, "worker %d", &holders[rank]); err != nil {
-			t.Errorf("%q: %v", name, err)
-		}
+		_, err := fmt.Sscanf(name, "worker %d", &holders[rank])
+		assert.NoError(t, err, "%q", name)
 		workers = max(workers, holders[rank]+1)
 	}
-	if f.About.Epoch != r.Epochs || workers != r.Workers {
-		t.Fatalf("epoch %d of %d workers, want %d of %d", f.About.Epoch, workers, r.Epochs, r.Workers)
-	}
+	require.Equal(t, r.Epochs, f.About.Epoch)
+	require.Equal(t, r.Workers, workers)
 	sent, kernels := make([]int64, workers), make([]int, ranks)
 	phases := make([]map[string][]int, ranks) // the chunks of each phase
 	for rank := range phases {
@@ -111,9 +109,7 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 			t.Errorf("%+v: of no layer", s)
 		}
 	}
-	if !slices.Equal(sent, r.SentBytes) {
-		t.Errorf("workers send %d bytes, and %d were counted", sent, r.SentBytes)
-	}
+	assert.Equal(t, r.SentBytes, sent, "workers send")
 	c := r.Communication
 	for _, counted := range []struct {
 		bytes int64
@@ -129,9 +125,7 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 		for _, k := range counted.kinds {
 			bytes += byKind[k.String()]
 		}
-		if bytes != counted.bytes {
-			t.Errorf("%d bytes of %v, and %d were counted", bytes, counted.kinds, counted.bytes)
-		}
+		assert.Equal(t, counted.bytes, bytes, "bytes of %v", counted.kinds)
 	}
 	for rank, chunks := range phases {
 		back := slices.Clone(chunks["backward"])
@@ -151,8 +145,7 @@ func TestTraceOfProcesses(t *testing.T) {
 	results := make([]*Result, 3)
 	var all sync.WaitGroup
 	for rank, end := range comm.InProcess(len(results)) {
-		o := Defaults()
-		o.Model, o.Epochs = "gcn", 2
+		o := given(Defaults(), "model gcn, epochs 2")
 		j := onMesh(g, o, "tensor=3")
 		j.Comm, j.Trace = comm.New(end, time.Minute), rank == 0
 		all.Go(func() {
@@ -168,19 +161,14 @@ func TestTraceOfProcesses(t *testing.T) {
 		return
 	}
 	f := checkTrace(t, results[0])
-	if want := []string{
-		"worker 0: slice 0", "worker 1: slice 1",
-		"worker 2: slice 2",
-	}; !slices.Equal(f.Workers, want) {
-		t.Errorf("workers %q", f.Workers)
-	}
+	assert.Equal(t, []string{"worker 0: slice 0", "worker 1: slice 1", "worker 2: slice 2"}, f.Workers,
+		"workers")
 	if u := f.About.ClockUncertainty; u[0] != 0 || u[1] <= 0 || u[2] <= 0 {
 		t.Errorf("clocks may be off by %v", u)
 	}
 	if results[1].Trace != nil || results[2].Trace != nil || results[1].Profile != nil {
 		t.Error("another worker has the trace or the profile too")
 	}
-	o := Defaults()
-	o.Model, o.Epochs = "gcn", 2
+	o := given(Defaults(), "model gcn, epochs 2")
 	checkProfile(t, onMesh(g, o, "tensor=3"), results[0])
 }

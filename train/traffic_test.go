@@ -63,9 +63,8 @@ func TestSetupTraffic(t *testing.T) {
 					mine.OnEpoch = func(Epoch) { next() }
 				}
 				<-begun
-				if _, err := mine.Plan(context.Background()); err != nil {
-					t.Error(err)
-				}
+				_, err = mine.Plan(context.Background())
+				assert.NoError(t, err)
 				planned.Done()
 				if r.First() {
 					planned.Wait()
@@ -85,10 +84,8 @@ func TestSetupTraffic(t *testing.T) {
 			{Messages: 7*others + 2*pairs, Bytes: 49*others + 8*pairs},
 			{Messages: 13 * others, Bytes: 57*others + 4*(1+1)*arc*others},
 		} {
-			if sent[i] != want {
-				t.Errorf("%d workers, %s: %+v, want %+v", n,
-					[]string{"join", "plan", "shares", "results"}[i], sent[i], want)
-			}
+			assert.Equal(t, want, sent[i], "%d workers, %s", n,
+				[]string{"join", "plan", "shares", "results"}[i])
 		}
 	}
 }

@@ -3,19 +3,17 @@ package train
 import (
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/partition"
 	"weft/tensor"
-	"weft/train/metric"
 	"weft/train/plan"
 	"weft/train/setting"
 )
@@ -30,17 +28,10 @@ func inTurns(j Job, mesh string) *Job {
 // sameResults compares what two runs learned, to the bit.
 func sameResults(t *testing.T, got, want *Result) {
 	t.Helper()
-	if !slices.Equal(
-		got.Losses, want.Losses,
-	) || !slices.Equal(got.Logits, want.Logits) || got.Test != want.Test {
-		t.Errorf(
-			"%d workers: losses %v and a test metric of %v, want %v and %v", got.Workers, got.Losses,
-			got.Test, want.Losses, want.Test,
-		)
-	}
-	if !reflect.DeepEqual(got.Links, want.Links) {
-		t.Errorf("%d workers: %+v, want %+v", got.Workers, got.Links, want.Links)
-	}
+	assert.Equal(t, want.Losses, got.Losses, "%d workers", got.Workers)
+	assert.Equal(t, want.Logits, got.Logits, "%d workers", got.Workers)
+	assert.Equal(t, want.Test, got.Test, "%d workers", got.Workers)
+	assert.Equal(t, want.Links, got.Links, "%d workers", got.Workers)
 }
 
 // turned is a graph and options on four partitions that workers hold in turns.
@@ -110,18 +101,14 @@ func allTurned(t *testing.T) map[string]turned {
 		turns[name] = c
 	}
 	const changed = ", changed"
-	change := func(name string, f func(o *Options)) {
-		o := all[name]
-		f(&o)
-		all[name+changed] = o
+	change := func(name, words string) {
+		all[name+changed] = given(all[name], words)
 	}
-	change("gcn", func(o *Options) { o.Decoupled, o.Norm, o.Residual, o.Teleport = true, "none", false, .1 })
-	change("gat", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 })   // heads of several slices
-	change("gatv2", func(o *Options) { o.Heads, o.OutputHeads = 1, 1 }) // slices without columns
+	change("gcn", "decoupled, norm none, residual false, teleport .1")
+	change("gat", "heads 1, output-heads 1")   // heads of several slices
+	change("gatv2", "heads 1, output-heads 1") // slices without columns
 	const wide = "gcnii" + changed
-	change(
-		"gcnii", func(o *Options) { o.Hidden, o.Layers = 256, 2 },
-	) // several messages to each of two workers
+	change("gcnii", "hidden 256, layers 2") // several messages to each of two workers
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		c := turned{g: g, Options: all[name], slices: 2 + i%2}
 		vary(&c.Options, i)
@@ -149,16 +136,13 @@ func allTurned(t *testing.T) map[string]turned {
 func typesInTurns(types *graph.Graph) map[string]Options {
 	types.Others[0].Features = graph.Features{}
 	all := map[string]Options{}
-	for name, change := range map[string]func(*Options){
-		"rgcn": func(o *Options) { o.Bases = 2 },
-		"gatv2": func(o *Options) {
-			o.NodeEmbedding, o.Heads, o.OutputHeads = 6, 1, 1
-		}, // slices without columns
+	for name, change := range map[string]string{
+		"rgcn":  "bases 2",
+		"gatv2": "node-embedding 6, heads 1, output-heads 1", // slices without columns
 	} {
 		o := Defaults()
 		o.Model, o.Hidden, o.Epochs, o.LR, o.Threads = name, 10, 3, 1e-4, 1
-		change(&o)
-		all[name] = o
+		all[name] = given(o, change)
 	}
 	return all
 }
@@ -171,17 +155,12 @@ func linksInTurns(t *testing.T, g, types *graph.Graph) map[string]resting {
 		g *graph.Graph
 		Options
 	}{
-		"dot": {g, linked(func(o *Options) { o.OutFeatures = 0 })},
-		"distmult": {
-			types, linked(func(o *Options) { o.Model, o.Decoder, o.NodeEmbedding = "rgcn", "distmult", 2 }),
-		},
-		"between": {bought, linked(func(o *Options) {
-			o.Model, o.LinkRelation, o.EvalNegatives = "sage", "user,buys,item;item,has,tag", 20
-		})},
-		"among": {g, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Model = 50, "hits@10", "sage" })},
-		"area": {
-			g, linked(func(o *Options) { o.Metric, o.Model, o.Precision = metric.ROCAUC, "gat", "bf16" }),
-		},
+		"dot":      {g, linked("out-features 0")},
+		"distmult": {types, linked("model rgcn, decoder distmult, node-embedding 2")},
+		"between": {bought,
+			linked("model sage, link-relation user,buys,item;item,has,tag, eval-negatives 20")},
+		"among": {g, linked("eval-negatives 50, metric hits@10, model sage")},
+		"area":  {g, linked("metric roc-auc, model gat, precision bf16")},
 	} {
 		c.Epochs, c.Negatives = 3, 9
 		all[name] = resting{g: c.g, Options: c.Options}
@@ -234,9 +213,8 @@ func TestRests(t *testing.T) {
 				require.NoError(t, err)
 				got := mustRun(t, j)
 				sameResults(t, got, want)
-				if !reflect.DeepEqual(got.Weights, want.Weights) {
-					t.Errorf("with a limit of %d bytes: other weights", o.MemoryLimit)
-				}
+				assert.Equal(t, want.Weights, got.Weights, "with a limit of %d bytes: other weights",
+					o.MemoryLimit)
 				for k, tensors := range got.PeakTensorBytes {
 					took, planned := tensors+got.GraphBytes[k], plan.PeakTensorBytes[k]+plan.GraphBytes[k]
 					if took > planned || took < planned && !c.any ||
@@ -288,9 +266,7 @@ func (c *resting) resume(t *testing.T, o Options, want *Result) {
 	follow(second, folder, openLast(t, folder))
 	got := mustRun(t, second)
 	sameResults(t, got, want)
-	if !reflect.DeepEqual(got.Weights, want.Weights) {
-		t.Error("other weights of a run that continued")
-	}
+	assert.Equal(t, want.Weights, got.Weights, "other weights of a run that continued")
 }
 
 // allResting are models, axes and tasks of which something else rests each.
@@ -351,44 +327,30 @@ func allResting(t *testing.T) map[string]resting {
 		require.NoError(t, err)
 		return g
 	}
-	with := func(change func(*Options)) Options {
-		o := Defaults()
-		o.Epochs, o.LR = 3, 1e-4
-		change(&o)
-		return o
+	with := func(words string) Options {
+		o := given(Defaults(), "epochs 3, lr 1e-4")
+		return given(o, words)
 	}
 	// What is made of all edges of a partition, as their degrees, brings these back from the disk. It is in
 	// the plan also where the rows of the partition are few columns beside the edges.
 	full := generated(generate.Options{Kind: generate.Uniform, Vertices: 12_000, Degree: 8, Features: 8})
-	add("edges, sgc", full, with(func(o *Options) { o.Model = "sgc" }), "graph=1/4", fastest)
-	add(
-		"edges, sage, decoupled", full,
-		with(func(o *Options) { o.Model, o.Decoupled, o.Hidden = "sage", true, 8 }), "graph=1/4", fastest,
-	)
+	add("edges, sgc", full, with("model sgc"), "graph=1/4", fastest)
+	add("edges, sage, decoupled", full, with("model sage, decoupled, hidden 8"), "graph=1/4", fastest)
 	// With partial sums the edges are read in the first aggregation, which may be that of features that a
 	// layer keeps. These rest as they are when it ends.
 	covers := generated(generate.Options{Kind: generate.Uniform, Vertices: 4000, Degree: 6, Features: 32})
-	add(
-		"covers, sage", covers, with(func(o *Options) { o.Model, o.Halo = "sage", edges.HaloCover }),
-		"graph=1/4", fastest,
-	)
-	add(
-		"covers, gin", covers, with(func(o *Options) { o.Model, o.Halo = "gin", edges.HaloCover }),
-		"graph=2/4", fastest,
-	)
+	add("covers, sage", covers, with("model sage, halo cover"), "graph=1/4", fastest)
+	add("covers, gin", covers, with("model gin, halo cover"), "graph=2/4", fastest)
 	// Where --wire-schedule sends fewer columns in early epochs, their messages are too small to rest in
 	// others. The limit that suffices for the last epoch, which is planned, is kept in all.
 	scheduled := generated(generate.Options{Kind: generate.RMAT, Scale: 13, EdgeFactor: 12, Features: 32})
 	for workers := 1; workers <= 2; workers++ {
-		o := with(func(o *Options) { o.WireSchedule = axis.WireSchedule{Slope: 1.5, From: 4} })
+		o := with("wire-schedule varco:slope=1.5,from=4")
 		add(fmt.Sprint("a schedule, ", workers), scheduled, o, fmt.Sprintf("graph=%d/6", workers), fastest)
 	}
 
 	for name, g := range labelled(t) {
-		o := with(func(o *Options) {
-			o.Model, o.Layers, o.Hidden, o.LR, o.Epochs, o.LabelInput, o.Dropout = "gcn", 3,
-				64, .001, 4, .5, .1
-		})
+		o := with("model gcn, layers 3, hidden 64, lr .001, epochs 4, label-input .5, dropout .1")
 		add("label input, "+name, g, o, "graph=1/4", 0)
 	}
 	types := severalTypes(t)
@@ -406,12 +368,10 @@ func allResting(t *testing.T) map[string]resting {
 	bare := *g
 	bare.Features = graph.Features{}
 	for name, o := range map[string]Options{
-		"sage":          with(func(o *Options) { o.Model, o.NodeEmbedding = "sage", 64 }),
-		"rgcn":          with(func(o *Options) { o.Model, o.Clip, o.Optimizer = "rgcn", .5, "adamw" }),
-		"rgcn of bases": with(func(o *Options) { o.Model, o.Hidden, o.Bases = "rgcn", 64, 3 }),
-		"links": linked(func(o *Options) {
-			o.Epochs, o.Model, o.NodeEmbedding, o.Precision = 3, "sage", 64, "bf16"
-		}),
+		"sage":          with("model sage, node-embedding 64"),
+		"rgcn":          with("model rgcn, clip .5, optimizer adamw"),
+		"rgcn of bases": with("model rgcn, hidden 64, bases 3"),
+		"links":         linked("epochs 3, model sage, node-embedding 64, precision bf16"),
 	} {
 		if o.Bases == 0 {
 			o.Hidden = 16
@@ -485,9 +445,7 @@ func TestBytesInTurns(t *testing.T) {
 		}
 	}
 	const slices = 5
-	if classes%slices != 0 {
-		t.Fatalf("%d classes in %d slices", classes, slices)
-	}
+	require.Equal(t, 0, classes%slices, "%d classes in %d slices", classes, slices)
 	for mesh, halo := range map[string]int64{"tensor=5": 0, "graph=2,tensor=5": halo} {
 		sent := mustRun(t, inTurns(Job{Graph: g, Options: o}, mesh)).Communication
 		if want := 4 * float * vertices * classes * (slices - 1) / slices; sent.Layout.Bytes != want ||
@@ -504,18 +462,16 @@ func TestBytesInTurns(t *testing.T) {
 // evaluation, as the plan says, also in link prediction.
 func TestMovedBetweenEvaluations(t *testing.T) {
 	g := tangled(t)
-	sage := networks()["sage"]
-	sage.Select = "loss"
-	for name, o := range map[string]Options{"sage": sage, "links": linked(nil)} {
+	sage := given(networks()["sage"], "select loss")
+	for name, o := range map[string]Options{"sage": sage, "links": linked("")} {
 		var moved [2]tensor.Moved
 		for i, every := range []int{1, 3} {
 			o.Epochs, o.EvalEvery, o.Offload = 5, every, t.TempDir()
 			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
 			plan, err := job.Plan(t.Context())
 			require.NoError(t, err)
-			if moved[i] = mustRun(t, job).Disk; moved[i] != plan.Disk() {
-				t.Errorf("%s, evaluated every %d: moved %+v, planned %+v", name, every, moved[i], plan.Disk())
-			}
+			moved[i] = mustRun(t, job).Disk
+			assert.Equal(t, plan.Disk(), moved[i], "%s, evaluated every %d: moved", name, every)
 		}
 		if moved[1].Read >= moved[0].Read {
 			t.Errorf("%s: %+v moved without an evaluation, and %+v with one", name, moved[1], moved[0])

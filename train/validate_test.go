@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/train/metric"
@@ -21,8 +22,7 @@ import (
 func elsewhereGraph(t *testing.T, vertices int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13,
-		Classes: 5, Seed: 9, Directed: true,
+		Kind: generate.SBM, Vertices: vertices, Degree: 5, Features: 13, Classes: 5, Seed: 9, Directed: true,
 	})
 	require.NoError(t, err)
 	r := &g.Relations[0]
@@ -74,9 +74,7 @@ func TestValidate(t *testing.T) {
 			for part, got := range []float64{r.Val, r.Test} {
 				e, err := metric.Evaluate(p.Logits, &other.Labels, [][]int64{s.Val, s.Test}[part])
 				require.NoError(t, err)
-				if want := e.Scores[r.Metric]; got != want {
-					t.Errorf("%s of part %d: %v, by the weights %v", r.Metric, part, got, want)
-				}
+				assert.Equal(t, e.Scores[r.Metric], got, "%s of part %d", r.Metric, part)
 			}
 			loss := 0.
 			for _, v := range s.Val {
@@ -86,9 +84,8 @@ func TestValidate(t *testing.T) {
 				}
 				loss += math.Log(sum) - float64(row[other.Labels.Class[v]])
 			}
-			if loss /= float64(len(s.Val)); math.Abs(loss-r.ValLoss) > 1e-5*loss {
-				t.Errorf("validation loss %v, by the weights %v", r.ValLoss, loss)
-			}
+			loss /= float64(len(s.Val))
+			assert.Near(t, r.ValLoss, loss, 1e-5*loss, "validation loss")
 		})
 	}
 }
@@ -101,10 +98,9 @@ func TestValidateOnMeshes(t *testing.T) {
 		other := elsewhereGraph(t, 150)
 		if vertices < 150 {
 			var err error
-			if other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices),
-				make([]bool, 150-vertices))); err != nil {
-				t.Fatal(err)
-			}
+			other, err = other.Induced(slices.Concat(slices.Repeat([]bool{true}, vertices),
+				make([]bool, 150-vertices)))
+			require.NoError(t, err)
 			other.Splits = []graph.Split{{Val: []int64{1, 4, 6}}}
 		}
 		for _, name := range []string{"gcn", "gat"} {
@@ -112,23 +108,20 @@ func TestValidateOnMeshes(t *testing.T) {
 			o.Epochs, o.Norm, o.DropEdge, o.Threads = 3, "layer", 0, 1
 			alone, want := validated(g, other, o)
 			mustRun(t, alone)
-			for mesh, change := range map[string]func(*Options){
-				"graph=3":            nil,
-				"tensor=2":           nil,
-				"graph=2,tensor=2":   nil,
-				"pipeline=2":         func(o *Options) { o.Chunks = 1 },
-				"graph=2":            func(o *Options) { o.Partitions = 4 },
-				"graph=1":            func(o *Options) { o.Partitions, o.Offload = 3, t.TempDir() },
-				"graph=2,pipeline=2": func(o *Options) { o.Chunks = 2 },
+			for mesh, change := range map[string]string{
+				"graph=3":            "",
+				"tensor=2":           "",
+				"graph=2,tensor=2":   "",
+				"pipeline=2":         "chunks 1",
+				"graph=2":            "partitions 4",
+				"graph=1":            "partitions 3, offload " + t.TempDir(),
+				"graph=2,pipeline=2": "chunks 2",
 			} {
 				if vertices < 10 && strings.Contains(mesh, "pipeline") {
 					continue // a chunk has a vertex
 				}
 				t.Run(fmt.Sprintf("%s on %s, %d", name, mesh, vertices), func(t *testing.T) {
-					o := o
-					if change != nil {
-						change(&o)
-					}
+					o := given(o, change)
 					j := onMesh(g, o, mesh)
 					with, curve := validated(g, other, j.Options)
 					p, err := with.Plan(context.Background())
@@ -143,10 +136,8 @@ func TestValidateOnMeshes(t *testing.T) {
 					}
 					for k, e := range *curve {
 						w := (*want)[k]
-						if math.Abs(e.ValLoss-w.ValLoss) > 1e-3*w.ValLoss ||
-							math.Abs(e.Val-w.Val) > 1.01/float64(vertices/5) {
-							t.Errorf("epoch %d: %+v, on one worker %+v", k+1, e, w)
-						}
+						assert.Near(t, w.ValLoss, e.ValLoss, 1e-3*w.ValLoss, "epoch %d", k+1)
+						assert.Near(t, w.Val, e.Val, 1.01/float64(vertices/5), "epoch %d", k+1)
 					}
 				})
 			}
@@ -162,8 +153,7 @@ func TestValidateMeasures(t *testing.T) {
 		other.Labels.Class[v] = class % 3
 	}
 	other.Labels.Classes, other.Splits = 3, []graph.Split{{Val: []int64{1, 2, 5, 9}, Test: []int64{3}}}
-	o := networks()["gcn"]
-	o.ClassWeights = task.Balanced
+	o := given(networks()["gcn"], "class-weights balanced")
 	j, _ := validated(g, other, o)
 	r := mustRun(t, j)
 	p, err := (&Job{Graph: other, Options: o}).Predict(context.Background(), r.Weights, Logits)
@@ -182,9 +172,8 @@ func TestValidateMeasures(t *testing.T) {
 		weight += 1 / count[c]
 		loss += (math.Log(sum) - float64(row[c])) / count[c]
 	}
-	if loss /= weight; math.Abs(loss-r.ValLoss) > 1e-5*loss {
-		t.Errorf("validation loss %v, by hand %v", r.ValLoss, loss)
-	}
+	loss /= weight
+	assert.Near(t, r.ValLoss, loss, 1e-5*loss, "validation loss")
 
 	values := func(g *graph.Graph, scale float32) *graph.Graph {
 		with := *g
@@ -197,10 +186,8 @@ func TestValidateMeasures(t *testing.T) {
 	trained, held := values(g, 3), values(other, 4)
 	j, _ = validated(trained, held, networks()["sage"])
 	r = mustRun(t, j)
-	if p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights,
-		Logits); err != nil {
-		t.Fatal(err)
-	}
+	p, err = (&Job{Graph: held, Options: j.Options}).Predict(context.Background(), r.Weights, Logits)
+	require.NoError(t, err)
 	square := 0.
 	for _, v := range other.Splits[0].Val {
 		square += math.Pow(float64(p.Logits[v]-held.Labels.Values[v]), 2)
@@ -266,8 +253,7 @@ func TestValidateRefuses(t *testing.T) {
 // TestValidateResumes: a run that continues has the validation metrics of one that never stopped, to the bit.
 func TestValidateResumes(t *testing.T) {
 	g, other, dir := tangle(t, 700, 3000), elsewhereGraph(t, 150), t.TempDir()
-	o := networks()["sage"]
-	o.Epochs, o.EvalEvery = 6, 2
+	o := given(networks()["sage"], "epochs 6, eval-every 2")
 	whole, _ := validated(g, other, o)
 	want := follow(whole, filepath.Join(dir, "whole"), nil)
 	mustRun(t, whole)

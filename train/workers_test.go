@@ -14,7 +14,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
 	"weft/parallel/edges"
@@ -33,8 +33,7 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 		shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
 		require.NoError(t, err)
 		j.Parts = &Parts{
-			Whole: shares[0].Whole,
-			Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
+			Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil },
 		}
 	}
 	return j
@@ -98,25 +97,16 @@ func TestClassWeights(t *testing.T) {
 	balanced := mustRun(t, &Job{Graph: g, Options: o})
 	o.LabelSmoothing = .1
 	smoothed := mustRun(t, &Job{Graph: g, Options: o})
-	if balanced.PeakTensorBytes[0] != smoothed.PeakTensorBytes[0] {
-		t.Errorf("tensors of %d bytes, without smoothing %d", smoothed.PeakTensorBytes[0],
-			balanced.PeakTensorBytes[0])
-	}
+	assert.Equal(t, smoothed.PeakTensorBytes[0], balanced.PeakTensorBytes[0], "tensors")
 	o.ClassWeights = file
-	if fromFile := mustRun(t, &Job{Graph: g, Options: o}); !slices.Equal(fromFile.Losses, smoothed.Losses) {
-		t.Errorf("balanced weights from a file have other losses: %v, want %v",
-			fromFile.Losses, smoothed.Losses)
-	}
+	assert.Equal(t, smoothed.Losses, mustRun(t, &Job{Graph: g, Options: o}).Losses,
+		"balanced weights from a file have other losses")
 	several := *g
 	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
-	for _, change := range []func(*Options){func(o *Options) {
-		o.Loss = task.Focal
-	}, func(o *Options) { o.ClassWeights = task.Balanced }} {
-		o := Defaults()
-		change(&o)
-		if _, err := (&Job{Graph: &several, Options: o}).Run(t.Context()); !refusal.Is(err) {
-			t.Errorf("loss %s and weights %s of several labels: %v", o.Loss, o.ClassWeights, err)
-		}
+	for _, change := range []string{"loss focal", "class-weights balanced"} {
+		o := given(Defaults(), change)
+		_, err := (&Job{Graph: &several, Options: o}).Run(t.Context())
+		assert.Refused(t, err, "", "loss %s and weights %s of several labels", o.Loss, o.ClassWeights)
 	}
 }
 
@@ -139,9 +129,8 @@ func TestValidationOfWeightZero(t *testing.T) {
 	if math.IsNaN(one.Val) || !math.IsNaN(one.ValLoss) {
 		t.Errorf("accuracy %v and loss %v of validation, want a number and NaN", one.Val, one.ValLoss)
 	}
-	if one.Ended != EndedPatience || one.Epochs != one.BestEpoch+3 {
-		t.Errorf("%d epochs, the best is %d: %s", one.Epochs, one.BestEpoch, one.Ended)
-	}
+	assert.Equal(t, EndedPatience, one.Ended, "epochs, the best is %d", one.BestEpoch)
+	assert.Equal(t, one.Epochs, one.BestEpoch+3, "epochs, the best is %d", one.BestEpoch)
 	if many := mustRun(t, onMesh(g, o, "graph=2")); many.Val != one.Val || many.BestEpoch != one.BestEpoch {
 		t.Errorf("2 workers: validation %v in epoch %d, want %v in %d", many.Val, many.BestEpoch,
 			one.Val, one.BestEpoch)
@@ -149,9 +138,8 @@ func TestValidationOfWeightZero(t *testing.T) {
 	o.Select = setting.SelectLoss
 	const want = "select loss: there is no validation loss, as the classes of all validation vertices " +
 		"weigh 0; take select metric, or other class weights (class-weights)"
-	if _, err := onMesh(g, o, "graph=2").Run(t.Context()); !refusal.Is(err) || err.Error() != want {
-		t.Errorf("selection by the loss: %v", err)
-	}
+	_, err := onMesh(g, o, "graph=2").Run(t.Context())
+	assert.EqualRefusal(t, err, want, "selection by the loss")
 }
 
 // TestEdgeColumns: all workers together aggregate all edges but self loops, forward and backward, for the
@@ -165,17 +153,15 @@ func TestEdgeColumns(t *testing.T) {
 			edges++
 		}
 	}
-	o := networks()["gcn"]
-	o.Residual = false
+	o := given(networks()["gcn"], "residual false")
 	want := 2 * edges * int64(o.Hidden+g.Labels.Classes)
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "tensor=3")} {
 		r, sum := mustRun(t, j), int64(0)
 		for _, n := range r.EdgeColumns {
 			sum += n
 		}
-		if len(r.EdgeColumns) != r.Workers || sum != want {
-			t.Errorf("%q: %d edges × columns, want %d in all", j.Options.Parallel, r.EdgeColumns, want)
-		}
+		assert.Len(t, r.EdgeColumns, r.Workers, "%q", j.Options.Parallel)
+		assert.Equal(t, want, sum, "%q", j.Options.Parallel)
 	}
 }
 
@@ -266,19 +252,16 @@ func TestPredictOnWorkers(t *testing.T) {
 	} {
 		got, err := j.Predict(context.Background(), run.Weights, WithEmbeddings)
 		require.NoError(t, err)
-		if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) ||
-			len(got.Logits) != len(want.Logits) {
-			t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits),
-				len(want.Embeddings), len(want.Logits))
-		}
+		require.Equal(t, want.EmbeddingColumns, got.EmbeddingColumns)
+		require.Len(t, got.Embeddings, len(want.Embeddings))
+		require.Len(t, got.Logits, len(want.Logits))
 		for what, values := range map[string][2][]float32{
 			"logit":     {got.Logits, want.Logits},
 			"embedding": {got.Embeddings, want.Embeddings},
 		} {
 			for i, x := range values[1] {
-				if math.Abs(float64(x-values[0][i])) > 1e-4 {
-					t.Fatalf("%s: %s %d is %v, want %v", j.Options.Parallel, what, i, values[0][i], x)
-				}
+				assert.Near(t, float64(values[0][i]), float64(x), 1e-4, "%s: %s %d", j.Options.Parallel, what,
+					i)
 			}
 		}
 	}
@@ -315,9 +298,8 @@ func TestFailingWorker(t *testing.T) {
 		}
 		return parts.Open(p)
 	}}
-	if _, err := j.Run(context.Background()); err == nil || err.Error() != "share 1 is gone" {
-		t.Errorf("%v", err)
-	}
+	_, err = j.Run(context.Background())
+	assert.EqualError(t, err, "share 1 is gone")
 }
 
 // failing is a transport whose receives of a kind fail from the nth on.
@@ -393,9 +375,7 @@ func TestFailureInAPass(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, errs[1], c.want)
 		}
 		for _, rank := range []int{0, 2} {
-			if !errors.Is(errs[rank], comm.ErrAborted) {
-				t.Errorf("%s: worker %d ended with %v", name, rank, errs[rank])
-			}
+			assert.ErrorIs(t, errs[rank], comm.ErrAborted, "%s: worker %d ended", name, rank)
 		}
 	}
 }
@@ -417,9 +397,7 @@ func TestPartsOfAnotherMesh(t *testing.T) {
 		_, ran := j.Run(context.Background())
 		_, predicted := j.Predict(context.Background(), nil, Logits)
 		for _, err := range []error{planned, ran, predicted} {
-			if err == nil || err.Error() != want || !refusal.Is(err) {
-				t.Errorf("%v, want %s", err, want)
-			}
+			assert.EqualRefusal(t, err, want)
 		}
 	}
 }
@@ -432,10 +410,8 @@ func TestPanicOfAWorker(t *testing.T) {
 			panic("a fault")
 		}
 	}
-	if _, err := j.Run(context.Background()); err == nil ||
-		err.Error() != "internal error on worker 0: a fault" {
-		t.Errorf("%v", err)
-	}
+	_, err := j.Run(context.Background())
+	assert.EqualError(t, err, "internal error on worker 0: a fault")
 }
 
 // TestInterruptedWorkers: a signal to one worker ends the run after the same epoch on all of them, with
@@ -487,9 +463,8 @@ func TestWeightsFirst(t *testing.T) {
 		}{{"weights", []string{"weights"}}, {"logits", []string{"weights", "logits"}}} {
 			steps, failing = nil, c.failing
 			_, err := j.Run(context.Background())
-			if !errors.Is(err, full) || !slices.Equal(steps, c.want) {
-				t.Errorf("%s fail: %v, %v", c.failing, steps, err)
-			}
+			assert.ErrorIs(t, err, full, "%s fail", c.failing)
+			assert.Equal(t, c.want, steps, "%s fail", c.failing)
 		}
 	}
 }
@@ -498,11 +473,7 @@ func TestWeightsFirst(t *testing.T) {
 func TestSmoothingOfSeveralLabels(t *testing.T) {
 	g := *tangled(t)
 	g.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Vertices())}
-	o := Defaults()
-	o.LabelSmoothing = .1
+	o := given(Defaults(), "label-smoothing .1")
 	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
-	if !refusal.Is(err) ||
-		!strings.HasPrefix(err.Error(), "label-smoothing 0.1: it is for one class per vertex") {
-		t.Errorf("%v, want a refusal of label smoothing", err)
-	}
+	assert.RefusedFor(t, err, "label-smoothing 0.1: it is for one class per vertex", "")
 }

@@ -12,7 +12,6 @@ import (
 	"weft/internal/refusal"
 	"weft/train/planner"
 	"weft/train/setting"
-	"weft/train/worker"
 )
 
 // settle are the settings of a run. With --parallel auto they have a mesh of as many workers as the one that
@@ -56,15 +55,9 @@ func (t *trainCommand) choose(cmd *cobra.Command, r ranks, dataset string,
 	if err != nil {
 		return nil, err
 	}
-	chosen := ""
-	err = r.OnFirst(func() (err error) {
-		chosen, err = t.fastest(cmd, r, dataset, m, settings.Workers)
-		return err
+	chosen, err := decided(r, func() (string, error) {
+		return t.fastest(cmd, r, dataset, m, settings.Workers)
 	})
-	if err != nil {
-		return nil, err
-	}
-	chosen, err = worker.FromFirst(r.Comm, chosen)
 	if err != nil {
 		return nil, err
 	}

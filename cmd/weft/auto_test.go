@@ -12,6 +12,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
@@ -43,9 +44,8 @@ func TestAutoOfOneWorker(t *testing.T) {
 	cmd.SetErr(&said)
 	c := &trainCommand{}
 	chosen, err := c.fastest(cmd, ranks{launch.Ranks{Comm: comm.Alone()}}, store, slow, 4)
-	if err != nil || chosen != "graph=1" {
-		t.Fatalf("%q, %v\n%s", chosen, err, &said)
-	}
+	require.NoError(t, err)
+	require.Equal(t, "graph=1", chosen, &said)
 	g, err := graph.Open(store)
 	require.NoError(t, err)
 	defer g.Close()
@@ -54,14 +54,11 @@ func TestAutoOfOneWorker(t *testing.T) {
 	p.Machine.Sharers = 1
 	meshes, _, err := p.Meshes(context.Background(), 1)
 	p.shown.erase()
-	if err != nil || len(meshes) != 1 {
-		t.Fatal(len(meshes), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, meshes, 1)
 	var want bytes.Buffer
 	sayChosen(&want, &meshes[0])
-	if !strings.Contains(said.String(), want.String()) {
-		t.Errorf("%s\nwant %s", &said, &want)
-	}
+	assert.Contains(t, said.String(), want.String(), "%s\nwant %s", &said, &want)
 }
 
 // TestRatesAreOfThisProgram: kept rates are those of this version of weft, this processor and these kernels.
@@ -81,8 +78,6 @@ func TestRatesAreOfThisProgram(t *testing.T) {
 		t.Errorf("%q of version 1.2.3, %q of 1.2.4", first, second)
 	}
 	for _, part := range []string{procEntry("/proc/cpuinfo", "model name"), kernel.SIMD()} {
-		if !strings.Contains(first, part) {
-			t.Errorf("%q does not name %q", first, part)
-		}
+		assert.Contains(t, first, part, "does not name")
 	}
 }

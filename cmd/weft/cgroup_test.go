@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -70,12 +71,8 @@ func TestControlGroups(t *testing.T) {
 		}, 3000000000, 0},
 	} {
 		root := system(t, c.files)
-		if got := groupMemoryLimit(root); got != c.memory {
-			t.Errorf("%s: memory limit %d, want %d", name, got, c.memory)
-		}
-		if got := groupQuota(root); got != c.cores {
-			t.Errorf("%s: a quota of %v cores, want %v", name, got, c.cores)
-		}
+		assert.Equal(t, c.memory, groupMemoryLimit(root), "%s: memory limit", name)
+		assert.Equal(t, c.cores, groupQuota(root), "%s: a quot", name)
 	}
 }
 

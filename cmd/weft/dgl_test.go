@@ -42,8 +42,7 @@ func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 func dglGraph() *dgltest.Graph {
 	const n = 60
 	g := &dgltest.Graph{
-		Vertices:  []dgltest.Vertices{{Type: "_N", Count: n}},
-		Relations: []dgltest.Relation{{Name: "_E"}},
+		Vertices: []dgltest.Vertices{{Type: "_N", Count: n}}, Relations: []dgltest.Relation{{Name: "_E"}},
 	}
 	var feat, weight []float32
 	var label, year []int64
@@ -65,8 +64,7 @@ func dglGraph() *dgltest.Graph {
 		}
 	}
 	all := dgltest.Tensors{
-		"feat": dgltest.Of(feat, n, 3), "label": dgltest.Of(label),
-		"year": dgltest.Of(year),
+		"feat": dgltest.Of(feat, n, 3), "label": dgltest.Of(label), "year": dgltest.Of(year),
 	}
 	for name, marks := range masks {
 		all[name] = dgltest.Of(marks)

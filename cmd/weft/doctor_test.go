@@ -125,17 +125,13 @@ func TestSystemLists(t *testing.T) {
 		"0": 1, "0-1": 2, "0-3,8,10-11": 7, "": 0, "x": 0,
 		"3-1": 0, "0-": 0,
 	} {
-		if got := listLength(list); got != want {
-			t.Errorf("%q has %d, want %d", list, got, want)
-		}
+		assert.Equal(t, want, listLength(list), "%q", list)
 	}
 	for choices, want := range map[string]string{
 		"always [madvise] never": "madvise", "[always] madvise never": "always",
 		"always madvise [never]": "never", "": "", "always": "", "[": "",
 	} {
-		if got := bracketed(choices); got != want {
-			t.Errorf("%q chooses %q, want %q", choices, got, want)
-		}
+		assert.Equal(t, want, bracketed(choices), "%q chooses", choices)
 	}
 }
 
@@ -145,9 +141,7 @@ func TestLauncherVersion(t *testing.T) {
 		"HYDRA build details:\n    Version:                                 4.0.2\n    Release Date: Thu": "HYDRA 4.0.2",
 		"": "",
 	} {
-		if got := launcherVersion(said); got != want {
-			t.Errorf("%q: %q, want %q", said, got, want)
-		}
+		assert.Equal(t, want, launcherVersion(said), "%q", said)
 	}
 }
 
@@ -223,10 +217,8 @@ func TestExamine(t *testing.T) {
 		found[l.key] = l.finding
 	}
 	launcher := found["mpi"].(mpiFinding)
-	if launcher.Launcher != filepath.Join(bin, "mpirun") ||
-		launcher.LauncherVersion != "mpirun (Open MPI) 4.1.4" {
-		t.Errorf("%+v", launcher)
-	}
+	assert.Equal(t, filepath.Join(bin, "mpirun"), launcher.Launcher, "%+v", launcher)
+	assert.Equal(t, "mpirun (Open MPI) 4.1.4", launcher.LauncherVersion, "%+v", launcher)
 	stream, gather := found["memory_streamed"].(ratesFinding), found["memory_gathered"].(ratesFinding)
 	arithmetic := found["dense_arithmetic"].(ratesFinding)
 	text := out.String()

@@ -34,8 +34,7 @@ func plannedOf(t *testing.T, g *graph.Graph, o train.Options) planned {
 func communities(t *testing.T, vertices, features int) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: vertices, Degree: 6,
-		Features: features, Classes: 5, Seed: 3,
+		Kind: generate.SBM, Vertices: vertices, Degree: 6, Features: features, Classes: 5, Seed: 3,
 	})
 	require.NoError(t, err)
 	return g
@@ -52,20 +51,16 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		"counts":  {graph.Features{Columns: 2, Dense: []float32{0, 7, 3, 1, 1, 0}}, ""},
 		"one-hot": {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 0, 0, 0}}, "has no effect"},
 		"normalised": {
-			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}},
-			"has no effect",
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}}, "has no effect",
 		},
 		"real": {
-			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}},
-			"are real numbers (0.5)",
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}}, "are real numbers (0.5)",
 		},
 		"negative": {
-			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}},
-			"are below zero (-3)",
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}}, "are below zero (-3)",
 		},
 		"sparse": {graph.Features{
-			Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8},
-			Data: []float32{0.5, 2},
+			Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8}, Data: []float32{0.5, 2},
 		}, "are real numbers"},
 	} {
 		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
@@ -80,9 +75,7 @@ func TestPlanWarnsOfSums(t *testing.T) {
 			o.NormalizeFeatures = normalize
 			said := strings.Join(plannedOf(t, g, o).warnings(), "; ")
 			if normalize == "none" || c.want == "" {
-				if said != "" {
-					t.Errorf("%s, %s: %q, want no warning", name, normalize, said)
-				}
+				assert.Equal(t, "", said, "%s, %s", name, normalize)
 			} else if !strings.Contains(said, "--normalize-features row") || !strings.Contains(said, c.want) {
 				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
 			}
@@ -113,9 +106,7 @@ func TestIdleSlices(t *testing.T) {
 		o.Model, o.Parallel, o.Partitions, o.Heads = c.model, c.mesh, c.partitions, 2
 		idle := slices.DeleteFunc(plannedOf(t, g, o).warnings(),
 			func(w string) bool { return !strings.Contains(w, " slices") })
-		if !slices.Equal(idle, c.want) {
-			t.Errorf("%s on %s: %q, want %q", c.model, c.mesh, idle, c.want)
-		}
+		assert.Equal(t, c.want, idle, "%s on %s", c.model, c.mesh)
 	}
 }
 
@@ -141,9 +132,7 @@ func TestStagesAreSaid(t *testing.T) {
 		"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ",
 		"(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
+		assert.Contains(t, text, want, "is not in")
 	}
 }
 
@@ -156,10 +145,8 @@ func TestRoomOnDisk(t *testing.T) {
 	}
 	p := &plan.Plan{Workers: []plan.Worker{{DiskBytes: 2 * free}, {DiskBytes: 2 * free}}}
 	err = checkDisk(p, dir, 1)
-	if err == nil || !strings.Contains(err.Error(), "--offload "+dir) ||
-		!strings.Contains(err.Error(), "free some room") {
-		t.Errorf("%v, want the folder and the way out", err)
-	}
+	assert.ErrorContains(t, err, "--offload "+dir)
+	assert.ErrorContains(t, err, "free some room")
 	p = &plan.Plan{Workers: []plan.Worker{{DiskBytes: free * 2 / 3}, {DiskBytes: free * 2 / 3}}}
 	for here, refused := range []bool{true, false, true} {
 		if err := checkDisk(p, dir, here); (err != nil) != refused {
@@ -174,8 +161,7 @@ func TestAmountsOnDisk(t *testing.T) {
 	p := &plan.Plan{
 		Rests: true, Least: 7_360_512, All: 24_000_001,
 		Workers: []plan.Worker{{
-			Disk:      tensor.Moved{Written: 60_649_500_000, Read: 1_500_000},
-			DiskBytes: 2_000_000_000_000,
+			Disk: tensor.Moved{Written: 60_649_500_000, Read: 1_500_000}, DiskBytes: 2_000_000_000_000,
 		}},
 	}
 	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an " +
@@ -217,8 +203,6 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 		if found == nil {
 			t.Fatalf("%q names no memory", from)
 		}
-		if err := limited(found[1]); err != nil {
-			t.Errorf("%s, as in %q: %v", found[1], from, err)
-		}
+		assert.NoError(t, limited(found[1]), "%s, as in %q", found[1], from)
 	}
 }

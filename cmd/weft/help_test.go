@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"weft/internal/assert"
 )
 
 func TestFilled(t *testing.T) {
@@ -16,9 +18,7 @@ func TestFilled(t *testing.T) {
 		"--hidden 16\nThe end."
 	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 " +
 		"--hidden 16\nThe end."
-	if got := filled(text, 16); got != want {
-		t.Errorf("%q\nwant %q", got, want)
-	}
+	assert.Equal(t, want, filled(text, 16))
 }
 
 func TestContinued(t *testing.T) {
@@ -26,9 +26,7 @@ func TestContinued(t *testing.T) {
 		"first.json\n  echo 'one two three four five six seven eight nine'"
 	const want = "  weft train cora\n  weft train stores/mine \\\n      --model gat --hidden 64 \\\n      " +
 		"--json > first.json\n  echo 'one two three four five six seven eight nine'"
-	if got := continued(text, ` \`, 32); got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
+	assert.Equal(t, want, continued(text, ` \`, 32))
 }
 
 // The examples of all commands keep to the width of a narrow terminal, and say the same to a shell.
@@ -44,10 +42,8 @@ func TestExamplesAreContinued(t *testing.T) {
 				t.Errorf("%s: %d columns: %s", cmd.Name(), n, line)
 			}
 		}
-		if got := strings.Fields(strings.ReplaceAll(text, "\\\n", "")); !slices.Equal(got,
-			strings.Fields(cmd.Example)) {
-			t.Errorf("%s: %q", cmd.Name(), got)
-		}
+		assert.Equal(t, strings.Fields(cmd.Example), strings.Fields(strings.ReplaceAll(text, "\\\n", "")),
+			cmd.Name())
 	}
 }
 
@@ -87,7 +83,5 @@ func TestBasicFlags(t *testing.T) {
 			t.Errorf("%s is no flag", name)
 		}
 	}
-	if ofTrain != 25 {
-		t.Errorf("train has %d basic flags", ofTrain)
-	}
+	assert.Equal(t, 25, ofTrain, "train")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -70,9 +71,7 @@ func TestModulePath(t *testing.T) {
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOPROXY=off", "GOWORK=off")
 		said, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s %s: %v: %s", name, strings.Join(args, " "), err, said)
-		}
+		require.NoError(t, err, "%s %s", name, strings.Join(args, " "))
 		return string(said)
 	}
 	run("scripts/module-path", path)
@@ -80,19 +79,12 @@ func TestModulePath(t *testing.T) {
 	if !strings.Contains(packages, path+"/cmd/weft\n") || strings.Contains(packages, "\nweft/") {
 		t.Errorf("packages: %s", packages)
 	}
-	if unformatted := run("gofmt", "-l", "."); unformatted != "" {
-		t.Errorf("not formatted: %s", unformatted)
-	}
+	assert.Equal(t, "", run("gofmt", "-l", "."), "not formatted")
 	snippet := "require " + path + " v0.0.0\n\nreplace " + path + " => ../weft\n"
-	if text := run("cat", "README.md"); !strings.Contains(text, snippet) {
-		t.Errorf("README.md lacks %q", snippet)
-	}
-	if text := run("cat", ".golangci.yml"); !strings.Contains(text, "module-path: "+path+"\n") {
-		t.Errorf(".golangci.yml: %s", text)
-	}
-	if text := run("go", "-C", "internal/tools", "list", "-m"); text != path+"/internal/tools\n" {
-		t.Errorf("internal/tools is module %s", text)
-	}
+	assert.Contains(t, run("cat", "README.md"), snippet, "README.md lacks")
+	assert.Contains(t, run("cat", ".golangci.yml"), "module-path: "+path+"\n", ".golangci.yml")
+	assert.Equal(t, path+"/internal/tools\n", run("go", "-C", "internal/tools", "list", "-m"),
+		"internal/tools is module")
 	run("sh", "-c", "! scripts/module-path weft2 && ! scripts/module-path && ! scripts/module-path "+
 		"'git.example.org/a b'")
 }

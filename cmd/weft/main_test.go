@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/train"
@@ -23,9 +24,7 @@ import (
 )
 
 func TestOneLine(t *testing.T) {
-	if got := oneLine(errors.New("a\nb\r\n\nc\n")); got != "weft: a; b; c" {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, "weft: a; b; c", oneLine(errors.New("a\nb\r\n\nc\n")))
 }
 
 func TestPrintable(t *testing.T) {
@@ -35,9 +34,7 @@ func TestPrintable(t *testing.T) {
 		"\U000e0041":                      `\U000e0041`, "a\xff\xe2\x80": `a\xff\xe2\x80`,
 		"\ufffd": "\ufffd", "'\"": "'\"",
 	} {
-		if got := printable(text); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
+		assert.Equal(t, want, printable(text), "%q", text)
 		text = strings.ToValidUTF8(text, "")
 		var again string
 		written, err := json.Marshal(text)
@@ -58,8 +55,7 @@ func TestInternalError(t *testing.T) {
 		var stderr bytes.Buffer
 		root, started := newRoot()
 		root.AddCommand(&cobra.Command{
-			Use: "fault",
-			Run: func(*cobra.Command, []string) { panic("index out of range\nin a row") },
+			Use: "fault", Run: func(*cobra.Command, []string) { panic("index out of range\nin a row") },
 		})
 		root.SetArgs([]string{"fault"})
 		root.SetErr(&stderr)
@@ -121,9 +117,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 	ended := out.Len()
 	p.epoch(train.Epoch{Epoch: 1000, Epochs: 1000})
-	if out.Len() != ended {
-		t.Errorf("after the end: %q", out.String()[ended:])
-	}
+	assert.Equal(t, ended, out.Len(), "after the end: %q", out.String()[ended:])
 }
 
 // A narrow terminal shows fewer fields, each of them whole and in its place; the epoch goes last.
@@ -149,22 +143,17 @@ func TestProgressFits(t *testing.T) {
 		120: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  207 " +
 			"MB  51 s left",
 	} {
-		if got := fit(p.fields(e, now), width-1); got != want {
-			t.Errorf("%d columns: %q, want %q", width, got, want)
-		}
+		assert.Equal(t, want, fit(p.fields(e, now), width-1), "%d columns", width)
 	}
 	p.results.Metric, p.results.Train = "mrr", math.NaN()
-	if got, want := fit(p.fields(e, now), 79), "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 "+
-		"ms/epoch  51 s left"; got != want {
-		t.Errorf("link prediction: %q, want %q", got, want)
-	}
+	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 "+"ms/epoch  51 s left",
+		fit(p.fields(e, now), 79), "link prediction")
 	p.results.Metric = "accuracy"
 	e.Seconds, p.results.Train = 0.0021, 0.9
 	other := fit(p.fields(e, now), 119)
-	if len(other) != len(
-		fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)) {
-		t.Errorf("columns shift: %q", other)
-	}
+	assert.Len(t, other, len(
+		fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)),
+		"columns shift")
 }
 
 // Elsewhere lines are plain and few, whatever the number and length of the epochs; the first and the last are
@@ -215,9 +204,7 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	want := "epoch 11/21  loss 0.5000  train 100.00 %  val  80.00 %  test  75.00 %   1.0 s/epoch  1.2 GB  " +
 		"at most 20 s left"
-	if got := lines[len(lines)-1]; got != want {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	assert.Equal(t, want, lines[len(lines)-1])
 }
 
 func TestOutputRemembersFailure(t *testing.T) {
@@ -246,9 +233,7 @@ func TestWords(t *testing.T) {
 		duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
 		percent(0.8125):                       "81.25 %",
 	} {
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		assert.Equal(t, want, got)
 	}
 }
 

@@ -18,34 +18,32 @@ import (
 
 // checkFile refuses, before any work, a file that could not be written.
 func checkFile(flag, path string) error {
-	if path == "" {
+	dir := filepath.Dir(path)
+	folder, noFolder := os.Stat(dir)
+	there, err := os.Stat(path)
+	_, link := os.Lstat(path)
+	switch mark := besideMark(path); {
+	case path == "":
 		return refusal.Errorf("--%s is missing: name the file to write", flag)
-	}
-	if path == "-" {
+	case path == "-":
 		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or "+
 			"/dev/stdout", flag)
-	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
+	case err == nil && there.IsDir():
 		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)
-	}
-	dir := filepath.Dir(path)
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	case noFolder != nil || !folder.IsDir():
 		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, dir)
-	}
-	_, err := os.Stat(path)
-	if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
+	case link == nil && errors.Is(err, fs.ErrNotExist):
 		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or "+
 			"name another file", flag, path)
-	}
-	if mark := besideMark(path); mark != "" {
+	case mark != "":
 		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; "+
 			"name another folder", flag, path, mark)
+	case err == nil:
+		return nil
 	}
-	if err != nil { // a new file
-		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
-			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere",
-				flag, path, dir, err)
-		}
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
+		return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere",
+			flag, path, dir, err)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -80,8 +81,7 @@ func TestPackages(t *testing.T) {
 		"internal/launch":   {"comm"},
 		"internal/datasets": {"graph", "partition"},
 		"internal/bench": {
-			"tensor", "kernel", "graph", "partition", "autograd", "nn", "gnn",
-			"parallel", "train",
+			"tensor", "kernel", "graph", "partition", "autograd", "nn", "gnn", "parallel", "train",
 		},
 	}
 	eachSource(t, func(pkg, path string, f *ast.File) {
@@ -122,9 +122,7 @@ func TestNativeIsALeaf(t *testing.T) {
 		want := []string{`"C"`, `"embed"`}
 		if level, ok := strings.CutPrefix(pkg, "kernel/native/"); ok {
 			want = []string{`"C"`, `"weft/kernel/native"`}
-			if f.Name.Name != level {
-				t.Errorf("%s is of package %s", path, f.Name.Name)
-			}
+			assert.Equal(t, level, f.Name.Name, "%s is of package", path)
 		} else if pkg != "kernel/native" {
 			return
 		}

@@ -246,7 +246,7 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD()),
 	}
 	if root := datasets.CacheRoot(); root != "" {
-		p.Cache = planner.Cache(filepath.Join(root, "rates-2"))
+		p.Cache = planner.Cache(filepath.Join(root, "rates-3"))
 	}
 	shown := newStages(show)
 	p.Progress = shown.show

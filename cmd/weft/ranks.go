@@ -15,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // ranks is this process's place among those that an MPI launcher started; alone, where none did.
@@ -135,6 +136,18 @@ func sharedSettings(o setting.Resolved) (string, error) {
 	o.Threads, o.MemoryLimit = 0, 0
 	text, err := o.YAML()
 	return string(text), err
+}
+
+// decided is what f finds on the first rank, on all ranks.
+func decided[T any](r ranks, f func() (T, error)) (found T, err error) {
+	err = r.OnFirst(func() (err error) {
+		found, err = f()
+		return err
+	})
+	if err != nil {
+		return found, err
+	}
+	return worker.FromFirst(r.Comm, found)
 }
 
 // part ends the command with an error that all ranks come to here.

@@ -2,10 +2,9 @@ package main
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/train/setting"
@@ -56,14 +55,10 @@ func TestCheckAlone(t *testing.T) {
 		"":           "no library of MPI loads: install Open MPI, or give srun -n 1",
 	} {
 		err := checkAlone(4, func() string { return connect })
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", connect, err)
-		}
+		assert.Refused(t, err, want, "%q", connect)
 	}
 	for _, tasks := range []int{0, 1} {
 		looked := func() string { t.Errorf("%d tasks: a library is looked for", tasks); return "" }
-		if err := checkAlone(tasks, looked); err != nil {
-			t.Errorf("%d tasks: %v", tasks, err)
-		}
+		assert.NoError(t, checkAlone(tasks, looked), "%d tasks", tasks)
 	}
 }

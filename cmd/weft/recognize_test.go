@@ -129,13 +129,27 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 		}
 		var show bytes.Buffer
 		store, err := r.imported(t.Context(), &show)
-		if err != nil || store != prefix+".weft" {
-			t.Fatalf("%s, %v", store, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, prefix+".weft", store)
 		if first, _, _ := strings.Cut(show.String(), ","); !strings.Contains(first, said) ||
 			said == "" && first != "" {
 			t.Errorf("said %q, want %q", &show, said)
 		}
+	}
+}
+
+// TestResolve: a folder that is no store does not hide a dataset of its name, and a store does.
+func TestResolve(t *testing.T) {
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
+	store, err := resolve(t.Context(), "sbm-8k", io.Discard)
+	if err != nil || store == "sbm-8k" {
+		t.Errorf("%s, %v", store, err)
+	}
+	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
+	if store, err := resolve(t.Context(), "sbm-8k", io.Discard); store != "sbm-8k" || err != nil {
+		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/setting"
 )
@@ -33,10 +33,8 @@ func TestReference(t *testing.T) {
 	var want strings.Builder
 	writeFlags(&want, root)
 	if !*update {
-		if diff := cmp.Diff(want.String(), is); diff != "" {
-			t.Errorf("%s is out of date (go test ./cmd/weft -run Reference -update writes it): %s", file,
-				diff)
-		}
+		assert.Equal(t, want.String(), is,
+			"%s is out of date (go test ./cmd/weft -run Reference -update writes it)", file)
 		return
 	}
 	whole := strings.TrimSuffix(string(text), rest) + want.String() + strings.TrimPrefix(rest, is)

@@ -347,7 +347,7 @@ func (p *reportContents) draw() {
 		line(" validation", []int{6, 4}, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
 	for _, name := range p.metrics() {
 		scale, unit := 1., ""
-		if metric.IsShare(name) {
+		if metric.IsFraction(name) {
 			scale, unit = 100, " %"
 		}
 		measured := func(suffix string, dash []int,

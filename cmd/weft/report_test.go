@@ -11,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
 	"weft/train/metric"
@@ -31,12 +30,9 @@ func TestReport(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	html := string(text)
-	if found := regexp.MustCompile(`(src|href)="?(https?:)?//`).FindString(html); found != "" {
-		t.Errorf("the page asks for %s", found)
-	}
-	if !strings.Contains(html, "<h1>a &lt;title&gt; &amp; &#34;more&#34;</h1>") {
-		t.Error("the title is not that of --title")
-	}
+	assert.Equal(t, "", regexp.MustCompile(`(src|href)="?(https?:)?//`).FindString(html), "the page asks for")
+	assert.Contains(t, html, "<h1>a &lt;title&gt; &amp; &#34;more&#34;</h1>",
+		"the title is not that of --title")
 	var charts []chart
 	data := regexp.MustCompile(`<script>const curves = (.*);</script>`).FindStringSubmatch(html)
 	if data == nil || json.Unmarshal([]byte(data[1]), &charts) != nil {
@@ -46,9 +42,8 @@ func TestReport(t *testing.T) {
 	for k, folder := range folders {
 		run, _, _, err := rundir.Read(folder)
 		require.NoError(t, err)
-		if !strings.Contains(html, `test">`+percent(float64(run.Summary.Test))+"<") {
-			t.Errorf("run %d: the page lacks the test accuracy", k)
-		}
+		assert.Contains(t, html, `test">`+percent(float64(run.Summary.Test))+"<",
+			"run %d: the page lacks the test accuracy", k)
 		curve, err := rundir.ReadCurve(folder)
 		require.NoError(t, err)
 		losses, tests := charts[0].Series[2*k], charts[1].Series[3*k+2]
@@ -74,9 +69,7 @@ func runWeft(t *testing.T, args ...string) {
 	root.SetArgs(args)
 	root.SetOut(io.Discard)
 	root.SetErr(os.Stderr)
-	if status := execute(root, started); status != 0 {
-		t.Fatalf("weft %s: status %d", strings.Join(args, " "), status)
-	}
+	require.Equal(t, 0, execute(root, started), "weft %s: status", strings.Join(args, " "))
 }
 
 // TestReportOfStrangeNames: names of runs, stores and classes are text, whatever they hold. On a narrow
@@ -131,9 +124,7 @@ func TestReportOfStrangeNames(t *testing.T) {
 	var heads []string
 	b.evaluate(`[...document.querySelectorAll("section .heat")[0].rows[0].cells].map(c => c.innerText)`,
 		&heads)
-	if !slices.Equal(heads, []string{"", class, "other"}) {
-		t.Errorf("the confusion matrix has the columns %q", heads)
-	}
+	assert.Equal(t, []string{"", class, "other"}, heads, "the confusion matrix has the columns")
 	// The words at the axes are light, beside the curves
 	b.until(`(() => {
 		const canvas = charts.querySelector("canvas"), d = canvas.getContext("2d").getImageData(0, 0, 55, canvas.height).data;
@@ -181,45 +172,34 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 		return cells
 	}
 	sent := table("Sent from worker")
-	if len(sent) != len(p.SentTo)+1 {
-		t.Fatalf("bytes between workers: %q", sent)
-	}
+	require.Len(t, sent, len(p.SentTo)+1, "bytes between workers")
 	for from, row := range p.SentTo {
 		for to, bytes := range row {
 			if want := megabytes(bytes); from != to && sent[from][to] != want {
 				t.Errorf("worker %d to worker %d: %s, want %s", from, to, sent[from][to], want)
 			}
 		}
-		if got, want := sent[from][len(row)], megabytes(run.Summary.SentBytes[from]); got != want {
-			t.Errorf("worker %d sent %s, want %s", from, got, want)
-		}
+		assert.Equal(t, megabytes(run.Summary.SentBytes[from]), sent[from][len(row)], "worker %d sent", from)
 	}
 	layers := table("Where the time")
-	if len(layers) != len(p.Layers)+1 {
-		t.Fatalf("times: %q", layers)
-	}
+	require.Len(t, layers, len(p.Layers)+1, "times")
 	for i, name := range p.Layers {
 		forward := 0.
 		for _, w := range p.Workers {
 			forward += w.Forward[i] / float64(len(p.Workers))
 		}
-		if layers[i][0] != name || layers[i][1] != brief(forward) {
-			t.Errorf("layer %s: %q, want %s forward", name, layers[i], brief(forward))
-		}
+		assert.Equal(t, name, layers[i][0], "layer: %q forward", layers[i])
+		assert.Equal(t, brief(forward), layers[i][1], "layer: %q forward", layers[i])
 	}
 	peaks := table("Memory at the peak")
 	for worker, bytes := range run.Summary.PeakTensorBytes {
-		if got := peaks[worker][len(peaks[worker])-1]; got != megabytes(bytes) {
-			t.Errorf("worker %d: a peak of %s, want %s", worker, got, megabytes(bytes))
-		}
+		assert.Equal(t, megabytes(bytes), peaks[worker][len(peaks[worker])-1], "worker %d: a peak", worker)
 	}
 	var most int64
 	b.evaluate(
 		fmt.Sprintf(
 			`Math.max(...memory[%d].x.map((x, i) => memory[%[1]d].series.reduce((sum, s) => s.name == "graph" ? sum : sum + s.bytes[i], 0)))`, k), &most)
-	if want := slices.Max(run.Summary.PeakTensorBytes); most != want {
-		t.Errorf("the curve of memory reaches %d, want %d", most, want)
-	}
+	assert.Equal(t, slices.Max(run.Summary.PeakTensorBytes), most, "the curve of memory reaches")
 }
 
 // TestMetricsHaveCharts: runs of different metrics share no chart of them.
@@ -237,9 +217,8 @@ func TestMetricsHaveCharts(t *testing.T) {
 	for _, c := range p.Curves {
 		curves[c.Title] = len(c.Series)
 	}
-	if curves["accuracy"] != 6 || curves["rmse"] != 3 {
-		t.Errorf("curves of accuracy and rmse: %v, want 6 and 3", curves)
-	}
+	assert.Equal(t, 6, curves["accuracy"], "curves of accuracy and rmse: %v", curves)
+	assert.Equal(t, 3, curves["rmse"], "curves of accuracy and rmse: %v", curves)
 }
 
 // TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an
@@ -269,7 +248,5 @@ func TestCurvesHaveUnits(t *testing.T) {
 		"tensors of worker 0, at the peak ( MB): run [2.5 3] at [1 2]",
 		"tensors of worker 0, at the peak ( MB): run after the epoch [1 0.5] at [1 2]",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.Equal(t, want, got)
 }

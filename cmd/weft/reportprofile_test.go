@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/assert"
 	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -75,16 +76,12 @@ func TestViewProfile(t *testing.T) {
 	}
 	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 })
 	got := viewProfile(p, []int64{7e6, 8e6})
-	if diff := cmp.Diff(want, got, near, cmp.AllowUnexported(timesRow{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, got, near, cmp.AllowUnexported(timesRow{}))
 	if all, share := got.Layers[0].All(), got.Layers[0].Share(); brief(all) != "900 ms" ||
 		share-.6 > 1e-12 || .6-share > 1e-12 {
 		t.Errorf("%v s, %v of the pass", all, share)
 	}
 	for s, want := range map[float64]string{0: "–", 2e-6: "2 µs", 9e-4: "900 µs", 2e-3: "2.0 ms"} {
-		if got := brief(s); got != want {
-			t.Errorf("%v s: %s, want %s", s, got, want)
-		}
+		assert.Equal(t, want, brief(s), "%v s", s)
 	}
 }

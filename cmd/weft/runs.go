@@ -105,21 +105,19 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
 		return refusal.Errorf("%s: there is no such folder; name one with runs: weft runs FOLDER", folder)
 	}
-	runs, err := rundir.List(folder, func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) })
+	listed, err := listRuns(folder, cmd.ErrOrStderr(), runOrders[order].compare)
 	if err != nil {
 		return err
 	}
-	if len(runs) == 0 && !c.json && !c.csv {
+	if len(listed.Runs) == 0 && !c.json && !c.csv {
 		fmt.Fprintf(cmd.OutOrStdout(),
 			"%s: no run is there; weft train DATASET begins one\n", printable(folder))
 		return nil
 	}
-	slices.SortStableFunc(runs, runOrders[order].compare)
-	listed := &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}
 	switch {
 	case c.repeated:
 		listed.repeat(order == 0)
-	case runs == nil:
+	case listed.Runs == nil:
 		listed.Runs = []*rundir.Listed{}
 	}
 	if c.csv {
@@ -134,6 +132,13 @@ type listedRuns struct {
 	Runs     []*rundir.Listed   `json:"runs"`
 	Repeated []*rundir.Repeated `json:"repeated,omitempty"`
 	folder   string
+}
+
+// listRuns lists the runs in a folder and below it.
+func listRuns(folder string, errs io.Writer, order func(a, b *rundir.Listed) int) (*listedRuns, error) {
+	runs, err := rundir.List(folder, func(err error) { fmt.Fprintln(errs, oneLine(err)) })
+	slices.SortStableFunc(runs, order)
+	return &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}, err
 }
 
 // repeat gathers the runs that differ in seed and split alone.
@@ -151,110 +156,107 @@ func (l *listedRuns) repeat(best bool) {
 	})
 }
 
-// settings are the values of the settings that differ.
-func (l *listedRuns) settings(r *rundir.Listed) (values []string) {
-	for _, name := range l.Differ {
-		values = append(values, r.Setting(name))
+// figure is what a row says under one heading: for the eye, and in comma-separated values. It is left out of
+// the one for which it has no heading.
+type figure struct{ title, key, shown, exact string }
+
+// figures are those of a run.
+func (l *listedRuns) figures(r *rundir.Listed) []figure {
+	name := r.RunDir
+	if below, err := filepath.Rel(l.folder, r.RunDir); err == nil {
+		name = below
 	}
-	return values
+	status := string(r.Status)
+	return slices.Concat([]figure{{"run", "run", name, name}}, l.settings(r), []figure{
+		{"metric", "metric", cmp.Or(r.Metric, "–"), r.Metric},
+		{"", "train", "", number(r.Train)},
+		{"validation", "val", measured(r.Metric, r.Val), number(r.Val)},
+		{"test", "test", measured(r.Metric, r.Test), number(r.Test)},
+		{"best", "best_epoch", count(r.BestEpoch), strconv.Itoa(r.BestEpoch)},
+		{"epochs", "epochs_run", count(r.EpochsRun), strconv.Itoa(r.EpochsRun)},
+		ofResults(r, "epoch", "epoch_seconds", duration(seconds(r.EpochSeconds)), number(r.EpochSeconds)),
+		ofResults(r, "time", "seconds", duration(seconds(r.Seconds)), number(r.Seconds)),
+		ofResults(r, "memory", "tensor_bytes", megabytes(r.TensorBytes), fmt.Sprint(r.TensorBytes)),
+		{"status", "status", status + when(len(r.Damaged) > 0, ", damaged"), status},
+	})
 }
 
-// name is the path of a run below the folder.
-func (l *listedRuns) name(r *rundir.Listed) string {
-	if name, err := filepath.Rel(l.folder, r.RunDir); err == nil {
-		return name
+// figuresOf are those of runs that share a row.
+func (l *listedRuns) figuresOf(g *rundir.Repeated) []figure {
+	r, all := g.Runs[0], count(len(g.Runs))
+	runs := when(g.Complete < len(g.Runs), count(g.Complete)+" of ") + all
+	return slices.Concat([]figure{{"runs", "runs", runs, strconv.Itoa(len(g.Runs))}}, l.settings(r), []figure{
+		{"metric", "metric", cmp.Or(r.Metric, "–"), r.Metric},
+		{"validation", "val_mean", spread(r.Metric, g.ValMean, g.ValDeviation), number(g.ValMean)},
+		{"", "val_deviation", "", number(g.ValDeviation)},
+		{"test", "test_mean", spread(r.Metric, g.TestMean, g.TestDeviation), number(g.TestMean)},
+		{"", "test_deviation", "", number(g.TestDeviation)},
+		ofResults(r, "epoch", "epoch_seconds", duration(seconds(r.EpochSeconds)), number(r.EpochSeconds)),
+		{"", "complete", "", strconv.Itoa(g.Complete)},
+	})
+}
+
+// settings are the settings that differ.
+func (l *listedRuns) settings(r *rundir.Listed) (all []figure) {
+	for _, name := range l.Differ {
+		all = append(all, figure{name, name, cmp.Or(r.Setting(name), "–"), r.Setting(name)})
 	}
-	return r.RunDir
+	return all
+}
+
+// ofResults is a figure that a run without results lacks.
+func ofResults(r *rundir.Listed, title, key, shown, exact string) figure {
+	if !r.Results {
+		shown, exact = "–", ""
+	}
+	return figure{title, key, shown, exact}
+}
+
+// number writes a number with all its digits, and nothing for one that was not measured.
+func number[T ~float64](x T) string {
+	return when(x == x, strconv.FormatFloat(float64(x), 'g', -1, 64))
+}
+
+// lines are the headings, and a line for each row, of the figures for which of has a heading.
+func (l *listedRuns) lines(of func(*figure) (heading, text string)) [][]string {
+	rows := [][]figure{}
+	for _, g := range l.Repeated {
+		rows = append(rows, l.figuresOf(g))
+	}
+	for k := 0; k < len(l.Runs) && l.Repeated == nil; k++ {
+		rows = append(rows, l.figures(l.Runs[k]))
+	}
+	if len(rows) == 0 {
+		rows = [][]figure{l.figures(&rundir.Listed{Standing: &rundir.Standing{}})} // for its headings
+	}
+	lines := make([][]string, 1+len(rows))
+	for k, row := range rows {
+		for i := range row {
+			if heading, text := of(&row[i]); heading != "" {
+				lines[1+k] = append(lines[1+k], text)
+				if k == 0 {
+					lines[0] = append(lines[0], heading)
+				}
+			}
+		}
+	}
+	if len(l.Runs) == 0 {
+		return lines[:1]
+	}
+	return lines
 }
 
 // print draws the runs for the eye.
 func (l *listedRuns) print(out io.Writer) {
 	t := newTable(out)
-	settings := func(r *rundir.Listed) (cells []string) {
-		for _, value := range l.settings(r) {
-			cells = append(cells, cmp.Or(value, "–"))
-		}
-		return cells
-	}
-	if l.Repeated != nil {
-		t.row(slices.Concat([]string{"runs"}, l.Differ, []string{"metric", "validation", "test", "epoch"})...)
-		for _, g := range l.Repeated {
-			r := g.Runs[0]
-			runs := count(len(g.Runs))
-			if g.Complete < len(g.Runs) {
-				runs = count(g.Complete) + " of " + runs
-			}
-			t.row(slices.Concat([]string{runs}, settings(r), []string{
-				cmp.Or(r.Metric, "–"), spread(r.Metric, g.ValMean, g.ValDeviation),
-				spread(r.Metric, g.TestMean, g.TestDeviation), orDash(r, duration(seconds(r.EpochSeconds))),
-			})...)
-		}
-		t.flush()
-		return
-	}
-	t.row(slices.Concat([]string{"run"}, l.Differ, []string{
-		"metric", "validation", "test", "best", "epochs",
-		"epoch", "time", "memory", "status",
-	})...)
-	for _, r := range l.Runs {
-		t.row(slices.Concat([]string{l.name(r)}, settings(r), []string{
-			cmp.Or(r.Metric, "–"), measured(r.Metric, r.Val), measured(r.Metric, r.Test), count(r.BestEpoch),
-			count(r.EpochsRun),
-			orDash(r, duration(seconds(r.EpochSeconds))), orDash(r, duration(seconds(r.Seconds))),
-			orDash(r, megabytes(r.TensorBytes)), string(r.Status) + when(len(r.Damaged) > 0, ", damaged"),
-		})...)
+	for _, line := range l.lines(func(f *figure) (heading, text string) { return f.title, f.shown }) {
+		t.row(line...)
 	}
 	t.flush()
 }
 
-// orDash is what the results of a run say; a dash where it has none.
-func orDash(r *rundir.Listed, said string) string {
-	if r.Results {
-		return said
-	}
-	return "–"
-}
-
 // writeCSV writes the runs, or those that share a row, with a header.
 func (l *listedRuns) writeCSV(out io.Writer) error {
-	number := func(x float64) string {
-		if x != x {
-			return ""
-		}
-		return strconv.FormatFloat(x, 'g', -1, 64)
-	}
-	known := func(r *rundir.Listed, text string) string { return when(r.Results, text) }
-	w := csv.NewWriter(out)
-	var lines [][]string
-	if l.Repeated != nil {
-		lines = append(lines,
-			slices.Concat([]string{"runs"}, l.Differ,
-				[]string{
-					"metric", "val_mean", "val_deviation", "test_mean", "test_deviation",
-					"epoch_seconds", "complete",
-				}))
-		for _, g := range l.Repeated {
-			r := g.Runs[0]
-			lines = append(lines, slices.Concat([]string{strconv.Itoa(len(g.Runs))}, l.settings(r), []string{
-				r.Metric, number(float64(g.ValMean)), number(float64(g.ValDeviation)),
-				number(float64(g.TestMean)), number(float64(g.TestDeviation)),
-				known(r, number(r.EpochSeconds)), strconv.Itoa(g.Complete),
-			}))
-		}
-	} else {
-		lines = append(lines, slices.Concat([]string{"run"}, l.Differ,
-			[]string{
-				"metric", "train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds", "seconds",
-				"tensor_bytes", "status",
-			}))
-		for _, r := range l.Runs {
-			lines = append(lines, slices.Concat([]string{l.name(r)}, l.settings(r), []string{
-				r.Metric, number(float64(r.Train)), number(float64(r.Val)), number(float64(r.Test)),
-				strconv.Itoa(r.BestEpoch), strconv.Itoa(r.EpochsRun),
-				known(r, number(r.EpochSeconds)), known(r, number(r.Seconds)),
-				known(r, strconv.FormatInt(r.TensorBytes, 10)), string(r.Status),
-			}))
-		}
-	}
-	return w.WriteAll(lines)
+	lines := l.lines(func(f *figure) (heading, text string) { return f.key, f.exact })
+	return csv.NewWriter(out).WriteAll(lines)
 }

@@ -19,7 +19,6 @@ import (
 	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/sweep"
-	"weft/train/worker"
 )
 
 const allSplits = "all"
@@ -89,19 +88,16 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string,
 	if err := r.Together(err); err != nil {
 		return err
 	}
-	folder, created := t.out, false
-	err = r.OnFirst(func() (err error) {
+	created := false // on the first rank
+	folder, err := decided(r, func() (folder string, err error) {
 		folder, created, err = rundir.MakeFolder(t.out, time.Now(), args[0], settings.Model,
 			t.resume == resumeAuto)
-		return err
+		return folder, err
 	})
-	if err != nil {
-		return err
-	}
 	if created {
 		defer func() { _ = os.Remove(folder) }() // fails once a run has begun in it
 	}
-	if folder, err = worker.FromFirst(r.Comm, folder); err != nil {
+	if err != nil {
 		return err
 	}
 	all := &several{}
@@ -233,7 +229,7 @@ func (s *several) results(folder string) severalResults {
 // spread writes a mean with its deviation, as papers do.
 func spread(name string, mean, deviation metric.Number) string {
 	m, d := float64(mean), float64(deviation)
-	switch share := metric.IsShare(name); {
+	switch share := metric.IsFraction(name); {
 	case math.IsNaN(d):
 		return measured(name, m)
 	case share:

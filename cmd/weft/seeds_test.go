@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -28,9 +29,7 @@ func TestSpread(t *testing.T) {
 		{"accuracy", .81534, nan, "81.53 %"},
 		{"accuracy", nan, nan, "–"},
 	} {
-		if got := spread(c.name, c.mean, c.deviation); got != c.want {
-			t.Errorf("%s, want %s", got, c.want)
-		}
+		assert.Equal(t, c.want, spread(c.name, c.mean, c.deviation))
 	}
 }
 
@@ -48,14 +47,10 @@ func TestFinishSeveral(t *testing.T) {
 	require.NoError(t, all.finish(&out, folder, false))
 	want := "runs                 3, in " + folder +
 		"\nvalidation accuracy  75.00 ± 25.00 %\ntest accuracy        50.00 ± 25.00 %\n"
-	if out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
+	assert.Equal(t, want, out.String())
 	text, err := os.ReadFile(filepath.Join(folder, "seeds.json"))
 	require.NoError(t, err)
 	want = `{"seeds":[7,8,7],"splits":[0,0,1],"metric":"accuracy","val_mean":0.75,"val_deviation":0.25,"test_mean":0.5,"test_deviation":0.25,` +
 		`"tests":[0.25,0.5,0.75],"runs":["a","b","c"],"run_dir":"` + folder + "\"}\n"
-	if string(text) != want {
-		t.Errorf("seeds.json holds %swant %s", text, want)
-	}
+	assert.Equal(t, want, string(text), "seeds.json holds %s", text)
 }

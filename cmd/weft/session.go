@@ -310,11 +310,13 @@ func refuseRun(path string) error {
 // resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
 // signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
+	if name != "" && isStore(name) {
+		return name, nil
+	}
+	dataset := datasets.Named(name)
 	r, found := fromSource(name)
-	if !found && !isStore(name) && datasets.Named(name) == nil {
-		if err := cmp.Or(refuseRun(name), severalSources(name)); err != nil {
-			return "", err
-		}
+	if dataset == nil && !found {
+		return name, cmp.Or(refuseRun(name), severalSources(name), datasets.NoGraph(name))
 	}
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
@@ -324,7 +326,7 @@ func resolve(parent context.Context, name string, show io.Writer) (store string,
 		m := datasets.Maker{
 			Import: importDataset, Say: func(line string) { fmt.Fprintln(show, printable(line)) },
 		}
-		store, err = m.Resolve(ctx, name)
+		store, err = m.Store(ctx, dataset)
 	}
 	if ctx.Err() != nil {
 		return "", launch.ErrInterrupted

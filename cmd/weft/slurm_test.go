@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -62,10 +63,8 @@ func TestRequeueScript(t *testing.T) {
 			if job.requeued {
 				want += "requeue 7\n"
 			}
-			if string(said) != want || cmd.ProcessState.ExitCode() != job.status {
-				t.Errorf("status %d, said\n%swant status %d and\n%s", cmd.ProcessState.ExitCode(),
-					said, job.status, want)
-			}
+			assert.Equal(t, want, string(said), "status, said\n%s", said)
+			assert.Equal(t, job.status, cmd.ProcessState.ExitCode(), "status, said\n%s", said)
 		})
 	}
 }

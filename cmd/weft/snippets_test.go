@@ -270,8 +270,7 @@ func TestSnippets(t *testing.T) {
 		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)
 	require.NoError(t, os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666))
 	for _, document := range []string{
-		"README.md", "docs/reference.md",
-		"docs/performance.md", "docs/data.md",
+		"README.md", "docs/reference.md", "docs/performance.md", "docs/data.md",
 	} {
 		s.shell(document, "rm -rf stores/* runs/*") // each makes its own
 		for _, b := range snippets(t, document) {
@@ -307,10 +306,8 @@ func TestSnippetsWithSplits(t *testing.T) {
 			format, beside = "npz", ""
 		}
 		said := s.shell(b.at, "rm -rf stores/cora && weft import "+format+" "+file+" stores/cora"+beside)
-		if !strings.Contains(said, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the "+
-			"first 180/60/60") {
-			t.Errorf("%s: imported as %s", b.at, said)
-		}
+		assert.Contains(t, said, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the "+
+			"first 180/60/60", "%s: imported", b.at)
 	}
 	s.shell("train", "weft train stores/cora --split 7 --epochs 30 --out runs/cora")
 	read := 0
@@ -320,7 +317,5 @@ func TestSnippetsWithSplits(t *testing.T) {
 			read++
 		}
 	}
-	if read != 1 {
-		t.Errorf("%d snippets read results, want one", read)
-	}
+	assert.Equal(t, 1, read, "snippets read results")
 }

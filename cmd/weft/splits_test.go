@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -33,9 +34,8 @@ func TestSplitOfARun(t *testing.T) {
 	for split := range want {
 		var e evaluations
 		for part, of := range g.Splits[split].Parts() {
-			if *e.parts()[part], err = metric.Evaluate(rows, &g.Labels, *of); err != nil {
-				t.Fatal(err)
-			}
+			*e.parts()[part], err = metric.Evaluate(rows, &g.Labels, *of)
+			require.NoError(t, err)
 		}
 		want[split] = asJSON[map[string]map[string]any](t, &e)
 	}
@@ -45,17 +45,12 @@ func TestSplitOfARun(t *testing.T) {
 	for flags, split := range map[string]int{"": 1, "--split=0": 0, "--split=1": 1} {
 		evaluated := printed[map[string]map[string]any](t,
 			append([]string{"evaluate", run, "--json"}, strings.Fields(flags)...)...)
-		if diff := cmp.Diff(want[split], evaluated); diff != "" {
-			t.Errorf("evaluate %s (-want +got):\n%s", flags, diff)
-		}
+		assert.Equal(t, want[split], evaluated, "evaluate %s", flags)
 		smoothed := printed[map[string]map[string]map[string]any](t,
 			append([]string{"smooth", run, "--smooth-rounds", "1", "--json"}, strings.Fields(flags)...)...)
-		if diff := cmp.Diff(want[split], smoothed["before"]); diff != "" {
-			t.Errorf("smooth %s, before (-want +got):\n%s", flags, diff)
-		}
+		assert.Equal(t, want[split], smoothed["before"], "smooth %s, before", flags)
 		asked, err := (&smoothCommand{
-			method: labelPropagation, alpha: .5, correctAlpha: .5,
-			split: split,
+			method: labelPropagation, alpha: .5, correctAlpha: .5, split: split,
 		}).understand(run)
 		if err != nil || asked.Split != split || asked.options.Split != split {
 			t.Errorf("smooth --split %d spreads the labels of split %d, %v", split, asked.Split, err)
@@ -71,12 +66,8 @@ func printed[T any](t *testing.T, args ...string) (v T) {
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(os.Stderr)
-	if status := execute(root, started); status != 0 {
-		t.Fatalf("weft %q: status %d", args, status)
-	}
-	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
-		t.Fatalf("weft %q printed %s: %v", args, &out, err)
-	}
+	require.Equal(t, 0, execute(root, started), "weft %q: status", args)
+	require.NoError(t, json.Unmarshal(out.Bytes(), &v), "weft %q printed %s", args, &out)
 	return v
 }
 

@@ -17,9 +17,7 @@ type stages struct {
 	shownAt time.Time
 }
 
-func newStages(out io.Writer) *stages {
-	return &stages{liveLine: newLiveLine(out), clock: time.Now}
-}
+func newStages(out io.Writer) *stages { return &stages{liveLine: newLiveLine(out), clock: time.Now} }
 
 // show shows that so many of all items of a stage are done, at most five times a second. Without a number of
 // items it shows the stage.

@@ -121,9 +121,7 @@ func TestProgressOfSetUp(t *testing.T) {
 			root.SetArgs(strings.Fields(fmt.Sprintf(c.args, store)))
 			root.SetOut(&out)
 			root.SetErr(err)
-			if status := execute(root, started); status != exitDone {
-				t.Errorf("%s: status %d", c.args, status)
-			}
+			assert.Equal(t, exitDone, execute(root, started), "%s: status", c.args)
 			return out.String()
 		}
 		tty, said := terminal(t)

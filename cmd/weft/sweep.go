@@ -229,17 +229,12 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 
 // print prints the runs, the best by validation first.
 func (c *sweepCommand) print(out, errs io.Writer, repeated bool) error {
-	runs, err := rundir.List(c.out, func(err error) { fmt.Fprintln(errs, oneLine(err)) })
-	if err != nil {
+	all, err := listRuns(c.out, errs, rundir.Better)
+	if err != nil || len(all.Runs) == 0 && !c.json {
 		return err
 	}
-	slices.SortStableFunc(runs, rundir.Better)
-	all := &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: c.out}
 	if repeated {
 		all.repeat(true)
-	}
-	if len(runs) == 0 && !c.json {
-		return nil
 	}
 	return show(out, all, c.json)
 }

@@ -94,7 +94,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 
 // measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
 func measured[T ~float64](name string, x T) string {
-	if metric.IsShare(name) || math.IsNaN(float64(x)) {
+	if metric.IsFraction(name) || math.IsNaN(float64(x)) {
 		return percent(float64(x))
 	}
 	return fmt.Sprintf("%.4g", x)

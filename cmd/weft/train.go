@@ -166,22 +166,19 @@ func (t *trainCommand) resumeRun(
 	cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved, opened *session,
 ) (err error) {
 	show := progressOf(cmd, t.json)
-	var done *rundir.Run
-	err = r.OnFirst(func() (err error) {
-		if done, err = run.finished(settings); done == nil || err != nil {
-			return err
+	// Rank 0 decides: the others may see files of the run that a file system has cached
+	ended, err := decided(r, func() (bool, error) {
+		done, err := run.finished(settings)
+		if done == nil || err != nil {
+			return false, err
 		}
 		if err := run.checkMoved(); err != nil {
-			return err
+			return false, err
 		}
 		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
-		return t.printRun(cmd.OutOrStdout(), show, done)
+		return true, t.printRun(cmd.OutOrStdout(), show, done)
 	})
-	if err != nil {
-		return err
-	}
-	// Rank 0 decides: the others may see files of the run that a file system has cached
-	if ended, err := worker.FromFirst(r.Comm, done != nil); err != nil || ended {
+	if err != nil || ended {
 		return err
 	}
 	settings, err = run.open(r, settings, cmd.ErrOrStderr())
@@ -523,7 +520,7 @@ func advised(err error) error {
 
 // incomplete says what is left of a run that failed, and what can be done with it.
 func incomplete(dir *rundir.Dir, store string, err error) error {
-	kept := dir.Kept()
+	kept := dir.Results()
 	epochs, unread := checkpoint.Epochs(filepath.Join(dir.Path, rundir.Checkpoints))
 	continues := len(epochs) > 0 || unread != nil
 	switch {

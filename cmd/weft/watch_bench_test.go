@@ -21,8 +21,7 @@ import (
 func BenchmarkLive(b *testing.B) {
 	const turn = 64
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100,
-		Classes: 7, Seed: 3,
+		Kind: generate.SBM, Vertices: 3000, Degree: 10, Features: 100, Classes: 7, Seed: 3,
 	})
 	require.NoError(b, err)
 	l, err := newLive(0)
@@ -52,9 +51,8 @@ func BenchmarkLive(b *testing.B) {
 			turns, before = append(turns, (now-before).Seconds()*1e3/turn), now
 		}
 	}
-	if _, err := job.Run(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	_, err = job.Run(b.Context())
+	require.NoError(b, err)
 	var without, more []float64
 	for k := 2; k+1 < len(turns); k += 2 { // the first ones warm up
 		without, more = append(without, turns[k]), append(more, 100*(turns[k+1]/turns[k]-1))
@@ -81,8 +79,7 @@ func BenchmarkLiveEpoch(b *testing.B) {
 	for b.Loop() {
 		e.Epoch++
 		l.epoch(e)
-		if _, err := json.Marshal(e); err != nil {
-			b.Fatal(err)
-		}
+		_, err := json.Marshal(e)
+		require.NoError(b, err)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -64,10 +63,9 @@ func TestLive(t *testing.T) {
 			}
 		}
 	}
-	if kind, data := next(); kind != "begin" ||
-		data != `{"name":"runs/one","metric":"accuracy","share":true}` {
-		t.Errorf("%s: %s", kind, data)
-	}
+	kind, data := next()
+	assert.Equal(t, "begin", kind)
+	assert.Equal(t, `{"name":"runs/one","metric":"accuracy","share":true}`, data)
 	last := 0
 	for last < epochs {
 		kind, data := next()
@@ -106,17 +104,14 @@ func TestLive(t *testing.T) {
 		require.NoError(t, err)
 		return response.StatusCode, string(text)
 	}
-	if status, text := get("localhost:80"); status != http.StatusOK ||
-		!strings.Contains(text, "new EventSource(") {
-		t.Errorf("status %d", status)
-	}
+	status, text := get("localhost:80")
+	assert.Equal(t, http.StatusOK, status)
+	assert.Contains(t, text, "new EventSource(")
 	if status, _ := get("elsewhere.example"); status != http.StatusForbidden {
 		t.Errorf("another host: status %d", status)
 	}
-	if _, err := newLive(l.gate.Addr().(*net.TCPAddr).Port); err == nil ||
-		!strings.Contains(err.Error(), "name another port") {
-		t.Errorf("a port in use: %v", err)
-	}
+	_, err = newLive(l.gate.Addr().(*net.TCPAddr).Port)
+	assert.ErrorContains(t, err, "name another port", "a port in use")
 }
 
 // TestReadersWith: a page takes a tenth of the files that a process may open, and a reader at least.
@@ -125,9 +120,7 @@ func TestReadersWith(t *testing.T) {
 		16: 2, 28: 2, 64: 5, 239: 15, 240: 16, 1024: 16,
 		math.MaxUint64: 16,
 	} {
-		if got := readersWith(files); got != want {
-			t.Errorf("%d files: %d readers, want %d", files, got, want)
-		}
+		assert.Equal(t, want, readersWith(files), "%d files", files)
 	}
 }
 
@@ -163,10 +156,8 @@ func TestLiveReaders(t *testing.T) {
 	for range 3 * watchReaders {
 		r, first := read()
 		_ = r.Body.Close()
-		if r.StatusCode != http.StatusServiceUnavailable ||
-			first != "16 browsers read this page, and there is room for no more: close one" {
-			t.Fatalf("one too many: status %d, %q", r.StatusCode, first)
-		}
+		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
+		require.Equal(t, "16 browsers read this page, and there is room for no more: close one", first)
 	}
 	if cap(l.gate.open) != 24 || len(l.gate.open) > 24 {
 		t.Errorf("%d connections of %d", len(l.gate.open), cap(l.gate.open))
@@ -202,11 +193,8 @@ func TestLiveReaders(t *testing.T) {
 	for range 2 {
 		l.server.ErrorLog.Print("accept4: too many open files\nin its second line")
 	}
-	if want := []string{
-		"weft: the live page: accept4: too many open files; the run goes on",
-	}; !slices.Equal(said, want) {
-		t.Errorf("said %q, want %q", said, want)
-	}
+	assert.Equal(t, []string{"weft: the live page: accept4: too many open files; the run goes on"}, said,
+		"said")
 }
 
 // TestLiveWithFewFiles: where a process may open few files, and others connect to its page as often as they
@@ -216,8 +204,7 @@ func TestLiveWithFewFiles(t *testing.T) {
 	store, run := filepath.Join(dir, "g"), filepath.Join(dir, "run")
 	require.NoError(t,
 		generate.Write(store, generate.Options{
-			Kind: generate.SBM, Vertices: 60, Degree: 3,
-			Features: 4, Classes: 2,
+			Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2,
 		}))
 	c := exec.Command("sh", "-c", `ulimit -n 28; exec "$0" "$@"`, "weft", "train", store, "--watch", "0",
 		"--epochs", "1000000000", "--threads", "1", "--out", run)

@@ -2,6 +2,7 @@ package commtest
 
 import (
 	"fmt"
+	"sync"
 
 	"weft/comm"
 )
@@ -61,3 +62,35 @@ func (r *recorded) Err() error {
 	r.log(r.event)
 	return r.Request.Err()
 }
+
+// Flights counts the messages that are in flight, from their start to the end of the wait for them.
+type Flights struct {
+	mu        sync.Mutex
+	now, most map[Lane]int
+}
+
+// Lane is where messages are in flight: a rank sends or receives them.
+type Lane struct {
+	Rank int
+	Send bool
+	Kind comm.Kind
+}
+
+// Log counts an event of Record.
+func (f *Flights) Log(e Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now == nil {
+		f.now, f.most = map[Lane]int{}, map[Lane]int{}
+	}
+	l := Lane{e.Rank, e.Send, e.Kind}
+	if e.Ended {
+		f.now[l]--
+		return
+	}
+	f.now[l]++
+	f.most[l] = max(f.most[l], f.now[l])
+}
+
+// Most are the most messages at one time.
+func (f *Flights) Most() map[Lane]int { return f.most }

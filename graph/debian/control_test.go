@@ -49,7 +49,7 @@ func TestParsePackages(t *testing.T) {
 		for i := range got {
 			got[i].relations = strings.ReplaceAll(got[i].relations, "\r", "")
 		}
-		assert.Equal(t, want, got, cmp.AllowUnexported(entry{}))
+		assert.EqualBy(t, want, got, cmp.AllowUnexported(entry{}))
 	}
 }
 
@@ -70,9 +70,7 @@ func TestParsePackagesRefuses(t *testing.T) {
 		{"Package: a\nHomepage: " + strings.Repeat("a", maxLine), "line 2 is longer than 1048576 bytes"},
 	} {
 		err := parsePackages(strings.NewReader(c.text), func(entry) {})
-		if err == nil || err.Error() != c.want {
-			t.Errorf("parsePackages(%.40q): %v, want %s", c.text, err, c.want)
-		}
+		assert.EqualError(t, err, c.want, "parsePackages(%.40q)", c.text)
 	}
 }
 
@@ -92,9 +90,7 @@ func TestRelationTargets(t *testing.T) {
 		{"a<!stage1>\t|\n b", []string{"a", "b"}},
 		{"libstdc++6, 0ad-data", []string{"libstdc++6", "0ad-data"}},
 	} {
-		if got := slices.Collect(relationTargets(c.field)); !slices.Equal(got, c.want) {
-			t.Errorf("relationTargets(%q) = %q, want %q", c.field, got, c.want)
-		}
+		assert.Equal(t, c.want, slices.Collect(relationTargets(c.field)), "relationTargets(%q)", c.field)
 	}
 }
 

@@ -64,8 +64,7 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 	g.Provenance = found.provenance(dir)
 	if len(found.unknown) > 0 {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: lists not read, as no InRelease or Release file "+
-			"says where they are from: %s; run apt-get update",
-			dir, arrays.Listed(found.unknown)))
+			"says where they are from: %s; run apt-get update", dir, arrays.Listed(found.unknown)))
 	}
 	return g, nil
 }

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/klauspost/compress/gzip"
 	"github.com/pierrec/lz4/v4"
@@ -92,9 +90,8 @@ func lz4Frame(t *testing.T, text string) string {
 	var b bytes.Buffer
 	w := lz4.NewWriter(&b)
 	require.NoError(t, w.Apply(lz4.BlockSizeOption(lz4.Block64Kb)))
-	if _, err := io.WriteString(w, text); err != nil {
-		t.Fatal(err)
-	}
+	_, err := io.WriteString(w, text)
+	require.NoError(t, err)
 	require.NoError(t, w.Close())
 	return b.String()
 }
@@ -136,36 +133,25 @@ func TestRead(t *testing.T) {
 	for _, compression := range []string{"", ".gz", ".xz", ".lz4"} {
 		dir := listsFolder(t, compression)
 		g, err := Read(dir, Options{Seed: 1})
-		if err != nil {
-			t.Fatalf("%s: %v", compression, err)
-		}
+		require.NoError(t, err, compression)
 		var edges []string
 		for e, k := g.Relations[0].Edges(), 0; k < e.Len(); k++ {
 			edges = append(edges, g.Names[e.Target[k]]+" on "+g.Names[e.Source[k]])
 		}
-		if diff := cmp.Diff([]string{"cora", "gcc-12-base", "libc6", "make", "weft"}, g.Names); diff != "" {
-			t.Errorf("%s: names: %s", compression, diff)
-		}
+		assert.Equal(t, []string{"cora", "gcc-12-base", "libc6", "make", "weft"}, g.Names, "%s: names",
+			compression)
 		want := []string{
-			"cora on make", "libc6 on gcc-12-base", "weft on cora",
-			"weft on libc6", "weft on make",
+			"cora on make", "libc6 on gcc-12-base", "weft on cora", "weft on libc6", "weft on make",
 		}
-		if diff := cmp.Diff(want, edges); diff != "" {
-			t.Errorf("%s: edges: %s", compression, diff)
-		}
+		assert.Equal(t, want, edges, "%s: edges", compression)
 		labels := graph.Labels{
-			Classes: 3, Class: []int64{2, -1, 1, 0, 2},
-			Names: []string{"devel", "libs", "science"},
+			Classes: 3, Class: []int64{2, -1, 1, 0, 2}, Names: []string{"devel", "libs", "science"},
 		}
-		if diff := cmp.Diff(labels, g.Labels); diff != "" {
-			t.Errorf("%s: labels: %s", compression, diff)
-		}
+		assert.Equal(t, labels, g.Labels, "%s: labels", compression)
 		from := "debian " + dir + ": 3 Packages lists (bookworm-security of Tue, 17 Nov 2026 22:33:39 UTC; " +
 			"bookworm-updates of Sat, 11 Jul 2026 10:16:37 UTC; bookworm of Sat, 11 Jul 2026 10:16:37 " +
 			"UTC), 2 of other origins left out"
-		if g.Provenance != from {
-			t.Errorf("%s: provenance %q, want %q", compression, g.Provenance, from)
-		}
+		assert.Equal(t, from, g.Provenance, "%s: provenance", compression)
 		if len(g.Warnings) != 1 ||
 			!strings.Contains(g.Warnings[0],
 				`no InRelease or Release file says where they are from: "unsigned.example.org_Packages`) {
@@ -178,9 +164,7 @@ func TestRead(t *testing.T) {
 // checkSplit checks that one split divides the labelled vertices 60/20/20.
 func checkSplit(t *testing.T, g *graph.Graph) {
 	t.Helper()
-	if len(g.Splits) != 1 {
-		t.Fatalf("%d splits, want 1", len(g.Splits))
-	}
+	require.Len(t, g.Splits, 1, "splits")
 	s := g.Splits[0]
 	all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
 	var labelled []int64
@@ -189,14 +173,10 @@ func checkSplit(t *testing.T, g *graph.Graph) {
 			labelled = append(labelled, int64(v))
 		}
 	}
-	if diff := cmp.Diff(labelled, all); diff != "" {
-		t.Errorf("split and labelled vertices: %s", diff)
-	}
+	assert.Equal(t, labelled, all, "split and labelled vertices")
 	for i, part := range [][]int64{s.Train, s.Val, s.Test} {
 		want := []float64{.6, .2, .2}[i] * float64(len(labelled))
-		if got := float64(len(part)); math.Abs(got-want) > 1 {
-			t.Errorf("part %d of the split has %g of %d vertices", i, got, len(labelled))
-		}
+		assert.Near(t, want, float64(len(part)), 1, "part %d of the split of %d vertices", i, len(labelled))
 	}
 }
 
@@ -207,7 +187,7 @@ func TestReadIsDeterministic(t *testing.T) {
 	require.NoError(t, err)
 	second, err := Read(dir, Options{Seed: 7})
 	require.NoError(t, err)
-	assert.Equal(t, first, second, cmpopts.IgnoreUnexported(graph.Graph{}))
+	assert.EqualBy(t, first, second, cmpopts.IgnoreUnexported(graph.Graph{}))
 }
 
 func TestReadRefuses(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -18,9 +19,7 @@ func TestWords(t *testing.T) {
 		"Éditeur d'équations":                {"éditeur", "équations"},
 		"\xff\xfe bytes":                     {"bytes"},
 	} {
-		if got := slices.Collect(words(synopsis)); !slices.Equal(got, want) {
-			t.Errorf("words(%q) = %q, want %q", synopsis, got, want)
-		}
+		assert.Equal(t, want, slices.Collect(words(synopsis)), "words(%q)", synopsis)
 	}
 }
 
@@ -34,14 +33,12 @@ func described(t *testing.T, synopses ...string) graph.Features {
 // The rows against a dense computation by the formula of describe.
 func TestDescribe(t *testing.T) {
 	synopses := []string{
-		"the library, the shared library", "", "a library of graphs",
-		"graphs, citations and graphs", "X",
+		"the library, the shared library", "", "a library of graphs", "graphs, citations and graphs", "X",
 	}
 	f := described(t, synopses...)
-	if f.Columns != FeatureColumns || len(f.Indptr) != len(synopses)+1 ||
-		int(f.Indptr[len(synopses)]) != len(f.Indices) {
-		t.Fatalf("%d columns, indptr %v, %d indices", f.Columns, f.Indptr, len(f.Indices))
-	}
+	require.Equal(t, FeatureColumns, f.Columns)
+	require.Len(t, f.Indptr, len(synopses)+1)
+	require.Equal(t, len(f.Indices), int(f.Indptr[len(synopses)]))
 	tf := make([][FeatureColumns]float64, len(synopses))
 	var df [FeatureColumns]float64
 	for v, synopsis := range synopses {
@@ -73,9 +70,7 @@ func TestDescribe(t *testing.T) {
 			tf[v][c] = 0
 		}
 		for c, left := range tf[v] {
-			if left != 0 {
-				t.Errorf("row %d lacks column %d", v, c)
-			}
+			assert.Equal(t, 0, left, "row %d lacks column %d", v, c)
 		}
 	}
 }
@@ -84,13 +79,9 @@ func TestDescribe(t *testing.T) {
 // nothing.
 func TestDescribeWithoutWeight(t *testing.T) {
 	plus, minus := cancelling(t)
-	if f := described(t, plus+" "+minus, ""); len(f.Indices) != 0 {
-		t.Errorf("%q and %q leave %d entries", plus, minus, len(f.Indices))
-	}
+	assert.Empty(t, described(t, plus+" "+minus, "").Indices, "%q and %q leave", plus, minus)
 	for _, x := range described(t, "word", "word").Data {
-		if x != 0 {
-			t.Errorf("a word of every description weighs %g", x)
-		}
+		assert.Equal(t, 0, x, "a word of every description weighs")
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -66,9 +66,7 @@ func TestLinkedLZ4Blocks(t *testing.T) {
 func TestXZDictionary(t *testing.T) {
 	const filterID, dictionary = 14, 16
 	file := []byte(pack(t, ".xz", mainList))
-	if file[filterID] != 0x21 {
-		t.Fatalf("byte %d is %#x, want the LZMA2 filter", filterID, file[filterID])
-	}
+	require.Equal(t, 0x21, file[filterID], "byte %d", filterID)
 	for bits, want := range map[byte]string{
 		28: "", 29: "larger than 64 MiB",
 		40: "larger than 64 MiB", 255: "",
@@ -86,9 +84,7 @@ func TestDecodedSizeIsBounded(t *testing.T) {
 	for _, compression := range compressions {
 		l := list{path: "list", compression: compression, size: 1000}
 		err := l.parse(strings.NewReader(pack(t, compression, strings.Repeat("\n", 100_000))), func(entry) {})
-		if err == nil || err.Error() != "decodes to more than 1000 bytes" {
-			t.Errorf("%s: %v", compression, err)
-		}
+		assert.EqualError(t, err, "decodes to more than 1000 bytes", compression)
 	}
 }
 
@@ -104,9 +100,7 @@ func TestRepositoryOf(t *testing.T) {
 		"host_flat": "host_flat",
 		"":          "",
 	} {
-		if got := repositoryOf(stem, repositories); got != want {
-			t.Errorf("repositoryOf(%q) = %q, want %q", stem, got, want)
-		}
+		assert.Equal(t, want, repositoryOf(stem, repositories), "repositoryOf(%q)", stem)
 	}
 }
 
@@ -135,7 +129,5 @@ func TestWithoutMemory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	require.NoError(t, os.WriteFile(path, []byte(mainList), 0o600))
 	l := list{path: path, size: int64(len(mainList))}
-	if err := l.read(func(entry) {}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs ") {
-		t.Errorf("error %v, want a refusal with the list", err)
-	}
+	assert.RefusedFor(t, l.read(func(entry) {}), path+": needs ", "")
 }

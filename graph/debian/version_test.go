@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"weft/internal/assert"
 )
 
 // The order that deb-version(7) describes: each version is earlier than the next, those of one row are equal.
@@ -54,9 +56,7 @@ func TestCompareVersions(t *testing.T) {
 					} else if i > j {
 						want = 1
 					}
-					if got := compareVersions(a, b); got != want {
-						t.Errorf("compareVersions(%q, %q) = %d, want %d", a, b, got, want)
-					}
+					assert.Equal(t, want, compareVersions(a, b), "compareVersions(%q, %q)", a, b)
 				}
 			}
 		}
@@ -68,9 +68,7 @@ func TestCompareVersionsIsAnOrder(t *testing.T) {
 	version := rapid.StringMatching(`[0-9a:~+.-]{0,8}`)
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := version.Draw(t, "a"), version.Draw(t, "b"), version.Draw(t, "c")
-		if x, y := compareVersions(a, b), compareVersions(b, a); x != -y {
-			t.Errorf("%q against %q is %d, the other way %d", a, b, x, y)
-		}
+		assert.Equal(t, -compareVersions(b, a), compareVersions(a, b), "%q against %q", a, b)
 		if compareVersions(a, b) <= 0 && compareVersions(b, c) <= 0 && compareVersions(a, c) > 0 {
 			t.Errorf("%q ≤ %q ≤ %q, but the last is earlier than the first", a, b, c)
 		}

@@ -140,9 +140,9 @@ func (t *table) take(name string) (*column, error) {
 	return &c, nil
 }
 
-// refuse says of an error that it is about a column.
+// refuse says of an error that it is about a column. No error stays none.
 func (t *table) refuse(name string, err error) error {
-	return refusal.Errorf("%s: column %.40q of %.40q: %w", t.source, name, t.name, err)
+	return refusal.In(fmt.Sprintf("%s: column %.40q of %.40q", t.source, name, t.name), err)
 }
 
 // array reads the column of that name into memory, and calls use with it, unless the name is empty.
@@ -158,10 +158,7 @@ func (t *table) array(name string, use func(a *npy.Array) error) error {
 	if err == nil {
 		err = use(a)
 	}
-	if err != nil {
-		return t.refuse(name, err)
-	}
-	return nil
+	return t.refuse(name, err)
 }
 
 // flat is what the column is as a matrix, whatever its dimensions.
@@ -207,10 +204,7 @@ func (t *table) beside(name string) (*arrays.Beside, error) {
 		Open:    func() (arrays.RowReader, error) { return arrays.OpenRows(c.open) },
 		Refuse:  func(err error) error { return t.refuse(name, err) },
 		Check: func(rows []float32, first int) error {
-			if err := arrays.CheckFinite(rows, columns, first); err != nil {
-				return t.refuse(name, err)
-			}
-			return nil
+			return t.refuse(name, arrays.CheckFinite(rows, columns, first))
 		},
 	}, nil
 }

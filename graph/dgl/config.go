@@ -68,10 +68,7 @@ func readConfig(path string) (*config, error) {
 		return nil, err
 	}
 	c, err := parseConfig(text)
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
-	}
-	return c, nil
+	return c, refusal.In(path, err)
 }
 
 // parseConfig parses the JSON text of a file.
@@ -326,8 +323,6 @@ func (m *idMap) count(t int) int {
 
 // owned returns the number of ids of a partition.
 func (m *idMap) owned(p int) int { return int(m.firsts[p+1] - m.firsts[p]) }
-
-func (m *idMap) first(p int) int64 { return m.firsts[p] }
 
 // joined returns the vertex types that each edge type joins, if its name says so.
 func (c *config) joined() ([][2]int, error) {

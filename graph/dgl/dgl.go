@@ -207,13 +207,11 @@ func (c *cursor) several(path string, chosen []*structure, vertices int,
 	}
 	if slices.ContainsFunc(graphs, hasEdgeSplit) {
 		return nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of "+
-			"one; %s takes one graph by its number, and %s %s leaves masks out", path,
-			refusal.Setting("graph"), refusal.Setting("edge-split"), None)
+			"one; {graph} takes one graph by its number, and {edge-split} %s leaves masks out", path, None)
 	}
 	all, err := graph.Merge(graphs)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w; %s takes one graph by its number", path, err,
-			refusal.Setting("graph"))
+		return nil, refusal.Errorf("%s: %w; {graph} takes one graph by its number", path, err)
 	}
 	if c.hasLists(o) {
 		return nil, fmt.Errorf("%s: %w", path, listsOfSeveral())
@@ -245,8 +243,7 @@ func (c *cursor) choose(graph int) ([]*structure, error) {
 	case graph == AllGraphs:
 		return all, nil
 	case graph >= n:
-		return nil, refusal.Errorf("%s %d: the file holds %d, counted from 0",
-			refusal.Setting("graph"), graph, n)
+		return nil, refusal.Errorf("{graph} %d: the file holds %d, counted from 0", graph, n)
 	}
 	return all[graph : graph+1], nil
 }
@@ -434,8 +431,8 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 		}
 	}
 	if len(with) > 0 {
-		return 0, refusal.Errorf("the vertex types %.40q and %.40q have labels: choose by %s TYPE/NAME",
-			c.types[with[0]].name, c.types[with[1]].name, refusal.Setting("labels"))
+		return 0, refusal.Errorf("the vertex types %.40q and %.40q have labels: choose by {labels} TYPE/NAME",
+			c.types[with[0]].name, c.types[with[1]].name)
 	}
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
 }
@@ -464,8 +461,7 @@ func (c *contents) checkCounts() error {
 	}
 	if int64(taken) > arrays.MaxClaims(edges+rows) {
 		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d "+
-			"rows of columns: give the vertices a column",
-			taken, edges, rows)
+			"rows of columns: give the vertices a column", taken, edges, rows)
 	}
 	return nil
 }
@@ -482,8 +478,8 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 		return made, err
 	}
 	if list.Weights != nil && list.Weights.Columns > 1 {
-		return made, refusal.Errorf("%s: %s %.40q: has %d columns, where an edge has one weight", c.source,
-			refusal.Setting("edge-weights"), weights, list.Weights.Columns)
+		return made, refusal.Errorf("%s: {edge-weights} %.40q: has %d columns, where an edge has one weight",
+			c.source, weights, list.Weights.Columns)
 	}
 	if list.Features, err = r.beside(features); err != nil {
 		return made, err

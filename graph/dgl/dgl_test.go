@@ -9,13 +9,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/realdata"
 	"weft/internal/require"
 )
@@ -24,8 +24,7 @@ import (
 func ring() *dgltest.Graph {
 	const n = 10
 	g := &dgltest.Graph{
-		Vertices:  []dgltest.Vertices{{Type: "_N", Count: n}},
-		Relations: []dgltest.Relation{{Name: "_E"}},
+		Vertices: []dgltest.Vertices{{Type: "_N", Count: n}}, Relations: []dgltest.Relation{{Name: "_E"}},
 	}
 	r := &g.Relations[0]
 	var feat, weight []float32
@@ -102,10 +101,8 @@ var only = Options{Graph: AllGraphs}
 // same compares graphs but for where they came from.
 func same(t testing.TB, got, want *graph.Graph) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-		cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"), cmpopts.EquateNaNs()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes"), cmpopts.EquateNaNs())
 }
 
 // A graph is the same in every format of its edges and in both codes of them, and has the edges that were
@@ -119,22 +116,16 @@ func TestFormats(t *testing.T) {
 			from = append(from, 3)
 		}
 		slices.Sort(from)
-		if got := r.Sources[r.Indptr[v]:r.Indptr[v+1]]; !slices.Equal(got, from) {
-			t.Errorf("in-neighbours of %d are %v, want %v", v, got, from)
-		}
+		assert.Equal(t, from, r.Sources[r.Indptr[v]:r.Indptr[v+1]], "in-neighbours of %d", v)
 	}
 	if want.Features.Columns != 2 || want.Features.Dense[8] != 4 || want.Labels.Classes != 3 ||
 		want.Labels.Class[5] != 2 {
 		t.Errorf("features %+v, labels %+v", want.Features, want.Labels)
 	}
-	if diff := cmp.Diff([]graph.Split{{Train: []int64{0, 4, 8}, Val: []int64{1, 5, 9}, Test: []int64{2, 6}}},
-		want.Splits); diff != "" {
-		t.Error(diff)
-	}
-	if notes := fmt.Sprint(
-		want.Notes); notes != `[columns of vertices left out: "year" columns of edges left out: "w"]` {
-		t.Errorf("notes %s", notes)
-	}
+	assert.Equal(t, []graph.Split{{Train: []int64{0, 4, 8}, Val: []int64{1, 5, 9}, Test: []int64{2, 6}}},
+		want.Splits)
+	assert.Equal(t, `[columns of vertices left out: "year" columns of edges left out: "w"]`,
+		fmt.Sprint(want.Notes), "notes")
 	for _, formats := range []int{
 		dgltest.COO, dgltest.CSR, dgltest.CSC, dgltest.CSR | dgltest.CSC,
 		dgltest.COO | dgltest.CSR | dgltest.CSC,
@@ -169,10 +160,9 @@ func TestColumns(t *testing.T) {
 		Graph: AllGraphs, Features: "half", Labels: "y", Train: "several",
 		EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None,
 	})
-	if got.Features.Dense[3] != 1.5 ||
-		!slices.Equal(got.Labels.Class, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}) {
-		t.Errorf("features %v, labels %v", got.Features.Dense, got.Labels.Class)
-	}
+	assert.Equal(t, 1.5, got.Features.Dense[3], "features %v, labels", got.Features.Dense)
+	assert.Equal(t, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}, got.Labels.Class, "features %v, labels",
+		got.Features.Dense)
 	if len(got.Splits) != 2 || !slices.Equal(got.Splits[1].Train, []int64{2}) || len(got.Splits[0].Val) != 0 {
 		t.Errorf("splits %v", got.Splits)
 	}
@@ -187,8 +177,7 @@ func TestColumns(t *testing.T) {
 		t.Errorf("weights %v of %d columns", r.Weights[first:first+3], r.EdgeColumns)
 	}
 	if bare, _ := read(t, path, Options{
-		Graph: AllGraphs, Features: None, Labels: None,
-		Train: None,
+		Graph: AllGraphs, Features: None, Labels: None, Train: None,
 	}); bare.Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
 		t.Errorf("without columns: %+v", bare)
 	}
@@ -198,12 +187,9 @@ func TestColumns(t *testing.T) {
 	for want, o := range map[string]Options{
 		"label -Inf of vertex 1": {Labels: "infinite"},
 		`features "x": there is no such column: those that are there are "feat", "half", "half a class", "infinite", "label"`: {Features: "x"},
-		`edge-weights "ef": has 2 columns`:                          {EdgeWeights: "ef"},
-		`column "year" of "_N": element 2, 2, is not a truth value`: {Train: "year"},
-		`val_mask: a split without training vertices`: {
-			Train: None,
-			Val:   "val_mask",
-		},
+		`edge-weights "ef": has 2 columns`:                                                {EdgeWeights: "ef"},
+		`column "year" of "_N": element 2, 2, is not a truth value`:                       {Train: "year"},
+		`val_mask: a split without training vertices`:                                     {Train: None, Val: "val_mask"},
 		`vertex 0 is also in train_mask`:                                                  {Val: "train_mask"},
 		`vertex 4 has no label`:                                                           {Labels: "y"},
 		"graph 1: the file holds 1, counted from 0":                                       {Graph: 1},
@@ -231,10 +217,8 @@ func TestTypes(t *testing.T) {
 		want.Others[1].Features.Columns != 2 {
 		t.Errorf("types %q, %+v", want.Type, want.Others)
 	}
-	if !slices.Equal(want.Labels.Class, []int64{0, 1, -1, 1}) ||
-		!slices.Equal(want.Features.Dense, []float32{1, 2, 3, 4}) {
-		t.Errorf("labels %v, features %v", want.Labels.Class, want.Features.Dense)
-	}
+	assert.Equal(t, []int64{0, 1, -1, 1}, want.Labels.Class)
+	assert.Equal(t, []float32{1, 2, 3, 4}, want.Features.Dense)
 	plays := want.Relations[1]
 	if plays.Source != "user" || plays.Name != "plays" || !slices.Equal(plays.Sources, []int32{2, 0, 2, 1}) ||
 		!slices.Equal(plays.EdgeFeatures, []float32{4, 2, 1, 3}) {
@@ -278,9 +262,8 @@ func TestSeveralGraphs(t *testing.T) {
 			typed.Own(), typed.Edges())
 	}
 	got, _ := read(t, path, Options{Graph: 1})
-	if note := got.Notes[len(got.Notes)-1]; note != `labels of whole graphs left out: "glabel"` {
-		t.Errorf("notes %q", got.Notes)
-	}
+	assert.Equal(t, `labels of whole graphs left out: "glabel"`, got.Notes[len(got.Notes)-1], "notes %q",
+		got.Notes)
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	same(t, got, want)
 	got, _ = read(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
@@ -290,11 +273,8 @@ func TestSeveralGraphs(t *testing.T) {
 		t.Errorf("%d vertices, %d edges, graphs %v", n, got.Edges(), got.GraphOf)
 	}
 	for v := range own {
-		if !slices.Equal(got.Features.Row(own+v), want.Features.Row(v)) ||
-			got.Labels.Class[own+v] != want.Labels.Class[v] {
-			t.Errorf("vertex %d of the second graph: %v, class %d", v, got.Features.Row(own+v),
-				got.Labels.Class[own+v])
-		}
+		assert.Equal(t, want.Features.Row(v), got.Features.Row(own+v), "vertex %d of the second graph", v)
+		assert.Equal(t, want.Labels.Class[v], got.Labels.Class[own+v], "vertex %d of the second graph", v)
 	}
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
 }
@@ -353,14 +333,12 @@ func TestDamaged(t *testing.T) {
 		},
 		`column "feat" of "_N": has elements of bfloat16, which are not read: save it as float32`: func(g *dgltest.Graph) {
 			g.Vertices[0].Tensors["feat"] = dgltest.Tensor{
-				Code: 4, Bits: 16, Shape: []int64{10, 1},
-				Data: make([]byte, 20),
+				Code: 4, Bits: 16, Shape: []int64{10, 1}, Data: make([]byte, 20),
 			}
 		},
 		"a tensor of more elements than can be counted": func(g *dgltest.Graph) {
 			g.Vertices[0].Tensors["feat"] = dgltest.Tensor{
-				Code: 2, Bits: 32,
-				Shape: []int64{1 << 32, 1 << 32},
+				Code: 2, Bits: 32, Shape: []int64{1 << 32, 1 << 32},
 			}
 		},
 		"3 × 64 bits": func(*dgltest.Graph) {},
@@ -388,9 +366,7 @@ func TestRealGraph(t *testing.T) {
 		heteroMagic: 4112, csrMagic: 4128, unitMagic: 4337, cooMagic: 4570,
 		tensorMagic: 4594,
 	} {
-		if got := binary.LittleEndian.Uint64(content[at:]); got != magic {
-			t.Errorf("%#x at byte %d, want %#x", got, at, magic)
-		}
+		assert.Equal(t, magic, binary.LittleEndian.Uint64(content[at:]), "at byte %d", at)
 	}
 	refused(t, write(t, "cut.dgl", content[:len(content)-1]), only, "damaged")
 }

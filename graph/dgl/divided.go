@@ -57,8 +57,7 @@ type edgeType struct {
 // openDivided opens a graph by the JSON file that describes it, with its division.
 func openDivided(path string, o *Options) (*streamed.Graph, *Division, error) {
 	if o.Graph >= 0 {
-		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave %s out", path,
-			refusal.Setting("graph"))
+		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave {graph} out", path)
 	}
 	c, err := readConfig(path)
 	if err != nil {
@@ -130,14 +129,9 @@ func (d *divided) contents(path string) (*contents, error) {
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
 	vertices, err := d.columns(&tensorFiles{
-		types: d.vertexTypes, files: d.files(func(f *partFiles) string { return f.vertexTensors }),
-		rows: func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
-		order: func(t int) []location {
-			if d.before == nil {
-				return nil
-			}
-			return d.locations[t]
-		},
+		types: d.vertexTypes, file: func(of *partFiles) string { return of.vertexTensors },
+		rows:  func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
+		order: d.locations,
 	})
 	if err != nil {
 		return nil, err
@@ -147,9 +141,8 @@ func (d *divided) contents(path string) (*contents, error) {
 			columns: vertices[t]})
 	}
 	edges, err := d.columns(&tensorFiles{
-		types: d.edgeTypes, files: d.files(func(f *partFiles) string { return f.edgeTensors }),
-		rows:  func(t, p int) int { return d.edges[t].inPart[p] },
-		order: func(int) []location { return nil },
+		types: d.edgeTypes, file: func(of *partFiles) string { return of.edgeTensors },
+		rows: func(t, p int) int { return d.edges[t].inPart[p] },
 	})
 	if err != nil {
 		return nil, err
@@ -224,10 +217,7 @@ func (d *divided) withPart(p int, use func(*part) error) error {
 	if err == nil {
 		err = use(of)
 	}
-	if err != nil {
-		return refusal.Errorf("%s: %w", d.path(file), err)
-	}
-	return nil
+	return refusal.In(d.path(file), err)
 }
 
 // readPart reads the ids of a partition's vertices and the types of its edges.
@@ -315,7 +305,7 @@ func (d *divided) addVertices(p *part) error {
 			"some do not")
 	}
 	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
-	first := d.vertexMap.first(p.p)
+	first := d.vertexMap.firsts[p.p]
 	for i, id := range p.ids {
 		of, t := d.vertexMap.at(int64(id))
 		if of != p.p {
@@ -469,9 +459,8 @@ func (e *partEdges) read(p *part) error {
 		}
 		if of.ends != joined {
 			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q",
-				k, d.edgeTypes[t],
-				d.vertexTypes[joined[0]], d.vertexTypes[joined[1]], d.vertexTypes[of.ends[0]],
-				d.vertexTypes[of.ends[1]])
+				k, d.edgeTypes[t], d.vertexTypes[joined[0]], d.vertexTypes[joined[1]],
+				d.vertexTypes[of.ends[0]], d.vertexTypes[of.ends[1]])
 		}
 		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
 	}
@@ -486,13 +475,4 @@ func (d *divided) vertex(id int64) (t, number int32) {
 		number = d.before[of][number]
 	}
 	return int32(of), number
-}
-
-// files returns the files of one kind, by partition.
-func (d *divided) files(which func(*partFiles) string) []string {
-	files := make([]string, len(d.parts))
-	for p := range d.parts {
-		files[p] = which(&d.parts[p])
-	}
-	return files
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +15,7 @@ import (
 	"weft/graph/dgl/dgltest"
 	"weft/graph/graphtest"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -51,18 +51,16 @@ func TestDivided(t *testing.T) {
 			}
 			got, division := read(t, divide(t, g, d), only)
 			same(t, got, whole)
-			if got.Notes[0] != "vertices have the ids that they had before DGL divided the graph" {
-				t.Errorf("notes %q", got.Notes)
-			}
+			assert.Equal(t, "vertices have the ids that they had before DGL divided the graph", got.Notes[0],
+				"notes %q", got.Notes)
 			var want []int32
 			for _, vertices := range got.Types() {
 				for k := range vertices.Count {
 					want = append(want, int32((k*k+1)%division.K))
 				}
 			}
-			if !slices.Equal(division.Of, want) || division.K != max(d.K, 2) {
-				t.Errorf("%d partitions %v, want %v", division.K, division.Of, want)
-			}
+			assert.Equal(t, want, division.Of)
+			assert.Equal(t, max(d.K, 2), division.K)
 		}
 	}
 }
@@ -72,9 +70,8 @@ func TestDividedIDs(t *testing.T) {
 	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())),
 		Options{Graph: AllGraphs, EdgeWeights: "w"})
 	got, d := read(t, divide(t, ring(), dgltest.Division{}), Options{Graph: AllGraphs, EdgeWeights: "w"})
-	if want := "vertices have DGL's ids of the divided graph, whose files do not hold those before"; got.Notes[0] != want {
-		t.Errorf("notes %q", got.Notes)
-	}
+	assert.Equal(t, "vertices have DGL's ids of the divided graph, whose files do not hold those before",
+		got.Notes[0], "notes %q", got.Notes)
 	var newID []int32 // of each vertex
 	for p := range int32(2) {
 		for v := range 10 {
@@ -88,9 +85,7 @@ func TestDividedIDs(t *testing.T) {
 		renamed[v] = int32(k)
 	}
 	same(t, got, graphtest.Permuted(t, whole, renamed))
-	if !slices.Equal(d.Of, []int32{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}) {
-		t.Errorf("partitions %v", d.Of)
-	}
+	assert.Equal(t, []int32{0, 0, 0, 0, 0, 1, 1, 1, 1, 1}, d.Of, "partitions")
 }
 
 // One partition is the graph, and no division.
@@ -265,9 +260,8 @@ func TestFolder(t *testing.T) {
 	want, _ := read(t, path, only)
 	got, d := read(t, dir, only)
 	same(t, got, want)
-	if got.Provenance != "dgl "+path || d.K != 2 {
-		t.Errorf("made by %q, %d partitions", got.Provenance, d.K)
-	}
+	assert.Equal(t, "dgl "+path, got.Provenance)
+	assert.Equal(t, 2, d.K)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), nil, 0o600))
 	refused(t, dir, only,
 		`is a directory with the JSON files "g.json", "other.json": give the one of the divided graph`)

@@ -32,19 +32,19 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 		return false, nil
 	case Masks:
 		if !there {
-			return false, refusal.Errorf("%s %s: no edges have a %s, %s or %s", refusal.Setting("edge-split"),
-				Masks, edgeMasks[0], edgeMasks[1], edgeMasks[2])
+			return false, refusal.Errorf("{edge-split} %s: no edges have a %s, %s or %s", Masks, edgeMasks[0],
+				edgeMasks[1], edgeMasks[2])
 		}
 		return true, nil
 	}
-	return false, refusal.Errorf("%s %.40q: it is %s or %s", refusal.Setting("edge-split"),
-		o.EdgeSplit, Masks, None)
+	return false, refusal.Errorf("{edge-split} %.40q: it is %s or %s", o.EdgeSplit, Masks, None)
 }
 
 // hasMasks reports whether there are masks of the edges.
 func (r *relation) hasMasks() bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
 
-// split reads the masks of the edges. held marks the edges that pass no messages: those of validation and test.
+// split reads the masks of the edges. held marks the edges that pass no messages: those of validation and
+// test.
 func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
 	split, held = &graph.EdgeSplit{}, make([]bool, r.rows)
 	seen := make([]bool, r.rows)
@@ -170,8 +170,7 @@ func (c *cursor) hasLists(o *Options) bool {
 // listsOfSeveral refuses such a split beside several graphs or relations.
 func listsOfSeveral() error {
 	return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one "+
-		"relation; %s %s leaves them out",
-		listOf(1, "pos", "src"), refusal.Setting("edge-split"), None)
+		"relation; {edge-split} %s leaves them out", listOf(1, "pos", "src"), None)
 }
 
 // splitByLists gives the graph the split that AsLinkPredDataset stores beside it: the graph's own edges
@@ -184,8 +183,7 @@ func (c *cursor) splitByLists(from *streamed.Graph) (*streamed.Graph, error) {
 		return nil, refuse(listsOfSeveral())
 	case from.Relations[0].EdgeSplit != nil:
 		return nil, refuse(refusal.Errorf("has a split of edges twice, as masks and as lists (%s and "+
-			"others); save one of them",
-			listOf(1, "pos", "src")))
+			"others); save one of them", listOf(1, "pos", "src")))
 	}
 	g, err := from.Read()
 	if err != nil {

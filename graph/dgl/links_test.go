@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
+	"weft/internal/assert"
 )
 
 // follows is a graph without labels of two types and of a relation between them, whose edges have masks, with
@@ -49,9 +50,7 @@ func TestEdgeMasks(t *testing.T) {
 	g, _ := read(t, path, o)
 	want := &graph.EdgeSplit{Edges: [3][]int32{{0, 0, 1, 1, 2, 1}, {2, 2}, {0, 3, 1, 0}}}
 	buys, back := &g.Relations[0], &g.Relations[1]
-	if diff := cmp.Diff(want, buys.EdgeSplit); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, want, buys.EdgeSplit)
 	// Edges 0, 1, 5 and 7 are left. Of edge 6, from user 0 to item 2, the reverse is no reverse of the split
 	edges := buys.Edges()
 	if !slices.Equal(edges.Source, []int32{0, 1, 2, 1}) || !slices.Equal(edges.Target, []int32{0, 1, 1, 3}) ||
@@ -64,10 +63,8 @@ func TestEdgeMasks(t *testing.T) {
 		!slices.Equal(edges.Target, []int32{0, 0, 1, 1, 2}) {
 		t.Errorf("reverse edges %v, split %v", edges, back.EdgeSplit)
 	}
-	if notes := fmt.Sprint(g.Notes); notes != "[3 validation and test edges of masks pass no messages, "+
-		"nor do 3 of reverse relations]" {
-		t.Errorf("notes %s", notes)
-	}
+	assert.Equal(t, "[3 validation and test edges of masks pass no messages, "+
+		"nor do 3 of reverse relations]", fmt.Sprint(g.Notes), "notes")
 	o.EdgeSplit = None
 	if g, _ = read(t, path, o); g.Relations[0].EdgeSplit != nil || len(g.Relations[0].Sources) != 8 ||
 		len(g.Relations[1].Sources) != 8 {
@@ -77,8 +74,7 @@ func TestEdgeMasks(t *testing.T) {
 	// Beside labels, masks are read if they are asked for
 	labelled := shop()
 	labelled.Relations[2].Tensors = dgltest.Tensors{
-		"train_mask": dgltest.Of([]uint8{1, 0}),
-		"test_mask":  dgltest.Of([]uint8{0, 1}),
+		"train_mask": dgltest.Of([]uint8{1, 0}), "test_mask": dgltest.Of([]uint8{0, 1}),
 	}
 	path = write(t, "g.bin", dgltest.Graphs(nil, labelled))
 	if g, _ = read(t, path, only); g.Relations[2].EdgeSplit != nil || len(g.Relations[2].Sources) != 2 {
@@ -100,9 +96,8 @@ func TestEdgeMasksRefused(t *testing.T) {
 	refused(t, several, o, "masks of edges in several graphs, where a split of edges is of one; graph "+
 		"takes one graph by its number, and edge-split none leaves masks out")
 	o.EdgeSplit = None
-	if g, _ := read(t, several, o); g.Graphs != 2 {
-		t.Errorf("%d graphs", g.Graphs)
-	}
+	g, _ := read(t, several, o)
+	assert.Equal(t, 2, g.Graphs, "graphs")
 	good := []uint8{1, 0, 0, 0, 0, 0, 0, 0}
 	for want, c := range map[string]struct {
 		masks map[string][]uint8
@@ -111,9 +106,7 @@ func TestEdgeMasksRefused(t *testing.T) {
 		`column "val_mask" of "buys": edge 0 is in another mask, too`: {map[string][]uint8{
 			"train_mask": good, "val_mask": good,
 		}, ""},
-		`"train_mask" of "buys": `: {map[string][]uint8{
-			"train_mask": {1, 0, 0, 0, 0, 0, 0, 2},
-		}, ""},
+		`"train_mask" of "buys": `: {map[string][]uint8{"train_mask": {1, 0, 0, 0, 0, 0, 0, 2}}, ""},
 		`edge-split masks: no edges have a train_mask, val_mask or test_mask`: {nil, Masks},
 		`edge-split "mine": it is masks or none`:                              {nil, "mine"},
 	} {

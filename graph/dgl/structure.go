@@ -195,9 +195,8 @@ func (c *cursor) relation() matrix {
 		} else if c.err == nil && (m.sources() != first.sources() || m.targets() != first.targets() ||
 			m.second.elements() != first.second.elements()) {
 			c.fail("a relation of %d edges between %d and %d vertices in one format, and of %d between %d "+
-				"and %d in another",
-				first.second.elements(), first.sources(), first.targets(), m.second.elements(),
-				m.sources(), m.targets())
+				"and %d in another", first.second.elements(), first.sources(), first.targets(),
+				m.second.elements(), m.sources(), m.targets())
 		}
 	}
 	if c.err != nil {
@@ -313,8 +312,8 @@ func (m *matrix) bounds() ([]int64, error) {
 	bounds, err := integers[int64](&m.first, int64(edges)+1)
 	if err == nil && (len(bounds) != m.rows+1 || !slices.IsSorted(bounds) || bounds[0] != 0 ||
 		bounds[m.rows] != int64(edges)) {
-		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges",
-			len(bounds), m.rows, edges)
+		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges", len(bounds),
+			m.rows, edges)
 	}
 	return bounds, err
 }

@@ -17,9 +17,9 @@ import (
 // row for each vertex or edge of the partition's own.
 type tensorFiles struct {
 	types []string
-	files []string               // by partition, in the folder
-	rows  func(t, p int) int     // number of rows of type t in partition p
-	order func(t int) []location // of a column's rows; nil: those of the partitions follow each other
+	file  func(of *partFiles) string
+	rows  func(t, p int) int // number of rows of type t in partition p
+	order [][]location       // of the rows of each type; nil: those of the partitions follow each other
 }
 
 // columns returns those of each type, put together from the files, which stay open.
@@ -28,7 +28,8 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	for t := range byType {
 		byType[t] = map[string][]tensor{}
 	}
-	for p, file := range f.files {
+	for p := range d.parts {
+		file := f.file(&d.parts[p])
 		c, err := d.openFile(file)
 		if err != nil {
 			return nil, err
@@ -46,7 +47,7 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 					arrays.Listed(f.types))
 			}
 			if byType[t][name] == nil {
-				byType[t][name] = make([]tensor, len(f.files))
+				byType[t][name] = make([]tensor, len(d.parts))
 			}
 			byType[t][name][p] = from
 		}
@@ -57,7 +58,7 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		for _, name := range slices.Sorted(maps.Keys(byType[t])) {
 			c, p, err := f.join(t, byType[t][name])
 			if err != nil {
-				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.files[p]),
+				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.file(&d.parts[p])),
 					name, f.types[t], err)
 			}
 			all[t][name] = c
@@ -108,8 +109,7 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 		all.Header = npy.Header{Descr: "<f4", Shape: []int{0}}
 	}
 	all.Shape[0] = total
-	order := f.order(t)
-	if order == nil {
+	if f.order == nil {
 		all.rows = func() io.Reader {
 			readers := make([]io.Reader, len(rows))
 			for p := range rows {
@@ -120,7 +120,7 @@ func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error)
 		return all, 0, nil
 	}
 	width := all.size / int64(max(total, 1))
-	all.rows = func() io.Reader { return &gathered{parts: rows, row: make([]byte, width), order: order} }
+	all.rows = func() io.Reader { return &gathered{parts: rows, row: make([]byte, width), order: f.order[t]} }
 	return all, 0, nil
 }
 

@@ -102,7 +102,7 @@ type source struct {
 // refuse implements streamed.Edges.Refuse.
 func (s *source) refuse(err error) error {
 	if s.graph.InMemory.Count == 0 { // the list has not been read
-		return refusal.Errorf("%s: %w", s.Path, err)
+		return refusal.In(s.Path, err)
 	}
 	return refusal.Errorf("%s: %d vertices, %d edges: %w", s.Path, s.graph.InMemory.Count, s.edges, err)
 }
@@ -129,9 +129,8 @@ func (s *source) complete() error {
 		array = s.Train
 	}
 	if array != "" && numbered {
-		return refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of "+
-			"%s are integers: "+
-			"leave %s out", array, refusal.Setting("string-ids"), s.Path, refusal.Setting("string-ids"))
+		return refusal.Errorf("%s: with {string-ids} its rows follow the first appearance of an id, and "+
+			"all ids of %s are integers: leave {string-ids} out", array, s.Path)
 	}
 	if g.Count, err = s.count(features, labels); err != nil {
 		return err
@@ -154,8 +153,7 @@ func (s *source) complete() error {
 	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
 		arrays.ManyClasses(classes, g.Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
-			"%s takes them for values to predict",
-			s.Labels, classes, g.Count, refusal.Setting("values")))
+			"%s takes them for values to predict", s.Labels, classes, g.Count, refusal.Setting("values")))
 	}
 	g.Splits, err = s.splits(g.Count, &g.Labels)
 	return err
@@ -164,22 +162,20 @@ func (s *source) complete() error {
 // check refuses options that no list of edges fits.
 func (o *Options) check() error {
 	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
-		return refusal.Errorf("%s %d: give a number from 1 to %d",
-			refusal.Setting("vertices"), o.Vertices, math.MaxInt32)
+		return refusal.Errorf("{vertices} %d: give a number from 1 to %d", o.Vertices, math.MaxInt32)
 	}
 	if o.Vertices > 0 && o.Strings {
-		return refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
-			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"),
-			refusal.Setting("vertices"))
+		return refusal.Errorf("{vertices} %d: with {string-ids} the edges name the vertices: leave "+
+			"{vertices} out", o.Vertices)
 	}
 	if o.Values && o.Labels == "" {
-		return refusal.Errorf("%s says what labels are, and none are given: give %s too, or leave it out",
-			refusal.Setting("values"), refusal.Setting("labels"))
+		return refusal.Errorf("{values} says what labels are, and none are given: give {labels} too, or " +
+			"leave it out")
 	}
 	for i, name := range o.EdgeFeatures {
 		if name == "" || slices.Contains(o.EdgeFeatures[:i], name) {
-			return refusal.Errorf("%s: the column %q is empty or given twice; name each column once",
-				refusal.Setting("edge-features"), name)
+			return refusal.Errorf("{edge-features}: the column %q is empty or given twice; name each "+
+				"column once", name)
 		}
 	}
 	const bound = 8 // of a vertex's edges
@@ -227,14 +223,12 @@ func (s *source) count(features *arrays.Matrix, labels *arrays.LabelRows) (int, 
 		if r.n != vertices {
 			return 0,
 				refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
-					r.path,
-					r.n, s.Path, vertices)
+					r.path, r.n, s.Path, vertices)
 		}
 	}
 	if most := arrays.MaxVertices(s.edges); s.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
-		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give %s, or %s if ids count from 0",
-			s.Path, s.largest, s.largestAt, s.edges, refusal.Setting("string-ids"),
-			refusal.Setting("vertices"))
+		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give {string-ids}, or {vertices} "+
+			"if ids count from 0", s.Path, s.largest, s.largestAt, s.edges)
 	}
 	return vertices, nil
 }
@@ -267,8 +261,8 @@ func (s *source) key() *arrays.Key {
 		Vertex: func(id []byte) (int32, error) {
 			v, err := strconv.ParseUint(string(id), 10, 31)
 			if err != nil || int64(v) >= s.most() {
-				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give %s "+
-					"if ids are names", id, s.most(), refusal.Setting("string-ids"))
+				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give "+
+					"{string-ids} if ids are names", id, s.most())
 			}
 			return int32(v), nil
 		},
@@ -340,8 +334,7 @@ func (s *source) splits(vertices int, labels *graph.Labels) ([]graph.Split, erro
 		return nil, nil
 	}
 	if s.Train == "" {
-		return nil, refusal.Errorf("a split without training vertices: give %s beside %s and %s",
-			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
+		return nil, refusal.Errorf("a split without training vertices: give {train} beside {val} and {test}")
 	}
 	var parts [3][][]int64
 	files := [3]string{s.Train, s.Val, s.Test}

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +18,6 @@ import (
 	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/npy/npytest"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -41,9 +39,8 @@ func zipped(t testing.TB, content string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(content)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := z.Write([]byte(content))
+	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	return b.String()
 }
@@ -60,15 +57,10 @@ func (r *reading) check(t *testing.T, file string) {
 	t.Helper()
 	path := write(t, file, r.content)
 	got, err := Read(Options{Path: path, Strings: r.strings})
-	if err != nil {
-		t.Errorf("%s: %v", r.name, err)
-		return
-	}
+	require.NoError(t, err, r.name)
 	all := &graph.Graph{Relations: []graph.Relation{r.want}, Names: r.names, Provenance: "edges " + path}
-	if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-		cmpopts.IgnoreFields(graph.Graph{}, "Warnings")); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", r.name, diff)
-	}
+	assert.EqualBy(t, all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.IgnoreFields(graph.Graph{}, "Warnings"))
 }
 
 // Every spelling of the edges 0→1, 2→0, 0→1.
@@ -109,8 +101,7 @@ func TestEdgeFeatures(t *testing.T) {
 		names   []string
 	}{
 		"e.csv": {
-			"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n",
-			[]string{"note", "size"},
+			"size,src,note,weight,dst\n1,0,10,.5,1\n2,2,20,-.25,0\n3,0,30,3,1\n", []string{"note", "size"},
 		},
 		"names.csv": {
 			"size\tsrc\tnote\tweight\tdst\n1\t0\t10\t.5\t1\n2\t2\t20\t-.25\t0\n3\t0\t30\t3\t1\n",
@@ -123,13 +114,9 @@ func TestEdgeFeatures(t *testing.T) {
 		"weight.csv": {"note,weight,src,dst\n10,1,0,1\n20,2,2,0\n30,3,0,1\n", []string{"note", "weight"}},
 	} {
 		g, err := Read(Options{
-			Path: write(t, file, of.content), EdgeFeatures: of.names,
-			Strings: file == "names.csv",
+			Path: write(t, file, of.content), EdgeFeatures: of.names, Strings: file == "names.csv",
 		})
-		if err != nil {
-			t.Errorf("%s: %v", file, err)
-			continue
-		}
+		require.NoError(t, err, file)
 		want := graph.Relation{
 			Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}, Weights: []float32{-.25, .5, 3},
 			EdgeFeatures: []float32{20, 2, 10, 1, 30, 3}, EdgeColumns: 2,
@@ -156,16 +143,10 @@ func TestEdgeFeatures(t *testing.T) {
 		},
 	} {
 		_, err := Read(Options{Path: write(t, c.file, c.content), EdgeFeatures: []string{"size"}})
-		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: error %v, want a refusal with %q", c.content, err, c.want)
-		}
+		assert.Refused(t, err, c.want, "%q", c.content)
 	}
-	if _, err := Read(Options{
-		Path:         write(t, "e.csv", "u,v,a\n0,1,2\n"),
-		EdgeFeatures: []string{"a", "a"},
-	}); !refusal.Is(err) {
-		t.Errorf("a column named twice: error %v", err)
-	}
+	_, err := Read(Options{Path: write(t, "e.csv", "u,v,a\n0,1,2\n"), EdgeFeatures: []string{"a", "a"}})
+	assert.Refused(t, err, "", "a column named twice")
 }
 
 func TestArraysBeside(t *testing.T) {
@@ -173,9 +154,8 @@ func TestArraysBeside(t *testing.T) {
 	o := Options{
 		Path:     write(t, "e.csv", "0,1\n2,0\n"),
 		Features: array(t, []float32{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2),
-		Labels:   array(t, []int64{1, 0, -1, 2}, 4),
-		Train:    array(t, []int64{3, 0}, 2),
-		Test:     array(t, []bool{false, true, false, false}, 4),
+		Labels:   array(t, []int64{1, 0, -1, 2}, 4), Train: array(t, []int64{3, 0}, 2),
+		Test: array(t, []bool{false, true, false, false}, 4),
 	}
 	got, err := Read(o)
 	require.NoError(t, err)
@@ -189,13 +169,10 @@ func TestArraysBeside(t *testing.T) {
 		Notes: []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; values " +
 			"takes them for values to predict"},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}))
 
 	got, err = Read(Options{
-		Path: o.Path, Vertices: 3,
-		Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2),
+		Path: o.Path, Vertices: 3, Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2),
 	})
 	require.NoError(t, err)
 	multi := graph.Labels{Classes: 2, Multi: []float32{1, 0, nan, nan, 1, 1}}
@@ -204,9 +181,8 @@ func TestArraysBeside(t *testing.T) {
 	}
 
 	got, err = Read(Options{Path: o.Path, Vertices: 5_000_000})
-	if err != nil || got.Vertices() != 5_000_000 {
-		t.Errorf("vertices 5000000: error %v", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, 5_000_000, got.Vertices())
 }
 
 // CSV, plain or gzip, is read as the .npy files of the same numbers are.
@@ -227,10 +203,8 @@ func TestTextBeside(t *testing.T) {
 		o.Val = write(t, "val.csv.gz", pack(t, "True\nFalse\nFalse\n"))
 		got, err := Read(o)
 		require.NoError(t, err)
-		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-			cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+			cmpopts.IgnoreFields(graph.Graph{}, "Notes"))
 	}
 }
 
@@ -329,10 +303,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		},
 	} {
 		_, err := Read(c.o)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%+v: error %v, want one line with %q", c.o, err, c.want)
-		}
+		assert.Refused(t, err, c.want, "%+v", c.o)
 	}
 }
 
@@ -358,9 +329,7 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string, names bool) {
 		g, err := Read(Options{Path: write(t, "edges.csv", content), Strings: names})
 		if err != nil {
-			if !refusal.Is(err) {
-				t.Errorf("%v is not a refusal", err)
-			}
+			assert.Refused(t, err, "")
 			return
 		}
 		if names && len(g.Names) != g.Vertices() {
@@ -406,11 +375,8 @@ func TestWithoutMemory(t *testing.T) {
 	runtime.ReadMemStats(&now)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + 12<<20))
 	for _, o := range lists {
-		if _, err := Read(o); !refusal.Is(err) || !strings.HasPrefix(err.Error(), o.Path+":") ||
-			!strings.Contains(err.Error(), " needs ") {
-			t.Errorf("%s: error %.300v, want a refusal with the file and the figure",
-				filepath.Base(o.Path), err)
-		}
+		_, err := Read(o)
+		assert.RefusedFor(t, err, o.Path+":", " needs ", filepath.Base(o.Path))
 	}
 }
 
@@ -430,41 +396,32 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	g, err = Read(Options{Path: edges, Train: train, Test: test})
 	require.NoError(t, err)
 	want[0].Val, want[1].Val = []int64{}, []int64{}
-	if diff := cmp.Diff(want, g.Splits); diff != "" {
-		t.Error("without validation: ", diff)
-	}
+	assert.Equal(t, want, g.Splits, "without validation")
 	g, err = Read(Options{Path: edges, Train: train, Test: array(t, []int64{2}, 1)})
 	require.NoError(t, err)
 	want[0].Test, want[1].Test = []int64{2}, []int64{2}
-	if diff := cmp.Diff(want, g.Splits); diff != "" {
-		t.Error("one list for all splits: ", diff)
-	}
+	assert.Equal(t, want, g.Splits, "one list for all splits")
 	three := array(t, make([]bool, 12), 4, 3)
 	for name, c := range map[string]struct {
 		o    Options
 		want string
 	}{
 		"three beside two": {
-			Options{Path: edges, Train: train, Val: three},
-			"2 splits, where " + three + " has 3",
+			Options{Path: edges, Train: train, Val: three}, "2 splits, where " + three + " has 3",
 		},
 		"a row per split": {
 			Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)},
 			"has shape [2 4]: a mask has 4 values",
 		},
-		"no split": {
-			Options{Path: edges, Train: array(t, []bool{}, 4, 0)},
-			"has shape [4 0], no split",
-		},
+		"no split":     {Options{Path: edges, Train: array(t, []bool{}, 4, 0)}, "has shape [4 0], no split"},
 		"in two parts": {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},
 		"numbers": {
 			Options{Path: edges, Train: array(t, []int64{0, 1, 2, 3, 0, 1, 2, 3}, 4, 2)},
 			"element 2, 2, is not a truth value",
 		},
 	} {
-		if _, err := Read(c.o); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want a refusal with %q", name, err, c.want)
-		}
+		_, err := Read(c.o)
+		assert.Refused(t, err, c.want, name)
 	}
 }
 
@@ -478,9 +435,8 @@ func TestVertices(t *testing.T) {
 		write(t, "one.csv", "3\n"):                                                {3},
 	} {
 		got, err := Vertices(path, 8)
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, error %v, want %v", path, got, err, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, got, path)
 	}
 	for want, path := range map[string]string{
 		"entry 2: vertex 8 is out of the range of 8 vertices":                                             write(t, "far.csv", "1\n8\n"),
@@ -492,10 +448,8 @@ func TestVertices(t *testing.T) {
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
 		"3 truth values for 8 vertices":                        array(t, []bool{true, true, true}, 3),
 	} {
-		if _, err := Vertices(path, 8); err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), path+": "+want) {
-			t.Errorf("error %v, want a refusal with %q", err, path+": "+want)
-		}
+		_, err := Vertices(path, 8)
+		assert.Refused(t, err, path+": "+want)
 	}
 }
 
@@ -515,8 +469,6 @@ func TestRowsOfNames(t *testing.T) {
 			want = []string{fmt.Sprintf("rows of %s are those of the names in the order in which %s first "+
 				"has them; a column id, before the others, says whose row each is", o.Labels, edges)}
 		}
-		if !slices.Equal(g.Notes, want) {
-			t.Errorf("labels %q: notes %q, want %q", labels, g.Notes, want)
-		}
+		assert.Equal(t, want, g.Notes, "labels %q: notes", labels)
 	}
 }

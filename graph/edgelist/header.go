@@ -71,8 +71,7 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 	case text && !s.isHeader(columns):
 		if len(s.EdgeFeatures) > 0 {
 			err = fmt.Errorf("there is no header, and %s needs the names of columns: put a line before "+
-				"with a name for each column",
-				refusal.Setting("edge-features"))
+				"with a name for each column", refusal.Setting("edge-features"))
 		}
 		return nil, err
 	case text && columns[0].Name == "":
@@ -95,8 +94,7 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 				"weight, drop others, or give %s if ids are names", c.Name, refusal.Setting("string-ids"))
 		case !known:
 			return nil, fmt.Errorf("%.40q is not the name of a column: drop that column, name it source, "+
-				"target or weight, "+
-				"or read it with %s", c.Name, refusal.Setting("edge-features"))
+				"target or weight, or read it with %s", c.Name, refusal.Setting("edge-features"))
 		case order[role] >= 0:
 			return nil, fmt.Errorf("columns %.40q and %.40q have one meaning: rename one",
 				columns[order[role]].Name, c.Name)

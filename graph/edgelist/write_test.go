@@ -15,6 +15,7 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -52,39 +53,28 @@ func TestWrite(t *testing.T) {
 		"edges alone":    {o: Options{Path: list}},
 		"vertices given": {o: Options{Path: list, Vertices: 5000}},
 		"symmetric":      {o: Options{Path: list}, symmetrize: true},
-		"weights": {o: Options{
-			Path:     write(t, "weighted.csv", weighted.String()),
-			Features: x, Labels: y,
-		}},
+		"weights":        {o: Options{Path: write(t, "weighted.csv", weighted.String()), Features: x, Labels: y}},
 		"weights, both": {
-			o:          Options{Path: write(t, "both.csv", weighted.String()), Features: x},
-			symmetrize: true,
+			o: Options{Path: write(t, "both.csv", weighted.String()), Features: x}, symmetrize: true,
 		},
 		"features": {o: Options{
-			Path:         write(t, "featured.csv", featured.String()),
-			EdgeFeatures: []string{"b", "a"},
+			Path: write(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"},
 		}},
 		"all columns": {o: Options{
-			Path:         write(t, "all.csv", featured.String()),
-			EdgeFeatures: []string{"b", "a", "weight"},
+			Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"},
 		}, symmetrize: true},
-		"given split": {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
-		"a rule": {
-			o:     Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y},
-			split: split,
-		},
+		"given split":     {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
+		"a rule":          {o: Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y}, split: split},
 		"several classes": {o: Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}},
 		"values":          {o: Options{Path: list, Labels: array(t, rows, vertices, 2)}},
 		"kept dense": {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices,
 			300), DenseFeatures: true}},
-		"sparse rows": {o: Options{
-			Path:     list,
-			Features: array(t, make([]float32, 300*vertices), vertices, 300),
-		}},
+		"sparse rows": {
+			o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300)},
+		},
 		"text": {o: Options{
-			Path:     list,
-			Features: write(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
-			Labels:   write(t, "words.csv", words),
+			Path: list, Features: write(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
+			Labels: write(t, "words.csv", words),
 		}},
 		"names": {
 			o:          Options{Path: list, Strings: true, Labels: write(t, "words.csv", words)},
@@ -126,12 +116,8 @@ func TestWriteRefuses(t *testing.T) {
 		if err == nil {
 			_, err = g.Write(filepath.Join(dir, "store"))
 		}
-		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want a refusal with %q", err, want)
-		}
-		if left := streamedtest.Files(t, dir); len(left) > 0 {
-			t.Errorf("%s: left %v", want, left)
-		}
+		assert.Refused(t, err, want)
+		assert.Empty(t, streamedtest.Files(t, dir), "%s: left", want)
 	}
 }
 

@@ -126,7 +126,7 @@ func inBatches[T float32 | int64](
 	batch := make([]T, max(1, batchBytes/int(unsafe.Sizeof(T(0)))/columns)*columns)
 	for first := 0; first < vertices; {
 		rows := min(len(batch)/columns, vertices-first)
-		cores.Share(rows, func(from, to int) {
+		cores.Divide(rows, func(from, to int) {
 			for r := from; r < to; r++ {
 				fill(batch[r*columns:(r+1)*columns], first+r)
 			}

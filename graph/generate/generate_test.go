@@ -5,8 +5,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -15,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/counter"
+	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -24,14 +25,10 @@ var examples = map[string]Options{
 	"rmat":    {Kind: RMAT, Scale: 9, EdgeFactor: 16, Features: 5, Classes: 7, Seed: 1},
 	"uniform": {Kind: Uniform, Vertices: 500, Degree: 7.3, Features: 5, Classes: 7, Seed: 1},
 	"uniform directed": {
-		Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5,
-		Classes: 7, Seed: 1,
+		Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5, Classes: 7, Seed: 1,
 	},
-	"sbm": {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
-	"sbm directed": {
-		Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5,
-		Classes: 7, Seed: 1,
-	},
+	"sbm":                 {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
+	"sbm directed":        {Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5, Classes: 7, Seed: 1},
 	"sbm pairs":           {Kind: SBM, Vertices: 14, Degree: 3, Features: 1, Classes: 7, Seed: 1},
 	"sbm one class":       {Kind: SBM, Vertices: 30, Degree: 3, Features: 2, Classes: 1, Seed: 1},
 	"rmat, two vertices":  {Kind: RMAT, Scale: 1, EdgeFactor: 3, Features: 1, Classes: 2, Seed: 1},
@@ -72,15 +69,13 @@ func TestShape(t *testing.T) {
 			}
 		}
 		// NewRelation sorts rows and checks the range of ids.
-		if sorted, err := graph.NewRelation(vertices, e); err != nil ||
-			!slices.Equal(sorted.Sources, g.Relations[0].Sources) {
-			t.Errorf("rows are not ascending, or %v", err)
-		}
+		sorted, err := graph.NewRelation(vertices, e)
+		require.NoError(t, err)
+		assert.Equal(t, g.Relations[0].Sources, sorted.Sources)
 		if o.Kind != RMAT && !o.Directed {
 			reversed, err := graph.NewRelation(vertices, graph.Edges{Source: e.Target, Target: e.Source})
-			if err != nil || !slices.Equal(reversed.Sources, g.Relations[0].Sources) {
-				t.Errorf("not symmetric, or %v", err)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, g.Relations[0].Sources, reversed.Sources)
 		}
 		size := make([]int, o.Classes)
 		for _, class := range g.Labels.Class {
@@ -92,25 +87,20 @@ func TestShape(t *testing.T) {
 		s := g.Splits[0]
 		all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
 		for v, id := range all {
-			if int64(v) != id {
-				t.Fatalf("the split is no partition of the vertices: %v", all)
-			}
+			require.Equal(t, id, int64(v), "the split is no partition of the vertices: %v", all)
 		}
 		if n := float64(vertices); len(s.Train) != int(math.Round(.6*n)) ||
 			len(s.Train)+len(s.Val) != int(math.Round(.8*n)) {
 			t.Errorf("split of %d, %d and %d", len(s.Train), len(s.Val), len(s.Test))
 		}
-		if g.Features.Columns != o.Features || len(g.Features.Dense) != vertices*o.Features {
-			t.Errorf("%d features in %d columns", len(g.Features.Dense), g.Features.Columns)
-		}
+		assert.Equal(t, o.Features, g.Features.Columns)
+		assert.Len(t, g.Features.Dense, vertices*o.Features)
 	})
 }
 
 func TestSeedDecidesAll(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, g *graph.Graph) {
-		if d := diff(g, inMemory(t, o)); d != "" {
-			t.Error("the same seed gives another graph: ", d)
-		}
+		assert.Equal(t, "", diff(g, inMemory(t, o)), "the same seed gives another graph")
 		if o.Vertices == 1 || o.Scale == 1 {
 			return
 		}
@@ -146,9 +136,8 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 					disk, _, failed := onDisk(t, &o, max(budget, 2000))
 					held, err := hold(&o, budget, nil)
 					require.NoError(t, errors.Join(failed, err))
-					if d := diff(want, held) + diff(want, disk); d != "" {
-						t.Errorf("%d threads, %d bytes: %s", threads, budget, d)
-					}
+					assert.Equal(t, "", diff(want, held)+diff(want, disk), "%d threads, %d bytes", threads,
+						budget)
 				}()
 			}
 		}
@@ -158,8 +147,7 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 func TestSBMIsHomophilous(t *testing.T) {
 	for _, directed := range []bool{false, true} {
 		g := inMemory(t, Options{
-			Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4,
-			Directed: directed,
+			Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4, Directed: directed,
 		})
 		e, own, class := g.Relations[0].Edges(), 0.0, make([]float64, 7)
 		for k := range e.Len() {
@@ -171,10 +159,7 @@ func TestSBMIsHomophilous(t *testing.T) {
 			}
 		}
 		n := float64(e.Len())
-		if math.Abs(own/n-Homophily) > 0.01 {
-			t.Errorf("directed %t: %.3f of the edges stay in their class, want %g",
-				directed, own/n, Homophily)
-		}
+		assert.Near(t, Homophily, own/n, 0.01, "directed %t", directed)
 		for c := range class {
 			if want := n * (1 - Homophily) / 7; math.Abs(class[c]-want) > 0.05*want {
 				t.Errorf("directed %t: class %d sends %g edges to others, want about %g",
@@ -299,9 +284,8 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{RMAT, SBM, Uniform} {
-		if o := Default(kind); o.Validate() != nil {
-			t.Errorf("the defaults of %s are refused: %v", kind, o.Validate())
-		}
+		o := Default(kind)
+		assert.NoError(t, o.Validate(), "the defaults of %s are refused", kind)
 	}
 }
 
@@ -312,17 +296,13 @@ func TestWriteStoresTheGraph(t *testing.T) {
 		stored, err := graph.Open(dir)
 		require.NoError(t, err)
 		defer stored.Close()
-		if d := diff(want, stored); d != "" {
-			t.Error(d)
-		}
+		assert.Equal(t, "", diff(want, stored))
 	})
 }
 
 func TestWriteRefusesBeforeItCreates(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	if err := Write(dir, Options{Kind: "torus"}); !refusal.Is(err) {
-		t.Errorf("%v, want a refusal", err)
-	}
+	assert.Refused(t, Write(dir, Options{Kind: "torus"}), "")
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("a refused graph left its folder: %v", err)
 	}
@@ -336,9 +316,8 @@ func BenchmarkGraph(b *testing.B) {
 	} {
 		b.Run(o.Kind, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := Graph(o); err != nil {
-					b.Fatal(err)
-				}
+				_, err := Graph(o)
+				require.NoError(b, err)
 			}
 		})
 	}
@@ -401,13 +380,9 @@ func TestSpilled(t *testing.T) {
 				}
 			}
 		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: other edges than were drawn", name)
-		}
+		assert.Equal(t, want, got, "%s: other edges than were drawn", name)
 		require.NoError(t, f.Truncate(5))
-		if err := read(1, collect(got), nil); err == nil {
-			t.Errorf("%s: a file without its edges was read", name)
-		}
+		assert.Error(t, read(1, collect(got), nil), "%s: a file without its edges was read", name)
 	}
 }
 
@@ -424,9 +399,7 @@ func TestNoRoomToWait(t *testing.T) {
 		if !waited {
 			t.Fatal("nothing was to wait")
 		}
-		if d := diff(want, disk); d != "" {
-			t.Error(d)
-		}
+		assert.Equal(t, "", diff(want, disk))
 	})
 }
 
@@ -455,9 +428,7 @@ func TestWideKeys(t *testing.T) {
 			}[m.narrow]
 			require.NoError(t, run(&m, emit))
 		}
-		if !reflect.DeepEqual(found[0], found[1]) {
-			t.Errorf("%s: narrow keys give %v, wide ones %v", name, found[0], found[1])
-		}
+		assert.Equal(t, found[1], found[0], "%s: narrow keys give", name)
 	}
 }
 
@@ -470,8 +441,67 @@ func TestSorted(t *testing.T) {
 			keys[k] = q.Next() >> (64 - width)
 		}
 		want := slices.Sorted(slices.Values(keys))
-		if got := sorted(keys, make([]uint64, len(keys)), width); !slices.Equal(got, want) {
-			t.Errorf("keys of %d bits are not sorted", width)
-		}
+		assert.Equal(t, want, sorted(keys, make([]uint64, len(keys)), width),
+			"keys of %d bits are not sorted", width)
+	}
+}
+
+// heap is a sink that keeps nothing, and looks how large Go's heap is.
+type heap struct{ most uint64 }
+
+func (h *heap) look() error {
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	h.most = max(h.most, now.HeapAlloc)
+	return nil
+}
+
+func (h *heap) In(_ int, _ int64, _ *graph.Relation, batches graph.Batches[*graph.Relation]) error {
+	return batches(func(*graph.Relation) error { return h.look() })
+}
+
+func (h *heap) Features(_, _, _ int, batches graph.Batches[*graph.Features]) error {
+	return batches(func(*graph.Features) error { return h.look() })
+}
+
+func (h *heap) Classes(batches graph.Batches[[]int64]) error {
+	return batches(func([]int64) error { return h.look() })
+}
+
+func (h *heap) Splits([]graph.Split) error { return nil }
+
+// limit lets Go's runtime take so many bytes more than it has.
+func limit(t *testing.T, more int64) (has uint64) {
+	t.Helper()
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	before := debug.SetMemoryLimit(int64(now.Sys-now.HeapReleased) + more)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	return now.HeapAlloc
+}
+
+// A graph of three times what the runtime may take is generated within that.
+func TestWithinTheLimit(t *testing.T) {
+	const may = 32 << 20
+	has := limit(t, may)
+	o := Options{Kind: Uniform, Vertices: 100_000, Degree: 120, Features: 8, Classes: 4} // 96 MB of edges
+	dir, h := filepath.Join(t.TempDir(), "store"), heap{}
+	scratch := func() (*os.File, error) { return graph.Scratch(dir) }
+	require.NoError(t, produce(&o, edgeBudget(), &h, scratch))
+	if took := h.most - has; took > 2*may { // garbage is collected beside the work
+		t.Errorf("it took %d bytes of %d", took, may)
+	}
+}
+
+// What does not come in a stream is asked for before anything is written.
+func TestRefusesWhatHasNoMemory(t *testing.T) {
+	limit(t, 32<<20)
+	for _, o := range []Options{
+		{Kind: Uniform, Vertices: 1 << 30, Degree: 1, Classes: 2},
+		{Kind: SBM, Vertices: 1 << 21, Degree: 1, Classes: 1 << 20, Features: 64},
+	} {
+		dir := filepath.Join(t.TempDir(), "store")
+		assert.RefusedFor(t, Write(dir, o), dir+": ", "needs ", o.Kind)
 	}
 }

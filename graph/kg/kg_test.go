@@ -16,7 +16,6 @@ import (
 	"weft/graph"
 	"weft/internal/alloctest"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -34,9 +33,8 @@ func zipped(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := z.Write([]byte(text))
+	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	return b.String()
 }
@@ -144,15 +142,13 @@ func TestCalled(t *testing.T) {
 		strings.Repeat("é", 200): strings.Repeat("é", 90), "x" + strings.Repeat("é", 200): "x" +
 			strings.Repeat("é", 89),
 	} {
-		if got := called(name); got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
+		assert.Equal(t, want, called(name), "%q", name)
 	}
 }
 
-// TestNamesThatMeet: relations that would have one folder are numbered, and so is one that would have that of
-// a reverse.
-func TestNamesThatMeet(t *testing.T) {
+// TestNamesThatCollide: relations that would have one folder are numbered, and so is one that would have that
+// of a reverse.
+func TestNamesThatCollide(t *testing.T) {
 	g, err := Read(
 		Options{
 			Path: filepath.Join(
@@ -164,12 +160,7 @@ func TestNamesThatMeet(t *testing.T) {
 	for _, r := range g.Relations {
 		names = append(names, r.Name)
 	}
-	if want := []string{
-		"x.y", "x.y_2", "rev_x.y_3", "rev_x.y", "rev_x.y_2",
-		"rev_rev_x.y_3",
-	}; !slices.Equal(names, want) {
-		t.Errorf("%q, want %q", names, want)
-	}
+	assert.Equal(t, []string{"x.y", "x.y_2", "rev_x.y_3", "rev_x.y", "rev_x.y_2", "rev_rev_x.y_3"}, names)
 }
 
 func TestIs(t *testing.T) {
@@ -222,10 +213,7 @@ func TestRefusals(t *testing.T) {
 			files := pets(t)
 			files[c.file] = c.text
 			_, err := Read(Options{Path: folder(t, files)})
-			if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-				strings.Contains(err.Error(), "\n") {
-				t.Errorf("got %v, want a refusal with %q", err, c.want)
-			}
+			assert.Refused(t, err, c.want)
 		})
 	}
 	files := pets(t)
@@ -235,9 +223,8 @@ func TestRefusals(t *testing.T) {
 			"test.txt, or name one file of triples",
 		filepath.Join(t.TempDir(), "none"): "no such file or directory",
 	} {
-		if _, err := Read(Options{Path: path}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", path, err, want)
-		}
+		_, err := Read(Options{Path: path})
+		assert.Refused(t, err, want, path)
 	}
 }
 
@@ -256,10 +243,8 @@ func TestManyRelations(t *testing.T) {
 		3000: ": 6000 entities and 3000 relations, with only 3000 triples",
 	} {
 		path := file(relations)
-		if _, err := Read(Options{Path: path}); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), path+want) {
-			t.Errorf("error %v, want a refusal with the file and %q", err, want)
-		}
+		_, err := Read(Options{Path: path})
+		assert.RefusedFor(t, err, path+want, "", "want a refusal with the file and %q", want)
 	}
 }
 
@@ -282,9 +267,7 @@ func FuzzRead(f *testing.F) {
 		alloctest.Reading(t, len(train)+2*len(held)+len(entities),
 			func() { g, err = Read(Options{Path: dir, Reciprocal: len(entities)%2 == 0}) })
 		if err != nil {
-			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v is not a refusal of one line", err)
-			}
+			assert.Refused(t, err, "", "is not a refusal of one line")
 			return
 		}
 		if len(g.Names) != g.Vertices() || g.Edges() == 0 {

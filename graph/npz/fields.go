@@ -73,7 +73,7 @@ func (a *archive) fields() (*streamed.Graph, error) {
 			return nil, err
 		}
 		if !a.isTyped() {
-			of.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
+			of.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 		}
 		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err
@@ -129,8 +129,7 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 			end := triple[2*i]
 			if *to = slices.Index(names, end); *to < 0 {
 				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q "+
-					"does not list",
-					a.Path, edgeTypesKey, end, vertexTypesKey)
+					"does not list", a.Path, edgeTypesKey, end, vertexTypesKey)
 			}
 		}
 		if !r.Has(r.key) {
@@ -144,14 +143,12 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 	}
 	if len(vertices) == 0 || len(relations) == 0 {
 		return nil, nil, refusal.Errorf("%s: lists %d types of vertices and %d relations: give at least "+
-			"one of each",
-			a.Path, len(vertices), len(relations))
+			"one of each", a.Path, len(vertices), len(relations))
 	}
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, "+
-				"and a relation %s",
-				a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
+			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, and "+
+				"a relation %s", a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
 		}
 	}
 	return vertices, relations, nil
@@ -200,8 +197,7 @@ func (a *archive) count(vertices []vertexType, relations []relation, edges []str
 	}
 	if claimed > arrays.MaxClaims(held) {
 		return refusal.Errorf("%s: %d relations of %d vertices in all, with %d edges: too many for what "+
-			"the file holds",
-			a.Path, len(relations), claimed, total)
+			"the file holds", a.Path, len(relations), claimed, total)
 	}
 	return nil
 }
@@ -230,8 +226,8 @@ func (a *archive) countByEdges(vertices []vertexType, k int, relations []relatio
 	case v.count > 0 && int64(v.count) <= arrays.MaxVertices(total):
 		return nil
 	case a.isTyped():
-		return refusal.Errorf("%s: %d vertices of the type %q for %d edges: give their number as %q",
-			a.Path, v.count, v.name, total, v.Key("num_nodes"))
+		return refusal.Errorf("%s: %d vertices of the type %q for %d edges: give their number as %q", a.Path,
+			v.count, v.name, total, v.Key("num_nodes"))
 	}
 	return refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes",
 		a.Path, total, largest)
@@ -245,9 +241,8 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 		switch {
 		case !v.Has("y"):
 		case first >= 0:
-			return refusal.Errorf(
-				"%s: the arrays %q and %q are both labels: leave out all but those to learn",
-				a.Path, vertices[first].Key("y"), v.Key("y"))
+			return refusal.Errorf("%s: the arrays %q and %q are both labels: leave out all but those to "+
+				"learn", a.Path, vertices[first].Key("y"), v.Key("y"))
 		default:
 			first = k
 		}
@@ -319,8 +314,8 @@ func (a *archive) featuresOf(v vertexType) (*arrays.Matrix, error) {
 	case err != nil:
 		return nil, err
 	case sparse && v.Has("x"):
-		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out",
-			a.Path, v.Key("x"), v.Key(sparseFeatures[0]))
+		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out", a.Path,
+			v.Key("x"), v.Key(sparseFeatures[0]))
 	case sparse:
 		return readSparseFeatures(v.Archive, "x_", v.count)
 	case v.Has("x"):

@@ -11,6 +11,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -68,9 +69,7 @@ func TestFolder(t *testing.T) {
 		dir := folder(t, entries...)
 		got, err := Read(dir, Options{})
 		require.NoError(t, err)
-		if got.Provenance != "npz "+dir {
-			t.Errorf("%s: made by %s", name, got.Provenance)
-		}
+		assert.Equal(t, "npz "+dir, got.Provenance, "%s: made by", name)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(graph.Graph{}, "Provenance"),
 			cmpopts.IgnoreUnexported(graph.Graph{}, graph.Relation{})); diff != "" {
 			t.Errorf("%s (-archive +folder):\n%s", name, diff)
@@ -131,33 +130,28 @@ func TestTyped(t *testing.T) {
 	}
 	got := facts{
 		X: g.Others[0].Features.Dense, Indices: g.Features.Indices, Data: g.Features.Data,
-		Class: g.Labels.Class, Train: g.Splits[0].Train,
-		Sources: writes.Sources, Weights: writes.Weights, EdgeFeatures: in.EdgeFeatures,
-		Source: writes.Source, Name: writes.Name, Target: writes.Target, Other: in.Name,
-		Notes: strings.Join(g.Notes, "; "),
+		Class: g.Labels.Class, Train: g.Splits[0].Train, Sources: writes.Sources, Weights: writes.Weights,
+		EdgeFeatures: in.EdgeFeatures, Source: writes.Source, Name: writes.Name, Target: writes.Target,
+		Other: in.Name, Notes: strings.Join(g.Notes, "; "),
 	}
 	for _, v := range g.Types() {
 		got.Types, got.Counts = append(got.Types, v.Type), append(got.Counts, v.Count)
 	}
 	want := facts{
 		Types: []string{"paper", "author", "venue"}, Counts: []int{2, 3, 1}, X: []float32{1, 2, 3, 4, 5, 6},
-		Indices: []int32{3}, Data: []float32{9},
-		Class: []int64{1, 0}, Train: []int64{1}, Sources: []int32{1, 2, 0, 2},
-		Weights: []float32{2, 4, 1, .5}, EdgeFeatures: []float32{7, 8},
+		Indices: []int32{3}, Data: []float32{9}, Class: []int64{1, 0}, Train: []int64{1},
+		Sources: []int32{1, 2, 0, 2}, Weights: []float32{2, 4, 1, .5}, EdgeFeatures: []float32{7, 8},
 		Source: "author", Name: "writes", Target: "paper", Other: "in",
 		Notes: "5 edges of 2 relations, as the file lists them",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if g, err = Read(write(t,
+	assert.Equal(t, want, got)
+	g, err = Read(write(t,
 		array("vertex_types", "<U3", "(2,)", text(3, "a/b", ".c")),
 		array("edge_types", "<U3", "(1, 3)", text(3, "a/b", "to", ".c")),
 		array("edges/a%2Fb__to__.c/edge_index", "<i8", "(2, 1)", []int64{3, 0}),
 		array("vertices/%2Ec/num_nodes", "<i8", "()", []int64{2}),
-	), Options{}); err != nil {
-		t.Fatal(err)
-	}
+	), Options{})
+	require.NoError(t, err)
 	if note := "1 edge of 1 relation, as the file lists them"; g.Type != "a/b" || g.Count != 4 ||
 		g.Others[0].Type != ".c" || g.Others[0].Count != 2 || g.Notes[0] != note {
 		t.Errorf("%q of %d, %q of %d, %q", g.Type, g.Count, g.Others[0].Type, g.Others[0].Count, g.Notes)

@@ -1,6 +1,7 @@
 package npz
 
 import (
+	"fmt"
 	"strings"
 
 	"weft/graph/internal/arrays"
@@ -34,8 +35,7 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	defer a.Close()
 	if !isMatrix(a) {
 		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what "+
-			"scipy.sparse.save_npz or numpy.save writes",
-			path, a.Keys())
+			"scipy.sparse.save_npz or numpy.save writes", path, a.Keys())
 	}
 	if err := a.Only(matrixKeys[:]...); err != nil {
 		return nil, err
@@ -54,10 +54,7 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 		return nil, err
 	}
 	features, err := m.Matrix()
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
-	}
-	return features, nil
+	return features, refusal.In(path, err)
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
@@ -89,10 +86,7 @@ func readSparse(a *arrays.Archive, prefix string, l layout) (*arrays.CSR, error)
 		}
 	}
 	m, err := l.read(rows, columns, parts[0], parts[1], parts[2])
-	if err != nil {
-		return nil, refuseMatrix(a, prefix, err)
-	}
-	return m, nil
+	return m, refuseMatrix(a, prefix, err)
 }
 
 // readSparseFeatures reads features of so many vertices from such a csr_matrix.
@@ -110,5 +104,5 @@ func readSparseFeatures(a *arrays.Archive, prefix string, vertices int) (*arrays
 
 // refuseMatrix puts the file and the arrays whose names begin so before an error.
 func refuseMatrix(a *arrays.Archive, prefix string, err error) error {
-	return refusal.Errorf("%s: arrays %q: %w", a.Path, a.Key(prefix)+"…", err)
+	return refusal.In(fmt.Sprintf("%s: arrays %q", a.Path, a.Key(prefix)+"…"), err)
 }

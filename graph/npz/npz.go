@@ -98,8 +98,7 @@ func openArchive(path string, o Options) (*archive, error) {
 	// ind.NAME.x
 	if parts := strings.Split(filepath.Base(path), "."); err != nil && parts[0] == "ind" && len(parts) > 1 {
 		return nil, refusal.Errorf("%w; weft import planetoid reads the files of Planetoid, by the prefix %s",
-			err,
-			filepath.Join(filepath.Dir(path), "ind."+parts[1]))
+			err, filepath.Join(filepath.Dir(path), "ind."+parts[1]))
 	}
 	if err != nil {
 		return nil, err
@@ -124,8 +123,8 @@ func (a *archive) open() (*streamed.Graph, error) {
 	default:
 		if isMatrix(a.Archive) {
 			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: "+
-				"give it as %s of import edges, or save an adjacency under the names "+
-				"adj_{data,indices,indptr,shape}", a.Path, refusal.Setting("features"))
+				"give it as {features} of import edges, or save an adjacency under the names "+
+				"adj_{data,indices,indptr,shape}", a.Path)
 		}
 		if err := a.CheckObjects(); err != nil {
 			return nil, err
@@ -279,7 +278,7 @@ func (a *archive) heterophilous() (*streamed.Graph, error) {
 
 // graph makes a graph of one type and of edges that the archive lists.
 func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
-	e.Refuse = func(err error) error { return refusal.Errorf("%s: %w", a.Path, err) }
+	e.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 	notes := []string{fmt.Sprintf("%d edges, as the file lists them", e.Count)}
 	return &streamed.Graph{
 		InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path,

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ import (
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/foreign"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
@@ -49,8 +49,7 @@ func TestPublishedGraphs(t *testing.T) {
 			Splits: 10, Train: 5000, Metric: "roc-auc", EdgeSum: 2618048818704,
 		},
 		"map_of_github/edges.npz": {
-			Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885,
-			EdgeSum: 278481508314319044,
+			Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885, EdgeSum: 278481508314319044,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,10 +59,8 @@ func TestPublishedGraphs(t *testing.T) {
 			require.NoError(t, err)
 			got := facts{
 				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()),
-				Columns: g.Features.Columns,
-				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes,
-				Splits: len(g.Splits),
-				Metric: g.Metric,
+				Columns: g.Features.Columns, NonZero: len(g.Features.Data) + len(g.Features.Dense),
+				Classes: g.Labels.Classes, Splits: len(g.Splits), Metric: g.Metric,
 			}
 			if len(g.Splits) > 0 {
 				got.Train = len(g.Splits[0].Train)
@@ -75,9 +72,7 @@ func TestPublishedGraphs(t *testing.T) {
 			if g.Relations[0].Weights != nil {
 				t.Error("has weights, though its values are all one")
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.Equal(t, want, got)
 		})
 	}
 }
@@ -115,9 +110,8 @@ func writeWith(t testing.TB, begin func(*zip.Writer, entry) (io.Writer, error), 
 	for _, e := range entries {
 		w, err := begin(z, e)
 		require.NoError(t, err)
-		if _, err := w.Write([]byte(e.file)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = w.Write([]byte(e.file))
+		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
@@ -189,8 +183,7 @@ func TestLayouts(t *testing.T) {
 	dense = append(dense, array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9}))
 	shape := graph.Relation{Indptr: []int64{0, 1, 2, 3}, Sources: []int32{2, 0, 0}}
 	features := graph.Features{
-		Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0},
-		Data: []float32{2, 4, 4},
+		Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 4},
 	}
 	labels, names := graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, []string{"ab", "c", "ä"}
 	for _, c := range []struct {
@@ -199,8 +192,7 @@ func TestLayouts(t *testing.T) {
 		want    graph.Graph
 	}{
 		{"sparse", sparse(), graph.Graph{
-			Relations: []graph.Relation{shape}, Features: features,
-			Labels: labels, Names: names,
+			Relations: []graph.Relation{shape}, Features: features, Labels: labels, Names: names,
 		}},
 		{"weighted", weighted, graph.Graph{
 			Relations: []graph.Relation{
@@ -253,15 +245,10 @@ func TestLayouts(t *testing.T) {
 	} {
 		path := write(t, c.entries...)
 		got, err := Read(path, Options{})
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
+		require.NoError(t, err, c.name)
 		c.want.Provenance = "npz " + path
-		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
-			cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
+		assert.EqualBy(t, &c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
+			cmpopts.IgnoreFields(graph.Graph{}, "Notes"))
 		inStream(t, path, Options{}, got)
 	}
 }
@@ -286,9 +273,7 @@ func TestDirection(t *testing.T) {
 	}{
 		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made undirected: 1 added"},
 		{
-			"graph_directed.npz", heterophilous(),
-			Options{},
-			4,
+			"graph_directed.npz", heterophilous(), Options{}, 4,
 			"4 edges stay directed, as the file's name says",
 		},
 		{"graph.npz", heterophilous(), Options{AsListed: true}, 4, "4 edges, as the file lists them"},
@@ -299,10 +284,8 @@ func TestDirection(t *testing.T) {
 		require.NoError(t, os.Rename(write(t, c.entries...), path))
 		g, err := Read(path, c.options)
 		require.NoError(t, err)
-		if g.Edges() != c.edges || !slices.Equal(g.Notes, []string{c.note}) {
-			t.Errorf("%s, %+v: %d edges, %q; want %d, %q", c.name, c.options, g.Edges(),
-				g.Notes, c.edges, c.note)
-		}
+		assert.Equal(t, c.edges, g.Edges(), "%s, %+v", c.name, c.options)
+		assert.Equal(t, []string{c.note}, g.Notes, "%s, %+v", c.name, c.options)
 		inStream(t, path, c.options, g)
 	}
 }
@@ -310,8 +293,7 @@ func TestDirection(t *testing.T) {
 // scipy.sparse.save_npz writes one matrix in several ways.
 func TestMatrixOfSciPy(t *testing.T) {
 	want := graph.Features{
-		Columns: 4, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0},
-		Data: []float32{2, 4, 5},
+		Columns: 4, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 5},
 	}
 	shape, data := array("shape", "<i8", "(2,)", []int64{3, 4}),
 		array("data", "<f4", "(3,)", []float32{2, 4, 5})
@@ -333,17 +315,12 @@ func TestMatrixOfSciPy(t *testing.T) {
 	} {
 		path := write(t, entries...)
 		m, err := ReadMatrix(path)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		require.NoError(t, err)
 		if diff := cmp.Diff(want, m.Features); diff != "" || m.Rows != 3 {
 			t.Errorf("%d rows (-want +got):\n%s", m.Rows, diff)
 		}
-		if _, err := Read(path, Options{}); err == nil ||
-			!strings.Contains(err.Error(), "a sparse matrix of scipy.sparse.save_npz, and no graph") {
-			t.Errorf("as a graph: error %v", err)
-		}
+		_, err = Read(path, Options{})
+		assert.ErrorContains(t, err, "a sparse matrix of scipy.sparse.save_npz, and no graph", "as a graph")
 	}
 	for _, c := range []struct {
 		entries []entry
@@ -369,10 +346,8 @@ func TestMatrixOfSciPy(t *testing.T) {
 		},
 	} {
 		path := write(t, c.entries...)
-		if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			!strings.HasPrefix(err.Error(), path+": ") {
-			t.Errorf("error %v, want one with the file and %q", err, c.want)
-		}
+		_, err := ReadMatrix(path)
+		assert.RefusedFor(t, err, path+": ", c.want)
 	}
 }
 
@@ -522,10 +497,8 @@ func TestNothingIsLostSilently(t *testing.T) {
 	path := write(t, array("format", "|S3", "()", []byte("csr")),
 		array("shape", "<i8", "(2,)", []int64{3, 4}),
 		array("data", "<f4", "(0,)", []float32{}), array("x", "<f4", "(0,)", []float32{}))
-	if _, err := ReadMatrix(path); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), `array "x" is not read beside "format"`) {
-		t.Errorf("error %v", err)
-	}
+	_, err := ReadMatrix(path)
+	assert.Refused(t, err, `array "x" is not read beside "format"`)
 }
 
 // TestSeveralGraphs: batch says which graph a vertex is of, by any numbers.
@@ -575,21 +548,17 @@ func TestEdgeSplit(t *testing.T) {
 	}{
 		{nil, graph.EdgeSplit{Edges: edges}},
 		{shared, graph.EdgeSplit{
-			Edges: edges, Negatives: graph.SharedNegatives,
-			Negative: [3][]int32{nil, {0, 0, 2, 1}, {2, 2}},
+			Edges: edges, Negatives: graph.SharedNegatives, Negative: [3][]int32{nil, {0, 0, 2, 1}, {2, 2}},
 		}},
 		{targets, graph.EdgeSplit{
-			Edges: edges, Negatives: graph.TargetNegatives,
-			Negative: [3][]int32{nil, {0, 1, 2}, {2, 2}},
+			Edges: edges, Negatives: graph.TargetNegatives, Negative: [3][]int32{nil, {0, 1, 2}, {2, 2}},
 		}},
 	} {
 		path := write(t, slices.Concat(edgeList(), lists, c.given)...)
 		g, err := Read(path, Options{})
 		require.NoError(t, err)
 		inStream(t, path, Options{}, g)
-		if got := *g.Relations[0].EdgeSplit; !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%+v, want %+v", got, c.want)
-		}
+		assert.Equal(t, c.want, *g.Relations[0].EdgeSplit)
 	}
 	for want, entries := range map[string][]entry{
 		`"test_edges": is missing`:    slices.Concat(edgeList(), lists[:2]),
@@ -624,9 +593,8 @@ func TestOtherEntries(t *testing.T) {
 		}
 		return z.Create(e.key + ".npy")
 	}, append([]entry{{"readme.txt", ""}}, edgeList()...)...)
-	if _, err := Read(path, Options{}); err != nil {
-		t.Error(err)
-	}
+	_, err := Read(path, Options{})
+	assert.NoError(t, err)
 }
 
 func TestCutFileSaysSo(t *testing.T) {
@@ -682,10 +650,8 @@ func TestWithoutMemory(t *testing.T) {
 	zeros := array("x", "|u1", "(67108864, 1)", make([]byte, rows))
 	path := write(t, fields()[0], zeros)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
-	if _, err := Read(path, Options{DenseFeatures: true}); !refusal.Is(err) ||
-		!strings.HasPrefix(err.Error(), path+`: array "x": needs `) {
-		t.Errorf("error %v, want a refusal with the file, the array and a size", err)
-	}
+	_, err := Read(path, Options{DenseFeatures: true})
+	assert.RefusedFor(t, err, path+`: array "x": needs `, "")
 }
 
 // TestPlanetoid: a file of Planetoid is refused with the format that reads it.

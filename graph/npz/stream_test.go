@@ -137,8 +137,7 @@ func TestRefusedInStream(t *testing.T) {
 				append(append([]int64{}, u...), change(v, 135_000, math.MinInt64)...)),
 		},
 		`array "edge_index": element 275000, 4294967297, exceeds a 32-bit integer`: {
-			num,
-			inFortran(array("edge_index", "<i8", byEnd, change(byColumns, 2*135_000+1, 1<<32+1))),
+			num, inFortran(array("edge_index", "<i8", byEnd, change(byColumns, 2*135_000+1, 1<<32+1))),
 		},
 		`graph.npz: edge 135000 (`: {
 			num,
@@ -147,30 +146,25 @@ func TestRefusedInStream(t *testing.T) {
 		`→-1) leaves the range of 50 vertices`: {array(
 			"edge_index", "<i8", byEnd, append(append([]int64{}, u...), change(v, 135_000, -1)...))},
 		`array "edge_attr": edge 138000 of the file has the value NaN in column 1`: {
-			num,
-			array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)),
+			num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)),
 			array("edge_attr", "<f4", fmt.Sprintf("(%d, 2)", edges), f),
 		},
 		`array "edge_weight": edge 125000 of the file has the weight +Inf`: {
-			num,
-			array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)),
+			num, array("edge_index", "<i8", byEnd, append(append([]int64{}, u...), v...)),
 			array("edge_weight", "<f4", fmt.Sprintf("(%d,)", edges), w),
 		},
 		`array "x": feature 1 of vertex 138000 is NaN: replace values that are not finite`: {
-			array(
-				"edge_index", "<i8", "(2, 1)", []int64{0, 1}),
+			array("edge_index", "<i8", "(2, 1)", []int64{0, 1}),
 			array("x", "<f4", fmt.Sprintf("(%d, 2)", edges), f),
 		},
 		`graph.npz: val_edges: edge 0 has an end 50, which is outside the range of 50`: {
-			num,
-			array("edge_index", "<i8", "(2, 1)", []int64{0, 1}),
+			num, array("edge_index", "<i8", "(2, 1)", []int64{0, 1}),
 			array("train_edges", "<i8", "(1, 2)", []int64{0, 1}),
 			array("val_edges", "<i8", "(1, 2)", []int64{0, 50}),
 			array("test_edges", "<i8", "(0, 2)", []int64{}),
 		},
 		`array "edge_index": it is cut short: (2, 4) of <i8 needs 64 bytes of data, 32 are there`: {
-			num,
-			array("edge_index", "<i8", "(2, 4)", []int64{0, 1, 2, 3}),
+			num, array("edge_index", "<i8", "(2, 4)", []int64{0, 1, 2, 3}),
 		},
 	} {
 		refused(t, want, entries...)

@@ -113,8 +113,7 @@ func (f *folder) checkTyped() error {
 	} {
 		if asked {
 			return refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; "+
-				"leave it out (%s adds reverse relations)", refusal.Setting(flag), f.Folder,
-				refusal.Setting("reverse-relations"))
+				"leave it out ({reverse-relations} adds reverse relations)", refusal.Setting(flag), f.Folder)
 		}
 	}
 	if f.Rule == nil {
@@ -138,8 +137,7 @@ func (f *folder) typesInOrder() ([]graph.VertexType, error) {
 	}
 	if len(labelled) != 1 {
 		return nil, refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read "+
-			"that have labels of one",
-			f.name(), len(labelled), arrays.Listed(labelled))
+			"that have labels of one", f.name(), len(labelled), arrays.Listed(labelled))
 	}
 	for _, v := range types {
 		if _, twice := f.counts[v.Type]; twice || v.Count < 0 || v.Count > math.MaxInt32 {
@@ -238,7 +236,7 @@ func (f *folder) rows(of graph.VertexType) (*streamed.Rows, error) {
 	where := m.where(0)
 	return &streamed.Rows{
 		Columns: m.width(), Each: eachRow(open, of.Count, true),
-		Refuse: func(err error) error { return refusal.Errorf("%s: %w", where, err) },
+		Refuse: func(err error) error { return refusal.In(where, err) },
 	}, nil
 }
 
@@ -300,8 +298,7 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 	for _, end := range []string{r[0], r[2]} {
 		if _, isType := f.counts[end]; !isType {
 			return e, refusal.Errorf("%s: the relation %.100q joins the type %.60q, which there is "+
-				"none of; %s",
-				f.name(), r, end, fetchAgain)
+				"none of; %s", f.name(), r, end, fetchAgain)
 		}
 	}
 	within := ends{f.counts[r[0]], f.counts[r[2]]}
@@ -310,7 +307,7 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 		return e, err
 	}
 	defer list.Close()
-	e.Count, e.Refuse = count, func(err error) error { return refusal.Errorf("%s: %w", list.name(), err) }
+	e.Count, e.Refuse = count, func(err error) error { return refusal.In(list.name(), err) }
 	isSaid := func(err error) error { return err }
 	of := arrays.EdgeArrays{Refuse: isSaid, Open: func() (arrays.EndsReader, error) {
 		list, count, err := f.edges(r, within)

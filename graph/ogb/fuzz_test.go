@@ -12,8 +12,10 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/graph/internal/lines"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -97,9 +99,8 @@ func FuzzTyped(f *testing.F) {
 		data, err := os.ReadFile(path)
 		require.NoError(f, err)
 		if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-			if data, err = io.ReadAll(z); err != nil {
-				f.Fatal(err)
-			}
+			data, err = io.ReadAll(z)
+			require.NoError(f, err)
 		}
 		f.Add(data, byte(k))
 	}
@@ -127,4 +128,62 @@ func FuzzTyped(f *testing.F) {
 		}
 		readAny(t, folder, name, data)
 	})
+}
+
+// BenchmarkText is how fast edges and features are read from text, beside its decompression alone.
+func BenchmarkText(b *testing.B) {
+	y := newToy(50_000, 500_000)
+	folder := textFolder{raw: filepath.Join(y.text(b, "ogbn_arxiv"), "raw")}
+	unpack := func(name string) (bytes int64) {
+		err := lines.Each(form(folder.path(name)), func(line []byte, _ int64) error {
+			bytes += int64(len(line)) + 1
+			return nil
+		})
+		require.NoError(b, err)
+		return bytes
+	}
+	read := func(name string) {
+		m, err := folder.matrix(name, "")
+		require.NoError(b, err)
+		defer m.Close()
+		for err == nil {
+			_, err = m.Next()
+		}
+		assert.ErrorIs(b, err, io.EOF)
+	}
+	edges := func(string) {
+		e, _, err := folder.edges(triplet{}, ends{y.vertices, y.vertices})
+		require.NoError(b, err)
+		defer e.Close()
+		for err == nil {
+			_, _, err = e.Next()
+		}
+		assert.ErrorIs(b, err, io.EOF)
+	}
+	for _, c := range []struct {
+		name, file string
+		read       func(name string)
+	}{
+		{"edges", "edge", edges},
+		{"edges/unpack", "edge", func(name string) { unpack(name) }},
+		{"features", nodeFeatures, read},
+		{"features/unpack", nodeFeatures, func(name string) { unpack(name) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(unpack(c.file))
+			for b.Loop() {
+				c.read(c.file)
+			}
+		})
+	}
+}
+
+// TestWriteWithoutMemory: edges that exceed the memory are written, in a stream. Read refuses them.
+func TestWriteWithoutMemory(t *testing.T) {
+	const vertices, edges, left = 5000, 4 << 20, 64 << 20
+	y := newToy(vertices, edges)
+	y.edgeFeatures = nil
+	o := Options{Folder: y.binary(t, "large", zip.Store)}
+	*y = toy{}
+	streamedtest.BeyondMemory(t, left, edges, func() (*streamed.Graph, error) { return Open(o) })
 }

@@ -31,16 +31,15 @@ func classes(m *whole) (graph.Labels, error) {
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
 		if ids, err = memory.GrowTo(ids, len(rows), m.want); err != nil {
-			return refusal.Errorf("%s: %w", m.where(m.at), err)
+			return refusal.In(m.where(m.at), err)
 		}
 		for k, x := range rows {
 			id := int64(-1)
 			if x == x {
 				var whole bool
 				if id, whole = arrays.Whole(x); !whole || id < 0 {
-					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: "+
-						"empty or NaN); %s",
-						m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
+					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: empty "+
+						"or NaN); %s", m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
 				}
 			}
 			ids = append(ids, id)
@@ -51,10 +50,7 @@ func classes(m *whole) (graph.Labels, error) {
 		return graph.Labels{}, err
 	}
 	labels, err := arrays.Classes(ids, len(ids))
-	if err != nil {
-		return labels, refusal.Errorf("%s: %w", m.where(0), err)
-	}
-	return labels, nil
+	return labels, refusal.In(m.where(0), err)
 }
 
 // tasks reads several labels per vertex, each of which is there or not.
@@ -62,7 +58,7 @@ func tasks(m *whole) (graph.Labels, error) {
 	var values []float32
 	err := m.each(func(rows []float32) (err error) {
 		if values, err = memory.AppendTo(values, rows, m.want*int64(m.width())); err != nil {
-			return refusal.Errorf("%s: %w", m.where(m.at), err)
+			return refusal.In(m.where(m.at), err)
 		}
 		return nil
 	})
@@ -71,9 +67,8 @@ func tasks(m *whole) (graph.Labels, error) {
 	}
 	columns := m.width()
 	if k := arrays.NoLabel(values); k >= 0 {
-		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks "+
-			"are 0 and 1, or missing",
-			m.where(int64(k/columns)), k%columns, values[k])
+		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are "+
+			"0 and 1, or missing", m.where(int64(k/columns)), k%columns, values[k])
 	}
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }
@@ -124,18 +119,18 @@ func (o *Options) splitFolder() (string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	name, flag := o.Split, refusal.Setting("split")
+	name := o.Split
 	switch {
 	case len(names) == 0:
-		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20",
-			splits, fetchAgain, flag)
+		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as {split} "+
+			"random:60/20/20", splits, fetchAgain)
 	case name == "" && len(names) > 1:
-		return "", refusal.Errorf("%s: has the splits %s: choose one with %s", splits,
-			arrays.Listed(names), flag)
+		return "", refusal.Errorf("%s: has the splits %s: choose one with {split}", splits,
+			arrays.Listed(names))
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return "", refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name,
+		return "", refusal.Errorf("{split} %.60q: there is none of that name, but %s", name,
 			arrays.Listed(names))
 	}
 	return filepath.Join(splits, name), nil
@@ -174,7 +169,7 @@ func readIDs(path string, vertices int) ([]int64, error) {
 	}
 	parts, err := arrays.Parts(npy.New(ids), vertices)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path, err)
+		return nil, refusal.In(path, err)
 	}
 	return parts[0], nil
 }

@@ -1,6 +1,7 @@
 package ogb
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 
@@ -57,10 +58,7 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 				}
 			}
 		}
-		if err != nil {
-			return nil, refusal.Errorf("%s: %q: %w", path, name, err)
-		}
-		return ids, nil
+		return ids, refusal.In(fmt.Sprintf("%s: %q", path, name), err)
 	}
 	switch {
 	case under(f.Value, "edge") != nil:
@@ -80,8 +78,8 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 	if under(f.Value, "head") != nil {
 		return refusal.Errorf("%s: %s", path, ofTriples)
 	}
-	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, "+
-		"target_node and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
+	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, target_node "+
+		"and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
 }
 
 // ofTriples is why a split of triples is refused.

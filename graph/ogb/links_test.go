@@ -3,14 +3,13 @@ package ogb
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -29,9 +28,7 @@ func TestLinkSplits(t *testing.T) {
 	} {
 		got, err := readLinkSplit(filepath.Join("testdata", name), 6)
 		require.NoError(t, err)
-		if d := cmp.Diff(want, got); d != "" {
-			t.Errorf("%s: %s", name, d)
-		}
+		assert.Equal(t, want, got, name)
 	}
 	for _, c := range []struct {
 		name     string
@@ -47,10 +44,8 @@ func TestLinkSplits(t *testing.T) {
 			`testdata/collab/valid.pt: "edge_neg": entry 0: vertex 5 is out of the range of 5 vertices`,
 		},
 	} {
-		if _, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), c.want) {
-			t.Errorf("%v, want a refusal that begins %s", err, c.want)
-		}
+		_, err := readLinkSplit(filepath.Join("testdata", c.name), c.vertices)
+		assert.RefusedFor(t, err, c.want, "")
 	}
 }
 
@@ -68,9 +63,8 @@ func TestLinkFolder(t *testing.T) {
 		f, err := os.Create(filepath.Join(folder, "raw", name+textSuffix))
 		require.NoError(t, err)
 		z := gzip.NewWriter(f)
-		if _, err := z.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		_, err = z.Write([]byte(text))
+		require.NoError(t, err)
 		require.NoError(t, z.Close())
 		require.NoError(t, f.Close())
 	}
@@ -81,19 +75,57 @@ func TestLinkFolder(t *testing.T) {
 		t.Errorf("%d edges, %+v", read.Edges(), read.Relations[0].EdgeSplit)
 	}
 	store := filepath.Join(t.TempDir(), "store")
-	if _, err := Write(store, Options{Folder: folder}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = Write(store, Options{Folder: folder})
+	require.NoError(t, err)
 	stored, err := graph.Open(store)
 	require.NoError(t, err)
 	defer stored.Close()
-	if a, b := checksum(t, read), checksum(t, stored); a != b {
-		t.Errorf("read %s, wrote %s", a, b)
-	}
+	assert.Equal(t, checksum(t, stored), checksum(t, read), "read")
 }
 
 func checksum(t *testing.T, g *graph.Graph) string {
 	sum, err := g.Checksum()
 	require.NoError(t, err)
 	return sum
+}
+
+// A split that OGB pickled has the ids of its lists; nothing in the file runs.
+func TestPickledSplit(t *testing.T) {
+	const vertices = 10
+	labels := graph.Labels{Classes: 1, Class: make([]int64, vertices)}
+	want := graph.Split{Train: []int64{0, 2, 4}, Val: []int64{5}, Test: []int64{1, 9}}
+	for file, of := range map[string]string{"split_dict.pt": "", "typed_split_dict.pt": "paper"} {
+		got, err := readPickled(filepath.Join("testdata", file), of, vertices, &labels)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		} else if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+	for _, c := range []struct{ file, of, want string }{
+		{"split_dict.pt", "paper", `has no ids that are called "train of paper"`},
+		{"typed_split_dict.pt", "", `has no ids that are called "train"`},
+		{"typed_split_dict.pt", "field", `has no ids that are called "train of field"`},
+		{"typed_split_dict.pt", "author", "valid: vertex 0 is also in train"},
+		{"refused_split_dict.pt", "", `"train": entry 1: vertex 10 is out of the range of 10 vertices`},
+		{"golden.py", "", "give a file of torch.save"},
+	} {
+		path := filepath.Join("testdata", c.file)
+		_, err := readPickled(path, c.of, vertices, &labels)
+		assert.RefusedFor(t, err, path+": ", c.want, "%s of %q", c.file, c.of)
+	}
+}
+
+// It stands in place of the lists.
+func TestPickledSplitInPlaceOfLists(t *testing.T) {
+	folder := t.TempDir()
+	content, err := os.ReadFile("testdata/split_dict.pt")
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "split", "time"), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "split", "time", pickledSplit), content, 0o666))
+	o := Options{Folder: folder}
+	splits, err := o.readSplits("", 10, &graph.Labels{Classes: 1, Class: make([]int64, 10)})
+	if err != nil || len(splits) != 1 || len(splits[0].Train) != 3 {
+		t.Errorf("%v, error %v", splits, err)
+	}
 }

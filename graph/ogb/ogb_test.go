@@ -21,8 +21,8 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/npy"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -82,9 +82,8 @@ func gzipped(t testing.TB, path, text string) {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	if _, err := z.Write([]byte(text)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := z.Write([]byte(text))
+	require.NoError(t, err)
 	require.NoError(t, z.Close())
 	write(t, path, b.Bytes())
 }
@@ -175,9 +174,8 @@ func archive(t testing.TB, method uint16, entries ...entry) []byte {
 		if e.fortran {
 			text = bytes.Replace(text, []byte("False"), []byte("True "), 1)
 		}
-		if _, err := w.Write(text); err != nil {
-			t.Fatal(err)
-		}
+		_, err = w.Write(text)
+		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
 	return b.Bytes()
@@ -344,12 +342,8 @@ func TestInverseEdges(t *testing.T) {
 	} {
 		for _, folder := range []string{y.text(t, c.folder), y.binary(t, c.folder, zip.Deflate)} {
 			s := check(t, Options{Folder: folder, Inverse: c.asked}, y.want(t, c.inverse))
-			if !strings.Contains(s.Notes[0], c.note) {
-				t.Errorf("%s: notes %q, want %q", c.folder, s.Notes, c.note)
-			}
-			if s.Metric != c.metric {
-				t.Errorf("%s: metric %q", c.folder, s.Metric)
-			}
+			assert.Contains(t, s.Notes[0], c.note, "%s: notes %q", c.folder, s.Notes)
+			assert.Equal(t, c.metric, s.Metric, "%s: metric", c.folder)
 		}
 	}
 }
@@ -364,9 +358,7 @@ func TestSymmetrize(t *testing.T) {
 			want, err := part.want(t, asked == Add).Symmetrize()
 			require.NoError(t, err)
 			s := check(t, Options{Folder: part.text(t, "mine"), Inverse: asked, Symmetrize: true}, want)
-			if last := s.Notes[len(s.Notes)-1]; last != want.Notes[0] {
-				t.Errorf("note %q, want %q", last, want.Notes[0])
-			}
+			assert.Equal(t, want.Notes[0], s.Notes[len(s.Notes)-1], "note")
 		}
 	}
 }
@@ -438,10 +430,8 @@ func TestSpellings(t *testing.T) {
 			y.source[1], y.target[1], y.source[2], y.target[2], y.source[3], y.target[3]))
 	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
 		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n 1,+3\n")
-	if _, err := Read(Options{Folder: folder}); err == nil ||
-		!strings.Contains(err.Error(), `node-feat.csv.gz:6: " 1" is not a number`) {
-		t.Fatal(err)
-	}
+	_, err := Read(Options{Folder: folder})
+	assert.ErrorContains(t, err, `node-feat.csv.gz:6: " 1" is not a number`)
 	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
 		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n1,+3\n")
 	want := y.want(t, false)
@@ -468,10 +458,8 @@ func TestSplits(t *testing.T) {
 		"":     `has the splits "random", "time": choose one with split`,
 		"tmie": `none of that name, but "random", "time"`,
 	} {
-		if _, err := Read(Options{Folder: folder, Split: split}); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("split %q: %v", split, err)
-		}
+		_, err := Read(Options{Folder: folder, Split: split})
+		assert.Refused(t, err, want, "split %q", split)
 	}
 	ruled := y.want(t, false)
 	require.NoError(t, ruled.MakeSplits("random:50/25/25", 2, 7))
@@ -517,29 +505,26 @@ func all(spoils ...spoil) spoil {
 
 // damage is what is wrong with a folder, and what is said of it.
 type damage struct {
-	name   string
-	binary bool
-	spoil  spoil // nil: nothing is wrong with the folder
-	o      Options
-	want   string
+	spoil spoil
+	want  string
 }
 
 // refuseAll fails unless folders are refused for each of the damages.
-func refuseAll(t *testing.T, text, binary func(t testing.TB) string, damages []damage) {
+func refuseAll(t *testing.T, folder func(t testing.TB) string, damages []damage) {
 	t.Helper()
 	for _, c := range damages {
-		t.Run(c.name, func(t *testing.T) {
-			folder := text
-			if c.binary {
-				folder = binary
-			}
-			c.o.Folder = folder(t)
-			if c.spoil != nil {
-				c.spoil(t, c.o.Folder)
-			}
-			streamedtest.WantRefused(t, func() (*streamed.Graph, error) { return Open(c.o) }, "", c.want)
+		t.Run(c.want, func(t *testing.T) {
+			f := folder(t)
+			c.spoil(t, f)
+			refuse(t, Options{Folder: f}, c.want)
 		})
 	}
+}
+
+// refuse fails unless a folder is refused.
+func refuse(t *testing.T, o Options, want string) {
+	t.Helper()
+	streamedtest.WantRefused(t, func() (*streamed.Graph, error) { return Open(o) }, "", want)
 }
 
 func TestDamagedFoldersAreRefused(t *testing.T) {
@@ -556,242 +541,114 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"num_nodes_list", []int64{10}, []int{1}, false},
 		{"num_edges_list", []int64{3}, []int{1}, false},
 	}
+	edges := func(ids any, rows, columns int, more ...entry) []entry {
+		return slices.Concat(sizes, []entry{{edgeIndex, ids, []int{rows, columns}, false}}, more)
+	}
+	nans := slices.Repeat([]float32{nan}, 10)
 	y := newToy(10, 3)
 	y.features = y.features[:30]
-	of := func(t testing.TB) string { return y.text(t, "ogbn_arxiv") }
+	text := func(t testing.TB) string { return y.text(t, "ogbn_arxiv") }
 	binary := func(t testing.TB) string { return y.binary(t, "ogbn_arxiv", zip.Store) }
-	refuseAll(t, of, binary, []damage{
-		{"nothing there", false, remove("."), Options{}, "no such folder; give a folder that OGB's " +
-			"downloader left"},
-		{"no raw", false, remove("raw"), Options{}, "raw: has neither edge.csv.gz nor data.npz, nor " +
-			"triplet-type-list.csv.gz"},
+	refuseAll(t, text, []damage{
+		{remove("."), "no such folder; give a folder that OGB's downloader left"},
+		{remove("raw"), "raw: has neither edge.csv.gz nor data.npz, nor triplet-type-list.csv.gz"},
+		{remove("raw/edge.csv.gz"), "edge.csv.gz: no such file or directory; fetch the folder again"},
+		{remove("raw/num-node-list.csv.gz"), "num-node-list.csv.gz: no such file"},
+		{remove("raw/num-edge-list.csv.gz"), "num-edge-list.csv.gz: no such file"},
+		{remove("raw/node-label.csv.gz"), "node-label.csv.gz: no such file"},
+		{remove("split"), "has no folder of a split"},
+		{remove("split/time/test.csv.gz"), "test.csv.gz: no such file"},
+		{textOf("raw/num-node-list", "5\n5\n"), "holds 2 graphs"},
+		{textOf("raw/num-node-list", "ten\n"), `"ten" is no count`},
+		{textOf("raw/num-node-list", "0\n"), "announces 0 vertices"},
+		{textOf("raw/num-node-list", "2147483648\n"), "announces 2147483648 vertices"},
+		{textOf("raw/num-edge-list", "-1\n"), "-1 edges, where"},
+		{textOf("raw/num-node-list", "11\n"), "node-label.csv.gz:10: the last row, where 11 are announced"},
+		{textOf("raw/num-node-list", "9\n"), "more rows than the 9 announced"},
+		{textOf("raw/num-edge-list", "2\n"), "edge.csv.gz: more edges than the 2 announced"},
 		{
-			"no edges", false, remove("raw/edge.csv.gz"),
-			Options{},
-			"edge.csv.gz: no such file or directory; fetch the folder again",
-		},
-		{
-			"no count of vertices", false, remove("raw/num-node-list.csv.gz"),
-			Options{},
-			"num-node-list.csv.gz: no such file",
-		},
-		{
-			"no count of edges", false, remove("raw/num-edge-list.csv.gz"),
-			Options{},
-			"num-edge-list.csv.gz: no such file",
-		},
-		{"no labels", false, remove("raw/node-label.csv.gz"), Options{}, "node-label.csv.gz: no such file"},
-		{"no split", false, remove("split"), Options{}, "has no folder of a split"},
-		{"no test vertices", false, remove("split/time/test.csv.gz"), Options{}, "test.csv.gz: no such file"},
-		{"several graphs", false, textOf("raw/num-node-list", "5\n5\n"), Options{}, "holds 2 graphs"},
-		{"no count", false, textOf("raw/num-node-list", "ten\n"), Options{}, `"ten" is no count`},
-		{"no vertices", false, textOf("raw/num-node-list", "0\n"), Options{}, "announces 0 vertices"},
-		{
-			"too many vertices", false, textOf("raw/num-node-list", "2147483648\n"),
-			Options{},
-			"announces 2147483648 vertices",
-		},
-		{"negative edges", false, textOf("raw/num-edge-list", "-1\n"), Options{}, "-1 edges, where"},
-		{
-			"fewer labels", false, textOf("raw/num-node-list", "11\n"),
-			Options{},
-			"node-label.csv.gz:10: the last row, where 11 are announced",
-		},
-		{
-			"more labels", false, textOf("raw/num-node-list", "9\n"),
-			Options{},
-			"more rows than the 9 announced",
-		},
-		{
-			"more edges", false, textOf("raw/num-edge-list", "2\n"),
-			Options{},
-			"edge.csv.gz: more edges than the 2 announced",
-		},
-		{
-			"fewer edges", false, textOf("raw/num-edge-list", "1000000000000\n"),
-			Options{},
+			textOf("raw/num-edge-list", "1000000000000\n"),
 			"edge.csv.gz: 3 edges, where 1000000000000 are announced",
 		},
+		{textOf("raw/edge-feat", "1,2\n1,2\n"), "edge-feat.csv.gz:2: the last row, where 3"},
+		{textOf("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"), "edge-feat.csv.gz:4: more rows than the 3"},
+		{textOf("raw/node-feat", "1\n2\n"), "node-feat.csv.gz:2: the last row, where 10"},
+		{textOf("raw/node-feat", "1,2\n2\n"), "node-feat.csv.gz:2: 1 columns, where the lines before have 2"},
+		{textOf("raw/node-feat", "1,2\n2,\n"), "node-feat.csv.gz:2: column 1 is NaN"},
+		{textOf("raw/node-feat", "x,y\n2,3\n"), `node-feat.csv.gz:1: "x" is not a number`},
+		{textOf("raw/edge", "0,1\n1,10\n2,3\n"), "edge.csv.gz:2: 10 is out of the range of 10"},
+		{textOf("raw/edge", "0,1\n-1,1\n"), `edge.csv.gz:2: "-1" is not an id`},
+		{textOf("raw/edge", "0,1\n1,18446744073709551616\n"), `"18446744073709551616" is not an id`},
+		{textOf("raw/edge", "0,1,2\n"), "edge.csv.gz:1: 3 columns, where there are 2"},
 		{
-			"fewer edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n"),
-			Options{},
-			"edge-feat.csv.gz:2: the last row, where 3",
-		},
-		{
-			"more edge features", false, textOf("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"),
-			Options{},
-			"edge-feat.csv.gz:4: more rows than the 3",
-		},
-		{
-			"fewer features", false, textOf("raw/node-feat", "1\n2\n"),
-			Options{},
-			"node-feat.csv.gz:2: the last row, where 10",
-		},
-		{
-			"ragged features", false, textOf("raw/node-feat", "1,2\n2\n"),
-			Options{},
-			"node-feat.csv.gz:2: 1 columns, where the lines before have 2",
-		},
-		{
-			"missing features", false, textOf("raw/node-feat", "1,2\n2,\n"),
-			Options{},
-			"node-feat.csv.gz:2: column 1 is NaN",
-		},
-		{
-			"words for features", false, textOf("raw/node-feat", "x,y\n2,3\n"),
-			Options{},
-			`node-feat.csv.gz:1: "x" is not a number`,
-		},
-		{
-			"id out of range", false, textOf("raw/edge", "0,1\n1,10\n2,3\n"),
-			Options{},
-			"edge.csv.gz:2: 10 is out of the range of 10",
-		},
-		{
-			"negative id", false, textOf("raw/edge", "0,1\n-1,1\n"),
-			Options{},
-			`edge.csv.gz:2: "-1" is not an id`,
-		},
-		{
-			"huge id", false, textOf("raw/edge", "0,1\n1,18446744073709551616\n"),
-			Options{},
-			`"18446744073709551616" is not an id`,
-		},
-		{
-			"three columns", false, textOf("raw/edge", "0,1,2\n"),
-			Options{},
-			"edge.csv.gz:1: 3 columns, where there are 2",
-		},
-		{
-			"not a class", false, textOf("raw/node-label", strings.Repeat("1.5\n", 10)),
-			Options{},
+			textOf("raw/node-label", strings.Repeat("1.5\n", 10)),
 			"node-label.csv.gz:1: the label 1.5 is no class",
 		},
+		{textOf("raw/node-label", strings.Repeat("10\n", 10)), "label 10 of vertex 0: classes run from 0"},
+		{textOf("raw/node-label", strings.Repeat("0,2\n", 10)), "the label of task 1 is 2"},
+		{textOf("split/time/valid", "10\n"), "valid.csv.gz:1: 10 is out of the range of 10"},
+		{textOf("split/time/valid", "1\n1\n"), "vertex 1 is given twice"},
+		{textOf("split/time/valid", "0\n"), "vertex 0 is also in"},
+		{textOf("split/time/valid", "3\n"), "vertex 3 has no label"},
+		{textOf("split/time/valid", strings.Repeat("1\n", 100)), "more ids than the 10 vertices"},
 		{
-			"class beyond vertices", false, textOf("raw/node-label", strings.Repeat("10\n", 10)),
-			Options{},
-			"label 10 of vertex 0: classes run from 0",
-		},
-		{
-			"classes of tasks", false, textOf("raw/node-label", strings.Repeat("0,2\n", 10)),
-			Options{},
-			"the label of task 1 is 2",
-		},
-		{
-			"split out of range", false, textOf("split/time/valid", "10\n"),
-			Options{},
-			"valid.csv.gz:1: 10 is out of the range of 10",
-		},
-		{
-			"split of one twice", false, textOf("split/time/valid", "1\n1\n"),
-			Options{},
-			"vertex 1 is given twice",
-		},
-		{"split overlap", false, textOf("split/time/valid", "0\n"), Options{}, "vertex 0 is also in"},
-		{"split without label", false, textOf("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
-		{
-			"split of ids without end", false, textOf("split/time/valid", strings.Repeat("1\n", 100)),
-			Options{},
-			"more ids than the 10 vertices",
-		},
-		{
-			"pickled split", false, file("split/time/split_dict.pt"),
-			Options{},
+			file("split/time/split_dict.pt"),
 			"split_dict.pt: zip: not a valid zip file; give a file of torch.save",
 		},
-		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte {
-			return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...)
-		}), Options{}, "the file is damaged or cut short; fetch the folder again"},
-		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte {
-			return []byte("0,1\n1,2\n2,3\n")
-		}), Options{}, "edge.csv.gz: a damaged gzip file: gzip: invalid header; fetch the folder again"},
 		{
-			"cut gzip", false, bytesOf("raw/edge.csv.gz", half),
-			Options{},
+			bytesOf("raw/edge.csv.gz", func(b []byte) []byte {
+				return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...)
+			}),
 			"the file is damaged or cut short; fetch the folder again",
 		},
-		{"a pipe", false, func(t *testing.T, folder string) {
-			remove("raw/edge.csv.gz")(t, folder)
-			require.NoError(t, os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755))
-		}, Options{}, "is a directory, not a file"},
-		{"cut archive", true, bytesOf("raw/data.npz", half), Options{}, "data.npz: the .npz file is damaged"},
 		{
-			"cut labels", true, bytesOf("raw/node-label.npz", half),
-			Options{},
-			"node-label.npz: the .npz file is damaged",
+			bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }),
+			"edge.csv.gz: a damaged gzip file: gzip: invalid header; fetch the folder again",
 		},
-		{"damaged archive", true, bytesOf("raw/data.npz", func(b []byte) []byte {
+		{bytesOf("raw/edge.csv.gz", half), "the file is damaged or cut short; fetch the folder again"},
+		{
+			func(t *testing.T, folder string) {
+				remove("raw/edge.csv.gz")(t, folder)
+				require.NoError(t, os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755))
+			},
+			"is a directory, not a file",
+		},
+		{
+			textOf("raw/node_year", "old\n"),
+			`node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`,
+		},
+		{textOf("raw/node_year", "1\n"), "node_year.csv.gz:1: the last row, where 10"},
+	})
+	refuseAll(t, binary, []damage{
+		{bytesOf("raw/data.npz", half), "data.npz: the .npz file is damaged"},
+		{bytesOf("raw/node-label.npz", half), "node-label.npz: the .npz file is damaged"},
+		{bytesOf("raw/data.npz", func(b []byte) []byte {
 			b[bytes.Index(b, []byte("node_feat.npy"))+200] ^= 1
 			return b
-		}), Options{}, "checksum"},
+		}), "checksum"},
+		{remove("raw/node-label.npz"), "node-label.npz: no such file"},
+		{arrays(sizes...), `has no array "edge_index"`},
+		{arrays(edges(make([]int64, 6), 3, 2)...), "has shape [3 2]: it must be 2 × E"},
+		{arrays(edges([]int64{0, 1, 2, 3, 10, 4}, 2, 3)...), "element 4, 10, is out of the range of 10"},
+		{arrays(edges([]int64{0, 1, 2, 3}, 2, 2)...), "2 edges, where 3 are announced"},
 		{
-			"no labels in the archive", true, remove("raw/node-label.npz"),
-			Options{},
-			"node-label.npz: no such file",
-		},
-		{"no edges in the archive", true, arrays(sizes...), Options{}, `has no array "edge_index"`},
-		{
-			"edges the other way", true,
-			arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{3, 2}, false})...),
-			Options{},
-			"has shape [3 2]: it must be 2 × E",
-		},
-		{
-			"id out of range in the archive", true,
-			arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3, 10, 4}, []int{2, 3}, false})...),
-			Options{},
-			"element 4, 10, is out of the range of 10",
-		},
-		{
-			"fewer edges in the archive", true,
-			arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3}, []int{2, 2}, false})...),
-			Options{},
-			"2 edges, where 3 are announced",
-		},
-		{
-			"edges of floats", true,
-			arrays(append(sizes, entry{edgeIndex, make([]float32, 6), []int{2, 3}, false})...),
-			Options{},
+			arrays(edges(make([]float32, 6), 2, 3)...),
 			`array "edge_index": dtype "<f4" is not an integer`,
 		},
 		{
-			"a vector of features", true,
-			arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false},
+			arrays(edges(make([]int64, 6), 2, 3,
 				entry{"node_feat", make([]float32, 8), []int{2, 2, 2}, false})...),
-			Options{},
 			"has shape [2 2 2], where a matrix is expected",
 		},
 		{
-			"features not finite", true,
-			arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false},
-				entry{"node_feat", slices.Repeat([]float32{nan}, 10), []int{10, 1}, false})...),
-			Options{},
+			arrays(edges(make([]int64, 6), 2, 3, entry{"node_feat", nans, []int{10, 1}, false})...),
 			`array "node_feat": row 0: column 0 is NaN`,
 		},
-		{
-			"words for an array", false, textOf("raw/node_year", "old\n"),
-			Options{},
-			`node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`,
-		},
-		{
-			"rows of an array", false, textOf("raw/node_year", "1\n"),
-			Options{},
-			"node_year.csv.gz:1: the last row, where 10",
-		},
-		{
-			"features twice", false, nil,
-			Options{FromEdges: Mean},
-			"has features of its vertices; leave features-from-edges out",
-		},
-		{
-			"no features of edges", false, remove("raw/edge-feat.csv.gz"),
-			Options{FromEdges: Sum},
-			"has features of its vertices",
-		},
-		{
-			"unknown reduction", false, nil,
-			Options{FromEdges: "max"},
-			`features-from-edges "max": give mean or sum`,
-		},
 	})
+	whole := text(t)
+	refuse(t, Options{Folder: whole, FromEdges: Mean},
+		"has features of its vertices; leave features-from-edges out")
+	refuse(t, Options{Folder: whole, FromEdges: "max"}, `features-from-edges "max": give mean or sum`)
+	remove("raw/edge-feat.csv.gz")(t, whole)
+	refuse(t, Options{Folder: whole, FromEdges: Sum}, "has features of its vertices")
 }

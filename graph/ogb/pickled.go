@@ -31,10 +31,10 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 			return s, refusal.Errorf("%s: has no ids that are called %.40q; %s", path, name, fetchAgain)
 		}
 		array, err := torchfile.Array(ids)
-		if err != nil {
-			return s, refusal.Errorf("%s: %.40q: %w", path, name, err)
+		var parts [][]int64
+		if err == nil {
+			parts, err = arrays.Parts(array, vertices)
 		}
-		parts, err := arrays.Parts(array, vertices)
 		if err == nil && len(parts) != 1 {
 			err = refusal.Errorf("has %d columns: give a list of ids", len(parts))
 		}
@@ -43,10 +43,7 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 		}
 		*s.Parts()[part] = parts[0]
 	}
-	if err := arrays.CheckSplit(&s, labels, names); err != nil {
-		return s, refusal.Errorf("%s: %w", path, err)
-	}
-	return s, nil
+	return s, refusal.In(path, arrays.CheckSplit(&s, labels, names))
 }
 
 // under returns the value of a dict under that name, nil where there is none.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -107,8 +107,7 @@ func (y *typedToy) want(t testing.TB) *graph.Graph {
 		g.Others = append(g.Others, graph.VertexType{Type: name, Count: counts[name]})
 	}
 	for _, name := range []string{
-		"author___writes___paper", "paper___about___field",
-		"paper___cites___paper",
+		"author___writes___paper", "paper___about___field", "paper___cites___paper",
 	} {
 		r := triplet(strings.Split(name, "___"))
 		ends := map[string][2][]int64{
@@ -135,10 +134,7 @@ func TestTypedLayouts(t *testing.T) {
 			g, err := Read(Options{Folder: folder})
 			require.NoError(t, err)
 			want := y.want(t)
-			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore,
-				cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			assert.EqualBy(t, want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty())
 			if g.Metric != "accuracy" || len(g.Notes) != 3 ||
 				!strings.HasPrefix(g.Notes[1], "190 edges of 3 relations, without inverse ones") ||
 				g.Notes[0] != `kept as arrays, which no model reads: "node_year" of "paper"` ||
@@ -153,10 +149,9 @@ func TestTypedLayouts(t *testing.T) {
 			stored, err := graph.Open(store)
 			require.NoError(t, err)
 			defer stored.Close()
-			if stored.Edges() != 190 || stored.Own() != 30 || len(stored.Splits) != 1 {
-				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(),
-					len(stored.Splits))
-			}
+			assert.Equal(t, 190, stored.Edges())
+			assert.Equal(t, 30, stored.Own())
+			assert.Len(t, stored.Splits, 1)
 		})
 	}
 }
@@ -203,181 +198,101 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 
 func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 	y := newTypedToy()
-	refuseAll(t, y.text, y.binary, []damage{
+	refuseAll(t, y.text, []damage{
+		{remove("raw/num-node-dict.csv.gz"), "num-node-dict.csv.gz: no such file"},
+		{textOf("raw/num-node-dict", "author,paper,field\n12,30\n"), "holds no line of types"},
+		{textOf("raw/num-node-dict", "author,paper,field\n12,30,many\n"), `"many" is no count of vertices`},
 		{
-			"no counts", false, remove("raw/num-node-dict.csv.gz"),
-			Options{},
-			"num-node-dict.csv.gz: no such file",
-		},
-		{
-			"counts of fewer", false, textOf("raw/num-node-dict", "author,paper,field\n12,30\n"),
-			Options{},
-			"holds no line of types",
-		},
-		{
-			"no number", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,many\n"),
-			Options{},
-			`"many" is no count of vertices`,
-		},
-		{
-			"type twice", false, textOf("raw/num-node-dict", "author,paper,author\n12,30,4\n"),
-			Options{},
+			textOf("raw/num-node-dict", "author,paper,author\n12,30,4\n"),
 			`"author" has 4 vertices, or stands twice`,
 		},
+		{textOf("raw/num-node-dict", "author,paper,../field\n12,30,4\n"), `"../field" is no name of a type`},
+		{textOf("raw/triplet-type-list", "author,..,paper\n"), `".." is no name of a type`},
 		{
-			"path for a type", false, textOf("raw/num-node-dict", "author,paper,../field\n12,30,4\n"),
-			Options{},
-			`"../field" is no name of a type`,
-		},
-		{
-			"path for a relation", false, textOf("raw/triplet-type-list", "author,..,paper\n"),
-			Options{},
-			`".." is no name of a type`,
-		},
-		{
-			"claimed vertices", false, textOf("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"),
-			Options{},
+			textOf("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"),
 			`2000000 vertices of the type "field" with only 190 edges`,
 		},
 		{
-			"claimed for each relation", false, all(
-				textOf("raw/num-node-dict", "author,paper,field\n12,30,600000\n"),
+			all(textOf("raw/num-node-dict", "author,paper,field\n12,30,600000\n"),
 				textOf("raw/triplet-type-list",
 					"author,writes,paper\npaper,cites,paper\npaper,about,field\nfield,in,field\n"),
 				textOf("raw/relations/field___in___field/edge", "0,1\n"),
-				textOf("raw/relations/field___in___field/num-edge-list", "1\n"),
-			),
-			Options{},
+				textOf("raw/relations/field___in___field/num-edge-list", "1\n")),
 			"1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows",
 		},
 		{
-			"claimed papers", false, textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"),
-			Options{},
+			textOf("raw/num-node-dict", "author,paper,field\n12,31,4\n"),
 			"node-label.csv.gz:30: the last row, where 31",
 		},
-		{"no relations", false, textOf("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
+		{textOf("raw/triplet-type-list", "\n"), "lists no relation"},
 		{
-			"two names", false, textOf("raw/triplet-type-list", "author,paper\n"),
-			Options{},
+			textOf("raw/triplet-type-list", "author,paper\n"),
 			"a relation is a source type, a name and a target type",
 		},
-		{"unknown type", false, all(
-			remove("raw/relations"),
-			textOf("raw/triplet-type-list", "author,writes,book\n"),
-		), Options{}, `joins the type "book", which there is none of`},
 		{
-			"no edges", false, remove("raw/relations/paper___cites___paper"),
-			Options{},
-			"num-edge-list.csv.gz: no such file",
+			all(remove("raw/relations"), textOf("raw/triplet-type-list", "author,writes,book\n")),
+			`joins the type "book", which there is none of`,
 		},
+		{remove("raw/relations/paper___cites___paper"), "num-edge-list.csv.gz: no such file"},
 		{
-			"end of another type", false, textOf("raw/relations/paper___about___field/edge", "29,4\n"),
-			Options{},
+			textOf("raw/relations/paper___about___field/edge", "29,4\n"),
 			"edge.csv.gz:1: 4 is out of the range of 4",
 		},
 		{
-			"no labels", false, textOf("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"),
-			Options{},
+			textOf("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"),
 			"the types that have labels are 0 (none)",
 		},
 		{
-			"labels of two", false, textOf("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"),
-			Options{},
+			textOf("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"),
 			`the types that have labels are 2 ("author", "paper")`,
 		},
 		{
-			"labels of no type", false,
 			textOf("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"),
-			Options{},
 			`"book" has labels and is no vertex type`,
 		},
 		{
-			"neither true nor false", false,
 			textOf("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"),
-			Options{},
 			`"Yes" is neither True nor False`,
 		},
-		{"no split", false, remove("split/time/paper"), Options{}, "train.csv.gz: no such file"},
+		{remove("split/time/paper"), "train.csv.gz: no such file"},
 		{
-			"split of triples", false, file("split/time/train.pt"),
-			Options{},
+			file("split/time/train.pt"),
 			"split/time: a split of triples (head, relation, tail), as ogbl-wikikg2 and ogbl-biokg have, " +
 				"is not read",
 		},
-		{"inverse edges", false, nil, Options{Inverse: Add}, "inverse-edges: "},
-		{"features from edges", false, nil, Options{FromEdges: Mean}, "features-from-edges: "},
-		{"symmetrized", false, nil, Options{Symmetrize: true}, "3 vertex types and 3 relations"},
 		{
-			"no counts in archives", true, remove("raw/num_edges_dict.npz"),
-			Options{},
-			"num_edges_dict.npz: no such file",
+			textOf("raw/triplet-type-list", "author,writes,paper\n"),
+			`raw/relations: "paper___about___field" is not in `,
 		},
+		{textOf("raw/node-feat/papes/node-feat", "1\n"), `raw/node-feat: "papes" is not in `},
+		{textOf("raw/node-label/author/node-label", "1\n"), `raw/node-label: "author" is not in `},
+	})
+	arrays := func(file string, entries ...entry) spoil {
+		return arraysOf("raw/"+file+"_dict.npz", entries...)
+	}
+	of := func(key string, data any, shape ...int) entry { return entry{key, data, shape, false} }
+	refuseAll(t, y.binary, []damage{
+		{remove("raw/num_edges_dict.npz"), "num_edges_dict.npz: no such file"},
+		{arrays("num_edges", of("x___y___z", []int64{1}, 1)), `num_edges_dict.npz: "x___y___z" is not in `},
 		{
-			"count of another relation", true,
-			arraysOf("raw/num_edges_dict.npz", entry{"x___y___z", []int64{1}, []int{1}, false}),
-			Options{},
-			`num_edges_dict.npz: "x___y___z" is not in `,
-		},
-		{
-			"counts of fewer relations", true,
-			arraysOf("raw/num_edges_dict.npz", entry{"paper___cites___paper", []int64{90}, []int{1}, false}),
-			Options{},
+			arrays("num_edges", of("paper___cites___paper", []int64{90}, 1)),
 			`has no array "author___writes___paper"`,
 		},
 		{
-			"fewer relations", true,
-			arraysOf("raw/edge_index_dict.npz", entry{
-				"paper___cites___paper", make([]int64, 180),
-				[]int{2, 90},
-				false,
-			}),
-			Options{},
+			arrays("edge_index", of("paper___cites___paper", make([]int64, 180), 2, 90)),
 			`num_edges_dict.npz: "author___writes___paper" is not in `,
 		},
-		{
-			"features of no type", true,
-			arraysOf("raw/node_feat_dict.npz", entry{"papes", y.papers.features, []int{30, 3}, false}),
-			Options{},
-			`node_feat_dict.npz: "papes" is not in `,
-		},
-		{
-			"years of no type", true,
-			arraysOf("raw/node_year_dict.npz", entry{"papes", y.papers.years, []int{30, 1}, false}),
-			Options{},
-			`node_year_dict.npz: "papes" is not in `,
-		},
-		{
-			"edge features of no relation", true,
-			arraysOf("raw/edge_feat_dict.npz", entry{"cites", make([]float32, 90), []int{90, 1}, false}),
-			Options{},
-			`edge_feat_dict.npz: "cites" is not in `,
-		},
-		{
-			"list of one relation", false, textOf("raw/triplet-type-list", "author,writes,paper\n"),
-			Options{},
-			`raw/relations: "paper___about___field" is not in `,
-		},
-		{
-			"folder of no type", false, textOf("raw/node-feat/papes/node-feat", "1\n"),
-			Options{},
-			`raw/node-feat: "papes" is not in `,
-		},
-		{
-			"labels that are not listed", false, textOf("raw/node-label/author/node-label", "1\n"),
-			Options{},
-			`raw/node-label: "author" is not in `,
-		},
-		{
-			"several counts", true,
-			arraysOf("raw/num_nodes_dict.npz", entry{"paper", []int64{1, 2}, []int{2}, false}),
-			Options{},
-			"holds 2 values, where one count is expected",
-		},
-		{
-			"no relation's name", true,
-			arraysOf("raw/edge_index_dict.npz", entry{"cites", []int64{1, 2}, []int{2, 1}, false}),
-			Options{},
-			`"cites" is no relation, HEAD___NAME___TAIL`,
-		},
+		{arrays("node_feat", of("papes", y.papers.features, 30, 3)),
+			`node_feat_dict.npz: "papes" is not in `},
+		{arrays("node_year", of("papes", y.papers.years, 30, 1)), `node_year_dict.npz: "papes" is not in `},
+		{arrays("edge_feat", of("cites", make([]float32, 90), 90, 1)),
+			`edge_feat_dict.npz: "cites" is not in `},
+		{arrays("num_nodes", of("paper", []int64{1, 2}, 2)), "holds 2 values, where one count is expected"},
+		{arrays("edge_index", of("cites", []int64{1, 2}, 2, 1)),
+			`"cites" is no relation, HEAD___NAME___TAIL`},
 	})
+	folder := y.text(t)
+	refuse(t, Options{Folder: folder, Inverse: Add}, "inverse-edges: ")
+	refuse(t, Options{Folder: folder, FromEdges: Mean}, "features-from-edges: ")
+	refuse(t, Options{Folder: folder, Symmetrize: true}, "3 vertex types and 3 relations")
 }

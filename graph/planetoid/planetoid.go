@@ -69,8 +69,7 @@ func Read(prefix string) (*graph.Graph, error) {
 	}
 	if train.x.Rows > known.x.Rows || known.x.Rows > vertices {
 		return nil, refusal.Errorf("%s: x, allx and graph have %d, %d and %d vertices: each must contain "+
-			"the one before it",
-			prefix, train.x.Rows, known.x.Rows, vertices)
+			"the one before it", prefix, train.x.Rows, known.x.Rows, vertices)
 	}
 	order, err := f.testIndex(known.x.Rows, vertices, tested.x.Rows)
 	if err != nil {
@@ -79,7 +78,7 @@ func Read(prefix string) (*graph.Graph, error) {
 
 	g, err := undirected(vertices, edges)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", f.name("graph"), err)
+		return nil, refusal.In(f.name("graph"), err)
 	}
 	g.Provenance = "planetoid " + prefix
 	if bare := vertices - known.x.Rows - len(order); bare > 0 {
@@ -173,8 +172,7 @@ func open(prefix string) (*files, error) {
 		content, err := regular.ReadFile(f.name(suffix))
 		if err != nil {
 			return nil, refusal.Errorf("%w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph "+
-				".test.index, with PREFIX like %s",
-				err, filepath.Join("DIR", "ind.cora"))
+				".test.index, with PREFIX like %s", err, filepath.Join("DIR", "ind.cora"))
 		}
 		f.content[suffix] = content
 	}
@@ -188,8 +186,7 @@ func unpickle[T any](f *files, suffix, wanted string) (T, error) {
 	value, err := pickle.Decode(f.content[suffix])
 	if err != nil {
 		return *new(T), refusal.Errorf("%s: %w; take the files as they were published, "+
-			"github.com/kimiyoung/planetoid",
-			f.name(suffix), err)
+			"github.com/kimiyoung/planetoid", f.name(suffix), err)
 	}
 	v, ok := value.(T)
 	if !ok {
@@ -226,8 +223,8 @@ func (f *files) edges(neighbours *pickle.Dict) (graph.Edges, error) {
 	for _, item := range neighbours.Items {
 		list, ok := item.Value.(*pickle.List)
 		if !ok {
-			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list",
-				f.name("graph"), item.Key)
+			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list", f.name("graph"),
+				item.Key)
 		}
 		// A pickle can name one long list for every vertex; an edge that is written takes two bytes at least.
 		if edges += len(list.Items); edges > len(f.content["graph"])/2 {
@@ -268,7 +265,7 @@ func (f *files) rows(features, labels string) (rows, error) {
 	}
 	x, err := csr(m)
 	if err != nil {
-		return rows{}, refusal.Errorf("%s: %w", f.name(features), err)
+		return rows{}, refusal.In(f.name(features), err)
 	}
 	a, err := unpickle[*pickle.Array](f, labels, "an array")
 	if err != nil {
@@ -276,11 +273,11 @@ func (f *files) rows(features, labels string) (rows, error) {
 	}
 	class, classes, err := oneHot(a)
 	if err != nil {
-		return rows{}, refusal.Errorf("%s: %w", f.name(labels), err)
+		return rows{}, refusal.In(f.name(labels), err)
 	}
 	if len(class) != x.Rows {
-		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s",
-			f.name(labels), len(class), x.Rows, f.name(features))
+		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s", f.name(labels),
+			len(class), x.Rows, f.name(features))
 	}
 	return rows{x, class, classes}, nil
 }
@@ -336,7 +333,7 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 	name := f.name("test.index")
 	const mark, place = 1, 8
 	if err := memory.Need(mark*int64(vertices) + place*int64(want)); err != nil {
-		return nil, refusal.Errorf("%s: %w", name, err)
+		return nil, refusal.In(name, err)
 	}
 	seen, ids := make([]bool, vertices), make([]int64, 0, want)
 	number := 0
@@ -348,19 +345,19 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 		}
 		v, err := strconv.Atoi(string(text))
 		if err != nil || v < known || v >= vertices || seen[v] {
-			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once",
-				name, number, text, known, vertices-1)
+			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once", name,
+				number, text, known, vertices-1)
 		}
 		if len(ids) == want {
-			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number,
-				want, f.name("tx"))
+			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number, want,
+				f.name("tx"))
 		}
 		seen[v] = true
 		ids = append(ids, int64(v))
 	}
 	if len(ids) != want {
-		return nil, refusal.Errorf("%s: %d vertices for the %d rows of %s", name, len(ids),
-			want, f.name("tx"))
+		return nil, refusal.Errorf("%s: %d vertices for the %d rows of %s", name, len(ids), want,
+			f.name("tx"))
 	}
 	return ids, nil
 }

@@ -2,6 +2,7 @@ package ppi
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ func readLinks(path string, vertices int) (*links, error) {
 			return nil, refusal.Damaged("%s: byte %d: %w: the file is damaged or cut short", path,
 				d.InputOffset(), err)
 		}
-		return nil, refusal.Errorf("%s: byte %d: %w; give what "+
-			"json.dump(networkx.node_link_data(graph)) writes", path, d.InputOffset(), err)
+		return nil, refusal.Errorf("%s: byte %d: %w; give what json.dump(networkx.node_link_data(graph)) "+
+			"writes", path, d.InputOffset(), err)
 	}
 	return l, nil
 }
@@ -45,7 +46,7 @@ func readLinks(path string, vertices int) (*links, error) {
 // read reads the object.
 func (l *links) read(d *json.Decoder, vertices int) error {
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return firstOf(err, "no object")
+		return cmp.Or(err, errors.New("no object"))
 	}
 	nodes, edges := false, false
 	for d.More() {
@@ -71,7 +72,7 @@ func (l *links) read(d *json.Decoder, vertices int) error {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return firstOf(err, "more than one object")
+		return cmp.Or(err, errors.New("more than one object"))
 	}
 	if !nodes || !edges {
 		return errors.New("the object has no list nodes, or none of links")
@@ -79,17 +80,10 @@ func (l *links) read(d *json.Decoder, vertices int) error {
 	return nil
 }
 
-func firstOf(err error, text string) error {
-	if err != nil {
-		return err
-	}
-	return errors.New(text)
-}
-
 // each calls item at each item of a list.
 func each(d *json.Decoder, item func() error) error {
 	if start, err := d.Token(); err != nil || start != json.Delim('[') {
-		return firstOf(err, "no list")
+		return cmp.Or(err, errors.New("no list"))
 	}
 	for d.More() {
 		if err := item(); err != nil {
@@ -146,7 +140,7 @@ func (l *links) readPairs(d *json.Decoder, vertices int) error {
 // object reads whole numbers of an object, under these keys. It passes over what else it has.
 func object(d *json.Decoder, keys ...string) (values [2]int64, err error) {
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return values, firstOf(err, "no object")
+		return values, cmp.Or(err, errors.New("no object"))
 	}
 	found := 0
 	for d.More() {

@@ -68,7 +68,7 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 		parts[k], g.Splits = g, make([]graph.Split, 1)
 		*g.Splits[0].Parts()[k] = all
 		if graphOf, err = memory.Grow(graphOf, g.Own()); err != nil {
-			return nil, refusal.Errorf("%s: %w", dir, err)
+			return nil, refusal.In(dir, err)
 		}
 		for _, id := range g.GraphOf {
 			graphOf = append(graphOf, int32(graphs)+id)
@@ -121,13 +121,12 @@ func readPart(path string, o Options, left *left) (*graph.Graph, error) {
 	ids, err := array.Int64s()
 	if err != nil || len(array.Shape) != 1 || len(ids) != vertices || vertices == 0 {
 		return nil, refusal.Errorf("%s: %s of shape %v: it must be the number of a graph for each of the "+
-			"%d rows of %s",
-			path+graphIDsEnd, array.Descr, array.Shape, vertices, path+featuresEnd)
+			"%d rows of %s", path+graphIDsEnd, array.Descr, array.Shape, vertices, path+featuresEnd)
 	}
 	g := &graph.Graph{Count: vertices}
 	features.Of(g)
 	if g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids); err != nil {
-		return nil, refusal.Errorf("%s: %w", path+graphIDsEnd, err)
+		return nil, refusal.In(path+graphIDsEnd, err)
 	}
 	if g.Labels, err = readLabels(path+labelsEnd, vertices); err != nil {
 		return nil, err
@@ -138,11 +137,11 @@ func readPart(path string, o Options, left *left) (*graph.Graph, error) {
 	}
 	edges, err := links.edges(g.GraphOf, left)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path+linksEnd, err)
+		return nil, refusal.In(path+linksEnd, err)
 	}
 	relation, err := graph.NewRelation(vertices, edges)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", path+linksEnd, err)
+		return nil, refusal.In(path+linksEnd, err)
 	}
 	g.Relations = []graph.Relation{relation}
 	return g, nil
@@ -180,8 +179,5 @@ func readLabels(path string, vertices int) (graph.Labels, error) {
 			path, array.Shape, vertices)
 	}
 	l, err := arrays.WholeLabels(array, vertices)
-	if err != nil {
-		return l, refusal.Errorf("%s: %w", path, err)
-	}
-	return l, nil
+	return l, refusal.In(path, err)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -49,9 +49,7 @@ func TestRead(t *testing.T) {
 	}
 	notes := strings.Join(g.Notes, "\n")
 	for _, line := range []string{"2 edges that stand twice", "self loops", "2 edges between two graphs"} {
-		if !strings.Contains(notes, line) {
-			t.Errorf("notes %q lack %q", notes, line)
-		}
+		assert.Contains(t, notes, line, "notes")
 	}
 }
 
@@ -60,9 +58,8 @@ func damaged(t testing.TB, file string, text []byte) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	files, err := filepath.Glob("testdata/*_*")
-	if err != nil || len(files) != 12 {
-		t.Fatal(files, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, files, 12)
 	for _, path := range files {
 		all, err := os.ReadFile(path)
 		if filepath.Base(path) == file {
@@ -119,10 +116,7 @@ func TestRefused(t *testing.T) {
 		}
 		dir := damaged(t, c.file, text)
 		_, err := Read(dir, Options{})
-		if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, c.file)) ||
-			!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s %q: %v, want %q", c.file, c.text, err, c.want)
-		}
+		assert.RefusedFor(t, err, filepath.Join(dir, c.file), c.want, "%s %q", c.file, c.text)
 	}
 }
 
@@ -141,8 +135,7 @@ func FuzzLinks(f *testing.F) {
 		if err != nil || len(e.Source) > 2*len(text) {
 			t.Errorf("%d edges of %d bytes, %v", len(e.Source), len(text), err)
 		}
-		if _, err := graph.NewRelation(4, e); err != nil {
-			t.Error(err)
-		}
+		_, err = graph.NewRelation(4, e)
+		assert.NoError(t, err)
 	})
 }

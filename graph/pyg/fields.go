@@ -105,10 +105,7 @@ func (s *store) Count(key string) (int, error) {
 	if err == nil && int64(n) > s.reader.size { // a row that is expanded takes bytes once
 		err = fmt.Errorf("has %d rows in a file of %d bytes: save it after .clone()", n, s.reader.size)
 	}
-	if err != nil {
-		return 0, s.Refuse(key, err)
-	}
-	return n, nil
+	return n, s.Refuse(key, err)
 }
 
 // matrix reads features from the field of a key that exists and is not in blocks.
@@ -125,10 +122,7 @@ func (s *store) matrix(key string, keepDense bool) (m *arrays.Matrix, err error)
 			m, err = c.Matrix()
 		}
 	}
-	if err != nil {
-		return nil, s.Refuse(key, err)
-	}
-	return m, nil
+	return m, s.Refuse(key, err)
 }
 
 // openEdges finds the edges of a store, with their weights and features.

@@ -347,8 +347,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		}
 		if len(classes) != len(vertices) {
 			return graph.Labels{}, v.Refuse(key, fmt.Errorf("has shape %v: it must be one class id for "+
-				"each of the %d vertices in %q",
-				array.Shape, len(vertices), listKeys[part]))
+				"each of the %d vertices in %q", array.Shape, len(vertices), listKeys[part]))
 		}
 		r.noteFloats(v, key, array)
 		for k, vertex := range vertices {
@@ -359,10 +358,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 		return graph.Labels{}, nil
 	}
 	l, err := arrays.Classes(ids, len(ids))
-	if err != nil {
-		return l, v.Refuse(labelKeys[0], err)
-	}
-	return l, nil
+	return l, v.Refuse(labelKeys[0], err)
 }
 
 // features gives a type its features, if it has an x.

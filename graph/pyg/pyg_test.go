@@ -4,16 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -119,24 +121,15 @@ func TestGolden(t *testing.T) {
 		}
 		path := filepath.Join("testdata", name+".pt")
 		g, err := Read(path, o)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if g.Provenance != "pyg "+path {
-			t.Errorf("%s: provenance %q", name, g.Provenance)
-		}
+		require.NoError(t, err, name)
+		assert.Equal(t, "pyg "+path, g.Provenance, "%s: provenance", name)
 		got, err := json.Marshal(written(g))
 		require.NoError(t, err)
 		var read expected
 		require.NoError(t, json.Unmarshal(got, &read))
-		if diff := cmp.Diff(want, read); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		assert.Equal(t, want, read, name)
 		// A store of it is whole.
-		if err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		assert.NoError(t, g.Write(filepath.Join(t.TempDir(), "store")), name)
 	}
 	files, err := filepath.Glob("testdata/*.pt")
 	require.NoError(t, err)
@@ -405,4 +398,81 @@ func FuzzRead(f *testing.F) {
 		require.NoError(t, os.WriteFile(path, archive(t, string(code), numbers), 0o600))
 		streamedtest.AnyBytes(t, opening(path, Options{}), len(code)+len(numbers))
 	})
+}
+
+// The lines of docs/data.md that save a file's tensors alone leave the graph as it is, of files that are read
+// and of those that are not.
+func TestPlainTensors(t *testing.T) {
+	if exec.Command("python3", "-c", "import torch, torch_geometric").Run() != nil {
+		t.Skip("there is no python3 with PyTorch Geometric (pip install torch torch_geometric)")
+	}
+	want := golden(t)
+	for _, name := range []string{"refused-class", "refused-legacy", "refused-type"} {
+		want[name] = want["dataset"]
+	}
+	folder := t.TempDir()
+	command := exec.Command("python3", "-W", "ignore", "testdata/plain.py",
+		filepath.Join("..", "..", "docs", "data.md"), folder)
+	for name := range want {
+		// PyTorch Geometric 2 cannot use an object of version 1.
+		if name != "version-1" {
+			command.Args = append(command.Args, filepath.Join("testdata", name+".pt"))
+		}
+	}
+	command.Stderr = os.Stderr
+	said, err := command.Output()
+	require.NoError(t, err)
+	t.Logf("not saved: %s", said)
+	saved, err := filepath.Glob(filepath.Join(folder, "*.pt"))
+	require.NoError(t, err)
+	saved = slices.DeleteFunc(saved, func(path string) bool { return filepath.Base(path) == "theirs.pt" })
+	if len(saved) < len(want)-6 { // four files need torch_sparse
+		t.Errorf("%d of %d files were saved", len(saved), len(want))
+	}
+	for _, path := range saved {
+		name := filepath.Base(path[:len(path)-len(".pt")])
+		o := Options{}
+		if name == "two-labels" {
+			o.Target = "author"
+		}
+		g, err := Read(path, o)
+		require.NoError(t, err, name)
+		content, err := json.Marshal(written(g))
+		require.NoError(t, err)
+		var got expected
+		require.NoError(t, json.Unmarshal(content, &got))
+		assert.EqualBy(t, want[name], got, cmpopts.IgnoreFields(expected{}, "Left"))
+	}
+}
+
+// TestEdgeSplits: the lists of a split of edges are those that golden.py has of PyG's RandomLinkSplit, and
+// those of an edge type of a HeteroData. Where edges have an edge_type a list does not say whose it is.
+func TestEdgeSplits(t *testing.T) {
+	text, err := os.ReadFile("testdata/links.json")
+	require.NoError(t, err)
+	var want map[string][]int32
+	require.NoError(t, json.Unmarshal(text, &want))
+	g, err := Read("testdata/links.pt", Options{})
+	require.NoError(t, err)
+	s := g.Relations[0].EdgeSplit
+	for name, got := range map[string][]int32{
+		"train_edges": s.Edges[0], "val_edges": s.Edges[1], "test_edges": s.Edges[2],
+		"val_negatives": s.Negative[1], "test_negatives": s.Negative[2],
+	} {
+		if len(got) == 0 || !slices.Equal(got, want[name]) {
+			t.Errorf("%s: %v, want %v", name, got, want[name])
+		}
+	}
+	if s.Negatives != graph.SharedNegatives ||
+		slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
+		t.Errorf("%q, %q", s.Negatives, g.Notes)
+	}
+	g, err = Read("testdata/links-hetero.pt", Options{})
+	require.NoError(t, err)
+	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives ||
+		!slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {
+		t.Errorf("%+v", s)
+	}
+	path := "testdata/refused-links.pt"
+	streamedtest.WantRefused(t, opening(path, Options{}), path, "does not say which edge_type each edge has")
 }

@@ -31,10 +31,7 @@ func TestSeveralGraphs(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &all))
 	for name, want := range all {
 		g, err := Read("testdata/several-"+name+".pt", Options{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		require.NoError(t, err, name)
 		got := batch{Batch: g.GraphOf, Train: g.Splits[0].Train}
 		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
 		e := g.Relations[0].Edges()
@@ -51,12 +48,8 @@ func TestSeveralGraphs(t *testing.T) {
 		require.NoError(t, err)
 		var read batch
 		require.NoError(t, json.Unmarshal(text, &read))
-		if diff := cmp.Diff(want, read); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-		if g.Graphs != 3 {
-			t.Errorf("%s: %d graphs", name, g.Graphs)
-		}
+		assert.Equal(t, want, read, name)
+		assert.Equal(t, 3, g.Graphs, name)
 		left := slices.ContainsFunc(g.Notes, func(note string) bool {
 			return strings.HasPrefix(note, `labels of whole graphs left out: "y"`)
 		})
@@ -106,10 +99,7 @@ func TestSeveralTypedGraphs(t *testing.T) {
 	}
 	for _, name := range []string{"typed-list", "typed-batch"} {
 		g, err := Read("testdata/several-"+name+".pt", Options{})
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
+		require.NoError(t, err, name)
 		check(name, g)
 		store := filepath.Join(t.TempDir(), "store")
 		require.NoError(t, g.Write(store))
@@ -135,9 +125,7 @@ func TestNoVertexOfAType(t *testing.T) {
 			want = append(want, slices.Repeat([]int32{int32(k)}, n)...)
 		}
 		g, err := Read(pickled(t, code+"e.", 20), Options{})
-		if err != nil {
-			t.Fatalf("%v authors: %v", authors, err)
-		}
+		require.NoError(t, err, "%v authors", authors)
 		at := slices.IndexFunc(g.Types(), func(v graph.VertexType) bool { return v.Type == "author" })
 		if a := g.Types()[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) ||
 			len(a.Features.Dense) != 2 {

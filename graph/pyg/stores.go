@@ -392,11 +392,11 @@ func (s *stores) left() []string {
 // quoted returns the name of a field with that of its type.
 func (s *store) quoted(key string) string { return fmt.Sprintf("%.40q%s", key, s.of()) }
 
-// Refuse puts the file and the field before an error.
+// Refuse puts the file and the field before an error. No error stays none.
 func (s *store) Refuse(key string, err error) error {
 	var floats npy.FloatsError
 	if t, ok := s.fields[key].(*torchfile.Tensor); ok && errors.As(err, &floats) {
 		err = fmt.Errorf("a tensor of %s, where integers are due: save it after .long()", t.Type())
 	}
-	return refusal.Errorf("%s: %s: %w", s.reader.path, s.quoted(key), err)
+	return refusal.In(s.reader.path+": "+s.quoted(key), err)
 }

@@ -130,10 +130,10 @@ func (t *tables) add(entity, label []byte, at labelled) (vertex int32, err error
 // labels numbers the classes in the order of their names.
 func (t *tables) labels() graph.Labels {
 	l := graph.Labels{Classes: len(t.classes.Names), Class: slices.Repeat([]int64{-1}, len(t.entities.Names))}
-	l.Names = slices.Sorted(slices.Values(t.classes.Names))
+	names, to := t.classes.Sorted()
 	for v, at := range t.labelled {
-		class, _ := slices.BinarySearch(l.Names, t.classes.Names[at.class])
-		l.Class[v] = int64(class)
+		l.Class[v] = to[at.class]
 	}
+	l.Names = names
 	return l
 }

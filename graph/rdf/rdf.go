@@ -64,7 +64,7 @@ func Read(o Options) (*graph.Graph, error) {
 	}
 	predicates, err := r.relations()
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", strings.Join(o.Paths, ", "), err)
+		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
 		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels,
@@ -72,26 +72,24 @@ func Read(o Options) (*graph.Graph, error) {
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
 	if g, err = g.ReverseRelations(); err != nil {
-		return nil, refusal.Errorf("%s: %w", strings.Join(o.Paths, ", "), err)
+		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}
 	return g, g.Check()
 }
 
 // check refuses options that make no sense together.
 func (o *Options) check() error {
-	train, entity, label := refusal.Setting("train"), refusal.Setting("entity"), refusal.Setting("label")
 	switch tables := o.Train != "" || o.Val != "" || o.Test != ""; {
 	case !tables && (o.Entity != "" || o.Label != ""):
-		return refusal.Errorf("%s and %s name columns of a table: give %s and %s, or leave them out",
-			entity, label, train, refusal.Setting("test"))
+		return refusal.Errorf("{entity} and {label} name columns of a table: give {train} and {test}, or " +
+			"leave them out")
 	case tables && o.Train == "":
-		return refusal.Errorf("labels without entities that train: give %s beside %s and %s",
-			train, refusal.Setting("val"), refusal.Setting("test"))
+		return refusal.Errorf("labels without entities that train: give {train} beside {val} and {test}")
 	case tables && (o.Entity == "" || o.Label == ""):
-		return refusal.Errorf("%s: which columns count? give %s and %s, by the names in its first line",
-			o.Train, entity, label)
+		return refusal.Errorf("%s: which columns count? give {entity} and {label}, by the names in "+
+			"its first line", o.Train)
 	case tables && o.Entity == o.Label:
-		return refusal.Errorf("%s and %s are one column, %q: name two", entity, label, o.Entity)
+		return refusal.Errorf("{entity} and {label} are one column, %q: name two", o.Entity)
 	}
 	return nil
 }
@@ -156,8 +154,8 @@ func (r *reader) checkWithout(o *Options) error {
 			for k, p := range r.All {
 				there[k] = p.Name
 			}
-			return refusal.Errorf("%s %s: no triple has that predicate; %.1000s",
-				refusal.Setting("without-predicate"), iri, suggest.OneOf(iri, there))
+			return refusal.Errorf("{without-predicate} %s: no triple has that predicate; %.1000s", iri,
+				suggest.OneOf(iri, there))
 		}
 		r.notes = append(r.notes, fmt.Sprintf("%d triples of %s left out", n, iri))
 	}

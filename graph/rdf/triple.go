@@ -75,8 +75,7 @@ func explain(place string, rest []byte, err error) error {
 			place)
 	case place == "subject" && bytes.IndexByte(rest, '\t') >= 0 && !turtleSubject(rest):
 		return fmt.Errorf("this is a table, its columns between tabs: give it with %s, %s or %s, and the "+
-			"triples in N-Triples",
-			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
+			"triples in N-Triples", refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
 	case place == "subject" && turtleSubject(rest), place != "subject" && turtleTerm(rest):
 		return errTurtle
 	}

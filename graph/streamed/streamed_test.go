@@ -37,8 +37,7 @@ func list(vertices int, batches ...graph.Edges) *streamed.Graph {
 		return nil
 	}
 	return &streamed.Graph{
-		InMemory: &graph.Graph{Count: vertices}, Source: "source",
-		Relations: []streamed.Relation{{Edges: e}},
+		InMemory: &graph.Graph{Count: vertices}, Source: "source", Relations: []streamed.Relation{{Edges: e}},
 	}
 }
 
@@ -112,8 +111,7 @@ func TestRefused(t *testing.T) {
 		return do(graph.Edges{Source: []int32{0}, Target: []int32{1}, Features: []float32{1}, FeatureColumns: 1})
 	}
 	rows.Types = []streamed.Type{{Rows: &streamed.Rows{
-		Columns: 1,
-		Each:    func(do func([]float32) error) error { return do([]float32{inf, 0}) },
+		Columns: 1, Each: func(do func([]float32) error) error { return do([]float32{inf, 0}) },
 	}}}
 	for want, g := range map[string]*streamed.Graph{
 		"list: edge 3 (2→3) leaves the range of 3 vertices": list(3,
@@ -135,10 +133,8 @@ func TestRefused(t *testing.T) {
 	}
 	graphs.Symmetrize = true // the edge is named as it is listed
 	_, err := graphs.Read()
-	if err == nil ||
-		!strings.Contains(err.Error(), "the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1") {
-		t.Errorf("made undirected: %v", err)
-	}
+	assert.ErrorContains(t, err, "the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1",
+		"made undirected")
 	streamedtest.Refused(t, func() (*streamed.Graph, error) { return graphs, nil }, err)
 	full := list(3)
 	full.Relations[0].Each = func(func(graph.Edges) error) error { return syscall.ENOSPC }
@@ -172,9 +168,8 @@ func TestSymmetric(t *testing.T) {
 	} {
 		g, dir := list(vertices, ring(c.both)), filepath.Join(t.TempDir(), "store")
 		g.Relations[0].Symmetric, g.Symmetrize = c.said, c.symmetrize
-		if _, err := g.Write(dir); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Write(dir)
+		require.NoError(t, err)
 		written, err := graph.Open(dir)
 		require.NoError(t, err)
 		if written.Relations[0].Symmetric != c.want {
@@ -197,18 +192,16 @@ func TestProgress(t *testing.T) {
 		g.Progress = func(stage string, done, all int64) {
 			told = append(told, fmt.Sprint(stage, " ", done, " of ", all))
 		}
-		if _, err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
-			t.Fatal(err)
-		}
+		_, err := g.Write(filepath.Join(t.TempDir(), "store"))
+		require.NoError(t, err)
 		want := []string{"reading edges 0 of 4", "reading edges 2 of 4", "sorting edges 0 of 3"}
 		if !known {
 			want = want[2:]
 		}
-		if told = slices.DeleteFunc(told, func(s string) bool {
+		told = slices.DeleteFunc(told, func(s string) bool {
 			return strings.HasPrefix(s, "writing")
-		}); !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
-		}
+		})
+		assert.Equal(t, want, told, "told")
 	}
 }
 
@@ -223,8 +216,7 @@ func typed() *streamed.Graph {
 	}
 	items := graph.VertexType{
 		Type: "item", Count: 2, Features: graph.Features{
-			Columns: 4, Indptr: []int64{0, 1, 2},
-			Indices: []int32{3, 0}, Data: []float32{7, 8},
+			Columns: 4, Indptr: []int64{0, 1, 2}, Indices: []int32{3, 0}, Data: []float32{7, 8},
 		},
 	}
 	g := &graph.Graph{
@@ -234,8 +226,7 @@ func typed() *streamed.Graph {
 	g.SetTypes([]graph.VertexType{items, {Type: "user", Count: 3, Names: []string{"a", "b", "c"}}})
 	buys := graph.Edges{Source: []int32{2, 0, 2}, Target: []int32{1, 0, 1}, Weights: []float32{1, 2, 3}}
 	knows := graph.Edges{
-		Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1,
-		Features: []float32{5, 6},
+		Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1, Features: []float32{5, 6},
 	}
 	split := &graph.EdgeSplit{Edges: [3][]int32{{2, 1}, {0, 0}, {1, 1}}}
 	return &streamed.Graph{
@@ -258,10 +249,8 @@ func TestTyped(t *testing.T) {
 	whole, err := typed().Read()
 	require.NoError(t, err)
 	users := whole.Types()[1]
-	if !slices.Equal(users.Features.Dense, []float32{1, 2, 3, 4, 5, 6}) ||
-		!slices.Equal(users.Arrays[0].Ints, []int64{1, 2, 3, 4, 5, 6}) {
-		t.Errorf("users %+v", users)
-	}
+	assert.Equal(t, []float32{1, 2, 3, 4, 5, 6}, users.Features.Dense, "users %+v", users)
+	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6}, users.Arrays[0].Ints, "users %+v", users)
 	if r := whole.Relations[0]; !slices.Equal(r.Sources, []int32{0, 2, 2}) ||
 		!slices.Equal(r.Weights, []float32{2, 1, 3}) {
 		t.Errorf("relation %+v", r)
@@ -302,7 +291,6 @@ func TestTyped(t *testing.T) {
 	if _, err := g.Write(dir); err != nil || added == "" {
 		t.Fatal(added, err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "more")); err != nil {
-		t.Error(err)
-	}
+	_, err = os.Stat(filepath.Join(dir, "more"))
+	assert.NoError(t, err)
 }

@@ -20,12 +20,10 @@ func TestWrite(t *testing.T) {
 	holds := func(want string) {
 		t.Helper()
 		got, err := os.ReadFile(path)
-		if err != nil || string(got) != want {
-			t.Errorf("the file holds %q, %v, want %q", got, err, want)
-		}
-		if entries, _ := os.ReadDir(dir); len(entries) != 1 {
-			t.Errorf("left behind: %v", entries)
-		}
+		require.NoError(t, err, "the file holds %q", got)
+		assert.Equal(t, want, string(got), "the file holds %q", got)
+		entries, _ := os.ReadDir(dir)
+		assert.Len(t, entries, 1, "left behind")
 	}
 	for _, text := range []string{"first", "second"} {
 		require.NoError(t, Write(path, func(w io.Writer) error {
@@ -47,11 +45,9 @@ func TestWrite(t *testing.T) {
 
 func TestWriteNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "no", "such")
-	if err := Write(path, func(io.Writer) error {
+	assert.ErrorContains(t, Write(path, func(io.Writer) error {
 		return nil
-	}); err == nil || !strings.Contains(err.Error(), path) {
-		t.Errorf("got %v", err)
-	}
+	}), path)
 }
 
 func text(s string) func(io.Writer) error {
@@ -74,9 +70,7 @@ func TestWriteThroughALink(t *testing.T) {
 		t.Errorf("permissions %v, %v", info.Mode(), err)
 	}
 	require.NoError(t, errors.Join(os.Remove(file)))
-	if err := Write(link, text("new")); err == nil || !strings.Contains(err.Error(), "link") {
-		t.Errorf("a link to nothing: %v", err)
-	}
+	assert.ErrorContains(t, Write(link, text("new")), "link", "a link to nothing")
 }
 
 // What is no file is written to, and never replaced.
@@ -91,9 +85,7 @@ func TestWriteIntoAPipe(t *testing.T) {
 		read <- string(got)
 	}()
 	require.NoError(t, Write(path, text("through")))
-	if got := <-read; got != "through" {
-		t.Errorf("read %q", got)
-	}
+	assert.Equal(t, "through", <-read, "read")
 	if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		t.Errorf("the pipe is gone: %v, %v", info, err)
 	}
@@ -122,9 +114,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 		f := w.(*os.File)
 		return &os.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
 	})
-	if err == nil || err.Error() != path+": no space left on device" {
-		t.Errorf("got %v", err)
-	}
+	assert.EqualError(t, err, path+": no space left on device")
 }
 
 // TestWriteSweeps: what a process that was killed has left of the file goes with the next write; what another

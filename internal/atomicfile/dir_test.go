@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -45,9 +44,8 @@ func TestReplace(t *testing.T) {
 	}
 	holds(t, root, "old", "new")
 	holds(t, root, "hidden/new", "old")
-	if _, err := Replace(root, "hidden/new", "none", "hidden/aside"); err != nil {
-		t.Error(err)
-	}
+	_, err := Replace(root, "hidden/new", "none", "hidden/aside")
+	assert.NoError(t, err)
 	holds(t, root, "none", "old")
 }
 
@@ -60,9 +58,7 @@ func TestMoveAside(t *testing.T) {
 	require.NoError(t, moveAside(root, "new", "old", "aside"))
 	holds(t, root, "old", "new")
 	holds(t, root, "aside", "old")
-	if err := moveAside(root, "new", "old", "again"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v", err)
-	}
+	assert.ErrorIs(t, moveAside(root, "new", "old", "again"), fs.ErrNotExist)
 	holds(t, root, "old", "new")
 }
 
@@ -96,11 +92,8 @@ func TestReplaceOverALowerLayer(t *testing.T) {
 	require.NoError(t, err)
 	defer merged.Close()
 	require.NoError(t, errors.Join(merged.Mkdir("fresh", 0o777), merged.WriteFile("fresh/two", nil, 0o666)))
-	if _, err := Replace(merged, "fresh", "final", "old"); err != nil {
-		t.Fatal(err)
-	}
-	if left, _ := filepath.Glob(path("merged/final/*")); !slices.Equal(left,
-		[]string{path("merged/final/two")}) {
-		t.Errorf("left %q", left)
-	}
+	_, err = Replace(merged, "fresh", "final", "old")
+	require.NoError(t, err)
+	left, _ := filepath.Glob(path("merged/final/*"))
+	assert.Equal(t, []string{path("merged/final/two")}, left, "left")
 }

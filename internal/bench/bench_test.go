@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
@@ -115,9 +112,7 @@ func TestThinBound(t *testing.T) {
 	passes, release := b.passes(j)
 	defer release()
 	for i, p := range passes {
-		if p.share != 1 {
-			t.Errorf("probe %d counts for %v of its time", i, p.share)
-		}
+		assert.Equal(t, 1, p.share, "probe %d counts for", i)
 	}
 	if want := float64(4 * (e.Entries()*(1+3+1) + 2*e.Indptr.Len() + e.Rows*3)); len(passes) != 3 ||
 		j.bytes() != want {
@@ -148,16 +143,12 @@ func streams(t *testing.T) {
 		for _, n := range []int{1, 15, 16, 63, 64, 65, 1000, 4097} {
 			m, long := a.matrix(n, 1), a.element(tensor.Int64, 1, 2)
 			copy(long.Int64s(), []int64{3, 5 << 32})
-			if got, want := p.read(m, long), wordSum(m.Floats())+8; got != want {
-				t.Errorf("%d words: read %d, want %d", n, got, want)
-			}
+			assert.Equal(t, wordSum(m.Floats())+8, p.read(m, long), "%d words: read", n)
 			for _, write := range []func(*tensor.Matrix, uint32){p.write, p.past} {
 				write(m, 7)
 				p.update(m, 2)
 				for i, v := range m.Floats() {
-					if math.Float32bits(v) != 9 {
-						t.Fatalf("word %d of %d is %d, want 9", i, n, math.Float32bits(v))
-					}
+					require.Equal(t, 9, math.Float32bits(v), "word %d of %d", i, n)
 				}
 			}
 		}
@@ -179,9 +170,7 @@ func exponentialsAreRight(t *testing.T) {
 		}
 	}
 	p := probes{newArrays(t, 3).team}
-	if n := p.exp(expPerCall*6 + 1).amount; n != expPerCall*9 {
-		t.Errorf("%v exponentials, want as many calls for each of 3 threads", n)
-	}
+	assert.Equal(t, expPerCall*9, p.exp(expPerCall*6+1).amount, "exponentials")
 }
 
 // TestScoreTerms: the probe computes what it claims to, and as many terms as it says.
@@ -193,14 +182,10 @@ func TestScoreTerms(t *testing.T) {
 			sum := float64(x[i] + y[i])
 			want += float64(a[i]) * max(sum, .2*sum)
 		}
-		if got := scoreTerms(x, y, a, 3); math.Abs(float64(got)-3*want) > 1e-4*math.Abs(want) {
-			t.Errorf("sum %v, want %v", got, 3*want)
-		}
+		assert.Near(t, 3*want, float64(scoreTerms(x, y, a, 3)), 1e-4*math.Abs(want), "sum")
 	})
 	p := probes{newArrays(t, 3).team}
-	if n := p.score(scorePerCall*6 + 1).amount; n != scorePerCall*9 {
-		t.Errorf("%v terms, want as many calls for each of 3 threads", n)
-	}
+	assert.Equal(t, scorePerCall*9, p.score(scorePerCall*6+1).amount, "terms")
 }
 
 // TestBound: the bound counts each part at its share of a probe, and the bytes are those of the formulas in
@@ -221,8 +206,7 @@ func TestBound(t *testing.T) {
 	}{
 		"sum": {b.sum(s, a), 128 * e, structure, 128 * v, 0, 0, 0},
 		"mean": {
-			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e,
-			structure + 4*v, 128 * v, 0, 0, 0,
+			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0,
 		},
 		"symmetric": {
 			b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e,
@@ -249,9 +233,8 @@ func TestBound(t *testing.T) {
 			read += m.Len() * m.Element.Size()
 		}
 		got := []int{gathered, read, c.j.written, c.j.updated, c.j.exps, c.j.scores}
-		if diff := cmp.Diff([]int{c.gathered, c.read, c.written, c.both, c.exps, c.scores}, got); diff != "" {
-			t.Errorf("%s: gathered, read, written, updated, exponentials, terms: %s", name, diff)
-		}
+		assert.Equal(t, []int{c.gathered, c.read, c.written, c.both, c.exps, c.scores}, got,
+			"%s: gathered, read, written, updated, exponentials, terms", name)
 		var shares []float64
 		for _, g := range c.j.gathers {
 			// Without the structure, which is streamed
@@ -274,14 +257,11 @@ func TestBound(t *testing.T) {
 		for _, p := range passes {
 			found = append(found, p.share)
 		}
-		if diff := cmp.Diff(shares, found); diff != "" {
-			t.Errorf("%s: shares of the probes: %s", name, diff)
-		}
+		assert.Equal(t, shares, found, "%s: shares of the probes", name)
 	}
 	passes := []pass{{share: .5}, {share: 1}}
-	if f := fraction([]float64{4, 2, 8}, passes, [][]float64{{2, 2, 2}, {3, .5, 1}}); f != .75 {
-		t.Errorf("the median of 4/4, 1.5/2 and 2/8 is %v", f)
-	}
+	assert.Equal(t, .75, fraction([]float64{4, 2, 8}, passes, [][]float64{{2, 2, 2}, {3, .5, 1}}),
+		"the median of 4/4, 1.5/2 and 2/8")
 }
 
 // TestProducts: compute alone is the bound from 256 on, and the rate is that of the square product.
@@ -304,9 +284,7 @@ func TestProducts(t *testing.T) {
 		if len(passes) != c.passes || j.compute != c.compute {
 			t.Errorf("%v: %d probes, compute %v", c.p, len(passes), j.compute)
 		}
-		if want := j.flops / b.square.amount; passes[0].share != want {
-			t.Errorf("%v: %v square products, want %v", c.p, passes[0].share, want)
-		}
+		assert.Equal(t, j.flops/b.square.amount, passes[0].share, c.p)
 		release()
 		a.release()
 	}
@@ -318,9 +296,7 @@ func TestMedian(t *testing.T) {
 		values []float64
 		want   float64
 	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{9, 1, 2, 4}, 3}} {
-		if got := median(c.values); got != c.want {
-			t.Errorf("median of %v is %v", c.values, got)
-		}
+		assert.Equal(t, c.want, median(c.values), "median of %v", c.values)
 	}
 }
 
@@ -349,9 +325,7 @@ func TestKernels(t *testing.T) {
 			t.Errorf("no kernel %q", name)
 		}
 	}
-	if told != len(r.Kernels) {
-		t.Errorf("told of %d kernels, reported %d", told, len(r.Kernels))
-	}
+	assert.Equal(t, len(r.Kernels), told, "told")
 	for name, rate := range map[string]float64{
 		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write,
 		"update": r.Machine.Update,
@@ -389,9 +363,7 @@ func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")},
 		func(Model) {})
 	require.NoError(t, err)
-	if len(r.Models) != 3 {
-		t.Fatalf("%d models", len(r.Models))
-	}
+	require.Len(t, r.Models, 3, "models")
 	for _, m := range r.Models {
 		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds ||
 			!strings.HasPrefix(m.Graph, "rmat ") {
@@ -422,12 +394,10 @@ func TestEpoch(t *testing.T) {
 // measurement.
 func TestOnlyNothing(t *testing.T) {
 	o := Options{Threads: 1, Quick: true, Only: regexp.MustCompile("^no such")}
-	if _, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {}); !refusal.Is(err) {
-		t.Errorf("kernels: %v", err)
-	}
-	if _, err := Epoch(t.Context(), o, func(Model) {}); !refusal.Is(err) {
-		t.Errorf("epoch: %v", err)
-	}
+	_, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {})
+	assert.Refused(t, err, "", "kernels")
+	_, err = Epoch(t.Context(), o, func(Model) {})
+	assert.Refused(t, err, "", "epoch")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	o.Only = regexp.MustCompile("^adam")
@@ -443,8 +413,6 @@ func TestWholeCalls(t *testing.T) {
 	for _, c := range []struct{ n, threads, want int }{
 		{1, 1, p}, {p, 1, p}, {p + 1, 1, 2 * p}, {3 * p, 2, 4 * p}, {4 * p, 2, 4 * p}, {8*p - 1, 64, 64 * p},
 	} {
-		if got := wholeCalls(c.n, c.threads); got != c.want {
-			t.Errorf("%d rows for %d threads: %d, want %d", c.n, c.threads, got, c.want)
-		}
+		assert.Equal(t, c.want, wholeCalls(c.n, c.threads), "%d rows for %d threads", c.n, c.threads)
 	}
 }

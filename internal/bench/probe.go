@@ -46,9 +46,7 @@ func (p probes) ranges(n, unit int, work func(lo, hi int)) {
 	if p.team.Threads() > 1 {
 		parts = max(1, min(p.team.Threads()*shares, units))
 	}
-	p.team.Parallel(parts, func(k int) {
-		work(units*k/parts*unit, min(n, units*(k+1)/parts*unit))
-	})
+	p.team.Parallel(parts, func(k int) { work(units*k/parts*unit, min(n, units*(k+1)/parts*unit)) })
 }
 
 // gather reads, for each of the indices in their order, that row of every matrix (of 32-bit words), and

@@ -15,8 +15,8 @@ var (
 // Count is GOMAXPROCS, without what Spare added to it.
 func Count() int { return runtime.GOMAXPROCS(0) - int(spare.Load()) }
 
-// Share calls do for about equal parts of 0…n−1, on as many goroutines as Count.
-func Share(n int, do func(from, to int)) {
+// Divide calls do for about equal parts of 0…n−1, on as many goroutines as Count.
+func Divide(n int, do func(from, to int)) {
 	parts := Count()
 	var wait sync.WaitGroup
 	for k := range parts {

@@ -5,22 +5,23 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
 )
 
-// TestShare: every number is in one part, also where there are fewer than cores.
-func TestShare(t *testing.T) {
+// TestDivide: every number is in one part, also where there are fewer than cores.
+func TestDivide(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
 	for _, n := range []int{0, 1, 2, 3, 7} {
 		times := make([]atomic.Int64, n)
-		Share(n, func(from, to int) {
+		Divide(n, func(from, to int) {
 			for k := from; k < to; k++ {
 				times[k].Add(1)
 			}
 		})
 		for k := range times {
-			if got := times[k].Load(); got != 1 {
-				t.Errorf("%d of %d was done %d times", k, n, got)
-			}
+			assert.Equal(t, 1, times[k].Load(), "%d of %d was done", k, n)
 		}
 	}
 }
@@ -28,14 +29,11 @@ func TestShare(t *testing.T) {
 // TestSpare: the scheduler gets one processor more, once, and the count of cores stays.
 func TestSpare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-	if got := Count(); got != 3 {
-		t.Errorf("%d cores, want 3", got)
-	}
+	assert.Equal(t, 3, Count(), "cores")
 	for range 2 {
 		Spare()
-		if Count() != 3 || runtime.GOMAXPROCS(0) != 4 {
-			t.Errorf("with a spare: %d cores of %d processors, want 3 of 4", Count(), runtime.GOMAXPROCS(0))
-		}
+		assert.Equal(t, 3, Count())
+		assert.Equal(t, 4, runtime.GOMAXPROCS(0))
 	}
 }
 
@@ -52,15 +50,13 @@ func TestInOrder(t *testing.T) {
 			return k * k
 		}, func(k, result int) error {
 			ahead.Add(-1)
-			if k != next || result != k*k {
-				t.Errorf("result %d is %d, where that of %d is due", k, result, next)
-			}
+			assert.Equal(t, next, k)
+			assert.Equal(t, k*k, result)
 			next++
 			return nil
 		})
-		if err != nil || next != n {
-			t.Errorf("%d of %d results, %v", next, n, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, n, next)
 	}
 	full := errors.New("full")
 	var produced atomic.Int64

@@ -34,41 +34,33 @@ type Maker struct {
 	Say    func(line string) // takes lines that say what takes long
 }
 
-// Resolve finds the store that an argument of the command names: the path of a store, or the name of a
-// dataset, whose store is made if it is not there or older than its source; nothing of it stays where ctx is
-// cancelled meanwhile.
-func (m *Maker) Resolve(ctx context.Context, argument string) (store string, err error) {
+// NoGraph refuses an argument that names neither a store nor a dataset nor a source, unless it is a folder,
+// of which reading says what is missing.
+func NoGraph(argument string) error {
 	if argument == "" {
-		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset")
-	}
-	if _, err := os.Stat(filepath.Join(argument, "graph.json")); err == nil {
-		return argument, nil
-	}
-	if d := Named(argument); d != nil {
-		return m.Store(ctx, d)
+		return refusal.Errorf("the name of the graph is empty: name a store or a dataset")
 	}
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
-		return argument, nil // reading it says what is missing
-	}
-	if _, err := os.Stat(argument); err == nil {
-		return "", refusal.Errorf("%s: not a store, which is a folder, nor a file that an import "+
+		return nil
+	} else if err == nil {
+		return refusal.Errorf("%s: not a store, which is a folder, nor a file that an import "+
 			"recognizes; weft help import lists the formats", argument)
 	}
 	folder, name := filepath.Split(argument)
 	if filepath.Ext(name) != "" {
 		if near := suggest.Nearest(name, namesIn(folder)); near != "" {
-			return "", refusal.Errorf("%s: there is no such file or store; did you mean %s?", argument,
+			return refusal.Errorf("%s: there is no such file or store; did you mean %s?", argument,
 				filepath.Join(folder, near))
 		}
-		return "", refusal.Errorf("%s: there is no such file or store; weft help import lists the "+
+		return refusal.Errorf("%s: there is no such file or store; weft help import lists the "+
 			"formats of files", argument)
 	}
 	if folder != "" {
 		if near := suggest.Nearest(name, storesIn(folder)); near != "" {
-			return "", refusal.Errorf("%s: there is no such store; did you mean %s?", argument,
+			return refusal.Errorf("%s: there is no such store; did you mean %s?", argument,
 				refusal.ShellWord(filepath.Join(folder, near)))
 		}
-		return "", refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %s, "+
+		return refusal.Errorf("%s: there is no such store; make it with weft import FORMAT SOURCE %s, "+
 			"or take a dataset, as weft datasets lists them",
 			argument, refusal.ShellWord(argument))
 	}
@@ -77,9 +69,9 @@ func (m *Maker) Resolve(ctx context.Context, argument string) (store string, err
 		names = append(names, d.Name)
 	}
 	if near := suggest.Nearest(argument, names); near != "" {
-		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
+		return refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
-	return "", refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the "+
+	return refusal.Errorf("%s: there is no such store, file or dataset; weft datasets lists the "+
 		"names, and weft import FILE STORE makes a store", argument)
 }
 
@@ -157,8 +149,9 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 	return d.vertices, d.edges, d.vertices > 0
 }
 
-// Store returns the path of the dataset's store, made now if need be. A link in its place, or a folder that
-// weft did not write, is refused and left alone.
+// Store returns the path of the dataset's store, which is made if it is not there or older than its source;
+// nothing of it stays where ctx is cancelled meanwhile. A link in its place, or a folder that weft did not
+// write, is refused and left alone.
 func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	path := d.cached()
 	if path == "" {

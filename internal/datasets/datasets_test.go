@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/atomicfile"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -34,13 +32,10 @@ func tiny(t *testing.T) (d *Dataset, file string, m *Maker, reads *int) {
 	}
 	m = &Maker{
 		Import: func(store string, i Import) error {
-			if i.Source != file {
-				t.Errorf("imported from %s", i.Source)
-			}
+			assert.Equal(t, file, i.Source, "imported from")
 			*reads++
 			return generate.Write(store, generate.Options{
-				Kind: generate.SBM, Vertices: 20, Degree: 2,
-				Features: 2, Classes: 2,
+				Kind: generate.SBM, Vertices: 20, Degree: 2, Features: 2, Classes: 2,
 			})
 		},
 		Say: func(string) {},
@@ -50,20 +45,15 @@ func tiny(t *testing.T) (d *Dataset, file string, m *Maker, reads *int) {
 
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	d, file, m, reads := tiny(t)
-	if _, err := m.Store(t.Context(), d); err == nil || !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "make a file") {
-		t.Fatalf("without its source: %v", err)
-	}
+	_, err := m.Store(t.Context(), d)
+	assert.Refused(t, err, "make a file", "without its source")
 	step := func(what string, want int) {
 		t.Helper()
 		store, err := m.Store(t.Context(), d)
-		if err != nil || *reads != want {
-			t.Fatalf("%s: %v, read %d times, want %d", what, err, *reads, want)
-		}
+		require.NoError(t, err)
+		require.Equal(t, want, *reads, what)
 		g, err := graph.Open(store)
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		require.NoError(t, err, what)
 		assert.NoError(t, g.Close())
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(store), ".*")); left != nil {
 			t.Fatalf("%s: left %v", what, left)
@@ -77,9 +67,7 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	step("newer source", 2)
 	require.NoError(t, os.Remove(file))
 	step("source gone", 2)
-	if missing := d.Missing(); missing != "" {
-		t.Errorf("a dataset with a store misses %q", missing)
-	}
+	assert.Equal(t, "", d.Missing(), "a dataset with a store misses")
 	require.NoError(t, os.WriteFile(file, nil, 0o666))
 	require.NoError(t, os.Truncate(filepath.Join(d.cached(), "graph.json"), 5))
 	step("damaged store", 3)
@@ -88,16 +76,14 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 func TestTwoAtOnce(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	d := synthetic("two", "", generate.Options{
-		Kind: generate.Uniform, Vertices: 1000, Degree: 5,
-		Features: 4, Classes: 2,
+		Kind: generate.Uniform, Vertices: 1000, Degree: 5, Features: 4, Classes: 2,
 	})
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
 			m := Maker{Say: func(string) {}}
-			if _, err := m.Store(t.Context(), &d); err != nil {
-				t.Error(err)
-			}
+			_, err := m.Store(t.Context(), &d)
+			assert.NoError(t, err)
 		})
 	}
 	wait.Wait()
@@ -106,26 +92,13 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-func TestResolve(t *testing.T) {
+func TestNotHere(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	t.Setenv(dataVariable, "")
-	t.Chdir(t.TempDir())
-	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
-	// A folder of that name that is no store does not hide the dataset
 	m := Maker{Say: func(string) {}}
-	store, err := m.Resolve(t.Context(), "sbm-8k")
-	if err != nil || store == "sbm-8k" {
-		t.Errorf("%s, %v", store, err)
-	}
-	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
-	if store, err := m.Resolve(t.Context(), "sbm-8k"); store != "sbm-8k" || err != nil {
-		t.Errorf("a store of that name is passed over: %s, %v", store, err)
-	}
-	for _, argument := range []string{"nosuch", "cora"} {
-		if _, err := m.Resolve(t.Context(), argument); err == nil || !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), argument+":") {
-			t.Errorf("%q: %v", argument, err)
-		}
+	_, missing := m.Store(t.Context(), Named("cora"))
+	for argument, err := range map[string]error{"nosuch": NoGraph("nosuch"), "cora": missing} {
+		assert.RefusedFor(t, err, argument+":", "", argument)
 	}
 }
 
@@ -170,13 +143,10 @@ func TestInterrupted(t *testing.T) {
 		return errors.New("too late")
 	}
 	defer close(done)
-	if _, err := m.Store(ctx, d); !errors.Is(err, stopped) {
-		t.Errorf("got %v", err)
-	}
-	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left,
-		slices.Sorted(slices.Values(append(others, busy)))) {
-		t.Errorf("left %v, want what another process works in and what is not weft's", left)
-	}
+	_, err = m.Store(ctx, d)
+	assert.ErrorIs(t, err, stopped)
+	left, _ := filepath.Glob(filepath.Join(parent, ".*"))
+	assert.Equal(t, slices.Sorted(slices.Values(append(others, busy))), left, "left")
 	root, err := os.OpenRoot(parent)
 	require.NoError(t, errors.Join(err, lock.Close()))
 	defer root.Close()

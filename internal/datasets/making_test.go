@@ -14,6 +14,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -40,8 +41,7 @@ func write(t *testing.T, path, text string) {
 func small(vertices int) func(store string) error {
 	return func(store string) error {
 		return generate.Write(store, generate.Options{
-			Kind: generate.SBM, Vertices: vertices, Degree: 2,
-			Features: 2, Classes: 2,
+			Kind: generate.SBM, Vertices: vertices, Degree: 2, Features: 2, Classes: 2,
 		})
 	}
 }
@@ -79,10 +79,8 @@ func TestMade(t *testing.T) {
 		"the same size and time": {func(a at) {
 			keepTime(a.file, func() { write(t, a.file, "two") })
 		}, false},
-		"another time": {func(a at) { write(t, a.file, "one") }, false},
-		"an older file, moved": {func(a at) {
-			do(os.Rename(filepath.Join(a.dir, "older"), a.file))
-		}, false},
+		"another time":         {func(a at) { write(t, a.file, "one") }, false},
+		"an older file, moved": {func(a at) { do(os.Rename(filepath.Join(a.dir, "older"), a.file)) }, false},
 		"a link that leads to one": {func(a at) {
 			do(os.Remove(a.file), os.Symlink(filepath.Join(a.dir, "older"), a.file))
 		}, false},
@@ -93,15 +91,11 @@ func TestMade(t *testing.T) {
 		"one fewer in a folder": {func(a at) {
 			do(os.Remove(filepath.Join(a.dir, "folder", "in", "it")))
 		}, false},
-		"a folder's file": {func(a at) {
-			write(t, filepath.Join(a.dir, "folder", "in", "it"), "4")
-		}, false},
+		"a folder's file":    {func(a at) { write(t, filepath.Join(a.dir, "folder", "in", "it"), "4") }, false},
 		"the file of a flag": {func(a at) { write(t, filepath.Join(a.dir, "flag"), "5") }, false},
 		"no store":           {func(a at) { do(os.RemoveAll(a.store)) }, false},
-		"a damaged record": {func(a at) {
-			do(os.Truncate(filepath.Join(a.store, sourcesFile), 20))
-		}, false},
-		"no record": {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
+		"a damaged record":   {func(a at) { do(os.Truncate(filepath.Join(a.store, sourcesFile), 20)) }, false},
+		"no record":          {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
 		"no record, and younger": {func(a at) {
 			do(os.Remove(filepath.Join(a.store, sourcesFile)))
 			info, err := os.Stat(filepath.Join(a.store, "graph.json"))
@@ -201,9 +195,7 @@ func TestMakingWaits(t *testing.T) {
 			time.Sleep(lockPause)
 		}
 		cancel(stopped)
-		if err := <-thirdEnds; !errors.Is(err, stopped) {
-			t.Errorf("one that is stopped while it waits: %v", err)
-		}
+		assert.ErrorIs(t, <-thirdEnds, stopped, "one that is stopped while it waits")
 		close(finish)
 		require.NoError(t, errors.Join(<-ends, <-ends))
 		if want := []string{"graph: another process makes its store; waiting for it"}; makes != 1 ||
@@ -211,9 +203,7 @@ func TestMakingWaits(t *testing.T) {
 			t.Errorf("made %d times, and the second said %q", makes, said)
 		}
 	})
-	if n := vertices(t, store); n != 20 {
-		t.Errorf("%d vertices", n)
-	}
+	assert.Equal(t, 20, vertices(t, store), "vertices")
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
 		t.Errorf("left %v", left)
 	}
@@ -244,9 +234,7 @@ func TestMakingFails(t *testing.T) {
 		!strings.HasSuffix(err.Error(), "no; "+store+" stays, as it was made before the change") {
 		t.Errorf("with an earlier store: %v", err)
 	}
-	if n := vertices(t, store); n != 20 {
-		t.Errorf("%d vertices after a failure", n)
-	}
+	assert.Equal(t, 20, vertices(t, store), "vertices after a failure")
 	panics := func(string) error { panic("a fault") }
 	if err := making(panics); err == nil || !strings.HasPrefix(err.Error(), "internal error: a fault") {
 		t.Errorf("a panic: %v", err)
@@ -282,13 +270,8 @@ func TestChangesWhileMaking(t *testing.T) {
 		write(t, filepath.Join(store, "notes"), "mine")
 		return small(30)(fresh)
 	}
-	if err := m.Do(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "notes: not one of weft's files") {
-		t.Errorf("with notes: %v", err)
-	}
-	if n := vertices(t, store); n != 20 {
-		t.Errorf("%d vertices", n)
-	}
+	assert.ErrorContains(t, m.Do(t.Context()), "notes: not one of weft's files", "with notes")
+	assert.Equal(t, 20, vertices(t, store), "vertices")
 }
 
 // TestDamagedStore: a store that cannot be read is made again, unless there is something else in it.
@@ -302,17 +285,13 @@ func TestDamagedStore(t *testing.T) {
 	}
 	for range 2 {
 		require.NoError(t, m.Do(t.Context()))
-		if n := vertices(t, store); n != 20 {
-			t.Errorf("%d vertices", n)
-		}
+		assert.Equal(t, 20, vertices(t, store), "vertices")
 		require.NoError(t, os.Truncate(filepath.Join(store, "graph.json"), 2))
 	}
 	record := filepath.Join(store, sourcesFile)
 	require.NoError(t, errors.Join(os.Remove(record), os.Symlink(source, record)))
-	if err := m.Do(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), sourcesFile+": not one of weft's files") {
-		t.Errorf("with a link in the place of the record: %v", err)
-	}
+	assert.ErrorContains(t, m.Do(t.Context()), sourcesFile+": not one of weft's files",
+		"with a link in the place of the record")
 }
 
 // TestMakingThroughALink: a link to an empty folder, as on another disk, stays, and the store is there.
@@ -324,10 +303,7 @@ func TestMakingThroughALink(t *testing.T) {
 		return nil
 	}, Make: small(20), Say: func(string) {}}
 	require.NoError(t, m.Do(t.Context()))
-	if to, err := os.Readlink(store); to != elsewhere {
-		t.Errorf("the link leads to %q, %v", to, err)
-	}
-	if n := vertices(t, elsewhere); n != 20 {
-		t.Errorf("%d vertices", n)
-	}
+	to, err := os.Readlink(store)
+	assert.Equal(t, elsewhere, to, "the link leads to, %v", err)
+	assert.Equal(t, 20, vertices(t, elsewhere), "vertices")
 }

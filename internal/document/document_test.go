@@ -3,10 +3,10 @@ package document
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -36,9 +36,8 @@ func TestRead(t *testing.T) {
 		sparse(t, "1"):      ": longer than the 7 bytes",
 		t.TempDir():         ": is a directory, not a file",
 	} {
-		if _, err := Read(path, 7); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {
-			t.Errorf("%v, want %q", err, want)
-		}
+		_, err := Read(path, 7)
+		assert.RefusedFor(t, err, path+want, "", "want %q", want)
 	}
 }
 
@@ -94,10 +93,9 @@ func TestJSON(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	if list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2); err != nil ||
-		!slices.Equal(list, []string{"a", "b"}) {
-		t.Errorf("%q, %v", list, err)
-	}
+	list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b"}, list)
 	for path, want := range map[string]string{
 		file(t, `["a", "b", "c"]`):          "more than 2",
 		file(t, `["a", 7]`):                 "cannot unmarshal number",
@@ -109,10 +107,7 @@ func TestStrings(t *testing.T) {
 		sparse(t, `["a"`):                   "expected comma",
 		sparse(t, `["a`):                    "invalid character",
 	} {
-		if list, err := Strings(path, 2); !refusal.Is(err) ||
-			!strings.HasPrefix(err.Error(), path+": not a list of names: ") ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%q, %v, want %q", list, err, want)
-		}
+		list, err := Strings(path, 2)
+		assert.RefusedFor(t, err, path+": not a list of names: ", want, "%q", list)
 	}
 }

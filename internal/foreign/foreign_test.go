@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -17,9 +17,8 @@ func archive(t *testing.T, names ...string) string {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, name := range names {
-		if _, err := z.Create(name); err != nil {
-			t.Fatal(err)
-		}
+		_, err := z.Create(name)
+		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
 	return b.String()
@@ -50,9 +49,7 @@ func TestKinds(t *testing.T) {
 		{"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd\x02", DGLGraph},
 		{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd\x02", DGLData},
 	} {
-		if got := Recognize([]byte(c.start)); got != c.want {
-			t.Errorf("%q is %q, want %q", c.start, got, c.want)
-		}
+		assert.Equal(t, c.want, Recognize([]byte(c.start)), "%q", c.start)
 	}
 }
 
@@ -64,8 +61,6 @@ func TestRefusalsNameTheWayOut(t *testing.T) {
 		Pickle: "x: a Python pickle, which is never read; " + Conversion,
 		Zip:    "x: is a zip archive; give y",
 	} {
-		if err := kind.Refuse("x", "y"); !refusal.Is(err) || err.Error() != want {
-			t.Errorf("%q: %v, want %q", kind, err, want)
-		}
+		assert.EqualRefusal(t, kind.Refuse("x", "y"), want, "%q", kind)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"weft/comm"
 	"weft/internal/assert"
 	"weft/internal/refusal"
@@ -64,30 +66,23 @@ func TestTogether(t *testing.T) {
 		},
 		"lines": {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed, ""},
 		"subject": {
-			[]error{nil, nil, refusal.Weights.Errorf("none\nthere")},
-			"rank 2: none\nthere",
-			refused, refusal.Weights,
+			[]error{nil, nil, refusal.Weights.Errorf("none\nthere")}, "rank 2: none\nthere", refused,
+			refusal.Weights,
 		},
 	} {
 		for rank, err := range each(3, func(r Ranks) error {
 			err := r.Together(c.errs[r.Rank()])
-			if again := r.Together(nil); again != nil {
-				t.Errorf("%s: rank %d: afterwards: %v", name, r.Rank(), again)
-			}
+			assert.NoError(t, r.Together(nil), name)
 			return err
 		}) {
 			if c.want == "" {
-				if err != nil {
-					t.Errorf("%s: rank %d: %v", name, rank, err)
-				}
+				assert.NoError(t, err, name)
 				continue
 			}
 			if err == nil || err.Error() != c.want || kindOf(err) != c.kind || !isCommon(err) {
 				t.Errorf("%s: rank %d: %v, of kind %d", name, rank, err, kindOf(err))
 			}
-			if refusal.SubjectOf(err) != c.subject {
-				t.Errorf("%s: rank %d: about %q", name, rank, refusal.SubjectOf(err))
-			}
+			assert.Equal(t, c.subject, refusal.SubjectOf(err), "%s: rank %d: about", name, rank)
 			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) &&
 				!errors.Is(err, mine) {
 				t.Errorf("%s: rank %d lost its own error: %v", name, rank, err)
@@ -95,9 +90,7 @@ func TestTogether(t *testing.T) {
 		}
 	}
 	for _, err := range []error{nil, own{}} {
-		if got := alone.Together(err); !errors.Is(got, err) {
-			t.Errorf("alone: %v, want %v", got, err)
-		}
+		assert.ErrorIs(t, alone.Together(err), err, "alone")
 	}
 }
 
@@ -116,12 +109,8 @@ func TestOnFirst(t *testing.T) {
 				t.Errorf("rank 0 lost its own error: %v", err)
 			}
 		}
-		if ran.Load() != 1 {
-			t.Errorf("%d ranks made the step", ran.Load())
-		}
-		if err := alone.OnFirst(func() error { return fault }); !errors.Is(err, fault) {
-			t.Errorf("alone: %v", err)
-		}
+		assert.Equal(t, 1, ran.Load(), "ranks made the step")
+		assert.ErrorIs(t, alone.OnFirst(func() error { return fault }), fault, "alone")
 	}
 }
 
@@ -158,9 +147,7 @@ func TestOnFirstPanics(t *testing.T) {
 	err := Workers(2, time.Minute, func(c *comm.Comm) error {
 		return Ranks{c}.OnFirst(func() error { panic("a fault") })
 	})
-	if err == nil || err.Error() != "internal error on worker 0: a fault" {
-		t.Errorf("%v", err)
-	}
+	assert.EqualError(t, err, "internal error on worker 0: a fault")
 }
 
 // TestEach: every rank makes its step, and waits beyond the timeout of a wait for those that take longer. One
@@ -203,9 +190,7 @@ func TestEach(t *testing.T) {
 			}
 		})
 	}
-	if err := alone.Each(func() error { return own{} }); !errors.Is(err, own{}) {
-		t.Errorf("alone: %v", err)
-	}
+	assert.ErrorIs(t, alone.Each(func() error { return own{} }), own{}, "alone")
 }
 
 // TestFault: the error of a panic wraps an error, keeps the stack, and is one line.
@@ -238,9 +223,7 @@ func TestAgree(t *testing.T) {
 			}
 		}
 	}
-	if err := alone.Agree("avx2", nil); err != nil {
-		t.Errorf("alone: %v", err)
-	}
+	assert.NoError(t, alone.Agree("avx2", nil), "alone")
 }
 
 // TestLargest: all ranks know the largest number.
@@ -288,10 +271,8 @@ func TestJoin(t *testing.T) {
 		for rank, end := range ends {
 			all.Go(func() {
 				s := Start{
-					Rank: rank, Connect: func() (comm.Transport, error) {
-						return end, nil
-					}, Timeout: time.Minute, Program: ours,
-					Connected: func(Ranks) error { return nil },
+					Rank: rank, Connect: func() (comm.Transport, error) { return end, nil },
+					Timeout: time.Minute, Program: ours, Connected: func(Ranks) error { return nil },
 				}
 				if rank == 1 {
 					c.change(&s)
@@ -335,14 +316,12 @@ func TestEnd(t *testing.T) {
 		var said atomic.Int32
 		for rank, err := range each(3, func(r Ranks) error {
 			err := r.End(c.err, func(err error) {
-				if r.Rank() != 0 || !errors.Is(err, c.err) {
-					t.Errorf("%s: rank %d says %v", name, r.Rank(), err)
-				}
+				assert.Equal(t, 0, r.Rank(), name)
+				assert.ErrorIs(t, err, c.err, name)
 				said.Add(1)
 			})
-			if int(said.Load()) != c.said {
-				t.Errorf("%s: rank %d ends when %d ranks have said why", name, r.Rank(), said.Load())
-			}
+			assert.Equal(t, c.said, int(said.Load()), "%s: rank %d ends when %d ranks have said why", name,
+				r.Rank(), said.Load())
 			return err
 		}) {
 			if !errors.Is(err, c.err) || Told(err) != c.told[rank] || refusal.Is(err) != refusal.Is(c.err) {
@@ -420,21 +399,19 @@ func TestAfterSignal(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := r.AfterSignal(ctx, syscall.SIGTERM); err != nil {
-					t.Errorf("at work: %v", err)
-				}
+				assert.NoError(t, r.AfterSignal(ctx, syscall.SIGTERM), "at work")
 				return r.Comm.Barrier(comm.Setup)
 			}
 			waits := make(chan error)
 			go func() { waits <- r.AfterSignal(t.Context(), syscall.SIGTERM) }()
 			err := r.Comm.Barrier(comm.Setup)
 			const want = `rank 0: signal "terminated" during receive in a barrier of set-up data, peer rank 1, for 250ms`
-			if said := <-waits; said == nil || said.Error() != want {
-				t.Errorf("%v, want %s", said, want)
-			}
+			assert.EqualError(t, <-waits, want)
 			return err
 		}) {
 			assert.NoError(t, err)
 		}
 	})
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 )
 
@@ -21,6 +22,21 @@ func TestGrow(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
 	if s, err = Grow(s, 8<<20); !refusal.Is(err) ||
 		!strings.Contains(err.Error(), "needs 67.1 MB") || len(s) != 2 {
+		t.Errorf("%d elements, %v, want a refusal and what was there", len(s), err)
+	}
+}
+
+// What is appended has the room that Grow and GrowTo make, or is refused.
+func TestAppend(t *testing.T) {
+	s, err := Append([]int64{1}, 2, 3)
+	if err != nil || len(s) != 3 || s[2] != 3 {
+		t.Errorf("%v, %v", s, err)
+	}
+	if s, err = AppendTo(s, []int64{4}, 100); err != nil || len(s) != 4 || cap(s) != 1+1024 {
+		t.Errorf("%v with room for %d, %v", s, cap(s), err)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+	if s, err = AppendTo(make([]int64, 1<<20), []int64{4}, 1<<24); !refusal.Is(err) || len(s) != 1<<20 {
 		t.Errorf("%d elements, %v, want a refusal and what was there", len(s), err)
 	}
 }
@@ -46,34 +62,22 @@ func TestGrowTo(t *testing.T) {
 		}
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
-	if _, err := GrowTo(make([]int64, 1<<20), 1<<20, 16<<20); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "needs 134.2 MB") {
-		t.Errorf("%v, want a refusal", err)
-	}
+	_, err := GrowTo(make([]int64, 1<<20), 1<<20, 16<<20)
+	assert.Refused(t, err, "needs 134.2 MB")
 }
 
 // What is asked for is held against the limit less what is in use, and garbage does not count.
 func TestNeed(t *testing.T) {
-	if err := Need(1 << 30); err != nil {
-		t.Errorf("without a limit: %v", err)
-	}
+	assert.NoError(t, Need(1<<30), "without a limit")
 	const limit, most, block = 256 << 20, 128 << 20, 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
-	if err := Need(most); err != nil {
-		t.Errorf("half of the limit: %v", err)
-	}
-	if err := Need(limit); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 268.4 MB") {
-		t.Errorf("the whole limit: %v, want a refusal with the figure", err)
-	}
+	assert.NoError(t, Need(most), "half of the limit")
+	assert.Refused(t, Need(limit), "needs 268.4 MB", "the whole limit")
 	var held [][]byte
 	for range 3 {
 		held = append(held, make([]byte, block))
 	}
-	if err := Need(most); !refusal.Is(err) {
-		t.Errorf("beside three quarters of the limit: %v, want a refusal", err)
-	}
+	assert.Refused(t, Need(most), "", "beside three quarters of the limit")
 	runtime.KeepAlive(held) // until here
-	if err := Need(most); err != nil {
-		t.Errorf("beside garbage: %v", err)
-	}
+	assert.NoError(t, Need(most), "beside garbage")
 }

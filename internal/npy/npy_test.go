@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -47,12 +48,10 @@ func TestHeaderOfEveryVersion(t *testing.T) {
 		}
 		r := bytes.NewReader(append(append(b, dict...), "data"...))
 		got, err := ReadHeader(r)
-		if err != nil || !cmp.Equal(got, want) {
-			t.Errorf("version %d: got %v, %v", version, got, err)
-		}
-		if rest, _ := io.ReadAll(r); string(rest) != "data" {
-			t.Errorf("version %d: left at %q", version, rest)
-		}
+		require.NoError(t, err, "version %d", version)
+		assert.Equal(t, want, got, "version %d", version)
+		rest, _ := io.ReadAll(r)
+		assert.Equal(t, "data", string(rest), "version %d: left at %q", version, rest)
 	}
 }
 
@@ -64,9 +63,8 @@ func TestHeaderSpellings(t *testing.T) {
 		"{'descr': '<f2', 'fortran_order': False, 'shape': (0, 7,), }     ": {"<f2", false, []int{0, 7}},
 	} {
 		got, err := ReadHeader(bytes.NewReader(file(dict)))
-		if err != nil || !cmp.Equal(got, want) {
-			t.Errorf("%s: got %v, %v", dict, got, err)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, got, dict)
 	}
 }
 
@@ -112,9 +110,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{"lying shape", of("<f8", "False", "(1000000000000,)"), "are there"},
 	} {
 		_, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got %v, want a refusal with %q", c.name, err, c.want)
-		}
+		assert.Refused(t, err, c.want, c.name)
 	}
 }
 
@@ -123,9 +119,8 @@ func TestLyingSizeAllocatesLittle(t *testing.T) {
 	data := of("<f8", "False", "(1000000000000,)", make([]byte, 100)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := Read(bytes.NewReader(data), math.MaxInt64); err == nil || !refusal.Is(err) {
-		t.Errorf("got %v, want a refusal", err)
-	}
+	_, err := Read(bytes.NewReader(data), math.MaxInt64)
+	assert.Refused(t, err, "")
 	runtime.ReadMemStats(&after)
 	allocated := after.TotalAlloc - before.TotalAlloc
 	if allocated > 40<<20 {
@@ -170,9 +165,8 @@ func TestConversions(t *testing.T) {
 			t.Fatal(a.Descr, err, err2)
 		}
 		for k, x := range c.want {
-			if int64(narrow[k]) != x || single[k] != float32(x) {
-				t.Errorf("%s: int32 %v, float32 %v, want %v", a.Descr, narrow, single, c.want)
-			}
+			assert.Equal(t, x, int64(narrow[k]), a.Descr)
+			assert.Equal(t, float32(x), single[k], a.Descr)
 		}
 	}
 	for _, c := range []struct {
@@ -188,9 +182,8 @@ func TestConversions(t *testing.T) {
 		if got, err := a.Float32s(); err != nil || !cmp.Equal(got, c.want) {
 			t.Errorf("%s as float32: %v, %v, want %v", a.Descr, got, err, c.want)
 		}
-		if _, err := a.Int64s(); err == nil || !refusal.Is(err) {
-			t.Errorf("%s as int64: %v, want a refusal", a.Descr, err)
-		}
+		_, err := a.Int64s()
+		assert.Refused(t, err, "", "%s as int64", a.Descr)
 	}
 	for _, c := range []struct {
 		data []byte
@@ -211,9 +204,8 @@ func TestConversions(t *testing.T) {
 		if got, err := a.Strings(); err != nil || !cmp.Equal(got, c.want) {
 			t.Errorf("%s as text: %v, %v, want %v", a.Descr, got, err, c.want)
 		}
-		if _, err := a.Float32s(); err == nil || !refusal.Is(err) {
-			t.Errorf("%s as float32: %v, want a refusal", a.Descr, err)
-		}
+		_, err := a.Float32s()
+		assert.Refused(t, err, "", "%s as float32", a.Descr)
 	}
 	for _, a := range []*Array{
 		read(of("|u1", "False", "(2,)", 0, 1)),
@@ -256,9 +248,7 @@ func TestValuesOutOfRangeAreRefused(t *testing.T) {
 			return err
 		},
 	} {
-		if err := convert(); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: %v, want a refusal", name, err)
-		}
+		assert.Refused(t, convert(), "", name)
 	}
 }
 
@@ -268,9 +258,7 @@ func TestFloat16(t *testing.T) {
 		0x03ff: 1023 * math.Pow(2, -24),
 		0x0400: math.Pow(2, -14), 0x3555: 0.333251953125, 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1),
 	} {
-		if got := float64(Float16(bits)); got != want {
-			t.Errorf("%#04x: got %v, want %v", bits, got, want)
-		}
+		assert.Equal(t, want, float64(Float16(bits)), "%#04x", bits)
 	}
 	if !math.IsNaN(float64(Float16(0x7e00))) || !math.Signbit(float64(Float16(0x8000))) {
 		t.Error("NaN or −0 is lost")
@@ -280,13 +268,11 @@ func TestFloat16(t *testing.T) {
 // The header must be the one that numpy.save writes, byte for byte.
 func TestWrittenHeader(t *testing.T) {
 	var b bytes.Buffer
-	if _, err := NewWriter(&b, "<f4", 8000, 16); err != nil {
-		t.Fatal(err)
-	}
+	_, err := NewWriter(&b, "<f4", 8000, 16)
+	require.NoError(t, err)
 	want := "\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (8000, 16), }"
-	if b.Len() != 128 || b.String() != want+strings.Repeat(" ", 127-len(want))+"\n" {
-		t.Errorf("got %q", b.String())
-	}
+	assert.Equal(t, 128, b.Len())
+	assert.Equal(t, want+strings.Repeat(" ", 127-len(want))+"\n", b.String())
 }
 
 // written is a file of one array.
@@ -321,9 +307,7 @@ func TestWriteReadMap(t *testing.T) {
 			m, err := Map(path)
 			require.NoError(t, err)
 			for _, a := range []*Array{a, &m.Array} {
-				if !cmp.Equal(a.Shape, []int{rows, columns}) {
-					t.Fatalf("shape %v", a.Shape)
-				}
+				require.Equal(t, []int{rows, columns}, a.Shape, "shape")
 				if got, err := a.Float32s(); err != nil || !cmp.Equal(got, single) {
 					t.Fatalf("%v, %v", got, err)
 				}
@@ -370,16 +354,12 @@ func TestMapRefuses(t *testing.T) {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, c.data, 0o644))
 		_, err := Map(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			!strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %v", name, err)
-		}
+		assert.Refused(t, err, c.want, name)
+		assert.Refused(t, err, path, name)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "nosuch")} {
 		_, err := Map(path)
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %v", path, err)
-		}
+		assert.Refused(t, err, path)
 	}
 }
 
@@ -387,22 +367,15 @@ func TestWriterCounts(t *testing.T) {
 	w, err := NewWriter(io.Discard, "<i4", 2, 2)
 	require.NoError(t, err)
 	require.NoError(t, w.WriteInt32s([]int32{1, 2, 3}))
-	if w.WriteInt64s([]int64{1}) == nil {
-		t.Error("int64 written to an int32 array")
-	}
-	if w.WriteInt32s([]int32{1, 2}) == nil {
-		t.Error("five elements written to four places")
-	}
-	if w.Close() == nil {
-		t.Error("closed with an element missing")
-	}
+	assert.Error(t, w.WriteInt64s([]int64{1}), "int64 written to an int32 array")
+	assert.Error(t, w.WriteInt32s([]int32{1, 2}), "five elements written to four places")
+	assert.Error(t, w.Close(), "closed with an element missing")
 	if err := w.WriteInt32s([]int32{4}); err != nil || w.Close() != nil {
 		t.Error("a complete array is not accepted")
 	}
 	for _, descr := range []string{">f4", "<U3", "f4"} {
-		if _, err := NewWriter(io.Discard, descr, 1); err == nil {
-			t.Errorf("dtype %q accepted", descr)
-		}
+		_, err := NewWriter(io.Discard, descr, 1)
+		assert.Error(t, err, "dtype %q accepted", descr)
 	}
 }
 
@@ -420,15 +393,12 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, err := ReadHeader(bytes.NewReader(data))
 		if err != nil {
-			if !refusal.Is(err) {
-				t.Fatal(err)
-			}
+			assert.Refused(t, err, "")
 			return
 		}
 		again, err := ReadHeader(bytes.NewReader(h.marshal()))
-		if err != nil || !cmp.Equal(again, h) {
-			t.Fatalf("%v written and read is %v, %v", h, again, err)
-		}
+		require.NoError(t, err)
+		require.Equal(t, h, again)
 	})
 }
 
@@ -437,9 +407,7 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := Read(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
-			if !refusal.Is(err) {
-				t.Fatal(err)
-			}
+			assert.Refused(t, err, "")
 			return
 		}
 		n, err := a.Elements()
@@ -490,12 +458,10 @@ func TestBlocks(t *testing.T) {
 			part, _ := block.Float32s()
 			got = append(got, part...)
 		}
-		if n != blocks || !cmp.Equal(got, want) {
-			t.Errorf("%d blocks, want %d; the same values: %v", n, blocks, cmp.Equal(got, want))
-		}
-		if _, err := NewBlocks(bytes.NewReader(content), int64(len(content))-1); !refusal.Is(err) {
-			t.Errorf("cut short: error %v", err)
-		}
+		assert.Equal(t, blocks, n, "blocks; the same values: %v", cmp.Equal(got, want))
+		assert.Equal(t, want, got, "blocks; the same values: %v", cmp.Equal(got, want))
+		_, err = NewBlocks(bytes.NewReader(content), int64(len(content))-1)
+		assert.Refused(t, err, "", "cut short")
 	}
 	// Data that end too early are refused as those of the whole array, also while rows are left out.
 	want := fmt.Sprintf("it is cut short: (%d, %d) of <f8 needs %d bytes of data, %d are there", rows,
@@ -506,9 +472,7 @@ func TestBlocks(t *testing.T) {
 		for err = b.Skip(skip); err == nil; {
 			_, err = b.Next()
 		}
-		if !refusal.Is(err) || err.Error() != want {
-			t.Errorf("without %d rows: %v, want %q", skip, err, want)
-		}
+		assert.EqualRefusal(t, err, want, "without %d rows", skip)
 	}
 }
 
@@ -526,10 +490,8 @@ func TestData(t *testing.T) {
 	if block, err := b.Next(); err != nil || !slices.Equal(block.Shape, h.Shape) {
 		t.Errorf("%v, %v", block, err)
 	}
-	if _, err := ReadData(bytes.NewReader(data), int64(len(data)),
-		Header{Descr: "<i8", Shape: []int{6}}); !refusal.Is(err) {
-		t.Errorf("too few bytes: %v", err)
-	}
+	_, err = ReadData(bytes.NewReader(data), int64(len(data)), Header{Descr: "<i8", Shape: []int{6}})
+	assert.Refused(t, err, "", "too few bytes")
 }
 
 // What the header asks for is held against the memory before any of the data is read; so is what a conversion
@@ -538,10 +500,8 @@ func TestWithoutMemory(t *testing.T) {
 	const limit = 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
 	header := of("<f8", "False", "(100, 1000000)")
-	if _, err := Read(bytes.NewReader(header), 1<<40); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "needs 800.0 MB of memory") {
-		t.Errorf("reading: error %v, want a refusal with the figure", err)
-	}
+	_, err := Read(bytes.NewReader(header), 1<<40)
+	assert.Refused(t, err, "needs 800.0 MB of memory", "reading")
 	const n = 10 << 20
 	small, err := Read(bytes.NewReader(of("|b1", "False", "(10485760,)", make([]byte, n)...)), 1<<40)
 	require.NoError(t, err)
@@ -549,8 +509,6 @@ func TestWithoutMemory(t *testing.T) {
 		"int64": func() error { _, err := small.Int64s(); return err },
 		"bool":  func() error { _, err := small.Bools(); return err },
 	} {
-		if err := convert(); !refusal.Is(err) {
-			t.Errorf("%s: error %v, want a refusal", name, err)
-		}
+		assert.Refused(t, convert(), "", name)
 	}
 }

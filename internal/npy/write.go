@@ -31,27 +31,22 @@ func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 		return nil, fmt.Errorf("an array of %d dimensions is not written", len(shape))
 	}
 	h := Header{Descr: descr, Shape: slices.Clone(shape)}
-	if len(shape) > 0 && shape[0] == Growing {
+	growing := len(shape) > 0 && shape[0] == Growing
+	if growing {
 		h.Shape[0] = 0
-		if _, err := h.bytes(); err != nil {
-			return nil, err
-		}
-		widest := Header{Descr: descr, Shape: slices.Clone(shape)}
-		widest.Shape[0] = math.MaxInt
-		text := widest.marshal()
-		_, err := w.Write(text)
-		h.Shape[0] = Growing
-		return &Writer{w, h, 0, len(text)}, err
 	}
 	if _, err := h.bytes(); err != nil {
 		return nil, err
 	}
 	n, err := h.Elements()
-	if err != nil {
-		return nil, err
+	if growing {
+		h.Shape[0] = math.MaxInt // the widest
 	}
 	text := h.marshal()
-	_, err = w.Write(text)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	copy(h.Shape, shape)
 	return &Writer{w, h, n, len(text)}, err
 }
 

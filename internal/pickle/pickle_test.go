@@ -7,11 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/realdata"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -97,13 +95,8 @@ func TestValues(t *testing.T) {
 		{"matrix", matrix, &CSR{Rows: 1, Columns: 3, Indptr: a, Indices: a, Data: a}},
 	} {
 		got, err := Decode([]byte(c.pickle))
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
+		require.NoError(t, err, c.name)
+		assert.Equal(t, c.want, got, c.name)
 	}
 }
 
@@ -130,18 +123,11 @@ func TestDialect(t *testing.T) {
 		{"\x80\x02" + array + ".", &Array{Dtype: "<i2", Shape: []int{2}, Data: "\x01\x00\x02\x00"}},
 	} {
 		got, err := d.Decode([]byte(c.pickle))
-		if err != nil {
-			t.Errorf("%q: %v", c.pickle, err)
-			continue
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", c.pickle, diff)
-		}
+		require.NoError(t, err, "%q", c.pickle)
+		assert.Equal(t, c.want, got, "%q", c.pickle)
 	}
-	if _, err := d.Decode([]byte("cos\nsystem\n.")); err == nil ||
-		!strings.Contains(err.Error(), `names "os.system"`) {
-		t.Errorf("error %v", err)
-	}
+	_, err := d.Decode([]byte("cos\nsystem\n."))
+	assert.ErrorContains(t, err, `names "os.system"`)
 }
 
 func TestNumbers(t *testing.T) {
@@ -153,12 +139,9 @@ func TestNumbers(t *testing.T) {
 	require.NoError(t, err)
 	got, err := numbers.Int64s()
 	require.NoError(t, err)
-	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if _, err := new(Array).Numbers(); err == nil {
-		t.Error("an array that the pickle never filled")
-	}
+	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6}, got)
+	_, err = new(Array).Numbers()
+	assert.Error(t, err, "an array that the pickle never filled")
 }
 
 func TestLastKeyCounts(t *testing.T) {
@@ -307,9 +290,8 @@ func TestHeldBytes(t *testing.T) {
 	} {
 		code := c.start + strings.Repeat(c.unit, 64<<10/len(c.unit)) + "."
 		d := decoder{Dialect: dialect, data: []byte(code)}
-		if _, err := d.decode(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		_, err := d.decode()
+		assert.NoError(t, err, name)
 		if within := d.held <= heldPerByte*int64(len(code)); within != c.within {
 			t.Errorf("%s: %d bytes are held for a pickle of %d", name, d.held, len(code))
 		}
@@ -378,11 +360,9 @@ func TestPublished(t *testing.T) {
 // Values that exceed the memory are refused: a list takes one byte of a pickle.
 func TestWithoutMemory(t *testing.T) {
 	lists := "(" + strings.Repeat("]", 512<<10) + "l."
-	if _, err := Decode([]byte(lists)); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Decode([]byte(lists))
+	require.NoError(t, err)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(24 << 20))
-	if _, err := Decode([]byte(lists)); !refusal.Is(err) {
-		t.Errorf("error %v, want a refusal", err)
-	}
+	_, err = Decode([]byte(lists))
+	assert.Refused(t, err, "")
 }

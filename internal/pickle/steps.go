@@ -17,10 +17,10 @@ type step func(*decoder) error
 // steps are the opcodes of protocols 0 to 5 (CPython, Lib/pickle.py).
 var steps = [256]step{
 	0x80: protocol,
-	0x95: func(d *decoder) error { _, err := d.take(8); return err }, // FRAME: the bytes that are read at once
+	0x95: frame,
 	'(':  mark,
 	'0':  pop,
-	'1':  func(d *decoder) error { _, err := d.popMark(); return err }, // POP_MARK
+	'1':  popMarked,
 	'2':  duplicate,
 
 	'N':  func(d *decoder) error { return d.push(nil) },
@@ -29,7 +29,7 @@ var steps = [256]step{
 	'I':  number(inLine(integerOrTruth)),
 	'L':  number(inLine(integer)),
 	'F':  number(inLine(float)),
-	'J':  number(func(d *decoder) (any, error) { v, err := d.uint(4); return int64(int32(v)), err }), // BININT
+	'J':  number(binaryInteger),
 	'K':  small,
 	'M':  number(func(d *decoder) (any, error) { return d.uint(2) }), // BININT2
 	'G':  number(binaryFloat),
@@ -93,6 +93,12 @@ func protocol(d *decoder) error {
 	return err
 }
 
+// frame passes over how many of the next bytes are read at once.
+func frame(d *decoder) error {
+	_, err := d.take(8)
+	return err
+}
+
 func mark(d *decoder) error {
 	if len(d.marks) >= maxStack {
 		return fmt.Errorf("more than %d marks on the stack", maxStack)
@@ -108,6 +114,12 @@ func pop(d *decoder) error {
 		return nil
 	}
 	_, err := d.pop(1)
+	return err
+}
+
+// popMarked takes the values above the last mark off the stack.
+func popMarked(d *decoder) error {
+	_, err := d.popMark()
 	return err
 }
 
@@ -161,6 +173,11 @@ func notNumber(err error) error {
 		return fmt.Errorf("the number %.40q: %w", number.Num, number.Err)
 	}
 	return err
+}
+
+func binaryInteger(d *decoder) (any, error) {
+	v, err := d.uint(4)
+	return int64(int32(v)), err
 }
 
 func binaryFloat(d *decoder) (any, error) {

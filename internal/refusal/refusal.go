@@ -56,6 +56,14 @@ func spelled(format string) string {
 
 var named = regexp.MustCompile(`\{[a-z][a-z0-9-]*\}`)
 
+// In is a refusal of what is in a file, whose name it puts before the error. No error stays none.
+func In(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return Errorf("%s: %w", path, err)
+}
+
 // Advise adds a way out to a refusal. Any other error, as of too many open files, is none that it leads out
 // of, and stays as it is.
 func Advise(err error, wayOut string) error {

@@ -29,6 +29,16 @@ func TestSubject(t *testing.T) {
 	}
 }
 
+// TestIn: the file stands before what is wrong in it, and where nothing is wrong there is no refusal.
+func TestIn(t *testing.T) {
+	if err := In("g.npz", nil); err != nil {
+		t.Errorf("nothing is wrong: %v", err)
+	}
+	if err := In("g.npz", errors.New("is empty")); !Is(err) || err.Error() != "g.npz: is empty" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestSetting: a program reads a setting's name, a command's user the flag.
 func TestSetting(t *testing.T) {
 	const lr Setting = "lr"

@@ -144,8 +144,7 @@ func inOrder(entries map[string]entry, data int64) ([]string, error) {
 		}
 		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
 			return nil, refusal.Damaged("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d "+
-				"there; the file is damaged or cut short",
-				name, e.Offsets[0], e.Offsets[1], length, at, data)
+				"there; the file is damaged or cut short", name, e.Offsets[0], e.Offsets[1], length, at, data)
 		}
 		at += length
 	}
@@ -171,8 +170,8 @@ func readHeader(r io.Reader,
 	length := binary.LittleEndian.Uint64(start[:])
 	switch {
 	case length > uint64(size-8):
-		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d "+
-			"bytes of %d; %s", length, size-8, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d bytes "+
+			"of %d; %s", length, size-8, wayOut)
 	case length > maxHeader:
 		return nil, nil, 0, refusal.Damaged("no safetensors file: its header claims %d bytes, and the "+
 			"format has %d at most; %s", length, maxHeader, wayOut)

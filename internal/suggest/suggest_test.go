@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"weft/internal/assert"
 )
 
 func TestNearest(t *testing.T) {
@@ -19,18 +21,14 @@ func TestNearest(t *testing.T) {
 		"tr": "", "frobnicate": "",
 		strings.Repeat("hidden", 1<<18): "",
 	} {
-		if got := Nearest(typed, words); got != want {
-			t.Errorf("%.20q: %q, want %q", typed, got, want)
-		}
+		assert.Equal(t, want, Nearest(typed, words), "%.20q", typed)
 	}
 }
 
 func TestOneOf(t *testing.T) {
 	words := []string{"gcn", "sage"}
 	for typed, want := range map[string]string{"sgae": "did you mean sage?", "x": "it is one of gcn, sage"} {
-		if got := OneOf(typed, words); got != want {
-			t.Errorf("%s: %q, want %q", typed, got, want)
-		}
+		assert.Equal(t, want, OneOf(typed, words), typed)
 	}
 }
 
@@ -40,9 +38,7 @@ func TestLike(t *testing.T) {
 		"decay-rate": "[weight-decay decay-first conv-weight-decay]", "P_DROPOUT": "[dropout]", "a": "[]",
 		"rate": "[]", "": "[]", "-": "[]",
 	} {
-		if got := fmt.Sprint(Like(typed, words)); got != want {
-			t.Errorf("%s: %s, want %s", typed, got, want)
-		}
+		assert.Equal(t, want, fmt.Sprint(Like(typed, words)), typed)
 	}
 }
 
@@ -53,8 +49,6 @@ func TestSynonym(t *testing.T) {
 		"deep-gcn": "resgcn", "GCN": "gcn",
 		"conv": "", "": "", "mean": "", "gru": "",
 	} {
-		if got := Synonym(typed, models); got != want {
-			t.Errorf("%s: %q, want %q", typed, got, want)
-		}
+		assert.Equal(t, want, Synonym(typed, models), typed)
 	}
 }

@@ -23,9 +23,8 @@ func TestFile(t *testing.T) {
 	require.NoError(t, w.Write(now, 3, Scalar{"loss/train", .25}, Scalar{"lr", 2}))
 	require.NoError(t, w.Close())
 	files, err := filepath.Glob(filepath.Join(dir, "new", "events.out.tfevents.0000000001.*"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%v, %v", files, err)
-	}
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 	got, err := os.ReadFile(files[0])
 	require.NoError(t, err)
 	want, err := hex.DecodeString(golden)

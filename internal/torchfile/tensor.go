@@ -133,8 +133,7 @@ func rebuildTensor(args pickle.Tuple) (any, error) {
 	}
 	if end := t.end(); offset < 0 || end > uint64(w.elements) {
 		return nil, fmt.Errorf("a tensor of shape %v from element %d, with strides %v, leaves storage "+
-			"%.40q of %d elements",
-			t.Shape, offset, t.strides, w.key, w.elements)
+			"%.40q of %d elements", t.Shape, offset, t.strides, w.key, w.elements)
 	}
 	return t, nil
 }

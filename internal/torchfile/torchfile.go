@@ -62,7 +62,7 @@ func Open(path string, classes ...pickle.Class) (*File, error) {
 	}
 	if err := f.decode(classes); err != nil {
 		f.Close()
-		return nil, refusal.Errorf("%s: %w", path, err)
+		return nil, refusal.In(path, err)
 	}
 	return f, nil
 }
@@ -110,11 +110,13 @@ func (f *File) list(size int64) error {
 
 // decode reads the pickle.
 func (f *File) decode(classes []pickle.Class) error {
-	order, err := f.small("byteorder") // since PyTorch 2.1
-	if err != nil {
-		return err
+	if f.entries[f.folder+"/byteorder"] != nil { // since PyTorch 2.1
+		order, err := f.content("byteorder")
+		if err != nil {
+			return err
+		}
+		f.big = string(order) == "big"
 	}
-	f.big = string(order) == "big"
 	code, err := f.content("data.pkl")
 	if err != nil {
 		return err
@@ -129,19 +131,6 @@ func (f *File) decode(classes []pickle.Class) error {
 		return fmt.Errorf("%w; %s", err, WayOut)
 	}
 	return err
-}
-
-// small is the content of an entry of a few bytes, empty where there is no such entry.
-func (f *File) small(name string) ([]byte, error) {
-	const most = 16
-	if f.entries[f.folder+"/"+name] == nil {
-		return nil, nil
-	}
-	entry, err := f.bytes(name)
-	if err != nil || entry.Size() > most {
-		return nil, err
-	}
-	return io.ReadAll(entry)
 }
 
 // content is the whole content of an entry, whose checksum holds.

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"weft/internal/assert"
 	"weft/internal/pickle"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -89,9 +89,7 @@ func TestTensors(t *testing.T) {
 		{Key: "text", Value: "é"},
 		{Key: int64(7)},
 	}}
-	if diff := cmp.Diff(want, other, cmp.AllowUnexported(dtype{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	assert.EqualBy(t, want, other, cmp.AllowUnexported(dtype{}))
 }
 
 // Element types that NumPy lacks become float32 as PyTorch has it, for each pattern of bits; attributes of a
@@ -117,9 +115,7 @@ func TestTypes(t *testing.T) {
 		"column": "[2] [-2 3]", "named": "[2] [1 2]", "parameter": "[2] [1 2]",
 	} {
 		tensor, _ := all.Get(name)
-		if got := values(t, tensor); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
+		assert.Equal(t, want, values(t, tensor), name)
 	}
 }
 
@@ -140,9 +136,7 @@ func TestSparse(t *testing.T) {
 			for _, part := range s.Parts {
 				got += values(t, part) + "; "
 			}
-			if got != want {
-				t.Errorf("%s: %s, want %s", name, got, want)
-			}
+			assert.Equal(t, want, got, name)
 		}
 	}
 }
@@ -206,9 +200,7 @@ func TestByteOrder(t *testing.T) {
 		f := open(t,
 			write(t, archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."},
 				entry{"data/0", shorts}, entry{"byteorder", order})))
-		if got := values(t, f.Value); got != want {
-			t.Errorf("%s: %s, want %s", order, got, want)
-		}
+		assert.Equal(t, want, values(t, f.Value), order)
 	}
 	for _, c := range []struct{ name, little, big string }{
 		{"bfloat16", "00000102", "01020000"},
@@ -219,9 +211,7 @@ func TestByteOrder(t *testing.T) {
 			func(d typeAndStorage) bool { return d.name == c.name })].dtype
 		for big, want := range map[bool]string{false: c.little, true: c.big} {
 			tensor := Tensor{dtype: kind, storage: &storage{file: &File{big: big}}}
-			if got := fmt.Sprintf("%x", tensor.widen([]byte{1, 2})); got != want {
-				t.Errorf("%s: %s, want %s", c.name, got, want)
-			}
+			assert.Equal(t, want, fmt.Sprintf("%x", tensor.widen([]byte{1, 2})), c.name)
 		}
 	}
 }
@@ -308,23 +298,17 @@ func TestRefused(t *testing.T) {
 		{"persistent parts", one("(X\x07\x00\x00\x00storageNNNNtQ."), "not its type, key, device and size"},
 	} {
 		_, err := Open(write(t, c.content))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !refusal.Is(err) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: error %v, want a refusal in one line with %q", c.name, err, c.want)
-		}
+		assert.Refused(t, err, c.want, c.name)
 	}
-	if _, err := Open(t.TempDir()); !refusal.Is(err) {
-		t.Errorf("a folder: error %v", err)
-	}
+	_, err = Open(t.TempDir())
+	assert.Refused(t, err, "", "a folder")
 }
 
 // A tensor is refused when it is read where its bytes are not what the archive says.
 func TestDamagedStorage(t *testing.T) {
 	content := archive(t, entry{"data.pkl", tensor(4, 0, []int{2}, []int{1}) + "."}, entry{"data/0", shorts})
 	f := open(t, write(t, strings.Replace(content, shorts, "\x02"+shorts[1:], 1)))
-	if got := values(t, f.Value); !strings.Contains(got, "its checksum differs") {
-		t.Errorf("%s", got)
-	}
+	assert.Contains(t, values(t, f.Value), "its checksum differs")
 }
 
 // However often a pickle names a storage, what is read stays in proportion to the file.
@@ -355,15 +339,12 @@ func TestRepeatsAreRefused(t *testing.T) {
 	f = open(t,
 		write(t, archive(t, entry{"data.pkl", tensor(4, 0, []int{127, 127, 127}, []int{0, 0, 0}) + "."},
 			entry{"data/0", shorts})))
-	if got := values(t, f.Value); !strings.Contains(got, "share storages") {
-		t.Errorf("%s", got)
-	}
+	assert.Contains(t, values(t, f.Value), "share storages")
 }
 
 func FuzzOpen(f *testing.F) {
 	for _, name := range []string{
-		"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt",
-		"legacy.pt", "types.pt",
+		"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt", "legacy.pt", "types.pt",
 	} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
 		require.NoError(f, err)

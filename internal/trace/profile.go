@@ -173,9 +173,9 @@ func (s Sample) with(next Sample) Sample {
 	return next
 }
 
-// Kept returns what an epoch that has ended took: its number, the time of its training pass, the times in
+// Epoch returns what an epoch that has ended took: its number, the time of its training pass, the times in
 // each layer, and the samples of memory.
-func (p *Profile) Kept() (epoch int, pass time.Duration, byLayer map[int]*Times, memory []Sample) {
+func (p *Profile) Epoch() (epoch int, pass time.Duration, byLayer map[int]*Times, memory []Sample) {
 	if p == nil {
 		return 0, 0, nil, nil
 	}

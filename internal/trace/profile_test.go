@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/assert"
 	"weft/internal/trace"
 )
 
@@ -53,7 +54,7 @@ func TestProfile(t *testing.T) {
 		t.Error("the epoch has not ended")
 	}
 	r.Kernel("late", trace.Shape{}, 0).End()
-	epoch, whole, times, _ := p.Kept()
+	epoch, whole, times, _ := p.Epoch()
 	want := map[int]trace.Times{
 		trace.NoLayer: {Rest: 1 + 256},
 		0:             {Forward: 2 + 4 + 32, Communication: 8, Wait: 16},
@@ -67,9 +68,8 @@ func TestProfile(t *testing.T) {
 	if !maps.Equal(got, want) || epoch != 7 || whole != 511 || sum != whole {
 		t.Errorf("epoch %d of %d: %v, want %v", epoch, whole, got, want)
 	}
-	if p.Path(0) != "convs.0" || p.Path(1) != "" {
-		t.Errorf("layers at %q and %q", p.Path(0), p.Path(1))
-	}
+	assert.Equal(t, "convs.0", p.Path(0))
+	assert.Equal(t, "", p.Path(1))
 }
 
 // TestProfileOfRanks: while one of the ranks that a worker holds waits, the other one works. An epoch ends
@@ -96,13 +96,13 @@ func TestProfileOfRanks(t *testing.T) {
 	if p.End(1) || !p.End(1) {
 		t.Error("the epoch does not end with its last rank")
 	}
-	_, whole, times, _ := p.Kept()
+	_, whole, times, _ := p.Epoch()
 	if want := (trace.Times{Forward: 1 + 2 + 8 + 16, Wait: 4}); *times[0] != want || whole != 31 {
 		t.Errorf("%+v of %d, want %+v", *times[0], whole, want)
 	}
 	p.Begin(2)
 	p.EndPass(1) // of a rank that is late
-	if epoch, _, times, _ := p.Kept(); epoch != 2 || len(times) > 0 {
+	if epoch, _, times, _ := p.Epoch(); epoch != 2 || len(times) > 0 {
 		t.Errorf("epoch %d: %v", epoch, times)
 	}
 }
@@ -125,7 +125,7 @@ func TestProfileMemory(t *testing.T) {
 		now++
 		p.Memory([]int64{bytes(k)}, bytes(k))
 	}
-	_, _, _, samples := p.Kept()
+	_, _, _, samples := p.Epoch()
 	if n := len(samples); n > 512 || n < 200 || samples[0].Time != 1 {
 		t.Fatalf("%d samples from %d on", n, samples[0].Time)
 	}

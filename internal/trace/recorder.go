@@ -34,7 +34,6 @@ type Recorder struct {
 	beside  lanes
 	kernels lanes
 	disk    lanes
-	plan    *steps // of a recorder that NewPlan made
 }
 
 // New returns a Recorder with a clock, which keeps at most so many spans of an epoch, and a Profile, which
@@ -46,7 +45,7 @@ func New(clock func() time.Duration, most int, p *Profile) *Recorder {
 }
 
 // Traces reports whether the Recorder keeps spans.
-func (r *Recorder) Traces() bool { return r != nil && (r.most > 0 || r.plan != nil) }
+func (r *Recorder) Traces() bool { return r != nil && r.most > 0 }
 
 // Profile is what the Recorder adds up; nil: nothing.
 func (r *Recorder) Profile() *Profile {
@@ -124,11 +123,7 @@ func (r *Recorder) Kernel(name string, shape Shape, entries int) Span {
 		Module: r.module, Chunk: r.work.chunk,
 		Shape: shape, Entries: entries,
 	}})
-	switch {
-	case s.index < 0:
-	case r.plan != nil:
-		r.events[s.index].Lane = r.plan.current.lane
-	default:
+	if s.index >= 0 {
 		r.events[s.index].Lane = Lane{kernelLanes, r.kernels.take()}
 	}
 	return s
@@ -153,7 +148,7 @@ func (r *Recorder) begin(e Event) Span {
 	switch {
 	case !r.on:
 		return s
-	case len(r.events) == r.most && r.plan == nil:
+	case len(r.events) == r.most:
 		r.lost++
 		return s
 	}
@@ -176,7 +171,6 @@ type Track struct {
 	recorder *Recorder
 	lane     Lane
 	chunk    Index
-	begins   Point // in a plan: after that of the goroutine that it is beside
 }
 
 // Off reports whether nothing is recorded now.
@@ -213,35 +207,24 @@ func (t *Track) Chunk(i Index) {
 	t.chunk = i
 }
 
-// Beside is the track of a goroutine beside this one, from its Enter until its Leave.
+// Beside is the track of a goroutine beside this one, until its Leave.
 func (t *Track) Beside() *Track {
 	if t == nil {
 		return nil
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	b := &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.beside.take()}, chunk: t.chunk}
-	if t.recorder.plan != nil {
-		b.begins = t.signal()
-	}
-	return b
+	return &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.beside.take()}, chunk: t.chunk}
 }
 
-// Leave ends the use of a track from Beside. It returns the point where the track ends.
-func (t *Track) Leave() (end Point) {
+// Leave ends the use of a track from Beside.
+func (t *Track) Leave() {
 	if t == nil {
-		return 0
+		return
 	}
-	r := t.recorder
-	if r.plan != nil { // each goroutine has a track of its own
-		end = t.Signal()
-		r.plan.turn.Unlock()
-		return end
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.beside.leave(t.lane.Number)
-	return 0
+	t.recorder.mu.Lock()
+	defer t.recorder.mu.Unlock()
+	t.recorder.beside.leave(t.lane.Number)
 }
 
 // At sets the module of the kernels that run from now on.

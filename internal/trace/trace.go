@@ -35,13 +35,11 @@ const (
 	Receive // waiting for a message
 	Wait    // waiting for the end of a send, or for work beside
 	Disk    // writing a matrix to a disk, or reading it
-	Signal  // of a plan: the track reaches a point
-	After   // of a plan: the track goes on after a point
 )
 
 // String is the category in one word.
 func (c Category) String() string {
-	return [...]string{"phase", "compute", "send", "start", "receive", "wait", "disk", "signal", "after"}[c]
+	return [...]string{"phase", "compute", "send", "start", "receive", "wait", "disk"}[c]
 }
 
 // Args are the properties of a span.
@@ -56,7 +54,6 @@ type Args struct {
 	Chunk   Index `json:"chunk,omitzero"` // of the pipeline axis
 	Shape   Shape `json:"shape,omitzero"` // of a kernel
 	Entries int   `json:"edges,omitzero"` // of a kernel: the edges that it works on
-	Point   Point `json:"-"`              // of a plan
 }
 
 // Shape is kernel.Shape.

@@ -68,9 +68,7 @@ func TestWrite(t *testing.T) {
 	var file bytes.Buffer
 	require.NoError(t, all.Write(&file))
 	got, err := tracetest.Read(file.Bytes())
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, file.String())
-	}
+	require.NoError(t, err, file.String())
 	assert.Equal(t, []string{"worker 0", "worker 1"}, got.Workers)
 	want := tracetest.About{Epoch: 7, Dataset: "g", ClockUncertainty: []float64{0, 1.5}, Lost: []int{0, 0}}
 	assert.Equal(t, want, got.About)
@@ -91,15 +89,13 @@ func TestWrite(t *testing.T) {
 		{
 			Track: "beside", Category: "send", Name: "send of halo rows", Begin: 6, End: 8,
 			Args: tracetest.Args{
-				Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one,
-				Bytes: 24, Chunk: &zero,
+				Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero,
 			},
 		},
 		{
 			Track: "work", Category: "receive", Name: "receive of halo rows", Begin: 10, End: 11,
 			Args: tracetest.Args{
-				Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one,
-				Bytes: 24, Chunk: &zero,
+				Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero,
 			},
 		},
 		{
@@ -192,9 +188,8 @@ func TestConcurrent(t *testing.T) {
 	var file bytes.Buffer
 	require.NoError(t, (&trace.Trace{Epoch: 1, Workers: []trace.Worker{w}}).Write(&file))
 	got, err := tracetest.Read(file.Bytes())
-	if err != nil || len(got.Spans) != 4*20*3 {
-		t.Errorf("%d spans, %v", len(got.Spans), err)
-	}
+	require.NoError(t, err)
+	assert.Len(t, got.Spans, 4*20*3)
 }
 
 // TestNothing: if nothing is recorded, spans take no memory.
@@ -210,9 +205,7 @@ func TestNothing(t *testing.T) {
 		aside.Leave()
 		r.Stop()
 	})
-	if n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	assert.Equal(t, 0, n, "allocations")
 }
 
 func TestLastByteOfATrace(t *testing.T) {

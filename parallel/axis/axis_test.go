@@ -41,7 +41,7 @@ func TestWireSchedule(t *testing.T) {
 		if got := s.Ratio(c.epoch, c.epochs); s != (WireSchedule{}) && math.Abs(got-c.ratio) > 1e-9 {
 			t.Errorf("%s, epoch %d of %d: a ratio of %v, want %v", c.text, c.epoch, c.epochs, got, c.ratio)
 		}
-		if got := s.Kept(c.columns, c.epoch, c.epochs); got != c.sends {
+		if got := s.Sent(c.columns, c.epoch, c.epochs); got != c.sends {
 			t.Errorf("%s, epoch %d of %d: %d of %d columns, want %d", c.text, c.epoch, c.epochs, got,
 				c.columns, c.sends)
 		}

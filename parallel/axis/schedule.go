@@ -73,8 +73,8 @@ func (s WireSchedule) String() string {
 	return fmt.Sprintf("%s:slope=%g,from=%g", varco, s.Slope, s.From)
 }
 
-// Kept is how many of so many columns are sent in an epoch, from 1, of so many epochs.
-func (s WireSchedule) Kept(columns, epoch, epochs int) int {
+// Sent is how many of so many columns are sent in an epoch, from 1, of so many epochs.
+func (s WireSchedule) Sent(columns, epoch, epochs int) int {
 	if s == (WireSchedule{}) {
 		return columns
 	}

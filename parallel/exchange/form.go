@@ -15,9 +15,9 @@ type Columns struct {
 	Element tensor.Element // Float32 or BFloat16
 	// Format is how a row is sent.
 	Format kernel.Format
-	// Kept (Int32, 1 × their number, ascending) lists the columns that are sent; nil: all. Who receives a row
-	// has zeros in the others.
-	Kept *tensor.Matrix
+	// Sent (Int32, 1 × their number, ascending) lists the columns that are sent; nil: all. The receiver has
+	// zeros in the others.
+	Sent *tensor.Matrix
 }
 
 // FormOf is the form of messages with rows of these matrices as they are stored.
@@ -31,7 +31,7 @@ func FormOf(of []*tensor.Matrix) (f Form) {
 // Stored is the form of the same rows as they are stored.
 func (f Form) Stored() (s Form) {
 	for _, c := range f {
-		c.Format, c.Kept = kernel.AsStored, nil
+		c.Format, c.Sent = kernel.AsStored, nil
 		s = append(s, c)
 	}
 	return s
@@ -48,7 +48,7 @@ func (f Form) InFloat32() (s Form) {
 // Encodes reports whether rows are sent in another form than they are stored in.
 func (f Form) Encodes() bool {
 	for _, c := range f {
-		if element, _ := c.row(); element != c.Element || c.Kept != nil {
+		if element, _ := c.row(); element != c.Element || c.Sent != nil {
 			return true
 		}
 	}
@@ -58,8 +58,8 @@ func (f Form) Encodes() bool {
 // row is the element type of a row in a message, and its number of elements.
 func (c Columns) row() (tensor.Element, int) {
 	count := c.Count
-	if c.Kept != nil {
-		count = c.Kept.Cols
+	if c.Sent != nil {
+		count = c.Sent.Cols
 	}
 	return c.Format.Row(c.Element, count)
 }
@@ -132,14 +132,14 @@ func (f Form) DecodeInto(team *kernel.Team, to []*tensor.Matrix, message *tensor
 
 // Encode makes a part of a message of the listed rows of x, as kernel.Team.Encode.
 func (c Columns) Encode(team *kernel.Team, part, x, rows *tensor.Matrix, d kernel.Draws) {
-	team.Encode(c.Format, part, x, rows, c.Kept, d)
+	team.Encode(c.Format, part, x, rows, c.Sent, d)
 }
 
 // Decode makes the listed rows of z of a part of a message, or adds it, as kernel.Team.Decode. What is to
 // replace z, and has not all columns, leaves zeros elsewhere in z.
 func (c Columns) Decode(team *kernel.Team, z, part, rows *tensor.Matrix, to kernel.Output) {
-	if c.Kept != nil && to == kernel.Replace {
+	if c.Sent != nil && to == kernel.Replace {
 		team.Zero(z)
 	}
-	team.Decode(c.Format, z, part, rows, c.Kept, to)
+	team.Decode(c.Format, z, part, rows, c.Sent, to)
 }

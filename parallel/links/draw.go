@@ -261,7 +261,7 @@ func forwards(all []partition.Relation) []int {
 	return of
 }
 
-// Passes returns the rule for partition.Keep, which keeps message-passing edges. In a relation with
+// Passes returns the rule for partition.EdgeSubgraph, which keeps message-passing edges. In a relation with
 // supervision edges, or its reverse, these are the training edges and self loops, which are not scored.
 // Other relations keep all edges. So do all relations beside a stored split, which has edges of its own.
 func (d *Draw) Passes(s *partition.Share) (partition.Rule, error) {

@@ -149,7 +149,7 @@ func (r *ranking) talks(rank int) bool {
 
 // countOwn counts this worker's candidates for the edges of all workers.
 func (r *ranking) countOwn(counts []float64) {
-	defer r.comm.Hold()()
+	defer r.comm.KeepTurn()()
 	r.use()
 	r.scores = r.team.Zeros(tensor.Buffers, r.tile, batch)
 	theirs := r.newQueries(tensor.Buffers, r.h.Cols)

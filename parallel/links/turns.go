@@ -28,7 +28,7 @@ func (w *window) fetchInTurns() {
 	})
 	buffer.Release()
 	w.comm.Meet()
-	defer w.comm.Hold()()
+	defer w.comm.KeepTurn()()
 	for _, from := range remote {
 		lo, hi := w.of(from)
 		w.receive(w.x.RowRange(lo, hi), from)
@@ -50,7 +50,7 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 		w.send(w.dx, remote[0])
 	}
 	w.comm.Meet()
-	defer w.comm.Hold()()
+	defer w.comm.KeepTurn()()
 	buffer := w.bufferFor(remote)
 	defer buffer.Release()
 	lo, hi := w.of(w.me)
@@ -70,7 +70,7 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 }
 
 // there returns the window of a nearby rank.
-func (w *window) there(rank int) *window { return w.comm.Shared(rank).(*window) }
+func (w *window) there(rank int) *window { return w.comm.Published(rank).(*window) }
 
 // remote returns the ranks of other workers, in the order in which this one receives from them.
 func (w *window) remote() (ranks []int) {

@@ -51,7 +51,7 @@ func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 	if l.comm.Size() > 1 && !l.comm.TakesTurns() {
 		w.buffer = w.newBuffer()
 	}
-	l.comm.Share(w)
+	l.comm.Publish(w)
 	return w
 }
 

@@ -71,7 +71,7 @@ func TestCheaperOrder(t *testing.T) {
 			"aggregate 8 columns, then transform to 3",
 		},
 		"embeddings without recording": {
-			nil, order.Embeddings, inference.Received(x.Share(), rows), 3,
+			nil, order.Embeddings, inference.Received(x.Retain(), rows), 3,
 			"aggregate 8 columns, then transform to 3",
 		},
 		"features": {

@@ -8,13 +8,11 @@ import (
 	"testing"
 
 	"weft/autograd"
-	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -126,7 +124,7 @@ func (c *chunks) layers(f func(Layer, gnn.Along)) {
 }
 
 func (c *chunks) run(t *testing.T) {
-	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.replicas, Slices: 1}, Graph: c.graph, Of: c.of}
+	w := Workers{Mesh: Grid(1, c.replicas, 1), Graph: c.graph, Of: c.of}
 	w.Run(t, func(config engine.Config) {
 		g, err := chunked.New(config.Env, c.options, c.division)
 		exchange.Must(err)
@@ -227,10 +225,7 @@ func (l *chunkedLayer) backward(c *chunked.Chunk, k int) {
 // finish sums the gradients of the parameters over the replicas.
 func (l *chunkedLayer) finish() {
 	for i, m := range l.w {
-		exchange.Must(l.config.Groups.Replicas.SumFloats(comm.Gradient, m[1].Floats()))
-		if l.config.Groups.Replicas.Rank() == 0 {
-			l.outcome.DW[i] = doubles(m[1].Floats())
-		}
+		summed(l.config, m[1], &l.outcome.DW[i])
 	}
 }
 

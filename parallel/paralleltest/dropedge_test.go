@@ -25,7 +25,7 @@ import (
 // loops. So degrees are those of the edges that are left.
 func TestDropEdge(t *testing.T) {
 	const p = .4
-	for _, m := range []mesh.Mesh{grid(1, 1, 1), grid(1, 3, 1), grid(1, 1, 3), grid(1, 2, 2)} {
+	for _, m := range []mesh.Mesh{Grid(1, 1, 1), Grid(1, 3, 1), Grid(1, 1, 3), Grid(1, 2, 2)} {
 		newAxis := func(c engine.Config) (engine.Axis, error) {
 			o := axis.Options{Prefetch: 1, DropEdge: p}
 			if c.Groups.Mesh.Slices > 1 {
@@ -34,7 +34,7 @@ func TestDropEdge(t *testing.T) {
 			return sar.New(c.Env, o)
 		}
 		graphs := map[string]*given{"loops and weights": smallWeighted}
-		if m == grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
+		if m == Grid(1, 3, 1) { // several messages between two partitions, and several batches of edges
 			graphs["features"] = newGiven(func(t testing.TB) *graph.Graph {
 				return WithEdgeFeatures(ManyEdges(t, 2200, 8))
 			})

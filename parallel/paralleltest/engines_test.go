@@ -6,7 +6,6 @@ import (
 
 	"weft/parallel/axis"
 	"weft/parallel/edges"
-	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/train/engine"
 )
@@ -16,8 +15,8 @@ import (
 // metrics summed over partitions, and each worker's plan. One of four partitions is empty.
 func TestGraphAxis(t *testing.T) {
 	Engines(t, 0,
-		Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
-		Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 4, Slices: 1}, Tolerance: 2e-5},
+		Case{Mesh: Grid(1, 2, 1), Tolerance: 2e-5},
+		Case{Mesh: Grid(1, 4, 1), Tolerance: 2e-5},
 	)
 }
 
@@ -45,7 +44,7 @@ func TestGraphAxisPropagators(t *testing.T) {
 		for _, o := range settings {
 			t.Run(fmt.Sprintf("%d %+v", k, o), func(t *testing.T) {
 				t.Parallel()
-				m, newAxis := mesh.Mesh{Stages: 1, Partitions: k, Slices: 1},
+				m, newAxis := Grid(1, k, 1),
 					func(c engine.Config) (engine.Axis, error) {
 						c.Tile = o.tile
 						return sar.New(c.Env, o.Options)

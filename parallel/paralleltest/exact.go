@@ -96,7 +96,7 @@ func exactLinear(r gnn.Reduce) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
 		o := exactRounds(r, gnn.Once)(e, reference.MatMul(x, w[0]), dz, nil)
 		dx, dw := reference.MatMulBackward(x, w[0],
-			&reference.Matrix{Rows: dz.Rows, Cols: dz.Cols, Data: o.DX})
+			matrix(dz.Rows, dz.Cols, o.DX))
 		return &Outcome{Out: o.Out, DX: dx.Data, DW: [][]float64{dw.Data}}
 	}
 }
@@ -221,20 +221,29 @@ func (e *inEdges) attention(heads int, loops bool) *reference.Attention {
 	return a
 }
 
+// optional is weight i, or nil if there are fewer.
+func optional(w []*reference.Matrix, i int) *reference.Matrix {
+	if i < len(w) {
+		return w[i]
+	}
+	return nil
+}
+
+// and adds the gradient of an optional weight, unless it is nil.
+func (o *Outcome) and(dw *reference.Matrix) *Outcome {
+	if dw != nil {
+		o.DW = append(o.DW, dw.Data)
+	}
+	return o
+}
+
 // exactGAT is GATv1, with a vector for the edges' features if there is a third weight.
 func exactGAT(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, vector := e.attention(heads, loops), (*reference.Matrix)(nil)
-		if len(w) > 2 {
-			vector = w[2]
-		}
+		a, vector := e.attention(heads, loops), optional(w, 2)
 		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data, vector)
 		dx, dSource, dTarget, dVector := reference.GATBackward(a, x, w[0].Data, w[1].Data, vector, dz)
-		o := &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}
-		if vector != nil {
-			o.DW = append(o.DW, dVector.Data)
-		}
-		return o
+		return (&Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}).and(dVector)
 	}
 }
 
@@ -243,11 +252,7 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
 		n := dz.Cols
 		columns := func(from, count int) *reference.Matrix {
-			m := reference.New(x.Rows, count)
-			for i := range x.Rows {
-				copy(m.Data[i*count:(i+1)*count], x.Data[i*x.Cols+from:])
-			}
-			return m
+			return reference.PickColumns(x, nil, from, count)
 		}
 		edges := e.attention(a.Heads, a.SelfLoops)
 		source, target := columns(n, a.Heads), columns(n+a.Heads, a.Heads)
@@ -261,16 +266,13 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 				dSource, dTarget = dSource.Plus(ds), dTarget.Plus(dt)
 				return dh
 			})
-		o := &Outcome{Out: reference.Rounds(k).Forward(rows, step).Data, DX: make([]float64, len(x.Data))}
-		for i := range x.Rows {
-			row := o.DX[i*x.Cols:]
-			copy(row, dRows.Data[i*n:(i+1)*n])
-			if have == withGradient {
-				copy(row[n:], dSource.Data[i*a.Heads:(i+1)*a.Heads])
-				copy(row[n+a.Heads:], dTarget.Data[i*a.Heads:(i+1)*a.Heads])
-			}
+		dx := reference.New(x.Rows, x.Cols)
+		reference.PutColumns(dx, dRows, nil, 0, false)
+		if have == withGradient {
+			reference.PutColumns(dx, dSource, nil, n, false)
+			reference.PutColumns(dx, dTarget, nil, n+a.Heads, false)
 		}
-		return o
+		return &Outcome{Out: reference.Rounds(k).Forward(rows, step).Data, DX: dx.Data}
 	}
 }
 
@@ -278,18 +280,11 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 // a third one.
 func exactGATv2(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, target, weight := e.attention(heads, loops), reference.MatMul(x, w[0]), (*reference.Matrix)(nil)
-		if len(w) > 2 {
-			weight = w[2]
-		}
+		a, target, weight := e.attention(heads, loops), reference.MatMul(x, w[0]), optional(w, 2)
 		z, _ := reference.GATv2(a, x, target, w[1].Data, weight)
 		dSource, dTarget, da, dWeight := reference.GATv2Backward(a, x, target, w[1].Data, weight, dz)
 		dx, dw := reference.MatMulBackward(x, w[0], dTarget)
-		o := &Outcome{Out: z.Data, DX: dx.Plus(dSource).Data, DW: [][]float64{dw.Data, da}}
-		if weight != nil {
-			o.DW = append(o.DW, dWeight.Data)
-		}
-		return o
+		return (&Outcome{Out: z.Data, DX: dx.Plus(dSource).Data, DW: [][]float64{dw.Data, da}}).and(dWeight)
 	}
 }
 
@@ -298,28 +293,15 @@ func exactGATv2(heads int, loops bool) exact {
 // features if there is a second one.
 func exactDotProducts(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, weight, n := e.attention(heads, loops), (*reference.Matrix)(nil), dz.Cols
-		if len(w) > 1 {
-			weight = w[1]
-		}
-		source, key := reference.New(x.Rows, n), reference.New(x.Rows, n)
-		for i := range x.Rows {
-			copy(source.Data[i*n:(i+1)*n], x.Data[i*2*n:])
-			copy(key.Data[i*n:(i+1)*n], x.Data[i*2*n+n:])
-		}
+		a, weight, n := e.attention(heads, loops), optional(w, 1), dz.Cols
+		source, key := reference.PickColumns(x, nil, 0, n), reference.PickColumns(x, nil, n, n)
 		query := reference.MatMul(source, w[0])
 		z, _ := reference.DotProduct(a, query, key, source, weight)
 		dQuery, dKey, dSource, dWeight := reference.DotProductBackward(a, query, key, source, weight, dz)
 		ofQuery, dw := reference.MatMulBackward(source, w[0], dQuery)
-		dSource = dSource.Plus(ofQuery)
-		o := &Outcome{Out: z.Data, DX: make([]float64, len(x.Data)), DW: [][]float64{dw.Data}}
-		for i := range x.Rows {
-			copy(o.DX[i*2*n:], dSource.Data[i*n:(i+1)*n])
-			copy(o.DX[i*2*n+n:], dKey.Data[i*n:(i+1)*n])
-		}
-		if weight != nil {
-			o.DW = append(o.DW, dWeight.Data)
-		}
-		return o
+		dx := reference.New(x.Rows, x.Cols)
+		reference.PutColumns(dx, dSource.Plus(ofQuery), nil, 0, false)
+		reference.PutColumns(dx, dKey, nil, n, false)
+		return (&Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dw.Data}}).and(dWeight)
 	}
 }

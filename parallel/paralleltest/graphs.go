@@ -38,7 +38,7 @@ func Small(t testing.TB, loops, weighted bool) *graph.Graph {
 			add(v+9, v+9)
 		}
 	}
-	return WithEdgeFeatures(graphOf(t, vertices, e))
+	return WithEdgeFeatures(GraphOf(t, vertices, e))
 }
 
 // ManyEdges is a directed random graph with the given mean in-degree.
@@ -49,7 +49,7 @@ func ManyEdges(t testing.TB, vertices, degree int32) *graph.Graph {
 	for range degree * vertices {
 		e.Source, e.Target = append(e.Source, r.Int32N(vertices)), append(e.Target, r.Int32N(vertices))
 	}
-	return graphOf(t, int(vertices), e)
+	return GraphOf(t, int(vertices), e)
 }
 
 // Tangled is a directed graph of 151 vertices with self loops and duplicate edges. Every seventh vertex has
@@ -112,7 +112,8 @@ func WithEdgeFeatures(g *graph.Graph) *graph.Graph {
 	return g
 }
 
-func graphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
+// GraphOf is a graph of these edges.
+func GraphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
 	t.Helper()
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)

@@ -316,12 +316,7 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 	live := int64(0)
 	for pass, o := range passes {
 		tape := autograd.NewTrainingTape(c.Team, autograd.Random{Seed: 3, Epoch: 5})
-		var w []*autograd.Var
-		for i, shape := range l.Weights {
-			value := memory.New(tensor.Parameters, shape[0], shape[1])
-			drawWeight(value, i)
-			w = append(w, tape.Parameter(value, c.Team.Zeros(tensor.Gradients, shape[0], shape[1])))
-		}
+		w := drawnParameters(tape, l.Weights)
 		in := tape.Input(x, rows)
 		out := tape.Scope(func() *autograd.Var { return l.Forward(p, in, w) })
 		place(o.Out, out.Value(), ids)
@@ -333,10 +328,7 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 		dx.Release()
 		for i, v := range w {
 			dw, _ := v.Grad()
-			exchange.Must(c.Groups.Replicas.SumFloats(comm.Gradient, dw.Floats()))
-			if c.Groups.Replicas.Rank() == 0 {
-				o.DW[i] = doubles(dw.Floats())
-			}
+			summed(c, dw, &o.DW[i])
 			dw.Release()
 		}
 		if now := memory.Live(tensor.Activations) + memory.Live(tensor.Gradients); pass > 0 && now != live {
@@ -345,6 +337,24 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 		} else {
 			live = now
 		}
+	}
+}
+
+// drawnParameters are parameters of these shapes, drawn, with gradients of zeros.
+func drawnParameters(tape *autograd.Tape, shapes [][2]int) (w []*autograd.Var) {
+	for i, shape := range shapes {
+		value := tape.Memory().New(tensor.Parameters, shape[0], shape[1])
+		drawWeight(value, i)
+		w = append(w, tape.Parameter(value, tape.Team.Zeros(tensor.Gradients, shape[0], shape[1])))
+	}
+	return w
+}
+
+// summed sums a parameter's gradient over the replicas. The first of these writes it.
+func summed(c engine.Config, dw *tensor.Matrix, to *[]float64) {
+	exchange.Must(c.Groups.Replicas.SumFloats(comm.Gradient, dw.Floats()))
+	if c.Groups.Replicas.Rank() == 0 {
+		*to = doubles(dw.Floats())
 	}
 }
 

@@ -30,12 +30,12 @@ func TestSomeVertices(t *testing.T) {
 			for _, k := range partitions {
 				t.Run(fmt.Sprint(k, " ", model, " ", v.name), func(t *testing.T) {
 					g, o := v.graph(t), v.options(model)
-					if v.halo != nil && k > 1 {
-						v.halo(&o)
+					if k > 1 {
+						o = with(o, v.halo)
 						o.Halo = train.Defaults().Halo // some vertices need other sums
 					}
 					someAsAmongAll(t, train.Job{
-						Graph: g, Options: o, Mesh: grid(1, k, 1),
+						Graph: g, Options: o, Mesh: Grid(1, k, 1),
 						Parts: parts(t, g, k),
 					})
 				})
@@ -51,8 +51,8 @@ func TestSomeVerticesOfTypes(t *testing.T) {
 			t.Run(fmt.Sprint(k, " ", c.graph, " ", c.name), func(t *testing.T) {
 				g := typedGraphs[c.graph](t)
 				someAsAmongAll(t, train.Job{
-					Graph: g, Options: typedOptions(c.name, c.set),
-					Mesh: grid(1, k, 1), Parts: parts(t, g, k),
+					Graph: g, Options: small(c.name, c.set),
+					Mesh: Grid(1, k, 1), Parts: parts(t, g, k),
 				})
 			})
 		}
@@ -101,16 +101,11 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	} {
 		divided := parts(t, g, k)
 		if k > 1 {
-			a := &partition.Assignment{K: k, Of: make([]int32, vertices)}
-			for v := range a.Of {
-				a.Of[v] = int32(v * k / vertices)
+			of := make([]int32, vertices)
+			for v := range of {
+				of[v] = int32(v * k / vertices)
 			}
-			shares, err := partition.Split(g, a)
-			require.NoError(t, err)
-			divided = &train.Parts{
-				Whole: shares[0].Whole,
-				Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
-			}
+			divided = partsOf(t, g, k, of)
 		}
 		for _, model := range models {
 			directions := []string{"both"}
@@ -119,10 +114,9 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 			}
 			for _, direction := range directions {
 				t.Run(fmt.Sprint(k, " ", model, " ", direction), func(t *testing.T) {
-					o := train.Defaults()
-					o.Layers, o.Hidden, o.Epochs, o.Seed, o.Threads, o.Model, o.Direction = 2, 8, 1, 3,
-						2, model, direction
-					someAsAmongAll(t, train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: divided})
+					o := with(train.Defaults(), "layers=2 hidden=8 seed=3 threads=2 model="+model+
+						" direction="+direction)
+					someAsAmongAll(t, train.Job{Graph: g, Options: o, Mesh: Grid(1, k, 1), Parts: divided})
 				})
 			}
 		}
@@ -220,9 +214,8 @@ func TestNeedOfAPath(t *testing.T) {
 		for direction, want := range map[string]string{
 			"in": "[{3 2} {2 1}]", "out": "[{3 2} {2 1}]", "both": "[{5 6} {3 2}]",
 		} {
-			o := train.Defaults()
-			o.Layers, o.Hidden, o.Epochs, o.Model, o.Direction = 2, 4, 1, "sage", direction
-			job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
+			o := with(train.Defaults(), "layers=2 hidden=4 epochs=1 model=sage direction="+direction)
+			job := train.Job{Graph: g, Options: o, Mesh: Grid(1, k, 1), Parts: parts(t, g, k)}
 			r, err := job.Run(context.Background())
 			require.NoError(t, err)
 			job.Vertices = []int32{50}

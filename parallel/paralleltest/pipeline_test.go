@@ -24,6 +24,7 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -140,6 +141,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 			before := sentBy(c.Groups.World)
 			loss := e.Train(1 + i)
+			exchange.Must(e.Settle())
 			after := sentBy(c.Groups.World)
 			if s.trained != nil {
 				s.trained(c)
@@ -227,15 +229,19 @@ func (s *staged) definition() *gnnPipe {
 		period: s.options.HistoryPeriod,
 		scale:  1, keep: s.options.StaleGradients == axis.Keep,
 	}
-	if s.options.StaleGradients == axis.DropScale {
+	switch {
+	case s.options.HaloDelay > 0:
+		p.chunk, p.chunks, p.period, p.keep = s.of, s.mesh.Partitions, 1, true
+		p.late = &pipeGCN{s.options.HaloSmoothing, s.options.AggregationOrder == order.TransformFirst}
+	case s.options.StaleGradients == axis.DropScale:
 		p.scale = 2
 	}
 	return p
 }
 
-// inTurn is the chunks in the fixed order.
-func (s *staged) inTurn() []int {
-	order := make([]int, s.chunks)
+// inOrder is so many chunks in the fixed order.
+func inOrder(chunks int) []int {
+	order := make([]int, chunks)
 	for i := range order {
 		order[i] = i
 	}
@@ -323,7 +329,7 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			}
 			lines++
 			t.Run(v.name, func(t *testing.T) {
-				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.replicas, Slices: 1},
+				s := newStaged(t, model, Grid(v.stages, v.replicas, 1),
 					v.chunks)
 				if v.set != nil {
 					v.set(s)
@@ -343,7 +349,7 @@ func inSlices(slices int) func(s *staged) { return func(s *staged) { s.mesh.Slic
 // TestPipelineSumsWhatIsComplete: the replicas sum gradients of weights during the backward pass, but no
 // gradient before every chunk has added to it. There are more gradients here than one all-reduce takes.
 func TestPipelineSumsWhatIsComplete(t *testing.T) {
-	s := newStaged(t, "gcn", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, 3)
+	s := newStaged(t, "gcn", Grid(2, 2, 1), 3)
 	s.spec.Layers, s.spec.Hidden, s.epochs = 6, 400, 1
 	s.check(t, s.train(t))
 }
@@ -357,7 +363,7 @@ func (s *staged) check(t *testing.T, got []outcome) {
 		if i == 0 && s.options.HistoryStart == axis.Warm {
 			p.warm(w)
 		}
-		f, want := p.epoch(1+i, w, s.inTurn())
+		f, want := p.epoch(1+i, w, inOrder(p.chunks))
 		what := fmt.Sprintf("epoch %d", 1+i)
 		alike(t, what+", loss", of(number(o.loss)), of(number(f.loss)), tolerance)
 		alike(t, what, o.grads, want, tolerance)
@@ -375,7 +381,7 @@ func number(x float64) *reference.Matrix {
 // TestPipelineShuffles, 15: "all stages of a way compute the same permutation" (a way is a replica). Each
 // epoch's gradients are those of one order of the chunks. The order differs between epochs and between seeds.
 func TestPipelineShuffles(t *testing.T) {
-	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s := newStaged(t, "gcnii", Grid(3, 2, 1), 4)
 	s.options.ChunkOrder, s.epochs = axis.Shuffle, 6
 	p, seen := s.definition(), map[string]bool{}
 	for i, o := range s.train(t) {
@@ -471,7 +477,7 @@ func TestPipelineStages(t *testing.T) {
 		c := meshes[number%len(meshes)]
 		var want []outcome
 		for _, stages := range c.stages {
-			s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: c.replicas, Slices: c.slices},
+			s := newStaged(t, spec.Model, Grid(stages, c.replicas, c.slices),
 				3)
 			s.spec, s.options.ChunkOrder, s.epochs = spec, axis.Shuffle, 3
 			got := s.train(t)
@@ -486,11 +492,7 @@ func TestPipelineStages(t *testing.T) {
 // TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0". Each model is on
 // one of the meshes, in turn.
 func TestPipelineRecomputes(t *testing.T) {
-	meshes := []mesh.Mesh{
-		{Stages: 2, Partitions: 1, Slices: 1},
-		{Stages: 2, Partitions: 2, Slices: 1},
-		{Stages: 2, Partitions: 1, Slices: 3},
-	}
+	meshes := []mesh.Mesh{Grid(2, 1, 1), Grid(2, 2, 1), Grid(2, 1, 3)}
 	eachModel(t, func(t *testing.T, number int, spec gnn.Spec) {
 		m := meshes[number%len(meshes)]
 		s := newStaged(t, spec.Model, m, 3)
@@ -525,7 +527,7 @@ func TestPipelineInfers(t *testing.T) {
 		for without := range 2 {
 			want := infer(mesh.One, 1, without)
 			for slices := 1; slices <= 2; slices++ {
-				m := mesh.Mesh{Stages: 3, Partitions: 2, Slices: slices}
+				m := Grid(3, 2, slices)
 				alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)),
 					of(want), tolerance)
 			}
@@ -549,7 +551,7 @@ func placeRows(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
 // TestPipelineSchedule, 4: "result independent of goroutine timing; run with -race and random delays". Each
 // worker's messages are delayed at random, before they are sent and before they are complete.
 func TestPipelineSchedule(t *testing.T) {
-	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 2}, 4)
+	s := newStaged(t, "gcnii", Grid(3, 2, 2), 4)
 	s.spec.Dropout, s.options.ChunkOrder = .4, axis.Shuffle
 	want := s.train(t)
 	for seed := range uint64(4) {
@@ -616,7 +618,7 @@ func TestPipelineVolume(t *testing.T) {
 			{3, 1, 4, 9},
 			{2, 2, 3, 4},
 		} {
-			s := newStaged(t, model, mesh.Mesh{Stages: c.stages, Partitions: c.replicas, Slices: 1}, c.chunks)
+			s := newStaged(t, model, Grid(c.stages, c.replicas, 1), c.chunks)
 			s.spec.Layers, s.epochs = c.layers, 2
 			state := int64(1)
 			if model == "gcnii" {
@@ -667,7 +669,7 @@ func TestPipelineVolume(t *testing.T) {
 func TestSlicedPipelineVolume(t *testing.T) {
 	const stages, slices, chunks = 2, 3, 4
 	for model, state := range map[string]int64{"gcn": 1, "gcnii": 2} {
-		s := newStaged(t, model, mesh.Mesh{Stages: stages, Partitions: 1, Slices: slices}, chunks)
+		s := newStaged(t, model, Grid(stages, 1, slices), chunks)
 		s.epochs = 1
 		var sizes [chunks]int
 		for _, k := range s.chunk {
@@ -713,7 +715,7 @@ func (s *staged) haloColumns() int64 { return int64(s.spec.Layers * s.spec.Hidde
 // L epochs for P=1 and L·P for period P", up to the rounding of single precision.
 func TestPipelineConverges(t *testing.T) {
 	for _, period := range []int{1, 2} {
-		s := newStaged(t, "gcnii", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, 4)
+		s := newStaged(t, "gcnii", Grid(2, 1, 1), 4)
 		s.options.HistoryPeriod, s.options.ChunkOrder, s.epochs = period, axis.Shuffle, s.spec.Layers*period+2
 		w := drawnTensors(t, s.graph, s.spec, 1)
 		s.weights = slices.Repeat([]tensors{w}, s.epochs)
@@ -733,7 +735,7 @@ func TestPipelineConverges(t *testing.T) {
 // one slot after its input was sent, or after the stage finished the previous chunk.
 func TestPipelineSlots(t *testing.T) {
 	for _, c := range []struct{ stages, chunks int }{{2, 1}, {2, 8}, {3, 5}, {4, 16}} {
-		s := newStaged(t, "gcn", mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: 1}, c.chunks)
+		s := newStaged(t, "gcn", Grid(c.stages, 1, 1), c.chunks)
 		s.spec.Layers, s.epochs = c.stages, 1
 		times := &slots{at: make([]int, c.stages), sent: map[lane]int{}, asked: map[lane]int{}}
 		s.wrap = func(tr comm.Transport) comm.Transport { return &slotted{tr, times, map[lane]int{}} }
@@ -841,7 +843,7 @@ func TestPipelineMismatch(t *testing.T) {
 		"stale":   func(c *engine.Config) { c.StaleGradients = axis.Drop },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStaged(t, "gcn", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, 5)
+			s := newStaged(t, "gcn", Grid(3, 1, 1), 5)
 			s.options.ChunkOrder = axis.Shuffle
 			s.workers(t, func(c engine.Config) {
 				if c.Groups.Stage == 2 {
@@ -862,7 +864,7 @@ func TestPipelineMismatch(t *testing.T) {
 // worker's pass ends with a Failure. Nothing is left behind.
 func TestPipelineWorkerFails(t *testing.T) {
 	const never, broken = 1 << 30, "no more"
-	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s := newStaged(t, "gcnii", Grid(3, 2, 1), 4)
 	s.options.HistoryStart = axis.Warm
 	// run makes a worker panic in one of its kernel calls, and returns the number of its calls.
 	run := func(rank, call int) (calls int) {

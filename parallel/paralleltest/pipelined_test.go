@@ -141,30 +141,6 @@ func differences(w tensors, loss func() float64) tensors {
 	return gradients
 }
 
-func conv(i int, name string) string { return fmt.Sprintf("convs.%d.%s", i, name) }
-
-// denseGCN is GCN's normalised adjacency matrix. One self loop for each vertex replaces stored ones.
-func denseGCN(g *graph.Graph) *reference.Matrix {
-	n, e := g.Vertices(), g.Relations[0].Edges()
-	a, degree := reference.New(n, n), make([]float64, n)
-	for k, u := range e.Source {
-		if v := e.Target[k]; u != v {
-			a.Add(int(v), int(u), 1)
-			degree[v]++
-		}
-	}
-	for v := range n {
-		a.Set(v, v, 1)
-		degree[v]++
-	}
-	for v := range n {
-		for u := range n {
-			a.Set(v, u, a.At(v, u)/math.Sqrt(degree[v]*degree[u]))
-		}
-	}
-	return a
-}
-
 // TestDefinitionGradients: with scale 1 the definition's gradients are central differences of its loss with
 // the snapshot held constant. With chunks first in, first out they are not, nor doubled. So the engine that
 // agrees with the definition descends on its loss. For attention this covers two facts: a chunk returns the

@@ -9,16 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
-	"weft/partition"
 	"weft/train"
-	"weft/train/setting"
-	"weft/train/worker"
 )
 
 // TestPlanOfStages: the plan of a model in two stages says the same of all its modules as the plan of one
@@ -26,8 +22,7 @@ import (
 // cheaper.
 func TestPlanOfStages(t *testing.T) {
 	g := Tangled(t)
-	o := train.Defaults()
-	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is cached
+	o := with(train.Defaults(), "model=gcn layers=3 threads=1 input-dropout=.1") // nothing is cached
 	said := func(j *train.Job) (lines []string) {
 		plan, err := j.Plan(context.Background())
 		require.NoError(t, err)
@@ -50,7 +45,7 @@ func TestPlanOfStages(t *testing.T) {
 		},
 	} {
 		o.Chunks = chunks
-		got := said(&train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}})
+		got := said(&train.Job{Graph: g, Options: o, Mesh: Grid(2, 1, 1)})
 		if diff := cmp.Diff(want, got); diff != "" || len(want) != 1+o.Layers {
 			t.Errorf("%d chunks: want %q: %s", chunks, want, diff)
 		}
@@ -68,21 +63,20 @@ func TestPlanOfAnyOrder(t *testing.T) {
 		model  string
 		stages int
 		slices int
-		set    func(o *train.Options)
+		set    string
 	}{
-		{"gcnii", 2, 1, func(*train.Options) {}},
-		{"gcnii", 3, 1, func(o *train.Options) { o.Recompute = setting.RecomputeNone }},
-		{"gat", 2, 1, func(o *train.Options) { o.StaleGradients = axis.Keep }},
-		{"sage", 3, 1, func(o *train.Options) { o.Recompute, o.Norm = setting.RecomputeNone, "layer" }},
-		{"gcn", 3, 1, func(o *train.Options) { o.Dropout, o.InputDropout = .3, .2 }},
-		{"gcn", 2, 2, func(*train.Options) {}},
+		{"gcnii", 2, 1, ""},
+		{"gcnii", 3, 1, "recompute=none"},
+		{"gat", 2, 1, "stale-gradients=keep"},
+		{"sage", 3, 1, "recompute=none norm=layer"},
+		{"gcn", 3, 1, "dropout=.3 input-dropout=.2"},
+		{"gcn", 2, 2, ""},
 	} {
-		o := train.Defaults()
-		o.Model, o.Layers, o.Hidden, o.Threads, o.Chunks, o.Epochs, o.EvalEvery = c.model, 4, 48, 1, 4, 40, 20
-		c.set(&o)
+		o := with(train.Defaults(),
+			"layers=4 hidden=48 threads=1 chunks=4 epochs=40 eval-every=20 model="+c.model+" "+c.set)
 		job := &train.Job{
 			Graph: g, Options: o,
-			Mesh: mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: c.slices},
+			Mesh: Grid(c.stages, 1, c.slices),
 		}
 		plan, err := job.Plan(context.Background())
 		require.NoError(t, err)
@@ -104,41 +98,19 @@ func TestPlanOfAnyOrder(t *testing.T) {
 func TestPlanOfChunks(t *testing.T) {
 	g := Tangled(t)
 	for _, model := range []string{"gcnii", "gat"} {
-		for _, set := range []func(o *train.Options){
-			func(*train.Options) {},
-			func(o *train.Options) { o.Recompute, o.HistoryStart = setting.RecomputeNone, axis.Warm },
-			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = axis.Keep, 2 },
+		for _, set := range []string{
+			"", "recompute=none history-start=warm", "stale-gradients=keep history-period=2",
 		} {
-			for _, m := range []mesh.Mesh{
-				{Stages: 2, Partitions: 1, Slices: 1},
-				{Stages: 2, Partitions: 2, Slices: 1},
-				{Stages: 2, Partitions: 1, Slices: 3},
-			} {
-				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10,
-					.3, 1, 3, axis.Fixed
-				o.Chunks = axis.Chunks(5 * m.Partitions)
-				set(&o)
-				job := &train.Job{Graph: g, Options: o, Mesh: m}
-				if m.Partitions > 1 {
-					job.Parts = inTurn(t, g, m.Partitions)
-				}
-				plan, err := job.Plan(context.Background())
-				require.NoError(t, err)
-				r, err := job.Run(context.Background())
-				require.NoError(t, err)
-				what := fmt.Sprintf("%s on %s, recompute %s, %s, from %s", model, Name(job.Mesh), o.Recompute,
-					o.StaleGradients, o.HistoryStart)
-				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
-					t.Errorf("%s: planned tensors: %s", what, diff)
-				}
-				if diff := cmp.Diff(r.GraphBytes, plan.GraphBytes); diff != "" {
-					t.Errorf("%s: planned graph: %s", what, diff)
-				}
-				if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo ||
-					planned.Layout != sent.Layout || planned.Stage != sent.Stage {
-					t.Errorf("%s: sent %+v, planned %+v", what, sent, planned)
-				}
+			for _, m := range []mesh.Mesh{Grid(2, 1, 1), Grid(2, 2, 1), Grid(2, 1, 3)} {
+				t.Run(fmt.Sprint(Name(m), " ", model, " ", set), func(t *testing.T) {
+					o := small(model, "layers=4 chunk-order=fixed "+set)
+					o.Chunks = axis.Chunks(5 * m.Partitions)
+					job := &train.Job{Graph: g, Options: o, Mesh: m}
+					if m.Partitions > 1 {
+						job.Parts = inTurn(t, g, m.Partitions)
+					}
+					asPlanned(t, job)
+				})
 			}
 		}
 	}
@@ -152,9 +124,8 @@ func TestPriceOfOrders(t *testing.T) {
 		// by order of work and module: the bytes of this order and of the other
 		price := map[order.Choice]map[string][2]string{}
 		for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
-			o := train.Defaults()
-			o.Layers, o.Hidden, o.Threads, o.Parallel, o.AggregationOrder, o.InputDropout = 3, 10,
-				1, mesh, choice, .1
+			o := with(train.Defaults(), "layers=3 hidden=10 threads=1 input-dropout=.1 parallel="+mesh)
+			o.AggregationOrder = choice
 			job := &train.Job{Graph: g, Options: o}
 			if strings.HasPrefix(mesh, "graph=2") {
 				job.Parts = inTurn(t, g, 2)
@@ -181,16 +152,5 @@ func TestPriceOfOrders(t *testing.T) {
 				t.Errorf("%s, %s: %q and %q", mesh, site, p, q)
 			}
 		}
-	}
-}
-
-// inTurn divides the graph's vertices among k partitions in turn.
-func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
-	t.Helper()
-	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: Dividings(g.Vertices(), k)["in turn"]})
-	require.NoError(t, err)
-	return &train.Parts{
-		Whole: shares[0].Whole,
-		Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
 	}
 }

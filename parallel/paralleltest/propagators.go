@@ -238,7 +238,7 @@ func (l Layer) alone(t testing.TB, storage tensor.Element, g *graph.Graph, along
 	t.Helper()
 	o := l.Blank(g.Vertices())
 	Workers{Mesh: mesh.One, Storage: storage, Graph: g}.Run(t, func(c engine.Config) {
-		l.Run(c, Whole(t, c.Team, &g.Relations[0]), along, o)
+		l.Run(c, Whole(t, c.Team, g), along, o)
 	})
 	return o
 }

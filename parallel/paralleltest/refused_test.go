@@ -2,11 +2,12 @@ package paralleltest
 
 import (
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/graph"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
@@ -32,50 +33,42 @@ func TestMessagesRefused(t *testing.T) {
 		message func(x *autograd.Var) gnn.Message
 		want    string
 	}{
-		{
-			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			messages(3, true),
-			"messages of 3 columns and sources of 4",
-		},
-		{
-			mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2},
-			messages(3, true),
-			"messages of 3 columns and sources of 4",
-		},
-		{
-			mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3},
-			messages(5, true),
-			"messages of 5 columns and sources of 4",
-		},
-		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, messages(4, false), "take parallel graph=2"},
-		{mesh.Mesh{Stages: 1, Partitions: 2, Slices: 3}, messages(4, false), "take parallel graph=6"},
+		{Grid(1, 2, 1), messages(3, true), "messages of 3 columns and sources of 4"},
+		{Grid(1, 1, 2), messages(3, true), "messages of 3 columns and sources of 4"},
+		{Grid(1, 1, 3), messages(5, true), "messages of 5 columns and sources of 4"},
+		{Grid(1, 1, 2), messages(4, false), "take parallel graph=2"},
+		{Grid(1, 2, 3), messages(4, false), "take parallel graph=6"},
 	} {
-		var mu sync.Mutex
-		refused := 0
-		w := Workers{Mesh: c.mesh, Graph: g, Of: Dividings(g.Vertices(), c.mesh.Partitions)["in turn"]}
-		w.Run(t, func(e engine.Config) {
-			axis := newSlice
-			if c.mesh.Slices == 1 {
-				axis = newPartition
-			}
-			a, err := axis(e)
-			exchange.Must(err)
-			defer func() {
-				mu.Lock()
-				defer mu.Unlock()
-				f, is := recover().(exchange.Failure)
-				if !is || !strings.HasPrefix(f.Error(), "convs.1: ") || !strings.Contains(f.Error(), c.want) {
-					t.Errorf("%s: %v, want %q", Name(c.mesh), f, c.want)
-					return
-				}
-				refused++
-			}()
-			x := autograd.NewTape(e.Team).Constant(e.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
+		eachRefuses(t, c.mesh, g, c.want, func(a engine.Axis, tape *autograd.Tape) {
+			x := tape.Constant(tape.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
 			a.Propagator("convs.1", Stored).Message(c.message(x))
 		})
-		if refused != c.mesh.Workers() {
-			t.Errorf("%s: %d workers refuse", Name(c.mesh), refused)
+	}
+}
+
+// eachRefuses fails unless do ends on each worker with the same failure of convs.1.
+func eachRefuses(t *testing.T, m mesh.Mesh, g *graph.Graph, want string,
+	do func(a engine.Axis, tape *autograd.Tape),
+) {
+	t.Helper()
+	var refused atomic.Int64
+	w := Workers{Mesh: m, Graph: g, Of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
+	w.Run(t, func(e engine.Config) {
+		axis := newSlice
+		if m.Slices == 1 {
+			axis = newPartition
 		}
+		a, err := axis(e)
+		exchange.Must(err)
+		f, is := panicOf(func() { do(a, autograd.NewTape(e.Team)) }).(exchange.Failure)
+		if !is || !strings.HasPrefix(f.Error(), "convs.1: ") || !strings.Contains(f.Error(), want) {
+			t.Errorf("%s: %v, want %q", Name(m), f, want)
+			return
+		}
+		refused.Add(1)
+	})
+	if int(refused.Load()) != m.Workers() {
+		t.Errorf("%s: %d workers refuse", Name(m), refused.Load())
 	}
 }
 
@@ -84,32 +77,15 @@ func TestMessagesRefused(t *testing.T) {
 func TestEdgeFeaturesRefused(t *testing.T) {
 	g := Small(t, false, false)
 	for _, along := range []gnn.Along{Stored, Reversed} {
-		for _, m := range []mesh.Mesh{
-			{Stages: 1, Partitions: 2, Slices: 1},
-			{Stages: 1, Partitions: 1, Slices: 2},
-		} {
-			w := Workers{Mesh: m, Graph: g, Of: Dividings(g.Vertices(), m.Partitions)["in turn"]}
-			w.Run(t, func(e engine.Config) {
-				axis := newSlice
-				if m.Slices == 1 {
-					axis = newPartition
+		for _, m := range []mesh.Mesh{Grid(1, 2, 1), Grid(1, 1, 2)} {
+			const want = "attention is asked to use 7 features of each edge"
+			eachRefuses(t, m, g, want, func(a engine.Axis, tape *autograd.Tape) {
+				constant := func(rows int, of *autograd.RowSet) *autograd.Var {
+					return tape.Constant(tape.Team.Zeros(tensor.Features, rows, 4), of)
 				}
-				a, err := axis(e)
-				exchange.Must(err)
-				defer func() {
-					const want = "convs.1: attention is asked to use 7 features of each edge"
-					if f, is := recover().(exchange.Failure); !is || !strings.HasPrefix(f.Error(), want) {
-						t.Errorf("%s: %v, want %q", Name(m), f, want)
-					}
-				}()
-				tape := autograd.NewTape(e.Team)
-				rows := func() *autograd.Var {
-					return tape.Constant(e.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
-				}
-				weight := tape.Constant(e.Team.Zeros(tensor.Features, 7, 4), nil)
+				rows := func() *autograd.Var { return constant(a.Rows().Here, a.Rows()) }
 				a.Propagator("convs.1", along).Attend(gnn.Attention{
-					Source: rows(), Key: rows(),
-					Target: rows(), EdgeWeight: weight, Heads: 2,
+					Source: rows(), Key: rows(), Target: rows(), EdgeWeight: constant(7, nil), Heads: 2,
 				}, gnn.Once)
 			})
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/gnn"
@@ -14,7 +15,7 @@ import (
 	"weft/internal/require"
 	"weft/nn"
 	"weft/parallel/axis"
-	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
@@ -80,8 +81,8 @@ func (v *variant) check(t *testing.T, o train.Options, cases []Case, otherwise b
 		c.otherwise = otherwise && i == 0
 		t.Run(Name(c.Mesh), func(t *testing.T) {
 			divided := o
-			if v.halo != nil && c.Engine == nil && c.Mesh.Partitions > 1 && c.Mesh.Stages == 1 {
-				v.halo(&divided)
+			if c.Engine == nil && c.Mesh.Partitions > 1 && c.Mesh.Stages == 1 {
+				divided = with(o, v.halo)
 			}
 			c.check(t, g, alone, o, divided)
 		})
@@ -95,8 +96,8 @@ type variant struct {
 	blocks     bool               // it must have a form with residual blocks
 	directions int                // directions that the model must aggregate along, 0: one
 	change     func(*graph.Graph) // nil: nothing
-	set        func(*train.Options)
-	halo       func(*train.Options) // how rows travel where the graph axis's own engine runs
+	set        string             // settings by name
+	halo       string             // and those of how rows travel, where the graph axis's own engine runs
 }
 
 // suites is how many suites share the models of a variant. The last of them is of stages.
@@ -166,11 +167,30 @@ func (v *variant) oneBlock(model string) bool {
 
 // options are those of a model on one worker.
 func (v *variant) options(model string) train.Options {
-	o := train.Defaults()
-	o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 3, 3, 1
-	o.Model, o.Optimizer, o.LR, o.Heads = model, "sgd", .05, 2 // Adam amplifies single roundings
-	if v.set != nil {
-		v.set(&o)
+	o := small(model, v.set)
+	if o.Decoupled && model == "gin" { // its sums, and so their roundings, grow in each round
+		o.LR = 1e-6
+	}
+	return o
+}
+
+// small are the options of a model of three narrow layers, with more settings by name, such as "norm=pair".
+func small(model, settings string) train.Options {
+	// Adam amplifies single roundings
+	return with(train.Defaults(), "model="+model+" layers=3 hidden=10 heads=2 dropout=.3 epochs=3 seed=3 "+
+		"threads=1 optimizer=sgd lr=.05 "+settings)
+}
+
+// with are options with other settings, by name.
+func with(o train.Options, settings string) train.Options {
+	all := setting.All()
+	for _, one := range strings.Fields(settings) {
+		name, text, _ := strings.Cut(one, "=")
+		k := slices.IndexFunc(all, func(s setting.Setting) bool { return s.Name == name })
+		if k < 0 {
+			panic("there is no setting " + name)
+		}
+		exchange.Must(all[k].Set(&o, text))
 	}
 	return o
 }
@@ -182,90 +202,56 @@ const unchanged = "plain"
 var variants = []variant{
 	{name: unchanged},
 	{name: "bfloat16", set: inBFloat16},
-	{name: "bfloat16, sparse features, batch norm", change: sparsely, set: func(o *train.Options) {
-		inBFloat16(o)
-		o.Norm, o.Residual = "batch", true
-	}},
-	{name: "sparse features, clipped, pair norm", change: sparsely, set: func(o *train.Options) {
-		o.InputDropout, o.Clip, o.Norm = .2, .5, "pair"
-	}},
+	{name: "bfloat16, sparse features, batch norm", change: sparsely, set: inBFloat16 +
+		"norm=batch residual=true"},
+	{name: "sparse features, clipped, pair norm", change: sparsely,
+		set: "input-dropout=.2 clip=.5 norm=pair"},
 	{name: "several labels, some missing", change: func(g *graph.Graph) {
 		severally(g)
 		for k := 0; k < len(g.Labels.Multi); k += 7 {
 			g.Labels.Multi[k] = float32(math.NaN())
 		}
 	}},
-	{
-		name: "several labels, deep prefetch, graph norm", change: severally,
-		set: func(o *train.Options) { o.Norm = "graph" }, halo: func(o *train.Options) { o.Prefetch = 3 },
-	},
-	{
-		name: "batch norm, residual, halo kept",
-		set: func(o *train.Options) {
-			o.Norm, o.Residual = "batch", true
-		}, halo: func(o *train.Options) { o.KeepHalo = true },
-	},
+	{name: "several labels, deep prefetch, graph norm", change: severally, set: "norm=graph",
+		halo: "prefetch=3"},
+	{name: "batch norm, residual, halo kept", set: "norm=batch residual=true", halo: "keep-halo=true"},
 	{
 		name: "both directions, layer norm", uses: "direction", directions: 2,
-		set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }, halo: inCovers,
+		set: "direction=both norm=layer", halo: "halo=cover",
 	},
-	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
-		o.Teleport, o.Direction = .1, "out"
-		decoupled(o)
-	}},
-	{name: "decoupled, no teleport", uses: "decoupled", set: decoupled, halo: inCovers},
-	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
-		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
-	}, halo: func(o *train.Options) { o.KeepHalo = true }},
-	{name: "residual blocks", blocks: true, set: func(o *train.Options) {
-		o.BlockForm = "residual"
-	}, halo: inCovers},
+	{name: "decoupled", uses: "decoupled", set: decoupled + "teleport=.1 direction=out"},
+	{name: "decoupled, no teleport", uses: "decoupled", set: decoupled, halo: "halo=cover"},
+	{
+		name: "decoupled, gradient stopped", uses: "attention-gradient",
+		set: "decoupled=true attention-gradient=stop attention-dropout=.4 heads=1", halo: "keep-halo=true",
+	},
+	{name: "residual blocks", blocks: true, set: "blocks=residual", halo: "halo=cover"},
 	{
 		name: "residual blocks, both directions, batch norm", blocks: true, directions: 2,
-		set: func(o *train.Options) {
-			o.BlockForm, o.Direction, o.Norm = "residual", "both", "batch"
-		},
+		set: "blocks=residual direction=both norm=batch",
 	},
+	{name: "separate weights", uses: "shared-weights", set: "shared-weights=false direction=out"},
+	{name: "attention dropout", uses: "attention-dropout", set: "attention-dropout=.4"},
 	{
-		name: "separate weights", uses: "shared-weights",
-		set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" },
+		name: "transform dropout, no prefetch", uses: "transform-dropout", set: "transform-dropout=.3",
+		halo: "prefetch=0",
 	},
+	{name: "edge features", uses: "edge-features", set: "edge-features=true"},
 	{
-		name: "attention dropout", uses: "attention-dropout",
-		set: func(o *train.Options) { o.AttentionDropout = .4 },
+		name: "edge features, bfloat16, attention dropout", uses: "edge-features",
+		set: inBFloat16 + "edge-features=true attention-dropout=.4", halo: "keep-halo=true",
 	},
-	{
-		name: "transform dropout, no prefetch", uses: "transform-dropout",
-		set: func(o *train.Options) {
-			o.TransformDropout = .3
-		}, halo: func(o *train.Options) { o.Prefetch = 0 },
-	},
-	{name: "edge features", uses: "edge-features", set: func(o *train.Options) { o.EdgeFeatures = true }},
-	{name: "edge features, bfloat16, attention dropout", uses: "edge-features", set: func(o *train.Options) {
-		inBFloat16(o)
-		o.EdgeFeatures, o.AttentionDropout = true, .4
-	}, halo: func(o *train.Options) { o.KeepHalo = true }},
 	{
 		name: "edge features in residual blocks", uses: "edge-features", blocks: true,
-		set: func(o *train.Options) {
-			o.EdgeFeatures, o.BlockForm, o.AttentionDropout = true, "residual", .3
-		},
+		set: "edge-features=true blocks=residual attention-dropout=.3",
 	},
 }
 
-func inCovers(o *train.Options) { o.Halo = edges.HaloCover }
-
-const bfloat16 = "bf16"
-
-func inBFloat16(o *train.Options) { o.Precision = bfloat16 }
-
-// decoupled makes the model decoupled.
-func decoupled(o *train.Options) {
-	o.Decoupled, o.Norm, o.Heads = true, "batch", 1
-	if o.Model == "gin" { // its sums, and so their roundings, grow in each round
-		o.LR = 1e-6
-	}
-}
+const (
+	bfloat16   = "bf16"
+	inBFloat16 = "precision=" + bfloat16 + " "
+	decoupled  = "decoupled=true norm=batch heads=1 "
+)
 
 // check runs a divided model, and compares it with one worker's run with the options o.
 func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divided train.Options) {
@@ -366,20 +352,26 @@ func (c *Case) otherwiseRecomputed(t *testing.T, g *graph.Graph, o train.Options
 		o.Recompute = setting.RecomputeNone
 	}
 	got := asPlanned(t, c.job(t, g, o))
-	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
-		t.Errorf("recompute %s: losses %v, want %v, or other logits", o.Recompute, got.Losses, want.Losses)
-	}
-	for name, w := range want.Weights {
-		if !slices.Equal(got.Weights[name].Float32, w.Float32) {
-			t.Errorf("recompute %s: other values of %s", o.Recompute, name)
-		}
-	}
+	sameBits(t, "recompute "+o.Recompute, got, want)
 	if c.Mesh.Stages > 1 {
 		return
 	}
 	if got.Communication != want.Communication || !slices.Equal(got.EdgeColumns, want.EdgeColumns) {
 		t.Errorf("recompute %s: sent %+v and aggregated %d, want %+v and %d", o.Recompute,
 			got.Communication, got.EdgeColumns, want.Communication, want.EdgeColumns)
+	}
+}
+
+// sameBits fails unless two runs have the same losses, logits and weights.
+func sameBits(t *testing.T, what string, got, want *train.Result) {
+	t.Helper()
+	if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) {
+		t.Errorf("%s: losses %v, want %v, or other logits", what, got.Losses, want.Losses)
+	}
+	for name, w := range want.Weights {
+		if !slices.Equal(got.Weights[name].Float32, w.Float32) {
+			t.Errorf("%s: other values of %s", what, name)
+		}
 	}
 }
 
@@ -424,15 +416,26 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	if k == 1 {
 		return nil
 	}
-	filled, r := k, rand.New(rand.NewPCG(1, uint64(k)))
+	filled, r, of := k, rand.New(rand.NewPCG(1, uint64(k))), make([]int32, g.Vertices())
 	if k > 2 {
 		filled--
 	}
-	a := partition.Assignment{K: k, Of: make([]int32, g.Vertices())}
-	for v := range a.Of {
-		a.Of[v] = int32(r.IntN(filled))
+	for v := range of {
+		of[v] = int32(r.IntN(filled))
 	}
-	shares, err := partition.Split(g, &a)
+	return partsOf(t, g, k, of)
+}
+
+// inTurn divides the graph's vertices among k partitions in turn.
+func inTurn(t *testing.T, g *graph.Graph, k int) *train.Parts {
+	t.Helper()
+	return partsOf(t, g, k, Dividings(g.Vertices(), k)["in turn"])
+}
+
+// partsOf divides the graph into k partitions; of is each vertex's.
+func partsOf(t *testing.T, g *graph.Graph, k int, of []int32) *train.Parts {
+	t.Helper()
+	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
 	require.NoError(t, err)
 	return &train.Parts{
 		Whole: shares[0].Whole,

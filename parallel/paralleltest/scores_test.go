@@ -10,7 +10,6 @@ import (
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -19,10 +18,7 @@ import (
 // TestScoresOfOneValue: scores that are the same value, or the same value as the rows, would have a gradient
 // with two writers. Every axis refuses them and names the module.
 func TestScoresOfOneValue(t *testing.T) {
-	partitions := func(c engine.Config) (engine.Axis, error) {
-		return sar.New(c.Env, axis.Options{})
-	}
-	for name, newAxis := range map[string]Axis{"graph": partitions, "tensor": newSlice} {
+	for name, newAxis := range map[string]Axis{"graph": newPartition, "tensor": newSlice} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
 		a, err := newAxis(engine.Config{Env: axis.Env{

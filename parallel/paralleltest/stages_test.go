@@ -15,13 +15,7 @@ import (
 // pipelined_test.go and pipeline_test.go test more chunks, for the models that have a definition.
 func TestStages(t *testing.T) {
 	var cases []Case
-	for _, m := range []mesh.Mesh{
-		{Stages: 2, Partitions: 1, Slices: 1},
-		{Stages: 3, Partitions: 1, Slices: 1},
-		{Stages: 2, Partitions: 2, Slices: 1},
-		{Stages: 2, Partitions: 1, Slices: 3},
-		{Stages: 2, Partitions: 2, Slices: 2},
-	} {
+	for _, m := range []mesh.Mesh{Grid(2, 1, 1), Grid(3, 1, 1), Grid(2, 2, 1), Grid(2, 1, 3), Grid(2, 2, 2)} {
 		cases = append(cases, Case{
 			Mesh: m, Tolerance: 2e-5,
 			// 2·(S−1)·V·H elements: one message forward and one backward for each slice of each partition

@@ -17,10 +17,7 @@ import (
 // slices of partitions. It alone tests whole runs of slices, and their bytes by NeutronTP's formula.
 func TestTensorAxis(t *testing.T) {
 	var cases []Case
-	for _, m := range []mesh.Mesh{
-		{Stages: 1, Partitions: 1, Slices: 6},
-		{Stages: 1, Partitions: 2, Slices: 2},
-	} {
+	for _, m := range []mesh.Mesh{Grid(1, 1, 6), Grid(1, 2, 2)} {
 		cases = append(cases, Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
 	}
 	Engines(t, 1, cases...)
@@ -32,7 +29,7 @@ func TestChunkedRuns(t *testing.T) {
 	var cases []Case
 	for _, chunks := range []int{2, 7} {
 		cases = append(cases, Case{
-			Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5,
+			Mesh: Grid(1, 1, 3), Tolerance: 2e-5,
 			Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
 				own := *c.Resolved // which the workers share
 				own.AggregationChunks = axis.Chunks(chunks)
@@ -82,11 +79,7 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.T
 // compares every kind of aggregation of slices with double precision, in both directions: outputs and
 // gradients.
 func TestTensorAxisPropagators(t *testing.T) {
-	for _, m := range []mesh.Mesh{
-		{Stages: 1, Partitions: 1, Slices: 3},
-		{Stages: 1, Partitions: 1, Slices: 6},
-		{Stages: 1, Partitions: 2, Slices: 2},
-	} {
+	for _, m := range []mesh.Mesh{Grid(1, 1, 3), Grid(1, 1, 6), Grid(1, 2, 2)} {
 		t.Run(Name(m), func(t *testing.T) {
 			t.Parallel()
 			Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", Columnwise)
@@ -99,11 +92,11 @@ func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {
 			o := axis.Options{AggregationOrder: choice}
-			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2},
+			Propagators(t, Grid(1, 1, 2),
 				func(c engine.Config) (engine.Axis, error) {
 					return tp.New(c.Env, o)
 				}, "AggregateLinear")
-			Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			Propagators(t, Grid(1, 2, 1),
 				func(c engine.Config) (engine.Axis, error) {
 					return sar.New(c.Env, o)
 				}, "AggregateLinear")

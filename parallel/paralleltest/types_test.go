@@ -15,10 +15,8 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/parallel/tp"
-	"weft/partition"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
@@ -107,12 +105,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 		return m
 	}
 	tape := autograd.NewTrainingTape(c.Team, autograd.Random{Seed: 3, Epoch: 5})
-	var w []*autograd.Var
-	for i, shape := range b.weights {
-		value := memory.New(tensor.Parameters, shape[0], shape[1])
-		drawWeight(value, i)
-		w = append(w, tape.Parameter(value, c.Team.Zeros(tensor.Gradients, shape[0], shape[1])))
-	}
+	w := drawnParameters(tape, b.weights)
 	inX, inY := tape.Input(matrix(inputNumbers, idsX), x), tape.Input(matrix(inputNumbers, idsY), y)
 	p := a.Propagator(b.name, along)
 	out := tape.Scope(func() *autograd.Var { return b.forward(p, inX, inY, w) })
@@ -137,10 +130,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	}
 	for i, v := range w {
 		dw, _ := v.Grad()
-		exchange.Must(c.Groups.Replicas.SumFloats(0, dw.Floats()))
-		if c.Groups.Replicas.Rank() == 0 {
-			o.dw[i] = doubles(dw.Floats())
-		}
+		summed(c, dw, &o.dw[i])
 	}
 }
 
@@ -167,7 +157,7 @@ func TestBetweenTypes(t *testing.T) {
 	for _, u := range e.Source {
 		union.Source = append(union.Source, items+u)
 	}
-	plain := graphOf(t, items+users, union)
+	plain := GraphOf(t, items+users, union)
 	const name = "user__buys__item"
 
 	for _, reversed := range []bool{false, true} {
@@ -183,7 +173,7 @@ func TestBetweenTypes(t *testing.T) {
 			for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
 				want := blank()
 				Workers{Mesh: mesh.One, Storage: storage, Graph: plain}.Run(t, func(c engine.Config) {
-					a := Whole(t, c.Team, &plain.Relations[0])
+					a := Whole(t, c.Team, plain)
 					b.run(c, a, gnn.Along{Relation: graph.RelationName, Reversed: reversed}, a.Rows(),
 						a.Rows(), 0, 0, want)
 				})
@@ -217,7 +207,7 @@ func TestBetweenTypes(t *testing.T) {
 						storage = tensor.BFloat16
 					}
 					what := fmt.Sprintf("%s, reversed %v, %d partitions, %s", b.name, reversed, k, division)
-					compare(what, Workers{Mesh: grid(1, k, 1), Storage: storage, Of: of},
+					compare(what, Workers{Mesh: Grid(1, k, 1), Storage: storage, Of: of},
 						func(c engine.Config) (engine.Axis, error) {
 							c.Tile = k % 2
 							return sar.New(c.Env, axis.Options{KeepHalo: k == 3, Halo: edges.Halo(k % 3)})
@@ -234,7 +224,7 @@ func TestBetweenTypes(t *testing.T) {
 				of[items] = 0
 				what := fmt.Sprintf("%s, reversed %v, %d slices of %d partitions, %d chunks", b.name,
 					reversed, slices, partitions, chunks)
-				compare(what, Workers{Mesh: grid(1, partitions, slices), Of: of},
+				compare(what, Workers{Mesh: Grid(1, partitions, slices), Of: of},
 					func(c engine.Config) (engine.Axis, error) {
 						return tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
 					})
@@ -320,62 +310,41 @@ var typedGraphs = map[string]func(*testing.T) *graph.Graph{
 // typedModels are models of several types, with the precisions in which they run, and meshes besides
 // partitions.
 var typedModels = []struct {
-	graph, name, precisions string
-	set                     func(*train.Options)
-	meshes                  []mesh.Mesh
+	graph, name, precisions, set string
+	meshes                       []mesh.Mesh
 }{
-	{"library", "sage", "f32 bf16", func(o *train.Options) {
-		o.NodeEmbedding, o.Norm = 6, "batch"
-	}, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2)}},
-	{"library", "gat", "f32", func(o *train.Options) {
-		o.NodeEmbedding, o.AttentionDropout, o.Residual = 6, .2, true
-	}, []mesh.Mesh{grid(1, 1, 3)}},
-	{"library", "gatv2", "f32 bf16", func(o *train.Options) {
-		o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5
-	}, []mesh.Mesh{grid(1, 2, 2)}},
-	{"library", "rgcn", "f32", func(o *train.Options) {
-		o.Bases, o.Clip, o.DropEdge = 2, .5, .2
-	}, []mesh.Mesh{grid(1, 1, 2), grid(1, 2, 3)}},
-	{"library", "rgcn", "f32 bf16", func(o *train.Options) {
-		o.NodeEmbedding = 4
-	}, []mesh.Mesh{grid(1, 1, 3)}},
-	{"sources", "sage", "f32", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "graph" }, nil},
-	{"sources", "rgcn", "f32 bf16", func(o *train.Options) { o.Bases = 2 }, []mesh.Mesh{grid(1, 1, 4)}},
-	{"entities", "sage", "f32", func(o *train.Options) {
-		o.Norm = "batch"
-	}, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
-	{"entities", "gcn", "f32 bf16", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
-	{"entities", "gin", "f32", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{grid(1, 1, 2)}},
-	{"entities", "gat", "f32 bf16", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
-	{"entities", "rgcn", "f32", func(o *train.Options) {
-		o.Bases = 3
-	}, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
-	{"bare", "rgcn", "f32 bf16", func(o *train.Options) {
-		o.Bases, o.Norm = 3, "layer"
-	}, []mesh.Mesh{grid(1, 2, 2)}},
-	{"library", "rgcn", "f32", func(o *train.Options) {
-		o.Decoupled, o.Bases, o.Teleport = true, 2, .1
-	}, []mesh.Mesh{grid(1, 1, 2), grid(1, 1, 8), grid(1, 2, 2)}},
-	{"entities", "rgcn", "f32 bf16", func(o *train.Options) {
-		o.Decoupled, o.Bases = true, 3
-	}, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1), grid(2, 2, 2)}},
-	{"bare", "rgcn", "f32", func(o *train.Options) {
-		o.Decoupled, o.Bases = true, 2
-	}, []mesh.Mesh{grid(1, 2, 2)}},
-	{"bare", "sage", "f32 bf16", func(o *train.Options) { o.NodeEmbedding = 5 }, []mesh.Mesh{grid(1, 1, 3)}},
-}
-
-func grid(stages, partitions, slices int) mesh.Mesh {
-	return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
-}
-
-// typedOptions are the options of a typed model's tests.
-func typedOptions(model string, set func(*train.Options)) train.Options {
-	o := train.Defaults()
-	o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 3, 3, 1
-	o.Model, o.Optimizer, o.LR, o.Heads = model, "sgd", .05, 2
-	set(&o)
-	return o
+	{
+		"library", "sage", "f32 bf16", "node-embedding=6 norm=batch",
+		[]mesh.Mesh{Grid(1, 1, 3), Grid(1, 2, 2)},
+	},
+	{
+		"library", "gat", "f32", "node-embedding=6 attention-dropout=.2 residual=true",
+		[]mesh.Mesh{Grid(1, 1, 3)},
+	},
+	{"library", "gatv2", "f32 bf16", "node-embedding=6 norm=layer clip=.5", []mesh.Mesh{Grid(1, 2, 2)}},
+	{"library", "rgcn", "f32", "bases=2 clip=.5 drop-edge=.2", []mesh.Mesh{Grid(1, 1, 2), Grid(1, 2, 3)}},
+	{"library", "rgcn", "f32 bf16", "node-embedding=4", []mesh.Mesh{Grid(1, 1, 3)}},
+	{"sources", "sage", "f32", "node-embedding=6 norm=graph", nil},
+	{"sources", "rgcn", "f32 bf16", "bases=2", []mesh.Mesh{Grid(1, 1, 4)}},
+	{
+		"entities", "sage", "f32", "norm=batch",
+		[]mesh.Mesh{Grid(1, 1, 3), Grid(1, 2, 2), Grid(2, 1, 1), Grid(3, 1, 1)},
+	},
+	{"entities", "gcn", "f32 bf16", "", []mesh.Mesh{Grid(1, 1, 2)}},
+	{"entities", "gin", "f32", "lr=.001", []mesh.Mesh{Grid(1, 1, 2)}},
+	{"entities", "gat", "f32 bf16", "", []mesh.Mesh{Grid(1, 1, 2)}},
+	{"entities", "rgcn", "f32", "bases=3", []mesh.Mesh{Grid(1, 1, 3), Grid(2, 1, 1)}},
+	{"bare", "rgcn", "f32 bf16", "bases=3 norm=layer", []mesh.Mesh{Grid(1, 2, 2)}},
+	{
+		"library", "rgcn", "f32", "decoupled=true bases=2 teleport=.1",
+		[]mesh.Mesh{Grid(1, 1, 2), Grid(1, 1, 8), Grid(1, 2, 2)},
+	},
+	{
+		"entities", "rgcn", "f32 bf16", "decoupled=true bases=3",
+		[]mesh.Mesh{Grid(1, 1, 3), Grid(2, 1, 1), Grid(2, 2, 2)},
+	},
+	{"bare", "rgcn", "f32", "decoupled=true bases=2", []mesh.Mesh{Grid(1, 2, 2)}},
+	{"bare", "sage", "f32 bf16", "node-embedding=5", []mesh.Mesh{Grid(1, 1, 3)}},
 }
 
 // TestTypedEngines compares divided models of several types and relations with one worker: types without
@@ -383,9 +352,9 @@ func typedOptions(model string, set func(*train.Options)) train.Options {
 func TestTypedEngines(t *testing.T) {
 	for _, c := range typedModels {
 		t.Run(c.graph+" "+c.name, func(t *testing.T) {
-			g, o := typedGraphs[c.graph](t), typedOptions(c.name, c.set)
+			g, o := typedGraphs[c.graph](t), small(c.name, c.set)
 			alone := run(t, &train.Job{Graph: g, Options: o})
-			for i, m := range append([]mesh.Mesh{grid(1, 3, 1)}, c.meshes...) {
+			for i, m := range append([]mesh.Mesh{Grid(1, 3, 1)}, c.meshes...) {
 				t.Run(Name(m), func(t *testing.T) {
 					(&Case{Mesh: m, Tolerance: 2e-5, otherwise: i == 0}).check(t, g, alone, o, o)
 				})
@@ -394,10 +363,10 @@ func TestTypedEngines(t *testing.T) {
 				return
 			}
 			t.Run("bfloat16", func(t *testing.T) {
-				inBFloat16(&o)
+				o = with(o, inBFloat16)
 				o.LR /= 50 // these graphs are so small that roundings grow tenfold in an epoch
 				alone := run(t, &train.Job{Graph: g, Options: o})
-				(&Case{Mesh: grid(1, 2, 1)}).check(t, g, alone, o, o)
+				(&Case{Mesh: Grid(1, 2, 1)}).check(t, g, alone, o, o)
 			})
 		})
 	}
@@ -409,9 +378,7 @@ func TestTypedEngines(t *testing.T) {
 // has as many all-to-alls for any number of rounds.
 func TestTypedBytes(t *testing.T) {
 	g := library(t)
-	o := typedOptions("rgcn", func(o *train.Options) {
-		o.Layers, o.NodeEmbedding, o.AggregationOrder = 2, 4, order.TransformFirst
-	})
+	o := small("rgcn", "layers=2 node-embedding=4 aggregation-order=transform-first")
 	vertices := map[string]int{g.Type: g.Own()}
 	for _, v := range g.Others {
 		vertices[v.Type] = v.Count
@@ -457,7 +424,7 @@ func TestTypedBytes(t *testing.T) {
 	}
 	alone := run(t, &train.Job{Graph: g, Options: o})
 	for _, slices := range []int{2, 3} {
-		(&Case{Mesh: grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(computed, slices)}).
+		(&Case{Mesh: Grid(1, 1, slices), Tolerance: 2e-5, Layout: layout(computed, slices)}).
 			check(t, g, alone, o, o)
 	}
 	for _, layers := range []int{2, 4} { // with weights there is the first round alone
@@ -465,7 +432,7 @@ func TestTypedBytes(t *testing.T) {
 		first := make([][]string, layers)
 		first[layers-1] = computed[0]
 		alone := run(t, &train.Job{Graph: g, Options: o})
-		(&Case{Mesh: grid(1, 1, 3), Tolerance: 2e-5, Layout: layout(first, 3)}).check(t, g, alone, o, o)
+		(&Case{Mesh: Grid(1, 1, 3), Tolerance: 2e-5, Layout: layout(first, 3)}).check(t, g, alone, o, o)
 	}
 }
 
@@ -474,17 +441,12 @@ func TestTypedBytes(t *testing.T) {
 // every other.
 func TestTypedMemory(t *testing.T) {
 	const vertices, k = 6000, 8
-	for model, set := range map[string]func(*train.Options){
-		"sage": func(o *train.Options) { o.NodeEmbedding = 64 },
-		"rgcn": func(o *train.Options) { o.Bases = 2 },
-	} {
-		o := train.Defaults()
-		o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads = model, 3, 64, 2, 1
-		set(&o)
+	for model, set := range map[string]string{"sage": "node-embedding=64", "rgcn": "bases=2"} {
+		o := with(train.Defaults(), "layers=3 hidden=64 epochs=2 threads=1 model="+model+" "+set)
 		peak := func(g *graph.Graph, k int) int64 {
-			j := train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}}
+			j := train.Job{Graph: g, Options: o, Mesh: Grid(1, k, 1)}
 			if k > 1 {
-				j.Parts = evenParts(t, g, k)
+				j.Parts = inTurn(t, g, k)
 			}
 			plan, err := j.Plan(t.Context())
 			require.NoError(t, err)
@@ -530,19 +492,4 @@ func dense(t *testing.T, vertices int) *graph.Graph {
 		g.Relations = append(g.Relations, relation)
 	}
 	return g
-}
-
-// evenParts divides each type evenly.
-func evenParts(t *testing.T, g *graph.Graph, k int) *train.Parts {
-	t.Helper()
-	a := partition.Assignment{K: k, Of: make([]int32, g.Vertices())}
-	for v := range a.Of {
-		a.Of[v] = int32(v % k)
-	}
-	shares, err := partition.Split(g, &a)
-	require.NoError(t, err)
-	return &train.Parts{
-		Whole: shares[0].Whole,
-		Open:  func(p int) (*partition.Share, error) { return shares[p], nil },
-	}
 }

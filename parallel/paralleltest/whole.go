@@ -25,14 +25,17 @@ import (
 )
 
 // Whole is the Partition of a whole graph on one worker.
-func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
+func Whole(t testing.TB, team *kernel.Team, g *graph.Graph) *sar.Partition {
 	t.Helper()
-	g, err := sar.New(axis.Env{
-		Team: team, Groups: mesh.One.Join(comm.Alone()),
-		Share: partition.All(&graph.Graph{Relations: []graph.Relation{*r}}),
-	}, axis.Options{})
+	p, err := sar.New(axis.Env{Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(g)},
+		axis.Options{})
 	require.NoError(t, err)
-	return g
+	return p
+}
+
+// Grid is the mesh of so many stages, partitions and slices.
+func Grid(stages, partitions, slices int) mesh.Mesh {
+	return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
 }
 
 // Workers are the workers of a mesh, in this process.

@@ -8,7 +8,6 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
@@ -22,9 +21,7 @@ import (
 // (4, 40). A message is the sum of both ends, of which x is both, or the source alone. Of two equal edges one
 // has the largest message.
 func TestMessagesByHand(t *testing.T) {
-	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{2, 2, 0, 1}, Target: []int32{1, 1, 1, 0}})
-	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{r}}
+	g := paralleltest.GraphOf(t, 3, graph.Edges{Source: []int32{2, 2, 0, 1}, Target: []int32{1, 1, 1, 0}})
 	x, seed := []float32{1, 2, 4}, []float32{3, 6, 12} // first columns; the second are ten times them
 	for _, c := range []struct {
 		name    string
@@ -89,12 +86,11 @@ func TestMessagesByHand(t *testing.T) {
 // of 1 between two vertices some are dropped and some are not, and those that are kept count double.
 func TestDropoutOfEqualEdges(t *testing.T) {
 	const edges = 64
-	r, err := graph.NewRelation(2,
+	g := paralleltest.GraphOf(t, 2,
 		graph.Edges{Source: make([]int32, edges), Target: slices.Repeat([]int32{1}, edges)})
-	require.NoError(t, err)
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p := paralleltest.Whole(t, team, &r)
+	p := paralleltest.Whole(t, team, g)
 	x := team.Zeros(tensor.Features, 2, 1)
 	x.Floats()[0] = 1
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
@@ -112,11 +108,10 @@ func TestDropoutOfEqualEdges(t *testing.T) {
 // TestMessagesOfAnotherShape: a function that gives another number of columns than it says, or of rows than
 // there are edges, is a fault that names the layer.
 func TestMessagesOfAnotherShape(t *testing.T) {
-	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 2}, Target: []int32{1, 1}})
-	require.NoError(t, err)
+	g := paralleltest.GraphOf(t, 3, graph.Edges{Source: []int32{0, 2}, Target: []int32{1, 1}})
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p := paralleltest.Whole(t, team, &r)
+	p := paralleltest.Whole(t, team, g)
 	tape := autograd.NewTape(team)
 	for want, f := range map[string]func(e gnn.Edges) *autograd.Var{
 		"sar: the message function of here gives 2×4 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var {

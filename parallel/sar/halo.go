@@ -42,7 +42,7 @@ type Call struct {
 type state struct {
 	column  int              // the first column of the tile at work
 	columns int              // of all tiles; 0: there are none
-	kept    *tensor.Matrix   // during an exchange: the columns that are sent, as exchange.Columns.Kept
+	drawn   *tensor.Matrix   // during an exchange: the columns that are sent, as exchange.Columns.Sent
 	buffers []*tensor.Matrix // for each remote block's rows, where they stay
 	keeps   bool             // they stay until the backward pass
 }
@@ -107,7 +107,7 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 		o := &p.part.options
 		c.Format, c.Late = o.Wire.Format(p.part.team.Storage), p.part.late != nil
 		if o.WireSchedule != (axis.WireSchedule{}) {
-			c.sends = func(of int) int { return o.WireSchedule.Kept(of, t.Random.Epoch, p.part.env.Epochs) }
+			c.sends = func(of int) int { return o.WireSchedule.Sent(of, t.Random.Epoch, p.part.env.Epochs) }
 		}
 		c.draws = t.Random.Key(fmt.Sprintf(
 			"%s %s %t %d %d", c.Path, c.Along.Relation, c.Along.Reversed, c.Number, p.part.from.Slice,
@@ -180,7 +180,7 @@ func (c *Call) sent(f exchange.Form) exchange.Form {
 		rows--
 	}
 	for i := range f[:rows] {
-		f[i].Format, f[i].Kept = c.Format, c.kept
+		f[i].Format, f[i].Sent = c.Format, c.drawn
 	}
 	return f
 }
@@ -227,10 +227,10 @@ func (c *Call) sums() int {
 func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
 		if c.sends != nil {
-			c.kept = c.keep(slices.Concat(t.Rows, t.Grads)[0].Cols)
+			c.drawn = c.draw(slices.Concat(t.Rows, t.Grads)[0].Cols)
 			defer func() {
-				c.kept.Release()
-				c.kept = nil
+				c.drawn.Release()
+				c.drawn = nil
 			}()
 		}
 		t.Sent = c.sent(t.Sent)
@@ -243,14 +243,14 @@ func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	}
 }
 
-// keep lists those of so many columns from the tile's first one on that are sent. They are drawn among the
+// draw lists those of so many columns from the tile's first one on that are sent. They are drawn among the
 // columns of all tiles: the same on all workers, and in all exchanges of the call.
-func (c *Call) keep(columns int) *tensor.Matrix {
+func (c *Call) draw(columns int) *tensor.Matrix {
 	of := cmp.Or(c.columns, columns)
-	kept := rand.New(rand.NewPCG(c.draws, 0)).Perm(of)[:c.sends(of)]
-	slices.Sort(kept)
+	sent := rand.New(rand.NewPCG(c.draws, 0)).Perm(of)[:c.sends(of)]
+	slices.Sort(sent)
 	var list []int32
-	for _, column := range kept {
+	for _, column := range sent {
 		if column -= c.column; column >= 0 && column < columns {
 			list = append(list, int32(column))
 		}

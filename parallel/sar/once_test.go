@@ -6,7 +6,6 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/paralleltest"
 	"weft/tensor"
@@ -17,10 +16,8 @@ import (
 func TestFixedInputChanges(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	r, err := graph.NewRelation(4,
-		graph.Edges{Source: []int32{0, 1, 2, 2, 3}, Target: []int32{1, 1, 1, 0, 3}})
-	require.NoError(t, err)
-	g := paralleltest.Whole(t, team, &r)
+	g := paralleltest.Whole(t, team, paralleltest.GraphOf(t, 4,
+		graph.Edges{Source: []int32{0, 1, 2, 2, 3}, Target: []int32{1, 1, 1, 0, 3}}))
 	p, w := g.Propagator("here", gnn.Along{Relation: graph.RelationName}), team.Zeros(tensor.Parameters, 2, 2)
 	var live [4]int64
 	for i := range live {

@@ -27,10 +27,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o axis.Options,
 	wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition),
 ) {
 	t.Helper()
-	w := paralleltest.Workers{
-		Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g,
-		Of: of, Wrap: wrap,
-	}
+	w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Of: of, Wrap: wrap}
 	w.Run(t, func(c engine.Config) {
 		c.Epochs = 76
 		p, err := sar.New(c.Env, o)
@@ -86,10 +83,7 @@ func TestHolders(t *testing.T) {
 		for _, l := range layers {
 			got = append(got, l.Blank(g.Vertices()))
 		}
-		w := paralleltest.Workers{
-			Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g,
-			Of: of, Holders: holders,
-		}
+		w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Graph: g, Of: of, Holders: holders}
 		w.Run(t, func(c engine.Config) {
 			p, err := sar.New(c.Env, axis.Options{Prefetch: 1})
 			exchange.Must(err)
@@ -115,7 +109,7 @@ func TestHolders(t *testing.T) {
 func TestUnknownRelation(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p := paralleltest.Whole(t, team, &paralleltest.Small(t, false, false).Relations[0])
+	p := paralleltest.Whole(t, team, paralleltest.Small(t, false, false))
 	defer func() {
 		if got, want := recover(), `sar: convs.1 aggregates over relation "cites", but the graph has ["edge"]`; got != want {
 			t.Errorf("%v, want %s", got, want)
@@ -187,10 +181,8 @@ func TestTiles(t *testing.T) {
 		for _, tile := range []int{64, 1, 2} {
 			got := outcome{Outcome: l.Blank(vertices)}
 			var mu sync.Mutex
-			w := paralleltest.Workers{
-				Mesh:    mesh.Mesh{Stages: 1, Partitions: k, Slices: 1},
-				Storage: tensor.BFloat16, Graph: g, Of: inTurn(vertices, k),
-			}
+			w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Storage: tensor.BFloat16, Graph: g,
+				Of: inTurn(vertices, k)}
 			w.Run(t, func(c engine.Config) {
 				c.Tile, c.Epochs = tile, 1
 				p, err := sar.New(c.Env, o)

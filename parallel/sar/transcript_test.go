@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"weft/autograd"
@@ -15,7 +14,6 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
@@ -53,8 +51,7 @@ func TestTranscripts(t *testing.T) {
 	}{
 		"case-1": {
 			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
-			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)),
-			axis.Options{},
+			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)), axis.Options{},
 		},
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
@@ -69,31 +66,25 @@ func TestTranscripts(t *testing.T) {
 		},
 		"attention": {
 			`"attention-matrix rematerialization" (abstract): only rows are fetched again, nothing for each edge`,
-			small, 8, 4, plain(attention),
-			axis.Options{},
+			small, 8, 4, plain(attention), axis.Options{},
 		},
 		"prefetch": {
 			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one message more than the one " +
 				"that is aggregated is in flight",
-			small, 8, 4, plain(attention),
-			axis.Options{Prefetch: 1},
+			small, 8, 4, plain(attention), axis.Options{Prefetch: 1},
 		},
 		"keep-halo": {
 			"SAR off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
-			small, 8, 4, plain(attention),
-			axis.Options{KeepHalo: true},
+			small, 8, 4, plain(attention), axis.Options{KeepHalo: true},
 		},
 		"messages": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
 			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2,
-			plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
-			axis.Options{},
+			plain(paralleltest.Propagation("", 1, gnn.Sum, 1)), axis.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			relation, err := graph.NewRelation(c.n, c.edges)
-			require.NoError(t, err)
-			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relations: []graph.Relation{relation}},
+			got := "# " + c.shows + "\n" + transcribe(t, paralleltest.GraphOf(t, c.n, c.edges),
 				inTurn(c.n, c.k), c.k, c.layer, c.setting)
 			paralleltest.CompareTranscript(t, name, got, *update)
 		})
@@ -207,43 +198,6 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	return out.String()
 }
 
-// counting is a transport that counts the largest number of messages of each kind in flight.
-type counting struct {
-	comm.Transport
-	sends, receives [comm.Kinds]atomic.Int64
-	most            [2][comm.Kinds]atomic.Int64
-}
-
-func (c *counting) Send(data []byte, to, tag int) comm.Request {
-	return c.count(c.Transport.Send(data, to, tag), &c.sends[comm.KindOf(tag)], &c.most[0][comm.KindOf(tag)])
-}
-
-func (c *counting) Receive(data []byte, from, tag int) comm.Request {
-	return c.count(c.Transport.Receive(data, from, tag), &c.receives[comm.KindOf(tag)],
-		&c.most[1][comm.KindOf(tag)])
-}
-
-func (c *counting) count(r comm.Request, now, most *atomic.Int64) comm.Request {
-	n := now.Add(1)
-	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
-	}
-	counted := &countedRequest{r, make(chan struct{})}
-	go func() {
-		<-r.Done()
-		now.Add(-1)
-		close(counted.done)
-	}()
-	return counted
-}
-
-// countedRequest is done when its end has been counted.
-type countedRequest struct {
-	comm.Request
-	done chan struct{}
-}
-
-func (c *countedRequest) Done() <-chan struct{} { return c.done }
-
 // TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path". However far a
 // worker is ahead of the others, at most two messages are being sent and Prefetch + 1 received, for rows and
 // for gradients, in case 1 and in case 2.
@@ -257,24 +211,20 @@ func TestBoundedMessages(t *testing.T) {
 	} {
 		l := paralleltest.Named(name)
 		for _, prefetch := range []int{0, 1, 3} {
-			var mu sync.Mutex
-			var ends []*counting
+			var flights commtest.Flights
 			workers(t, g, of, 5, axis.Options{Prefetch: prefetch, Halo: edges.Halo(prefetch % 2)},
-				func(end comm.Transport) comm.Transport {
-					c := &counting{Transport: end}
-					mu.Lock()
-					defer mu.Unlock()
-					ends = append(ends, c)
-					return c
-				}, func(c engine.Config, p *sar.Partition) {
+				func(end comm.Transport) comm.Transport { return commtest.Record(end, flights.Log) },
+				func(c engine.Config, p *sar.Partition) {
 					l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
 				})
-			for _, end := range ends {
+			most := flights.Most()
+			for rank := range 5 {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
-					sent, received := end.most[0][kind].Load(), end.most[1][kind].Load()
-					if sent > 2 || received > int64(prefetch+1) || sent == 0 {
+					sent, received := most[commtest.Lane{Rank: rank, Send: true, Kind: kind}],
+						most[commtest.Lane{Rank: rank, Kind: kind}]
+					if sent > 2 || received > prefetch+1 || sent == 0 {
 						t.Errorf("%s: worker %d had %d messages of %v in flight, and waited for %d with a "+
-							"prefetch of %d", name, end.Rank(), sent, kind, received, prefetch)
+							"prefetch of %d", name, rank, sent, kind, received, prefetch)
 					}
 				}
 			}

@@ -87,7 +87,7 @@ func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) error {
 
 // held runs f, in whose waits the rank keeps its turn.
 func held(c *comm.Comm, f func() error) error {
-	defer c.Hold()()
+	defer c.KeepTurn()()
 	return f()
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
-	"weft/internal/trace"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -114,15 +113,15 @@ func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 func (t *allToAll) list() {
 	me := t.axis.comm.Rank()
 	for chunk := range t.chunks {
-		t.out = append(t.out, t.inTurn(1, func(q int) []message { return t.between(me, q, chunk) }))
-		t.in = append(t.in, t.inTurn(-1, func(q int) []message { return t.between(q, me, chunk) }))
+		t.out = append(t.out, t.roundRobin(1, func(q int) []message { return t.between(me, q, chunk) }))
+		t.in = append(t.in, t.roundRobin(-1, func(q int) []message { return t.between(q, me, chunk) }))
 		t.own = append(t.own, t.between(me, me, chunk))
 	}
 }
 
-// inTurn lists the first message of each other worker, then the second of each, and so on. direction +1
+// roundRobin lists the first message of each other worker, then the second of each, and so on. direction +1
 // begins with the next rank, −1 with the previous one.
-func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list []message) {
+func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (list []message) {
 	k := t.axis.comm.Size()
 	each, most := make([][]message, k), 0
 	for round := 1; round < k; round++ {
@@ -227,7 +226,7 @@ func (t *allToAll) run() {
 // for them. A worker without columns has nothing to send or nothing to receive: a barrier takes the place of
 // the message.
 func (t *allToAll) inStep(c *comm.Comm) error {
-	defer c.Hold()()
+	defer c.KeepTurn()()
 	out, in, most := t.out[0], t.in[0], 0
 	for _, list := range t.rowsOf {
 		most = max(most, list.Cols)
@@ -258,10 +257,10 @@ func (t *allToAll) inStep(c *comm.Comm) error {
 
 // send sends each chunk's messages after a signal from ready, or without waiting if ready is nil. It stops if
 // ready is closed before the last chunk, because the computation has failed.
-func (t *allToAll) send(c *comm.Comm, ready <-chan trace.Point) error {
+func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
 	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers}
 	for chunk := range t.chunks {
-		if ready != nil && !c.Reach(ready) {
+		if ready != nil && !c.Signalled(ready) {
 			break
 		}
 		for _, m := range t.out[chunk] {
@@ -286,7 +285,7 @@ func (t *allToAll) sendOne(s *exchange.Sender, m message) error {
 
 // receive receives chunks first … last−1. For each chunk it copies the worker's own rows, receives the
 // messages of the others, and then sends a signal to arrived, unless that is nil.
-func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- trace.Point) error {
+func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
 	r := t.receiver(c, first, last, t.receiveBuffers)
 	for chunk := first; chunk < last; chunk++ {
 		t.copyOwn(chunk)
@@ -296,7 +295,7 @@ func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- trace.P
 			}
 		}
 		if arrived != nil {
-			arrived <- c.Track().Signal()
+			arrived <- struct{}{}
 		}
 	}
 	return nil
@@ -373,9 +372,9 @@ func (t *allToAll) copyOwn(chunk int) {
 // receiveComputed receives each chunk after this worker has computed it, because the other workers compute
 // the same chunk at about the same time. It stops if computed is closed before the last chunk, because the
 // computation has failed.
-func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan trace.Point) error {
+func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan struct{}) error {
 	for chunk := range t.chunks {
-		if !c.Reach(computed) {
+		if !c.Signalled(computed) {
 			return nil
 		}
 		if err := t.receive(c, chunk, chunk+1, nil); err != nil {

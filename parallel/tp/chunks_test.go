@@ -4,16 +4,28 @@ import (
 	"slices"
 	"testing"
 
+	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
 )
+
+// sliced runs f on every worker of a graph in n slices, with so many aggregation chunks; 0: auto.
+func sliced(t *testing.T, g *graph.Graph, n, chunks int, wrap func(comm.Transport) comm.Transport,
+	f func(c engine.Config, a *tp.Axis),
+) {
+	t.Helper()
+	w := paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, n), Graph: g, Wrap: wrap}
+	w.Run(t, func(c engine.Config) {
+		a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
+		exchange.Must(err)
+		f(c, a)
+	})
+}
 
 // TestChunks: the number of aggregation chunks changes no bit of a result or a gradient, and both are right.
 // The cases have more chunks than rows, rows whose edges several threads share, one round or several, and a
@@ -32,15 +44,9 @@ func TestChunks(t *testing.T) {
 			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
 				var want *paralleltest.Outcome
 				for _, chunks := range []int{1, 2, 5, 1000} {
-					w, got := paralleltest.Workers{
-						Mesh:  mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3},
-						Graph: g,
-					}, l.Blank(g.Vertices())
-					w.Run(t, func(c engine.Config) {
-						a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
-						exchange.Must(err)
-						l.Run(c, a, along, got)
-					})
+					got := l.Blank(g.Vertices())
+					sliced(t, g, 3, chunks, nil,
+						func(c engine.Config, a *tp.Axis) { l.Run(c, a, along, got) })
 					if want == nil {
 						want = got
 						got.Near(t, l.Name, l.Alone(t, g, along))
@@ -63,7 +69,5 @@ func hubs(t *testing.T) *graph.Graph {
 	for k := range int32(edges) {
 		e.Source, e.Target = append(e.Source, k*k%vertices, out), append(e.Target, into, k*7%vertices)
 	}
-	relation, err := graph.NewRelation(vertices, e)
-	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{relation}}
+	return paralleltest.GraphOf(t, vertices, e)
 }

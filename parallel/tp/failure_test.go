@@ -9,7 +9,6 @@ import (
 	"weft/gnn"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
@@ -33,7 +32,7 @@ func TestOneWorkerFails(t *testing.T) {
 		}
 		for _, kind := range []comm.Kind{comm.ToSlices, comm.ToRows} {
 			for _, messages := range []int{1, 2, 3} {
-				w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}
+				w := paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, 3), Graph: g}
 				w.Wrap = func(end comm.Transport) comm.Transport {
 					if end.Rank() != 1 {
 						return end

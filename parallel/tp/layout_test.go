@@ -7,10 +7,6 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/require"
-	"weft/parallel/axis"
-	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/tensor"
@@ -25,15 +21,8 @@ func TestToRowsInvertsToSlices(t *testing.T) {
 		{3000, 700, 2}, {13, 7, 3}, {13, 2, 4}, {2, 5, 7}, {0, 5, 2},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			relation, err := graph.NewRelation(c.vertices, graph.Edges{})
-			require.NoError(t, err)
-			w := paralleltest.Workers{
-				Mesh:  mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers},
-				Graph: &graph.Graph{Relations: []graph.Relation{relation}},
-			}
-			w.Run(t, func(e engine.Config) {
-				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 3})
-				exchange.Must(err)
+			g := paralleltest.GraphOf(t, c.vertices, graph.Edges{})
+			sliced(t, g, c.workers, 3, nil, func(e engine.Config, a *tp.Axis) {
 				numbers := func(factor float32) *tensor.Matrix {
 					m := e.Team.Memory.New(tensor.Features, a.Rows().Here, c.columns)
 					for i := range m.Floats() {

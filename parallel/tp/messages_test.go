@@ -13,7 +13,6 @@ import (
 	"weft/internal/assert"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/tensor"
@@ -32,48 +31,35 @@ func TestBoundedMessages(t *testing.T) {
 		t.Run(fmt.Sprint(c.workers), func(t *testing.T) {
 			vertices := c.workers * c.messages * c.rows
 			g := paralleltest.ManyEdges(t, int32(vertices), 2)
-			type lane struct {
-				rank int
-				send bool
-				kind comm.Kind
-			}
 			type link struct {
 				from, to int
 				kind     comm.Kind
 			}
 			var mu sync.Mutex
-			now, most, sent, largest := map[lane]int{}, map[lane]int{}, map[link]int{}, 0
-			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: g}
-			w.Wrap = func(end comm.Transport) comm.Transport {
+			var flights commtest.Flights
+			sent, largest := map[link]int{}, 0
+			wrap := func(end comm.Transport) comm.Transport {
 				return commtest.Record(end, func(e commtest.Event) {
 					if e.Kind != comm.ToSlices && e.Kind != comm.ToRows {
 						return
 					}
+					flights.Log(e)
 					mu.Lock()
 					defer mu.Unlock()
-					l := lane{e.Rank, e.Send, e.Kind}
-					if e.Ended {
-						now[l]--
-						return
-					}
-					now[l]++
-					most[l] = max(most[l], now[l])
-					if e.Send {
+					if e.Send && !e.Ended {
 						sent[link{e.Rank, e.Peer, e.Kind}]++
 						largest = max(largest, len(e.Data))
 					}
 				})
 			}
 			layer := paralleltest.Propagation("sum", columns, gnn.Sum, 1)
-			w.Run(t, func(e engine.Config) {
-				a, err := tp.New(e.Env, axis.Options{AggregationChunks: 1})
-				exchange.Must(err)
+			sliced(t, g, c.workers, 1, wrap, func(e engine.Config, a *tp.Axis) {
 				layer.Run(e, a, paralleltest.Stored, layer.Blank(vertices))
 			})
 			if largest > 4<<16 {
 				t.Errorf("a message of %d bytes", largest)
 			}
-			for l, n := range most {
+			for l, n := range flights.Most() {
 				if n > c.atOnce {
 					t.Errorf("%+v: %d messages at a time", l, n)
 				}
@@ -165,7 +151,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 		}
 	}
 	w := paralleltest.Workers{
-		Mesh: mesh.Mesh{Stages: 1, Partitions: partitions, Slices: workers}, Graph: g,
+		Mesh: paralleltest.Grid(1, partitions, workers), Graph: g,
 		Of: of,
 	}
 	w.Wrap = func(end comm.Transport) comm.Transport { return ends[end.Rank()] }
@@ -196,10 +182,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 func TestAttentionReleasesSlices(t *testing.T) {
 	const heads, width = 2, 3
 	g := paralleltest.Small(t, true, false)
-	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}
-	w.Run(t, func(e engine.Config) {
-		a, err := tp.New(e.Env, axis.Options{})
-		exchange.Must(err)
+	sliced(t, g, 3, 0, nil, func(e engine.Config, a *tp.Axis) {
 		tape := autograd.NewTape(e.Team)
 		zeros := func(rows int, of *autograd.RowSet) *autograd.Var {
 			return tape.Constant(e.Team.Zeros(tensor.Features, rows, heads*width), of)

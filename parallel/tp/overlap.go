@@ -4,7 +4,6 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
-	"weft/internal/trace"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -28,8 +27,8 @@ type overlap struct {
 	apply func(z, x *tensor.Matrix, to kernel.Output, c rows)
 	count func(columns int) // counts an aggregation of so many columns
 
-	receiving, returning     *allToAll        // to slices, and to rows
-	arrived, ready, computed chan trace.Point // a signal for each chunk; closed early if the work has failed
+	receiving, returning     *allToAll     // to slices, and to rows
+	arrived, ready, computed chan struct{} // a signal for each chunk; closed early if the work has failed
 	// start is for a teleport: in the forward pass H⁰, the input of the first round; in the backward pass the
 	// sum of the gradients of H⁰ so far. It is nil without a teleport.
 	start *tensor.Matrix
@@ -124,13 +123,13 @@ func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 			o.returning.parts[0].z = y
 		}
 		for _, c := range o.chunks {
-			if round == 0 && !o.axis.comm.Reach(o.arrived) {
+			if round == 0 && !o.axis.comm.Signalled(o.arrived) {
 				return // the side that receives has failed
 			}
 			o.chunk(round, y, x, c)
 			if last {
-				o.ready <- o.axis.comm.Track().Signal()
-				o.computed <- o.axis.comm.Track().Signal()
+				o.ready <- struct{}{}
+				o.computed <- struct{}{}
 			}
 		}
 		if x != o.start {
@@ -192,4 +191,4 @@ func (o *overlap) chunk(round int, y, x *tensor.Matrix, c rows) {
 }
 
 // signals has capacity for a signal of each chunk, so that sending one never waits.
-func (o *overlap) signals() chan trace.Point { return make(chan trace.Point, len(o.chunks)) }
+func (o *overlap) signals() chan struct{} { return make(chan struct{}, len(o.chunks)) }

@@ -13,7 +13,6 @@ import (
 	"weft/internal/assert"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
@@ -44,8 +43,7 @@ func TestSentBytes(t *testing.T) {
 				var mu sync.Mutex
 				got, want, reported := map[link]int{}, map[link]int{}, make([]redistributions, n)
 				rows := make([]int, n)
-				w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: n}, Graph: g}
-				w.Wrap = func(end comm.Transport) comm.Transport {
+				wrap := func(end comm.Transport) comm.Transport {
 					return commtest.Record(end, func(e commtest.Event) {
 						if e.Send && !e.Ended && (e.Kind == comm.ToSlices || e.Kind == comm.ToRows) {
 							mu.Lock()
@@ -54,6 +52,7 @@ func TestSentBytes(t *testing.T) {
 						}
 					})
 				}
+				w := paralleltest.Workers{Mesh: paralleltest.Grid(1, 1, n), Graph: g, Wrap: wrap}
 				w.Run(t, func(e engine.Config) {
 					mine := &reported[e.Groups.Slice]
 					e.Redistributed = func(module string, bytes int64) {
@@ -89,7 +88,7 @@ func TestSentBytes(t *testing.T) {
 						}
 					}
 				}
-				assert.Equal(t, want, got, cmp.AllowUnexported(link{}))
+				assert.EqualBy(t, want, got, cmp.AllowUnexported(link{}))
 				each := make([]redistributions, n)
 				for from := range each {
 					each[from].number = 4
@@ -97,7 +96,7 @@ func TestSentBytes(t *testing.T) {
 				for l, bytes := range want {
 					each[l.from].bytes += bytes
 				}
-				assert.Equal(t, each, reported, cmp.AllowUnexported(redistributions{}))
+				assert.EqualBy(t, each, reported, cmp.AllowUnexported(redistributions{}))
 			})
 		}
 	}

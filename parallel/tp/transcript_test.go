@@ -1,6 +1,7 @@
 package tp_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"flag"
 	"fmt"
@@ -18,11 +19,7 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/require"
 	"weft/kernel"
-	"weft/parallel/axis"
-	"weft/parallel/exchange"
-	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tp"
 	"weft/train/engine"
@@ -34,12 +31,10 @@ var update = flag.Bool("update", false, "write the transcripts anew")
 // and aggregate {3 4}, {3 4 5 6}, {0 3 6 7} and {1 2 3 4}.
 func figure9(t *testing.T) *graph.Graph {
 	t.Helper()
-	relation, err := graph.NewRelation(8, graph.Edges{
+	return paralleltest.GraphOf(t, 8, graph.Edges{
 		Source: []int32{3, 4, 3, 4, 3, 5, 4, 6, 0, 3, 6, 7, 1, 3, 2, 4},
 		Target: []int32{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
 	})
-	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 // path is a graph of edges from each vertex v to v−1 and to v+2. In either direction each chunk reads rows
@@ -51,9 +46,7 @@ func path(t *testing.T) *graph.Graph {
 	for v := range int32(vertices - 2) {
 		e.Source, e.Target = append(e.Source, v+1, v), append(e.Target, v, v+2)
 	}
-	relation, err := graph.NewRelation(vertices, e)
-	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{relation}}
+	return paralleltest.GraphOf(t, vertices, e)
 }
 
 // withSelf is a sum with self loops, in which no two rows of figure9 have the same neighbours.
@@ -296,12 +289,8 @@ func newScript(t *testing.T, g *graph.Graph, l paralleltest.Layer) *script {
 			for k, number := range numbers {
 				s.values[pass][i] = append(s.values[pass][i], value{number, k / cols, k % cols})
 			}
-			slices.SortFunc(s.values[pass][i], func(a, b value) int {
-				if a.number < b.number {
-					return -1
-				}
-				return 1
-			})
+			slices.SortFunc(s.values[pass][i],
+				func(a, b value) int { return cmp.Compare(a.number, b.number) })
 		}
 	}
 	return s
@@ -427,8 +416,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	wrap func(comm.Transport) comm.Transport,
 ) {
 	t.Helper()
-	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: len(scripts)}, Graph: g}
-	w.Wrap = func(end comm.Transport) comm.Transport {
+	record := func(end comm.Transport) comm.Transport {
 		s := scripts[end.Rank()]
 		if wrap != nil {
 			end = wrap(end)
@@ -436,9 +424,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 		return commtest.Record(end, s.message)
 	}
 	got := l.Blank(g.Vertices())
-	w.Run(t, func(c engine.Config) {
-		a, err := tp.New(c.Env, axis.Options{AggregationChunks: axis.Chunks(chunks)})
-		exchange.Must(err)
+	sliced(t, g, len(scripts), chunks, record, func(c engine.Config, a *tp.Axis) {
 		s := scripts[c.Groups.Slice]
 		for _, v := range a.Vertices() {
 			s.own = append(s.own, int(v))

@@ -12,7 +12,7 @@ func (s *Spool) Offload(h *comm.Host, matrices, messages tensor.Disk, limit int6
 	if !s.Room.Rests {
 		messages = nil
 	}
-	s.Aside = s.Memory.Aside(messages, s.Room.Bytes)
+	s.Messages = s.Memory.Split(messages, s.Room.Bytes)
 	first := h.Transports()[0].Rank()
 	h.OnTurn = func(rank int, begins bool) {
 		if begins {

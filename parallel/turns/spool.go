@@ -17,8 +17,8 @@ type Spool struct {
 	// Small says that messages rest whatever their size. Where their sizes change from epoch to epoch, small
 	// ones could else take more memory in one than larger ones, which rest, in another.
 	Small bool
-	// Aside keeps messages between workers, if matrices of Memory may rest. nil: Memory does.
-	Aside *tensor.Meter
+	// Messages keeps those between workers, if matrices of Memory may rest. nil: Memory does.
+	Messages *tensor.Meter
 }
 
 // Room is the memory that a worker has for messages to and from other workers where matrices may rest. Such
@@ -56,7 +56,7 @@ func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)
-	if path != comm.Within && (s.Aside != nil || s.Plan) {
+	if path != comm.Within && (s.Messages != nil || s.Plan) {
 		return s.between(message, path), nil
 	}
 	return s.keep(s.Memory, message), nil
@@ -69,7 +69,7 @@ func (s *Spool) between(message []byte, path comm.Path) comm.Message {
 	rests = rests && s.Room.Rests
 	var m comm.Message = planned(len(message))
 	if !s.Plan {
-		b := s.keep(s.Aside, message)
+		b := s.keep(s.Messages, message)
 		if rests {
 			b.Leave()
 		}

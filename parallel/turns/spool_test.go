@@ -54,11 +54,12 @@ var spools = map[string]struct {
 	"memory": {func(m *tensor.Meter) *Spool { return &Spool{Memory: m} }, 0},
 	"a room": {func(m *tensor.Meter) *Spool {
 		m.Offload(newShelf(), 16*unit)
-		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit}, Aside: m.Aside(nil, 4*unit)}
+		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit}, Messages: m.Split(nil, 4*unit)}
 	}, 0},
 	"a disk": {func(m *tensor.Meter) *Spool {
 		m.Offload(newShelf(), 16*unit)
-		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true}, Aside: m.Aside(newShelf(), 4*unit)}
+		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true},
+			Messages: m.Split(newShelf(), 4*unit)}
 	}, unit},
 	"a plan of a disk": {func(m *tensor.Meter) *Spool {
 		m.Offload(nil, 16*unit)
@@ -90,8 +91,8 @@ func TestSpool(t *testing.T) {
 						defer memory.Close()
 						s := of.make(memory)
 						holds := memory
-						if path != comm.Within && s.Aside != nil {
-							holds = s.Aside
+						if path != comm.Within && s.Messages != nil {
+							holds = s.Messages
 							defer holds.Close()
 						}
 						data := message(n)
@@ -151,12 +152,12 @@ func TestSpoolCounts(t *testing.T) {
 				m, err := s.Put(c.kind, message(c.bytes), path)
 				require.NoError(t, err)
 				sent := tensor.Moved{}
-				if s.Aside != nil || s.Plan {
+				if s.Messages != nil || s.Plan {
 					sent = memory.OnDisk()
 				}
 				require.NoError(t, m.Take(make([]byte, c.bytes)))
 				moved := sent
-				if s.Aside != nil || s.Plan {
+				if s.Messages != nil || s.Plan {
 					moved = memory.OnDisk()
 				}
 				want := tensor.Moved{Written: c.want, Read: c.want}
@@ -171,8 +172,8 @@ func TestSpoolCounts(t *testing.T) {
 					t.Errorf("%s, %v of %d bytes, path %d: %+v before it is taken, want %+v", name, c.kind,
 						c.bytes, path, sent, want)
 				}
-				if s.Aside != nil {
-					s.Aside.Close()
+				if s.Messages != nil {
+					s.Messages.Close()
 				}
 				memory.Close()
 			}
@@ -185,8 +186,9 @@ func TestSpoolFails(t *testing.T) {
 	memory, disk := tensor.NewMeter(), newShelf()
 	defer memory.Close()
 	memory.Offload(newShelf(), 16*unit)
-	s := &Spool{Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true}, Aside: memory.Aside(disk, 4*unit)}
-	defer s.Aside.Close()
+	s := &Spool{Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true},
+		Messages: memory.Split(disk, 4*unit)}
+	defer s.Messages.Close()
 	m, err := s.Put(comm.Halo, message(unit), comm.Outgoing)
 	require.NoError(t, err)
 	disk.mu.Lock()

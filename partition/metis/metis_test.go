@@ -76,9 +76,8 @@ func TestGrid(t *testing.T) {
 		t.Errorf("cut %d, sizes %v", cut(p, part), n)
 	}
 	again, err := p.Solve(context.Background(), 4, 1, time.Minute)
-	if err != nil || !slices.Equal(part, again) {
-		t.Errorf("the same seed gave another partition (error %v)", err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, again, part)
 	other, err := p.Solve(context.Background(), 4, 2, time.Minute)
 	if err != nil || slices.Equal(part, other) {
 		t.Errorf("another seed gave the same partition (error %v)", err)
@@ -165,9 +164,8 @@ func TestNoEdges(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	p := grid(t, 3, Weights{})
 	for _, parts := range []int{-1, 0, 1, 10} {
-		if _, err := p.Solve(context.Background(), parts, 0, time.Minute); err == nil {
-			t.Errorf("%d partitions of 9 vertices were accepted", parts)
-		}
+		_, err := p.Solve(context.Background(), parts, 0, time.Minute)
+		assert.Error(t, err, "%d partitions of 9 vertices were accepted", parts)
 	}
 	for _, counts := range [][3]int{
 		{-1, 0, 0},
@@ -208,9 +206,8 @@ func TestClose(t *testing.T) {
 		return strings.Count(string(maps), "/memfd:metis")
 	}
 	p, err := New(90, 0, Weights{})
-	if err != nil || mapped() != 1 {
-		t.Fatalf("%d mappings, error %v", mapped(), err)
-	}
+	require.NoError(t, err)
+	require.Equal(t, 1, mapped())
 	if err := p.Close(); err != nil || mapped() != 0 {
 		t.Errorf("%d mappings, error %v", mapped(), err)
 	}
@@ -234,9 +231,7 @@ func TestFailure(t *testing.T) {
 		{killed, 0, strings.Repeat("x", 1000), "METIS failed: signal: killed (" +
 			strings.Repeat("x", 300) + ")"},
 	} {
-		if got := failure(c.err, c.status, c.said).Error(); got != c.want {
-			t.Errorf("%+v: %q", c, got)
-		}
+		assert.Equal(t, c.want, failure(c.err, c.status, c.said).Error(), "%+v", c)
 	}
 }
 
@@ -322,9 +317,8 @@ func TestCancel(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // a timeout of 0 would end it in this time
 		cancel(stop)
 	}()
-	if _, err := p.Solve(ctx, 2, 0, 0); !errors.Is(err, stop) {
-		t.Errorf("error %v", err)
-	}
+	_, err := p.Solve(ctx, 2, 0, 0)
+	assert.ErrorIs(t, err, stop)
 }
 
 // Solve does not wait for ever for a child that was stopped.
@@ -351,9 +345,8 @@ func TestWatchLeavesWork(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, worker.Start())
 	defer func() { _, _ = worker.Process.Kill(), worker.Wait() }()
-	if _, err := said.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	_, err = said.Read(make([]byte, 1))
+	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // three times the timeout of watch
 	defer cancel()
 	assert.NoError(t, watch(ctx, worker.Process.Pid, 50*time.Millisecond))

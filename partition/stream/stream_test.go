@@ -240,13 +240,12 @@ func TestProblem(t *testing.T) {
 					got[pair{a, p.Neighbours[i]}] = p.EdgeWeights[i]
 				}
 			}
-			assert.Equal(t, want, got, gocmp.AllowUnexported(pair{}))
+			assert.EqualBy(t, want, got, gocmp.AllowUnexported(pair{}))
 			assert.Equal(t, weights, p.VertexWeights)
 			return nil, nil
 		}})
-		if _, err := s.divide(label, clusters); err != nil {
-			t.Fatal(err)
-		}
+		_, err := s.divide(label, clusters)
+		require.NoError(t, err)
 	})
 }
 
@@ -262,9 +261,7 @@ func TestPairsKeepTheHeaviest(t *testing.T) {
 		}
 	}
 	for b := range int32(100) {
-		if s := table.slot(1, 2+b); s.edges != 2000 {
-			t.Errorf("pair 1, %d has %d edges, want 2000", 2+b, s.edges)
-		}
+		assert.Equal(t, 2000, table.slot(1, 2+b).edges, "pair 1, %d", 2+b)
 	}
 }
 
@@ -281,9 +278,7 @@ func TestScaled(t *testing.T) {
 			t.Errorf("%v: the sum becomes %d", weights, sum)
 		}
 	}
-	if scale := scaled([]int64{1, 2, 3}, math.MaxInt32); scale(3) != 3 {
-		t.Error("small weights change")
-	}
+	assert.Equal(t, 3, scaled([]int64{1, 2, 3}, math.MaxInt32)(3), "small weights change")
 }
 
 // ring is a graph of communities of ten vertices in a ring, and an edge from a random vertex into each.
@@ -319,9 +314,8 @@ func TestMemory(t *testing.T) {
 			most = max(most, inUse()-before)
 		}
 	}
-	if _, err := Assign(s.ctx, s.Graph, s.Options); err != nil {
-		t.Fatal(err)
-	}
+	_, err := Assign(s.ctx, s.Graph, s.Options)
+	require.NoError(t, err)
 	if limit := Memory(vertices, 5*vertices); most > limit {
 		t.Errorf("%d bytes are in use, %d for each vertex; Memory says %d", most, most/vertices, limit)
 	}
@@ -337,17 +331,15 @@ func TestSame(t *testing.T) {
 		a, err := Assign(s.ctx, s.Graph, s.Options)
 		require.NoError(t, err)
 		b, err := Assign(s.ctx, s.Graph, s.Options)
-		if err != nil || !slices.Equal(a, b) {
-			t.Errorf("%d partitions: two results, error %v", k, err)
-		}
+		require.NoError(t, err, "%d partitions", k)
+		assert.Equal(t, b, a, "%d partitions", k)
 	}
 }
 
 // TestStops: no pass goes on when the context ends, and the error is its cause.
 func TestStops(t *testing.T) {
 	for _, at := range []string{
-		"clustering, pass 1", "contracting", "refining, pass 1, halo rows",
-		"refining, pass 1, moves",
+		"clustering, pass 1", "contracting", "refining, pass 1, halo rows", "refining, pass 1, moves",
 	} {
 		ctx, stop := context.WithCancelCause(context.Background())
 		cause := errors.New("stopped")

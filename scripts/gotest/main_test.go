@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"weft/internal/assert"
 )
 
 // report leaves out what passes, and ends with what was skipped and why.
@@ -48,7 +50,5 @@ skipped: weft/a TestSilent/one: it gives no reason
 	if err := report(&got, strings.NewReader(events)); err != nil || got.String() != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
 	}
-	if err := report(&got, strings.NewReader("no event")); err == nil {
-		t.Error("no error of what is no event")
-	}
+	assert.Error(t, report(&got, strings.NewReader("no event")), "no error of what is no event")
 }

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/ogb"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition"
 	"weft/train"
@@ -44,9 +44,7 @@ func TestGraph(t *testing.T) {
 	for v, class := range g.Labels.Class {
 		if class >= 0 {
 			found, classes[class] = append(found, int64(v)), true
-			if want := p.class(v); want != int(class) {
-				t.Errorf("vertex %d has the class %d, want %d", v, class, want)
-			}
+			assert.Equal(t, p.class(v), int(class), "vertex %d has the class %d", v, class)
 		}
 	}
 	if !slices.Equal(labelled, found) || len(classes) < 80 {
@@ -89,15 +87,12 @@ func TestPlan(t *testing.T) {
 	cases := []planned{{Settings: settings, counts: c}}
 	require.NoError(t, planAll(context.Background(), cases))
 	p := cases[0]
-	if want := int64(2 * 4 * (256 + 172) * k * (k - 1) * c.halo()); p.SentBytes != want {
-		t.Errorf("%d bytes are sent, want %d", p.SentBytes, want)
-	}
+	assert.Equal(t, int64(2*4*(256+172)*k*(k-1)*c.halo()), p.SentBytes, "bytes are sent")
 	real, err := (&train.Job{Graph: g, Options: options}).Plan(context.Background())
 	require.NoError(t, err)
 	need, want := p.TensorBytes+p.GraphBytes, real.PeakTensorBytes[0]+real.GraphBytes[0]
-	if math.Abs(float64(need)/float64(want)-1) > 0.05 {
-		t.Errorf("a worker needs %d bytes by counts, and %d by the graph itself", need, want)
-	}
+	assert.Near(t, 1, float64(need)/float64(want), 0.05,
+		"a worker needs %d bytes by counts, and %d by the graph itself", need, want)
 }
 
 // TestNoSuchPartitions: counts that contradict each other are refused.
@@ -108,8 +103,6 @@ func TestNoSuchPartitions(t *testing.T) {
 		// more rows than the others have
 		{Workers: 2, Vertices: 100, Edges: 1000, CutShare: 1, HaloRows: 3},
 	} {
-		if c.check() == nil {
-			t.Errorf("%+v", c)
-		}
+		assert.Error(t, c.check(), "%+v", c)
 	}
 }

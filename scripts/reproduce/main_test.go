@@ -74,9 +74,7 @@ func TestConfigs(t *testing.T) {
 			}
 		}
 		for _, what := range says {
-			if !strings.Contains(string(text), what) {
-				t.Errorf("%s: its comment does not say %q", file, what)
-			}
+			assert.Contains(t, string(text), what, "%s: its comment does not say", file)
 		}
 	}
 	for name := range want {
@@ -124,9 +122,8 @@ func TestChoose(t *testing.T) {
 	if err != nil || len(chosen) != 2 || chosen[0].config != "cora-gcn" {
 		t.Errorf("got %v, %v", chosen, err)
 	}
-	if _, err := choose("cora-gcm"); err == nil || !strings.Contains(err.Error(), "cora-gcn") {
-		t.Errorf("an unknown name: %v", err)
-	}
+	_, err = choose("cora-gcm")
+	assert.ErrorContains(t, err, "cora-gcn", "an unknown name")
 }
 
 // TestCommands checks what weft is asked: one import for two models, one split for each seed.
@@ -142,10 +139,8 @@ func TestCommands(t *testing.T) {
 	chosen, err := choose("cora-gcn,physics-gcn,physics-sage")
 	require.NoError(t, err)
 	rows, err := p.run(t.Context(), chosen)
-	if err != nil || len(rows) != 4 {
-		t.Fatalf("%d rows, %v; want the two of the data that is there with both lists of flags", len(rows),
-			err)
-	}
+	require.NoError(t, err)
+	require.Len(t, rows, 4)
 	if r := rows[3]; r.Flags != "--parallel graph=2" || r.HaloMegabytes != 2.5 || r.Mean < 80.99 ||
 		r.Mean > 81.01 || r.Runs[1].EpochsRun != 7 || r.Runs[0].PeakTensorBytes[0] != 5 {
 		t.Errorf("row %+v", r)
@@ -179,9 +174,8 @@ func TestSmoothing(t *testing.T) {
 	chosen, err := choose("ogbn-products-linear")
 	require.NoError(t, err)
 	rows, err := p.run(t.Context(), chosen)
-	if err != nil || len(rows) != 2 {
-		t.Fatalf("%d rows, %v; want that of the model and that after smoothing", len(rows), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
 	var got bytes.Buffer
 	for i := range rows {
 		rows[i].SecondsPerRun = 1
@@ -192,9 +186,8 @@ ogbn-products   linear                     81.00 ± 0.00 (2)   47.7         +33.
 ogbn-products   linear, Correct & Smooth   88.00 ± 0.00 (2)   82.5 ± 0.0   +5.46        1.0     -          -
 `
 	assert.Equal(t, table, got.String())
-	if rows[0].Runs[1].Val != .8 || rows[1].Runs[1].Val != .9 {
-		t.Errorf("validation: %v and smoothed %v", rows[0].Runs, rows[1].Runs)
-	}
+	assert.Equal(t, .8, rows[0].Runs[1].Val, "validation: %v and smoothed %v", rows[0].Runs, rows[1].Runs)
+	assert.Equal(t, .9, rows[1].Runs[1].Val, "validation: %v and smoothed %v", rows[0].Runs, rows[1].Runs)
 	asked, err := os.ReadFile(log)
 	require.NoError(t, err)
 	want := fmt.Sprintf(`import ogb %s/ogbn_products /tmp/w/ogbn-products
@@ -213,8 +206,7 @@ func TestFailure(t *testing.T) {
 	broken := experiment{config: "x", dataset: data, seeds: 1}
 	touch(t, filepath.Join(folder, "log"))
 	p := &reproduction{
-		weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{},
-		with: [][]string{nil},
+		weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{}, with: [][]string{nil},
 	}
 	_, err := p.run(t.Context(), []experiment{broken})
 	if err == nil || !strings.HasPrefix(err.Error(), "x: ") ||

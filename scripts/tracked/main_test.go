@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -73,9 +74,8 @@ func TestTrackedAlone(t *testing.T) {
 	if got, err := refused(folder); err != nil || got != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := refused(filepath.Join(folder, "nowhere")); err == nil {
-		t.Error("no error without a repository")
-	}
+	_, err := refused(filepath.Join(folder, "nowhere"))
+	assert.Error(t, err, "no error without a repository")
 }
 
 // `make test` makes the check, and stops where a file is refused.
@@ -99,9 +99,8 @@ func repository(t *testing.T, name, content string) string {
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."}} {
 		git := exec.Command("git", args...)
 		git.Dir = folder
-		if out, err := git.CombinedOutput(); err != nil {
-			t.Fatalf("git %s: %v\n%s", args, err, out)
-		}
+		out, err := git.CombinedOutput()
+		require.NoError(t, err, "git %s: %s", args, out)
 	}
 	return folder
 }

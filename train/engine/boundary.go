@@ -289,7 +289,7 @@ func (b *outbox) settle(n int) {
 // held returns the values of Vars, and retains them for another owner.
 func held(vars []*autograd.Var) (values []*tensor.Matrix) {
 	for _, v := range vars {
-		values = append(values, v.Value().Share())
+		values = append(values, v.Value().Retain())
 	}
 	return values
 }

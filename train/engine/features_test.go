@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -71,9 +72,7 @@ func TestFill(t *testing.T) {
 						} else {
 							got = to.Floats()[k]
 						}
-						if got != x {
-							t.Fatalf("%s: value %d is %v, want %v", name, k, got, x)
-						}
+						require.Equal(t, x, got, "%s: value %d", name, k)
 					}
 					to.Release()
 				}

@@ -99,7 +99,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 	if l.labels == nil {
 		return nil
 	}
-	s := &shown{LabelInput: nn.LabelInput{Share: c.LabelInput, Seed: c.Seed}, epoch: -1}
+	s := &shown{LabelInput: nn.LabelInput{Probability: c.LabelInput, Seed: c.Seed}, epoch: -1}
 	if f.sparse == nil {
 		s.values = []labelValues{{in: f.dense}}
 	} else {

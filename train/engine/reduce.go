@@ -3,7 +3,6 @@ package engine
 import (
 	"weft/autograd"
 	"weft/comm"
-	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
@@ -22,9 +21,8 @@ type reducer struct {
 	all    int                     // the number of parameters
 	apart  map[*tensor.Matrix]bool // gradients that are not summed
 	next   []*tensor.Matrix
-	size   int              // elements of next
-	lists  chan gradients   // lists to sum
-	points chan trace.Point // where they were complete
+	size   int            // elements of next
+	lists  chan gradients // lists to sum
 }
 
 type gradients = []*tensor.Matrix
@@ -66,19 +64,23 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 		return nil
 	}
 	// The pass never waits for a sum
-	r.lists, r.points = make(chan gradients, r.all), make(chan trace.Point, r.all)
-	lists, points := r.lists, r.points
+	r.lists = make(chan gradients, r.all)
+	lists := r.lists
 	sums := func(aside *comm.Comm) error {
-		for aside.Reach(points) {
-			if err := r.sum(aside, <-lists); err != nil {
+		for {
+			var list gradients
+			aside.Await(func() { list = <-lists })
+			if list == nil {
+				return nil
+			}
+			if err := r.sum(aside, list); err != nil {
 				return err
 			}
 		}
-		return nil
 	}
 	defer r.replicas.Meet() // whose sums end first is chance
 	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
-		defer close(points) // even if the pass panics
+		defer close(lists) // even if the pass panics
 		pass(autograd.NewLedger(r.add))
 		r.flush()
 		return nil
@@ -99,7 +101,6 @@ func (r *reducer) add(grad *tensor.Matrix) {
 func (r *reducer) flush() {
 	if len(r.next) > 0 {
 		r.lists <- r.next
-		r.points <- r.replicas.Track().Signal()
 		r.next, r.size = nil, 0
 	}
 }

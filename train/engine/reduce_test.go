@@ -34,8 +34,7 @@ func TestReducer(t *testing.T) {
 			}
 			c := comm.New(ends[rank], 0)
 			r := newReducer(Config{
-				Env:      axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}},
-				Training: true,
+				Env: axis.Env{Team: team, Groups: mesh.Groups{Replicas: c}}, Training: true,
 			}, params)
 			for pass := range 2 {
 				for i, p := range params {
@@ -49,9 +48,8 @@ func TestReducer(t *testing.T) {
 				assert.NoError(t, err)
 				for i, p := range params {
 					for _, k := range []int{0, p.Grad.Len() / 2, p.Grad.Len() - 1} {
-						if got, want := p.Grad.Floats()[k], float32(1+2+3)*float32(i+1+pass); got != want {
-							t.Errorf("worker %d, gradient %d: %v, want %v", rank, i, got, want)
-						}
+						assert.Equal(t, float32(1+2+3)*float32(i+1+pass), p.Grad.Floats()[k],
+							"worker %d, gradient %d", rank, i)
 					}
 				}
 			}

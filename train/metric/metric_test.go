@@ -8,7 +8,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition"
 )
@@ -77,9 +77,8 @@ func TestMetricsByHand(t *testing.T) {
 		// Label 2 has no positives and does not count
 		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2},
 	} {
-		if got := alone(ofVertices[c.metric])(c.logits, c.labels, c.vertices); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("%s of vertices %v: %v, want %v", c.metric, c.vertices, got, c.want)
-		}
+		assert.Near(t, c.want, alone(ofVertices[c.metric])(c.logits, c.labels, c.vertices), 1e-12,
+			"%s of vertices %v", c.metric, c.vertices)
 	}
 }
 
@@ -146,12 +145,8 @@ func TestAreaIsAProbability(t *testing.T) {
 			}
 			continue
 		}
-		if math.Abs(got-want) > 1e-12 {
-			t.Fatalf("%d vertices: %v, want %v", n, got, want)
-		}
-		if mirrored := area(-1); math.Abs(got+mirrored-1) > 1e-12 {
-			t.Fatalf("%d vertices: %v, and %v with the scores turned around", n, got, mirrored)
-		}
+		assert.Near(t, want, got, 1e-12, "%d vertices", n)
+		assert.Near(t, 1, got+area(-1), 1e-12, "%d vertices: %v", n, got)
 	}
 }
 
@@ -189,19 +184,12 @@ func TestMetricProperties(t *testing.T) {
 					t.Fatalf("%s is %v", name, got)
 				}
 				r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
-				if again := alone(metric)(random, labels, all); again != got {
-					t.Fatalf("%s is %v, and %v in another order", name, got, again)
-				}
-				if best := alone(metric)(right, labels, all); best != 1 {
-					t.Fatalf("%s of perfect logits is %v", name, best)
-				}
+				require.Equal(t, got, alone(metric)(random, labels, all), name)
+				require.Equal(t, 1, alone(metric)(right, labels, all), "%s of perfect logits", name)
 			}
 			if !labels.MultiLabel() {
-				if a, f := alone(accuracy)(random, labels,
-					everyVertex(n)),
-					alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)); math.Abs(a-f) > 1e-12 {
-					t.Fatalf("accuracy %v and micro-F1 %v", a, f)
-				}
+				assert.Near(t, alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)),
+					alone(accuracy)(random, labels, everyVertex(n)), 1e-12, "accuracy")
 			}
 		}
 	}
@@ -230,9 +218,7 @@ func TestChooseMetric(t *testing.T) {
 		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
 		if err != nil {
 			got = err.Error()
-			if !refusal.Is(err) {
-				t.Errorf("%v is no refusal", err)
-			}
+			assert.Refused(t, err, "")
 		}
 		refused := err != nil && strings.HasPrefix(c.want, "metric ") && strings.HasPrefix(got, c.want)
 		if got != c.want && !refused {
@@ -246,8 +232,6 @@ func TestArgmax(t *testing.T) {
 		x    []float32
 		want int
 	}{{[]float32{1}, 0}, {[]float32{-2, -1, -3}, 1}, {[]float32{4, 4}, 0}, {[]float32{0, 1, 1}, 1}} {
-		if got := argmax(c.x); got != c.want {
-			t.Errorf("of %v: %d, want %d", c.x, got, c.want)
-		}
+		assert.Equal(t, c.want, argmax(c.x), "of %v", c.x)
 	}
 }

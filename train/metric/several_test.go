@@ -11,6 +11,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/assert"
+	"weft/internal/require"
 )
 
 // onWorkers runs f on each of n workers of this process.
@@ -99,16 +100,12 @@ func TestRanksByHand(t *testing.T) {
 	ranks := [][]float64{{1, 2}, {3, 4, 10, 11}}
 	want := []float64{(1 + 1./2 + 1./3 + 1./4 + 1./10 + 1./11) / 6, 1. / 6, 3. / 6, 5. / 6}
 	names := Ranked(LinkNamesOf(graph.NoNegatives))
-	if got, want := fmt.Sprint(names), "[mrr hits@1 hits@3 hits@10]"; got != want {
-		t.Fatalf("means over ranks are %s, want %s", got, want)
-	}
+	require.Equal(t, "[mrr hits@1 hits@3 hits@10]", fmt.Sprint(names), "means over ranks")
 	onWorkers(2, func(c *comm.Comm) {
 		got, err := OfRanks(c, ranks[c.Rank()], 6, names)
 		assert.NoError(t, err)
 		for i, x := range got {
-			if math.Abs(x-want[i]) > 1e-15 {
-				t.Errorf("%s is %v, want %v", names[i], x, want[i])
-			}
+			assert.Near(t, want[i], x, 1e-15, names[i])
 		}
 	})
 	if none, err := OfRanks(comm.Alone(), nil, 0, []string{MRR}); err != nil || !math.IsNaN(none[0]) {
@@ -130,10 +127,9 @@ func TestHitsAbove(t *testing.T) {
 		if want := []float64{3. / 6, 4. / 6, 4. / 6, 1}; err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
-		if few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1]); err != nil ||
-			few[0] != 1 {
-			t.Errorf("of nine negative edges: %v, %v", few, err)
-		}
+		few, err := HitsAbove(c, edges[c.Rank()], negatives[c.Rank()][:3], names[:1])
+		require.NoError(t, err, "of nine negative edges: %v", few)
+		assert.Equal(t, 1, few[0], "of nine negative edges: %v", few)
 	})
 	if none, err := HitsAbove(comm.Alone(), nil, negatives[0], []string{"hits@10"}); err != nil ||
 		!math.IsNaN(none[0]) {
@@ -147,9 +143,7 @@ func TestRankOf(t *testing.T) {
 		edge float32
 		want float64
 	}{{5, 1}, {4, 1.5}, {3, 3}, {2, 4}, {0, 5}} {
-		if got := RankOf(c.edge, []float32{4, 3, 3, 1}); got != c.want {
-			t.Errorf("the rank of %v is %v, want %v", c.edge, got, c.want)
-		}
+		assert.Equal(t, c.want, RankOf(c.edge, []float32{4, 3, 3, 1}), "the rank of %v", c.edge)
 	}
 }
 
@@ -160,9 +154,8 @@ func TestNumberInJSON(t *testing.T) {
 		text string
 	}{{.1, "0.1"}, {-2, "-2"}, {math.NaN(), "null"}, {math.Inf(1), "null"}, {math.Inf(-1), "null"}} {
 		text, err := json.Marshal(Number(c.x))
-		if err != nil || string(text) != c.text {
-			t.Errorf("%v is written %s, %v", c.x, text, err)
-		}
+		require.NoError(t, err, "%v is written %s", c.x, text)
+		assert.Equal(t, c.text, string(text), "%v is written %s", c.x, text)
 		var back Number
 		assert.NoError(t, json.Unmarshal(text, &back))
 		if x := float64(back); c.text == "null" && !math.IsNaN(x) || c.text != "null" && x != c.x {

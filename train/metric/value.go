@@ -36,8 +36,8 @@ func ChooseOfValues(asked string) (string, error) {
 // SmallerIsBetter reports whether the metric is an error.
 func SmallerIsBetter(name string) bool { return name == RMSE || name == MAE }
 
-// IsShare reports whether the metric is a share of 1, which tables show as a percentage.
-func IsShare(name string) bool { return !slices.Contains(ValueNames, name) }
+// IsFraction reports whether the metric is a fraction of 1, which tables show as a percentage.
+func IsFraction(name string) bool { return !slices.Contains(ValueNames, name) }
 
 // column has the sums of the values of a column, over all workers.
 type column struct {

@@ -7,6 +7,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -23,9 +24,7 @@ func TestOfValues(t *testing.T) {
 		err := launch.Workers(len(parts), 0, func(c *comm.Comm) error {
 			got, err := OfValues(predictions, l, parts[c.Rank()], c)
 			for name, x := range want {
-				if math.Abs(got[name]-x) > 1e-12 {
-					t.Errorf("%s on %d workers: %v, want %v", name, len(parts), got[name], x)
-				}
+				assert.Near(t, x, got[name], 1e-12, "%s on %d workers", name, len(parts))
 			}
 			return err
 		})
@@ -53,9 +52,8 @@ func TestMetricOfAnotherKind(t *testing.T) {
 	if name, err := ChooseOfValues(Auto); name != RMSE || err != nil {
 		t.Errorf("the default: %q, %v", name, err)
 	}
-	if _, err := ChooseOfValues(Accuracy); !refusal.Is(err) {
-		t.Errorf("accuracy of values: %v", err)
-	}
+	_, err := ChooseOfValues(Accuracy)
+	assert.Refused(t, err, "", "accuracy of values")
 }
 
 // TestEvaluate holds confusion and the scores of classes against scikit-learn's confusion_matrix and
@@ -69,9 +67,8 @@ func TestEvaluateRefusesNaN(t *testing.T) {
 			!strings.Contains(err.Error(), "the logits of vertex 1") {
 			t.Errorf("%v: %v", z, err)
 		}
-		if _, err := Evaluate(logits, l, everyVertex(1)); err != nil {
-			t.Errorf("%v of another vertex: %v", z, err)
-		}
+		_, err := Evaluate(logits, l, everyVertex(1))
+		assert.NoError(t, err, "%v of another vertex", z)
 	}
 }
 
@@ -98,20 +95,15 @@ func TestEvaluate(t *testing.T) {
 	}
 	for k, row := range [][]int{{1, 0, 1}, {1, 2, 0}, {0, 0, 0}} {
 		for j, n := range row {
-			if e.Confusion[k][j] != n {
-				t.Errorf("confusion %v", e.Confusion)
-			}
+			assert.Equal(t, n, e.Confusion[k][j], "confusion %v", e.Confusion)
 		}
 	}
 	for name, x := range map[string]float64{Accuracy: .6, CalibrationError: .1, "macro-f1": (.5 + .8) / 3} {
-		if math.Abs(e.Scores[name]-x) > 1e-6 {
-			t.Errorf("%s: %v, want %v", name, e.Scores[name], x)
-		}
+		assert.Near(t, x, e.Scores[name], 1e-6, name)
 	}
 	text, err := e.MarshalJSON()
-	if err != nil || string(text[:12]) != `{"accuracy":` {
-		t.Errorf("JSON %s, %v", text, err)
-	}
+	require.NoError(t, err, "JSON %s", text)
+	assert.Equal(t, `{"accuracy":`, string(text[:12]), "JSON %s", text)
 	if none, err := Evaluate(logits, l, nil); err != nil || !math.IsNaN(none.Scores[Accuracy]) ||
 		len(none.Classes) != 3 {
 		t.Errorf("of no vertices: %+v, %v", none, err)

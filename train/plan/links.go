@@ -24,7 +24,7 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 			defer mem.Close()
 			e := task.Env{Team: kernel.NewTeam(1, mem), World: c, Share: share}
 			if in.Mesh.Slices > 1 {
-				kept, err := in.Kept.Of(share)
+				kept, err := in.Passing.Of(share)
 				if err != nil {
 					return err
 				}

@@ -16,7 +16,6 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
-	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
@@ -58,9 +57,9 @@ type Worker struct {
 	Tensors, Graph int64   // bytes at the peak
 	Kinds          []int64 // of Tensors at the peak, by tensor.Kind, without Graph
 	// in a training pass but the first; without Gradient and Statistics if partitions take turns
-	Sent  worker.Communication
-	Steps []trace.Event // of such a pass, in order, if Inputs.Steps asked for them
-	Disk  tensor.Moved  // in such an epoch, with the evaluation before it
+	Sent   worker.Communication
+	Counts Counts       `json:"-"` // of such a pass, on the process that planned it, if Inputs.Counts asked
+	Disk   tensor.Moved // in such an epoch, with the evaluation before it
 	// that rest on disk at the peak, or a bound with messages of other workers
 	DiskBytes   int64
 	Room        turns.Room     // of messages between workers, where matrices may rest
@@ -114,8 +113,8 @@ type Inputs struct {
 	Validation func(partition int, use func(*worker.Validation) error) error
 	// Range asks for Plan.Least and Plan.All, which takes two more plans.
 	Range bool
-	// Steps asks for Worker.Steps. Partitions do not take turns.
-	Steps bool
+	// Counts asks for Worker.Counts, which takes a pass over the edges.
+	Counts bool
 	// MostSteps refuses a plan in which the steps of all workers are more, if all have as many as the first;
 	// 0: no limit.
 	MostSteps int
@@ -429,7 +428,7 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), tensor.NewMeter())
 		}
 		workers = append(workers, one)
-		if steps := in.Workers * len(one.Steps); err == nil && number == 0 && in.MostSteps > 0 &&
+		if steps := in.Workers * one.Counts.Steps(); err == nil && number == 0 && in.MostSteps > 0 &&
 			steps > in.MostSteps {
 			err = refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
 				"%d are left of those that are planned for all meshes; take fewer workers or chunks",
@@ -530,15 +529,16 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	other *worker.Validation,
 ) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
-	if in.Steps {
-		c.Recorder = trace.NewPlan()
+	counter := &counter{kernels: Kernels{}}
+	if in.Counts {
+		team.Watch = counter.watch
 	}
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, world, share, other)
 	if err != nil {
 		return p, err
 	}
-	if err := in.dryRun(ctx, w, &p); err != nil {
+	if err := in.dryRun(ctx, w, counter, &p); err != nil {
 		return p, err
 	}
 	p.measure(w)
@@ -548,7 +548,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 
 // dryRun trains for the fewest epochs after which all are alike, evaluates after each, and reports, as a run
 // does. It sets the parts of p that single epochs tell.
-func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error {
+func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter, p *Worker) error {
 	var (
 		best     nn.Snapshot
 		snapshot checkpoint.Snapshot
@@ -579,12 +579,12 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, p *Worker) error
 		if w.WireSchedule != (axis.WireSchedule{}) || w.Fetches != nil {
 			number = w.Epochs // which sends most, or whose fetches they are
 		}
+		counter.begin(w)
 		if _, _, err := w.TrainEpoch(number, nil); err != nil {
 			return err
 		}
-		if in.Steps && epoch == epochs-1 {
-			p.Steps, _ = w.Recorder.Events()
-			p.Steps = slices.Clone(p.Steps)
+		if in.Counts && epoch == epochs-1 {
+			p.Counts = counter.end(w, w.Share)
 		}
 		evaluated := (w.Epochs-1)%w.EvalEvery == 0 // the epoch before the run's last one
 		if evaluated || epoch != epochs-2 || w.Offload == "" {

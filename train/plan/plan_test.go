@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/tensor"
@@ -31,9 +32,8 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%v, want the workers that hold twice as much", err)
 		}
 	}
-	if got := most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}); got != 110 {
-		t.Errorf("the worker that needs most takes %d", got)
-	}
+	assert.Equal(t, 110, most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}),
+		"the worker that needs most takes")
 }
 
 // TestMoreWorkersThatWouldNotDo: more workers are named only where what each of them needs, parameters, their
@@ -56,9 +56,7 @@ func TestParametersOfStages(t *testing.T) {
 	for rank := range grid.Workers() {
 		p.Workers = append(p.Workers, Worker{Parameters: []int{5, 30}[grid.Place(rank).Stage]})
 	}
-	if got := p.Parameters(grid); got != 35 {
-		t.Errorf("%d parameters, want 35", got)
-	}
+	assert.Equal(t, 35, p.Parameters(grid), "parameters")
 }
 
 // TestRowSums: rows that add up to 1 are counted, and others but for those of zeros, by hand. A value below
@@ -75,9 +73,7 @@ func TestRowSums(t *testing.T) {
 		{[]float32{.5, .50005, .5, .5002}, RowSums{Ones: 1, Others: 1, Fraction: .5002}},
 	} {
 		f := &graph.Features{Columns: 2, Dense: c.rows}
-		if got := rowSums(f, len(c.rows)/2); got != c.want {
-			t.Errorf("%v: %+v, want %+v", c.rows, got, c.want)
-		}
+		assert.Equal(t, c.want, rowSums(f, len(c.rows)/2), c.rows)
 	}
 	// Of 8,192 rows every third is looked at: 0, 3, …, 8190
 	const n = 8192
@@ -85,7 +81,5 @@ func TestRowSums(t *testing.T) {
 	for v := range n {
 		f.Dense[v] = 1
 	}
-	if got, want := rowSums(f, n), (RowSums{Ones: 2731}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
+	assert.Equal(t, (RowSums{Ones: 2731}), rowSums(f, n))
 }

@@ -14,7 +14,8 @@ type Links struct {
 	Receives float64 `json:"receive_bytes_per_second"` // of a worker
 	Latency  float64 `json:"latency_seconds"`          // before the first byte of a message
 	Handling float64 `json:"handling_seconds"`         // of a core that a byte takes at each end
-	Eager    int64   `json:"eager_bytes"`              // up to which messages do not wait for their receivers
+	// Eager is up to how many bytes messages do not wait for their receivers: told, and not predicted with.
+	Eager int64 `json:"eager_bytes"`
 }
 
 // eager is a Links' between processes: the bytes that package mpi has in flight on a link.

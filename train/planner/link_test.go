@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/require"
 )
@@ -42,8 +43,6 @@ func TestLinks(t *testing.T) {
 		},
 		{OfRate(125e6), Links{125e6, 125e6, 1e-4, 1e-9, inFlight}},
 	} {
-		if c.got != c.want {
-			t.Errorf("%+v, want %+v", c.got, c.want)
-		}
+		assert.Equal(t, c.want, c.got)
 	}
 }

@@ -1,6 +1,6 @@
 // Package planner predicts how long an epoch takes on each mesh of some workers, before any run: from the
-// plan of each mesh, which knows every kernel call and every message, from rates that are measured on this
-// machine, and from the rate of the links.
+// plan of each mesh, which counts kernel calls and messages, from rates that are measured on this machine, and
+// from the rate of the links.
 package planner
 
 import (
@@ -13,7 +13,6 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
-	"weft/internal/trace"
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
@@ -46,7 +45,7 @@ type Planner struct {
 type Mesh struct {
 	Parallel string
 	Settings *setting.Resolved
-	Plan     plan.Plan // without steps
+	Plan     plan.Plan
 	Times    Times
 	// Balance is what its partitions balance, "": there is one.
 	Balance string
@@ -55,7 +54,7 @@ type Mesh struct {
 	// Rates are what kernels take on it.
 	Rates *Rates
 
-	steps int // that all workers repeat
+	steps int // kernel calls, starts and ends of messages of all workers
 }
 
 // PeakTensorBytes is that of the worker with most.
@@ -75,52 +74,8 @@ type Refused struct {
 	Reason   error
 }
 
-// Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
-// to it.
-type Times struct {
-	Epoch     float64
-	Compute   float64 // kernels
-	Link      float64 // waiting for a message that is on its way
-	Imbalance float64 // waiting for others, while the worker with most to compute computes more than the mean
-	Bubble    float64 // the rest of the waiting for others in a pipeline
-	Wait      float64 // and elsewhere
-}
-
-// LimitedBy names the largest part.
-func (t *Times) LimitedBy() string {
-	type part struct {
-		name    string
-		seconds float64
-	}
-	parts := []part{
-		{"compute", t.Compute},
-		{"link", t.Link},
-		{"imbalance", t.Imbalance},
-		{"bubble", t.Bubble},
-		{"wait", t.Wait},
-	}
-	return slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.seconds, b.seconds) }).name
-}
-
-// timesOf divides the time of an epoch by what the workers do.
-func timesOf(work []Work, epoch float64, pipeline bool) Times {
-	t, n := Times{Epoch: epoch}, float64(len(work))
-	most, others := 0.0, 0.0
-	for _, w := range work {
-		t.Compute, t.Link, others = t.Compute+w[computes]/n, t.Link+w[transfers]/n, others+w[waits]/n
-		most = max(most, w[computes])
-	}
-	t.Imbalance = min(others, most-t.Compute)
-	if rest := others - t.Imbalance; pipeline {
-		t.Bubble = rest
-	} else {
-		t.Wait = rest
-	}
-	return t
-}
-
 // mostSteps is about how many steps the meshes of several axes have together. A step takes some microseconds
-// to plan and to repeat, and 168 bytes.
+// to plan.
 const mostSteps = 3_000_000
 
 // Meshes predicts all meshes of so many workers, the fastest first. Those that are not possible are refused.
@@ -132,8 +87,7 @@ func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refus
 
 // within is Meshes where meshes of several axes have at most so many steps together.
 func (p *Planner) within(ctx context.Context, workers,
-	left int,
-) (meshes []Mesh, refused []Refused, err error) {
+	left int) (meshes []Mesh, refused []Refused, err error) {
 	all := grids(workers)
 	for k, grid := range all {
 		say := func(what string) {
@@ -220,9 +174,17 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 			}
 		}
 	}()
+	return p.predict(ctx, r, job, most, say)
+}
+
+// predict predicts the mesh of a job.
+func (p *Planner) predict(ctx context.Context, r *setting.Resolved, job *train.Job, most int,
+	say func(what string),
+) (m *Mesh, err error) {
 	say("planning its messages and memory")
-	job.CoreSharers, job.PlanSteps, job.MostPlanSteps = p.Machine.Sharers, true, most
+	job.CoreSharers, job.PlanCounts, job.MostPlanSteps = p.Machine.Sharers, true, most
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
+	grid := r.Mesh
 	m = &Mesh{
 		Parallel: r.Parallel, Settings: r,
 		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
@@ -241,19 +203,12 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), &m.Plan, &machine, say); err != nil {
 		return nil, err
 	}
-	steps := make([][]trace.Event, len(m.Plan.Workers))
-	for rank := range steps {
-		w := &m.Plan.Workers[rank]
-		steps[rank], w.Steps = w.Steps, nil
-		m.steps += len(steps[rank])
+	f := formula{Machine: machine, Resolved: r, chunks: m.Plan.Workers[0].Chunks.Each}
+	for i := range m.Plan.Workers {
+		counts := &m.Plan.Workers[i].Counts
+		m.steps, f.loads = m.steps+counts.Steps(), append(f.loads, loadOf(counts, r, m.Rates))
 	}
-	work, end, err := Steady(steps, machine, func(_ int, kernel *trace.Event) float64 {
-		return m.Rates.Of(kernel)
-	})
-	if err != nil {
-		return nil, err
-	}
-	m.Times = timesOf(work, end, grid.Stages > 1)
+	m.Times = f.times()
 	return m, nil
 }
 
@@ -297,25 +252,21 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	if err != nil {
 		return nil, err
 	}
-	key := fmt.Appendf(text, "%s\n%d at once\n", p.On, atOnce)
+	on, measured := "", func() (*graph.Graph, error) { return p.Graph, nil }
 	if large {
 		like := p.smaller(measuredWork / work)
-		return p.Cache.of(fmt.Appendf(key, "%+v", like), func() (*Rates, error) {
-			g, err := like.graph()
-			if err != nil {
-				return nil, err
-			}
-			say("measuring its kernels")
-			return measure(ctx, g, o, atOnce)
-		})
-	}
-	sum, err := p.Graph.Checksum()
-	if err != nil {
+		on, measured = fmt.Sprintf("%+v", like), like.graph
+	} else if on, err = p.Graph.Checksum(); err != nil {
 		return nil, err
 	}
-	return p.Cache.of(fmt.Append(key, sum), func() (*Rates, error) {
+	key := fmt.Appendf(text, "%s\n%d at once\n%s", p.On, atOnce, on)
+	return p.Cache.of(key, func() (*Rates, error) {
+		g, err := measured()
+		if err != nil {
+			return nil, err
+		}
 		say("measuring its kernels")
-		return measure(ctx, p.Graph, o, atOnce)
+		return measure(ctx, g, o, atOnce)
 	})
 }
 

@@ -13,9 +13,8 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/internal/trace"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/train"
@@ -66,15 +65,9 @@ func TestMeshes(t *testing.T) {
 		o.Epochs = 3
 		r, err := (&train.Job{Graph: p.Graph, Options: o, Checkpoints: &train.Checkpoints{}}).
 			Run(context.Background())
-		if err != nil {
-			t.Fatal(m.Parallel, err)
-		}
-		if got, want := m.SentBytes(), r.Communication.Bytes(); got != want {
-			t.Errorf("%s: %d bytes planned, %d sent", m.Parallel, got, want)
-		}
-		if got, want := m.PeakTensorBytes(), slices.Max(r.PeakTensorBytes); got != want {
-			t.Errorf("%s: %d bytes of memory planned, %d taken", m.Parallel, got, want)
-		}
+		require.NoError(t, err, m.Parallel)
+		assert.Equal(t, r.Communication.Bytes(), m.SentBytes(), m.Parallel)
+		assert.Equal(t, slices.Max(r.PeakTensorBytes), m.PeakTensorBytes(), m.Parallel)
 		wire := 0.0 // of the worker that sends most: no epoch is shorter
 		for _, sent := range m.Plan.Sent {
 			wire = max(wire, float64(sent.Bytes())/p.Machine.Sends)
@@ -91,18 +84,14 @@ func TestMeshes(t *testing.T) {
 		}
 	}
 	for _, r := range refused {
-		if names = append(names, r.Parallel); !refusal.Is(r.Reason) {
-			t.Errorf("%s: %v", r.Parallel, r.Reason)
-		}
+		names = append(names, r.Parallel)
+		assert.Refused(t, r.Reason, "", r.Parallel)
 	}
 	slices.Sort(names)
 	want := []string{
-		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4",
-		"tensor=2,pipeline=2", "tensor=4",
+		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4",
 	}
-	if !slices.Equal(names, want) {
-		t.Errorf("%v, want %v", names, want)
-	}
+	assert.Equal(t, want, names)
 }
 
 // TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as
@@ -119,10 +108,9 @@ func TestMostSteps(t *testing.T) {
 	}
 	for most, want := range map[int]int{0: 3, ofSeveral + 100: 6} {
 		meshes, refused, err := p.within(context.Background(), 4, most)
-		if err != nil || len(meshes) != want || len(refused) != 6-want {
-			t.Errorf("%d steps: %d meshes, %d refused, %v; want %d", most, len(meshes),
-				len(refused), err, want)
-		}
+		require.NoError(t, err, "%d steps", most)
+		assert.Len(t, meshes, want, "%d steps", most)
+		assert.Len(t, refused, 6-want, "%d steps", most)
 		for _, r := range refused {
 			if !strings.Contains(r.Reason.Error(), "kernel calls and starts and ends of messages") {
 				t.Errorf("%s: %v", r.Parallel, r.Reason)
@@ -162,10 +150,8 @@ func TestLargeGraphs(t *testing.T) {
 		g      *graph.Graph
 		change func(*setting.Options)
 	}{
-		"edge features": {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
-		"values": {&values, func(o *setting.Options) {
-			o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse"
-		}},
+		"edge features":  {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
+		"values":         {&values, func(o *setting.Options) { o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse" }},
 		"several labels": {&several, func(o *setting.Options) { o.Model, o.Metric = "gcn", "roc-auc" }},
 		"relation": {g, func(o *setting.Options) {
 			o.Model, o.Task, o.OutFeatures, o.LinkRelation = "gcn", "link", 4, "v,joins,v"
@@ -179,9 +165,7 @@ func TestLargeGraphs(t *testing.T) {
 			p.Options = train.Defaults()
 			p.Options.Hidden = 8
 			c.change(&p.Options)
-			if err := c.g.Check(); err != nil {
-				t.Fatal(name, err)
-			}
+			require.NoError(t, c.g.Check(), name)
 			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
 			rates, err := p.rates(context.Background(),
 				p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of,
@@ -204,9 +188,7 @@ func TestGrids(t *testing.T) {
 		"graph=6", "tensor=6", "pipeline=6", "graph=3,tensor=2", "graph=2,tensor=3",
 		"graph=3,pipeline=2", "tensor=3,pipeline=2", "graph=2,pipeline=3", "tensor=2,pipeline=3",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	assert.Equal(t, want, got)
 	if one := grids(1); len(one) != 1 || one[0] != mesh.One {
 		t.Errorf("%v", one)
 	}
@@ -221,44 +203,38 @@ func TestFewer(t *testing.T) {
 		{Stages: 4, Partitions: 32, Slices: 1}:   {Stages: 4, Partitions: 2, Slices: 1},
 		{Stages: 16, Partitions: 16, Slices: 16}: {Stages: 2, Partitions: 2, Slices: 2},
 	} {
-		if got := fewer(grid); got != want {
-			t.Errorf("%v: %v, want %v", grid, got, want)
-		}
+		assert.Equal(t, want, fewer(grid), grid)
 	}
 }
 
 // TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
 // the most similar ones; of a kernel that was not, the mean. Work beside kernels is in proportion to them.
 func TestRates(t *testing.T) {
-	r := Rates{Kernels: map[string]*Rate{
-		"spmm 64 1":     {"spmm", [2]int{64, 1}, 1},
-		"spmm 16 1":     {"spmm", [2]int{16, 1}, 2},
-		"product 8 4":   {"product", [2]int{8, 4}, 3},
-		"product 80 40": {"product", [2]int{80, 40}, 4},
+	r := Rates{Kernels: map[plan.Kernel]float64{
+		{Name: "spmm", Widths: [2]int{64, 1}}:     1,
+		{Name: "spmm", Widths: [2]int{16, 1}}:     2,
+		{Name: "product", Widths: [2]int{8, 4}}:   3,
+		{Name: "product", Widths: [2]int{80, 40}}: 4,
 	}}
 	beside := Rates{Kernels: r.Kernels, Beside: .5}
 	for _, c := range []struct {
-		name    string
-		shape   trace.Shape
-		entries int
-		want    float64
+		name string
+		w    [2]int
+		want float64
 	}{
-		{"spmm", trace.Shape{10, 64}, 90, 100 * 64 * 1},
-		{"spmm", trace.Shape{10, 20}, 0, 10 * 20 * 2},
-		{"spmm", trace.Shape{10, 100}, 0, 10 * 100 * 1},
-		{"product", trace.Shape{5, 8, 4}, 0, 5 * 8 * 4 * 3},
-		{"product", trace.Shape{5, 90, 40}, 0, 5 * 90 * 40 * 4},
-		{"fill", trace.Shape{7, 2}, 0, 7 * 2 * 2.5},
+		{"spmm", [2]int{64, 1}, 1},
+		{"spmm", [2]int{20, 1}, 2},
+		{"spmm", [2]int{100, 1}, 1},
+		{"product", [2]int{8, 4}, 3},
+		{"product", [2]int{90, 40}, 4},
+		{"fill", [2]int{2, 1}, 2.5},
 	} {
-		e := trace.Event{
-			Category: trace.Compute, Name: c.name,
-			Args: trace.Args{Shape: c.shape, Entries: c.entries},
+		k := plan.Kernel{Name: c.name, Widths: c.w}
+		if got := r.Of(k, 10); got != 10*c.want {
+			t.Errorf("%v: %v, want %v", k, got, 10*c.want)
 		}
-		if got := r.Of(&e); got != c.want {
-			t.Errorf("%s %v: %v, want %v", c.name, c.shape, got, c.want)
-		}
-		if got := beside.Of(&e); got != 1.5*c.want {
-			t.Errorf("%s %v: %v with the work beside it, want %v", c.name, c.shape, got, 1.5*c.want)
+		if got := beside.Of(k, 10); got != 15*c.want {
+			t.Errorf("%v: %v with the work beside it, want %v", k, got, 15*c.want)
 		}
 	}
 }
@@ -267,22 +243,20 @@ func TestRates(t *testing.T) {
 // cannot be made does no harm.
 func TestCache(t *testing.T) {
 	c, measured := Cache(filepath.Join(t.TempDir(), "rates")), 0
+	fill := plan.Kernel{Name: "fill", Widths: [2]int{1, 1}}
 	measure := func() (*Rates, error) {
 		measured++
 		return &Rates{
-			Measured: time.Unix(int64(measured), 0),
-			Kernels:  map[string]*Rate{"fill 1 1": {"fill", [2]int{1, 1}, .1}},
+			Measured: time.Unix(int64(measured), 0), Kernels: map[plan.Kernel]float64{fill: .1},
 		}, nil
 	}
 	var first *Rates
 	for i, key := range []string{"a", "a", "b"} {
 		r, err := c.of([]byte(key), measure)
-		if err != nil || r.Unkept != nil || *r.Kernels["fill 1 1"] != (Rate{"fill", [2]int{1, 1}, .1}) {
+		if err != nil || r.Unkept != nil || r.Kernels[fill] != .1 {
 			t.Fatal(r, err)
 		}
-		if want := []int{1, 1, 2}[i]; measured != want {
-			t.Errorf("measured %d times, want %d", measured, want)
-		}
+		assert.Equal(t, []int{1, 1, 2}[i], measured, "measured")
 		if i == 0 {
 			first = r
 		}
@@ -291,9 +265,8 @@ func TestCache(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.WriteFile(first.Path, []byte("{"), 0o666))
-	if _, err := c.of([]byte("a"), measure); err == nil {
-		t.Error("a damaged file is read")
-	}
+	_, err := c.of([]byte("a"), measure)
+	assert.Error(t, err, "a damaged file is read")
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
 	r, err := Cache(filepath.Join(blocked, "rates")).of([]byte("a"), measure)
@@ -314,10 +287,8 @@ func TestWhatRatesDependOn(t *testing.T) {
 	}
 	measured := func(ctx context.Context, change func(*asked)) (is bool, err error) {
 		a := &asked{
-			planner(small(t)),
-			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			Machine{Cores: 4, Sharers: 2, Threads: 1},
-			1,
+			planner(small(t)), mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			Machine{Cores: 4, Sharers: 2, Threads: 1}, 1,
 		}
 		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
 		change(a)
@@ -339,20 +310,18 @@ func TestWhatRatesDependOn(t *testing.T) {
 		change func(*asked)
 		anew   bool
 	}{
-		"nothing":              {func(*asked) {}, false},
-		"the program":          {func(a *asked) { a.On = "weft 2 on a processor" }, true},
-		"the processor":        {func(a *asked) { a.On = "weft 1 on another processor" }, true},
-		"no program":           {func(a *asked) { a.On = "" }, true},
-		"threads":              {func(a *asked) { a.machine.Threads = 2 }, true},
-		"workers of a machine": {func(a *asked) { a.machine.Sharers = 1 }, true},
-		"more than have cores": {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
-		"links":                {func(a *asked) { a.machine.Sends = 5 }, false},
-		"width":                {func(a *asked) { a.Options.Hidden = 16 }, true},
-		"model":                {func(a *asked) { a.Options.Model = "sage" }, true},
-		"precision":            {func(a *asked) { a.Options.Precision = "bf16" }, true},
-		"mesh": {func(a *asked) {
-			a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}
-		}, true},
+		"nothing":               {func(*asked) {}, false},
+		"the program":           {func(a *asked) { a.On = "weft 2 on a processor" }, true},
+		"the processor":         {func(a *asked) { a.On = "weft 1 on another processor" }, true},
+		"no program":            {func(a *asked) { a.On = "" }, true},
+		"threads":               {func(a *asked) { a.machine.Threads = 2 }, true},
+		"workers of a machine":  {func(a *asked) { a.machine.Sharers = 1 }, true},
+		"more than have cores":  {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
+		"links":                 {func(a *asked) { a.machine.Sends = 5 }, false},
+		"width":                 {func(a *asked) { a.Options.Hidden = 16 }, true},
+		"model":                 {func(a *asked) { a.Options.Model = "sage" }, true},
+		"precision":             {func(a *asked) { a.Options.Precision = "bf16" }, true},
+		"mesh":                  {func(a *asked) { a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2} }, true},
 		"epochs":                {func(a *asked) { a.Options.Epochs++ }, false},
 		"evaluations":           {func(a *asked) { a.Options.EvalEvery++ }, false},
 		"patience":              {func(a *asked) { a.Options.Patience++ }, false},

@@ -1,9 +1,7 @@
 package planner
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"math"
 	"runtime"
@@ -14,72 +12,39 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
-	"weft/internal/trace"
 	"weft/kernel"
 	"weft/train"
+	"weft/train/plan"
 	"weft/train/setting"
 )
 
 // Rates say how long kernels take.
 type Rates struct {
-	Measured time.Time        `json:"measured"`
-	Kernels  map[string]*Rate `json:"kernels"` // by kernel and the widths that it works on
-	Beside   float64          `json:"beside"`  // the work beside kernels, for each second of these
+	Measured time.Time               `json:"measured"`
+	Kernels  map[plan.Kernel]float64 `json:"kernels"` // seconds for each unit of work
+	Beside   float64                 `json:"beside"`  // the work beside kernels, for each second of these
 	// Path is the file that keeps them; "": none, because of Unkept if that is not nil.
 	Path   string `json:"-"`
 	Unkept error  `json:"-"`
 }
 
-// Rate is how long one kernel takes for some widths.
-type Rate struct {
-	Kernel  string  `json:"kernel"`
-	Widths  [2]int  `json:"widths"`
-	Seconds float64 `json:"seconds"` // for each unit of work
-}
-
-// widths are the elements of a row, or the columns and rows of a weight.
-func widths(s trace.Shape) [2]int { return [2]int{max(1, s[1]), max(1, s[2])} }
-
-// work is about how many elements a kernel reads: for each of its rows and edges the widths.
-func work(s trace.Shape, entries int) float64 {
-	w := widths(s)
-	return float64(s[0]+entries) * float64(w[0]) * float64(w[1])
-}
-
-func key(kernel string, w [2]int) string { return fmt.Sprintf("%s %d %d", kernel, w[0], w[1]) }
-
-// Of returns the seconds of a kernel call and its part of the work beside kernels. One of widths that were
-// not measured takes the rate of the most similar ones; one that was not measured takes the mean rate of all.
-func (r *Rates) Of(e *trace.Event) float64 {
-	w, todo := widths(e.Args.Shape), (1+r.Beside)*work(e.Args.Shape, e.Args.Entries)
-	if known := r.Kernels[key(e.Name, w)]; known != nil {
-		return known.Seconds * todo
-	}
+// Of returns the seconds of so much work of a kernel and its part of the work beside kernels. One of widths
+// that were not measured takes the rate of the most similar ones; one that was not measured takes the mean
+// rate of all.
+func (r *Rates) Of(k plan.Kernel, work float64) float64 {
 	apart := func(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
-	nearest, sum, count := (*Rate)(nil), 0.0, 0.0
-	least := math.Inf(1)
-	for _, known := range r.sorted() {
-		far := apart(known.Widths[0], w[0]) + apart(known.Widths[1], w[1])
-		if known.Kernel == e.Name && far < least {
-			nearest, least = known, far
+	rate, sum, least := 0.0, 0.0, math.Inf(1)
+	for _, known := range slices.SortedFunc(maps.Keys(r.Kernels), plan.Kernel.Compare) {
+		far := apart(known.Widths[0], k.Widths[0]) + apart(known.Widths[1], k.Widths[1])
+		if known.Name == k.Name && far < least {
+			rate, least = r.Kernels[known], far
 		}
-		sum, count = sum+known.Seconds, count+1
+		sum += r.Kernels[known]
 	}
-	switch {
-	case nearest != nil:
-		return nearest.Seconds * todo
-	case count > 0:
-		return sum / count * todo
+	if math.IsInf(least, 1) {
+		rate = sum / float64(max(1, len(r.Kernels)))
 	}
-	return 0
-}
-
-// sorted are the rates in the order of their keys.
-func (r *Rates) sorted() (list []*Rate) {
-	for _, k := range slices.Sorted(maps.Keys(r.Kernels)) {
-		list = append(list, r.Kernels[k])
-	}
-	return list
+	return (1 + r.Beside) * rate * work
 }
 
 // observed is what an epoch's kernels take, and the work beside them, in seconds of cores.
@@ -93,14 +58,9 @@ type observed struct {
 
 // epoch is what an epoch took.
 type epoch struct {
-	kernels         map[string]*taken
+	calls           plan.Kernels
+	seconds         map[plan.Kernel]float64
 	inKernels, took float64
-}
-
-type taken struct {
-	kernel        string
-	widths        [2]int
-	seconds, work float64
 }
 
 // watch measures a kernel call by the time of the thread that makes it: other work on the machine does not
@@ -117,17 +77,9 @@ func (o *observed) watch(c kernel.Call, run func()) {
 	defer o.mu.Unlock()
 	now := o.epochs[len(o.epochs)-1]
 	now.inKernels += seconds
-	if c.Shape[1] == 0 { // the parts of hubs
-		return
+	if k, work := now.calls.Add(c); work > 0 {
+		now.seconds[k] += seconds
 	}
-	shape := trace.Shape(c.Shape)
-	w := widths(shape)
-	t := now.kernels[key(c.Kernel, w)]
-	if t == nil {
-		t = &taken{kernel: c.Kernel, widths: w}
-		now.kernels[key(c.Kernel, w)] = t
-	}
-	t.seconds, t.work = t.seconds+seconds, t.work+work(shape, c.Entries)
 }
 
 // next ends an epoch, and begins another.
@@ -138,7 +90,8 @@ func (o *observed) next() {
 	if n := len(o.epochs); n > 0 {
 		o.epochs[n-1].took = (now - o.started).Seconds()
 	}
-	o.started, o.epochs = now, append(o.epochs, &epoch{kernels: map[string]*taken{}})
+	o.started, o.epochs = now,
+		append(o.epochs, &epoch{calls: plan.Kernels{}, seconds: map[plan.Kernel]float64{}})
 }
 
 // measuredEpochs are those of a measured run. The first takes fresh memory, and the last evaluates.
@@ -182,17 +135,17 @@ func measure(ctx context.Context, g *graph.Graph, options setting.Options, atOnc
 	}
 	beside := one.median(func(e *epoch) float64 { return e.took - e.inKernels })
 	inKernels := many.median(func(e *epoch) float64 { return e.inKernels })
-	r := &Rates{Measured: time.Now(), Beside: max(0, beside/inKernels), Kernels: map[string]*Rate{}}
-	calls := map[string][]*Rate{}
+	r := &Rates{
+		Measured: time.Now(), Beside: max(0, beside/inKernels), Kernels: map[plan.Kernel]float64{},
+	}
+	rates := map[plan.Kernel][]float64{}
 	for _, e := range many.epochs {
-		for k, t := range e.kernels {
-			if t.work > 0 {
-				calls[k] = append(calls[k], &Rate{t.kernel, t.widths, t.seconds / t.work})
-			}
+		for k, seconds := range e.seconds {
+			rates[k] = append(rates[k], seconds/e.calls[k].Work)
 		}
 	}
-	for k, list := range calls {
-		slices.SortFunc(list, func(a, b *Rate) int { return cmp.Compare(a.Seconds, b.Seconds) })
+	for k, list := range rates {
+		slices.Sort(list)
 		r.Kernels[k] = list[len(list)/2]
 	}
 	return r, nil

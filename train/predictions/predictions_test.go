@@ -15,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/require"
 	"weft/train/worker"
@@ -23,8 +24,7 @@ import (
 // two rows a batch, as workers pass them.
 func rowsOf(columns int, numbers ...float32) worker.Rows {
 	return worker.Rows{
-		Vertices: len(numbers) / columns, Columns: columns,
-		Each: slices.Chunk(numbers, 2*columns),
+		Vertices: len(numbers) / columns, Columns: columns, Each: slices.Chunk(numbers, 2*columns),
 	}
 }
 
@@ -46,16 +46,13 @@ var tables = []struct {
 		},
 	},
 	{
-		"listed", rowsOf(2, 0, 1, 1, 0),
-		Table{Vertices: []int32{7, 2}},
+		"listed", rowsOf(2, 0, 1, 1, 0), Table{Vertices: []int32{7, 2}},
 		[]string{"vertex", "class", "probability"},
 		[][]any{{7, "1", math.E / (1 + math.E)}, {2, "0", math.E / (1 + math.E)}},
 	},
 	{
-		"probabilities", rowsOf(2, .25, .5, .125, .0625),
-		Table{Columns: Probabilities},
-		[]string{"vertex", "class", "probability"},
-		[][]any{{0, "1", .5}, {1, "0", .125}},
+		"probabilities", rowsOf(2, .25, .5, .125, .0625), Table{Columns: Probabilities},
+		[]string{"vertex", "class", "probability"}, [][]any{{0, "1", .5}, {1, "0", .125}},
 	},
 	{
 		"labels", rowsOf(2, 0, -1, 100, -100),
@@ -66,8 +63,7 @@ var tables = []struct {
 	{
 		"labels whose names are no columns", rowsOf(2, 0, 0),
 		Table{Columns: LabelLogits, Classes: []string{"vertex", "x"}},
-		[]string{"vertex", "label_0", "label_1"},
-		[][]any{{0, .5, .5}},
+		[]string{"vertex", "label_0", "label_1"}, [][]any{{0, .5, .5}},
 	},
 	{
 		"names that command", rowsOf(3, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1),
@@ -100,15 +96,11 @@ var tables = []struct {
 		[][]any{{0, "'=a", "", 0.}, {0, `b\n`, "'＝1", 1.}},
 	},
 	{
-		"value", rowsOf(1, -2.5, 1e30),
-		Table{Columns: Values},
-		[]string{"vertex", "value"},
+		"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"},
 		[][]any{{0, -2.5}, {1, 1e30}},
 	},
 	{
-		"values", rowsOf(2, -2.5, 8),
-		Table{Columns: Values},
-		[]string{"vertex", "value_0", "value_1"},
+		"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"},
 		[][]any{{0, -2.5, 8.}},
 	},
 	{
@@ -126,8 +118,7 @@ var tables = []struct {
 		Table{Columns: Embedding},
 		[]string{
 			"vertex", "embedding_0", "embedding_1", "embedding_2", "embedding_3", "embedding_4",
-			"embedding_5", "embedding_6",
-			"embedding_7", "embedding_8", "embedding_9", "embedding_10",
+			"embedding_5", "embedding_6", "embedding_7", "embedding_8", "embedding_9", "embedding_10",
 		},
 		[][]any{{0, 0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10.}},
 	},
@@ -143,12 +134,8 @@ func TestTables(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "p"+ending)
 				require.NoError(t, Write(path, test.rows, test.table))
 				header, cells := read(t, path)
-				if !slices.Equal(header, test.header) {
-					t.Errorf("columns %q, want %q", header, test.header)
-				}
-				if len(cells) != len(test.cells) {
-					t.Fatalf("%d rows, want %d", len(cells), len(test.cells))
-				}
+				assert.Equal(t, test.header, header, "columns")
+				require.Len(t, cells, len(test.cells), "rows")
 				for k, row := range cells {
 					for i, is := range row {
 						want := test.cells[k][i]
@@ -172,9 +159,8 @@ func TestWriteLeavesTheTable(t *testing.T) {
 	for _, table := range []Table{{Columns: Embedding, Types: types}, {Classes: classes}} {
 		require.NoError(t, Write(filepath.Join(t.TempDir(), "p.csv"), rowsOf(1, 0), table))
 	}
-	if types[0].Name != "=a" || classes[0] != "=b" {
-		t.Errorf("types %v, classes %q", types, classes)
-	}
+	assert.Equal(t, "=a", types[0].Name, "types %v, classes %q", types, classes)
+	assert.Equal(t, "=b", classes[0], "types %v, classes %q", types, classes)
 }
 
 func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
@@ -241,13 +227,10 @@ func TestParquetGroups(t *testing.T) {
 		Value  float32 `parquet:"value"`
 	}
 	rows, err := parquet.ReadFile[row](path)
-	if err != nil || len(rows) != len(numbers) {
-		t.Fatalf("%d rows, want %d: %v", len(rows), len(numbers), err)
-	}
+	require.NoError(t, err)
+	require.Len(t, rows, len(numbers))
 	for k, r := range rows {
-		if r != (row{int64(k), numbers[k]}) {
-			t.Fatalf("row %d is %v", k, r)
-		}
+		require.Equal(t, row{int64(k), numbers[k]}, r, "row %d", k)
 	}
 }
 
@@ -273,16 +256,12 @@ func TestScorer(t *testing.T) {
 		for batch := range c.Watch(rows).Each {
 			passed = append(passed, batch...)
 		}
-		if len(passed) != rows.Vertices*rows.Columns {
-			t.Errorf("%d numbers passed by", len(passed))
-		}
+		assert.Len(t, passed, rows.Vertices*rows.Columns, "numbers passed by")
 		s, err := c.Scores("accuracy")
 		require.NoError(t, err)
 		return [3]float64{s.Train, s.Val, s.Test}
 	}
-	if got, want := score(nil, rowsOf(3, logits...)), [3]float64{.5, 0, .5}; got != want {
-		t.Errorf("%v, want %v", got, want)
-	}
+	assert.Equal(t, [3]float64{.5, 0, .5}, score(nil, rowsOf(3, logits...)))
 	// vertices 5, 4 and 0
 	got := score([]int32{5, 4, 0}, rowsOf(3, 0, 0, 1, 1, 0, 0, 1, 0, 0))
 	if got[0] != 1 || !math.IsNaN(got[1]) || got[2] != 1 {
@@ -297,15 +276,11 @@ func TestLastBytes(t *testing.T) {
 			var whole bytes.Buffer
 			require.NoError(t, Encode(&whole, format.ending, test.rows, test.table))
 			for _, room := range []int{0, whole.Len() - 1} {
-				if err := Encode(&limited{room}, format.ending, test.rows,
-					test.table); !errors.Is(err, errNoRoom) {
-					t.Errorf("%s%s of %d bytes, and %d are written: %v", test.name, format.ending,
-						whole.Len(), room, err)
-				}
+				assert.ErrorIs(t, Encode(&limited{room}, format.ending, test.rows, test.table), errNoRoom,
+					"%s%s of %d bytes, and %d are written", test.name, format.ending, whole.Len(), room)
 			}
-			if err := Encode(&limited{whole.Len()}, format.ending, test.rows, test.table); err != nil {
-				t.Errorf("%s%s with just enough room: %v", test.name, format.ending, err)
-			}
+			assert.NoError(t, Encode(&limited{whole.Len()}, format.ending, test.rows, test.table),
+				"%s%s with just enough room", test.name, format.ending)
 		}
 	}
 }

@@ -16,8 +16,7 @@ import (
 // A run goes to writers, and comes back from readers, without a directory.
 func Example() {
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8,
-		Classes: 4, Seed: 1,
+		Kind: generate.SBM, Vertices: 400, Degree: 10, Features: 8, Classes: 4, Seed: 1,
 	})
 	if err != nil {
 		log.Fatal(err)

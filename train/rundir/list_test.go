@@ -3,19 +3,24 @@ package rundir
 import (
 	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"weft/internal/assert"
+	"weft/internal/refusal"
+	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/setting"
 )
 
 // numpy.mean and numpy.std(ddof=1) of 1, 2 and 4.
 func TestMeanAndDeviation(t *testing.T) {
-	if m, d := MeanAndDeviation([]float64{1, 2, 4}); m != 7./3 ||
-		math.Abs(float64(d)-1.5275252316519468) > 1e-15 {
-		t.Errorf("%v ± %v", m, d)
-	}
+	m, d := MeanAndDeviation([]float64{1, 2, 4})
+	assert.Equal(t, 7./3, m)
+	assert.Near(t, 1.5275252316519468, float64(d), 1e-15)
 	if m, d := MeanAndDeviation([]float64{.5}); m != .5 || d == d {
 		t.Errorf("%v ± %v", m, d)
 	}
@@ -35,9 +40,7 @@ func TestCompareMetric(t *testing.T) {
 		{metric.Accuracy, 0, nan, -1},
 		{metric.Accuracy, nan, nan, 0},
 	} {
-		if got := CompareMetric(c.name, c.a, c.b); got != c.want {
-			t.Errorf("%s: %v and %v compare as %d", c.name, c.a, c.b, got)
-		}
+		assert.Equal(t, c.want, CompareMetric(c.name, c.a, c.b), "%s: %v and %v", c.name, c.a, c.b)
 	}
 }
 
@@ -64,11 +67,48 @@ func TestRunsOfTheSameSettings(t *testing.T) {
 			t.Errorf("another %s: %d rows, the first of %d runs, want %d", name, len(got),
 				len(got[0].Runs), rows)
 		}
-		if got := Differ(runs); !slices.Equal(got, []string{name}) {
-			t.Errorf("another %s: %q differ", name, got)
-		}
+		assert.Equal(t, []string{name}, Differ(runs), "another %s", name)
 		if got := Differ(runs[:1]); got != nil {
 			t.Errorf("one run differs in %q", got)
 		}
 	}
+}
+
+// TestClaimSweep: one sweep at a time has a folder, which is new, or has the runs of that sweep.
+func TestClaimSweep(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "sweep")
+	claim := func(text, refused string) *os.File {
+		t.Helper()
+		f, err := ClaimSweep(dir, []byte(text), []byte("former "+text))
+		if refused == "" && err != nil ||
+			refused != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), refused)) {
+			t.Fatalf("%q: %v, want %q", text, err, refused)
+		}
+		return f
+	}
+	end := func(f *os.File) {
+		t.Helper()
+		require.NoError(t, f.Close())
+	}
+	first := claim("lr: 1", "")
+	claim("lr: 1", "another sweep is at work in the folder; wait for its end, or name another folder")
+	end(first)
+	end(claim("lr: 1", ""))
+	for _, other := range []string{"lr: 2", "lr: 1, hidden: 2", "lr:", ""} {
+		claim(other, "holds runs of another sweep, or of this one before its file changed")
+	}
+	path := filepath.Join(dir, sweepFile)
+	require.NoError(t, os.WriteFile(path, []byte("former lr: 3"), 0o666))
+	end(claim("lr: 3", ""))
+	claim("lr: 1", "holds runs of another sweep, or of this one before its file changed")
+	require.NoError(t, os.Truncate(path, 0)) // as one leaves it that is killed at once
+	end(claim("lr: 2", ""))
+	text, err := os.ReadFile(path)
+	assert.Equal(t, "lr: 2", string(text), "%q, %v", text, err)
+	require.NoError(t, os.Rename(path, filepath.Join(dir, "notes")))
+	claim("lr: 1", "the folder is not empty; name a new one")
+	entries, _ := os.ReadDir(dir)
+	assert.Len(t, entries, 1, "a folder that is refused")
+	dir = filepath.Join(dir, "notes")
+	claim("lr: 1", "not a directory; name another folder")
 }

@@ -96,9 +96,7 @@ func TestLook(t *testing.T) {
 func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 	d := newDir(t, t.TempDir())
 	require.NoError(t, d.writeJSON(runFile, smallRun()))
-	if s := lookAt(t, d.Path); s.Status != Running {
-		t.Errorf("under way %+v", s)
-	}
+	assert.Equal(t, Running, lookAt(t, d.Path).Status, "under way")
 	require.NoError(t, d.metrics.Close()) // as a process's end does
 	if s := lookAt(t, d.Path); s.Status != Finished || s.Reason != "all 0 epochs are done" {
 		t.Errorf("ended %+v", s)
@@ -109,9 +107,7 @@ func TestLookAtARunKilledAtItsEnd(t *testing.T) {
 func TestLookMissesResults(t *testing.T) {
 	d := newDir(t, t.TempDir())
 	require.NoError(t, d.Finish(smallRun()))
-	if s := lookAt(t, d.Path); len(s.Damaged) > 0 {
-		t.Errorf("whole: %q", s.Damaged)
-	}
+	assert.Empty(t, lookAt(t, d.Path).Damaged, "whole")
 	require.NoError(t, os.Remove(filepath.Join(d.Path, runFile)))
 	if s := lookAt(t, d.Path); len(s.Damaged) != 1 ||
 		!strings.Contains(s.Damaged[0], "run.json: is missing") {

@@ -6,8 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -18,9 +17,8 @@ func TestReadProfile(t *testing.T) {
 	run := smallRun()
 	require.NoError(t, d.Finish(run))
 	read, err := ReadProfile(d.Path)
-	if err != nil || !cmp.Equal(read, run.Profile) {
-		t.Errorf("read %+v, %v", read, err)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, run.Profile, read)
 	path := d.file(profileFile)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -42,9 +40,8 @@ func TestReadProfile(t *testing.T) {
 			t.Errorf("%s is not in %s", old, text)
 		}
 		require.NoError(t, os.WriteFile(path, []byte(changed), 0o666))
-		if p, err := ReadProfile(d.Path); err == nil || !strings.Contains(err.Error(), profileFile) {
-			t.Errorf("%s: %+v, %v", damaged, p, err)
-		}
+		p, err := ReadProfile(d.Path)
+		assert.ErrorContains(t, err, profileFile, "%s: %+v", damaged, p)
 	}
 	require.NoError(t, os.Remove(path))
 	if p, err := ReadProfile(d.Path); p != nil || err != nil {

@@ -407,9 +407,9 @@ func (d *Dir) Gone() bool {
 	return err != nil || !os.SameFile(there, mine)
 }
 
-// Kept are the names of the results that are there: of a run that failed, and of none where the directory is
+// Results are the names of those that are there: of a run that failed, and of none where the directory is
 // gone.
-func (d *Dir) Kept() []string {
+func (d *Dir) Results() []string {
 	return slices.DeleteFunc([]string{weightsFile, predictionsFile}, func(name string) bool {
 		_, err := d.root.Lstat(name)
 		return err != nil || d.Gone()

@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
@@ -26,6 +28,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
+	"weft/partition/metis"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/worker"
@@ -50,8 +53,7 @@ func newDir(t *testing.T, out string) *Dir {
 func small(t *testing.T) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
-		Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 13,
-		Classes: 5, Seed: 3,
+		Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 13, Classes: 5, Seed: 3,
 	})
 	require.NoError(t, err)
 	return g
@@ -60,8 +62,7 @@ func small(t *testing.T) *graph.Graph {
 func smallRun() *Run {
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{
-		Losses: []float64{0.1, math.NaN()},
-		Totals: smallTotals(),
+		Losses: []float64{0.1, math.NaN()}, Totals: smallTotals(),
 	})
 	return &run
 }
@@ -76,8 +77,7 @@ func smallTotals() worker.Totals {
 			Workers: []worker.Times{{Seconds: 4, Forward: one, Backward: one, Communication: one, Wait: one}},
 			Memory: worker.Memory{
 				Kinds: []string{"features", "idle"}, Seconds: []float64{0, 1}, Layers: []int{-1, 0},
-				Parts: []string{"rest", "forward"},
-				Bytes: [][]int64{{1, 2}, {3, 0}}, Peaks: [][]int64{{2}},
+				Parts: []string{"rest", "forward"}, Bytes: [][]int64{{1, 2}, {3, 0}}, Peaks: [][]int64{{2}},
 			},
 		},
 	}
@@ -115,8 +115,10 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	d := newDir(t, path)
 	for e := 1; e <= 3; e++ {
 		require.NoError(t,
-			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1),
-				Scores: metric.Scores{Train: 0.5, Val: math.NaN()}, Evaluated: e == 2}))
+			d.Epoch(train.Epoch{
+				Epoch: e, Loss: math.Inf(1),
+				Scores: metric.Scores{Train: 0.5, Val: math.NaN()}, Evaluated: e == 2,
+			}))
 		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
 			t.Fatalf("a run under way is read: %v", err)
 		}
@@ -161,8 +163,7 @@ func TestNoProfile(t *testing.T) {
 	require.NoError(t,
 		errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
 	files := []string{
-		"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json",
-		"run.yaml", "state.json",
+		"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json",
 	}
 	assert.Equal(t, files, names(t, path))
 }
@@ -173,8 +174,7 @@ func TestRecord(t *testing.T) {
 	o.Epochs = 5
 	epochs := 0
 	job := &train.Job{
-		Graph: small(t), Dataset: "tangled", Options: o,
-		OnEpoch: func(train.Epoch) { epochs++ },
+		Graph: small(t), Dataset: "tangled", Options: o, OnEpoch: func(train.Epoch) { epochs++ },
 	}
 	path := filepath.Join(t.TempDir(), "run")
 	d, started := newDir(t, path), time.Now()
@@ -191,10 +191,9 @@ func TestRecord(t *testing.T) {
 	if diff := cmp.Diff(result.Weights, weights); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
-	if p, err := job.Predict(t.Context(), weights, train.Logits); err != nil ||
-		len(p.Logits) != p.Vertices*p.Classes {
-		t.Errorf("%v: the job's predictions do not go to the job: %+v", err, p)
-	}
+	p, err := job.Predict(t.Context(), weights, train.Logits)
+	require.NoError(t, err, "the job's predictions do not go to the job: %+v", p)
+	assert.Len(t, p.Logits, p.Vertices*p.Classes, "the job's predictions do not go to the job: %+v", p)
 }
 
 // TestRecordThatCannotBeWritten: the run ends after the epoch, and says what its directory came to.
@@ -231,7 +230,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 		!strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
 	}
-	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Kept())
+	assert.Equal(t, []string{weightsFile, predictionsFile}, d.Results())
 }
 
 // TestRoomForResults: a disk is full where it has fewer bytes left than the results take. Any disk that tests
@@ -248,9 +247,7 @@ func TestLineThatDoesNotFit(t *testing.T) {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
 		require.NoError(t, d.append([]byte("first\n")))
 		full(10, func() {
-			if err := d.append([]byte("second\n")); !errors.Is(err, unix.EFBIG) {
-				t.Errorf("error %v", err)
-			}
+			assert.ErrorIs(t, d.append([]byte("second\n")), unix.EFBIG)
 		})
 		assert.NoError(t, d.append([]byte("3\n")))
 		if text, err := os.ReadFile(d.file(metricsFile)); err != nil || string(text) != "first\n3\n" {
@@ -294,10 +291,8 @@ func TestRunDirOfALiveRun(t *testing.T) {
 		if c.end != "" {
 			require.NoError(t, d.metrics.Close()) // as a process's end does
 		}
-		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test",
-			"g"); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
-		}
+		_, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}, "test", "g")
+		assert.Refused(t, err, c.want)
 	}
 }
 
@@ -312,14 +307,11 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	}
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
-		if _, err := New(out, time.Now(), job, "test", "g"); err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), "out "+out) {
-			t.Errorf("%s: %v", out, err)
-		}
+		_, err := New(out, time.Now(), job, "test", "g")
+		assert.Refused(t, err, "out "+out, out)
 	}
-	if _, err := New(empty, time.Now(), job, "test", "g"); err != nil {
-		t.Errorf("an empty folder is refused: %v", err)
-	}
+	_, err := New(empty, time.Now(), job, "test", "g")
+	assert.NoError(t, err, "an empty folder is refused")
 }
 
 func TestRunDirNames(t *testing.T) {
@@ -330,17 +322,14 @@ func TestRunDirNames(t *testing.T) {
 	for _, suffix := range []string{"", "-2", "-3"} {
 		want := "runs/20260203-040506-my-graph.v2-gat" + suffix
 		d, err := New("", at, &train.Job{Dataset: "/data/my graph.v2", Options: o}, "test", "g")
-		if err != nil || d.Path != want {
-			t.Errorf("%v, %v, want %s", d, err, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, d.Path, d)
 	}
 	for dataset, want := range map[string]string{
 		"/": "graph", "..": "graph", "": "graph", "Ünter": "nter",
 		strings.Repeat("a", 300): strings.Repeat("a", 60),
 	} {
-		if got := fileName(dataset); got != want {
-			t.Errorf("%q: %q, want %q", dataset, got, want)
-		}
+		assert.Equal(t, want, fileName(dataset), "%q", dataset)
 	}
 }
 
@@ -349,9 +338,8 @@ func TestDiscardLeavesNothing(t *testing.T) {
 	for _, path := range []string{filepath.Join(dir, "new"), dir} {
 		d := newDir(t, path)
 		d.Discard()
-		if _, err := d.root.Lstat("."); !errors.Is(err, fs.ErrClosed) {
-			t.Errorf("%s is still open: %v", d.Path, err)
-		}
+		_, err := d.root.Lstat(".")
+		assert.ErrorIs(t, err, fs.ErrClosed, "%s is still open", d.Path)
 	}
 	if left := names(t, dir); left != nil {
 		t.Errorf("left %v", left)
@@ -378,9 +366,8 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := os.Stat(d.file(runFile)); err == nil {
-			t.Errorf("%s: run.json marks the run as complete", name)
-		}
+		_, err = os.Stat(d.file(runFile))
+		assert.Error(t, err, "%s: run.json marks the run as complete", name)
 	}
 	d := newDir(t, filepath.Join(t.TempDir(), "run"))
 	require.NoError(t, d.metrics.Close())
@@ -454,9 +441,7 @@ func TestMedian(t *testing.T) {
 		x    []float64
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}} {
-		if got := median(c.x); got != c.want {
-			t.Errorf("%v: %v, want %v", c.x, got, c.want)
-		}
+		assert.Equal(t, c.want, median(c.x), c.x)
 	}
 }
 
@@ -502,8 +487,8 @@ func TestRunDirIsGone(t *testing.T) {
 			!strings.Contains(err.Error(), "removed or replaced") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Weights("v1", smallWeights); err == nil || len(d.Kept()) > 0 {
-			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Kept())
+		if err := d.Weights("v1", smallWeights); err == nil || len(d.Results()) > 0 {
+			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Results())
 		}
 	}
 }
@@ -520,9 +505,8 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
 		d.Finish(smallRun())))
 	for _, name := range left {
-		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is still there", name)
-		}
+		_, err := os.Lstat(filepath.Join(dir, name))
+		assert.ErrorIs(t, err, fs.ErrNotExist, "%s is still there", name)
 	}
 }
 
@@ -533,19 +517,15 @@ func TestRunDirOfARunThatHardlyBegan(t *testing.T) {
 	first := &Dir{Path: dir}
 	require.NoError(t, first.begin([]byte("model: gcn\n")))
 	require.NoError(t, first.root.Remove(stateFile))
-	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "another run is under way") {
-		t.Errorf("beside a run that begins: %v", err)
-	}
+	_, err := New(dir, time.Now(), job, "test", "g")
+	assert.Refused(t, err, "another run is under way", "beside a run that begins")
 	require.NoError(t, first.metrics.Close()) // as a process's end does
 	d := newDir(t, dir)
 	assert.NoError(t, d.Epoch(train.Epoch{Epoch: 1}))
 	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
 	require.NoError(t, errors.Join(d.metrics.Close(), d.root.Remove(stateFile)))
-	if _, err := New(dir, time.Now(), job, "test", "g"); !refusal.Is(err) ||
-		!strings.Contains(err.Error(), "not empty (it holds metrics.jsonl)") {
-		t.Errorf("over the epochs of a run: %v", err)
-	}
+	_, err = New(dir, time.Now(), job, "test", "g")
+	assert.Refused(t, err, "not empty (it holds metrics.jsonl)", "over the epochs of a run")
 }
 
 // TestDiscardLeavesAnother: of two runs that found the same folder empty, the second takes nothing of the
@@ -554,10 +534,62 @@ func TestDiscardLeavesAnother(t *testing.T) {
 	dir := t.TempDir()
 	first := newDir(t, dir)
 	second := &Dir{Path: dir}
-	if err := second.begin(nil); err == nil {
-		t.Fatal("two runs in one folder")
-	}
+	assert.Error(t, second.begin(nil), "two runs in one folder")
 	second.Discard()
 	assert.NoError(t, first.Epoch(train.Epoch{Epoch: 1}))
 	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
+}
+
+// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	metis.Child()
+	goleak.VerifyTestMain(m)
+}
+
+// TestFileNameKeeps: letters, digits and -, _ and . stay in a name, up to the ends of their ranges, and what
+// stands beside them in ASCII does not.
+func TestFileNameKeeps(t *testing.T) {
+	for dataset, want := range map[string]string{
+		"azAZ09-_.b":       "azAZ09-_.b",
+		"x`{@[:!x":         "x------x",
+		"a+b,c=d":          "a-b-c-d",
+		".hidden.":         "hidden",
+		"/data/papers.npz": "papers.npz",
+	} {
+		assert.Equal(t, want, fileName(dataset), "%q", dataset)
+	}
+}
+
+// TestPredictionsAreFinite: NaN and infinite predictions are those of a damaged file.
+func TestPredictionsAreFinite(t *testing.T) {
+	for _, x := range []float64{math.NaN(), math.Inf(-1)} {
+		var file bytes.Buffer
+		require.NoError(t,
+			EncodePredictions(&file,
+				worker.Rows{
+					Vertices: 2, Columns: 2, Each: slices.Values([][]float32{{1, 2}, {3, float32(x)}}),
+				}))
+		if _, _, err := DecodePredictions(&file); !refusal.IsDamaged(err) ||
+			!strings.Contains(err.Error(), "row 1 has the value") {
+			t.Errorf("%v: %v", x, err)
+		}
+	}
+}
+
+// FuzzReadRun opens run directories whose run.json and run.yaml hold anything: what is not a run is refused.
+func FuzzReadRun(f *testing.F) {
+	f.Add([]byte(`{"format":1,"store":"s","summary":{"model":"gcn","losses":[1,null]}}`),
+		[]byte("model: gcn\n"))
+	f.Add([]byte(`{"format":2}`), []byte("model: gcn\n"))
+	f.Add([]byte(`{"format":1,`), []byte(""))
+	f.Add([]byte(`[]`), []byte("layers: -1\n"))
+	f.Fuzz(func(t *testing.T, run, config []byte) {
+		dir := t.TempDir()
+		for name, data := range map[string][]byte{runFile: run, configFile: config} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
+		}
+		if _, _, _, err := Read(dir); err != nil && !refusal.Is(err) {
+			t.Errorf("%v is no refusal", err)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"cmp"
 	"encoding"
 	"os"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"weft/gnn"
@@ -19,7 +19,6 @@ import (
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/parallel/axis"
-	"weft/parallel/order"
 )
 
 // writtenYAML is what a run writes of its options.
@@ -47,9 +46,8 @@ func TestDefaultsAreValid(t *testing.T) {
 	for _, model := range gnn.Names() {
 		o := Defaults()
 		o.Model = model
-		if _, err := o.Resolve(); err != nil {
-			t.Errorf("%s: %v", model, err)
-		}
+		_, err := o.Resolve()
+		assert.NoError(t, err, model)
 		if u := o.Unused(); u != nil {
 			t.Errorf("%s: defaults count as unused: %v", model, u)
 		}
@@ -99,15 +97,9 @@ func TestResolveRefuses(t *testing.T) {
 	} {
 		o := Defaults()
 		s, _ := settingNamed(c.name)
-		if err := s.Set(&o, c.text); err != nil {
-			t.Errorf("%s %s: %v", c.name, c.text, err)
-			continue
-		}
+		require.NoError(t, s.Set(&o, c.text), "%s %s", c.name, c.text)
 		_, err := o.Resolve()
-		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s %s: %v, want %q in one line", c.name, c.text, err, c.want)
-		}
+		assert.Refused(t, err, c.want, "%s %s", c.name, c.text)
 	}
 }
 
@@ -132,9 +124,8 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 	for _, parallel := range []string{"", "tensor=2"} {
 		o := Defaults()
 		o.Parallel = parallel
-		if _, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo"); err != nil {
-			t.Error(err)
-		}
+		_, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo")
+		assert.NoError(t, err)
 		for _, name := range []string{"halo", "prefetch", "chunks"} {
 			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), name) {
 				t.Errorf("%s on %q: %v", name, parallel, err)
@@ -146,17 +137,14 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 func TestHeadsDivideHidden(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Hidden, o.Heads = "gat", 30, 4
-	if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), "heads 4") {
-		t.Errorf("gat with 4 heads of 30: %v", err)
-	}
+	_, err := o.Resolve()
+	assert.ErrorContains(t, err, "heads 4", "gat with 4 heads of 30")
 	o.Model = "gcn"
-	if _, err := o.Resolve(); err != nil {
-		t.Errorf("gcn has no heads: %v", err)
-	}
+	_, err = o.Resolve()
+	assert.NoError(t, err, "gcn has no heads")
 	want := "heads 4: the model gcn does not use it; leave it out, or take model gat, gatv2, transformer"
-	if _, err := o.Resolve("heads"); err == nil || err.Error() != want {
-		t.Errorf("heads of gcn, given: %v, want %q", err, want)
-	}
+	_, err = o.Resolve("heads")
+	assert.EqualError(t, err, want, "heads of gcn, given")
 	assert.Equal(t, []string{"heads"}, o.Unused())
 }
 
@@ -204,9 +192,8 @@ func TestDelayRefuses(t *testing.T) {
 	o.Parallel, o.HaloDelay, o.WireSchedule = "graph=2", 1, axis.WireSchedule{Slope: 5, From: 128}
 	want := "halo-delay 1 with wire-schedule varco: rows of the epoch before have other columns; leave " +
 		"one of the two out"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err := o.Resolve()
+	assert.EqualRefusal(t, err, want)
 }
 
 // TestWireRefuses: a format that would say no more than what is stored, and one where nothing travels.
@@ -215,22 +202,19 @@ func TestWireRefuses(t *testing.T) {
 	o.Precision, o.Wire, o.Parallel = "bf16", axis.Float32, "graph=2"
 	want := "wire f32: with precision bf16 values are stored in bf16, and more bits would tell nothing " +
 		"more; leave it out, or take int8 or int4"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err := o.Resolve()
+	assert.EqualRefusal(t, err, want)
 	o.Wire, o.Parallel = axis.Int8, ""
 	want = "wire int8: belongs to a mesh of more than one worker; give parallel graph=N, or leave it out"
-	if _, err := o.Resolve(); err == nil || err.Error() != want || !refusal.Is(err) {
-		t.Errorf("%v, want %q", err, want)
-	}
+	_, err = o.Resolve()
+	assert.EqualRefusal(t, err, want)
 	for precision, wires := range map[string]map[string]kernel.Format{
 		"f32": {
 			"auto": kernel.AsStored, "f32": kernel.AsStored, "bf16": kernel.InBFloat16,
 			"int8": kernel.InInt8, "int4": kernel.InInt4,
 		},
 		"bf16": {
-			"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8,
-			"int4": kernel.InInt4,
+			"auto": kernel.AsStored, "bf16": kernel.AsStored, "int8": kernel.InInt8, "int4": kernel.InInt4,
 		},
 	} {
 		for wire, format := range wires {
@@ -238,9 +222,8 @@ func TestWireRefuses(t *testing.T) {
 			read(t, &o.Wire, wire)
 			r, err := o.Resolve()
 			require.NoError(t, err)
-			if got := r.Wire.Format(r.Storage); got != format {
-				t.Errorf("wire %s with precision %s: format %d, want %d", wire, precision, got, format)
-			}
+			assert.Equal(t, format, r.Wire.Format(r.Storage), "wire %s with precision %s: format", wire,
+				precision)
 		}
 	}
 }
@@ -249,80 +232,57 @@ func TestWireRefuses(t *testing.T) {
 // refused by name.
 func TestFormsRefuse(t *testing.T) {
 	for _, c := range []struct {
-		set  func(*Options)
+		set  string
 		want string // "": it is accepted
 	}{
-		{func(o *Options) {
-			o.Model, o.Decoupled = "mlp", true
-		}, "decoupled: the model mlp has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.Heads = "gatv2", true, 8
-		}, "decoupled: the model gatv2 has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.Direction = "gcn", true, "both"
-		}, "direction both: a decoupled model aggregates along one direction; take direction in or out"},
+		{"model mlp, decoupled", "decoupled: the model mlp has no decoupled form; it is there for gcn, " +
+			"sage, gat, gin"},
+		{"model gatv2, decoupled, heads 8", "decoupled: the model gatv2 has no decoupled form; it is " +
+			"there for gcn, sage, gat, gin"},
+		{"model gcn, decoupled, direction both", "direction both: a decoupled model aggregates along one " +
+			"direction; take direction in or out"},
 		{
-			func(o *Options) {
-				o.Model, o.Decoupled, o.Heads = "gat", true, 8
-			},
+			"model gat, decoupled, heads 8",
 			"heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; " +
 				"leave it out",
 		},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5
-		}, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
-		{func(o *Options) {
-			o.Model, o.Teleport = "gin", .1
-		}, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
-		{func(o *Options) {
-			o.Model, o.AttentionGradient = "gat", "stop"
-		}, "attention-gradient stop: belongs to a decoupled model"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.BlockForm = "gcn", true, "residual"
-		}, "blocks residual: belongs to the layers of gcn that aggregate, which it lacks with decoupled; " +
+		{"model gat, decoupled, transform-dropout .5", "transform-dropout 0.5: belongs to the layers of " +
+			"gat that aggregate"},
+		{"model gin, teleport .1", "teleport 0.1: belongs to a decoupled model; give decoupled, or " +
 			"leave it out"},
-		{func(o *Options) {
-			o.Model, o.Decoupled = "gcnii", true
-		}, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
-		{func(o *Options) {
-			o.Model, o.Direction = "gcnii", "both"
-		}, "direction both: gcnii aggregates along one direction; take direction in or out"},
-		{func(o *Options) {
-			o.BlockForm, o.Residual = "residual", true
-		}, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
-		{func(o *Options) {
-			o.Task, o.Decoder, o.BlockForm = "link", "distmult", "residual"
-		}, "decoder distmult: its weights have the name of the linear decoder of blocks residual, " +
-			"decoder.weight; take decoder dot, or blocks plain"},
-		{func(o *Options) {
-			o.Model, o.BlockForm, o.Heads, o.OutputHeads = "gat", "residual", 8, 2
-		}, "output-heads 2: residual blocks do without it"},
-		{func(o *Options) {
-			o.Aggregation, o.AggregationOrder = "max", order.TransformFirst
-		}, "aggregation-order transform-first: with aggregation max a layer aggregates first"},
-		{func(o *Options) {
-			o.BlockForm = "4"
-		}, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
-		{func(o *Options) {
-			o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3
-		}, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
-		{func(o *Options) {
-			o.Model, o.NumBlocks = "rgcn", 5
-		}, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
-		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", -1 }, "num-blocks -1: must be at least 0"},
-		{func(o *Options) { o.Model, o.NumBlocks, o.Parallel = "rgcn", 4, "pipeline=2" }, ""},
-		{func(o *Options) { o.Model, o.NumBlocks, o.Layers, o.Hidden = "rgcn", 5, 1, 64 }, ""},
-		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
-		{func(o *Options) {
-			o.Decoupled, o.Teleport = true, 1
-		}, "teleport 1: must be at least 0 and below 1"},
-		{func(o *Options) {
-			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
-		}, ""},
-		{func(o *Options) { o.Model, o.Decoupled, o.Direction, o.Residual = "gcn", true, "out", true }, ""},
+		{"model gat, attention-gradient stop", "attention-gradient stop: belongs to a decoupled model"},
+		{"model gcn, decoupled, blocks residual", "blocks residual: belongs to the layers of gcn that " +
+			"aggregate, which it lacks with decoupled; leave it out"},
+		{"model gcnii, decoupled", "decoupled: the model gcnii has no decoupled form; it is there for " +
+			"gcn, sage, gat, gin"},
+		{"model gcnii, direction both", "direction both: gcnii aggregates along one direction; take " +
+			"direction in or out"},
+		{"blocks residual, residual", "residual true: residual blocks do without it; leave it out, or " +
+			"take blocks plain"},
+		{"task link, decoder distmult, blocks residual", "decoder distmult: its weights have the name of " +
+			"the linear decoder of blocks residual, decoder.weight; take decoder dot, or blocks plain"},
+		{"model gat, blocks residual, heads 8, output-heads 2",
+			"output-heads 2: residual blocks do without it"},
+		{"aggregation max, aggregation-order transform-first",
+			"aggregation-order transform-first: with aggregation max a layer aggregates first"},
+		{"blocks 4", "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
+		{"model rgcn, num-blocks 4, bases 3", "bases 3 and num-blocks 4: relations share weights in one " +
+			"of the two ways; leave one out"},
+		{"model rgcn, num-blocks 5", "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
+		{"model rgcn, num-blocks -1", "num-blocks -1: must be at least 0"},
+		{"model rgcn, num-blocks 4, parallel pipeline=2", ""},
+		{"model rgcn, num-blocks 5, layers 1, hidden 64", ""},
+		{"model rgcn, bases -1", "bases -1: must be at least 0"},
+		{"decoupled, teleport 1", "teleport 1: must be at least 0 and below 1"},
+		{"model gat, decoupled, attention-gradient stop, attention-dropout .5", ""},
+		{"model gcn, decoupled, direction out, residual", ""},
 	} {
 		o := Defaults()
-		c.set(&o)
+		for word := range strings.SplitSeq(c.set, ", ") {
+			name, text, _ := strings.Cut(word, " ")
+			s, _ := settingNamed(name)
+			require.NoError(t, s.Set(&o, cmp.Or(text, "true")), word)
+		}
 		_, err := o.Resolve()
 		if c.want == "" && err != nil ||
 			c.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
@@ -358,17 +318,13 @@ func TestParseBytes(t *testing.T) {
 	}
 	for _, text := range []string{"", ".5", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
 		var got Bytes
-		if err := got.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q was read as %d", text, got)
-		}
+		assert.Error(t, got.UnmarshalText([]byte(text)), "%q was read as %d", text, got)
 	}
 	for b, want := range map[Bytes]string{
 		0: "none", 1e6: "1MB", 4 << 30: "4GiB", 512e6: "512MB",
 		1 << 10: "1KiB", 1001: "1001B",
 	} {
-		if got := b.String(); got != want {
-			t.Errorf("%d: %q, want %q", int64(b), got, want)
-		}
+		assert.Equal(t, want, b.String(), int64(b))
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
@@ -396,10 +352,7 @@ func TestReadNamedConfig(t *testing.T) {
 			"aifb-rgcn, citeseer-gat",
 		"./cora-gcn": "no such file", "cora-gcn.yaml": "no such file", "..": "..",
 	} {
-		if err := ReadConfig(name, &o); err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %s", name, err, want)
-		}
+		assert.Refused(t, ReadConfig(name, &o), want, name)
 	}
 	require.NoError(t, os.WriteFile("cora-gcn", []byte("hidden: 7\n"), 0o600))
 	if err := ReadConfig("cora-gcn", &o); err != nil || o.Hidden != 7 {
@@ -470,10 +423,7 @@ func TestReadConfig(t *testing.T) {
 		}
 	}
 	o := Defaults()
-	if err := ReadConfig("nosuch.yaml", &o); err == nil ||
-		err.Error() != "config nosuch.yaml: no such file or directory" {
-		t.Error(err)
-	}
+	assert.EqualError(t, ReadConfig("nosuch.yaml", &o), "config nosuch.yaml: no such file or directory")
 }
 
 // A configuration written by a run means the same options again.
@@ -496,12 +446,8 @@ func TestYAMLRoundTrip(t *testing.T) {
 		}
 		written := writtenYAML(t, &o)
 		again := Defaults()
-		if err := parseConfig(written, &again); err != nil {
-			t.Fatalf("%v in\n%s", err, written)
-		}
-		if diff := cmp.Diff(o, again); diff != "" {
-			t.Fatalf("%s\n%s", diff, written)
-		}
+		require.NoError(t, parseConfig(written, &again), "in\n%s", written)
+		require.Equal(t, o, again, written)
 	})
 }
 
@@ -524,13 +470,9 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 	for _, file := range files {
 		o := Defaults()
-		if err := ReadConfig(file, &o); err != nil {
-			t.Error(err)
-			continue
-		}
-		if _, err := o.Resolve(); err != nil {
-			t.Errorf("%s: %v", file, err)
-		}
+		require.NoError(t, ReadConfig(file, &o))
+		_, err := o.Resolve()
+		assert.NoError(t, err, file)
 		if u := o.Unused(); u != nil {
 			t.Errorf("%s: %s does not use %v", file, o.Model, u)
 		}
@@ -540,9 +482,8 @@ func TestShippedConfigurations(t *testing.T) {
 // hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their
 // length.
 var hostile = []string{
-	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n",
-	"!!a ", "&a ", "*a ",
-	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
+	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ",
+	"&a ", "*a ", "---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
 }
 
 // TestConfigInLittleMemory: no configuration takes much more memory than a long one that is accepted.
@@ -628,12 +569,9 @@ func FuzzConfig(f *testing.F) {
 		written, err := r.YAML()
 		require.NoError(t, err)
 		again := Defaults()
-		if err := parseConfig(written, &again); err != nil {
-			t.Fatalf("%v in\n%s", err, written)
-		}
-		if r, err = again.Resolve(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, parseConfig(written, &again), "in\n%s", written)
+		r, err = again.Resolve()
+		require.NoError(t, err)
 		if twice, err := r.YAML(); err != nil || string(twice) != string(written) {
 			t.Errorf("%v; read back as\n%s where\n%s was written", err, twice, written)
 		}

@@ -2,11 +2,8 @@ package setting
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"weft/gnn"
 	"weft/internal/assert"
@@ -34,10 +31,9 @@ func TestChunksOfPartition(t *testing.T) {
 		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
 	} {
 		r := Resolved{Options: Options{Options: axis.Options{Chunks: c.chunks}}, Mesh: c.mesh}
-		if k, wanted := r.ChunksOfPartition(c.starts); k != c.k || wanted != c.wanted {
-			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k,
-				wanted, c.k, c.wanted)
-		}
+		k, wanted := r.ChunksOfPartition(c.starts)
+		assert.Equal(t, c.k, k, "%s of %v by %+v", c.chunks, c.starts, c.mesh)
+		assert.Equal(t, c.wanted, wanted, "%s of %v by %+v", c.chunks, c.starts, c.mesh)
 	}
 }
 
@@ -52,9 +48,8 @@ func TestNormsInAPipeline(t *testing.T) {
 		o := Defaults()
 		o.Parallel = "graph=2,pipeline=2"
 		set(&o)
-		if _, err := o.Resolve(); err != nil {
-			t.Error(err)
-		}
+		_, err := o.Resolve()
+		assert.NoError(t, err)
 	}
 }
 
@@ -88,9 +83,7 @@ func TestRecomputeOnceABool(t *testing.T) {
 		o.Recompute, o.Parallel = c.recompute, c.parallel
 		r, err := o.Resolve()
 		require.NoError(t, err)
-		if got := r.Recomputes(); !slices.Equal(got, c.want) {
-			t.Errorf("%s on %q: %v, want %v", c.recompute, c.parallel, got, c.want)
-		}
+		assert.Equal(t, c.want, r.Recomputes(), "%s on %q", c.recompute, c.parallel)
 	}
 }
 
@@ -104,9 +97,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 	written := writtenYAML(t, &o)
 	again := Defaults()
 	require.NoError(t, parseConfig(written, &again))
-	if diff := cmp.Diff(o, again); diff != "" {
-		t.Errorf("%s\n%s", diff, written)
-	}
+	assert.Equal(t, o, again, written)
 	for _, name := range []string{"prefetch", "keep-halo", "halo", "aggregation-chunks"} {
 		if strings.Contains(string(written), "\n"+name+":") {
 			t.Errorf("%s stands in\n%s", name, written)

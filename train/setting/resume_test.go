@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/parallel/mesh"
@@ -65,9 +66,7 @@ func TestWhatMayChange(t *testing.T) {
 			continue
 		}
 		require.NoError(t, s.Set(&before, text))
-		if err := now.CheckContinues(&now.Options, now.Mesh); err != nil {
-			t.Errorf("the same settings: %v", err)
-		}
+		assert.NoError(t, now.CheckContinues(&now.Options, now.Mesh), "the same settings")
 		err := now.CheckContinues(&before, now.Mesh)
 		if changes := slices.Contains(may, s.Name); changes && err != nil ||
 			!changes && (!refusal.Is(err) || !strings.Contains(err.Error(), s.Name+" ")) {

@@ -1,9 +1,17 @@
 package setting
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
+	"weft/graph/generate"
+	"weft/internal/assert"
+	"weft/internal/refusal"
+	"weft/internal/require"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
+	"weft/partition"
 )
 
 // TestSettingsOfAMesh: what is for an axis belongs to meshes with it, and the wait for another worker to all
@@ -20,6 +28,186 @@ func TestSettingsOfAMesh(t *testing.T) {
 			if s, _ := settingNamed(name); s.appliesTo(m) != want[i] {
 				t.Errorf("%s on %+v: %v", name, m, s.appliesTo(m))
 			}
+		}
+	}
+}
+
+// TestCountsOnAMesh: a graph without vertices, labels or features is refused where a run needs them, and
+// several vertex types on a mesh that divides the rows of one. What has all is taken.
+func TestCountsOnAMesh(t *testing.T) {
+	two := []partition.WholeType{{Type: "b", Vertices: 2}}
+	for _, c := range []struct {
+		model, parallel string
+		embedding       int
+		whole           partition.Whole
+		outputs         int
+		want            string // of the refusal; none: taken
+	}{
+		{"gcn", "", 0, partition.Whole{Vertices: 1, FeatureColumns: 1}, 1, ""},
+		{"gcn", "", 0, partition.Whole{FeatureColumns: 1}, 1, "the graph has no vertices"},
+		{"gcn", "", 0, partition.Whole{Vertices: 1, FeatureColumns: 1}, 0, "the graph has no labels"},
+		{"gcn", "", 0, partition.Whole{Vertices: 1}, 2, "the graph has no features; import it"},
+		{"gcn", "", 4, partition.Whole{Vertices: 1}, 2, ""},
+		{"rgcn", "", 0, partition.Whole{Vertices: 1}, 2, ""},
+		{"gcn", "graph=2", 4, partition.Whole{Vertices: 3}, 2, ""},
+		{"gcn", "tensor=2", 4, partition.Whole{Vertices: 3}, 2, ""},
+		{"gcn", "pipeline=2", 4, partition.Whole{Vertices: 3}, 2, "take parallel graph=2 or tensor=2"},
+		{"gcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2}, 2, ""},
+		{"rgcn", "", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
+		{"rgcn", "graph=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
+		{"rgcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
+		{
+			"rgcn", "pipeline=2", 0,
+			partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two},
+			2,
+			"the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take " +
+				"parallel graph=2 or tensor=2, which",
+		},
+	} {
+		o := Defaults()
+		o.Model, o.Parallel, o.NodeEmbedding = c.model, c.parallel, c.embedding
+		r, err := o.Resolve()
+		require.NoError(t, err, "%s %s", c.model, c.parallel)
+		err = r.CheckCounts(&c.whole, c.outputs)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !refusal.Is(err) ||
+			!strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s %q, %+v: %v, want %q", c.model, c.parallel, c.whole, err, c.want)
+		}
+		some := r.CheckSome()
+		if axes := strings.Contains(c.parallel, "tensor") ||
+			strings.Contains(c.parallel, "pipeline"); (some != nil) != axes {
+			t.Errorf("some vertices on %q: %v", c.parallel, some)
+		}
+	}
+}
+
+// TestNormsOfSeveralGraphs: a norm over all vertices would mix the statistics of graphs that have their own.
+func TestNormsOfSeveralGraphs(t *testing.T) {
+	for _, c := range []struct {
+		model, norm string
+		graphs      int
+		refused     bool
+	}{
+		{"gcn", "graph", 3, true},
+		{"gcn", "pair", 2, true},
+		{"gcn", "graph", 1, false},
+		{"gcn", "pair", 0, false},
+		{"gcn", "batch", 3, false},
+		{"gcn", "layer", 3, false},
+	} {
+		o := Defaults()
+		o.Model, o.Norm = c.model, c.norm
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		want := fmt.Sprintf("norm %s: its statistics are those of one graph, and the store has %d graphs; "+
+			"take batch or layer, or give one graph", c.norm, c.graphs)
+		err = r.CheckCounts(&partition.Whole{Vertices: 9, FeatureColumns: 2, Graphs: c.graphs}, 2)
+		if c.refused && (!refusal.Is(err) || err.Error() != want) || !c.refused && err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestMorePartitionsThanVertices: the refusal names the setting that asks for too many partitions.
+func TestMorePartitionsThanVertices(t *testing.T) {
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 6, Degree: 2, Features: 3, Classes: 2,
+	})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		parallel   string
+		partitions int
+		named      string
+	}{{"graph=7", 0, "parallel graph=7: "}, {"", 7, "partitions 7: "}, {"graph=2", 7, "partitions 7: "}} {
+		o := Defaults()
+		o.Parallel, o.Partitions = c.parallel, c.partitions
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		if err := r.CheckGraph(g); err == nil || !strings.HasPrefix(err.Error(), c.named) {
+			t.Errorf("%v does not begin with %q", err, c.named)
+		}
+	}
+}
+
+// TestHolders: a worker holds the same slice of consecutive partitions.
+func TestHolders(t *testing.T) {
+	for _, c := range []struct {
+		parallel   string
+		partitions int
+		want       []int // by partition, then slice
+	}{
+		{"graph=2", 0, []int{0, 1}},
+		{"graph=2", 5, []int{0, 0, 0, 1, 1}},
+		{"graph=2,tensor=2", 0, []int{0, 1, 2, 3}},
+		{"tensor=2", 3, []int{0, 1, 0, 1, 0, 1}},
+		{"graph=2,tensor=3", 3, []int{0, 1, 2, 0, 1, 2, 3, 4, 5}},
+		{"pipeline=2", 0, []int{0, 1}},
+	} {
+		o := Defaults()
+		o.Parallel, o.Partitions = c.parallel, c.partitions
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		assert.Equal(t, c.want, r.Holders(), "%s, %d partitions", c.parallel, c.partitions)
+	}
+}
+
+// TestPartitionsAreRefused: what several partitions on a worker do not go with is refused.
+func TestPartitionsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		parallel                      string
+		partitions, aggregationChunks int
+		offload                       string
+		want                          string
+	}{
+		{"pipeline=2", 4, 0, "", "partitions 4 on the mesh pipeline=2: a stage divides its rows into chunks"},
+		{"graph=3,tensor=2", 2, 0, "", "take partitions 3 or more"},
+		{"tensor=4", 257, 0, "", "take partitions 256 or less"},
+		{"tensor=2", 4, 3, "", "aggregation-chunks 3 with 4 partitions: each is aggregated in one chunk"},
+		{"graph=2,tensor=2", 2, 0, "d", "give partitions N, more than the 2 of the mesh"},
+		{"tensor=2", 0, 0, "d", "give partitions N, more than the 1 of the mesh"},
+	} {
+		o := Defaults()
+		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload
+		o.AggregationChunks = axis.Chunks(c.aggregationChunks)
+		_, err := o.Resolve()
+		assert.ErrorContains(t, err, c.want, "%s, %d partitions", c.parallel, c.partitions)
+	}
+}
+
+// TestPartitionOfTurns: how vertices are divided stays on a mesh whose workers hold several partitions.
+func TestPartitionOfTurns(t *testing.T) {
+	for partitions, want := range map[int]string{0: autoPartition, 4: "random"} {
+		o := Defaults()
+		o.Parallel, o.Partitions, o.Partition = "tensor=2", partitions, "random"
+		o.ResetOtherAxes(func(string) bool { return false })
+		assert.Equal(t, want, o.Partition, "%d partitions by", partitions)
+	}
+}
+
+// TestRounded: amounts are written in the largest decimal unit of which there is one (IEC 80000-13), with a
+// decimal below ten.
+func TestRounded(t *testing.T) {
+	for b, want := range map[Bytes]string{
+		0: "0 B", 7: "7 B", 999: "999 B", 1000: "1.0 kB", 9_900: "9.9 kB", 10_000: "10 kB", 999_000: "999 kB",
+		1_000_000: "1.0 MB", 2_500_000_000: "2.5 GB", 31_000_000_000_000: "31 TB",
+		4_000_000_000_000_000: "4000 TB",
+	} {
+		assert.Equal(t, want, b.Rounded(), "%d is written", int64(b))
+	}
+}
+
+// TestRoundedUp: the amount that is written suffices as a limit, and is the least with its digits.
+func TestRoundedUp(t *testing.T) {
+	for b, want := range map[Bytes]string{
+		0: "0 B", 999: "999 B", 1001: "1.1 kB", 1100: "1.1 kB", 9_901: "10 kB", 10_001: "11 kB",
+		44_100_001:  "45 MB",
+		999_000_001: "1.0 GB", 2_200_000_000: "2.2 GB", 2_200_000_001: "2.3 GB",
+		4_000_000_000_000_001: "4001 TB",
+	} {
+		got := b.RoundedUp()
+		var read Bytes
+		if err := read.UnmarshalText([]byte(got)); got != want || read < b || err != nil {
+			t.Errorf("%d is written %q and read %d, %v, want %q", int64(b), got, int64(read), err, want)
 		}
 	}
 }

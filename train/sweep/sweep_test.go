@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -26,9 +27,7 @@ func TestGrid(t *testing.T) {
 		"lr 1e-3, residual true [--model=gcn --lr=1e-3 --residual=true]",
 		"lr 1e-3, residual false [--model=gcn --lr=1e-3 --residual=false]",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q\nwant %q", got, want)
-	}
+	assert.Equal(t, want, got)
 }
 
 // TestMisplacedSettings: a setting in the place of a key is told where settings stand.
@@ -42,9 +41,8 @@ func TestMisplacedSettings(t *testing.T) {
 			fmt.Sprintf(stand, "lr"),
 		"dataset: g\nmodels: [gcn]\ngrid: {lr: [1, 2]}\n": `line 2: unknown field "models"`,
 	} {
-		if _, err := parse([]byte(file)); err == nil || err.Error() != want {
-			t.Errorf("%q: %v, want %s", file, err, want)
-		}
+		_, err := parse([]byte(file))
+		assert.EqualError(t, err, want, "%q", file)
 	}
 }
 
@@ -67,25 +65,19 @@ func TestIntegers(t *testing.T) {
 	} {
 		for _, seed := range []uint64{1, 2} {
 			s, err := parse(fmt.Appendf(nil, file, seed, c.ends))
-			if err != nil {
-				t.Fatalf("%s: %v", c.ends, err)
-			}
+			require.NoError(t, err, c.ends)
 			for k, got := range s.Combinations {
-				if want := fmt.Sprint(c.want(rand.New(rand.NewPCG(seed, uint64(k))))); got[0].Value != want {
-					t.Fatalf("%s: run %d has %s, want %s", c.ends, k, got[0].Value, want)
-				}
+				require.Equal(t, fmt.Sprint(c.want(rand.New(rand.NewPCG(seed, uint64(k))))), got[0].Value,
+					"%s: run %d", c.ends, k)
 			}
 		}
 	}
 	whole, err := integers("-9223372036854775808", "9223372036854775807")
 	require.NoError(t, err)
-	if got, want := whole(rand.New(rand.NewPCG(1, 2))), fmt.Sprint(
-		int64(rand.New(rand.NewPCG(1, 2)).Uint64())); got != want {
-		t.Errorf("of all integers %s, want %s", got, want)
-	}
+	assert.Equal(t, fmt.Sprint(int64(rand.New(rand.NewPCG(1, 2)).Uint64())),
+		whole(rand.New(rand.NewPCG(1, 2))), "of all integers")
 	for _, ends := range []string{
-		"0, 18446744073709551615", "-1e19, 0",
-		"9223372036854775807, 9223372036854775806",
+		"0, 18446744073709551615", "-1e19, 0", "9223372036854775807, 9223372036854775806",
 	} {
 		const want = "a smaller and a larger one between -9223372036854775808 and 9223372036854775807 " +
 			"were expected"
@@ -138,9 +130,7 @@ random:
 		layers[c[2].Value]++
 	}
 	for k, n := range below { // five standard deviations of a fair coin
-		if math.Abs(n-1000) > 5*math.Sqrt(500) {
-			t.Errorf("%v of 2000 values of draw %d lie below the middle", n, k)
-		}
+		assert.Near(t, 1000, n, 5*math.Sqrt(500), "of 2000 values of draw %d lie below the middle", k)
 	}
 	if len(layers) != 3 || layers["2"] < 500 || layers["3"] < 500 || layers["4"] < 500 {
 		t.Errorf("layers %v", layers)
@@ -153,9 +143,8 @@ random:
 		s, err := parse(
 			[]byte(strings.NewReplacer("seed: 3", "seed: "+seed, "runs: 2000", "runs: 2").Replace(file)))
 		require.NoError(t, err)
-		if got := fmt.Sprintf("%v; %v", s.Combinations[0], s.Combinations[1]); got != want {
-			t.Errorf("seed %s draws %q, want %q", seed, got, want)
-		}
+		assert.Equal(t, want, fmt.Sprintf("%v; %v", s.Combinations[0], s.Combinations[1]), "seed %s draws",
+			seed)
 	}
 	again, err := parse([]byte(file))
 	if err != nil || !slices.EqualFunc(s.Combinations, again.Combinations,

@@ -44,9 +44,9 @@ func (k ofVertices) classes(v *vertices) (err error) {
 	if trained != nil && labels.Class != nil { // all classes, also those that no vertex here has
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
 	}
-	c.input = nn.LabelInput{Share: k.LabelInput, Seed: k.Seed}
+	c.input = nn.LabelInput{Probability: k.LabelInput, Seed: k.Seed}
 	c.divide(k.Split, splits)
-	if c.input.Share > 0 {
+	if c.input.Probability > 0 {
 		c.hidden = c.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
 	}
 	l := &c.labels
@@ -114,7 +114,7 @@ func (c *classes) sumTerms() error {
 }
 
 func (c *classes) training(epoch int) vertexSet {
-	if c.input.Share > 0 {
+	if c.input.Probability > 0 {
 		return c.hide(epoch)
 	}
 	return c.train

@@ -100,7 +100,7 @@ func (linkPrediction) CheckMeasured(*partition.Whole) error {
 		"own graph; leave it out", Link)
 }
 
-func (k linkPrediction) Keep() *partition.Kept { return partition.Keep(k.draw().Passes) }
+func (k linkPrediction) Passing() *partition.Subgraph { return partition.EdgeSubgraph(k.draw().Passes) }
 
 func (linkPrediction) Predicts(params *nn.Params, _ nn.State) func(*tensor.Matrix) {
 	params.Allow(decoderWeights) // predictions are embeddings

@@ -37,8 +37,8 @@ type Kind interface {
 	// CheckMeasured refuses a graph on which a model that is trained on another cannot be measured, as far as
 	// its counts tell.
 	CheckMeasured(whole *partition.Whole) error
-	// Keep returns the message-passing edges of each partition. nil is all edges.
-	Keep() *partition.Kept
+	// Passing is the graph of the message-passing edges. nil is all edges.
+	Passing() *partition.Subgraph
 	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
 	// task needs.
 	Begin(e Env) (Task, error)

@@ -125,7 +125,7 @@ func checkSplits(whole *partition.Whole, split int) error {
 
 func (k ofVertices) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
 
-func (ofVertices) Keep() *partition.Kept { return nil }
+func (ofVertices) Passing() *partition.Subgraph { return nil }
 
 // Predicts goes by the weights, which have the units of values: a graph to predict may have no labels.
 func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.Matrix) {

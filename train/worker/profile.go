@@ -127,7 +127,7 @@ func (w *Worker) EndProfile() {
 
 // profile is this rank's part of the Profile; nil: no epoch was run.
 func (w *Worker) profile() *profile {
-	epoch, pass, times, memory := w.Recorder.Profile().Kept()
+	epoch, pass, times, memory := w.Recorder.Profile().Epoch()
 	if epoch == 0 {
 		return nil
 	}

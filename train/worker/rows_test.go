@@ -11,6 +11,7 @@ import (
 	"weft/gnn"
 	"weft/internal/assert"
 	"weft/internal/launch"
+	"weft/internal/require"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
@@ -60,9 +61,8 @@ func TestRowsInOrder(t *testing.T) {
 					for batch := range rows.Each {
 						sizes = append(sizes, len(batch)/columns)
 						for row := range slices.Chunk(batch, columns) {
-							if row[0] != float32(v) || row[columns-1] != -float32(v) {
-								t.Errorf("row %d is that of vertex %v", v, row[0])
-							}
+							assert.Equal(t, float32(v), row[0], "row %d is that of vertex", v)
+							assert.Equal(t, -float32(v), row[columns-1], "row %d is that of vertex", v)
 							v++
 						}
 						if c.stop {
@@ -73,9 +73,8 @@ func TestRowsInOrder(t *testing.T) {
 				})
 			})
 			if c.refuse == "" {
-				if err != nil || !slices.Equal(sizes, []int{4, 4, 3}) {
-					t.Errorf("%v, %v", sizes, err)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, []int{4, 4, 3}, sizes)
 			} else if err == nil || !strings.Contains(err.Error(), c.refuse) {
 				t.Errorf("%v, want %s", err, c.refuse)
 			}
@@ -95,9 +94,8 @@ func TestAgree(t *testing.T) {
 				Params: nn.NewParams(team, 1),
 			}
 			loss, asked, err := w.agree(1, []float64{.5, 2, -.25}[c.Rank()], asks[c.Rank()])
-			if loss != 2.25 || asked != asks[0]|asks[1]|asks[2] {
-				t.Errorf("worker %d: %v, %v of %v", c.Rank(), loss, asked, asks)
-			}
+			assert.Equal(t, 2.25, loss, "worker %d", c.Rank())
+			assert.Equal(t, asks[0]|asks[1]|asks[2], asked, "worker %d", c.Rank())
 			return err
 		})
 		assert.NoError(t, err)
@@ -119,9 +117,7 @@ func TestLoadRefused(t *testing.T) {
 		if c.Rank() == 1 {
 			mine = broken
 		}
-		if w.Load(nn.State{}, mine) == nil {
-			t.Errorf("worker %d goes on", c.Rank())
-		}
+		assert.Error(t, w.Load(nn.State{}, mine), "worker %d goes on", c.Rank())
 		return w.Load(nn.State{}, nil)
 	})
 	assert.NoError(t, err)
@@ -131,8 +127,7 @@ func TestLoadRefused(t *testing.T) {
 func TestWorkOfStages(t *testing.T) {
 	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
 	w := &Worker{
-		Groups: mesh.Groups{Mesh: grid},
-		Share:  &partition.Share{Whole: partition.Whole{Vertices: 7}},
+		Groups: mesh.Groups{Mesh: grid}, Share: &partition.Share{Whole: partition.Whole{Vertices: 7}},
 	}
 	for _, cost := range []int{2, 3, 5} {
 		w.Blocks = append(w.Blocks, gnn.BlockSpec{Cost: gnn.Cost{Vertex: cost}})
@@ -144,12 +139,8 @@ func TestWorkOfStages(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	for s, one := range all {
-		if want := []int{
-			grid.Rank(mesh.Place{Stage: s}),
-			grid.Rank(mesh.Place{Stage: s, Partition: 1}),
-		}; !slices.Equal(one.Workers, want) {
-			t.Errorf("stage %d has the workers %v, want %v", s, one.Workers, want)
-		}
+		assert.Equal(t, []int{grid.Rank(mesh.Place{Stage: s}), grid.Rank(mesh.Place{Stage: s, Partition: 1})},
+			one.Workers, "stage %d has the workers", s)
 	}
 	w.Groups.Mesh.Stages = 1
 	if one := w.Stages(); one != nil {
@@ -162,8 +153,7 @@ func TestSummaryOfAStage(t *testing.T) {
 	s := StageSummary{Stage: Stage{Workers: []int{0, 1, 2, 3}}}
 	for k := range time.Duration(4) {
 		s.add(engine.StageReport{
-			Compute: (k + 1) * time.Second, Bubble: 2 * k * time.Second,
-			Wait: 3 * time.Second,
+			Compute: (k + 1) * time.Second, Bubble: 2 * k * time.Second, Wait: 3 * time.Second,
 		}, int64(10+k))
 	}
 	if s.Compute != 2.5 || s.Bubble != 3 || s.Wait != 3 || s.Sent != 46 {
@@ -194,9 +184,8 @@ func TestTotalsOfWorkers(t *testing.T) {
 		if r > 0 {
 			w.Workers = 1
 			none, again := w.Totals()
-			if all.Workers != 0 || none.Workers != 0 {
-				t.Error("totals on another worker than the first")
-			}
+			assert.Equal(t, 0, all.Workers, "totals on another worker than the first")
+			assert.Equal(t, 0, none.Workers, "totals on another worker than the first")
 			return errors.Join(err, again)
 		}
 		want := Communication{Halo: Traffic{201, 6}, Gradient: Traffic{14, 2}}

@@ -37,8 +37,8 @@ type Config struct {
 	OwnLoss nn.LossFunc
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Kept are the message-passing edges, as from task.Kind.Keep. nil is all edges.
-	Kept *partition.Kept
+	// Passing is the graph of the message-passing edges, as of task.Kind. nil is all edges.
+	Passing *partition.Subgraph
 	// ChunkOf is the chunk of each vertex, in the order of the partitions, if the mesh has several stages.
 	ChunkOf []int32
 	// Processes says that the workers are processes, perhaps of several machines, and not goroutines of one
@@ -232,8 +232,8 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 	if err != nil {
 		return nil, e, &launch.Common{Err: err}
 	}
-	if c.Kept != nil {
-		if w.Share, err = c.Kept.Of(share); err != nil {
+	if c.Passing != nil {
+		if w.Share, err = c.Passing.Of(share); err != nil {
 			return nil, e, err
 		}
 	}

@@ -127,7 +127,7 @@ func (a *Archive) listFolder() error {
 	files := 0
 	err = fs.WalkDir(folder.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return refusal.Errorf("%s: %w", a.Path, err)
+			return refusal.In(a.Path, err)
 		}
 		if d.IsDir() {
 			return nil
@@ -197,9 +197,8 @@ func (a *Archive) Others() []string { return a.others }
 func (a *Archive) Only(known ...string) error {
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s",
-				a.Path, key, known[0],
-				strings.Join(known, ", "))
+			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.Path,
+				key, known[0], strings.Join(known, ", "))
 		}
 	}
 	return nil
@@ -254,10 +253,7 @@ func (a *Archive) Count(key string) (int, error) {
 		return 0, a.Refuse(key, err)
 	}
 	n, err := CountRows(b.Header)
-	if err != nil {
-		return 0, a.Refuse(key, err)
-	}
-	return n, nil
+	return n, a.Refuse(key, err)
 }
 
 // Entry is the open entry of an array, its .npy file.
@@ -267,8 +263,8 @@ type Entry struct {
 	Backed bool  // the bytes are there: Size is no claim
 }
 
-// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what its
-// compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
+// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what
+// its compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
 func (a *Archive) Open(key string) (*Entry, error) { return a.entries[a.Key(key)]() }
 
 // Sum compares the checksum of the entry, where all of it has been read.
@@ -287,13 +283,10 @@ func (a *Archive) Header(key string) (npy.Header, error) {
 	}
 	defer r.Close()
 	h, err := npy.ReadHeader(r)
-	if err != nil {
-		return h, a.Refuse(key, err)
-	}
-	return h, nil
+	return h, a.Refuse(key, err)
 }
 
-// Refuse puts the file and the array before an error.
+// Refuse puts the file and the array before an error. No error stays none.
 func (a *Archive) Refuse(key string, err error) error {
-	return refusal.Errorf("%s: array %q: %w", a.Path, a.Key(key), err)
+	return refusal.In(fmt.Sprintf("%s: array %q", a.Path, a.Key(key)), err)
 }

@@ -195,8 +195,7 @@ func multi(a *npy.Array) (graph.Labels, error) {
 		return Continuous(a)
 	case k >= 0:
 		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels of several classes "+
-			"are 0 and 1; save values to predict as floats",
-			labels[k], k/classes, k%classes)
+			"are 0 and 1; save values to predict as floats", labels[k], k/classes, k%classes)
 	}
 	return graph.Labels{Classes: classes, Multi: labels}, nil
 }
@@ -213,23 +212,17 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
 	}
-	ids, err := partOf(a, vertices)
-	return [][]int64{ids}, err
-}
-
-// partOf reads one part of a split from a vector, as List does, and sorts it.
-func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	ids, err := List(a, vertices)
 	slices.Sort(ids)
-	return ids, err
+	return [][]int64{ids}, err
 }
 
 // List reads a list of vertices from a vector. The vector has ids, each once, whose order stays; or it is a
 // mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from 1.
 func List(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
-		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth "+
-			"value per vertex", a.Shape)
+		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per "+
+			"vertex", a.Shape)
 	}
 	if a.Descr == "|b1" || mask(a, vertices) {
 		marks, err := a.Bools()
@@ -237,8 +230,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			return nil, err
 		}
 		if len(marks) != vertices {
-			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each",
-				len(marks), vertices)
+			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each", len(marks),
+				vertices)
 		}
 		return marked(marks, vertices, 1)
 	}
@@ -252,8 +245,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			if v == -1 { // as text without a number reads
 				way = "leave empty lines out, and " + way
 			}
-			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s",
-				k+1, v, vertices, way)
+			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s", k+1, v,
+				vertices, way)
 		}
 	}
 	if err := memory.Need(16 * int64(len(ids))); err != nil {
@@ -265,8 +258,7 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			first := slices.Index(ids, v)
 			again := first + 1 + slices.Index(ids[first+1:], v)
 			return nil, refusal.Errorf("entry %d: vertex %d is given twice, first by entry %d: give each "+
-				"id once; save a mask with .astype(bool)",
-				again+1, v, first+1)
+				"id once; save a mask with .astype(bool)", again+1, v, first+1)
 		}
 	}
 	return slices.Clone(ids), nil
@@ -297,8 +289,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	for part, ids := range parts {
 		for _, v := range ids {
 			if in[v] != 0 {
-				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in "+
-					"one of them", v, names[in[v]-1])}
+				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in one of "+
+					"them", v, names[in[v]-1])}
 			}
 			in[v] = 1 + byte(part)
 			if l.There() && !l.Labelled(v) {
@@ -314,9 +306,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 // Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
-		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for "+
-			"each vertex",
-			a.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each "+
+			"vertex", a.Shape, vertices)
 	}
 	splits := width(a.Shape)
 	return masks(a, vertices, splits, 1, splits)

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,17 +11,16 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/npy"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
 func array[T any](t *testing.T, descr string, values []T, shape ...int) *npy.Array {
 	t.Helper()
 	var b bytes.Buffer
-	if _, err := npy.NewWriter(&b, descr, shape...); err != nil {
-		t.Fatal(err)
-	}
+	_, err := npy.NewWriter(&b, descr, shape...)
+	require.NoError(t, err)
 	require.NoError(t, binary.Write(&b, binary.LittleEndian, values))
 	a, err := npy.Read(&b, int64(b.Len()))
 	require.NoError(t, err)
@@ -54,9 +51,7 @@ func TestFeaturesKeepTheMatrix(t *testing.T) {
 				got[i*columns+int(f.Indices[k])] = f.Data[k]
 			}
 		}
-		if !slices.Equal(got, want) {
-			t.Fatalf("got %v, want %v", got, want)
-		}
+		require.Equal(t, want, got)
 	})
 }
 
@@ -64,9 +59,8 @@ func TestNewCSRRefuses(t *testing.T) {
 	indptr := func(v ...int64) *npy.Array { return array(t, "<i8", v, len(v)) }
 	indices := func(v ...int32) *npy.Array { return array(t, "<i4", v, len(v)) }
 	data := func(v ...float32) *npy.Array { return array(t, "<f4", v, len(v)) }
-	if _, err := NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1, 2)); err != nil {
-		t.Errorf("a sound matrix: %v", err)
-	}
+	_, err := NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1, 2))
+	assert.NoError(t, err, "a sound matrix")
 	for name, try := range map[string]func() (*CSR, error){
 		"negative size": func() (*CSR, error) { return NewCSR(-1, 3, indptr(), indices(), data()) },
 		"too few bounds": func() (*CSR, error) {
@@ -97,9 +91,8 @@ func TestNewCSRRefuses(t *testing.T) {
 			return NewCSR(2, 3, indptr(0, 1, 2), data(2, 0), data(1, 2))
 		},
 	} {
-		if _, err := try(); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: error %v, want a refusal", name, err)
-		}
+		_, err := try()
+		assert.Refused(t, err, "", name)
 	}
 }
 
@@ -153,9 +146,8 @@ func TestLabels(t *testing.T) {
 		"neither 0 nor 1":  array(t, "<i4", []int32{0, 2}, 1, 2),
 		"three dimensions": array(t, "<i4", []int32{0}, 1, 1, 1),
 	} {
-		if _, err := Labels(a); err == nil || !refusal.Is(err) {
-			t.Errorf("%s: error %v, want a refusal", name, err)
-		}
+		_, err := Labels(a)
+		assert.Refused(t, err, "", name)
 	}
 }
 
@@ -177,9 +169,8 @@ func TestWholeLabels(t *testing.T) {
 		"label +Inf of vertex 0: values":   array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
 		"label 2 of vertex 1: classes run": array(t, "<i8", []int64{0, 2}, 2),
 	} {
-		if _, err := WholeLabels(a, a.Shape[0]); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		_, err := WholeLabels(a, a.Shape[0])
+		assert.Refused(t, err, want)
 	}
 	got, err := WholeLabels(array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2), 2)
 	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" ||
@@ -217,9 +208,8 @@ func TestSplits(t *testing.T) {
 		"b: vertex 0 is also in a: leave it":   {{{0}}, {{0}}, nil},
 		"a: split 1: vertex 3 has no label":    {{{0}, {3}}, nil, nil},
 	} {
-		if _, err := Splits(parts, names, labels); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		_, err := Splits(parts, names, labels)
+		assert.Refused(t, err, want)
 	}
 }
 

@@ -22,7 +22,7 @@ type Source interface {
 	Open(key string) (*Entry, error)
 	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
 	Count(key string) (int, error)
-	// Refuse puts the file and the array before an error.
+	// Refuse puts the file and the array before an error. No error stays none.
 	Refuse(key string, err error) error
 }
 
@@ -40,10 +40,7 @@ func (f Fields) Array(key string) (a *npy.Array, err error) {
 	if err == nil {
 		err = e.Sum()
 	}
-	if err != nil {
-		return nil, f.Refuse(key, err)
-	}
-	return a, nil
+	return a, f.Refuse(key, err)
 }
 
 // Elements reads the array of a key that exists as values of a kind, and returns its shape.
@@ -54,10 +51,8 @@ func Elements[T any](f Fields, key string,
 	if err != nil {
 		return nil, nil, err
 	}
-	if values, err = convert(a); err != nil {
-		return nil, nil, f.Refuse(key, err)
-	}
-	return values, a.Shape, nil
+	values, err = convert(a)
+	return values, a.Shape, f.Refuse(key, err)
 }
 
 // Vertices returns V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a
@@ -247,10 +242,7 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 	if of := (partError{}); errors.As(err, &of) {
 		return nil, f.Refuse(of.name, of.error)
 	}
-	if err != nil {
-		return nil, f.Refuse(keys[0], err)
-	}
-	return splits, nil
+	return splits, f.Refuse(keys[0], err)
 }
 
 // CountRows returns how many rows an array of that shape has. Rows may be empty, and then any number of them

@@ -53,8 +53,8 @@ func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 }
 
 // OpenMatrix opens features. They are read when they are needed if they stay dense and can be read in blocks,
-// and at once otherwise. The matrix is opened each time that it is read, and refuse says of an error that it is
-// about it.
+// and at once otherwise. The matrix is opened each time that it is read, and refuse says of an error that it
+// is about it.
 func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) error) (*Matrix, error) {
 	dense, rows, err := openDense(open, keepDense, refuse)
 	if err != nil || dense != nil {
@@ -66,10 +66,7 @@ func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) 
 	}
 	defer e.Close()
 	m, err := ReadMatrix(e, keepDense)
-	if err != nil {
-		return nil, refuse(err)
-	}
-	return m, nil
+	return m, refuse(err)
 }
 
 // staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until
@@ -93,12 +90,7 @@ func staysDense(b *npy.Blocks, keepDense bool) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		c.rows += len(values) / c.columns
-		for _, x := range values {
-			if x != 0 {
-				c.nonzero++
-			}
-		}
+		c.count(values)
 	}
 	return true, nil
 }
@@ -163,14 +155,7 @@ func (c *collector) add(values []float32) error {
 			return err
 		}
 	}
-	nonzero := 0
-	for _, x := range values {
-		if x != 0 {
-			nonzero++
-		}
-	}
-	c.rows += len(values) / c.columns
-	c.nonzero += nonzero
+	nonzero := c.count(values)
 	if c.dense != nil {
 		var err error
 		c.dense, err = memory.Append(c.dense, values...)
@@ -185,6 +170,18 @@ func (c *collector) add(values []float32) error {
 		return c.expand()
 	}
 	return nil
+}
+
+// count counts rows and their values other than zero, and returns how many these are.
+func (c *collector) count(values []float32) (nonzero int) {
+	for _, x := range values {
+		if x != 0 {
+			nonzero++
+		}
+	}
+	c.rows += len(values) / c.columns
+	c.nonzero += nonzero
+	return nonzero
 }
 
 // CheckFinite refuses features that are no finite numbers, of which the first row is that of vertex first.

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/npy"
 	"weft/internal/require"
 )
@@ -66,9 +67,7 @@ func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values),
 				m.Sparse(), want, m.Rows, m.Columns, m.Note)
 		}
-		if diff := cmp.Diff(values, expanded(&m.Features)); diff != "" {
-			rt.Fatal(diff)
-		}
+		require.Equal(rt, values, expanded(&m.Features))
 	})
 }
 
@@ -142,10 +141,7 @@ func TestText(t *testing.T) {
 		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float32{5, 7}},
 	} {
 		a, err := read(t, c.text, 10).all()
-		if err != nil {
-			t.Errorf("%q: %v", c.text, err)
-			continue
-		}
+		require.NoError(t, err, "%q", c.text)
 		got, err := a.Float32s()
 		same := err == nil && len(got) == len(c.want)
 		for k := 0; same && k < len(got); k++ {
@@ -188,13 +184,10 @@ func TestBombIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	row := strings.Repeat("1,", 999) + "1\n"
 	for range 8000 {
-		if _, err := io.WriteString(z, row); err != nil {
-			t.Fatal(err)
-		}
+		_, err := io.WriteString(z, row)
+		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
-	if _, err := read(t, b.String(), 1<<30).matrix(false); err == nil ||
-		!strings.Contains(err.Error(), "as no table does") {
-		t.Errorf("%d bytes: error %v", b.Len(), err)
-	}
+	_, err = read(t, b.String(), 1<<30).matrix(false)
+	assert.ErrorContains(t, err, "as no table does", "%d bytes", b.Len())
 }

@@ -3,7 +3,6 @@ package arrays
 import (
 	"bytes"
 	"math"
-	"slices"
 	"unicode/utf8"
 
 	"weft/graph"
@@ -75,7 +74,7 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 			a, err = n.ofArray(a)
 		}
 		if err != nil {
-			return nil, refusal.Errorf("%s: %w", path, err)
+			return nil, refusal.In(path, err)
 		}
 		return n.sorted(a)
 	}
@@ -94,8 +93,8 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 		a, err = n.withHeader(a)
 	}
 	if err == nil && n.text && n.spaced && !n.alone && a.Shape[0] == len(n.table.Names) {
-		err = refusal.Errorf("%s: several columns, or names of classes with spaces, each in one line alone: "+
-			"give one column, or put names in quotes", path)
+		err = refusal.Errorf("%s: several columns, or names of classes with spaces, each in one line "+
+			"alone: give one column, or put names in quotes", path)
 	}
 	if err != nil {
 		return nil, err
@@ -237,12 +236,7 @@ func (n *classNames) sorted(a *npy.Array) (*LabelRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	ascending := slices.Sorted(slices.Values(n.table.Names))
-	to := make([]int64, len(ascending))
-	for i, name := range n.table.Names {
-		at, _ := slices.BinarySearch(ascending, name)
-		to[i] = int64(at)
-	}
+	ascending, to := n.table.Sorted()
 	for v, id := range ids {
 		if id >= 0 {
 			ids[v] = to[id]

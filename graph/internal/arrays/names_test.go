@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
-	"weft/internal/refusal"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -17,8 +17,7 @@ import (
 // class of another line, and numbers stay numbers.
 func TestReadLabels(t *testing.T) {
 	cat := graph.Labels{
-		Classes: 3, Class: []int64{1, 0, -1, 1, 2},
-		Names: []string{"Art", "physics", "über uns"},
+		Classes: 3, Class: []int64{1, 0, -1, 1, 2}, Names: []string{"Art", "physics", "über uns"},
 	}
 	for text, want := range map[string]graph.Labels{
 		"label\nphysics\nArt\n\nphysics\nüber uns\n":         cat,
@@ -32,58 +31,37 @@ func TestReadLabels(t *testing.T) {
 		},
 		"# from a table\nphysics\nArt\n\nphysics\nüber uns\n": cat,
 		"label\nphysics\nArt\nnan\nphysics\nüber uns\n":       cat,
-		"label\nNaN\nb\nNaN\n": {
-			Classes: 1, Class: []int64{-1, 0, -1},
-			Names: []string{"b"},
-		},
-		"\nb\n7\n": {
-			Classes: 2, Class: []int64{-1, 1, 0},
-			Names: []string{"7", "b"},
-		},
+		"label\nNaN\nb\nNaN\n":                                {Classes: 1, Class: []int64{-1, 0, -1}, Names: []string{"b"}},
+		"\nb\n7\n":                                            {Classes: 2, Class: []int64{-1, 1, 0}, Names: []string{"7", "b"}},
 		"open grass\n\nb\nopen grass\n": {
-			Classes: 2, Class: []int64{1, -1, 0, 1},
-			Names: []string{"b", "open grass"},
+			Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"b", "open grass"},
 		},
 		"open grass\ntall shrub\n# no row\nopen grass\n": {
-			Classes: 2, Class: []int64{0, 1, 0},
-			Names: []string{"open grass", "tall shrub"},
+			Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"open grass", "tall shrub"},
 		},
-		"vegetation class\ntype 1\nb\n": {
-			Classes: 2, Class: []int64{1, 0},
-			Names: []string{"b", "type 1"},
-		},
+		"vegetation class\ntype 1\nb\n": {Classes: 2, Class: []int64{1, 0}, Names: []string{"b", "type 1"}},
 		"vegetation class\n\"type 1\"\n\"type 2\"\n": {
-			Classes: 2, Class: []int64{0, 1},
-			Names: []string{"type 1", "type 2"},
+			Classes: 2, Class: []int64{0, 1}, Names: []string{"type 1", "type 2"},
 		},
 		"type 1\ntype 2\ntype 1\n": {
-			Classes: 2, Class: []int64{0, 1, 0},
-			Names: []string{"type 1", "type 2"},
+			Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"type 1", "type 2"},
 		},
 		"\"grass, open\"\nb\n\"grass, open\"\n": {
-			Classes: 2, Class: []int64{1, 0, 1},
-			Names: []string{"b", "grass, open"},
+			Classes: 2, Class: []int64{1, 0, 1}, Names: []string{"b", "grass, open"},
 		},
 		"\"type 1\"\n\"type 2\"\n\"type 1\"\n": {
-			Classes: 2, Class: []int64{0, 1, 0},
-			Names: []string{"type 1", "type 2"},
+			Classes: 2, Class: []int64{0, 1, 0}, Names: []string{"type 1", "type 2"},
 		},
 		"vegetation class\n1\n\n0\n2\n": {Classes: 3, Class: []int64{1, -1, 0, 2}},
 		"a b\n\n0 1\n1 1\n":             {Classes: 2, Multi: []float32{0, 1, 1, 1}},
 		"kind\n2\n\n0\n1":               {Classes: 3, Class: []int64{2, -1, 0, 1}},
 		"kind\n0.5\n2\n":                {Columns: 1, Values: []float32{.5, 2}},
-		"kind\na\na\na\n": {
-			Classes: 1, Class: []int64{0, 0, 0},
-			Names: []string{"a"},
-		},
+		"kind\na\na\na\n":               {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
-		if err != nil {
-			t.Errorf("%q: %v", text, err)
-			continue
-		}
+		require.NoError(t, err, "%q", text)
 		got, err := rows.Labels()
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%q: error %v (-want +got):\n%s", text, err, diff)
@@ -110,10 +88,8 @@ func TestReadLabels(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "y.csv")
 		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o666))
-		if _, err := ReadLabels(path, c.most, nil, PerhapsWhole); !refusal.Is(err) ||
-			!strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
-		}
+		_, err := ReadLabels(path, c.most, nil, PerhapsWhole)
+		assert.Refused(t, err, c.want, "%q", c.text)
 	}
 	path := filepath.Join(t.TempDir(), "y.npy")
 	header := "{'descr': '<U2', 'fortran_order': False, 'shape': (4,), }"

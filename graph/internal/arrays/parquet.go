@@ -38,8 +38,7 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 			return nil, fmt.Errorf("column %q does not hold one label per row", label.Name)
 		case n.text && as == Values:
 			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out "+
-				"for names of classes",
-				label.Name, refusal.Setting("values"))
+				"for names of classes", label.Name, refusal.Setting("values"))
 		case id < 0:
 			return order, nil
 		case columns[id].Kind >= table.Truths || columns[id].Kind == table.Reals:

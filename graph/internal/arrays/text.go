@@ -270,7 +270,7 @@ func (t *numbers) array(values []float64) (*npy.Array, error) {
 		shape = append(shape, t.columns)
 	}
 	if err := memory.Need(8 * int64(len(values))); err != nil { // another type has as many bytes, or fewer
-		return nil, refusal.Errorf("%s: %w", t.path, err)
+		return nil, refusal.In(t.path, err)
 	}
 	truth := !slices.ContainsFunc(values, func(x float64) bool { return x != 0 && x != 1 })
 	// Three ids or more are not all 0 and 1.
@@ -301,10 +301,7 @@ func (t *numbers) sorted(values []float64) ([]float64, error) {
 	if err == nil {
 		values, err = inOrder(t.ids, values, t.columns)
 	}
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", t.path, err)
-	}
-	return values, nil
+	return values, refusal.In(t.path, err)
 }
 
 // integers reports whether all values are, or are missing in a table of one column.
@@ -356,8 +353,5 @@ func (t *numbers) matrix(keepDense bool) (m *Matrix, err error) {
 			err = t.ids.features(&m.Features)
 		}
 	}
-	if err != nil {
-		return nil, refusal.Errorf("%s: %w", t.path, err)
-	}
-	return m, nil
+	return m, refusal.In(t.path, err)
 }

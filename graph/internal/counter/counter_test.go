@@ -4,15 +4,15 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"weft/internal/assert"
 )
 
 // The first draws of SplitMix64 from state 0, as published with the Java reference implementation.
 func TestNextIsSplitMix64(t *testing.T) {
 	var q Sequence
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f} {
-		if got := q.Next(); got != want {
-			t.Errorf("draw %d is %#x, want %#x", i, got, want)
-		}
+		assert.Equal(t, want, q.Next(), "draw %d", i)
 	}
 }
 
@@ -27,9 +27,7 @@ func TestStreamsDiffer(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 20*2*20 {
-		t.Errorf("%d distinct first draws of %d", len(seen), 20*2*20)
-	}
+	assert.Len(t, seen, 20*2*20, "distinct first draws")
 }
 
 func TestBelowIsUniform(t *testing.T) {
@@ -65,8 +63,6 @@ func TestNormals(t *testing.T) {
 		}
 	}
 	for k, want := range []float64{1, 0, 1, 0, 3} {
-		if math.Abs(moments[k]-want) > 0.1 {
-			t.Errorf("moment %d is %.3f, want %g", k, moments[k], want)
-		}
+		assert.Near(t, want, moments[k], 0.1, "moment %d", k)
 	}
 }

@@ -255,7 +255,7 @@ func (s *Sorter) sort(r *unsorted, low, high, words int, m *sortBuffers,
 		m.keys[*next] = uint64(m.words[at+1])<<32 | uint64(at/s.words())
 		*next++
 	}
-	cores.Share(targets, func(from, to int) {
+	cores.Divide(targets, func(from, to int) {
 		for t := from; t < to; t++ {
 			slices.Sort(m.keys[m.begin(t):m.ends[t]])
 		}

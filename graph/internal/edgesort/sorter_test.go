@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -28,9 +27,7 @@ func TestSorterDivides(t *testing.T) {
 	want, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	for _, limit := range []int{vertices, 1 << 16} { // known before, or only after all edges
-		if diff := cmp.Diff(want, sorted(t, e, vertices, limit)); diff != "" {
-			t.Errorf("of %d (-want +got):\n%.1000s", limit, diff)
-		}
+		assert.Equal(t, want, sorted(t, e, vertices, limit), "of %d", limit)
 	}
 }
 

@@ -4,6 +4,7 @@ package names
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"weft/internal/memory"
 )
@@ -42,6 +43,16 @@ func (t *Table) Number(name []byte) (v int32, err error) {
 func (t *Table) Find(name []byte) (v int32, appeared bool) {
 	v, appeared = t.numbers[string(name)]
 	return v, appeared
+}
+
+// Sorted are the names, ascending, and where among these each stands, by its number.
+func (t *Table) Sorted() (ascending []string, at []int64) {
+	ascending, at = slices.Sorted(slices.Values(t.Names)), make([]int64, len(t.Names))
+	for number, name := range t.Names {
+		k, _ := slices.BinarySearch(ascending, name)
+		at[number] = int64(k)
+	}
+	return ascending, at
 }
 
 // need asks for the memory that a name of so many bytes takes.

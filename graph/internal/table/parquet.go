@@ -25,7 +25,7 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 			err = refusal.Damaged("%s: a damaged Parquet file: %.200v", t.Path, p)
 		}
 	}()
-	refuse := func(err error) error { return refusal.Errorf("%s: %w", t.Path, err) }
+	refuse := func(err error) error { return refusal.In(t.Path, err) }
 	if err := checkFooter(f, size); err != nil {
 		return refuse(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/internal/alloctest"
+	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
 )
@@ -50,18 +51,15 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
 	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
 	arrays := cmpopts.IgnoreFields(graph.VertexType{}, "Arrays")
-	if diff := cmp.Diff(&of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
-		cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-memory +stream):\n%s", diff)
-	}
+	assert.EqualBy(t, &of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
+		cmpopts.EquateEmpty())
 	want := streamed.WrittenOf(whole)
 	if w.Edges != want.Edges || w.Weighted != want.Weighted || w.OneClass != want.OneClass ||
 		w.Vertices() != whole.Vertices() ||
 		w.Features.Sparse() != whole.Features.Sparse() || w.Labels.There() != whole.Labels.There() {
 		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, "+
-			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted,
-			w.OneClass, w.Features.Sparse(), whole.Vertices(), want.Edges, want.Weighted, want.OneClass,
-			whole.Features.Sparse())
+			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted, w.OneClass, w.Features.Sparse(),
+			whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Features.Sparse())
 	}
 	return w
 }
@@ -84,9 +82,8 @@ func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error),
 		defer g.Close()
 		if symmetrize {
 			g.Symmetrize = true
-			if whole, err = whole.Symmetrize(); err != nil {
-				t.Fatal(err)
-			}
+			whole, err = whole.Symmetrize()
+			require.NoError(t, err)
 		}
 		if rule := "random:50/25/25"; whole.Labels.There() {
 			g.Prepare = func() error { return g.InMemory.MakeSplits(rule, 2, 7) }
@@ -126,12 +123,8 @@ func Refused(t testing.TB, open func() (*streamed.Graph, error), want error) {
 		defer g.Close()
 		_, err = g.Write(filepath.Join(dir, "store"))
 	}
-	if err == nil || !refusal.Is(err) || err.Error() != want.Error() {
-		t.Errorf("in a stream: error %v, want that of the graph in memory, %v", err, want)
-	}
-	if left := Files(t, dir); len(left) > 0 {
-		t.Errorf("left %d files", len(left))
-	}
+	assert.EqualRefusal(t, err, want.Error(), "in a stream, want that of the graph in memory, %v", want)
+	assert.Empty(t, Files(t, dir), "left")
 }
 
 // Try writes a graph that open opens, of any bytes. It fails unless it is refused where the graph in memory
@@ -167,16 +160,14 @@ func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.
 		return g
 	}
 	whole := opened()
-	if _, err := whole.Read(); !refusal.Is(err) || !strings.Contains(err.Error(), " needs ") {
-		t.Errorf("read: error %v, want a refusal with the figure", err)
-	}
+	_, err := whole.Read()
+	assert.Refused(t, err, " needs ", "read")
 	whole.Close()
 	g := opened()
 	defer g.Close()
 	w, err := g.Write(filepath.Join(t.TempDir(), "store"))
-	if err != nil || w.Edges != edges {
-		t.Errorf("%+v, error %v; want %d edges", w, err, edges)
-	}
+	require.NoError(t, err, "%+v edges", w)
+	assert.Equal(t, edges, w.Edges, "%+v edges", w)
 }
 
 // WantRefused fails unless the graph that open opens is refused in one line that begins with the path and has
@@ -219,9 +210,7 @@ func anyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) err
 		t.Errorf("%v is not a refusal", err)
 	}
 	if err == nil {
-		if err := g.Check(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, g.Check())
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -59,7 +60,7 @@ func TestKeep(t *testing.T) {
 			if a.K == 1 {
 				shares, want = []*Share{All(g)}, []*Share{All(&less)}
 			}
-			kept := Keep(func(*Share) (Rule, error) {
+			kept := EdgeSubgraph(func(*Share) (Rule, error) {
 				return func(relation int) func(u, v int32) bool {
 					if stays(relation) {
 						return nil
@@ -72,9 +73,7 @@ func TestKeep(t *testing.T) {
 				require.NoError(t, err)
 				onlyPairsWith(p, want[p].Edges.Relations)
 				onlyPairsWith(p, got.Edges.Relations)
-				if diff := same(want[p].Edges, got.Edges); diff != "" {
-					t.Fatalf("partition %d (-want +got): %s", p, diff)
-				}
+				require.Equal(t, "", same(want[p].Edges, got.Edges), "partition %d", p)
 				checkPlaces(t, s)
 			}
 		})
@@ -101,14 +100,10 @@ func checkPlaces(t *testing.T, s *Share) {
 	n := s.Whole.Number(kinds)
 	numbers := n.List(s, func(int) []int32 { return nil })
 	if from := places.Starts[s.Edges.P]; numbers != nil {
-		if to := places.Starts[s.Edges.P+1]; !slices.Equal(places.IDs[from:to], numbers) {
-			t.Fatalf("numbers %v, places %v", numbers, places.IDs[from:to])
-		}
+		require.Equal(t, numbers, places.IDs[from:places.Starts[s.Edges.P+1]], "numbers")
 	}
 	for v := range int32(places.Vertices()) {
-		if places.ID(places.Position(v)) != v {
-			t.Fatalf("vertex %d is at %d, where %d is", v, places.Position(v), places.ID(places.Position(v)))
-		}
+		require.Equal(t, v, places.ID(places.Position(v)), "at %d", places.Position(v))
 	}
 	if got := n.Vertices(); got != s.Whole.Vertices || got != places.Vertices() {
 		t.Fatalf("%d numbers of %d vertices", got, s.Whole.Vertices)
@@ -151,7 +146,7 @@ func TestKeepCallsRule(t *testing.T) {
 	shares, err := Split(g, a)
 	require.NoError(t, err)
 	rules, answers := 0, 0
-	kept := Keep(func(*Share) (Rule, error) {
+	kept := EdgeSubgraph(func(*Share) (Rule, error) {
 		rules++
 		return func(int) func(u, v int32) bool {
 			return func(int32, int32) bool { answers++; return true }
@@ -159,11 +154,21 @@ func TestKeepCallsRule(t *testing.T) {
 	})
 	edges := 2 * len(one.Sources) * relations // into and out of the partitions
 	for _, s := range shares {
-		if _, err := kept.Of(s); err != nil {
-			t.Fatal(err)
-		}
+		_, err := kept.Of(s)
+		require.NoError(t, err)
 	}
-	if rules != k || answers != edges {
-		t.Errorf("%d shares: %d rules, %d answers about %d edges", k, rules, answers, edges)
+	assert.Equal(t, k, rules)
+	assert.Equal(t, edges, answers)
+}
+
+// TestPlacesRefused: a share with another vertex than the order of the partitions gives it is refused.
+func TestPlacesRefused(t *testing.T) {
+	g := made(t, 3, 6, kinds["bare"], 1)
+	shares, err := Split(g, &Assignment{K: 2, Of: []int32{0, 0, 1}})
+	require.NoError(t, err)
+	for other := range int32(2) {
+		shares[1].Edges.IDs = []int32{other}
+		_, err = shares[1].Places(0)
+		assert.Refused(t, err, "vertices of partition 1 are not those", "vertex %d", other)
 	}
 }

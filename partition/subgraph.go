@@ -6,21 +6,22 @@ import (
 	"weft/graph"
 )
 
-// Kept are the shares of a graph without some edges. The vertices stay.
-type Kept struct{ rule func(*Share) (Rule, error) }
+// Subgraph is a graph with some of its edges (DGL's edge_subgraph), share by share. The vertices stay.
+type Subgraph struct{ rule func(*Share) (Rule, error) }
 
 // Rule returns what reports whether to keep an edge of a relation, by the ids of its ends within their types.
 // nil: all edges of the relation stay. Relations count as in Edges.Relations.
 type Rule = func(relation int) func(source, target int32) bool
 
-// Keep returns the shares with the edges that the rule accepts. Each pass over a share calls rule once.
-func Keep(rule func(*Share) (Rule, error)) *Kept { return &Kept{rule} }
+// EdgeSubgraph returns the graph with the edges that the rule accepts. Each pass over a share calls rule
+// once.
+func EdgeSubgraph(rule func(*Share) (Rule, error)) *Subgraph { return &Subgraph{rule} }
 
-// Of is a share with the kept edges. It holds the arrays of s: do not use it after s is closed. It reads no
-// other share: what others need of its rows follows from the edges in the opposite direction. So HaloRows and
-// HaloRowsOut of the kept relations are complete in the row and in the column of s's own partition only.
-func (k *Kept) Of(s *Share) (*Share, error) {
-	keep, err := k.rule(s)
+// Of is a share of it. It holds the arrays of s: do not use it after s is closed. It reads no
+// other share: what others need of its rows follows from the edges in the opposite direction. So its HaloRows
+// and HaloRowsOut are complete in the row and in the column of s's own partition only.
+func (g *Subgraph) Of(s *Share) (*Share, error) {
+	keep, err := g.rule(s)
 	if err != nil {
 		return nil, err
 	}

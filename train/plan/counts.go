@@ -1,0 +1,114 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+
+	"weft/comm"
+	"weft/kernel"
+	"weft/partition"
+	"weft/train/worker"
+)
+
+// Counts are what the time of a worker's training pass follows from.
+type Counts struct {
+	Kernels Kernels
+	Traffic [comm.Kinds]comm.Traffic // that it sends
+	Rows    int                      // of its partition
+	Edges   int64                    // into them
+	Remote  int64                    // of these, from rows of other partitions
+}
+
+// Steps is the number of kernel calls, and of starts and ends of messages: about as many come as are sent.
+func (c *Counts) Steps() (steps int) {
+	for _, calls := range c.Kernels {
+		steps += calls.Number
+	}
+	const ends = 4 // starts and ends, of sends and receives
+	for _, sent := range c.Traffic {
+		steps += ends * int(sent.Messages)
+	}
+	return steps
+}
+
+// Kernels are kernel calls.
+type Kernels map[Kernel]Calls
+
+// Kernel is a kernel and widths, for which each unit of work takes about as long.
+type Kernel struct {
+	Name   string
+	Widths [2]int // the elements of a row, or the columns and rows of a weight
+}
+
+// Calls are the calls of a kernel. Their work is about how many elements they read: for each row and edge the
+// widths.
+type Calls struct {
+	Number int
+	Work   float64
+}
+
+// Add counts a call, but for the parts of hubs, which are of calls that are counted.
+func (k Kernels) Add(c kernel.Call) (of Kernel, work float64) {
+	if c.Shape[1] == 0 {
+		return of, 0
+	}
+	of = Kernel{c.Kernel, [2]int{c.Shape[1], max(1, c.Shape[2])}}
+	work = float64(c.Shape[0]+c.Entries) * float64(of.Widths[0]) * float64(of.Widths[1])
+	k[of] = Calls{k[of].Number + 1, k[of].Work + work}
+	return of, work
+}
+
+// Compare orders kernels by name and then by widths.
+func (k Kernel) Compare(other Kernel) int {
+	return cmp.Or(cmp.Compare(k.Name, other.Name), cmp.Compare(k.Widths[0], other.Widths[0]),
+		cmp.Compare(k.Widths[1], other.Widths[1]))
+}
+
+// MarshalText writes the name and the widths.
+func (k Kernel) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%s %d %d", k.Name, k.Widths[0], k.Widths[1]), nil
+}
+
+// UnmarshalText reads what MarshalText writes.
+func (k *Kernel) UnmarshalText(text []byte) error {
+	_, err := fmt.Sscanf(string(text), "%s %d %d", &k.Name, &k.Widths[0], &k.Widths[1])
+	return err
+}
+
+// counter counts what a worker does in a training pass.
+type counter struct {
+	mu      sync.Mutex
+	kernels Kernels
+	before  [comm.Kinds]comm.Traffic
+}
+
+// watch counts a kernel call, as kernel.Team.Watch.
+func (c *counter) watch(call kernel.Call, run func()) {
+	c.mu.Lock()
+	c.kernels.Add(call)
+	c.mu.Unlock()
+	run()
+}
+
+// begin begins to count.
+func (c *counter) begin(w *worker.Worker) { c.kernels, c.before = Kernels{}, sent(w.Groups.World) }
+
+// end returns what was counted.
+func (c *counter) end(w *worker.Worker, share *partition.Share) Counts {
+	all := Counts{Kernels: c.kernels, Traffic: sent(w.Groups.World), Rows: share.Edges.Rows}
+	c.kernels = Kernels{}
+	for k := range all.Traffic {
+		all.Traffic[k].Bytes -= c.before[k].Bytes
+		all.Traffic[k].Messages -= c.before[k].Messages
+	}
+	all.Edges, all.Remote = share.Edges.Count()
+	return all
+}
+
+func sent(c *comm.Comm) (all [comm.Kinds]comm.Traffic) {
+	for k := range all {
+		all[k] = c.Sent(comm.Kind(k))
+	}
+	return all
+}

@@ -1,0 +1,218 @@
+package planner
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"weft/comm"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+// Machine is what the workers run on.
+type Machine struct {
+	Cores   int // that the workers of a machine share
+	Threads int // of each worker
+	Sharers int // the workers of a machine
+	Links
+}
+
+// Times say where the time of an epoch goes, in seconds. All but Epoch are means over the workers, and add up
+// to it.
+type Times struct {
+	Epoch     float64
+	Compute   float64 // kernels
+	Link      float64 // waiting for messages that no kernels hide
+	Imbalance float64 // waiting for others, while the worker with most to compute computes more than the mean
+	Bubble    float64 // the rest of the waiting for others in a pipeline
+	Wait      float64 // and elsewhere
+}
+
+// LimitedBy names the largest part.
+func (t *Times) LimitedBy() string {
+	parts := []float64{t.Compute, t.Link, t.Imbalance, t.Bubble, t.Wait}
+	return []string{"compute", "link", "imbalance", "bubble", "wait"}[slices.Index(parts, slices.Max(parts))]
+}
+
+// load is what a worker does in a training pass.
+type load struct {
+	kernels float64 // seconds, with cores for all threads
+	beside  float64 // of these: aggregations that go on while vertex rows move
+	rounds  int     // that divide these rows: an aggregation waits for the rows of a round
+	sent    [comm.Kinds]comm.Traffic
+}
+
+// loadOf is the load of a worker with these counts.
+//
+// Partitions of a graph receive the rows of the other partitions one partition after the other, and aggregate
+// one while the next is on its way. With a late halo all is hidden that comes in the time of an epoch. Slices
+// aggregate a linear sum in chunks. A stage of a pipeline does nothing in the meantime.
+func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
+	l := load{sent: c.Traffic, rounds: 1}
+	var aggregations, sums, rows, calls float64
+	for k, its := range c.Kernels {
+		seconds := rates.Of(k, its.Work)
+		l.kernels += seconds
+		if k.Name == "spmm" {
+			sums, rows, calls = sums+seconds, rows+its.Work/float64(k.Widths[0]), calls+float64(its.Number)
+		}
+		if k.Name == "spmm" || strings.HasPrefix(k.Name, "max") || strings.HasPrefix(k.Name, "attend") {
+			aggregations += seconds
+		}
+	}
+	grid := r.Mesh
+	switch {
+	case grid.Stages > 1:
+	case r.HaloDelay > 0:
+		l.beside, l.rounds = l.kernels, math.MaxInt
+	case grid.Partitions > 1 && (r.Prefetch > 0 || r.KeepHalo):
+		l.beside = aggregations * float64(c.Remote) / float64(max(1, c.Edges))
+		l.rounds = grid.Partitions - 1
+	case grid.Slices > 1 && grid.Partitions == 1:
+		all := float64(c.Rows) + float64(c.Edges)
+		if l.rounds = int(math.Round(all * calls / max(1, rows))); l.rounds > 1 {
+			l.beside = sums
+		}
+	}
+	return l
+}
+
+// formula has what the time of an epoch follows from.
+type formula struct {
+	Machine
+	*setting.Resolved
+	loads  []load
+	chunks int // of each partition, in a pipeline
+}
+
+// stage is what the worker of a stage does that has most to do of each, in seconds.
+type stage struct {
+	kernels  float64
+	exposed  float64 // messages that its kernels do not hide
+	boundary float64 // messages to other stages
+	ends     float64 // sums of gradients after the last chunk
+}
+
+// times returns the time of an epoch. On one stage it is the kernels of the worker that has most, and the
+// messages that they do not hide. Kernels take longer while the workers of a machine want more cores than it
+// has.
+func (f *formula) times() (t Times) {
+	stages, mean, most := make([]stage, f.Mesh.Stages), 0.0, 0.0
+	for rank := range f.loads {
+		l, s := &f.loads[rank], &stages[f.Mesh.Place(rank).Stage]
+		exposed := f.exposed(l)
+		s.kernels, s.exposed = max(s.kernels, l.kernels), max(s.exposed, exposed)
+		s.boundary = max(s.boundary, f.moves(l, comm.Stage))
+		if len(stages) > 1 {
+			s.ends = max(s.ends, f.moves(l, comm.Gradient))
+		}
+		mean += l.kernels / float64(len(f.loads))
+		t.Link += exposed / float64(len(f.loads))
+		most = max(most, l.kernels)
+	}
+	if len(stages) == 1 {
+		t.Compute = mean * f.crowd(len(f.loads))
+		t.Epoch = max(t.Compute, most*f.crowd(1)) + stages[0].exposed
+	} else {
+		f.pipeline(&t, stages, mean)
+	}
+	rest := max(0, t.Epoch-t.Compute-t.Link)
+	if t.Imbalance = min(rest, most-mean); len(stages) > 1 {
+		t.Bubble = rest - t.Imbalance
+	} else {
+		t.Wait = rest - t.Imbalance
+	}
+	return t
+}
+
+// pipeline sets the times of a pipeline of K chunks. In each direction the first chunk passes all stages and
+// boundaries. Then the others come, one in each step of the slowest of these:
+//
+//	(Σ t + (K−1)·max t) / K
+//
+// Forward and backward as many bytes move, and backward there is twice as much to compute. While a stage
+// waits for the rows of other partitions or slices, these share its link with what it sends to other stages.
+// The first chunk has the cores of a machine for itself; later they are shared, as the mean stage wants them.
+func (f *formula) pipeline(t *Times, stages []stage, mean float64) {
+	k, boundaries, ends := float64(max(1, f.chunks)), 0.0, 0.0
+	for _, s := range stages {
+		boundaries, ends = boundaries+s.boundary, max(ends, s.ends)
+	}
+	alone, all := f.crowd(len(f.loads)/len(stages)), f.crowd(len(f.loads))
+	const ways = 2
+	for _, part := range []float64{1. / 3, 2. / 3} {
+		fill, slowest, busiest := boundaries/ways, 0.0, 0.0
+		link := boundaries / ways / float64(len(stages)-1)
+		for _, s := range stages {
+			kernels, exposed := max(alone*s.kernels, all*min(s.kernels, mean))*part, s.exposed/ways
+			fill += alone*s.kernels*part + exposed
+			busy, shared := kernels+exposed, 0.0
+			if exposed > 0 {
+				shared = link * exposed / busy
+			}
+			slowest, busiest = max(slowest, busy+shared, exposed+link), max(busiest, busy)
+		}
+		t.Epoch += (fill + (k-1)*slowest) / k
+		t.Link += (boundaries/ways + (k-1)*(slowest-busiest)) / k
+	}
+	t.Epoch, t.Link = t.Epoch+ends, t.Link+ends
+	t.Compute = mean * (alone + (k-1)*all) / k
+}
+
+// crowd is how many times as long kernels take while so many workers of all are at work.
+func (f *formula) crowd(workers int) float64 {
+	return max(1, float64(min(workers, f.Sharers)*f.Threads)/float64(f.Cores))
+}
+
+// exposed is how long a worker waits for messages, but for those to other stages. Gradients of weights are
+// summed in parts, beside the backward pass, and at its end in a pipeline.
+func (f *formula) exposed(l *load) float64 {
+	crowd := f.crowd(len(f.loads))
+	seconds := f.moves(l, comm.Links, comm.Statistics) + wait(
+		f.moves(l, comm.Halo, comm.HaloGradient, comm.ToSlices, comm.ToRows), crowd*l.beside, l.rounds)
+	if f.Mesh.Stages == 1 {
+		const backward = 2. / 3
+		parts := int(l.sent[comm.Gradient].Messages) / max(1, 2*f.atOnce(comm.Gradient))
+		seconds += wait(f.moves(l, comm.Gradient), crowd*backward*l.kernels, parts)
+	}
+	return seconds
+}
+
+// wait is how long work waits that goes on beside messages. Both are divided into rounds: the work of each
+// needs its messages.
+func wait(messages, work float64, rounds int) float64 {
+	return max(messages, work) + min(messages, work)/float64(max(1, rounds)) - work
+}
+
+// moves is how long messages of some kinds move that a worker sends: as many come.
+func (f *formula) moves(l *load, kinds ...comm.Kind) (seconds float64) {
+	rate := min(f.Sends, f.Receives)
+	if f.Handling > 0 { // one thread of each worker handles what it sends and what comes
+		rate = min(rate, 1/(2*f.Handling*max(1, float64(f.Sharers)/float64(f.Cores))))
+	}
+	for _, kind := range kinds {
+		sent := l.sent[kind]
+		seconds += float64(sent.Bytes)/rate + f.Latency*float64(sent.Messages)/float64(max(1, f.atOnce(kind)))
+	}
+	return seconds
+}
+
+// atOnce is to how many workers a worker sends messages of a kind at a time.
+func (f *formula) atOnce(kind comm.Kind) int {
+	grid := f.Mesh
+	switch kind {
+	case comm.Halo, comm.HaloGradient:
+		if grid.Stages > 1 {
+			return grid.Partitions - 1
+		}
+		return min(grid.Partitions-1, f.Prefetch+1, 2)
+	case comm.ToSlices, comm.ToRows:
+		return min(grid.Slices-1, 7)
+	case comm.Stage:
+		return 1
+	case comm.Gradient:
+		return grid.Partitions*grid.Slices - 1
+	}
+	return grid.Workers() - 1
+}

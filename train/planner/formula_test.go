@@ -1,0 +1,177 @@
+package planner
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"weft/comm"
+	"weft/parallel/mesh"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+// TestTimes: the time of an epoch by hand, at 10 bytes a second.
+func TestTimes(t *testing.T) {
+	usual := Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: 10, Receives: 10}}
+	slow, shared, handling := usual, usual, usual
+	slow.Latency, shared.Sharers, handling.Handling = .5, 2, .2
+	sends := func(kernels float64, kind comm.Kind, bytes, messages int64) (l load) {
+		l.kernels, l.rounds = kernels, 1
+		l.sent[kind] = comm.Traffic{Bytes: bytes, Messages: messages}
+		return l
+	}
+	computes := func(kernels float64) load { return load{kernels: kernels} }
+	beside := func(seconds float64, rounds int, l load) load {
+		l.beside, l.rounds = seconds, rounds
+		return l
+	}
+	twice := func(l load) []load { return []load{l, l} }
+	of := func(stages, partitions, slices int) mesh.Mesh {
+		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
+	}
+	for name, c := range map[string]struct {
+		mesh    mesh.Mesh
+		machine Machine
+		loads   []load
+		chunks  int
+		want    Times
+	}{
+		"kernels": {mesh.One, usual, []load{computes(3)}, 0, Times{Epoch: 3, Compute: 3}},
+		// The mean is 3 s, and the other worker has one more.
+		"imbalance": {
+			of(1, 2, 1), usual, []load{computes(4), computes(2)}, 0,
+			Times{Epoch: 4, Compute: 3, Imbalance: 1},
+		},
+		// 20 bytes take 2 s. Of 10 and 20 bytes a worker waits for 1.5 s in the mean.
+		"messages": {of(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
+			Times{Epoch: 6, Compute: 4, Link: 2}},
+		"unequal messages": {
+			of(1, 2, 1), usual, []load{sends(4, comm.Halo, 10, 1), sends(4, comm.Halo, 20, 1)}, 0,
+			Times{Epoch: 6, Compute: 4, Link: 1.5, Wait: .5},
+		},
+		// Beside 3 s of aggregations in two rounds 2 s are hidden, but for the first round's.
+		"hidden": {
+			of(1, 2, 1), usual, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
+			Times{Epoch: 5, Compute: 4, Link: 1},
+		},
+		// Beside 1 s of them 1 s is hidden, but for the last round's half.
+		"partly hidden": {
+			of(1, 2, 1), usual, twice(beside(1, 2, sends(4, comm.Halo, 20, 2))), 0,
+			Times{Epoch: 5.5, Compute: 4, Link: 1.5},
+		},
+		// Two of 6 messages are on their way at a time.
+		"latency": {
+			of(1, 4, 1), slow, slices.Repeat(twice(sends(1, comm.Halo, 0, 6)), 2), 0,
+			Times{Epoch: 2.5, Compute: 1, Link: 1.5},
+		},
+		"latency between slices": {
+			of(1, 1, 4), slow, slices.Repeat(twice(sends(1, comm.ToRows, 0, 6)), 2), 0,
+			Times{Epoch: 2, Compute: 1, Link: 1},
+		},
+		// Two workers of a machine have half a core each.
+		"a core for two": {
+			of(1, 2, 1), shared, []load{computes(1), computes(2)}, 0,
+			Times{Epoch: 3, Compute: 3},
+		},
+		// A thread handles 5 bytes a second, and so sends 2.5 while as many come.
+		"handling": {
+			of(1, 2, 1), handling, twice(sends(1, comm.Statistics, 20, 1)), 0,
+			Times{Epoch: 9, Compute: 1, Link: 8},
+		},
+		// Gradients are summed in two parts beside 4 s of the backward pass: the last part comes after it.
+		"gradients": {
+			of(1, 2, 1), usual, twice(sends(6, comm.Gradient, 20, 4)), 0,
+			Times{Epoch: 7, Compute: 6, Link: 1},
+		},
+		// Two chunks pass two stages: each is idle for one of three times, as (stages−1)/(chunks+stages−1).
+		"a bubble": {of(2, 1, 1), usual, twice(computes(3)), 2, Times{Epoch: 4.5, Compute: 3, Bubble: 1.5}},
+		// With one chunk a stage works at a time.
+		"one chunk": {of(2, 1, 1), usual, twice(computes(3)), 1, Times{Epoch: 6, Compute: 3, Bubble: 3}},
+		// Forward, a chunk takes .5 s on a stage and 1 s between them; backward it takes 1 s everywhere:
+		// .5+1+.5 and 1 for the second, 1+1+1 and 1.
+		"a boundary": {
+			of(2, 1, 1), usual, twice(sends(3, comm.Stage, 20, 2)), 2,
+			Times{Epoch: 7, Compute: 3, Link: 2.5, Bubble: 1.5},
+		},
+		// Where the stages share a core, the first chunk has it for itself on each, and the second has half.
+		"stages of a machine": {
+			of(2, 1, 1), shared, twice(computes(3)), 2,
+			Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
+		},
+		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
+		"unequal stages of a machine": {
+			of(2, 1, 1), shared, []load{computes(5), computes(1)}, 2,
+			Times{Epoch: 6, Compute: 4.5, Imbalance: 1.5},
+		},
+		// Gradients of replicas are summed after the last chunk.
+		"replicas": {
+			of(2, 2, 1), usual, slices.Repeat(twice(sends(3, comm.Gradient, 20, 2)), 2), 2,
+			Times{Epoch: 6.5, Compute: 3, Link: 2, Bubble: 1.5},
+		},
+	} {
+		r := &setting.Resolved{Mesh: c.mesh}
+		r.Prefetch = 1
+		f := formula{Machine: c.machine, Resolved: r, loads: c.loads, chunks: c.chunks}
+		got := f.times()
+		for i, d := range []float64{
+			got.Epoch - c.want.Epoch, got.Compute - c.want.Compute, got.Link - c.want.Link,
+			got.Imbalance - c.want.Imbalance, got.Bubble - c.want.Bubble, got.Wait - c.want.Wait,
+		} {
+			if math.Abs(d) > 1e-9 {
+				t.Errorf("%s: %+v, want %+v: number %d", name, got, c.want, i)
+				break
+			}
+		}
+	}
+	for want, times := range map[string]Times{
+		"compute": {Compute: 3, Link: 2}, "link": {Compute: 1, Link: 2}, "imbalance": {Imbalance: 1},
+		"bubble": {Compute: 1, Bubble: 1.1}, "wait": {Wait: 3, Compute: 2, Link: 2},
+	} {
+		if got := times.LimitedBy(); got != want {
+			t.Errorf("%+v is limited by %s, want %s", times, got, want)
+		}
+	}
+}
+
+// TestLoads: what of a worker's kernels goes on while rows move, by hand: of 100 edges 40 are remote.
+func TestLoads(t *testing.T) {
+	name := func(name string) plan.Kernel { return plan.Kernel{Name: name, Widths: [2]int{2, 1}} }
+	counts := &plan.Counts{
+		// four calls of sums over 10 rows and 100 edges, of 2 columns each, which are a quarter of the rows
+		Kernels: plan.Kernels{
+			name("spmm"): {Number: 4, Work: 2 * 110}, name("attend"): {Number: 1, Work: 2 * 110},
+			name("product"): {Number: 1, Work: 1000},
+		},
+		Rows: 10, Edges: 100, Remote: 40,
+	}
+	rates := &Rates{Kernels: map[plan.Kernel]float64{name("spmm"): .01, name("attend"): .02,
+		name("product"): .001}}
+	const all = 2.2 + 4.4 + 1
+	for _, c := range []struct {
+		parallel string
+		change   func(*setting.Options)
+		beside   float64
+		rounds   int
+	}{
+		{"graph=4", func(*setting.Options) {}, .4 * (2.2 + 4.4), 3},
+		{"graph=2,tensor=2", func(*setting.Options) {}, .4 * (2.2 + 4.4), 1},
+		{"graph=4", func(o *setting.Options) { o.Prefetch = 0 }, 0, 1},
+		{"graph=4", func(o *setting.Options) { o.HaloDelay = 1 }, all, math.MaxInt},
+		{"tensor=2", func(*setting.Options) {}, 2.2, 4},
+		{"pipeline=2", func(*setting.Options) {}, 0, 1},
+	} {
+		o := train.Defaults()
+		o.Parallel = c.parallel
+		c.change(&o)
+		r, err := o.Resolve()
+		if err != nil {
+			t.Fatal(c.parallel, err)
+		}
+		l := loadOf(counts, r, rates)
+		if math.Abs(l.kernels-all) > 1e-9 || math.Abs(l.beside-c.beside) > 1e-9 || l.rounds != c.rounds {
+			t.Errorf("%s: %+v, want %v beside in %d rounds", c.parallel, l, c.beside, c.rounds)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"weft/comm"
+	"weft/internal/assert"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/partition/metis"
+	"weft/tensor"
+)
+
+// each is a Communication whose k-th kind has of(k), k = 0, 1, ….
+func each(of func(k int64) Traffic) (c Communication) {
+	kinds := reflect.ValueOf(&c).Elem()
+	for k := range kinds.NumField() {
+		kinds.Field(k).Set(reflect.ValueOf(of(int64(k))))
+	}
+	return c
+}
+
+// TestTallySince: what a worker did in a pass is what it had done after it less what it had before, of each
+// kind of traffic and each layer, bytes and messages.
+func TestTallySince(t *testing.T) {
+	before := Tally{Waited: time.Second, Sent: each(func(k int64) Traffic {
+		return Traffic{Bytes: 10 + k, Messages: 1 + k}
+	})}
+	after := Tally{Waited: 4 * time.Second, Sent: each(func(k int64) Traffic {
+		return Traffic{Bytes: 110 + 3*k, Messages: 21 + 4*k}
+	})}
+	want := each(func(k int64) Traffic { return Traffic{Bytes: 100 + 2*k, Messages: 20 + 3*k} })
+	if got := after.since(before); got.Sent != want || got.Waited != 3*time.Second {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// TestSumOf: the sum over workers, and that of bytes, have all kinds.
+func TestSumOf(t *testing.T) {
+	a := each(func(k int64) Traffic { return Traffic{Bytes: 1 << k, Messages: 3 * k} })
+	b := each(func(k int64) Traffic { return Traffic{Bytes: 100 << k, Messages: 1} })
+	want := each(func(k int64) Traffic { return Traffic{Bytes: 101 << k, Messages: 3*k + 1} })
+	assert.Equal(t, want, SumOf([]Communication{a, {}, b}), "the sum")
+	assert.Equal(t, 1+2+4+8+16+32, a.Bytes(), "bytes")
+}
+
+// TestSwitches: each all-to-all counts once, and its bytes for its layer.
+func TestSwitches(t *testing.T) {
+	a := newAccount()
+	a.redistributed("layers.0", 100)
+	a.redistributed("layers.1", 30)
+	a.redistributed("layers.0", 7)
+	if a.redistributions != 3 || a.layoutBytes["layers.0"] != 107 || a.layoutBytes["layers.1"] != 30 {
+		t.Errorf("%d switches, %v", a.redistributions, a.layoutBytes)
+	}
+}
+
+// TestParametersThatDrift: if a worker's parameters differ from the others', the epoch ends with an error
+// that names the worker.
+func TestParametersThatDrift(t *testing.T) {
+	for cause, processes := range map[string]bool{
+		"a fault of the program, or of this machine":                                   false,
+		"the machines do not compute alike: set WEFT_SIMD to one level on all of them": true,
+	} {
+		drift(t, processes, "after epoch 4 the parameters of worker 1 differ from those of worker 0: "+cause)
+	}
+}
+
+func drift(t *testing.T, processes bool, want string) {
+	ends := comm.InProcess(2)
+	var all sync.WaitGroup
+	for rank := range 2 {
+		all.Go(func() {
+			mem := tensor.NewMeter()
+			defer mem.Close()
+			value := mem.New(tensor.Parameters, 1, 3)
+			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
+			w := &Worker{
+				Team: kernel.NewTeam(1, mem),
+				Groups: mesh.Groups{
+					Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, World: comm.New(ends[rank], 0),
+				}, Config: Config{Processes: processes},
+				Params: &nn.Params{List: []*nn.Param{{Value: value}}},
+			}
+			_, _, err := w.agree(4, 1, 0)
+			assert.EqualError(t, err, want)
+		})
+	}
+	all.Wait()
+}
+
+// TestWeightsOfStages: worker 0, and no other, gets the weights of all stages.
+func TestWeightsOfStages(t *testing.T) {
+	grid := mesh.Mesh{Stages: 3, Partitions: 1, Slices: 2}
+	err := launch.Workers(grid.Workers(), 0, func(c *comm.Comm) error {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		w := &Worker{Groups: grid.Join(c)}
+		w.Params = nn.NewParams(kernel.NewTeam(1, mem), 1)
+		w.Params.Weight(fmt.Sprintf("convs.%d.lin.weight", w.Groups.Stage), 4, 3, nn.Glorot(4, 3))
+		all, err := w.Weights()
+		if err != nil {
+			return err
+		}
+		var want []string
+		sent := int64(0) // messages to the first stage: the length of a file, and the file
+		switch {
+		case w.Ranks().First():
+			want = []string{"convs.0.lin.weight", "convs.1.lin.weight", "convs.2.lin.weight"}
+		case w.Groups.Slice == 0:
+			sent = 2
+		}
+		assert.Equal(t, want, slices.Sorted(maps.Keys(all)), "rank %d", c.Rank())
+		assert.Equal(t, sent, c.Sent(comm.Setup).Messages, "rank %d sends", c.Rank())
+		return c.Barrier(comm.Setup)
+	})
+	assert.NoError(t, err)
+}
+
+// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+func TestMain(m *testing.M) {
+	metis.Child()
+	goleak.VerifyTestMain(m)
+}
