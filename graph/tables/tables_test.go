@@ -47,7 +47,7 @@ func read(t *testing.T, o Options) *graph.Graph {
 	stored, err := graph.Open(dir)
 	require.NoError(t, err)
 	defer stored.Close()
-	assert.Equal(t, g, stored, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateNaNs(),
+	assert.EqualBy(t, g, stored, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateNaNs(),
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Warnings", "Count"),
 		cmp.FilterPath(func(p cmp.Path) bool {
@@ -159,7 +159,7 @@ func TestLabels(t *testing.T) {
 		files(t, map[string]string{"v.csv": "id,y\n" + rows, "e.csv": "a,b\nb,c\n"})
 		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
 			Label: "y", Values: c.values})
-		assert.Equal(t, c.want, g.Labels, cmpopts.EquateNaNs())
+		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
 		assert.Equal(t, 0, g.Features.Columns)
 		assert.Equal(t, []int32{0, 1}, g.Relations[0].Sources) // the list has no header
 	}
