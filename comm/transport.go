@@ -28,7 +28,7 @@ type Transport interface {
 
 // Request is a message in flight.
 type Request interface {
-	// Done is closed when the message has been moved, or has failed. Who calls it is about to wait, which a
+	// Done is closed when the message has been moved, or has failed. Its caller is about to wait, which a
 	// transport may take into account.
 	Done() <-chan struct{}
 	Err() error // once Done is closed: why it failed

@@ -87,8 +87,8 @@ func (c *Comm) Published(rank int) any {
 }
 
 // KeepTurn lets the rank keep its turn while it waits, until release is called. Between a Meet and the next
-// one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they hold
-// their turns. So nobody waits for ever.
+// one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they
+// hold their turns. So nobody waits for ever.
 func (c *Comm) KeepTurn() (release func()) {
 	m := c.member()
 	if m == nil {

@@ -218,10 +218,10 @@ func (g *golden) near(what string, got, want []float32) {
 }
 
 // TestGolden compares every model's logits, loss, running statistics and gradients with PyTorch Geometric's,
-// on a directed graph with isolated vertices, a hub, self loops and duplicate edges; and those of R-GCN and of
-// models with a convolution for each relation, on graphs of several types of vertices or edges. The features
-// are given in three forms, which take three orders of work: as a value with a gradient, as a constant that
-// is the same in every epoch, and sparse.
+// on a directed graph with isolated vertices, a hub, self loops and duplicate edges; and those of R-GCN and
+// of models with a convolution for each relation, on graphs of several types of vertices or edges. The
+// features are given in three forms, which take three orders of work: as a value with a gradient, as a
+// constant that is the same in every epoch, and sparse.
 func TestGolden(t *testing.T) {
 	for folder, least := range map[string]int{".": 50, "typed": 9, "relations": 14} {
 		files, err := filepath.Glob(filepath.Join("testdata", folder, "*.safetensors"))

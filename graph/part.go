@@ -128,7 +128,8 @@ func (p *Part) check(d depth) error {
 	return nil
 }
 
-// ends returns the number of rows of a relation in those files, and the type of the vertices at the other ends.
+// ends returns the number of rows of a relation in those files, and the type of the vertices at the other
+// ends.
 func (p *Part) ends(r int, files relationFiles) (rows, far int, err error) {
 	source, target, err := p.Graph.Joins(&p.Graph.Relations[r])
 	if err != nil {

@@ -13,12 +13,13 @@ type Subgraph struct{ rule func(*Share) (Rule, error) }
 // nil: all edges of the relation stay. Relations count as in Edges.Relations.
 type Rule = func(relation int) func(source, target int32) bool
 
-// EdgeSubgraph returns the graph with the edges that the rule accepts. Each pass over a share calls rule once.
+// EdgeSubgraph returns the graph with the edges that the rule accepts. Each pass over a share calls rule
+// once.
 func EdgeSubgraph(rule func(*Share) (Rule, error)) *Subgraph { return &Subgraph{rule} }
 
 // Of is a share of it. It holds the arrays of s: do not use it after s is closed. It reads no
-// other share: what others need of its rows follows from the edges in the opposite direction. So its HaloRows and
-// HaloRowsOut are complete in the row and in the column of s's own partition only.
+// other share: what others need of its rows follows from the edges in the opposite direction. So its HaloRows
+// and HaloRowsOut are complete in the row and in the column of s's own partition only.
 func (g *Subgraph) Of(s *Share) (*Share, error) {
 	keep, err := g.rule(s)
 	if err != nil {

@@ -93,7 +93,7 @@ func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
 // BFloat16s are the bits of the elements of a BFloat16 matrix, valid until Release.
 func (m *Matrix) BFloat16s() []uint16 { return view[uint16](m, BFloat16) }
 
-// Bytes are the elements of whatever type, for who only moves them, valid until Release.
+// Bytes are the elements of whatever type, for callers that only move them, valid until Release.
 func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
 
 func view[T any](m *Matrix, want Element) []T {
@@ -142,7 +142,8 @@ func (m *Matrix) Prefix(rows, cols int) *Matrix {
 }
 
 // Retain adds a holder: the memory is given back when each has released it, once. No holder may change the
-// elements while there are several. Retain and Release of one matrix are not for several goroutines at a time.
+// elements while there are several. Retain and Release of one matrix are not for several goroutines at a
+// time.
 func (m *Matrix) Retain() *Matrix {
 	m.retained++
 	return m

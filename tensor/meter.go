@@ -97,7 +97,7 @@ func (t *account) meter() *Meter { return &Meter{account: t, used: map[unsafe.Po
 func (t *Meter) Another() *Meter { return t.meter() }
 
 // Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them,
-// as that would take their memory. In a debug build it faults. Who reads them finds zeros.
+// as that would take their memory. In a debug build it faults. Readers find zeros.
 func (t *Meter) Plan() { t.plan = true }
 
 // New returns a Float32 matrix with undefined elements.

@@ -95,8 +95,8 @@ func (m *Matrix) Thaw() {
 	}
 }
 
-// Touch brings matrices back that rest, as who reads them does. A plan, which reads none, calls it where a
-// run reads. Some may be nil.
+// Touch brings matrices back that rest, as reading them does. A plan, which reads none, calls it where a run
+// reads. Some may be nil.
 func Touch(ms ...*Matrix) {
 	for _, m := range ms {
 		if m != nil {

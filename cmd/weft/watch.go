@@ -33,8 +33,8 @@ var (
 )
 
 // live is a page that shows a run while it goes on, to browsers on this machine alone. The run only appends
-// to it: who reads slowly, or not at all, holds nobody up. However many come, the page takes few files and
-// little time from the run, and what fails there fails nothing else. nil shows nothing.
+// to it: a browser that reads slowly, or not at all, holds nobody up. However many come, the page takes few
+// files and little time from the run, and what fails there fails nothing else. nil shows nothing.
 type live struct {
 	server *http.Server
 	gate   *gate
@@ -62,7 +62,7 @@ const (
 	watchPause    = 200 * time.Millisecond // between two messages to a browser
 	watchDeadline = 10 * time.Second       // for a browser to ask, and to take a message
 	watchReaders  = 16                     // at once, at most
-	// A reader that left keeps its place for so long: who comes again and again is sent all points each time.
+	// A reader that left keeps its place for so long, as one that comes again is sent all points.
 	watchHold = 2 * time.Second
 	watchPace = 5 * time.Millisecond // between two connections
 )

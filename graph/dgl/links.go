@@ -43,7 +43,8 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 // hasMasks reports whether there are masks of the edges.
 func (r *relation) hasMasks() bool { return r.rows > 0 && slices.ContainsFunc(edgeMasks[:], r.has) }
 
-// split reads the masks of the edges. held marks the edges that pass no messages: those of validation and test.
+// split reads the masks of the edges. held marks the edges that pass no messages: those of validation and
+// test.
 func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
 	split, held = &graph.EdgeSplit{}, make([]bool, r.rows)
 	seen := make([]bool, r.rows)

@@ -146,9 +146,9 @@ func TestCalled(t *testing.T) {
 	}
 }
 
-// TestNamesThatMeet: relations that would have one folder are numbered, and so is one that would have that of
-// a reverse.
-func TestNamesThatMeet(t *testing.T) {
+// TestNamesThatCollide: relations that would have one folder are numbered, and so is one that would have that
+// of a reverse.
+func TestNamesThatCollide(t *testing.T) {
 	g, err := Read(
 		Options{
 			Path: filepath.Join(

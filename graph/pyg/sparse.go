@@ -19,8 +19,8 @@ var errSparse = errors.New("is no tensor, or a sparse one that is not compressed
 type sparseParts struct {
 	layout        torchfile.Layout
 	rows, columns int64
-	// bounds are those of compressed rows or columns, ids the columns or rows within them. Coordinates have the
-	// row of each value, or ids of both, 2 × values. values is nil where all are one.
+	// bounds are those of compressed rows or columns, ids the columns or rows within them. Coordinates have
+	// the row of each value, or ids of both, 2 × values. values is nil where all are one.
 	bounds, ids, row, values *torchfile.Tensor
 }
 

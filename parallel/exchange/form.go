@@ -15,8 +15,8 @@ type Columns struct {
 	Element tensor.Element // Float32 or BFloat16
 	// Format is how a row is sent.
 	Format kernel.Format
-	// Sent (Int32, 1 × their number, ascending) lists the columns that are sent; nil: all. Who receives a row
-	// has zeros in the others.
+	// Sent (Int32, 1 × their number, ascending) lists the columns that are sent; nil: all. The receiver has
+	// zeros in the others.
 	Sent *tensor.Matrix
 }
 

@@ -263,8 +263,8 @@ type Entry struct {
 	Backed bool  // the bytes are there: Size is no claim
 }
 
-// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what its
-// compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
+// Open opens the entry of a key that exists. The size that an entry of a .npz file claims is capped by what
+// its compressed bytes can expand to, and those by the size of the file. Errors do not name the array.
 func (a *Archive) Open(key string) (*Entry, error) { return a.entries[a.Key(key)]() }
 
 // Sum compares the checksum of the entry, where all of it has been read.

@@ -66,8 +66,8 @@ func (f *File) Matrix(keepDense bool) (*Matrix, error) {
 	return m, nil
 }
 
-// Features opens features in an array of numpy.save, or reads them from text of at most so many rows. Text may
-// have a first column of ids, by that key. Errors name the file.
+// Features opens features in an array of numpy.save, or reads them from text of at most so many rows. Text
+// may have a first column of ids, by that key. Errors name the file.
 func (f *File) Features(most int64, keepDense bool, key *Key) (*Matrix, error) {
 	if f.Kind == foreign.Array {
 		again := func() (*Entry, error) {

@@ -53,8 +53,8 @@ func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 }
 
 // OpenMatrix opens features. They are read when they are needed if they stay dense and can be read in blocks,
-// and at once otherwise. The matrix is opened each time that it is read, and refuse says of an error that it is
-// about it.
+// and at once otherwise. The matrix is opened each time that it is read, and refuse says of an error that it
+// is about it.
 func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) error) (*Matrix, error) {
 	dense, rows, err := openDense(open, keepDense, refuse)
 	if err != nil || dense != nil {
