@@ -100,8 +100,7 @@ func (c *Checkpoint) Verify(first, step int) error {
 		}
 		if size != want.Bytes || sum.Sum32() != want.CRC32C {
 			return refusal.Damaged("%s: damaged: %d bytes with the checksum %08x, where the manifest has "+
-				"%d with %08x",
-				path, size, sum.Sum32(), want.Bytes, want.CRC32C)
+				"%d with %08x", path, size, sum.Sum32(), want.Bytes, want.CRC32C)
 		}
 	}
 	return nil
@@ -219,8 +218,8 @@ func (c *Checkpoint) load(a Array) error {
 }
 
 func (c *Checkpoint) unfit(name string, there, want []int) error {
-	return refusal.Errorf("%s: holds %s as %v, this run needs %v; was it written by a run with the "+
-		"same settings?", c.Path, name, there, want)
+	return refusal.Errorf("%s: holds %s as %v, this run needs %v; was it written by a run with the same "+
+		"settings?", c.Path, name, there, want)
 }
 
 // loadRows loads the rows of a file that belong to this worker's vertices. It returns how many there are.

@@ -427,12 +427,11 @@ func (s *Spec) readsEdges(kind ModelKind) bool {
 func (s *Spec) noEdgeFeatures(what string) error {
 	model := s.Model
 	if kind, _ := KindOf(model); !kind.EdgeFeatures {
-		return refusal.Errorf("%s: %s have none; import the graph with those of its source, or leave it out",
-			refusal.Setting("edge-features"), what)
+		return refusal.Errorf("{edge-features}: %s have none; import the graph with those of its source, "+
+			"or leave it out", what)
 	}
-	return refusal.Errorf("%s %s: it uses edge features, and %s have none; import the graph with those of "+
-		"its source, or take %s gin, which does without",
-		refusal.Setting("model"), model, what, refusal.Setting("model"))
+	return refusal.Errorf("{model} %s: it uses edge features, and %s have none; import the graph with "+
+		"those of its source, or take {model} gin, which does without", model, what)
 }
 
 // typed reports whether the model's layers have a convolution for each relation of the schema.
@@ -448,34 +447,32 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		reads = reads[:1]
 		for _, output := range schema.Outputs {
 			if output > 0 {
-				return refusal.Errorf("%s %s: it computes rows of the vertex type %q alone, and those of "+
-					"%q are wanted; take %s sage, gat or rgcn",
-					refusal.Setting("model"), s.Model, schema.Types[0].Name, schema.Types[output].Name,
-					refusal.Setting("model"))
+				return refusal.Errorf("{model} %s: it computes rows of the vertex type %q alone, and those "+
+					"of %q are wanted; take {model} sage, gat or rgcn", s.Model, schema.Types[0].Name,
+					schema.Types[output].Name)
 			}
 		}
 	}
 	if bare := slices.ContainsFunc(reads, func(t VertexType) bool {
 		return t.Columns == 0
 	}); s.NodeEmbedding > 0 && !bare {
-		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out",
-			refusal.Setting("node-embedding"), s.NodeEmbedding)
+		return refusal.Errorf("{node-embedding} %d: all vertices that are read have features; leave it out",
+			s.NodeEmbedding)
 	}
 	if !schema.Typed() {
 		return nil
 	}
 	refuse := func(setting, value, what string) error {
-		return refusal.Errorf("%s%s: %s along one relation, and the graph has several types of vertices "+
-			"or edges; take %s rgcn, or sage, gat, gatv2, gin or gcn without %s and residual blocks",
-			refusal.Setting(setting), value, what, refusal.Setting("model"), refusal.Setting("decoupled"))
+		return refusal.Errorf("%s%s: %s along one relation, and the graph has several types of vertices or "+
+			"edges; take {model} rgcn, or sage, gat, gatv2, gin or gcn without {decoupled} and residual "+
+			"blocks", refusal.Setting(setting), value, what)
 	}
 	switch {
 	case s.Decoupled && kind.relations == nil:
 		return refuse("decoupled", "", "a decoupled model aggregates")
 	case s.jumps(kind):
-		return refusal.Errorf("%s %s: outputs of layers are combined for one type of vertices, and the "+
-			"graph has several types of vertices or edges; leave it out",
-			refusal.Setting("jk"), s.Jump)
+		return refusal.Errorf("{jk} %s: outputs of layers are combined for one type of vertices, and the "+
+			"graph has several types of vertices or edges; leave it out", s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
 	case kind.deep != nil || kind.rounds > 0 || kind.degrees:

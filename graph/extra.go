@@ -50,8 +50,8 @@ func describeArrays(all []Array) (d []ArrayShape) {
 func checkArrayShapes(all []ArrayShape) error {
 	for k, a := range all {
 		if !IsArrayName(a.Name) || a.Columns < 1 || a.Dtype != Int64 && a.Dtype != Float32 {
-			return refusal.Errorf("array %.70q of %.20q with %d columns is not possible", a.Name,
-				a.Dtype, a.Columns)
+			return refusal.Errorf("array %.70q of %.20q with %d columns is not possible", a.Name, a.Dtype,
+				a.Columns)
 		}
 		if slices.ContainsFunc(all[:k], func(b ArrayShape) bool { return a.Name == b.Name }) {
 			return refusal.Errorf("two arrays are called %q", a.Name)

@@ -112,8 +112,8 @@ func (s *Folder) description(d *description, symmetric []int) {
 	case err != nil:
 		s.err = err
 	case length > maxDescription:
-		s.err = refusal.Graph.Errorf("the description of %d vertex types, %d relations and %d splits "+
-			"takes %d bytes, and a store has at most %d: leave some out", len(d.Vertices), len(d.Relations),
+		s.err = refusal.Graph.Errorf("the description of %d vertex types, %d relations and %d splits takes "+
+			"%d bytes, and a store has at most %d: leave some out", len(d.Vertices), len(d.Relations),
 			len(d.Vertices[0].Splits), length, maxDescription)
 	default:
 		s.file(descriptionFile, append(text, '\n'))

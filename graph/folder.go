@@ -72,8 +72,8 @@ func stage(dir string) (*Folder, error) {
 	case errors.Is(err, unix.ENAMETOOLONG):
 		return nil, refusal.Errorf("%s: %w; choose a shorter one", dir, unix.ENAMETOOLONG)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose "+
-			"another place", dir)
+		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose another "+
+			"place", dir)
 	}
 	s := &Folder{name: dir, final: final}
 	return s, s.begin(func() (*os.Root, error) { return os.OpenRoot(filepath.Dir(final)) })
@@ -156,8 +156,8 @@ func (s *Folder) begin(openParent func() (*os.Root, error)) (err error) {
 		s.removeParents()
 		if reason := (*fs.PathError)(nil); errors.As(err, &reason) &&
 			(errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)) {
-			return refusal.Errorf("%s: its folder cannot be written to (%w); choose another place",
-				s.name, reason.Err)
+			return refusal.Errorf("%s: its folder cannot be written to (%w); choose another place", s.name,
+				reason.Err)
 		}
 		return fmt.Errorf("%s: %w", s.name, err)
 	}

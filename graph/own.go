@@ -42,8 +42,8 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 	}
 	if mark != "" {
 		if info, err := os.Lstat(filepath.Join(dir, mark)); err != nil || !info.Mode().IsRegular() {
-			return refusal.Errorf("%s: a folder without %s, so not one that weft made, in the "+
-				"place of one; %s", dir, mark, wayOut)
+			return refusal.Errorf("%s: a folder without %s, so not one that weft made, in the place of "+
+				"one; %s", dir, mark, wayOut)
 		}
 	}
 	entries, err := os.ReadDir(dir)

@@ -244,9 +244,8 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 	types, like, l := g.Types(), first.Types(), &g.Labels
 	switch {
 	case len(g.Relations) == 0 || len(types) != len(like) || len(g.Relations) != len(first.Relations):
-		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and "+
-			"%d: give graphs of the same types",
-			len(types), len(g.Relations), len(like), len(first.Relations))
+		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: "+
+			"give graphs of the same types", len(types), len(g.Relations), len(like), len(first.Relations))
 	case g.GraphOf != nil:
 		return refusal.Errorf("it is several graphs itself; give the graphs apart")
 	case g.Own() == 0:
@@ -259,8 +258,8 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 			return refusal.Errorf("its vertex type %d is %q, and that of the first graph %q: give graphs "+
 				"of the same types", i, t.Type, one.Type)
 		case len(t.Arrays) > 0:
-			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; " +
-				"leave them out")
+			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; leave " +
+				"them out")
 		case t.Features.Columns != one.Features.Columns:
 			return refusal.Errorf("it has %d features%s, and the first graph has %d: give all graphs the "+
 				"same features", t.Features.Columns, ofType(g, t.Type), one.Features.Columns)
@@ -271,21 +270,21 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 		switch {
 		case r.Source != one.Source || r.Name != one.Name || r.Target != one.Target:
 			return refusal.Errorf("its relation %d is (%s, %s, %s), and that of the first graph (%s, %s, "+
-				"%s): give graphs of the same types", i, r.Source, r.Name, r.Target, one.Source,
-				one.Name, one.Target)
+				"%s): give graphs of the same types", i, r.Source, r.Name, r.Target, one.Source, one.Name,
+				one.Target)
 		case r.EdgeSplit != nil:
 			return refusal.Errorf("it has a split of edges, which is that of one graph; leave it out")
 		case (r.Weights == nil) != (one.Weights == nil) || r.EdgeColumns != one.EdgeColumns:
 			return refusal.Errorf("its edges have %d features (weights: %t), and those of the first graph "+
-				"have %d (weights: %t): give all edges the same",
-				r.EdgeColumns, r.Weights != nil, one.EdgeColumns, one.Weights != nil)
+				"have %d (weights: %t): give all edges the same", r.EdgeColumns, r.Weights != nil,
+				one.EdgeColumns, one.Weights != nil)
 		}
 	}
 	switch {
 	case l.There() && !l.like(labels):
 		return refusal.Errorf("its labels (%d classes, %d columns of values) are not of the kind of those "+
-			"of another graph (%d classes, %d columns of values)",
-			l.Classes, l.Columns, labels.Classes, labels.Columns)
+			"of another graph (%d classes, %d columns of values)", l.Classes, l.Columns, labels.Classes,
+			labels.Columns)
 	case len(g.Splits) != len(first.Splits):
 		return refusal.Errorf("it has %d splits, and the first graph has %d: give all graphs as many",
 			len(g.Splits), len(first.Splits))

@@ -68,8 +68,7 @@ func ParseSplit(spec string) (SplitRule, error) {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
 	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, "+
-		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test",
-		splitSetting, spec)
+		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test", splitSetting, spec)
 }
 
 const (
@@ -80,8 +79,8 @@ const (
 func parsePercent(spec string, kind splitKind, example string, parts []string) (SplitRule, error) {
 	rule := SplitRule{spec: spec, kind: kind}
 	if len(parts) != 3 {
-		return SplitRule{}, refusal.Errorf("%s %q: give three percentages, for instance %s",
-			splitSetting, spec, example)
+		return SplitRule{}, refusal.Errorf("%s %q: give three percentages, for instance %s", splitSetting,
+			spec, example)
 	}
 	sum := 0.0
 	for i, part := range parts {
@@ -99,8 +98,7 @@ func parsePercent(spec string, kind splitKind, example string, parts []string) (
 	}
 	if rule.percent[0] == 0 {
 		return SplitRule{}, refusal.Errorf("%s %q leaves nothing to train on: give the first percentage "+
-			"more than 0",
-			splitSetting, spec)
+			"more than 0", splitSetting, spec)
 	}
 	return rule, nil
 }
@@ -109,21 +107,18 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	rule := SplitRule{spec: spec, kind: splitPerClass}
 	if len(parts) != 2 && len(parts) != 3 {
 		return SplitRule{}, refusal.Errorf("%s %q: give two counts or three, for instance per-class=20,30 "+
-			"or per-class=20,=500,=1000",
-			splitSetting, spec)
+			"or per-class=20,=500,=1000", splitSetting, spec)
 	}
 	for i, text := range parts {
 		digits, inAll := strings.CutPrefix(text, "=")
 		n, err := strconv.ParseInt(digits, 10, 32)
 		if err != nil || n < 1 {
-			return SplitRule{}, refusal.Errorf("%s %q: %q is no count of vertices: give counts from 1, "+
-				"for instance per-class=20,30",
-				splitSetting, spec, text)
+			return SplitRule{}, refusal.Errorf("%s %q: %q is no count of vertices: give counts from 1, for "+
+				"instance per-class=20,30", splitSetting, spec, text)
 		}
 		if inAll && i == 0 {
-			return SplitRule{}, refusal.Errorf("%s %q: the vertices that train are counted for each "+
-				"class: leave the first = out",
-				splitSetting, spec)
+			return SplitRule{}, refusal.Errorf("%s %q: the vertices that train are counted for each class: "+
+				"leave the first = out", splitSetting, spec)
 		}
 		rule.parts[i] = splitPart{int(n), inAll}
 	}
@@ -152,8 +147,7 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 		}
 		if count > 1 {
 			return refusal.Errorf("%s %d: %s given keeps the %d of the source: leave %s out, or make "+
-				"random ones",
-				splitsSetting, count, splitSetting, len(g.Splits), splitsSetting)
+				"random ones", splitsSetting, count, splitSetting, len(g.Splits), splitsSetting)
 		}
 		return nil
 	}
@@ -191,8 +185,8 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 // splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
 func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
 	if g.GraphOf == nil {
-		return s, refusal.Errorf("%s %s: the store has one graph; give random:60/20/20",
-			splitSetting, rule.spec)
+		return s, refusal.Errorf("%s %s: the store has one graph; give random:60/20/20", splitSetting,
+			rule.spec)
 	}
 	var graphs []int64
 	there := make([]bool, g.Graphs)
@@ -244,11 +238,9 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, refusal.Errorf("%s %s: no vertex has a label, and labels are what is split: bring "+
-			"them (import edges: with %s), or bring the split (import edges: with %s, %s and %s) and "+
-			"leave %s out",
-			splitSetting, rule.spec, refusal.Setting("labels"), refusal.Setting("train"),
-			refusal.Setting("val"), refusal.Setting("test"), splitSetting)
+		return nil, refusal.Errorf("%s %s: no vertex has a label, and labels are what is split: bring them "+
+			"(import edges: with {labels}), or bring the split (import edges: with {train}, {val} and "+
+			"{test}) and leave %s out", splitSetting, rule.spec, splitSetting)
 	}
 	if rule.kind == splitPerClass {
 		return ids, l.checkPerClass(rule, len(ids))
@@ -274,8 +266,7 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	if l.Class == nil {
 		return refusal.Errorf("%s %s: a vertex has several labels, or values, hence no one class: give "+
-			"random:60/20/20",
-			splitSetting, rule.spec)
+			"random:60/20/20", splitSetting, rule.spec)
 	}
 	size := make([]int, l.Classes)
 	for v, class := range l.Class {
@@ -290,15 +281,13 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	for class, n := range size {
 		if n < need {
 			return refusal.Errorf("%s %s: class %s has %d vertices, fewer than %d: give smaller counts or "+
-				"random:60/20/20",
-				splitSetting, rule.spec, l.className(class), n, need)
+				"random:60/20/20", splitSetting, rule.spec, l.className(class), n, need)
 		}
 	}
 	switch left := labelled - need*l.Classes - inAll; {
 	case left < 0:
 		return refusal.Errorf("%s %s: %d of each class leave %d vertices, fewer than %d in all: give "+
-			"smaller counts",
-			splitSetting, rule.spec, need, left+inAll, inAll)
+			"smaller counts", splitSetting, rule.spec, need, left+inAll, inAll)
 	case left == 0 && rule.parts[2].vertices == 0:
 		return refusal.Errorf("%s %s leaves no vertex to test on: give smaller counts or random:60/20/20",
 			splitSetting, rule.spec)
@@ -328,8 +317,7 @@ func (l *Labels) Renumber(names []string) error {
 		var there bool
 		if ids[k], there = at[name]; !there {
 			return refusal.Errorf("class %d is %.40q, which is none of the %d classes that were learned; "+
-				"leave its vertices unlabelled",
-				k, name, len(names))
+				"leave its vertices unlabelled", k, name, len(names))
 		}
 	}
 	renumbered := make([]int64, len(l.Class))

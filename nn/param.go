@@ -431,8 +431,8 @@ func (ps *Params) Load(state State) error {
 		found, ok := names[name]
 		v := state[found]
 		if !ok {
-			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the "+
-				"same settings?", name, shape)
+			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the same "+
+				"settings?", name, shape)
 		}
 		used[name] = true
 		if !slices.Equal(v.Shape, shape) {

@@ -186,9 +186,8 @@ func rangesOfGroups(group []int32, k int) []int32 {
 // checkMetisSize refuses graphs too large for METIS's indices.
 func checkMetisSize(entries int64) error {
 	if entries > metis.MaxEntries {
-		return refusal.Errorf(
-			"METIS counts vertices, edges and weights in 32 bits, up to %d, and here are %d",
-			metis.MaxEntries, entries)
+		return refusal.Errorf("METIS counts vertices, edges and weights in 32 bits, up to %d, and here are "+
+			"%d", metis.MaxEntries, entries)
 	}
 	return nil
 }

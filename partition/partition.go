@@ -87,26 +87,24 @@ func (o *Options) Validate() error {
 	case !slices.Contains(Methods(), method):
 		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):
-		return refusal.Errorf("%s %s: unknown balance; %s", refusal.Setting("balance"), balance,
+		return refusal.Errorf("{balance} %s: unknown balance; %s", balance,
 			suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
-		return refusal.Errorf("%s %d: give between 1 and %d", refusal.Setting("partitions"),
-			o.K, MaxPartitions)
+		return refusal.Errorf("{partitions} %d: give between 1 and %d", o.K, MaxPartitions)
 	case o.Split < 0:
 		return refusal.Errorf("split %d: splits count from 0", o.Split)
 	case method == File && o.File == "":
-		return refusal.Errorf("the partition method file needs %s, which names a file with the partition "+
-			"of each vertex on a line",
-			refusal.Setting("file"))
+		return refusal.Errorf("the partition method file needs {file}, which names a file with the " +
+			"partition of each vertex on a line")
 	case method != File && o.File != "":
-		return refusal.Errorf("%s %s: the partition method %s reads no file; give %s file",
-			refusal.Setting("file"), o.File, method, refusal.Setting("method"))
+		return refusal.Errorf("{file} %s: the partition method %s reads no file; give {method} file", o.File,
+			method)
 	case balance == ByEdges && !balancesEdges(method):
 		return refusal.Errorf("the partition method %s does not balance edges; take metis, stream or range",
 			method)
 	case balance == ByTrain && method != Metis && method != Stream:
-		return refusal.Errorf("the partition method %s does not balance training vertices; take "+
-			"metis or stream", method)
+		return refusal.Errorf("the partition method %s does not balance training vertices; take metis or "+
+			"stream", method)
 	}
 	return nil
 }

@@ -46,8 +46,7 @@ func CheckWritable(store string) error {
 	}
 	if err != nil {
 		return refusal.Errorf("%s: cannot be written to (%w), but partitions are stored with the graph; "+
-			"partition a copy of the store",
-			dir, err)
+			"partition a copy of the store", dir, err)
 	}
 	return nil
 }
@@ -107,8 +106,7 @@ func checkOwn(dir string) error {
 		var r *record
 		if r, err = readRecord(dir); err == nil && k > r.K {
 			err = refusal.Errorf("%s: not one of the %d partitions, in a folder that would be replaced; "+
-				"move it elsewhere or remove it",
-				filepath.Join(dir, strconv.Itoa(k-1)), r.K)
+				"move it elsewhere or remove it", filepath.Join(dir, strconv.Itoa(k-1)), r.K)
 		}
 	}
 	for p := 0; err == nil && p < k; p++ {
@@ -181,7 +179,7 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
 ) (*Whole, error) {
 	var parts []*graph.Writer
 	d := newDivider(g, a, progress)
-	err := d.in(func(p int, part *graph.Part) (sink, error) {
+	err := d.in(func(p int, part *graph.Part) (graph.Sink, error) {
 		to, err := folder.CreatePart(strconv.Itoa(p), part)
 		parts = append(parts, to)
 		return to, err

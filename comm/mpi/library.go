@@ -122,8 +122,8 @@ func missing(lookup func(string) (string, bool), reasons string) error {
 	case by == byPMIx:
 		who = "srun --mpi=pmix started this process, and no library of MPI loads"
 	}
-	return refusal.Errorf("%s (%s): %s, or name the library by %s=/path/libmpi.so.NN", who,
-		reasons, install, Variable)
+	return refusal.Errorf("%s (%s): %s, or name the library by %s=/path/libmpi.so.NN", who, reasons, install,
+		Variable)
 }
 
 // Mpirun is the path of mpirun or else of mpiexec, "" where neither is installed.

@@ -241,8 +241,8 @@ func (w *world) begin() error {
 		return nil
 	}
 	return refusal.Errorf("the launcher says that this is rank %d of %d, and %s (%s) that it is %d of %d: "+
-		"name the launcher's library by %s, or use the launcher of this one, in Slurm srun %s",
-		Rank(), Ranks(), w.library.Name, w.library.File, w.rank, w.size, Variable, w.library.SrunOption)
+		"name the launcher's library by %s, or use the launcher of this one, in Slurm srun %s", Rank(),
+		Ranks(), w.library.Name, w.library.File, w.rank, w.size, Variable, w.library.SrunOption)
 }
 
 // failure is an MPI error code as an error.

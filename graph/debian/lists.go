@@ -46,8 +46,8 @@ type index struct {
 func debianLists(dir string) (*index, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, refusal.Errorf("%v: name the folder of a Debian machine's package lists, after "+
-			"apt-get update there", err)
+		return nil, refusal.Errorf("%v: name the folder of a Debian machine's package lists, after apt-get "+
+			"update there", err)
 	}
 	repositories := map[string]release{} // by the file name's part before _InRelease or _Release
 	for _, suffix := range []string{"_Release", "_InRelease"} {

@@ -312,8 +312,8 @@ func (m *matrix) bounds() ([]int64, error) {
 	bounds, err := integers[int64](&m.first, int64(edges)+1)
 	if err == nil && (len(bounds) != m.rows+1 || !slices.IsSorted(bounds) || bounds[0] != 0 ||
 		bounds[m.rows] != int64(edges)) {
-		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges",
-			len(bounds), m.rows, edges)
+		err = refusal.Errorf("the %d bounds of %d rows do not ascend from 0 to its %d edges", len(bounds),
+			m.rows, edges)
 	}
 	return bounds, err
 }

@@ -85,28 +85,28 @@ func (o *Options) Validate() error {
 	switch o.Kind {
 	case RMAT:
 		if o.Scale < 1 || o.Scale > maxScale {
-			return refusal.Errorf("%s %d: give between 1 and %d, for 2^scale vertices",
-				scaleSetting, o.Scale, maxScale)
+			return refusal.Errorf("%s %d: give between 1 and %d, for 2^scale vertices", scaleSetting, o.Scale,
+				maxScale)
 		}
 		if o.EdgeFactor < 0 || o.EdgeFactor > maxDegree {
-			return refusal.Errorf("%s %d: give between 0 and %d edges for each vertex",
-				edgeFactorSetting, o.EdgeFactor, maxDegree)
+			return refusal.Errorf("%s %d: give between 0 and %d edges for each vertex", edgeFactorSetting,
+				o.EdgeFactor, maxDegree)
 		}
 		if o.Vertices != 0 || o.Degree != 0 || o.Directed {
-			return refusal.Errorf("%s, %s and %s do not belong to rmat: give %s and %s",
-				verticesSetting, degreeSetting, directedSetting, scaleSetting, edgeFactorSetting)
+			return refusal.Errorf("%s, %s and %s do not belong to rmat: give %s and %s", verticesSetting,
+				degreeSetting, directedSetting, scaleSetting, edgeFactorSetting)
 		}
 	case SBM, Uniform:
 		if o.Vertices < 1 || o.Vertices > maxVertices {
 			return refusal.Errorf("%s %d: give between 1 and %d", verticesSetting, o.Vertices, maxVertices)
 		}
 		if !(o.Degree >= 0 && o.Degree <= maxDegree) {
-			return refusal.Errorf("%s %g: give a mean in-degree between 0 and %d", degreeSetting,
-				o.Degree, maxDegree)
+			return refusal.Errorf("%s %g: give a mean in-degree between 0 and %d", degreeSetting, o.Degree,
+				maxDegree)
 		}
 		if o.Scale != 0 || o.EdgeFactor != 0 {
-			return refusal.Errorf("%s and %s belong to rmat: give %s and %s",
-				scaleSetting, edgeFactorSetting, verticesSetting, degreeSetting)
+			return refusal.Errorf("%s and %s belong to rmat: give %s and %s", scaleSetting, edgeFactorSetting,
+				verticesSetting, degreeSetting)
 		}
 	default:
 		return refusal.Errorf("kind of graph %q is unknown: give rmat, sbm or uniform", o.Kind)

@@ -122,8 +122,8 @@ func (r *reader) folder() error {
 	for part, name := range parts {
 		path := found(r.Path, name)
 		if path == "" {
-			return refusal.Errorf("%s: has no %s: a folder has %s, or name one file of triples",
-				r.Path, name, strings.Join(parts[:], ", "))
+			return refusal.Errorf("%s: has no %s: a folder has %s, or name one file of triples", r.Path, name,
+				strings.Join(parts[:], ", "))
 		}
 		if err := r.file(path, part); err != nil {
 			return err

@@ -147,8 +147,8 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 	}
 	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
-			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, "+
-				"and a relation %s", a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
+			return nil, nil, refusal.Errorf("%s: array %.80q is not read: leave it out; a type has %s, and "+
+				"a relation %s", a.Path, key, arrays.Listed(vertexKeys), arrays.Listed(edgeKeys))
 		}
 	}
 	return vertices, relations, nil
@@ -226,8 +226,8 @@ func (a *archive) countByEdges(vertices []vertexType, k int, relations []relatio
 	case v.count > 0 && int64(v.count) <= arrays.MaxVertices(total):
 		return nil
 	case a.isTyped():
-		return refusal.Errorf("%s: %d vertices of the type %q for %d edges: give their number as %q",
-			a.Path, v.count, v.name, total, v.Key("num_nodes"))
+		return refusal.Errorf("%s: %d vertices of the type %q for %d edges: give their number as %q", a.Path,
+			v.count, v.name, total, v.Key("num_nodes"))
 	}
 	return refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes",
 		a.Path, total, largest)
@@ -241,9 +241,8 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 		switch {
 		case !v.Has("y"):
 		case first >= 0:
-			return refusal.Errorf(
-				"%s: the arrays %q and %q are both labels: leave out all but those to learn",
-				a.Path, vertices[first].Key("y"), v.Key("y"))
+			return refusal.Errorf("%s: the arrays %q and %q are both labels: leave out all but those to "+
+				"learn", a.Path, vertices[first].Key("y"), v.Key("y"))
 		default:
 			first = k
 		}
@@ -315,8 +314,8 @@ func (a *archive) featuresOf(v vertexType) (*arrays.Matrix, error) {
 	case err != nil:
 		return nil, err
 	case sparse && v.Has("x"):
-		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out",
-			a.Path, v.Key("x"), v.Key(sparseFeatures[0]))
+		return nil, refusal.Errorf("%s: has features twice, as %q and as %q: leave one out", a.Path,
+			v.Key("x"), v.Key(sparseFeatures[0]))
 	case sparse:
 		return readSparseFeatures(v.Archive, "x_", v.count)
 	case v.Has("x"):

@@ -159,8 +159,8 @@ func (f *archives) relations() (list []triplet, err error) {
 	for _, key := range a.Names() {
 		names := strings.Split(key, "___")
 		if len(names) != 3 {
-			return nil, refusal.Errorf("%s: %.100q is no relation, HEAD___NAME___TAIL; %s",
-				a.Path, key, fetchAgain)
+			return nil, refusal.Errorf("%s: %.100q is no relation, HEAD___NAME___TAIL; %s", a.Path, key,
+				fetchAgain)
 		}
 		list = append(list, triplet(names))
 	}

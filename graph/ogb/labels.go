@@ -38,8 +38,8 @@ func classes(m *whole) (graph.Labels, error) {
 			if x == x {
 				var whole bool
 				if id, whole = arrays.Whole(x); !whole || id < 0 {
-					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: "+
-						"empty or NaN); %s", m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
+					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: empty "+
+						"or NaN); %s", m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
 				}
 			}
 			ids = append(ids, id)
@@ -67,8 +67,8 @@ func tasks(m *whole) (graph.Labels, error) {
 	}
 	columns := m.width()
 	if k := arrays.NoLabel(values); k >= 0 {
-		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks "+
-			"are 0 and 1, or missing", m.where(int64(k/columns)), k%columns, values[k])
+		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are "+
+			"0 and 1, or missing", m.where(int64(k/columns)), k%columns, values[k])
 	}
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }
@@ -119,18 +119,18 @@ func (o *Options) splitFolder() (string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	name, flag := o.Split, refusal.Setting("split")
+	name := o.Split
 	switch {
 	case len(names) == 0:
-		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20",
-			splits, fetchAgain, flag)
+		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as {split} "+
+			"random:60/20/20", splits, fetchAgain)
 	case name == "" && len(names) > 1:
-		return "", refusal.Errorf("%s: has the splits %s: choose one with %s", splits,
-			arrays.Listed(names), flag)
+		return "", refusal.Errorf("%s: has the splits %s: choose one with {split}", splits,
+			arrays.Listed(names))
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return "", refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name,
+		return "", refusal.Errorf("{split} %.60q: there is none of that name, but %s", name,
 			arrays.Listed(names))
 	}
 	return filepath.Join(splits, name), nil

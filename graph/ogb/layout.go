@@ -111,8 +111,8 @@ func without(names []string, known ...string) []string {
 // names would be lost without a word.
 func checkListed(place string, names, listed []string, list string) error {
 	if others := without(names, listed...); len(others) > 0 {
-		return refusal.Errorf("%s: %.100q is not in %s, which lists %s; %s",
-			place, others[0], list, arrays.Listed(listed), fetchAgain)
+		return refusal.Errorf("%s: %.100q is not in %s, which lists %s; %s", place, others[0], list,
+			arrays.Listed(listed), fetchAgain)
 	}
 	return nil
 }
@@ -145,8 +145,8 @@ func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.Ver
 		return nil, err
 	}
 	if vertices < 1 || vertices > math.MaxInt32 || edges < 0 || edges > math.MaxInt64/16 {
-		return nil, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices "+
-			"are read; %s", folder, vertices, edges, math.MaxInt32, fetchAgain)
+		return nil, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices are "+
+			"read; %s", folder, vertices, edges, math.MaxInt32, fetchAgain)
 	}
 	return []graph.VertexType{{Count: int(vertices)}}, nil
 }
@@ -155,8 +155,8 @@ func oneType(folder string, count func(of string) ([]int64, error)) ([]graph.Ver
 func onlyCount(folder, of string, count func(of string) ([]int64, error)) (int64, error) {
 	list, err := count(of)
 	if err == nil && len(list) != 1 {
-		err = refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node property "+
-			"prediction are", folder, len(list))
+		err = refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node "+
+			"property prediction are", folder, len(list))
 	}
 	if err != nil {
 		return 0, err
@@ -189,8 +189,8 @@ func (a *announced) Next() (source, target []int32, err error) {
 		return nil, nil, err
 	}
 	if a.at += int64(len(source)); a.at > a.want {
-		return nil, nil, refusal.Errorf("%s: more edges than the %d announced; %s", a.name(),
-			a.want, fetchAgain)
+		return nil, nil, refusal.Errorf("%s: more edges than the %d announced; %s", a.name(), a.want,
+			fetchAgain)
 	}
 	return source, target, nil
 }
@@ -224,8 +224,8 @@ func (w *whole) Next() ([]float32, error) {
 	}
 	n, columns := int64(len(rows)/w.width()), w.width()
 	if n > w.want-w.at {
-		return nil, refusal.Errorf("%s: more rows than the %d announced; %s", w.where(w.want),
-			w.want, fetchAgain)
+		return nil, refusal.Errorf("%s: more rows than the %d announced; %s", w.where(w.want), w.want,
+			fetchAgain)
 	}
 	if k := arrays.NotFinite(rows); w.finite && k >= 0 {
 		return nil, refusal.Errorf("%s: column %d is %v, where all features are numbers; %s",

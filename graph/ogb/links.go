@@ -78,8 +78,8 @@ func readLinks(s *graph.EdgeSplit, part int, path string, vertices int) error {
 	if under(f.Value, "head") != nil {
 		return refusal.Errorf("%s: %s", path, ofTriples)
 	}
-	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, "+
-		"target_node and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
+	return refusal.Errorf("%s: has neither edge and edge_neg, as ogbl-collab, nor source_node, target_node "+
+		"and target_node_neg, as ogbl-citation2; %s", path, fetchAgain)
 }
 
 // ofTriples is why a split of triples is refused.

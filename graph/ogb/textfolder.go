@@ -48,8 +48,8 @@ func countsOf(folder string) func(of string) ([]int64, error) {
 		for _, fields := range lines {
 			n, err := strconv.ParseInt(fields[0], 10, 64)
 			if err != nil || len(fields) > 1 {
-				return nil, refusal.Errorf("%s: %.40q is no count; %s", path,
-					strings.Join(fields, ","), fetchAgain)
+				return nil, refusal.Errorf("%s: %.40q is no count; %s", path, strings.Join(fields, ","),
+					fetchAgain)
 			}
 			list = append(list, n)
 		}
@@ -103,8 +103,8 @@ func (f textFolder) relations() (list []triplet, err error) {
 	}
 	for _, fields := range lines {
 		if len(fields) != 3 {
-			return nil, refusal.Errorf("%s: a relation is a source type, a name and a target type, and "+
-				"not %.100q; %s", path, fields, fetchAgain)
+			return nil, refusal.Errorf("%s: a relation is a source type, a name and a target type, and not "+
+				"%.100q; %s", path, fields, fetchAgain)
 		}
 		for _, name := range fields {
 			if err := checkName(path, name); err != nil {

@@ -223,8 +223,8 @@ func (f *files) edges(neighbours *pickle.Dict) (graph.Edges, error) {
 	for _, item := range neighbours.Items {
 		list, ok := item.Value.(*pickle.List)
 		if !ok {
-			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list",
-				f.name("graph"), item.Key)
+			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list", f.name("graph"),
+				item.Key)
 		}
 		// A pickle can name one long list for every vertex; an edge that is written takes two bytes at least.
 		if edges += len(list.Items); edges > len(f.content["graph"])/2 {
@@ -276,8 +276,8 @@ func (f *files) rows(features, labels string) (rows, error) {
 		return rows{}, refusal.In(f.name(labels), err)
 	}
 	if len(class) != x.Rows {
-		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s",
-			f.name(labels), len(class), x.Rows, f.name(features))
+		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s", f.name(labels),
+			len(class), x.Rows, f.name(features))
 	}
 	return rows{x, class, classes}, nil
 }
@@ -345,19 +345,19 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 		}
 		v, err := strconv.Atoi(string(text))
 		if err != nil || v < known || v >= vertices || seen[v] {
-			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once",
-				name, number, text, known, vertices-1)
+			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once", name,
+				number, text, known, vertices-1)
 		}
 		if len(ids) == want {
-			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number,
-				want, f.name("tx"))
+			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number, want,
+				f.name("tx"))
 		}
 		seen[v] = true
 		ids = append(ids, int64(v))
 	}
 	if len(ids) != want {
-		return nil, refusal.Errorf("%s: %d vertices for the %d rows of %s", name, len(ids),
-			want, f.name("tx"))
+		return nil, refusal.Errorf("%s: %d vertices for the %d rows of %s", name, len(ids), want,
+			f.name("tx"))
 	}
 	return ids, nil
 }

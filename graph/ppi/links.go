@@ -37,8 +37,8 @@ func readLinks(path string, vertices int) (*links, error) {
 			return nil, refusal.Damaged("%s: byte %d: %w: the file is damaged or cut short", path,
 				d.InputOffset(), err)
 		}
-		return nil, refusal.Errorf("%s: byte %d: %w; give what "+
-			"json.dump(networkx.node_link_data(graph)) writes", path, d.InputOffset(), err)
+		return nil, refusal.Errorf("%s: byte %d: %w; give what json.dump(networkx.node_link_data(graph)) "+
+			"writes", path, d.InputOffset(), err)
 	}
 	return l, nil
 }

@@ -108,8 +108,8 @@ func (b *bench) wants(name, shape string) bool {
 
 // nothing refuses a filter that leaves nothing to measure.
 func (b *bench) nothing(names string) error {
-	return refusal.Errorf("%s %s: nothing matches; it is matched with a name and a shape as in %q",
-		refusal.Setting("only"), b.Only, names)
+	return refusal.Errorf("{only} %s: nothing matches; it is matched with a name and a shape as in %q",
+		b.Only, names)
 }
 
 // Describe is the machine in lines for a person.

@@ -58,15 +58,13 @@ func (p *Program) agree(r Ranks) error {
 	}
 	err = r.Agree(p.SIMD, func(rank int, theirs, first string) error {
 		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set "+
-			"WEFT_SIMD to the one that all machines have, for all ranks",
-			rank, theirs, first)
+			"WEFT_SIMD to the one that all machines have, for all ranks", rank, theirs, first)
 	})
 	if err != nil {
 		return err
 	}
 	return r.Agree(p.Settings, func(rank int, _, _ string) error {
 		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same ones, and "+
-			"the same %s file",
-			rank, refusal.Setting("config"))
+			"the same {config} file", rank)
 	})
 }

@@ -144,8 +144,8 @@ func (a *Array) Int64s() ([]int64, error) {
 	v, err := convert[int64](a, "i8", "an integer")
 	if err == nil && a.Descr[1:] == "u8" {
 		if k := slices.IndexFunc(v, func(x int64) bool { return x < 0 }); k >= 0 {
-			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer",
-				a.Element(k), uint64(v[k]))
+			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer", a.Element(k),
+				uint64(v[k]))
 		}
 	}
 	return v, err

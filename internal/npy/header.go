@@ -77,8 +77,8 @@ func (h Header) bytes() (int64, error) {
 	}
 	high, low := bits.Mul64(uint64(n), uint64(d.size))
 	if high != 0 || low > math.MaxInt {
-		return 0, refusal.Errorf("shape %s of %q has more bytes than can be counted",
-			shapeString(h.Shape), h.Descr)
+		return 0, refusal.Errorf("shape %s of %q has more bytes than can be counted", shapeString(h.Shape),
+			h.Descr)
 	}
 	return int64(low), nil
 }

@@ -27,8 +27,8 @@ func OpenIn(folder *os.Root, name string) (f *os.File, size int64, err error) {
 	path := filepath.Join(folder.Name(), name)
 	if _, err := folder.Stat(name); err != nil {
 		if _, err := os.Stat(path); err == nil {
-			return nil, 0, refusal.Errorf("%s: a link leads out of the folder %s, and no file elsewhere "+
-				"is read; put the file there", path, folder.Name())
+			return nil, 0, refusal.Errorf("%s: a link leads out of the folder %s, and no file elsewhere is "+
+				"read; put the file there", path, folder.Name())
 		}
 	}
 	return open(path, name, folder.Stat, folder.Open)

@@ -170,8 +170,8 @@ func readHeader(r io.Reader,
 	length := binary.LittleEndian.Uint64(start[:])
 	switch {
 	case length > uint64(size-8):
-		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d "+
-			"bytes of %d; %s", length, size-8, wayOut)
+		return nil, nil, 0, refusal.Damaged("no safetensors file, or cut short: its header claims %d bytes "+
+			"of %d; %s", length, size-8, wayOut)
 	case length > maxHeader:
 		return nil, nil, 0, refusal.Damaged("no safetensors file: its header claims %d bytes, and the "+
 			"format has %d at most; %s", length, maxHeader, wayOut)

@@ -29,8 +29,7 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 			theirs[rank] = make([]int32, sum(messages(me, q)))
 			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
 				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored "+
-					"partition says %d; partition the graph again",
-					me, len(halo[rank]), q, len(theirs[rank]))
+					"partition says %d; partition the graph again", me, len(halo[rank]), q, len(theirs[rank]))
 			}
 		}
 	}
@@ -86,8 +85,8 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 	}
 	for q, o := range out {
 		if o != nil && !planning && !slices.Equal(lists[s.Holders[q]], o.rows) {
-			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the "+
-				"other; partition the graph again", s.Me, q)
+			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; "+
+				"partition the graph again", s.Me, q)
 		}
 	}
 	if err := comm.AllToAllOf(e.comm, comm.Setup, vertices, theirs); err != nil || planning {

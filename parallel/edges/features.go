@@ -53,8 +53,8 @@ func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
 	}
 	entries := b.Out.Indices.Len()
 	if entries > math.MaxInt32 {
-		return nil, refusal.Errorf("attention of %d edges with features between two partitions, and %d "+
-			"are possible; take more partitions", entries, math.MaxInt32)
+		return nil, refusal.Errorf("attention of %d edges with features between two partitions, and %d are "+
+			"possible; take more partitions", entries, math.MaxInt32)
 	}
 	b.featureRows = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, entries)
 	b.listFeatureRows(team)

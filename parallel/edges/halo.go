@@ -161,8 +161,7 @@ func (b *Block) toRows(team *kernel.Team, rows int) {
 func (s *Source) checkHalo(p, q, rows int) error {
 	if want := s.HaloRows[p][q]; rows != want {
 		return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored "+
-			"partition says %d; partition the graph again",
-			p, rows, q, want)
+			"partition says %d; partition the graph again", p, rows, q, want)
 	}
 	return nil
 }

@@ -153,8 +153,8 @@ func (m *messages) idOf(source, k int64) int32 {
 	id := source + int64(m.vertices)*k
 	if id > math.MaxInt32 && m.Reduce == gnn.KindMax {
 		exchange.Must(refusal.Errorf("layer %s: a maximum of messages tells %d parallel edges between two "+
-			"of %d vertices apart, and here are more; remove parallel edges from the graph, or take a "+
-			"sum or a mean", m.path, (math.MaxInt32-source)/int64(m.vertices)+1, m.vertices))
+			"of %d vertices apart, and here are more; remove parallel edges from the graph, or take a sum "+
+			"or a mean", m.path, (math.MaxInt32-source)/int64(m.vertices)+1, m.vertices))
 	}
 	return int32(min(id, math.MaxInt32))
 }

@@ -59,15 +59,13 @@ func existing(dir string) string {
 func refused(dir string, err error) error {
 	if _, none := os.Stat(dir); errors.Is(none, fs.ErrNotExist) {
 		if _, linked := os.Readlink(dir); linked == nil {
-			return refusal.Errorf("%s %s: is a symbolic link to a folder that does not exist; make that "+
-				"folder, or name another",
-				refusal.Setting("offload"), dir)
+			return refusal.Errorf("{offload} %s: is a symbolic link to a folder that does not exist; make "+
+				"that folder, or name another", dir)
 		}
-		return refusal.Errorf("%s %s: the folder above it does not exist; make that first, or name another",
-			refusal.Setting("offload"), dir)
+		return refusal.Errorf("{offload} %s: the folder above it does not exist; make that first, or name "+
+			"another", dir)
 	}
-	return refusal.Errorf("%s %s: %w; name a folder that can be written to",
-		refusal.Setting("offload"), dir, cause(err))
+	return refusal.Errorf("{offload} %s: %w; name a folder that can be written to", dir, cause(err))
 }
 
 // unnamed opens a file without a name.

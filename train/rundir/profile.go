@@ -65,8 +65,7 @@ func (p *Profile) check() error {
 		}
 		w := &p.Workers[k]
 		fits = len(w.Forward) == layers && len(w.Backward) == layers && len(w.Communication) == layers &&
-			len(w.Wait) == layers &&
-			len(p.SentTo[k]) == n && len(m.Peaks[k]) == len(m.Kinds)-1
+			len(w.Wait) == layers && len(p.SentTo[k]) == n && len(m.Peaks[k]) == len(m.Kinds)-1
 	}
 	for _, bytes := range m.Bytes {
 		fits = fits && len(bytes) == len(m.Seconds)

@@ -115,8 +115,10 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	d := newDir(t, path)
 	for e := 1; e <= 3; e++ {
 		require.NoError(t,
-			d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1),
-				Scores: metric.Scores{Train: 0.5, Val: math.NaN()}, Evaluated: e == 2}))
+			d.Epoch(train.Epoch{
+				Epoch: e, Loss: math.Inf(1),
+				Scores: metric.Scores{Train: 0.5, Val: math.NaN()}, Evaluated: e == 2,
+			}))
 		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
 			t.Fatalf("a run under way is read: %v", err)
 		}

@@ -12,88 +12,52 @@ import (
 // elsewhere says what there is for flags of training scripts of DGL, PyG and OGB, by flag.
 var elsewhere = meant([][3]string{
 	{"layers", "is the number of layers", "num-layers n-layers nlayers num-conv-layers depth"},
-	{
-		"hidden", "is the width of hidden layers",
-		"hidden-channels hidden-dim hidden-size hidden-feats num-hidden n-hidden nhid hid hid-dim " +
-			"dim embed-dim num-units",
-	},
+	{"hidden", "is the width of hidden layers", "hidden-channels hidden-dim hidden-size hidden-feats " +
+		"num-hidden n-hidden nhid hid hid-dim dim embed-dim num-units"},
 	{"heads", "is the number of heads", "num-heads n-heads nheads nhead num-attention-heads"},
 	{"output-heads", "is the number of heads of the last layer", "num-out-heads n-out-heads out-heads"},
-	{
-		"epochs", "is the number of epochs",
-		"num-epochs n-epochs nepochs max-epochs num-epoch steps iterations",
-	},
+	{"epochs", "is the number of epochs", "num-epochs n-epochs nepochs max-epochs num-epoch steps " +
+		"iterations"},
 	{"lr", "is the learning rate", "learning-rate rate eta"},
 	{"weight-decay", "is the weight decay", "wd l2 l2norm l2-norm l2-penalty decay"},
 	{"dropout", "is the dropout between layers", "drop drop-rate dropout-rate p-drop"},
 	{"attention-dropout", "is the dropout on attention coefficients", "attn-drop attn-dropout att-dropout"},
 	{"drop-edge", "leaves out edges in each epoch", "dropedge edge-dropout edge-drop dropout-edge"},
-	{
-		"label-input", "has labels of training vertices as input",
-		"use-labels use-label label-reuse labels-as-input mask-rate label-rate",
-	},
+	{"label-input", "has labels of training vertices as input", "use-labels use-label label-reuse " +
+		"labels-as-input mask-rate label-rate"},
 	{"input-dropout", "is the dropout on the input features", "in-drop feat-drop input-drop"},
-	{
-		"patience", "is the number of epochs without improvement before it stops",
-		"early-stop early-stopping es-patience",
-	},
+	{"patience", "is the number of epochs without improvement before it stops", "early-stop early-stopping " +
+		"es-patience"},
 	{"bases", "is the number of bases of R-GCN", "num-bases n-bases"},
 	{"optimizer", "is the optimizer", "optim opt"},
 	{"activation", "is the activation", "act nonlinearity"},
-	{
-		"residual", "adds each layer's input to its output",
-		"skip skip-connections residual-connections use-residual",
-	},
-	{
-		"norm", "batch, layer, graph or pair normalises after each hidden layer",
-		"batch-norm batchnorm use-bn bn layer-norm layernorm graph-norm graphnorm pair-norm pairnorm",
-	},
+	{"residual", "adds each layer's input to its output", "skip skip-connections residual-connections " +
+		"use-residual"},
+	{"norm", "batch, layer, graph or pair normalises after each hidden layer", "batch-norm batchnorm " +
+		"use-bn bn layer-norm layernorm graph-norm graphnorm pair-norm pairnorm"},
 	{"model", "gives the model", "arch conv conv-type gnn gnn-type aggregator-type aggr"},
-	{
-		"", "the first argument is the graph: weft train DATASET|STORE",
-		"dataset data graph graph-name dataset-name root data-dir data-path",
-	},
+	{"", "the first argument is the graph: weft train DATASET|STORE", "dataset data graph graph-name " +
+		"dataset-name root data-dir data-path"},
 	{"seed", "is the seed", "random-seed rng-seed manual-seed"},
-	{
-		"eval-every", "is the number of epochs between two evaluations",
-		"eval-steps log-steps eval-freq log-every",
-	},
-	{
-		"out", "is the directory of the run",
-		"output output-dir save-dir log-dir logdir checkpoint-dir save save-path model-path",
-	},
-	{
-		"checkpoint-every", "is the number of epochs, or the time, between two checkpoints",
-		"checkpoint ckpt checkpoint-freq checkpoint-interval save-every save-freq save-interval save-steps",
-	},
-	{
-		"resume", "RUN continues a run",
-		"resume-from resume-from-checkpoint load-checkpoint ckpt-path restore",
-	},
+	{"eval-every", "is the number of epochs between two evaluations", "eval-steps log-steps eval-freq " +
+		"log-every"},
+	{"out", "is the directory of the run", "output output-dir save-dir log-dir logdir checkpoint-dir save " +
+		"save-path model-path"},
+	{"checkpoint-every", "is the number of epochs, or the time, between two checkpoints", "checkpoint ckpt " +
+		"checkpoint-freq checkpoint-interval save-every save-freq save-interval save-steps"},
+	{"resume", "RUN continues a run", "resume-from resume-from-checkpoint load-checkpoint ckpt-path restore"},
 	{"link-split", "gives the shares of training, validation and test edges", "val-ratio test-ratio"},
-	{
-		"negatives", "is the number of negative edges for each training edge",
-		"num-negs neg-ratio negative-sampling-ratio neg-sampling-ratio num-neg",
-	},
+	{"negatives", "is the number of negative edges for each training edge", "num-negs neg-ratio " +
+		"negative-sampling-ratio neg-sampling-ratio num-neg"},
 	{"threads", "is the number of threads of each worker", "num-threads n-threads nthreads num-cores"},
-	{
-		"parallel", "AXIS=N is the number of workers, as in graph=4",
-		"workers num-workers n-workers num-partitions num-parts num-trainers world-size nproc " +
-			"nproc-per-node num-procs",
-	},
-	{
-		"", "weft runs on the CPU and has no choice of devices",
-		"device gpu gpus cuda no-cuda use-gpu num-gpus cpu accelerator",
-	},
-	{
-		"", "training is full-batch: each epoch is one step over the whole graph",
-		"batch-size batch num-batches mini-batch test-batch-size eval-batch-size",
-	},
-	{
-		"", "there is no sampling: each layer aggregates all neighbours of all vertices",
-		"fanout fan-out fanouts num-neighbors num-neighbours sampler sample-size neighbors " +
-			"walk-length",
-	},
+	{"parallel", "AXIS=N is the number of workers, as in graph=4", "workers num-workers n-workers " +
+		"num-partitions num-parts num-trainers world-size nproc nproc-per-node num-procs"},
+	{"", "weft runs on the CPU and has no choice of devices", "device gpu gpus cuda no-cuda use-gpu " +
+		"num-gpus cpu accelerator"},
+	{"", "training is full-batch: each epoch is one step over the whole graph", "batch-size batch " +
+		"num-batches mini-batch test-batch-size eval-batch-size"},
+	{"", "there is no sampling: each layer aggregates all neighbours of all vertices", "fanout fan-out " +
+		"fanouts num-neighbors num-neighbours sampler sample-size neighbors walk-length"},
 })
 
 // meaning is what there is for a flag: a setting, or a flag, of weft, and what it is. Without a name it is a

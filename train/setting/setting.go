@@ -70,368 +70,269 @@ type Setting struct {
 // need is the value that another setting must have.
 type need struct{ setting, value string }
 
-var settings = withFields([]Setting{
-	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices or, " +
-		"for link prediction, which vertices an edge joins"},
-	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
-		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
-	{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
-	{
-		Name: "hidden", some: true, limits: between(1, 1<<20),
-		Meaning: "width of the hidden layers, the total over heads",
-	},
-	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
-	{
-		Name: "output-heads", some: true, limits: between(1, 1<<10),
-		Meaning: "attention heads of the last layer, averaged; PyG's GAT has as many there as in the others",
-	},
-	{Name: "dropout", some: true, limits: fraction, Meaning: "dropout between layers"},
-	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
-	{
-		Name: "transform-dropout", some: true, limits: fraction,
-		Meaning: "dropout on each layer's transformed features",
-	},
-	{
-		Name: "attention-dropout", some: true, limits: fraction,
-		Meaning: "dropout on the attention coefficients",
-	},
-	{Name: "edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim does"},
-	{
-		Name: "normalize-features", Choices: normalizations,
-		Meaning: "how features are scaled, row divides each vertex's by their sum, standard subtracts " +
-			"each column's mean over all vertices and divides by its standard deviation",
-	},
-	{
-		Name: "norm", some: true, Choices: gnn.Norms,
-		Meaning: "normalisation after each hidden layer, or first in each residual block, auto takes " +
-			"layer in residual blocks and none elsewhere",
-	},
-	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
-	{Name: "activation", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
-	{
-		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
-		Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of " +
-			"norm, convolution and feed-forward between a linear encoder and a linear decoder",
-	},
-	{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each " +
-		"relation's weight (block-diagonal decomposition), 0: a whole weight"},
-	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' weights " +
-		"(basis decomposition), 0: a weight for each relation"},
-	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for each " +
-		"vertex of a type without features, 0: none"},
-	{
-		Name: "jk", some: true, Choices: gnn.Jumps,
-		Meaning: "jumping knowledge: a linear layer reads the outputs of all layers, cat for side by " +
-			"side, max for the largest of each column, none for the last layer's logits",
-	},
-	{
-		Name: "aggregation", some: true, Choices: gnn.Aggregations,
-		Meaning: "how a layer aggregates the in-neighbours",
-	},
-	{
-		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
-		Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
-	},
-	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then " +
-		"aggregates in rounds, as APPNP"},
-	{
-		Name: "teleport", some: true, limits: fraction,
-		Meaning: "share of a decoupled model's transformed features in each aggregation, as alpha of APPNP",
-	},
-	{
-		Name: "rounds", some: true, limits: between(0, 1000),
-		Meaning: "number of aggregations after the layers of a decoupled model or of appnp, or in sgc, 0: " +
-			"10 in appnp, 2 in sgc, and as many as layers in other models",
-	},
-	{
-		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
-		Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that " +
-			"attention vectors keep their initial values",
-	},
-	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each layer " +
-		"of gcnii, and teleport probability of appnp"},
-	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, ln(theta/l " +
-		"+ 1) in layer l"},
-	{Name: "shared-weights", some: true, Meaning: "one weight for the initial residual and the aggregated " +
-		"rows, false for GCNII*"},
-	{
-		Name: "link-relation", task: task.Link,
-		Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in author,writes,paper, several with ; " +
-			"between them (default: those that a stored split divides, else all from the first vertex " +
-			"type to itself)",
-	},
-	{
-		Name: "out-features", task: task.Link, limits: between(0, 1<<20),
-		Meaning: "width of the last layer, which gives the vertices' embeddings, 0: the hidden width",
-	},
-	{
-		Name: "decoder", task: task.Link, Choices: task.Decoders,
-		Meaning: "how an edge is scored from the embeddings of its ends, distmult has a weight for each " +
-			"relation and column",
-	},
-
-	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
-	{
-		Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "weight decay of all parameters but biases and norms",
-	},
-	{
-		Name: "conv-weight-decay", Group: TrainingGroup, some: true, limits: atLeast(0),
-		Meaning: "weight decay of the convolutions; weight-decay is then for the linear layers before " +
-			"and after them",
-	},
-	{
-		Name: "decay-first-layer-only", some: true, Group: TrainingGroup,
-		Meaning: "weight decay on the first layer's weights only",
-	},
-	{
-		Name: "drop-edge", some: true, Group: TrainingGroup, limits: fraction,
-		Meaning: "probability with which an epoch leaves out an edge, the same edges for all layers and " +
-			"on any mesh (DropEdge)",
-	},
-	{
-		Name: "label-input", Group: TrainingGroup, task: task.Vertex, limits: fraction,
-		Meaning: "probability with which an epoch has the label of a training vertex as input beside the " +
-			"features, the loss is of the others; prediction has all (masked label prediction), 0: labels " +
-			"are no input",
-	},
-	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
-	{
-		Name: "momentum", Group: TrainingGroup, needs: need{"optimizer", optim.SGD}, limits: fraction,
-		Meaning: "momentum of sgd, the share of the step before that each step repeats",
-	},
-	{
-		Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules,
-		Meaning: "how the learning rate changes, plateau lowers it where the validation metric, or loss, " +
-			"that select takes stops improving",
-	},
-	{
-		Name: "plateau-factor", Group: TrainingGroup, needs: need{"schedule", optim.PlateauSchedule},
-		limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
-		Meaning: "what schedule plateau multiplies the learning rate by",
-	},
-	{
-		Name: "plateau-patience", Group: TrainingGroup, needs: need{"schedule", optim.PlateauSchedule},
-		limits: between(0, 1e9),
-		Meaning: "evaluations in a row without progress after which the next one lowers the learning " +
-			"rate, with schedule plateau",
-	},
-	{
-		Name: "warmup", Group: TrainingGroup, limits: between(0, 1e9),
-		Meaning: "epochs in which the learning rate rises linearly to lr, before the schedule begins",
-	},
-	{
-		Name: "loss", Group: TrainingGroup, task: task.Vertex, Choices: task.Losses,
-		Meaning: "loss of the training vertices, auto takes cross-entropy for classes and mse for values; " +
-			"those of values are of standard scores",
-	},
-	{
-		Name: "focal-gamma", Group: TrainingGroup, task: task.Vertex,
-		needs: need{"loss", task.Focal}, limits: above(0),
-		Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln p; " +
-			"for loss focal",
-	},
-	{
-		Name: "class-weights", Group: TrainingGroup, task: task.Vertex,
-		isFile: func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
-		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all training " +
-			"vertices of each class together, or a text `file` with a number for each class in order",
-	},
-	{
-		Name: "label-smoothing", Group: TrainingGroup, task: task.Vertex, limits: fraction,
-		Meaning: "share of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
-	},
-	{
-		Name: "clip", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "largest norm of the gradient, a longer one is scaled down to it, 0: no limit",
-	},
-	{
-		Name: "epochs", Group: TrainingGroup, changes: true, limits: between(1, 1e9),
-		Meaning: "passes over the graph",
-	},
-	{
-		Name: "patience", Group: TrainingGroup, changes: true, limits: atLeast(0),
-		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a better " +
-			"validation metric, 0: never",
-	},
-	{
-		Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9),
-		Meaning: "epochs from one evaluation to the next",
-	},
-	{
-		Name: "metric", Group: TrainingGroup,
-		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
-			metric.ValueNames)),
-		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and " +
-			"mrr or, with negative edges that all share, hits@50 for link prediction",
-	},
-	{
-		Name: "select", Group: TrainingGroup, Choices: []string{SelectMetric, SelectLoss},
-		Meaning: "how the best epoch is found: by the best validation metric or the lowest validation loss",
-	},
-	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
-	{
-		Name: "split", Group: TrainingGroup, task: task.Vertex, limits: atLeast(0),
-		Meaning: "which stored split, from 0",
-	},
-	{
-		Name: "validate", Group: TrainingGroup, task: task.Vertex, changes: true,
-		Meaning: "`store` whose validation and test vertices select and measure the model, in place of " +
-			"those of the graph that it is trained on",
-	},
-	{
-		Name: "link-split", Group: TrainingGroup, task: task.Link,
-		Meaning: "`shares` of training, validation and test edges; only training edges pass messages",
-	},
-	{
-		Name: "negatives", Group: TrainingGroup, task: task.Link, limits: between(1, 1<<10),
-		Meaning: "negative edges drawn in each epoch for each training edge, by another source or target, " +
-			"between two vertex types by another target",
-	},
-	{
-		Name: "eval-negatives", Group: TrainingGroup, task: task.Link, limits: between(0, math.MaxInt32),
-		Meaning: "vertices of the target's type, drawn once, among which the target of a validation or " +
-			"test edge is ranked, 0: all",
-	},
-	{Name: "require-edge-features", Group: TrainingGroup, Meaning: "refuse a model that does not use " +
-		"edge features"},
-	{
-		Name: "init-scheme", Group: TrainingGroup, Choices: nn.InitSchemes,
-		Meaning: "initial weights of linear layers, auto for each model's as in PyG, glorot for " +
-			"±√(6/(in+out)), torch for ±1/√in as torch.nn.Linear",
-	},
-	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
-
-	{
-		Name: "checkpoint-every", Group: MachineGroup, changes: true,
-		Meaning: "number of epochs, or `time` as in 30m, from one checkpoint to the next, 0: none, not " +
-			"even after a signal",
-	},
-	{Name: "max-time", Group: MachineGroup, changes: true, Meaning: "`time` as in 3h50m, or 3:50:00 as in " +
-		"Slurm, after which the command stops with a checkpoint, over all its runs, 0: no limit"},
-	{
-		Name: "threads", Group: MachineGroup, changes: true, limits: between(0, 1<<12),
-		Meaning: "threads of each worker, 0: an equal share of all cores",
-	},
-	{
-		Name: "memory-limit", Group: MachineGroup, changes: true,
-		Meaning: "refuse a run in which a worker would need more memory, as in 4GiB",
-	},
-	{
-		Name: "recompute", Group: MachineGroup, changes: true,
-		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
-		was:     map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
-		Meaning: "what the backward pass computes again instead of keeping it, blocks for the values " +
-			"within each block of the model, auto for these in a pipeline and where memory-limit needs it",
-	},
-	{
-		Name: "precision", Group: MachineGroup, Choices: precisions,
-		Meaning: "number format in which features, activations, their gradients and messages are stored, " +
-			"bf16 takes half the bytes of f32",
-	},
-	{
-		Name: "wire", Group: MachineGroup, shared: true, Choices: axis.Wires,
-		Meaning: "number format in which workers send each other values of vertices and their gradients " +
-			"in training, int8 and int4 for stochastic rounding within the range of each row, auto for " +
-			"that of precision",
-	},
-	{Name: "parallel", Group: MachineGroup, changes: true, Meaning: "number of workers along each axis, " +
-		"AXIS=N[,AXIS=N…], as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
-	{
-		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
-		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the " +
-			"cheaper; with halo-delay 1 they do not, as what is aggregated is late, and auto takes " +
-			"PipeGCN's aggregate-first; sparse features are always transformed first",
-	},
-	{
-		Name: "comm-timeout", Group: MachineGroup, changes: true, shared: true,
-		Meaning: "longest wait for another worker, as in 60s or 5m",
-	},
-
-	{
-		Name: "partitions", Group: GraphAxisGroup, changes: true, limits: between(0, mesh.MaxWorkers),
-		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
-			"each worker along the graph axis",
-	},
-	{
-		Name: "offload", Group: GraphAxisGroup, changes: true,
-		Meaning: "`folder` on a disk of each machine where matrices rest of partitions that are not at " +
-			"work, as far as the memory limit needs it",
-	},
-	{
-		Name: "partition", Group: GraphAxisGroup, changes: true, axis: "graph",
-		Choices: append([]string{autoPartition}, partition.StoredMethods()...),
-		Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, " +
-			"metis, or stream if there is too little memory for metis",
-	},
-	{
-		Name: "balance", Group: GraphAxisGroup, changes: true, axis: "graph", Choices: partition.Balances(),
-		Meaning: "what each partition gets an equal share of, edges and train in addition to vertices, " +
-			"auto for edges where that leaves less work to the busiest worker",
-	},
-	{
-		Name: "prefetch", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline",
-		limits: between(0, 1<<10), Meaning: "messages with other workers' rows that are received ahead",
-	},
-	{
-		Name: "keep-halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline",
-		Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that costs",
-	},
-	{
-		Name: "halo", Group: GraphAxisGroup, changes: true, axis: "graph", beside: "pipeline",
-		Choices: edges.HaloNames,
-		Meaning: "what travels between partitions in sums and means, cover for rows and partial sums by a " +
-			"minimum vertex cover, auto for these where they are at least a tenth fewer",
-	},
-	{
-		Name: "wire-schedule", Group: GraphAxisGroup, axis: "graph", beside: "pipeline",
-		Meaning: "which share of the columns of halo rows is sent in an epoch of training, none for all, " +
-			"varco for one that grows to all: of d columns d/c, where c falls from C to 1 in 1/A of the " +
-			"epochs, as in varco:slope=5,from=128; slope=0 keeps C",
-	},
-	{
-		Name: "halo-delay", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1),
-		Meaning: "epochs by which other workers' rows and gradients are late in training, which hides a " +
-			"slow link behind computation and makes training approximate (PipeGCN)",
-	},
-	{
-		Name: "halo-smoothing", Group: GraphAxisGroup, axis: "graph", beside: "pipeline",
-		Choices: axis.Smoothings,
-		Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their " +
-			"gradients, or both",
-	},
-
-	{
-		Name: "aggregation-chunks", Group: TensorAxisGroup, changes: true, axis: "tensor", some: true,
-		Meaning: "`number` of aggregation chunks in which rows are received and results sent while it " +
-			"computes, or auto",
-	},
-
-	{
-		Name: "chunks", Group: PipelineAxisGroup, axis: "pipeline",
-		Meaning: "`number` of chunks of vertices that pass through the stages one after another, of all " +
-			"partitions together, auto for four times the workers",
-	},
-	{
-		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: partition.ChunkMethods(),
-		Meaning: "how vertices are divided into chunks, merged joins four parts of metis, chosen at random",
-	},
-	{
-		Name: "history-period", Group: PipelineAxisGroup, axis: "pipeline", limits: between(1, 1e9),
-		Meaning: "epochs between two renewals of the history, the embeddings of earlier epochs",
-	},
-	{
-		Name: "history-start", Group: PipelineAxisGroup, axis: "pipeline", Choices: axis.HistoryStarts,
-		Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward pass",
-	},
-	{
-		Name: "chunk-order", Group: PipelineAxisGroup, axis: "pipeline", Choices: axis.ChunkOrders,
-		Meaning: "order of the chunks, shuffle draws another one in each epoch",
-	},
-	{
-		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: axis.StaleNames,
-		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and " +
-			"doubles the others",
+var settings = withFields([][]Setting{
+	ModelGroup: {
+		{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices " +
+			"or, for link prediction, which vertices an edge joins"},
+		{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
+			WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
+		{Name: "layers", some: true, limits: between(1, 1000), Meaning: "number of layers"},
+		{Name: "hidden", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the " +
+			"total over heads"},
+		{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden " +
+			"layers"},
+		{Name: "output-heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the " +
+			"last layer, averaged; PyG's GAT has as many there as in the others"},
+		{Name: "dropout", some: true, limits: fraction, Meaning: "dropout between layers"},
+		{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
+		{Name: "transform-dropout", some: true, limits: fraction, Meaning: "dropout on each layer's " +
+			"transformed features"},
+		{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention " +
+			"coefficients"},
+		{Name: "edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim does"},
+		{Name: "normalize-features", Choices: normalizations, Meaning: "how features are scaled, row " +
+			"divides each vertex's by their sum, standard subtracts each column's mean over all vertices " +
+			"and divides by its standard deviation"},
+		{Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, or " +
+			"first in each residual block, auto takes layer in residual blocks and none elsewhere"},
+		{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
+		{Name: "activation", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
+		{
+			Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
+			Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of " +
+				"norm, convolution and feed-forward between a linear encoder and a linear decoder",
+		},
+		{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each " +
+			"relation's weight (block-diagonal decomposition), 0: a whole weight"},
+		{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' " +
+			"weights (basis decomposition), 0: a weight for each relation"},
+		{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for " +
+			"each vertex of a type without features, 0: none"},
+		{Name: "jk", some: true, Choices: gnn.Jumps, Meaning: "jumping knowledge: a linear layer reads the " +
+			"outputs of all layers, cat for side by side, max for the largest of each column, none for the " +
+			"last layer's logits"},
+		{Name: "aggregation", some: true, Choices: gnn.Aggregations, Meaning: "how a layer aggregates the " +
+			"in-neighbours"},
+		{
+			Name: "direction", some: true, Choices: []string{"in", "out", "both"},
+			Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
+		},
+		{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then " +
+			"aggregates in rounds, as APPNP"},
+		{Name: "teleport", some: true, limits: fraction, Meaning: "share of a decoupled model's " +
+			"transformed features in each aggregation, as alpha of APPNP"},
+		{Name: "rounds", some: true, limits: between(0, 1000), Meaning: "number of aggregations after the " +
+			"layers of a decoupled model or of appnp, or in sgc, 0: 10 in appnp, 2 in sgc, and as many as " +
+			"layers in other models"},
+		{
+			Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
+			Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that " +
+				"attention vectors keep their initial values",
+		},
+		{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each " +
+			"layer of gcnii, and teleport probability of appnp"},
+		{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, " +
+			"ln(theta/l + 1) in layer l"},
+		{Name: "shared-weights", some: true, Meaning: "one weight for the initial residual and the " +
+			"aggregated rows, false for GCNII*"},
+		{Name: "link-relation", task: task.Link, Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in " +
+			"author,writes,paper, several with ; between them (default: those that a stored split divides, " +
+			"else all from the first vertex type to itself)"},
+		{Name: "out-features", task: task.Link, limits: between(0, 1<<20), Meaning: "width of the last " +
+			"layer, which gives the vertices' embeddings, 0: the hidden width"},
+		{Name: "decoder", task: task.Link, Choices: task.Decoders, Meaning: "how an edge is scored from " +
+			"the embeddings of its ends, distmult has a weight for each relation and column"},
+	},
+	TrainingGroup: {
+		{Name: "lr", limits: above(0), Meaning: "learning rate"},
+		{Name: "weight-decay", limits: atLeast(0), Meaning: "weight decay of all parameters but biases and " +
+			"norms"},
+		{Name: "conv-weight-decay", some: true, limits: atLeast(0), Meaning: "weight decay of the " +
+			"convolutions; weight-decay is then for the linear layers before and after them"},
+		{Name: "decay-first-layer-only", some: true, Meaning: "weight decay on the first layer's weights " +
+			"only"},
+		{Name: "drop-edge", some: true, limits: fraction, Meaning: "probability with which an epoch leaves " +
+			"out an edge, the same edges for all layers and on any mesh (DropEdge)"},
+		{Name: "label-input", task: task.Vertex, limits: fraction, Meaning: "probability with which an " +
+			"epoch has the label of a training vertex as input beside the features, the loss is of the " +
+			"others; prediction has all (masked label prediction), 0: labels are no input"},
+		{Name: "optimizer", Choices: optim.Names, Meaning: "optimizer"},
+		{
+			Name: "momentum", needs: need{"optimizer", optim.SGD}, limits: fraction,
+			Meaning: "momentum of sgd, the share of the step before that each step repeats",
+		},
+		{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau " +
+			"lowers it where the validation metric, or loss, that select takes stops improving"},
+		{
+			Name: "plateau-factor", needs: need{"schedule", optim.PlateauSchedule},
+			limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
+			Meaning: "what schedule plateau multiplies the learning rate by",
+		},
+		{
+			Name: "plateau-patience", needs: need{"schedule", optim.PlateauSchedule}, limits: between(0, 1e9),
+			Meaning: "evaluations in a row without progress after which the next one lowers the learning " +
+				"rate, with schedule plateau",
+		},
+		{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
+			"linearly to lr, before the schedule begins"},
+		{Name: "loss", task: task.Vertex, Choices: task.Losses, Meaning: "loss of the training vertices, " +
+			"auto takes cross-entropy for classes and mse for values; those of values are of standard " +
+			"scores"},
+		{
+			Name: "focal-gamma", task: task.Vertex, needs: need{"loss", task.Focal}, limits: above(0),
+			Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln " +
+				"p; for loss focal",
+		},
+		{
+			Name: "class-weights", task: task.Vertex,
+			isFile: func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
+			Meaning: "weights of the classes in the loss: none, balanced for the same weight of all " +
+				"training vertices of each class together, or a text `file` with a number for each " +
+				"class in order",
+		},
+		{Name: "label-smoothing", task: task.Vertex, limits: fraction, Meaning: "share of a vertex's " +
+			"target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
+		{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled " +
+			"down to it, 0: no limit"},
+		{Name: "epochs", changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
+		{Name: "patience", changes: true, limits: atLeast(0), Meaning: "stop after so many epochs without " +
+			"a lower validation loss or (select metric) a better validation metric, 0: never"},
+		{Name: "eval-every", limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
+		{
+			Name: "metric",
+			Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
+				metric.ValueNames)),
+			Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and " +
+				"mrr or, with negative edges that all share, hits@50 for link prediction",
+		},
+		{Name: "select", Choices: []string{SelectMetric, SelectLoss}, Meaning: "how the best epoch is " +
+			"found: by the best validation metric or the lowest validation loss"},
+		{Name: "seed", Meaning: "seed of all randomness"},
+		{Name: "split", task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},
+		{Name: "validate", task: task.Vertex, changes: true, Meaning: "`store` whose validation and test " +
+			"vertices select and measure the model, in place of those of the graph that it is trained on"},
+		{Name: "link-split", task: task.Link, Meaning: "`shares` of training, validation and test edges; " +
+			"only training edges pass messages"},
+		{Name: "negatives", task: task.Link, limits: between(1, 1<<10), Meaning: "negative edges drawn in " +
+			"each epoch for each training edge, by another source or target, between two vertex types by " +
+			"another target"},
+		{
+			Name: "eval-negatives", task: task.Link, limits: between(0, math.MaxInt32),
+			Meaning: "vertices of the target's type, drawn once, among which the target of a validation or " +
+				"test edge is ranked, 0: all",
+		},
+		{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
+		{Name: "init-scheme", Choices: nn.InitSchemes, Meaning: "initial weights of linear layers, auto " +
+			"for each model's as in PyG, glorot for ±√(6/(in+out)), torch for ±1/√in as torch.nn.Linear"},
+		{Name: "init", Meaning: "safetensors `file` with the weights to start from"},
+	},
+	MachineGroup: {
+		{Name: "checkpoint-every", changes: true, Meaning: "number of epochs, or `time` as in 30m, from " +
+			"one checkpoint to the next, 0: none, not even after a signal"},
+		{Name: "max-time", changes: true, Meaning: "`time` as in 3h50m, or 3:50:00 as in Slurm, after " +
+			"which the command stops with a checkpoint, over all its runs, 0: no limit"},
+		{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
+			"an equal share of all cores"},
+		{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
+			"memory, as in 4GiB"},
+		{
+			Name: "recompute", changes: true, Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
+			was: map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
+			Meaning: "what the backward pass computes again instead of keeping it, blocks for the values " +
+				"within each block of the model, auto for these in a pipeline and where memory-limit needs " +
+				"it",
+		},
+		{Name: "precision", Choices: precisions, Meaning: "number format in which features, activations, " +
+			"their gradients and messages are stored, bf16 takes half the bytes of f32"},
+		{Name: "wire", shared: true, Choices: axis.Wires, Meaning: "number format in which workers send " +
+			"each other values of vertices and their gradients in training, int8 and int4 for stochastic " +
+			"rounding within the range of each row, auto for that of precision"},
+		{Name: "parallel", changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], " +
+			"as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it"},
+		{Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer transforms " +
+			"or aggregates first where both give the same, auto takes the cheaper; with halo-delay 1 they " +
+			"do not, as what is aggregated is late, and auto takes PipeGCN's aggregate-first; sparse " +
+			"features are always transformed first"},
+		{Name: "comm-timeout", changes: true, shared: true, Meaning: "longest wait for another worker, as " +
+			"in 60s or 5m"},
+	},
+	GraphAxisGroup: {
+		{
+			Name: "partitions", changes: true, limits: between(0, mesh.MaxWorkers),
+			Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
+				"each worker along the graph axis",
+		},
+		{Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine where matrices rest " +
+			"of partitions that are not at work, as far as the memory limit needs it"},
+		{
+			Name: "partition", changes: true, axis: "graph",
+			Choices: append([]string{autoPartition}, partition.StoredMethods()...),
+			Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, " +
+				"metis, or stream if there is too little memory for metis",
+		},
+		{
+			Name: "balance", changes: true, axis: "graph", Choices: partition.Balances(),
+			Meaning: "what each partition gets an equal share of, edges and train in addition to vertices, " +
+				"auto for edges where that leaves less work to the busiest worker",
+		},
+		{
+			Name: "prefetch", changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10),
+			Meaning: "messages with other workers' rows that are received ahead",
+		},
+		{
+			Name: "keep-halo", changes: true, axis: "graph", beside: "pipeline",
+			Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that " +
+				"costs",
+		},
+		{
+			Name: "halo", changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
+			Meaning: "what travels between partitions in sums and means, cover for rows and partial sums " +
+				"by a minimum vertex cover, auto for these where they are at least a tenth fewer",
+		},
+		{Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which share of the columns of " +
+			"halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of " +
+			"d columns d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; " +
+			"slope=0 keeps C"},
+		{
+			Name: "halo-delay", axis: "graph", beside: "pipeline", limits: between(0, 1),
+			Meaning: "epochs by which other workers' rows and gradients are late in training, which hides " +
+				"a slow link behind computation and makes training approximate (PipeGCN)",
+		},
+		{
+			Name: "halo-smoothing", axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
+			Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their " +
+				"gradients, or both",
+		},
+	},
+	TensorAxisGroup: {
+		{
+			Name: "aggregation-chunks", changes: true, axis: "tensor", some: true,
+			Meaning: "`number` of aggregation chunks in which rows are received and results sent while it " +
+				"computes, or auto",
+		},
+	},
+	PipelineAxisGroup: {
+		{Name: "chunks", axis: "pipeline", Meaning: "`number` of chunks of vertices that pass through the " +
+			"stages one after another, of all partitions together, auto for four times the workers"},
+		{
+			Name: "chunk-method", axis: "pipeline", Choices: partition.ChunkMethods(),
+			Meaning: "how vertices are divided into chunks, merged joins four parts of metis, chosen at " +
+				"random",
+		},
+		{Name: "history-period", axis: "pipeline", limits: between(1, 1e9), Meaning: "epochs between two " +
+			"renewals of the history, the embeddings of earlier epochs"},
+		{
+			Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
+			Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward " +
+				"pass",
+		},
+		{Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders, Meaning: "order of the chunks, " +
+			"shuffle draws another one in each epoch"},
+		{
+			Name: "stale-gradients", axis: "pipeline", Choices: axis.StaleNames,
+			Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and " +
+				"doubles the others",
+		},
 	},
 })
 
@@ -487,18 +388,22 @@ func activations() []string {
 	})
 }
 
-// withFields ties each setting to the field of Options whose yaml tag is its name.
-func withFields(table []Setting) []Setting {
+// withFields lists the settings of a table by group, each tied to the field of Options whose yaml tag is its
+// name.
+func withFields(table [][]Setting) (all []Setting) {
 	fields := reflect.VisibleFields(reflect.TypeFor[Options]())
-	for i := range table {
-		s := &table[i]
-		k := slices.IndexFunc(fields, func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
-		if k < 0 {
-			panic("Options has no field for the setting " + s.Name)
+	for group, list := range table {
+		for _, s := range list {
+			named := func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name }
+			k := slices.IndexFunc(fields, named)
+			if k < 0 {
+				panic("Options has no field for the setting " + s.Name)
+			}
+			s.Group, s.field = Group(group), fields[k].Index
+			all = append(all, s)
 		}
-		s.field = fields[k].Index
 	}
-	return table
+	return all
 }
 
 // Task is the only one that the setting is for, "" where it is for any.

@@ -221,8 +221,8 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 // mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from 1.
 func List(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
-		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth "+
-			"value per vertex", a.Shape)
+		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per "+
+			"vertex", a.Shape)
 	}
 	if a.Descr == "|b1" || mask(a, vertices) {
 		marks, err := a.Bools()
@@ -230,8 +230,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			return nil, err
 		}
 		if len(marks) != vertices {
-			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each",
-				len(marks), vertices)
+			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each", len(marks),
+				vertices)
 		}
 		return marked(marks, vertices, 1)
 	}
@@ -245,8 +245,8 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 			if v == -1 { // as text without a number reads
 				way = "leave empty lines out, and " + way
 			}
-			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s",
-				k+1, v, vertices, way)
+			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s", k+1, v,
+				vertices, way)
 		}
 	}
 	if err := memory.Need(16 * int64(len(ids))); err != nil {
@@ -289,8 +289,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	for part, ids := range parts {
 		for _, v := range ids {
 			if in[v] != 0 {
-				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in "+
-					"one of them", v, names[in[v]-1])}
+				return partError{names[part], refusal.Errorf("vertex %d is also in %s: leave it in one of "+
+					"them", v, names[in[v]-1])}
 			}
 			in[v] = 1 + byte(part)
 			if l.There() && !l.Labelled(v) {
@@ -306,8 +306,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 // Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
-		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for "+
-			"each vertex", a.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each "+
+			"vertex", a.Shape, vertices)
 	}
 	splits := width(a.Shape)
 	return masks(a, vertices, splits, 1, splits)

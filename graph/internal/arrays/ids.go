@@ -48,8 +48,8 @@ func (r *RowIDs) Add(id []byte, at int64) error {
 		r.at = append(r.at, make([]int64, more)...)
 	}
 	if r.at[v] > 0 {
-		return refusal.Errorf("the id %s stands in %d as well: give each vertex one row",
-			r.key.Name(v), r.at[v])
+		return refusal.Errorf("the id %s stands in %d as well: give each vertex one row", r.key.Name(v),
+			r.at[v])
 	}
 	r.at[v] = at
 	r.rows, err = memory.Append(r.rows, v)
@@ -68,8 +68,8 @@ func (r *RowIDs) Check() error {
 	if missing > 1 {
 		others = fmt.Sprintf(" and %d more", missing-1)
 	}
-	return refusal.Errorf("has no row for the id %s%s: give each vertex one row",
-		r.key.Name(int32(first)), others)
+	return refusal.Errorf("has no row for the id %s%s: give each vertex one row", r.key.Name(int32(first)),
+		others)
 }
 
 // inOrder returns values, so many for each row, in the order of the vertices. It copies them.

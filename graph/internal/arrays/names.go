@@ -93,8 +93,8 @@ func ReadLabels(path string, most int64, key *Key, as Meaning) (*LabelRows, erro
 		a, err = n.withHeader(a)
 	}
 	if err == nil && n.text && n.spaced && !n.alone && a.Shape[0] == len(n.table.Names) {
-		err = refusal.Errorf("%s: several columns, or names of classes with spaces, each in one line alone: "+
-			"give one column, or put names in quotes", path)
+		err = refusal.Errorf("%s: several columns, or names of classes with spaces, each in one line "+
+			"alone: give one column, or put names in quotes", path)
 	}
 	if err != nil {
 		return nil, err

@@ -53,8 +53,8 @@ func newBounds(rows, columns int64, indptr *npy.Array, indices, data []int) (*CS
 		return nil, err
 	}
 	if len(m.Indptr) != m.Rows+1 || data[0] != indices[0] {
-		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids "+
-			"and %d values", rows, len(m.Indptr), indices[0], data[0])
+		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids and %d "+
+			"values", rows, len(m.Indptr), indices[0], data[0])
 	}
 	if !slices.IsSorted(m.Indptr) || m.Indptr[0] != 0 || m.Indptr[m.Rows] != int64(indices[0]) {
 		return nil, refusal.Errorf("the row bounds of a sparse matrix do not ascend from 0 to the %d "+
