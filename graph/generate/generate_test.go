@@ -448,7 +448,10 @@ func TestSorted(t *testing.T) {
 }
 
 // heap is a sink that keeps nothing, and looks how large Go's heap is.
-type heap struct{ most uint64 }
+type heap struct {
+	graph.Sink
+	most uint64
+}
 
 func (h *heap) look() error {
 	var now runtime.MemStats
