@@ -33,6 +33,27 @@ func (m kept) Ahead()                 {}
 func (m kept) Take(into []byte) error { copy(into, m); return nil }
 func (m kept) Drop()                  {}
 
+// onHosts runs work as every rank, of which two workers hold those of holders. timeout is that of a worker's
+// link.
+func onHosts(t *testing.T, holders []int, timeout time.Duration, spool Spool, work func(end Transport)) {
+	t.Helper()
+	var workers sync.WaitGroup
+	for worker, end := range InProcess(2) {
+		workers.Go(func() {
+			h := NewHost(New(end, timeout), holders, spool)
+			var members sync.WaitGroup
+			for _, transport := range h.Transports() {
+				members.Go(func() { work(transport) })
+			}
+			members.Wait()
+			if err := h.Close(); err != nil {
+				t.Errorf("worker %d: %v", worker, err)
+			}
+		})
+	}
+	workers.Wait()
+}
+
 // TestShared: ranks of one worker see what others share, and those of another worker do not.
 func TestShared(t *testing.T) {
 	h := PlanHost(0, []int{0, 0, 1}, doubled{})
@@ -62,22 +83,7 @@ func TestShared(t *testing.T) {
 // whether they give away their turns or keep them. A rank that waits while another works does not count.
 func TestWaitedOfAHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ends, holders := InProcess(2), []int{0, 0, 1}
-		var ranks sync.WaitGroup
-		for worker, end := range ends {
-			ranks.Go(func() {
-				h := NewHost(New(end, 0), holders, doubled{})
-				var members sync.WaitGroup
-				for _, transport := range h.Transports() {
-					members.Go(func() { waitsAndWorks(t, New(transport, 0)) })
-				}
-				members.Wait()
-				if err := h.Close(); err != nil {
-					t.Errorf("worker %d: %v", worker, err)
-				}
-			})
-		}
-		ranks.Wait()
+		onHosts(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) { waitsAndWorks(t, New(end, 0)) })
 	})
 }
 
@@ -123,34 +129,22 @@ func waitsAndWorks(t *testing.T, c *Comm) {
 func TestSlowNeighbour(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
-		var ranks sync.WaitGroup
-		for _, end := range InProcess(2) {
-			ranks.Go(func() {
-				h := NewHost(New(end, 0), []int{0, 0, 1}, doubled{})
-				var members sync.WaitGroup
-				for _, transport := range h.Transports() {
-					members.Go(func() {
-						c, one := New(transport, 10*ms), make([]byte, 1)
-						c.Begin()
-						defer c.End()
-						var err error
-						switch c.Rank() {
-						case 0:
-							err = c.Receive(Halo, one, 2).Wait()
-						case 1:
-							time.Sleep(35 * ms)
-						case 2:
-							time.Sleep(38 * ms)
-							err = c.Send(Halo, one, 0).Wait()
-						}
-						assert.NoError(t, err)
-					})
-				}
-				members.Wait()
-				assert.NoError(t, h.Close())
-			})
-		}
-		ranks.Wait()
+		onHosts(t, []int{0, 0, 1}, 0, doubled{}, func(end Transport) {
+			c, one := New(end, 10*ms), make([]byte, 1)
+			c.Begin()
+			defer c.End()
+			var err error
+			switch c.Rank() {
+			case 0:
+				err = c.Receive(Halo, one, 2).Wait()
+			case 1:
+				time.Sleep(35 * ms)
+			case 2:
+				time.Sleep(38 * ms)
+				err = c.Send(Halo, one, 0).Wait()
+			}
+			assert.NoError(t, err)
+		})
 	})
 }
 
@@ -196,24 +190,16 @@ func TestCloseWaitsForWhatMoves(t *testing.T) {
 	const ms = time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		var workers sync.WaitGroup
-		for worker, end := range InProcess(2) {
-			workers.Go(func() {
-				h := NewHost(New(end, 10*ms), []int{0, 1}, lagging{})
-				c := New(h.Transports()[0], 0)
-				c.Begin()
-				if worker == 0 {
-					for range 5 {
-						c.Send(Halo, make([]byte, 1), 1)
-					}
+		onHosts(t, []int{0, 1}, 10*ms, lagging{}, func(end Transport) {
+			c := New(end, 0)
+			c.Begin()
+			defer c.End()
+			if c.Rank() == 0 {
+				for range 5 {
+					c.Send(Halo, make([]byte, 1), 1)
 				}
-				c.End()
-				if err := h.Close(); err != nil {
-					t.Errorf("worker %d: %v", worker, err)
-				}
-			})
-		}
-		workers.Wait()
+			}
+		})
 		if took := time.Since(began); took != 40*ms {
 			t.Errorf("after %v, want 40ms", took)
 		}

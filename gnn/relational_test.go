@@ -10,6 +10,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/kernel/reference"
 	"weft/nn"
 	"weft/parallel/paralleltest"
 	"weft/tensor"
@@ -18,127 +19,77 @@ import (
 // relationalCase is a small graph of papers with features and authors without, and its decoupled R-GCN by
 // definition, in double precision.
 type relationalCase struct {
-	papers, authors int
-	features        [][]float64
-	edges           []graph.Edges // of cites, writes, by
-	teleport        float64
-	layers          int
+	count    [2]int // of papers and authors
+	features *reference.Matrix
+	means    []*reference.Aggregation // over cites, writes, by
+	teleport float64
+	layers   int
 }
 
+// relationalEnds are the types of a relation's sources and targets.
 var relationalEnds = [][2]int{{0, 0}, {1, 0}, {0, 1}}
 
+// mean is a relation's mean over in-neighbours.
+func (c *relationalCase) mean(r int, rows [2]*reference.Matrix) *reference.Matrix {
+	z := reference.New(c.count[relationalEnds[r][1]], rows[0].Cols)
+	reference.SpMM(z, c.means[r], rows[relationalEnds[r][0]])
+	return z
+}
+
 // logits computes the papers' logits: an MLP of each type, then the three equations of decoupled.go.
-func (c *relationalCase) logits(w nn.State) [][]float64 {
-	matrix := func(name string) (m [][]float64) {
+func (c *relationalCase) logits(w nn.State) *reference.Matrix {
+	matrix := func(name string) *reference.Matrix {
 		t := w[name]
 		cols := t.Shape[len(t.Shape)-1]
-		for i := 0; i < len(t.Float32); i += cols {
-			var row []float64
-			for _, x := range t.Float32[i : i+cols] {
-				row = append(row, float64(x))
-			}
-			m = append(m, row)
-		}
-		return m
+		return reference.From32(len(t.Float32)/cols, cols, t.Float32)
 	}
-	times := func(x []float64, w [][]float64) (z []float64) {
-		z = make([]float64, len(w[0]))
-		for i := range x {
-			for j := range z {
-				z[j] += x[i] * w[i][j]
-			}
-		}
-		return z
+	linear := func(x *reference.Matrix, root, bias string) *reference.Matrix {
+		return reference.AddBias(reference.MatMul(x, matrix(root)), matrix(bias).Data)
 	}
-	add := func(x, y []float64, share float64) {
-		for j := range x {
-			x[j] += share * y[j]
-		}
+	times := func(a float64, m *reference.Matrix) *reference.Matrix {
+		return m.Map(func(v float64) float64 { return a * v })
 	}
-	mean := func(r int, rows [2][][]float64, v int, columns int) []float64 {
-		sum, n := make([]float64, columns), 0.
-		for k, target := range c.edges[r].Target {
-			if int(target) == v {
-				add(sum, rows[relationalEnds[r][0]][c.edges[r].Source[k]], 1)
-				n++
-			}
-		}
-		for j := range sum {
-			sum[j] /= max(1, n)
-		}
-		return sum
-	}
-	// the MLP
-	var h [2][][]float64
-	count := [2]int{c.papers, c.authors}
-	for t, name := range []string{"paper", "author"} {
-		root, bias := matrix("convs.0.root."+name), matrix("convs.0.bias." + name)[0]
-		for v := range count[t] {
-			x := append([]float64{}, root[min(v, len(root)-1)]...) // the row of a table
-			if t == 0 {
-				x = times(c.features[v], root)
-			}
-			add(x, bias, 1)
-			h[t] = append(h[t], x)
-		}
+	// the MLP; a vertex without features has a row of a table
+	h := [2]*reference.Matrix{
+		linear(c.features, "convs.0.root.paper", "convs.0.bias.paper"),
+		reference.AddBias(matrix("convs.0.root.author"), matrix("convs.0.bias.author").Data),
 	}
 	for l := 1; ; l++ {
 		for t := range h {
-			for _, row := range h[t] {
-				for j := range row {
-					row[j] = math.Tanh(row[j])
-				}
-			}
+			h[t] = h[t].Map(math.Tanh)
 		}
 		if l == c.layers-1 {
 			break
 		}
-		root, bias := matrix("convs.1.root"), matrix("convs.1.bias")[0]
 		for t := range h {
-			for v, row := range h[t] {
-				h[t][v] = times(row, root)
-				add(h[t][v], bias, 1)
-			}
+			h[t] = linear(h[t], "convs.1.root", "convs.1.bias")
 		}
 	}
-	// the first round
-	root, bias, bases, comp := matrix("convs.2.root"), matrix("convs.2.bias")[0], matrix("convs.2.weight"),
-		matrix("convs.2.comp")
-	classes := len(bias)
-	var z [2][][]float64
+	// the first round: each relation's weight is a combination of bases
+	bases, comp, n := matrix("convs.2.weight"), matrix("convs.2.comp"), h[0].Cols
+	var z [2]*reference.Matrix
 	for t := range h {
-		for v := range h[t] {
-			row := times(h[t][v], root)
-			add(row, bias, 1)
-			for r, ends := range relationalEnds {
-				if ends[1] == t {
-					in := mean(r, h, v, len(root))
-					for b, a := range comp[r] {
-						add(row, times(in, bases[b*len(root):(b+1)*len(root)]), a)
-					}
-				}
-			}
-			z[t] = append(z[t], row)
+		z[t] = linear(h[t], "convs.2.root", "convs.2.bias")
+	}
+	for r, ends := range relationalEnds {
+		weight := reference.New(n, bases.Cols)
+		for b := range comp.Cols {
+			base := &reference.Matrix{Rows: n, Cols: bases.Cols,
+				Data: bases.Data[b*n*bases.Cols:][:n*bases.Cols]}
+			weight = weight.Plus(times(comp.At(r, b), base))
 		}
+		z[ends[1]] = z[ends[1]].Plus(reference.MatMul(c.mean(r, h), weight))
 	}
 	// the other rounds
 	into, x := [2]float64{3, 2}, z // relations into a type, and the vertex itself
 	for range c.layers - 1 {
-		var next [2][][]float64
-		for t := range x {
-			for v, own := range x[t] {
-				row := make([]float64, classes)
-				add(row, own, (1-c.teleport)/into[t])
-				for r, ends := range relationalEnds {
-					if ends[1] == t {
-						add(row, mean(r, x, v, classes), (1-c.teleport)/into[t])
-					}
-				}
-				add(row, z[t][v], c.teleport)
-				next[t] = append(next[t], row)
-			}
+		sums := x
+		for r, ends := range relationalEnds {
+			sums[ends[1]] = sums[ends[1]].Plus(c.mean(r, x))
 		}
-		x = next
+		for t := range x {
+			x[t] = times((1-c.teleport)/into[t], sums[t]).Plus(times(c.teleport, z[t]))
+		}
 	}
 	return x[0]
 }
@@ -147,32 +98,28 @@ func (c *relationalCase) logits(w nn.State) [][]float64 {
 // parameter with central differences of the definition.
 func TestDecoupledRelations(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
-	c := &relationalCase{papers: 6, authors: 4, layers: 3}
-	g := &graph.Graph{
-		Type: "paper", Count: c.papers,
-		Others: []graph.VertexType{{Type: "author", Count: c.authors}},
+	const papers, authors, columns = 6, 4, 3
+	c := &relationalCase{count: [2]int{papers, authors}, layers: 3}
+	g := &graph.Graph{Type: "paper", Count: papers}
+	g.Others = []graph.VertexType{{Type: "author", Count: authors}}
+	g.Features.Columns = columns
+	for range papers * columns {
+		g.Features.Dense = append(g.Features.Dense, float32(r.NormFloat64()))
 	}
-	g.Features.Columns = 3
-	for range c.papers {
-		row := make([]float64, 3)
-		for j := range row {
-			x := float32(r.NormFloat64())
-			row[j], g.Features.Dense = float64(x), append(g.Features.Dense, x)
-		}
-		c.features = append(c.features, row)
-	}
-	count, names := []int{c.papers, c.authors}, []string{"paper", "author"}
+	c.features = reference.From32(papers, columns, g.Features.Dense)
+	names := []string{"paper", "author"}
 	for k, ends := range relationalEnds {
 		var e graph.Edges
 		for range 7 { // some vertices have no neighbours
-			e.Source, e.Target = append(e.Source, r.Int32N(int32(count[ends[0]]))),
-				append(e.Target, r.Int32N(int32(count[ends[1]]-1)))
+			e.Source, e.Target = append(e.Source, r.Int32N(int32(c.count[ends[0]]))),
+				append(e.Target, r.Int32N(int32(c.count[ends[1]]-1)))
 		}
-		made, err := graph.NewBipartite(count[ends[0]], count[ends[1]], e)
+		made, err := graph.NewBipartite(c.count[ends[0]], c.count[ends[1]], e)
 		require.NoError(t, err)
 		made.Source, made.Name, made.Target = names[ends[0]],
 			[]string{"cites", "writes", "by"}[k], names[ends[1]]
-		c.edges, g.Relations = append(c.edges, e), append(g.Relations, made)
+		g.Relations = append(g.Relations, made)
+		c.means = append(c.means, reference.Linear(reference.Mean, 0, made.Indptr, made.Sources, nil))
 	}
 	for _, c.teleport = range []float64{0, .2} {
 		team := kernel.NewTeam(2, tensor.NewMeter())
@@ -193,28 +140,24 @@ func TestDecoupledRelations(t *testing.T) {
 		}
 		require.NoError(t, params.Load(w))
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
-		x := given(tape, matrix(team, c.papers, g.Features.Dense), p.Rows(), "fixed")
-		none := tape.Constant(team.Memory.New(tensor.Features, c.authors, 0), p.Types()[1])
+		x := given(tape, matrix(team, papers, g.Features.Dense), p.Rows(), "fixed")
+		none := tape.Constant(team.Memory.New(tensor.Features, authors, 0), p.Types()[1])
 		out := m.Forward(gnn.State{H: x, Others: []*autograd.Var{none}}).Output()
 		weight := func(v, j int) float64 {
 			return math.Sin(float64(3*v + j + 1))
 		} // the loss is Σ weight·logit
 		loss := func() (sum float64) {
-			for v, row := range c.logits(w) {
-				for j, z := range row {
-					sum += weight(v, j) * z
-				}
+			for i, z := range c.logits(w).Data {
+				sum += weight(i/2, i%2) * z
 			}
 			return sum
 		}
-		d := team.Memory.New(tensor.Gradients, c.papers, 2)
-		for v, row := range c.logits(w) {
-			for j, want := range row {
-				if got := float64(out.Value().Floats()[2*v+j]); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
-					t.Errorf("teleport %v, logit %d of paper %d: %v, want %v", c.teleport, j, v, got, want)
-				}
-				d.Floats()[2*v+j] = float32(weight(v, j))
+		d := team.Memory.New(tensor.Gradients, papers, 2)
+		for i, want := range c.logits(w).Data {
+			if got := float64(out.Value().Floats()[i]); math.Abs(got-want) > 1e-5*(1+math.Abs(want)) {
+				t.Errorf("teleport %v, logit %d of paper %d: %v, want %v", c.teleport, i%2, i/2, got, want)
 			}
+			d.Floats()[i] = float32(weight(i/2, i%2))
 		}
 		tape.Backward(autograd.Root{Var: out, Grad: d})
 		grads := gradientsOf(team, params)

@@ -145,6 +145,11 @@ func (t *VertexType) check(d depth) error {
 	if t.Names != nil && len(t.Names) != t.Count {
 		return flawf(namesFile, "%d names for %d vertices", len(t.Names), t.Count)
 	}
+	if t.Table != nil {
+		if err := t.Table.Columns.Check(t.Features.Columns); err != nil {
+			return flawf(descriptionFile, "%v", err)
+		}
+	}
 	if err := checkArrays(t.Arrays, t.Count); err != nil {
 		return err
 	}

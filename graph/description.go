@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"weft/graph/columns"
 	"weft/internal/document"
 	"weft/internal/refusal"
 )
@@ -76,6 +77,7 @@ type vertexDescription struct {
 	Labels   *labelsDescription   `json:"labels,omitempty"`
 	Splits   []SplitSizes         `json:"splits,omitempty"`
 	Names    bool                 `json:"names,omitempty"` // names.json is there
+	Table    *columns.Table       `json:"table,omitempty"` // that the features are made of
 	Arrays   []ArrayShape         `json:"arrays,omitempty"`
 	Graphs   int                  `json:"graphs,omitempty"` // graph_ids.npy is there, of so many graphs
 }
@@ -389,7 +391,7 @@ func describeLabels(l *Labels) *labelsDescription {
 // describeVertices describes what every vertex type may have.
 func describeVertices(t VertexType) vertexDescription {
 	v := vertexDescription{
-		Type: t.Type, Count: t.Count, Names: t.Names != nil,
+		Type: t.Type, Count: t.Count, Names: t.Names != nil, Table: t.Table,
 		Arrays: describeArrays(t.Arrays),
 	}
 	if f := &t.Features; f.Sparse() {

@@ -3,7 +3,11 @@
 // that need the whole graph: relabelling, symmetrising, self loops, the largest component, splits.
 package graph
 
-import "cmp"
+import (
+	"cmp"
+
+	"weft/graph/columns"
+)
 
 // Graph is one graph in memory or mapped from a store: vertices of one type or several, and relations between
 // them. An edge u→v is kept with its destination: v aggregates u.
@@ -34,6 +38,8 @@ type Graph struct {
 	// Names are the vertices' names where the source has them (nil otherwise), of the first type. They are
 	// stored beside the arrays.
 	Names []string
+	// Table says how the features of the first type were made of a table; nil: of none.
+	Table *columns.Table
 	// Arrays are those of the first type that no model reads.
 	Arrays []Array
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
@@ -53,8 +59,9 @@ type VertexType struct {
 	Count    int // how many there are
 	Features Features
 	Names    []string // nil: they have none
-	Arrays   []Array  // that no model reads
-	GraphOf  []int32  // of another type than the first: as Graph.GraphOf
+	Table    *columns.Table
+	Arrays   []Array // that no model reads
+	GraphOf  []int32 // of another type than the first: as Graph.GraphOf
 }
 
 // VertexName and RelationName are what the type and the relation are called of a graph that has one of each
@@ -115,7 +122,8 @@ func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Te
 
 // Types returns the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
-	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays, g.GraphOf}
+	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Table,
+		g.Arrays, g.GraphOf}
 	for i := range g.Relations {
 		if r := &g.Relations[i]; first.Count == 0 && r.target() == first.Type {
 			first.Count = max(r.rows(), 0)
@@ -127,8 +135,8 @@ func (g *Graph) Types() []VertexType {
 // SetTypes sets the vertex types, of which the first has the labels.
 func (g *Graph) SetTypes(types []VertexType) {
 	first := &types[0]
-	g.Type, g.Count, g.Features, g.Names, g.Arrays, g.GraphOf = first.Type, first.Count, first.Features,
-		first.Names, first.Arrays, first.GraphOf
+	g.Type, g.Count, g.Features, g.Names, g.Table, g.Arrays, g.GraphOf = first.Type, first.Count,
+		first.Features, first.Names, first.Table, first.Arrays, first.GraphOf
 	if g.Others = types[1:]; len(types) == 1 {
 		g.Others = nil
 	}

@@ -2,6 +2,16 @@ package graph
 
 import "slices"
 
+// Sink takes a graph, or a part of one, in batches: a Writer, which stores it, or Held.
+type Sink interface {
+	Features(t, columns, stored int, batches Batches[*Features]) error
+	Classes(batches Batches[[]int64]) error
+	Splits(splits []Split) error
+	In(r int, edges int64, like *Relation, batches Batches[*Relation]) error
+	Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error
+	Written(r int) (*Graph, error)
+}
+
 // Held takes what a Writer takes, and keeps it in memory.
 type Held struct{ *Part }
 

@@ -79,7 +79,7 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 	for i := range all.Vertices {
 		d := &all.Vertices[i]
 		at := filepath.Join(dir, l.vertices(d.Type))
-		t := VertexType{Type: d.Type, Count: d.Count}
+		t := VertexType{Type: d.Type, Count: d.Count, Table: d.Table}
 		if d.Features != nil {
 			t.Features.Columns = d.Features.Columns
 		}
@@ -101,8 +101,8 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		if l || t.Type != VertexName {
 			g.Type, g.Count = t.Type, t.Count
 		}
-		g.Features, g.Names, g.Arrays, g.GraphOf, g.Graphs = t.Features, t.Names, t.Arrays,
-			t.GraphOf, d.Graphs
+		g.Features, g.Names, g.Table, g.Arrays = t.Features, t.Names, t.Table, t.Arrays
+		g.GraphOf, g.Graphs = t.GraphOf, d.Graphs
 		if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 			return err
 		}

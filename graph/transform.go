@@ -53,7 +53,8 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	changed := g.with(relation)
 	changed.Features, changed.Labels = g.Features.Rows(oldID), g.Labels.of(oldID)
 	changed.Splits = splitsOf(g.Splits, oldID)
-	changed.Names, changed.Arrays = gather(g.Names, 1, oldID), gatherArrays(g.Arrays, oldID)
+	changed.Names, changed.Table = gather(g.Names, 1, oldID), g.Table
+	changed.Arrays = gatherArrays(g.Arrays, oldID)
 	changed.ofVertices(g, oldID)
 	return changed, nil
 }
@@ -322,10 +323,11 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	}
 	changed := *g
 	changed.path, changed.mapped = "", nil
-	changed.Features = normal(g.Own())
+	changed.Features, changed.Table = normal(g.Own()), nil
 	changed.Others = slices.Clone(g.Others)
 	for i := range changed.Others {
-		changed.Others[i].Features = normal(changed.Others[i].Count)
+		t := &changed.Others[i]
+		t.Features, t.Table = normal(t.Count), nil
 	}
 	return &changed, nil
 }

@@ -265,8 +265,8 @@ func TestDrawsAreApart(t *testing.T) {
 	})
 }
 
-// TestListedColumns: rows of some columns are encoded as the rows of a matrix that has these alone. Decoded or
-// added they leave the other columns as they are.
+// TestListedColumns: rows of some columns are encoded as the rows of a matrix that has these alone. Decoded
+// or added they leave the other columns as they are.
 func TestListedColumns(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 5
@@ -319,7 +319,8 @@ func TestListedColumns(t *testing.T) {
 	})
 }
 
-// TestFormats: what a row of each width takes. Of as many bytes, the row is one of bfloat16s, which lose less.
+// TestFormats: what a row of each width takes. Of as many bytes, the row is one of bfloat16s, which lose
+// less.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		f       kernel.Format

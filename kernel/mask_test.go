@@ -262,17 +262,11 @@ func TestEdgeMask(t *testing.T) {
 				lists[row[v]] = append(lists[row[v]], row[j])
 			}
 		}
-		moved := network{a: s.rows(n, lists), indptr: []int64{0}}
-		moved.loops = s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1)
+		loops := s.int32s(n, 1)
 		for v, l := range g.loops.Int32s() {
-			moved.loops.Int32s()[row[v]] = l
+			loops.Int32s()[row[v]] = l
 		}
-		for i := range n {
-			moved.indices = append(moved.indices, list(moved.a, i)...)
-			moved.indices = append(moved.indices,
-				slices.Repeat([]int32{int32(i)}, int(moved.loops.Int32s()[i]))...)
-			moved.indptr = append(moved.indptr, int64(len(moved.indices)))
-		}
+		moved := s.networkOf(s.rows(n, lists), loops)
 		mask := kernel.NewMask(4, .5, nil)
 		type edge struct{ source, target, occurrence, head int }
 		masks := func(g network, keep []float64, id func(i int32) int32) map[edge]float64 {

@@ -7,7 +7,7 @@ import (
 	"weft/tensor"
 )
 
-// TestIdleProducts: teams that multiply at the same time share oneDNN's products, of which a bounded number is
+// TestIdleProducts: teams that multiply at the same time share oneDNN's products. A bounded number of these is
 // kept, each once, and the next product of a shape takes one of them.
 func TestIdleProducts(t *testing.T) {
 	multiply := func(in, out int) {

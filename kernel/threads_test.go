@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestSameBitsForAnyThreads runs every kernel on 1, 2 and 8 threads, over storage in BFloat16 on 1, 3 and 7, on
-// matrices that are divided into many parts and end in the middle of a tile.
+// TestSameBitsForAnyThreads runs every kernel on 1, 2 and 8 threads, over storage in BFloat16 on 1, 3 and 7,
+// on matrices that are divided into many parts and end in the middle of a tile.
 func TestSameBitsForAnyThreads(t *testing.T) {
 	results := func(threads int, storage tensor.Element) map[string][]float64 {
 		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3)), storage}

@@ -136,18 +136,47 @@ func TestTwoDecays(t *testing.T) {
 }
 
 // TestClip limits the norm of all gradients together: each is scaled alike, and none when the norm is below.
+// PyTorch's clip_grad_norm_ scales by max_norm/(norm + 1e-6), which counts where the norm is as small.
 func TestClip(t *testing.T) {
-	for _, c := range []struct{ clip, step float64 }{{0, 1}, {10, 1}, {1, 1. / 5}} {
+	for _, c := range []struct{ size, clip, scale float64 }{ // of gradients of 3 and 4 times the size
+		{1, 0, 1},
+		{1, 10, 1},
+		{1, 1, 1. / 5},
+		{1e-6, 1e-6, 1e-6 / (5e-6 + 1e-6)}, // PyTorch 1.13: 0.16666667
+		{1e-6, 5e-6, 5e-6 / (5e-6 + 1e-6)}, // 0.8333333
+		{1e-6, 7e-6, 1},
+	} {
 		team, ps := newParams(t)
 		a, b := ps.Bias("a", 1, nn.Constant(0)), ps.Bias("b", 1, nn.Constant(0))
-		a.Grad.Floats()[0], b.Grad.Floats()[0] = 3, 4
-		newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, Clip: c.clip}, team, ps).Step(1)
-		near(t, fmt.Sprint("clip ", c.clip), []float32{a.Value.Floats()[0], b.Value.Floats()[0]},
-			[]float32{float32(-3 * c.step), float32(-4 * c.step)})
-		if a.Grad.Floats()[0] != 3 {
+		a.Grad.Floats()[0], b.Grad.Floats()[0] = float32(3*c.size), float32(4*c.size)
+		newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1 / c.size, Clip: c.clip}, team, ps).Step(1)
+		for p, want := range map[*nn.Param]float64{a: -3 * c.scale, b: -4 * c.scale} {
+			if got := float64(p.Value.Floats()[0]); math.Abs(got-want) > 1e-6 {
+				t.Errorf("%+v: %s moves to %v, want %v", c, p.Name, got, want)
+			}
+		}
+		if a.Grad.Floats()[0] != float32(3*c.size) {
 			t.Error("the gradient was changed")
 		}
 	}
+}
+
+// TestClipOfTheWholeModel: the norm is that of the squares of all of the model's parameters, of which an
+// optimizer may hold a part.
+func TestClipOfTheWholeModel(t *testing.T) {
+	team, ps := newParams(t)
+	a := ps.Bias("a", 1, nn.Constant(0))
+	a.Grad.Floats()[0] = 3
+	squares := func(own []float64) []float64 {
+		if len(own) != 1 || own[0] != 9 {
+			t.Errorf("own squares are %v, want 9", own)
+		}
+		return append([]float64{144, 16}, own...) // a norm of 13
+	}
+	o := newOptimizer(t, optim.Settings{Optimizer: "sgd", LR: 1, Clip: 1}, team, ps)
+	o.Squares = squares
+	o.Step(1)
+	near(t, "a", a.Value.Floats(), []float32{-3. / 13})
 }
 
 func TestRateFactor(t *testing.T) {

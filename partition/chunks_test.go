@@ -216,13 +216,10 @@ func TestOwnEdges(t *testing.T) {
 			for k, e := 0, own.Edges(); k < e.Len(); k++ {
 				got = append(got, edge{From: e.Source[k], To: e.Target[k]})
 			}
-			if diff := gocmp.Diff(want, got); diff != "" {
-				t.Errorf("partition %d of %d: %s", p, a.K, diff)
-			}
-			if cut, all := s.Edges.ChunkCut(chunks); cut != wantCut || all != int64(len(want)) {
-				t.Errorf("partition %d of %d: %d of %d edges are cut, want %d of %d", p, a.K, cut, all,
-					wantCut, len(want))
-			}
+			assert.Equal(t, "", gocmp.Diff(want, got), "partition %d of %d", p, a.K)
+			cut, all := s.Edges.ChunkCut(chunks)
+			assert.Equal(t, wantCut, cut, "partition %d of %d", p, a.K)
+			assert.Equal(t, int64(len(want)), all, "partition %d of %d", p, a.K)
 			if all, remote := s.Edges.Count(); all != into || remote != into-int64(len(want)) {
 				t.Errorf("partition %d of %d: %d of %d edges are from others, want %d of %d", p, a.K, remote,
 					all, into-int64(len(want)), into)

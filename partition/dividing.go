@@ -24,7 +24,7 @@ type divider struct {
 	g     *graph.Graph
 	of    []*Places // by vertex type
 	whole Whole
-	parts []sink
+	parts []graph.Sink
 	edges []*edgeDivider // by relation
 
 	progress graph.Progress
@@ -70,7 +70,7 @@ func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider
 
 // in gives the sink of each partition its vertices and the edges into them. begin begins a part, whose graph
 // has types and relations without rows.
-func (d *divider) in(begin func(p int, part *graph.Part) (sink, error)) error {
+func (d *divider) in(begin func(p int, part *graph.Part) (graph.Sink, error)) error {
 	for p := range d.whole.Statistics.K {
 		to, err := begin(p, d.part(p))
 		if err != nil {
@@ -120,7 +120,7 @@ func (d *divider) part(p int) *graph.Part {
 }
 
 // features passes on the features of the vertices ids of type t.
-func (d *divider) features(to sink, t int, f *graph.Features, ids []int32) error {
+func (d *divider) features(to graph.Sink, t int, f *graph.Features, ids []int32) error {
 	if f.Columns == 0 {
 		return nil
 	}

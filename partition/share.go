@@ -116,7 +116,7 @@ type WholeEdgeSplit struct {
 	Negatives graph.NegativeForm `json:"negatives,omitempty"`
 }
 
-// WholeType is what each worker knows of a further vertex type.
+// WholeType is what each worker knows of a vertex type.
 type WholeType struct {
 	Type           string `json:"type"`
 	Vertices       int    `json:"vertices"`
@@ -133,21 +133,18 @@ func (w *Whole) Own() int {
 	return n
 }
 
+// Types returns the vertex types, the first one among them, with their names.
+func (w *Whole) Types() []WholeType {
+	first := WholeType{cmp.Or(w.Type, graph.VertexName), w.Own(), w.FeatureColumns, w.FeatureValues}
+	return append([]WholeType{first}, w.Others...)
+}
+
 // Counts returns the number of vertices of each type.
-func (w *Whole) Counts() []int {
-	counts := []int{w.Own()}
-	for _, t := range w.Others {
+func (w *Whole) Counts() (counts []int) {
+	for _, t := range w.Types() {
 		counts = append(counts, t.Vertices)
 	}
 	return counts
-}
-
-// TypeName returns the name of a vertex type, by its number.
-func (w *Whole) TypeName(kind int) string {
-	if kind > 0 {
-		return w.Others[kind-1].Type
-	}
-	return cmp.Or(w.Type, graph.VertexName)
 }
 
 // WholeOf describes a graph, without the statistics of partitions.
@@ -366,7 +363,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	shares := make([]*Share, a.K)
 	err := g.Guard(func() error {
 		d, parts := newDivider(g, a, nil), make([]*graph.Held, a.K)
-		err := d.in(func(p int, part *graph.Part) (sink, error) {
+		err := d.in(func(p int, part *graph.Part) (graph.Sink, error) {
 			parts[p] = graph.Hold(part)
 			return parts[p], nil
 		})

@@ -179,7 +179,7 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
 ) (*Whole, error) {
 	var parts []*graph.Writer
 	d := newDivider(g, a, progress)
-	err := d.in(func(p int, part *graph.Part) (sink, error) {
+	err := d.in(func(p int, part *graph.Part) (graph.Sink, error) {
 		to, err := folder.CreatePart(strconv.Itoa(p), part)
 		parts = append(parts, to)
 		return to, err

@@ -56,12 +56,22 @@ const unit = 32 << 10 // bytes of a matrix of the tests
 
 func unitOf(m *tensor.Meter, k tensor.Kind) *tensor.Matrix { return m.New(k, unit/4/8, 8) }
 
+// offloaded is a Meter whose matrices rest on a disk, in its first turn; on none: a plan.
+func offloaded(t *testing.T, d tensor.Disk, limit int64) *tensor.Meter {
+	t.Helper()
+	mem := tensor.NewMeter()
+	t.Cleanup(mem.Close)
+	mem.Offload(d, limit)
+	mem.BeginTurn(true)
+	return mem
+}
+
+// newDrum is an empty one.
+func newDrum() *drum { return &drum{held: map[int64][]byte{}} }
+
 // TestEqualPeaks: of two times at which memory is equally full, the peak is that with the most tensors.
 func TestEqualPeaks(t *testing.T) {
-	mem := tensor.NewMeter()
-	defer mem.Close()
-	mem.Offload(&drum{held: map[int64][]byte{}}, 4*unit)
-	mem.BeginTurn(true)
+	mem := offloaded(t, newDrum(), 4*unit)
 	first, second := unitOf(mem, tensor.Graph), unitOf(mem, tensor.Graph)
 	if mem.Peak() != 0 || mem.GraphBytes() != 2*unit {
 		t.Errorf("%d bytes of tensors and %d of the graph, want 0 and %d", mem.Peak(),
@@ -81,7 +91,7 @@ func TestEqualPeaks(t *testing.T) {
 // turn needs less; what is released leaves nothing on the disk.
 func TestResting(t *testing.T) {
 	const ranks, each, limit = 4, 5, 8 * unit
-	d := &drum{held: map[int64][]byte{}}
+	d := newDrum()
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	mem.Offload(d, limit)
@@ -132,11 +142,7 @@ func TestResting(t *testing.T) {
 
 // TestFrozen: what nobody changes is written once, however often it is read, and what is pinned never.
 func TestFrozen(t *testing.T) {
-	d := &drum{held: map[int64][]byte{}}
-	mem := tensor.NewMeter()
-	defer mem.Close()
-	mem.Offload(d, 2*unit)
-	mem.BeginTurn(true)
+	mem := offloaded(t, newDrum(), 2*unit)
 	frozen, pinned := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Gradients).Pin()
 	frozen.Floats()[5], pinned.Floats()[5] = 1, 3
 	frozen.Freeze()
@@ -173,10 +179,9 @@ func TestFrozen(t *testing.T) {
 // TestFailingDisk: the error of a disk ends the use of a matrix, and the next allocation.
 func TestFailingDisk(t *testing.T) {
 	for fails := 1; fails <= 2; fails++ { // a write, or a read
-		d := &drum{held: map[int64][]byte{}, fails: fails}
-		mem := tensor.NewMeter()
-		mem.Offload(d, unit)
-		mem.BeginTurn(true)
+		d := newDrum()
+		d.fails = fails
+		mem := offloaded(t, d, unit)
 		m := unitOf(mem, tensor.Activations)
 		failed := func(f func()) (err error) {
 			defer func() { err, _ = recover().(error) }()
@@ -195,7 +200,6 @@ func TestFailingDisk(t *testing.T) {
 		if err := failed(func() { unitOf(mem, tensor.Activations) }); !errors.Is(err, errDrum) {
 			t.Errorf("after it: %v", err)
 		}
-		mem.Close()
 	}
 }
 
@@ -203,7 +207,7 @@ func TestFailingDisk(t *testing.T) {
 func TestPlannedRest(t *testing.T) {
 	var moved [2]tensor.Moved
 	var most [2]int64
-	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}}, nil} {
+	for i, d := range []tensor.Disk{newDrum(), nil} {
 		mem := tensor.NewMeter()
 		mem.Offload(d, 3*unit)
 		var all []*tensor.Matrix
@@ -226,9 +230,7 @@ func TestReadAheadOfALateWrite(t *testing.T) { synctest.Test(t, readAheadOfALate
 
 func readAheadOfALateWrite(t *testing.T) {
 	for _, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, lazy: time.Second}, nil} {
-		mem := tensor.NewMeter()
-		mem.Offload(d, 3*unit)
-		mem.BeginTurn(true)
+		mem := offloaded(t, d, 3*unit)
 		mem.New(tensor.Activations, 2*unit/4, 1)
 		mem.BeginTurn(false)
 		late := mem.New(tensor.Activations, unit/4/2, 1)
@@ -238,7 +240,6 @@ func readAheadOfALateWrite(t *testing.T) {
 		if moved, want := mem.OnDisk(), (tensor.Moved{Written: 5 * unit / 2, Read: unit / 2}); moved != want {
 			t.Errorf("moved %+v, want %+v", moved, want)
 		}
-		mem.Close()
 	}
 }
 
@@ -248,9 +249,7 @@ func TestPeakOfALateWrite(t *testing.T) { synctest.Test(t, peakOfALateWrite) }
 
 func peakOfALateWrite(t *testing.T) {
 	for _, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, lazy: time.Second}, nil} {
-		mem := tensor.NewMeter()
-		mem.Offload(d, 4*unit)
-		mem.BeginTurn(true)
+		mem := offloaded(t, d, 4*unit)
 		mem.New(tensor.Gradients, unit/4/2, 1)
 		mem.New(tensor.Features, 2*unit/4, 1)
 		mem.BeginTurn(false)
@@ -258,7 +257,6 @@ func peakOfALateWrite(t *testing.T) {
 		if peak, late := mem.Peak(), mem.PeakOf(tensor.Gradients); peak != 3*unit || late != 0 {
 			t.Errorf("a peak of %d bytes, of which %d leave, want %d", peak, late, 3*unit)
 		}
-		mem.Close()
 	}
 }
 
@@ -268,9 +266,7 @@ func TestLateReadAhead(t *testing.T) { synctest.Test(t, lateReadAhead) }
 func lateReadAhead(t *testing.T) {
 	var moved [2]tensor.Moved
 	for i, d := range []tensor.Disk{&drum{held: map[int64][]byte{}, slow: time.Second}, nil} {
-		mem := tensor.NewMeter()
-		mem.Offload(d, 2*unit)
-		mem.BeginTurn(true)
+		mem := offloaded(t, d, 2*unit)
 		late := unitOf(mem, tensor.Activations)
 		mem.BeginTurn(false)
 		a, b := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Activations)
@@ -284,7 +280,6 @@ func lateReadAhead(t *testing.T) {
 		if moved[i] = mem.OnDisk(); mem.Peak() > 2*unit || moved[i].Read == 0 {
 			t.Errorf("a peak of %d of %d bytes, and %+v was moved", mem.Peak(), 2*unit, moved[i])
 		}
-		mem.Close()
 	}
 	if moved[0] != moved[1] {
 		t.Errorf("moved %+v, planned %+v", moved[0], moved[1])
@@ -294,11 +289,9 @@ func lateReadAhead(t *testing.T) {
 // TestFailedReturn: a matrix that cannot come back, because the one that leaves for it cannot be written, is
 // released without waiting.
 func TestFailedReturn(t *testing.T) {
-	d := &drum{held: map[int64][]byte{}, fails: 2}
-	mem := tensor.NewMeter()
-	defer mem.Close()
-	mem.Offload(d, unit)
-	mem.BeginTurn(true)
+	d := newDrum()
+	d.fails = 2
+	mem := offloaded(t, d, unit)
 	m := unitOf(mem, tensor.Activations)
 	mem.BeginTurn(false)
 	unitOf(mem, tensor.Activations) // m leaves
@@ -317,11 +310,9 @@ func TestFailedReturn(t *testing.T) {
 // TestFailedReadAhead: what the disk failed to read ahead is not used.
 func TestFailedReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &drum{held: map[int64][]byte{}, fails: 2}
-		mem := tensor.NewMeter()
-		defer mem.Close()
-		mem.Offload(d, 2*unit)
-		mem.BeginTurn(true)
+		d := newDrum()
+		d.fails = 2
+		mem := offloaded(t, d, 2*unit)
 		m := unitOf(mem, tensor.Activations)
 		m.Floats()[0] = 1
 		mem.BeginTurn(false)
@@ -344,11 +335,7 @@ func TestFailedReadAhead(t *testing.T) {
 
 // TestClosedMeter: matrices of a Meter that was closed do not leave, and take no room.
 func TestClosedMeter(t *testing.T) {
-	d := &drum{held: map[int64][]byte{}}
-	mem := tensor.NewMeter()
-	defer mem.Close()
-	mem.Offload(d, 2*unit)
-	mem.BeginTurn(true)
+	mem := offloaded(t, newDrum(), 2*unit)
 	ended := mem.Another()
 	unitOf(ended, tensor.Activations).Floats()[0] = 1
 	unitOf(ended, tensor.Activations).Floats()[0] = 1
@@ -364,7 +351,7 @@ func TestClosedMeter(t *testing.T) {
 // TestUsedElsewhere: goroutines beside the one that takes turns make matrices, while it uses its own.
 func TestUsedElsewhere(t *testing.T) {
 	const matrices, rounds = 64, 50
-	d := &drum{held: map[int64][]byte{}}
+	d := newDrum()
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	mem.Offload(d, matrices*unit)

@@ -18,9 +18,7 @@ import (
 func TestBestEpoch(t *testing.T) {
 	scored := func(val, loss float64) metric.Scores { return metric.Scores{Val: val, ValLoss: loss} }
 	nan := math.NaN()
-	course := []metric.Scores{
-		scored(.5, 1), scored(.4, .5), scored(.7, .9), scored(.7, .5), scored(.6, .6),
-	}
+	course := []metric.Scores{scored(.5, 1), scored(.4, .5), scored(.7, .9), scored(.7, .5), scored(.6, .6)}
 	unmeasured := []metric.Scores{scored(nan, nan), scored(nan, nan)}
 	for _, c := range []struct {
 		selects     string

@@ -157,7 +157,8 @@ func TestLinksByHand(t *testing.T) {
 						"hidden 12, seed 11")
 					o.Decoder, o.Metric, o.LinkSplit = decoder, measure, task.Shares{60, 20, 20}
 					run := mustRun(t, onMesh(g, o, mesh))
-					ends := links.Among(vertices)
+					all := links.Range{High: int32(vertices)}
+					ends := links.Ends{Sources: all, Targets: all}
 					linksByHand(g.Relations, []links.Ends{ends, ends}, &o, run).compare(t, &o, run)
 				})
 			}

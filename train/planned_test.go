@@ -98,9 +98,7 @@ func TestPlannedMessages(t *testing.T) {
 				}
 			}
 			p, err := (&Job{Graph: g, Options: o, PlanCounts: true}).Plan(context.Background())
-			if err != nil {
-				t.Fatal(name, mesh, err)
-			}
+			require.NoError(t, err, "%v %v", name, mesh)
 			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 			require.NoError(t, err, "%v %v", name, mesh)
 			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s %s: planned", name, mesh)

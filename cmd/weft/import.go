@@ -14,6 +14,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/streamed"
+	"weft/graph/tables"
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -41,9 +42,17 @@ func (r *importRequest) files() (files []string) {
 		files = append(files, of.files()...)
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
-		if name, _ := pflag.UnquoteUsage(f); name == "file" {
-			files = append(files, f.Value.String())
+		if name, _ := pflag.UnquoteUsage(f); name != "file" {
+			return
 		}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			for _, argument := range several.GetSlice() {
+				_, path := tables.Named(argument)
+				files = append(files, path)
+			}
+			return
+		}
+		files = append(files, f.Value.String())
 	})
 	return files
 }

@@ -19,6 +19,7 @@ import (
 	"weft/graph/pyg"
 	"weft/graph/rdf"
 	"weft/graph/streamed"
+	"weft/graph/tables"
 	"weft/internal/refusal"
 	"weft/partition"
 )
@@ -78,10 +79,12 @@ var formats = []format{
 		flags: pygFlags,
 	},
 	{
-		name: "edges", source: "FILE",
-		short:   "an edge list (CSV, TSV or Parquet) with .npy or CSV features, labels and splits",
-		example: "follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20",
-		flags:   edgesFlags,
+		name: "edges", source: "FILE...", several: true,
+		short: "an edge list (CSV, TSV or Parquet) with a table of vertices, or with .npy or CSV features, " +
+			"labels and splits",
+		example: "payments.csv stores/payments --vertices-from customers.csv --id customer --label segment " +
+			"--source payer --target payee --split random:60/20/20",
+		flags: edgesFlags,
 	},
 	{
 		name: "ogb", source: "FOLDER", example: "dataset/ogbn_arxiv stores/arxiv --symmetrize",
@@ -188,7 +191,21 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.BoolVar(&o.Strings, "string-ids", false,
 		"vertices are named by any text; rows of arrays without ids are in the order in which names "+
 			"first appear")
+	var of tables.Options
+	tableFlags(flags, &of)
 	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
+		if err := checkTables(r.flags, &of); err != nil {
+			return nil, err
+		}
+		if len(of.Vertices) > 0 {
+			of.Edges, of.EdgeFeatures, of.Values, of.Progress = r.sources, o.EdgeFeatures,
+				o.Values, r.progress
+			return tables.Open(of)
+		}
+		if len(r.sources) > 1 {
+			return nil, refusal.Errorf("%s: several lists of edges are read beside tables of vertices; give "+
+				"these with --vertices-from, or one list", r.sources[1])
+		}
 		o.Path, o.Progress = r.source(), r.progress
 		return edgelist.Open(o)
 	}}

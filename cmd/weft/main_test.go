@@ -196,9 +196,8 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 		now = now.Add(2 * time.Second)
 		p.epoch(train.Epoch{
 			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5,
-			Scores:    metric.Scores{Train: 1, Val: 0.8, Test: 0.75},
-			Evaluated: e == 10,
-			Seconds:   1, PeakBytes: 1234567890,
+			Scores: metric.Scores{Train: 1, Val: 0.8, Test: 0.75}, Evaluated: e == 10, Seconds: 1,
+			PeakBytes: 1234567890,
 		})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")

@@ -45,6 +45,7 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 	for _, warning := range slices.Concat(w.Warnings, leaks) {
 		fmt.Fprintln(warnings, "weft: warning: "+warning)
 	}
+	columnTable(say, w.Types())
 	for _, note := range w.Notes {
 		say(note)
 	}

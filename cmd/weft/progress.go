@@ -55,7 +55,7 @@ func newLiveLine(out io.Writer) liveLine {
 	// An MPI launcher may give a rank a terminal wherever its own output goes.
 	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
 		return liveLine{out: f, width: func() int {
-			return columns(f)
+			return terminalColumns(f)
 		}} // f takes control sequences as they are
 	}
 	return liveLine{out: out}
@@ -79,8 +79,8 @@ func (l *liveLine) erase() {
 	}
 }
 
-// columns is the width of a terminal, 80 where it does not say.
-func columns(f *os.File) int {
+// terminalColumns is the width of a terminal, 80 where it does not say.
+func terminalColumns(f *os.File) int {
 	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
 		return n
 	}

@@ -286,29 +286,25 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-func TestSignals(t *testing.T) {
+// TestRoles: signals arrive, and a peer that is stopped or late is a timeout of the others.
+func TestRoles(t *testing.T) {
 	eachLauncher(t, func(t *testing.T, launch ranks) {
-		output, _ := launch(t, 2, "signals")
-		everyRank(t, output, 2, "signals", "close")
-	})
-}
-
-func TestStoppedPeer(t *testing.T) {
-	eachLauncher(t, func(t *testing.T, launch ranks) {
-		output, status := launch(t, 2, "stopped peer")
-		everyRank(t, output, 1, "stopped peer")
-		if status == 0 {
-			t.Error("exit status 0")
-		}
-	})
-}
-
-func TestLatePeer(t *testing.T) {
-	eachLauncher(t, func(t *testing.T, launch ranks) {
-		output, status := launch(t, 2, "late peer")
-		everyRank(t, output, 1, "late peer")
-		if status == 0 {
-			t.Error("exit status 0")
+		for role, c := range map[string]struct {
+			ranks int // that say what they have found
+			names []string
+			fails bool
+		}{
+			"signals":      {2, []string{"signals", "close"}, false},
+			"stopped peer": {1, []string{"stopped peer"}, true},
+			"late peer":    {1, []string{"late peer"}, true},
+		} {
+			t.Run(role, func(t *testing.T) {
+				output, status := launch(t, 2, role)
+				everyRank(t, output, c.ranks, c.names...)
+				if c.fails && status == 0 {
+					t.Error("exit status 0")
+				}
+			})
 		}
 	})
 }

@@ -23,6 +23,12 @@ var columnRoles = map[string]int{
 // roles is the number of columns that are found by their names: source, target, weight.
 const roles = 3
 
+// EndOf returns which end of an edge a column of that name holds, 0 for the source and 1 for the target.
+func EndOf(name string) (end int, known bool) {
+	role, known := columnRoles[strings.ToLower(strings.TrimSpace(name))]
+	return role, known && role < 2
+}
+
 // role returns what a column of that name holds: source, target, weight, or a feature.
 func (s *source) role(name string) (int, bool) {
 	name = strings.TrimSpace(name)
@@ -133,7 +139,7 @@ func fits(kind table.Kind, role int) bool {
 	case table.Reals:
 		return role >= 2
 	}
-	return kind != table.Nested
+	return kind < table.Truths
 }
 
 // checkFirst refuses a first edge whose two names do not come back: among names, a header of unknown words

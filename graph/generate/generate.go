@@ -11,14 +11,6 @@ import (
 	"weft/internal/refusal"
 )
 
-// sink takes a graph in batches: a graph.Writer or a graph.Held.
-type sink interface {
-	In(r int, edges int64, like *graph.Relation, batches graph.Batches[*graph.Relation]) error
-	Features(t, columns, stored int, batches graph.Batches[*graph.Features]) error
-	Classes(batches graph.Batches[[]int64]) error
-	Splits([]graph.Split) error
-}
-
 // Write generates a graph and writes it to a new store. It writes edges, features and labels in batches,
 // within the memory that Go's runtime may use (debug.SetMemoryLimit, GOMEMLIMIT). It needs eight bytes for
 // each vertex for the split and, for sbm, the features of the class centres. It refuses a graph if there is
@@ -80,7 +72,7 @@ func (o *Options) announced() *graph.Graph {
 }
 
 // produce makes a graph. scratch makes a file for edges beyond the budget; nil: they are drawn again.
-func produce(o *Options, budget int64, to sink, scratch func() (*os.File, error)) error {
+func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, error)) error {
 	vertices, edges := o.size()
 	classes := newClasses(o)
 	rows := rowMaker{

@@ -1,6 +1,7 @@
 package generate
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"sync"
@@ -74,10 +75,8 @@ func spill[K key](m *rowMaker, passes []pass, file *os.File, tell func(drawn int
 	for _, write := range last {
 		write()
 	}
-	for _, err := range failed {
-		if err != nil {
-			return nil, fmt.Errorf("writing edges that wait to be sorted: %w", err)
-		}
+	if err := cmp.Or(failed...); err != nil {
+		return nil, fmt.Errorf("writing edges that wait to be sorted: %w", err)
 	}
 	return s, nil
 }
@@ -120,10 +119,8 @@ func (s *spilled[K]) each(pass int, visitor visitor) error {
 		})
 	}
 	wait.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return err
-		}
+	if err := cmp.Or(failed...); err != nil {
+		return err
 	}
 	size := int64(keyBytes[K]())
 	// A file system that cannot do this keeps the bytes until the file is closed.

@@ -52,7 +52,7 @@ func Equal[T any](t reporter, want, got T, about ...any) {
 	}
 	every := cmp.Exporter(func(reflect.Type) bool { return true })
 	if diff := cmp.Diff(want, got, every); diff != "" {
-		report(t, about, diff)
+		report(t, about, fmt.Sprintf("%.5000s", diff))
 	}
 }
 
@@ -76,7 +76,7 @@ func EqualBy(t reporter, want, got any, options ...cmp.Option) {
 func Len(t reporter, list any, length int, about ...any) {
 	t.Helper()
 	if n := reflect.ValueOf(list).Len(); n != length {
-		report(t, about, fmt.Sprintf("%d of %.200v, want %d", n, list, length))
+		report(t, about, fmt.Sprintf("%d of %.1000s, want %d", n, fmt.Sprint(list), length))
 	}
 }
 

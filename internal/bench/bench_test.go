@@ -52,14 +52,10 @@ func gatherReadsItsRows(t *testing.T) {
 					two += wordSum(y.RowRange(int(i), int(i)+1).Floats())
 				}
 				for _, ahead := range distances {
-					if got := p.gather(tuned(along(e, x), ahead)); got != one {
-						t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
-							n, ahead, got, one)
-					}
-					if got := p.gather(tuned(along(e, x, y), ahead)); got != one+two {
-						t.Fatalf("width %d, %d rows of two matrices, %d ahead: checksum %d, want %d", width,
-							n, ahead, got, one+two)
-					}
+					require.Equal(t, one, p.gather(tuned(along(e, x), ahead)),
+						"width %d, %d rows, %d ahead: checksum", width, n, ahead)
+					require.Equal(t, one+two, p.gather(tuned(along(e, x, y), ahead)),
+						"width %d, %d rows of two matrices, %d ahead: checksum", width, n, ahead)
 				}
 			}
 		}
@@ -90,10 +86,8 @@ func TestLinesReadsItsRows(t *testing.T) {
 					g := along(e, x, y)
 					g.lines = true
 					for _, ahead := range distances {
-						if got := p.gather(tuned(g, ahead)); got != want {
-							t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width,
-								n, ahead, got, want)
-						}
+						require.Equal(t, want, p.gather(tuned(g, ahead)),
+							"width %d, %d rows, %d ahead: checksum", width, n, ahead)
 					}
 				}
 			}
@@ -220,10 +214,7 @@ func TestBound(t *testing.T) {
 		},
 		"attention v2 backward": {b.attendBackward(s, gatV2, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v +
 			2*16*v, 0, 256 * v, 8 * e, 64 * e},
-		"attention v2": {
-			b.attend(s, gatV2, a), 128 * e, structure + 128*v,
-			(128 + 16) * v, 0, 4 * e, 32 * e,
-		},
+		"attention v2": {b.attend(s, gatV2, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {

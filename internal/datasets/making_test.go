@@ -91,11 +91,15 @@ func TestMade(t *testing.T) {
 		"one fewer in a folder": {func(a at) {
 			do(os.Remove(filepath.Join(a.dir, "folder", "in", "it")))
 		}, false},
-		"a folder's file":    {func(a at) { write(t, filepath.Join(a.dir, "folder", "in", "it"), "4") }, false},
+		"a folder's file": {func(a at) {
+			write(t, filepath.Join(a.dir, "folder", "in", "it"), "4")
+		}, false},
 		"the file of a flag": {func(a at) { write(t, filepath.Join(a.dir, "flag"), "5") }, false},
 		"no store":           {func(a at) { do(os.RemoveAll(a.store)) }, false},
-		"a damaged record":   {func(a at) { do(os.Truncate(filepath.Join(a.store, sourcesFile), 20)) }, false},
-		"no record":          {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
+		"a damaged record": {func(a at) {
+			do(os.Truncate(filepath.Join(a.store, sourcesFile), 20))
+		}, false},
+		"no record": {func(a at) { do(os.Remove(filepath.Join(a.store, sourcesFile))) }, true},
 		"no record, and younger": {func(a at) {
 			do(os.Remove(filepath.Join(a.store, sourcesFile)))
 			info, err := os.Stat(filepath.Join(a.store, "graph.json"))

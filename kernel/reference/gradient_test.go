@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -192,73 +193,56 @@ func (a *Attention) ofFeatures(rng *rand.Rand, columns int) *Matrix {
 	return random(rng, a.Features.Cols, columns)
 }
 
-func TestGATGradient(t *testing.T) {
+// data is a matrix's, or nil.
+func data(m *Matrix) []float64 {
+	if m == nil {
+		return nil
+	}
+	return m.Data
+}
+
+// TestAttentionGradient: a form returns its output, its inputs, and the gradients of these for r.
+func TestAttentionGradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 1))
 	for name, a := range attentions(rng) {
-		z, r := random(rng, vertices, 6), random(rng, vertices, 6)
-		aSrc, aDst, aEdge := randomVector(rng, 6), randomVector(rng, 6), a.ofFeatures(rng, a.Heads)
-		loss := func() float64 {
-			o, _ := GAT(a, z, aSrc, aDst, aEdge)
-			return dot(r, o)
-		}
-		dz, daSrc, daDst, daEdge := GATBackward(a, z, aSrc, aDst, aEdge, r)
-		checkGradient(t, name+" z", loss, z.Data, dz.Data)
-		checkGradient(t, name+" aSrc", loss, aSrc, daSrc)
-		checkGradient(t, name+" aDst", loss, aDst, daDst)
-		if aEdge != nil {
-			checkGradient(t, name+" aEdge", loss, aEdge.Data, daEdge.Data)
-		}
-	}
-}
-
-func TestScoredGradient(t *testing.T) {
-	rng := rand.New(rand.NewPCG(7, 1))
-	for name, a := range attentions(rng) {
-		z, r := random(rng, vertices, 6), random(rng, vertices, 6)
-		source, target := random(rng, vertices, a.Heads), random(rng, vertices, a.Heads)
-		loss := func() float64 { return dot(r, Scored(a, z, source, target)) }
-		dz, dSource, dTarget := ScoredBackward(a, z, source, target, r)
-		checkGradient(t, name+" z", loss, z.Data, dz.Data)
-		checkGradient(t, name+" source scores", loss, source.Data, dSource.Data)
-		checkGradient(t, name+" target scores", loss, target.Data, dTarget.Data)
-	}
-}
-
-func TestGATv2Gradient(t *testing.T) {
-	rng := rand.New(rand.NewPCG(6, 1))
-	for name, a := range attentions(rng) {
-		zl, zr, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6)
-		att, w := randomVector(rng, 6), a.ofFeatures(rng, 6)
-		loss := func() float64 {
-			o, _ := GATv2(a, zl, zr, att, w)
-			return dot(r, o)
-		}
-		dzl, dzr, datt, dw := GATv2Backward(a, zl, zr, att, w, r)
-		checkGradient(t, name+" zl", loss, zl.Data, dzl.Data)
-		checkGradient(t, name+" zr", loss, zr.Data, dzr.Data)
-		checkGradient(t, name+" att", loss, att, datt)
-		if w != nil {
-			checkGradient(t, name+" w", loss, w.Data, dw.Data)
-		}
-	}
-}
-
-func TestDotProductGradient(t *testing.T) {
-	rng := rand.New(rand.NewPCG(12, 1))
-	for name, a := range attentions(rng) {
-		q, k, v, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6),
+		x, y, z, r := random(rng, vertices, 6), random(rng, vertices, 6), random(rng, vertices, 6),
 			random(rng, vertices, 6)
-		w := a.ofFeatures(rng, 6)
-		loss := func() float64 {
-			o, _ := DotProduct(a, q, k, v, w)
-			return dot(r, o)
-		}
-		dq, dk, dv, dw := DotProductBackward(a, q, k, v, w, r)
-		checkGradient(t, name+" q", loss, q.Data, dq.Data)
-		checkGradient(t, name+" k", loss, k.Data, dk.Data)
-		checkGradient(t, name+" v", loss, v.Data, dv.Data)
-		if w != nil {
-			checkGradient(t, name+" w", loss, w.Data, dw.Data)
+		u, v, vector, w := randomVector(rng, 6), randomVector(rng, 6), a.ofFeatures(rng, a.Heads),
+			a.ofFeatures(rng, 6)
+		source, target := random(rng, vertices, a.Heads), random(rng, vertices, a.Heads)
+		for form, f := range map[string]func() (o *Matrix, inputs, gradients [][]float64){
+			"GAT": func() (o *Matrix, inputs, gradients [][]float64) {
+				o, _ = GAT(a, z, u, v, vector)
+				dz, du, dv, dVector := GATBackward(a, z, u, v, vector, r)
+				return o, [][]float64{z.Data, u, v, data(vector)}, [][]float64{dz.Data, du, dv, data(dVector)}
+			},
+			"given scores": func() (o *Matrix, inputs, gradients [][]float64) {
+				dz, dSource, dTarget := ScoredBackward(a, z, source, target, r)
+				return Scored(a, z, source, target), [][]float64{z.Data, source.Data, target.Data},
+					[][]float64{dz.Data, dSource.Data, dTarget.Data}
+			},
+			"GATv2": func() (o *Matrix, inputs, gradients [][]float64) {
+				o, _ = GATv2(a, x, y, u, w)
+				dx, dy, du, dw := GATv2Backward(a, x, y, u, w, r)
+				return o, [][]float64{x.Data, y.Data, u, data(w)}, [][]float64{dx.Data, dy.Data, du, data(dw)}
+			},
+			"dot products": func() (o *Matrix, inputs, gradients [][]float64) {
+				o, _ = DotProduct(a, x, y, z, w)
+				dx, dy, dz, dw := DotProductBackward(a, x, y, z, w, r)
+				return o, [][]float64{x.Data, y.Data, z.Data, data(w)},
+					[][]float64{dx.Data, dy.Data, dz.Data, data(dw)}
+			},
+		} {
+			loss := func() float64 {
+				o, _, _ := f()
+				return dot(r, o)
+			}
+			_, inputs, gradients := f()
+			for k, input := range inputs {
+				if input != nil {
+					checkGradient(t, fmt.Sprint(form, ", ", name, ", input ", k), loss, input, gradients[k])
+				}
+			}
 		}
 	}
 }

@@ -144,8 +144,8 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 			total = s.Whole.Own()
 		}
 		chunk.part = sar.Of(e, sar.Source{
-			Rows: autograd.RowsOf(e.Team, ids, len(ids), total, others), Vertices: ids,
-			Schema: sar.SchemaOf(s),
+			Types:    []*autograd.RowSet{autograd.RowsOf(e.Team, ids, len(ids), total, others)},
+			Vertices: ids, Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along, _ edges.Halo) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {

@@ -2,6 +2,7 @@ package chunked
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"pgregory.net/rapid"
@@ -13,7 +14,6 @@ import (
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -26,7 +26,15 @@ type divided struct {
 	chunk    []int32 // the chunk of each vertex
 	count    int     // of chunks
 	options  axis.Options
-	choice   order.Choice
+}
+
+// readsAll is a graph in which each vertex reads every other one, in these partitions and chunks.
+func readsAll(t rapid.TB, of, chunk []int32, o axis.Options) *divided {
+	vertices := int32(len(of))
+	return &divided{
+		graph: graphOf(t, len(of), complete(vertices)), replicas: 1 + int(slices.Max(of)), of: of,
+		chunk: chunk, count: 1 + int(slices.Max(chunk)), options: o,
+	}
 }
 
 // edge is a directed edge: v aggregates u.
@@ -65,8 +73,7 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 			t.Fatal(err)
 		}
 	}
-	o, division := d.options, Division{d.inPartitions(d.chunk), d.count}
-	o.AggregationOrder = d.choice
+	division := Division{d.inPartitions(d.chunk), d.count}
 	outcomes, memories := make([]any, d.replicas), make([]*tensor.Meter, d.replicas)
 	var all sync.WaitGroup
 	for me, end := range comm.InProcess(d.replicas) {
@@ -80,7 +87,8 @@ func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) 
 			}()
 			team := kernel.NewTeam(1, memories[me])
 			grid := mesh.Mesh{Stages: 1, Partitions: d.replicas, Slices: 1}
-			g, err := New(axis.Env{Team: team, Groups: grid.Join(world), Share: shares[me]}, o, division)
+			g, err := New(axis.Env{Team: team, Groups: grid.Join(world), Share: shares[me]},
+				d.options, division)
 			exchange.Must(err)
 			do(me, team, g)
 		})

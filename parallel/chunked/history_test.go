@@ -148,47 +148,31 @@ func TestRowsOfOthers(t *testing.T) {
 	}{
 		{"period 2", axis.Options{HistoryPeriod: 2}, false, everySecond, doubled},
 		{
-			"period 1",
-			axis.Options{HistoryPeriod: 1},
-			false,
-			[][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}},
-			doubled,
+			"period 1", axis.Options{HistoryPeriod: 1}, false,
+			[][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}}, doubled,
 		},
 		{
-			"period 5",
-			axis.Options{HistoryPeriod: 5},
-			false,
-			[][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}},
-			doubled,
+			"period 5", axis.Options{HistoryPeriod: 5}, false,
+			[][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}}, doubled,
 		},
 		{
-			"warm",
-			axis.Options{HistoryPeriod: 2},
-			true,
-			[][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}},
-			doubled,
+			"warm", axis.Options{HistoryPeriod: 2}, true,
+			[][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}}, doubled,
 		},
 		{
-			"drop",
-			axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop},
-			false, everySecond,
+			"drop", axis.Options{HistoryPeriod: 2, StaleGradients: axis.Drop}, false, everySecond,
 			[][]float32{{110, 100, 0}, {0, 2, 22}, {300, 303, 0}, {440, 400, 0}},
 		},
 		{
-			"keep",
-			axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep},
-			false, everySecond,
+			"keep", axis.Options{HistoryPeriod: 2, StaleGradients: axis.Keep}, false, everySecond,
 			[][]float32{{110, 100, 0}, {110, 102, 22}, {320, 303, 22}, {440, 403, 33}},
 		},
 	} {
 		for _, once := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, forward once %v", c.name, once), func(t *testing.T) {
 				tr := &trial{
-					divided: &divided{
-						graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0},
-						chunk: []int32{0, 1, 2}, count: 3, options: c.options,
-					},
-					orders: orders, x: tens, dz: tens, warm: c.warm, once: once,
+					divided: readsAll(t, []int32{0, 0, 0}, []int32{0, 1, 2}, c.options),
+					orders:  orders, x: tens, dz: tens, warm: c.warm, once: once,
 				}
 				for i, got := range tr.run(t) {
 					if !slices.Equal(got.Z, c.z[i]) || !slices.Equal(got.DX, c.dx[i]) {
@@ -205,11 +189,8 @@ func TestRowsOfOthers(t *testing.T) {
 // other's row of this epoch, and its gradient counts once.
 func TestRowsOfOtherReplicas(t *testing.T) {
 	tr := &trial{
-		divided: &divided{
-			graph: graphOf(t, 3, complete(3)), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1},
-			count: 2, options: axis.Options{HistoryPeriod: 1},
-		},
-		orders: [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
+		divided: readsAll(t, []int32{0, 1, 0}, []int32{0, 0, 1}, axis.Options{HistoryPeriod: 1}),
+		orders:  [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
 	}
 	want := []sums{
 		{[]float32{10, 1, 11}, []float32{210, 201, 0}},
@@ -234,11 +215,9 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 		} {
 			t.Run(c.name+" "+order.Names[choice], func(t *testing.T) {
 				tr := &trial{
-					divided: &divided{
-						graph: graphOf(t, 2, complete(2)), replicas: 1, of: []int32{0, 0},
-						chunk: []int32{0, 1}, count: 2, options: axis.Options{HistoryPeriod: 1},
-						choice: choice,
-					},
+					divided: readsAll(t, []int32{0, 0}, []int32{0, 1}, axis.Options{
+						HistoryPeriod: 1, AggregationOrder: choice,
+					}),
 					orders: [][]int{{0, 1}, {0, 1}, {0, 1}}, x: tens, dz: tens,
 					w: func(epoch int) float32 { return float32(epoch) }, input: c.input,
 				}
@@ -258,10 +237,8 @@ func TestEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
 		d.graph = graphOf(t, len(d.of), list)
-		d.options.StaleGradients = rapid.SampledFrom([]axis.Stale{
-			axis.DropScale, axis.Drop,
-			axis.Keep,
-		}).Draw(t, "stale")
+		stales := []axis.Stale{axis.DropScale, axis.Drop, axis.Keep}
+		d.options.StaleGradients = rapid.SampledFrom(stales).Draw(t, "stale")
 		var orders [][]int
 		for range 4 {
 			all := make([]int, d.count)
@@ -334,10 +311,8 @@ func TestBetweenEpochs(t *testing.T) {
 			clear(chunk)
 		}
 		tr := &trial{
-			divided: &divided{
-				graph: graphOf(t, 4, complete(4)), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk,
-				count: c.chunks, options: axis.Options{HistoryPeriod: 2, StaleGradients: c.stale},
-			},
+			divided: readsAll(t, []int32{0, 0, 1, 1}, chunk,
+				axis.Options{HistoryPeriod: 2, StaleGradients: c.stale}),
 			orders: slices.Repeat([][]int{[]int{0, 1, 2}[:c.chunks]}, 2), x: tens, dz: tens,
 		}
 		tr.between = func(g *Graph, team *kernel.Team) {
@@ -362,10 +337,7 @@ func TestBetweenEpochs(t *testing.T) {
 
 // TestTogether: an inference reads all rows of its own pass. If a chunk's pass panics, the others end.
 func TestTogether(t *testing.T) {
-	d := &divided{
-		graph: graphOf(t, 3, complete(3)), replicas: 1, of: []int32{0, 0, 0},
-		chunk: []int32{0, 1, 2}, count: 3, options: axis.Options{HistoryPeriod: 1},
-	}
+	d := readsAll(t, []int32{0, 0, 0}, []int32{0, 1, 2}, axis.Options{HistoryPeriod: 1})
 	tr := &trial{divided: d, x: tens}
 	d.run(t, func(_ int, team *kernel.Team, g *Graph) {
 		got, p := make([]float32, 3), g.Propagator("convs.0", along)
@@ -399,10 +371,7 @@ func TestTogether(t *testing.T) {
 
 // TestOtherRelation: the error for a missing relation names the module.
 func TestOtherRelation(t *testing.T) {
-	d := &divided{
-		graph: graphOf(t, 1, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, count: 1,
-		options: axis.Options{HistoryPeriod: 1},
-	}
+	d := readsAll(t, []int32{0}, []int32{0}, axis.Options{HistoryPeriod: 1})
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
 		defer func() {
 			if said := fmt.Sprint(recover()); !strings.Contains(said,

@@ -1,7 +1,6 @@
 package edges
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/kernel/reference"
 	"weft/tensor"
 )
 
@@ -152,10 +152,7 @@ func compare(a, b arrow) int {
 func TestBlocksHoldAllEdges(t *testing.T) {
 	d := tangled()
 	for _, weighted := range []bool{false, true} {
-		err := launch.Workers(3, time.Minute, func(c *comm.Comm) error {
-			mem := tensor.NewMeter()
-			defer mem.Close()
-			team, me := kernel.NewTeam(1, mem), c.Rank()
+		d.workers(t, func(c *comm.Comm, team *kernel.Team, me int) error {
 			e, err := New(team, c, d.source(t, team, me, weighted))
 			if err != nil {
 				return err
@@ -250,75 +247,64 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 			}
 			return nil
 		})
-		require.NoError(t, err)
 	}
 }
 
-// matrix returns a linear aggregation by its definition, in double precision, as factors by target and
-// source.
-func (d *divided) matrix(r gnn.Reduce, weighted bool) map[[2]int32]float64 {
-	n, m := d.vertices(), map[[2]int32]float64{}
-	degree, weights, stored, loops, last := make([]float64, n), make([]float64, n), make([]float64, n),
-		make([]int, n), make([]float64, n)
-	w := func(a arrow) float64 {
-		if weighted {
-			return float64(a.weight)
-		}
-		return 1
-	}
-	// Of several self loops the one that is stored last counts where each vertex gets one
-	sorted := slices.Clone(d.arrows)
-	slices.SortStableFunc(sorted, func(a, b arrow) int { return int(a.target) - int(b.target) })
-	for _, a := range sorted {
-		degree[a.target]++
-		if a.source == a.target {
-			loops[a.target]++
-			stored[a.target], last[a.target] = stored[a.target]+w(a), w(a)
-		} else {
-			weights[a.target] += w(a)
-		}
-	}
-	own := make([]float64, n) // the weight of all self loops in a symmetric aggregation
-	for v := range n {
-		own[v] = 1
-		if loops[v] > 0 {
-			own[v] = last[v]
-		}
-		if r.Kind == gnn.KindSymmetricNoLoops {
-			own[v] = stored[v]
-		}
-	}
-	root := func(v int32) float64 {
-		if all := weights[v] + own[v]; all > 0 {
-			return 1 / math.Sqrt(all)
-		}
-		return 0
-	}
+// aggregation returns a linear aggregation of positions by its definition.
+func (d *divided) aggregation(r gnn.Reduce, weighted bool) *reference.Aggregation {
+	into := make([][]arrow, d.vertices())
 	for _, a := range d.arrows {
-		at := [2]int32{a.target, a.source}
-		switch r.Kind {
-		case gnn.KindSum:
-			m[at]++
-		case gnn.KindMean:
-			m[at] += 1 / (degree[a.target] + float64(r.Self))
-		default:
-			if a.source != a.target {
-				m[at] += w(a) * root(a.source) * root(a.target)
-			}
-		}
+		into[a.target] = append(into[a.target], a)
 	}
-	for v := range int32(n) {
-		at := [2]int32{v, v}
-		switch r.Kind {
-		case gnn.KindSum:
-			m[at] += float64(r.Self)
-		case gnn.KindMean:
-			if all := degree[v] + float64(r.Self); all > 0 {
-				m[at] += float64(r.Self) / all
+	indptr, sources, weights := []int64{0}, []int32(nil), []float64(nil)
+	for _, list := range into {
+		for _, a := range list {
+			sources = append(sources, a.source)
+			if weighted {
+				weights = append(weights, float64(a.weight))
 			}
-		default:
-			m[at] += own[v] * root(v) * root(v)
 		}
+		indptr = append(indptr, int64(len(sources)))
+	}
+	kind := map[gnn.ReduceKind]reference.Kind{
+		gnn.KindSum: reference.Sum, gnn.KindMean: reference.Mean, gnn.KindSymmetric: reference.Symmetric,
+		gnn.KindSymmetricNoLoops: reference.SymmetricNoLoops,
+	}[r.Kind]
+	return reference.Linear(kind, float64(r.Self), indptr, sources, weights)
+}
+
+// workers runs f as the worker of each partition.
+func (d *divided) workers(t *testing.T, f func(c *comm.Comm, team *kernel.Team, me int) error) {
+	t.Helper()
+	require.NoError(t, launch.Workers(len(d.starts)-1, time.Minute, func(c *comm.Comm) error {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		return f(c, kernel.NewTeam(1, mem), c.Rank())
+	}))
+}
+
+// apply returns the aggregation of a column over all blocks of a worker; x is the number of a source.
+func apply(team *kernel.Team, e *Edges, r gnn.Reduce,
+	x func(b *Block, i int) float32) (*tensor.Matrix, error) {
+	o, err := e.Operator(r)
+	if err != nil {
+		return nil, err
+	}
+	z := team.Memory.New(tensor.Buffers, e.Rows, 1)
+	for i, b := range e.Blocks {
+		to := kernel.Accumulate
+		if i == 0 {
+			to = kernel.Replace
+		}
+		o.Apply(z, b, column(team, b.In.Cols, func(i int) float32 { return x(b, i) }), to)
+	}
+	return z, nil
+}
+
+func column(team *kernel.Team, rows int, value func(i int) float32) *tensor.Matrix {
+	m := team.Memory.New(tensor.Buffers, rows, 1)
+	for i := range rows {
+		m.Floats()[i] = value(i)
 	}
 	return m
 }
@@ -340,17 +326,18 @@ func TestOperatorsByDefinition(t *testing.T) {
 			{Kind: gnn.KindMean, Self: 1},
 			gnn.Symmetric, gnn.SymmetricNoLoops,
 		} {
-			forward, backward := make([]float64, len(x)), make([]float64, len(x))
-			for at, factor := range d.matrix(reduce, weighted) {
-				forward[at[0]] += factor * float64(x[at[1]])
-				backward[at[1]] += factor * float64(g[at[0]])
-			}
+			aggregation, n := d.aggregation(reduce, weighted), len(x)
+			forward, backward := reference.New(n, 1), reference.New(n, 1)
+			reference.SpMM(forward, aggregation, reference.From32(n, 1, x))
+			reference.SpMMTranspose(backward, aggregation, reference.From32(n, 1, g))
 			sums := make(chan []float32, 3) // each worker's share of the backward pass
-			err := launch.Workers(3, time.Minute, func(c *comm.Comm) error {
-				mem := tensor.NewMeter()
-				defer mem.Close()
-				team, me := kernel.NewTeam(1, mem), c.Rank()
+			d.workers(t, func(c *comm.Comm, team *kernel.Team, me int) error {
 				e, err := New(team, c, d.source(t, team, me, weighted))
+				if err != nil {
+					return err
+				}
+				position := func(b *Block, i int) int32 { return (b.IDs.Int32s()[i] - 1) / 3 }
+				z, err := apply(team, e, reduce, func(b *Block, i int) float32 { return x[position(b, i)] })
 				if err != nil {
 					return err
 				}
@@ -358,31 +345,18 @@ func TestOperatorsByDefinition(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				column := func(rows int, value func(i int) float32) *tensor.Matrix {
-					m := mem.New(tensor.Buffers, rows, 1)
-					for i := range rows {
-						m.Floats()[i] = value(i)
-					}
-					return m
-				}
-				position := func(b *Block, i int) int32 { return (b.IDs.Int32s()[i] - 1) / 3 }
-				z, share := column(e.Rows, func(int) float32 { return 0 }), make([]float32, len(x))
-				for i, b := range e.Blocks {
-					to := kernel.Accumulate
-					if i == 0 {
-						to = kernel.Replace
-					}
-					o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
-					dx := mem.New(tensor.Buffers, b.In.Cols, 1)
-					o.ApplyTransposed(dx, b, column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] }),
-						kernel.Replace)
+				dz, share := column(team, e.Rows, func(i int) float32 { return g[d.starts[me]+i] }),
+					make([]float32, n)
+				for _, b := range e.Blocks {
+					dx := team.Memory.New(tensor.Buffers, b.In.Cols, 1)
+					o.ApplyTransposed(dx, b, dz, kernel.Replace)
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v
 					}
 				}
 				for i, got := range z.Floats() {
-					if want := forward[d.starts[me]+i]; math.Abs(float64(got)-want) > 1e-5*math.Max(
-						1, math.Abs(want)) {
+					want := forward.Data[d.starts[me]+i]
+					if math.Abs(float64(got)-want) > 1e-5*math.Max(1, math.Abs(want)) {
 						t.Errorf("%+v, weights %v: row %d of worker %d is %v, want %v", reduce,
 							weighted, i, me, got, want)
 					}
@@ -390,11 +364,10 @@ func TestOperatorsByDefinition(t *testing.T) {
 				sums <- share
 				return nil
 			})
-			require.NoError(t, err)
 			a, b, c := <-sums, <-sums, <-sums
-			for v, want := range backward {
-				if got := float64(a[v]) + float64(b[v]) +
-					float64(c[v]); math.Abs(got-want) > 1e-4*math.Max(1, math.Abs(want)) {
+			for v, want := range backward.Data {
+				got := float64(a[v]) + float64(b[v]) + float64(c[v])
+				if math.Abs(got-want) > 1e-4*math.Max(1, math.Abs(want)) {
 					t.Errorf("%+v, weights %v: the gradient of %d is %v, want %v", reduce,
 						weighted, v, got, want)
 				}
@@ -417,10 +390,7 @@ func TestSomeRows(t *testing.T) {
 			}
 		}
 		for _, reduce := range []gnn.Reduce{{Kind: gnn.KindMean, Self: 1}, gnn.Symmetric} {
-			err := launch.Workers(3, time.Minute, func(c *comm.Comm) error {
-				mem := tensor.NewMeter()
-				defer mem.Close()
-				team, me := kernel.NewTeam(1, mem), c.Rank()
+			d.workers(t, func(c *comm.Comm, team *kernel.Team, me int) error {
 				var results [2][]float32
 				s := d.source(t, team, me, true)
 				for k := range results {
@@ -437,7 +407,7 @@ func TestSomeRows(t *testing.T) {
 					}
 					if k == 1 {
 						s.Some = &Some{Rows: rows, Into: into, Sources: rows}
-						s.IDs = mem.NewElement(tensor.Graph, tensor.Int32, 1, len(rows))
+						s.IDs = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(rows))
 						for i, row := range rows {
 							s.IDs.Int32s()[i] = idOf(int32(s.Starts[me]) + row)
 						}
@@ -446,21 +416,11 @@ func TestSomeRows(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					o, err := e.Operator(reduce)
+					z, err := apply(team, e, reduce, func(b *Block, i int) float32 {
+						return float32(math.Sin(float64(b.IDs.Int32s()[i])))
+					})
 					if err != nil {
 						return err
-					}
-					z := team.Zeros(tensor.Buffers, e.Rows, 1)
-					for i, b := range e.Blocks {
-						x := mem.New(tensor.Buffers, b.In.Cols, 1)
-						for j := range x.Floats() {
-							x.Floats()[j] = float32(math.Sin(float64(b.IDs.Int32s()[j])))
-						}
-						to := kernel.Accumulate
-						if i == 0 {
-							to = kernel.Replace
-						}
-						o.Apply(z, b, x, to)
 					}
 					for i, row := range rows {
 						if slices.Contains(into, row) {
@@ -474,9 +434,6 @@ func TestSomeRows(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(fmt.Errorf("%s: %w", name, err))
-			}
 		}
 	}
 }

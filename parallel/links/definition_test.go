@@ -16,6 +16,16 @@ import (
 	"weft/tensor"
 )
 
+// alone are the edges of a graph on one worker, and its team.
+func alone(t *testing.T, g *graph.Graph) (*links.Edges, *kernel.Team) {
+	t.Helper()
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	t.Cleanup(team.Memory.Close)
+	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
+	require.NoError(t, err)
+	return l, team
+}
+
 // TestDrawsStay: a seed stands for the same draws in all versions, as results are to be had again by it.
 func TestDrawsStay(t *testing.T) {
 	d := links.Draw{Seed: 42, Shares: [3]float64{60, 20, 20}}
@@ -26,7 +36,7 @@ func TestDrawsStay(t *testing.T) {
 	var drawn []links.Edge
 	for k := range 4 {
 		drawn = append(drawn,
-			d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, links.Among(100)))
+			d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, among(100)))
 	}
 	if want := []links.Part{2, 2, 0, 2, 1, 0, 0, 0, 1, 0, 0, 1}; !slices.Equal(parts, want) {
 		t.Errorf("parts %v, want %v", parts, want)
@@ -57,12 +67,8 @@ func TestBytesOfWindows(t *testing.T) {
 	require.NoError(t, err)
 	relation.Source, relation.Name, relation.Target = "v", "a", "v"
 	g := &graph.Graph{Type: "v", Count: many, Relations: []graph.Relation{relation}}
-	share := partition.All(g)
-	memory := tensor.NewMeter()
-	defer memory.Close()
-	team := kernel.NewTeam(1, memory)
-	l, err := links.New(team, comm.Alone(), share, nil, links.Options{Draw: draw})
-	require.NoError(t, err)
+	l, team := alone(t, g)
+	memory := team.Memory
 	const bytes = 1 << 16
 	l.Cut(bytes)
 	h := team.Zeros(tensor.Activations, many, columns)
@@ -84,11 +90,7 @@ func TestRepeatedEdgesOfASplit(t *testing.T) {
 	g := &graph.Graph{Count: 5, Relations: []graph.Relation{{Indptr: make([]int64, 6)}}}
 	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1, 0, 1}, {0, 1}, {0, 2}}}
 	require.NoError(t, g.Check())
-	memory := tensor.NewMeter()
-	defer memory.Close()
-	team := kernel.NewTeam(1, memory)
-	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
-	require.NoError(t, err)
+	l, team := alone(t, g)
 	h := team.Memory.New(tensor.Activations, 5, 1)
 	copy(h.Floats(), []float32{1, 9, 5, 7, 3})
 	if ranks := l.Ranks(h, links.Decoder{}, links.Test); !slices.Equal(ranks, []float64{2}) {
@@ -111,11 +113,7 @@ func TestGivenByOneRelation(t *testing.T) {
 	s := g.Relations[0].EdgeSplit
 	s.Edges[links.Val], s.Negative[links.Val] = []int32{1, 2, 2, 3}, []int32{3, 4, 0, 4}
 	require.NoError(t, g.Check())
-	memory := tensor.NewMeter()
-	defer memory.Close()
-	team := kernel.NewTeam(1, memory)
-	l, err := links.New(team, comm.Alone(), partition.All(g), nil, links.Options{Draw: draw})
-	require.NoError(t, err)
+	l, team := alone(t, g)
 	h := team.Memory.New(tensor.Activations, 5, 1)
 	copy(h.Floats(), []float32{0, 1, 2, 3, 4})
 	edges, negatives, given := l.GivenScores(h, links.Decoder{}, links.Val)

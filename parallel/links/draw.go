@@ -68,12 +68,6 @@ func (r Range) other(v int32, random uint64) int32 {
 // Ends are the vertices that a relation joins: those of its source type and of its target type.
 type Ends struct{ Sources, Targets Range }
 
-// Among returns the ends of a relation within one type of so many vertices, the only one.
-func Among(vertices int) Ends {
-	all := Range{0, int32(vertices)}
-	return Ends{all, all}
-}
-
 // The purposes of draws. Each has random numbers of its own.
 const (
 	forSplit = iota + 1

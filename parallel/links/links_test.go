@@ -31,6 +31,12 @@ const (
 
 var draw = links.Draw{Seed: 9, Shares: [3]float64{50, 10, 40}}
 
+// among returns the ends of a relation within one type of so many vertices, the only one.
+func among(vertices int) links.Ends {
+	all := links.Range{High: int32(vertices)}
+	return links.Ends{Sources: all, Targets: all}
+}
+
 // tangled has two relations and a reverse of the first, self loops, parallel edges and
 // isolated vertices; it is not symmetric.
 func tangled(t *testing.T) *graph.Graph {
@@ -217,7 +223,7 @@ func TestLoss(t *testing.T) {
 		for _, e := range edges {
 			add(e, 1)
 			for k := range drawn {
-				add(draw.Negative(epoch, k, e, links.Among(vertices)), 0)
+				add(draw.Negative(epoch, k, e, among(vertices)), 0)
 			}
 		}
 		for _, k := range divisions {
@@ -261,7 +267,7 @@ func TestScores(t *testing.T) {
 		var want []float64
 		loss := 0.
 		for _, e := range edgesOf(g, part) {
-			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, links.Among(vertices)))
+			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, among(vertices)))
 			want = append(want, p, q)
 			loss += math.Log(1+math.Exp(-p)) + math.Log(1+math.Exp(q))
 		}
@@ -502,7 +508,7 @@ func TestNegative(t *testing.T) {
 	var sources, targets [n]int
 	again := 0
 	for k := range of {
-		d := draw.Negative(1, k, e, links.Among(n+4))
+		d := draw.Negative(1, k, e, among(n+4))
 		switch {
 		case d.Source != e.Source && d.Target == e.Target && d.Relation == e.Relation:
 			sources[d.Source%n]++
@@ -514,7 +520,7 @@ func TestNegative(t *testing.T) {
 		if d.Source >= n+4 || d.Target >= n+4 || d.Source < 0 || d.Target < 0 {
 			t.Fatalf("%v of %d vertices", d, n+4)
 		}
-		if draw.Negative(2, k, e, links.Among(n+4)) == d {
+		if draw.Negative(2, k, e, among(n+4)) == d {
 			again++
 		}
 	}
@@ -529,7 +535,7 @@ func TestNegative(t *testing.T) {
 		t.Errorf("%d of %d have another source", sum, of)
 	}
 	for v := range 2 { // of two vertices only one is left
-		if d := draw.Negative(1, v, links.Edge{Source: 0, Target: 1}, links.Among(2)); d.Source != d.Target {
+		if d := draw.Negative(1, v, links.Edge{Source: 0, Target: 1}, among(2)); d.Source != d.Target {
 			t.Errorf("%v is drawn against 0→1 of two vertices", d)
 		}
 	}

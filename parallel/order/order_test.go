@@ -1,6 +1,8 @@
 package order_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"weft/autograd"
@@ -29,67 +31,37 @@ func TestCheaperOrder(t *testing.T) {
 	x := team.Zeros(tensor.Features, 2, in)
 	tape, inference := autograd.NewTrainingTape(team, autograd.Random{}), autograd.NewTape(team)
 	layouts := func(columns int) int64 { return 3e6 * int64(columns) }
+	const (
+		transform = "transform 8 columns to N, then aggregate"
+		aggregate = "aggregate 8 columns, then transform to N"
+		once      = "aggregate the features once, then transform in every epoch"
+	)
 	for name, c := range map[string]struct {
-		moved  func(columns int) int64
-		choice order.Choice
-		x      *autograd.Var
-		out    int
-		want   string
+		moved       func(columns int) int64
+		choice      order.Choice
+		x           *autograd.Var
+		out         int
+		want, other string // the order that is taken, and the other one; "": it has no price
+		megabytes   int
 	}{
-		"narrow output": {
-			layouts, order.Auto, tape.Input(x, rows), 3,
-			"transform 8 columns to 3, then aggregate (aggregate 8 columns, then transform to 3: 48 MB " +
-				"between layouts)",
-		},
-		"equal": {
-			layouts, order.Auto, tape.Input(x, rows), 8,
-			"transform 8 columns to 8, then aggregate (aggregate 8 columns, then transform to 8: 48 MB " +
-				"between layouts)",
-		},
-		"no gradient": {
-			layouts, order.Auto, tape.Constant(x, rows), 5,
-			"aggregate 8 columns, then transform to 5 (transform 8 columns to 5, then aggregate: 30 MB " +
-				"between layouts)",
-		},
+		"narrow output": {layouts, order.Auto, tape.Input(x, rows), 3, transform, aggregate, 48},
+		"equal":         {layouts, order.Auto, tape.Input(x, rows), 8, transform, aggregate, 48},
+		"no gradient":   {layouts, order.Auto, tape.Constant(x, rows), 5, aggregate, transform, 30},
 		"forced": {
-			layouts, order.TransformFirst, tape.Constant(x, rows), 5,
-			"transform 8 columns to 5, then aggregate (aggregate 8 columns, then transform to 5: 24 MB " +
-				"between layouts)",
+			layouts, order.TransformFirst, tape.Constant(x, rows), 5, transform, aggregate, 24,
 		},
-		"fixed": {
-			layouts, order.Auto, tape.Fixed(x, rows), 5,
-			"aggregate the features once, then transform in every epoch (transform 8 columns to 5, then " +
-				"aggregate: 30 MB between layouts)",
-		},
-		"fixed and wide": {
-			layouts, order.Auto, tape.Fixed(x, rows), 3,
-			"transform 8 columns to 3, then aggregate (aggregate the features once, then transform in " +
-				"every epoch: 0 MB between layouts)",
-		},
-		"embeddings": {
-			nil, order.Embeddings, tape.Input(x, rows), 3,
-			"aggregate 8 columns, then transform to 3",
-		},
+		"fixed":          {layouts, order.Auto, tape.Fixed(x, rows), 5, once, transform, 30},
+		"fixed and wide": {layouts, order.Auto, tape.Fixed(x, rows), 3, transform, once, 0},
+		"embeddings":     {nil, order.Embeddings, tape.Input(x, rows), 3, aggregate, "", 0},
 		"embeddings without recording": {
-			nil, order.Embeddings, inference.Received(x.Retain(), rows), 3,
-			"aggregate 8 columns, then transform to 3",
+			nil, order.Embeddings, inference.Received(x.Retain(), rows), 3, aggregate, "", 0,
 		},
-		"features": {
-			nil, order.Embeddings, tape.Fixed(x, rows), 9,
-			"transform 8 columns to 9, then aggregate",
-		},
+		"features": {nil, order.Embeddings, tape.Fixed(x, rows), 9, transform, "", 0},
 		"what follows from features": {
-			nil, order.Embeddings, autograd.Scale(2, tape.Constant(x, rows)), 9,
-			"transform 8 columns to 9, then aggregate",
+			nil, order.Embeddings, autograd.Scale(2, tape.Constant(x, rows)), 9, transform, "", 0,
 		},
-		"no layouts, no gradient": {
-			nil, order.Auto, tape.Constant(x, rows), 5,
-			"transform 8 columns to 5, then aggregate",
-		},
-		"no layouts, wide output": {
-			nil, order.Auto, tape.Input(x, rows), 9,
-			"aggregate 8 columns, then transform to 9",
-		},
+		"no layouts, no gradient": {nil, order.Auto, tape.Constant(x, rows), 5, transform, "", 0},
+		"no layouts, wide output": {nil, order.Auto, tape.Input(x, rows), 9, aggregate, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
@@ -102,7 +74,12 @@ func TestCheaperOrder(t *testing.T) {
 			for range 2 { // the second says nothing
 				layer.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
 			}
-			assert.Equal(t, []string{"convs.0", c.want}, got)
+			want := c.want
+			if c.other != "" {
+				want += fmt.Sprintf(" (%s: %d MB between layouts)", c.other, c.megabytes)
+			}
+			want = strings.ReplaceAll(want, "N", fmt.Sprint(c.out))
+			assert.Equal(t, []string{"convs.0", want}, got)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package paralleltest
 
 import (
-	"math"
 	"slices"
 
 	"weft/gnn"
@@ -46,49 +45,10 @@ func inEdgesOf(r *graph.Relation, along gnn.Along) *inEdges {
 	return e
 }
 
-// aggregation is a linear aggregation by its definition.
-func (e *inEdges) aggregation(r gnn.Reduce) *reference.Aggregation {
-	n := len(e.indptr) - 1
-	a := &reference.Aggregation{Indptr: e.indptr, Indices: e.sources, Self: make([]float64, n)}
-	if r.Kind == gnn.KindSum {
-		for v := range n {
-			a.Self[v] = float64(r.Self)
-		}
-		return a
-	}
-	a.Weights, a.RowScale = make([]float64, len(e.sources)), make([]float64, n)
-	for v := range n {
-		degree := 0.
-		if r.Kind == gnn.KindSymmetric {
-			a.Self[v] = 1
-		}
-		for k := e.indptr[v]; k < e.indptr[v+1]; k++ {
-			w := 1.
-			if r.Kind != gnn.KindMean && e.weights != nil {
-				w = e.weights[k]
-			}
-			if r.Kind == gnn.KindSymmetric && int(e.sources[k]) == v { // the last of several
-				a.Self[v] = w
-				continue
-			}
-			a.Weights[k] = w
-			degree += w
-		}
-		if r.Kind == gnn.KindMean {
-			a.Self[v] = float64(r.Self)
-		}
-		if degree += a.Self[v]; degree > 0 {
-			a.RowScale[v] = 1 / degree
-		}
-	}
-	if r.Kind != gnn.KindMean {
-		for v, s := range a.RowScale {
-			a.RowScale[v] = math.Sqrt(s)
-			a.Self[v] *= math.Sqrt(s)
-		}
-		a.ColScale = a.RowScale
-	}
-	return a
+// kinds are the linear aggregations.
+var kinds = map[gnn.ReduceKind]reference.Kind{
+	gnn.KindSum: reference.Sum, gnn.KindMean: reference.Mean, gnn.KindSymmetric: reference.Symmetric,
+	gnn.KindSymmetricNoLoops: reference.SymmetricNoLoops,
 }
 
 // exactLinear is Â·(x·w).
@@ -104,7 +64,7 @@ func exactLinear(r gnn.Reduce) exact {
 // exactRounds is Â·x in rounds.
 func exactRounds(r gnn.Reduce, k gnn.Rounds) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
-		a := e.aggregation(r)
+		a := reference.Linear(kinds[r.Kind], float64(r.Self), e.indptr, e.sources, e.weights)
 		step := func(h *reference.Matrix) *reference.Matrix {
 			z := reference.New(h.Rows, h.Cols)
 			reference.SpMM(z, a, h)

@@ -28,7 +28,9 @@ import (
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train"
 	"weft/train/engine"
+	"weft/train/setting"
 )
 
 // staged is a model's training by the engine of a pipeline, epoch by epoch. Each epoch has given weights.
@@ -260,65 +262,41 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 	eachChunkedModel(t, func(t *testing.T, model string) {
 		t.Parallel()
 		lines := 0
+		const some, others = "gat gcnii sage", "gcn resgcn"
 		for _, v := range []struct {
-			name                     string
-			stages, replicas, chunks int
-			models                   string
-			set                      func(s *staged) // nil: nothing
+			name   string
+			mesh   mesh.Mesh
+			chunks int
+			models string
+			set    string          // settings by name
+			change func(s *staged) // nil: nothing
 		}{
-			{"one chunk", 2, 1, 1, "gat gcnii sage", nil},
-			{"two chunks", 2, 1, 2, "gcn resgcn", nil},
-			{"five chunks", 3, 1, 5, "gat gcnii sage", nil},
-			{"a chunk for each way", 2, 2, 1, "gcn resgcn", nil},
-			{"five chunks for each way", 2, 2, 5, "gat gcnii sage", nil},
-			{"three replicas", 3, 3, 4, "gcn resgcn", nil},
+			{"one chunk", Grid(2, 1, 1), 1, some, "", nil},
+			{"two chunks", Grid(2, 1, 1), 2, others, "", nil},
+			{"five chunks", Grid(3, 1, 1), 5, some, "", nil},
+			{"a chunk for each way", Grid(2, 2, 1), 1, others, "", nil},
+			{"five chunks for each way", Grid(2, 2, 1), 5, some, "", nil},
+			{"three replicas", Grid(3, 3, 1), 4, others, "", nil},
+			{"gradients dropped", Grid(2, 1, 1), 5, some, "stale-gradients=drop", nil},
+			{"gradients kept", Grid(2, 1, 1), 5, others, "stale-gradients=keep history-period=3", nil},
+			{"gradients kept, two replicas", Grid(2, 2, 1), 3, some, "stale-gradients=keep", nil},
+			{"warm", Grid(2, 1, 1), 4, others, "history-start=warm", nil},
+			{"warm, two replicas", Grid(3, 2, 1), 3, some, "history-start=warm history-period=1", nil},
+			{"nothing recomputed", Grid(3, 1, 1), 4, others, "recompute=none", nil},
 			{
-				"gradients dropped", 2, 1, 5, "gat gcnii sage",
-				func(s *staged) { s.options.StaleGradients = axis.Drop },
+				"nothing recomputed, gradients kept", Grid(2, 2, 1), 4, some,
+				"recompute=none stale-gradients=keep", nil,
 			},
+			{"a chunk without vertices", Grid(2, 1, 1), 4, others, "", (*staged).emptyFirst},
+			{"sparse features", Grid(2, 2, 1), 3, some, "", func(s *staged) { sparsely(s.graph) }},
+			{"one chunk, slices", Grid(2, 1, 2), 1, others, "", nil},
+			{"five chunks, slices", Grid(3, 1, 3), 5, some, "", nil},
+			{"gradients kept, slices of two replicas", Grid(2, 2, 2), 3, others, "stale-gradients=keep", nil},
 			{
-				"gradients kept", 2, 1, 5, "gcn resgcn",
-				func(s *staged) { s.options.StaleGradients, s.options.HistoryPeriod = axis.Keep, 3 },
+				"warm, more slices than columns, a chunk without vertices", Grid(2, 1, 11), 4, some,
+				"history-start=warm", (*staged).emptyFirst,
 			},
-			{
-				"gradients kept, two replicas", 2, 2, 3, "gat gcnii sage",
-				func(s *staged) { s.options.StaleGradients = axis.Keep },
-			},
-			{"warm", 2, 1, 4, "gcn resgcn", func(s *staged) { s.options.HistoryStart = axis.Warm }},
-			{
-				"warm, three stages of two replicas", 3, 2, 3, "gat gcnii sage",
-				func(s *staged) { s.options.HistoryStart, s.options.HistoryPeriod = axis.Warm, 1 },
-			},
-			{"nothing recomputed", 3, 1, 4, "gcn resgcn", func(s *staged) { s.recompute = false }},
-			{
-				"nothing recomputed, gradients kept", 2, 2, 4, "gat gcnii sage",
-				func(s *staged) { s.recompute, s.options.StaleGradients = false, axis.Keep },
-			},
-			{"a chunk without vertices", 2, 1, 4, "gcn resgcn", func(s *staged) {
-				for v, c := range s.chunk {
-					s.chunk[v] = max(c, 1)
-				}
-			}},
-			{"sparse features", 2, 2, 3, "gat gcnii sage", func(s *staged) { sparsely(s.graph) }},
-			{"one chunk, slices", 2, 1, 1, "gcn resgcn", inSlices(2)},
-			{"five chunks, slices", 3, 1, 5, "gat gcnii sage", inSlices(3)},
-			{
-				"gradients kept, slices of two replicas", 2, 2, 3, "gcn resgcn",
-				func(s *staged) { s.mesh.Slices, s.options.StaleGradients = 2, axis.Keep },
-			},
-			{
-				"warm, more slices than columns, a chunk without vertices", 2, 1, 4,
-				"gat gcnii sage", func(s *staged) {
-					s.mesh.Slices, s.options.HistoryStart = 11, axis.Warm
-					for v, c := range s.chunk {
-						s.chunk[v] = max(c, 1)
-					}
-				},
-			},
-			{
-				"nothing recomputed, slices", 2, 2, 3, "gcn resgcn",
-				func(s *staged) { s.mesh.Slices, s.recompute = 3, false },
-			},
+			{"nothing recomputed, slices", Grid(2, 2, 3), 3, others, "recompute=none", nil},
 		} {
 			models := strings.Fields(v.models)
 			if k := slices.IndexFunc(models, func(m string) bool { return chunkModels[m] == nil }); k >= 0 {
@@ -329,10 +307,11 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			}
 			lines++
 			t.Run(v.name, func(t *testing.T) {
-				s := newStaged(t, model, Grid(v.stages, v.replicas, 1),
-					v.chunks)
-				if v.set != nil {
-					v.set(s)
+				s := newStaged(t, model, v.mesh, v.chunks)
+				o := with(train.Options{Options: s.options, Recompute: setting.RecomputeBlocks}, v.set)
+				s.options, s.recompute = o.Options, o.Recompute == setting.RecomputeBlocks
+				if v.change != nil {
+					v.change(s)
 				}
 				s.check(t, s.train(t))
 			})
@@ -343,8 +322,12 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 	})
 }
 
-// inSlices divides the columns into slices.
-func inSlices(slices int) func(s *staged) { return func(s *staged) { s.mesh.Slices = slices } }
+// emptyFirst leaves the first chunk without vertices.
+func (s *staged) emptyFirst() {
+	for v, c := range s.chunk {
+		s.chunk[v] = max(c, 1)
+	}
+}
 
 // TestPipelineSumsWhatIsComplete: the replicas sum gradients of weights during the backward pass, but no
 // gradient before every chunk has added to it. There are more gradients here than one all-reduce takes.

@@ -33,47 +33,37 @@ type between struct {
 const betweenColumns = 4
 
 var betweens = []between{
-	{"sum", nil, func(p gnn.Propagator, x, _ *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		return p.Propagate(x, gnn.Sum, gnn.Once)
+	propagated("sum", gnn.Sum), propagated("mean", gnn.Mean), propagated("maximum", gnn.Max),
+	{"transformed mean", [][2]int{{4, 4}}, func(
+		p gnn.Propagator, x, _ *autograd.Var, w []*autograd.Var,
+	) *autograd.Var {
+		return p.AggregateLinear(x, w[0], gnn.Mean)
 	}},
-	{"mean", nil, func(p gnn.Propagator, x, _ *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		return p.Propagate(x, gnn.Mean, gnn.Once)
+	{"attention", [][2]int{{4, 2}, {4, 2}}, func(
+		p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var,
+	) *autograd.Var {
+		return p.Attend(gnn.Attention{
+			Source: x, SourceScore: autograd.Linear(x, w[0]), TargetScore: autograd.Linear(y, w[1]),
+			Heads: 2, Slope: .2,
+		}, gnn.Once)
 	}},
-	{"maximum", nil, func(p gnn.Propagator, x, _ *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		return p.Propagate(x, gnn.Max, gnn.Once)
+	{"attention v2", [][2]int{{1, 4}}, func(
+		p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var,
+	) *autograd.Var {
+		return p.Attend(gnn.Attention{Source: x, Target: y, ASource: w[0], Heads: 2, Slope: .2}, gnn.Once)
 	}},
-	{
-		"transformed mean",
-		[][2]int{{4, 4}},
-		func(p gnn.Propagator, x, _ *autograd.Var, w []*autograd.Var) *autograd.Var {
-			return p.AggregateLinear(x, w[0], gnn.Mean)
-		},
-	},
-	{
-		"attention",
-		[][2]int{{4, 2}, {4, 2}},
-		func(p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var) *autograd.Var {
-			return p.Attend(gnn.Attention{
-				Source: x, SourceScore: autograd.Linear(x, w[0]), TargetScore: autograd.Linear(y, w[1]),
-				Heads: 2, Slope: .2,
-			}, gnn.Once)
-		},
-	},
-	{
-		"attention v2",
-		[][2]int{{1, 4}},
-		func(p gnn.Propagator, x, y *autograd.Var, w []*autograd.Var) *autograd.Var {
-			return p.Attend(gnn.Attention{Source: x, Target: y, ASource: w[0], Heads: 2, Slope: .2}, gnn.Once)
-		},
-	},
 	{"messages", nil, func(p gnn.Propagator, x, y *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		return p.Message(gnn.Message{
-			Source: x, Target: y, Columns: betweenColumns, Columnwise: true,
-			Reduce: gnn.KindMean, Function: func(e gnn.Edges) *autograd.Var {
-				return autograd.Multiply(e.Source, e.Target)
-			},
+			Source: x, Target: y, Columns: betweenColumns, Columnwise: true, Reduce: gnn.KindMean,
+			Function: func(e gnn.Edges) *autograd.Var { return autograd.Multiply(e.Source, e.Target) },
 		})
 	}},
+}
+
+func propagated(name string, r gnn.Reduce) between {
+	return between{name, nil, func(p gnn.Propagator, x, _ *autograd.Var, _ []*autograd.Var) *autograd.Var {
+		return p.Propagate(x, r, gnn.Once)
+	}}
 }
 
 // betweenOutcome is its result, by vertex of the whole graph.
@@ -116,17 +106,15 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	dz := memory.NewElement(tensor.Gradients, out.Element(), y.Here, out.Cols())
 	draw(dz, gradientNumbers, idsY)
 	tape.Backward(autograd.Root{Var: out, Grad: dz})
-	for in, d := range map[*autograd.Var][]float64{inX: o.dx, inY: o.dy} {
-		g := in.TakeGrad()
-		if g == nil {
-			continue
+	for _, in := range []struct {
+		x   *autograd.Var
+		d   []float64
+		ids []int32
+	}{{inX, o.dx, idsX}, {inY, o.dy, idsY}} {
+		if g := in.x.TakeGrad(); g != nil {
+			place(in.d, g, in.ids)
+			g.Release()
 		}
-		if in == inX {
-			place(d, g, idsX)
-		} else {
-			place(d, g, idsY)
-		}
-		g.Release()
 	}
 	for i, v := range w {
 		dw, _ := v.Grad()

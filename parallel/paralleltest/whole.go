@@ -1,8 +1,8 @@
 // Package paralleltest is what every engine must do, and what its tests need. propagators.go compares an
 // axis's Propagators with the layers of layers.go, whose results exact.go computes in double precision. In
 // its tests, runs_test.go compares whole runs with one worker, definition_test.go is the training pass of a
-// pipeline by its definition, and chunklayers_test.go compares the Propagators of chunks with each layer's
-// definition.
+// pipeline, and that with a late halo, by their definitions, and chunklayers_test.go compares the Propagators
+// of chunks with each layer's definition.
 package paralleltest
 
 import (

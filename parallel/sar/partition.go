@@ -1,14 +1,12 @@
 package sar
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
-	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
@@ -47,9 +45,8 @@ const unloadEvery = 64 << 20
 
 // Source is what a Partition is made from.
 type Source struct {
-	Rows     *autograd.RowSet
-	Vertices []int32            // original ids, ascending; nil: all vertices of the graph
-	Others   []*autograd.RowSet // rows of the other vertex types
+	Types    []*autograd.RowSet // the rows of each vertex type
+	Vertices []int32            // original ids of those of the first type, ascending; nil: all of the graph
 	Schema   gnn.Schema         // of the graph
 	// Read makes the edges of a relation and direction into the rows. It is called once for each of these,
 	// and once more with what the settings say of the halo.
@@ -105,13 +102,11 @@ func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Par
 		if some != nil {
 			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
 		}
-		rows := autograd.RowsOf(e.Team, t.IDs, t.Rows, from.Schema.Types[i].Vertices,
-			exchange.PeersOf(g.Halo))
 		if i == 0 {
-			from.Rows, from.Vertices = rows, t.IDs
-		} else {
-			from.Others = append(from.Others, rows)
+			from.Vertices = t.IDs
 		}
+		from.Types = append(from.Types, autograd.RowsOf(e.Team, t.IDs, t.Rows, from.Schema.Types[i].Vertices,
+			exchange.PeersOf(g.Halo)))
 	}
 	from.Read = func(a gnn.Along, h edges.Halo) (*edges.Edges, error) { return p.readEdges(some, a, h) }
 	if len(g.Holders) == 1 || some != nil {
@@ -142,15 +137,9 @@ func Of(e axis.Env, from Source, costs *order.Costs, o axis.Options) *Partition 
 
 // SchemaOf returns the schema of the graph that the share belongs to.
 func SchemaOf(s *partition.Share) (schema gnn.Schema) {
-	w := &s.Whole
-	schema.Types = []gnn.VertexType{
-		{Name: cmp.Or(w.Type, graph.VertexName), Vertices: w.Own(), Columns: w.FeatureColumns},
-	}
-	for _, t := range w.Others {
-		schema.Types = append(schema.Types, gnn.VertexType{
-			Name: t.Type, Vertices: t.Vertices,
-			Columns: t.FeatureColumns,
-		})
+	for _, t := range s.Whole.Types() {
+		schema.Types = append(schema.Types,
+			gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
 	}
 	for _, r := range s.Edges.Relations {
 		schema.Relations = append(schema.Relations,
@@ -163,7 +152,7 @@ func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 func (p *Partition) Vertices() []int32 { return p.from.Vertices }
 
 // Rows describes the worker's rows.
-func (p *Partition) Rows() *autograd.RowSet { return p.from.Rows }
+func (p *Partition) Rows() *autograd.RowSet { return p.from.Types[0] }
 
 // BeginEpoch sets the epoch of the work that follows. Errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
@@ -173,9 +162,7 @@ func (p *Partition) BeginEpoch(epoch int) {
 }
 
 // Types describes the worker's rows of each vertex type.
-func (p *Partition) Types() []*autograd.RowSet {
-	return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...)
-}
+func (p *Partition) Types() []*autograd.RowSet { return p.from.Types }
 
 // Places returns nil: a partition has all rows of its share.
 func (p *Partition) Places(int) []int32 { return nil }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
 )
@@ -26,9 +27,7 @@ func TestKernels(t *testing.T) {
 		{"spmm", [2]int{64, 1}}:   {2, 110 * 64},
 		{"product", [2]int{8, 4}}: {1, 5 * 8 * 4},
 	}
-	if !maps.Equal(k, want) {
-		t.Errorf("%v, want %v", k, want)
-	}
+	assert.Equal(t, want, k)
 	text, err := json.Marshal(k)
 	require.NoError(t, err)
 	again := Kernels{}
@@ -37,7 +36,5 @@ func TestKernels(t *testing.T) {
 	}
 	c := Counts{Kernels: k}
 	c.Traffic[comm.Halo].Messages, c.Traffic[comm.Gradient].Messages = 2, 1
-	if got := c.Steps(); got != 3+4*3 {
-		t.Errorf("%d steps, want 15", got)
-	}
+	assert.Equal(t, 3+4*3, c.Steps(), "steps")
 }

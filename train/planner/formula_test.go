@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/internal/assert"
+	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/train"
 	"weft/train/plan"
@@ -72,8 +74,7 @@ func TestTimes(t *testing.T) {
 		},
 		// Two workers of a machine have half a core each.
 		"a core for two": {
-			of(1, 2, 1), shared, []load{computes(1), computes(2)}, 0,
-			Times{Epoch: 3, Compute: 3},
+			of(1, 2, 1), shared, []load{computes(1), computes(2)}, 0, Times{Epoch: 3, Compute: 3},
 		},
 		// A thread handles 5 bytes a second, and so sends 2.5 while as many come.
 		"handling": {
@@ -97,8 +98,7 @@ func TestTimes(t *testing.T) {
 		},
 		// Where the stages share a core, the first chunk has it for itself on each, and the second has half.
 		"stages of a machine": {
-			of(2, 1, 1), shared, twice(computes(3)), 2,
-			Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
+			of(2, 1, 1), shared, twice(computes(3)), 2, Times{Epoch: 6, Compute: 4.5, Bubble: 1.5},
 		},
 		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
 		"unequal stages of a machine": {
@@ -129,9 +129,7 @@ func TestTimes(t *testing.T) {
 		"compute": {Compute: 3, Link: 2}, "link": {Compute: 1, Link: 2}, "imbalance": {Imbalance: 1},
 		"bubble": {Compute: 1, Bubble: 1.1}, "wait": {Wait: 3, Compute: 2, Link: 2},
 	} {
-		if got := times.LimitedBy(); got != want {
-			t.Errorf("%+v is limited by %s, want %s", times, got, want)
-		}
+		assert.Equal(t, want, times.LimitedBy(), "%+v is limited by", times)
 	}
 }
 
@@ -166,9 +164,7 @@ func TestLoads(t *testing.T) {
 		o.Parallel = c.parallel
 		c.change(&o)
 		r, err := o.Resolve()
-		if err != nil {
-			t.Fatal(c.parallel, err)
-		}
+		require.NoError(t, err, c.parallel)
 		l := loadOf(counts, r, rates)
 		if math.Abs(l.kernels-all) > 1e-9 || math.Abs(l.beside-c.beside) > 1e-9 || l.rounds != c.rounds {
 			t.Errorf("%s: %+v, want %v beside in %d rounds", c.parallel, l, c.beside, c.rounds)

@@ -150,8 +150,10 @@ func TestLargeGraphs(t *testing.T) {
 		g      *graph.Graph
 		change func(*setting.Options)
 	}{
-		"edge features":  {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
-		"values":         {&values, func(o *setting.Options) { o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse" }},
+		"edge features": {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
+		"values": {&values, func(o *setting.Options) {
+			o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse"
+		}},
 		"several labels": {&several, func(o *setting.Options) { o.Model, o.Metric = "gcn", "roc-auc" }},
 		"relation": {g, func(o *setting.Options) {
 			o.Model, o.Task, o.OutFeatures, o.LinkRelation = "gcn", "link", 4, "v,joins,v"
@@ -230,12 +232,8 @@ func TestRates(t *testing.T) {
 		{"fill", [2]int{2, 1}, 2.5},
 	} {
 		k := plan.Kernel{Name: c.name, Widths: c.w}
-		if got := r.Of(k, 10); got != 10*c.want {
-			t.Errorf("%v: %v, want %v", k, got, 10*c.want)
-		}
-		if got := beside.Of(k, 10); got != 15*c.want {
-			t.Errorf("%v: %v with the work beside it, want %v", k, got, 15*c.want)
-		}
+		assert.Equal(t, 10*c.want, r.Of(k, 10), k)
+		assert.Equal(t, 15*c.want, beside.Of(k, 10), k)
 	}
 }
 
@@ -310,18 +308,20 @@ func TestWhatRatesDependOn(t *testing.T) {
 		change func(*asked)
 		anew   bool
 	}{
-		"nothing":               {func(*asked) {}, false},
-		"the program":           {func(a *asked) { a.On = "weft 2 on a processor" }, true},
-		"the processor":         {func(a *asked) { a.On = "weft 1 on another processor" }, true},
-		"no program":            {func(a *asked) { a.On = "" }, true},
-		"threads":               {func(a *asked) { a.machine.Threads = 2 }, true},
-		"workers of a machine":  {func(a *asked) { a.machine.Sharers = 1 }, true},
-		"more than have cores":  {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
-		"links":                 {func(a *asked) { a.machine.Sends = 5 }, false},
-		"width":                 {func(a *asked) { a.Options.Hidden = 16 }, true},
-		"model":                 {func(a *asked) { a.Options.Model = "sage" }, true},
-		"precision":             {func(a *asked) { a.Options.Precision = "bf16" }, true},
-		"mesh":                  {func(a *asked) { a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2} }, true},
+		"nothing":              {func(*asked) {}, false},
+		"the program":          {func(a *asked) { a.On = "weft 2 on a processor" }, true},
+		"the processor":        {func(a *asked) { a.On = "weft 1 on another processor" }, true},
+		"no program":           {func(a *asked) { a.On = "" }, true},
+		"threads":              {func(a *asked) { a.machine.Threads = 2 }, true},
+		"workers of a machine": {func(a *asked) { a.machine.Sharers = 1 }, true},
+		"more than have cores": {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
+		"links":                {func(a *asked) { a.machine.Sends = 5 }, false},
+		"width":                {func(a *asked) { a.Options.Hidden = 16 }, true},
+		"model":                {func(a *asked) { a.Options.Model = "sage" }, true},
+		"precision":            {func(a *asked) { a.Options.Precision = "bf16" }, true},
+		"mesh": {func(a *asked) {
+			a.mesh = mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}
+		}, true},
 		"epochs":                {func(a *asked) { a.Options.Epochs++ }, false},
 		"evaluations":           {func(a *asked) { a.Options.EvalEvery++ }, false},
 		"patience":              {func(a *asked) { a.Options.Patience++ }, false},

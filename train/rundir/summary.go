@@ -72,8 +72,8 @@ func summarize(j *train.Job, r *train.Result) Summary {
 	s.Graph.Weighted = r.Weighted
 	if len(r.Relations) > 1 || s.Graph.Others > 0 {
 		s.Graph.Relations = r.Relations
-		for kind := range s.Graph.Others + 1 {
-			s.Graph.Types = append(s.Graph.Types, r.Whole.TypeName(kind))
+		for _, t := range r.Whole.Types() {
+			s.Graph.Types = append(s.Graph.Types, t.Type)
 		}
 	}
 	return s

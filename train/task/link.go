@@ -142,7 +142,8 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 func (k linkPrediction) typesIn(s *partition.Share) (all []LinkType, err error) {
 	kinds, err := k.Types(s)
 	for _, kind := range kinds {
-		all = append(all, LinkType{s.Whole.TypeName(kind), s.Whole.Counts()[kind]})
+		t := s.Whole.Types()[kind]
+		all = append(all, LinkType{t.Type, t.Vertices})
 	}
 	return all, err
 }

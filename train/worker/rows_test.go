@@ -159,9 +159,7 @@ func TestSummaryOfAStage(t *testing.T) {
 	if s.Compute != 2.5 || s.Bubble != 3 || s.Wait != 3 || s.Sent != 46 {
 		t.Errorf("%+v", s)
 	}
-	if got := stageImbalance([]StageSummary{{Compute: 1}, {Compute: 3}}); got != 1.5 {
-		t.Errorf("imbalance %v, want 1.5", got)
-	}
+	assert.Equal(t, 1.5, stageImbalance([]StageSummary{{Compute: 1}, {Compute: 3}}), "imbalance")
 }
 
 // TestTotalsOfWorkers: each worker's numbers stand at its rank, and the traffic is summed over them.

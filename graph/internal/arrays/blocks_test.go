@@ -35,13 +35,10 @@ func TestVectorsOfDifferentWidths(t *testing.T) {
 		}
 		require.NoError(t, err)
 		for k := range source {
-			if int(source[k]) != at || int(target[k]) != edges-at {
-				t.Fatalf("edge %d is %d→%d", at, source[k], target[k])
-			}
+			require.Equal(t, at, int(source[k]), "edge is %d→%d", source[k], target[k])
+			require.Equal(t, edges-at, int(target[k]), "edge is %d→%d", source[k], target[k])
 			at++
 		}
 	}
-	if at != edges {
-		t.Fatalf("%d edges", at)
-	}
+	require.Equal(t, edges, at, "edges")
 }

@@ -59,9 +59,7 @@ func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 		keep, backed := rapid.Bool().Draw(rt, "keep dense"), rapid.Bool().Draw(rt, "backed")
 		file := saved(t, values, rows, columns)
 		m, err := ReadMatrix(&Entry{io.NopCloser(bytes.NewReader(file)), int64(len(file)), backed}, keep)
-		if err != nil {
-			rt.Fatal(err)
-		}
+		require.NoError(rt, err)
 		want := !keep && columns >= sparseColumns && float64(filled) <= sparseDensity*float64(len(values))
 		if m.Sparse() != want || m.Rows != rows || m.Columns != columns || (m.Note != "") != want {
 			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values),

@@ -34,14 +34,14 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		label := columns[order[0]]
 		n.text, t.pointed = label.Kind == table.Words, label.Kind == table.Reals
 		switch {
-		case label.Kind == table.Nested:
+		case label.Kind >= table.Truths:
 			return nil, fmt.Errorf("column %q does not hold one label per row", label.Name)
 		case n.text && as == Values:
 			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out "+
 				"for names of classes", label.Name, refusal.Setting("values"))
 		case id < 0:
 			return order, nil
-		case columns[id].Kind == table.Nested || columns[id].Kind == table.Reals:
+		case columns[id].Kind >= table.Truths || columns[id].Kind == table.Reals:
 			return nil, fmt.Errorf("column %q does not hold one id per row", columns[id].Name)
 		}
 		t.ids = NewRowIDs(key)

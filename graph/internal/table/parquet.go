@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 
 	"weft/internal/memory"
 	"weft/internal/refusal"
@@ -43,8 +44,9 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 	}
 	row := &Row{Position: Position{path: t.Path, parquet: true}}
 	row.values, row.columns = make([]parquet.Value, len(order)), make([]Column, len(order))
+	row.logical = make([]*format.LogicalType, len(order))
 	for k, column := range order {
-		row.columns[k] = columns[column]
+		row.columns[k], row.logical[k] = columns[column], all[column].Type().LogicalType()
 	}
 	most := 1<<20 + rowsPerByte*size
 	for i, g := range file.RowGroups() {
@@ -102,6 +104,8 @@ func kindOf(c *parquet.Column) Kind {
 		return Reals
 	case parquet.ByteArray:
 		return Words
+	case parquet.Boolean:
+		return Truths
 	}
 	return Nested
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
 
 	"weft/graph"
 	"weft/graph/internal/lines"
@@ -43,6 +46,7 @@ const (
 	Integers
 	Reals
 	Words
+	Truths
 	Nested // not one value in each row
 )
 
@@ -149,9 +153,10 @@ func (p Position) Errorf(format string, args ...any) error {
 // Row is a row of a table. It is valid until the next one.
 type Row struct {
 	Position
-	order   []int           // the fields of text that were chosen; nil: all
-	fields  [][]byte        // of text
-	columns []Column        // of Parquet, that were chosen
+	order   []int    // the fields of text that were chosen; nil: all
+	fields  [][]byte // of text
+	columns []Column // of Parquet, that were chosen
+	logical []*format.LogicalType
 	values  []parquet.Value // of Parquet
 	digits  []byte          // of the last integer
 }
@@ -185,6 +190,53 @@ func (r *Row) Text(column int) []byte {
 		r.digits = strconv.AppendInt(r.digits[:0], integer(v), 10)
 		return r.digits
 	}
+}
+
+// Field is the value of a column as a table of text would have it, which is valid until that of another
+// column: integers, numbers, true and false, dates of ISO 8601. nil: it is missing in Parquet.
+func (r *Row) Field(column int) []byte {
+	if !r.parquet {
+		return r.Text(column)
+	}
+	v := r.values[column]
+	if v.IsNull() {
+		return nil
+	}
+	switch r.digits = r.digits[:0]; v.Kind() {
+	case parquet.Boolean:
+		r.digits = strconv.AppendBool(r.digits, v.Boolean())
+	case parquet.Float:
+		r.digits = strconv.AppendFloat(r.digits, float64(v.Float()), 'g', -1, 32)
+	case parquet.Double:
+		r.digits = strconv.AppendFloat(r.digits, v.Double(), 'g', -1, 64)
+	case parquet.Int32, parquet.Int64:
+		r.digits = appendInteger(r.digits, integer(v), r.logical[column])
+	default:
+		return r.Text(column)
+	}
+	return r.digits
+}
+
+// appendInteger appends an integer as what the logical type of its column says that it stands for.
+func appendInteger(to []byte, n int64, logical *format.LogicalType) []byte {
+	if logical == nil {
+		return strconv.AppendInt(to, n, 10)
+	}
+	switch of := logical.Value.(type) {
+	case *format.DateType: // days
+		return time.Unix(n*24*60*60, 0).UTC().AppendFormat(to, time.DateOnly)
+	case *format.TimestampType:
+		per := int64(time.Second / of.Unit.Value.Duration()) // a second
+		seconds := n / per
+		if n%per < 0 {
+			seconds--
+		}
+		at := time.Unix(seconds, (n-seconds*per)*int64(of.Unit.Value.Duration()))
+		return at.UTC().AppendFormat(to, "2006-01-02T15:04:05.999999999")
+	case *format.DecimalType:
+		return strconv.AppendFloat(to, float64(n)/math.Pow10(int(of.Scale)), 'g', -1, 64)
+	}
+	return strconv.AppendInt(to, n, 10)
 }
 
 // Number is the number in a column, that of text the nearest float32.

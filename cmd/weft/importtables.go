@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/tables"
+	"weft/internal/refusal"
+)
+
+// mostCategories is how many values a column of text has that becomes features, if nothing else is asked for.
+const mostCategories = 50
+
+// tableFlags declares the flags of tables of vertices, which fill the options.
+func tableFlags(flags *pflag.FlagSet, o *tables.Options) {
+	flags.StringArrayVar(&o.Vertices, "vertices-from", nil,
+		"`file` (CSV or Parquet): a table of vertices with ids and columns that become features; repeated, "+
+			"or as TYPE=FILE, for several vertex types")
+	flags.StringArrayVar(&o.ID, "id", nil,
+		"`column` of the ids in the table of vertices (default: a column called id, else the first)")
+	flags.StringVar(&o.Label, "label", "",
+		"`column` of the table of vertices to learn: classes, or values to predict where numbers "+
+			"have a fraction")
+	flags.StringArrayVar(&o.Source, "source", nil,
+		"`column` of the list of edges with the sources' ids (default: one called source, src, from, …)")
+	flags.StringArrayVar(&o.Target, "target", nil, "`column` with the targets' ids")
+	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
+		"`columns` of the tables of vertices that become no features, as a,b")
+	flags.StringVar(&o.EdgeWeights, "edge-weights", "",
+		"`column` of the list of edges with their weights, beside tables of vertices")
+	flags.IntVar(&o.Choices.Most, "categories", mostCategories,
+		"a column of text with at most so many values becomes a feature for each value")
+	flags.BoolVar(&o.Choices.Cyclic, "cyclic-dates", false,
+		"dates also become sine and cosine of the part of the year, of the week and, with times, of the day")
+}
+
+// checkTables refuses flags of tables where there is no table.
+func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
+	if len(o.Vertices) > 0 {
+		if o.Choices.Most < 1 {
+			return refusal.Errorf("--categories %d: give at least 1; --leave-out leaves columns out",
+				o.Choices.Most)
+		}
+		for _, name := range []string{"features", "labels", "train", "val", "test",
+			"vertices", "string-ids"} {
+			if f := flags.Lookup(name); f != nil && f.Changed {
+				return refusal.Errorf("--%s: the table of --vertices-from has the vertices, their "+
+					"features and labels; leave one of the two out", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{
+		"id", "label", "source", "target", "leave-out", "edge-weights", "categories", "cyclic-dates",
+	} {
+		if f := flags.Lookup(name); f != nil && f.Changed {
+			return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", name)
+		}
+	}
+	return nil
+}
+
+// columnTable prints what was made of the columns of tables.
+func columnTable(say func(string), types []graph.VertexType) {
+	var text strings.Builder
+	for _, of := range types {
+		if of.Table == nil {
+			continue
+		}
+		name := ""
+		if len(types) > 1 {
+			name = of.Type + ": "
+		}
+		t := newTable(&text)
+		t.row("column of "+name+of.Table.Path, "became", "missing")
+		t.row(of.Table.ID, "the id", "")
+		if of.Table.Label != "" {
+			t.row(of.Table.Label, "the label", "")
+		}
+		for i := range of.Table.Columns {
+			c := &of.Table.Columns[i]
+			t.row(c.Name, becomes(c), when(c.Missing > 0, count(c.Missing)))
+		}
+		for _, out := range of.Table.LeftOut {
+			t.row(out.Name, "left out: "+out.Why, "")
+		}
+		t.flush()
+	}
+	for line := range strings.Lines(text.String()) {
+		say(strings.TrimRight(line, "\n"))
+	}
+}
+
+// becomes says which features a column became.
+func becomes(c *columns.Column) string {
+	text := map[columns.Kind]string{
+		columns.Number: "a number", columns.Boolean: "0 and 1", columns.Date: "days since 1970",
+		columns.Category: counted(len(c.Categories), "category", "categories"),
+	}[c.Kind]
+	if c.Kind == columns.Category {
+		const most = 5
+		shown := c.Categories[:min(most, len(c.Categories))]
+		text += ": " + strings.Join(shown, ", ")
+		if len(c.Categories) > most {
+			text += ", …"
+		}
+	}
+	for _, cycle := range c.Cycles {
+		text += fmt.Sprintf(", sine and cosine of the %s", cycle)
+	}
+	if c.Gaps {
+		text += when(c.Kind == columns.Category, "; missing is one, too") +
+			when(c.Kind != columns.Category,
+				fmt.Sprintf("; where missing the mean, %.4g, and a mark", c.Mean))
+	}
+	if c.Other > 0 {
+		text += fmt.Sprintf("; %s of other values", counted(c.Other, "row", "rows"))
+	}
+	return text
+}

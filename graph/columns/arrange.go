@@ -1,0 +1,138 @@
+package columns
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/internal/refusal"
+)
+
+// Arrangement brings rows of features into the form of another list of columns. A nil
+// Arrangement leaves them as they are.
+type Arrangement struct {
+	width int
+	moves []move
+	means []mean
+}
+
+// move copies a feature.
+type move struct{ from, to int }
+
+// mean puts the other list's mean where a value is missing, which the feature gap says.
+type mean struct {
+	gap, to int
+	value   float32
+}
+
+// Arrange returns what brings features of the columns given into the form of the columns asked for, by the
+// names of columns and of categories. Columns that are not asked for are named in notes, and so are
+// categories, whose rows have 0 in all features of the column. A column that is missing or of another kind is
+// refused.
+func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
+	a = &Arrangement{width: asked.Width()}
+	begins := make([]int, len(given))
+	for i := 1; i < len(given); i++ {
+		begins[i] = begins[i-1] + given[i-1].Width()
+	}
+	var lacking []string
+	to := 0
+	for i := range asked {
+		want := &asked[i]
+		k := given.Index(want.Name)
+		if k < 0 {
+			lacking = append(lacking, want.Name)
+			continue
+		}
+		have := &given[k]
+		if have.Kind != want.Kind || !slices.Equal(have.Cycles, want.Cycles) {
+			return nil, nil, refusal.Errorf("column %s is %s, where it was %s",
+				want.Name, have.described(), want.described())
+		}
+		if note := a.add(want, have, to, begins[k]); note != "" {
+			notes = append(notes, note)
+		}
+		to += want.Width()
+	}
+	if len(lacking) > 0 {
+		return nil, nil, refusal.Errorf("there is no column %s", strings.Join(lacking, ", "))
+	}
+	var unused []string
+	for i := range given {
+		if asked.Index(given[i].Name) < 0 {
+			unused = append(unused, given[i].Name)
+		}
+	}
+	if len(unused) > 0 {
+		notes = append(notes, "columns that are not used: "+strings.Join(unused, ", "))
+	}
+	return a, notes, nil
+}
+
+// described is the kind of a column, for people.
+func (c *Column) described() string {
+	text := "a " + string(c.Kind)
+	for _, cycle := range c.Cycles {
+		text += " with its part of the " + string(cycle)
+	}
+	return text
+}
+
+// add adds what makes the features of a column from to on of those from from on, and says which rows have
+// unknown categories.
+func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
+	end, gap := to+want.Width(), from+have.Width()-1
+	if want.Gaps && have.Gaps {
+		a.moves = append(a.moves, move{gap, end - 1})
+	}
+	if want.Kind != Category {
+		for k := range 1 + 2*len(want.Cycles) {
+			a.moves = append(a.moves, move{from + k, to + k})
+		}
+		if have.Gaps {
+			a.means = append(a.means, mean{gap, to, want.Mean})
+		}
+		return ""
+	}
+	other := have.Other
+	for k, value := range have.Categories {
+		place, known := slices.BinarySearch(want.Categories, value)
+		if known {
+			a.moves = append(a.moves, move{from + k, to + place})
+		} else if k < len(have.Counts) {
+			other += have.Counts[k]
+		}
+	}
+	if other == 0 {
+		return ""
+	}
+	return fmt.Sprintf("column %s: %d rows have values that are not known, which count as other", want.Name,
+		other)
+}
+
+// Width is the number of features of a row that is arranged; columns is that of one that is not.
+func (a *Arrangement) Width(columns int) int {
+	if a == nil {
+		return columns
+	}
+	return a.width
+}
+
+// Row brings a row into the form that was asked for, in room for it, which it returns. A nil Arrangement
+// returns the row.
+func (a *Arrangement) Row(room, row []float32) []float32 {
+	if a == nil {
+		return row
+	}
+	room = slices.Grow(room[:0], a.width)[:a.width]
+	clear(room)
+	for _, m := range a.moves {
+		room[m.to] = row[m.from]
+	}
+	for _, m := range a.means {
+		if row[m.gap] != 0 {
+			room[m.to] = m.value
+		}
+	}
+	return room
+}

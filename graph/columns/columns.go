@@ -1,0 +1,288 @@
+// Package columns says how the columns of a table of vertices become features, and brings the features of one
+// table into the form of another's.
+//
+//	number     the number
+//	boolean    1 for true and yes, 0 for false and no
+//	date       days since 1970, of UTC; where asked, sine and cosine of the part of a year, a week and a day
+//	category   for each value of the column a feature, which is 1 in the rows that have this value
+//
+// A value that is missing is the mean of the others, and 0 in the features of a category. Where the table had
+// such rows, a further feature of the column is 1 in these.
+package columns
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weft/internal/refusal"
+)
+
+// Kind is what the values of a column are.
+type Kind string
+
+// The kinds of columns.
+const (
+	Number   Kind = "number"
+	Boolean  Kind = "boolean"
+	Date     Kind = "date"
+	Category Kind = "category"
+)
+
+// Column is a column of a table, and what is made of its values.
+type Column struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	// Mean is that of the values, of all kinds but Category.
+	Mean float32 `json:"mean,omitempty"`
+	// Cycles are periods of dates: Year, Week, Day.
+	Cycles []Cycle `json:"cycles,omitempty"`
+	// Categories are the values of a Category, ascending.
+	Categories []string `json:"categories,omitempty"`
+	// Gaps says that a feature marks the rows in which the value is missing.
+	Gaps bool `json:"gaps,omitempty"`
+
+	// What the table has, which does not change its features:
+
+	// Missing is how many rows have no value.
+	Missing int64 `json:"missing,omitempty"`
+	// Counts has for each of the Categories how many rows are of it.
+	Counts []int64 `json:"counts,omitempty"`
+	// Other is how many rows have a value that is none of the Categories, and 0 in all their features.
+	Other int64 `json:"other,omitempty"`
+}
+
+// List is the columns that the features of a vertex type are made of, in their order.
+type List []Column
+
+// Cycle is a period of dates.
+type Cycle string
+
+// The periods of dates.
+const (
+	Year Cycle = "year"
+	Week Cycle = "week"
+	Day  Cycle = "day"
+)
+
+const secondsOfDay = 24 * 60 * 60
+
+// part is the part of the period that has passed, from 0 and below 1. A week begins on Monday.
+func (c Cycle) part(t time.Time) float64 {
+	day := float64(t.Hour()*60*60+t.Minute()*60+t.Second()) / secondsOfDay
+	switch c {
+	case Year:
+		first := time.Date(t.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
+		days := first.AddDate(1, 0, 0).Sub(first).Hours() / 24
+		return (float64(t.YearDay()-1) + day) / days
+	case Week:
+		const monday = 6 // days after which a week that begins on Sunday is one that begins on Monday
+		return (float64((int(t.Weekday())+monday)%7) + day) / 7
+	}
+	return day
+}
+
+// Width is the number of features of the column.
+func (c *Column) Width() int {
+	n := 1 + 2*len(c.Cycles)
+	if c.Kind == Category {
+		n = len(c.Categories)
+	}
+	if c.Gaps {
+		n++
+	}
+	return n
+}
+
+// FeatureNames are the names of the column's features, such as age, city=Rome and age missing.
+func (c *Column) FeatureNames() (names []string) {
+	if c.Kind == Category {
+		for _, value := range c.Categories {
+			names = append(names, c.Name+"="+value)
+		}
+	} else {
+		names = append(names, c.Name)
+	}
+	for _, cycle := range c.Cycles {
+		names = append(names, c.Name+" "+string(cycle)+" sin", c.Name+" "+string(cycle)+" cos")
+	}
+	if c.Gaps {
+		names = append(names, c.Name+" missing")
+	}
+	return names
+}
+
+// missing are the words, in lower case, for a value that is not there: those that pandas.read_csv knows.
+var missing = []string{"na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"}
+
+// IsMissing reports whether the text of a field stands for no value.
+func IsMissing(field []byte) bool {
+	const longest = 4
+	if len(field) > longest {
+		return false
+	}
+	return len(field) == 0 || slices.Contains(missing, strings.ToLower(string(field)))
+}
+
+// Append appends the features of a value to a row, and reports whether a category is unknown. A field for
+// which IsMissing holds is a missing value. Another that is not of the column's kind is refused.
+func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool, err error) {
+	begin := len(to)
+	to = slices.Grow(to, c.Width())[:begin+c.Width()]
+	features := to[begin:]
+	clear(features)
+	switch {
+	case IsMissing(field):
+		if c.Kind != Category {
+			features[0] = c.Mean
+		}
+		if c.Gaps {
+			features[len(features)-1] = 1
+		}
+	case c.Kind == Category:
+		k, found := slices.BinarySearchFunc(c.Categories, field, func(value string, field []byte) int {
+			return strings.Compare(value, string(field))
+		})
+		if !found {
+			return to, true, nil
+		}
+		features[k] = 1
+	default:
+		x, at, ok := c.Kind.parse(field)
+		if !ok {
+			return to[:begin], false, refusal.Errorf("%.40q is no %s", field, c.Kind)
+		}
+		features[0] = float32(x)
+		if math.IsInf(float64(features[0]), 0) {
+			return to[:begin], false, refusal.Errorf("%.40q is not finite in float32", field)
+		}
+		for i, cycle := range c.Cycles {
+			sin, cos := math.Sincos(2 * math.Pi * cycle.part(at))
+			features[1+2*i], features[2+2*i] = float32(sin), float32(cos)
+		}
+	}
+	return to, false, nil
+}
+
+// parse is the number that a field of a kind stands for, and of a date the time.
+func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
+	switch k {
+	case Number:
+		x, err := strconv.ParseFloat(string(field), 64)
+		return x, at, err == nil
+	case Boolean:
+		switch strings.ToLower(string(field)) {
+		case "true", "yes":
+			return 1, at, true
+		case "false", "no":
+			return 0, at, true
+		}
+		return 0, at, false
+	}
+	at, ok = parseDate(field)
+	return float64(at.Unix()) / secondsOfDay, at, ok
+}
+
+// layouts are those of ISO 8601 and RFC 3339, and what SQL and pandas write.
+var layouts = []string{
+	time.DateOnly, "2006-01-02T15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999",
+	"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04",
+	"2006-01-02 15:04",
+}
+
+// parseDate reads a date, and perhaps a time, in UTC where it names no other zone.
+func parseDate(field []byte) (time.Time, bool) {
+	const shortest = len(time.DateOnly)
+	if len(field) < shortest || field[4] != '-' || field[7] != '-' {
+		return time.Time{}, false
+	}
+	for _, layout := range layouts {
+		if at, err := time.Parse(layout, string(field)); err == nil {
+			return at.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Width is the number of features of all columns.
+func (l List) Width() (n int) {
+	for i := range l {
+		n += l[i].Width()
+	}
+	return n
+}
+
+// FeatureNames are the names of the features of all columns.
+func (l List) FeatureNames() (names []string) {
+	for i := range l {
+		names = append(names, l[i].FeatureNames()...)
+	}
+	return names
+}
+
+// Index is the place of the column of that name, −1 where there is none.
+func (l List) Index(name string) int {
+	return slices.IndexFunc(l, func(c Column) bool { return c.Name == name })
+}
+
+// Scaled says of each feature whether its scale is that of a table's unit: numbers and dates, and neither 0
+// and 1 nor what lies between −1 and 1.
+func (l List) Scaled() (scaled []bool) {
+	for i := range l {
+		of := make([]bool, l[i].Width())
+		of[0] = l[i].Kind == Number || l[i].Kind == Date
+		scaled = append(scaled, of...)
+	}
+	return scaled
+}
+
+// Check refuses a list that no table gives, as of a damaged file, or one of another number of features.
+func (l List) Check(features int) error {
+	if n := l.Width(); n != features {
+		return refusal.Errorf("the columns have %d features, and %d are there", n, features)
+	}
+	for i := range l {
+		c := &l[i]
+		known := slices.Contains([]Kind{Number, Boolean, Date, Category}, c.Kind)
+		cycles := len(c.Cycles) == 0 || c.Kind == Date && !slices.ContainsFunc(c.Cycles, func(p Cycle) bool {
+			return !slices.Contains([]Cycle{Year, Week, Day}, p)
+		})
+		switch mean := float64(c.Mean); {
+		case l[:i].Index(c.Name) >= 0:
+			return refusal.Errorf("two columns are called %.40q", c.Name)
+		case !known || !cycles || math.IsNaN(mean) || math.IsInf(mean, 0) || c.Width() == 0:
+			return refusal.Errorf("column %.40q of kind %.20q is not possible", c.Name, string(c.Kind))
+		case (c.Kind == Category) != (len(c.Categories) > 0), !ascend(c.Categories),
+			len(c.Counts) != 0 && len(c.Counts) != len(c.Categories):
+			return refusal.Errorf("the categories of column %.40q are not possible", c.Name)
+		}
+	}
+	return nil
+}
+
+// ascend reports whether each value is after the one before it.
+func ascend(values []string) bool {
+	for i := 1; i < len(values); i++ {
+		if values[i-1] >= values[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Table is a table of vertices, and what became of its columns.
+type Table struct {
+	Path    string    `json:"path"`
+	ID      string    `json:"id"`              // the column of the vertices' ids
+	Label   string    `json:"label,omitempty"` // that of what is learned
+	Columns List      `json:"columns"`
+	LeftOut []LeftOut `json:"left_out,omitempty"`
+}
+
+// LeftOut is a column of which no feature is made.
+type LeftOut struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}

@@ -1,0 +1,199 @@
+package columns
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// customers is a table, a column to each name, and what is made of it.
+var customers = map[string]string{
+	"age":   "30,,50,40",
+	"vip":   "true,No,YES,na",
+	"city":  "Rome,Paris,,Rome",
+	"since": "1970-01-02,1970-01-03 12:00:00,,1970-01-01T02:00:00+02:00",
+	"name":  "a,b,c,d",
+	"empty": ",NULL,n/a,",
+	"mixed": "1,x,1,x",
+}
+
+func profiled(t *testing.T, name string, choices Choices) (Column, string) {
+	t.Helper()
+	p := NewProfile(name, choices)
+	for field := range strings.SplitSeq(customers[name], ",") {
+		p.Add([]byte(field))
+	}
+	return p.Column()
+}
+
+// TestProfile: each column has the kind that all its values have, their mean, and a mark for gaps.
+func TestProfile(t *testing.T) {
+	three := Choices{Most: 3}
+	for name, want := range map[string]Column{
+		"age": {Kind: Number, Mean: 40, Gaps: true, Missing: 1},
+		"vip": {Kind: Boolean, Mean: 2. / 3, Gaps: true, Missing: 1},
+		"city": {
+			Kind: Category, Categories: []string{"Paris", "Rome"}, Counts: []int64{1, 2}, Gaps: true,
+			Missing: 1,
+		},
+		"since": {Kind: Date, Mean: 3.5 / 3, Gaps: true, Missing: 1}, // days 1, 2.5 and 0
+		"mixed": {Kind: Category, Categories: []string{"1", "x"}, Counts: []int64{2, 2}},
+	} {
+		got, why := profiled(t, name, three)
+		want.Name = name
+		assert.Equal(t, want, got)
+		assert.Equal(t, "", why)
+	}
+	for name, want := range map[string]string{
+		"name":  "it is text of more than 3 values, as “a”; categories takes more",
+		"empty": "it has no value",
+	} {
+		_, why := profiled(t, name, three)
+		assert.Equal(t, want, why)
+	}
+	p := NewProfile("own", Choices{Most: 50})
+	for i := range 11 {
+		p.Add([]byte{'a' + byte(i)})
+	}
+	_, why := p.Column()
+	assert.Equal(t, "it is text that no two rows share, as “a”", why)
+	timed, _ := profiled(t, "since", Choices{Cyclic: true})
+	assert.Equal(t, []Cycle{Year, Week, Day}, timed.Cycles)
+}
+
+// TestAppend: the features of a value are those that the package comment states.
+func TestAppend(t *testing.T) {
+	l := List{
+		{Name: "age", Kind: Number, Mean: 40, Gaps: true},
+		{Name: "height", Kind: Number, Mean: 1.5},
+		{Name: "vip", Kind: Boolean},
+		{Name: "since", Kind: Date, Mean: 7, Cycles: []Cycle{Year, Week, Day}, Gaps: true},
+		{Name: "city", Kind: Category, Categories: []string{"Paris", "Rome"}, Gaps: true},
+	}
+	assert.Equal(t, []string{
+		"age", "age missing", "height", "vip", "since", "since year sin", "since year cos", "since week sin",
+		"since week cos", "since day sin", "since day cos", "since missing", "city=Paris", "city=Rome",
+		"city missing",
+	}, l.FeatureNames())
+	s, c := float32(math.Sin(2*math.Pi*6/7)), float32(math.Cos(2*math.Pi*6/7))
+	for row, want := range map[string][]float32{
+		// 2023-01-01 is day 19358 after 1970-01-01, and a Sunday: 6/7 of a week have passed
+		"31.5,2,yes,2023-01-01,Rome": {31.5, 0, 2, 1, 19358, 0, 1, s, c, 0, 1, 0, 0, 1, 0},
+		// three quarters of a day: 18:00
+		"NaN,,false,1970-01-01 18:00:00,": {
+			40, 1, 1.5, 0, .75, float32(math.Sin(2 * math.Pi * .75 / 365)),
+			float32(math.Cos(2 * math.Pi * .75 / 365)), float32(math.Sin(2 * math.Pi * 3.75 / 7)),
+			float32(math.Cos(2 * math.Pi * 3.75 / 7)), -1, float32(math.Cos(2 * math.Pi * .75)), 0, 0, 0, 1,
+		},
+		"-1,1e3,no,n/a,Berlin": {-1, 0, 1000, 0, 7, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0},
+	} {
+		var got []float32
+		unknowns := 0
+		for i, field := range strings.Split(row, ",") {
+			more, unknown, err := l[i].Append(got, []byte(field))
+			require.NoError(t, err)
+			if got = more; unknown {
+				unknowns++
+			}
+		}
+		assert.Equal(t, want, got)
+		assert.Equal(t, strings.Count(row, "Berlin"), unknowns)
+	}
+	assert.Equal(t, []bool{true, false, true, false, true, false, false, false, false, false,
+		false, false, false,
+		false, false}, l.Scaled())
+	for i, field := range map[int]string{0: "3 apples", 1: "1e39", 2: "1", 3: "2023-02-30", 4: ""} {
+		if _, _, err := l[i].Append(nil, []byte(field)); (err != nil) == (i == 4) {
+			t.Errorf("%q as %s: %v", field, l[i].Name, err)
+		}
+	}
+	require.NoError(t, l.Check(15))
+}
+
+// TestArrange: features of one table, arranged as another's columns say, are those that the values would have
+// had there.
+func TestArrange(t *testing.T) {
+	asked := List{
+		{Name: "city", Kind: Category, Categories: []string{"Berlin", "Paris", "Rome"}, Gaps: true},
+		{Name: "age", Kind: Number, Mean: 40, Gaps: true},
+		{Name: "vip", Kind: Boolean, Mean: .25},
+	}
+	given := List{
+		{Name: "vip", Kind: Boolean, Mean: .5, Gaps: true, Missing: 1},
+		{Name: "height", Kind: Number, Mean: 2},
+		{
+			Name: "city", Kind: Category, Categories: []string{"Oslo", "Paris", "Rome"},
+			Counts: []int64{2, 1, 1}, Other: 3,
+		},
+		{Name: "age", Kind: Number, Mean: 20, Gaps: true, Missing: 2},
+	}
+	a, notes, err := Arrange(asked, given)
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"column city: 5 rows have values that are not known, which count as other",
+		"columns that are not used: height",
+	}, notes)
+	var room []float32
+	for _, row := range [][4]string{
+		{"true", "1.8", "Paris", "33"}, {"", "1.7", "Oslo", ""}, {"no", "", "Bergen", "1"},
+		{"", "", "Rome", ""},
+	} {
+		var from, want []float32
+		for i, field := range row {
+			from, _, err = given[i].Append(from, []byte(field))
+			require.NoError(t, err)
+		}
+		for _, i := range []int{2, 3, 0} {
+			var unknown bool
+			want, unknown, err = asked[asked.Index(given[i].Name)].Append(want, []byte(row[i]))
+			require.NoError(t, err)
+			assert.Equal(t, i == 2 && (row[i] == "Oslo" || row[i] == "Bergen"), unknown)
+		}
+		room = a.Row(room, from)
+		assert.Equal(t, want, room)
+	}
+	for _, c := range []struct {
+		given List
+		want  string
+	}{
+		{given[:3], "there is no column age"},
+		{given[1:2], "there is no column city, age, vip"},
+		{List{{Name: "city", Kind: Number}}, "column city is a number, where it was a category"},
+	} {
+		_, _, err := Arrange(asked, c.given)
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+	if row := []float32{1, 2}; &(*Arrangement)(nil).Row(nil, row)[0] != &row[0] {
+		t.Error("without an arrangement a row is copied")
+	}
+}
+
+// TestCheck refuses what a damaged file may say.
+func TestCheck(t *testing.T) {
+	good := Column{Name: "a", Kind: Category, Categories: []string{"x", "y"}, Counts: []int64{1, 2}}
+	require.NoError(t, List{good}.Check(2))
+	for name, c := range map[string]Column{
+		"no kind":               {Name: "a"},
+		"categories of a date":  {Name: "a", Kind: Date, Categories: []string{"x"}},
+		"no categories":         {Name: "a", Kind: Category, Gaps: true},
+		"descending categories": {Name: "a", Kind: Category, Categories: []string{"y", "x"}},
+		"equal categories":      {Name: "a", Kind: Category, Categories: []string{"x", "x"}},
+		"counts": {Name: "a", Kind: Category, Categories: []string{"x"},
+			Counts: []int64{1, 2}},
+		"cycle of a number": {Name: "a", Kind: Number, Cycles: []Cycle{Day}},
+		"unknown cycle":     {Name: "a", Kind: Date, Cycles: []Cycle{"moon"}},
+		"mean":              {Name: "a", Kind: Number, Mean: float32(math.Inf(1))},
+	} {
+		if (List{c}).Check(c.Width()) == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	if (List{good}).Check(3) == nil || (List{good, good}).Check(4) == nil {
+		t.Error("another number of features, or two columns of a name, are taken")
+	}
+}

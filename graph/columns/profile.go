@@ -1,0 +1,115 @@
+package columns
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"weft/internal/refusal"
+)
+
+// Choices say what is made of columns.
+type Choices struct {
+	// Most is how many values a column of text may have that becomes a Category.
+	Most int
+	// Cyclic adds the Cycles to dates.
+	Cyclic bool
+}
+
+// Profile finds out what a column of a table holds, in one pass over its fields and in memory that depends on
+// Choices.Most alone.
+type Profile struct {
+	Name    string
+	choices Choices
+
+	present, missing int64
+	fits             map[Kind]bool // all fields so far are of the kind
+	sums             map[Kind]float64
+	timed            bool // a date has a time of the day
+	counts           map[string]int64
+	many             bool   // more than Most values
+	first            string // of the fields
+	invalid          bool   // a field is not UTF-8
+}
+
+// NewProfile begins the profile of a column.
+func NewProfile(name string, choices Choices) *Profile {
+	return &Profile{
+		Name: name, choices: choices, counts: map[string]int64{},
+		fits: map[Kind]bool{Number: true, Boolean: true, Date: true}, sums: map[Kind]float64{},
+	}
+}
+
+// Add adds a field. One for which IsMissing holds is a missing value.
+func (p *Profile) Add(field []byte) {
+	if IsMissing(field) {
+		p.missing++
+		return
+	}
+	if p.present++; p.present == 1 {
+		p.first = string(field)
+	}
+	for kind, fits := range p.fits {
+		if !fits {
+			continue
+		}
+		x, at, ok := kind.parse(field)
+		if ok {
+			p.sums[kind] += x
+			p.timed = p.timed || kind == Date && at.Unix()%secondsOfDay != 0
+		} else {
+			p.fits[kind] = false
+		}
+	}
+	p.invalid = p.invalid || !utf8.Valid(field)
+	if _, known := p.counts[string(field)]; known || len(p.counts) < p.choices.Most {
+		p.counts[string(field)]++
+	} else {
+		p.many = true
+	}
+}
+
+// Column is what is made of the column. Where nothing can be made of it, why says so.
+func (p *Profile) Column() (c Column, why string) {
+	c = Column{Name: p.Name, Missing: p.missing, Gaps: p.missing > 0}
+	if p.present == 0 {
+		return c, "it has no value"
+	}
+	for _, kind := range []Kind{Number, Boolean, Date} {
+		if !p.fits[kind] {
+			continue
+		}
+		if c.Kind, c.Mean = kind, float32(p.sums[kind]/float64(p.present)); kind == Date && p.choices.Cyclic {
+			if c.Cycles = []Cycle{Year, Week}; p.timed {
+				c.Cycles = append(c.Cycles, Day)
+			}
+		}
+		return c, ""
+	}
+	const few = 10 // rows, of which each may have a value of its own
+	switch {
+	case p.invalid:
+		return c, "its text is not UTF-8"
+	case p.many:
+		return c, fmt.Sprintf("it is text of more than %d values, as %s; %s takes more",
+			p.choices.Most, quote(p.first), refusal.Setting("categories"))
+	case len(p.counts) == int(p.present) && p.present > few:
+		return c, "it is text that no two rows share, as " + quote(p.first)
+	}
+	c.Kind, c.Categories = Category, slices.Sorted(maps.Keys(p.counts))
+	for _, value := range c.Categories {
+		c.Counts = append(c.Counts, p.counts[value])
+	}
+	return c, ""
+}
+
+// quote is the begin of a field, for people.
+func quote(field string) string {
+	const longest = 30
+	if len(field) > longest {
+		field = strings.ToValidUTF8(field[:longest], "") + "…"
+	}
+	return "“" + field + "”"
+}

@@ -1,0 +1,279 @@
+package tables
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/edgelist"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/table"
+	"weft/graph/streamed"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// edgeList is a list of edges, which is a relation.
+type edgeList struct {
+	path, name string
+	ends       [2]end   // source, target
+	numbers    []string // the columns of the weight, if there is one, and of features
+	weighted   bool
+	tables     []*vertexTable
+	progress   graph.Progress
+
+	header  []string
+	leftOut []string
+	rows    int64 // of the list
+	known   int64 // ends of edges that have a row in a table
+	batch   graph.Edges
+}
+
+// end is an end of the edges of a list.
+type end struct {
+	asked string       // the column that was asked for; empty: one of a known name
+	of    *vertexTable // whose vertices the ends are; nil: the first edge tells
+}
+
+// endNames are the names of ends, for people and as settings.
+var endNames = [2]string{"source", "target"}
+
+// edgeLists are the lists that the options name.
+func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
+	if columns := len(o.EdgeFeatures); (columns > 0 || o.EdgeWeights != "") && len(o.Edges) > 1 {
+		return nil, refusal.Errorf("%s and %s are columns of one list of edges, and there are %d",
+			refusal.Setting("edge-weights"), refusal.Setting("edge-features"), len(o.Edges))
+	}
+	for i, argument := range o.Edges {
+		l := &edgeList{tables: all, progress: o.Progress, weighted: o.EdgeWeights != ""}
+		l.name, l.path = Named(argument)
+		if l.weighted {
+			l.numbers = []string{o.EdgeWeights}
+		}
+		l.numbers = append(l.numbers, o.EdgeFeatures...)
+		for k, words := range [2][]string{o.Source, o.Target} {
+			e := &l.ends[k]
+			if e.asked, err = each(endNames[k], words, i, len(o.Edges)); err != nil {
+				return nil, err
+			}
+			if len(all) == 1 {
+				e.of = all[0]
+			}
+			before, after, given := strings.Cut(e.asked, ":")
+			if t := slices.IndexFunc(all, func(t *vertexTable) bool {
+				return t.name == before
+			}); given && t >= 0 {
+				e.of, e.asked = all[t], after
+			}
+		}
+		lists = append(lists, l)
+	}
+	return lists, nil
+}
+
+// edges are those of the list.
+func (l *edgeList) edges() streamed.Edges {
+	e := streamed.Edges{
+		Count: streamed.Unknown, Columns: len(l.numbers), Weighted: l.weighted, Each: l.each,
+		Refuse: func(err error) error { return refusal.Errorf("%s: %w", l.path, err) },
+	}
+	if l.weighted {
+		e.Columns--
+	}
+	if _, size, err := regular.Open(l.path); err == nil { // if not, reading it says why
+		e.About = size
+	}
+	return e
+}
+
+// each implements streamed.Edges.Each.
+func (l *edgeList) each(do func(graph.Edges) error) error {
+	file, _, err := regular.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: len(l.numbers)}
+	if l.weighted {
+		l.batch.FeatureColumns--
+	}
+	flush := func() error {
+		b := &l.batch
+		if b.Len() == 0 {
+			return nil
+		}
+		err := do(*b)
+		b.Source, b.Target, b.Weights, b.Features = b.Source[:0], b.Target[:0], b.Weights[:0], b.Features[:0]
+		return err
+	}
+	of := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
+	err = of.Each(file, l.choose, func(r *table.Row) error {
+		if err := l.add(r); err != nil {
+			return err
+		}
+		const most = 1 << 13 // edges of a batch
+		if l.batch.Len() < most {
+			return nil
+		}
+		return flush()
+	})
+	switch {
+	case err != nil:
+		return err
+	case l.rows == 0:
+		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
+	case l.known == 0:
+		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with %s, "+
+			"and those of the ends with %s and %s; %s", l.path, l.ends[0].of.path, refusal.Setting("id"),
+			refusal.Setting("source"), refusal.Setting("target"), l.ends[0].of.described())
+	}
+	return flush()
+}
+
+// choose finds the columns of source and target, and those of numbers. Of text it returns none where the
+// first line is an edge.
+func (l *edgeList) choose(all []table.Column) (order []int, err error) {
+	l.header, l.leftOut = l.header[:0], nil
+	for _, c := range all {
+		l.header = append(l.header, c.Name)
+	}
+	if l.isEdge(all) {
+		return nil, nil
+	}
+	for k := range l.ends {
+		at := slices.IndexFunc(l.header, func(name string) bool {
+			of, known := edgelist.EndOf(name)
+			return known && of == k
+		})
+		if asked := l.ends[k].asked; asked != "" {
+			if at = slices.Index(l.header, asked); at < 0 {
+				return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", asked,
+					refusal.Setting(endNames[k]), arrays.Listed(l.header))
+			}
+		}
+		if at < 0 {
+			return nil, l.unnamed()
+		}
+		order = append(order, at)
+	}
+	for i, name := range l.numbers {
+		at := slices.Index(l.header, name)
+		if at < 0 || slices.Contains(order, at) {
+			setting := refusal.Setting("edge-features")
+			if l.weighted && i == 0 {
+				setting = refusal.Setting("edge-weights")
+			}
+			return nil, fmt.Errorf("there is no further column %s, which %s asks for: there are %s", name,
+				setting, arrays.Listed(l.header))
+		}
+		order = append(order, at)
+	}
+	for k, name := range l.header {
+		if !slices.Contains(order, k) {
+			l.leftOut = append(l.leftOut, name)
+		}
+	}
+	return order, nil
+}
+
+// isEdge reports whether the first line of text is an edge: two ids of tables, and no names of columns.
+func (l *edgeList) isEdge(first []table.Column) bool {
+	if len(first) != 2 || first[0].Kind != table.Any || l.ends[0].asked != "" || l.ends[1].asked != "" {
+		return false
+	}
+	return !slices.ContainsFunc(first, func(c table.Column) bool {
+		return !slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
+			_, known := t.ids.Find([]byte(c.Name))
+			return known
+		})
+	})
+}
+
+// unnamed refuses a list whose columns have no known names, with the settings that would name two of them.
+func (l *edgeList) unnamed() error {
+	var ids []string
+	for _, c := range l.header {
+		if len(ids) < 2 {
+			ids = append(ids, c)
+		}
+	}
+	if len(ids) < 2 {
+		return errors.New("there is one column: give a source and a target")
+	}
+	return fmt.Errorf("the columns are %s, and which are the ends of an edge? For example %s %s %s %s",
+		arrays.Listed(l.header), refusal.Setting("source"), ids[0], refusal.Setting("target"), ids[1])
+}
+
+// add adds the edge of a row.
+func (l *edgeList) add(r *table.Row) error {
+	if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
+		return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
+	}
+	l.rows++
+	var ends [2]int32
+	for k := range ends {
+		v, err := l.end(k, r.Field(k))
+		if err != nil {
+			return r.Errorf("%s: %w", endNames[k], err)
+		}
+		ends[k] = v
+	}
+	for i, name := range l.numbers {
+		x, err := r.Number(len(l.ends) + i)
+		if value := float32(x); r.Missing(len(l.ends)+i) || err != nil || math.IsNaN(x) ||
+			math.IsInf(float64(value), 0) {
+			return r.Errorf("column %s: %.40q is not a finite number that fits 32 bits", name,
+				r.Field(len(l.ends)+i))
+		}
+		if l.weighted && i == 0 {
+			l.batch.Weights = append(l.batch.Weights, float32(x))
+		} else {
+			l.batch.Features = append(l.batch.Features, float32(x))
+		}
+	}
+	l.batch.Source, l.batch.Target = append(l.batch.Source, ends[0]), append(l.batch.Target, ends[1])
+	return nil
+}
+
+// end is the vertex of an id at the k-th end. An id without a row is that of a further vertex.
+func (l *edgeList) end(k int, id []byte) (int32, error) {
+	e := &l.ends[k]
+	if err := checkID(id); err != nil {
+		return 0, err
+	}
+	if e.of == nil {
+		if err := l.resolve(e, id); err != nil {
+			return 0, err
+		}
+	}
+	if v, there := e.of.ids.Find(id); there {
+		if int(v) < e.of.rows {
+			l.known++
+		}
+		return v, nil
+	}
+	return e.of.ids.Number(id)
+}
+
+// resolve finds the table that has the first id.
+func (l *edgeList) resolve(e *end, id []byte) error {
+	var of []string
+	for _, t := range l.tables {
+		if v, there := t.ids.Find(id); there && int(v) < t.rows {
+			of, e.of = append(of, t.name), t
+		}
+	}
+	if len(of) == 1 {
+		return nil
+	}
+	e.of = nil
+	types := ""
+	for _, t := range l.tables {
+		types += ", " + t.name
+	}
+	return fmt.Errorf("the id %.40q is in %d of the tables: write which type the column has, as "+
+		"TYPE:COLUMN, where TYPE is one of%s", id, len(of), types[1:])
+}

@@ -1,0 +1,114 @@
+package tables
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/names"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// labels are the values of the column of labels.
+type labels struct {
+	words *names.Table
+	rows  []int32 // the word of each row, −1 where there is none
+}
+
+// add adds that of the next row.
+func (l *labels) add(field []byte) (err error) {
+	if l.words == nil {
+		l.words = names.NewTable()
+	}
+	word := int32(-1)
+	if !columns.IsMissing(field) {
+		if !utf8.Valid(field) {
+			return fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", field)
+		}
+		if word, err = l.words.Number(field); err != nil {
+			return err
+		}
+	}
+	if l.rows, err = memory.Grow(l.rows, 1); err == nil {
+		l.rows = append(l.rows, word)
+	}
+	return err
+}
+
+// of are the labels of so many vertices: classes by name, in the order of their numbers if all are whole
+// numbers, else of their words; or values, if all are numbers and one is not whole, or if that is asked for.
+func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
+	if len(l.words.Names) == 0 {
+		return made, refusal.Errorf("no row has a label")
+	}
+	numbers, whole := l.numbers()
+	if values && numbers == nil {
+		return made, refusal.Errorf("%s asks for numbers, and %.40q is none", refusal.Setting("values"),
+			l.words.Names[0])
+	}
+	if err := memory.Need(8 * int64(vertices)); err != nil {
+		return made, err
+	}
+	if numbers != nil && (values || !whole) {
+		made.Columns, made.Values = 1, slices.Repeat([]float32{float32(math.NaN())}, vertices)
+		for v, word := range l.rows {
+			if word >= 0 {
+				made.Values[v] = float32(numbers[word])
+			}
+		}
+		return made, nil
+	}
+	order := make([]int32, len(l.words.Names))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		if numbers != nil && numbers[a] != numbers[b] {
+			return cmp.Compare(numbers[a], numbers[b])
+		}
+		return cmp.Compare(l.words.Names[a], l.words.Names[b])
+	})
+	classes := make([]int64, len(order))
+	for class, word := range order {
+		made.Names, classes[word] = append(made.Names, l.words.Names[word]), int64(class)
+	}
+	made.Classes, made.Class = len(order), slices.Repeat([]int64{-1}, vertices)
+	for v, word := range l.rows {
+		if word >= 0 {
+			made.Class[v] = classes[word]
+		}
+	}
+	return made, nil
+}
+
+// numbers are what the words stand for, nil where one is no number that float32 holds. whole says that all
+// are whole.
+func (l *labels) numbers() (numbers []float64, whole bool) {
+	whole = true
+	for _, word := range l.words.Names {
+		x, err := strconv.ParseFloat(word, 64)
+		if err != nil || math.IsInf(float64(float32(x)), 0) {
+			return nil, false
+		}
+		numbers, whole = append(numbers, x), whole && x == math.Trunc(x)
+	}
+	return numbers, whole
+}
+
+// note says that numbers were taken for classes, where they may be values.
+func (l *labels) note(made *graph.Labels, path, column string) string {
+	labelled := len(l.rows)
+	if numbers, _ := l.numbers(); numbers == nil || made.Class == nil ||
+		!arrays.ManyClasses(made.Classes, labelled) {
+		return ""
+	}
+	return fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d vertices; %s takes "+
+		"them for values to predict", column, path, made.Classes, labelled, refusal.Setting("values"))
+}

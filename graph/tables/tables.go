@@ -1,0 +1,158 @@
+// Package tables reads graphs that come as tables, as CSV or Parquet: lists of edges with the ids of their
+// ends, and tables of vertices with ids, a label, and columns that become features as package columns says.
+//
+// A table is read twice. The first pass numbers the ids, and finds out what each column holds. The second one
+// makes the features, some rows at a time, so that they need not fit in memory; ids and labels must.
+package tables
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/streamed"
+	"weft/internal/refusal"
+)
+
+// Options name the tables of a graph and how to read them.
+type Options struct {
+	// Edges are the lists of edges. Each is a relation.
+	Edges []string
+	// Vertices are the tables of vertices, each a vertex type, as FILE or TYPE=FILE.
+	Vertices []string
+	// Source and Target are the columns of the ends in each list, COLUMN or TYPE:COLUMN. One stands for all
+	// lists. None: the column has a known name, as source or from.
+	Source, Target []string
+	// ID are the columns of the ids in each table. One stands for all tables. None: a column of a known name,
+	// as id, else the first.
+	ID []string
+	// Label is the column of what is learned, COLUMN or TYPE:COLUMN. Text and whole numbers are classes,
+	// other numbers values. Empty: nothing is labelled.
+	Label string
+	// Values says that whole numbers are values, too.
+	Values bool
+	// LeaveOut are columns of tables of which no features are made.
+	LeaveOut []string
+	// EdgeFeatures and EdgeWeights are columns of the only list, of numbers.
+	EdgeFeatures []string
+	EdgeWeights  string
+	Choices      columns.Choices
+	// Like has, by vertex type, the columns that features are made as; nil: as the table's values suggest. A
+	// type without a name is VertexName.
+	Like     map[string]columns.List
+	Progress graph.Progress
+}
+
+// Open reads the tables once, and returns the graph. Its vertices are the rows of a table in their order, and
+// then those that only edges name, in the order in which they appear; they have no label, and all their
+// values are missing. Complaints about a file are refusals that name it, and its line or row.
+func Open(o Options) (*streamed.Graph, error) {
+	g := &streamed.Graph{
+		InMemory: &graph.Graph{Provenance: "edges " + strings.Join(o.Edges, " ")},
+		Source:   o.Edges[0], Progress: o.Progress,
+	}
+	all, err := o.vertexTables()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		if err := t.profile(); err != nil {
+			return nil, err
+		}
+		g.Types = append(g.Types, streamed.Type{})
+	}
+	for _, name := range o.LeaveOut {
+		if !slices.ContainsFunc(all, func(t *vertexTable) bool { return t.leaves(name) }) {
+			return nil, refusal.Errorf("%s %s: no table of vertices has this column; %s",
+				refusal.Setting("leave-out"), name, all[0].described())
+		}
+	}
+	lists, err := o.edgeLists(all)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range lists {
+		g.Relations = append(g.Relations, streamed.Relation{Edges: l.edges()})
+	}
+	g.Complete = func() error { return o.complete(g, all, lists) }
+	return g, nil
+}
+
+// Named divides NAME=FILE. A file without a name has that of the file, without endings.
+func Named(argument string) (name, path string) {
+	if name, path, given := strings.Cut(argument, "="); given && name != "" &&
+		!strings.ContainsAny(name, "/.") {
+		return name, path
+	}
+	name, _, _ = strings.Cut(filepath.Base(argument), ".")
+	return name, argument
+}
+
+// each returns the i-th of the words that a setting has for n files: one is for all, none is empty.
+func each(setting string, words []string, i, n int) (string, error) {
+	switch len(words) {
+	case 0:
+		return "", nil
+	case 1:
+		return words[0], nil
+	case n:
+		return words[i], nil
+	}
+	return "", refusal.Errorf("%s: %d columns for %d files; give one for all, or one for each in their order",
+		refusal.Setting(setting), len(words), n)
+}
+
+// complete sets what is known once the edges have been read.
+func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeList) error {
+	made := g.InMemory
+	types := make([]graph.VertexType, len(all))
+	for i, t := range all {
+		t.finish()
+		types[i] = graph.VertexType{
+			Type: t.name, Count: len(t.ids.Names), Names: t.ids.Names,
+			Table: &columns.Table{
+				Path: filepath.Base(t.path), ID: t.header[t.id], Columns: t.list, LeftOut: t.leftOut,
+			},
+		}
+		if len(t.list) > 0 {
+			types[i].Features.Columns = t.list.Width()
+			g.Types[i].Rows = &streamed.Rows{Columns: t.list.Width(), Each: t.features, Refuse: t.refuse}
+		}
+		if more := len(t.ids.Names) - t.rows; more > 0 {
+			made.Notes = append(made.Notes, fmt.Sprintf("%d of %d vertices are ends of edges without a "+
+				"row in %s: all their values are missing", more, len(t.ids.Names), t.path))
+		}
+		if t.label < 0 {
+			continue
+		}
+		labels, err := t.labels.of(len(t.ids.Names), o.Values)
+		if err != nil {
+			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
+		}
+		made.Labels, types[i].Table.Label = labels, t.header[t.label]
+		if note := t.labels.note(&labels, t.path, t.header[t.label]); note != "" {
+			made.Notes = append(made.Notes, note)
+		}
+	}
+	for i, l := range lists {
+		r := &g.Relations[i]
+		if r.Name = l.name; len(all)+len(lists) > 2 {
+			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
+		} else {
+			r.Name = ""
+		}
+		if len(l.leftOut) > 0 {
+			made.Notes = append(made.Notes, fmt.Sprintf("%s: columns left out: %s; %s and %s take columns",
+				l.path, strings.Join(l.leftOut, ", "), refusal.Setting("edge-weights"),
+				refusal.Setting("edge-features")))
+		}
+	}
+	made.SetTypes(types)
+	if len(all)+len(lists) == 2 {
+		made.Type = ""
+	}
+	return nil
+}
