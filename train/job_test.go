@@ -14,6 +14,7 @@ import (
 	"weft/internal/require"
 	"weft/nn"
 	"weft/partition/metis"
+	"weft/train/task"
 )
 
 // TestJobRefuses: a job made by a program is checked as the command's jobs are.
@@ -27,7 +28,7 @@ func TestJobRefuses(t *testing.T) {
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
 		"graph":      {Options: Defaults()},
 		"class 99":   {Graph: &broken, Options: Defaults()},
-		"split 7":    {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
+		"split 7":    {Graph: g, Options: func() Options { o := Defaults(); o.Split.Number = 7; return o }()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, runErr := j.Run(context.Background())
@@ -124,4 +125,27 @@ func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 func TestMain(m *testing.M) {
 	metis.Child()
 	goleak.VerifyTestMain(m)
+}
+
+// TestSplitSetting: a rule divides the vertices as graph.MakeSplits does with that seed, of the job's graph
+// alone, and of a graph that has no split.
+func TestSplitSetting(t *testing.T) {
+	g := tangled(t)
+	stored := *g
+	require.NoError(t, stored.MakeSplits("random:40/30/30", 1, 7))
+	bare := *g
+	bare.Splits = nil
+	for _, engine := range []string{"", "graph=2"} {
+		o := given(networks()["gcn"], "epochs 3")
+		o.Parallel = engine
+		want := run(t, &stored, o).Losses
+		o.Split, o.SplitSeed = task.Split{Rule: "random:40/30/30"}, 7
+		assert.Equal(t, want, run(t, &bare, o).Losses, "%s", engine)
+		assert.Equal(t, want, run(t, g, o).Losses, "%s, in the place of a split", engine)
+		o.SplitSeed = 8
+		if other := run(t, g, o).Losses; slices.Equal(other, want) {
+			t.Errorf("%s: another seed gives the same losses", engine)
+		}
+	}
+	assert.Equal(t, 0, len(bare.Splits), "splits of the caller's graph")
 }

@@ -29,6 +29,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"select":                {"loss", "says which epoch's weights are kept"},
 	"require-edge-features": {"true", "refuses models that do not use them"},
 	"num-blocks":            {"2", "divides no width here, and one block is the whole weight"},
+	"split-seed":            {"1", "draws a split by a rule, which TestSplitSetting looks at"},
 	"loss":                  {"cross-entropy", "is the one of classes, and TestRegression looks at those of values"},
 	// Of edges
 	"link-relation":  {"vertex,edge,vertex", "names the only relation here"},
@@ -162,6 +163,8 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 		return []string{strconv.Itoa(int(v) + 1)}
 	case uint64:
 		return []string{strconv.FormatUint(v+1, 10)}
+	case task.Split:
+		return []string{"1", "random:40/30/30"}
 	case task.Shares:
 		return []string{"60/20/20"}
 	case float64:

@@ -96,6 +96,13 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	if j.Graph == nil && (j.Parts == nil || k == 1) {
 		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
+	if j.Graph != nil && j.Options.Split.Rule != "" {
+		divided := *j.Graph // the caller's stays as it is
+		if err := j.Options.Divide(&divided); err != nil {
+			return nil, err
+		}
+		j.Graph = &divided
+	}
 	s = &shared{Config: worker.Config{
 		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
 		Processes: j.peers().Size() > 1,
@@ -185,8 +192,8 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 		return nil, o.named(err)
 	}
 	switch w := v.whole; {
-	case w.Splits[s.Split].Val == 0:
-		err = refusal.Errorf("{split} %d has no validation vertices; import it with {split} val", s.Split)
+	case w.Splits[s.Split.Number].Val == 0:
+		err = refusal.Errorf("{split} %v has no validation vertices; import it with {split} val", s.Split)
 	case w.FeatureColumns != whole.FeatureColumns:
 		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
 			"with the same features", w.FeatureColumns, whole.FeatureColumns)

@@ -74,11 +74,14 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 		return "", err
 	}
 	show := cmd.ErrOrStderr()
-	g, store, err := openDataset(cmd.Context(), dataset, show, nil)
+	g, store, err := openDataset(cmd.Context(), t.source(dataset), show, nil)
 	if err != nil {
 		return "", err
 	}
 	defer g.Close()
+	if err := o.Divide(g); err != nil {
+		return "", about(t.source(dataset), err)
+	}
 	p, counts := graphPlanner(o, t.settings.givenNames(), g, dataset, store, show), []int{workers}
 	if r.Comm.Size() == 1 && workers > 1 {
 		counts = []int{1, workers}
@@ -93,7 +96,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 		meshes, not, err := p.Meshes(cmd.Context(), n)
 		p.shown.erase()
 		if err != nil {
-			return "", about(dataset, err)
+			return "", about(t.source(dataset), err)
 		}
 		refused = append(refused, not...)
 		for _, mesh := range meshes {

@@ -21,8 +21,9 @@ import (
 )
 
 type evaluateCommand struct {
-	split int // a stored one, −1: that of the run
-	json  bool
+	split  int // a stored one, −1: that of the run
+	json   bool
+	tables tablesGiven
 }
 
 func newEvaluate() *cobra.Command {
@@ -47,6 +48,7 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 			return show(cmd.OutOrStdout(), found, e.json)
 		},
 	}
+	e.tables.add(cmd.Flags(), false)
 	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
 	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")
 	return cmd
@@ -76,6 +78,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	of := &evaluated{request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
+	of.tables = e.tables
 	if of.graph == "" {
 		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
 			"weft evaluate %[1]s STORE", args[0])
@@ -83,12 +86,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
-	if of.on, _, err = openDataset(cmd.Context(), of.graph, cmd.ErrOrStderr(), nil); err != nil {
+	if of.on, _, err = openDataset(cmd.Context(), of.source(), cmd.ErrOrStderr(), nil); err != nil {
 		return nil, err
 	}
 	defer of.on.Close()
 	if e.split >= 0 {
-		o.Split = e.split
+		o.Split = task.Split{Number: e.split}
 	}
 	if of.elsewhere || o.Task == task.Link {
 		o.Parallel, o.Partitions, o.Offload = "", 0, ""
@@ -97,6 +100,9 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
 	if of.options, err = o.Resolve(); err != nil {
 		return nil, err
+	}
+	if err := o.Divide(of.on); err != nil {
+		return nil, about(of.source(), err)
 	}
 	if o.Task == task.Link {
 		return of.edges(cmd.Context())
@@ -116,7 +122,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 		check = r.Kind.CheckMeasured
 	}
 	if err := check(&partition.All(g).Whole); err != nil {
-		return nil, about(e.graph, err)
+		return nil, about(e.source(), err)
 	}
 	rows, columns, err := e.predictions(ctx)
 	if err != nil {
@@ -140,7 +146,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 			counted(g.Own(), "vertex", "vertices"))
 	}
 	parts := &evaluations{}
-	err = g.Guard(func() error { return parts.of(rows, g, r.Split) })
+	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number) })
 	if refusal.IsDamaged(err) {
 		err = fmt.Errorf("%s: %w", e.run, err)
 	}
@@ -163,7 +169,7 @@ func (e *evaluated) edges(ctx context.Context) (result, error) {
 	}
 	kinds, err := e.options.Kind.Types(partition.All(e.on))
 	if err != nil {
-		return nil, about(e.graph, err)
+		return nil, about(e.source(), err)
 	}
 	of := partition.All(e.on).Whole.Number(kinds)
 	if has := of.Vertices(); len(rows) != has*columns {
@@ -178,7 +184,7 @@ func (e *evaluated) edges(ctx context.Context) (result, error) {
 	l, err := (&train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options}).
 		MeasureLinks(ctx, rows, state)
 	if err != nil {
-		return nil, about(e.graph, advised(err))
+		return nil, about(e.source(), advised(err))
 	}
 	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
 }
@@ -253,7 +259,7 @@ func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns in
 		return nil, 0, fmt.Errorf("%s: %w", e.weights, err)
 	}
 	if err != nil {
-		return nil, 0, about(e.graph, advised(err))
+		return nil, 0, about(e.source(), advised(err))
 	}
 	return p.Logits, p.Classes, nil
 }

@@ -186,7 +186,7 @@ var basic = strings.Fields(`task model layers hidden heads dropout normalize-fea
 	lr weight-decay epochs patience seed split init
 	max-time threads memory-limit precision parallel
 	config out resume seeds json explain help
-	embeddings vertices workers at link per-machine`)
+	vertices-from id label embeddings vertices workers at link per-machine`)
 
 // flagsHeading is that of flags without a heading of their own.
 const flagsHeading = "Flags"
@@ -211,6 +211,7 @@ var topics = []struct {
 		headings[setting.GraphAxisGroup], headings[setting.TensorAxisGroup],
 		headings[setting.PipelineAxisGroup],
 	}},
+	{"tables", []string{tablesHeading}},
 	{"runs", []string{flagsHeading}},
 }
 

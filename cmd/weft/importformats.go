@@ -53,6 +53,9 @@ func inMemory(read func(*importRequest) (*graph.Graph, error)) reader {
 	}}
 }
 
+// edgesFormat is the name of the format of lists of edges.
+const edgesFormat = "edges"
+
 // formats are the formats in the order of the help.
 var formats = []format{
 	{
@@ -79,7 +82,7 @@ var formats = []format{
 		flags: pygFlags,
 	},
 	{
-		name: "edges", source: "FILE...", several: true,
+		name: edgesFormat, source: "FILE...", several: true,
 		short: "an edge list (CSV, TSV or Parquet) with a table of vertices, or with .npy or CSV features, " +
 			"labels and splits",
 		example: "payments.csv stores/payments --vertices-from customers.csv --id customer --label segment " +

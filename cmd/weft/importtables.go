@@ -58,10 +58,15 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 		"id", "label", "source", "target", "leave-out", "edge-weights", "categories", "cyclic-dates",
 	} {
 		if f := flags.Lookup(name); f != nil && f.Changed {
-			return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", name)
+			return withoutTable(name)
 		}
 	}
 	return nil
+}
+
+// withoutTable refuses a flag about tables of vertices where there is none.
+func withoutTable(flag string) error {
+	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", flag)
 }
 
 // columnTable prints what was made of the columns of tables.

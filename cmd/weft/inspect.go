@@ -17,7 +17,10 @@ import (
 )
 
 func newInspect() *cobra.Command {
-	var asJSON bool
+	var (
+		asJSON bool
+		given  tablesGiven
+	)
 	cmd := &cobra.Command{
 		Use:   "inspect STORE|RUN",
 		Short: "check a store and say what it holds, or say where a run stands",
@@ -38,7 +41,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 				}
 				return show(cmd.OutOrStdout(), &inspectedRun{s, continues(s)}, asJSON)
 			}
-			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr(), nil)
+			g, store, err := openDataset(cmd.Context(), given.of(args[0]), cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}
@@ -59,6 +62,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 			return show(cmd.OutOrStdout(), &s, asJSON)
 		},
 	}
+	given.add(cmd.Flags(), false)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -131,9 +131,13 @@ func nextLine(store string, g *graph.Graph) string {
 		return fmt.Sprintf("no vertex trains: a model of another store is measured here, by weft train "+
 			"STORE --validate %s or weft evaluate RUN %[1]s", refusal.ShellWord(store))
 	}
+	drawn := *g
+	if o.Task == task.Vertex && len(g.Splits) == 0 && g.Labels.Classes+g.Labels.Columns > 0 {
+		learns, drawn.Splits = " --split "+defaultSplit, []graph.Split{{Train: []int64{0}}} // as it draws
+	}
 	r, err := o.Resolve()
 	if err == nil {
-		err = r.CheckGraph(g)
+		err = r.CheckGraph(&drawn)
 	}
 	if err != nil {
 		return fmt.Sprintf("before training: %v", err)

@@ -24,6 +24,7 @@ func newPartition() *cobra.Command {
 		o         partition.Options
 		writePart string
 		asJSON    bool
+		given     tablesGiven
 	)
 	cmd := &cobra.Command{
 		Use:   "partition STORE -k N",
@@ -51,10 +52,11 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 			}
 			// There is none to set where nothing waits for another worker
 			o.Timeout = setting.Defaults().CommTimeout
-			return runPartition(cmd, args[0], o, writePart, asJSON)
+			return runPartition(cmd, given.of(args[0]), o, writePart, asJSON)
 		},
 	}
 	flags := cmd.Flags()
+	given.add(flags, false)
 	flags.IntVarP(&o.K, "partitions", "k", 0, "number of partitions")
 	flags.StringVar(&o.Method, "method", partition.Methods()[0],
 		"`name`: "+strings.Join(partition.Methods(), ", "))
@@ -106,17 +108,17 @@ type partitioned struct {
 	ReplicationFactor float64 `json:"replication_factor"` // rows owned or halo, for each owned
 }
 
-func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string,
+func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart string,
 	asJSON bool,
 ) error {
 	// What a division holds are arrays without pointers: collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), func(store string) error {
+	g, store, err := openDataset(cmd.Context(), of, cmd.ErrOrStderr(), func(store string) error {
 		if writePart == "" {
 			return nil
 		}
-		return checkApartFromGraph("write-part", writePart, dataset, store)
+		return checkApartFromGraph("write-part", writePart, of.name, store)
 	})
 	if err != nil {
 		return err
@@ -135,7 +137,7 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	defer shown.erase()
 	a, err := partition.Assign(cmd.Context(), g, o)
 	if err != nil {
-		return about(dataset, err)
+		return about(of, err)
 	}
 	if _, err := partition.Write(store, g, a, shown.show); err != nil {
 		return err

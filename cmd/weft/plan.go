@@ -33,6 +33,7 @@ import (
 
 type planCommand struct {
 	settings settingFlags
+	tables   tablesGiven
 	workers  int
 	at       int
 	sharers  int
@@ -66,6 +67,7 @@ their defaults there.`,
 	}
 	flags := cmd.Flags()
 	p.settings.add(flags)
+	p.tables.add(flags, false)
 	flags.Lookup("parallel").Hidden = true // refused: all meshes are compared
 	flags.IntVar(&p.workers, "workers", 0, "number of workers (default: the processes that a "+
 		"launcher started)")
@@ -129,11 +131,15 @@ func (r ranks) machine(workers int, links *planner.Links) (m planner.Machine, er
 func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Options,
 	machine planner.Machine,
 ) error {
-	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), nil)
+	of := p.tables.of(dataset)
+	g, store, err := openDataset(cmd.Context(), of, cmd.ErrOrStderr(), nil)
 	if err != nil {
 		return err
 	}
 	defer g.Close()
+	if err := o.Divide(g); err != nil {
+		return about(of, err)
+	}
 	plans := graphPlanner(o, p.settings.givenNames(), g, dataset, store, cmd.ErrOrStderr())
 	plans.Machine = machine
 	workers := cmp.Or(p.at, p.workers)
@@ -143,7 +149,7 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 	meshes, refused, err := plans.Meshes(cmd.Context(), workers)
 	plans.shown.erase()
 	if err != nil {
-		return about(dataset, err)
+		return about(of, err)
 	}
 	if len(meshes) == 0 {
 		return noMesh(workers, refused)
@@ -258,7 +264,7 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 			job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
 		}
 		if r.Mesh.Partitions > 1 {
-			if s, err = alone.open(ctx, store, r, show, nil, r.CheckGraph); err != nil {
+			if s, err = alone.open(ctx, source{name: store}, r, show, nil, r.CheckGraph); err != nil {
 				return nil, err
 			}
 		}
@@ -273,7 +279,7 @@ func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train
 	if r.Validate == "" {
 		return job, nil
 	}
-	g, _, err := openDataset(ctx, r.Validate, io.Discard, nil)
+	g, _, err := openDataset(ctx, source{name: r.Validate}, io.Discard, nil)
 	job.Validate = &train.Job{Dataset: r.Validate, Graph: g}
 	return job, err
 }

@@ -31,6 +31,7 @@ import (
 
 type predictCommand struct {
 	settings   settingFlags
+	tables     tablesGiven
 	out        string
 	embeddings string
 	vertices   string // file of those to predict; empty: all
@@ -64,6 +65,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	p.settings.add(cmd.Flags())
+	p.tables.add(cmd.Flags(), true)
 	for _, s := range setting.All() {
 		if s.Group == setting.TrainingGroup && s.Name != "init" {
 			cmd.Flags().Lookup(s.Name).Hidden = true
@@ -97,10 +99,14 @@ type request struct {
 	trained string   // the store that the run trained on; empty: not known
 	classes []string // the names of the run's classes; nil: they have none, or trained tells
 	weights string
-	graph   string // dataset or store
+	graph   string      // dataset or store
+	tables  tablesGiven // of a graph in the place of the run's
 	// weighted says that the edges that the run trained on have weights.
 	weighted bool
 }
+
+// source is the graph, with the flags of its tables.
+func (r *request) source() source { return r.tables.of(r.graph) }
 
 // requestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
 // that args name after the run.
@@ -111,13 +117,16 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
 	asked.weighted = run.Summary.Graph.Weighted
 	if len(args) == 2 {
-		asked.graph = args[1]
+		if asked.graph = args[1]; !sameFile(args[1], run.Store) {
+			o.Split.Rule = "" // it divides the run's own graph
+		}
 	}
 	return asked, o, run, nil
 }
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	asked, weights, err := p.prepare(args)
+	asked.tables = p.tables
 	return asRank(cmd, asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
 }
 
@@ -235,7 +244,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
-	opened, err := r.open(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(),
+	opened, err := r.open(cmd.Context(), asked.source(), asked.options, cmd.ErrOrStderr(),
 		func(store string) error {
 			return p.outputs(func(flag, path string) error {
 				return checkApartFromGraph(flag, path, asked.graph, store)

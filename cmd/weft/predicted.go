@@ -61,7 +61,7 @@ func (p *predictCommand) describe(
 			d.Classes = learned.Names
 		}
 	}
-	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split {
+	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split.Number {
 		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
@@ -138,7 +138,7 @@ func (d *predicted) write(path string, rows train.Rows) error {
 	}
 	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
 		err := d.graph.Guard(func() error {
-			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.options.Split],
+			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.options.Split.Number],
 				d.graph.Own(), d.Vertices)
 			return nil
 		})

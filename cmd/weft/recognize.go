@@ -30,12 +30,17 @@ type recognition struct {
 	format string   // the name of one of the formats
 	source string   // what the import is given
 	part   bool     // the path is one file of several, all of which source names
-	flags  []string // that the import needs with this source
+	flags  []string // that the import needs with this source, and those given
+	given  []string // that a command was given for the import, with absolute paths
 }
 
 // command is the import with a store's path.
 func (r *recognition) command(store string) string {
-	return strings.Join(slices.Concat([]string{"weft import", r.format, r.source, store}, r.flags), " ")
+	words := []string{"weft import", r.format, refusal.ShellWord(r.source), refusal.ShellWord(store)}
+	for _, word := range r.flags {
+		words = append(words, refusal.ShellFlag(word))
+	}
+	return strings.Join(words, " ")
 }
 
 // recognize finds the format of a path: by its first bytes, by files beside it, by what a folder holds.
@@ -68,7 +73,7 @@ func recognize(path string) (r recognition, found bool) {
 	case foreign.DGLGraph:
 		r.format = "dgl"
 	case foreign.Parquet:
-		r.format = "edges"
+		r.format = edgesFormat
 	case foreign.Unknown, foreign.Gzip:
 		switch {
 		case named(".nt"):
@@ -78,7 +83,7 @@ func recognize(path string) (r recognition, found bool) {
 				r.flags = flags
 			}
 		case named(".csv", ".tsv", ".txt", ".edges", ".edgelist"):
-			r.format = "edges"
+			r.format = edgesFormat
 		case named(".json") && isDGLPartition(path):
 			r.format = "dgl"
 		}
@@ -201,22 +206,33 @@ func recognizeFolder(path string) (r recognition, found bool) {
 }
 
 // storeBeside is the store that a source is imported into where a command names the source: beside it.
-func (r *recognition) storeBeside() string { return filepath.Clean(r.source) + ".weft" }
+func (r *recognition) storeBeside() string {
+	path := filepath.Clean(r.source)
+	if len(r.given) > 0 {
+		path += "." + datasets.KeyOf(r.given...)
+	}
+	return path + ".weft"
+}
 
 // imported returns the store of a source, which it imports if that has not been done, or has changed since.
-// The store is beside the source or, where that folder cannot be written to, in the cache.
+// The store is beside the source or, where that folder cannot be written to, in the cache. Each list of flags
+// that a command gives has a store of its own.
 func (r *recognition) imported(ctx context.Context, show io.Writer) (string, error) {
 	if r.part {
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train "+
 			"%s, or weft import planetoid %[2]s STORE", r.path, r.source)
 	}
-	m, into := datasets.Making{Name: printable(r.source), Store: r.storeBeside(), Sources: r.files()}, "once"
+	m, into := datasets.Making{Name: printable(r.source), Store: r.storeBeside()}, "once"
+	request, err := r.request(m.Store, nil)
+	if err != nil {
+		return "", err
+	}
+	m.Sources = request.files()
 	if made, err := m.Made(); made || err != nil {
 		return m.Store, err
 	}
 	if unwritable := datasets.Writable(filepath.Dir(m.Store)); unwritable != nil {
-		var err error
-		if m.Store, err = datasets.ImportOf(r.source); err != nil {
+		if m.Store, err = datasets.ImportOf(r.source, r.given...); err != nil {
 			return "", refusal.Errorf("%s: its folder cannot be written to (%w), and %w; import it "+
 				"elsewhere: %s", r.path, unwritable, err, r.command("STORE"))
 		}
@@ -336,18 +352,12 @@ func (r *recognition) files() (files []string) {
 		in(r.source, "*_Packages*")
 	case "kg":
 		files = kg.Files(r.source)
-	case "rdf":
-		for k, flag := range r.flags {
-			if flag == "--train" || flag == "--test" {
-				files = append(files, r.flags[k+1])
-			}
-		}
 	case "dgl":
 		if isDGLPartition(r.source) {
 			in(filepath.Dir(r.source), "part*")
 		}
 	}
-	if len(files) == 0 || r.format == "dgl" || r.format == "rdf" {
+	if len(files) == 0 || r.format == "dgl" {
 		files = append(files, r.source)
 	}
 	return files
@@ -371,9 +381,12 @@ func (r *recognition) lacks(err error) error {
 }
 
 // fromSource finds what a command's argument was recognized as, if it is no store and no dataset.
-func fromSource(argument string) (r recognition, found bool) {
-	if isStore(argument) || datasets.Named(argument) != nil {
+func fromSource(of source) (r recognition, found bool) {
+	if isStore(of.name) || datasets.Named(of.name) != nil {
 		return r, false
 	}
-	return recognize(argument)
+	if r, found = recognize(of.name); found {
+		of.addTo(&r)
+	}
+	return r, found
 }

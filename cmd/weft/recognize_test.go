@@ -123,7 +123,7 @@ func TestPrefixIsImportedOnce(t *testing.T) {
 	}
 	prefix := filepath.Join(folder, "ind.cora")
 	for _, said := range []string{"importing it once", ""} {
-		r, found := fromSource(prefix)
+		r, found := fromSource(source{name: prefix})
 		if !found || r.format != "planetoid" {
 			t.Fatalf("recognized as %+v, %v", r, found)
 		}
@@ -143,12 +143,13 @@ func TestResolve(t *testing.T) {
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.MkdirAll("sbm-8k", 0o777))
-	store, err := resolve(t.Context(), "sbm-8k", io.Discard)
+	named := source{name: "sbm-8k"}
+	store, err := resolve(t.Context(), named, io.Discard)
 	if err != nil || store == "sbm-8k" {
 		t.Errorf("%s, %v", store, err)
 	}
 	require.NoError(t, os.CopyFS("sbm-8k", os.DirFS(store)))
-	if store, err := resolve(t.Context(), "sbm-8k", io.Discard); store != "sbm-8k" || err != nil {
+	if store, err := resolve(t.Context(), named, io.Discard); store != "sbm-8k" || err != nil {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
 }
@@ -180,7 +181,7 @@ func TestPublished(t *testing.T) {
 			if missing := d.Missing(); missing != "" {
 				t.Skipf("a published graph is not here: %s", missing)
 			}
-			store, err := resolve(t.Context(), d.Name, io.Discard)
+			store, err := resolve(t.Context(), source{name: d.Name}, io.Discard)
 			require.NoError(t, err)
 			g, err := graph.Open(store)
 			require.NoError(t, err)

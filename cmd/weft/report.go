@@ -20,6 +20,7 @@ import (
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/rundir"
+	"weft/train/setting"
 	"weft/train/task"
 	"weft/train/worker"
 )
@@ -300,6 +301,13 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 		return e, err
 	}
 	defer g.Close()
+	o, err := setting.FromTexts(r.Settings)
+	if err == nil {
+		err = o.Divide(g)
+	}
+	if err != nil {
+		return e, err
+	}
 	rows, columns, err := rundir.ReadPredictions(r.Summary.RunDir)
 	if err != nil {
 		return e, err

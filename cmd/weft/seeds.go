@@ -19,6 +19,7 @@ import (
 	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/sweep"
+	"weft/train/task"
 )
 
 const allSplits = "all"
@@ -105,7 +106,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string,
 		one := *t
 		one.of, one.out = all, filepath.Join(folder, t.member(o))
 		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed,
-			when(t.splits != "", fmt.Sprintf(", split %d", o.Split)))
+			when(t.splits != "", fmt.Sprintf(", split %v", o.Split)))
 		if err := one.trainMember(cmd, r, args, opened, o); err != nil {
 			if errors.Is(err, launch.ErrInterrupted) {
 				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err,
@@ -119,14 +120,14 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string,
 
 // members are the settings of the runs on a graph with so many splits.
 func (t *trainCommand) members(stored int, settings *setting.Resolved) (all []*setting.Resolved, err error) {
-	splits := []int{settings.Split}
+	splits := []task.Split{settings.Split}
 	if t.splits != "" {
 		if stored == 0 {
 			return nil, refusal.Errorf("--splits %s: the graph has no stored splits", t.splits)
 		}
 		splits = nil
 		for split := range stored {
-			splits = append(splits, split)
+			splits = append(splits, task.Split{Number: split})
 		}
 	}
 	seeds := max(1, t.seeds)
@@ -155,9 +156,9 @@ func (t *trainCommand) member(o *setting.Resolved) string {
 	case t.splits == "":
 		return name
 	case t.seeds == 0:
-		return fmt.Sprintf("split-%d", o.Split)
+		return fmt.Sprintf("split-%v", o.Split)
 	}
-	return fmt.Sprintf("split-%d-%s", o.Split, name)
+	return fmt.Sprintf("split-%v-%s", o.Split, name)
 }
 
 // trainMember trains one of several runs, or continues it.

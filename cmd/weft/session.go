@@ -26,6 +26,7 @@ import (
 type session struct {
 	ranks
 	job       *train.Job
+	of        source
 	store     string
 	validated *session     // on another graph; nil: on the same
 	whole     *graph.Graph // opened beside the partitions; nil: it is not
@@ -35,12 +36,12 @@ type session struct {
 // It makes partitions that are not stored. Before that admit may refuse the store, and check the graph. Both
 // may be nil.
 func (r ranks) open(
-	parent context.Context, dataset string, o *setting.Resolved, show io.Writer,
+	parent context.Context, of source, o *setting.Resolved, show io.Writer,
 	admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (s *session, err error) {
-	job := &train.Job{Dataset: dataset, Options: o.Options, Comm: r.Comm}
-	s = &session{ranks: r, job: job}
+	job := &train.Job{Dataset: of.name, Options: o.Options, Comm: r.Comm}
+	s = &session{ranks: r, job: job, of: of}
 	if r.Comm.Size() > 1 {
 		job.LocalWorkers = mpi.LocalRanks()
 		if job.CoreSharers, err = r.sharers(); err != nil {
@@ -49,25 +50,25 @@ func (r ranks) open(
 	}
 	grid := o.Mesh
 	err = r.OnFirst(func() error {
-		s.store, err = resolve(parent, dataset, show)
+		s.store, err = resolve(parent, of, show)
 		if err == nil && admit != nil {
 			err = admit(s.store)
 		}
 		if err != nil || grid.Partitions == 1 {
 			return err
 		}
-		return preparePartition(parent, s.store, job, grid.Partitions, show, check)
+		return preparePartition(parent, s, grid.Partitions, show, check)
 	})
 	if err != nil || job.Graph != nil {
 		return s, err
 	}
 	if !r.First() {
-		s.store, err = resolve(parent, dataset, io.Discard)
+		s.store, err = resolve(parent, of, io.Discard)
 	}
 	const same = "all machines need the same store, on a shared file system or copied"
 	if grid.Partitions == 1 {
 		if err == nil {
-			job.Graph, err = graph.Open(s.store)
+			job.Graph, err = openDivided(s.store, &o.Options)
 		}
 		if err := r.Together(err); err != nil || r.Comm.Size() == 1 {
 			return s, err
@@ -90,6 +91,11 @@ func (r ranks) open(
 	job.Parts = &train.Parts{
 		Whole: d.Whole, ID: d.ID, Balance: d.Balance,
 		Open: func(p int) (*partition.Share, error) { return partition.Open(s.store, d, p) },
+	}
+	if o.Split.Rule != "" {
+		if err := r.Together(s.divideParts()); err != nil {
+			return nil, err
+		}
 	}
 	return s, r.Agree(d.ID, func(rank int, _, _ string) error {
 		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: %s with its partitions",
@@ -115,9 +121,42 @@ func (s *session) graph() (g *graph.Graph, err error) {
 		return s.job.Graph, nil
 	}
 	if s.whole == nil {
-		s.whole, err = graph.Open(s.store)
+		s.whole, err = openDivided(s.store, &s.job.Options)
 	}
 	return s.whole, err
+}
+
+// openDivided opens a store, with the split that the options draw.
+func openDivided(store string, o *setting.Options) (g *graph.Graph, err error) {
+	if g, err = graph.Open(store); err != nil {
+		return nil, err
+	}
+	if err := o.Divide(g); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// divideParts gives stored partitions the split of the whole graph, which the options draw.
+func (s *session) divideParts() error {
+	g, err := s.graph()
+	if err != nil {
+		return about(s.of, err)
+	}
+	open, parts, sizes := s.job.Parts.Open, *s.job.Parts, graph.SizesOf(g.Splits)
+	parts.Whole.Splits = sizes
+	parts.Open = func(p int) (*partition.Share, error) {
+		share, err := open(p)
+		if err != nil {
+			return nil, err
+		}
+		share.Whole.Splits = sizes
+		drawn := graph.Graph{Splits: g.Splits}
+		share.Values.Splits = drawn.Bare(share.Values.IDs).Splits
+		return share, nil
+	}
+	s.job.Parts = &parts
+	return nil
 }
 
 // counts are the counts of the whole graph.
@@ -143,7 +182,7 @@ func (s *session) failed(err, interrupted error) error {
 	if err = advised(err); errors.Is(err, context.Canceled) {
 		return s.part(interrupted)
 	}
-	return about(s.job.Dataset, err)
+	return about(s.of, err)
 }
 
 // openValidation gives the job the graph that its model is validated on, if the options name one. Classes are
@@ -152,7 +191,7 @@ func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show 
 	if o.Validate == "" {
 		return nil
 	}
-	other, err := s.open(ctx, o.Validate, o, show, nil, nil)
+	other, err := s.open(ctx, source{name: o.Validate}, o, show, nil, nil)
 	if refusal.Is(err) {
 		err = fmt.Errorf("--validate %w", err) // which begins with the graph
 	}
@@ -209,9 +248,10 @@ func findPartitions(store string, k int, method string) (d partition.Description
 
 // preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
 // single process makes them in memory: the job then has the graph.
-func preparePartition(parent context.Context, store string, job *train.Job, k int, show io.Writer,
+func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 	check func(*graph.Graph) error,
 ) error {
+	store, job := s.store, s.job
 	o := &job.Options
 	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if found && o.Balance != setting.Defaults().Balance && o.Balance != d.Balance {
@@ -233,10 +273,13 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	if err != nil {
 		return err
 	}
-	if check != nil {
-		if err := check(g); err != nil {
-			return errors.Join(about(job.Dataset, err), g.Close())
-		}
+	divided := *g // what is stored are partitions of the graph as it is
+	err = o.Divide(&divided)
+	if err == nil && check != nil {
+		err = check(&divided)
+	}
+	if err != nil {
+		return errors.Join(about(s.of, err), g.Close())
 	}
 	asked, name := o.Assignment(g, k), printable(job.Dataset)
 	readOnly := partition.CheckWritable(store)
@@ -244,7 +287,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, k, asked.Method)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory "+
 			"and not kept\n", name)
-		job.Graph = g
+		job.Graph = &divided
 		return nil
 	}
 	defer g.Close()
@@ -259,7 +302,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	defer stop()
 	shown := newStages(show)
 	asked.Progress = shown.show
-	a, err := partition.Assign(ctx, g, asked)
+	a, err := partition.Assign(ctx, &divided, asked)
 	if err == nil {
 		_, err = partition.Write(store, g, a, shown.show)
 	}
@@ -309,12 +352,16 @@ func refuseRun(path string) error {
 
 // resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
 // signal meanwhile removes it.
-func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
+func resolve(parent context.Context, of source, show io.Writer) (store string, err error) {
+	name := of.name
+	if err := of.check(); err != nil {
+		return name, err
+	}
 	if name != "" && isStore(name) {
 		return name, nil
 	}
 	dataset := datasets.Named(name)
-	r, found := fromSource(name)
+	r, found := fromSource(of)
 	if dataset == nil && !found {
 		return name, cmp.Or(refuseRun(name), severalSources(name), datasets.NoGraph(name))
 	}

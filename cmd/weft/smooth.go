@@ -131,9 +131,9 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 	}
 	asked.store = run.Store
 	o := setting.Defaults()
-	o.Split = trained.Split
+	o.Split, o.SplitSeed = trained.Split, trained.SplitSeed
 	if s.split >= 0 {
-		o.Split = s.split
+		o.Split = task.Split{Number: s.split}
 	}
 	if err := s.settings.override(&o); err != nil {
 		return asked, err
@@ -152,7 +152,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 			return asked, err
 		}
 	}
-	asked.Labels = train.Labels{Split: o.Split, Val: s.val}
+	asked.Labels = train.Labels{Split: o.Split.Number, Val: s.val}
 	asked.Smooth = gnn.Rounds{Count: s.rounds, Teleport: 1 - s.alpha}
 	var classes int
 	if asked.predictions, classes, err = rundir.ReadPredictions(dir); err != nil {
@@ -205,7 +205,7 @@ func softmax(p, z []float32) {
 func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks,
 	asked *smoothRequest,
 ) (metrics smoothings, err error) {
-	opened, err := r.open(cmd.Context(), asked.store, asked.options, cmd.ErrOrStderr(),
+	opened, err := r.open(cmd.Context(), source{name: asked.store}, asked.options, cmd.ErrOrStderr(),
 		func(store string) error {
 			if s.out == "" {
 				return nil

@@ -52,7 +52,7 @@ func TestSplitOfARun(t *testing.T) {
 		asked, err := (&smoothCommand{
 			method: labelPropagation, alpha: .5, correctAlpha: .5, split: split,
 		}).understand(run)
-		if err != nil || asked.Split != split || asked.options.Split != split {
+		if err != nil || asked.Split != split || asked.options.Split.Number != split {
 			t.Errorf("smooth --split %d spreads the labels of split %d, %v", split, asked.Split, err)
 		}
 	}

@@ -33,6 +33,7 @@ import (
 
 type trainCommand struct {
 	settings    settingFlags
+	tables      tablesGiven
 	out         string
 	resume      string
 	trace       string
@@ -86,6 +87,7 @@ second later or more stops at once.`,
 		RunE:              t.run,
 	}
 	t.settings.add(cmd.Flags())
+	t.tables.add(cmd.Flags(), true)
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder "+
 		"under runs/)")
 	cmd.Flags().StringVar(&t.resume, "resume", "", "`run` directory to continue from its last checkpoint; "+
@@ -147,6 +149,9 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 			defer func() { t.live.close() }()
 		}
 		if run != nil {
+			if t.resume == resumeAuto {
+				t.tables = tablesGiven{} // the same command continues, and the run has its store
+			}
 			return t.resumeRun(cmd, r, run, settings, nil)
 		}
 		if auto {
@@ -198,12 +203,22 @@ func (t *trainCommand) resumeRun(
 	return t.train(cmd, r, run.graph, settings, run, opened)
 }
 
+// source is the graph of that name. Labels of tables are divided as defaultSplit says, unless a rule is given.
+func (t *trainCommand) source(dataset string) source {
+	s := t.tables.of(dataset)
+	if o, err := t.settings.merge(); err == nil && o.Split.Rule == "" && s.given("label") {
+		s.split = defaultSplit
+	}
+	return s
+}
+
 // open opens the graphs of a run.
 func (t *trainCommand) open(
 	cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, show io.Writer,
 ) (*session, error) {
 	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
-	s, err := r.open(cmd.Context(), dataset, settings, show, admit, settings.CheckGraph)
+	of := t.source(dataset)
+	s, err := r.open(cmd.Context(), of, settings, show, admit, settings.CheckGraph)
 	if err != nil {
 		return nil, err
 	}
@@ -371,7 +386,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 ) (said planned, err error) {
 	job.PlanRange = t.explain
 	plan, err := job.Plan(cmd.Context())
-	if err := r.Together(about(dataset, advised(err))); err != nil {
+	if err := r.Together(about(t.source(dataset), advised(err))); err != nil {
 		return said, err
 	}
 	job.Planned = &plan
@@ -458,7 +473,7 @@ func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error)
 	case dir == nil:
 	case refusal.Is(err), errors.Is(err, launch.ErrInterrupted): // before the first epoch
 		dir.Discard()
-		err = about(dataset, err)
+		err = about(t.source(dataset), err)
 	default:
 		if !dir.Gone() {
 			err = errors.Join(err, dir.Fail(err))
@@ -486,9 +501,9 @@ func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
 
 // openDataset opens a dataset by its name or a store by its path, and says where the store is. Before that
 // admit, which may be nil, may refuse the store.
-func openDataset(parent context.Context, name string, show io.Writer, admit func(store string) error,
+func openDataset(parent context.Context, of source, show io.Writer, admit func(store string) error,
 ) (g *graph.Graph, store string, err error) {
-	store, err = resolve(parent, name, show)
+	store, err = resolve(parent, of, show)
 	if err == nil && admit != nil {
 		err = admit(store)
 	}
@@ -500,14 +515,14 @@ func openDataset(parent context.Context, name string, show io.Writer, admit func
 }
 
 // about puts the graph's name in front of a refusal that speaks of the graph.
-func about(dataset string, err error) error {
+func about(of source, err error) error {
 	if !refusal.Is(err) || !refusal.Graph.In(err) {
 		return err
 	}
-	if r, found := fromSource(dataset); found {
+	if r, found := fromSource(of); found {
 		err = r.lacks(err)
 	}
-	return fmt.Errorf("%s: %w", dataset, err)
+	return fmt.Errorf("%s: %w", of.name, err)
 }
 
 // advised adds to an error of memory that was refused how to find out what is needed.

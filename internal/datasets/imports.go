@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"weft/graph"
 )
@@ -14,9 +15,15 @@ import (
 // another command.
 const importsFolder = "imports"
 
-// ImportOf is the place in the cache for the store of a source, by its path. It is there, or can be made
-// there.
-func ImportOf(source string) (store string, err error) {
+// KeyOf is a short name for words, such as the flags of an import.
+func KeyOf(words ...string) string {
+	key := sha256.Sum256([]byte(strings.Join(words, "\x00")))
+	return fmt.Sprintf("%x", key[:8])
+}
+
+// ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. It
+// is there, or can be made there.
+func ImportOf(source string, flags ...string) (store string, err error) {
 	root := CacheRoot()
 	if root == "" {
 		return "", errors.New("there is no place for a cache (set WEFT_CACHE to a folder)")
@@ -28,8 +35,8 @@ func ImportOf(source string) (store string, err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil { // the files of a prefix have none of their own
 		path = real
 	}
-	key := sha256.Sum256([]byte(path))
-	place := filepath.Join(importsFolder, fmt.Sprintf("%.60s-%x", filepath.Base(path), key[:8]), "store")
+	key := KeyOf(append([]string{path}, flags...)...)
+	place := filepath.Join(importsFolder, fmt.Sprintf("%.60s-%s", filepath.Base(path), key), "store")
 	if err := graph.CheckPlace(root, place); err != nil {
 		return "", err
 	}

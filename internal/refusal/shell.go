@@ -10,6 +10,11 @@ func ShellWord(path string) string {
 	if strings.HasPrefix(path, "-") {
 		path = "./" + path
 	}
+	return ShellFlag(path)
+}
+
+// ShellFlag quotes a word so that a shell takes it for one. It may be a flag.
+func ShellFlag(path string) string {
 	odd := func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@%+=:,./-", r)
 	}

@@ -20,8 +20,8 @@ func (c *Config) labelsOf(v *partition.Values) *labels {
 		return nil
 	}
 	l := &labels{&v.Labels, make([]bool, v.Rows)}
-	if c.Split < len(v.Splits) {
-		for _, row := range v.Splits[c.Split].Train {
+	if c.Split.Number < len(v.Splits) {
+		for _, row := range v.Splits[c.Split.Number].Train {
 			l.training[row] = true
 		}
 	}

@@ -239,7 +239,7 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	}
 	large := work > measuredWork
 	if large { // which is measured on another graph, of one relation and one split
-		o.Split, o.LinkRelation = 0, ""
+		o.Split, o.LinkRelation = task.Split{}, ""
 	}
 	if o.Task == task.Link && (large || !p.givesTargets()) {
 		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing

@@ -150,7 +150,7 @@ func TestLargeGraphs(t *testing.T) {
 		g      *graph.Graph
 		change func(*setting.Options)
 	}{
-		"edge features": {g, func(o *setting.Options) { o.Model, o.Split = "gine", 1 }},
+		"edge features": {g, func(o *setting.Options) { o.Model, o.Split.Number = "gine", 1 }},
 		"values": {&values, func(o *setting.Options) {
 			o.Model, o.Loss, o.Metric = "gcn", "mae", "rmse"
 		}},

@@ -62,7 +62,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel,
 		Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select,
-		Split:   j.Options.Split,
+		Split:   j.Options.Split.Number,
 		Numbers: r.Scores.Numbers(), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		Usage: r.Usage, Links: r.Links,

@@ -129,6 +129,10 @@ func (r *Resolved) Recomputes() []bool {
 	return []bool{false, true}
 }
 
+// Divide gives the graph the split that the options have a rule for, in the place of its splits in memory.
+// A rule that the graph's labels do not allow is refused.
+func (o *Options) Divide(g *graph.Graph) error { return o.Split.Make(g, o.SplitSeed) }
+
 // autoPartition takes the last stored partition, or else makes one by the method that partition.Auto names.
 const autoPartition = "auto"
 
@@ -139,7 +143,7 @@ func (o *Options) Assignment(g *graph.Graph, k int) partition.Options {
 		method = partition.Auto(g)
 	}
 	return partition.Options{
-		K: k, Method: method, Balance: o.Balance, Seed: o.Seed, Split: o.Split,
+		K: k, Method: method, Balance: o.Balance, Seed: o.Seed, Split: o.Split.Number,
 		Timeout: o.CommTimeout,
 	}
 }

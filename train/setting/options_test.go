@@ -90,7 +90,6 @@ func TestResolveRefuses(t *testing.T) {
 		{"parallel", "nosuch=2", `no axis "nosuch"`},
 		{"parallel", "graph=1,graph=1", "twice"},
 		{"parallel", "graph", "AXIS=N"},
-		{"split", "-1", "split -1"},
 		{"label-smoothing", "1", "label-smoothing 1"},
 		{"loss", "hinge", "loss hinge: unknown loss"},
 		{"focal-gamma", "-1", "focal-gamma -1"},

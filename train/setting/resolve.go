@@ -448,8 +448,8 @@ func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
 		no = "the labels of the graph are values"
 	case whole.Classes == 0:
 		no = "the graph has no labels"
-	case r.Split >= len(whole.Splits):
-		no = fmt.Sprintf("the graph has no split %d into training, validation and test vertices", r.Split)
+	case r.Split.Number >= len(whole.Splits):
+		no = fmt.Sprintf("the graph has no split %v into training, validation and test vertices", r.Split)
 	case whole.Classes > outputs:
 		no = fmt.Sprintf("the graph has %d classes, and the model computes %d", whole.Classes, outputs)
 	case len(whole.Others) > 0:

@@ -208,7 +208,9 @@ var settings = withFields([][]Setting{
 		{Name: "select", Choices: []string{SelectMetric, SelectLoss}, Meaning: "how the best epoch is " +
 			"found: by the best validation metric or the lowest validation loss"},
 		{Name: "seed", Meaning: "seed of all randomness"},
-		{Name: "split", task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},
+		{Name: "split", task: task.Vertex, Meaning: "`number` of a stored split, from 0, or a rule that " +
+			"draws one for this run, as random:60/20/20 or per-class=20,30"},
+		{Name: "split-seed", task: task.Vertex, Meaning: "seed of a split that a rule draws"},
 		{Name: "validate", task: task.Vertex, changes: true, Meaning: "`store` whose validation and test " +
 			"vertices select and measure the model, in place of those of the graph that it is trained on"},
 		{Name: "link-split", task: task.Link, Meaning: "`shares` of training, validation and test edges; " +

@@ -45,7 +45,7 @@ func (k ofVertices) classes(v *vertices) (err error) {
 		c.labels.Classes, c.labels.Names = trained.labels.Classes, trained.labels.Names
 	}
 	c.input = nn.LabelInput{Probability: k.LabelInput, Seed: k.Seed}
-	c.divide(k.Split, splits)
+	c.divide(k.Split.Number, splits)
 	if c.input.Probability > 0 {
 		c.hidden = c.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
 	}

@@ -118,7 +118,8 @@ type Goal struct {
 	Seed   uint64 `yaml:"seed"`   // of all that is drawn
 
 	// Of Vertex.
-	Split          int     `yaml:"split"`           // the index of a stored split
+	Split          Split   `yaml:"split"`
+	SplitSeed      uint64  `yaml:"split-seed"`      // of a Split by a rule
 	Loss           string  `yaml:"loss"`            // one of Losses
 	FocalGamma     float64 `yaml:"focal-gamma"`     // γ of Focal, above 0
 	ClassWeights   string  `yaml:"class-weights"`   // NoClassWeights, Balanced or a file

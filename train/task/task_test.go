@@ -49,16 +49,16 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		split  int
 		want   string // how the refusal begins, or nothing
 	}{
-		{nil, 0, 0, "the graph has no split into training, validation and test vertices; import it with " +
+		{nil, 0, 0, "the graph has no split into training, validation and test vertices; draw one with " +
 			"split random:60/20/20"},
-		{nil, 20, 0, "the graph has no split into training, validation and test vertices; import it with " +
+		{nil, 20, 0, "the graph has no split into training, validation and test vertices; draw one with " +
 			"split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
 		{two, 0, 0, ""},
 		{two, 0, 1, "split 1 has no training vertices"},
 		{two, 0, 2, "split 2: the number of splits that the graph has is 2"},
 		{two, 0, 3, "split 3: the number of splits that the graph has is 2"},
 	} {
-		got, err := "", New(Goal{Task: Vertex, Split: c.split, ClassWeights: NoClassWeights}).
+		got, err := "", New(Goal{Task: Vertex, Split: Split{Number: c.split}, ClassWeights: NoClassWeights}).
 			Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
 		if err != nil {
 			got = err.Error()

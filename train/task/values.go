@@ -47,14 +47,14 @@ func (k ofVertices) values(v *vertices) (err error) {
 		Rows: rows, Units: nn.NewUnits(v.Params, labels.Columns),
 		Distance: distances[k.distance()],
 	}
-	t.divide(k.Split, splits)
+	t.divide(k.Split.Number, splits)
 	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil || v.Team.Planning() {
 		return err
 	}
 	if v.Trained != nil { // the units come with the parameters
 		return t.count()
 	}
-	return t.standardise(k.Split)
+	return t.standardise(k.Split.Number)
 }
 
 // each calls f for each value of a part that is there, of column k.

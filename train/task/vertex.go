@@ -63,12 +63,12 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 			return err
 		}
 	}
-	return checkSplit(whole, k.Split)
+	return checkSplit(whole, k.Split.Number)
 }
 
 // checkValues is Check for a graph whose labels are values.
 func (k ofVertices) checkValues(whole *partition.Whole) error {
-	if err := checkSplit(whole, k.Split); err != nil {
+	if err := checkSplit(whole, k.Split.Number); err != nil {
 		return err
 	}
 	const labels = "the graph's labels are values to predict"
@@ -115,7 +115,7 @@ func checkSplits(whole *partition.Whole, split int) error {
 			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
 		}
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; "+
-			"import it with {split} %s", rule)
+			"draw one with {split} %s, for a training or in an import", rule)
 	case split >= len(splits):
 		return refusal.Errorf("{split} %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", split, len(splits))
@@ -123,7 +123,9 @@ func checkSplits(whole *partition.Whole, split int) error {
 	return nil
 }
 
-func (k ofVertices) CheckMeasured(whole *partition.Whole) error { return checkSplits(whole, k.Split) }
+func (k ofVertices) CheckMeasured(whole *partition.Whole) error {
+	return checkSplits(whole, k.Split.Number)
+}
 
 func (ofVertices) Passing() *partition.Subgraph { return nil }
 

@@ -47,10 +47,6 @@ _words = [
     (re.compile(pattern), words)
     for pattern, words in (
         (
-            r"import it with --split random:60/20/20",
-            'give it one: split="random:60/20/20" of weft.Graph or weft.Graph.of(data), or --split of weft import',
-        ),
-        (
             r"import it from a source that has labels, or .* lists them;",
             "give y to weft.Graph, or labels to weft import;",
         ),

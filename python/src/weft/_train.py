@@ -208,10 +208,6 @@ def _value(name: str, value: Any, scratch: Scratch) -> Any:
         graph = graph_of(value)
         scratch.kept.append(graph)
         return argument(value, graph)
-    if name == "split" and isinstance(value, str) and not value.isdigit():
-        raise Refused(
-            f"split {value}: a training takes the number of a split; divide the vertices by weft.Graph.of(data, split={value!r})"
-        )
     if name == "init":
         if isinstance(value, Run):
             return value.directory / "model.safetensors"

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weft/graph/tables"
+	"weft/internal/datasets"
+	"weft/internal/refusal"
+)
+
+// source is what a command names for a graph: a store, a dataset, or a file or folder that is imported on the
+// way, with the flags of tables that were given for it.
+type source struct {
+	name  string
+	flags []*pflag.Flag
+	split string // that the import makes; "": none
+}
+
+// defaultSplit is the split of tables that are trained on as they are.
+const defaultSplit = "random:60/20/20"
+
+// given reports whether the flag of that name was given.
+func (s source) given(name string) bool {
+	return slices.ContainsFunc(s.flags, func(f *pflag.Flag) bool { return f.Name == name })
+}
+
+// tablesGiven are the flags of tables on a command that takes a list of edges in the place of a store.
+type tablesGiven struct{ flags *pflag.FlagSet }
+
+// tablesHeading is the heading of the flags of tables in the help of other commands than import.
+const tablesHeading = "Tables (a list of edges in the place of a store)"
+
+// add adds the flags to a command. Its help lists them if they are shown.
+func (t *tablesGiven) add(flags *pflag.FlagSet, shown bool) {
+	t.flags = pflag.NewFlagSet(importName, pflag.ContinueOnError)
+	tableFlags(t.flags, new(tables.Options))
+	t.flags.VisitAll(func(f *pflag.Flag) {
+		f.Annotations, f.Hidden = map[string][]string{flagGroup: {tablesHeading}}, !shown
+	})
+	flags.AddFlagSet(t.flags)
+}
+
+// of is the graph of that name, read with the flags. Without flags it is the graph as it is.
+func (t *tablesGiven) of(name string) source {
+	s := source{name: name}
+	if t.flags != nil {
+		t.flags.VisitAll(func(f *pflag.Flag) {
+			if f.Changed {
+				s.flags = append(s.flags, f)
+			}
+		})
+	}
+	return s
+}
+
+// check refuses flags of tables beside anything but a list of edges.
+func (s source) check() error {
+	if len(s.flags) == 0 {
+		return nil
+	}
+	flag := s.flags[0].Name
+	if isStore(s.name) || datasets.Named(s.name) != nil {
+		return refusal.Errorf("--%s: says how tables are read, and %s is made already: leave it out, or name "+
+			"a list of edges", flag, s.name)
+	}
+	if r, found := recognize(s.name); found && r.format != edgesFormat {
+		return refusal.Errorf("--%s: is for a list of edges as CSV or Parquet, and %s is imported as %s: "+
+			"leave it out", flag, s.name, r.format)
+	}
+	if !s.given("vertices-from") {
+		return withoutTable(flag)
+	}
+	return nil
+}
+
+// addTo adds the flags to the import of a source.
+func (s source) addTo(r *recognition) {
+	for _, f := range s.flags {
+		values := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			values = several.GetSlice()
+		}
+		for _, value := range values {
+			r.flags = append(r.flags, "--"+f.Name+"="+value)
+			if name, _ := pflag.UnquoteUsage(f); name == "file" {
+				value = absolute(value)
+			}
+			r.given = append(r.given, "--"+f.Name+"="+value)
+		}
+	}
+	if s.split != "" {
+		word := "--split=" + s.split
+		r.flags, r.given = append(r.flags, word), append(r.given, word)
+	}
+	slices.Sort(r.given)
+}
+
+// absolute is FILE or TYPE=FILE with the absolute path of the file, where it can be had.
+func absolute(argument string) string {
+	_, path := tables.Named(argument)
+	begin := strings.TrimSuffix(argument, path)
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	return begin + path
+}

@@ -1,0 +1,48 @@
+package task
+
+import (
+	"errors"
+	"strconv"
+
+	"weft/graph"
+)
+
+// Split says which vertices train, validate and test. Its text form is that of one of its fields.
+type Split struct {
+	Number int    // of a stored split, from 0
+	Rule   string // by which a split takes the place of the stored ones, as for graph.ParseSplit; "": it does not
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "1" and "random:60/20/20".
+func (s *Split) UnmarshalText(text []byte) error {
+	if number, err := strconv.Atoi(string(text)); err == nil {
+		if number < 0 {
+			return errors.New("must be at least 0, as stored splits count from there")
+		}
+		*s = Split{Number: number}
+		return nil
+	}
+	rule := string(text)
+	if _, err := graph.ParseSplit(rule); err != nil || rule == "given" {
+		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, per-class=20,30, " +
+			"per-class=20,=500,=1000 or graphs:60/20/20")
+	}
+	*s = Split{Rule: rule}
+	return nil
+}
+
+func (s Split) String() string {
+	if s.Rule != "" {
+		return s.Rule
+	}
+	return strconv.Itoa(s.Number)
+}
+
+// Make gives the graph the split of the rule, if there is one, in the place of its splits in memory. A seed
+// draws the same vertices in any process. A rule that the labels do not allow is refused.
+func (s Split) Make(g *graph.Graph, seed uint64) error {
+	if s.Rule == "" {
+		return nil
+	}
+	return g.Guard(func() error { return g.MakeSplits(s.Rule, 1, seed) })
+}
