@@ -75,6 +75,9 @@ func keepFlagOrder(cmd *cobra.Command) {
 
 // unknownName refuses a word that should have been the name of a subcommand.
 func unknownName(cmd *cobra.Command, what, word string) error {
+	if says := otherNames[what].For(word); says != "" {
+		return refusal.Errorf("unknown %s %q; %s", what, word, says)
+	}
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
