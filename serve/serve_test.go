@@ -138,7 +138,8 @@ func TestOtherTables(t *testing.T) {
 	a := predict(t, s, `{"vertices": [5]}`)
 	assert.Equal[any](t, 5., a.Predictions[0].Vertex)
 	for k, z := range row {
-		assert.Near(t, 1/(1+math.Exp(-float64(z))), float64(a.Predictions[0].Probabilities[fmt.Sprint(k)]), 1e-7)
+		assert.Near(t, 1/(1+math.Exp(-float64(z))),
+			float64(a.Predictions[0].Probabilities[fmt.Sprint(k)]), 1e-7)
 	}
 	for kind, column := range map[predictions.Columns]string{
 		predictions.Values: valuesColumn, predictions.Embedding: embeddingColumn,
@@ -200,13 +201,15 @@ func TestRefuses(t *testing.T) {
 		want               string
 	}{
 		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": [0, 1]}`},
-		{"POST", "/predict", `{"vertices": ["v1"`, 400, "the body ends within its JSON object; send all of it"},
+		{"POST", "/predict", `{"vertices": ["v1"`, 400,
+			"the body ends within its JSON object; send all of it"},
 		{"POST", "/predict", `vertices=v1`, 400, "the body is not JSON: invalid character 'v'"},
 		{"POST", "/predict", `["v1"]`, 400, "the body is a JSON array, and not an object"},
 		{"POST", "/predict", `{"vertices": "v1"}`, 400, `vertices cannot be a JSON string; send {"vertices"`},
 		{"POST", "/predict", `{"vertices": [null]}`, 400, "null names no vertex; give its id"},
 		{"POST", "/predict", `{"vertices": [["v1"]]}`, 400, "names no vertex; give its id"},
-		{"POST", "/predict", `{"vertex": ["v1"]}`, 400, `the key "vertex" is not known; the keys are vertices`},
+		{"POST", "/predict", `{"vertex": ["v1"]}`, 400,
+			`the key "vertex" is not known; the keys are vertices`},
 		{"POST", "/predict", `{"vertices": ["v1"]} {}`, 400, "the body has more than one JSON object"},
 		{"POST", "/predict", `{}`, 400, "no vertex is named; give the ids of some as vertices"},
 		{"POST", "/predict", `{"vertices": ["w"]}`, 400, `no vertex is called "w"`},
@@ -261,7 +264,8 @@ func TestFull(t *testing.T) {
 	assert.Equal(t, []int{200, 200}, []int{<-answers, <-answers})
 	_, text = ask(s, "GET", "/metrics", "")
 	for _, line := range []string{
-		`weft_requests_total{status="200"} 2`, `weft_requests_total{status="503"} 1`, "weft_graph_vertices 60",
+		`weft_requests_total{status="200"} 2`, `weft_requests_total{status="503"} 1`,
+		"weft_graph_vertices 60",
 		"weft_queue_length 0", "weft_request_duration_seconds_count 3", "process_resident_memory_bytes ",
 	} {
 		assert.Contains(t, text, line)
@@ -304,7 +308,8 @@ func TestEnd(t *testing.T) {
 		}
 		send := func(c net.Conn) {
 			const body = `{"vertices": ["v1"]}`
-			fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body),
+				body)
 		}
 		answer := func(c net.Conn) *http.Response {
 			r, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -32,7 +32,8 @@ func TestPredictor(t *testing.T) {
 				some, err := p.Predict(t.Context(), list, WithEmbeddings)
 				assert.NoError(t, err, name)
 				for i, v := range list {
-					assert.Equal(t, row(all.Logits, all.Classes, int(v)), row(some.Logits, all.Classes, i), name)
+					assert.Equal(t, row(all.Logits, all.Classes, int(v)),
+						row(some.Logits, all.Classes, i), name)
 					n := all.EmbeddingColumns
 					assert.Equal(t, row(all.Embeddings, n, int(v)), row(some.Embeddings, n, i), name)
 				}
