@@ -58,17 +58,25 @@ type liveLine struct {
 
 // newLiveLine makes a line on out, live if it is a terminal.
 func newLiveLine(out io.Writer) liveLine {
-	f, _ := out.(*os.File)
-	if o, ok := out.(*output); ok {
-		f = o.File
-	}
-	// An MPI launcher may give a rank a terminal wherever its own output goes.
-	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
+	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		return liveLine{out: f, width: func() int {
 			return terminalColumns(f)
 		}} // f takes control sequences as they are
 	}
 	return liveLine{out: out}
+}
+
+// terminalOf is the terminal that out is; nil: it is none. An MPI launcher may give a rank a terminal
+// wherever its own output goes.
+func terminalOf(out io.Writer) *os.File {
+	f, _ := out.(*os.File)
+	if o, ok := out.(*output); ok {
+		f = o.File
+	}
+	if f == nil || !term.IsTerminal(int(f.Fd())) || mpi.Launched() {
+		return nil
+	}
+	return f
 }
 
 // draw shows as many fields as fit.
