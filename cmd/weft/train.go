@@ -106,6 +106,7 @@ second later or more stops at once.`,
 		"go tool pprof; the kernels stand in it as calls of C")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to "+
 		"standard error")
+	addQuiet(cmd.Flags())
 	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line of "+
 		"standard output, and wait for a line of standard input after it, unless that has ended: an empty "+
 		"line goes on, and stop ends the run as a signal does; with --json")
@@ -490,7 +491,7 @@ func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
 		return nil
 	}
 	if !t.json {
-		printResults(show, run)
+		printResults(out, run)
 		return nil
 	}
 	if err := printJSON(out, run.Summary); err != nil {
