@@ -37,6 +37,7 @@ type Outputs int
 const (
 	Logits         Outputs = iota // of the last layer
 	WithEmbeddings                // also the input of the last layer: with one layer the features
+	Embeddings                    // that alone
 )
 
 // Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given
@@ -83,11 +84,14 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 		return nil, err
 	}
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
-	if asked == WithEmbeddings {
+	if asked != Logits {
 		if err := w.Results(1, check,
 			worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
+	}
+	if asked == Embeddings {
+		return p, nil
 	}
 	predict := func(part *tensor.Matrix) error {
 		if err := check(part); err != nil || finish == nil {

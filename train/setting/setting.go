@@ -532,7 +532,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		}
 	case *int:
 		if *p, err = strconv.Atoi(text); err != nil {
-			err = errors.New("must be a whole number")
+			err = errors.New("must be a whole number" + s.several(text))
 		}
 	case *uint64:
 		if *p, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -540,12 +540,23 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		}
 	case *float64:
 		if *p, err = strconv.ParseFloat(text, 64); err != nil {
-			err = errors.New("must be a number")
+			err = errors.New("must be a number" + s.several(text))
 		}
 	case *bool:
 		*p, err = parseBool(text)
 	}
 	return err
+}
+
+// several says what there is for a list of values where the setting takes one.
+func (s Setting) several(text string) string {
+	switch {
+	case !strings.ContainsAny(text, ", "):
+		return ""
+	case s.Name == "hidden":
+		return refusal.Sprintf(": all hidden layers have one width, and {layers} says how many layers there are")
+	}
+	return "; weft sweep trains with several values"
 }
 
 func parseBool(text string) (bool, error) {
@@ -566,7 +577,8 @@ func (s Setting) reject(o *Options) string {
 			return ""
 		}
 		if s.number != "" && isNumber(v) {
-			return refusal.Sprintf("a number is for {"+s.number+"} now; here %s", suggest.OneOf(v, s.Choices))
+			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number),
+				suggest.OneOf(v, s.Choices))
 		}
 		return s.unknown(v)
 	case int:
