@@ -29,7 +29,7 @@ func TestPredictor(t *testing.T) {
 		var done sync.WaitGroup
 		for _, list := range [][]int32{{17}, {299, 3, 5}, {0, 1, 2, 3}} {
 			done.Go(func() {
-				some, err := p.Predict(t.Context(), list, WithEmbeddings)
+				some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
 				assert.NoError(t, err, name)
 				for i, v := range list {
 					assert.Equal(t, row(all.Logits, all.Classes, int(v)),
