@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"weft/comm"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -170,4 +172,38 @@ func TestLoads(t *testing.T) {
 			t.Errorf("%s: %+v, want %v beside in %d rounds", c.parallel, l, c.beside, c.rounds)
 		}
 	}
+}
+
+// TestTimesAddUp: whatever the workers do, the parts of an epoch are not negative and add up to it, and it is
+// no shorter than the kernels of a worker.
+func TestTimesAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		few, seconds := rapid.IntRange(1, 3), rapid.SampledFrom([]float64{0, .5, 1, 3, 20})
+		m := mesh.Mesh{Stages: few.Draw(t, "stages"), Partitions: few.Draw(t, "partitions")}
+		m.Slices = few.Draw(t, "slices")
+		f := formula{Resolved: &setting.Resolved{Mesh: m}, chunks: rapid.IntRange(0, 40).Draw(t, "chunks")}
+		f.Cores, f.Threads = few.Draw(t, "cores"), few.Draw(t, "threads")
+		f.Sharers = rapid.IntRange(1, m.Workers()).Draw(t, "sharers")
+		f.Links = Links{Sends: 10, Receives: 7, Latency: seconds.Draw(t, "latency")}
+		f.Handling, f.Prefetch = seconds.Draw(t, "handling"), rapid.IntRange(0, 2).Draw(t, "prefetch")
+		most := 0.
+		for range m.Workers() {
+			l := load{kernels: seconds.Draw(t, "kernels"), rounds: few.Draw(t, "rounds")}
+			l.beside = rapid.Float64Range(0, 1).Draw(t, "beside") * l.kernels
+			for kind := comm.Halo; kind < comm.Kinds; kind++ {
+				l.sent[kind].Bytes = rapid.Int64Range(0, 30).Draw(t, "bytes")
+				l.sent[kind].Messages = rapid.Int64Range(0, 3).Draw(t, "messages")
+			}
+			f.loads, most = append(f.loads, l), max(most, l.kernels)
+		}
+		got := f.times()
+		parts, sum := []float64{got.Compute, got.Link, got.Imbalance, got.Bubble, got.Wait}, 0.
+		for _, part := range parts {
+			sum += part
+		}
+		if off := 1e-9 * (1 + got.Epoch); !(slices.Min(parts) >= -off) || !(math.Abs(sum-got.Epoch) <= off) ||
+			!(got.Epoch >= most-off) {
+			t.Fatalf("%+v: together %v; a worker computes %v", got, sum, most)
+		}
+	})
 }
