@@ -54,7 +54,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(),
-		newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(),
+		newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newServe(), newEvaluate(), newSmooth(),
 		newBench(), newDoctor(),
 		newVersion(), newMan())
 	root.SetHelpCommand(newHelp())

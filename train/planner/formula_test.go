@@ -45,14 +45,20 @@ func TestTimes(t *testing.T) {
 		"kernels": {mesh.One, usual, []load{computes(3)}, 0, Times{Epoch: 3, Compute: 3}},
 		// The mean is 3 s, and the other worker has one more.
 		"imbalance": {
-			of(1, 2, 1), usual, []load{computes(4), computes(2)}, 0,
+			of(1, 2, 1), usual,
+			[]load{computes(4), computes(2)},
+			0,
 			Times{Epoch: 4, Compute: 3, Imbalance: 1},
 		},
 		// 20 bytes take 2 s. Of 10 and 20 bytes a worker waits for 1.5 s in the mean.
-		"messages": {of(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
-			Times{Epoch: 6, Compute: 4, Link: 2}},
+		"messages": {
+			of(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
+			Times{Epoch: 6, Compute: 4, Link: 2},
+		},
 		"unequal messages": {
-			of(1, 2, 1), usual, []load{sends(4, comm.Halo, 10, 1), sends(4, comm.Halo, 20, 1)}, 0,
+			of(1, 2, 1), usual,
+			[]load{sends(4, comm.Halo, 10, 1), sends(4, comm.Halo, 20, 1)},
+			0,
 			Times{Epoch: 6, Compute: 4, Link: 1.5, Wait: .5},
 		},
 		// Beside 3 s of aggregations in two rounds 2 s are hidden, but for the first round's.
@@ -104,7 +110,9 @@ func TestTimes(t *testing.T) {
 		},
 		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
 		"unequal stages of a machine": {
-			of(2, 1, 1), shared, []load{computes(5), computes(1)}, 2,
+			of(2, 1, 1), shared,
+			[]load{computes(5), computes(1)},
+			2,
 			Times{Epoch: 6, Compute: 4.5, Imbalance: 1.5},
 		},
 		// Gradients of replicas are summed after the last chunk.
@@ -146,8 +154,10 @@ func TestLoads(t *testing.T) {
 		},
 		Rows: 10, Edges: 100, Remote: 40,
 	}
-	rates := &Rates{Kernels: map[plan.Kernel]float64{name("spmm"): .01, name("attend"): .02,
-		name("product"): .001}}
+	rates := &Rates{Kernels: map[plan.Kernel]float64{
+		name("spmm"): .01, name("attend"): .02,
+		name("product"): .001,
+	}}
 	const all = 2.2 + 4.4 + 1
 	for _, c := range []struct {
 		parallel string
