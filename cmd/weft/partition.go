@@ -203,8 +203,9 @@ func (d *partitioned) print(out io.Writer) {
 	printNumbers(out, rows)
 }
 
-// printNumbers prints a table with its columns aligned to the right, but for the first.
-func printNumbers(out io.Writer, rows [][]string) {
+// printNumbers prints a table with its columns aligned to the right, but for the first. A narrow terminal has
+// no room for those that leaveOut names.
+func printNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
 	t := newTable(out)
 	for column := 1; column < len(rows[0]); column++ {
 		width := 0
@@ -218,6 +219,7 @@ func printNumbers(out io.Writer, rows [][]string) {
 	for _, row := range rows {
 		t.row(row...)
 	}
+	t.leaveOut(leaveOut...)
 	t.flush()
 }
 

@@ -37,8 +37,8 @@ var otherFormats = suggest.Other{
 	{"weft import npz reads NumPy's archives", "numpy"},
 }
 
-// otherFlags say what there is for flags of other tools, in commands that have a flag of weft for it. The flags
-// of train have a table of their own, setting.Elsewhere.
+// otherFlags say what there is for flags of other tools, in commands that have a flag of weft for it. The
+// flags of train have a table of their own, setting.Elsewhere.
 var otherFlags = []struct {
 	has  string
 	said suggest.Other
