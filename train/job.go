@@ -9,6 +9,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/internal/launch"
 	"weft/internal/trace"
 	"weft/kernel"
@@ -74,6 +75,9 @@ type Job struct {
 	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
 	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
+	// Appended is Graph with vertices and edges appended, of which Predict computes Vertices. nil: it is Graph
+	// alone.
+	Appended *appended.Graph
 	// HeldOut has Predict leave out the edges that link prediction holds out, as Run does.
 	HeldOut bool
 	// Model describes a model of the caller's own, instead of the one that Options name. Its first block

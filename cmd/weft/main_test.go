@@ -146,7 +146,7 @@ func TestProgressFits(t *testing.T) {
 		assert.Equal(t, want, fit(p.fields(e, now), width-1), "%d columns", width)
 	}
 	p.results.Metric, p.results.Train = "mrr", math.NaN()
-	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 "+"ms/epoch  51 s left",
+	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 ms/epoch  51 s left",
 		fit(p.fields(e, now), 79), "link prediction")
 	p.results.Metric = "accuracy"
 	p.recent, p.results.Train = []float64{0.0021}, 0.9

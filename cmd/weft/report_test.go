@@ -208,7 +208,9 @@ func TestMetricsHaveCharts(t *testing.T) {
 	for _, name := range []string{"accuracy", "rmse", "accuracy"} {
 		r := &reportRun{
 			curve: []train.Epoch{
-				{Epoch: 1, Evaluated: true, Scores: metric.Scores{Train: .5, Val: .5, Test: .5}}}}
+				{Epoch: 1, Evaluated: true, Scores: metric.Scores{Train: .5, Val: .5, Test: .5}},
+			},
+		}
 		r.Summary.Metric = name
 		p.Runs = append(p.Runs, r)
 	}

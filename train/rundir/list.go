@@ -59,6 +59,7 @@ func look(path string) (*Listed, error) {
 		l.Results, l.EpochSeconds, l.Seconds = true, run.Summary.EpochSecondsMedian,
 			run.Finished.Sub(run.Started).Seconds()
 		l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
+		s.results = nil // whose losses of all epochs a long list would hold
 	}
 	return l, nil
 }

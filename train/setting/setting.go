@@ -585,7 +585,8 @@ func (s Setting) reject(o *Options) string {
 			return ""
 		}
 		if s.number != "" && isNumber(v) {
-			return refusal.Sprintf("a number is for {"+s.number+"} now; here %s", suggest.OneOf(v, s.Choices))
+			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number),
+				suggest.OneOf(v, s.Choices))
 		}
 		return s.unknown(v)
 	case int:
