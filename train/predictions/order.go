@@ -132,7 +132,8 @@ type ranking struct {
 	entries []entry // as many as its capacity, at most
 }
 
-// admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on disk.
+// admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on
+// disk.
 func (r *ranking) admit(number float32, row int32) (slot int, among bool) {
 	switch n := len(r.entries); {
 	case n < cap(r.entries):
