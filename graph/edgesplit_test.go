@@ -112,7 +112,7 @@ func TestEdgeSplitRefused(t *testing.T) {
 		Edges: edges, Negatives: TargetNegatives, Negative: [3][]int32{1: {0, 1}, 2: {0}},
 	}
 	assert.Refused(t, g.Check(),
-		"a__y__b/val_edges: the relations give their edges different "+"negative edges")
+		"a__y__b/val_edges: the relations give their edges different negative edges")
 }
 
 // TestEdgeSplitRelabelled: the ids of a split follow those of the vertices, and a vertex with such edges

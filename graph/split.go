@@ -67,6 +67,10 @@ func ParseSplit(spec string) (SplitRule, error) {
 	if list, ok := strings.CutPrefix(spec, "per-class="); ok {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
+	if strings.Contains(spec, "/") && !strings.Contains(spec, ":") {
+		return SplitRule{}, refusal.Errorf("%s %s: names no rule; %[1]s random:%[2]s draws the vertices",
+			splitSetting, spec)
+	}
 	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, "+
 		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test", splitSetting, spec)
 }

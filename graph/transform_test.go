@@ -152,8 +152,8 @@ func TestSymmetrize(t *testing.T) {
 		before, after := edgeList(g), edgeList(s)
 		count := ends(after)
 		for _, e := range before {
-			require.Equal(t, 1, count[[2]int32{e.u, e.v}], "edge %v is there times, its reverse times", e)
-			require.Equal(t, 1, count[[2]int32{e.v, e.u}], "edge %v is there times, its reverse times", e)
+			require.Equal(t, 1, count[[2]int32{e.u, e.v}], "times that edge %v is there", e)
+			require.Equal(t, 1, count[[2]int32{e.v, e.u}], "times that the reverse of %v is there", e)
 		}
 		// Every edge is the first stored one of its ends, else of the reversed ends.
 		for _, e := range after {

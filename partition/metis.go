@@ -40,6 +40,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Progress.Of("dividing by METIS", 0, 0)
 	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout}
 	if w := weights(g, o); len(w) > 1 { // METIS divides the vertices evenly by itself
 		d.weights = w

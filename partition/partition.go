@@ -74,7 +74,7 @@ type Options struct {
 	// Timeout is how long METIS may be idle, as a stopped process is, before it is killed; 0: no limit. METIS
 	// may work for any time.
 	Timeout  time.Duration
-	Progress graph.Progress // of the method stream, pass by pass
+	Progress graph.Progress // of the methods metis, which is one stage, and stream, pass by pass
 }
 
 // Validate refuses options that no graph allows. Errors name the flags of weft partition.

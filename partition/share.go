@@ -215,18 +215,37 @@ func (e *Edges) Types() []Rows {
 	return append([]Rows{{Rows: e.Rows, IDs: e.IDs, Starts: e.Starts}}, e.Others...)
 }
 
+// Grown describes the graph once it has so many vertices of each type, and edges.
+func (w Whole) Grown(counts []int, edges int64) Whole {
+	w.Vertices, w.Edges, w.Others = counts[0], edges, slices.Clone(w.Others)
+	for i := range w.Others {
+		w.Others[i].Vertices = counts[i+1]
+		w.Vertices += counts[i+1]
+	}
+	return w
+}
+
 // All returns the share of a graph that is not partitioned. The graph must pass Check. The share uses its
 // arrays.
 func All(g *graph.Graph) *Share {
-	s := &Share{Whole: WholeOf(g), part: g}
+	return Some(g, make([][]int32, len(g.Others)+1), make([]graph.Relation, len(g.Relations)), WholeOf(g))
+}
+
+// Some returns the share of some vertices of a larger graph, which whole describes. g has them, and out the
+// out-neighbours along each relation, as Relation.Out. ids are the vertices of each type in the larger graph,
+// ascending; nil: those of g.
+func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Share {
+	s := &Share{Whole: whole, part: g}
 	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types()[kind].Starts}, nil }
 	s.splits = inMemory(g)
 	for i, t := range g.Types() {
-		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, Starts: []int{0, t.Count}})
+		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, IDs: ids[i], Starts: []int{0, t.Count}})
 	}
 	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits
 	for i := range g.Relations {
-		s.Edges.Relations = append(s.Edges.Relations, relationOf(g, i))
+		r := relationOf(g, i)
+		r.Out = out[i]
+		s.Edges.Relations = append(s.Edges.Relations, r)
 	}
 	return s
 }

@@ -370,7 +370,7 @@ func TestTwoProcesses(t *testing.T) {
 			child := exec.Command("/proc/self/exe")
 			child.Env = append(os.Environ(), writer+"="+store)
 			said, err := child.CombinedOutput()
-			assert.NoError(t, err, said)
+			assert.NoError(t, err, "%s", said)
 		})
 	}
 	go func() {

@@ -17,9 +17,9 @@ type Rule = func(relation int) func(source, target int32) bool
 // once.
 func EdgeSubgraph(rule func(*Share) (Rule, error)) *Subgraph { return &Subgraph{rule} }
 
-// Of is a share of it. It holds the arrays of s: do not use it after s is closed. It reads no
-// other share: what others need of its rows follows from the edges in the opposite direction. So its HaloRows
-// and HaloRowsOut are complete in the row and in the column of s's own partition only.
+// Of is a share of it. It holds the arrays of s: do not use it after s is closed. It reads no other share:
+// what others need of its rows follows from the edges in the opposite direction. So its HaloRows and
+// HaloRowsOut are complete in the row and in the column of s's own partition only.
 func (g *Subgraph) Of(s *Share) (*Share, error) {
 	keep, err := g.rule(s)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/internal/launch"
 	"weft/internal/trace"
 	"weft/kernel"
@@ -67,12 +68,16 @@ type Job struct {
 	// OnLogits is called by worker 0 with the logits of the best epoch. If it is nil, Result.Logits and
 	// Prediction.Logits hold them.
 	OnLogits func(Rows) error
-	// OnEmbeddings is called by worker 0 with the input of the last layer in a prediction. If it is nil,
-	// Prediction.Embeddings may hold it.
+	// OnEmbeddings is called by worker 0 with the input of the last layer: of the best epoch, or in a
+	// prediction. If it is nil, Run computes none, and Prediction.Embeddings may hold it. All
+	// processes have one, or none.
 	OnEmbeddings func(Rows) error
 	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
 	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
+	// Appended is Graph with vertices and edges appended, of which Predict computes Vertices. nil: it is Graph
+	// alone.
+	Appended *appended.Graph
 	// HeldOut has Predict leave out the edges that link prediction holds out, as Run does.
 	HeldOut bool
 	// Model describes a model of the caller's own, instead of the one that Options name. Its first block
@@ -251,6 +256,11 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	}
 	if err := w.Results(0, report, worker.OrKeep(j.OnLogits, &r.Logits, nil)); err != nil {
 		return nil, err
+	}
+	if j.OnEmbeddings != nil {
+		if err := w.Results(1, func(*tensor.Matrix) error { return nil }, j.OnEmbeddings); err != nil {
+			return nil, err
+		}
 	}
 	r.Totals, err = w.Totals()
 	return r, err

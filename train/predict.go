@@ -2,12 +2,16 @@ package train
 
 import (
 	"context"
+	"slices"
 
 	"weft/comm"
+	"weft/gnn"
+	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mfg"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -33,6 +37,7 @@ type Outputs int
 const (
 	Logits         Outputs = iota // of the last layer
 	WithEmbeddings                // also the input of the last layer: with one layer the features
+	Embeddings                    // that alone
 )
 
 // Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given
@@ -79,11 +84,14 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 		return nil, err
 	}
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
-	if asked == WithEmbeddings {
+	if asked != Logits {
 		if err := w.Results(1, check,
 			worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
+	}
+	if asked == Embeddings {
+		return p, nil
 	}
 	predict := func(part *tensor.Matrix) error {
 		if err := check(part); err != nil || finish == nil {
@@ -127,13 +135,63 @@ func (j *Job) checkVertices(s *shared) error {
 	if len(j.Vertices) == 0 {
 		return refusal.Errorf("{vertices}: names no vertex; name those to predict")
 	}
-	seen := make([]bool, s.whole.Own())
+	refuse := func(k int) error {
+		return refusal.Errorf("{vertices}: entry %d, vertex %d, is out of the range of %d vertices, or "+
+			"given twice; name each once", k+1, j.Vertices[k], s.whole.Own())
+	}
 	for k, v := range j.Vertices {
-		if v < 0 || int(v) >= len(seen) || seen[v] {
-			return refusal.Errorf("{vertices}: entry %d, vertex %d, is out of the range of %d vertices, or "+
-				"given twice; name each once", k+1, v, len(seen))
+		if v < 0 || int(v) >= s.whole.Own() {
+			return refuse(k)
 		}
-		seen[v] = true
+	}
+	sorted := slices.Sorted(slices.Values(j.Vertices))
+	for i := range len(sorted) - 1 {
+		if v := sorted[i]; v == sorted[i+1] {
+			first := slices.Index(j.Vertices, v)
+			return refuse(first + 1 + slices.Index(j.Vertices[first+1:], v))
+		}
 	}
 	return nil
+}
+
+// openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
+func (j *Job) openSome(s *shared) error {
+	g := j.Appended
+	if g == nil {
+		var err error
+		if g, err = appended.On(j.Graph).With(nil); err != nil {
+			return err
+		}
+	}
+	base := partition.All(j.Graph)
+	base.Whole = base.Whole.Grown(g.Counts, g.Edges())
+	s.whole = &base.Whole
+	for i, t := range base.Whole.Types() {
+		if n := g.Added.Types[i].Count; n > 0 && t.FeatureColumns == 0 {
+			return refusal.Graph.Errorf("vertices of %s have no features, and a learned embedding each, "+
+				"which the %d new ones lack; append them to the store and train again", t.Type, n)
+		}
+	}
+	s.open = j.opener(base, func(use func(*partition.Share) error) error {
+		m, err := j.reads(s, base)
+		if err != nil {
+			return err
+		}
+		return use(mfg.Extract(g, m, j.Vertices))
+	})
+	return nil
+}
+
+// reads is what the model reads of the graph of a share.
+func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
+	blocks, err := s.BlockSpecs(of, s.Outputs, j.Model)
+	if err != nil {
+		return nil, &Common{Err: err}
+	}
+	kind, known := gnn.KindOf(s.Model)
+	return &mfg.Model{
+		Blocks: engine.Reaches(blocks, sar.SchemaOf(of)), SourceDegrees: j.Model != nil ||
+			!known || kind.EdgeWeights,
+		EdgeFeatures: gnn.ReadEdgeFeatures(blocks), Labels: s.LabelInput > 0,
+	}, nil
 }

@@ -107,10 +107,20 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
 		Processes: j.peers().Size() > 1,
 	}}
-	if k == 1 {
+	if j.Appended != nil && (k > 1 || j.Vertices == nil || weights == nil || j.HeldOut) {
+		return nil, refusal.Errorf("a graph with vertices and edges appended is for a prediction of some " +
+			"vertices, with all edges and on one worker")
+	}
+	switch {
+	case k == 1 && j.Vertices != nil && weights != nil && !j.HeldOut:
+		if err := j.openSome(s); err != nil {
+			return nil, err
+		}
+	case k == 1:
 		share := partition.All(j.Graph)
-		s.whole, s.open = &share.Whole, j.openWhole(share)
-	} else {
+		s.whole = &share.Whole
+		s.open = j.opener(share, func(use func(*partition.Share) error) error { return use(share) })
+	default:
 		parts, err := j.parts(ctx, k)
 		if err != nil {
 			return nil, err
@@ -228,14 +238,15 @@ func (s *shared) validation(p int, use func(*worker.Validation) error) error {
 	})
 }
 
-// openWhole opens the share of a graph that has one partition.
-func (j *Job) openWhole(share *partition.Share) func(p int, use func(*partition.Share) error) error {
+// opener opens what the worker of a graph that has one partition reads of its share.
+func (j *Job) opener(share *partition.Share, read func(use func(*partition.Share) error) error) func(p int,
+	use func(*partition.Share) error) error {
 	return func(_ int, use func(*partition.Share) error) error {
 		return guarded(share, func() error {
 			if err := j.Graph.CheckMade(); err != nil {
 				return err
 			}
-			return use(share)
+			return read(use)
 		})
 	}
 }

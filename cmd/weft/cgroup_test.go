@@ -72,7 +72,7 @@ func TestControlGroups(t *testing.T) {
 	} {
 		root := system(t, c.files)
 		assert.Equal(t, c.memory, groupMemoryLimit(root), "%s: memory limit", name)
-		assert.Equal(t, c.cores, groupQuota(root), "%s: a quot", name)
+		assert.Equal(t, c.cores, groupQuota(root), "%s: a quota", name)
 	}
 }
 

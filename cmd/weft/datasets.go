@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +10,8 @@ import (
 )
 
 func newDatasets() *cobra.Command {
-	return &cobra.Command{
+	asJSON := false
+	cmd := &cobra.Command{
 		Use:   "datasets",
 		Short: "list the graphs that can be trained on by name",
 		Long: `datasets lists the graphs that weft train NAME knows. It says where they come from, and where their files are or which are missing.
@@ -20,23 +22,53 @@ weft train NAME says which files it needs and where they are published.`,
 		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config cora-gcn",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := newTable(cmd.OutOrStdout())
-			t.row("NAME", "VERTICES", "EDGES", "WHAT", "FROM", "AVAILABLE")
+			listed := listedDatasets{}
 			for _, d := range datasets.All() {
-				vertices, edges, available := "", "", "yes"
-				if v, e, known := d.Size(); known {
-					vertices, edges = count(v), count(e)
+				one := listedDataset{
+					Name: d.Name, About: d.About, Origin: d.Origin, Missing: d.Missing(), Place: d.Place(),
 				}
-				if missing := d.Missing(); missing != "" {
-					available = "needs " + missing
-				} else if place := d.Place(); place != "" {
-					available += ", " + printable(place)
-				}
-				t.row(d.Name, vertices, edges, d.About, d.Origin, available)
+				one.Vertices, one.Edges, _ = d.Size()
+				listed.Datasets = append(listed.Datasets, one)
 			}
-			t.flush()
-			fmt.Fprintln(cmd.OutOrStdout(), "\nTrain on one with: weft train NAME")
-			return nil
+			return show(cmd.OutOrStdout(), &listed, asJSON)
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// listedDatasets are the graphs with a name: the JSON object of `weft datasets --json`.
+type listedDatasets struct {
+	Datasets []listedDataset `json:"datasets"`
+}
+
+// listedDataset is one of them. Vertices and Edges are 0 where they are not known before the graph is there.
+type listedDataset struct {
+	Name     string `json:"name"`
+	Vertices int    `json:"vertices,omitzero"`
+	Edges    int64  `json:"edges,omitzero"`
+	About    string `json:"about"`
+	Origin   string `json:"origin"`
+	Missing  string `json:"missing,omitzero"` // the files that it needs
+	Place    string `json:"place,omitzero"`   // where its files or its store are
+}
+
+func (l *listedDatasets) print(out io.Writer) {
+	t := newTable(out)
+	t.row("NAME", "VERTICES", "EDGES", "WHAT", "FROM", "AVAILABLE")
+	for _, d := range l.Datasets {
+		vertices, edges, available := "", "", "yes"
+		if d.Vertices > 0 {
+			vertices, edges = count(d.Vertices), count(d.Edges)
+		}
+		if d.Missing != "" {
+			available = "needs " + d.Missing
+		} else if d.Place != "" {
+			available += ", " + d.Place
+		}
+		t.row(d.Name, vertices, edges, d.About, d.Origin, available)
+	}
+	t.leaveOut("FROM", "EDGES", "VERTICES")
+	t.flush()
+	fmt.Fprintln(out, "\nTrain on one with: weft train NAME")
 }

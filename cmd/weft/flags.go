@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,6 +46,20 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
+// longOut spells -o as --out. pflag does not know it: it would take -optimizer for -o with a value.
+func longOut(args []string) []string {
+	args = slices.Clone(args)
+	for k, arg := range args {
+		switch rest, short := strings.CutPrefix(arg, "-o"); {
+		case arg == "--":
+			return args
+		case short && (rest == "" || rest[0] == '='):
+			args[k] = "--out" + rest
+		}
+	}
+	return args
+}
+
 // unknownFlag proposes the flag that was meant, also for one dash instead of two.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	written, name, value := "--"+err.GetSpecifiedName(), err.GetSpecifiedName(), ""
@@ -62,7 +77,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	if now := setting.Renamed(name); now != "" && cmd.Flags().Lookup(now) != nil {
 		return refusal.Errorf("unknown flag: %s; it is --%s now", written, now)
 	}
-	if now, _ := setting.Elsewhere(name); now != "" && cmd.Flags().Lookup("epochs") != nil {
+	if now := otherFlag(cmd, name); now != "" {
 		return refusal.Errorf("unknown flag: %s; %s", written, now)
 	}
 	if near := suggest.Nearest(name, names); near != "" {
@@ -94,6 +109,9 @@ func invalidValue(err *pflag.InvalidValueError) error {
 		reason = "must be a number"
 	case "bool":
 		reason = "must be true or false"
+	}
+	if flag.Name == "seeds" {
+		reason += ", of runs: --seed 1 --seeds 3 trains with the seeds 1, 2 and 3"
 	}
 	if _, ours := flag.Value.(*settingValue); ours || reason == "" {
 		reason = err.Unwrap().Error()

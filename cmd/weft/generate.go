@@ -65,6 +65,7 @@ func newGenerateKind(kind, short, example string) *cobra.Command {
 	flags.IntVar(&o.Features, "features", o.Features, "feature columns")
 	flags.IntVar(&o.Classes, "classes", o.Classes, "number of classes")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of all randomness")
+	addQuiet(flags)
 	return cmd
 }
 
@@ -77,7 +78,7 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
-	shown := newStages(cmd.ErrOrStderr())
+	shown := newStages(besideResults(cmd))
 	o.Progress = shown.show
 	err := generate.Write(store, o)
 	shown.erase()

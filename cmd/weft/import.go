@@ -128,6 +128,7 @@ recognizes the source, and says which format it is. An import that fails leaves 
 		},
 	}
 	c.flags(cmd.PersistentFlags())
+	addQuiet(cmd.PersistentFlags())
 	for _, f := range formats {
 		cmd.AddCommand(newImportOf(f, c))
 	}
@@ -184,7 +185,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	defer removeOnSignal(cmd.ErrOrStderr(), r.store)()
 	files, unseen := datasets.LookAt(r.files())
 	started := time.Now()
-	shown := newStages(cmd.ErrOrStderr())
+	shown := newStages(besideResults(cmd))
 	r.progress = shown.show
 	made, err := r.makeStore()
 	shown.erase()
@@ -296,10 +297,13 @@ func writePartitions(store string, a *partition.Assignment, progress graph.Progr
 	return errors.Join(err, g.Close())
 }
 
-// changed lists the flags that were given, by name.
+// changed lists the flags that were given and change the store, by name.
 func changed(flags *pflag.FlagSet) string {
 	var words []string
 	flags.Visit(func(f *pflag.Flag) {
+		if f.Name == quietFlag {
+			return
+		}
 		values := []string{f.Value.String()}
 		if several, ok := f.Value.(pflag.SliceValue); ok {
 			values = several.GetSlice()

@@ -71,7 +71,7 @@ func TestModulePath(t *testing.T) {
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false", "GOPROXY=off", "GOWORK=off")
 		said, err := cmd.CombinedOutput()
-		require.NoError(t, err, "%s %s", name, strings.Join(args, " "))
+		require.NoError(t, err, "%s %s: %s", name, strings.Join(args, " "), said)
 		return string(said)
 	}
 	run("scripts/module-path", path)

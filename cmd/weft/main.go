@@ -34,6 +34,7 @@ func main() {
 	root, started := newRoot()
 	root.SetOut(&output{File: os.Stdout, name: "standard output"})
 	root.SetErr(&output{File: os.Stderr, name: "standard error"})
+	root.SetArgs(longOut(os.Args[1:]))
 	mpi.Exit(execute(root, started))
 }
 

@@ -128,7 +128,7 @@ func TestProgressFits(t *testing.T) {
 		Scores: metric.Scores{Train: 1, Val: 0.8198, Test: 0.818}, Evaluated: true,
 		Seconds: 0.002, PeakBytes: 207e6,
 	}
-	p.results = e
+	p.results, p.recent = e, []float64{0.002, 7, 0.001}
 	now := time.Unix(100, 0)
 	p.first = now.Add(-48 * time.Second)
 	for width, want := range map[int]string{
@@ -146,10 +146,10 @@ func TestProgressFits(t *testing.T) {
 		assert.Equal(t, want, fit(p.fields(e, now), width-1), "%d columns", width)
 	}
 	p.results.Metric, p.results.Train = "mrr", math.NaN()
-	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 "+"ms/epoch  51 s left",
+	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 ms/epoch  51 s left",
 		fit(p.fields(e, now), 79), "link prediction")
 	p.results.Metric = "accuracy"
-	e.Seconds, p.results.Train = 0.0021, 0.9
+	p.recent, p.results.Train = []float64{0.0021}, 0.9
 	other := fit(p.fields(e, now), 119)
 	assert.Len(t, other, len(
 		fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)),
@@ -204,6 +204,38 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	want := "epoch 11/21  loss 0.5000  train 100.00 %  val  80.00 %  test  75.00 %   1.0 s/epoch  1.2 GB  " +
 		"at most 20 s left"
 	assert.Equal(t, want, lines[len(lines)-1])
+
+	// --max-time ends the run before its epochs do
+	p.until = now.Add(12 * time.Second)
+	e := train.Epoch{Epoch: 11, Epochs: 21}
+	assert.Equal(t, "12 s left of --max-time", p.remaining(e))
+	assert.Equal(t, "0.0 ms left of --max-time", p.left(e, now.Add(time.Minute)))
+	e.Epochs = 16
+	assert.Equal(t, "at most 10 s left", p.remaining(e))
+	e.Epochs = 11
+	assert.Equal(t, "", p.remaining(e))
+	p.before, e.Epochs, p.until = 1, 20, time.Time{} // nine epochs since the first took 20 s
+	assert.Equal(t, "at most 20 s left", p.left(e, now))
+	p.before, e.Epochs = 6, 12 // a run that continues with epoch 7
+	assert.Equal(t, "at most 5.0 s left", p.remaining(e))
+}
+
+// The time of an epoch is the median of the last 101.
+func TestProgressSaysTheMedian(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{liveLine: liveLine{out: &out}, clock: func() time.Time { return time.Unix(0, 0) }}
+	for e := 1; e <= 200; e++ { // the last 101 are 49 of 4 s, 51 of 2 s and one that is slow
+		each := 4.
+		if e > 148 {
+			each = 2
+		}
+		if e == 199 {
+			each = 60
+		}
+		p.epoch(train.Epoch{Epoch: e, Epochs: 200, Seconds: each})
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	assert.Equal(t, "epoch 200/200  loss 0.0000   2.0 s/epoch     0 B", lines[len(lines)-1])
 }
 
 func TestOutputRemembersFailure(t *testing.T) {

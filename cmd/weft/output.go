@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // output is a file that the command prints to. It escapes all unprintable characters but tabs and line
@@ -58,9 +59,26 @@ func show(out io.Writer, r result, asJSON bool) error {
 // progressOf is where a command shows its progress: standard output, unless that takes a JSON object.
 func progressOf(cmd *cobra.Command, asJSON bool) io.Writer {
 	if asJSON {
-		return cmd.ErrOrStderr()
+		return besideResults(cmd)
 	}
-	return cmd.OutOrStdout()
+	return unlessQuiet(cmd, cmd.OutOrStdout())
+}
+
+// besideResults is where a command shows progress that stands apart from its results.
+func besideResults(cmd *cobra.Command) io.Writer { return unlessQuiet(cmd, cmd.ErrOrStderr()) }
+
+const quietFlag = "quiet"
+
+// addQuiet adds the flag to a command that shows progress.
+func addQuiet(flags *pflag.FlagSet) {
+	flags.BoolP(quietFlag, "q", false, "show no progress: results, warnings and errors alone")
+}
+
+func unlessQuiet(cmd *cobra.Command, out io.Writer) io.Writer {
+	if f := cmd.Flags().Lookup(quietFlag); f != nil && f.Value.String() == "true" {
+		return io.Discard
+	}
+	return out
 }
 
 // outliveReaders makes writing to a pipe without a reader an error, which else ends the process. It handles

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -132,6 +136,62 @@ func TestNativeIsALeaf(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSettingsOfMessages: what a message names as {name} is a flag of a command, and a format is what stands in
+// the program: no text of a user or a file.
+func TestSettingsOfMessages(t *testing.T) {
+	flags := map[string]bool{}
+	var add func(cmd *cobra.Command)
+	add = func(cmd *cobra.Command) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
+		for _, c := range cmd.Commands() {
+			add(c)
+		}
+	}
+	root, _ := newRoot()
+	add(root)
+	setting, named := regexp.MustCompile(`\{([a-z][a-z0-9-]*)\}`), 0
+	eachSource(t, func(_, path string, f *ast.File) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				for _, name := range setting.FindAllStringSubmatch(n.Value, -1) {
+					named++
+					assert.Equal(t, true, flags[name[1]], "%s: %s is a flag", path, name[0])
+				}
+			case *ast.CallExpr:
+				if makesRefusal(n.Fun) && !isFixed(n.Args[0]) {
+					t.Errorf("%s: the format of a refusal is %s", path, types.ExprString(n.Args[0]))
+				}
+			}
+			return true
+		})
+	})
+	if named < 100 {
+		t.Errorf("%d settings are named, where there were hundreds", named)
+	}
+}
+
+// makesRefusal reports whether a function takes the format of a refusal.
+func makesRefusal(function ast.Expr) bool {
+	return regexp.MustCompile(`^refusal\.((\w+\.)?Errorf|Sprintf|Damaged)$`).MatchString(types.ExprString(function))
+}
+
+// isFixed reports whether a format is of literals, of what a function takes as a format, and of names of
+// settings.
+func isFixed(format ast.Expr) bool {
+	switch e := format.(type) {
+	case *ast.BasicLit:
+		return true
+	case *ast.BinaryExpr:
+		return isFixed(e.X) && isFixed(e.Y)
+	case *ast.Ident:
+		return e.Name == "format" || e.Name == "message"
+	case *ast.SelectorExpr:
+		return e.Sel.Name == "Name"
+	}
+	return false
 }
 
 // TestFlagsAreTheCommands: packages other than the command name settings, not flags (refusal.Setting).

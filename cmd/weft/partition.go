@@ -72,6 +72,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex to, for "+
 		"other programs")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	addQuiet(flags)
 	return cmd
 }
 
@@ -114,7 +115,7 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 	// What a division holds are arrays without pointers: collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	g, store, err := openDataset(cmd.Context(), of, cmd.ErrOrStderr(), func(store string) error {
+	g, store, err := openDataset(cmd.Context(), of, besideResults(cmd), func(store string) error {
 		if writePart == "" {
 			return nil
 		}
@@ -132,7 +133,7 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
-	shown := newStages(cmd.ErrOrStderr())
+	shown := newStages(besideResults(cmd))
 	o.Progress = shown.show
 	defer shown.erase()
 	a, err := partition.Assign(cmd.Context(), g, o)
@@ -204,8 +205,9 @@ func (d *partitioned) print(out io.Writer) {
 	printNumbers(out, rows)
 }
 
-// printNumbers prints a table with its columns aligned to the right, but for the first.
-func printNumbers(out io.Writer, rows [][]string) {
+// printNumbers prints a table with its columns aligned to the right, but for the first. A narrow terminal has
+// no room for those that leaveOut names.
+func printNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
 	t := newTable(out)
 	for column := 1; column < len(rows[0]); column++ {
 		width := 0
@@ -219,6 +221,7 @@ func printNumbers(out io.Writer, rows [][]string) {
 	for _, row := range rows {
 		t.row(row...)
 	}
+	t.leaveOut(leaveOut...)
 	t.flush()
 }
 

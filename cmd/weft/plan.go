@@ -159,12 +159,12 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 	}
 	printMeshes(cmd.OutOrStdout(), meshes, refused)
 	if p.at > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "extrapolated from %s to %s: kernels were measured on fewer\n",
-			counted(p.workers, "worker", "workers"), count(p.at))
+		note(cmd.OutOrStdout(), fmt.Sprintf("extrapolated from %s to %s: kernels were measured on fewer",
+			counted(p.workers, "worker", "workers"), count(p.at)))
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), plans.assumed(meshes))
+	note(cmd.OutOrStdout(), plans.assumed(meshes))
 	for _, line := range approximations(meshes) {
-		fmt.Fprintln(cmd.OutOrStdout(), line)
+		note(cmd.OutOrStdout(), line)
 	}
 	return nil
 }
@@ -388,12 +388,12 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(), cmp.Or(m.Balance, "–"),
 		})
 	}
-	printNumbers(out, rows)
+	printNumbers(out, rows, "balance", "others", "link")
 	if len(approximate) > 0 {
-		fmt.Fprintln(out, "training is approximate on "+strings.Join(approximate, ", "))
+		note(out, "training is approximate on "+strings.Join(approximate, ", "))
 	}
 	for _, r := range refused {
 		mesh, why := reason(&r)
-		fmt.Fprintf(out, "left out: %s: %s\n", mesh, why)
+		note(out, fmt.Sprintf("left out: %s: %s", mesh, why))
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -34,7 +35,10 @@ type predictCommand struct {
 	tables     tablesGiven
 	out        string
 	embeddings string
-	vertices   string // file of those to predict; empty: all
+	vertices   string // those to predict, or a file of them; empty: all
+	columns    []string
+	sort       string
+	top        int
 }
 
 func newPredict() *cobra.Command {
@@ -51,13 +55,21 @@ The weights come from a run's directory. The graph is the run's own, or another 
 weights come from a safetensors file with the names and shapes of PyTorch Geometric's models, and --config or flags describe the model.
 Training settings are accepted and ignored.
 
+--columns chooses what a table says: class, probability (of that class), margin (the largest probability less the second largest),
+entropy (of the probabilities, in nats), probabilities (of all classes or labels), value, embedding. --sort orders its rows by a column,
+and --top keeps the first. Sorted by margin or probability, which ascend, or by entropy, which descends, the most uncertain vertices come
+first; by value the largest. Vertices of equal numbers stay in their order.
+
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
 Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
 preds.npy a second file, preds.vertices.npy, has their ids.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first --out runs/preds.csv
+  weft predict runs/first --out runs/unsure.csv --columns class,probabilities,margin --sort margin --top 100
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
+  weft predict runs/first --embeddings runs/hidden.parquet
   weft predict runs/first --vertices some.csv --out runs/some.npy
+  weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
@@ -75,10 +87,15 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
 	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the predictions: .npy (logits, values or "+
 		"embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
-	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer: .npy, "+
-		"float32, vertices × columns")
+	cmd.Flags().StringSliceVar(&p.columns, "columns", nil, "`names` of what a table says of each vertex: "+
+		"class, probability, margin, entropy, probabilities, value, embedding (default: class,probability; "+
+		"of several labels probabilities; of values value)")
+	cmd.Flags().StringVar(&p.sort, "sort", "", "`column` by which the rows of a table are sorted: margin or "+
+		"probability, ascending; entropy or value, descending; ties by vertex (default: the graph's order)")
+	cmd.Flags().IntVar(&p.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
+	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", embeddingsUsage+"; --out may then be left out")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
-		"vertices to predict: ids, or a mask (default: all)")
+		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	return cmd
 }
 
@@ -103,6 +120,8 @@ type request struct {
 	tables  tablesGiven // of a graph in the place of the run's
 	// weighted says that the edges that the run trained on have weights.
 	weighted bool
+	answers  []predictions.Answer // of a table; nil: those by default
+	order    predictions.Order
 }
 
 // source is the graph, with the flags of its tables.
@@ -140,12 +159,8 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 	if err != nil {
 		return asked, nil, err
 	}
-	if err := predictions.CheckEnding("out", p.out); err != nil {
+	if asked.answers, asked.order, err = p.answers(); err != nil {
 		return asked, nil, err
-	}
-	if p.embeddings != "" && !predictions.IsMatrix(p.embeddings) {
-		return asked, nil, refusal.Errorf("--embeddings %s: a NumPy array, whose file ends in .npy",
-			p.embeddings)
 	}
 	for _, other := range []string{p.out, p.beside()} {
 		if p.embeddings != "" && other != "" && sameFile(other, p.embeddings) {
@@ -161,9 +176,46 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 	return asked, weights, err
 }
 
+// answers reads what a table says, and in which order. It refuses endings that name no format, and what is
+// for tables alone.
+func (p *predictCommand) answers() (asked []predictions.Answer, order predictions.Order, err error) {
+	for _, file := range [][2]string{{"out", p.out}, {"embeddings", p.embeddings}} {
+		if file[1] == "" {
+			continue
+		}
+		if err := predictions.CheckEnding(file[0], file[1]); err != nil {
+			return nil, order, err
+		}
+	}
+	if asked, err = predictions.ParseAnswers(p.columns); err != nil {
+		return nil, order, err
+	}
+	if order, err = predictions.ParseOrder(p.sort, p.top); err != nil {
+		return nil, order, err
+	}
+	flag := "--columns " + strings.Join(p.columns, ",")
+	switch {
+	case asked == nil && order.By == "":
+		return nil, order, nil
+	case asked == nil:
+		flag = "--sort " + p.sort
+	}
+	switch {
+	case p.out == "":
+		return nil, order, refusal.Errorf("%s: is for the table of --out; give --out FILE.csv or "+
+			"FILE.parquet, too", flag)
+	case predictions.IsMatrix(p.out):
+		return nil, order, refusal.Errorf("%s: is for tables, and %s is a NumPy array; give --out FILE.csv "+
+			"or FILE.parquet", flag, p.out)
+	}
+	return asked, order, nil
+}
+
 // outputs calls check for each output file until one is refused.
-func (p *predictCommand) outputs(check func(flag, path string) error) error {
-	err := check("out", p.out)
+func (p *predictCommand) outputs(check func(flag, path string) error) (err error) {
+	if p.out != "" || p.embeddings == "" {
+		err = check("out", p.out)
+	}
 	if beside := p.beside(); err == nil && beside != "" {
 		err = check("out", beside)
 	}
@@ -173,14 +225,18 @@ func (p *predictCommand) outputs(check func(flag, path string) error) error {
 	return err
 }
 
-// beside is the file for the ids of the listed vertices. It is empty without a list, or if --out is a pipe or
-// a link.
+// main is the file of the predictions; without them, that of the embeddings.
+func (p *predictCommand) main() string { return cmp.Or(p.out, p.embeddings) }
+
+// beside is the file for the ids of the listed vertices. It is empty without a list, or if the main file is a
+// table, a pipe or a link.
 func (p *predictCommand) beside() string {
-	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || !predictions.IsMatrix(p.out) ||
+	of := p.main()
+	if info, err := os.Lstat(of); p.vertices == "" || of == "" || !predictions.IsMatrix(of) ||
 		err == nil && !info.Mode().IsRegular() {
 		return ""
 	}
-	return strings.TrimSuffix(p.out, filepath.Ext(p.out)) + ".vertices.npy"
+	return strings.TrimSuffix(of, filepath.Ext(of)) + ".vertices.npy"
 }
 
 // inputs are the files read besides the graph.
@@ -259,7 +315,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		return err
 	}
 	if p.vertices != "" {
-		if job.Vertices, err = p.readVertices(r, counts.Own()); err != nil {
+		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, counts.Own()); err != nil {
 			return err
 		}
 	}
@@ -271,7 +327,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if err != nil {
 		return err
 	}
-	ctx, stop := opened.untilSignal(cmd, "; "+p.out+" is not written", func() {
+	ctx, stop := opened.untilSignal(cmd, "; "+p.main()+" is not written", func() {
 		if r.First() {
 			fmt.Fprintln(os.Stderr, oneLine(p.notWritten()))
 		}
@@ -279,14 +335,16 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	defer stop()
 	started := time.Now()
 	outputs := train.Logits
-	if p.embeddings != "" {
+	switch hidden := slices.Contains(asked.answers, predictions.Hidden); {
+	case p.out == "":
+		outputs = train.Embeddings
+	case p.embeddings != "" || hidden:
 		outputs = train.WithEmbeddings
-		job.OnEmbeddings = func(rows train.Rows) error {
-			return predictions.Write(p.embeddings, rows, predictions.Table{})
-		}
 	}
+	job.OnEmbeddings = func(rows train.Rows) error { return d.embed(p.embeddings, p.out, rows) }
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
 	result, err := job.Predict(ctx, weights, outputs)
+	err = errors.Join(err, d.close())
 	switch {
 	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", asked.weights, advised(err))
@@ -301,34 +359,35 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		}
 	}
 	show := cmd.OutOrStdout()
-	if info, err := os.Stat(p.out); err == nil && !info.Mode().IsRegular() {
+	if info, err := os.Stat(p.main()); err == nil && !info.Mode().IsRegular() {
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
-	what, columns := "logits", counted(result.Classes, "class", "classes")
-	switch d.Columns {
-	case predictions.Embedding:
-		what, columns = "embeddings", counted(result.Classes, "column", "columns")
-	case predictions.Values:
-		what, columns = "values", counted(result.Classes, "column", "columns")
-	default:
-		if !predictions.IsMatrix(p.out) {
-			what = "probabilities"
-		}
-	}
-	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what,
-		counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
+	fmt.Fprintf(show, "%s: %s, in %s\n", p.main(), d.told(p.out, result), duration(time.Since(started)))
 	showNeeds(show, result.Needs)
 	return d.showScores(show)
 }
 
 // readVertices reads the list of vertices to predict, the same on all ranks.
-func (p *predictCommand) readVertices(r ranks, vertices int) ([]int32, error) {
-	list, err := edgelist.Vertices(p.vertices, vertices)
-	if err := r.Together(err); err != nil {
+func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) ([]int32, error) {
+	var (
+		list   []int32
+		header string
+	)
+	g, err := s.graph()
+	if err == nil {
+		if list, header, err = edgelist.Vertices(p.vertices, g.Names, vertices); err != nil {
+			err = fmt.Errorf("--vertices %w", err) // which begins with the list
+		}
+	}
+	if header != "" {
+		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and taken "+
+			"for a header\n", printable(p.vertices), header)
+	}
+	if err := s.Together(err); err != nil {
 		return nil, err
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
-	return list, r.Agree(sum, func(rank int, _, _ string) error {
+	return list, s.Agree(sum, func(rank int, _, _ string) error {
 		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
 			"the same file", p.vertices, rank)
 	})
@@ -353,7 +412,7 @@ func showNeeds(to io.Writer, needs []mfg.Need) {
 
 // notWritten is the error of a prediction that a signal ended.
 func (p *predictCommand) notWritten() error {
-	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.out)
+	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.main())
 }
 
 // checkWeights refuses weights that another program named otherwise, and weights for another number of

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/predictions"
+	"weft/train/setting"
 	"weft/train/task"
 )
 
@@ -27,6 +29,7 @@ type predicted struct {
 	labels graph.Labels // none: there is nothing to compare with
 	metric string
 	scorer *predictions.Scorer
+	hidden int // columns of the embeddings, once there are some
 }
 
 // describe finds what the predictions of a job on a store stand for.
@@ -40,26 +43,23 @@ func (p *predictCommand) describe(
 	if asked.run != "" {
 		warnOfWeights(warnings, asked.options.Model, asked.run, asked.weighted, s.store, d.graph)
 	}
-	d.Vertices, d.Names = s.job.Vertices, d.graph.Names
+	rows, err := embeddingsOf(asked.options, d.graph, p.embeddings != "")
+	if err != nil {
+		return nil, err
+	}
+	d.Table, d.Vertices, d.Answers, d.Order = rows, s.job.Vertices, asked.answers, asked.order
 	switch {
 	case asked.options.Task == task.Link:
-		d.Columns = predictions.Embedding
-		return d, d.ofTypes(p)
-	case nn.UnitsIn(weights) > 0:
-		d.Columns = predictions.Values
-	default:
-		learned := d.learned()
-		if !learned.There() && asked.classes == nil && !predictions.IsMatrix(p.out) {
-			return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
-				"stand for; give --out %s, a NumPy array of them",
-				p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
-		}
-		if learned.MultiLabel() {
-			d.Columns = predictions.LabelLogits
-		}
-		if d.Classes = asked.classes; d.Classes == nil {
-			d.Classes = learned.Names
-		}
+		return d, d.Check(0)
+	case p.out == "":
+		return d, nil
+	case !d.standFor(weights) && !predictions.IsMatrix(p.out):
+		return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
+			"stand for; give --out %s, a NumPy array of them",
+			p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
+	}
+	if err := d.Check(nn.UnitsIn(weights)); err != nil {
+		return nil, err
 	}
 	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split.Number {
 		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
@@ -67,6 +67,23 @@ func (p *predictCommand) describe(
 		}
 	}
 	return d, nil
+}
+
+// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or labels
+// tell.
+func (d *predicted) standFor(weights nn.State) bool {
+	if nn.UnitsIn(weights) > 0 {
+		d.Columns = predictions.Values
+		return true
+	}
+	learned := d.learned()
+	if d.Columns = predictions.Logits; learned.MultiLabel() {
+		d.Columns = predictions.LabelLogits
+	}
+	if d.Classes = d.asked.classes; d.Classes == nil {
+		d.Classes = learned.Names
+	}
+	return learned.There() || d.asked.classes != nil
 }
 
 // warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
@@ -86,22 +103,24 @@ func warnOfWeights(to io.Writer, model, run string, trained bool, store string, 
 	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", printable(store), printable(run))
 }
 
-// ofTypes finds the vertex types of embeddings, if they are not of the first alone.
-func (d *predicted) ofTypes(p *predictCommand) error {
-	kinds, err := d.asked.options.Kind.Types(partition.All(d.graph))
+// embeddingsOf says whose the rows of embeddings are: of the first vertex type, or of those that a task
+// embeds. hidden: the input of the last layer is asked for.
+func embeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictions.Table, err error) {
+	t = predictions.Table{Columns: predictions.Embedding, Names: g.Names}
+	kinds, err := o.Kind.Types(partition.All(g))
 	if kinds == nil || err != nil {
-		return err
+		return t, err
 	}
-	if p.embeddings != "" && d.asked.options.Layers == 1 {
-		return refusal.Errorf("--embeddings %s: with one layer these are the features, which vertex types "+
-			"have different ones of; leave it out", p.embeddings)
+	if hidden && o.Layers == 1 {
+		return t, refusal.Errorf("--embeddings: with one layer these are the features, which vertex types " +
+			"have different ones of; leave it out")
 	}
-	d.Names = nil
+	t.Names = nil
 	for _, kind := range kinds {
-		t := d.graph.Types()[kind]
-		d.Types = append(d.Types, predictions.Type{Name: t.Type, Count: t.Count, Names: t.Names})
+		of := g.Types()[kind]
+		t.Types = append(t.Types, predictions.Type{Name: of.Type, Count: of.Count, Names: of.Names})
 	}
-	return nil
+	return t, nil
 }
 
 // learned are the labels of the graph that was trained on; if it is not there, those of the graph at hand.
@@ -148,6 +167,57 @@ func (d *predicted) write(path string, rows train.Rows) error {
 		rows = d.scorer.Watch(rows)
 	}
 	return predictions.Write(path, rows, d.Table)
+}
+
+// embed takes the embeddings: into the file of that path, if there is one, and for the columns of the table.
+func (d *predicted) embed(path, out string, rows train.Rows) (err error) {
+	d.hidden = rows.Columns
+	if slices.Contains(d.Answers, predictions.Hidden) {
+		if d.Embeddings, err = predictions.Keep(out); err != nil {
+			return err
+		}
+		rows = d.Embeddings.Watch(rows)
+	}
+	if path != "" {
+		of := d.Table
+		of.Columns, of.Answers, of.Order = predictions.Embedding, nil, predictions.Order{}
+		err = predictions.Write(path, rows, of)
+	} else {
+		for range rows.Each {
+		}
+	}
+	if d.Embeddings != nil {
+		err = cmp.Or(d.Embeddings.Err(), err)
+	}
+	return err
+}
+
+// close gives back what the embeddings took on disk. nil, on another rank than the first, has none.
+func (d *predicted) close() error {
+	if d == nil || d.Embeddings == nil {
+		return nil
+	}
+	return d.Embeddings.Close()
+}
+
+// told says what a prediction has written.
+func (d *predicted) told(out string, p *train.Prediction) string {
+	what, numbers := "logits", counted(p.Classes, "class", "classes")
+	switch {
+	case out == "":
+		what, numbers = "embeddings", counted(d.hidden, "column", "columns")
+	case d.Columns == predictions.Embedding:
+		what, numbers = "embeddings", counted(p.Classes, "column", "columns")
+	case d.Columns == predictions.Values:
+		what, numbers = "values", counted(p.Classes, "column", "columns")
+	case !predictions.IsMatrix(out):
+		what = "probabilities"
+	}
+	vertices := counted(p.Vertices, "vertex", "vertices")
+	if top := d.Order.Top; top > 0 && top < p.Vertices {
+		vertices = fmt.Sprintf("the first %s of %s by %s", count(top), vertices, d.Order.By)
+	}
+	return fmt.Sprintf("%s of %s, %s", what, vertices, numbers)
 }
 
 // showScores says how good the predictions are, where labels tell.

@@ -17,6 +17,7 @@ import (
 	"weft/comm/mpi"
 	"weft/train"
 	"weft/train/metric"
+	"weft/train/rundir"
 	"weft/train/setting"
 )
 
@@ -25,18 +26,28 @@ import (
 type progress struct {
 	liveLine
 	clock   func() time.Time
-	atMost  bool // the run may end before its last epoch
+	atMost  bool      // the run may end before its last epoch
+	until   time.Time // --max-time ends the run then; zero: never
 	mu      sync.Mutex
 	ended   bool // nothing more is shown
 	first   time.Time
+	before  int // epochs before the first
 	shownAt time.Time
 	shown   int // the last epoch that was shown
 	results train.Epoch
+	recent  []float64 // seconds of the last epochs, at most medianOf
 }
+
+// medianOf is the number of epochs, up to the one shown, whose median is the time of an epoch.
+const medianOf = 101
 
 // newProgress shows on out, live if it is a terminal.
 func newProgress(out io.Writer, o *setting.Options) *progress {
-	return &progress{liveLine: newLiveLine(out), clock: time.Now, atMost: o.Patience > 0}
+	p := &progress{liveLine: newLiveLine(out), clock: time.Now, atMost: o.Patience > 0}
+	if o.MaxTime > 0 {
+		p.until = processStart.Add(o.MaxTime)
+	}
+	return p
 }
 
 // liveLine is a line that is written over, on a terminal; elsewhere each is a line of its own.
@@ -48,17 +59,25 @@ type liveLine struct {
 
 // newLiveLine makes a line on out, live if it is a terminal.
 func newLiveLine(out io.Writer) liveLine {
-	f, _ := out.(*os.File)
-	if o, ok := out.(*output); ok {
-		f = o.File
-	}
-	// An MPI launcher may give a rank a terminal wherever its own output goes.
-	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
+	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
 		return liveLine{out: f, width: func() int {
 			return terminalColumns(f)
 		}} // f takes control sequences as they are
 	}
 	return liveLine{out: out}
+}
+
+// terminalOf is the terminal that out is; nil: it is none. An MPI launcher may give a rank a terminal
+// wherever its own output goes.
+func terminalOf(out io.Writer) *os.File {
+	f, _ := out.(*os.File)
+	if o, ok := out.(*output); ok {
+		f = o.File
+	}
+	if f == nil || !term.IsTerminal(int(f.Fd())) || mpi.Launched() {
+		return nil
+	}
+	return f
 }
 
 // draw shows as many fields as fit.
@@ -96,10 +115,13 @@ func (p *progress) epoch(e train.Epoch) {
 	}
 	now := p.clock()
 	if p.first.IsZero() {
-		p.first = now
+		p.first, p.before = now, e.Epoch-1
 	}
 	if e.Evaluated {
 		p.results = e
+	}
+	if p.recent = append(p.recent, e.Seconds); len(p.recent) > medianOf {
+		p.recent = p.recent[1:]
 	}
 	if !p.due(e, now) {
 		return
@@ -131,10 +153,6 @@ type field struct {
 // fields are the parts of an epoch's line, padded so that each stays in its column.
 func (p *progress) fields(e train.Epoch, now time.Time) []field {
 	digits := len(fmt.Sprint(e.Epochs))
-	each := seconds(e.Seconds) // with evaluation, once two epochs tell
-	if e.Epoch > 1 && now.After(p.first) {
-		each = now.Sub(p.first) / time.Duration(e.Epoch-1)
-	}
 	fields := []field{
 		{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0},
 		{fmt.Sprintf("loss %.4f", e.Loss), 1},
@@ -150,16 +168,36 @@ func (p *progress) fields(e train.Epoch, now time.Time) []field {
 		fields = append(fields, field{"val" + of + padded(measured(r.Metric, r.Val), 8), 2},
 			field{"test" + of + padded(measured(r.Metric, r.Test), 8), 5})
 	}
-	fields = append(fields, field{padded(duration(seconds(e.Seconds)), 6) + "/epoch", 4},
+	fields = append(fields, field{padded(duration(seconds(rundir.Median(p.recent))), 6) + "/epoch", 4},
 		field{padded(megabytes(e.PeakBytes), 6), 7})
-	if left := e.Epochs - e.Epoch; left > 0 {
-		text := duration(each*time.Duration(left)) + " left"
-		if p.atMost {
-			text = "at most " + text
-		}
-		fields = append(fields, field{text, 3})
+	if left := p.left(e, now); left != "" {
+		fields = append(fields, field{left, 3})
 	}
 	return fields
+}
+
+// remaining says after an epoch how long the run goes on, "" where it was the last.
+func (p *progress) remaining(e train.Epoch) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left(e, p.clock())
+}
+
+// left is remaining at some time.
+func (p *progress) left(e train.Epoch, now time.Time) string {
+	left := time.Duration(e.Epochs - e.Epoch)
+	if left <= 0 {
+		return ""
+	}
+	each := seconds(e.Seconds) // with evaluation, once two epochs tell
+	if done := e.Epoch - 1 - p.before; done > 0 && now.After(p.first) {
+		each = now.Sub(p.first) / time.Duration(done)
+	}
+	epochs := each * left
+	if limit := p.until.Sub(now); !p.until.IsZero() && limit < epochs {
+		return duration(max(limit, 0)) + " left of --max-time"
+	}
+	return when(p.atMost, "at most ") + duration(epochs) + " left"
 }
 
 // padded puts spaces in front of a text up to a width.

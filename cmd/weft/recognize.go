@@ -250,7 +250,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	m.Make = func(store string) (err error) {
 		started = time.Now()
 		m.Say(fmt.Sprintf("%s: importing it %s, as %s does", m.Name, into, printable(r.command(m.Store))))
-		imported, err = r.importInto(store)
+		imported, err = r.importInto(store, show)
 		return err
 	}
 	if err := m.Do(ctx); err != nil {
@@ -262,13 +262,16 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	return m.Store, describeStore(m.Store, imported, time.Since(started), os.Stderr, m.Say)
 }
 
-// importInto imports the source as it is.
-func (r *recognition) importInto(store string) (*streamed.Written, error) {
+// importInto imports the source as it is. It shows its progress beside what is shown.
+func (r *recognition) importInto(store string, show io.Writer) (*streamed.Written, error) {
 	request, err := r.request(store, nil)
 	if err != nil {
 		return nil, err
 	}
-	shown := newStages(os.Stderr)
+	if show != io.Discard {
+		show = os.Stderr
+	}
+	shown := newStages(show)
 	defer shown.erase()
 	request.progress = shown.show
 	return request.makeStore()

@@ -154,6 +154,21 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestImportsOfDatasets: weft import has the format and the flags of each dataset.
+func TestImportsOfDatasets(t *testing.T) {
+	t.Setenv("WEFT_DATA", "data")
+	for _, d := range datasets.All() {
+		i := d.Import()
+		if i.Format == "" {
+			continue
+		}
+		of := recognition{format: i.Format, source: i.Source, flags: i.Flags}
+		request, err := of.request("store", nil)
+		require.NoError(t, err, d.Name)
+		assert.Empty(t, request.flags.Args(), "%s: words that are no flags", d.Name)
+	}
+}
+
 // TestPublished reads the published datasets that are here and compares their sizes with the literature's.
 func TestPublished(t *testing.T) {
 	t.Setenv("WEFT_DATA", realdata.Folder(t))

@@ -54,7 +54,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(),
-		newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newEvaluate(), newSmooth(),
+		newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newServe(), newEvaluate(), newSmooth(),
 		newBench(), newDoctor(),
 		newVersion(), newMan())
 	root.SetHelpCommand(newHelp())
@@ -75,6 +75,9 @@ func keepFlagOrder(cmd *cobra.Command) {
 
 // unknownName refuses a word that should have been the name of a subcommand.
 func unknownName(cmd *cobra.Command, what, word string) error {
+	if says := otherNames[what].For(word); says != "" {
+		return refusal.Errorf("unknown %s %q; %s", what, word, says)
+	}
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {

@@ -252,6 +252,7 @@ func (l *listedRuns) print(out io.Writer) {
 	for _, line := range l.lines(func(f *figure) (heading, text string) { return f.title, f.shown }) {
 		t.row(line...)
 	}
+	t.leaveOut("memory", "epoch", "best", "metric", "time")
 	t.flush()
 }
 

@@ -62,6 +62,9 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 		return refusal.Errorf("--splits %s: trains on each split; leave --split out", t.splits)
 	case t.trace != "":
 		return refusal.Errorf("--trace %s: is of one run; leave out --seeds and --splits", t.trace)
+	case t.embeddings != "":
+		return refusal.Errorf("--embeddings %s: is of one run; leave out --seeds and --splits, and weft "+
+			"predict RUN --embeddings FILE computes those of a run", t.embeddings)
 	case t.resume != "" && t.resume != resumeAuto:
 		return refusal.Errorf("--resume %s: several runs continue with the command that began them and "+
 			"--resume auto --out FOLDER", t.resume)

@@ -3,46 +3,113 @@ package main
 import (
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
-// stages shows how far work is that has several stages, in one line that is written over. Elsewhere than on a
-// terminal it shows nothing.
+// stages shows how far work is that has several stages. On a terminal that is one line that is written over.
+// Elsewhere it is a line each five seconds, and after a twentieth of the time once that is longer.
 type stages struct {
 	liveLine
 	clock func() time.Time
 
-	stage   string
-	began   time.Time // the stage
-	shownAt time.Time
+	mu          sync.Mutex
+	stage       string
+	done, all   int64
+	first       time.Time // the beginning of the first stage
+	began       time.Time // that of this stage
+	shownAt     time.Time
+	stopTicking func() // nil: no stage is under way
 }
+
+// silentFor is after how long a tick shows the stage where there is no terminal: less than five seconds, as
+// ticks come a little early or late.
+const silentFor = 4500 * time.Millisecond
 
 func newStages(out io.Writer) *stages { return &stages{liveLine: newLiveLine(out), clock: time.Now} }
 
 // show shows that so many of all items of a stage are done, at most five times a second. Without a number of
-// items it shows the stage.
+// items it shows the stage. Until erase it goes on to show how long the stage takes.
 func (s *stages) show(stage string, done, all int64) {
-	if s.width == nil {
-		return
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := s.clock()
-	if stage != s.stage {
-		s.stage, s.began = stage, now
-	} else if now.Sub(s.shownAt) < 200*time.Millisecond {
-		return
+	if s.stopTicking == nil {
+		s.first, s.shownAt = now, now
+		s.tickEach(time.Second)
 	}
+	next := stage != s.stage
+	if next {
+		s.stage, s.began = stage, now
+	}
+	s.done, s.all = done, all
+	if s.width != nil && (next || now.Sub(s.shownAt) >= 200*time.Millisecond) {
+		s.say(now)
+	}
+}
+
+// tickEach calls tick after each pause until erase.
+func (s *stages) tickEach(pause time.Duration) {
+	ticker, ended := time.NewTicker(pause), make(chan struct{})
+	s.stopTicking = sync.OnceFunc(func() {
+		ticker.Stop()
+		close(ended)
+	})
+	go func() {
+		for {
+			select {
+			case <-ticker.C:
+				s.tick()
+			case <-ended:
+				return
+			}
+		}
+	}()
+}
+
+// tick shows the stage again, where it has said nothing for long.
+func (s *stages) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, pause := s.clock(), time.Second
+	if s.width == nil {
+		pause = max(silentFor, now.Sub(s.first)/20)
+	}
+	if s.stopTicking != nil && now.Sub(s.shownAt) >= pause {
+		s.say(now)
+	}
+}
+
+// say shows the stage.
+func (s *stages) say(now time.Time) {
 	s.shownAt = now
-	if all == 0 {
-		s.draw([]field{{stage, 0}})
+	took := now.Sub(s.began)
+	if s.all == 0 {
+		fields := []field{{s.stage, 0}}
+		if took >= time.Second {
+			fields = append(fields, field{duration(took), 1})
+		}
+		s.draw(fields)
 		return
 	}
 	fields := []field{
-		{fmt.Sprintf("%s %d %%", stage, 100*done/all), 0},
-		{fmt.Sprintf("%s of %s", count(done), count(all)), 2},
+		{fmt.Sprintf("%s %d %%", s.stage, 100*s.done/s.all), 0},
+		{fmt.Sprintf("%s of %s", count(s.done), count(s.all)), 2},
 	}
-	if took := now.Sub(s.began); done > 0 && took > 0 {
-		left := time.Duration(float64(took) / float64(done) * float64(all-done))
+	if s.done > 0 && took > 0 {
+		left := time.Duration(float64(took) / float64(s.done) * float64(s.all-s.done))
 		fields = append(fields, field{duration(left) + " left", 1})
 	}
 	s.draw(fields)
+}
+
+// erase takes the line off the screen, and ends the stage.
+func (s *stages) erase() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopTicking != nil {
+		s.stopTicking()
+	}
+	s.stage, s.stopTicking = "", nil
+	s.liveLine.erase()
 }

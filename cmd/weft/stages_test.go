@@ -59,6 +59,43 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// A stage that says nothing itself shows each second on a terminal how long it takes; elsewhere it is a line
+// after five seconds, and after a twentieth of the time of all stages.
+func TestSilentStage(t *testing.T) {
+	for _, c := range []struct {
+		columns func() int
+		want    string
+	}{
+		{func() int { return 70 }, "\rdividing|\rdividing  1.0 s|\rdividing  2.0 s|\rdividing  3.0 s"},
+		{nil, ""},
+	} {
+		var out strings.Builder
+		now := time.Unix(0, 0)
+		s := newStages(&out)
+		s.clock, s.width = func() time.Time { return now }, c.columns
+		s.show("dividing", 0, 0)
+		for range 3 {
+			now = now.Add(time.Second)
+			s.tick()
+			s.tick()
+		}
+		assert.Equal(t, c.want, strings.ReplaceAll(strings.TrimSuffix(out.String(), "\x1b[K"), "\x1b[K", "|"))
+		if c.columns == nil {
+			for range 297 {
+				now = now.Add(time.Second)
+				s.tick()
+			}
+			s.erase()
+			s.tick()
+			lines := strings.Split(out.String(), "\n")
+			assert.Equal(t, []string{"dividing  5.0 s", "dividing  10 s"}, lines[:2])
+			assert.Equal(t, "dividing  4 min 55 s", lines[len(lines)-2])
+			assert.Len(t, lines, 41)
+		}
+		s.erase()
+	}
+}
+
 // terminal is a pseudo-terminal; said returns what was written to it, after it is closed.
 func terminal(t *testing.T) (tty *os.File, said func() string) {
 	t.Helper()
@@ -103,6 +140,7 @@ func TestProgressOfSetUp(t *testing.T) {
 			"generate sbm %s/made --vertices 20000 --degree 6",
 			[]string{"counting edges", "making edges", "making features"},
 		},
+		{"partition %s/made -k 2", []string{"dividing by METIS", "dividing edges"}},
 		{"partition %s/made -k 2 --method range", []string{"dividing edges", "reversing edges"}},
 		{
 			"partition %s/made -k 2 --method stream",

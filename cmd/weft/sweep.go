@@ -76,6 +76,7 @@ runs that have ended stay as they are, and others continue from their last check
 		"which the sweep interrupts the runs under way, and begins no others (default: no limit)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the runs as one JSON object; progress goes to "+
 		"standard error")
+	addQuiet(cmd.Flags())
 	return cmd
 }
 

@@ -2,50 +2,165 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"weft/train/metric"
 	"weft/train/setting"
 )
 
-// table prints rows with aligned columns. Its cells may hold any text.
+// table prints rows with aligned columns. Its cells may hold any text. On a terminal it has the terminal's
+// width.
 type table struct {
 	out     io.Writer
-	aligned *bytes.Buffer
-	w       *tabwriter.Writer
+	columns int // of the terminal, 0: it is none
+	rows    [][]string
+	left    []string // headings that are left out
 }
 
-func newTable(out io.Writer) table {
-	aligned := new(bytes.Buffer)
-	return table{out, aligned, tabwriter.NewWriter(aligned, 0, 0, 2, ' ', 0)}
+func newTable(out io.Writer) *table {
+	t := &table{out: out}
+	if f := terminalOf(out); f != nil {
+		t.columns = terminalColumns(f)
+	}
+	return t
 }
 
-func (t table) row(cells ...string) {
+func (t *table) row(cells ...string) {
 	shown := make([]string, len(cells))
 	for i, cell := range cells {
 		shown[i] = printable(cell)
 	}
-	fmt.Fprintln(t.w, strings.Join(shown, "\t"))
+	t.rows = append(t.rows, shown)
 }
 
 // field is a row that says something under a name, if there is something to say.
-func (t table) field(name, said string) {
+func (t *table) field(name, said string) {
 	if said != "" {
 		t.row(name, said)
 	}
 }
 
-func (t table) flush() {
-	_ = t.w.Flush() // a buffer takes everything
-	for line := range strings.Lines(t.aligned.String()) {
+// leaveOut leaves out columns that a narrow terminal has no room for: those with these headings, the first
+// ones first. The table then ends with a line that names them.
+func (t *table) leaveOut(headings ...string) {
+	for _, heading := range headings {
+		at := slices.Index(t.rows[0], heading)
+		if at < 0 || t.columns == 0 || wide(t.widths()) <= t.columns {
+			continue
+		}
+		for k, row := range t.rows {
+			t.rows[k] = slices.Delete(slices.Clone(row), at, at+1)
+		}
+		t.left = append(t.left, heading)
+	}
+}
+
+// columnGap is the number of blanks between two columns.
+const columnGap = 2
+
+// widths are those of the columns.
+func (t *table) widths() (widths []int) {
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	return widths
+}
+
+// wide is the width of a table with columns of such widths.
+func wide(columns []int) (width int) {
+	for _, w := range columns {
+		width += w + columnGap
+	}
+	return width - columnGap
+}
+
+// squeezed are widths of columns that fit so many in all: the widest give way, down to leastColumn.
+func squeezed(widths []int, columns int) []int {
+	const leastColumn = 8
+	widths = slices.Clone(widths)
+	for wide(widths) > columns {
+		widest := slices.Index(widths, slices.Max(widths))
+		if widths[widest] <= leastColumn {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+func (t *table) flush() {
+	var aligned bytes.Buffer
+	w := tabwriter.NewWriter(&aligned, 0, 0, columnGap, ' ', 0)
+	widths := t.widths()
+	if t.columns > 0 && len(widths) > 0 {
+		widths = squeezed(widths, t.columns)
+	}
+	for _, row := range t.rows {
+		lines := [][]string{make([]string, len(row))}
+		for i, cell := range row {
+			for k, part := range folded(cell, widths[i]) {
+				if k == len(lines) {
+					lines = append(lines, make([]string, len(row)))
+				}
+				lines[k][i] = part
+			}
+		}
+		for _, line := range lines {
+			fmt.Fprintln(w, strings.Join(line, "\t"))
+		}
+	}
+	_ = w.Flush() // a buffer takes everything
+	for line := range strings.Lines(aligned.String()) {
 		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
 	}
+	if t.left != nil {
+		note(t.out, "for a wider terminal, or in --json: "+strings.Join(t.left, ", "))
+	}
+}
+
+// folded is a text in lines at most so wide, which end after a blank or a mark where there is one.
+func folded(text string, width int) (lines []string) {
+	for rest := []rune(text); ; {
+		if len(rest) <= width {
+			return append(lines, string(rest))
+		}
+		end := cmp.Or(breakBefore(rest[:width+1], " /,;"), breakBefore(rest[:width+1], "-_=."), width)
+		lines = append(lines, strings.TrimSpace(string(rest[:end])))
+		rest = []rune(strings.TrimLeft(string(rest[end:]), " "))
+	}
+}
+
+// breakBefore is where a line ends, in its second half, whose next character is the last of text: after one
+// of the marks, or before a blank; 0: nowhere.
+func breakBefore(text []rune, marks string) int {
+	for k := len(text) - 1; k > len(text)/2; k-- {
+		if text[k] == ' ' || strings.ContainsRune(marks, text[k-1]) {
+			return k
+		}
+	}
+	return 0
+}
+
+// note prints a line of words, on a terminal in lines of its width.
+func note(out io.Writer, line string) {
+	if f := terminalOf(out); f != nil {
+		line = filled(line, terminalColumns(f))
+	}
+	fmt.Fprintln(out, line)
 }
 
 // count writes a number with separators: 1,234,567.

@@ -37,6 +37,7 @@ type trainCommand struct {
 	out         string
 	resume      string
 	trace       string
+	embeddings  string
 	json        bool
 	explain     bool
 	seeds       int
@@ -94,6 +95,8 @@ second later or more stops at once.`,
 		"auto: that of --out, if a run has begun there")
 	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, "+
 		"which ui.perfetto.dev shows")
+	cmd.Flags().StringVar(&t.embeddings, "embeddings", "", embeddingsUsage+", with the weights of the best "+
+		"epoch")
 	cmd.Flags().IntVar(&t.seeds, "seeds", 0, "`number` of runs with one seed each, from --seed on; prints "+
 		"their mean and sample standard deviation, n − 1 (default: one run)")
 	cmd.Flags().StringVar(&t.splits, "splits", "", "all: a run on each stored split, with each seed")
@@ -105,6 +108,7 @@ second later or more stops at once.`,
 		"go tool pprof; the kernels stand in it as calls of C")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to "+
 		"standard error")
+	addQuiet(cmd.Flags())
 	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line of "+
 		"standard output, and wait for a line of standard input after it, unless that has ended: an empty "+
 		"line goes on, and stop ends the run as a signal does; with --json")
@@ -180,6 +184,10 @@ func (t *trainCommand) resumeRun(
 		if err := run.checkMoved(); err != nil {
 			return false, err
 		}
+		if t.embeddings != "" {
+			return false, refusal.Errorf("--embeddings %s: the run has ended; weft predict %s "+
+				"--embeddings %[1]s computes them", t.embeddings, run.path)
+		}
 		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
 		return true, t.printRun(cmd.OutOrStdout(), show, done)
 	})
@@ -216,7 +224,9 @@ func (t *trainCommand) source(dataset string) source {
 func (t *trainCommand) open(
 	cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved, show io.Writer,
 ) (*session, error) {
-	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
+	admit := func(store string) error {
+		return cmp.Or(t.checkTraceApart(dataset, store), t.checkEmbeddingsApart(dataset, store))
+	}
 	of := t.source(dataset)
 	s, err := r.open(cmd.Context(), of, settings, show, admit, settings.CheckGraph)
 	if err != nil {
@@ -249,6 +259,10 @@ func (t *trainCommand) train(
 	job.Options = settings.Options
 	var err error
 	if job.Checkpoints, err = t.checkpoints(opened, job, run); err != nil {
+		return err
+	}
+	embedded, err := t.takeEmbeddings(opened, job, settings)
+	if err != nil {
 		return err
 	}
 	if run != nil {
@@ -294,6 +308,7 @@ func (t *trainCommand) train(
 	job.Trace = t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
+		t.live.tell(&job.Options, progress.remaining)
 		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}
@@ -346,7 +361,7 @@ func (t *trainCommand) train(
 		}
 		t.live.end(fmt.Sprintf("ended: %s; %s", run.Reason, best(&run)))
 		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
-		return cmp.Or(printed, written)
+		return cmp.Or(printed, written, embedded())
 	})
 	if err != nil {
 		return err
@@ -376,7 +391,9 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r ranks, settings *setting
 		}
 	}
 	warnUnused(cmd.ErrOrStderr(), settings)
-	return r.OnFirst(func() error { return t.checkTrace(settings.Init) })
+	return r.OnFirst(func() error {
+		return cmp.Or(t.checkTrace(settings.Init), t.checkEmbeddings(settings.Init))
+	})
 }
 
 // plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
@@ -490,7 +507,7 @@ func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
 		return nil
 	}
 	if !t.json {
-		printResults(show, run)
+		printResults(out, run)
 		return nil
 	}
 	if err := printJSON(out, run.Summary); err != nil {

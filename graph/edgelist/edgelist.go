@@ -355,24 +355,3 @@ func (s *source) splits(vertices int, labels *graph.Labels) ([]graph.Split, erro
 	}
 	return arrays.Splits(parts, files, labels)
 }
-
-// Vertices reads a list of some of so many vertices: ids in the file's order, each once, or a mask. The file
-// is what Options.Train may be, of one split. Complaints are refusals that name the file and the entry.
-func Vertices(path string, vertices int) ([]int32, error) {
-	a, err := arrays.ReadFile(path, int64(vertices))
-	if err != nil {
-		return nil, err
-	}
-	ids, err := arrays.List(a, vertices)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", path, err)
-	case len(ids) == 0:
-		return nil, refusal.Errorf("%s: names no vertex; give ids, or a mask that marks some", path)
-	}
-	list := make([]int32, len(ids))
-	for i, v := range ids {
-		list[i] = int32(v)
-	}
-	return list, nil
-}

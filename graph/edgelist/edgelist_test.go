@@ -434,7 +434,7 @@ func TestVertices(t *testing.T) {
 		write(t, "list.csv.gz", zipped(t, "4\n6\n1\n")):                           {4, 6, 1},
 		write(t, "one.csv", "3\n"):                                                {3},
 	} {
-		got, err := Vertices(path, 8)
+		got, _, err := Vertices(path, nil, 8)
 		require.NoError(t, err)
 		assert.Equal(t, want, got, path)
 	}
@@ -448,9 +448,59 @@ func TestVertices(t *testing.T) {
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
 		"3 truth values for 8 vertices":                        array(t, []bool{true, true, true}, 3),
 	} {
-		_, err := Vertices(path, 8)
+		_, _, err := Vertices(path, nil, 8)
 		assert.Refused(t, err, path+": "+want)
 	}
+}
+
+// TestVerticesByName: names are those of the store's vertices, in the order of the list; numbers stay
+// numbers where no entry is a name, also of names that look like numbers.
+func TestVerticesByName(t *testing.T) {
+	words := []string{"C-1", "New York", "a, b", "C-3", "twin", "twin"}
+	numbers := []string{"100", "7", "1", "0"}
+	for _, test := range []struct {
+		list  string
+		names []string
+		want  []int32
+
+		header string
+	}{
+		{"C-3,C-1", words, []int32{3, 0}, ""},
+		{" New York", words, []int32{1}, ""},
+		{write(t, "list.txt", "New York\nC-3\n\n"), words, []int32{1, 3}, ""},
+		{write(t, "one.csv", "C-3\n"), words, []int32{3}, ""},
+		{write(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"), words, []int32{3, 2}, "customer"},
+		{write(t, "list.csv.gz", zipped(t, "name\nC-1\n")), words, []int32{0}, "name"},
+		{write(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},
+		{"4,2", words, []int32{4, 2}, ""},
+		{"3,2", nil, []int32{3, 2}, ""},
+		{"7,100", numbers, []int32{1, 0}, ""},
+		{write(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}, "id"},
+		{write(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}, ""},
+		{array(t, []int64{1, 0}, 2), numbers, []int32{1, 0}, ""},
+	} {
+		got, header, err := Vertices(test.list, test.names, max(4, len(test.names)))
+		require.NoError(t, err)
+		assert.Equal(t, test.want, got, test.list)
+		assert.Equal(t, test.header, header, test.list)
+	}
+	for want, list := range map[string]string{
+		`entry 2: no vertex has the name "C-9"`:                         "C-1,C-9",
+		`line 3: no vertex has the name "C-9"`:                          write(t, "far.csv", "id\nC-1\nC-9\n"),
+		`line 2: "C-1" is given twice, first by line 1`:                 write(t, "twice.txt", "C-1\nC-1\n"),
+		`entry 1: vertices 4 and 5 have the name "twin"; give numbers`:  "twin,C-1",
+		`no such file or directory, and no vertex has this name`:        "nothere",
+		`line 2: no vertex has the name "3"`:                            write(t, "mixed.csv", "C-1\n3\n"),
+		`entry 2: vertex 9 is out of the range of 6 vertices`:           "1,9",
+		`entry 2: vertex 1 is given twice, first by entry 1: give each`: "1,1",
+	} {
+		_, _, err := Vertices(list, words, 6)
+		assert.Refused(t, err, list+": "+want)
+	}
+	_, _, err := Vertices("1,x", nil, 6)
+	assert.Refused(t, err, `1,x: entry 2: "x" is no number, and the vertices have no names`)
+	_, _, err = Vertices("7,99", numbers, 4)
+	assert.Refused(t, err, `7,99: entry 2: no vertex has the name "99"`)
 }
 
 // TestRowsOfNames: rows without ids follow the names' first appearance, and a note says so; rows with ids do

@@ -8,6 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Unnamed opens a file without a name in a folder, to write and read. Nothing is left of it however the
+// program ends.
+func Unnamed(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
+	if err == nil || errors.Is(err, fs.ErrPermission) {
+		return f, err
+	}
+	f, err = os.CreateTemp(dir, "weft-*") // of a file system without such files
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // MakeHidden makes a hidden directory for what will have the name in parent. It stays locked against the
 // sweep of another process until lock is closed, or the process ends.
 func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock *os.File, err error) {

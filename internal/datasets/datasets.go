@@ -276,12 +276,20 @@ func (m *Maker) write(store string, d *Dataset) error {
 	if d.make != nil {
 		return generate.Write(store, *d.make)
 	}
-	i := Import{d.format, d.source.path(), strings.Fields(d.flags), d.metric}
+	return m.Import(store, d.Import())
+}
+
+// Import is the import that makes the dataset's store; of no format where the graph is generated.
+func (d *Dataset) Import() (i Import) {
+	if d.make != nil {
+		return i
+	}
+	i = Import{d.format, d.source.path(), strings.Fields(d.flags), d.metric}
 	if t := d.tables; t != nil {
 		i.Source, _, _ = t.in(d.source.path())
 		i.Flags = t.flags(d.source.path())
 	}
-	return m.Import(store, i)
+	return i
 }
 
 // from names what the store is made of.

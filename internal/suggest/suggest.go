@@ -34,7 +34,11 @@ func Nearest(typed string, words []string) string {
 // OneOf is the way out of an unknown word: the one that was meant, or else all that there are.
 func OneOf(typed string, words []string) string {
 	if near := Nearest(typed, words); near != "" {
-		return "did you mean " + near + "?"
+		said := "did you mean " + near + "?"
+		if more := remarks[plain(typed)]; more != "" {
+			said += " " + more
+		}
+		return said
 	}
 	return "it is one of " + strings.Join(words, ", ")
 }

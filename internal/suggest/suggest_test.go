@@ -51,4 +51,17 @@ func TestSynonym(t *testing.T) {
 	} {
 		assert.Equal(t, want, Synonym(typed, models), typed)
 	}
+	for typed, want := range map[string]string{
+		"node-classification": "did you mean vertex?", "link_prediction": "did you mean link?",
+		"regression": "did you mean vertex? it learns values where the labels are numbers with a fraction",
+	} {
+		assert.Equal(t, want, OneOf(typed, []string{"vertex", "link"}), typed)
+	}
+}
+
+func TestOther(t *testing.T) {
+	other := Other{{"one", "a-b c"}, {"two", "d"}}
+	for word, want := range map[string]string{"A_B": "one", "c": "one", "d": "two", "a": "", "": ""} {
+		assert.Equal(t, want, other.For(word), word)
+	}
 }

@@ -20,6 +20,9 @@ var synonyms = map[string]string{
 	"resgcn":      "deepgcn deepergcn gen resgcnplus",
 	"sgc":         "sg simplegcn",
 	"appnp":       "ppnp",
+	// tasks
+	"vertex": "node classification vertexclassification nodeclassification regression noderegression",
+	"link":   "edge linkprediction linkpred edgeprediction",
 	// activations, norms, aggregations, jumping knowledge
 	"leaky-relu": "lrelu",
 	"batch":      "batchnorm batchnorm1d bn",
@@ -47,12 +50,39 @@ var synonyms = map[string]string{
 
 // Synonym is the word that stands here for one of another library, "" where none of the words does.
 func Synonym(typed string, words []string) string {
-	plain := strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(typed))
+	plain := plain(typed)
 	short := strings.TrimSuffix(plain, "conv")
 	for _, word := range words {
 		if others := strings.Fields(synonyms[word]); plain == strings.ReplaceAll(word, "-", "") ||
 			short == word || slices.Contains(others, plain) || slices.Contains(others, short) {
 			return word
+		}
+	}
+	return ""
+}
+
+// remarks say more about the value that stands for a word of another library, by that word.
+var remarks = map[string]string{
+	"regression":     "it learns values where the labels are numbers with a fraction",
+	"noderegression": "it learns values where the labels are numbers with a fraction",
+}
+
+// plain is a word in small letters, without hyphens, underscores and blanks.
+func plain(word string) string {
+	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(word))
+}
+
+// Other says what there is for words of other programs: rows of a sentence, and the words with blanks between
+// them.
+type Other [][2]string
+
+// For is the sentence for a word, whatever its capitals, hyphens and underscores; "" where there is none.
+func (o Other) For(word string) string {
+	for _, row := range o {
+		for other := range strings.FieldsSeq(row[1]) {
+			if plain(other) == plain(word) {
+				return row[0]
+			}
 		}
 	}
 	return ""

@@ -151,12 +151,10 @@ func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error)
 // need counts what this worker reads.
 func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need Need, err error) {
 	types := f.Share.Edges.Types()
-	marks := make([][]bool, len(types))
+	sets := make([]*marks, len(types))
 	for i, t := range types {
-		marks[i] = make([]bool, t.Rows)
-		for _, row := range into[i] {
-			marks[i][row] = true
-		}
+		sets[i] = newMarks(t.Rows)
+		sets[i].add(into[i]...)
 	}
 	for _, a := range along {
 		r := f.relation(a)
@@ -164,47 +162,39 @@ func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need N
 		if a.Reversed {
 			list, source, target = &r.Out, r.Target, r.Source
 		}
-		edges, err := f.mark(marks[source], list, types[source].Starts, into[target])
+		edges, err := f.mark(sets[source], types[source].Rows, list, types[source].Starts, into[target])
 		if err != nil {
 			return nil, need, err
 		}
 		need.Edges += edges
 	}
-	for _, marked := range marks {
-		list := []int32{}
-		for row, is := range marked {
-			if is {
-				list = append(list, int32(row))
-			}
-		}
-		rows = append(rows, list)
-		need.Vertices += int64(len(list))
+	for i, set := range sets {
+		rows = append(rows, set.list(0, types[i].Rows))
+		need.Vertices += int64(len(rows[i]))
 	}
 	return rows, need, nil
 }
 
-// mark marks the local rows that are sources of edges into some rows, on this worker and on the others. It
-// returns how many edges lead into the rows given here.
-func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int32) (edges int64, err error) {
-	seen := make([]bool, starts[len(starts)-1]) // by position
+// mark marks the local rows, of so many, that are sources of edges into some rows, on this worker and on the
+// others. It returns how many edges lead into the rows given here.
+func (f *finder) mark(own *marks, rows int, list *graph.Relation, starts []int,
+	into []int32,
+) (edges int64, err error) {
+	seen := newMarks(starts[len(starts)-1]) // by position
 	for _, row := range into {
 		sources := list.Sources[list.Indptr[row]:list.Indptr[row+1]]
 		edges += int64(len(sources))
-		for _, position := range sources {
-			seen[position] = true
-		}
+		seen.add(sources...)
 	}
 	k, me, c := len(starts)-1, f.Share.Edges.P, f.Groups.Halo
 	lists, counts := make([][]int32, c.Size()), make([]int32, c.Size()) // by rank
 	for q, rank := range f.Groups.Holders {
-		for row, is := range seen[starts[q]:starts[q+1]] {
-			switch {
-			case is && q == me:
-				own[row] = true
-			case is:
-				lists[rank] = append(lists[rank], int32(row))
-			}
+		theirs := seen.list(starts[q], starts[q+1])
+		if q == me {
+			own.add(theirs...)
+			continue
 		}
+		lists[rank] = theirs
 		counts[rank] = int32(len(lists[rank]))
 	}
 	if k == 1 {
@@ -221,13 +211,12 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 	if err := comm.AllToAllOf(c, comm.Setup, lists, asked); err != nil {
 		return 0, err
 	}
-	for rank, rows := range asked {
-		for _, row := range rows {
-			if row < 0 || int(row) >= len(own) {
-				return 0, fmt.Errorf("worker %d asks worker %d for row %d of %d", rank,
-					c.Rank(), row, len(own))
+	for rank, theirs := range asked {
+		for _, row := range theirs {
+			if row < 0 || int(row) >= rows {
+				return 0, fmt.Errorf("worker %d asks worker %d for row %d of %d", rank, c.Rank(), row, rows)
 			}
-			own[row] = true
+			own.add(row)
 		}
 	}
 	return edges, nil

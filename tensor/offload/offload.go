@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 )
@@ -28,7 +26,7 @@ func Open(dir string) (*File, error) {
 	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, refused(dir, err)
 	}
-	f, err := unnamed(dir)
+	f, err := atomicfile.Unnamed(dir)
 	if err != nil {
 		return nil, refused(dir, err)
 	}
@@ -37,7 +35,7 @@ func Open(dir string) (*File, error) {
 
 // Check refuses a folder that Open cannot make or write to. It makes none.
 func Check(dir string) error {
-	f, err := unnamed(existing(dir))
+	f, err := atomicfile.Unnamed(existing(dir))
 	if err != nil {
 		return refused(dir, err)
 	}
@@ -66,22 +64,6 @@ func refused(dir string, err error) error {
 			"another", dir)
 	}
 	return refusal.Errorf("{offload} %s: %w; name a folder that can be written to", dir, cause(err))
-}
-
-// unnamed opens a file without a name.
-func unnamed(dir string) (*os.File, error) {
-	f, err := os.OpenFile(dir, os.O_RDWR|unix.O_TMPFILE, 0o600)
-	if err == nil || errors.Is(err, fs.ErrPermission) {
-		return f, err
-	}
-	f, err = os.CreateTemp(dir, "weft-*") // of a file system without such files
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // Close gives the disk's room back.

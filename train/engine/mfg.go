@@ -35,7 +35,7 @@ func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
 	rows := slices.Clone(m.rows)
 	slices.Sort(rows)
 	schema := sar.SchemaOf(c.Share)
-	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, reaches(c.Blocks, schema), rows)
+	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, Reaches(c.Blocks, schema), rows)
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +72,9 @@ func (m *MFG) find(vertices []int32) {
 	}
 }
 
-// reaches returns how far each block reaches along edges: its rounds, and the relations whose Propagator it
+// Reaches returns how far each block reaches along edges: its rounds, and the relations whose Propagator it
 // asks for. To find them it builds each block in a plan, without memory.
-func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
+func Reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	var none []*autograd.RowSet

@@ -11,14 +11,24 @@ import (
 // writeCSV writes a table as RFC 4180 has it, with a header. Numbers have as many digits as float32 needs.
 func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 	w := csv.NewWriter(to)
-	line := t.header(rows.Columns)
+	columns := t.columns(rows.Columns)
+	line := make([]string, len(columns))
+	for k, c := range columns {
+		line[k] = c.name
+	}
 	if err := w.Write(line); err != nil {
 		return err
 	}
-	err := t.each(rows, func(r record) error {
-		line = append(append(line[:0], strconv.FormatInt(r.vertex, 10)), r.words...)
-		for _, x := range r.numbers {
-			line = append(line, strconv.FormatFloat(float64(x), 'g', -1, 32))
+	err := t.each(rows, func(fields []field) error {
+		for k, f := range fields {
+			switch columns[k].kind {
+			case text:
+				line[k] = f.text
+			case integer:
+				line[k] = strconv.FormatInt(f.integer, 10)
+			default:
+				line[k] = strconv.FormatFloat(float64(f.number), 'g', -1, 32)
+			}
 		}
 		return w.Write(line)
 	})

@@ -15,29 +15,31 @@ const groupRows = 1 << 17
 // writeParquet writes a table as Parquet: the vertex as int64, types, names and classes as strings, numbers
 // as float.
 func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
-	columns := inOrder{parquet.Group{}, t.header(rows.Columns)}
-	for k, name := range columns.names {
-		switch {
-		case name == vertexColumn:
-			columns.Group[name] = parquet.Leaf(parquet.Int64Type)
-		case k < len(columns.names)-len(t.numbers(rows.Columns)):
-			columns.Group[name] = parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
-		default:
-			columns.Group[name] = parquet.Leaf(parquet.FloatType)
+	columns := t.columns(rows.Columns)
+	schema := inOrder{Group: parquet.Group{}}
+	for _, c := range columns {
+		leaf := parquet.Leaf(parquet.FloatType)
+		switch c.kind {
+		case text:
+			leaf = parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
+		case integer:
+			leaf = parquet.Leaf(parquet.Int64Type)
 		}
+		schema.Group[c.name], schema.names = leaf, append(schema.names, c.name)
 	}
-	w := parquet.NewGenericWriter[any](to, parquet.NewSchema("predictions", columns),
+	w := parquet.NewGenericWriter[any](to, parquet.NewSchema("predictions", schema),
 		parquet.Compression(&parquet.Snappy), parquet.MaxRowsPerRowGroup(groupRows))
-	row := make(parquet.Row, 0, len(columns.names))
-	add := func(v parquet.Value) { row = append(row, v.Level(0, 0, len(row))) }
-	err := t.each(rows, func(r record) error {
-		row = row[:0]
-		add(parquet.Int64Value(r.vertex))
-		for _, word := range r.words {
-			add(parquet.ByteArrayValue([]byte(word)))
-		}
-		for _, x := range r.numbers {
-			add(parquet.FloatValue(x))
+	row := make(parquet.Row, len(columns))
+	err := t.each(rows, func(fields []field) error {
+		for k, f := range fields {
+			v := parquet.FloatValue(f.number)
+			switch columns[k].kind {
+			case text:
+				v = parquet.ByteArrayValue([]byte(f.text))
+			case integer:
+				v = parquet.Int64Value(f.integer)
+			}
+			row[k] = v.Level(0, 0, k)
 		}
 		_, err := w.WriteRows([]parquet.Row{row})
 		return err

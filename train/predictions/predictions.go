@@ -5,7 +5,6 @@ package predictions
 import (
 	"bufio"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,6 +36,12 @@ type Table struct {
 	Names    []string // of all vertices of the graph; nil: they have none
 	Columns  Columns
 	Classes  []string // the names of the classes or labels; nil: their numbers
+	// Answers are what the table says of each vertex, in this order; nil: what it says by default.
+	Answers []Answer
+	// Embeddings has the row of each row's vertex, where Answers has Hidden.
+	Embeddings *Kept
+	Order      Order
+	scratch    string // a file beside which rows may wait on disk; empty: that for temporary files
 }
 
 // Type is a vertex type of a table.
@@ -83,19 +88,25 @@ func CheckEnding(flag, path string) error {
 
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
 // complete and on disk. A NumPy array has a row per vertex, float32. A table has the vertex's number, its
-// type if there are several, its name if vertices have names, and then
+// type if there are several, its name if vertices have names, and then the columns of Table.Answers:
 //
-//	class, probability                     of classes: the likeliest one
-//	a probability for each label           of labels, under their names
-//	value, or value_0, value_1, …          of values
-//	embedding_0, embedding_1, …            of embeddings
+//	class                              the likeliest class
+//	probability                        of that class
+//	margin                             the largest probability less the second largest
+//	entropy                            of the probabilities, in nats
+//	probability_CLASS, …               of each class: all probabilities
+//	LABEL, …                           of each label: its probability, under its name
+//	value, or value_0, value_1, …      of values
+//	embedding_0, embedding_1, …        of embeddings
 //
+// By default these are class and probability of classes, and all of labels, values or embeddings.
 // Probabilities are the softmax of logits, and σ for labels. Control characters of names are escaped as in
 // Go's strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err
 	}
+	t.scratch = path
 	return atomicfile.Write(path, func(to io.Writer) error { return Encode(to, ending(path), rows, t) })
 }
 
@@ -118,43 +129,26 @@ func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 		ending)
 }
 
-// record is a row of a table.
-type record struct {
-	vertex  int64
-	words   []string // its type, name and class, those of them that the table has
-	numbers []float32
+// column is one of a table.
+type column struct {
+	name string
+	kind kind
 }
 
-// hasClass reports whether records have a class.
-func (t *Table) hasClass() bool { return t.Columns == Logits || t.Columns == Probabilities }
+// kind is what the fields of a column hold.
+type kind int
 
-// numbers are the names of a record's numbers, for rows of so many columns.
-func (t *Table) numbers(columns int) []string {
-	numbered := func(prefix string) (names []string) {
-		for k := range columns {
-			names = append(names, prefix+strconv.Itoa(k))
-		}
-		return names
-	}
-	switch {
-	case t.hasClass():
-		return []string{"probability"}
-	case t.Columns == LabelLogits && t.Classes != nil && t.distinct():
-		return t.Classes
-	case t.Columns == LabelLogits:
-		return numbered("label_")
-	case t.Columns == Values && columns == 1:
-		return []string{"value"}
-	case t.Columns == Values:
-		return numbered("value_")
-	}
-	return numbered("embedding_")
-}
+const (
+	number  kind = iota // float32
+	integer             // int64
+	text
+)
 
-// distinct reports whether the names of the labels can be names of columns beside the vertex and its name.
-func (t *Table) distinct() bool {
-	names := slices.Sorted(slices.Values(append([]string{vertexColumn, nameColumn, ""}, t.Classes...)))
-	return len(slices.Compact(names)) == 3+len(t.Classes)
+// field is what a row has in a column: the one of these that its kind names.
+type field struct {
+	text    string
+	integer int64
+	number  float32
 }
 
 // The first columns of a table.
@@ -162,29 +156,30 @@ const (
 	vertexColumn = "vertex"
 	typeColumn   = "type"
 	nameColumn   = "name"
-	classColumn  = "class"
 )
 
-// header are the names of a table's columns, for rows of so many columns.
-func (t *Table) header(columns int) []string {
-	return slices.Concat([]string{vertexColumn}, t.words(typeColumn, nameColumn, classColumn),
-		t.numbers(columns))
-}
-
-// words are those of the three that the table has.
-func (t *Table) words(of, name, class string) (words []string) {
-	for _, word := range []struct {
-		text  string
-		there bool
-	}{{of, t.Types != nil}, {name, t.named()}, {class, t.hasClass()}} {
-		if word.there {
-			words = append(words, word.text)
+// columns are those of a table, for rows of so many numbers.
+func (t *Table) columns(numbers int) []column {
+	all := []column{{vertexColumn, integer}}
+	if t.Types != nil {
+		all = append(all, column{typeColumn, text})
+	}
+	if t.named() {
+		all = append(all, column{nameColumn, text})
+	}
+	for _, a := range t.answers() {
+		if a == Class {
+			all = append(all, column{string(a), text})
+			continue
+		}
+		for _, name := range t.numbers(a, numbers) {
+			all = append(all, column{name, number})
 		}
 	}
-	return words
+	return all
 }
 
-// named reports whether records have names of vertices.
+// named reports whether a table has the names of vertices.
 func (t *Table) named() bool {
 	return t.Names != nil || slices.ContainsFunc(t.Types, func(of Type) bool { return of.Names != nil })
 }
@@ -208,50 +203,61 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 	return int64(row), kind, name
 }
 
-// each passes the records of rows to use, until it fails. The next record overwrites the numbers of the last.
-func (t *Table) each(rows worker.Rows, use func(record) error) error {
-	at := 0
-	numbers := make([]float32, len(t.numbers(rows.Columns)))
-	for batch := range rows.Each {
-		for row := range slices.Chunk(batch, rows.Columns) {
-			vertex, kind, name := t.place(at)
-			class := t.predict(numbers, row)
-			if err := use(record{vertex, t.words(kind, name, class), numbers}); err != nil {
+// each passes the fields of rows to use, in the table's order, until it fails. The next row overwrites the
+// fields of the last.
+func (t *Table) each(rows worker.Rows, use func([]field) error) error {
+	var (
+		fields []field
+		of     Outcome
+		hidden []float32
+	)
+	if slices.Contains(t.Answers, Hidden) {
+		hidden = make([]float32, t.Embeddings.columns)
+	}
+	return t.inOrder(rows, func(at int, row []float32) error {
+		if hidden != nil {
+			if err := t.Embeddings.read(at, hidden); err != nil {
 				return err
 			}
-			at++
 		}
-	}
-	return nil
+		of.Of(t.Columns, row)
+		fields = t.fields(fields[:0], at, &of, hidden)
+		return use(fields)
+	})
 }
 
-// predict sets the numbers of a record to those of a row, and returns its class, if it has one.
-func (t *Table) predict(numbers, row []float32) (class string) {
-	switch t.Columns {
-	case LabelLogits:
-		for k, z := range row {
-			numbers[k] = float32(1 / (1 + math.Exp(-float64(z))))
-		}
-		return ""
-	case Values, Embedding:
-		copy(numbers, row)
-		return ""
+// fields appends those of a row.
+func (t *Table) fields(to []field, at int, of *Outcome, hidden []float32) []field {
+	vertex, kind, name := t.place(at)
+	to = append(to, field{integer: vertex})
+	if t.Types != nil {
+		to = append(to, field{text: kind})
 	}
-	top := 0
-	for k, z := range row {
-		if z > row[top] {
-			top = k
+	if t.named() {
+		to = append(to, field{text: name})
+	}
+	numbers := func(x []float32) {
+		for _, x := range x {
+			to = append(to, field{number: x})
 		}
 	}
-	if numbers[0] = row[top]; t.Columns == Logits {
-		all := 0.
-		for _, z := range row {
-			all += math.Exp(float64(z) - float64(row[top]))
+	for _, a := range t.answers() {
+		switch {
+		case a == Class && t.Classes != nil:
+			to = append(to, field{text: t.Classes[of.Top]})
+		case a == Class:
+			to = append(to, field{text: strconv.Itoa(of.Top)})
+		case a == AllProbabilities:
+			for _, p := range of.Probabilities {
+				to = append(to, field{number: float32(p)})
+			}
+		case a == Value, a == Hidden && t.Columns == Embedding:
+			numbers(of.row)
+		case a == Hidden:
+			numbers(hidden)
+		default:
+			to = append(to, field{number: of.Number(a)})
 		}
-		numbers[0] = float32(1 / all)
 	}
-	if t.Classes == nil {
-		return strconv.Itoa(top)
-	}
-	return t.Classes[top]
+	return to
 }

@@ -440,7 +440,7 @@ func TestMedian(t *testing.T) {
 		x    []float64
 		want float64
 	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}} {
-		assert.Equal(t, c.want, median(c.x), c.x)
+		assert.Equal(t, c.want, Median(c.x), c.x)
 	}
 }
 

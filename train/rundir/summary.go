@@ -63,8 +63,8 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select,
 		Split:   j.Options.Split.Number,
-		Numbers: r.Scores.Numbers(), Losses: numbers(r.Losses),
-		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
+		Numbers: r.Numbers(), Losses: numbers(r.Losses),
+		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: Median(r.EpochSeconds),
 		Usage: r.Usage, Links: r.Links,
 		Checkpoints: r.Checkpoints,
 		Graph:       *countsOf(&r.Whole), Validation: countsOf(r.Validation),
@@ -99,8 +99,8 @@ func numbers(x []float64) []metric.Number {
 	return out
 }
 
-// median is the middle of the sorted values, the mean of the two middle ones of an even number, 0 of none.
-func median(x []float64) float64 {
+// Median is the middle of the sorted values, the mean of the two middle ones of an even number, 0 of none.
+func Median(x []float64) float64 {
 	if len(x) == 0 {
 		return 0
 	}

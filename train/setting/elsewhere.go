@@ -50,6 +50,8 @@ var elsewhere = meant([][3]string{
 	{"negatives", "is the number of negative edges for each training edge", "num-negs neg-ratio " +
 		"negative-sampling-ratio neg-sampling-ratio num-neg"},
 	{"threads", "is the number of threads of each worker", "num-threads n-threads nthreads num-cores"},
+	{"precision", "bf16 stores and sends the values of vertices in half the bytes", "fp16 float16 amp " +
+		"half bf16 bfloat16 mixed-precision mixed dtype use-amp"},
 	{"parallel", "AXIS=N is the number of workers, as in graph=4", "workers num-workers n-workers " +
 		"num-partitions num-parts num-trainers world-size nproc nproc-per-node num-procs"},
 	{"", "weft runs on the CPU and has no choice of devices", "device gpu gpus cuda no-cuda use-gpu " +

@@ -412,6 +412,14 @@ func withFields(table [][]Setting) (all []Setting) {
 // Task is the only one that the setting is for, "" where it is for any.
 func (s Setting) Task() string { return s.task }
 
+// UsedBy reports whether a model uses a setting, decoupled or not. A model that is not known uses all.
+func UsedBy(model, name string) bool {
+	kind, known := gnn.KindOf(model)
+	return !known || kind.Uses(name) || !slices.ContainsFunc(settings, func(s Setting) bool {
+		return s.some && s.Name == name
+	})
+}
+
 // Models are those that use the setting, decoupled or not.
 func (s Setting) Models() []string {
 	return slices.DeleteFunc(gnn.Names(), func(model string) bool {
@@ -534,7 +542,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		}
 	case *int:
 		if *p, err = strconv.Atoi(text); err != nil {
-			err = errors.New("must be a whole number")
+			err = errors.New("must be a whole number" + s.several(text))
 		}
 	case *uint64:
 		if *p, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -542,12 +550,23 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		}
 	case *float64:
 		if *p, err = strconv.ParseFloat(text, 64); err != nil {
-			err = errors.New("must be a number")
+			err = errors.New("must be a number" + s.several(text))
 		}
 	case *bool:
 		*p, err = parseBool(text)
 	}
 	return err
+}
+
+// several says what there is for a list of values where the setting takes one.
+func (s Setting) several(text string) string {
+	switch {
+	case !strings.ContainsAny(text, ", "):
+		return ""
+	case s.Name == "hidden":
+		return refusal.Sprintf(": all hidden layers have one width, and {layers} says how many layers there are")
+	}
+	return "; weft sweep trains with several values"
 }
 
 func parseBool(text string) (bool, error) {
@@ -568,7 +587,8 @@ func (s Setting) reject(o *Options) string {
 			return ""
 		}
 		if s.number != "" && isNumber(v) {
-			return refusal.Sprintf("a number is for {"+s.number+"} now; here %s", suggest.OneOf(v, s.Choices))
+			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number),
+				suggest.OneOf(v, s.Choices))
 		}
 		return s.unknown(v)
 	case int:

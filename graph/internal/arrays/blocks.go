@@ -108,8 +108,8 @@ func OpenEnds(o EndsOptions) (*Ends, error) {
 	return e, nil
 }
 
-// OpenVectors begins to read the ends of edges from two vectors of one length, of sources and of
-// targets. Options are as for OpenEnds, without Open.
+// OpenVectors begins to read the ends of edges from two vectors of one length, of sources and of targets.
+// Options are as for OpenEnds, without Open.
 func OpenVectors(open [2]func() (*Entry, error), o EndsOptions) (*Ends, error) {
 	e := &Ends{EndsOptions: o}
 	for k := range open {

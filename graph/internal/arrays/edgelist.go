@@ -184,7 +184,10 @@ type edgeRows struct {
 
 func (b *Beside) open() (*edgeRows, error) {
 	rows, err := b.Open()
-	return &edgeRows{Beside: b, rows: rows}, b.Refuse(err)
+	if err != nil {
+		return nil, b.Refuse(err)
+	}
+	return &edgeRows{Beside: b, rows: rows}, nil
 }
 
 // atMost returns how many rows are there to take, at most n. The first is that of edge at.

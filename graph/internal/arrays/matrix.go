@@ -66,7 +66,10 @@ func OpenMatrix(open func() (*Entry, error), keepDense bool, refuse func(error) 
 	}
 	defer e.Close()
 	m, err := ReadMatrix(e, keepDense)
-	return m, refuse(err)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	return m, nil
 }
 
 // staysDense reports whether so many of the values are not zero that sparse rows do not pay. It reads until

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"fmt"
+	"log"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/comm"
+	"weft/gnn"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/serve"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+type serveCommand struct {
+	settings settingFlags
+	port     int
+	listen   string
+	queue    int
+}
+
+func newServe() *cobra.Command {
+	s := &serveCommand{}
+	cmd := &cobra.Command{
+		Use:   "serve RUN [STORE]",
+		Short: "answer requests for predictions over HTTP, with the weights of a run",
+		Long: `serve answers POST /predict with predictions of some vertices, to the same bits as weft predict. The graph and the weights stay open,
+and an inference reads only what the vertices depend on. The graph is the run's own, or another one with the same features.
+
+A request is a JSON object. Its vertices are ids: names where the graph has them, else numbers. Its columns choose what the answer
+has: class, probability, margin, entropy, probabilities and embedding; value of a run that predicts these. GET /healthz says whether requests are
+taken, and GET /metrics has figures for Prometheus.
+
+As many requests as there are threads are computed at a time. Others wait, and those that find no place are answered 503. A signal
+(SIGINT or SIGTERM) ends serve once all requests that it has taken are answered.`,
+		Example: `  weft serve runs/first
+  weft serve runs/first stores/newer --port 9000
+  weft serve runs/first --listen 0.0.0.0 --threads 4
+  curl -d '{"vertices": [0, 7], "columns": ["class", "probabilities"]}' http://127.0.0.1:8080/predict`,
+		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
+		Args:              arguments(1, 2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&s.port, "port", 8080, "`number` of the TCP port, 0 takes a free one")
+	f.StringVar(&s.listen, "listen", "127.0.0.1", "`address` to listen on; 0.0.0.0 and :: are all of "+
+		"this machine's, where anybody who reaches it may ask")
+	f.IntVar(&s.queue, "queue", 256, "`number` of requests that wait at most; others are answered 503")
+	s.settings.addThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
+	return cmd
+}
+
+func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
+	asked, weights, err := s.prepare(args)
+	if err != nil {
+		return err
+	}
+	r := ranks{launch.Ranks{Comm: comm.Alone()}}
+	opened, err := r.open(cmd.Context(), asked.source(), asked.options, cmd.ErrOrStderr(), nil, nil)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	if err := checkWeights(&asked, opened.counts().FeatureColumns, weights); err != nil {
+		return err
+	}
+	model, err := s.model(cmd, opened, &asked, weights)
+	if err != nil {
+		return err
+	}
+	return s.serve(cmd, opened, model)
+}
+
+// prepare reads the run and its weights. The mesh is one worker, whatever that of the run was.
+func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, err error) {
+	const highest = 1<<16 - 1
+	switch {
+	case s.port < 0 || s.port > highest:
+		return asked, nil, refusal.Errorf("--port %d: ports have the numbers 1 to %d; 0 takes a free one",
+			s.port, highest)
+	case s.queue < 1:
+		return asked, nil, refusal.Errorf("--queue %d: the number of requests that may wait is 1 or more",
+			s.queue)
+	}
+	asked, o, _, err := requestOf(args)
+	if err != nil {
+		return asked, nil, err
+	}
+	if asked.graph == "" {
+		return asked, nil, refusal.Errorf("%s names no store, as the graph was made in memory; give one: "+
+			"weft serve %s STORE", args[0], args[0])
+	}
+	o.Parallel, o.Partitions = setting.Defaults().Parallel, setting.Defaults().Partitions
+	o.ResetOtherAxes(func(string) bool { return false })
+	if err := s.settings.override(&o); err != nil {
+		return asked, nil, err
+	}
+	if asked.options, err = resolved(&o, s.settings.givenNames()...); err != nil {
+		return asked, nil, err
+	}
+	if r := asked.options; gnn.OverAll(r.Norm) && r.Uses("norm") {
+		return asked, nil, refusal.Errorf("serve %s: --norm %s takes its mean over all vertices, and so a "+
+			"prediction depends on all; weft predict %s predicts all", args[0], r.Norm,
+			refusal.ShellWord(args[0]))
+	}
+	weights, err = nn.ReadState(asked.weights)
+	return asked, weights, err
+}
+
+// model is what answers.
+func (s *serveCommand) model(
+	cmd *cobra.Command, opened *session, asked *request, weights nn.State,
+) (m serve.Model, err error) {
+	d := predicted{asked: asked, graph: opened.job.Graph}
+	warnOfWeights(cmd.ErrOrStderr(), asked.options.Model, asked.run, asked.weighted, opened.store, d.graph)
+	if d.Table, err = embeddingsOf(asked.options, d.graph, false); err != nil {
+		return m, err
+	}
+	if asked.options.Task != task.Link && !d.standFor(weights) {
+		return m, refusal.Errorf("serve %s: no graph is there whose labels say what the predictions stand "+
+			"for; give the store that the run was trained on", asked.run)
+	}
+	m = serve.Model{
+		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", version, asked.options.Model, asked.run,
+			counted(opened.job.Graph.Own(), "vertex", "vertices"), opened.store),
+		Graph: opened.job.Graph, Table: d.Table,
+	}
+	m.Predictor, err = opened.job.Predictor(cmd.Context(), weights)
+	switch {
+	case refusal.Weights.In(err):
+		return m, fmt.Errorf("%s: %w", asked.weights, advised(err))
+	case err != nil:
+		return m, opened.failed(err, err)
+	}
+	return m, nil
+}
+
+// serve answers requests until a signal comes.
+func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model) error {
+	ctx, stop := opened.untilSignal(cmd, "", nil)
+	defer stop()
+	listener, err := net.Listen("tcp", net.JoinHostPort(s.listen, strconv.Itoa(s.port)))
+	if err != nil {
+		return refusal.Errorf("--listen %s --port %d: %w; name another address or port, or port 0 for a "+
+			"free one", s.listen, s.port, err)
+	}
+	server := serve.New(m, serve.Options{
+		Workers: m.Predictor.Threads(), Queue: s.queue, OnlyLocal: isLoopback(s.listen),
+		Log: log.New(cmd.ErrOrStderr(), "weft: ", 0),
+	})
+	out, began := cmd.OutOrStdout(), time.Now()
+	fmt.Fprintf(out, "http://%s answers for %s; interrupt to end\n", listener.Addr(), m.About)
+	err = server.Serve(ctx, listener)
+	fmt.Fprintf(out, "%s answered in %s\n", counted(server.Answered(), "request", "requests"),
+		duration(time.Since(began)))
+	return err
+}
+
+// isLoopback reports whether an address is reached from this machine alone.
+func isLoopback(address string) bool {
+	ip := net.ParseIP(address)
+	return address == "localhost" || ip != nil && ip.IsLoopback()
+}

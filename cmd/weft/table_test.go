@@ -1,0 +1,52 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"weft/internal/assert"
+)
+
+func TestFolded(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  []string
+	}{
+		{"short", 5, []string{"short"}},
+		{"", 8, []string{""}},
+		{"papers and what they cite", 12, []string{"papers and", "what they", "cite"}},
+		{"$DATA/npz/ms_academic_phy.npz", 12, []string{"$DATA/npz/", "ms_academic_", "phy.npz"}},
+		{"abcdefghij", 4, []string{"abcd", "efgh", "ij"}},
+		{"éééé éé", 4, []string{"éééé", "éé"}},
+	} {
+		assert.Equal(t, c.want, folded(c.text, c.width), "%q in %d", c.text, c.width)
+	}
+}
+
+// On a terminal a table leaves out what it may, and folds the cells of the widest columns.
+func TestTableFits(t *testing.T) {
+	for columns, want := range map[int]string{
+		0: "name  what                       from\n" +
+			"cora  papers and what they cite  example.org\n",
+		44: "name  what                       from\n" +
+			"cora  papers and what they cite  example.org\n",
+		43: "name  what\n" +
+			"cora  papers and what they cite\n" +
+			"for a wider terminal, or in --json: from\n",
+		18: "name  what\n" +
+			"cora  papers and\n" +
+			"      what they\n" +
+			"      cite\n" +
+			"for a wider terminal, or in --json: from\n",
+	} {
+		var out strings.Builder
+		table := newTable(&out)
+		table.columns = columns
+		table.row("name", "what", "from")
+		table.row("cora", "papers and what they cite", "example.org")
+		table.leaveOut("from", "nosuch")
+		table.flush()
+		assert.Equal(t, want, out.String(), "%d columns", columns)
+	}
+}

@@ -1,0 +1,157 @@
+// Package appended is a graph with vertices and edges behind its own, without a copy of it.
+//
+// The new vertices of a type have the ids that follow. A vertex's neighbours ascend, those of new edges
+// behind those of the graph's own to or from the same vertex: the order of a store that has both.
+package appended
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// Addition is what is appended to a graph.
+type Addition struct {
+	Types []Rows        // by vertex type
+	Edges []graph.Edges // by relation; ends are ids within their types
+}
+
+// Rows are the new vertices of a type.
+type Rows struct {
+	Count    int
+	Features graph.Features // of as many columns, and as dense, as those that the graph has
+}
+
+// Base is a graph to which one can append several times, each time to the graph alone.
+type Base struct {
+	*graph.Graph
+	out []func() *graph.Relation // by relation: out-neighbours, listed at the first use
+}
+
+// Graph is a graph with an addition. It reads the graph's arrays: use it within Guard.
+type Graph struct {
+	*Base
+	Added  *Addition
+	Counts []int // vertices of each type
+}
+
+// On is the graph as one to append to. It may be used by several goroutines.
+func On(g *graph.Graph) *Base {
+	b := &Base{Graph: g}
+	types := g.Types()
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		b.out = append(b.out, sync.OnceValue(func() *graph.Relation {
+			source, _, _ := g.Joins(r) // which an open graph has
+			return r.Reversed(types[source].Count)
+		}))
+	}
+	return b
+}
+
+// With is the graph with an addition; nil: nothing. It refuses one that does not fit the graph.
+func (b *Base) With(a *Addition) (*Graph, error) {
+	types := b.Types()
+	if a == nil {
+		a = &Addition{Types: make([]Rows, len(types)), Edges: make([]graph.Edges, len(b.Relations))}
+	}
+	g := &Graph{Base: b, Added: a}
+	for i, t := range types {
+		g.Counts = append(g.Counts, t.Count+a.Types[i].Count)
+		if err := a.Types[i].check(&t); err != nil {
+			return nil, err
+		}
+	}
+	all := 0
+	for _, n := range g.Counts {
+		all += n
+	}
+	if all > math.MaxInt32 {
+		return nil, refusal.Errorf("%d vertices: a graph has fewer than 2³¹", all)
+	}
+	for i := range b.Relations {
+		r, e := &b.Relations[i], &a.Edges[i]
+		source, target, err := b.Joins(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := checkEdges(r, e); err != nil {
+			return nil, refusal.Errorf("new edges of %s: %w", r.FullName(), err)
+		}
+		if err := e.CheckEnds(0, g.Counts[source], g.Counts[target]); err != nil {
+			return nil, refusal.Errorf("new edges of %s: %w", r.FullName(), err)
+		}
+	}
+	return g, nil
+}
+
+// check refuses rows that are not those of the type.
+func (r *Rows) check(t *graph.VertexType) error {
+	f := &r.Features
+	values := f.Dense
+	switch {
+	case r.Count == 0:
+		return nil
+	case f.Columns != t.Features.Columns:
+		return refusal.Errorf("new vertices of %s have %d features, and those of the graph %d",
+			t.Type, f.Columns, t.Features.Columns)
+	case f.Sparse() != t.Features.Sparse():
+		return refusal.Errorf("new vertices of %s have dense features where those of the graph are sparse, "+
+			"or the other way round", t.Type)
+	case f.Sparse():
+		values = f.Data
+	}
+	for _, x := range values {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return refusal.Errorf("a feature of a new vertex of %s is not finite", t.Type)
+		}
+	}
+	return nil
+}
+
+// checkEdges refuses edges with other data than those of the relation.
+func checkEdges(r *graph.Relation, e *graph.Edges) error {
+	switch n := e.Len(); {
+	case n == 0:
+		return nil
+	case (e.Weights != nil) != (r.Weights != nil):
+		return refusal.Errorf("either all edges have weights, or none: those of the graph %s",
+			map[bool]string{true: "have", false: "have none"}[r.Weights != nil])
+	case len(e.Features) != n*r.EdgeColumns || len(e.Target) != n || e.Weights != nil && len(e.Weights) != n:
+		return refusal.Errorf("%d edges with %d feature values, where the graph's have %d features each", n,
+			len(e.Features), r.EdgeColumns)
+	}
+	for _, values := range [][]float32{e.Weights, e.Features} {
+		if slices.ContainsFunc(values, func(x float32) bool {
+			return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)
+		}) {
+			return refusal.Errorf("a weight or a feature is not finite")
+		}
+	}
+	return nil
+}
+
+// Edges returns the number of edges of all relations.
+func (g *Graph) Edges() int64 {
+	n := g.Base.Edges()
+	for i := range g.Added.Edges {
+		n += int64(g.Added.Edges[i].Len())
+	}
+	return n
+}
+
+// Row returns the stored values of the features of a vertex of a type, and of sparse ones their columns.
+func (g *Graph) Row(kind int, v int32) (values []float32, columns []int32) {
+	types := g.Types()
+	f, row := &types[kind].Features, int(v)
+	if row >= types[kind].Count {
+		f, row = &g.Added.Types[kind].Features, row-types[kind].Count
+	}
+	if f.Sparse() {
+		columns = f.Indices[f.Indptr[row]:f.Indptr[row+1]]
+	}
+	return f.Row(row), columns
+}

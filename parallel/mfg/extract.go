@@ -1,0 +1,199 @@
+package mfg
+
+import (
+	"slices"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/graph/appended"
+	"weft/partition"
+)
+
+// Model says what a model reads of a graph.
+type Model struct {
+	Blocks []Reach
+	// SourceDegrees says that an aggregation divides by the degrees of sources, as GCN's does.
+	SourceDegrees bool
+	EdgeFeatures  bool // of the relations that it aggregates along
+	Labels        bool // those of training vertices, as an input
+}
+
+// Extract copies what the results for some vertices of the first type depend on out of a graph that may be
+// far larger: a share of which New takes the same vertices, to the same bits. Its rows are those that the
+// first block reads, by their ids in the graph. Behind them each type has a row that stands for all other
+// vertices, where only their number counts. Whole describes the graph.
+func Extract(g *appended.Graph, m *Model, vertices []int32) *partition.Share {
+	x := newExtractor(g)
+	x.find(m.Blocks, vertices)
+	small := &graph.Graph{}
+	types, ids := g.Types(), make([][]int32, len(g.Counts))
+	for i := range types {
+		t := &types[i]
+		ids[i] = append(x.sets[i].list(0, g.Counts[i]), int32(g.Counts[i]))
+		x.sets[i].count()
+		*t = graph.VertexType{Type: t.Type, Count: len(ids[i]), Features: x.features(i, t, ids[i])}
+	}
+	small.SetTypes(types)
+	if small.Type = g.Type; m.Labels { // new vertices have none
+		own, _ := slices.BinarySearch(ids[0], int32(g.Own()))
+		bare := g.Bare(ids[0][:own])
+		small.Labels, small.Splits = bare.Labels, bare.Splits
+	}
+	out := make([]graph.Relation, len(g.Relations))
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		made := x.directions[2*i].copied(x, m, ids)
+		made.Source, made.Name, made.Target, made.EdgeColumns = r.Source, r.Name, r.Target, r.EdgeColumns
+		small.Relations = append(small.Relations, made)
+		out[i] = x.directions[2*i+1].copied(x, m, ids)
+	}
+	return partition.Some(small, ids, out, x.whole)
+}
+
+// extractor finds rows of a graph.
+type extractor struct {
+	g          *appended.Graph
+	whole      partition.Whole
+	directions []*direction // of each relation along its edges, and in reverse
+	sets       []*marks     // by vertex type: the rows found so far
+}
+
+// direction is a relation in a direction.
+type direction struct {
+	along          gnn.Along
+	source, target int // vertex types, in this direction
+	weighted       bool
+	list           func() *appended.Neighbours
+	neighbours     *appended.Neighbours // list, once a block aggregates along it
+	into           []int32              // rows whose neighbours are found, ascending
+}
+
+func newExtractor(g *appended.Graph) *extractor {
+	base := partition.All(g.Graph)
+	x := &extractor{g: g, whole: base.Whole.Grown(g.Counts, g.Edges())}
+	for i, r := range base.Edges.Relations {
+		x.directions = append(x.directions,
+			&direction{
+				along: gnn.Along{Relation: r.Name}, source: r.Source, target: r.Target,
+				weighted: r.In.Weights != nil,
+				list:     func() *appended.Neighbours { return g.In(i) },
+			},
+			&direction{
+				along: gnn.Along{Relation: r.Name, Reversed: true}, source: r.Target, target: r.Source,
+				weighted: r.In.Weights != nil,
+				list:     func() *appended.Neighbours { return g.Out(i) },
+			})
+	}
+	for _, n := range g.Counts {
+		x.sets = append(x.sets, newMarks(n))
+	}
+	return x
+}
+
+// find marks the rows that the blocks read for some vertices.
+func (x *extractor) find(blocks []Reach, vertices []int32) {
+	x.sets[0].add(vertices...)
+	for _, b := range slices.Backward(blocks) {
+		for range b.Rounds {
+			if len(b.Along) > 0 {
+				x.step(b.Along)
+			}
+		}
+	}
+}
+
+// step marks the neighbours of all rows that are marked.
+func (x *extractor) step(along []gnn.Along) {
+	into := make([][]int32, len(x.sets))
+	for i, set := range x.sets {
+		into[i] = set.list(0, x.g.Counts[i])
+	}
+	for _, d := range x.directions {
+		if !slices.Contains(along, d.along) {
+			continue
+		}
+		if d.neighbours == nil {
+			d.neighbours = d.list()
+		}
+		done, from := d.into, x.sets[d.source]
+		d.into = into[d.target]
+		for _, row := range d.into {
+			if len(done) > 0 && done[0] == row {
+				done = done[1:]
+				continue
+			}
+			d.neighbours.Each(row, func(u int32, _ *graph.Relation, _ int64) { from.add(u) })
+		}
+	}
+}
+
+// copied has the neighbours of d.into. Other rows have their self loops and, where degrees count, as many
+// neighbours as in the graph; all of these are the last row.
+func (d *direction) copied(x *extractor, m *Model, ids [][]int32) (r graph.Relation) {
+	rows := ids[d.target]
+	r.Indptr = make([]int64, 1, len(rows)+1)
+	if d.weighted {
+		r.Weights = []float32{}
+	}
+	if d.neighbours == nil { // no block reads it
+		r.Indptr = make([]int64, len(rows)+1)
+		return r
+	}
+	features := m.EdgeFeatures && !d.along.Reversed
+	add := func(source int32, in *graph.Relation, k int64) {
+		r.Sources = append(r.Sources, source)
+		if r.Weights != nil {
+			r.Weights = append(r.Weights, in.Weights[k])
+		}
+		if n := int64(in.EdgeColumns); features {
+			r.EdgeFeatures = append(r.EdgeFeatures, in.EdgeFeatures[k*n:(k+1)*n]...)
+		}
+	}
+	from, into := x.sets[d.source], d.into
+	degrees := m.SourceDegrees && d.source == d.target
+	last := int32(len(ids[d.source]) - 1)
+	for _, row := range rows[:len(rows)-1] {
+		switch {
+		case len(into) > 0 && into[0] == row:
+			into = into[1:]
+			d.neighbours.Each(row, func(u int32, in *graph.Relation, k int64) { add(from.rank(u), in, k) })
+		case degrees:
+			d.neighbours.Each(row, func(u int32, in *graph.Relation, k int64) {
+				if u == row {
+					add(from.rank(u), in, k)
+				}
+			})
+			d.neighbours.Each(row, func(u int32, in *graph.Relation, k int64) {
+				if u != row {
+					add(last, in, k)
+				}
+			})
+		}
+		r.Indptr = append(r.Indptr, int64(len(r.Sources)))
+	}
+	r.Indptr = append(r.Indptr, int64(len(r.Sources)))
+	return r
+}
+
+// features copies those of rows of a vertex type. The last row has none.
+func (x *extractor) features(kind int, t *graph.VertexType, rows []int32) (f graph.Features) {
+	f.Columns = t.Features.Columns
+	if t.Features.Sparse() {
+		f.Indptr = make([]int64, 1, len(rows)+1)
+	}
+	for _, row := range rows[:len(rows)-1] {
+		values, columns := x.g.Row(kind, row)
+		if f.Indptr == nil {
+			f.Dense = append(f.Dense, values...)
+			continue
+		}
+		f.Data, f.Indices = append(f.Data, values...), append(f.Indices, columns...)
+		f.Indptr = append(f.Indptr, int64(len(f.Data)))
+	}
+	if f.Indptr == nil {
+		f.Dense = append(f.Dense, make([]float32, f.Columns)...)
+	} else {
+		f.Indptr = append(f.Indptr, int64(len(f.Data)))
+	}
+	return f
+}

@@ -1,0 +1,99 @@
+package serve
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"weft/train/predictions"
+)
+
+// response is the body of an answer.
+type response struct {
+	Predictions []prediction `json:"predictions"`
+}
+
+// prediction is that of a vertex: what was asked for. Its numbers are float32s, which JSON has with as many
+// digits as they need to be read back to the same bits.
+type prediction struct {
+	Vertex        any        `json:"vertex"`          // its id
+	Class         any        `json:"class,omitempty"` // its name, or its number
+	Probability   *float32   `json:"probability,omitempty"`
+	Margin        *float32   `json:"margin,omitempty"`
+	Entropy       *float32   `json:"entropy,omitempty"`
+	Probabilities *perClass  `json:"probabilities,omitempty"`
+	Value         *[]float32 `json:"value,omitempty"`
+	Embedding     *[]float32 `json:"embedding,omitempty"`
+}
+
+// perClass has a number for each class, under the class's name.
+type perClass struct {
+	names   []string // nil: classes have numbers
+	numbers []float64
+}
+
+// MarshalJSON writes an object, in the order of the classes.
+func (c *perClass) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for k, x := range c.numbers {
+		key, err := json.Marshal(name(c.names, k))
+		if err != nil {
+			return nil, err
+		}
+		number, err := json.Marshal(float32(x))
+		if err != nil {
+			return nil, err
+		}
+		if k > 0 {
+			text = append(text, ',')
+		}
+		text = slices.Concat(text, key, []byte{':'}, number)
+	}
+	return append(text, '}'), nil
+}
+
+// name is that of a class, or its number.
+func name(names []string, class int) string {
+	if names == nil {
+		return strconv.Itoa(class)
+	}
+	return names[class]
+}
+
+// respond is the response to what was asked.
+func (s *Server) respond(asked *asked, a answer) (r response) {
+	table := &s.model.Table
+	for i, v := range asked.vertices {
+		one, row := prediction{Vertex: s.ids.of(v)}, a.results[i]
+		var of predictions.Outcome
+		of.Of(table.Columns, row)
+		number := func(what predictions.Answer) *float32 {
+			x := of.Number(what)
+			return &x
+		}
+		for _, what := range asked.columns {
+			switch what {
+			case predictions.Class:
+				if one.Class = of.Top; table.Classes != nil {
+					one.Class = table.Classes[of.Top]
+				}
+			case predictions.Probability:
+				one.Probability = number(what)
+			case predictions.Margin:
+				one.Margin = number(what)
+			case predictions.Entropy:
+				one.Entropy = number(what)
+			case predictions.AllProbabilities:
+				one.Probabilities = &perClass{table.Classes, of.Probabilities}
+			case predictions.Value:
+				one.Value = &row
+			case predictions.Hidden:
+				if one.Embedding = &row; a.embeddings != nil {
+					one.Embedding = &a.embeddings[i]
+				}
+			}
+		}
+		r.Predictions = append(r.Predictions, one)
+	}
+	return r
+}

@@ -1,0 +1,140 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/predictions"
+)
+
+// What a request may have at most.
+const (
+	mostBytes    = 4 << 20
+	mostVertices = 10_000
+)
+
+// request is the body of POST /predict.
+type request struct {
+	Vertices []id     `json:"vertices"`
+	Columns  []string `json:"columns"`
+}
+
+// asked is a request that can be answered.
+type asked struct {
+	vertices []int32
+	columns  []predictions.Answer
+}
+
+// question is what the request asks of an inference.
+func (s *Server) question(ctx context.Context, a *asked) *question {
+	q := &question{context: ctx, vertices: a.vertices, answered: make(chan answer, 1)}
+	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, predictions.Hidden) {
+		q.outputs = train.WithEmbeddings
+	}
+	return q
+}
+
+// badRequest is what is wrong with a request, and the status that says so.
+type badRequest struct {
+	error
+	status int
+}
+
+func (b badRequest) Unwrap() error { return b.error }
+
+// read reads the body of a request.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) (a asked, err error) {
+	var body request
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&body); err != nil {
+		return a, undecoded(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return a, badRequest{errors.New("the body has more than one JSON object; send one a request"),
+			http.StatusBadRequest}
+	}
+	if a, err = s.check(&body); err != nil {
+		return a, badRequest{err, http.StatusBadRequest}
+	}
+	return a, nil
+}
+
+// undecoded says what is wrong with a body that is no request.
+func undecoded(err error) error {
+	const example = `send {"vertices": [0, 1]}`
+	var long *http.MaxBytesError
+	var kind *json.UnmarshalTypeError
+	_, unknown, _ := strings.Cut(err.Error(), "unknown field ")
+	status, text := http.StatusBadRequest, ""
+	switch {
+	case errors.As(err, &long):
+		status = http.StatusRequestEntityTooLarge
+		text = fmt.Sprintf("the body has more than %d bytes; ask for fewer vertices at a time", long.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		status = http.StatusRequestTimeout
+		text = fmt.Sprintf("the body did not come within %s; send it again", readDeadline)
+	case errors.Is(err, io.EOF):
+		text = "the body is empty; " + example
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the body ends within its JSON object; send all of it"
+	case refusal.Is(err):
+		text = err.Error()
+	case unknown != "":
+		text = fmt.Sprintf("the key %.100s is not known; the keys are %s", unknown, keys)
+	case errors.As(err, &kind):
+		text = fmt.Sprintf("%.100s cannot be a JSON %s; %s", kind.Field, kind.Value, example)
+		if kind.Field == "" {
+			text = fmt.Sprintf("the body is a JSON %s, and not an object; %s", kind.Value, example)
+		}
+	default:
+		text = fmt.Sprintf("the body is not JSON: %v; %s", err, example)
+	}
+	return badRequest{errors.New(text), status}
+}
+
+const keys = "vertices and columns"
+
+// check finds the vertices and the columns of a request.
+func (s *Server) check(body *request) (a asked, err error) {
+	switch n := len(body.Vertices); {
+	case n == 0:
+		return a, refusal.Errorf("no vertex is named; give the ids of some as vertices")
+	case n > mostVertices:
+		return a, refusal.Errorf("%d vertices, and a request has %d at most; ask in several", n, mostVertices)
+	}
+	for _, one := range body.Vertices {
+		v, err := s.ids.find(one)
+		if err != nil {
+			return a, err
+		}
+		a.vertices = append(a.vertices, v)
+	}
+	given := predictions.Given(s.model.Table.Columns)
+	if given == nil {
+		given = []predictions.Answer{predictions.Hidden}
+	}
+	if body.Columns == nil {
+		a.columns = predictions.ByDefault(s.model.Table.Columns)
+		return a, nil
+	}
+	for _, name := range body.Columns {
+		a.columns = append(a.columns, predictions.Answer(name))
+		if !slices.Contains(given, predictions.Answer(name)) {
+			return a, refusal.Errorf("%.100q is no column of these predictions; give some of %v", name, given)
+		}
+	}
+	if len(a.columns) == 0 {
+		return a, refusal.Errorf("no column is named; give some of %v", given)
+	}
+	return a, nil
+}

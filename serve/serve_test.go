@@ -1,0 +1,344 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/train"
+	"weft/train/predictions"
+)
+
+// trained is a small graph, whose vertices are called v0, v1, …, a model that was trained on it, and the
+// predictions of all vertices.
+func trained(t *testing.T, change func(*train.Options, *graph.Graph)) (Model, *train.Prediction) {
+	t.Helper()
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 60, Degree: 4, Features: 5, Classes: 3, Directed: true, Seed: 1,
+	})
+	require.NoError(t, err)
+	require.NoError(t, g.MakeSplits("random:60/20/20", 1, 1))
+	for v := range g.Own() {
+		g.Names = append(g.Names, fmt.Sprint("v", v))
+	}
+	o := train.Defaults()
+	o.Epochs, o.Threads = 2, 2
+	if change != nil {
+		change(&o, g)
+	}
+	job := &train.Job{Graph: g, Options: o}
+	r, err := job.Run(t.Context())
+	require.NoError(t, err)
+	all, err := job.Predict(t.Context(), r.Weights, train.WithEmbeddings)
+	require.NoError(t, err)
+	p, err := job.Predictor(t.Context(), r.Weights)
+	require.NoError(t, err)
+	return Model{About: "a model", Predictor: p, Graph: g, Table: predictions.Table{
+		Columns: predictions.Logits, Classes: []string{"red", "green", "blue"},
+	}}, all
+}
+
+// start starts the goroutines that answer.
+func start(t *testing.T, s *Server) {
+	t.Helper()
+	go s.compute()
+	t.Cleanup(s.queue.close)
+}
+
+// ask asks the server, and returns the status and the body of its answer.
+func ask(s *Server, method, path, body string) (int, string) {
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
+}
+
+// answered is a response as its reader has it.
+type answered struct {
+	Predictions []struct {
+		Vertex          any
+		Class           any
+		Probability     float32
+		Probabilities   map[string]float32
+		Margin, Entropy float32
+		Value           []float32
+		Embedding       []float32
+	}
+}
+
+func predict(t *testing.T, s *Server, body string) (a answered) {
+	t.Helper()
+	status, text := ask(s, http.MethodPost, "/predict", body)
+	require.Equal(t, http.StatusOK, status, text)
+	require.NoError(t, json.Unmarshal([]byte(text), &a))
+	return a
+}
+
+// softmax is that of a row, in double precision.
+func softmax(row []float32) (p []float32) {
+	sum := 0.
+	for _, z := range row {
+		sum += math.Exp(float64(z))
+	}
+	for _, z := range row {
+		p = append(p, float32(math.Exp(float64(z))/sum))
+	}
+	return p
+}
+
+// TestAnswers: answers have the bits of a prediction of all vertices, in the order of the request, in which a
+// vertex may come twice.
+func TestAnswers(t *testing.T) {
+	m, all := trained(t, nil)
+	s := New(m, Options{Workers: 1, Queue: 1})
+	start(t, s)
+	a := predict(t, s, `{"vertices": ["v7", "v0", "v7"],
+		"columns": ["class", "probability", "margin", "entropy", "probabilities", "embedding"]}`)
+	for i, v := range []int{7, 0, 7} {
+		got := a.Predictions[i]
+		row := all.Logits[v*3 : v*3+3]
+		p := softmax(row)
+		top := slices.Index(row, slices.Max(row))
+		assert.Equal[any](t, fmt.Sprint("v", v), got.Vertex)
+		assert.Equal[any](t, m.Table.Classes[top], got.Class)
+		assert.Near(t, float64(p[top]), float64(got.Probability), 1e-7)
+		for k, class := range m.Table.Classes {
+			assert.Near(t, float64(p[k]), float64(got.Probabilities[class]), 1e-7)
+		}
+		entropy, sorted := 0., slices.Sorted(slices.Values(p))
+		for _, x := range p {
+			entropy -= float64(x) * math.Log(float64(x))
+		}
+		assert.Near(t, entropy, float64(got.Entropy), 1e-6)
+		assert.Near(t, float64(sorted[2]-sorted[1]), float64(got.Margin), 1e-6)
+		n := all.EmbeddingColumns
+		assert.Equal(t, all.Embeddings[v*n:(v+1)*n], got.Embedding)
+	}
+	a = predict(t, s, `{"vertices": ["v3"]}`)
+	if one := a.Predictions[0]; one.Embedding != nil || one.Probabilities != nil || one.Class == nil {
+		t.Errorf("by default: %+v", one)
+	}
+}
+
+// TestOtherTables: numbers name vertices without names and classes without names; labels, values and
+// embeddings have their own columns.
+func TestOtherTables(t *testing.T) {
+	m, all := trained(t, func(_ *train.Options, g *graph.Graph) { g.Names = nil })
+	row := all.Logits[5*3 : 5*3+3]
+	m.Table = predictions.Table{Columns: predictions.LabelLogits}
+	s := New(m, Options{Workers: 1, Queue: 1})
+	start(t, s)
+	a := predict(t, s, `{"vertices": [5]}`)
+	assert.Equal[any](t, 5., a.Predictions[0].Vertex)
+	for k, z := range row {
+		assert.Near(t, 1/(1+math.Exp(-float64(z))),
+			float64(a.Predictions[0].Probabilities[fmt.Sprint(k)]), 1e-7)
+	}
+	for kind, column := range map[predictions.Columns]predictions.Answer{
+		predictions.Values: predictions.Value, predictions.Embedding: predictions.Hidden,
+	} {
+		s.model.Table.Columns = kind
+		one := predict(t, s, `{"vertices": [5], "columns": ["`+string(column)+`"]}`).Predictions[0]
+		assert.Equal(t, row, append(one.Value, one.Embedding...), column)
+	}
+	s.model.Table.Columns = predictions.Logits
+	assert.Equal[any](t, float64(slices.Index(row, slices.Max(row))),
+		predict(t, s, `{"vertices": [5]}`).Predictions[0].Class)
+}
+
+// TestTogether: requests that wait share an inference, unless they ask for other outputs or for many
+// vertices. The bits of their answers are those of one by one.
+func TestTogether(t *testing.T) {
+	m, all := trained(t, nil)
+	s := New(m, Options{Workers: 1, Queue: 1})
+	var asked []*question
+	put := func(outputs train.Outputs, vertices ...int32) {
+		q := &question{
+			context: t.Context(), vertices: vertices, outputs: outputs, answered: make(chan answer, 1),
+		}
+		asked = append(asked, q)
+		s.queue.put(q)
+	}
+	put(train.Logits, 3)
+	put(train.Logits, 9, 3)
+	put(train.WithEmbeddings, 4)
+	put(train.WithEmbeddings, make([]int32, mostTogether)...)
+	gone, leave := context.WithCancel(t.Context())
+	put(train.Logits, 1)
+	asked[4].context = gone
+	leave()
+	s.queue.close()
+	sizes := []int{}
+	for batch := s.queue.take(); batch != nil; batch = s.queue.take() {
+		sizes = append(sizes, len(batch))
+		s.answer(batch)
+	}
+	assert.Equal(t, []int{2, 1, 1, 1}, sizes)
+	for _, q := range asked[:4] {
+		a := <-q.answered
+		require.NoError(t, a.err)
+		for i, v := range q.vertices {
+			assert.Equal(t, all.Logits[v*3:v*3+3], a.results[i])
+		}
+	}
+	assert.Len(t, asked[4].answered, 0)
+}
+
+// TestRefuses: what is wrong with a request is said in a line of JSON, with the way out.
+func TestRefuses(t *testing.T) {
+	m, _ := trained(t, nil)
+	s := New(m, Options{Workers: 1, Queue: 1, OnlyLocal: true})
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": [0, 1]}`},
+		{"POST", "/predict", `{"vertices": ["v1"`, 400,
+			"the body ends within its JSON object; send all of it"},
+		{"POST", "/predict", `vertices=v1`, 400, "the body is not JSON: invalid character 'v'"},
+		{"POST", "/predict", `["v1"]`, 400, "the body is a JSON array, and not an object"},
+		{"POST", "/predict", `{"vertices": "v1"}`, 400, `vertices cannot be a JSON string; send {"vertices"`},
+		{"POST", "/predict", `{"vertices": [null]}`, 400, "null names no vertex; give its id"},
+		{"POST", "/predict", `{"vertices": [["v1"]]}`, 400, "names no vertex; give its id"},
+		{"POST", "/predict", `{"vertex": ["v1"]}`, 400,
+			`the key "vertex" is not known; the keys are vertices`},
+		{"POST", "/predict", `{"vertices": ["v1"]} {}`, 400, "the body has more than one JSON object"},
+		{"POST", "/predict", `{}`, 400, "no vertex is named; give the ids of some as vertices"},
+		{"POST", "/predict", `{"vertices": ["w"]}`, 400, `no vertex is called "w"`},
+		{"POST", "/predict", `{"vertices": [1]}`, 400, `no vertex is called "1"`},
+		{"POST", "/predict", `{"vertices": ["v1"], "columns": ["value"]}`, 400,
+			`"value" is no column of these predictions; give some of [class probability margin`},
+		{"POST", "/predict", `{"vertices": ["v1"], "columns": []}`, 400, "no column is named"},
+		{"POST", "/predict", `{"vertices": [` + strings.Repeat(`"v1",`, mostVertices) + `"v1"]}`, 400,
+			"10001 vertices, and a request has 10000 at most; ask in several"},
+		{"POST", "/predict", strings.Repeat(" ", mostBytes+1), 413, "the body has more than 4194304 bytes"},
+		{"GET", "/predict", ``, 405, "/predict takes POST, and not GET"},
+		{"POST", "/healthz", ``, 405, "/healthz takes GET, and not POST"},
+		{"GET", "/other", ``, 404, `there is no "/other"; POST /predict`},
+		{"GET", "http://elsewhere.example/", ``, 403, "this server is for this machine alone"},
+	} {
+		path := c.path
+		if c.status != 403 {
+			path = "http://127.0.0.1:80" + path
+		}
+		status, text := ask(s, c.method, path, c.body)
+		var problem struct{ Error string }
+		require.NoError(t, json.Unmarshal([]byte(text), &problem), text)
+		assert.Equal(t, c.status, status, problem.Error)
+		assert.Contains(t, problem.Error, c.want)
+		assert.Equal(t, 1, strings.Count(text, "\n"))
+	}
+	s.model.Graph, s.ids = nil, newIDs(5, nil)
+	_, text := ask(s, "POST", "http://localhost/predict", `{"vertices": [5]}`)
+	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
+}
+
+// TestFull: a request that finds no place is told when to come again, and the others are counted.
+func TestFull(t *testing.T) {
+	m, _ := trained(t, nil)
+	s := New(m, Options{Workers: 1, Queue: 1})
+	answers := make(chan int)
+	for range 2 {
+		go func() {
+			status, _ := ask(s, "POST", "/predict", `{"vertices": ["v1"]}`)
+			answers <- status
+		}()
+	}
+	for s.queue.length() < 2 { // both have a place
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest("POST", "/predict", strings.NewReader(`{}`)))
+	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
+	assert.Equal(t, "1", w.Header().Get("Retry-After"))
+	_, text := ask(s, "GET", "/metrics", "")
+	assert.Contains(t, text, "weft_queue_length 2\n")
+	start(t, s)
+	assert.Equal(t, []int{200, 200}, []int{<-answers, <-answers})
+	_, text = ask(s, "GET", "/metrics", "")
+	for _, line := range []string{
+		`weft_requests_total{status="200"} 2`, `weft_requests_total{status="503"} 1`,
+		"weft_graph_vertices 60",
+		"weft_queue_length 0", "weft_request_duration_seconds_count 3", "process_resident_memory_bytes ",
+	} {
+		assert.Contains(t, text, line)
+	}
+}
+
+// listener has connections that are pipes.
+type listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{} }
+
+// TestEnd: once the server ends, requests that it has taken are answered, and those that open connections
+// bring within half a second. Each answer then is its connection's last.
+func TestEnd(t *testing.T) {
+	m, _ := trained(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s := New(m, Options{Workers: 1, Queue: 3})
+		l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Serve(ctx, l) }()
+		connect := func() net.Conn {
+			here, there := net.Pipe()
+			l.conns <- there
+			return here
+		}
+		send := func(c net.Conn) {
+			const body = `{"vertices": ["v1"]}`
+			fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body),
+				body)
+		}
+		answer := func(c net.Conn) *http.Response {
+			r, err := http.ReadResponse(bufio.NewReader(c), nil)
+			require.NoError(t, err)
+			_, err = io.Copy(io.Discard, r.Body)
+			require.NoError(t, err)
+			return r
+		}
+		early, idle := connect(), connect()
+		send(idle)
+		assert.Equal(t, false, answer(idle).Close)
+		s.queue.mu.Lock() // the worker waits
+		send(early)
+		end()
+		s.queue.mu.Unlock()
+		synctest.Wait()
+		send(idle)
+		assert.Equal(t, http.StatusOK, answer(early).StatusCode)
+		last := answer(idle)
+		assert.Equal(t, http.StatusOK, last.StatusCode)
+		assert.Equal(t, true, last.Close)
+		assert.NoError(t, <-ended)
+		assert.Equal(t, int64(3), s.Answered())
+	})
+}

@@ -1,0 +1,139 @@
+package train
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/graph/appended"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// parted divides a graph at random into one with fewer vertices and edges, what is to be appended to it, and
+// the graph of both: that of all vertices, whose edges between the same two are in the order of appending.
+// Types that keep says stay whole.
+func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexType) bool,
+) (base, whole *graph.Graph, added *appended.Addition) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(seed, 6))
+	first, all := *g, *g
+	types := g.Types()
+	was := slices.Clone(types)
+	added = &appended.Addition{Types: make([]appended.Rows, len(types)),
+		Edges: make([]graph.Edges, len(g.Relations))}
+	for i := range types {
+		if keep(types[i]) {
+			continue
+		}
+		of, n := &types[i], 1+random.IntN(types[i].Count/10)
+		of.Count -= n
+		f := of.Features
+		at := of.Count * f.Columns
+		of.Features.Dense = f.Dense[:at]
+		added.Types[i] = appended.Rows{
+			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]}}
+	}
+	first.SetTypes(types)
+	first.Type = g.Type
+	first.Labels.Class, first.Splits = g.Labels.Class[:types[0].Count], nil
+	for _, s := range g.Splits {
+		for _, part := range s.Parts() {
+			end, _ := slices.BinarySearch(*part, int64(types[0].Count))
+			*part = (*part)[:end]
+		}
+		first.Splits = append(first.Splits, s)
+	}
+	all.Splits = first.Splits
+	first.Relations, all.Relations = slices.Clone(g.Relations), slices.Clone(g.Relations)
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		source, target, err := g.Joins(r)
+		require.NoError(t, err)
+		e := r.Edges()
+		old := graph.Edges{FeatureColumns: e.FeatureColumns}
+		more := &added.Edges[i]
+		more.FeatureColumns = e.FeatureColumns
+		for _, k := range random.Perm(e.Len()) {
+			to := &old
+			if int(e.Source[k]) >= types[source].Count || int(e.Target[k]) >= types[target].Count ||
+				random.IntN(100) == 0 {
+				to = more
+			}
+			to.Source, to.Target = append(to.Source, e.Source[k]), append(to.Target, e.Target[k])
+			if e.Weights != nil {
+				to.Weights = append(to.Weights, e.Weights[k])
+			}
+			to.Features = append(to.Features, e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...)
+		}
+		together := graph.Edges{
+			Source: slices.Concat(old.Source, more.Source), Target: slices.Concat(old.Target, more.Target),
+			Weights:  slices.Concat(old.Weights, more.Weights),
+			Features: slices.Concat(old.Features, more.Features), FeatureColumns: e.FeatureColumns,
+		}
+		for _, made := range []struct {
+			to    *graph.Relation
+			of    graph.Edges
+			types []graph.VertexType
+		}{{&first.Relations[i], old, types}, {&all.Relations[i], together, was}} {
+			*made.to, err = graph.NewBipartite(made.types[source].Count, made.types[target].Count, made.of)
+			require.NoError(t, err)
+			made.to.Source, made.to.Name, made.to.Target = r.Source, r.Name, r.Target
+		}
+	}
+	require.NoError(t, first.Check())
+	require.NoError(t, all.Check())
+	return &first, &all, added
+}
+
+// TestAppended: predictions for some vertices of a graph with vertices and edges appended have the bits of a
+// prediction of all vertices of the graph that has them.
+func TestAppended(t *testing.T) {
+	all := networks()
+	maps.DeleteFunc(all, func(_ string, o Options) bool { return gnn.OverAll(o.Norm) })
+	more := func(name, of, words string) { all[name] = given(all[of], words) }
+	more("both-gcn", "gcn", "direction both")
+	more("both-gatv2", "gat", "model gatv2, direction both, drop-edge 0")
+	more("decoupled", "gcn", "decoupled, residual false, norm none, rounds 2, teleport .2")
+	more("labels", "gcn", "label-input .5")
+	all["rgcn"] = given(networks()["gcn"], "model rgcn, residual false, norm batch")
+	all["rgcn-decoupled"] = given(all["rgcn"], "decoupled")
+	plain, typed := tangle(t, 500, 300), severalTypes(t)
+	one := 0
+	for n, name := range slices.Sorted(maps.Keys(all)) {
+		for try := range uint64(2) {
+			o, g := all[name], plain
+			o.Epochs = 1
+			if o.Model == "rgcn" {
+				g = typed
+			}
+			base, whole, added := parted(t, g, uint64(n)*2+try,
+				func(v graph.VertexType) bool { return false })
+			weights := run(t, base, o).Weights
+			want, err := (&Job{Graph: whole, Options: o}).Predict(context.Background(), weights, Logits)
+			require.NoError(t, err)
+			with, err := appended.On(base).With(added)
+			require.NoError(t, err)
+			var asked []int32
+			for _, v := range rand.New(rand.NewPCG(uint64(n), try)).Perm(whole.Own())[:8] {
+				asked = append(asked, int32(v))
+			}
+			got, err := (&Job{Graph: base, Appended: with, Options: o, Vertices: asked}).
+				Predict(context.Background(), weights, Logits)
+			require.NoError(t, err)
+			for k, v := range asked {
+				c := want.Classes
+				assert.Equal(t, want.Logits[int(v)*c:int(v+1)*c], got.Logits[k*c:(k+1)*c],
+					"%s, vertex %d", name, v)
+			}
+			one++
+		}
+	}
+	if one < 50 {
+		t.Errorf("%d appends", one)
+	}
+}

@@ -1,0 +1,160 @@
+package predictions
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+)
+
+// Answer is what a table says of each vertex besides its number, type and name. It has a column, or several.
+type Answer string
+
+// What a table may say.
+const (
+	Class            Answer = "class"         // the likeliest one, by its name or number
+	Probability      Answer = "probability"   // of that class
+	Margin           Answer = "margin"        // p₁ − p₂: the largest probability less the second largest
+	Entropy          Answer = "entropy"       // −Σ p ln p over the classes, in nats: 0 to ln C
+	AllProbabilities Answer = "probabilities" // of each class, or of each label
+	Value            Answer = "value"         // each of the values to predict
+	Hidden           Answer = "embedding"     // the input of the last layer
+)
+
+// answers are all, in the order in which messages name them.
+var answers = []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden}
+
+// Given are the answers that columns of a kind give.
+func Given(c Columns) []Answer {
+	switch c {
+	case Logits, Probabilities:
+		return []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Hidden}
+	case LabelLogits:
+		return []Answer{AllProbabilities, Hidden}
+	case Values:
+		return []Answer{Value, Hidden}
+	}
+	return nil
+}
+
+// ByDefault are the answers, to columns of a kind, of whoever asks for none.
+func ByDefault(c Columns) []Answer {
+	switch c {
+	case Logits, Probabilities:
+		return []Answer{Class, Probability}
+	case LabelLogits:
+		return []Answer{AllProbabilities}
+	case Values:
+		return []Answer{Value}
+	}
+	return []Answer{Hidden}
+}
+
+// ParseAnswers reads words of --columns. It refuses one that is unknown or given twice.
+func ParseAnswers(words []string) ([]Answer, error) {
+	var asked []Answer
+	for _, word := range words {
+		a := Answer(strings.TrimSpace(word))
+		switch {
+		case !slices.Contains(answers, a):
+			return nil, refusal.Errorf("--columns %s: unknown; %s", word,
+				suggest.OneOf(word, texts(answers)))
+		case slices.Contains(asked, a):
+			return nil, refusal.Errorf("--columns: %s is given twice; name each column once", a)
+		}
+		asked = append(asked, a)
+	}
+	return asked, nil
+}
+
+// Check refuses answers that the table's columns do not give, and an order by one of them, for rows of so
+// many numbers; 0: not known yet.
+func (t *Table) Check(numbers int) error {
+	what := map[Columns]string{
+		Logits: "predicts classes", Probabilities: "predicts classes",
+		LabelLogits: "predicts labels, of which a vertex may have several", Values: "predicts values",
+		Embedding: "computes embeddings",
+	}[t.Columns]
+	given := Given(t.Columns)
+	for _, a := range t.Answers {
+		switch {
+		case len(given) == 0:
+			return refusal.Errorf("--columns %s: the model %s, and the file has these alone; leave it out",
+				a, what)
+		case !slices.Contains(given, a):
+			return refusal.Errorf("--columns %s: the model %s; give some of %s", a, what, listed(given))
+		}
+	}
+	sorts := slices.DeleteFunc(given, func(a Answer) bool {
+		return !slices.Contains(Sorts(), string(a)) || a == Value && numbers > 1
+	})
+	switch by := t.Order.By; {
+	case by == "" || slices.Contains(sorts, by):
+		return nil
+	case len(sorts) > 0:
+		return refusal.Errorf("--sort %s: the model %s; give %s", by, what, listed(sorts))
+	default:
+		return refusal.Errorf("--sort %s: the model %s, by which no table is sorted; leave it out", by, what)
+	}
+}
+
+func texts(of []Answer) (words []string) {
+	for _, a := range of {
+		words = append(words, string(a))
+	}
+	return words
+}
+
+func listed(of []Answer) string { return strings.Join(texts(of), ", ") }
+
+// answers are what the table says of each vertex.
+func (t *Table) answers() []Answer {
+	if t.Answers == nil {
+		return ByDefault(t.Columns)
+	}
+	return t.Answers
+}
+
+// numbers are the names of the columns of an answer, for rows of so many numbers.
+func (t *Table) numbers(a Answer, columns int) []string {
+	switch {
+	case a == AllProbabilities && t.Columns == LabelLogits && t.Classes != nil && t.distinct():
+		return t.Classes
+	case a == AllProbabilities && t.Columns == LabelLogits:
+		return numbered("label_", columns)
+	case a == AllProbabilities && t.Classes != nil:
+		names := make([]string, columns)
+		for k, class := range t.Classes {
+			names[k] = "probability_" + class
+		}
+		return names
+	case a == AllProbabilities:
+		return numbered("probability_", columns)
+	case a == Value && columns > 1:
+		return numbered("value_", columns)
+	case a == Hidden && t.Columns == Embedding:
+		return numbered("embedding_", columns)
+	case a == Hidden:
+		return numbered("embedding_", t.Embeddings.columns)
+	}
+	return []string{string(a)}
+}
+
+func numbered(prefix string, count int) (names []string) {
+	for k := range count {
+		names = append(names, prefix+strconv.Itoa(k))
+	}
+	return names
+}
+
+// distinct reports whether the names of the labels can be names of columns beside the other ones.
+func (t *Table) distinct() bool {
+	others := []string{vertexColumn, nameColumn, ""}
+	if slices.Contains(t.Answers, Hidden) {
+		others = append(others, numbered("embedding_", t.Embeddings.columns)...)
+	}
+	names := slices.Sorted(slices.Values(slices.Concat(others, t.Classes)))
+	return len(slices.Compact(names)) == len(others)+len(t.Classes)
+}

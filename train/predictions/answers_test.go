@@ -1,0 +1,225 @@
+package predictions
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// logits of four vertices, whose outcomes are computed in double precision by Python's math.fsum.
+var logits = []float32{.5, -1.25, 2, 3, 3, 1, 200, -200, 100, -.75, -.5, -1}
+
+// answered writes a table of the logits and reads it, in both formats.
+func answered(t *testing.T, table Table, columns int, header []string, want [][]any) {
+	t.Helper()
+	for ending, read := range map[string]func(*testing.T, string) ([]string, [][]any){
+		".csv": readCSV, ".parquet": readParquet,
+	} {
+		path := filepath.Join(t.TempDir(), "p"+ending)
+		require.NoError(t, Write(path, rowsOf(columns, logits...), table))
+		got, cells := read(t, path)
+		assert.Equal(t, header, got, ending)
+		require.Len(t, cells, len(want), ending)
+		for k, row := range cells {
+			require.Len(t, row, len(want[k]), ending)
+			for i, is := range row {
+				if x, number := want[k][i].(float64); number {
+					assert.Near(t, x, is.(float64), 1e-7*max(1, x), "%s: row %d, %s", ending, k, header[i])
+				} else {
+					assert.Equal(t, want[k][i], is, "%s: row %d, %s", ending, k, header[i])
+				}
+			}
+		}
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	names, classes := []string{"a", "b", "c", "d"}, []string{"cat", "=dog", "fox"}
+	all := []Answer{Margin, Class, AllProbabilities, Entropy, Probability}
+	answered(t, Table{Names: names, Classes: classes, Answers: all}, 3,
+		[]string{
+			"vertex", "name", "margin", "class", "probability_cat", "probability_'=dog", "probability_fox",
+			"entropy", "probability",
+		},
+		[][]any{
+			{
+				0, "a", 0.615632895458675, "fox", 0.17682018210744427, 0.030726740326436432,
+				0.7924530775661193, 0.5977141623241176, 0.7924530775661193,
+			},
+			{
+				1, "b", 0., "cat", 0.4683105308334812, 0.4683105308334812, 0.06337893833303762,
+				0.8853815523455887, 0.4683105308334812,
+			},
+			{2, "c", 1., "cat", 1., 0., 3.720076e-44, 3.7200759760208363e-42, 1.},
+			{
+				3, "d", 0.09273311580986099, "'=dog", 0.3264958357998367, 0.4192289516096977,
+				0.25427521259046565, 1.0780996496508704, 0.4192289516096977,
+			},
+		})
+	answered(t, Table{Columns: LabelLogits, Answers: []Answer{AllProbabilities}}, 6,
+		[]string{"vertex", "label_0", "label_1", "label_2", "label_3", "label_4", "label_5"},
+		[][]any{
+			{
+				0, 0.6224593312018546, 0.22270013882530884, 0.8807970779778823, 0.9525741268224334,
+				0.9525741268224334, 0.7310585786300049,
+			},
+			{1, 1., 0., 1., 0.32082130082460703, 0.3775406687981454, 0.2689414213699951},
+		})
+	answered(t, Table{Columns: Values, Answers: []Answer{Value}}, 3,
+		[]string{"vertex", "value_0", "value_1", "value_2"},
+		[][]any{{0, .5, -1.25, 2.}, {1, 3., 3., 1.}, {2, 200., -200., 100.}, {3, -.75, -.5, -1.}})
+	answered(t, Table{Answers: []Answer{Class, AllProbabilities}, Order: Order{By: Entropy, Top: 2}}, 3,
+		[]string{"vertex", "class", "probability_0", "probability_1", "probability_2"},
+		[][]any{
+			{3, "1", 0.3264958357998367, 0.4192289516096977, 0.25427521259046565},
+			{1, "0", 0.4683105308334812, 0.4683105308334812, 0.06337893833303762},
+		})
+}
+
+// Embeddings that were kept stand in the row of their vertex, in any order of rows.
+func TestAnswersWithEmbeddings(t *testing.T) {
+	kept, err := Keep("")
+	require.NoError(t, err)
+	defer kept.Close()
+	for range kept.Watch(rowsOf(2, 1, 2, 3, 4, 5, 6, 7, 8)).Each {
+	}
+	require.NoError(t, kept.Err())
+	answered(t, Table{
+		Vertices: []int32{9, 4, 2, 7}, Answers: []Answer{Hidden, Class}, Embeddings: kept,
+		Order: Order{By: Margin},
+	}, 3,
+		[]string{"vertex", "embedding_0", "embedding_1", "class"},
+		[][]any{{4, 3., 4., "0"}, {7, 7., 8., "1"}, {9, 1., 2., "2"}, {2, 5., 6., "0"}})
+	clash := Table{
+		Columns: LabelLogits, Answers: []Answer{AllProbabilities, Hidden}, Embeddings: kept,
+		Classes: []string{"x", "y", "embedding_0"},
+	}
+	answered(t, clash, 3, []string{"vertex", "label_0", "label_1", "label_2", "embedding_0", "embedding_1"},
+		[][]any{
+			{0, 0.6224593312018546, 0.22270013882530884, 0.8807970779778823, 1., 2.},
+			{1, 0.9525741268224334, 0.9525741268224334, 0.7310585786300049, 3., 4.},
+			{2, 1., 0., 1., 5., 6.},
+			{3, 0.32082130082460703, 0.3775406687981454, 0.2689414213699951, 7., 8.},
+		})
+}
+
+// TestOrder: every order and number of first rows is what sorting all rows gives, ties by vertex.
+func TestOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const vertices = 200
+	values := make([]float32, vertices)
+	for k := range values {
+		values[k] = float32(random.IntN(30)) // many ties
+	}
+	for _, list := range [][]int32{nil, permutation(random, vertices)} {
+		ids := list
+		if ids == nil {
+			ids = make([]int32, vertices)
+			for k := range ids {
+				ids[k] = int32(k)
+			}
+		}
+		want := make([]string, vertices)
+		rows := make([]int, vertices)
+		for k := range rows {
+			rows[k] = k
+		}
+		slices.SortFunc(rows, func(a, b int) int {
+			if values[a] != values[b] {
+				return int(values[b] - values[a]) // the largest first
+			}
+			return int(ids[a] - ids[b])
+		})
+		for k, row := range rows {
+			want[k] = strconv.Itoa(int(ids[row]))
+		}
+		for _, top := range []int{0, 1, 7, vertices - 1, vertices, vertices + 1} {
+			path := filepath.Join(t.TempDir(), "p.csv")
+			require.NoError(t, Write(path, rowsOf(1, values...),
+				Table{Columns: Values, Vertices: list, Order: Order{By: Value, Top: top}}))
+			_, cells := readCSV(t, path)
+			var got []string
+			for _, row := range cells {
+				got = append(got, fmt.Sprint(row[0]))
+			}
+			first := vertices
+			if top > 0 {
+				first = min(top, vertices)
+			}
+			assert.Equal(t, want[:first], got, "the first %d", top)
+		}
+	}
+}
+
+func permutation(random *rand.Rand, n int) []int32 {
+	list := make([]int32, n)
+	for k, v := range random.Perm(n) {
+		list[k] = int32(v)
+	}
+	return list
+}
+
+func TestAnswersRefused(t *testing.T) {
+	for want, words := range map[string][]string{
+		"--columns margins: unknown; did you mean margin?": {"class", "margins"},
+		"--columns: class is given twice":                  {"class", " class"},
+	} {
+		_, err := ParseAnswers(words)
+		assert.Refused(t, err, want)
+	}
+	for want, order := range map[string]Order{
+		"--sort class: unknown; it is one of margin, probability, entropy, value": {By: Class},
+		"--top 3: the first rows of which order? give --sort, too":                {Top: 3},
+		"--top -1: a number of rows from 1 was expected":                          {By: Margin, Top: -1},
+	} {
+		_, err := ParseOrder(string(order.By), order.Top)
+		assert.Refused(t, err, want)
+	}
+	for want, table := range map[string]Table{
+		"--columns value: the model predicts classes; give some of class, probability, margin": {
+			Answers: []Answer{Class, Value},
+		},
+		"--columns margin: the model predicts labels, of which a vertex may have several; give some of " +
+			"probabilities, embedding": {Columns: LabelLogits, Answers: []Answer{Margin}},
+		"--columns class: the model predicts values; give some of value, embedding": {
+			Columns: Values, Answers: []Answer{Class},
+		},
+		"--columns embedding: the model computes embeddings, and the file has these alone": {
+			Columns: Embedding, Answers: []Answer{Hidden},
+		},
+		"--sort value: the model predicts classes; give probability, margin, entropy": {
+			Order: Order{By: Value},
+		},
+		"--sort margin: the model predicts labels, of which a vertex may have several, by which no table": {
+			Columns: LabelLogits, Order: Order{By: Margin},
+		},
+		"--sort value: the model predicts values, by which no table is sorted": {
+			Columns: Values, Order: Order{By: Value},
+		},
+	} {
+		assert.Refused(t, table.Check(2), want)
+	}
+	one := Table{Columns: Values, Order: Order{By: Value}}
+	assert.NoError(t, one.Check(1))
+}
+
+// TestRowsThatAreMissing: a table of fewer rows than were announced is an error, and no file.
+func TestRowsThatAreMissing(t *testing.T) {
+	for _, order := range []Order{{}, {By: Value}} {
+		rows := rowsOf(1, 1, 2)
+		rows.Vertices = 3
+		path := filepath.Join(t.TempDir(), "p.csv")
+		err := Write(path, rows, Table{Columns: Values, Order: order})
+		assert.ErrorContains(t, err, "2 of 3 rows came")
+		_, err = os.Stat(path)
+		assert.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}

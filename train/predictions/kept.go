@@ -1,0 +1,88 @@
+package predictions
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"weft/comm"
+	"weft/internal/atomicfile"
+	"weft/train/worker"
+)
+
+// Kept are rows that are kept on disk, in a file without a name, so that nothing is left of it however the
+// program ends.
+type Kept struct {
+	file    *os.File
+	dir     string
+	columns int
+	err     error // the first one
+}
+
+// Keep begins a file for rows in the folder of a path. A pipe's or a device's is that for temporary files.
+func Keep(beside string) (*Kept, error) {
+	dir := filepath.Dir(beside)
+	if info, err := os.Stat(beside); beside == "" || err == nil && !info.Mode().IsRegular() {
+		dir = os.TempDir()
+	}
+	file, err := atomicfile.Unnamed(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return &Kept{file: file, dir: dir}, nil
+}
+
+// Close gives the disk's room back.
+func (k *Kept) Close() error { return k.file.Close() }
+
+// Watch returns the rows, which it keeps when they pass by. Err says whether it could.
+func (k *Kept) Watch(rows worker.Rows) worker.Rows {
+	each := rows.Each
+	k.columns = rows.Columns
+	rows.Each = func(yield func([]float32) bool) {
+		at := 0
+		for batch := range each {
+			if k.write(at, batch); k.err != nil || !yield(batch) {
+				return
+			}
+			at += len(batch) / rows.Columns
+		}
+	}
+	return rows
+}
+
+// Err is the first error of the disk.
+func (k *Kept) Err() error { return k.err }
+
+// write writes rows from a number on.
+func (k *Kept) write(at int, rows []float32) {
+	if k.err == nil && len(rows) > 0 {
+		_, err := k.file.WriteAt(comm.Bytes(rows), k.offset(at))
+		k.fail("written", len(rows), err)
+	}
+}
+
+// read reads a row.
+func (k *Kept) read(at int, into []float32) error {
+	if k.err == nil && len(into) > 0 {
+		_, err := k.file.ReadAt(comm.Bytes(into), k.offset(at))
+		k.fail("read", len(into), err)
+	}
+	return k.err
+}
+
+func (k *Kept) offset(row int) int64 { return 4 * int64(row) * int64(k.columns) }
+
+// fail notes an error of so many numbers, without the name of the file, which it has not.
+func (k *Kept) fail(done string, numbers int, err error) {
+	if err == nil {
+		return
+	}
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	k.err = fmt.Errorf("%s: %d bytes are not %s: %w; free some room there, or name a file elsewhere",
+		k.dir, 4*numbers, done, err)
+}
