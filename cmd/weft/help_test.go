@@ -83,5 +83,5 @@ func TestBasicFlags(t *testing.T) {
 			t.Errorf("%s is no flag", name)
 		}
 	}
-	assert.Equal(t, 28, ofTrain, "train")
+	assert.Equal(t, 29, ofTrain, "train")
 }

@@ -211,7 +211,8 @@ func (t *trainCommand) resumeRun(
 	return t.train(cmd, r, run.graph, settings, run, opened)
 }
 
-// source is the graph of that name. Labels of tables are divided as defaultSplit says, unless a rule is given.
+// source is the graph of that name. Labels of tables are divided as defaultSplit says, unless a rule is
+// given.
 func (t *trainCommand) source(dataset string) source {
 	s := t.tables.of(dataset)
 	if o, err := t.settings.merge(); err == nil && o.Split.Rule == "" && s.given("label") {

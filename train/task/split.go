@@ -9,8 +9,9 @@ import (
 
 // Split says which vertices train, validate and test. Its text form is that of one of its fields.
 type Split struct {
-	Number int    // of a stored split, from 0
-	Rule   string // by which a split takes the place of the stored ones, as for graph.ParseSplit; "": it does not
+	Number int // of a stored split, from 0
+	// Rule is that of a split in the place of the stored ones, as graph.ParseSplit reads it; "": there is none.
+	Rule string
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It reads "1" and "random:60/20/20".
