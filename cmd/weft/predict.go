@@ -306,7 +306,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		return err
 	}
 	if p.vertices != "" {
-		if job.Vertices, err = p.readVertices(opened, counts.Own()); err != nil {
+		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, counts.Own()); err != nil {
 			return err
 		}
 	}
@@ -359,13 +359,20 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 }
 
 // readVertices reads the list of vertices to predict, the same on all ranks.
-func (p *predictCommand) readVertices(s *session, vertices int) ([]int32, error) {
-	var list []int32
+func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) ([]int32, error) {
+	var (
+		list   []int32
+		header string
+	)
 	g, err := s.graph()
 	if err == nil {
-		if list, err = edgelist.Vertices(p.vertices, g.Names, vertices); err != nil {
+		if list, header, err = edgelist.Vertices(p.vertices, g.Names, vertices); err != nil {
 			err = fmt.Errorf("--vertices %w", err) // which begins with the list
 		}
+	}
+	if header != "" {
+		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and taken "+
+			"for a header\n", printable(p.vertices), header)
 	}
 	if err := s.Together(err); err != nil {
 		return nil, err
