@@ -90,11 +90,11 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	defer func() { err = errors.Join(err, waiting.Close()) }()
 	waiting.columns = rows.Columns
 	firsts := ranking{t: t, entries: make([]entry, 0, top)}
-	at, of := int32(0), outcome{}
+	at, of := int32(0), Outcome{}
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			of.of(t.Columns, row)
-			if slot, among := firsts.admit(of.number(t.Order.By), at); among {
+			of.Of(t.Columns, row)
+			if slot, among := firsts.admit(of.Number(t.Order.By), at); among {
 				waiting.write(slot, row)
 			}
 			at++
