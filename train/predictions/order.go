@@ -94,11 +94,11 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 		rows = waiting.Watch(rows) // in batches, as row k comes to place k
 	}
 	firsts := ranking{t: t, entries: make([]entry, 0, top)}
-	at, of := int32(0), outcome{}
+	at, of := int32(0), Outcome{}
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			of.of(t.Columns, row)
-			if slot, among := firsts.admit(of.number(t.Order.By), at); among && !all {
+			of.Of(t.Columns, row)
+			if slot, among := firsts.admit(of.Number(t.Order.By), at); among && !all {
 				waiting.write(slot, row)
 			}
 			at++
