@@ -48,6 +48,9 @@ func (p *predictCommand) describe(
 		return nil, err
 	}
 	d.Table, d.Vertices, d.Answers, d.Order = rows, s.job.Vertices, asked.answers, asked.order
+	if len(p.new) > 0 {
+		d.Names = slices.Concat(d.graph.Names, p.new)
+	}
 	switch {
 	case asked.options.Task == task.Link:
 		return d, d.Check(0)
@@ -72,7 +75,7 @@ func (p *predictCommand) describe(
 	if err := d.Check(nn.UnitsIn(weights)); err != nil {
 		return nil, err
 	}
-	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split {
+	if labels := &d.graph.Labels; labels.There() && !p.adds() && len(d.graph.Splits) > asked.options.Split {
 		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
