@@ -148,7 +148,8 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 
 // built is a model of all blocks over a partition, and its parameters.
 func built(t testing.TB, team *kernel.Team, p *sar.Partition, s gnn.Spec,
-	classes int) (gnn.Model, *nn.Params) {
+	classes int,
+) (gnn.Model, *nn.Params) {
 	t.Helper()
 	blocks, err := s.Blocks(p.Schema(), classes)
 	require.NoError(t, err)

@@ -74,8 +74,10 @@ func (c *relationalCase) logits(w nn.State) *reference.Matrix {
 	for r, ends := range relationalEnds {
 		weight := reference.New(n, bases.Cols)
 		for b := range comp.Cols {
-			base := &reference.Matrix{Rows: n, Cols: bases.Cols,
-				Data: bases.Data[b*n*bases.Cols:][:n*bases.Cols]}
+			base := &reference.Matrix{
+				Rows: n, Cols: bases.Cols,
+				Data: bases.Data[b*n*bases.Cols:][:n*bases.Cols],
+			}
 			weight = weight.Plus(times(comp.At(r, b), base))
 		}
 		z[ends[1]] = z[ends[1]].Plus(reference.MatMul(c.mean(r, h), weight))

@@ -217,9 +217,11 @@ func TestTypedRefused(t *testing.T) {
 			citations(7, 0), func(s *gnn.Spec) { s.Model, s.NodeEmbedding = "mlp", 4 },
 			"node-embedding 4: all vertices that are read have features; leave it out",
 		},
-		{wanted, of("mlp"),
+		{
+			wanted, of("mlp"),
 			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" ` +
-				"are wanted; take model sage, gat or rgcn"},
+				"are wanted; take model sage, gat or rgcn",
+		},
 		{
 			citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 },
 			"input-dropout 0.5: the vertices have no features; leave it out, or learn some with " +

@@ -122,8 +122,10 @@ func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Te
 
 // Types returns the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
-	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Table,
-		g.Arrays, g.GraphOf}
+	first := VertexType{
+		cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Table,
+		g.Arrays, g.GraphOf,
+	}
 	for i := range g.Relations {
 		if r := &g.Relations[i]; first.Count == 0 && r.target() == first.Type {
 			first.Count = max(r.rows(), 0)

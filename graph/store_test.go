@@ -31,8 +31,10 @@ func dense() *Graph {
 			EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
 		}},
 		Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
-		Labels: Labels{Classes: 2, Class: []int64{0, 1, -1, 1},
-			Names: []string{"red", "black & <white>\n"}},
+		Labels: Labels{
+			Classes: 2, Class: []int64{0, 1, -1, 1},
+			Names: []string{"red", "black & <white>\n"},
+		},
 		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Metric:     "macro-f1",
 		Provenance: "made by hand",
@@ -88,8 +90,10 @@ func TestRoundTrip(t *testing.T) {
 			Features:  Features{Columns: 3, Indptr: []int64{0, 0}},
 		},
 		"empty splits": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{}, {}}},
-		"no labels": {Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Splits: []Split{{Train: []int64{0}}}},
+		"no labels": {
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Splits:    []Split{{Train: []int64{0}}},
+		},
 		"unlabelled": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -619,18 +619,18 @@ func (s *suite) attention(what string, g network, form form, heads, width, featu
 	case v1:
 		a, b := values(aSource), values(aTarget)
 		out, logSum = reference.GAT(r, x, a, b, factor)
-		rows["source"], vectors["source vector"], vectors["target vector"], dFactor =
-			reference.GATBackward(r, x, a, b, factor, dOut)
+		rows["source"], vectors["source vector"], vectors["target vector"], dFactor = reference.GATBackward(
+			r, x, a, b, factor, dOut)
 	case v2:
 		out, logSum = reference.GATv2(r, x, target, values(k.A), factor)
-		rows["source"], rows["target"], vectors["vector"], dFactor =
-			reference.GATv2Backward(r, x, target, values(k.A), factor, dOut)
+		rows["source"], rows["target"], vectors["vector"], dFactor = reference.GATv2Backward(
+			r, x, target, values(k.A), factor, dOut)
 	case dotProducts:
 		terms *= width // of which each coefficient of an edge is a sum
 		key := exact(k.Key)
 		out, logSum = reference.DotProduct(r, target, key, x, factor)
-		rows["target"], rows["key"], rows["source"], dFactor =
-			reference.DotProductBackward(r, target, key, x, factor, dOut)
+		rows["target"], rows["key"], rows["source"], dFactor = reference.DotProductBackward(
+			r, target, key, x, factor, dOut)
 	}
 	switch {
 	case features > 0 && form == v1:

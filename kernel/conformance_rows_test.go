@@ -592,7 +592,9 @@ func clipped(g *tensor.Matrix, clip float64) []float64 {
 func conformAdam(s *suite) {
 	s.each(steps, func(s *suite, n int) {
 		for _, k := range []kernel.AdamStep{
-			{Clip: 1}, {Clip: .3, Decoupled: true}, {Clip: .3, Decay: .1},
+			{Clip: 1},
+			{Clip: .3, Decoupled: true},
+			{Clip: .3, Decay: .1},
 			{Clip: 1, Decay: .1, Decoupled: true},
 		} {
 			k.Rate, k.Beta1, k.Beta2, k.Epsilon = .01, .9, .999, 1e-8

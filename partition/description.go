@@ -223,8 +223,10 @@ func (d *Description) CheckFresh(store string) error {
 		return err
 	}
 	outOfDate := func(file string) error {
-		return refusal.Errorf("%w", &OutOfDate{Store: store, Changed: file, Name: d.Name,
-			K: d.K, Method: d.Method})
+		return refusal.Errorf("%w", &OutOfDate{
+			Store: store, Changed: file, Name: d.Name,
+			K: d.K, Method: d.Method,
+		})
 	}
 	if len(names) != len(d.files) {
 		return outOfDate(descriptionFile)

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strconv"
 
@@ -14,21 +13,23 @@ type response struct {
 	Predictions []prediction `json:"predictions"`
 }
 
-// prediction is that of a vertex: the columns that were asked for. Its numbers are float32s, which JSON has
-// with as many digits as they need to be read back to the same bits.
+// prediction is that of a vertex: what was asked for. Its numbers are float32s, which JSON has with as many
+// digits as they need to be read back to the same bits.
 type prediction struct {
 	Vertex        any        `json:"vertex"`          // its id
 	Class         any        `json:"class,omitempty"` // its name, or its number
 	Probability   *float32   `json:"probability,omitempty"`
+	Margin        *float32   `json:"margin,omitempty"`
+	Entropy       *float32   `json:"entropy,omitempty"`
 	Probabilities *perClass  `json:"probabilities,omitempty"`
-	Values        *[]float32 `json:"values,omitempty"`
+	Value         *[]float32 `json:"value,omitempty"`
 	Embedding     *[]float32 `json:"embedding,omitempty"`
 }
 
 // perClass has a number for each class, under the class's name.
 type perClass struct {
 	names   []string // nil: classes have numbers
-	numbers []float32
+	numbers []float64
 }
 
 // MarshalJSON writes an object, in the order of the classes.
@@ -39,7 +40,7 @@ func (c *perClass) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		number, err := json.Marshal(x)
+		number, err := json.Marshal(float32(x))
 		if err != nil {
 			return nil, err
 		}
@@ -63,58 +64,36 @@ func name(names []string, class int) string {
 func (s *Server) respond(asked *asked, a answer) (r response) {
 	table := &s.model.Table
 	for i, v := range asked.vertices {
-		one := prediction{Vertex: s.ids.of(v)}
-		row := a.results[i]
-		for _, column := range asked.columns {
-			switch column {
-			case valuesColumn:
-				one.Values = &row
-			case embeddingColumn:
+		one, row := prediction{Vertex: s.ids.of(v)}, a.results[i]
+		var of predictions.Outcome
+		of.Of(table.Columns, row)
+		number := func(what predictions.Answer) *float32 {
+			x := of.Number(what)
+			return &x
+		}
+		for _, what := range asked.columns {
+			switch what {
+			case predictions.Class:
+				if one.Class = of.Top; table.Classes != nil {
+					one.Class = table.Classes[of.Top]
+				}
+			case predictions.Probability:
+				one.Probability = number(what)
+			case predictions.Margin:
+				one.Margin = number(what)
+			case predictions.Entropy:
+				one.Entropy = number(what)
+			case predictions.AllProbabilities:
+				one.Probabilities = &perClass{table.Classes, of.Probabilities}
+			case predictions.Value:
+				one.Value = &row
+			case predictions.Hidden:
 				if one.Embedding = &row; a.embeddings != nil {
 					one.Embedding = &a.embeddings[i]
-				}
-			case probabilitiesColumn:
-				one.Probabilities = &perClass{table.Classes, probabilities(table.Columns, row)}
-			case probabilityColumn:
-				p := slices.Max(probabilities(table.Columns, row))
-				one.Probability = &p
-			case classColumn:
-				one.Class = top(row)
-				if table.Classes != nil {
-					one.Class = table.Classes[top(row)]
 				}
 			}
 		}
 		r.Predictions = append(r.Predictions, one)
 	}
 	return r
-}
-
-// top is the likeliest class of a row of logits, the first of several.
-func top(row []float32) (class int) {
-	for k, z := range row {
-		if z > row[class] {
-			class = k
-		}
-	}
-	return class
-}
-
-// probabilities are those of a row of logits: of classes their softmax, of labels σ.
-func probabilities(columns predictions.Columns, row []float32) []float32 {
-	p := make([]float32, len(row))
-	if columns == predictions.LabelLogits {
-		for k, z := range row {
-			p[k] = float32(1 / (1 + math.Exp(-float64(z))))
-		}
-		return p
-	}
-	all, highest := 0., float64(row[top(row)])
-	for _, z := range row {
-		all += math.Exp(float64(z) - highest)
-	}
-	for k, z := range row {
-		p[k] = float32(math.Exp(float64(z)-highest) / all)
-	}
-	return p
 }

@@ -55,7 +55,8 @@ func (d *ids) find(i id) (int32, error) {
 	if v, err := strconv.ParseInt(i.text, 10, 32); err == nil && v >= 0 && int(v) < d.count {
 		return int32(v), nil
 	}
-	return 0, refusal.Errorf("there is no vertex %.100s; vertices have the numbers 0 to %d", i.text, d.count-1)
+	return 0, refusal.Errorf("there is no vertex %.100s; vertices have the numbers 0 to %d", i.text,
+		d.count-1)
 }
 
 // of is the id of a vertex, as answers have it: its name, or its number.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"weft/graph/appended"
 	"weft/train"
 )
 
@@ -11,6 +12,7 @@ import (
 type question struct {
 	context  context.Context
 	vertices []int32
+	added    *appended.Addition // to the graph; nil: nothing
 	outputs  train.Outputs
 	answered chan answer // takes one
 }
@@ -47,7 +49,7 @@ func (q *queue) put(one *question) {
 }
 
 // take waits for a question, and takes it with those behind it that can share its inference: they ask for the
-// same outputs. It returns nil when the queue is closed and empty.
+// same outputs of the graph alone. It returns nil when the queue is closed and empty.
 func (q *queue) take() (batch []*question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +61,8 @@ func (q *queue) take() (batch []*question) {
 	}
 	first, n, vertices := q.waiting[0], 1, len(q.waiting[0].vertices)
 	for _, next := range q.waiting[1:] {
-		if vertices += len(next.vertices); next.outputs != first.outputs || vertices > mostTogether {
+		if vertices += len(next.vertices); next.outputs != first.outputs || vertices > mostTogether ||
+			next.added != nil || first.added != nil {
 			break
 		}
 		n++

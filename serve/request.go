@@ -31,13 +31,13 @@ type request struct {
 // asked is a request that can be answered.
 type asked struct {
 	vertices []int32
-	columns  []string
+	columns  []predictions.Answer
 }
 
 // question is what the request asks of an inference.
 func (s *Server) question(ctx context.Context, a *asked) *question {
 	q := &question{context: ctx, vertices: a.vertices, answered: make(chan answer, 1)}
-	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, embeddingColumn) {
+	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, predictions.Hidden) {
 		q.outputs = train.WithEmbeddings
 	}
 	return q
@@ -119,48 +119,22 @@ func (s *Server) check(body *request) (a asked, err error) {
 		}
 		a.vertices = append(a.vertices, v)
 	}
-	known := s.columns()
-	if a.columns = body.Columns; a.columns == nil {
-		a.columns = s.usual()
+	given := predictions.Given(s.model.Table.Columns)
+	if given == nil {
+		given = []predictions.Answer{predictions.Hidden}
 	}
-	for _, name := range a.columns {
-		if !slices.Contains(known, name) {
-			return a, refusal.Errorf("%.100q is no column of these predictions; they have %s", name,
-				strings.Join(known, ", "))
+	if body.Columns == nil {
+		a.columns = predictions.ByDefault(s.model.Table.Columns)
+		return a, nil
+	}
+	for _, name := range body.Columns {
+		a.columns = append(a.columns, predictions.Answer(name))
+		if !slices.Contains(given, predictions.Answer(name)) {
+			return a, refusal.Errorf("%.100q is no column of these predictions; give some of %v", name, given)
 		}
 	}
 	if len(a.columns) == 0 {
-		return a, refusal.Errorf("no column is named; columns are %s", strings.Join(known, ", "))
+		return a, refusal.Errorf("no column is named; give some of %v", given)
 	}
 	return a, nil
-}
-
-// The columns of answers.
-const (
-	classColumn         = "class"
-	probabilityColumn   = "probability"
-	probabilitiesColumn = "probabilities"
-	valuesColumn        = "values"
-	embeddingColumn     = "embedding"
-)
-
-// columns are those that answers may have.
-func (s *Server) columns() []string {
-	switch s.model.Table.Columns {
-	case predictions.Embedding:
-		return []string{embeddingColumn}
-	case predictions.Values:
-		return []string{valuesColumn, embeddingColumn}
-	case predictions.LabelLogits:
-		return []string{probabilitiesColumn, embeddingColumn}
-	}
-	return []string{classColumn, probabilityColumn, probabilitiesColumn, embeddingColumn}
-}
-
-// usual are the columns of answers to requests that name none.
-func (s *Server) usual() []string {
-	if all := s.columns(); all[0] != classColumn {
-		return all[:1]
-	}
-	return []string{classColumn, probabilityColumn}
 }

@@ -191,8 +191,9 @@ func (s *Server) answerTo(w http.ResponseWriter, r *http.Request) (status int, b
 	default:
 		w.Header().Set("Retry-After", "1")
 		return http.StatusServiceUnavailable,
-			problem{fmt.Sprintf("%d requests are being answered, and no more are taken; ask again in a second",
-				cap(s.places))}
+			problem{
+				fmt.Sprintf("%d requests are being answered, and no more are taken; ask again in a second",
+					cap(s.places))}
 	}
 	asked, err := s.read(w, r)
 	if err != nil {

@@ -70,12 +70,13 @@ func ask(s *Server, method, path, body string) (int, string) {
 // answered is a response as its reader has it.
 type answered struct {
 	Predictions []struct {
-		Vertex        any
-		Class         any
-		Probability   float32
-		Probabilities map[string]float32
-		Values        []float32
-		Embedding     []float32
+		Vertex          any
+		Class           any
+		Probability     float32
+		Probabilities   map[string]float32
+		Margin, Entropy float32
+		Value           []float32
+		Embedding       []float32
 	}
 }
 
@@ -106,7 +107,7 @@ func TestAnswers(t *testing.T) {
 	s := New(m, Options{Workers: 1, Queue: 1})
 	start(t, s)
 	a := predict(t, s, `{"vertices": ["v7", "v0", "v7"],
-		"columns": ["class", "probability", "probabilities", "embedding"]}`)
+		"columns": ["class", "probability", "margin", "entropy", "probabilities", "embedding"]}`)
 	for i, v := range []int{7, 0, 7} {
 		got := a.Predictions[i]
 		row := all.Logits[v*3 : v*3+3]
@@ -118,6 +119,12 @@ func TestAnswers(t *testing.T) {
 		for k, class := range m.Table.Classes {
 			assert.Near(t, float64(p[k]), float64(got.Probabilities[class]), 1e-7)
 		}
+		entropy, sorted := 0., slices.Sorted(slices.Values(p))
+		for _, x := range p {
+			entropy -= float64(x) * math.Log(float64(x))
+		}
+		assert.Near(t, entropy, float64(got.Entropy), 1e-6)
+		assert.Near(t, float64(sorted[2]-sorted[1]), float64(got.Margin), 1e-6)
 		n := all.EmbeddingColumns
 		assert.Equal(t, all.Embeddings[v*n:(v+1)*n], got.Embedding)
 	}
@@ -138,14 +145,15 @@ func TestOtherTables(t *testing.T) {
 	a := predict(t, s, `{"vertices": [5]}`)
 	assert.Equal[any](t, 5., a.Predictions[0].Vertex)
 	for k, z := range row {
-		assert.Near(t, 1/(1+math.Exp(-float64(z))), float64(a.Predictions[0].Probabilities[fmt.Sprint(k)]), 1e-7)
+		assert.Near(t, 1/(1+math.Exp(-float64(z))),
+			float64(a.Predictions[0].Probabilities[fmt.Sprint(k)]), 1e-7)
 	}
-	for kind, column := range map[predictions.Columns]string{
-		predictions.Values: valuesColumn, predictions.Embedding: embeddingColumn,
+	for kind, column := range map[predictions.Columns]predictions.Answer{
+		predictions.Values: predictions.Value, predictions.Embedding: predictions.Hidden,
 	} {
 		s.model.Table.Columns = kind
-		one := predict(t, s, `{"vertices": [5], "columns": ["`+column+`"]}`).Predictions[0]
-		assert.Equal(t, row, append(one.Values, one.Embedding...), column)
+		one := predict(t, s, `{"vertices": [5], "columns": ["`+string(column)+`"]}`).Predictions[0]
+		assert.Equal(t, row, append(one.Value, one.Embedding...), column)
 	}
 	s.model.Table.Columns = predictions.Logits
 	assert.Equal[any](t, float64(slices.Index(row, slices.Max(row))),
@@ -200,19 +208,21 @@ func TestRefuses(t *testing.T) {
 		want               string
 	}{
 		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": [0, 1]}`},
-		{"POST", "/predict", `{"vertices": ["v1"`, 400, "the body ends within its JSON object; send all of it"},
+		{"POST", "/predict", `{"vertices": ["v1"`, 400,
+			"the body ends within its JSON object; send all of it"},
 		{"POST", "/predict", `vertices=v1`, 400, "the body is not JSON: invalid character 'v'"},
 		{"POST", "/predict", `["v1"]`, 400, "the body is a JSON array, and not an object"},
 		{"POST", "/predict", `{"vertices": "v1"}`, 400, `vertices cannot be a JSON string; send {"vertices"`},
 		{"POST", "/predict", `{"vertices": [null]}`, 400, "null names no vertex; give its id"},
 		{"POST", "/predict", `{"vertices": [["v1"]]}`, 400, "names no vertex; give its id"},
-		{"POST", "/predict", `{"vertex": ["v1"]}`, 400, `the key "vertex" is not known; the keys are vertices`},
+		{"POST", "/predict", `{"vertex": ["v1"]}`, 400,
+			`the key "vertex" is not known; the keys are vertices`},
 		{"POST", "/predict", `{"vertices": ["v1"]} {}`, 400, "the body has more than one JSON object"},
 		{"POST", "/predict", `{}`, 400, "no vertex is named; give the ids of some as vertices"},
 		{"POST", "/predict", `{"vertices": ["w"]}`, 400, `no vertex is called "w"`},
 		{"POST", "/predict", `{"vertices": [1]}`, 400, `no vertex is called "1"`},
 		{"POST", "/predict", `{"vertices": ["v1"], "columns": ["value"]}`, 400,
-			`"value" is no column of these predictions; they have class, probability`},
+			`"value" is no column of these predictions; give some of [class probability margin`},
 		{"POST", "/predict", `{"vertices": ["v1"], "columns": []}`, 400, "no column is named"},
 		{"POST", "/predict", `{"vertices": [` + strings.Repeat(`"v1",`, mostVertices) + `"v1"]}`, 400,
 			"10001 vertices, and a request has 10000 at most; ask in several"},
@@ -261,7 +271,8 @@ func TestFull(t *testing.T) {
 	assert.Equal(t, []int{200, 200}, []int{<-answers, <-answers})
 	_, text = ask(s, "GET", "/metrics", "")
 	for _, line := range []string{
-		`weft_requests_total{status="200"} 2`, `weft_requests_total{status="503"} 1`, "weft_graph_vertices 60",
+		`weft_requests_total{status="200"} 2`, `weft_requests_total{status="503"} 1`,
+		"weft_graph_vertices 60",
 		"weft_queue_length 0", "weft_request_duration_seconds_count 3", "process_resident_memory_bytes ",
 	} {
 		assert.Contains(t, text, line)
@@ -304,7 +315,8 @@ func TestEnd(t *testing.T) {
 		}
 		send := func(c net.Conn) {
 			const body = `{"vertices": ["v1"]}`
-			fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body),
+				body)
 		}
 		answer := func(c net.Conn) *http.Response {
 			r, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -258,7 +258,8 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 		types     []task.LinkType
 	}{
 		{
-			"user,buys,item", []graph.Relation{relation("buys")},
+			"user,buys,item",
+			[]graph.Relation{relation("buys")},
 			[]links.Ends{{Sources: users, Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "user", Vertices: 90}},
 		},
@@ -277,7 +278,8 @@ func TestLinksBetweenTypesByHand(t *testing.T) {
 			},
 		},
 		{
-			"tag,rev_has,item", []graph.Relation{relation("rev_has")},
+			"tag,rev_has,item",
+			[]graph.Relation{relation("rev_has")},
 			[]links.Ends{{Sources: move(tags, 90), Targets: items}},
 			[]task.LinkType{{Type: "item", Vertices: 70}, {Type: "tag", Vertices: 30}},
 		},

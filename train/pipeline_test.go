@@ -38,7 +38,8 @@ func TestPipelineRefuses(t *testing.T) {
 	}{
 		{of(3, 1, 1), "", nil, "and the model has 2; take parallel graph=3"},
 		{
-			of(4, 1, 1), "", []gnn.BlockSpec{layer, layer},
+			of(4, 1, 1), "",
+			[]gnn.BlockSpec{layer, layer},
 			"and the model has 2; take parallel graph=2,pipeline=2",
 		},
 		{

@@ -2,8 +2,10 @@ package train
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"weft/comm"
@@ -11,6 +13,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
+	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/tensor"
 	"weft/train/plan"
@@ -110,6 +113,49 @@ func TestPlannedMessages(t *testing.T) {
 					t.Errorf("%s %s: worker %d counts %v of %+v", name, mesh, rank, sent, w.Sent)
 				}
 			}
+		}
+	}
+}
+
+// TestPlannedKernels: a plan counts the kernel calls of a training pass, by name and widths, and their work.
+// On several workers it takes rows to be equally long. Here two runs differ by one such pass.
+func TestPlannedKernels(t *testing.T) {
+	g := tangle(t, 700, 1000)
+	for name, words := range map[string]string{
+		"gcn": "model gcn, norm batch, clip 1", "gat": "model gat, heads 2, norm layer, attention-dropout .3",
+		"max": "model sage, aggregation max, direction both",
+	} {
+		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
+			o := given(Defaults(), "layers 3, hidden 12, threads 1, eval-every 100, "+words)
+			o.Parallel = mesh
+			got, want := plan.Kernels{}, plan.Kernels{}
+			for epochs, sign := range map[int]int{3: -1, 4: 1} {
+				var mu sync.Mutex
+				o.Epochs = epochs
+				mustRun(t, &Job{Graph: g, Options: o, Watch: func(c kernel.Call, run func()) {
+					mu.Lock()
+					one := plan.Kernels{}
+					k, work := one.Add(c)
+					want[k] = plan.Calls{
+						Number: want[k].Number + sign*one[k].Number, Work: want[k].Work + float64(sign)*work,
+					}
+					mu.Unlock()
+					run()
+				}})
+			}
+			maps.DeleteFunc(want, func(_ plan.Kernel, c plan.Calls) bool { return c.Number == 0 })
+			p, err := (&Job{Graph: g, Options: o, PlanCounts: true}).Plan(t.Context())
+			require.NoError(t, err)
+			for _, w := range p.Workers {
+				for k, c := range w.Counts.Kernels {
+					got[k] = plan.Calls{Number: got[k].Number + c.Number, Work: got[k].Work + c.Work}
+				}
+			}
+			for k, c := range want {
+				assert.Equal(t, c.Number, got[k].Number, "%s %s: calls of %v", name, mesh, k)
+				assert.Near(t, 1, got[k].Work/c.Work, .05, "%s %s: work of %v", name, mesh, k)
+			}
+			assert.Len(t, got, len(want), "%s %s", name, mesh)
 		}
 	}
 }

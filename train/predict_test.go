@@ -57,7 +57,8 @@ func TestVerticesAreRefused(t *testing.T) {
 		{o, []int32{}, "vertices: names no vertex"},
 		{o, []int32{1, 2, 1}, "vertices: entry 3, vertex 1, is out of the range"},
 		{
-			o, []int32{int32(g.Vertices())},
+			o,
+			[]int32{int32(g.Vertices())},
 			fmt.Sprintf("vertices: entry 1, vertex %d, is out of the range", g.Vertices()),
 		},
 		{o, []int32{0, -1}, "vertices: entry 2, vertex -1, is out of the range"},

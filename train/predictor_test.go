@@ -29,10 +29,11 @@ func TestPredictor(t *testing.T) {
 		var done sync.WaitGroup
 		for _, list := range [][]int32{{17}, {299, 3, 5}, {0, 1, 2, 3}} {
 			done.Go(func() {
-				some, err := p.Predict(t.Context(), list, WithEmbeddings)
+				some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
 				assert.NoError(t, err, name)
 				for i, v := range list {
-					assert.Equal(t, row(all.Logits, all.Classes, int(v)), row(some.Logits, all.Classes, i), name)
+					assert.Equal(t, row(all.Logits, all.Classes, int(v)),
+						row(some.Logits, all.Classes, i), name)
 					n := all.EmbeddingColumns
 					assert.Equal(t, row(all.Embeddings, n, int(v)), row(some.Embeddings, n, i), name)
 				}

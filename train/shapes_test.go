@@ -23,17 +23,20 @@ func TestEdgeShapes(t *testing.T) {
 		{"no edges", 5, graph.Edges{}, []int64{0, 1, 4}},
 		{
 			"self loops alone", 5,
-			graph.Edges{Source: []int32{0, 1, 2, 3, 4}, Target: []int32{0, 1, 2, 3, 4}}, []int64{0, 1, 4},
+			graph.Edges{Source: []int32{0, 1, 2, 3, 4}, Target: []int32{0, 1, 2, 3, 4}},
+			[]int64{0, 1, 4},
 		},
 		{
-			"parallel edges", 5, graph.Edges{Source: []int32{1, 1, 1}, Target: []int32{3, 3, 3}},
+			"parallel edges", 5,
+			graph.Edges{Source: []int32{1, 1, 1}, Target: []int32{3, 3, 3}},
 			[]int64{0, 1, 4},
 		},
 		{"a hub", 5, star, []int64{0, 1, 4}},
 		{"a source", 5, graph.Edges{Source: star.Target, Target: star.Source}, []int64{0, 1, 4}},
 		{"an edge into the last vertex", 5, graph.Edges{Source: []int32{0}, Target: []int32{4}}, []int64{4}},
 		{
-			"one that trains, without edges", 5, graph.Edges{Source: []int32{0}, Target: []int32{4}},
+			"one that trains, without edges", 5,
+			graph.Edges{Source: []int32{0}, Target: []int32{4}},
 			[]int64{2},
 		},
 		{"all on one worker", 5, star, []int64{0}},

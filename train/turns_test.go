@@ -157,8 +157,10 @@ func linksInTurns(t *testing.T, g, types *graph.Graph) map[string]resting {
 	}{
 		"dot":      {g, linked("out-features 0")},
 		"distmult": {types, linked("model rgcn, decoder distmult, node-embedding 2")},
-		"between": {bought,
-			linked("model sage, link-relation user,buys,item;item,has,tag, eval-negatives 20")},
+		"between": {
+			bought,
+			linked("model sage, link-relation user,buys,item;item,has,tag, eval-negatives 20"),
+		},
 		"among": {g, linked("eval-negatives 50, metric hits@10, model sage")},
 		"area":  {g, linked("metric roc-auc, model gat, precision bf16")},
 	} {

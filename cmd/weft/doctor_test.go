@@ -170,7 +170,8 @@ func TestFindingsOfASystem(t *testing.T) {
 	}
 	empty := t.TempDir()
 	for _, f := range []finding{
-		findLoad(empty, 1), findMemory(empty), numaFinding{listLength(systemFile(empty, nodesFile))},
+		findLoad(empty, 1), findMemory(empty),
+		numaFinding{listLength(systemFile(empty, nodesFile))},
 		hugePagesFinding{bracketed(systemFile(empty, hugePagesFile))},
 	} {
 		if found, _ := f.describe(); !strings.HasPrefix(found, "not known: no /") {

@@ -164,6 +164,11 @@ func (p planned) model() []string {
 			"negative edges, and their gradients: negative edges are drawn anew in each epoch, so these "+
 			"bytes are not planned where partitions take turns")
 	}
+	if o.Uses("output-heads") && o.OutputHeads != o.Heads {
+		lines = append(lines, fmt.Sprintf("the last layer has %s, and PyG's as many as the others: %s %d",
+			counted(o.OutputHeads, "attention head", "attention heads"), refusal.Setting("output-heads"),
+			o.Heads))
+	}
 	return append(lines, layers...)
 }
 

@@ -207,9 +207,17 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 
 	// --max-time ends the run before its epochs do
 	p.until = now.Add(12 * time.Second)
-	assert.Equal(t, "12 s left of --max-time", p.left(20*time.Second, now))
-	assert.Equal(t, "at most 11 s left", p.left(11*time.Second, now))
-	assert.Equal(t, "0.0 ms left of --max-time", p.left(time.Second, now.Add(time.Minute)))
+	e := train.Epoch{Epoch: 11, Epochs: 21}
+	assert.Equal(t, "12 s left of --max-time", p.remaining(e))
+	assert.Equal(t, "0.0 ms left of --max-time", p.left(e, now.Add(time.Minute)))
+	e.Epochs = 16
+	assert.Equal(t, "at most 10 s left", p.remaining(e))
+	e.Epochs = 11
+	assert.Equal(t, "", p.remaining(e))
+	p.before, e.Epochs, p.until = 1, 20, time.Time{} // nine epochs since the first took 20 s
+	assert.Equal(t, "at most 20 s left", p.left(e, now))
+	p.before, e.Epochs = 6, 12 // a run that continues with epoch 7
+	assert.Equal(t, "at most 5.0 s left", p.remaining(e))
 }
 
 // The time of an epoch is the median of the last 101.

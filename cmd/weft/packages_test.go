@@ -162,7 +162,7 @@ func TestSettingsOfMessages(t *testing.T) {
 				}
 			case *ast.CallExpr:
 				if makesRefusal(n.Fun) && !isFixed(n.Args[0]) {
-					t.Errorf("%s: the format of a refusal is put together: %s", path, types.ExprString(n.Args[0]))
+					t.Errorf("%s: the format of a refusal is %s", path, types.ExprString(n.Args[0]))
 				}
 			}
 			return true

@@ -122,6 +122,14 @@ func addFlags(flags *pflag.FlagSet, o *tables.Options) {
 // adds reports whether vertices or edges are added to the graph.
 func (p *predictCommand) adds() bool { return len(p.add.Vertices)+len(p.add.Edges) > 0 }
 
+// names are those of the vertices of the graph, and of the new ones.
+func (p *predictCommand) names(g *graph.Graph) []string {
+	if len(p.new) == 0 {
+		return g.Names
+	}
+	return slices.Concat(g.Names, p.new)
+}
+
 // checkAdded refuses flags of tables that are not there.
 func (p *predictCommand) checkAdded() error {
 	for flag, given := range map[string]bool{
@@ -151,18 +159,10 @@ func (p *predictCommand) append(s *session) error {
 			return err
 		}
 		p.new = added.Names[0]
-		own := g.Own()
-		if p.vertices != "" {
-			all := slices.Concat(g.Names, p.new)
-			if s.job.Vertices, err = edgelist.Vertices(p.vertices, all, len(all)); err != nil {
-				return fmt.Errorf("--vertices %w", err) // which begins with the list
-			}
-			return nil
-		}
 		for i := range p.new {
-			s.job.Vertices = append(s.job.Vertices, int32(own+i))
+			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
 		}
-		if len(p.new) == 0 {
+		if len(p.new) == 0 && p.vertices == "" {
 			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
 		}
 		return nil
@@ -388,13 +388,14 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if err := r.Together(checkWeights(asked, counts.FeatureColumns, weights)); err != nil {
 		return err
 	}
-	switch {
-	case p.adds():
+	if p.adds() {
 		if err := r.Together(p.append(opened)); err != nil {
 			return err
 		}
-	case p.vertices != "":
-		if job.Vertices, err = p.readVertices(opened, counts.Own()); err != nil {
+	}
+	if p.vertices != "" {
+		own := counts.Own() + len(p.new)
+		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, own); err != nil {
 			return err
 		}
 	}
@@ -447,13 +448,20 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 }
 
 // readVertices reads the list of vertices to predict, the same on all ranks.
-func (p *predictCommand) readVertices(s *session, vertices int) ([]int32, error) {
-	var list []int32
+func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) ([]int32, error) {
+	var (
+		list   []int32
+		header string
+	)
 	g, err := s.graph()
 	if err == nil {
-		if list, err = edgelist.Vertices(p.vertices, g.Names, vertices); err != nil {
+		if list, header, err = edgelist.Vertices(p.vertices, p.names(g), vertices); err != nil {
 			err = fmt.Errorf("--vertices %w", err) // which begins with the list
 		}
+	}
+	if header != "" {
+		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and taken "+
+			"for a header\n", printable(p.vertices), header)
 	}
 	if err := s.Together(err); err != nil {
 		return nil, err

@@ -48,29 +48,18 @@ func (p *predictCommand) describe(
 		return nil, err
 	}
 	d.Table, d.Vertices, d.Answers, d.Order = rows, s.job.Vertices, asked.answers, asked.order
-	if len(p.new) > 0 {
-		d.Names = slices.Concat(d.graph.Names, p.new)
+	if p.adds() {
+		d.Names = p.names(d.graph)
 	}
 	switch {
 	case asked.options.Task == task.Link:
 		return d, d.Check(0)
 	case p.out == "":
 		return d, nil
-	case nn.UnitsIn(weights) > 0:
-		d.Columns = predictions.Values
-	default:
-		learned := d.learned()
-		if !learned.There() && asked.classes == nil && !predictions.IsMatrix(p.out) {
-			return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
-				"stand for; give --out %s, a NumPy array of them",
-				p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
-		}
-		if d.Columns = predictions.Logits; learned.MultiLabel() {
-			d.Columns = predictions.LabelLogits
-		}
-		if d.Classes = asked.classes; d.Classes == nil {
-			d.Classes = learned.Names
-		}
+	case !d.standFor(weights) && !predictions.IsMatrix(p.out):
+		return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
+			"stand for; give --out %s, a NumPy array of them",
+			p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
 	}
 	if err := d.Check(nn.UnitsIn(weights)); err != nil {
 		return nil, err
@@ -81,6 +70,23 @@ func (p *predictCommand) describe(
 		}
 	}
 	return d, nil
+}
+
+// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or labels
+// tell.
+func (d *predicted) standFor(weights nn.State) bool {
+	if nn.UnitsIn(weights) > 0 {
+		d.Columns = predictions.Values
+		return true
+	}
+	learned := d.learned()
+	if d.Columns = predictions.Logits; learned.MultiLabel() {
+		d.Columns = predictions.LabelLogits
+	}
+	if d.Classes = d.asked.classes; d.Classes == nil {
+		d.Classes = learned.Names
+	}
+	return learned.There() || d.asked.classes != nil
 }
 
 // warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one

@@ -31,6 +31,7 @@ type progress struct {
 	mu      sync.Mutex
 	ended   bool // nothing more is shown
 	first   time.Time
+	before  int // epochs before the first
 	shownAt time.Time
 	shown   int // the last epoch that was shown
 	results train.Epoch
@@ -114,7 +115,7 @@ func (p *progress) epoch(e train.Epoch) {
 	}
 	now := p.clock()
 	if p.first.IsZero() {
-		p.first = now
+		p.first, p.before = now, e.Epoch-1
 	}
 	if e.Evaluated {
 		p.results = e
@@ -152,10 +153,6 @@ type field struct {
 // fields are the parts of an epoch's line, padded so that each stays in its column.
 func (p *progress) fields(e train.Epoch, now time.Time) []field {
 	digits := len(fmt.Sprint(e.Epochs))
-	each := seconds(e.Seconds) // with evaluation, once two epochs tell
-	if e.Epoch > 1 && now.After(p.first) {
-		each = now.Sub(p.first) / time.Duration(e.Epoch-1)
-	}
 	fields := []field{
 		{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0},
 		{fmt.Sprintf("loss %.4f", e.Loss), 1},
@@ -173,14 +170,30 @@ func (p *progress) fields(e train.Epoch, now time.Time) []field {
 	}
 	fields = append(fields, field{padded(duration(seconds(rundir.Median(p.recent))), 6) + "/epoch", 4},
 		field{padded(megabytes(e.PeakBytes), 6), 7})
-	if left := e.Epochs - e.Epoch; left > 0 {
-		fields = append(fields, field{p.left(each*time.Duration(left), now), 3})
+	if left := p.left(e, now); left != "" {
+		fields = append(fields, field{left, 3})
 	}
 	return fields
 }
 
-// left says how long the run goes on, if its epochs take so long.
-func (p *progress) left(epochs time.Duration, now time.Time) string {
+// remaining says after an epoch how long the run goes on, "" where it was the last.
+func (p *progress) remaining(e train.Epoch) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left(e, p.clock())
+}
+
+// left is remaining at some time.
+func (p *progress) left(e train.Epoch, now time.Time) string {
+	left := time.Duration(e.Epochs - e.Epoch)
+	if left <= 0 {
+		return ""
+	}
+	each := seconds(e.Seconds) // with evaluation, once two epochs tell
+	if done := e.Epoch - 1 - p.before; done > 0 && now.After(p.first) {
+		each = now.Sub(p.first) / time.Duration(done)
+	}
+	epochs := each * left
 	if limit := p.until.Sub(now); !p.until.IsZero() && limit < epochs {
 		return duration(max(limit, 0)) + " left of --max-time"
 	}

@@ -314,6 +314,14 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	return e, err
 }
 
+// stroke is how a curve is drawn, and the words for it in its chart's legend.
+type stroke struct {
+	name string
+	dash []int
+}
+
+var solid, dashed, dotted = stroke{}, stroke{" (dashes)", []int{6, 4}}, stroke{" (dots)", []int{2, 3}}
+
 // draw makes the charts.
 func (p *reportContents) draw() {
 	of := func(title, unit string, parts ...func(*reportRun) series) {
@@ -329,10 +337,10 @@ func (p *reportContents) draw() {
 			p.Curves = append(p.Curves, c)
 		}
 	}
-	line := func(suffix string, dash []int, scale float64,
+	line := func(suffix string, drawn stroke, scale float64,
 		value func(*train.Epoch) float64,
 	) func(*reportRun) series {
-		return func(r *reportRun) series { return r.series(suffix, dash, scale, value) }
+		return func(r *reportRun) series { return r.series(suffix, drawn, scale, value) }
 	}
 	// evaluated is a value of the epochs that have an evaluation
 	evaluated := func(value func(*train.Epoch) float64) func(*train.Epoch) float64 {
@@ -343,32 +351,32 @@ func (p *reportContents) draw() {
 			return value(e)
 		}
 	}
-	of("loss", "", line(" training", nil, 1, func(e *train.Epoch) float64 { return e.Loss }),
-		line(" validation", []int{6, 4}, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
+	of("loss", "", line(" training", solid, 1, func(e *train.Epoch) float64 { return e.Loss }),
+		line(" validation", dashed, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
 	for _, name := range p.metrics() {
 		scale, unit := 1., ""
 		if metric.IsFraction(name) {
 			scale, unit = 100, " %"
 		}
-		measured := func(suffix string, dash []int,
+		measured := func(suffix string, drawn stroke,
 			value func(*train.Epoch) float64,
 		) func(*reportRun) series {
 			return func(r *reportRun) (s series) {
 				if r.Summary.Metric == name {
-					s = r.series(suffix, dash, scale, evaluated(value))
+					s = r.series(suffix, drawn, scale, evaluated(value))
 				}
 				return s
 			}
 		}
-		of(name, unit, measured(" training", []int{2, 3}, func(e *train.Epoch) float64 { return e.Train }),
-			measured(" validation", []int{6, 4}, func(e *train.Epoch) float64 { return e.Val }),
-			measured(" test", nil, func(e *train.Epoch) float64 { return e.Test }))
+		of(name, unit, measured(" training", dotted, func(e *train.Epoch) float64 { return e.Train }),
+			measured(" validation", dashed, func(e *train.Epoch) float64 { return e.Val }),
+			measured(" test", solid, func(e *train.Epoch) float64 { return e.Test }))
 	}
-	of("learning rate", "", line("", nil, 1, func(e *train.Epoch) float64 { return e.LR }))
-	of("seconds of an epoch", " s", line("", nil, 1, func(e *train.Epoch) float64 { return e.Seconds }))
+	of("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
+	of("seconds of an epoch", " s", line("", solid, 1, func(e *train.Epoch) float64 { return e.Seconds }))
 	of("tensors of worker 0, at the peak", " MB",
-		line("", nil, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
-		line(" after the epoch", []int{6, 4}, 1e-6,
+		line("", solid, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
+		line(" after the epoch", dashed, 1e-6,
 			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
 }
 
@@ -386,10 +394,13 @@ func (p *reportContents) metrics() (names []string) {
 const mostPoints = 2000
 
 // series is a curve of a run, of the epochs that have the value: of long ones every so many, and the last.
-func (r *reportRun) series(suffix string, dash []int, scale float64,
+func (r *reportRun) series(suffix string, drawn stroke, scale float64,
 	value func(*train.Epoch) float64,
 ) series {
-	s := series{Name: r.Name + suffix, Color: r.Color, Dash: dash, X: []int{}, Y: []metric.Number{}}
+	s := series{
+		Name: r.Name + suffix + drawn.name, Color: r.Color, Dash: drawn.dash,
+		X: []int{}, Y: []metric.Number{},
+	}
 	for k := range r.curve {
 		e := &r.curve[k]
 		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) {

@@ -208,7 +208,9 @@ func TestMetricsHaveCharts(t *testing.T) {
 	for _, name := range []string{"accuracy", "rmse", "accuracy"} {
 		r := &reportRun{
 			curve: []train.Epoch{
-				{Epoch: 1, Evaluated: true, Scores: metric.Scores{Train: .5, Val: .5, Test: .5}}}}
+				{Epoch: 1, Evaluated: true, Scores: metric.Scores{Train: .5, Val: .5, Test: .5}},
+			},
+		}
 		r.Summary.Metric = name
 		p.Runs = append(p.Runs, r)
 	}
@@ -241,12 +243,12 @@ func TestCurvesHaveUnits(t *testing.T) {
 		}
 	}
 	want := []string{
-		"loss (): run training [2 1] at [1 2]", "loss (): run validation [8] at [2]",
-		"accuracy ( %): run training [75] at [2]", "accuracy ( %): run validation [50] at [2]",
+		"loss (): run training [2 1] at [1 2]", "loss (): run validation (dashes) [8] at [2]",
+		"accuracy ( %): run training (dots) [75] at [2]", "accuracy ( %): run validation (dashes) [50] at [2]",
 		"accuracy ( %): run test [25] at [2]",
 		"learning rate (): run [0.5 0.25] at [1 2]", "seconds of an epoch ( s): run [3 4] at [1 2]",
 		"tensors of worker 0, at the peak ( MB): run [2.5 3] at [1 2]",
-		"tensors of worker 0, at the peak ( MB): run after the epoch [1 0.5] at [1 2]",
+		"tensors of worker 0, at the peak ( MB): run after the epoch (dashes) [1 0.5] at [1 2]",
 	}
 	assert.Equal(t, want, got)
 }

@@ -16,6 +16,7 @@ import (
 	"weft/nn"
 	"weft/serve"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 type serveCommand struct {
@@ -34,7 +35,7 @@ func newServe() *cobra.Command {
 and an inference reads only what the vertices depend on. The graph is the run's own, or another one with the same features.
 
 A request is a JSON object. Its vertices are ids: names where the graph has them, else numbers. Its columns choose what the answer
-has: class, probability, probabilities and embedding; values of a run that predicts these. GET /healthz says whether requests are
+has: class, probability, margin, entropy, probabilities and embedding; value of a run that predicts these. GET /healthz says whether requests are
 taken, and GET /metrics has figures for Prometheus.
 
 As many requests as there are threads are computed at a time. Others wait, and those that find no place are answered 503. A signal
@@ -117,9 +118,14 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 func (s *serveCommand) model(
 	cmd *cobra.Command, opened *session, asked *request, weights nn.State,
 ) (m serve.Model, err error) {
-	d, err := (&predictCommand{}).describe(cmd.ErrOrStderr(), opened, asked, weights)
-	if err != nil {
+	d := predicted{asked: asked, graph: opened.job.Graph}
+	warnOfWeights(cmd.ErrOrStderr(), asked.options.Model, asked.run, asked.weighted, opened.store, d.graph)
+	if d.Table, err = embeddingsOf(asked.options, d.graph, false); err != nil {
 		return m, err
+	}
+	if asked.options.Task != task.Link && !d.standFor(weights) {
+		return m, refusal.Errorf("serve %s: no graph is there whose labels say what the predictions stand "+
+			"for; give the store that the run was trained on", asked.run)
 	}
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", version, asked.options.Model, asked.run,

@@ -293,6 +293,7 @@ func (t *trainCommand) train(
 	job.Trace = t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
+		t.live.tell(&job.Options, progress.remaining)
 		t.live.reportTo(progress.say)
 		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
 	}

@@ -23,6 +23,7 @@ import (
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/metric"
+	"weft/train/setting"
 )
 
 var (
@@ -42,8 +43,11 @@ type live struct {
 	most   int64         // readers at once
 	hold   time.Duration // how long the place of a reader that left stays taken
 
-	mu     sync.Mutex
-	name   string
+	mu    sync.Mutex
+	name  string
+	about string // its settings that are not the defaults
+	// What the status tells of an epoch beside its number; nil: nothing
+	more   func(train.Epoch) string
 	run    int // counts the runs that have begun
 	points []train.Epoch
 	every  int // of so many epochs, beginning with the first, one is kept
@@ -209,6 +213,25 @@ func (l *live) begin(name string) {
 	l.change(func() {
 		l.name, l.run, l.points, l.every, l.ended, l.status = name, l.run+1, nil, 1, "",
 			"waiting for the first epoch"
+		l.about, l.more = "", nil
+	})
+}
+
+// tell has the page show the settings of the run that has begun, the time that is left, and the best epoch.
+func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
+	var best train.Epoch
+	l.change(func() {
+		l.about = o.Given()
+		l.more = func(e train.Epoch) (more string) {
+			if text := left(e); text != "" {
+				more = ", " + text
+			}
+			if best = train.BestOf([]train.Epoch{best, e}, o, e.Metric); best.Epoch > 0 {
+				more += fmt.Sprintf("; best epoch %s, %s %s", count(best.Epoch), best.Metric,
+					valAndTest(best.Metric, metric.Number(best.Val), metric.Number(best.Test)))
+			}
+			return more
+		}
 	})
 }
 
@@ -216,6 +239,9 @@ func (l *live) begin(name string) {
 func (l *live) epoch(e train.Epoch) {
 	l.change(func() {
 		l.status = fmt.Sprintf("epoch %s of %s", count(e.Epoch), count(e.Epochs))
+		if l.more != nil {
+			l.status += l.more(e)
+		}
 		if l.points = l.with(l.points, e); len(l.points) > watchPoints {
 			l.every *= 2
 			all := l.points
@@ -271,6 +297,7 @@ type beginning struct {
 	Name   string `json:"name"`
 	Metric string `json:"metric"`
 	Share  bool   `json:"share"` // the metric is one of 1
+	About  string `json:"about,omitempty"`
 }
 
 // events sends a browser the epochs as they come: server-sent events.
@@ -298,7 +325,7 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 	run, last := -1, 0 // what the browser has
 	for {
 		l.mu.Lock()
-		wake, now, name, status, ended := l.wake, l.run, l.name, l.status, l.ended
+		wake, now, name, about, status, ended := l.wake, l.run, l.name, l.about, l.status, l.ended
 		if now != run {
 			last = 0
 		}
@@ -308,8 +335,8 @@ func (l *live) events(w http.ResponseWriter, r *http.Request) {
 		l.mu.Unlock()
 		var err error
 		if now != run && len(points) > 0 {
-			name := beginning{name, points[0].Metric, metric.IsFraction(points[0].Metric)}
-			run, err = now, send("begin", name)
+			begun := beginning{name, points[0].Metric, metric.IsFraction(points[0].Metric), about}
+			run, err = now, send("begin", begun)
 		}
 		if err == nil && len(points) > 0 {
 			last = points[len(points)-1].Epoch

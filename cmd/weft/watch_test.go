@@ -20,6 +20,7 @@ import (
 	"weft/internal/require"
 	"weft/train"
 	"weft/train/metric"
+	"weft/train/setting"
 )
 
 // TestLive: a browser that joins late gets the curve, thinned, and what is new. One that never reads holds up
@@ -29,6 +30,9 @@ func TestLive(t *testing.T) {
 	require.NoError(t, err)
 	defer l.close()
 	l.begin("runs/one")
+	o := setting.Defaults()
+	o.Hidden = 31
+	l.tell(&o, func(train.Epoch) string { return "2 s left" })
 	stuck, err := net.Dial("tcp", l.gate.Addr().String())
 	require.NoError(t, err)
 	defer stuck.Close()
@@ -65,7 +69,7 @@ func TestLive(t *testing.T) {
 	}
 	kind, data := next()
 	assert.Equal(t, "begin", kind)
-	assert.Equal(t, `{"name":"runs/one","metric":"accuracy","share":true}`, data)
+	assert.Equal(t, `{"name":"runs/one","metric":"accuracy","share":true,"about":"--model sage --hidden 31"}`, data)
 	last := 0
 	for last < epochs {
 		kind, data := next()
@@ -88,6 +92,10 @@ func TestLive(t *testing.T) {
 				t.Fatalf("after epoch %d: %+v", last, p)
 			}
 			last = p.Epoch
+		}
+		if want := "s left; best epoch 1, accuracy validation 50.00 %  test 0.00 %"; !strings.HasSuffix(
+			sent.Status, want) {
+			t.Fatalf("status %q, want %q", sent.Status, want)
 		}
 	}
 	if kind, data := next(); kind != "end" || data != `"all is done"` {

@@ -137,8 +137,10 @@ func (d *divided) contents(path string) (*contents, error) {
 		return nil, err
 	}
 	for t, name := range d.vertexTypes {
-		c.types = append(c.types, &table{source: path, name: name, rows: d.vertexMap.count(t),
-			columns: vertices[t]})
+		c.types = append(c.types, &table{
+			source: path, name: name, rows: d.vertexMap.count(t),
+			columns: vertices[t],
+		})
 	}
 	edges, err := d.columns(&tensorFiles{
 		types: d.edgeTypes, file: func(of *partFiles) string { return of.edgeTensors },

@@ -434,7 +434,7 @@ func TestVertices(t *testing.T) {
 		write(t, "list.csv.gz", zipped(t, "4\n6\n1\n")):                           {4, 6, 1},
 		write(t, "one.csv", "3\n"):                                                {3},
 	} {
-		got, err := Vertices(path, nil, 8)
+		got, _, err := Vertices(path, nil, 8)
 		require.NoError(t, err)
 		assert.Equal(t, want, got, path)
 	}
@@ -448,7 +448,7 @@ func TestVertices(t *testing.T) {
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
 		"3 truth values for 8 vertices":                        array(t, []bool{true, true, true}, 3),
 	} {
-		_, err := Vertices(path, nil, 8)
+		_, _, err := Vertices(path, nil, 8)
 		assert.Refused(t, err, path+": "+want)
 	}
 }
@@ -462,24 +462,27 @@ func TestVerticesByName(t *testing.T) {
 		list  string
 		names []string
 		want  []int32
+
+		header string
 	}{
-		{"C-3,C-1", words, []int32{3, 0}},
-		{" New York", words, []int32{1}},
-		{write(t, "list.txt", "New York\nC-3\n\n"), words, []int32{1, 3}},
-		{write(t, "one.csv", "C-3\n"), words, []int32{3}},
-		{write(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"), words, []int32{3, 2}},
-		{write(t, "list.csv.gz", zipped(t, "name\nC-1\n")), words, []int32{0}},
-		{write(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}},
-		{"4,2", words, []int32{4, 2}},
-		{"3,2", nil, []int32{3, 2}},
-		{"7,100", numbers, []int32{1, 0}},
-		{write(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}},
-		{write(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}},
-		{array(t, []int64{1, 0}, 2), numbers, []int32{1, 0}},
+		{"C-3,C-1", words, []int32{3, 0}, ""},
+		{" New York", words, []int32{1}, ""},
+		{write(t, "list.txt", "New York\nC-3\n\n"), words, []int32{1, 3}, ""},
+		{write(t, "one.csv", "C-3\n"), words, []int32{3}, ""},
+		{write(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"), words, []int32{3, 2}, "customer"},
+		{write(t, "list.csv.gz", zipped(t, "name\nC-1\n")), words, []int32{0}, "name"},
+		{write(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},
+		{"4,2", words, []int32{4, 2}, ""},
+		{"3,2", nil, []int32{3, 2}, ""},
+		{"7,100", numbers, []int32{1, 0}, ""},
+		{write(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}, "id"},
+		{write(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}, ""},
+		{array(t, []int64{1, 0}, 2), numbers, []int32{1, 0}, ""},
 	} {
-		got, err := Vertices(test.list, test.names, max(4, len(test.names)))
+		got, header, err := Vertices(test.list, test.names, max(4, len(test.names)))
 		require.NoError(t, err)
 		assert.Equal(t, test.want, got, test.list)
+		assert.Equal(t, test.header, header, test.list)
 	}
 	for want, list := range map[string]string{
 		`entry 2: no vertex has the name "C-9"`:                         "C-1,C-9",
@@ -491,12 +494,12 @@ func TestVerticesByName(t *testing.T) {
 		`entry 2: vertex 9 is out of the range of 6 vertices`:           "1,9",
 		`entry 2: vertex 1 is given twice, first by entry 1: give each`: "1,1",
 	} {
-		_, err := Vertices(list, words, 6)
+		_, _, err := Vertices(list, words, 6)
 		assert.Refused(t, err, list+": "+want)
 	}
-	_, err := Vertices("1,x", nil, 6)
+	_, _, err := Vertices("1,x", nil, 6)
 	assert.Refused(t, err, `1,x: entry 2: "x" is no number, and the vertices have no names`)
-	_, err = Vertices("7,99", numbers, 4)
+	_, _, err = Vertices("7,99", numbers, 4)
 	assert.Refused(t, err, `7,99: entry 2: no vertex has the name "99"`)
 }
 

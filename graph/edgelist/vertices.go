@@ -21,17 +21,20 @@ import (
 // Vertices reads a list of some of so many vertices, in its order, each once. The list is a file of numbers,
 // which Options.Train may be, of one split; or a text whose first column has names, perhaps with a header.
 // Where there is no file, the list itself has names or numbers between commas. names are those of all
-// vertices; nil: they have none. Where one of the entries is a name, all are. Complaints are refusals that
-// name the list and the entry.
-func Vertices(list string, names []string, vertices int) ([]int32, error) {
-	_, err := os.Stat(list)
+// vertices; nil: they have none. Where one of the entries is a name, all are. header is the first line of a
+// text of names, where that is none. Complaints are refusals that name the list and the entry.
+func Vertices(list string, names []string, vertices int) (some []int32, header string, err error) {
+	_, err = os.Stat(list)
 	typed := errors.Is(err, fs.ErrNotExist)
 	entries, err := entriesOf(list, typed, names != nil)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if found, named, err := find(entries, names); err != nil || named {
-		return found, refusal.In(list, err)
+		if len(found) < len(entries) && err == nil {
+			header = entries[0].text
+		}
+		return found, header, refusal.In(list, err)
 	}
 	read := func() (*npy.Array, error) { return arrays.ReadFile(list, int64(vertices)) }
 	if typed {
@@ -39,20 +42,20 @@ func Vertices(list string, names []string, vertices int) ([]int32, error) {
 	}
 	a, err := read()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	ids, err := arrays.List(a, vertices)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", list, err)
+		return nil, "", fmt.Errorf("%s: %w", list, err)
 	case len(ids) == 0:
-		return nil, refusal.Errorf("%s: names no vertex; give ids, or a mask that marks some", list)
+		return nil, "", refusal.Errorf("%s: names no vertex; give ids, or a mask that marks some", list)
 	}
-	some := make([]int32, len(ids))
+	some = make([]int32, len(ids))
 	for i, v := range ids {
 		some[i] = int32(v)
 	}
-	return some, nil
+	return some, "", nil
 }
 
 // entry is one of a list: a name, or a number.

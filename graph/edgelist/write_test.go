@@ -53,8 +53,10 @@ func TestWrite(t *testing.T) {
 		"edges alone":    {o: Options{Path: list}},
 		"vertices given": {o: Options{Path: list, Vertices: 5000}},
 		"symmetric":      {o: Options{Path: list}, symmetrize: true},
-		"weights": {o: Options{Path: write(t, "weighted.csv", weighted.String()),
-			Features: x, Labels: y}},
+		"weights": {o: Options{
+			Path:     write(t, "weighted.csv", weighted.String()),
+			Features: x, Labels: y,
+		}},
 		"weights, both": {
 			o: Options{Path: write(t, "both.csv", weighted.String()), Features: x}, symmetrize: true,
 		},
@@ -65,8 +67,10 @@ func TestWrite(t *testing.T) {
 			Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"},
 		}, symmetrize: true},
 		"given split": {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
-		"a rule": {o: Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y},
-			split: split},
+		"a rule": {
+			o:     Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y},
+			split: split,
+		},
 		"several classes": {o: Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}},
 		"values":          {o: Options{Path: list, Labels: array(t, rows, vertices, 2)}},
 		"kept dense": {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices,

@@ -28,8 +28,10 @@ var examples = map[string]Options{
 		Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5, Classes: 7, Seed: 1,
 	},
 	"sbm": {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
-	"sbm directed": {Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5,
-		Classes: 7, Seed: 1},
+	"sbm directed": {
+		Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5,
+		Classes: 7, Seed: 1,
+	},
 	"sbm pairs":           {Kind: SBM, Vertices: 14, Degree: 3, Features: 1, Classes: 7, Seed: 1},
 	"sbm one class":       {Kind: SBM, Vertices: 30, Degree: 3, Features: 2, Classes: 1, Seed: 1},
 	"rmat, two vertices":  {Kind: RMAT, Scale: 1, EdgeFactor: 3, Features: 1, Classes: 2, Seed: 1},

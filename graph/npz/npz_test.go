@@ -273,7 +273,9 @@ func TestDirection(t *testing.T) {
 	}{
 		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made undirected: 1 added"},
 		{
-			"graph_directed.npz", heterophilous(), Options{}, 4,
+			"graph_directed.npz", heterophilous(),
+			Options{},
+			4,
 			"4 edges stay directed, as the file's name says",
 		},
 		{"graph.npz", heterophilous(), Options{AsListed: true}, 4, "4 edges, as the file lists them"},

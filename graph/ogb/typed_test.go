@@ -282,14 +282,20 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 			arrays("edge_index", of("paper___cites___paper", make([]int64, 180), 2, 90)),
 			`num_edges_dict.npz: "author___writes___paper" is not in `,
 		},
-		{arrays("node_feat", of("papes", y.papers.features, 30, 3)),
-			`node_feat_dict.npz: "papes" is not in `},
+		{
+			arrays("node_feat", of("papes", y.papers.features, 30, 3)),
+			`node_feat_dict.npz: "papes" is not in `,
+		},
 		{arrays("node_year", of("papes", y.papers.years, 30, 1)), `node_year_dict.npz: "papes" is not in `},
-		{arrays("edge_feat", of("cites", make([]float32, 90), 90, 1)),
-			`edge_feat_dict.npz: "cites" is not in `},
+		{
+			arrays("edge_feat", of("cites", make([]float32, 90), 90, 1)),
+			`edge_feat_dict.npz: "cites" is not in `,
+		},
 		{arrays("num_nodes", of("paper", []int64{1, 2}, 2)), "holds 2 values, where one count is expected"},
-		{arrays("edge_index", of("cites", []int64{1, 2}, 2, 1)),
-			`"cites" is no relation, HEAD___NAME___TAIL`},
+		{
+			arrays("edge_index", of("cites", []int64{1, 2}, 2, 1)),
+			`"cites" is no relation, HEAD___NAME___TAIL`,
+		},
 	})
 	folder := y.text(t)
 	refuse(t, Options{Folder: folder, Inverse: Add}, "inverse-edges: ")

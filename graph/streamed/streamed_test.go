@@ -108,8 +108,10 @@ func TestRefused(t *testing.T) {
 	infinite.FromEdges = func(*graph.Relation) ([]float32, error) { return []float32{0, inf}, nil }
 	infinite.Relations[0].Columns = 1
 	infinite.Relations[0].Each = func(do func(graph.Edges) error) error {
-		return do(graph.Edges{Source: []int32{0}, Target: []int32{1}, Features: []float32{1},
-			FeatureColumns: 1})
+		return do(graph.Edges{
+			Source: []int32{0}, Target: []int32{1}, Features: []float32{1},
+			FeatureColumns: 1,
+		})
 	}
 	rows.Types = []streamed.Type{{Rows: &streamed.Rows{
 		Columns: 1, Each: func(do func([]float32) error) error { return do([]float32{inf, 0}) },

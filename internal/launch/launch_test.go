@@ -66,7 +66,8 @@ func TestTogether(t *testing.T) {
 		},
 		"lines": {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed, ""},
 		"subject": {
-			[]error{nil, nil, refusal.Weights.Errorf("none\nthere")}, "rank 2: none\nthere", refused,
+			[]error{nil, nil, refusal.Weights.Errorf("none\nthere")},
+			"rank 2: none\nthere", refused,
 			refusal.Weights,
 		},
 	} {

@@ -37,7 +37,8 @@ func TestDtypes(t *testing.T) {
 		{"F16", []byte{0, 0x3e}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
 		{"BF16", []byte{0xc0, 0x3f}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
 		{
-			"I64", []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			"I64",
+			[]byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 			Tensor{Shape: []int{1}, Int64: []int64{-2}},
 		},
 		{"I32", []byte{0xfe, 0xff, 0xff, 0xff}, Tensor{Shape: []int{1}, Int64: []int64{-2}}},

@@ -285,7 +285,8 @@ func (d *divided) workers(t *testing.T, f func(c *comm.Comm, team *kernel.Team, 
 
 // apply returns the aggregation of a column over all blocks of a worker; x is the number of a source.
 func apply(team *kernel.Team, e *Edges, r gnn.Reduce,
-	x func(b *Block, i int) float32) (*tensor.Matrix, error) {
+	x func(b *Block, i int) float32,
+) (*tensor.Matrix, error) {
 	o, err := e.Operator(r)
 	if err != nil {
 		return nil, err

@@ -204,16 +204,20 @@ var variants = []variant{
 	{name: "bfloat16", set: inBFloat16},
 	{name: "bfloat16, sparse features, batch norm", change: sparsely, set: inBFloat16 +
 		"norm=batch residual=true"},
-	{name: "sparse features, clipped, pair norm", change: sparsely,
-		set: "input-dropout=.2 clip=.5 norm=pair"},
+	{
+		name: "sparse features, clipped, pair norm", change: sparsely,
+		set: "input-dropout=.2 clip=.5 norm=pair",
+	},
 	{name: "several labels, some missing", change: func(g *graph.Graph) {
 		severally(g)
 		for k := 0; k < len(g.Labels.Multi); k += 7 {
 			g.Labels.Multi[k] = float32(math.NaN())
 		}
 	}},
-	{name: "several labels, deep prefetch, graph norm", change: severally, set: "norm=graph",
-		halo: "prefetch=3"},
+	{
+		name: "several labels, deep prefetch, graph norm", change: severally, set: "norm=graph",
+		halo: "prefetch=3",
+	},
 	{name: "batch norm, residual, halo kept", set: "norm=batch residual=true", halo: "keep-halo=true"},
 	{
 		name: "both directions, layer norm", uses: "direction", directions: 2,

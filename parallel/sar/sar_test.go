@@ -181,8 +181,10 @@ func TestTiles(t *testing.T) {
 		for _, tile := range []int{64, 1, 2} {
 			got := outcome{Outcome: l.Blank(vertices)}
 			var mu sync.Mutex
-			w := paralleltest.Workers{Mesh: paralleltest.Grid(1, k, 1), Storage: tensor.BFloat16, Graph: g,
-				Of: inTurn(vertices, k)}
+			w := paralleltest.Workers{
+				Mesh: paralleltest.Grid(1, k, 1), Storage: tensor.BFloat16, Graph: g,
+				Of: inTurn(vertices, k),
+			}
 			w.Run(t, func(c engine.Config) {
 				c.Tile, c.Epochs = tile, 1
 				p, err := sar.New(c.Env, o)

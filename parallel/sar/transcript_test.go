@@ -51,7 +51,8 @@ func TestTranscripts(t *testing.T) {
 	}{
 		"case-1": {
 			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
-			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)), axis.Options{},
+			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)),
+			axis.Options{},
 		},
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
@@ -66,21 +67,25 @@ func TestTranscripts(t *testing.T) {
 		},
 		"attention": {
 			`"attention-matrix rematerialization" (abstract): only rows are fetched again, nothing for each edge`,
-			small, 8, 4, plain(attention), axis.Options{},
+			small, 8, 4, plain(attention),
+			axis.Options{},
 		},
 		"prefetch": {
 			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one message more than the one " +
 				"that is aggregated is in flight",
-			small, 8, 4, plain(attention), axis.Options{Prefetch: 1},
+			small, 8, 4, plain(attention),
+			axis.Options{Prefetch: 1},
 		},
 		"keep-halo": {
 			"SAR off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
-			small, 8, 4, plain(attention), axis.Options{KeepHalo: true},
+			small, 8, 4, plain(attention),
+			axis.Options{KeepHalo: true},
 		},
 		"messages": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
 			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2,
-			plain(paralleltest.Propagation("", 1, gnn.Sum, 1)), axis.Options{},
+			plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
+			axis.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

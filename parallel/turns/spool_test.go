@@ -58,8 +58,10 @@ var spools = map[string]struct {
 	}, 0},
 	"a disk": {func(m *tensor.Meter) *Spool {
 		m.Offload(newShelf(), 16*unit)
-		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true},
-			Messages: m.Split(newShelf(), 4*unit)}
+		return &Spool{
+			Memory: m, Room: Room{Bytes: 4 * unit, Rests: true},
+			Messages: m.Split(newShelf(), 4*unit),
+		}
 	}, unit},
 	"a plan of a disk": {func(m *tensor.Meter) *Spool {
 		m.Offload(nil, 16*unit)
@@ -186,8 +188,10 @@ func TestSpoolFails(t *testing.T) {
 	memory, disk := tensor.NewMeter(), newShelf()
 	defer memory.Close()
 	memory.Offload(newShelf(), 16*unit)
-	s := &Spool{Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true},
-		Messages: memory.Split(disk, 4*unit)}
+	s := &Spool{
+		Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true},
+		Messages: memory.Split(disk, 4*unit),
+	}
 	defer s.Messages.Close()
 	m, err := s.Put(comm.Halo, message(unit), comm.Outgoing)
 	require.NoError(t, err)

@@ -76,6 +76,28 @@ def test_other_graphs(graph, arrays):
         run.predict(there, vertex=3)
 
 
+def test_columns(graph):
+    run = train(graph, model="sage", out="run")
+    powers = np.exp(run.logits.astype(np.float64))
+    p = powers / powers.sum(1, keepdims=True)
+    first, second = np.sort(p, 1)[:, -1], np.sort(p, 1)[:, -2]
+    table = run.predict(columns=["class", "margin", "entropy", "probabilities", "embedding"])
+    assert table["vertex"].tolist() == list(range(60)) and (table["class"] == run.predictions).all()
+    assert table["margin"] == pytest.approx(first - second, abs=1e-6)
+    assert table["entropy"] == pytest.approx(-(p * np.log(p)).sum(1), abs=1e-6)
+    for k in range(p.shape[1]):
+        assert table[f"probability_{k}"] == pytest.approx(p[:, k], abs=1e-6)
+    hidden = np.stack([table[f"embedding_{k}"] for k in range(8)], 1)
+    assert (hidden == run.embeddings()).all()
+    some = run.predict(columns="class,probability", sort="probability", top=5)
+    assert list(some) == ["vertex", "class", "probability"]
+    assert (some["vertex"] == np.lexsort((np.arange(60), np.float32(first)))[:5]).all()
+    with pytest.raises(weft.Refused, match="^columns.*: the model predicts classes"):
+        run.predict(columns=["value"])
+    with pytest.raises(weft.Refused, match="^output='logits': columns say what the table has"):
+        run.predict(output="logits", columns=["class"])
+
+
 def test_loaded(graph, arrays):
     run = train(graph, out="run")
     losses, logits = run.summary["losses"], run.logits

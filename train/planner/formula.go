@@ -117,7 +117,8 @@ func (f *formula) times() (t Times) {
 	} else {
 		f.pipeline(&t, stages, mean)
 	}
-	rest := max(0, t.Epoch-t.Compute-t.Link)
+	t.Link = min(t.Link, t.Epoch-t.Compute) // a stage may wait for messages while a slower one computes
+	rest := t.Epoch - t.Compute - t.Link
 	if t.Imbalance = min(rest, most-mean); len(stages) > 1 {
 		t.Bubble = rest - t.Imbalance
 	} else {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"weft/comm"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -43,14 +45,20 @@ func TestTimes(t *testing.T) {
 		"kernels": {mesh.One, usual, []load{computes(3)}, 0, Times{Epoch: 3, Compute: 3}},
 		// The mean is 3 s, and the other worker has one more.
 		"imbalance": {
-			of(1, 2, 1), usual, []load{computes(4), computes(2)}, 0,
+			of(1, 2, 1), usual,
+			[]load{computes(4), computes(2)},
+			0,
 			Times{Epoch: 4, Compute: 3, Imbalance: 1},
 		},
 		// 20 bytes take 2 s. Of 10 and 20 bytes a worker waits for 1.5 s in the mean.
-		"messages": {of(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
-			Times{Epoch: 6, Compute: 4, Link: 2}},
+		"messages": {
+			of(1, 2, 1), usual, twice(sends(4, comm.Halo, 20, 1)), 0,
+			Times{Epoch: 6, Compute: 4, Link: 2},
+		},
 		"unequal messages": {
-			of(1, 2, 1), usual, []load{sends(4, comm.Halo, 10, 1), sends(4, comm.Halo, 20, 1)}, 0,
+			of(1, 2, 1), usual,
+			[]load{sends(4, comm.Halo, 10, 1), sends(4, comm.Halo, 20, 1)},
+			0,
 			Times{Epoch: 6, Compute: 4, Link: 1.5, Wait: .5},
 		},
 		// Beside 3 s of aggregations in two rounds 2 s are hidden, but for the first round's.
@@ -102,7 +110,9 @@ func TestTimes(t *testing.T) {
 		},
 		// Of 5 and 1 s the longer stage takes cores that the shorter one leaves: 6 s together.
 		"unequal stages of a machine": {
-			of(2, 1, 1), shared, []load{computes(5), computes(1)}, 2,
+			of(2, 1, 1), shared,
+			[]load{computes(5), computes(1)},
+			2,
 			Times{Epoch: 6, Compute: 4.5, Imbalance: 1.5},
 		},
 		// Gradients of replicas are summed after the last chunk.
@@ -144,8 +154,10 @@ func TestLoads(t *testing.T) {
 		},
 		Rows: 10, Edges: 100, Remote: 40,
 	}
-	rates := &Rates{Kernels: map[plan.Kernel]float64{name("spmm"): .01, name("attend"): .02,
-		name("product"): .001}}
+	rates := &Rates{Kernels: map[plan.Kernel]float64{
+		name("spmm"): .01, name("attend"): .02,
+		name("product"): .001,
+	}}
 	const all = 2.2 + 4.4 + 1
 	for _, c := range []struct {
 		parallel string
@@ -170,4 +182,38 @@ func TestLoads(t *testing.T) {
 			t.Errorf("%s: %+v, want %v beside in %d rounds", c.parallel, l, c.beside, c.rounds)
 		}
 	}
+}
+
+// TestTimesAddUp: whatever the workers do, the parts of an epoch are not negative and add up to it, and it is
+// no shorter than the kernels of a worker.
+func TestTimesAddUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		few, seconds := rapid.IntRange(1, 3), rapid.SampledFrom([]float64{0, .5, 1, 3, 20})
+		m := mesh.Mesh{Stages: few.Draw(t, "stages"), Partitions: few.Draw(t, "partitions")}
+		m.Slices = few.Draw(t, "slices")
+		f := formula{Resolved: &setting.Resolved{Mesh: m}, chunks: rapid.IntRange(0, 40).Draw(t, "chunks")}
+		f.Cores, f.Threads = few.Draw(t, "cores"), few.Draw(t, "threads")
+		f.Sharers = rapid.IntRange(1, m.Workers()).Draw(t, "sharers")
+		f.Links = Links{Sends: 10, Receives: 7, Latency: seconds.Draw(t, "latency")}
+		f.Handling, f.Prefetch = seconds.Draw(t, "handling"), rapid.IntRange(0, 2).Draw(t, "prefetch")
+		most := 0.
+		for range m.Workers() {
+			l := load{kernels: seconds.Draw(t, "kernels"), rounds: few.Draw(t, "rounds")}
+			l.beside = rapid.Float64Range(0, 1).Draw(t, "beside") * l.kernels
+			for kind := comm.Halo; kind < comm.Kinds; kind++ {
+				l.sent[kind].Bytes = rapid.Int64Range(0, 30).Draw(t, "bytes")
+				l.sent[kind].Messages = rapid.Int64Range(0, 3).Draw(t, "messages")
+			}
+			f.loads, most = append(f.loads, l), max(most, l.kernels)
+		}
+		got := f.times()
+		parts, sum := []float64{got.Compute, got.Link, got.Imbalance, got.Bubble, got.Wait}, 0.
+		for _, part := range parts {
+			sum += part
+		}
+		if off := 1e-9 * (1 + got.Epoch); !(slices.Min(parts) >= -off) || !(math.Abs(sum-got.Epoch) <= off) ||
+			!(got.Epoch >= most-off) {
+			t.Fatalf("%+v: together %v; a worker computes %v", got, sum, most)
+		}
+	})
 }

@@ -87,7 +87,8 @@ func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refus
 
 // within is Meshes where meshes of several axes have at most so many steps together.
 func (p *Planner) within(ctx context.Context, workers,
-	left int) (meshes []Mesh, refused []Refused, err error) {
+	left int,
+) (meshes []Mesh, refused []Refused, err error) {
 	all := grids(workers)
 	for k, grid := range all {
 		say := func(what string) {
@@ -252,7 +253,8 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	if err != nil {
 		return nil, err
 	}
-	on, measured := "", func() (*graph.Graph, error) { return p.Graph, nil }
+	var on string // what is measured
+	measured := func() (*graph.Graph, error) { return p.Graph, nil }
 	if large {
 		like := p.smaller(measuredWork / work)
 		on, measured = fmt.Sprintf("%+v", like), like.graph

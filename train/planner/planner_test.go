@@ -285,8 +285,10 @@ func TestWhatRatesDependOn(t *testing.T) {
 	}
 	measured := func(ctx context.Context, change func(*asked)) (is bool, err error) {
 		a := &asked{
-			planner(small(t)), mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
-			Machine{Cores: 4, Sharers: 2, Threads: 1}, 1,
+			planner(small(t)),
+			mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1},
+			Machine{Cores: 4, Sharers: 2, Threads: 1},
+			1,
 		}
 		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
 		change(a)

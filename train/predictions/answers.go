@@ -1,7 +1,6 @@
 package predictions
 
 import (
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +26,8 @@ const (
 // answers are all, in the order in which messages name them.
 var answers = []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden}
 
-// ofColumns are the answers that columns of a kind give.
-func ofColumns(c Columns) []Answer {
+// Given are the answers that columns of a kind give.
+func Given(c Columns) []Answer {
 	switch c {
 	case Logits, Probabilities:
 		return []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Hidden}
@@ -40,8 +39,8 @@ func ofColumns(c Columns) []Answer {
 	return nil
 }
 
-// byDefault are the answers of a table that asks for none.
-func byDefault(c Columns) []Answer {
+// ByDefault are the answers, to columns of a kind, of whoever asks for none.
+func ByDefault(c Columns) []Answer {
 	switch c {
 	case Logits, Probabilities:
 		return []Answer{Class, Probability}
@@ -78,7 +77,7 @@ func (t *Table) Check(numbers int) error {
 		LabelLogits: "predicts labels, of which a vertex may have several", Values: "predicts values",
 		Embedding: "computes embeddings",
 	}[t.Columns]
-	given := ofColumns(t.Columns)
+	given := Given(t.Columns)
 	for _, a := range t.Answers {
 		switch {
 		case len(given) == 0:
@@ -113,7 +112,7 @@ func listed(of []Answer) string { return strings.Join(texts(of), ", ") }
 // answers are what the table says of each vertex.
 func (t *Table) answers() []Answer {
 	if t.Answers == nil {
-		return byDefault(t.Columns)
+		return ByDefault(t.Columns)
 	}
 	return t.Answers
 }
@@ -158,79 +157,4 @@ func (t *Table) distinct() bool {
 	}
 	names := slices.Sorted(slices.Values(slices.Concat(others, t.Classes)))
 	return len(slices.Compact(names)) == len(others)+len(t.Classes)
-}
-
-// outcome is what a row of numbers says of classes or labels, in double precision.
-type outcome struct {
-	row           []float32
-	top           int       // the first of the likeliest classes
-	probabilities []float64 // of classes or labels
-}
-
-// of reads a row.
-func (o *outcome) of(c Columns, row []float32) {
-	o.row, o.top, o.probabilities = row, 0, o.probabilities[:0]
-	switch c {
-	case Values, Embedding:
-		return
-	case LabelLogits:
-		for _, z := range row {
-			o.probabilities = append(o.probabilities, 1/(1+math.Exp(-float64(z))))
-		}
-		return
-	}
-	for k, z := range row {
-		if z > row[o.top] {
-			o.top = k
-		}
-	}
-	all := 0.
-	for _, z := range row {
-		p := float64(z)
-		if c == Logits {
-			p = math.Exp(p - float64(row[o.top]))
-			all += p
-		}
-		o.probabilities = append(o.probabilities, p)
-	}
-	for k := range o.probabilities {
-		if c == Logits {
-			o.probabilities[k] /= all
-		}
-	}
-}
-
-// margin is the largest probability less the second largest. Of a single class it is its probability.
-func (o *outcome) margin() float64 {
-	second := 0.
-	for k, p := range o.probabilities {
-		if k != o.top {
-			second = max(second, p)
-		}
-	}
-	return o.probabilities[o.top] - second
-}
-
-// entropy is that of the probabilities, in nats.
-func (o *outcome) entropy() float64 {
-	sum := 0.
-	for _, p := range o.probabilities {
-		if p > 0 {
-			sum -= p * math.Log(p)
-		}
-	}
-	return sum
-}
-
-// number is that of an answer with one number.
-func (o *outcome) number(a Answer) float32 {
-	switch a {
-	case Probability:
-		return float32(o.probabilities[o.top])
-	case Margin:
-		return float32(o.margin())
-	case Entropy:
-		return float32(o.entropy())
-	}
-	return o.row[0]
 }

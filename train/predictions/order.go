@@ -90,11 +90,11 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	defer func() { err = errors.Join(err, waiting.Close()) }()
 	waiting.columns = rows.Columns
 	firsts := ranking{t: t, entries: make([]entry, 0, top)}
-	at, of := int32(0), outcome{}
+	at, of := int32(0), Outcome{}
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			of.of(t.Columns, row)
-			if slot, among := firsts.admit(of.number(t.Order.By), at); among {
+			of.Of(t.Columns, row)
+			if slot, among := firsts.admit(of.Number(t.Order.By), at); among {
 				waiting.write(slot, row)
 			}
 			at++
@@ -132,7 +132,8 @@ type ranking struct {
 	entries []entry // as many as its capacity, at most
 }
 
-// admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on disk.
+// admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on
+// disk.
 func (r *ranking) admit(number float32, row int32) (slot int, among bool) {
 	switch n := len(r.entries); {
 	case n < cap(r.entries):

@@ -208,7 +208,7 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 	var (
 		fields []field
-		of     outcome
+		of     Outcome
 		hidden []float32
 	)
 	if slices.Contains(t.Answers, Hidden) {
@@ -220,14 +220,14 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 				return err
 			}
 		}
-		of.of(t.Columns, row)
+		of.Of(t.Columns, row)
 		fields = t.fields(fields[:0], at, &of, hidden)
 		return use(fields)
 	})
 }
 
 // fields appends those of a row.
-func (t *Table) fields(to []field, at int, of *outcome, hidden []float32) []field {
+func (t *Table) fields(to []field, at int, of *Outcome, hidden []float32) []field {
 	vertex, kind, name := t.place(at)
 	to = append(to, field{integer: vertex})
 	if t.Types != nil {
@@ -244,11 +244,11 @@ func (t *Table) fields(to []field, at int, of *outcome, hidden []float32) []fiel
 	for _, a := range t.answers() {
 		switch {
 		case a == Class && t.Classes != nil:
-			to = append(to, field{text: t.Classes[of.top]})
+			to = append(to, field{text: t.Classes[of.Top]})
 		case a == Class:
-			to = append(to, field{text: strconv.Itoa(of.top)})
+			to = append(to, field{text: strconv.Itoa(of.Top)})
 		case a == AllProbabilities:
-			for _, p := range of.probabilities {
+			for _, p := range of.Probabilities {
 				to = append(to, field{number: float32(p)})
 			}
 		case a == Value, a == Hidden && t.Columns == Embedding:
@@ -256,7 +256,7 @@ func (t *Table) fields(to []field, at int, of *outcome, hidden []float32) []fiel
 		case a == Hidden:
 			numbers(hidden)
 		default:
-			to = append(to, field{number: of.number(a)})
+			to = append(to, field{number: of.Number(a)})
 		}
 	}
 	return to

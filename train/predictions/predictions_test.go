@@ -46,13 +46,16 @@ var tables = []struct {
 		},
 	},
 	{
-		"listed", rowsOf(2, 0, 1, 1, 0), Table{Vertices: []int32{7, 2}},
+		"listed", rowsOf(2, 0, 1, 1, 0),
+		Table{Vertices: []int32{7, 2}},
 		[]string{"vertex", "class", "probability"},
 		[][]any{{7, "1", math.E / (1 + math.E)}, {2, "0", math.E / (1 + math.E)}},
 	},
 	{
-		"probabilities", rowsOf(2, .25, .5, .125, .0625), Table{Columns: Probabilities},
-		[]string{"vertex", "class", "probability"}, [][]any{{0, "1", .5}, {1, "0", .125}},
+		"probabilities", rowsOf(2, .25, .5, .125, .0625),
+		Table{Columns: Probabilities},
+		[]string{"vertex", "class", "probability"},
+		[][]any{{0, "1", .5}, {1, "0", .125}},
 	},
 	{
 		"labels", rowsOf(2, 0, -1, 100, -100),
@@ -63,7 +66,8 @@ var tables = []struct {
 	{
 		"labels whose names are no columns", rowsOf(2, 0, 0),
 		Table{Columns: LabelLogits, Classes: []string{"vertex", "x"}},
-		[]string{"vertex", "label_0", "label_1"}, [][]any{{0, .5, .5}},
+		[]string{"vertex", "label_0", "label_1"},
+		[][]any{{0, .5, .5}},
 	},
 	{
 		"names that command", rowsOf(3, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1),
@@ -96,11 +100,15 @@ var tables = []struct {
 		[][]any{{0, "'=a", "", 0.}, {0, `b\n`, "'＝1", 1.}},
 	},
 	{
-		"value", rowsOf(1, -2.5, 1e30), Table{Columns: Values}, []string{"vertex", "value"},
+		"value", rowsOf(1, -2.5, 1e30),
+		Table{Columns: Values},
+		[]string{"vertex", "value"},
 		[][]any{{0, -2.5}, {1, 1e30}},
 	},
 	{
-		"values", rowsOf(2, -2.5, 8), Table{Columns: Values}, []string{"vertex", "value_0", "value_1"},
+		"values", rowsOf(2, -2.5, 8),
+		Table{Columns: Values},
+		[]string{"vertex", "value_0", "value_1"},
 		[][]any{{0, -2.5, 8.}},
 	},
 	{

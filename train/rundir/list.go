@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"weft/train/metric"
+	"weft/train/setting"
 )
 
 // Listed is a run below a folder.
@@ -58,6 +59,7 @@ func look(path string) (*Listed, error) {
 		l.Results, l.EpochSeconds, l.Seconds = true, run.Summary.EpochSecondsMedian,
 			run.Finished.Sub(run.Started).Seconds()
 		l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
+		s.results = nil // whose losses of all epochs a long list would hold
 	}
 	return l, nil
 }
@@ -80,10 +82,13 @@ func Differ(runs []*Listed) (names []string) {
 // datasetColumn stands for the dataset among the names of settings.
 const datasetColumn = "dataset"
 
-// Setting is the value of a setting, or the dataset.
+// Setting is the value of a setting, or the dataset; "" for a setting that the run's model does not use.
 func (l *Listed) Setting(name string) string {
-	if name == datasetColumn {
+	switch {
+	case name == datasetColumn:
 		return l.Dataset
+	case !setting.UsedBy(l.Settings["model"], name):
+		return ""
 	}
 	return l.Settings[name]
 }

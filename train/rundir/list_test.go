@@ -74,6 +74,18 @@ func TestRunsOfTheSameSettings(t *testing.T) {
 	}
 }
 
+// TestSettingOfAModel: runs do not differ in a setting that their model does not use.
+func TestSettingOfAModel(t *testing.T) {
+	run := func(model, heads string) *Listed {
+		return &Listed{Standing: &Standing{}, Settings: map[string]string{"model": model, "heads": heads}}
+	}
+	assert.Equal(t, "8", run("gat", "8").Setting("heads"))
+	assert.Equal(t, "", run("gcn", "8").Setting("heads"))
+	assert.Empty(t, Differ([]*Listed{run("gcn", "8"), run("gcn", "4")}))
+	assert.Equal(t, []string{"heads"}, Differ([]*Listed{run("gat", "8"), run("gat", "4")}))
+	assert.Equal(t, []string{"heads", "model"}, Differ([]*Listed{run("gat", "8"), run("gcn", "8")}))
+}
+
 // TestClaimSweep: one sweep at a time has a folder, which is new, or has the runs of that sweep.
 func TestClaimSweep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "sweep")

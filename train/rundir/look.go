@@ -151,7 +151,7 @@ func (s *Standing) lookCurve() {
 	if best.Epoch == 0 {
 		best.Scores = metric.Unmeasured()
 	}
-	s.BestEpoch, s.Numbers = best.Epoch, best.Scores.Numbers()
+	s.BestEpoch, s.Numbers = best.Epoch, best.Numbers()
 }
 
 // ReadCurve reads the epochs of a run from metrics.jsonl.

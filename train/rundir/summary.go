@@ -63,7 +63,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 		Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select,
 		Split:   j.Options.Split,
-		Numbers: r.Scores.Numbers(), Losses: numbers(r.Losses),
+		Numbers: r.Numbers(), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: Median(r.EpochSeconds),
 		Usage: r.Usage, Links: r.Links,
 		Checkpoints: r.Checkpoints,

@@ -261,10 +261,14 @@ func TestFormsRefuse(t *testing.T) {
 			"take blocks plain"},
 		{"task link, decoder distmult, blocks residual", "decoder distmult: its weights have the name of " +
 			"the linear decoder of blocks residual, decoder.weight; take decoder dot, or blocks plain"},
-		{"model gat, blocks residual, heads 8, output-heads 2",
-			"output-heads 2: residual blocks do without it"},
-		{"aggregation max, aggregation-order transform-first",
-			"aggregation-order transform-first: with aggregation max a layer aggregates first"},
+		{
+			"model gat, blocks residual, heads 8, output-heads 2",
+			"output-heads 2: residual blocks do without it",
+		},
+		{
+			"aggregation max, aggregation-order transform-first",
+			"aggregation-order transform-first: with aggregation max a layer aggregates first",
+		},
 		{"blocks 4", "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
 		{"model rgcn, num-blocks 4, bases 3", "bases 3 and num-blocks 4: relations share weights in one " +
 			"of the two ways; leave one out"},

@@ -312,6 +312,17 @@ func (r *Resolved) checkNeeds() error {
 	return nil
 }
 
+// Given are the model and the settings that differ from their defaults, as flags of weft train.
+func (o *Options) Given() string {
+	defaults, text := Defaults(), ""
+	for _, s := range settings {
+		if is := s.Text(o); s.Name == "model" || is != s.Text(&defaults) {
+			text += " " + refusal.Setting(s.Name).String() + " " + is
+		}
+	}
+	return strings.TrimPrefix(text, " ")
+}
+
 // Unused lists the settings ("heads") that differ from their default although the model does not use them.
 // Resolve refuses those that were given.
 func (o *Options) Unused() []string {

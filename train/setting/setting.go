@@ -410,6 +410,14 @@ func withFields(table [][]Setting) (all []Setting) {
 // Task is the only one that the setting is for, "" where it is for any.
 func (s Setting) Task() string { return s.task }
 
+// UsedBy reports whether a model uses a setting, decoupled or not. A model that is not known uses all.
+func UsedBy(model, name string) bool {
+	kind, known := gnn.KindOf(model)
+	return !known || kind.Uses(name) || !slices.ContainsFunc(settings, func(s Setting) bool {
+		return s.some && s.Name == name
+	})
+}
+
 // Models are those that use the setting, decoupled or not.
 func (s Setting) Models() []string {
 	return slices.DeleteFunc(gnn.Names(), func(model string) bool {

@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,9 +18,12 @@ import (
 	"weft/internal/launch"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition/metis"
 	"weft/tensor"
+	"weft/train/engine"
+	"weft/train/setting"
 )
 
 // each is a Communication whose k-th kind has of(k), k = 0, 1, ….
@@ -131,4 +136,52 @@ func TestWeightsOfStages(t *testing.T) {
 func TestMain(m *testing.M) {
 	metis.Child()
 	goleak.VerifyTestMain(m)
+}
+
+// TestShadowedSettings: where structs of settings embed each other, one name is one field, so that a setting
+// is the same from the command line to where it acts. The exceptions are listed, with the structs that have
+// a field of the name: the first one's is meant where no other is said.
+func TestShadowedSettings(t *testing.T) {
+	const ofAxes = "Options: Resolved, Resolved.Options" // setting.Options and axis.Options within it
+	for of, want := range map[reflect.Type]string{
+		reflect.TypeFor[axis.Options]():     "",
+		reflect.TypeFor[setting.Options]():  "",
+		reflect.TypeFor[setting.Resolved](): "Options: itself, Options",
+		reflect.TypeFor[engine.Config](): "Epochs: Env, Resolved.Options; " + // equal
+			"Loss: itself, Resolved.Options.Goal; " + // the function, which has the loss of the name
+			ofAxes + "; Recompute: itself, Resolved.Options", // whether, as the word and the memory limit say
+		reflect.TypeFor[Config](): ofAxes,
+		reflect.TypeFor[Worker](): "Optimizer: itself, Config.Resolved.Options.Settings; " + // as it names it
+			"Options: Config.Resolved, Config.Resolved.Options; Task: itself, Config.Resolved.Options.Goal",
+	} {
+		assert.Equal(t, want, strings.Join(shadows(of), "; "), of)
+	}
+}
+
+// shadows lists the names that several fields of a struct, and of those that it embeds, have.
+func shadows(of reflect.Type) (names []string) {
+	in := map[string][]string{} // by name: structs
+	type level struct {
+		of   reflect.Type
+		path string
+	}
+	for levels := []level{{of, ""}}; len(levels) > 0; levels = levels[1:] { // the least deep first
+		l := levels[0]
+		if l.of.Kind() == reflect.Pointer {
+			l.of = l.of.Elem()
+		}
+		for k := range l.of.NumField() {
+			f := l.of.Field(k)
+			in[f.Name] = append(in[f.Name], cmp.Or(strings.TrimPrefix(l.path, "."), "itself"))
+			if f.Anonymous && f.Type.Kind() != reflect.Interface {
+				levels = append(levels, level{f.Type, l.path + "." + f.Name})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		if len(in[name]) > 1 {
+			names = append(names, name+": "+strings.Join(in[name], ", "))
+		}
+	}
+	return names
 }

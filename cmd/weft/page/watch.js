@@ -8,6 +8,7 @@ let share, points, plots = [], ended = false;
 function begin(run) {
   ended = false;
   document.getElementById("run").textContent = run.name;
+  document.getElementById("settings").textContent = run.about || "";
   for (const plot of plots) plot.end();
   document.getElementById("charts").replaceChildren();
   share = run.share ? 100 : 1;

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from ._errors import Failed, Interrupted, Refused
 from ._estimators import NodeClassifier, NodeRegressor
 from ._graph import Data, Graph
-from ._run import History, Report, Run, Runs
+from ._run import History, Report, Run, Runs, Table
 from ._train import Callback, compare, explain, load, plan, runs, sweep, train
 
 try:
@@ -41,6 +41,7 @@ __all__ = [
     "Report",
     "Run",
     "Runs",
+    "Table",
     "compare",
     "explain",
     "load",

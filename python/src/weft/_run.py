@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -23,9 +24,20 @@ if TYPE_CHECKING:
     import torch
 
 Output = Literal["predictions", "logits", "probabilities"]
+Read = TypeVar("Read")
 
 
-class History(dict[str, Array]):
+class Table(dict[str, Array]):
+    """Columns of equal length, by their names."""
+
+    def frame(self) -> pandas.DataFrame:
+        """The columns as a table of pandas, which must be installed."""
+        import pandas
+
+        return pandas.DataFrame(dict(self))
+
+
+class History(Table):
     """The epochs of a run: a column with a number for each epoch, by its name, as ``epoch``, ``loss``, ``val``.
 
     Metrics are NaN in epochs that were not evaluated.
@@ -35,11 +47,38 @@ class History(dict[str, Array]):
         0.3679
     """
 
-    def frame(self) -> pandas.DataFrame:
-        """The columns as a table of pandas, which must be installed."""
-        import pandas
 
-        return pandas.DataFrame(dict(self))
+def _matrix(file: Path) -> Array:
+    return np.asarray(np.load(file))
+
+
+def _table(file: Path) -> Table:
+    """Reads a table of the program: vertices and classes without names are integers, other numbers float32."""
+    with open(file, encoding="utf-8", newline="") as text:
+        header, *rows = csv.reader(text)
+    table = Table()
+    for k, name in enumerate(header):
+        column = np.array([row[k] for row in rows], str)
+        if name in ("vertex", "class") and all(value.isdecimal() for value in column.tolist()):
+            table[name] = column.astype(np.int64)
+        elif name in ("type", "name", "class"):
+            table[name] = column
+        else:
+            table[name] = column.astype(np.float32)
+    return table
+
+
+def _listed(vertices: Any, folder: Path) -> Path:
+    """A file of ids or names of vertices, in a folder."""
+    ids = array(vertices, "vertices")
+    if ids.dtype.kind in "UO":
+        file = folder / "vertices.csv"
+        with open(file, "w", encoding="utf-8", newline="") as text:  # the header is the name of no vertex
+            csv.writer(text, quoting=csv.QUOTE_ALL).writerows([[""], *([name] for name in ids.tolist())])
+        return file
+    file = folder / "vertices.npy"
+    np.save(file, ids if ids.size else ids.astype(np.int64))
+    return file
 
 
 class Report:
@@ -192,51 +231,85 @@ class Run:
             source = source * self.state_dict()["decoder.weight"][relation]
         return np.asarray((source * target).sum(1))
 
+    @overload
     def predict(
         self, data: Data = None, output: Output = "predictions", vertices: Any = None, **settings: Any
-    ) -> Array:
+    ) -> Array: ...
+
+    @overload
+    def predict(
+        self, data: Data = None, *, vertices: Any = None, columns: Sequence[str], **settings: Any
+    ) -> Table: ...
+
+    def predict(
+        self,
+        data: Data = None,
+        output: Output = "predictions",
+        vertices: Any = None,
+        columns: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> Array | Table:
         """Predicts with the weights of the run, without training.
 
         Args:
             data: another graph with the same features; None: that of the run.
             output: what to return: ``predictions``, ``logits`` or ``probabilities``, as the properties of
                 these names.
-            vertices: ids of the vertices to predict, in the order of the rows to return; None: all.
-            settings: flags of ``weft predict``, as ``threads=4``.
+            vertices: ids or names of the vertices to predict, in the order of the rows to return; None: all.
+            columns: returns a table of some of ``class``, ``probability``, ``margin``, ``entropy``,
+                ``probabilities``, ``value`` and ``embedding``, in place of ``output``.
+            settings: flags of ``weft predict``, as ``threads=4``; with ``columns`` also ``sort="margin"`` and
+                ``top=100``.
+
+        Returns:
+            An array with a row for each vertex; with ``columns`` the columns of the table that ``weft predict``
+            writes, by name: ``vertex``, ``name`` where vertices have names, and those asked for.
 
         Example:
             >>> run.predict(weft.Graph(edge_index=e, x=x))         # doctest: +SKIP
             array([3, 0, 2, …])
+            >>> run.predict(columns=["class", "margin"], sort="margin", top=100).frame()  # doctest: +SKIP
 
         Raises:
-            Refused: the graph has other features, or that of the run is not there any more.
+            Refused: the graph has other features, or that of the run is not there any more; a column is not one
+                of what the run predicts.
         """
         if output not in ("predictions", "logits", "probabilities"):
             raise Refused(f"output={output!r}: it is predictions, logits or probabilities")
-        return self._as(output, self._predicted(data, "out", vertices, settings))
+        if columns is None:
+            return self._as(output, self._predicted(data, vertices, settings, "out", _matrix))
+        if output != "predictions":
+            raise Refused(f"output={output!r}: columns say what the table has; leave output out")
+        if isinstance(columns, str):
+            columns = columns.split(",")
+        settings = settings | {"columns": ",".join(columns)}
+        return self._predicted(data, vertices, settings, "out", _table)
 
     def embeddings(self, data: Data = None, vertices: Any = None, **settings: Any) -> Array:
         """The last hidden layer: V × hidden float32. Arguments are those of :meth:`predict`."""
-        return self._predicted(data, "embeddings", vertices, settings)
+        return self._predicted(data, vertices, settings, "embeddings", _matrix)
 
-    def _predicted(self, data: Data, wanted: str, vertices: Any, settings: dict[str, Any]) -> Array:
+    def _predicted(
+        self,
+        data: Data,
+        vertices: Any,
+        settings: dict[str, Any],
+        wanted: str,
+        read: Callable[[Path], Read],
+    ) -> Read:
+        """What read makes of the file that the program writes for the flag wanted."""
         _program.check_keywords("predict", settings, taken=("help", "out", "embeddings", "vertices"))
         graph = self._graph if data is None else graph_of(data)
-        arguments = ["predict", str(self.directory)]
         given = self._given(data, graph)
         scratch = Scratch()
         try:
-            files = {name: scratch.path / f"{name}.npy" for name in ("out", "embeddings", "vertices")}
-            arguments += [given, f"--out={files['out']}"]
-            if wanted == "embeddings":
-                arguments.append(f"--embeddings={files['embeddings']}")
+            file = scratch.path / (wanted + (".csv" if read is _table else ".npy"))
+            arguments = ["predict", str(self.directory), given, f"--{wanted}={file}"]
             if vertices is not None:
-                ids = array(vertices, "vertices")
-                np.save(files["vertices"], ids if ids.size else ids.astype(np.int64))
-                arguments.append(f"--vertices={files['vertices']}")
+                arguments.append(f"--vertices={_listed(vertices, scratch.path)}")
             arguments += [_program.flag(name, value) for name, value in settings.items() if value is not None]
             _program.run(arguments)
-            return np.asarray(np.load(files[wanted]))
+            return read(file)
         finally:
             scratch.close()
 

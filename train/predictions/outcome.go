@@ -1,0 +1,78 @@
+package predictions
+
+import "math"
+
+// Outcome is what a row of numbers says of classes or labels, in double precision.
+type Outcome struct {
+	row           []float32
+	Top           int       // the first of the likeliest classes
+	Probabilities []float64 // of classes or labels
+}
+
+// Of reads a row.
+func (o *Outcome) Of(c Columns, row []float32) {
+	o.row, o.Top, o.Probabilities = row, 0, o.Probabilities[:0]
+	switch c {
+	case Values, Embedding:
+		return
+	case LabelLogits:
+		for _, z := range row {
+			o.Probabilities = append(o.Probabilities, 1/(1+math.Exp(-float64(z))))
+		}
+		return
+	}
+	for k, z := range row {
+		if z > row[o.Top] {
+			o.Top = k
+		}
+	}
+	all := 0.
+	for _, z := range row {
+		p := float64(z)
+		if c == Logits {
+			p = math.Exp(p - float64(row[o.Top]))
+			all += p
+		}
+		o.Probabilities = append(o.Probabilities, p)
+	}
+	for k := range o.Probabilities {
+		if c == Logits {
+			o.Probabilities[k] /= all
+		}
+	}
+}
+
+// margin is the largest probability less the second largest. Of a single class it is its probability.
+func (o *Outcome) margin() float64 {
+	second := 0.
+	for k, p := range o.Probabilities {
+		if k != o.Top {
+			second = max(second, p)
+		}
+	}
+	return o.Probabilities[o.Top] - second
+}
+
+// entropy is that of the probabilities, in nats.
+func (o *Outcome) entropy() float64 {
+	sum := 0.
+	for _, p := range o.Probabilities {
+		if p > 0 {
+			sum -= p * math.Log(p)
+		}
+	}
+	return sum
+}
+
+// Number is that of an answer with one number.
+func (o *Outcome) Number(a Answer) float32 {
+	switch a {
+	case Probability:
+		return float32(o.Probabilities[o.Top])
+	case Margin:
+		return float32(o.margin())
+	case Entropy:
+		return float32(o.entropy())
+	}
+	return o.row[0]
+}
