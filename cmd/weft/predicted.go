@@ -72,8 +72,8 @@ func (p *predictCommand) describe(
 	return d, nil
 }
 
-// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or labels
-// tell.
+// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or
+// labels tell.
 func (d *predicted) standFor(weights nn.State) bool {
 	if nn.UnitsIn(weights) > 0 {
 		d.Columns = predictions.Values
