@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers test-python-peers bench-axes papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -92,6 +92,9 @@ bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB
 
 bench-axes: build ## meshes of workers beside one worker, here and over virtual hosts at given rates: minutes; needs root; ARGS="--graphs rmat --layers 3 --rates 100mbit"
 	@python3 -B scripts/hosts/axes.py $(ARGS)
+
+bench-serve: build ## `weft serve` under load, on Map of GitHub in WEFT_DATA: how long answers take, and whether they are those of predict
+	$(GO) run ./scripts/serve --data '$(WEFT_DATA)' $(ARGS)
 
 papers: build ## a graph of the shape of ogbn-papers100M, a tenth of it, on one worker and on virtual hosts: an hour, 60 GB of disk; needs root; ARGS="--share 0.01"
 	@python3 -B scripts/papers/papers.py $(ARGS)

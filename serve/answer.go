@@ -63,8 +63,8 @@ func name(names []string, class int) string {
 // respond is the response to what was asked.
 func (s *Server) respond(asked *asked, a answer) (r response) {
 	table := &s.model.Table
-	for i, v := range asked.vertices {
-		one, row := prediction{Vertex: s.ids.of(v)}, a.results[i]
+	for i, id := range asked.ids {
+		one, row := prediction{Vertex: id}, a.results[i]
 		var of predictions.Outcome
 		of.Of(table.Columns, row)
 		number := func(what predictions.Answer) *float32 {

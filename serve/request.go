@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/graph/appended"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/predictions"
@@ -24,19 +25,22 @@ const (
 
 // request is the body of POST /predict.
 type request struct {
-	Vertices []id     `json:"vertices"`
-	Columns  []string `json:"columns"`
+	Vertices []id        `json:"vertices"`
+	New      []newVertex `json:"new"`
+	Columns  []string    `json:"columns"`
 }
 
 // asked is a request that can be answered.
 type asked struct {
 	vertices []int32
+	ids      []any // of the vertices, as the answer has them
+	added    *appended.Addition
 	columns  []predictions.Answer
 }
 
 // question is what the request asks of an inference.
 func (s *Server) question(ctx context.Context, a *asked) *question {
-	q := &question{context: ctx, vertices: a.vertices, answered: make(chan answer, 1)}
+	q := &question{context: ctx, vertices: a.vertices, added: a.added, answered: make(chan answer, 1)}
 	if s.model.Table.Columns != predictions.Embedding && slices.Contains(a.columns, predictions.Hidden) {
 		q.outputs = train.WithEmbeddings
 	}
@@ -102,22 +106,38 @@ func undecoded(err error) error {
 	return badRequest{errors.New(text), status}
 }
 
-const keys = "vertices and columns"
+const keys = "vertices, columns and new, and of a new vertex id, type, columns, features and edges (out, in)"
 
 // check finds the vertices and the columns of a request.
 func (s *Server) check(body *request) (a asked, err error) {
-	switch n := len(body.Vertices); {
+	switch n := len(body.Vertices) + len(body.New); {
 	case n == 0:
-		return a, refusal.Errorf("no vertex is named; give the ids of some as vertices")
+		return a, refusal.Errorf("no vertex is named; give the ids of some as vertices, or new ones as new")
 	case n > mostVertices:
 		return a, refusal.Errorf("%d vertices, and a request has %d at most; ask in several", n, mostVertices)
 	}
 	for _, one := range body.Vertices {
-		v, err := s.ids.find(one)
+		v, err := s.ids[0].find(one)
 		if err != nil {
 			return a, err
 		}
-		a.vertices = append(a.vertices, v)
+		a.vertices, a.ids = append(a.vertices, v), append(a.ids, s.ids[0].of(v))
+	}
+	if len(body.New) > 0 {
+		added, err := s.add(body.New)
+		if err != nil {
+			return a, err
+		}
+		a.added, a.vertices = &added.Addition, append(a.vertices, added.predict...)
+		for _, v := range body.New {
+			if v.Type == "" || v.Type == added.types[0].Type {
+				a.ids = append(a.ids, v.ID.text)
+			}
+		}
+		if len(a.vertices) == 0 {
+			return a, refusal.Errorf("no vertex of type %s is asked for, which alone have predictions; name "+
+				"some", added.types[0].Type)
+		}
 	}
 	given := predictions.Given(s.model.Table.Columns)
 	if given == nil {

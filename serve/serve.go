@@ -49,7 +49,7 @@ type Options struct {
 type Server struct {
 	model   Model
 	options Options
-	ids     *ids
+	ids     []*ids // by vertex type
 	queue   *queue
 	metrics *figures
 	places  chan struct{} // has an element for each request that is being answered
@@ -71,8 +71,11 @@ const lastRequests = 500 * time.Millisecond
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, ids: newIDs(m.Graph.Own(), m.Graph.Names), queue: newQueue(),
+		model: m, options: o, queue: newQueue(),
 		places: make(chan struct{}, o.Workers+o.Queue),
+	}
+	for _, t := range m.Graph.Types() {
+		s.ids = append(s.ids, newIDs(t.Count, t.Names))
 	}
 	s.metrics = newFigures(s)
 	return s

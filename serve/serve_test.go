@@ -17,16 +17,25 @@ import (
 	"testing/synctest"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/nn"
 	"weft/train"
 	"weft/train/predictions"
 )
 
+// tested is a model whose predictions are tested.
+type tested struct {
+	weights nn.State
+	options train.Options
+	Model
+}
+
 // trained is a small graph, whose vertices are called v0, v1, …, a model that was trained on it, and the
 // predictions of all vertices.
-func trained(t *testing.T, change func(*train.Options, *graph.Graph)) (Model, *train.Prediction) {
+func trained(t *testing.T, change func(*train.Options, *graph.Graph)) (tested, *train.Prediction) {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 4, Features: 5, Classes: 3, Directed: true, Seed: 1,
@@ -48,9 +57,9 @@ func trained(t *testing.T, change func(*train.Options, *graph.Graph)) (Model, *t
 	require.NoError(t, err)
 	p, err := job.Predictor(t.Context(), r.Weights)
 	require.NoError(t, err)
-	return Model{About: "a model", Predictor: p, Graph: g, Table: predictions.Table{
+	return tested{r.Weights, o, Model{About: "a model", Predictor: p, Graph: g, Table: predictions.Table{
 		Columns: predictions.Logits, Classes: []string{"red", "green", "blue"},
-	}}, all
+	}}}, all
 }
 
 // start starts the goroutines that answer.
@@ -104,7 +113,7 @@ func softmax(row []float32) (p []float32) {
 // vertex may come twice.
 func TestAnswers(t *testing.T) {
 	m, all := trained(t, nil)
-	s := New(m, Options{Workers: 1, Queue: 1})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	start(t, s)
 	a := predict(t, s, `{"vertices": ["v7", "v0", "v7"],
 		"columns": ["class", "probability", "margin", "entropy", "probabilities", "embedding"]}`)
@@ -140,7 +149,7 @@ func TestOtherTables(t *testing.T) {
 	m, all := trained(t, func(_ *train.Options, g *graph.Graph) { g.Names = nil })
 	row := all.Logits[5*3 : 5*3+3]
 	m.Table = predictions.Table{Columns: predictions.LabelLogits}
-	s := New(m, Options{Workers: 1, Queue: 1})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	start(t, s)
 	a := predict(t, s, `{"vertices": [5]}`)
 	assert.Equal[any](t, 5., a.Predictions[0].Vertex)
@@ -164,7 +173,7 @@ func TestOtherTables(t *testing.T) {
 // vertices. The bits of their answers are those of one by one.
 func TestTogether(t *testing.T) {
 	m, all := trained(t, nil)
-	s := New(m, Options{Workers: 1, Queue: 1})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	var asked []*question
 	put := func(outputs train.Outputs, vertices ...int32) {
 		q := &question{
@@ -201,7 +210,7 @@ func TestTogether(t *testing.T) {
 // TestRefuses: what is wrong with a request is said in a line of JSON, with the way out.
 func TestRefuses(t *testing.T) {
 	m, _ := trained(t, nil)
-	s := New(m, Options{Workers: 1, Queue: 1, OnlyLocal: true})
+	s := New(m.Model, Options{Workers: 1, Queue: 1, OnlyLocal: true})
 	for _, c := range []struct {
 		method, path, body string
 		status             int
@@ -243,7 +252,7 @@ func TestRefuses(t *testing.T) {
 		assert.Contains(t, problem.Error, c.want)
 		assert.Equal(t, 1, strings.Count(text, "\n"))
 	}
-	s.model.Graph, s.ids = nil, newIDs(5, nil)
+	s.ids[0] = newIDs(5, nil)
 	_, text := ask(s, "POST", "http://localhost/predict", `{"vertices": [5]}`)
 	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
 }
@@ -251,7 +260,7 @@ func TestRefuses(t *testing.T) {
 // TestFull: a request that finds no place is told when to come again, and the others are counted.
 func TestFull(t *testing.T) {
 	m, _ := trained(t, nil)
-	s := New(m, Options{Workers: 1, Queue: 1})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	answers := make(chan int)
 	for range 2 {
 		go func() {
@@ -303,7 +312,7 @@ func (l *listener) Addr() net.Addr { return &net.UnixAddr{} }
 func TestEnd(t *testing.T) {
 	m, _ := trained(t, nil)
 	synctest.Test(t, func(t *testing.T) {
-		s := New(m, Options{Workers: 1, Queue: 3})
+		s := New(m.Model, Options{Workers: 1, Queue: 3})
 		l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error)
@@ -341,4 +350,83 @@ func TestEnd(t *testing.T) {
 		assert.NoError(t, <-ended)
 		assert.Equal(t, int64(3), s.Answered())
 	})
+}
+
+// TestNew: a new vertex has the prediction that it has in a graph with it and its edges, and so have others.
+func TestNew(t *testing.T) {
+	m, _ := trained(t, nil)
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	start(t, s)
+	a := predict(t, s, `{"vertices": ["v3"], "columns": ["probabilities"], "new": [
+		{"id": "x", "features": [1, 0, -2, 0.5, 3], "edges": {"in": ["v7", "y", "v9"], "out": ["v3"]}},
+		{"id": "y", "features": [0, 1, 0, 0, -1], "edges": {"in": [{"id": "v1"}]}}]}`)
+	g := *m.Graph
+	e := g.Relations[0].Edges()
+	e.Source = append(slices.Clone(e.Source), 7, 61, 9, 60, 1)
+	e.Target = append(slices.Clone(e.Target), 60, 60, 60, 3, 61)
+	r, err := graph.NewRelation(62, e)
+	require.NoError(t, err)
+	g.Relations, g.Count, g.Names = []graph.Relation{r}, 62, nil
+	g.Features.Dense = append(slices.Clone(g.Features.Dense), 1, 0, -2, .5, 3, 0, 1, 0, 0, -1)
+	g.Labels.Class = append(slices.Clone(g.Labels.Class), -1, -1)
+	all, err := (&train.Job{Graph: &g, Options: m.options}).Predict(t.Context(), m.weights, train.Logits)
+	require.NoError(t, err)
+	for i, v := range []int{3, 60, 61} {
+		assert.Equal[any](t, []string{"v3", "x", "y"}[i], a.Predictions[i].Vertex)
+		var of predictions.Outcome
+		of.Of(predictions.Logits, all.Logits[v*3:v*3+3])
+		for k, class := range m.Table.Classes {
+			assert.Equal(t, float32(of.Probabilities[k]), a.Predictions[i].Probabilities[class])
+		}
+	}
+	for body, want := range map[string]string{
+		`{"id": "v1", "features": [1, 2, 3, 4, 5]}`:                                                  `the id "v1" is another vertex's`,
+		`{"features": [1, 2, 3, 4, 5]}`:                                                              "it has no id",
+		`{"id": "x", "features": [1]}`:                                                               "it has 1 features, and the graph's vertices have 5",
+		`{"id": "x", "columns": {"age": 1}}`:                                                         "the graph was made of no table",
+		`{"id": "x", "type": "person"}`:                                                              `there is no vertex type "person"; types are vertex`,
+		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": ["z"]}}`:                           `no vertex is called "z"`,
+		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [{"id": "v1", "weight": 2}]}}`:     "has a weight",
+		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [{"id": "v1", "w": 2}]}}`:          `the key "w" is not known`,
+		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [{"id": "v1", "relation": "r"}]}}`: `no relation "r"`,
+	} {
+		status, text := ask(s, "POST", "/predict", `{"new": [`+body+`]}`)
+		assert.Equal(t, 400, status)
+		var problem struct{ Error string }
+		require.NoError(t, json.Unmarshal([]byte(text), &problem))
+		assert.Contains(t, problem.Error, want)
+	}
+}
+
+// TestColumns: the features of a new vertex are made of the columns of the graph's table.
+func TestColumns(t *testing.T) {
+	table := &graph.VertexType{Table: &columns.Table{Columns: columns.List{
+		{Name: "age", Kind: columns.Number, Mean: 40, Gaps: true},
+		{Name: "city", Kind: columns.Category, Categories: []string{"Paris", "Rome"}},
+		{Name: "vip", Kind: columns.Boolean},
+	}}}
+	of := func(text string) ([]float32, error) {
+		var v newVertex
+		require.NoError(t, json.Unmarshal([]byte(text), &v))
+		return featuresOf(table, &v)
+	}
+	for text, want := range map[string][]float32{
+		`{"columns": {"age": 31, "city": "Rome", "vip": true}}`:      {31, 0, 0, 1, 1},
+		`{"columns": {"age": null, "city": "Oslo", "vip": "no"}}`:    {40, 1, 0, 0, 0},
+		`{"columns": {"age": "31.5", "city": "Paris", "vip": null}}`: {31.5, 0, 1, 0, 0},
+	} {
+		got, err := of(text)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for text, want := range map[string]string{
+		`{"columns": {"age": 31, "city": "Rome"}}`:                      "column vip is not given; give null",
+		`{"columns": {"age": 31, "city": "Rome", "vip": true, "x": 1}}`: `there is no column "x"; columns are age, city, vip`,
+		`{"columns": {"age": "old", "city": "Rome", "vip": true}}`:      `column age: "old" is no number`,
+		`{"columns": {"age": [1], "city": "Rome", "vip": true}}`:        "column age: [1] is no value of a table",
+		`{"features": [1]}`: "give columns in place of features",
+	} {
+		_, err := of(text)
+		assert.Refused(t, err, want)
+	}
 }

@@ -2,13 +2,17 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"weft/internal/assert"
+	"weft/internal/require"
 	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/setting"
@@ -42,6 +46,28 @@ func TestBestEpoch(t *testing.T) {
 		if b.exhausted(c.since+1) || !b.exhausted(c.since+2) {
 			t.Errorf("%s: patience does not end two epochs after the last progress", c.selects)
 		}
+	}
+}
+
+// TestEpochLines: a line of metrics.jsonl is the epoch again. One without scores was not evaluated. A score
+// that is null, or missing beside others, is NaN.
+func TestEpochLines(t *testing.T) {
+	nan := math.NaN()
+	for line, want := range map[string]Epoch{
+		`{"epoch":2,"loss":0.5,"lr":0.1,"seconds":3,"live_bytes":4,"peak_bytes":5}`: {
+			Epoch: 2, Loss: .5, LR: .1, Seconds: 3, LiveBytes: 4, PeakBytes: 5,
+		},
+		`{"epoch":1,"train":0.5,"val":null,"test":0,"val_loss":2}`: {
+			Epoch: 1, Scores: metric.Scores{Train: .5, Val: nan, ValLoss: 2}, Evaluated: true,
+		},
+		`{"epoch":1,"train":0.5,"val":0.25,"test":0}`: { // before there was a validation loss
+			Epoch: 1, Scores: metric.Scores{Train: .5, Val: .25, ValLoss: nan}, Evaluated: true,
+		},
+		`{"epoch":1,"val_loss":null}`: {Epoch: 1, Scores: metric.Unmeasured(), Evaluated: true},
+	} {
+		var got Epoch
+		require.NoError(t, json.Unmarshal([]byte(line), &got), line)
+		assert.EqualBy(t, want, got, cmpopts.EquateNaNs())
 	}
 }
 

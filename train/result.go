@@ -44,11 +44,18 @@ func (e Epoch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(line)
 }
 
-// UnmarshalJSON implements json.Unmarshaler. No line has Epochs and Metric, which stay as they are.
+// UnmarshalJSON implements json.Unmarshaler. No line has Epochs and Metric, which stay as they are. A score
+// that a line with others lacks is NaN.
 func (e *Epoch) UnmarshalJSON(text []byte) error {
 	var line epochLine
 	if err := json.Unmarshal(text, &line); err != nil {
 		return err
+	}
+	if line.Numbers != nil {
+		*line.Numbers = metric.Unmeasured().Numbers()
+		if err := json.Unmarshal(text, &line); err != nil {
+			return err
+		}
 	}
 	*e = Epoch{
 		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR,

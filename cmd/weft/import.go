@@ -150,6 +150,17 @@ func unrecognized(cmd *cobra.Command, argument string) error {
 	return unknownName(cmd, "format", argument)
 }
 
+// storeNamed says of a source alone that the store to make of it is missing.
+func storeNamed(otherwise cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && args[0] != "" {
+			return refusal.Errorf("%s: name the store to make of it: %s %s STORE", args[0], cmd.CommandPath(),
+				refusal.ShellWord(args[0]))
+		}
+		return otherwise(cmd, args)
+	}
+}
+
 // newImportOf returns the command of one format.
 func newImportOf(f format, c *changes) *cobra.Command {
 	cmd := &cobra.Command{
@@ -162,6 +173,7 @@ func newImportOf(f format, c *changes) *cobra.Command {
 	if f.several {
 		cmd.Args, cmd.ValidArgsFunction = arguments(2, math.MaxInt), completeFiles
 	}
+	cmd.Args = storeNamed(cmd.Args)
 	reader := f.flags(cmd.Flags(), c)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		last := len(args) - 1

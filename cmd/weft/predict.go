@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/graph/edgelist"
+	"weft/graph/tables"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -35,7 +38,9 @@ type predictCommand struct {
 	tables     tablesGiven
 	out        string
 	embeddings string
-	vertices   string // those to predict, or a file of them; empty: all
+	vertices   string         // those to predict, or a file of them; empty: all, or the new ones
+	add        tables.Options // new vertices and edges
+	new        []string       // the names of the new vertices
 	columns    []string
 	sort       string
 	top        int
@@ -60,6 +65,9 @@ entropy (of the probabilities, in nats), probabilities (of all classes or labels
 and --top keeps the first. Sorted by margin or probability, which ascend, or by entropy, which descends, the most uncertain vertices come
 first; by value the largest. Vertices of equal numbers stay in their order.
 
+--add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
+with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
+
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
 Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
 preds.npy a second file, preds.vertices.npy, has their ids.`,
@@ -70,6 +78,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
   weft predict runs/first --embeddings runs/hidden.parquet
   weft predict runs/first --vertices some.csv --out runs/some.npy
   weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
+  weft predict runs/first --add-vertices new.csv --add-edges new-edges.csv --out runs/new.csv
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
@@ -96,7 +105,70 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", embeddingsUsage+"; --out may then be left out")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
+	addFlags(cmd.Flags(), &p.add)
 	return cmd
+}
+
+// addFlags declares the flags of vertices and edges that are added to a graph and not kept.
+func addFlags(flags *pflag.FlagSet, o *tables.Options) {
+	flags.StringArrayVar(&o.Vertices, "add-vertices", nil, "`file` (CSV or Parquet) of new vertices, with "+
+		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
+	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
+		"RELATION=FILE for several relations")
+	flags.StringArrayVar(&o.Source, "source", nil,
+		"`column` of --add-edges with the sources' ids (default: one called source, src, from, …)")
+	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --add-edges with the targets' ids")
+	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --add-edges with their weights")
+}
+
+// adds reports whether vertices or edges are added to the graph.
+func (p *predictCommand) adds() bool { return len(p.add.Vertices)+len(p.add.Edges) > 0 }
+
+// names are those of the vertices of the graph, and of the new ones.
+func (p *predictCommand) names(g *graph.Graph) []string {
+	if len(p.new) == 0 {
+		return g.Names
+	}
+	return slices.Concat(g.Names, p.new)
+}
+
+// checkAdded refuses flags of tables that are not there.
+func (p *predictCommand) checkAdded() error {
+	for flag, given := range map[string]bool{
+		"source": len(p.add.Source) > 0, "target": len(p.add.Target) > 0,
+		"edge-weights": p.add.EdgeWeights != "",
+	} {
+		if given && len(p.add.Edges) == 0 {
+			return refusal.Errorf("--%s is about new edges: give them with --add-edges", flag)
+		}
+	}
+	return nil
+}
+
+// append gives the job of a session the graph with what is added, of which the new vertices are predicted, or
+// those of --vertices.
+func (p *predictCommand) append(s *session) error {
+	g := s.job.Graph
+	if g == nil || s.Comm.Size() > 1 {
+		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
+	}
+	return g.Guard(func() error {
+		added, err := tables.Add(p.add, g)
+		if err != nil {
+			return err
+		}
+		if s.job.Appended, err = appended.On(g).With(&added.Addition); err != nil {
+			return err
+		}
+		p.new = added.Names[0]
+		for i := range p.new {
+			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
+		}
+		if len(p.new) == 0 && p.vertices == "" {
+			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
+		}
+		return nil
+	})
 }
 
 // completeFirst completes the first argument: a run's folder, or with --init the graph.
@@ -232,7 +304,7 @@ func (p *predictCommand) main() string { return cmp.Or(p.out, p.embeddings) }
 // table, a pipe or a link.
 func (p *predictCommand) beside() string {
 	of := p.main()
-	if info, err := os.Lstat(of); p.vertices == "" || of == "" || !predictions.IsMatrix(of) ||
+	if info, err := os.Lstat(of); p.vertices == "" && !p.adds() || of == "" || !predictions.IsMatrix(of) ||
 		err == nil && !info.Mode().IsRegular() {
 		return ""
 	}
@@ -241,7 +313,11 @@ func (p *predictCommand) beside() string {
 
 // inputs are the files read besides the graph.
 func (p *predictCommand) inputs(asked *request) []string {
-	files := []string{asked.weights, p.settings.config, p.vertices}
+	files := slices.Concat([]string{asked.weights, p.settings.config, p.vertices}, p.add.Edges)
+	for _, argument := range p.add.Vertices {
+		_, path := tables.Named(argument)
+		files = append(files, path)
+	}
 	if asked.run != "" {
 		files = append(files, rundir.Paths(asked.run)...)
 	}
@@ -256,6 +332,9 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 			return asked, refusal.Errorf("--memory-limit %s: predict makes no plan to hold against it; "+
 				"leave it out", g.text)
 		}
+	}
+	if err := p.checkAdded(); err != nil {
+		return asked, err
 	}
 	given, err := p.settings.merge()
 	if err != nil {
@@ -293,8 +372,12 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		}
 	}
 	used := p.settings.names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })
-	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" {
+	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" && !p.adds() {
 		return asked, err
+	}
+	if norm := asked.options.Norm; p.adds() && gnn.OverAll(norm) && asked.options.Uses("norm") {
+		return asked, refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", norm)
 	}
 	return asked, asked.options.CheckSome()
 }
@@ -314,8 +397,14 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if err := r.Together(checkWeights(asked, counts.FeatureColumns, weights)); err != nil {
 		return err
 	}
+	if p.adds() {
+		if err := r.Together(p.append(opened)); err != nil {
+			return err
+		}
+	}
 	if p.vertices != "" {
-		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, counts.Own()); err != nil {
+		own := counts.Own() + len(p.new)
+		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, own); err != nil {
 			return err
 		}
 	}
@@ -375,7 +464,7 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices i
 	)
 	g, err := s.graph()
 	if err == nil {
-		if list, header, err = edgelist.Vertices(p.vertices, g.Names, vertices); err != nil {
+		if list, header, err = edgelist.Vertices(p.vertices, p.names(g), vertices); err != nil {
 			err = fmt.Errorf("--vertices %w", err) // which begins with the list
 		}
 	}

@@ -48,6 +48,9 @@ func (p *predictCommand) describe(
 		return nil, err
 	}
 	d.Table, d.Vertices, d.Answers, d.Order = rows, s.job.Vertices, asked.answers, asked.order
+	if p.adds() {
+		d.Names = p.names(d.graph)
+	}
 	switch {
 	case asked.options.Task == task.Link:
 		return d, d.Check(0)
@@ -61,7 +64,8 @@ func (p *predictCommand) describe(
 	if err := d.Check(nn.UnitsIn(weights)); err != nil {
 		return nil, err
 	}
-	if labels := &d.graph.Labels; labels.There() && len(d.graph.Splits) > asked.options.Split.Number {
+	if labels := &d.graph.Labels; labels.There() && !p.adds() &&
+		len(d.graph.Splits) > asked.options.Split.Number {
 		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
@@ -69,8 +73,8 @@ func (p *predictCommand) describe(
 	return d, nil
 }
 
-// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or labels
-// tell.
+// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or
+// labels tell.
 func (d *predicted) standFor(weights nn.State) bool {
 	if nn.UnitsIn(weights) > 0 {
 		d.Columns = predictions.Values

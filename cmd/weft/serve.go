@@ -35,7 +35,8 @@ func newServe() *cobra.Command {
 and an inference reads only what the vertices depend on. The graph is the run's own, or another one with the same features.
 
 A request is a JSON object. Its vertices are ids: names where the graph has them, else numbers. Its columns choose what the answer
-has: class, probability, margin, entropy, probabilities and embedding; value of a run that predicts these. GET /healthz says whether requests are
+has: class, probability, margin, entropy, probabilities and embedding; value of a run that predicts these. The vertices of new are added
+to the graph for this answer alone, with their columns or features and their edges. GET /healthz says whether requests are
 taken, and GET /metrics has figures for Prometheus.
 
 As many requests as there are threads are computed at a time. Others wait, and those that find no place are answered 503. A signal

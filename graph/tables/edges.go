@@ -250,7 +250,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 		}
 	}
 	if v, there := e.of.ids.Find(id); there {
-		if int(v) < e.of.rows {
+		if int(v) < e.of.before+e.of.rows {
 			l.known++
 		}
 		return v, nil
@@ -262,7 +262,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 func (l *edgeList) resolve(e *end, id []byte) error {
 	var of []string
 	for _, t := range l.tables {
-		if v, there := t.ids.Find(id); there && int(v) < t.rows {
+		if v, there := t.ids.Find(id); there && int(v) < t.before+t.rows {
 			of, e.of = append(of, t.name), t
 		}
 	}

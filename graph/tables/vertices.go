@@ -31,7 +31,9 @@ type vertexTable struct {
 	nested    []columns.LeftOut
 	id, label int // columns; label −1: there is none
 	ids       *names.Table
-	rows      int // of the table; ids has further ones
+	before    int  // vertices that the graph has, to which the table adds
+	given     bool // there is a table of new vertices
+	rows      int  // of the table; ids has further ones
 	profiles  []*columns.Profile
 	list      columns.List
 	from      []int // the column of each of list
@@ -61,10 +63,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 			return nil, refusal.Errorf("%s %s: two vertex types are called %s; give one another name, as "+
 				"TYPE=%s", refusal.Setting("vertices-from"), argument, t.name, t.path)
 		}
-		if err := t.read(nil, func(*table.Row) error { return errEnough }); !errors.Is(err, errEnough) {
-			if err == nil {
-				err = refusal.Errorf("%s: has no row behind its header", t.path)
-			}
+		if err := t.readHeader(); err != nil {
 			return nil, err
 		}
 		all = append(all, t)
@@ -105,6 +104,18 @@ func (o *Options) findLabel(all []*vertexTable) error {
 	copy(all[1:found+1], all[:found])
 	all[0] = t
 	return nil
+}
+
+// readHeader reads the names of the columns. It refuses a table without a row.
+func (t *vertexTable) readHeader() error {
+	err := t.read(nil, func(*table.Row) error { return errEnough })
+	switch {
+	case errors.Is(err, errEnough):
+		return nil
+	case err == nil:
+		err = refusal.Errorf("%s: has no row behind its header", t.path)
+	}
+	return err
 }
 
 // errEnough ends the reading of a table.
@@ -182,9 +193,11 @@ func (t *vertexTable) profile() error {
 		switch {
 		case err != nil:
 			return r.Errorf("%w", err)
-		case int(v) != t.rows:
+		case int(v) < t.before:
+			return r.Errorf("the graph has a vertex of the id %.40q: give new vertices alone", id)
+		case int(v) != t.before+t.rows:
 			return r.Errorf("the id %.40q stands in row %d as well: give each vertex one row, or name the "+
-				"column of the ids with %s; %s", id, v+1, refusal.Setting("id"), t.described())
+				"column of the ids with %s; %s", id, int(v)-t.before+1, refusal.Setting("id"), t.described())
 		}
 		t.rows++
 		if t.label >= 0 {
@@ -328,7 +341,7 @@ func (t *vertexTable) features(do func(rows []float32) error) error {
 		room = room[:0]
 		return err
 	}
-	err := t.read(nil, func(r *table.Row) (err error) {
+	read := func(r *table.Row) (err error) {
 		if rows++; rows > t.rows {
 			return r.Errorf("a further row has come while the file was read: import it again")
 		}
@@ -336,12 +349,16 @@ func (t *vertexTable) features(do func(rows []float32) error) error {
 			return err
 		}
 		return flush(batch)
-	})
+	}
+	var err error
+	if t.before == 0 || t.given {
+		err = t.read(nil, read)
+	}
 	if err == nil && rows < t.rows {
 		err = refusal.Errorf("%s: has %d rows, and had %d a moment ago: import it again",
 			t.path, rows, t.rows)
 	}
-	for ; err == nil && rows < len(t.ids.Names); rows++ {
+	for ; err == nil && t.before+rows < len(t.ids.Names); rows++ {
 		for i := range t.list {
 			room, _, _ = t.list[i].Append(room, nil) // a missing value is of any kind
 		}

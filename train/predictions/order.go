@@ -89,12 +89,16 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	}
 	defer func() { err = errors.Join(err, waiting.Close()) }()
 	waiting.columns = rows.Columns
+	all := top == rows.Vertices
+	if all {
+		rows = waiting.Watch(rows) // in batches, as row k comes to place k
+	}
 	firsts := ranking{t: t, entries: make([]entry, 0, top)}
 	at, of := int32(0), Outcome{}
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
 			of.Of(t.Columns, row)
-			if slot, among := firsts.admit(of.Number(t.Order.By), at); among {
+			if slot, among := firsts.admit(of.Number(t.Order.By), at); among && !all {
 				waiting.write(slot, row)
 			}
 			at++
@@ -103,7 +107,7 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 			return waiting.err
 		}
 	}
-	if err := came(int(at), rows); err != nil {
+	if err := cmp.Or(waiting.err, came(int(at), rows)); err != nil {
 		return err
 	}
 	slices.SortFunc(firsts.entries, firsts.compare)

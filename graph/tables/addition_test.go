@@ -1,0 +1,57 @@
+package tables
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// TestAdd: new rows become features as the rows of the graph's table did, whatever the order of the columns;
+// ids are those of the graph's vertices or of new ones, and one without a row has no values.
+func TestAdd(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		return path
+	}
+	vertices := file("v.csv", "id,city,age,label\na,Rome,10,x\nb,Paris,,y\nc,Rome,30,x\n")
+	o := Options{
+		Vertices: []string{vertices}, Edges: []string{file("e.csv", "source,target\na,b\nc,a\n")},
+		Label: "label",
+	}
+	o.Choices.Most = 9
+	read, err := Open(o)
+	require.NoError(t, err)
+	g, err := read.Read()
+	require.NoError(t, err)
+	more := Options{
+		Vertices: []string{file("new.csv", "age,id,city,label\n7,d,Paris,\n,e,Oslo,x\n")},
+		Edges:    []string{file("more.csv", "source,target\nd,a\nc,f\ne,d\n")},
+	}
+	a, err := Add(more, g)
+	require.NoError(t, err)
+	assert.Equal(t, [][]string{{"d", "e", "f"}}, a.Names)
+	assert.Equal(t, 3, a.Types[0].Count)
+	// city=Paris, city=Rome, age (of mean 20), age missing
+	assert.Equal(t, []float32{1, 0, 7, 0, 0, 0, 20, 1, 0, 0, 20, 1}, a.Types[0].Features.Dense)
+	assert.Equal(t, []graph.Edges{{Source: []int32{3, 2, 4}, Target: []int32{0, 5, 3}}}, a.Edges)
+	for name, c := range map[string]struct {
+		vertices, edges []string
+		want            string
+	}{
+		"known": {[]string{file("k.csv", "id,city,age\nb,Rome,1\n")}, nil,
+			"k.csv:2: the graph has a vertex of the id \"b\""},
+		"lacks": {[]string{file("l.csv", "id,city\nd,Rome\n")}, nil, "l.csv: there is no column age"},
+		"twice": {more.Vertices, []string{more.Edges[0], more.Edges[0]}, "a second list of new edges"},
+	} {
+		_, err := Add(Options{Vertices: c.vertices, Edges: c.edges}, g)
+		assert.ErrorContains(t, err, c.want, name)
+	}
+	_, err = Add(more, &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, 0}}}})
+	assert.ErrorContains(t, err, "come from no table")
+}
