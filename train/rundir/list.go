@@ -64,15 +64,18 @@ func look(path string) (*Listed, error) {
 	return l, nil
 }
 
-// Differ are the names of the settings that runs do not share, in ascending order. If they do not share the
-// dataset, that comes first.
+// Differ are the names of the settings that runs do not share, in ascending order, but for those that none of
+// their models uses. If they do not share the dataset, that comes first.
 func Differ(runs []*Listed) (names []string) {
 	if len(runs) == 0 {
 		return nil
 	}
 	first := runs[0]
 	for _, name := range append([]string{datasetColumn}, slices.Sorted(maps.Keys(first.Settings))...) {
-		if slices.ContainsFunc(runs, func(r *Listed) bool { return r.Setting(name) != first.Setting(name) }) {
+		if slices.ContainsFunc(runs, func(r *Listed) bool {
+			return r.Settings[name] != first.Settings[name] && r.Setting(name) != first.Setting(name) ||
+				name == datasetColumn && r.Dataset != first.Dataset
+		}) {
 			names = append(names, name)
 		}
 	}

@@ -83,7 +83,8 @@ func TestSettingOfAModel(t *testing.T) {
 	assert.Equal(t, "", run("gcn", "8").Setting("heads"))
 	assert.Empty(t, Differ([]*Listed{run("gcn", "8"), run("gcn", "4")}))
 	assert.Equal(t, []string{"heads"}, Differ([]*Listed{run("gat", "8"), run("gat", "4")}))
-	assert.Equal(t, []string{"heads", "model"}, Differ([]*Listed{run("gat", "8"), run("gcn", "8")}))
+	assert.Equal(t, []string{"heads", "model"}, Differ([]*Listed{run("gat", "8"), run("gcn", "1")}))
+	assert.Equal(t, []string{"model"}, Differ([]*Listed{run("gat", "1"), run("gcn", "1")}), "defaults")
 }
 
 // TestClaimSweep: one sweep at a time has a folder, which is new, or has the runs of that sweep.
