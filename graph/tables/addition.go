@@ -16,9 +16,9 @@ type Addition struct {
 }
 
 // Add reads tables of new vertices and lists of new edges of a graph that comes from tables. Ids that the
-// graph has are its vertices. Columns become features as they did for the graph. A new id that only edges have
-// is a vertex without values. The names of tables and lists are those of types and relations, of which an
-// untyped graph has one each. Complaints are refusals.
+// graph has are its vertices. Columns become features as they did for the graph. A new id that only edges
+// have is a vertex without values. The names of tables and lists are those of types and relations, of which
+// an untyped graph has one each. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*Addition, error) {
 	types := g.Types()
 	all := make([]*vertexTable, len(types))
