@@ -141,6 +141,11 @@ func (d *Description) check() error {
 		return fmt.Errorf("the partitions have %d vertices and %d edges, the graph %d and %d",
 			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
 	}
+	for _, t := range d.Whole.Types() {
+		if err := t.Columns.Check(t.FeatureColumns); t.Columns != nil && err != nil {
+			return fmt.Errorf("type %q: %w", t.Type, err)
+		}
+	}
 	if len(s.Others) != len(d.Whole.Others) {
 		return fmt.Errorf("it has the vertices of %d further types, and the graph has %d", len(s.Others),
 			len(d.Whole.Others))

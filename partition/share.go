@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/refusal"
 )
 
@@ -29,8 +30,10 @@ type Values struct {
 	Rows     int
 	IDs      []int32 // original id of each row, ascending; nil: row i is vertex i
 	Features graph.Features
-	Labels   graph.Labels
-	Splits   []graph.Split // lists of row numbers
+	// Arrangement is the form in which FeatureRow gives dense features; nil: as they are stored.
+	Arrangement *columns.Arrangement
+	Labels      graph.Labels
+	Splits      []graph.Split // lists of row numbers
 }
 
 // Edges has the edges into and out of the rows of one partition. The other end of an edge may be in any
@@ -99,8 +102,10 @@ type Whole struct {
 	FeatureColumns int         `json:"features"`
 	// stored by sparse features; 0: they are dense
 	FeatureValues int64 `json:"feature_values,omitempty"`
-	Classes       int   `json:"classes"`
-	ValueColumns  int   `json:"value_columns,omitempty"` // of labels that are values
+	// what the features are made of; nil: of no table
+	Columns      columns.List `json:"columns,omitempty"`
+	Classes      int          `json:"classes"`
+	ValueColumns int          `json:"value_columns,omitempty"` // of labels that are values
 	// a vertex may have any number of classes
 	SeveralLabels bool               `json:"several_labels,omitempty"`
 	Splits        []graph.SplitSizes `json:"splits"`
@@ -122,6 +127,8 @@ type WholeType struct {
 	Vertices       int    `json:"vertices"`
 	FeatureColumns int    `json:"features"`
 	FeatureValues  int64  `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
+	// what the features are made of; nil: of no table
+	Columns columns.List `json:"columns,omitempty"`
 }
 
 // Own returns the number of vertices of the first type.
@@ -135,7 +142,9 @@ func (w *Whole) Own() int {
 
 // Types returns the vertex types, the first one among them, with their names.
 func (w *Whole) Types() []WholeType {
-	first := WholeType{cmp.Or(w.Type, graph.VertexName), w.Own(), w.FeatureColumns, w.FeatureValues}
+	first := WholeType{
+		cmp.Or(w.Type, graph.VertexName), w.Own(), w.FeatureColumns, w.FeatureValues, w.Columns,
+	}
 	return append([]WholeType{first}, w.Others...)
 }
 
@@ -151,14 +160,16 @@ func (w *Whole) Counts() (counts []int) {
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns,
-		FeatureValues: int64(len(g.Features.Indices)),
-		Classes:       g.Labels.Classes, ValueColumns: g.Labels.Columns,
+		FeatureValues: int64(len(g.Features.Indices)), Columns: columnsOf(g.Table, &g.Features),
+		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns,
 		SeveralLabels: g.Labels.MultiLabel(), Type: g.Type,
 		Graphs: g.Graphs, Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, t := range g.Others {
-		w.Others = append(w.Others,
-			WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})
+		w.Others = append(w.Others, WholeType{
+			t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices)),
+			columnsOf(t.Table, &t.Features),
+		})
 	}
 	w.Splits = append(w.Splits, graph.SizesOf(g.Splits)...)
 	for i := range g.Relations {
@@ -167,6 +178,63 @@ func WholeOf(g *graph.Graph) Whole {
 		}
 	}
 	return w
+}
+
+// columnsOf are the columns of the table that dense features are made of, nil of none.
+func columnsOf(t *columns.Table, f *graph.Features) columns.List {
+	if t == nil || f.Sparse() {
+		return nil
+	}
+	return t.Columns
+}
+
+// ColumnsByType has the columns of each vertex type whose features are made of a table, by the type's name;
+// nil: of none.
+func (w *Whole) ColumnsByType() (all columns.ByType) {
+	for _, t := range w.Types() {
+		if t.Columns != nil {
+			if all == nil {
+				all = columns.ByType{}
+			}
+			all[t.Type] = t.Columns
+		}
+	}
+	return all
+}
+
+// ArrangedBy describes the graph with the features of each vertex type in the form of an arrangement.
+func (w Whole) ArrangedBy(types []*columns.Arrangement) Whole {
+	w.FeatureColumns, w.Columns = types[0].Width(w.FeatureColumns), types[0].Columns(w.Columns)
+	w.Others = slices.Clone(w.Others)
+	for i := range w.Others {
+		t, a := &w.Others[i], types[i+1]
+		t.FeatureColumns, t.Columns = a.Width(t.FeatureColumns), a.Columns(t.Columns)
+	}
+	return w
+}
+
+// Arrange has the features of each vertex type read in the form of an arrangement.
+func (s *Share) Arrange(types []*columns.Arrangement) {
+	s.Whole, s.Values.Arrangement = s.Whole.ArrangedBy(types), types[0]
+	for i := range s.Others {
+		s.Others[i].Arrangement = types[i+1]
+	}
+}
+
+// Type has the vertices of a type by its number.
+func (s *Share) Type(kind int) *Values {
+	if kind == 0 {
+		return &s.Values
+	}
+	return &s.Others[kind-1]
+}
+
+// FeatureColumns is the number of features of a row, arranged.
+func (v *Values) FeatureColumns() int { return v.Arrangement.Width(v.Features.Columns) }
+
+// FeatureRow returns the stored features of a row, arranged: where that changes them in room, which grows.
+func (v *Values) FeatureRow(room []float32, row int) []float32 {
+	return v.Arrangement.Row(room, v.Features.Row(row))
 }
 
 // ID returns the original id of a row.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/checkpoint"
+	"weft/graph/columns"
 	"weft/internal/launch"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -50,7 +51,8 @@ type CheckpointTotals struct {
 // and settle together.
 type saver struct {
 	*Checkpoints
-	w *worker.Worker
+	w       *worker.Worker
+	columns columns.ByType // of the record
 	// the folder of Path as it is when the run begins; nil: this rank cannot open it
 	above    *os.Root
 	folder   *checkpoint.Folder // nil until something is written
@@ -74,11 +76,11 @@ type writing struct {
 }
 
 // newSaver makes a worker's saver, nil if there are to be no checkpoints.
-func newSaver(c *Checkpoints, w *worker.Worker) *saver {
+func newSaver(c *Checkpoints, w *worker.Worker, columns columns.ByType) *saver {
 	if c == nil || w.CheckpointEvery == (setting.Interval{}) {
 		return nil
 	}
-	s := &saver{Checkpoints: c, w: w, last: time.Now()}
+	s := &saver{Checkpoints: c, w: w, columns: columns, last: time.Now()}
 	// where that fails, so does the first checkpoint, which says why
 	s.above, _ = os.OpenRoot(filepath.Dir(c.Path))
 	return s
@@ -242,7 +244,8 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 	if w.Ranks().First() {
 		p.record = &Record{
 			Weft: s.Version, Settings: w.Texts(), Seed: w.Seed, Mesh: w.Mesh, Partition: s.Partition,
-			Chunks: chunksOf(&w.Config, s.Partition), Curve: slices.Clone(of.curve), Best: of.best.record(),
+			Chunks: chunksOf(&w.Config, s.Partition), Columns: s.columns, Curve: slices.Clone(of.curve),
+			Best: of.best.record(),
 		}
 		if w.ChunkOf != nil && p.record.Chunks != "" { // as many for any number of stages
 			p.record.Settings["chunks"] = fmt.Sprint(w.Stage.Count * w.Mesh.Partitions)

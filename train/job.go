@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
+	"weft/graph/columns"
 	"weft/internal/launch"
 	"weft/internal/trace"
 	"weft/kernel"
@@ -107,6 +108,10 @@ type Job struct {
 	Trace bool
 
 	chunks chunks // made by divide, on a mesh of several stages; else zero
+
+	// Made by Like: the columns that features are brought into, and how, by the number of the vertex type.
+	columns      columns.ByType
+	arrangements []*columns.Arrangement
 }
 
 // Plan computes what the run would take, before any work. If ctx is cancelled it returns the cause.
@@ -213,7 +218,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		}
 	}()
 	s := newState(&c.Options, j.Started, w.Task.Metric())
-	s.saver = newSaver(j.Checkpoints, w)
+	s.saver = newSaver(j.Checkpoints, w, j.columns)
 	defer func() { err = errors.Join(err, s.saver.close()) }()
 	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
 		return nil, err

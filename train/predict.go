@@ -50,10 +50,8 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	if err != nil {
 		return nil, err
 	}
-	if s.Standardises(s.whole) {
-		if s.Standard, err = worker.StandardIn(weights, s.whole.FeatureColumns); err != nil {
-			return nil, err
-		}
+	if s.Standard, err = worker.StandardIn(weights, s.Resolved, s.whole); err != nil {
+		return nil, err
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		w, err := worker.NewInference(s.Config, team, c, share)
@@ -164,6 +162,7 @@ func (j *Job) openSome(s *shared) error {
 		}
 	}
 	base := partition.All(j.Graph)
+	j.arrange(base)
 	base.Whole = base.Whole.Grown(g.Counts, g.Edges())
 	s.whole = &base.Whole
 	for i, t := range base.Whole.Types() {
@@ -177,7 +176,9 @@ func (j *Job) openSome(s *shared) error {
 		if err != nil {
 			return err
 		}
-		return use(mfg.Extract(g, m, j.Vertices))
+		some := mfg.Extract(g, m, j.Vertices)
+		j.arrange(some)
+		return use(some)
 	})
 	return nil
 }

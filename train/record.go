@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 
 	"weft/comm"
+	"weft/graph/columns"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
@@ -22,9 +23,11 @@ type Record struct {
 	Partition string            `json:"partition"` // id
 	// Chunks identifies the chunks that a history belongs to, or the partitions of a late halo. It is ""
 	// where there is neither.
-	Chunks string     `json:"chunks,omitempty"`
-	Curve  []Epoch    `json:"curve"`
-	Best   bestRecord `json:"best"`
+	Chunks string `json:"chunks,omitempty"`
+	// Columns are those that features are brought into, by vertex type; nil: they are as they are stored.
+	Columns columns.ByType `json:"columns,omitempty"`
+	Curve   []Epoch        `json:"curve"`
+	Best    bestRecord     `json:"best"`
 }
 
 // bestRecord is best without its weights and settings.

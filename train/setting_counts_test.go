@@ -55,7 +55,7 @@ func TestEachSettingCounts(t *testing.T) {
 	for _, model := range gnn.Names() {
 		o := Defaults()
 		o.Model, o.Layers, o.Hidden, o.Heads, o.OutputHeads, o.Dropout = model, 3, 8, 2, 2, .1
-		o.Norm = "none"
+		o.Norm, o.NormalizeFeatures = "none", "none" // TestAutoFeatures looks at auto
 		o.WeightDecay, o.Epochs, o.Threads = .1, 3, 1
 		bases = append(bases, o)
 		if kind, _ := gnn.KindOf(model); kind.ResidualBlocks() {

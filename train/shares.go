@@ -118,6 +118,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		}
 	case k == 1:
 		share := partition.All(j.Graph)
+		j.arrange(share)
 		s.whole = &share.Whole
 		s.open = j.opener(share, func(use func(*partition.Share) error) error { return use(share) })
 	default:
@@ -125,7 +126,8 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		if err != nil {
 			return nil, err
 		}
-		s.whole, s.open = &parts.Whole, parts.open(k)
+		whole := j.Whole()
+		s.whole, s.open = &whole, j.openPart(parts, k)
 	}
 	s.Outputs = r.Kind.Outputs(s.whole)
 	if weights != nil {
@@ -194,6 +196,9 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	o, whole := j.Validate, s.whole
 	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm = j.Options, j.Mesh, j.Model,
 		j.Loss, j.Engine, j.Comm
+	if _, err := o.Like(j.Columns()); err != nil {
+		return nil, o.named(err)
+	}
 	v, err := o.share(ctx, s.Resolved, &nn.State{})
 	if err == nil {
 		err = s.Kind.CheckMeasured(v.whole)
@@ -251,10 +256,10 @@ func (j *Job) opener(share *partition.Share, read func(use func(*partition.Share
 	}
 }
 
-// open opens the share of one of k partitions.
-func (p *Parts) open(k int) func(p int, use func(*partition.Share) error) error {
+// openPart opens the share of one of k partitions.
+func (j *Job) openPart(parts *Parts, k int) func(p int, use func(*partition.Share) error) error {
 	return func(number int, use func(*partition.Share) error) error {
-		share, err := p.Open(number)
+		share, err := parts.Open(number)
 		if err != nil {
 			return err
 		}
@@ -263,6 +268,7 @@ func (p *Parts) open(k int) func(p int, use func(*partition.Share) error) error 
 			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must "+
 				"be equal", k, n)
 		}
+		j.arrange(share)
 		return guarded(share, func() error { return use(share) })
 	}
 }

@@ -105,7 +105,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, about(of.source(), err)
 	}
 	if o.Task == task.Link {
-		return of.edges(cmd.Context())
+		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
@@ -124,7 +124,7 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 	if err := check(&partition.All(g).Whole); err != nil {
 		return nil, about(e.source(), err)
 	}
-	rows, columns, err := e.predictions(ctx)
+	rows, columns, err := e.predictions(ctx, warnings)
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +162,8 @@ type edgeEvaluations struct {
 }
 
 // edges measures embeddings by the edges that they are to predict.
-func (e *evaluated) edges(ctx context.Context) (result, error) {
-	rows, columns, err := e.predictions(ctx)
+func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (result, error) {
+	rows, columns, err := e.predictions(ctx, warnings)
 	if err != nil {
 		return nil, err
 	}
@@ -239,22 +239,26 @@ func matchClasses(warnings io.Writer, trained string, names []string, store stri
 }
 
 // predictions are those of the run or, with a store of their own, made with its weights.
-func (e *evaluated) predictions(ctx context.Context) (rows []float32, columns int, err error) {
+func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
+) (rows []float32, columns int, err error) {
 	if !e.elsewhere {
 		if rows, columns, err = rundir.ReadPredictions(e.run); err != nil {
 			err = refusal.Errorf("%w; give the store to predict again", err)
 		}
 		return rows, columns, err
 	}
+	job := &train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options, HeldOut: true}
 	state, err := nn.ReadState(e.weights)
 	if err == nil {
-		err = checkWeights(&e.request, e.on.Features.Columns, state)
+		e.columns, err = rundir.ColumnsOf(e.weights)
+	}
+	if err == nil {
+		err = e.fits(job, state, notes)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	p, err := (&train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options, HeldOut: true}).
-		Predict(ctx, state, train.Logits)
+	p, err := job.Predict(ctx, state, train.Logits)
 	if refusal.Weights.In(err) {
 		return nil, 0, fmt.Errorf("%s: %w", e.weights, err)
 	}

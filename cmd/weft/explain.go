@@ -68,6 +68,12 @@ func (p planned) warnings() (warnings []string) {
 	if o.NormalizeFeatures == "row" {
 		warnings = append(warnings, doubtfulSums(first.RowSums)...)
 	}
+	if s := first.Scales; s != nil {
+		warnings = append(warnings, fmt.Sprintf("the features%s have scales far apart: the deviation of "+
+			"column %d is %.3g, and that of column %d is %.3g; %s %s brings each to 1, and none leaves them",
+			when(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
+			s.Most.Deviation, refusal.Setting("normalize-features"), setting.Standard))
+	}
 	if first.UnusedWeights {
 		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+
 			setting.WeightedModels()+" do")

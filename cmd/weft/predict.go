@@ -21,6 +21,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
+	"weft/graph/columns"
 	"weft/graph/edgelist"
 	"weft/graph/tables"
 	"weft/internal/launch"
@@ -188,8 +189,9 @@ type request struct {
 	trained string   // the store that the run trained on; empty: not known
 	classes []string // the names of the run's classes; nil: they have none, or trained tells
 	weights string
-	graph   string      // dataset or store
-	tables  tablesGiven // of a graph in the place of the run's
+	columns columns.ByType // that the weights were trained on; nil: they do not say
+	graph   string         // dataset or store
+	tables  tablesGiven    // of a graph in the place of the run's
 	// weighted says that the edges that the run trained on have weights.
 	weighted bool
 	answers  []predictions.Answer // of a table; nil: those by default
@@ -244,6 +246,9 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s",
 			err,
 			refusal.ShellWord(filepath.Join(asked.run, "run.yaml")))
+	}
+	if err == nil {
+		asked.columns, err = rundir.ColumnsOf(asked.weights)
 	}
 	return asked, weights, err
 }
@@ -388,13 +393,15 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 			return p.outputs(func(flag, path string) error {
 				return checkApartFromGraph(flag, path, asked.graph, store)
 			})
-		}, func(g *graph.Graph) error { return checkWeights(asked, g.Features.Columns, weights) })
+		}, func(g *graph.Graph) error {
+			return asked.fits(&train.Job{Graph: g}, weights, io.Discard)
+		})
 	if err != nil {
 		return err
 	}
 	defer opened.close()
-	job, counts := opened.job, opened.counts()
-	if err := r.Together(checkWeights(asked, counts.FeatureColumns, weights)); err != nil {
+	job := opened.job
+	if err := r.Together(asked.fits(job, weights, cmd.ErrOrStderr())); err != nil {
 		return err
 	}
 	if p.adds() {
@@ -403,6 +410,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		}
 	}
 	if p.vertices != "" {
+		counts := opened.counts()
 		own := counts.Own() + len(p.new)
 		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, own); err != nil {
 			return err
@@ -504,9 +512,15 @@ func (p *predictCommand) notWritten() error {
 	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.main())
 }
 
-// checkWeights refuses weights that another program named otherwise, and weights for another number of
-// features.
-func checkWeights(asked *request, features int, weights nn.State) error {
+// fits has the job bring the features of its graph into the form that the weights expect. It refuses weights
+// that another program named otherwise, and weights for other features.
+func (asked *request) fits(job *train.Job, weights nn.State, notes io.Writer) error {
+	err := trainedOn(job, asked.columns, cmp.Or(asked.run, asked.weights), asked.graph, notes)
+	if err != nil {
+		return err
+	}
+	whole := job.Whole()
+	features := whole.FeatureColumns
 	names := slices.Sorted(maps.Keys(weights))
 	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
 		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; "+

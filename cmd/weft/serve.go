@@ -15,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
+	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -69,7 +70,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opened.close()
-	if err := checkWeights(&asked, opened.counts().FeatureColumns, weights); err != nil {
+	if err := asked.fits(opened.job, weights, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
 	model, err := s.model(cmd, opened, &asked, weights)
@@ -111,7 +112,9 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 			"prediction depends on all; weft predict %s predicts all", args[0], r.Norm,
 			refusal.ShellWord(args[0]))
 	}
-	weights, err = nn.ReadState(asked.weights)
+	if weights, err = nn.ReadState(asked.weights); err == nil {
+		asked.columns, err = rundir.ColumnsOf(asked.weights)
+	}
 	return asked, weights, err
 }
 

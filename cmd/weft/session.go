@@ -160,12 +160,7 @@ func (s *session) divideParts() error {
 }
 
 // counts are the counts of the whole graph.
-func (s *session) counts() partition.Whole {
-	if s.job.Graph != nil {
-		return partition.WholeOf(s.job.Graph)
-	}
-	return s.job.Parts.Whole
-}
+func (s *session) counts() partition.Whole { return s.job.Whole() }
 
 // untilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
 func (s *session) untilSignal(

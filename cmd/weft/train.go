@@ -19,6 +19,7 @@ import (
 
 	"weft/checkpoint"
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
@@ -258,7 +259,13 @@ func (t *trainCommand) train(
 	one, store := *opened.job, opened.store
 	job := &one
 	job.Options = settings.Options
-	var err error
+	of, err := columnsOfStart(settings, run)
+	if err == nil {
+		err = trainedOn(job, of, settings.Init, dataset, cmd.ErrOrStderr())
+	}
+	if err := r.Together(err); err != nil {
+		return err
+	}
 	if job.Checkpoints, err = t.checkpoints(opened, job, run); err != nil {
 		return err
 	}
@@ -375,6 +382,18 @@ func (t *trainCommand) train(
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil
+}
+
+// columnsOfStart are the columns of what training starts from: of the checkpoint that a run continues from,
+// or of initial weights; nil: none, or none are known.
+func columnsOfStart(settings *setting.Resolved, run *resumption) (columns.ByType, error) {
+	switch {
+	case run != nil && run.from != nil:
+		return run.record.Columns, nil
+	case settings.Init != "":
+		return rundir.ColumnsOf(settings.Init)
+	}
+	return nil, nil
 }
 
 // checkFirst makes the checks that need no graph.

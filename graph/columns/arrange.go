@@ -11,6 +11,7 @@ import (
 // Arrangement brings rows of features into the form of another list of columns. A nil
 // Arrangement leaves them as they are.
 type Arrangement struct {
+	asked List
 	width int
 	moves []move
 	means []mean
@@ -26,11 +27,11 @@ type mean struct {
 }
 
 // Arrange returns what brings features of the columns given into the form of the columns asked for, by the
-// names of columns and of categories. Columns that are not asked for are named in notes, and so are
-// categories, whose rows have 0 in all features of the column. A column that is missing or of another kind is
-// refused.
+// names of columns and of categories: nil where they have it. Columns that are not asked for are named in
+// notes, and so are those with categories that are not known, whose rows have 0 in all features of the
+// column. A column that is missing or of another kind is refused.
 func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
-	a = &Arrangement{width: asked.Width()}
+	a = &Arrangement{asked: asked, width: asked.Width()}
 	begins := make([]int, len(given))
 	for i := 1; i < len(given); i++ {
 		begins[i] = begins[i-1] + given[i-1].Width()
@@ -66,7 +67,16 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 	if len(unused) > 0 {
 		notes = append(notes, "columns that are not used: "+strings.Join(unused, ", "))
 	}
+	if slices.EqualFunc(asked, given, sameFeatures) {
+		return nil, notes, nil
+	}
 	return a, notes, nil
+}
+
+// sameFeatures reports whether the same features are made of two columns.
+func sameFeatures(a, b Column) bool {
+	return a.Name == b.Name && a.Kind == b.Kind && a.Mean == b.Mean && a.Gaps == b.Gaps &&
+		slices.Equal(a.Cycles, b.Cycles) && slices.Equal(a.Categories, b.Categories)
 }
 
 // described is the kind of a column, for people.
@@ -116,6 +126,14 @@ func (a *Arrangement) Width(columns int) int {
 		return columns
 	}
 	return a.width
+}
+
+// Columns are those that features are made of once they are arranged, and columns those before.
+func (a *Arrangement) Columns(columns List) List {
+	if a == nil {
+		return columns
+	}
+	return a.asked
 }
 
 // Row brings a row into the form that was asked for, in room for it, which it returns. A nil Arrangement

@@ -42,7 +42,7 @@ type Options struct {
 	Choices      columns.Choices
 	// Like has, by vertex type, the columns that features are made as; nil: as the table's values suggest. A
 	// type without a name is VertexName.
-	Like     map[string]columns.List
+	Like     columns.ByType
 	Progress graph.Progress
 }
 

@@ -65,8 +65,9 @@ type Config struct {
 	// Loss takes this worker's logits, (vertices of Vertices) × classes. It returns their part of the mesh's
 	// loss, and their gradient.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
-	// Standard standardises the columns of dense features. nil: they stay as they are.
-	Standard *Standard
+	// Standard standardises the columns of dense features, by the number of the vertex type. nil, and a nil
+	// entry: they stay as they are.
+	Standard []*Standard
 	// LabelColumns is the number of columns that labels have in the input, with label-input: behind the
 	// features, 1 for a label that is shown, else 0. A mesh of several stages has none.
 	LabelColumns int

@@ -5,7 +5,6 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/graph"
 	"weft/kernel"
 	"weft/partition"
 	"weft/tensor"
@@ -42,33 +41,35 @@ func (f *features) On(t *autograd.Tape) *autograd.Var {
 }
 
 // loadAllFeatures copies the features of an axis' rows, of each vertex type.
-func loadAllFeatures(c Config, axis Axis) []*features {
-	types := axis.Types()
-	all := []*features{c.load(&c.Share.Values, types[0], axis.Places(0))}
-	for i := range c.Share.Others {
-		all = append(all, c.load(&c.Share.Others[i], types[i+1], axis.Places(i+1)))
+func loadAllFeatures(c Config, axis Axis) (all []*features) {
+	for kind, rows := range axis.Types() {
+		all = append(all, c.load(kind, rows, axis.Places(kind)))
 	}
 	return all
 }
 
 // loadFeatures copies the features of some rows of the first vertex type, those of the vertices.
 func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
-	return c.load(&c.Share.Values, rows, c.Share.Values.Places(vertices))
+	return c.load(0, rows, c.Share.Values.Places(vertices))
 }
 
-// load copies the features of some rows of a vertex type. nil is all rows.
-func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
-	team := c.Team
+// load copies the features of some rows of a vertex type, by its number. nil is all rows.
+func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features {
+	team, v := c.Team, c.Share.Type(kind)
 	l := loader{
-		team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places,
-		normalize: c.NormalizeFeatures == "row", standard: c.Standard,
-		labels: c.labelsOf(v), columns: v.Features.Columns,
+		team: team, share: c.Share, of: v, places: places,
+		normalize: c.NormalizeFeatures == "row",
+		labels:    c.labelsOf(v), features: v.FeatureColumns(),
+	}
+	l.columns = l.features
+	if c.Standard != nil {
+		l.standard = c.Standard[kind]
 	}
 	if l.labels != nil {
 		l.columns += c.LabelColumns
 	}
 	f := &features{rows: rows, varying: c.variesInput()}
-	if !l.from.Sparse() {
+	if !l.of.Features.Sparse() {
 		f.dense = team.Memory.NewElement(tensor.Features, team.Storage, rows.Here, l.columns)
 		l.fill(f.dense, func(i int) int { return i * l.columns })
 		f.labels = c.findLabels(f, &l)
@@ -93,17 +94,17 @@ func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32
 type loader struct {
 	team      *kernel.Team
 	share     *partition.Share
-	from      *graph.Features
-	rows      int
+	of        *partition.Values
 	places    []int32 // the rows to copy; nil: all
 	normalize bool    // each row is divided by its sum
 	standard  *Standard
 	labels    *labels // behind the features; nil: none
-	columns   int     // of the features and labels
+	features  int     // columns of the features
+	columns   int     // and of the labels
 	row       []int32 // room for the labels of one
 }
 
-// Standard is how the columns of features are standardised: x becomes (x − mean)/deviation.
+// Standard is how the columns of a vertex type's features are standardised: x becomes (x − mean)/deviation.
 type Standard struct{ Means, Deviations []float32 }
 
 // of is the standardised value of a column; nil changes none.
@@ -117,7 +118,7 @@ func (s *Standard) of(x float32, column int) float32 {
 // count is the number of rows to copy.
 func (l *loader) count() int {
 	if l.places == nil {
-		return l.rows
+		return l.of.Rows
 	}
 	return len(l.places)
 }
@@ -137,13 +138,13 @@ func (l *loader) each(f func(row int)) {
 	}
 }
 
-// scale is the factor of a row: with normalize, 1 / its sum. A row whose sum is 0 stays as it is.
-func (l *loader) scale(row int) float32 {
+// scale is the factor of a row's features: with normalize, 1 / their sum. If that is 0 they stay as they are.
+func (l *loader) scale(row []float32) float32 {
 	if !l.normalize {
 		return 1
 	}
 	sum := 0.0
-	for _, x := range l.from.Row(row) {
+	for _, x := range row {
 		sum += float64(x)
 	}
 	if s := float32(1 / sum); !math.IsInf(float64(s), 0) {
@@ -155,9 +156,9 @@ func (l *loader) scale(row int) float32 {
 // entries is the number of values of sparse features and their labels.
 func (l *loader) entries() (n int) {
 	if l.places == nil && l.labels == nil {
-		return len(l.from.Indices)
+		return len(l.of.Features.Indices)
 	}
-	l.each(func(row int) { n += int(l.from.Indptr[row+1]-l.from.Indptr[row]) + l.behind(row) })
+	l.each(func(row int) { n += int(l.of.Features.Indptr[row+1]-l.of.Features.Indptr[row]) + l.behind(row) })
 	return n
 }
 
@@ -166,15 +167,15 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	if l.team.Planning() {
 		return
 	}
-	indptr, indices := a.Indptr.Int64s(), a.Indices.Int32s()
+	from, indptr, indices := &l.of.Features, a.Indptr.Int64s(), a.Indices.Int32s()
 	at := 0
 	indptr[0] = 0
 	l.each(func(row int) {
 		end := indptr[at] +
-			int64(copy(indices[indptr[at]:], l.from.Indices[l.from.Indptr[row]:l.from.Indptr[row+1]]))
+			int64(copy(indices[indptr[at]:], from.Indices[from.Indptr[row]:from.Indptr[row+1]]))
 		l.row = l.labels.columns(l.row[:0], row)
 		for _, column := range l.row {
-			indices[end] = int32(l.from.Columns) + column
+			indices[end] = int32(l.features) + column
 			end++
 		}
 		at++
@@ -210,11 +211,16 @@ func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
 		for end = first + 1; end < n && begins(end)-begins(first) < unloadEvery; end++ {
 		}
 		l.team.Parallel((end-first+rowsOfPart-1)/rowsOfPart, func(part int) {
+			var room []float32
 			for i := first + part*rowsOfPart; i < min(first+(part+1)*rowsOfPart, end); i++ {
-				if row := l.rowOf(i); halves != nil {
-					l.halves(halves[begins(i):], row)
+				from := l.of.FeatureRow(room, l.rowOf(i))
+				if l.of.Arrangement != nil {
+					room = from
+				}
+				if halves != nil {
+					l.halves(halves[begins(i):], from)
 				} else {
-					l.floats(floats[begins(i):], row)
+					l.floats(floats[begins(i):], from)
 				}
 			}
 		})
@@ -222,9 +228,8 @@ func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
 }
 
 // floats copies the values of a row.
-func (l *loader) floats(to []float32, row int) {
-	from, s := l.from.Row(row), l.scale(row)
-	switch {
+func (l *loader) floats(to, from []float32) {
+	switch s := l.scale(from); {
 	case l.standard != nil:
 		for k, x := range from {
 			to[k] = s * l.standard.of(x, k)
@@ -239,9 +244,9 @@ func (l *loader) floats(to []float32, row int) {
 }
 
 // halves is floats, rounded to bfloat16s.
-func (l *loader) halves(to []uint16, row int) {
-	s := l.scale(row)
-	for k, x := range l.from.Row(row) {
+func (l *loader) halves(to []uint16, from []float32) {
+	s := l.scale(from)
+	for k, x := range from {
 		to[k] = tensor.RoundBFloat16(s * l.standard.of(x, k))
 	}
 }

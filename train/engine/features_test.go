@@ -7,6 +7,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/partition"
 	"weft/tensor"
 )
 
@@ -41,7 +42,8 @@ func TestFill(t *testing.T) {
 					if from.Sparse() && (element == tensor.BFloat16 || l.standard != nil) {
 						continue
 					}
-					l.team, l.from, l.rows, l.places, l.columns = team, from, rows, places, columns
+					l.team, l.places, l.columns = team, places, columns
+					l.of = &partition.Values{Rows: rows, Features: *from}
 					var want []float32
 					begins := []int{0}
 					l.each(func(row int) {

@@ -119,7 +119,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 		columns = l.labels.columns(columns[:0], from)
 		for k, column := range columns {
 			if f.sparse == nil {
-				s.values[0].add(int64(row)*int64(f.dense.Cols)+int64(l.from.Columns)+int64(column), id)
+				s.values[0].add(int64(row)*int64(f.dense.Cols)+int64(l.features)+int64(column), id)
 			} else {
 				s.values[0].add(f.sparse.Rows.Indptr.Int64s()[row+1]-int64(len(columns)-k), id)
 			}
@@ -127,7 +127,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 		row++
 	})
 	if f.sparse != nil {
-		s.values[1].transposed(f.sparse.Columns, l.from.Columns, ids)
+		s.values[1].transposed(f.sparse.Columns, l.features, ids)
 	}
 	return s
 }

@@ -41,11 +41,7 @@ func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
 	}
 	first := m.layers[0]
 	for i, set := range first.Types() {
-		values := &c.Share.Values
-		if i > 0 {
-			values = &c.Share.Others[i-1]
-		}
-		m.features = append(m.features, c.load(values, set, first.Rows[i]))
+		m.features = append(m.features, c.load(i, set, first.Rows[i]))
 	}
 	for i, l := range m.layers {
 		m.model = append(m.model,

@@ -80,6 +80,8 @@ type Worker struct {
 	UnusedEdgeFeatures                 int      // columns of the edges' features that the model ignores
 	UnusedRelations                    []string // along which no layer aggregates
 	RowSums                            RowSums  // if features are divided by their sums
+	// Scales that make it hard to learn; nil: there are none, or it is another worker than the first.
+	Scales *Scales
 }
 
 // Layer is what a layer of the model does, in words.
@@ -652,6 +654,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	if w.NormalizeFeatures == "row" {
 		p.RowSums = rowSums(&share.Values.Features, share.Values.Rows)
 	}
+	p.Scales = differing(w, share)
 }
 
 // chunks describes the chunks of a worker's pipeline.

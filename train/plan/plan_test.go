@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/setting"
 )
@@ -82,4 +84,18 @@ func TestRowSums(t *testing.T) {
 		f.Dense[v] = 1
 	}
 	assert.Equal(t, (RowSums{Ones: 2731}), rowSums(f, n))
+}
+
+// TestScales: the columns of the smallest and the largest deviation, by hand. A constant one does not count,
+// even if its mean is rounded.
+func TestScales(t *testing.T) {
+	v := &partition.Values{Rows: 4, Features: graph.Features{Columns: 4, Dense: []float32{
+		.1, 5, 200, 0,
+		.1, 7, 0, 0,
+		.1, 5, 200, 1,
+		.1, 7, 0, 1,
+	}}}
+	assert.Equal(t, Scales{Least: Scale{3, .5}, Most: Scale{2, 100}}, scalesOf(v))
+	v.Features.Dense = slices.Repeat([]float32{.1}, 16)
+	assert.Equal(t, Scales{}, scalesOf(v))
 }

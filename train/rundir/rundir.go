@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/graph/columns"
 	"weft/internal/atomicfile"
 	"weft/internal/document"
 	"weft/internal/npy"
@@ -438,7 +439,7 @@ func (d *Dir) Record(ctx context.Context, job *train.Job, version string) (*trai
 			cancel()
 		}
 	}
-	job.OnWeights = func(weights nn.State) error { return d.Weights(version, weights) }
+	job.OnWeights = func(weights nn.State) error { return d.Weights(version, job.Columns(), weights) }
 	job.OnLogits = d.Predictions
 	result, err := job.Run(ctx)
 	switch {
@@ -456,14 +457,45 @@ type instead struct{ error, told error }
 func (i instead) Error() string { return i.told.Error() }
 func (i instead) Unwrap() error { return i.error }
 
-// Weights writes the weights, and the version of weft that trained them. It is meant for Job.OnWeights.
-func (d *Dir) Weights(version string, weights nn.State) error {
+// Weights writes the weights, the version of weft that trained them, and the columns that their features are
+// made of, by vertex type. It is meant for Job.OnWeights.
+func (d *Dir) Weights(version string, of columns.ByType, weights nn.State) error {
 	if d.Gone() { // somebody may be about to remove the rest
 		return d.fail(errGone)
 	}
+	metadata := map[string]string{"format": "pt", "weft": version}
+	if of != nil {
+		text, err := of.Encode()
+		if err != nil {
+			return d.fail(err)
+		}
+		metadata[columnsKey] = string(text)
+	}
 	return d.fail(atomicfile.WriteIn(d.root, weightsFile, func(w io.Writer) error {
-		return safetensors.Write(w, weights, map[string]string{"format": "pt", "weft": version})
+		return safetensors.Write(w, weights, metadata)
 	}))
+}
+
+// columnsKey is the metadata of weights that has the columns, as columns.Decode reads them.
+const columnsKey = "weft.columns"
+
+// ColumnsOf reads from a safetensors file of weights which columns their features are made of, by vertex
+// type; nil: it does not say so. Errors name the file.
+func ColumnsOf(weights string) (columns.ByType, error) {
+	f, err := safetensors.Open(weights)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, there := f.Metadata[columnsKey]
+	if !there {
+		return nil, nil
+	}
+	of, err := columns.Decode([]byte(text))
+	if err != nil {
+		return nil, refusal.Errorf("%s: %s: %w", weights, columnsKey, err)
+	}
+	return of, nil
 }
 
 // Predictions writes the logits. It is meant for Job.OnLogits.

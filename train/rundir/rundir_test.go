@@ -122,7 +122,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 		_, _, _, err := Read(path)
 		assert.Refused(t, err, "", "a run under way is read")
 	}
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
+	require.NoError(t, errors.Join(d.Weights("v1", nil, smallWeights), d.Predictions(smallLogits()),
 		d.Finish(smallRun())))
 	files := []string{
 		"metrics.jsonl", "model.safetensors", "predictions.npy", "profile.json", "run.json",
@@ -160,7 +160,7 @@ func TestNoProfile(t *testing.T) {
 	run := smallRun()
 	run.Profile = nil
 	require.NoError(t,
-		errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
+		errors.Join(d.Weights("v1", nil, smallWeights), d.Predictions(smallLogits()), d.Finish(run)))
 	files := []string{
 		"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml", "state.json",
 	}
@@ -354,7 +354,7 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 	} {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
 		require.NoError(t, obstruct(d))
-		err := d.Weights("v1", smallWeights)
+		err := d.Weights("v1", nil, smallWeights)
 		if err == nil {
 			err = d.Predictions(smallLogits())
 		}
@@ -453,7 +453,7 @@ func TestRunDirFollowsNoLinks(t *testing.T) {
 	for _, name := range []string{weightsFile, predictionsFile, runFile} {
 		require.NoError(t, os.Symlink("../precious", d.file(name)))
 	}
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
+	require.NoError(t, errors.Join(d.Weights("v1", nil, smallWeights), d.Predictions(smallLogits()),
 		d.Finish(smallRun())))
 	if text, err := os.ReadFile(precious); err != nil || string(text) != "mine" {
 		t.Errorf("the file that the links led to holds %q, %v", text, err)
@@ -480,13 +480,13 @@ func TestRunDirIsGone(t *testing.T) {
 		},
 	} {
 		d := newDir(t, filepath.Join(t.TempDir(), "run"))
-		require.NoError(t, errors.Join(d.Epoch(train.Epoch{Epoch: 1}), d.Weights("v1", smallWeights)))
+		require.NoError(t, errors.Join(d.Epoch(train.Epoch{Epoch: 1}), d.Weights("v1", nil, smallWeights)))
 		require.NoError(t, remove(d.Path))
 		if err := d.Epoch(train.Epoch{Epoch: 2}); err == nil || !d.Gone() ||
 			!strings.Contains(err.Error(), "removed or replaced") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := d.Weights("v1", smallWeights); err == nil || len(d.Results()) > 0 {
+		if err := d.Weights("v1", nil, smallWeights); err == nil || len(d.Results()) > 0 {
 			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Results())
 		}
 	}
@@ -501,7 +501,7 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666))
 	}
 	d := newDir(t, dir)
-	require.NoError(t, errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()),
+	require.NoError(t, errors.Join(d.Weights("v1", nil, smallWeights), d.Predictions(smallLogits()),
 		d.Finish(smallRun())))
 	for _, name := range left {
 		_, err := os.Lstat(filepath.Join(dir, name))

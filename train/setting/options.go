@@ -99,10 +99,14 @@ const (
 	SelectLoss   = "loss"
 )
 
-// Standard is the word of NormalizeFeatures for columns with a mean of 0 and a deviation of 1.
-const Standard = "standard"
+// Words of NormalizeFeatures: Standard is for columns with a mean of 0 and a deviation of 1, and AutoFeatures
+// for that of the columns of tables that have a unit.
+const (
+	AutoFeatures = "auto"
+	Standard     = "standard"
+)
 
-var normalizations = []string{"none", "row", Standard}
+var normalizations = []string{AutoFeatures, "none", "row", Standard}
 
 // bf16 stores the values of vertices in tensor.BFloat16.
 const bf16 = "bf16"

@@ -481,12 +481,9 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	o, grid := &r.Options, r.Mesh
 	kind, _ := gnn.KindOf(o.Model)
 	switch {
-	case o.NormalizeFeatures == Standard && whole.FeatureValues > 0:
+	case o.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types(), isSparse):
 		return refusal.Errorf("{normalize-features} %s: would make sparse features dense; take row, or "+
 			"import them again with {dense-features}", Standard)
-	case o.NormalizeFeatures == Standard && len(whole.Others) > 0:
-		return refusal.Errorf("{normalize-features} %s: is for one vertex type, and the graph has %d; take "+
-			"row, or standardise the features before you import them", Standard, 1+len(whole.Others))
 	case whole.FeatureColumns > 0:
 		return nil
 	case !kind.Featureless && o.NodeEmbedding == 0:
@@ -500,9 +497,18 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	return nil
 }
 
-// Standardises reports whether the columns of the graph's features are standardised.
-func (r *Resolved) Standardises(whole *partition.Whole) bool {
-	return r.NormalizeFeatures == Standard && whole.FeatureColumns > 0
+func isSparse(t partition.WholeType) bool { return t.FeatureValues > 0 }
+
+// Standardises says of each feature of a vertex type whether it is standardised; nil: none is.
+func (r *Resolved) Standardises(t *partition.WholeType) []bool {
+	switch {
+	case t.FeatureColumns == 0:
+	case r.NormalizeFeatures == Standard:
+		return slices.Repeat([]bool{true}, t.FeatureColumns)
+	case r.NormalizeFeatures == AutoFeatures && slices.Contains(t.Columns.Scaled(), true):
+		return t.Columns.Scaled()
+	}
+	return nil
 }
 
 // checkGraphs refuses several graphs for a norm whose statistics are of all vertices: each graph would have

@@ -92,7 +92,8 @@ var settings = withFields([][]Setting{
 		{Name: "edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim does"},
 		{Name: "normalize-features", Choices: normalizations, Meaning: "how features are scaled, row " +
 			"divides each vertex's by their sum, standard subtracts each column's mean over all vertices " +
-			"and divides by its standard deviation"},
+			"and divides by its standard deviation, auto does so with numbers and dates of tables, " +
+			"and leaves other features as they are"},
 		{Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, or " +
 			"first in each residual block, auto takes layer in residual blocks and none elsewhere"},
 		{Name: "residual", some: true, Meaning: "add each layer's input to its output"},

@@ -5,42 +5,69 @@ import (
 
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/partition"
 	"weft/train/engine"
+	"weft/train/setting"
 )
 
-// The names of the columns' means and standard deviations in files of weights, with normalize-features
-// standard.
-const (
-	featureMeans      = "features.mean"
-	featureDeviations = "features.deviation"
-)
-
-// StandardIn returns the means and deviations by which weights expect features of so many columns to be
-// standardised.
-func StandardIn(weights nn.State, columns int) (*engine.Standard, error) {
-	s := &engine.Standard{
-		Means:      weights[featureMeans].Float32,
-		Deviations: weights[featureDeviations].Float32,
+// standardNames are the names in files of weights of the means and standard deviations of a vertex type's
+// features.
+func standardNames(types []partition.WholeType, kind int) (means, deviations string) {
+	of := "features."
+	if len(types) > 1 {
+		of += types[kind].Type + "."
 	}
-	if len(s.Means) != columns || len(s.Deviations) != columns {
-		return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were "+
-			"trained on; was the model trained with {normalize-features} standard?", featureMeans,
-			featureDeviations, columns)
-	}
-	return s, nil
+	return of + "mean", of + "deviation"
 }
 
-// standard returns the means and standard deviations of the columns of all vertices' features. All workers
-// call it. In a plan they are zeros.
-func (w *Worker) standard() (*engine.Standard, error) {
-	v := &w.Share.Values
-	columns := v.Features.Columns
+// StandardIn returns the means and deviations by which weights expect the features of each vertex type to be
+// standardised: nil where they expect none. With normalize-features standard they must have all.
+func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) ([]*engine.Standard, error) {
+	var all []*engine.Standard
+	types := whole.Types()
+	for kind, t := range types {
+		means, deviations := standardNames(types, kind)
+		s := &engine.Standard{Means: weights[means].Float32, Deviations: weights[deviations].Float32}
+		asked := r.NormalizeFeatures == setting.Standard && t.FeatureColumns > 0 ||
+			r.NormalizeFeatures == setting.AutoFeatures && len(s.Means)+len(s.Deviations) > 0
+		switch {
+		case !asked:
+			s = nil
+		case len(s.Means) != t.FeatureColumns || len(s.Deviations) != t.FeatureColumns:
+			return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were "+
+				"trained on; was the model trained with {normalize-features} standard?", means, deviations,
+				t.FeatureColumns)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// standard returns the means and standard deviations of the features of each vertex type that are
+// standardised, over all vertices. All workers call it. In a plan they are zeros.
+func (w *Worker) standard() (all []*engine.Standard, err error) {
+	for kind, t := range w.Share.Whole.Types() {
+		var s *engine.Standard
+		if scaled := w.Standardises(&t); scaled != nil {
+			if s, err = w.standardOf(kind, scaled); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// standardOf is standard for a vertex type. Features that are not scaled have a mean of 0 and a deviation
+// of 1.
+func (w *Worker) standardOf(kind int, scaled []bool) (*engine.Standard, error) {
+	columns := len(scaled)
 	s := &engine.Standard{Means: make([]float32, columns), Deviations: make([]float32, columns)}
 	if w.Team.Planning() {
 		return s, nil
 	}
 	sums := make([]float64, columns+1)
-	w.eachOwnRow(func(row []float32) {
+	w.eachOwnRow(kind, func(row []float32) {
 		for k, x := range row {
 			sums[k] += float64(x)
 		}
@@ -49,18 +76,22 @@ func (w *Worker) standard() (*engine.Standard, error) {
 	if err := w.sum(sums); err != nil {
 		return nil, err
 	}
-	n, means := sums[columns], sums[:columns]
+	n, means := max(1, sums[columns]), sums[:columns]
 	for k := range means {
 		means[k] /= n
 	}
 	squares := make([]float64, columns)
-	w.eachOwnRow(func(row []float32) {
+	w.eachOwnRow(kind, func(row []float32) {
 		for k, x := range row {
 			squares[k] += (float64(x) - means[k]) * (float64(x) - means[k])
 		}
 	})
 	err := w.sum(squares)
 	for k := range means {
+		if !scaled[k] {
+			s.Deviations[k] = 1
+			continue
+		}
 		s.Means[k], s.Deviations[k] = float32(means[k]), float32(math.Sqrt(squares[k]/n))
 		if s.Deviations[k] == 0 { // all values of the column are the same
 			s.Deviations[k] = 1
@@ -69,25 +100,34 @@ func (w *Worker) standard() (*engine.Standard, error) {
 	return s, err
 }
 
-// eachOwnRow calls f with the features of each vertex of the worker's partition, on one of the workers that
-// have this partition.
-func (w *Worker) eachOwnRow(f func(row []float32)) {
+// eachOwnRow calls f with the features of each vertex of a type in the worker's partition, on one of the
+// workers that have this partition.
+func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 	const unloadEvery = 1 << 20 // rows
 	if w.Groups.Stage > 0 || w.Groups.Slice > 0 {
 		return
 	}
-	for row := range w.Share.Values.Rows {
-		f(w.Share.Values.Features.Row(row))
+	v := w.Share.Type(kind)
+	var room []float32
+	for row := range v.Rows {
+		features := v.FeatureRow(room, row)
+		if v.Arrangement != nil {
+			room = features
+		}
+		f(features)
 		if row%unloadEvery == unloadEvery-1 {
 			w.Share.Unload()
 		}
 	}
 }
 
-// withStandard adds the means and deviations to weights.
-func (w *Worker) withStandard(weights nn.State) {
-	if s := w.Standard; s != nil {
-		weights[featureMeans] = nn.Tensor{Shape: []int{len(s.Means)}, Float32: s.Means}
-		weights[featureDeviations] = nn.Tensor{Shape: []int{len(s.Deviations)}, Float32: s.Deviations}
+// eachStandard calls f with each tensor of the means and deviations, by its name in files of weights.
+func (w *Worker) eachStandard(f func(name string, values []float32)) {
+	for kind, s := range w.Standard {
+		if s != nil {
+			means, deviations := standardNames(w.Share.Whole.Types(), kind)
+			f(means, s.Means)
+			f(deviations, s.Deviations)
+		}
 	}
 }

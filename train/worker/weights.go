@@ -77,7 +77,9 @@ func (w *Worker) Weights() (nn.State, error) {
 		}
 		maps.Copy(all, theirs)
 	}
-	w.withStandard(all)
+	w.eachStandard(func(name string, values []float32) {
+		all[name] = nn.Tensor{Shape: []int{len(values)}, Float32: values}
+	})
 	return all, nil
 }
 

@@ -47,9 +47,9 @@ type Config struct {
 	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
 	Vertices []int32
 	Savings  Savings
-	// Standard is how features are standardised, with normalize-features standard. nil: by the means and
-	// deviations of the graph's own.
-	Standard *engine.Standard
+	// Standard is how features are standardised, as engine.Config. nil: by the means and deviations of the
+	// graph's own, where the settings ask for it.
+	Standard []*engine.Standard
 	// Fetches are a plan's, from task.Fetches. nil: it knows none.
 	Fetches *links.Fetches
 	// Recorder records what the worker does in an epoch. It may be nil.
@@ -240,7 +240,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 	if w.Stage, err = w.stageOptions(); err != nil {
 		return nil, e, &launch.Common{Err: err}
 	}
-	if w.Standard == nil && w.Standardises(&w.Share.Whole) {
+	if w.Standard == nil {
 		if w.Standard, err = w.standard(); err != nil {
 			return nil, e, err
 		}
@@ -282,9 +282,7 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 // infers sets the worker's engine.
 func (w *Worker) infers(i engine.Inference) error {
 	w.Inference, w.Params = i, i.Params()
-	if w.Standard != nil { // known before the engine
-		w.Params.Allow(featureMeans, featureDeviations)
-	}
+	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // known before the engine
 	return w.allowOthers()
 }
 

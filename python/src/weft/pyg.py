@@ -887,8 +887,11 @@ class Model(nn.Module):
             arguments["weighted"] = True
         if s.direction == "out":
             arguments["reverse"] = True
-        if s.normalize_features != "none":
-            arguments["normalize"] = s.normalize_features
+        normalize = s.normalize_features
+        if normalize == "auto":
+            normalize = "standard" if "features.mean" in weights else "none"
+        if normalize != "none":
+            arguments["normalize"] = normalize
             arguments["labels"] = s.outputs if s.label_input else 0
         for key, name in _AROUND.items():
             if key in weights and (name != "decoder" or s.task == "link" and s.decoder == "distmult"):

@@ -1,0 +1,93 @@
+package plan
+
+import (
+	"math"
+
+	"weft/partition"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// Scales are the columns of the smallest and of the largest standard deviation in a sample of a vertex type's
+// dense features. Constant columns do not count.
+type Scales struct {
+	Type        string // empty: there is one
+	Least, Most Scale
+}
+
+// Scale is the standard deviation of a column.
+type Scale struct {
+	Column    int
+	Deviation float64
+}
+
+// apart is how many times the deviations of columns differ that a model hardly learns from together.
+const apart = 100
+
+// differing are the scales of the first vertex type of a share whose columns are further apart than apart;
+// nil if there is none, and where the settings or a table say how features are scaled.
+func differing(w *worker.Worker, share *partition.Share) *Scales {
+	if w.NormalizeFeatures != setting.AutoFeatures || w.Groups.World.Rank() > 0 {
+		return nil
+	}
+	types := share.Whole.Types()
+	for kind, t := range types {
+		if t.Columns != nil || t.FeatureValues > 0 {
+			continue
+		}
+		s := scalesOf(share.Type(kind))
+		if len(types) > 1 {
+			s.Type = t.Type
+		}
+		if s.Most.Deviation > apart*s.Least.Deviation {
+			return &s
+		}
+	}
+	return nil
+}
+
+// scalesOf are the scales of dense features: in a sample of about so many values.
+func scalesOf(v *partition.Values) (s Scales) {
+	const values, rows = 1 << 20, 4096
+	columns := v.Features.Columns
+	step := 1 + v.Rows/max(1, min(rows, values/max(1, columns)))
+	each := func(f func(row []float32)) (n float64) {
+		for row := 0; row < v.Rows; row += step {
+			f(v.Features.Row(row))
+			n++
+		}
+		return n
+	}
+	sums, squares, constant := make([]float64, columns), make([]float64, columns), make([]bool, columns)
+	var first []float32
+	n := each(func(row []float32) {
+		if first == nil {
+			first = row
+		}
+		for k, x := range row {
+			sums[k] += float64(x)
+		}
+	})
+	for k := range constant {
+		constant[k] = true
+	}
+	each(func(row []float32) {
+		for k, x := range row {
+			squares[k] += (float64(x) - sums[k]/n) * (float64(x) - sums[k]/n)
+			constant[k] = constant[k] && x == first[k]
+		}
+	})
+	for k := range squares {
+		if constant[k] {
+			continue
+		}
+		of := Scale{k, math.Sqrt(squares[k] / n)}
+		if s.Most == (Scale{}) || of.Deviation < s.Least.Deviation {
+			s.Least = of
+		}
+		if of.Deviation > s.Most.Deviation {
+			s.Most = of
+		}
+	}
+	return s
+}
