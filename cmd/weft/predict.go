@@ -87,7 +87,6 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	p.settings.add(cmd.Flags())
-	p.tables.add(cmd.Flags(), true)
 	for _, s := range setting.All() {
 		if s.Group == setting.TrainingGroup && s.Name != "init" {
 			cmd.Flags().Lookup(s.Name).Hidden = true
@@ -107,6 +106,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	addFlags(cmd.Flags(), &p.add)
+	p.tables.add(cmd.Flags(), true)
 	return cmd
 }
 
