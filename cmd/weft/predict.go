@@ -117,13 +117,17 @@ func addFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
 		"RELATION=FILE for several relations")
 	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of --add-edges with the sources' ids (default: one called source, src, from, …)")
+		"`column` of --add-edges, or of a list of edges in the place of a store, with the sources' ids "+
+			"(default: one called source, src, from, …)")
 	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --add-edges with the targets' ids")
 	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --add-edges with their weights")
 }
 
 // adds reports whether vertices or edges are added to the graph.
 func (p *predictCommand) adds() bool { return len(p.add.Vertices)+len(p.add.Edges) > 0 }
+
+// readsTables reports whether the graph is a list of edges with tables of vertices.
+func (p *predictCommand) readsTables() bool { return p.tables.flags.Lookup("vertices-from").Changed }
 
 // names are those of the vertices of the graph, and of the new ones.
 func (p *predictCommand) names(g *graph.Graph) []string {
@@ -139,8 +143,9 @@ func (p *predictCommand) checkAdded() error {
 		"source": len(p.add.Source) > 0, "target": len(p.add.Target) > 0,
 		"edge-weights": p.add.EdgeWeights != "",
 	} {
-		if given && len(p.add.Edges) == 0 {
-			return refusal.Errorf("--%s is about new edges: give them with --add-edges", flag)
+		if given && len(p.add.Edges) == 0 && !p.readsTables() {
+			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, "+
+				"or --vertices-from", flag)
 		}
 	}
 	return nil
@@ -219,7 +224,9 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	asked, weights, err := p.prepare(args)
-	asked.tables = p.tables
+	if p.readsTables() || !p.adds() { // else the flags are of what is added
+		asked.tables = p.tables
+	}
 	return asRank(cmd, asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
 }
 

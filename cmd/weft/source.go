@@ -29,7 +29,10 @@ func (s source) given(name string) bool {
 }
 
 // tablesGiven are the flags of tables on a command that takes a list of edges in the place of a store.
-type tablesGiven struct{ flags *pflag.FlagSet }
+type tablesGiven struct {
+	flags *pflag.FlagSet // these; nil: the command has none
+	all   *pflag.FlagSet // of the command, which may have declared one for another list of edges, too
+}
 
 // tablesHeading is the heading of the flags of tables in the help of other commands than import.
 const tablesHeading = "Tables (a list of edges in the place of a store)"
@@ -42,6 +45,7 @@ func (t *tablesGiven) add(flags *pflag.FlagSet, shown bool) {
 		f.Annotations, f.Hidden = map[string][]string{flagGroup: {tablesHeading}}, !shown
 	})
 	flags.AddFlagSet(t.flags)
+	t.all = flags
 }
 
 // of is the graph of that name, read with the flags. Without flags it is the graph as it is.
@@ -49,8 +53,8 @@ func (t *tablesGiven) of(name string) source {
 	s := source{name: name}
 	if t.flags != nil {
 		t.flags.VisitAll(func(f *pflag.Flag) {
-			if f.Changed {
-				s.flags = append(s.flags, f)
+			if given := t.all.Lookup(f.Name); given.Changed {
+				s.flags = append(s.flags, given)
 			}
 		})
 	}

@@ -10,7 +10,7 @@ import (
 // Split says which vertices train, validate and test. Its text form is that of one of its fields.
 type Split struct {
 	Number int // of a stored split, from 0
-	// Rule is that of a split in the place of the stored ones, as graph.ParseSplit reads it; "": there is none.
+	// Rule makes a split in the place of the stored ones, as graph.ParseSplit reads it; "": there is none.
 	Rule string
 }
 
@@ -25,8 +25,8 @@ func (s *Split) UnmarshalText(text []byte) error {
 	}
 	rule := string(text)
 	if _, err := graph.ParseSplit(rule); err != nil || rule == "given" {
-		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, per-class=20,30, " +
-			"per-class=20,=500,=1000 or graphs:60/20/20")
+		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, " +
+			"per-class=20,30, per-class=20,=500,=1000 or graphs:60/20/20")
 	}
 	*s = Split{Rule: rule}
 	return nil
