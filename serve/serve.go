@@ -135,8 +135,8 @@ func (s *Server) Handler() http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if s.options.OnlyLocal && !IsLocal(r.Host) {
-			refuse(w, http.StatusForbidden, "this server is for this machine alone: ask 127.0.0.1; "+
-				"weft serve --listen ADDRESS is for others")
+			refuse(w, http.StatusForbidden, "this server is for this machine alone: ask 127.0.0.1, or "+
+				"let it listen on another address for others")
 			return
 		}
 		mux.ServeHTTP(w, r)

@@ -48,7 +48,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"--nosuch", "trian"}, "weft: unknown flag: --nosuch; weft --help lists them\n"},
 		{[]string{"import", "nzp"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
 		{[]string{"a"}, "weft: unknown command \"a\"; it is one of bench, completion, datasets, doctor, " +
-			"evaluate, generate, import, inspect, partition, plan, predict, report, runs, smooth, sweep, " +
+			"evaluate, generate, import, inspect, partition, plan, predict, report, runs, serve, smooth, sweep, " +
 			"train, version\n"},
 		{
 			[]string{"train", "g", "--model", "sgae"},
@@ -90,9 +90,8 @@ func TestFlagErrors(t *testing.T) {
 			[]string{"import", "edges", "f", "g", "--labels", ""},
 			"weft: --labels: its value is empty; give one, or leave the flag out\n",
 		},
-		{[]string{"import", "npz", "f", "g", "--split", "60/20/20"}, "weft: --split \"60/20/20\" is " +
-			"unknown; it is one of given, random:60/20/20, per-class=20,30, per-class=20,=500,=1000, " +
-			"graphs:60/20/20, train, val or test\n"},
+		{[]string{"import", "npz", "f", "g", "--split", "60/20/20"}, "weft: --split 60/20/20: " +
+			"names no rule; --split random:60/20/20 draws the vertices\n"},
 		{[]string{"import", "npz", "f", "g", "--split="}, "weft: --split: its value is empty; give one, " +
 			"or leave the flag out\n"},
 		{[]string{"import", "edges", "f", "g", "--vertices", "0"}, "weft: --vertices 0: a graph has at " +
@@ -104,7 +103,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"predict", "", "--out", "p.npy"}, "weft: argument 1 is empty; the command is: weft " +
 			"predict RUN [STORE] | --init WEIGHTS --config FILE STORE [flags]\n"},
 		{[]string{"import", "edges", "f", ""}, "weft: argument 2 is empty; the command is: weft import " +
-			"edges FILE STORE [flags]\n"},
+			"edges FILE... STORE [flags]\n"},
 		{[]string{"generate", "sbm", "g", "--seed", "x"}, "weft: --seed x: must be a whole number, " +
 			"0 or more\n"},
 		{

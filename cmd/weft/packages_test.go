@@ -138,8 +138,8 @@ func TestNativeIsALeaf(t *testing.T) {
 	})
 }
 
-// TestSettingsOfMessages: what a message names as {name} is a flag of a command, and a format is what stands in
-// the program: no text of a user or a file.
+// TestSettingsOfMessages: what a message names as {name} is a flag of a command, and a format is what stands
+// in the program: no text of a user or a file.
 func TestSettingsOfMessages(t *testing.T) {
 	flags := map[string]bool{}
 	var add func(cmd *cobra.Command)
@@ -175,7 +175,8 @@ func TestSettingsOfMessages(t *testing.T) {
 
 // makesRefusal reports whether a function takes the format of a refusal.
 func makesRefusal(function ast.Expr) bool {
-	return regexp.MustCompile(`^refusal\.((\w+\.)?Errorf|Sprintf|Damaged)$`).MatchString(types.ExprString(function))
+	return regexp.MustCompile(`^refusal\.((\w+\.)?Errorf|Sprintf|Damaged)$`).MatchString(
+		types.ExprString(function))
 }
 
 // isFixed reports whether a format is of literals, of what a function takes as a format, and of names of

@@ -96,7 +96,9 @@ func TestFilesOfSources(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, nil, 0o666))
 		}
 		r, found := recognize(filepath.Join(dir, c.named))
-		sources, err := datasets.LookAt(r.files())
+		request, err := r.request("store", nil)
+		require.NoError(t, err)
+		sources, err := datasets.LookAt(request.files())
 		var got []string
 		for _, f := range sources {
 			path, err := filepath.Rel(dir, f.Path)

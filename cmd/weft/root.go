@@ -134,7 +134,7 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprintf(out, "\n%s %s --help says more about each.\n", cmd.CommandPath(), word)
 	}
 	if others := printFlags(out, cmd, func(f *pflag.Flag) bool { return !left(cmd, f) }); others > 0 {
-		line := fmt.Sprintf("%s --%s lists %s more; --help with one of %s those of a topic.",
+		line := fmt.Sprintf("%s --%s lists %s more; --help with %s those of a topic.",
 			cmd.CommandPath(), helpAllFlag, counted(others, "flag", "flags"),
 			strings.Join(topicNames(cmd), ", "))
 		fmt.Fprintf(out, "\n%s\n", filled(line, width))

@@ -45,7 +45,7 @@ As many requests as there are threads are computed at a time. Others wait, and t
 		Example: `  weft serve runs/first
   weft serve runs/first stores/newer --port 9000
   weft serve runs/first --listen 0.0.0.0 --threads 4
-  curl -d '{"vertices": [0, 7], "columns": ["class", "probabilities"]}' http://127.0.0.1:8080/predict`,
+  curl -d '{"vertices": [0, 7]}' localhost:8080/predict`,
 		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
 		Args:              arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },

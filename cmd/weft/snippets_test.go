@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
 	"weft/internal/assert"
 	"weft/internal/realdata"
 	"weft/internal/require"
@@ -256,6 +258,11 @@ func TestSnippets(t *testing.T) {
 		path, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata", file))
 		require.NoError(t, err)
 		s.link(path, name)
+	}
+	tables, err := txtar.ParseFile(filepath.Join("testdata", "script", "tables.txtar"))
+	require.NoError(t, err)
+	for _, f := range tables.Files { // payments.csv, customers.csv
+		require.NoError(t, os.WriteFile(filepath.Join(s.folder, f.Name), f.Data, 0o666))
 	}
 	s.graphs(0)
 	s.run(snippet{at: "graphs.py", text: "graphs.files(data)"})

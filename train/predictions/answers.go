@@ -59,10 +59,10 @@ func ParseAnswers(words []string) ([]Answer, error) {
 		a := Answer(strings.TrimSpace(word))
 		switch {
 		case !slices.Contains(answers, a):
-			return nil, refusal.Errorf("--columns %s: unknown; %s", word,
+			return nil, refusal.Errorf("{columns} %s: unknown; %s", word,
 				suggest.OneOf(word, texts(answers)))
 		case slices.Contains(asked, a):
-			return nil, refusal.Errorf("--columns: %s is given twice; name each column once", a)
+			return nil, refusal.Errorf("{columns}: %s is given twice; name each column once", a)
 		}
 		asked = append(asked, a)
 	}
@@ -81,10 +81,10 @@ func (t *Table) Check(numbers int) error {
 	for _, a := range t.Answers {
 		switch {
 		case len(given) == 0:
-			return refusal.Errorf("--columns %s: the model %s, and the file has these alone; leave it out",
+			return refusal.Errorf("{columns} %s: the model %s, and the file has these alone; leave it out",
 				a, what)
 		case !slices.Contains(given, a):
-			return refusal.Errorf("--columns %s: the model %s; give some of %s", a, what, listed(given))
+			return refusal.Errorf("{columns} %s: the model %s; give some of %s", a, what, listed(given))
 		}
 	}
 	sorts := slices.DeleteFunc(given, func(a Answer) bool {
@@ -94,9 +94,9 @@ func (t *Table) Check(numbers int) error {
 	case by == "" || slices.Contains(sorts, by):
 		return nil
 	case len(sorts) > 0:
-		return refusal.Errorf("--sort %s: the model %s; give %s", by, what, listed(sorts))
+		return refusal.Errorf("{sort} %s: the model %s; give %s", by, what, listed(sorts))
 	default:
-		return refusal.Errorf("--sort %s: the model %s, by which no table is sorted; leave it out", by, what)
+		return refusal.Errorf("{sort} %s: the model %s, by which no table is sorted; leave it out", by, what)
 	}
 }
 

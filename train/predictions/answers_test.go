@@ -169,39 +169,39 @@ func permutation(random *rand.Rand, n int) []int32 {
 
 func TestAnswersRefused(t *testing.T) {
 	for want, words := range map[string][]string{
-		"--columns margins: unknown; did you mean margin?": {"class", "margins"},
-		"--columns: class is given twice":                  {"class", " class"},
+		"columns margins: unknown; did you mean margin?": {"class", "margins"},
+		"columns: class is given twice":                  {"class", " class"},
 	} {
 		_, err := ParseAnswers(words)
 		assert.Refused(t, err, want)
 	}
 	for want, order := range map[string]Order{
-		"--sort class: unknown; it is one of margin, probability, entropy, value": {By: Class},
-		"--top 3: the first rows of which order? give --sort, too":                {Top: 3},
-		"--top -1: a number of rows from 1 was expected":                          {By: Margin, Top: -1},
+		"sort class: unknown; it is one of margin, probability, entropy, value": {By: Class},
+		"top 3: the first rows of which order? give sort, too":                {Top: 3},
+		"top -1: a number of rows from 1 was expected":                          {By: Margin, Top: -1},
 	} {
 		_, err := ParseOrder(string(order.By), order.Top)
 		assert.Refused(t, err, want)
 	}
 	for want, table := range map[string]Table{
-		"--columns value: the model predicts classes; give some of class, probability, margin": {
+		"columns value: the model predicts classes; give some of class, probability, margin": {
 			Answers: []Answer{Class, Value},
 		},
-		"--columns margin: the model predicts labels, of which a vertex may have several; give some of " +
+		"columns margin: the model predicts labels, of which a vertex may have several; give some of " +
 			"probabilities, embedding": {Columns: LabelLogits, Answers: []Answer{Margin}},
-		"--columns class: the model predicts values; give some of value, embedding": {
+		"columns class: the model predicts values; give some of value, embedding": {
 			Columns: Values, Answers: []Answer{Class},
 		},
-		"--columns embedding: the model computes embeddings, and the file has these alone": {
+		"columns embedding: the model computes embeddings, and the file has these alone": {
 			Columns: Embedding, Answers: []Answer{Hidden},
 		},
-		"--sort value: the model predicts classes; give probability, margin, entropy": {
+		"sort value: the model predicts classes; give probability, margin, entropy": {
 			Order: Order{By: Value},
 		},
-		"--sort margin: the model predicts labels, of which a vertex may have several, by which no table": {
+		"sort margin: the model predicts labels, of which a vertex may have several, by which no table": {
 			Columns: LabelLogits, Order: Order{By: Margin},
 		},
-		"--sort value: the model predicts values, by which no table is sorted": {
+		"sort value: the model predicts values, by which no table is sorted": {
 			Columns: Values, Order: Order{By: Value},
 		},
 	} {

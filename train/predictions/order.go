@@ -38,12 +38,12 @@ func Sorts() (words []string) {
 func ParseOrder(by string, top int) (Order, error) {
 	switch {
 	case top < 0:
-		return Order{}, refusal.Errorf("--top %d: a number of rows from 1 was expected", top)
+		return Order{}, refusal.Errorf("{top} %d: a number of rows from 1 was expected", top)
 	case by == "" && top > 0:
-		return Order{}, refusal.Errorf("--top %d: the first rows of which order? give --sort, too, as "+
-			"--sort margin", top)
+		return Order{}, refusal.Errorf("{top} %d: the first rows of which order? give {sort}, too, as "+
+			"{sort} margin", top)
 	case by != "" && !slices.Contains(Sorts(), by):
-		return Order{}, refusal.Errorf("--sort %s: unknown; %s", by, suggest.OneOf(by, Sorts()))
+		return Order{}, refusal.Errorf("{sort} %s: unknown; %s", by, suggest.OneOf(by, Sorts()))
 	}
 	return Order{By: Answer(by), Top: top}, nil
 }
