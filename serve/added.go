@@ -175,12 +175,12 @@ func featuresOf(t *graph.VertexType, v *newVertex) (row []float32, err error) {
 				list[i].Name)
 		}
 		field := []byte(value)
-		switch {
-		case value[0] == '"':
+		switch value[0] {
+		case '"':
 			var text string
 			err = json.Unmarshal(value, &text)
 			field = []byte(text)
-		case value[0] == '{' || value[0] == '[':
+		case '{', '[':
 			err = refusal.Errorf("%.40s is no value of a table; give a number, a text, true, false or null",
 				value)
 		}

@@ -64,8 +64,10 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (a asked, err erro
 		return a, undecoded(err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return a, badRequest{errors.New("the body has more than one JSON object; send one a request"),
-			http.StatusBadRequest}
+		return a, badRequest{
+			errors.New("the body has more than one JSON object; send one a request"),
+			http.StatusBadRequest,
+		}
 	}
 	if a, err = s.check(&body); err != nil {
 		return a, badRequest{err, http.StatusBadRequest}
@@ -79,7 +81,8 @@ func undecoded(err error) error {
 	var long *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
 	_, unknown, _ := strings.Cut(err.Error(), "unknown field ")
-	status, text := http.StatusBadRequest, ""
+	status := http.StatusBadRequest
+	var text string
 	switch {
 	case errors.As(err, &long):
 		status = http.StatusRequestEntityTooLarge

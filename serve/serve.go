@@ -104,7 +104,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 		s.ending.Store(true) // each answer from now on is its connection's last
 		err = l.Close()
-		<-failed
+		if end := <-failed; !errors.Is(end, net.ErrClosed) {
+			err = errors.Join(err, end)
+		}
 		time.Sleep(lastRequests)
 	}
 	err = errors.Join(err, server.Shutdown(context.WithoutCancel(ctx)))
@@ -196,7 +198,8 @@ func (s *Server) answerTo(w http.ResponseWriter, r *http.Request) (status int, b
 		return http.StatusServiceUnavailable,
 			problem{
 				fmt.Sprintf("%d requests are being answered, and no more are taken; ask again in a second",
-					cap(s.places))}
+					cap(s.places)),
+			}
 	}
 	asked, err := s.read(w, r)
 	if err != nil {

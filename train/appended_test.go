@@ -24,8 +24,10 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 	first, all := *g, *g
 	types := g.Types()
 	was := slices.Clone(types)
-	added = &appended.Addition{Types: make([]appended.Rows, len(types)),
-		Edges: make([]graph.Edges, len(g.Relations))}
+	added = &appended.Addition{
+		Types: make([]appended.Rows, len(types)),
+		Edges: make([]graph.Edges, len(g.Relations)),
+	}
 	for i := range types {
 		if keep(types[i]) {
 			continue
@@ -36,7 +38,8 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 		at := of.Count * f.Columns
 		of.Features.Dense = f.Dense[:at]
 		added.Types[i] = appended.Rows{
-			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]}}
+			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]},
+		}
 	}
 	first.SetTypes(types)
 	first.Type = g.Type
@@ -112,7 +115,7 @@ func TestAppended(t *testing.T) {
 				g = typed
 			}
 			base, whole, added := parted(t, g, uint64(n)*2+try,
-				func(v graph.VertexType) bool { return false })
+				func(graph.VertexType) bool { return false })
 			weights := run(t, base, o).Weights
 			want, err := (&Job{Graph: whole, Options: o}).Predict(context.Background(), weights, Logits)
 			require.NoError(t, err)

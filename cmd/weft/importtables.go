@@ -45,8 +45,10 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 			return refusal.Errorf("--categories %d: give at least 1; --leave-out leaves columns out",
 				o.Choices.Most)
 		}
-		for _, name := range []string{"features", "labels", "train", "val", "test",
-			"vertices", "string-ids"} {
+		for _, name := range []string{
+			"features", "labels", "train", "val", "test",
+			"vertices", "string-ids",
+		} {
 			if f := flags.Lookup(name); f != nil && f.Changed {
 				return refusal.Errorf("--%s: the table of --vertices-from has the vertices, their "+
 					"features and labels; leave one of the two out", name)

@@ -521,8 +521,8 @@ func (p *predictCommand) notWritten() error {
 
 // fits has the job bring the features of its graph into the form that the weights expect. It refuses weights
 // that another program named otherwise, and weights for other features.
-func (asked *request) fits(job *train.Job, weights nn.State, notes io.Writer) error {
-	err := trainedOn(job, asked.columns, cmp.Or(asked.run, asked.weights), asked.graph, notes)
+func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error {
+	err := trainedOn(job, r.columns, cmp.Or(r.run, r.weights), r.graph, notes)
 	if err != nil {
 		return err
 	}
@@ -532,16 +532,16 @@ func (asked *request) fits(job *train.Job, weights nn.State, notes io.Writer) er
 	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
 		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; "+
 			"rename them as PyTorch Geometric's models do",
-			asked.weights, names[0])
+			r.weights, names[0])
 	}
 	if features == 0 {
-		features = asked.options.NodeEmbedding // learned
+		features = r.options.NodeEmbedding // learned
 	}
-	n, outputs := asked.options.Widths(weights)
-	if more := asked.options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
+	n, outputs := r.options.Widths(weights)
+	if more := r.options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s; %s",
-			asked.graph, counted(features, "feature", "features"), asked.weights, count(n-more),
-			asked.sameFeatures(n-more))
+			r.graph, counted(features, "feature", "features"), r.weights, count(n-more),
+			r.sameFeatures(n-more))
 	}
 	return nil
 }

@@ -43,13 +43,17 @@ var otherFlags = []struct {
 	has  string
 	said suggest.Other
 }{
-	{"columns", suggest.Other{{"--columns class,probability,probabilities writes them beside each vertex",
-		"probabilities probability probs proba prob predict-proba softmax scores"}}},
+	{"columns", suggest.Other{{
+		"--columns class,probability,probabilities writes them beside each vertex",
+		"probabilities probability probs proba prob predict-proba softmax scores",
+	}}},
 	{"symmetrize", suggest.Other{{"the last argument is the store to write", "out output store"}}},
 	{"out", suggest.Other{{"--out names the file", "output output-file outfile file save"}}},
 	{"quiet", suggest.Other{
-		{"--quiet leaves out progress, and there is no more to show than without it",
-			"verbose v vv verbosity debug log-level"},
+		{
+			"--quiet leaves out progress, and there is no more to show than without it",
+			"verbose v vv verbosity debug log-level",
+		},
 		{"--quiet leaves out progress", "silent no-progress"},
 	}},
 }

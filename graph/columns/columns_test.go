@@ -102,9 +102,11 @@ func TestAppend(t *testing.T) {
 		assert.Equal(t, want, got)
 		assert.Equal(t, strings.Count(row, "Berlin"), unknowns)
 	}
-	assert.Equal(t, []bool{true, false, true, false, true, false, false, false, false, false,
+	assert.Equal(t, []bool{
+		true, false, true, false, true, false, false, false, false, false,
 		false, false, false,
-		false, false}, l.Scaled())
+		false, false,
+	}, l.Scaled())
 	for i, field := range map[int]string{0: "3 apples", 1: "1e39", 2: "1", 3: "2023-02-30", 4: ""} {
 		if _, _, err := l[i].Append(nil, []byte(field)); (err != nil) == (i == 4) {
 			t.Errorf("%q as %s: %v", field, l[i].Name, err)
@@ -138,7 +140,9 @@ func TestArrange(t *testing.T) {
 	}, notes)
 	var room []float32
 	for _, row := range [][4]string{
-		{"true", "1.8", "Paris", "33"}, {"", "1.7", "Oslo", ""}, {"no", "", "Bergen", "1"},
+		{"true", "1.8", "Paris", "33"},
+		{"", "1.7", "Oslo", ""},
+		{"no", "", "Bergen", "1"},
 		{"", "", "Rome", ""},
 	} {
 		var from, want []float32
@@ -183,8 +187,10 @@ func TestCheck(t *testing.T) {
 		"no categories":         {Name: "a", Kind: Category, Gaps: true},
 		"descending categories": {Name: "a", Kind: Category, Categories: []string{"y", "x"}},
 		"equal categories":      {Name: "a", Kind: Category, Categories: []string{"x", "x"}},
-		"counts": {Name: "a", Kind: Category, Categories: []string{"x"},
-			Counts: []int64{1, 2}},
+		"counts": {
+			Name: "a", Kind: Category, Categories: []string{"x"},
+			Counts: []int64{1, 2},
+		},
 		"cycle of a number": {Name: "a", Kind: Number, Cycles: []Cycle{Day}},
 		"unknown cycle":     {Name: "a", Kind: Date, Cycles: []Cycle{"moon"}},
 		"mean":              {Name: "a", Kind: Number, Mean: float32(math.Inf(1))},

@@ -44,8 +44,11 @@ func TestAdd(t *testing.T) {
 		vertices, edges []string
 		want            string
 	}{
-		"known": {[]string{file("k.csv", "id,city,age\nb,Rome,1\n")}, nil,
-			"k.csv:2: the graph has a vertex of the id \"b\""},
+		"known": {
+			[]string{file("k.csv", "id,city,age\nb,Rome,1\n")},
+			nil,
+			"k.csv:2: the graph has a vertex of the id \"b\"",
+		},
 		"lacks": {[]string{file("l.csv", "id,city\nd,Rome\n")}, nil, "l.csv: there is no column age"},
 		"twice": {more.Vertices, []string{more.Edges[0], more.Edges[0]}, "a second list of new edges"},
 	} {

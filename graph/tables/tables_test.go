@@ -145,20 +145,26 @@ func TestLabels(t *testing.T) {
 		values bool
 		want   graph.Labels
 	}{
-		{"10,9,,10", false, graph.Labels{Classes: 2, Class: []int64{1, 0, -1, 1},
-			Names: []string{"9", "10"}}},
+		{"10,9,,10", false, graph.Labels{
+			Classes: 2, Class: []int64{1, 0, -1, 1},
+			Names: []string{"9", "10"},
+		}},
 		{"10,9,,10", true, graph.Labels{Columns: 1, Values: []float32{10, 9, nan, 10}}},
 		{"1.5,NaN,-2,0", false, graph.Labels{Columns: 1, Values: []float32{1.5, nan, -2, 0}}},
-		{"x,10,9,x", false, graph.Labels{Classes: 3, Class: []int64{2, 0, 1, 2},
-			Names: []string{"10", "9", "x"}}},
+		{"x,10,9,x", false, graph.Labels{
+			Classes: 3, Class: []int64{2, 0, 1, 2},
+			Names: []string{"10", "9", "x"},
+		}},
 	} {
 		rows := ""
 		for i, label := range strings.Split(c.column, ",") {
 			rows += string(rune('a'+i)) + "," + label + "\n"
 		}
 		files(t, map[string]string{"v.csv": "id,y\n" + rows, "e.csv": "a,b\nb,c\n"})
-		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
-			Label: "y", Values: c.values})
+		g := read(t, Options{
+			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
+			Label: "y", Values: c.values,
+		})
 		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
 		assert.Equal(t, 0, g.Features.Columns)
 		assert.Equal(t, []int32{0, 1}, g.Relations[0].Sources) // the list has no header
@@ -242,9 +248,11 @@ func TestRefused(t *testing.T) {
 		vertices, edges, want string
 		change                func(*Options)
 	}{
-		{"id,x\na,1\na,2\n", "a,a\n",
+		{
+			"id,x\na,1\na,2\n", "a,a\n",
 			`v.csv:3: the id "a" stands in row 1 as well: give each vertex one row, ` +
-				`or name the column of the ids with id; v.csv has "id", "x"`, nil},
+				`or name the column of the ids with id; v.csv has "id", "x"`, nil,
+		},
 		{"id,x\n,1\n", "a,a\n", "v.csv:2: the id is empty", nil},
 		{"id,x\na\n", "a,a\n", "v.csv:2: 1 column, where the header names 2", nil},
 		{"id,x\n", "a,a\n", "v.csv: has no row behind its header", nil},
@@ -253,30 +261,44 @@ func TestRefused(t *testing.T) {
 		{"1,2\n3,4\n", "1,3\n", "v.csv:1: the first line names no columns: put a line with a name for each " +
 			"before it", nil},
 		{"id,id\na,b\n", "a,a\n", `v.csv:1: two columns are called "id": rename one`, nil},
-		{"id,x\na,1\n", "p,q,r\na,a,1\n",
+		{
+			"id,x\na,1\n", "p,q,r\na,a,1\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
-				`edge? For example source p target q`, nil},
-		{"id,x\na,1\n", "p,q\na,a\n",
+				`edge? For example source p target q`, nil,
+		},
+		{
+			"id,x\na,1\n", "p,q\na,a\n",
 			`e.csv:1: there is no column z, which source asks for: there are "p", "q"`,
-			func(o *Options) { o.Source = []string{"z"} }},
-		{"id,x\na,1\n", "src,dst\nb,c\n",
+			func(o *Options) { o.Source = []string{"z"} },
+		},
+		{
+			"id,x\na,1\n", "src,dst\nb,c\n",
 			`e.csv: no end of an edge is an id of v.csv: name the columns of the ` +
-				`ids with id, and those of the ends with source and target; v.csv has "id", "x"`, nil},
+				`ids with id, and those of the ends with source and target; v.csv has "id", "x"`, nil,
+		},
 		{"id,x\na,1\n", "src,dst\n", "e.csv: has no edge; give a list of edges, source and target", nil},
 		{"id,x\na,1\n", "src,dst\na,\n", "e.csv:2: target: the id is empty", nil},
 		{"id,x\na,1\n", "src,dst\na\n", "e.csv:2: 1 column, where the first line has 2", nil},
-		{"id,x\na,1\n", "src,dst,w\na,a,much\n",
+		{
+			"id,x\na,1\n", "src,dst,w\na,a,much\n",
 			`e.csv:2: column w: "much" is not a finite number that fits 32 bits`,
-			func(o *Options) { o.EdgeWeights = "w" }},
+			func(o *Options) { o.EdgeWeights = "w" },
+		},
 		{"id,x\na,1\n", "src,dst\na,a\n", "leave-out y: no table of vertices has this column; v.csv has " +
 			`"id", "x"`, func(o *Options) { o.LeaveOut = []string{"y"} }},
-		{"id,x\na,1\n", "src,dst\na,a\n",
+		{
+			"id,x\na,1\n", "src,dst\na,a\n",
 			`label y: no table of vertices has this column; v.csv has "id", "x"`,
-			func(o *Options) { o.Label = "y" }},
-		{"id,x\na,\n", "src,dst\na,a\n", "v.csv: column x: no row has a label",
-			func(o *Options) { o.Label = "x" }},
-		{"id,x\na,b\n", "src,dst\na,a\n", `v.csv: column x: values asks for numbers, and "b" is none`,
-			func(o *Options) { o.Label, o.Values = "x", true }},
+			func(o *Options) { o.Label = "y" },
+		},
+		{
+			"id,x\na,\n", "src,dst\na,a\n", "v.csv: column x: no row has a label",
+			func(o *Options) { o.Label = "x" },
+		},
+		{
+			"id,x\na,b\n", "src,dst\na,a\n", `v.csv: column x: values asks for numbers, and "b" is none`,
+			func(o *Options) { o.Label, o.Values = "x", true },
+		},
 	} {
 		files(t, map[string]string{"v.csv": c.vertices, "e.csv": c.edges})
 		o := Options{

@@ -21,7 +21,6 @@ import (
 type vertexTable struct {
 	path, name string
 	asked      string // the column of ids that was asked for; empty: none
-	askedLabel string // the column of labels; empty: it is none of this table's
 	leaveOut   []string
 	choices    columns.Choices
 	like       columns.List // nil: as the values suggest

@@ -19,9 +19,6 @@ func (m *marks) add(rows ...int32) {
 	}
 }
 
-// has reports whether a row is marked.
-func (m *marks) has(row int32) bool { return m.words[row/wordBits]>>(row%wordBits)&1 != 0 }
-
 // list returns the marked rows from lo on and below hi, ascending, less lo.
 func (m *marks) list(lo, hi int) (rows []int32) {
 	rows = []int32{}
