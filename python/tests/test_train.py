@@ -200,11 +200,15 @@ def test_ways_out(arrays, graph):
     ):
         train(bare)
     assert train(bare, split="random:60/20/20").summary
-    for name in ("random_features", "target"):
-        with pytest.raises(
-            TypeError, match=rf"^unknown keyword {name}: it is of graphs: weft.Graph.of\(data, {name}=…\)$"
-        ):
-            train(graph, **{name: "8"})
+    with pytest.raises(
+        TypeError,
+        match=r"^unknown keyword random_features: it is of graphs: weft.Graph.of\(data, random_features=…\)$",
+    ):
+        train(graph, random_features="8")
+    with pytest.raises(
+        weft.Refused, match="^target: says how tables are read, and the graph is made already: leave it out"
+    ):
+        train(graph, target="8")
     with pytest.raises(
         weft.Refused,
         match="^the graph has no labels to learn; give y to weft.Graph, or labels to weft import; or learn edges with task link$",
