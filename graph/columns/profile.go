@@ -25,8 +25,7 @@ type Profile struct {
 	choices Choices
 
 	present, missing int64
-	fits             map[Kind]bool // all fields so far are of the kind
-	sums             map[Kind]float64
+	candidates       [len(parsed)]candidate
 	timed            bool // a date has a time of the day
 	counts           map[string]int64
 	many             bool   // more than Most values
@@ -34,12 +33,18 @@ type Profile struct {
 	invalid          bool   // a field is not UTF-8
 }
 
+// parsed are the kinds whose values are numbers, in the order in which they are tried.
+var parsed = [...]Kind{Number, Boolean, Date}
+
+// candidate is one of the kinds that a column may be of.
+type candidate struct {
+	fails bool    // a field is not of the kind
+	sum   float64 // of the fields
+}
+
 // NewProfile begins the profile of a column.
 func NewProfile(name string, choices Choices) *Profile {
-	return &Profile{
-		Name: name, choices: choices, counts: map[string]int64{},
-		fits: map[Kind]bool{Number: true, Boolean: true, Date: true}, sums: map[Kind]float64{},
-	}
+	return &Profile{Name: name, choices: choices, counts: map[string]int64{}}
 }
 
 // Add adds a field. One for which IsMissing holds is a missing value.
@@ -51,17 +56,14 @@ func (p *Profile) Add(field []byte) {
 	if p.present++; p.present == 1 {
 		p.first = string(field)
 	}
-	for kind, fits := range p.fits {
-		if !fits {
+	for i, kind := range parsed {
+		c := &p.candidates[i]
+		if c.fails {
 			continue
 		}
 		x, at, ok := kind.parse(field)
-		if ok {
-			p.sums[kind] += x
-			p.timed = p.timed || kind == Date && at.Unix()%secondsOfDay != 0
-		} else {
-			p.fits[kind] = false
-		}
+		c.fails, c.sum = !ok, c.sum+x
+		p.timed = p.timed || ok && kind == Date && at.Unix()%secondsOfDay != 0
 	}
 	p.invalid = p.invalid || !utf8.Valid(field)
 	if _, known := p.counts[string(field)]; known || len(p.counts) < p.choices.Most {
@@ -77,11 +79,12 @@ func (p *Profile) Column() (c Column, why string) {
 	if p.present == 0 {
 		return c, "it has no value"
 	}
-	for _, kind := range []Kind{Number, Boolean, Date} {
-		if !p.fits[kind] {
+	for i, kind := range parsed {
+		if p.candidates[i].fails {
 			continue
 		}
-		if c.Kind, c.Mean = kind, float32(p.sums[kind]/float64(p.present)); kind == Date && p.choices.Cyclic {
+		c.Kind, c.Mean = kind, float32(p.candidates[i].sum/float64(p.present))
+		if kind == Date && p.choices.Cyclic {
 			if c.Cycles = []Cycle{Year, Week}; p.timed {
 				c.Cycles = append(c.Cycles, Day)
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 
@@ -83,8 +84,8 @@ func (l *edgeList) edges() streamed.Edges {
 	if l.weighted {
 		e.Columns--
 	}
-	if _, size, err := regular.Open(l.path); err == nil { // if not, reading it says why
-		e.About = size
+	if info, err := os.Stat(l.path); err == nil { // if not, reading it says why
+		e.About = info.Size()
 	}
 	return e
 }
