@@ -25,9 +25,9 @@ func Add(o Options, g *graph.Graph) (*Addition, error) {
 	for i := range types {
 		t := &types[i]
 		if t.Table == nil || len(t.Names) != t.Count {
-			return nil, refusal.Errorf("vertices and edges are added to a graph that weft import edges "+
-				"has made with %s, whose columns and ids are known; the vertices of %s come from no table",
-				refusal.Setting("vertices-from"), t.Type)
+			return nil, refusal.Errorf("vertices and edges are added to a graph that weft import edges has "+
+				"made with {vertices-from}, whose columns and ids are known; the vertices of %s come from "+
+				"no table", t.Type)
 		}
 		made := &vertexTable{
 			name: t.Type, ids: names.NewTable(), before: t.Count, like: t.Table.Columns, label: -1,
@@ -94,17 +94,16 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 			return r.Name == l.name || !g.Typed()
 		})
 		if i < 0 {
-			return refusal.Errorf("%s: the graph has no relation %s; give RELATION=%s",
-				l.path, l.name, l.path)
+			return refusal.Errorf("%s: the graph has no relation %s; give RELATION=%s", l.path, l.name,
+				l.path)
 		}
 		r := &g.Relations[i]
 		if edges[i].Len() > 0 {
 			return refusal.Errorf("%s: a second list of new edges; give one for each relation", l.path)
 		}
 		if r.Weights != nil && !l.weighted {
-			return refusal.Errorf("%s: the edges of the graph have weights; name their column with %s",
-				l.path,
-				refusal.Setting("edge-weights"))
+			return refusal.Errorf("%s: the edges of the graph have weights; name their column with "+
+				"{edge-weights}", l.path)
 		}
 		source, target, err := g.Joins(r)
 		if err != nil {

@@ -45,8 +45,8 @@ var endNames = [2]string{"source", "target"}
 // edgeLists are the lists that the options name.
 func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	if columns := len(o.EdgeFeatures); (columns > 0 || o.EdgeWeights != "") && len(o.Edges) > 1 {
-		return nil, refusal.Errorf("%s and %s are columns of one list of edges, and there are %d",
-			refusal.Setting("edge-weights"), refusal.Setting("edge-features"), len(o.Edges))
+		return nil, refusal.Errorf("{edge-weights} and {edge-features} are columns of one list of edges, "+
+			"and there are %d", len(o.Edges))
 	}
 	for i, argument := range o.Edges {
 		l := &edgeList{tables: all, progress: o.Progress, weighted: o.EdgeWeights != ""}
@@ -127,9 +127,9 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	case l.rows == 0:
 		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
 	case l.known == 0:
-		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with %s, "+
-			"and those of the ends with %s and %s; %s", l.path, l.ends[0].of.path, refusal.Setting("id"),
-			refusal.Setting("source"), refusal.Setting("target"), l.ends[0].of.described())
+		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
+			"{id}, and those of the ends with {source} and {target}; %s", l.path, l.ends[0].of.path,
+			l.ends[0].of.described())
 	}
 	return flush()
 }

@@ -50,8 +50,7 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	}
 	numbers, whole := l.numbers()
 	if values && numbers == nil {
-		return made, refusal.Errorf("%s asks for numbers, and %.40q is none", refusal.Setting("values"),
-			l.words.Names[0])
+		return made, refusal.Errorf("{values} asks for numbers, and %.40q is none", l.words.Names[0])
 	}
 	if err := memory.Need(8 * int64(vertices)); err != nil {
 		return made, err

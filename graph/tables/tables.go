@@ -66,8 +66,8 @@ func Open(o Options) (*streamed.Graph, error) {
 	}
 	for _, name := range o.LeaveOut {
 		if !slices.ContainsFunc(all, func(t *vertexTable) bool { return t.leaves(name) }) {
-			return nil, refusal.Errorf("%s %s: no table of vertices has this column; %s",
-				refusal.Setting("leave-out"), name, all[0].described())
+			return nil, refusal.Errorf("{leave-out} %s: no table of vertices has this column; %s", name,
+				all[0].described())
 		}
 	}
 	lists, err := o.edgeLists(all)

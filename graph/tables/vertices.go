@@ -59,8 +59,8 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 				t.path, of)
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
-			return nil, refusal.Errorf("%s %s: two vertex types are called %s; give one another name, as "+
-				"TYPE=%s", refusal.Setting("vertices-from"), argument, t.name, t.path)
+			return nil, refusal.Errorf("{vertices-from} %s: two vertex types are called %s; give one "+
+				"another name, as TYPE=%s", argument, t.name, t.path)
 		}
 		if err := t.readHeader(); err != nil {
 			return nil, err
@@ -86,19 +86,18 @@ func (o *Options) findLabel(all []*vertexTable) error {
 			continue
 		}
 		if found >= 0 {
-			return refusal.Errorf("%s %s: %s and %s have this column; give one as TYPE:%s, with %s or %s",
-				refusal.Setting("label"), o.Label, all[found].path, t.path, column, all[found].name, t.name)
+			return refusal.Errorf("{label} %s: %s and %s have this column; give one as TYPE:%s, with %s or "+
+				"%s", o.Label, all[found].path, t.path, column, all[found].name, t.name)
 		}
 		found = i
 	}
 	if found < 0 {
-		return refusal.Errorf("%s %s: no table of vertices has this column; %s", refusal.Setting("label"),
-			o.Label, all[0].described())
+		return refusal.Errorf("{label} %s: no table of vertices has this column; %s", o.Label,
+			all[0].described())
 	}
 	t := all[found]
 	if t.label = slices.Index(t.header, column); t.label == t.id {
-		return refusal.Errorf("%s %s: this is the column of ids; %s", refusal.Setting("label"), o.Label,
-			t.described())
+		return refusal.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
 	}
 	copy(all[1:found+1], all[:found])
 	all[0] = t
@@ -354,8 +353,8 @@ func (t *vertexTable) features(do func(rows []float32) error) error {
 		err = t.read(nil, read)
 	}
 	if err == nil && rows < t.rows {
-		err = refusal.Errorf("%s: has %d rows, and had %d a moment ago: import it again",
-			t.path, rows, t.rows)
+		err = refusal.Errorf("%s: has %d rows, and had %d a moment ago: import it again", t.path, rows,
+			t.rows)
 	}
 	for ; err == nil && t.before+rows < len(t.ids.Names); rows++ {
 		for i := range t.list {
