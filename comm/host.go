@@ -93,7 +93,7 @@ func newHost(holders []int, me int, s Spool) *Host {
 	for rank, worker := range holders {
 		if worker == me {
 			h.members = append(h.members,
-				&member{Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}})
+				&member{Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, offers: map[int]*[2]any{}})
 		}
 	}
 	h.starting = len(h.members)
@@ -198,7 +198,8 @@ type member struct {
 	held int         // it keeps its turn while it waits
 	last bool        // it has ended
 
-	published map[int]any // the values of Publish, by the tags of the group
+	published map[int]any     // the values of Publish, by the tags of the group
+	offers    map[int]*[2]any // those of Offer, by the tags of the group and the parity of met
 }
 
 func (m *member) Rank() int { return m.rank }

@@ -86,6 +86,31 @@ func (c *Comm) Published(rank int) any {
 	return nil
 }
 
+// Offer lets the nearby ranks of the group see a value, by Offered, between the next Meet and the one after
+// it. They use it in their turns.
+func (c *Comm) Offer(value any) {
+	m := c.member()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.offers[c.tags] == nil {
+		m.offers[c.tags] = &[2]any{}
+	}
+	m.offers[c.tags][(m.met[c.tags]+1)%2] = value
+}
+
+// Offered returns what a nearby rank of the group offered before the last Meet.
+func (c *Comm) Offered(rank int) any {
+	m := c.member()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, other := range m.members {
+		if other.rank == c.ranks[rank] {
+			return other.offers[c.tags][m.met[c.tags]%2]
+		}
+	}
+	return nil
+}
+
 // KeepTurn lets the rank keep its turn while it waits, until release is called. Between a Meet and the next
 // one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they
 // hold their turns. So nobody waits for ever.

@@ -11,7 +11,7 @@ import (
 
 // guard is the size of the inaccessible page at each end of every matrix in a debug build: a kernel that
 // reads or writes past its matrix faults there.
-const guard = pageSize
+const guard = PageSize
 
 func protect(p unsafe.Pointer, size int) unsafe.Pointer {
 	for _, at := range []int{0, guard + size} {

@@ -17,15 +17,17 @@ func (e OutOfMemory) Error() string {
 	return fmt.Sprintf("out of memory: %d more bytes were refused (%v)", e.Bytes, e.Err)
 }
 
+// PageSize is that of the system's memory, in bytes.
+const PageSize = 4096
+
 const (
-	pageSize = 4096
 	maxBytes = 1 << 62
 	// From this size on, transparent huge pages are asked for: gathers of rows then miss the TLB less
 	hugePage = 2 << 20
 )
 
 // pages is n rounded up to whole pages, at least one.
-func pages(n int) int { return max(pageSize, (n+pageSize-1)/pageSize*pageSize) }
+func pages(n int) int { return max(PageSize, (n+PageSize-1)/PageSize*PageSize) }
 
 // acquire returns size bytes with undefined elements. Fresh ones take room only once they are written.
 func acquire(size int) unsafe.Pointer {

@@ -25,12 +25,12 @@ type Moved struct {
 // Plus is the sum.
 func (m Moved) Plus(more Moved) Moved { return Moved{m.Written + more.Written, m.Read + more.Read} }
 
-// Disk is where matrices rest. Several goroutines may use it, each other bytes.
+// Disk is where matrices rest, in pages of PageSize bytes. Several goroutines may use it, each other pages.
 type Disk interface {
-	// Write writes bytes at an offset, and returns their checksum.
-	Write(data []byte, offset int64) (sum uint32, err error)
-	// Read reads the bytes at an offset, which must have the checksum.
-	Read(into []byte, offset int64, sum uint32) error
+	// Write writes pages at an offset, and returns the checksum of each.
+	Write(pages []byte, offset int64) (sums []uint32, err error)
+	// Read reads pages at an offset, which must have these checksums.
+	Read(pages []byte, offset int64, sums []uint32) error
 }
 
 // extents are the ranges of bytes on a Disk that matrices have. A free one is used again for as many bytes.

@@ -20,7 +20,7 @@ type rest struct {
 	placed bool          // the matrix has an extent on the disk, at offset
 	offset int64
 	saved  bool        // the disk has the elements there
-	sum    uint32      // checksum
+	sums   []uint32    // checksums of its pages there
 	absent atomic.Bool // state is not here
 }
 
@@ -210,7 +210,7 @@ func (o *offload) read(m *Matrix) error {
 		return err
 	}
 	return o.watched("read", m.bytes, func() error {
-		return o.disk.Read(m.memory(), m.rest.offset, m.rest.sum)
+		return o.disk.Read(m.memory(), m.rest.offset, m.rest.sums)
 	})
 }
 
@@ -236,7 +236,7 @@ func (o *offload) compare(m *Matrix) {
 		return
 	}
 	saved := make([]byte, m.bytes)
-	if err := o.disk.Read(saved, m.rest.offset, m.rest.sum); err != nil || !bytes.Equal(saved, m.memory()) {
+	if err := o.disk.Read(saved, m.rest.offset, m.rest.sums); err != nil || !bytes.Equal(saved, m.memory()) {
 		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
 			m.Cols, m.kind, err))
 	}
@@ -251,7 +251,7 @@ func (t *account) write(m *Matrix) {
 	}
 	t.beside(func() (err error) {
 		return o.watched("write", m.bytes, func() error {
-			r.sum, err = o.disk.Write(m.memory(), r.offset)
+			r.sums, err = o.disk.Write(m.memory(), r.offset)
 			return err
 		})
 	}, func(err error) {

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"slices"
 	"testing"
 
 	"weft/graph"
@@ -35,7 +36,7 @@ func TestMovedByFormula(t *testing.T) {
 		all := func(columns int) int64 {
 			return partitions * rests(rows, columns)
 		} // of a matrix of each partition
-		halo := func(columns int) int64 { return haloRests(g, a, columns) }
+		halo := halosOf(g, a)
 		var want tensor.Moved
 		for l := 1; l <= layers; l++ {
 			in, out := hidden, hidden
@@ -48,8 +49,8 @@ func TestMovedByFormula(t *testing.T) {
 			if l == 1 {
 				want.Read += 3 * all(in) // what it keeps of the aggregated features
 			} else {
-				want.Written += 6*all(out) + 3*halo(out)
-				want.Read += 3*all(out) + 3*halo(out)
+				want.Written += 3 * all(out)
+				want.Read += 3*all(out) + 2*halo.rows(out) + int64(len(halo))*rests(rows, out)
 			}
 			if l < layers { // the layer's output
 				want.Written += 2 * all(out)
@@ -62,9 +63,9 @@ func TestMovedByFormula(t *testing.T) {
 			case 1:
 				want.Read += 3 * all(in)
 			case layers:
-				want.Read += 2*all(in) + all(out)
+				want.Read += 2 * all(in)
 			default:
-				want.Read += 3*all(in) + all(out)
+				want.Read += 3 * all(in)
 			}
 		}
 		want.Written += 4*all(classes) - rests(rows, classes)
@@ -95,21 +96,46 @@ func rests(rows, columns int) int64 {
 	return bytes
 }
 
-// haloRests is rests for the messages with the halo rows of all partitions, of at most 512 rows each.
-func haloRests(g *graph.Graph, a *partition.Assignment, columns int) (bytes int64) {
-	type read struct{ source, by int32 }
-	type pair struct{ from, to int32 }
-	seen, halo := map[read]bool{}, map[pair]int{}
+// halos are the rows that each partition reads of each other one, ascending.
+type halos map[[2]int32][]int
+
+func halosOf(g *graph.Graph, a *partition.Assignment) halos {
+	row, next := make([]int, len(a.Of)), map[int32]int{}
+	for v, p := range a.Of {
+		row[v] = next[p]
+		next[p]++
+	}
+	all := halos{}
 	e := g.Relations[0].Edges()
 	for k, u := range e.Source {
-		if r := (read{u, a.Of[e.Target[k]]}); a.Of[u] != r.by && !seen[r] {
-			seen[r] = true
-			halo[pair{a.Of[u], r.by}]++
+		if from, to := a.Of[u], a.Of[e.Target[k]]; from != to {
+			all[[2]int32{from, to}] = append(all[[2]int32{from, to}], row[u])
 		}
 	}
-	for _, n := range halo {
-		for ; n > 0; n -= 512 {
-			bytes += rests(min(n, 512), columns)
+	for pair, list := range all {
+		slices.Sort(list)
+		all[pair] = slices.Compact(list)
+	}
+	return all
+}
+
+// rows returns the bytes of the pages that hold the rows of each message, which has 512 of them at most, with
+// the pages between two of which fewer than five are not needed.
+func (h halos) rows(columns int) (bytes int64) {
+	const page, gap = 4 << 10, 4
+	for _, list := range h {
+		for message := range slices.Chunk(list, 512) {
+			last := -gap - 2
+			for _, row := range message {
+				for at := row * columns * 4 / page; at <= ((row+1)*columns*4-1)/page; at++ {
+					if at-last-1 <= gap {
+						bytes += int64(at-last) * page
+					} else {
+						bytes += page
+					}
+					last = max(last, at)
+				}
+			}
 		}
 	}
 	return bytes

@@ -367,7 +367,11 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
 		mem := memories[holders[c.Rank()]].Another()
 		defer mem.Close()
-		return one(c.Rank(), c, mem)
+		err := one(c.Rank(), c, mem)
+		if err == nil {
+			c.Meet() // others may be reading of this one's memory
+		}
+		return err
 	})
 }
 

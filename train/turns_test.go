@@ -394,7 +394,7 @@ func TestTablesRest(t *testing.T) {
 	j.PlanRange = true
 	bounds, err := j.Plan(t.Context())
 	require.NoError(t, err)
-	if tables := int64(4 * 4 * 64 * g.Vertices()); bounds.All-bounds.Least < tables*6/5 {
+	if tables := int64(4 * 4 * 64 * g.Vertices()); bounds.All-bounds.Least < tables*11/10 {
 		t.Errorf(
 			"a run needs %d bytes at least, and %d without a limit; its tables take %d", bounds.Least,
 			bounds.All, tables,

@@ -350,7 +350,9 @@ func TestOperatorsByDefinition(t *testing.T) {
 					make([]float32, n)
 				for _, b := range e.Blocks {
 					dx := team.Memory.New(tensor.Buffers, b.In.Cols, 1)
-					o.ApplyTransposed(dx, b, dz, kernel.Replace)
+					pick := b.Picker(o.team)
+					o.ApplyTransposed(dx, b, pick.Of(dz), kernel.Replace)
+					pick.Release()
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v
 					}

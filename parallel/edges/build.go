@@ -258,7 +258,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	}
 	count := func(list entryList) []blockCount {
 		counts := make([]blockCount, len(columns))
-		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(v) })
+		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(v, team.Planning()) })
 		return counts
 	}
 	counts := count(some)
@@ -279,7 +279,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 		}
 		rows := o.rows
 		if allCounts[message].rows*fewTargets < o.allRows {
-			rows = counts[message].rows
+			rows, b.targets = counts[message].rows, counts[message].list
 			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
 		}
 		b.In = newCSR(team, rows, n, counts[message].edges, o.of.Weights != nil)
@@ -310,14 +310,18 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 // blockCount counts a block's edges and their destination rows. Edges are added row by row.
 type blockCount struct {
 	edges, rows int
-	last        int // row of the last edge, counted from 1
+	last        int     // row of the last edge, counted from 1
+	list        []int32 // the rows, if they are asked for
 }
 
-func (c *blockCount) add(row int) {
+func (c *blockCount) add(row int, lists bool) {
 	c.edges++
 	if c.last != row+1 {
 		c.rows++
 		c.last = row + 1
+		if lists {
+			c.list = append(c.list, int32(row))
+		}
 	}
 }
 

@@ -41,6 +41,9 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 		list := lists[s.Holders[q]]
 		for i, rows := range messages(q, me) {
 			m := &Message{Peer: s.Holders[q], Rows: kernel.List(e.team, tensor.Graph, list[:rows])}
+			if e.team.Planning() && e.comm.Nearby(m.Peer) {
+				m.rows = list[:rows]
+			}
 			if out != nil && i < len(out[q].sums) {
 				m.Sums = out[q].sums[i]
 			}
@@ -57,7 +60,9 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 	planning := e.team.Planning()
 	if planning {
 		for rank := range halo {
-			halo[rank] = make([]int32, len(theirs[rank]))
+			if !e.comm.Nearby(rank) {
+				halo[rank] = make([]int32, len(theirs[rank]))
+			}
 		}
 	}
 	if err := comm.AllToAllOf(e.comm, comm.Setup, halo, lists); err != nil {
@@ -69,7 +74,7 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 	}
 	vertices := make([][]int32, len(lists))
 	for rank, list := range lists {
-		if planning {
+		if planning && !e.comm.Nearby(rank) {
 			vertices[rank] = list // as many
 			continue
 		}
@@ -79,8 +84,11 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 				return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank,
 					e.comm.Rank(), number, e.Sources)
 			}
-			list[i] = row
-			vertices[rank] = append(vertices[rank], ids[row])
+			if list[i] = row; planning {
+				vertices[rank] = append(vertices[rank], 0)
+			} else {
+				vertices[rank] = append(vertices[rank], ids[row])
+			}
 		}
 	}
 	for q, o := range out {

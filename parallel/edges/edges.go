@@ -77,6 +77,7 @@ type Block struct {
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
 	// the block. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
+	targets []int32 // those of Targets in a plan
 	// Features are those of the edges, in the order of the entries of In: entries × columns. nil: the
 	// relation has none, or its Source does not copy them.
 	Features *tensor.Matrix
@@ -103,6 +104,22 @@ type Message struct {
 	// Sums are the edges that the message holds partial sums of; nil: none. They are seen from their sources:
 	// In has local rows × sums, and Out, sums × all local rows of the sources' type, makes the sums.
 	Sums *Block
+
+	rows []int32 // those of Rows in a plan of a worker that holds the other partition, too
+}
+
+// List returns the listed rows, in a plan, too, if the worker holds the other partition.
+func (m *Message) List() []int32 { return listed(m.Rows, m.rows) }
+
+// TargetList returns the rows of Targets, in a plan, too.
+func (b *Block) TargetList() []int32 { return listed(b.Targets, b.targets) }
+
+func listed(list *tensor.Matrix, planned []int32) []int32 {
+	rows := list.Int32s()
+	if planned != nil {
+		return planned
+	}
+	return rows
 }
 
 // Source says where a worker reads the edges of one relation and direction from.

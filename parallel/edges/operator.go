@@ -33,12 +33,10 @@ func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.
 	}
 }
 
-// ApplyTransposed computes dx = Â_bᵀ·g or dx += Â_bᵀ·g. dx has the rows of block b's sources, g a row for
-// each local row.
+// ApplyTransposed computes dx = Â_bᵀ·g or dx += Â_bᵀ·g. dx has the rows of block b's sources, g those of its
+// Targets.
 func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output) {
-	pick := b.Picker(o.team)
-	o.team.SpMM(dx, o.matrix(b.Out), pick.Of(g), o.factors[b].backward, to)
-	pick.Release()
+	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, to)
 }
 
 // ApplyRows computes rows lo…hi−1 of Apply, to the same bits. It reads only those rows of x that are sources

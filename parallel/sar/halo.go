@@ -63,17 +63,23 @@ type Transfer struct {
 	Rows     []*tensor.Matrix // rows of these are fetched; nil: none
 	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
 	Received bool             // the rows are in the buffers already
-	Grads    []*tensor.Matrix // local rows' gradients are added to these; nil: no gradients are sent
-	// Sent is the form of messages with gradients. A gradient that is still added up is Float32, and travels
-	// in the element type of its value.
+	Grads    []*tensor.Matrix // local rows' gradients are added to these
+	// Sent is the form of messages with gradients; nil: none are sent. A gradient that is still added up is
+	// Float32, and travels in the element type of its value.
 	Sent exchange.Form
+	// Reads are the matrices that visits read where gradients alone are sent.
+	Reads []*tensor.Matrix
 }
 
 // fetches reports whether rows are received.
 func (t *Transfer) fetches() bool { return len(t.Rows) > 0 && !t.Received }
 
 // Returns reports whether gradients are sent to the rows' owners.
-func (t *Transfer) Returns() bool { return len(t.Grads) > 0 }
+func (t *Transfer) Returns() bool { return len(t.Sent) > 0 }
+
+// owned reports whether gradients alone are sent, so that visits change nothing else. Between partitions of a
+// worker the owner of the rows makes them.
+func (t *Transfer) owned() bool { return t.Returns() && len(t.Rows) == 0 }
 
 // Visit is one remote block in a halo exchange.
 type Visit struct {
@@ -83,6 +89,8 @@ type Visit struct {
 	// Grads are for the gradients of the sources' rows, one matrix for each of Transfer.Grads. The visit must
 	// set all elements. They are sent after it.
 	Grads []*tensor.Matrix
+	// Pick returns the block's rows of a matrix of Transfer.Reads, until the end of the visit.
+	Pick func(*tensor.Matrix) *tensor.Matrix
 }
 
 // call begins the forward pass of one call of the layer on a tape. All rows of the halo travel.
@@ -133,7 +141,9 @@ func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 			c.buffers = append(c.buffers, exchange.FormOf(xs).New(c.part.team.Memory, 1, b.In.Cols)...)
 		}
 	}
-	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers})
+	t := Transfer{Rows: xs, Buffers: c.buffers}
+	c.begin(&t, nil)
+	return c.exchange(t)
 }
 
 // fetchAgain is fetch for an aggregation that calls rematerialize in the backward pass. Rows of the epoch
@@ -143,23 +153,36 @@ func (c *Call) fetchAgain(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	return c.fetch(xs...)
 }
 
-// sendGradients visits every remote block, which fills in the gradient of its sources' rows, of an element
-// type. The gradients that other workers send for local rows are added to dx.
-func (c *Call) sendGradients(dx *tensor.Matrix, e tensor.Element) iter.Seq[Visit] {
-	return c.exchange(Transfer{
-		Grads: []*tensor.Matrix{dx},
-		Sent:  exchange.Form{{Count: dx.Cols, Element: e}},
-	})
+// sendGradients has visit fill in the gradients of every remote block's source rows, of columns of an element
+// type. It reads some matrices, and changes nothing else. add adds the gradients that other workers send for
+// local rows to dx.
+func (c *Call) sendGradients(columns int, e tensor.Element, reads []*tensor.Matrix, visit func(Visit)) (
+	add func(dx *tensor.Matrix),
+) {
+	t := Transfer{Sent: exchange.Form{{Count: columns, Element: e}}, Reads: reads}
+	yield := func(v Visit) bool {
+		pick := v.Picker(c.part.team)
+		if v.Pick == nil {
+			v.Pick = pick.Of
+		}
+		visit(v)
+		pick.Release()
+		return true
+	}
+	c.begin(&t, yield)
+	return func(dx *tensor.Matrix) {
+		t.Grads = []*tensor.Matrix{dx}
+		c.exchange(t)(yield)
+	}
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
 // once more. Each visit fills in a matrix of gradients for each of dxs, which belong to the Vars of. The
 // gradients that other workers send for local rows are added to dxs.
 func (c *Call) rematerialize(xs []*tensor.Matrix, of []*autograd.Var, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return c.exchange(Transfer{
-		Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs,
-		Sent: c.formOf(of),
-	})
+	t := Transfer{Rows: xs, Buffers: c.buffers, Received: c.keeps, Grads: dxs, Sent: c.formOf(of)}
+	c.begin(&t, nil)
+	return c.exchange(t)
 }
 
 // formOf is the form of messages with gradients of these values.
@@ -224,22 +247,29 @@ func (c *Call) sums() int {
 	return 1 + len(c.Edges.Blocks) + len(c.Edges.Needed)
 }
 
+// begin begins an exchange, before the worker works on its local rows. In turns it waits until what the other
+// partitions of the worker offer is there.
+func (c *Call) begin(t *Transfer, visit func(Visit) bool) {
+	if c.sends != nil {
+		c.drawn = c.draw(slices.Concat(exchange.FormOf(t.Rows), t.Sent)[0].Count)
+	}
+	t.Sent = c.sent(t.Sent)
+	if w, is := c.part.from.Exchanger.(*wire); is && w.comm.TakesTurns() {
+		exchange.Must(w.firstTurn(c, *t, visit))
+	}
+}
+
+// exchange ends what begin began.
 func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
-		if c.sends != nil {
-			c.drawn = c.draw(slices.Concat(t.Rows, t.Grads)[0].Cols)
-			defer func() {
-				c.drawn.Release()
-				c.drawn = nil
-			}()
-		}
-		t.Sent = c.sent(t.Sent)
 		c.part.from.Exchanger.Exchange(c, t, func(v Visit) bool {
 			if !yield(v) {
 				panic("sar: a halo exchange was broken off, and other workers would wait for it")
 			}
 			return true
 		})
+		c.drawn.Release()
+		c.drawn = nil
 	}
 }
 

@@ -35,6 +35,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.factors = e.MeanFactors(loops, 0)
 	}
 	c.count(m.Columns)
+	visits := c.fetchAgain(m.Source.Value())
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns) // Float32, as batch after batch is added
 	if m.Reduce == gnn.KindMax {
 		run.arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
@@ -47,7 +48,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	for _, block := range run.own {
 		run.each(block, func(b *batch) { run.forward(b, x, z) })
 	}
-	for v := range c.fetchAgain(x) {
+	for v := range visits {
 		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z) })
 	}
 

@@ -97,7 +97,7 @@ func NewSome(e axis.Env, some Some, costs *order.Costs, o axis.Options) *Partiti
 // ofShare makes the Partition of the selected rows of a share, or of all rows if some is nil.
 func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Partition) {
 	g := &e.Groups
-	from := Source{Schema: SchemaOf(e.Share), Exchanger: &wire{e.Team, g.Halo, o.Prefetch}, Slice: g.Slice}
+	from := Source{Schema: SchemaOf(e.Share), Exchanger: newWire(e.Team, g.Halo, o.Prefetch), Slice: g.Slice}
 	for i, t := range e.Share.Edges.Types() {
 		if some != nil {
 			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
@@ -118,7 +118,7 @@ func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Par
 	p = Of(e, from, costs, o)
 	if o.HaloDelay > 0 {
 		p.late = &delay{
-			wire: &wire{e.Team, g.Halo, o.Prefetch}, smoothing: o.HaloSmoothing, calls: map[Key]*late{},
+			wire: newWire(e.Team, g.Halo, o.Prefetch), smoothing: o.HaloSmoothing, calls: map[Key]*late{},
 			saved: Saved{What: "late-halo", Place: PlaceOf(e.Groups)},
 		}
 		p.from.Exchanger = p.late

@@ -48,12 +48,11 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 	case tile < x.Cols():
 		c.inTiles(tile, z, x.Value(), kernel.Replace, c.sum)
 	case len(c.Edges.Blocks) > 1 && z.Element != tensor.Float32:
-		sum := team.Memory.New(tensor.Buffers, z.Rows, z.Cols)
-		c.sum(sum, x.Value())
+		sum := c.sum(x.Value(), func() *tensor.Matrix { return team.Memory.New(tensor.Buffers, z.Rows, z.Cols) })
 		team.Convert(z, sum)
 		sum.Release()
 	default:
-		c.sum(z, x.Value())
+		c.sum(x.Value(), func() *tensor.Matrix { return z })
 	}
 	exchange.Release(c.buffers...)
 }

@@ -49,9 +49,9 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		z = t.New(c.Edges.Rows, x.Cols())
 		c.inTiles(tile, z, x.Value(), kernel.Replace, c.sum)
 	} else {
-		z = t.NewSum(len(c.Edges.Blocks), c.Edges.Rows, x.Cols())
-		c.sum(z, x.Value())
-		z = t.Rounded(z)
+		z = t.Rounded(c.sum(x.Value(), func() *tensor.Matrix {
+			return t.NewSum(len(c.Edges.Blocks), c.Edges.Rows, x.Cols())
+		}))
 	}
 	return t.Record(autograd.Op{
 		Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers,
@@ -60,42 +60,53 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 			if c.count(g.Cols); tile < g.Cols {
 				dx, add := x.Grad()
 				c.inTiles(tile, dx, g, kernel.Output(add),
-					func(dx, g *tensor.Matrix) { c.sumTransposed(dx, g, x.Element(), kernel.Replace) })
+					func(g *tensor.Matrix, into func() *tensor.Matrix) *tensor.Matrix {
+						return c.sumTransposed(g, x.Element(), func() (*tensor.Matrix, bool) { return into(), false })
+					})
 			} else {
-				dx, add := x.BlockGrad(c.sums())
-				c.sumTransposed(dx, g, x.Element(), kernel.Output(add))
-				x.AddBlockGrad(dx)
+				x.AddBlockGrad(c.sumTransposed(g, x.Element(), func() (*tensor.Matrix, bool) {
+					return x.BlockGrad(c.sums())
+				}))
 			}
 			g.Release()
 		},
 	})
 }
 
-// sum computes z = Â·x.
-func (c *Call) sum(z, x *tensor.Matrix) {
+// sum computes z = Â·x, in the matrix of into.
+func (c *Call) sum(x *tensor.Matrix, into func() *tensor.Matrix) (z *tensor.Matrix) {
+	visits := c.fetch(x)
+	z = into()
 	c.by.Apply(z, c.Edges.Local(), x, kernel.Replace)
-	for v := range c.fetch(x) {
+	for v := range visits {
 		c.by.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
 	}
+	return z
 }
 
-// sumTransposed computes dx = Âᵀ·g, or adds it. Gradients travel in an element type.
-func (c *Call) sumTransposed(dx, g *tensor.Matrix, sent tensor.Element, to kernel.Output) {
-	c.by.ApplyTransposed(dx, c.Edges.Local(), g, to)
-	for v := range c.sendGradients(dx, sent) {
-		c.by.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
-	}
+// sumTransposed computes dx = Âᵀ·g, or adds it, in the matrix of into. Gradients travel in an element type.
+func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
+	into func() (dx *tensor.Matrix, add bool),
+) *tensor.Matrix {
+	addRemote := c.sendGradients(g.Cols, sent, []*tensor.Matrix{g}, func(v Visit) {
+		c.by.ApplyTransposed(v.Grads[0], v.Block, v.Pick(g), kernel.Replace)
+	})
+	dx, add := into()
+	c.by.ApplyTransposed(dx, c.Edges.Local(), g, kernel.Output(add))
+	addRemote(dx)
+	return dx
 }
 
 // max computes the largest value of each column over the in-neighbours (case 1). It keeps, for each element,
 // the vertex that has the maximum. So the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, c := x.Tape(), p.call(x.Tape())
+	visits := c.fetch(x.Value())
 	z := t.New(c.Edges.Rows, x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, c.Edges.Rows, x.Cols())
 	c.count(x.Cols())
 	t.Team.Max(z, arg, c.Edges.Local().In, x.Value(), c.Edges.Local().IDs, c.Edges.Loops, kernel.Replace)
-	for v := range c.fetch(x.Value()) {
+	for v := range visits {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
 			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
 		})
@@ -105,14 +116,13 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		Buffers: append(c.buffers, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 			c.resume()
 			c.count(g.Cols)
+			add := c.sendGradients(g.Cols, x.Element(), []*tensor.Matrix{g, arg}, func(v Visit) {
+				t.Team.Zero(v.Grads[0])
+				t.Team.MaxBackward(v.Grads[0], v.Out, v.Pick(g), v.Pick(arg), v.IDs, nil)
+			})
 			dx := x.BlockGradSum(c.sums())
 			t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
-			for v := range c.sendGradients(dx, x.Element()) {
-				t.Team.Zero(v.Grads[0])
-				pick := v.Picker(t.Team)
-				t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
-				pick.Release()
-			}
+			add(dx)
 			x.AddBlockGrad(dx)
 			g.Release()
 		},
@@ -153,10 +163,11 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	if alone {
 		storage = t.Storage
 	}
+	visits := c.fetchAgain(at.rows()...)
 	state := t.Team.AttentionStart(e.Rows, a.Heads, width, storage)
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
-	for v := range c.fetchAgain(at.rows()...) {
+	for v := range visits {
 		at.extend(state, v.Block, v.Rows, nil, kernel.More)
 	}
 	at.endPass()

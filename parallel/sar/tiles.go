@@ -45,17 +45,18 @@ func tileOf(rows, columns int) int {
 }
 
 // inTiles computes z, or adds to it, from x. For each tile of so many columns sum must compute the Float32
-// matrix z from these columns of x. It is then rounded.
-func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output, sum func(z, x *tensor.Matrix)) {
+// matrix of into from these columns of x. It is then rounded.
+func (c *Call) inTiles(columns int, z, x *tensor.Matrix, to kernel.Output,
+	sum func(x *tensor.Matrix, into func() *tensor.Matrix) *tensor.Matrix,
+) {
 	team := c.part.team
 	c.columns = x.Cols
 	for from := 0; from < x.Cols; from += columns {
 		n := min(columns, x.Cols-from)
-		some, tile := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n),
-			team.Memory.New(tensor.Buffers, z.Rows, n)
+		some := team.Memory.NewElement(tensor.Buffers, x.Element, x.Rows, n)
 		team.PickColumns(some, x, nil, from)
 		c.column = from
-		sum(tile, some)
+		tile := sum(some, func() *tensor.Matrix { return team.Memory.New(tensor.Buffers, z.Rows, n) })
 		some.Release()
 		if to == kernel.Accumulate {
 			team.Columns(tile, 0, z, from, n, kernel.Accumulate)

@@ -1,6 +1,8 @@
 package sar
 
 import (
+	"slices"
+
 	"weft/comm"
 	"weft/kernel"
 	"weft/parallel/edges"
@@ -17,7 +19,12 @@ import (
 type wire struct {
 	team     *kernel.Team
 	comm     *comm.Comm
+	rank     int // of the partition whose messages it makes
 	prefetch int
+}
+
+func newWire(team *kernel.Team, c *comm.Comm, prefetch int) *wire {
+	return &wire{team: team, comm: c, rank: c.Rank(), prefetch: prefetch}
 }
 
 // Exchange implements Exchanger. Gradients for local rows are added in the order of the rounds. If another
@@ -25,7 +32,7 @@ type wire struct {
 func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 	c := w.comm
 	if c.TakesTurns() {
-		exchange.Must(w.inTurns(call, t, yield))
+		exchange.Must(w.secondTurn(call, t, yield))
 		return
 	}
 	if call.Edges.Alone() {
@@ -53,42 +60,6 @@ func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
 		})
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return v.visit(yield) }))
-}
-
-// inTurns is Exchange for a worker that holds several partitions: all of them have sent before one receives.
-// So the messages that a partition receives are there, and one buffer is enough for those that it makes.
-func (w *wire) inTurns(call *Call, t Transfer, yield func(Visit) bool) error {
-	c := w.comm
-	if t.fetches() {
-		out := w.forRows(call, t, 1)
-		err := w.sendRows(call, out.outbox(c), out, t.Rows)
-		out.release()
-		if err != nil {
-			return err
-		}
-		c.Meet()
-	}
-	v := w.visits(call, t)
-	err := held(c, func() error {
-		v.buffers(1)
-		defer v.release()
-		return v.visit(yield)
-	})
-	if err != nil || v.back == nil {
-		return err
-	}
-	c.Meet()
-	return held(c, func() error {
-		in := w.forGradients(call, t)
-		defer in.release()
-		return w.addGradients(call, in.inbox(c), in, t.Grads)
-	})
-}
-
-// held runs f, in whose waits the rank keeps its turn.
-func held(c *comm.Comm, f func() error) error {
-	defer c.KeepTurn()()
-	return f()
 }
 
 // inbox receives messages, in the order in which they are expected: an exchange.Receiver.
@@ -136,19 +107,26 @@ func (v *visits) buffers(messages int) {
 	if !v.fetches() {
 		return
 	}
-	var buffers []*tensor.Matrix
+	near, far := v.split(len(e.Remote()), func(i int) int { return e.Remote()[i].Peer })
+	var made, received []*tensor.Matrix
 	if v.inPlace = v.Buffers != nil && !v.rows.Encodes(); v.inPlace {
-		for _, b := range v.Buffers { // messages count in the elements of their form
-			buffers = append(buffers, b.As(v.rows.Element(), b.Rows, v.rows.Width()))
+		for i, b := range v.Buffers { // messages count in the elements of their form
+			in := b.As(v.rows.Element(), b.Rows, v.rows.Width())
+			if v.comm.Nearby(e.Remote()[i].Peer) {
+				made = append(made, in)
+			} else {
+				received = append(received, in)
+			}
 		}
 	} else {
-		buffers = v.rows.New(memory, min(v.prefetch+1, len(e.Remote())), e.MostIn)
-		v.own = append(v.own[:len(v.own):len(v.own)], buffers...)
+		made = v.rows.New(memory, min(1, near), e.MostIn)
+		received = v.rows.New(memory, min(v.prefetch+1, far), e.MostIn)
+		v.own = slices.Concat(v.own, made, received)
 	}
 	if v.Buffers == nil && v.rows.Encodes() {
 		v.decoded = v.stored.New(memory, 1, e.MostIn)[0]
 	}
-	v.in = &exchange.Receiver{Comm: v.comm, Kind: comm.Halo, Buffers: buffers}
+	v.in = v.withNearby(&exchange.Receiver{Comm: v.comm, Kind: comm.Halo, Buffers: received}, made, v.gather)
 }
 
 // sendsFrom sets the outbox of gradients.
@@ -215,7 +193,11 @@ func (w *wire) toSend(call *Call, form exchange.Form) *local {
 func (w *wire) forGradients(call *Call, t Transfer) *local {
 	l := &local{kind: comm.HaloGradient, form: t.Sent}
 	l.spread, l.sums = w.spread(call, t.Sent), w.storedSums(call, t.Sent)
-	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, len(call.Edges.Needed)), call.Edges.MostOut)
+	far := len(call.Edges.Needed)
+	if t.owned() {
+		_, far = w.split(far, func(i int) int { return call.Edges.Needed[i].Peer })
+	}
+	l.buffers = t.Sent.New(w.team.Memory, min(w.prefetch+1, far), call.Edges.MostOut)
 	return l
 }
 
@@ -238,13 +220,16 @@ func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
 
 // visit calls yield for each block.
 func (v *visits) visit(yield func(Visit) bool) error {
-	blocks := v.call.Edges.Remote()
+	blocks, farOnly := v.call.Edges.Remote(), v.owned()
 	if v.in != nil {
 		for _, b := range blocks {
 			v.in.Expect(b.Peer, b.In.Cols, v.rows.Width())
 		}
 	}
 	for i, b := range blocks {
+		if farOnly && v.comm.Nearby(b.Peer) {
+			continue
+		}
 		visit := Visit{Block: b}
 		if v.in != nil {
 			message, err := v.in.Next()
@@ -307,9 +292,9 @@ func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int
 		encode := func(lo, hi int, d kernel.Draws) {
 			form[k].Encode(w.team, part.RowRange(lo, hi), stored[k].RowRange(lo, hi), nil, d)
 		}
-		encode(0, rows, call.GradientDraws(k, w.comm.Rank(), b.IDs))
+		encode(0, rows, call.GradientDraws(k, w.rank, b.IDs))
 		if rows < part.Rows {
-			encode(rows, part.Rows, call.sumDraws(comm.HaloGradient, w.comm.Rank(), i))
+			encode(rows, part.Rows, call.sumDraws(comm.HaloGradient, w.rank, i))
 		}
 	}
 }
@@ -317,6 +302,9 @@ func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int
 // sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
 func (w *wire) sendRows(call *Call, out outbox, from *local, xs []*tensor.Matrix) error {
 	for number, p := range call.Edges.Needed {
+		if w.comm.Nearby(p.Peer) {
+			continue // gathers them
+		}
 		message, err := out.Buffer(p.Len(), from.form.Width())
 		if err != nil {
 			return err
@@ -341,7 +329,7 @@ func (w *wire) pack(
 		if p.Sums != nil {
 			sums := from.sums.Prefix(p.Sums.In.Cols, xs[i].Cols)
 			call.by.PackSums(w.team, sums, p, xs[i])
-			draws := call.sumDraws(comm.Halo, w.comm.Rank(), number)
+			draws := call.sumDraws(comm.Halo, w.rank, number)
 			form[i].Encode(w.team, rows.RowRange(p.Rows.Cols, p.Len()), sums, nil, draws)
 		}
 	}

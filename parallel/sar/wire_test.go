@@ -2,6 +2,7 @@ package sar
 
 import (
 	"testing"
+	"weft/comm"
 
 	"weft/kernel"
 	"weft/parallel/edges"
@@ -14,10 +15,10 @@ import (
 func TestBuffersOfGradients(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
-	call := &Call{Edges: &edges.Edges{Needed: make([]*edges.Message, 3), MostOut: 5}}
+	call := &Call{Edges: &edges.Edges{Needed: []*edges.Message{{}, {}, {}}, MostOut: 5}}
 	sent := Transfer{Sent: exchange.Form{{Count: 7, Element: tensor.Float32}}}
 	for prefetch, want := range []int{1, 2, 3, 3} {
-		w := &wire{team: kernel.NewTeam(1, memory), prefetch: prefetch}
+		w := newWire(kernel.NewTeam(1, memory), comm.Alone(), prefetch)
 		l := w.forGradients(call, sent)
 		if len(l.buffers) != want {
 			t.Errorf("a prefetch of %d: %d buffers, want %d", prefetch, len(l.buffers), want)

@@ -24,20 +24,20 @@ var errTorn = errors.New("the shelf is torn down")
 
 func newShelf() *shelf { return &shelf{held: map[int64][]byte{}} }
 
-func (s *shelf) Write(data []byte, offset int64) (uint32, error) {
+func (s *shelf) Write(data []byte, offset int64) ([]uint32, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[offset] = bytes.Clone(data)
-	return crc32.ChecksumIEEE(data), nil
+	return []uint32{crc32.ChecksumIEEE(data)}, nil
 }
 
-func (s *shelf) Read(into []byte, offset int64, sum uint32) error {
+func (s *shelf) Read(into []byte, offset int64, sums []uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.torn {
 		return errTorn
 	}
-	if copy(into, s.held[offset]) != len(into) || crc32.ChecksumIEEE(into) != sum {
+	if copy(into, s.held[offset]) != len(into) || crc32.ChecksumIEEE(into) != sums[0] {
 		return fmt.Errorf("%d bytes at %d are others than were written", len(into), offset)
 	}
 	return nil

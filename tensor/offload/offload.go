@@ -10,9 +10,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
+	"weft/tensor"
 )
 
 // File is a tensor.Disk in a folder.
@@ -71,28 +73,43 @@ func (f *File) Close() error { return f.file.Close() }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// piece is how many bytes are moved before their checksums are computed, while a processor's cache has them.
+const piece = 64 * tensor.PageSize
+
 // Write implements tensor.Disk.
-func (f *File) Write(data []byte, offset int64) (sum uint32, err error) {
-	if _, err := f.file.WriteAt(data, offset); err != nil {
-		return 0, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name "+
-			"another folder",
-			refusal.Setting("offload"), f.dir, len(data), cause(err))
+func (f *File) Write(pages []byte, offset int64) (sums []uint32, err error) {
+	sums = make([]uint32, 0, len(pages)/tensor.PageSize)
+	for some := range slices.Chunk(pages, piece) {
+		if _, err := f.file.WriteAt(some, offset); err != nil {
+			return nil, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name "+
+				"another folder", refusal.Setting("offload"), f.dir, len(some), cause(err))
+		}
+		for page := range slices.Chunk(some, tensor.PageSize) {
+			sums = append(sums, crc32.Checksum(page, castagnoli))
+		}
+		offset += int64(len(some))
 	}
-	return crc32.Checksum(data, castagnoli), nil
+	return sums, nil
 }
 
 // Read implements tensor.Disk.
-func (f *File) Read(into []byte, offset int64, sum uint32) error {
-	if _, err := f.file.ReadAt(into, offset); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
+func (f *File) Read(pages []byte, offset int64, sums []uint32) error {
+	for some := range slices.Chunk(pages, piece) {
+		if _, err := f.file.ReadAt(some, offset); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("%s %s: %d bytes are not read: %w; check the disk", refusal.Setting("offload"),
+				f.dir, len(some), cause(err))
 		}
-		return fmt.Errorf("%s %s: %d bytes are not read: %w; check the disk", refusal.Setting("offload"),
-			f.dir, len(into), cause(err))
-	}
-	if crc32.Checksum(into, castagnoli) != sum {
-		return fmt.Errorf("%s %s: %d bytes are not those that were written; check the disk",
-			refusal.Setting("offload"), f.dir, len(into))
+		for page := range slices.Chunk(some, tensor.PageSize) {
+			if crc32.Checksum(page, castagnoli) != sums[0] {
+				return fmt.Errorf("%s %s: %d bytes are not those that were written; check the disk",
+					refusal.Setting("offload"), f.dir, len(page))
+			}
+			sums = sums[1:]
+		}
+		offset += int64(len(some))
 	}
 	return nil
 }

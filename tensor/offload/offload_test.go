@@ -21,7 +21,7 @@ func TestFile(t *testing.T) {
 	f, err := Open(dir)
 	require.NoError(t, err)
 	a, b := bytes.Repeat([]byte{1}, 8192), bytes.Repeat([]byte{2}, 8192)
-	var sums []uint32
+	var sums [][]uint32
 	for i, data := range [][]byte{a, b} {
 		sum, err := f.Write(data, int64(i)*8192)
 		require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestFile(t *testing.T) {
 func TestDamaged(t *testing.T) {
 	f, err := Open(t.TempDir())
 	require.NoError(t, err)
-	sum, err := f.Write(make([]byte, 4096), 0)
+	sums, err := f.Write(make([]byte, 4096), 0)
 	require.NoError(t, err)
 	for what, damage := range map[string]func() error{
 		"are not those that were written": func() error {
@@ -53,7 +53,7 @@ func TestDamaged(t *testing.T) {
 		"unexpected EOF": func() error { return f.file.Truncate(100) },
 	} {
 		require.NoError(t, damage())
-		err := f.Read(make([]byte, 4096), 0, sum)
+		err := f.Read(make([]byte, 4096), 0, sums)
 		if err == nil || !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), f.dir) {
 			t.Errorf("%v, want %q and the folder", err, what)
 		}

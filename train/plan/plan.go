@@ -427,7 +427,9 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 		if in.TakesTurns() {
 			one, err = in.inTurns(ctx, number)
 		} else {
-			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), tensor.NewMeter())
+			mem := tensor.NewMeter()
+			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), mem)
+			mem.Close()
 		}
 		workers = append(workers, one)
 		if steps := in.Workers * one.Counts.Steps(); err == nil && number == 0 && in.MostSteps > 0 &&
@@ -489,7 +491,11 @@ func (in *Inputs) within(ctx context.Context, number int,
 	}
 	ranks := make([]Worker, len(holders))
 	err = launch.Hosts([]*comm.Host{host}, 0, func(c *comm.Comm) (err error) {
-		ranks[c.Rank()], err = in.rank(ctx, c, mem.Another())
+		mine := mem.Another()
+		defer mine.Close()
+		if ranks[c.Rank()], err = in.rank(ctx, c, mine); err == nil {
+			c.Meet() // others may be reading of this one's memory
+		}
 		return err
 	})
 	first := in.First(number)
@@ -515,7 +521,6 @@ func (p *Worker) add(rank *Worker) {
 
 // rank plans the rank of world, in memory.
 func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter) (p Worker, err error) {
-	defer mem.Close()
 	number := in.Mesh.Place(world.Rank()).Partition
 	err = in.Open(number, func(share *partition.Share) error {
 		return in.Validation(number, func(other *worker.Validation) error {

@@ -1,0 +1,110 @@
+package tensor
+
+import (
+	"cmp"
+	"iter"
+)
+
+// run is consecutive pages of a matrix at rest, as bytes from lo to hi−1.
+type run struct{ lo, hi int }
+
+const (
+	// joined: runs with at most so many bytes between them are read as one, which costs less than a further
+	// read.
+	joined = 4 * PageSize
+	// longestRun is the most that is read at a time, so that a processor's cache has it until it is copied.
+	longestRun = 64 * PageSize
+)
+
+// runs are those of the pages that hold some rows, ascending, of so many bytes each.
+func runs(rows []int32, row int) iter.Seq[run] {
+	return func(yield func(run) bool) {
+		var r run
+		for _, v := range rows {
+			lo, hi := int(v)*row/PageSize*PageSize, (int(v)*row+row+PageSize-1)/PageSize*PageSize
+			if r.hi > 0 && lo <= r.hi+joined && hi-r.lo <= longestRun {
+				r.hi = max(r.hi, hi)
+				continue
+			}
+			if r.hi > 0 && !yield(r) {
+				return
+			}
+			r = run{lo, hi}
+		}
+		if r.hi > 0 {
+			yield(r)
+		}
+	}
+}
+
+// GatherAtRest copies the listed rows, which ascend, of a matrix at rest into those of another one, and leaves
+// it at rest. It reports false, and does nothing, if the matrix does not rest, or if memory has room for it.
+func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
+	row, n := m.Cols*m.Element.Size(), 0
+	for r := range runs(rows, row) {
+		n += r.hi - r.lo
+	}
+	if !m.AtRest() {
+		return false
+	}
+	m.readAtRest(n, func(o *offload) error {
+		to, k, buffer := into.Bytes(), 0, make([]byte, max(longestRun, row+2*PageSize))
+		for r := range runs(rows, row) {
+			pages := buffer[:r.hi-r.lo]
+			err := o.disk.Read(pages, m.rest.offset+int64(r.lo), m.rest.sums[r.lo/PageSize:r.hi/PageSize])
+			if err != nil {
+				return err
+			}
+			for ; k < len(rows) && (int(rows[k])+1)*row <= r.hi; k++ {
+				copy(to[k*row:(k+1)*row], pages[int(rows[k])*row-r.lo:])
+			}
+		}
+		return nil
+	})
+	return true
+}
+
+// CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()
+// bytes. It returns the copy.
+func (m *Matrix) CopyAtRest(into *Matrix) *Matrix {
+	m.readAtRest(m.bytes, func(o *offload) error {
+		return o.disk.Read(into.Prefix(1, m.bytes).Bytes(), m.rest.offset, m.rest.sums)
+	})
+	return into.Prefix(1, m.Len()*m.Element.Size()).As(m.Element, m.Rows, m.Cols)
+}
+
+// Memory is the number of bytes that the matrix takes, whole pages.
+func (m *Matrix) Memory() int { return m.bytes }
+
+// AtRest reports whether the matrix rests and memory has no room for it. What is on its way is waited for, so
+// that the answer is that of a plan.
+func (m *Matrix) AtRest() bool {
+	if m.rest == nil {
+		return false
+	}
+	t, o := m.meter.account, m.meter.offload
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for m.rest.state == leaving || m.rest.state == coming {
+		o.changed.Wait()
+	}
+	return m.rest.state == away && t.metered()+int64(m.bytes) > o.limit && o.err == nil
+}
+
+// readAtRest counts so many bytes that read reads of a matrix that is away, and calls it; in a plan it only
+// counts.
+func (m *Matrix) readAtRest(bytes int, read func(*offload) error) {
+	t, o := m.meter.account, m.meter.offload
+	t.mu.Lock()
+	o.moved.Read += int64(bytes)
+	t.mu.Unlock()
+	if o.disk == nil {
+		return
+	}
+	if err := o.watched("read", bytes, func() error { return read(o) }); err != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		o.err = cmp.Or(o.err, err)
+		o.check()
+	}
+}
