@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,33 @@ func TestShared(t *testing.T) {
 	}
 	if got := [2]any{<-seen, <-seen}; got != [2]any{1, 0} && got != [2]any{0, 1} {
 		t.Errorf("seen %v", got)
+	}
+}
+
+// TestOffered: a rank sees what the others offered before the last Meet, also when these offer more already.
+func TestOffered(t *testing.T) {
+	h := PlanHost(0, []int{0, 0, 0}, doubled{})
+	var wrong atomic.Int32
+	var all sync.WaitGroup
+	for rank, end := range h.Transports() {
+		all.Go(func() {
+			c := New(end, 0)
+			c.Begin()
+			defer c.End()
+			for round := range 5 {
+				c.Offer([2]int{rank, round})
+				c.Meet()
+				for other := range 3 {
+					if c.Nearby(other) && c.Offered(other) != [2]int{other, round} {
+						wrong.Add(1)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if wrong.Load() > 0 {
+		t.Errorf("%d offers are others than those of the round", wrong.Load())
 	}
 }
 

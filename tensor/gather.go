@@ -88,7 +88,7 @@ func (m *Matrix) AtRest() bool {
 	for m.rest.state == leaving || m.rest.state == coming {
 		o.changed.Wait()
 	}
-	return m.rest.state == away && t.metered()+int64(m.bytes) > o.limit && o.err == nil
+	return m.rest.state == away && t.metered()-t.idle.bytes+int64(m.bytes) > o.limit && o.err == nil
 }
 
 // readAtRest counts so many bytes that read reads of a matrix that is away, and calls it; in a plan it only

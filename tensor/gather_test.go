@@ -1,0 +1,100 @@
+package tensor_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/tensor"
+)
+
+// TestGatherAtRest: rows of a matrix that rests are copied from the pages that hold them, and those between
+// them where fewer than five are not needed; it stays at rest. A plan counts the same bytes. A matrix in
+// memory, or with room there, is left to the kernel.
+func TestGatherAtRest(t *testing.T) {
+	const columns, pages = 256, 40 // four rows a page
+	for _, c := range []struct {
+		rows []int32
+		want int64 // pages read
+	}{
+		{[]int32{0}, 1},
+		{[]int32{3, 4}, 2},
+		{[]int32{0, 20}, 6},             // four pages between them
+		{[]int32{0, 24}, 2},             // five
+		{[]int32{1, 2, 30, 33, 159}, 4}, // pages 0; 7 and 8; 39
+		{[]int32{}, 0},
+	} {
+		for _, d := range []tensor.Disk{newDrum(), nil} {
+			mem := offloaded(t, d, pages*tensor.PageSize)
+			m := mem.New(tensor.Activations, 4*pages, columns)
+			if d != nil {
+				for i := range m.Floats() {
+					m.Floats()[i] = float32(i)
+				}
+			}
+			m.Freeze()
+			into := mem.New(tensor.Buffers, len(c.rows), columns)
+			if m.GatherAtRest(into, c.rows) || m.AtRest() {
+				t.Error("rows of a matrix in memory are read")
+			}
+			mem.BeginTurn(false)
+			other := mem.New(tensor.Activations, 4*pages, columns) // in its place
+			require.Equal(t, true, m.AtRest(), "it rests")
+			before := mem.OnDisk()
+			require.Equal(t, true, m.GatherAtRest(into, c.rows), "it gathers")
+			after := mem.OnDisk()
+			assert.Equal(t, before.Read+c.want*tensor.PageSize, after.Read, "%v", c.rows)
+			assert.Equal(t, before.Written, after.Written, "%v: written", c.rows)
+			for k, row := range c.rows {
+				if d != nil && !slices.Equal(into.RowRange(k, k+1).Floats(), numbersFrom(int(row)*columns, columns)) {
+					t.Errorf("row %d is another", row)
+				}
+			}
+			whole := mem.NewElement(tensor.Buffers, tensor.Byte, 1, m.Memory())
+			if copied := m.CopyAtRest(whole); d != nil &&
+				!slices.Equal(copied.Floats(), numbersFrom(0, 4*pages*columns)) {
+				t.Error("the copy of all rows has others")
+			}
+			assert.Equal(t, after.Read+pages*tensor.PageSize, mem.OnDisk().Read, "the copy of all rows")
+			assert.Equal(t, true, m.Rests(), "it stays at rest")
+			for _, m := range []*tensor.Matrix{other, whole, into} {
+				m.Release()
+			}
+			assert.Equal(t, false, m.AtRest(), "there is room for it")
+		}
+	}
+}
+
+// numbersFrom are so many numbers from one on.
+func numbersFrom(first, n int) []float32 {
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(first + i)
+	}
+	return list
+}
+
+// TestGatherFails: a disk that fails ends the gather, and every later use.
+func TestGatherFails(t *testing.T) {
+	d := newDrum()
+	mem := offloaded(t, d, unit)
+	m := unitOf(mem, tensor.Activations)
+	into := mem.New(tensor.Buffers, 1, 8)
+	mem.BeginTurn(false)
+	unitOf(mem, tensor.Activations)
+	require.Equal(t, true, m.AtRest(), "it rests")
+	d.fails = 1
+	for range 2 {
+		func() {
+			defer func() {
+				if failure, ok := recover().(tensor.DiskFailure); !ok || !errors.Is(failure, errDrum) {
+					t.Errorf("%v", failure)
+				}
+			}()
+			m.GatherAtRest(into, []int32{0})
+			m.Pointer()
+		}()
+	}
+}
