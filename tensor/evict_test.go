@@ -1,6 +1,77 @@
 package tensor
 
-import "testing"
+import (
+	"bytes"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// pool is a Disk in Go's memory.
+type pool struct {
+	mu   sync.Mutex
+	held map[int64][]byte
+}
+
+func (p *pool) Write(pages []byte, offset int64) ([]uint32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held[offset] = bytes.Clone(pages)
+	return nil, nil
+}
+
+func (p *pool) Read(pages []byte, offset int64, _ []uint32) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	copy(pages, p.held[offset])
+	return nil
+}
+
+// TestSpares: memory that goes from matrix to matrix loses and mixes no elements, whatever their sizes, and
+// spares stay within the limit.
+func TestSpares(t *testing.T) {
+	const limit = 9 << 20
+	mem, random := NewMeter(), rand.New(rand.NewPCG(1, 2))
+	defer mem.Close()
+	mem.Offload(&pool{held: map[int64][]byte{}}, limit)
+	type filled struct {
+		m     *Matrix
+		first int32
+	}
+	var all []filled
+	moved := 0
+	for turn := range 400 {
+		mem.BeginTurn(turn%5 == 0)
+		if len(all) > 8 {
+			at := random.IntN(len(all))
+			all[at].m.Release()
+			all = slices.Delete(all, at, at+1)
+		}
+		if turn%3 == 0 {
+			m := mem.NewElement(Activations, Int32, 1, (1<<19)+random.IntN(3)*(1<<17)+random.IntN(2000))
+			for i := range m.Int32s() {
+				m.Int32s()[i] = int32(turn*1000 + i)
+			}
+			all = append(all, filled{m, int32(turn * 1000)})
+		}
+		of := all[random.IntN(len(all))]
+		for i, x := range of.m.Int32s() {
+			if x != of.first+int32(i) {
+				t.Fatalf("turn %d: element %d is %d, want %d", turn, i, x, of.first+int32(i))
+			}
+		}
+		mem.mu.Lock()
+		if mem.spares.bytes+mem.charged() > limit {
+			t.Errorf("turn %d: %d bytes of spares beside %d", turn, mem.spares.bytes, mem.charged())
+		}
+		moved += len(mem.spares.list)
+		mem.mu.Unlock()
+	}
+	if moved == 0 && guard == 0 {
+		t.Error("there was never a spare")
+	}
+}
 
 // still is a Disk that is not used.
 type still struct{ Disk }

@@ -31,28 +31,47 @@ func pages(n int) int { return max(PageSize, (n+PageSize-1)/PageSize*PageSize) }
 
 // acquire returns size bytes with undefined elements. Fresh ones take room only once they are written.
 func acquire(size int) unsafe.Pointer {
-	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+2*guard), unix.PROT_READ|unix.PROT_WRITE,
+	room := size + 2*guard
+	if size >= hugePage {
+		room += hugePage
+	}
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(room), unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		panic(OutOfMemory{size, err})
 	}
 	if size >= hugePage {
+		p = aligned(p, size+2*guard)
 		// Advice only: a kernel without huge pages refuses it and nothing is lost.
 		_ = unix.Madvise(unsafe.Slice((*byte)(p), size), unix.MADV_HUGEPAGE)
 	}
 	return protect(p, size)
 }
 
+// aligned gives the ends of memory of so many bytes and a huge page back, so that it begins at a huge page.
+func aligned(p unsafe.Pointer, size int) unsafe.Pointer {
+	before := int(-uintptr(p) % hugePage)
+	begin := unsafe.Add(p, before)
+	for _, end := range []span{{p, before}, {unsafe.Add(begin, size), hugePage - before}} {
+		if end.size > 0 {
+			unmap(end.start, end.size)
+		}
+	}
+	return begin
+}
+
 func giveBack(p unsafe.Pointer, size int) {
-	if err := unix.MunmapPtr(unsafe.Add(p, -guard), uintptr(size+2*guard)); err != nil {
+	unmap(unsafe.Add(p, -guard), size+2*guard)
+}
+
+func unmap(p unsafe.Pointer, size int) {
+	if err := unix.MunmapPtr(p, uintptr(size)); err != nil {
 		panic(fmt.Sprintf("tensor: munmap: %v", err))
 	}
 }
 
 // giveBackEnd gives back the bytes of a matrix's memory from keep on, which are whole pages.
 func giveBackEnd(p unsafe.Pointer, size, keep int) {
-	if err := unix.MunmapPtr(unsafe.Add(p, keep+guard), uintptr(size-keep)); err != nil {
-		panic(fmt.Sprintf("tensor: munmap: %v", err))
-	}
+	unmap(unsafe.Add(p, keep+guard), size-keep)
 	protect(unsafe.Add(p, -guard), keep)
 }

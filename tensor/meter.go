@@ -50,7 +50,8 @@ type account struct {
 	idle      idle
 	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
-	offload   *offload  // nil: no matrix rests
+	offload   *offload // nil: no matrix rests
+	spares    spares
 	plan      bool      // matrices hold nothing: see Plan
 	watch     func(Use) // nil: nobody watches
 }
@@ -125,12 +126,16 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	t.freeIdle(int64(size))
 	if m.data == nil {
 		m.data = acquire(size)
+		t.supply(m)
 		if t.plan {
 			forbidWrites(m.data, size)
 		}
 	}
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
+	if t.offload != nil {
+		t.trimSpares()
+	}
 	t.raise()
 	t.tell(0)
 	if kind != Parameters && kind != Buffers {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -195,6 +196,8 @@ func (t *account) come(m *Matrix) error {
 		return err
 	}
 	t.live[m.kind] += int64(m.bytes)
+	t.supply(m)
+	t.trimSpares()
 	t.raise()
 	t.tell(0)
 	t.offload.moved.Read += int64(m.bytes)
@@ -276,9 +279,9 @@ func (t *account) leave(m *Matrix) {
 	if o.disk == nil {
 		return
 	}
-	err := unix.Madvise(m.memory(), unix.MADV_DONTNEED)
-	if err == nil {
-		err = unix.Mprotect(m.memory(), unix.PROT_NONE)
+	err := unix.Mprotect(m.memory(), unix.PROT_NONE)
+	if err == nil && !t.addSpare(m) {
+		err = unix.Madvise(m.memory(), unix.MADV_DONTNEED)
 	}
 	if err != nil {
 		o.err = cmp.Or(o.err, fmt.Errorf("memory is not given back: %w", err))
@@ -294,6 +297,9 @@ func (t *account) settled(m *Matrix) {
 
 // forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
 func (t *account) forget(m *Matrix) {
+	if at := slices.Index(t.spares.list, m); at >= 0 {
+		t.dropSpare(at)
+	}
 	delete(t.offload.rests, m)
 	if m.rest.placed {
 		t.offload.extents.put(m.rest.offset, m.bytes)
