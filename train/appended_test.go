@@ -128,10 +128,16 @@ func TestAppended(t *testing.T) {
 			got, err := (&Job{Graph: base, Appended: with, Options: o, Vertices: asked}).
 				Predict(context.Background(), weights, Logits)
 			require.NoError(t, err)
+			p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
+			require.NoError(t, err)
+			kept, err := p.Predict(t.Context(), asked, added, Logits)
+			require.NoError(t, err)
+			p.Close()
 			for k, v := range asked {
 				c := want.Classes
-				assert.Equal(t, want.Logits[int(v)*c:int(v+1)*c], got.Logits[k*c:(k+1)*c],
-					"%s, vertex %d", name, v)
+				row := want.Logits[int(v)*c : int(v+1)*c]
+				assert.Equal(t, row, got.Logits[k*c:(k+1)*c], "%s, vertex %d", name, v)
+				assert.Equal(t, row, kept.Logits[k*c:(k+1)*c], "%s, vertex %d by a Predictor", name, v)
 			}
 			one++
 		}

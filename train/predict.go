@@ -46,11 +46,8 @@ const (
 // worker, it returns context.Canceled on all. If a result is not finite, it returns an error on all. After
 // an error that wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
-	s, err := j.begin(ctx, &weights)
+	s, err := j.beginPrediction(ctx, weights)
 	if err != nil {
-		return nil, err
-	}
-	if s.Standard, err = worker.StandardIn(weights, s.Resolved, s.whole); err != nil {
 		return nil, err
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
@@ -70,6 +67,16 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	return p, nil
 }
 
+// beginPrediction is begin for a prediction with the weights.
+func (j *Job) beginPrediction(ctx context.Context, weights nn.State) (*shared, error) {
+	s, err := j.begin(ctx, &weights)
+	if err != nil {
+		return nil, err
+	}
+	s.Standard, err = worker.StandardIn(weights, s.Resolved, s.whole)
+	return s, err
+}
+
 func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 	asked Outputs,
 ) (*Prediction, error) {
@@ -78,8 +85,10 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 		p.Needs = f.Needs()
 	}
 	finish := w.Kind.Predicts(w.Params, weights)
-	if err := w.Load(weights, nil); err != nil {
-		return nil, err
+	if w.Loaded == nil {
+		if err := w.Load(weights, nil); err != nil {
+			return nil, err
+		}
 	}
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
 	if asked != Logits {
@@ -153,7 +162,7 @@ func (j *Job) checkVertices(s *shared) error {
 }
 
 // openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
-func (j *Job) openSome(s *shared) error {
+func (j *Job) openSome(s *shared, room *mfg.Room) error {
 	g := j.Appended
 	if g == nil {
 		var err error
@@ -176,7 +185,7 @@ func (j *Job) openSome(s *shared) error {
 		if err != nil {
 			return err
 		}
-		some := mfg.Extract(g, m, j.Vertices)
+		some := mfg.Extract(g, m, j.Vertices, room)
 		j.arrange(some)
 		return use(some)
 	})
@@ -189,9 +198,15 @@ func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
+	var reaches []mfg.Reach
+	if s.Loaded != nil {
+		reaches = s.Loaded.Reaches
+	} else {
+		reaches = engine.Reaches(blocks, sar.SchemaOf(of))
+	}
 	kind, known := gnn.KindOf(s.Model)
 	return &mfg.Model{
-		Blocks: engine.Reaches(blocks, sar.SchemaOf(of)), SourceDegrees: j.Model != nil ||
+		Blocks: reaches, SourceDegrees: j.Model != nil ||
 			!known || kind.EdgeWeights,
 		EdgeFeatures: gnn.ReadEdgeFeatures(blocks), Labels: s.LabelInput > 0,
 	}, nil
