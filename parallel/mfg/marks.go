@@ -1,6 +1,9 @@
 package mfg
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // marks is a set of the rows of a vertex type, a bit each.
 type marks struct {
@@ -18,6 +21,12 @@ func (m *marks) add(rows ...int32) {
 		m.words[row/wordBits] |= 1 << (row % wordBits)
 	}
 }
+
+// has reports whether a row is marked.
+func (m *marks) has(row int32) bool { return m.words[row/wordBits]>>(row%wordBits)&1 == 1 }
+
+// clone is a copy, not counted.
+func (m *marks) clone() *marks { return &marks{words: slices.Clone(m.words)} }
 
 // list returns the marked rows from lo on and below hi, ascending, less lo.
 func (m *marks) list(lo, hi int) (rows []int32) {
