@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/gnn"
@@ -93,9 +94,8 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 	return &first, &all, added
 }
 
-// TestAppended: predictions for some vertices of a graph with vertices and edges appended have the bits of a
-// prediction of all vertices of the graph that has them.
-func TestAppended(t *testing.T) {
+// extendable are settings of models that predict vertices of a graph with an addition.
+func extendable() map[string]Options {
 	all := networks()
 	maps.DeleteFunc(all, func(_ string, o Options) bool { return gnn.OverAll(o.Norm) })
 	more := func(name, of, words string) { all[name] = given(all[of], words) }
@@ -105,13 +105,31 @@ func TestAppended(t *testing.T) {
 	more("labels", "gcn", "label-input .5")
 	all["rgcn"] = given(networks()["gcn"], "model rgcn, residual false, norm batch")
 	all["rgcn-decoupled"] = given(all["rgcn"], "decoupled")
+	for _, name := range []string{"sage-max", "gat"} {
+		all["typed-"+name] = networks()[name]
+	}
+	for name, o := range all {
+		o.Epochs = 1
+		all[name] = o
+	}
+	return all
+}
+
+// overTypes reports whether settings of extendable are for a graph of several types.
+func overTypes(name string) bool {
+	return strings.HasPrefix(name, "rgcn") || strings.HasPrefix(name, "typed")
+}
+
+// TestAppended: predictions for some vertices of a graph with vertices and edges appended have the bits of a
+// prediction of all vertices of the graph that has them.
+func TestAppended(t *testing.T) {
+	all := extendable()
 	plain, typed := tangle(t, 500, 300), severalTypes(t)
 	one := 0
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		for try := range uint64(2) {
 			o, g := all[name], plain
-			o.Epochs = 1
-			if o.Model == "rgcn" {
+			if overTypes(name) {
 				g = typed
 			}
 			base, whole, added := parted(t, g, uint64(n)*2+try,

@@ -163,12 +163,9 @@ func (j *Job) checkVertices(s *shared) error {
 
 // openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
 func (j *Job) openSome(s *shared, room *mfg.Room) error {
-	g := j.Appended
-	if g == nil {
-		var err error
-		if g, err = appended.On(j.Graph).With(nil); err != nil {
-			return err
-		}
+	g, err := j.appended()
+	if err != nil {
+		return err
 	}
 	base := partition.All(j.Graph)
 	j.arrange(base)
@@ -190,6 +187,39 @@ func (j *Job) openSome(s *shared, room *mfg.Room) error {
 		return use(some)
 	})
 	return nil
+}
+
+// Affected returns the vertices, ascending, whose predictions what Appended adds to the graph can change. All
+// others keep their bits. It refuses what a prediction of Vertices refuses.
+func (j *Job) Affected(ctx context.Context, weights nn.State) (vertices []int32, err error) {
+	job := *j
+	job.Vertices = []int32{0} // the checks are those for some vertices, whichever these are
+	s, err := job.begin(ctx, &weights)
+	if err != nil {
+		return nil, err
+	}
+	g, err := job.appended()
+	if err != nil {
+		return nil, err
+	}
+	base := partition.All(job.Graph)
+	job.arrange(base)
+	err = guarded(base, func() error {
+		m, err := job.reads(s, base)
+		if err == nil {
+			vertices = mfg.Affected(g, m)
+		}
+		return err
+	})
+	return vertices, err
+}
+
+// appended is the graph with what is appended, which may be nothing.
+func (j *Job) appended() (*appended.Graph, error) {
+	if j.Appended != nil {
+		return j.Appended, nil
+	}
+	return appended.On(j.Graph).With(nil)
 }
 
 // reads is what the model reads of the graph of a share.

@@ -3,6 +3,7 @@ package mfg
 import (
 	"iter"
 	"math/bits"
+	"slices"
 )
 
 // marks is a set of the rows of a vertex type, a bit each. Its work is that of the marked rows, and of a
@@ -52,6 +53,12 @@ func (m *marks) each(row int) iter.Seq[int] {
 		}
 	}
 }
+
+// has reports whether a row is marked.
+func (m *marks) has(row int32) bool { return m.words[row/wordBits]>>(row%wordBits)&1 == 1 }
+
+// clone is a copy, not counted.
+func (m *marks) clone() *marks { return &marks{words: slices.Clone(m.words), used: slices.Clone(m.used)} }
 
 // list returns the marked rows from lo on and below hi, ascending, less lo.
 func (m *marks) list(lo, hi int) (rows []int32) {
