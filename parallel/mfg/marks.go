@@ -58,7 +58,9 @@ func (m *marks) each(row int) iter.Seq[int] {
 func (m *marks) has(row int32) bool { return m.words[row/wordBits]>>(row%wordBits)&1 == 1 }
 
 // clone is a copy, not counted.
-func (m *marks) clone() *marks { return &marks{words: slices.Clone(m.words), used: slices.Clone(m.used)} }
+func (m *marks) clone() *marks {
+	return &marks{words: slices.Clone(m.words), used: slices.Clone(m.used)}
+}
 
 // list returns the marked rows from lo on and below hi, ascending, less lo.
 func (m *marks) list(lo, hi int) (rows []int32) {
