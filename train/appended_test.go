@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -93,8 +94,8 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 	return &first, &all, added
 }
 
-// TestAppended: predictions for some vertices of a graph with vertices and edges appended have the bits of a
-// prediction of all vertices of the graph that has them.
+// TestAppended: predictions for some vertices of a graph with vertices and edges appended, and for all of the
+// store that Write makes of it, have the bits of a prediction of all vertices of the graph that has them.
 func TestAppended(t *testing.T) {
 	all := networks()
 	maps.DeleteFunc(all, func(_ string, o Options) bool { return gnn.OverAll(o.Norm) })
@@ -133,6 +134,15 @@ func TestAppended(t *testing.T) {
 				assert.Equal(t, want.Logits[int(v)*c:int(v+1)*c], got.Logits[k*c:(k+1)*c],
 					"%s, vertex %d", name, v)
 			}
+			store := filepath.Join(t.TempDir(), "store")
+			_, err = with.Write(store, base.Provenance, nil)
+			require.NoError(t, err)
+			stored, err := graph.Open(store)
+			require.NoError(t, err)
+			got, err = (&Job{Graph: stored, Options: o}).Predict(context.Background(), weights, Logits)
+			require.NoError(t, err)
+			assert.Equal(t, want.Logits, got.Logits, "%s, stored", name)
+			require.NoError(t, stored.Close())
 			one++
 		}
 	}
