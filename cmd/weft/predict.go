@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/graph/edgelist"
 	"weft/graph/tables"
@@ -110,72 +108,8 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	return cmd
 }
 
-// addFlags declares the flags of vertices and edges that are added to a graph and not kept.
-func addFlags(flags *pflag.FlagSet, o *tables.Options) {
-	flags.StringArrayVar(&o.Vertices, "add-vertices", nil, "`file` (CSV or Parquet) of new vertices, with "+
-		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
-	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
-		"RELATION=FILE for several relations")
-	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of --add-edges, or of a list of edges in the place of a store, with the sources' ids "+
-			"(default: one called source, src, from, …)")
-	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --add-edges with the targets' ids")
-	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --add-edges with their weights")
-}
-
-// adds reports whether vertices or edges are added to the graph.
-func (p *predictCommand) adds() bool { return len(p.add.Vertices)+len(p.add.Edges) > 0 }
-
 // readsTables reports whether the graph is a list of edges with tables of vertices.
 func (p *predictCommand) readsTables() bool { return p.tables.flags.Lookup("vertices-from").Changed }
-
-// names are those of the vertices of the graph, and of the new ones.
-func (p *predictCommand) names(g *graph.Graph) []string {
-	if len(p.new) == 0 {
-		return g.Names
-	}
-	return slices.Concat(g.Names, p.new)
-}
-
-// checkAdded refuses flags of tables that are not there.
-func (p *predictCommand) checkAdded() error {
-	for flag, given := range map[string]bool{
-		"source": len(p.add.Source) > 0, "target": len(p.add.Target) > 0,
-		"edge-weights": p.add.EdgeWeights != "",
-	} {
-		if given && len(p.add.Edges) == 0 && !p.readsTables() {
-			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, "+
-				"or --vertices-from", flag)
-		}
-	}
-	return nil
-}
-
-// append gives the job of a session the graph with what is added, of which the new vertices are predicted, or
-// those of --vertices.
-func (p *predictCommand) append(s *session) error {
-	g := s.job.Graph
-	if g == nil || s.Comm.Size() > 1 {
-		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
-	}
-	return g.Guard(func() error {
-		added, err := tables.Add(p.add, g)
-		if err != nil {
-			return err
-		}
-		if s.job.Appended, err = appended.On(g).With(added); err != nil {
-			return err
-		}
-		p.new = added.Types[0].Names
-		for i := range p.new {
-			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
-		}
-		if len(p.new) == 0 && p.vertices == "" {
-			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
-		}
-		return nil
-	})
-}
 
 // completeFirst completes the first argument: a run's folder, or with --init the graph.
 func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
