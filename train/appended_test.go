@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -120,8 +121,8 @@ func overTypes(name string) bool {
 	return strings.HasPrefix(name, "rgcn") || strings.HasPrefix(name, "typed")
 }
 
-// TestAppended: predictions for some vertices of a graph with vertices and edges appended have the bits of a
-// prediction of all vertices of the graph that has them.
+// TestAppended: predictions for some vertices of a graph with vertices and edges appended, and for all of the
+// store that Write makes of it, have the bits of a prediction of all vertices of the graph that has them.
 func TestAppended(t *testing.T) {
 	all := extendable()
 	plain, typed := tangle(t, 500, 300), severalTypes(t)
@@ -157,6 +158,15 @@ func TestAppended(t *testing.T) {
 				assert.Equal(t, row, got.Logits[k*c:(k+1)*c], "%s, vertex %d", name, v)
 				assert.Equal(t, row, kept.Logits[k*c:(k+1)*c], "%s, vertex %d by a Predictor", name, v)
 			}
+			store := filepath.Join(t.TempDir(), "store")
+			_, err = with.Write(store, base.Provenance, nil)
+			require.NoError(t, err)
+			stored, err := graph.Open(store)
+			require.NoError(t, err)
+			got, err = (&Job{Graph: stored, Options: o}).Predict(context.Background(), weights, Logits)
+			require.NoError(t, err)
+			assert.Equal(t, want.Logits, got.Logits, "%s, stored", name)
+			require.NoError(t, stored.Close())
 			one++
 		}
 	}

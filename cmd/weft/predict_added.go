@@ -61,10 +61,10 @@ func (p *predictCommand) append(s *session) error {
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = appended.On(g).With(&added.Addition); err != nil {
+		if s.job.Appended, err = appended.On(g).With(added); err != nil {
 			return err
 		}
-		p.new = added.Names[0]
+		p.new = added.Types[0].Names
 		for i := range p.new {
 			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
 		}
