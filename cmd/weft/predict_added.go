@@ -42,8 +42,8 @@ func (p *predictCommand) checkAdded() error {
 		"edge-weights": p.add.EdgeWeights != "",
 	} {
 		if given && len(p.add.Edges) == 0 && !p.readsTables() {
-			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, "+
-				"or --vertices-from", flag)
+			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give "+
+				"--add-edges, or --vertices-from", flag)
 		}
 	}
 	return nil
@@ -68,8 +68,9 @@ func (p *predictCommand) append(s *session) error {
 		for i := range p.new {
 			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
 		}
-		if len(p.new) == 0 && p.vertices == "" {
-			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
+		if len(p.new) == 0 && p.vertices == "" && !p.changed {
+			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices, " +
+				"or predict all that can differ with --changed")
 		}
 		return nil
 	})
