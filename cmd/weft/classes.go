@@ -34,8 +34,8 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 	} else {
 		defer learned.Close()
 		if l.MultiLabel() != learned.Labels.MultiLabel() {
-			return nil, refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was "+
-				"trained on, and several labels in the other; give a graph with labels like those",
+			return nil, refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run "+
+				"was trained on, and several labels in the other; give a graph with labels like those",
 				store, c.store)
 		}
 		if names == nil {
@@ -57,8 +57,8 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 func (c learnedClasses) warn(notes io.Writer, store string, g *graph.Graph) error {
 	unknown, err := c.match(notes, store, g)
 	if len(unknown) > 0 {
-		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; vertices of no other "+
-			"class count as unlabelled\n", printable(store), classNames(unknown),
+		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such vertices "+
+			"count as unlabelled\n", printable(store), classNames(unknown),
 			counted(len(g.Labels.Names), "class", "classes"))
 	}
 	return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -150,8 +149,7 @@ func (s *session) divideParts() error {
 	return nil
 }
 
-// changeParts has what is known of the whole graph, and the values of each stored partition, changed once they
-// are open.
+// changeParts has what is known of the whole graph, and the values of each partition once it is open, changed.
 func (s *session) changeParts(whole func(*partition.Whole), values func(*partition.Values)) {
 	parts := *s.job.Parts
 	open := parts.Open
