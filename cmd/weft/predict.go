@@ -330,9 +330,10 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" && !p.adds() {
 		return asked, err
 	}
-	if norm := asked.options.Norm; p.adds() && gnn.OverAll(norm) && asked.options.Uses("norm") {
-		return asked, refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
-			"vertices, so that each addition changes every prediction; import the whole again and predict all", norm)
+	if p.adds() {
+		if err := asked.admitsAddition(); err != nil {
+			return asked, err
+		}
 	}
 	return asked, asked.options.CheckSome()
 }
