@@ -19,6 +19,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,13 +146,13 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// IsLocal reports whether the host of a request, perhaps with a port, is this machine's own address. A page
-// elsewhere whose name leads here has another host.
+// IsLocal reports whether a host, perhaps with a port, is an address that this machine alone reaches. The
+// request of a page elsewhere whose name leads here has another host.
 func IsLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == "[::1]"
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 }
 
 // only is a handler of one method.

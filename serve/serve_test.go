@@ -265,6 +265,17 @@ func TestRefuses(t *testing.T) {
 	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
 }
 
+// TestIsLocal: names and addresses of the loopback device are this machine's own, with a port or without.
+func TestIsLocal(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "localhost:80": true, "127.0.0.1": true, "127.0.0.1:80": true, "::1": true,
+		"[::1]": true, "[::1]:80": true, "": false, "0.0.0.0": false, "::": false, "10.0.0.1:80": false,
+		"elsewhere.example": false, "localhost.example:80": false, "127.0.0.1.example": false,
+	} {
+		assert.Equal(t, want, IsLocal(host), host)
+	}
+}
+
 // TestFull: a request that finds no place is told when to come again, and the others are counted.
 func TestFull(t *testing.T) {
 	m, _ := trained(t, nil)

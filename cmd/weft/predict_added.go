@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/tables"
@@ -42,9 +43,22 @@ func (p *predictCommand) checkAdded() error {
 		"edge-weights": p.add.EdgeWeights != "",
 	} {
 		if given && len(p.add.Edges) == 0 && !p.readsTables() {
-			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, "+
-				"or --vertices-from", flag)
+			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give "+
+				"--add-edges, or --vertices-from", flag)
 		}
+	}
+	return nil
+}
+
+// admitsAddition refuses settings with which nothing can be added.
+func (r *request) admitsAddition() error {
+	switch o := r.options; {
+	case o.Workers > 1:
+		return refusal.Errorf("--add-vertices and --add-edges: one worker answers, and the mesh has %d; "+
+			"give --parallel graph=1", o.Workers)
+	case gnn.OverAll(o.Norm) && o.Uses("norm"):
+		return refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.Norm)
 	}
 	return nil
 }
@@ -53,23 +67,21 @@ func (p *predictCommand) checkAdded() error {
 // those of --vertices.
 func (p *predictCommand) append(s *session) error {
 	g := s.job.Graph
-	if g == nil || s.Comm.Size() > 1 {
-		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
-	}
 	return g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = appended.On(g).With(&added.Addition); err != nil {
+		if s.job.Appended, err = appended.On(g).With(added); err != nil {
 			return err
 		}
-		p.new = added.Names[0]
+		p.new = added.Types[0].Names
 		for i := range p.new {
 			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
 		}
-		if len(p.new) == 0 && p.vertices == "" {
-			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
+		if len(p.new) == 0 && p.vertices == "" && !p.changed {
+			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices, " +
+				"or predict all that can differ with --changed")
 		}
 		return nil
 	})

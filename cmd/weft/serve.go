@@ -73,6 +73,9 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err := asked.fits(opened.job, weights, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
+	if err := asked.matchClasses(opened, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
 	model, err := s.model(cmd, opened, &asked, weights)
 	if err != nil {
 		return err
@@ -156,7 +159,7 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 			"free one", s.listen, s.port, err)
 	}
 	server := serve.New(m, serve.Options{
-		Workers: m.Predictor.Threads(), Queue: s.queue, OnlyLocal: isLoopback(s.listen),
+		Workers: m.Predictor.Threads(), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen),
 		Log: log.New(cmd.ErrOrStderr(), "weft: ", 0),
 	})
 	out, began := cmd.OutOrStdout(), time.Now()
@@ -165,10 +168,4 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 	fmt.Fprintf(out, "%s answered in %s\n", counted(server.Answered(), "request", "requests"),
 		duration(time.Since(began)))
 	return err
-}
-
-// isLoopback reports whether an address is reached from this machine alone.
-func isLoopback(address string) bool {
-	ip := net.ParseIP(address)
-	return address == "localhost" || ip != nil && ip.IsLoopback()
 }

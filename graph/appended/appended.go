@@ -10,19 +10,24 @@ import (
 	"sync"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/refusal"
 )
 
 // Addition is what is appended to a graph.
 type Addition struct {
-	Types []Rows        // by vertex type
-	Edges []graph.Edges // by relation; ends are ids within their types
+	Types  []Rows        // by vertex type
+	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
+	Edges  []graph.Edges // by relation; ends are ids within their types
+	Notes  []string      // on what has been read: a line each
 }
 
 // Rows are the new vertices of a type.
 type Rows struct {
 	Count    int
 	Features graph.Features // of as many columns, and as dense, as those that the graph has
+	Names    []string       // a name for each where the graph's vertices have names; Write alone needs them
+	Table    *columns.Table // of the graph's vertices and these; nil: that of the graph stays
 }
 
 // Base is a graph to which one can append several times, each time to the graph alone.
@@ -139,6 +144,22 @@ func (g *Graph) Edges() int64 {
 	n := g.Base.Edges()
 	for i := range g.Added.Edges {
 		n += int64(g.Added.Edges[i].Len())
+	}
+	return n
+}
+
+// Repeated returns how many of the new edges join vertices that an edge of the graph joins, in one relation.
+func (g *Graph) Repeated() (n int64) {
+	for i := range g.Relations {
+		r, e := &g.Relations[i], &g.Added.Edges[i]
+		for k, v := range e.Target {
+			if int(v) >= len(r.Indptr)-1 {
+				continue
+			}
+			if _, there := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], e.Source[k]); there {
+				n++
+			}
+		}
 	}
 	return n
 }

@@ -35,7 +35,7 @@ func TestAdd(t *testing.T) {
 	}
 	a, err := Add(more, g)
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"d", "e", "f"}}, a.Names)
+	assert.Equal(t, []string{"d", "e", "f"}, a.Types[0].Names)
 	assert.Equal(t, 3, a.Types[0].Count)
 	// city=Paris, city=Rome, age (of mean 20), age missing
 	assert.Equal(t, []float32{1, 0, 7, 0, 0, 0, 20, 1, 0, 0, 20, 1}, a.Types[0].Features.Dense)

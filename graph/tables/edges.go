@@ -187,7 +187,7 @@ func (l *edgeList) isEdge(first []table.Column) bool {
 	}
 	return !slices.ContainsFunc(first, func(c table.Column) bool {
 		return !slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
-			_, known := t.ids.Find([]byte(c.Name))
+			_, known := t.find([]byte(c.Name))
 			return known
 		})
 	})
@@ -250,11 +250,14 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 			return 0, err
 		}
 	}
-	if v, there := e.of.ids.Find(id); there {
+	if v, there := e.of.find(id); there {
 		if int(v) < e.of.before+e.of.rows {
 			l.known++
 		}
 		return v, nil
+	}
+	if e.of.fixed {
+		return 0, fmt.Errorf("the graph has no vertex %.40q: %w", id, e.of.noTable())
 	}
 	return e.of.ids.Number(id)
 }
@@ -263,7 +266,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 func (l *edgeList) resolve(e *end, id []byte) error {
 	var of []string
 	for _, t := range l.tables {
-		if v, there := t.ids.Find(id); there && int(v) < t.before+t.rows {
+		if v, there := t.find(id); there && int(v) < t.before+t.rows {
 			of, e.of = append(of, t.name), t
 		}
 	}

@@ -31,6 +31,8 @@ type vertexTable struct {
 	id, label int // columns; label −1: there is none
 	ids       *names.Table
 	before    int  // vertices that the graph has, to which the table adds
+	numbered  bool // the ids of these are numbers from 0, which ids does not have
+	fixed     bool // these are all that there are
 	given     bool // there is a table of new vertices
 	rows      int  // of the table; ids has further ones
 	profiles  []*columns.Profile
@@ -323,6 +325,18 @@ func (t *vertexTable) row(to []float32, r *table.Row, seen func(*columns.Column,
 	}
 	return to, nil
 }
+
+// find returns the vertex of an id.
+func (t *vertexTable) find(id []byte) (v int32, there bool) {
+	if !t.numbered {
+		return t.ids.Find(id)
+	}
+	n, err := strconv.ParseInt(string(id), 10, 32)
+	return int32(n), err == nil && n >= 0 && n < int64(t.before)
+}
+
+// all is how many vertices there are, with those that only edges name.
+func (t *vertexTable) all() int { return max(t.before, len(t.ids.Names)) }
 
 // finish decides what is made of the columns. Vertices without a row have no values.
 func (t *vertexTable) finish() {
