@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/tables"
@@ -49,13 +50,23 @@ func (p *predictCommand) checkAdded() error {
 	return nil
 }
 
+// admitsAddition refuses settings with which nothing can be added.
+func (r *request) admitsAddition() error {
+	switch o := r.options; {
+	case o.Workers > 1:
+		return refusal.Errorf("--add-vertices and --add-edges: one worker answers, and the mesh has %d; "+
+			"give --parallel graph=1", o.Workers)
+	case gnn.OverAll(o.Norm) && o.Uses("norm"):
+		return refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.Norm)
+	}
+	return nil
+}
+
 // append gives the job of a session the graph with what is added, of which the new vertices are predicted, or
 // those of --vertices.
 func (p *predictCommand) append(s *session) error {
 	g := s.job.Graph
-	if g == nil || s.Comm.Size() > 1 {
-		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
-	}
 	return g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
 		if err != nil {
