@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
 )
@@ -56,12 +55,13 @@ func (p *predictCommand) append(s *session) error {
 	if g == nil || s.Comm.Size() > 1 {
 		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
 	}
+	p.add.Like = s.job.Columns()
 	return g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = appended.On(g).With(added); err != nil {
+		if s.job.Appended, err = s.job.Base().With(added); err != nil {
 			return err
 		}
 		p.new = added.Types[0].Names
