@@ -169,6 +169,7 @@ const appendedMark = "; appended to, last "
 
 // write reads the store and what is new, and writes the new version.
 func (a *appendCommand) write(store string) error {
+	a.tables.Progress.Of("reading "+printable(a.store), 0, 0)
 	g, err := graph.Open(a.store)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ type predictCommand struct {
 	vertices   string         // those to predict, or a file of them; empty: all, or the new ones
 	add        tables.Options // new vertices and edges
 	new        []string       // the names of the new vertices
+	changed    bool           // predict what is added can change, with and without it
 	columns    []string
 	sort       string
 	top        int
@@ -67,6 +68,10 @@ first; by value the largest. Vertices of equal numbers stay in their order.
 --add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
 with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
 
+--changed computes the new vertices and all others whose prediction can differ: those that new edges lead to, and from there one hop for
+each layer. The columns old_class, old_probability, … say what was predicted before, and are empty for a new vertex. The column change is
+the largest difference of a probability or value. --sort change puts the largest first.
+
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
 Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
 preds.npy a second file, preds.vertices.npy, has their ids.`,
@@ -78,6 +83,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
   weft predict runs/first --vertices some.csv --out runs/some.npy
   weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
   weft predict runs/first --add-vertices new.csv --add-edges new-edges.csv --out runs/new.csv
+  weft predict runs/first --add-edges new-edges.csv --changed --out runs/changed.csv --sort change
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
@@ -95,15 +101,18 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the predictions: .npy (logits, values or "+
 		"embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
 	cmd.Flags().StringSliceVar(&p.columns, "columns", nil, "`names` of what a table says of each vertex: "+
-		"class, probability, margin, entropy, probabilities, value, embedding (default: class,probability; "+
-		"of several labels probabilities; of values value)")
+		"class, probability, margin, entropy, probabilities, value, embedding, change (default: "+
+		"class,probability; of several labels probabilities; of values value)")
 	cmd.Flags().StringVar(&p.sort, "sort", "", "`column` by which the rows of a table are sorted: margin or "+
-		"probability, ascending; entropy or value, descending; ties by vertex (default: the graph's order)")
+		"probability, ascending; entropy, value or change, descending; ties by vertex (default: the "+
+		"graph's order)")
 	cmd.Flags().IntVar(&p.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", embeddingsUsage+"; --out may then be left out")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	addFlags(cmd.Flags(), &p.add)
+	cmd.Flags().BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
+		"vertices whose prediction can differ")
 	p.tables.add(cmd.Flags(), true)
 	return cmd
 }
@@ -279,7 +288,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 				"leave it out", g.text)
 		}
 	}
-	if err := p.checkAdded(); err != nil {
+	if err := cmp.Or(p.checkAdded(), p.checkChanged()); err != nil {
 		return asked, err
 	}
 	given, err := p.settings.merge()
@@ -321,9 +330,10 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" && !p.adds() {
 		return asked, err
 	}
-	if norm := asked.options.Norm; p.adds() && gnn.OverAll(norm) && asked.options.Uses("norm") {
-		return asked, refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
-			"vertices, so that each addition changes every prediction; import the whole again and predict all", norm)
+	if p.adds() {
+		if err := asked.admitsAddition(); err != nil {
+			return asked, err
+		}
 	}
 	return asked, asked.options.CheckSome()
 }
@@ -347,6 +357,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	if p.adds() {
 		if err := r.Together(p.append(opened)); err != nil {
+			return err
+		}
+	}
+	if p.changed {
+		if err := p.findChanged(cmd.Context(), opened, weights); err != nil {
 			return err
 		}
 	}
@@ -381,7 +396,13 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	job.OnEmbeddings = func(rows train.Rows) error { return d.embed(p.embeddings, p.out, rows) }
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
-	result, err := job.Predict(ctx, weights, outputs)
+	if p.changed {
+		err = d.predictBefore(ctx, opened, weights)
+	}
+	var result *train.Prediction
+	if err == nil {
+		result, err = job.Predict(ctx, weights, outputs)
+	}
 	err = errors.Join(err, d.close())
 	switch {
 	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
@@ -401,6 +422,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	fmt.Fprintf(show, "%s: %s, in %s\n", p.main(), d.told(p.out, result), duration(time.Since(started)))
+	if p.changed {
+		d.showChanged(show, opened, result)
+	}
 	showNeeds(show, result.Needs)
 	return d.showScores(show)
 }
@@ -418,8 +442,8 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices i
 		}
 	}
 	if header != "" {
-		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and taken "+
-			"for a header\n", printable(p.vertices), header)
+		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and "+
+			"taken for a header\n", printable(p.vertices), header)
 	}
 	if err := s.Together(err); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/graph/tables"
 	"weft/internal/refusal"
@@ -41,9 +42,22 @@ func (p *predictCommand) checkAdded() error {
 		"edge-weights": p.add.EdgeWeights != "",
 	} {
 		if given && len(p.add.Edges) == 0 && !p.readsTables() {
-			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, "+
-				"or --vertices-from", flag)
+			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give "+
+				"--add-edges, or --vertices-from", flag)
 		}
+	}
+	return nil
+}
+
+// admitsAddition refuses settings with which nothing can be added.
+func (r *request) admitsAddition() error {
+	switch o := r.options; {
+	case o.Workers > 1:
+		return refusal.Errorf("--add-vertices and --add-edges: one worker answers, and the mesh has %d; "+
+			"give --parallel graph=1", o.Workers)
+	case gnn.OverAll(o.Norm) && o.Uses("norm"):
+		return refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.Norm)
 	}
 	return nil
 }
@@ -52,9 +66,6 @@ func (p *predictCommand) checkAdded() error {
 // those of --vertices.
 func (p *predictCommand) append(s *session) error {
 	g := s.job.Graph
-	if g == nil || s.Comm.Size() > 1 {
-		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
-	}
 	p.add.Like = s.job.Columns()
 	return g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
@@ -68,8 +79,9 @@ func (p *predictCommand) append(s *session) error {
 		for i := range p.new {
 			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
 		}
-		if len(p.new) == 0 && p.vertices == "" {
-			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
+		if len(p.new) == 0 && p.vertices == "" && !p.changed {
+			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices, " +
+				"or predict all that can differ with --changed")
 		}
 		return nil
 	})

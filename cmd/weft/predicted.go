@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -30,6 +31,8 @@ type predicted struct {
 	metric string
 	scorer *predictions.Scorer
 	hidden int // columns of the embeddings, once there are some
+	// with --changed: how many of the vertices are not new, and how many of these are in another class
+	old, turned int
 }
 
 // describe finds what the predictions of a job on a store stand for.
@@ -51,7 +54,15 @@ func (p *predictCommand) describe(
 	if p.adds() {
 		d.Names = p.names(d.graph)
 	}
+	if p.changed {
+		if d.Before, err = predictions.Keep(p.out); err != nil {
+			return nil, err
+		}
+	}
 	switch {
+	case asked.options.Task == task.Link && p.changed:
+		return nil, refusal.Errorf("--changed: compares classes or values, and the model computes " +
+			"embeddings; leave it out")
 	case asked.options.Task == task.Link:
 		return d, d.Check(0)
 	case p.out == "":
@@ -170,6 +181,9 @@ func (d *predicted) write(path string, rows train.Rows) error {
 		}
 		rows = d.scorer.Watch(rows)
 	}
+	if d.Before != nil {
+		rows = d.Turned(rows, &d.turned)
+	}
 	return predictions.Write(path, rows, d.Table)
 }
 
@@ -196,12 +210,17 @@ func (d *predicted) embed(path, out string, rows train.Rows) (err error) {
 	return err
 }
 
-// close gives back what the embeddings took on disk. nil, on another rank than the first, has none.
-func (d *predicted) close() error {
-	if d == nil || d.Embeddings == nil {
+// close gives back what rows took on disk. nil, on another rank than the first, has none.
+func (d *predicted) close() (err error) {
+	if d == nil {
 		return nil
 	}
-	return d.Embeddings.Close()
+	for _, kept := range []*predictions.Kept{d.Embeddings, d.Before} {
+		if kept != nil {
+			err = errors.Join(err, kept.Close())
+		}
+	}
+	return err
 }
 
 // told says what a prediction has written.

@@ -76,7 +76,9 @@ func (b *Base) Nothing() *Addition {
 }
 
 // Width is the number of features of a new vertex of a type.
-func (b *Base) Width(kind int) int { return b.arrangement(kind).Width(b.Types()[kind].Features.Columns) }
+func (b *Base) Width(kind int) int {
+	return b.arrangement(kind).Width(b.Types()[kind].Features.Columns)
+}
 
 // arrangement is that of a vertex type; nil: there is none.
 func (b *Base) arrangement(kind int) *columns.Arrangement {

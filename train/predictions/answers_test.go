@@ -176,9 +176,9 @@ func TestAnswersRefused(t *testing.T) {
 		assert.Refused(t, err, want)
 	}
 	for want, order := range map[string]Order{
-		"sort class: unknown; it is one of margin, probability, entropy, value": {By: Class},
-		"top 3: the first rows of which order? give sort, too":                  {Top: 3},
-		"top -1: a number of rows from 1 was expected":                          {By: Margin, Top: -1},
+		"sort class: unknown; it is one of margin, probability, entropy, value, change": {By: Class},
+		"top 3: the first rows of which order? give sort, too":                          {Top: 3},
+		"top -1: a number of rows from 1 was expected":                                  {By: Margin, Top: -1},
 	} {
 		_, err := ParseOrder(string(order.By), order.Top)
 		assert.Refused(t, err, want)

@@ -21,10 +21,12 @@ func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 	}
 	err := t.each(rows, func(fields []field) error {
 		for k, f := range fields {
-			switch columns[k].kind {
-			case text:
+			switch kind := columns[k].kind; {
+			case f.missing:
+				line[k] = ""
+			case kind == text:
 				line[k] = f.text
-			case integer:
+			case kind == integer:
 				line[k] = strconv.FormatInt(f.integer, 10)
 			default:
 				line[k] = strconv.FormatFloat(float64(f.number), 'g', -1, 32)

@@ -40,8 +40,11 @@ type Table struct {
 	Answers []Answer
 	// Embeddings has the row of each row's vertex, where Answers has Hidden.
 	Embeddings *Kept
-	Order      Order
-	scratch    string // a file beside which rows may wait on disk; empty: that for temporary files
+	// Before has the rows of an earlier prediction, which are those of the first vertices of the table; the
+	// other ones had none. nil: the table compares with nothing.
+	Before  *Kept
+	Order   Order
+	scratch string // a file beside which rows may wait on disk; empty: that for temporary files
 }
 
 // Type is a vertex type of a table.
@@ -98,8 +101,12 @@ func CheckEnding(flag, path string) error {
 //	LABEL, …                           of each label: its probability, under its name
 //	value, or value_0, value_1, …      of values
 //	embedding_0, embedding_1, …        of embeddings
+//	change                             the largest difference of a probability, or value, to Before
 //
 // By default these are class and probability of classes, and all of labels, values or embeddings.
+// A table with Before has further columns with the same of the earlier prediction, but embeddings: old_class,
+// old_probability, … They are empty, in Parquet null, where there was none. change may be among the others.
+//
 // Probabilities are the softmax of logits, and σ for labels. Control characters of names are escaped as in
 // Go's strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
@@ -131,8 +138,9 @@ func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 
 // column is one of a table.
 type column struct {
-	name string
-	kind kind
+	name     string
+	kind     kind
+	optional bool // a field may be missing
 }
 
 // kind is what the fields of a column hold.
@@ -146,6 +154,7 @@ const (
 
 // field is what a row has in a column: the one of these that its kind names.
 type field struct {
+	missing bool
 	text    string
 	integer int64
 	number  float32
@@ -160,21 +169,32 @@ const (
 
 // columns are those of a table, for rows of so many numbers.
 func (t *Table) columns(numbers int) []column {
-	all := []column{{vertexColumn, integer}}
+	all := []column{{name: vertexColumn, kind: integer}}
 	if t.Types != nil {
-		all = append(all, column{typeColumn, text})
+		all = append(all, column{name: typeColumn, kind: text})
 	}
 	if t.named() {
-		all = append(all, column{nameColumn, text})
+		all = append(all, column{name: nameColumn, kind: text})
 	}
 	for _, a := range t.answers() {
+		all = append(all, t.columnsOf(a, numbers)...)
+	}
+	for _, a := range t.compared() {
+		for _, c := range t.columnsOf(a, numbers) {
+			all = append(all, column{name: beforePrefix + c.name, kind: c.kind, optional: true})
+		}
+	}
+	return all
+}
+
+// columnsOf are those of an answer.
+func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
+	for _, name := range t.numbers(a, numbers) {
+		c := column{name: name, kind: number, optional: a == Change}
 		if a == Class {
-			all = append(all, column{string(a), text})
-			continue
+			c.kind = text
 		}
-		for _, name := range t.numbers(a, numbers) {
-			all = append(all, column{name, number})
-		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -220,7 +240,9 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 				return err
 			}
 		}
-		of.Of(t.Columns, row)
+		if err := t.outcome(&of, at, row); err != nil {
+			return err
+		}
 		fields = t.fields(fields[:0], at, &of, hidden)
 		return use(fields)
 	})
@@ -236,28 +258,45 @@ func (t *Table) fields(to []field, at int, of *Outcome, hidden []float32) []fiel
 	if t.named() {
 		to = append(to, field{text: name})
 	}
+	for _, a := range t.answers() {
+		to = t.fieldsOf(to, a, of, hidden)
+	}
+	for _, a := range t.compared() {
+		if of.before != nil {
+			to = t.fieldsOf(to, a, of.before, nil)
+			continue
+		}
+		from := len(to)
+		to = t.fieldsOf(to, a, of, nil)
+		for k := range to[from:] {
+			to[from+k] = field{missing: true}
+		}
+	}
+	return to
+}
+
+// fieldsOf appends those of an answer.
+func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []field {
 	numbers := func(x []float32) {
 		for _, x := range x {
 			to = append(to, field{number: x})
 		}
 	}
-	for _, a := range t.answers() {
-		switch {
-		case a == Class && t.Classes != nil:
-			to = append(to, field{text: t.Classes[of.Top]})
-		case a == Class:
-			to = append(to, field{text: strconv.Itoa(of.Top)})
-		case a == AllProbabilities:
-			for _, p := range of.Probabilities {
-				to = append(to, field{number: float32(p)})
-			}
-		case a == Value, a == Hidden && t.Columns == Embedding:
-			numbers(of.row)
-		case a == Hidden:
-			numbers(hidden)
-		default:
-			to = append(to, field{number: of.Number(a)})
+	switch {
+	case a == Class && t.Classes != nil:
+		to = append(to, field{text: t.Classes[of.Top]})
+	case a == Class:
+		to = append(to, field{text: strconv.Itoa(of.Top)})
+	case a == AllProbabilities:
+		for _, p := range of.Probabilities {
+			to = append(to, field{number: float32(p)})
 		}
+	case a == Value, a == Hidden && t.Columns == Embedding:
+		numbers(of.row)
+	case a == Hidden:
+		numbers(hidden)
+	default:
+		to = append(to, field{number: of.Number(a), missing: a == Change && of.before == nil})
 	}
 	return to
 }

@@ -183,7 +183,7 @@ func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 			switch x, err := strconv.ParseFloat(text, 64); {
 			case k == 0:
 				row = append(row, int(x))
-			case err == nil && !slices.Contains([]string{"type", "name", "class"}, lines[0][k]):
+			case err == nil && !slices.Contains([]string{"type", "name", "class", "old_class"}, lines[0][k]):
 				row = append(row, x)
 			default:
 				row = append(row, text)
@@ -208,10 +208,12 @@ func readParquet(t *testing.T, path string) (header []string, cells [][]any) {
 	for _, row := range rows[:n] {
 		var values []any
 		for _, v := range row {
-			switch v.Kind() {
-			case parquet.Int64:
+			switch kind := v.Kind(); {
+			case v.IsNull():
+				values = append(values, "")
+			case kind == parquet.Int64:
 				values = append(values, int(v.Int64()))
-			case parquet.Float:
+			case kind == parquet.Float:
 				values = append(values, float64(v.Float()))
 			default:
 				values = append(values, v.String())
