@@ -133,9 +133,8 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
 	options *setting.Resolved
-	run     string   // its directory; empty: --init names the weights
-	trained string   // the store that the run trained on; empty: not known
-	classes []string // the names of the run's classes; nil: they have none, or trained tells
+	run     string         // its directory; empty: --init names the weights
+	learned learnedClasses // the classes of the run; its store is empty where it is not known
 	weights string
 	columns columns.ByType // that the weights were trained on; nil: they do not say
 	graph   string         // dataset or store
@@ -155,7 +154,8 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	if run, o, asked.weights, err = rundir.Read(args[0]); err != nil {
 		return asked, o, run, err
 	}
-	asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
+	asked.run, asked.graph = args[0], run.Store
+	asked.learned = learnedClasses{run.Store, run.ClassNames}
 	asked.weighted = run.Summary.Graph.Weighted
 	if len(args) == 2 {
 		if asked.graph = args[1]; !sameFile(args[1], run.Store) {
@@ -352,7 +352,10 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	defer opened.close()
 	job := opened.job
-	if err := r.Together(asked.fits(job, weights, cmd.ErrOrStderr())); err != nil {
+	if err = asked.fits(job, weights, cmd.ErrOrStderr()); err == nil {
+		err = asked.matchClasses(opened, cmd.ErrOrStderr())
+	}
+	if err := r.Together(err); err != nil {
 		return err
 	}
 	if p.adds() {
@@ -508,12 +511,12 @@ func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error 
 func (r *request) sameFeatures(number int) string {
 	these := counted(number, "feature", "features")
 	switch {
-	case r.trained == "":
+	case r.learned.store == "":
 		return "give a store with the " + these + " that they were trained on, in the same order"
-	case sameFile(r.trained, r.graph):
+	case sameFile(r.learned.store, r.graph):
 		return "the store has changed since " + r.run + " was trained on it: give one with the " + these +
 			" of then, in the same order, or train again"
 	}
-	return "give a store with the " + these + " of " + r.trained + ", which " + r.run +
+	return "give a store with the " + these + " of " + r.learned.store + ", which " + r.run +
 		" was trained on, in the same order"
 }
