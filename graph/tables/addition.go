@@ -8,6 +8,7 @@ import (
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 	"weft/internal/memory"
 	"weft/internal/refusal"
@@ -200,6 +201,11 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		}
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
+		if of.Columns != r.EdgeColumns {
+			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: weft append takes their "+
+				"columns with {edge-features}", l.path, arrays.Counted(r.EdgeColumns, "feature"),
+				arrays.Counted(of.Columns, "feature"))
+		}
 		if edges[i], err = of.Read(nil); err != nil {
 			return err
 		}
