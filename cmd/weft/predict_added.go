@@ -8,7 +8,6 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -69,12 +68,13 @@ func (r *request) admitsAddition() error {
 // those that can differ or those of --vertices.
 func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
 	g := s.job.Graph
+	p.add.Like = s.job.Columns()
 	err := g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = appended.On(g).With(added); err != nil {
+		if s.job.Appended, err = s.job.Base().With(added); err != nil {
 			return err
 		}
 		p.new = added.Types[0].Names
