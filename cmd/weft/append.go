@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +49,7 @@ Runs that were trained on the store predict on the new version as they are. Part
   weft append stores/payments --edges new-payments.csv --out stores/payments-2
   weft append stores/shop --vertices-from customer=new.csv --edges buys=orders.csv --edges sees=visits.csv`,
 		Args:              arguments(1, 1),
-		ValidArgsFunction: completeInOrder(completeGraph),
+		ValidArgsFunction: completeInOrder(completeFolders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.store = args[0]
 			return a.run(cmd)
@@ -104,7 +105,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	for _, note := range a.added.Notes {
 		say(note)
 	}
-	made := a.made()
+	made := cmp.Or(a.out, a.store)
 	leaks, err := leaksOf(made)
 	if err != nil {
 		return err
@@ -119,14 +120,6 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 			when(d.Method != partition.File && d.Method != partition.DGL, " --method "+d.Method)))
 	}
 	return nil
-}
-
-// made is the path of the new version.
-func (a *appendCommand) made() string {
-	if a.out != "" {
-		return a.out
-	}
-	return a.store
 }
 
 // append makes the new version.

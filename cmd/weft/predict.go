@@ -114,6 +114,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
 		"vertices whose prediction can differ")
 	p.tables.add(cmd.Flags(), true)
+	addQuiet(cmd.Flags())
 	return cmd
 }
 
@@ -358,13 +359,12 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if err := r.Together(err); err != nil {
 		return err
 	}
+	shown := newStages(besideResults(cmd))
+	defer shown.erase()
 	if p.adds() {
-		if err := r.Together(p.append(opened)); err != nil {
-			return err
-		}
-	}
-	if p.changed {
-		if err := p.findChanged(cmd.Context(), opened, weights); err != nil {
+		p.add.Progress = shown.show
+		err := r.Together(p.append(cmd.Context(), opened, weights))
+		if shown.erase(); err != nil {
 			return err
 		}
 	}
@@ -400,16 +400,26 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	job.OnEmbeddings = func(rows train.Rows) error { return d.embed(p.embeddings, p.out, rows) }
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
 	if p.changed {
+		shown.show("predicting without what is added", 0, 0)
 		err = d.predictBefore(ctx, opened, weights)
 	}
 	var result *train.Prediction
 	if err == nil {
+		if r.First() {
+			shown.show("predicting", 0, 0)
+		}
 		result, err = job.Predict(ctx, weights, outputs)
 	}
+	shown.erase()
 	err = errors.Join(err, d.close())
 	switch {
 	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: %w", asked.weights, advised(err))
+		err = fmt.Errorf("%s: %w", asked.weights, advised(err))
+		if o := asked.options; asked.run == "" && o.Uses("output-heads") && o.OutputHeads != o.Heads {
+			err = fmt.Errorf("%w A last layer with as many heads as the others, as PyG's has, takes "+
+				"--output-heads %d", err, o.Heads)
+		}
+		return err
 	case err != nil:
 		return opened.failed(err, p.notWritten())
 	case !r.First():

@@ -1,15 +1,16 @@
 package main
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/pflag"
 
 	"weft/gnn"
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
+	"weft/nn"
 )
 
 // addFlags declares the flags of vertices and edges that are added to a graph and not kept.
@@ -63,16 +64,17 @@ func (r *request) admitsAddition() error {
 	return nil
 }
 
-// append gives the job of a session the graph with what is added, of which the new vertices are predicted, or
-// those of --vertices.
-func (p *predictCommand) append(s *session) error {
+// append gives the job of a session the graph with what is added, of which the new vertices are predicted,
+// those that can differ or those of --vertices.
+func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
 	g := s.job.Graph
-	return g.Guard(func() error {
+	p.add.Like = s.job.Columns()
+	err := g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = appended.On(g).With(added); err != nil {
+		if s.job.Appended, err = s.job.Base().With(added); err != nil {
 			return err
 		}
 		p.new = added.Types[0].Names
@@ -85,4 +87,9 @@ func (p *predictCommand) append(s *session) error {
 		}
 		return nil
 	})
+	if err == nil && p.changed {
+		p.add.Progress("finding the vertices that can differ", 0, 0)
+		err = p.findChanged(ctx, s, weights)
+	}
+	return err
 }

@@ -178,6 +178,28 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 	return to, false, nil
 }
 
+// Append appends the features of a row to others. field gives the value of a column, by its place, and seen,
+// which may be nil, is told of it and whether it is an unknown category. What field refuses, and a value that
+// is not of its column's kind, is refused with the column's name.
+func (l List) Append(to []float32, field func(column int) ([]byte, error),
+	seen func(column int, field []byte, unknown bool),
+) ([]float32, error) {
+	for i := range l {
+		value, err := field(i)
+		var unknown bool
+		if err == nil {
+			to, unknown, err = l[i].Append(to, value)
+		}
+		if err != nil {
+			return to, refusal.Errorf("column %s: %w", l[i].Name, err)
+		}
+		if seen != nil {
+			seen(i, value, unknown)
+		}
+	}
+	return to, nil
+}
+
 // parse is the number that a field of a kind stands for, and of a date the time.
 func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
 	switch k {

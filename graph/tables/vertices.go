@@ -295,8 +295,9 @@ func (t *vertexTable) match() error {
 	return nil
 }
 
-// count counts what the values of a row are.
-func (t *vertexTable) count(c *columns.Column, field []byte, unknown bool) {
+// count counts what the value of a row in a column of the list is.
+func (t *vertexTable) count(column int, field []byte, unknown bool) {
+	c := &t.list[column]
 	switch {
 	case columns.IsMissing(field):
 		c.Missing++
@@ -309,23 +310,15 @@ func (t *vertexTable) count(c *columns.Column, field []byte, unknown bool) {
 }
 
 // row appends the features of a row, and tells seen about its values.
-func (t *vertexTable) row(to []float32, r *table.Row, seen func(*columns.Column, []byte, bool),
-) ([]float32, error) {
-	for i := range t.list {
-		c, field := &t.list[i], r.Field(t.from[i])
-		if c.Kind == columns.Number {
-			field = r.Decimal(field)
+func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, bool)) ([]float32, error) {
+	to, err := t.list.Append(to, func(i int) ([]byte, error) {
+		if t.list[i].Kind == columns.Number {
+			return r.Decimal(r.Field(t.from[i])), nil
 		}
-		var (
-			unknown bool
-			err     error
-		)
-		if to, unknown, err = c.Append(to, field); err != nil {
-			return to, r.Errorf("column %s: %w", c.Name, err)
-		}
-		if seen != nil {
-			seen(c, field, unknown)
-		}
+		return r.Field(t.from[i]), nil
+	}, seen)
+	if err != nil {
+		return to, r.Errorf("%w", err)
 	}
 	return to, nil
 }
