@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -104,7 +105,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	for _, note := range a.added.Notes {
 		say(note)
 	}
-	made := a.made()
+	made := cmp.Or(a.out, a.store)
 	leaks, err := leaksOf(made)
 	if err != nil {
 		return err
@@ -119,14 +120,6 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 			when(d.Method != partition.File && d.Method != partition.DGL, " --method "+d.Method)))
 	}
 	return nil
-}
-
-// made is the path of the new version.
-func (a *appendCommand) made() string {
-	if a.out != "" {
-		return a.out
-	}
-	return a.store
 }
 
 // append makes the new version.

@@ -431,7 +431,12 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	err = errors.Join(err, d.close())
 	switch {
 	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: %w", asked.weights, advised(err))
+		err = fmt.Errorf("%s: %w", asked.weights, advised(err))
+		if o := asked.options; asked.run == "" && o.Uses("output-heads") && o.OutputHeads != o.Heads {
+			err = fmt.Errorf("%w A last layer with as many heads as the others, as PyG's has, takes "+
+				"--output-heads %d", err, o.Heads)
+		}
+		return err
 	case err != nil:
 		return opened.failed(err, p.notWritten())
 	case !r.First():
