@@ -367,6 +367,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		if shown.erase(); err != nil {
 			return err
 		}
+		for _, note := range job.Appended.Added.Notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
+		}
 	}
 	if p.vertices != "" {
 		counts := opened.counts()
