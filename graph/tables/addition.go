@@ -193,6 +193,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		if err != nil {
 			return err
 		}
+		l.know(r.EndColumns)
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
 		if edges[i], err = of.Read(nil); err != nil {
