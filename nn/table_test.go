@@ -75,8 +75,8 @@ func TestOneTable(t *testing.T) {
 	}
 }
 
-// TestSharing: a set that shares has the same matrices and buffers, and of tables the rows of its vertices. It
-// is of the same model.
+// TestSharing: a set that shares has the same matrices and buffers, and of tables the rows of its vertices.
+// It is of the same model.
 func TestSharing(t *testing.T) {
 	team := newTeam(t)
 	ps := nn.NewParams(team, 1)

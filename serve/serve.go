@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/predictions"
@@ -50,7 +51,9 @@ type Options struct {
 type Server struct {
 	model   Model
 	options Options
-	ids     []*ids // by vertex type
+	types   []graph.VertexType
+	ids     []*ids         // by vertex type
+	columns columns.ByType // that features are made of
 	queue   *queue
 	metrics *figures
 	places  chan struct{} // has an element for each request that is being answered
@@ -72,10 +75,10 @@ const lastRequests = 500 * time.Millisecond
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, queue: newQueue(),
+		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
 		places: make(chan struct{}, o.Workers+o.Queue),
 	}
-	for _, t := range m.Graph.Types() {
+	for _, t := range s.types {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
 	}
 	s.metrics = newFigures(s)

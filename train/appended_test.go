@@ -149,7 +149,7 @@ func TestAppended(t *testing.T) {
 			require.NoError(t, err)
 			p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
 			require.NoError(t, err)
-			kept, err := p.Predict(t.Context(), asked, added, Logits)
+			kept, err := p.Predict(t.Context(), asked, with, Logits)
 			require.NoError(t, err)
 			p.Close()
 			for k, v := range asked {

@@ -182,9 +182,7 @@ func (j *Job) openSome(s *shared, room *mfg.Room) error {
 		if err != nil {
 			return err
 		}
-		some := mfg.Extract(g, m, j.Vertices, room)
-		j.arrange(some)
-		return use(some)
+		return use(mfg.Extract(g, m, j.Vertices, room))
 	})
 	return nil
 }
@@ -219,7 +217,14 @@ func (j *Job) appended() (*appended.Graph, error) {
 	if j.Appended != nil {
 		return j.Appended, nil
 	}
-	return appended.On(j.Graph).With(nil)
+	return j.Base().With(nil)
+}
+
+// Base is the job's graph as one to append to: new vertices have the features of Columns.
+func (j *Job) Base() *appended.Base {
+	b := appended.On(j.Graph)
+	b.Arrangements = j.arrangements
+	return b
 }
 
 // reads is what the model reads of the graph of a share.

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/graph/appended"
+	"weft/graph/columns"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mfg"
@@ -14,8 +15,8 @@ import (
 	"weft/train/worker"
 )
 
-// Predictor predicts some vertices at a time, as Predict does with Job.Vertices. It keeps the graph, the model
-// and its weights, and for each prediction at a time some memory. Any number of goroutines may use it.
+// Predictor predicts some vertices at a time, as Predict does with Job.Vertices. It keeps the graph, the
+// model and its weights, and for each prediction at a time some memory. Any number of goroutines may use it.
 type Predictor struct {
 	job     Job
 	config  worker.Config // of each prediction
@@ -63,7 +64,7 @@ func (p *Predictor) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.base, p.config = appended.On(p.job.Graph), s.Config
+	p.base, p.config = p.job.Base(), s.Config
 	if p.alone, err = p.base.With(nil); err != nil {
 		return err
 	}
@@ -84,18 +85,21 @@ func (p *Predictor) Close() {
 	p.idle = nil
 }
 
-// Predict computes the logits of vertices of the first type, each listed once, of the graph with an addition;
-// nil: of the graph alone. It takes one thread. The errors are those of Job.Predict, and refusals of an
-// addition that does not fit the graph.
-func (p *Predictor) Predict(ctx context.Context, vertices []int32, added *appended.Addition,
+// Base is the graph as one to append to. Features of new vertices are of Columns.
+func (p *Predictor) Base() *appended.Base { return p.base }
+
+// Columns are those that features are made of, as Job.Columns.
+func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
+
+// Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
+// with none. It takes one thread. The errors are those of Job.Predict.
+func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
 	job, s := p.job, &shared{Config: p.config}
-	job.Vertices, job.Appended, s.Vertices = vertices, p.alone, vertices
-	if added != nil {
-		if job.Appended, err = p.base.With(added); err != nil {
-			return nil, err
-		}
+	job.Vertices, s.Vertices = vertices, vertices
+	if job.Appended = of; of == nil {
+		job.Appended = p.alone
 	}
 	at := p.begin()
 	defer p.end(at)

@@ -48,7 +48,7 @@ Runs that were trained on the store predict on the new version as they are. Part
   weft append stores/payments --edges new-payments.csv --out stores/payments-2
   weft append stores/shop --vertices-from customer=new.csv --edges buys=orders.csv --edges sees=visits.csv`,
 		Args:              arguments(1, 1),
-		ValidArgsFunction: completeInOrder(completeGraph),
+		ValidArgsFunction: completeInOrder(completeFolders),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.store = args[0]
 			return a.run(cmd)
@@ -169,6 +169,7 @@ const appendedMark = "; appended to, last "
 
 // write reads the store and what is new, and writes the new version.
 func (a *appendCommand) write(store string) error {
+	a.tables.Progress.Of("reading "+printable(a.store), 0, 0)
 	g, err := graph.Open(a.store)
 	if err != nil {
 		return err

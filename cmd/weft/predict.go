@@ -114,6 +114,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
 		"vertices whose prediction can differ")
 	p.tables.add(cmd.Flags(), true)
+	addQuiet(cmd.Flags())
 	return cmd
 }
 
@@ -133,9 +134,8 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
 	options *setting.Resolved
-	run     string   // its directory; empty: --init names the weights
-	trained string   // the store that the run trained on; empty: not known
-	classes []string // the names of the run's classes; nil: they have none, or trained tells
+	run     string         // its directory; empty: --init names the weights
+	learned learnedClasses // the classes of the run; its store is empty where it is not known
 	weights string
 	columns columns.ByType // that the weights were trained on; nil: they do not say
 	graph   string         // dataset or store
@@ -162,7 +162,8 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	if run, o, asked.weights, err = rundir.Read(args[0]); err != nil {
 		return asked, o, run, err
 	}
-	asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
+	asked.run, asked.graph = args[0], run.Store
+	asked.learned = learnedClasses{run.Store, run.ClassNames}
 	asked.weighted = run.Summary.Graph.Weighted
 	if len(args) == 2 {
 		if asked.graph = args[1]; !sameFile(args[1], run.Store) {
@@ -337,9 +338,10 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" && !p.adds() {
 		return asked, err
 	}
-	if norm := asked.options.Norm; p.adds() && gnn.OverAll(norm) && asked.options.Uses("norm") {
-		return asked, refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
-			"vertices, so that each addition changes every prediction; import the whole again and predict all", norm)
+	if p.adds() {
+		if err := asked.admitsAddition(); err != nil {
+			return asked, err
+		}
 	}
 	return asked, asked.options.CheckSome()
 }
@@ -358,16 +360,18 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	defer opened.close()
 	job := opened.job
-	if err := r.Together(asked.fits(job, weights, cmd.ErrOrStderr())); err != nil {
+	if err = asked.fits(job, weights, cmd.ErrOrStderr()); err == nil {
+		err = asked.matchClasses(opened, cmd.ErrOrStderr())
+	}
+	if err := r.Together(err); err != nil {
 		return err
 	}
+	shown := newStages(besideResults(cmd))
+	defer shown.erase()
 	if p.adds() {
-		if err := r.Together(p.append(opened)); err != nil {
-			return err
-		}
-	}
-	if p.changed {
-		if err := p.findChanged(cmd.Context(), opened, weights); err != nil {
+		p.add.Progress = shown.show
+		err := r.Together(p.append(cmd.Context(), opened, weights))
+		if shown.erase(); err != nil {
 			return err
 		}
 	}
@@ -403,12 +407,17 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	job.OnEmbeddings = func(rows train.Rows) error { return d.embed(p.embeddings, p.out, rows) }
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
 	if p.changed {
+		shown.show("predicting without what is added", 0, 0)
 		err = d.predictBefore(ctx, opened, weights)
 	}
 	var result *train.Prediction
 	if err == nil {
+		if r.First() {
+			shown.show("predicting", 0, 0)
+		}
 		result, err = job.Predict(ctx, weights, outputs)
 	}
+	shown.erase()
 	err = errors.Join(err, d.close())
 	switch {
 	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
@@ -514,12 +523,12 @@ func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error 
 func (r *request) sameFeatures(number int) string {
 	these := counted(number, "feature", "features")
 	switch {
-	case r.trained == "":
+	case r.learned.store == "":
 		return "give a store with the " + these + " that they were trained on, in the same order"
-	case sameFile(r.trained, r.graph):
+	case sameFile(r.learned.store, r.graph):
 		return "the store has changed since " + r.run + " was trained on it: give one with the " + these +
 			" of then, in the same order, or train again"
 	}
-	return "give a store with the " + these + " of " + r.trained + ", which " + r.run +
+	return "give a store with the " + these + " of " + r.learned.store + ", which " + r.run +
 		" was trained on, in the same order"
 }

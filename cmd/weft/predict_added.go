@@ -1,14 +1,16 @@
 package main
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/pflag"
 
+	"weft/gnn"
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
+	"weft/nn"
 )
 
 // addFlags declares the flags of vertices and edges that are added to a graph and not kept.
@@ -49,19 +51,30 @@ func (p *predictCommand) checkAdded() error {
 	return nil
 }
 
-// append gives the job of a session the graph with what is added, of which the new vertices are predicted, or
-// those of --vertices.
-func (p *predictCommand) append(s *session) error {
-	g := s.job.Graph
-	if g == nil || s.Comm.Size() > 1 {
-		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
+// admitsAddition refuses settings with which nothing can be added.
+func (r *request) admitsAddition() error {
+	switch o := r.options; {
+	case o.Workers > 1:
+		return refusal.Errorf("--add-vertices and --add-edges: one worker answers, and the mesh has %d; "+
+			"give --parallel graph=1", o.Workers)
+	case gnn.OverAll(o.Norm) && o.Uses("norm"):
+		return refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.Norm)
 	}
-	return g.Guard(func() error {
+	return nil
+}
+
+// append gives the job of a session the graph with what is added, of which the new vertices are predicted,
+// those that can differ or those of --vertices.
+func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
+	g := s.job.Graph
+	p.add.Like = s.job.Columns()
+	err := g.Guard(func() error {
 		added, err := tables.Add(p.add, g)
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = appended.On(g).With(added); err != nil {
+		if s.job.Appended, err = s.job.Base().With(added); err != nil {
 			return err
 		}
 		p.new = added.Types[0].Names
@@ -74,4 +87,9 @@ func (p *predictCommand) append(s *session) error {
 		}
 		return nil
 	})
+	if err == nil && p.changed {
+		p.add.Progress("finding the vertices that can differ", 0, 0)
+		err = p.findChanged(ctx, s, weights)
+	}
+	return err
 }

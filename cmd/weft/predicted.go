@@ -77,7 +77,7 @@ func (p *predictCommand) describe(
 	}
 	if labels := &d.graph.Labels; labels.There() && !p.adds() &&
 		len(d.graph.Splits) > asked.options.Split.Number {
-		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
+		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
 	}
@@ -95,10 +95,10 @@ func (d *predicted) standFor(weights nn.State) bool {
 	if d.Columns = predictions.Logits; learned.MultiLabel() {
 		d.Columns = predictions.LabelLogits
 	}
-	if d.Classes = d.asked.classes; d.Classes == nil {
+	if d.Classes = d.asked.learned.names; d.Classes == nil {
 		d.Classes = learned.Names
 	}
-	return learned.There() || d.asked.classes != nil
+	return learned.There() || d.asked.learned.names != nil
 }
 
 // warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
@@ -140,10 +140,10 @@ func embeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 
 // learned are the labels of the graph that was trained on; if it is not there, those of the graph at hand.
 func (d *predicted) learned() graph.Labels {
-	if d.asked.trained == "" {
+	if d.asked.learned.store == "" {
 		return d.graph.Labels
 	}
-	g, err := graph.Open(d.asked.trained)
+	g, err := graph.Open(d.asked.learned.store)
 	if err != nil {
 		return d.graph.Labels
 	}
@@ -151,13 +151,8 @@ func (d *predicted) learned() graph.Labels {
 	return g.Labels
 }
 
-// compare has the predictions compared with labels, if they are of the same kind and classes.
-func (d *predicted) compare(warnings io.Writer, trained, store string, labels *graph.Labels) (err error) {
-	if trained != "" && trained != store {
-		if err := matchClasses(warnings, trained, d.asked.classes, store, d.graph); err != nil {
-			return err
-		}
-	}
+// compare has the predictions compared with labels, if they are of the same kind.
+func (d *predicted) compare(labels *graph.Labels) (err error) {
 	if d.metric, err = d.asked.options.Kind.Metric(&partition.All(d.graph).Whole, labels); err == nil {
 		d.labels = *labels
 	}

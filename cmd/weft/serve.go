@@ -73,6 +73,9 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err := asked.fits(opened.job, weights, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
+	if err := asked.matchClasses(opened, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
 	model, err := s.model(cmd, opened, &asked, weights)
 	if err != nil {
 		return err

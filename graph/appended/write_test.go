@@ -6,6 +6,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
 	"weft/internal/fulldisk"
 	"weft/internal/require"
@@ -16,7 +17,8 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 	t.Helper()
 	table := func(ages int64) *columns.Table {
 		return &columns.Table{
-			Path: "p.csv", ID: "id", Columns: columns.List{{Name: "age", Kind: columns.Number, Missing: ages}},
+			Path: "p.csv", ID: "id",
+			Columns: columns.List{{Name: "age", Kind: columns.Number, Missing: ages}},
 		}
 	}
 	g := &graph.Graph{
@@ -26,7 +28,8 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 		Names:  []string{"a", "b"}, Table: table(1), Metric: "macro-f1",
 		Others: []graph.VertexType{{
 			Type: "shop", Count: 1,
-			Features: graph.Features{Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{2}, Data: []float32{7}},
+			Features: graph.Features{Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{2},
+				Data: []float32{7}},
 		}},
 	}
 	buys, err := graph.NewBipartite(2, 1, graph.Edges{
@@ -48,8 +51,9 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 				Names: []string{"c", "d"}, Table: table(2),
 			},
 			{
-				Count:    1,
-				Features: graph.Features{Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{0}, Data: []float32{8}},
+				Count: 1,
+				Features: graph.Features{Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{0},
+					Data: []float32{8}},
 			},
 		},
 		Labels: graph.Labels{Classes: 2, Class: []int64{-1, 1}},
@@ -67,6 +71,7 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 // them, behind the old ones from the same vertex.
 func TestWrite(t *testing.T) {
 	g, added := small(t)
+	g.Relations[0].Symmetric = true // as far as anybody knows
 	with, err := On(g).With(added)
 	require.NoError(t, err)
 	assert.Equal(t, 2, int(with.Repeated())) // 0→0 of buys and 1→0 of knows
@@ -75,6 +80,7 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 10, int(written.Edges))
 	assert.Equal(t, true, written.Weighted)
+	assert.Equal(t, false, written.Relations[0].Symmetric)
 	got, err := graph.Open(store)
 	require.NoError(t, err)
 	defer got.Close()
@@ -101,6 +107,21 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	defer splits.Close()
 	assert.Equal(t, g.Relations[1].EdgeSplit.Edges, splits.Relations[1].EdgeSplit.Edges)
+}
+
+// TestWriteNothing: without an addition the store is that of the graph.
+func TestWriteNothing(t *testing.T) {
+	g, _ := small(t)
+	g.Relations[0].Symmetric = true
+	with, err := On(g).With(nil)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	written, err := with.Write(filepath.Join(dir, "got"), g.Provenance, nil)
+	require.NoError(t, err)
+	assert.Equal(t, true, written.Relations[0].Symmetric)
+	require.NoError(t, g.Write(filepath.Join(dir, "want")))
+	assert.Equal(t, streamedtest.Files(t, filepath.Join(dir, "want")),
+		streamedtest.Files(t, filepath.Join(dir, "got")))
 }
 
 // TestWriteFullDisk: a disk that is full at the last byte is an error, and leaves nothing.

@@ -8,6 +8,7 @@ import (
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
 	"weft/internal/memory"
 	"weft/internal/refusal"
@@ -15,16 +16,16 @@ import (
 
 // Add reads tables of new vertices and lists of new edges of a graph. Ids that the graph has are its
 // vertices; those of vertices without names are numbers from 0. Where the graph's vertices come from a table,
-// columns become features as they did for the graph, and a new id that only edges have is a vertex without
-// values; else all vertices must be the graph's. Labels are read where Label names the column of the graph's,
-// if the new table has it. The names of tables and lists are those of types and relations, of which an
-// untyped graph has one each. Complaints are refusals.
+// columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
+// have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
+// the column of the graph's, if the new table has it. The names of tables and lists are those of types and
+// relations, of which an untyped graph has one each. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types()
 	all := make([]*vertexTable, len(types))
 	for i := range types {
 		var err error
-		if all[i], err = tableOf(&types[i], o.Progress); err != nil {
+		if all[i], err = o.tableOf(&types[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -43,8 +44,10 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 			made.Types = append(made.Types, rows)
 			continue
 		}
-		rows.Names, rows.Table = t.ids.Names[t.before:], t.continued(types[i].Table)
-		if rows.Features.Columns = types[i].Features.Columns; rows.Features.Columns > 0 {
+		if rows.Names = t.ids.Names[t.before:]; o.Like == nil {
+			rows.Table = t.continued(types[i].Table)
+		}
+		if rows.Features.Columns = t.list.Width(); rows.Features.Columns > 0 {
 			values, room := &rows.Features.Dense, int64(rows.Count)*int64(rows.Features.Columns)
 			if err := t.features(func(some []float32) (err error) {
 				*values, err = memory.AppendTo(*values, some, room)
@@ -66,10 +69,10 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 }
 
 // tableOf is a table that adds to the vertices of a type.
-func tableOf(t *graph.VertexType, progress graph.Progress) (*vertexTable, error) {
+func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 	made := &vertexTable{
 		name: t.Type, ids: names.NewTable(), before: t.Count, fixed: t.Table == nil, label: -1,
-		progress: progress,
+		progress: o.Progress,
 	}
 	if made.numbered = t.Names == nil; made.fixed && made.numbered {
 		return made, nil
@@ -80,6 +83,9 @@ func tableOf(t *graph.VertexType, progress graph.Progress) (*vertexTable, error)
 	}
 	if t.Table != nil {
 		made.like, made.asked, made.path = t.Table.Columns, t.Table.ID, t.Table.Path
+		if like := o.Like[t.Type]; like != nil {
+			made.like = like
+		}
 		made.list = made.like // of vertices without a row
 	}
 	for _, name := range t.Names {
@@ -150,8 +156,8 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	}
 	for i := range t.list {
 		if c := &t.list[i]; c.Other > 0 {
-			notes = append(notes, fmt.Sprintf("%s: column %s: values that the store does not know in %d of "+
-				"%d rows, which count as other", t.path, c.Name, c.Other, t.rows))
+			notes = append(notes, fmt.Sprintf("%s: column %s: values that are not known in %d of %d "+
+				"rows, which count as other", t.path, c.Name, c.Other, t.rows))
 		}
 	}
 	var out []string
@@ -196,6 +202,11 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		l.know(r.EndColumns)
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
+		if of.Columns != r.EdgeColumns {
+			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: weft append takes their "+
+				"columns with {edge-features}", l.path, arrays.Counted(r.EdgeColumns, "feature"),
+				arrays.Counted(of.Columns, "feature"))
+		}
 		if edges[i], err = of.Read(nil); err != nil {
 			return err
 		}

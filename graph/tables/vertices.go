@@ -140,9 +140,15 @@ func (t *vertexTable) read(progress graph.Progress, do func(*table.Row) error) e
 		return err
 	}
 	defer file.Close()
-	of := table.Table{Path: t.path, Progress: progress, Separators: ",;\t", Line: "a table of vertices"}
+	of := table.Table{Path: t.path, Progress: progress, Separators: ",;\t",
+		Line: "a table of vertices", Header: true}
 	return of.Each(file, t.choose, func(r *table.Row) error {
-		if n := r.Len(); n != len(t.header) {
+		switch n := r.Len(); {
+		case n > len(t.header):
+			return r.Errorf("%d columns, where the header names %d: put a field that has a "+
+				"separator in quotes", n,
+				len(t.header))
+		case n < len(t.header):
 			return r.Errorf("%s, where the header names %d", arrays.Counted(n, "column"), len(t.header))
 		}
 		return do(r)
@@ -157,8 +163,7 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 	}
 	for k, c := range all {
 		if c.Name == "" {
-			return nil, fmt.Errorf("column %d has no name: put a line with a name for each before the rows; "+
-				"pandas writes its index with index_label", k+1)
+			c.Name = unnamed + strconv.Itoa(k)
 		}
 		if slices.Contains(t.header, c.Name) {
 			return nil, fmt.Errorf("two columns are called %.40q: rename one", c.Name)
@@ -168,8 +173,8 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 				c.Name)
 		}
 		if c.Kind == table.Nested {
-			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "it does not hold one value " +
-				"in each row"})
+			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
+				"read, as of lists, structures, bytes and nulls"})
 			continue
 		}
 		t.header, order = append(t.header, c.Name), append(order, k)
@@ -199,6 +204,12 @@ func (t *vertexTable) profile() error {
 	}
 	var room []float32
 	err := t.read(t.progress, func(r *table.Row) error {
+		for k := range t.header {
+			if field := r.Field(k); r.Kind(k) == table.Any && !utf8.Valid(field) {
+				return r.Errorf("column %s: %.40q is not UTF-8: convert the file, as with "+
+					"iconv -f LATIN1 -t UTF-8", t.header[k], field)
+			}
+		}
 		id := r.Field(t.id)
 		if err := checkID(id); err != nil {
 			return r.Errorf("%w", err)
@@ -215,7 +226,7 @@ func (t *vertexTable) profile() error {
 		}
 		t.rows++
 		if t.label >= 0 {
-			if err := t.labels.add(r.Field(t.label)); err != nil {
+			if err := t.labels.add(r.Decimal(t.label)); err != nil {
 				return r.Errorf("column %s: %w", t.header[t.label], err)
 			}
 		}
@@ -225,7 +236,7 @@ func (t *vertexTable) profile() error {
 		}
 		for k, p := range t.profiles {
 			if t.takes(k) {
-				p.Add(r.Field(k))
+				p.Add(r.Field(k), r.Decimal(k))
 			}
 		}
 		return nil
@@ -256,7 +267,17 @@ func (t *vertexTable) leaves(name string) bool {
 }
 
 // takes reports whether features may be made of a column.
-func (t *vertexTable) takes(k int) bool { return k != t.id && k != t.label && !t.leaves(t.header[k]) }
+func (t *vertexTable) takes(k int) bool {
+	return k != t.id && k != t.label && !isIndex(t.header[k]) && !t.leaves(t.header[k])
+}
+
+// unnamed is what pandas calls a column without a name, before its number from 0.
+const unnamed = "Unnamed: "
+
+// isIndex reports whether a column is the index of a table of pandas, which numbers the rows.
+func isIndex(name string) bool {
+	return strings.HasPrefix(name, unnamed) || strings.HasPrefix(name, "__index_level_")
+}
 
 // match finds the columns of a list that features are to be like.
 func (t *vertexTable) match() error {
@@ -284,8 +305,9 @@ func (t *vertexTable) match() error {
 	return nil
 }
 
-// count counts what the values of a row are.
-func (t *vertexTable) count(c *columns.Column, field []byte, unknown bool) {
+// count counts what the value of a row in a column of the list is.
+func (t *vertexTable) count(column int, field []byte, unknown bool) {
+	c := &t.list[column]
 	switch {
 	case columns.IsMissing(field):
 		c.Missing++
@@ -298,20 +320,15 @@ func (t *vertexTable) count(c *columns.Column, field []byte, unknown bool) {
 }
 
 // row appends the features of a row, and tells seen about its values.
-func (t *vertexTable) row(to []float32, r *table.Row, seen func(*columns.Column, []byte, bool),
-) ([]float32, error) {
-	for i := range t.list {
-		c, field := &t.list[i], r.Field(t.from[i])
-		var (
-			unknown bool
-			err     error
-		)
-		if to, unknown, err = c.Append(to, field); err != nil {
-			return to, r.Errorf("column %s: %w", c.Name, err)
+func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, bool)) ([]float32, error) {
+	to, err := t.list.Append(to, func(i int) ([]byte, error) {
+		if t.list[i].Kind == columns.Number {
+			return r.Decimal(t.from[i]), nil
 		}
-		if seen != nil {
-			seen(c, field, unknown)
-		}
+		return r.Field(t.from[i]), nil
+	}, seen)
+	if err != nil {
+		return to, r.Errorf("%w", err)
 	}
 	return to, nil
 }
@@ -336,8 +353,12 @@ func (t *vertexTable) finish() {
 		switch {
 		case t.like != nil || k == t.id || k == t.label:
 			continue
-		case !t.takes(k):
+		case t.leaves(p.Name):
 			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: "as asked"})
+			continue
+		case isIndex(p.Name):
+			t.leftOut = append(t.leftOut,
+				columns.LeftOut{Name: p.Name, Why: "it has no name, as the index of pandas"})
 			continue
 		}
 		c, why := p.Column()

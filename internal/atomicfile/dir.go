@@ -84,7 +84,7 @@ func CheckExchange(parent *os.Root, name string) error {
 		if err != nil {
 			return err
 		}
-		defer parent.Remove(made)
+		defer func() { _ = parent.Remove(made) }()
 		defer lock.Close()
 		defer dir.Close()
 		hidden[i] = made

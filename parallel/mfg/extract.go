@@ -85,6 +85,9 @@ type direction struct {
 
 func newExtractor(g *appended.Graph, room *Room) *extractor {
 	base := partition.All(g.Graph)
+	if g.Arrangements != nil {
+		base.Arrange(g.Arrangements)
+	}
 	x := &extractor{
 		g: g, whole: base.Whole.Grown(g.Counts, g.Edges()), sets: room.setsOf(g.Counts),
 	}
@@ -191,14 +194,14 @@ func (d *direction) copied(x *extractor, m *Model, ids [][]int32) (r graph.Relat
 
 // features copies those of rows of a vertex type. The last row has none.
 func (x *extractor) features(kind int, t *graph.VertexType, rows []int32) (f graph.Features) {
-	f.Columns = t.Features.Columns
+	f.Columns = x.g.Width(kind)
 	if t.Features.Sparse() {
 		f.Indptr = make([]int64, 1, len(rows)+1)
 	} else {
 		f.Dense = make([]float32, 0, len(rows)*f.Columns)
 	}
 	for _, row := range rows[:len(rows)-1] {
-		values, columns := x.g.Row(kind, row)
+		values, columns := x.g.Row(f.Dense[len(f.Dense):], kind, row)
 		if f.Indptr == nil {
 			f.Dense = append(f.Dense, values...)
 			continue

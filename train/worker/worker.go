@@ -281,9 +281,11 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 	return kinds, nil
 }
 
-// NewLoaded makes the model of inferences for some vertices of the graph, with the weights, in the memory of a
-// team.
-func NewLoaded(c Config, team *kernel.Team, graph *partition.Share, weights nn.State) (*engine.Loaded, error) {
+// NewLoaded makes the model of inferences for some vertices of the graph, with the weights, in the memory of
+// a team.
+func NewLoaded(c Config, team *kernel.Team, graph *partition.Share,
+	weights nn.State,
+) (*engine.Loaded, error) {
 	w, e, err := begin(c, team, comm.Alone(), graph)
 	if err != nil {
 		return nil, err
