@@ -83,8 +83,8 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 	}
 	if t.Table != nil {
 		made.like, made.asked, made.path = t.Table.Columns, t.Table.ID, t.Table.Path
-		if like := o.Like[t.Type]; like != nil {
-			made.like = like
+		if o.Like != nil && o.Like.Columns[t.Type] != nil {
+			made.like = o.Like.Columns[t.Type]
 		}
 		made.list = made.like // of vertices without a row
 	}
