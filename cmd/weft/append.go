@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -104,12 +105,16 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	for _, note := range a.added.Notes {
 		say(note)
 	}
-	made := a.made()
-	leaks, err := leaksOf(made)
+	made := cmp.Or(a.out, a.store)
+	warnings, err := leaksOf(made)
 	if err != nil {
 		return err
 	}
-	for _, warning := range leaks {
+	if strings.Contains(a.written.Provenance, "--symmetrize") && oneWay(&a.added.Edges[0]) {
+		warnings = append(warnings, "the store was imported with --symmetrize, and new edges are added as they are "+
+			"listed: list each in both directions, too")
+	}
+	for _, warning := range warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+warning)
 	}
 	say(storeLine(made, a.written, time.Since(started)))
@@ -121,12 +126,19 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// made is the path of the new version.
-func (a *appendCommand) made() string {
-	if a.out != "" {
-		return a.out
+// oneWay reports whether the reverse of an edge is not there, equally often.
+func oneWay(e *graph.Edges) bool {
+	more := map[[2]int32]int{}
+	for k, u := range e.Source {
+		more[[2]int32{u, e.Target[k]}]++
+		more[[2]int32{e.Target[k], u}]--
 	}
-	return a.store
+	for _, n := range more {
+		if n != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // append makes the new version.

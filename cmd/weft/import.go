@@ -215,11 +215,11 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	if made.OneClass {
 		made.Warnings = append(made.Warnings, oneClass)
 	}
-	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
+	out := cmd.OutOrStdout()
+	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), out); err != nil {
 		return err
 	}
-	say(nextLine(r.store, made.Graph))
+	fmt.Fprintln(out, nextLine(r.store, made.Graph))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -124,8 +125,7 @@ func withoutTable(flag string) error {
 }
 
 // columnTable prints what was made of the columns of tables.
-func columnTable(say func(string), types []graph.VertexType) {
-	var text strings.Builder
+func columnTable(out io.Writer, types []graph.VertexType) {
 	for _, of := range types {
 		if of.Table == nil {
 			continue
@@ -134,7 +134,7 @@ func columnTable(say func(string), types []graph.VertexType) {
 		if len(types) > 1 {
 			name = of.Type + ": "
 		}
-		t := newTable(&text)
+		t := newTable(out)
 		t.row("column of "+name+of.Table.Path, "became", "missing")
 		t.row(of.Table.ID, "the id", "")
 		if of.Table.Label != "" {
@@ -144,13 +144,10 @@ func columnTable(say func(string), types []graph.VertexType) {
 			c := &of.Table.Columns[i]
 			t.row(c.Name, becomes(c), when(c.Missing > 0, count(c.Missing)))
 		}
-		for _, out := range of.Table.LeftOut {
-			t.row(out.Name, "left out: "+out.Why, "")
+		for _, left := range of.Table.LeftOut {
+			t.row(left.Name, "left out: "+left.Why, "")
 		}
 		t.flush()
-	}
-	for line := range strings.Lines(text.String()) {
-		say(strings.TrimRight(line, "\n"))
 	}
 }
 

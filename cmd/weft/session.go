@@ -149,7 +149,7 @@ func (s *session) divideParts() error {
 	return nil
 }
 
-// changeParts has what is known of the whole graph, and the values of each partition once it is open, changed.
+// changeParts changes what is known of the whole graph, and the values of each partition once it is open.
 func (s *session) changeParts(whole func(*partition.Whole), values func(*partition.Values)) {
 	parts := *s.job.Parts
 	open := parts.Open

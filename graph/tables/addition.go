@@ -167,8 +167,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 		}
 	}
 	if len(out) > 0 {
-		notes = append(notes, fmt.Sprintf("%s: columns left out, as the store does not have them: %s",
-			t.path, strings.Join(out, ", ")))
+		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.path, strings.Join(out, ", ")))
 	}
 	return notes
 }

@@ -107,7 +107,8 @@ func TestAppendIsImport(t *testing.T) {
 		require.NoError(t, err)
 		got, err := graph.Open(store)
 		require.NoError(t, err)
-		assert.EqualBy(t, inMemory(t, all), got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(),
+		assert.EqualBy(t, inMemory(t, all), got,
+			cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(),
 			cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes", "Count"),
 			cmpopts.IgnoreFields(columns.Table{}, "Path", "LeftOut"))
 		require.NoError(t, got.Close())

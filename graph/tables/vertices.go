@@ -205,7 +205,10 @@ func (t *vertexTable) profile() error {
 	var room []float32
 	err := t.read(t.progress, func(r *table.Row) error {
 		for k := range t.header {
-			if field := r.Field(k); r.Kind(k) == table.Any && !utf8.Valid(field) {
+			if r.Kind(k) != table.Any {
+				break // of Parquet, whose text is UTF-8, or bytes
+			}
+			if field := r.Field(k); !utf8.Valid(field) {
 				return r.Errorf("column %s: %.40q is not UTF-8: convert the file, as with "+
 					"iconv -f LATIN1 -t UTF-8", t.header[k], field)
 			}
@@ -226,7 +229,7 @@ func (t *vertexTable) profile() error {
 		}
 		t.rows++
 		if t.label >= 0 {
-			if err := t.labels.add(r.Decimal(t.label)); err != nil {
+			if err := t.labels.add(r.Decimal(r.Field(t.label))); err != nil {
 				return r.Errorf("column %s: %w", t.header[t.label], err)
 			}
 		}
@@ -236,7 +239,8 @@ func (t *vertexTable) profile() error {
 		}
 		for k, p := range t.profiles {
 			if t.takes(k) {
-				p.Add(r.Field(k), r.Decimal(k))
+				field := r.Field(k)
+				p.Add(field, r.Decimal(field))
 			}
 		}
 		return nil
@@ -323,7 +327,7 @@ func (t *vertexTable) count(column int, field []byte, unknown bool) {
 func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, bool)) ([]float32, error) {
 	to, err := t.list.Append(to, func(i int) ([]byte, error) {
 		if t.list[i].Kind == columns.Number {
-			return r.Decimal(t.from[i]), nil
+			return r.Decimal(r.Field(t.from[i])), nil
 		}
 		return r.Field(t.from[i]), nil
 	}, seen)

@@ -107,8 +107,9 @@ func CheckEnding(flag, path string) error {
 // A table with Before has further columns with the same of the earlier prediction, but embeddings: old_class,
 // old_probability, … They are empty, in Parquet null, where there was none. change may be among the others.
 //
-// Probabilities are the softmax of logits, and σ for labels. Control characters of names are escaped as in
-// Go's strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
+// Probabilities are the softmax of logits, and σ for labels. Names in Parquet are as they are. In CSV their
+// control characters are escaped as in Go's strings, and one that a spreadsheet would take for a formula has
+// an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err
@@ -119,10 +120,6 @@ func Write(path string, rows worker.Rows, t Table) error {
 
 // Encode is Write to a writer, in the format of an ending: .npy, .csv or .parquet.
 func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
-	t.Classes, t.Types = cells(t.Classes), slices.Clone(t.Types)
-	for k := range t.Types {
-		t.Types[k].Name = cell(t.Types[k].Name)
-	}
 	for _, f := range formats {
 		if ending == f.ending {
 			buffered := bufio.NewWriterSize(to, 1<<20)
@@ -218,7 +215,7 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 		row -= of.Count
 	}
 	if names != nil {
-		name = cell(names[row])
+		name = names[row]
 	}
 	return int64(row), kind, name
 }
