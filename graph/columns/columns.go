@@ -125,7 +125,7 @@ var missing = map[string]bool{
 // IsMissing reports whether the text of a field stands for no value.
 func IsMissing(field []byte) bool {
 	var lower [len("-1.#qnan")]byte
-	if len(field) > len(lower) {
+	if n := len(field); n > len(lower) || n > 0 && field[n-1]-'0' <= 9 { // no word ends with a digit
 		return false
 	}
 	for i, c := range field {
@@ -205,9 +205,11 @@ func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
 	switch k {
 	case Number:
 		x, err := strconv.ParseFloat(string(field), 64)
-		// a number too large for float64
-		ok := err == nil || math.IsInf(x, 0)
-		return x, at, ok && !math.IsNaN(x) && !bytes.ContainsAny(field, "_xX") // as 1_000 and 0x1p4 of Go
+		ok := err == nil || math.IsInf(x, 0) // too large for float64
+		for _, c := range field {
+			ok = ok && c != '_' && c != 'x' && c != 'X' // as 1_000 and 0x1p4, which only Go reads
+		}
+		return x, at, ok && !math.IsNaN(x)
 	case Boolean:
 		switch strings.ToLower(string(field)) {
 		case "true", "yes":

@@ -93,6 +93,9 @@ func (p *Profile) Add(field, number []byte) {
 		c.fails, c.sum = !ok, c.sum+x
 		p.timed = p.timed || ok && kind == Date && at.Unix()%secondsOfDay != 0
 	}
+	if p.many {
+		return
+	}
 	p.invalid = p.invalid || !utf8.Valid(field)
 	if p.long = p.long || len(field) > longest; p.long {
 		return
@@ -159,7 +162,7 @@ func (p *Profile) examples() string {
 func quote(field string) string {
 	const longest = 30
 	if len(field) > longest {
-		field = strings.ToValidUTF8(field[:longest], "") + "…"
+		field = field[:longest] + "…"
 	}
-	return "“" + field + "”"
+	return "“" + strings.ToValidUTF8(field, "") + "”"
 }

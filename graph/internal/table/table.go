@@ -273,10 +273,9 @@ func (r *Row) Field(column int) []byte {
 	return r.digits
 }
 
-// Decimal is Field, but with a point where semicolons separate the columns and the value is a number with a
-// decimal comma.
-func (r *Row) Decimal(column int) []byte {
-	field := r.Field(column)
+// Decimal is a field of the row, but with a point where semicolons separate the columns and the field is a
+// number with a decimal comma. It is valid until the value of another column.
+func (r *Row) Decimal(field []byte) []byte {
 	comma := -1
 	if r.separator == ';' {
 		comma = bytes.IndexByte(field, ',')
@@ -374,7 +373,7 @@ func appendDecimal(to, digits []byte, scale int) []byte {
 // Number is the number in a column, that of text the nearest float32.
 func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
-		return strconv.ParseFloat(string(r.Decimal(column)), 32)
+		return strconv.ParseFloat(string(r.Decimal(r.Text(column))), 32)
 	}
 	switch v := r.values[column]; v.Kind() {
 	case parquet.Float:
