@@ -153,8 +153,15 @@ type request struct {
 	order    predictions.Order
 }
 
-// source is the graph, with the flags of its tables.
-func (r *request) source() source { return r.tables.of(r.graph) }
+// source is the graph, with the flags of its tables, which are read like those that the weights were trained
+// on.
+func (r *request) source() source {
+	s := r.tables.of(r.graph)
+	if r.columns != nil && s.given("vertices-from") && !s.given(columnsOfFlag) {
+		s.like = cmp.Or(r.run, r.weights)
+	}
+	return s
+}
 
 // requestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
 // that args name after the run.

@@ -93,9 +93,9 @@ func TestAppendIsImport(t *testing.T) {
 		}
 		files(t, written)
 		base := inMemory(t, first)
-		all.Like = columns.ByType{}
+		all.Like = &Like{Columns: columns.ByType{}}
 		for _, of := range base.Types() {
-			all.Like[of.Type] = of.Table.Columns
+			all.Like.Columns[of.Type] = of.Table.Columns
 		}
 		more.Label = "kind"
 		added, err := Add(more, base)
