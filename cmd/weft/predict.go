@@ -39,6 +39,8 @@ type predictCommand struct {
 	embeddings string
 	vertices   string         // those to predict, or a file of them; empty: all, or the new ones
 	add        tables.Options // new vertices and edges
+	since      string         // the store before an addition that the graph has; empty: none
+	later      string         // that graph, in whose place since is opened
 	new        []string       // the names of the new vertices
 	changed    bool           // predict what is added can change, with and without it
 	columns    []string
@@ -72,6 +74,8 @@ with the edges. Nothing is kept. With --vertices it computes others, as the new 
 each layer. The columns old_class, old_probability, … say what was predicted before, and are empty for a new vertex. The column change is
 the largest difference of a probability or value. --sort change puts the largest first.
 
+With --since the addition is what the graph has more than an earlier store: weft append --out makes a later one.
+
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
 Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
 preds.npy a second file, preds.vertices.npy, has their ids.`,
@@ -84,6 +88,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
   weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
   weft predict runs/first --add-vertices new.csv --add-edges new-edges.csv --out runs/new.csv
   weft predict runs/first --add-edges new-edges.csv --changed --out runs/changed.csv --sort change
+  weft predict runs/first stores/newer --since stores/older --changed --out runs/changed.csv
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
@@ -111,6 +116,8 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	addFlags(cmd.Flags(), &p.add)
+	cmd.Flags().StringVar(&p.since, "since", "", "the `store` before an addition that the graph has: as "+
+		"--add-vertices and --add-edges, for what it has besides")
 	cmd.Flags().BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
 		"vertices whose prediction can differ")
 	p.tables.add(cmd.Flags(), true)
@@ -146,8 +153,15 @@ type request struct {
 	order    predictions.Order
 }
 
-// source is the graph, with the flags of its tables.
-func (r *request) source() source { return r.tables.of(r.graph) }
+// source is the graph, with the flags of its tables, which are read like those that the weights were trained
+// on.
+func (r *request) source() source {
+	s := r.tables.of(r.graph)
+	if r.columns != nil && s.given("vertices-from") && !s.given(columnsOfFlag) {
+		s.like = cmp.Or(r.run, r.weights)
+	}
+	return s
+}
 
 // requestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
 // that args name after the run.
@@ -336,6 +350,9 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 			return asked, err
 		}
 	}
+	if p.since != "" {
+		p.later, asked.graph = asked.graph, p.since
+	}
 	return asked, asked.options.CheckSome()
 }
 
@@ -343,7 +360,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	opened, err := r.open(cmd.Context(), asked.source(), asked.options, cmd.ErrOrStderr(),
 		func(store string) error {
 			return p.outputs(func(flag, path string) error {
-				return checkApartFromGraph(flag, path, asked.graph, store)
+				err := checkApartFromGraph(flag, path, asked.graph, store)
+				if err == nil && p.since != "" {
+					err = checkApartFromGraph(flag, path, p.later, p.later)
+				}
+				return err
 			})
 		}, func(g *graph.Graph) error {
 			return asked.fits(&train.Job{Graph: g}, weights, io.Discard)
@@ -367,10 +388,16 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		if shown.erase(); err != nil {
 			return err
 		}
+		for _, note := range job.Appended.Added.Notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
+		}
 	}
 	if p.vertices != "" {
 		counts := opened.counts()
-		own := counts.Own() + len(p.new)
+		own := counts.Own()
+		if job.Appended != nil {
+			own = job.Appended.Counts[0]
+		}
 		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, own); err != nil {
 			return err
 		}

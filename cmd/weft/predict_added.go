@@ -8,6 +8,7 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/graph/tables"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -27,7 +28,9 @@ func addFlags(flags *pflag.FlagSet, o *tables.Options) {
 }
 
 // adds reports whether vertices or edges are added to the graph.
-func (p *predictCommand) adds() bool { return len(p.add.Vertices)+len(p.add.Edges) > 0 }
+func (p *predictCommand) adds() bool {
+	return len(p.add.Vertices)+len(p.add.Edges) > 0 || p.since != ""
+}
 
 // names are those of the vertices of the graph, and of the new ones.
 func (p *predictCommand) names(g *graph.Graph) []string {
@@ -39,6 +42,11 @@ func (p *predictCommand) names(g *graph.Graph) []string {
 
 // checkAdded refuses flags of tables that are not there.
 func (p *predictCommand) checkAdded() error {
+	if p.since != "" && len(p.add.Vertices)+len(p.add.Edges) > 0 {
+		return refusal.Errorf("--since %s: the store has what is added; leave --add-vertices and "+
+			"--add-edges out",
+			p.since)
+	}
 	for flag, given := range map[string]bool{
 		"source": len(p.add.Source) > 0, "target": len(p.add.Target) > 0,
 		"edge-weights": p.add.EdgeWeights != "",
@@ -64,13 +72,35 @@ func (r *request) admitsAddition() error {
 	return nil
 }
 
+// addition reads what is added to a graph: tables, or what a later store has besides.
+func (p *predictCommand) addition(g *graph.Graph) (a *appended.Addition, err error) {
+	if p.since == "" {
+		return tables.Add(p.add, g)
+	}
+	later, err := graph.Open(p.later)
+	if err != nil {
+		return nil, err
+	}
+	defer later.Close()
+	err = later.Guard(func() (err error) {
+		if a, err = appended.Between(g, later); err != nil {
+			err = refusal.Errorf("--since %s: %s is not that store with an addition: %w",
+				p.since, p.later, err)
+		}
+		return err
+	})
+	return a, err
+}
+
 // append gives the job of a session the graph with what is added, of which the new vertices are predicted,
 // those that can differ or those of --vertices.
 func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
 	g := s.job.Graph
-	p.add.Like = s.job.Columns()
+	if trained := s.job.Columns(); trained != nil {
+		p.add.Like = &tables.Like{Columns: trained}
+	}
 	err := g.Guard(func() error {
-		added, err := tables.Add(p.add, g)
+		added, err := p.addition(g)
 		if err != nil {
 			return err
 		}
@@ -78,10 +108,10 @@ func (p *predictCommand) append(ctx context.Context, s *session, weights nn.Stat
 			return err
 		}
 		p.new = added.Types[0].Names
-		for i := range p.new {
-			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
+		for v := g.Own(); v < s.job.Appended.Counts[0]; v++ {
+			s.job.Vertices = append(s.job.Vertices, int32(v))
 		}
-		if len(p.new) == 0 && p.vertices == "" && !p.changed {
+		if len(s.job.Vertices) == 0 && p.vertices == "" && !p.changed {
 			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices, " +
 				"or predict all that can differ with --changed")
 		}

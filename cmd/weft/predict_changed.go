@@ -19,7 +19,7 @@ func (p *predictCommand) checkChanged() error {
 		return nil
 	case !p.adds():
 		return refusal.Errorf("--changed: compares predictions without and with an addition; give " +
-			"--add-vertices or --add-edges, too")
+			"--add-vertices, --add-edges or --since, too")
 	case p.vertices != "":
 		return refusal.Errorf("--vertices %s: --changed finds the vertices; leave one of them out",
 			p.vertices)
