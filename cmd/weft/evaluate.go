@@ -78,7 +78,11 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	of := &evaluated{request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
-	of.tables = e.tables
+	if of.tables = e.tables; of.elsewhere {
+		if of.columns, err = rundir.ColumnsOf(of.weights); err != nil {
+			return nil, err
+		}
+	}
 	if of.graph == "" {
 		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
 			"weft evaluate %[1]s STORE", args[0])
@@ -90,6 +94,11 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	defer of.on.Close()
+	if of.elsewhere && len(of.on.Splits) == 0 && e.split <= 0 {
+		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+	}
 	if e.split >= 0 {
 		o.Split = task.Split{Number: e.split}
 	}
@@ -108,6 +117,24 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return of.edges(cmd.Context(), cmd.ErrOrStderr())
 	}
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// testAll takes all labelled vertices of a graph without a split for test vertices.
+func (e *evaluated) testAll(notes io.Writer) error {
+	return e.on.Guard(func() error {
+		var all []int64
+		for v := range int64(e.on.Own()) {
+			if l := &e.on.Labels; l.There() && l.Labelled(v) {
+				all = append(all, v)
+			}
+		}
+		if len(all) > 0 {
+			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test vertices\n", printable(e.graph),
+				counted(len(all), "labelled vertex", "labelled vertices"))
+			e.on.Splits = []graph.Split{{Test: all}}
+		}
+		return nil
+	})
 }
 
 // vertices measures predictions of labels.
@@ -218,9 +245,6 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 	}
 	job := &train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options, HeldOut: true}
 	state, err := nn.ReadState(e.weights)
-	if err == nil {
-		e.columns, err = rundir.ColumnsOf(e.weights)
-	}
 	if err == nil {
 		err = e.fits(job, state, notes)
 	}

@@ -18,6 +18,7 @@ import (
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train/rundir"
 )
 
 // importRequest is the arguments and flags of an import.
@@ -52,7 +53,11 @@ func (r *importRequest) files() (files []string) {
 			}
 			return
 		}
-		files = append(files, f.Value.String())
+		path := f.Value.String()
+		if f.Name == columnsOfFlag && rundir.Is(path) {
+			path, _, _ = weightsOf(path) // reading it says what is wrong
+		}
+		files = append(files, path)
 	})
 	return files
 }

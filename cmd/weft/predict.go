@@ -153,8 +153,15 @@ type request struct {
 	order    predictions.Order
 }
 
-// source is the graph, with the flags of its tables.
-func (r *request) source() source { return r.tables.of(r.graph) }
+// source is the graph, with the flags of its tables, which are read like those that the weights were trained
+// on.
+func (r *request) source() source {
+	s := r.tables.of(r.graph)
+	if r.columns != nil && s.given("vertices-from") && !s.given(columnsOfFlag) {
+		s.like = cmp.Or(r.run, r.weights)
+	}
+	return s
+}
 
 // requestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
 // that args name after the run.
@@ -380,6 +387,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		err := r.Together(p.append(cmd.Context(), opened, weights))
 		if shown.erase(); err != nil {
 			return err
+		}
+		for _, note := range job.Appended.Added.Notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
 		}
 	}
 	if p.vertices != "" {

@@ -96,7 +96,9 @@ func (p *predictCommand) addition(g *appended.Base) (a *appended.Addition, err e
 // those that can differ or those of --vertices.
 func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
 	g := s.job.Base()
-	p.add.Like = s.job.Columns()
+	if trained := s.job.Columns(); trained != nil {
+		p.add.Like = &tables.Like{Columns: trained}
+	}
 	err := g.Guard(func() error {
 		added, err := p.addition(g)
 		if err != nil {

@@ -72,8 +72,8 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		whole.Relations = append(whole.Relations, graph.Relation{
-			Source: r.Source, Name: r.Name, Target: r.Target, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
-			Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
+			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
+			EdgeSplit: r.EdgeSplit, Indptr: []int64{0}, Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
 		})
 	}
 	return whole, nil

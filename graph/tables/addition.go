@@ -83,8 +83,8 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 	}
 	if t.Table != nil {
 		made.like, made.asked, made.path = t.Table.Columns, t.Table.ID, t.Table.Path
-		if like := o.Like[t.Type]; like != nil {
-			made.like = like
+		if o.Like != nil && o.Like.Columns[t.Type] != nil {
+			made.like = o.Like.Columns[t.Type]
 		}
 		made.list = made.like // of vertices without a row
 	}
@@ -167,8 +167,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 		}
 	}
 	if len(out) > 0 {
-		notes = append(notes, fmt.Sprintf("%s: columns left out, as the store does not have them: %s",
-			t.path, strings.Join(out, ", ")))
+		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.path, strings.Join(out, ", ")))
 	}
 	return notes
 }
@@ -199,6 +198,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		if err != nil {
 			return err
 		}
+		l.know(r.EndColumns)
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
 		if of.Columns != r.EdgeColumns {

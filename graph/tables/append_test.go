@@ -93,9 +93,9 @@ func TestAppendIsImport(t *testing.T) {
 		}
 		files(t, written)
 		base := inMemory(t, first)
-		all.Like = columns.ByType{}
+		all.Like = &Like{Columns: columns.ByType{}}
 		for _, of := range base.Types() {
-			all.Like[of.Type] = of.Table.Columns
+			all.Like.Columns[of.Type] = of.Table.Columns
 		}
 		more.Label = "kind"
 		added, err := Add(more, base)
@@ -107,7 +107,8 @@ func TestAppendIsImport(t *testing.T) {
 		require.NoError(t, err)
 		got, err := graph.Open(store)
 		require.NoError(t, err)
-		assert.EqualBy(t, inMemory(t, all), got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(),
+		assert.EqualBy(t, inMemory(t, all), got,
+			cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(),
 			cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes", "Count"),
 			cmpopts.IgnoreFields(columns.Table{}, "Path", "LeftOut"))
 		require.NoError(t, got.Close())

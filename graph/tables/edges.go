@@ -27,6 +27,7 @@ type edgeList struct {
 	progress   graph.Progress
 
 	header  []string
+	order   []int // the columns that are read: source, target, numbers; nil: the first line is an edge
 	leftOut []string
 	rows    int64 // of the list
 	known   int64 // ends of edges that have a row in a table
@@ -36,6 +37,7 @@ type edgeList struct {
 // end is an end of the edges of a list.
 type end struct {
 	asked string       // the column that was asked for; empty: one of a known name
+	known string       // that of a list that was read before; empty: it is not known
 	of    *vertexTable // whose vertices the ends are; nil: the first edge tells
 }
 
@@ -137,7 +139,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 // choose finds the columns of source and target, and those of numbers. Of text it returns none where the
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
-	l.header, l.leftOut = l.header[:0], nil
+	l.header, l.order, l.leftOut = l.header[:0], nil, nil
 	for _, c := range all {
 		l.header = append(l.header, c.Name)
 	}
@@ -154,6 +156,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 				return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", asked,
 					refusal.Setting(endNames[k]), arrays.Listed(l.header))
 			}
+		}
+		if known := slices.Index(l.header, l.ends[k].known); known >= 0 && l.ends[k].asked == "" {
+			at = known
 		}
 		if at < 0 {
 			return nil, l.unnamed()
@@ -177,6 +182,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			l.leftOut = append(l.leftOut, name)
 		}
 	}
+	l.order = order
 	return order, nil
 }
 
@@ -191,6 +197,21 @@ func (l *edgeList) isEdge(first []table.Column) bool {
 			return known
 		})
 	})
+}
+
+// know says which columns another list of the relation had for its ends.
+func (l *edgeList) know(columns [2]string) {
+	for k := range l.ends {
+		l.ends[k].known = columns[k]
+	}
+}
+
+// endColumns are the columns of the ends; empty where the list has no header.
+func (l *edgeList) endColumns() (names [2]string) {
+	for k, at := range l.order[:min(len(l.order), len(names))] {
+		names[k] = l.header[at]
+	}
+	return names
 }
 
 // unnamed refuses a list whose columns have no known names, with the settings that would name two of them.

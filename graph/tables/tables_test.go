@@ -117,10 +117,10 @@ func TestLike(t *testing.T) {
 		Edges: []string{"knows.csv"}, Vertices: []string{"people.csv"}, Source: []string{"payer"},
 		Target: []string{"payee"},
 	}
-	o.Like = map[string]columns.List{graph.VertexName: {
+	o.Like = &Like{Columns: columns.ByType{graph.VertexName: {
 		{Name: "city", Kind: columns.Category, Categories: []string{"Berlin", "Rome"}},
 		{Name: "age", Kind: columns.Number, Mean: 7},
-	}}
+	}}}
 	g := read(t, o)
 	assert.Equal(t, []float32{0, 1, 30, 0, 0, 7, 0, 0, 50, 0, 0, 7}, g.Features.Dense)
 	assert.Equal(t, columns.List{
@@ -131,7 +131,7 @@ func TestLike(t *testing.T) {
 		},
 		{Name: "age", Kind: columns.Number, Mean: 7, Missing: 2},
 	}, g.Table.Columns)
-	o.Like[graph.VertexName][1].Name = "weight"
+	o.Like.Columns[graph.VertexName][1].Name = "weight"
 	_, err := Open(o)
 	refused(t, err, `people.csv: there is no column weight; people.csv has "name", "age", "city", "member", `+
 		`"since", "class", "comment"`)
@@ -263,6 +263,10 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\nb,2\na,\"1\nb,2\n", "a,a\n", "v.csv:3: a field begins with a quote that no other " +
 				"closes: close it, or leave the quote out", nil,
+		},
+		{
+			"id,x\ra,1\r", "a,a\n", `v.csv:1: its lines end as those of old Macs: convert the file, ` +
+				`as with tr '\r' '\n'`, nil,
 		},
 		{
 			"id,x\na,Z\xfcrich\n", "a,a\n",

@@ -21,6 +21,8 @@ import (
 type vertexTable struct {
 	path, name string
 	asked      string // the column of ids that was asked for; empty: none
+	known      string // that of a table that was read before; empty: it is not known
+	knownLabel string // that table's label; empty: it had none
 	leaveOut   []string
 	choices    columns.Choices
 	like       columns.List // nil: as the values suggest
@@ -53,12 +55,11 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 			return nil, err
 		}
 		of := t.name
-		if len(o.Vertices)+len(o.Edges) == 2 {
+		if o.untyped() {
 			of = graph.VertexName
 		}
-		if t.like = o.Like[of]; o.Like != nil && t.like == nil {
-			return nil, refusal.Errorf("%s: there was no vertex type %s, whose columns these are to be like",
-				t.path, of)
+		if err := o.Like.table(t, of); err != nil {
+			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
 			return nil, refusal.Errorf("{vertices-from} %s: two vertex types are called %s; give one "+
@@ -75,6 +76,11 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 // findLabel finds the table that has the column of labels, and puts it first.
 func (o *Options) findLabel(all []*vertexTable) error {
 	if o.Label == "" {
+		for i, t := range all {
+			if t.label = slices.Index(t.header, t.knownLabel); t.label >= 0 {
+				first(all, i)
+			}
+		}
 		return nil
 	}
 	of, column := "", o.Label
@@ -101,9 +107,15 @@ func (o *Options) findLabel(all []*vertexTable) error {
 	if t.label = slices.Index(t.header, column); t.label == t.id {
 		return refusal.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
 	}
-	copy(all[1:found+1], all[:found])
-	all[0] = t
+	first(all, found)
 	return nil
+}
+
+// first moves the i-th table to the begin.
+func first(all []*vertexTable, i int) {
+	t := all[i]
+	copy(all[1:i+1], all[:i])
+	all[0] = t
 }
 
 // readHeader reads the names of the columns. It refuses a table without a row.
@@ -150,6 +162,10 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
 	for k, c := range all {
+		if strings.Contains(c.Name, "\r") {
+			return nil,
+				errors.New(`its lines end as those of old Macs: convert the file, as with tr '\r' '\n'`)
+		}
 		if c.Name == "" {
 			c.Name = unnamed + strconv.Itoa(k)
 		}
@@ -173,6 +189,8 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 			return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", t.asked,
 				refusal.Setting("id"), arrays.Listed(t.header))
 		}
+	case t.known != "" && slices.Contains(t.header, t.known):
+		t.id = slices.Index(t.header, t.known)
 	default:
 		t.id = max(0, slices.IndexFunc(t.header, arrays.IsIDColumn))
 	}
