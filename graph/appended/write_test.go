@@ -28,8 +28,10 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 		Names:  []string{"a", "b"}, Table: table(1), Metric: "macro-f1",
 		Others: []graph.VertexType{{
 			Type: "shop", Count: 1,
-			Features: graph.Features{Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{2},
-				Data: []float32{7}},
+			Features: graph.Features{
+				Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{2},
+				Data: []float32{7},
+			},
 		}},
 	}
 	buys, err := graph.NewBipartite(2, 1, graph.Edges{
@@ -52,8 +54,10 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 			},
 			{
 				Count: 1,
-				Features: graph.Features{Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{0},
-					Data: []float32{8}},
+				Features: graph.Features{
+					Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{0},
+					Data: []float32{8},
+				},
 			},
 		},
 		Labels: graph.Labels{Classes: 2, Class: []int64{-1, 1}},

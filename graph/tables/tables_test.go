@@ -278,6 +278,10 @@ func TestRefused(t *testing.T) {
 				"closes: close it, or leave the quote out", nil,
 		},
 		{
+			"id,x\ra,1\r", "a,a\n", `v.csv:1: its lines end as those of old Macs: convert the file, ` +
+				`as with tr '\r' '\n'`, nil,
+		},
+		{
 			"id,x\na,Z\xfcrich\n", "a,a\n",
 			`v.csv:2: column x: "Z\xfcrich" is not UTF-8: convert the file, ` +
 				"as with iconv -f LATIN1 -t UTF-8", nil,
