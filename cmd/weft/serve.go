@@ -80,6 +80,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	defer model.Predictor.Close()
 	return s.serve(cmd, opened, model)
 }
 

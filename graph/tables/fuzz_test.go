@@ -2,10 +2,12 @@ package tables
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+	"golang.org/x/sys/unix"
 
 	"weft/graph/columns"
 	"weft/internal/assert"
@@ -119,5 +121,20 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%v is left", left)
 		}
 		return err
+	})
+}
+
+// TestFullDiskSoon: so is one whose edges, or first file, do not fit while they are sorted and written.
+func TestFullDiskSoon(t *testing.T) {
+	files(t, map[string]string{"v.csv": odd, "e.csv": oddEdges})
+	fulldisk.Run(t, func(full func(uint64, func())) {
+		for _, room := range []uint64{0, 7, 16, 25, 100} {
+			var err error
+			full(room, func() { err = write("v.csv", "e.csv", "store") })
+			left, _ := os.ReadDir(".")
+			if !errors.Is(err, unix.EFBIG) || len(left) != 2 {
+				t.Errorf("room for %d bytes: %v, and %v", room, err, left)
+			}
+		}
 	})
 }
