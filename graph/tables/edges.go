@@ -28,6 +28,7 @@ type edgeList struct {
 
 	header  []string
 	order   []int // the columns that are read: source, target, numbers; nil: the first line is an edge
+	found   bool  // source and target are the two columns that hold ids
 	leftOut []string
 	rows    int64 // of the list
 	known   int64 // ends of edges that have a row in a table
@@ -161,7 +162,14 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			at = known
 		}
 		if at < 0 {
-			return nil, l.unnamed()
+			held, err := l.holding()
+			if err != nil {
+				return nil, err
+			}
+			if l.found = held != nil; !l.found {
+				return nil, l.unnamed()
+			}
+			at = held[k]
 		}
 		order = append(order, at)
 	}

@@ -155,6 +155,12 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		} else {
 			r.Name = ""
 		}
+		if l.found {
+			made.Notes = append(made.Notes, fmt.Sprintf("%s: the columns with ids of vertices are %s and "+
+				"%s, taken for source and target; %s and %s name others", l.path,
+				r.EndColumns[0], r.EndColumns[1],
+				refusal.Setting("source"), refusal.Setting("target")))
+		}
 		if len(l.leftOut) > 0 {
 			made.Notes = append(made.Notes, fmt.Sprintf("%s: columns left out: %s; %s and %s take columns",
 				l.path, strings.Join(l.leftOut, ", "), refusal.Setting("edge-weights"),

@@ -137,6 +137,19 @@ func TestLike(t *testing.T) {
 		`"since", "class", "comment"`)
 }
 
+// TestEndsFound: the only two columns that hold ids are the ends.
+func TestEndsFound(t *testing.T) {
+	files(t, map[string]string{"v.csv": "id,x\na,1\nb,2\n", "e.csv": "w,from whom,to whom\n3,b,a\n4,b,b\n"})
+	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
+		Choices: columns.Choices{Most: 3}})
+	assert.Equal(t, [2]string{"from whom", "to whom"}, g.Relations[0].EndColumns)
+	assert.Equal(t, []int64{0, 1, 2}, g.Relations[0].Indptr)
+	assert.Equal(t, []int32{1, 1}, g.Relations[0].Sources)
+	assert.Equal(t, []string{"e.csv: the columns with ids of vertices are from whom and to whom, taken " +
+		"for source and target; source and target name others",
+		"e.csv: columns left out: w; edge-weights and edge-features take columns"}, g.Notes)
+}
+
 // TestLabels: text is a class, and so are whole numbers, in their order; other numbers are values.
 func TestLabels(t *testing.T) {
 	nan := float32(math.NaN())
@@ -283,7 +296,7 @@ func TestRefused(t *testing.T) {
 			"before it", nil},
 		{"id,id\na,b\n", "a,a\n", `v.csv:1: two columns are called "id": rename one`, nil},
 		{
-			"id,x\na,1\n", "p,q,r\na,a,1\n",
+			"id,x\na,1\n", "p,q,r\na,a,a\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
 				`edge? For example source p target q`, nil,
 		},
