@@ -55,13 +55,17 @@ func put[T element](a *arrayFile, elements []T) {
 	if a == nil || a.s.err != nil {
 		return
 	}
+	var err error
 	switch v := any(elements).(type) {
 	case []int64:
-		a.s.err = a.w.WriteInt64s(v)
+		err = a.w.WriteInt64s(v)
 	case []int32:
-		a.s.err = a.w.WriteInt32s(v)
+		err = a.w.WriteInt32s(v)
 	case []float32:
-		a.s.err = a.w.WriteFloat32s(v)
+		err = a.w.WriteFloat32s(v)
+	}
+	if err != nil {
+		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.name), err)
 	}
 }
 

@@ -106,6 +106,7 @@ type relationDescription struct {
 	Dtype          string                `json:"dtype"` // of the in-neighbours
 	Weights        bool                  `json:"weights,omitempty"`
 	FeatureColumns int                   `json:"feature_columns,omitempty"`
+	EndColumns     [2]string             `json:"end_columns,omitzero"`
 	EdgeSplit      *edgeSplitDescription `json:"edge_split,omitempty"`
 }
 
@@ -407,6 +408,6 @@ func describeRelation(r *Relation) relationDescription {
 	return relationDescription{
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
 		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
-		EdgeSplit: describeEdgeSplit(r.EdgeSplit),
+		EndColumns: r.EndColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,6 +133,9 @@ func (s *Folder) file(name string, data []byte) {
 		return
 	}
 	_, err := f.Write(data)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, reason(err))
+	}
 	sum := sha256.Sum256(data)
 	s.err = errors.Join(err, s.complete(filepath.Join(s.sub, name), f, sum[:]))
 }

@@ -76,6 +76,7 @@ const (
 // Self loops and duplicate edges are kept as they are.
 type Relation struct {
 	Source, Name, Target string    // empty: those of a graph that has one of each
+	EndColumns           [2]string // of source and target in the table of the edges; empty: not known
 	Indptr               []int64   // len vertices of Target + 1
 	Sources              []int32   // len E
 	Weights              []float32 // len E, nil when the relation is unweighted

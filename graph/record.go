@@ -265,6 +265,7 @@ func (w *summed) Write(data []byte) (n int, err error) {
 		w.hash.Write(data)
 	}()
 	n, err = w.f.Write(data)
+	err = reason(err)
 	if w.at += int64(n); w.at-w.flushed >= flushedBytes {
 		// Advice: Sync reports what fails
 		_ = unix.SyncFileRange(int(w.f.Fd()), w.flushed, w.at-w.flushed, unix.SYNC_FILE_RANGE_WRITE)
@@ -275,6 +276,14 @@ func (w *summed) Write(data []byte) (n int, err error) {
 	}
 	w.tell(n)
 	return n, err
+}
+
+// reason is why a file could not be written, without its hidden path.
+func reason(err error) error {
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
 }
 
 // complete brings a file to disk, notes it for the record and closes it. Its name counts from the folder's

@@ -193,7 +193,7 @@ func Merge(graphs []*Graph) (*Graph, error) {
 				}
 			}
 		}
-		g.Labels.add(&one.Labels, labels, one.Own())
+		g.Labels.Append(&one.Labels, labels, one.Own())
 		for i, t := range one.Types() {
 			types[i].add(&t, k)
 			before[i] += int32(t.Count)
@@ -346,9 +346,9 @@ func (l *Labels) rowBytes(vertices int) int64 {
 	return 4 * int64(vertices) * int64(max(l.Classes, l.Columns))
 }
 
-// add appends the labels of so many further vertices. Those that have none get missing ones of the kind of
+// Append appends the labels of so many further vertices. Those that have none get missing ones of the kind of
 // like.
-func (l *Labels) add(other, like *Labels, vertices int) {
+func (l *Labels) Append(other, like *Labels, vertices int) {
 	missing := float32(math.NaN())
 	switch l.Classes = max(l.Classes, other.Classes); {
 	case other.There() || !like.There():

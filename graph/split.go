@@ -306,34 +306,6 @@ func (l *Labels) className(class int) string {
 	return fmt.Sprintf("%d (%s)", class, l.Names[class])
 }
 
-// Renumber numbers classes that have names as the classes of other labels are numbered, which also have some.
-// It refuses names that those do not have.
-func (l *Labels) Renumber(names []string) error {
-	if l.Names == nil || names == nil || slices.Equal(l.Names, names) {
-		return nil
-	}
-	at := make(map[string]int64, len(names))
-	for k, name := range names {
-		at[name] = int64(k)
-	}
-	ids := make([]int64, len(l.Names))
-	for k, name := range l.Names {
-		var there bool
-		if ids[k], there = at[name]; !there {
-			return refusal.Errorf("class %d is %.40q, which is none of the %d classes that were learned; "+
-				"leave its vertices unlabelled", k, name, len(names))
-		}
-	}
-	renumbered := make([]int64, len(l.Class))
-	for v, class := range l.Class {
-		if renumbered[v] = class; class >= 0 {
-			renumbered[v] = ids[class]
-		}
-	}
-	l.Classes, l.Class, l.Names = len(names), renumbered, names
-	return nil
-}
-
 // ClassName returns the name of a class: its number where classes have no names.
 func (l *Labels) ClassName(class int) string {
 	if l.Names == nil {

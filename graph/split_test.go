@@ -252,17 +252,3 @@ func FuzzParseSplit(f *testing.F) {
 		}
 	})
 }
-
-// TestRenumber: classes are told by their names, in any order and number.
-func TestRenumber(t *testing.T) {
-	l := Labels{Classes: 2, Class: []int64{1, -1, 0}, Names: []string{"blue", "red"}}
-	stored := l.Class
-	require.NoError(t, l.Renumber([]string{"red", "green", "blue"}))
-	if want := []int64{0, -1, 2}; l.Classes != 3 || !slices.Equal(l.Class, want) ||
-		l.ClassName(1) != "green" {
-		t.Errorf("labels %+v, want %v", l, want)
-	}
-	assert.Equal(t, []int64{1, -1, 0}, stored, "the stored labels")
-	want := `class 1 is "green", which is none of the 2 classes that were learned; leave its vertices unlabelled`
-	assert.EqualRefusal(t, l.Renumber([]string{"red", "blue"}), want)
-}

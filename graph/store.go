@@ -137,7 +137,7 @@ func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
 func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription,
 	vertices int,
 ) (err error) {
-	r.EdgeColumns = d.FeatureColumns
+	r.EdgeColumns, r.EndColumns = d.FeatureColumns, d.EndColumns
 	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
 	}

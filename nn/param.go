@@ -74,6 +74,7 @@ type Params struct {
 
 	team      *kernel.Team
 	seed      uint64
+	like      *Params // whose values these are; nil: they have their own
 	layer     int
 	names     map[string]bool
 	cancelled []cancelledBias
@@ -92,6 +93,15 @@ type cancelledBias struct {
 // NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
 func NewParams(team *kernel.Team, seed uint64) *Params {
 	return &Params{team: team, seed: seed, names: map[string]bool{}}
+}
+
+// Sharing returns an empty set for an inference by the same model on other rows: what is made in it has the
+// values of this set, in whose tables each vertex has a row, and no gradients. Several goroutines may use
+// such sets of their own while nobody changes this one.
+func (ps *Params) Sharing(team *kernel.Team) *Params {
+	made := NewParams(team, ps.seed)
+	made.like = ps
+	return made
 }
 
 // Init fills a parameter's initial values.
@@ -172,12 +182,18 @@ func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int, init Init) *Param {
 	count := max(1, tables)
 	p := ps.make(name, count*rows.Here, columns)
-	p.Value.Unpin()
-	p.Grad.Unpin() // no replica sums it
 	p.Rows, p.Tables, p.shape, p.Decay = rows, count, []int{rows.Total, columns}, WeightDecay
 	if tables > 0 {
 		p.shape = []int{tables, rows.Total, columns}
 	}
+	if ps.like != nil {
+		all := p.Value.Floats()
+		p.Value = ps.team.Memory.New(tensor.Parameters, count*rows.Here, columns)
+		p.take(all)
+		return p
+	}
+	p.Value.Unpin()
+	p.Grad.Unpin() // no replica sums it
 	if ps.team.Planning() {
 		return p
 	}
@@ -215,7 +231,7 @@ func (ps *Params) Attention(name string, heads, n int) *Param {
 
 func (ps *Params) add(name string, rows, cols int, init Init) *Param {
 	p := ps.make(name, rows, cols)
-	if !ps.team.Planning() {
+	if !ps.team.Planning() && ps.like == nil {
 		init(p.Value.Floats(), rand.New(rand.NewPCG(ps.seed, hash(name))))
 	}
 	return p
@@ -227,9 +243,16 @@ func (ps *Params) make(name string, rows, cols int) *Param {
 		panic("nn: two parameters called " + name)
 	}
 	ps.names[name] = true
-	p := &Param{
-		Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols),
-		Grad: ps.team.Zeros(tensor.Gradients, rows, cols).Pin(),
+	p := &Param{Name: name, Layer: ps.layer}
+	if ps.like != nil {
+		of := ps.like.List[len(ps.List)]
+		if of.Name != name {
+			panic("nn: " + name + " where the same model has " + of.Name)
+		}
+		p.Value = of.Value
+	} else {
+		p.Value = ps.team.Memory.New(tensor.Parameters, rows, cols)
+		p.Grad = ps.team.Zeros(tensor.Gradients, rows, cols).Pin()
 	}
 	ps.List = append(ps.List, p)
 	return p
@@ -243,14 +266,18 @@ func hash(name string) uint64 {
 
 // Buffer makes a buffer of n equal values.
 func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
-	b := &Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)}
-	ps.Buffers = append(ps.Buffers, b)
-	return b
+	return ps.buffer(&Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)})
 }
 
 // Counter makes an integer buffer.
 func (ps *Params) Counter(name string) *Buffer {
-	b := &Buffer{Name: name, Count: new(int64)}
+	return ps.buffer(&Buffer{Name: name, Count: new(int64)})
+}
+
+func (ps *Params) buffer(b *Buffer) *Buffer {
+	if ps.like != nil {
+		b = ps.like.Buffers[len(ps.Buffers)]
+	}
 	ps.Buffers = append(ps.Buffers, b)
 	return b
 }

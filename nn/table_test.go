@@ -75,6 +75,28 @@ func TestOneTable(t *testing.T) {
 	}
 }
 
+// TestSharing: a set that shares has the same matrices and buffers, and of tables the rows of its vertices.
+// It is of the same model.
+func TestSharing(t *testing.T) {
+	team := newTeam(t)
+	ps := nn.NewParams(team, 1)
+	weight := ps.Weight("lin.weight", 3, 2, nn.Uniform(1))
+	table := ps.Table("table", autograd.AllHere(10), 2, 3, nn.Uniform(1))
+	mean := ps.Buffer("mean", 2, 5)
+	mean.Values[1] = 7
+	more := ps.Sharing(team)
+	assert.Equal(t, weight.Value, more.Weight("lin.weight", 3, 2, nn.Constant(0)).Value)
+	some := more.Table("table", autograd.RowsOf(team, []int32{4, 9}, 2, 10, nil), 2, 3, nn.Constant(0))
+	var want []float32
+	for _, row := range []int{4, 9, 14, 19} {
+		want = append(want, table.Value.RowRange(row, row+1).Floats()...)
+	}
+	assert.Equal(t, want, some.Value.Floats())
+	assert.Equal(t, mean, more.Buffer("mean", 2, 0))
+	defer func() { assert.Equal[any](t, "nn: other where the same model has lin.weight", recover()) }()
+	ps.Sharing(team).Weight("other", 3, 2, nn.Constant(0))
+}
+
 // TestAllowBelow: a name that ends in a dot allows all that begin with it.
 func TestAllowBelow(t *testing.T) {
 	ps := nn.NewParams(newTeam(t), 1)

@@ -45,52 +45,34 @@ func (e *end) UnmarshalJSON(text []byte) error {
 
 // addition adds new vertices and edges to the graph.
 type addition struct {
-	appended.Addition
-	types   []graph.VertexType
-	ids     []*ids             // by vertex type
+	*appended.Addition
+	server  *Server
 	added   []map[string]int32 // by vertex type: the new vertices
 	predict []int32            // the new vertices of the first type, in order
+	unknown map[string]int     // by column: new vertices whose category the model does not know
 }
 
 // add makes the addition of a request's new vertices.
 func (s *Server) add(list []newVertex) (a *addition, err error) {
-	g := s.model.Graph
-	a = &addition{types: g.Types(), ids: s.ids}
-	a.Types, a.Edges = make([]appended.Rows, len(a.types)), make([]graph.Edges, len(g.Relations))
-	for i := range a.types {
-		f := &a.types[i].Features
-		rows := graph.Features{Columns: f.Columns}
-		if f.Sparse() {
-			rows.Indptr = []int64{0}
-		}
-		a.Types[i].Features = rows
-		a.added = append(a.added, map[string]int32{})
-	}
-	for i := range g.Relations {
-		a.Edges[i].FeatureColumns = g.Relations[i].EdgeColumns
+	a = &addition{Addition: s.model.Predictor.Base().Nothing(), server: s, unknown: map[string]int{}}
+	a.added = make([]map[string]int32, len(s.types))
+	for i := range a.added {
+		a.added[i] = map[string]int32{}
 	}
 	kinds := make([]int, len(list))
 	for i := range list {
 		v := &list[i]
-		kind, err := a.typeOf(v)
-		if err == nil {
-			err = a.vertex(kind, v)
+		if kinds[i], err = s.typeOf(v); err == nil {
+			err = a.vertex(kinds[i], v)
 		}
 		if err != nil {
 			return nil, refusal.Errorf("new vertex %d: %w", i+1, err)
 		}
-		kinds[i] = kind
 	}
 	for i := range list {
 		v := &list[i]
-		at := a.added[kinds[i]][v.ID.text]
-		for _, e := range v.Edges.Out {
-			if err := a.edge(g, kinds[i], at, &e, true); err != nil {
-				return nil, refusal.Errorf("new vertex %.40q: %w", v.ID.text, err)
-			}
-		}
-		for _, e := range v.Edges.In {
-			if err := a.edge(g, kinds[i], at, &e, false); err != nil {
+		for k, e := range slices.Concat(v.Edges.Out, v.Edges.In) {
+			if err := a.edge(kinds[i], v.ID, &e, k < len(v.Edges.Out)); err != nil {
 				return nil, refusal.Errorf("new vertex %.40q: %w", v.ID.text, err)
 			}
 		}
@@ -99,99 +81,91 @@ func (s *Server) add(list []newVertex) (a *addition, err error) {
 }
 
 // typeOf is the vertex type of a new vertex.
-func (a *addition) typeOf(v *newVertex) (kind int, err error) {
+func (s *Server) typeOf(v *newVertex) (kind int, err error) {
 	if v.Type == "" {
 		return 0, nil
 	}
-	kind = slices.IndexFunc(a.types, func(t graph.VertexType) bool { return t.Type == v.Type })
-	if kind < 0 {
-		var known []string
-		for _, t := range a.types {
-			known = append(known, t.Type)
+	var known []string
+	for kind, t := range s.types {
+		if t.Type == v.Type {
+			return kind, nil
 		}
-		return 0, refusal.Errorf("there is no vertex type %.40q; types are %s", v.Type,
-			strings.Join(known, ", "))
+		known = append(known, t.Type)
 	}
-	return kind, nil
+	return 0, refusal.Errorf("there is no vertex type %.40q; types are %s", v.Type, strings.Join(known, ", "))
 }
 
 // vertex adds a vertex with its features.
 func (a *addition) vertex(kind int, v *newVertex) error {
-	t, rows := &a.types[kind], &a.Types[kind]
+	t, rows := &a.server.types[kind], &a.Types[kind]
 	if v.ID.text == "" {
 		return refusal.Errorf("it has no id; give one that no other vertex has")
 	}
-	_, twice := a.added[kind][v.ID.text]
-	if _, err := a.ids[kind].find(v.ID); err == nil || twice {
+	if _, err := a.find(kind, v.ID); err == nil {
 		return refusal.Errorf("the id %.40q is another vertex's; give one that no vertex has", v.ID.text)
 	}
-	row, err := featuresOf(t, v)
+	row, err := a.features(a.server.columns[t.Type], rows.Features.Columns, v)
 	if err != nil {
 		return err
 	}
-	f := &rows.Features
-	if f.Sparse() {
-		for k, x := range row {
-			if x != 0 {
-				f.Indices, f.Data = append(f.Indices, int32(k)), append(f.Data, x)
-			}
-		}
-		f.Indptr = append(f.Indptr, int64(len(f.Data)))
-	} else {
-		f.Dense = append(f.Dense, row...)
-	}
 	at := int32(t.Count + rows.Count)
-	rows.Count++
+	rows.Append(row)
 	if a.added[kind][v.ID.text] = at; kind == 0 {
 		a.predict = append(a.predict, at)
 	}
 	return nil
 }
 
-// featuresOf are the features of a new vertex, as those of the graph's table were made.
-func featuresOf(t *graph.VertexType, v *newVertex) (row []float32, err error) {
+// find is the vertex of an id, which may be new.
+func (a *addition) find(kind int, i id) (int32, error) {
+	if v, is := a.added[kind][i.text]; is {
+		return v, nil
+	}
+	return a.server.ids[kind].find(i)
+}
+
+// features are the features of a new vertex, as those that the model was trained on were made of columns, or
+// as they are given where there are no columns.
+func (a *addition) features(list columns.List, width int, v *newVertex) ([]float32, error) {
 	switch {
-	case t.Table == nil && v.Columns != nil:
+	case list == nil && v.Columns != nil:
 		return nil, refusal.Errorf("the graph was made of no table, whose columns one could give; give %d "+
-			"features", t.Features.Columns)
-	case t.Table == nil && len(v.Features) != t.Features.Columns:
+			"features", width)
+	case list == nil && len(v.Features) != width:
 		return nil, refusal.Errorf("it has %d features, and the graph's vertices have %d; give as many",
-			len(v.Features), t.Features.Columns)
-	case t.Table == nil:
+			len(v.Features), width)
+	case list == nil:
 		return v.Features, nil
 	case v.Features != nil:
 		return nil, refusal.Errorf("the features are made of columns; give columns in place of features")
 	}
-	list := t.Table.Columns
 	for name := range v.Columns {
 		if list.Index(name) < 0 {
 			return nil, refusal.Errorf("there is no column %.40q; columns are %s", name, named(list))
 		}
 	}
-	for i := range list {
-		value, there := v.Columns[list[i].Name]
-		if !there {
-			return nil, refusal.Errorf("column %s is not given; give null where its value is not known",
-				list[i].Name)
-		}
-		field := []byte(value)
-		switch value[0] {
-		case '"':
-			var text string
-			err = json.Unmarshal(value, &text)
-			field = []byte(text)
-		case '{', '[':
-			err = refusal.Errorf("%.40s is no value of a table; give a number, a text, true, false or null",
-				value)
-		}
-		if err == nil {
-			row, _, err = list[i].Append(row, field)
-		}
-		if err != nil {
-			return nil, refusal.Errorf("column %s: %w", list[i].Name, err)
-		}
+	return list.Append(nil, func(i int) ([]byte, error) { return fieldOf(v.Columns[list[i].Name]) },
+		func(i int, _ []byte, unknown bool) {
+			if unknown {
+				a.unknown[list[i].Name]++
+			}
+		})
+}
+
+// fieldOf is the value of a column as a table would have it.
+func fieldOf(value json.RawMessage) (field []byte, err error) {
+	switch {
+	case value == nil:
+		return nil, refusal.Errorf("it is not given; give null where its value is not known")
+	case value[0] == '{', value[0] == '[':
+		return nil, refusal.Errorf("%.40s is no value of a table; give a number, a text, true, false or null",
+			value)
+	case value[0] == '"':
+		var text string
+		err = json.Unmarshal(value, &text)
+		return []byte(text), err
 	}
-	return row, nil
+	return value, nil
 }
 
 func named(list columns.List) string {
@@ -203,37 +177,31 @@ func named(list columns.List) string {
 }
 
 // edge adds an edge from a new vertex to another one or, unless out, from that one.
-func (a *addition) edge(g *graph.Graph, kind int, at int32, e *end, out bool) error {
+func (a *addition) edge(kind int, of id, e *end, out bool) error {
+	g := a.server.model.Graph
 	relation, other, err := relationOf(g, kind, e.Relation, out)
 	if err != nil {
 		return err
 	}
-	far, is := a.added[other][e.ID.text]
-	if !is {
-		if far, err = a.ids[other].find(e.ID); err != nil {
-			return err
-		}
+	far, err := a.find(other, e.ID)
+	if err != nil {
+		return err
 	}
-	r, to := &g.Relations[relation], &a.Edges[relation]
+	source, target := a.added[kind][of.text], far
 	if !out {
-		at, far = far, at
+		source, target = target, source
 	}
-	to.Source, to.Target = append(to.Source, at), append(to.Target, far)
-	switch weight := float32(1); {
-	case r.Weights == nil && e.Weight != nil:
-		return refusal.Errorf("the edge to or from %.40q has a weight, and the graph's have none; "+
-			"leave it out",
-			e.ID.text)
+	to, r := &a.Edges[relation], &g.Relations[relation]
+	to.Source, to.Target = append(to.Source, source), append(to.Target, target)
+	switch {
+	case e.Weight != nil:
+		to.Weights = append(to.Weights, *e.Weight)
 	case r.Weights != nil:
-		if e.Weight != nil {
-			weight = *e.Weight
-		}
-		to.Weights = append(to.Weights, weight)
+		to.Weights = append(to.Weights, 1)
 	}
 	if len(e.Features) != r.EdgeColumns {
-		return refusal.Errorf("the edge to or from %.40q has %d features, and the graph's have %d; "+
-			"give as many",
-			e.ID.text, len(e.Features), r.EdgeColumns)
+		return refusal.Errorf("the edge to or from %.40q has %d features, and the graph's have %d; give as "+
+			"many", e.ID.text, len(e.Features), r.EdgeColumns)
 	}
 	to.Features = append(to.Features, e.Features...)
 	return nil
@@ -258,9 +226,8 @@ func relationOf(g *graph.Graph, kind int, name string, out bool) (relation, othe
 	}
 	switch {
 	case len(known) == 0:
-		return 0, 0, refusal.Errorf("no relation %.40q joins such vertices in this direction; see "+
-			"weft inspect",
-			name)
+		return 0, 0, refusal.Errorf("no relation %.40q joins such vertices in this direction; see weft "+
+			"inspect", name)
 	case len(known) > 1:
 		return 0, 0, refusal.Errorf("an edge may be of several relations; give it as an object with id and "+
 			"relation: one of %s", strings.Join(known, ", "))

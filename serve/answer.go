@@ -11,6 +11,9 @@ import (
 // response is the body of an answer.
 type response struct {
 	Predictions []prediction `json:"predictions"`
+	// Unknown is by column how many new vertices have a category that the model does not know. It counts as
+	// other: all features of the column are 0.
+	Unknown map[string]int `json:"unknown,omitempty"`
 }
 
 // prediction is that of a vertex: what was asked for. Its numbers are float32s, which JSON has with as many
@@ -63,6 +66,8 @@ func name(names []string, class int) string {
 // respond is the response to what was asked.
 func (s *Server) respond(asked *asked, a answer) (r response) {
 	table := &s.model.Table
+	r.Unknown = asked.unknown
+	s.metrics.unknown(asked.unknown)
 	for i, id := range asked.ids {
 		one, row := prediction{Vertex: id}, a.results[i]
 		var of predictions.Outcome

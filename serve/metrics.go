@@ -33,6 +33,13 @@ func (f *figures) request(status int, began time.Time) {
 	f.seconds.UpdateDuration(began)
 }
 
+// unknown counts values of new vertices that the model does not know, by their column.
+func (f *figures) unknown(columns map[string]int) {
+	for column, n := range columns {
+		f.set.GetOrCreateCounter(fmt.Sprintf("weft_unknown_values_total{column=%q}", column)).Add(n)
+	}
+}
+
 // write writes the figures, and those of the process, in Prometheus' text format.
 func (f *figures) write(to io.Writer) {
 	f.set.WritePrometheus(to)

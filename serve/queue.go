@@ -12,7 +12,7 @@ import (
 type question struct {
 	context  context.Context
 	vertices []int32
-	added    *appended.Addition // to the graph; nil: nothing
+	added    *appended.Graph // with new vertices; nil: the graph alone
 	outputs  train.Outputs
 	answered chan answer // takes one
 }

@@ -34,7 +34,8 @@ type request struct {
 type asked struct {
 	vertices []int32
 	ids      []any // of the vertices, as the answer has them
-	added    *appended.Addition
+	added    *appended.Graph
+	unknown  map[string]int // by column, as in the answer
 	columns  []predictions.Answer
 }
 
@@ -131,15 +132,18 @@ func (s *Server) check(body *request) (a asked, err error) {
 		if err != nil {
 			return a, err
 		}
-		a.added, a.vertices = &added.Addition, append(a.vertices, added.predict...)
+		if a.added, err = s.model.Predictor.Base().With(added.Addition); err != nil {
+			return a, err
+		}
+		a.vertices, a.unknown = append(a.vertices, added.predict...), added.unknown
 		for _, v := range body.New {
-			if v.Type == "" || v.Type == added.types[0].Type {
+			if v.Type == "" || v.Type == s.types[0].Type {
 				a.ids = append(a.ids, v.ID.text)
 			}
 		}
 		if len(a.vertices) == 0 {
 			return a, refusal.Errorf("no vertex of type %s is asked for, which alone have predictions; name "+
-				"some", added.types[0].Type)
+				"some", s.types[0].Type)
 		}
 	}
 	given := predictions.Given(s.model.Table.Columns)

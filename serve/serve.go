@@ -19,11 +19,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/predictions"
@@ -49,7 +51,9 @@ type Options struct {
 type Server struct {
 	model   Model
 	options Options
-	ids     []*ids // by vertex type
+	types   []graph.VertexType
+	ids     []*ids         // by vertex type
+	columns columns.ByType // that features are made of
 	queue   *queue
 	metrics *figures
 	places  chan struct{} // has an element for each request that is being answered
@@ -71,10 +75,10 @@ const lastRequests = 500 * time.Millisecond
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, queue: newQueue(),
+		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
 		places: make(chan struct{}, o.Workers+o.Queue),
 	}
-	for _, t := range m.Graph.Types() {
+	for _, t := range s.types {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
 	}
 	s.metrics = newFigures(s)
@@ -145,13 +149,13 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// IsLocal reports whether the host of a request, perhaps with a port, is this machine's own address. A page
-// elsewhere whose name leads here has another host.
+// IsLocal reports whether a host, perhaps with a port, is an address that this machine alone reaches. The
+// request of a page elsewhere whose name leads here has another host.
 func IsLocal(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return host == "localhost" || host == "127.0.0.1" || host == "::1" || host == "[::1]"
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 }
 
 // only is a handler of one method.

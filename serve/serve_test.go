@@ -87,6 +87,7 @@ type answered struct {
 		Value           []float32
 		Embedding       []float32
 	}
+	Unknown map[string]int
 }
 
 func predict(t *testing.T, s *Server, body string) (a answered) {
@@ -265,6 +266,17 @@ func TestRefuses(t *testing.T) {
 	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
 }
 
+// TestIsLocal: names and addresses of the loopback device are this machine's own, with a port or without.
+func TestIsLocal(t *testing.T) {
+	for host, want := range map[string]bool{
+		"localhost": true, "localhost:80": true, "127.0.0.1": true, "127.0.0.1:80": true, "::1": true,
+		"[::1]": true, "[::1]:80": true, "": false, "0.0.0.0": false, "::": false, "10.0.0.1:80": false,
+		"elsewhere.example": false, "localhost.example:80": false, "127.0.0.1.example": false,
+	} {
+		assert.Equal(t, want, IsLocal(host), host)
+	}
+}
+
 // TestFull: a request that finds no place is told when to come again, and the others are counted.
 func TestFull(t *testing.T) {
 	m, _ := trained(t, nil)
@@ -360,6 +372,39 @@ func TestEnd(t *testing.T) {
 	})
 }
 
+// grown is a graph with vertices of these features behind its own, and edges.
+func grown(t *testing.T, of *graph.Graph, features []float32, source, target []int32) *graph.Graph {
+	t.Helper()
+	g := *of
+	g.Count, g.Names = g.Own()+len(features)/g.Features.Columns, nil
+	e := of.Relations[0].Edges()
+	e.Source, e.Target = slices.Concat(e.Source, source), slices.Concat(e.Target, target)
+	r, err := graph.NewRelation(g.Count, e)
+	require.NoError(t, err)
+	g.Relations = []graph.Relation{r}
+	g.Features.Dense = slices.Concat(g.Features.Dense, features)
+	g.Labels.Class = slices.Clone(g.Labels.Class)
+	for range g.Count - of.Own() {
+		g.Labels.Class = append(g.Labels.Class, -1)
+	}
+	return &g
+}
+
+// same holds the probabilities of an answer's vertices to those of a graph.
+func (m *tested) same(t *testing.T, g *graph.Graph, vertices []int, a answered) {
+	t.Helper()
+	all, err := (&train.Job{Graph: g, Options: m.options}).Predict(t.Context(), m.weights, train.Logits)
+	require.NoError(t, err)
+	require.Len(t, a.Predictions, len(vertices))
+	for i, v := range vertices {
+		var of predictions.Outcome
+		of.Of(predictions.Logits, all.Logits[v*3:v*3+3])
+		for k, class := range m.Table.Classes {
+			assert.Equal(t, float32(of.Probabilities[k]), a.Predictions[i].Probabilities[class])
+		}
+	}
+}
+
 // TestNew: a new vertex has the prediction that it has in a graph with it and its edges, and so have others.
 func TestNew(t *testing.T) {
 	m, _ := trained(t, nil)
@@ -368,35 +413,22 @@ func TestNew(t *testing.T) {
 	a := predict(t, s, `{"vertices": ["v3"], "columns": ["probabilities"], "new": [
 		{"id": "x", "features": [1, 0, -2, 0.5, 3], "edges": {"in": ["v7", "y", "v9"], "out": ["v3"]}},
 		{"id": "y", "features": [0, 1, 0, 0, -1], "edges": {"in": [{"id": "v1"}]}}]}`)
-	g := *m.Graph
-	e := g.Relations[0].Edges()
-	e.Source = append(slices.Clone(e.Source), 7, 61, 9, 60, 1)
-	e.Target = append(slices.Clone(e.Target), 60, 60, 60, 3, 61)
-	r, err := graph.NewRelation(62, e)
-	require.NoError(t, err)
-	g.Relations, g.Count, g.Names = []graph.Relation{r}, 62, nil
-	g.Features.Dense = append(slices.Clone(g.Features.Dense), 1, 0, -2, .5, 3, 0, 1, 0, 0, -1)
-	g.Labels.Class = append(slices.Clone(g.Labels.Class), -1, -1)
-	all, err := (&train.Job{Graph: &g, Options: m.options}).Predict(t.Context(), m.weights, train.Logits)
-	require.NoError(t, err)
-	for i, v := range []int{3, 60, 61} {
-		assert.Equal[any](t, []string{"v3", "x", "y"}[i], a.Predictions[i].Vertex)
-		var of predictions.Outcome
-		of.Of(predictions.Logits, all.Logits[v*3:v*3+3])
-		for k, class := range m.Table.Classes {
-			assert.Equal(t, float32(of.Probabilities[k]), a.Predictions[i].Probabilities[class])
-		}
+	for i, id := range []string{"v3", "x", "y"} {
+		assert.Equal[any](t, id, a.Predictions[i].Vertex)
 	}
+	m.same(t, grown(t, m.Graph, []float32{1, 0, -2, .5, 3, 0, 1, 0, 0, -1}, []int32{7, 61, 9, 60, 1},
+		[]int32{60, 60, 60, 3, 61}), []int{3, 60, 61}, a)
 	for body, want := range map[string]string{
-		`{"id": "v1", "features": [1, 2, 3, 4, 5]}`:                                                  `the id "v1" is another vertex's`,
-		`{"features": [1, 2, 3, 4, 5]}`:                                                              "it has no id",
-		`{"id": "x", "features": [1]}`:                                                               "it has 1 features, and the graph's vertices have 5",
-		`{"id": "x", "columns": {"age": 1}}`:                                                         "the graph was made of no table",
-		`{"id": "x", "type": "person"}`:                                                              `there is no vertex type "person"; types are vertex`,
-		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": ["z"]}}`:                           `no vertex is called "z"`,
-		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [{"id": "v1", "weight": 2}]}}`:     "has a weight",
-		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [{"id": "v1", "w": 2}]}}`:          `the key "w" is not known`,
-		`{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [{"id": "v1", "relation": "r"}]}}`: `no relation "r"`,
+		`{"id": "v1", "features": [1, 2, 3, 4, 5]}`: `the id "v1" is another vertex's`,
+		`{"features": [1, 2, 3, 4, 5]}`:             "it has no id",
+		`{"id": "x", "features": [1]}`:              "it has 1 features, and the graph's vertices have 5",
+		`{"id": "x", "columns": {"age": 1}}`:        "the graph was made of no table",
+		`{"id": "x", "type": "person"}`:             `there is no vertex type "person"; types are vertex`,
+		of5(`"z"`):                                  `no vertex is called "z"`,
+		of5(`{"id": "v1", "weight": 2}`):            "those of the graph have none",
+		of5(`{"id": "v1", "features": [2]}`):        "has 1 features, and the graph's have 0",
+		of5(`{"id": "v1", "w": 2}`):                 `the key "w" is not known`,
+		of5(`{"id": "v1", "relation": "r"}`):        `no relation "r"`,
 	} {
 		status, text := ask(s, "POST", "/predict", `{"new": [`+body+`]}`)
 		assert.Equal(t, 400, status)
@@ -406,35 +438,75 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestColumns: the features of a new vertex are made of the columns of the graph's table.
+// of5 is a new vertex of five features with an edge from a vertex.
+func of5(from string) string {
+	return `{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [` + from + `]}}`
+}
+
+// TestColumns: the features of a new vertex are those that the model was trained on: of its columns, means
+// and categories, also where the graph has others in another order. Categories that the model does not know
+// are counted.
 func TestColumns(t *testing.T) {
-	table := &graph.VertexType{Table: &columns.Table{Columns: columns.List{
-		{Name: "age", Kind: columns.Number, Mean: 40, Gaps: true},
-		{Name: "city", Kind: columns.Category, Categories: []string{"Paris", "Rome"}},
-		{Name: "vip", Kind: columns.Boolean},
-	}}}
-	of := func(text string) ([]float32, error) {
-		var v newVertex
-		require.NoError(t, json.Unmarshal([]byte(text), &v))
-		return featuresOf(table, &v)
+	m, _ := trained(t, func(_ *train.Options, g *graph.Graph) {
+		for v := range g.Own() { // age, whether it is missing, Paris, Rome, vip
+			row := g.Features.Row(v)
+			row[1], row[2], row[3], row[4] = 0, float32(v%2), float32(1-v%2), float32(v%3/2)
+		}
+		g.Table = &columns.Table{Columns: columns.List{
+			{Name: "age", Kind: columns.Number, Mean: 40, Gaps: true},
+			{Name: "city", Kind: columns.Category, Categories: []string{"Paris", "Rome"}},
+			{Name: "vip", Kind: columns.Boolean},
+		}}
+	})
+	other := *m.Graph
+	other.Table = &columns.Table{Columns: columns.List{
+		{Name: "vip", Kind: columns.Boolean}, {Name: "shoes", Kind: columns.Number, Mean: 39},
+		{Name: "city", Kind: columns.Category, Categories: []string{"Oslo", "Paris"}},
+		{Name: "age", Kind: columns.Number, Mean: 7},
+	}}
+	other.Features = graph.Features{Columns: 5}
+	whole := *m.Graph // as the model reads the other graph, where no vertex is of Rome
+	whole.Features.Dense = slices.Clone(whole.Features.Dense)
+	for v := range other.Own() {
+		row := whole.Features.Row(v)
+		row[3] = 0
+		other.Features.Dense = append(other.Features.Dense, row[4], 39, 0, row[2], row[0])
 	}
-	for text, want := range map[string][]float32{
-		`{"columns": {"age": 31, "city": "Rome", "vip": true}}`:      {31, 0, 0, 1, 1},
-		`{"columns": {"age": null, "city": "Oslo", "vip": "no"}}`:    {40, 1, 0, 0, 0},
-		`{"columns": {"age": "31.5", "city": "Paris", "vip": null}}`: {31.5, 0, 1, 0, 0},
+	job := &train.Job{Graph: &other, Options: m.options}
+	_, err := job.Like(columns.ByType{graph.VertexName: m.Graph.Table.Columns})
+	require.NoError(t, err)
+	m.Predictor, err = job.Predictor(t.Context(), m.weights)
+	require.NoError(t, err)
+	m.Graph = &other
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	start(t, s)
+	vertex := func(id, columns string) string {
+		return `{"id": "` + id + `", "columns": {` + columns + `}, "edges": {"in": ["v3", "v4"]}}`
+	}
+	a := predict(t, s, `{"vertices": ["v5"], "columns": ["probabilities"], "new": [`+
+		vertex("a", `"age": 31, "city": "Rome", "vip": true`)+","+
+		vertex("b", `"age": null, "city": "Oslo", "vip": "no"`)+","+
+		vertex("c", `"age": "31.5", "city": "Paris", "vip": null`)+`]}`)
+	whole.Table = nil
+	m.same(t, grown(t, &whole, []float32{31, 0, 0, 1, 1, 40, 1, 0, 0, 0, 31.5, 0, 1, 0, 0},
+		[]int32{3, 4, 3, 4, 3, 4}, []int32{60, 60, 61, 61, 62, 62}), []int{5, 60, 61, 62}, a)
+	assert.Equal(t, map[string]int{"city": 1}, a.Unknown)
+	_, text := ask(s, "GET", "/metrics", "")
+	assert.Contains(t, text, `weft_unknown_values_total{column="city"} 1`)
+	for columns, want := range map[string]string{
+		`"age": 31, "city": "Rome"`:                          "column vip: it is not given; give null",
+		`"age": 31, "city": "Rome", "vip": true, "x": 1`:     `there is no column "x"; columns are age, city, vip`,
+		`"age": "old", "city": "Rome", "vip": true`:          `column age: "old" is no number`,
+		`"age": [1], "city": "Rome", "vip": true`:            "column age: [1] is no value of a table",
+		`"age": 31, "city": "Rome", "vip": true, "shoes": 1`: `there is no column "shoes"`,
 	} {
-		got, err := of(text)
-		require.NoError(t, err)
-		assert.Equal(t, want, got)
+		status, text := ask(s, "POST", "/predict", `{"new": [`+vertex("x", columns)+`]}`)
+		assert.Equal(t, 400, status, text)
+		var problem struct{ Error string }
+		require.NoError(t, json.Unmarshal([]byte(text), &problem))
+		assert.Contains(t, problem.Error, want)
 	}
-	for text, want := range map[string]string{
-		`{"columns": {"age": 31, "city": "Rome"}}`:                      "column vip is not given; give null",
-		`{"columns": {"age": 31, "city": "Rome", "vip": true, "x": 1}}`: `there is no column "x"; columns are age, city, vip`,
-		`{"columns": {"age": "old", "city": "Rome", "vip": true}}`:      `column age: "old" is no number`,
-		`{"columns": {"age": [1], "city": "Rome", "vip": true}}`:        "column age: [1] is no value of a table",
-		`{"features": [1]}`: "give columns in place of features",
-	} {
-		_, err := of(text)
-		assert.Refused(t, err, want)
-	}
+	status, text := ask(s, "POST", "/predict", `{"new": [`+of5(`"v1"`)+`]}`)
+	assert.Equal(t, 400, status)
+	assert.Contains(t, text, "give columns in place of features")
 }

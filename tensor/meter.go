@@ -323,14 +323,34 @@ func (t *Meter) Continue(from Peaks) {
 func (t *Meter) Drain() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.drain()
+	t.drain(0)
 }
 
-func (t *account) drain() {
-	for t.idle.bytes > 0 {
-		s, _ := t.idle.cut(int(t.idle.bytes))
+// drain gives idle memory back to the operating system until so many bytes are left at most.
+func (t *account) drain(most int64) {
+	for t.idle.bytes > most {
+		s, _ := t.idle.cut(int(t.idle.bytes - most))
 		giveBack(s.start, s.size)
 	}
+}
+
+// Clear releases all matrices, which must not be used any more, and keeps so many bytes of idle memory at
+// most. The Meter is alone in charging its worker, and no matrix rests on disk.
+func (t *Meter) Clear(most int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idleAll()
+	t.live = [kinds]int64{}
+	t.drain(most)
+	t.tell(0)
+}
+
+// idleAll makes the memory of this Meter's matrices idle.
+func (t *Meter) idleAll() {
+	for p, size := range t.used {
+		t.idle.put(span{p, size})
+	}
+	clear(t.used)
 }
 
 // Close gives this Meter's matrices, which must not be used any more, and all idle memory back to the
@@ -351,9 +371,6 @@ func (t *Meter) Close() {
 			}
 		}
 	}
-	for p, size := range t.used {
-		t.idle.put(span{p, size}) // what is next to each other is given back at once
-	}
-	clear(t.used)
-	t.drain()
+	t.idleAll() // what is next to each other is given back at once
+	t.drain(0)
 }

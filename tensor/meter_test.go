@@ -72,6 +72,30 @@ func TestMeterReuses(t *testing.T) {
 	}
 }
 
+// TestClear: what was made is released at once, and its memory is that of the next matrices.
+func TestClear(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	for range 3 {
+		meter.New(tensor.Activations, 3*page/4, 1)
+		meter.New(tensor.Graph, page/4, 1)
+		meter.Clear(8 * page)
+		for _, kind := range kinds {
+			require.Equal(t, 0, meter.Live(kind), "%v", kind)
+		}
+	}
+	a := meter.New(tensor.Activations, 3*page/4, 1).Pointer()
+	meter.Clear(8 * page)
+	require.Equal(t, a, meter.New(tensor.Buffers, 3*page/4, 1).Pointer())
+	idle := int64(-1)
+	meter.Watch(func(u tensor.Use) { idle = u.Idle })
+	meter.Clear(8 * page)
+	require.Equal(t, 3*page, idle)
+	if meter.Clear(page); idle > page { // memory between guard pages is not divided
+		t.Errorf("%d bytes are idle, want %d at most", idle, page)
+	}
+}
+
 // TestPeakIsLargestLive: whatever is made and released in which order, the peak is the largest number of
 // bytes that were live at one time; memory that lies idle never adds to it.
 func TestPeakIsLargestLive(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/gnn"
@@ -93,9 +95,8 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 	return &first, &all, added
 }
 
-// TestAppended: predictions for some vertices of a graph with vertices and edges appended have the bits of a
-// prediction of all vertices of the graph that has them.
-func TestAppended(t *testing.T) {
+// extendable are settings of models that predict vertices of a graph with an addition.
+func extendable() map[string]Options {
 	all := networks()
 	maps.DeleteFunc(all, func(_ string, o Options) bool { return gnn.OverAll(o.Norm) })
 	more := func(name, of, words string) { all[name] = given(all[of], words) }
@@ -105,13 +106,31 @@ func TestAppended(t *testing.T) {
 	more("labels", "gcn", "label-input .5")
 	all["rgcn"] = given(networks()["gcn"], "model rgcn, residual false, norm batch")
 	all["rgcn-decoupled"] = given(all["rgcn"], "decoupled")
+	for _, name := range []string{"sage-max", "gat"} {
+		all["typed-"+name] = networks()[name]
+	}
+	for name, o := range all {
+		o.Epochs = 1
+		all[name] = o
+	}
+	return all
+}
+
+// overTypes reports whether settings of extendable are for a graph of several types.
+func overTypes(name string) bool {
+	return strings.HasPrefix(name, "rgcn") || strings.HasPrefix(name, "typed")
+}
+
+// TestAppended: predictions for some vertices of a graph with vertices and edges appended, and for all of the
+// store that Write makes of it, have the bits of a prediction of all vertices of the graph that has them.
+func TestAppended(t *testing.T) {
+	all := extendable()
 	plain, typed := tangle(t, 500, 300), severalTypes(t)
 	one := 0
 	for n, name := range slices.Sorted(maps.Keys(all)) {
 		for try := range uint64(2) {
 			o, g := all[name], plain
-			o.Epochs = 1
-			if o.Model == "rgcn" {
+			if overTypes(name) {
 				g = typed
 			}
 			base, whole, added := parted(t, g, uint64(n)*2+try,
@@ -128,11 +147,26 @@ func TestAppended(t *testing.T) {
 			got, err := (&Job{Graph: base, Appended: with, Options: o, Vertices: asked}).
 				Predict(context.Background(), weights, Logits)
 			require.NoError(t, err)
+			p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
+			require.NoError(t, err)
+			kept, err := p.Predict(t.Context(), asked, with, Logits)
+			require.NoError(t, err)
+			p.Close()
 			for k, v := range asked {
 				c := want.Classes
-				assert.Equal(t, want.Logits[int(v)*c:int(v+1)*c], got.Logits[k*c:(k+1)*c],
-					"%s, vertex %d", name, v)
+				row := want.Logits[int(v)*c : int(v+1)*c]
+				assert.Equal(t, row, got.Logits[k*c:(k+1)*c], "%s, vertex %d", name, v)
+				assert.Equal(t, row, kept.Logits[k*c:(k+1)*c], "%s, vertex %d by a Predictor", name, v)
 			}
+			store := filepath.Join(t.TempDir(), "store")
+			_, err = with.Write(store, base.Provenance, nil)
+			require.NoError(t, err)
+			stored, err := graph.Open(store)
+			require.NoError(t, err)
+			got, err = (&Job{Graph: stored, Options: o}).Predict(context.Background(), weights, Logits)
+			require.NoError(t, err)
+			assert.Equal(t, want.Logits, got.Logits, "%s, stored", name)
+			require.NoError(t, stored.Close())
 			one++
 		}
 	}

@@ -76,8 +76,7 @@ type Job struct {
 	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
 	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
-	// Appended is Graph with vertices and edges appended, of which Predict computes Vertices. nil: it is
-	// Graph alone.
+	// Appended is Base with vertices and edges appended, of which Predict computes Vertices. nil: with none.
 	Appended *appended.Graph
 	// HeldOut has Predict leave out the edges that link prediction holds out, as Run does.
 	HeldOut bool

@@ -46,11 +46,8 @@ const (
 // worker, it returns context.Canceled on all. If a result is not finite, it returns an error on all. After
 // an error that wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
-	s, err := j.begin(ctx, &weights)
+	s, err := j.beginPrediction(ctx, weights)
 	if err != nil {
-		return nil, err
-	}
-	if s.Standard, err = worker.StandardIn(weights, s.Resolved, s.whole); err != nil {
 		return nil, err
 	}
 	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
@@ -70,6 +67,16 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	return p, nil
 }
 
+// beginPrediction is begin for a prediction with the weights.
+func (j *Job) beginPrediction(ctx context.Context, weights nn.State) (*shared, error) {
+	s, err := j.begin(ctx, &weights)
+	if err != nil {
+		return nil, err
+	}
+	s.Standard, err = worker.StandardIn(weights, s.Resolved, s.whole)
+	return s, err
+}
+
 func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 	asked Outputs,
 ) (*Prediction, error) {
@@ -78,8 +85,10 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 		p.Needs = f.Needs()
 	}
 	finish := w.Kind.Predicts(w.Params, weights)
-	if err := w.Load(weights, nil); err != nil {
-		return nil, err
+	if w.Loaded == nil {
+		if err := w.Load(weights, nil); err != nil {
+			return nil, err
+		}
 	}
 	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
 	if asked != Logits {
@@ -153,13 +162,10 @@ func (j *Job) checkVertices(s *shared) error {
 }
 
 // openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
-func (j *Job) openSome(s *shared) error {
-	g := j.Appended
-	if g == nil {
-		var err error
-		if g, err = appended.On(j.Graph).With(nil); err != nil {
-			return err
-		}
+func (j *Job) openSome(s *shared, room *mfg.Room) error {
+	g, err := j.appended()
+	if err != nil {
+		return err
 	}
 	base := partition.All(j.Graph)
 	j.arrange(base)
@@ -176,11 +182,49 @@ func (j *Job) openSome(s *shared) error {
 		if err != nil {
 			return err
 		}
-		some := mfg.Extract(g, m, j.Vertices)
-		j.arrange(some)
-		return use(some)
+		return use(mfg.Extract(g, m, j.Vertices, room))
 	})
 	return nil
+}
+
+// Affected returns the vertices, ascending, whose predictions what Appended adds to the graph can change. All
+// others keep their bits. It refuses what a prediction of Vertices refuses.
+func (j *Job) Affected(ctx context.Context, weights nn.State) (vertices []int32, err error) {
+	job := *j
+	job.Vertices = []int32{0} // the checks are those for some vertices, whichever these are
+	s, err := job.begin(ctx, &weights)
+	if err != nil {
+		return nil, err
+	}
+	g, err := job.appended()
+	if err != nil {
+		return nil, err
+	}
+	base := partition.All(job.Graph)
+	job.arrange(base)
+	err = guarded(base, func() error {
+		m, err := job.reads(s, base)
+		if err == nil {
+			vertices = mfg.Affected(g, m)
+		}
+		return err
+	})
+	return vertices, err
+}
+
+// appended is the graph with what is appended, which may be nothing.
+func (j *Job) appended() (*appended.Graph, error) {
+	if j.Appended != nil {
+		return j.Appended, nil
+	}
+	return j.Base().With(nil)
+}
+
+// Base is the job's graph as one to append to: new vertices have the features of Columns.
+func (j *Job) Base() *appended.Base {
+	b := appended.On(j.Graph)
+	b.Arrangements = j.arrangements
+	return b
 }
 
 // reads is what the model reads of the graph of a share.
@@ -189,9 +233,15 @@ func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
+	var reaches []mfg.Reach
+	if s.Loaded != nil {
+		reaches = s.Loaded.Reaches
+	} else {
+		reaches = engine.Reaches(blocks, sar.SchemaOf(of))
+	}
 	kind, known := gnn.KindOf(s.Model)
 	return &mfg.Model{
-		Blocks: engine.Reaches(blocks, sar.SchemaOf(of)), SourceDegrees: j.Model != nil ||
+		Blocks: reaches, SourceDegrees: j.Model != nil ||
 			!known || kind.EdgeWeights,
 		EdgeFeatures: gnn.ReadEdgeFeatures(blocks), Labels: s.LabelInput > 0,
 	}, nil

@@ -2,51 +2,141 @@ package train
 
 import (
 	"context"
+	"sync"
 
+	"weft/comm"
 	"weft/graph/appended"
+	"weft/graph/columns"
+	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/mfg"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/worker"
 )
 
-// Predictor predicts some vertices at a time, as Predict does with Job.Vertices. It keeps the graph and the
-// weights. Any number of goroutines may use it.
+// Predictor predicts some vertices at a time, as Predict does with Job.Vertices. It keeps the graph, the
+// model and its weights, and for each prediction at a time some memory. Any number of goroutines may use it.
 type Predictor struct {
 	job     Job
+	config  worker.Config // of each prediction
 	base    *appended.Base
 	alone   *appended.Graph // with nothing appended
 	weights nn.State
 	threads int
+	memory  *tensor.Meter // of the model
+
+	mu   sync.Mutex
+	idle []*place // of predictions before
 }
 
-// Predictor returns a Predictor with the given weights. The mesh has one worker, and the job's graph stays
-// open. It predicts a vertex, so that it refuses what no vertex can be predicted with.
-func (j *Job) Predictor(ctx context.Context, weights nn.State) (*Predictor, error) {
+// place is where one prediction at a time is computed.
+type place struct {
+	team *kernel.Team // its memory is the prediction's
+	room mfg.Room
+}
+
+// mostIdle is how many bytes of memory a prediction leaves to the next one at most.
+const mostIdle = 64 << 20
+
+// Predictor returns a Predictor with the given weights, which its caller closes. The mesh has one worker, and
+// the job's graph stays open. It predicts a vertex, so that it refuses what no vertex can be predicted with.
+func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, err error) {
 	r, err := j.resolve()
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{job: *j, base: appended.On(j.Graph), weights: weights, threads: j.Threads(r)}
-	p.job.Options.Threads = 1
-	if p.alone, err = p.base.With(nil); err != nil {
+	p = &Predictor{job: *j, weights: weights, threads: j.Threads(r), memory: tensor.NewMeter()}
+	p.job.Options.Threads, p.job.Vertices = 1, []int32{0}
+	if err = p.load(ctx); err == nil {
+		_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
+	}
+	if err != nil {
+		p.Close()
 		return nil, err
 	}
-	_, err = p.Predict(ctx, []int32{0}, nil, Logits)
-	return p, err
+	return p, nil
 }
 
-// Predict computes the logits of vertices of the first type, each listed once, of the graph with an addition;
-// nil: of the graph alone. It takes one thread. The errors are those of Job.Predict, and refusals of an
-// addition that does not fit the graph.
-func (p *Predictor) Predict(ctx context.Context, vertices []int32, added *appended.Addition,
+// load makes what predictions have in common.
+func (p *Predictor) load(ctx context.Context) error {
+	s, err := p.job.beginPrediction(ctx, p.weights)
+	if err != nil {
+		return err
+	}
+	p.base, p.config = p.job.Base(), s.Config
+	if p.alone, err = p.base.With(nil); err != nil {
+		return err
+	}
+	whole := partition.All(p.job.Graph)
+	p.job.arrange(whole)
+	return guarded(whole, func() (err error) {
+		p.config.Loaded, err = worker.NewLoaded(s.Config, kernel.NewTeam(1, p.memory), whole, p.weights)
+		return err
+	})
+}
+
+// Close gives the Predictor's memory back. No prediction is under way.
+func (p *Predictor) Close() {
+	p.memory.Close()
+	for _, at := range p.idle {
+		at.team.Memory.Close()
+	}
+	p.idle = nil
+}
+
+// Base is the graph as one to append to. Features of new vertices are of Columns.
+func (p *Predictor) Base() *appended.Base { return p.base }
+
+// Columns are those that features are made of, as Job.Columns.
+func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
+
+// Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
+// with none. It takes one thread. The errors are those of Job.Predict.
+func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
-	job := p.job
-	job.Vertices, job.Appended = vertices, p.alone
-	if added != nil {
-		if job.Appended, err = p.base.With(added); err != nil {
-			return nil, err
-		}
+	job, s := p.job, &shared{Config: p.config}
+	job.Vertices, s.Vertices = vertices, vertices
+	if job.Appended = of; of == nil {
+		job.Appended = p.alone
 	}
-	return job.Predict(ctx, p.weights, asked)
+	at := p.begin()
+	defer p.end(at)
+	if err := job.openSome(s, &at.room); err != nil {
+		return nil, err
+	}
+	if err := job.checkVertices(s); err != nil {
+		return nil, err
+	}
+	err = s.open(0, func(share *partition.Share) error {
+		w, err := worker.NewInference(s.Config, at.team, comm.Alone(), share)
+		if err == nil {
+			r, err = job.predict(ctx, w, p.weights, asked)
+		}
+		return err
+	})
+	return r, err
+}
+
+// begin returns the place of a prediction.
+func (p *Predictor) begin() *place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle); n > 0 {
+		at := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return at
+	}
+	return &place{team: kernel.NewTeam(1, tensor.NewMeter())}
+}
+
+// end keeps the place of a prediction for the next one.
+func (p *Predictor) end(at *place) {
+	at.team.Memory.Clear(mostIdle)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, at)
 }
 
 // Threads is the number of threads that the job's settings give: how many predictions to compute at a time.

@@ -5,41 +5,66 @@ import (
 	"sync"
 	"testing"
 
+	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
 
-// TestPredictor: predictions of some vertices, several at a time, have the bits of one of all vertices.
+// TestPredictor: predictions of some vertices, one after the other and several at a time, have the bits of
+// one of all vertices.
 func TestPredictor(t *testing.T) {
-	g := tangle(t, 300, 500)
+	type trained struct {
+		graph   *graph.Graph
+		options Options
+	}
+	all := map[string]trained{}
+	plain := tangle(t, 300, 500)
 	for name, o := range networks() {
 		if name == "gcn" {
 			o.NormalizeFeatures = "standard"
 		}
-		weights := run(t, g, o).Weights
-		job := &Job{Graph: g, Options: o}
-		p, err := job.Predictor(t.Context(), weights)
-		if r, _ := o.Resolve(); r.CheckSome() != nil {
+		all[name] = trained{plain, o}
+	}
+	embedded := severalTypes(t)
+	embedded.Others[0].Features = graph.Features{} // a learned row for each vertex
+	all["rgcn"] = trained{embedded, given(Defaults(), "model rgcn, hidden 8, norm batch")}
+	valued := *plain
+	valued.Labels = graph.Labels{Values: make([]float32, valued.Own()), Columns: 1}
+	for v := range valued.Own() {
+		valued.Labels.Values[v] = float32(v%17) - 40
+	}
+	all["values"] = trained{&valued, given(Defaults(), "model gin, hidden 8, loss mse")}
+	for name, of := range all {
+		g, o := of.graph, of.options
+		if r, err := o.Resolve(); err == nil && r.CheckSome() != nil {
+			_, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), nil)
 			assert.Refused(t, err, "vertices", name)
 			continue
 		}
+		o.Epochs = 2
+		weights := run(t, g, o).Weights
+		job := &Job{Graph: g, Options: o}
+		p, err := job.Predictor(t.Context(), weights)
 		require.NoError(t, err, name)
 		all, err := job.Predict(t.Context(), weights, WithEmbeddings)
 		require.NoError(t, err, name)
 		var done sync.WaitGroup
 		for _, list := range [][]int32{{17}, {299, 3, 5}, {0, 1, 2, 3}} {
 			done.Go(func() {
-				some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
-				assert.NoError(t, err, name)
-				for i, v := range list {
-					assert.Equal(t, row(all.Logits, all.Classes, int(v)),
-						row(some.Logits, all.Classes, i), name)
-					n := all.EmbeddingColumns
-					assert.Equal(t, row(all.Embeddings, n, int(v)), row(some.Embeddings, n, i), name)
+				for range 3 {
+					some, err := p.Predict(t.Context(), list, nil, WithEmbeddings)
+					assert.NoError(t, err, name)
+					for i, v := range list {
+						assert.Equal(t, row(all.Logits, all.Classes, int(v)),
+							row(some.Logits, all.Classes, i), name)
+						n := all.EmbeddingColumns
+						assert.Equal(t, row(all.Embeddings, n, int(v)), row(some.Embeddings, n, i), name)
+					}
 				}
 			})
 		}
 		done.Wait()
+		p.Close()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
+	"weft/parallel/mfg"
 	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
@@ -113,7 +114,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	}
 	switch {
 	case k == 1 && j.Vertices != nil && weights != nil && !j.HeldOut:
-		if err := j.openSome(s); err != nil {
+		if err := j.openSome(s, &mfg.Room{}); err != nil {
 			return nil, err
 		}
 	case k == 1:

@@ -78,7 +78,11 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	of := &evaluated{request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
-	of.tables = e.tables
+	if of.tables = e.tables; of.elsewhere {
+		if of.columns, err = rundir.ColumnsOf(of.weights); err != nil {
+			return nil, err
+		}
+	}
 	if of.graph == "" {
 		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
 			"weft evaluate %[1]s STORE", args[0])
@@ -90,6 +94,11 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	defer of.on.Close()
+	if of.elsewhere && len(of.on.Splits) == 0 && e.split <= 0 {
+		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+	}
 	if e.split >= 0 {
 		o.Split = task.Split{Number: e.split}
 	}
@@ -110,6 +119,24 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
 }
 
+// testAll takes all labelled vertices of a graph without a split for test vertices.
+func (e *evaluated) testAll(notes io.Writer) error {
+	return e.on.Guard(func() error {
+		var all []int64
+		for v := range int64(e.on.Own()) {
+			if l := &e.on.Labels; l.There() && l.Labelled(v) {
+				all = append(all, v)
+			}
+		}
+		if len(all) > 0 {
+			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test vertices\n", printable(e.graph),
+				counted(len(all), "labelled vertex", "labelled vertices"))
+			e.on.Splits = []graph.Split{{Test: all}}
+		}
+		return nil
+	})
+}
+
 // vertices measures predictions of labels.
 func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, error) {
 	g, r := e.on, e.options
@@ -120,6 +147,11 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 	if e.elsewhere { // it may have nothing to train on
 		warnOfWeights(warnings, r.Model, e.run, e.weighted, e.graph, g)
 		check = r.Kind.CheckMeasured
+		if e.counts.Values == 0 && !g.Labels.Continuous() {
+			if err := e.learned.warn(warnings, e.graph, g); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if err := check(&partition.All(g).Whole); err != nil {
 		return nil, about(e.source(), err)
@@ -127,12 +159,6 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 	rows, columns, err := e.predictions(ctx, warnings)
 	if err != nil {
 		return nil, err
-	}
-	// else it is no graph of the run's kind
-	if e.elsewhere && columns == e.counts.Classes && !g.Labels.Continuous() {
-		if err := matchClasses(warnings, e.trained, e.classes, e.graph, g); err != nil {
-			return nil, err
-		}
 	}
 	if l := &g.Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
 		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
@@ -208,36 +234,6 @@ func outputs(columns int, values bool) string {
 	return counted(columns, "class", "classes")
 }
 
-// matchClasses numbers the classes of a graph's labels as those of the graph in trained, by their names.
-// names are those that a run recorded; nil: the graph in trained has them. It refuses names that were not
-// learned, and warns where nothing tells those that were.
-func matchClasses(warnings io.Writer, trained string, names []string, store string, g *graph.Graph) error {
-	l := &g.Labels
-	learned, err := graph.Open(trained)
-	if err != nil {
-		if l.Names != nil && names == nil {
-			fmt.Fprintf(warnings, "weft: warning: the classes of %s are taken for those of the run by "+
-				"their order, as its graph %s is not there to compare their names\n",
-				printable(store), printable(trained))
-		}
-	} else {
-		defer learned.Close()
-		if l.MultiLabel() != learned.Labels.MultiLabel() {
-			return refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run was "+
-				"trained on, and several labels in the other; give a graph with labels like those",
-				store, trained)
-		}
-		if names == nil {
-			names = learned.Labels.Names
-		}
-	}
-	err = g.Guard(func() error { return l.Renumber(names) })
-	if refusal.Is(err) {
-		err = fmt.Errorf("%s: %w", store, err)
-	}
-	return err
-}
-
 // predictions are those of the run or, with a store of their own, made with its weights.
 func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 ) (rows []float32, columns int, err error) {
@@ -249,9 +245,6 @@ func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
 	}
 	job := &train.Job{Graph: e.on, Dataset: e.graph, Options: e.options.Options, HeldOut: true}
 	state, err := nn.ReadState(e.weights)
-	if err == nil {
-		e.columns, err = rundir.ColumnsOf(e.weights)
-	}
 	if err == nil {
 		err = e.fits(job, state, notes)
 	}

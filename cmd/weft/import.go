@@ -18,6 +18,7 @@ import (
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train/rundir"
 )
 
 // importRequest is the arguments and flags of an import.
@@ -52,7 +53,11 @@ func (r *importRequest) files() (files []string) {
 			}
 			return
 		}
-		files = append(files, f.Value.String())
+		path := f.Value.String()
+		if f.Name == columnsOfFlag && rundir.Is(path) {
+			path, _, _ = weightsOf(path) // reading it says what is wrong
+		}
+		files = append(files, path)
 	})
 	return files
 }
@@ -210,11 +215,11 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	if made.OneClass {
 		made.Warnings = append(made.Warnings, oneClass)
 	}
-	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
-	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), say); err != nil {
+	out := cmd.OutOrStdout()
+	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), out); err != nil {
 		return err
 	}
-	say(nextLine(r.store, made.Graph))
+	fmt.Fprintln(out, nextLine(r.store, made.Graph))
 	return nil
 }
 

@@ -194,8 +194,11 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.BoolVar(&o.Strings, "string-ids", false,
 		"vertices are named by any text; rows of arrays without ids are in the order in which names "+
 			"first appear")
-	var of tables.Options
-	tableFlags(flags, &of)
+	var (
+		of        tables.Options
+		columnsOf string
+	)
+	tableFlags(flags, &of, &columnsOf)
 	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
 		if err := checkTables(r.flags, &of); err != nil {
 			return nil, err
@@ -203,6 +206,10 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 		if len(of.Vertices) > 0 {
 			of.Edges, of.EdgeFeatures, of.Values, of.Progress = r.sources, o.EdgeFeatures,
 				o.Values, r.progress
+			var err error
+			if of.Like, err = likeOf(columnsOf); err != nil {
+				return nil, err
+			}
 			return tables.Open(of)
 		}
 		if len(r.sources) > 1 {

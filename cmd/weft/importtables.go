@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -10,13 +11,18 @@ import (
 	"weft/graph/columns"
 	"weft/graph/tables"
 	"weft/internal/refusal"
+	"weft/train/rundir"
 )
 
 // mostCategories is how many values a column of text has that becomes features, if nothing else is asked for.
 const mostCategories = 50
 
-// tableFlags declares the flags of tables of vertices, which fill the options.
-func tableFlags(flags *pflag.FlagSet, o *tables.Options) {
+// columnsOfFlag names what other tables are read like.
+const columnsOfFlag = "columns-of"
+
+// tableFlags declares the flags of tables of vertices, which fill the options, and of what they are read
+// like.
+func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringArrayVar(&o.Vertices, "vertices-from", nil,
 		"`file` (CSV or Parquet): a table of vertices with ids and columns that become features; repeated, "+
 			"or as TYPE=FILE, for several vertex types")
@@ -30,6 +36,9 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Target, "target", nil, "`column` with the targets' ids")
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
 		"`columns` of the tables of vertices that become no features, as a,b")
+	flags.StringVar(columnsOf, columnsOfFlag, "",
+		"`file`: a run, its weights, or a store made of tables: read these tables as those were, with the "+
+			"same columns, ids, label and ends of edges; predict and evaluate do so with the run's")
 	flags.StringVar(&o.EdgeWeights, "edge-weights", "",
 		"`column` of the list of edges with their weights, beside tables of vertices")
 	flags.IntVar(&o.Choices.Most, "categories", mostCategories,
@@ -58,6 +67,7 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 	}
 	for _, name := range []string{
 		"id", "label", "source", "target", "leave-out", "edge-weights", "categories", "cyclic-dates",
+		columnsOfFlag,
 	} {
 		if f := flags.Lookup(name); f != nil && f.Changed {
 			return withoutTable(name)
@@ -66,14 +76,56 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 	return nil
 }
 
+// likeOf says how the tables were read that a run, its weights or a store come from; nil: without a path.
+func likeOf(path string) (l *tables.Like, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	store, weights := path, ""
+	if !isStore(path) {
+		if weights, store, err = weightsOf(path); err != nil {
+			return nil, err
+		}
+	}
+	l = &tables.Like{}
+	if isStore(store) {
+		g, err := graph.Open(store)
+		if err != nil {
+			return nil, err
+		}
+		defer g.Close()
+		l = tables.LikeGraph(g)
+	}
+	if weights != "" {
+		trained, err := rundir.ColumnsOf(weights)
+		if err != nil {
+			return nil, err
+		}
+		l.Know(trained)
+	}
+	if l.Columns == nil {
+		return nil, refusal.Errorf("--%s %s: its features do not come from tables; leave it out",
+			columnsOfFlag, path)
+	}
+	return l, nil
+}
+
+// weightsOf is the file of weights of a run, and the store that it trained on; or a file that is no run's.
+func weightsOf(path string) (weights, store string, err error) {
+	if !rundir.Is(path) {
+		return path, "", nil
+	}
+	run, _, weights, err := rundir.Read(path)
+	return weights, run.Store, err
+}
+
 // withoutTable refuses a flag about tables of vertices where there is none.
 func withoutTable(flag string) error {
 	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", flag)
 }
 
 // columnTable prints what was made of the columns of tables.
-func columnTable(say func(string), types []graph.VertexType) {
-	var text strings.Builder
+func columnTable(out io.Writer, types []graph.VertexType) {
 	for _, of := range types {
 		if of.Table == nil {
 			continue
@@ -82,7 +134,7 @@ func columnTable(say func(string), types []graph.VertexType) {
 		if len(types) > 1 {
 			name = of.Type + ": "
 		}
-		t := newTable(&text)
+		t := newTable(out)
 		t.row("column of "+name+of.Table.Path, "became", "missing")
 		t.row(of.Table.ID, "the id", "")
 		if of.Table.Label != "" {
@@ -92,13 +144,10 @@ func columnTable(say func(string), types []graph.VertexType) {
 			c := &of.Table.Columns[i]
 			t.row(c.Name, becomes(c), when(c.Missing > 0, count(c.Missing)))
 		}
-		for _, out := range of.Table.LeftOut {
-			t.row(out.Name, "left out: "+out.Why, "")
+		for _, left := range of.Table.LeftOut {
+			t.row(left.Name, "left out: "+left.Why, "")
 		}
 		t.flush()
-	}
-	for line := range strings.Lines(text.String()) {
-		say(strings.TrimRight(line, "\n"))
 	}
 }
 

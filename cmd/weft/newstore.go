@@ -35,9 +35,7 @@ func checkNewStore(path string) error {
 }
 
 // describeStore says of a store that was imported what to be warned of, and what it holds.
-func describeStore(store string, w *streamed.Written, took time.Duration, warnings io.Writer,
-	say func(string),
-) error {
+func describeStore(store string, w *streamed.Written, took time.Duration, warnings, out io.Writer) error {
 	leaks, err := leaksOf(store)
 	if err != nil {
 		return err
@@ -45,11 +43,11 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 	for _, warning := range slices.Concat(w.Warnings, leaks) {
 		fmt.Fprintln(warnings, "weft: warning: "+warning)
 	}
-	columnTable(say, w.Types())
-	for _, note := range w.Notes {
-		say(note)
+	columnTable(out, w.Types())
+	for _, line := range w.Notes {
+		note(out, line)
 	}
-	say(storeLine(store, w, took))
+	note(out, storeLine(store, w, took))
 	return nil
 }
 
@@ -96,7 +94,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	if w.Graphs > 0 {
 		vertices += fmt.Sprintf(" of %s", counted(w.Graphs, "graph", "graphs"))
 	}
-	labels := count(w.Labels.Classes) + " classes"
+	labels := counted(w.Labels.Classes, "class", "classes")
 	if w.Labels.Continuous() {
 		labels = valuesToPredict(w.Labels.Columns)
 	}

@@ -15,12 +15,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
-	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/graph/edgelist"
 	"weft/graph/tables"
@@ -41,7 +39,10 @@ type predictCommand struct {
 	embeddings string
 	vertices   string         // those to predict, or a file of them; empty: all, or the new ones
 	add        tables.Options // new vertices and edges
+	since      string         // the store before an addition that the graph has; empty: none
+	later      string         // that graph, in whose place since is opened
 	new        []string       // the names of the new vertices
+	changed    bool           // predict what is added can change, with and without it
 	columns    []string
 	sort       string
 	top        int
@@ -69,6 +70,12 @@ first; by value the largest. Vertices of equal numbers stay in their order.
 --add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
 with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
 
+--changed computes the new vertices and all others whose prediction can differ: those that new edges lead to, and from there one hop for
+each layer. The columns old_class, old_probability, … say what was predicted before, and are empty for a new vertex. The column change is
+the largest difference of a probability or value. --sort change puts the largest first.
+
+With --since the addition is what the graph has more than an earlier store: weft append --out makes a later one.
+
 With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
 Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
 preds.npy a second file, preds.vertices.npy, has their ids.`,
@@ -80,6 +87,8 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
   weft predict runs/first --vertices some.csv --out runs/some.npy
   weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
   weft predict runs/first --add-vertices new.csv --add-edges new-edges.csv --out runs/new.csv
+  weft predict runs/first --add-edges new-edges.csv --changed --out runs/changed.csv --sort change
+  weft predict runs/first stores/newer --since stores/older --changed --out runs/changed.csv
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
@@ -97,85 +106,27 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the predictions: .npy (logits, values or "+
 		"embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
 	cmd.Flags().StringSliceVar(&p.columns, "columns", nil, "`names` of what a table says of each vertex: "+
-		"class, probability, margin, entropy, probabilities, value, embedding (default: class,probability; "+
-		"of several labels probabilities; of values value)")
+		"class, probability, margin, entropy, probabilities, value, embedding, change (default: "+
+		"class,probability; of several labels probabilities; of values value)")
 	cmd.Flags().StringVar(&p.sort, "sort", "", "`column` by which the rows of a table are sorted: margin or "+
-		"probability, ascending; entropy or value, descending; ties by vertex (default: the graph's order)")
+		"probability, ascending; entropy, value or change, descending; ties by vertex (default: the "+
+		"graph's order)")
 	cmd.Flags().IntVar(&p.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", embeddingsUsage+"; --out may then be left out")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	addFlags(cmd.Flags(), &p.add)
+	cmd.Flags().StringVar(&p.since, "since", "", "the `store` before an addition that the graph has: as "+
+		"--add-vertices and --add-edges, for what it has besides")
+	cmd.Flags().BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
+		"vertices whose prediction can differ")
 	p.tables.add(cmd.Flags(), true)
+	addQuiet(cmd.Flags())
 	return cmd
 }
 
-// addFlags declares the flags of vertices and edges that are added to a graph and not kept.
-func addFlags(flags *pflag.FlagSet, o *tables.Options) {
-	flags.StringArrayVar(&o.Vertices, "add-vertices", nil, "`file` (CSV or Parquet) of new vertices, with "+
-		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
-	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
-		"RELATION=FILE for several relations")
-	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of --add-edges, or of a list of edges in the place of a store, with the sources' ids "+
-			"(default: one called source, src, from, …)")
-	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --add-edges with the targets' ids")
-	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --add-edges with their weights")
-}
-
-// adds reports whether vertices or edges are added to the graph.
-func (p *predictCommand) adds() bool { return len(p.add.Vertices)+len(p.add.Edges) > 0 }
-
 // readsTables reports whether the graph is a list of edges with tables of vertices.
 func (p *predictCommand) readsTables() bool { return p.tables.flags.Lookup("vertices-from").Changed }
-
-// names are those of the vertices of the graph, and of the new ones.
-func (p *predictCommand) names(g *graph.Graph) []string {
-	if len(p.new) == 0 {
-		return g.Names
-	}
-	return slices.Concat(g.Names, p.new)
-}
-
-// checkAdded refuses flags of tables that are not there.
-func (p *predictCommand) checkAdded() error {
-	for flag, given := range map[string]bool{
-		"source": len(p.add.Source) > 0, "target": len(p.add.Target) > 0,
-		"edge-weights": p.add.EdgeWeights != "",
-	} {
-		if given && len(p.add.Edges) == 0 && !p.readsTables() {
-			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, "+
-				"or --vertices-from", flag)
-		}
-	}
-	return nil
-}
-
-// append gives the job of a session the graph with what is added, of which the new vertices are predicted, or
-// those of --vertices.
-func (p *predictCommand) append(s *session) error {
-	g := s.job.Graph
-	if g == nil || s.Comm.Size() > 1 {
-		return refusal.Errorf("--add-vertices and --add-edges: one worker answers; give --parallel graph=1")
-	}
-	return g.Guard(func() error {
-		added, err := tables.Add(p.add, g)
-		if err != nil {
-			return err
-		}
-		if s.job.Appended, err = appended.On(g).With(&added.Addition); err != nil {
-			return err
-		}
-		p.new = added.Names[0]
-		for i := range p.new {
-			s.job.Vertices = append(s.job.Vertices, int32(g.Own()+i))
-		}
-		if len(p.new) == 0 && p.vertices == "" {
-			return refusal.Errorf("--add-edges: no vertex is new; name those to predict with --vertices")
-		}
-		return nil
-	})
-}
 
 // completeFirst completes the first argument: a run's folder, or with --init the graph.
 func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
@@ -190,9 +141,8 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
 	options *setting.Resolved
-	run     string   // its directory; empty: --init names the weights
-	trained string   // the store that the run trained on; empty: not known
-	classes []string // the names of the run's classes; nil: they have none, or trained tells
+	run     string         // its directory; empty: --init names the weights
+	learned learnedClasses // the classes of the run; its store is empty where it is not known
 	weights string
 	columns columns.ByType // that the weights were trained on; nil: they do not say
 	graph   string         // dataset or store
@@ -203,8 +153,15 @@ type request struct {
 	order    predictions.Order
 }
 
-// source is the graph, with the flags of its tables.
-func (r *request) source() source { return r.tables.of(r.graph) }
+// source is the graph, with the flags of its tables, which are read like those that the weights were trained
+// on.
+func (r *request) source() source {
+	s := r.tables.of(r.graph)
+	if r.columns != nil && s.given("vertices-from") && !s.given(columnsOfFlag) {
+		s.like = cmp.Or(r.run, r.weights)
+	}
+	return s
+}
 
 // requestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
 // that args name after the run.
@@ -212,7 +169,8 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	if run, o, asked.weights, err = rundir.Read(args[0]); err != nil {
 		return asked, o, run, err
 	}
-	asked.run, asked.trained, asked.classes, asked.graph = args[0], run.Store, run.ClassNames, run.Store
+	asked.run, asked.graph = args[0], run.Store
+	asked.learned = learnedClasses{run.Store, run.ClassNames}
 	asked.weighted = run.Summary.Graph.Weighted
 	if len(args) == 2 {
 		if asked.graph = args[1]; !sameFile(args[1], run.Store) {
@@ -345,7 +303,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 				"leave it out", g.text)
 		}
 	}
-	if err := p.checkAdded(); err != nil {
+	if err := cmp.Or(p.checkAdded(), p.checkChanged()); err != nil {
 		return asked, err
 	}
 	given, err := p.settings.merge()
@@ -387,9 +345,13 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	if asked.options, err = resolved(&given, used...); err != nil || p.vertices == "" && !p.adds() {
 		return asked, err
 	}
-	if norm := asked.options.Norm; p.adds() && gnn.OverAll(norm) && asked.options.Uses("norm") {
-		return asked, refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
-			"vertices, so that each addition changes every prediction; import the whole again and predict all", norm)
+	if p.adds() {
+		if err := asked.admitsAddition(); err != nil {
+			return asked, err
+		}
+	}
+	if p.since != "" {
+		p.later, asked.graph = asked.graph, p.since
 	}
 	return asked, asked.options.CheckSome()
 }
@@ -398,7 +360,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	opened, err := r.open(cmd.Context(), asked.source(), asked.options, cmd.ErrOrStderr(),
 		func(store string) error {
 			return p.outputs(func(flag, path string) error {
-				return checkApartFromGraph(flag, path, asked.graph, store)
+				err := checkApartFromGraph(flag, path, asked.graph, store)
+				if err == nil && p.since != "" {
+					err = checkApartFromGraph(flag, path, p.later, p.later)
+				}
+				return err
 			})
 		}, func(g *graph.Graph) error {
 			return asked.fits(&train.Job{Graph: g}, weights, io.Discard)
@@ -408,17 +374,30 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	defer opened.close()
 	job := opened.job
-	if err := r.Together(asked.fits(job, weights, cmd.ErrOrStderr())); err != nil {
+	if err = asked.fits(job, weights, cmd.ErrOrStderr()); err == nil {
+		err = asked.matchClasses(opened, cmd.ErrOrStderr())
+	}
+	if err := r.Together(err); err != nil {
 		return err
 	}
+	shown := newStages(besideResults(cmd))
+	defer shown.erase()
 	if p.adds() {
-		if err := r.Together(p.append(opened)); err != nil {
+		p.add.Progress = shown.show
+		err := r.Together(p.append(cmd.Context(), opened, weights))
+		if shown.erase(); err != nil {
 			return err
+		}
+		for _, note := range job.Appended.Added.Notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
 		}
 	}
 	if p.vertices != "" {
 		counts := opened.counts()
-		own := counts.Own() + len(p.new)
+		own := counts.Own()
+		if job.Appended != nil {
+			own = job.Appended.Counts[0]
+		}
 		if job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), opened, own); err != nil {
 			return err
 		}
@@ -447,11 +426,27 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	job.OnEmbeddings = func(rows train.Rows) error { return d.embed(p.embeddings, p.out, rows) }
 	job.OnLogits = func(rows train.Rows) error { return d.write(p.out, rows) }
-	result, err := job.Predict(ctx, weights, outputs)
+	if p.changed {
+		shown.show("predicting without what is added", 0, 0)
+		err = d.predictBefore(ctx, opened, weights)
+	}
+	var result *train.Prediction
+	if err == nil {
+		if r.First() {
+			shown.show("predicting", 0, 0)
+		}
+		result, err = job.Predict(ctx, weights, outputs)
+	}
+	shown.erase()
 	err = errors.Join(err, d.close())
 	switch {
 	case refusal.Weights.In(err) && !errors.Is(err, context.Canceled):
-		return fmt.Errorf("%s: %w", asked.weights, advised(err))
+		err = fmt.Errorf("%s: %w", asked.weights, advised(err))
+		if o := asked.options; asked.run == "" && o.Uses("output-heads") && o.OutputHeads != o.Heads {
+			err = fmt.Errorf("%w A last layer with as many heads as the others, as PyG's has, takes "+
+				"--output-heads %d", err, o.Heads)
+		}
+		return err
 	case err != nil:
 		return opened.failed(err, p.notWritten())
 	case !r.First():
@@ -467,6 +462,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	fmt.Fprintf(show, "%s: %s, in %s\n", p.main(), d.told(p.out, result), duration(time.Since(started)))
+	if p.changed {
+		d.showChanged(show, opened, result)
+	}
 	showNeeds(show, result.Needs)
 	return d.showScores(show)
 }
@@ -484,8 +482,8 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices i
 		}
 	}
 	if header != "" {
-		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and taken "+
-			"for a header\n", printable(p.vertices), header)
+		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and "+
+			"taken for a header\n", printable(p.vertices), header)
 	}
 	if err := s.Together(err); err != nil {
 		return nil, err
@@ -550,12 +548,12 @@ func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error 
 func (r *request) sameFeatures(number int) string {
 	these := counted(number, "feature", "features")
 	switch {
-	case r.trained == "":
+	case r.learned.store == "":
 		return "give a store with the " + these + " that they were trained on, in the same order"
-	case sameFile(r.trained, r.graph):
+	case sameFile(r.learned.store, r.graph):
 		return "the store has changed since " + r.run + " was trained on it: give one with the " + these +
 			" of then, in the same order, or train again"
 	}
-	return "give a store with the " + these + " of " + r.trained + ", which " + r.run +
+	return "give a store with the " + these + " of " + r.learned.store + ", which " + r.run +
 		" was trained on, in the same order"
 }

@@ -15,10 +15,10 @@ func TestSameFeatures(t *testing.T) {
 	for want, r := range map[string]request{
 		"give a store with the 8 features that they were trained on, in the same order": {graph: "g"},
 		"give a store with the 8 features of g, which run was trained on, in the same order": {
-			graph: "wide", run: "run", trained: "g",
+			graph: "wide", run: "run", learned: learnedClasses{store: "g"},
 		},
 		"the store has changed since run was trained on it: give one with the 8 features of then, in the " +
-			"same order, or train again": {graph: "g", run: "run", trained: trained},
+			"same order, or train again": {graph: "g", run: "run", learned: learnedClasses{store: trained}},
 	} {
 		assert.Equal(t, want, r.sameFeatures(8), "%+v", r)
 	}

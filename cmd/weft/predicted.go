@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -30,6 +31,8 @@ type predicted struct {
 	metric string
 	scorer *predictions.Scorer
 	hidden int // columns of the embeddings, once there are some
+	// with --changed: how many of the vertices are not new, and how many of these are in another class
+	old, turned int
 }
 
 // describe finds what the predictions of a job on a store stand for.
@@ -51,7 +54,15 @@ func (p *predictCommand) describe(
 	if p.adds() {
 		d.Names = p.names(d.graph)
 	}
+	if p.changed {
+		if d.Before, err = predictions.Keep(p.out); err != nil {
+			return nil, err
+		}
+	}
 	switch {
+	case asked.options.Task == task.Link && p.changed:
+		return nil, refusal.Errorf("--changed: compares classes or values, and the model computes " +
+			"embeddings; leave it out")
 	case asked.options.Task == task.Link:
 		return d, d.Check(0)
 	case p.out == "":
@@ -66,7 +77,7 @@ func (p *predictCommand) describe(
 	}
 	if labels := &d.graph.Labels; labels.There() && !p.adds() &&
 		len(d.graph.Splits) > asked.options.Split.Number {
-		if err := d.compare(warnings, asked.trained, s.store, labels); err != nil {
+		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
 	}
@@ -84,10 +95,10 @@ func (d *predicted) standFor(weights nn.State) bool {
 	if d.Columns = predictions.Logits; learned.MultiLabel() {
 		d.Columns = predictions.LabelLogits
 	}
-	if d.Classes = d.asked.classes; d.Classes == nil {
+	if d.Classes = d.asked.learned.names; d.Classes == nil {
 		d.Classes = learned.Names
 	}
-	return learned.There() || d.asked.classes != nil
+	return learned.There() || d.asked.learned.names != nil
 }
 
 // warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
@@ -129,10 +140,10 @@ func embeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 
 // learned are the labels of the graph that was trained on; if it is not there, those of the graph at hand.
 func (d *predicted) learned() graph.Labels {
-	if d.asked.trained == "" {
+	if d.asked.learned.store == "" {
 		return d.graph.Labels
 	}
-	g, err := graph.Open(d.asked.trained)
+	g, err := graph.Open(d.asked.learned.store)
 	if err != nil {
 		return d.graph.Labels
 	}
@@ -140,13 +151,8 @@ func (d *predicted) learned() graph.Labels {
 	return g.Labels
 }
 
-// compare has the predictions compared with labels, if they are of the same kind and classes.
-func (d *predicted) compare(warnings io.Writer, trained, store string, labels *graph.Labels) (err error) {
-	if trained != "" && trained != store {
-		if err := matchClasses(warnings, trained, d.asked.classes, store, d.graph); err != nil {
-			return err
-		}
-	}
+// compare has the predictions compared with labels, if they are of the same kind.
+func (d *predicted) compare(labels *graph.Labels) (err error) {
 	if d.metric, err = d.asked.options.Kind.Metric(&partition.All(d.graph).Whole, labels); err == nil {
 		d.labels = *labels
 	}
@@ -169,6 +175,9 @@ func (d *predicted) write(path string, rows train.Rows) error {
 			return err
 		}
 		rows = d.scorer.Watch(rows)
+	}
+	if d.Before != nil {
+		rows = d.Turned(rows, &d.turned)
 	}
 	return predictions.Write(path, rows, d.Table)
 }
@@ -196,12 +205,17 @@ func (d *predicted) embed(path, out string, rows train.Rows) (err error) {
 	return err
 }
 
-// close gives back what the embeddings took on disk. nil, on another rank than the first, has none.
-func (d *predicted) close() error {
-	if d == nil || d.Embeddings == nil {
+// close gives back what rows took on disk. nil, on another rank than the first, has none.
+func (d *predicted) close() (err error) {
+	if d == nil {
 		return nil
 	}
-	return d.Embeddings.Close()
+	for _, kept := range []*predictions.Kept{d.Embeddings, d.Before} {
+		if kept != nil {
+			err = errors.Join(err, kept.Close())
+		}
+	}
+	return err
 }
 
 // told says what a prediction has written.

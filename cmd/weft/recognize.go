@@ -259,7 +259,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if imported == nil {
 		return m.Store, nil // another process has made it
 	}
-	return m.Store, describeStore(m.Store, imported, time.Since(started), os.Stderr, m.Say)
+	return m.Store, describeStore(m.Store, imported, time.Since(started), os.Stderr, show)
 }
 
 // importInto imports the source as it is. It shows its progress beside what is shown.

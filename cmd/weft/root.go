@@ -53,10 +53,9 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetHelpFunc(help)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(),
-		newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newServe(), newEvaluate(), newSmooth(),
-		newBench(), newDoctor(),
-		newVersion(), newMan())
+	root.AddCommand(newDatasets(), newImport(), newAppend(), newGenerate(), newInspect(), newPartition(),
+		newTrain(), newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newServe(), newEvaluate(),
+		newSmooth(), newBench(), newDoctor(), newVersion(), newMan())
 	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)
 	completeFlags(root)

@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/comm"
+	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -118,8 +119,9 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays,
+			"refused": refused, "relabel": relabel, "cp-store": copyStore, "truncate": truncate,
+			"prefix-weights": prefixWeights,
+			"same-losses":    sameLosses, "same-rows": sameRows, "near-arrays": nearArrays,
 			"planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes,
 			"replace": replace, "tame": tame, "unread": unread,
 			"shows": shows, "early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
@@ -454,6 +456,34 @@ func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
 	var written bytes.Buffer
 	ts.Check(safetensors.Write(&written, named, nil))
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), written.Bytes(), 0o666))
+}
+
+// relabel writes a store with those of a store's classes that are named, numbered in that order. Vertices of
+// others have no label, and are in no split.
+func relabel(ts *testscript.TestScript, _ bool, args []string) {
+	g, err := graph.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	names, class := args[2:], make([]int64, g.Own())
+	for v, k := range g.Labels.Class {
+		class[v] = -1
+		if k >= 0 {
+			class[v] = int64(slices.Index(names, g.Labels.Names[k]))
+		}
+	}
+	for s := range g.Splits {
+		for _, part := range g.Splits[s].Parts() {
+			var kept []int64
+			for _, v := range *part {
+				if class[v] >= 0 {
+					kept = append(kept, v)
+				}
+			}
+			*part = kept
+		}
+	}
+	g.Labels = graph.Labels{Classes: len(names), Class: class, Names: names}
+	ts.Check(g.Write(ts.MkAbs(args[1])))
+	ts.Check(g.Close())
 }
 
 // renameTypes gives the types of a store the names that another program might give them.

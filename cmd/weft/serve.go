@@ -73,10 +73,14 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err := asked.fits(opened.job, weights, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
+	if err := asked.matchClasses(opened, cmd.ErrOrStderr()); err != nil {
+		return err
+	}
 	model, err := s.model(cmd, opened, &asked, weights)
 	if err != nil {
 		return err
 	}
+	defer model.Predictor.Close()
 	return s.serve(cmd, opened, model)
 }
 
@@ -156,7 +160,7 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 			"free one", s.listen, s.port, err)
 	}
 	server := serve.New(m, serve.Options{
-		Workers: m.Predictor.Threads(), Queue: s.queue, OnlyLocal: isLoopback(s.listen),
+		Workers: m.Predictor.Threads(), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen),
 		Log: log.New(cmd.ErrOrStderr(), "weft: ", 0),
 	})
 	out, began := cmd.OutOrStdout(), time.Now()
@@ -165,10 +169,4 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 	fmt.Fprintf(out, "%s answered in %s\n", counted(server.Answered(), "request", "requests"),
 		duration(time.Since(began)))
 	return err
-}
-
-// isLoopback reports whether an address is reached from this machine alone.
-func isLoopback(address string) bool {
-	ip := net.ParseIP(address)
-	return address == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -18,25 +19,10 @@ import (
 	"weft/internal/require"
 )
 
-// TestServe: serve answers what predict writes, and a signal ends it with status 0.
-func TestServe(t *testing.T) {
-	dir := t.TempDir()
-	store, run, table := filepath.Join(dir, "g"), filepath.Join(dir, "run"), filepath.Join(dir, "preds.csv")
-	require.NoError(t, generate.Write(store, generate.Options{
-		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2,
-	}))
-	for _, args := range [][]string{
-		{"train", store, "--epochs", "2", "--out", run},
-		{"predict", run, "--out", table},
-	} {
-		out, err := exec.Command("weft", args...).CombinedOutput()
-		require.NoError(t, err, string(out))
-	}
-	written, err := os.ReadFile(table)
-	require.NoError(t, err)
-	rows := strings.Split(strings.TrimSpace(string(written)), "\n")[1:]
-
-	c := exec.Command("weft", "serve", run, "--port", "0", "--threads", "1")
+// served starts serve, and returns its address and what ends it by a signal, which returns its last words.
+func served(t *testing.T, args ...string) (url string, end func() string) {
+	t.Helper()
+	c := exec.Command("weft", append([]string{"serve", "--port", "0"}, args...)...)
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -44,26 +30,143 @@ func TestServe(t *testing.T) {
 	require.NoError(t, err)
 	lines := bufio.NewScanner(out)
 	require.Equal(t, true, lines.Scan())
-	url, _, _ := strings.Cut(lines.Text(), " ")
-	r, err := http.Post(url+"/predict", "application/json", strings.NewReader(`{"vertices": [59, 0, 17]}`))
+	url, _, _ = strings.Cut(lines.Text(), " ")
+	return url, func() string {
+		require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+		var rest bytes.Buffer
+		for lines.Scan() {
+			rest.WriteString(lines.Text())
+		}
+		assert.NoError(t, c.Wait())
+		return rest.String()
+	}
+}
+
+// weft runs the command.
+func weft(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command("weft", args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// rowsOf are the rows of a table of predictions behind its header.
+func rowsOf(t *testing.T, table string) []string {
+	t.Helper()
+	written, err := os.ReadFile(table)
 	require.NoError(t, err)
+	return strings.Split(strings.TrimSpace(string(written)), "\n")[1:]
+}
+
+// asked posts a body, and returns the status and the vertices, classes and probabilities of the answer, each
+// as predict writes them.
+func asked(url, body string) (status int, rows []string, err error) {
+	r, err := http.Post(url+"/predict", "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
 	defer r.Body.Close()
 	var answer struct {
 		Predictions []struct {
-			Vertex, Class int
+			Vertex, Class any
 			Probability   json.Number
 		}
 	}
-	require.NoError(t, json.NewDecoder(r.Body).Decode(&answer))
-	for i, v := range []int{59, 0, 17} {
-		p := answer.Predictions[i]
-		assert.Equal(t, rows[v], fmt.Sprintf("%d,%d,%s", p.Vertex, p.Class, p.Probability))
+	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
+		return 0, nil, err
 	}
-	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
-	var rest bytes.Buffer
-	for lines.Scan() {
-		rest.WriteString(lines.Text())
+	for _, p := range answer.Predictions {
+		rows = append(rows, fmt.Sprintf("%v,%v,%s", p.Vertex, p.Class, p.Probability))
 	}
-	assert.NoError(t, c.Wait())
-	assert.Contains(t, rest.String(), "1 request answered in ")
+	return r.StatusCode, rows, nil
+}
+
+// TestServe: serve answers what predict writes, and a signal ends it with status 0.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	store, run, table := filepath.Join(dir, "g"), filepath.Join(dir, "run"), filepath.Join(dir, "preds.csv")
+	require.NoError(t, generate.Write(store, generate.Options{
+		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2,
+	}))
+	weft(t, "train", store, "--epochs", "2", "--out", run)
+	weft(t, "predict", run, "--out", table)
+	rows := rowsOf(t, table)
+	url, end := served(t, run, "--threads", "1")
+	_, got, err := asked(url, `{"vertices": [59, 0, 17]}`)
+	require.NoError(t, err)
+	assert.Equal(t, []string{rows[59], rows[0], rows[17]}, got)
+	assert.Contains(t, end(), "1 request answered in ")
+}
+
+// TestServeAdditions: under a load of vertices, of new vertices of two types and of what is no request, each
+// answer is what predict writes for all vertices, or with the same addition from tables.
+func TestServeAdditions(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	file := func(name, header string, rows ...string) string {
+		text := header + "\n" + strings.Join(rows, "\n") + "\n"
+		require.NoError(t, os.WriteFile(path(name), []byte(text), 0o666))
+		return path(name)
+	}
+	const persons, shops = 40, 7
+	var of, at, bought, sold []string
+	for i := range persons {
+		city := []string{"Rome", "Paris", ""}[i%3]
+		of = append(of, fmt.Sprintf("p%d,%s,%d,%c", i, city, 20+i*i%50, 'x'+i%2))
+		bought = append(bought, fmt.Sprintf("p%d,s%d", i, i*i%shops))
+		sold = append(sold, fmt.Sprintf("s%d,p%d", i%shops, (i*3+1)%persons))
+	}
+	for i := range shops {
+		at = append(at, fmt.Sprintf("s%d,%d", i, i*10))
+	}
+	weft(t, "import", "edges", "buys="+file("buys.csv", "p,s", bought...),
+		"sells="+file("sells.csv", "s,p", sold...), path("g"),
+		"--vertices-from", "person="+file("person.csv", "id,city,age,kind", of...),
+		"--vertices-from", "shop="+file("shop.csv", "id,size", at...), "--label", "kind",
+		"--source", "person:p", "--source", "shop:s", "--target", "shop:s", "--target", "person:p",
+		"--split", "random:60/20/20")
+	weft(t, "train", path("g"), "--model", "rgcn", "--epochs", "2", "--out", path("run"))
+	weft(t, "predict", path("run"), "--out", path("all.csv"))
+	weft(t, "predict", path("run"), "--out", path("new.csv"),
+		"--add-vertices", "person="+file("more.csv", "age,id,city", "33,n0,Oslo", ",n1,Rome"),
+		"--add-vertices", "shop="+file("shops.csv", "size,id", "5,t0"),
+		"--add-edges", "buys="+file("buys2.csv", "p,s", "n0,t0", "n1,s3"),
+		"--add-edges", "sells="+file("sells2.csv", "s,p", "t0,n0", "s1,n0", "s2,n1"),
+		"--source", "person:p", "--source", "shop:s", "--target", "shop:s", "--target", "person:p")
+	const added = `{"new": [
+		{"id": "n0", "columns": {"age": 33, "city": "Oslo"}, "edges": {"out": ["t0"], "in": ["t0", "s1"]}},
+		{"id": "n1", "columns": {"age": null, "city": "Rome"}, "edges": {"out": ["s3"], "in": ["s2"]}},
+		{"id": "t0", "type": "shop", "columns": {"size": 5}}]}`
+	named := func(table string) (rows []string) {
+		for _, row := range rowsOf(t, path(table)) {
+			_, row, _ = strings.Cut(row, ",") // the vertex's number
+			rows = append(rows, row)
+		}
+		return rows
+	}
+	all, more := named("all.csv"), named("new.csv")
+	require.Len(t, more, 2)
+	url, end := served(t, path("run"), "--threads", "2")
+	const clients, each = 8, 30
+	var done sync.WaitGroup
+	for c := range clients {
+		done.Go(func() {
+			for k := range each {
+				v, w := (c*each+k)%persons, (c+7*k)%persons
+				body, status, want := fmt.Sprintf(`{"vertices": ["p%d", "p%d"]}`, v, w), 200,
+					[]string{all[v], all[w]}
+				switch k % 3 {
+				case 1:
+					body, want = added, more
+				case 2:
+					body, status, want = body[:len(body)*k/each], 400, nil
+				}
+				got, rows, err := asked(url, body)
+				assert.NoError(t, err)
+				assert.Equal(t, status, got, body)
+				assert.Equal(t, want, rows, body)
+			}
+		})
+	}
+	done.Wait()
+	assert.Contains(t, end(), "240 requests answered in ")
 }

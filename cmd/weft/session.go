@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -143,20 +142,30 @@ func (s *session) divideParts() error {
 	if err != nil {
 		return about(s.of, err)
 	}
-	open, parts, sizes := s.job.Parts.Open, *s.job.Parts, graph.SizesOf(g.Splits)
-	parts.Whole.Splits = sizes
+	drawn, sizes := graph.Graph{Splits: g.Splits}, graph.SizesOf(g.Splits)
+	s.changeParts(func(whole *partition.Whole) { whole.Splits = sizes }, func(v *partition.Values) {
+		v.Splits = drawn.Bare(v.IDs).Splits
+	})
+	return nil
+}
+
+// changeParts changes what is known of the whole graph, and the values of each partition once it is open.
+func (s *session) changeParts(whole func(*partition.Whole), values func(*partition.Values)) {
+	parts := *s.job.Parts
+	open := parts.Open
+	whole(&parts.Whole)
 	parts.Open = func(p int) (*partition.Share, error) {
 		share, err := open(p)
 		if err != nil {
 			return nil, err
 		}
-		share.Whole.Splits = sizes
-		drawn := graph.Graph{Splits: g.Splits}
-		share.Values.Splits = drawn.Bare(share.Values.IDs).Splits
-		return share, nil
+		whole(&share.Whole)
+		return share, share.Guard(func() error {
+			values(&share.Values)
+			return nil
+		})
 	}
 	s.job.Parts = &parts
-	return nil
 }
 
 // counts are the counts of the whole graph.
@@ -194,32 +203,18 @@ func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show 
 		return err
 	}
 	s.job.Validate, s.validated = other.job, other
-	err = s.OnFirst(func() error {
-		g, err := other.graph()
-		if err != nil {
-			return err
-		}
+	return s.Together(other.matchClasses(func(g *graph.Graph) error {
 		if !g.Labels.There() {
 			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
 		}
-		names := g.Labels.Names
-		if err := matchClasses(show, s.store, nil, o.Validate, g); err != nil {
-			return err
+		unknown, err := learnedClasses{store: s.store}.match(show, o.Validate, g)
+		if len(unknown) > 0 {
+			return refusal.Errorf("--validate %s: %s none of the %s of the graph to train on; leave their "+
+				"vertices unlabelled", o.Validate, classNames(unknown),
+				counted(len(g.Labels.Names), "class", "classes"))
 		}
-		if other.job.Graph == nil && !slices.Equal(names, g.Labels.Names) {
-			return refusal.Errorf("--validate %s: its classes are numbered in another order than those of "+
-				"the graph to train on, and a graph in partitions stays as it is stored; import both with "+
-				"the same classes, or train with one partition", o.Validate)
-		}
-		return nil
-	})
-	if err != nil {
 		return err
-	}
-	if !s.First() && other.job.Graph != nil {
-		err = matchClasses(io.Discard, s.store, nil, o.Validate, other.job.Graph)
-	}
-	return s.Together(err)
+	}))
 }
 
 // storedPartitions are the partitions that rank 0 has found or made.

@@ -18,6 +18,7 @@ type source struct {
 	name  string
 	flags []*pflag.Flag
 	split string // that the import makes; "": none
+	like  string // a run or weights whose tables these are like; "": none, or a flag says so
 }
 
 // defaultSplit is the split of tables that are trained on as they are.
@@ -40,7 +41,7 @@ const tablesHeading = "Tables (a list of edges in the place of a store)"
 // add adds the flags to a command. Its help lists them if they are shown.
 func (t *tablesGiven) add(flags *pflag.FlagSet, shown bool) {
 	t.flags = pflag.NewFlagSet(importName, pflag.ContinueOnError)
-	tableFlags(t.flags, new(tables.Options))
+	tableFlags(t.flags, new(tables.Options), new(string))
 	t.flags.VisitAll(func(f *pflag.Flag) {
 		f.Annotations, f.Hidden = map[string][]string{flagGroup: {tablesHeading}}, !shown
 	})
@@ -95,6 +96,10 @@ func (s source) addTo(r *recognition) {
 			}
 			r.given = append(r.given, "--"+f.Name+"="+value)
 		}
+	}
+	if s.like != "" {
+		word := "--" + columnsOfFlag + "="
+		r.flags, r.given = append(r.flags, word+s.like), append(r.given, word+absolute(s.like))
 	}
 	if s.split != "" {
 		word := "--split=" + s.split

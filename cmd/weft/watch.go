@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
+	"weft/serve"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/setting"
@@ -177,11 +178,7 @@ func (l *live) url() string { return "http://" + l.gate.Addr().String() + "/" }
 // name leads here.
 func onlyLocal(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if host != "localhost" && host != "127.0.0.1" {
+		if !serve.IsLocal(r.Host) {
 			http.Error(w, "this page is for this machine alone: open it as 127.0.0.1", http.StatusForbidden)
 			return
 		}

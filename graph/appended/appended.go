@@ -10,25 +10,33 @@ import (
 	"sync"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/refusal"
 )
 
 // Addition is what is appended to a graph.
 type Addition struct {
-	Types []Rows        // by vertex type
-	Edges []graph.Edges // by relation; ends are ids within their types
+	Types  []Rows        // by vertex type
+	Labels graph.Labels  // of the new vertices of the first type; none: they are not labelled
+	Edges  []graph.Edges // by relation; ends are ids within their types
+	Notes  []string      // on what has been read: a line each
 }
 
 // Rows are the new vertices of a type.
 type Rows struct {
 	Count    int
 	Features graph.Features // of as many columns, and as dense, as those that the graph has
+	Names    []string       // a name for each where the graph's vertices have names; Write alone needs them
+	Table    *columns.Table // of the graph's vertices and these; nil: that of the graph stays
 }
 
 // Base is a graph to which one can append several times, each time to the graph alone.
 type Base struct {
 	*graph.Graph
-	out []func() *graph.Relation // by relation: out-neighbours, listed at the first use
+	// Arrangements bring the graph's features, by vertex type, into the form of those that are appended. nil:
+	// they have it.
+	Arrangements []*columns.Arrangement
+	out          []func() *graph.Relation // by relation: out-neighbours, listed at the first use
 }
 
 // Graph is a graph with an addition. It reads the graph's arrays: use it within Guard.
@@ -52,16 +60,60 @@ func On(g *graph.Graph) *Base {
 	return b
 }
 
+// Nothing is an addition without vertices and edges, to which one can append both.
+func (b *Base) Nothing() *Addition {
+	a := &Addition{Types: make([]Rows, len(b.Types())), Edges: make([]graph.Edges, len(b.Relations))}
+	for i, t := range b.Types() {
+		f := &a.Types[i].Features
+		if f.Columns = b.Width(i); t.Features.Sparse() {
+			f.Indptr = []int64{0}
+		}
+	}
+	for i := range b.Relations {
+		a.Edges[i].FeatureColumns = b.Relations[i].EdgeColumns
+	}
+	return a
+}
+
+// Width is the number of features of a new vertex of a type.
+func (b *Base) Width(kind int) int {
+	return b.arrangement(kind).Width(b.Types()[kind].Features.Columns)
+}
+
+// arrangement is that of a vertex type; nil: there is none.
+func (b *Base) arrangement(kind int) *columns.Arrangement {
+	if b.Arrangements == nil {
+		return nil
+	}
+	return b.Arrangements[kind]
+}
+
+// Append appends a vertex with its features, of which sparse ones keep those that are not 0.
+func (r *Rows) Append(row []float32) {
+	r.Count++
+	f := &r.Features
+	if !f.Sparse() {
+		f.Dense = append(f.Dense, row...)
+		return
+	}
+	for k, x := range row {
+		if x != 0 {
+			f.Indices, f.Data = append(f.Indices, int32(k)), append(f.Data, x)
+		}
+	}
+	f.Indptr = append(f.Indptr, int64(len(f.Data)))
+}
+
 // With is the graph with an addition; nil: nothing. It refuses one that does not fit the graph.
 func (b *Base) With(a *Addition) (*Graph, error) {
 	types := b.Types()
 	if a == nil {
-		a = &Addition{Types: make([]Rows, len(types)), Edges: make([]graph.Edges, len(b.Relations))}
+		a = b.Nothing()
 	}
 	g := &Graph{Base: b, Added: a}
 	for i, t := range types {
 		g.Counts = append(g.Counts, t.Count+a.Types[i].Count)
-		if err := a.Types[i].check(&t); err != nil {
+		if err := a.Types[i].check(&t, b.Width(i)); err != nil {
 			return nil, err
 		}
 	}
@@ -88,16 +140,16 @@ func (b *Base) With(a *Addition) (*Graph, error) {
 	return g, nil
 }
 
-// check refuses rows that are not those of the type.
-func (r *Rows) check(t *graph.VertexType) error {
+// check refuses rows that are not those of the type, of so many features.
+func (r *Rows) check(t *graph.VertexType, width int) error {
 	f := &r.Features
 	values := f.Dense
 	switch {
 	case r.Count == 0:
 		return nil
-	case f.Columns != t.Features.Columns:
-		return refusal.Errorf("new vertices of %s have %d features, and those of the graph %d",
-			t.Type, f.Columns, t.Features.Columns)
+	case f.Columns != width:
+		return refusal.Errorf("new vertices of %s have %d features, and those of the graph %d", t.Type,
+			f.Columns, width)
 	case f.Sparse() != t.Features.Sparse():
 		return refusal.Errorf("new vertices of %s have dense features where those of the graph are sparse, "+
 			"or the other way round", t.Type)
@@ -143,15 +195,32 @@ func (g *Graph) Edges() int64 {
 	return n
 }
 
-// Row returns the stored values of the features of a vertex of a type, and of sparse ones their columns.
-func (g *Graph) Row(kind int, v int32) (values []float32, columns []int32) {
+// Repeated returns how many of the new edges join vertices that an edge of the graph joins, in one relation.
+func (g *Graph) Repeated() (n int64) {
+	for i := range g.Relations {
+		r, e := &g.Relations[i], &g.Added.Edges[i]
+		for k, v := range e.Target {
+			if int(v) >= len(r.Indptr)-1 {
+				continue
+			}
+			if _, there := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], e.Source[k]); there {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Row returns the values of the features of a vertex of a type, and of sparse ones their columns: where an
+// arrangement changes them in room, which grows.
+func (g *Graph) Row(room []float32, kind int, v int32) (values []float32, columns []int32) {
 	types := g.Types()
-	f, row := &types[kind].Features, int(v)
+	f, row, arrangement := &types[kind].Features, int(v), g.arrangement(kind)
 	if row >= types[kind].Count {
-		f, row = &g.Added.Types[kind].Features, row-types[kind].Count
+		f, row, arrangement = &g.Added.Types[kind].Features, row-types[kind].Count, nil
 	}
 	if f.Sparse() {
 		columns = f.Indices[f.Indptr[row]:f.Indptr[row+1]]
 	}
-	return f.Row(row), columns
+	return arrangement.Row(room, f.Row(row)), columns
 }

@@ -10,8 +10,8 @@ import (
 // Neighbours lists the in-neighbours, or the out-neighbours, of the vertices of a type along a relation.
 type Neighbours struct {
 	own   *graph.Relation // a row for each vertex that the graph has
-	added graph.Relation  // a row for each of rows
-	rows  []int32         // the vertices that have new edges, ascending
+	of    []int32         // the vertices that have new edges, ascending
+	added graph.Relation  // a row for each of these
 }
 
 // In lists the in-neighbours along a relation.
@@ -39,8 +39,8 @@ func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbo
 		return cmp.Or(cmp.Compare(to[a], to[b]), cmp.Compare(of[a], of[b]))
 	})
 	for _, k := range order {
-		if len(n.rows) == 0 || n.rows[len(n.rows)-1] != to[k] {
-			n.rows, n.added.Indptr = append(n.rows, to[k]),
+		if len(n.of) == 0 || n.of[len(n.of)-1] != to[k] {
+			n.of, n.added.Indptr = append(n.of, to[k]),
 				append(n.added.Indptr, int64(len(n.added.Sources)))
 		}
 		n.added.Sources = append(n.added.Sources, of[k])
@@ -56,31 +56,66 @@ func newNeighbours(own *graph.Relation, e *graph.Edges, of, to []int32) *Neighbo
 }
 
 // Changed are the vertices that have new edges, ascending.
-func (n *Neighbours) Changed() []int32 { return n.rows }
+func (n *Neighbours) Changed() []int32 { return n.of }
 
 // spans returns where the edges of a vertex lie: own, and added.
 func (n *Neighbours) spans(v int32) (from, to, fromAdded, toAdded int64) {
 	if int(v) < len(n.own.Indptr)-1 {
 		from, to = n.own.Indptr[v], n.own.Indptr[v+1]
 	}
-	if k, found := slices.BinarySearch(n.rows, v); found {
+	if k, found := slices.BinarySearch(n.of, v); found {
 		fromAdded, toAdded = n.added.Indptr[k], n.added.Indptr[k+1]
 	}
 	return from, to, fromAdded, toAdded
 }
 
+// runs calls f with the edges of a vertex in order: those of a relation from one to before another.
+func (n *Neighbours) runs(v int32, f func(in *graph.Relation, from, to int64)) {
+	k, to, added, toAdded := n.spans(v)
+	for ; added < toAdded; added++ {
+		from, u := k, n.added.Sources[added]
+		for k < to && n.own.Sources[k] <= u {
+			k++
+		}
+		f(n.own, from, k)
+		f(&n.added, added, added+1)
+	}
+	f(n.own, k, to)
+}
+
 // Each calls f for the edges of a vertex in order: with the neighbour u, and the k-th edge of the relation
 // that has it.
 func (n *Neighbours) Each(v int32, f func(u int32, in *graph.Relation, k int64)) {
-	k, to, added, toAdded := n.spans(v)
-	for ; added < toAdded; added++ {
-		u := n.added.Sources[added]
-		for ; k < to && n.own.Sources[k] <= u; k++ {
-			f(n.own.Sources[k], n.own, k)
+	n.runs(v, func(in *graph.Relation, from, to int64) {
+		for k := from; k < to; k++ {
+			f(in.Sources[k], in, k)
 		}
-		f(u, &n.added, added)
+	})
+}
+
+// rows calls do with the edges of vertices 0 to vertices − 1 as rows of a relation, some at a time, which are
+// valid until do returns.
+func (n *Neighbours) rows(vertices int, do func(*graph.Relation) error) error {
+	const most = 1 << 16 // rows or edges of a batch, but for a vertex that has more
+	b := &graph.Relation{Indptr: []int64{0}, EdgeColumns: n.own.EdgeColumns}
+	for v := range vertices {
+		n.runs(int32(v), func(in *graph.Relation, from, to int64) {
+			b.Sources = append(b.Sources, in.Sources[from:to]...)
+			if in.Weights != nil {
+				b.Weights = append(b.Weights, in.Weights[from:to]...)
+			}
+			c := int64(b.EdgeColumns)
+			b.EdgeFeatures = append(b.EdgeFeatures, in.EdgeFeatures[from*c:to*c]...)
+		})
+		b.Indptr = append(b.Indptr, int64(len(b.Sources)))
+		if max(len(b.Sources), len(b.Indptr)) < most && v < vertices-1 {
+			continue
+		}
+		if err := do(b); err != nil {
+			return err
+		}
+		b.Indptr, b.Sources, b.Weights, b.EdgeFeatures = b.Indptr[:1], b.Sources[:0], b.Weights[:0],
+			b.EdgeFeatures[:0]
 	}
-	for ; k < to; k++ {
-		f(n.own.Sources[k], n.own, k)
-	}
+	return nil
 }

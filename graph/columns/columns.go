@@ -11,6 +11,7 @@
 package columns
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -115,15 +116,25 @@ func (c *Column) FeatureNames() (names []string) {
 }
 
 // missing are the words, in lower case, for a value that is not there: those that pandas.read_csv knows.
-var missing = []string{"na", "n/a", "#n/a", "nan", "-nan", "null", "none", "<na>"}
+var missing = map[string]bool{
+	"": true, "na": true, "n/a": true, "#n/a": true, "#na": true, "#n/a n/a": true, "<na>": true, "nan": true,
+	"-nan": true, "1.#ind": true, "-1.#ind": true, "1.#qnan": true, "-1.#qnan": true,
+	"null": true, "none": true,
+}
 
 // IsMissing reports whether the text of a field stands for no value.
 func IsMissing(field []byte) bool {
-	const longest = 4
-	if len(field) > longest {
+	var lower [len("-1.#qnan")]byte
+	if n := len(field); n > len(lower) || n > 0 && field[n-1]-'0' <= 9 { // no word ends with a digit
 		return false
 	}
-	return len(field) == 0 || slices.Contains(missing, strings.ToLower(string(field)))
+	for i, c := range field {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower[i] = c
+	}
+	return missing[string(lower[:len(field)])]
 }
 
 // Append appends the features of a value to a row, and reports whether a category is unknown. A field for
@@ -156,7 +167,8 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 		}
 		features[0] = float32(x)
 		if math.IsInf(float64(features[0]), 0) {
-			return to[:begin], false, refusal.Errorf("%.40q is not finite in float32", field)
+			return to[:begin], false, refusal.Errorf("%.40q is not finite in float32: leave the field empty",
+				field)
 		}
 		for i, cycle := range c.Cycles {
 			sin, cos := math.Sincos(2 * math.Pi * cycle.part(at))
@@ -166,12 +178,38 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 	return to, false, nil
 }
 
+// Append appends the features of a row to others. field gives the value of a column, by its place, and seen,
+// which may be nil, is told of it and whether it is an unknown category. What field refuses, and a value that
+// is not of its column's kind, is refused with the column's name.
+func (l List) Append(to []float32, field func(column int) ([]byte, error),
+	seen func(column int, field []byte, unknown bool),
+) ([]float32, error) {
+	for i := range l {
+		value, err := field(i)
+		var unknown bool
+		if err == nil {
+			to, unknown, err = l[i].Append(to, value)
+		}
+		if err != nil {
+			return to, refusal.Errorf("column %s: %w", l[i].Name, err)
+		}
+		if seen != nil {
+			seen(i, value, unknown)
+		}
+	}
+	return to, nil
+}
+
 // parse is the number that a field of a kind stands for, and of a date the time.
 func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
 	switch k {
 	case Number:
 		x, err := strconv.ParseFloat(string(field), 64)
-		return x, at, err == nil
+		ok := err == nil || math.IsInf(x, 0) // too large for float64
+		for _, c := range field {
+			ok = ok && c != '_' && c != 'x' && c != 'X' // as 1_000 and 0x1p4, which only Go reads
+		}
+		return x, at, ok && !math.IsNaN(x)
 	case Boolean:
 		switch strings.ToLower(string(field)) {
 		case "true", "yes":
@@ -185,25 +223,43 @@ func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
 	return float64(at.Unix()) / secondsOfDay, at, ok
 }
 
-// layouts are those of ISO 8601 and RFC 3339, and what SQL and pandas write.
-var layouts = []string{
-	time.DateOnly, "2006-01-02T15:04:05.999999999Z07:00", "2006-01-02T15:04:05.999999999",
-	"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04",
-	"2006-01-02 15:04",
-}
-
-// parseDate reads a date, and perhaps a time, in UTC where it names no other zone.
+// parseDate reads a date, and perhaps a time, in UTC where it names no other zone: those of ISO 8601 and RFC
+// 3339, what SQL, pandas and polars write, and 2023/01/31.
 func parseDate(field []byte) (time.Time, bool) {
-	const shortest = len(time.DateOnly)
-	if len(field) < shortest || field[4] != '-' || field[7] != '-' {
+	const date, longest = len(time.DateOnly), len("2006-01-02T15:04:05.999999999+00:00")
+	if len(field) < date || len(field) > longest || field[4] != field[7] ||
+		field[4] != '-' && field[4] != '/' {
 		return time.Time{}, false
 	}
-	for _, layout := range layouts {
-		if at, err := time.Parse(layout, string(field)); err == nil {
-			return at.UTC(), true
+	var room [longest]byte
+	text := room[:copy(room[:], field)]
+	text[4], text[7] = '-', '-'
+	layout := time.DateOnly
+	if len(text) > date {
+		if text[date] != ' ' && text[date] != 'T' {
+			return time.Time{}, false
+		}
+		clock, zone := text[date+1:], 0
+		if i := bytes.IndexAny(clock, "+-Z"); i >= 0 {
+			clock, zone = clock[:i], len(clock)-i
+		}
+		text[date] = 'T'
+		layout = "2006-01-02T15:04:05"
+		if bytes.Count(clock, []byte(":")) == 1 {
+			layout = "2006-01-02T15:04"
+		}
+		switch zone {
+		case 0:
+		case len("+00"):
+			layout += "Z07"
+		case len("+0000"):
+			layout += "Z0700"
+		default:
+			layout += "Z07:00"
 		}
 	}
-	return time.Time{}, false
+	at, err := time.Parse(layout, string(text))
+	return at.UTC(), err == nil
 }
 
 // Width is the number of features of all columns.

@@ -24,7 +24,7 @@ func profiled(t *testing.T, name string, choices Choices) (Column, string) {
 	t.Helper()
 	p := NewProfile(name, choices)
 	for field := range strings.SplitSeq(customers[name], ",") {
-		p.Add([]byte(field))
+		p.Add([]byte(field), []byte(field))
 	}
 	return p.Column()
 }
@@ -56,7 +56,7 @@ func TestProfile(t *testing.T) {
 	}
 	p := NewProfile("own", Choices{Most: 50})
 	for i := range 11 {
-		p.Add([]byte{'a' + byte(i)})
+		p.Add([]byte{byte(i) + 97}, []byte{byte(i) + 97})
 	}
 	_, why := p.Column()
 	assert.Equal(t, "it is text that no two rows share, as “a”", why)

@@ -474,6 +474,7 @@ func TestVerticesByName(t *testing.T) {
 		{write(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},
 		{"4,2", words, []int32{4, 2}, ""},
 		{"3,2", nil, []int32{3, 2}, ""},
+		{`"a, b",C-3`, words, []int32{2, 3}, ""},
 		{"7,100", numbers, []int32{1, 0}, ""},
 		{write(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}, "id"},
 		{write(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}, ""},

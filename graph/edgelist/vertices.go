@@ -1,6 +1,7 @@
 package edgelist
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,10 +68,13 @@ type entry struct {
 // entriesOf are those of a list that is typed, or of a text where vertices have names; else nil.
 func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	if typed {
-		for k, text := range strings.Split(list, ",") {
+		r := csv.NewReader(strings.NewReader(list)) // a name in quotes may have commas
+		r.LazyQuotes, r.FieldsPerRecord = true, -1
+		records, err := r.ReadAll()
+		for k, text := range slices.Concat(records...) {
 			entries = append(entries, entry{strings.TrimSpace(text), fmt.Sprintf("entry %d", k+1)})
 		}
-		return entries, nil
+		return entries, err
 	}
 	if !named {
 		return nil, nil

@@ -58,7 +58,8 @@ type Graph struct {
 type Relation struct {
 	Source, Name, Target string // empty: those of a graph that has one of each
 	Edges
-	EdgeSplit *graph.EdgeSplit // nil: there is none
+	EndColumns [2]string        // as graph.Relation's
+	EdgeSplit  *graph.EdgeSplit // nil: there is none
 }
 
 // Edges are a list of edges.
@@ -208,6 +209,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 			return nil, err
 		}
 		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
+		sorted.EndColumns = r.EndColumns
 		*r, lists[i] = sorted, graph.Edges{}
 	}
 	if !made.Typed() {
@@ -221,8 +223,8 @@ func (g *Graph) announced() (all []graph.Relation) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		all = append(all, graph.Relation{
-			Source: r.Source, Name: r.Name, Target: r.Target, EdgeSplit: r.EdgeSplit,
-			Indptr: []int64{0}, Symmetric: g.Symmetrize || r.Symmetric,
+			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
+			EdgeSplit: r.EdgeSplit, Indptr: []int64{0}, Symmetric: g.Symmetrize || r.Symmetric,
 		})
 	}
 	return all

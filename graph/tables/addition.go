@@ -1,86 +1,175 @@
 package tables
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"weft/graph"
 	"weft/graph/appended"
+	"weft/graph/columns"
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/names"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
-// Addition is what tables append to a graph, and the ids of the new vertices by type.
-type Addition struct {
-	appended.Addition
-	Names [][]string
-}
-
-// Add reads tables of new vertices and lists of new edges of a graph that comes from tables. Ids that the
-// graph has are its vertices. Columns become features as they did for the graph. A new id that only edges
-// have is a vertex without values. The names of tables and lists are those of types and relations, of which
-// an untyped graph has one each. Complaints are refusals.
-func Add(o Options, g *graph.Graph) (*Addition, error) {
+// Add reads tables of new vertices and lists of new edges of a graph. Ids that the graph has are its
+// vertices; those of vertices without names are numbers from 0. Where the graph's vertices come from a table,
+// columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
+// have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
+// the column of the graph's, if the new table has it. The names of tables and lists are those of types and
+// relations, of which an untyped graph has one each. Complaints are refusals.
+func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types()
 	all := make([]*vertexTable, len(types))
 	for i := range types {
-		t := &types[i]
-		if t.Table == nil || len(t.Names) != t.Count {
-			return nil, refusal.Errorf("vertices and edges are added to a graph that weft import edges has "+
-				"made with {vertices-from}, whose columns and ids are known; the vertices of %s come from "+
-				"no table", t.Type)
+		var err error
+		if all[i], err = o.tableOf(&types[i]); err != nil {
+			return nil, err
 		}
-		made := &vertexTable{
-			name: t.Type, ids: names.NewTable(), before: t.Count, like: t.Table.Columns, label: -1,
-			asked: t.Table.ID, path: t.Table.Path, progress: o.Progress,
-		}
-		for _, name := range t.Names {
-			if _, err := made.ids.Number([]byte(name)); err != nil {
-				return nil, err
-			}
-		}
-		made.list = made.like // of vertices without a row
-		all[i] = made
 	}
 	for _, argument := range o.Vertices {
-		name, path := Named(argument)
-		i := slices.IndexFunc(all, func(t *vertexTable) bool { return t.name == name || !g.Typed() })
-		switch {
-		case i < 0:
-			return nil, refusal.Errorf("%s: the graph has no vertex type %s; give TYPE=%s", path, name, path)
-		case all[i].given:
-			return nil, refusal.Errorf("%s: a second table of new vertices of %s; give one", path,
-				all[i].name)
-		}
-		t := all[i]
-		t.path, t.given = path, true
-		if types[i].Table.Label != "" {
-			t.leaveOut = []string{types[i].Table.Label}
-		}
-		if err := t.readHeader(); err != nil {
-			return nil, err
-		}
-		if err := t.profile(); err != nil {
+		if err := o.addVertices(argument, g, all); err != nil {
 			return nil, err
 		}
 	}
-	made := &Addition{Addition: appended.Addition{Edges: make([]graph.Edges, len(g.Relations))}}
+	made := &appended.Addition{Edges: make([]graph.Edges, len(g.Relations))}
 	if err := o.addEdges(g, all, made.Edges); err != nil {
 		return nil, err
 	}
 	for i, t := range all {
-		rows := appended.Rows{Count: len(t.ids.Names) - t.before}
-		if rows.Features.Columns = types[i].Features.Columns; rows.Count > 0 && rows.Features.Columns > 0 {
-			err := t.features(func(values []float32) error {
-				rows.Features.Dense = append(rows.Features.Dense, values...)
-				return nil
-			})
-			if err != nil {
+		rows := appended.Rows{Count: t.all() - t.before}
+		if rows.Count == 0 {
+			made.Types = append(made.Types, rows)
+			continue
+		}
+		if rows.Names = t.ids.Names[t.before:]; o.Like == nil {
+			rows.Table = t.continued(types[i].Table)
+		}
+		if rows.Features.Columns = t.list.Width(); rows.Features.Columns > 0 {
+			values, room := &rows.Features.Dense, int64(rows.Count)*int64(rows.Features.Columns)
+			if err := t.features(func(some []float32) (err error) {
+				*values, err = memory.AppendTo(*values, some, room)
+				return err
+			}); err != nil {
 				return nil, err
 			}
 		}
-		made.Types, made.Names = append(made.Types, rows), append(made.Names, t.ids.Names[t.before:])
+		made.Types = append(made.Types, rows)
+		made.Notes = append(made.Notes, t.notes(types[i].Table)...)
+		if t.label >= 0 {
+			var err error
+			if made.Labels, err = t.labels.like(&g.Labels, rows.Count); err != nil {
+				return nil, refusal.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
+			}
+		}
 	}
 	return made, nil
+}
+
+// tableOf is a table that adds to the vertices of a type.
+func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
+	made := &vertexTable{
+		name: t.Type, ids: names.NewTable(), before: t.Count, fixed: t.Table == nil, label: -1,
+		progress: o.Progress,
+	}
+	if made.numbered = t.Names == nil; made.fixed && made.numbered {
+		return made, nil
+	}
+	if len(t.Names) != t.Count {
+		return nil, refusal.Errorf("the vertices of %s come from a table, and have no ids: import it again",
+			t.Type)
+	}
+	if t.Table != nil {
+		made.like, made.asked, made.path = t.Table.Columns, t.Table.ID, t.Table.Path
+		if o.Like != nil && o.Like.Columns[t.Type] != nil {
+			made.like = o.Like.Columns[t.Type]
+		}
+		made.list = made.like // of vertices without a row
+	}
+	for _, name := range t.Names {
+		if _, err := made.ids.Number([]byte(name)); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// addVertices reads the ids of a table of new vertices, and what its columns hold.
+func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTable) error {
+	name, path := Named(argument)
+	i := slices.IndexFunc(all, func(t *vertexTable) bool { return t.name == name || !g.Typed() })
+	switch {
+	case i < 0:
+		return refusal.Errorf("%s: the graph has no vertex type %s; give TYPE=%s", path, name, path)
+	case all[i].given:
+		return refusal.Errorf("%s: a second table of new vertices of %s; give one", path, all[i].name)
+	case all[i].fixed:
+		return refusal.Errorf("%s: %w", path, all[i].noTable())
+	}
+	t, label := all[i], g.Types()[i].Table.Label
+	t.path, t.given = path, true
+	if err := t.readHeader(); err != nil {
+		return err
+	}
+	if t.label = slices.Index(t.header, label); t.label >= 0 && o.Label != label {
+		t.label, t.leaveOut = -1, []string{label}
+	}
+	return t.profile()
+}
+
+// noTable refuses new vertices of a type whose vertices come from no table.
+func (t *vertexTable) noTable() error {
+	return refusal.Errorf("new vertices are added to those that weft import edges has made with "+
+		"{vertices-from}, whose columns and ids are known, and the vertices of %s come from no table: add "+
+		"edges between these alone, or import all again", t.name)
+}
+
+// continued is the graph's table with what the new vertices add to its counts.
+func (t *vertexTable) continued(was *columns.Table) *columns.Table {
+	table := *was
+	table.Columns = slices.Clone(was.Columns)
+	for i := range table.Columns {
+		c := &table.Columns[i]
+		c.Missing += int64(t.all() - t.before - t.rows)
+		if !t.given {
+			continue
+		}
+		more := &t.list[i]
+		c.Missing, c.Other, c.Counts = c.Missing+more.Missing, c.Other+more.Other, slices.Clone(c.Counts)
+		for k := range c.Counts {
+			c.Counts[k] += more.Counts[k]
+		}
+	}
+	return &table
+}
+
+// notes say what of the table is not in the features of the graph.
+func (t *vertexTable) notes(was *columns.Table) (notes []string) {
+	if more := t.all() - t.before - t.rows; more > 0 {
+		notes = append(notes, fmt.Sprintf("%d of %d new vertices are ends of edges without a row: all their "+
+			"values are missing", more, t.all()-t.before))
+	}
+	if !t.given {
+		return notes
+	}
+	for i := range t.list {
+		if c := &t.list[i]; c.Other > 0 {
+			notes = append(notes, fmt.Sprintf("%s: column %s: values that are not known in %d of %d "+
+				"rows, which count as other", t.path, c.Name, c.Other, t.rows))
+		}
+	}
+	var out []string
+	for _, column := range t.leftOut {
+		if !slices.ContainsFunc(was.LeftOut, func(c columns.LeftOut) bool { return c.Name == column.Name }) {
+			out = append(out, column.Name)
+		}
+	}
+	if len(out) > 0 {
+		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.path, strings.Join(out, ", ")))
+	}
+	return notes
 }
 
 // addEdges reads the lists of new edges, by relation.
@@ -109,8 +198,14 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		if err != nil {
 			return err
 		}
+		l.know(r.EndColumns)
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
+		if of.Columns != r.EdgeColumns {
+			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: weft append takes their "+
+				"columns with {edge-features}", l.path, arrays.Counted(r.EdgeColumns, "feature"),
+				arrays.Counted(of.Columns, "feature"))
+		}
 		if edges[i], err = of.Read(nil); err != nil {
 			return err
 		}

@@ -35,7 +35,7 @@ func TestAdd(t *testing.T) {
 	}
 	a, err := Add(more, g)
 	require.NoError(t, err)
-	assert.Equal(t, [][]string{{"d", "e", "f"}}, a.Names)
+	assert.Equal(t, []string{"d", "e", "f"}, a.Types[0].Names)
 	assert.Equal(t, 3, a.Types[0].Count)
 	// city=Paris, city=Rome, age (of mean 20), age missing
 	assert.Equal(t, []float32{1, 0, 7, 0, 0, 0, 20, 1, 0, 0, 20, 1}, a.Types[0].Features.Dense)
@@ -55,6 +55,10 @@ func TestAdd(t *testing.T) {
 		_, err := Add(Options{Vertices: c.vertices, Edges: c.edges}, g)
 		assert.ErrorContains(t, err, c.want, name)
 	}
+	g.Relations[0].EdgeColumns = 2
+	_, err = Add(Options{Edges: more.Edges}, g)
+	assert.ErrorContains(t, err, "more.csv: the edges of the graph have 2 features, and these 0 features: weft "+
+		"append takes their columns with edge-features")
 	_, err = Add(more, &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, 0}}}})
 	assert.ErrorContains(t, err, "come from no table")
 }

@@ -27,6 +27,8 @@ type edgeList struct {
 	progress   graph.Progress
 
 	header  []string
+	order   []int // the columns that are read: source, target, numbers; nil: the first line is an edge
+	found   bool  // source and target are the two columns that hold ids
 	leftOut []string
 	rows    int64 // of the list
 	known   int64 // ends of edges that have a row in a table
@@ -36,6 +38,7 @@ type edgeList struct {
 // end is an end of the edges of a list.
 type end struct {
 	asked string       // the column that was asked for; empty: one of a known name
+	known string       // that of a list that was read before; empty: it is not known
 	of    *vertexTable // whose vertices the ends are; nil: the first edge tells
 }
 
@@ -137,7 +140,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 // choose finds the columns of source and target, and those of numbers. Of text it returns none where the
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
-	l.header, l.leftOut = l.header[:0], nil
+	l.header, l.order, l.leftOut = l.header[:0], nil, nil
 	for _, c := range all {
 		l.header = append(l.header, c.Name)
 	}
@@ -155,8 +158,18 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 					refusal.Setting(endNames[k]), arrays.Listed(l.header))
 			}
 		}
+		if known := slices.Index(l.header, l.ends[k].known); known >= 0 && l.ends[k].asked == "" {
+			at = known
+		}
 		if at < 0 {
-			return nil, l.unnamed()
+			held, err := l.holding()
+			if err != nil {
+				return nil, err
+			}
+			if l.found = held != nil; !l.found {
+				return nil, l.unnamed()
+			}
+			at = held[k]
 		}
 		order = append(order, at)
 	}
@@ -177,6 +190,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			l.leftOut = append(l.leftOut, name)
 		}
 	}
+	l.order = order
 	return order, nil
 }
 
@@ -187,10 +201,25 @@ func (l *edgeList) isEdge(first []table.Column) bool {
 	}
 	return !slices.ContainsFunc(first, func(c table.Column) bool {
 		return !slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
-			_, known := t.ids.Find([]byte(c.Name))
+			_, known := t.find([]byte(c.Name))
 			return known
 		})
 	})
+}
+
+// know says which columns another list of the relation had for its ends.
+func (l *edgeList) know(columns [2]string) {
+	for k := range l.ends {
+		l.ends[k].known = columns[k]
+	}
+}
+
+// endColumns are the columns of the ends; empty where the list has no header.
+func (l *edgeList) endColumns() (names [2]string) {
+	for k, at := range l.order[:min(len(l.order), len(names))] {
+		names[k] = l.header[at]
+	}
+	return names
 }
 
 // unnamed refuses a list whose columns have no known names, with the settings that would name two of them.
@@ -250,11 +279,14 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 			return 0, err
 		}
 	}
-	if v, there := e.of.ids.Find(id); there {
+	if v, there := e.of.find(id); there {
 		if int(v) < e.of.before+e.of.rows {
 			l.known++
 		}
 		return v, nil
+	}
+	if e.of.fixed {
+		return 0, fmt.Errorf("the graph has no vertex %.40q: %w", id, e.of.noTable())
 	}
 	return e.of.ids.Number(id)
 }
@@ -263,7 +295,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 func (l *edgeList) resolve(e *end, id []byte) error {
 	var of []string
 	for _, t := range l.tables {
-		if v, there := t.ids.Find(id); there && int(v) < t.before+t.rows {
+		if v, there := t.find(id); there && int(v) < t.before+t.rows {
 			of, e.of = append(of, t.name), t
 		}
 	}

@@ -56,13 +56,7 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 		return made, err
 	}
 	if numbers != nil && (values || !whole) {
-		made.Columns, made.Values = 1, slices.Repeat([]float32{float32(math.NaN())}, vertices)
-		for v, word := range l.rows {
-			if word >= 0 {
-				made.Values[v] = float32(numbers[word])
-			}
-		}
-		return made, nil
+		return l.values(numbers, vertices), nil
 	}
 	order := make([]int32, len(l.words.Names))
 	for i := range order {
@@ -85,6 +79,51 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 		}
 	}
 	return made, nil
+}
+
+// like are the labels of so many vertices as those of a graph: values, or classes by its names, or its
+// numbers however they are written. It refuses a class that the graph does not have.
+func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err error) {
+	numbers, _ := l.numbers()
+	if of.Continuous() {
+		if numbers == nil {
+			return made, refusal.Errorf("the labels of the graph are values, and not all here are numbers")
+		}
+		return l.values(numbers, vertices), nil
+	}
+	made.Classes, made.Class = of.Classes, slices.Repeat([]int64{-1}, vertices)
+	classes := make([]int64, len(l.words.Names))
+	for word, name := range l.words.Names {
+		k := slices.Index(of.Names, name)
+		if k < 0 && numbers != nil {
+			k = slices.IndexFunc(of.Names, func(known string) bool {
+				x, err := strconv.ParseFloat(known, 64)
+				return err == nil && x == numbers[word]
+			})
+		}
+		if k < 0 {
+			return made, refusal.Errorf("the graph has no class %.40q, but %s; models of the graph cannot "+
+				"tell another: leave the field empty, or import all again", name, arrays.Listed(of.Names))
+		}
+		classes[word] = int64(k)
+	}
+	for v, word := range l.rows {
+		if word >= 0 {
+			made.Class[v] = classes[word]
+		}
+	}
+	return made, nil
+}
+
+// values are the labels of so many vertices, where each word is a number.
+func (l *labels) values(numbers []float64, vertices int) graph.Labels {
+	made := graph.Labels{Columns: 1, Values: slices.Repeat([]float32{float32(math.NaN())}, vertices)}
+	for v, word := range l.rows {
+		if word >= 0 {
+			made.Values[v] = float32(numbers[word])
+		}
+	}
+	return made
 }
 
 // numbers are what the words stand for, nil where one is no number that float32 holds. whole says that all

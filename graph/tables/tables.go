@@ -40,9 +40,8 @@ type Options struct {
 	EdgeFeatures []string
 	EdgeWeights  string
 	Choices      columns.Choices
-	// Like has, by vertex type, the columns that features are made as; nil: as the table's values suggest. A
-	// type without a name is VertexName.
-	Like     columns.ByType
+	// Like is what is known of tables that were read before; nil: nothing.
+	Like     *Like
 	Progress graph.Progress
 }
 
@@ -75,11 +74,21 @@ func Open(o Options) (*streamed.Graph, error) {
 		return nil, err
 	}
 	for _, l := range lists {
+		if o.Like != nil {
+			name := l.name
+			if o.untyped() {
+				name = graph.RelationName
+			}
+			l.know(o.Like.ends[name])
+		}
 		g.Relations = append(g.Relations, streamed.Relation{Edges: l.edges()})
 	}
 	g.Complete = func() error { return o.complete(g, all, lists) }
 	return g, nil
 }
+
+// untyped reports whether the graph has one vertex type and one relation, which have no names.
+func (o *Options) untyped() bool { return len(o.Vertices)+len(o.Edges) == 2 }
 
 // Named divides NAME=FILE. A file without a name has that of the file, without endings.
 func Named(argument string) (name, path string) {
@@ -128,7 +137,8 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		if t.label < 0 {
 			continue
 		}
-		labels, err := t.labels.of(len(t.ids.Names), o.Values)
+		values := o.Values || o.Label == "" && o.Like.values // as then
+		labels, err := t.labels.of(len(t.ids.Names), values)
 		if err != nil {
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 		}
@@ -139,10 +149,17 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	}
 	for i, l := range lists {
 		r := &g.Relations[i]
-		if r.Name = l.name; len(all)+len(lists) > 2 {
+		r.EndColumns = l.endColumns()
+		if r.Name = l.name; !o.untyped() {
 			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
 		} else {
 			r.Name = ""
+		}
+		if l.found {
+			made.Notes = append(made.Notes, fmt.Sprintf("%s: the columns with ids of vertices are %s and "+
+				"%s, taken for source and target; %s and %s name others", l.path,
+				r.EndColumns[0], r.EndColumns[1],
+				refusal.Setting("source"), refusal.Setting("target")))
 		}
 		if len(l.leftOut) > 0 {
 			made.Notes = append(made.Notes, fmt.Sprintf("%s: columns left out: %s; %s and %s take columns",
@@ -151,7 +168,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 	}
 	made.SetTypes(types)
-	if len(all)+len(lists) == 2 {
+	if o.untyped() {
 		made.Type = ""
 	}
 	return nil

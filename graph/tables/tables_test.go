@@ -117,10 +117,10 @@ func TestLike(t *testing.T) {
 		Edges: []string{"knows.csv"}, Vertices: []string{"people.csv"}, Source: []string{"payer"},
 		Target: []string{"payee"},
 	}
-	o.Like = map[string]columns.List{graph.VertexName: {
+	o.Like = &Like{Columns: columns.ByType{graph.VertexName: {
 		{Name: "city", Kind: columns.Category, Categories: []string{"Berlin", "Rome"}},
 		{Name: "age", Kind: columns.Number, Mean: 7},
-	}}
+	}}}
 	g := read(t, o)
 	assert.Equal(t, []float32{0, 1, 30, 0, 0, 7, 0, 0, 50, 0, 0, 7}, g.Features.Dense)
 	assert.Equal(t, columns.List{
@@ -131,10 +131,23 @@ func TestLike(t *testing.T) {
 		},
 		{Name: "age", Kind: columns.Number, Mean: 7, Missing: 2},
 	}, g.Table.Columns)
-	o.Like[graph.VertexName][1].Name = "weight"
+	o.Like.Columns[graph.VertexName][1].Name = "weight"
 	_, err := Open(o)
 	refused(t, err, `people.csv: there is no column weight; people.csv has "name", "age", "city", "member", `+
 		`"since", "class", "comment"`)
+}
+
+// TestEndsFound: the only two columns that hold ids are the ends.
+func TestEndsFound(t *testing.T) {
+	files(t, map[string]string{"v.csv": "id,x\na,1\nb,2\n", "e.csv": "w,from whom,to whom\n3,b,a\n4,b,b\n"})
+	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
+		Choices: columns.Choices{Most: 3}})
+	assert.Equal(t, [2]string{"from whom", "to whom"}, g.Relations[0].EndColumns)
+	assert.Equal(t, []int64{0, 1, 2}, g.Relations[0].Indptr)
+	assert.Equal(t, []int32{1, 1}, g.Relations[0].Sources)
+	assert.Equal(t, []string{"e.csv: the columns with ids of vertices are from whom and to whom, taken " +
+		"for source and target; source and target name others",
+		"e.csv: columns left out: w; edge-weights and edge-features take columns"}, g.Notes)
 }
 
 // TestLabels: text is a class, and so are whole numbers, in their order; other numbers are values.
@@ -218,7 +231,8 @@ func TestParquet(t *testing.T) {
 	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"}})
 	assert.Equal(t, []string{"7", "3"}, g.Names)
 	assert.Equal(t, []float32{.1, 1, 0, 1, 365, -.5, 1.25, 1e10, 0, 1, 0, -1, 1, -.5}, g.Features.Dense)
-	assert.Equal(t, []columns.LeftOut{{Name: "tags", Why: "it does not hold one value in each row"}},
+	assert.Equal(t, []columns.LeftOut{{Name: "tags", Why: "its Parquet type is not read, as of lists, " +
+		"structures, bytes and nulls"}},
 		g.Table.LeftOut)
 }
 
@@ -255,14 +269,34 @@ func TestRefused(t *testing.T) {
 		},
 		{"id,x\n,1\n", "a,a\n", "v.csv:2: the id is empty", nil},
 		{"id,x\na\n", "a,a\n", "v.csv:2: 1 column, where the header names 2", nil},
+		{
+			"id,x\na,1,2\n", "a,a\n",
+			"v.csv:2: 3 columns, where the header names 2: put a field that has a separator in quotes", nil,
+		},
+		{
+			"id,x\nb,2\na,\"1\nb,2\n", "a,a\n", "v.csv:3: a field begins with a quote that no other " +
+				"closes: close it, or leave the quote out", nil,
+		},
+		{
+			"id,x\ra,1\r", "a,a\n", `v.csv:1: its lines end as those of old Macs: convert the file, ` +
+				`as with tr '\r' '\n'`, nil,
+		},
+		{
+			"id,x\na,Z\xfcrich\n", "a,a\n",
+			`v.csv:2: column x: "Z\xfcrich" is not UTF-8: convert the file, ` +
+				"as with iconv -f LATIN1 -t UTF-8", nil,
+		},
+		{
+			"\xff\xfei\x00d\x00", "a,a\n",
+			"v.csv: is UTF-16: convert the file, as with iconv -f UTF-16 -t UTF-8",
+			nil,
+		},
 		{"id,x\n", "a,a\n", "v.csv: has no row behind its header", nil},
-		{"id,,x\na,1,2\n", "a,a\n", "v.csv:1: column 2 has no name: put a line with a name for each " +
-			"before the rows; pandas writes its index with index_label", nil},
 		{"1,2\n3,4\n", "1,3\n", "v.csv:1: the first line names no columns: put a line with a name for each " +
 			"before it", nil},
 		{"id,id\na,b\n", "a,a\n", `v.csv:1: two columns are called "id": rename one`, nil},
 		{
-			"id,x\na,1\n", "p,q,r\na,a,1\n",
+			"id,x\na,1\n", "p,q,r\na,a,a\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
 				`edge? For example source p target q`, nil,
 		},

@@ -21,6 +21,8 @@ import (
 type vertexTable struct {
 	path, name string
 	asked      string // the column of ids that was asked for; empty: none
+	known      string // that of a table that was read before; empty: it is not known
+	knownLabel string // that table's label; empty: it had none
 	leaveOut   []string
 	choices    columns.Choices
 	like       columns.List // nil: as the values suggest
@@ -31,6 +33,8 @@ type vertexTable struct {
 	id, label int // columns; label −1: there is none
 	ids       *names.Table
 	before    int  // vertices that the graph has, to which the table adds
+	numbered  bool // the ids of these are numbers from 0, which ids does not have
+	fixed     bool // these are all that there are
 	given     bool // there is a table of new vertices
 	rows      int  // of the table; ids has further ones
 	profiles  []*columns.Profile
@@ -51,12 +55,11 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 			return nil, err
 		}
 		of := t.name
-		if len(o.Vertices)+len(o.Edges) == 2 {
+		if o.untyped() {
 			of = graph.VertexName
 		}
-		if t.like = o.Like[of]; o.Like != nil && t.like == nil {
-			return nil, refusal.Errorf("%s: there was no vertex type %s, whose columns these are to be like",
-				t.path, of)
+		if err := o.Like.table(t, of); err != nil {
+			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
 			return nil, refusal.Errorf("{vertices-from} %s: two vertex types are called %s; give one "+
@@ -73,6 +76,11 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 // findLabel finds the table that has the column of labels, and puts it first.
 func (o *Options) findLabel(all []*vertexTable) error {
 	if o.Label == "" {
+		for i, t := range all {
+			if t.label = slices.Index(t.header, t.knownLabel); t.label >= 0 {
+				first(all, i)
+			}
+		}
 		return nil
 	}
 	of, column := "", o.Label
@@ -99,9 +107,15 @@ func (o *Options) findLabel(all []*vertexTable) error {
 	if t.label = slices.Index(t.header, column); t.label == t.id {
 		return refusal.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
 	}
-	copy(all[1:found+1], all[:found])
-	all[0] = t
+	first(all, found)
 	return nil
+}
+
+// first moves the i-th table to the begin.
+func first(all []*vertexTable, i int) {
+	t := all[i]
+	copy(all[1:i+1], all[:i])
+	all[0] = t
 }
 
 // readHeader reads the names of the columns. It refuses a table without a row.
@@ -126,9 +140,15 @@ func (t *vertexTable) read(progress graph.Progress, do func(*table.Row) error) e
 		return err
 	}
 	defer file.Close()
-	of := table.Table{Path: t.path, Progress: progress, Separators: ",;\t", Line: "a table of vertices"}
+	of := table.Table{Path: t.path, Progress: progress, Separators: ",;\t",
+		Line: "a table of vertices", Header: true}
 	return of.Each(file, t.choose, func(r *table.Row) error {
-		if n := r.Len(); n != len(t.header) {
+		switch n := r.Len(); {
+		case n > len(t.header):
+			return r.Errorf("%d columns, where the header names %d: put a field that has a "+
+				"separator in quotes", n,
+				len(t.header))
+		case n < len(t.header):
 			return r.Errorf("%s, where the header names %d", arrays.Counted(n, "column"), len(t.header))
 		}
 		return do(r)
@@ -142,9 +162,12 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
 	for k, c := range all {
+		if strings.Contains(c.Name, "\r") {
+			return nil,
+				errors.New(`its lines end as those of old Macs: convert the file, as with tr '\r' '\n'`)
+		}
 		if c.Name == "" {
-			return nil, fmt.Errorf("column %d has no name: put a line with a name for each before the rows; "+
-				"pandas writes its index with index_label", k+1)
+			c.Name = unnamed + strconv.Itoa(k)
 		}
 		if slices.Contains(t.header, c.Name) {
 			return nil, fmt.Errorf("two columns are called %.40q: rename one", c.Name)
@@ -154,8 +177,8 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 				c.Name)
 		}
 		if c.Kind == table.Nested {
-			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "it does not hold one value " +
-				"in each row"})
+			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
+				"read, as of lists, structures, bytes and nulls"})
 			continue
 		}
 		t.header, order = append(t.header, c.Name), append(order, k)
@@ -166,6 +189,8 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 			return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", t.asked,
 				refusal.Setting("id"), arrays.Listed(t.header))
 		}
+	case t.known != "" && slices.Contains(t.header, t.known):
+		t.id = slices.Index(t.header, t.known)
 	default:
 		t.id = max(0, slices.IndexFunc(t.header, arrays.IsIDColumn))
 	}
@@ -183,6 +208,15 @@ func (t *vertexTable) profile() error {
 	}
 	var room []float32
 	err := t.read(t.progress, func(r *table.Row) error {
+		for k := range t.header {
+			if r.Kind(k) != table.Any {
+				break // of Parquet, whose text is UTF-8, or bytes
+			}
+			if field := r.Field(k); !utf8.Valid(field) {
+				return r.Errorf("column %s: %.40q is not UTF-8: convert the file, as with "+
+					"iconv -f LATIN1 -t UTF-8", t.header[k], field)
+			}
+		}
 		id := r.Field(t.id)
 		if err := checkID(id); err != nil {
 			return r.Errorf("%w", err)
@@ -199,7 +233,7 @@ func (t *vertexTable) profile() error {
 		}
 		t.rows++
 		if t.label >= 0 {
-			if err := t.labels.add(r.Field(t.label)); err != nil {
+			if err := t.labels.add(r.Decimal(r.Field(t.label))); err != nil {
 				return r.Errorf("column %s: %w", t.header[t.label], err)
 			}
 		}
@@ -209,7 +243,8 @@ func (t *vertexTable) profile() error {
 		}
 		for k, p := range t.profiles {
 			if t.takes(k) {
-				p.Add(r.Field(k))
+				field := r.Field(k)
+				p.Add(field, r.Decimal(field))
 			}
 		}
 		return nil
@@ -240,7 +275,17 @@ func (t *vertexTable) leaves(name string) bool {
 }
 
 // takes reports whether features may be made of a column.
-func (t *vertexTable) takes(k int) bool { return k != t.id && k != t.label && !t.leaves(t.header[k]) }
+func (t *vertexTable) takes(k int) bool {
+	return k != t.id && k != t.label && !isIndex(t.header[k]) && !t.leaves(t.header[k])
+}
+
+// unnamed is what pandas calls a column without a name, before its number from 0.
+const unnamed = "Unnamed: "
+
+// isIndex reports whether a column is the index of a table of pandas, which numbers the rows.
+func isIndex(name string) bool {
+	return strings.HasPrefix(name, unnamed) || strings.HasPrefix(name, "__index_level_")
+}
 
 // match finds the columns of a list that features are to be like.
 func (t *vertexTable) match() error {
@@ -268,8 +313,9 @@ func (t *vertexTable) match() error {
 	return nil
 }
 
-// count counts what the values of a row are.
-func (t *vertexTable) count(c *columns.Column, field []byte, unknown bool) {
+// count counts what the value of a row in a column of the list is.
+func (t *vertexTable) count(column int, field []byte, unknown bool) {
+	c := &t.list[column]
 	switch {
 	case columns.IsMissing(field):
 		c.Missing++
@@ -282,23 +328,30 @@ func (t *vertexTable) count(c *columns.Column, field []byte, unknown bool) {
 }
 
 // row appends the features of a row, and tells seen about its values.
-func (t *vertexTable) row(to []float32, r *table.Row, seen func(*columns.Column, []byte, bool),
-) ([]float32, error) {
-	for i := range t.list {
-		c, field := &t.list[i], r.Field(t.from[i])
-		var (
-			unknown bool
-			err     error
-		)
-		if to, unknown, err = c.Append(to, field); err != nil {
-			return to, r.Errorf("column %s: %w", c.Name, err)
+func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, bool)) ([]float32, error) {
+	to, err := t.list.Append(to, func(i int) ([]byte, error) {
+		if t.list[i].Kind == columns.Number {
+			return r.Decimal(r.Field(t.from[i])), nil
 		}
-		if seen != nil {
-			seen(c, field, unknown)
-		}
+		return r.Field(t.from[i]), nil
+	}, seen)
+	if err != nil {
+		return to, r.Errorf("%w", err)
 	}
 	return to, nil
 }
+
+// find returns the vertex of an id.
+func (t *vertexTable) find(id []byte) (v int32, there bool) {
+	if !t.numbered {
+		return t.ids.Find(id)
+	}
+	n, err := strconv.ParseInt(string(id), 10, 32)
+	return int32(n), err == nil && n >= 0 && n < int64(t.before)
+}
+
+// all is how many vertices there are, with those that only edges name.
+func (t *vertexTable) all() int { return max(t.before, len(t.ids.Names)) }
 
 // finish decides what is made of the columns. Vertices without a row have no values.
 func (t *vertexTable) finish() {
@@ -308,8 +361,12 @@ func (t *vertexTable) finish() {
 		switch {
 		case t.like != nil || k == t.id || k == t.label:
 			continue
-		case !t.takes(k):
+		case t.leaves(p.Name):
 			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: "as asked"})
+			continue
+		case isIndex(p.Name):
+			t.leftOut = append(t.leftOut,
+				columns.LeftOut{Name: p.Name, Why: "it has no name, as the index of pandas"})
 			continue
 		}
 		c, why := p.Column()

@@ -55,7 +55,7 @@ func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock
 // two leaves it there. Where it is in a lower layer of a container's file system it cannot be moved, and is
 // removed first. Replace returns the name of what is left to remove.
 func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
-	err = Rename(parent, from, to, unix.RENAME_EXCHANGE)
+	err = Exchange(parent, from, to)
 	switch {
 	case errors.Is(err, unix.ENOENT): // nothing has the name
 		return from, Rename(parent, from, to, 0)
@@ -68,6 +68,28 @@ func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 		return from, Rename(parent, from, to, 0)
 	}
 	return from, err
+}
+
+// Exchange gives each of two directories the other's name, at once.
+func Exchange(parent *os.Root, one, other string) error {
+	return Rename(parent, one, other, unix.RENAME_EXCHANGE)
+}
+
+// CheckExchange is an error where the file system of a directory has no Exchange, as NFS. It tries it beside
+// name.
+func CheckExchange(parent *os.Root, name string) error {
+	var hidden [2]string
+	for i := range hidden {
+		made, dir, lock, err := MakeHidden(parent, name)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = parent.Remove(made) }()
+		defer lock.Close()
+		defer dir.Close()
+		hidden[i] = made
+	}
+	return Exchange(parent, hidden[0], hidden[1])
 }
 
 // moveAside is Replace without an exchange: for a moment nothing has the name. Nothing may have it before,

@@ -14,6 +14,7 @@ import (
 
 	"weft/internal/atomicfile"
 	"weft/internal/launch"
+	"weft/internal/refusal"
 )
 
 // Making is how a store is made of files: once, by one process at a time, and again when they have changed.
@@ -39,6 +40,50 @@ func (m *Making) Made() (bool, error) {
 // replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error
 // comes first, nothing changes.
 func (m *Making) Do(ctx context.Context) error {
+	return m.alone(ctx, func(parent *os.Root, name string) error {
+		// before they are read: who changes them meanwhile makes the record wrong
+		sources, err := LookAt(m.Sources)
+		if err != nil || sources.Made(m.Store) && opens(m.Store) {
+			return err
+		}
+		err = m.make(ctx, parent, name, sources, func(hidden string) error {
+			_, err := atomicfile.Replace(parent, filepath.Join(hidden, fresh), name,
+				filepath.Join(hidden, "old"))
+			if err != nil && sources.Made(m.Store) {
+				return nil // as another process has
+			}
+			return err
+		})
+		_, there := os.Stat(filepath.Join(m.Store, "graph.json"))
+		if errors.As(err, new(elsewhere)) && there == nil {
+			err = fmt.Errorf("%w; %s stays, as it was made before the change", err, m.Store)
+		}
+		return err
+	})
+}
+
+// Renew replaces the store by a new version, which Make makes of it. Other processes that do so wait. Whoever
+// is killed at any time leaves the one or the other. A file system that cannot do that is refused.
+func (m *Making) Renew(ctx context.Context) error {
+	exchanged := func(err error) error {
+		if err != nil {
+			err = refusal.Errorf("the file system cannot exchange two folders at once (%w); leave the store "+
+				"as it is, and name another place with {out}", err)
+		}
+		return err
+	}
+	return m.alone(ctx, func(parent *os.Root, name string) error {
+		if err := exchanged(atomicfile.CheckExchange(parent, name)); err != nil {
+			return fmt.Errorf("%s: %w", m.Store, err)
+		}
+		return m.make(ctx, parent, name, nil, func(hidden string) error {
+			return exchanged(atomicfile.Exchange(parent, filepath.Join(hidden, fresh), name))
+		})
+	})
+}
+
+// alone calls work with the folder that the store is in, and its name there, while no other process does.
+func (m *Making) alone(ctx context.Context, work func(parent *os.Root, name string) error) error {
 	final := m.Store
 	if real, err := filepath.EvalSymlinks(final); err == nil { // a link may lead to an empty folder elsewhere
 		final = real
@@ -49,19 +94,24 @@ func (m *Making) Do(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	// before they are read: who changes them meanwhile makes the record wrong
-	sources, err := LookAt(m.Sources)
-	if err != nil || sources.Made(m.Store) && opens(m.Store) {
-		return err
-	}
-	if err := m.Replaceable(); err != nil {
-		return err
-	}
 	parent, err := os.OpenRoot(folder)
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
+	return work(parent, name)
+}
+
+// fresh is the name of a new store in a hidden folder.
+const fresh = "new"
+
+// make makes the store in a hidden folder, and has put give it its name.
+func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources Sources,
+	put func(hidden string) error,
+) error {
+	if err := m.Replaceable(); err != nil {
+		return err
+	}
 	atomicfile.Sweep(parent, name)
 	hidden, scratch, release, err := atomicfile.MakeHidden(parent, name)
 	if err != nil {
@@ -70,7 +120,7 @@ func (m *Making) Do(ctx context.Context) error {
 	defer release.Close()
 	defer scratch.Close()
 	defer remove(scratch.Name())
-	fresh := filepath.Join(scratch.Name(), "new")
+	path := filepath.Join(scratch.Name(), fresh)
 	made := make(chan error, 1)
 	go func() {
 		defer func() {
@@ -78,9 +128,9 @@ func (m *Making) Do(ctx context.Context) error {
 				made <- launch.Recovered(fault, "")
 			}
 		}()
-		err := m.Make(fresh)
+		err := m.Make(path)
 		if err == nil && len(m.Sources) > 0 {
-			err = sources.Record(fresh)
+			err = sources.Record(path)
 		}
 		made <- err
 	}()
@@ -90,20 +140,15 @@ func (m *Making) Do(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		err = elsewhere{err, fresh, m.Store}
-		if _, there := os.Stat(filepath.Join(m.Store, "graph.json")); there == nil {
-			err = fmt.Errorf("%w; %s stays, as it was made before the change", err, m.Store)
-		}
-		return err
+		return elsewhere{err, path, m.Store}
 	}
 	if err := m.Replaceable(); err != nil { // again, as making it takes a while
 		return err
 	}
-	_, err = atomicfile.Replace(parent, filepath.Join(hidden, "new"), name, filepath.Join(hidden, "old"))
-	if err != nil && !sources.Made(m.Store) {
+	if err := put(hidden); err != nil {
 		return fmt.Errorf("%s: %w", m.Store, err)
 	}
-	return atomicfile.SyncDir(folder)
+	return atomicfile.SyncRoot(parent)
 }
 
 // The waits for another process that makes the store: how long between two looks, and after how many Say is

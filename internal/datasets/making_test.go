@@ -3,6 +3,7 @@ package datasets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -247,6 +248,42 @@ func TestMakingFails(t *testing.T) {
 	if n := vertices(t, store); n != 30 || before.Vertices() != 20 || len(before.Labels.Class) != 20 {
 		t.Errorf("%d vertices, and %d for who had it open", n, before.Vertices())
 	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
+		t.Errorf("left %v", left)
+	}
+}
+
+// TestRenew: each new version is made of the one before, by one process at a time; who has an old one open
+// keeps it. An error leaves the store, and so does a place that may not be replaced.
+func TestRenew(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "graph")
+	require.NoError(t, small(20)(store))
+	before, err := graph.Open(store)
+	require.NoError(t, err)
+	defer before.Close()
+	m := Making{Name: "graph", Store: store, Say: func(string) {}}
+	m.Replaceable = func() error { return CheckOwn(store) }
+	m.Make = func(fresh string) error { return small(vertices(t, store) + 10)(fresh) }
+	const times = 3
+	ends := make(chan error, times)
+	for range times {
+		go func() { ends <- m.Renew(t.Context()) }()
+	}
+	for range times {
+		require.NoError(t, <-ends)
+	}
+	assert.Equal(t, 20+times*10, vertices(t, store), "vertices")
+	assert.Equal(t, 20, len(before.Labels.Class), "vertices for who had it open")
+	bad := errors.New("no")
+	failing := m
+	failing.Make = func(fresh string) error { return fmt.Errorf("%s: %w", fresh, bad) }
+	if err := failing.Renew(t.Context()); !errors.Is(err, bad) || err.Error() != store+": no" {
+		t.Errorf("an error: %v", err)
+	}
+	write(t, filepath.Join(store, "notes"), "1")
+	assert.ErrorContains(t, m.Renew(t.Context()), "notes: not one of weft's files", "with notes")
+	assert.Equal(t, 20+times*10, vertices(t, store), "vertices in the end")
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
 		t.Errorf("left %v", left)
 	}

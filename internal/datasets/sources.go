@@ -101,6 +101,13 @@ func (s Sources) Record(store string) error {
 	})
 }
 
+// OfSources reports whether the store has a record of the files that it was made of, and is made again when
+// they change.
+func OfSources(store string) bool {
+	_, err := os.Lstat(filepath.Join(store, sourcesFile))
+	return err == nil
+}
+
 // Made reports whether the store was made of these files as they are. Other files that it was made of, as of
 // an import with flags, must be as they were, too. A store without a record, as earlier versions made, must
 // be younger than the files.
@@ -109,14 +116,13 @@ func (s Sources) Made(store string) bool {
 	if err != nil {
 		return false
 	}
-	path := filepath.Join(store, sourcesFile)
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	if !OfSources(store) {
 		return !slices.ContainsFunc(s, func(f sourceFile) bool {
 			return f.Modified >= made.ModTime().UnixNano()
 		})
 	}
 	var then record
-	text, err := document.Read(path, maxSources)
+	text, err := document.Read(filepath.Join(store, sourcesFile), maxSources)
 	if err == nil {
 		err = document.StrictJSON(text, sourcesFormat, &then)
 	}

@@ -22,8 +22,8 @@ type Model struct {
 // far larger: a share of which New takes the same vertices, to the same bits. Its rows are those that the
 // first block reads, by their ids in the graph. Behind them each type has a row that stands for all other
 // vertices, where only their number counts. Whole describes the graph.
-func Extract(g *appended.Graph, m *Model, vertices []int32) *partition.Share {
-	x := newExtractor(g)
+func Extract(g *appended.Graph, m *Model, vertices []int32, room *Room) *partition.Share {
+	x := newExtractor(g, room)
 	x.find(m.Blocks, vertices)
 	small := &graph.Graph{}
 	types, ids := g.Types(), make([][]int32, len(g.Counts))
@@ -50,6 +50,21 @@ func Extract(g *appended.Graph, m *Model, vertices []int32) *partition.Share {
 	return partition.Some(small, ids, out, x.whole)
 }
 
+// Room is memory for Extract, which one call at a time uses: some bits for each vertex of the graph.
+type Room struct{ sets []*marks }
+
+// setsOf are empty sets of the vertices of each type, of so many.
+func (r *Room) setsOf(counts []int) []*marks {
+	for i, n := range counts {
+		if i == len(r.sets) {
+			r.sets = append(r.sets, &marks{})
+		}
+		r.sets[i].clear()
+		r.sets[i].reach(n)
+	}
+	return r.sets
+}
+
 // extractor finds rows of a graph.
 type extractor struct {
 	g          *appended.Graph
@@ -68,9 +83,14 @@ type direction struct {
 	into           []int32              // rows whose neighbours are found, ascending
 }
 
-func newExtractor(g *appended.Graph) *extractor {
+func newExtractor(g *appended.Graph, room *Room) *extractor {
 	base := partition.All(g.Graph)
-	x := &extractor{g: g, whole: base.Whole.Grown(g.Counts, g.Edges())}
+	if g.Arrangements != nil {
+		base.Arrange(g.Arrangements)
+	}
+	x := &extractor{
+		g: g, whole: base.Whole.Grown(g.Counts, g.Edges()), sets: room.setsOf(g.Counts),
+	}
 	for i, r := range base.Edges.Relations {
 		x.directions = append(x.directions,
 			&direction{
@@ -83,9 +103,6 @@ func newExtractor(g *appended.Graph) *extractor {
 				weighted: r.In.Weights != nil,
 				list:     func() *appended.Neighbours { return g.Out(i) },
 			})
-	}
-	for _, n := range g.Counts {
-		x.sets = append(x.sets, newMarks(n))
 	}
 	return x
 }
@@ -177,12 +194,14 @@ func (d *direction) copied(x *extractor, m *Model, ids [][]int32) (r graph.Relat
 
 // features copies those of rows of a vertex type. The last row has none.
 func (x *extractor) features(kind int, t *graph.VertexType, rows []int32) (f graph.Features) {
-	f.Columns = t.Features.Columns
+	f.Columns = x.g.Width(kind)
 	if t.Features.Sparse() {
 		f.Indptr = make([]int64, 1, len(rows)+1)
+	} else {
+		f.Dense = make([]float32, 0, len(rows)*f.Columns)
 	}
 	for _, row := range rows[:len(rows)-1] {
-		values, columns := x.g.Row(kind, row)
+		values, columns := x.g.Row(f.Dense[len(f.Dense):], kind, row)
 		if f.Indptr == nil {
 			f.Dense = append(f.Dense, values...)
 			continue
@@ -191,7 +210,7 @@ func (x *extractor) features(kind int, t *graph.VertexType, rows []int32) (f gra
 		f.Indptr = append(f.Indptr, int64(len(f.Data)))
 	}
 	if f.Indptr == nil {
-		f.Dense = append(f.Dense, make([]float32, f.Columns)...)
+		f.Dense = f.Dense[:len(rows)*f.Columns]
 	} else {
 		f.Indptr = append(f.Indptr, int64(len(f.Data)))
 	}

@@ -1,28 +1,74 @@
 package mfg
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+	"slices"
+)
 
-// marks is a set of the rows of a vertex type, a bit each.
+// marks is a set of the rows of a vertex type, a bit each. Its work is that of the marked rows, and of a
+// 4096th of all.
 type marks struct {
 	words []uint64
-	ranks []int32 // of each word: marked rows before it; nil: not counted
+	used  []uint64 // words with a mark, a bit each
+	ranks []int32  // of each of these words: marked rows before it, once counted
 }
 
 const wordBits = 64
 
-func newMarks(rows int) *marks { return &marks{words: make([]uint64, (rows+wordBits-1)/wordBits)} }
+func newMarks(rows int) *marks {
+	m := &marks{}
+	m.reach(rows)
+	return m
+}
+
+// reach makes room for so many rows.
+func (m *marks) reach(rows int) {
+	words := (rows + wordBits - 1) / wordBits
+	if more := words - len(m.words); more > 0 {
+		m.words = append(m.words, make([]uint64, more)...)
+		m.used = append(m.used, make([]uint64, (words+wordBits-1)/wordBits-len(m.used))...)
+	}
+}
 
 // add marks rows.
 func (m *marks) add(rows ...int32) {
 	for _, row := range rows {
-		m.words[row/wordBits] |= 1 << (row % wordBits)
+		at := row / wordBits
+		m.words[at] |= 1 << (row % wordBits)
+		m.used[at/wordBits] |= 1 << (at % wordBits)
 	}
+}
+
+// each yields the places of words with marks, from that of a row on, ascending.
+func (m *marks) each(row int) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		first := row / wordBits
+		for i := first / wordBits; i < len(m.used); i++ {
+			for used := m.used[i]; used != 0; used &= used - 1 {
+				if at := i*wordBits + bits.TrailingZeros64(used); at >= first && !yield(at) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// has reports whether a row is marked.
+func (m *marks) has(row int32) bool { return m.words[row/wordBits]>>(row%wordBits)&1 == 1 }
+
+// clone is a copy, not counted.
+func (m *marks) clone() *marks {
+	return &marks{words: slices.Clone(m.words), used: slices.Clone(m.used)}
 }
 
 // list returns the marked rows from lo on and below hi, ascending, less lo.
 func (m *marks) list(lo, hi int) (rows []int32) {
 	rows = []int32{}
-	for at := lo / wordBits; at < (hi+wordBits-1)/wordBits; at++ {
+	for at := range m.each(lo) {
+		if at*wordBits >= hi {
+			break
+		}
 		for word := m.words[at]; word != 0; word &= word - 1 {
 			if row := at*wordBits + bits.TrailingZeros64(word); lo <= row && row < hi {
 				rows = append(rows, int32(row-lo))
@@ -34,16 +80,26 @@ func (m *marks) list(lo, hi int) (rows []int32) {
 
 // count prepares rank.
 func (m *marks) count() {
-	m.ranks = make([]int32, len(m.words))
+	if len(m.ranks) < len(m.words) {
+		m.ranks = make([]int32, len(m.words))
+	}
 	n := 0
-	for i, word := range m.words {
-		m.ranks[i] = int32(n)
-		n += bits.OnesCount64(word)
+	for at := range m.each(0) {
+		m.ranks[at] = int32(n)
+		n += bits.OnesCount64(m.words[at])
 	}
 }
 
-// rank returns how many rows below one are marked. Nothing was marked since count.
+// rank returns how many rows below a marked one are marked. Nothing was marked since count.
 func (m *marks) rank(row int32) int32 {
 	before := m.words[row/wordBits] & (1<<(row%wordBits) - 1)
 	return m.ranks[row/wordBits] + int32(bits.OnesCount64(before))
+}
+
+// clear removes all marks.
+func (m *marks) clear() {
+	for at := range m.each(0) {
+		m.words[at] = 0
+	}
+	clear(m.used)
 }

@@ -15,6 +15,7 @@ from conftest import weft as command
 
 import weft
 from weft import _weights
+from weft._run import _table
 
 
 def train(data, **settings):
@@ -96,6 +97,17 @@ def test_columns(graph):
         run.predict(columns=["value"])
     with pytest.raises(weft.Refused, match="^output='logits': columns say what the table has"):
         run.predict(output="logits", columns=["class"])
+
+
+def test_changed(graph, folder):
+    (folder / "new.csv").write_text("source,target\n1,2\n")
+    run = train(graph, model="sage", layers=1, out="run")
+    table = run.predict(columns=["class", "probability", "change"], add_edges="new.csv", changed=True)
+    assert list(table) == ["vertex", "class", "probability", "change", "old_class", "old_probability"]
+    assert table["vertex"].tolist() == [2] and table["old_class"].tolist() == [run.predictions[2]]
+    (folder / "table.csv").write_text("vertex,change,old_class,old_value\n5,,,\n2,0.5,a,3\n")
+    new = _table(folder / "table.csv")
+    assert new["old_class"].tolist() == ["", "a"] and np.isnan(new["change"][0]) and new["old_value"][1] == 3
 
 
 def test_loaded(graph, arrays):

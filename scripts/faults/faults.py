@@ -45,7 +45,13 @@ times, and the run is resumed each time.
 - no files but those of a run directory, with two checkpoints, are left;
 - a checkpoint that was damaged is told of, and so is a file where matrices rest; SIGTERM leaves a checkpoint of the last epoch.
 
-    faults.py [--resume] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
+append (instead of all of these with --append): weft append gets SIGKILL or SIGTERM, or its files may not grow, and is run again.
+
+- the store is the old version or the new one, byte by byte, and weft inspect accepts it;
+- SIGTERM (status 130) and a full disk (status 1, one line) leave the old version, and nothing beside it;
+- the same command completes what was not done, removes what was left, and is refused where it was done.
+
+    faults.py [--resume|--append] [--trials N] [--first N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
 
 The exit status is 1 if a rule was broken; the trial's folder is then kept and named. Each trial draws its moments from --seed and its
 number, so that --first N --trials 1 repeats it, as far as the machine is as fast. What this machine does not allow (a disk of a
@@ -59,6 +65,7 @@ import shutil
 import sys
 import tempfile
 
+import appends
 from resume import Resumed, make_uninterrupted, tally
 from signals import Signal
 from surroundings import Disk, Folder, Limit, Metis, Reader
@@ -77,11 +84,14 @@ def main():
     parser.add_argument("--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL")
     parser.add_argument("--axis", choices=list(AXES), default="graph", help="along which four workers divide the work")
     parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
+    parser.add_argument("--append", action="store_true", help="appends that are broken off and run again")
     options = parser.parse_args()
     if options.resume and options.axis != "graph":
         parser.error("--resume takes runs along all axes: leave out --axis")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-faults-"))
     setting = Setting(str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport, options.axis)
+    if options.append:
+        return appends.main(setting, options, folder)
     setting.stores.mkdir()
     trials = plan(options)
     if options.resume:

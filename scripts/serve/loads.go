@@ -56,8 +56,8 @@ func (e *experiment) loads(ctx context.Context) error {
 	}
 	e.url, _, _ = strings.Cut(lines.Text(), " ")
 	e.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	fmt.Printf("%-12s %9s %9s %9s %9s %12s\n", "load", "requests", "p50 ms", "p99 ms",
-		"most ms", "resident MB")
+	fmt.Printf("%-12s %9s %9s %9s %9s %12s %12s\n", "load", "requests", "p50 ms", "p99 ms", "most ms",
+		"processor ms", "resident MB")
 	for _, l := range []load{
 		{"first", 100, 1, e.single},
 		{"one vertex", 1000, 16, e.single},
@@ -79,8 +79,12 @@ type load struct {
 	ask               func(random *rand.Rand) error
 }
 
-// put puts a load on the server, and prints how long answers took.
+// put puts a load on the server, and prints how long answers took, and for how long the server computed each.
 func (e *experiment) put(l load) error {
+	before, err := e.figure("process_cpu_seconds_total")
+	if err != nil {
+		return err
+	}
 	took, failed := make([]time.Duration, l.requests), make([]error, l.clients)
 	var clients sync.WaitGroup
 	for c := range l.clients {
@@ -97,16 +101,21 @@ func (e *experiment) put(l load) error {
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	resident, err := e.resident()
+	after, err := e.figure("process_cpu_seconds_total")
+	if err != nil {
+		return err
+	}
+	resident, err := e.figure("process_resident_memory_anon_bytes")
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	fmt.Printf("%-12s %9d %9.2f %9.2f %9.2f %12.0f\n", l.name, l.requests, ms(took[l.requests/2]),
-		ms(took[l.requests*99/100]), ms(took[l.requests-1]), resident/1e6)
+	fmt.Printf("%-12s %9d %9.2f %9.2f %9.2f %12.2f %12.0f\n", l.name, l.requests, ms(took[l.requests/2]),
+		ms(took[l.requests*99/100]), ms(took[l.requests-1]), 1000*(after-before)/float64(l.requests),
+		resident/1e6)
 	return err
 }
 
-// resident is how many bytes of memory the server has.
-func (e *experiment) resident() (bytes float64, err error) {
+// figure is what the server tells of itself under a name.
+func (e *experiment) figure(name string) (x float64, err error) {
 	r, err := e.client.Get(e.url + "/metrics")
 	if err != nil {
 		return 0, err
@@ -116,9 +125,9 @@ func (e *experiment) resident() (bytes float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(string(text), "\nprocess_resident_memory_anon_bytes ")
-	_, err = fmt.Sscan(after, &bytes)
-	return bytes, err
+	_, after, _ := strings.Cut(string(text), "\n"+name+" ")
+	_, err = fmt.Sscan(after, &x)
+	return x, err
 }
 
 // answer is what the server says.

@@ -27,15 +27,43 @@ type MFG struct {
 	all      int     // the number of listed vertices
 }
 
+// Loaded is a model on no rows: what its inferences for several lists of vertices have in common.
+type Loaded struct {
+	Params  *nn.Params  // with a row for each vertex in tables
+	Reaches []mfg.Reach // of its blocks
+}
+
+// NewLoaded builds the model, whose parameters have the values that nn.NewParams gives them.
+func NewLoaded(c Config) *Loaded {
+	schema := sar.SchemaOf(c.Share)
+	l := &Loaded{Params: nn.NewParams(c.Team, c.Seed), Reaches: Reaches(c.Blocks, schema)}
+	var all []*autograd.RowSet
+	for _, t := range schema.Types {
+		all = append(all, autograd.AllHere(t.Vertices))
+	}
+	gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{
+		Params: l.Params, Schema: schema, Rows: all,
+		Propagators: func(string, gnn.Along) gnn.Propagator { return nil },
+	})
+	return l
+}
+
 // NewMFG builds the model for vertices of the first type, each listed once, in any order. All workers call it
-// with the same list. Each has a partition of its own.
-func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
-	m = &MFG{Config: c, params: nn.NewParams(c.Team, c.Seed), all: len(vertices)}
+// with the same list. Each has a partition of its own. The parameters are those of loaded; nil: it makes its
+// own.
+func NewMFG(c Config, vertices []int32, loaded *Loaded) (m *MFG, err error) {
+	m = &MFG{Config: c, all: len(vertices)}
 	m.find(vertices)
 	rows := slices.Clone(m.rows)
 	slices.Sort(rows)
 	schema := sar.SchemaOf(c.Share)
-	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, Reaches(c.Blocks, schema), rows)
+	var reaches []mfg.Reach
+	if loaded != nil {
+		m.params, reaches = loaded.Params.Sharing(c.Team), loaded.Reaches
+	} else {
+		m.params, reaches = nn.NewParams(c.Team, c.Seed), Reaches(c.Blocks, schema)
+	}
+	m.layers, m.needs, err = mfg.New(c.env(), c.Options.Options, reaches, rows)
 	if err != nil {
 		return nil, err
 	}

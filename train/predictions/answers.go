@@ -21,12 +21,13 @@ const (
 	AllProbabilities Answer = "probabilities" // of each class, or of each label
 	Value            Answer = "value"         // each of the values to predict
 	Hidden           Answer = "embedding"     // the input of the last layer
+	Change           Answer = "change"        // the largest difference of a probability or value to before
 )
 
 // answers are all, in the order in which messages name them.
-var answers = []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden}
+var answers = []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden, Change}
 
-// Given are the answers that columns of a kind give.
+// Given are the answers that columns of a kind give by themselves.
 func Given(c Columns) []Answer {
 	switch c {
 	case Logits, Probabilities:
@@ -78,6 +79,13 @@ func (t *Table) Check(numbers int) error {
 		Embedding: "computes embeddings",
 	}[t.Columns]
 	given := Given(t.Columns)
+	if t.Before != nil && given != nil {
+		given = append(given, Change)
+	}
+	if t.Before == nil && (t.Order.By == Change || slices.Contains(t.Answers, Change)) {
+		return refusal.Errorf("%s: compares with the predictions before an addition; give {changed}, too",
+			Change)
+	}
 	for _, a := range t.Answers {
 		switch {
 		case len(given) == 0:
@@ -154,6 +162,12 @@ func (t *Table) distinct() bool {
 	others := []string{vertexColumn, nameColumn, ""}
 	if slices.Contains(t.Answers, Hidden) {
 		others = append(others, numbered("embedding_", t.Embeddings.columns)...)
+	}
+	if t.Before != nil {
+		others = append(others, string(Change))
+		for _, class := range t.Classes {
+			others = append(others, beforePrefix+class)
+		}
 	}
 	names := slices.Sorted(slices.Values(slices.Concat(others, t.Classes)))
 	return len(slices.Compact(names)) == len(others)+len(t.Classes)

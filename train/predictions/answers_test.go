@@ -34,7 +34,7 @@ func answered(t *testing.T, table Table, columns int, header []string, want [][]
 				if x, number := want[k][i].(float64); number {
 					assert.Near(t, x, is.(float64), 1e-7*max(1, x), "%s: row %d, %s", ending, k, header[i])
 				} else {
-					assert.Equal(t, want[k][i], is, "%s: row %d, %s", ending, k, header[i])
+					assert.Equal(t, wanted(ending, want[k][i]), is, "%s: row %d, %s", ending, k, header[i])
 				}
 			}
 		}
@@ -46,7 +46,7 @@ func TestAnswers(t *testing.T) {
 	all := []Answer{Margin, Class, AllProbabilities, Entropy, Probability}
 	answered(t, Table{Names: names, Classes: classes, Answers: all}, 3,
 		[]string{
-			"vertex", "name", "margin", "class", "probability_cat", "probability_'=dog", "probability_fox",
+			"vertex", "name", "margin", "class", "probability_cat", "probability_=dog", "probability_fox",
 			"entropy", "probability",
 		},
 		[][]any{
@@ -176,9 +176,9 @@ func TestAnswersRefused(t *testing.T) {
 		assert.Refused(t, err, want)
 	}
 	for want, order := range map[string]Order{
-		"sort class: unknown; it is one of margin, probability, entropy, value": {By: Class},
-		"top 3: the first rows of which order? give sort, too":                  {Top: 3},
-		"top -1: a number of rows from 1 was expected":                          {By: Margin, Top: -1},
+		"sort class: unknown; it is one of margin, probability, entropy, value, change": {By: Class},
+		"top 3: the first rows of which order? give sort, too":                          {Top: 3},
+		"top -1: a number of rows from 1 was expected":                                  {By: Margin, Top: -1},
 	} {
 		_, err := ParseOrder(string(order.By), order.Top)
 		assert.Refused(t, err, want)

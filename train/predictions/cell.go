@@ -9,7 +9,7 @@ import (
 	"weft/internal/escape"
 )
 
-// cell is a name as a table holds it. A table is shown on terminals, so control characters are escaped. It is
+// cell is a name as a CSV holds it. That is shown on terminals, so control characters are escaped. It is
 // opened by spreadsheets, so what these take for a formula has an apostrophe before it, as OWASP advises
 // (https://owasp.org/www-community/attacks/CSV_Injection): a text that begins with =, +, - or @ and is no
 // number.
@@ -23,16 +23,4 @@ func cell(name string) string {
 		return name
 	}
 	return "'" + name
-}
-
-// cells are names as a table holds them; nil: there are none.
-func cells(names []string) []string {
-	if names == nil {
-		return nil
-	}
-	in := make([]string, len(names))
-	for k, name := range names {
-		in[k] = cell(name)
-	}
-	return in
 }

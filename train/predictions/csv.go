@@ -8,23 +8,26 @@ import (
 	"weft/train/worker"
 )
 
-// writeCSV writes a table as RFC 4180 has it, with a header. Numbers have as many digits as float32 needs.
+// writeCSV writes a table as RFC 4180 has it, with a header, and texts as cell has them. Numbers have as many
+// digits as float32 needs.
 func writeCSV(to io.Writer, rows worker.Rows, t *Table) error {
 	w := csv.NewWriter(to)
 	columns := t.columns(rows.Columns)
 	line := make([]string, len(columns))
 	for k, c := range columns {
-		line[k] = c.name
+		line[k] = cell(c.name)
 	}
 	if err := w.Write(line); err != nil {
 		return err
 	}
 	err := t.each(rows, func(fields []field) error {
 		for k, f := range fields {
-			switch columns[k].kind {
-			case text:
-				line[k] = f.text
-			case integer:
+			switch kind := columns[k].kind; {
+			case f.missing:
+				line[k] = ""
+			case kind == text:
+				line[k] = cell(f.text)
+			case kind == integer:
 				line[k] = strconv.FormatInt(f.integer, 10)
 			default:
 				line[k] = strconv.FormatFloat(float64(f.number), 'g', -1, 32)

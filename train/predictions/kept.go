@@ -18,6 +18,7 @@ type Kept struct {
 	file    *os.File
 	dir     string
 	columns int
+	rows    int   // that have passed by
 	err     error // the first one
 }
 
@@ -48,6 +49,7 @@ func (k *Kept) Watch(rows worker.Rows) worker.Rows {
 				return
 			}
 			at += len(batch) / rows.Columns
+			k.rows = at
 		}
 	}
 	return rows

@@ -16,15 +16,17 @@ import (
 // Order is that of a table's rows: by a column that has one number, and among equal numbers by vertex. The
 // zero Order is that of the graph, or of the list of vertices.
 type Order struct {
-	By  Answer // Probability and Margin ascend, so that the least certain comes first; the others descend
-	Top int    // the number of rows, the first ones; 0: all
+	// Probability and Margin ascend, so that the least certain comes first; the others descend. What has no
+	// number comes last.
+	By  Answer
+	Top int // the number of rows, the first ones; 0: all
 }
 
 // orders are the answers that have an order, and whether their numbers ascend.
 var orders = []struct {
 	by      Answer
 	ascends bool
-}{{Margin, true}, {Probability, true}, {Entropy, false}, {Value, false}}
+}{{Margin, true}, {Probability, true}, {Entropy, false}, {Value, false}, {Change, false}}
 
 // Sorts are the words of --sort.
 func Sorts() (words []string) {
@@ -97,7 +99,9 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	at, of := int32(0), Outcome{}
 	for batch := range rows.Each {
 		for row := range slices.Chunk(batch, rows.Columns) {
-			of.Of(t.Columns, row)
+			if err := t.outcome(&of, int(at), row); err != nil {
+				return err
+			}
 			if slot, among := firsts.admit(of.Number(t.Order.By), at); among && !all {
 				waiting.write(slot, row)
 			}

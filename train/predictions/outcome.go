@@ -7,6 +7,7 @@ type Outcome struct {
 	row           []float32
 	Top           int       // the first of the likeliest classes
 	Probabilities []float64 // of classes or labels
+	before        *Outcome  // of the same vertex before; nil: there was none
 }
 
 // Of reads a row.
@@ -73,6 +74,8 @@ func (o *Outcome) Number(a Answer) float32 {
 		return float32(o.margin())
 	case Entropy:
 		return float32(o.entropy())
+	case Change:
+		return float32(o.change())
 	}
 	return o.row[0]
 }

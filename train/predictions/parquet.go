@@ -25,6 +25,9 @@ func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 		case integer:
 			leaf = parquet.Leaf(parquet.Int64Type)
 		}
+		if c.optional {
+			leaf = parquet.Optional(leaf)
+		}
 		schema.Group[c.name], schema.names = leaf, append(schema.names, c.name)
 	}
 	w := parquet.NewGenericWriter[any](to, parquet.NewSchema("predictions", schema),
@@ -32,14 +35,19 @@ func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 	row := make(parquet.Row, len(columns))
 	err := t.each(rows, func(fields []field) error {
 		for k, f := range fields {
-			v := parquet.FloatValue(f.number)
-			switch columns[k].kind {
-			case text:
+			v, defined := parquet.FloatValue(f.number), 0
+			switch kind := columns[k].kind; {
+			case f.missing:
+				v = parquet.NullValue()
+			case kind == text:
 				v = parquet.ByteArrayValue([]byte(f.text))
-			case integer:
+			case kind == integer:
 				v = parquet.Int64Value(f.integer)
 			}
-			row[k] = v.Level(0, 0, k)
+			if columns[k].optional && !f.missing {
+				defined = 1
+			}
+			row[k] = v.Level(0, defined, k)
 		}
 		_, err := w.WriteRows([]parquet.Row{row})
 		return err

@@ -40,8 +40,11 @@ type Table struct {
 	Answers []Answer
 	// Embeddings has the row of each row's vertex, where Answers has Hidden.
 	Embeddings *Kept
-	Order      Order
-	scratch    string // a file beside which rows may wait on disk; empty: that for temporary files
+	// Before has the rows of an earlier prediction, which are those of the first vertices of the table; the
+	// other ones had none. nil: the table compares with nothing.
+	Before  *Kept
+	Order   Order
+	scratch string // a file beside which rows may wait on disk; empty: that for temporary files
 }
 
 // Type is a vertex type of a table.
@@ -98,10 +101,15 @@ func CheckEnding(flag, path string) error {
 //	LABEL, …                           of each label: its probability, under its name
 //	value, or value_0, value_1, …      of values
 //	embedding_0, embedding_1, …        of embeddings
+//	change                             the largest difference of a probability, or value, to Before
 //
 // By default these are class and probability of classes, and all of labels, values or embeddings.
-// Probabilities are the softmax of logits, and σ for labels. Control characters of names are escaped as in
-// Go's strings, and one that a spreadsheet would take for a formula has an apostrophe before it.
+// A table with Before has further columns with the same of the earlier prediction, but embeddings: old_class,
+// old_probability, … They are empty, in Parquet null, where there was none. change may be among the others.
+//
+// Probabilities are the softmax of logits, and σ for labels. Names in Parquet are as they are. In CSV their
+// control characters are escaped as in Go's strings, and one that a spreadsheet would take for a formula has
+// an apostrophe before it.
 func Write(path string, rows worker.Rows, t Table) error {
 	if err := CheckEnding("out", path); err != nil {
 		return err
@@ -112,10 +120,6 @@ func Write(path string, rows worker.Rows, t Table) error {
 
 // Encode is Write to a writer, in the format of an ending: .npy, .csv or .parquet.
 func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
-	t.Classes, t.Types = cells(t.Classes), slices.Clone(t.Types)
-	for k := range t.Types {
-		t.Types[k].Name = cell(t.Types[k].Name)
-	}
 	for _, f := range formats {
 		if ending == f.ending {
 			buffered := bufio.NewWriterSize(to, 1<<20)
@@ -131,8 +135,9 @@ func Encode(to io.Writer, ending string, rows worker.Rows, t Table) error {
 
 // column is one of a table.
 type column struct {
-	name string
-	kind kind
+	name     string
+	kind     kind
+	optional bool // a field may be missing
 }
 
 // kind is what the fields of a column hold.
@@ -146,6 +151,7 @@ const (
 
 // field is what a row has in a column: the one of these that its kind names.
 type field struct {
+	missing bool
 	text    string
 	integer int64
 	number  float32
@@ -160,21 +166,32 @@ const (
 
 // columns are those of a table, for rows of so many numbers.
 func (t *Table) columns(numbers int) []column {
-	all := []column{{vertexColumn, integer}}
+	all := []column{{name: vertexColumn, kind: integer}}
 	if t.Types != nil {
-		all = append(all, column{typeColumn, text})
+		all = append(all, column{name: typeColumn, kind: text})
 	}
 	if t.named() {
-		all = append(all, column{nameColumn, text})
+		all = append(all, column{name: nameColumn, kind: text})
 	}
 	for _, a := range t.answers() {
+		all = append(all, t.columnsOf(a, numbers)...)
+	}
+	for _, a := range t.compared() {
+		for _, c := range t.columnsOf(a, numbers) {
+			all = append(all, column{name: beforePrefix + c.name, kind: c.kind, optional: true})
+		}
+	}
+	return all
+}
+
+// columnsOf are those of an answer.
+func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
+	for _, name := range t.numbers(a, numbers) {
+		c := column{name: name, kind: number, optional: a == Change}
 		if a == Class {
-			all = append(all, column{string(a), text})
-			continue
+			c.kind = text
 		}
-		for _, name := range t.numbers(a, numbers) {
-			all = append(all, column{name, number})
-		}
+		all = append(all, c)
 	}
 	return all
 }
@@ -198,7 +215,7 @@ func (t *Table) place(row int) (vertex int64, kind, name string) {
 		row -= of.Count
 	}
 	if names != nil {
-		name = cell(names[row])
+		name = names[row]
 	}
 	return int64(row), kind, name
 }
@@ -220,7 +237,9 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 				return err
 			}
 		}
-		of.Of(t.Columns, row)
+		if err := t.outcome(&of, at, row); err != nil {
+			return err
+		}
 		fields = t.fields(fields[:0], at, &of, hidden)
 		return use(fields)
 	})
@@ -236,28 +255,45 @@ func (t *Table) fields(to []field, at int, of *Outcome, hidden []float32) []fiel
 	if t.named() {
 		to = append(to, field{text: name})
 	}
+	for _, a := range t.answers() {
+		to = t.fieldsOf(to, a, of, hidden)
+	}
+	for _, a := range t.compared() {
+		if of.before != nil {
+			to = t.fieldsOf(to, a, of.before, nil)
+			continue
+		}
+		from := len(to)
+		to = t.fieldsOf(to, a, of, nil)
+		for k := range to[from:] {
+			to[from+k] = field{missing: true}
+		}
+	}
+	return to
+}
+
+// fieldsOf appends those of an answer.
+func (t *Table) fieldsOf(to []field, a Answer, of *Outcome, hidden []float32) []field {
 	numbers := func(x []float32) {
 		for _, x := range x {
 			to = append(to, field{number: x})
 		}
 	}
-	for _, a := range t.answers() {
-		switch {
-		case a == Class && t.Classes != nil:
-			to = append(to, field{text: t.Classes[of.Top]})
-		case a == Class:
-			to = append(to, field{text: strconv.Itoa(of.Top)})
-		case a == AllProbabilities:
-			for _, p := range of.Probabilities {
-				to = append(to, field{number: float32(p)})
-			}
-		case a == Value, a == Hidden && t.Columns == Embedding:
-			numbers(of.row)
-		case a == Hidden:
-			numbers(hidden)
-		default:
-			to = append(to, field{number: of.Number(a)})
+	switch {
+	case a == Class && t.Classes != nil:
+		to = append(to, field{text: t.Classes[of.Top]})
+	case a == Class:
+		to = append(to, field{text: strconv.Itoa(of.Top)})
+	case a == AllProbabilities:
+		for _, p := range of.Probabilities {
+			to = append(to, field{number: float32(p)})
 		}
+	case a == Value, a == Hidden && t.Columns == Embedding:
+		numbers(of.row)
+	case a == Hidden:
+		numbers(hidden)
+	default:
+		to = append(to, field{number: of.Number(a), missing: a == Change && of.before == nil})
 	}
 	return to
 }

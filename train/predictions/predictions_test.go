@@ -132,6 +132,21 @@ var tables = []struct {
 	},
 }
 
+// asTheyAre are the names of tables, which Parquet has, by what CSV has in their place.
+var asTheyAre = map[string]string{
+	`\x1b[2J`: "\x1b[2J", "'@SUM(A1)": "@SUM(A1)", `'=HYPERLINK("http://x")`: `=HYPERLINK("http://x")`,
+	"'+7 a": "+7 a", `\t=1\r\n\u009b`: "\t=1\r\n\u009b", "'=1+1": "=1+1", `\x1b]0;x\a`: "\x1b]0;x\a",
+	"'=a": "=a", "'=dog": "=dog", `b\n`: "b\n", "'＝1": "＝1",
+}
+
+// wanted is what a file of an ending has in the place of a cell of CSV.
+func wanted(ending string, cell any) any {
+	if name, ok := cell.(string); ok && ending == ".parquet" && asTheyAre[name] != "" {
+		return asTheyAre[name]
+	}
+	return cell
+}
+
 func TestTables(t *testing.T) {
 	for _, test := range tables {
 		for ending, read := range map[string]func(*testing.T, string) ([]string, [][]any){
@@ -142,11 +157,14 @@ func TestTables(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "p"+ending)
 				require.NoError(t, Write(path, test.rows, test.table))
 				header, cells := read(t, path)
-				assert.Equal(t, test.header, header, "columns")
+				for i, is := range header {
+					assert.Equal[any](t, wanted(ending, test.header[i]), is, "columns")
+				}
+				require.Len(t, header, len(test.header), "columns")
 				require.Len(t, cells, len(test.cells), "rows")
 				for k, row := range cells {
 					for i, is := range row {
-						want := test.cells[k][i]
+						want := wanted(ending, test.cells[k][i])
 						if x, number := want.(float64); number {
 							if got, ok := is.(float64); !ok || math.Abs(got-x) > 1e-7*max(1, math.Abs(x)) {
 								t.Errorf("row %d, %s: %v, want %v", k, header[i], is, x)
@@ -183,7 +201,7 @@ func readCSV(t *testing.T, path string) (header []string, cells [][]any) {
 			switch x, err := strconv.ParseFloat(text, 64); {
 			case k == 0:
 				row = append(row, int(x))
-			case err == nil && !slices.Contains([]string{"type", "name", "class"}, lines[0][k]):
+			case err == nil && !slices.Contains([]string{"type", "name", "class", "old_class"}, lines[0][k]):
 				row = append(row, x)
 			default:
 				row = append(row, text)
@@ -208,10 +226,12 @@ func readParquet(t *testing.T, path string) (header []string, cells [][]any) {
 	for _, row := range rows[:n] {
 		var values []any
 		for _, v := range row {
-			switch v.Kind() {
-			case parquet.Int64:
+			switch kind := v.Kind(); {
+			case v.IsNull():
+				values = append(values, "")
+			case kind == parquet.Int64:
 				values = append(values, int(v.Int64()))
-			case parquet.Float:
+			case kind == parquet.Float:
 				values = append(values, float64(v.Float()))
 			default:
 				values = append(values, v.String())

@@ -46,7 +46,9 @@ type Config struct {
 	Processes bool
 	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
 	Vertices []int32
-	Savings  Savings
+	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
+	Loaded  *engine.Loaded
+	Savings Savings
 	// Standard is how features are standardised, as engine.Config. nil: by the means and deviations of the
 	// graph's own, where the settings ask for it.
 	Standard []*engine.Standard
@@ -206,7 +208,7 @@ func NewInference(c Config, team *kernel.Team, world *comm.Comm,
 	var i engine.Inference
 	switch {
 	case c.Vertices != nil:
-		i, err = engine.NewMFG(e, c.Vertices)
+		i, err = engine.NewMFG(e, c.Vertices, c.Loaded)
 	case c.Engine != nil:
 		i, err = c.Engine(e)
 	default:
@@ -279,9 +281,32 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 	return kinds, nil
 }
 
+// NewLoaded makes the model of inferences for some vertices of the graph, with the weights, in the memory of
+// a team.
+func NewLoaded(c Config, team *kernel.Team, graph *partition.Share,
+	weights nn.State,
+) (*engine.Loaded, error) {
+	w, e, err := begin(c, team, comm.Alone(), graph)
+	if err != nil {
+		return nil, err
+	}
+	l := engine.NewLoaded(e)
+	if err := w.holds(l.Params); err != nil {
+		return nil, err
+	}
+	c.Kind.Predicts(l.Params, weights)
+	return l, w.Load(weights, nil)
+}
+
 // infers sets the worker's engine.
 func (w *Worker) infers(i engine.Inference) error {
-	w.Inference, w.Params = i, i.Params()
+	w.Inference = i
+	return w.holds(i.Params())
+}
+
+// holds sets the worker's parameters.
+func (w *Worker) holds(params *nn.Params) error {
+	w.Params = params
 	w.eachStandard(func(name string, _ []float32) { w.Params.Allow(name) }) // known before the engine
 	return w.allowOthers()
 }

@@ -71,6 +71,26 @@ func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
 	return s.trim(line[:end]), line[end+1:], true
 }
 
+// goesOn reports whether a field in quotes goes on behind the end of a line. Inside says that one goes on in
+// the line.
+func (s Separator) goesOn(line []byte, inside bool) bool {
+	more := bytes.IndexByte(line, '"') >= 0
+	if inside {
+		end := closing(line)
+		if end < 0 {
+			return true
+		}
+		_, line, more = s.Cut(line[end+1:])
+	}
+	for more {
+		if line = s.trim(line); len(line) > 0 && line[0] == '"' && closing(line[1:]) < 0 {
+			return true
+		}
+		_, line, more = s.Cut(line)
+	}
+	return false
+}
+
 // trim takes spaces off both ends, and tabs where they do not separate columns.
 func (s Separator) trim(b []byte) []byte {
 	space := func(c byte) bool { return c == ' ' || c == '\t' && s != '\t' }
@@ -86,17 +106,31 @@ func (s Separator) trim(b []byte) []byte {
 // unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice
 // (RFC 4180).
 func unquote(line []byte) (field, rest []byte, ok bool) {
-	for i := 1; i < len(line); i++ {
-		if line[i] != '"' {
-			continue
-		}
-		if i+1 < len(line) && line[i+1] == '"' {
-			i++
-			continue
-		}
-		return bytes.ReplaceAll(line[1:i], []byte(`""`), []byte(`"`)), line[i+1:], true
+	end := closing(line[1:])
+	if end < 0 {
+		return nil, nil, false
 	}
-	return nil, nil, false
+	field, rest = line[1:1+end], line[end+2:]
+	if bytes.IndexByte(field, '"') >= 0 {
+		field = bytes.ReplaceAll(field, []byte(`""`), []byte(`"`))
+	}
+	return field, rest, true
+}
+
+// closing is where the quote stands that closes the field in quotes with which a text begins, −1 where none
+// does.
+func closing(text []byte) int {
+	for i := 0; i < len(text); i++ {
+		next := bytes.IndexByte(text[i:], '"')
+		if next < 0 {
+			return -1
+		}
+		if i += next; i+1 == len(text) || text[i+1] != '"' {
+			return i
+		}
+		i++
+	}
+	return -1
 }
 
 // powers are the powers of ten that float64 holds exactly.

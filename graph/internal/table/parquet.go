@@ -98,11 +98,16 @@ func kindOf(c *parquet.Column) Kind {
 		return Nested
 	}
 	switch c.Type().Kind() {
+	case parquet.FixedLenByteArray:
+		if scaleOf(c.Type().LogicalType()) >= 0 {
+			return Reals
+		}
+		return Nested
 	case parquet.Int32, parquet.Int64:
 		return Integers
 	case parquet.Float, parquet.Double:
 		return Reals
-	case parquet.ByteArray:
+	case parquet.ByteArray, parquet.Int96:
 		return Words
 	case parquet.Boolean:
 		return Truths

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"os"
 	"strconv"
 	"strings"
@@ -29,6 +30,9 @@ type Table struct {
 	Separators string
 	// Line is what a line of text is, as "a list of edges".
 	Line string
+	// Header says that the first line of text names the columns. Else lines that begin with # or % are
+	// comments, up to a header.
+	Header bool
 }
 
 // Column is a column of a table.
@@ -85,7 +89,8 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 		return err
 	}
 	defer l.Close()
-	row, separator := &Row{Position: Position{path: t.Path}}, Separator(0)
+	row, headed := &Row{Position: Position{path: t.Path}}, t.Header
+	var record []byte // of several lines
 	for {
 		line, err := l.Next()
 		if errors.Is(err, io.EOF) {
@@ -94,19 +99,26 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 		if err != nil {
 			return err
 		}
-		if blank := bytes.TrimLeft(line, " \t"); len(blank) == 0 || blank[0] == '#' || blank[0] == '%' {
+		blank := bytes.TrimLeft(line, " \t")
+		if len(blank) == 0 || !headed && (blank[0] == '#' || blank[0] == '%') {
 			if l.Number() == 1 && bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
 				return l.Errorf("a Matrix Market file counts from 1: write its entries as edges that " +
 					"count from 0")
 			}
 			continue
 		}
-		first := separator == 0
-		if first {
-			separator = SeparatorOf(line, t.Separators)
+		first := row.separator == 0
+		if row.At = l.Number(); first {
+			row.separator = t.separator(line)
 		}
-		if row.fields, err = separator.Split(row.fields[:0], line); err != nil {
-			return l.Errorf("%w", err)
+		if headed && row.separator.goesOn(line, false) {
+			if record, err = row.record(l, append(record[:0], line...), longest); err != nil {
+				return err
+			}
+			line = record
+		}
+		if row.fields, err = row.separator.Split(row.fields[:0], line); err != nil {
+			return row.Errorf("%w", err)
 		}
 		if first {
 			columns := make([]Column, len(row.fields))
@@ -114,17 +126,48 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 				columns[k].Name = string(name)
 			}
 			if row.order, err = choose(columns); err != nil {
-				return l.Errorf("%w", err)
+				return row.Errorf("%w", err)
 			}
-			if row.order != nil {
+			if headed = row.order != nil; headed {
+				row.columns = columns
 				continue
 			}
 		}
-		row.At = l.Number()
+		// a separator at the end of each line but the header
+		for n := len(row.fields); headed && n > len(row.columns) && len(row.fields[n-1]) == 0; n-- {
+			row.fields = row.fields[:n-1]
+		}
 		if err := do(row); err != nil {
 			return err
 		}
 	}
+}
+
+// separator is that of a table with this first line. A line of one word has one column, whose values may have
+// spaces.
+func (t *Table) separator(line []byte) Separator {
+	s := SeparatorOf(line, t.Separators)
+	if s == ' ' && t.Header && bytes.IndexByte(s.trim(line), ' ') < 0 {
+		return Separator(t.Separators[0])
+	}
+	return s
+}
+
+// record appends to a line the lines after it that a field in quotes goes on in.
+func (r *Row) record(l *lines.Reader, line []byte, longest int) ([]byte, error) {
+	for inside := true; inside; {
+		next, err := l.Next()
+		if errors.Is(err, io.EOF) || err == nil && len(line)+len(next) > longest {
+			return nil, r.Errorf("a field begins with a quote that no other closes: close it, or leave the " +
+				"quote out")
+		}
+		if err != nil {
+			return nil, err
+		}
+		line = append(append(line, '\n'), next...)
+		inside = r.separator.goesOn(next, true)
+	}
+	return line, nil
 }
 
 // Position is where a row stands.
@@ -153,12 +196,13 @@ func (p Position) Errorf(format string, args ...any) error {
 // Row is a row of a table. It is valid until the next one.
 type Row struct {
 	Position
-	order   []int    // the fields of text that were chosen; nil: all
-	fields  [][]byte // of text
-	columns []Column // of Parquet, that were chosen
-	logical []*format.LogicalType
-	values  []parquet.Value // of Parquet
-	digits  []byte          // of the last integer
+	separator Separator
+	order     []int    // the fields of text that were chosen; nil: all
+	fields    [][]byte // of text
+	columns   []Column // of Parquet those that were chosen, of text all that have names
+	logical   []*format.LogicalType
+	values    []parquet.Value // of Parquet
+	digits    []byte          // of the last integer
 }
 
 // Len is the number of values.
@@ -184,6 +228,8 @@ func (r *Row) Text(column int) []byte {
 	switch v := r.values[column]; {
 	case v.IsNull():
 		return nil
+	case v.Kind() == parquet.Int96:
+		return r.Field(column)
 	case r.columns[column].Kind == Words:
 		return v.ByteArray()
 	default:
@@ -206,15 +252,53 @@ func (r *Row) Field(column int) []byte {
 	case parquet.Boolean:
 		r.digits = strconv.AppendBool(r.digits, v.Boolean())
 	case parquet.Float:
-		r.digits = strconv.AppendFloat(r.digits, float64(v.Float()), 'g', -1, 32)
+		r.digits = appendNumber(r.digits, float64(v.Float()), 32)
 	case parquet.Double:
-		r.digits = strconv.AppendFloat(r.digits, v.Double(), 'g', -1, 64)
+		r.digits = appendNumber(r.digits, v.Double(), 64)
 	case parquet.Int32, parquet.Int64:
 		r.digits = appendInteger(r.digits, integer(v), r.logical[column])
+	case parquet.Int96: // nanoseconds of a day, and the day's number in astronomy
+		at, epoch := v.Int96(), int64(2440588)
+		seconds := (int64(at[2]) - epoch) * 24 * 60 * 60
+		r.digits = appendTime(r.digits, time.Unix(seconds, int64(at[1])<<32|int64(at[0])))
+	case parquet.FixedLenByteArray: // a decimal, in two's complement
+		n := new(big.Int).SetBytes(v.ByteArray())
+		if n.Bit(8*len(v.ByteArray())-1) == 1 {
+			n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(v.ByteArray()))))
+		}
+		r.digits = appendDecimal(r.digits, n.Append(nil, 10), scaleOf(r.logical[column]))
 	default:
 		return r.Text(column)
 	}
 	return r.digits
+}
+
+// Decimal is a field of the row, but with a point where semicolons separate the columns and the field is a
+// number with a decimal comma. It is valid until the value of another column.
+func (r *Row) Decimal(field []byte) []byte {
+	comma := -1
+	if r.separator == ';' {
+		comma = bytes.IndexByte(field, ',')
+	}
+	if comma < 0 {
+		return field
+	}
+	r.digits = append(r.digits[:0], field...)
+	r.digits[comma] = '.'
+	if _, ok := Number(r.digits); !ok {
+		return field
+	}
+	return r.digits
+}
+
+// appendNumber appends a number of so many bits. A whole one is written as integers are: pandas makes numbers
+// of ids where one is missing.
+func appendNumber(to []byte, x float64, bits int) []byte {
+	form := byte('g')
+	if x == math.Trunc(x) && math.Abs(x) < 1<<63 {
+		form = 'f'
+	}
+	return strconv.AppendFloat(to, x, form, -1, bits)
 }
 
 // appendInteger appends an integer as what the logical type of its column says that it stands for.
@@ -231,25 +315,77 @@ func appendInteger(to []byte, n int64, logical *format.LogicalType) []byte {
 		if n%per < 0 {
 			seconds--
 		}
-		at := time.Unix(seconds, (n-seconds*per)*int64(of.Unit.Value.Duration()))
-		return at.UTC().AppendFormat(to, "2006-01-02T15:04:05.999999999")
+		return appendTime(to, time.Unix(seconds, (n-seconds*per)*int64(of.Unit.Value.Duration())))
 	case *format.DecimalType:
-		return strconv.AppendFloat(to, float64(n)/math.Pow10(int(of.Scale)), 'g', -1, 64)
+		return appendDecimal(to, strconv.AppendInt(nil, n, 10), scaleOf(logical))
+	case *format.IntType:
+		if bits := unsigned(logical); bits > 0 {
+			return strconv.AppendUint(to, uint64(n)<<(64-bits)>>(64-bits), 10)
+		}
 	}
 	return strconv.AppendInt(to, n, 10)
+}
+
+// unsigned is how many bits the integers of a column have that are at least 0; 0 where they have a sign.
+func unsigned(logical *format.LogicalType) int {
+	if logical == nil {
+		return 0
+	}
+	if of, ok := logical.Value.(*format.IntType); ok && !of.IsSigned && of.BitWidth >= 0 &&
+		of.BitWidth <= 64 {
+		return int(of.BitWidth)
+	}
+	return 0
+}
+
+// appendTime appends a time in UTC.
+func appendTime(to []byte, at time.Time) []byte {
+	return at.UTC().AppendFormat(to, "2006-01-02T15:04:05.999999999")
+}
+
+// scaleOf is how many digits of a decimal stand behind its point; −1: this is no decimal that Parquet knows.
+func scaleOf(logical *format.LogicalType) int {
+	const most = 76 // digits of the longest
+	if logical == nil {
+		return -1
+	}
+	if of, ok := logical.Value.(*format.DecimalType); ok && of.Scale >= 0 && of.Scale <= most {
+		return int(of.Scale)
+	}
+	return -1
+}
+
+// appendDecimal appends a whole number, divided by a power of ten.
+func appendDecimal(to, digits []byte, scale int) []byte {
+	if scale <= 0 {
+		return append(to, digits...)
+	}
+	if digits[0] == '-' {
+		to, digits = append(to, '-'), digits[1:]
+	}
+	if lacking := scale + 1 - len(digits); lacking > 0 {
+		digits = append(bytes.Repeat([]byte("0"), lacking), digits...)
+	}
+	point := len(digits) - scale
+	return append(append(append(to, digits[:point]...), '.'), digits[point:]...)
 }
 
 // Number is the number in a column, that of text the nearest float32.
 func (r *Row) Number(column int) (float64, error) {
 	if !r.parquet {
-		return strconv.ParseFloat(string(r.Text(column)), 32)
+		return strconv.ParseFloat(string(r.Decimal(r.Text(column))), 32)
 	}
 	switch v := r.values[column]; v.Kind() {
 	case parquet.Float:
 		return float64(v.Float()), nil
 	case parquet.Double:
 		return v.Double(), nil
+	case parquet.FixedLenByteArray, parquet.Int96:
+		return strconv.ParseFloat(string(r.Field(column)), 64)
 	default:
+		if logical := r.logical[column]; scaleOf(logical) >= 0 || unsigned(logical) > 0 {
+			return strconv.ParseFloat(string(r.Field(column)), 64)
+		}
 		return float64(integer(v)), nil
 	}
 }

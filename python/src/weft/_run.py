@@ -53,18 +53,21 @@ def _matrix(file: Path) -> Array:
 
 
 def _table(file: Path) -> Table:
-    """Reads a table of the program: vertices and classes without names are integers, other numbers float32."""
+    """Reads a table of the program: vertices and classes without names are integers, other numbers float32.
+
+    A number that is not there is NaN.
+    """
     with open(file, encoding="utf-8", newline="") as text:
         header, *rows = csv.reader(text)
     table = Table()
     for k, name in enumerate(header):
         column = np.array([row[k] for row in rows], str)
-        if name in ("vertex", "class") and all(value.isdecimal() for value in column.tolist()):
+        if name in ("vertex", "class", "old_class") and all(value.isdecimal() for value in column.tolist()):
             table[name] = column.astype(np.int64)
-        elif name in ("type", "name", "class"):
+        elif name in ("type", "name", "class", "old_class"):
             table[name] = column
         else:
-            table[name] = column.astype(np.float32)
+            table[name] = np.where(column == "", "nan", column).astype(np.float32)
     return table
 
 
@@ -258,8 +261,8 @@ class Run:
             vertices: ids or names of the vertices to predict, in the order of the rows to return; None: all.
             columns: returns a table of some of ``class``, ``probability``, ``margin``, ``entropy``,
                 ``probabilities``, ``value`` and ``embedding``, in place of ``output``.
-            settings: flags of ``weft predict``, as ``threads=4``; with ``columns`` also ``sort="margin"`` and
-                ``top=100``.
+            settings: flags of ``weft predict``, as ``threads=4``; with ``columns`` also ``sort="margin"``,
+                ``top=100`` and ``add_edges="new.csv", changed=True``.
 
         Returns:
             An array with a row for each vertex; with ``columns`` the columns of the table that ``weft predict``

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/graph"
+	"weft/graph/appended"
+	"weft/graph/streamed"
+	"weft/graph/tables"
+	"weft/internal/datasets"
+	"weft/internal/refusal"
+	"weft/partition"
+)
+
+type appendCommand struct {
+	tables tables.Options
+	store  string
+	out    string // the new version; empty: in the place of the store
+
+	added      *appended.Addition
+	written    *streamed.Written
+	repeated   int64                   // new edges between vertices that the store's edges join
+	partitions []partition.Description // of the store, which the new version does not have
+}
+
+func newAppend() *cobra.Command {
+	a := &appendCommand{}
+	cmd := &cobra.Command{
+		Use:   "append STORE --edges FILE | --vertices-from TABLE",
+		Short: "add new vertices and edges to a store",
+		Long: `append writes a new version of a store, with the rows of a table as new vertices and with new edges. When it is complete it takes the
+store's place at once, and whoever reads the old version goes on with it. An append that fails, is interrupted or is killed leaves the
+store as it was. With --out the store stays, and the new version is another one.
+
+Columns of the table become features as they did when the store was imported, with the same means and categories. New vertices have the
+ids that follow, and are in no split. They have labels where the table has the store's column of labels. Edges join ids of the store and
+new ones. Vertices whose store comes from no table cannot be added, but edges can, by the vertices' names or numbers.
+
+Runs that were trained on the store predict on the new version as they are. Partitions are not part of it.`,
+		Example: `  weft append stores/payments --vertices-from new-customers.csv --edges new-payments.csv --source payer --target payee
+  weft append stores/payments --edges new-payments.csv --out stores/payments-2
+  weft append stores/shop --vertices-from customer=new.csv --edges buys=orders.csv --edges sees=visits.csv`,
+		Args:              arguments(1, 1),
+		ValidArgsFunction: completeInOrder(completeFolders),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.store = args[0]
+			return a.run(cmd)
+		},
+	}
+	flags, o := cmd.Flags(), &a.tables
+	flags.StringArrayVar(&o.Vertices, "vertices-from", nil, "`file` (CSV or Parquet) of new vertices, with "+
+		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
+	flags.StringArrayVar(&o.Edges, "edges", nil, "`file` of new edges, by the ids of their ends; "+
+		"RELATION=FILE for several relations")
+	flags.StringArrayVar(&o.Source, "source", nil,
+		"`column` of --edges with the sources' ids (default: one called source, src, from, …)")
+	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --edges with the targets' ids")
+	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --edges with their weights")
+	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of --edges with their features, "+
+		"in the order of the store's")
+	flags.StringVar(&a.out, "out", "", "`directory` for the new version; the store stays (default: the new "+
+		"version takes its place)")
+	addQuiet(flags)
+	return cmd
+}
+
+func (a *appendCommand) run(cmd *cobra.Command) error {
+	o := &a.tables
+	switch ofEdges := len(o.Source)+len(o.Target)+len(o.EdgeWeights)+len(o.EdgeFeatures) > 0; {
+	case len(o.Edges)+len(o.Vertices) == 0:
+		return refusal.Errorf("%s: say what to append, with --edges FILE, --vertices-from TABLE or both",
+			a.store)
+	case len(o.Edges) == 0 && ofEdges:
+		return refusal.Errorf("--source, --target, --edge-weights and --edge-features are columns of new " +
+			"edges: give a list with --edges")
+	}
+	started, shown := time.Now(), newStages(besideResults(cmd))
+	o.Progress = shown.show
+	err := a.append(cmd)
+	shown.erase()
+	if err != nil {
+		return err
+	}
+	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
+	edges := 0
+	for i, t := range a.written.Types() {
+		if rows := a.added.Types[i]; rows.Count > 0 {
+			say(counted(rows.Count, "new vertex", "new vertices") +
+				when(len(a.written.Others) > 0, " of "+t.Type))
+		}
+	}
+	for i := range a.added.Edges {
+		edges += a.added.Edges[i].Len()
+	}
+	say(counted(edges, "new edge", "new edges") + when(a.repeated > 0, fmt.Sprintf(
+		", of which %s join vertices that an edge of the store joins already", count(a.repeated))))
+	for _, note := range a.added.Notes {
+		say(note)
+	}
+	made := cmp.Or(a.out, a.store)
+	warnings, err := leaksOf(made)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(a.written.Provenance, "--symmetrize") && oneWay(&a.added.Edges[0]) {
+		warnings = append(warnings, "the store was imported with --symmetrize, and new edges are added as they are "+
+			"listed: list each in both directions, too")
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+warning)
+	}
+	say(storeLine(made, a.written, time.Since(started)))
+	for _, d := range a.partitions {
+		say(fmt.Sprintf("partitions %s: are those of the graph before, and left out; weft partition %s -k %d%s "+
+			"makes new ones", d.Name, refusal.ShellWord(made), d.K,
+			when(d.Method != partition.File && d.Method != partition.DGL, " --method "+d.Method)))
+	}
+	return nil
+}
+
+// oneWay reports whether the reverse of an edge is not there, equally often.
+func oneWay(e *graph.Edges) bool {
+	more := map[[2]int32]int{}
+	for k, u := range e.Source {
+		more[[2]int32{u, e.Target[k]}]++
+		more[[2]int32{e.Target[k], u}]--
+	}
+	for _, n := range more {
+		if n != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// append makes the new version.
+func (a *appendCommand) append(cmd *cobra.Command) error {
+	if a.out != "" {
+		if err := checkNewStore(a.out); err != nil {
+			return err
+		}
+		defer removeOnSignal(cmd.ErrOrStderr(), a.out)()
+		return a.write(a.out)
+	}
+	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
+	defer stop()
+	m := datasets.Making{
+		Name: printable(a.store), Store: a.store, Replaceable: a.replaceable, Make: a.write,
+		Say: func(line string) { fmt.Fprintln(besideResults(cmd), line) },
+	}
+	err := m.Renew(ctx)
+	if err != nil && !refusal.Is(err) {
+		err = fmt.Errorf("%w; %s stays as it was", err, a.store)
+	}
+	return err
+}
+
+// replaceable refuses a store in whose place no new version may come.
+func (a *appendCommand) replaceable() error {
+	err := datasets.CheckOwn(a.store)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w, or name another place for the new version with --out", err)
+	case datasets.OfSources(a.store):
+		return refusal.Errorf("%s: weft train makes this store of its source, and makes it again when that "+
+			"changes, without what is appended: name another place for the new version with --out", a.store)
+	}
+	return nil
+}
+
+// appendedMark is where the provenance of a store that was appended to says so.
+const appendedMark = "; appended to, last "
+
+// write reads the store and what is new, and writes the new version.
+func (a *appendCommand) write(store string) error {
+	a.tables.Progress.Of("reading "+printable(a.store), 0, 0)
+	g, err := graph.Open(a.store)
+	if err != nil {
+		return err
+	}
+	if a.partitions, err = partition.List(a.store); err != nil {
+		return errors.Join(err, g.Close())
+	}
+	if of := g.Table; of != nil {
+		a.tables.Label = of.Label
+	}
+	before, _, _ := strings.Cut(g.Provenance, appendedMark)
+	var files []string
+	for _, argument := range append(a.tables.Vertices, a.tables.Edges...) {
+		_, path := tables.Named(argument)
+		files = append(files, filepath.Base(path))
+	}
+	err = g.Guard(func() error {
+		if a.added, err = tables.Add(a.tables, g); err != nil {
+			return err
+		}
+		with, err := appended.On(g).With(a.added)
+		if err != nil {
+			return err
+		}
+		a.repeated = with.Repeated()
+		a.written, err = with.Write(store, before+appendedMark+strings.Join(files, " "), a.tables.Progress)
+		return err
+	})
+	return errors.Join(err, g.Close()) // written is read for names and counts alone
+}

@@ -1,0 +1,71 @@
+package graph
+
+import (
+	"math"
+	"slices"
+)
+
+// Renumber numbers the classes of the graph's labels, which have names, as names does: those of the classes
+// that a model has learned. Vertices of other classes count as unlabelled, and are in no split any more; a
+// label that is not learned is left out. A learned label that the graph does not know is missing (NaN) for
+// each vertex. It returns the names that were not learned. The arrays of the graph stay as they are: the
+// labels and splits are new. Where either has no names it changes nothing.
+func (g *Graph) Renumber(names []string) (unknown []string) {
+	l := &g.Labels
+	if l.Names == nil || names == nil || slices.Equal(l.Names, names) {
+		return nil
+	}
+	number := make(map[string]int64, len(names))
+	for k, name := range names {
+		number[name] = int64(k)
+	}
+	to := make([]int64, len(l.Names)) // −1: not learned
+	for k, name := range l.Names {
+		var known bool
+		if to[k], known = number[name]; !known {
+			to[k], unknown = -1, append(unknown, name)
+		}
+	}
+	if l.MultiLabel() {
+		l.Multi = moved(l.Multi, to, len(names))
+	} else {
+		l.Class = renumbered(l.Class, to)
+	}
+	l.Classes, l.Names = len(names), names
+	if unknown != nil {
+		g.Splits = labelled(g.Splits, l)
+	}
+	return unknown
+}
+
+func renumbered(class, to []int64) []int64 {
+	made := slices.Clone(class)
+	for v, k := range made {
+		if k >= 0 {
+			made[v] = to[k]
+		}
+	}
+	return made
+}
+
+// moved puts column k of a matrix into column to[k] of one with so many columns, in which the others are NaN.
+func moved(of []float32, to []int64, columns int) []float32 {
+	made := slices.Repeat([]float32{float32(math.NaN())}, len(of)/len(to)*columns)
+	for i, x := range of {
+		if column := to[i%len(to)]; column >= 0 {
+			made[i/len(to)*columns+int(column)] = x
+		}
+	}
+	return made
+}
+
+// labelled returns the splits without the vertices that have no label.
+func labelled(splits []Split, l *Labels) []Split {
+	made := slices.Clone(splits)
+	for s := range made {
+		for _, part := range made[s].Parts() {
+			*part = slices.DeleteFunc(slices.Clone(*part), func(v int64) bool { return !l.Labelled(v) })
+		}
+	}
+	return made
+}

@@ -1,0 +1,154 @@
+package tables
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/graph/appended"
+	"weft/graph/columns"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+// dividedTable is a random table of vertices PREFIX0, PREFIX1, …, of which the first part is there before
+// the second.
+func dividedTable(random *rand.Rand, prefix string) (old, more []string) {
+	all, first := 20+random.IntN(40), 10+random.IntN(10)
+	for v := range all {
+		size, city, kind := fmt.Sprint(random.IntN(99)), string("xyz"[random.IntN(3)]), string("ab"[v%2])
+		if random.IntN(5) == 0 {
+			size, city = "", "other"
+		}
+		if v > 1 && random.IntN(4) == 0 {
+			kind = ""
+		}
+		row := fmt.Sprintf("%s%d,%s,%s,%s", prefix, v, size, city, kind)
+		if v < first {
+			old = append(old, strings.Replace(row, "other", "", 1))
+		} else {
+			more = append(more, row)
+		}
+	}
+	return old, more
+}
+
+// TestAppendIsImport: the stores of 50 random graphs to which tables were appended have, bit by bit, what an
+// import of all rows and edges has whose columns are like the first tables'.
+func TestAppendIsImport(t *testing.T) {
+	const header, ends = "id,size,city,kind\n", "source,target,much,when\n"
+	text := func(header string, rows ...[]string) string {
+		return header + strings.Join(slices.Concat(rows...), "\n") + "\n"
+	}
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 51))
+		written, types := map[string]string{}, 1+int(seed%2)
+		var first, more, all Options
+		for _, o := range []*Options{&first, &more, &all} {
+			o.Label, o.Choices.Most = "kind", 9
+			if types == 1 {
+				o.EdgeWeights, o.EdgeFeatures = "much", []string{"when"}
+			} else {
+				o.Label = "p:kind"
+			}
+		}
+		rows := map[string][2]int{} // of each type, before and after
+		for _, kind := range []string{"p", "s"}[:types] {
+			old, further := dividedTable(random, kind)
+			if kind == "s" { // has no label
+				for _, list := range [][]string{old, further} {
+					for i := range list {
+						list[i] = list[i][:strings.LastIndex(list[i], ",")+1]
+					}
+				}
+			}
+			rows[kind] = [2]int{len(old), len(old) + len(further)}
+			written[kind+".old"], written[kind+".new"] = text(header, old), text(header, further)
+			written[kind+".all"] = text(header, old, further)
+			first.Vertices, more.Vertices = append(first.Vertices, kind+"="+kind+".old"),
+				append(more.Vertices, kind+"="+kind+".new")
+			all.Vertices = append(all.Vertices, kind+"="+kind+".all")
+		}
+		for _, target := range []string{"p", "s"}[:types] {
+			edges := func(version, most int) (list []string) {
+				for range 5 + random.IntN(60) {
+					list = append(list, fmt.Sprintf("p%d,%s%d,%d,%d", random.IntN(rows["p"][version]), target,
+						random.IntN(rows[target][version]+most), random.IntN(9), random.IntN(9)))
+				}
+				return list
+			}
+			old, further := edges(0, 0), edges(1, 3) // which have ends without a row
+			name := "to" + target
+			written[name+".old"], written[name+".new"] = text(ends, old), text(ends, further)
+			written[name+".all"] = text(ends, old, further)
+			first.Edges, more.Edges = append(first.Edges, name+"="+name+".old"),
+				append(more.Edges, name+"="+name+".new")
+			all.Edges = append(all.Edges, name+"="+name+".all")
+		}
+		files(t, written)
+		base := inMemory(t, first)
+		all.Like = &Like{Columns: columns.ByType{}}
+		for _, of := range base.Types() {
+			all.Like.Columns[of.Type] = of.Table.Columns
+		}
+		more.Label = "kind"
+		added, err := Add(more, base)
+		require.NoError(t, err)
+		with, err := appended.On(base).With(added)
+		require.NoError(t, err)
+		store := filepath.Join(t.TempDir(), "store")
+		_, err = with.Write(store, base.Provenance, nil)
+		require.NoError(t, err)
+		got, err := graph.Open(store)
+		require.NoError(t, err)
+		assert.EqualBy(t, inMemory(t, all), got,
+			cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(),
+			cmpopts.IgnoreFields(graph.Graph{}, "Provenance", "Notes", "Count"),
+			cmpopts.IgnoreFields(columns.Table{}, "Path", "LeftOut"))
+		require.NoError(t, got.Close())
+	}
+}
+
+// inMemory reads a graph.
+func inMemory(t *testing.T, o Options) *graph.Graph {
+	t.Helper()
+	s, err := Open(o)
+	require.NoError(t, err)
+	g, err := s.Read()
+	require.NoError(t, err)
+	return g
+}
+
+// TestAppendLabels: labels of new vertices are classes and values of the graph, or refused.
+func TestAppendLabels(t *testing.T) {
+	with := func(old, label string) (graph.Labels, error) {
+		files(t, map[string]string{
+			"v.csv": "id,size,kind\na,1,\nb,2," + old + "\n", "e.csv": "source,target\na,b\n",
+			"new.csv": "id,kind,size\nc," + label + ",3\nd,,4\n",
+		})
+		base := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, Label: "kind"})
+		added, err := Add(Options{Vertices: []string{"new.csv"}, Label: "kind"}, base)
+		if err != nil {
+			return graph.Labels{}, err
+		}
+		return added.Labels, nil
+	}
+	got, err := with("1", "1.0") // as pandas writes a column with gaps
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, -1}, got.Class)
+	got, err = with("0.5", "7")
+	require.NoError(t, err)
+	assert.Equal(t, 2, len(got.Values))
+	assert.Equal(t, float32(7), got.Values[0])
+	_, err = with("0.5", "x")
+	refused(t, err, `new.csv: column kind: the labels of the graph are values, and not all here are numbers`)
+	_, err = with("x", "y")
+	refused(t, err, `new.csv: column kind: the graph has no class "y", but "x"; models of the graph cannot `+
+		`tell another: leave the field empty, or import all again`)
+}

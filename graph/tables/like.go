@@ -1,0 +1,74 @@
+package tables
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/internal/refusal"
+)
+
+// Like says how tables were read before, so that others are read alike. Columns have their names of then,
+// unless Options name others. A table need not have the label.
+type Like struct {
+	// Columns are those that features are made as, by vertex type. A type without a name is
+	// graph.VertexName.
+	Columns columns.ByType
+	ids     map[string]string    // the columns of ids, by vertex type
+	label   string               // the column of what is learned, of the type labelled
+	of      string               // that type
+	ends    map[string][2]string // the columns of sources and targets, by relation
+	values  bool                 // labels are values
+}
+
+// LikeGraph says how the tables of a graph were read. Its Columns are nil if there was none.
+func LikeGraph(g *graph.Graph) *Like {
+	l := &Like{ids: map[string]string{}, ends: map[string][2]string{}, values: g.Labels.Continuous()}
+	for i, t := range g.Types() {
+		if t.Table == nil {
+			continue
+		}
+		if l.Columns == nil {
+			l.Columns = columns.ByType{}
+		}
+		l.Columns[t.Type] = slices.Concat(columns.List{}, t.Table.Columns) // not nil
+		if l.ids[t.Type] = t.Table.ID; i == 0 {
+			l.of, l.label = t.Type, t.Table.Label
+		}
+	}
+	for i := range g.Relations {
+		_, name, _ := g.Relations[i].Ends()
+		l.ends[name] = g.Relations[i].EndColumns
+	}
+	return l
+}
+
+// Know takes the columns, by vertex type, that weights were trained on, where these have some.
+func (l *Like) Know(trained columns.ByType) {
+	if trained == nil {
+		return
+	}
+	if l.Columns == nil {
+		l.Columns = columns.ByType{}
+	}
+	maps.Copy(l.Columns, trained)
+}
+
+// table says how a table of vertices of a type was read then. It refuses a type that was not there.
+func (l *Like) table(t *vertexTable, of string) error {
+	if l == nil {
+		return nil
+	}
+	if t.like = l.Columns[of]; t.like == nil {
+		return refusal.Errorf("{vertices-from} %s: there was no vertex type %s, whose columns these are to "+
+			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of,
+			strings.Join(slices.Sorted(maps.Keys(l.Columns)), ", "))
+	}
+	t.known = l.ids[of]
+	if l.of == of {
+		t.knownLabel = l.label
+	}
+	return nil
+}

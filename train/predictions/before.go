@@ -1,0 +1,75 @@
+package predictions
+
+import (
+	"math"
+	"slices"
+
+	"weft/train/worker"
+)
+
+// beforePrefix begins the names of the columns of the earlier prediction.
+const beforePrefix = "old_"
+
+// compared are the answers that the table also gives of the earlier prediction.
+func (t *Table) compared() []Answer {
+	if t.Before == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(t.answers()),
+		func(a Answer) bool { return a == Hidden || a == Change })
+}
+
+// outcome reads a row, given its place, and that of the same vertex before.
+func (t *Table) outcome(of *Outcome, at int, row []float32) error {
+	of.Of(t.Columns, row)
+	if t.Before == nil || at >= t.Before.rows {
+		of.before = nil
+		return nil
+	}
+	if of.before == nil {
+		of.before = &Outcome{row: make([]float32, len(row))}
+	}
+	was := of.before.row
+	if err := t.Before.read(at, was); err != nil {
+		return err
+	}
+	of.before.Of(t.Columns, was)
+	return nil
+}
+
+// change is the largest difference of a probability, or value, to before; NaN: there was none.
+func (o *Outcome) change() float64 {
+	if o.before == nil {
+		return math.NaN()
+	}
+	most := 0.
+	for k, p := range o.Probabilities {
+		most = max(most, math.Abs(p-o.before.Probabilities[k]))
+	}
+	for k, x := range o.row {
+		if len(o.Probabilities) == 0 {
+			most = max(most, math.Abs(float64(x)-float64(o.before.row[k])))
+		}
+	}
+	return most
+}
+
+// Turned returns the rows, and counts when they pass by those whose likeliest class is another than before.
+func (t *Table) Turned(rows worker.Rows, count *int) worker.Rows {
+	each, at, of := rows.Each, 0, Outcome{}
+	rows.Each = func(yield func([]float32) bool) {
+		for batch := range each {
+			for row := range slices.Chunk(batch, rows.Columns) {
+				// what cannot be read is an error again, when the table is written
+				if t.outcome(&of, at, row) == nil && of.before != nil && of.before.Top != of.Top {
+					*count++
+				}
+				at++
+			}
+			if !yield(batch) {
+				return
+			}
+		}
+	}
+	return rows
+}
