@@ -73,9 +73,9 @@ func (r *request) admitsAddition() error {
 }
 
 // addition reads what is added to a graph: tables, or what a later store has besides.
-func (p *predictCommand) addition(g *graph.Graph) (a *appended.Addition, err error) {
+func (p *predictCommand) addition(g *appended.Base) (a *appended.Addition, err error) {
 	if p.since == "" {
-		return tables.Add(p.add, g)
+		return tables.Add(p.add, g.Graph)
 	}
 	later, err := graph.Open(p.later)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *predictCommand) addition(g *graph.Graph) (a *appended.Addition, err err
 	}
 	defer later.Close()
 	err = later.Guard(func() (err error) {
-		if a, err = appended.Between(g, later); err != nil {
+		if a, err = g.Until(later); err != nil {
 			err = refusal.Errorf("--since %s: %s is not that store with an addition: %w",
 				p.since, p.later, err)
 		}
@@ -95,7 +95,7 @@ func (p *predictCommand) addition(g *graph.Graph) (a *appended.Addition, err err
 // append gives the job of a session the graph with what is added, of which the new vertices are predicted,
 // those that can differ or those of --vertices.
 func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
-	g := s.job.Graph
+	g := s.job.Base()
 	if trained := s.job.Columns(); trained != nil {
 		p.add.Like = &tables.Like{Columns: trained}
 	}
@@ -104,7 +104,7 @@ func (p *predictCommand) append(ctx context.Context, s *session, weights nn.Stat
 		if err != nil {
 			return err
 		}
-		if s.job.Appended, err = s.job.Base().With(added); err != nil {
+		if s.job.Appended, err = g.With(added); err != nil {
 			return err
 		}
 		p.new = added.Types[0].Names

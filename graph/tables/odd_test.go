@@ -25,8 +25,8 @@ func became(t *columns.Table, name string) string {
 	return ""
 }
 
-// TestOdd: tables as people have them are read as pandas.read_csv reads them, with sep=";" and decimal="," where
-// they have these; what may have two meanings is left out, and the reason says so.
+// TestOdd: tables as people have them are read as pandas.read_csv reads them, with sep=";" and decimal=","
+// where they have these. What may have two meanings is left out, and the reason says so.
 func TestOdd(t *testing.T) {
 	for _, c := range []struct {
 		what, text string

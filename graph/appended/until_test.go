@@ -8,8 +8,8 @@ import (
 	"weft/internal/require"
 )
 
-// TestBetween: the addition between a store and the one that Write has made of it is what was added.
-func TestBetween(t *testing.T) {
+// TestUntil: the addition between a store and the one that Write has made of it is what was added.
+func TestUntil(t *testing.T) {
 	g, added := small(t)
 	with, err := On(g).With(added)
 	require.NoError(t, err)
@@ -19,7 +19,7 @@ func TestBetween(t *testing.T) {
 	later, err := graph.Open(store)
 	require.NoError(t, err)
 	defer later.Close()
-	got, err := Between(g, later)
+	got, err := On(g).Until(later)
 	require.NoError(t, err)
 	require.Len(t, got.Types, len(added.Types))
 	for i, want := range added.Types {
@@ -48,14 +48,14 @@ func TestBetween(t *testing.T) {
 			assert.Equal(t, r.Indptr[v+1], at)
 		}
 	}
-	_, err = Between(later, g)
+	_, err = On(later).Until(g)
 	assert.Refused(t, err, "the vertices of person are not those of before and others behind them")
 	g.Features.Dense[1] = 9
-	_, err = Between(g, later)
+	_, err = On(g).Until(later)
 	assert.Refused(t, err, "the features of person have changed")
 	g.Features.Dense[1] = 2
 	g.Relations[1].EdgeFeatures[0] = 9
-	_, err = Between(g, later)
+	_, err = On(g).Until(later)
 	assert.Refused(t, err,
 		"the edges of person__knows__person into vertex 0 are not those of before and others")
 }

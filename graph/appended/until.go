@@ -7,24 +7,32 @@ import (
 	"weft/internal/refusal"
 )
 
-// Between is the addition by which a graph has become a later one: the later one's vertices behind those of
-// the graph, by type, and its further edges. It has no labels and no tables. Graphs that differ otherwise are
-// refused. It reads all edges and features of both.
-func Between(before, later *graph.Graph) (*Addition, error) {
+// Until is the addition by which the graph has become a later one: the later one's vertices behind those of
+// the graph, by type, and its further edges. Features have the form of those that are appended. It has no
+// labels and no tables. Graphs that differ otherwise are refused. It reads all edges and features of both.
+func (b *Base) Until(later *graph.Graph) (*Addition, error) {
+	before := b.Graph
 	was, is := before.Types(), later.Types()
 	if len(was) != len(is) || len(before.Relations) != len(later.Relations) {
 		return nil, refusal.Errorf("they have other vertex types or relations")
 	}
 	a := &Addition{}
 	for i := range was {
-		rows, err := rowsBetween(&was[i], &is[i])
+		rows, err := rowsUntil(&was[i], &is[i])
 		if err != nil {
 			return nil, err
+		}
+		if arranged := b.arrangement(i); arranged != nil {
+			var values []float32
+			for row := range slices.Chunk(rows.Features.Dense, rows.Features.Columns) {
+				values = append(values, arranged.Row(nil, row)...)
+			}
+			rows.Features = graph.Features{Columns: b.Width(i), Dense: values}
 		}
 		a.Types = append(a.Types, rows)
 	}
 	for i := range before.Relations {
-		edges, err := edgesBetween(&before.Relations[i], &later.Relations[i])
+		edges, err := edgesUntil(&before.Relations[i], &later.Relations[i])
 		if err != nil {
 			return nil, err
 		}
@@ -33,8 +41,8 @@ func Between(before, later *graph.Graph) (*Addition, error) {
 	return a, nil
 }
 
-// rowsBetween are copies of the rows behind those that a type had.
-func rowsBetween(was, is *graph.VertexType) (r Rows, err error) {
+// rowsUntil are copies of the rows behind those that a type had.
+func rowsUntil(was, is *graph.VertexType) (r Rows, err error) {
 	r = Rows{Count: is.Count - was.Count, Features: graph.Features{Columns: is.Features.Columns}}
 	old, now, f := &was.Features, &is.Features, &r.Features
 	if r.Count < 0 || was.Type != is.Type || !begins(was.Names, is.Names, &r.Names) {
@@ -65,8 +73,8 @@ func begins[T comparable](with, list []T, rest *[]T) bool {
 	return true
 }
 
-// edgesBetween are the edges that a relation has beside those that it had. Of parallel ones they come last.
-func edgesBetween(was, is *graph.Relation) (e graph.Edges, err error) {
+// edgesUntil are the edges that a relation has beside those that it had. Of parallel ones they come last.
+func edgesUntil(was, is *graph.Relation) (e graph.Edges, err error) {
 	if was.FullName() != is.FullName() || was.EdgeColumns != is.EdgeColumns ||
 		(was.Weights == nil) != (is.Weights == nil) {
 		return e, refusal.Errorf("the edges of %s have other names, weights or features", was.FullName())
