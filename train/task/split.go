@@ -2,6 +2,7 @@ package task
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 
 	"weft/graph"
@@ -24,6 +25,10 @@ func (s *Split) UnmarshalText(text []byte) error {
 		return nil
 	}
 	rule := string(text)
+	drawn := "random:" + rule
+	if _, err := graph.ParseSplit(drawn); err == nil {
+		return fmt.Errorf("names no rule; %s draws the vertices", drawn)
+	}
 	if _, err := graph.ParseSplit(rule); err != nil || rule == "given" {
 		return errors.New("must be the number of a stored split, or a rule: random:60/20/20, " +
 			"per-class=20,30, per-class=20,=500,=1000 or graphs:60/20/20")
