@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 	"weft/internal/refusal"
 )
@@ -89,9 +90,14 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 			s.unread = append(s.unread, c.Name)
 			continue
 		case !known && k < 2 && s.names == nil:
+			for _, c := range columns[k+1:] {
+				names = append(names, c.Name)
+			}
 			return nil, fmt.Errorf("%.40q is not a vertex id, nor the name of a column: name the columns "+
-				"source, target and "+
-				"weight, drop others, or give %s if ids are names", c.Name, refusal.Setting("string-ids"))
+				"source, target and weight, drop others, or give %s if ids are names; columns of other names, "+
+				"%s, are read with a table of the vertices: %s TABLE %s COLUMN %s COLUMN %s COLUMN", c.Name,
+				refusal.Setting("string-ids"), arrays.Listed(names), refusal.Setting("vertices-from"),
+				refusal.Setting("source"), refusal.Setting("target"), refusal.Setting("label"))
 		case !known:
 			return nil, fmt.Errorf("%.40q is not the name of a column: drop that column, name it source, "+
 				"target or weight, or read it with %s", c.Name, refusal.Setting("edge-features"))
