@@ -180,6 +180,19 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	return asked, o, run, nil
 }
 
+// there refuses the run's own graph, unless args name another, if the run names none that is there.
+func (r *request) there(command string, args []string) error {
+	names, give := filepath.Join(args[0], "run.json"), "weft "+command+" "+refusal.ShellWord(args[0])+" STORE"
+	switch _, err := os.Stat(r.graph); {
+	case len(args) == 2:
+	case r.graph == "":
+		return refusal.Errorf("%s names no store, as the graph was made in memory; give one: %s", names, give)
+	case err != nil:
+		return refusal.Errorf("%s names %s, which is not there; give the store: %s", names, r.graph, give)
+	}
+	return nil
+}
+
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	asked, weights, err := p.prepare(args)
 	if p.readsTables() || !p.adds() { // else the flags are of what is added
@@ -329,16 +342,8 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		if err := p.settings.override(&given); err != nil {
 			return asked, err
 		}
-		switch _, err := os.Stat(asked.graph); {
-		case len(args) == 2:
-		case asked.graph == "":
-			return asked, refusal.Errorf("%s names no store, as the graph was made in memory; give one: "+
-				"weft predict %s STORE",
-				filepath.Join(args[0], "run.json"), args[0])
-		case err != nil:
-			return asked, refusal.Errorf("%s names %s, which is not there; give the store: weft "+
-				"predict %s STORE",
-				filepath.Join(args[0], "run.json"), asked.graph, args[0])
+		if err := asked.there("predict", args); err != nil {
+			return asked, err
 		}
 	}
 	used := p.settings.names(func(s setting.Setting) bool { return s.Group != setting.TrainingGroup })
