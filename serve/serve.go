@@ -214,7 +214,6 @@ func (s *Server) answerTo(w http.ResponseWriter, r *http.Request) (status int, b
 		}
 		return http.StatusInternalServerError, problem{err.Error()}
 	}
-	// The deadline was for the body. Past it the connection would be taken for one that its client has left.
 	q := s.question(r.Context(), &asked)
 	s.queue.put(q)
 	select {

@@ -498,7 +498,8 @@ func TestColumns(t *testing.T) {
 	})
 	other := *m.Graph
 	other.Table = &columns.Table{Columns: columns.List{
-		{Name: "vip", Kind: columns.Boolean}, {Name: "shoes", Kind: columns.Number, Mean: 39},
+		{Name: "vip", Kind: columns.Boolean},
+		{Name: "shoes", Kind: columns.Number, Mean: 39},
 		{Name: "city", Kind: columns.Category, Categories: []string{"Oslo", "Paris"}},
 		{Name: "age", Kind: columns.Number, Mean: 7},
 	}}
