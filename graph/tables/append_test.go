@@ -165,7 +165,9 @@ func TestLaterTable(t *testing.T) {
 		"twice.csv": "id,size\nc,3\nc,4\n", "far.csv": "source,target\nx,y\n",
 	})
 	base := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, Label: "kind"})
-	later := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"later.csv"}, Like: LikeGraph(base)})
+	later := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"later.csv"}, Like: LikeGraph(base),
+	})
 	assert.Equal(t, false, later.Labels.There())
 	assert.Equal(t, "", later.Table.Label)
 	for want, o := range map[string]Options{
