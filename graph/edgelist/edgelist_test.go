@@ -486,9 +486,8 @@ func TestVerticesByName(t *testing.T) {
 		assert.Equal(t, test.header, header, test.list)
 	}
 	for want, list := range map[string]string{
-		`entry 2: no vertex has the name "C-9"`: "C-1,C-9",
-		`line 3: no vertex has the name "C-9"`: write(t,
-			"far.csv", "id\nC-1\nC-9\n"),
+		`entry 2: no vertex has the name "C-9"`:                         "C-1,C-9",
+		`line 3: no vertex has the name "C-9"`:                          write(t, "far.csv", "id\nC-1\nC-9\n"),
 		`line 2: "C-1" is given twice, first by line 1`:                 write(t, "twice.txt", "C-1\nC-1\n"),
 		`entry 1: vertices 4 and 5 have the name "twin"; give numbers`:  "twin,C-1",
 		`no such file or directory, and no vertex has this name`:        "nothere",
