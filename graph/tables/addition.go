@@ -9,7 +9,6 @@ import (
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
-	"weft/graph/internal/names"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -51,7 +50,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		}
 		if rows.Features.Columns = t.list.Width(); rows.Features.Columns > 0 {
 			values, room := &rows.Features.Dense, int64(rows.Count)*int64(rows.Features.Columns)
-			if err := t.features(func(some []float32) (err error) {
+			if err := t.eachFeatures(func(some []float32) (err error) {
 				*values, err = memory.AppendTo(*values, some, room)
 				return err
 			}); err != nil {
@@ -72,11 +71,9 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 
 // tableOf is a table that adds to the vertices of a type.
 func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
-	made := &vertexTable{
-		name: t.Type, ids: names.NewTable(), before: t.Count, fixed: t.Table == nil, label: -1,
-		progress: o.Progress,
-	}
-	if made.numbered = t.Names == nil; made.fixed && made.numbered {
+	made := o.newTable(*t)
+	made.ofGraph, made.fixed, made.numbered = true, t.Table == nil, t.Names == nil
+	if made.fixed && made.numbered {
 		return made, nil
 	}
 	if len(t.Names) != t.Count {
