@@ -83,7 +83,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 			return nil, err
 		}
 	}
-	if err := of.there("evaluate", args); err != nil {
+	if err := of.hasGraph("evaluate", args); err != nil {
 		return nil, err
 	}
 	if o.Task == task.Link && e.split > 0 {

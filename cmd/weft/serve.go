@@ -15,7 +15,6 @@ import (
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
-	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -99,7 +98,7 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 	if err != nil {
 		return asked, nil, err
 	}
-	if err := asked.there("serve", args); err != nil {
+	if err := asked.hasGraph("serve", args); err != nil {
 		return asked, nil, err
 	}
 	o.Parallel, o.Partitions = setting.Defaults().Parallel, setting.Defaults().Partitions
@@ -115,9 +114,7 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 			"prediction depends on all; weft predict %s predicts all", args[0], r.Norm,
 			refusal.ShellWord(args[0]))
 	}
-	if weights, err = nn.ReadState(asked.weights); err == nil {
-		asked.columns, err = rundir.ColumnsOf(asked.weights)
-	}
+	weights, err = asked.readWeights()
 	return asked, weights, err
 }
 
