@@ -1,11 +1,13 @@
 package tables
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weft/graph"
@@ -144,8 +146,8 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	l.header, l.order, l.leftOut = l.header[:0], nil, nil
-	for _, c := range all {
-		l.header = append(l.header, c.Name)
+	for k, c := range all {
+		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
 	}
 	if l.isEdge(all) {
 		return nil, nil
@@ -227,17 +229,23 @@ func (l *edgeList) endColumns() (names [2]string) {
 
 // unnamed refuses a list whose columns have no known names, with the settings that would name two of them.
 func (l *edgeList) unnamed() error {
-	var ids []string
-	for _, c := range l.header {
-		if len(ids) < 2 {
-			ids = append(ids, c)
-		}
-	}
-	if len(ids) < 2 {
+	if len(l.header) < 2 {
 		return errors.New("there is one column: give a source and a target")
 	}
+	var ends [2]int // for example
+	for k := range ends {
+		ends[k] = slices.Index(l.header, l.ends[k].known)
+	}
+	for k := range ends {
+		for i := 0; ends[k] < 0; i++ {
+			if !slices.Contains(ends[:], i) {
+				ends[k] = i
+			}
+		}
+	}
 	return fmt.Errorf("the columns are %s, and which are the ends of an edge? For example %s %s %s %s",
-		arrays.Listed(l.header), refusal.Setting("source"), ids[0], refusal.Setting("target"), ids[1])
+		arrays.Listed(l.header), refusal.Setting("source"), l.header[ends[0]], refusal.Setting("target"),
+		l.header[ends[1]])
 }
 
 // add adds the edge of a row.
