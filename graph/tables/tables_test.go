@@ -298,7 +298,7 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\na,1\n", "p,q,r\na,a,a\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
-				`edge? For example source p target q`, nil,
+				`edge? Name them with source and target`, nil,
 		},
 		{
 			"id,x\na,1\n", "p,q\na,a\n",

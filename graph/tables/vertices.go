@@ -100,12 +100,12 @@ func (o *Options) findLabel(all []*vertexTable) error {
 		found = i
 	}
 	if found < 0 {
-		return refusal.Errorf("{label} %s: no table of vertices has this column; %s", o.Label,
+		return refusal.Columns.Errorf("{label} %s: no table of vertices has this column; %s", o.Label,
 			all[0].described())
 	}
 	t := all[found]
 	if t.label = slices.Index(t.header, column); t.label == t.id {
-		return refusal.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
+		return refusal.Columns.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
 	}
 	first(all, found)
 	return nil
@@ -186,8 +186,8 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 	switch {
 	case t.asked != "":
 		if t.id = slices.Index(t.header, t.asked); t.id < 0 {
-			return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", t.asked,
-				refusal.Setting("id"), arrays.Listed(t.header))
+			return nil, refusal.Columns.Errorf("there is no column %s, which {id} asks for: there are %s",
+				t.asked, arrays.Listed(t.header))
 		}
 	case t.known != "" && slices.Contains(t.header, t.known):
 		t.id = slices.Index(t.header, t.known)
@@ -228,8 +228,9 @@ func (t *vertexTable) profile() error {
 		case int(v) < t.before:
 			return r.Errorf("the graph has a vertex of the id %.40q: give new vertices alone", id)
 		case int(v) != t.before+t.rows:
-			return r.Errorf("the id %.40q stands in row %d as well: give each vertex one row, or name the "+
-				"column of the ids with %s; %s", id, int(v)-t.before+1, refusal.Setting("id"), t.described())
+			return refusal.Columns.Of(r.Errorf("the id %.40q stands in row %d as well: give each vertex one "+
+				"row, or name the column of the ids with %s; %s", id, int(v)-t.before+1,
+				refusal.Setting("id"), t.described()))
 		}
 		t.rows++
 		if t.label >= 0 {
