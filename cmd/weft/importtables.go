@@ -48,7 +48,9 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 }
 
 // besideTables are flags of lists of edges for what tables of vertices have.
-var besideTables = []string{"features", "labels", "train", "val", "test", "vertices", "string-ids"}
+var besideTables = []string{
+	"features", "labels", "train", "val", "test", "vertices", "string-ids", "first-id",
+}
 
 // checkTables refuses flags of tables where there is no table.
 func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
