@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/graph/tables"
@@ -82,6 +83,36 @@ func (s source) check() error {
 		return withoutTable(flag)
 	}
 	return nil
+}
+
+// severalLists refuses lists of edges beside tables where a command takes one graph, which may come after a
+// run, and says which import makes a graph of them.
+func severalLists(cmd *cobra.Command, run, lists []string) error {
+	words := []string{"weft import", edgesFormat}
+	for _, list := range lists {
+		words = append(words, refusal.ShellWord(list))
+	}
+	words = append(words, "STORE")
+	tables := tablesGiven{flags: pflag.NewFlagSet(importName, pflag.ContinueOnError), all: cmd.Flags()}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(f.Annotations[flagGroup], tablesHeading) {
+			tables.flags.AddFlag(f)
+		}
+	})
+	given := tables.of("")
+	if !given.given("vertices-from") {
+		return nil
+	}
+	if len(run) > 0 {
+		given.like = run[0]
+	}
+	var r recognition
+	given.addTo(&r)
+	for _, flag := range r.flags {
+		words = append(words, refusal.ShellFlag(flag))
+	}
+	return refusal.Errorf("%s: one list of edges stands in the place of a store; several become a store: %s",
+		lists[1], strings.Join(words, " "))
 }
 
 // addTo adds the flags to the import of a source.

@@ -129,7 +129,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	case l.rows == 0:
 		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
-	case l.known == 0 && l.ends[0].of.adds():
+	case l.known == 0 && l.ends[0].of.ofGraph:
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with {source} and {target}", l.path)
 	case l.known == 0:
@@ -277,7 +277,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 		}
 	}
 	if v, there := e.of.find(id); there {
-		if int(v) < e.of.before+e.of.rows {
+		if e.of.has(v) {
 			l.known++
 		}
 		return v, nil
@@ -292,7 +292,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 func (l *edgeList) resolve(e *end, id []byte) error {
 	var of []string
 	for _, t := range l.tables {
-		if v, there := t.find(id); there && int(v) < t.before+t.rows {
+		if v, there := t.find(id); there && t.has(v) {
 			of, e.of = append(of, t.name), t
 		}
 	}
