@@ -135,7 +135,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with {source} and {target}", l.path)
 	case l.known == 0:
-		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
+		return refusal.Columns.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
 			"{id}, and those of the ends with {source} and {target}; %s", l.path, l.ends[0].of.path,
 			l.ends[0].of.described())
 	}
@@ -159,8 +159,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		})
 		if asked := l.ends[k].asked; asked != "" {
 			if at = slices.Index(l.header, asked); at < 0 {
-				return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", asked,
-					refusal.Setting(endNames[k]), arrays.Listed(l.header))
+				return nil, refusal.Columns.Errorf("there is no column %s, which %s asks for: there are %s",
+					asked, refusal.Setting(endNames[k]), arrays.Listed(l.header))
 			}
 		}
 		if known := slices.Index(l.header, l.ends[k].known); known >= 0 && l.ends[k].asked == "" {
@@ -227,25 +227,13 @@ func (l *edgeList) endColumns() (names [2]string) {
 	return names
 }
 
-// unnamed refuses a list whose columns have no known names, with the settings that would name two of them.
+// unnamed refuses a list whose columns have no known names.
 func (l *edgeList) unnamed() error {
 	if len(l.header) < 2 {
 		return errors.New("there is one column: give a source and a target")
 	}
-	var ends [2]int // for example
-	for k := range ends {
-		ends[k] = slices.Index(l.header, l.ends[k].known)
-	}
-	for k := range ends {
-		for i := 0; ends[k] < 0; i++ {
-			if !slices.Contains(ends[:], i) {
-				ends[k] = i
-			}
-		}
-	}
-	return fmt.Errorf("the columns are %s, and which are the ends of an edge? For example %s %s %s %s",
-		arrays.Listed(l.header), refusal.Setting("source"), l.header[ends[0]], refusal.Setting("target"),
-		l.header[ends[1]])
+	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
+		"them with {source} and {target}", arrays.Listed(l.header))
 }
 
 // add adds the edge of a row.
