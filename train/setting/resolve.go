@@ -372,8 +372,8 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has "+
-			"labels, or with the flags of its format that name some, as {label} COLUMN of a table, which the "+
-			"help of weft import FORMAT lists; or learn edges with {task} %s", task.Link)
+			"labels, or with the flags of its format that name some, as the help of weft import FORMAT "+
+			"lists them; or learn edges with {task} %s", task.Link)
 	}
 	if err := r.checkFeatures(whole); err != nil {
 		return err
