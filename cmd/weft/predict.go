@@ -147,6 +147,9 @@ type request struct {
 	columns columns.ByType // that the weights were trained on; nil: they do not say
 	graph   string         // dataset or store
 	tables  tablesGiven    // of a graph in the place of the run's
+	// changed says that the run's own graph has other vertices than it was trained on. The split that was drawn
+	// of these is then not drawn again: training vertices would be among the test vertices.
+	changed bool
 	// weighted says that the edges that the run trained on have weights.
 	weighted bool
 	answers  []predictions.Answer // of a table; nil: those by default
@@ -173,8 +176,15 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	asked.learned = learnedClasses{run.Store, run.ClassNames}
 	asked.weighted = run.Summary.Graph.Weighted
 	if len(args) == 2 {
-		if asked.graph = args[1]; !sameFile(args[1], run.Store) {
-			o.Split.Rule = "" // it divides the run's own graph
+		asked.graph = args[1]
+	}
+	if o.Split.Rule != "" { // it divides the run's own graph, as it was
+		own := len(args) == 1 || sameFile(args[1], run.Store)
+		if n, err := graph.VerticesIn(run.Store); own && err == nil && n != run.Summary.Graph.Vertices {
+			asked.changed = true // if it cannot be read, who opens it says why
+		}
+		if !own || asked.changed {
+			o.Split.Rule = ""
 		}
 	}
 	return asked, o, run, nil
@@ -388,7 +398,8 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		if shown.erase(); err != nil {
 			return err
 		}
-		for _, note := range job.Appended.Added.Notes {
+		added := job.Appended.Added
+		for _, note := range slices.Concat(added.Notes, oneWays(job.Graph, added.Edges)) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
 		}
 	}

@@ -75,8 +75,12 @@ func (p *predictCommand) describe(
 	if err := d.Check(nn.UnitsIn(weights)); err != nil {
 		return nil, err
 	}
-	if labels := &d.graph.Labels; labels.There() && !p.adds() &&
-		len(d.graph.Splits) > asked.options.Split.Number {
+	switch labels := &d.graph.Labels; {
+	case !labels.There() || p.adds():
+	case asked.changed && len(d.graph.Splits) == 0:
+		fmt.Fprintf(warnings, "weft: note: %s has other vertices than %s was trained on, whose split is not "+
+			"drawn again: the predictions are not compared with labels\n", printable(asked.graph), printable(asked.run))
+	case len(d.graph.Splits) > asked.options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}
