@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"weft/graph/appended"
@@ -71,6 +72,13 @@ func (q *queue) take() (batch []*question) {
 	clear(q.waiting[:n]) // the memory of what has been answered is free
 	q.waiting = q.waiting[n:]
 	return batch
+}
+
+// drop removes a question for whose answer nobody waits, if it has not been taken.
+func (q *queue) drop(one *question) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = slices.DeleteFunc(q.waiting, func(other *question) bool { return other == one })
 }
 
 // length is how many questions wait.

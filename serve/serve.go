@@ -61,7 +61,8 @@ type Server struct {
 	done    atomic.Int64 // requests for predictions that were answered
 }
 
-// Deadlines of a connection: for a request's header, for all of it, for a response, and for the next request.
+// Deadlines of a connection: for a request's header, for all of it, for writing a response, and for the next
+// request.
 const (
 	headerDeadline = 5 * time.Second
 	readDeadline   = 15 * time.Second
@@ -227,6 +228,7 @@ func (s *Server) answerTo(w http.ResponseWriter, r *http.Request) (status int, b
 		}
 		return http.StatusOK, s.respond(&asked, a)
 	case <-r.Context().Done():
+		s.queue.drop(q)
 		return 0, nil
 	}
 }

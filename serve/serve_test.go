@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"weft/graph"
 	"weft/graph/columns"
@@ -327,48 +328,85 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
 func (l *listener) Addr() net.Addr { return &net.UnixAddr{} }
 
+// connect makes a connection to the server.
+func (l *listener) connect() net.Conn {
+	here, there := net.Pipe()
+	l.conns <- there
+	return here
+}
+
+// serving is a server within a synctest bubble, with its connections, and what ends it.
+func serving(t *testing.T, m Model, o Options) (s *Server, l *listener, end func() error) {
+	t.Helper()
+	s, l = New(m, o), &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- s.Serve(ctx, l) }()
+	return s, l, func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// send asks for a prediction over a connection.
+func send(c net.Conn) {
+	const body = `{"vertices": ["v1"]}`
+	fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+}
+
+// answerOn is what comes over a connection.
+func answerOn(t *testing.T, c net.Conn) *http.Response {
+	t.Helper()
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, r.Body)
+	require.NoError(t, err)
+	return r
+}
+
 // TestEnd: once the server ends, requests that it has taken are answered, and those that open connections
 // bring within half a second. Each answer then is its connection's last.
 func TestEnd(t *testing.T) {
 	m, _ := trained(t, nil)
 	synctest.Test(t, func(t *testing.T) {
-		s := New(m.Model, Options{Workers: 1, Queue: 3})
-		l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
-		ctx, end := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.Serve(ctx, l) }()
-		connect := func() net.Conn {
-			here, there := net.Pipe()
-			l.conns <- there
-			return here
-		}
-		send := func(c net.Conn) {
-			const body = `{"vertices": ["v1"]}`
-			fmt.Fprintf(c, "POST /predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body),
-				body)
-		}
-		answer := func(c net.Conn) *http.Response {
-			r, err := http.ReadResponse(bufio.NewReader(c), nil)
-			require.NoError(t, err)
-			_, err = io.Copy(io.Discard, r.Body)
-			require.NoError(t, err)
-			return r
-		}
-		early, idle := connect(), connect()
+		s, l, end := serving(t, m.Model, Options{Workers: 1, Queue: 3})
+		early, idle := l.connect(), l.connect()
 		send(idle)
-		assert.Equal(t, false, answer(idle).Close)
+		assert.Equal(t, false, answerOn(t, idle).Close)
 		s.queue.mu.Lock() // the worker waits
 		send(early)
-		end()
+		ended := make(chan error)
+		go func() { ended <- end() }()
 		s.queue.mu.Unlock()
 		synctest.Wait()
 		send(idle)
-		assert.Equal(t, http.StatusOK, answer(early).StatusCode)
-		last := answer(idle)
+		assert.Equal(t, http.StatusOK, answerOn(t, early).StatusCode)
+		last := answerOn(t, idle)
 		assert.Equal(t, http.StatusOK, last.StatusCode)
 		assert.Equal(t, true, last.Close)
 		assert.NoError(t, <-ended)
 		assert.Equal(t, int64(3), s.Answered())
+	})
+}
+
+// TestWaits: a request may wait longer than its body may take to come. One that is given up waits no more.
+func TestWaits(t *testing.T) {
+	m, _ := trained(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s, l, end := serving(t, m.Model, Options{Queue: 3})
+		patient, gone := l.connect(), l.connect()
+		send(patient)
+		send(gone)
+		synctest.Wait()
+		assert.Equal(t, 2, s.queue.length())
+		require.NoError(t, gone.Close())
+		time.Sleep(2 * readDeadline)
+		assert.Equal(t, 1, s.queue.length())
+		go s.compute()
+		answer := answerOn(t, patient)
+		assert.Equal(t, http.StatusOK, answer.StatusCode)
+		assert.Equal(t, true, answer.ContentLength > 0)
+		assert.NoError(t, end())
 	})
 }
 
@@ -460,7 +498,8 @@ func TestColumns(t *testing.T) {
 	})
 	other := *m.Graph
 	other.Table = &columns.Table{Columns: columns.List{
-		{Name: "vip", Kind: columns.Boolean}, {Name: "shoes", Kind: columns.Number, Mean: 39},
+		{Name: "vip", Kind: columns.Boolean},
+		{Name: "shoes", Kind: columns.Number, Mean: 39},
 		{Name: "city", Kind: columns.Category, Categories: []string{"Oslo", "Paris"}},
 		{Name: "age", Kind: columns.Number, Mean: 7},
 	}}

@@ -191,6 +191,8 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.StringVar(&o.Test, "test", "", "`file`: test vertices")
 	denseFlag(flags, &o.DenseFeatures)
 	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
+	flags.IntVar(&o.FirstID, "first-id", 0,
+		"the `id` of the first vertex, 1 where ids count from 1: in the list, and in lists and columns of ids")
 	flags.BoolVar(&o.Strings, "string-ids", false,
 		"vertices are named by any text; rows of arrays without ids are in the order in which names "+
 			"first appear")

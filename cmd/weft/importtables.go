@@ -56,7 +56,7 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 		}
 		for _, name := range []string{
 			"features", "labels", "train", "val", "test",
-			"vertices", "string-ids",
+			"vertices", "string-ids", "first-id",
 		} {
 			if f := flags.Lookup(name); f != nil && f.Changed {
 				return refusal.Errorf("--%s: the table of --vertices-from has the vertices, their "+

@@ -14,8 +14,16 @@ import (
 	"weft/nn"
 )
 
-// addFlags declares the flags of vertices and edges that are added to a graph and not kept.
-func addFlags(flags *pflag.FlagSet, o *tables.Options) {
+// addedGiven is what is added to a graph and not kept.
+type addedGiven struct {
+	tables.Options
+	since string   // the store before an addition that the graph has; empty: none
+	later string   // that graph, in whose place since is opened
+	new   []string // the names of the new vertices, once they are read
+}
+
+// add declares the flags.
+func (o *addedGiven) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.Vertices, "add-vertices", nil, "`file` (CSV or Parquet) of new vertices, with "+
 		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
 	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
@@ -25,38 +33,65 @@ func addFlags(flags *pflag.FlagSet, o *tables.Options) {
 			"(default: one called source, src, from, …)")
 	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --add-edges with the targets' ids")
 	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --add-edges with their weights")
+	flags.StringVar(&o.since, "since", "", "the `store` before an addition that the graph has: as "+
+		"--add-vertices and --add-edges, for what it has besides")
 }
 
-// adds reports whether vertices or edges are added to the graph.
-func (p *predictCommand) adds() bool {
-	return len(p.add.Vertices)+len(p.add.Edges) > 0 || p.since != ""
+// tabled reports whether tables have what is added.
+func (o *addedGiven) tabled() bool { return len(o.Vertices)+len(o.Edges) > 0 }
+
+// there reports whether vertices or edges are added to the graph.
+func (o *addedGiven) there() bool { return o.tabled() || o.since != "" }
+
+// files are the tables.
+func (o *addedGiven) files() []string {
+	files := slices.Clone(o.Edges)
+	for _, argument := range o.Vertices {
+		_, path := tables.Named(argument)
+		files = append(files, path)
+	}
+	return files
 }
 
 // names are those of the vertices of the graph, and of the new ones.
-func (p *predictCommand) names(g *graph.Graph) []string {
-	if len(p.new) == 0 {
+func (o *addedGiven) names(g *graph.Graph) []string {
+	if len(o.new) == 0 {
 		return g.Names
 	}
-	return slices.Concat(g.Names, p.new)
+	return slices.Concat(g.Names, o.new)
 }
 
-// checkAdded refuses flags of tables that are not there.
-func (p *predictCommand) checkAdded() error {
-	if p.since != "" && len(p.add.Vertices)+len(p.add.Edges) > 0 {
+// to is the graph to which is added, where a graph is asked for.
+func (o *addedGiven) to(graph string) string {
+	if o.since == "" {
+		return graph
+	}
+	o.later = graph
+	return o.since
+}
+
+// check refuses flags of tables that are not there. elsewhere: the flags are those of another list of edges.
+func (o *addedGiven) check(elsewhere bool) error {
+	if o.since != "" && o.tabled() {
 		return refusal.Errorf("--since %s: the store has what is added; leave --add-vertices and "+
 			"--add-edges out",
-			p.since)
+			o.since)
 	}
-	for flag, given := range map[string]bool{
-		"source": len(p.add.Source) > 0, "target": len(p.add.Target) > 0,
-		"edge-weights": p.add.EdgeWeights != "",
-	} {
-		if given && len(p.add.Edges) == 0 && !p.readsTables() {
-			return refusal.Errorf("--%s is about new edges or a list of edges with tables: give "+
-				"--add-edges, or --vertices-from", flag)
-		}
+	flag := ""
+	switch {
+	case len(o.Edges) > 0 || elsewhere:
+		return nil
+	case len(o.Source) > 0:
+		flag = "source"
+	case len(o.Target) > 0:
+		flag = "target"
+	case o.EdgeWeights != "":
+		flag = "edge-weights"
+	default:
+		return nil
 	}
-	return nil
+	return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, or "+
+		"--vertices-from", flag)
 }
 
 // admitsAddition refuses settings with which nothing can be added.
@@ -72,12 +107,12 @@ func (r *request) admitsAddition() error {
 	return nil
 }
 
-// addition reads what is added to a graph: tables, or what a later store has besides.
-func (p *predictCommand) addition(g *appended.Base) (a *appended.Addition, err error) {
-	if p.since == "" {
-		return tables.Add(p.add, g.Graph)
+// read reads what is added to a graph: tables, or what a later store has besides.
+func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
+	if o.since == "" {
+		return tables.Add(o.Options, g.Graph)
 	}
-	later, err := graph.Open(p.later)
+	later, err := graph.Open(o.later)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +120,7 @@ func (p *predictCommand) addition(g *appended.Base) (a *appended.Addition, err e
 	err = later.Guard(func() (err error) {
 		if a, err = g.Until(later); err != nil {
 			err = refusal.Errorf("--since %s: %s is not that store with an addition: %w",
-				p.since, p.later, err)
+				o.since, o.later, err)
 		}
 		return err
 	})
@@ -97,17 +132,17 @@ func (p *predictCommand) addition(g *appended.Base) (a *appended.Addition, err e
 func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
 	g := s.job.Base()
 	if trained := s.job.Columns(); trained != nil {
-		p.add.Like = &tables.Like{Columns: trained}
+		p.added.Like = &tables.Like{Columns: trained}
 	}
 	err := g.Guard(func() error {
-		added, err := p.addition(g)
+		added, err := p.added.read(g)
 		if err != nil {
 			return err
 		}
 		if s.job.Appended, err = g.With(added); err != nil {
 			return err
 		}
-		p.new = added.Types[0].Names
+		p.added.new = added.Types[0].Names
 		for v := g.Own(); v < s.job.Appended.Counts[0]; v++ {
 			s.job.Vertices = append(s.job.Vertices, int32(v))
 		}
@@ -118,7 +153,7 @@ func (p *predictCommand) append(ctx context.Context, s *session, weights nn.Stat
 		return nil
 	})
 	if err == nil && p.changed {
-		p.add.Progress("finding the vertices that can differ", 0, 0)
+		p.added.Progress("finding the vertices that can differ", 0, 0)
 		err = p.findChanged(ctx, s, weights)
 	}
 	return err

@@ -17,13 +17,13 @@ func (p *predictCommand) checkChanged() error {
 	switch {
 	case !p.changed:
 		return nil
-	case !p.adds():
+	case !p.added.there():
 		return refusal.Errorf("--changed: compares predictions without and with an addition; give " +
 			"--add-vertices, --add-edges or --since, too")
 	case p.vertices != "":
 		return refusal.Errorf("--vertices %s: --changed finds the vertices; leave one of them out",
 			p.vertices)
-	case p.out == "" || predictions.IsMatrix(p.out):
+	case p.files.out == "" || predictions.IsMatrix(p.files.out):
 		return refusal.Errorf("--changed: old and new predictions are columns of a table; give --out " +
 			"FILE.csv or FILE.parquet")
 	}

@@ -13,6 +13,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/parallel/mfg"
 	"weft/partition"
 	"weft/train"
 	"weft/train/metric"
@@ -37,25 +38,25 @@ type predicted struct {
 
 // describe finds what the predictions of a job on a store stand for.
 func (p *predictCommand) describe(
-	warnings io.Writer, s *session, asked *request, weights nn.State,
+	warnings io.Writer, s *session, asked *predictRequest,
 ) (d *predicted, err error) {
-	d = &predicted{asked: asked}
+	d = &predicted{asked: &asked.request}
 	if d.graph, err = s.graph(); err != nil {
 		return nil, err
 	}
 	if asked.run != "" {
 		warnOfWeights(warnings, asked.options.Model, asked.run, asked.weighted, s.store, d.graph)
 	}
-	rows, err := embeddingsOf(asked.options, d.graph, p.embeddings != "")
+	rows, err := embeddingsOf(asked.options, d.graph, p.files.embeddings != "")
 	if err != nil {
 		return nil, err
 	}
 	d.Table, d.Vertices, d.Answers, d.Order = rows, s.job.Vertices, asked.answers, asked.order
-	if p.adds() {
-		d.Names = p.names(d.graph)
+	if p.added.there() {
+		d.Names = p.added.names(d.graph)
 	}
 	if p.changed {
-		if d.Before, err = predictions.Keep(p.out); err != nil {
+		if d.Before, err = predictions.Keep(p.files.out); err != nil {
 			return nil, err
 		}
 	}
@@ -65,21 +66,22 @@ func (p *predictCommand) describe(
 			"embeddings; leave it out")
 	case asked.options.Task == task.Link:
 		return d, d.Check(0)
-	case p.out == "":
+	case p.files.out == "":
 		return d, nil
-	case !d.standFor(weights) && !predictions.IsMatrix(p.out):
+	case !d.standFor(asked.state) && !predictions.IsMatrix(p.files.out):
 		return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
 			"stand for; give --out %s, a NumPy array of them",
-			p.out, strings.TrimSuffix(p.out, filepath.Ext(p.out))+".npy")
+			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
 	}
-	if err := d.Check(nn.UnitsIn(weights)); err != nil {
+	if err := d.Check(nn.UnitsIn(asked.state)); err != nil {
 		return nil, err
 	}
 	switch labels := &d.graph.Labels; {
-	case !labels.There() || p.adds():
-	case asked.changed && len(d.graph.Splits) == 0:
+	case !labels.There() || p.added.there():
+	case asked.changed:
 		fmt.Fprintf(warnings, "weft: note: %s has other vertices than %s was trained on, whose split is not "+
-			"drawn again: the predictions are not compared with labels\n", printable(asked.graph), printable(asked.run))
+			"drawn again: the predictions are not compared with labels\n",
+			printable(asked.graph), printable(asked.run))
 	case len(d.graph.Splits) > asked.options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
@@ -259,4 +261,21 @@ func (d *predicted) showScores(to io.Writer) error {
 		d.metric, measured(d.metric, scores.Train), measured(d.metric, scores.Val),
 		measured(d.metric, scores.Test))
 	return nil
+}
+
+// showNeeds says what the layers of a prediction of some vertices read. Layers of equal needs share a line.
+func showNeeds(to io.Writer, needs []mfg.Need) {
+	for from := 0; from < len(needs); {
+		end := from + 1
+		for end < len(needs) && needs[end] == needs[from] {
+			end++
+		}
+		name := fmt.Sprintf("layer %d", from+1)
+		if end > from+1 {
+			name = fmt.Sprintf("layers %d to %d", from+1, end)
+		}
+		fmt.Fprintf(to, "%s: %s, %s\n", name, counted(needs[from].Vertices, "vertex", "vertices"),
+			counted(needs[from].Edges, "edge", "edges"))
+		from = end
+	}
 }

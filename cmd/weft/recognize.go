@@ -214,6 +214,15 @@ func (r *recognition) storeBeside() string {
 	return path + ".weft"
 }
 
+// made reports whether a store is where imported puts that of the source.
+func (r *recognition) made(store string) bool {
+	if sameFile(store, r.storeBeside()) {
+		return true
+	}
+	cached, err := datasets.ImportOf(r.source, r.given...)
+	return err == nil && sameFile(store, cached)
+}
+
 // imported returns the store of a source, which it imports if that has not been done, or has changed since.
 // The store is beside the source or, where that folder cannot be written to, in the cache. Each list of flags
 // that a command gives has a store of its own.

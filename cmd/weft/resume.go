@@ -77,20 +77,29 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 	if t.resume == resumeAuto {
 		other = "another --out"
 	}
-	return r, r.findGraph(args, other)
+	if len(args) == 0 {
+		r.graph = r.state.Store
+		return r, nil
+	}
+	return r, r.findGraph(t.source(args[0]), other)
 }
 
-// findGraph finds the graph to continue on: that of the run, which args may name. If it is not there any
-// more, args may say where it is now, or where a store of the same contents is; checksums tell whether it is
-// the same. other is what to do in place of giving that graph.
-func (r *resumption) findGraph(args []string, other string) error {
+// findGraph finds the graph to continue on: that of the run, which the graph given has to be. If it is not
+// there any more, the one given says where it is now, or is a store of the same contents; checksums tell
+// whether it is the same. other is what to do in place of giving that graph.
+func (r *resumption) findGraph(given source, other string) error {
 	r.graph = r.state.Store
-	switch _, missing := os.Stat(r.graph); {
-	case len(args) == 0:
-	case missing != nil:
-		r.graph = args[0]
-	case args[0] != r.state.Dataset && !sameFile(args[0], r.graph) && !sameStores(args[0], r.graph):
-		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", args[0],
+	if _, missing := os.Stat(r.graph); missing != nil {
+		r.graph = given.name
+		return nil
+	}
+	list, found := fromSource(given)
+	switch {
+	case found && list.format == edgesFormat && given.name == r.state.Dataset && !list.made(r.graph):
+		return refusal.Errorf("%s: the run in %s was begun with other tables, or other flags of tables; give "+
+			"those, or %s", given.name, r.path, other)
+	case given.name != r.state.Dataset && !sameFile(given.name, r.graph) && !sameStores(given.name, r.graph):
+		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", given.name,
 			r.path, r.graph, other)
 	}
 	return nil

@@ -15,7 +15,6 @@ import (
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
-	"weft/train/rundir"
 	"weft/train/setting"
 	"weft/train/task"
 )
@@ -116,9 +115,7 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 			"prediction depends on all; weft predict %s predicts all", args[0], r.Norm,
 			refusal.ShellWord(args[0]))
 	}
-	if weights, err = nn.ReadState(asked.weights); err == nil {
-		asked.columns, err = rundir.ColumnsOf(asked.weights)
-	}
+	weights, err = asked.readWeights()
 	return asked, weights, err
 }
 

@@ -154,8 +154,8 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 			defer func() { t.live.close() }()
 		}
 		if run != nil {
-			if t.resume == resumeAuto {
-				t.tables = tablesGiven{} // the same command continues, and the run has its store
+			if len(args) > 0 && run.graph == run.state.Store {
+				t.tables = tablesGiven{} // the run has the store that was made with them
 			}
 			return t.resumeRun(cmd, r, run, settings, nil)
 		}

@@ -44,9 +44,11 @@ type Options struct {
 	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
 	// values with a row per vertex and a column per split.
 	Train, Val, Test string
-	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more.
-	// Ids run from 0.
+	// Vertices is V; 0 means up to the largest id, or the rows of Features or Labels where these are more.
 	Vertices int
+	// FirstID is the id of the first vertex, in the list of edges and in lists and columns of ids. Where it
+	// is not 0 the graph keeps the ids as Names.
+	FirstID int
 	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph
 	// keeps Names.
 	Strings bool
@@ -135,7 +137,12 @@ func (s *source) complete() error {
 	if g.Count, err = s.count(features, labels); err != nil {
 		return err
 	}
-	g.Warnings = s.warnings()
+	g.Warnings = s.warnings(features != nil || labels != nil)
+	if s.FirstID > 0 {
+		if g.Names, err = ids(s.FirstID, g.Count); err != nil {
+			return err
+		}
+	}
 	if s.Strings {
 		g.Names = s.names.Names
 		if array != "" {
@@ -168,6 +175,13 @@ func (o *Options) check() error {
 		return refusal.Errorf("{vertices} %d: with {string-ids} the edges name the vertices: leave "+
 			"{vertices} out", o.Vertices)
 	}
+	if o.FirstID < 0 || o.FirstID > math.MaxInt32 {
+		return refusal.Errorf("{first-id} %d: give 0 or 1, with which the ids begin", o.FirstID)
+	}
+	if o.FirstID > 0 && o.Strings {
+		return refusal.Errorf("{first-id} %d: with {string-ids} ids are names, which are not counted: leave "+
+			"one of the two out", o.FirstID)
+	}
 	if o.Values && o.Labels == "" {
 		return refusal.Errorf("{values} says what labels are, and none are given: give {labels} too, or " +
 			"leave it out")
@@ -185,14 +199,32 @@ func (o *Options) check() error {
 	return nil
 }
 
-// warnings name the columns that are not read. Those of a text file are all read.
-func (s *source) warnings() []string {
-	if len(s.unread) == 0 {
-		return nil
+// warnings name the columns that are not read, and say that vertex 0 is empty, which it is not where all
+// vertices have rows. The columns of a text file are all read.
+func (s *source) warnings(rows bool) (all []string) {
+	if len(s.unread) > 0 {
+		all = append(all, fmt.Sprintf("%s: columns not read, as they are called neither source, target nor "+
+			"weight: %s (%s reads features of edges)",
+			s.Path, arrays.Listed(s.unread), refusal.Setting("edge-features")))
 	}
-	return []string{fmt.Sprintf("%s: columns not read, as they are called neither source, target nor "+
-		"weight: %s (%s reads features of edges)",
-		s.Path, arrays.Listed(s.unread), refusal.Setting("edge-features"))}
+	if !rows && s.Vertices == 0 && s.countsFrom1() {
+		all = append(all, fmt.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? %s 1",
+			s.Path, refusal.Setting("first-id")))
+	}
+	return all
+}
+
+// ids are those of so many vertices, as text.
+func ids(first, vertices int) ([]string, error) {
+	const bytes = 32 // a string and its text
+	if err := memory.Need(bytes * int64(vertices)); err != nil {
+		return nil, err
+	}
+	texts := make([]string, vertices)
+	for v := range texts {
+		texts[v] = strconv.Itoa(first + v)
+	}
+	return texts, nil
 }
 
 // count returns V, after checking that every array has as many rows. Both may be nil.
@@ -221,14 +253,17 @@ func (s *source) count(features *arrays.Matrix, labels *arrays.LabelRows) (int, 
 	// A row of features or labels was really there, so that a vertex with one may exist; ids are only claims.
 	for _, r := range given {
 		if r.n != vertices {
-			return 0,
-				refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
-					r.path, r.n, s.Path, vertices)
+			err := refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
+				r.path, r.n, s.Path, vertices)
+			if r.n == vertices-1 {
+				err = s.perhapsFrom1(err)
+			}
+			return 0, err
 		}
 	}
 	if most := arrays.MaxVertices(s.edges); s.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give {string-ids}, or {vertices} "+
-			"if ids count from 0", s.Path, s.largest, s.largestAt, s.edges)
+			"if ids count from 0", s.Path, int(s.largest)+s.FirstID, s.largestAt, s.edges)
 	}
 	return vertices, nil
 }
@@ -260,14 +295,16 @@ func (s *source) key() *arrays.Key {
 	return &arrays.Key{
 		Vertex: func(id []byte) (int32, error) {
 			v, err := strconv.ParseUint(string(id), 10, 31)
-			if err != nil || int64(v) >= s.most() {
-				return 0, refusal.Errorf("%.40q is not the id of a vertex, from 0 and below %d; give "+
-					"{string-ids} if ids are names", id, s.most())
+			first := int64(s.FirstID)
+			if err != nil || int64(v) < first || int64(v)-first >= s.most() {
+				return 0, refusal.Errorf("%.40q is not the id of a vertex, from %d and below %d; give "+
+					"{string-ids} if ids are names", id, first, first+s.most())
 			}
-			return int32(v), nil
+			return int32(int64(v) - first), nil
 		},
-		Name:     func(v int32) string { return strconv.Itoa(int(v)) },
+		Name:     func(v int32) string { return strconv.Itoa(int(v) + s.FirstID) },
 		Vertices: func() int { return max(s.Vertices, int(s.largest)+1) },
+		NoFirst:  s.perhapsFrom1,
 	}
 }
 
@@ -346,8 +383,8 @@ func (s *source) splits(vertices int, labels *graph.Labels) ([]graph.Split, erro
 		if err != nil {
 			return nil, err
 		}
-		if parts[part], err = arrays.Parts(a, vertices); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		if parts[part], err = arrays.PartsFrom(a, s.FirstID, vertices); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, s.perhapsFrom1(err))
 		}
 		if len(parts[part]) == 0 {
 			return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, a.Shape)

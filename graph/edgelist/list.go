@@ -21,7 +21,8 @@ import (
 type list struct {
 	edges     int
 	names     *names.Table // with Strings: the names by id; else nil
-	largest   int32        // the largest id, −1 before the first edge
+	smallest  int32        // vertex of an edge
+	largest   int32        // −1 before the first edge
 	largestAt table.Position
 	unread    []string // columns
 
@@ -47,7 +48,8 @@ func (s *source) each(do func(graph.Edges) error) error {
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return refusal.Errorf("%s: is a directory; give a list of edges", s.Path)
 	}
-	s.list = list{largest: -1, batch: graph.Edges{FeatureColumns: len(s.EdgeFeatures)}}
+	s.list = list{smallest: math.MaxInt32, largest: -1,
+		batch: graph.Edges{FeatureColumns: len(s.EdgeFeatures)}}
 	separators := ",;" // a tab is a space, but in names
 	if s.Strings {
 		s.names = names.NewTable()
@@ -121,10 +123,15 @@ func (s *source) add(r *table.Row) error {
 			s.batch.Features = append(s.batch.Features, x)
 		}
 	}
+	s.smallest = min(s.smallest, ends[0], ends[1])
 	if top := max(ends[0], ends[1]); top > s.largest {
 		if s.Vertices > 0 && int(top) >= s.Vertices {
-			return r.Errorf("vertex %d is out of the range of %s %d",
-				top, refusal.Setting("vertices"), s.Vertices)
+			err := refusal.Errorf("vertex %d is out of the range of %s %d",
+				int(top)+s.FirstID, refusal.Setting("vertices"), s.Vertices)
+			if int(top) == s.Vertices {
+				err = s.perhapsFrom1(err)
+			}
+			return r.Errorf("%w", err)
 		}
 		s.largest, s.largestAt = top, r.Position
 	}
@@ -194,8 +201,24 @@ func (s *source) end(r *table.Row, column int) (int32, error) {
 		return 0, r.Errorf("%.40q is not a vertex id below %d: give %s if ids are names",
 			field, math.MaxInt32, refusal.Setting("string-ids"))
 	}
-	return int32(id), nil
+	if id < int64(s.FirstID) {
+		return 0, r.Errorf("%d is not a vertex id from %s %d on", id, refusal.Setting("first-id"), s.FirstID)
+	}
+	return int32(id) - int32(s.FirstID), nil
 }
+
+// perhapsFrom1 adds to an error about the vertices, whose ids count from 0, that they may count from 1, where
+// no edge that was read has vertex 0.
+func (s *source) perhapsFrom1(err error) error {
+	if err == nil || !s.countsFrom1() {
+		return err
+	}
+	return fmt.Errorf("%w; vertex 0 has no edge: where ids count from 1, give %s 1", err,
+		refusal.Setting("first-id"))
+}
+
+// countsFrom1 reports whether ids are taken to count from 0, and the edges begin with vertex 1.
+func (s *source) countsFrom1() bool { return s.FirstID == 0 && !s.Strings && s.smallest == 1 }
 
 // named is the vertex of a name.
 func (l *list) named(name []byte) (int32, error) {

@@ -45,7 +45,7 @@ func Vertices(list string, names []string, vertices int) (some []int32, header s
 	if err != nil {
 		return nil, "", err
 	}
-	ids, err := arrays.List(a, vertices)
+	ids, err := arrays.List(a, 0, vertices)
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("%s: %w", list, err)

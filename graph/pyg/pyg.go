@@ -333,7 +333,7 @@ func (r *reader) listedLabels(v *store) (graph.Labels, error) {
 			ids = slices.Repeat([]int64{-1}, v.count)
 		}
 		vertices, _, err := arrays.Elements(v.Fields, listKeys[part],
-			func(a *npy.Array) ([]int64, error) { return arrays.List(a, v.count) })
+			func(a *npy.Array) ([]int64, error) { return arrays.List(a, 0, v.count) })
 		if err != nil {
 			return graph.Labels{}, err
 		}

@@ -146,9 +146,41 @@ func TestAppendLabels(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 2, len(got.Values))
 	assert.Equal(t, float32(7), got.Values[0])
+	got, err = with("0.5", "")
+	require.NoError(t, err)
+	assert.Equal(t, 2, len(got.Values))
 	_, err = with("0.5", "x")
 	refused(t, err, `new.csv: column kind: the labels of the graph are values, and not all here are numbers`)
 	_, err = with("x", "y")
 	refused(t, err, `new.csv: column kind: the graph has no class "y", but "x"; models of the graph cannot `+
 		`tell another: leave the field empty, or import all again`)
+}
+
+// TestLaterTable: what is like a table need not have its labels; without its column of ids it is refused in
+// words that a command with the settings of an addition has.
+func TestLaterTable(t *testing.T) {
+	files(t, map[string]string{
+		"v.csv": "id,size,kind\na,1,0.5\nb,2,3\n", "e.csv": "source,target\na,b\n",
+		"later.csv": "id,size,kind\na,1,\nb,2,\n", "no.csv": "who,size\nc,3\n",
+		"twice.csv": "id,size\nc,3\nc,4\n", "far.csv": "source,target\nx,y\n",
+	})
+	base := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, Label: "kind"})
+	later := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"later.csv"}, Like: LikeGraph(base),
+	})
+	assert.Equal(t, false, later.Labels.There())
+	assert.Equal(t, "", later.Table.Label)
+	for want, o := range map[string]Options{
+		`no.csv:1: there is no column id, which has the ids of the graph's vertices: there are "who", "size"`: {
+			Vertices: []string{"no.csv"},
+		},
+		`twice.csv:3: the id "c" stands in row 1 as well: give each vertex one row`: {
+			Vertices: []string{"twice.csv"},
+		},
+		"far.csv: no end of an edge is the id of a vertex that the graph or a table has: name the columns of " +
+			"the ends with source and target": {Edges: []string{"far.csv"}},
+	} {
+		_, err := Add(o, base)
+		refused(t, err, want)
+	}
 }

@@ -129,6 +129,9 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	case l.rows == 0:
 		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
+	case l.known == 0 && l.ends[0].of.adds():
+		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
+			"name the columns of the ends with {source} and {target}", l.path)
 	case l.known == 0:
 		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
 			"{id}, and those of the ends with {source} and {target}; %s", l.path, l.ends[0].of.path,

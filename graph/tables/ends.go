@@ -10,12 +10,12 @@ import (
 )
 
 // holding returns the two columns that hold ids of the tables in at least half of the first rows; nil: there
-// are not just two, or a column is asked for or has the name of an end.
+// are not just two, or a column is asked for, or has the name of an end or was one before.
 func (l *edgeList) holding() (columns []int, err error) {
 	if l.ends[0].asked != "" || l.ends[1].asked != "" ||
 		slices.ContainsFunc(l.header, func(name string) bool {
 			_, known := edgelist.EndOf(name)
-			return known
+			return known || name == l.ends[0].known || name == l.ends[1].known
 		}) {
 		return nil, nil
 	}

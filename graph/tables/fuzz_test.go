@@ -78,7 +78,8 @@ func oddParquet(t testing.TB) string {
 	var file bytes.Buffer
 	y, x, rome := int32(1), 2.5, "Rome"
 	require.NoError(t, parquet.Write(&file, []oddRow{
-		{ID: "a", Y: &y, Day: 365, X: &x, Cent: -50, C: &rome}, {ID: "#d", Day: -1, Cent: 7},
+		{ID: "a", Y: &y, Day: 365, X: &x, Cent: -50, C: &rome},
+		{ID: "#d", Day: -1, Cent: 7},
 		{ID: "b", C: &rome},
 	}))
 	return file.String()

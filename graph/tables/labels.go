@@ -42,10 +42,13 @@ func (l *labels) add(field []byte) (err error) {
 	return err
 }
 
+// any reports whether a row has a label.
+func (l *labels) any() bool { return len(l.words.Names) > 0 }
+
 // of are the labels of so many vertices: classes by name, in the order of their numbers if all are whole
 // numbers, else of their words; or values, if all are numbers and one is not whole, or if that is asked for.
 func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
-	if len(l.words.Names) == 0 {
+	if !l.any() {
 		return made, refusal.Errorf("no row has a label")
 	}
 	numbers, whole := l.numbers()
@@ -129,7 +132,7 @@ func (l *labels) values(numbers []float64, vertices int) graph.Labels {
 // numbers are what the words stand for, nil where one is no number that float32 holds. whole says that all
 // are whole.
 func (l *labels) numbers() (numbers []float64, whole bool) {
-	whole = true
+	numbers, whole = []float64{}, true
 	for _, word := range l.words.Names {
 		x, err := strconv.ParseFloat(word, 64)
 		if err != nil || math.IsInf(float64(float32(x)), 0) {

@@ -34,47 +34,69 @@ func TestOdd(t *testing.T) {
 		x          string // what became of column x
 		features   []float32
 	}{
-		{"separators and quotes in quotes", "id,x\na,\"Rome, It\"\nb,\"\"\"hi\"\"\"\n", "a b",
+		{
+			"separators and quotes in quotes", "id,x\na,\"Rome, It\"\nb,\"\"\"hi\"\"\"\n", "a b",
 			`category "hi"|Rome, It`,
-			[]float32{0, 1, 1, 0}},
-		{"line breaks in quotes", "id,x\n\"a\",\"1\n\n2\"\r\nb,\"3\r\n\"\"4\"\"\"\n", "a b",
+			[]float32{0, 1, 1, 0},
+		},
+		{
+			"line breaks in quotes", "id,x\n\"a\",\"1\n\n2\"\r\nb,\"3\r\n\"\"4\"\"\"\n", "a b",
 			"category 1\n\n2|3\n\"4\"",
-			[]float32{1, 0, 0, 1}},
-		{"a line break in the header", "id,\"p\nq\",x\na,1,2\nb,3,4\n", "a b", "number",
-			[]float32{1, 2, 3, 4}},
+			[]float32{1, 0, 0, 1},
+		},
+		{
+			"a line break in the header", "id,\"p\nq\",x\na,1,2\nb,3,4\n", "a b", "number",
+			[]float32{1, 2, 3, 4},
+		},
 		{"a quote in a field", "id,x\na,5\" disk\nb,2\n", "a b", `category 2|5" disk`, []float32{0, 1, 1, 0}},
 		{"a byte order mark", "\xef\xbb\xbfid,x\r\na,1\r\nb,2\r\n", "a b", "number", []float32{1, 2}},
 		{"decimal commas", "id;x\na;3,5\nb;-2\n", "a b", "number", []float32{3.5, -2}},
 		{"commas and points", "id;x\na;3,5\nb;1.234\n", "a b", "category 1.234|3,5", []float32{0, 1, 1, 0}},
-		{"commas of thousands", "id,x\na,\"1,234\"\nb,\"5,678\"\n", "a b", "category 1,234|5,678",
-			[]float32{1, 0, 0, 1}},
-		{"ids that are no comments", "id,x\n#a,1\n%b,2\na,3\nb,4\n", "#a %b a b", "number",
-			[]float32{1, 2, 3, 4}},
+		{
+			"commas of thousands", "id,x\na,\"1,234\"\nb,\"5,678\"\n", "a b", "category 1,234|5,678",
+			[]float32{1, 0, 0, 1},
+		},
+		{
+			"ids that are no comments", "id,x\n#a,1\n%b,2\na,3\nb,4\n", "#a %b a b", "number",
+			[]float32{1, 2, 3, 4},
+		},
 		{"a header that is no comment", "#id,x\na,1\nb,2\n", "a b", "number", []float32{1, 2}},
 		{"empty lines", "id,x\n\na,1\n \n\nb,2\n\n", "a b", "number", []float32{1, 2}},
 		{"separators at the end", "id,x\na,1,\nb,2,,\n", "a b", "number", []float32{1, 2}},
 		{"pandas' index", ",id,x\n0,a,1\n1,b,2\n", "a b", "number", []float32{1, 2}},
 		{"pandas' index is the id", ",x\na,1\nb,2\n", "a b", "number", []float32{1, 2}},
-		{"words for missing", "id,x\na,1\nb,NaN\nc,NULL\nd,None\ne,-nan\nf,#N/A N/A\ng,-1.#QNAN\n",
+		{
+			"words for missing", "id,x\na,1\nb,NaN\nc,NULL\nd,None\ne,-nan\nf,#N/A N/A\ng,-1.#QNAN\n",
 			"a b c d e f g", "number",
-			[]float32{1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+			[]float32{1, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+		},
 		{"a dash", "id,x\na,1\nb,-\n", "a b", "category -|1", []float32{0, 1, 1, 0}},
-		{"infinity", "id,x\na,1\nb,-inf\n", "a b",
-			"“-inf” in row 2 is not finite in float32: leave the field empty", nil},
-		{"more than float64 holds", "id,x\na,1e400\nb,1\n", "a b",
-			"“1e400” in row 1 is not finite in float32: leave the field empty", nil},
+		{
+			"infinity", "id,x\na,1\nb,-inf\n", "a b",
+			"“-inf” in row 2 is not finite in float32: leave the field empty", nil,
+		},
+		{
+			"more than float64 holds", "id,x\na,1e400\nb,1\n", "a b",
+			"“1e400” in row 1 is not finite in float32: leave the field empty", nil,
+		},
 		{"numbers of Go alone", "id,x\na,1_0\nb,0x1p4\n", "a b", "category 0x1p4|1_0", []float32{0, 1, 1, 0}},
 		{"dates with slashes", "id,x\na,1970/01/02\nb,1970/02/01\n", "a b", "date", []float32{1, 31}},
-		{"times of all kinds", "id,x\na,1970-01-02T12:00\nb,1970-01-02 12:00:00.5Z\nc,1970-01-02 " +
-			"12:00:00+00\nd,1970-01-02T12:00:00.000000+1200\ne,1970-01-02 12:00:00-12:00\n",
+		{
+			"times of all kinds", "id,x\na,1970-01-02T12:00\nb,1970-01-02 12:00:00.5Z\nc,1970-01-02 " +
+				"12:00:00+00\nd,1970-01-02T12:00:00.000000+1200\ne,1970-01-02 12:00:00-12:00\n",
 			"a b c d e", "date",
-			[]float32{1.5, 1.5, 1.5, 1, 2}},
-		{"days or months first", "id,x\na,31.01.2023\nb,1/2/23 10:00\n", "a b",
-			"it has dates as “31.01.2023”, whose day may be the month: write them as 2023-01-31", nil},
+			[]float32{1.5, 1.5, 1.5, 1, 2},
+		},
+		{
+			"days or months first", "id,x\na,31.01.2023\nb,1/2/23 10:00\n", "a b",
+			"it has dates as “31.01.2023”, whose day may be the month: write them as 2023-01-31", nil,
+		},
 		{"truth", "id,x\na,TRUE\nb,No\n", "a b", "boolean", []float32{1, 0}},
 		{"one column", "id\na\nNew York\n", "a New York", "", nil},
-		{"long text", "id,x\na," + strings.Repeat("y", 300) + "\nb,z\n", "a b",
-			"it is text of more than 256 bytes, as “" + strings.Repeat("y", 30) + "…”", nil},
+		{
+			"long text", "id,x\na," + strings.Repeat("y", 300) + "\nb,z\n", "a b",
+			"it is text of more than 256 bytes, as “" + strings.Repeat("y", 30) + "…”", nil,
+		},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			files(t,
@@ -98,8 +120,10 @@ func TestHeadedEdges(t *testing.T) {
 		"# by hand\nb,c\n# more\nc,b\n":    "#a b c",
 	} {
 		files(t,
-			map[string]string{"v.csv": "id,x\n#a,1\nb,2\n" + map[bool]string{true: "c,3\n"}[want == "#a b c"],
-				"e.csv": edges})
+			map[string]string{
+				"v.csv": "id,x\n#a,1\nb,2\n" + map[bool]string{true: "c,3\n"}[want == "#a b c"],
+				"e.csv": edges,
+			})
 		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
 		assert.Equal(t, want, strings.Join(g.Names, " "))
 		assert.Equal(t, 2, len(g.Relations[0].Sources))

@@ -134,7 +134,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 			made.Notes = append(made.Notes, fmt.Sprintf("%d of %d vertices are ends of edges without a "+
 				"row in %s: all their values are missing", more, len(t.ids.Names), t.path))
 		}
-		if t.label < 0 {
+		if t.label < 0 || o.Label == "" && !t.labels.any() {
 			continue
 		}
 		values := o.Values || o.Label == "" && o.Like.values // as then

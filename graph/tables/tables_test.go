@@ -140,14 +140,23 @@ func TestLike(t *testing.T) {
 // TestEndsFound: the only two columns that hold ids are the ends.
 func TestEndsFound(t *testing.T) {
 	files(t, map[string]string{"v.csv": "id,x\na,1\nb,2\n", "e.csv": "w,from whom,to whom\n3,b,a\n4,b,b\n"})
-	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
-		Choices: columns.Choices{Most: 3}})
+	g := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
+		Choices: columns.Choices{Most: 3},
+	})
 	assert.Equal(t, [2]string{"from whom", "to whom"}, g.Relations[0].EndColumns)
 	assert.Equal(t, []int64{0, 1, 2}, g.Relations[0].Indptr)
 	assert.Equal(t, []int32{1, 1}, g.Relations[0].Sources)
-	assert.Equal(t, []string{"e.csv: the columns with ids of vertices are from whom and to whom, taken " +
-		"for source and target; source and target name others",
-		"e.csv: columns left out: w; edge-weights and edge-features take columns"}, g.Notes)
+	assert.Equal(t, []string{
+		"e.csv: the columns with ids of vertices are from whom and to whom, taken " +
+			"for source and target; source and target name others",
+		"e.csv: columns left out: w; edge-weights and edge-features take columns",
+	}, g.Notes)
+	// One that was an end of the graph's is still this one, and what the other one is now is not guessed.
+	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
+	_, err := Add(Options{Edges: []string{"more.csv"}}, g)
+	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? For `+
+		"example source other target from whom")
 }
 
 // TestLabels: text is a class, and so are whole numbers, in their order; other numbers are values.

@@ -140,8 +140,10 @@ func (t *vertexTable) read(progress graph.Progress, do func(*table.Row) error) e
 		return err
 	}
 	defer file.Close()
-	of := table.Table{Path: t.path, Progress: progress, Separators: ",;\t",
-		Line: "a table of vertices", Header: true}
+	of := table.Table{
+		Path: t.path, Progress: progress, Separators: ",;\t",
+		Line: "a table of vertices", Header: true,
+	}
 	return of.Each(file, t.choose, func(r *table.Row) error {
 		switch n := r.Len(); {
 		case n > len(t.header):
@@ -186,8 +188,12 @@ func (t *vertexTable) choose(all []table.Column) (order []int, err error) {
 	switch {
 	case t.asked != "":
 		if t.id = slices.Index(t.header, t.asked); t.id < 0 {
-			return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", t.asked,
-				refusal.Setting("id"), arrays.Listed(t.header))
+			why := refusal.Setting("id") + " asks for"
+			if t.adds() {
+				why = "has the ids of the graph's vertices"
+			}
+			return nil, fmt.Errorf("there is no column %s, which %s: there are %s", t.asked, why,
+				arrays.Listed(t.header))
 		}
 	case t.known != "" && slices.Contains(t.header, t.known):
 		t.id = slices.Index(t.header, t.known)
@@ -228,8 +234,13 @@ func (t *vertexTable) profile() error {
 		case int(v) < t.before:
 			return r.Errorf("the graph has a vertex of the id %.40q: give new vertices alone", id)
 		case int(v) != t.before+t.rows:
-			return r.Errorf("the id %.40q stands in row %d as well: give each vertex one row, or name the "+
-				"column of the ids with %s; %s", id, int(v)-t.before+1, refusal.Setting("id"), t.described())
+			out := ""
+			if !t.adds() {
+				out = fmt.Sprintf(", or name the column of the ids with %s; %s", refusal.Setting("id"),
+					t.described())
+			}
+			return r.Errorf("the id %.40q stands in row %d as well: give each vertex one row%s", id,
+				int(v)-t.before+1, out)
 		}
 		t.rows++
 		if t.label >= 0 {
@@ -340,6 +351,9 @@ func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, boo
 	}
 	return to, nil
 }
+
+// adds reports whether the table adds to a graph's, whose column of ids it has.
+func (t *vertexTable) adds() bool { return t.before > 0 }
 
 // find returns the vertex of an id.
 func (t *vertexTable) find(id []byte) (v int32, there bool) {

@@ -2,8 +2,8 @@ package sar
 
 import (
 	"testing"
-	"weft/comm"
 
+	"weft/comm"
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"

@@ -69,8 +69,10 @@ func TestBeforeOfLabels(t *testing.T) {
 	require.NoError(t, Write(path, rowsOf(2, 1, -2), labels))
 	header, cells := readCSV(t, path)
 	assert.Equal(t, []string{"vertex", "label_0", "label_1", "change", "old_label_0", "old_label_1"}, header)
-	for k, want := range []float64{.7310585786300049, .11920292202211755, .1085992474281503,
-		.6224593312018546} {
+	for k, want := range []float64{
+		.7310585786300049, .11920292202211755, .1085992474281503,
+		.6224593312018546,
+	} {
 		assert.Near(t, want, cells[0][k+1].(float64), 1e-7)
 	}
 	values := Table{Columns: Values, Before: kept(t, 1, -3), Answers: []Answer{Value, Change}}

@@ -208,18 +208,22 @@ func NoLabel(values []float32) int {
 
 // Parts reads one part of every split from an array: a vector has one split, a matrix several (see Masks).
 // Each list ascends.
-func Parts(a *npy.Array, vertices int) ([][]int64, error) {
+func Parts(a *npy.Array, vertices int) ([][]int64, error) { return PartsFrom(a, 0, vertices) }
+
+// PartsFrom is Parts where ids count from first.
+func PartsFrom(a *npy.Array, first, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
 	}
-	ids, err := List(a, vertices)
+	ids, err := List(a, first, vertices)
 	slices.Sort(ids)
 	return [][]int64{ids}, err
 }
 
-// List reads a list of vertices from a vector. The vector has ids, each once, whose order stays; or it is a
-// mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from 1.
-func List(a *npy.Array, vertices int) ([]int64, error) {
+// List reads a list of vertices from a vector. The vector has ids, which count from first, each once, whose
+// order stays; or it is a mask, of booleans or of one byte 0 or 1 for each vertex. Errors count entries from
+// 1.
+func List(a *npy.Array, first, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per "+
 			"vertex", a.Shape)
@@ -240,8 +244,11 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 		return nil, err
 	}
 	for k, v := range ids {
-		if v < 0 || v >= int64(vertices) {
+		if v < int64(first) || v-int64(first) >= int64(vertices) {
 			way := "give ids below, or a mask of booleans"
+			if first > 0 {
+				way = fmt.Sprintf("give ids from %d to %d, or a mask of booleans", first, first+vertices-1)
+			}
 			if v == -1 { // as text without a number reads
 				way = "leave empty lines out, and " + way
 			}
@@ -255,13 +262,17 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 	sorted := slices.Sorted(slices.Values(ids))
 	for k, v := range sorted {
 		if k > 0 && sorted[k-1] == v {
-			first := slices.Index(ids, v)
-			again := first + 1 + slices.Index(ids[first+1:], v)
+			before := slices.Index(ids, v)
+			again := before + 1 + slices.Index(ids[before+1:], v)
 			return nil, refusal.Errorf("entry %d: vertex %d is given twice, first by entry %d: give each "+
-				"id once; save a mask with .astype(bool)", again+1, v, first+1)
+				"id once; save a mask with .astype(bool)", again+1, v, before+1)
 		}
 	}
-	return slices.Clone(ids), nil
+	list := slices.Clone(ids)
+	for k := range list {
+		list[k] -= int64(first)
+	}
+	return list, nil
 }
 
 // mask reports whether bytes are one truth value per vertex, and not ids.

@@ -23,6 +23,7 @@ type Key struct {
 	Vertex   func(id []byte) (int32, error) // the vertex of an id
 	Name     func(vertex int32) string      // for people
 	Vertices func() int                     // those that are known to exist are the first
+	NoFirst  func(error) error              // adds a way out where only the first has no row; nil: none
 }
 
 // RowIDs are the vertices of the rows of a table, which come in any order.
@@ -68,8 +69,12 @@ func (r *RowIDs) Check() error {
 	if missing > 1 {
 		others = fmt.Sprintf(" and %d more", missing-1)
 	}
-	return refusal.Errorf("has no row for the id %s%s: give each vertex one row", r.key.Name(int32(first)),
+	err := refusal.Errorf("has no row for the id %s%s: give each vertex one row", r.key.Name(int32(first)),
 		others)
+	if first == 0 && missing == 1 && r.key.NoFirst != nil {
+		return r.key.NoFirst(err)
+	}
+	return err
 }
 
 // inOrder returns values, so many for each row, in the order of the vertices. It copies them.
