@@ -77,7 +77,7 @@ func (o *addedGiven) check(elsewhere bool) error {
 			"--add-edges out",
 			o.since)
 	}
-	flag := ""
+	var flag string
 	switch {
 	case len(o.Edges) > 0 || elsewhere:
 		return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"weft/graph/tables"
@@ -18,6 +19,8 @@ type source struct {
 	name  string
 	flags []*pflag.Flag
 	split string // that the import makes; "": none
+	train string // the command, if it is one that trains; else ""
+	label bool   // it learns the labels of vertices
 	like  string // a run or weights whose tables these are like; "": none, or a flag says so
 }
 
@@ -82,14 +85,40 @@ func (s source) check() error {
 	return nil
 }
 
+// severalLists refuses lists of edges beside tables where a command takes one graph, which may come after a
+// run, and says which import makes a graph of them.
+func severalLists(cmd *cobra.Command, run, lists []string) error {
+	words := []string{"weft import", edgesFormat}
+	for _, list := range lists {
+		words = append(words, refusal.ShellWord(list))
+	}
+	words = append(words, "STORE")
+	tables := tablesGiven{flags: pflag.NewFlagSet(importName, pflag.ContinueOnError), all: cmd.Flags()}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(f.Annotations[flagGroup], tablesHeading) {
+			tables.flags.AddFlag(f)
+		}
+	})
+	given := tables.of("")
+	if !given.given("vertices-from") {
+		return nil
+	}
+	if len(run) > 0 {
+		given.like = run[0]
+	}
+	var r recognition
+	given.addTo(&r)
+	for _, flag := range r.flags {
+		words = append(words, refusal.ShellFlag(flag))
+	}
+	return refusal.Errorf("%s: one list of edges stands in the place of a store; several become a store: %s",
+		lists[1], strings.Join(words, " "))
+}
+
 // addTo adds the flags to the import of a source.
 func (s source) addTo(r *recognition) {
 	for _, f := range s.flags {
-		values := []string{f.Value.String()}
-		if several, ok := f.Value.(pflag.SliceValue); ok {
-			values = several.GetSlice()
-		}
-		for _, value := range values {
+		for _, value := range valuesOf(f) {
 			r.flags = append(r.flags, "--"+f.Name+"="+value)
 			if name, _ := pflag.UnquoteUsage(f); name == "file" {
 				value = absolute(value)
@@ -106,6 +135,15 @@ func (s source) addTo(r *recognition) {
 		r.flags, r.given = append(r.flags, word), append(r.given, word)
 	}
 	slices.Sort(r.given)
+	r.train, r.label = s.train, s.label
+}
+
+// valuesOf are the values of a flag, of which one that is repeated has several.
+func valuesOf(f *pflag.Flag) []string {
+	if several, ok := f.Value.(pflag.SliceValue); ok {
+		return several.GetSlice()
+	}
+	return []string{f.Value.String()}
 }
 
 // absolute is FILE or TYPE=FILE with the absolute path of the file, where it can be had.

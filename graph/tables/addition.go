@@ -9,7 +9,6 @@ import (
 	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/graph/internal/arrays"
-	"weft/graph/internal/names"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -19,7 +18,8 @@ import (
 // columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
 // have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
 // the column of the graph's, if the new table has it. The names of tables and lists are those of types and
-// relations, of which an untyped graph has one each. Complaints are refusals.
+// relations, of which an untyped graph has one each. The reverse of a relation, as graph.ReverseRelations adds
+// it, gets the new edges of that relation reversed, unless it has a list of its own. Complaints are refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types()
 	all := make([]*vertexTable, len(types))
@@ -38,6 +38,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	if err := o.addEdges(g, all, made.Edges); err != nil {
 		return nil, err
 	}
+	made.Notes = addReverses(g, made.Edges)
 	for i, t := range all {
 		rows := appended.Rows{Count: t.all() - t.before}
 		if rows.Count == 0 {
@@ -49,7 +50,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		}
 		if rows.Features.Columns = t.list.Width(); rows.Features.Columns > 0 {
 			values, room := &rows.Features.Dense, int64(rows.Count)*int64(rows.Features.Columns)
-			if err := t.features(func(some []float32) (err error) {
+			if err := t.eachFeatures(func(some []float32) (err error) {
 				*values, err = memory.AppendTo(*values, some, room)
 				return err
 			}); err != nil {
@@ -70,11 +71,9 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 
 // tableOf is a table that adds to the vertices of a type.
 func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
-	made := &vertexTable{
-		name: t.Type, ids: names.NewTable(), before: t.Count, fixed: t.Table == nil, label: -1,
-		progress: o.Progress,
-	}
-	if made.numbered = t.Names == nil; made.fixed && made.numbered {
+	made := o.newTable(*t)
+	made.ofGraph, made.fixed, made.numbered = true, t.Table == nil, t.Names == nil
+	if made.fixed && made.numbered {
 		return made, nil
 	}
 	if len(t.Names) != t.Count {
@@ -168,6 +167,25 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	}
 	if len(out) > 0 {
 		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.path, strings.Join(out, ", ")))
+	}
+	return notes
+}
+
+// addReverses adds the reverses of new edges to the relations that hold the reverses of others, and says so.
+func addReverses(g *graph.Graph, edges []graph.Edges) (notes []string) {
+	for i := range g.Relations {
+		source, name, target, ok := g.Relations[i].ReverseOf()
+		forward := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
+			s, n, t := r.Ends()
+			return s == source && n == name && t == target
+		})
+		if !ok || forward < 0 || edges[i].Len() > 0 || edges[forward].Len() == 0 {
+			continue
+		}
+		edges[i] = edges[forward]
+		edges[i].Source, edges[i].Target = edges[forward].Target, edges[forward].Source
+		notes = append(notes, fmt.Sprintf("new edges of %s are added to %s, too, reversed", name,
+			g.Relations[i].Name))
 	}
 	return notes
 }

@@ -62,3 +62,37 @@ func TestAdd(t *testing.T) {
 	_, err = Add(more, &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, 0}}}})
 	assert.ErrorContains(t, err, "come from no table")
 }
+
+// TestAddReverses: a relation that holds the reverses of another gets those of its new edges, or its own list.
+func TestAddReverses(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
+		return path
+	}
+	o := Options{
+		Vertices: []string{file("users.csv", "id,age\na,1\nb,2\n"), file("items.csv", "id,price\nx,3\n")},
+		Edges:    []string{file("buys.csv", "source,target\na,x\nb,x\n")},
+	}
+	o.Choices.Most = 9
+	read, err := Open(o)
+	require.NoError(t, err)
+	one, err := read.Read()
+	require.NoError(t, err)
+	g, err := one.ReverseRelations()
+	require.NoError(t, err)
+	more := "buys=" + file("more.csv", "source,target\nb,y\nb,x\n")
+	reverse := "rev_buys=" + file("rev.csv", "source,target\ny,b\n")
+	forward := graph.Edges{Source: []int32{1, 1}, Target: []int32{1, 0}}
+	a, err := Add(Options{Edges: []string{more}}, g)
+	require.NoError(t, err)
+	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1, 0}, Target: []int32{1, 1}}}, a.Edges)
+	assert.Equal(t, "new edges of buys are added to rev_buys, too, reversed", a.Notes[0])
+	a, err = Add(Options{Edges: []string{more, reverse}}, g)
+	require.NoError(t, err)
+	assert.Equal(t, []graph.Edges{forward, {Source: []int32{1}, Target: []int32{1}}}, a.Edges)
+	a, err = Add(Options{Edges: []string{more}}, one)
+	require.NoError(t, err)
+	assert.Equal(t, []graph.Edges{forward}, a.Edges)
+}

@@ -129,11 +129,11 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	case l.rows == 0:
 		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
-	case l.known == 0 && l.ends[0].of.adds():
+	case l.known == 0 && l.ends[0].of.ofGraph:
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with {source} and {target}", l.path)
 	case l.known == 0:
-		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
+		return refusal.Columns.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
 			"{id}, and those of the ends with {source} and {target}; %s", l.path, l.ends[0].of.path,
 			l.ends[0].of.described())
 	}
@@ -157,8 +157,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		})
 		if asked := l.ends[k].asked; asked != "" {
 			if at = slices.Index(l.header, asked); at < 0 {
-				return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", asked,
-					refusal.Setting(endNames[k]), arrays.Listed(l.header))
+				return nil, refusal.Columns.Errorf("there is no column %s, which %s asks for: there are %s",
+					asked, refusal.Setting(endNames[k]), arrays.Listed(l.header))
 			}
 		}
 		if known := slices.Index(l.header, l.ends[k].known); known >= 0 && l.ends[k].asked == "" {
@@ -225,19 +225,13 @@ func (l *edgeList) endColumns() (names [2]string) {
 	return names
 }
 
-// unnamed refuses a list whose columns have no known names, with the settings that would name two of them.
+// unnamed refuses a list whose columns have no known names.
 func (l *edgeList) unnamed() error {
-	var ids []string
-	for _, c := range l.header {
-		if len(ids) < 2 {
-			ids = append(ids, c)
-		}
-	}
-	if len(ids) < 2 {
+	if len(l.header) < 2 {
 		return errors.New("there is one column: give a source and a target")
 	}
-	return fmt.Errorf("the columns are %s, and which are the ends of an edge? For example %s %s %s %s",
-		arrays.Listed(l.header), refusal.Setting("source"), ids[0], refusal.Setting("target"), ids[1])
+	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
+		"them with {source} and {target}", arrays.Listed(l.header))
 }
 
 // add adds the edge of a row.
@@ -283,7 +277,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 		}
 	}
 	if v, there := e.of.find(id); there {
-		if int(v) < e.of.before+e.of.rows {
+		if e.of.has(v) {
 			l.known++
 		}
 		return v, nil
@@ -298,7 +292,7 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 func (l *edgeList) resolve(e *end, id []byte) error {
 	var of []string
 	for _, t := range l.tables {
-		if v, there := t.find(id); there && int(v) < t.before+t.rows {
+		if v, there := t.find(id); there && t.has(v) {
 			of, e.of = append(of, t.name), t
 		}
 	}

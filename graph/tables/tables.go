@@ -128,7 +128,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 		if len(t.list) > 0 {
 			types[i].Features.Columns = t.list.Width()
-			g.Types[i].Rows = &streamed.Rows{Columns: t.list.Width(), Each: t.features, Refuse: t.refuse}
+			g.Types[i].Rows = &streamed.Rows{Columns: t.list.Width(), Each: t.eachFeatures, Refuse: t.refuse}
 		}
 		if more := len(t.ids.Names) - t.rows; more > 0 {
 			made.Notes = append(made.Notes, fmt.Sprintf("%d of %d vertices are ends of edges without a "+

@@ -155,8 +155,8 @@ func TestEndsFound(t *testing.T) {
 	// One that was an end of the graph's is still this one, and what the other one is now is not guessed.
 	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
 	_, err := Add(Options{Edges: []string{"more.csv"}}, g)
-	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? For `+
-		"example source other target from whom")
+	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? Name `+
+		"them with source and target")
 }
 
 // TestLabels: text is a class, and so are whole numbers, in their order; other numbers are values.
@@ -307,7 +307,7 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\na,1\n", "p,q,r\na,a,a\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
-				`edge? For example source p target q`, nil,
+				`edge? Name them with source and target`, nil,
 		},
 		{
 			"id,x\na,1\n", "p,q\na,a\n",

@@ -1,0 +1,145 @@
+package tables
+
+import (
+	"slices"
+
+	"weft/graph/columns"
+	"weft/graph/internal/table"
+	"weft/internal/refusal"
+)
+
+// features are what the columns of a table become.
+type features struct {
+	like     columns.List // what they are to become; nil: as the values suggest
+	choices  columns.Choices
+	profiles []*columns.Profile // of the table's columns
+	list     columns.List
+	from     []int // the column of each of list
+	leftOut  []columns.LeftOut
+}
+
+// match finds the columns of a list that features are to be like.
+func (t *vertexTable) match() error {
+	if t.like == nil {
+		return nil
+	}
+	t.list, t.from = slices.Clone(t.like), nil
+	for i := range t.list {
+		c := &t.list[i]
+		k := slices.Index(t.header, c.Name)
+		if k < 0 || !t.takes(k) {
+			return refusal.Errorf("%s: there is no column %s; %s", t.path, c.Name, t.described())
+		}
+		c.Missing, c.Other, c.Counts = 0, 0, nil
+		if c.Kind == columns.Category {
+			c.Counts = make([]int64, len(c.Categories))
+		}
+		t.from = append(t.from, k)
+	}
+	for k, name := range t.header {
+		if t.takes(k) && t.list.Index(name) < 0 {
+			t.leftOut = append(t.leftOut, columns.LeftOut{Name: name, Why: "the model does not know it"})
+		}
+	}
+	return nil
+}
+
+// count counts what the value of a row in a column of the list is.
+func (t *vertexTable) count(column int, field []byte, unknown bool) {
+	c := &t.list[column]
+	switch {
+	case columns.IsMissing(field):
+		c.Missing++
+	case unknown:
+		c.Other++
+	case c.Kind == columns.Category:
+		k, _ := slices.BinarySearch(c.Categories, string(field))
+		c.Counts[k]++
+	}
+}
+
+// row appends the features of a row, and tells seen about its values.
+func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, bool)) ([]float32, error) {
+	to, err := t.list.Append(to, func(i int) ([]byte, error) {
+		if t.list[i].Kind == columns.Number {
+			return r.Decimal(r.Field(t.from[i])), nil
+		}
+		return r.Field(t.from[i]), nil
+	}, seen)
+	if err != nil {
+		return to, r.Errorf("%w", err)
+	}
+	return to, nil
+}
+
+// finish decides what is made of the columns. Vertices without a row have no values.
+func (t *vertexTable) finish() {
+	more := int64(len(t.ids.Names) - t.rows)
+	t.leftOut = append(t.leftOut, t.nested...)
+	for k, p := range t.profiles {
+		switch {
+		case t.like != nil || k == t.id || k == t.label:
+			continue
+		case t.leaves(p.Name):
+			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: "as asked"})
+			continue
+		case isIndex(p.Name):
+			t.leftOut = append(t.leftOut,
+				columns.LeftOut{Name: p.Name, Why: "it has no name, as the index of pandas"})
+			continue
+		}
+		c, why := p.Column()
+		if why != "" {
+			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: why})
+			continue
+		}
+		c.Gaps = c.Gaps || more > 0
+		t.list, t.from = append(t.list, c), append(t.from, k)
+	}
+	t.profiles = nil
+	for i := range t.list {
+		t.list[i].Missing += more
+	}
+}
+
+// eachFeatures makes the second pass: it calls do with the features of all vertices, some at a time.
+func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
+	const batch = 1 << 16 // features, about
+	width, rows := t.list.Width(), 0
+	room := make([]float32, 0, batch+width)
+	flush := func(least int) error {
+		if len(room) < least {
+			return nil
+		}
+		err := do(room)
+		room = room[:0]
+		return err
+	}
+	read := func(r *table.Row) (err error) {
+		if rows++; rows > t.rows {
+			return r.Errorf("a further row has come while the file was read: import it again")
+		}
+		if room, err = t.row(room, r, nil); err != nil {
+			return err
+		}
+		return flush(batch)
+	}
+	var err error
+	if t.given {
+		err = t.read(nil, read)
+	}
+	if err == nil && rows < t.rows {
+		err = refusal.Errorf("%s: has %d rows, and had %d a moment ago: import it again", t.path, rows,
+			t.rows)
+	}
+	for ; err == nil && t.before+rows < len(t.ids.Names); rows++ {
+		for i := range t.list {
+			room, _, _ = t.list[i].Append(room, nil) // a missing value is of any kind
+		}
+		err = flush(batch)
+	}
+	if err == nil {
+		err = flush(1)
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+package tables
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/table"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// tableFile is the file of a table of vertices: its columns, and how its rows are read.
+type tableFile struct {
+	path     string
+	asked    string // the column of ids that it must have; empty: none
+	ofGraph  bool   // as the graph has it, to which the table adds
+	known    string // that of a table that was read before; empty: it is not known
+	progress graph.Progress
+
+	header []string          // of the columns that can be read
+	nested []columns.LeftOut // the others
+	id     int               // the column of ids
+}
+
+// readHeader reads the names of the columns. It refuses a table without a row.
+func (t *tableFile) readHeader() error {
+	err := t.read(nil, func(*table.Row) error { return errEnough })
+	switch {
+	case errors.Is(err, errEnough):
+		return nil
+	case err == nil:
+		err = refusal.Errorf("%s: has no row behind its header", t.path)
+	}
+	return err
+}
+
+// errEnough ends the reading of a table.
+var errEnough = errors.New("enough is read")
+
+// read reads the table, and calls do with its rows.
+func (t *tableFile) read(progress graph.Progress, do func(*table.Row) error) error {
+	file, _, err := regular.Open(t.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	of := table.Table{
+		Path: t.path, Progress: progress, Separators: ",;\t",
+		Line: "a table of vertices", Header: true,
+	}
+	return of.Each(file, t.choose, func(r *table.Row) error {
+		switch n := r.Len(); {
+		case n > len(t.header):
+			return r.Errorf("%d columns, where the header names %d: put a field that has a "+
+				"separator in quotes", n,
+				len(t.header))
+		case n < len(t.header):
+			return r.Errorf("%s, where the header names %d", arrays.Counted(n, "column"), len(t.header))
+		}
+		return do(r)
+	})
+}
+
+// choose takes all columns, by the names in the header.
+func (t *tableFile) choose(all []table.Column) (order []int, err error) {
+	t.header, t.nested = t.header[:0], nil
+	if !slices.ContainsFunc(all, func(c table.Column) bool { return !isNumber(c.Name) }) {
+		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
+	}
+	for k, c := range all {
+		if strings.Contains(c.Name, "\r") {
+			return nil,
+				errors.New(`its lines end as those of old Macs: convert the file, as with tr '\r' '\n'`)
+		}
+		if c.Name == "" {
+			c.Name = unnamed + strconv.Itoa(k)
+		}
+		if slices.Contains(t.header, c.Name) {
+			return nil, fmt.Errorf("two columns are called %.40q: rename one", c.Name)
+		}
+		if !utf8.ValidString(c.Name) {
+			return nil, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8",
+				c.Name)
+		}
+		if c.Kind == table.Nested {
+			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
+				"read, as of lists, structures, bytes and nulls"})
+			continue
+		}
+		t.header, order = append(t.header, c.Name), append(order, k)
+	}
+	switch {
+	case t.asked != "":
+		if t.id = slices.Index(t.header, t.asked); t.id < 0 {
+			there := arrays.Listed(t.header)
+			if t.ofGraph {
+				return nil, fmt.Errorf("there is no column %s, which has the ids of the graph's vertices: "+
+					"there are %s", t.asked, there)
+			}
+			return nil, refusal.Columns.Errorf("there is no column %s, which {id} asks for: there are %s",
+				t.asked, there)
+		}
+	case t.known != "" && slices.Contains(t.header, t.known):
+		t.id = slices.Index(t.header, t.known)
+	default:
+		t.id = max(0, slices.IndexFunc(t.header, arrays.IsIDColumn))
+	}
+	return order, nil
+}
+
+// isNumber reports whether a word is a number, as the fields of a line without names are.
+func isNumber(word string) bool {
+	_, err := strconv.ParseFloat(word, 64)
+	return err == nil
+}
+
+// unnamed is what pandas calls a column without a name, before its number from 0.
+const unnamed = "Unnamed: "
+
+// isIndex reports whether a column is the index of a table of pandas, which numbers the rows.
+func isIndex(name string) bool {
+	return strings.HasPrefix(name, unnamed) || strings.HasPrefix(name, "__index_level_")
+}
+
+// refuse says of an error that it is about the table.
+func (t *tableFile) refuse(err error) error { return refusal.Errorf("%s: %w", t.path, err) }
+
+// described lists the columns of the table, for people.
+func (t *tableFile) described() string { return t.path + " has " + arrays.Listed(t.header) }

@@ -1,0 +1,46 @@
+package tables
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"weft/graph/internal/names"
+)
+
+// vertexIDs numbers the vertices of a type by their ids: those of a graph to which a table adds, then those of
+// the table's rows, and then those that only edges name.
+type vertexIDs struct {
+	ids      *names.Table
+	before   int  // vertices that the graph has, to which the table adds
+	numbered bool // the ids of these are numbers from 0, which ids does not have
+	fixed    bool // these are all that there are
+	rows     int  // of the table
+}
+
+// checkID refuses an id that names no vertex.
+func checkID(id []byte) error {
+	switch {
+	case len(id) == 0:
+		return errors.New("the id is empty")
+	case !utf8.Valid(id):
+		return fmt.Errorf("the id %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", id)
+	}
+	return nil
+}
+
+// find returns the vertex of an id.
+func (t *vertexIDs) find(id []byte) (v int32, there bool) {
+	if !t.numbered {
+		return t.ids.Find(id)
+	}
+	n, err := strconv.ParseInt(string(id), 10, 32)
+	return int32(n), err == nil && n >= 0 && n < int64(t.before)
+}
+
+// has reports whether a vertex is the graph's, or has a row.
+func (t *vertexIDs) has(v int32) bool { return int(v) < t.before+t.rows }
+
+// all is how many vertices there are, with those that only edges name.
+func (t *vertexIDs) all() int { return max(t.before, len(t.ids.Names)) }
