@@ -1,11 +1,13 @@
 package tables
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weft/graph"
@@ -144,8 +146,8 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	l.header, l.order, l.leftOut = l.header[:0], nil, nil
-	for _, c := range all {
-		l.header = append(l.header, c.Name)
+	for k, c := range all {
+		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
 	}
 	if l.isEdge(all) {
 		return nil, nil
@@ -175,6 +177,10 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			at = held[k]
 		}
 		order = append(order, at)
+	}
+	if order[0] == order[1] {
+		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
+			"{source} and {target}", l.header[order[0]], arrays.Listed(l.header))
 	}
 	for i, name := range l.numbers {
 		at := slices.Index(l.header, name)
