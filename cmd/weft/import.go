@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -46,8 +47,8 @@ func (r *importRequest) files() (files []string) {
 		if name, _ := pflag.UnquoteUsage(f); name != "file" {
 			return
 		}
-		if several, ok := f.Value.(pflag.SliceValue); ok {
-			for _, argument := range several.GetSlice() {
+		if _, several := f.Value.(pflag.SliceValue); several {
+			for _, argument := range valuesOf(f) {
 				_, path := tables.Named(argument)
 				files = append(files, path)
 			}
@@ -210,7 +211,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 		err = files.Record(r.store)
 	}
 	if err != nil {
-		return err
+		return r.leadOn(err, "weft import "+edgesFormat, r.store)
 	}
 	if made.OneClass {
 		made.Warnings = append(made.Warnings, oneClass)
@@ -219,7 +220,7 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	if err := describeStore(r.store, made, time.Since(started), cmd.ErrOrStderr(), out); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, nextLine(r.store, made.Graph))
+	fmt.Fprintln(out, cmp.Or(r.nextLabelled(), nextLine(r.store, made.Graph)))
 	return nil
 }
 
@@ -321,11 +322,7 @@ func changed(flags *pflag.FlagSet) string {
 		if f.Name == quietFlag {
 			return
 		}
-		values := []string{f.Value.String()}
-		if several, ok := f.Value.(pflag.SliceValue); ok {
-			values = several.GetSlice()
-		}
-		for _, value := range values {
+		for _, value := range valuesOf(f) {
 			word := "--" + f.Name
 			if f.Value.Type() != "bool" {
 				word += " " + value

@@ -40,6 +40,7 @@ type reader struct {
 	// prepare refuses flags that make no sense, before the source is read; nil: all make sense.
 	prepare func() error
 	open    func(*importRequest) (*streamed.Graph, error)
+	tables  *tables.Options // that flags say; nil: the format has none
 }
 
 // inMemory is a reader of graphs that are read into memory as a whole.
@@ -201,7 +202,7 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 		columnsOf string
 	)
 	tableFlags(flags, &of, &columnsOf)
-	return reader{open: func(r *importRequest) (*streamed.Graph, error) {
+	return reader{tables: &of, open: func(r *importRequest) (*streamed.Graph, error) {
 		if err := checkTables(r.flags, &of); err != nil {
 			return nil, err
 		}

@@ -47,6 +47,11 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 		"dates also become sine and cosine of the part of the year, of the week and, with times, of the day")
 }
 
+// besideTables are flags of lists of edges for what tables of vertices have.
+var besideTables = []string{
+	"features", "labels", "train", "val", "test", "vertices", "string-ids", "first-id",
+}
+
 // checkTables refuses flags of tables where there is no table.
 func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 	if len(o.Vertices) > 0 {
@@ -54,10 +59,7 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 			return refusal.Errorf("--categories %d: give at least 1; --leave-out leaves columns out",
 				o.Choices.Most)
 		}
-		for _, name := range []string{
-			"features", "labels", "train", "val", "test",
-			"vertices", "string-ids", "first-id",
-		} {
+		for _, name := range besideTables {
 			if f := flags.Lookup(name); f != nil && f.Changed {
 				return refusal.Errorf("--%s: the table of --vertices-from has the vertices, their "+
 					"features and labels; leave one of the two out", name)

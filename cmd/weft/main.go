@@ -73,6 +73,10 @@ func execute(root *cobra.Command, started *bool) (status int) {
 
 // sayError prints an error, and where the program is at fault how to find out where.
 func sayError(stderr io.Writer, err error) {
+	var columns *unclear
+	if errors.As(err, &columns) {
+		columns.print(stderr)
+	}
 	var fault *launch.Fault
 	if !errors.As(err, &fault) {
 		fmt.Fprintln(stderr, oneLine(err))

@@ -31,6 +31,8 @@ type recognition struct {
 	source string   // what the import is given
 	part   bool     // the path is one file of several, all of which source names
 	flags  []string // that the import needs with this source, and those given
+	train  string   // as in source
+	label  bool     // as in source
 	given  []string // that a command was given for the import, with absolute paths
 }
 
@@ -236,6 +238,9 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	if err != nil {
 		return "", err
 	}
+	if err := request.checkLabel(); err != nil && r.label {
+		return "", r.leadOn(request, err)
+	}
 	m.Sources = request.files()
 	if made, err := m.Made(); made || err != nil {
 		return m.Store, err
@@ -283,7 +288,16 @@ func (r *recognition) importInto(store string, show io.Writer) (*streamed.Writte
 	shown := newStages(show)
 	defer shown.erase()
 	request.progress = shown.show
-	return request.makeStore()
+	made, err := request.makeStore()
+	return made, r.leadOn(request, err)
+}
+
+// leadOn adds to a refusal of columns the command that would work.
+func (r *recognition) leadOn(request *importRequest, err error) error {
+	if r.train != "" {
+		return request.leadOn(err, r.train, "")
+	}
+	return request.leadOn(err, "weft import "+r.format, "STORE")
 }
 
 // importDataset makes the store of a dataset.
@@ -377,7 +391,7 @@ func (r *recognition) files() (files []string) {
 
 // withImport adds to a refusal of a graph that was imported as it is which import can be given flags.
 func (r *recognition) withImport(err error) error {
-	if !refusal.Is(err) {
+	if !refusal.Is(err) || errors.As(err, new(*unclear)) {
 		return err
 	}
 	return fmt.Errorf("%w; the import of this source is %s", err, r.command("STORE"))

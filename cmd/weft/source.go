@@ -19,6 +19,8 @@ type source struct {
 	name  string
 	flags []*pflag.Flag
 	split string // that the import makes; "": none
+	train string // the command, if it is one that trains; else ""
+	label bool   // it learns the labels of vertices
 	like  string // a run or weights whose tables these are like; "": none, or a flag says so
 }
 
@@ -116,11 +118,7 @@ func severalLists(cmd *cobra.Command, run, lists []string) error {
 // addTo adds the flags to the import of a source.
 func (s source) addTo(r *recognition) {
 	for _, f := range s.flags {
-		values := []string{f.Value.String()}
-		if several, ok := f.Value.(pflag.SliceValue); ok {
-			values = several.GetSlice()
-		}
-		for _, value := range values {
+		for _, value := range valuesOf(f) {
 			r.flags = append(r.flags, "--"+f.Name+"="+value)
 			if name, _ := pflag.UnquoteUsage(f); name == "file" {
 				value = absolute(value)
@@ -137,6 +135,15 @@ func (s source) addTo(r *recognition) {
 		r.flags, r.given = append(r.flags, word), append(r.given, word)
 	}
 	slices.Sort(r.given)
+	r.train, r.label = s.train, s.label
+}
+
+// valuesOf are the values of a flag, of which one that is repeated has several.
+func valuesOf(f *pflag.Flag) []string {
+	if several, ok := f.Value.(pflag.SliceValue); ok {
+		return several.GetSlice()
+	}
+	return []string{f.Value.String()}
 }
 
 // absolute is FILE or TYPE=FILE with the absolute path of the file, where it can be had.

@@ -216,7 +216,9 @@ func (t *trainCommand) resumeRun(
 // given.
 func (t *trainCommand) source(dataset string) source {
 	s := t.tables.of(dataset)
-	if o, err := t.settings.merge(); err == nil && o.Split.Rule == "" && s.given("label") {
+	s.train = "weft train"
+	o, err := t.settings.merge()
+	if s.label = err == nil && o.Task != task.Link; err == nil && o.Split.Rule == "" && s.given("label") {
 		s.split = defaultSplit
 	}
 	return s

@@ -89,12 +89,12 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 			s.unread = append(s.unread, c.Name)
 			continue
 		case !known && k < 2 && s.names == nil:
-			return nil, fmt.Errorf("%.40q is not a vertex id, nor the name of a column: name the columns "+
-				"source, target and "+
-				"weight, drop others, or give %s if ids are names", c.Name, refusal.Setting("string-ids"))
+			return nil, refusal.Columns.Errorf("%.40q is not a vertex id, nor the name of a column: name the "+
+				"columns source, target and weight, drop others, or give {string-ids} if ids are names",
+				c.Name)
 		case !known:
-			return nil, fmt.Errorf("%.40q is not the name of a column: drop that column, name it source, "+
-				"target or weight, or read it with %s", c.Name, refusal.Setting("edge-features"))
+			return nil, refusal.Columns.Errorf("%.40q is not the name of a column: drop that column, name it "+
+				"source, target or weight, or read it with {edge-features}", c.Name)
 		case order[role] >= 0:
 			return nil, fmt.Errorf("columns %.40q and %.40q have one meaning: rename one",
 				columns[order[role]].Name, c.Name)
@@ -108,10 +108,10 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 	switch {
 	case order[0] >= 0 && order[1] >= 0:
 	case text:
-		return nil, fmt.Errorf("the header names no %s: name the columns source and target",
+		return nil, refusal.Columns.Errorf("the header names no %s: name the columns source and target",
 			[]string{"source", "target"}[min(1, order[0]+1)])
 	default:
-		return nil, fmt.Errorf("has columns %s: name those of the edges src and dst (or source and "+
+		return nil, refusal.Columns.Errorf("has columns %s: name those of the edges src and dst (or source and "+
 			"target, or 0 and 1)", listed)
 	}
 	for i, name := range s.EdgeFeatures {
@@ -149,7 +149,7 @@ func (l *list) checkFirst() error {
 	if l.edges < fewest || l.again {
 		return nil
 	}
-	return l.firstAt.Errorf("%.40q and %.40q do not come back, as in a header: name the columns source "+
-		"and target, or put a line "+
-		"with these words before it if it is an edge", l.names.Names[l.first[0]], l.names.Names[l.first[1]])
+	return refusal.Columns.Of(l.firstAt.Errorf("%.40q and %.40q do not come back, as in a header: name the "+
+		"columns source and target, or put a line with these words before it if it is an edge",
+		l.names.Names[l.first[0]], l.names.Names[l.first[1]]))
 }

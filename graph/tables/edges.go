@@ -1,11 +1,13 @@
 package tables
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"weft/graph"
@@ -133,7 +135,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with {source} and {target}", l.path)
 	case l.known == 0:
-		return refusal.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
+		return refusal.Columns.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
 			"{id}, and those of the ends with {source} and {target}; %s", l.path, l.ends[0].of.path,
 			l.ends[0].of.described())
 	}
@@ -144,8 +146,8 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	l.header, l.order, l.leftOut = l.header[:0], nil, nil
-	for _, c := range all {
-		l.header = append(l.header, c.Name)
+	for k, c := range all {
+		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
 	}
 	if l.isEdge(all) {
 		return nil, nil
@@ -157,8 +159,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		})
 		if asked := l.ends[k].asked; asked != "" {
 			if at = slices.Index(l.header, asked); at < 0 {
-				return nil, fmt.Errorf("there is no column %s, which %s asks for: there are %s", asked,
-					refusal.Setting(endNames[k]), arrays.Listed(l.header))
+				return nil, refusal.Columns.Errorf("there is no column %s, which %s asks for: there are %s",
+					asked, refusal.Setting(endNames[k]), arrays.Listed(l.header))
 			}
 		}
 		if known := slices.Index(l.header, l.ends[k].known); known >= 0 && l.ends[k].asked == "" {
@@ -175,6 +177,10 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			at = held[k]
 		}
 		order = append(order, at)
+	}
+	if order[0] == order[1] {
+		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
+			"{source} and {target}", l.header[order[0]], arrays.Listed(l.header))
 	}
 	for i, name := range l.numbers {
 		at := slices.Index(l.header, name)
@@ -225,19 +231,13 @@ func (l *edgeList) endColumns() (names [2]string) {
 	return names
 }
 
-// unnamed refuses a list whose columns have no known names, with the settings that would name two of them.
+// unnamed refuses a list whose columns have no known names.
 func (l *edgeList) unnamed() error {
-	var ids []string
-	for _, c := range l.header {
-		if len(ids) < 2 {
-			ids = append(ids, c)
-		}
-	}
-	if len(ids) < 2 {
+	if len(l.header) < 2 {
 		return errors.New("there is one column: give a source and a target")
 	}
-	return fmt.Errorf("the columns are %s, and which are the ends of an edge? For example %s %s %s %s",
-		arrays.Listed(l.header), refusal.Setting("source"), ids[0], refusal.Setting("target"), ids[1])
+	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
+		"them with {source} and {target}", arrays.Listed(l.header))
 }
 
 // add adds the edge of a row.

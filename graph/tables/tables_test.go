@@ -155,8 +155,19 @@ func TestEndsFound(t *testing.T) {
 	// One that was an end of the graph's is still this one, and what the other one is now is not guessed.
 	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
 	_, err := Add(Options{Edges: []string{"more.csv"}}, g)
-	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? For `+
-		"example source other target from whom")
+	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? `+
+		"Name them with source and target")
+}
+
+// TestIndex: the index that pandas writes before the columns, without a name, is no end of an edge.
+func TestIndex(t *testing.T) {
+	files(t, map[string]string{"v.csv": ",id,x\n0,0,1\n1,1,2\n", "e.csv": ",source,target\n0,1,0\n1,1,0\n"})
+	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
+	assert.Equal(t, []int32{1, 1}, g.Relations[0].Sources)
+	assert.Equal(t, []int64{0, 2, 2}, g.Relations[0].Indptr)
+	assert.Equal(t, []string{
+		"e.csv: columns left out: Unnamed: 0; edge-weights and edge-features take columns",
+	}, g.Notes)
 }
 
 // TestLabels: text is a class, and so are whole numbers, in their order; other numbers are values.
@@ -307,12 +318,18 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\na,1\n", "p,q,r\na,a,a\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
-				`edge? For example source p target q`, nil,
+				`edge? Name them with source and target`, nil,
 		},
 		{
 			"id,x\na,1\n", "p,q\na,a\n",
 			`e.csv:1: there is no column z, which source asks for: there are "p", "q"`,
 			func(o *Options) { o.Source = []string{"z"} },
+		},
+		{
+			"id,x\na,1\n", "source,target\na,a\n",
+			`e.csv:1: column target would be both ends of an edge: name two of "source", "target" with source ` +
+				"and target",
+			func(o *Options) { o.Source = []string{"target"} },
 		},
 		{
 			"id,x\na,1\n", "src,dst\nb,c\n",

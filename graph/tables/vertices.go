@@ -92,12 +92,12 @@ func (o *Options) findLabel(all []*vertexTable) error {
 		found = i
 	}
 	if found < 0 {
-		return refusal.Errorf("{label} %s: no table of vertices has this column; %s", o.Label,
+		return refusal.Columns.Errorf("{label} %s: no table of vertices has this column; %s", o.Label,
 			all[0].described())
 	}
 	t := all[found]
 	if t.label = slices.Index(t.header, column); t.label == t.id {
-		return refusal.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
+		return refusal.Columns.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
 	}
 	first(all, found)
 	return nil
@@ -146,8 +146,8 @@ func (t *vertexTable) profile() error {
 				out = fmt.Sprintf(", or name the column of the ids with %s; %s", refusal.Setting("id"),
 					t.described())
 			}
-			return r.Errorf("the id %.40q stands in row %d as well: give each vertex one row%s", id,
-				int(v)-t.before+1, out)
+			return refusal.Columns.Of(r.Errorf("the id %.40q stands in row %d as well: give each vertex "+
+				"one row%s", id, int(v)-t.before+1, out))
 		}
 		t.rows++
 		if t.label >= 0 {

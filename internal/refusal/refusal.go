@@ -110,6 +110,7 @@ type Subject string
 const (
 	Graph   Subject = "graph"
 	Weights Subject = "weights"
+	Columns Subject = "columns" // of tables, which are not those asked for, or known
 )
 
 type about struct {

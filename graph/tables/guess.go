@@ -1,0 +1,350 @@
+package tables
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/graph/columns"
+	"weft/graph/edgelist"
+	"weft/graph/internal/arrays"
+	"weft/graph/internal/table"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// Look is what the first rows of a table show.
+type Look struct {
+	Path    string
+	Columns []Seen
+	rows    int
+	whole   bool // there are no further rows
+}
+
+// Seen is a column of a Look.
+type Seen struct {
+	Name    string
+	Kind    string // a columns.Kind, or text, or empty where no row has a value
+	Example string // its first value
+	present int    // rows that have a value
+	values  map[string]int
+}
+
+// A look reads so many rows, and less of a table of many columns; a value has so many bytes of it.
+const (
+	lookRows   = 1000
+	lookFields = 1 << 20
+	lookBytes  = 64
+)
+
+// few is how many values a column has at most that looks like classes.
+const few = 20
+
+// NewLook reads the first rows of a table whose first line, or schema, names the columns. It refuses any
+// other.
+func NewLook(path string) (*Look, error) {
+	file, _, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	l := &Look{Path: path}
+	var profiles []*columns.Profile
+	of := table.Table{Path: path, Separators: ",;\t", Line: "a table"}
+	choose := func(all []table.Column) (order []int, err error) {
+		for k, c := range all {
+			if c.Name == "" {
+				c.Name = unnamed + strconv.Itoa(k)
+			}
+			if c.Kind != table.Nested {
+				order = append(order, k)
+				l.Columns = append(l.Columns, Seen{Name: c.Name, values: map[string]int{}})
+				profiles = append(profiles, columns.NewProfile(c.Name, columns.Choices{Most: few}))
+			}
+		}
+		if order == nil {
+			return nil, errors.New("has no column that is read")
+		}
+		return order, nil
+	}
+	err = of.Each(file, choose, func(r *table.Row) error {
+		if l.rows == max(few, min(lookRows, lookFields/len(l.Columns))) {
+			return errEnough
+		}
+		l.rows++
+		for k := range l.Columns[:min(len(l.Columns), r.Len())] {
+			field := r.Field(k)
+			l.Columns[k].add(field)
+			profiles[k].Add(field, r.Decimal(field))
+		}
+		return nil
+	})
+	if l.whole = err == nil; err != nil && !errors.Is(err, errEnough) {
+		return nil, err
+	}
+	for k := range l.Columns {
+		c := &l.Columns[k]
+		if c.Kind = "text"; c.present == 0 {
+			c.Kind = "empty"
+		} else if made, why := profiles[k].Column(); why == "" {
+			c.Kind = string(made.Kind)
+		}
+		if slices.ContainsFunc(l.Columns, func(other Seen) bool { return other.values[c.Name] > 0 }) {
+			return nil, refusal.Errorf("%s: its first line looks like a row: put the names of "+
+				"columns before it",
+				path)
+		}
+	}
+	return l, nil
+}
+
+// add adds a field.
+func (c *Seen) add(field []byte) {
+	if columns.IsMissing(field) {
+		return
+	}
+	value := strings.ToValidUTF8(string(field[:min(len(field), lookBytes)]), "")
+	if c.present++; c.present == 1 {
+		c.Example = value
+	}
+	c.values[value]++
+}
+
+// Labels are the columns that may be learned: those of few values, which come again, and are no dates.
+func (l *Look) Labels() (names []string) {
+	for i := range l.Columns {
+		c := &l.Columns[i]
+		if n := len(c.values); n > 1 && n <= few && 2*n <= c.present && c.Kind != string(columns.Date) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// label is the column to learn: one with a name of labels, else the last of Labels.
+func (l *Look) label() string {
+	for _, name := range []string{"label", "class", "target", "y"} {
+		for i := range l.Columns {
+			if strings.EqualFold(l.Columns[i].Name, name) {
+				return l.Columns[i].Name
+			}
+		}
+	}
+	if all := l.Labels(); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return aColumn
+}
+
+// unique reports whether a column has another value in each row.
+func (l *Look) unique(c *Seen) bool { return len(c.values) == l.rows && l.rows > 1 }
+
+// id is the column of ids: of those with another value in each row the one that shares the most values with a
+// column of a list of edges, which may be empty; of equal ones that which is taken if none is asked for, else
+// the first. −1: there is none.
+func (l *Look) id(list *Look) int {
+	id, most := -1, -1
+	take := func(k int) {
+		if c := &l.Columns[k]; l.unique(c) && list.most(c) > most {
+			id, most = k, list.most(c)
+		}
+	}
+	if len(l.Columns) > 0 {
+		take(l.usualID())
+	}
+	for k := range l.Columns {
+		take(k)
+	}
+	return id
+}
+
+// usualID is the column of ids that is taken if none is asked for.
+func (l *Look) usualID() int {
+	return max(0, slices.IndexFunc(l.Columns, func(c Seen) bool { return arrays.IsIDColumn(c.Name) }))
+}
+
+// has reports whether there is a column of that name.
+func (l *Look) has(name string) bool {
+	return slices.ContainsFunc(l.Columns, func(c Seen) bool { return c.Name == name })
+}
+
+// common is how many different values two columns share.
+func (c *Seen) common(other *Seen) (n int) {
+	for value := range c.values {
+		if other.values[value] > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// most is the largest number of values that a column shares with one of the look.
+func (l *Look) most(c *Seen) (n int) {
+	for k := range l.Columns {
+		n = max(n, l.Columns[k].common(c))
+	}
+	return n
+}
+
+// holding are the columns with values that are ids of a table, those that share the most first, and last those
+// in which no value comes again, as in ids of the edges.
+func (l *Look) holding(of *Look) (found []int) {
+	id := of.id(l)
+	if id < 0 {
+		return nil
+	}
+	known := make([]int, len(l.Columns))
+	for k := range l.Columns {
+		c := &l.Columns[k]
+		if known[k] = c.common(&of.Columns[id]); known[k] > 0 {
+			found = append(found, k)
+		}
+		if l.unique(c) {
+			known[k] = 0
+		}
+	}
+	slices.SortStableFunc(found, func(a, b int) int { return cmp.Compare(known[b], known[a]) })
+	return found
+}
+
+// sharing are the two columns that share the most values, as the ends of edges do; nil: none share any. Dates,
+// truth values, and columns in which no value comes again are none.
+func (l *Look) sharing() (ends []int) {
+	most := 0
+	isEnd := func(c *Seen) bool {
+		return c.Kind != string(columns.Date) && c.Kind != string(columns.Boolean) && !l.unique(c)
+	}
+	for k := range l.Columns {
+		for i := range l.Columns[:k] {
+			a, b := &l.Columns[i], &l.Columns[k]
+			if n := a.common(b); n > most && isEnd(a) && isEnd(b) {
+				most, ends = n, []int{i, k}
+			}
+		}
+	}
+	return ends
+}
+
+// isVertices reports whether the rows look like vertices: one column has another value in each, and no two
+// columns of many values share some.
+func (l *Look) isVertices() bool {
+	many := func(k int) bool { return 4*len(l.Columns[k].values) > l.rows }
+	ends := l.sharing()
+	return l.id(&Look{}) >= 0 && (ends == nil || !many(ends[0]) || !many(ends[1]))
+}
+
+// What Guess does not know.
+const (
+	anEdgeList   = "EDGES.csv"
+	aVertexTable = "VERTICES.csv"
+	aColumn      = "COLUMN"
+)
+
+// Guess looks at the files that options name, and guesses which of them are what, and the columns of the
+// ends, ids and label that need to be asked for. Words in capitals are what it does not know. A column that
+// is asked for and is there stays. A list of edges without a table may be a table of vertices. guess is nil
+// where there are several lists or tables. Errors are refusals of a file.
+func Guess(o Options) (guess *Options, looks []*Look, err error) {
+	for _, argument := range slices.Concat(o.Edges, o.Vertices) {
+		_, path := Named(argument)
+		l, err := NewLook(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		looks = append(looks, l)
+	}
+	if len(o.Edges) != 1 || len(o.Vertices) > 1 {
+		return nil, looks, nil
+	}
+	guess = &Options{Edges: o.Edges, Vertices: o.Vertices}
+	list, of := looks[0], &Look{}
+	switch {
+	case len(o.Vertices) == 1:
+		if of = looks[1]; len(list.holding(of)) < 2 && len(of.holding(list)) > 1 { // exchanged
+			list, of = of, list
+			guess.Edges, guess.Vertices = []string{list.Path}, []string{of.Path}
+		}
+	case list.isVertices():
+		list, of = of, list
+		guess.Edges, guess.Vertices = []string{anEdgeList}, []string{of.Path}
+	default:
+		guess.Vertices = []string{aVertexTable}
+	}
+	guess.columnsOf(of, list, &o)
+	guess.endsOf(list, of, &o)
+	return guess, looks, nil
+}
+
+// columnsOf guesses the columns of a table of vertices beside a list of edges. Either may be empty.
+func (o *Options) columnsOf(l, list *Look, asked *Options) {
+	if o.Label = aColumn; len(l.Columns) == 0 {
+		return
+	}
+	switch id := l.id(list); {
+	case id < 0:
+		o.ID = []string{aColumn}
+	case id != l.usualID():
+		o.ID = []string{l.Columns[id].Name}
+	}
+	if o.Label = l.label(); l.has(asked.Label) {
+		o.Label = asked.Label
+	}
+}
+
+// endsOf guesses the columns of the ends of a list of edges beside a table of vertices. Either may be empty.
+func (o *Options) endsOf(l, of *Look, asked *Options) {
+	if len(l.Columns) == 0 {
+		return
+	}
+	there := func(asked []string) string {
+		if len(asked) == 1 && l.has(asked[0]) {
+			return asked[0]
+		}
+		return ""
+	}
+	source, target := there(asked.Source), there(asked.Target)
+	held := l.holding(of)
+	found := l.named() || len(held) == 2 && (!of.whole || l.mostly(held, of))
+	if source+target == "" && found {
+		return
+	}
+	ends := []string{aColumn, aColumn}
+	if len(held) < 2 {
+		held = l.sharing()
+	}
+	if held != nil {
+		first, second := min(held[0], held[1]), max(held[0], held[1])
+		ends = []string{l.Columns[first].Name, l.Columns[second].Name}
+	}
+	if ends[0] == target || ends[1] == source {
+		slices.Reverse(ends)
+	}
+	o.Source, o.Target = []string{cmp.Or(source, ends[0])}, []string{cmp.Or(target, ends[1])}
+}
+
+// named reports whether two columns have names of ends.
+func (l *Look) named() bool {
+	var there [2]bool
+	for _, c := range l.Columns {
+		if end, known := edgelist.EndOf(c.Name); known {
+			there[end] = true
+		}
+	}
+	return there == [2]bool{true, true}
+}
+
+// mostly reports whether the columns hold ids of a table in at least half of the rows.
+func (l *Look) mostly(held []int, of *Look) bool {
+	ids := of.Columns[of.id(l)].values
+	return !slices.ContainsFunc(held, func(k int) bool {
+		rows := 0
+		for value, n := range l.Columns[k].values {
+			if ids[value] > 0 {
+				rows += n
+			}
+		}
+		return 2*rows < l.rows
+	})
+}
