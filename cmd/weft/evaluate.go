@@ -93,7 +93,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	defer of.on.Close()
-	if of.elsewhere && len(of.on.Splits) == 0 && e.split <= 0 {
+	if of.changed && !of.elsewhere {
+		return nil, refusal.Errorf("%s has other vertices than %s was trained on, whose split is not drawn again: "+
+			"weft evaluate %s %s measures all its labelled vertices, those of the training included", of.graph, of.run,
+			refusal.ShellWord(of.run), refusal.ShellWord(of.graph))
+	}
+	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {
 		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}

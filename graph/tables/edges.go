@@ -190,6 +190,10 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		}
 		order = append(order, at)
 	}
+	if order[0] == order[1] {
+		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
+			"{source} and {target}", l.header[order[0]], arrays.Listed(l.header))
+	}
 	for i, name := range l.numbers {
 		at := slices.Index(l.header, name)
 		if at < 0 || slices.Contains(order, at) {

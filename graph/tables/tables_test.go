@@ -155,8 +155,8 @@ func TestEndsFound(t *testing.T) {
 	// One that was an end of the graph's is still this one, and what the other one is now is not guessed.
 	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
 	_, err := Add(Options{Edges: []string{"more.csv"}}, g)
-	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? Name `+
-		"them with source and target")
+	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? `+
+		"Name them with source and target")
 }
 
 // TestIndex: the index that pandas writes before the columns, without a name, is no end of an edge.
@@ -324,6 +324,12 @@ func TestRefused(t *testing.T) {
 			"id,x\na,1\n", "p,q\na,a\n",
 			`e.csv:1: there is no column z, which source asks for: there are "p", "q"`,
 			func(o *Options) { o.Source = []string{"z"} },
+		},
+		{
+			"id,x\na,1\n", "source,target\na,a\n",
+			`e.csv:1: column target would be both ends of an edge: name two of "source", "target" with source ` +
+				"and target",
+			func(o *Options) { o.Source = []string{"target"} },
 		},
 		{
 			"id,x\na,1\n", "src,dst\nb,c\n",
