@@ -218,7 +218,7 @@ func TestRefuses(t *testing.T) {
 		status             int
 		want               string
 	}{
-		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": [0, 1]}`},
+		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": ["v0", "v1"]}`},
 		{
 			"POST", "/predict", `{"vertices": ["v1"`, 400,
 			"the body ends within its JSON object; send all of it",
@@ -262,8 +262,10 @@ func TestRefuses(t *testing.T) {
 		assert.Contains(t, problem.Error, c.want)
 		assert.Equal(t, 1, strings.Count(text, "\n"))
 	}
+	_, text := ask(s, "GET", "http://localhost/", "")
+	assert.Contains(t, text, `curl -d '{"vertices": ["v0"]}' http://ADDRESS/predict`)
 	s.ids[0] = newIDs(5, nil)
-	_, text := ask(s, "POST", "http://localhost/predict", `{"vertices": [5]}`)
+	_, text = ask(s, "POST", "http://localhost/predict", `{"vertices": [5]}`)
 	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
 }
 

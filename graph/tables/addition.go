@@ -18,8 +18,9 @@ import (
 // columns become features as they did for the graph or, with Like, for a model, and a new id that only edges
 // have is a vertex without values; else all vertices must be the graph's. Labels are read where Label names
 // the column of the graph's, if the new table has it. The names of tables and lists are those of types and
-// relations, of which an untyped graph has one each. The reverse of a relation, as graph.ReverseRelations adds
-// it, gets the new edges of that relation reversed, unless it has a list of its own. Complaints are refusals.
+// relations, of which an untyped graph has one each. The reverse of a relation, as graph.ReverseRelations
+// adds it, gets the new edges of that relation reversed, unless it has a list of its own. Complaints are
+// refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	types := g.Types()
 	all := make([]*vertexTable, len(types))
