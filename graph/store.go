@@ -41,6 +41,18 @@ func Open(dir string) (*Graph, error) {
 	return g, nil
 }
 
+// VerticesIn is the number of vertices of all types of the store in dir, as its description says.
+func VerticesIn(dir string) (n int, err error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return 0, err
+	}
+	for i := range d.Vertices {
+		n += d.Vertices[i].Count
+	}
+	return n, nil
+}
+
 // CheckMade is Check for a graph made in memory; a stored one was checked when it was opened.
 func (g *Graph) CheckMade() error {
 	if g.path != "" {

@@ -247,6 +247,9 @@ func (s *saver) begin(of *state, take func() []checkpoint.Array) error {
 			Chunks: chunksOf(&w.Config, s.Partition), Columns: s.columns, Curve: slices.Clone(of.curve),
 			Best: of.best.record(),
 		}
+		if w.Init != "" {
+			p.record.Standard = w.Standard
+		}
 		if w.ChunkOf != nil && p.record.Chunks != "" { // as many for any number of stages
 			p.record.Settings["chunks"] = fmt.Sprint(w.Stage.Count * w.Mesh.Partitions)
 		}

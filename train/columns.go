@@ -6,6 +6,7 @@ import (
 
 	"weft/graph/columns"
 	"weft/partition"
+	"weft/train/worker"
 )
 
 // Whole describes the graph of the job as its model sees it: with the features that Like asks for.
@@ -70,6 +71,24 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 		j.arrangements = arrangements
 	}
 	return notes, nil
+}
+
+// standards has features standardised as they were before: as the run was that continues, or as the weights
+// that it starts from expect them, where they say so. Other features have the graph's own means and
+// deviations.
+func (j *Job) standards(s *shared) error {
+	if j.Checkpoints != nil && j.Checkpoints.From != nil {
+		var r Record
+		err := j.Checkpoints.From.State(&r)
+		s.Standard = r.Standard
+		return err
+	}
+	if s.Init == "" {
+		return nil
+	}
+	weights, err := worker.ReadInit(s.Init)
+	s.Started = worker.StandardOf(weights, s.Resolved, s.whole)
+	return err
 }
 
 // arrange has the features of a share read as Like asks for.

@@ -1,9 +1,12 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,6 +14,7 @@ import (
 	"weft/graph/columns"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/nn"
 )
 
 // fromTable is a graph whose features are of columns: a, with a mark where it has no value, a category c of
@@ -194,4 +198,50 @@ func TestAutoFeatures(t *testing.T) {
 	o.NormalizeFeatures = "standard"
 	r = mustRun(t, &Job{Graph: types, Options: o})
 	assert.Equal(t, types.Features.Columns, len(r.Weights["features.a.mean"].Float32), "means")
+}
+
+// TestStartedStandards: a training that starts from weights on another graph has their means and deviations,
+// also when it continues without their file.
+func TestStartedStandards(t *testing.T) {
+	g := fromTable(t)
+	o := given(Defaults(), "model sage, hidden 8, epochs 3, threads 1")
+	weights := mustRun(t, &Job{Graph: g, Options: o}).Weights
+	other := inOtherOrder(g)
+	for v := range other.Own() { // another mean of the column d
+		other.Features.Row(v)[other.Features.Columns-6] += 5000
+	}
+	var file bytes.Buffer
+	require.NoError(t, nn.EncodeState(&file, weights))
+	for _, mesh := range []string{"", "parallel graph=2", "parallel tensor=2", "parallel pipeline=2"} {
+		o.Init = filepath.Join(t.TempDir(), "init.safetensors")
+		require.NoError(t, os.WriteFile(o.Init, file.Bytes(), 0o600))
+		job := func() *Job {
+			j := &Job{Graph: other, Options: given(o, mesh)}
+			_, err := j.Like((&Job{Graph: g}).Columns())
+			require.NoError(t, err)
+			return j
+		}
+		whole := mustRun(t, job())
+		folder, stopped := t.TempDir(), job()
+		follow(stopped, folder, nil)
+		_, err := stopped.Run(stopAfter(stopped, 2))
+		require.NoError(t, err)
+		require.NoError(t, os.Remove(o.Init))
+		again := job()
+		follow(again, folder, openLast(t, folder))
+		continued := mustRun(t, again)
+		for _, name := range []string{"features.mean", "features.deviation"} {
+			assert.Equal(t, weights[name], whole.Weights[name], "%s, %q", name, mesh)
+			assert.Equal(t, weights[name], continued.Weights[name], "%s, continued, %q", name, mesh)
+		}
+		assert.Equal(t, true, slices.Equal(whole.Logits, continued.Logits), "continued: other bits, %q", mesh)
+	}
+	o.Init, o.Epochs = "", 1
+	own := &Job{Graph: other, Options: o}
+	_, err := own.Like((&Job{Graph: g}).Columns())
+	require.NoError(t, err)
+	if k := 4; math.Abs(float64(mustRun(t, own).Weights["features.mean"].Float32[k]-
+		weights["features.mean"].Float32[k]-5000)) > 1 {
+		t.Error("the graphs have the same means")
+	}
 }

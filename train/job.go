@@ -143,6 +143,9 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := j.ranks().Together(j.standards(s)); err != nil {
+		return nil, err
+	}
 	if s.Savings, err = j.checkLimit(ctx, s); err != nil {
 		return nil, err
 	}

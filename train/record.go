@@ -9,6 +9,7 @@ import (
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
+	"weft/train/engine"
 	"weft/train/metric"
 	"weft/train/worker"
 )
@@ -26,8 +27,11 @@ type Record struct {
 	Chunks string `json:"chunks,omitempty"`
 	// Columns are those that features are brought into, by vertex type; nil: they are as they are stored.
 	Columns columns.ByType `json:"columns,omitempty"`
-	Curve   []Epoch        `json:"curve"`
-	Best    bestRecord     `json:"best"`
+	// Standard is how features are standardised, by the number of the vertex type, in a run that began with
+	// weights; nil: by the graph's own means and deviations.
+	Standard []*engine.Standard `json:"standard,omitempty"`
+	Curve    []Epoch            `json:"curve"`
+	Best     bestRecord         `json:"best"`
 }
 
 // bestRecord is best without its weights and settings.

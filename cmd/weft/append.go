@@ -74,6 +74,11 @@ Runs that were trained on the store predict on the new version as they are. Part
 
 func (a *appendCommand) run(cmd *cobra.Command) error {
 	o := &a.tables
+	if _, err := os.Stat(filepath.Join(a.store, "run.json")); err == nil {
+		return refusal.Errorf("%s: a run, and not a store; append to the store that weft inspect %s names, or "+
+			"predict what is new without keeping it: weft predict %[2]s --add-vertices TABLE --add-edges FILE",
+			a.store, refusal.ShellWord(a.store))
+	}
 	switch ofEdges := len(o.Source)+len(o.Target)+len(o.EdgeWeights)+len(o.EdgeFeatures) > 0; {
 	case len(o.Edges)+len(o.Vertices) == 0:
 		return refusal.Errorf("%s: say what to append, with --edges FILE, --vertices-from TABLE or both",
@@ -110,11 +115,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if strings.Contains(a.written.Provenance, "--symmetrize") && oneWay(&a.added.Edges[0]) {
-		warnings = append(warnings, "the store was imported with --symmetrize, and new edges are added as they are "+
-			"listed: list each in both directions, too")
-	}
-	for _, warning := range warnings {
+	for _, warning := range append(warnings, oneWays(a.written.Graph, a.added.Edges)...) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+warning)
 	}
 	say(storeLine(made, a.written, time.Since(started)))
@@ -124,21 +125,6 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 			when(d.Method != partition.File && d.Method != partition.DGL, " --method "+d.Method)))
 	}
 	return nil
-}
-
-// oneWay reports whether the reverse of an edge is not there, equally often.
-func oneWay(e *graph.Edges) bool {
-	more := map[[2]int32]int{}
-	for k, u := range e.Source {
-		more[[2]int32{u, e.Target[k]}]++
-		more[[2]int32{e.Target[k], u}]--
-	}
-	for _, n := range more {
-		if n != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // append makes the new version.

@@ -83,9 +83,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 			return nil, err
 		}
 	}
-	if of.graph == "" {
-		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
-			"weft evaluate %[1]s STORE", args[0])
+	if err := of.hasGraph("evaluate", args); err != nil {
+		return nil, err
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
@@ -94,7 +93,12 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		return nil, err
 	}
 	defer of.on.Close()
-	if of.elsewhere && len(of.on.Splits) == 0 && e.split <= 0 {
+	if of.changed && !of.elsewhere {
+		return nil, refusal.Errorf("%s has other vertices than %s was trained on, whose split is not drawn again: "+
+			"weft evaluate %s %s measures all its labelled vertices, those of the training included", of.graph, of.run,
+			refusal.ShellWord(of.run), refusal.ShellWord(of.graph))
+	}
+	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {
 		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
 			return nil, err
 		}

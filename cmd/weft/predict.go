@@ -205,7 +205,8 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session, weights nn.State
 		if shown.erase(); err != nil {
 			return err
 		}
-		for _, note := range job.Appended.Added.Notes {
+		added := job.Appended.Added
+		for _, note := range slices.Concat(added.Notes, oneWays(job.Graph, added.Edges)) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
 		}
 	}

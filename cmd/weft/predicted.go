@@ -76,8 +76,13 @@ func (p *predictCommand) describe(
 	if err := d.Check(nn.UnitsIn(asked.state)); err != nil {
 		return nil, err
 	}
-	if labels := &d.graph.Labels; labels.There() && !p.added.there() &&
-		len(d.graph.Splits) > asked.options.Split.Number {
+	switch labels := &d.graph.Labels; {
+	case !labels.There() || p.added.there():
+	case asked.changed:
+		fmt.Fprintf(warnings, "weft: note: %s has other vertices than %s was trained on, whose split is not "+
+			"drawn again: the predictions are not compared with labels\n",
+			printable(asked.graph), printable(asked.run))
+	case len(d.graph.Splits) > asked.options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
 		}

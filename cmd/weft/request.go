@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"weft/gnn"
+	"weft/graph"
 	"weft/graph/columns"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -24,6 +27,9 @@ type request struct {
 	columns columns.ByType // that the weights were trained on; nil: they do not say
 	graph   string         // dataset or store
 	tables  tablesGiven    // of a graph in the place of the run's
+	// changed says that the run's own graph has other vertices than it was trained on. The split that was drawn
+	// of these is then not drawn again: training vertices would be among the test vertices.
+	changed bool
 	// weighted says that the edges that the run trained on have weights.
 	weighted bool
 }
@@ -48,11 +54,32 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	asked.learned = learnedClasses{run.Store, run.ClassNames}
 	asked.weighted = run.Summary.Graph.Weighted
 	if len(args) == 2 {
-		if asked.graph = args[1]; !sameFile(args[1], run.Store) {
-			o.Split.Rule = "" // it divides the run's own graph
+		asked.graph = args[1]
+	}
+	if o.Split.Rule != "" { // it divides the run's own graph, as it was
+		own := len(args) == 1 || sameFile(args[1], run.Store)
+		if n, err := graph.VerticesIn(run.Store); own && err == nil && n != run.Summary.Graph.Vertices {
+			asked.changed = true // if it cannot be read, who opens it says why
+		}
+		if !own || asked.changed {
+			o.Split.Rule = ""
 		}
 	}
 	return asked, o, run, nil
+}
+
+// hasGraph refuses the run's own graph, unless args name another, if the run names none that is there.
+func (r *request) hasGraph(command string, args []string) error {
+	record := filepath.Join(args[0], "run.json")
+	give := "weft " + command + " " + refusal.ShellWord(args[0]) + " STORE"
+	switch _, err := os.Stat(r.graph); {
+	case len(args) == 2:
+	case r.graph == "":
+		return refusal.Errorf("%s names no store, as the graph was made in memory; give one: %s", record, give)
+	case err != nil:
+		return refusal.Errorf("%s names %s, which is not there; give the store: %s", record, r.graph, give)
+	}
+	return nil
 }
 
 // readWeights reads the weights, and which columns they were trained on.

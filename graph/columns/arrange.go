@@ -116,8 +116,12 @@ func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 	if other == 0 {
 		return ""
 	}
-	return fmt.Sprintf("column %s: %d rows have values that are not known, which count as other", want.Name,
-		other)
+	rows := "rows have"
+	if other == 1 {
+		rows = "row has"
+	}
+	return fmt.Sprintf("column %s: %d %s values that are not known, which count as other", want.Name, other,
+		rows)
 }
 
 // Width is the number of features of a row that is arranged; columns is that of one that is not.

@@ -62,7 +62,7 @@ func TestFirstID(t *testing.T) {
 	}
 }
 
-// TestPerhapsFrom1: what cannot be meant where ids count from 0 leads on to first-id; what can be is warned of.
+// TestPerhapsFrom1: what cannot be meant where ids count from 0 leads on to first-id; else a warning does.
 func TestPerhapsFrom1(t *testing.T) {
 	const leads = "vertex 0 has no edge: where ids count from 1, give first-id 1"
 	edges := write(t, "e.csv", "1,2\n3,1\n2,3\n")

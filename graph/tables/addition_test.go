@@ -63,7 +63,7 @@ func TestAdd(t *testing.T) {
 	assert.ErrorContains(t, err, "come from no table")
 }
 
-// TestAddReverses: a relation that holds the reverses of another gets those of its new edges, or its own list.
+// TestAddReverses: a relation that holds the reverses of another gets those of its new edges, or its own.
 func TestAddReverses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {

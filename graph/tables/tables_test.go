@@ -155,8 +155,19 @@ func TestEndsFound(t *testing.T) {
 	// One that was an end of the graph's is still this one, and what the other one is now is not guessed.
 	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
 	_, err := Add(Options{Edges: []string{"more.csv"}}, g)
-	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? Name `+
-		"them with source and target")
+	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? `+
+		"Name them with source and target")
+}
+
+// TestIndex: the index that pandas writes before the columns, without a name, is no end of an edge.
+func TestIndex(t *testing.T) {
+	files(t, map[string]string{"v.csv": ",id,x\n0,0,1\n1,1,2\n", "e.csv": ",source,target\n0,1,0\n1,1,0\n"})
+	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
+	assert.Equal(t, []int32{1, 1}, g.Relations[0].Sources)
+	assert.Equal(t, []int64{0, 2, 2}, g.Relations[0].Indptr)
+	assert.Equal(t, []string{
+		"e.csv: columns left out: Unnamed: 0; edge-weights and edge-features take columns",
+	}, g.Notes)
 }
 
 // TestLabels: text is a class, and so are whole numbers, in their order; other numbers are values.
@@ -315,9 +326,16 @@ func TestRefused(t *testing.T) {
 			func(o *Options) { o.Source = []string{"z"} },
 		},
 		{
+			"id,x\na,1\n", "source,target\na,a\n",
+			`e.csv:1: column target would be both ends of an edge: name two of "source", "target" with source ` +
+				"and target",
+			func(o *Options) { o.Source = []string{"target"} },
+		},
+		{
 			"id,x\na,1\n", "src,dst\nb,c\n",
-			`e.csv: no end of an edge is an id of v.csv: name the columns of the ` +
-				`ids with id, and those of the ends with source and target; v.csv has "id", "x"`, nil,
+			`e.csv: no end of an edge is an id of v.csv, as ids are written like "a", and ends like ` +
+				`"b": name the columns of the ids with id, and those of the ends with source and target; ` +
+				`v.csv has "id", "x"`, nil,
 		},
 		{"id,x\na,1\n", "src,dst\n", "e.csv: has no edge; give a list of edges, source and target", nil},
 		{"id,x\na,1\n", "src,dst\na,\n", "e.csv:2: target: the id is empty", nil},

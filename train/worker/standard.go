@@ -43,12 +43,31 @@ func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 	return all, nil
 }
 
+// StandardOf returns the means and deviations that weights to start from have of the features of each vertex
+// type that are standardised: nil where they have none.
+func StandardOf(weights nn.State, r *setting.Resolved, whole *partition.Whole) (all []*engine.Standard) {
+	types := whole.Types()
+	for kind := range types {
+		means, deviations := standardNames(types, kind)
+		s := &engine.Standard{Means: weights[means].Float32, Deviations: weights[deviations].Float32}
+		if n := types[kind].FeatureColumns; r.Standardises(&types[kind]) == nil || len(s.Means) != n ||
+			len(s.Deviations) != n {
+			s = nil
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
 // standard returns the means and standard deviations of the features of each vertex type that are
-// standardised, over all vertices. All workers call it. In a plan they are zeros.
+// standardised: those to start from, else those over all vertices. All workers call it. In a plan they are
+// zeros.
 func (w *Worker) standard() (all []*engine.Standard, err error) {
 	for kind, t := range w.Share.Whole.Types() {
 		var s *engine.Standard
-		if scaled := w.Standardises(&t); scaled != nil {
+		if scaled := w.Standardises(&t); w.Started != nil && w.Started[kind] != nil {
+			s = w.Started[kind]
+		} else if scaled != nil {
 			if s, err = w.standardOf(kind, scaled); err != nil {
 				return nil, err
 			}

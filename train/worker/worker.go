@@ -52,6 +52,9 @@ type Config struct {
 	// Standard is how features are standardised, as engine.Config. nil: by the means and deviations of the
 	// graph's own, where the settings ask for it.
 	Standard []*engine.Standard
+	// Started are the means and deviations of weights to start from, as Standard: nil, and a nil entry, stand
+	// for those of the graph.
+	Started []*engine.Standard
 	// Fetches are a plan's, from task.Fetches. nil: it knows none.
 	Fetches *links.Fetches
 	// Recorder records what the worker does in an epoch. It may be nil.
@@ -431,9 +434,19 @@ func (w *Worker) LoadInit() error {
 	if w.Init == "" {
 		return nil
 	}
-	err := w.Load(nn.ReadState(w.Init))
+	return ofInit(w.Init, w.Load(nn.ReadState(w.Init)))
+}
+
+// ReadInit reads the file of weights that training starts from.
+func ReadInit(path string) (nn.State, error) {
+	weights, err := nn.ReadState(path)
+	return weights, ofInit(path, err)
+}
+
+// ofInit names the file in an error about the weights that training starts from.
+func ofInit(path string, err error) error {
 	if refusal.Weights.In(err) {
-		return refusal.Errorf("{init} %s: %w", w.Init, err)
+		return refusal.Errorf("{init} %s: %w", path, err)
 	}
 	return err
 }
