@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/atomicfile"
 	"weft/internal/document"
+	"weft/internal/regular"
 )
 
 const (
@@ -57,6 +58,9 @@ func LookAt(paths []string) (s Sources, err error) {
 			real, err = filepath.Abs(real)
 		}
 		if err != nil {
+			if _, _, unread := regular.Open(path); unread != nil {
+				err = unread // as of a pipe, whose link /dev/fd/3 leads to no name
+			}
 			return err
 		}
 		if !info.IsDir() {
@@ -108,6 +112,25 @@ func OfSources(store string) bool {
 	return err == nil
 }
 
+// recordOf reads the record of a store.
+func recordOf(store string) (Sources, error) {
+	var then record
+	text, err := document.Read(filepath.Join(store, sourcesFile), maxSources)
+	if err == nil {
+		err = document.StrictJSON(text, sourcesFormat, &then)
+	}
+	return then.Files, err
+}
+
+// RecordedFiles are the files that a store was made of, as far as it has a record of them.
+func RecordedFiles(store string) (files []string) {
+	recorded, _ := recordOf(store) // one that is missing or damaged tells nothing
+	for _, f := range recorded {
+		files = append(files, f.Path)
+	}
+	return files
+}
+
 // Made reports whether the store was made of these files as they are. Other files that it was made of, as of
 // an import with flags, must be as they were, too. A store without a record, as earlier versions made, must
 // be younger than the files.
@@ -121,16 +144,12 @@ func (s Sources) Made(store string) bool {
 			return f.Modified >= made.ModTime().UnixNano()
 		})
 	}
-	var then record
-	text, err := document.Read(filepath.Join(store, sourcesFile), maxSources)
-	if err == nil {
-		err = document.StrictJSON(text, sourcesFormat, &then)
-	}
+	then, err := recordOf(store)
 	if err != nil {
 		return false // a damaged record tells nothing
 	}
 	recorded := map[string]sourceFile{}
-	for _, f := range then.Files {
+	for _, f := range then {
 		recorded[f.Path] = f
 	}
 	for _, f := range s {
