@@ -478,6 +478,22 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// TestReverses: new edges count in the reverse of their relation, too, as those of an addition by tables do.
+func TestReverses(t *testing.T) {
+	m, _ := trained(t, func(o *train.Options, g *graph.Graph) {
+		both, err := g.ReverseRelations()
+		require.NoError(t, err)
+		*g, o.Model = *both, "rgcn"
+	})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	start(t, s)
+	_, name, _ := m.Graph.Relations[0].Ends()
+	in := of5(`{"id": "v7", "relation": "` + name + `"}`)
+	both := strings.Replace(in, `"edges": {`, `"edges": {"out": [{"id": "v7", "relation": "rev_`+name+`"}], `, 1)
+	const asked = `{"vertices": ["v7"], "columns": ["probabilities"], "new": [`
+	assert.Equal(t, predict(t, s, asked+both+"]}"), predict(t, s, asked+in+"]}"))
+}
+
 // of5 is a new vertex of five features with an edge from a vertex.
 func of5(from string) string {
 	return `{"id": "x", "features": [1, 2, 3, 4, 5], "edges": {"in": [` + from + `]}}`
