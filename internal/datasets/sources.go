@@ -29,7 +29,9 @@ type Sources []sourceFile
 // another inode or path. The device has no part: its number differs between machines that share a file
 // system.
 type sourceFile struct {
-	Path     string `json:"path"` // absolute, without symbolic links
+	// Path is without symbolic links: absolute, or in a record relative to the folder that the store is in,
+	// if the file is below it, so that both can be moved.
+	Path     string `json:"path"`
 	Bytes    int64  `json:"bytes"`
 	Modified int64  `json:"modified"` // nanoseconds since 1970, as Changed
 	Changed  int64  `json:"changed"`  // when bytes, name or permissions changed last (ctime)
@@ -90,8 +92,17 @@ func sourceOf(path string, info fs.FileInfo) sourceFile {
 }
 
 // Record writes into a store that it was made of these files.
-func (s Sources) Record(store string) error {
-	text, err := json.Marshal(record{sourcesFormat, s})
+func (s Sources) Record(store string) error { return s.recordIn(folderOf(store), store) }
+
+// recordIn is Record for a store whose place will be in a folder.
+func (s Sources) recordIn(folder, store string) error {
+	files := slices.Clone(s)
+	for i := range files {
+		if below, err := filepath.Rel(folder, files[i].Path); err == nil && filepath.IsLocal(below) {
+			files[i].Path = below
+		}
+	}
+	text, err := json.Marshal(record{sourcesFormat, files})
 	if err != nil {
 		return err
 	}
@@ -99,6 +110,17 @@ func (s Sources) Record(store string) error {
 		_, err := w.Write(append(text, '\n'))
 		return err
 	})
+}
+
+// folderOf is the folder that a store is in, without symbolic links.
+func folderOf(store string) string {
+	if real, err := filepath.EvalSymlinks(store); err == nil {
+		store = real
+	}
+	if whole, err := filepath.Abs(store); err == nil {
+		store = whole
+	}
+	return filepath.Dir(store)
 }
 
 // OfSources reports whether the store has a record of the files that it was made of, and is made again when
@@ -129,8 +151,11 @@ func (s Sources) Made(store string) bool {
 	if err != nil {
 		return false // a damaged record tells nothing
 	}
-	recorded := map[string]sourceFile{}
+	recorded, folder := map[string]sourceFile{}, folderOf(store)
 	for _, f := range then.Files {
+		if !filepath.IsAbs(f.Path) {
+			f.Path = filepath.Join(folder, f.Path)
+		}
 		recorded[f.Path] = f
 	}
 	for _, f := range s {
