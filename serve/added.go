@@ -77,6 +77,7 @@ func (s *Server) add(list []newVertex) (a *addition, err error) {
 			}
 		}
 	}
+	a.AddReverses(s.model.Graph)
 	return a, nil
 }
 

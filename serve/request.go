@@ -62,7 +62,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (a asked, err erro
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBytes))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
-		return a, undecoded(err)
+		return a, undecoded(err, "send "+s.example(2))
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return a, badRequest{
@@ -76,9 +76,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (a asked, err erro
 	return a, nil
 }
 
-// undecoded says what is wrong with a body that is no request.
-func undecoded(err error) error {
-	const example = `send {"vertices": [0, 1]}`
+// undecoded says what is wrong with a body that is no request. example is what to send.
+func undecoded(err error, example string) error {
 	var long *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
 	_, unknown, _ := strings.Cut(err.Error(), "unknown field ")

@@ -120,6 +120,17 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
+// example is a request for the first vertices of the graph, so many.
+func (s *Server) example(most int) string {
+	of := s.ids[0]
+	var first []string
+	for v := range min(most, of.count) {
+		id, _ := json.Marshal(of.of(int32(v))) // a string or an integer
+		first = append(first, string(id))
+	}
+	return `{"vertices": [` + strings.Join(first, ", ") + `]}`
+}
+
 // Handler answers requests. Those for predictions wait for the goroutines of Serve.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -131,7 +142,7 @@ func (s *Server) Handler() http.Handler {
 	}))
 	mux.HandleFunc("/{$}", s.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "%s; POST /predict answers, as in "+
-			`curl -d '{"vertices": [0]}' http://ADDRESS/predict`+"\n", s.model.About)
+			"curl -d %s http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %.100q; POST /predict, GET /healthz and "+

@@ -218,7 +218,7 @@ func TestRefuses(t *testing.T) {
 		status             int
 		want               string
 	}{
-		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": [0, 1]}`},
+		{"POST", "/predict", ``, 400, `the body is empty; send {"vertices": ["v0", "v1"]}`},
 		{
 			"POST", "/predict", `{"vertices": ["v1"`, 400,
 			"the body ends within its JSON object; send all of it",
@@ -262,8 +262,10 @@ func TestRefuses(t *testing.T) {
 		assert.Contains(t, problem.Error, c.want)
 		assert.Equal(t, 1, strings.Count(text, "\n"))
 	}
+	_, text := ask(s, "GET", "http://localhost/", "")
+	assert.Contains(t, text, `curl -d '{"vertices": ["v0"]}' http://ADDRESS/predict`)
 	s.ids[0] = newIDs(5, nil)
-	_, text := ask(s, "POST", "http://localhost/predict", `{"vertices": [5]}`)
+	_, text = ask(s, "POST", "http://localhost/predict", `{"vertices": [5]}`)
 	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
 }
 
@@ -474,6 +476,22 @@ func TestNew(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(text), &problem))
 		assert.Contains(t, problem.Error, want)
 	}
+}
+
+// TestReverses: new edges count in the reverse of their relation, too, as those of an addition by tables do.
+func TestReverses(t *testing.T) {
+	m, _ := trained(t, func(o *train.Options, g *graph.Graph) {
+		both, err := g.ReverseRelations()
+		require.NoError(t, err)
+		*g, o.Model = *both, "rgcn"
+	})
+	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	start(t, s)
+	_, name, _ := m.Graph.Relations[0].Ends()
+	in := of5(`{"id": "v7", "relation": "` + name + `"}`)
+	both := strings.Replace(in, `"edges": {`, `"edges": {"out": [{"id": "v7", "relation": "rev_`+name+`"}], `, 1)
+	const asked = `{"vertices": ["v7"], "columns": ["probabilities"], "new": [`
+	assert.Equal(t, predict(t, s, asked+both+"]}"), predict(t, s, asked+in+"]}"))
 }
 
 // of5 is a new vertex of five features with an edge from a vertex.

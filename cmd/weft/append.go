@@ -74,6 +74,11 @@ Runs that were trained on the store predict on the new version as they are. Part
 
 func (a *appendCommand) run(cmd *cobra.Command) error {
 	o := &a.tables
+	if _, err := os.Stat(filepath.Join(a.store, "run.json")); err == nil {
+		return refusal.Errorf("%s: a run, and not a store; append to the store that weft inspect %s names, or "+
+			"predict what is new without keeping it: weft predict %[2]s --add-vertices TABLE --add-edges FILE",
+			a.store, refusal.ShellWord(a.store))
+	}
 	switch ofEdges := len(o.Source)+len(o.Target)+len(o.EdgeWeights)+len(o.EdgeFeatures) > 0; {
 	case len(o.Edges)+len(o.Vertices) == 0:
 		return refusal.Errorf("%s: say what to append, with --edges FILE, --vertices-from TABLE or both",

@@ -22,6 +22,7 @@ type learnedClasses struct {
 func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (unknown []string, err error) {
 	l, names := &g.Labels, c.names
 	learned, err := graph.Open(c.store)
+	values := l.Continuous()
 	if err != nil {
 		if l.Names != nil && names == nil {
 			fmt.Fprintf(notes, "weft: warning: the classes of %s are taken for those of the run by "+
@@ -33,6 +34,7 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 		}
 	} else {
 		defer learned.Close()
+		values = values || learned.Labels.Continuous()
 		if l.MultiLabel() != learned.Labels.MultiLabel() {
 			return nil, refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run "+
 				"was trained on, and several labels in the other; give a graph with labels like those",
@@ -42,7 +44,7 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 			names = learned.Labels.Names
 		}
 	}
-	if (l.Names == nil) != (names == nil) {
+	if (l.Names == nil) != (names == nil) && !values {
 		fmt.Fprintf(notes, "weft: note: %s and %s, which was trained on: the classes of one of them alone "+
 			"have names, and so they are compared by their numbers\n", printable(store), printable(c.store))
 	}

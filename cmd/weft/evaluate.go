@@ -83,9 +83,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 			return nil, err
 		}
 	}
-	if of.graph == "" {
-		return nil, refusal.Errorf("%s: it names no store, as the graph was made in memory; give one: "+
-			"weft evaluate %[1]s STORE", args[0])
+	if err := of.hasGraph("evaluate", args); err != nil {
+		return nil, err
 	}
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)

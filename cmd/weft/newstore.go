@@ -55,7 +55,7 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	features := "no features"
 	if w.Features.Columns > 0 {
-		features = count(w.Features.Columns) + " features"
+		features = counted(w.Features.Columns, "feature", "features")
 		if w.Features.Sparse() {
 			features += " (sparse)"
 		}

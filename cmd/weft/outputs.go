@@ -68,9 +68,10 @@ func checkApart(flag, path string, inputs ...string) error {
 	return nil
 }
 
-// checkApartFromGraph is checkApart for all files of a dataset or its store, with its partitions.
+// checkApartFromGraph is checkApart for all files of a dataset or its store, with its partitions, and for
+// those that the store was made of.
 func checkApartFromGraph(flag, path, dataset, store string) error {
-	inputs := datasets.SourceFiles(dataset)
+	inputs := append(datasets.SourceFiles(dataset), datasets.RecordedFiles(store)...)
 	// The folder of the partitions may be a link, which a walk does not follow.
 	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} {
 		real, err := filepath.EvalSymlinks(dir)

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -109,15 +108,5 @@ func (p *predictCommand) ofRun(args []string) (asked request, o setting.Options,
 	if err := p.settings.override(&o); err != nil {
 		return asked, o, err
 	}
-	record := filepath.Join(args[0], "run.json")
-	switch _, err := os.Stat(asked.graph); {
-	case len(args) == 2:
-	case asked.graph == "":
-		return asked, o, refusal.Errorf("%s names no store, as the graph was made in memory; give one: "+
-			"weft predict %s STORE", record, args[0])
-	case err != nil:
-		return asked, o, refusal.Errorf("%s names %s, which is not there; give the store: weft predict %s "+
-			"STORE", record, asked.graph, args[0])
-	}
-	return asked, o, nil
+	return asked, o, asked.hasGraph("predict", args)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"io"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"weft/gnn"
@@ -64,6 +66,20 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 		}
 	}
 	return asked, o, run, nil
+}
+
+// hasGraph refuses the run's own graph, unless args name another, if the run names none that is there.
+func (r *request) hasGraph(command string, args []string) error {
+	record := filepath.Join(args[0], "run.json")
+	give := "weft " + command + " " + refusal.ShellWord(args[0]) + " STORE"
+	switch _, err := os.Stat(r.graph); {
+	case len(args) == 2:
+	case r.graph == "":
+		return refusal.Errorf("%s names no store, as the graph was made in memory; give one: %s", record, give)
+	case err != nil:
+		return refusal.Errorf("%s names %s, which is not there; give the store: %s", record, r.graph, give)
+	}
+	return nil
 }
 
 // readWeights reads the weights, and which columns they were trained on.

@@ -98,9 +98,8 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 	if err != nil {
 		return asked, nil, err
 	}
-	if asked.graph == "" {
-		return asked, nil, refusal.Errorf("%s names no store, as the graph was made in memory; give one: "+
-			"weft serve %s STORE", args[0], args[0])
+	if err := asked.hasGraph("serve", args); err != nil {
+		return asked, nil, err
 	}
 	o.Parallel, o.Partitions = setting.Defaults().Parallel, setting.Defaults().Partitions
 	o.ResetOtherAxes(func(string) bool { return false })

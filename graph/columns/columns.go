@@ -163,7 +163,7 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 	default:
 		x, at, ok := c.Kind.parse(field)
 		if !ok {
-			return to[:begin], false, refusal.Errorf("%.40q is no %s", field, c.Kind)
+			return to[:begin], false, refusal.Errorf("%.40q is no %s: %s", field, c.Kind, c.Kind.remedy())
 		}
 		features[0] = float32(x)
 		if math.IsInf(float64(features[0]), 0) {
@@ -221,6 +221,18 @@ func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
 	}
 	at, ok = parseDate(field)
 	return float64(at.Unix()) / secondsOfDay, at, ok
+}
+
+// remedy is what to do about a value that is not of the kind.
+func (k Kind) remedy() string {
+	how := "correct it"
+	switch k {
+	case Boolean:
+		how = "write true or false"
+	case Date:
+		how = "write it as 2023-01-31"
+	}
+	return how + ", or leave the field empty"
 }
 
 // parseDate reads a date, and perhaps a time, in UTC where it names no other zone: those of ISO 8601 and RFC

@@ -39,7 +39,7 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 	if err := o.addEdges(g, all, made.Edges); err != nil {
 		return nil, err
 	}
-	made.Notes = addReverses(g, made.Edges)
+	made.Notes = made.AddReverses(g)
 	for i, t := range all {
 		rows := appended.Rows{Count: t.all() - t.before}
 		if rows.Count == 0 {
@@ -168,25 +168,6 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 	}
 	if len(out) > 0 {
 		notes = append(notes, fmt.Sprintf("%s: columns that are not used: %s", t.path, strings.Join(out, ", ")))
-	}
-	return notes
-}
-
-// addReverses adds the reverses of new edges to the relations that hold the reverses of others, and says so.
-func addReverses(g *graph.Graph, edges []graph.Edges) (notes []string) {
-	for i := range g.Relations {
-		source, name, target, ok := g.Relations[i].ReverseOf()
-		forward := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
-			s, n, t := r.Ends()
-			return s == source && n == name && t == target
-		})
-		if !ok || forward < 0 || edges[i].Len() > 0 || edges[forward].Len() == 0 {
-			continue
-		}
-		edges[i] = edges[forward]
-		edges[i].Source, edges[i].Target = edges[forward].Target, edges[forward].Source
-		notes = append(notes, fmt.Sprintf("new edges of %s are added to %s, too, reversed", name,
-			g.Relations[i].Name))
 	}
 	return notes
 }

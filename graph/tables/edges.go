@@ -32,8 +32,9 @@ type edgeList struct {
 	order   []int // the columns that are read: source, target, numbers; nil: the first line is an edge
 	found   bool  // source and target are the two columns that hold ids
 	leftOut []string
-	rows    int64 // of the list
-	known   int64 // ends of edges that have a row in a table
+	rows    int64  // of the list
+	known   int64  // ends of edges that have a row in a table
+	id      string // the first end of an edge
 	batch   graph.Edges
 }
 
@@ -135,11 +136,22 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with {source} and {target}", l.path)
 	case l.known == 0:
-		return refusal.Columns.Errorf("%s: no end of an edge is an id of %s: name the columns of the ids with "+
-			"{id}, and those of the ends with {source} and {target}; %s", l.path, l.ends[0].of.path,
-			l.ends[0].of.described())
+		return l.foreign()
 	}
 	return flush()
+}
+
+// foreign refuses a list none of whose ends is an id of the tables.
+func (l *edgeList) foreign() error {
+	of, ids, has := l.ends[0].of, "", ""
+	if len(of.ids.Names) > 0 {
+		ids = fmt.Sprintf(", as ids are written like %.40q, and ends like %.40q", of.ids.Names[0], l.id)
+	}
+	if of.header != nil {
+		has = "; " + of.described()
+	}
+	return refusal.Columns.Errorf("%s: no end of an edge is an id of %s%s: name the columns of the ids with "+
+		"{id}, and those of the ends with {source} and {target}%s", l.path, of.path, ids, has)
 }
 
 // choose finds the columns of source and target, and those of numbers. Of text it returns none where the
@@ -193,6 +205,12 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 				setting, arrays.Listed(l.header))
 		}
 		order = append(order, at)
+	}
+	for _, k := range order {
+		if all[k].Kind == table.Nested {
+			return nil, fmt.Errorf("column %s has a Parquet type that is not read, as of lists, structures and "+
+				"bytes: write it as text or numbers, or name another column", l.header[k])
+		}
 	}
 	for k, name := range l.header {
 		if !slices.Contains(order, k) {
@@ -276,6 +294,9 @@ func (l *edgeList) end(k int, id []byte) (int32, error) {
 	e := &l.ends[k]
 	if err := checkID(id); err != nil {
 		return 0, err
+	}
+	if l.id == "" {
+		l.id = string(id)
 	}
 	if e.of == nil {
 		if err := l.resolve(e, id); err != nil {

@@ -27,18 +27,19 @@ func (l *edgeList) holding() (columns []int, err error) {
 	const most = 1000
 	rows, known := 0, make([]int, len(l.header))
 	of := table.Table{Path: l.path, Separators: ",;\t", Line: "a list of edges"}
+	var places []int // the columns that are read
 	all := func(found []table.Column) (order []int, err error) {
+		places = nil
 		for k := range found {
-			if found[k].Kind == table.Nested {
-				return nil, errEnough
+			if found[k].Kind != table.Nested {
+				places = append(places, k)
 			}
-			order = append(order, k)
 		}
-		return order, nil
+		return places, nil
 	}
 	err = of.Each(file, all, func(r *table.Row) error {
-		for k := range known[:min(len(known), r.Len())] {
-			id := r.Field(k)
+		for i, k := range places[:min(len(places), r.Len())] {
+			id := r.Field(i)
 			if slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
 				_, there := t.find(id)
 				return there

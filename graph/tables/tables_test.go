@@ -333,8 +333,9 @@ func TestRefused(t *testing.T) {
 		},
 		{
 			"id,x\na,1\n", "src,dst\nb,c\n",
-			`e.csv: no end of an edge is an id of v.csv: name the columns of the ` +
-				`ids with id, and those of the ends with source and target; v.csv has "id", "x"`, nil,
+			`e.csv: no end of an edge is an id of v.csv, as ids are written like "a", and ends like ` +
+				`"b": name the columns of the ids with id, and those of the ends with source and target; ` +
+				`v.csv has "id", "x"`, nil,
 		},
 		{"id,x\na,1\n", "src,dst\n", "e.csv: has no edge; give a list of edges, source and target", nil},
 		{"id,x\na,1\n", "src,dst\na,\n", "e.csv:2: target: the id is empty", nil},

@@ -172,7 +172,8 @@ func (t *vertexTable) profile() error {
 
 // leaves reports whether the column is one of the table's that are left out on request.
 func (t *vertexTable) leaves(name string) bool {
-	return slices.Contains(t.leaveOut, name) && slices.Contains(t.header, name)
+	return slices.Contains(t.leaveOut, name) && (slices.Contains(t.header, name) ||
+		slices.ContainsFunc(t.nested, func(c columns.LeftOut) bool { return c.Name == name }))
 }
 
 // takes reports whether features may be made of a column.

@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,7 +68,10 @@ func (m *Making) Do(ctx context.Context) error {
 // is killed at any time leaves the one or the other. A file system that cannot do that is refused.
 func (m *Making) Renew(ctx context.Context) error {
 	exchanged := func(err error) error {
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
+			err = refusal.Errorf("its folder cannot be written to (%w); name another place with {out}", err)
+		case err != nil:
 			err = refusal.Errorf("the file system cannot exchange two folders at once (%w); leave the store "+
 				"as it is, and name another place with {out}", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/atomicfile"
 	"weft/internal/document"
+	"weft/internal/regular"
 )
 
 const (
@@ -59,6 +60,9 @@ func LookAt(paths []string) (s Sources, err error) {
 			real, err = filepath.Abs(real)
 		}
 		if err != nil {
+			if _, _, unread := regular.Open(path); unread != nil {
+				err = unread // as of a pipe, whose link /dev/fd/3 leads to no name
+			}
 			return err
 		}
 		if !info.IsDir() {
@@ -130,6 +134,30 @@ func OfSources(store string) bool {
 	return err == nil
 }
 
+// recordOf reads the record of a store, with the absolute paths of the files.
+func recordOf(store string) (Sources, error) {
+	var then record
+	text, err := document.Read(filepath.Join(store, sourcesFile), maxSources)
+	if err == nil {
+		err = document.StrictJSON(text, sourcesFormat, &then)
+	}
+	for i := range then.Files {
+		if f := &then.Files[i]; !filepath.IsAbs(f.Path) {
+			f.Path = filepath.Join(folderOf(store), f.Path)
+		}
+	}
+	return then.Files, err
+}
+
+// RecordedFiles are the files that a store was made of, as far as it has a record of them.
+func RecordedFiles(store string) (files []string) {
+	recorded, _ := recordOf(store) // one that is missing or damaged tells nothing
+	for _, f := range recorded {
+		files = append(files, f.Path)
+	}
+	return files
+}
+
 // Made reports whether the store was made of these files as they are. Other files that it was made of, as of
 // an import with flags, must be as they were, too. A store without a record, as earlier versions made, must
 // be younger than the files.
@@ -143,19 +171,12 @@ func (s Sources) Made(store string) bool {
 			return f.Modified >= made.ModTime().UnixNano()
 		})
 	}
-	var then record
-	text, err := document.Read(filepath.Join(store, sourcesFile), maxSources)
-	if err == nil {
-		err = document.StrictJSON(text, sourcesFormat, &then)
-	}
+	then, err := recordOf(store)
 	if err != nil {
 		return false // a damaged record tells nothing
 	}
-	recorded, folder := map[string]sourceFile{}, folderOf(store)
-	for _, f := range then.Files {
-		if !filepath.IsAbs(f.Path) {
-			f.Path = filepath.Join(folder, f.Path)
-		}
+	recorded := map[string]sourceFile{}
+	for _, f := range then {
 		recorded[f.Path] = f
 	}
 	for _, f := range s {

@@ -638,6 +638,8 @@ func readJSON(dir, name string, limit int64, object any, remedy string) (there b
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return false, refusal.Errorf("%s: a file, and not the directory of a run", dir)
 	case err != nil:
 		return false, refusal.Errorf("run directory %w", err)
 	}

@@ -1,0 +1,55 @@
+package tables
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"weft/graph/columns"
+	"weft/internal/assert"
+	"weft/internal/require"
+)
+
+type nestedEdge struct {
+	Pair struct {
+		A, B string
+	} `parquet:"pair"`
+	From string `parquet:"p"`
+	To   string `parquet:"q"`
+}
+
+// TestNestedEdges: a list of edges may have columns of structures. They are not ends, and the others are
+// found beside them.
+func TestNestedEdges(t *testing.T) {
+	var file bytes.Buffer
+	require.NoError(t, parquet.Write(&file, []nestedEdge{{From: "a", To: "b"}, {From: "b", To: "b"}}))
+	files(t, map[string]string{"v.csv": "id,x\na,1\nb,2\n", "e.parquet": file.String()})
+	o := Options{Edges: []string{"e.parquet"}, Vertices: []string{"v.csv"}, Choices: columns.Choices{Most: 3}}
+	assert.Equal(t, int64(2), read(t, o).Edges())
+
+	o.Source, o.Target = []string{"pair"}, []string{"q"}
+	s, err := Open(o)
+	require.NoError(t, err)
+	_, err = s.Read()
+	assert.Refused(t, err, "e.parquet: column pair has a Parquet type that is not read, as of lists, "+
+		"structures and bytes: write it as text or numbers, or name another column")
+}
+
+type nestedRow struct {
+	ID   string `parquet:"id"`
+	Pair struct {
+		A, B int32
+	} `parquet:"pair"`
+	X int32 `parquet:"x"`
+}
+
+// TestNestedLeftOut: a column that is not read may be left out by name.
+func TestNestedLeftOut(t *testing.T) {
+	var file bytes.Buffer
+	require.NoError(t, parquet.Write(&file, []nestedRow{{ID: "a"}, {ID: "b"}}))
+	files(t, map[string]string{"v.parquet": file.String(), "e.csv": "src,dst\na,b\n"})
+	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"},
+		LeaveOut: []string{"pair"}, Choices: columns.Choices{Most: 3}})
+	assert.Equal(t, 1, g.Features.Columns)
+}
