@@ -32,7 +32,7 @@ func asRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(ranks)
 	if err != nil {
 		r.partWithSignals()
 	}
-	return r.End(err, func(err error) { fmt.Fprintln(os.Stderr, oneLine(err)) })
+	return r.End(err, func(err error) { sayError(os.Stderr, err) })
 }
 
 // connect joins the other processes.

@@ -75,8 +75,8 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 		}
 		return nil, err
 	case text && columns[0].Name == "":
-		return nil, errors.New("the first column has no name, as pandas writes its index: write it with " +
-			"index=False")
+		return nil, refusal.Columns.Errorf("the first column has no name, as pandas writes its index: write it " +
+			"with index=False")
 	}
 	s.header = true
 	order = slices.Repeat([]int{-1}, roles+len(s.EdgeFeatures))

@@ -21,6 +21,7 @@ type Look struct {
 	Columns []Seen
 	rows    int
 	whole   bool // there are no further rows
+	names   map[string]bool
 }
 
 // Seen is a column of a Look.
@@ -39,6 +40,9 @@ const (
 	lookBytes  = 64
 )
 
+// mostEnds is among how many columns of a table the ends of edges are looked for.
+const mostEnds = 50
+
 // few is how many values a column has at most that looks like classes.
 const few = 20
 
@@ -50,7 +54,7 @@ func NewLook(path string) (*Look, error) {
 		return nil, err
 	}
 	defer file.Close()
-	l := &Look{Path: path}
+	l := &Look{Path: path, names: map[string]bool{}}
 	var profiles []*columns.Profile
 	of := table.Table{Path: path, Separators: ",;\t", Line: "a table"}
 	choose := func(all []table.Column) (order []int, err error) {
@@ -59,7 +63,7 @@ func NewLook(path string) (*Look, error) {
 				c.Name = unnamed + strconv.Itoa(k)
 			}
 			if c.Kind != table.Nested {
-				order = append(order, k)
+				order, l.names[c.Name] = append(order, k), true
 				l.Columns = append(l.Columns, Seen{Name: c.Name, values: map[string]int{}})
 				profiles = append(profiles, columns.NewProfile(c.Name, columns.Choices{Most: few}))
 			}
@@ -91,10 +95,11 @@ func NewLook(path string) (*Look, error) {
 		} else if made, why := profiles[k].Column(); why == "" {
 			c.Kind = string(made.Kind)
 		}
-		if slices.ContainsFunc(l.Columns, func(other Seen) bool { return other.values[c.Name] > 0 }) {
-			return nil, refusal.Errorf("%s: its first line looks like a row: put the names of "+
-				"columns before it",
-				path)
+		for value := range c.values {
+			if l.has(value) {
+				return nil, refusal.Errorf("%s: its first line looks like a row: put the names of columns "+
+					"before it", path)
+			}
 		}
 	}
 	return l, nil
@@ -147,7 +152,7 @@ func (l *Look) unique(c *Seen) bool { return len(c.values) == l.rows && l.rows >
 func (l *Look) id(list *Look) int {
 	id, most := -1, -1
 	take := func(k int) {
-		if c := &l.Columns[k]; l.unique(c) && list.most(c) > most {
+		if c := &l.Columns[k]; l.unique(c) && !isIndex(c.Name) && list.most(c) > most {
 			id, most = k, list.most(c)
 		}
 	}
@@ -166,9 +171,7 @@ func (l *Look) usualID() int {
 }
 
 // has reports whether there is a column of that name.
-func (l *Look) has(name string) bool {
-	return slices.ContainsFunc(l.Columns, func(c Seen) bool { return c.Name == name })
-}
+func (l *Look) has(name string) bool { return l.names[name] }
 
 // common is how many different values two columns share.
 func (c *Seen) common(other *Seen) (n int) {
@@ -180,16 +183,18 @@ func (c *Seen) common(other *Seen) (n int) {
 	return n
 }
 
-// most is the largest number of values that a column shares with one of the look.
+// most is the largest number of values that a column shares with one of the look but the ids of its rows.
 func (l *Look) most(c *Seen) (n int) {
 	for k := range l.Columns {
-		n = max(n, l.Columns[k].common(c))
+		if !l.isOwnID(k) {
+			n = max(n, l.Columns[k].common(c))
+		}
 	}
 	return n
 }
 
-// holding are the columns with values that are ids of a table, those that share the most first, and last those
-// in which no value comes again, as in ids of the edges.
+// holding are the columns with values that are ids of a table, those that share the most first. Last are ids
+// of the edges themselves, and columns of few values in many rows.
 func (l *Look) holding(of *Look) (found []int) {
 	id := of.id(l)
 	if id < 0 {
@@ -201,7 +206,7 @@ func (l *Look) holding(of *Look) (found []int) {
 		if known[k] = c.common(&of.Columns[id]); known[k] > 0 {
 			found = append(found, k)
 		}
-		if l.unique(c) {
+		if l.isOwnID(k) || 10*len(c.values) < l.rows && len(c.values) <= few {
 			known[k] = 0
 		}
 	}
@@ -209,30 +214,37 @@ func (l *Look) holding(of *Look) (found []int) {
 	return found
 }
 
-// sharing are the two columns that share the most values, as the ends of edges do; nil: none share any. Dates,
-// truth values, and columns in which no value comes again are none.
+// isOwnID reports whether a column looks like ids of the rows: the first one, of which no value comes again.
+func (l *Look) isOwnID(column int) bool { return column == 0 && l.unique(&l.Columns[0]) }
+
+// sharing are the two of the first mostEnds columns that share the most values, as the ends of edges do; nil:
+// none share any. Dates, truth values, numbers with a fraction and ids of the rows are no ends.
 func (l *Look) sharing() (ends []int) {
-	most := 0
-	isEnd := func(c *Seen) bool {
-		return c.Kind != string(columns.Date) && c.Kind != string(columns.Boolean) && !l.unique(c)
+	var may []int
+	for k := range l.Columns[:min(len(l.Columns), mostEnds)] {
+		c := &l.Columns[k]
+		fraction := c.Kind == string(columns.Number) && strings.Contains(c.Example, ".")
+		if c.Kind != string(columns.Date) && c.Kind != string(columns.Boolean) && !fraction && !l.isOwnID(k) {
+			may = append(may, k)
+		}
 	}
-	for k := range l.Columns {
-		for i := range l.Columns[:k] {
-			a, b := &l.Columns[i], &l.Columns[k]
-			if n := a.common(b); n > most && isEnd(a) && isEnd(b) {
-				most, ends = n, []int{i, k}
+	most := 0
+	for n, k := range may {
+		for _, i := range may[:n] {
+			if common := l.Columns[i].common(&l.Columns[k]); common > most {
+				most, ends = common, []int{i, k}
 			}
 		}
 	}
 	return ends
 }
 
-// isVertices reports whether the rows look like vertices: one column has another value in each, and no two
-// columns of many values share some.
+// isVertices reports whether the rows look like vertices: one column has another value in each, no two have
+// names of ends, and no two of many values share some.
 func (l *Look) isVertices() bool {
 	many := func(k int) bool { return 4*len(l.Columns[k].values) > l.rows }
 	ends := l.sharing()
-	return l.id(&Look{}) >= 0 && (ends == nil || !many(ends[0]) || !many(ends[1]))
+	return l.id(&Look{}) >= 0 && !l.named() && (ends == nil || !many(ends[0]) || !many(ends[1]))
 }
 
 // What Guess does not know.
