@@ -93,7 +93,10 @@ func newHost(holders []int, me int, s Spool) *Host {
 	for rank, worker := range holders {
 		if worker == me {
 			h.members = append(h.members,
-				&member{Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, offers: map[int]*[2]any{}})
+				&member{
+					Host: h, rank: rank, met: map[int]int{}, published: map[int]any{},
+					offers: map[int]*[2]any{},
+				})
 		}
 	}
 	h.starting = len(h.members)
