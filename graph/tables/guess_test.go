@@ -77,7 +77,9 @@ func TestGuess(t *testing.T) {
 			Options{Edges: []string{"edges.csv"}, Vertices: []string{"people.csv"}, Label: "note"},
 		},
 		"exchanged, with one end": {
-			Options{Edges: []string{"people.csv"}, Vertices: []string{"edges.csv"}, Target: []string{"payer"}},
+			Options{
+				Edges: []string{"people.csv"}, Vertices: []string{"edges.csv"}, Target: []string{"payer"},
+			},
 			Options{
 				Edges: []string{"edges.csv"}, Vertices: []string{"people.csv"}, Source: []string{"payee"},
 				Target: []string{"payer"}, Label: "y",
