@@ -33,7 +33,7 @@ type recognition struct {
 	flags  []string // that the import needs with this source, and those given
 	train  string   // as in source
 	label  bool     // as in source
-	given  []string // that a command was given for the import, with absolute paths
+	given  []string // that a command was given for the import, with places of files
 }
 
 // command is the import with a store's path.

@@ -28,8 +28,8 @@ type request struct {
 	columns columns.ByType // that the weights were trained on; nil: they do not say
 	graph   string         // dataset or store
 	tables  tablesGiven    // of a graph in the place of the run's
-	// changed says that the run's own graph has other vertices than it was trained on. The split that was drawn
-	// of these is then not drawn again: training vertices would be among the test vertices.
+	// changed says that the run's own graph has other vertices than it was trained on. The split that was
+	// drawn of these is then not drawn again: training vertices would be among the test vertices.
 	changed bool
 	// relations that the run was trained on, in their order; nil: one, or they are not known
 	relations []string

@@ -121,14 +121,14 @@ func (s source) addTo(r *recognition) {
 		for _, value := range valuesOf(f) {
 			r.flags = append(r.flags, "--"+f.Name+"="+value)
 			if name, _ := pflag.UnquoteUsage(f); name == "file" {
-				value = absolute(value)
+				value = s.placed(value)
 			}
 			r.given = append(r.given, "--"+f.Name+"="+value)
 		}
 	}
 	if s.like != "" {
 		word := "--" + columnsOfFlag + "="
-		r.flags, r.given = append(r.flags, word+s.like), append(r.given, word+absolute(s.like))
+		r.flags, r.given = append(r.flags, word+s.like), append(r.given, word+s.placed(s.like))
 	}
 	if s.split != "" {
 		word := "--split=" + s.split
@@ -146,12 +146,20 @@ func valuesOf(f *pflag.Flag) []string {
 	return []string{f.Value.String()}
 }
 
-// absolute is FILE or TYPE=FILE with the absolute path of the file, where it can be had.
-func absolute(argument string) string {
+// placed is FILE or TYPE=FILE with the place of the file: relative to the folder of the source if it is below
+// that, so that both can be moved, else its absolute path, where it can be had.
+func (s source) placed(argument string) string {
 	_, path := tables.Named(argument)
 	begin := strings.TrimSuffix(argument, path)
 	if whole, err := filepath.Abs(path); err == nil {
 		path = whole
+	}
+	folder, err := filepath.Abs(filepath.Dir(s.name))
+	if err != nil {
+		return begin + path
+	}
+	if below, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(below) {
+		path = below
 	}
 	return begin + path
 }

@@ -40,7 +40,7 @@ const (
 	lookBytes  = 64
 )
 
-// mostEnds is among how many columns of a table the ends of edges are looked for.
+// mostEnds is how many columns a list of edges has at most that is told from a table of vertices.
 const mostEnds = 50
 
 // few is how many values a column has at most that looks like classes.
@@ -217,11 +217,14 @@ func (l *Look) holding(of *Look) (found []int) {
 // isOwnID reports whether a column looks like ids of the rows: the first one, of which no value comes again.
 func (l *Look) isOwnID(column int) bool { return column == 0 && l.unique(&l.Columns[0]) }
 
-// sharing are the two of the first mostEnds columns that share the most values, as the ends of edges do; nil:
-// none share any. Dates, truth values, numbers with a fraction and ids of the rows are no ends.
+// sharing are the two columns that share the most values, as the ends of edges do; nil: none share any, or
+// there are more than mostEnds. Dates, truth values, numbers with a fraction and ids of the rows are no ends.
 func (l *Look) sharing() (ends []int) {
+	if len(l.Columns) > mostEnds {
+		return nil
+	}
 	var may []int
-	for k := range l.Columns[:min(len(l.Columns), mostEnds)] {
+	for k := range l.Columns {
 		c := &l.Columns[k]
 		fraction := c.Kind == string(columns.Number) && strings.Contains(c.Example, ".")
 		if c.Kind != string(columns.Date) && c.Kind != string(columns.Boolean) && !fraction && !l.isOwnID(k) {

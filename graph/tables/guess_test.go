@@ -46,7 +46,7 @@ func TestGuess(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&people, "p%d,2023-01-%02d,%d,n %d\n", i, 1+i%28, i%3, i)
 		fmt.Fprintf(&indexed, "%d,%d,%d,%v\n", i, 999-i, i%3, i%2 == 0)
-		fmt.Fprintf(&wide, "\np%d%s", i, strings.Repeat(fmt.Sprintf(",%d.5", i%300), 200))
+		fmt.Fprintf(&wide, "\np%d%s", i, strings.Repeat(fmt.Sprintf(",%d", i%300), 200))
 	}
 	files(t, map[string]string{
 		"edges.csv": edges.String(), "numbers.csv": numbers.String(), "people.csv": people.String(),
@@ -77,7 +77,9 @@ func TestGuess(t *testing.T) {
 			Options{Edges: []string{"edges.csv"}, Vertices: []string{"people.csv"}, Label: "note"},
 		},
 		"exchanged, with one end": {
-			Options{Edges: []string{"people.csv"}, Vertices: []string{"edges.csv"}, Target: []string{"payer"}},
+			Options{
+				Edges: []string{"people.csv"}, Vertices: []string{"edges.csv"}, Target: []string{"payer"},
+			},
 			Options{
 				Edges: []string{"edges.csv"}, Vertices: []string{"people.csv"}, Source: []string{"payee"},
 				Target: []string{"payer"}, Label: "y",

@@ -135,7 +135,7 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 		}()
 		err := m.Make(path)
 		if err == nil && len(m.Sources) > 0 {
-			err = sources.Record(path)
+			err = sources.recordIn(folderOf(scratch.Name()), path)
 		}
 		made <- err
 	}()

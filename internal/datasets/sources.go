@@ -30,7 +30,9 @@ type Sources []sourceFile
 // another inode or path. The device has no part: its number differs between machines that share a file
 // system.
 type sourceFile struct {
-	Path     string `json:"path"` // absolute, without symbolic links
+	// Path is without symbolic links: absolute, or in a record relative to the folder that the store is in,
+	// if the file is below it, so that both can be moved.
+	Path     string `json:"path"`
 	Bytes    int64  `json:"bytes"`
 	Modified int64  `json:"modified"` // nanoseconds since 1970, as Changed
 	Changed  int64  `json:"changed"`  // when bytes, name or permissions changed last (ctime)
@@ -94,8 +96,17 @@ func sourceOf(path string, info fs.FileInfo) sourceFile {
 }
 
 // Record writes into a store that it was made of these files.
-func (s Sources) Record(store string) error {
-	text, err := json.Marshal(record{sourcesFormat, s})
+func (s Sources) Record(store string) error { return s.recordIn(folderOf(store), store) }
+
+// recordIn is Record for a store whose place will be in a folder.
+func (s Sources) recordIn(folder, store string) error {
+	files := slices.Clone(s)
+	for i := range files {
+		if below, err := filepath.Rel(folder, files[i].Path); err == nil && filepath.IsLocal(below) {
+			files[i].Path = below
+		}
+	}
+	text, err := json.Marshal(record{sourcesFormat, files})
 	if err != nil {
 		return err
 	}
@@ -105,6 +116,17 @@ func (s Sources) Record(store string) error {
 	})
 }
 
+// folderOf is the folder that a store is in, without symbolic links.
+func folderOf(store string) string {
+	if real, err := filepath.EvalSymlinks(store); err == nil {
+		store = real
+	}
+	if whole, err := filepath.Abs(store); err == nil {
+		store = whole
+	}
+	return filepath.Dir(store)
+}
+
 // OfSources reports whether the store has a record of the files that it was made of, and is made again when
 // they change.
 func OfSources(store string) bool {
@@ -112,12 +134,17 @@ func OfSources(store string) bool {
 	return err == nil
 }
 
-// recordOf reads the record of a store.
+// recordOf reads the record of a store, with the absolute paths of the files.
 func recordOf(store string) (Sources, error) {
 	var then record
 	text, err := document.Read(filepath.Join(store, sourcesFile), maxSources)
 	if err == nil {
 		err = document.StrictJSON(text, sourcesFormat, &then)
+	}
+	for i := range then.Files {
+		if f := &then.Files[i]; !filepath.IsAbs(f.Path) {
+			f.Path = filepath.Join(folderOf(store), f.Path)
+		}
 	}
 	return then.Files, err
 }
