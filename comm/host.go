@@ -92,8 +92,9 @@ func newHost(holders []int, me int, s Spool) *Host {
 	h.changed.L = &h.mu
 	for rank, worker := range holders {
 		if worker == me {
-			h.members = append(h.members,
-				&member{Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, offers: map[int]*[2]any{}})
+			h.members = append(h.members, &member{
+				Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, offers: map[int]*[2]any{},
+			})
 		}
 	}
 	h.starting = len(h.members)

@@ -37,8 +37,9 @@ func runs(rows []int32, row int) iter.Seq[run] {
 	}
 }
 
-// GatherAtRest copies the listed rows, which ascend, of a matrix at rest into those of another one, and leaves
-// it at rest. It reports false, and does nothing, if the matrix does not rest, or if memory has room for it.
+// GatherAtRest copies the listed rows, which ascend, of a matrix at rest into those of another one, and
+// leaves it at rest. It reports false, and does nothing, if the matrix does not rest, or if memory has
+// room for it.
 func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	row, n := m.Cols*m.Element.Size(), 0
 	for r := range runs(rows, row) {

@@ -48,7 +48,8 @@ func TestGatherAtRest(t *testing.T) {
 			assert.Equal(t, before.Read+c.want*tensor.PageSize, after.Read, "%v", c.rows)
 			assert.Equal(t, before.Written, after.Written, "%v: written", c.rows)
 			for k, row := range c.rows {
-				if d != nil && !slices.Equal(into.RowRange(k, k+1).Floats(), numbersFrom(int(row)*columns, columns)) {
+				want := numbersFrom(int(row)*columns, columns)
+				if d != nil && !slices.Equal(into.RowRange(k, k+1).Floats(), want) {
 					t.Errorf("row %d is another", row)
 				}
 			}

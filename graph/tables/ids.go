@@ -9,8 +9,8 @@ import (
 	"weft/graph/internal/names"
 )
 
-// vertexIDs numbers the vertices of a type by their ids: those of a graph to which a table adds, then those of
-// the table's rows, and then those that only edges name.
+// vertexIDs numbers the vertices of a type by their ids: those of a graph to which a table adds, then those
+// of the table's rows, and then those that only edges name.
 type vertexIDs struct {
 	ids      *names.Table
 	before   int  // vertices that the graph has, to which the table adds

@@ -48,7 +48,9 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 	case tile < x.Cols():
 		c.inTiles(tile, z, x.Value(), kernel.Replace, c.sum)
 	case len(c.Edges.Blocks) > 1 && z.Element != tensor.Float32:
-		sum := c.sum(x.Value(), func() *tensor.Matrix { return team.Memory.New(tensor.Buffers, z.Rows, z.Cols) })
+		sum := c.sum(x.Value(), func() *tensor.Matrix {
+			return team.Memory.New(tensor.Buffers, z.Rows, z.Cols)
+		})
 		team.Convert(z, sum)
 		sum.Release()
 	default:

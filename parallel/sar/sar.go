@@ -61,7 +61,9 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 				dx, add := x.Grad()
 				c.inTiles(tile, dx, g, kernel.Output(add),
 					func(g *tensor.Matrix, into func() *tensor.Matrix) *tensor.Matrix {
-						return c.sumTransposed(g, x.Element(), func() (*tensor.Matrix, bool) { return into(), false })
+						return c.sumTransposed(g, x.Element(), func() (*tensor.Matrix, bool) {
+							return into(), false
+						})
 					})
 			} else {
 				x.AddBlockGrad(c.sumTransposed(g, x.Element(), func() (*tensor.Matrix, bool) {

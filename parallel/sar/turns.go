@@ -11,13 +11,14 @@ import (
 // Partitions of one worker, which take turns, read each other's rows where they lie. What travels as a
 // message between workers, with the same bits, is made by its receiver in its own turn:
 //
-//	turn 1 of each partition p: compute x_p, and offer it;  turn 2: for each block b: gather x_b;  z ← z ⊕ Â_b·x_b
+//	turn 1 of each partition p: compute x_p, and offer it
+//	turn 2: for each block b: gather x_b;  z ← z ⊕ Â_b·x_b
 //
-// So no message waits, and no sum that is not complete. In case 1 of the backward pass the partition that owns
-// the rows computes what it adds to their gradients, from g of the others:
+// So no message waits, and no sum that is not complete. In case 1 of the backward pass the partition that
+// owns the rows computes what it adds to their gradients, from g of the others:
 //
-//	turn 1 of each partition p: compute g_p, and offer it;  turn 2: for each partition q that needs rows of p:
-//	add Â_qpᵀ·g_q to ∂L/∂x_p
+//	turn 1 of each partition p: compute g_p, and offer it
+//	turn 2: for each partition q that needs rows of p: add Â_qpᵀ·g_q to ∂L/∂x_p
 //
 // In case 2 gradients are messages, as each visit also adds to gradients of its own partition.
 
