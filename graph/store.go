@@ -53,6 +53,18 @@ func VerticesIn(dir string) (n int, err error) {
 	return n, nil
 }
 
+// RelationsIn are the full names of the relations of the store in dir, in their order, as its description says.
+func RelationsIn(dir string) (names []string, err error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range d.Relations {
+		names = append(names, fullName(r.Source, r.Name, r.Target))
+	}
+	return names, nil
+}
+
 // CheckMade is Check for a graph made in memory; a stored one was checked when it was opened.
 func (g *Graph) CheckMade() error {
 	if g.path != "" {

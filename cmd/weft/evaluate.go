@@ -89,7 +89,8 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 	if o.Task == task.Link && e.split > 0 {
 		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
 	}
-	if of.on, _, err = openDataset(cmd.Context(), of.source(), cmd.ErrOrStderr(), nil); err != nil {
+	var store string
+	if of.on, store, err = openDataset(cmd.Context(), of.source(), cmd.ErrOrStderr(), nil); err != nil {
 		return nil, err
 	}
 	defer of.on.Close()
@@ -111,7 +112,10 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 		o.ResetOtherAxes(func(string) bool { return false })
 	}
 	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
-	if of.options, err = o.Resolve(); err != nil {
+	if of.options, err = o.Resolve(); err == nil && of.elsewhere {
+		err = of.matchRelations(store)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err := o.Divide(of.on); err != nil {

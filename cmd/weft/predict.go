@@ -186,7 +186,10 @@ func (p *predictCommand) open(cmd *cobra.Command, r ranks, asked *predictRequest
 	if err != nil {
 		return nil, err
 	}
-	if err = asked.fits(opened.job, asked.state, notes); err == nil {
+	if err = asked.matchRelations(opened.store); err == nil {
+		err = asked.fits(opened.job, asked.state, notes)
+	}
+	if err == nil {
 		err = asked.matchClasses(opened, notes)
 	}
 	if err := r.Together(err); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/gnn"
 	"weft/graph"
@@ -30,6 +31,8 @@ type request struct {
 	// changed says that the run's own graph has other vertices than it was trained on. The split that was
 	// drawn of these is then not drawn again: training vertices would be among the test vertices.
 	changed bool
+	// relations that the run was trained on, in their order; nil: one, or they are not known
+	relations []string
 	// weighted says that the edges that the run trained on have weights.
 	weighted bool
 }
@@ -52,7 +55,7 @@ func requestOf(args []string) (asked request, o setting.Options, run rundir.Run,
 	}
 	asked.run, asked.graph = args[0], run.Store
 	asked.learned = learnedClasses{run.Store, run.ClassNames}
-	asked.weighted = run.Summary.Graph.Weighted
+	asked.relations, asked.weighted = run.Summary.Graph.Relations, run.Summary.Graph.Weighted
 	if len(args) == 2 {
 		asked.graph = args[1]
 	}
@@ -88,6 +91,21 @@ func (r *request) readWeights() (weights nn.State, err error) {
 		r.columns, err = rundir.ColumnsOf(r.weights)
 	}
 	return weights, err
+}
+
+// matchRelations refuses a store of other relations than those that R-GCN was trained on, or of another order:
+// its weights know them by their numbers alone.
+func (r *request) matchRelations(store string) error {
+	if r.options.Model != "rgcn" || r.relations == nil {
+		return nil
+	}
+	names, err := graph.RelationsIn(store)
+	if err == nil && !slices.Equal(names, r.relations) {
+		err = refusal.Errorf("%s: its relations are %s, and the weights of %s are for %s, in this order; import its "+
+			"edges under these names and in this order", r.graph, strings.Join(names, ", "), r.run,
+			strings.Join(r.relations, ", "))
+	}
+	return err
 }
 
 // fits has the job bring the features of its graph into the form that the weights expect. It refuses weights

@@ -69,6 +69,9 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer opened.close()
+	if err := asked.matchRelations(opened.store); err != nil {
+		return err
+	}
 	if err := asked.fits(opened.job, weights, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
