@@ -53,7 +53,8 @@ func VerticesIn(dir string) (n int, err error) {
 	return n, nil
 }
 
-// RelationsIn are the full names of the relations of the store in dir, in their order, as its description says.
+// RelationsIn are the full names of the relations of the store in dir, in their order, as its description
+// says.
 func RelationsIn(dir string) (names []string, err error) {
 	d, err := readDescription(dir)
 	if err != nil {

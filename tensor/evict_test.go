@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // pool is a Disk in Go's memory.
@@ -49,6 +52,10 @@ func TestSpares(t *testing.T) {
 			all = slices.Delete(all, at, at+1)
 		}
 		if turn%3 == 0 {
+			if at := len(all) - 1; at >= 0 && !all[at].m.Rests() { // the system holds it in several areas
+				middle := unsafe.Slice((*byte)(unsafe.Add(all[at].m.Pointer(), 5*PageSize)), PageSize)
+				_ = unix.Madvise(middle, unix.MADV_DONTDUMP)
+			}
 			m := mem.NewElement(Activations, Int32, 1, (1<<19)+random.IntN(3)*(1<<17)+random.IntN(2000))
 			for i := range m.Int32s() {
 				m.Int32s()[i] = int32(turn*1000 + i)
@@ -62,7 +69,7 @@ func TestSpares(t *testing.T) {
 			}
 		}
 		mem.mu.Lock()
-		if mem.spares.bytes+mem.charged() > limit {
+		if n := mem.spares.bytes; n > 0 && n+mem.charged() > limit {
 			t.Errorf("turn %d: %d bytes of spares beside %d", turn, mem.spares.bytes, mem.charged())
 		}
 		moved += len(mem.spares.list)

@@ -67,7 +67,10 @@ func (t *account) supply(m *Matrix) {
 	left, failed := from.memory(), error(nil)
 	if _, err := unix.MremapPtr(from.data, uintptr(m.bytes), m.data, uintptr(m.bytes), to); err == nil {
 		left, failed = left[m.bytes:], unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE)
-	} // else the system has it in several areas, or is a Linux before 5.7
+	} else { // the system has it in several areas, or is a Linux before 5.7; it may have freed the addresses
+		_, failed = unix.MmapPtr(-1, 0, m.data, uintptr(m.bytes), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	}
 	if len(left) > 0 {
 		failed = cmp.Or(failed, unix.Madvise(left, unix.MADV_DONTNEED))
 	}

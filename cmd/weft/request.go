@@ -93,8 +93,8 @@ func (r *request) readWeights() (weights nn.State, err error) {
 	return weights, err
 }
 
-// matchRelations refuses a store of other relations than those that R-GCN was trained on, or of another order:
-// its weights know them by their numbers alone.
+// matchRelations refuses a store of other relations than those that R-GCN was trained on, or of another
+// order: its weights know them by their numbers alone.
 func (r *request) matchRelations(store string) error {
 	if r.options.Model != "rgcn" || r.relations == nil {
 		return nil
