@@ -64,7 +64,8 @@ func (t *account) supply(m *Matrix) {
 	from := s.list[best]
 	t.dropSpare(best)
 	const to = unix.MREMAP_MAYMOVE | unix.MREMAP_FIXED | unix.MREMAP_DONTUNMAP
-	left, failed := from.memory(), error(nil)
+	left := from.memory()
+	var failed error
 	if _, err := unix.MremapPtr(from.data, uintptr(m.bytes), m.data, uintptr(m.bytes), to); err == nil {
 		left, failed = left[m.bytes:], unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE)
 	} else { // the system has it in several areas, or is a Linux before 5.7; it may have freed the addresses

@@ -89,7 +89,7 @@ func (t *trainCommand) findRun(args []string) (r *resumption, err error) {
 // whether it is the same. other is what to do in place of giving that graph.
 func (r *resumption) findGraph(given source, other string) error {
 	r.graph = r.state.Store
-	if _, missing := os.Stat(r.graph); missing != nil {
+	if !isFolder(r.graph) {
 		r.graph = given.name
 		return nil
 	}

@@ -72,7 +72,10 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 		name   string
 		values []string
 	}{
-		{"source", o.Source}, {"target", o.Target}, {"vertices-from", o.Vertices}, {"id", o.ID},
+		{"source", o.Source},
+		{"target", o.Target},
+		{"vertices-from", o.Vertices},
+		{"id", o.ID},
 		{"label", []string{o.Label}},
 	} {
 		for _, value := range f.values {

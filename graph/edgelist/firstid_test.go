@@ -38,8 +38,10 @@ func TestFirstID(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Path: write(t, "zero.csv", "1,2\n0,1\n"), FirstID: 1},
-			"zero.csv:2: 0 is not a vertex id from first-id 1 on"},
+		{
+			Options{Path: write(t, "zero.csv", "1,2\n0,1\n"), FirstID: 1},
+			"zero.csv:2: 0 is not a vertex id from first-id 1 on",
+		},
 		{
 			Options{Path: edges, FirstID: 1, Train: array(t, []int64{0, 1}, 2)},
 			"entry 1: vertex 0 is out of the range of 3 vertices: give ids from 1 to 3",
@@ -52,8 +54,10 @@ func TestFirstID(t *testing.T) {
 			Options{Path: edges, FirstID: 1, Labels: write(t, "y.csv", "id,y\n0,0\n1,1\n2,0\n")},
 			`"0" is not the id of a vertex, from 1 and below `,
 		},
-		{Options{Path: edges, FirstID: 1, Vertices: 2},
-			"e.csv:2: vertex 3 is out of the range of vertices 2"},
+		{
+			Options{Path: edges, FirstID: 1, Vertices: 2},
+			"e.csv:2: vertex 3 is out of the range of vertices 2",
+		},
 		{Options{Path: edges, FirstID: 1, Strings: true}, "first-id 1: with string-ids"},
 		{Options{Path: edges, FirstID: -1}, "first-id -1: give 0 or 1"},
 	} {

@@ -48,8 +48,10 @@ func (s *source) each(do func(graph.Edges) error) error {
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return refusal.Errorf("%s: is a directory; give a list of edges", s.Path)
 	}
-	s.list = list{smallest: math.MaxInt32, largest: -1,
-		batch: graph.Edges{FeatureColumns: len(s.EdgeFeatures)}}
+	s.list = list{
+		smallest: math.MaxInt32, largest: -1,
+		batch: graph.Edges{FeatureColumns: len(s.EdgeFeatures)},
+	}
 	separators := ",;" // a tab is a space, but in names
 	if s.Strings {
 		s.names = names.NewTable()

@@ -49,7 +49,9 @@ func TestNestedLeftOut(t *testing.T) {
 	var file bytes.Buffer
 	require.NoError(t, parquet.Write(&file, []nestedRow{{ID: "a"}, {ID: "b"}}))
 	files(t, map[string]string{"v.parquet": file.String(), "e.csv": "src,dst\na,b\n"})
-	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"},
-		LeaveOut: []string{"pair"}, Choices: columns.Choices{Most: 3}})
+	g := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"},
+		LeaveOut: []string{"pair"}, Choices: columns.Choices{Most: 3},
+	})
 	assert.Equal(t, 1, g.Features.Columns)
 }
