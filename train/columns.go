@@ -75,20 +75,20 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 
 // standards has features standardised as they were before: as the run was that continues, or as the weights
 // that it starts from expect them, where they say so. Other features have the graph's own means and
-// deviations.
+// deviations. All processes call it.
 func (j *Job) standards(s *shared) error {
 	if j.Checkpoints != nil && j.Checkpoints.From != nil {
 		var r Record
 		err := j.Checkpoints.From.State(&r)
 		s.Standard = r.Standard
-		return err
+		return j.ranks().Together(err)
 	}
 	if s.Init == "" {
 		return nil
 	}
 	weights, err := worker.ReadInit(s.Init)
 	s.Started = worker.StandardOf(weights, s.Resolved, s.whole)
-	return err
+	return j.ranks().Together(err)
 }
 
 // arrange has the features of a share read as Like asks for.

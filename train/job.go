@@ -143,7 +143,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := j.ranks().Together(j.standards(s)); err != nil {
+	if err := j.standards(s); err != nil {
 		return nil, err
 	}
 	if s.Savings, err = j.checkLimit(ctx, s); err != nil {
