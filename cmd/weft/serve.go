@@ -39,8 +39,9 @@ has: class, probability, margin, entropy, probabilities and embedding; value of 
 to the graph for this answer alone, with their columns or features and their edges. GET /healthz says whether requests are
 taken, and GET /metrics has figures for Prometheus.
 
-As many requests as there are threads are computed at a time. Others wait, and those that find no place are answered 503. A signal
-(SIGINT or SIGTERM) ends serve once all requests that it has taken are answered.`,
+One core reads and writes requests. Each other one, or as many threads as --threads says, computes answers. Requests that find none wait,
+and those that find no place to wait are answered 503. A signal (SIGINT or SIGTERM) ends serve once all requests that it has taken are
+answered.`,
 		Example: `  weft serve runs/first
   weft serve runs/first stores/newer --port 9000
   weft serve runs/first --listen 0.0.0.0 --threads 4
@@ -149,6 +150,15 @@ func (s *serveCommand) model(
 	return m, nil
 }
 
+// workers is how many inferences are computed at a time: as many as --threads says, else one on each core but
+// one, so that answers do not wait for a core that reads and writes requests.
+func (s *serveCommand) workers(cmd *cobra.Command, threads int) int {
+	if cmd.Flags().Changed("threads") {
+		return threads
+	}
+	return max(1, threads-1)
+}
+
 // serve answers requests until a signal comes.
 func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model) error {
 	ctx, stop := opened.untilSignal(cmd, "", nil)
@@ -159,7 +169,7 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 			"free one", s.listen, s.port, err)
 	}
 	server := serve.New(m, serve.Options{
-		Workers: m.Predictor.Threads(), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen),
+		Workers: s.workers(cmd, m.Predictor.Threads()), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen),
 		Log: log.New(cmd.ErrOrStderr(), "weft: ", 0),
 	})
 	out, began := cmd.OutOrStdout(), time.Now()
