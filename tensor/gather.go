@@ -49,7 +49,7 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 		return false
 	}
 	m.readAtRest(n, func(o *offload) error {
-		to, k, buffer := into.Bytes(), 0, make([]byte, max(longestRun, row+2*PageSize))
+		to, k, buffer := into.Bytes(), 0, o.staging(max(longestRun, row+2*PageSize))
 		for r := range runs(rows, row) {
 			pages := buffer[:r.hi-r.lo]
 			err := o.disk.Read(pages, m.rest.offset+int64(r.lo), m.rest.sums[r.lo/PageSize:r.hi/PageSize])
@@ -63,6 +63,14 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 		return nil
 	})
 	return true
+}
+
+// staging is memory for so many bytes that are read, of the turn at work alone.
+func (o *offload) staging(bytes int) []byte {
+	if len(o.staged) < bytes {
+		o.staged = make([]byte, bytes)
+	}
+	return o.staged
 }
 
 // CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()

@@ -75,6 +75,7 @@ type offload struct {
 	changed *sync.Cond
 	moved   Moved
 	extents extents
+	staged  []byte // of staging
 	err     error
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 
