@@ -78,12 +78,12 @@ func (c *Comm) Published(rank int) any {
 	m := c.member()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, other := range m.members {
-		if other.rank == c.ranks[rank] {
-			return other.published[c.tags]
-		}
-	}
-	return nil
+	return m.memberOf(c.ranks[rank]).published[c.tags]
+}
+
+// memberOf is that of one of the worker's ranks.
+func (h *Host) memberOf(rank int) *member {
+	return h.members[slices.IndexFunc(h.members, func(m *member) bool { return m.rank == rank })]
 }
 
 // Offer lets the nearby ranks of the group see a value, by Offered, between the next Meet and the one after
@@ -103,12 +103,7 @@ func (c *Comm) Offered(rank int) any {
 	m := c.member()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, other := range m.members {
-		if other.rank == c.ranks[rank] {
-			return other.offers[c.tags][m.met[c.tags]%2]
-		}
-	}
-	return nil
+	return m.memberOf(c.ranks[rank]).offers[c.tags][m.met[c.tags]%2]
 }
 
 // KeepTurn lets the rank keep its turn while it waits, until release is called. Between a Meet and the next

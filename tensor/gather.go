@@ -41,12 +41,12 @@ func runs(rows []int32, row int) iter.Seq[run] {
 // leaves it at rest. It reports false, and does nothing, if the matrix does not rest, or if memory has
 // room for it.
 func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
+	if !m.AtRest() {
+		return false
+	}
 	row, n := m.Cols*m.Element.Size(), 0
 	for r := range runs(rows, row) {
 		n += r.hi - r.lo
-	}
-	if !m.AtRest() {
-		return false
 	}
 	m.readAtRest(n, func(o *offload) error {
 		to, k, buffer := into.Bytes(), 0, o.staging(max(longestRun, row+2*PageSize))

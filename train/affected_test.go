@@ -102,61 +102,52 @@ func TestAffected(t *testing.T) {
 	passes := []string{
 		"gcn", "gcnii", "separate", "appnp", "sgc", "out", "cat", "both-gcn", "decoupled", "labels",
 	}
-	all := extendable()
 	plain, typed := thinned(t, tangle(t, 500, 0), 6), thinned(t, severalTypes(t), 20)
 	some, changed, tries := 0, 0, 0
-	for n, name := range slices.Sorted(maps.Keys(all)) {
-		for try := range uint64(2) {
-			o, g := all[name], plain
-			if overTypes(name) {
-				g = typed
-			}
-			base, whole, added := parted(t, g, uint64(n)*2+try,
-				func(graph.VertexType) bool { return false })
-			weights := run(t, base, o).Weights
-			predict := func(j Job) *Prediction {
-				j.Options = o
-				p, err := j.Predict(context.Background(), weights, Logits)
-				require.NoError(t, err)
-				return p
-			}
-			with, err := appended.On(base).With(added)
+	eachExtension(t, plain, typed, func(name string, o Options, _ uint64, base, whole *graph.Graph,
+		added *appended.Addition, with *appended.Graph,
+	) {
+		weights := run(t, base, o).Weights
+		predict := func(j Job) *Prediction {
+			j.Options = o
+			p, err := j.Predict(context.Background(), weights, Logits)
 			require.NoError(t, err)
-			job := Job{Graph: base, Appended: with, Options: o}
-			got, err := job.Affected(context.Background(), weights)
-			require.NoError(t, err)
-			far, found := hops[name]
-			if !found {
-				far = 3
-			}
-			want := reached(t, base, whole, added, far, o.Direction, slices.Contains(passes, name))
-			assert.Equal(t, want, got, name)
-
-			was, is := predict(Job{Graph: base}), predict(Job{Graph: whole})
-			c := is.Classes
-			row := func(p *Prediction, v int) []float32 { return p.Logits[v*c : (v+1)*c] }
-			for v := range base.Own() {
-				if !slices.Equal(row(was, v), row(is, v)) {
-					changed++
-					if _, among := slices.BinarySearch(got, int32(v)); !among {
-						t.Errorf("%s: vertex %d has another prediction", name, v)
-					}
-				}
-			}
-			old, _ := slices.BinarySearch(got, int32(base.Own()))
-			before, after := &Prediction{}, predict(Job{Graph: base, Appended: with, Vertices: got})
-			if old > 0 {
-				before = predict(Job{Graph: base, Vertices: got[:old]})
-			}
-			for k, v := range got {
-				assert.Equal(t, row(is, int(v)), row(after, k), "%s, vertex %d", name, v)
-				if k < old {
-					assert.Equal(t, row(was, int(v)), row(before, k), "%s, vertex %d before", name, v)
-				}
-			}
-			some, tries = some+whole.Own()-len(got), tries+1
+			return p
 		}
-	}
+		job := Job{Graph: base, Appended: with, Options: o}
+		got, err := job.Affected(context.Background(), weights)
+		require.NoError(t, err)
+		far, found := hops[name]
+		if !found {
+			far = 3
+		}
+		want := reached(t, base, whole, added, far, o.Direction, slices.Contains(passes, name))
+		assert.Equal(t, want, got, name)
+
+		was, is := predict(Job{Graph: base}), predict(Job{Graph: whole})
+		c := is.Classes
+		row := func(p *Prediction, v int) []float32 { return p.Logits[v*c : (v+1)*c] }
+		for v := range base.Own() {
+			if !slices.Equal(row(was, v), row(is, v)) {
+				changed++
+				if _, among := slices.BinarySearch(got, int32(v)); !among {
+					t.Errorf("%s: vertex %d has another prediction", name, v)
+				}
+			}
+		}
+		old, _ := slices.BinarySearch(got, int32(base.Own()))
+		before, after := &Prediction{}, predict(Job{Graph: base, Appended: with, Vertices: got})
+		if old > 0 {
+			before = predict(Job{Graph: base, Vertices: got[:old]})
+		}
+		for k, v := range got {
+			assert.Equal(t, row(is, int(v)), row(after, k), "%s, vertex %d", name, v)
+			if k < old {
+				assert.Equal(t, row(was, int(v)), row(before, k), "%s, vertex %d before", name, v)
+			}
+		}
+		some, tries = some+whole.Own()-len(got), tries+1
+	})
 	if tries < 50 || changed < 1000 || some < 1000 {
 		t.Errorf("%d appends, %d predictions changed, %d stay", tries, changed, some)
 	}

@@ -80,6 +80,18 @@ func asked(url, body string) (status int, rows []string, err error) {
 	return r.StatusCode, rows, nil
 }
 
+// TestInferencesAtATime: a core is left to requests, unless --threads says how many threads compute.
+func TestInferencesAtATime(t *testing.T) {
+	for _, c := range []struct {
+		flags         []string
+		threads, want int
+	}{{nil, 1, 1}, {nil, 2, 1}, {nil, 16, 15}, {[]string{"--threads", "4"}, 4, 4}, {[]string{"--threads", "1"}, 1, 1}} {
+		cmd := newServe()
+		require.NoError(t, cmd.ParseFlags(c.flags))
+		assert.Equal(t, c.want, new(serveCommand).workers(cmd, c.threads), "%v of %d", c.flags, c.threads)
+	}
+}
+
 // TestServe: serve answers what predict writes, and a signal ends it with status 0.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()

@@ -10,15 +10,20 @@ import (
 	"weft/internal/require"
 )
 
-// TestAdd: new rows become features as the rows of the graph's table did, whatever the order of the columns;
-// ids are those of the graph's vertices or of new ones, and one without a row has no values.
-func TestAdd(t *testing.T) {
+// filesIn returns what writes a file of that name and text into a folder of the test, and returns its path.
+func filesIn(t *testing.T) func(name, text string) string {
 	dir := t.TempDir()
-	file := func(name, text string) string {
+	return func(name, text string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
 		return path
 	}
+}
+
+// TestAdd: new rows become features as the rows of the graph's table did, whatever the order of the columns;
+// ids are those of the graph's vertices or of new ones, and one without a row has no values.
+func TestAdd(t *testing.T) {
+	file := filesIn(t)
 	vertices := file("v.csv", "id,city,age,label\na,Rome,10,x\nb,Paris,,y\nc,Rome,30,x\n")
 	o := Options{
 		Vertices: []string{vertices}, Edges: []string{file("e.csv", "source,target\na,b\nc,a\n")},
@@ -65,12 +70,7 @@ func TestAdd(t *testing.T) {
 
 // TestAddReverses: a relation that holds the reverses of another gets those of its new edges, or its own.
 func TestAddReverses(t *testing.T) {
-	dir := t.TempDir()
-	file := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
-		return path
-	}
+	file := filesIn(t)
 	o := Options{
 		Vertices: []string{file("users.csv", "id,age\na,1\nb,2\n"), file("items.csv", "id,price\nx,3\n")},
 		Edges:    []string{file("buys.csv", "source,target\na,x\nb,x\n")},

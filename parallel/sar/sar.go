@@ -26,9 +26,10 @@
 // come an epoch late.
 //
 // Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that
-// it calls, and wire.go sends and receives its messages; delay.go does so an epoch late, by the mailboxes of
-// mailbox.go. propagator.go implements gnn.Propagator. attention.go computes attention on one block;
-// message.go and batch.go compute message functions.
+// it calls, and wire.go sends and receives its messages; turns.go makes those between partitions of one
+// worker; delay.go sends them an epoch late, by the mailboxes of mailbox.go. propagator.go implements
+// gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute message
+// functions.
 package sar
 
 import (
