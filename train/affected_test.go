@@ -105,7 +105,7 @@ func TestAffected(t *testing.T) {
 	plain, typed := thinned(t, tangle(t, 500, 0), 6), thinned(t, severalTypes(t), 20)
 	some, changed, tries := 0, 0, 0
 	eachExtension(t, plain, typed, func(name string, o Options, _ uint64, base, whole *graph.Graph,
-		added *appended.Addition, with *appended.Graph,
+		with *appended.Graph,
 	) {
 		weights := run(t, base, o).Weights
 		predict := func(j Job) *Prediction {
@@ -121,7 +121,7 @@ func TestAffected(t *testing.T) {
 		if !found {
 			far = 3
 		}
-		want := reached(t, base, whole, added, far, o.Direction, slices.Contains(passes, name))
+		want := reached(t, base, whole, with.Added, far, o.Direction, slices.Contains(passes, name))
 		assert.Equal(t, want, got, name)
 
 		was, is := predict(Job{Graph: base}), predict(Job{Graph: whole})

@@ -122,9 +122,9 @@ func overTypes(name string) bool {
 }
 
 // eachExtension calls f twice for each setting of extendable: with its options and a seed, a part of the
-// plain or of the typed graph and the whole of it, and what the part lacks, alone and behind it.
+// plain or of the typed graph, the whole of it, and the part with what it lacks appended.
 func eachExtension(t *testing.T, plain, typed *graph.Graph, f func(name string, o Options, seed uint64,
-	base, whole *graph.Graph, added *appended.Addition, with *appended.Graph),
+	base, whole *graph.Graph, with *appended.Graph),
 ) {
 	all := extendable()
 	for n, name := range slices.Sorted(maps.Keys(all)) {
@@ -136,7 +136,7 @@ func eachExtension(t *testing.T, plain, typed *graph.Graph, f func(name string, 
 			base, whole, added := parted(t, g, seed, func(graph.VertexType) bool { return false })
 			with, err := appended.On(base).With(added)
 			require.NoError(t, err)
-			f(name, all[name], seed, base, whole, added, with)
+			f(name, all[name], seed, base, whole, with)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestAppended(t *testing.T) {
 	plain, typed := tangle(t, 500, 300), severalTypes(t)
 	one := 0
 	eachExtension(t, plain, typed, func(name string, o Options, seed uint64, base, whole *graph.Graph,
-		added *appended.Addition, with *appended.Graph,
+		with *appended.Graph,
 	) {
 		weights := run(t, base, o).Weights
 		want, err := (&Job{Graph: whole, Options: o}).Predict(context.Background(), weights, Logits)

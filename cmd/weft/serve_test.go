@@ -85,7 +85,13 @@ func TestInferencesAtATime(t *testing.T) {
 	for _, c := range []struct {
 		flags         []string
 		threads, want int
-	}{{nil, 1, 1}, {nil, 2, 1}, {nil, 16, 15}, {[]string{"--threads", "4"}, 4, 4}, {[]string{"--threads", "1"}, 1, 1}} {
+	}{
+		{nil, 1, 1},
+		{nil, 2, 1},
+		{nil, 16, 15},
+		{[]string{"--threads", "4"}, 4, 4},
+		{[]string{"--threads", "1"}, 1, 1},
+	} {
 		cmd := newServe()
 		require.NoError(t, cmd.ParseFlags(c.flags))
 		assert.Equal(t, c.want, new(serveCommand).workers(cmd, c.threads), "%v of %d", c.flags, c.threads)
