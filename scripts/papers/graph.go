@@ -12,54 +12,61 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"weft/internal/npy"
 )
 
-// The numbers of ogbn-papers100M (Hu et al. 2020, arXiv:2005.00687).
-const (
-	allVertices = 111_059_956
-	allEdges    = 1_615_685_872 // as stored, each in one direction
-	columns     = 128
-	classes     = 172
-	allTrain    = 1_207_179
-	allVal      = 125_265
-	allTest     = 214_338
+// shape is the numbers of a published graph.
+type shape struct {
+	name             string // of the folder in OGB's layout
+	vertices, edges  int    // edges as stored, each in one direction
+	columns, classes int
+	train, val, test int // labelled vertices
+}
+
+// papers100M is ogbn-papers100M (Hu et al. 2020, arXiv:2005.00687). igbMedium is the homogeneous graph of
+// that size of the Illinois Graph Benchmark (Khatua et al. 2023, arXiv:2302.13522), with the 19 classes, and
+// with the split of its loader.
+var (
+	papers100M = shape{"ogbn_papers100M", 111_059_956, 1_615_685_872, 128, 172, 1_207_179, 125_265, 214_338}
+	igbMedium  = shape{"igb_medium", 10_000_000, 120_077_694, 1024, 19, 6_000_000, 2_000_000, 2_000_000}
 )
 
-// What the generated graph is like. A vertex is a paper. Each class consists of fields.
+// What a generated graph is like. A vertex is a paper, and each area consists of fields.
 const (
+	areas     = 172
 	fieldSize = 2000 // vertices of a field, about
 	signal    = 0.25 // standard deviation of the classes' centres; that of the noise around them is 1
 )
 
 // levels says how near the papers are that a paper cites: that share of them is in the same of so many parts
 // of equal size, and the others are in the same field. The parts of a level are parts of those before. These
-// shares make 4, 8 and 16 partitions with 0.6, 1.5 and 1.9 halo rows for each vertex. Published for
-// ogbn-papers100M are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
+// shares make 4, 8 and 16 partitions of the shape papers100M with 0.6, 1.5 and 1.9 halo rows for each vertex.
+// Published for ogbn-papers100M are 0.52, 1.13 and 2.02 (NeutronTask, VLDB 2025).
 var levels = []struct {
 	parts int
 	share float64
-}{{1, 0.03}, {4, 0.06}, {43, 0.11}, {classes, 0.25}}
+}{{1, 0.03}, {4, 0.06}, {43, 0.11}, {areas, 0.25}}
 
-// papers is a generated graph with the shape of a share of ogbn-papers100M. It is a pure function of the
-// share.
+// generated is a graph with the shape of a share of a published one. It is a pure function of both.
 //
 // Vertices lie at positions, where those of a class and of a field are neighbours. Ids are a permutation of
 // these, so that they tell nothing.
-type papers struct {
-	vertices, edges  int
-	train, val, test int     // labelled vertices
-	fields           int     // a multiple of classes
-	ids, positions   []int32 // of each position, and of each id
-	rank             []int32 // of each id, in another random order, of which the first have labels
+type generated struct {
+	shape                  // of the share, but for columns and classes
+	fields         int     // a multiple of areas
+	ids, positions []int32 // of each position, and of each id
+	rank           []int32 // of each id, in another random order, of which the first have labels
 }
 
-func newPapers(share float64) *papers {
+func (s shape) generate(share float64) *generated {
 	of := func(n int) int { return max(1, int(math.Round(share*float64(n)))) }
-	p := &papers{vertices: max(2*classes, of(allVertices)), edges: of(allEdges)}
-	p.train, p.val, p.test = of(allTrain), of(allVal), of(allTest)
-	p.fields = classes * max(1, p.vertices/classes/fieldSize)
+	p := &generated{shape: s}
+	p.vertices, p.edges = max(2*areas, of(s.vertices)), of(s.edges)
+	p.train, p.val = of(s.train), of(s.val)
+	p.test = min(of(s.test), p.vertices-p.train-p.val) // where all have labels, each is rounded
+	p.fields = areas * max(1, p.vertices/areas/fieldSize)
 	p.ids, p.rank = permutation(p.vertices, 1), permutation(p.vertices, 2)
 	p.positions = make([]int32, p.vertices)
 	for x, id := range p.ids {
@@ -79,19 +86,19 @@ func permutation(n int, seed uint64) []int32 {
 }
 
 // class returns the class of a vertex.
-func (p *papers) class(id int) int { return p.part(uint64(p.positions[id]), classes) }
+func (p *generated) class(id int) int { return p.part(uint64(p.positions[id]), p.classes) }
 
 // part returns in which of n equal ranges a position lies: the one that within begins at or before it.
-func (p *papers) part(x uint64, n int) int { return int(((x+1)*uint64(n) - 1) / uint64(p.vertices)) }
+func (p *generated) part(x uint64, n int) int { return int(((x+1)*uint64(n) - 1) / uint64(p.vertices)) }
 
 // within returns the positions of part k of n.
-func (p *papers) within(k, n int) (from, to uint64) {
+func (p *generated) within(k, n int) (from, to uint64) {
 	return uint64(k) * uint64(p.vertices) / uint64(n), uint64(k+1) * uint64(p.vertices) / uint64(n)
 }
 
 // cited draws the paper that the paper at x cites. Of n papers the r-th most cited one is drawn with a
 // probability proportional to 1/√r, so that the numbers of in-edges follow a power law with the exponent 3.
-func (p *papers) cited(x uint64, r *rand.Rand) uint64 {
+func (p *generated) cited(x uint64, r *rand.Rand) uint64 {
 	parts, where := p.fields, r.Float64()
 	for _, level := range levels {
 		if where -= level.share; where < 0 {
@@ -101,12 +108,12 @@ func (p *papers) cited(x uint64, r *rand.Rand) uint64 {
 	}
 	from, to := p.within(p.part(x, parts), parts)
 	n, u := to-from, r.Float64()
-	const prime = 4_294_967_291 // that no field, class and whole have the same most cited papers
+	const prime = 4_294_967_291 // that no field, area and whole have the same most cited papers
 	return from + uint64(u*u*float64(n))*(prime%n)%n
 }
 
 // edge draws the positions of an edge.
-func (p *papers) edge(r *rand.Rand) (source, target uint64) {
+func (p *generated) edge(r *rand.Rand) (source, target uint64) {
 	source = r.Uint64N(uint64(p.vertices))
 	for target = source; target == source; {
 		target = p.cited(source, r)
@@ -114,10 +121,10 @@ func (p *papers) edge(r *rand.Rand) (source, target uint64) {
 	return source, target
 }
 
-func (p *papers) known() int { return p.train + p.val + p.test }
+func (p *generated) known() int { return p.train + p.val + p.test }
 
 // label returns the label of a vertex. NaN is none.
-func (p *papers) label(id int) float32 {
+func (p *generated) label(id int) float32 {
 	if int(p.rank[id]) >= p.known() {
 		return float32(math.NaN())
 	}
@@ -125,7 +132,7 @@ func (p *papers) label(id int) float32 {
 }
 
 // write writes the folder that OGB's downloader would leave, with archives that are not compressed.
-func (p *papers) write(folder string) error {
+func (p *generated) write(folder string) error {
 	for _, name := range []string{"raw", filepath.Join("split", "time")} {
 		if err := os.MkdirAll(filepath.Join(folder, name), 0o777); err != nil {
 			return err
@@ -157,9 +164,9 @@ func (p *papers) write(folder string) error {
 }
 
 // arrays writes all arrays but the labels.
-func (p *papers) arrays(z *zip.Writer) error {
+func (p *generated) arrays(z *zip.Writer) error {
 	edges, noise := rand.New(rand.NewPCG(1, 0)), rand.New(rand.NewPCG(2, 0))
-	centres := make([]float32, classes*columns)
+	centres := make([]float32, p.classes*p.columns)
 	for i := range centres {
 		centres[i] = signal * float32(noise.NormFloat64())
 	}
@@ -177,8 +184,8 @@ func (p *papers) arrays(z *zip.Writer) error {
 			return int64(p.ids[target])
 		}, 2, p.edges),
 		array(z, "node_feat", func(k int) float32 {
-			return centres[p.class(k/columns)*columns+k%columns] + float32(noise.NormFloat64())
-		}, p.vertices, columns),
+			return centres[p.class(k/p.columns)*p.columns+k%p.columns] + float32(noise.NormFloat64())
+		}, p.vertices, p.columns),
 	)
 }
 
@@ -216,7 +223,7 @@ func archive(path string, content func(*zip.Writer) error) error {
 }
 
 // array writes an array into an archive, as numpy.savez does, with what value returns for each element in
-// turn.
+// turn. It tells how far it is.
 func array[T int64 | float32](z *zip.Writer, key string, value func(element int) T, shape ...int) error {
 	entry, err := z.CreateHeader(&zip.FileHeader{Name: key + ".npy", Method: zip.Store})
 	if err != nil {
@@ -236,12 +243,17 @@ func array[T int64 | float32](z *zip.Writer, key string, value func(element int)
 	if err != nil {
 		return err
 	}
+	said := time.Now()
 	for k := range n {
 		if values = append(values, value(k)); len(values) == block || k == n-1 {
 			if err := write(w); err != nil {
 				return err
 			}
 			values = values[:0]
+			if time.Since(said) > 2*time.Second {
+				said = time.Now()
+				fmt.Fprintf(os.Stderr, "%s: %d of %d values\n", key, k+1, n)
+			}
 		}
 	}
 	return w.Close()

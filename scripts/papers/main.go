@@ -1,7 +1,8 @@
 // Command papers has the two parts of `make papers` that are too slow, or not there, in Python. papers.py
 // drives them:
 //
-//	go run ./scripts/papers graph FOLDER SHARE   writes a generated graph in OGB's layout (graph.go)
+//	go run ./scripts/papers graph FOLDER SHARE   writes a generated graph in OGB's layout (graph.go); the
+//	                                             folder has the name of its shape
 //	go run ./scripts/papers plan                 plans for workers that are described by counts (plan.go)
 //
 // The second reads a JSON list of cases from standard input and writes a list of answers.
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 )
 
@@ -33,7 +35,13 @@ func run(arguments []string, in io.Reader, out io.Writer) error {
 		if err != nil || !(share > 0 && share <= 1) {
 			return fmt.Errorf("share %s: give a number above 0 and up to 1", arguments[2])
 		}
-		return newPapers(share).write(arguments[1])
+		for _, s := range []shape{papers100M, igbMedium} {
+			if s.name == filepath.Base(arguments[1]) {
+				return s.generate(share).write(arguments[1])
+			}
+		}
+		return fmt.Errorf("folder %s: give one that is called %s or %s, as its shape is", arguments[1],
+			papers100M.name, igbMedium.name)
 	case len(arguments) == 1 && arguments[0] == "plan":
 		var cases []planned
 		if err := json.NewDecoder(in).Decode(&cases); err != nil {

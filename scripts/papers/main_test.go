@@ -16,9 +16,9 @@ import (
 	"weft/train/setting"
 )
 
-func generated(t *testing.T, share float64) *graph.Graph {
+func read(t *testing.T, s shape, share float64) *graph.Graph {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "ogbn_papers100M")
+	folder := filepath.Join(t.TempDir(), s.name)
 	require.NoError(t, run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil))
 	g, err := ogb.Read(ogb.Options{Folder: folder})
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func generated(t *testing.T, share float64) *graph.Graph {
 // have labels, of several classes. The most cited paper has many times the mean of citations, and most
 // citations stay in the class.
 func TestGraph(t *testing.T) {
-	g := generated(t, 1e-4)
+	g := read(t, papers100M, 1e-4)
 	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Features.Columns != 128 ||
 		g.Labels.Classes < 150 || g.Labels.Classes > 172 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
@@ -40,7 +40,7 @@ func TestGraph(t *testing.T) {
 		t.Errorf("%d train, %d validate, %d test", len(s.Train), len(s.Val), len(s.Test))
 	}
 	labelled, found := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test))), []int64{}
-	p, classes := newPapers(1e-4), map[int64]bool{}
+	p, classes := papers100M.generate(1e-4), map[int64]bool{}
 	for v, class := range g.Labels.Class {
 		if class >= 0 {
 			found, classes[class] = append(found, int64(v)), true
@@ -64,11 +64,45 @@ func TestGraph(t *testing.T) {
 	}
 }
 
+// TestMedium: a share of igb_medium has its features and classes. All vertices have labels, and a split, and
+// edges lead one way. Features of a class lie around its centre: their mean is the centre, not 0.
+func TestMedium(t *testing.T) {
+	g := read(t, igbMedium, 2e-4)
+	if g.Vertices() != 2000 || g.Edges() != 24_016 || g.Features.Columns != 1024 || g.Labels.Classes != 19 {
+		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
+			g.Features.Columns, g.Labels.Classes)
+	}
+	s := g.Splits[0]
+	if len(s.Train) != 1200 || len(s.Val) != 400 || len(s.Test) != 400 {
+		t.Errorf("%d train, %d validate, %d test", len(s.Train), len(s.Val), len(s.Test))
+	}
+	sums, members := make([]float64, 1024), 0
+	for v, class := range g.Labels.Class {
+		if class == 7 {
+			members++
+			for c, x := range g.Features.Row(v) {
+				sums[c] += float64(x)
+			}
+		}
+	}
+	square := 0.0
+	for _, sum := range sums {
+		square += sum * sum / float64(members*members) / 1024
+	}
+	assert.Near(t, signal*signal+1/float64(members), square, 0.01, "the mean square of %d means", members)
+}
+
+// TestUnknownShape: a folder whose name is no shape's is refused.
+func TestUnknownShape(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "ogbn_arxiv")
+	assert.ErrorContains(t, run([]string{"graph", folder, "0.1"}, nil, nil), "igb_medium")
+}
+
 // TestPlan: the plan from counts sends what the formula of docs/architecture.md says. It needs nearly what a
 // graph in random partitions with these counts needs, which are as equal as the counts say.
 func TestPlan(t *testing.T) {
 	const k = 4
-	g, err := generated(t, 1e-4).Symmetrize()
+	g, err := read(t, papers100M, 1e-4).Symmetrize()
 	require.NoError(t, err)
 	settings := map[string]string{
 		"model": "sage", "layers": "3", "hidden": "256", "norm": "batch",

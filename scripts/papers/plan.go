@@ -71,8 +71,9 @@ func (p *planned) plan(ctx context.Context, edges graph.Relation) error {
 	}
 	k := p.Workers
 	whole := partition.Whole{
-		Vertices: p.Vertices, Edges: p.Edges, FeatureColumns: columns, Classes: classes, Metric: "accuracy",
-		Splits: []graph.SplitSizes{{Train: allTrain, Val: allVal, Test: allTest}},
+		Vertices: p.Vertices, Edges: p.Edges, FeatureColumns: papers100M.columns, Classes: papers100M.classes,
+		Metric: "accuracy",
+		Splits: []graph.SplitSizes{{Train: papers100M.train, Val: papers100M.val, Test: papers100M.test}},
 	}
 	open := func(number int) (*partition.Share, error) {
 		if number == 0 {
@@ -101,11 +102,11 @@ func (c *counts) halo() int {
 
 // share is the share of a partition with these edges.
 func (c *counts) share(number int, whole partition.Whole, edges graph.Relation) *partition.Share {
-	rows := c.start(number+1) - c.start(number)
+	rows, columns := c.start(number+1)-c.start(number), whole.FeatureColumns
 	s := partition.All(&graph.Graph{
 		Features:  graph.Features{Columns: columns, Dense: make([]float32, rows*columns)},
-		Labels:    graph.Labels{Classes: classes, Class: make([]int64, rows)},
-		Splits:    []graph.Split{c.split(rows)},
+		Labels:    graph.Labels{Classes: whole.Classes, Class: make([]int64, rows)},
+		Splits:    []graph.Split{c.split(whole.Splits[0], rows)},
 		Relations: []graph.Relation{edges},
 	})
 	s.Whole, s.Edges.P, s.Edges.Starts = whole, number, nil
@@ -128,10 +129,10 @@ func (c *counts) share(number int, whole partition.Whole, edges graph.Relation) 
 }
 
 // split returns a worker's share of the labelled vertices.
-func (c *counts) split(rows int) (s graph.Split) {
+func (c *counts) split(whole graph.SplitSizes, rows int) (s graph.Split) {
 	row := int64(0)
 	for i, list := range s.Parts() {
-		for range min([]int{allTrain, allVal, allTest}[i]/c.Workers, rows/3) {
+		for range min([]int{whole.Train, whole.Val, whole.Test}[i]/c.Workers, rows/3) {
 			*list = append(*list, row)
 			row++
 		}
