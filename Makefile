@@ -96,7 +96,7 @@ bench-axes: build ## meshes of workers beside one worker, here and over virtual 
 bench-serve: build ## `weft serve` under load, on Map of GitHub in WEFT_DATA: how long answers take, and whether they are those of predict
 	$(GO) run ./scripts/serve --data '$(WEFT_DATA)' $(ARGS)
 
-papers: build ## a graph of the shape of ogbn-papers100M, a tenth of it, on one worker and on virtual hosts: an hour, 60 GB of disk; needs root; ARGS="--share 0.01"
+papers: build ## graphs of the shapes of ogbn-papers100M and IGB-medium, as much of them as the disk has space for, from disk and on virtual hosts: hours, 60 GB of disk; needs root; ARGS="--share 0.01"
 	@python3 -B scripts/papers/papers.py $(ARGS)
 
 # PEERS has the environments of bench-peers, which these tests share.
