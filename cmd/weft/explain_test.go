@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/require"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
@@ -154,6 +156,26 @@ func TestRoomOnDisk(t *testing.T) {
 		}
 	}
 	assert.NoError(t, checkDisk(p, "", 0))
+}
+
+// TestRoomForResults: a run directory is refused where its disk has no room for the results, or none beside
+// what rests on the same disk. A folder on another disk takes none of it.
+func TestRoomForResults(t *testing.T) {
+	out := t.TempDir()
+	free, known, err := atomicfile.Free(out)
+	if err != nil || !known || free < 1<<20 {
+		t.Skip(free, known, err)
+	}
+	rests := filepath.Join(out, "new")
+	p := &plan.Plan{ResultBytes: 2 * free}
+	assert.ErrorContains(t, checkResults(p, out, "", 0), "--out "+out)
+	p = &plan.Plan{ResultBytes: free / 2, Workers: []plan.Worker{{DiskBytes: free * 2 / 3}, {}}}
+	assert.NoError(t, checkResults(p, out, "", 0))
+	assert.ErrorContains(t, checkResults(p, out, rests, 0), "that rest on that disk")
+	assert.NoError(t, checkResults(p, out, rests, 1), "half of it here")
+	if elsewhere := "/dev/shm"; !offload.OnDiskOf(elsewhere, out) {
+		assert.NoError(t, checkResults(p, out, elsewhere, 0))
+	}
 }
 
 // TestAmountsOnDisk: what rests on disk is said in the unit that suits it.

@@ -20,6 +20,7 @@ import (
 	"weft/checkpoint"
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/internal/atomicfile"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/tensor"
@@ -462,7 +463,11 @@ func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, s
 		return dir, nil, err
 	}
 	dir.Needs, t.out = job.Planned.ResultBytes, dir.Path
-	if e, err = t.newEvents(cmd.ErrOrStderr()); err != nil { // its folder may be that of the run
+	err = checkResults(job.Planned, dir.Path, job.Options.Offload, job.LocalWorkers)
+	if err == nil {
+		e, err = t.newEvents(cmd.ErrOrStderr()) // its folder may be that of the run
+	}
+	if err != nil {
 		dir.Discard()
 	}
 	return dir, e, err
@@ -655,12 +660,9 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 // checkDisk refuses a folder whose disk has less room than what rests there of the workers on this machine;
 // here as for checkMachine.
 func checkDisk(p *plan.Plan, dir string, here int) error {
-	rests := p.DiskBytes()
+	rests := resting(p, here)
 	if dir == "" || rests == 0 {
 		return nil
-	}
-	if here > 0 {
-		rests = rests / int64(len(p.Workers)) * int64(here)
 	}
 	free, known, err := offload.Free(dir)
 	if err != nil {
@@ -670,6 +672,33 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 		return refusal.Errorf("--offload %s: %s would rest there at the peak, and %s are free; free some "+
 			"room there, name another folder, or raise --memory-limit", dir,
 			setting.Bytes(rests).RoundedUp(), megabytes(free))
+	}
+	return nil
+}
+
+// resting is what rests on disk of the workers on this machine (0: all).
+func resting(p *plan.Plan, here int) int64 {
+	if here > 0 {
+		return p.DiskBytes() / int64(len(p.Workers)) * int64(here)
+	}
+	return p.DiskBytes()
+}
+
+// checkResults refuses a run directory whose disk has less room than the results take, beside what rests
+// there; here as for checkMachine.
+func checkResults(p *plan.Plan, out, rests string, here int) error {
+	free, known, err := atomicfile.Free(out)
+	if err != nil || !known {
+		return err
+	}
+	needs, beside := p.ResultBytes, ""
+	if rests != "" && resting(p, here) > 0 && offload.OnDiskOf(rests, out) {
+		needs += resting(p, here)
+		beside = ", beside the " + megabytes(resting(p, here)) + " that rest on that disk"
+	}
+	if free < needs {
+		return refusal.Errorf("--out %s: weights and predictions take %s there%s, and %s are free; free some "+
+			"room there, or name a folder on another disk", out, megabytes(p.ResultBytes), beside, megabytes(free))
 	}
 	return nil
 }

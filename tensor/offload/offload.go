@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/tensor"
@@ -47,6 +49,12 @@ func Check(dir string) error {
 // Free is the number of bytes that the disk of a folder has left, also before Open makes the folder. known is
 // false on a file system that does not say.
 func Free(dir string) (bytes int64, known bool, err error) { return atomicfile.Free(existing(dir)) }
+
+// OnDiskOf reports whether a folder, also before Open makes it, is on the disk of another, which exists.
+func OnDiskOf(dir, other string) bool {
+	var a, b unix.Stat_t
+	return unix.Stat(existing(dir), &a) == nil && unix.Stat(other, &b) == nil && a.Dev == b.Dev
+}
 
 // existing is the folder, or the one above it if it does not exist.
 func existing(dir string) string {
