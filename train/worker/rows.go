@@ -111,11 +111,16 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	c := w.Groups.World
+	if _, err := comm.FromFirst[byte](c, nil); err != nil { // it has the batch before: no more than one waits
+		return nil, err
+	}
 	theirIDs, err := comm.ToFirst(c, ids[from:to])
 	if err != nil {
 		return nil, err
 	}
-	theirRows, err := comm.ToFirst(c, m.Floats()[from*m.Cols:to*m.Cols])
+	mine, release := w.rows(m, from, to)
+	theirRows, err := comm.ToFirst(c, mine)
+	release()
 	if err != nil || !w.Ranks().First() {
 		return nil, err
 	}
@@ -138,4 +143,20 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 		}
 	}
 	return buffer[:(hi-lo)*m.Cols], nil
+}
+
+// rows are rows lo … hi−1 of a matrix until they are released. A matrix at rest stays there.
+func (w *Worker) rows(m *tensor.Matrix, lo, hi int) (some []float32, release func()) {
+	if lo == hi || !m.AtRest() {
+		return m.Floats()[lo*m.Cols : hi*m.Cols], func() {}
+	}
+	list := make([]int32, hi-lo)
+	for i := range list {
+		list[i] = int32(lo + i)
+	}
+	copied := w.Team.Memory.New(tensor.Buffers, len(list), m.Cols)
+	if !m.GatherAtRest(copied, list) {
+		copy(copied.Floats(), m.Floats()[lo*m.Cols:hi*m.Cols])
+	}
+	return copied.Floats(), copied.Release
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/turns"
 	"weft/partition"
 	"weft/tensor"
+	"weft/tensor/offload"
 	"weft/train/engine"
 	"weft/train/setting"
 )
@@ -79,6 +82,80 @@ func TestRowsInOrder(t *testing.T) {
 				t.Errorf("%v, want %s", err, c.refuse)
 			}
 		})
+	}
+}
+
+// waiting is a spool that counts the bytes in it.
+type waiting struct {
+	turns.Spool
+	now, most atomic.Int64
+}
+
+// counted is a message that counts until it is taken.
+type counted struct {
+	comm.Message
+	in *waiting
+}
+
+func (w *waiting) Put(k comm.Kind, message []byte, p comm.Path) (comm.Message, error) {
+	m, err := w.Spool.Put(k, message, p)
+	now := w.now.Add(int64(len(message)))
+	w.most.Store(max(w.most.Load(), now)) // only one rank is at work
+	return counted{m, w}, err
+}
+
+func (m counted) Take(into []byte) error {
+	m.in.now.Add(-int64(m.Len()))
+	return m.Message.Take(into)
+}
+
+// TestRowsAtRest: of the rows that ranks of one worker have on disk no more than a batch is in memory, as
+// messages or out of the file, and each page is read once for the batches that have rows of it.
+func TestRowsAtRest(t *testing.T) {
+	const ranks, columns, batches = 3, 1 << 10, 7
+	const vertices = batches * batchBytes / 4 / columns
+	file, err := offload.Open(t.TempDir())
+	require.NoError(t, err)
+	defer file.Close()
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	spool := &waiting{Spool: turns.Spool{Memory: mem}}
+	host := comm.NewHost(comm.Alone(), make([]int, ranks), spool)
+	spool.Offload(host, file, nil, 2*batchBytes) // a rank has a third of seven
+	rows, before := 0, int64(0)
+	err = launch.Hosts([]*comm.Host{host}, 0, func(world *comm.Comm) error {
+		mem := mem.Another()
+		defer mem.Close()
+		var ids []int32
+		for v := world.Rank(); v < vertices; v += ranks {
+			ids = append(ids, int32(v))
+		}
+		m := mem.New(tensor.Activations, len(ids), columns)
+		for i, v := range ids {
+			m.Floats()[i*columns] = float32(v)
+		}
+		world.Meet()
+		w := &Worker{Groups: mesh.Groups{World: world}, Team: kernel.NewTeam(1, mem)}
+		if world.Rank() == 0 {
+			before = mem.OnDisk().Read
+		}
+		return w.inOrder(m, ids, vertices, func(all Rows) error {
+			for batch := range all.Each {
+				for row := range slices.Chunk(batch, columns) {
+					assert.Equal(t, float32(rows), row[0], "row %d is that of vertex", rows)
+					rows++
+				}
+			}
+			return nil
+		})
+	})
+	require.NoError(t, err)
+	assert.Equal(t, vertices, rows)
+	if most := spool.most.Load(); most > batchBytes*11/10 {
+		t.Errorf("%d bytes of messages wait, where a batch has %d", most, batchBytes)
+	}
+	if read := mem.OnDisk().Read - before; read == 0 || read > batches*batchBytes*11/10 {
+		t.Errorf("%d bytes are read of rows that have %d", read, batches*batchBytes)
 	}
 }
 
