@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"weft/internal/npy"
 )
@@ -43,7 +44,10 @@ func (g *Graph) Checksum() (sum string, err error) {
 			arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
 		}
 		for _, a := range arrays {
-			h.Write(a)
+			for some := range slices.Chunk(a, 64<<20) {
+				h.Write(some)
+				g.Unload()
+			}
 			sum += fmt.Sprintf("%x %x ", len(a), h.Sum32())
 		}
 		return nil

@@ -147,6 +147,7 @@ func (d *divider) features(to graph.Sink, t int, f *graph.Features, ids []int32)
 			if m.err != nil {
 				return m.err
 			}
+			d.g.Unload() // rows are a copy
 			return write(&m.Features)
 		})
 	})
