@@ -58,10 +58,10 @@ GAT = {"GAT 3×128, 4 heads": {"model": "gat", "layers": "3", "hidden": "128", "
 WIDE = {"GCN 3×256": {"model": "gcn", "layers": "3", "hidden": "256"},
         "GAT 3×256, 4 heads": {"model": "gat", "layers": "3", "hidden": "256", "heads": "4"}}
 SHAPES = {
-    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=500, disk=5400),
-    "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=600, disk=22000),
+    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=508, disk=6000),
+    "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=700, disk=22000),
 }
-COPIES = 10e6  # bytes of a partition's weights, their state and scratch
+COPIES = 4e6  # bytes of a partition's weights, their state and scratch
 PRECISIONS = {"f32": {}, "bf16": {"precision": "bf16"}, "bf16, recomputed": {"precision": "bf16", "recompute": "blocks"}}
 
 
@@ -216,7 +216,7 @@ class Run:
             rests = step["rests_bytes"] = json.loads(measured([*command, "--explain"])["printed"]).get("disk_bytes", 0)
             if rests > (free := shutil.disk_usage(self.folder).free):  # weft does not know that virtual hosts have one disk
                 raise NotDone(f"{gigabytes(rests)} would rest in {self.folder}, and {gigabytes(free)} are free: name another --folder, or a smaller --share")
-        step |= measured([*command, "--epochs", str(self.options.epochs), "--eval-every", str(self.options.epochs), "--out", out], epochs=out / "metrics.jsonl")
+        step |= measured([*command, "--epochs", str(self.options.epochs), "--eval-every", str(self.options.epochs), "--out", out], epochs=None if launcher else out / "metrics.jsonl")
         run = json.loads(step.pop("printed"))
         for key in ("epoch_seconds", "peak_tensor_bytes", "graph_bytes", "losses", "test", "communication", "sent_bytes", "disk", "graph"):
             step[key] = run.get(key)
@@ -263,7 +263,8 @@ def taken(folder):
 def measured(command, given="", epochs=None):
     """Runs a command to its end: what it printed, the seconds, the resident memory of its largest process, and the bytes
     that all its processes moved between memory and disk. Pages that the system still had are not read from disk. Of a
-    training whose epochs are written to that file also the processor seconds of the second, which has no evaluation."""
+    training in one process, whose epochs are written to that file, also the processor seconds of the second, which has no
+    evaluation."""
     begun, processor, shown = time.monotonic(), [], time.monotonic()
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as asked:
         asked.write(given)
@@ -277,7 +278,8 @@ def measured(command, given="", epochs=None):
                     processor.append(processor_seconds(process.pid))
                 if time.monotonic() - shown >= SILENT:
                     shown = time.monotonic()
-                    log(f"  {shown - begun:.0f} s: {last_line(os.pread(said.fileno(), 1 << 16, max(0, os.fstat(said.fileno()).st_size - (1 << 16))).decode())}")
+                    end = os.fstat(said.fileno()).st_size
+                    log(f"  {shown - begun:.0f} s: {last_line(os.pread(said.fileno(), 1000, max(0, end - 1000)).decode(errors='replace')) if end else 'at work'}")
         except BaseException:
             process.terminate()
             try:
