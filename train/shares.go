@@ -106,7 +106,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	}
 	s = &shared{Config: worker.Config{
 		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
-		Processes: j.peers().Size() > 1,
+		Processes: j.peers().Size() > 1, Machines: j.Machines,
 	}}
 	if j.Appended != nil && (k > 1 || j.Vertices == nil || weights == nil || j.HeldOut) {
 		return nil, refusal.Errorf("a graph with vertices and edges appended is for a prediction of some " +
