@@ -195,8 +195,8 @@ func (j *Job) checkLoss() error {
 // not fit.
 func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	o, whole := j.Validate, s.whole
-	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm = j.Options, j.Mesh, j.Model,
-		j.Loss, j.Engine, j.Comm
+	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm, o.Machines = j.Options, j.Mesh, j.Model,
+		j.Loss, j.Engine, j.Comm, j.Machines
 	if _, err := o.Like(j.Columns()); err != nil {
 		return nil, o.named(err)
 	}
