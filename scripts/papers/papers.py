@@ -50,6 +50,7 @@ class Shape:
     models: dict
     largest: float  # the default share, where the disk has space for it
     limit: float  # bytes of memory for each vertex from disk, of all workers
+    copies: float  # bytes of memory for each partition: weights, their state and scratch
     disk: float  # bytes of disk for each vertex from disk
 
 
@@ -58,10 +59,9 @@ GAT = {"GAT 3×128, 4 heads": {"model": "gat", "layers": "3", "hidden": "128", "
 WIDE = {"GCN 3×256": {"model": "gcn", "layers": "3", "hidden": "256"},
         "GAT 3×256, 4 heads": {"model": "gat", "layers": "3", "hidden": "256", "heads": "4"}}
 SHAPES = {
-    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=508, disk=6000),
-    "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=700, disk=22000),
+    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=508, copies=4e6, disk=6000),
+    "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=640, copies=8e6, disk=22000),
 }
-COPIES = 4e6  # bytes of a partition's weights, their state and scratch
 PRECISIONS = {"f32": {}, "bf16": {"precision": "bf16"}, "bf16, recomputed": {"precision": "bf16", "recompute": "blocks"}}
 
 
@@ -225,7 +225,7 @@ class Run:
     def rested(self, model, workers):
         """Trains with partitions that take turns, on so many hosts."""
         n = workers * self.options.partitions
-        limit = int((self.shape.limit * self.share * self.shape.vertices + COPIES * n) / workers)
+        limit = int((self.shape.limit * self.share * self.shape.vertices + self.shape.copies * n) / workers)
         flags = ["--partitions", str(n), "--partition", "stream", "--offload", self.folder, "--memory-limit", str(limit)]
         if workers == 1:
             return self.train(model, *flags)
