@@ -82,7 +82,7 @@ func TestSetupTraffic(t *testing.T) {
 			{Messages: 11 * others, Bytes: (64 + int64(len(version+simd+settings))) * others},
 			{Messages: 6 * others, Bytes: 32 * others},
 			{Messages: 7*others + 2*pairs, Bytes: 49*others + 8*pairs},
-			{Messages: 13 * others, Bytes: 57*others + 4*(1+1)*arc*others},
+			{Messages: 14 * others, Bytes: 65*others + 4*(1+1)*arc*others},
 		} {
 			assert.Equal(t, want, sent[i], "%d workers, %s", n,
 				[]string{"join", "plan", "shares", "results"}[i])
