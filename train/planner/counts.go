@@ -34,7 +34,8 @@ func CountsOf(g *graph.Graph) *Counts {
 	whole.Columns, whole.EdgeSplits = nil, nil
 	r := &g.Relations[0]
 	return &Counts{
-		Whole: whole, Symmetric: r.Symmetric, Weighted: r.Weights != nil, EdgeColumns: r.EdgeColumns, Mixing: 1,
+		Whole: whole, Symmetric: r.Symmetric, Weighted: r.Weights != nil,
+		EdgeColumns: r.EdgeColumns, Mixing: 1,
 	}
 }
 
@@ -79,7 +80,8 @@ func (c *Counts) within(k, vertices int) *Alike {
 	cut := c.Mixing * float64(k-1) / float64(k)
 	return &Alike{
 		Partitions: k, Whole: whole, Symmetric: c.Symmetric, Weighted: c.Weighted, EdgeColumns: c.EdgeColumns,
-		CutShare: cut, HaloRows: min(c.HaloRows(k), cut*c.degree()), FarShare: min(c.Mixing/float64(k), 1-cut),
+		CutShare: cut, HaloRows: min(c.HaloRows(k), cut*c.degree()),
+		FarShare: min(c.Mixing/float64(k), 1-cut),
 	}
 }
 

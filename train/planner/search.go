@@ -160,7 +160,7 @@ func (s *search) onGraph(ctx context.Context) error {
 		if s.Found != nil {
 			s.Found(m, s.counted[grid])
 		}
-		if number == 0 && rows > 0 && len(s.counted) > 0 && s.Counts.Measured(m.Settings.Mesh.Partitions, rows) {
+		if number == 0 && rows > 0 && len(s.counted) > 0 && s.Counts.Measured(grid.Partitions, rows) {
 			if err := s.again(ctx, rest); err != nil {
 				return err
 			}
