@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"weft/internal/refusal"
@@ -95,14 +96,14 @@ func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 		return nil, err
 	}
 	few := func(size int) int { return min(size, 2) }
-	all := &Rates{}
-	for _, axis := range []mesh.Mesh{
+	ofAxes := []mesh.Mesh{
 		{Stages: few(grid.Stages), Partitions: 1, Slices: 1},
 		{Stages: 1, Partitions: 1, Slices: few(grid.Slices)},
 		{Stages: 1, Partitions: few(grid.Partitions), Slices: 1},
-		mesh.One,
-	} {
-		if axis == mesh.One && all.Kernels != nil {
+	}
+	all := &Rates{}
+	for _, axis := range ofAxes {
+		if axis == mesh.One && grid != mesh.One {
 			continue
 		}
 		r := s.ofAxes[axis]
@@ -126,37 +127,37 @@ func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 // onGraph plans meshes on the graph itself: first the one of partitions, whose halo then is that of the
 // counts, and then the fastest by counts.
 func (s *search) onGraph(ctx context.Context) error {
-	rest := slices.Clone(s.all)
+	rest, planned := slices.Clone(s.all), 0
 	for number := 0; len(rest) > 0; number++ {
 		slices.SortStableFunc(rest, func(a, b mesh.Mesh) int {
 			return cmp.Compare(s.expected(a, number), s.expected(b, number))
 		})
 		grid := rest[0]
-		if s.Exactly > 0 && number >= s.Exactly && s.fastest() <= s.expected(grid, number) {
+		if s.Exactly > 0 && planned >= s.Exactly && s.fastest() <= s.expected(grid, number) {
 			return nil
 		}
 		rest = rest[1:]
-		most := 0
+		most, of := 0, len(s.all)
 		if axes(grid) > 1 {
 			most = max(1, s.left)
 		}
-		m, rows, err := s.mesh(ctx, grid, most, s.say(grid, number, len(s.all)))
-		if err == nil && most > 0 {
-			s.left -= m.steps
+		if s.Exactly > 0 {
+			of = min(of, max(s.Exactly, number+1))
 		}
-		delete(s.found, grid)
-		delete(s.refused, grid)
+		m, rows, err := s.mesh(ctx, grid, most, s.say(grid, number, of))
 		switch {
 		case refusal.Is(err) && ctx.Err() == nil:
 			s.refused[grid] = err
+			delete(s.found, grid)
 			continue
 		case err != nil:
-			if m := s.counted[grid]; m != nil {
-				s.found[grid] = m
-			}
 			return err
+		case most > 0:
+			s.left -= m.steps
 		}
+		planned++
 		s.found[grid] = m
+		delete(s.refused, grid)
 		if s.Found != nil {
 			s.Found(m, s.counted[grid])
 		}
@@ -182,11 +183,15 @@ func (s *search) again(ctx context.Context, grids []mesh.Mesh) error {
 	return nil
 }
 
-// expected is how long an epoch takes on a mesh by counts: 0 if they do not tell.
+// expected is how long an epoch takes on a mesh by counts, infinitely where these refuse it. Without counts,
+// and on the mesh that is the first one, it is 0.
 func (s *search) expected(grid mesh.Mesh, number int) float64 {
 	m := s.counted[grid]
-	if m == nil || number == 0 && axes(grid) == 1 && grid.Partitions > 1 {
+	switch {
+	case len(s.counted) == 0, number == 0 && axes(grid) == 1 && grid.Partitions > 1:
 		return 0
+	case m == nil:
+		return math.Inf(1)
 	}
 	return m.Times.Epoch
 }
