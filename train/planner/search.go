@@ -87,7 +87,8 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	return nil
 }
 
-// ratesLike are about those of a mesh, as two workers have them on each of its axes.
+// ratesLike are about those of a mesh, as two workers have them on each of its axes, on a graph smaller than
+// that of a measured mesh.
 func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 	say func(what string),
 ) (*Rates, error) {
@@ -108,7 +109,8 @@ func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 		}
 		r := s.ofAxes[axis]
 		if r == nil {
-			r, err = s.rates(ctx, s.options(axis), work, s.machine(on), say)
+			const smaller = 4
+			r, err = s.rates(ctx, s.options(axis), smaller*work, s.machine(on), say)
 			if refusal.Is(err) && ctx.Err() == nil { // as a flag of another axis is
 				continue
 			} else if err != nil {
