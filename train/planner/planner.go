@@ -185,6 +185,9 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	}()
 	say("planning its messages and memory")
 	job.CoreSharers, job.PlanCounts, job.MostPlanSteps = p.Machine.Sharers, true, most
+	for worker := range r.Workers {
+		job.Machines = append(job.Machines, worker/max(1, p.Machine.Sharers))
+	}
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	m = p.newMesh(r)
 	if m.Plan, err = job.Plan(ctx); err != nil {
