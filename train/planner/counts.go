@@ -8,7 +8,6 @@ import (
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/partition"
-	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/task"
@@ -101,7 +100,7 @@ func (c *Counts) rows(grid mesh.Mesh) int {
 
 // plan plans a mesh of the settings without a memory limit: exactly, or for a large graph by the plans of two
 // smaller ones, from which memory, bytes and calls grow in proportion to the vertices.
-func (c *Counts) plan(ctx context.Context, r *setting.Resolved, sharers int) (plan.Plan, error) {
+func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
 	o := r.Options
 	o.MemoryLimit = 0
 	of := func(vertices int) (plan.Plan, error) {
@@ -109,7 +108,7 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, sharers int) (pl
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		job.CoreSharers, job.PlanCounts, job.Checkpoints = sharers, true, &train.Checkpoints{}
+		on.prepare(job, r.Workers)
 		return job.Plan(ctx)
 	}
 	first := c.rows(r.Mesh) * r.Mesh.Partitions

@@ -161,14 +161,14 @@ func TestMemoryByCounts(t *testing.T) {
 		if c.Vertices <= int(further*float64(c.rows(r.Mesh)*r.Mesh.Partitions)) {
 			t.Fatalf("%s: the graph is planned as it is", name)
 		}
-		counted, err := c.plan(context.Background(), r, 0)
+		counted, err := c.plan(context.Background(), r, &Machine{})
 		require.NoError(t, err, name)
 		job := &train.Job{Graph: g, Options: options}
 		if r.Mesh.Stages > 1 { // METIS would take seconds
 			job, err = c.within(1, c.Vertices).Job(options)
 			require.NoError(t, err, name)
 		}
-		job.Checkpoints = &train.Checkpoints{}
+		(&Machine{}).prepare(job, r.Workers)
 		real, err := job.Plan(context.Background())
 		require.NoError(t, err, name)
 		for k := range real.PeakTensorBytes {
@@ -190,7 +190,7 @@ func TestBytesByCounts(t *testing.T) {
 	o.Parallel, o.Model = "graph=16", "sage"
 	r, err := o.Resolve()
 	require.NoError(t, err)
-	p, err := c.plan(context.Background(), r, 0)
+	p, err := c.plan(context.Background(), r, &Machine{})
 	require.NoError(t, err)
 	all := int64(0)
 	for _, sent := range p.Sent {

@@ -65,7 +65,8 @@ type Mesh struct {
 	// Rates are what kernels take on it.
 	Rates *Rates
 
-	steps int // kernel calls, starts and ends of messages of all workers
+	steps    int     // kernel calls, starts and ends of messages of all workers
+	haloRows float64 // of all partitions of the graph together, for each vertex
 }
 
 // PeakTensorBytes is that of the worker with most.
@@ -164,17 +165,17 @@ func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 // mesh predicts one mesh of at most so many steps on the graph; 0: of any number. say is told what it does.
 func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	say func(what string),
-) (m *Mesh, rows float64, err error) {
+) (m *Mesh, err error) {
 	r, err := p.resolve(grid)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := r.CheckGraph(p.Graph); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	job, err := p.Open(ctx, r)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer func() {
 		for _, j := range []*train.Job{job, job.Validate} {
@@ -184,27 +185,24 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 		}
 	}()
 	say("planning its messages and memory")
-	job.CoreSharers, job.PlanCounts, job.MostPlanSteps = p.Machine.Sharers, true, most
-	for worker := range r.Workers {
-		job.Machines = append(job.Machines, worker/max(1, p.Machine.Sharers))
-	}
-	job.Checkpoints = &train.Checkpoints{} // a run may write some
+	p.Machine.prepare(job, r.Workers)
+	job.MostPlanSteps = most
 	m = p.newMesh(r)
 	if m.Plan, err = job.Plan(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := m.Plan.CheckLimit(r.MemoryLimit); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if job.Parts != nil {
-		m.Balance, rows = job.Parts.Balance, job.Parts.Whole.Statistics.Replication()-1
+		m.Balance, m.haloRows = job.Parts.Balance, job.Parts.Whole.Statistics.Replication()-1
 	}
 	m.Rates, err = p.rates(ctx, p.options(fewer(grid)), m.work(), p.machine(r), say)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	p.predict(m)
-	return m, rows, nil
+	return m, nil
 }
 
 func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
@@ -213,6 +211,15 @@ func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
 		Parallel: r.Parallel, Settings: r,
 		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
 	}
+}
+
+// prepare prepares the plan of a job whose workers are on such machines.
+func (m *Machine) prepare(job *train.Job, workers int) {
+	job.CoreSharers, job.PlanCounts = m.Sharers, true
+	for worker := range workers {
+		job.Machines = append(job.Machines, worker/max(1, m.Sharers))
+	}
+	job.Checkpoints = &train.Checkpoints{} // a run may write some
 }
 
 // work is how many multiply-adds a forward pass has.

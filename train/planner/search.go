@@ -69,7 +69,7 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 		if recompute {
 			with.Recompute = setting.RecomputeBlocks
 		}
-		if m.Plan, err = s.Counts.plan(ctx, &with, s.Machine.Sharers); err != nil {
+		if m.Plan, err = s.Counts.plan(ctx, &with, &s.Machine); err != nil {
 			return err
 		}
 		if err = m.Plan.CheckLimit(r.MemoryLimit); err == nil {
@@ -146,7 +146,7 @@ func (s *search) onGraph(ctx context.Context) error {
 		if s.Exactly > 0 {
 			of = min(of, max(s.Exactly, number+1))
 		}
-		m, rows, err := s.mesh(ctx, grid, most, s.say(grid, number, of))
+		m, err := s.mesh(ctx, grid, most, s.say(grid, number, of))
 		switch {
 		case refusal.Is(err) && ctx.Err() == nil:
 			s.refused[grid] = err
@@ -163,7 +163,8 @@ func (s *search) onGraph(ctx context.Context) error {
 		if s.Found != nil {
 			s.Found(m, s.counted[grid])
 		}
-		if number == 0 && rows > 0 && len(s.counted) > 0 && s.Counts.Measured(grid.Partitions, rows) {
+		if number == 0 && m.haloRows > 0 && len(s.counted) > 0 &&
+			s.Counts.Measured(grid.Partitions, m.haloRows) {
 			if err := s.again(ctx, rest); err != nil {
 				return err
 			}
