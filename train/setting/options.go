@@ -32,8 +32,9 @@ type Options struct {
 	Warmup          int     `yaml:"warmup"` // epochs
 	Epochs          int     `yaml:"epochs"`
 	// Patience: epochs without progress on the validation set after which the run stops, 0: never
-	Patience  int `yaml:"patience"`
-	EvalEvery int `yaml:"eval-every"` // epochs from one evaluation to the next
+	Patience int `yaml:"patience"`
+	// EvalEvery: from one evaluation to the next
+	EvalEvery Every `yaml:"eval-every"`
 	// Select: what finds the best epoch on the validation set: "metric" or "loss"
 	Select string `yaml:"select"`
 	// Validate: the graph whose validation and test vertices select and measure the model, empty: the same
