@@ -1,7 +1,9 @@
 package train
 
 import (
+	"context"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -9,13 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/train/setting"
 )
 
-// evaluated is a run that is evaluated every epoch: its curve, and the number of its kernel calls.
+// evaluated is a run that is evaluated every epoch: its curve, and the number of its kernel calls. With auto it
+// equals its plan.
 func evaluated(t *testing.T, j Job, every setting.Every) (r *Result, curve []Epoch, calls int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -27,99 +31,201 @@ func evaluated(t *testing.T, j Job, every setting.Every) (r *Result, curve []Epo
 		mu.Unlock()
 		run()
 	}
-	return mustRun(t, &j), curve, calls
-}
-
-// sameScores compares a run that reads its evaluations from the next epochs' passes with one whose evaluations
-// have passes of their own, to the bit: all epochs, the best one, weights and predictions. It must make fewer
-// kernel calls.
-func sameScores(t *testing.T, what string, j *Job) (read *Result) {
-	t.Helper()
-	want, wantCurve, own := evaluated(t, *j, 1)
-	got, gotCurve, calls := evaluated(t, *j, setting.AutoEvery)
-	assert.EqualBy(t, wantCurve, gotCurve, cmpopts.IgnoreFields(Epoch{}, "Seconds", "LiveBytes", "PeakBytes"),
-		cmpopts.EquateNaNs())
-	equalRuns(t, got, want)
-	assert.Equal(t, want.Communication, got.Communication, "%s: sent", what)
-	if calls >= own {
-		t.Errorf("%s: %d kernel calls, and %d where evaluations have passes of their own", what, calls, own)
+	if every == setting.AutoEvery {
+		r, _ = planAndRun(t, &j)
+	} else {
+		r = mustRun(t, &j)
 	}
-	return got
+	return r, curve, calls
 }
 
-// readable are features without what an evaluation needs a pass of its own for, on their meshes.
-func readable(t *testing.T) map[string]feature {
+// sameCurves compares curves, to the bit.
+func sameCurves(t *testing.T, got, want []Epoch) {
+	t.Helper()
+	assert.EqualBy(t, want, got, cmpopts.IgnoreFields(Epoch{}, "Seconds", "LiveBytes", "PeakBytes"),
+		cmpopts.EquateNaNs())
+}
+
+// sameScores compares a run whose evaluations are read from the next epochs' passes with one whose evaluations
+// have passes of their own, to the bit: all epochs, the best one, weights and predictions, and what workers
+// send in an epoch. It makes fewer kernel calls.
+func sameScores(t *testing.T, j *Job) (read, own *Result) {
+	t.Helper()
+	own, ownCurve, ownCalls := evaluated(t, *j, 1)
+	read, curve, calls := evaluated(t, *j, setting.AutoEvery)
+	sameCurves(t, curve, ownCurve)
+	equalRuns(t, read, own)
+	assert.Equal(t, own.Communication, read.Communication, "sent")
+	if calls >= ownCalls {
+		t.Errorf("%d kernel calls, and %d where evaluations have passes of their own", calls, ownCalls)
+	}
+	return read, own
+}
+
+// TestReadsEvaluations: with every model, task and kind of features the forward pass of the next epoch has the
+// metrics of an evaluation, where nothing is dropped and no norm has running statistics. A pass of its own
+// follows the last epoch alone.
+func TestReadsEvaluations(t *testing.T) {
 	all := features(t)
-	for name, f := range all {
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		f := all[name]
 		o := &f.Options
 		o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.DropEdge, o.LabelInput = 0, 0, 0, 0,
 			0, 0
 		if o.Epochs = 3; o.Norm == "batch" {
 			o.Norm = "layer"
 		}
-		all[name] = f
-	}
-	return all
-}
-
-// TestReadsEvaluations: with every model, task and kind of features, on every mesh and in turns, the forward
-// pass of the next epoch has the metrics of an evaluation. A pass of its own follows the last epoch alone. The
-// plan is what the run takes.
-func TestReadsEvaluations(t *testing.T) {
-	all := readable(t)
-	for i, name := range slices.Sorted(maps.Keys(all)) {
-		f := all[name]
-		t.Run(name, func(t *testing.T) {
-			meshes := append([]string{""}, f.meshes...)
-			for k, mesh := range meshes[:min(3, len(meshes))] {
-				j := onMesh(f.g, f.Options, mesh)
-				if strings.HasPrefix(mesh, "pipeline") {
-					j.Options.Chunks = 1
-				}
-				if (i+k)%3 == 2 {
-					j.Options.Precision = "bf16"
-				}
-				if f.job != nil {
-					f.job(j)
-				}
-				sameScores(t, mesh, j)
-				j.Options.EvalEvery = setting.AutoEvery
-				planAndRun(t, j)
+		if i%3 == 2 {
+			o.Precision = "bf16"
+		}
+		mesh := append(f.meshes, "")[i%(1+len(f.meshes))]
+		t.Run(name+" on "+mesh, func(t *testing.T) {
+			j := onMesh(f.g, *o, mesh)
+			if strings.HasPrefix(mesh, "pipeline") {
+				j.Options.Chunks = 1
 			}
+			if f.job != nil {
+				f.job(j)
+			}
+			sameScores(t, j)
 		})
 	}
 }
 
-// TestReadsInTurns: so it is where partitions take turns, and where matrices rest.
+// TestReadsInTurns: so it is where partitions take turns and where matrices rest, which moves fewer bytes.
 func TestReadsInTurns(t *testing.T) {
 	g := tangle(t, 700, 1000)
-	for name, c := range map[string]struct{ words, mesh string }{
-		"sage":   {"model sage, norm layer", "graph=1/4"},
-		"gat":    {"model gat, heads 4, patience 1, lr 1", "graph=2/4"},
-		"slices": {"model gcn, norm graph, jk cat", "graph=2,tensor=2/4"},
-		"values": {"model gin, activation gelu", "graph=1/3"},
+	for name, c := range map[string]struct {
+		g           *graph.Graph
+		words, mesh string
+	}{
+		"sage":   {g, "model sage, norm layer", "graph=1/4"},
+		"gat":    {g, "model gat, heads 4", "graph=2/4"},
+		"slices": {g, "model gcn, norm graph, jk cat", "graph=2,tensor=2/4"},
+		"values": {withValues(g), "model gin, activation gelu", "graph=1/3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			on := g
-			if name == "values" {
-				on = withValues(g)
-			}
-			o := given(Defaults(), "layers 3, hidden 24, epochs 5, dropout 0, select loss, "+c.words)
-			inMemory := sameScores(t, "in memory", onMesh(on, o, c.mesh))
+			o := given(Defaults(), "layers 3, hidden 24, epochs 4, dropout 0, select loss, "+c.words)
+			inMemory, _ := sameScores(t, onMesh(c.g, o, c.mesh))
 			o.Offload = t.TempDir()
-			j := onMesh(on, o, c.mesh)
-			equalRuns(t, sameScores(t, "at rest", j), inMemory)
-			j.Options.EvalEvery = setting.AutoEvery
+			j := onMesh(c.g, o, c.mesh)
 			plan, err := j.Plan(t.Context())
 			require.NoError(t, err)
-			auto := mustRun(t, j)
-			if moved := auto.Disk; auto.Workers == 1 && auto.Ended == EndedEpochs && moved != plan.Disk() {
-				t.Errorf("moved %+v, planned %+v", moved, plan.Disk())
-			}
-			j.Options.EvalEvery = 1
-			if own := mustRun(t, j).Disk; auto.Disk.Read >= own.Read {
-				t.Errorf("moved %+v, and %+v with passes of their own", auto.Disk, own)
+			read, own := sameScores(t, j)
+			equalRuns(t, read, inMemory)
+			if moved := read.Disk; read.Workers == 1 && (moved != plan.Disk() || moved.Read >= own.Disk.Read) {
+				t.Errorf("moved %+v, planned %+v, and %+v with passes of their own", moved, plan.Disk(), own.Disk)
 			}
 		})
+	}
+}
+
+// TestReadsTheEnd: a run ends after the same epoch, for the same reason, with the same rates and results,
+// although the next epoch's pass has begun. Its checkpoint is that of the epoch with which it ends.
+func TestReadsTheEnd(t *testing.T) {
+	g := tangle(t, 400, 200)
+	for name, c := range map[string]struct {
+		words string
+		ended Ended
+	}{
+		"patience": {"select loss, patience 1, optimizer sgd, lr 5", EndedPatience},
+		"patient":  {"select loss, patience 2, optimizer sgd, lr 5", EndedEpochs},
+		"diverged": {"lr 1e12, optimizer sgd", EndedDiverged},
+		"plateau":  {"schedule plateau, plateau-patience 0, lr .3", EndedEpochs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := given(Defaults(), "model gcn, epochs 12, dropout 0, parallel graph=2, "+c.words)
+			var (
+				results [2]*Result
+				curves  [2]*[]Epoch
+				folder  string
+			)
+			for every := range results {
+				o.EvalEvery = setting.Every(every)
+				j := &Job{Graph: g, Options: o}
+				folder = filepath.Join(t.TempDir(), "checkpoints")
+				curves[every] = follow(j, folder, nil)
+				results[every] = mustRun(t, j)
+				last := results[every].Epochs
+				if c.ended != EndedDiverged {
+					assert.Equal(t, last, openLast(t, folder).Epoch, "evaluated every %d: the checkpoint", every)
+				}
+			}
+			assert.Equal(t, c.ended, results[0].Ended)
+			if ends := results[0].Epochs < o.Epochs; ends != (c.ended != EndedEpochs) {
+				t.Errorf("%d epochs", results[0].Epochs)
+			}
+			equalRuns(t, results[0], results[1])
+			assert.Equal(t, results[1].Diverged, results[0].Diverged, "why it diverged")
+			sameCurves(t, *curves[0], *curves[1])
+		})
+	}
+}
+
+// TestReadsAfterACheckpoint: a checkpoint has no evaluation of its epoch, which the run that continues reads,
+// to the bit: also after patience has run out, and of another graph by a pass of its own.
+func TestReadsAfterACheckpoint(t *testing.T) {
+	g := tangle(t, 400, 200)
+	o := given(Defaults(), "model gcn, epochs 9, dropout 0, optimizer sgd, lr 5, select loss, parallel graph=2")
+	whole := &Job{Graph: g, Options: o}
+	wantCurve := follow(whole, filepath.Join(t.TempDir(), "whole"), nil)
+	want := mustRun(t, whole)
+	for name, c := range map[string]struct {
+		patience, stop int
+		validate       bool
+	}{
+		"patience": {patience: 1}, "stopped": {stop: 3}, "validated": {stop: 3, validate: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := &Job{Graph: g, Options: o}
+			first.Options.Patience = c.patience
+			folder := filepath.Join(t.TempDir(), "checkpoints")
+			follow(first, folder, nil)
+			ctx := context.Background()
+			if c.stop > 0 {
+				ctx = stopAfter(first, c.stop)
+			}
+			before, err := first.Run(ctx)
+			require.NoError(t, err)
+			if before.Epochs >= o.Epochs {
+				t.Fatalf("%d epochs before", before.Epochs)
+			}
+			second := &Job{Graph: g, Options: o}
+			curve := follow(second, folder, openLast(t, folder))
+			resumed := second.OnResume
+			second.OnResume = func(done []Epoch) error {
+				for _, e := range done {
+					if !e.Evaluated {
+						t.Errorf("epoch %d is told, and not evaluated", e.Epoch)
+					}
+				}
+				return resumed(done)
+			}
+			if c.validate {
+				second.Validate = &Job{Graph: g, Dataset: "the same"}
+			}
+			equalRuns(t, mustRun(t, second), want)
+			sameCurves(t, *curve, *wantCurve)
+		})
+	}
+}
+
+// TestPassesOfTheirOwn: where training computes something else, each evaluation has its own pass.
+func TestPassesOfTheirOwn(t *testing.T) {
+	g := tangle(t, 400, 200)
+	for _, words := range []string{
+		"dropout .1", "input-dropout .1", "model gat, attention-dropout .1", "model gatv2, transform-dropout .1",
+		"drop-edge .1", "label-input .1", "norm batch", "parallel graph=2, wire bf16", "parallel graph=2, wire int8",
+		"parallel graph=2, wire-schedule varco", "parallel graph=2, halo-delay 1",
+		"model gcnii, layers 4, parallel pipeline=2, chunks 2, chunk-order fixed",
+	} {
+		o := given(Defaults(), "dropout 0, epochs 3, model gcn, "+words)
+		own, ownCurve, ownCalls := evaluated(t, Job{Graph: g, Options: o}, 1)
+		auto, curve, calls := evaluated(t, Job{Graph: g, Options: o}, setting.AutoEvery)
+		sameCurves(t, curve, ownCurve)
+		equalRuns(t, auto, own)
+		if calls != ownCalls {
+			t.Errorf("%s: %d kernel calls, want %d", words, calls, ownCalls)
+		}
 	}
 }

@@ -20,7 +20,7 @@ type state struct {
 	curve    []Epoch
 	told     func(Epoch) // with each epoch that is done; nil: nobody is told
 	done     int         // epochs of the curve that were told
-	reads    bool        // worker.Config.Reads
+	reads    bool        // worker.Worker.Reads
 	best     best
 	stopped  Ended // why the run stops after this epoch; "": it goes on
 	diverged *Diverged

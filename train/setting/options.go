@@ -87,7 +87,7 @@ func Defaults() Options {
 		Settings:          optim.Settings{Optimizer: optim.Names[0], LR: 0.01},
 		Options:           axis.Options{Prefetch: 1, HistoryPeriod: 23},
 		NormalizeFeatures: normalizations[0], InitScheme: nn.InitSchemes[0], Schedule: optim.Schedules[0],
-		PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Select: SelectMetric,
+		PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, Select: SelectMetric,
 		CheckpointEvery: Interval{Time: 10 * time.Minute}, CommTimeout: time.Minute,
 		Precision: precisions[0], Recompute: RecomputeAuto,
 		Partition: autoPartition, Balance: partition.AutoBalance, ChunkMethod: partition.ChunkMethods()[0],

@@ -352,10 +352,14 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	}
 	loss = w.engine.Train(epoch)
 	w.Groups.World.At(epoch, "")
-	if ends != nil && ends(w.read.Scores) {
-		w.epoch--
-		w.endPass()
-		return 0, 0, nil
+	if ends != nil {
+		began := time.Now()
+		if ends(w.read.Scores) {
+			w.epoch--
+			w.endPass()
+			return 0, 0, nil
+		}
+		start = start.Add(time.Since(began)) // others are told meanwhile
 	}
 	step := w.phase("optimizer step")
 	w.Params.Commit()
@@ -424,13 +428,13 @@ type read struct {
 }
 
 // Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
-func (c *Config) Reads() bool {
-	return c.EvalEvery == setting.AutoEvery && c.OwnModel == nil && c.OwnPass() == ""
+func (w *Worker) Reads() bool {
+	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && w.validates == nil && w.OwnPass() == ""
 }
 
 // EvaluatesAfter reports whether a pass of its own evaluates the weights after an epoch, whether or not the
 // run ends with it.
-func (c *Config) EvaluatesAfter(epoch int) bool { return !c.Reads() && c.EvalEvery.Due(epoch) }
+func (w *Worker) EvaluatesAfter(epoch int) bool { return !w.Reads() && w.EvalEvery.Due(epoch) }
 
 // readScores measures the weights before the step by the output of the training pass, if TrainEpoch asks for
 // that.
