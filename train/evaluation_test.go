@@ -18,8 +18,8 @@ import (
 	"weft/train/setting"
 )
 
-// evaluated is a run that is evaluated every epoch: its curve, and the number of its kernel calls. With auto it
-// equals its plan.
+// evaluated is a run that is evaluated every epoch: its curve, and the number of its kernel calls. With auto
+// it equals its plan.
 func evaluated(t *testing.T, j Job, every setting.Every) (r *Result, curve []Epoch, calls int) {
 	t.Helper()
 	var mu sync.Mutex
@@ -46,9 +46,9 @@ func sameCurves(t *testing.T, got, want []Epoch) {
 		cmpopts.EquateNaNs())
 }
 
-// sameScores compares a run whose evaluations are read from the next epochs' passes with one whose evaluations
-// have passes of their own, to the bit: all epochs, the best one, weights and predictions, and what workers
-// send in an epoch. It makes fewer kernel calls.
+// sameScores compares a run whose evaluations are read from the next epochs' passes with one whose
+// evaluations have passes of their own, to the bit: all epochs, the best one, weights and predictions, and
+// what workers send in an epoch. It makes fewer kernel calls.
 func sameScores(t *testing.T, j *Job) (read, own *Result) {
 	t.Helper()
 	own, ownCurve, ownCalls := evaluated(t, *j, 1)
@@ -62,16 +62,16 @@ func sameScores(t *testing.T, j *Job) (read, own *Result) {
 	return read, own
 }
 
-// TestReadsEvaluations: with every model, task and kind of features the forward pass of the next epoch has the
-// metrics of an evaluation, where nothing is dropped and no norm has running statistics. A pass of its own
-// follows the last epoch alone.
+// TestReadsEvaluations: with every model, task and kind of features the forward pass of the next epoch has
+// the metrics of an evaluation, where nothing is dropped and no norm has running statistics. A pass of its
+// own follows the last epoch alone.
 func TestReadsEvaluations(t *testing.T) {
 	all := features(t)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
 		f := all[name]
 		o := &f.Options
-		o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.DropEdge, o.LabelInput = 0, 0, 0, 0,
-			0, 0
+		o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout = 0, 0, 0, 0
+		o.DropEdge, o.LabelInput = 0, 0
 		if o.Epochs = 3; o.Norm == "batch" {
 			o.Norm = "layer"
 		}
@@ -113,8 +113,9 @@ func TestReadsInTurns(t *testing.T) {
 			require.NoError(t, err)
 			read, own := sameScores(t, j)
 			equalRuns(t, read, inMemory)
-			if moved := read.Disk; read.Workers == 1 && (moved != plan.Disk() || moved.Read >= own.Disk.Read) {
-				t.Errorf("moved %+v, planned %+v, and %+v with passes of their own", moved, plan.Disk(), own.Disk)
+			moved, planned := read.Disk, plan.Disk()
+			if read.Workers == 1 && (moved != planned || moved.Read >= own.Disk.Read) {
+				t.Errorf("moved %+v, planned %+v, and %+v with passes of their own", moved, planned, own.Disk)
 			}
 		})
 	}
@@ -148,7 +149,7 @@ func TestReadsTheEnd(t *testing.T) {
 				results[every] = mustRun(t, j)
 				last := results[every].Epochs
 				if c.ended != EndedDiverged {
-					assert.Equal(t, last, openLast(t, folder).Epoch, "evaluated every %d: the checkpoint", every)
+					assert.Equal(t, last, openLast(t, folder).Epoch, "the checkpoint's epoch")
 				}
 			}
 			assert.Equal(t, c.ended, results[0].Ended)
@@ -162,7 +163,7 @@ func TestReadsTheEnd(t *testing.T) {
 	}
 }
 
-// TestReadsAfterACheckpoint: a checkpoint has no evaluation of its epoch, which the run that continues reads,
+// TestReadsAfterACheckpoint: a checkpoint has no evaluation of its epoch, which the run that continues reads
 // to the bit: also after patience has run out, and of another graph by a pass of its own.
 func TestReadsAfterACheckpoint(t *testing.T) {
 	g := tangle(t, 400, 200)
@@ -214,9 +215,10 @@ func TestReadsAfterACheckpoint(t *testing.T) {
 func TestPassesOfTheirOwn(t *testing.T) {
 	g := tangle(t, 400, 200)
 	for _, words := range []string{
-		"dropout .1", "input-dropout .1", "model gat, attention-dropout .1", "model gatv2, transform-dropout .1",
-		"drop-edge .1", "label-input .1", "norm batch", "parallel graph=2, wire bf16", "parallel graph=2, wire int8",
-		"parallel graph=2, wire-schedule varco", "parallel graph=2, halo-delay 1",
+		"dropout .1", "input-dropout .1", "model gat, attention-dropout .1",
+		"model gatv2, transform-dropout .1", "drop-edge .1", "label-input .1", "norm batch",
+		"parallel graph=2, wire bf16", "parallel graph=2, wire int8", "parallel graph=2, wire-schedule varco",
+		"parallel graph=2, halo-delay 1",
 		"model gcnii, layers 4, parallel pipeline=2, chunks 2, chunk-order fixed",
 	} {
 		o := given(Defaults(), "dropout 0, epochs 3, model gcn, "+words)

@@ -182,7 +182,8 @@ func (s *state) measured(w *worker.Worker, e *Epoch, scores worker.Scores) {
 // continues from one whose next epoch does not evaluate it. A checkpoint of this epoch does not have that: a
 // run that goes on would not have done it.
 func (s *state) evaluateLast(w *worker.Worker) error {
-	if n := len(s.curve); (s.ends(w) || w.EvaluatesAfter(s.epoch)) && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
+	n, due := len(s.curve), s.ends(w) || w.EvaluatesAfter(s.epoch)
+	if due && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
 		return s.evaluate(w, &s.curve[n-1])
 	}
 	return nil

@@ -28,8 +28,8 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.validated(), p.evaluated(), p.stages(), p.encoded(), p.delayed(), p.recomputed(),
-		p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.validated(), p.evaluated(), p.stages(), p.encoded(), p.delayed(),
+		p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // validated says which other graph the model is validated on.
@@ -53,7 +53,8 @@ func (p planned) evaluated() []string {
 }
 
 // readEvaluations says that an evaluation needs no pass of its own.
-const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the last"
+const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the " +
+	"last"
 
 // checkpoints says what a checkpoint takes.
 func (p planned) checkpoints() []string {

@@ -359,7 +359,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 			w.endPass()
 			return 0, 0, nil
 		}
-		start = start.Add(time.Since(began)) // others are told meanwhile
+		start = start.Add(time.Since(began) + w.read.took) // others are told meanwhile
 	}
 	step := w.phase("optimizer step")
 	w.Params.Commit()
@@ -424,7 +424,8 @@ func (w *Worker) evaluate() (s Scores, err error) {
 // read is what a training pass reads of the weights before its step.
 type read struct {
 	Scores
-	sent Tally // by the workers to each other for that
+	sent Tally         // by the workers to each other for that
+	took time.Duration // to measure
 }
 
 // Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
@@ -466,6 +467,9 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	}
 	if err := w.sum(sums); err != nil {
 		return s, err
+	}
+	if w.read != nil { // from now on no worker is in its forward pass
+		defer func(began time.Time) { w.read.took = time.Since(began) }(time.Now())
 	}
 	switch {
 	case sums[1] > 0:
