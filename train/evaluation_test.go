@@ -167,7 +167,8 @@ func TestReadsTheEnd(t *testing.T) {
 // to the bit: also after patience has run out, and of another graph by a pass of its own.
 func TestReadsAfterACheckpoint(t *testing.T) {
 	g := tangle(t, 400, 200)
-	o := given(Defaults(), "model gcn, epochs 9, dropout 0, optimizer sgd, lr 5, select loss, parallel graph=2")
+	o := given(Defaults(), "model gcn, epochs 9, dropout 0, optimizer sgd, lr 5, select loss")
+	o.Parallel = "graph=2"
 	whole := &Job{Graph: g, Options: o}
 	wantCurve := follow(whole, filepath.Join(t.TempDir(), "whole"), nil)
 	want := mustRun(t, whole)
