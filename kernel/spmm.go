@@ -254,8 +254,7 @@ func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	})
 }
 
-// Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind. It is done
-// once for each matrix, on one thread.
+// Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind.
 func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	b := &CSR{
 		Rows: a.Cols, Cols: a.Rows,
@@ -265,9 +264,15 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	if a.Values != nil {
 		b.Values = t.Memory.New(kind, 1, a.Entries())
 	}
-	if t.plan {
-		return b
+	if !t.plan {
+		b.SetTranspose(a)
 	}
+	return b
+}
+
+// SetTranspose makes b, which has the sizes of a's transpose, that. It is done once for each matrix, on one
+// thread.
+func (b *CSR) SetTranspose(a *CSR) {
 	from, columns := a.Indptr.Int64s(), a.Indices.Int32s()
 	next, rows := b.Indptr.Int64s(), b.Indices.Int32s()
 	clear(next)
@@ -290,5 +295,4 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	copy(next[1:], next[:a.Cols]) // each entry moved to its row's end, which is the next row's start
 	next[0] = 0
 	b.FindHubs()
-	return b
 }

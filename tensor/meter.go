@@ -40,7 +40,8 @@ func KindNames() []string { return kindNames[:] }
 // Several Meters may charge the same worker. What is live, idle and the peak are then those of all of them.
 type Meter struct {
 	*account
-	used map[unsafe.Pointer]int // the memory of this Meter's matrices, with sizes
+	used    map[unsafe.Pointer]int // the memory of this Meter's matrices, with sizes
+	sharing *sharing               // nil: with nobody
 }
 
 // account is what the Meters of a worker share.
@@ -373,4 +374,8 @@ func (t *Meter) Close() {
 	}
 	t.idleAll() // what is next to each other is given back at once
 	t.drain(0)
+	if s := t.sharing; s != nil && s.with != nil {
+		s.with.close()
+		t.sharing = nil
+	}
 }

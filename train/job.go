@@ -54,6 +54,9 @@ type Job struct {
 	Comm *comm.Comm
 	// LocalWorkers is how many workers run on this machine and share its memory; 0: all.
 	LocalWorkers int
+	// Machines has for each worker the number of its machine, whose processes can map each other's memory.
+	// nil: goroutines are on one machine, and processes each on its own.
+	Machines []int
 	// CoreSharers is how many workers share the cores that this process may use; 0: all on this machine.
 	CoreSharers int
 	// Started is when the run began, from where MaxTime counts. Zero: when Run is called.

@@ -106,7 +106,7 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 	}
 	s = &shared{Config: worker.Config{
 		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
-		Processes: j.peers().Size() > 1,
+		Processes: j.peers().Size() > 1, Machines: j.Machines,
 	}}
 	if j.Appended != nil && (k > 1 || j.Vertices == nil || weights == nil || j.HeldOut) {
 		return nil, refusal.Errorf("a graph with vertices and edges appended is for a prediction of some " +
@@ -195,8 +195,8 @@ func (j *Job) checkLoss() error {
 // not fit.
 func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	o, whole := j.Validate, s.whole
-	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm = j.Options, j.Mesh, j.Model,
-		j.Loss, j.Engine, j.Comm
+	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm, o.Machines = j.Options, j.Mesh, j.Model,
+		j.Loss, j.Engine, j.Comm, j.Machines
 	if _, err := o.Like(j.Columns()); err != nil {
 		return nil, o.named(err)
 	}

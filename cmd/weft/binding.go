@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -12,6 +14,7 @@ import (
 // place is where a rank runs.
 type place struct {
 	Machine string
+	Memory  string      // the same for processes that can open each other's memory
 	Cores   unix.CPUSet // that the rank may use
 }
 
@@ -19,6 +22,8 @@ func ownPlace() (p place) {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id") // the same in all containers of a machine
 	host, _ := os.Hostname()
 	p.Machine = cmp.Or(string(boot), host)
+	processes, _ := os.Readlink("/proc/self/ns/pid") // those that it can see
+	p.Memory = fmt.Sprint(p.Machine, processes, os.Geteuid())
 	// as where the machine has more cores than the set has room for
 	if unix.SchedGetaffinity(0, &p.Cores) != nil {
 		for i := range p.Cores {
@@ -39,22 +44,26 @@ func (p *place) shares(other *place) bool {
 	return false
 }
 
-// sharers is the number of ranks, with this one, that compete for the cores that this rank may use.
-func (r ranks) sharers() (int, error) {
+// neighbours are, by rank, the number of ranks, with it, that compete for the cores that it may use, and the
+// lowest rank whose memory it can open.
+type neighbours struct{ Sharers, Machines []int }
+
+// neighbours are those of all ranks, which call it together.
+func (r ranks) neighbours() (n neighbours, err error) {
 	places, err := worker.ToFirst(r.Comm, ownPlace())
 	if err != nil {
-		return 0, err
+		return n, err
 	}
-	numbers := make([]int, len(places))
-	for k := range places {
+	for _, p := range places {
+		sharers := 0
 		for other := range places {
-			if places[k].shares(&places[other]) {
-				numbers[k]++
+			if p.shares(&places[other]) {
+				sharers++
 			}
 		}
+		n.Sharers = append(n.Sharers, sharers)
+		n.Machines = append(n.Machines,
+			slices.IndexFunc(places, func(other place) bool { return other.Memory == p.Memory }))
 	}
-	if numbers, err = worker.FromFirst(r.Comm, numbers); err != nil {
-		return 0, err
-	}
-	return numbers[r.Rank()], nil
+	return worker.FromFirst(r.Comm, n)
 }

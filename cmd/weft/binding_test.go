@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/assert"
 	"weft/internal/launch"
+	"weft/internal/require"
 )
 
 func TestShares(t *testing.T) {
@@ -36,23 +38,24 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// Goroutines of one process share all its cores.
-func TestSharers(t *testing.T) {
+// Goroutines of one process share all its cores and its memory.
+func TestNeighbours(t *testing.T) {
 	ends := comm.InProcess(3)
 	type answer struct {
-		n   int
+		n   neighbours
 		err error
 	}
 	answers := make(chan answer, len(ends))
 	for _, end := range ends {
 		go func() {
-			n, err := ranks{launch.Ranks{Comm: comm.New(end, time.Minute)}}.sharers()
+			n, err := ranks{launch.Ranks{Comm: comm.New(end, time.Minute)}}.neighbours()
 			answers <- answer{n, err}
 		}()
 	}
 	for range ends {
-		if a := <-answers; a.n != len(ends) || a.err != nil {
-			t.Errorf("%d ranks, %v", a.n, a.err)
-		}
+		a := <-answers
+		require.NoError(t, a.err)
+		assert.Equal(t, []int{3, 3, 3}, a.n.Sharers)
+		assert.Equal(t, []int{0, 0, 0}, a.n.Machines)
 	}
 }

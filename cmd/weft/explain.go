@@ -29,7 +29,7 @@ type planned struct {
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
 	return slices.Concat(p.model(), p.validated(), p.evaluated(), p.stages(), p.encoded(), p.delayed(),
-		p.recomputed(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+		p.recomputed(), p.edges(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // validated says which other graph the model is validated on.
@@ -281,6 +281,19 @@ func (p planned) peaks() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
 	}
 	return lines
+}
+
+// edges says how many copies there are of the edges of a partition that workers slice.
+func (p planned) edges() []string {
+	n := p.Workers[0].Common
+	switch {
+	case p.settings.Mesh.Slices == 1:
+		return nil
+	case n == 0:
+		return []string{"each of the workers that slice a partition has a copy of its edges"}
+	}
+	return []string{fmt.Sprintf("%d workers of a machine have the edges of the partition that they slice in "+
+		"common, as the graph of the first", n)}
 }
 
 // rests says what rests on disk.

@@ -112,9 +112,11 @@ func (p *planCommand) machine(r ranks, links *planner.Links) (planner.Machine, e
 func (r ranks) machine(workers int, links *planner.Links) (m planner.Machine, err error) {
 	m.Cores, m.Sharers = cores.Count(), workers
 	if r.Comm.Size() > 1 {
-		if m.Sharers, err = r.sharers(); err != nil {
+		n, err := r.neighbours()
+		if err != nil {
 			return m, err
 		}
+		m.Sharers = n.Sharers[r.Rank()]
 	}
 	switch {
 	case links != nil:

@@ -43,9 +43,11 @@ func (r ranks) open(
 	s = &session{ranks: r, job: job, of: of}
 	if r.Comm.Size() > 1 {
 		job.LocalWorkers = mpi.LocalRanks()
-		if job.CoreSharers, err = r.sharers(); err != nil {
+		n, err := r.neighbours()
+		if err != nil {
 			return nil, err
 		}
+		job.CoreSharers, job.Machines = n.Sharers[r.Rank()], n.Machines
 	}
 	grid := o.Mesh
 	err = r.OnFirst(func() error {

@@ -134,16 +134,16 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 		}
 	})
 	b := &Block{
-		In:       newCSR(team, e.Rows, e.Sources, inner, s.r.Weights != nil),
+		In:       newCSR(mem.NewCommon, e.Rows, e.Sources, inner, s.r.Weights != nil),
 		Features: from.Data.features(team, s.r, inner),
 	}
 	e.loopCount = all - inner
 	if inner < all {
-		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+		e.Loops = mem.NewCommon(tensor.Graph, tensor.Int32, e.Rows, 1)
 		e.loopStart, e.loopW = readLoopWeights(s, isLoop, loops)
 		e.loopFeatures = from.Data.features(team, s.r, all-inner)
 	}
-	if team.Planning() {
+	if !writes(team) {
 		return b
 	}
 	if e.Loops != nil {
@@ -280,12 +280,12 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 		rows := o.rows
 		if allCounts[message].rows*fewTargets < o.allRows {
 			rows, b.targets = counts[message].rows, counts[message].list
-			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
+			b.Targets = mem.NewCommon(tensor.Graph, tensor.Int32, 1, rows)
 		}
-		b.In = newCSR(team, rows, n, counts[message].edges, o.of.Weights != nil)
+		b.In = newCSR(mem.NewCommon, rows, n, counts[message].edges, o.of.Weights != nil)
 		b.Features = o.data.features(team, o.of, counts[message].edges)
 		blocks = append(blocks, b)
-		if !team.Planning() {
+		if writes(team) {
 			fillers[message] = newFiller(b.In)
 			fillers[message].of, fillers[message].features = o.of, b.Features
 			if b.Targets != nil {
@@ -293,7 +293,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 			}
 		}
 	}
-	if team.Planning() {
+	if !writes(team) {
 		return blocks, listed
 	}
 	some(func(v int, item int32, k int64) {
@@ -325,17 +325,31 @@ func (c *blockCount) add(row int, lists bool) {
 	}
 }
 
-func newCSR(team *kernel.Team, rows, cols, entries int, weighted bool) *kernel.CSR {
-	mem := team.Memory
+// allocate is NewElement or NewCommon of a Meter.
+type allocate func(k tensor.Kind, e tensor.Element, rows, cols int) *tensor.Matrix
+
+func newCSR(allocated allocate, rows, cols, entries int, weighted bool) *kernel.CSR {
 	a := &kernel.CSR{
-		Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
-		Indices: mem.NewElement(tensor.Graph, tensor.Int32, 1, entries),
+		Rows: rows, Cols: cols, Indptr: allocated(tensor.Graph, tensor.Int64, 1, rows+1),
+		Indices: allocated(tensor.Graph, tensor.Int32, 1, entries),
 	}
 	if weighted {
-		a.Values = mem.New(tensor.Graph, 1, entries)
+		a.Values = allocated(tensor.Graph, tensor.Float32, 1, entries)
 	}
 	return a
 }
+
+// newOut makes the transpose of a matrix, as the worker that shares both writes it.
+func newOut(team *kernel.Team, in *kernel.CSR) *kernel.CSR {
+	out := newCSR(team.Memory.NewCommon, in.Cols, in.Rows, in.Entries(), in.Values != nil)
+	if writes(team) {
+		out.SetTranspose(in)
+	}
+	return out
+}
+
+// writes reports whether the team writes the elements of the matrices of NewCommon that it makes.
+func writes(team *kernel.Team) bool { return !team.Planning() && team.Memory.Writes() }
 
 // filler writes the entries of a matrix, row by row.
 type filler struct {

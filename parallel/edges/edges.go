@@ -149,6 +149,9 @@ type Source struct {
 	Some *Some
 	// Data says whether the features of the edges are copied, too.
 	Data EdgeData
+	// Common connects the workers that have the same partition, and its edges in common, as the Meters of
+	// their teams share memory; nil: no others have.
+	Common *comm.Comm
 }
 
 // Some selects some of a worker's rows, for inference: there is no backward pass. Rows are given by their
@@ -205,23 +208,31 @@ type Others interface {
 	Columns(e *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error)
 }
 
-// New copies edges into the team's memory. The workers of all partitions call it together; c connects them
-// (comm.Plan if the team only plans). They tell each other which rows they need: O(halo) numbers.
+// New copies edges into the team's memory. The workers of all partitions, and of Source.Common, call it
+// together; c connects the former (comm.Plan if the team only plans). They tell each other which rows they
+// need: O(halo) numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	e, needed, err := read(team, s)
 	if err != nil {
 		return nil, err
 	}
 	e.comm, e.others = c, workers{}
-	if len(s.Holders) == 1 {
-		return e, nil
+	if len(s.Holders) > 1 {
+		if err := e.exchanged(&s, needed); err != nil {
+			return nil, err
+		}
 	}
-	out, err := e.readOutgoing(&s)
+	return e, e.written(s.Common)
+}
+
+// exchanged finds what travels between the partitions.
+func (e *Edges) exchanged(s *Source, needed [][]int32) error {
+	out, err := e.readOutgoing(s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if err := e.connect(&s, needed, out); err != nil {
-		return nil, err
+	if err := e.connect(s, needed, out); err != nil {
+		return err
 	}
 	for _, b := range e.Remote() {
 		e.MostIn = max(e.MostIn, b.In.Cols)
@@ -236,7 +247,24 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 			}
 		}
 	}
-	return e, nil
+	return nil
+}
+
+// written waits until the worker that writes what all of common have has done so.
+func (e *Edges) written(common *comm.Comm) error {
+	if common == nil {
+		return nil
+	}
+	if err := common.Barrier(comm.Setup); err != nil || writes(e.team) || e.team.Planning() {
+		return err
+	}
+	for _, b := range e.Blocks {
+		b.In.FindHubs()
+		if b.Out != nil {
+			b.Out.FindHubs()
+		}
+	}
+	return nil
 }
 
 // Among is New for a worker that itself holds the rows of all sources. r numbers the sources: first the rows
@@ -313,7 +341,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 		case i == 0 && symmetric:
 			b.Out = b.In
 		default:
-			b.Out = team.Transpose(b.In, tensor.Graph)
+			b.Out = newOut(team, b.In)
 		}
 	}
 	e.Local().IDs = e.SourceIDs

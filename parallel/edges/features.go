@@ -25,7 +25,7 @@ func (d EdgeData) features(team *kernel.Team, r *graph.Relation, edges int) *ten
 	if d == WithoutFeatures || r.EdgeColumns == 0 {
 		return nil
 	}
-	return team.Memory.NewElement(tensor.Features, team.Storage, edges, r.EdgeColumns)
+	return team.Memory.NewCommon(tensor.Features, team.Storage, edges, r.EdgeColumns)
 }
 
 // copyFeatures writes the features of edge k of the relation to a row.

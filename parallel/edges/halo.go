@@ -139,7 +139,7 @@ func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
 	})
 	for _, b := range o.sums {
 		if b != nil {
-			b.Out = e.team.Transpose(b.In, tensor.Graph)
+			b.Out = newOut(e.team, b.In)
 			b.toRows(e.team, len(at.to))
 		}
 	}
@@ -148,7 +148,7 @@ func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
 
 // toRows renumbers the columns of Out, which are rows of In, to local rows.
 func (b *Block) toRows(team *kernel.Team, rows int) {
-	if b.Out.Cols = rows; b.Targets == nil || team.Planning() {
+	if b.Out.Cols = rows; b.Targets == nil || !writes(team) {
 		return
 	}
 	for i, column := range b.Out.Indices.Int32s() {

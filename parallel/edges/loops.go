@@ -54,7 +54,7 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	if loops == OneEach {
 		entries = e.Rows
 	}
-	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
+	a := newCSR(team.Memory.NewElement, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
 	e.made = append(e.made, a.Indptr, a.Indices, a.Values)
 	tensor.Touch(e.Loops)
 	if team.Planning() {

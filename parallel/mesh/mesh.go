@@ -53,6 +53,7 @@ type Groups struct {
 	Stages   *comm.Comm // the same partition and slice: each sends rows to the next
 	Replicas *comm.Comm // the same stage, by partition and then slice: they hold the same parameters
 	World    *comm.Comm // all workers: for set-up, and for the end of an epoch
+	Common   *comm.Comm // of Slices, those that have the edges in common; nil: none have, as after Join
 	Holders  []int      // for each partition, the rank in Halo of the worker that holds it
 }
 

@@ -252,6 +252,7 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 		Holders: g.Holders,
 		IDs:     p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
 		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts, Data: p.env.EdgeData,
+		Common: g.Common,
 	}
 	if some != nil {
 		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}

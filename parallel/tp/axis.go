@@ -55,6 +55,7 @@ type Axis struct {
 	idle          func() // takes the place of inner's work in a forward pass where the slice has no columns
 	wholeHeads    bool   // slices of attention are whole heads
 	overlapping   bool   // a slice has all rows that its edges read, so that chunks can be aggregated
+	common        bool   // workers of the axis have the edges in common
 
 	chunks    int                     // AggregationChunks
 	schedules map[direction]*schedule // made when first asked for
@@ -84,7 +85,7 @@ func New(e axis.Env, o axis.Options) (*Axis, error) {
 	for kind, t := range s.Edges.Types() {
 		a.slice(g, ownersOf(&s.Edges, kind, g.Mesh.Slices), t.IDs, inner.Schema().Types[kind].Vertices)
 	}
-	a.overlapping = g.Mesh.Partitions == 1
+	a.overlapping, a.common = g.Mesh.Partitions == 1, g.Common != nil
 	a.costs = NewCosts(e, o)
 	a.bytes = func(kind, columns int) int64 {
 		return redistributedBytes(e.Team, s.Edges.Types()[kind].Starts, g.Mesh.Slices, columns, a.wire)
@@ -181,7 +182,7 @@ func (a *Axis) BeginEpoch(epoch int) {
 
 // Propagator returns the gnn.Propagator of the layer with that module path.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	inner := a.inner.Propagator(path, along)
+	inner := a.SlicePropagator(path, along)
 	source, target := a.inner.Ends(along)
 	p := &propagator{
 		module: module{axis: a, path: path, from: a.types[source], to: a.types[target]}, along: along,

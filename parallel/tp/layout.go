@@ -8,6 +8,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -245,9 +246,15 @@ func (a *Axis) OnSlices(path string, x []*autograd.Var,
 	})
 }
 
-// SlicePropagator implements gnn.Slicer.
+// SlicePropagator implements gnn.Slicer. Workers that have the edges in common make them here, together: in
+// an epoch one without columns would not.
 func (a *Axis) SlicePropagator(path string, along gnn.Along) gnn.Propagator {
-	return a.inner.Propagator(path, along)
+	p := a.inner.Propagator(path, along)
+	if a.common {
+		_, err := a.inner.Edges(along)
+		exchange.Must(err)
+	}
+	return p
 }
 
 // moveToSlices fills each part's z, own columns of all rows of a vertex type, from all workers' x.

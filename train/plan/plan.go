@@ -65,6 +65,7 @@ type Worker struct {
 	Room        turns.Room     // of messages between workers, where matrices may rest
 	EdgeColumns worker.ByLayer // aggregated edges × columns in such a pass
 	LayoutBytes worker.ByLayer // sent in all-to-alls between layouts in such a pass
+	Common      int            // workers, with this one, that have its edges in common; 0: none have
 	Parameters  int            // values, of its stage
 	Predictions int            // values, of all workers
 	// bytes of its part of a checkpoint, and of the snapshot in memory; 0: there are none
@@ -647,6 +648,9 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	p.Predictions = whole.Vertices * w.Outputs
 	if slices.ContainsFunc(w.Blocks, func(b gnn.BlockSpec) bool { return b.Cost != gnn.Cost{} }) {
 		p.Costs = gnn.Costs(w.Blocks, whole.Vertices, whole.Edges)
+	}
+	if w.Groups.Common != nil {
+		p.Common = w.Groups.Common.Size()
 	}
 	p.Stages, p.Chunks = w.Stages(), chunks(w)
 	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()

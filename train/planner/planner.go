@@ -184,6 +184,9 @@ func (p *Planner) predict(ctx context.Context, r *setting.Resolved, job *train.J
 ) (m *Mesh, err error) {
 	say("planning its messages and memory")
 	job.CoreSharers, job.PlanCounts, job.MostPlanSteps = p.Machine.Sharers, true, most
+	for worker := range r.Workers {
+		job.Machines = append(job.Machines, worker/max(1, p.Machine.Sharers))
+	}
 	job.Checkpoints = &train.Checkpoints{} // a run may write some
 	grid := r.Mesh
 	m = &Mesh{

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,10 +23,12 @@ import (
 	"weft/train/setting"
 )
 
-func small(t *testing.T) *graph.Graph {
+func small(t *testing.T) *graph.Graph { return ofDegree(t, 6) }
+
+func ofDegree(t *testing.T, degree float64) *graph.Graph {
 	t.Helper()
 	o := generate.Default(generate.Uniform)
-	o.Vertices, o.Degree, o.Features, o.Classes, o.Directed = 300, 6, 8, 3, true
+	o.Vertices, o.Degree, o.Features, o.Classes, o.Directed = 300, degree, 8, 3, true
 	g, err := generate.Graph(o)
 	require.NoError(t, err)
 	return g
@@ -92,6 +95,24 @@ func TestMeshes(t *testing.T) {
 		"graph=2,pipeline=2", "graph=2,tensor=2", "graph=4", "pipeline=4", "tensor=2,pipeline=2", "tensor=4",
 	}
 	assert.Equal(t, want, names)
+}
+
+// TestMachines: workers that slice the columns have copies of the edges where they are on machines of their
+// own, and one on each machine of two.
+func TestMachines(t *testing.T) {
+	p := planner(ofDegree(t, 100))
+	p.Options.Model = "gcn"
+	for sharers, want := range map[int]string{1: "true true true true", 2: "true false true false"} {
+		p.Machine.Sharers = sharers
+		m, err := p.mesh(context.Background(), mesh.Mesh{Stages: 1, Partitions: 1, Slices: 4}, 0,
+			func(string) {})
+		require.NoError(t, err)
+		var copies []bool
+		for _, bytes := range m.Plan.GraphBytes {
+			copies = append(copies, bytes >= 2*4*p.Graph.Edges())
+		}
+		assert.Equal(t, "["+want+"]", fmt.Sprint(copies), "%d on a machine", sharers)
+	}
 }
 
 // TestMostSteps: meshes of one axis are predicted whatever it takes. Those of several axes are as long as

@@ -134,6 +134,13 @@ func (r *Resolved) divide() error {
 // TakesTurns reports whether workers hold several partitions, which take turns.
 func (r *Resolved) TakesTurns() bool { return r.Workers < r.Mesh.Workers() }
 
+// SharesEdges reports whether workers of a machine that slice the same partition have its edges in common.
+// They must need them at the same time. Where matrices rest each worker has a disk of its own.
+func (r *Resolved) SharesEdges() bool {
+	return r.Mesh.Slices > 1 && r.Mesh.Stages == 1 && r.Offload == "" &&
+		(r.Mesh.Partitions == 1 || r.Halo == edges.HaloRows)
+}
+
 // Holders returns for each place of the mesh, by its rank, the worker that holds it. Workers hold the same
 // slice of consecutive partitions, of about equally many.
 func (r *Resolved) Holders() []int {

@@ -45,6 +45,9 @@ type Config struct {
 	// Processes says that the workers are processes, perhaps of several machines, and not goroutines of one
 	// process.
 	Processes bool
+	// Machines has the number of each worker's machine. nil: goroutines are on one, and processes each on its
+	// own, as far as is known.
+	Machines []int
 	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
 	Vertices []int32
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
@@ -232,6 +235,9 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 	team.Uncut, team.Storage = c.Savings.Uncut, c.Storage
 	world, team = world.Recorded(c.Recorder), recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
+	if err := w.shareEdges(); err != nil {
+		return nil, e, err
+	}
 	if w.Blocks, err = c.BlockSpecs(share, c.Outputs, c.OwnModel); err != nil {
 		return nil, e, &launch.Common{Err: err}
 	}

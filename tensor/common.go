@@ -1,0 +1,155 @@
+package tensor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Common is memory that several workers of a machine have in common. Their Meters make the same matrices in
+// it, in the same order (NewCommon). One worker writes the elements, and is charged. Other processes map them
+// read-only.
+type Common struct {
+	file *os.File // in memory, without a name
+	ours bool     // this process made it
+
+	mu     sync.Mutex
+	users  int            // Meters of this process that have not closed it
+	mapped map[int64]span // by offset in the file
+}
+
+// commonName is the name of the files to the system.
+const commonName = "weft"
+
+// commons are those that this process made, by Path: it maps their matrices once for all its workers.
+var commons sync.Map
+
+// NewCommon returns memory without matrices, for the worker that writes and, by OpenCommon, others.
+func NewCommon() (*Common, error) {
+	fd, err := unix.MemfdCreate(commonName, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory for workers of this machine: %w", err)
+	}
+	c := &Common{file: os.NewFile(uintptr(fd), commonName), ours: true, users: 1, mapped: map[int64]span{}}
+	commons.Store(c.Path(), c)
+	return c, nil
+}
+
+// Path is where processes of the machine open it.
+func (c *Common) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.file.Fd()) }
+
+// OpenCommon opens the memory that another worker made, by its Path.
+func OpenCommon(path string) (*Common, error) {
+	if own, found := commons.Load(path); found {
+		c := own.(*Common)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.users++
+		return c, nil
+	}
+	name, err := os.Readlink(path)
+	if err == nil && !strings.HasPrefix(name, "/memfd:"+commonName) {
+		err = errors.New("the worker has ended")
+	}
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("memory of another worker of this machine: %w", err)
+	}
+	return &Common{file: f, users: 1, mapped: map[int64]span{}}, nil
+}
+
+// memory returns the bytes from an offset on. They are not there before the process that made the file has
+// asked for them, too.
+func (c *Common) memory(offset int64, size int) (unsafe.Pointer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, found := c.mapped[offset]; found {
+		return s.start, nil
+	}
+	protection := unix.PROT_READ
+	if c.ours {
+		protection |= unix.PROT_WRITE
+		if err := c.file.Truncate(offset + int64(size)); err != nil {
+			return nil, err
+		}
+	}
+	p, err := unix.MmapPtr(int(c.file.Fd()), offset, nil, uintptr(size), protection, unix.MAP_SHARED)
+	if err == nil {
+		c.mapped[offset] = span{p, size}
+	}
+	return p, err
+}
+
+// close ends the use by one Meter. The last one of the process gives the memory back.
+func (c *Common) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users--; c.users > 0 {
+		return
+	}
+	if c.ours {
+		commons.Delete(c.Path())
+	}
+	for _, s := range c.mapped {
+		unmap(s.start, s.size)
+	}
+	if err := c.file.Close(); err != nil {
+		panic(fmt.Sprintf("tensor: close: %v", err))
+	}
+}
+
+// sharing is a Meter's use of a Common.
+type sharing struct {
+	with   *Common // nil: a plan
+	others bool    // another worker writes, and is charged
+	offset int64   // of the next matrix
+}
+
+// Share has NewCommon make matrices in c, which Close closes; nil in a plan. others says that another worker
+// writes their elements. A Meter shares with one group of workers.
+func (t *Meter) Share(c *Common, others bool) { t.sharing = &sharing{with: c, others: others} }
+
+// Shares reports whether Share was called.
+func (t *Meter) Shares() bool { return t.sharing != nil }
+
+// Writes reports whether this worker writes the elements of matrices of NewCommon.
+func (t *Meter) Writes() bool { return t.sharing == nil || !t.sharing.others }
+
+// NewCommon is NewElement for a matrix that all workers of Share make, in the same order. It lives until
+// Close: Release does nothing.
+func (t *Meter) NewCommon(kind Kind, element Element, rows, cols int) *Matrix {
+	s := t.sharing
+	if s == nil {
+		return t.NewElement(kind, element, rows, cols)
+	}
+	size := pages(rows * cols * element.Size())
+	m := &Matrix{Rows: rows, Cols: cols, Element: element, kind: kind, bytes: size}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.Writes() {
+		t.freeIdle(int64(size))
+		t.live[kind] += int64(size)
+		t.raise()
+		t.tell(0)
+	}
+	if s.with == nil {
+		m.data = acquire(size)
+		t.used[m.data] = size
+		forbidWrites(m.data, size)
+		return m
+	}
+	var err error
+	if m.data, err = s.with.memory(s.offset, size); err != nil {
+		panic(OutOfMemory{size, err})
+	}
+	s.offset += int64(size)
+	return m
+}

@@ -1,0 +1,65 @@
+package worker
+
+import (
+	"weft/comm"
+	"weft/tensor"
+)
+
+// machine is the number of a worker's machine, as far as is known.
+func (c *Config) machine(worker int) int {
+	switch {
+	case c.Machines != nil:
+		return c.Machines[worker]
+	case c.Processes:
+		return worker
+	}
+	return 0
+}
+
+// shareEdges has the workers of a machine that slice this worker's partition have its edges in common, if the
+// settings allow it. The first of them makes the memory, and the others open it.
+func (w *Worker) shareEdges() error {
+	if !w.SharesEdges() {
+		return nil
+	}
+	g, holders := &w.Groups, w.Holders()
+	var near []int // of Slices
+	for slice := range g.Mesh.Slices {
+		at := g.Place
+		at.Slice = slice
+		if w.machine(holders[g.Mesh.Rank(at)]) == w.machine(holders[g.World.Rank()]) {
+			near = append(near, slice)
+		}
+	}
+	common, mem := g.Slices.Group(near...), w.Team.Memory
+	if len(near) == 1 {
+		return nil
+	}
+	g.Common = common
+	others := common.Rank() > 0
+	if mem.Shares() { // with the same workers, on another graph
+		return nil
+	}
+	if w.Team.Planning() {
+		mem.Share(nil, others)
+		return nil
+	}
+	var (
+		memory *tensor.Common
+		path   []byte
+		err    error
+	)
+	if !others {
+		if memory, err = tensor.NewCommon(); err != nil {
+			return err
+		}
+		path = []byte(memory.Path())
+	}
+	if path, err = comm.FromFirst(common, path); err == nil && others {
+		memory, err = tensor.OpenCommon(string(path))
+	}
+	if memory != nil {
+		mem.Share(memory, others)
+	}
+	return err
+}
