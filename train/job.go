@@ -100,6 +100,9 @@ type Job struct {
 	PlanCounts bool
 	// MostPlanSteps refuses a plan with more steps of all workers, about; 0: no limit.
 	MostPlanSteps int
+	// Alike says, for a plan, that all partitions are like the first one, which Parts opens in their place,
+	// and that chunks are consecutive rows.
+	Alike bool
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -129,7 +132,7 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
 		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
 		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Counts: j.PlanCounts,
-		MostSteps: j.MostPlanSteps, Links: j.PlanCounts || j.PlanRange,
+		MostSteps: j.MostPlanSteps, Alike: j.Alike, Links: j.PlanCounts || j.PlanRange,
 	})
 }
 

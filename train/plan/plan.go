@@ -121,6 +121,8 @@ type Inputs struct {
 	// MostSteps refuses a plan in which the steps of all workers are more, if all have as many as the first;
 	// 0: no limit.
 	MostSteps int
+	// Alike says that all workers of a stage take what its first one takes, which alone is planned.
+	Alike bool
 	// Links asks for Sent.Links, which takes a pass over the edges. They are those of the last epoch.
 	Links bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
@@ -424,6 +426,10 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 		number, end = in.Comm.Rank(), in.Comm.Rank()+1
 	}
 	for ; number < end && err == nil; number++ {
+		if place := in.Mesh.Place(number); in.Alike && place.Partition+place.Slice > 0 {
+			workers = append(workers, workers[in.Mesh.Rank(mesh.Place{Stage: place.Stage})])
+			continue
+		}
 		var one Worker
 		if in.TakesTurns() {
 			one, err = in.inTurns(ctx, number)
