@@ -65,7 +65,7 @@ type Job struct {
 	Checkpoints *Checkpoints
 	// OnResume is called by worker 0 before the first epoch, with those that a checkpoint has. It may be nil.
 	OnResume func([]Epoch) error
-	OnEpoch  func(Epoch) // called by worker 0 after every epoch; may be nil
+	OnEpoch  func(Epoch) // called by worker 0 with every epoch, in order; may be nil
 	// OnWeights is called by worker 0 with the weights of the best epoch, before their logits are computed.
 	// The other workers wait for it. It may be nil.
 	OnWeights func(nn.State) error
@@ -226,12 +226,16 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		}
 	}()
 	s := newState(&c.Options, j.Started, w.Task.Metric())
+	s.reads = w.Reads()
+	if w.Ranks().First() {
+		s.told = j.OnEpoch
+	}
 	s.saver = newSaver(j.Checkpoints, w, j.columns)
 	defer func() { err = errors.Join(err, s.saver.close()) }()
 	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
 		return nil, err
 	}
-	if err := s.train(ctx, w, j.OnEpoch); err != nil {
+	if err := s.train(ctx, w); err != nil {
 		return nil, err
 	}
 	r = &Result{Metric: w.Task.Metric(), Whole: share.Whole}

@@ -575,11 +575,11 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 			}
 		}
 	}
-	if in.Checkpoints {
+	if in.Checkpoints || w.Reads() {
 		w.Params.Save(&best)
-		if w.Offload == "" {
-			allocate()
-		}
+	}
+	if in.Checkpoints && w.Offload == "" {
+		allocate()
 	}
 	epochs := 2
 	if w.Mesh.Stages > 1 || w.Offload != "" { // the second epoch knows what the chunks keep, and what rests
@@ -594,14 +594,22 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 			number = w.Epochs // which sends most, or whose fetches they are
 		}
 		counter.begin(w)
-		if _, _, err := w.TrainEpoch(number, nil); err != nil {
+		var read func(worker.Scores) bool
+		if w.Reads() && epoch > 0 {
+			read = func(worker.Scores) bool { return false }
+		}
+		if _, _, err := w.TrainEpoch(number, read, nil); err != nil {
 			return err
 		}
 		if in.Counts && epoch == epochs-1 {
 			p.Counts = counter.end(w, w.Share)
 		}
-		evaluated := (w.Epochs-1)%w.EvalEvery == 0 // the epoch before the run's last one
-		if evaluated || epoch != epochs-2 || w.Offload == "" {
+		// the last of these epochs is the run's, and has the evaluation of the one before
+		evaluated := w.Offload == "" || epoch != epochs-2 || w.EvaluatesAfter(w.Epochs-1)
+		if w.Reads() {
+			evaluated = epoch == epochs-1
+		}
+		if evaluated {
 			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 				return err
 			}
