@@ -42,6 +42,12 @@ func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
 		for p := range s.Mesh.Partitions {
 			err := s.open(p, func(share *partition.Share) error {
 				k, _ := s.ChunksOfPartition(share.Edges.Starts)
+				if rows := share.Edges.Rows; j.Alike {
+					for row := range rows {
+						of = append(of, int32(row*k/rows))
+					}
+					return nil
+				}
 				part, err := partition.Chunks(ctx, share, partition.ChunkOptions{
 					K: k, Method: s.ChunkMethod,
 					Seed: s.Seed, Timeout: s.CommTimeout,

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -76,4 +77,12 @@ func TestEdgesInCommon(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMachinesOfAnotherMesh: the list has each worker's.
+func TestMachinesOfAnotherMesh(t *testing.T) {
+	j := onMesh(tangle(t, 700, 1000), Defaults(), "tensor=2")
+	j.Machines = []int{0, 0, 0}
+	_, err := j.Run(context.Background())
+	assert.Refused(t, err, "a mesh of 2 workers, with the machines of 3")
 }

@@ -65,7 +65,7 @@ type Job struct {
 	Checkpoints *Checkpoints
 	// OnResume is called by worker 0 before the first epoch, with those that a checkpoint has. It may be nil.
 	OnResume func([]Epoch) error
-	OnEpoch  func(Epoch) // called by worker 0 after every epoch; may be nil
+	OnEpoch  func(Epoch) // called by worker 0 with every epoch, in order; may be nil
 	// OnWeights is called by worker 0 with the weights of the best epoch, before their logits are computed.
 	// The other workers wait for it. It may be nil.
 	OnWeights func(nn.State) error
@@ -100,6 +100,9 @@ type Job struct {
 	PlanCounts bool
 	// MostPlanSteps refuses a plan with more steps of all workers, about; 0: no limit.
 	MostPlanSteps int
+	// Alike says, for a plan, that all partitions are like the first one, which Parts opens in their place,
+	// and that chunks are consecutive rows.
+	Alike bool
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -129,7 +132,7 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
 		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
 		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Counts: j.PlanCounts,
-		MostSteps: j.MostPlanSteps, Links: j.PlanCounts || j.PlanRange,
+		MostSteps: j.MostPlanSteps, Alike: j.Alike, Links: j.PlanCounts || j.PlanRange,
 	})
 }
 
@@ -223,12 +226,16 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		}
 	}()
 	s := newState(&c.Options, j.Started, w.Task.Metric())
+	s.reads = w.Reads()
+	if w.Ranks().First() {
+		s.told = j.OnEpoch
+	}
 	s.saver = newSaver(j.Checkpoints, w, j.columns)
 	defer func() { err = errors.Join(err, s.saver.close()) }()
 	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
 		return nil, err
 	}
-	if err := s.train(ctx, w, j.OnEpoch); err != nil {
+	if err := s.train(ctx, w); err != nil {
 		return nil, err
 	}
 	r = &Result{Metric: w.Task.Metric(), Whole: share.Whole}

@@ -24,7 +24,7 @@ func TestJobRefuses(t *testing.T) {
 	broken.Labels.Class = slices.Clone(g.Labels.Class)
 	broken.Labels.Class[3] = 99
 	for name, j := range map[string]Job{
-		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = 0; return o }()},
+		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = -1; return o }()},
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
 		"graph":      {Options: Defaults()},
 		"class 99":   {Graph: &broken, Options: Defaults()},

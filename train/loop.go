@@ -18,6 +18,9 @@ import (
 type state struct {
 	epoch    int // the last one
 	curve    []Epoch
+	told     func(Epoch) // with each epoch that is done; nil: nobody is told
+	done     int         // epochs of the curve that were told
+	reads    bool        // worker.Worker.Reads
 	best     best
 	stopped  Ended // why the run stops after this epoch; "": it goes on
 	diverged *Diverged
@@ -39,42 +42,74 @@ func newState(o *setting.Options, started time.Time, name string) *state {
 	return s
 }
 
-// train runs epochs until the run is over, and calls told on worker 0 after each.
-func (s *state) train(ctx context.Context, w *worker.Worker, told func(Epoch)) error {
+// train runs epochs until the run is over.
+func (s *state) train(ctx context.Context, w *worker.Worker) error {
 	for s.epoch < w.Epochs && !s.over() {
 		s.begun = time.Now()
 		if err := s.step(ctx, w); err != nil {
 			return err
 		}
 		s.longest = max(s.longest, time.Since(s.begun))
-		if told != nil && w.Ranks().First() {
-			told(s.curve[len(s.curve)-1])
-		}
+		s.tell()
 	}
 	return s.saver.settle()
 }
 
+// pending is the last epoch, if the forward pass of the next one is to evaluate it; else nil.
+func (s *state) pending() *Epoch {
+	n := len(s.curve)
+	if !s.reads || n == 0 || s.curve[n-1].Evaluated || s.diverged != nil {
+		return nil
+	}
+	return &s.curve[n-1]
+}
+
+// finished are the epochs of the curve but a pending one.
+func (s *state) finished() []Epoch {
+	if s.pending() != nil {
+		return s.curve[:len(s.curve)-1]
+	}
+	return s.curve
+}
+
+// tell tells of the epochs that have finished since.
+func (s *state) tell() {
+	for finished := s.finished(); s.done < len(finished); s.done++ {
+		if s.told != nil {
+			s.told(finished[s.done])
+		}
+	}
+}
+
 // over reports whether the run ends before its last epoch.
-func (s *state) over() bool { return s.stopped != "" || s.diverged != nil || s.best.exhausted(s.epoch) }
+func (s *state) over() bool {
+	return s.stopped != "" || s.diverged != nil || s.pending() == nil && s.best.exhausted(s.epoch)
+}
 
 // ends reports whether the run ends or stops after this epoch.
 func (s *state) ends(w *worker.Worker) bool { return s.epoch == w.Epochs || s.stopped != "" }
 
-// step runs an epoch.
+// step runs an epoch, unless its forward pass finds that the run has ended with the one before.
 func (s *state) step(ctx context.Context, w *worker.Worker) error {
-	s.epoch++
 	defer w.EndProfile()
-	loss, asked, err := w.TrainEpoch(s.epoch, func() worker.Asks { return s.asks(ctx, w) })
-	if err != nil {
+	epoch := s.epoch + 1
+	loss, asked, err := w.TrainEpoch(epoch, s.reader(w), func() worker.Asks { return s.asks(ctx, w, epoch) })
+	switch {
+	case err != nil:
 		return err
+	case s.diverged != nil:
+		return nil
+	case s.over():
+		return s.saver.save(s, worker.Writing)
 	}
+	s.epoch = epoch
 	e := Epoch{
 		Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss,
 		LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds,
 	}
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		s.diverged = &Diverged{s.epoch, fmt.Sprintf("the loss is %v", loss)}
-	} else if s.epoch%w.EvalEvery == 0 {
+	} else if w.EvaluatesAfter(epoch) {
 		if err := s.evaluate(w, &e); err != nil {
 			return err
 		}
@@ -98,8 +133,21 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	return s.evaluateLast(w)
 }
 
+// reader takes the scores of the pending epoch, if there is one, and reports whether the run ends with it.
+func (s *state) reader(w *worker.Worker) func(worker.Scores) bool {
+	e := s.pending()
+	if e == nil {
+		return nil
+	}
+	return func(scores worker.Scores) bool {
+		s.measured(w, e, scores)
+		s.tell()
+		return s.over()
+	}
+}
+
 // asks is what this worker asks for at the end of an epoch.
-func (s *state) asks(ctx context.Context, w *worker.Worker) (asks worker.Asks) {
+func (s *state) asks(ctx context.Context, w *worker.Worker, epoch int) (asks worker.Asks) {
 	if ctx.Err() != nil {
 		asks |= worker.Stop
 	}
@@ -108,28 +156,34 @@ func (s *state) asks(ctx context.Context, w *worker.Worker) (asks worker.Asks) {
 		w.Ranks().First() && time.Until(s.deadline) < soon {
 		asks |= worker.TimeUp
 	}
-	return asks | s.saver.asks(s.epoch)
+	return asks | s.saver.asks(epoch)
 }
 
-// evaluate measures the model after the epoch, and keeps it if it is the best so far.
+// evaluate measures the model after the epoch, by a pass of its own.
 func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	scores, err := w.Evaluate()
-	if err != nil {
-		return err
+	if err == nil {
+		s.measured(w, e, scores)
 	}
-	s.best.take(s.epoch, scores, w.Params)
-	if scores.Fault != "" {
-		s.diverged = &Diverged{s.epoch, scores.Fault}
-	}
-	e.Scores, e.Evaluated = scores.Scores, true
-	w.Rate.Observe(s.epoch, s.best.measure(e))
-	return nil
+	return err
 }
 
-// evaluateLast measures the model if the run ends or stops after an epoch that is not evaluated otherwise. A
-// checkpoint of this epoch does not have that: a run that goes on would not have done it.
+// measured takes the scores of the model after the epoch, and keeps it if it is the best so far.
+func (s *state) measured(w *worker.Worker, e *Epoch, scores worker.Scores) {
+	s.best.take(e.Epoch, scores, w.Params)
+	if scores.Fault != "" {
+		s.diverged = &Diverged{e.Epoch, scores.Fault}
+	}
+	e.Scores, e.Evaluated = scores.Scores, true
+	w.Rate.Observe(e.Epoch, s.best.measure(e))
+}
+
+// evaluateLast measures the model if the run ends or stops after an epoch that is not evaluated otherwise, or
+// continues from one whose next epoch does not evaluate it. A checkpoint of this epoch does not have that: a
+// run that goes on would not have done it.
 func (s *state) evaluateLast(w *worker.Worker) error {
-	if n := len(s.curve); s.ends(w) && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
+	n, due := len(s.curve), s.ends(w) || w.EvaluatesAfter(s.epoch)
+	if due && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
 		return s.evaluate(w, &s.curve[n-1])
 	}
 	return nil
@@ -138,7 +192,7 @@ func (s *state) evaluateLast(w *worker.Worker) error {
 // finish loads the weights of the best epoch into the worker, and releases what only training needs.
 func (s *state) finish(w *worker.Worker) error {
 	if s.best.seen < s.epoch && s.diverged == nil { // patience ran out between two evaluations
-		if err := s.evaluate(w, new(Epoch)); err != nil {
+		if err := s.evaluate(w, &Epoch{Epoch: s.epoch}); err != nil {
 			return err
 		}
 	}

@@ -120,7 +120,7 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 	o := Defaults()
 	o.Model, o.Hidden, o.Dropout, o.Metric, o.Select, o.Threads = "mlp", 8, 0, metric, selects, 1
 	o.Layers, o.Norm, o.Epochs, o.Patience, o.EvalEvery = c.Options.Layers, c.Options.Norm, c.Options.Epochs,
-		c.Options.Patience, max(1, c.Options.EvalEvery)
+		c.Options.Patience, setting.Every(max(1, c.Options.EvalEvery))
 	o.LR, o.Clip, o.WeightDecay, o.DecayFirstLayerOnly = c.Options.LR, c.Options.Clip, c.Options.WeightDecay,
 		c.Options.DecayFirstLayerOnly
 	if c.Options.Optimizer != "" {

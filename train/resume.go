@@ -15,12 +15,15 @@ import (
 
 // resume makes the run continue from the checkpoint, if it is to. It calls told on worker 0 with the epochs
 // that are done. All runs with checkpoints allocate the memory of the best weights and the snapshot here, so
-// that one that continues needs no more than another.
+// that one that continues needs no more than another. So do those that have nothing to keep before the second
+// epoch, which then takes no more than the third.
 func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) error) error {
+	if c != nil || s.reads {
+		w.Params.Save(&s.best.weights)
+	}
 	if c == nil {
 		return nil
 	}
-	w.Params.Save(&s.best.weights)
 	s.saver.allocate(s)
 	if c.From != nil {
 		begun := time.Now()
@@ -34,11 +37,12 @@ func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) erro
 			return err
 		}
 	}
+	s.done = len(s.finished())
 	return w.Ranks().OnFirst(func() error {
 		if told == nil {
 			return nil
 		}
-		return told(s.curve)
+		return told(s.finished())
 	})
 }
 

@@ -89,6 +89,10 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+
 			"must be equal", n, c.Size())
 	}
+	if n := len(j.Machines); n > 0 && n != r.Workers {
+		return nil, refusal.Errorf("a job on a mesh of %d workers, with the machines of %d: the numbers must "+
+			"be equal", r.Workers, n)
+	}
 	return r, nil
 }
 

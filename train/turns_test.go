@@ -467,7 +467,7 @@ func TestMovedBetweenEvaluations(t *testing.T) {
 	sage := given(networks()["sage"], "select loss")
 	for name, o := range map[string]Options{"sage": sage, "links": linked("")} {
 		var moved [2]tensor.Moved
-		for i, every := range []int{1, 3} {
+		for i, every := range []setting.Every{1, 3} {
 			o.Epochs, o.EvalEvery, o.Offload = 5, every, t.TempDir()
 			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
 			plan, err := job.Plan(t.Context())

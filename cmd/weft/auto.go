@@ -86,6 +86,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 	if r.Comm.Size() == 1 && workers > 1 {
 		counts = []int{1, workers}
 	}
+	p.Counts = nil // each mesh is planned on the graph
 	var (
 		best    *planner.Mesh
 		refused []planner.Refused

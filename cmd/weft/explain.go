@@ -28,8 +28,8 @@ type planned struct {
 
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.validated(), p.stages(), p.encoded(), p.delayed(), p.recomputed(),
-		p.edges(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+	return slices.Concat(p.model(), p.validated(), p.evaluated(), p.stages(), p.encoded(), p.delayed(),
+		p.recomputed(), p.edges(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
 }
 
 // validated says which other graph the model is validated on.
@@ -40,6 +40,21 @@ func (p planned) validated() []string {
 	return []string{"the model is validated on " + p.settings.Validate +
 		": the memory of the workers includes it"}
 }
+
+// evaluated says which pass evaluates an epoch, where the settings leave it open.
+func (p planned) evaluated() []string {
+	switch of := p.settings.OwnPass(); {
+	case p.settings.EvalEvery != setting.AutoEvery:
+		return nil
+	case of != "":
+		return []string{"a pass of its own evaluates each epoch, because of " + of}
+	}
+	return []string{readEvaluations}
+}
+
+// readEvaluations says that an evaluation needs no pass of its own.
+const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the " +
+	"last"
 
 // checkpoints says what a checkpoint takes.
 func (p planned) checkpoints() []string {

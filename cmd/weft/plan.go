@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weft/comm"
 	"weft/comm/mpi"
@@ -26,6 +27,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/mesh"
+	"weft/partition"
 	"weft/train"
 	"weft/train/planner"
 	"weft/train/setting"
@@ -37,19 +39,92 @@ type planCommand struct {
 	workers  int
 	at       int
 	sharers  int
+	exactly  int
 	link     string
 	json     bool
+	counts   countsGiven
+}
+
+// countsGiven are the counts of a graph that is not there.
+type countsGiven struct {
+	vertices, edges, features, classes quantity
+	halo                               float64
+	flags                              *pflag.FlagSet // these
+}
+
+// add adds the flags to a command.
+func (c *countsGiven) add(flags *pflag.FlagSet) {
+	c.flags = pflag.NewFlagSet("counts", pflag.ContinueOnError)
+	c.flags.Var(&c.vertices, "vertices", "number of vertices of a graph that is not there yet, as in 10M")
+	c.flags.Var(&c.edges, "edges", "its edges as a store has them, each in both directions, as in 1.5B")
+	c.flags.Var(&c.features, "features", "its feature columns")
+	c.flags.Var(&c.classes, "classes", "its classes")
+	c.flags.Float64Var(&c.halo, "halo-rows", 0, "rows that --workers partitions of it receive of each other "+
+		"together, over its vertices: a `fraction`, which is weft partition's replication less 1 (default: that of a random graph)")
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		f.Annotations = map[string][]string{flagGroup: {"Counts (of a graph that is not there yet)"}}
+	})
+	flags.AddFlagSet(c.flags)
+}
+
+// of are the counts; nil: none are given. name is the graph that is there, "": none is.
+func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
+	given := ""
+	c.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed && given == "" {
+			given = f.Name
+		}
+	})
+	switch {
+	case given == "" && name == "":
+		return nil, refusal.Errorf("name a graph, or give the counts of one that is not there yet, as in " +
+			"weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16")
+	case given == "":
+		return nil, nil
+	case name != "":
+		return nil, refusal.Errorf("--%s: is for a graph that is not there yet, and %s is; leave one of them "+
+			"out", given, name)
+	}
+	for _, f := range []struct {
+		name        string
+		value       quantity
+		least, most int64
+	}{
+		{"vertices", c.vertices, 2, math.MaxInt32},
+		{"edges", c.edges, 1, 1 << 40},
+		{"features", c.features, 0, 1 << 20},
+		{"classes", c.classes, 1, int64(c.vertices)},
+	} {
+		if v := int64(f.value); v < f.least || v > f.most || !c.flags.Changed(f.name) && f.least > 0 {
+			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, v, count(f.least), count(f.most))
+		}
+	}
+	train, val := int(c.vertices)*6/10, int(c.vertices)*2/10
+	counts := &planner.Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
+		Vertices: int(c.vertices), Edges: int64(c.edges), FeatureColumns: int(c.features),
+		Classes: int(c.classes), Metric: "accuracy",
+		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: int(c.vertices) - train - val}},
+	}}
+	if c.flags.Changed("halo-rows") && (workers < 2 || !counts.Measured(workers, c.halo)) {
+		return nil, refusal.Errorf("--halo-rows %g: from 0 to what the edges can bring, in at least 2 "+
+			"partitions; in a random graph %d have %.2f", c.halo, workers, counts.HaloRows(workers))
+	}
+	return counts, nil
 }
 
 func newPlan() *cobra.Command {
 	p := &planCommand{}
 	cmd := &cobra.Command{
-		Use:   "plan DATASET|STORE --workers N",
+		Use:   "plan [DATASET|STORE] --workers N",
 		Short: "predict how long an epoch takes on each mesh of workers",
 		Long: `plan predicts an epoch on each mesh of N workers, before any run: its time, the memory of the worker that takes most, the bytes that
 all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run. Times come from the kernel calls
 and messages of each worker, from the rates of kernels, which are measured on this machine, and from the links: those of --link, or
 those between the processes that a launcher started, which are measured.
+
+All meshes are predicted by counts of the graph first, within seconds, and then the fastest on the graph itself: --exactly says how many.
+--vertices and the flags beside it give the counts of a graph that is not there yet. Then its partitions are equal, an edge leads from any
+vertex to any other unless --halo-rows says how few rows they receive, and 60 % of the vertices are for training.
 
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
 (waiting while a pipeline fills and drains) or wait (other waiting for workers).
@@ -59,11 +134,14 @@ their defaults there.`,
 		Example: `  weft plan stores/sbm --workers 4 --link 1gbit
   weft plan stores/sbm --workers 4 --link 100mbit --model gcnii --layers 16 --json
   mpirun --map-by ppr:1:node --bind-to none weft plan stores/sbm --json > plan.json
-  weft plan stores/sbm --workers 16 --link plan.json`,
+  weft plan stores/sbm --workers 16 --link plan.json
+  weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16 --link 10gbps`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(completeGraph),
-		Args:              arguments(1, 1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+		Args:              arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.run(cmd, strings.Join(args, ""))
+		},
 	}
 	flags := cmd.Flags()
 	p.settings.add(flags)
@@ -73,12 +151,15 @@ their defaults there.`,
 		"launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
 		"memory and not kept, and the rates are those of --workers")
-	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit or "+
-		"1gbit, or a file that plan --json wrote, whose links are taken (default: the links between the "+
+	flags.IntVar(&p.exactly, "exactly", 6, "plan at least so `many` meshes on the graph itself, those that are "+
+		"fastest by its counts; 0: none")
+	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, 10gbps "+
+		"or 12.5GB/s, or a file that plan --json wrote, whose links are taken (default: the links between the "+
 		"processes that a launcher started, which are measured, else this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
+	p.counts.add(flags)
 	return cmd
 }
 
@@ -86,12 +167,23 @@ their defaults there.`,
 // one predicts.
 func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	o, settings, links, err := p.understand()
+	var counts *planner.Counts
+	if err == nil {
+		counts, err = p.counts.of(dataset, cmp.Or(p.at, p.workers))
+	}
 	return asRank(cmd, settings, err, func(r ranks) error {
 		machine, err := p.machine(r, links)
 		if err := r.Together(err); err != nil {
 			return err
 		}
-		return r.OnFirst(func() error { return p.predict(cmd, dataset, o, machine) })
+		return r.OnFirst(func() error {
+			if counts != nil {
+				plans := newPlanner(o, p.settings.givenNames(), cmd.ErrOrStderr())
+				plans.Machine, plans.Counts = machine, counts
+				return p.predict(cmd, source{}, &plans)
+			}
+			return p.onGraph(cmd, dataset, o, machine)
+		})
 	})
 }
 
@@ -129,8 +221,8 @@ func (r ranks) machine(workers int, links *planner.Links) (m planner.Machine, er
 	return m, err
 }
 
-// predict predicts and prints.
-func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Options,
+// onGraph predicts for a graph that is there, and prints.
+func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Options,
 	machine planner.Machine,
 ) error {
 	of := p.tables.of(dataset)
@@ -143,32 +235,64 @@ func (p *planCommand) predict(cmd *cobra.Command, dataset string, o setting.Opti
 		return about(of, err)
 	}
 	plans := graphPlanner(o, p.settings.givenNames(), g, dataset, store, cmd.ErrOrStderr())
-	plans.Machine = machine
-	workers := cmp.Or(p.at, p.workers)
+	plans.Machine, plans.Exactly = machine, p.exactly
 	if p.at > 0 {
 		plans.Open = plans.inMemory
 	}
-	meshes, refused, err := plans.Meshes(cmd.Context(), workers)
+	plans.Found = plans.sayFound
+	if p.exactly == 0 {
+		if plans.Graph = nil; plans.Counts == nil {
+			return refusal.Errorf("--exactly 0: %s is not described by counts alone: it has several types or "+
+				"relations, or sparse features; leave it out", dataset)
+		}
+	}
+	return p.predict(cmd, of, &plans)
+}
+
+// predict predicts and prints. A signal ends it with what is known.
+func (p *planCommand) predict(cmd *cobra.Command, of source, plans *meshPlanner) error {
+	workers := cmp.Or(p.at, p.workers)
+	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
+	defer stop()
+	meshes, refused, err := plans.Meshes(ctx, workers)
 	plans.shown.erase()
-	if err != nil {
+	if err != nil && (ctx.Err() == nil || len(meshes) == 0) {
 		return about(of, err)
 	}
 	if len(meshes) == 0 {
 		return noMesh(workers, refused)
 	}
-	if p.json {
-		return printJSON(cmd.OutOrStdout(), planForPrograms(meshes, machine.Links, p.at > 0))
+	if err != nil {
+		err = fmt.Errorf("%w: %s predicted, %d on the graph itself", launch.ErrInterrupted,
+			counted(len(meshes), "mesh is", "meshes are"), len(meshes)-byCounts(meshes))
 	}
-	printMeshes(cmd.OutOrStdout(), meshes, refused)
+	out := cmd.OutOrStdout()
+	if p.json {
+		return cmp.Or(err, printJSON(out, planForPrograms(meshes, plans.Machine.Links, p.at > 0)))
+	}
+	printMeshes(out, meshes, refused)
 	if p.at > 0 {
-		note(cmd.OutOrStdout(), fmt.Sprintf("extrapolated from %s to %s: kernels were measured on fewer",
+		note(out, fmt.Sprintf("extrapolated from %s to %s: kernels were measured on fewer",
 			counted(p.workers, "worker", "workers"), count(p.at)))
 	}
-	note(cmd.OutOrStdout(), plans.assumed(meshes))
-	for _, line := range approximations(meshes) {
-		note(cmd.OutOrStdout(), line)
+	if byCounts(meshes) > 0 {
+		note(out, plans.counted())
 	}
-	return nil
+	note(out, plans.assumed(meshes))
+	for _, line := range approximations(meshes) {
+		note(out, line)
+	}
+	return err
+}
+
+// byCounts is how many of the meshes are predicted by counts alone.
+func byCounts(meshes []planner.Mesh) (n int) {
+	for _, m := range meshes {
+		if m.ByCounts {
+			n++
+		}
+	}
+	return n
 }
 
 // understand are the options, the settings of one of the meshes, and the given links; nil: none are.
@@ -191,6 +315,8 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 	case o.Parallel != "":
 		err = refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out",
 			o.Parallel)
+	case p.exactly < 0:
+		err = refusal.Errorf("--exactly %d: give 0 or more", p.exactly)
 	case p.sharers < 0 || p.sharers > p.workers:
 		err = refusal.Errorf("--per-machine %d: from 1 to the %d workers", p.sharers, p.workers)
 	case p.link != "" && err == nil:
@@ -202,19 +328,13 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 // payload is the share of TCP's bytes that are not headers, in frames of 1514 bytes.
 const payload = 1448.0 / 1514
 
-var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)(kbit|mbit|gbit)$`)
-
 // linksOf reads what --link says: a rate, or a file with the links that an earlier plan printed as JSON.
 func linksOf(text string) (*planner.Links, error) {
-	m := linkRate.FindStringSubmatch(text)
-	if m == nil {
+	rate, is := bytesPerSecond(text)
+	if !is {
 		return linksIn(text)
 	}
-	bits, err := strconv.ParseFloat(m[1], 64)
-	if bits *= map[string]float64{"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[m[2]]; err != nil || bits == 0 {
-		return nil, refusal.Errorf("--link %s: no rate; write it as in 100mbit or 10gbit", text)
-	}
-	links := planner.OfRate(payload * bits / 8)
+	links := planner.OfRate(payload * rate)
 	return &links, nil
 }
 
@@ -223,7 +343,7 @@ func linksIn(path string) (*planner.Links, error) {
 	const most = 16 << 20
 	text, err := document.Read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit or 10gbit, nor a file that "+
+		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit, 10gbps or 12.5GB/s, nor a file that "+
 			"weft plan --json has written", path)
 	} else if err != nil {
 		return nil, refusal.Errorf("--link %w", err)
@@ -241,15 +361,13 @@ func linksIn(path string) (*planner.Links, error) {
 type meshPlanner struct {
 	planner.Planner
 	shown *stages // how far it is; whoever asks for meshes erases it
+	show  io.Writer
 }
 
-// graphPlanner is the planner for a graph and its store, without a machine. given names the settings that the
-// caller gave.
-func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, store string,
-	show io.Writer,
-) meshPlanner {
+// newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
+func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{
-		Options: o, Given: given, Graph: g,
+		Options: o, Given: given,
 		On: fmt.Sprintf("weft %s on %s, %s", version,
 			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD()),
 	}
@@ -258,6 +376,16 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	}
 	shown := newStages(show)
 	p.Progress = shown.show
+	return meshPlanner{p, shown, show}
+}
+
+// graphPlanner is newPlanner for a graph and its store.
+func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, store string,
+	show io.Writer,
+) meshPlanner {
+	p := newPlanner(o, given, show)
+	p.Graph, p.Counts = g, planner.CountsOf(g)
+	shown := p.shown
 	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
 		shown.erase() // opening says what it does
@@ -272,7 +400,26 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 		}
 		return s.job, s.openValidation(ctx, r, show)
 	}
-	return meshPlanner{p, shown}
+	return p
+}
+
+// sayFound says what is predicted for a mesh, as soon as it is.
+func (p *meshPlanner) sayFound(m, counted *planner.Mesh) {
+	p.shown.erase()
+	line := fmt.Sprintf("%s: %s an epoch, %s", m.Parallel, duration(seconds(m.Times.Epoch)),
+		megabytes(m.PeakTensorBytes()))
+	if counted != nil {
+		line += fmt.Sprintf(" (by counts %s, %s)", duration(seconds(counted.Times.Epoch)),
+			megabytes(counted.PeakTensorBytes()))
+	}
+	fmt.Fprintln(p.show, line)
+}
+
+// counted says what predictions by counts rest on.
+func (p *meshPlanner) counted() string {
+	c := p.Counts
+	return fmt.Sprintf("by counts, in equal partitions: %s vertices, %s edges, of which %.0f %% lead from "+
+		"any vertex to any other", count(c.Vertices), count(c.Edges), 100*c.Mixing)
 }
 
 // inMemory opens the graph for a mesh, with partitions that nobody keeps.
@@ -304,26 +451,33 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		r.Measured.Format("2006-01-02 15:04"), printable(kept))
 }
 
-// noMesh is the refusal if no mesh is possible. A reason that several meshes have stands once, after all of
-// them.
+// noMesh is the refusal if no mesh is possible.
 func noMesh(workers int, refused []planner.Refused) error {
+	var all []error
+	for _, line := range reasons(refused) {
+		all = append(all, errors.New(line))
+	}
+	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"),
+		errors.Join(all...))
+}
+
+// reasons say why meshes are not possible. One that several have stands once, after all of them.
+func reasons(refused []planner.Refused) (lines []string) {
 	meshes := map[string]string{} // by reason
-	var reasons []string
+	var all []string
 	for _, r := range refused {
 		mesh, reason := reason(&r)
 		if meshes[reason] == "" {
-			reasons = append(reasons, reason)
+			all = append(all, reason)
 		} else {
 			mesh = meshes[reason] + ", " + mesh
 		}
 		meshes[reason] = mesh
 	}
-	var all []error
-	for _, reason := range reasons {
-		all = append(all, errors.New(meshes[reason]+": "+reason))
+	for _, reason := range all {
+		lines = append(lines, meshes[reason]+": "+reason)
 	}
-	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"),
-		errors.Join(all...))
+	return lines
 }
 
 // reason says why a mesh is not possible.
@@ -343,6 +497,7 @@ type plannedMesh struct {
 	Exact        bool   `json:"exact"`
 	Extrapolated bool   `json:"extrapolated"`      // from fewer workers
 	Balance      string `json:"balance,omitempty"` // of partitions
+	ByCounts     bool   `json:"by_counts"`         // of the graph: bytes and memory are not those of a run
 }
 
 // planForPrograms is a plan as --json prints it.
@@ -352,7 +507,7 @@ func planForPrograms(meshes []planner.Mesh, links planner.Links, extrapolated bo
 		exact := m.Exact && len(approximations([]planner.Mesh{m})) == 0
 		list = append(list, plannedMesh{
 			m.Parallel, m.Times.Epoch, m.PeakTensorBytes(), m.SentBytes(),
-			m.Times.LimitedBy(), exact, extrapolated, m.Balance,
+			m.Times.LimitedBy(), exact, extrapolated, m.Balance, m.ByCounts,
 		})
 	}
 	return struct {
@@ -376,7 +531,7 @@ func approximations(meshes []planner.Mesh) (lines []string) {
 func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused) {
 	rows := [][]string{{
 		"mesh", "epoch", "compute", "link", "others", "memory", "sent",
-		"limited by", "balance",
+		"limited by", "balance", "by",
 	}}
 	var approximate []string
 	for _, m := range meshes {
@@ -384,18 +539,22 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 		if !m.Exact {
 			approximate = append(approximate, m.Parallel)
 		}
+		by := "graph"
+		if m.ByCounts {
+			by = "counts"
+		}
 		rows = append(rows, []string{
 			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)),
 			duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
-			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(), cmp.Or(m.Balance, "–"),
+			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(),
+			cmp.Or(m.Balance, "–"), by,
 		})
 	}
-	printNumbers(out, rows, "balance", "others", "link")
+	printNumbers(out, rows, "by", "balance", "others", "link")
 	if len(approximate) > 0 {
 		note(out, "training is approximate on "+strings.Join(approximate, ", "))
 	}
-	for _, r := range refused {
-		mesh, why := reason(&r)
-		note(out, fmt.Sprintf("left out: %s: %s", mesh, why))
+	for _, line := range reasons(refused) {
+		note(out, "left out: "+line)
 	}
 }

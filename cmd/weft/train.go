@@ -311,6 +311,9 @@ func (t *trainCommand) train(
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset),
 		eachWorker(said.PeakTensorBytes), megabytes(slices.Max(said.GraphBytes)))
+	if settings.EvalEvery == setting.AutoEvery && settings.OwnPass() == "" {
+		fmt.Fprintln(show, readEvaluations)
+	}
 	if said.neededBy() != "" {
 		for _, line := range said.recomputed() {
 			fmt.Fprintln(show, line)

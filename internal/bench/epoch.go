@@ -10,6 +10,7 @@ import (
 	"weft/graph/generate"
 	"weft/kernel"
 	"weft/train"
+	"weft/train/setting"
 )
 
 // Model is an epoch of a model on a graph beside the sum of its kernels.
@@ -96,7 +97,7 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
-	o.Layers, o.Epochs, o.EvalEvery, o.Threads, o.LR = 3, epochs+2, epochs+2, b.Threads, 0.001
+	o.Layers, o.Epochs, o.EvalEvery, o.Threads, o.LR = 3, epochs+2, setting.Every(epochs+2), b.Threads, 0.001
 	if _, err := o.Resolve(); err != nil {
 		return Model{}, err
 	}

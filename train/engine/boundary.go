@@ -100,9 +100,20 @@ func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matr
 	return all
 }
 
+// output is the result of all blocks but the last ones, whose number is without. result is that of the last
+// stage; others have no rows.
+func (p *Pipeline) output(result *tensor.Matrix, without int) *autograd.Var {
+	t, rows := autograd.NewTape(p.Team), p.graph.Rows()
+	if p.last() {
+		return t.Received(result, rows)
+	}
+	return t.Received(p.Team.Memory.New(tensor.Activations, 0, p.Blocks[len(p.Blocks)-without-1].Out),
+		&autograd.RowSet{Total: rows.Total})
+}
+
 // lossOf returns this worker's part of the loss, and the gradient of its logits. It releases the logits.
 func (p *Pipeline) lossOf(logits *tensor.Matrix) (loss float64, grad *tensor.Matrix) {
-	v := autograd.NewTape(p.Team).Received(logits, p.graph.Rows())
+	v := p.output(logits, 0)
 	defer v.Drop()
 	return p.Loss(v)
 }

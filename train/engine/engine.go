@@ -62,8 +62,9 @@ type Config struct {
 	// Outputs are the vertex types whose rows are the model's output, ascending. With several stages, or for
 	// some vertices, that is the first. nil is the first.
 	Outputs []int
-	// Loss takes this worker's logits, (vertices of Vertices) × classes. It returns their part of the mesh's
-	// loss, and their gradient.
+	// Loss takes this worker's logits, (vertices of Vertices) × classes, between the passes of an epoch. It
+	// returns their part of the mesh's loss, and their gradient. All workers call it: those of other stages
+	// than the last have no rows.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil, and a nil
 	// entry: they stay as they are.

@@ -121,9 +121,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		slices.Reverse(order)
 		grads, back := p.gradients(order, encoded), p.outbox(-1, nil, encoded)
 		var dLogits *tensor.Matrix
-		if p.last() {
-			loss, dLogits = p.lossOf(logits)
-		}
+		loss, dLogits = p.lossOf(logits)
 		for _, k := range order {
 			p.worst.beginBackward()
 			c, span := p.passes[k], p.span("backward", k)
@@ -184,13 +182,8 @@ func (p *Pipeline) warmUp() {
 
 // Infer implements Inference. It is exact, as all chunks compute a layer before any computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
-	t, left := autograd.NewTape(p.Team), len(p.Blocks)-without
-	result := p.infer(min(len(p.model), left-p.from), p.graph.Together)
-	if p.last() {
-		return t.Received(result, p.graph.Rows())
-	}
-	return t.Received(p.Team.Memory.New(tensor.Activations, 0, p.Blocks[left-1].Out),
-		&autograd.RowSet{Total: p.graph.Rows().Total})
+	result := p.infer(min(len(p.model), len(p.Blocks)-without-p.from), p.graph.Together)
+	return p.output(result, without)
 }
 
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage

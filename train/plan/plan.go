@@ -121,6 +121,8 @@ type Inputs struct {
 	// MostSteps refuses a plan in which the steps of all workers are more, if all have as many as the first;
 	// 0: no limit.
 	MostSteps int
+	// Alike says that all workers of a stage take what its first one takes, which alone is planned.
+	Alike bool
 	// Links asks for Sent.Links, which takes a pass over the edges. They are those of the last epoch.
 	Links bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
@@ -424,6 +426,10 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 		number, end = in.Comm.Rank(), in.Comm.Rank()+1
 	}
 	for ; number < end && err == nil; number++ {
+		if place := in.Mesh.Place(number); in.Alike && place.Partition+place.Slice > 0 {
+			workers = append(workers, workers[in.Mesh.Rank(mesh.Place{Stage: place.Stage})])
+			continue
+		}
 		var one Worker
 		if in.TakesTurns() {
 			one, err = in.inTurns(ctx, number)
@@ -569,11 +575,11 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 			}
 		}
 	}
-	if in.Checkpoints {
+	if in.Checkpoints || w.Reads() {
 		w.Params.Save(&best)
-		if w.Offload == "" {
-			allocate()
-		}
+	}
+	if in.Checkpoints && w.Offload == "" {
+		allocate()
 	}
 	epochs := 2
 	if w.Mesh.Stages > 1 || w.Offload != "" { // the second epoch knows what the chunks keep, and what rests
@@ -588,14 +594,22 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 			number = w.Epochs // which sends most, or whose fetches they are
 		}
 		counter.begin(w)
-		if _, _, err := w.TrainEpoch(number, nil); err != nil {
+		var read func(worker.Scores) bool
+		if w.Reads() && epoch > 0 {
+			read = func(worker.Scores) bool { return false }
+		}
+		if _, _, err := w.TrainEpoch(number, read, nil); err != nil {
 			return err
 		}
 		if in.Counts && epoch == epochs-1 {
 			p.Counts = counter.end(w, w.Share)
 		}
-		evaluated := (w.Epochs-1)%w.EvalEvery == 0 // the epoch before the run's last one
-		if evaluated || epoch != epochs-2 || w.Offload == "" {
+		// the last of these epochs is the run's, and has the evaluation of the one before
+		evaluated := w.Offload == "" || epoch != epochs-2 || w.EvaluatesAfter(w.Epochs-1)
+		if w.Reads() {
+			evaluated = epoch == epochs-1
+		}
+		if evaluated {
 			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 				return err
 			}

@@ -29,16 +29,25 @@ type Planner struct {
 	// mesh lacks have their defaults on it.
 	Given   []string
 	Machine Machine // with Threads 0: as many as the workers of a machine have cores
+	// Graph is the whole graph, on which kernels are measured if it is small. nil: there is none, and Counts
+	// describe it.
+	Graph *graph.Graph
 	// Open opens the graph for a mesh.
 	Open func(context.Context, *setting.Resolved) (*train.Job, error)
-	// Graph is the whole graph, on which kernels are measured if it is small.
-	Graph *graph.Graph
+	// Counts describe the graph. By them all meshes are predicted first. nil: they do not describe it.
+	Counts *Counts
+	// Exactly is how many meshes are planned on the graph itself, the fastest by Counts first: more, until
+	// the fastest of all is one of them. 0: all.
+	Exactly int
 	// Cache keeps rates by what they depend on: the graph, the settings, Machine, and On, which tells this
 	// processor and program from others.
 	Cache Cache
 	On    string
 	// Progress is told which mesh is planned and measured.
 	Progress graph.Progress
+	// Found is told each mesh once it is planned on the graph, and what Counts predict for it; nil: nothing.
+	// It may be nil.
+	Found func(m, byCounts *Mesh)
 }
 
 // Mesh is what is predicted for a mesh.
@@ -47,14 +56,17 @@ type Mesh struct {
 	Settings *setting.Resolved
 	Plan     plan.Plan
 	Times    Times
-	// Balance is what its partitions balance, "": there is one.
+	// ByCounts says that Counts stand for the graph in Plan. Bytes and memory are then not those of a run.
+	ByCounts bool
+	// Balance is what its partitions balance, "": there is one, or ByCounts.
 	Balance string
 	// Exact says that training on the mesh gives the results of one worker, but for rounding.
 	Exact bool
 	// Rates are what kernels take on it.
 	Rates *Rates
 
-	steps int // kernel calls, starts and ends of messages of all workers
+	steps    int     // kernel calls, starts and ends of messages of all workers
+	haloRows float64 // of all partitions of the graph together, for each vertex
 }
 
 // PeakTensorBytes is that of the worker with most.
@@ -80,7 +92,8 @@ const mostSteps = 3_000_000
 
 // Meshes predicts all meshes of so many workers, the fastest first. Those that are not possible are refused.
 // So are meshes of several axes that have too many messages: the messages between slices grow with their
-// number squared and with the chunks of a pipeline.
+// number squared and with the chunks of a pipeline. If ctx is cancelled it returns the cause, and the meshes
+// that are predicted so far.
 func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refused []Refused, err error) {
 	return p.within(ctx, workers, mostSteps)
 }
@@ -89,31 +102,21 @@ func (p *Planner) Meshes(ctx context.Context, workers int) (meshes []Mesh, refus
 func (p *Planner) within(ctx context.Context, workers,
 	left int,
 ) (meshes []Mesh, refused []Refused, err error) {
-	all := grids(workers)
-	for k, grid := range all {
-		say := func(what string) {
-			p.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", k+1, len(all),
-				cmp.Or(setting.Axes(grid), "one worker"), what), 0, 0)
-		}
-		most := 0
-		if axes(grid) > 1 {
-			most = max(1, left)
-		}
-		m, err := p.mesh(ctx, grid, most, say)
-		if err == nil && most > 0 {
-			left -= m.steps
-		}
-		switch {
-		case refusal.Is(err) && ctx.Err() == nil:
-			refused = append(refused, Refused{setting.Axes(grid), err})
-		case err != nil:
-			return nil, nil, err
-		default:
+	s := &search{Planner: p, left: left, all: grids(workers)}
+	err = s.byCounts(ctx)
+	if err == nil && p.Graph != nil {
+		err = s.onGraph(ctx)
+	}
+	for _, grid := range s.all {
+		switch m, why := s.found[grid], s.refused[grid]; {
+		case why != nil:
+			refused = append(refused, Refused{setting.Axes(grid), why})
+		case m != nil:
 			meshes = append(meshes, *m)
 		}
 	}
 	slices.SortStableFunc(meshes, func(a, b Mesh) int { return cmp.Compare(a.Times.Epoch, b.Times.Epoch) })
-	return meshes, refused, nil
+	return meshes, refused, err
 }
 
 // grids are all meshes of so many workers: first those of one axis.
@@ -148,18 +151,24 @@ func (p *Planner) options(grid mesh.Mesh) setting.Options {
 	return o
 }
 
-// mesh predicts one mesh of at most so many steps; 0: of any number. say is told what it does.
+// resolve resolves the options on a mesh.
+func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
+	o := p.options(grid)
+	r, err := o.Resolve(p.Given...)
+	if err == nil && r.TakesTurns() {
+		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are "+
+			"compared; leave it out", refusal.Setting("partitions"), r.Partitions)
+	}
+	return r, err
+}
+
+// mesh predicts one mesh of at most so many steps on the graph; 0: of any number. say is told what it does.
 func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	say func(what string),
 ) (m *Mesh, err error) {
-	o := p.options(grid)
-	r, err := o.Resolve(p.Given...)
+	r, err := p.resolve(grid)
 	if err != nil {
 		return nil, err
-	}
-	if r.TakesTurns() {
-		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are "+
-			"compared; leave it out", refusal.Setting("partitions"), r.Partitions)
 	}
 	if err := r.CheckGraph(p.Graph); err != nil {
 		return nil, err
@@ -175,24 +184,10 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 			}
 		}
 	}()
-	return p.predict(ctx, r, job, most, say)
-}
-
-// predict predicts the mesh of a job.
-func (p *Planner) predict(ctx context.Context, r *setting.Resolved, job *train.Job, most int,
-	say func(what string),
-) (m *Mesh, err error) {
 	say("planning its messages and memory")
-	job.CoreSharers, job.PlanCounts, job.MostPlanSteps = p.Machine.Sharers, true, most
-	for worker := range r.Workers {
-		job.Machines = append(job.Machines, worker/max(1, p.Machine.Sharers))
-	}
-	job.Checkpoints = &train.Checkpoints{} // a run may write some
-	grid := r.Mesh
-	m = &Mesh{
-		Parallel: r.Parallel, Settings: r,
-		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
-	}
+	p.Machine.prepare(job, r.Workers)
+	job.MostPlanSteps = most
+	m = p.newMesh(r)
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
 	}
@@ -200,20 +195,58 @@ func (p *Planner) predict(ctx context.Context, r *setting.Resolved, job *train.J
 		return nil, err
 	}
 	if job.Parts != nil {
-		m.Balance = job.Parts.Balance
+		m.Balance, m.haloRows = job.Parts.Balance, job.Parts.Whole.Statistics.Replication()-1
 	}
-	machine := p.Machine
-	machine.Threads = job.Threads(r)
-	if m.Rates, err = p.rates(ctx, p.options(fewer(grid)), &m.Plan, &machine, say); err != nil {
+	m.Rates, err = p.rates(ctx, p.options(fewer(grid)), m.work(), p.machine(r), say)
+	if err != nil {
 		return nil, err
 	}
-	f := formula{Machine: machine, Resolved: r, chunks: m.Plan.Workers[0].Chunks.Each}
+	p.predict(m)
+	return m, nil
+}
+
+func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
+	grid := r.Mesh
+	return &Mesh{
+		Parallel: r.Parallel, Settings: r,
+		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
+	}
+}
+
+// prepare prepares the plan of a job whose workers are on such machines.
+func (m *Machine) prepare(job *train.Job, workers int) {
+	job.CoreSharers, job.PlanCounts = m.Sharers, true
+	for worker := range workers {
+		job.Machines = append(job.Machines, worker/max(1, m.Sharers))
+	}
+	job.Checkpoints = &train.Checkpoints{} // a run may write some
+}
+
+// work is how many multiply-adds a forward pass has.
+func (m *Mesh) work() (all float64) {
+	for _, cost := range m.Plan.Workers[0].Costs {
+		all += cost
+	}
+	return all
+}
+
+// machine is the machine of the workers of a mesh.
+func (p *Planner) machine(r *setting.Resolved) *Machine {
+	m := p.Machine
+	m.Threads = (&train.Job{CoreSharers: m.Sharers}).Threads(r)
+	return &m
+}
+
+// predict sets the times that follow from the plan and the rates of a mesh.
+func (p *Planner) predict(m *Mesh) {
+	f := formula{
+		Machine: *p.machine(m.Settings), Resolved: m.Settings, chunks: m.Plan.Workers[0].Chunks.Each,
+	}
 	for i := range m.Plan.Workers {
 		counts := &m.Plan.Workers[i].Counts
-		m.steps, f.loads = m.steps+counts.Steps(), append(f.loads, loadOf(counts, r, m.Rates))
+		m.steps, f.loads = m.steps+counts.Steps(), append(f.loads, loadOf(counts, m.Settings, m.Rates))
 	}
 	m.Times = f.times()
-	return m, nil
 }
 
 // measuredWork is about how many multiply-adds of a forward pass a measured epoch has at most.
@@ -230,18 +263,14 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 	return grid
 }
 
-// rates are those of a mesh with these options: kept ones, or measured. of is the plan of the whole graph.
-func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, machine *Machine,
+// rates are those of a mesh with these options: kept ones, or measured. work is that of the whole graph.
+func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, machine *Machine,
 	say func(what string),
 ) (*Rates, error) {
 	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads,
 		measuredEpochs, measuredEpochs, 0, 0, "", ""
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
-	work := 0.0
-	for _, cost := range of.Workers[0].Costs {
-		work += cost
-	}
-	large := work > measuredWork
+	large := p.Graph == nil || work > measuredWork
 	if large { // which is measured on another graph, of one relation and one split
 		o.Split, o.LinkRelation = task.Split{}, ""
 	}
@@ -259,7 +288,7 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, of *plan.Plan, m
 	var on string // what is measured
 	measured := func() (*graph.Graph, error) { return p.Graph, nil }
 	if large {
-		like := p.smaller(measuredWork / work)
+		like := p.smaller(measuredWork / max(1, work))
 		on, measured = fmt.Sprintf("%+v", like), like.graph
 	} else if on, err = p.Graph.Checksum(); err != nil {
 		return nil, err
@@ -292,17 +321,20 @@ type likeness struct {
 // labels. Edges have as many features as those of the relation that has most.
 func (p *Planner) smaller(fraction float64) likeness {
 	const fewest = 2000
-	whole := partition.All(p.Graph).Whole
-	l := likeness{
-		Options: generate.Default(generate.Uniform), ValueColumns: whole.ValueColumns,
-		SeveralLabels: p.Graph.Labels.MultiLabel(),
+	var whole partition.Whole
+	l := likeness{Options: generate.Default(generate.Uniform)}
+	if p.Graph == nil {
+		whole, l.EdgeColumns = p.Counts.Whole, p.Counts.EdgeColumns
+	} else {
+		whole = partition.WholeOf(p.Graph)
+		for i := range p.Graph.Relations {
+			l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].EdgeColumns)
+		}
 	}
+	l.ValueColumns, l.SeveralLabels = whole.ValueColumns, whole.SeveralLabels
 	l.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
 	l.Degree, l.Directed = float64(whole.Edges)/float64(whole.Vertices), true
 	l.Features, l.Classes = whole.FeatureColumns, max(1, whole.Classes)
-	for i := range p.Graph.Relations {
-		l.EdgeColumns = max(l.EdgeColumns, p.Graph.Relations[i].EdgeColumns)
-	}
 	return l
 }
 

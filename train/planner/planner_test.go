@@ -189,9 +189,8 @@ func TestLargeGraphs(t *testing.T) {
 			p.Options.Hidden = 8
 			c.change(&p.Options)
 			require.NoError(t, c.g.Check(), name)
-			of := &plan.Plan{Workers: []plan.Worker{{Costs: []float64{work}}}}
 			rates, err := p.rates(context.Background(),
-				p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), of,
+				p.options(mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}), work,
 				&Machine{Cores: 2, Sharers: 2, Threads: 1}, func(string) {})
 			if err != nil || len(rates.Kernels) == 0 {
 				t.Errorf("%s, work of %g: %v", name, work, err)
@@ -313,9 +312,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 		}
 		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
 		change(a)
-		_, err = a.rates(ctx, a.options(a.mesh),
-			&plan.Plan{Workers: []plan.Worker{{Costs: []float64{a.work}}}}, &a.machine,
-			func(string) { is = true })
+		_, err = a.rates(ctx, a.options(a.mesh), a.work, &a.machine, func(string) { is = true })
 		return is, err
 	}
 	edge := func(a *asked) { a.Graph.Relations[0].Sources[0]++ } // leads from another vertex

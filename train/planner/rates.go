@@ -47,6 +47,20 @@ func (r *Rates) Of(k plan.Kernel, work float64) float64 {
 	return (1 + r.Beside) * rate * work
 }
 
+// add adds the kernels of other rates, but for those that r has. The work beside them is the larger one.
+func (r *Rates) add(other *Rates) {
+	if r.Kernels == nil {
+		*r = *other
+		r.Kernels = maps.Clone(r.Kernels)
+	}
+	for k, rate := range other.Kernels {
+		if _, known := r.Kernels[k]; !known {
+			r.Kernels[k] = rate
+		}
+	}
+	r.Beside = max(r.Beside, other.Beside)
+}
+
 // observed is what an epoch's kernels take, and the work beside them, in seconds of cores.
 type observed struct {
 	slots chan struct{} // kernels at a time

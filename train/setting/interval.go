@@ -35,6 +35,37 @@ func (i *Interval) UnmarshalText(bytes []byte) error {
 	return nil
 }
 
+// Every is the number of epochs from one evaluation to the next.
+type Every int
+
+// AutoEvery evaluates every epoch: by the forward pass of the next one where OwnPass allows it.
+const AutoEvery Every = 0
+
+// UnmarshalText implements encoding.TextUnmarshaler. It reads "5" or "auto".
+func (e *Every) UnmarshalText(text []byte) error {
+	if strings.EqualFold(string(text), AutoEvery.String()) {
+		*e = AutoEvery
+		return nil
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 1 || n > 1e9 {
+		return errors.New("must be a whole number from 1 to 1000000000, or auto")
+	}
+	*e = Every(n)
+	return nil
+}
+
+// String writes the number so that UnmarshalText reads it.
+func (e Every) String() string {
+	if e == AutoEvery {
+		return "auto"
+	}
+	return strconv.Itoa(int(e))
+}
+
+// Due reports whether an epoch, counted from 1, is evaluated.
+func (e Every) Due(epoch int) bool { return e == AutoEvery || epoch%int(e) == 0 }
+
 // slurmTime is a time as Slurm writes its limits: hours:minutes:seconds, or days and then hours, minutes and
 // seconds. Its minutes alone, and minutes:seconds, are left out, as others take them for seconds or hours.
 var slurmTime = regexp.MustCompile(

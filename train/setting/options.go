@@ -32,8 +32,9 @@ type Options struct {
 	Warmup          int     `yaml:"warmup"` // epochs
 	Epochs          int     `yaml:"epochs"`
 	// Patience: epochs without progress on the validation set after which the run stops, 0: never
-	Patience  int `yaml:"patience"`
-	EvalEvery int `yaml:"eval-every"` // epochs from one evaluation to the next
+	Patience int `yaml:"patience"`
+	// EvalEvery: from one evaluation to the next
+	EvalEvery Every `yaml:"eval-every"`
 	// Select: what finds the best epoch on the validation set: "metric" or "loss"
 	Select string `yaml:"select"`
 	// Validate: the graph whose validation and test vertices select and measure the model, empty: the same
@@ -86,7 +87,7 @@ func Defaults() Options {
 		Settings:          optim.Settings{Optimizer: optim.Names[0], LR: 0.01},
 		Options:           axis.Options{Prefetch: 1, HistoryPeriod: 23},
 		NormalizeFeatures: normalizations[0], InitScheme: nn.InitSchemes[0], Schedule: optim.Schedules[0],
-		PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, EvalEvery: 1, Select: SelectMetric,
+		PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, Select: SelectMetric,
 		CheckpointEvery: Interval{Time: 10 * time.Minute}, CommTimeout: time.Minute,
 		Precision: precisions[0], Recompute: RecomputeAuto,
 		Partition: autoPartition, Balance: partition.AutoBalance, ChunkMethod: partition.ChunkMethods()[0],

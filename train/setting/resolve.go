@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
@@ -317,6 +318,35 @@ func (r *Resolved) checkNeeds() error {
 		}
 	}
 	return nil
+}
+
+// OwnPass is the setting, as a flag with its value, for which an evaluation needs a pass of its own: the
+// forward pass of the next epoch computes something else, or of another graph. "": there is none, and both
+// passes have the same bits.
+func (r *Resolved) OwnPass() string {
+	o := &r.Options
+	for _, of := range []struct {
+		name  string
+		needs bool
+	}{
+		{"dropout", o.Dropout > 0},
+		{"input-dropout", o.InputDropout > 0},
+		{"transform-dropout", o.TransformDropout > 0},
+		{"attention-dropout", o.AttentionDropout > 0},
+		{"drop-edge", o.DropEdge > 0},
+		{"label-input", o.LabelInput > 0},
+		{"norm", gnn.OverVertices(o.Norm) && !gnn.OverAll(o.Norm)}, // running statistics
+		{"wire", o.Wire.Format(r.Storage) != kernel.AsStored},
+		{"wire-schedule", o.WireSchedule != axis.WireSchedule{}},
+		{"halo-delay", o.HaloDelay > 0},
+		{"chunks", r.Mesh.Stages > 1 && int(o.Chunks) != r.Mesh.Partitions},
+		{"validate", o.Validate != ""},
+	} {
+		if s, _ := settingNamed(of.name); of.needs && s.Applies(o) {
+			return refusal.Setting(of.name).String() + " " + s.Text(o)
+		}
+	}
+	return ""
 }
 
 // Given are the model and the settings that differ from their defaults, as flags of weft train.

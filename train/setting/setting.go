@@ -198,7 +198,9 @@ var settings = withFields([][]Setting{
 		{Name: "epochs", changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
 		{Name: "patience", changes: true, limits: atLeast(0), Meaning: "stop after so many epochs without " +
 			"a lower validation loss or (select metric) a better validation metric, 0: never"},
-		{Name: "eval-every", limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
+		{Name: "eval-every", limits: between(0, 1e9), Meaning: "`number` of epochs from one evaluation to " +
+			"the next; auto takes 1, and reads the metrics of an epoch's weights from the forward pass of the " +
+			"next one where that has them"},
 		{
 			Name: "metric",
 			Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
@@ -593,6 +595,8 @@ func (s Setting) reject(o *Options) string {
 		}
 		return s.unknown(v)
 	case int:
+		return s.limits.reject(float64(v))
+	case Every:
 		return s.limits.reject(float64(v))
 	case float64:
 		return s.limits.reject(v)

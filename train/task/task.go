@@ -81,9 +81,9 @@ type Task interface {
 	OneClass() bool
 	// Predict turns the model's output into predictions, in place.
 	Predict(output *tensor.Matrix)
-	// Measure returns the metric of predictions on each part of the split, NaN for an empty part. It has no
-	// loss.
-	Measure(predictions *tensor.Matrix) (metric.Scores, error)
+	// Measure returns the metric of the model's output, which stays as it is, on each part of the split, NaN
+	// for an empty part. It has no loss.
+	Measure(output *tensor.Matrix) (metric.Scores, error)
 	// Report returns further results of the best epoch's predictions; nil: none.
 	Report(predictions *tensor.Matrix) (*Links, error)
 }

@@ -143,6 +143,13 @@ func (t *values) predict(output *tensor.Matrix) {
 	}
 }
 
+func (t *values) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func()) {
+	p = t.Team.Memory.New(tensor.Buffers, output.Rows, output.Cols)
+	t.Team.Copy(p, output)
+	t.predict(p)
+	return p, p.Release
+}
+
 func (t *values) measure(predictions []float32, rows []int64) (float64, error) {
 	all, err := metric.OfValues(predictions, &t.labels, rows, t.World)
 	return all[t.metric], err

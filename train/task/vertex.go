@@ -168,6 +168,8 @@ type target interface {
 	measure(predictions []float32, rows []int64) (float64, error)
 	oneClass() bool
 	predict(output *tensor.Matrix)
+	// predictions are those of the model's output, until free.
+	predictions(output *tensor.Matrix) (p *tensor.Matrix, free func())
 }
 
 // divide sets the vertices of each part of a split, of which splits has this worker's rows.
@@ -209,7 +211,9 @@ func (v *vertices) OneClass() bool { return v.target.oneClass() }
 
 func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
 
-func (v *vertices) Measure(predictions *tensor.Matrix) (s metric.Scores, err error) {
+func (v *vertices) Measure(output *tensor.Matrix) (s metric.Scores, err error) {
+	predictions, free := v.target.predictions(output)
+	defer free()
 	if v.Team.Planning() && !v.World.TakesTurns() { // the plan of turns reads what a run reads
 		return s, nil
 	}

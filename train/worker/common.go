@@ -8,7 +8,7 @@ import (
 // machine is the number of a worker's machine, as far as is known.
 func (c *Config) machine(worker int) int {
 	switch {
-	case c.Machines != nil:
+	case len(c.Machines) > 0:
 		return c.Machines[worker]
 	case c.Processes:
 		return worker

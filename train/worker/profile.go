@@ -98,7 +98,7 @@ const profiledEpochs = 3
 func (w *Worker) beginProfile(epoch int) {
 	p, profile := &w.profiled, w.Recorder.Profile()
 	p.epochs++
-	early, evaluates := p.epochs <= profiledEpochs, epoch%w.EvalEvery == 0 || epoch == w.Epochs
+	early, evaluates := p.epochs <= profiledEpochs, w.EvaluatesAfter(epoch) || epoch == w.Epochs
 	p.under = profile != nil && (early && evaluates || !p.evaluated && (early || evaluates))
 	if !p.under {
 		return

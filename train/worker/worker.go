@@ -16,6 +16,7 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/parallel/axis"
+	"weft/parallel/exchange"
 	"weft/parallel/links"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -91,7 +92,8 @@ type Worker struct {
 	validates *Worker
 	Rate      optim.Schedule // of the optimizer's learning rate
 	engine    engine.Engine
-	epoch     int // the last one trained, from 1; 0: none
+	epoch     int   // the last one trained, from 1; 0: none
+	read      *read // of the training pass under way; nil: nothing is
 
 	account
 	spent engine.StageReport // of the last training pass, if the mesh has several stages
@@ -269,7 +271,10 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 		},
 		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage,
 		Blocks: w.Blocks, Outputs: kinds, Degrees: degrees, Standard: w.Standard, LabelColumns: c.Outputs,
-		Loss:  func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
+		Loss: func(output *autograd.Var) (float64, *tensor.Matrix) {
+			w.readScores(output)
+			return w.Task.Loss(w.epoch, output)
+		},
 		Trace: world.Track(),
 	}, nil
 }
@@ -336,8 +341,11 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 }
 
 // TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and what the
-// workers ask for. asks, which may be nil, is called after the step.
-func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked Asks, err error) {
+// workers ask for. asks, which may be nil, is called after the step. So is ends before it, with the scores of
+// the weights until then, where Reads allows that: if it reports that the run has ended there is no step.
+func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
+	asks func() Asks,
+) (loss float64, asked Asks, err error) {
 	w.epoch = epoch
 	w.Recorder.Start(epoch)
 	defer w.Recorder.Stop()
@@ -345,8 +353,20 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 	defer whole.End()
 	start, before := time.Now(), w.done()
 	w.beginProfile(epoch)
+	if w.read = nil; ends != nil {
+		w.read = &read{}
+	}
 	loss = w.engine.Train(epoch)
 	w.Groups.World.At(epoch, "")
+	if ends != nil {
+		began := time.Now()
+		if ends(w.read.Scores) {
+			w.epoch--
+			w.endPass()
+			return 0, 0, nil
+		}
+		start = start.Add(time.Since(began) + w.read.took) // others are told meanwhile
+	}
 	step := w.phase("optimizer step")
 	w.Params.Commit()
 	w.Optimizer.Step(w.Rate.Factor(epoch))
@@ -361,6 +381,9 @@ func (w *Worker) TrainEpoch(epoch int, asks func() Asks) (loss float64, asked As
 	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()
 	w.Pass = w.done().since(before)
+	if ends != nil {
+		w.Pass = w.Pass.since(w.read.sent)
+	}
 	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
 	return loss, asked, err
 }
@@ -401,6 +424,41 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 func (w *Worker) evaluate() (s Scores, err error) {
 	output := w.Infer(0)
 	defer output.Drop()
+	return w.scores(output)
+}
+
+// read is what a training pass reads of the weights before its step.
+type read struct {
+	Scores
+	sent Tally         // by the workers to each other for that
+	took time.Duration // to measure
+}
+
+// Reads reports whether the weights after an epoch are evaluated by the forward pass of the next one.
+func (w *Worker) Reads() bool {
+	return w.EvalEvery == setting.AutoEvery && w.OwnModel == nil && w.validates == nil && w.OwnPass() == ""
+}
+
+// EvaluatesAfter reports whether a pass of its own evaluates the weights after an epoch, whether or not the
+// run ends with it.
+func (w *Worker) EvaluatesAfter(epoch int) bool { return !w.Reads() && w.EvalEvery.Due(epoch) }
+
+// readScores measures the weights before the step by the output of the training pass, if TrainEpoch asks for
+// that.
+func (w *Worker) readScores(output *autograd.Var) {
+	if w.read == nil {
+		return
+	}
+	before, err := w.done(), error(nil)
+	w.read.Scores, err = w.scores(output)
+	exchange.Must(err)
+	w.read.sent = w.done().since(before)
+	w.read.sent.Waited = 0 // for the others' forward passes
+	w.Groups.Replicas.Meet()
+}
+
+// scores measures the model by its output, which stays as it is.
+func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	loss := w.Task.ValidationLoss(output)
 	// the loss, and the numbers of workers whose weights and whose results are not finite
 	sums := []float64{loss, 0, 0}
@@ -416,13 +474,15 @@ func (w *Worker) evaluate() (s Scores, err error) {
 	if err := w.sum(sums); err != nil {
 		return s, err
 	}
+	if w.read != nil { // from now on no worker is in its forward pass
+		defer func(began time.Time) { w.read.took = time.Since(began) }(time.Now())
+	}
 	switch {
 	case sums[1] > 0:
 		return Scores{metric.Unmeasured(), "the weights are not finite"}, nil
 	case sums[2] > 0:
 		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
 	}
-	w.Task.Predict(output.Value())
 	s.Scores, err = w.Task.Measure(output.Value())
 	if s.ValLoss = math.NaN(); w.Task.HasValidationLoss() {
 		s.ValLoss = sums[0]

@@ -1,0 +1,77 @@
+package plan
+
+import (
+	"math"
+	"slices"
+
+	"weft/comm"
+	"weft/train/worker"
+)
+
+// Extrapolate returns the plan of a larger graph from the plans a and b of two smaller ones with the same
+// degree, halo and settings: what grows with the graph grows as from a to b. The larger one has at times the
+// difference of b and a more vertices than a. It has Tensors, Graph, Kinds, Sent, Counts, Checkpoint and the
+// numbers that do not grow.
+func Extrapolate(a, b *Plan, at float64) Plan {
+	p := *b
+	whole := line{at}.whole
+	p.PeakTensorBytes, p.GraphBytes, p.Sent, p.EdgeColumns, p.Workers = nil, nil, nil, nil, nil
+	for i := range b.Workers {
+		from, w := &a.Workers[i], b.Workers[i]
+		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
+		w.Checkpoint = whole(from.Checkpoint, w.Checkpoint)
+		w.Kinds = slices.Clone(w.Kinds)
+		for k := range w.Kinds {
+			w.Kinds[k] = whole(from.Kinds[k], w.Kinds[k])
+		}
+		w.Costs = slices.Clone(w.Costs)
+		for k := range w.Costs {
+			w.Costs[k] = line{at}.value(from.Costs[k], w.Costs[k])
+		}
+		w.Sent = line{at}.communication(&from.Sent, &w.Sent)
+		w.Counts = line{at}.counts(&from.Counts, &w.Counts)
+		p.Workers = append(p.Workers, w)
+		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
+		p.Sent = append(p.Sent, w.Sent)
+	}
+	return p
+}
+
+// line is the one through the values at 0 and at 1.
+type line struct{ at float64 }
+
+// value is that of the line, and not below zero.
+func (l line) value(a, b float64) float64 { return max(0, a+l.at*(b-a)) }
+
+func (l line) whole(a, b int64) int64 { return int64(math.Round(l.value(float64(a), float64(b)))) }
+
+func (l line) communication(a, b *worker.Communication) worker.Communication {
+	of := func(a, b worker.Traffic) worker.Traffic {
+		return worker.Traffic{Bytes: l.whole(a.Bytes, b.Bytes), Messages: l.whole(a.Messages, b.Messages)}
+	}
+	return worker.Communication{
+		Halo: of(a.Halo, b.Halo), Layout: of(a.Layout, b.Layout), Stage: of(a.Stage, b.Stage),
+		Gradient: of(a.Gradient, b.Gradient), Links: of(a.Links, b.Links),
+		Statistics: of(a.Statistics, b.Statistics),
+	}
+}
+
+func (l line) counts(a, b *Counts) Counts {
+	c := Counts{
+		Kernels: Kernels{}, Rows: int(l.whole(int64(a.Rows), int64(b.Rows))),
+		Edges: l.whole(a.Edges, b.Edges), Remote: l.whole(a.Remote, b.Remote),
+	}
+	for k, of := range b.Kernels {
+		from := a.Kernels[k]
+		c.Kernels[k] = Calls{
+			int(l.whole(int64(from.Number), int64(of.Number))), l.value(from.Work, of.Work),
+		}
+	}
+	for k := range c.Traffic {
+		c.Traffic[k] = comm.Traffic{
+			Bytes:    l.whole(a.Traffic[k].Bytes, b.Traffic[k].Bytes),
+			Messages: l.whole(a.Traffic[k].Messages, b.Traffic[k].Messages),
+		}
+	}
+	return c
+}

@@ -1,0 +1,192 @@
+package planner
+
+import (
+	"math"
+	"slices"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/train"
+)
+
+// Alike describes a graph in equal partitions by counts: all have equally many vertices and edges, and need
+// equally many rows of each other. So they have one share, which stands for each of them in a plan.
+type Alike struct {
+	Partitions      int
+	partition.Whole         // Vertices, Edges, and what a vertex has; of Splits the first
+	Symmetric       bool    // each edge is there in both directions
+	Weighted        bool    // edges have weights
+	EdgeColumns     int     // features of an edge
+	CutShare        float64 // of the edges: between partitions
+	HaloRows        float64 // of all partitions together, for each vertex
+	// FarShare of the edges join any two rows of a partition. The others within it join rows that lie next to
+	// each other, and so mostly of one chunk of a pipeline.
+	FarShare float64
+}
+
+// Check refuses counts of partitions that cannot exist.
+func (a *Alike) Check() error {
+	k := a.Partitions
+	if k < 1 || a.Vertices < k || a.HaloRows*float64(a.Vertices) > a.CutShare*float64(a.Edges)+1 ||
+		k > 1 && a.Halo() > a.rows() || !(a.CutShare >= 0 && a.FarShare >= 0 && a.CutShare+a.FarShare <= 1) {
+		return refusal.Errorf("%d partitions of %d vertices and %d edges with %.3g halo rows for each vertex "+
+			"and a cut of %.3g: no such partitions exist", k, a.Vertices, a.Edges, a.HaloRows, a.CutShare)
+	}
+	return nil
+}
+
+// Job is a job on the partitions, for a plan.
+func (a *Alike) Job(o train.Options) (*train.Job, error) {
+	if err := a.Check(); err != nil {
+		return nil, err
+	}
+	g := a.graph()
+	if a.Partitions == 1 {
+		return &train.Job{Options: o, Graph: g, Alike: true}, nil
+	}
+	share := a.share(g)
+	open := func(int) (*partition.Share, error) { return share, nil }
+	return &train.Job{Options: o, Parts: &train.Parts{Whole: share.Whole, Open: open}, Alike: true}, nil
+}
+
+// rows is the number of rows of the first partition.
+func (a *Alike) rows() int { return a.start(1) }
+
+// start is the first position of a partition.
+func (a *Alike) start(number int) int { return number * a.Vertices / a.Partitions }
+
+// Halo is how many rows one partition needs of another.
+func (a *Alike) Halo() int {
+	k := float64(a.Partitions)
+	return int(math.Round(a.HaloRows * float64(a.Vertices) / max(1, k*(k-1))))
+}
+
+// share is the share of the first partition, whose vertices and edges g has.
+func (a *Alike) share(g *graph.Graph) *partition.Share {
+	s := partition.All(g)
+	s.Whole, s.Edges.Starts = a.Whole, nil
+	halos := make([][]int, a.Partitions)
+	for q := range a.Partitions + 1 {
+		s.Edges.Starts = append(s.Edges.Starts, a.start(q))
+	}
+	for q := range halos {
+		halos[q] = slices.Repeat([]int{a.Halo()}, a.Partitions)
+		halos[q][q] = 0
+	}
+	s.Edges.IDs = make([]int32, s.Edges.Rows)
+	for row := range s.Edges.IDs {
+		s.Edges.IDs[row] = int32(row)
+	}
+	s.Values.IDs = s.Edges.IDs
+	r := &s.Edges.Relations[0]
+	r.HaloRows, r.HaloRowsOut, r.Out = halos, halos, r.In
+	return s
+}
+
+// graph has the vertices of the first partition, with zeros as features and labels, and the edges into them.
+func (a *Alike) graph() *graph.Graph {
+	rows := a.rows()
+	g := &graph.Graph{
+		Metric: a.Metric, Relations: []graph.Relation{a.edges()},
+		Features: graph.Features{
+			Columns: a.FeatureColumns, Dense: make([]float32, rows*a.FeatureColumns),
+		},
+	}
+	switch {
+	case a.ValueColumns > 0:
+		g.Labels = graph.Labels{Columns: a.ValueColumns, Values: make([]float32, rows*a.ValueColumns)}
+	case a.SeveralLabels:
+		g.Labels = graph.Labels{Classes: a.Classes, Multi: make([]float32, rows*a.Classes)}
+	default:
+		g.Labels = graph.Labels{Classes: a.Classes, Class: make([]int64, rows)}
+	}
+	for _, sizes := range a.Splits {
+		g.Splits = append(g.Splits, a.split(sizes, rows))
+	}
+	return g
+}
+
+// split is a partition's part of a split with these sizes.
+func (a *Alike) split(sizes graph.SplitSizes, rows int) (s graph.Split) {
+	row := int64(0)
+	for i, list := range s.Parts() {
+		of := []int{sizes.Train, sizes.Val, sizes.Test}[i]
+		for range min(int(int64(of)*int64(rows)/int64(a.Vertices)), rows-int(row)) {
+			*list = append(*list, row)
+			row++
+		}
+	}
+	return s
+}
+
+// edges are those into the rows of the first partition.
+func (a *Alike) edges() graph.Relation {
+	r := graph.Relation{Indptr: make([]int64, a.rows()+2), Symmetric: a.Symmetric}
+	a.join(func(row, _ int) { r.Indptr[row+2]++ })
+	for row := range a.rows() {
+		r.Indptr[row+2] += r.Indptr[row+1]
+	}
+	r.Sources = make([]int32, r.Indptr[a.rows()+1])
+	a.join(func(row, source int) {
+		r.Sources[r.Indptr[row+1]] = int32(source)
+		r.Indptr[row+1]++ // ends as the first edge of the next row
+	})
+	r.Indptr = r.Indptr[:a.rows()+1]
+	for row := range a.rows() {
+		slices.Sort(r.Sources[r.Indptr[row]:r.Indptr[row+1]])
+	}
+	if a.Weighted {
+		r.Weights = slices.Repeat([]float32{1}, len(r.Sources))
+	}
+	if r.EdgeColumns = a.EdgeColumns; r.EdgeColumns > 0 {
+		r.EdgeFeatures = make([]float32, len(r.Sources)*r.EdgeColumns)
+	}
+	return r
+}
+
+// join calls f for each edge into the rows of the first partition, with the position of its source. Edges
+// from another partition lead from its first rows, as many as the halo says, into as many rows, scattered.
+func (a *Alike) join(f func(row, source int)) {
+	n, others := a.rows(), a.Partitions-1
+	each := float64(a.Edges) / float64(a.Vertices)
+	near := each * (1 - a.CutShare - a.FarShare) / 2 // in each of two directions
+	for d := 1; d <= min(int(math.Ceil(near)), n-1); d++ {
+		for row := range int(min(1, near-float64(d-1)) * float64(n)) {
+			f(row, (row+d)%n)
+			f((row+d)%n, row)
+		}
+	}
+	far := int(each * a.FarShare * float64(n))
+	for e := range far {
+		const golden = 0x9e3779b97f4a7c15 // Fibonacci hashing: numbers in turn fall evenly
+		if row, source := e*n/far, int(uint64(e)*golden>>32*uint64(n)>>32); source != row {
+			f(row, source)
+		}
+	}
+	if others == 0 || a.Halo() == 0 {
+		return
+	}
+	halo, step := a.Halo(), scattering(a.Halo())
+	cut := int(each * a.CutShare * float64(n))
+	for e := range cut {
+		q, i := 1+e%others, e/others
+		f((q*n/a.Partitions+e*halo/cut)%n, a.start(q)+i*step%halo)
+	}
+}
+
+// scattering is a step by which one reaches each of n numbers in turn, far from one to the next: it divides n
+// about by the golden ratio, and has no divisor in common with it.
+func scattering(n int) int {
+	divisor := func(a, b int) int {
+		for b > 0 {
+			a, b = b, a%b
+		}
+		return a
+	}
+	step := max(1, int(float64(n)/math.Phi))
+	for divisor(step, n) > 1 {
+		step++
+	}
+	return step
+}

@@ -1,0 +1,140 @@
+package planner
+
+import (
+	"context"
+	"math"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+// Counts describe a graph, which need not be there, as a mixture: a share of its edges leads from any vertex
+// to any other, as in a random graph, and all others stay within a partition.
+type Counts struct {
+	partition.Whole
+	Symmetric, Weighted bool
+	EdgeColumns         int
+	// Mixing is the share of the edges that lead anywhere. 1: the graph is random.
+	Mixing float64
+}
+
+// CountsOf are the counts of a graph, taken as random. It returns nil where these do not describe it: with
+// several vertex types, relations or graphs, or sparse features.
+func CountsOf(g *graph.Graph) *Counts {
+	whole := partition.WholeOf(g)
+	if len(g.Relations) != 1 || len(whole.Others) > 0 || whole.FeatureValues > 0 || whole.Graphs > 0 {
+		return nil
+	}
+	whole.Columns, whole.EdgeSplits = nil, nil
+	r := &g.Relations[0]
+	return &Counts{
+		Whole: whole, Symmetric: r.Symmetric, Weighted: r.Weights != nil,
+		EdgeColumns: r.EdgeColumns, Mixing: 1,
+	}
+}
+
+// degree is the mean number of edges out of a vertex.
+func (c *Counts) degree() float64 { return float64(c.Edges) / float64(c.Vertices) }
+
+// HaloRows is how many rows k partitions receive of each other together, for each vertex: the expected number
+// of partitions but its own into which at least one of a vertex's edges leads, where the number of those that
+// lead into one is Poisson's with a mean of Mixing·degree/k:
+//
+//	(k−1)·(1 − exp(−Mixing·degree/k))
+func (c *Counts) HaloRows(k int) float64 {
+	return float64(k-1) * -math.Expm1(-c.Mixing*c.degree()/float64(k))
+}
+
+// mixing is the Mixing with which k partitions receive so many rows for each vertex.
+func (c *Counts) mixing(k int, rows float64) float64 {
+	return -math.Log1p(-rows/float64(k-1)) * float64(k) / c.degree()
+}
+
+// Measured takes the Mixing from rows that k partitions receive for each vertex, k at least 2. It reports
+// whether so many edges can bring so many rows.
+func (c *Counts) Measured(k int, rows float64) bool {
+	m := c.mixing(k, rows)
+	if !(m >= 0) || m*float64(k-1)/float64(k) > 1 {
+		return false
+	}
+	c.Mixing = m
+	return true
+}
+
+// within describes the graph in k partitions, with so many vertices in place of its own.
+func (c *Counts) within(k, vertices int) *Alike {
+	whole, of := c.Whole, float64(vertices)/float64(c.Vertices)
+	part := func(n int) int { return int(math.Round(of * float64(n))) }
+	whole.Vertices, whole.Edges, whole.Splits = vertices, int64(math.Round(of*float64(c.Edges))), nil
+	for _, s := range c.Splits {
+		whole.Splits = append(whole.Splits, graph.SplitSizes{
+			Train: part(s.Train), Val: part(s.Val), Test: part(s.Test),
+		})
+	}
+	cut := c.Mixing * float64(k-1) / float64(k)
+	return &Alike{
+		Partitions: k, Whole: whole, Symmetric: c.Symmetric, Weighted: c.Weighted, EdgeColumns: c.EdgeColumns,
+		CutShare: cut, HaloRows: min(c.HaloRows(k), cut*c.degree()),
+		FarShare: min(c.Mixing/float64(k), 1-cut),
+	}
+}
+
+// The sizes of the graphs in whose place a larger one is planned, of a partition.
+const (
+	fewestRows = 1 << 13 // of a slice, so that its sums over rows have all their lanes
+	leastRows  = 1 << 15
+	mostEdges  = 1 << 22
+	further    = 1.25 // the larger graph's vertices, over those of the smaller one
+)
+
+// rows is how many rows a partition of the smaller graph has on a mesh.
+func (c *Counts) rows(grid mesh.Mesh) int {
+	few := int(mostEdges / max(1, c.degree()))
+	return max(fewestRows, min(few, max(leastRows, fewestRows*grid.Slices)))
+}
+
+// plan plans a mesh of the settings without a memory limit: exactly, or for a large graph by the plans of two
+// smaller ones, from which memory, bytes and calls grow in proportion to the vertices.
+func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
+	o := r.Options
+	o.MemoryLimit = 0
+	of := func(vertices int) (plan.Plan, error) {
+		job, err := c.within(r.Mesh.Partitions, vertices).Job(o)
+		if err != nil {
+			return plan.Plan{}, err
+		}
+		on.prepare(job, r.Workers)
+		return job.Plan(ctx)
+	}
+	first := c.rows(r.Mesh) * r.Mesh.Partitions
+	second := int(further * float64(first))
+	if c.Vertices <= second {
+		return of(c.Vertices)
+	}
+	a, err := of(first)
+	if err != nil {
+		return a, err
+	}
+	b, err := of(second)
+	if err != nil {
+		return b, err
+	}
+	return plan.Extrapolate(&a, &b, float64(c.Vertices-first)/float64(second-first)), nil
+}
+
+// describe refuses options for which the counts do not tell what a run does.
+func (c *Counts) describe(o *setting.Options) error {
+	switch {
+	case o.Task != task.Vertex:
+		return refusal.Errorf("{task} %s: counts of a graph tell only what labels of vertices take; name a graph",
+			o.Task)
+	case o.Validate != "":
+		return refusal.Errorf("{validate} %s: counts stand for one graph; leave it out", o.Validate)
+	}
+	return nil
+}

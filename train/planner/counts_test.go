@@ -1,0 +1,254 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/partition"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+func random(vertices int, degree float64) *Counts {
+	return &Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
+		Vertices: vertices, Edges: int64(degree * float64(vertices)), FeatureColumns: 16, Classes: 5,
+		Metric: "accuracy",
+		Splits: []graph.SplitSizes{{Train: vertices / 2, Val: vertices / 4, Test: vertices / 4}},
+	}}
+}
+
+// TestHaloRows: by hand, of 4 edges of a vertex 2 lead into each of two partitions in the mean: none with the
+// probability e⁻². Of half of them one does. The mixing of a measured halo gives that halo.
+func TestHaloRows(t *testing.T) {
+	c := random(1000, 4)
+	assert.Near(t, 0.8646647, c.HaloRows(2), 1e-6, "two partitions")
+	assert.Near(t, 1.8963617, c.HaloRows(4), 1e-6, "four partitions") // 3·(1 − 1/e)
+	c.Mixing = .5
+	assert.Near(t, 0.6321206, c.HaloRows(2), 1e-6, "half of the edges")
+	if !c.Measured(8, .75) || math.Abs(c.HaloRows(8)-.75) > 1e-9 || c.Mixing > .3 {
+		t.Errorf("measured .75: %v of a mixing of %v", c.HaloRows(8), c.Mixing)
+	}
+	for _, rows := range []float64{-.1, 1, math.NaN()} { // two partitions cannot receive every row
+		before := c.Mixing
+		if c.Measured(2, rows) || c.Mixing != before {
+			t.Errorf("%v halo rows are possible", rows)
+		}
+	}
+}
+
+// TestRandomGraphs: of a uniform graph random partitions receive what the formula says, and METIS finds
+// partitions that receive less, but not by half.
+func TestRandomGraphs(t *testing.T) {
+	o := generate.Default(generate.Uniform)
+	o.Vertices, o.Degree, o.Features = 6000, 10, 1
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	c := CountsOf(g)
+	for _, k := range []int{2, 5} {
+		for method, least := range map[string]float64{"random": .98, "metis": .5} {
+			a, err := partition.Assign(context.Background(), g, partition.Options{K: k, Method: method})
+			require.NoError(t, err)
+			shares, err := partition.Split(g, a)
+			require.NoError(t, err)
+			of := (shares[0].Whole.Statistics.Replication() - 1) / c.HaloRows(k)
+			if of < least || of > 1.02 {
+				t.Errorf("%s, %d partitions: %.3f of the formula's halo rows", method, k, of)
+			}
+		}
+	}
+}
+
+// TestAlike: the first of equal partitions has its part of the edges, of which the cut is from other
+// partitions, and from as many rows of each as the halo says. No counts that contradict each other pass.
+func TestAlike(t *testing.T) {
+	c := random(4000, 10)
+	c.Mixing = .3
+	a := c.within(4, 4000)
+	r := a.edges()
+	assert.Near(t, 10*1000, float64(len(r.Sources)), 5, "edges")
+	cut, near, rows := 0, 0, map[int32]bool{}
+	for row := range 1000 {
+		sources := r.Sources[r.Indptr[row]:r.Indptr[row+1]]
+		if !slices.IsSorted(sources) {
+			t.Fatalf("row %d: %v", row, sources)
+		}
+		for _, s := range sources {
+			apart := min(math.Abs(float64(s)-float64(row)), 1000-math.Abs(float64(s)-float64(row)))
+			if s >= 1000 {
+				cut++
+				rows[s] = true
+			} else if apart <= 4 {
+				near++
+			}
+		}
+	}
+	assert.Near(t, 10*1000*.3*3/4, float64(cut), 1, "cut")
+	assert.Near(t, 10*1000*.7, float64(near), 100, "edges between neighbours")
+	assert.Equal(t, 3*a.Halo(), len(rows), "halo rows")
+	into := map[int]bool{} // rows with edges from the second partition
+	a.join(func(row, source int) {
+		if source >= 1000 && source < 2000 {
+			into[row] = true
+		}
+	})
+	assert.Equal(t, a.Halo(), len(into), "rows that read another partition")
+	for name, change := range map[string]func(*Alike){
+		"more rows than cut edges":       func(a *Alike) { a.CutShare = .01 },
+		"more rows than the others have": func(a *Alike) { a.CutShare, a.FarShare, a.HaloRows = 1, 0, 3.5 },
+		"no partition":                   func(a *Alike) { a.Partitions = 0 },
+		"more partitions than vertices":  func(a *Alike) { a.Partitions = 4001 },
+		"more edges than all":            func(a *Alike) { a.FarShare = .9 },
+	} {
+		a := c.within(4, 4000)
+		require.NoError(t, a.Check())
+		change(a)
+		assert.Refused(t, a.Check(), "no such partitions exist", name)
+	}
+}
+
+// TestExtrapolate: a line through two plans, by hand: 10 bytes and 2 for each of the vertices.
+func TestExtrapolate(t *testing.T) {
+	spmm := plan.Kernel{Name: "spmm", Widths: [2]int{2, 1}}
+	of := func(n int64) *plan.Plan {
+		w := plan.Worker{Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}}
+		w.Sent.Halo.Bytes, w.Sent.Halo.Messages = 3*n, 6
+		w.Counts = plan.Counts{Rows: int(n), Edges: 5 * n}
+		w.Counts.Kernels = plan.Kernels{spmm: {Number: 4, Work: 7 * float64(n)}}
+		w.Counts.Traffic[0].Bytes = 3 * n
+		return &plan.Plan{Workers: []plan.Worker{w}}
+	}
+	got, want := plan.Extrapolate(of(100), of(150), 18), of(1000)
+	assert.Equal(t, want.Workers, got.Workers)
+	assert.Equal(t, []int64{2010}, got.PeakTensorBytes)
+	assert.Equal(t, int64(3000), got.Sent[0].Halo.Bytes)
+}
+
+// TestMemoryByCounts: where two smaller graphs stand for a large one, memory and bytes of every axis are
+// within a few per cent of its own plan, on random partitions. So is a pipeline of the counts at full size.
+func TestMemoryByCounts(t *testing.T) {
+	o := generate.Default(generate.Uniform)
+	o.Vertices, o.Degree, o.Features, o.Classes = 90_000, 5, 16, 5
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	g.Relations[0].Symmetric = true // as its store says
+	c := CountsOf(g)
+	for _, s := range []struct {
+		parallel, model, precision string
+	}{
+		{"graph=2", "sage", "f32"},
+		{"graph=2", "gat", "bf16"},
+		{"tensor=2", "gcn", "f32"},
+		{"pipeline=2", "gcn", "f32"},
+	} {
+		name := fmt.Sprint(s)
+		options := train.Defaults()
+		options.Parallel, options.Model, options.Hidden = s.parallel, s.model, 32
+		options.Layers, options.Threads, options.Precision = 3, 1, s.precision
+		if s.parallel == "graph=2" {
+			options.Partition = "random"
+		}
+		r, err := options.Resolve()
+		require.NoError(t, err, name)
+		if c.Vertices <= int(further*float64(c.rows(r.Mesh)*r.Mesh.Partitions)) {
+			t.Fatalf("%s: the graph is planned as it is", name)
+		}
+		counted, err := c.plan(context.Background(), r, &Machine{})
+		require.NoError(t, err, name)
+		job := &train.Job{Graph: g, Options: options}
+		if r.Mesh.Stages > 1 { // METIS would take seconds
+			job, err = c.within(1, c.Vertices).Job(options)
+			require.NoError(t, err, name)
+		}
+		(&Machine{}).prepare(job, r.Workers)
+		real, err := job.Plan(context.Background())
+		require.NoError(t, err, name)
+		for k := range real.PeakTensorBytes {
+			assert.Near(t, 1, float64(counted.PeakTensorBytes[k])/float64(real.PeakTensorBytes[k]), .02, name)
+			assert.Near(t, 1, float64(counted.GraphBytes[k])/float64(real.GraphBytes[k]), .05, name)
+			if sent := real.Sent[k].Bytes(); sent > 0 {
+				assert.Near(t, 1, float64(counted.Sent[k].Bytes())/float64(sent), .03, name)
+			}
+		}
+	}
+}
+
+// TestBytesByCounts: by hand, of GraphSAGE with two layers the second sends rows of 5 classes as float32,
+// forward, and their gradients backward. The features are constant, and so is their aggregation.
+func TestBytesByCounts(t *testing.T) {
+	const vertices, k = 10_000_000, 16
+	c := random(vertices, 20)
+	o := train.Defaults()
+	o.Parallel, o.Model = "graph=16", "sage"
+	r, err := o.Resolve()
+	require.NoError(t, err)
+	p, err := c.plan(context.Background(), r, &Machine{})
+	require.NoError(t, err)
+	all := int64(0)
+	for _, sent := range p.Sent {
+		all += sent.Halo.Bytes
+	}
+	assert.Near(t, 1, float64(all)/(2*4*5*c.HaloRows(k)*vertices), .001, "bytes")
+}
+
+// TestByCounts: without a graph every mesh is predicted by counts, and a memory limit holds. Of a graph as
+// many are planned as asked for, and the fastest of all is one of them. One that is cancelled returns what it
+// has found.
+func TestByCounts(t *testing.T) {
+	p := planner(small(t))
+	p.Counts, p.Cache = CountsOf(p.Graph), Cache(t.TempDir())
+	g := p.Graph
+	p.Graph = nil
+	meshes, refused, err := p.Meshes(context.Background(), 4)
+	require.NoError(t, err)
+	assert.Len(t, meshes, 6)
+	assert.Len(t, refused, 0)
+	for _, m := range meshes {
+		if !m.ByCounts || !(m.Times.Epoch > 0) || m.PeakTensorBytes() == 0 || m.SentBytes() == 0 {
+			t.Errorf("%s: %+v", m.Parallel, m.Times)
+		}
+	}
+	p.Options.MemoryLimit = setting.Bytes(meshes[0].Plan.PeakTensorBytes[0] / 3)
+	if _, refused, err = p.Meshes(context.Background(), 4); err != nil || len(refused) == 0 {
+		t.Errorf("%d refused, %v", len(refused), err)
+	}
+	p.Options.MemoryLimit = 0
+
+	// On such links bytes tell which mesh is fastest: another one than that of partitions, which comes first.
+	p.Graph, p.Exactly, p.Machine.Sends, p.Machine.Receives = g, 1, 1e3, 1e3
+	found := 0
+	p.Found = func(m, counted *Mesh) {
+		if found++; m.ByCounts || counted == nil || !counted.ByCounts || m.Parallel != counted.Parallel {
+			t.Errorf("%+v, by counts %+v", m, counted)
+		}
+	}
+	meshes, _, err = p.Meshes(context.Background(), 4)
+	require.NoError(t, err)
+	on := 0
+	for _, m := range meshes {
+		if !m.ByCounts {
+			on++
+		}
+	}
+	if on < 2 || on != found || len(meshes) != 6 || meshes[0].ByCounts {
+		t.Errorf("%d of %d meshes are planned on the graph, %d told; the fastest: %+v", on, len(meshes), found,
+			meshes[0])
+	}
+
+	ended := errors.New("ended")
+	ctx, end := context.WithCancelCause(context.Background())
+	p.Found = func(*Mesh, *Mesh) { end(ended) }
+	p.Exactly = 0
+	meshes, _, err = p.Meshes(ctx, 4)
+	if !errors.Is(err, ended) || len(meshes) != 6 {
+		t.Errorf("%d meshes, %v", len(meshes), err)
+	}
+}

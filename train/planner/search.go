@@ -1,0 +1,210 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/train/setting"
+)
+
+// search is the search for the fastest of some meshes.
+type search struct {
+	*Planner
+	all     []mesh.Mesh
+	left    int                  // steps that meshes of several axes may still have
+	counted map[mesh.Mesh]*Mesh  // predicted by counts
+	found   map[mesh.Mesh]*Mesh  // predicted, as exactly as now
+	refused map[mesh.Mesh]error  // that are not possible
+	ofAxes  map[mesh.Mesh]*Rates // of two workers on one axis, for meshes that counts predict
+}
+
+// say returns what tells the progress of a mesh, of which so many were before.
+func (s *search) say(grid mesh.Mesh, number, of int) func(what string) {
+	return func(what string) {
+		s.Progress.Of(fmt.Sprintf("mesh %d of %d, %s: %s", number+1, of,
+			cmp.Or(setting.Axes(grid), "one worker"), what), 0, 0)
+	}
+}
+
+// byCounts predicts all meshes by counts, if these describe the graph.
+func (s *search) byCounts(ctx context.Context) error {
+	s.counted, s.found, s.refused = map[mesh.Mesh]*Mesh{}, map[mesh.Mesh]*Mesh{}, map[mesh.Mesh]error{}
+	s.ofAxes = map[mesh.Mesh]*Rates{}
+	if s.Counts == nil {
+		return nil
+	}
+	if err := s.Counts.describe(&s.Options); err != nil {
+		if s.Graph == nil {
+			return err
+		}
+		return nil
+	}
+	for k, grid := range s.all {
+		err := s.count(ctx, grid, s.say(grid, k, len(s.all)))
+		if s.refused[grid] = err; err != nil && (!refusal.Is(err) || ctx.Err() != nil) {
+			delete(s.refused, grid)
+			return err
+		}
+	}
+	return nil
+}
+
+// count predicts a mesh by counts.
+func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string)) error {
+	r, err := s.resolve(grid)
+	if err != nil {
+		return err
+	}
+	say("planning it by counts")
+	m := s.newMesh(r)
+	m.ByCounts = true
+	for _, recompute := range r.Recomputes() {
+		with := *r
+		with.Recompute = setting.RecomputeNone
+		if recompute {
+			with.Recompute = setting.RecomputeBlocks
+		}
+		if m.Plan, err = s.Counts.plan(ctx, &with, &s.Machine); err != nil {
+			return err
+		}
+		if err = m.Plan.CheckLimit(r.MemoryLimit); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if m.Rates, err = s.ratesLike(ctx, grid, m.work(), say); err != nil {
+		return err
+	}
+	s.predict(m)
+	s.counted[grid], s.found[grid] = m, m
+	return nil
+}
+
+// ratesLike are about those of a mesh, as two workers have them on each of its axes, on a graph smaller than
+// that of a measured mesh.
+func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
+	say func(what string),
+) (*Rates, error) {
+	on, err := s.resolve(grid)
+	if err != nil {
+		return nil, err
+	}
+	few := func(size int) int { return min(size, 2) }
+	ofAxes := []mesh.Mesh{
+		{Stages: few(grid.Stages), Partitions: 1, Slices: 1},
+		{Stages: 1, Partitions: 1, Slices: few(grid.Slices)},
+		{Stages: 1, Partitions: few(grid.Partitions), Slices: 1},
+	}
+	all := &Rates{}
+	for _, axis := range ofAxes {
+		if axis == mesh.One && grid != mesh.One {
+			continue
+		}
+		r := s.ofAxes[axis]
+		if r == nil {
+			const smaller = 4
+			r, err = s.rates(ctx, s.options(axis), smaller*work, s.machine(on), say)
+			if refusal.Is(err) && ctx.Err() == nil { // as a flag of another axis is
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			s.ofAxes[axis] = r
+		}
+		all.add(r)
+	}
+	if all.Kernels == nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// onGraph plans meshes on the graph itself: first the one of partitions, whose halo then is that of the
+// counts, and then the fastest by counts.
+func (s *search) onGraph(ctx context.Context) error {
+	rest, planned := slices.Clone(s.all), 0
+	for number := 0; len(rest) > 0; number++ {
+		slices.SortStableFunc(rest, func(a, b mesh.Mesh) int {
+			return cmp.Compare(s.expected(a, number), s.expected(b, number))
+		})
+		grid := rest[0]
+		if s.Exactly > 0 && planned >= s.Exactly && s.fastest() <= s.expected(grid, number) {
+			return nil
+		}
+		rest = rest[1:]
+		most, of := 0, len(s.all)
+		if axes(grid) > 1 {
+			most = max(1, s.left)
+		}
+		if s.Exactly > 0 {
+			of = min(of, max(s.Exactly, number+1))
+		}
+		m, err := s.mesh(ctx, grid, most, s.say(grid, number, of))
+		switch {
+		case refusal.Is(err) && ctx.Err() == nil:
+			s.refused[grid] = err
+			delete(s.found, grid)
+			continue
+		case err != nil:
+			return err
+		case most > 0:
+			s.left -= m.steps
+		}
+		planned++
+		s.found[grid] = m
+		delete(s.refused, grid)
+		if s.Found != nil {
+			s.Found(m, s.counted[grid])
+		}
+		if number == 0 && m.haloRows > 0 && len(s.counted) > 0 &&
+			s.Counts.Measured(grid.Partitions, m.haloRows) {
+			if err := s.again(ctx, rest); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// again predicts meshes by counts that have changed.
+func (s *search) again(ctx context.Context, grids []mesh.Mesh) error {
+	for k, grid := range grids {
+		if s.counted[grid] == nil || grid.Partitions == 1 {
+			continue
+		}
+		if err := s.count(ctx, grid, s.say(grid, k, len(grids))); err != nil && !refusal.Is(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// expected is how long an epoch takes on a mesh by counts, infinitely where these refuse it. Without counts,
+// and on the mesh that is the first one, it is 0.
+func (s *search) expected(grid mesh.Mesh, number int) float64 {
+	m := s.counted[grid]
+	switch {
+	case len(s.counted) == 0, number == 0 && axes(grid) == 1 && grid.Partitions > 1:
+		return 0
+	case m == nil:
+		return math.Inf(1)
+	}
+	return m.Times.Epoch
+}
+
+// fastest is the shortest epoch of the meshes that were planned on the graph.
+func (s *search) fastest() (seconds float64) {
+	for _, m := range s.found {
+		if !m.ByCounts && (seconds == 0 || m.Times.Epoch < seconds) {
+			seconds = m.Times.Epoch
+		}
+	}
+	return seconds
+}
