@@ -59,7 +59,7 @@ GAT = {"GAT 3×128, 4 heads": {"model": "gat", "layers": "3", "hidden": "128", "
 WIDE = {"GCN 3×256": {"model": "gcn", "layers": "3", "hidden": "256"},
         "GAT 3×256, 4 heads": {"model": "gat", "layers": "3", "hidden": "256", "heads": "4"}}
 SHAPES = {
-    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=508, copies=4e6, disk=6000),
+    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=501, copies=9e6, disk=6000),
     "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=640, copies=8e6, disk=22000),
 }
 PRECISIONS = {"f32": {}, "bf16": {"precision": "bf16"}, "bf16, recomputed": {"precision": "bf16", "recompute": "blocks"}}
