@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--epochs", type=epochs, default=3, metavar="N", help="at least 3, of which the second is in the table (default 3)")
     parser.add_argument("--hosts", type=numbers, default="4", metavar="N,…", help="or none (default 4)")
     parser.add_argument("--rate", type=Rate, default="1gbit", help="at which a host sends (default 1gbit)")
-    parser.add_argument("--workers", type=numbers, default="16,32,64,128", metavar="N,…", help="to plan for, or none (default 16,32,64,128)")
+    parser.add_argument("--workers", type=numbers, default="16,32,64,128", metavar="N,…", help="to plan for, or none; N takes some 80 GB of memory divided by N (default 16,32,64,128)")
     parser.add_argument("--keep", action="store_true", help="keep the folder at the end")
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
