@@ -209,7 +209,7 @@ func (t *account) freeIdle(size int64) {
 		if !found {
 			return
 		}
-		giveBack(s.start, s.size)
+		t.spareOrGiveBack(s)
 	}
 }
 
@@ -371,6 +371,9 @@ func (t *Meter) Close() {
 				t.forget(m)
 			}
 		}
+	}
+	for _, p := range t.dropSpares(nil) {
+		unmap(p.start, p.size)
 	}
 	t.idleAll() // what is next to each other is given back at once
 	t.drain(0)
