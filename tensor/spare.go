@@ -10,8 +10,8 @@ import (
 
 // Pages of a large matrix that leaves, or is released, are moved to the addresses of the next one that comes
 // or is made: fresh pages cost more than what is read into them. Until then they stay where they were, as a
-// spare. Spares are not charged, and within the limit and the peak. They begin at huge pages, and are moved one by one: the
-// system may have each in an area of its own, and it moves no more than one area at a time.
+// spare. Spares are not charged, and within the limit and the peak. They begin at huge pages, and are moved
+// one by one: the system may have each in an area of its own, and it moves no more than one area at a time.
 
 // spare is memory with pages, and without elements that anybody needs.
 type spare struct {
@@ -75,7 +75,8 @@ func (t *account) giveSpareBack(of *Matrix, p span) {
 		unmap(p.start, p.size)
 		return
 	}
-	t.offload.err = cmp.Or(t.offload.err, unix.Madvise(unsafe.Slice((*byte)(p.start), p.size), unix.MADV_DONTNEED))
+	pages := unsafe.Slice((*byte)(p.start), p.size)
+	t.offload.err = cmp.Or(t.offload.err, unix.Madvise(pages, unix.MADV_DONTNEED))
 }
 
 // dropSpares takes those of a matrix from the list, and returns them by address.
