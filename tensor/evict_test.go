@@ -1,7 +1,6 @@
 package tensor
 
 import (
-	"bytes"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,21 +12,21 @@ import (
 
 // pool is a Disk in Go's memory.
 type pool struct {
-	mu   sync.Mutex
-	held map[int64][]byte
+	mu    sync.Mutex
+	bytes [1 << 28]byte
 }
 
 func (p *pool) Write(pages []byte, offset int64) ([]uint32, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held[offset] = bytes.Clone(pages)
-	return nil, nil
+	copy(p.bytes[offset:], pages)
+	return make([]uint32, len(pages)/PageSize), nil
 }
 
 func (p *pool) Read(pages []byte, offset int64, _ []uint32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	copy(pages, p.held[offset])
+	copy(pages, p.bytes[offset:])
 	return nil
 }
 
@@ -37,7 +36,7 @@ func TestSpares(t *testing.T) {
 	const limit = 9 << 20
 	mem, random := NewMeter(), rand.New(rand.NewPCG(1, 2))
 	defer mem.Close()
-	mem.Offload(&pool{held: map[int64][]byte{}}, limit)
+	mem.Offload(new(pool), limit)
 	type filled struct {
 		m     *Matrix
 		first int32
@@ -77,6 +76,49 @@ func TestSpares(t *testing.T) {
 	}
 	if moved == 0 && guard == 0 {
 		t.Error("there was never a spare")
+	}
+}
+
+// TestPagesOfReleased: a new matrix gets the pages of one of another size that was released, and those of one
+// that left.
+func TestPagesOfReleased(t *testing.T) {
+	if guard > 0 {
+		t.Skip("memory between guard pages stays where it is")
+	}
+	mem := NewMeter()
+	defer mem.Close()
+	mem.Offload(new(pool), 10*hugePage)
+	made := func(hugePages int) *Matrix {
+		return mem.NewElement(Activations, Byte, 1, hugePages*hugePage)
+	}
+	filled := func(m *Matrix) *Matrix {
+		for i := range m.Bytes() {
+			m.Bytes()[i] = 1
+		}
+		return m
+	}
+	pages := func(m *Matrix) (resident int) {
+		there := make([]byte, m.bytes/PageSize)
+		if _, _, err := unix.Syscall(unix.SYS_MINCORE, uintptr(m.data), uintptr(m.bytes),
+			uintptr(unsafe.Pointer(&there[0]))); err != 0 {
+			t.Fatal(err)
+		}
+		for _, b := range there {
+			resident += int(b & 1)
+		}
+		return resident
+	}
+	mem.BeginTurn(true)
+	filled(made(3)).Release()
+	filled(made(2)).Release()
+	m := made(6)
+	if got, want := pages(m), 3*hugePage/PageSize; got != want {
+		t.Errorf("%d pages of those released, within a peak of three huge ones, want %d", got, want)
+	}
+	filled(m)
+	mem.BeginTurn(false)
+	if got, want := pages(made(7)), 6*hugePage/PageSize; got != want {
+		t.Errorf("%d pages of one that left, want %d", got, want)
 	}
 }
 

@@ -3,10 +3,12 @@ package tensor
 import (
 	"cmp"
 	"iter"
+	"slices"
 )
 
-// run is consecutive pages of a matrix at rest, as bytes from lo to hi−1.
-type run struct{ lo, hi int }
+// run is consecutive pages of a matrix at rest, as bytes from lo to hi−1, and the first of the listed rows
+// that they are read for.
+type run struct{ lo, hi, first int }
 
 const (
 	// joined: runs with at most so many bytes between them are read as one, which costs less than a further
@@ -20,7 +22,7 @@ const (
 func runs(rows []int32, row int) iter.Seq[run] {
 	return func(yield func(run) bool) {
 		var r run
-		for _, v := range rows {
+		for i, v := range rows {
 			lo, hi := int(v)*row/PageSize*PageSize, (int(v)*row+row+PageSize-1)/PageSize*PageSize
 			if r.hi > 0 && lo <= r.hi+joined && hi-r.lo <= longestRun {
 				r.hi = max(r.hi, hi)
@@ -29,7 +31,7 @@ func runs(rows []int32, row int) iter.Seq[run] {
 			if r.hi > 0 && !yield(r) {
 				return
 			}
-			r = run{lo, hi}
+			r = run{lo, hi, i}
 		}
 		if r.hi > 0 {
 			yield(r)
@@ -45,39 +47,39 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 		return false
 	}
 	row, n := m.Cols*m.Element.Size(), 0
-	for r := range runs(rows, row) {
+	all := slices.Collect(runs(rows, row))
+	for _, r := range all {
 		n += r.hi - r.lo
 	}
 	m.readAtRest(n, func(o *offload) error {
-		to, k, buffer := into.Bytes(), 0, o.staging(max(longestRun, row+2*PageSize))
-		for r := range runs(rows, row) {
-			pages := buffer[:r.hi-r.lo]
-			err := o.disk.Read(pages, m.rest.offset+int64(r.lo), m.rest.sums[r.lo/PageSize:r.hi/PageSize])
-			if err != nil {
-				return err
-			}
-			for ; k < len(rows) && (int(rows[k])+1)*row <= r.hi; k++ {
-				copy(to[k*row:(k+1)*row], pages[int(rows[k])*row-r.lo:])
-			}
-		}
-		return nil
+		return inParts(len(all), func(from, to int) error { return m.gather(into, rows, all[from:to]) })
 	})
 	return true
 }
 
-// staging is memory for so many bytes that are read, of the turn at work alone.
-func (o *offload) staging(bytes int) []byte {
-	if len(o.staged) < bytes {
-		o.staged = make([]byte, bytes)
+// gather copies the rows that begin in some runs of pages.
+func (m *Matrix) gather(into *Matrix, rows []int32, some []run) error {
+	o, to, row := m.meter.offload, into.Bytes(), m.Cols*m.Element.Size()
+	buffer, done := o.staging(max(longestRun, row+2*PageSize))
+	defer done()
+	for _, r := range some {
+		pages := buffer[:r.hi-r.lo]
+		err := o.disk.Read(pages, m.rest.offset+int64(r.lo), m.rest.sums[r.lo/PageSize:r.hi/PageSize])
+		if err != nil {
+			return err
+		}
+		for k := r.first; k < len(rows) && (int(rows[k])+1)*row <= r.hi; k++ {
+			copy(to[k*row:(k+1)*row], pages[int(rows[k])*row-r.lo:])
+		}
 	}
-	return o.staged
+	return nil
 }
 
 // CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()
 // bytes. It returns the copy.
 func (m *Matrix) CopyAtRest(into *Matrix) *Matrix {
 	m.readAtRest(m.bytes, func(o *offload) error {
-		return o.disk.Read(into.Prefix(1, m.bytes).Bytes(), m.rest.offset, m.rest.sums)
+		return o.readPages(into.Prefix(1, m.bytes).Bytes(), m.rest)
 	})
 	return into.Prefix(1, m.Len()*m.Element.Size()).As(m.Element, m.Rows, m.Cols)
 }

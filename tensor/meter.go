@@ -209,7 +209,7 @@ func (t *account) freeIdle(size int64) {
 		if !found {
 			return
 		}
-		giveBack(s.start, s.size)
+		t.spareOrGiveBack(s)
 	}
 }
 
@@ -372,10 +372,13 @@ func (t *Meter) Close() {
 			}
 		}
 	}
+	for _, p := range t.dropSpares(nil) {
+		unmap(p.start, p.size)
+	}
 	t.idleAll() // what is next to each other is given back at once
 	t.drain(0)
 	if s := t.sharing; s != nil && s.with != nil {
-		s.with.close()
+		s.with.Close()
 		t.sharing = nil
 	}
 }

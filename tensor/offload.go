@@ -14,7 +14,8 @@ import (
 //
 // Matrices leave when others need their room, and not before. Of those that were not used in this turn the
 // ones that were last used in the earliest round of turns leave first, and of these the ones that were used
-// last: all partitions have a turn in each round, so that these are used again last.
+// last: all partitions have a turn in each round, so that these are used again last. What most turns of the
+// next round read (Wanted) leaves after what one of them does.
 
 // Moved counts bytes between memory and disk.
 type Moved struct {
@@ -75,7 +76,7 @@ type offload struct {
 	changed *sync.Cond
 	moved   Moved
 	extents extents
-	staged  []byte // of staging
+	staged  sync.Pool // of staging
 	err     error
 	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
 
@@ -238,7 +239,7 @@ func (t *account) shrinkTo(limit int64) {
 	o := t.offload
 	for t.metered() > limit {
 		if s, found := t.idle.cut(pages(int(t.metered() - limit))); found {
-			giveBack(s.start, s.size)
+			t.spareOrGiveBack(s)
 			continue
 		}
 		switch m := o.next(); {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"weft/internal/assert"
 	"weft/tensor"
 )
 
@@ -229,6 +230,36 @@ func TestPlannedRest(t *testing.T) {
 	if moved[0] != moved[1] || moved[0].Read == 0 || most[0] != most[1] || most[0] == 0 {
 		t.Errorf("moved %+v and kept %d bytes on the disk, planned %+v and %d", moved[0],
 			most[0], moved[1], most[1])
+	}
+}
+
+// TestWanted: what most turns of the next round read leaves after what was used at the same time, and later;
+// in that round it leaves after all that was used in it.
+func TestWanted(t *testing.T) {
+	for _, d := range []tensor.Disk{newDrum(), nil} {
+		mem := offloaded(t, d, 3*unit)
+		var all []*tensor.Matrix
+		turn := func(first bool, leaves string) {
+			mem.BeginTurn(first)
+			all = append(all, unitOf(mem, tensor.Activations))
+			var left string
+			for i, m := range all {
+				if m.Rests() {
+					left += string(rune('a' + i))
+				}
+			}
+			assert.Equal(t, leaves, left, "at rest")
+		}
+		turn(true, "")
+		all[0].Wanted() // a
+		turn(false, "")
+		turn(false, "")
+		turn(false, "c") // used last of all but a
+		turn(true, "cd")
+		turn(false, "bcd") // of the round before
+		turn(false, "bcdf")
+		all[0].Pointer() // now of this turn
+		turn(false, "abcdf")
 	}
 }
 

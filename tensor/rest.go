@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -115,6 +114,15 @@ func (m *Matrix) Unused() {
 	}
 }
 
+// Wanted says that most turns of the next round read the matrix.
+func (m *Matrix) Wanted() {
+	if m.rest != nil {
+		o := m.meter.offload
+		m.rest.used.Store((o.turn.Load()>>32 + 1) << 32)
+		o.unused.Add(1)
+	}
+}
+
 // Leave writes the elements to the disk, and gives the memory back before it returns.
 func (m *Matrix) Leave() {
 	m.meter.mu.Lock()
@@ -213,7 +221,7 @@ func (o *offload) read(m *Matrix) error {
 		return err
 	}
 	return o.watched("read", m.bytes, func() error {
-		return o.disk.Read(m.memory(), m.rest.offset, m.rest.sums)
+		return o.readPages(m.memory(), m.rest)
 	})
 }
 
@@ -280,7 +288,7 @@ func (t *account) leave(m *Matrix) {
 		return
 	}
 	err := unix.Mprotect(m.memory(), unix.PROT_NONE)
-	if err == nil && !t.addSpare(m) {
+	if err == nil && !t.addSpare(spare{span{m.data, m.bytes}, m}) {
 		err = unix.Madvise(m.memory(), unix.MADV_DONTNEED)
 	}
 	if err != nil {
@@ -297,9 +305,7 @@ func (t *account) settled(m *Matrix) {
 
 // forget makes a matrix, which must be settled, one that does not rest. The caller holds mu.
 func (t *account) forget(m *Matrix) {
-	if at := slices.Index(t.spares.list, m); at >= 0 {
-		t.dropSpare(at)
-	}
+	t.dropSpares(m)
 	delete(t.offload.rests, m)
 	if m.rest.placed {
 		t.offload.extents.put(m.rest.offset, m.bytes)

@@ -3,77 +3,168 @@ package tensor
 import (
 	"cmp"
 	"slices"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Memory of a large matrix that leaves is moved to the addresses of the next one that comes or is made: fresh
-// pages cost more than what is read into them. Until then it stays where it was, as a spare. Spares are
-// within the limit, and not charged.
+// Pages of a large matrix that leaves, or is released, are moved to the addresses of the next one that comes
+// or is made: fresh pages cost more than what is read into them. Until then they stay where they were, as a
+// spare. Spares are not charged, and within the limit and the peak. They begin at huge pages, and are moved
+// one by one: the system may have each in an area of its own, and it moves no more than one area at a time.
 
-// spares are large matrices that are away, whose memory is there still, in the order in which they left.
-type spares struct {
-	bytes int64
-	list  []*Matrix
+// spare is memory with pages, and without elements that anybody needs.
+type spare struct {
+	span
+	of *Matrix // is away, and keeps these addresses; nil: nobody does
 }
 
-// addSpare keeps the memory of a matrix that leaves as a spare. It reports false if it is too small.
-func (t *account) addSpare(m *Matrix) bool {
-	if m.bytes < hugePage || guard > 0 {
+// spares are in the order in which they came.
+type spares struct {
+	bytes int64
+	list  []spare
+}
+
+// mostAreas bounds the areas of memory that spares make the system have, of which a process may have 65,530.
+const mostAreas = 1 << 15
+
+// addSpare keeps memory that nobody needs any more as a spare. It reports false if it is too small.
+func (t *account) addSpare(s spare) bool {
+	o := t.offload
+	if s.size < hugePage || guard > 0 || o == nil || o.disk == nil || o.limit/hugePage > mostAreas ||
+		uintptr(s.start)%hugePage != 0 {
 		return false
 	}
-	t.spares.list = append(t.spares.list, m)
-	t.spares.bytes += int64(m.bytes)
+	t.spares.list = append(t.spares.list, s)
+	t.spares.bytes += int64(s.size)
 	t.trimSpares()
 	return true
 }
 
-// trimSpares gives spares back until they are within the limit beside all that is charged.
-func (t *account) trimSpares() {
-	o, s := t.offload, &t.spares
-	for len(s.list) > 0 && t.charged()+s.bytes > o.limit {
-		m := s.list[0]
-		t.dropSpare(0)
-		o.err = cmp.Or(o.err, unix.Madvise(m.memory(), unix.MADV_DONTNEED))
+// spareOrGiveBack makes memory that no matrix has a spare, or gives it back to the system.
+func (t *account) spareOrGiveBack(s span) {
+	if !t.addSpare(spare{span: s}) {
+		giveBack(s.start, s.size)
 	}
 }
 
-// dropSpare takes one from the list.
-func (t *account) dropSpare(at int) {
-	t.spares.bytes -= int64(t.spares.list[at].bytes)
-	t.spares.list = slices.Delete(t.spares.list, at, at+1)
+// trimSpares gives spares back until they are within the limit and the peak, beside all that is charged.
+func (t *account) trimSpares() {
+	s, most := &t.spares, min(t.offload.limit, t.peak)
+	for len(s.list) > 0 && t.charged()+s.bytes > most {
+		over := int(t.charged() + s.bytes - most)
+		first := &s.list[0]
+		keep := max(0, first.size-over) / hugePage * hugePage
+		t.giveSpareBack(first.of, span{unsafe.Add(first.start, keep), first.size - keep})
+		s.cut(0, 0, keep)
+	}
 }
 
-// supply moves the memory of the smallest spare that has as much to the addresses of a matrix without, which
-// may be a spare itself.
-func (t *account) supply(m *Matrix) {
-	s := &t.spares
-	if at := slices.Index(s.list, m); at >= 0 {
-		t.dropSpare(at)
+// cut leaves a spare's bytes from lo to hi−1.
+func (s *spares) cut(at, lo, hi int) {
+	p := &s.list[at]
+	s.bytes -= int64(p.size - max(0, hi-lo))
+	if p.start, p.size = unsafe.Add(p.start, lo), hi-lo; p.size <= 0 {
+		s.list = slices.Delete(s.list, at, at+1)
+	}
+}
+
+// giveSpareBack gives the pages of a spare back, and the addresses if nobody keeps them.
+func (t *account) giveSpareBack(of *Matrix, p span) {
+	if of == nil {
+		unmap(p.start, p.size)
 		return
 	}
-	best := -1
-	for i, other := range s.list {
-		if other.bytes >= m.bytes && (best < 0 || other.bytes < s.list[best].bytes) {
-			best = i
+	pages := unsafe.Slice((*byte)(p.start), p.size)
+	t.offload.err = cmp.Or(t.offload.err, unix.Madvise(pages, unix.MADV_DONTNEED))
+}
+
+// dropSpares takes those of a matrix from the list, and returns them by address.
+func (t *account) dropSpares(of *Matrix) (dropped []span) {
+	t.spares.list = slices.DeleteFunc(t.spares.list, func(p spare) bool {
+		if p.of != of {
+			return false
+		}
+		dropped = append(dropped, p.span)
+		t.spares.bytes -= int64(p.size)
+		return true
+	})
+	slices.SortFunc(dropped, func(a, b span) int { return cmp.Compare(uintptr(a.start), uintptr(b.start)) })
+	return dropped
+}
+
+// supply moves spares to the addresses of a matrix without pages, as far as there are any.
+func (t *account) supply(m *Matrix) {
+	if m.bytes < hugePage || len(t.spares.list) == 0 {
+		return
+	}
+	own := t.dropSpares(m)
+	moved := len(own) > 0
+	for at := m.data; ; own = own[1:] {
+		end := unsafe.Add(m.data, m.bytes)
+		if len(own) > 0 {
+			end = own[0].start
+		}
+		moved = t.fill(span{at, int(uintptr(end) - uintptr(at))}) || moved
+		if len(own) == 0 {
+			break
+		}
+		at = own[0].end()
+	}
+	if moved { // to addresses that may be read and written
+		t.offload.err = cmp.Or(t.offload.err, unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE))
+	}
+}
+
+// fill moves spares to these addresses. It reports whether it moved any.
+func (t *account) fill(to span) (moved bool) {
+	s := &t.spares
+	for to.size > 0 && len(s.list) > 0 {
+		at := s.best(to.size)
+		from := s.list[at]
+		n := min(to.size, from.size)
+		if n < to.size {
+			n = n / hugePage * hugePage
+		}
+		for k := 0; k < n; k += hugePage {
+			t.move(unsafe.Add(to.start, k), unsafe.Add(from.start, k), min(hugePage, n-k), from.of)
+		}
+		next := min(from.size, (n+hugePage-1)/hugePage*hugePage)
+		if rest := from.size - next; rest < hugePage {
+			next = from.size
+		}
+		if next > n {
+			t.giveSpareBack(from.of, span{unsafe.Add(from.start, n), next - n})
+		}
+		s.cut(at, next, from.size)
+		to, moved = span{unsafe.Add(to.start, n), to.size - n}, true
+	}
+	return moved
+}
+
+// best returns the number of the spare that fits so many bytes: the smallest that has as many, or else the
+// largest.
+func (s *spares) best(size int) (at int) {
+	for i, p := range s.list {
+		best := s.list[at].size
+		if p.size >= size && (best < size || p.size < best) || p.size < size && p.size > best {
+			at = i
 		}
 	}
-	if best < 0 || m.bytes < hugePage {
-		return
+	return at
+}
+
+// move moves pages to addresses without any.
+func (t *account) move(to, from unsafe.Pointer, size int, of *Matrix) {
+	flags := unix.MREMAP_MAYMOVE | unix.MREMAP_FIXED
+	if of != nil {
+		flags |= unix.MREMAP_DONTUNMAP
 	}
-	from := s.list[best]
-	t.dropSpare(best)
-	const to = unix.MREMAP_MAYMOVE | unix.MREMAP_FIXED | unix.MREMAP_DONTUNMAP
-	left := from.memory()
-	var failed error
-	if _, err := unix.MremapPtr(from.data, uintptr(m.bytes), m.data, uintptr(m.bytes), to); err == nil {
-		left, failed = left[m.bytes:], unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE)
-	} else { // the system has it in several areas, or is a Linux before 5.7; it may have freed the addresses
-		_, failed = unix.MmapPtr(-1, 0, m.data, uintptr(m.bytes), unix.PROT_READ|unix.PROT_WRITE,
+	if _, err := unix.MremapPtr(from, uintptr(size), to, uintptr(size), flags); err != nil {
+		// A Linux before 5.7, or several areas in a huge page. It may have freed the addresses.
+		t.giveSpareBack(of, span{from, size})
+		_, err := unix.MmapPtr(-1, 0, to, uintptr(size), unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
+		t.offload.err = cmp.Or(t.offload.err, err)
 	}
-	if len(left) > 0 {
-		failed = cmp.Or(failed, unix.Madvise(left, unix.MADV_DONTNEED))
-	}
-	t.offload.err = cmp.Or(t.offload.err, failed)
 }

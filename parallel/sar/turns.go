@@ -108,6 +108,7 @@ func (w *wire) retain(peer int, ms []*tensor.Matrix) {
 	if w.comm.Nearby(peer) {
 		for _, m := range ms {
 			m.Retain().Freeze()
+			m.Wanted()
 		}
 	}
 }

@@ -1,0 +1,48 @@
+package tensor
+
+import (
+	"cmp"
+	"sync"
+
+	"weft/internal/cores"
+)
+
+// A matrix is read by as many goroutines as there are cores: a page that the system has in memory costs a
+// core as much as a kernel does, and a disk has several requests at a time.
+
+// inParts calls read for about equal parts of 0…n−1. It returns an error of those that failed.
+func inParts(n int, read func(from, to int) error) (err error) {
+	var mu sync.Mutex
+	cores.Divide(n, func(from, to int) {
+		if failed := read(from, to); failed != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			err = cmp.Or(err, failed)
+		}
+	})
+	return err
+}
+
+// leastParted is the least that is read in parts.
+const leastParted = 1 << 20
+
+// readPages reads all pages of a matrix at rest.
+func (o *offload) readPages(pages []byte, r *rest) error {
+	if len(pages) < leastParted {
+		return o.disk.Read(pages, r.offset, r.sums)
+	}
+	return inParts(len(pages)/PageSize, func(from, to int) error {
+		lo, hi := from*PageSize, to*PageSize
+		return o.disk.Read(pages[lo:hi], r.offset+int64(lo), r.sums[from:to])
+	})
+}
+
+// staging is memory for so many bytes that are read and do not stay. done takes it back.
+func (o *offload) staging(bytes int) (memory []byte, done func()) {
+	kept, _ := o.staged.Get().(*[]byte)
+	if kept == nil || len(*kept) < bytes {
+		kept = new([]byte)
+		*kept = make([]byte, bytes)
+	}
+	return *kept, func() { o.staged.Put(kept) }
+}
