@@ -15,7 +15,7 @@ import (
 // it, in the same order (NewCommon). One worker writes the elements, and is charged. Other processes map them
 // read-only.
 type Common struct {
-	file *os.File // in memory, without a name
+	file *os.File // in memory, without a name; nil: the system has none, and no other process can map it
 	ours bool     // this process made it
 
 	mu     sync.Mutex
@@ -30,18 +30,22 @@ const commonName = "weft"
 var commons sync.Map
 
 // NewCommon returns memory without matrices, for the worker that writes and, by OpenCommon, others.
-func NewCommon() (*Common, error) {
-	fd, err := unix.MemfdCreate(commonName, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("memory for workers of this machine: %w", err)
+func NewCommon() *Common {
+	c := &Common{ours: true, users: 1, mapped: map[int64]span{}}
+	if fd, err := unix.MemfdCreate(commonName, unix.MFD_CLOEXEC); err == nil {
+		c.file = os.NewFile(uintptr(fd), commonName)
 	}
-	c := &Common{file: os.NewFile(uintptr(fd), commonName), ours: true, users: 1, mapped: map[int64]span{}}
 	commons.Store(c.Path(), c)
-	return c, nil
+	return c
 }
 
 // Path is where processes of the machine open it.
-func (c *Common) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.file.Fd()) }
+func (c *Common) Path() string {
+	if c.file == nil {
+		return fmt.Sprintf("%p", c)
+	}
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), c.file.Fd())
+}
 
 // OpenCommon opens the memory that another worker made, by its Path.
 func OpenCommon(path string) (*Common, error) {
@@ -74,22 +78,29 @@ func (c *Common) memory(offset int64, size int) (unsafe.Pointer, error) {
 	if s, found := c.mapped[offset]; found {
 		return s.start, nil
 	}
-	protection := unix.PROT_READ
+	fd, from, protection, flags := -1, int64(0), unix.PROT_READ, unix.MAP_SHARED
 	if c.ours {
 		protection |= unix.PROT_WRITE
-		if err := c.file.Truncate(offset + int64(size)); err != nil {
-			return nil, err
+	}
+	if c.file == nil {
+		flags |= unix.MAP_ANONYMOUS
+	} else {
+		fd, from = int(c.file.Fd()), offset
+		if c.ours {
+			if err := c.file.Truncate(offset + int64(size)); err != nil {
+				return nil, err
+			}
 		}
 	}
-	p, err := unix.MmapPtr(int(c.file.Fd()), offset, nil, uintptr(size), protection, unix.MAP_SHARED)
+	p, err := unix.MmapPtr(fd, from, nil, uintptr(size), protection, flags)
 	if err == nil {
 		c.mapped[offset] = span{p, size}
 	}
 	return p, err
 }
 
-// close ends the use by one Meter. The last one of the process gives the memory back.
-func (c *Common) close() {
+// Close ends one use, by NewCommon or OpenCommon. The last one of the process gives the memory back.
+func (c *Common) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.users--; c.users > 0 {
@@ -100,6 +111,9 @@ func (c *Common) close() {
 	}
 	for _, s := range c.mapped {
 		unmap(s.start, s.size)
+	}
+	if c.file == nil {
+		return
 	}
 	if err := c.file.Close(); err != nil {
 		panic(fmt.Sprintf("tensor: close: %v", err))

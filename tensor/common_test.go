@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/tensor"
@@ -30,8 +32,7 @@ func protections(t *testing.T) []string {
 // TestCommon: workers of a process have one copy of a matrix, which another process maps read-only. The one
 // that writes is charged, as in a plan. The last that closes gives the memory back.
 func TestCommon(t *testing.T) {
-	made, err := tensor.NewCommon()
-	require.NoError(t, err)
+	made := tensor.NewCommon()
 	beside, err := tensor.OpenCommon(made.Path())
 	require.NoError(t, err)
 	// under another name, as for another process
@@ -75,6 +76,33 @@ func TestCommon(t *testing.T) {
 		meters[k].Close()
 	}
 	assert.Len(t, protections(t), 0)
+}
+
+// TestCommonWithoutFile: where the system refuses a file in memory, workers of this process have the memory in
+// common, and no path leads other processes to it.
+func TestCommonWithoutFile(t *testing.T) {
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}))
+	made := tensor.NewCommon()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	beside, err := tensor.OpenCommon(made.Path())
+	require.NoError(t, err)
+	var all [2][2]*tensor.Matrix
+	for k, c := range []*tensor.Common{made, beside} {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		mem.Share(c, k > 0)
+		for i := range all[k] {
+			all[k][i] = mem.NewCommon(tensor.Graph, tensor.Int64, 1, page/8+1)
+		}
+	}
+	assert.Len(t, protections(t), 0)
+	all[0][0].Int64s()[page/8], all[0][1].Int64s()[0] = 7, 8
+	assert.Equal(t, 7, all[1][0].Int64s()[page/8])
+	assert.Equal(t, 8, all[1][1].Int64s()[0])
+	_, err = os.Stat(made.Path())
+	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // TestCommonOfAnEndedWorker: what has another file's name is not opened.

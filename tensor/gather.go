@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// run is consecutive pages of a matrix at rest, as bytes from lo to hi−1, and the first of the listed rows that
-// they are read for.
+// run is consecutive pages of a matrix at rest, as bytes from lo to hi−1, and the first of the listed rows
+// that they are read for.
 type run struct{ lo, hi, first int }
 
 const (

@@ -378,7 +378,7 @@ func (t *Meter) Close() {
 	t.idleAll() // what is next to each other is given back at once
 	t.drain(0)
 	if s := t.sharing; s != nil && s.with != nil {
-		s.with.close()
+		s.with.Close()
 		t.sharing = nil
 	}
 }

@@ -233,8 +233,8 @@ func TestPlannedRest(t *testing.T) {
 	}
 }
 
-// TestWanted: what most turns of the next round read leaves after what was used at the same time, and later; in
-// that round it leaves after all that was used in it.
+// TestWanted: what most turns of the next round read leaves after what was used at the same time, and later;
+// in that round it leaves after all that was used in it.
 func TestWanted(t *testing.T) {
 	for _, d := range []tensor.Disk{newDrum(), nil} {
 		mem := offloaded(t, d, 3*unit)

@@ -7,8 +7,8 @@ import (
 	"weft/internal/cores"
 )
 
-// A matrix is read by as many goroutines as there are cores: a page that the system has in memory costs a core
-// as much as a kernel does, and a disk has several requests at a time.
+// A matrix is read by as many goroutines as there are cores: a page that the system has in memory costs a
+// core as much as a kernel does, and a disk has several requests at a time.
 
 // inParts calls read for about equal parts of 0…n−1. It returns an error of those that failed.
 func inParts(n int, read func(from, to int) error) (err error) {

@@ -64,7 +64,7 @@ func TestAutoOfOneWorker(t *testing.T) {
 // TestRatesAreOfThisProgram: kept rates are those of this version of weft, this processor and these kernels.
 func TestRatesAreOfThisProgram(t *testing.T) {
 	on := func() string {
-		p := graphPlanner(setting.Defaults(), nil, nil, "", "", new(bytes.Buffer))
+		p := newPlanner(setting.Defaults(), nil, new(bytes.Buffer))
 		p.shown.erase()
 		return p.On
 	}

@@ -8,6 +8,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/require"
+	"weft/tensor"
 )
 
 func TestShares(t *testing.T) {
@@ -33,7 +34,9 @@ func TestShares(t *testing.T) {
 			t.Errorf("%v and %v: not %v", c.a, c.b, c.want)
 		}
 	}
-	if p := ownPlace(); !p.shares(&p) || p.Machine == "" {
+	memory := tensor.NewCommon()
+	defer memory.Close()
+	if p := ownPlace(memory); !p.shares(&p) || p.Machine == "" {
 		t.Errorf("own place %v", p)
 	}
 }

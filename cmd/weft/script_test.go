@@ -113,6 +113,8 @@ func TestScripts(t *testing.T) {
 				return !signal.Ignored(syscall.SIGHUP), nil
 			case "interrupt": // is not ignored, as it is in the background of a script
 				return !signal.Ignored(syscall.SIGINT), nil
+			case "namespaces": // of users may be made
+				return exec.Command("unshare", "-Ur", "true").Run() == nil, nil
 			case "avx2": // or better
 				return kernel.SIMD() != "portable", nil
 			}

@@ -50,9 +50,7 @@ func (w *Worker) shareEdges() error {
 		err    error
 	)
 	if !others {
-		if memory, err = tensor.NewCommon(); err != nil {
-			return err
-		}
+		memory = tensor.NewCommon()
 		path = []byte(memory.Path())
 	}
 	if path, err = comm.FromFirst(common, path); err == nil && others {
