@@ -19,6 +19,7 @@ import (
 
 	"weft/comm"
 	"weft/comm/mpi"
+	"weft/gnn"
 	"weft/graph"
 	"weft/internal/cores"
 	"weft/internal/datasets"
@@ -171,6 +172,9 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 	if err == nil {
 		counts, err = p.counts.of(dataset, cmp.Or(p.at, p.workers))
 	}
+	if err == nil && counts != nil {
+		err = p.checkCounts(cmd, counts, &o)
+	}
 	return asRank(cmd, settings, err, func(r ranks) error {
 		machine, err := p.machine(r, links)
 		if err := r.Together(err); err != nil {
@@ -185,6 +189,23 @@ func (p *planCommand) run(cmd *cobra.Command, dataset string) error {
 			return p.onGraph(cmd, dataset, o, machine)
 		})
 	})
+}
+
+// checkCounts refuses flags that are for a graph that is there, and counts without the features that the
+// model reads.
+func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o *setting.Options) error {
+	graphs := p.tables.of("").flags
+	if f := cmd.Flags().Lookup("exactly"); f.Changed {
+		graphs = append(graphs, f)
+	}
+	switch {
+	case len(graphs) > 0:
+		return refusal.Errorf("--%s: is for a graph that is there; leave it out, or name one", graphs[0].Name)
+	case counts.FeatureColumns == 0 && o.NodeEmbedding == 0 && !slices.Contains(gnn.Featureless(), o.Model):
+		return refusal.Errorf("--features 0: %s reads features of vertices; give their columns, or have some "+
+			"learned with --node-embedding N", o.Model)
+	}
+	return nil
 }
 
 // machine is what the workers run on, with the given links; nil: those between the ranks. All ranks call it

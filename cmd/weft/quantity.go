@@ -22,11 +22,15 @@ func (q *quantity) Set(text string) error {
 		return errors.New("must be a number as in 5000, 200k, 10M or 1.5B")
 	}
 	x, err := strconv.ParseFloat(strings.NewReplacer("_", "", ",", "").Replace(m[1]), 64)
-	x = math.Round(x * thousands[strings.ToLower(m[2])])
-	if err != nil || !(x < math.MaxInt64) {
+	x *= thousands[strings.ToLower(m[2])]
+	switch whole := math.Round(x); {
+	case err != nil || !(x < math.MaxInt64):
 		return errors.New("must be below 2^63")
+	case math.Abs(x-whole) > 1e-3: // 1.1M may be off by rounding
+		return errors.New("must be a whole number")
+	default:
+		*q = quantity(whole)
 	}
-	*q = quantity(x)
 	return nil
 }
 
