@@ -1,7 +1,9 @@
 package tensor
 
 import (
+	"bytes"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -79,6 +81,20 @@ func TestSpares(t *testing.T) {
 	}
 }
 
+// resident is the number of a matrix's pages that are in memory.
+func resident(t *testing.T, m *Matrix) (n int) {
+	t.Helper()
+	there := make([]byte, m.bytes/PageSize)
+	if _, _, err := unix.Syscall(unix.SYS_MINCORE, uintptr(m.data), uintptr(m.bytes),
+		uintptr(unsafe.Pointer(&there[0]))); err != 0 {
+		t.Fatal(err)
+	}
+	for _, b := range there {
+		n += int(b & 1)
+	}
+	return n
+}
+
 // TestPagesOfReleased: a new matrix gets the pages of one of another size that was released, and those of one
 // that left.
 func TestPagesOfReleased(t *testing.T) {
@@ -97,17 +113,7 @@ func TestPagesOfReleased(t *testing.T) {
 		}
 		return m
 	}
-	pages := func(m *Matrix) (resident int) {
-		there := make([]byte, m.bytes/PageSize)
-		if _, _, err := unix.Syscall(unix.SYS_MINCORE, uintptr(m.data), uintptr(m.bytes),
-			uintptr(unsafe.Pointer(&there[0]))); err != 0 {
-			t.Fatal(err)
-		}
-		for _, b := range there {
-			resident += int(b & 1)
-		}
-		return resident
-	}
+	pages := func(m *Matrix) int { return resident(t, m) }
 	mem.BeginTurn(true)
 	filled(made(3)).Release()
 	filled(made(2)).Release()
@@ -119,6 +125,62 @@ func TestPagesOfReleased(t *testing.T) {
 	mem.BeginTurn(false)
 	if got, want := pages(made(7)), 6*hugePage/PageSize; got != want {
 		t.Errorf("%d pages of one that left, want %d", got, want)
+	}
+}
+
+// TestDrained: Drain leaves no pages of what nobody has, or of what rests.
+func TestDrained(t *testing.T) {
+	mem := NewMeter()
+	defer mem.Close()
+	mem.Offload(new(pool), 4*hugePage)
+	mem.BeginTurn(true)
+	m := mem.NewElement(Activations, Byte, 1, 3*hugePage)
+	clear(m.Bytes())
+	mem.BeginTurn(false)
+	small := mem.NewElement(Activations, Byte, 1, hugePage+PageSize) // m leaves for it
+	clear(small.Bytes())
+	if mem.spares.bytes == 0 && guard == 0 {
+		t.Error("there is no spare")
+	}
+	small.Release()
+	mem.Drain()
+	if n := resident(t, m); n > 0 || mem.spares.bytes > 0 {
+		t.Errorf("%d pages of a matrix at rest, %d bytes of spares", n, mem.spares.bytes)
+	}
+}
+
+// TestAreas: pages that move from matrix to matrix leave the system as many areas of memory as there are huge
+// pages within the limit, and a few for each matrix, however much rests.
+func TestAreas(t *testing.T) {
+	if guard > 0 {
+		t.Skip("memory between guard pages stays where it is")
+	}
+	const limit, matrices = 16, 24
+	mem := NewMeter()
+	defer mem.Close()
+	mem.Offload(new(pool), limit*hugePage)
+	areas := func() int {
+		all, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Count(all, []byte("\n"))
+	}
+	before := areas()
+	var all []*Matrix
+	for k := range matrices {
+		mem.BeginTurn(k == 0)
+		all = append(all, mem.NewElement(Activations, Byte, 1, (3+k%3)*hugePage))
+		clear(all[k].Bytes())
+	}
+	for round := range 4 {
+		for k := range all {
+			mem.BeginTurn(k == 0)
+			all[(k*7+round)%matrices].Bytes()[0]++
+		}
+		if n := areas() - before; n > limit+matrices+8 {
+			t.Errorf("round %d: %d areas", round, n)
+		}
 	}
 }
 

@@ -42,10 +42,16 @@ func acquire(size int) unsafe.Pointer {
 	}
 	if size >= hugePage {
 		p = aligned(p, size+2*guard)
-		// Advice only: a kernel without huge pages refuses it and nothing is lost.
+	}
+	adviseHuge(p, size)
+	return protect(p, size)
+}
+
+// adviseHuge asks for huge pages in large memory. A kernel without them refuses it and nothing is lost.
+func adviseHuge(p unsafe.Pointer, size int) {
+	if size >= hugePage {
 		_ = unix.Madvise(unsafe.Slice((*byte)(p), size), unix.MADV_HUGEPAGE)
 	}
-	return protect(p, size)
 }
 
 // aligned gives the ends of memory of so many bytes and a huge page back, so that it begins at a huge page.

@@ -327,8 +327,11 @@ func (t *Meter) Drain() {
 	t.drain(0)
 }
 
-// drain gives idle memory back to the operating system until so many bytes are left at most.
+// drain gives idle memory back to the operating system until so many bytes are left at most, and all spares.
 func (t *account) drain(most int64) {
+	if t.offload != nil {
+		t.keepSpares(0)
+	}
 	for t.idle.bytes > most {
 		s, _ := t.idle.cut(int(t.idle.bytes - most))
 		giveBack(s.start, s.size)
@@ -371,9 +374,6 @@ func (t *Meter) Close() {
 				t.forget(m)
 			}
 		}
-	}
-	for _, p := range t.dropSpares(nil) {
-		unmap(p.start, p.size)
 	}
 	t.idleAll() // what is next to each other is given back at once
 	t.drain(0)

@@ -220,6 +220,7 @@ func (o *offload) read(m *Matrix) error {
 	if err := unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE); err != nil {
 		return err
 	}
+	adviseHuge(m.data, m.bytes)
 	return o.watched("read", m.bytes, func() error {
 		return o.readPages(m.memory(), m.rest)
 	})

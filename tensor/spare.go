@@ -10,8 +10,9 @@ import (
 
 // Pages of a large matrix that leaves, or is released, are moved to the addresses of the next one that comes
 // or is made: fresh pages cost more than what is read into them. Until then they stay where they were, as a
-// spare. Spares are not charged, and within the limit and the peak. They begin at huge pages, and are moved
+// spare. Spares are not charged, and within the limit and the peak. They begin at huge pages, which are moved
 // one by one: the system may have each in an area of its own, and it moves no more than one area at a time.
+// The addresses that pages have left become one area again.
 
 // spare is memory with pages, and without elements that anybody needs.
 type spare struct {
@@ -25,7 +26,8 @@ type spares struct {
 	list  []spare
 }
 
-// mostAreas bounds the areas of memory that spares make the system have, of which a process may have 65,530.
+// mostAreas bounds the areas of memory that moved pages make the system have, of which a process may have
+// 65,530.
 const mostAreas = 1 << 15
 
 // addSpare keeps memory that nobody needs any more as a spare. It reports false if it is too small.
@@ -50,7 +52,12 @@ func (t *account) spareOrGiveBack(s span) {
 
 // trimSpares gives spares back until they are within the limit and the peak, beside all that is charged.
 func (t *account) trimSpares() {
-	s, most := &t.spares, min(t.offload.limit, t.peak)
+	t.keepSpares(min(t.offload.limit, t.peak))
+}
+
+// keepSpares gives spares back until they are within so many bytes beside all that is charged.
+func (t *account) keepSpares(most int64) {
+	s := &t.spares
 	for len(s.list) > 0 && t.charged()+s.bytes > most {
 		over := int(t.charged() + s.bytes - most)
 		first := &s.list[0]
@@ -63,8 +70,8 @@ func (t *account) trimSpares() {
 // cut leaves a spare's bytes from lo to hi−1.
 func (s *spares) cut(at, lo, hi int) {
 	p := &s.list[at]
-	s.bytes -= int64(p.size - max(0, hi-lo))
-	if p.start, p.size = unsafe.Add(p.start, lo), hi-lo; p.size <= 0 {
+	s.bytes -= int64(p.size - (hi - lo))
+	if p.start, p.size = unsafe.Add(p.start, lo), hi-lo; p.size == 0 {
 		s.list = slices.Delete(s.list, at, at+1)
 	}
 }
@@ -75,8 +82,15 @@ func (t *account) giveSpareBack(of *Matrix, p span) {
 		unmap(p.start, p.size)
 		return
 	}
-	pages := unsafe.Slice((*byte)(p.start), p.size)
-	t.offload.err = cmp.Or(t.offload.err, unix.Madvise(pages, unix.MADV_DONTNEED))
+	t.offload.err = cmp.Or(t.offload.err, renew(p, unix.PROT_NONE))
+}
+
+// renew gives the pages at some addresses back, and keeps these: next to others that were renewed they are in
+// one area with them.
+func renew(s span, protection int) error {
+	_, err := unix.MmapPtr(-1, 0, s.start, uintptr(s.size), protection,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	return err
 }
 
 // dropSpares takes those of a matrix from the list, and returns them by address.
@@ -127,7 +141,8 @@ func (t *account) fill(to span) (moved bool) {
 			n = n / hugePage * hugePage
 		}
 		for k := 0; k < n; k += hugePage {
-			t.move(unsafe.Add(to.start, k), unsafe.Add(from.start, k), min(hugePage, n-k), from.of)
+			size := min(hugePage, n-k)
+			t.move(span{unsafe.Add(to.start, k), size}, span{unsafe.Add(from.start, k), size}, from.of)
 		}
 		next := min(from.size, (n+hugePage-1)/hugePage*hugePage)
 		if rest := from.size - next; rest < hugePage {
@@ -155,16 +170,17 @@ func (s *spares) best(size int) (at int) {
 }
 
 // move moves pages to addresses without any.
-func (t *account) move(to, from unsafe.Pointer, size int, of *Matrix) {
+func (t *account) move(to, from span, of *Matrix) {
 	flags := unix.MREMAP_MAYMOVE | unix.MREMAP_FIXED
 	if of != nil {
 		flags |= unix.MREMAP_DONTUNMAP
 	}
-	if _, err := unix.MremapPtr(from, uintptr(size), to, uintptr(size), flags); err != nil {
+	_, err := unix.MremapPtr(from.start, uintptr(from.size), to.start, uintptr(to.size), flags)
+	if err != nil || of != nil {
+		t.giveSpareBack(of, from)
+	}
+	if err != nil {
 		// A Linux before 5.7, or several areas in a huge page. It may have freed the addresses.
-		t.giveSpareBack(of, span{from, size})
-		_, err := unix.MmapPtr(-1, 0, to, uintptr(size), unix.PROT_READ|unix.PROT_WRITE,
-			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE|unix.MAP_FIXED)
-		t.offload.err = cmp.Or(t.offload.err, err)
+		t.offload.err = cmp.Or(t.offload.err, renew(to, unix.PROT_READ|unix.PROT_WRITE))
 	}
 }

@@ -53,6 +53,9 @@ func (s *Spool) Takes(k comm.Kind, bytes int) (memory int64, rests bool) {
 // Put implements comm.Spool.
 func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message, err error) {
 	if !metered(k) {
+		if s.Plan && path != comm.Within {
+			return planned(len(message)), nil
+		}
 		return heap(bytes.Clone(message)), nil
 	}
 	defer refused(&err)

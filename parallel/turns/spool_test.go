@@ -79,7 +79,8 @@ func message(n int) []byte {
 }
 
 // TestSpool: each message comes back as it was put, by whatever path it goes and wherever it waits, takes the
-// memory that Takes says, and gives it back. What is dropped does, too.
+// memory that Takes says, and gives it back. What is dropped does, too. In a plan none comes from other
+// workers.
 func TestSpool(t *testing.T) {
 	for name, of := range spools {
 		for _, kind := range []comm.Kind{
@@ -117,6 +118,8 @@ func TestSpool(t *testing.T) {
 								t.Error(err)
 							} else if !s.Plan && !bytes.Equal(into, message(n)) {
 								t.Error("other bytes than were put")
+							} else if onPlan && !bytes.Equal(into, make([]byte, n)) {
+								t.Error("a plan's memory is written")
 							}
 							if live := holds.LiveTensors(); live != 0 {
 								t.Errorf("%d bytes of memory are left", live)
