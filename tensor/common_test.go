@@ -78,8 +78,8 @@ func TestCommon(t *testing.T) {
 	assert.Len(t, protections(t), 0)
 }
 
-// TestCommonWithoutFile: where the system refuses a file in memory, workers of this process have the memory in
-// common, and no path leads other processes to it.
+// TestCommonWithoutFile: where the system refuses a file in memory, workers of this process have the memory
+// in common, and no path leads other processes to it.
 func TestCommonWithoutFile(t *testing.T) {
 	var limit unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))

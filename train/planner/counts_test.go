@@ -12,6 +12,7 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
 	"weft/train/plan"
@@ -250,5 +251,50 @@ func TestByCounts(t *testing.T) {
 	meshes, _, err = p.Meshes(ctx, 4)
 	if !errors.Is(err, ended) || len(meshes) != 6 {
 		t.Errorf("%d meshes, %v", len(meshes), err)
+	}
+}
+
+// TestMeasuredHalo: partitions of a ring receive hardly any rows. A mesh that a memory limit refuses by the
+// counts of a random graph is possible by those that know that.
+func TestMeasuredHalo(t *testing.T) {
+	const vertices, reach = 3000, 4
+	o := generate.Default(generate.Uniform)
+	o.Vertices, o.Degree, o.Features, o.Classes = vertices, 2, 8, 3
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	var e graph.Edges
+	for v := range int32(vertices) {
+		for d := int32(1); d <= reach; d++ {
+			e.Source = append(e.Source, v, (v+d)%vertices)
+			e.Target = append(e.Target, (v+d)%vertices, v)
+		}
+	}
+	g.Relations[0], err = graph.NewRelation(vertices, e)
+	require.NoError(t, err)
+	p := planner(g)
+	p.Options.Model, p.Options.Hidden, p.Options.KeepHalo = "sage", 8, true
+	p.Options.Recompute = setting.RecomputeNone
+	p.Counts, p.Exactly, p.Cache = CountsOf(g), 1, Cache(t.TempDir())
+	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
+	need := func(mixing float64) (most int64) {
+		r, err := p.resolve(grid)
+		require.NoError(t, err)
+		p.Counts.Mixing = mixing
+		all, err := p.Counts.plan(context.Background(), r, &p.Machine)
+		require.NoError(t, err)
+		for i, tensors := range all.PeakTensorBytes {
+			most = max(most, tensors+all.GraphBytes[i])
+		}
+		return most
+	}
+	few, many := need(.01), need(1)
+	if many < few*3/2 {
+		t.Fatalf("%d bytes with few halo rows, and %d with many", few, many)
+	}
+	p.Options.MemoryLimit = setting.Bytes(few + (many-few)/2)
+	meshes, refused, err := p.Meshes(context.Background(), 4)
+	require.NoError(t, err)
+	if !slices.ContainsFunc(meshes, func(m Mesh) bool { return m.Settings.Mesh == grid }) {
+		t.Errorf("with a mixing of %.2f %v are refused", p.Counts.Mixing, refused)
 	}
 }

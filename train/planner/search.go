@@ -44,11 +44,19 @@ func (s *search) byCounts(ctx context.Context) error {
 		}
 		return nil
 	}
-	for k, grid := range s.all {
-		err := s.count(ctx, grid, s.say(grid, k, len(s.all)))
-		if s.refused[grid] = err; err != nil && (!refusal.Is(err) || ctx.Err() != nil) {
-			delete(s.refused, grid)
+	return s.countAll(ctx, s.all)
+}
+
+// countAll predicts meshes by counts, in place of what these predicted before.
+func (s *search) countAll(ctx context.Context, grids []mesh.Mesh) error {
+	for k, grid := range grids {
+		err := s.count(ctx, grid, s.say(grid, k, len(grids)))
+		if err != nil && (!refusal.Is(err) || ctx.Err() != nil) {
 			return err
+		}
+		if s.refused[grid] = err; err != nil {
+			delete(s.counted, grid)
+			delete(s.found, grid)
 		}
 	}
 	return nil
@@ -165,22 +173,10 @@ func (s *search) onGraph(ctx context.Context) error {
 		}
 		if number == 0 && m.haloRows > 0 && len(s.counted) > 0 &&
 			s.Counts.Measured(grid.Partitions, m.haloRows) {
-			if err := s.again(ctx, rest); err != nil {
+			others := slices.DeleteFunc(slices.Clone(rest), func(g mesh.Mesh) bool { return g.Partitions == 1 })
+			if err := s.countAll(ctx, others); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// again predicts meshes by counts that have changed.
-func (s *search) again(ctx context.Context, grids []mesh.Mesh) error {
-	for k, grid := range grids {
-		if s.counted[grid] == nil || grid.Partitions == 1 {
-			continue
-		}
-		if err := s.count(ctx, grid, s.say(grid, k, len(grids))); err != nil && !refusal.Is(err) {
-			return err
 		}
 	}
 	return nil
