@@ -37,6 +37,20 @@ func TestHubRow(t *testing.T) {
 	})
 }
 
+// TestHubRowBehindSources has a hub behind as many rows as there are sources.
+func TestHubRowBehindSources(t *testing.T) {
+	with(t, func(s *suite) {
+		const sources, rows, degree = 20, 50, 50_001
+		lists := make([][]int32, rows)
+		for range degree {
+			lists[rows-1] = append(lists[rows-1], s.r.Int32N(sources))
+		}
+		a := s.rows(sources, lists)
+		a.FindHubs()
+		s.spmm("a hub behind the sources", a, kernel.Scales{Col: s.normal(sources, 1)}, 7, true)
+	})
+}
+
 // TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are
 // taken apart: the result is the same for any number of threads, over two blocks that both have a hub, and of
 // whole rows. TestConformance holds it against the reference.

@@ -96,7 +96,7 @@ func (t *Team) spmmHubs(args *C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *ten
 	part.edges, part.end, part.self, part.accumulate = p.c(), ends(&p.CSR), nil, 0
 	for row, begins := range p.each() {
 		if begins {
-			ownTerm(p.sum(z), numbers(x, row), s, row, args.accumulate != 0)
+			ownTerm(p.sum(z), x, s, row, args.accumulate != 0)
 		}
 		p.run(on(C.weft_spmm, x), unsafe.Pointer(&part))
 	}
@@ -104,7 +104,7 @@ func (t *Team) spmmHubs(args *C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *ten
 }
 
 // ownTerm is what SpMM gives for a row without entries, z from x.
-func ownTerm(z, x []float32, s Scales, row int, accumulate bool) {
+func ownTerm(z []float32, x *tensor.Matrix, s Scales, row int, accumulate bool) {
 	if !accumulate {
 		clear(z)
 	}
@@ -115,7 +115,7 @@ func ownTerm(z, x []float32, s Scales, row int, accumulate bool) {
 	if s.Row != nil {
 		factor *= s.Row.Floats()[row]
 	}
-	for c, v := range x {
+	for c, v := range numbers(x, row) {
 		z[c] += factor * v
 	}
 }
