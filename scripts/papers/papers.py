@@ -59,7 +59,7 @@ GAT = {"GAT 3×128, 4 heads": {"model": "gat", "layers": "3", "hidden": "128", "
 WIDE = {"GCN 3×256": {"model": "gcn", "layers": "3", "hidden": "256"},
         "GAT 3×256, 4 heads": {"model": "gat", "layers": "3", "hidden": "256", "heads": "4"}}
 SHAPES = {
-    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=508, copies=4e6, disk=6000),
+    "papers100M": Shape("ogbn_papers100M", 111_059_956, 1_615_685_872, ["--symmetrize"], SAGE, largest=0.1, limit=501, copies=9e6, disk=6000),
     "igb-medium": Shape("igb_medium", 10_000_000, 120_077_694, [], WIDE, largest=1, limit=640, copies=8e6, disk=22000),
 }
 PRECISIONS = {"f32": {}, "bf16": {"precision": "bf16"}, "bf16, recomputed": {"precision": "bf16", "recompute": "blocks"}}
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--epochs", type=epochs, default=3, metavar="N", help="at least 3, of which the second is in the table (default 3)")
     parser.add_argument("--hosts", type=numbers, default="4", metavar="N,…", help="or none (default 4)")
     parser.add_argument("--rate", type=Rate, default="1gbit", help="at which a host sends (default 1gbit)")
-    parser.add_argument("--workers", type=numbers, default="16,32,64,128", metavar="N,…", help="to plan for, or none (default 16,32,64,128)")
+    parser.add_argument("--workers", type=numbers, default="16,32,64,128", metavar="N,…", help="to plan for, or none; N takes some 80 GB of memory divided by N (default 16,32,64,128)")
     parser.add_argument("--keep", action="store_true", help="keep the folder at the end")
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
