@@ -60,6 +60,7 @@ type generated struct {
 	rank           []int32 // of each id, in another random order, of which the first have labels
 }
 
+// generate makes the graph of a share, without its edges and features, which write draws.
 func (s shape) generate(share float64) *generated {
 	of := func(n int) int { return max(1, int(math.Round(share*float64(n)))) }
 	p := &generated{shape: s}

@@ -173,8 +173,9 @@ func (s *search) onGraph(ctx context.Context) error {
 		}
 		if number == 0 && m.haloRows > 0 && len(s.counted) > 0 &&
 			s.Counts.Measured(grid.Partitions, m.haloRows) {
-			others := slices.DeleteFunc(slices.Clone(rest), func(g mesh.Mesh) bool { return g.Partitions == 1 })
-			if err := s.countAll(ctx, others); err != nil {
+			divided := slices.DeleteFunc(slices.Clone(rest),
+				func(grid mesh.Mesh) bool { return grid.Partitions == 1 })
+			if err := s.countAll(ctx, divided); err != nil {
 				return err
 			}
 		}
