@@ -270,29 +270,29 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	return b
 }
 
-// SetTranspose makes b, which has the sizes of a's transpose, that. It is done once for each matrix, on one
+// SetTranspose makes a, which has the sizes of b's transpose, that. It is done once for each matrix, on one
 // thread.
-func (b *CSR) SetTranspose(a *CSR) {
-	from, columns := a.Indptr.Int64s(), a.Indices.Int32s()
-	next, rows := b.Indptr.Int64s(), b.Indices.Int32s()
+func (a *CSR) SetTranspose(b *CSR) {
+	from, columns := b.Indptr.Int64s(), b.Indices.Int32s()
+	next, rows := a.Indptr.Int64s(), a.Indices.Int32s()
 	clear(next)
 	for _, c := range columns {
 		next[c+1]++
 	}
-	for c := range a.Cols {
+	for c := range b.Cols {
 		next[c+1] += next[c]
 	}
-	for r := range a.Rows {
+	for r := range b.Rows {
 		for k := from[r]; k < from[r+1]; k++ {
 			c := columns[k]
 			rows[next[c]] = int32(r)
-			if a.Values != nil {
-				b.Values.Floats()[next[c]] = a.Values.Floats()[k]
+			if b.Values != nil {
+				a.Values.Floats()[next[c]] = b.Values.Floats()[k]
 			}
 			next[c]++
 		}
 	}
-	copy(next[1:], next[:a.Cols]) // each entry moved to its row's end, which is the next row's start
+	copy(next[1:], next[:b.Cols]) // each entry moved to its row's end, which is the next row's start
 	next[0] = 0
-	b.FindHubs()
+	a.FindHubs()
 }

@@ -51,7 +51,7 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	for _, r := range all {
 		n += r.hi - r.lo
 	}
-	m.readAtRest(n, func(o *offload) error {
+	m.readAtRest(n, func(*offload) error {
 		return inParts(len(all), func(from, to int) error { return m.gather(into, rows, all[from:to]) })
 	})
 	return true

@@ -449,9 +449,10 @@ func (w *Worker) readScores(output *autograd.Var) {
 	if w.read == nil {
 		return
 	}
-	before, err := w.done(), error(nil)
-	w.read.Scores, err = w.scores(output)
+	before := w.done()
+	scores, err := w.scores(output)
 	exchange.Must(err)
+	w.read.Scores = scores
 	w.read.sent = w.done().since(before)
 	w.read.sent.Waited = 0 // for the others' forward passes
 	w.Groups.Replicas.Meet()
