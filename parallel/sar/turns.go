@@ -46,9 +46,11 @@ func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 			return err
 		}
 		o.rows = t.Rows
+		read := 0
 		for _, p := range call.Edges.Needed {
-			w.retain(p.Peer, o.rows)
+			read += w.retain(p.Peer, o.rows, p.Len())
 		}
+		want(o.rows, read)
 	case t.owned():
 		if _, far := w.split(len(call.Edges.Remote()), func(i int) int {
 			return call.Edges.Remote()[i].Peer
@@ -62,9 +64,11 @@ func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 			}
 		}
 		o.visit, o.reads = visit, t.Reads
+		read := 0
 		for _, b := range call.Edges.Remote() {
-			w.retain(b.Peer, o.reads)
+			read += w.retain(b.Peer, o.reads, b.In.Rows)
 		}
+		want(o.reads, read)
 	default:
 		return nil
 	}
@@ -103,11 +107,22 @@ func (w *wire) split(messages int, peer func(i int) int) (near, far int) {
 	return near, messages - near
 }
 
-// retain keeps matrices for a partition of this worker.
-func (w *wire) retain(peer int, ms []*tensor.Matrix) {
-	if w.comm.Nearby(peer) {
-		for _, m := range ms {
-			m.Retain().Freeze()
+// retain keeps matrices for a partition of this worker that reads so many of their rows, and returns the
+// number; 0: the partition is another worker's.
+func (w *wire) retain(peer int, ms []*tensor.Matrix, rows int) int {
+	if !w.comm.Nearby(peer) {
+		return 0
+	}
+	for _, m := range ms {
+		m.Retain().Freeze()
+	}
+	return rows
+}
+
+// want keeps matrices in memory for the next turns where these read more rows than there are.
+func want(ms []*tensor.Matrix, read int) {
+	for _, m := range ms {
+		if read > m.Rows {
 			m.Wanted()
 		}
 	}
