@@ -51,7 +51,7 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 	for _, r := range all {
 		n += r.hi - r.lo
 	}
-	m.readAtRest(n, func(*offload) error {
+	m.readAtRest(n, func() error {
 		return inParts(len(all), func(from, to int) error { return m.gather(into, rows, all[from:to]) })
 	})
 	return true
@@ -78,8 +78,8 @@ func (m *Matrix) gather(into *Matrix, rows []int32, some []run) error {
 // CopyAtRest copies a matrix for which AtRest holds into the memory of another one, of at least m.Memory()
 // bytes. It returns the copy.
 func (m *Matrix) CopyAtRest(into *Matrix) *Matrix {
-	m.readAtRest(m.bytes, func(o *offload) error {
-		return o.readPages(into.Prefix(1, m.bytes).Bytes(), m.rest)
+	m.readAtRest(m.bytes, func() error {
+		return m.meter.offload.readPages(into.Prefix(1, m.bytes).Bytes(), m.rest)
 	})
 	return into.Prefix(1, m.Len()*m.Element.Size()).As(m.Element, m.Rows, m.Cols)
 }
@@ -104,7 +104,7 @@ func (m *Matrix) AtRest() bool {
 
 // readAtRest counts so many bytes that read reads of a matrix that is away, and calls it; in a plan it only
 // counts.
-func (m *Matrix) readAtRest(bytes int, read func(*offload) error) {
+func (m *Matrix) readAtRest(bytes int, read func() error) {
 	t, o := m.meter.account, m.meter.offload
 	t.mu.Lock()
 	o.moved.Read += int64(bytes)
@@ -112,7 +112,7 @@ func (m *Matrix) readAtRest(bytes int, read func(*offload) error) {
 	if o.disk == nil {
 		return
 	}
-	if err := o.watched("read", bytes, func() error { return read(o) }); err != nil {
+	if err := o.watched("read", bytes, read); err != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		o.err = cmp.Or(o.err, err)
