@@ -353,19 +353,21 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	defer whole.End()
 	start, before := time.Now(), w.done()
 	w.beginProfile(epoch)
-	if w.read = nil; ends != nil {
+	if ends != nil {
 		w.read = &read{}
 	}
 	loss = w.engine.Train(epoch)
+	found := w.read
+	w.read = nil
 	w.Groups.World.At(epoch, "")
-	if ends != nil {
+	if found != nil {
 		began := time.Now()
-		if ends(w.read.Scores) {
+		if ends(found.Scores) {
 			w.epoch--
 			w.endPass()
 			return 0, 0, nil
 		}
-		start = start.Add(time.Since(began) + w.read.took) // others are told meanwhile
+		start = start.Add(time.Since(began) + found.took) // others are told meanwhile
 	}
 	step := w.phase("optimizer step")
 	w.Params.Commit()
@@ -381,8 +383,8 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	w.spent.Bubble += w.Groups.World.Waited() - waited
 	w.endPass()
 	w.Pass = w.done().since(before)
-	if ends != nil {
-		w.Pass = w.Pass.since(w.read.sent)
+	if found != nil {
+		w.Pass = w.Pass.since(found.sent)
 	}
 	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
 	return loss, asked, err
