@@ -7,8 +7,8 @@ import (
 	"weft/tensor"
 )
 
-// TestWant: a matrix of which the next turns read more rows than it has stays in memory, and one of which they
-// read as many leaves, though it was made later.
+// TestWant: a matrix of which the next turns read more rows than it has stays in memory, and one of which
+// they read as many leaves, though it was made later.
 func TestWant(t *testing.T) {
 	const rows, columns, bytes = 128, 64, 4 * 128 * 64
 	mem := tensor.NewMeter()
