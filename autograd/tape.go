@@ -344,9 +344,9 @@ func (t *Tape) Backward(roots ...Root) {
 	for len(t.steps) > 0 {
 		last := len(t.steps) - 1
 		op, out := t.steps[last].Op, t.steps[last].out
+		out.addDeferred() // products of the layer that read the value
 		t.BeginLayer(t.steps[last].layer)
 		t.steps = t.steps[:last]
-		out.addDeferred()
 		if out.grad != nil {
 			if !op.Reads {
 				out.unshare()

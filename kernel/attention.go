@@ -183,7 +183,12 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	args.maximum, args.sum, args.z, args.z_type = floats(s.Maximum), floats(s.sum), either(s.Out),
 		C.int32_t(typeOf(s.Out))
 	args.first, args.last = boolean(!s.begun), boolean(last)
-	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...)
+	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...).
+		needs(e.structure()...).needs(a.Target, a.TargetScore, a.Edges.Rows, s.Out, s.Maximum).
+		gathers(e.Entries(), a.Source, a.Key, a.SourceScore)
+	if s.begun {
+		r = r.streams(s.Out, s.Maximum)
+	}
 	t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 	t.attendHubs(r, args, s, a, e, loops, last)
 	rooms.release()
@@ -282,5 +287,5 @@ func (t *Team) RowDots(out, x, y *tensor.Matrix) {
 		out: floats(out), z: storage(x), y: storage(y), heads: C.int64_t(out.Cols),
 		width: C.int64_t(x.Cols / out.Cols),
 	}
-	t.rows(on(C.weft_row_dots, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_row_dots, x, y).streams(out, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
 }

@@ -41,9 +41,9 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	args.picks = boolean(a.picks(e))
 	pack := t.scratch(tensor.Float32, e.Rows, C.WEFT_PACK*a.Heads)
 	args.pack = floats(pack)
-	t.rows(on(C.weft_attend_pack), unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
+	t.rows(on(C.weft_attend_pack).streams(pack, of.LogSum, of.GradDotOut, a.TargetScore), unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
 	t.backTarget(args, d, a, e, loops, of.Grad, pack)
-	t.backSource(args, d, a, transposed, loops, of.Grad)
+	t.backSource(args, d, a, transposed, loops, of.Grad, pack)
 	pack.Release()
 	rooms.release()
 }
@@ -71,16 +71,24 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	args.d_target, args.d_type, args.d_target_score = either(d.Target), C.int32_t(typeOf(d.Target)),
 		floats(d.TargetScore)
 	if sums := a.edgeSums(d); len(sums) > 0 {
-		t.backTargetSums(args, part, p, a, e, g, sums)
+		r := a.backTargetOn(C.weft_attend_back_target_edges, d, e, g, pack)
+		t.backTargetSums(r, args, part, p, a, e, sums)
 	} else {
-		r := on(a.kernel(C.weft_attend_back_target, C.weft_attend_back_target_v2,
-			C.weft_attend_back_target_dot), append(a.operands(), g)...)
+		r := a.backTargetOn(C.weft_attend_back_target, d, e, g, pack)
 		t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 		for range p.each() {
 			p.run(r, unsafe.Pointer(&part))
 		}
 	}
 	p.release()
+}
+
+// backTargetOn is backTarget's kernel, where v1 is that of GATv1.
+func (a Attention) backTargetOn(v1 C.int, d AttentionGradients, e *CSR, g, pack *tensor.Matrix) routine {
+	kernel := a.kernel(v1, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot)
+	return on(kernel, append(a.operands(), g)...).needs(e.structure()...).
+		needs(a.Target, a.Edges.Rows, g, pack, d.Target, d.TargetScore).streams(d.Target, d.TargetScore).
+		gathers(e.Entries(), a.Source, a.Key, a.SourceScore)
 }
 
 // edgeSums returns the gradients that are sums over all edges.
@@ -99,12 +107,10 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 
 // backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
 // of rows, and for each part of a hub.
-func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Attention, e *CSR,
-	g *tensor.Matrix, sums []*tensor.Matrix,
+func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, p *parts, a Attention, e *CSR,
+	sums []*tensor.Matrix,
 ) {
-	kernel := a.kernel(C.weft_attend_back_target_edges, C.weft_attend_back_target_v2,
-		C.weft_attend_back_target_dot)
-	r, n, columns := on(kernel, append(a.operands(), g)...), tiles(e.Rows), 0
+	n, columns := tiles(e.Rows), 0
 	for _, m := range sums {
 		columns += m.Len()
 	}
@@ -124,7 +130,7 @@ func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Atte
 		args.d_edge_row = (*C.float)(unsafe.Add(row.Pointer(), 4*vector))
 		r.run(unsafe.Pointer(&args), lo, hi)
 	}
-	call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}, e.Entries()}
+	call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}, e.Entries(), r.bytes}
 	t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
 	for range p.each() {
 		t.make(Call{Kernel: call.Kernel, Shape: Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
@@ -144,7 +150,7 @@ func (t *Team) backTargetSums(args, part C.weft_attention_args, p *parts, a Atte
 
 // backSource adds what the edges of a source give it.
 func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR,
-	loops, g *tensor.Matrix,
+	loops, g, pack *tensor.Matrix,
 ) {
 	p := t.parts(transposed, loops, a.SourceIDs)
 	part := args
@@ -161,7 +167,9 @@ func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a At
 	args.d_key = either(d.Key)
 	check("rows of edge features", a.Edges.Transposed, 1, transposed.Entries())
 	r := on(a.kernel(C.weft_attend_back_source, C.weft_attend_back_source_v2, C.weft_attend_back_source_dot),
-		append(a.operands(), g)...)
+		append(a.operands(), g)...).needs(transposed.structure()...).
+		needs(a.Source, a.SourceScore, a.Key, a.Edges.Rows, d.Source, d.SourceScore, d.Key).
+		streams(d.Source, d.SourceScore, d.Key).gathers(transposed.Entries(), g, pack, a.Target)
 	t.edges(r, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
 	for range p.each() {
 		p.run(r, unsafe.Pointer(&part))

@@ -90,7 +90,7 @@ func (t *Team) Encode(f Format, z, x, rows, columns *tensor.Matrix, d Draws) {
 		cols: C.int64_t(x.Cols), count: C.int64_t(count),
 		key: C.uint64_t(d.Key), stream: C.uint32_t(d.Stream), format: f.of(z),
 	}
-	t.rows(on(C.weft_encode, x), unsafe.Pointer(args), n, x.Cols)
+	t.rows(on(C.weft_encode, x).streams(z), unsafe.Pointer(args), n, x.Cols)
 }
 
 // Decode makes row rows_i of z (Int32, 1 × n, all different; nil: row i) what row i of x encodes, or adds it: in
@@ -115,7 +115,7 @@ func (t *Team) Decode(f Format, z, x, rows, columns *tensor.Matrix, to Output) {
 		count: C.int64_t(count), format: f.of(x),
 		accumulate: boolean(to == Accumulate),
 	}
-	t.rows(on(C.weft_decode, z), unsafe.Pointer(args), n, z.Cols)
+	t.rows(on(C.weft_decode, z).streams(x), unsafe.Pointer(args), n, z.Cols)
 }
 
 // of returns C's format of encoded rows.

@@ -186,14 +186,27 @@ func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from
 	p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
 	tile.x, tile.x_stride, tile.from, tile.cols = storage(packed), tileColumns,
 		C.int64_t(from), C.int64_t(count)
-	p.team.edgesOf(on(C.weft_spmm, x), unsafe.Pointer(tile), a, lo, hi, a.hubsOf(lo, hi).Hubs, count)
+	p.team.edgesOf(p.of(tile, a, x, lo, hi), unsafe.Pointer(tile), a, lo, hi, a.hubsOf(lo, hi).Hubs, count)
+}
+
+// of is the kernel for rows lo…hi−1 and a tile, which counts as many of the rows' entries as the other tiles
+// of these columns.
+func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int) routine {
+	r, columns, ranges := on(C.weft_spmm, x), int(tile.cols), (a.Cols+p.sources-1)/p.sources
+	entries := p.team.entries(a, lo, hi)
+	r.bytes.Gathered = entries * columns * x.Element.Size() / ranges
+	r.bytes.Streamed = (hi-lo)*(columns*4+8) + entries*4/ranges
+	if tile.extend != 0 || tile.accumulate != 0 {
+		r.bytes.Streamed += (hi - lo) * columns * 4
+	}
+	return r
 }
 
 // findEnds writes into ends the position of the first entry of each row from lo to hi−1 with a source of at
 // least column. It searches from begins on. Hubs have no entries here: spmmHubs computes their rows.
 func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column, lo, hi int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
-	p.team.edgesOf(on(C.weft_ends), unsafe.Pointer(args), a, lo, hi, a.hubsOf(lo, hi).Hubs, 1)
+	p.team.edgesOf(on(C.weft_ends).streams(ends, begins), unsafe.Pointer(args), a, lo, hi, a.hubsOf(lo, hi).Hubs, 1)
 }
 
 func (p *tiling) release() {

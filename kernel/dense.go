@@ -89,7 +89,13 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 		defer fullZ.Release()
 	}
 	parts := min(whole, t.threads*chunks)
-	t.make(Call{Kernel: "product", Shape: Shape{x.Rows, in, out}}, rest+parts, func(k int) {
+	of := routine{}.needs(x, w)
+	if accumulate {
+		of = of.streams(z, z)
+	} else {
+		of = of.needs(z)
+	}
+	t.make(Call{Kernel: "product", Shape: Shape{x.Rows, in, out}, Bytes: of.bytes}, rest+parts, func(k int) {
 		if k < rest {
 			fill(fullX, restOfX)
 			if accumulate {
@@ -250,14 +256,15 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	}
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)
-		t.make(Call{Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols}},
-			end-first, func(k int) {
-				one, lane := args, first+k
-				one.partial = (*C.double)(ofFirst(sums, total+k, lane))
-				one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)),
-					(*C.float)(ofFirst(panels, k, lane))
-				on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
-			})
+		of := routine{}.needs(x.RowRange(begins(first), begins(end)), g.RowRange(begins(first), begins(end)))
+		t.make(Call{Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols},
+			Bytes: of.bytes}, end-first, func(k int) {
+			one, lane := args, first+k
+			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
+			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)),
+				(*C.float)(ofFirst(panels, k, lane))
+			on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
+		})
 		if first == 0 && total > 0 {
 			t.beginSum(sums, stride, z, to)
 		}
@@ -267,7 +274,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 			all := args
 			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first),
 				boolean(to == Accumulate && total == 0)
-			t.rows(on(C.weft_weight_sum), unsafe.Pointer(&all), x.Cols, count*g.Cols)
+			t.rows(on(C.weft_weight_sum).needs(z), unsafe.Pointer(&all), x.Cols, count*g.Cols)
 		}
 	}
 	sums.Release()

@@ -24,10 +24,13 @@ func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) {
 func (t *Team) inGo(name string, z, y, x *tensor.Matrix, f func(z, y, x []float32)) {
 	tensor.SameShape(z, y)
 	tensor.SameShape(z, x)
-	on(0, z, y, x) // of one element type
+	r := on(0, z, y, x).streams(z, x) // of one element type
+	if y != x {
+		r = r.streams(y)
+	}
 	n := z.Len()
 	parts := max(1, min(t.threads*chunks, n/grain))
-	call, part := Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}},
+	call, part := Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}, Bytes: r.bytes},
 		func(k int) (lo, hi int) { return n * k / parts, n * (k + 1) / parts }
 	if z.Element == tensor.Float32 {
 		to, by, at := z.Floats(), y.Floats(), x.Floats() // a plan uses them, too

@@ -32,7 +32,12 @@ func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, sc
 func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) (sum float64) {
 	partial := t.scratch(tensor.Float64, tiles(rows.Cols), 1)
 	args.tile_loss, args.count, args.cols = doubles(partial), C.int64_t(rows.Cols), C.int64_t(logits.Cols)
-	t.overTiles(on(name), unsafe.Pointer(args), rows.Cols, logits.Cols)
+	r := on(name)
+	r.bytes.Streamed = rows.Cols * logits.Cols * logits.Element.Size()
+	if args.grad != nil {
+		r.bytes.Streamed *= 2
+	}
+	t.overTiles(r, unsafe.Pointer(args), rows.Cols, logits.Cols)
 	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
 	partial.Release()
 	return sum

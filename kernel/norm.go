@@ -47,7 +47,7 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 		tile_mean: doubles(mean), tile_m2: doubles(m2), x: storage(x),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
-	t.overTiles(on(C.weft_moments, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.overTiles(on(C.weft_moments, x).streams(x), unsafe.Pointer(args), x.Rows, x.Cols)
 	if !t.plan {
 		for k := range n {
 			row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*x.Cols : (k+1)*x.Cols] }
@@ -84,7 +84,7 @@ func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m
 		z: storage(z), x: storage(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols),
 		activation: act.c(), mask: m.c(),
 	}
-	t.rows(on(C.weft_normalize, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_normalize, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the
@@ -102,7 +102,11 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 		rows: C.int64_t(x.Rows),
 		cols: C.int64_t(x.Cols), activation: act.c(), mask: m.c(),
 	}
-	t.overTiles(on(C.weft_normalize_sums, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	r := on(C.weft_normalize_sums, g, x).streams(g, x)
+	if act != Identity || m.Active() {
+		r = r.streams(g)
+	}
+	t.overTiles(r, unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { sumG[c] = s })
 	t.mergeTiles(b, func(c int, s float64) { sumGX[c] = s })
 	a.Release()
@@ -119,7 +123,7 @@ func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG
 		mean_gx: floats(meanGX),
 		cols:    C.int64_t(x.Cols),
 	}
-	t.rows(on(C.weft_normalize_back, dx, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_normalize_back, dx, g, x).streams(dx, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // LayerNorm is z = mask(act(y)) in one pass, with y normalised per row. The rows' mean and rstd are written
@@ -133,7 +137,7 @@ func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, 
 	}
 	rooms := t.copies(x)
 	args.rooms = rooms.c()
-	t.rows(on(C.weft_layer_norm, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_layer_norm, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	rooms.release()
 }
 
@@ -162,7 +166,7 @@ func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normali
 	}
 	rooms := t.copies(x)
 	args.rooms = rooms.c()
-	t.overTiles(on(C.weft_layer_back, d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.overTiles(on(C.weft_layer_back, d.X, g, x).streams(d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	rooms.release()
 	t.mergeTiles(a, func(c int, s float64) { d.Beta.Floats()[c] += float32(s) })
 	t.mergeTiles(b, func(c int, s float64) { d.Gamma.Floats()[c] += float32(s) })

@@ -40,7 +40,7 @@ func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 		z: storage(z), x: storage(x), bias: floats(bias), cols: C.int64_t(x.Cols),
 		activation: act.c(), mask: m.c(),
 	}
-	t.rows(on(C.weft_finish, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_finish, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
@@ -50,7 +50,11 @@ func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 		dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols),
 		activation: act.c(), mask: m.c(),
 	}
-	t.rows(on(C.weft_finish_back, dx, g, z), unsafe.Pointer(args), g.Rows, g.Cols)
+	r := on(C.weft_finish_back, dx, g, z).streams(dx, g)
+	if act != Identity {
+		r = r.streams(z)
+	}
+	t.rows(r, unsafe.Pointer(args), g.Rows, g.Cols)
 }
 
 // Add is z = alpha·x + beta·y. z may be x or y.
@@ -61,7 +65,7 @@ func (t *Team) Add(z *tensor.Matrix, alpha float32, x *tensor.Matrix, beta float
 		z: storage(z), x: storage(x), y: storage(y), alpha: C.float(alpha),
 		beta: C.float(beta),
 	}
-	t.rows(on(C.weft_combine, z, x, y), unsafe.Pointer(args), z.Len(), 1)
+	t.rows(on(C.weft_combine, z, x, y).streams(z, x, y), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Axpy is z += alpha·x.
@@ -71,7 +75,7 @@ func (t *Team) Axpy(z *tensor.Matrix, alpha float32, x *tensor.Matrix) { t.Add(z
 func (t *Team) Scale(z *tensor.Matrix, alpha float32, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	args := &C.weft_combine_args{z: storage(z), x: storage(x), alpha: C.float(alpha)}
-	t.rows(on(C.weft_combine, z, x), unsafe.Pointer(args), z.Len(), 1)
+	t.rows(on(C.weft_combine, z, x).streams(z, x), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Copy is z = x.
@@ -81,7 +85,7 @@ func (t *Team) Copy(z, x *tensor.Matrix) { t.Scale(z, 1, x) }
 func (t *Team) Convert(z, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	args := convertArgs(z, x)
-	t.rows(on(C.weft_convert), unsafe.Pointer(&args), z.Len(), 1)
+	t.rows(on(C.weft_convert).streams(z, x), unsafe.Pointer(&args), z.Len(), 1)
 }
 
 // convert is Convert on the calling thread.
@@ -102,7 +106,7 @@ func (t *Team) Multiply(z, x, y *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	tensor.SameShape(z, y)
 	args := &C.weft_combine_args{z: storage(z), x: storage(x), y: storage(y), alpha: 1, multiply: 1}
-	t.rows(on(C.weft_combine, z, x, y), unsafe.Pointer(args), z.Len(), 1)
+	t.rows(on(C.weft_combine, z, x, y).streams(z, x, y), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Zero sets all bytes of z to zero.
@@ -110,7 +114,7 @@ func (t *Team) Zero(z *tensor.Matrix) { t.fill(z, 0) }
 
 // fill sets every element of a BFloat16 matrix, and every 32-bit word of another, to bits.
 func (t *Team) fill(z *tensor.Matrix, bits uint32) {
-	r, size := routine{C.weft_fill, C.WEFT_FLOAT32}, 4
+	r, size := routine{name: C.weft_fill, of: C.WEFT_FLOAT32}.streams(z), 4
 	if z.Element == tensor.BFloat16 {
 		r.of, size = C.WEFT_BFLOAT16, 2
 	}
@@ -147,7 +151,7 @@ func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
 		tiles: doubles(partial), x: storage(x), y: storage(y),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
-	t.overTiles(on(C.weft_column_sum, x, y), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.overTiles(on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
 	partial.Release()
 }
@@ -157,7 +161,7 @@ func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
 	n := x.Len()
 	partial := t.scratch(tensor.Float64, tiles(n), 1)
 	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), rows: C.int64_t(n), cols: 1}
-	t.overTiles(on(C.weft_sum_squares), unsafe.Pointer(args), n, 1)
+	t.overTiles(on(C.weft_sum_squares).streams(x), unsafe.Pointer(args), n, 1)
 	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
 	partial.Release()
 	return sum
@@ -174,7 +178,7 @@ func (t *Team) HeadDot(out, z, a *tensor.Matrix) {
 		out: floats(out), z: storage(z), a: floats(a), heads: C.int64_t(heads),
 		width: C.int64_t(z.Cols / heads),
 	}
-	t.rows(on(C.weft_head_dot, z), unsafe.Pointer(args), z.Rows, z.Cols)
+	t.rows(on(C.weft_head_dot, z).streams(z, out), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
 // HeadDotBackward adds dz_ihc += s_ih·a_hc and da_hc += Σ_i s_ih·z_ihc, for s = dLoss/d out of HeadDot.
@@ -190,12 +194,12 @@ func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
 		z: storage(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
 		heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads),
 	}
-	t.overTiles(on(C.weft_head_outer_back, z), unsafe.Pointer(args), z.Rows, z.Cols)
+	t.overTiles(on(C.weft_head_outer_back, z).streams(z, s), unsafe.Pointer(args), z.Rows, z.Cols)
 	t.mergeTiles(partial, func(c int, v float64) { da.Floats()[c] += float32(v) })
 	partial.Release()
 	to := *args
 	to.z = storage(dz)
-	t.rows(on(C.weft_head_outer, dz), unsafe.Pointer(&to), z.Rows, z.Cols)
+	t.rows(on(C.weft_head_outer, dz).streams(dz, dz, s), unsafe.Pointer(&to), z.Rows, z.Cols)
 }
 
 // HeadMean is out_ic = mean over heads of z_ihc, for z rows × heads·width.
@@ -205,7 +209,7 @@ func (t *Team) HeadMean(out, z *tensor.Matrix) {
 		out: storage(out), in: storage(z), heads: C.int64_t(z.Cols / out.Cols),
 		width: C.int64_t(out.Cols),
 	}
-	t.rows(on(C.weft_head_mean, out, z), unsafe.Pointer(args), z.Rows, z.Cols)
+	t.rows(on(C.weft_head_mean, out, z).streams(out, z), unsafe.Pointer(args), z.Rows, z.Cols)
 }
 
 // HeadMeanBackward spreads g (rows × width) over the heads of dz (rows × heads·width).
@@ -215,5 +219,5 @@ func (t *Team) HeadMeanBackward(dz, g *tensor.Matrix) {
 		out: storage(dz), in: storage(g), heads: C.int64_t(dz.Cols / g.Cols),
 		width: C.int64_t(g.Cols),
 	}
-	t.rows(on(C.weft_head_mean_back, dz, g), unsafe.Pointer(args), dz.Rows, dz.Cols)
+	t.rows(on(C.weft_head_mean_back, dz, g).streams(dz, g), unsafe.Pointer(args), dz.Rows, dz.Cols)
 }

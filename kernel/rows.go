@@ -53,6 +53,11 @@ func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 	if z.Element == tensor.BFloat16 {
 		args.z_type = C.WEFT_BFLOAT16
 	}
+	moved := rows.Cols * x.Cols
+	r.bytes.Streamed = moved * (z.Element.Size() + x.Element.Size())
+	if name == C.weft_scatter_add {
+		r.bytes.Streamed += moved * z.Element.Size()
+	}
 	t.rows(r, unsafe.Pointer(args), rows.Cols, x.Cols)
 }
 
@@ -111,7 +116,12 @@ func (t *Team) columns(z, x someColumns, rows, count int, to Output) {
 		z_type:     C.int32_t(typeOf(z.of)),
 		accumulate: boolean(to == Accumulate),
 	}
-	t.rows(on(C.weft_columns, x.of), unsafe.Pointer(args), rows, count)
+	r := on(C.weft_columns, x.of)
+	r.bytes.Streamed = rows * count * (z.of.Element.Size() + x.of.Element.Size())
+	if to == Accumulate {
+		r.bytes.Streamed += rows * count * z.of.Element.Size()
+	}
+	t.rows(r, unsafe.Pointer(args), rows, count)
 }
 
 // HeadScale is z_ihc = x_ihc · s_ih, for x and z rows × heads·width and s rows × heads. z may be x.
@@ -122,7 +132,7 @@ func (t *Team) HeadScale(z, x, s *tensor.Matrix) {
 		z: storage(z), x: storage(x), s: floats(s), heads: C.int64_t(s.Cols),
 		width: C.int64_t(x.Cols / s.Cols),
 	}
-	t.rows(on(C.weft_head_scale, z, x), unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(on(C.weft_head_scale, z, x).streams(z, x, s), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // Exp is z = exp(x), element by element. z may be x.
@@ -133,7 +143,7 @@ func (t *Team) Reciprocal(z, x *tensor.Matrix) { t.elements(C.weft_reciprocal, z
 
 func (t *Team) elements(name C.int, z, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
-	t.rows(on(name, z, x), unsafe.Pointer(&C.weft_combine_args{z: storage(z), x: storage(x)}), z.Len(), 4)
+	t.rows(on(name, z, x).streams(z, x), unsafe.Pointer(&C.weft_combine_args{z: storage(z), x: storage(x)}), z.Len(), 4)
 }
 
 // Picked returns the listed rows of m (Int32, 1 × n), in scratch memory.
@@ -168,7 +178,7 @@ func (t *Team) AttendEnd(s *AttentionState) {
 		z: floats(s.Out), maximum: floats(s.Maximum), sum: floats(s.sum), heads: C.int64_t(heads),
 		width: C.int64_t(s.Out.Cols / heads),
 	}
-	t.rows(on(C.weft_attend_end), unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
+	t.rows(on(C.weft_attend_end).streams(s.Out, s.Out, s.Maximum, s.sum), unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
 	s.sum.Release()
 	s.sum, s.begun = nil, false
 }

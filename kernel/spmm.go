@@ -36,6 +36,9 @@ func (a *CSR) c() C.weft_edges {
 // ends returns where the rows' entries end, behind the last of each.
 func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(a.Indptr)), 8)) }
 
+// structure is what a kernel over all of a's rows reads of it.
+func (a *CSR) structure() []*tensor.Matrix { return []*tensor.Matrix{a.Indptr, a.Indices, a.Values} }
+
 // Release gives the arrays back.
 func (a *CSR) Release() {
 	a.Indptr.Release()
@@ -59,7 +62,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 		c.spmm(args, a, x)
 		c.release()
 	} else {
-		t.edges(on(C.weft_spmm, x), unsafe.Pointer(args), a, a.Hubs, x.Cols)
+		t.edges(spmmOn(z, a, x, s, to), unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	}
 	t.spmmHubs(args, z, a, x, s)
 }
@@ -69,8 +72,22 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
 	some := a.hubsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
-	t.edgesOf(on(C.weft_spmm, x), unsafe.Pointer(args), some, lo, hi, some.Hubs, x.Cols)
+	r := spmmOn(z, some, x, s, to)
+	r.bytes = r.bytes.times(hi-lo, a.Rows)
+	t.edgesOf(r, unsafe.Pointer(args), some, lo, hi, some.Hubs, x.Cols)
 	t.spmmHubs(args, z, some, x, s)
+}
+
+// spmmOn is the kernel for all rows of a.
+func spmmOn(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) routine {
+	r := on(C.weft_spmm, x).needs(a.structure()...).needs(s.Row).gathers(a.Entries(), x, s.Col)
+	if s.Self != nil {
+		r = r.needs(s.Self, x)
+	}
+	if to == Accumulate {
+		return r.streams(z, z)
+	}
+	return r.needs(z)
 }
 
 func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *C.weft_spmm_args {
@@ -133,7 +150,10 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 		z: storage(z), arg: ints(arg), x: storage(x), edges: a.c(),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
 	}
-	r := on(C.weft_max, z, x)
+	r := on(C.weft_max, z, x).needs(a.structure()...).needs(z, arg).gathers(a.Entries(), x)
+	if !first {
+		r = r.streams(z, arg)
+	}
 	t.edges(r, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	p := t.parts(a, nil, nil)
 	partZ, partArg := t.scratch(x.Element, lanes, x.Cols), t.scratch(tensor.Int32, lanes, x.Cols)
@@ -197,7 +217,8 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 		source_ids: ints(ids),
 		loops:      ints(loops), cols: C.int64_t(g.Cols),
 	}
-	r := on(C.weft_max_back, g)
+	r := on(C.weft_max_back, g).needs(transposed.structure()...).needs(dx).streams(dx).
+		gathers(transposed.Entries(), g, arg)
 	t.edges(r, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
 	p := t.parts(transposed, nil, ids)
 	part := *args
@@ -230,7 +251,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 		out: floats(out), values: floats(values), edges: a.c(),
 		transposed: boolean(read == Transposed), mask: m.c(),
 	}
-	t.edges(on(C.weft_sparse_mask), unsafe.Pointer(args), a, nil, 32)
+	t.edges(on(C.weft_sparse_mask).streams(a.structure()...).streams(out), unsafe.Pointer(args), a, nil, 32)
 	return out
 }
 

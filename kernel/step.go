@@ -28,7 +28,7 @@ func (t *Team) Adam(w, g, m, v *tensor.Matrix, s AdamStep) {
 		correction1: C.float(1 - math.Pow(s.Beta1, float64(s.Step))),
 		correction2: C.float(1 - math.Pow(s.Beta2, float64(s.Step))),
 	}
-	t.rows(on(C.weft_adam), unsafe.Pointer(args), w.Len(), 8)
+	t.rows(on(C.weft_adam).streams(w, w, m, m, v, v, g), unsafe.Pointer(args), w.Len(), 8)
 }
 
 // SGDStep holds one step's settings. Clip multiplies the gradient. The First step overwrites the buffer.
@@ -44,5 +44,5 @@ func (t *Team) SGD(w, g, b *tensor.Matrix, s SGDStep) {
 		w: floats(w), g: floats(g), momentum: floats(b), lr: C.float(s.Rate), mu: C.float(s.Momentum),
 		decay: C.float(s.Decay), clip: C.float(s.Clip), first: boolean(s.First),
 	}
-	t.rows(on(C.weft_sgd), unsafe.Pointer(args), w.Len(), 4)
+	t.rows(on(C.weft_sgd).streams(w, w, g, b, b), unsafe.Pointer(args), w.Len(), 4)
 }

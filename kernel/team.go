@@ -102,6 +102,38 @@ type Call struct {
 	Kernel  string // as in weft.h, or "product"
 	Shape   Shape
 	Entries int // of a kernel over a sparse matrix, in its rows. A plan takes rows to be equally long
+	Bytes   Bytes
+}
+
+// Bytes are what a call reads and writes of its operands. An operand counts as often as the call passes over
+// it: what is added to counts twice.
+type Bytes struct {
+	Streamed int // from front to back
+	// Least is the part of Streamed that no fusion saves: what a product or a sum along edges reads and the
+	// result that it writes. All other work on rows could at best be done while these pass.
+	Least    int
+	Gathered int // rows that the entries of a sparse matrix name, each time that one does
+}
+
+// Plus returns the sums.
+func (b Bytes) Plus(more Bytes) Bytes {
+	return Bytes{b.Streamed + more.Streamed, b.Least + more.Least, b.Gathered + more.Gathered}
+}
+
+// times returns about part/whole of the bytes.
+func (b Bytes) times(part, whole int) Bytes {
+	of := func(n int) int { return int(int64(n) * int64(part) / int64(max(1, whole))) }
+	return Bytes{of(b.Streamed), of(b.Least), of(b.Gathered)}
+}
+
+// bytesOf is the size of matrices, some of which may be nil.
+func bytesOf(matrices ...*tensor.Matrix) (n int) {
+	for _, m := range matrices {
+		if m != nil {
+			n += m.Len() * m.Element.Size()
+		}
+	}
+	return n
 }
 
 // Shape is the rows that a kernel works on and about how many elements it reads for each, or for each of its
@@ -137,14 +169,37 @@ func (t *Team) make(c Call, n int, work func(k int)) {
 
 // routine is a C kernel for elements of one type.
 type routine struct {
-	name C.int
-	of   C.enum_weft_type
+	name  C.int
+	of    C.enum_weft_type
+	bytes Bytes
+}
+
+// streams adds to the kernel's Bytes what it passes over, each of the matrices once; nil is none.
+func (r routine) streams(matrices ...*tensor.Matrix) routine {
+	r.bytes.Streamed += bytesOf(matrices...)
+	return r
+}
+
+// needs is streams for what counts as Least.
+func (r routine) needs(matrices ...*tensor.Matrix) routine {
+	r.bytes.Least += bytesOf(matrices...)
+	return r.streams(matrices...)
+}
+
+// gathers adds a row of each of the matrices for each of so many entries.
+func (r routine) gathers(entries int, matrices ...*tensor.Matrix) routine {
+	for _, m := range matrices {
+		if m != nil {
+			r.bytes.Gathered += entries * m.Cols * m.Element.Size()
+		}
+	}
+	return r
 }
 
 // on returns the kernel for operands of one element type, Float32 or BFloat16; nil is of either. A kernel
 // that is not over storage has no such operands.
 func on(name C.int, storage ...*tensor.Matrix) routine {
-	r, first := routine{name, C.WEFT_FLOAT32}, true
+	r, first := routine{name: name, of: C.WEFT_FLOAT32}, true
 	for _, m := range storage {
 		switch of := typeOf(m); {
 		case m == nil:
@@ -191,7 +246,7 @@ func (t *Team) ranges(r routine, args unsafe.Pointer, s Shape, n, cost int) {
 	if t.threads > 1 {
 		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
 	}
-	t.make(Call{Kernel: names[r.name], Shape: s}, parts,
+	t.make(Call{Kernel: names[r.name], Shape: s, Bytes: r.bytes}, parts,
 		func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
 }
 
@@ -204,7 +259,7 @@ func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols
 // edgesOf is edges for rows first…last−1, of which skipped are some.
 func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
 	bounds := t.balance(a, first, last, skipped, cols)
-	t.make(Call{names[r.name], Shape{last - first, cols}, t.entries(a, first, last)},
+	t.make(Call{names[r.name], Shape{last - first, cols}, t.entries(a, first, last), r.bytes},
 		len(bounds)-1, func(k int) {
 			if bounds[k] < bounds[k+1] {
 				r.run(args, bounds[k], bounds[k+1])

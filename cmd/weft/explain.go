@@ -29,7 +29,7 @@ type planned struct {
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
 	return slices.Concat(p.model(), p.validated(), p.evaluated(), p.stages(), p.encoded(), p.delayed(),
-		p.recomputed(), p.edges(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.moved())
+		p.recomputed(), p.edges(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.passes(), p.moved())
 }
 
 // validated says which other graph the model is validated on.
@@ -416,6 +416,43 @@ func (p planned) balance() []string {
 		}
 	}
 	return []string{line}
+}
+
+// passes says how many bytes kernels read and write, by layer.
+func (p planned) passes() (lines []string) {
+	all := p.Bytes()
+	for layer := range max(0, len(all)-1) {
+		f, b := &all[layer].Forward, &all[layer].Backward
+		lines = append(lines, fmt.Sprintf("layer %d: kernels stream %.1f MB forward and %.1f MB backward, of which "+
+			"products and sums along edges need %.1f MB and %.1f MB, and gather %.1f MB and %.1f MB", layer,
+			float64(f.Streamed)/1e6, float64(b.Streamed)/1e6, float64(f.Least)/1e6, float64(b.Least)/1e6,
+			float64(f.Gathered)/1e6, float64(b.Gathered)/1e6))
+	}
+	return lines
+}
+
+// layerBytes is plan.Plan.Bytes for programs.
+type layerBytes struct {
+	Layer    int         `json:"layer"` // −1: outside all layers
+	Forward  passedBytes `json:"forward"`
+	Backward passedBytes `json:"backward"`
+}
+
+type passedBytes struct {
+	Streamed int `json:"streamed"`
+	Least    int `json:"least"`
+	Gathered int `json:"gathered"`
+}
+
+func (p planned) layerBytes() (list []layerBytes) {
+	all := p.Bytes()
+	for layer, b := range all {
+		if layer == len(all)-1 {
+			layer = -1
+		}
+		list = append(list, layerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward)})
+	}
+	return list
 }
 
 // moved says how many bytes workers send to move rows and, between stages, how many GNNPipe's formula gives.

@@ -720,6 +720,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			StageBytes      []int64        `json:"stage_bytes"`
 			LinksBytes      []int64        `json:"links_bytes,omitempty"`
 			EdgeColumns     []int64        `json:"edge_columns"`
+			KernelBytes     []layerBytes   `json:"kernel_bytes"`
 			Disk            tensor.Moved   `json:"disk,omitzero"`
 			DiskBytes       int64          `json:"disk_bytes,omitempty"`
 			LeastBytes      int64          `json:"least_bytes,omitempty"`
@@ -728,7 +729,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 			Plan            []string       `json:"plan"`
 		}{
 			p.PeakTensorBytes, p.GraphBytes, p.sent(halo), p.sent(layout), p.sent(stage), ofLinks,
-			p.EdgeColumns,
+			p.EdgeColumns, p.layerBytes(),
 			p.Disk(), p.DiskBytes(),
 			p.Least, p.All, p.Stages, p.lines(),
 		})

@@ -109,8 +109,44 @@ func TestThinBound(t *testing.T) {
 		assert.Equal(t, 1, p.share, "probe %d counts for", i)
 	}
 	if want := float64(4 * (e.Entries()*(1+3+1) + 2*e.Indptr.Len() + e.Rows*3)); len(passes) != 3 ||
-		j.bytes() != want {
-		t.Errorf("%d probes of %v bytes, want 3 of %v", len(passes), j.bytes(), want)
+		boundBytes(j) != want {
+		t.Errorf("%d probes of %v bytes, want 3 of %v", len(passes), boundBytes(j), want)
+	}
+}
+
+// boundBytes is what the bound counts.
+func boundBytes(j *job) float64 {
+	n := j.written + 2*j.updated
+	for _, g := range j.gathers {
+		n += g.rowBytes()
+		if g.lines {
+			n += 4 * g.indices.Len()
+		}
+	}
+	for _, m := range j.read {
+		n += m.Len() * m.Element.Size()
+	}
+	return float64(n)
+}
+
+// TestCallsCountTheBound: a kernel's calls count the bytes that its bound counts, which knows nothing of
+// them. Attention's backward pass also writes and reads what it packs for each destination, and reads the
+// gradient twice.
+func TestCallsCountTheBound(t *testing.T) {
+	b := newBench(Options{Threads: 2, Quick: true})
+	defer b.close()
+	for _, c := range b.cases() {
+		a := &arrays{team: b.team}
+		j := c.build(a)
+		got, want := b.bytes(j), boundBytes(j)
+		more := 0.0
+		if strings.Contains(c.name, "attention") && strings.Contains(c.name, "backward") {
+			more = .2 * want
+		}
+		if got < want || got > want+more {
+			t.Errorf("%s %s: calls count %v bytes, the bound %v", c.name, c.shape, got, want)
+		}
+		a.release()
 	}
 }
 

@@ -158,19 +158,16 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	}
 }
 
-// bytes is what the job has to move.
-func (j *job) bytes() float64 {
-	n := j.written + 2*j.updated
-	for _, g := range j.gathers {
-		n += g.rowBytes()
-		if g.lines {
-			n += 4 * g.indices.Len()
-		}
+// bytes is what the kernel calls of the job move.
+func (b *bench) bytes(j *job) float64 {
+	var all kernel.Bytes
+	b.team.Watch = func(c kernel.Call, run func()) {
+		all = all.Plus(c.Bytes)
+		run()
 	}
-	for _, m := range j.read {
-		n += m.Len() * m.Element.Size()
-	}
-	return float64(n)
+	j.run()
+	b.team.Watch = nil
+	return float64(all.Streamed + all.Gathered)
 }
 
 // measure takes about the budget.
@@ -185,7 +182,7 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 	seconds := median(samples[0][0])
 	k := Kernel{
 		Name: name, Shape: shape, Threads: b.Threads, Seconds: seconds, GFLOPS: j.flops / seconds / 1e9,
-		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory",
+		GBytesPerSec: b.bytes(j) / seconds / 1e9, Bound: "memory",
 		Fraction: fraction(samples[0][0], passes, samples[1]),
 	}
 	if j.compute {

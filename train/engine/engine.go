@@ -81,6 +81,8 @@ type Config struct {
 	// Trace takes spans of the worker's main work. It may be nil. A goroutine beside that work has the track
 	// of its comm.Comm. Messages, waits and kernel calls are recorded elsewhere.
 	Trace *trace.Track
+	// OnLayer is told of each layer before work of it is done, and of trace.NoLayer after it. It may be nil.
+	OnLayer func(layer int, part trace.Part)
 	// Degrees are gnn.Env's.
 	Degrees gnn.Degrees
 	// Stage has the options of the pipeline axis.
@@ -93,7 +95,7 @@ func (c *Config) variesInput() bool {
 	return c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0 || c.Groups.Mesh.Stages > 1
 }
 
-// observe tells Trace in which layers the operations on a tape are. forward is the part that the forward pass
+// observe tells Trace and OnLayer in which layers the operations on a tape are. forward is the part that the forward pass
 // counts as: Backward where it is repeated there.
 func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
 	t.OnLayer = func(layer int, backward bool) {
@@ -105,6 +107,9 @@ func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
 			part = trace.Backward
 		}
 		c.Trace.Layer(layer, part)
+		if c.OnLayer != nil {
+			c.OnLayer(layer, part)
+		}
 	}
 }
 

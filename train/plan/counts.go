@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weft/comm"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/partition"
 	"weft/train/worker"
@@ -76,23 +77,48 @@ func (k *Kernel) UnmarshalText(text []byte) error {
 	return err
 }
 
+// LayerBytes are those of the kernel calls of a layer in a training pass.
+type LayerBytes struct{ Forward, Backward kernel.Bytes }
+
 // counter counts what a worker does in a training pass.
 type counter struct {
 	mu      sync.Mutex
 	kernels Kernels
+	bytes   []LayerBytes // by layer; the last: outside all layers, as the loss
+	layer   int          // that is at work, an index into bytes
+	part    trace.Part
 	before  [comm.Kinds]comm.Traffic
+}
+
+// onLayer is engine.Config.OnLayer.
+func (c *counter) onLayer(layer int, part trace.Part) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if layer == trace.NoLayer {
+		layer = len(c.bytes) - 1
+	}
+	c.layer, c.part = layer, part
 }
 
 // watch counts a kernel call, as kernel.Team.Watch.
 func (c *counter) watch(call kernel.Call, run func()) {
 	c.mu.Lock()
 	c.kernels.Add(call)
+	if at := &c.bytes[c.layer]; c.part == trace.Backward {
+		at.Backward = at.Backward.Plus(call.Bytes)
+	} else {
+		at.Forward = at.Forward.Plus(call.Bytes)
+	}
 	c.mu.Unlock()
 	run()
 }
 
 // begin begins to count.
-func (c *counter) begin(w *worker.Worker) { c.kernels, c.before = Kernels{}, sent(w.Groups.World) }
+func (c *counter) begin(w *worker.Worker) {
+	c.kernels, c.before = Kernels{}, sent(w.Groups.World)
+	c.bytes = make([]LayerBytes, len(w.Blocks)+1)
+	c.layer, c.part = len(w.Blocks), trace.Rest
+}
 
 // end returns what was counted.
 func (c *counter) end(w *worker.Worker, share *partition.Share) Counts {

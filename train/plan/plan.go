@@ -65,9 +65,11 @@ type Worker struct {
 	Room        turns.Room     // of messages between workers, where matrices may rest
 	EdgeColumns worker.ByLayer // aggregated edges × columns in such a pass
 	LayoutBytes worker.ByLayer // sent in all-to-alls between layouts in such a pass
-	Common      int            // workers, with this one, that have its edges in common; 0: none have
-	Parameters  int            // values, of its stage
-	Predictions int            // values, of all workers
+	// Bytes of kernels in such a pass, by block of the model; the last: outside all blocks, as the loss
+	Bytes       []LayerBytes
+	Common      int // workers, with this one, that have its edges in common; 0: none have
+	Parameters  int // values, of its stage
+	Predictions int // values, of all workers
 	// bytes of its part of a checkpoint, and of the snapshot in memory; 0: there are none
 	Checkpoint int64
 	// multiply-adds of each block of the whole model in a forward pass; nil: unknown
@@ -521,9 +523,31 @@ func (p *Worker) add(rank *Worker) {
 	p.Tensors, p.Graph = max(p.Tensors, rank.Tensors), max(p.Graph, rank.Graph)
 	p.Sent = worker.SumOf([]worker.Communication{p.Sent, rank.Sent})
 	p.EdgeColumns, p.LayoutBytes = p.EdgeColumns.Plus(rank.EdgeColumns), p.LayoutBytes.Plus(rank.LayoutBytes)
+	p.Bytes = sumOf(p.Bytes, rank.Bytes)
 	p.Checkpoint += rank.Checkpoint
 	p.Disk = p.Disk.Plus(rank.Disk)
 	p.DiskBytes = max(p.DiskBytes, rank.DiskBytes)
+}
+
+// sumOf returns the sums of two workers' bytes.
+func sumOf(some, more []LayerBytes) []LayerBytes {
+	sum := slices.Clone(some)
+	for k, b := range more {
+		sum[k] = LayerBytes{sum[k].Forward.Plus(b.Forward), sum[k].Backward.Plus(b.Backward)}
+	}
+	return sum
+}
+
+// Bytes are those of the kernels of all workers, as Worker.Bytes.
+func (p *Plan) Bytes() (all []LayerBytes) {
+	for i := range p.Workers {
+		if all == nil {
+			all = p.Workers[i].Bytes
+		} else {
+			all = sumOf(all, p.Workers[i].Bytes)
+		}
+	}
+	return all
 }
 
 // rank plans the rank of world, in memory.
@@ -543,10 +567,8 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	other *worker.Validation,
 ) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
-	counter := &counter{kernels: Kernels{}}
-	if in.Counts {
-		team.Watch = counter.watch
-	}
+	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
+	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, world, share, other)
 	if err != nil {
@@ -601,8 +623,12 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		if _, _, err := w.TrainEpoch(number, read, nil); err != nil {
 			return err
 		}
-		if in.Counts && epoch == epochs-1 {
-			p.Counts = counter.end(w, w.Share)
+		if epoch == epochs-1 {
+			p.Bytes = counter.bytes
+			counter.bytes = make([]LayerBytes, len(p.Bytes)) // of the evaluation
+			if in.Counts {
+				p.Counts = counter.end(w, w.Share)
+			}
 		}
 		// the last of these epochs is the run's, and has the evaluation of the one before
 		evaluated := w.Offload == "" || epoch != epochs-2 || w.EvaluatesAfter(w.Epochs-1)

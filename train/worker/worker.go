@@ -27,7 +27,7 @@ import (
 	"weft/train/task"
 )
 
-// Config is the settings of a worker. All workers of a run have the same, but for Recorder and Explain.
+// Config is the settings of a worker. All workers of a run have the same, but for Recorder, Explain and OnLayer.
 type Config struct {
 	*setting.Resolved
 	Outputs int // columns of the last layer
@@ -65,6 +65,8 @@ type Config struct {
 	Recorder *trace.Recorder
 	// Explain is called for each module of the model with what it does. It may be nil.
 	Explain func(module, what string)
+	// OnLayer is engine.Config's.
+	OnLayer func(layer int, part trace.Part)
 }
 
 // Savings are what a worker does to take less memory, at the price of time. The results have the same bits.
@@ -275,7 +277,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 			w.readScores(output)
 			return w.Task.Loss(w.epoch, output)
 		},
-		Trace: world.Track(),
+		Trace: world.Track(), OnLayer: c.OnLayer,
 	}, nil
 }
 

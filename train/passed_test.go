@@ -1,0 +1,58 @@
+package train
+
+import (
+	"testing"
+
+	"weft/graph/generate"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/kernel"
+	"weft/train/plan"
+)
+
+// TestPassedByFormula: the bytes that the kernels of a GCN pass over, by layer, counted by hand from the graph
+// and the widths. Each matrix of rows is counted once for each operation that reads or writes it.
+func TestPassedByFormula(t *testing.T) {
+	const vertices, features, hidden, classes, float = 900, 24, 16, 8, 4
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: vertices, Degree: 6, Features: features, Classes: classes, Seed: 3,
+		Directed: true,
+	})
+	require.NoError(t, err)
+	o := given(Defaults(), "model gcn, layers 2, dropout 0, threads 2")
+	o.Hidden = hidden
+	rows := func(columns int) int { return float * vertices * columns }
+	weight := func(in, out int) int { return float * in * out }
+	edges := len(g.Relations[0].Sources)
+	// The matrix, and the factors of rows, columns and self loops; and the rows that the edges name
+	structure := 8*(vertices+1) + 4*edges + 2*rows(1)
+	gathered := edges * float * (classes + 1)
+	product := rows(features) + weight(features, hidden) + rows(hidden) // of the aggregated features
+	last := rows(hidden) + weight(hidden, classes) + rows(classes)
+	sum := structure + 2*rows(classes) // the rows for self loops, and the result
+	gradients := []int{
+		rows(features) + rows(hidden) + weight(features, hidden),
+		rows(hidden) + rows(classes) + weight(hidden, classes) + // of the weight
+			rows(classes) + rows(hidden) + weight(hidden, classes), // of the layer's input
+	}
+	want := []plan.LayerBytes{
+		{
+			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product}, // bias and ReLU
+			// ReLU's gradient, then the sums for that of the bias
+			Backward: kernel.Bytes{Streamed: gradients[0] + 3*rows(hidden) + rows(hidden), Least: gradients[0]},
+		},
+		{
+			Forward: kernel.Bytes{
+				Streamed: last + sum + 2*rows(classes), Least: last + sum, Gathered: gathered,
+			},
+			Backward: kernel.Bytes{
+				Streamed: gradients[1] + sum + rows(classes), Least: gradients[1] + sum, Gathered: gathered,
+			},
+		},
+	}
+	got := planOf(t, g, o).Workers[0].Bytes
+	require.Len(t, got, len(want)+1)
+	for layer := range want {
+		assert.Equal(t, want[layer], got[layer], "layer %d", layer)
+	}
+}
