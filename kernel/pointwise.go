@@ -43,8 +43,9 @@ func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 	t.rows(on(C.weft_finish, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
-func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
+// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. It adds Σ_i dx_i to
+// dBias (1 × cols), unless that is nil. dx may be g.
+func (t *Team) FinishBackward(dx, dBias, g, z *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(dx, g)
 	args := &C.weft_finish_back_args{
 		dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols),
@@ -54,7 +55,13 @@ func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 	if act != Identity {
 		r = r.streams(z)
 	}
-	t.rows(r, unsafe.Pointer(args), g.Rows, g.Cols)
+	if dBias == nil {
+		t.rows(r, unsafe.Pointer(args), g.Rows, g.Cols)
+		return
+	}
+	sums := t.columnSums(dBias, dx, nil)
+	t.chain(g.Rows, g.Cols, link{r, unsafe.Pointer(args), false}, sums.link)
+	sums.end()
 }
 
 // Add is z = alpha·x + beta·y. z may be x or y.
@@ -145,13 +152,32 @@ func (t *Team) Fill(z *tensor.Matrix, value float32) {
 
 // ColumnSums adds Σ_i x_ic, or Σ_i x_ic·y_ic where y is given, to sum (1 × cols).
 func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
+	s := t.columnSums(sum, x, y)
+	t.overTiles(s.routine, s.args, x.Rows, x.Cols)
+	s.end()
+}
+
+// columnSums are sums over rows, of which the kernel makes those of each tile. end adds these to the result.
+type columnSums struct {
+	link
+	end func()
+}
+
+func (t *Team) columnSums(sum, x, y *tensor.Matrix) columnSums {
 	check("sum", sum, 1, x.Cols)
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_column_sum_args{
 		tiles: doubles(partial), x: storage(x), y: storage(y),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
-	t.overTiles(on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), x.Rows, x.Cols)
+	return columnSums{
+		link{on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), true},
+		func() { t.addTiles(sum, partial) },
+	}
+}
+
+// addTiles adds the sums of all tiles to sum, and releases them.
+func (t *Team) addTiles(sum, partial *tensor.Matrix) {
 	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
 	partial.Release()
 }
