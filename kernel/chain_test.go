@@ -20,7 +20,8 @@ func TestChains(t *testing.T) {
 }
 
 func chains(s *suite, rows int) {
-	const cols = 33
+	const heads, width = 3, 11
+	const cols, float = heads * width, 4
 	streamed := 0
 	s.team.Watch = func(c kernel.Call, run func()) {
 		streamed += c.Bytes.Streamed
@@ -38,7 +39,8 @@ func chains(s *suite, rows int) {
 			}
 		}
 	}
-	z, y, bias := s.stored(rows, cols), s.stored(rows, cols), s.normal(1, cols)
+	z, y, a, b, bias := s.stored(rows, cols), s.stored(rows, cols), s.normal(1, cols), s.normal(1, cols),
+		s.normal(1, cols)
 	row := rows * cols * z.Element.Size()
 	mask := kernel.NewMask(11, .4, nil)
 	for act := range activations {
@@ -57,4 +59,29 @@ func chains(s *suite, rows int) {
 			return []*tensor.Matrix{dx, sum}
 		})
 	}
+	scores := func() []*tensor.Matrix { return []*tensor.Matrix{s.blank(rows, heads), s.blank(rows, heads)} }
+	same("head dots", row+2*rows*heads*float, func() []*tensor.Matrix {
+		of := scores()
+		s.team.HeadDot(of[0], z, a)
+		s.team.HeadDot(of[1], z, b)
+		return of
+	}, func() []*tensor.Matrix {
+		of := scores()
+		streamed = 0
+		s.team.HeadDots(z, kernel.HeadVector{A: a, Score: of[0]}, kernel.HeadVector{A: b, Score: of[1]})
+		return of
+	})
+	da, db := s.normal(rows, heads), s.normal(rows, heads)
+	same("head dots backward", 3*row+2*rows*heads*float, func() []*tensor.Matrix {
+		dz, sumA, sumB := s.copy(y), s.copy(bias), s.copy(bias)
+		s.team.HeadDotBackward(dz, sumA, da, z, a)
+		s.team.HeadDotBackward(dz, sumB, db, z, b)
+		return []*tensor.Matrix{dz, sumA, sumB}
+	}, func() []*tensor.Matrix {
+		dz, sumA, sumB := s.copy(y), s.copy(bias), s.copy(bias)
+		streamed = 0
+		s.team.HeadDotsBackward(dz, z, kernel.HeadGradient{A: a, DA: sumA, DScore: da},
+			kernel.HeadGradient{A: b, DA: sumB, DScore: db})
+		return []*tensor.Matrix{dz, sumA, sumB}
+	})
 }
