@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -67,7 +67,7 @@ test: packages ## formatting, tracked files and every test: what every change pa
 test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
 	@environment=$$(scripts/python-environment test) && \
-		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py
 
 check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
 
@@ -89,6 +89,9 @@ bench: build ## every kernel and whole epochs against what this machine can do: 
 
 bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB of Python packages; see scripts/peers/README.md
 	@python3 -B scripts/peers/bench.py --data '$(WEFT_DATA)' $(ARGS)
+
+bench-sampling: build ## seconds to the same accuracy beside PyG's and DGL's sampled batches: hours; fetches 5 GB of Python packages, those of bench-peers; ARGS="--only physics --seeds 1"
+	@python3 -B scripts/sampling/sampling.py --data '$(WEFT_DATA)' $(ARGS)
 
 bench-axes: build ## meshes of workers beside one worker, here and over virtual hosts at given rates: minutes; needs root; ARGS="--graphs rmat --layers 3 --rates 100mbit"
 	@python3 -B scripts/hosts/axes.py $(ARGS)

@@ -27,7 +27,8 @@ from processes import GIB
 HERE = Path(__file__).parent
 COMPARED_LOSSES = 3
 OUT_OF_MEMORY = 3  # exit status of peer.py
-PEERS = {"dgl": "dgl", "pyg": "pyg", "torch": "pyg"}  # each peer, and the environment that it runs in
+# Each peer, and the environment that it runs in. compile is PyG under torch.compile.
+PEERS = {"dgl": "dgl", "pyg": "pyg", "compile": "pyg", "torch": "pyg"}
 FALLBACK = "torch"
 # How weft runs: the name in the table, and what it adds to the command. The peers run in float32 beside each.
 SETTINGS = {"f32": (), "bf16": ("--precision", "bf16"), "blocks": ("--precision", "bf16", "--recompute", "blocks")}
@@ -161,7 +162,8 @@ class Bench:
         result.unlink(missing_ok=True)
         command = [self.python(peer), str(HERE / "peer.py"), peer, model.name, str(store), str(weights)]
         command += [str(self.options.epochs), str(threads), str(result)]
-        outcome = self.process(command, processes.environment(threads), self.scratch / "peer.out", peer)
+        environment = processes.environment(threads) | {"TORCHINDUCTOR_CACHE_DIR": str(self.scratch / "inductor")}
+        outcome = self.process(command, environment, self.scratch / "peer.out", peer)
         if outcome.stopped:
             runs.failure = outcome.stopped
         elif outcome.status == OUT_OF_MEMORY:
@@ -221,7 +223,7 @@ def row(
 
 
 HEADER = (
-    f"{'graph':<14}{'model':<6}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<6}{'peer s':>9}{'peer GiB':>10}"
+    f"{'graph':<14}{'model':<6}{'threads':>7}  {'weft':<7}{'weft s':>9}{'weft GiB':>10}  {'peer':<9}{'peer s':>8}{'peer GiB':>10}"
     f"{'time ×':>8}{'memory ×':>10}{'loss diff':>11}{'other load':>12}"
 )
 
@@ -232,9 +234,9 @@ def text(line: dict) -> str:
         f"{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
     )
     if line["failure"]:
-        return head + f"{line['peer']:<6}  {line['failure']}"
+        return head + f"{line['peer']:<9}  {line['failure']}"
     return head + (
-        f"{line['peer'] + ('*' if line['fastest_peer'] else ''):<6}{line['peer_epoch_seconds']:>9.3f}"
+        f"{line['peer'] + ('*' if line['fastest_peer'] else ''):<9}{line['peer_epoch_seconds']:>8.3f}"
         f"{line['peer_peak_rss_bytes'] / GIB:>10.2f}{line['time_ratio']:>8.2f}{line['memory_ratio']:>10.2f}"
         f"{line['loss_difference']:>11.1e}{line['other_cores']:>12.2f}"
     )
@@ -260,8 +262,9 @@ def main() -> None:
                     print("\n".join(text(line) for line in found), flush=True)
                     write(file, lines)
     print(
-        "weft: f32, bf16 (--precision bf16), blocks (this with --recompute blocks); the peers run in float32.\n"
-        "* the faster peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the first "
+        "weft: f32, bf16 (--precision bf16), blocks (this with --recompute blocks); the peers run in float32; compile is PyG\n"
+        "under torch.compile.\n"
+        "* the fastest peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the first "
         f"{COMPARED_LOSSES} epochs;\n  other load is the number of cores that were busy with something else."
     )
     _log(f"every figure: {file}")
@@ -296,7 +299,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--data", default="../shared/data", help="folder of the public graphs (default %(default)s)")
     parser.add_argument("--graphs", type=names([graph.name for graph in GRAPHS + SMALL]), help="some of the graphs")
     parser.add_argument("--models", type=names(MODELS), default=list(MODELS), help="some of " + ",".join(MODELS))
-    parser.add_argument("--peers", type=names(PEERS), default=["dgl", "pyg"], help="default dgl,pyg, and torch where both fail")
+    parser.add_argument("--peers", type=names(PEERS), default=["dgl", "pyg", "compile"], help="default dgl,pyg,compile, and torch where all fail")
     parser.add_argument("--settings", type=names(SETTINGS), default=["f32", "bf16"], help="of weft, of " + ",".join(SETTINGS))
     parser.add_argument("--threads", type=counts, default=[os.cpu_count()], help="such as 1,2 (default: all cores)")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each system (default %(default)s)")

@@ -1,4 +1,4 @@
-"""One training process of a peer: peer.py dgl|pyg|torch MODEL STORE WEIGHTS EPOCHS THREADS RESULT.
+"""One training process of a peer: peer.py dgl|pyg|compile|torch MODEL STORE WEIGHTS EPOCHS THREADS RESULT.
 
 Trains on a whole store as `weft train` does, from the given weights, and writes a JSON object to RESULT: losses, the seconds of each
 epoch (forward, backward and step; no evaluation), the resident memory before the first epoch, and versions. A peer that has not
