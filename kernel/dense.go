@@ -133,7 +133,7 @@ type productShape struct {
 }
 
 func shapeOfProduct(in, out int, transposed, accumulate bool, x, z tensor.Element) productShape {
-	if !multipliesBFloat16 || x != tensor.BFloat16 {
+	if !MultipliesBFloat16() || x != tensor.BFloat16 {
 		x, z = tensor.Float32, tensor.Float32
 	}
 	return productShape{in, out, transposed, accumulate, x, z}
@@ -250,7 +250,9 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	args := C.weft_weight_args{
 		z: floats(z), x: either(x), g: either(g), x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
 		rows: C.int64_t(x.Rows), in: in, out: out, lanes: C.int64_t(count), tile: laneRows,
-		pairs: boolean(multipliesBFloat16 && x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16),
+	}
+	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
+		args.products = C.int32_t(multiplyBy)
 	}
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)

@@ -13,34 +13,61 @@ var levels = []string{C.WEFT_PORTABLE: "portable", C.WEFT_AVX2: "avx2", C.WEFT_A
 
 var level = func() int {
 	best := int(C.weft_best_level())
-	chosen := best
-	if want := os.Getenv("WEFT_SIMD"); want != "" {
-		chosen = -1
-		for l, name := range levels {
-			if name == want {
-				chosen = l
-			}
-		}
-		if chosen < 0 || chosen > best {
-			fmt.Fprintf(os.Stderr, "weft: WEFT_SIMD=%s: it is one of %s here; unset it to take the best\n",
-				want, strings.Join(levels[:best+1], ", "))
-			os.Exit(2)
-		}
-	}
+	chosen := forced("WEFT_SIMD", levels, func(l int) bool { return l <= best }, best)
 	C.weft_set_level(C.int(chosen))
 	return chosen
 }()
+
+// forced returns the number of the name that an environment variable holds, or best where it is not set. It
+// ends the program if there is no such name among those that are possible here.
+func forced(variable string, names []string, possible func(int) bool, best int) int {
+	want := os.Getenv(variable)
+	if want == "" {
+		return best
+	}
+	var here []string
+	for i, name := range names {
+		switch {
+		case !possible(i):
+		case name == want:
+			return i
+		default:
+			here = append(here, name)
+		}
+	}
+	fmt.Fprintf(os.Stderr, "weft: %s=%s: it is one of %s here; unset it to take the best\n",
+		variable, want, strings.Join(here, ", "))
+	os.Exit(2)
+	return best
+}
 
 // SIMD returns the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU
 // has, or what the environment variable WEFT_SIMD asks for.
 func SIMD() string { return levels[level] }
 
-var multipliesBFloat16 = C.weft_multiplies_bfloat16(C.int(level)) != 0
+var allProducts = []string{
+	C.WEFT_OF_FLOATS: "f32", C.WEFT_OF_PAIRS: "avx512_bf16", C.WEFT_OF_TILES: "amx",
+}
 
-// MultipliesBFloat16 says whether products of BFloat16 matrices are made by the processor's instructions for
-// them (AVX512-BF16), which multiply twice as fast as those for Float32. WEFT_SIMD and ONEDNN_MAX_CPU_ISA may
-// take them away.
-func MultipliesBFloat16() bool { return multipliesBFloat16 }
+// multiplyBy is how products of BFloat16 matrices are made. What WEFT_BF16 asks for is told to oneDNN before its
+// first product.
+var multiplyBy = func() int {
+	if os.Getenv("WEFT_BF16") == allProducts[C.WEFT_OF_PAIRS] {
+		C.weft_onednn_without_tiles()
+	}
+	can := func(by int) bool { return C.weft_can_multiply(C.int(level), uint32(by)) != 0 }
+	return forced("WEFT_BF16", allProducts, can, int(C.weft_best_products(C.int(level))))
+}()
+
+// BFloat16Products returns how products of BFloat16 matrices are made: amx, in AMX's tiles; avx512_bf16, by
+// AVX512-BF16's dot products; f32, of numbers that are converted to Float32. It follows from the kind of
+// processor: avx512_bf16 is AMD's, since on Intel's processors these instructions have half the rate of those for
+// Float32. WEFT_SIMD and ONEDNN_MAX_CPU_ISA may take ways away, and the environment variable WEFT_BF16 asks for one.
+func BFloat16Products() string { return allProducts[multiplyBy] }
+
+// MultipliesBFloat16 says whether products of BFloat16 matrices are made of such numbers: BFloat16Products is not
+// f32.
+func MultipliesBFloat16() bool { return multiplyBy != C.WEFT_OF_FLOATS }
 
 // OneDNN returns the version of the library that makes the dense products.
 func OneDNN() string {

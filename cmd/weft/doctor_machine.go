@@ -127,24 +127,44 @@ func (f numaFinding) describe() (found, advice string) {
 type simdFinding struct {
 	Level  string `json:"level"`
 	Forced bool   `json:"forced"` // by WEFT_SIMD
-	// MultipliesBFloat16: with --precision bf16 weights are rounded, and dense products take half the time
-	MultipliesBFloat16 bool `json:"multiplies_bfloat16"`
 }
 
 func (f simdFinding) describe() (found, advice string) {
-	found = f.Level + ", bf16 computed in float32"
-	if f.MultipliesBFloat16 {
-		found = f.Level + ", bf16 multiplied as it is"
-	}
 	switch {
 	case f.Forced:
-		return found + ", forced by WEFT_SIMD", "unset WEFT_SIMD for the best level of this processor"
+		return f.Level + ", forced by WEFT_SIMD", "unset WEFT_SIMD for the best level of this processor"
 	case f.Level == "avx512":
-		return found, "the fastest level"
+		return f.Level, "the fastest level"
 	case f.Level == "avx2":
-		return found, "good; a processor with AVX-512 would be faster"
+		return f.Level, "good; a processor with AVX-512 would be faster"
 	}
-	return found, "several times slower than AVX2: take another machine"
+	return f.Level, "several times slower than AVX2: take another machine"
+}
+
+// productsFinding is how products are made with --precision bf16.
+type productsFinding struct {
+	By     string `json:"by"`     // kernel.BFloat16Products
+	Forced bool   `json:"forced"` // by WEFT_BF16
+}
+
+func (f productsFinding) words() string {
+	switch f.By {
+	case "amx":
+		return "AMX, of weights rounded to it"
+	case "avx512_bf16":
+		return "bfloat16 units, of weights rounded to it"
+	}
+	return "widened to float32"
+}
+
+func (f productsFinding) describe() (found, advice string) {
+	switch {
+	case f.Forced:
+		return f.words() + ", forced by WEFT_BF16", "unset WEFT_BF16 for the best of this processor"
+	case f.By == "f32":
+		return f.words(), "--precision bf16 saves memory; products take the time of f32"
+	}
+	return f.words(), "products take less time with --precision bf16"
 }
 
 type memoryFinding struct {

@@ -70,6 +70,11 @@ func TestAdvice(t *testing.T) {
 		{advice(simdFinding{Level: "portable"}), "several times slower"},
 		{advice(simdFinding{Level: "portable", Forced: true}), "unset WEFT_SIMD"},
 
+		{advice(productsFinding{By: "amx"}), "products take less time"},
+		{advice(productsFinding{By: "avx512_bf16"}), "products take less time"},
+		{advice(productsFinding{By: "f32"}), "--precision bf16 saves memory"},
+		{advice(productsFinding{By: "f32", Forced: true}), "unset WEFT_BF16"},
+
 		{advice(hugePagesFinding{""}), ""},
 		{advice(hugePagesFinding{"always"}), "weft asks"},
 		{advice(hugePagesFinding{"madvise"}), "weft asks"},

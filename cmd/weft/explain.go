@@ -171,11 +171,8 @@ func (p planned) model() []string {
 		model, o.Depth(),
 		p.Parameters(grid), workers, threads, kernel.SIMD())}
 	if o.Storage == tensor.BFloat16 {
-		products := "kernels compute in float32"
-		if kernel.MultipliesBFloat16() {
-			products = "products take weights that are rounded to it"
-		}
-		lines = append(lines, "values of vertices are stored and sent as bfloat16, and "+products)
+		lines = append(lines, "values of vertices are stored and sent as bfloat16",
+			"products of bfloat16: "+productsFinding{By: kernel.BFloat16Products()}.words())
 	}
 	if costs := p.Workers[0].Costs; costs != nil {
 		lines = append(lines, work(costs))

@@ -389,8 +389,8 @@ type meshPlanner struct {
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{
 		Options: o, Given: given,
-		On: fmt.Sprintf("weft %s on %s, %s", version,
-			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD()),
+		On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
+			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products()),
 	}
 	if root := datasets.CacheRoot(); root != "" {
 		p.Cache = planner.Cache(filepath.Join(root, "rates-3"))

@@ -14,6 +14,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
+	"weft/tensor"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -50,6 +51,9 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) 
 	if err == nil {
 		s.Timeout = o.CommTimeout
 		s.Program = launch.Program{Version: version, SIMD: kernel.SIMD()}
+		if o.Storage == tensor.BFloat16 {
+			s.Program.SIMD += " (bf16 by " + kernel.BFloat16Products() + ")"
+		}
 		s.Program.Settings, s.Found = sharedSettings(*o)
 		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)
 	}

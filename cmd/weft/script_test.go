@@ -117,6 +117,8 @@ func TestScripts(t *testing.T) {
 				return exec.Command("unshare", "-Ur", "true").Run() == nil, nil
 			case "avx2": // or better
 				return kernel.SIMD() != "portable", nil
+			case "bf16": // is multiplied
+				return kernel.MultipliesBFloat16(), nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},

@@ -69,6 +69,9 @@ type Machine struct {
 	Update float64 `json:"update_bytes_per_second"`
 	// Flops, in floating-point operations per second, is of the best large square product.
 	Flops float64 `json:"flops"`
+	// BFloat16Flops is the same of BFloat16 matrices, and BFloat16Products how these are multiplied.
+	BFloat16Flops    float64 `json:"bfloat16_flops"`
+	BFloat16Products string  `json:"bfloat16_products"`
 	// Exp is exponentials per second.
 	Exp float64 `json:"exponentials_per_second"`
 	// Score is terms a·LeakyReLU(x + y) of GATv2's scores per second.
@@ -122,7 +125,8 @@ func (m Machine) Describe() []string {
 		fmt.Sprintf("%s, %d cores, %d threads, kernels for %s", name, m.Cores, m.Threads, m.SIMD),
 		fmt.Sprintf("gather %.1f GB/s, read %.1f GB/s, write %.1f GB/s, update %.1f GB/s", m.Gather/1e9,
 			m.Read/1e9, m.Write/1e9, m.Update/1e9),
-		fmt.Sprintf("dense products %.0f GFLOP/s, %.2f G exponentials/s, %.1f G terms of GATv2's scores/s",
-			m.Flops/1e9, m.Exp/1e9, m.Score/1e9),
+		fmt.Sprintf("dense products %.0f GFLOP/s, of bfloat16 by %s %.0f GFLOP/s", m.Flops/1e9,
+			m.BFloat16Products, m.BFloat16Flops/1e9),
+		fmt.Sprintf("%.2f G exponentials/s, %.1f G terms of GATv2's scores/s", m.Exp/1e9, m.Score/1e9),
 	}
 }

@@ -356,7 +356,7 @@ func TestKernels(t *testing.T) {
 	for name, rate := range map[string]float64{
 		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write,
 		"update": r.Machine.Update,
-		"flops":  r.Machine.Flops, "exp": r.Machine.Exp,
+		"flops":  r.Machine.Flops, "exp": r.Machine.Exp, "bfloat16 flops": r.Machine.BFloat16Flops,
 	} {
 		if !(rate > 0) {
 			t.Errorf("rate of %s: %v", name, rate)

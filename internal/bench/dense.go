@@ -38,6 +38,18 @@ func (b *bench) bestSquare() *rated {
 	return b.square
 }
 
+// ofBFloat16s is a large product of BFloat16 matrices.
+func (b *bench) ofBFloat16s(a *arrays) rated {
+	n := 2048
+	if b.Quick {
+		n = 256
+	}
+	rows := wholeCalls(n, b.Threads)
+	z, x := a.element(tensor.BFloat16, rows, n), a.element(tensor.BFloat16, rows, n)
+	b.team.Fill(x, 1)
+	return b.multiplying(product{rows, n, n}, z, x, a.matrix(n, n))
+}
+
 // small is the size under which a dimension makes a product wait for its operands.
 const small = 256
 

@@ -63,7 +63,10 @@ func (b *bench) multiplying(p product, z, x, w *tensor.Matrix) rated {
 
 // machine measures the rates that a report starts with.
 func (b *bench) machine() Machine {
-	m := Machine{CPU: b.CPU, Cores: runtime.NumCPU(), Threads: b.Threads, SIMD: kernel.SIMD()}
+	m := Machine{
+		CPU: b.CPU, Cores: runtime.NumCPU(), Threads: b.Threads, SIMD: kernel.SIMD(),
+		BFloat16Products: kernel.BFloat16Products(),
+	}
 	a := &arrays{team: b.team}
 	defer a.release()
 	g := b.fromAllOver(a)
@@ -77,8 +80,9 @@ func (b *bench) machine() Machine {
 	r := b.rates(time.Second, b.gathering(g), b.reading(x), rated{func() { b.probes.write(y, 1) }, bytes},
 		rated{func() {
 			b.probes.update(y, 1)
-		}, bytes}, *b.bestSquare(), b.probes.exp(exps), b.probes.score(scores))
+		}, bytes}, *b.bestSquare(), b.probes.exp(exps), b.probes.score(scores), b.ofBFloat16s(a))
 	m.Gather, m.Read, m.Write, m.Update, m.Flops, m.Exp, m.Score = r[0], r[1], r[2], r[3], r[4], r[5], r[6]
+	m.BFloat16Flops = r[7]
 	return m
 }
 

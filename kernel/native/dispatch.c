@@ -4,6 +4,14 @@
 #error "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
 #endif
 
+#if defined(__x86_64__)
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Linux gives a process the registers of tiles when it asks (ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA).
+static int may_use_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+#endif
+
 // By level and weft_type.
 static const weft_function *const tables[][2] = {
 	[WEFT_PORTABLE] = {weft_table_portable, weft_table_portable_bfloat16},
@@ -27,13 +35,27 @@ int weft_best_level(void) {
 	return WEFT_PORTABLE;
 }
 
-int weft_multiplies_bfloat16(int level) {
+int weft_can_multiply(int level, enum weft_products by) {
+	if (by == WEFT_OF_FLOATS)
+		return 1;
 #if defined(__x86_64__)
 	__builtin_cpu_init();
-	return level == WEFT_AVX512 && __builtin_cpu_supports("avx512bf16") && weft_onednn_multiplies_bfloat16();
+	return level == WEFT_AVX512 && __builtin_cpu_supports("avx512bf16") && weft_onednn_can_multiply(by) &&
+	       (by == WEFT_OF_PAIRS || (__builtin_cpu_supports("amx-bf16") && may_use_tiles()));
 #else
 	return 0;
 #endif
+}
+
+enum weft_products weft_best_products(int level) {
+	if (weft_can_multiply(level, WEFT_OF_TILES))
+		return WEFT_OF_TILES;
+#if defined(__x86_64__)
+	__builtin_cpu_init();
+	if (__builtin_cpu_is("amd") && weft_can_multiply(level, WEFT_OF_PAIRS))
+		return WEFT_OF_PAIRS;
+#endif
+	return WEFT_OF_FLOATS;
 }
 
 void weft_set_level(int level) {

@@ -79,6 +79,9 @@ INLINE vf only(vf v, int n) { return n == VW ? v : first_lanes(v, n, (vf){0}); }
 
 // VW/2 numbers in double precision.
 static inline vd wide(const float *p) {
+#if defined(WIDE) // GCC makes two vectors and joins them
+	return (vd)WIDE(p);
+#endif
 	hf v;
 	__builtin_memcpy(&v, p, sizeof v);
 	return __builtin_convertvector(v, vd);

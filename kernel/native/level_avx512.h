@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include "weft.h"
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt,avx512bf16") // the last where weft_multiplies_bfloat16
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt,avx512bf16,amx-tile,amx-bf16") // the last three where weft_can_multiply
 typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
 static inline vf load_float(const float *p) { return _mm512_loadu_ps(p); }
@@ -15,6 +15,10 @@ static inline vh load_halves(const bfloat16 *p, int n) { return (vh)_mm256_maskz
 static inline void store_halves(bfloat16 *p, vh halves, int n) { _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1), (__m256i)halves); }
 // sum + the products of both halves of the word at x with those of each word of g
 #define DOT_PAIRS(sum, x, g) ((vf)_mm512_dpbf16_ps(sum, (__m512bh)_mm512_set1_epi32(*(const int32_t *)(x)), (__m512bh)(g)))
+// AMX's tiles (tiles.h)
+#define TILES
+// The first VW/2 numbers at p, in double precision.
+#define WIDE(p) _mm512_cvtps_pd(_mm256_loadu_ps(p))
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // x > y ? a : b

@@ -30,8 +30,17 @@ void weft_onednn_version(int v[3]) {
 	v[2] = d->patch;
 }
 
-int weft_onednn_multiplies_bfloat16(void) {
-	return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16;
+int weft_onednn_can_multiply(enum weft_products by) {
+	const int isa = by == WEFT_OF_TILES ? dnnl_cpu_isa_avx512_core_amx : dnnl_cpu_isa_avx512_core_bf16;
+	return by == WEFT_OF_FLOATS || (dnnl_get_effective_cpu_isa() & isa) == isa;
+}
+
+void weft_onednn_without_tiles(void) {
+	const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
+	if (!isa)
+		isa = getenv("DNNL_MAX_CPU_ISA");
+	if (!isa || strstr(isa, "AMX")) // a lower one stays
+		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
 // The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its

@@ -416,7 +416,7 @@ typedef struct {
 // How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g
 // in whole panels stay in a second cache of 1 MB beside z and the rows that come next. The depth is odd, so
 // that a row's places in all panels are not in the same sets of a cache.
-enum { WEFT_WEIGHT_DEPTH = 103, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
+enum { WEFT_WEIGHT_DEPTH = 129, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
 
 // What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest
 // block.
@@ -446,7 +446,7 @@ typedef struct {
 	const void *g;  // rows × out, of g_type
 	int64_t rows, in, out, lanes, tile;
 	int32_t x_type, g_type, accumulate;
-	int32_t pairs; // whether x and g are bfloat16s and weft_multiplies_bfloat16
+	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s
 } weft_weight_args;
 
 // Sets elements' bits.
@@ -484,11 +484,16 @@ extern const weft_function weft_table_avx512_bfloat16[], weft_table_avx2_bfloat1
 
 enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
 void weft_onednn_version(int v[3]);
-int weft_onednn_multiplies_bfloat16(void); // ONEDNN_MAX_CPU_ISA may take it away
+// How products of bfloat16s are made: of floats, by dot products of pairs (AVX512-BF16), of tiles (AMX).
+enum weft_products { WEFT_OF_FLOATS, WEFT_OF_PAIRS, WEFT_OF_TILES };
+int weft_onednn_can_multiply(enum weft_products by); // ONEDNN_MAX_CPU_ISA may take it away
+void weft_onednn_without_tiles(void);                // before anything else is asked of oneDNN
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
-// Whether the processor's products of bfloat16s are used: at this level, and by oneDNN.
-int weft_multiplies_bfloat16(int level);
+// Whether this processor can, at this level, and oneDNN. The best depends on the kind of processor alone, so that
+// equal machines round alike: Intel's has half the rate of float32 by pairs, and AMD's twice.
+int weft_can_multiply(int level, enum weft_products by);
+enum weft_products weft_best_products(int level);
 const char *weft_name(int kernel);
 // Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);

@@ -5,8 +5,8 @@
 // them are multiplied. Rows of a tile are added in single precision, and tiles in double precision: the error
 // does not grow with the number of rows.
 //
-// Where both factors are bfloat16s and the processor multiplies these, panels hold two rows in one: a word has
-// the numbers of both, the first row's in its lower half.
+// Where both factors are bfloat16s and the processor multiplies pairs of these, panels hold two rows in one: a
+// word has the numbers of both, the first row's in its lower half.
 
 enum {
 	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
@@ -38,12 +38,13 @@ typedef struct {
 	const char *line;
 	int64_t left, lines, skip; // lines that are left in the row, lines of a row, bytes between two rows
 	int64_t every;             // a power of two: in how many rows of the block at work one is asked for
+	int64_t at_once;           // how many are where the work is in tiles, of many rows each
 } upcoming;
 
 // So many rows from x on, in the time in which `work` rows of the block at work are multiplied by panels.
 static inline upcoming rows_from(operand x, int64_t columns, int64_t rows, int64_t work) {
 	const int64_t lines = (columns * x.size + 63) / 64;
-	upcoming u = {x.at, lines, lines, x.stride * x.size - lines * 64, 1};
+	upcoming u = {x.at, lines, lines, x.stride * x.size - lines * 64, 1, (lines * rows + work - 1) / work};
 	while (work >= 2 * u.every * lines * rows)
 		u.every *= 2;
 	return u;
@@ -67,7 +68,8 @@ INLINE void ask_for_next(upcoming *u) {
 
 // The block of z that is made of some columns of x and some of g.
 typedef struct {
-	const float *x, *g;    // panels
+	const float *x;        // panels
+	float *g;              // room for one panel, or for all
 	float *tile;           // the sum over the tile's rows before
 	double *lane;          // the sum over the lane's tiles before
 	int64_t depth, stride; // rows of panels; between rows of tile, and of lane
@@ -94,18 +96,21 @@ INLINE void add_wide(double *sum, vf v, int add) {
 // belongs to the numbers from `at` on of the block.
 INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad, const int pairs) {
 	vf sum[VW][BROAD], all_sums[VW][BROAD];
-	for (int i = 0; i < tall; i++)
-		for (int v = 0; v < broad; v++)
-			sum[i][v] = (vf){0};
-#pragma GCC unroll 1 // beside the rows little time goes into what follows, and before, for each sum
-	for (int i = 0; i < tall; i++)
-		for (int v = 0; v < broad; v++) {
-			const int64_t p = at + i * b->stride + v * VW;
-			__builtin_prefetch(b->tile + p, 1);
-			if (b->last)
-				for (int line = 0; line < VW; line += LINE / 2)
-					__builtin_prefetch(b->lane + p + line, 1);
-		}
+	float *tile = b->tile + at;
+	double *lane = b->lane + at;
+	if (b->first)
+		for (int i = 0; i < tall; i++)
+			for (int v = 0; v < broad; v++)
+				sum[i][v] = (vf){0};
+	else
+		for (int i = 0; i < tall; i++)
+			for (int v = 0; v < broad; v++)
+				sum[i][v] = load(tile + i * b->stride + v * VW);
+	if (b->last)
+#pragma GCC unroll 1
+		for (int i = 0; i < tall; i++)
+			for (int line = 0; line < broad * VW; line += LINE / 2)
+				__builtin_prefetch(lane + i * b->stride + line, 1);
 	for (int64_t r = 0; r < b->depth; r++, x += stride) {
 		vf w[BROAD];
 		__builtin_prefetch(x + 16 * stride);
@@ -119,21 +124,19 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 		if ((r & (b->next_g.every - 1)) == 0)
 			ask_for_next(&b->next_g);
 	}
+	if (!b->last) {
+		for (int i = 0; i < tall; i++)
+			for (int v = 0; v < broad; v++)
+				store(tile + i * b->stride + v * VW, sum[i][v]);
+		return;
+	}
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++)
 			all_sums[i][v] = sum[i][v];
-#pragma GCC unroll 1
+#pragma GCC unroll 1 // beside the rows little time goes into what follows, once in a tile
 	for (int i = 0; i < tall; i++)
-		for (int v = 0; v < broad; v++) {
-			const int64_t p = at + i * b->stride + v * VW;
-			vf s = all_sums[i][v];
-			if (!b->first)
-				s += load(b->tile + p);
-			if (b->last)
-				add_wide(b->lane + p, s, !b->first_tile);
-			else
-				store(b->tile + p, s);
-		}
+		for (int v = 0; v < broad; v++)
+			add_wide(lane + i * b->stride + v * VW, all_sums[i][v], !b->first_tile);
 }
 
 // All panels of x with one of g.
@@ -146,14 +149,6 @@ INLINE void multiply_column(weight_block *b, int64_t at, const float *g, int64_t
 			multiply_panels(b, at, x, VW, g, TALL / 3 * 2, broad, pairs);
 		else
 			multiply_panels(b, at, x, VW, g, TALL / 3, broad, pairs);
-}
-
-INLINE void multiply_block(weight_block *b, int64_t at, int64_t in, int64_t out, const int pairs) {
-	for (int64_t c = 0; c < out; c += BROAD * VW)
-		if (out - c > VW)
-			multiply_column(b, at + c, b->g + c * b->depth, in, BROAD, pairs);
-		else
-			multiply_column(b, at + c, b->g + c * b->depth, in, 1, pairs);
 }
 
 // Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's
@@ -205,6 +200,23 @@ INLINE void pack(float *panels, operand x, int64_t columns, int64_t depth, const
 }
 #undef PACK
 
+// A panel of g is packed when it is multiplied, so that it is in the first cache.
+INLINE void multiply_block(weight_block *b, int64_t at, operand g, int64_t in, int64_t out, int64_t depth, const int pairs) {
+	for (int64_t c = 0; c < out; c += BROAD * VW, g.at += BROAD * VW * g.size) {
+		pack(b->g, g, lesser(out - c, BROAD * VW), depth, BROAD * VW, pairs);
+		if (out - c > VW)
+			multiply_column(b, at + c, b->g, in, BROAD, pairs);
+		else
+			multiply_column(b, at + c, b->g, in, 1, pairs);
+	}
+}
+
+#if defined(TILES)
+#include "tiles.h"
+#else
+enum { TILES_DEPTH = 0 };
+#endif
+
 // The lanes have about equally many tiles.
 static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
 	return (a->rows + a->tile - 1) / a->tile * lane / a->lanes * a->tile;
@@ -212,11 +224,11 @@ static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
 
 // The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo
 // on.
-INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o, const int pairs) {
+INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o, const enum weft_products by) {
+	const int pairs = by == WEFT_OF_PAIRS;
 	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 	const int64_t hi = lesser(lo + a->tile, a->rows);
 	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
-	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
 	// columns of x that are read once, which is why they are not packed where they are floats
 	const int64_t once = out <= VW && a->x_type == WEFT_FLOAT32 ? in / VW * VW : 0;
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
@@ -226,42 +238,67 @@ INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	// What nobody has asked for is waited for, so it is little; but with several blocks the tile's sums, which
 	// each depth reads and writes, weigh more.
 	const int64_t of_panel = pairs ? 2 : 1; // rows in one of a panel
-	int64_t next = of_panel * (!only || lo > 0 ? DEPTH : DEPTH / 4), depth;
+	const int64_t most = by == WEFT_OF_TILES ? TILES_DEPTH : of_panel * DEPTH;
+	int64_t next = !only || lo > 0 ? most : most / 4, depth;
 	for (int64_t r = lo; r < hi; r += depth) {
 		const operand x = operand_at(a->x, a->x_type, a->in, r, i), g = operand_at(a->g, a->g_type, a->out, r, o);
 		depth = lesser(hi - r, next);
-		b.depth = (depth + of_panel - 1) / of_panel;
 		b.first = r == lo;
 		b.last = r + depth == hi;
-		next = lesser(2 * next, of_panel * DEPTH);
+		next = lesser(2 * next, most);
 		const int64_t ahead = r + depth < (only ? a->rows : hi) ? depth : 0;
-		b.next_x = rows_from(later(x, ahead), in, next, panels * b.depth);
-		b.next_g = rows_from(later(g, ahead), out, next, panels * b.depth);
-		pack(g_panels, g, out, depth, BROAD * VW, pairs);
+#if defined(TILES)
+		if (by == WEFT_OF_TILES) {
+			b.depth = (depth + TILE_ROWS - 1) / TILE_ROWS * TILE;
+			const int64_t work = pairs_of_tiles(in) * pairs_of_tiles(out) * (b.depth / TILE);
+			b.next_x = rows_from(later(x, ahead), in, next, work);
+			b.next_g = rows_from(later(g, ahead), out, next, work);
+			pack_tiles(x_panels, x, in, depth, 1);
+			pack_tiles(g_panels, g, out, depth, 0);
+			multiply_block_of_tiles(&b, in, out);
+			continue;
+		}
+#endif
+		b.depth = (depth + of_panel - 1) / of_panel;
+		const int64_t work = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW)) * b.depth;
+		b.next_x = rows_from(later(x, ahead), in, next, work);
+		b.next_g = rows_from(later(g, ahead), out, next, work);
+		if (once > 0)
+			pack(b.g, g, out, depth, BROAD * VW, pairs);
 		for (int64_t c = 0; c < once; c += VW)
-			multiply_panels(&b, c * b.stride, (const float *)x.at + c, a->in, g_panels, VW, 1, 0);
+			multiply_panels(&b, c * b.stride, (const float *)x.at + c, a->in, b.g, VW, 1, 0);
+		if (once == in)
+			continue;
 		pack(x_panels, operand_at(a->x, a->x_type, a->in, r, i + once), in - once, depth, TALL, pairs);
-		multiply_block(&b, once * b.stride, in - once, out, pairs);
+		multiply_block(&b, once * b.stride, g, in - once, out, depth, pairs);
 	}
 }
 
-INLINE void weight_lanes(const weft_weight_args *a, int64_t lo, int64_t hi, const int pairs) {
+INLINE void weight_lanes(const weft_weight_args *a, int64_t lo, int64_t hi, const enum weft_products by) {
 	for (int64_t lane = lo; lane < hi; lane++)
 		for (int64_t first = lane_begins(a, lane); first < lesser(lane_begins(a, lane + 1), a->rows); first += a->tile)
 			for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
 				for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT)
-					weight_columns(a, lane, first, i, o, pairs);
+					weight_columns(a, lane, first, i, o, by);
 }
 
 static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
+	switch (a->products) {
 #if defined(DOT_PAIRS)
-	if (a->pairs) {
-		weight_lanes(a, lo, hi, 1);
+	case WEFT_OF_PAIRS:
+		weight_lanes(a, lo, hi, WEFT_OF_PAIRS);
 		return;
-	}
 #endif
-	weight_lanes(a, lo, hi, 0);
+#if defined(TILES)
+	case WEFT_OF_TILES:
+		begin_tiles();
+		weight_lanes(a, lo, hi, WEFT_OF_TILES);
+		_tile_release();
+		return;
+#endif
+	}
+	weight_lanes(a, lo, hi, WEFT_OF_FLOATS);
 }
 
 // The lanes are added in their order, and z is rounded once.

@@ -1,0 +1,46 @@
+package kernel_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"weft/kernel"
+)
+
+// TestBFloat16Products: in each way that this processor has, products of bfloat16s are the reference's, and a
+// row of them has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, and refuses others.
+func TestBFloat16Products(t *testing.T) {
+	if os.Getenv("WEFT_BF16") != "" {
+		t.Skip("WEFT_BF16 is set")
+	}
+	run := func(way string) (string, error) {
+		test := exec.Command(os.Args[0], "-test.v",
+			"-test.run", "^(TestBFloat16Way|TestRowOfAProduct|TestConformanceBFloat16)$/product$")
+		test.Env = append(os.Environ(), "WEFT_BF16="+way)
+		out, err := test.CombinedOutput()
+		return string(out), err
+	}
+	out, err := run("int8")
+	list := regexp.MustCompile(`^weft: WEFT_BF16=int8: it is one of (.*) here; unset it to take the best\n$`).
+		FindStringSubmatch(out)
+	if err == nil || list == nil {
+		t.Fatalf("an unknown way: %v\n%s", err, out)
+	}
+	ways := strings.Split(list[1], ", ")
+	if ways[0] != "f32" {
+		t.Errorf("ways %v lack f32", ways)
+	}
+	for _, way := range ways {
+		out, err := run(way)
+		if err != nil || !strings.Contains(out, "bfloat16s by "+way+"\n") ||
+			!strings.Contains(out, "--- PASS: TestConformanceBFloat16/") {
+			t.Errorf("%s: %v\n%s", way, err, out)
+		}
+	}
+}
+
+// TestBFloat16Way says which way this process has.
+func TestBFloat16Way(t *testing.T) { t.Log("bfloat16s by " + kernel.BFloat16Products()) }
