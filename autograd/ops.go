@@ -214,15 +214,17 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 		t.Team.Finish(z, from, b, act, mask)
 		return z
 	}, Backward: func(g *tensor.Matrix) {
-		if act != kernel.Identity || mask.Active() {
-			result := g // the identity does not read it
-			if act != kernel.Identity {
-				result = z
-			}
-			t.Team.FinishBackward(g, g, result, act, mask)
-		}
+		var dBias *tensor.Matrix
 		if bias != nil && bias.wants {
-			t.Team.ColumnSums(bias.GradSum(), g, nil)
+			dBias = bias.GradSum()
+		}
+		switch {
+		case act != kernel.Identity:
+			t.Team.FinishBackward(g, dBias, g, z, act, mask)
+		case mask.Active(): // the identity does not read its result
+			t.Team.FinishBackward(g, dBias, g, g, act, mask)
+		case dBias != nil:
+			t.Team.ColumnSums(dBias, g, nil)
 		}
 		x.AddGrad(g)
 	}})
@@ -235,7 +237,7 @@ func Activate(x *Var, act kernel.Activation) *Var {
 	}
 	team := x.tape.Team
 	return fromOutput(x, func(z, x *tensor.Matrix) { team.Finish(z, x, nil, act, kernel.Mask{}) },
-		func(g, z *tensor.Matrix) { team.FinishBackward(g, g, z, act, kernel.Mask{}) })
+		func(g, z *tensor.Matrix) { team.FinishBackward(g, nil, g, z, act, kernel.Mask{}) })
 }
 
 // gelu returns GELU(x) and leaves x unchanged. It keeps x, as the derivative does not follow from the output.

@@ -69,6 +69,8 @@ func multiplyAdds(t *testing.T, g *graph.Graph, blocks []gnn.BlockSpec, i int) (
 			sum += float64(s[0] * s[1] * s[2])
 		case "head_dot":
 			sum += float64(s[0] * s[1])
+		case "head_dot+head_dot":
+			sum += float64(2 * s[0] * s[1])
 		case "spmm", "max", "attend":
 			sum += float64(edges * s[1])
 		case "attend_v2", "attend_dot": // scores, and the sum

@@ -144,7 +144,7 @@ func TestNaNStays(t *testing.T) {
 						isNaN(case_("bias", act), z, at)
 						g := s.normal(1, cols)
 						g.Floats()[at] = nan
-						s.team.FinishBackward(z, g, s.normal(1, cols), act, mask)
+						s.team.FinishBackward(z, nil, g, s.normal(1, cols), act, mask)
 						isNaN(case_("gradient", act), z, at)
 					}
 				}

@@ -146,7 +146,7 @@ func conformFinish(s *suite) {
 					z := s.inPlace(what, x, func(z, x *tensor.Matrix) { s.team.Finish(z, x, b, act, mask) })
 					s.elements(what, z, reference.Dropout(reference.Activate(want, sum), keep).Data, 16)
 					dx := s.inPlace(what+", gradient", g, func(dx, g *tensor.Matrix) {
-						s.team.FinishBackward(dx, g, z, act, mask)
+						s.team.FinishBackward(dx, nil, g, z, act, mask)
 					})
 					passed := reference.DropoutBackward(keep, exact(g))
 					s.within(what+", gradient", dx, reference.ActivateBackward(want, sum, passed).Data,

@@ -35,7 +35,7 @@ func (s *suite) empty(rows, cols int) {
 	team.Copy(z, x)
 	team.Multiply(z, x, y)
 	team.Finish(z, x, row, kernel.ReLU, kernel.Mask{})
-	team.FinishBackward(z, x, y, kernel.ReLU, kernel.Mask{})
+	team.FinishBackward(z, nil, x, y, kernel.ReLU, kernel.Mask{})
 	team.ColumnSums(row, x, y)
 	team.Zero(z)
 	all := s.ints(s.permutation(rows).Int32s())

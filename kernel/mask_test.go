@@ -192,7 +192,7 @@ func TestMaskOfASlice(t *testing.T) {
 			of, ones := mask.From(lo), s.blank(rows, hi-lo)
 			s.team.Fill(ones, 1)
 			gradient := s.blank(rows, hi-lo)
-			s.team.FinishBackward(gradient, ones, ones, kernel.Identity, of)
+			s.team.FinishBackward(gradient, nil, ones, ones, kernel.Identity, of)
 			if !slices.Equal(s.vertexMask(rows, hi-lo, of).Floats(), want) ||
 				!slices.Equal(gradient.Floats(), want) {
 				t.Errorf("columns %d … %d have another mask than in the whole", lo, hi-1)

@@ -43,8 +43,9 @@ func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 	t.rows(on(C.weft_finish, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
-func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
+// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. It adds Σ_i dx_i to
+// dBias (1 × cols), unless that is nil. dx may be g.
+func (t *Team) FinishBackward(dx, dBias, g, z *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(dx, g)
 	args := &C.weft_finish_back_args{
 		dx: storage(dx), g: storage(g), z: storage(z), cols: C.int64_t(g.Cols),
@@ -54,7 +55,13 @@ func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
 	if act != Identity {
 		r = r.streams(z)
 	}
-	t.rows(r, unsafe.Pointer(args), g.Rows, g.Cols)
+	if dBias == nil {
+		t.rows(r, unsafe.Pointer(args), g.Rows, g.Cols)
+		return
+	}
+	sums := t.columnSums(dBias, dx, nil)
+	t.chain(g.Rows, g.Cols, link{r, unsafe.Pointer(args), false}, sums.link)
+	sums.end()
 }
 
 // Add is z = alpha·x + beta·y. z may be x or y.
@@ -145,13 +152,32 @@ func (t *Team) Fill(z *tensor.Matrix, value float32) {
 
 // ColumnSums adds Σ_i x_ic, or Σ_i x_ic·y_ic where y is given, to sum (1 × cols).
 func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
+	s := t.columnSums(sum, x, y)
+	t.overTiles(s.routine, s.args, x.Rows, x.Cols)
+	s.end()
+}
+
+// columnSums are sums over rows, of which the kernel makes those of each tile. end adds these to the result.
+type columnSums struct {
+	link
+	end func()
+}
+
+func (t *Team) columnSums(sum, x, y *tensor.Matrix) columnSums {
 	check("sum", sum, 1, x.Cols)
 	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_column_sum_args{
 		tiles: doubles(partial), x: storage(x), y: storage(y),
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
-	t.overTiles(on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), x.Rows, x.Cols)
+	return columnSums{
+		link{on(C.weft_column_sum, x, y).streams(x, y), unsafe.Pointer(args), true},
+		func() { t.addTiles(sum, partial) },
+	}
+}
+
+// addTiles adds the sums of all tiles to sum, and releases them.
+func (t *Team) addTiles(sum, partial *tensor.Matrix) {
 	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
 	partial.Release()
 }
@@ -167,39 +193,69 @@ func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
 	return sum
 }
 
-// HeadDot is out_ih = Σ_c z_ihc · a_hc for z rows × heads·width, a 1 × heads·width and out rows × heads.
-func (t *Team) HeadDot(out, z, a *tensor.Matrix) {
-	heads := out.Cols
-	check("vector", a, 1, z.Cols)
+// HeadVector is a vector of attention a (1 × heads·width) with its scores (rows × heads).
+type HeadVector struct{ A, Score *tensor.Matrix }
+
+// HeadDots are score_ih = Σ_c z_ihc · a_hc for z rows × heads·width, for each of the vectors in one pass over z.
+func (t *Team) HeadDots(z *tensor.Matrix, vectors ...HeadVector) {
+	heads := vectors[0].Score.Cols
 	if heads == 0 {
 		return
 	}
-	args := &C.weft_head_dot_args{
-		out: floats(out), z: storage(z), a: floats(a), heads: C.int64_t(heads),
-		width: C.int64_t(z.Cols / heads),
+	links, bytes := make([]link, len(vectors)), routine{}.streams(z)
+	for k, v := range vectors {
+		check("vector", v.A, 1, z.Cols)
+		args := &C.weft_head_dot_args{
+			out: floats(v.Score), z: storage(z), a: floats(v.A), heads: C.int64_t(heads),
+			width: C.int64_t(z.Cols / heads),
+		}
+		links[k] = link{on(C.weft_head_dot, z), unsafe.Pointer(args), false}
+		bytes = bytes.streams(v.Score)
 	}
-	t.rows(on(C.weft_head_dot, z).streams(z, out), unsafe.Pointer(args), z.Rows, z.Cols)
+	links[0].bytes = bytes.bytes
+	t.chain(z.Rows, z.Cols, links...)
 }
 
-// HeadDotBackward adds dz_ihc += s_ih·a_hc and da_hc += Σ_i s_ih·z_ihc, for s = dLoss/d out of HeadDot.
-func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
-	heads := s.Cols
+// HeadDot is HeadDots for one vector.
+func (t *Team) HeadDot(out, z, a *tensor.Matrix) { t.HeadDots(z, HeadVector{a, out}) }
+
+// HeadGradient is a vector of attention a (1 × heads·width), dLoss/da, to which is added, and dLoss/dscore of its
+// scores (rows × heads).
+type HeadGradient struct{ A, DA, DScore *tensor.Matrix }
+
+// HeadDotsBackward adds dz_ihc += dscore_ih·a_hc and da_hc += Σ_i dscore_ih·z_ihc, for one of the vectors after
+// the other in one pass.
+func (t *Team) HeadDotsBackward(dz, z *tensor.Matrix, vectors ...HeadGradient) {
+	heads := vectors[0].DScore.Cols
 	check("dz", dz, z.Rows, z.Cols)
-	check("da", da, 1, z.Cols)
 	if heads == 0 {
 		return
 	}
-	partial := t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
-	args := &C.weft_head_outer_args{
-		z: storage(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
-		heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads),
+	var sums, adds []link
+	partial, bytes := make([]*tensor.Matrix, len(vectors)), routine{}.streams(z, dz, dz)
+	for k, v := range vectors {
+		check("da", v.DA, 1, z.Cols)
+		partial[k] = t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
+		from := C.weft_head_outer_args{
+			z: storage(z), s: floats(v.DScore), a: floats(v.A), tiles: doubles(partial[k]),
+			rows: C.int64_t(z.Rows), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads),
+		}
+		to := from
+		to.z = storage(dz)
+		sums = append(sums, link{on(C.weft_head_outer_back, z), unsafe.Pointer(&from), true})
+		adds = append(adds, link{on(C.weft_head_outer, dz), unsafe.Pointer(&to), false})
+		bytes = bytes.streams(v.DScore)
 	}
-	t.overTiles(on(C.weft_head_outer_back, z).streams(z, s), unsafe.Pointer(args), z.Rows, z.Cols)
-	t.mergeTiles(partial, func(c int, v float64) { da.Floats()[c] += float32(v) })
-	partial.Release()
-	to := *args
-	to.z = storage(dz)
-	t.rows(on(C.weft_head_outer, dz).streams(dz, dz, s), unsafe.Pointer(&to), z.Rows, z.Cols)
+	sums[0].bytes = bytes.bytes
+	t.chain(z.Rows, z.Cols, append(sums, adds...)...)
+	for k, v := range vectors {
+		t.addTiles(v.DA, partial[k])
+	}
+}
+
+// HeadDotBackward is HeadDotsBackward for one vector.
+func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
+	t.HeadDotsBackward(dz, z, HeadGradient{A: a, DA: da, DScore: s})
 }
 
 // HeadMean is out_ic = mean over heads of z_ihc, for z rows × heads·width.

@@ -38,8 +38,8 @@ func TestPassedByFormula(t *testing.T) {
 	want := []plan.LayerBytes{
 		{
 			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product}, // bias and ReLU
-			// ReLU's gradient, then the sums for that of the bias
-			Backward: kernel.Bytes{Streamed: gradients[0] + 3*rows(hidden) + rows(hidden), Least: gradients[0]},
+			// ReLU's gradient, with the sums for that of the bias
+			Backward: kernel.Bytes{Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0]},
 		},
 		{
 			Forward: kernel.Bytes{

@@ -20,7 +20,11 @@ type attention struct {
 	looped *edges.Block // the self loops as edges, if features are used; nil: there are none
 	kernel kernel.Attention
 
-	targets     *tensor.Matrix // during either pass: GATv1's scores of the local rows as targets; else nil
+	// during either pass GATv1's scores of the local rows as targets, and as sources until these are read;
+	// else nil
+	targets, sources *tensor.Matrix
+	alone            bool // in the backward pass: there is one block
+
 	out, logSum *tensor.Matrix // after the forward pass
 	g, gOut     *tensor.Matrix // in the backward pass: gradient of the output, and ⟨g, output⟩ for each head
 }
@@ -72,13 +76,16 @@ func (at *attention) rows() []*tensor.Matrix {
 	return []*tensor.Matrix{at.Source.Value()}
 }
 
-// beginPass computes the scores of the local rows as targets, which are valid until endPass.
+// beginPass computes the scores of the local rows: as targets, valid until endPass, and as sources.
 func (at *attention) beginPass() {
 	switch {
 	case at.given():
 		at.targets = at.TargetScore.Value()
 	case !at.readsTarget():
-		at.targets = at.scores(at.Source.Value(), at.ATarget)
+		x := at.Source.Value()
+		at.targets, at.sources = at.newScores(x), at.newScores(x)
+		at.tape.Team.HeadDots(x, kernel.HeadVector{A: at.ATarget.Value(), Score: at.targets},
+			kernel.HeadVector{A: at.ASource.Value(), Score: at.sources})
 	}
 }
 
@@ -88,9 +95,17 @@ func (at *attention) endPass() {
 	}
 }
 
-func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix {
-	s := at.tape.Memory().New(tensor.Buffers, rows.Rows, at.Heads)
-	at.tape.Team.HeadDot(s, rows, a.Value())
+func (at *attention) newScores(rows *tensor.Matrix) *tensor.Matrix {
+	return at.tape.Memory().New(tensor.Buffers, rows.Rows, at.Heads)
+}
+
+// sourceScores returns those of a block's sources. The first block of a pass is the local one.
+func (at *attention) sourceScores(rows *tensor.Matrix) *tensor.Matrix {
+	s := at.sources
+	if at.sources = nil; s == nil {
+		s = at.newScores(rows)
+		at.tape.Team.HeadDot(s, rows, at.ASource.Value())
+	}
 	return s
 }
 
@@ -121,7 +136,7 @@ func (at *attention) arguments(b *edges.Block, rows []*tensor.Matrix, pick *edge
 	case at.given():
 		k.SourceScore, k.TargetScore = rows[1], pick.Of(at.targets)
 	default:
-		k.SourceScore, k.TargetScore = at.scores(rows[0], at.ASource), pick.Of(at.targets)
+		k.SourceScore, k.TargetScore = at.sourceScores(rows[0]), pick.Of(at.targets)
 	}
 	switch {
 	case at.EdgeVector != nil:
@@ -207,7 +222,13 @@ func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tens
 			defer d.SourceScore.Release()
 		}
 		team.AttendBackward(d, k, b.In, b.Out, loops, of)
-		if !at.given() {
+		switch {
+		case at.given():
+		case at.alone:
+			team.HeadDotsBackward(d.Source, rows[0],
+				kernel.HeadGradient{A: at.ASource.Value(), DA: at.ASource.GradSum(), DScore: d.SourceScore},
+				kernel.HeadGradient{A: at.ATarget.Value(), DA: at.ATarget.GradSum(), DScore: dTarget})
+		default:
 			team.HeadDotBackward(d.Source, at.ASource.GradSum(), d.SourceScore, rows[0], at.ASource.Value())
 		}
 	})

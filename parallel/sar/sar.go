@@ -196,6 +196,7 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	at.beginPass()
+	at.alone = blocks == 1
 	dTarget := at.targetGradient(blocks)
 	from, dRows := []*autograd.Var{at.Source}, []*tensor.Matrix{at.Source.BlockGradSum(blocks)}
 	if at.given() && at.SourceScore.Wants() { // the local targets' gradient is never sent
@@ -212,7 +213,9 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 		at.backward(v.Block, v.Rows, nil, v.Grads, dTarget)
 	}
 	if !at.readsTarget() && !at.given() {
-		team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
+		if !at.alone {
+			team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
+		}
 		dTarget.Release()
 	}
 	at.Source.AddBlockGrad(dRows[0])
