@@ -719,8 +719,9 @@ func conformMatMulT(s *suite) {
 		check(s, 70, width, 5)
 		check(s, 70, 5, width)
 	})
-	with(s.t, func(s *suite) { // blocks of 528 and 512 columns, of 129 rows; panels of every width
+	with(s.t, func(s *suite) { // blocks of 288 and 512 columns, of 129 rows; panels of every width
 		for _, shape := range [][3]int{
+			{700, 290, 40},
 			{700, 530, 40},
 			{300, 41, 515},
 			{1100, 29, 77},

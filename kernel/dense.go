@@ -16,7 +16,7 @@ const (
 	// together in their order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
-	laneRows = 512
+	laneRows = 1024
 )
 
 // refused returns the panic value for a product that oneDNN did not make: memory for copies of its operands

@@ -49,7 +49,7 @@ var allProducts = []string{
 	C.WEFT_OF_FLOATS: "f32", C.WEFT_OF_PAIRS: "avx512_bf16", C.WEFT_OF_TILES: "amx",
 }
 
-// multiplyBy is how products of BFloat16 matrices are made. What WEFT_BF16 asks for is told to oneDNN before its
+// multiplyBy is how products of BFloat16 matrices are made. oneDNN hears of what WEFT_BF16 asks for before its
 // first product.
 var multiplyBy = func() int {
 	if os.Getenv("WEFT_BF16") == allProducts[C.WEFT_OF_PAIRS] {
@@ -61,12 +61,13 @@ var multiplyBy = func() int {
 
 // BFloat16Products returns how products of BFloat16 matrices are made: amx, in AMX's tiles; avx512_bf16, by
 // AVX512-BF16's dot products; f32, of numbers that are converted to Float32. It follows from the kind of
-// processor: avx512_bf16 is AMD's, since on Intel's processors these instructions have half the rate of those for
-// Float32. WEFT_SIMD and ONEDNN_MAX_CPU_ISA may take ways away, and the environment variable WEFT_BF16 asks for one.
+// processor: avx512_bf16 is AMD's, since on Intel's these instructions have half the rate of those for
+// Float32. WEFT_SIMD and ONEDNN_MAX_CPU_ISA may take some away, and the environment variable WEFT_BF16 asks
+// for one.
 func BFloat16Products() string { return allProducts[multiplyBy] }
 
-// MultipliesBFloat16 says whether products of BFloat16 matrices are made of such numbers: BFloat16Products is not
-// f32.
+// MultipliesBFloat16 says whether products of BFloat16 matrices are made of such numbers: BFloat16Products
+// is not f32.
 func MultipliesBFloat16() bool { return multiplyBy != C.WEFT_OF_FLOATS }
 
 // OneDNN returns the version of the library that makes the dense products.

@@ -10,8 +10,9 @@ import (
 	"weft/kernel"
 )
 
-// TestBFloat16Products: in each way that this processor has, products of bfloat16s are the reference's, and a
-// row of them has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, and refuses others.
+// TestBFloat16Products: in each way that this processor has, products of bfloat16s are the reference's, and
+// a row of them has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, and refuses
+// others.
 func TestBFloat16Products(t *testing.T) {
 	if os.Getenv("WEFT_BF16") != "" {
 		t.Skip("WEFT_BF16 is set")

@@ -71,7 +71,8 @@ func examine(root string, show func(*line)) (d diagnosis) {
 	add("load", "load", load)
 	add("numa", "NUMA nodes", numaFinding{listLength(systemFile(root, nodesFile))})
 	add("simd", "SIMD", simdFinding{kernel.SIMD(), os.Getenv("WEFT_SIMD") != ""})
-	add("bfloat16_products", "bf16 products", productsFinding{kernel.BFloat16Products(), os.Getenv("WEFT_BF16") != ""})
+	add("bfloat16_products", "bf16 products",
+		productsFinding{kernel.BFloat16Products(), os.Getenv("WEFT_BF16") != ""})
 	add("memory", "memory", memory)
 	add("huge_pages", "huge pages", hugePagesFinding{bracketed(systemFile(root, hugePagesFile))})
 	streamed, gathered := measureMemory(of.Threads, memory.usable(), held)

@@ -1,6 +1,6 @@
-// The gradient of a weight of bfloat16s in AMX's tiles. A tile of g holds 16 words of 16 columns: a word has the
-// numbers of two rows, as above. A tile of x is that transposed, so that a tile's product
-// is of 16 columns of x with 16 of g, over 32 rows.
+// The gradient of a weight of bfloat16s in AMX's tiles: a tile's product is of 16 columns of x with 16 of g,
+// over 32 rows. A tile of g holds 16 words of each column: a word has the numbers of two rows, as above. A
+// tile of x is that transposed.
 
 enum {
 	TILE = 16,                // columns of a tile, and its words of each
@@ -27,16 +27,20 @@ static void begin_tiles(void) {
 INLINE void transpose_words(vf *v) {
 	__m512d t[16];
 	for (int i = 0; i < 16; i += 4) { // 4 × 4 words in each 128 bits
-		__m512d a = (__m512d)_mm512_unpacklo_ps(v[i], v[i + 1]), b = (__m512d)_mm512_unpacklo_ps(v[i + 2], v[i + 3]);
-		__m512d c = (__m512d)_mm512_unpackhi_ps(v[i], v[i + 1]), d = (__m512d)_mm512_unpackhi_ps(v[i + 2], v[i + 3]);
+		__m512d a = (__m512d)_mm512_unpacklo_ps(v[i], v[i + 1]);
+		__m512d b = (__m512d)_mm512_unpacklo_ps(v[i + 2], v[i + 3]);
+		__m512d c = (__m512d)_mm512_unpackhi_ps(v[i], v[i + 1]);
+		__m512d d = (__m512d)_mm512_unpackhi_ps(v[i + 2], v[i + 3]);
 		t[i] = _mm512_unpacklo_pd(a, b);
 		t[i + 1] = _mm512_unpackhi_pd(a, b);
 		t[i + 2] = _mm512_unpacklo_pd(c, d);
 		t[i + 3] = _mm512_unpackhi_pd(c, d);
 	}
 	for (int i = 0; i < 4; i++) { // 4 × 4 of these
-		vf a = _mm512_shuffle_f32x4((vf)t[i], (vf)t[i + 4], 0x88), b = _mm512_shuffle_f32x4((vf)t[i + 8], (vf)t[i + 12], 0x88);
-		vf c = _mm512_shuffle_f32x4((vf)t[i], (vf)t[i + 4], 0xdd), d = _mm512_shuffle_f32x4((vf)t[i + 8], (vf)t[i + 12], 0xdd);
+		vf a = _mm512_shuffle_f32x4((vf)t[i], (vf)t[i + 4], 0x88);
+		vf b = _mm512_shuffle_f32x4((vf)t[i + 8], (vf)t[i + 12], 0x88);
+		vf c = _mm512_shuffle_f32x4((vf)t[i], (vf)t[i + 4], 0xdd);
+		vf d = _mm512_shuffle_f32x4((vf)t[i + 8], (vf)t[i + 12], 0xdd);
 		v[i] = _mm512_shuffle_f32x4(a, b, 0x88);
 		v[i + 4] = _mm512_shuffle_f32x4(c, d, 0x88);
 		v[i + 8] = _mm512_shuffle_f32x4(a, b, 0xdd);
@@ -44,7 +48,8 @@ INLINE void transpose_words(vf *v) {
 	}
 }
 
-// The tiles of 16 columns behind each other, those of the next columns behind them. Zeros fill up the last tiles.
+// The tiles of 16 columns behind each other, those of the next columns behind them. Zeros fill up the last
+// tiles.
 INLINE void pack_tiles(float *tiles, operand x, int64_t columns, int64_t depth, const int transposed) {
 	const int64_t blocks = (depth + TILE_ROWS - 1) / TILE_ROWS;
 	for (int64_t k = 0; k < blocks; k++)
@@ -69,7 +74,8 @@ INLINE void pack_tiles(float *tiles, operand x, int64_t columns, int64_t depth, 
 }
 
 // The product of so many tiles of x with so many of g, over the rows of the panels.
-INLINE void multiply_tiles(weight_block *b, int64_t at, const float *x, const float *g, const int tall, const int broad) {
+INLINE void multiply_tiles(weight_block *b, int64_t at, const float *x, const float *g, const int tall,
+                           const int broad) {
 	const int64_t blocks = b->depth / TILE, stride = b->stride * sizeof(float), next = blocks * TILE_WORDS;
 	float *sum = b->tile + at, *below = sum + TILE * b->stride;
 	__asm__ volatile("" ::: "memory"); // the instructions below read what was stored
@@ -116,8 +122,10 @@ INLINE void multiply_tiles(weight_block *b, int64_t at, const float *x, const fl
 	if (!b->last)
 		return;
 	for (int i = 0; i < tall * TILE; i++)
-		for (int v = 0; v < broad; v++)
-			add_wide(b->lane + at + i * b->stride + v * VW, load(sum + i * b->stride + v * VW), !b->first_tile);
+		for (int v = 0; v < broad; v++) {
+			const int64_t p = i * b->stride + v * VW;
+			add_wide(b->lane + at + p, load(sum + p), !b->first_tile);
+		}
 }
 
 static inline int64_t pairs_of_tiles(int64_t columns) { return (columns + 2 * TILE - 1) / (2 * TILE); }

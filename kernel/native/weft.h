@@ -413,10 +413,10 @@ typedef struct {
 	int32_t z_type, x_type;
 } weft_convert_args;
 
-// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g
-// in whole panels stay in a second cache of 1 MB beside z and the rows that come next. The depth is odd, so
-// that a row's places in all panels are not in the same sets of a cache.
-enum { WEFT_WEIGHT_DEPTH = 129, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
+// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Panels of a block of
+// x, and the tile's sums for a block, stay in a second cache of 1 MB. The depth is odd, so that a row's places
+// in all panels are not in the same sets of a cache.
+enum { WEFT_WEIGHT_DEPTH = 129, WEFT_WEIGHT_IN = 288, WEFT_WEIGHT_OUT = 512 };
 
 // What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest
 // block.
@@ -490,8 +490,8 @@ int weft_onednn_can_multiply(enum weft_products by); // ONEDNN_MAX_CPU_ISA may t
 void weft_onednn_without_tiles(void);                // before anything else is asked of oneDNN
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
-// Whether this processor can, at this level, and oneDNN. The best depends on the kind of processor alone, so that
-// equal machines round alike: Intel's has half the rate of float32 by pairs, and AMD's twice.
+// Whether this processor can, at this level, and oneDNN. The best depends on the kind of processor alone, so
+// that equal machines round alike: by pairs Intel's have half the rate of float32, and AMD's twice.
 int weft_can_multiply(int level, enum weft_products by);
 enum weft_products weft_best_products(int level);
 const char *weft_name(int kernel);

@@ -5,8 +5,8 @@
 // them are multiplied. Rows of a tile are added in single precision, and tiles in double precision: the error
 // does not grow with the number of rows.
 //
-// Where both factors are bfloat16s and the processor multiplies pairs of these, panels hold two rows in one: a
-// word has the numbers of both, the first row's in its lower half.
+// Where both factors are bfloat16s, which are multiplied in pairs, panels hold two rows in one: a word has the
+// numbers of both, the first row's in its lower half.
 
 enum {
 	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
@@ -38,7 +38,7 @@ typedef struct {
 	const char *line;
 	int64_t left, lines, skip; // lines that are left in the row, lines of a row, bytes between two rows
 	int64_t every;             // a power of two: in how many rows of the block at work one is asked for
-	int64_t at_once;           // how many are where the work is in tiles, of many rows each
+	int64_t at_once;           // of tiles, of many rows each: how many are asked for in each
 } upcoming;
 
 // So many rows from x on, in the time in which `work` rows of the block at work are multiplied by panels.
@@ -68,8 +68,8 @@ INLINE void ask_for_next(upcoming *u) {
 
 // The block of z that is made of some columns of x and some of g.
 typedef struct {
-	const float *x;        // panels
-	float *g;              // room for one panel, or for all
+	const float *x;        // panels, or tiles
+	float *g;              // the panel that is multiplied with them, or tiles
 	float *tile;           // the sum over the tile's rows before
 	double *lane;          // the sum over the lane's tiles before
 	int64_t depth, stride; // rows of panels; between rows of tile, and of lane
