@@ -5,7 +5,7 @@ eval_every, threads, fan_outs, batch, workers; clusters, the file with the part 
 epoch the seconds of training (sampling, fetching of features, forward, backward, step) and, after it, the accuracy on the
 whole graph. Sampling, fetching and aggregation are the library's; around them all peers have the same GraphSAGE (mean): batch norm,
 ReLU and dropout between the layers. A layer that is narrower than its input transforms before it aggregates, as DGL's does. Sparse
-features stay sparse: the first layer's product is PyTorch's embedding_bag, as dense ones took five times as long."""
+features stay sparse: the first layer's product is PyTorch's embedding_bag. (Dense ones were not measured.)"""
 
 import json
 import sys
