@@ -10,8 +10,8 @@ import (
 	"weft/train/plan"
 )
 
-// TestPassedByFormula: the bytes that the kernels of a GCN pass over, by layer, counted by hand from the graph
-// and the widths. Each matrix of rows is counted once for each operation that reads or writes it.
+// TestPassedByFormula: the bytes that the kernels of a GCN pass over, by layer, counted by hand from the
+// graph and the widths. Each matrix of rows is counted once for each operation that reads or writes it.
 func TestPassedByFormula(t *testing.T) {
 	const vertices, features, hidden, classes, float = 900, 24, 16, 8, 4
 	g, err := generate.Graph(generate.Options{

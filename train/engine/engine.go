@@ -95,8 +95,8 @@ func (c *Config) variesInput() bool {
 	return c.InputDropout > 0 || c.DropEdge > 0 || c.LabelInput > 0 || c.Groups.Mesh.Stages > 1
 }
 
-// observe tells Trace and OnLayer in which layers the operations on a tape are. forward is the part that the forward pass
-// counts as: Backward where it is repeated there.
+// observe tells Trace and OnLayer in which layers the operations on a tape are. forward is the part that the
+// forward pass counts as: Backward where it is repeated there.
 func (c *Config) observe(t *autograd.Tape, forward trace.Part) {
 	t.OnLayer = func(layer int, backward bool) {
 		part := forward

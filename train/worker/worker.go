@@ -27,7 +27,8 @@ import (
 	"weft/train/task"
 )
 
-// Config is the settings of a worker. All workers of a run have the same, but for Recorder, Explain and OnLayer.
+// Config is the settings of a worker. All workers of a run have the same, but for Recorder, Explain and
+// OnLayer.
 type Config struct {
 	*setting.Resolved
 	Outputs int // columns of the last layer
