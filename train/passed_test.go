@@ -57,9 +57,9 @@ func TestPassedByFormula(t *testing.T) {
 	}
 }
 
-// TestPassedByTurns: where partitions take turns, the same rows pass in each layer as where each has a worker.
-// What a product or a sum needs is never outside the layers, whose part of a stage's backward pass may end
-// after the tape's.
+// TestPassedByTurns: where partitions take turns, kernels pass over the same bytes in each layer as where
+// each has a worker. What a product or a sum needs is never outside the layers, also where it is computed in
+// the turn of another partition, or after a stage's backward pass.
 func TestPassedByTurns(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.Uniform, Vertices: 900, Degree: 6, Features: 12, Classes: 4, Seed: 3, Directed: true,

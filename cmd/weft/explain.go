@@ -423,8 +423,8 @@ func (p planned) passes() (lines []string) {
 	all := p.Bytes()
 	for layer := range max(0, len(all)-1) {
 		f, b := &all[layer].Forward, &all[layer].Backward
-		lines = append(lines, fmt.Sprintf("layer %d: kernels stream %.1f MB forward and %.1f MB backward, of which "+
-			"products and sums along edges need %.1f MB and %.1f MB, and gather %.1f MB and %.1f MB", layer,
+		lines = append(lines, fmt.Sprintf("layer %d: kernels stream %.1f MB forward and %.1f MB backward, "+
+			"of which products and sums along edges need %.1f MB and %.1f MB, and gather %.1f MB and %.1f MB", layer,
 			float64(f.Streamed)/1e6, float64(b.Streamed)/1e6, float64(f.Least)/1e6, float64(b.Least)/1e6,
 			float64(f.Gathered)/1e6, float64(b.Gathered)/1e6))
 	}
