@@ -269,7 +269,7 @@ func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Mat
 		gradients = g.encoded.Prefix(message.Rows, stored.Width())
 	}
 	var picked []*tensor.Matrix
-	o.visit(Visit{Block: b, Grads: stored.Parts(gradients), Pick: func(m *tensor.Matrix) *tensor.Matrix {
+	o.visit(Visit{Block: b, Team: g.team, Grads: stored.Parts(gradients), Pick: func(m *tensor.Matrix) *tensor.Matrix {
 		i := slices.Index(o.reads, m)
 		if b.Targets == nil {
 			return g.whole(m, i)
