@@ -9,8 +9,9 @@ import (
 // operation reads the value any more. The gradient then reuses the value's memory. So a layer's input and its
 // gradient never exist side by side.
 type deferred struct {
-	g *tensor.Matrix
-	w *Var
+	g     *tensor.Matrix
+	w     *Var
+	layer int // of the product
 }
 
 // addLater adds g·wᵀ to the gradient: now for a leaf, otherwise in addDeferred. It owns g, and does not
@@ -23,7 +24,7 @@ func (v *Var) addLater(g *tensor.Matrix, w *Var) {
 		v.addProduct(g, w)
 	default:
 		w.kept++
-		v.deferred = append(v.deferred, deferred{g, w})
+		v.deferred = append(v.deferred, deferred{g, w, v.tape.layer})
 	}
 }
 
@@ -32,6 +33,7 @@ func (v *Var) addLater(g *tensor.Matrix, w *Var) {
 func (v *Var) addDeferred() {
 	for len(v.deferred) > 0 {
 		o := v.deferred[0]
+		v.tape.BeginLayer(o.layer)
 		v.addProduct(o.g, o.w)
 		o.w.kept--
 		o.w.releaseUnused()

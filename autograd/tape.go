@@ -344,7 +344,7 @@ func (t *Tape) Backward(roots ...Root) {
 	for len(t.steps) > 0 {
 		last := len(t.steps) - 1
 		op, out := t.steps[last].Op, t.steps[last].out
-		out.addDeferred() // products of the layer that read the value
+		out.addDeferred()
 		t.BeginLayer(t.steps[last].layer)
 		t.steps = t.steps[:last]
 		if out.grad != nil {
@@ -438,7 +438,12 @@ func (v *Var) RowSet() *RowSet { return v.set }
 // TakeGrad returns the gradient of an Input after Backward; the caller owns it from now on. It is zero if
 // nothing depended on the input.
 func (v *Var) TakeGrad() *tensor.Matrix {
-	v.addDeferred()
+	if t := v.tape; len(v.deferred) > 0 {
+		t.backward = true
+		v.addDeferred()
+		t.BeginLayer(NoLayer)
+		t.backward = false
+	}
 	g := v.GradSum()
 	v.grad = nil
 	v.releaseUnused()

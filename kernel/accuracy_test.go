@@ -86,11 +86,11 @@ func ulp(x float64) float64 {
 	return math.Ldexp(1, e-24)
 }
 
-// TestWeightGradientRoundsOnce: where one row of each tile of 512 counts, the sum over the tiles is that of
+// TestWeightGradientRoundsOnce: where one row of each tile of 1024 counts, the sum over the tiles is that of
 // double precision, rounded once.
 func TestWeightGradientRoundsOnce(t *testing.T) {
 	with(t, func(s *suite) {
-		const tile, tiles, in, out = 512, 150, 3, 37
+		const tile, tiles, in, out = 1024, 150, 3, 37
 		x, g := s.team.Zeros(tensor.Activations, tile*tiles-100, in), s.normal(tile*tiles-100, out)
 		want, z := make([]float64, in*out), s.normal(in, out)
 		for i, v := range z.Floats() {

@@ -10,8 +10,8 @@ import (
 	"weft/train/plan"
 )
 
-// TestPassedByFormula: the bytes that the kernels of a GCN pass over, by layer, counted by hand from the graph
-// and the widths. Each matrix of rows is counted once for each operation that reads or writes it.
+// TestPassedByFormula: the bytes that the kernels of a GCN pass over, by layer, counted by hand from the
+// graph and the widths. Each matrix of rows is counted once for each operation that reads or writes it.
 func TestPassedByFormula(t *testing.T) {
 	const vertices, features, hidden, classes, float = 900, 24, 16, 8, 4
 	g, err := generate.Graph(generate.Options{
@@ -55,4 +55,33 @@ func TestPassedByFormula(t *testing.T) {
 	for layer := range want {
 		assert.Equal(t, want[layer], got[layer], "layer %d", layer)
 	}
+}
+
+// TestPassedByTurns: where partitions take turns, kernels pass over the same bytes in each layer as where
+// each has a worker. What a product or a sum needs is never outside the layers, also where it is computed in
+// the turn of another partition, or after a stage's backward pass.
+func TestPassedByTurns(t *testing.T) {
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.Uniform, Vertices: 900, Degree: 6, Features: 12, Classes: 4, Seed: 3, Directed: true,
+	})
+	require.NoError(t, err)
+	passed := func(settings string) []plan.LayerBytes {
+		p := planOf(t, g, given(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
+		all := p.Bytes()
+		last := all[len(all)-1]
+		assert.Equal(t, 0, last.Forward.Least+last.Backward.Least, "%s: outside the layers", settings)
+		assert.Equal(t, 0, last.Forward.Gathered+last.Backward.Gathered, "%s: outside the layers", settings)
+		return all
+	}
+	for _, model := range []string{"model gcn", "model sage, aggregation max", "model gcn, halo cover"} {
+		workers, turns := passed(model+", parallel graph=4"), passed(model+", partitions 4")
+		for layer, want := range workers {
+			got := turns[layer]
+			assert.Equal(t, want.Backward, got.Backward, "%s: layer %d, backward", model, layer)
+			want.Forward.Streamed = got.Forward.Streamed // messages are not copied
+			assert.Equal(t, want.Forward, got.Forward, "%s: layer %d, forward", model, layer)
+		}
+	}
+	passed("model sage, parallel pipeline=2")
+	passed("model sage, norm batch, parallel graph=2,pipeline=2, chunks 2")
 }

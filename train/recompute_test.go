@@ -193,7 +193,7 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 		return p.PeakTensorBytes[0], p.PeakTensorBytes[0] + p.GraphBytes[0]
 	}
 	kept, all := needs(setting.RecomputeNone)
-	if again, _ := needs(setting.RecomputeBlocks); kept != 532480 || again != 593920 {
+	if again, _ := needs(setting.RecomputeBlocks); kept != 536576 || again != 593920 {
 		t.Fatalf("%d bytes, and %d with values that are computed again", kept, again)
 	}
 	o.Recompute, o.MemoryLimit = setting.RecomputeAuto, 1000

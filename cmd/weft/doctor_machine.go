@@ -150,11 +150,11 @@ type productsFinding struct {
 func (f productsFinding) words() string {
 	switch f.By {
 	case "amx":
-		return "AMX, of weights rounded to it"
+		return "AMX, with weights rounded to bf16"
 	case "avx512_bf16":
-		return "bfloat16 units, of weights rounded to it"
+		return "AVX512-BF16, with weights rounded to bf16"
 	}
-	return "widened to float32"
+	return "float32, to which rows are converted"
 }
 
 func (f productsFinding) describe() (found, advice string) {

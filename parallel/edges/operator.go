@@ -15,6 +15,12 @@ type Operator struct {
 	factors  map[*Block]factors
 }
 
+// On returns the operator as another team applies it.
+func (o Operator) On(team *kernel.Team) Operator {
+	o.team = team
+	return o
+}
+
 type factors struct{ forward, backward kernel.Scales }
 
 // Apply computes z = Â_b·x or z += Â_b·x. x has the rows of block b's sources, z a row for each local row. A

@@ -91,6 +91,8 @@ type Visit struct {
 	Grads []*tensor.Matrix
 	// Pick returns the block's rows of a matrix of Transfer.Reads, until the end of the visit.
 	Pick func(*tensor.Matrix) *tensor.Matrix
+	// Team computes Grads for sendGradients: this partition's, or that of another in whose turn it does.
+	Team *kernel.Team
 }
 
 // call begins the forward pass of one call of the layer on a tape. All rows of the halo travel.
@@ -161,7 +163,10 @@ func (c *Call) sendGradients(columns int, e tensor.Element, reads []*tensor.Matr
 ) {
 	t := Transfer{Sent: exchange.Form{{Count: columns, Element: e}}, Reads: reads}
 	yield := func(v Visit) bool {
-		pick := v.Picker(c.part.team)
+		if v.Team == nil {
+			v.Team = c.part.team
+		}
+		pick := v.Picker(v.Team)
 		if v.Pick == nil {
 			v.Pick = pick.Of
 		}

@@ -92,7 +92,7 @@ func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 	into func() (dx *tensor.Matrix, add bool),
 ) *tensor.Matrix {
 	addRemote := c.sendGradients(g.Cols, sent, []*tensor.Matrix{g}, func(v Visit) {
-		c.by.ApplyTransposed(v.Grads[0], v.Block, v.Pick(g), kernel.Replace)
+		c.by.On(v.Team).ApplyTransposed(v.Grads[0], v.Block, v.Pick(g), kernel.Replace)
 	})
 	dx, add := into()
 	c.by.ApplyTransposed(dx, c.Edges.Local(), g, kernel.Output(add))
@@ -120,8 +120,8 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 			c.resume()
 			c.count(g.Cols)
 			add := c.sendGradients(g.Cols, x.Element(), []*tensor.Matrix{g, arg}, func(v Visit) {
-				t.Team.Zero(v.Grads[0])
-				t.Team.MaxBackward(v.Grads[0], v.Out, v.Pick(g), v.Pick(arg), v.IDs, nil)
+				v.Team.Zero(v.Grads[0])
+				v.Team.MaxBackward(v.Grads[0], v.Out, v.Pick(g), v.Pick(arg), v.IDs, nil)
 			})
 			dx := x.BlockGradSum(c.sums())
 			t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)

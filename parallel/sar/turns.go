@@ -269,7 +269,7 @@ func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Mat
 		gradients = g.encoded.Prefix(message.Rows, stored.Width())
 	}
 	var picked []*tensor.Matrix
-	o.visit(Visit{Block: b, Grads: stored.Parts(gradients), Pick: func(m *tensor.Matrix) *tensor.Matrix {
+	pick := func(m *tensor.Matrix) *tensor.Matrix {
 		i := slices.Index(o.reads, m)
 		if b.Targets == nil {
 			return g.whole(m, i)
@@ -282,7 +282,8 @@ func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Mat
 		}
 		picked = append(picked, rows)
 		return rows
-	}})
+	}
+	o.visit(Visit{Block: b, Grads: stored.Parts(gradients), Pick: pick, Team: g.team})
 	exchange.Release(picked...)
 	if g.encoded != nil {
 		v := &visits{wire: g.as(o.rank), call: o.of(g.call), Transfer: Transfer{Sent: g.form}}

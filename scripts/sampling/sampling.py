@@ -1,6 +1,6 @@
 """Full batches beside sampled ones: how long weft, PyG and DGL train until the same accuracy. Run by `make bench-sampling`.
 
-    sampling.py [--only physics,…] [--systems "weft f32",…] [--seeds 5] [--rates .003,.01] [--epochs FULL,SAMPLED] [--threads 2] [--again] [--json]
+    sampling.py [--only physics,…] [--systems "weft f32",…] [--seeds 5] [--rates .003,.01] [--workers 0] [--epochs FULL,SAMPLED] [--threads 2] [--again] [--json]
 
 On each graph all systems train the same GraphSAGE (mean; batch norm, ReLU, dropout, Adam):
 
@@ -24,6 +24,7 @@ Exit status: 0 done, 1 where weft fails. Only Python's standard library is used 
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -113,6 +114,8 @@ def main():
             graph = GRAPHS[name]
             source = pathlib.Path(graph.make[-1].format(data=options.data))
             if graph.make[0] == "import" and not source.exists():
+                if options.only != list(GRAPHS):
+                    parser.error(f"--only {name}: there is no {source}; --data names its folder")
                 log(f"{name} is left out: there is no {source}")
                 continue
             report[name] = bench.compare(name, graph)
@@ -136,7 +139,7 @@ def rates(text):
         found = [float(rate) for rate in text.split(",")]
     except ValueError:
         found = [0]
-    if min(found) <= 0:
+    if not all(0 < rate < math.inf for rate in found):
         raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers above 0")
     return found
 
