@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/tensor"
 )
 
@@ -127,6 +128,46 @@ func TestTilesHaveTheSameBits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSumsCountTheirBytes: sums along edges count their matrices, by hand: twice what they are added to. Some
+// rows after others count what all rows do, and tiles what they read and write more.
+func TestSumsCountTheirBytes(t *testing.T) {
+	const rows, cols, columns = 1500, 2000, 300
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	r := rand.New(rand.NewPCG(5, 5))
+	plain, tiled := NewTeam(2, memory), withTiles(2, 512<<10, memory)
+	a, x, z := scattered(plain, r, rows, cols, 150, false), randomMatrix(plain, r, cols, columns),
+		randomMatrix(plain, r, rows, columns)
+	passed := func(team *Team, sum func(*Team)) (all Bytes) {
+		team.Watch = func(c Call, run func()) {
+			if c.Kernel == "spmm" {
+				all = all.Plus(c.Bytes)
+			}
+			run()
+		}
+		sum(team)
+		return all
+	}
+	structure, result, gathered := 8*(rows+1)+4*a.Entries(), 4*rows*columns, 4*columns*a.Entries()
+	inTiles := map[Output]int{}
+	for to, want := range map[Output]Bytes{
+		Replace:    {structure + result, structure + result, gathered},
+		Accumulate: {structure + 2*result, structure, gathered},
+	} {
+		all := func(team *Team) { team.SpMM(z, a, x, Scales{}, to) }
+		assert.Equal(t, want, passed(plain, all), "output %v", to)
+		assert.Equal(t, want, passed(plain, func(team *Team) {
+			team.SpMMRows(z, a, x, Scales{}, to, 0, rows/2)
+			team.SpMMRows(z, a, x, Scales{}, to, rows/2, rows)
+		}), "output %v, in halves", to)
+		inTiles[to] = passed(tiled, all).Streamed
+		if inTiles[to] <= want.Streamed {
+			t.Errorf("output %v: tiles stream %d bytes, one sum %d", to, inTiles[to], want.Streamed)
+		}
+	}
+	assert.Equal(t, result, inTiles[Accumulate]-inTiles[Replace], "bytes that tiles are added to")
 }
 
 // TestPlanTakesTiles: a plan takes as much memory as a run, whether the run uses tiles or finds that sources

@@ -57,6 +57,20 @@ func TestPassedByFormula(t *testing.T) {
 	}
 }
 
+// TestPassedByAllWorkers: the bytes of a plan are those of all its workers.
+func TestPassedByAllWorkers(t *testing.T) {
+	p := planOf(t, tangled(t), given(Defaults(), "model gcn, layers 2, hidden 8, threads 1, parallel graph=2"))
+	require.Len(t, p.Workers, 2)
+	for layer, all := range p.Bytes() {
+		a, b := p.Workers[0].Bytes[layer], p.Workers[1].Bytes[layer]
+		want := plan.LayerBytes{Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward)}
+		assert.Equal(t, want, all, "layer %d", layer)
+		if b.Forward.Streamed == 0 {
+			t.Errorf("layer %d: worker 1 streams nothing", layer)
+		}
+	}
+}
+
 // TestPassedByTurns: where partitions take turns, kernels pass over the same bytes in each layer as where
 // each has a worker. What a product or a sum needs is never outside the layers, also where it is computed in
 // the turn of another partition, or after a stage's backward pass.
