@@ -41,7 +41,8 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	args.picks = boolean(a.picks(e))
 	pack := t.scratch(tensor.Float32, e.Rows, C.WEFT_PACK*a.Heads)
 	args.pack = floats(pack)
-	t.rows(on(C.weft_attend_pack).streams(pack, of.LogSum, of.GradDotOut, a.TargetScore), unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
+	t.rows(on(C.weft_attend_pack).streams(pack, of.LogSum, of.GradDotOut, a.TargetScore),
+		unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
 	t.backTarget(args, d, a, e, loops, of.Grad, pack)
 	t.backSource(args, d, a, transposed, loops, of.Grad, pack)
 	pack.Release()

@@ -14,7 +14,7 @@ type link struct {
 
 // chain runs kernels over n rows of about cost elements each. On each tile of the rows all of them run, one
 // after the other, before any runs on the next: what one reads or writes there, the next finds in the caches.
-// The results have the bits of one kernel after the other. The Bytes of a chain are those of its first kernel.
+// The results have the bits of one kernel after the other. A chain's Bytes are those of its first kernel.
 func (t *Team) chain(n, cost int, links ...link) {
 	name := names[links[0].name]
 	for _, l := range links[1:] {

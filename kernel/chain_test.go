@@ -35,7 +35,8 @@ func chains(s *suite, rows int) {
 		assert.Equal(s.t, passes, streamed, "%s, %d rows: bytes", what, rows)
 		for k := range want {
 			if !slices.Equal(values(want[k]), values(got[k])) {
-				s.t.Errorf("%s, %d rows of element type %d: result %d has other bits", what, rows, s.storage, k)
+				s.t.Errorf("%s, %d rows of element type %d: result %d has other bits", what, rows,
+					s.storage, k)
 			}
 		}
 	}

@@ -719,7 +719,7 @@ func conformMatMulT(s *suite) {
 		check(s, 70, width, 5)
 		check(s, 70, 5, width)
 	})
-	with(s.t, func(s *suite) { // blocks of 288 and 512 columns, of 129 rows; panels of every width
+	withStorage(s.t, s.storage, func(s *suite) { // blocks of 288 and 512 columns, of 129 rows; panels of every width
 		for _, shape := range [][3]int{
 			{700, 290, 40},
 			{700, 530, 40},
@@ -730,8 +730,20 @@ func conformMatMulT(s *suite) {
 			{8800, 530, 5},
 			{600, 547, 7},
 			{130, 64, 64},
+			{2048, 8, 24}, // whole pages, behind which nothing may be read
 		} {
 			check(s, shape[0], shape[1], shape[2])
 		}
+	})
+	s.each([]int{1, 127, 257, 1301}, func(s *suite, rows int) { // what lies behind the rows has no part in it
+		const in, out = 37, 21
+		x, g, z := s.stored(rows+1, in), s.stored(rows+1, out), s.blank(in, out)
+		for _, m := range []*tensor.Matrix{x, g} {
+			s.team.Fill(m.RowRange(rows, rows+1), float32(math.NaN()))
+		}
+		x, g = x.RowRange(0, rows), g.RowRange(0, rows)
+		s.team.MatMulT(z, x, g, kernel.Replace)
+		s.sums(case_(rows, in, out, "of more"), z, reference.MatMulTransA(exact(x), exact(g)).Data,
+			reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g))).Data, rows)
 	})
 }

@@ -206,7 +206,8 @@ func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int
 // least column. It searches from begins on. Hubs have no entries here: spmmHubs computes their rows.
 func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column, lo, hi int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
-	p.team.edgesOf(on(C.weft_ends).streams(ends, begins), unsafe.Pointer(args), a, lo, hi, a.hubsOf(lo, hi).Hubs, 1)
+	p.team.edgesOf(on(C.weft_ends).streams(ends, begins), unsafe.Pointer(args), a, lo, hi,
+		a.hubsOf(lo, hi).Hubs, 1)
 }
 
 func (p *tiling) release() {

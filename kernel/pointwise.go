@@ -43,8 +43,8 @@ func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
 	t.rows(on(C.weft_finish, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. It adds Σ_i dx_i to
-// dBias (1 × cols), unless that is nil. dx may be g.
+// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. It adds Σ_i dx_i
+// to dBias (1 × cols), unless that is nil. dx may be g.
 func (t *Team) FinishBackward(dx, dBias, g, z *tensor.Matrix, act Activation, m Mask) {
 	tensor.SameShape(dx, g)
 	args := &C.weft_finish_back_args{
@@ -196,7 +196,8 @@ func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
 // HeadVector is a vector of attention a (1 × heads·width) with its scores (rows × heads).
 type HeadVector struct{ A, Score *tensor.Matrix }
 
-// HeadDots are score_ih = Σ_c z_ihc · a_hc for z rows × heads·width, for each of the vectors in one pass over z.
+// HeadDots are score_ih = Σ_c z_ihc · a_hc for z rows × heads·width, for each of the vectors in one pass
+// over z.
 func (t *Team) HeadDots(z *tensor.Matrix, vectors ...HeadVector) {
 	heads := vectors[0].Score.Cols
 	if heads == 0 {
@@ -205,6 +206,7 @@ func (t *Team) HeadDots(z *tensor.Matrix, vectors ...HeadVector) {
 	links, bytes := make([]link, len(vectors)), routine{}.streams(z)
 	for k, v := range vectors {
 		check("vector", v.A, 1, z.Cols)
+		check("scores", v.Score, z.Rows, heads)
 		args := &C.weft_head_dot_args{
 			out: floats(v.Score), z: storage(z), a: floats(v.A), heads: C.int64_t(heads),
 			width: C.int64_t(z.Cols / heads),
@@ -219,12 +221,12 @@ func (t *Team) HeadDots(z *tensor.Matrix, vectors ...HeadVector) {
 // HeadDot is HeadDots for one vector.
 func (t *Team) HeadDot(out, z, a *tensor.Matrix) { t.HeadDots(z, HeadVector{a, out}) }
 
-// HeadGradient is a vector of attention a (1 × heads·width), dLoss/da, to which is added, and dLoss/dscore of its
-// scores (rows × heads).
+// HeadGradient is a vector of attention a (1 × heads·width), dLoss/da, to which is added, and dLoss/dscore of
+// its scores (rows × heads).
 type HeadGradient struct{ A, DA, DScore *tensor.Matrix }
 
-// HeadDotsBackward adds dz_ihc += dscore_ih·a_hc and da_hc += Σ_i dscore_ih·z_ihc, for one of the vectors after
-// the other in one pass.
+// HeadDotsBackward adds dz_ihc += dscore_ih·a_hc and da_hc += Σ_i dscore_ih·z_ihc, for one of the vectors
+// after the other in one pass.
 func (t *Team) HeadDotsBackward(dz, z *tensor.Matrix, vectors ...HeadGradient) {
 	heads := vectors[0].DScore.Cols
 	check("dz", dz, z.Rows, z.Cols)
@@ -234,7 +236,9 @@ func (t *Team) HeadDotsBackward(dz, z *tensor.Matrix, vectors ...HeadGradient) {
 	var sums, adds []link
 	partial, bytes := make([]*tensor.Matrix, len(vectors)), routine{}.streams(z, dz, dz)
 	for k, v := range vectors {
+		check("vector", v.A, 1, z.Cols)
 		check("da", v.DA, 1, z.Cols)
+		check("dscore", v.DScore, z.Rows, heads)
 		partial[k] = t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
 		from := C.weft_head_outer_args{
 			z: storage(z), s: floats(v.DScore), a: floats(v.A), tiles: doubles(partial[k]),

@@ -143,7 +143,8 @@ func (t *Team) Reciprocal(z, x *tensor.Matrix) { t.elements(C.weft_reciprocal, z
 
 func (t *Team) elements(name C.int, z, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
-	t.rows(on(name, z, x).streams(z, x), unsafe.Pointer(&C.weft_combine_args{z: storage(z), x: storage(x)}), z.Len(), 4)
+	args := &C.weft_combine_args{z: storage(z), x: storage(x)}
+	t.rows(on(name, z, x).streams(z, x), unsafe.Pointer(args), z.Len(), 4)
 }
 
 // Picked returns the listed rows of m (Int32, 1 × n), in scratch memory.
@@ -178,7 +179,8 @@ func (t *Team) AttendEnd(s *AttentionState) {
 		z: floats(s.Out), maximum: floats(s.Maximum), sum: floats(s.sum), heads: C.int64_t(heads),
 		width: C.int64_t(s.Out.Cols / heads),
 	}
-	t.rows(on(C.weft_attend_end).streams(s.Out, s.Out, s.Maximum, s.sum), unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
+	t.rows(on(C.weft_attend_end).streams(s.Out, s.Out, s.Maximum, s.sum), unsafe.Pointer(args),
+		s.Out.Rows, s.Out.Cols)
 	s.sum.Release()
 	s.sum, s.begun = nil, false
 }

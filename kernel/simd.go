@@ -49,8 +49,8 @@ var allProducts = []string{
 	C.WEFT_OF_FLOATS: "f32", C.WEFT_OF_PAIRS: "avx512_bf16", C.WEFT_OF_TILES: "amx",
 }
 
-// multiplyBy is how products of BFloat16 matrices are made. oneDNN hears of what WEFT_BF16 asks for before its
-// first product.
+// multiplyBy is how products of BFloat16 matrices are made. oneDNN hears of what WEFT_BF16 asks for before
+// its first product.
 var multiplyBy = func() int {
 	if os.Getenv("WEFT_BF16") == allProducts[C.WEFT_OF_PAIRS] {
 		C.weft_onednn_without_tiles()

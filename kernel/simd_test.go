@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +12,8 @@ import (
 )
 
 // TestBFloat16Products: in each way that this processor has, products of bfloat16s are the reference's, and
-// a row of them has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, and refuses
-// others.
+// a row of them has the same bits wherever it stands. WEFT_BF16 chooses a way for a process, which oneDNN
+// takes, too, and refuses others.
 func TestBFloat16Products(t *testing.T) {
 	if os.Getenv("WEFT_BF16") != "" {
 		t.Skip("WEFT_BF16 is set")
@@ -20,7 +21,7 @@ func TestBFloat16Products(t *testing.T) {
 	run := func(way string) (string, error) {
 		test := exec.Command(os.Args[0], "-test.v",
 			"-test.run", "^(TestBFloat16Way|TestRowOfAProduct|TestConformanceBFloat16)$/product$")
-		test.Env = append(os.Environ(), "WEFT_BF16="+way)
+		test.Env = append(os.Environ(), "WEFT_BF16="+way, "ONEDNN_VERBOSE=1")
 		out, err := test.CombinedOutput()
 		return string(out), err
 	}
@@ -34,8 +35,19 @@ func TestBFloat16Products(t *testing.T) {
 	if ways[0] != "f32" {
 		t.Errorf("ways %v lack f32", ways)
 	}
+	takes := []*regexp.Regexp{ // of oneDNN's calls, from the second way on
+		regexp.MustCompile(`(?m)^onednn_verbose,exec,.*avx512_core_bf16`),
+		regexp.MustCompile(`(?m)^onednn_verbose,exec,.*amx`),
+	}
 	for _, way := range ways {
 		out, err := run(way)
+		for i, calls := range takes {
+			number := slices.Index([]string{"f32", "avx512_bf16", "amx"}, way)
+			found := calls.FindString(out)
+			if (number == i+1 && found == "") || (number <= i && found != "") {
+				t.Errorf("%s: oneDNN's call for %v is %q", way, calls, found)
+			}
+		}
 		if err != nil || !strings.Contains(out, "bfloat16s by "+way+"\n") ||
 			!strings.Contains(out, "--- PASS: TestConformanceBFloat16/") {
 			t.Errorf("%s: %v\n%s", way, err, out)

@@ -39,7 +39,7 @@ void weft_onednn_without_tiles(void) {
 	const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
 	if (!isa)
 		isa = getenv("DNNL_MAX_CPU_ISA");
-	if (!isa || strstr(isa, "AMX")) // a lower one stays
+	if (!isa || strstr(isa, "AMX") || !(strstr(isa, "AVX") || strstr(isa, "SSE"))) // a lower one stays
 		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 

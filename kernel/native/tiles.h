@@ -11,15 +11,11 @@ enum {
 
 // Each of the 8 registers is a tile.
 static void begin_tiles(void) {
-	struct {
+	static const struct {
 		uint8_t palette, start_row, reserved[14];
 		uint16_t bytes[16]; // of a row
 		uint8_t rows[16];
-	} all = {.palette = 1};
-	for (int i = 0; i < 8; i++) {
-		all.bytes[i] = TILE * sizeof(float);
-		all.rows[i] = TILE;
-	}
+	} all = {1, .bytes = {[0 ... 7] = TILE * sizeof(float)}, .rows = {[0 ... 7] = TILE}};
 	_tile_loadconfig(&all);
 }
 

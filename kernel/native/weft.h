@@ -413,9 +413,9 @@ typedef struct {
 	int32_t z_type, x_type;
 } weft_convert_args;
 
-// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Panels of a block of
-// x, and the tile's sums for a block, stay in a second cache of 1 MB. The depth is odd, so that a row's places
-// in all panels are not in the same sets of a cache.
+// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Panels of a block
+// of x, and the tile's sums for a block, stay in a second cache of 1 MB. The depth is odd, so that a row's
+// places in all panels are not in the same sets of a cache.
 enum { WEFT_WEIGHT_DEPTH = 129, WEFT_WEIGHT_IN = 288, WEFT_WEIGHT_OUT = 512 };
 
 // What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest

@@ -5,8 +5,8 @@
 // them are multiplied. Rows of a tile are added in single precision, and tiles in double precision: the error
 // does not grow with the number of rows.
 //
-// Where both factors are bfloat16s, which are multiplied in pairs, panels hold two rows in one: a word has the
-// numbers of both, the first row's in its lower half.
+// Where both factors are bfloat16s, which are multiplied in pairs, panels hold two rows in one: a word has
+// the numbers of both, the first row's in its lower half.
 
 enum {
 	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
@@ -201,7 +201,8 @@ INLINE void pack(float *panels, operand x, int64_t columns, int64_t depth, const
 #undef PACK
 
 // A panel of g is packed when it is multiplied, so that it is in the first cache.
-INLINE void multiply_block(weight_block *b, int64_t at, operand g, int64_t in, int64_t out, int64_t depth, const int pairs) {
+INLINE void multiply_block(weight_block *b, int64_t at, operand g, int64_t in, int64_t out, int64_t depth,
+                           const int pairs) {
 	for (int64_t c = 0; c < out; c += BROAD * VW, g.at += BROAD * VW * g.size) {
 		pack(b->g, g, lesser(out - c, BROAD * VW), depth, BROAD * VW, pairs);
 		if (out - c > VW)
@@ -224,7 +225,8 @@ static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
 
 // The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo
 // on.
-INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o, const enum weft_products by) {
+INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o,
+                           const enum weft_products by) {
 	const int pairs = by == WEFT_OF_PAIRS;
 	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 	const int64_t hi = lesser(lo + a->tile, a->rows);
