@@ -96,6 +96,9 @@ func TestPassedByTurns(t *testing.T) {
 			assert.Equal(t, want.Forward, got.Forward, "%s: layer %d, forward", model, layer)
 		}
 	}
-	passed("model sage, parallel pipeline=2")
+	repeated := passed("model sage, parallel pipeline=2, recompute blocks")
+	for layer, kept := range passed("model sage, parallel pipeline=2, recompute none") {
+		assert.Equal(t, repeated[layer].Forward, kept.Forward, "pipeline: layer %d, forward", layer)
+	}
 	passed("model sage, norm batch, parallel graph=2,pipeline=2, chunks 2")
 }

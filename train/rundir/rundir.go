@@ -587,6 +587,8 @@ type Versions struct {
 	Go     string `json:"go"`
 	SIMD   string `json:"simd"` // the kernels' instruction set: another one rounds differently
 	OneDNN string `json:"onednn"`
+	// BFloat16Products is how products were made with --precision bf16 (kernel.BFloat16Products)
+	BFloat16Products string `json:"bfloat16_products,omitempty"`
 }
 
 // NewRun is the record of what a job came to by that version of weft, for Dir.Finish. store is the path of
@@ -596,12 +598,14 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 	if j.Graph != nil {
 		names = j.Graph.Labels.Names
 	}
+	versions := Versions{
+		Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN(),
+	}
+	if j.Options.Precision == "bf16" {
+		versions.BFloat16Products = kernel.BFloat16Products()
+	}
 	return Run{
-		ClassNames: names,
-		Format:     runFormat, Versions: Versions{
-			Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(),
-			OneDNN: kernel.OneDNN(),
-		},
+		ClassNames: names, Format: runFormat, Versions: versions,
 		Started: started, Interrupted: r.Interrupted(), Diverged: r.Diverged != nil,
 		Ended: r.Ended, Reason: whyEnded(j, r), Store: absolute(store), Settings: j.Options.Texts(),
 		Summary: summarize(j, r), Profile: profileOf(r),
