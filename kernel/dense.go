@@ -222,7 +222,8 @@ func (c *products) put(s productShape, p *C.weft_product) {
 
 // MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows of
 // fixed tiles in single precision, and over the tiles in double precision. x and g are Float32 or BFloat16,
-// and z is Float32. Products of two BFloat16 numbers are exact, whichever instructions make them.
+// and z is Float32. Products of two BFloat16 numbers are exact, whichever instructions make them, but for
+// denormal ones, which AMX and AVX512-BF16 take as zero.
 //
 // Two lanes for each thread are summed at a time, so that the scratch grows with the threads. Lanes are added
 // in their order, so that the number of threads changes no bits.
