@@ -258,8 +258,10 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	for first := 0; first < count; first += atOnce {
 		end := min(first+atOnce, count)
 		of := routine{}.needs(x.RowRange(begins(first), begins(end)), g.RowRange(begins(first), begins(end)))
-		t.make(Call{Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols},
-			Bytes: of.bytes}, end-first, func(k int) {
+		call := Call{
+			Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols}, Bytes: of.bytes,
+		}
+		t.make(call, end-first, func(k int) {
 			one, lane := args, first+k
 			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
 			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)),
