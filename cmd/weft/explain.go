@@ -421,7 +421,7 @@ func (p planned) balance() []string {
 // passes says how many bytes kernels read and write, by layer.
 func (p planned) passes() (lines []string) {
 	all := p.Bytes()
-	for layer := range max(0, len(all)-1) {
+	for layer := range len(all) - 1 {
 		f, b := &all[layer].Forward, &all[layer].Backward
 		lines = append(lines, fmt.Sprintf("layer %d: kernels stream %.1f MB forward and %.1f MB backward, "+
 			"of which products and sums along edges need %.1f MB and %.1f MB, and gather %.1f MB and %.1f MB", layer,

@@ -539,13 +539,10 @@ func sumOf(some, more []LayerBytes) []LayerBytes {
 }
 
 // Bytes are those of the kernels of all workers, as Worker.Bytes.
-func (p *Plan) Bytes() (all []LayerBytes) {
-	for i := range p.Workers {
-		if all == nil {
-			all = p.Workers[i].Bytes
-		} else {
-			all = sumOf(all, p.Workers[i].Bytes)
-		}
+func (p *Plan) Bytes() []LayerBytes {
+	all := p.Workers[0].Bytes
+	for i := range p.Workers[1:] {
+		all = sumOf(all, p.Workers[i+1].Bytes)
 	}
 	return all
 }
