@@ -415,14 +415,14 @@ func TestMachineRates(t *testing.T) {
 // their rate, once for each time that a call is made, and the precision chooses the rate of products.
 func TestEpochBound(t *testing.T) {
 	m := Machine{Gather: 10, Update: 5, Flops: 100, BFloat16Flops: 400}
+	call := func(name string, shape kernel.Shape, bytes kernel.Bytes) kernel.Call {
+		return kernel.Call{Kernel: name, Shape: shape, Bytes: bytes}
+	}
 	calls := map[kernel.Call]*Call{
-		{Kernel: "product", Shape: kernel.Shape{50, 2, 3}, Bytes: kernel.Bytes{Streamed: 70, Least: 40}}: {Times: 2},
-		{Kernel: "weight", Shape: kernel.Shape{10, 4, 5}, Bytes: kernel.Bytes{Streamed: 20, Least: 20}}:  {Times: 1},
-		{
-			Kernel: "spmm", Shape: kernel.Shape{50, 7}, Entries: 99,
-			Bytes: kernel.Bytes{Streamed: 300, Least: 100, Gathered: 30},
-		}: {Times: 3},
-		{Kernel: "finish", Shape: kernel.Shape{50, 7}, Bytes: kernel.Bytes{Streamed: 1000}}: {Times: 4},
+		call("product", kernel.Shape{50, 2, 3}, kernel.Bytes{Streamed: 70, Least: 40}):           {Times: 2},
+		call("weight", kernel.Shape{10, 4, 5}, kernel.Bytes{Streamed: 20, Least: 20}):            {Times: 1},
+		call("spmm", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 300, Least: 100, Gathered: 30}): {Times: 3},
+		call("finish", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 1000}):                        {Times: 4},
 	}
 	// 2·(2·50·2·3) + 2·10·4·5 = 1600 operations, 3·30 gathered, 2·40 + 20 + 3·100 streamed
 	assert.Equal(t, Bound{16, 9, 40}, m.bound(calls, f32), "float32")

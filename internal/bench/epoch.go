@@ -41,6 +41,9 @@ type Bound struct {
 	Streamed float64 `json:"streamed_seconds"`
 }
 
+// operationsOf is the floating-point operations of a product's shape, and 0 for that of any other kernel.
+func operationsOf(s kernel.Shape) float64 { return 2 * float64(s[0]) * float64(s[1]) * float64(s[2]) }
+
 func (b Bound) seconds() float64 { return b.Products + b.Gathered + b.Streamed }
 
 // bound is the bound of kernel calls in a precision.
@@ -51,7 +54,7 @@ func (m *Machine) bound(calls map[kernel.Call]*Call, precision string) Bound {
 	}
 	for c, made := range calls {
 		for range made.Times {
-			operations += 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2]) // 0 unless a product
+			operations += operationsOf(c.Shape)
 			all = all.Plus(c.Bytes)
 		}
 	}
@@ -109,9 +112,9 @@ func (b *bench) runs(graph string) (all []run) {
 	return all
 }
 
-// Epoch trains each model that the options want for a few epochs on each graph, in either precision, makes the
-// kernel calls of one more epoch several times over, and tells each result as it is known, after the machine.
-// When ctx ends it stops after the work under way and returns the context's error.
+// Epoch trains each model that the options want for a few epochs on each graph, in either precision, makes
+// the kernel calls of one more epoch several times over, and tells each result as it is known, after the
+// machine. When ctx ends it stops after the work under way and returns the context's error.
 func Epoch(ctx context.Context, o Options, machine func(Machine), result func(Model)) (EpochReport, error) {
 	b := newBench(o)
 	defer b.close()
@@ -157,7 +160,8 @@ func Epoch(ctx context.Context, o Options, machine func(Machine), result func(Mo
 
 // epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run
 // evaluates after its last, which is not part of an epoch.
-func (b *bench) epoch(ctx context.Context, g *graph.Graph, m run, machine *Machine, epochs int) (Model, error) {
+func (b *bench) epoch(ctx context.Context, g *graph.Graph, m run, machine *Machine, epochs int,
+) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
 	o.Precision, o.Dropout = m.precision, 0
