@@ -353,15 +353,6 @@ func TestKernels(t *testing.T) {
 		}
 	}
 	assert.Equal(t, len(r.Kernels), told, "told")
-	for name, rate := range map[string]float64{
-		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write,
-		"update": r.Machine.Update,
-		"flops":  r.Machine.Flops, "exp": r.Machine.Exp, "bfloat16 flops": r.Machine.BFloat16Flops,
-	} {
-		if !(rate > 0) {
-			t.Errorf("rate of %s: %v", name, rate)
-		}
-	}
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
 	var fields struct {
@@ -384,18 +375,79 @@ func keys(m map[string]any) map[string]bool {
 	return set
 }
 
-// TestEpoch: each model has an epoch and the kernel calls of one, without those of an evaluation, and JSON
-// has the agreed fields.
+// TestMachineRates: the rate of dense products is that of Float32 matrices and the one beside it that of
+// BFloat16 ones, no other rate is of products, and each field has a measured number of its own.
+func TestMachineRates(t *testing.T) {
+	b := newBench(Options{Threads: 1, Quick: true})
+	defer b.close()
+	a := &arrays{team: b.team}
+	defer a.release()
+	var m Machine
+	passes := map[*float64]float64{} // the bytes of the products of a rate for each of their operations
+	for _, r := range b.measuredOf(&m, a) {
+		b.team.Watch = func(c kernel.Call, run func()) {
+			passes[r.rate] += float64(c.Bytes.Streamed) / r.work.amount
+			run()
+		}
+		r.work.run()
+	}
+	b.team.Watch = nil
+	// Of n × n matrices, 2·n³ operations
+	const n = 256
+	want := map[*float64]float64{
+		&m.Flops: (4 + 4 + 4) / (2. * n), &m.BFloat16Flops: (2 + 2 + 4) / (2. * n),
+	}
+	assert.Equal(t, want, passes, "bytes of products for an operation")
+
+	m = b.machine()
+	rates := map[float64]bool{}
+	for _, rate := range []float64{
+		m.Gather, m.Read, m.Write, m.Update, m.Flops, m.BFloat16Flops, m.Exp, m.Score,
+	} {
+		if !(rate > 0) || rates[rate] {
+			t.Errorf("a rate is 0 or another's: %+v", m)
+		}
+		rates[rate] = true
+	}
+}
+
+// TestEpochBound: the operations of products, the gathered bytes and those that are needed are each divided by
+// their rate, once for each time that a call is made, and the precision chooses the rate of products.
+func TestEpochBound(t *testing.T) {
+	m := Machine{Gather: 10, Update: 5, Flops: 100, BFloat16Flops: 400}
+	calls := map[kernel.Call]*Call{
+		{Kernel: "product", Shape: kernel.Shape{50, 2, 3}, Bytes: kernel.Bytes{Streamed: 70, Least: 40}}: {Times: 2},
+		{Kernel: "weight", Shape: kernel.Shape{10, 4, 5}, Bytes: kernel.Bytes{Streamed: 20, Least: 20}}:  {Times: 1},
+		{
+			Kernel: "spmm", Shape: kernel.Shape{50, 7}, Entries: 99,
+			Bytes: kernel.Bytes{Streamed: 300, Least: 100, Gathered: 30},
+		}: {Times: 3},
+		{Kernel: "finish", Shape: kernel.Shape{50, 7}, Bytes: kernel.Bytes{Streamed: 1000}}: {Times: 4},
+	}
+	// 2·(2·50·2·3) + 2·10·4·5 = 1600 operations, 3·30 gathered, 2·40 + 20 + 3·100 streamed
+	assert.Equal(t, Bound{16, 9, 40}, m.bound(calls, f32), "float32")
+	assert.Equal(t, Bound{4, 9, 40}, m.bound(calls, bf16), "bfloat16")
+	assert.Equal(t, 65., Bound{16, 9, 40}.seconds(), "seconds")
+}
+
+// TestEpoch: each model has an epoch in either precision and the kernel calls of one, without those of an
+// evaluation, and JSON has the agreed fields.
 func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")},
-		func(Model) {})
+		func(Machine) {}, func(Model) {})
 	require.NoError(t, err)
-	require.Len(t, r.Models, 3, "models")
+	require.Len(t, r.Models, 6, "models")
+	streamed := map[string]float64{} // of a precision
 	for _, m := range r.Models {
 		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds ||
 			!strings.HasPrefix(m.Graph, "rmat ") {
 			t.Errorf("%+v", m)
 		}
+		if !(m.Bound.Products > 0) || !(m.Bound.Gathered > 0) || !(m.Bound.Streamed > 0) ||
+			m.BoundSeconds != m.Bound.seconds() || m.TimesBound != m.EpochSeconds/m.BoundSeconds {
+			t.Errorf("%+v", m)
+		}
+		streamed[m.Precision] += m.Bound.Streamed
 		seconds, made := 0.0, map[string]int{}
 		for _, c := range m.Calls {
 			seconds += c.Seconds
@@ -410,10 +462,13 @@ func TestEpoch(t *testing.T) {
 		var fields map[string]any
 		require.NoError(t, json.Unmarshal(text, &fields))
 		want := map[string]bool{
-			"model": true, "graph": true, "epoch_seconds": true,
-			"kernel_seconds": true, "fraction": true,
+			"model": true, "precision": true, "graph": true, "epoch_seconds": true, "kernel_seconds": true,
+			"fraction": true, "bound": true, "bound_seconds": true, "times_bound": true,
 		}
 		assert.Equal(t, want, keys(fields))
+	}
+	if half := streamed[bf16] / streamed[f32]; !(half > .5 && half < .7) {
+		t.Errorf("bfloat16 has %v of the streamed bytes of float32", half)
 	}
 }
 
@@ -423,7 +478,7 @@ func TestOnlyNothing(t *testing.T) {
 	o := Options{Threads: 1, Quick: true, Only: regexp.MustCompile("^no such")}
 	_, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {})
 	assert.Refused(t, err, "", "kernels")
-	_, err = Epoch(t.Context(), o, func(Model) {})
+	_, err = Epoch(t.Context(), o, func(Machine) {}, func(Model) {})
 	assert.Refused(t, err, "", "epoch")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

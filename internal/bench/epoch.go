@@ -13,15 +13,49 @@ import (
 	"weft/train/setting"
 )
 
-// Model is an epoch of a model on a graph beside the sum of its kernels.
+// Model is an epoch of a model on a graph, beside the sum of its kernels and beside its bound.
 type Model struct {
 	Model        string  `json:"model"`
+	Precision    string  `json:"precision"`
 	Graph        string  `json:"graph"`
 	EpochSeconds float64 `json:"epoch_seconds"` // the median without the first
 	// KernelSeconds: each kernel call of an epoch alone, at its median, added up
 	KernelSeconds float64 `json:"kernel_seconds"`
 	Fraction      float64 `json:"fraction"` // of the epoch that is in kernels
-	Calls         []Call  `json:"-"`        // the kernels, the longest first
+	Bound         Bound   `json:"bound"`
+	BoundSeconds  float64 `json:"bound_seconds"` // the bound's parts, added up
+	TimesBound    float64 `json:"times_bound"`   // the epoch ÷ the bound
+	Calls         []Call  `json:"-"`             // the kernels, the longest first
+}
+
+// Bound is what no epoch of these layers can do without, in seconds at the machine's rates. It counts
+// nothing of attention's exponentials.
+type Bound struct {
+	// Products: the floating-point operations of dense products and weight gradients ÷ the rate of the best
+	// large product of matrices of the epoch's precision
+	Products float64 `json:"products_seconds"`
+	// Gathered: kernel.Bytes.Gathered ÷ the rate of rows drawn from all over a matrix
+	Gathered float64 `json:"gathered_seconds"`
+	// Streamed: kernel.Bytes.Least ÷ the rate at which bytes of both kinds pass where half of them are read
+	// and half of them written, in place: twice Machine.Update
+	Streamed float64 `json:"streamed_seconds"`
+}
+
+func (b Bound) seconds() float64 { return b.Products + b.Gathered + b.Streamed }
+
+// bound is the bound of kernel calls in a precision.
+func (m *Machine) bound(calls map[kernel.Call]*Call, precision string) Bound {
+	flops, operations, all := m.Flops, 0.0, kernel.Bytes{}
+	if precision == bf16 {
+		flops = m.BFloat16Flops
+	}
+	for c, made := range calls {
+		for range made.Times {
+			operations += 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2]) // 0 unless a product
+			all = all.Plus(c.Bytes)
+		}
+	}
+	return Bound{operations / flops, float64(all.Gathered) / m.Gather, float64(all.Least) / (2 * m.Update)}
 }
 
 // Call is a kernel call that an epoch makes so many times with one shape.
@@ -33,7 +67,8 @@ type Call struct {
 
 // EpochReport is what Epoch found.
 type EpochReport struct {
-	Models []Model `json:"models"`
+	Machine Machine `json:"machine"`
+	Models  []Model `json:"models"`
 }
 
 // trained is a model whose epochs are measured.
@@ -48,24 +83,52 @@ var models = []trained{
 	{"gcn 3×256", func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }},
 }
 
-// Epoch trains each model that the options want for a few epochs on each graph, makes the kernel calls of one
-// more epoch several times over, and tells each result as it is known. When ctx ends it stops after the work
-// under way and returns the context's error.
-func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, error) {
+// The precisions that each model is trained in.
+const (
+	f32  = "f32"
+	bf16 = "bf16"
+)
+
+// run is a model in a precision.
+type run struct {
+	trained
+	precision string
+}
+
+func (r run) String() string { return r.name + " " + r.precision }
+
+// runs are those that the options want on a graph of this name.
+func (b *bench) runs(graph string) (all []run) {
+	for _, m := range models {
+		for _, precision := range []string{f32, bf16} {
+			if r := (run{m, precision}); b.wants(r.String(), graph) {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+// Epoch trains each model that the options want for a few epochs on each graph, in either precision, makes the
+// kernel calls of one more epoch several times over, and tells each result as it is known, after the machine.
+// When ctx ends it stops after the work under way and returns the context's error.
+func Epoch(ctx context.Context, o Options, machine func(Machine), result func(Model)) (EpochReport, error) {
 	b := newBench(o)
 	defer b.close()
-	vertices, epochs := 1<<20, 4
+	graphs, epochs := []graphKey{{uniform, 200_000, 15}, {rmat, 1 << 20, 16}}, 6
 	if b.Quick {
-		vertices, epochs = 1<<11, 3
+		graphs, epochs = []graphKey{{uniform, 2000, 15}, {rmat, 1 << 11, 16}}, 3
 	}
 	var r EpochReport
-	for _, kind := range []string{rmat, uniform} {
-		k := graphKey{kind, vertices, 16}
-		name := fmt.Sprintf("%s V=%d E=%d", kind, vertices, 16*vertices)
-		wanted := slices.DeleteFunc(slices.Clone(models),
-			func(m trained) bool { return !b.wants(m.name, name) })
+	for _, k := range graphs {
+		name := fmt.Sprintf("%s V=%d E=%d", k.kind, k.vertices, k.degree*k.vertices)
+		wanted := b.runs(name)
 		if len(wanted) == 0 {
 			continue
+		}
+		if len(r.Models) == 0 {
+			r.Machine = b.machine()
+			machine(r.Machine)
 		}
 		options := k.options()
 		options.Features, options.Classes = 128, 16
@@ -77,7 +140,7 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 			if ctx.Err() != nil {
 				return r, context.Cause(ctx)
 			}
-			row, err := b.epoch(ctx, g, m, epochs)
+			row, err := b.epoch(ctx, g, m, &r.Machine, epochs)
 			if err != nil {
 				return r, err
 			}
@@ -87,16 +150,17 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 		}
 	}
 	if len(r.Models) == 0 {
-		return r, b.nothing(models[0].name + " " + rmat)
+		return r, b.nothing(run{models[0], bf16}.String() + " " + rmat)
 	}
 	return r, nil
 }
 
 // epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run
 // evaluates after its last, which is not part of an epoch.
-func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int) (Model, error) {
+func (b *bench) epoch(ctx context.Context, g *graph.Graph, m run, machine *Machine, epochs int) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
+	o.Precision, o.Dropout = m.precision, 0
 	o.Layers, o.Epochs, o.EvalEvery, o.Threads, o.LR = 3, epochs+2, setting.Every(epochs+2), b.Threads, 0.001
 	if _, err := o.Resolve(); err != nil {
 		return Model{}, err
@@ -114,13 +178,18 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 		return Model{}, context.Cause(ctx)
 	}
 	// The first takes fresh memory, and aggregates the features
-	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:epochs])}
+	row := Model{
+		Model: m.name, Precision: m.precision, EpochSeconds: median(result.EpochSeconds[1:epochs]),
+		Bound: machine.bound(r.calls, m.precision),
+	}
 	for _, c := range r.calls {
 		row.KernelSeconds += c.Seconds
 		row.Calls = append(row.Calls, *c)
 	}
 	slices.SortFunc(row.Calls, func(a, b Call) int { return cmp.Compare(b.Seconds, a.Seconds) })
 	row.Fraction = row.KernelSeconds / row.EpochSeconds
+	row.BoundSeconds = row.Bound.seconds()
+	row.TimesBound = row.EpochSeconds / row.BoundSeconds
 	return row, nil
 }
 

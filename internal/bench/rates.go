@@ -61,6 +61,12 @@ func (b *bench) multiplying(p product, z, x, w *tensor.Matrix) rated {
 	return rated{func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, p.flops()}
 }
 
+// measured is a rate of the machine, and the work that it is measured by.
+type measured struct {
+	rate *float64
+	work rated
+}
+
 // machine measures the rates that a report starts with.
 func (b *bench) machine() Machine {
 	m := Machine{
@@ -69,6 +75,19 @@ func (b *bench) machine() Machine {
 	}
 	a := &arrays{team: b.team}
 	defer a.release()
+	all := b.measuredOf(&m, a)
+	works := make([]rated, len(all))
+	for i, r := range all {
+		works[i] = r.work
+	}
+	for i, rate := range b.rates(time.Second, works...) {
+		*all[i].rate = rate
+	}
+	return m
+}
+
+// measuredOf lists the rates of m.
+func (b *bench) measuredOf(m *Machine, a *arrays) []measured {
 	g := b.fromAllOver(a)
 	x := g.matrices[0]
 	y := a.matrix(x.Rows, x.Cols)
@@ -77,13 +96,16 @@ func (b *bench) machine() Machine {
 	if b.Quick {
 		exps, scores = 1<<18, 1<<18
 	}
-	r := b.rates(time.Second, b.gathering(g), b.reading(x), rated{func() { b.probes.write(y, 1) }, bytes},
-		rated{func() {
-			b.probes.update(y, 1)
-		}, bytes}, *b.bestSquare(), b.probes.exp(exps), b.probes.score(scores), b.ofBFloat16s(a))
-	m.Gather, m.Read, m.Write, m.Update, m.Flops, m.Exp, m.Score = r[0], r[1], r[2], r[3], r[4], r[5], r[6]
-	m.BFloat16Flops = r[7]
-	return m
+	return []measured{
+		{&m.Gather, b.gathering(g)},
+		{&m.Read, b.reading(x)},
+		{&m.Write, rated{func() { b.probes.write(y, 1) }, bytes}},
+		{&m.Update, rated{func() { b.probes.update(y, 1) }, bytes}},
+		{&m.Flops, *b.bestSquare()},
+		{&m.BFloat16Flops, b.ofBFloat16s(a)},
+		{&m.Exp, b.probes.exp(exps)},
+		{&m.Score, b.probes.score(scores)},
+	}
 }
 
 // Rate is how much a second one thread gets, and how much all of them get together. Both are medians of
