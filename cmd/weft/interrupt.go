@@ -71,25 +71,31 @@ func attend(signals <-chan os.Signal) {
 	}
 }
 
-// attendWith hands the signals that follow to handle; nil: to nobody. It returns what they went to before.
-func attendWith(handle func(os.Signal)) (before func(os.Signal)) {
+// attendWith hands the signals that follow to handle, with who heard them before (nil: nobody), until stop is
+// called.
+func attendWith(handle func(s os.Signal, around func(os.Signal))) (stop func()) {
 	interrupts.mu.Lock()
 	defer interrupts.mu.Unlock()
-	before, interrupts.attended = interrupts.attended, handle
-	return before
+	around := interrupts.attended
+	interrupts.attended = func(s os.Signal) { handle(s, around) }
+	return func() {
+		interrupts.mu.Lock()
+		defer interrupts.mu.Unlock()
+		interrupts.attended = around
+	}
 }
 
 // removeOnSignal makes the first signal remove what is there of the store or the partition that is being
 // written, and end the process, until stop is called.
 func removeOnSignal(stderr io.Writer, path string) (stop func()) {
-	attendWith(func(os.Signal) {
+	stop = attendWith(func(os.Signal, func(os.Signal)) {
 		graph.RemoveStaging(func() {
 			fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", path)))
 			os.Exit(exitInterrupted)
 		})
 	})
 	watchSignals()
-	return func() { attendWith(nil) }
+	return stop
 }
 
 // explainSignals sets the error of a process that a signal ends at once.
@@ -109,30 +115,35 @@ func partWithSignals() {
 
 // untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
 // order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
-// which may be nil, and a third without waiting for these.
+// which may be nil, and a third without waiting for these. Work within other work hears a signal first, and
+// then the other does.
 func untilSignal(parent context.Context, notice func(os.Signal),
 	lastWords func(),
 ) (ctx context.Context, stop func()) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
-	before := attendWith(func(s os.Signal) {
-		switch {
-		case ctx.Err() == nil:
+	rest := attendWith(func(s os.Signal, around func(os.Signal)) {
+		first := ctx.Err() == nil
+		if first {
 			notice(s)
 			cancel(launch.ErrInterrupted)
-		case lastWords != nil && endsAtOnce(s):
+		}
+		switch {
+		case !first && lastWords != nil && endsAtOnce(s):
 			speak := lastWords
 			lastWords = nil
 			go func() {
 				speak()
 				os.Exit(exitInterrupted)
 			}()
-		default:
+		case around != nil:
+			around(s)
+		case !first:
 			endAtOnce(s)
 		}
 	})
 	return ctx, func() {
-		attendWith(before)
+		rest()
 		cancel(nil)
 	}
 }

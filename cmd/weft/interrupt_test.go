@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,45 @@ func TestOneRequest(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		if send(syscall.SIGINT); !ended {
 			t.Error("an interrupt a second later does not end the process")
+		}
+	})
+}
+
+// TestSignalWithinOtherWork: a signal during work within other work ends both, the inner one first. Once the
+// inner one has ended, the other hears alone; a second signal is for the last words of either.
+func TestSignalWithinOtherWork(t *testing.T) {
+	watchSignals() // outside of the bubble, whose goroutines have to end
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal)
+		go attend(signals)
+		defer close(signals)
+		var heard []string
+		hear := func(name string) func(os.Signal) {
+			return func(os.Signal) { heard = append(heard, name) }
+		}
+		send := func() {
+			time.Sleep(sameRequest)
+			signals <- syscall.SIGINT
+			synctest.Wait()
+		}
+		outer, stopOuter := untilSignal(t.Context(), hear("outer"), func() {
+			hear("outer's last")(nil)
+			runtime.Goexit() // in place of the end of the process
+		})
+		defer stopOuter()
+		_, stopOther := untilSignal(outer, hear("other"), nil)
+		stopOther()
+		inner, stopInner := untilSignal(t.Context(), hear("inner"), nil)
+		send()
+		for _, ctx := range []context.Context{inner, outer} {
+			if !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
+				t.Errorf("the cause is %v", context.Cause(ctx))
+			}
+		}
+		send()
+		stopInner()
+		if want := []string{"inner", "outer", "outer's last"}; !slices.Equal(heard, want) {
+			t.Errorf("heard by %q, want %q", heard, want)
 		}
 	})
 }

@@ -277,7 +277,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of source, plans *meshPlanner)
 	defer stop()
 	meshes, refused, err := plans.Meshes(ctx, workers)
 	plans.shown.erase()
-	if err != nil && (!train.Interrupted(err) || len(meshes) == 0) {
+	if err != nil && (ctx.Err() == nil || len(meshes) == 0) {
 		return about(of, err)
 	}
 	if len(meshes) == 0 {

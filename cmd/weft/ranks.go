@@ -50,9 +50,9 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) 
 	s := launch.Start{Rank: mpi.Rank(), Timeout: setting.Defaults().CommTimeout, Found: err}
 	if err == nil {
 		s.Timeout = o.CommTimeout
-		s.Program = launch.Program{Version: version, SIMD: kernel.SIMD()}
+		s.Program = launch.Program{Version: version, Rounding: kernel.SIMD()}
 		if o.Storage == tensor.BFloat16 {
-			s.Program.SIMD += " (bf16 by " + kernel.BFloat16Products() + ")"
+			s.Program.Rounding += " (bf16 by " + kernel.BFloat16Products() + ")"
 		}
 		s.Program.Settings, s.Found = sharedSettings(*o)
 		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)

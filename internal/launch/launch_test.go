@@ -259,8 +259,8 @@ func TestJoin(t *testing.T) {
 		"version": {func(s *Start) {
 			s.Program.Version = "1.1"
 		}, "rank 1 is weft 1.1 and rank 0 weft 1.0: start the same program on all machines"},
-		"simd": {func(s *Start) {
-			s.Program.SIMD = "sse"
+		"rounding": {func(s *Start) {
+			s.Program.Rounding = "sse"
 		}, "rank 1 computes with sse and rank 0 with avx2, which round differently: "},
 		"settings": {func(s *Start) {
 			s.Program.Settings = "epochs: 4"

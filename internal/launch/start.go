@@ -24,7 +24,7 @@ type Start struct {
 // Program is what has to be the same on all ranks, for all to compute the same.
 type Program struct {
 	Version  string
-	SIMD     string // level of the kernels, and how they multiply bfloat16s if the run has these
+	Rounding string // level of the kernels, and how they multiply bfloat16s if the run has these
 	Settings string
 }
 
@@ -56,7 +56,7 @@ func (p *Program) agree(r Ranks) error {
 	if err != nil {
 		return err
 	}
-	err = r.Agree(p.SIMD, func(rank int, theirs, first string) error {
+	err = r.Agree(p.Rounding, func(rank int, theirs, first string) error {
 		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set "+
 			"WEFT_SIMD, or WEFT_BF16, to the one that all machines have, for all ranks", rank, theirs, first)
 	})

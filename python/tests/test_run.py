@@ -258,6 +258,13 @@ def test_sweep(graph, arrays):
 def test_plan(graph):
     told = weft.plan(graph, workers=2, model="gcn", hidden=8)
     assert told["meshes"][0].keys() >= {"parallel", "epoch_seconds", "peak_tensor_bytes", "sent_bytes"}
+    counts = {"vertices": 2e3, "edges": 8000, "features": np.int64(8), "classes": 3}
+    told = weft.plan(workers=2, model="gcn", hidden=8, **counts)
+    assert all(mesh["by_counts"] and mesh["peak_tensor_bytes"] > 1000 * 4 * 8 for mesh in told["meshes"])
+    with pytest.raises(weft.Refused, match="^vertices: is for a graph that is not there yet"):
+        weft.plan(graph, vertices=10)
+    with pytest.raises(weft.Refused, match="^name a graph, or give the counts"):
+        weft.plan()
     text = weft.explain(graph, model="gcn")
     assert repr(text) == text and "\n" in text  # a notebook shows lines
     assert text.startswith("gcn, 2 layers, 579 parameters, one worker with ")

@@ -184,7 +184,7 @@ def _arguments(
     """The graph in memory, if it is one, and the command's arguments."""
     arguments, graph = [command], None
     continues = resumed is not None and resumed != "auto"
-    if data is not None or not continues:
+    if data is not None or not (continues or command == "plan"):
         graph = graph_of(data)
         if graph is not None and graph.undivided and settings.get("task") == "link":
             raise Refused(
@@ -347,18 +347,22 @@ def explain(data: Data, **settings: Any) -> str:
         scratch.close()
 
 
-def plan(data: Data, workers: int = 4, **settings: Any) -> dict[str, Any]:
+def plan(data: Data | None = None, workers: int = 4, **settings: Any) -> dict[str, Any]:
     """Predicts time, memory and bytes of an epoch on each mesh of workers: the object of ``weft plan
     --json``.
 
     Args:
-        data: as for :func:`train`.
+        data: as for :func:`train`. None: a graph that is not there yet, with so many ``vertices``, ``edges``
+            (each in both directions), ``features`` and ``classes``.
         workers: how many workers.
         settings: flags of ``weft plan``, which has those of ``weft train`` and others, as ``link="1gbit"``.
 
     Returns:
         ``meshes``, the fastest first, each with ``parallel``, ``epoch_seconds``, ``peak_tensor_bytes``,
         ``sent_bytes``.
+
+    Example:
+        >>> weft.plan(vertices=10e6, edges=200e6, features=128, classes=40)   # doctest: +SKIP
     """
     _program.check_keywords("plan", settings, ("help", "json", "workers"))
     scratch = Scratch()
