@@ -37,16 +37,21 @@ func TestPassedByFormula(t *testing.T) {
 	}
 	want := []plan.LayerBytes{
 		{
-			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product}, // bias and ReLU
+			// with bias and ReLU
+			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden)},
 			// ReLU's gradient, with the sums for that of the bias
-			Backward: kernel.Bytes{Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0]},
+			Backward: kernel.Bytes{
+				Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0], Written: weight(features, hidden),
+			},
 		},
 		{
 			Forward: kernel.Bytes{
-				Streamed: last + sum + 2*rows(classes), Least: last + sum, Gathered: gathered,
+				Streamed: last + sum + 2*rows(classes), Least: last + sum, Written: 2 * rows(classes),
+				Gathered: gathered,
 			},
 			Backward: kernel.Bytes{
-				Streamed: gradients[1] + sum + rows(classes), Least: gradients[1] + sum, Gathered: gathered,
+				Streamed: gradients[1] + sum + rows(classes), Least: gradients[1] + sum,
+				Written: weight(hidden, classes) + rows(hidden) + rows(classes), Gathered: gathered,
 			},
 		},
 	}

@@ -454,6 +454,7 @@ type layerBytes struct {
 type passedBytes struct {
 	Streamed int `json:"streamed"`
 	Least    int `json:"least"`
+	Written  int `json:"written"`
 	Gathered int `json:"gathered"`
 }
 

@@ -36,8 +36,8 @@ type Bound struct {
 	Products float64 `json:"products_seconds"`
 	// Gathered: kernel.Bytes.Gathered ÷ the rate of rows drawn from all over a matrix
 	Gathered float64 `json:"gathered_seconds"`
-	// Streamed: kernel.Bytes.Least ÷ the rate at which bytes of both kinds pass where half of them are read
-	// and half of them written, in place: twice Machine.Update
+	// Streamed: the bytes of kernel.Bytes.Least that are read ÷ the rate of reads, and those that are written
+	// ÷ the rate of writes
 	Streamed float64 `json:"streamed_seconds"`
 }
 
@@ -58,7 +58,10 @@ func (m *Machine) bound(calls map[kernel.Call]*Call, precision string) Bound {
 			all = all.Plus(c.Bytes)
 		}
 	}
-	return Bound{operations / flops, float64(all.Gathered) / m.Gather, float64(all.Least) / (2 * m.Update)}
+	return Bound{
+		Products: operations / flops, Gathered: float64(all.Gathered) / m.Gather,
+		Streamed: float64(all.Least-all.Written)/m.Read + float64(all.Written)/m.Write,
+	}
 }
 
 // Call is a kernel call that an epoch makes so many times with one shape.
