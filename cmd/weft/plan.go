@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ import (
 	"weft/train/planner"
 	"weft/train/setting"
 )
+
+// exactly is how many meshes are planned on a graph itself, the fastest by its counts, unless the caller says
+// otherwise.
+const exactly = 6
 
 type planCommand struct {
 	settings settingFlags
@@ -152,7 +157,7 @@ their defaults there.`,
 		"launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
 		"memory and not kept, and the rates are those of --workers")
-	flags.IntVar(&p.exactly, "exactly", 6, "plan at least so `many` meshes on the graph itself, those that are "+
+	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those that are "+
 		"fastest by its counts; 0: none")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, 10gbps "+
 		"or 12.5GB/s, or a file that plan --json wrote, whose links are taken (default: the links between the "+
@@ -388,12 +393,12 @@ type meshPlanner struct {
 // newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{
-		Options: o, Given: given,
-		On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
-			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products()),
+		Options: o, Given: given, Cache: planner.Cache{On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
+			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products())},
 	}
 	if root := datasets.CacheRoot(); root != "" {
-		p.Cache = planner.Cache(filepath.Join(root, "rates-3"))
+		file := fmt.Sprintf("%.8x.json", sha256.Sum256([]byte(p.Cache.On)))
+		p.Cache.Path = filepath.Join(root, "rates-4", file)
 	}
 	shown := newStages(show)
 	p.Progress = shown.show
@@ -457,7 +462,7 @@ func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train
 // assumed says what predictions rest on.
 func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 	r := meshes[0].Rates
-	kept := "kept in " + filepath.Dir(r.Path)
+	kept := "kept in " + r.Path
 	switch {
 	case r.Unkept != nil:
 		kept = "not kept: " + r.Unkept.Error()
