@@ -1,7 +1,10 @@
 """What is read from curves of training: a curve is a list of epochs, each with its seconds of training, and the validation and
 test accuracy after it. Standard library only."""
 
+import statistics
+
 SHARE = 0.99  # of the best validation accuracy
+GAIN = 0.001  # a validation accuracy is better if it is higher by at least that
 
 
 def target(curves):
@@ -10,14 +13,8 @@ def target(curves):
 
 
 def reached(curve, accuracy):
-    """The number of epochs, and their seconds of training, up to the first whose validation accuracy is at least that; None
-    where there is none."""
-    seconds = 0.0
-    for number, epoch in enumerate(curve, 1):
-        seconds += epoch["seconds"]
-        if epoch["val"] >= accuracy:
-            return number, seconds
-    return None
+    """The number of epochs up to the first whose validation accuracy is at least that; None where there is none."""
+    return next((number for number, epoch in enumerate(curve, 1) if epoch["val"] >= accuracy), None)
 
 
 def best(curve):
@@ -25,12 +22,29 @@ def best(curve):
     return max(curve, key=lambda epoch: epoch["val"])
 
 
-def fastest(curves, accuracy):
-    """Of curves by key, the key of the one that reaches an accuracy in the fewest epochs; of equal ones, and where none
-    reaches it, that with the highest validation accuracy. Epochs of one system take equally long."""
+def level(curve, patience):
+    """Whether none of the last epochs, so many, is better than all epochs before them."""
+    before = curve[:-patience]
+    return bool(before) and best(curve)["val"] < best(before)["val"] + GAIN
+
+
+def fastest(curves, accuracy, cost):
+    """Of curves by key, the key of the one that reaches an accuracy at the lowest cost: its epochs times cost[key], what an
+    epoch takes. Of equal ones, and where none reaches it, that with the highest validation accuracy."""
 
     def order(key):
-        there = reached(curves[key], accuracy)
-        return (there[0] if there else float("inf"), -best(curves[key])["val"])
+        epochs = reached(curves[key], accuracy)
+        return (epochs * cost[key] if epochs else float("inf"), -best(curves[key])["val"])
 
     return min(curves, key=order)
+
+
+def untried(rates, tried, chosen):
+    """Which rates of an ascending list to try next: those beside the best of the tried ones. Without one, the three in its middle."""
+    middle = rates.index(chosen) if tried else len(rates) // 2
+    return [rate for rate in rates[max(0, middle - 1) : middle + 2] if rate not in tried]
+
+
+def epoch_seconds(rounds):
+    """The median of the seconds of an epoch in curves of several rounds, without the first epoch of each, which has cold caches."""
+    return statistics.median(epoch["seconds"] for curve in rounds for epoch in curve[1:])

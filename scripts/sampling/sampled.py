@@ -1,11 +1,12 @@
 """One training of a peer on batches that it samples: sampled.py NAME STORE SETTINGS RESULT, in the peer's environment.
 
-NAME is pyg-neighbor, pyg-cluster or dgl-neighbor, and SETTINGS a JSON object: layers, hidden, dropout, lr, seed, epochs,
-eval_every, threads, fan_outs, batch, workers; clusters, the file with the part of each vertex; sampler, a library. RESULT gets a JSON object: of each
-epoch the seconds of training (sampling, fetching of features, forward, backward, step) and, after it, the accuracy on the
-whole graph. Sampling, fetching and aggregation are the library's; around them all peers have the same GraphSAGE (mean): batch norm,
-ReLU and dropout between the layers. A layer that is narrower than its input transforms before it aggregates, as DGL's does. Sparse
-features stay sparse: the first layer's product is PyTorch's embedding_bag. (Dense ones were not measured.)"""
+NAME is pyg-neighbor, pyg-cluster or dgl-neighbor, and SETTINGS a JSON object: layers, hidden, dropout, lr, seed, epochs, patience,
+threads, fan_outs, batch, workers; clusters, the file with the part of each vertex; sampler, a library. RESULT gets a JSON object: of
+each epoch the seconds of training (sampling, fetching of features, forward, backward, step), those of this process's processors, and,
+after it, the accuracy on the whole graph. Training ends before its last epoch where so many epochs as patience says are no better.
+Sampling, fetching and aggregation are the library's; around them all peers have the same GraphSAGE (mean): batch norm, ReLU and
+dropout between the layers. A layer that is narrower than its input transforms before it aggregates, as DGL's does. Sparse features
+stay sparse: the first layer's product is PyTorch's embedding_bag. (Dense ones were not measured.)"""
 
 import json
 import sys
@@ -20,6 +21,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "peers"))
 import graphs  # noqa: E402
+from curves import level  # noqa: E402
 
 
 class Features:
@@ -219,16 +221,18 @@ def main() -> None:
     optimizer = torch.optim.Adam(net.parameters(), lr=settings["lr"])
     curve = []
     for epoch in range(1, settings["epochs"] + 1):
-        start, losses = time.perf_counter(), []
+        start, processor, losses = time.perf_counter(), time.process_time(), []
         for features, blocks, labels in batches():
             optimizer.zero_grad(set_to_none=True)
             loss = F.cross_entropy(net(features, blocks), labels, ignore_index=-1)
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        seconds = time.perf_counter() - start
-        curve.append({"seconds": seconds, "loss": sum(losses) / len(losses), "batches": len(losses)} | graph.accuracies(net))
+        seconds, processor = time.perf_counter() - start, time.process_time() - processor
+        curve.append({"seconds": seconds, "processor": processor, "loss": sum(losses) / len(losses), "batches": len(losses)} | graph.accuracies(net))
         print(f"epoch {epoch}: {seconds:.2f} s, loss {curve[-1]['loss']:.4f}, validation {curve[-1]['val']:.4f}", file=sys.stderr, flush=True)
+        if level(curve, settings["patience"]):
+            break
     Path(result).write_text(json.dumps({"curve": curve, "torch": torch.__version__}))
 
 
