@@ -157,11 +157,11 @@ their defaults there.`,
 		"launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
 		"memory and not kept, and the rates are those of --workers")
-	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those that are "+
-		"fastest by its counts; 0: none")
+	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those "+
+		"that are fastest by its counts; 0: none")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, 10gbps "+
-		"or 12.5GB/s, or a file that plan --json wrote, whose links are taken (default: the links between the "+
-		"processes that a launcher started, which are measured, else this machine's memory)")
+		"or 12.5GB/s: then messages take .1 ms, MPI part of a core; or the links in a file of plan --json "+
+		"(default: measured under a launcher, else this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
@@ -393,7 +393,8 @@ type meshPlanner struct {
 // newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{
-		Options: o, Given: given, Cache: planner.Cache{On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
+		Options: o, Given: given,
+		Cache: planner.Cache{On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
 			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products())},
 	}
 	if root := datasets.CacheRoot(); root != "" {

@@ -63,7 +63,8 @@ func (c Cache) read() (file kept, err error) {
 		return kept{}, nil
 	}
 	if err := json.Unmarshal(text, &file); err != nil {
-		return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again", c.Path)
+		return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
+			c.Path)
 	}
 	if file.On != c.On {
 		return kept{}, nil

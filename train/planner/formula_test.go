@@ -91,8 +91,8 @@ func TestTimes(t *testing.T) {
 			of(1, 2, 1), handling, twice(sends(1, comm.Statistics, 20, 1)), 0,
 			Times{Epoch: 9, Compute: 1, Link: 8},
 		},
-		// 2·20 bytes take a core .4 s, and kernels half of that, as they hide half of the messages: unless there
-		// is a core that they leave.
+		// 2·20 bytes take a core .4 s, and kernels half of that, as they hide half of the messages: unless
+		// there is a core that they leave.
 		"handled beside kernels": {
 			of(1, 2, 1), handled, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
 			Times{Epoch: 5.2, Compute: 4, Link: 1.2},

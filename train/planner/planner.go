@@ -329,7 +329,8 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, ma
 // no kernel has its default.
 func measured(o setting.Options, work float64) (setting.Options, float64) {
 	plain := setting.Defaults()
-	o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.MaxTime = measuredEpochs, measuredEpochs, 0, 0, 0
+	o.Epochs, o.EvalEvery, o.Patience = measuredEpochs, measuredEpochs, 0
+	o.MemoryLimit, o.MaxTime = 0, 0
 	o.Init, o.Validate, o.CheckpointEvery, o.Select = "", "", plain.CheckpointEvery, plain.Select
 	o.Seed, o.SplitSeed = plain.Seed, plain.SplitSeed
 	o.LR, o.Schedule, o.Warmup = plain.LR, plain.Schedule, plain.Warmup
@@ -356,8 +357,8 @@ type likeness struct {
 }
 
 // smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
-// labels. Edges have as many features as those of the relation that has most. Vertices and degree are rounded,
-// so that like graphs have the same rates.
+// labels. Edges have as many features as those of the relation that has most. Vertices and degree are
+// rounded, so that like graphs have the same rates.
 func (p *Planner) smaller(fraction float64) likeness {
 	const fewest = 2000
 	var whole partition.Whole

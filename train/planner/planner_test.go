@@ -230,7 +230,8 @@ func TestFewer(t *testing.T) {
 }
 
 // TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
-// the most similar ones; of a kernel that was not, the mean. Work beside kernels goes with them and their calls.
+// the most similar ones; of a kernel that was not, the mean. Work beside kernels goes with their seconds and
+// their calls.
 func TestRates(t *testing.T) {
 	r := Rates{Kernels: map[plan.Kernel]float64{
 		{Name: "spmm", Widths: [2]int{64, 1}}:     1,

@@ -30,7 +30,7 @@ type Rates struct {
 	Unkept error  `json:"-"`
 }
 
-// Of returns the seconds of calls of a kernel and of their part of the work beside kernels. One of widths that
+// Of returns the seconds of calls of a kernel, with their part of the work beside kernels. One of widths that
 // were not measured takes the rate of the most similar ones; one that was not measured takes the mean rate of
 // all.
 func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
