@@ -31,8 +31,8 @@ type Model struct {
 // Bound is what no epoch of these layers can do without, in seconds at the machine's rates. It counts
 // nothing of attention's exponentials.
 type Bound struct {
-	// Products: the floating-point operations of dense products and weight gradients ÷ the rate of the best
-	// large product of matrices of the epoch's precision
+	// Products: the floating-point operations of dense products and weight gradients ÷ Machine.Flops or, of
+	// bfloat16s, Machine.BFloat16Flops
 	Products float64 `json:"products_seconds"`
 	// Gathered: kernel.Bytes.Gathered ÷ the rate of rows drawn from all over a matrix
 	Gathered float64 `json:"gathered_seconds"`
