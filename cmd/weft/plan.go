@@ -51,6 +51,10 @@ type planCommand struct {
 	counts   countsGiven
 }
 
+// mostDegree is the most edges of a vertex, on average, of a graph that is not there: so many that a part of it
+// is still planned within seconds.
+const mostDegree = 10_000
+
 // countsGiven are the counts of a graph that is not there.
 type countsGiven struct {
 	vertices, edges, features, classes quantity
@@ -97,7 +101,7 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 		least, most int64
 	}{
 		{"vertices", c.vertices, 2, math.MaxInt32},
-		{"edges", c.edges, 1, 1 << 40},
+		{"edges", c.edges, 1, min(1<<40, mostDegree*int64(c.vertices))},
 		{"features", c.features, 0, 1 << 20},
 		{"classes", c.classes, 1, int64(c.vertices)},
 	} {
