@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"weft/graph"
@@ -250,6 +252,45 @@ func TestByCounts(t *testing.T) {
 	p.Exactly = 0
 	meshes, _, err = p.Meshes(ctx, 4)
 	if !errors.Is(err, ended) || len(meshes) != 6 {
+		t.Errorf("%d meshes, %v", len(meshes), err)
+	}
+}
+
+// unasked is a context of work that never asks whether it is cancelled: only who waits on Done learns it.
+type unasked struct {
+	context.Context
+	waited *atomic.Bool
+}
+
+func (u unasked) Done() <-chan struct{} {
+	u.waited.Store(true)
+	return u.Context.Done()
+}
+
+func (u unasked) Err() error {
+	if !u.waited.Load() {
+		return nil
+	}
+	return u.Context.Err()
+}
+
+// TestCancelledByCounts: nobody waits for a plan by counts once the search is cancelled. What was found before
+// is returned.
+func TestCancelledByCounts(t *testing.T) {
+	p := planner(nil)
+	p.Counts, p.Cache = random(3000, 10), newCache(t)
+	meshes, _, err := p.Meshes(context.Background(), 4) // whose rates are kept
+	require.NoError(t, err)
+	assert.Len(t, meshes, 6)
+	ended := errors.New("ended")
+	ctx, end := context.WithCancelCause(context.Background())
+	p.Progress = func(stage string, _, _ int64) {
+		if strings.HasPrefix(stage, "mesh 2 of 6") && strings.HasSuffix(stage, "planning it by counts") {
+			end(ended)
+		}
+	}
+	meshes, _, err = p.Meshes(unasked{ctx, new(atomic.Bool)}, 4)
+	if !errors.Is(err, ended) || len(meshes) != 1 {
 		t.Errorf("%d meshes, %v", len(meshes), err)
 	}
 }
