@@ -128,9 +128,9 @@ func TestPagesOfReleased(t *testing.T) {
 	}
 }
 
-// TestPagesOfIdle: where idle memory would raise the peak beside a new matrix, its pages go to that, in memory
-// as well. No page is fresh when three matrices of different sizes come and go in turn, and those that are left
-// over are no more than the peak allows.
+// TestPagesOfIdle: where idle memory would raise the peak beside a new matrix, its pages go to that, in
+// memory as well. No page is fresh when three matrices of different sizes come and go in turn, and those that
+// are left over are no more than the peak allows.
 func TestPagesOfIdle(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
