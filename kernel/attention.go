@@ -184,7 +184,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 		C.int32_t(typeOf(s.Out))
 	args.first, args.last = boolean(!s.begun), boolean(last)
 	r := on(a.kernel(C.weft_attend, C.weft_attend_v2, C.weft_attend_dot), a.operands()...).
-		needs(e.structure()...).needs(a.Target, a.TargetScore, a.Edges.Rows, s.Out, s.Maximum).
+		needs(e.structure()...).needs(a.Target, a.TargetScore, a.Edges.Rows).writes(s.Out, s.Maximum).
 		gathers(e.Entries(), a.Source, a.Key, a.SourceScore)
 	if s.begun {
 		r = r.streams(s.Out, s.Maximum)

@@ -88,7 +88,7 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 func (a Attention) backTargetOn(v1 C.int, d AttentionGradients, e *CSR, g, pack *tensor.Matrix) routine {
 	kernel := a.kernel(v1, C.weft_attend_back_target_v2, C.weft_attend_back_target_dot)
 	return on(kernel, append(a.operands(), g)...).needs(e.structure()...).
-		needs(a.Target, a.Edges.Rows, g, pack, d.Target, d.TargetScore).streams(d.Target, d.TargetScore).
+		needs(a.Target, a.Edges.Rows, g, pack).writes(d.Target, d.TargetScore).streams(d.Target, d.TargetScore).
 		gathers(e.Entries(), a.Source, a.Key, a.SourceScore)
 }
 
@@ -169,7 +169,7 @@ func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a At
 	check("rows of edge features", a.Edges.Transposed, 1, transposed.Entries())
 	r := on(a.kernel(C.weft_attend_back_source, C.weft_attend_back_source_v2, C.weft_attend_back_source_dot),
 		append(a.operands(), g)...).needs(transposed.structure()...).
-		needs(a.Source, a.SourceScore, a.Key, a.Edges.Rows, d.Source, d.SourceScore, d.Key).
+		needs(a.Source, a.SourceScore, a.Key, a.Edges.Rows).writes(d.Source, d.SourceScore, d.Key).
 		streams(d.Source, d.SourceScore, d.Key).gathers(transposed.Entries(), g, pack, a.Target)
 	t.edges(r, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
 	for range p.each() {

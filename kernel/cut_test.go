@@ -153,8 +153,8 @@ func TestSumsCountTheirBytes(t *testing.T) {
 	structure, result, gathered := 8*(rows+1)+4*a.Entries(), 4*rows*columns, 4*columns*a.Entries()
 	inTiles := map[Output]int{}
 	for to, want := range map[Output]Bytes{
-		Replace:    {structure + result, structure + result, gathered},
-		Accumulate: {structure + 2*result, structure, gathered},
+		Replace:    {structure + result, structure + result, result, gathered},
+		Accumulate: {structure + 2*result, structure, 0, gathered},
 	} {
 		all := func(team *Team) { team.SpMM(z, a, x, Scales{}, to) }
 		assert.Equal(t, want, passed(plain, all), "output %v", to)

@@ -93,7 +93,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	if accumulate {
 		of = of.streams(z, z)
 	} else {
-		of = of.needs(z)
+		of = of.writes(z)
 	}
 	t.make(Call{Kernel: "product", Shape: Shape{x.Rows, in, out}, Bytes: of.bytes}, rest+parts, func(k int) {
 		if k < rest {
@@ -277,7 +277,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 			all := args
 			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first),
 				boolean(to == Accumulate && total == 0)
-			t.rows(on(C.weft_weight_sum).needs(z), unsafe.Pointer(&all), x.Cols, count*g.Cols)
+			t.rows(on(C.weft_weight_sum).writes(z), unsafe.Pointer(&all), x.Cols, count*g.Cols)
 		}
 	}
 	sums.Release()

@@ -87,7 +87,7 @@ func spmmOn(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) rou
 	if to == Accumulate {
 		return r.streams(z, z)
 	}
-	return r.needs(z)
+	return r.writes(z)
 }
 
 func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *C.weft_spmm_args {
@@ -150,7 +150,7 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 		z: storage(z), arg: ints(arg), x: storage(x), edges: a.c(),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
 	}
-	r := on(C.weft_max, z, x).needs(a.structure()...).needs(z, arg).gathers(a.Entries(), x)
+	r := on(C.weft_max, z, x).needs(a.structure()...).writes(z, arg).gathers(a.Entries(), x)
 	if !first {
 		r = r.streams(z, arg)
 	}
@@ -217,7 +217,7 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 		source_ids: ints(ids),
 		loops:      ints(loops), cols: C.int64_t(g.Cols),
 	}
-	r := on(C.weft_max_back, g).needs(transposed.structure()...).needs(dx).streams(dx).
+	r := on(C.weft_max_back, g).needs(transposed.structure()...).writes(dx).streams(dx).
 		gathers(transposed.Entries(), g, arg)
 	t.edges(r, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
 	p := t.parts(transposed, nil, ids)

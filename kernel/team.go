@@ -112,18 +112,21 @@ type Bytes struct {
 	// Least is the part of Streamed that no fusion saves: what a product or a sum along edges reads and the
 	// result that it writes. All other work on rows could at best be done while these pass.
 	Least    int
+	Written  int // the part of Least that is a result
 	Gathered int // rows that the entries of a sparse matrix name, each time that one does
 }
 
 // Plus returns the sums.
 func (b Bytes) Plus(more Bytes) Bytes {
-	return Bytes{b.Streamed + more.Streamed, b.Least + more.Least, b.Gathered + more.Gathered}
+	return Bytes{
+		b.Streamed + more.Streamed, b.Least + more.Least, b.Written + more.Written, b.Gathered + more.Gathered,
+	}
 }
 
 // times returns about part/whole of the bytes.
 func (b Bytes) times(part, whole int) Bytes {
 	of := func(n int) int { return int(int64(n) * int64(part) / int64(max(1, whole))) }
-	return Bytes{of(b.Streamed), of(b.Least), of(b.Gathered)}
+	return Bytes{of(b.Streamed), of(b.Least), of(b.Written), of(b.Gathered)}
 }
 
 // bytesOf is the size of matrices, some of which may be nil.
@@ -184,6 +187,12 @@ func (r routine) streams(matrices ...*tensor.Matrix) routine {
 func (r routine) needs(matrices ...*tensor.Matrix) routine {
 	r.bytes.Least += bytesOf(matrices...)
 	return r.streams(matrices...)
+}
+
+// writes is needs for results.
+func (r routine) writes(matrices ...*tensor.Matrix) routine {
+	r.bytes.Written += bytesOf(matrices...)
+	return r.needs(matrices...)
 }
 
 // gathers adds a row of each of the matrices for each of so many entries.

@@ -128,6 +128,49 @@ func TestPagesOfReleased(t *testing.T) {
 	}
 }
 
+// TestPagesOfIdle: where idle memory would raise the peak beside a new matrix, its pages go to that, in memory
+// as well. No page is fresh when three matrices of different sizes come and go in turn, and those that are left
+// over are no more than the peak allows.
+func TestPagesOfIdle(t *testing.T) {
+	if guard > 0 {
+		t.Skip("memory between guard pages stays where it is")
+	}
+	mem := NewMeter()
+	defer mem.Close()
+	most := mem.New(Activations, 7*hugePage/4, 1)
+	clear(most.Bytes())
+	most.Release()
+	for turn := range 9 {
+		size := []int{3, 7, 5}[turn%3]
+		m := mem.New(Activations, size*hugePage/4, 1)
+		if got, want := resident(t, m), size*hugePage/PageSize; got != want {
+			t.Errorf("turn %d: %d of %d pages are in memory", turn, got, want)
+		}
+		if all := mem.charged() + mem.spares.bytes; all != mem.peak || mem.peak != 7*hugePage {
+			t.Errorf("turn %d: %d bytes with spares, a peak of %d", turn, all, mem.peak)
+		}
+		m.Release()
+	}
+	last := mem.New(Activations, 3*hugePage/4, 1)
+	small := mem.New(Activations, PageSize/4, 1) // whose page is a fresh one
+	if all := mem.charged() + mem.spares.bytes; all > mem.peak {
+		t.Errorf("%d bytes with spares, a peak of %d", all, mem.peak)
+	}
+	small.Release()
+	if mem.Drain(); mem.spares.bytes+mem.idle.bytes > 0 {
+		t.Errorf("%d bytes of spares and %d idle after Drain", mem.spares.bytes, mem.idle.bytes)
+	}
+	last.Release()
+
+	plan := NewMeter()
+	defer plan.Close()
+	plan.Plan()
+	plan.New(Activations, 7*hugePage/4, 1).Release()
+	if plan.New(Activations, 3*hugePage/4, 1); plan.spares.bytes > 0 {
+		t.Error("a plan keeps spares")
+	}
+}
+
 // TestDrained: Drain leaves no pages of what nobody has, or of what rests.
 func TestDrained(t *testing.T) {
 	mem := NewMeter()

@@ -35,7 +35,7 @@ func KindNames() []string { return kindNames[:] }
 // Meter is a worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
 // kept idle for the next matrices, because fresh pages cost more than most kernels; idle memory is charged as
 // Buffers and never raises the peak: before an allocation would, idle memory is given back to the operating
-// system. A Meter may be used by several goroutines.
+// system, or its pages go to the new matrix. A Meter may be used by several goroutines.
 //
 // Several Meters may charge the same worker. What is live, idle and the peak are then those of all of them.
 type Meter struct {
@@ -134,9 +134,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	}
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
-	if t.offload != nil {
-		t.trimSpares()
-	}
+	t.trimSpares()
 	t.raise()
 	t.tell(0)
 	if kind != Parameters && kind != Buffers {
@@ -329,9 +327,7 @@ func (t *Meter) Drain() {
 
 // drain gives idle memory back to the operating system until so many bytes are left at most, and all spares.
 func (t *account) drain(most int64) {
-	if t.offload != nil {
-		t.keepSpares(0)
-	}
+	t.keepSpares(0)
 	for t.idle.bytes > most {
 		s, _ := t.idle.cut(int(t.idle.bytes - most))
 		giveBack(s.start, s.size)

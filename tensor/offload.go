@@ -261,8 +261,14 @@ func (o *offload) leavingBytes() (sum int64) {
 	return sum
 }
 
-// charged is all memory, that of the graph's structure and the room of the split Meter included.
-func (t *account) charged() int64 { return t.tensors() + t.live[Graph] + t.offload.room }
+// charged is what the peak and the limit are of, with what leaves: tensors and, where matrices rest, the
+// graph's structure and the room of the split Meter.
+func (t *account) charged() int64 {
+	if t.offload == nil {
+		return t.tensors()
+	}
+	return t.tensors() + t.live[Graph] + t.offload.room
+}
 
 // GraphBytes is the memory of the graph's structure: now or, where that may rest, at the peak.
 func (t *Meter) GraphBytes() int64 {

@@ -2,17 +2,18 @@ package tensor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// Pages of a large matrix that leaves, or is released, are moved to the addresses of the next one that comes
-// or is made: fresh pages cost more than what is read into them. Until then they stay where they were, as a
-// spare. Spares are not charged, and within the limit and the peak. They begin at huge pages, which are moved
-// one by one: the system may have each in an area of its own, and it moves no more than one area at a time.
-// The addresses that pages have left become one area again.
+// Pages of a large matrix that leaves, and released ones that must go for a new matrix, are moved to the
+// addresses of the next one that comes or is made: fresh pages cost more than what is read into them. Until
+// then they stay where they were, as a spare. Spares are not charged, and within the limit and the peak. They
+// begin at huge pages, which are moved one by one: the system may have each in an area of its own, and it
+// moves no more than one area at a time. The addresses that pages have left become one area again.
 
 // spare is memory with pages, and without elements that anybody needs.
 type spare struct {
@@ -30,11 +31,15 @@ type spares struct {
 // 65,530.
 const mostAreas = 1 << 15
 
-// addSpare keeps memory that nobody needs any more as a spare. It reports false if it is too small.
+// addSpare keeps memory that nobody needs any more as a spare. It reports false if it is too small, or where
+// no pages move: in a plan, between guard pages, and where they would be too many areas.
 func (t *account) addSpare(s spare) bool {
-	o := t.offload
-	if s.size < hugePage || guard > 0 || o == nil || o.disk == nil || o.limit/hugePage > mostAreas ||
-		uintptr(s.start)%hugePage != 0 {
+	most := t.peak
+	if o := t.offload; o != nil {
+		most = o.limit
+	}
+	if s.size < hugePage || uintptr(s.start)%hugePage != 0 || guard > 0 || t.planned() ||
+		most/hugePage > mostAreas {
 		return false
 	}
 	t.spares.list = append(t.spares.list, s)
@@ -50,9 +55,16 @@ func (t *account) spareOrGiveBack(s span) {
 	}
 }
 
+// planned reports whether matrices hold nothing.
+func (t *account) planned() bool { return t.plan || t.offload != nil && t.offload.disk == nil }
+
 // trimSpares gives spares back until they are within the limit and the peak, beside all that is charged.
 func (t *account) trimSpares() {
-	t.keepSpares(min(t.offload.limit, t.peak))
+	most := t.peak
+	if t.offload != nil {
+		most = min(most, t.offload.limit)
+	}
+	t.keepSpares(most)
 }
 
 // keepSpares gives spares back until they are within so many bytes beside all that is charged.
@@ -82,7 +94,18 @@ func (t *account) giveSpareBack(of *Matrix, p span) {
 		unmap(p.start, p.size)
 		return
 	}
-	t.offload.err = cmp.Or(t.offload.err, renew(p, unix.PROT_NONE))
+	t.refused(renew(p, unix.PROT_NONE))
+}
+
+// refused takes an error of the system's, which ends the run where matrices rest.
+func (t *account) refused(err error) {
+	switch {
+	case err == nil:
+	case t.offload == nil:
+		panic(fmt.Sprintf("tensor: %v", err))
+	default:
+		t.offload.err = cmp.Or(t.offload.err, err)
+	}
 }
 
 // renew gives the pages at some addresses back, and keeps these: next to others that were renewed they are in
@@ -126,7 +149,7 @@ func (t *account) supply(m *Matrix) {
 		at = own[0].end()
 	}
 	if moved { // to addresses that may be read and written
-		t.offload.err = cmp.Or(t.offload.err, unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE))
+		t.refused(unix.Mprotect(m.memory(), unix.PROT_READ|unix.PROT_WRITE))
 	}
 }
 
@@ -181,6 +204,6 @@ func (t *account) move(to, from span, of *Matrix) {
 	}
 	if err != nil {
 		// A Linux before 5.7, or several areas in a huge page. It may have freed the addresses.
-		t.offload.err = cmp.Or(t.offload.err, renew(to, unix.PROT_READ|unix.PROT_WRITE))
+		t.refused(renew(to, unix.PROT_READ|unix.PROT_WRITE))
 	}
 }

@@ -103,6 +103,9 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 		return s.saver.save(s, worker.Writing)
 	}
 	s.epoch = epoch
+	if s.ends(w) && w.Offload == "" {
+		w.Team.Memory.Drain() // what comes takes less, and memory of Go's
+	}
 	e := Epoch{
 		Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss,
 		LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds,

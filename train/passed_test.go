@@ -37,16 +37,21 @@ func TestPassedByFormula(t *testing.T) {
 	}
 	want := []plan.LayerBytes{
 		{
-			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product}, // bias and ReLU
+			// with bias and ReLU
+			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden)},
 			// ReLU's gradient, with the sums for that of the bias
-			Backward: kernel.Bytes{Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0]},
+			Backward: kernel.Bytes{
+				Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0], Written: weight(features, hidden),
+			},
 		},
 		{
 			Forward: kernel.Bytes{
-				Streamed: last + sum + 2*rows(classes), Least: last + sum, Gathered: gathered,
+				Streamed: last + sum + 2*rows(classes), Least: last + sum, Written: 2 * rows(classes),
+				Gathered: gathered,
 			},
 			Backward: kernel.Bytes{
-				Streamed: gradients[1] + sum + rows(classes), Least: gradients[1] + sum, Gathered: gathered,
+				Streamed: gradients[1] + sum + rows(classes), Least: gradients[1] + sum,
+				Written: weight(hidden, classes) + rows(hidden) + rows(classes), Gathered: gathered,
 			},
 		},
 	}
@@ -55,6 +60,13 @@ func TestPassedByFormula(t *testing.T) {
 	for layer := range want {
 		assert.Equal(t, want[layer], got[layer], "layer %d", layer)
 	}
+	// The optimizer reads and writes each parameter and its two moments, and reads the gradient, which is then
+	// set to zero. So is that of the logits, before the loss reads those of training vertices (60 %) and
+	// writes their gradients; the validation loss reads logits, too (20 %)
+	parameters := weight(features, hidden) + weight(hidden, classes) + float*(hidden+classes)
+	loss := rows(classes) + 2*rows(classes)*6/10 + rows(classes)*2/10
+	outside := plan.LayerBytes{Rest: kernel.Bytes{Streamed: 8*parameters + loss}}
+	assert.Equal(t, outside, got[len(want)], "outside the layers")
 }
 
 // TestPassedByAllWorkers: the bytes of a plan are those of all its workers.
@@ -63,9 +75,11 @@ func TestPassedByAllWorkers(t *testing.T) {
 	require.Len(t, p.Workers, 2)
 	for layer, all := range p.Bytes() {
 		a, b := p.Workers[0].Bytes[layer], p.Workers[1].Bytes[layer]
-		want := plan.LayerBytes{Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward)}
+		want := plan.LayerBytes{
+			Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward), Rest: a.Rest.Plus(b.Rest),
+		}
 		assert.Equal(t, want, all, "layer %d", layer)
-		if b.Forward.Streamed == 0 {
+		if b.Forward.Streamed+b.Rest.Streamed == 0 {
 			t.Errorf("layer %d: worker 1 streams nothing", layer)
 		}
 	}
@@ -83,8 +97,8 @@ func TestPassedByTurns(t *testing.T) {
 		p := planOf(t, g, given(Defaults(), "layers 3, hidden 8, threads 2, "+settings))
 		all := p.Bytes()
 		last := all[len(all)-1]
-		assert.Equal(t, 0, last.Forward.Least+last.Backward.Least, "%s: outside the layers", settings)
-		assert.Equal(t, 0, last.Forward.Gathered+last.Backward.Gathered, "%s: outside the layers", settings)
+		assert.Equal(t, plan.LayerBytes{Rest: kernel.Bytes{Streamed: last.Rest.Streamed}}, last,
+			"%s: outside the layers", settings)
 		return all
 	}
 	for _, model := range []string{"model gcn", "model sage, aggregation max", "model gcn, halo cover"} {

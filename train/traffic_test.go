@@ -49,7 +49,7 @@ func TestSetupTraffic(t *testing.T) {
 				s := launch.Start{
 					Connect:   func() (comm.Transport, error) { return commtest.Record(end, count), nil },
 					Connected: func(launch.Ranks) error { return nil },
-					Program:   launch.Program{Version: version, SIMD: simd, Settings: settings},
+					Program:   launch.Program{Version: version, Rounding: simd, Settings: settings},
 				}
 				r, err := s.Join()
 				assert.NoError(t, err)

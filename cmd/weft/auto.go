@@ -9,7 +9,6 @@ import (
 
 	"weft/comm/mpi"
 	"weft/internal/cores"
-	"weft/internal/refusal"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -86,7 +85,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 	if r.Comm.Size() == 1 && workers > 1 {
 		counts = []int{1, workers}
 	}
-	p.Counts = nil // each mesh is planned on the graph
+	p.ExactOnly, p.Exactly = true, exactly
 	var (
 		best    *planner.Mesh
 		refused []planner.Refused
@@ -100,14 +99,8 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 			return "", about(t.source(dataset), err)
 		}
 		refused = append(refused, not...)
-		for _, mesh := range meshes {
-			if !mesh.Exact {
-				refused = append(refused,
-					planner.Refused{
-						Parallel: mesh.Parallel,
-						Reason:   refusal.Errorf("training is approximate; name the mesh to take it"),
-					})
-			} else if best == nil || mesh.Times.Epoch < best.Times.Epoch {
+		for _, mesh := range meshes { // the fastest of those planned on the graph is the fastest of all
+			if !mesh.ByCounts && (best == nil || mesh.Times.Epoch < best.Times.Epoch) {
 				best = &mesh
 			}
 		}

@@ -66,7 +66,7 @@ func TestRatesAreOfThisProgram(t *testing.T) {
 	on := func() string {
 		p := newPlanner(setting.Defaults(), nil, new(bytes.Buffer))
 		p.shown.erase()
-		return p.On
+		return p.Cache.On
 	}
 	before := version
 	defer func() { version = before }()

@@ -72,8 +72,8 @@ graph of 200,000 vertices of degree 15 and on one of skewed degrees (rmat) of a 
 kernel call several times. The fraction is the kernels' share of the epoch's time; the rest is the time of the program around them.
 
 The bound is what the layers need at least, at rates that probes measure in the same run: operations of dense products ÷ the rate of
-the best large product of the precision + gathered bytes ÷ gather rate + the streamed bytes that products and sums along edges need ÷
-twice the update rate. Norms, activations, the loss and exponentials of attention are not in it.
+the best large product of the precision + gathered bytes ÷ gather rate + the bytes that products and sums along edges need to read
+and to write ÷ the rates of reads and writes. Norms, activations, the loss and exponentials of attention are not in it.
 
 It takes some minutes and up to 10 GB of memory.`,
 			Example: `  weft bench epoch

@@ -418,15 +418,27 @@ func (p planned) balance() []string {
 	return []string{line}
 }
 
-// passes says how many bytes kernels read and write, by layer.
+// passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.
 func (p planned) passes() (lines []string) {
 	all := p.Bytes()
-	for layer := range len(all) - 1 {
-		f, b := &all[layer].Forward, &all[layer].Backward
-		lines = append(lines, fmt.Sprintf("layer %d: kernels stream %.1f MB forward and %.1f MB backward, "+
-			"of which products and sums along edges need %.1f MB and %.1f MB, and gather %.1f MB and %.1f MB", layer,
-			float64(f.Streamed)/1e6, float64(b.Streamed)/1e6, float64(f.Least)/1e6, float64(b.Least)/1e6,
-			float64(f.Gathered)/1e6, float64(b.Gathered)/1e6))
+	layers := all[:len(all)-1]
+	for first := 0; first < len(layers); {
+		equal := 1
+		for first+equal < len(layers) && layers[first+equal] == layers[first] {
+			equal++
+		}
+		of := fmt.Sprintf("layer %d:", first)
+		if equal > 1 {
+			of = fmt.Sprintf("layers %d–%d, each:", first, first+equal-1)
+		}
+		f, b := &layers[first].Forward, &layers[first].Backward
+		both := func(forward, backward int) string {
+			return fmt.Sprintf("%.1f + %.1f MB", float64(forward)/1e6, float64(backward)/1e6)
+		}
+		lines = append(lines, fmt.Sprintf("%s kernels stream %s (forward + backward), of which products and "+
+			"sums need %s, and gather %s", of, both(f.Streamed, b.Streamed), both(f.Least, b.Least),
+			both(f.Gathered, b.Gathered)))
+		first += equal
 	}
 	return lines
 }
@@ -434,13 +446,15 @@ func (p planned) passes() (lines []string) {
 // layerBytes is plan.Plan.Bytes for programs.
 type layerBytes struct {
 	Layer    int         `json:"layer"` // −1: outside all layers
-	Forward  passedBytes `json:"forward"`
-	Backward passedBytes `json:"backward"`
+	Forward  passedBytes `json:"forward,omitzero"`
+	Backward passedBytes `json:"backward,omitzero"`
+	Rest     passedBytes `json:"rest,omitzero"`
 }
 
 type passedBytes struct {
 	Streamed int `json:"streamed"`
 	Least    int `json:"least"`
+	Written  int `json:"written"`
 	Gathered int `json:"gathered"`
 }
 
@@ -450,7 +464,8 @@ func (p planned) layerBytes() (list []layerBytes) {
 		if layer == len(all)-1 {
 			layer = -1
 		}
-		list = append(list, layerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward)})
+		list = append(list,
+			layerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward), passedBytes(b.Rest)})
 	}
 	return list
 }

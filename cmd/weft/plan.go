@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,10 @@ import (
 	"weft/train/planner"
 	"weft/train/setting"
 )
+
+// exactly is how many meshes are planned on a graph itself, the fastest by its counts, unless the caller says
+// otherwise.
+const exactly = 6
 
 type planCommand struct {
 	settings settingFlags
@@ -152,11 +157,11 @@ their defaults there.`,
 		"launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
 		"memory and not kept, and the rates are those of --workers")
-	flags.IntVar(&p.exactly, "exactly", 6, "plan at least so `many` meshes on the graph itself, those that are "+
-		"fastest by its counts; 0: none")
+	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those "+
+		"that are fastest by its counts; 0: none")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, 10gbps "+
-		"or 12.5GB/s, or a file that plan --json wrote, whose links are taken (default: the links between the "+
-		"processes that a launcher started, which are measured, else this machine's memory)")
+		"or 12.5GB/s: then messages take .1 ms, MPI part of a core; or the links in a file of plan --json "+
+		"(default: measured under a launcher, else this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
@@ -389,11 +394,12 @@ type meshPlanner struct {
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{
 		Options: o, Given: given,
-		On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
-			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products()),
+		Cache: planner.Cache{On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
+			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products())},
 	}
 	if root := datasets.CacheRoot(); root != "" {
-		p.Cache = planner.Cache(filepath.Join(root, "rates-3"))
+		file := fmt.Sprintf("%.8x.json", sha256.Sum256([]byte(p.Cache.On)))
+		p.Cache.Path = filepath.Join(root, "rates-4", file)
 	}
 	shown := newStages(show)
 	p.Progress = shown.show
@@ -457,7 +463,7 @@ func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train
 // assumed says what predictions rest on.
 func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 	r := meshes[0].Rates
-	kept := "kept in " + filepath.Dir(r.Path)
+	kept := "kept in " + r.Path
 	switch {
 	case r.Unkept != nil:
 		kept = "not kept: " + r.Unkept.Error()

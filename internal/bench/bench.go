@@ -69,7 +69,8 @@ type Machine struct {
 	Update float64 `json:"update_bytes_per_second"`
 	// Flops, in floating-point operations per second, is of the best large square product.
 	Flops float64 `json:"flops"`
-	// BFloat16Flops is the same of BFloat16 matrices, and BFloat16Products how these are multiplied.
+	// BFloat16Flops is that of the fastest product of BFloat16 matrices, and BFloat16Products how these are
+	// multiplied.
 	BFloat16Flops    float64 `json:"bfloat16_flops"`
 	BFloat16Products string  `json:"bfloat16_products"`
 	// Exp is exponentials per second.

@@ -130,7 +130,7 @@ func boundBytes(j *job) float64 {
 }
 
 // TestCallsCountTheBound: a kernel's calls count the bytes that its bound counts, which knows nothing of
-// them. Attention's backward pass also writes and reads what it packs for each destination, and reads the
+// them, and write as many. Attention's backward pass also writes and reads what it packs for each destination, and reads the
 // gradient twice.
 func TestCallsCountTheBound(t *testing.T) {
 	b := newBench(Options{Threads: 2, Quick: true})
@@ -138,13 +138,17 @@ func TestCallsCountTheBound(t *testing.T) {
 	for _, c := range b.cases() {
 		a := &arrays{team: b.team}
 		j := c.build(a)
-		got, want := b.bytes(j), boundBytes(j)
+		bytes := b.bytes(j)
+		got, want := float64(bytes.Streamed+bytes.Gathered), boundBytes(j)
 		more := 0.0
 		if strings.Contains(c.name, "attention") && strings.Contains(c.name, "backward") {
 			more = .2 * want
 		}
 		if got < want || got > want+more {
 			t.Errorf("%s %s: calls count %v bytes, the bound %v", c.name, c.shape, got, want)
+		}
+		if written := j.written + j.updated; bytes.Least > 0 && bytes.Written != written {
+			t.Errorf("%s %s: calls write %d bytes, the bound %d", c.name, c.shape, bytes.Written, written)
 		}
 		a.release()
 	}
@@ -392,10 +396,10 @@ func TestMachineRates(t *testing.T) {
 		r.work.run()
 	}
 	b.team.Watch = nil
-	// Of n × n matrices, 2·n³ operations
+	// Of n or 4·n rows and n columns, 2·n operations for each number of the result
 	const n = 256
 	want := map[*float64]float64{
-		&m.Flops: (4 + 4 + 4) / (2. * n), &m.BFloat16Flops: (2 + 2 + 4) / (2. * n),
+		&m.Flops: (4 + 4 + 4) / (2. * n), &m.BFloat16Flops: (2 + 2 + 4./4) / (2. * n),
 	}
 	assert.Equal(t, want, passes, "bytes of products for an operation")
 
@@ -414,20 +418,20 @@ func TestMachineRates(t *testing.T) {
 // TestEpochBound: the operations of products, the gathered bytes and those that are needed are each divided by
 // their rate, once for each time that a call is made, and the precision chooses the rate of products.
 func TestEpochBound(t *testing.T) {
-	m := Machine{Gather: 10, Update: 5, Flops: 100, BFloat16Flops: 400}
-	calls := map[kernel.Call]*Call{
-		{Kernel: "product", Shape: kernel.Shape{50, 2, 3}, Bytes: kernel.Bytes{Streamed: 70, Least: 40}}: {Times: 2},
-		{Kernel: "weight", Shape: kernel.Shape{10, 4, 5}, Bytes: kernel.Bytes{Streamed: 20, Least: 20}}:  {Times: 1},
-		{
-			Kernel: "spmm", Shape: kernel.Shape{50, 7}, Entries: 99,
-			Bytes: kernel.Bytes{Streamed: 300, Least: 100, Gathered: 30},
-		}: {Times: 3},
-		{Kernel: "finish", Shape: kernel.Shape{50, 7}, Bytes: kernel.Bytes{Streamed: 1000}}: {Times: 4},
+	m := Machine{Gather: 10, Read: 10, Write: 5, Flops: 100, BFloat16Flops: 400}
+	call := func(name string, shape kernel.Shape, bytes kernel.Bytes) kernel.Call {
+		return kernel.Call{Kernel: name, Shape: shape, Bytes: bytes}
 	}
-	// 2·(2·50·2·3) + 2·10·4·5 = 1600 operations, 3·30 gathered, 2·40 + 20 + 3·100 streamed
-	assert.Equal(t, Bound{16, 9, 40}, m.bound(calls, f32), "float32")
-	assert.Equal(t, Bound{4, 9, 40}, m.bound(calls, bf16), "bfloat16")
-	assert.Equal(t, 65., Bound{16, 9, 40}.seconds(), "seconds")
+	calls := map[kernel.Call]*Call{
+		call("product", kernel.Shape{50, 2, 3}, kernel.Bytes{Streamed: 70, Least: 40, Written: 15}):           {Times: 2},
+		call("weight", kernel.Shape{10, 4, 5}, kernel.Bytes{Streamed: 20, Least: 20}):                         {Times: 1},
+		call("spmm", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 300, Least: 100, Written: 40, Gathered: 30}): {Times: 3},
+		call("finish", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 1000}):                                     {Times: 4},
+	}
+	// 2·(2·50·2·3) + 2·10·4·5 = 1600 operations, 3·30 bytes gathered, 2·25 + 20 + 3·60 read, 2·15 + 3·40 written
+	assert.Equal(t, Bound{16, 9, 25 + 30}, m.bound(calls, f32), "float32")
+	assert.Equal(t, Bound{4, 9, 25 + 30}, m.bound(calls, bf16), "bfloat16")
+	assert.Equal(t, 80., Bound{16, 9, 55}.seconds(), "seconds")
 }
 
 // TestEpoch: each model has an epoch in either precision and the kernel calls of one, without those of an

@@ -38,16 +38,26 @@ func (b *bench) bestSquare() *rated {
 	return b.square
 }
 
-// ofBFloat16s is a large product of BFloat16 matrices.
-func (b *bench) ofBFloat16s(a *arrays) rated {
-	n := 2048
+// ofBFloat16s is the product of BFloat16 matrices with the highest rate, of many rows: where AMX multiplies,
+// few columns are faster than many.
+func (b *bench) ofBFloat16s(a *arrays) (fastest rated) {
+	sizes := []int{256, 512, 1024, 2048}
 	if b.Quick {
-		n = 256
+		sizes = sizes[:1]
 	}
-	rows := wholeCalls(n, b.Threads)
-	z, x := a.element(tensor.BFloat16, rows, n), a.element(tensor.BFloat16, rows, n)
+	last := sizes[len(sizes)-1]
+	rows := wholeCalls(4*last, b.Threads)
+	z, x := a.element(tensor.BFloat16, rows, last), a.element(tensor.BFloat16, rows, last)
+	w := a.matrix(last, last)
 	b.team.Fill(x, 1)
-	return b.multiplying(product{rows, n, n}, z, x, a.matrix(n, n))
+	best := 0.0
+	for _, n := range sizes {
+		s := b.multiplying(product{rows, n, n}, z, x, w)
+		if rate := b.rates(0, s)[0]; rate > best {
+			fastest, best = s, rate
+		}
+	}
+	return fastest
 }
 
 // small is the size under which a dimension makes a product wait for its operands.

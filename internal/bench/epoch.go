@@ -31,15 +31,18 @@ type Model struct {
 // Bound is what no epoch of these layers can do without, in seconds at the machine's rates. It counts
 // nothing of attention's exponentials.
 type Bound struct {
-	// Products: the floating-point operations of dense products and weight gradients ÷ the rate of the best
-	// large product of matrices of the epoch's precision
+	// Products: the floating-point operations of dense products and weight gradients ÷ Machine.Flops or, of
+	// bfloat16s, Machine.BFloat16Flops
 	Products float64 `json:"products_seconds"`
 	// Gathered: kernel.Bytes.Gathered ÷ the rate of rows drawn from all over a matrix
 	Gathered float64 `json:"gathered_seconds"`
-	// Streamed: kernel.Bytes.Least ÷ the rate at which bytes of both kinds pass where half of them are read
-	// and half of them written, in place: twice Machine.Update
+	// Streamed: the bytes of kernel.Bytes.Least that are read ÷ the rate of reads, and those that are written
+	// ÷ the rate of writes
 	Streamed float64 `json:"streamed_seconds"`
 }
+
+// operationsOf is the floating-point operations of a product's shape, and 0 for that of any other kernel.
+func operationsOf(s kernel.Shape) float64 { return 2 * float64(s[0]) * float64(s[1]) * float64(s[2]) }
 
 func (b Bound) seconds() float64 { return b.Products + b.Gathered + b.Streamed }
 
@@ -51,11 +54,14 @@ func (m *Machine) bound(calls map[kernel.Call]*Call, precision string) Bound {
 	}
 	for c, made := range calls {
 		for range made.Times {
-			operations += 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2]) // 0 unless a product
+			operations += operationsOf(c.Shape)
 			all = all.Plus(c.Bytes)
 		}
 	}
-	return Bound{operations / flops, float64(all.Gathered) / m.Gather, float64(all.Least) / (2 * m.Update)}
+	return Bound{
+		Products: operations / flops, Gathered: float64(all.Gathered) / m.Gather,
+		Streamed: float64(all.Least-all.Written)/m.Read + float64(all.Written)/m.Write,
+	}
 }
 
 // Call is a kernel call that an epoch makes so many times with one shape.
@@ -109,9 +115,9 @@ func (b *bench) runs(graph string) (all []run) {
 	return all
 }
 
-// Epoch trains each model that the options want for a few epochs on each graph, in either precision, makes the
-// kernel calls of one more epoch several times over, and tells each result as it is known, after the machine.
-// When ctx ends it stops after the work under way and returns the context's error.
+// Epoch trains each model that the options want for a few epochs on each graph, in either precision, makes
+// the kernel calls of one more epoch several times over, and tells each result as it is known, after the
+// machine. When ctx ends it stops after the work under way and returns the context's error.
 func Epoch(ctx context.Context, o Options, machine func(Machine), result func(Model)) (EpochReport, error) {
 	b := newBench(o)
 	defer b.close()
@@ -157,7 +163,8 @@ func Epoch(ctx context.Context, o Options, machine func(Machine), result func(Mo
 
 // epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run
 // evaluates after its last, which is not part of an epoch.
-func (b *bench) epoch(ctx context.Context, g *graph.Graph, m run, machine *Machine, epochs int) (Model, error) {
+func (b *bench) epoch(ctx context.Context, g *graph.Graph, m run, machine *Machine, epochs int,
+) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
 	o.Precision, o.Dropout = m.precision, 0

@@ -159,15 +159,14 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 }
 
 // bytes is what the kernel calls of the job move.
-func (b *bench) bytes(j *job) float64 {
-	var all kernel.Bytes
+func (b *bench) bytes(j *job) (all kernel.Bytes) {
 	b.team.Watch = func(c kernel.Call, run func()) {
 		all = all.Plus(c.Bytes)
 		run()
 	}
 	j.run()
 	b.team.Watch = nil
-	return float64(all.Streamed + all.Gathered)
+	return all
 }
 
 // measure takes about the budget.
@@ -179,10 +178,10 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 		probes = append(probes, p.run)
 	}
 	samples := b.rounds(budget, work{j.run}, probes)
-	seconds := median(samples[0][0])
+	seconds, bytes := median(samples[0][0]), b.bytes(j)
 	k := Kernel{
 		Name: name, Shape: shape, Threads: b.Threads, Seconds: seconds, GFLOPS: j.flops / seconds / 1e9,
-		GBytesPerSec: b.bytes(j) / seconds / 1e9, Bound: "memory",
+		GBytesPerSec: float64(bytes.Streamed+bytes.Gathered) / seconds / 1e9, Bound: "memory",
 		Fraction: fraction(samples[0][0], passes, samples[1]),
 	}
 	if j.compute {

@@ -77,8 +77,26 @@ func (k *Kernel) UnmarshalText(text []byte) error {
 	return err
 }
 
-// LayerBytes are those of the kernel calls of a layer in a training pass.
-type LayerBytes struct{ Forward, Backward kernel.Bytes }
+// LayerBytes are those of the kernel calls of a layer in a training pass, or of those outside all layers,
+// which are Rest: a loss's kernels compute it with its gradient.
+type LayerBytes struct{ Forward, Backward, Rest kernel.Bytes }
+
+// Plus returns the sums.
+func (b LayerBytes) Plus(more LayerBytes) LayerBytes {
+	return LayerBytes{b.Forward.Plus(more.Forward), b.Backward.Plus(more.Backward), b.Rest.Plus(more.Rest)}
+}
+
+// add adds the bytes of a call in a part of the pass.
+func (b *LayerBytes) add(part trace.Part, more kernel.Bytes) {
+	of := &b.Rest
+	switch part {
+	case trace.Forward:
+		of = &b.Forward
+	case trace.Backward:
+		of = &b.Backward
+	}
+	*of = of.Plus(more)
+}
 
 // counter counts what a worker does in a training pass.
 type counter struct {
@@ -104,11 +122,7 @@ func (c *counter) onLayer(layer int, part trace.Part) {
 func (c *counter) watch(call kernel.Call, run func()) {
 	c.mu.Lock()
 	c.kernels.Add(call)
-	if at := &c.bytes[c.layer]; c.part == trace.Backward {
-		at.Backward = at.Backward.Plus(call.Bytes)
-	} else {
-		at.Forward = at.Forward.Plus(call.Bytes)
-	}
+	c.bytes[c.layer].add(c.part, call.Bytes)
 	c.mu.Unlock()
 	run()
 }

@@ -533,7 +533,7 @@ func (p *Worker) add(rank *Worker) {
 func sumOf(some, more []LayerBytes) []LayerBytes {
 	sum := slices.Clone(some)
 	for k, b := range more {
-		sum[k] = LayerBytes{sum[k].Forward.Plus(b.Forward), sum[k].Backward.Plus(b.Backward)}
+		sum[k] = sum[k].Plus(b)
 	}
 	return sum
 }

@@ -1,50 +1,95 @@
 package planner
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"weft/internal/atomicfile"
 	"weft/internal/document"
 )
 
-// Cache is a folder that keeps rates. "" keeps nothing.
-type Cache string
+// Cache is the file that keeps what was measured on this machine by this program.
+type Cache struct {
+	Path string // "": nothing is kept
+	On   string // tells this program and processor from others, whose file is not read
+}
 
-// most is the most bytes of a file with rates.
-const most = 4 << 20
+// kept is what the file holds.
+type kept struct {
+	On    string           `json:"on"`
+	Rates map[string]Rates `json:"rates"` // by the hash of what they depend on
+}
 
-// of returns the rates of a key. It measures them if the folder does not have them, and writes them there.
+const (
+	mostBytes = 4 << 20 // of the file
+	mostRates = 500     // that it holds, the newest
+)
+
+// of returns the rates of a key. It measures them if the file does not have them, and writes them there.
 func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
-	if c == "" {
+	if c.Path == "" {
 		return measure()
 	}
-	path := filepath.Join(string(c), fmt.Sprintf("%x.json", sha256.Sum256(key)))
-	if text, err := document.Read(path, most); err == nil {
-		r := &Rates{Path: path}
-		if err := json.Unmarshal(text, r); err != nil || len(r.Kernels) == 0 {
-			return nil, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
-				path)
-		}
-		return r, nil
+	file, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	hash := fmt.Sprintf("%x", sha256.Sum256(key))
+	if r, found := file.Rates[hash]; found {
+		r.Path = c.Path
+		return &r, nil
 	}
 	r, err := measure()
 	if err != nil {
 		return nil, err
 	}
-	if r.Unkept = c.keep(path, r); r.Unkept == nil {
-		r.Path = path
+	if r.Unkept = c.keep(hash, r); r.Unkept == nil {
+		r.Path = c.Path
 	}
 	return r, nil
 }
 
-func (c Cache) keep(path string, r *Rates) error {
-	if err := os.MkdirAll(string(c), 0o777); err != nil {
+// read reads the file. One that cannot be read, or is of another program or processor, is empty.
+func (c Cache) read() (file kept, err error) {
+	text, err := document.Read(c.Path, mostBytes)
+	if err != nil {
+		return kept{}, nil
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
+			c.Path)
+	}
+	if file.On != c.On {
+		return kept{}, nil
+	}
+	return file, nil
+}
+
+// keep adds rates to what the file has by now. Of two processes that do so at the same time one may be lost,
+// whose rates are then measured again.
+func (c Cache) keep(hash string, r *Rates) error {
+	file, err := c.read()
+	if err != nil {
 		return err
 	}
-	return atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(r) })
+	if file.Rates == nil {
+		file = kept{c.On, map[string]Rates{}}
+	}
+	file.Rates[hash] = *r
+	if oldest := slices.SortedFunc(maps.Keys(file.Rates), func(a, b string) int {
+		return cmp.Or(file.Rates[a].Measured.Compare(file.Rates[b].Measured), cmp.Compare(a, b))
+	}); len(oldest) > mostRates {
+		delete(file.Rates, oldest[0])
+	}
+	if err := os.MkdirAll(filepath.Dir(c.Path), 0o777); err != nil {
+		return err
+	}
+	return atomicfile.Write(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(&file) })
 }

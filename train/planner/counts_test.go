@@ -205,7 +205,7 @@ func TestBytesByCounts(t *testing.T) {
 // has found.
 func TestByCounts(t *testing.T) {
 	p := planner(small(t))
-	p.Counts, p.Cache = CountsOf(p.Graph), Cache(t.TempDir())
+	p.Counts, p.Cache = CountsOf(p.Graph), newCache(t)
 	g := p.Graph
 	p.Graph = nil
 	meshes, refused, err := p.Meshes(context.Background(), 4)
@@ -274,7 +274,7 @@ func TestMeasuredHalo(t *testing.T) {
 	p := planner(g)
 	p.Options.Model, p.Options.Hidden, p.Options.KeepHalo = "sage", 8, true
 	p.Options.Recompute = setting.RecomputeNone
-	p.Counts, p.Exactly, p.Cache = CountsOf(g), 1, Cache(t.TempDir())
+	p.Counts, p.Exactly, p.Cache = CountsOf(g), 1, newCache(t)
 	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
 	need := func(mixing float64) (most int64) {
 		r, err := p.resolve(grid)

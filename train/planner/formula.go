@@ -52,7 +52,7 @@ func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 	l := load{sent: c.Traffic, rounds: 1}
 	var aggregations, sums, rows, calls float64
 	for k, its := range c.Kernels {
-		seconds := rates.Of(k, its.Work)
+		seconds := rates.Of(k, its)
 		l.kernels += seconds
 		if k.Name == "spmm" {
 			sums, rows, calls = sums+seconds, rows+its.Work/float64(k.Widths[0]), calls+float64(its.Number)
@@ -88,7 +88,7 @@ type formula struct {
 
 // stage is what the worker of a stage does that has most to do of each, in seconds.
 type stage struct {
-	kernels  float64
+	kernels  float64 // and what handles messages to other stages meanwhile
 	exposed  float64 // messages that its kernels do not hide
 	boundary float64 // messages to other stages
 	ends     float64 // sums of gradients after the last chunk
@@ -102,14 +102,15 @@ func (f *formula) times() (t Times) {
 	for rank := range f.loads {
 		l, s := &f.loads[rank], &stages[f.Mesh.Place(rank).Stage]
 		exposed := f.exposed(l)
-		s.kernels, s.exposed = max(s.kernels, l.kernels), max(s.exposed, exposed)
+		busy := l.kernels + f.handled(l, comm.Stage)
+		s.kernels, s.exposed = max(s.kernels, busy), max(s.exposed, exposed)
 		s.boundary = max(s.boundary, f.moves(l, comm.Stage))
 		if len(stages) > 1 {
 			s.ends = max(s.ends, f.moves(l, comm.Gradient))
 		}
-		mean += l.kernels / float64(len(f.loads))
+		mean += busy / float64(len(f.loads))
 		t.Link += exposed / float64(len(f.loads))
-		most = max(most, l.kernels)
+		most = max(most, busy)
 	}
 	if len(stages) == 1 {
 		t.Compute = mean * f.crowd(len(f.loads))
@@ -167,17 +168,37 @@ func (f *formula) crowd(workers int) float64 {
 }
 
 // exposed is how long a worker waits for messages, but for those to other stages. Gradients of weights are
-// summed in parts, beside the backward pass, and at its end in a pipeline.
+// summed in parts, beside the backward pass, and at its end in a pipeline. What kernels hide of messages is
+// handled on their cores.
 func (f *formula) exposed(l *load) float64 {
 	crowd := f.crowd(len(f.loads))
-	seconds := f.moves(l, comm.Links, comm.Statistics) + wait(
-		f.moves(l, comm.Halo, comm.HaloGradient, comm.ToSlices, comm.ToRows), crowd*l.beside, l.rounds)
+	beside := func(work float64, rounds int, kinds ...comm.Kind) float64 {
+		messages := f.moves(l, kinds...)
+		if messages == 0 {
+			return 0
+		}
+		seconds := wait(messages, crowd*work, rounds)
+		return seconds + crowd*f.handled(l, kinds...)*(messages-seconds)/messages
+	}
+	seconds := f.moves(l, comm.Links, comm.Statistics) +
+		beside(l.beside, l.rounds, comm.Halo, comm.HaloGradient, comm.ToSlices, comm.ToRows)
 	if f.Mesh.Stages == 1 {
 		const backward = 2. / 3
 		parts := int(l.sent[comm.Gradient].Messages) / max(1, 2*f.atOnce(comm.Gradient))
-		seconds += wait(f.moves(l, comm.Gradient), crowd*backward*l.kernels, parts)
+		seconds += beside(backward*l.kernels, parts, comm.Gradient)
 	}
 	return seconds
+}
+
+// handled is how much longer a worker's kernels take while messages of some kinds are handled, as many as it
+// sends and as many that come: as far as its machine has no cores left for that.
+func (f *formula) handled(l *load, kinds ...comm.Kind) (seconds float64) {
+	left := float64(f.Cores-f.Sharers*f.Threads) / float64(f.Sharers)
+	for _, kind := range kinds {
+		const ends = 2
+		seconds += ends * f.Handling * float64(l.sent[kind].Bytes)
+	}
+	return seconds * min(1, max(0, 1-left)) / float64(f.Threads)
 }
 
 // wait is how long work waits that goes on beside messages. Both are divided into rounds: the work of each

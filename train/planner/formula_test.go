@@ -19,8 +19,10 @@ import (
 // TestTimes: the time of an epoch by hand, at 10 bytes a second.
 func TestTimes(t *testing.T) {
 	usual := Machine{Cores: 1, Threads: 1, Sharers: 1, Links: Links{Sends: 10, Receives: 10}}
-	slow, shared, handling := usual, usual, usual
-	slow.Latency, shared.Sharers, handling.Handling = .5, 2, .2
+	slow, shared, handling, handled := usual, usual, usual, usual
+	slow.Latency, shared.Sharers, handling.Handling, handled.Handling = .5, 2, .2, .01
+	free := handled
+	free.Cores = 2
 	sends := func(kernels float64, kind comm.Kind, bytes, messages int64) (l load) {
 		l.kernels, l.rounds = kernels, 1
 		l.sent[kind] = comm.Traffic{Bytes: bytes, Messages: messages}
@@ -89,6 +91,16 @@ func TestTimes(t *testing.T) {
 			of(1, 2, 1), handling, twice(sends(1, comm.Statistics, 20, 1)), 0,
 			Times{Epoch: 9, Compute: 1, Link: 8},
 		},
+		// 2·20 bytes take a core .4 s, and kernels half of that, as they hide half of the messages: unless
+		// there is a core that they leave.
+		"handled beside kernels": {
+			of(1, 2, 1), handled, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
+			Times{Epoch: 5.2, Compute: 4, Link: 1.2},
+		},
+		"handled elsewhere": {
+			of(1, 2, 1), free, twice(beside(3, 2, sends(4, comm.Halo, 20, 2))), 0,
+			Times{Epoch: 5, Compute: 4, Link: 1},
+		},
 		// Gradients are summed in two parts beside 4 s of the backward pass: the last part comes after it.
 		"gradients": {
 			of(1, 2, 1), usual, twice(sends(6, comm.Gradient, 20, 4)), 0,
@@ -103,6 +115,11 @@ func TestTimes(t *testing.T) {
 		"a boundary": {
 			of(2, 1, 1), usual, twice(sends(3, comm.Stage, 20, 2)), 2,
 			Times{Epoch: 7, Compute: 3, Link: 2.5, Bubble: 1.5},
+		},
+		// The same with .4 s more on each stage, which 2·20 bytes take.
+		"a boundary that is handled": {
+			of(2, 1, 1), handled, twice(sends(3, comm.Stage, 20, 2)), 2,
+			Times{Epoch: 2*3.4/3 + 4 + 3.8/3, Compute: 3.4, Link: 2.5 - .2/3, Bubble: 1.7},
 		},
 		// Where the stages share a core, the first chunk has it for itself on each, and the second has half.
 		"stages of a machine": {

@@ -21,9 +21,30 @@ type Links struct {
 // eager is a Links' between processes: the bytes that package mpi has in flight on a link.
 const eager = 16 * 60 << 10
 
-// OfRate returns links that send and receive at a rate in bytes per second, with the latency of Ethernet and
-// what MPI usually takes over TCP.
-func OfRate(rate float64) Links { return Links{rate, rate, 100e-6, 1e-9, eager} }
+// OfRate returns links that send and receive at a rate in bytes per second, with the latency of Ethernet.
+//
+// Handling is what package mpi takes to poll until a part of a message has come or left, of those that it has
+// in flight: it spins, and then rests an eighth of the wait so far between polls, for no less than Linux lets
+// a thread sleep and no more than a millisecond. Of a wait T in seconds these are
+//
+//	8·ln(1 + min(T, 8 ms)/(8·60 µs)) + max(0, T − 8 ms)/1 ms
+//
+// polls of 25 µs. Copies take .3 ns for a byte in any case. Measure finds 4.2 to 4.5 ns at 100 Mbit/s between
+// virtual hosts on an Intel Xeon, 1.2 to 1.6 at 1 Gbit/s, .8 at 2.5 Gbit/s, .4 at 580 MB/s, and .3 at 1.6
+// GB/s.
+func OfRate(rate float64) Links {
+	const (
+		spinning, poll          = 20e-6, 25e-6
+		shortest, longest, part = 60e-6, 1e-3, 8 // of a rest; of the wait so far
+		copies                  = .3e-9
+		bytes                   = 60 << 10
+		ends                    = 2
+	)
+	wait := bytes / rate
+	grow := min(wait, part*longest) // for so long rests do
+	polls := part*math.Log1p(grow/(part*shortest)) + (wait-grow)/longest
+	return Links{rate, rate, 100e-6, max(copies, (spinning+poll*polls)/(ends*bytes)), eager}
+}
 
 // InMemory returns the links between workers of this process.
 func InMemory() Links {

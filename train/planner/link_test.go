@@ -41,8 +41,20 @@ func TestLinks(t *testing.T) {
 			timed{latency: .5, ring: 2.5, star: 1, idle: .5, used: .25}.links(1000),
 			Links{500, 2000, .5, 0, inFlight},
 		},
-		{OfRate(125e6), Links{125e6, 125e6, 1e-4, 1e-9, inFlight}},
 	} {
 		assert.Equal(t, c.want, c.got)
+	}
+	// By hand, at 60 KiB in 8 ms 8·ln(1 + 1/.06) polls take 574 µs, after 20 of spinning; in 9 ms one more.
+	for rate, polling := range map[float64]float64{7.68e6: 594.4e-6, 60 << 10 / 9e-3: 619.4e-6} {
+		got := OfRate(rate)
+		assert.Near(t, polling/(2*60<<10), got.Handling, 1e-12, "handling")
+		got.Handling = 0
+		assert.Equal(t, Links{rate, rate, 1e-4, 0, inFlight}, got)
+	}
+	// As Measure finds it between virtual hosts, at these rates in bytes per second.
+	for rate, found := range map[float64]float64{
+		12e6: 4.3e-9, 120e6: 1.4e-9, 295e6: .82e-9, 580e6: .44e-9, 1.6e9: .31e-9, 12e9: .3e-9,
+	} {
+		assert.Near(t, 1, OfRate(rate).Handling/found, .12, rate)
 	}
 }

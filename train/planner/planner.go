@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"weft/graph"
@@ -39,10 +40,10 @@ type Planner struct {
 	// Exactly is how many meshes are planned on the graph itself, the fastest by Counts first: more, until
 	// the fastest of all is one of them. 0: all.
 	Exactly int
-	// Cache keeps rates by what they depend on: the graph, the settings, Machine, and On, which tells this
-	// processor and program from others.
+	// Cache keeps rates by what they depend on: the graph, the settings and Machine.
 	Cache Cache
-	On    string
+	// ExactOnly leaves out meshes on which training is approximate.
+	ExactOnly bool
 	// Progress is told which mesh is planned and measured.
 	Progress graph.Progress
 	// Found is told each mesh once it is planned on the graph, and what Counts predict for it; nil: nothing.
@@ -159,7 +160,15 @@ func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are "+
 			"compared; leave it out", refusal.Setting("partitions"), r.Partitions)
 	}
+	if err == nil && p.ExactOnly && !exact(r) {
+		return nil, refusal.Errorf("training is approximate; name the mesh to take it")
+	}
 	return r, err
+}
+
+// exact reports whether training on the mesh gives the results of one worker, but for rounding.
+func exact(r *setting.Resolved) bool {
+	return (r.Mesh.Stages == 1 || int(r.Chunks) == r.Mesh.Partitions) && r.HaloDelay == 0
 }
 
 // mesh predicts one mesh of at most so many steps on the graph; 0: of any number. say is told what it does.
@@ -206,11 +215,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 }
 
 func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
-	grid := r.Mesh
-	return &Mesh{
-		Parallel: r.Parallel, Settings: r,
-		Exact: (grid.Stages == 1 || int(r.Chunks) == grid.Partitions) && r.HaloDelay == 0,
-	}
+	return &Mesh{Parallel: r.Parallel, Settings: r, Exact: exact(r)}
 }
 
 // prepare prepares the plan of a job whose workers are on such machines.
@@ -249,8 +254,9 @@ func (p *Planner) predict(m *Mesh) {
 	m.Times = f.times()
 }
 
-// measuredWork is about how many multiply-adds of a forward pass a measured epoch has at most.
-const measuredWork = 5e8
+// measuredWork is about how many multiply-adds of a forward pass a measured epoch has at most: so many that
+// its rows are no longer all in the caches.
+const measuredWork = 1e9
 
 // fewer is a mesh with the same axes on which kernels are measured in this process.
 func fewer(grid mesh.Mesh) mesh.Mesh {
@@ -267,15 +273,20 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, machine *Machine,
 	say func(what string),
 ) (*Rates, error) {
-	o.Threads, o.Epochs, o.EvalEvery, o.Patience, o.MemoryLimit, o.Init, o.Validate = machine.Threads,
-		measuredEpochs, measuredEpochs, 0, 0, "", ""
+	o, work = measured(o, work)
+	o.Threads = machine.Threads
 	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
-	large := p.Graph == nil || work > measuredWork
-	if large { // which is measured on another graph, of one relation and one split
-		o.Split, o.LinkRelation = task.Split{}, ""
+	alike := o // for a graph of one relation and one split
+	alike.Split, alike.LinkRelation = task.Split{}, ""
+	if o.Task == task.Link { // evaluation does not count, and this metric ranks nothing
+		if alike.Metric = metric.ROCAUC; p.Graph == nil || !p.givesTargets() {
+			o.Metric = metric.ROCAUC
+		}
 	}
-	if o.Task == task.Link && (large || !p.givesTargets()) {
-		o.Metric = metric.ROCAUC // evaluation does not count, and this one ranks nothing
+	fraction := min(1, measuredWork/max(1, work))
+	large := p.Graph == nil || fraction < 1
+	if large {
+		o = alike
 	}
 	r, err := o.Resolve()
 	if err != nil {
@@ -285,23 +296,51 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, ma
 	if err != nil {
 		return nil, err
 	}
-	var on string // what is measured
-	measured := func() (*graph.Graph, error) { return p.Graph, nil }
-	if large {
-		like := p.smaller(measuredWork / max(1, work))
-		on, measured = fmt.Sprintf("%+v", like), like.graph
-	} else if on, err = p.Graph.Checksum(); err != nil {
-		return nil, err
-	}
-	key := fmt.Appendf(text, "%s\n%d at once\n%s", p.On, atOnce, on)
-	return p.Cache.of(key, func() (*Rates, error) {
-		g, err := measured()
-		if err != nil {
+	like := p.smaller(fraction)
+	on := fmt.Sprintf("%+v", like) // what is measured
+	if !large {
+		if on, err = p.Graph.Checksum(); err != nil {
 			return nil, err
 		}
+	}
+	key := fmt.Appendf(text, "%d at once\n%s", atOnce, on)
+	return p.Cache.of(key, func() (*Rates, error) {
+		all := sample{p.Graph, o}
+		if large {
+			if all.Graph, err = like.graph(); err != nil {
+				return nil, err
+			}
+		}
+		var few *sample
+		const part = 8
+		if fewer := p.smaller(fraction / part); fewer.Vertices < all.Own()/2 {
+			g, err := fewer.graph()
+			if err != nil {
+				return nil, err
+			}
+			few = &sample{g, alike}
+		}
 		say("measuring its kernels")
-		return measure(ctx, g, o, atOnce)
+		return measure(ctx, all, few, atOnce)
 	})
+}
+
+// measured are options that have the kernels of others, and fewer layers, and the work of these. What changes
+// no kernel has its default.
+func measured(o setting.Options, work float64) (setting.Options, float64) {
+	plain := setting.Defaults()
+	o.Epochs, o.EvalEvery, o.Patience = measuredEpochs, measuredEpochs, 0
+	o.MemoryLimit, o.MaxTime = 0, 0
+	o.Init, o.Validate, o.CheckpointEvery, o.Select = "", "", plain.CheckpointEvery, plain.Select
+	o.Seed, o.SplitSeed = plain.Seed, plain.SplitSeed
+	o.LR, o.Schedule, o.Warmup = plain.LR, plain.Schedule, plain.Warmup
+	const enough = 4 // layers, of which the first and the last are unlike the others
+	fewer := o
+	fewer.Layers = min(o.Layers, enough)
+	if _, err := fewer.Resolve(); err != nil { // as a pipeline of more stages needs more
+		return o, work
+	}
+	return fewer, work * float64(fewer.Layers) / float64(max(1, o.Layers))
 }
 
 // givesTargets reports whether the graph's split of edges gives each edge negative targets of its own.
@@ -318,7 +357,8 @@ type likeness struct {
 }
 
 // smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
-// labels. Edges have as many features as those of the relation that has most.
+// labels. Edges have as many features as those of the relation that has most. Vertices and degree are
+// rounded, so that like graphs have the same rates.
 func (p *Planner) smaller(fraction float64) likeness {
 	const fewest = 2000
 	var whole partition.Whole
@@ -332,8 +372,9 @@ func (p *Planner) smaller(fraction float64) likeness {
 		}
 	}
 	l.ValueColumns, l.SeveralLabels = whole.ValueColumns, whole.SeveralLabels
-	l.Vertices = min(whole.Vertices, max(fewest, int(fraction*float64(whole.Vertices))))
-	l.Degree, l.Directed = float64(whole.Edges)/float64(whole.Vertices), true
+	rounded := func(x float64) float64 { return math.Exp2(math.Round(2*math.Log2(x)) / 2) }
+	l.Vertices = min(whole.Vertices, max(fewest, int(rounded(fraction*float64(whole.Vertices)))))
+	l.Degree, l.Directed = rounded(float64(whole.Edges)/float64(whole.Vertices)), true
 	l.Features, l.Classes = whole.FeatureColumns, max(1, whole.Classes)
 	return l
 }

@@ -230,7 +230,8 @@ func TestFewer(t *testing.T) {
 }
 
 // TestRates: by hand, a kernel takes its rate times its work; of widths that were not measured, the rate of
-// the most similar ones; of a kernel that was not, the mean. Work beside kernels is in proportion to them.
+// the most similar ones; of a kernel that was not, the mean. Work beside kernels goes with their seconds and
+// their calls.
 func TestRates(t *testing.T) {
 	r := Rates{Kernels: map[plan.Kernel]float64{
 		{Name: "spmm", Widths: [2]int{64, 1}}:     1,
@@ -238,7 +239,7 @@ func TestRates(t *testing.T) {
 		{Name: "product", Widths: [2]int{8, 4}}:   3,
 		{Name: "product", Widths: [2]int{80, 40}}: 4,
 	}}
-	beside := Rates{Kernels: r.Kernels, Beside: .5}
+	beside := Rates{Kernels: r.Kernels, Beside: .5, Call: 7}
 	for _, c := range []struct {
 		name string
 		w    [2]int
@@ -252,42 +253,72 @@ func TestRates(t *testing.T) {
 		{"fill", [2]int{2, 1}, 2.5},
 	} {
 		k := plan.Kernel{Name: c.name, Widths: c.w}
-		assert.Equal(t, 10*c.want, r.Of(k, 10), k)
-		assert.Equal(t, 15*c.want, beside.Of(k, 10), k)
+		calls := plan.Calls{Number: 3, Work: 10}
+		assert.Equal(t, 10*c.want, r.Of(k, calls), k)
+		assert.Equal(t, 15*c.want+3*7, beside.Of(k, calls), k)
 	}
 }
 
-// TestCache: rates are measured once for each key. A damaged file is refused by its name, and a folder that
-// cannot be made does no harm.
+func newCache(t *testing.T) Cache {
+	t.Helper()
+	return Cache{filepath.Join(t.TempDir(), "rates", "here.json"), "weft 1 on a processor"}
+}
+
+// TestCache: rates are measured once for each key, and one file has all. What another program measured, or on
+// another processor, is not taken. A damaged file is refused by its name, and a folder that cannot be made
+// does no harm.
 func TestCache(t *testing.T) {
-	c, measured := Cache(filepath.Join(t.TempDir(), "rates")), 0
+	c, measured := newCache(t), 0
+	other, elsewhere := c, c
+	other.On, elsewhere.On = "weft 2 on a processor", "weft 1 on another processor"
 	fill := plan.Kernel{Name: "fill", Widths: [2]int{1, 1}}
 	measure := func() (*Rates, error) {
 		measured++
 		return &Rates{
-			Measured: time.Unix(int64(measured), 0), Kernels: map[plan.Kernel]float64{fill: .1},
+			Measured: time.Unix(int64(measured), 0), Kernels: map[plan.Kernel]float64{fill: .1}, Beside: .5,
 		}, nil
 	}
-	var first *Rates
-	for i, key := range []string{"a", "a", "b"} {
-		r, err := c.of([]byte(key), measure)
-		if err != nil || r.Unkept != nil || r.Kernels[fill] != .1 {
-			t.Fatal(r, err)
-		}
-		assert.Equal(t, []int{1, 1, 2}[i], measured, "measured")
-		if i == 0 {
-			first = r
-		}
-		if i == 1 && (r.Path != first.Path || !r.Measured.Equal(first.Measured)) {
-			t.Errorf("%v, want %v", r, first)
+	for i, ask := range []struct {
+		Cache
+		key  string
+		want int // when its rates were measured
+	}{
+		{c, "a", 1},
+		{c, "a", 1},
+		{c, "b", 2},
+		{c, "a", 1},
+		{other, "a", 3},
+		{other, "a", 3},
+		{elsewhere, "a", 4},
+		{c, "b", 5}, // one file is of one program
+	} {
+		r, err := ask.of([]byte(ask.key), measure)
+		if err != nil || r.Unkept != nil || r.Path != c.Path || r.Kernels[fill] != .1 || r.Beside != .5 ||
+			r.Measured.Unix() != int64(ask.want) {
+			t.Errorf("%d: %+v, %v; want those measured at %d", i, r, err, ask.want)
 		}
 	}
-	require.NoError(t, os.WriteFile(first.Path, []byte("{"), 0o666))
-	_, err := c.of([]byte("a"), measure)
-	assert.Error(t, err, "a damaged file is read")
+	for k := range mostRates + 10 {
+		_, err := c.of(fmt.Append(nil, k), measure)
+		require.NoError(t, err)
+	}
+	file, err := c.read()
+	require.NoError(t, err)
+	assert.Len(t, file.Rates, mostRates)
+	before := measured
+	_, err = c.of(fmt.Append(nil, mostRates+9), measure)
+	if err != nil || measured != before {
+		t.Errorf("the newest are not kept: %v", err)
+	}
+	require.NoError(t, os.WriteFile(c.Path, []byte("{"), 0o666))
+	_, err = c.of([]byte("a"), measure)
+	if err == nil || !strings.Contains(err.Error(), c.Path+": no rates of kernels") {
+		t.Errorf("a damaged file: %v", err)
+	}
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
-	r, err := Cache(filepath.Join(blocked, "rates")).of([]byte("a"), measure)
+	c.Path = filepath.Join(blocked, "rates.json")
+	r, err := c.of([]byte("a"), measure)
 	if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -296,7 +327,7 @@ func TestCache(t *testing.T) {
 // TestWhatRatesDependOn: kept rates stand for the graph, the settings of the kernels, the machine and the
 // program. Where one of them changes they are measured anew, and where anything else changes they are not.
 func TestWhatRatesDependOn(t *testing.T) {
-	cache := Cache(t.TempDir())
+	cache := newCache(t)
 	type asked struct {
 		*Planner
 		mesh    mesh.Mesh
@@ -310,7 +341,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 			Machine{Cores: 4, Sharers: 2, Threads: 1},
 			1,
 		}
-		a.Options.Model, a.Cache, a.On = "gcn", cache, "weft 1 on a processor"
+		a.Options.Model, a.Cache = "gcn", cache
 		change(a)
 		_, err = a.rates(ctx, a.options(a.mesh), a.work, &a.machine, func(string) { is = true })
 		return is, err
@@ -329,9 +360,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 		anew   bool
 	}{
 		"nothing":              {func(*asked) {}, false},
-		"the program":          {func(a *asked) { a.On = "weft 2 on a processor" }, true},
-		"the processor":        {func(a *asked) { a.On = "weft 1 on another processor" }, true},
-		"no program":           {func(a *asked) { a.On = "" }, true},
+		"the program":          {func(a *asked) { a.Cache.On = "weft 2 on a processor" }, true},
 		"threads":              {func(a *asked) { a.machine.Threads = 2 }, true},
 		"workers of a machine": {func(a *asked) { a.machine.Sharers = 1 }, true},
 		"more than have cores": {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
@@ -345,6 +374,11 @@ func TestWhatRatesDependOn(t *testing.T) {
 		"epochs":                {func(a *asked) { a.Options.Epochs++ }, false},
 		"evaluations":           {func(a *asked) { a.Options.EvalEvery++ }, false},
 		"patience":              {func(a *asked) { a.Options.Patience++ }, false},
+		"layers beyond four":    {func(a *asked) { a.Options.Layers = 16 }, false},
+		"fewer layers":          {func(a *asked) { a.Options.Layers = 3 }, true},
+		"learning rate":         {func(a *asked) { a.Options.LR /= 2 }, false},
+		"seed":                  {func(a *asked) { a.Options.Seed++ }, false},
+		"time limit":            {func(a *asked) { a.Options.MaxTime = time.Nanosecond }, false},
 		"memory limit":          {func(a *asked) { a.Options.MemoryLimit = 1 << 40 }, false},
 		"weights to begin with": {func(a *asked) { a.Options.Init = "weights" }, false},
 		"an edge":               {edge, true},
@@ -358,12 +392,55 @@ func TestWhatRatesDependOn(t *testing.T) {
 			a.Graph.Features = graph.Features{Columns: 1, Dense: make([]float32, 300)}
 		}, true},
 		"of it, classes":         {func(a *asked) { large(a); a.Graph.Labels.Classes++ }, true},
-		"of it, the program":     {func(a *asked) { large(a); a.On = "weft 2 on a processor" }, true},
+		"of it, the program":     {func(a *asked) { large(a); a.Cache.On = "weft 2 on a processor" }, true},
 		"of it, a width":         {func(a *asked) { large(a); a.Options.Hidden = 16 }, true},
 		"of it, workers at once": {func(a *asked) { large(a); a.machine.Sharers = 1 }, true},
 	} {
 		if anew, err := measured(ended, c.change); anew != c.anew || !anew && err != nil {
 			t.Errorf("%s: measured anew %v, %v; want %v", name, anew, err, c.anew)
 		}
+	}
+}
+
+// TestLikeGraphs: by hand, 1e-3 of 10,000,000 vertices of degree 20 are 10,000, which 2^13.5 is next to among
+// the powers of √2, as 2^4.5 is to 20. A graph of a tenth more vertices and edges has the same rates, one of
+// twice as many has not, and no graph is measured on more vertices than it has.
+func TestLikeGraphs(t *testing.T) {
+	of := func(vertices int, degree float64, fraction float64) likeness {
+		p := planner(nil)
+		p.Counts = random(vertices, degree)
+		return p.smaller(fraction)
+	}
+	first := of(10_000_000, 20, 1e-3)
+	assert.Equal(t, 11585, first.Vertices)
+	assert.Near(t, 22.627, first.Degree, .001)
+	assert.Equal(t, first, of(11_000_000, 20, 1e-3))
+	assert.Equal(t, first, of(10_000_000, 22, 1e-3))
+	assert.Equal(t, 23170, of(20_000_000, 20, 1e-3).Vertices)
+	assert.Equal(t, 2500, of(2500, 20, 1).Vertices)
+}
+
+// TestBeside: by hand, of work beside kernels 2 s go with each call and half a second with each of kernels:
+// 10 calls and 40 s take 40 s, and 8 calls and 4 s take 18 s. Where a smaller graph tells less than nothing
+// for one of both, all goes with the other.
+func TestBeside(t *testing.T) {
+	of := func(calls int, kernels, beside float64) *observed {
+		e := &epoch{
+			calls: plan.Kernels{{Name: "fill"}: {Number: calls}}, inKernels: kernels, took: kernels + beside,
+		}
+		return &observed{epochs: []*epoch{e, e}}
+	}
+	for _, c := range []struct {
+		few         *observed
+		call, share float64
+	}{
+		{of(8, 4, 18), 2, .5},
+		{of(8, 4, 100), 4, 0},
+		{of(8, 4, 1), 0, 1},
+		{of(1, 4, 4), 0, 1}, // has as many calls for each second
+	} {
+		call, share := divide(of(10, 40, 40), c.few)
+		assert.Near(t, c.call, call, 1e-9, "a call")
+		assert.Near(t, c.share, share, 1e-9, "a second")
 	}
 }

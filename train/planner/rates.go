@@ -22,16 +22,18 @@ import (
 type Rates struct {
 	Measured time.Time               `json:"measured"`
 	Kernels  map[plan.Kernel]float64 `json:"kernels"` // seconds for each unit of work
-	Beside   float64                 `json:"beside"`  // the work beside kernels, for each second of these
+	// The work beside kernels: seconds for each of these, and for each call of one.
+	Beside float64 `json:"beside"`
+	Call   float64 `json:"call_seconds"`
 	// Path is the file that keeps them; "": none, because of Unkept if that is not nil.
 	Path   string `json:"-"`
 	Unkept error  `json:"-"`
 }
 
-// Of returns the seconds of so much work of a kernel and its part of the work beside kernels. One of widths
-// that were not measured takes the rate of the most similar ones; one that was not measured takes the mean
-// rate of all.
-func (r *Rates) Of(k plan.Kernel, work float64) float64 {
+// Of returns the seconds of calls of a kernel, with their part of the work beside kernels. One of widths that
+// were not measured takes the rate of the most similar ones; one that was not measured takes the mean rate of
+// all.
+func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
 	apart := func(a, b int) float64 { return math.Abs(math.Log(float64(a) / float64(b))) }
 	rate, sum, least := 0.0, 0.0, math.Inf(1)
 	for _, known := range slices.SortedFunc(maps.Keys(r.Kernels), plan.Kernel.Compare) {
@@ -44,7 +46,7 @@ func (r *Rates) Of(k plan.Kernel, work float64) float64 {
 	if math.IsInf(least, 1) {
 		rate = sum / float64(max(1, len(r.Kernels)))
 	}
-	return (1 + r.Beside) * rate * work
+	return (1+r.Beside)*rate*calls.Work + r.Call*float64(calls.Number)
 }
 
 // add adds the kernels of other rates, but for those that r has. The work beside them is the larger one.
@@ -58,7 +60,7 @@ func (r *Rates) add(other *Rates) {
 			r.Kernels[k] = rate
 		}
 	}
-	r.Beside = max(r.Beside, other.Beside)
+	r.Beside, r.Call = max(r.Beside, other.Beside), max(r.Call, other.Call)
 }
 
 // observed is what an epoch's kernels take, and the work beside them, in seconds of cores.
@@ -134,24 +136,39 @@ func (o *observed) median(of func(*epoch) float64) float64 {
 	return all[len(all)/2]
 }
 
-// measure returns how long kernels take on a mesh in this process.
-func measure(ctx context.Context, g *graph.Graph, options setting.Options, atOnce int) (*Rates, error) {
-	many, err := observe(ctx, g, options, atOnce)
+// sample is a graph on which kernels are measured, and options for it.
+type sample struct {
+	*graph.Graph
+	setting.Options
+}
+
+// measure returns how long kernels take on a mesh in this process, on the graph of all. Of the work beside
+// kernels a part goes with the calls and a part with what they take. That of few, a smaller graph, tells how
+// much: all goes with the calls if it is nil.
+func measure(ctx context.Context, all sample, few *sample, atOnce int) (*Rates, error) {
+	many, err := observe(ctx, all.Graph, all.Options, atOnce)
 	if err != nil {
 		return nil, err
 	}
 	one := many
-	if options.Threads > 1 { // whose helpers take time that is not told from work beside kernels
-		options.Threads = 1
-		if one, err = observe(ctx, g, options, atOnce); err != nil {
+	if all.Threads > 1 { // whose helpers take time that is not told from work beside kernels
+		all.Threads = 1
+		if one, err = observe(ctx, all.Graph, all.Options, atOnce); err != nil {
 			return nil, err
 		}
 	}
-	beside := one.median(func(e *epoch) float64 { return e.took - e.inKernels })
-	inKernels := many.median(func(e *epoch) float64 { return e.inKernels })
-	r := &Rates{
-		Measured: time.Now(), Beside: max(0, beside/inKernels), Kernels: map[plan.Kernel]float64{},
+	r := &Rates{Measured: time.Now(), Kernels: map[plan.Kernel]float64{}}
+	if few == nil {
+		r.Call = max(0, one.beside()/one.calls())
+	} else {
+		few.Threads = 1
+		fewer, err := observe(ctx, few.Graph, few.Options, atOnce)
+		if err != nil {
+			return nil, err
+		}
+		r.Call, r.Beside = divide(one, fewer)
 	}
+	r.Beside *= one.inKernels() / many.inKernels()
 	rates := map[plan.Kernel][]float64{}
 	for _, e := range many.epochs {
 		for k, seconds := range e.seconds {
@@ -163,6 +180,41 @@ func measure(ctx context.Context, g *graph.Graph, options setting.Options, atOnc
 		r.Kernels[k] = list[len(list)/2]
 	}
 	return r, nil
+}
+
+// divide divides the work beside kernels into what goes with calls, in seconds for each, and what goes with
+// the seconds of kernels, for each of these:
+//
+//	beside = call·calls + share·kernels     on either graph
+//
+// Where these contradict each other, as clocks are not exact, the first graph tells the one that is more than
+// nothing.
+func divide(one, few *observed) (call, share float64) {
+	calls, kernels, beside := one.calls(), one.inKernels(), one.beside()
+	if more := few.calls()*kernels - calls*few.inKernels(); more > 0 {
+		call = (few.beside()*kernels - beside*few.inKernels()) / more
+	}
+	call = max(0, min(call, beside/calls))
+	return call, max(0, (beside-call*calls)/kernels)
+}
+
+func (o *observed) inKernels() float64 {
+	return o.median(func(e *epoch) float64 { return e.inKernels })
+}
+
+// beside is what an epoch takes beside kernels.
+func (o *observed) beside() float64 {
+	return o.median(func(e *epoch) float64 { return e.took - e.inKernels })
+}
+
+// calls is how many kernel calls an epoch has.
+func (o *observed) calls() float64 {
+	return o.median(func(e *epoch) (calls float64) {
+		for _, its := range e.calls {
+			calls += float64(its.Number)
+		}
+		return calls
+	})
 }
 
 // threadTime is what the calling thread has taken of a core.

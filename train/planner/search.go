@@ -31,11 +31,11 @@ func (s *search) say(grid mesh.Mesh, number, of int) func(what string) {
 	}
 }
 
-// byCounts predicts all meshes by counts, if these describe the graph.
+// byCounts predicts all meshes by counts, if these describe the graph and there is a choice.
 func (s *search) byCounts(ctx context.Context) error {
 	s.counted, s.found, s.refused = map[mesh.Mesh]*Mesh{}, map[mesh.Mesh]*Mesh{}, map[mesh.Mesh]error{}
 	s.ofAxes = map[mesh.Mesh]*Rates{}
-	if s.Counts == nil {
+	if s.Counts == nil || s.Graph != nil && len(s.all) == 1 {
 		return nil
 	}
 	if err := s.Counts.describe(&s.Options); err != nil {
