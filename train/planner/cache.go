@@ -62,12 +62,16 @@ func (c Cache) read() (file kept, err error) {
 	if err != nil {
 		return kept{}, nil
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
+	damaged := json.Unmarshal(text, &file) != nil
+	if !damaged && file.On != c.On {
+		return kept{}, nil
+	}
+	for _, r := range file.Rates {
+		damaged = damaged || len(r.Kernels) == 0
+	}
+	if damaged {
 		return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
 			c.Path)
-	}
-	if file.On != c.On {
-		return kept{}, nil
 	}
 	return file, nil
 }
