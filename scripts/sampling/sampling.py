@@ -127,7 +127,7 @@ def main():
     parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--epochs", type=pair, metavar="FULL,SAMPLED", help="of full batches, and of sampled ones (default: as each graph needs)")
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of timing; 0: none (default 3)")
+    parser.add_argument("--rounds", type=from_zero, default=3, metavar="N", help="of timing; 0: none (default 3)")
     parser.add_argument("--workers", type=int, choices=(0, 2), help="processes that sample for a peer (default: which of both is faster)")
     parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N", help="default: all cores")
     parser.add_argument("--data", type=pathlib.Path, default="../shared/data", help="folder of the public graphs (default %(default)s)")
@@ -174,10 +174,14 @@ def rates(text):
     return found
 
 
-def positive(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+def from_zero(text, least=0):
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
     return int(text)
+
+
+def positive(text):
+    return from_zero(text, 1)
 
 
 def pair(text):
