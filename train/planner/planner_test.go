@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -335,6 +336,27 @@ func TestCache(t *testing.T) {
 	if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestCacheOfSeveral: of processes that keep rates at the same time none is lost.
+func TestCacheOfSeveral(t *testing.T) {
+	c := newCache(t)
+	const several = 16
+	var all sync.WaitGroup
+	for k := range several {
+		all.Go(func() {
+			r, err := c.of(fmt.Append(nil, k), func() (*Rates, error) {
+				return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill"}: .1}}, nil
+			})
+			if err != nil || r.Unkept != nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	all.Wait()
+	file, err := c.read()
+	require.NoError(t, err)
+	assert.Len(t, file.Rates, several)
 }
 
 // TestWhatRatesDependOn: kept rates stand for the graph, the settings of the kernels, the machine and the
