@@ -151,6 +151,7 @@ func (t *Meter) NewCommon(kind Kind, element Element, rows, cols int) *Matrix {
 	if t.Writes() {
 		t.freeIdle(int64(size))
 		t.live[kind] += int64(size)
+		t.trimSpares()
 		t.raise()
 		t.tell(0)
 	}

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"weft/internal/assert"
 )
 
 // pool is a Disk in Go's memory.
@@ -128,9 +130,9 @@ func TestPagesOfReleased(t *testing.T) {
 	}
 }
 
-// TestPagesOfIdle: where idle memory would raise the peak beside a new matrix, its pages go to that, in memory
-// as well. No page is fresh when three matrices of different sizes come and go in turn, and those that are left
-// over are no more than the peak allows.
+// TestPagesOfIdle: where idle memory would raise the peak beside a new matrix, its pages go to that, in
+// memory as well. No page is fresh when three matrices of different sizes come and go in turn, and those that
+// are left over are no more than the peak allows.
 func TestPagesOfIdle(t *testing.T) {
 	if guard > 0 {
 		t.Skip("memory between guard pages stays where it is")
@@ -165,9 +167,50 @@ func TestPagesOfIdle(t *testing.T) {
 	plan := NewMeter()
 	defer plan.Close()
 	plan.Plan()
-	plan.New(Activations, 7*hugePage/4, 1).Release()
-	if plan.New(Activations, 3*hugePage/4, 1); plan.spares.bytes > 0 {
+	if sparesOf(plan) > 0 {
 		t.Error("a plan keeps spares")
+	}
+}
+
+// sparesOf makes a Meter release seven huge pages and take three, and returns the spares that are left.
+func sparesOf(t *Meter) int64 {
+	t.New(Activations, 7*hugePage/4, 1).Release()
+	t.New(Activations, 3*hugePage/4, 1)
+	return t.spares.bytes
+}
+
+// TestSparesBesideCommon: spares make room for a matrix that workers have in common, too.
+func TestSparesBesideCommon(t *testing.T) {
+	if guard > 0 {
+		t.Skip("memory between guard pages stays where it is")
+	}
+	mem := NewMeter()
+	defer mem.Close()
+	mem.Share(NewCommon(), false)
+	assert.Equal(t, int64(4*hugePage), sparesOf(mem), "spares")
+	mem.NewCommon(Graph, Float32, hugePage/4, 1) // beside what the peak is of
+	assert.Equal(t, int64(4*hugePage), mem.spares.bytes, "spares beside a graph's structure")
+	mem.NewCommon(Features, Float32, 2*hugePage/4, 1)
+	assert.Equal(t, int64(2*hugePage), mem.spares.bytes, "spares beside five huge pages")
+}
+
+// TestAreasOfAllMeters: the Meters of a process move pages while all of them together have few enough areas,
+// and one that is closed leaves its own to others.
+func TestAreasOfAllMeters(t *testing.T) {
+	if guard > 0 {
+		t.Skip("memory between guard pages stays where it is")
+	}
+	others := mostAreas - areas.Load() - 12 // the room is for one Meter, of 7
+	areas.Add(others)
+	defer areas.Add(-others)
+	before := areas.Load()
+	for range 2 {
+		first, second := NewMeter(), NewMeter()
+		assert.Equal(t, int64(4*hugePage), sparesOf(first), "spares")
+		assert.Equal(t, int64(0), sparesOf(second), "spares of one too many")
+		first.Close()
+		second.Close()
+		assert.Equal(t, before, areas.Load(), "areas")
 	}
 }
 

@@ -53,6 +53,7 @@ type account struct {
 	peakKinds [kinds]int64
 	offload   *offload // nil: no matrix rests
 	spares    spares
+	areas     int64     // its part of the areas of all Meters of the process
 	plan      bool      // matrices hold nothing: see Plan
 	watch     func(Use) // nil: nobody watches
 }
@@ -373,6 +374,7 @@ func (t *Meter) Close() {
 	}
 	t.idleAll() // what is next to each other is given back at once
 	t.drain(0)
+	t.leaveAreas()
 	if s := t.sharing; s != nil && s.with != nil {
 		s.with.Close()
 		t.sharing = nil

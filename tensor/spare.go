@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -31,15 +32,33 @@ type spares struct {
 // 65,530.
 const mostAreas = 1 << 15
 
+// areas is how many the Meters of this process may have by now: one for each huge page of their peaks.
+var areas atomic.Int64
+
+// mayMove reports whether the areas of all Meters are few enough for pages of this one to move.
+func (t *account) mayMove() bool {
+	more := t.peak/hugePage - t.areas
+	if more <= 0 {
+		return true
+	}
+	if areas.Add(more) > mostAreas {
+		areas.Add(-more)
+		return false
+	}
+	t.areas += more
+	return true
+}
+
+// leaveAreas leaves the areas to other Meters.
+func (t *account) leaveAreas() {
+	areas.Add(-t.areas)
+	t.areas = 0
+}
+
 // addSpare keeps memory that nobody needs any more as a spare. It reports false if it is too small, or where
 // no pages move: in a plan, between guard pages, and where they would be too many areas.
 func (t *account) addSpare(s spare) bool {
-	most := t.peak
-	if o := t.offload; o != nil {
-		most = o.limit
-	}
-	if s.size < hugePage || uintptr(s.start)%hugePage != 0 || guard > 0 || t.planned() ||
-		most/hugePage > mostAreas {
+	if s.size < hugePage || uintptr(s.start)%hugePage != 0 || guard > 0 || t.planned() || !t.mayMove() {
 		return false
 	}
 	t.spares.list = append(t.spares.list, s)

@@ -104,7 +104,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	}
 	s.epoch = epoch
 	if s.ends(w) && w.Offload == "" {
-		w.Team.Memory.Drain() // what comes takes less, and memory of Go's
+		w.Team.Memory.Drain() // an evaluation takes less, and results take memory of Go's
 	}
 	e := Epoch{
 		Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss,

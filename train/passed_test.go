@@ -41,7 +41,8 @@ func TestPassedByFormula(t *testing.T) {
 			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden)},
 			// ReLU's gradient, with the sums for that of the bias
 			Backward: kernel.Bytes{
-				Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0], Written: weight(features, hidden),
+				Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0],
+				Written: weight(features, hidden),
 			},
 		},
 		{
@@ -60,8 +61,8 @@ func TestPassedByFormula(t *testing.T) {
 	for layer := range want {
 		assert.Equal(t, want[layer], got[layer], "layer %d", layer)
 	}
-	// The optimizer reads and writes each parameter and its two moments, and reads the gradient, which is then
-	// set to zero. So is that of the logits, before the loss reads those of training vertices (60 %) and
+	// The optimizer reads and writes each parameter and its two moments, and reads the gradient, which is
+	// then set to zero. So is that of the logits, before the loss reads those of training vertices (60 %) and
 	// writes their gradients; the validation loss reads logits, too (20 %)
 	parameters := weight(features, hidden) + weight(hidden, classes) + float*(hidden+classes)
 	loss := rows(classes) + 2*rows(classes)*6/10 + rows(classes)*2/10
@@ -76,7 +77,8 @@ func TestPassedByAllWorkers(t *testing.T) {
 	for layer, all := range p.Bytes() {
 		a, b := p.Workers[0].Bytes[layer], p.Workers[1].Bytes[layer]
 		want := plan.LayerBytes{
-			Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward), Rest: a.Rest.Plus(b.Rest),
+			Forward: a.Forward.Plus(b.Forward), Backward: a.Backward.Plus(b.Backward),
+			Rest: a.Rest.Plus(b.Rest),
 		}
 		assert.Equal(t, want, all, "layer %d", layer)
 		if b.Forward.Streamed+b.Rest.Streamed == 0 {

@@ -73,7 +73,8 @@ kernel call several times. The fraction is the kernels' share of the epoch's tim
 
 The bound is what the layers need at least, at rates that probes measure in the same run: operations of dense products ÷ the rate of
 the best large product of the precision + gathered bytes ÷ gather rate + the bytes that products and sums along edges need to read
-and to write ÷ the rates of reads and writes. Norms, activations, the loss and exponentials of attention are not in it.
+and to write ÷ the rates of reads and writes. Norms, activations, the loss and exponentials of attention are not in it. The parts
+are added up, although a product computes while its rows pass: an epoch may be a little below its bound.
 
 It takes some minutes and up to 10 GB of memory.`,
 			Example: `  weft bench epoch

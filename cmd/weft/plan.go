@@ -164,8 +164,8 @@ their defaults there.`,
 	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those "+
 		"that are fastest by its counts; 0: none")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, 10gbps "+
-		"or 12.5GB/s: then messages take .1 ms, MPI part of a core; or the links in a file of plan --json "+
-		"(default: measured under a launcher, else this machine's memory)")
+		"or 12.5GB/s, or a file of plan --json, whose links are taken (default: measured under a launcher, else "+
+		"this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")

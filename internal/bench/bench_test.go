@@ -130,8 +130,8 @@ func boundBytes(j *job) float64 {
 }
 
 // TestCallsCountTheBound: a kernel's calls count the bytes that its bound counts, which knows nothing of
-// them, and write as many. Attention's backward pass also writes and reads what it packs for each destination, and reads the
-// gradient twice.
+// them, and write as many. Attention's backward pass also writes and reads what it packs for each
+// destination, and reads the gradient twice.
 func TestCallsCountTheBound(t *testing.T) {
 	b := newBench(Options{Threads: 2, Quick: true})
 	defer b.close()
@@ -415,20 +415,26 @@ func TestMachineRates(t *testing.T) {
 	}
 }
 
-// TestEpochBound: the operations of products, the gathered bytes and those that are needed are each divided by
-// their rate, once for each time that a call is made, and the precision chooses the rate of products.
+// TestEpochBound: the operations of products, the gathered bytes and those that are needed are each divided
+// by their rate, once for each time that a call is made, and the precision chooses the rate of products.
 func TestEpochBound(t *testing.T) {
 	m := Machine{Gather: 10, Read: 10, Write: 5, Flops: 100, BFloat16Flops: 400}
-	call := func(name string, shape kernel.Shape, bytes kernel.Bytes) kernel.Call {
-		return kernel.Call{Kernel: name, Shape: shape, Bytes: bytes}
+	calls := map[kernel.Call]*Call{}
+	for _, c := range []struct {
+		name  string
+		shape kernel.Shape
+		bytes kernel.Bytes
+		times int
+	}{
+		{"product", kernel.Shape{50, 2, 3}, kernel.Bytes{Streamed: 70, Least: 40, Written: 15}, 2},
+		{"weight", kernel.Shape{10, 4, 5}, kernel.Bytes{Streamed: 20, Least: 20}, 1},
+		{"spmm", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 300, Least: 100, Written: 40, Gathered: 30}, 3},
+		{"finish", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 1000}, 4},
+	} {
+		calls[kernel.Call{Kernel: c.name, Shape: c.shape, Bytes: c.bytes}] = &Call{Times: c.times}
 	}
-	calls := map[kernel.Call]*Call{
-		call("product", kernel.Shape{50, 2, 3}, kernel.Bytes{Streamed: 70, Least: 40, Written: 15}):           {Times: 2},
-		call("weight", kernel.Shape{10, 4, 5}, kernel.Bytes{Streamed: 20, Least: 20}):                         {Times: 1},
-		call("spmm", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 300, Least: 100, Written: 40, Gathered: 30}): {Times: 3},
-		call("finish", kernel.Shape{50, 7}, kernel.Bytes{Streamed: 1000}):                                     {Times: 4},
-	}
-	// 2·(2·50·2·3) + 2·10·4·5 = 1600 operations, 3·30 bytes gathered, 2·25 + 20 + 3·60 read, 2·15 + 3·40 written
+	// 2·(2·50·2·3) + 2·10·4·5 = 1600 operations, 3·30 bytes gathered, 2·25 + 20 + 3·60 read and 2·15 + 3·40
+	// written
 	assert.Equal(t, Bound{16, 9, 25 + 30}, m.bound(calls, f32), "float32")
 	assert.Equal(t, Bound{4, 9, 25 + 30}, m.bound(calls, bf16), "bfloat16")
 	assert.Equal(t, 80., Bound{16, 9, 55}.seconds(), "seconds")

@@ -28,8 +28,9 @@ type Model struct {
 	Calls         []Call  `json:"-"`             // the kernels, the longest first
 }
 
-// Bound is what no epoch of these layers can do without, in seconds at the machine's rates. It counts
-// nothing of attention's exponentials.
+// Bound is what no epoch of these layers can do without, in seconds at the machine's rates, one part after
+// the other: as products compute while their rows pass, an epoch may be a little below. It counts nothing of
+// attention's exponentials.
 type Bound struct {
 	// Products: the floating-point operations of dense products and weight gradients ÷ Machine.Flops or, of
 	// bfloat16s, Machine.BFloat16Flops

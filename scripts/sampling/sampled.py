@@ -1,9 +1,10 @@
 """One training of a peer on batches that it samples: sampled.py NAME STORE SETTINGS RESULT, in the peer's environment.
 
 NAME is pyg-neighbor, pyg-cluster or dgl-neighbor, and SETTINGS a JSON object: layers, hidden, dropout, lr, seed, epochs, patience,
-threads, fan_outs, batch, workers; clusters, the file with the part of each vertex; sampler, a library. RESULT gets a JSON object: of
-each epoch the seconds of training (sampling, fetching of features, forward, backward, step), those of this process's processors, and,
-after it, the accuracy on the whole graph. Training ends before its last epoch where so many epochs as patience says are no better.
+target, threads, fan_outs, batch, workers; clusters, the file with the part of each vertex; sampler, a library. RESULT gets a JSON
+object: of each epoch the seconds of training (sampling, fetching of features, forward, backward, step), those of this process's
+processors, and, after it, the accuracy on the whole graph. Training ends before its last epoch where the validation accuracy has
+reached the target, and so many epochs as patience says are no better.
 Sampling, fetching and aggregation are the library's; around them all peers have the same GraphSAGE (mean): batch norm, ReLU and
 dropout between the layers. A layer that is narrower than its input transforms before it aggregates, as DGL's does. Sparse features
 stay sparse: the first layer's product is PyTorch's embedding_bag. (Dense ones were not measured.)"""
@@ -21,7 +22,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "peers"))
 import graphs  # noqa: E402
-from curves import level  # noqa: E402
+from curves import level, reached  # noqa: E402
 
 
 class Features:
@@ -231,7 +232,7 @@ def main() -> None:
         seconds, processor = time.perf_counter() - start, time.process_time() - processor
         curve.append({"seconds": seconds, "processor": processor, "loss": sum(losses) / len(losses), "batches": len(losses)} | graph.accuracies(net))
         print(f"epoch {epoch}: {seconds:.2f} s, loss {curve[-1]['loss']:.4f}, validation {curve[-1]['val']:.4f}", file=sys.stderr, flush=True)
-        if level(curve, settings["patience"]):
+        if level(curve, settings["patience"]) and reached(curve, settings["target"]):
             break
     Path(result).write_text(json.dumps({"curve": curve, "torch": torch.__version__}))
 

@@ -23,7 +23,8 @@ The best setting reaches the target in the fewest epochs or, of several fan-outs
 setting of weft bf16, and PyG's neighbours that of DGL's, which are sampled in the same way. Seconds to the target are the mean
 epochs times the median seconds of an epoch, without the first of each round. Seconds are those of training, without evaluation,
 which is on the whole graph after each epoch. The peers' epochs are timed without processes that sample and with two; the faster counts.
-A sampled training ends early where the validation accuracy has not risen by 0.1 points for four epochs (of clusters sixteen).
+A sampled training ends early where the validation accuracy has not risen by 0.1 points for four epochs (of clusters sixteen); those
+of the other seeds not before they have reached the target that the search found.
 
 The tables go to standard output, or with --json one object; progress goes to standard error. Each training is kept in a file of
 its own: the same command continues after an interrupt, and with more seeds adds these alone; --again forgets them. Exit status:
@@ -126,7 +127,7 @@ def main():
     parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--epochs", type=pair, metavar="FULL,SAMPLED", help="of full batches, and of sampled ones (default: as each graph needs)")
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of timing; 0: none (default 3)")
+    parser.add_argument("--rounds", type=from_zero, default=3, metavar="N", help="of timing; 0: none (default 3)")
     parser.add_argument("--workers", type=int, choices=(0, 2), help="processes that sample for a peer (default: which of both is faster)")
     parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N", help="default: all cores")
     parser.add_argument("--data", type=pathlib.Path, default="../shared/data", help="folder of the public graphs (default %(default)s)")
@@ -173,10 +174,14 @@ def rates(text):
     return found
 
 
-def positive(text):
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+def from_zero(text, least=0):
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} on")
     return int(text)
+
+
+def positive(text):
+    return from_zero(text, 1)
 
 
 def pair(text):
@@ -188,7 +193,7 @@ def pair(text):
 
 class Bench:
     def __init__(self, options, scratch):
-        self.options, self.scratch, self.made, self.curves, self.failed = options, scratch, {}, {}, {}
+        self.options, self.scratch, self.made, self.curves, self.failed, self.aims = options, scratch, {}, {}, {}, {}
 
     def compare(self):
         """Of each graph by system: its setting, the target, the curves of its seeds, and the seconds of an epoch; or why it failed."""
@@ -196,6 +201,7 @@ class Bench:
         searched = [(graph, system) for system in dict.fromkeys(SYSTEMS[name].like or name for name in systems) for graph in self.options.only]
         self.search(searched)
         chosen = {pair: self.best(*pair) for pair in searched if pair not in self.failed}
+        self.aims = {graph: self.target(graph) for graph, _ in chosen}
         settings = {}
         for system in sorted(systems, key=lambda system: bool(SYSTEMS[system].like)):
             for graph in self.options.only:
@@ -344,7 +350,8 @@ class Bench:
         return [{key: line[key] for key in ("seconds", "loss", "val", "test")} for line in lines]
 
     def sampled(self, run, system, settings, scratch):
-        settings |= {"workers": run.workers, "fan_outs": run.fan_outs, "batch": BATCH, "patience": PATIENCE * system.longer}
+        settings |= {"workers": run.workers, "fan_outs": run.fan_outs, "batch": BATCH, "patience": PATIENCE * system.longer,
+                     "target": self.aims.get(run.graph, 0)}
         if system.peer == "pyg-cluster":
             settings |= {"clusters": str(self.parts(run.graph)), "batch": PARTS}
         if system.peer == "pyg-neighbor":

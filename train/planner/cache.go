@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/atomicfile"
 	"weft/internal/document"
 )
@@ -62,19 +64,33 @@ func (c Cache) read() (file kept, err error) {
 	if err != nil {
 		return kept{}, nil
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
+	damaged := json.Unmarshal(text, &file) != nil
+	if !damaged && file.On != c.On {
+		return kept{}, nil
+	}
+	for _, r := range file.Rates {
+		damaged = damaged || len(r.Kernels) == 0
+	}
+	if damaged {
 		return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
 			c.Path)
-	}
-	if file.On != c.On {
-		return kept{}, nil
 	}
 	return file, nil
 }
 
-// keep adds rates to what the file has by now. Of two processes that do so at the same time one may be lost,
-// whose rates are then measured again.
+// keep adds rates to what the file has by now. Other processes that do so meanwhile wait. On a file system
+// without locks one of two may be lost, whose rates are then measured again.
 func (c Cache) keep(hash string, r *Rates) error {
+	folder := filepath.Dir(c.Path)
+	if err := os.MkdirAll(folder, 0o777); err != nil {
+		return err
+	}
+	locked, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer locked.Close()
+	_ = unix.Flock(int(locked.Fd()), unix.LOCK_EX)
 	file, err := c.read()
 	if err != nil {
 		return err
@@ -87,9 +103,6 @@ func (c Cache) keep(hash string, r *Rates) error {
 		return cmp.Or(file.Rates[a].Measured.Compare(file.Rates[b].Measured), cmp.Compare(a, b))
 	}); len(oldest) > mostRates {
 		delete(file.Rates, oldest[0])
-	}
-	if err := os.MkdirAll(filepath.Dir(c.Path), 0o777); err != nil {
-		return err
 	}
 	return atomicfile.Write(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(&file) })
 }

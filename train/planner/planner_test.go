@@ -2,13 +2,16 @@ package planner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -298,22 +301,33 @@ func TestCache(t *testing.T) {
 			t.Errorf("%d: %+v, %v; want those measured at %d", i, r, err, ask.want)
 		}
 	}
-	for k := range mostRates + 10 {
-		_, err := c.of(fmt.Append(nil, k), measure)
-		require.NoError(t, err)
+	full := kept{c.On, map[string]Rates{}}
+	for k := range mostRates {
+		full.Rates[strconv.Itoa(k)] = Rates{
+			Measured: time.Unix(int64(measured+1-mostRates+k), 0), Kernels: map[plan.Kernel]float64{fill: .1},
+		}
+	}
+	text, err := json.Marshal(full)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(c.Path, text, 0o666))
+	for range 2 {
+		r, err := c.of([]byte("c"), measure)
+		if err != nil || r.Measured.Unix() != 6 {
+			t.Errorf("%+v, %v; want those measured at 6", r, err)
+		}
 	}
 	file, err := c.read()
 	require.NoError(t, err)
 	assert.Len(t, file.Rates, mostRates)
-	before := measured
-	_, err = c.of(fmt.Append(nil, mostRates+9), measure)
-	if err != nil || measured != before {
-		t.Errorf("the newest are not kept: %v", err)
+	if _, found := file.Rates["0"]; found {
+		t.Error("the oldest of too many are kept")
 	}
-	require.NoError(t, os.WriteFile(c.Path, []byte("{"), 0o666))
-	_, err = c.of([]byte("a"), measure)
-	if err == nil || !strings.Contains(err.Error(), c.Path+": no rates of kernels") {
-		t.Errorf("a damaged file: %v", err)
+	for _, damaged := range []string{"{", "[]", `{"on":"` + c.On + `","rates":{"0":{"kernels":{}}}}`} {
+		require.NoError(t, os.WriteFile(c.Path, []byte(damaged), 0o666))
+		_, err = c.of([]byte("a"), measure)
+		if err == nil || !strings.Contains(err.Error(), c.Path+": no rates of kernels") {
+			t.Errorf("%s: %v", damaged, err)
+		}
 	}
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
@@ -322,6 +336,27 @@ func TestCache(t *testing.T) {
 	if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestCacheOfSeveral: of processes that keep rates at the same time none is lost.
+func TestCacheOfSeveral(t *testing.T) {
+	c := newCache(t)
+	const several = 16
+	var all sync.WaitGroup
+	for k := range several {
+		all.Go(func() {
+			r, err := c.of(fmt.Append(nil, k), func() (*Rates, error) {
+				return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill"}: .1}}, nil
+			})
+			if err != nil || r.Unkept != nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	all.Wait()
+	file, err := c.read()
+	require.NoError(t, err)
+	assert.Len(t, file.Rates, several)
 }
 
 // TestWhatRatesDependOn: kept rates stand for the graph, the settings of the kernels, the machine and the
