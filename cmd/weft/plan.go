@@ -105,7 +105,10 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 		{"features", c.features, 0, 1 << 20},
 		{"classes", c.classes, 1, int64(c.vertices)},
 	} {
-		if v := int64(f.value); v < f.least || v > f.most || !c.flags.Changed(f.name) && f.least > 0 {
+		if f.least > 0 && !c.flags.Changed(f.name) {
+			return nil, refusal.Errorf("--%s: is missing, and a graph that is not there yet needs it", f.name)
+		}
+		if v := int64(f.value); v < f.least || v > f.most {
 			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, v, count(f.least), count(f.most))
 		}
 	}
@@ -132,9 +135,10 @@ all workers send, and what limits it. The fastest mesh comes first. Bytes and me
 and messages of each worker, from the rates of kernels, which are measured on this machine, and from the links: those of --link, or
 those between the processes that a launcher started, which are measured.
 
-All meshes are predicted by counts of the graph first, within seconds, and then the fastest on the graph itself: --exactly says how many.
---vertices and the flags beside it give the counts of a graph that is not there yet. Then its partitions are equal, an edge leads from any
-vertex to any other unless --halo-rows says how few rows they receive, and 60 % of the vertices are for training.
+All meshes are predicted by counts of the graph first, of up to 64 workers within seconds, and then the fastest on the graph itself:
+--exactly says how many. --vertices and the flags beside it give the counts of a graph that is not there yet. Then its partitions are
+equal, an edge leads from any vertex to any other unless --halo-rows says how few rows they receive, and 60 % of the vertices are for
+training.
 
 An epoch is limited by compute (kernels), link (messages on their way), imbalance (waiting for the worker with most to compute), bubble
 (waiting while a pipeline fills and drains) or wait (other waiting for workers).
