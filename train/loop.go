@@ -103,9 +103,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 		return s.saver.save(s, worker.Writing)
 	}
 	s.epoch = epoch
-	if s.ends(w) && w.Offload == "" {
-		w.Team.Memory.Drain() // an evaluation takes less, and results take memory of Go's
-	}
+	s.drainAtEnd(w)
 	e := Epoch{
 		Epoch: s.epoch, Epochs: w.Epochs, Metric: w.Task.Metric(), Loss: loss,
 		LR: w.LR * w.Rate.Factor(s.epoch), Seconds: w.Pass.Seconds,
@@ -165,10 +163,19 @@ func (s *state) asks(ctx context.Context, w *worker.Worker, epoch int) (asks wor
 // evaluate measures the model after the epoch, by a pass of its own.
 func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	scores, err := w.Evaluate()
+	s.drainAtEnd(w)
 	if err == nil {
 		s.measured(w, e, scores)
 	}
 	return err
+}
+
+// drainAtEnd gives idle memory back after the last epoch, and after its evaluation: what follows takes less of
+// it, and results take memory of Go's and pages of files.
+func (s *state) drainAtEnd(w *worker.Worker) {
+	if s.ends(w) && w.Offload == "" {
+		w.Team.Memory.Drain()
+	}
 }
 
 // measured takes the scores of the model after the epoch, and keeps it if it is the best so far.
