@@ -170,8 +170,8 @@ func (s *state) evaluate(w *worker.Worker, e *Epoch) error {
 	return err
 }
 
-// drainAtEnd gives idle memory back after the last epoch, and after its evaluation: what follows takes less of
-// it, and results take memory of Go's and pages of files.
+// drainAtEnd gives idle memory back after the last epoch, and after its evaluation: what follows takes less
+// of it, and results take memory of Go's and pages of files.
 func (s *state) drainAtEnd(w *worker.Worker) {
 	if s.ends(w) && w.Offload == "" {
 		w.Team.Memory.Drain()

@@ -51,8 +51,8 @@ type planCommand struct {
 	counts   countsGiven
 }
 
-// mostDegree is the most edges of a vertex, on average, of a graph that is not there: so many that a part of it
-// is still planned within seconds.
+// mostDegree is the most edges of a vertex, on average, of a graph that is not there: so many that a part of
+// it is still planned within seconds.
 const mostDegree = 10_000
 
 // countsGiven are the counts of a graph that is not there.

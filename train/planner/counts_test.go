@@ -274,8 +274,8 @@ func (u unasked) Err() error {
 	return u.Context.Err()
 }
 
-// TestCancelledByCounts: nobody waits for a plan by counts once the search is cancelled. What was found before
-// is returned.
+// TestCancelledByCounts: nobody waits for a plan by counts once the search is cancelled. What was found
+// before is returned.
 func TestCancelledByCounts(t *testing.T) {
 	p := planner(nil)
 	p.Counts, p.Cache = random(3000, 10), newCache(t)
