@@ -1,20 +1,25 @@
 package comm
 
+import "context"
+
 // Plan is a rank of a group without other ranks, for a plan. Its Comm counts what is sent, which goes
-// nowhere. Received data is left as it was.
-func Plan(rank, size int) Transport { return plan{rank, size} }
+// nowhere. Received data is left as it was. Once ctx is cancelled messages fail with its cause.
+func Plan(ctx context.Context, rank, size int) Transport { return plan{planned{ctx}, rank, size} }
 
-type plan struct{ rank, size int }
+type plan struct {
+	message    planned
+	rank, size int
+}
 
-func (p plan) Rank() int                        { return p.rank }
-func (p plan) Size() int                        { return p.size }
-func (plan) Send(_ []byte, _, _ int) Request    { return planned{} }
-func (plan) Receive(_ []byte, _, _ int) Request { return planned{} }
-func (plan) Abort(error)                        {}
-func (plan) Close() error                       { return nil }
+func (p plan) Rank() int                          { return p.rank }
+func (p plan) Size() int                          { return p.size }
+func (p plan) Send(_ []byte, _, _ int) Request    { return p.message }
+func (p plan) Receive(_ []byte, _, _ int) Request { return p.message }
+func (plan) Abort(error)                          {}
+func (plan) Close() error                         { return nil }
 
-// planned is a message that is complete.
-type planned struct{}
+// planned is a message that is complete, as long as the plan goes on.
+type planned struct{ ctx context.Context }
 
 var done = func() chan struct{} {
 	c := make(chan struct{})
@@ -23,4 +28,4 @@ var done = func() chan struct{} {
 }()
 
 func (planned) Done() <-chan struct{} { return done }
-func (planned) Err() error            { return nil }
+func (p planned) Err() error          { return context.Cause(p.ctx) }

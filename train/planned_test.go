@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/tensor"
+	"weft/train/engine"
 	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -270,4 +272,35 @@ func TestRunKeepsToTheLimit(t *testing.T) {
 		_, err = onMesh(g, o, mesh).Run(context.Background())
 		assert.Refused(t, err, "", "%s: a byte less than %d", mesh, need)
 	}
+}
+
+// cancelling ends a plan in its first epoch.
+type cancelling struct {
+	engine.Engine
+	end      context.CancelCauseFunc
+	finished *int
+}
+
+var errEnded = errors.New("ended")
+
+func (c cancelling) Train(epoch int) float64 {
+	c.end(errEnded)
+	loss := c.Engine.Train(epoch)
+	*c.finished++
+	return loss
+}
+
+// TestPlanEndsWithinAnEpoch: the messages of a plan fail once it is cancelled, so that an epoch of many slices
+// does not go on for minutes.
+func TestPlanEndsWithinAnEpoch(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	finished := 0
+	j := onMesh(tangled(t), given(Defaults(), "model gcn, hidden 8"), "tensor=4")
+	j.Engine = func(c engine.Config) (engine.Engine, error) {
+		e, err := engine.New(c)
+		return cancelling{e, end, &finished}, err
+	}
+	_, err := j.Plan(ctx)
+	assert.ErrorIs(t, err, errEnded, "planned")
+	assert.Equal(t, 0, finished, "epochs to their end")
 }

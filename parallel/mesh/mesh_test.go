@@ -56,7 +56,7 @@ func TestGroups(t *testing.T) {
 				if sent := world.Sent(comm.Setup); sent.Messages != 0 {
 					t.Errorf("%+v: rank %d sent %d messages for its groups", m, r, sent.Messages)
 				}
-				plan := m.Join(comm.New(comm.Plan(r, m.Workers()), 0))
+				plan := m.Join(comm.New(comm.Plan(t.Context(), r, m.Workers()), 0))
 				for _, one := range []struct {
 					name        string
 					group, plan *comm.Comm

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -437,11 +438,14 @@ func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
 			one, err = in.inTurns(ctx, number)
 		} else {
 			mem := tensor.NewMeter()
-			one, err = in.rank(ctx, comm.New(comm.Plan(number, in.Mesh.Workers()), 0), mem)
+			one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
 			mem.Close()
 		}
+		if err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err) // a message of the plan may say the cause
+		}
 		workers = append(workers, one)
-		if steps := in.Workers * one.Counts.Steps(); err == nil && number == 0 && in.MostSteps > 0 &&
+		if steps := in.Workers * one.Counts.Steps(); number == 0 && in.MostSteps > 0 &&
 			steps > in.MostSteps {
 			err = refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
 				"%d are left of those that are planned for all meshes; take fewer workers or chunks",

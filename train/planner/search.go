@@ -9,7 +9,6 @@ import (
 
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
-	"weft/train/plan"
 	"weft/train/setting"
 )
 
@@ -78,7 +77,7 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 		if recompute {
 			with.Recompute = setting.RecomputeBlocks
 		}
-		if m.Plan, err = s.planByCounts(ctx, &with); err != nil {
+		if m.Plan, err = s.Counts.plan(ctx, &with, &s.Machine); err != nil {
 			return err
 		}
 		if err = m.Plan.CheckLimit(r.MemoryLimit); err == nil {
@@ -94,26 +93,6 @@ func (s *search) count(ctx context.Context, grid mesh.Mesh, say func(what string
 	s.predict(m)
 	s.counted[grid], s.found[grid] = m, m
 	return nil
-}
-
-// planByCounts is the plan of Counts. Of many slices in a pipeline it takes minutes: once ctx is cancelled
-// nobody waits for it, and it holds nothing but memory.
-func (s *search) planByCounts(ctx context.Context, r *setting.Resolved) (plan.Plan, error) {
-	type answer struct {
-		plan plan.Plan
-		err  error
-	}
-	planned, counts, on := make(chan answer, 1), *s.Counts, s.Machine
-	go func() {
-		p, err := counts.plan(ctx, r, &on)
-		planned <- answer{p, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return plan.Plan{}, context.Cause(ctx)
-	case a := <-planned:
-		return a.plan, a.err
-	}
 }
 
 // ratesLike are about those of a mesh, as two workers have them on each of its axes, on a graph smaller than
