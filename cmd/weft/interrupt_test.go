@@ -14,24 +14,30 @@ import (
 	"weft/internal/launch"
 )
 
-// TestOneRequest: signals within a second are one request, as GNU timeout sends two; a SIGINT that comes
-// later asks for an end at once.
-func TestOneRequest(t *testing.T) {
+// withSignals runs a test with a clock of its own, in which send sends a signal to who attends.
+func withSignals(t *testing.T, test func(t *testing.T, send func(os.Signal))) {
 	watchSignals() // outside of the bubble, whose goroutines have to end
 	synctest.Test(t, func(t *testing.T) {
 		signals := make(chan os.Signal)
 		go attend(signals)
 		defer close(signals)
+		test(t, func(s os.Signal) {
+			signals <- s
+			synctest.Wait()
+		})
+	})
+}
+
+// TestOneRequest: signals within a second are one request, as GNU timeout sends two; a SIGINT that comes
+// later asks for an end at once.
+func TestOneRequest(t *testing.T) {
+	withSignals(t, func(t *testing.T, send func(os.Signal)) {
 		noticed, ended := 0, false
 		ctx, stop := untilSignal(t.Context(), func(os.Signal) { noticed++ }, func() {
 			ended = true
 			runtime.Goexit() // in place of the end of the process
 		})
 		defer stop()
-		send := func(s os.Signal) {
-			signals <- s
-			synctest.Wait()
-		}
 		send(syscall.SIGINT)
 		time.Sleep(999 * time.Millisecond)
 		send(syscall.SIGINT)
@@ -50,19 +56,14 @@ func TestOneRequest(t *testing.T) {
 // TestSignalWithinOtherWork: a signal during work within other work ends both, the inner one first. Once the
 // inner one has ended, the other hears alone; a second signal is for the last words of either.
 func TestSignalWithinOtherWork(t *testing.T) {
-	watchSignals() // outside of the bubble, whose goroutines have to end
-	synctest.Test(t, func(t *testing.T) {
-		signals := make(chan os.Signal)
-		go attend(signals)
-		defer close(signals)
+	withSignals(t, func(t *testing.T, send func(os.Signal)) {
 		var heard []string
 		hear := func(name string) func(os.Signal) {
 			return func(os.Signal) { heard = append(heard, name) }
 		}
-		send := func() {
+		later := func() {
 			time.Sleep(sameRequest)
-			signals <- syscall.SIGINT
-			synctest.Wait()
+			send(syscall.SIGINT)
 		}
 		outer, stopOuter := untilSignal(t.Context(), hear("outer"), func() {
 			hear("outer's last")(nil)
@@ -72,13 +73,13 @@ func TestSignalWithinOtherWork(t *testing.T) {
 		_, stopOther := untilSignal(outer, hear("other"), nil)
 		stopOther()
 		inner, stopInner := untilSignal(t.Context(), hear("inner"), nil)
-		send()
+		later()
 		for _, ctx := range []context.Context{inner, outer} {
 			if !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
 				t.Errorf("the cause is %v", context.Cause(ctx))
 			}
 		}
-		send()
+		later()
 		stopInner()
 		if want := []string{"inner", "outer", "outer's last"}; !slices.Equal(heard, want) {
 			t.Errorf("heard by %q, want %q", heard, want)

@@ -255,7 +255,8 @@ func TestByCounts(t *testing.T) {
 	}
 }
 
-// TestCancelledByCounts: a plan by counts ends once the search is cancelled. What was found before is returned.
+// TestCancelledByCounts: a plan by counts ends once the search is cancelled. What was found before is
+// returned.
 func TestCancelledByCounts(t *testing.T) {
 	p := planner(nil)
 	p.Counts, p.Cache = random(3000, 10), newCache(t)
