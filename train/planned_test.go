@@ -290,8 +290,8 @@ func (c cancelling) Train(epoch int) float64 {
 	return loss
 }
 
-// TestPlanEndsWithinAnEpoch: the messages of a plan fail once it is cancelled, so that an epoch of many slices
-// does not go on for minutes.
+// TestPlanEndsWithinAnEpoch: the messages of a plan fail once it is cancelled, so that an epoch of many
+// slices does not go on for minutes.
 func TestPlanEndsWithinAnEpoch(t *testing.T) {
 	ctx, end := context.WithCancelCause(t.Context())
 	finished := 0
