@@ -484,6 +484,7 @@ def test_in_a_thread_that_ends(graph):
 
 ENDS = """
 import os, sys, signal, numpy as np, weft
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 def end(epoch):
     child = [c for t in os.listdir("/proc/self/task") for c in open(f"/proc/self/task/{t}/children").read().split()]
     print(child[0], os.listdir("/dev/shm"), flush=True)

@@ -59,21 +59,20 @@ func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
 }
 
 // read reads the file. One that cannot be read, or is of another program or processor, is empty.
-func (c Cache) read() (file kept, err error) {
-	text, err := document.Read(c.Path, mostBytes)
-	if err != nil {
-		return kept{}, nil
-	}
-	damaged := json.Unmarshal(text, &file) != nil
-	if !damaged && file.On != c.On {
-		return kept{}, nil
-	}
-	for _, r := range file.Rates {
-		damaged = damaged || len(r.Kernels) == 0
-	}
-	if damaged {
-		return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
-			c.Path)
+func (c Cache) read() (kept, error) {
+	var file kept
+	if text, err := document.Read(c.Path, mostBytes); err == nil {
+		damaged := json.Unmarshal(text, &file) != nil
+		if !damaged && file.On != c.On {
+			return kept{}, nil
+		}
+		for _, r := range file.Rates {
+			damaged = damaged || len(r.Kernels) == 0
+		}
+		if damaged {
+			return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
+				c.Path)
+		}
 	}
 	return file, nil
 }
