@@ -131,7 +131,8 @@ func newPlan() *cobra.Command {
 		Use:   "plan [DATASET|STORE] --workers N",
 		Short: "predict how long an epoch takes on each mesh of workers",
 		Long: `plan predicts an epoch on each mesh of N workers, before any run: its time, the memory of the worker that takes most, the bytes that
-all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run. Times come from the kernel calls
+all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run, about those where there are more
+than 16 workers, of which some stand for others. Times come from the kernel calls
 and messages of each worker, from the rates of kernels, which are measured on this machine, and from the links: those of --link, or
 those between the processes that a launcher started, which are measured.
 
