@@ -74,8 +74,8 @@ func (s *Statistics) Halo(p int) int {
 	return sum
 }
 
-// Work estimates the work of a partition: its in-edges, and rowWeight for each row that it owns or receives. A
-// row of 64 columns at 1 Gbit/s takes about as long as its products.
+// Work estimates the work of a partition: its in-edges, and rowWeight for each row that it owns or receives.
+// A row of 64 columns at 1 Gbit/s takes about as long as its products.
 func (s *Statistics) Work(p int) float64 {
 	return float64(s.Edges[p]) + rowWeight*float64(s.Vertices[p]+s.Halo(p))
 }

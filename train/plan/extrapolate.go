@@ -45,9 +45,9 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 	return p
 }
 
-// MoreChunks returns the plan of a pipeline with more chunks from the plans a and b with fewer: the numbers of
-// kernel calls and of messages in Counts grow as from a to b, and all else hardly changes and is that of b. At
-// is as in Extrapolate.
+// MoreChunks returns the plan of a pipeline with more chunks from the plans a and b with fewer: the numbers
+// of kernel calls and of messages in Counts grow as from a to b, and all else hardly changes and is that of
+// b. At is as in Extrapolate.
 func MoreChunks(a, b *Plan, at float64) Plan {
 	p, whole := *b, line{at}.whole
 	p.Workers = slices.Clone(b.Workers)

@@ -338,7 +338,9 @@ func TestDamagedCache(t *testing.T) {
 	require.NoError(t, err)
 	whole, err := os.ReadFile(c.Path)
 	require.NoError(t, err)
-	rates := func(json string) string { return `{"on":"` + c.On + `","rates":{"0":{"kernels":{` + json + `}}}}` }
+	rates := func(json string) string {
+		return `{"on":"` + c.On + `","rates":{"0":{"kernels":{` + json + `}}}}`
+	}
 	const replaced = "; they are measured again, and the file is replaced"
 	for text, want := range map[string]string{
 		"":                               ": damaged",
