@@ -6,6 +6,7 @@ import "C"
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"weft/tensor"
@@ -17,6 +18,9 @@ const (
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
 	laneRows = 1024
+	// mostSums is how many sums over lanes the blocks of a weight's gradient have, at most, unless there are
+	// more blocks.
+	mostSums = 32
 )
 
 // refused returns the panic value for a product that oneDNN did not make: memory for copies of its operands
@@ -225,8 +229,9 @@ func (c *products) put(s productShape, p *C.weft_product) {
 // and z is Float32. Products of two BFloat16 numbers are exact, whichever instructions make them, but for
 // denormal ones, which AMX and AVX512-BF16 take as zero.
 //
-// Two lanes for each thread are summed at a time, so that the scratch grows with the threads. Lanes are added
-// in their order, so that the number of threads changes no bits.
+// Blocks of z are sums over lanes of rows. A thread takes the next lane of a block as soon as it has memory
+// for its sum, and whoever has computed what is next adds what is there, in the order of the lanes, so that
+// the number of threads changes no bits. The scratch grows with the threads.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
@@ -236,82 +241,141 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	if x.Rows == 0 || z.Len() == 0 {
 		return
 	}
-	tiles := (x.Rows + laneRows - 1) / laneRows
-	count := min(tiles, lanes)
-	begins := func(lane int) int { return min(tiles*lane/count*laneRows, x.Rows) }
-	atOnce, total := min(count, 2*t.threads), 0
-	if atOnce < count {
-		total = 1 // the first sum is that of the lanes before
+	of := routine{}.needs(x, g)
+	if to == Accumulate {
+		of = of.streams(z)
 	}
-	in, out := C.int64_t(x.Cols), C.int64_t(g.Cols)
-	stride := int(C.weft_weight_stride(out))
-	sums := t.scratch(tensor.Float64, total+atOnce, int(C.weft_weight_rows(in))*stride)
-	tileSums := t.scratch(tensor.Float32, atOnce, int(C.weft_weight_rows(min(in, C.WEFT_WEIGHT_IN)))*stride)
-	panels := t.scratch(tensor.Float32, atOnce, C.WEFT_WEIGHT_DEPTH*int(C.weft_weight_panels(in, out)))
+	of = of.writes(z)
+	w := newWeight(t, z, x, g, to)
+	t.watched(Call{Kernel: names[C.weft_weight], Shape: Shape{x.Rows, x.Cols, g.Cols}, Bytes: of.bytes}, w.run)
+	w.release()
+}
+
+// weight is the computation of z = xᵀ·g.
+type weight struct {
+	team          *Team
+	z, x, g       *tensor.Matrix
+	to            Output
+	lanes, blocks int // of rows, and of z
+	broad         int // blocks beside each other
+	threads       int
+	// for each block; for each sum at work or waiting; for each thread
+	totals, sums, tileSums, panels *tensor.Matrix
+}
+
+func newWeight(t *Team, z, x, g *tensor.Matrix, to Output) *weight {
+	w := &weight{team: t, z: z, x: x, g: g, to: to}
+	w.broad = (z.Cols + C.WEFT_WEIGHT_OUT - 1) / C.WEFT_WEIGHT_OUT
+	w.blocks = (z.Rows + C.WEFT_WEIGHT_IN - 1) / C.WEFT_WEIGHT_IN * w.broad
+	w.lanes = min(tilesOfLanes(x.Rows), lanes, (mostSums+w.blocks-1)/w.blocks)
+	sums := w.lanes * w.blocks
+	w.threads = min(t.threads, sums)
+	in, out := C.int64_t(min(z.Rows, C.WEFT_WEIGHT_IN)), C.int64_t(min(z.Cols, C.WEFT_WEIGHT_OUT))
+	block := int(C.weft_weight_rows(in) * C.weft_weight_stride(out))
+	w.totals = t.scratch(tensor.Float64, w.blocks, block)
+	w.sums = t.scratch(tensor.Float64, min(2*w.threads, sums), block)
+	w.tileSums = t.scratch(tensor.Float32, w.threads, block)
+	w.panels = t.scratch(tensor.Float32, w.threads, C.WEFT_WEIGHT_DEPTH*int(C.weft_weight_panels(in, out)))
+	return w
+}
+
+func (w *weight) release() {
+	w.totals.Release()
+	w.sums.Release()
+	w.tileSums.Release()
+	w.panels.Release()
+}
+
+func (w *weight) run() {
+	free := make(chan int, w.sums.Rows) // rows of sums
+	for k := range w.sums.Rows {
+		free <- k
+	}
+	orders := make([]laneOrder, w.blocks)
+	for b := range orders {
+		orders[b].sums = make([]int, w.lanes)
+	}
+	var next atomic.Int64
+	w.team.Parallel(w.threads, func(thread int) {
+		for {
+			sum := <-free // before its number, so that the first of those at work waits for nothing
+			k := int(next.Add(1)) - 1
+			if k >= w.lanes*w.blocks {
+				free <- sum
+				return
+			}
+			block, lane := k/w.lanes, k%w.lanes
+			w.sum(thread, sum, block, lane)
+			orders[block].add(lane, sum, func(lane, sum int) {
+				w.add(block, lane, sum)
+				free <- sum
+			})
+		}
+	})
+}
+
+// sum computes a block's sum over a lane.
+func (w *weight) sum(thread, sum, block, lane int) {
 	args := C.weft_weight_args{
-		z: floats(z), x: either(x), g: either(g), x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
-		rows: C.int64_t(x.Rows), in: in, out: out, lanes: C.int64_t(count), tile: laneRows,
+		sum: (*C.double)(row(w.sums, sum)), tile_sum: (*C.float)(row(w.tileSums, thread)),
+		scratch: (*C.float)(row(w.panels, thread)), x: either(w.x), g: either(w.g),
+		in: C.int64_t(w.x.Cols), out: C.int64_t(w.g.Cols), i: C.int64_t(block / w.broad * C.WEFT_WEIGHT_IN),
+		o: C.int64_t(block % w.broad * C.WEFT_WEIGHT_OUT), tile: laneRows,
+		x_type: C.int32_t(typeOf(w.x)), g_type: C.int32_t(typeOf(w.g)),
 	}
-	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
+	if w.x.Element == tensor.BFloat16 && w.g.Element == tensor.BFloat16 {
 		args.products = C.int32_t(multiplyBy)
 	}
-	for first := 0; first < count; first += atOnce {
-		end := min(first+atOnce, count)
-		of := routine{}.needs(x.RowRange(begins(first), begins(end)), g.RowRange(begins(first), begins(end)))
-		call := Call{
-			Kernel: names[C.weft_weight], Shape: Shape{begins(end) - begins(first), x.Cols, g.Cols}, Bytes: of.bytes,
-		}
-		t.make(call, end-first, func(k int) {
-			one, lane := args, first+k
-			one.partial = (*C.double)(ofFirst(sums, total+k, lane))
-			one.tile_sum, one.scratch = (*C.float)(ofFirst(tileSums, k, lane)),
-				(*C.float)(ofFirst(panels, k, lane))
-			on(C.weft_weight).run(unsafe.Pointer(&one), lane, lane+1)
-		})
-		if first == 0 && total > 0 {
-			t.beginSum(sums, stride, z, to)
-		}
-		if end < count {
-			t.addLanes(sums, stride, z)
-		} else {
-			all := args
-			all.partial, all.lanes, all.accumulate = doubles(sums), C.int64_t(total+end-first),
-				boolean(to == Accumulate && total == 0)
-			t.rows(on(C.weft_weight_sum).writes(z), unsafe.Pointer(&all), x.Cols, count*g.Cols)
-		}
+	begins := func(lane int) int {
+		return min(tilesOfLanes(w.x.Rows)*lane/w.lanes*laneRows, w.x.Rows)
 	}
-	sums.Release()
-	tileSums.Release()
-	panels.Release()
+	on(C.weft_weight).run(unsafe.Pointer(&args), begins(lane), begins(lane+1))
 }
 
-// ofFirst returns where the first lane's row of m would be for the kernel, which finds a lane's by its number,
-// to find row k for that lane.
-func ofFirst(m *tensor.Matrix, k, lane int) unsafe.Pointer {
-	return unsafe.Add(m.Pointer(), (k-lane)*m.Cols*m.Element.Size())
+// add adds a lane's sum to the block's total, and makes that z's block after the last.
+func (w *weight) add(block, lane, sum int) {
+	i, o := block/w.broad*C.WEFT_WEIGHT_IN, block%w.broad*C.WEFT_WEIGHT_OUT
+	columns := min(w.z.Cols-o, C.WEFT_WEIGHT_OUT)
+	args := C.weft_weight_sum_args{
+		z:     (*C.float)(unsafe.Add(row(w.z, i), o*w.z.Element.Size())),
+		total: (*C.double)(row(w.totals, block)), sum: (*C.double)(row(w.sums, sum)),
+		columns: C.int64_t(columns), stride: C.weft_weight_stride(C.int64_t(columns)),
+		z_stride: C.int64_t(w.z.Cols), first: boolean(lane == 0), last: boolean(lane == w.lanes-1),
+		accumulate: boolean(w.to == Accumulate),
+	}
+	on(C.weft_weight_sum).run(unsafe.Pointer(&args), 0, min(w.z.Rows-i, C.WEFT_WEIGHT_IN))
 }
 
-// beginSum makes the first of the sums z, or zeros to replace it. The rows of a sum are stride numbers apart.
-func (t *Team) beginSum(sums *tensor.Matrix, stride int, z *tensor.Matrix, to Output) {
-	t.Parallel(z.Rows, func(i int) {
-		total := sums.Doubles()[i*stride:][:z.Cols]
-		clear(total)
-		if to == Accumulate {
-			for c, v := range z.Floats()[i*z.Cols:][:z.Cols] {
-				total[c] = float64(v)
-			}
-		}
-	})
+func tilesOfLanes(rows int) int { return (rows + laneRows - 1) / laneRows }
+
+func row(m *tensor.Matrix, k int) unsafe.Pointer {
+	return unsafe.Add(m.Pointer(), k*m.Cols*m.Element.Size())
 }
 
-// addLanes adds the other sums, each for a z, to the first in their order.
-func (t *Team) addLanes(sums *tensor.Matrix, stride int, z *tensor.Matrix) {
-	t.Parallel(z.Rows, func(i int) {
-		total := sums.Doubles()[i*stride:][:z.Cols]
-		for k := 1; k < sums.Rows; k++ {
-			for c, v := range sums.RowRange(k, k+1).Doubles()[i*stride:][:z.Cols] {
-				total[c] += v
-			}
-		}
-	})
+// laneOrder has the sums of a block's lanes be added one after the other in the order of the lanes, by whom
+// they become complete.
+type laneOrder struct {
+	mu     sync.Mutex
+	sums   []int // of each lane 1 + its sum's row, once it is there
+	next   int   // lane
+	adding bool
+}
+
+// add adds a lane's sum, or leaves it to another thread, which adds now or will do so before.
+func (o *laneOrder) add(lane, sum int, add func(lane, sum int)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sums[lane] = 1 + sum
+	if o.adding {
+		return
+	}
+	o.adding = true
+	for o.next < len(o.sums) && o.sums[o.next] > 0 {
+		lane := o.next
+		o.next++
+		o.mu.Unlock()
+		add(lane, o.sums[lane]-1)
+		o.mu.Lock()
+	}
+	o.adding = false
 }

@@ -162,12 +162,15 @@ var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
 func (t *Team) Work(c Call, n int, work func(k int)) { t.make(c, n, work) }
 
 // make makes a call, which is work(0) … work(n−1).
-func (t *Team) make(c Call, n int, work func(k int)) {
+func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.Parallel(n, work) }) }
+
+// watched makes a call by run, which may be called several times.
+func (t *Team) watched(c Call, run func()) {
 	if t.Watch == nil {
-		t.Parallel(n, work)
+		run()
 		return
 	}
-	t.Watch(c, func() { t.Parallel(n, work) })
+	t.Watch(c, run)
 }
 
 // routine is a C kernel for elements of one type.

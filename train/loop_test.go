@@ -11,9 +11,11 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"weft/autograd"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/tensor"
+	"weft/train/engine"
 	"weft/train/metric"
 	"weft/train/setting"
 )
@@ -196,4 +198,41 @@ func TestPlateau(t *testing.T) {
 	want := "schedule plateau: nothing is held out for validation; give another split, or take " +
 		"schedule constant"
 	assert.EqualRefusal(t, err, want)
+}
+
+// inferring is an engine that tells of each inference before it begins.
+type inferring struct {
+	engine.Engine
+	begins func()
+}
+
+func (e inferring) Infer(without int) *autograd.Var {
+	e.begins()
+	return e.Engine.Infer(without)
+}
+
+// TestIdleMemoryAtTheEnd: the evaluation of the last epoch begins without idle memory, and leaves none. In
+// other epochs memory stays for the next pass.
+func TestIdleMemoryAtTheEnd(t *testing.T) {
+	o := networks()["gcn"]
+	o.Epochs, o.EvalEvery = 3, setting.Every(1)
+	idle := func(m *tensor.Meter) (bytes int64) {
+		m.Watch(func(u tensor.Use) { bytes = u.Idle })
+		m.Watch(nil)
+		return bytes
+	}
+	var memory *tensor.Meter
+	var before, after []bool // whether any is idle, by epoch
+	j := &Job{Graph: tangled(t), Options: o, OnEpoch: func(Epoch) { after = append(after, idle(memory) > 0) }}
+	j.Engine = func(c engine.Config) (engine.Engine, error) {
+		e, err := engine.New(c)
+		if memory = c.Team.Memory; c.Team.Planning() {
+			return e, err
+		}
+		return inferring{e, func() { before = append(before, idle(memory) > 0) }}, err
+	}
+	mustRun(t, j)
+	require.Len(t, before, 4, "inferences") // the last is for the logits
+	assert.Equal(t, []bool{true, true, false}, before[:3], "before evaluations")
+	assert.Equal(t, []bool{true, true, false}, after, "after epochs")
 }

@@ -86,17 +86,26 @@ func writeFlags(out *strings.Builder, root *cobra.Command) {
 }
 
 // sections returns the list of a command, without what the list of the command above it has, and those of the
-// commands below it. That of train has a part for each group of settings; predict takes these too.
+// commands below it. That of train has a part for each group of settings; predict takes these too. Of flags that
+// train has, too, the other lists have the names.
 func sections(cmd *cobra.Command, above string) (all []section) {
+	train, _, _ := cmd.Root().Find([]string{"train"})
 	var own []*pflag.Flag
+	var shared []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		if _, setting := f.Value.(*settingValue); !setting && !f.Hidden && f.Name != "version" &&
-			f.Name != "config" && !strings.Contains(above, entry(f)) {
+		of := train.Flags().Lookup(f.Name)
+		if _, setting := f.Value.(*settingValue); setting || f.Hidden || f.Name == "version" ||
+			f.Name == "config" || strings.Contains(above, entry(f)) {
+			return
+		}
+		if cmd != train && of != nil && entry(f) == entry(of) {
+			shared = append(shared, "`--"+f.Name+"`")
+		} else {
 			own = append(own, f)
 		}
 	})
 	var list strings.Builder
-	if cmd.CommandPath() == "weft train" {
+	if cmd == train {
 		own = slices.Insert(own, 0, cmd.Flags().Lookup("config"))
 		settings := setting.All()
 		var group []*pflag.Flag
@@ -110,7 +119,7 @@ func sections(cmd *cobra.Command, above string) (all []section) {
 		}
 		fmt.Fprint(&list, "Other flags:\n\n")
 	}
-	writeList(&list, own)
+	writeList(&list, own, shared...)
 	usage := strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "weft ")
 	all = append(all, section{"`weft " + usage + "`", list.String()})
 	for _, c := range cmd.Commands() {
@@ -121,12 +130,16 @@ func sections(cmd *cobra.Command, above string) (all []section) {
 	return all
 }
 
-// writeList writes the entries of flags, if there are any.
-func writeList(out *strings.Builder, flags []*pflag.Flag) {
+// writeList writes the entries of flags, and the names of those that train has, if there are any.
+func writeList(out *strings.Builder, flags []*pflag.Flag, shared ...string) {
 	for _, f := range flags {
 		fmt.Fprint(out, entry(f))
 	}
-	if len(flags) > 0 {
+	if len(shared) > 0 {
+		line := filled("- as in train: "+strings.Join(shared, ", "), 108)
+		fmt.Fprintln(out, strings.ReplaceAll(line, "\n", "\n  "))
+	}
+	if len(flags)+len(shared) > 0 {
 		fmt.Fprintln(out)
 	}
 }

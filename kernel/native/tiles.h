@@ -120,7 +120,7 @@ INLINE void multiply_tiles(weight_block *b, int64_t at, const float *x, const fl
 	for (int i = 0; i < tall * TILE; i++)
 		for (int v = 0; v < broad; v++) {
 			const int64_t p = i * b->stride + v * VW;
-			add_wide(b->lane + at + p, load(sum + p), !b->first_tile);
+			add_wide(b->sum + at + p, load(sum + p), !b->first_tile);
 		}
 }
 

@@ -427,27 +427,36 @@ static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 	return weft_weight_tall(in) + (out + 31) / 32 * 32;
 }
 
-// The rows of a partial sum with n of them, where the last of the widest vectors is filled up; and what lies
+// The rows of a block's sum with n of them, where the last of the widest vectors is filled up; and what lies
 // between two rows of n columns: an odd number of cache lines, so that the rows of a panel are not in the
 // same sets of a cache.
 static inline int64_t weft_weight_rows(int64_t n) { return (n + 15) / 16 * 16; }
 static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1) * 16; }
 
-// partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes;
-// weight_sum: z = [z +] Σ_l partial_l, runs over z's rows.
+// sum = xᵀ·g for the block from column i of x and column o of g on. Runs over rows, which are cut into tiles
+// from the first on.
 typedef struct {
-	float *z;       // in × out
-	// lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
-	double *partial;
-	// lanes × weft_weight_rows of at most WEFT_WEIGHT_IN rows of weft_weight_stride(out): of the tile at work
-	float *tile_sum;
-	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
-	const void *x;  // rows × in, of x_type
-	const void *g;  // rows × out, of g_type
-	int64_t rows, in, out, lanes, tile;
-	int32_t x_type, g_type, accumulate;
+	// weft_weight_rows(in) × weft_weight_stride(out) of at most WEFT_WEIGHT_IN × WEFT_WEIGHT_OUT; what is
+	// behind in and out has no meaning
+	double *sum;
+	float *tile_sum; // the same of the tile at work
+	float *scratch;  // WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
+	const void *x;   // rows × in, of x_type
+	const void *g;   // rows × out, of g_type
+	int64_t in, out, i, o, tile;
+	int32_t x_type, g_type;
 	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s
 } weft_weight_args;
+
+// total = sum + total, or + z or 0 where it is the first sum; and z = total where it is the last. Runs over
+// the rows of a block's sum of so many columns.
+typedef struct {
+	float *z;          // where the block begins; z_stride between rows
+	double *total;     // as sum
+	const double *sum; // as in weft_weight_args
+	int64_t columns, stride, z_stride;
+	int32_t first, last, accumulate;
+} weft_weight_sum_args;
 
 // Sets elements' bits.
 typedef struct {

@@ -15,8 +15,6 @@ enum {
 	DEPTH = WEFT_WEIGHT_DEPTH
 };
 
-_Static_assert(WEFT_WEIGHT_IN % TALL == 0 && WEFT_WEIGHT_OUT % (BROAD * VW) == 0, "what fills up a block's last panel lies in the next block");
-
 // A factor from some number on, of floats or of bfloat16s.
 typedef struct {
 	const char *at;
@@ -71,10 +69,10 @@ typedef struct {
 	const float *x;        // panels, or tiles
 	float *g;              // the panel that is multiplied with them, or tiles
 	float *tile;           // the sum over the tile's rows before
-	double *lane;          // the sum over the lane's tiles before
-	int64_t depth, stride; // rows of panels; between rows of tile, and of lane
+	double *sum;           // the sum over the tiles before
+	int64_t depth, stride; // rows of panels; between rows of tile, and of sum
 	int first, last;       // whether the rows are the tile's first ones, and its last ones
-	int first_tile;        // whether lane holds nothing yet
+	int first_tile;        // whether sum holds nothing yet
 	upcoming next_x, next_g;
 } weight_block;
 
@@ -97,7 +95,7 @@ INLINE void add_wide(double *sum, vf v, int add) {
 INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t stride, const float *g, const int tall, const int broad, const int pairs) {
 	vf sum[VW][BROAD], all_sums[VW][BROAD];
 	float *tile = b->tile + at;
-	double *lane = b->lane + at;
+	double *total = b->sum + at;
 	if (b->first)
 		for (int i = 0; i < tall; i++)
 			for (int v = 0; v < broad; v++)
@@ -106,11 +104,15 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 		for (int i = 0; i < tall; i++)
 			for (int v = 0; v < broad; v++)
 				sum[i][v] = load(tile + i * b->stride + v * VW);
-	if (b->last)
 #pragma GCC unroll 1
-		for (int i = 0; i < tall; i++)
+	for (int i = 0; i < tall; i++) {
+		if (b->last)
 			for (int line = 0; line < broad * VW; line += LINE / 2)
-				__builtin_prefetch(lane + i * b->stride + line, 1);
+				__builtin_prefetch(total + i * b->stride + line, 1);
+		if (!b->first) // what the next call reads
+			for (int line = 0; line < broad * VW; line += LINE)
+				__builtin_prefetch(tile + (i + tall) * b->stride + line, 1);
+	}
 	for (int64_t r = 0; r < b->depth; r++, x += stride) {
 		vf w[BROAD];
 		__builtin_prefetch(x + 16 * stride);
@@ -136,7 +138,7 @@ INLINE void multiply_panels(weight_block *b, int64_t at, const float *x, int64_t
 #pragma GCC unroll 1 // beside the rows little time goes into what follows, once in a tile
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++)
-			add_wide(lane + i * b->stride + v * VW, all_sums[i][v], !b->first_tile);
+			add_wide(total + i * b->stride + v * VW, all_sums[i][v], !b->first_tile);
 }
 
 // All panels of x with one of g.
@@ -218,37 +220,26 @@ INLINE void multiply_block(weight_block *b, int64_t at, operand g, int64_t in, i
 enum { TILES_DEPTH = 0 };
 #endif
 
-// The lanes have about equally many tiles.
-static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
-	return (a->rows + a->tile - 1) / a->tile * lane / a->lanes * a->tile;
-}
-
-// The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo
-// on.
-INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o,
-                           const enum weft_products by) {
+INLINE void weight_block_of(const weft_weight_args *a, int64_t lo, int64_t hi, const enum weft_products by) {
 	const int pairs = by == WEFT_OF_PAIRS;
-	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
-	const int64_t hi = lesser(lo + a->tile, a->rows);
-	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
+	const int64_t in = lesser(a->in - a->i, WEFT_WEIGHT_IN), out = lesser(a->out - a->o, WEFT_WEIGHT_OUT);
 	// columns of x that are read once, which is why they are not packed where they are floats
 	const int64_t once = out <= VW && a->x_type == WEFT_FLOAT32 ? in / VW * VW : 0;
-	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
-	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out), .first_tile = lo == lane_begins(a, lane)};
-	b.tile = a->tile_sum + lane * weft_weight_rows(lesser(a->in, WEFT_WEIGHT_IN)) * b.stride;
-	b.lane = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
-	// What nobody has asked for is waited for, so it is little; but with several blocks the tile's sums, which
-	// each depth reads and writes, weigh more.
+	float *x_panels = a->scratch, *g_panels = x_panels + DEPTH * weft_weight_tall(in);
+	weight_block b = {.x = x_panels, .g = g_panels, .tile = a->tile_sum, .sum = a->sum, .stride = weft_weight_stride(out)};
 	const int64_t of_panel = pairs ? 2 : 1; // rows in one of a panel
 	const int64_t most = by == WEFT_OF_TILES ? TILES_DEPTH : of_panel * DEPTH;
-	int64_t next = !only || lo > 0 ? most : most / 4, depth;
+	// What nobody has asked for is waited for, so it is little.
+	int64_t next = most / 4, depth;
 	for (int64_t r = lo; r < hi; r += depth) {
-		const operand x = operand_at(a->x, a->x_type, a->in, r, i), g = operand_at(a->g, a->g_type, a->out, r, o);
-		depth = lesser(hi - r, next);
-		b.first = r == lo;
-		b.last = r + depth == hi;
+		const operand x = operand_at(a->x, a->x_type, a->in, r, a->i), g = operand_at(a->g, a->g_type, a->out, r, a->o);
+		const int64_t tile = lo + (r - lo) / a->tile * a->tile, end = lesser(tile + a->tile, hi);
+		depth = lesser(end - r, next);
+		b.first = r == tile;
+		b.last = r + depth == end;
+		b.first_tile = tile == lo;
 		next = lesser(2 * next, most);
-		const int64_t ahead = r + depth < (only ? a->rows : hi) ? depth : 0;
+		const int64_t ahead = r + depth < hi ? depth : 0;
 #if defined(TILES)
 		if (by == WEFT_OF_TILES) {
 			b.depth = (depth + TILE_ROWS - 1) / TILE_ROWS * TILE;
@@ -271,17 +262,9 @@ INLINE void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 			multiply_panels(&b, c * b.stride, (const float *)x.at + c, a->in, b.g, VW, 1, 0);
 		if (once == in)
 			continue;
-		pack(x_panels, operand_at(a->x, a->x_type, a->in, r, i + once), in - once, depth, TALL, pairs);
+		pack(x_panels, operand_at(a->x, a->x_type, a->in, r, a->i + once), in - once, depth, TALL, pairs);
 		multiply_block(&b, once * b.stride, g, in - once, out, depth, pairs);
 	}
-}
-
-INLINE void weight_lanes(const weft_weight_args *a, int64_t lo, int64_t hi, const enum weft_products by) {
-	for (int64_t lane = lo; lane < hi; lane++)
-		for (int64_t first = lane_begins(a, lane); first < lesser(lane_begins(a, lane + 1), a->rows); first += a->tile)
-			for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
-				for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT)
-					weight_columns(a, lane, first, i, o, by);
 }
 
 static void k_weight(const void *args, int64_t lo, int64_t hi) {
@@ -289,39 +272,39 @@ static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	switch (a->products) {
 #if defined(DOT_PAIRS)
 	case WEFT_OF_PAIRS:
-		weight_lanes(a, lo, hi, WEFT_OF_PAIRS);
+		weight_block_of(a, lo, hi, WEFT_OF_PAIRS);
 		return;
 #endif
 #if defined(TILES)
 	case WEFT_OF_TILES:
 		begin_tiles();
-		weight_lanes(a, lo, hi, WEFT_OF_TILES);
+		weight_block_of(a, lo, hi, WEFT_OF_TILES);
 		_tile_release();
 		return;
 #endif
 	}
-	weight_lanes(a, lo, hi, WEFT_OF_FLOATS);
+	weight_block_of(a, lo, hi, WEFT_OF_FLOATS);
 }
 
-// The lanes are added in their order, and z is rounded once.
 static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
-	const weft_weight_args *a = args;
-	const int64_t stride = weft_weight_stride(a->out), lane = weft_weight_rows(a->in) * stride;
+	const weft_weight_sum_args *a = args;
 	for (int64_t i = lo; i < hi; i++)
-		for (int64_t c = 0; c < a->out; c += VW) {
-			const double *p = a->partial + i * stride + c;
-			float *z = a->z + i * a->out + c, sum[VW];
-			const int n = lesser(a->out - c, VW);
-			store(sum, a->accumulate ? part(z, n) : (vf){0});
+		for (int64_t c = 0; c < a->columns; c += VW) {
+			const int n = lesser(a->columns - c, VW);
+			double *total = a->total + i * a->stride + c;
+			float *z = a->z + i * a->z_stride + c, before[VW];
+			store(before, a->first && a->accumulate ? part(z, n) : (vf){0});
 			for (int half = 0; half < VW; half += VW / 2) {
-				vd total = wide(sum + half), term;
-				for (int64_t l = 0; l < a->lanes; l++) {
-					__builtin_memcpy(&term, p + l * lane + half, sizeof term);
-					total += term;
-				}
-				hf rounded = __builtin_convertvector(total, hf);
-				__builtin_memcpy(sum + half, &rounded, sizeof rounded);
+				vd t = wide(before + half), term;
+				if (!a->first)
+					__builtin_memcpy(&t, total + half, sizeof t);
+				__builtin_memcpy(&term, a->sum + i * a->stride + c + half, sizeof term);
+				t += term;
+				__builtin_memcpy(total + half, &t, sizeof t);
+				hf rounded = __builtin_convertvector(t, hf);
+				__builtin_memcpy(before + half, &rounded, sizeof rounded);
 			}
-			put(z, load(sum), n);
+			if (a->last)
+				put(z, load(before), n);
 		}
 }
