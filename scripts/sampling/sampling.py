@@ -49,7 +49,7 @@ from curves import best, epoch_seconds, fastest, reached, target, untried  # noq
 from network import command, last_line  # noqa: E402
 from papers import align, log, measured  # noqa: E402
 
-RATES = [0.001, 0.003, 0.01, 0.03, 0.1]
+RATES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
 DROPOUT = 0.5
 BATCH = 1024  # training vertices
 PART, PARTS = 200, 10  # vertices of a part, parts of a batch
@@ -123,7 +123,7 @@ def main():
     parser = argparse.ArgumentParser(prog="bench-sampling", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", type=names(GRAPHS), default=list(GRAPHS), metavar="GRAPH,…", help=f"of {', '.join(GRAPHS)} (default all)")
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="NAME,…", help=f"of {', '.join(SYSTEMS)} (default all)")
-    parser.add_argument("--rates", type=rates, default=RATES, metavar="X,…", help="learning rates to choose from (default .001,.003,.01,.03,.1)")
+    parser.add_argument("--rates", type=rates, default=RATES, metavar="X,…", help="learning rates to choose from (default .0003 to .3)")
     parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--epochs", type=pair, metavar="FULL,SAMPLED", help="of full batches, and of sampled ones (default: as each graph needs)")
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)")
