@@ -2,8 +2,10 @@ package kernel
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -14,6 +16,7 @@ func TestLaneOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		o := laneOrder{sums: make([]int, lanes)}
 		var added, want []int // written by one add after the other
+		var adding atomic.Int32
 		var all sync.WaitGroup
 		begin := make(chan struct{})
 		for lane := range lanes {
@@ -21,7 +24,14 @@ func TestLaneOrder(t *testing.T) {
 		}
 		for i, lane := range rand.New(rand.NewPCG(seed, 0)).Perm(lanes) {
 			deliver := func() {
-				o.add(lane, 100+lane, func(lane, sum int) { added = append(added, lane, sum) })
+				o.add(lane, 100+lane, func(lane, sum int) {
+					if adding.Add(1) > 1 {
+						t.Error("two sums are added at once")
+					}
+					runtime.Gosched()
+					added = append(added, lane, sum)
+					adding.Add(-1)
+				})
 			}
 			if i < lanes/2 {
 				deliver()

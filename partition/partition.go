@@ -194,15 +194,14 @@ func balanced(ctx context.Context, g *graph.Graph, o Options) (*Assignment, erro
 	return a, nil
 }
 
-// work estimates the work of the busiest partition, and the mean: its in-edges, and rowWeight for each row
-// that it owns or receives. A row of 64 columns at 1 Gbit/s takes about as long as its products.
+// work is that of the busiest partition, and the mean.
 func (a *Assignment) work(g *graph.Graph) (most, mean float64, err error) {
 	s, err := measure(g, a)
 	if err != nil {
 		return 0, 0, err
 	}
 	for p := range a.K {
-		work := float64(s.Edges[p]) + rowWeight*float64(s.Vertices[p]+s.Halo(p))
+		work := s.Work(p)
 		most, mean = max(most, work), mean+work/float64(a.K)
 	}
 	return most, mean, nil

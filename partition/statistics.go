@@ -74,6 +74,12 @@ func (s *Statistics) Halo(p int) int {
 	return sum
 }
 
+// Work estimates the work of a partition: its in-edges, and rowWeight for each row that it owns or receives.
+// A row of 64 columns at 1 Gbit/s takes about as long as its products.
+func (s *Statistics) Work(p int) float64 {
+	return float64(s.Edges[p]) + rowWeight*float64(s.Vertices[p]+s.Halo(p))
+}
+
 // Replication returns the number of owned and halo rows divided by the number of owned rows. It is 1 if no
 // partition has a halo, and 0 for a graph without vertices.
 func (s *Statistics) Replication() float64 {

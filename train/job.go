@@ -100,6 +100,8 @@ type Job struct {
 	PlanCounts bool
 	// MostPlanSteps refuses a plan with more steps of all workers, about; 0: no limit.
 	MostPlanSteps int
+	// MostPlanned is, for a plan, plan.Inputs' Most.
+	MostPlanned int
 	// Alike says, for a plan, that all partitions are like the first one, which Parts opens in their place,
 	// and that chunks are consecutive rows.
 	Alike bool
@@ -132,7 +134,8 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
 		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
 		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Counts: j.PlanCounts,
-		MostSteps: j.MostPlanSteps, Alike: j.Alike, Links: j.PlanCounts || j.PlanRange,
+		MostSteps: j.MostPlanSteps, Most: j.MostPlanned, Alike: j.Alike,
+		Links: j.PlanCounts || j.PlanRange,
 	})
 }
 

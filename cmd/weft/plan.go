@@ -131,7 +131,8 @@ func newPlan() *cobra.Command {
 		Use:   "plan [DATASET|STORE] --workers N",
 		Short: "predict how long an epoch takes on each mesh of workers",
 		Long: `plan predicts an epoch on each mesh of N workers, before any run: its time, the memory of the worker that takes most, the bytes that
-all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run. Times come from the kernel calls
+all workers send, and what limits it. The fastest mesh comes first. Bytes and memory are those of a run, about those where there are more
+than 16 workers, of which some stand for others. Times come from the kernel calls
 and messages of each worker, from the rates of kernels, which are measured on this machine, and from the links: those of --link, or
 those between the processes that a launcher started, which are measured.
 
@@ -395,7 +396,6 @@ func linksIn(path string) (*planner.Links, error) {
 type meshPlanner struct {
 	planner.Planner
 	shown *stages // how far it is; whoever asks for meshes erases it
-	show  io.Writer
 }
 
 // newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
@@ -411,7 +411,14 @@ func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	}
 	shown := newStages(show)
 	p.Progress = shown.show
-	return meshPlanner{p, shown, show}
+	warned := ""
+	p.Cache.Warn = func(why error) {
+		if line := "rates of kernels: " + printable(why.Error()); line != warned {
+			warned = line
+			shown.line(line)
+		}
+	}
+	return meshPlanner{p, shown}
 }
 
 // graphPlanner is newPlanner for a graph and its store.
@@ -423,7 +430,7 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	shown := p.shown
 	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
-		shown.erase() // opening says what it does
+		shown.pause() // opening says what it does
 		s := &session{
 			ranks: alone, store: store,
 			job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
@@ -440,14 +447,13 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 
 // sayFound says what is predicted for a mesh, as soon as it is.
 func (p *meshPlanner) sayFound(m, counted *planner.Mesh) {
-	p.shown.erase()
 	line := fmt.Sprintf("%s: %s an epoch, %s", m.Parallel, duration(seconds(m.Times.Epoch)),
 		megabytes(m.PeakTensorBytes()))
 	if counted != nil {
 		line += fmt.Sprintf(" (by counts %s, %s)", duration(seconds(counted.Times.Epoch)),
 			megabytes(counted.PeakTensorBytes()))
 	}
-	fmt.Fprintln(p.show, line)
+	p.shown.line(line)
 }
 
 // counted says what predictions by counts rest on.

@@ -34,8 +34,10 @@ func (s *stages) show(stage string, done, all int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock()
-	if s.stopTicking == nil {
+	if s.first.IsZero() {
 		s.first, s.shownAt = now, now
+	}
+	if s.stopTicking == nil {
 		s.tickEach(time.Second)
 	}
 	next := stage != s.stage
@@ -103,10 +105,32 @@ func (s *stages) say(now time.Time) {
 	s.draw(fields)
 }
 
-// erase takes the line off the screen, and ends the stage.
+// pause takes the line off the screen until the next stage, while others may write. Silence goes on.
+func (s *stages) pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+}
+
+// line writes a line of its own.
+func (s *stages) line(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stop()
+	fmt.Fprintln(s.out, text)
+	s.shownAt = s.clock()
+}
+
+// erase takes the line off the screen, and ends the stages.
 func (s *stages) erase() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stop()
+	s.first = time.Time{}
+}
+
+// stop takes the line off the screen, and ends the stage.
+func (s *stages) stop() {
 	if s.stopTicking != nil {
 		s.stopTicking()
 	}

@@ -96,6 +96,37 @@ func TestSilentStage(t *testing.T) {
 	}
 }
 
+// TestShortStages: many stages, between which others may write, are a line after five seconds, however short
+// each of them is. A line that says something else counts, and erase ends the time.
+func TestShortStages(t *testing.T) {
+	var out strings.Builder
+	now := time.Unix(0, 0)
+	s := newStages(&out)
+	s.clock = func() time.Time { return now }
+	work := func(n int) {
+		for k := range n {
+			s.show(fmt.Sprint("mesh ", k), 0, 0)
+			for range 2 {
+				now = now.Add(time.Second)
+				s.tick()
+			}
+			s.pause()
+			s.tick()
+		}
+	}
+	work(6)
+	assert.Equal(t, "mesh 2  1.0 s\nmesh 4  2.0 s\n", out.String())
+	out.Reset()
+	s.line("found")
+	work(3)
+	assert.Equal(t, "found\nmesh 2  1.0 s\n", out.String())
+	out.Reset()
+	s.erase()
+	work(2)
+	assert.Equal(t, "", out.String())
+	s.erase()
+}
+
 // terminal is a pseudo-terminal; said returns what was written to it, after it is closed.
 func terminal(t *testing.T) (tty *os.File, said func() string) {
 	t.Helper()

@@ -178,6 +178,11 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 	if g.env.EdgeData == edges.WithFeatures {
 		columns, r.EdgeColumns = int64(in.EdgeColumns), in.EdgeColumns
 	}
+	edges := int64(0)
+	for _, row := range g.rows[k] {
+		edges += in.Indptr[row+1] - in.Indptr[row]
+	}
+	r.Sources = make([]int32, 0, edges)
 	// the number of the source, then the position in the row: parallel edges keep their order
 	var keys []uint64
 	for _, row := range g.rows[k] {

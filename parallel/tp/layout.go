@@ -43,10 +43,14 @@ type span struct{ from, count int }
 func even(columns, workers int) []span {
 	cut := make([]span, workers)
 	for t := range cut {
-		from := columns * t / workers
-		cut[t] = span{from, columns*(t+1)/workers - from}
+		cut[t] = span{columns * t / workers, Columns(columns, workers, t)}
 	}
 	return cut
+}
+
+// Columns is how many of some columns a slice has.
+func Columns(columns, slices, slice int) int {
+	return columns*(slice+1)/slices - columns*slice/slices
 }
 
 // columnsOf returns the sum of the spans' columns.

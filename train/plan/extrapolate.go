@@ -15,9 +15,13 @@ import (
 func Extrapolate(a, b *Plan, at float64) Plan {
 	p := *b
 	whole := line{at}.whole
-	p.PeakTensorBytes, p.GraphBytes, p.Sent, p.EdgeColumns, p.Workers = nil, nil, nil, nil, nil
-	for i := range b.Workers {
-		from, w := &a.Workers[i], b.Workers[i]
+	p.PeakTensorBytes, p.GraphBytes, p.Sent, p.EdgeColumns = nil, nil, nil, nil
+	p.Workers = slices.Clone(b.Workers)
+	for i, w := range b.Workers {
+		if w.Like != i {
+			continue
+		}
+		from := &a.Workers[i]
 		w.Tensors, w.Graph = whole(from.Tensors, w.Tensors), whole(from.Graph, w.Graph)
 		w.Checkpoint = whole(from.Checkpoint, w.Checkpoint)
 		w.Kinds = slices.Clone(w.Kinds)
@@ -30,9 +34,41 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		}
 		w.Sent = line{at}.communication(&from.Sent, &w.Sent)
 		w.Counts = line{at}.counts(&from.Counts, &w.Counts)
-		p.Workers = append(p.Workers, w)
+		p.Workers[i] = w
+	}
+	for i := range p.Workers {
+		p.Workers[i] = p.Workers[p.Workers[i].Like]
+		w := &p.Workers[i]
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.Sent = append(p.Sent, w.Sent)
+	}
+	return p
+}
+
+// MoreChunks returns the plan of a pipeline with more chunks from the plans a and b with fewer: the numbers
+// of kernel calls and of messages in Counts grow as from a to b, and all else hardly changes and is that of
+// b. At is as in Extrapolate.
+func MoreChunks(a, b *Plan, at float64) Plan {
+	p, whole := *b, line{at}.whole
+	p.Workers = slices.Clone(b.Workers)
+	for i := range p.Workers {
+		w := &p.Workers[i]
+		if w.Like != i {
+			continue
+		}
+		from := &a.Workers[i].Counts
+		w.Counts.Kernels = Kernels{}
+		for k, its := range b.Workers[i].Counts.Kernels {
+			its.Number = int(whole(int64(from.Kernels[k].Number), int64(its.Number)))
+			w.Counts.Kernels[k] = its
+		}
+		for k := range w.Counts.Traffic {
+			messages := &w.Counts.Traffic[k].Messages
+			*messages = whole(from.Traffic[k].Messages, *messages)
+		}
+	}
+	for i := range p.Workers {
+		p.Workers[i] = p.Workers[p.Workers[i].Like]
 	}
 	return p
 }

@@ -86,6 +86,10 @@ type Worker struct {
 	RowSums                            RowSums  // if features are divided by their sums
 	// Scales that make it hard to learn; nil: there are none, or it is another worker than the first.
 	Scales *Scales
+	// Like is the number of the worker that was planned in its place, mostly its own.
+	Like int `json:"-"`
+
+	widths []int // of the columns that slices divide
 }
 
 // Layer is what a layer of the model does, in words.
@@ -121,11 +125,14 @@ type Inputs struct {
 	Range bool
 	// Counts asks for Worker.Counts, which takes a pass over the edges.
 	Counts bool
-	// MostSteps refuses a plan in which the steps of all workers are more, if all have as many as the first;
-	// 0: no limit.
+	// MostSteps refuses a plan in which the steps of the planned workers are more, if all have as many as the
+	// first; 0: no limit.
 	MostSteps int
-	// Alike says that all workers of a stage take what its first one takes, which alone is planned.
+	// Alike says that all partitions are like the first one, whose workers stand for those of the others.
 	Alike bool
+	// Most asks to plan about so many workers where there are more, of which each stands for those like it;
+	// 0: all are planned.
+	Most int
 	// Links asks for Sent.Links, which takes a pass over the edges. They are those of the last epoch.
 	Links bool
 	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
@@ -423,36 +430,64 @@ func most(workers []Worker) (bytes int64) {
 }
 
 // own plans for the workers of this process, one after the other.
-func (in *Inputs) own(ctx context.Context) (workers []Worker, err error) {
-	number, end := 0, in.Workers
+func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 	if in.Comm.Size() > 1 {
-		number, end = in.Comm.Rank(), in.Comm.Rank()+1
+		mine, err := in.worker(ctx, in.Comm.Rank())
+		return []Worker{mine}, err
 	}
-	for ; number < end && err == nil; number++ {
-		if place := in.Mesh.Place(number); in.Alike && place.Partition+place.Slice > 0 {
-			workers = append(workers, workers[in.Mesh.Rank(mesh.Place{Stage: place.Stage})])
-			continue
-		}
-		var one Worker
-		if in.TakesTurns() {
-			one, err = in.inTurns(ctx, number)
-		} else {
-			mem := tensor.NewMeter()
-			one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
-			mem.Close()
-		}
-		if err != nil {
-			return nil, cmp.Or(context.Cause(ctx), err) // a message of the plan may say the cause
-		}
-		workers = append(workers, one)
-		if steps := in.Workers * one.Counts.Steps(); number == 0 && in.MostSteps > 0 &&
-			steps > in.MostSteps {
-			err = refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
-				"%d are left of those that are planned for all meshes; take fewer workers or chunks",
-				steps, in.MostSteps)
+	first, err := in.worker(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	stands, err := in.standIns(&first)
+	if err != nil {
+		return nil, err
+	}
+	planned := 0
+	for number, of := range stands {
+		if number == of {
+			planned++
 		}
 	}
-	return workers, err
+	if steps := planned * first.Counts.Steps(); in.MostSteps > 0 && steps > in.MostSteps {
+		return nil, TooManySteps(steps, in.MostSteps)
+	}
+	workers := make([]Worker, in.Workers)
+	workers[0] = first
+	for number, of := range stands {
+		if number == of && number > 0 {
+			if workers[number], err = in.worker(ctx, number); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for number, of := range stands {
+		workers[number] = workers[of]
+		workers[number].Like = of
+	}
+	return workers, nil
+}
+
+// TooManySteps refuses a plan of so many steps, where fewer are left.
+func TooManySteps(steps, left int) error {
+	return refusal.Errorf("an epoch has about %d kernel calls and starts and ends of messages, and "+
+		"%d are left of those that are planned for all meshes; take fewer workers or chunks", steps, left)
+}
+
+// worker plans a worker.
+func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error) {
+	if in.TakesTurns() {
+		one, err = in.inTurns(ctx, number)
+	} else {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
+	}
+	if err != nil {
+		return one, cmp.Or(context.Cause(ctx), err) // a message of the plan may say the cause
+	}
+	one.Like = number
+	return one, nil
 }
 
 // inTurns plans a worker that holds several ranks.
@@ -685,7 +720,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	if w.Groups.Common != nil {
 		p.Common = w.Groups.Common.Size()
 	}
-	p.Stages, p.Chunks = w.Stages(), chunks(w)
+	p.Stages, p.Chunks, p.widths = w.Stages(), chunks(w), widths(w)
 	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	kind, _ := gnn.KindOf(w.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }

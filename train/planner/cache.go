@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +23,9 @@ import (
 type Cache struct {
 	Path string // "": nothing is kept
 	On   string // tells this program and processor from others, whose file is not read
+	// Warn is told why rates that the file should have are measured again, and why they are not kept. It may
+	// be nil.
+	Warn func(why error)
 }
 
 // kept is what the file holds.
@@ -34,14 +39,15 @@ const (
 	mostRates = 500     // that it holds, the newest
 )
 
-// of returns the rates of a key. It measures them if the file does not have them, and writes them there.
+// of returns the rates of a key. It measures them if the file does not have them, and writes them there. A
+// file that is damaged is replaced.
 func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
 	if c.Path == "" {
 		return measure()
 	}
 	file, err := c.read()
 	if err != nil {
-		return nil, err
+		c.warn(fmt.Errorf("%w; they are measured again, and the file is replaced", err))
 	}
 	hash := fmt.Sprintf("%x", sha256.Sum256(key))
 	if r, found := file.Rates[hash]; found {
@@ -54,27 +60,48 @@ func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
 	}
 	if r.Unkept = c.keep(hash, r); r.Unkept == nil {
 		r.Path = c.Path
+	} else {
+		c.warn(fmt.Errorf("not kept: %w", r.Unkept))
 	}
 	return r, nil
 }
 
-// read reads the file. One that cannot be read, or is of another program or processor, is empty.
-func (c Cache) read() (kept, error) {
-	var file kept
-	if text, err := document.Read(c.Path, mostBytes); err == nil {
-		damaged := json.Unmarshal(text, &file) != nil
-		if !damaged && file.On != c.On {
-			return kept{}, nil
-		}
-		for _, r := range file.Rates {
-			damaged = damaged || len(r.Kernels) == 0
-		}
-		if damaged {
-			return kept{}, fmt.Errorf("%s: no rates of kernels; remove the file, and they are measured again",
-				c.Path)
+func (c Cache) warn(why error) {
+	if c.Warn != nil {
+		c.Warn(why)
+	}
+}
+
+// read reads the file. One that is not there is empty; so is one that has no rates of this program and
+// processor, with an error that says so.
+func (c Cache) read() (file kept, err error) {
+	text, err := document.Read(c.Path, mostBytes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR): // keep says why it cannot be made
+		return kept{}, nil
+	case err != nil:
+		return kept{}, err
+	case json.Unmarshal(text, &file) != nil:
+		return kept{}, fmt.Errorf("%s: damaged", c.Path)
+	case file.On != c.On:
+		return kept{}, fmt.Errorf("%s: of another program or processor", c.Path)
+	}
+	for _, r := range file.Rates {
+		if !r.possible() {
+			return kept{}, fmt.Errorf("%s: damaged", c.Path)
 		}
 	}
 	return file, nil
+}
+
+// possible reports whether the rates may have been measured.
+func (r *Rates) possible() bool {
+	for k, rate := range r.Kernels {
+		if min(k.Widths[0], k.Widths[1]) < 1 || rate < 0 {
+			return false
+		}
+	}
+	return len(r.Kernels) > 0 && min(r.Beside, r.Call) >= 0
 }
 
 // keep adds rates to what the file has by now. Other processes that do so meanwhile wait. On a file system
@@ -90,10 +117,7 @@ func (c Cache) keep(hash string, r *Rates) error {
 	}
 	defer locked.Close()
 	_ = unix.Flock(int(locked.Fd()), unix.LOCK_EX)
-	file, err := c.read()
-	if err != nil {
-		return err
-	}
+	file, _ := c.read() // what is damaged is replaced
 	if file.Rates == nil {
 		file = kept{c.On, map[string]Rates{}}
 	}

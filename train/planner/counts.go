@@ -6,6 +6,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train/plan"
@@ -84,25 +85,53 @@ func (c *Counts) within(k, vertices int) *Alike {
 	}
 }
 
-// The sizes of the graphs in whose place a larger one is planned, of a partition.
+// The sizes of what is planned in the place of something larger.
 const (
 	fewestRows = 1 << 13 // of a slice, so that its sums over rows have all their lanes
-	leastRows  = 1 << 15
-	mostEdges  = 1 << 22
-	further    = 1.25 // the larger graph's vertices, over those of the smaller one
+	leastRows  = 1 << 15 // of a partition
+	mostEdges  = 1 << 21 // of a partition
+	fewEdges   = 1 << 19 // of one in chunks and in slices: so many that no blocks of edges are joined
+	further    = 1.25    // the vertices of the larger one of two graphs, over those of the smaller one
+	mostChunks = 8       // of a partition, where slices send messages for each
 )
 
-// rows is how many rows a partition of the smaller graph has on a mesh.
+// rows is how many rows a partition of the smaller graph has on a mesh. Where a slice would have too few for
+// all lanes, its sums have equally many in both graphs, so that they do not seem to grow.
 func (c *Counts) rows(grid mesh.Mesh) int {
-	few := int(mostEdges / max(1, c.degree()))
-	return max(fewestRows, min(few, max(leastRows, fewestRows*grid.Slices)))
+	const tile, fewTiles = 512, 4 // tiles of rows, each of which a lane adds
+	of := func(edges float64) int { return max(fewestRows, int(edges/max(1, c.degree()))) }
+	if grid.Stages > 1 && grid.Slices > 1 {
+		return of(fewEdges)
+	}
+	most := of(mostEdges)
+	if rows := max(leastRows, fewestRows*grid.Slices); rows <= most || grid.Slices == 1 {
+		return min(rows, most)
+	}
+	tiles := max(1, min(fewTiles, most/(tile*grid.Slices)))
+	return int(float64(min(most, tiles*tile*grid.Slices)) / further)
 }
 
 // plan plans a mesh of the settings without a memory limit: exactly, or for a large graph by the plans of two
-// smaller ones, from which memory, bytes and calls grow in proportion to the vertices.
+// smaller ones, from which memory, bytes and calls grow in proportion to the vertices. Where slices send
+// messages for each of many chunks, two plans with fewer chunks stand for one.
 func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (plan.Plan, error) {
-	o := r.Options
+	o, grid := r.Options, r.Mesh
 	o.MemoryLimit = 0
+	chunks, _ := r.ChunksOfPartition([]int{0, c.Vertices / grid.Partitions})
+	if grid.Stages == 1 || grid.Slices == 1 || chunks <= mostChunks {
+		return c.ofSize(ctx, o, r, on)
+	}
+	with := func(chunks int) (plan.Plan, error) {
+		o.Chunks = axis.Chunks(chunks * grid.Partitions)
+		return c.ofSize(ctx, o, r, on)
+	}
+	return between(with, mostChunks/2, mostChunks, chunks, plan.MoreChunks)
+}
+
+// ofSize plans the graph with some options, or two smaller ones in its place.
+func (c *Counts) ofSize(ctx context.Context, o setting.Options, r *setting.Resolved,
+	on *Machine,
+) (plan.Plan, error) {
 	of := func(vertices int) (plan.Plan, error) {
 		job, err := c.within(r.Mesh.Partitions, vertices).Job(o)
 		if err != nil {
@@ -116,6 +145,13 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	if c.Vertices <= second {
 		return of(c.Vertices)
 	}
+	return between(of, first, second, c.Vertices, plan.Extrapolate)
+}
+
+// between plans two sizes, and extrapolates from them to another one.
+func between(of func(size int) (plan.Plan, error), first, second, size int,
+	extrapolate func(a, b *plan.Plan, at float64) plan.Plan,
+) (plan.Plan, error) {
 	a, err := of(first)
 	if err != nil {
 		return a, err
@@ -124,7 +160,7 @@ func (c *Counts) plan(ctx context.Context, r *setting.Resolved, on *Machine) (pl
 	if err != nil {
 		return b, err
 	}
-	return plan.Extrapolate(&a, &b, float64(c.Vertices-first)/float64(second-first)), nil
+	return extrapolate(&a, &b, float64(size-first)/float64(second-first)), nil
 }
 
 // describe refuses options for which the counts do not tell what a run does.

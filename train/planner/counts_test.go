@@ -149,9 +149,13 @@ func TestMemoryByCounts(t *testing.T) {
 		{"graph=2", "sage", "f32"},
 		{"graph=2", "gat", "bf16"},
 		{"tensor=2", "gcn", "f32"},
+		{"tensor=16", "sage", "f32"},
 		{"pipeline=2", "gcn", "f32"},
 	} {
-		name := fmt.Sprint(s)
+		name, c, off := fmt.Sprint(s), c, .02
+		if strings.HasPrefix(s.parallel, "tensor=") && s.parallel != "tensor=2" {
+			c, off = random(600_000, 5), .15 // sums and messages of slices reach their full size in between
+		}
 		options := train.Defaults()
 		options.Parallel, options.Model, options.Hidden = s.parallel, s.model, 32
 		options.Layers, options.Threads, options.Precision = 3, 1, s.precision
@@ -166,7 +170,7 @@ func TestMemoryByCounts(t *testing.T) {
 		counted, err := c.plan(context.Background(), r, &Machine{})
 		require.NoError(t, err, name)
 		job := &train.Job{Graph: g, Options: options}
-		if r.Mesh.Stages > 1 { // METIS would take seconds
+		if r.Mesh.Stages > 1 || r.Mesh.Slices > 2 { // METIS would take seconds, and so would all workers
 			job, err = c.within(1, c.Vertices).Job(options)
 			require.NoError(t, err, name)
 		}
@@ -174,7 +178,7 @@ func TestMemoryByCounts(t *testing.T) {
 		real, err := job.Plan(context.Background())
 		require.NoError(t, err, name)
 		for k := range real.PeakTensorBytes {
-			assert.Near(t, 1, float64(counted.PeakTensorBytes[k])/float64(real.PeakTensorBytes[k]), .02, name)
+			assert.Near(t, 1, float64(counted.PeakTensorBytes[k])/float64(real.PeakTensorBytes[k]), off, name)
 			assert.Near(t, 1, float64(counted.GraphBytes[k])/float64(real.GraphBytes[k]), .05, name)
 			if sent := real.Sent[k].Bytes(); sent > 0 {
 				assert.Near(t, 1, float64(counted.Sent[k].Bytes())/float64(sent), .03, name)

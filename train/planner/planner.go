@@ -66,7 +66,7 @@ type Mesh struct {
 	// Rates are what kernels take on it.
 	Rates *Rates
 
-	steps    int     // kernel calls, starts and ends of messages of all workers
+	steps    int     // kernel calls, starts and ends of messages of the planned workers
 	haloRows float64 // of all partitions of the graph together, for each vertex
 }
 
@@ -90,6 +90,10 @@ type Refused struct {
 // mostSteps is about how many steps the meshes of several axes have together. A step takes some microseconds
 // to plan.
 const mostSteps = 3_000_000
+
+// mostPlanned is about how many workers of a mesh are planned. Where there are more, each stands for those
+// like it.
+const mostPlanned = 16
 
 // Meshes predicts all meshes of so many workers, the fastest first. Those that are not possible are refused.
 // So are meshes of several axes that have too many messages: the messages between slices grow with their
@@ -195,7 +199,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	}()
 	say("planning its messages and memory")
 	p.Machine.prepare(job, r.Workers)
-	job.MostPlanSteps = most
+	job.MostPlanSteps, job.MostPlanned = most, mostPlanned
 	m = p.newMesh(r)
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
@@ -246,10 +250,16 @@ func (p *Planner) machine(r *setting.Resolved) *Machine {
 func (p *Planner) predict(m *Mesh) {
 	f := formula{
 		Machine: *p.machine(m.Settings), Resolved: m.Settings, chunks: m.Plan.Workers[0].Chunks.Each,
+		loads: make([]load, len(m.Plan.Workers)),
 	}
 	for i := range m.Plan.Workers {
-		counts := &m.Plan.Workers[i].Counts
-		m.steps, f.loads = m.steps+counts.Steps(), append(f.loads, loadOf(counts, m.Settings, m.Rates))
+		if w := &m.Plan.Workers[i]; w.Like == i {
+			m.steps += w.Counts.Steps()
+			f.loads[i] = loadOf(&w.Counts, m.Settings, m.Rates)
+		}
+	}
+	for i := range f.loads {
+		f.loads[i] = f.loads[m.Plan.Workers[i].Like]
 	}
 	m.Times = f.times()
 }

@@ -264,7 +264,7 @@ func TestRates(t *testing.T) {
 
 func newCache(t *testing.T) Cache {
 	t.Helper()
-	return Cache{filepath.Join(t.TempDir(), "rates", "here.json"), "weft 1 on a processor"}
+	return Cache{Path: filepath.Join(t.TempDir(), "rates", "here.json"), On: "weft 1 on a processor"}
 }
 
 // TestCache: rates are measured once for each key, and one file has all. What another program measured, or on
@@ -322,19 +322,64 @@ func TestCache(t *testing.T) {
 	if _, found := file.Rates["0"]; found {
 		t.Error("the oldest of too many are kept")
 	}
-	for _, damaged := range []string{"{", "[]", `{"on":"` + c.On + `","rates":{"0":{"kernels":{}}}}`} {
-		require.NoError(t, os.WriteFile(c.Path, []byte(damaged), 0o666))
-		_, err = c.of([]byte("a"), measure)
-		if err == nil || !strings.Contains(err.Error(), c.Path+": no rates of kernels") {
-			t.Errorf("%s: %v", damaged, err)
+}
+
+// TestDamagedCache: a file that has no rates of this program is replaced as a whole, with a warning. Where it
+// cannot be, the rates count, with another warning.
+func TestDamagedCache(t *testing.T) {
+	c := newCache(t)
+	measured, warned := 0, []string{}
+	measure := func() (*Rates, error) {
+		measured++
+		return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill", Widths: [2]int{1, 1}}: .1}}, nil
+	}
+	c.Warn = func(why error) { warned = append(warned, strings.TrimPrefix(why.Error(), c.Path)) }
+	_, err := c.of([]byte("a"), measure)
+	require.NoError(t, err)
+	whole, err := os.ReadFile(c.Path)
+	require.NoError(t, err)
+	rates := func(json string) string {
+		return `{"on":"` + c.On + `","rates":{"0":{"kernels":{` + json + `}}}}`
+	}
+	const replaced = "; they are measured again, and the file is replaced"
+	for text, want := range map[string]string{
+		"":                               ": damaged",
+		string(whole[:len(whole)/2]):     ": damaged",
+		"\x89PNG\r\n\x1a\n":              ": damaged",
+		"[]":                             ": damaged",
+		rates(""):                        ": damaged",
+		rates(`"fill 0 1":1`):            ": damaged",
+		rates(`"fill 1 1":-1`):           ": damaged",
+		`{}`:                             ": of another program or processor",
+		strings.Repeat(" ", mostBytes+1): fmt.Sprintf(": longer than the %d bytes that such a file may have", mostBytes),
+	} {
+		require.NoError(t, os.WriteFile(c.Path, []byte(text), 0o666))
+		measured, warned = 0, nil
+		for range 2 { // the second finds what the first has kept
+			r, err := c.of([]byte("a"), measure)
+			if err != nil || r.Unkept != nil || r.Path != c.Path {
+				t.Errorf("%.20q: %+v, %v", text, r, err)
+			}
 		}
+		assert.Equal(t, 1, measured, "%.20q: measured", text)
+		assert.Equal(t, []string{want + replaced}, warned, "%.20q", text)
+		again, err := os.ReadFile(c.Path)
+		require.NoError(t, err)
+		assert.Equal(t, string(whole), string(again), "%.20q", text)
 	}
 	blocked := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
-	c.Path = filepath.Join(blocked, "rates.json")
-	r, err := c.of([]byte("a"), measure)
-	if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
-		t.Errorf("%+v, %v", r, err)
+	folder := filepath.Join(t.TempDir(), "rates.json")
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "in"), 0o777))
+	for path, warnings := range map[string]int{filepath.Join(blocked, "rates.json"): 1, folder: 2} {
+		c.Path, warned = path, nil
+		r, err := c.of([]byte("a"), measure)
+		if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
+			t.Errorf("%s: %+v, %v", path, r, err)
+		}
+		if len(warned) != warnings || !strings.HasPrefix(warned[len(warned)-1], "not kept: ") {
+			t.Errorf("%s: %q", path, warned)
+		}
 	}
 }
 
@@ -346,7 +391,7 @@ func TestCacheOfSeveral(t *testing.T) {
 	for k := range several {
 		all.Go(func() {
 			r, err := c.of(fmt.Append(nil, k), func() (*Rates, error) {
-				return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill"}: .1}}, nil
+				return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill", Widths: [2]int{1, 1}}: .1}}, nil
 			})
 			if err != nil || r.Unkept != nil {
 				t.Errorf("%+v, %v", r, err)

@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
+	"weft/train/plan"
 	"weft/train/setting"
 )
 
@@ -154,7 +155,7 @@ func (s *search) onGraph(ctx context.Context) error {
 		if s.Exactly > 0 {
 			of = min(of, max(s.Exactly, number+1))
 		}
-		m, err := s.mesh(ctx, grid, most, s.say(grid, number, of))
+		m, err := s.affordable(ctx, grid, most, s.say(grid, number, of))
 		switch {
 		case refusal.Is(err) && ctx.Err() == nil:
 			s.refused[grid] = err
@@ -181,6 +182,21 @@ func (s *search) onGraph(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// affordable predicts a mesh on the graph, unless by counts it has more steps than most; 0: of any number.
+func (s *search) affordable(ctx context.Context, grid mesh.Mesh, most int, say func(what string),
+) (*Mesh, error) {
+	if counted := s.counted[grid]; counted != nil && most > 0 {
+		steps := counted.steps // at least so many workers are planned on the graph
+		if n := grid.Workers(); n <= mostPlanned {
+			steps = n * counted.Plan.Workers[0].Counts.Steps()
+		}
+		if steps > most {
+			return nil, plan.TooManySteps(steps, most)
+		}
+	}
+	return s.mesh(ctx, grid, most, say)
 }
 
 // expected is how long an epoch takes on a mesh by counts, infinitely where these refuse it. Without counts,
