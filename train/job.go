@@ -105,6 +105,8 @@ type Job struct {
 	// Alike says, for a plan, that all partitions are like the first one, which Parts opens in their place,
 	// and that chunks are consecutive rows.
 	Alike bool
+	// LargerBy is, for a plan, axis.Env's.
+	LargerBy float64
 	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
@@ -131,8 +133,10 @@ func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 }
 
 func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
+	config := s.Config
+	config.LargerBy = j.LargerBy
 	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
+		Config: config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
 		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Counts: j.PlanCounts,
 		MostSteps: j.MostPlanSteps, Most: j.MostPlanned, Alike: j.Alike,
 		Links: j.PlanCounts || j.PlanRange,

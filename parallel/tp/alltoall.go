@@ -138,11 +138,12 @@ func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (li
 	return list
 }
 
-// elements returns a bound of a message's size, for rows of a width. It does not depend on the chunks, which
-// a plan does not know.
+// elements returns a bound of a message's size, for rows of a width, in the graph for which a plan may take a
+// smaller one. It does not depend on the chunks, which a plan does not know.
 func (t *allToAll) elements(sender, receiver int, width func(exchange.Form) int) int {
 	owner, slice := t.ends(sender, receiver)
-	return min(t.rowsOf[owner].Cols, t.maxRows) * width(t.form(slice))
+	rows := min(max(1, t.axis.largerBy)*float64(t.rowsOf[owner].Cols), float64(t.maxRows))
+	return int(rows) * width(t.form(slice))
 }
 
 // report passes the bytes that this worker sends to Options.Redistributed.

@@ -51,11 +51,12 @@ type Axis struct {
 	epoch         int                              // for errors
 	partition     int                              // whose columns are sliced
 	wire          kernel.Format
-	allToAlls     int    // so far in this epoch
-	idle          func() // takes the place of inner's work in a forward pass where the slice has no columns
-	wholeHeads    bool   // slices of attention are whole heads
-	overlapping   bool   // a slice has all rows that its edges read, so that chunks can be aggregated
-	common        bool   // workers of the axis have the edges in common
+	largerBy      float64 // Env.LargerBy
+	allToAlls     int     // so far in this epoch
+	idle          func()  // takes the place of inner's work in a forward pass where the slice has no columns
+	wholeHeads    bool    // slices of attention are whole heads
+	overlapping   bool    // a slice has all rows that its edges read, so that chunks can be aggregated
+	common        bool    // workers of the axis have the edges in common
 
 	chunks    int                     // AggregationChunks
 	schedules map[direction]*schedule // made when first asked for
@@ -99,7 +100,7 @@ func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
 	return &Axis{
 		team: e.Team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
 		redistributed: e.Redistributed, chunks: int(o.AggregationChunks),
-		schedules: map[direction]*schedule{},
+		schedules: map[direction]*schedule{}, largerBy: e.LargerBy,
 		partition: g.Partition, wire: o.Wire.Format(e.Team.Storage), idle: g.Halo.Meet,
 	}
 }

@@ -137,6 +137,7 @@ func (c *Counts) ofSize(ctx context.Context, o setting.Options, r *setting.Resol
 		if err != nil {
 			return plan.Plan{}, err
 		}
+		job.LargerBy = float64(c.Vertices) / float64(vertices)
 		on.prepare(job, r.Workers)
 		return job.Plan(ctx)
 	}

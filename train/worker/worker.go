@@ -62,6 +62,8 @@ type Config struct {
 	Started []*engine.Standard
 	// Fetches are a plan's, from task.Fetches. nil: it knows none.
 	Fetches *links.Fetches
+	// LargerBy is a plan's, axis.Env's.
+	LargerBy float64
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
 	// Explain is called for each module of the model with what it does. It may be nil.
@@ -269,7 +271,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 	}
 	return w, engine.Config{
 		Env: axis.Env{
-			Team: team, Groups: w.Groups, Share: w.Share, Epochs: c.Epochs,
+			Team: team, Groups: w.Groups, Share: w.Share, Epochs: c.Epochs, LargerBy: c.LargerBy,
 			Explain: c.Explain, Aggregated: w.aggregated, Redistributed: w.redistributed,
 		},
 		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage,
