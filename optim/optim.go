@@ -19,15 +19,22 @@ type Settings struct {
 	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of parameters with nn.ConvDecay
 	DecayFirstLayerOnly bool    `yaml:"decay-first-layer-only"`
 	Momentum            float64 `yaml:"momentum"` // of SGD, in [0, 1)
-	Clip                float64 `yaml:"clip"`     // largest 2-norm of all gradients together; 0: no limit
+	// AdamBeta2 is β₂ of Adam and AdamW, in (0, 1): the share of the mean of squared gradients that each step
+	// keeps.
+	AdamBeta2 float64 `yaml:"adam-beta2"`
+	Clip      float64 `yaml:"clip"` // largest 2-norm of all gradients together; 0: no limit
 }
 
 // Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic
 // gradient descent.
-var Names = []string{"adam", "adamw", SGD}
+var Names = []string{Adam, AdamW, SGD}
 
-// SGD is the name of stochastic gradient descent, which alone has a momentum.
-const SGD = "sgd"
+// The names of the optimizers.
+const (
+	Adam  = "adam"
+	AdamW = "adamw"
+	SGD   = "sgd"
+)
 
 // Optimizer holds the state of one run.
 type Optimizer struct {
@@ -46,7 +53,10 @@ type Optimizer struct {
 func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) {
 	buffers := 2
 	switch s.Optimizer {
-	case "adam", "adamw":
+	case Adam, AdamW:
+		if !(s.AdamBeta2 > 0 && s.AdamBeta2 < 1) {
+			return nil, fmt.Errorf("adam-beta2 %v: must be above 0 and below 1", s.AdamBeta2)
+		}
 	case SGD:
 		buffers = 0
 		if s.Momentum != 0 {
@@ -92,8 +102,8 @@ func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip floa
 		return
 	}
 	o.team.Adam(p.Value, p.Grad, state[0], state[1], kernel.AdamStep{
-		Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
-		Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Optimizer == "adamw",
+		Rate: rate, Beta1: 0.9, Beta2: o.s.AdamBeta2, Epsilon: 1e-8,
+		Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Optimizer == AdamW,
 	})
 }
 

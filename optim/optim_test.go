@@ -50,14 +50,18 @@ func TestGolden(t *testing.T) {
 		}
 		tested++
 		t.Run(name, func(t *testing.T) {
-			var torch struct {
-				LR          float64  `json:"lr"`
-				Momentum    float64  `json:"momentum"`
-				WeightDecay float64  `json:"weight_decay"`
-				Clip        *float64 `json:"clip"`
-			}
+			torch := struct {
+				LR          float64    `json:"lr"`
+				Momentum    float64    `json:"momentum"`
+				Betas       [2]float64 `json:"betas"`
+				WeightDecay float64    `json:"weight_decay"`
+				Clip        *float64   `json:"clip"`
+			}{Betas: [2]float64{.9, .999}} // torch.optim.Adam's defaults
 			require.NoError(t, json.Unmarshal([]byte(text), &torch))
-			s := optim.Settings{LR: torch.LR, Momentum: torch.Momentum, WeightDecay: torch.WeightDecay}
+			s := optim.Settings{
+				LR: torch.LR, Momentum: torch.Momentum, AdamBeta2: torch.Betas[1],
+				WeightDecay: torch.WeightDecay,
+			}
 			s.Optimizer, _, _ = strings.Cut(name, "-")
 			if torch.Clip != nil {
 				s.Clip = *torch.Clip
@@ -90,8 +94,8 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
-	if tested != 8 {
-		t.Errorf("%d configurations, want 8", tested)
+	if tested != 9 {
+		t.Errorf("%d configurations, want 9", tested)
 	}
 }
 
@@ -107,7 +111,7 @@ func TestDecayOfTheFirstLayer(t *testing.T) {
 			ps.Attention("1.att", 1, 2)
 			team.Fill(ps.List[3].Value, 1)
 			newOptimizer(t, optim.Settings{
-				Optimizer: name, LR: .1, WeightDecay: .5,
+				Optimizer: name, LR: .1, AdamBeta2: .999, WeightDecay: .5,
 				DecayFirstLayerOnly: firstOnly,
 			}, team, ps).Step(1)
 			for i, want := range []bool{true, false, !firstOnly, !firstOnly} {
@@ -184,7 +188,7 @@ func TestRateFactor(t *testing.T) {
 		team, ps := newParams(t)
 		p := ps.Bias("p", 1, nn.Constant(0))
 		p.Grad.Floats()[0] = 1
-		o := newOptimizer(t, optim.Settings{Optimizer: name, LR: .5}, team, ps)
+		o := newOptimizer(t, optim.Settings{Optimizer: name, LR: .5, AdamBeta2: .999}, team, ps)
 		o.Step(0)
 		if v := p.Value.Floats()[0]; v != 0 {
 			t.Errorf("%s: a step with a factor of 0 ends at %v", name, v)
@@ -194,11 +198,17 @@ func TestRateFactor(t *testing.T) {
 	}
 }
 
-func TestUnknownOptimizer(t *testing.T) {
+func TestRefused(t *testing.T) {
 	team, ps := newParams(t)
 	if _, err := optim.New(optim.Settings{Optimizer: "lion"}, team, ps.List); err == nil ||
 		!strings.Contains(err.Error(), `"lion"`) {
 		t.Errorf("%v", err)
+	}
+	for _, beta := range []float64{0, 1, math.NaN()} {
+		_, err := optim.New(optim.Settings{Optimizer: optim.Adam, AdamBeta2: beta}, team, ps.List)
+		if err == nil || err.Error() != fmt.Sprintf("adam-beta2 %v: must be above 0 and below 1", beta) {
+			t.Errorf("beta2 %v: %v", beta, err)
+		}
 	}
 }
 
@@ -209,8 +219,8 @@ func TestStateMemory(t *testing.T) {
 		s     optim.Settings
 		pages int64
 	}{
-		{optim.Settings{Optimizer: "adam"}, 6},
-		{optim.Settings{Optimizer: "adamw"}, 6},
+		{optim.Settings{Optimizer: "adam", AdamBeta2: .999}, 6},
+		{optim.Settings{Optimizer: "adamw", AdamBeta2: .999}, 6},
 		{optim.Settings{Optimizer: "sgd", Momentum: .9}, 3},
 		{optim.Settings{Optimizer: "sgd"}, 0},
 	} {

@@ -597,6 +597,7 @@ OPTIMIZERS = {  # name: (class, arguments, weight decay of the matrix; the bias 
     "adam": (torch.optim.Adam, {"lr": 0.01}, 0, None),
     "adam-decay": (torch.optim.Adam, {"lr": 0.01}, 0.05, None),
     "adam-decay-clip": (torch.optim.Adam, {"lr": 0.01}, 0.05, 2.5),
+    "adam-beta2": (torch.optim.Adam, {"lr": 0.01, "betas": (0.9, 0.8)}, 0, None),
     "adamw": (torch.optim.AdamW, {"lr": 0.01}, 0.05, None),
 }
 

@@ -219,7 +219,7 @@ def main() -> None:
     graph = Graph(Path(store))
     batches = {"pyg-neighbor": pyg_neighbor, "pyg-cluster": pyg_cluster, "dgl-neighbor": dgl_neighbor}[name](graph, settings)
     net = Net(graph.columns, graph.classes, settings["layers"], settings["hidden"], settings["dropout"])
-    optimizer = torch.optim.Adam(net.parameters(), lr=settings["lr"])
+    optimizer = torch.optim.Adam(net.parameters(), lr=settings["lr"], betas=(0.9, settings["adam-beta2"]))
     curve = []
     for epoch in range(1, settings["epochs"] + 1):
         start, processor, losses = time.perf_counter(), time.process_time(), []

@@ -51,6 +51,7 @@ from papers import align, log, measured  # noqa: E402
 
 RATES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
 DROPOUT = 0.5
+BETA2 = 0.999
 BATCH = 1024  # training vertices
 PART, PARTS = 200, 10  # vertices of a part, parts of a batch
 MOST = 1024  # parts that weft partition makes
@@ -124,6 +125,7 @@ def main():
     parser.add_argument("--only", type=names(GRAPHS), default=list(GRAPHS), metavar="GRAPH,…", help=f"of {', '.join(GRAPHS)} (default all)")
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="NAME,…", help=f"of {', '.join(SYSTEMS)} (default all)")
     parser.add_argument("--rates", type=rates, default=RATES, metavar="X,…", help="learning rates to choose from (default .0003 to .3)")
+    parser.add_argument("--adam-beta2", type=float, default=BETA2, metavar="X", help="of all systems (default .999)")
     parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--epochs", type=pair, metavar="FULL,SAMPLED", help="of full batches, and of sampled ones (default: as each graph needs)")
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)")
@@ -322,13 +324,16 @@ class Bench:
         full, sampled = self.options.epochs or (graph.full, graph.sampled)
         epochs = TIMED * system.longer if run.round else sampled * system.longer if system.peer else full
         version = pathlib.Path(self.made[system.peer.partition("-")[0]]).name if system.peer else self.made["weft"]
-        kept = self.options.kept / f"{run}, {epochs} epochs, {version}{f', {threads} threads' if run.round else ''}.json"
+        beta2 = self.options.adam_beta2
+        other = f", beta2 {beta2:g}" if beta2 != BETA2 else ""
+        kept = self.options.kept / f"{run}{other}, {epochs} epochs, {version}{f', {threads} threads' if run.round else ''}.json"
         if kept.exists():
             log(f"{run}: done before")
             return json.loads(kept.read_text())
         log(f"{run}")
         with tempfile.TemporaryDirectory(dir=self.scratch) as scratch:
-            settings = {"layers": graph.layers, "hidden": graph.hidden, "dropout": DROPOUT, "lr": run.rate, "seed": run.seed, "epochs": epochs, "threads": threads}
+            settings = {"layers": graph.layers, "hidden": graph.hidden, "dropout": DROPOUT, "lr": run.rate, "adam-beta2": beta2,
+                        "seed": run.seed, "epochs": epochs, "threads": threads}
             try:
                 curve = (self.sampled if system.peer else self.weft)(run, system, settings, pathlib.Path(scratch))
             except subprocess.CalledProcessError as error:

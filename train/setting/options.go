@@ -84,7 +84,7 @@ func Defaults() Options {
 			AttentionGradient: gnn.AttentionGradients[0], Jump: gnn.Jumps[0],
 			Alpha: 0.1, Theta: 0.5, SharedWeights: true,
 		},
-		Settings:          optim.Settings{Optimizer: optim.Names[0], LR: 0.01},
+		Settings:          optim.Settings{Optimizer: optim.Names[0], LR: 0.01, AdamBeta2: .999},
 		Options:           axis.Options{Prefetch: 1, HistoryPeriod: 23},
 		NormalizeFeatures: normalizations[0], InitScheme: nn.InitSchemes[0], Schedule: optim.Schedules[0],
 		PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, Select: SelectMetric,

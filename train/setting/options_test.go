@@ -3,6 +3,7 @@ package setting
 import (
 	"cmp"
 	"encoding"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -54,6 +55,21 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
+// TestNeeds: a setting of some optimizers is refused beside another, and taken beside each of them.
+func TestNeeds(t *testing.T) {
+	for optimizer, want := range map[string]string{
+		"adam": "", "adamw": "",
+		"sgd": "adam-beta2 0.9: belongs to optimizer adam or adamw; give that, or leave it out",
+	} {
+		o := Defaults()
+		o.Optimizer, o.AdamBeta2 = optimizer, .9
+		_, err := o.Resolve()
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && got != want {
+			t.Errorf("%s: %v, want %q", optimizer, err, want)
+		}
+	}
+}
+
 func TestResolveRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"model", "nosuch", "model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
@@ -71,6 +87,8 @@ func TestResolveRefuses(t *testing.T) {
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
 		{"momentum", "1", "momentum 1: must be at least 0 and below 1"},
 		{"momentum", "0.9", "momentum 0.9: belongs to optimizer sgd; give that, or leave it out"},
+		{"adam-beta2", "0", "adam-beta2 0: must be above 0 and below 1"},
+		{"adam-beta2", "1", "adam-beta2 1: must be above 0 and below 1"},
 		{"warmup", "-1", "warmup -1: must be at least 0"},
 		{"plateau-factor", "1", "plateau-factor 1: must be above 0 and below 1"},
 		{"plateau-factor", "0.5", "plateau-factor 0.5: belongs to schedule plateau; give that, or " +

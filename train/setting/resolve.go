@@ -312,9 +312,10 @@ func (r *Resolved) checkNeeds() error {
 	defaults := Defaults()
 	for _, s := range settings {
 		other, given := settingNamed(s.needs.setting)
-		if given && other.Text(&r.Options) != s.needs.value && s.Text(&r.Options) != s.Text(&defaults) {
+		if given && !slices.Contains(s.needs.values, other.Text(&r.Options)) &&
+			s.Text(&r.Options) != s.Text(&defaults) {
 			return s.refuse(&r.Options, "belongs to {"+other.Name+"} %s; give that, or leave it out",
-				s.needs.value)
+				strings.Join(s.needs.values, " or "))
 		}
 	}
 	return nil

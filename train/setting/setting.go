@@ -53,7 +53,7 @@ type Setting struct {
 	// was are the words for false and true, where the setting was once one of these; nil: it was not
 	was  map[bool]string
 	task string // the one that it is for, "": any
-	// needs is the other setting, and its value, that it is for; zero: any
+	// needs is the other setting, and its values, that it is for; zero: any
 	needs  need
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
@@ -67,8 +67,11 @@ type Setting struct {
 	field  []int  // its index in Options
 }
 
-// need is the value that another setting must have.
-type need struct{ setting, value string }
+// need is the values of which another setting must have one.
+type need struct {
+	setting string
+	values  []string
+}
 
 var settings = withFields([][]Setting{
 	ModelGroup: {
@@ -159,18 +162,25 @@ var settings = withFields([][]Setting{
 			"others; prediction has all (masked label prediction), 0: labels are no input"},
 		{Name: "optimizer", Choices: optim.Names, Meaning: "optimizer"},
 		{
-			Name: "momentum", needs: need{"optimizer", optim.SGD}, limits: fraction,
+			Name: "momentum", needs: need{"optimizer", []string{optim.SGD}}, limits: fraction,
 			Meaning: "momentum of sgd, the share of the step before that each step repeats",
+		},
+		{
+			Name: "adam-beta2", needs: need{"optimizer", []string{optim.Adam, optim.AdamW}},
+			limits: bounds{low: 0, high: 1, openLow: true, openHigh: true},
+			Meaning: "β₂ of adam and adamw, the share of the mean of squared gradients that each step keeps; .9 " +
+				"often needs fewer epochs",
 		},
 		{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau " +
 			"lowers it where the validation metric, or loss, that select takes stops improving"},
 		{
-			Name: "plateau-factor", needs: need{"schedule", optim.PlateauSchedule},
+			Name: "plateau-factor", needs: need{"schedule", []string{optim.PlateauSchedule}},
 			limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
 			Meaning: "what schedule plateau multiplies the learning rate by",
 		},
 		{
-			Name: "plateau-patience", needs: need{"schedule", optim.PlateauSchedule}, limits: between(0, 1e9),
+			Name: "plateau-patience", needs: need{"schedule", []string{optim.PlateauSchedule}},
+			limits: between(0, 1e9),
 			Meaning: "evaluations in a row without progress after which the next one lowers the learning " +
 				"rate, with schedule plateau",
 		},
@@ -180,7 +190,7 @@ var settings = withFields([][]Setting{
 			"auto takes cross-entropy for classes and mse for values; those of values are of standard " +
 			"scores"},
 		{
-			Name: "focal-gamma", task: task.Vertex, needs: need{"loss", task.Focal}, limits: above(0),
+			Name: "focal-gamma", task: task.Vertex, needs: need{"loss", []string{task.Focal}}, limits: above(0),
 			Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln " +
 				"p; for loss focal",
 		},
