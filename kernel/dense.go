@@ -255,6 +255,8 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 type weight struct {
 	team          *Team
 	z, x, g       *tensor.Matrix
+	first         *C.float           // of z
+	args          C.weft_weight_args // what all sums have in common
 	to            Output
 	lanes, blocks int // of rows, and of z
 	broad         int // blocks beside each other
@@ -264,7 +266,13 @@ type weight struct {
 }
 
 func newWeight(t *Team, z, x, g *tensor.Matrix, to Output) *weight {
-	w := &weight{team: t, z: z, x: x, g: g, to: to}
+	w := &weight{team: t, z: z, x: x, g: g, to: to, first: floats(z), args: C.weft_weight_args{
+		x: either(x), g: either(g), in: C.int64_t(x.Cols), out: C.int64_t(g.Cols), tile: laneRows,
+		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
+	}}
+	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
+		w.args.products = C.int32_t(multiplyBy)
+	}
 	w.broad = (z.Cols + C.WEFT_WEIGHT_OUT - 1) / C.WEFT_WEIGHT_OUT
 	w.blocks = (z.Rows + C.WEFT_WEIGHT_IN - 1) / C.WEFT_WEIGHT_IN * w.broad
 	w.lanes = min(tilesOfLanes(x.Rows), lanes, (mostSums+w.blocks-1)/w.blocks)
@@ -287,45 +295,59 @@ func (w *weight) release() {
 }
 
 func (w *weight) run() {
-	free := make(chan int, w.sums.Rows) // rows of sums
-	for k := range w.sums.Rows {
+	w.team.sumsInOrder(w.threads, w.sums.Rows, w.blocks, w.lanes, w.sum, w.add)
+}
+
+// sumsInOrder calls sum for each lane of each block, in memory for so many sums, and add for each of them
+// after that for the lane before. After a panic nobody waits for memory.
+func (t *Team) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum, block, lane int),
+	add func(block, lane, sum int),
+) {
+	free := make(chan int, sums)
+	for k := range sums {
 		free <- k
 	}
-	orders := make([]laneOrder, w.blocks)
+	orders := make([]laneOrder, blocks)
 	for b := range orders {
-		orders[b].sums = make([]int, w.lanes)
+		orders[b].sums = make([]int, lanes)
 	}
 	var next atomic.Int64
-	w.team.Parallel(w.threads, func(thread int) {
-		for {
-			sum := <-free // before its number, so that the first of those at work waits for nothing
-			k := int(next.Add(1)) - 1
-			if k >= w.lanes*w.blocks {
-				free <- sum
-				return
+	failed := make(chan struct{})
+	fail := sync.OnceFunc(func() { close(failed) })
+	t.Parallel(threads, func(thread int) {
+		through := false
+		defer func() {
+			if !through {
+				fail()
 			}
-			block, lane := k/w.lanes, k%w.lanes
-			w.sum(thread, sum, block, lane)
-			orders[block].add(lane, sum, func(lane, sum int) {
-				w.add(block, lane, sum)
-				free <- sum
-			})
+		}()
+		for !through {
+			select {
+			case s := <-free: // before its number, so that the first of those at work waits for nothing
+				k := int(next.Add(1)) - 1
+				if through = k >= lanes*blocks; through {
+					free <- s
+					continue
+				}
+				block, lane := k/lanes, k%lanes
+				sum(thread, s, block, lane)
+				orders[block].add(lane, s, func(lane, s int) {
+					add(block, lane, s)
+					free <- s
+				})
+			case <-failed:
+				through = true
+			}
 		}
 	})
 }
 
 // sum computes a block's sum over a lane.
 func (w *weight) sum(thread, sum, block, lane int) {
-	args := C.weft_weight_args{
-		sum: (*C.double)(row(w.sums, sum)), tile_sum: (*C.float)(row(w.tileSums, thread)),
-		scratch: (*C.float)(row(w.panels, thread)), x: either(w.x), g: either(w.g),
-		in: C.int64_t(w.x.Cols), out: C.int64_t(w.g.Cols), i: C.int64_t(block / w.broad * C.WEFT_WEIGHT_IN),
-		o: C.int64_t(block % w.broad * C.WEFT_WEIGHT_OUT), tile: laneRows,
-		x_type: C.int32_t(typeOf(w.x)), g_type: C.int32_t(typeOf(w.g)),
-	}
-	if w.x.Element == tensor.BFloat16 && w.g.Element == tensor.BFloat16 {
-		args.products = C.int32_t(multiplyBy)
-	}
+	args := w.args
+	args.sum, args.tile_sum = (*C.double)(row(w.sums, sum)), (*C.float)(row(w.tileSums, thread))
+	args.scratch = (*C.float)(row(w.panels, thread))
+	args.i, args.o = C.int64_t(block/w.broad*C.WEFT_WEIGHT_IN), C.int64_t(block%w.broad*C.WEFT_WEIGHT_OUT)
 	begins := func(lane int) int {
 		return min(tilesOfLanes(w.x.Rows)*lane/w.lanes*laneRows, w.x.Rows)
 	}
@@ -337,7 +359,7 @@ func (w *weight) add(block, lane, sum int) {
 	i, o := block/w.broad*C.WEFT_WEIGHT_IN, block%w.broad*C.WEFT_WEIGHT_OUT
 	columns := min(w.z.Cols-o, C.WEFT_WEIGHT_OUT)
 	args := C.weft_weight_sum_args{
-		z:     (*C.float)(unsafe.Add(row(w.z, i), o*w.z.Element.Size())),
+		z:     (*C.float)(unsafe.Add(unsafe.Pointer(w.first), 4*(i*w.z.Cols+o))),
 		total: (*C.double)(row(w.totals, block)), sum: (*C.double)(row(w.sums, sum)),
 		columns: C.int64_t(columns), stride: C.weft_weight_stride(C.int64_t(columns)),
 		z_stride: C.int64_t(w.z.Cols), first: boolean(lane == 0), last: boolean(lane == w.lanes-1),
@@ -364,9 +386,9 @@ type laneOrder struct {
 // add adds a lane's sum, or leaves it to another thread, which adds now or will do so before.
 func (o *laneOrder) add(lane, sum int, add func(lane, sum int)) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.sums[lane] = 1 + sum
 	if o.adding {
+		o.mu.Unlock()
 		return
 	}
 	o.adding = true
@@ -378,4 +400,5 @@ func (o *laneOrder) add(lane, sum int, add func(lane, sum int)) {
 		o.mu.Lock()
 	}
 	o.adding = false
+	o.mu.Unlock()
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"weft/tensor"
 )
 
 // TestLaneOrder: the sums of lanes that become complete in any order, and at the same time, are each added
@@ -47,5 +49,69 @@ func TestLaneOrder(t *testing.T) {
 		if !slices.Equal(added, want) {
 			t.Fatalf("added %v, want %v", added, want)
 		}
+	}
+}
+
+// TestSumsInOrder: of several blocks each sum is computed once and added in order, in memory that no other one
+// has meanwhile, on fewer threads than sums and on as many. If one of them panics the caller gets that, and
+// nobody waits.
+func TestSumsInOrder(t *testing.T) {
+	const blocks, lanes = 3, 7
+	for _, threads := range []int{1, 2, 5, blocks * lanes} {
+		for failing := range blocks*lanes + 1 { // the last: none
+			for _, where := range []string{"sum", "add"} {
+				team, sums := NewTeam(threads, tensor.NewMeter()), min(2*threads, blocks*lanes)
+				holds := make([]atomic.Int64, sums) // 1 + the number of what is there
+				var added [blocks]int
+				fails := func(in string, block, lane int) {
+					if in == where && block*lanes+lane == failing {
+						panic(failing)
+					}
+				}
+				func() {
+					defer func() {
+						if got := recover(); (failing < blocks*lanes) != (got == failing) {
+							t.Errorf("%d threads, %s %d: recovered %v", threads, where, failing, got)
+						}
+					}()
+					team.sumsInOrder(threads, sums, blocks, lanes, func(_, sum, block, lane int) {
+						if !holds[sum].CompareAndSwap(0, int64(1+block*lanes+lane)) {
+							t.Error("the memory of a sum is not free")
+						}
+						runtime.Gosched()
+						fails("sum", block, lane)
+					}, func(block, lane, sum int) {
+						fails("add", block, lane)
+						if !holds[sum].CompareAndSwap(int64(1+block*lanes+lane), 0) || added[block] != lane {
+							t.Errorf("lane %d of block %d is added as number %d", lane, block, added[block])
+						}
+						added[block]++
+					})
+				}()
+				if want := [blocks]int{lanes, lanes, lanes}; failing == blocks*lanes && added != want {
+					t.Errorf("added %v", added)
+				}
+			}
+		}
+	}
+}
+
+// TestWeightTypes: a gradient that is not of floats, and factors that are no numbers, are the caller's panic.
+func TestWeightTypes(t *testing.T) {
+	team := NewTeam(3, tensor.NewMeter())
+	defer team.Memory.Close()
+	of := func(e tensor.Element, rows int) *tensor.Matrix {
+		return team.Memory.NewElement(tensor.Buffers, e, rows, 4)
+	}
+	const f32, bf16, i32 = tensor.Float32, tensor.BFloat16, tensor.Int32
+	for _, c := range [][3]tensor.Element{{bf16, f32, f32}, {f32, i32, f32}, {f32, f32, i32}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("types %v: no panic", c)
+				}
+			}()
+			team.MatMulT(of(c[0], 4), of(c[1], 8), of(c[2], 8), Replace)
+		}()
 	}
 }

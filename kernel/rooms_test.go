@@ -9,7 +9,8 @@ import (
 
 // TestRoomsOfThreads: what kernels compute in besides their operands is counted, for each thread, and a plan
 // knows it. Attention of 2 heads of 2,048 columns takes 4 rows of 16 KiB, and with weights of edge features
-// 16 more; layer norm of 1,000 columns in bfloat16 two batches of 16 rows of floats; and each a cache line.
+// 16 more; layer norm of 1,000 columns in bfloat16 two batches of 16 rows of floats; and each a cache line. A weight's
+// gradient takes two sums of a block, as far as there are lanes, a sum of a tile, and panels.
 func TestRoomsOfThreads(t *testing.T) {
 	const rows, heads, width, features, page = 3, 2, 2048, 4, 4096
 	attend := func(team *kernel.Team, weights bool) {
@@ -38,6 +39,10 @@ func TestRoomsOfThreads(t *testing.T) {
 		team.LayerNorm(x, x, kernel.Normalization{Mean: column(), Rstd: column(), Gamma: one(), Beta: one()},
 			1e-5, kernel.ReLU, kernel.Mask{})
 	}
+	weight := func(team *kernel.Team, rows, in, out int) {
+		one := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
+		team.MatMulT(one(in, out), one(rows, in), one(rows, out), kernel.Replace)
+	}
 	for name, c := range map[string]struct {
 		compute func(*kernel.Team)
 		more    int64 // bytes of three more threads, in pages
@@ -51,7 +56,12 @@ func TestRoomsOfThreads(t *testing.T) {
 		"layer norm, bfloat16": {func(team *kernel.Team) {
 			norm(team, tensor.BFloat16)
 		}, (126 - 32) * page}, // of 125.06 KiB
-		"layer norm of float32": {func(team *kernel.Team) { norm(team, tensor.Float32) }, 0},
+		"gradient of a weight": {func(team *kernel.Team) { weight(team, 9000, 64, 64) }, 135 * page},
+		"gradient of a weight, blocks": {func(team *kernel.Team) {
+			weight(team, 3000, 300, 520)
+		}, 2566 * page},
+		"gradient of a weight, few rows": {func(team *kernel.Team) { weight(team, 1500, 64, 64) }, 25 * page},
+		"layer norm of float32":          {func(team *kernel.Team) { norm(team, tensor.Float32) }, 0},
 	} {
 		peak := func(team *kernel.Team) int64 {
 			defer team.Memory.Close()
