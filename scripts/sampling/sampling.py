@@ -51,7 +51,6 @@ from papers import align, log, measured  # noqa: E402
 
 RATES = [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
 DROPOUT = 0.5
-BETA2 = 0.999
 BATCH = 1024  # training vertices
 PART, PARTS = 200, 10  # vertices of a part, parts of a batch
 MOST = 1024  # parts that weft partition makes
@@ -85,20 +84,21 @@ GRAPHS = {
 class System:
     """weft with these flags, or a peer by its name in sampled.py. fan_outs: those to choose from, for three layers. like: the system
     whose setting it takes. longer: how many times a sampler's epochs it takes to count and to time, as its own are shorter; of full
-    batches a graph says how many count."""
+    batches a graph says how many count. beta2: Adam's."""
     flags: tuple = ()
     peer: str = ""
     fan_outs: tuple = ((),)
     like: str = ""
     longer: int = 1
+    beta2: float = 0.999
 
 
 FAN_OUTS = ((10, 10, 10), (15, 10, 5))
 SYSTEMS = {
-    "weft bf16": System(flags=("--precision", "bf16"), longer=8),
+    "weft bf16": System(flags=("--precision", "bf16"), longer=8, beta2=0.9),
     "dgl neighbor": System(peer="dgl-neighbor", fan_outs=FAN_OUTS),
     "pyg cluster": System(peer="pyg-cluster", longer=4),
-    "weft f32": System(like="weft bf16", longer=8),
+    "weft f32": System(like="weft bf16", longer=8, beta2=0.9),
     "pyg neighbor": System(peer="pyg-neighbor", like="dgl neighbor"),
 }
 
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--only", type=names(GRAPHS), default=list(GRAPHS), metavar="GRAPH,…", help=f"of {', '.join(GRAPHS)} (default all)")
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="NAME,…", help=f"of {', '.join(SYSTEMS)} (default all)")
     parser.add_argument("--rates", type=rates, default=RATES, metavar="X,…", help="learning rates to choose from (default .0003 to .3)")
-    parser.add_argument("--adam-beta2", type=float, default=BETA2, metavar="X", help="of all systems (default .999)")
+    parser.add_argument("--adam-beta2", type=float, metavar="X", help="of all systems (default .9 in weft, .999 in the peers)")
     parser.add_argument("--seeds", type=positive, default=5, metavar="N", help="default 5")
     parser.add_argument("--epochs", type=pair, metavar="FULL,SAMPLED", help="of full batches, and of sampled ones (default: as each graph needs)")
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="trainings that count at once (default 2)")
@@ -324,8 +324,8 @@ class Bench:
         full, sampled = self.options.epochs or (graph.full, graph.sampled)
         epochs = TIMED * system.longer if run.round else sampled * system.longer if system.peer else full
         version = pathlib.Path(self.made[system.peer.partition("-")[0]]).name if system.peer else self.made["weft"]
-        beta2 = self.options.adam_beta2
-        other = f", beta2 {beta2:g}" if beta2 != BETA2 else ""
+        beta2 = self.options.adam_beta2 or system.beta2
+        other = f", beta2 {beta2:g}" if beta2 != 0.999 else ""
         kept = self.options.kept / f"{run}{other}, {epochs} epochs, {version}{f', {threads} threads' if run.round else ''}.json"
         if kept.exists():
             log(f"{run}: done before")
