@@ -261,7 +261,7 @@ type weight struct {
 	lanes, blocks int // of rows, and of z
 	broad         int // blocks beside each other
 	threads       int
-	// for each block; for each sum at work or waiting; for each thread
+	// for each block of several lanes; for each sum at work or waiting; for each thread
 	totals, sums, tileSums, panels *tensor.Matrix
 }
 
@@ -280,7 +280,9 @@ func newWeight(t *Team, z, x, g *tensor.Matrix, to Output) *weight {
 	w.threads = min(t.threads, sums)
 	in, out := C.int64_t(min(z.Rows, C.WEFT_WEIGHT_IN)), C.int64_t(min(z.Cols, C.WEFT_WEIGHT_OUT))
 	block := int(C.weft_weight_rows(in) * C.weft_weight_stride(out))
-	w.totals = t.scratch(tensor.Float64, w.blocks, block)
+	if w.lanes > 1 {
+		w.totals = t.scratch(tensor.Float64, w.blocks, block)
+	}
 	w.sums = t.scratch(tensor.Float64, min(2*w.threads, sums), block)
 	w.tileSums = t.scratch(tensor.Float32, w.threads, block)
 	w.panels = t.scratch(tensor.Float32, w.threads, C.WEFT_WEIGHT_DEPTH*int(C.weft_weight_panels(in, out)))
@@ -359,11 +361,14 @@ func (w *weight) add(block, lane, sum int) {
 	i, o := block/w.broad*C.WEFT_WEIGHT_IN, block%w.broad*C.WEFT_WEIGHT_OUT
 	columns := min(w.z.Cols-o, C.WEFT_WEIGHT_OUT)
 	args := C.weft_weight_sum_args{
-		z:     (*C.float)(unsafe.Add(unsafe.Pointer(w.first), 4*(i*w.z.Cols+o))),
-		total: (*C.double)(row(w.totals, block)), sum: (*C.double)(row(w.sums, sum)),
+		z:       (*C.float)(unsafe.Add(unsafe.Pointer(w.first), 4*(i*w.z.Cols+o))),
+		sum:     (*C.double)(row(w.sums, sum)),
 		columns: C.int64_t(columns), stride: C.weft_weight_stride(C.int64_t(columns)),
 		z_stride: C.int64_t(w.z.Cols), first: boolean(lane == 0), last: boolean(lane == w.lanes-1),
 		accumulate: boolean(w.to == Accumulate),
+	}
+	if w.totals != nil {
+		args.total = (*C.double)(row(w.totals, block))
 	}
 	on(C.weft_weight_sum).run(unsafe.Pointer(&args), 0, min(w.z.Rows-i, C.WEFT_WEIGHT_IN))
 }

@@ -115,3 +115,21 @@ func TestWeightTypes(t *testing.T) {
 		}()
 	}
 }
+
+// TestWeightOfOneLane: the sum of a single lane is the gradient, which takes no memory for a total.
+func TestWeightOfOneLane(t *testing.T) {
+	for rows, want := range map[int]int{laneRows: 1, laneRows + 1: 2 + 1} {
+		memory := tensor.NewMeter()
+		team := NewPlan(1, memory)
+		of := func(rows, cols int) *tensor.Matrix { return memory.New(tensor.Buffers, rows, cols) }
+		w := newWeight(team, of(16, 16), of(rows, 16), of(rows, 16), Replace)
+		sums := w.sums.Rows
+		if w.totals != nil {
+			sums += w.totals.Rows
+		}
+		if sums != want {
+			t.Errorf("%d rows take %d sums, want %d", rows, sums, want)
+		}
+		memory.Close()
+	}
+}

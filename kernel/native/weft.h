@@ -452,7 +452,7 @@ typedef struct {
 // the rows of a block's sum of so many columns.
 typedef struct {
 	float *z;          // where the block begins; z_stride between rows
-	double *total;     // as sum
+	double *total;     // as sum; not used for a sum that is the first and the last
 	const double *sum; // as in weft_weight_args
 	int64_t columns, stride, z_stride;
 	int32_t first, last, accumulate;

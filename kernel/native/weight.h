@@ -300,7 +300,8 @@ static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
 					__builtin_memcpy(&t, total + half, sizeof t);
 				__builtin_memcpy(&term, a->sum + i * a->stride + c + half, sizeof term);
 				t += term;
-				__builtin_memcpy(total + half, &t, sizeof t);
+				if (!a->last)
+					__builtin_memcpy(total + half, &t, sizeof t);
 				hf rounded = __builtin_convertvector(t, hf);
 				__builtin_memcpy(before + half, &rounded, sizeof rounded);
 			}
