@@ -18,6 +18,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
+	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -139,6 +140,35 @@ func TestMostSteps(t *testing.T) {
 			if !strings.Contains(r.Reason.Error(), "kernel calls and starts and ends of messages") {
 				t.Errorf("%s: %v", r.Parallel, r.Reason)
 			}
+		}
+	}
+}
+
+// TestAffordable: a mesh that by counts has too many steps is not planned on the graph. Where of many workers
+// some are planned, those of the counts, of which there are fewer, have to fit.
+func TestAffordable(t *testing.T) {
+	p := planner(small(t))
+	p.Options.Model, p.Options.Layers, p.Counts = "sage", 2, CountsOf(p.Graph)
+	for _, grid := range []mesh.Mesh{
+		{Stages: 1, Partitions: 2, Slices: 2}, {Stages: 1, Partitions: 12, Slices: 2},
+	} {
+		s := &search{Planner: p, all: []mesh.Mesh{grid, mesh.One}}
+		require.NoError(t, s.byCounts(context.Background()))
+		steps := 4 * s.counted[grid].Plan.Workers[0].Counts.Steps()
+		if grid.Workers() > mostPlanned {
+			_, _, _, planned := sums(&s.counted[grid].Plan)
+			if steps = s.counted[grid].steps; planned > 2 {
+				t.Errorf("by counts %d workers are planned", planned)
+			}
+		}
+		begun := false
+		say := func(string) { begun = true }
+		if _, err := s.affordable(context.Background(), grid, steps-1, say); !refusal.Is(err) || begun {
+			t.Errorf("%v: %v, begun %t", grid, err, begun)
+		}
+		_, err := s.affordable(context.Background(), grid, steps, say)
+		if err != nil && !refusal.Is(err) || !begun { // the plan on the graph may still refuse it
+			t.Errorf("%v: %v, begun %t", grid, err, begun)
 		}
 	}
 }

@@ -1,0 +1,50 @@
+package plan
+
+import (
+	"testing"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/parallel/mesh"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// TestLikeness: by hand, slices of equally many columns are alike, but for the first one on its machine, which
+// has the copy of the edges.
+func TestLikeness(t *testing.T) {
+	for _, c := range []struct {
+		widths, machines, want []int
+	}{
+		{[]int{8}, nil, []int{0, 1, 1, 1, 4, 5, 5, 5}},
+		{[]int{8}, []int{0, 0, 1, 1, 2, 2, 3, 3}, []int{0, 1, 0, 1, 4, 5, 4, 5}},
+		{[]int{3, 8}, nil, []int{0, 1, 1, 1, 4, 5, 5, 5}},                        // 0, 1, 1 and 1 of 3 columns
+		{[]int{2, 8}, nil, []int{0, 1, 2, 1, 4, 5, 6, 5}},                        // 0, 1, 0, 1
+		{[]int{2, 3}, nil, []int{0, 1, 2, 1, 4, 5, 6, 5}},                        // 0, 1, 0, 1 and 0, 1, 1, 1
+		{[]int{5}, []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 0, 0, 3, 4, 4, 4, 7}}, // 1, 1, 1, 2
+	} {
+		in := Inputs{Alike: true, Config: worker.Config{
+			Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 4}, Workers: 8},
+			Machines: c.machines,
+		}}
+		got, err := in.standIns(&Worker{widths: c.widths})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, "%v on machines %v", c.widths, c.machines)
+	}
+}
+
+// TestNearest: by hand, of 9 partitions the first, the one in the middle and the last stand for those nearest.
+func TestNearest(t *testing.T) {
+	for of, want := range map[int][]int{
+		1: {0, 0, 0, 0, 0, 0, 0, 0, 0},
+		2: {0, 0, 0, 0, 0, 8, 8, 8, 8},
+		3: {0, 0, 0, 4, 4, 4, 4, 8, 8},
+		9: {0, 1, 2, 3, 4, 5, 6, 7, 8},
+	} {
+		var got []int
+		for i := range want {
+			got = append(got, nearest(i, len(want), of))
+		}
+		assert.Equal(t, want, got, "%d", of)
+	}
+}
