@@ -48,7 +48,8 @@ func (in *Inputs) standIns(first *Worker) ([]int, error) {
 	for number := range stands {
 		stands[number] = number
 	}
-	if !in.Alike && (in.Most == 0 || in.Workers <= in.Most) {
+	holdSeveral := in.Workers < in.Mesh.Workers() // partitions: no worker is alike
+	if holdSeveral || !in.Alike && (in.Most == 0 || in.Workers <= in.Most) {
 		return stands, nil
 	}
 	byWork, err := in.byWork()

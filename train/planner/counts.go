@@ -87,7 +87,7 @@ func (c *Counts) within(k, vertices int) *Alike {
 
 // The sizes of what is planned in the place of something larger.
 const (
-	fewestRows = 1 << 13 // of a slice, so that its sums over rows have all their lanes
+	fewestRows = 1 << 13 // of a slice: eight tiles of the kernel's, for sums of several lanes
 	leastRows  = 1 << 15 // of a partition
 	mostEdges  = 1 << 21 // of a partition
 	fewEdges   = 1 << 19 // of one in chunks and in slices: so many that no blocks of edges are joined

@@ -78,6 +78,22 @@ func TestStandIns(t *testing.T) {
 	}
 }
 
+// TestPartitionsInTurn: workers that hold several partitions are all planned.
+func TestPartitionsInTurn(t *testing.T) {
+	o := generate.Default(generate.RMAT)
+	o.Scale, o.EdgeFactor, o.Features, o.Classes = 10, 8, 16, 5
+	g, err := generate.Graph(o)
+	require.NoError(t, err)
+	options := on(t, mesh.Mesh{Stages: 1, Partitions: 20, Slices: 1})
+	options.Partitions = 40
+	job := &train.Job{Graph: g, Options: options, MostPlanned: 16}
+	(&Machine{}).prepare(job, 20)
+	p, err := job.Plan(context.Background())
+	require.NoError(t, err)
+	_, _, _, planned := sums(&p)
+	assert.Equal(t, 20, planned)
+}
+
 // TestUnevenSlices: 5 classes and 16 hidden columns in 12 slices leave some without any. By counts, each
 // worker takes what it takes where all are planned, but for a row.
 func TestUnevenSlices(t *testing.T) {
