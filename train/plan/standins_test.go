@@ -10,15 +10,15 @@ import (
 	"weft/train/worker"
 )
 
-// TestLikeness: by hand, slices of equally many columns are alike, but for the first one on its machine, which
-// has the copy of the edges.
+// TestLikeness: by hand, slices of equally many columns are alike, but for the first one on its machine,
+// which has the copy of the edges.
 func TestLikeness(t *testing.T) {
 	for _, c := range []struct {
 		widths, machines, want []int
 	}{
 		{[]int{8}, nil, []int{0, 1, 1, 1, 4, 5, 5, 5}},
 		{[]int{8}, []int{0, 0, 1, 1, 2, 2, 3, 3}, []int{0, 1, 0, 1, 4, 5, 4, 5}},
-		{[]int{3, 8}, nil, []int{0, 1, 1, 1, 4, 5, 5, 5}},                        // 0, 1, 1 and 1 of 3 columns
+		{[]int{3, 8}, nil, []int{0, 1, 1, 1, 4, 5, 5, 5}},                        // 0, 1, 1, 1 of 3 columns
 		{[]int{2, 8}, nil, []int{0, 1, 2, 1, 4, 5, 6, 5}},                        // 0, 1, 0, 1
 		{[]int{2, 3}, nil, []int{0, 1, 2, 1, 4, 5, 6, 5}},                        // 0, 1, 0, 1 and 0, 1, 1, 1
 		{[]int{5}, []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 0, 0, 3, 4, 4, 4, 7}}, // 1, 1, 1, 2
@@ -33,7 +33,7 @@ func TestLikeness(t *testing.T) {
 	}
 }
 
-// TestNearest: by hand, of 9 partitions the first, the one in the middle and the last stand for those nearest.
+// TestNearest: by hand, of 9 partitions the first, the middle one and the last stand for those nearest.
 func TestNearest(t *testing.T) {
 	for of, want := range map[int][]int{
 		1: {0, 0, 0, 0, 0, 0, 0, 0, 0},
