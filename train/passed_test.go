@@ -39,9 +39,9 @@ func TestPassedByFormula(t *testing.T) {
 		{
 			// with bias and ReLU
 			Forward: kernel.Bytes{Streamed: product + 2*rows(hidden), Least: product, Written: rows(hidden)},
-			// ReLU's gradient, with the sums for that of the bias
+			// ReLU's gradient, with the sums for that of the bias; and what the weight's gradient is added to
 			Backward: kernel.Bytes{
-				Streamed: gradients[0] + 3*rows(hidden), Least: gradients[0],
+				Streamed: gradients[0] + 3*rows(hidden) + weight(features, hidden), Least: gradients[0],
 				Written: weight(features, hidden),
 			},
 		},
@@ -51,8 +51,9 @@ func TestPassedByFormula(t *testing.T) {
 				Gathered: gathered,
 			},
 			Backward: kernel.Bytes{
-				Streamed: gradients[1] + sum + rows(classes), Least: gradients[1] + sum,
-				Written: weight(hidden, classes) + rows(hidden) + rows(classes), Gathered: gathered,
+				Streamed: gradients[1] + sum + rows(classes) + weight(hidden, classes),
+				Least:    gradients[1] + sum,
+				Written:  weight(hidden, classes) + rows(hidden) + rows(classes), Gathered: gathered,
 			},
 		},
 	}
