@@ -71,8 +71,7 @@ func (in *Inputs) standIns(first *Worker) ([]int, error) {
 		for i, partition := range byWork {
 			planned := byWork[nearest(i, len(byWork), partitions)]
 			for _, slice := range those {
-				stands[in.Mesh.Rank(mesh.Place{Stage: like.stage, Partition: partition, Slice: slice})] =
-					in.Mesh.Rank(mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]})
+				stands[in.Mesh.Rank(mesh.Place{Stage: like.stage, Partition: partition, Slice: slice})] = in.Mesh.Rank(mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]})
 			}
 		}
 	}
