@@ -71,7 +71,9 @@ func (in *Inputs) standIns(first *Worker) ([]int, error) {
 		for i, partition := range byWork {
 			planned := byWork[nearest(i, len(byWork), partitions)]
 			for _, slice := range those {
-				stands[in.Mesh.Rank(mesh.Place{Stage: like.stage, Partition: partition, Slice: slice})] = in.Mesh.Rank(mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]})
+				of := mesh.Place{Stage: like.stage, Partition: partition, Slice: slice}
+				by := mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]}
+				stands[in.Mesh.Rank(of)] = in.Mesh.Rank(by)
 			}
 		}
 	}
