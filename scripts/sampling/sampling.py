@@ -325,7 +325,7 @@ class Bench:
         epochs = TIMED * system.longer if run.round else sampled * system.longer if system.peer else full
         version = pathlib.Path(self.made[system.peer.partition("-")[0]]).name if system.peer else self.made["weft"]
         beta2 = self.options.adam_beta2 or system.beta2
-        other = f", beta2 {beta2:g}" if beta2 != 0.999 else ""
+        other = f", beta2 {beta2:g}" if beta2 != System.beta2 else ""
         kept = self.options.kept / f"{run}{other}, {epochs} epochs, {version}{f', {threads} threads' if run.round else ''}.json"
         if kept.exists():
             log(f"{run}: done before")

@@ -36,8 +36,8 @@ func Extrapolate(a, b *Plan, at float64) Plan {
 		w.Counts = line{at}.counts(&from.Counts, &w.Counts)
 		p.Workers[i] = w
 	}
+	copyPlanned(p.Workers)
 	for i := range p.Workers {
-		p.Workers[i] = p.Workers[p.Workers[i].Like]
 		w := &p.Workers[i]
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.Sent = append(p.Sent, w.Sent)
@@ -67,9 +67,7 @@ func MoreChunks(a, b *Plan, at float64) Plan {
 			*messages = whole(from.Traffic[k].Messages, *messages)
 		}
 	}
-	for i := range p.Workers {
-		p.Workers[i] = p.Workers[p.Workers[i].Like]
-	}
+	copyPlanned(p.Workers)
 	return p
 }
 

@@ -462,9 +462,9 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 		}
 	}
 	for number, of := range stands {
-		workers[number] = workers[of]
 		workers[number].Like = of
 	}
+	copyPlanned(workers)
 	return workers, nil
 }
 

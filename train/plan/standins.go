@@ -81,6 +81,13 @@ func (in *Inputs) standIns(first *Worker) ([]int, error) {
 	return stands, nil
 }
 
+// copyPlanned makes each worker what the one that was planned in its place is.
+func copyPlanned(workers []Worker) {
+	for i := range workers {
+		workers[i] = workers[workers[i].Like]
+	}
+}
+
 // nearest is the number that is nearest to i of so many, the first, the last and others as far apart, of all
 // numbers below n.
 func nearest(i, n, of int) (number int) {

@@ -98,7 +98,7 @@ const (
 // rows is how many rows a partition of the smaller graph has on a mesh. Where a slice would have too few for
 // all lanes, its sums have equally many in both graphs, so that they do not seem to grow.
 func (c *Counts) rows(grid mesh.Mesh) int {
-	const tile, fewTiles = 512, 4 // tiles of rows, each of which a lane adds
+	const half, mostHalves = 512, 4 // of a tile of rows, as lanes add them; of a slice
 	of := func(edges float64) int { return max(fewestRows, int(edges/max(1, c.degree()))) }
 	if grid.Stages > 1 && grid.Slices > 1 {
 		return of(fewEdges)
@@ -107,8 +107,8 @@ func (c *Counts) rows(grid mesh.Mesh) int {
 	if rows := max(leastRows, fewestRows*grid.Slices); rows <= most || grid.Slices == 1 {
 		return min(rows, most)
 	}
-	tiles := max(1, min(fewTiles, most/(tile*grid.Slices)))
-	return int(float64(min(most, tiles*tile*grid.Slices)) / further)
+	halves := max(1, min(mostHalves, most/(half*grid.Slices)))
+	return int(float64(min(most, halves*half*grid.Slices)) / further)
 }
 
 // plan plans a mesh of the settings without a memory limit: exactly, or for a large graph by the plans of two

@@ -131,7 +131,8 @@ func TestUnevenSlices(t *testing.T) {
 func TestManyChunks(t *testing.T) {
 	c := random(40_000, 10)
 	grid := mesh.Mesh{Stages: 2, Partitions: 1, Slices: 8}
-	r, err := func() *setting.Options { o := on(t, grid); return &o }().Resolve()
+	o := on(t, grid)
+	r, err := o.Resolve()
 	require.NoError(t, err)
 	got, err := c.plan(context.Background(), r, &Machine{})
 	require.NoError(t, err)
