@@ -25,7 +25,7 @@ type Spec struct {
 	Direction        string  `yaml:"direction"`         // in, out, both
 	Dropout          float64 `yaml:"dropout"`           // after each layer but the last
 	InputDropout     float64 `yaml:"input-dropout"`     // on the features
-	EdgeFeatures     bool    `yaml:"edge-features"`     // graph attention: uses the features of the edges
+	EdgeFeatures     bool    `yaml:"use-edge-features"` // graph attention: uses the features of the edges
 	TransformDropout float64 `yaml:"transform-dropout"` // graph attention: on the transformed features
 	AttentionDropout float64 `yaml:"attention-dropout"` // graph attention: on the coefficients
 	// Decoupled: an MLP of Layers layers, followed by rounds of the model's aggregation
@@ -126,7 +126,7 @@ var (
 	linearSettings = append([]string{"jk", "aggregation-order", "aggregation-chunks"}, eitherForm...)
 	blockSettings  = append([]string{"blocks"}, linearSettings...)
 	// of graph attention
-	scoreSettings     = []string{"heads", "output-heads", "attention-dropout", "edge-features"}
+	scoreSettings     = []string{"heads", "output-heads", "attention-dropout", "use-edge-features"}
 	attentionSettings = append([]string{"transform-dropout"}, scoreSettings...)
 	// in both forms
 	relationalSettings = []string{
@@ -420,14 +420,14 @@ func (s Spec) UsesEdgeFeatures() bool {
 }
 
 func (s *Spec) readsEdges(kind ModelKind) bool {
-	return kind.EdgeFeatures || s.EdgeFeatures && !s.Decoupled && kind.Uses("edge-features")
+	return kind.EdgeFeatures || s.EdgeFeatures && !s.Decoupled && kind.Uses("use-edge-features")
 }
 
 // noEdgeFeatures refuses a model that uses edge features for edges that have none.
 func (s *Spec) noEdgeFeatures(what string) error {
 	model := s.Model
 	if kind, _ := KindOf(model); !kind.EdgeFeatures {
-		return refusal.Errorf("{edge-features}: %s have none; import the graph with those of its source, "+
+		return refusal.Errorf("{use-edge-features}: %s have none; import the graph with those of its source, "+
 			"or leave it out", what)
 	}
 	return refusal.Errorf("{model} %s: it uses edge features, and %s have none; import the graph with "+

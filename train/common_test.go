@@ -37,7 +37,7 @@ func TestEdgesInCommon(t *testing.T) {
 		{"model gcn, norm batch, direction both, drop-edge .2", "tensor=3", []int{0, 0, 0}, 2, false},
 		{"model gcn, norm batch", "tensor=4", []int{5, 2, 5, 2}, 2, false},
 		{"model gcn, norm batch", "tensor=3", []int{0, 1, 0}, -1, true},
-		{"model gat, edge-features, heads 3, attention-dropout .3", "tensor=3", []int{1, 0, 0}, 1, false},
+		{"model gat, use-edge-features, heads 3, attention-dropout .3", "tensor=3", []int{1, 0, 0}, 1, false},
 		{"model sage, aggregation max", "tensor=2", []int{1, 0}, 0, false},
 		{"model gatv2, heads 1, direction both", "graph=2,tensor=2", []int{0, 0, 0, 0}, -1, false},
 		{"model sage, direction both", "graph=2,tensor=2/4", []int{0, 0, 0, 0}, -1, false},

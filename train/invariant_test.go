@@ -57,9 +57,9 @@ func networks() map[string]Options {
 		"gat": with("model gat, heads 4, output-heads 3, attention-dropout .3, drop-edge .2, " +
 			"activation elu"),
 		"gatv2":       with("model gatv2, heads 3, norm graph, attention-dropout .3, transform-dropout .2"),
-		"gat-edges":   with("model gat, edge-features, heads 4, output-heads 3, attention-dropout .3"),
-		"gatv2-edges": with("model gatv2, edge-features, heads 3, attention-dropout .3"),
-		"transformer": with("model transformer, edge-features, heads 3, norm layer, attention-dropout .3"),
+		"gat-edges":   with("model gat, use-edge-features, heads 4, output-heads 3, attention-dropout .3"),
+		"gatv2-edges": with("model gatv2, use-edge-features, heads 3, attention-dropout .3"),
+		"transformer": with("model transformer, use-edge-features, heads 3, norm layer, attention-dropout .3"),
 		"gin":         with("model gin, norm batch, optimizer sgd, activation gelu"),
 		"gine":        with("model gine, jk cat, norm layer, optimizer sgd"),
 		"pna":         with("model pna, norm layer, optimizer sgd, drop-edge .2"),

@@ -34,7 +34,7 @@ type appendCommand struct {
 func newAppend() *cobra.Command {
 	a := &appendCommand{}
 	cmd := &cobra.Command{
-		Use:   "append STORE --edges FILE | --vertices-from TABLE",
+		Use:   "append STORE --add-edges FILE | --add-vertices TABLE",
 		Short: "add new vertices and edges to a store",
 		Long: `append writes a new version of a store, with the rows of a table as new vertices and with new edges. When it is complete it takes the
 store's place at once, and whoever reads the old version goes on with it. An append that fails, is interrupted or is killed leaves the
@@ -45,9 +45,9 @@ ids that follow, and are in no split. They have labels where the table has the s
 new ones. Vertices whose store comes from no table cannot be added, but edges can, by the vertices' names or numbers.
 
 Runs that were trained on the store predict on the new version as they are. Partitions are not part of it.`,
-		Example: `  weft append stores/payments --vertices-from new-customers.csv --edges new-payments.csv --source payer --target payee
-  weft append stores/payments --edges new-payments.csv --out stores/payments-2
-  weft append stores/shop --vertices-from customer=new.csv --edges buys=orders.csv --edges sees=visits.csv`,
+		Example: `  weft append stores/payments --add-vertices new-customers.csv --add-edges new-payments.csv --source payer --target payee
+  weft append stores/payments --add-edges new-payments.csv --out stores/payments-2
+  weft append stores/shop --add-vertices customer=new.csv --add-edges buys=orders.csv --add-edges sees=visits.csv`,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: completeInOrder(completeFolders),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,17 +55,8 @@ Runs that were trained on the store predict on the new version as they are. Part
 			return a.run(cmd)
 		},
 	}
-	flags, o := cmd.Flags(), &a.tables
-	flags.StringArrayVar(&o.Vertices, "vertices-from", nil, "`file` (CSV or Parquet) of new vertices, with "+
-		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
-	flags.StringArrayVar(&o.Edges, "edges", nil, "`file` of new edges, by the ids of their ends; "+
-		"RELATION=FILE for several relations")
-	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of --edges with the sources' ids (default: one called source, src, from, …)")
-	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --edges with the targets' ids")
-	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --edges with their weights")
-	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of --edges with their features, "+
-		"in the order of the store's")
+	flags := cmd.Flags()
+	additionFlags(flags, &a.tables)
 	flags.StringVar(&a.out, "out", "", "`directory` for the new version; the store stays (default: the new "+
 		"version takes its place)")
 	addQuiet(flags)
@@ -79,13 +70,12 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 			"predict what is new without keeping it: weft predict %[2]s --add-vertices TABLE --add-edges FILE",
 			a.store, refusal.ShellWord(a.store))
 	}
-	switch ofEdges := len(o.Source)+len(o.Target)+len(o.EdgeWeights)+len(o.EdgeFeatures) > 0; {
-	case len(o.Edges)+len(o.Vertices) == 0:
-		return refusal.Errorf("%s: say what to append, with --edges FILE, --vertices-from TABLE or both",
+	if len(o.Edges)+len(o.Vertices) == 0 {
+		return refusal.Errorf("%s: say what to append, with --add-edges FILE, --add-vertices TABLE or both",
 			a.store)
-	case len(o.Edges) == 0 && ofEdges:
-		return refusal.Errorf("--source, --target, --edge-weights and --edge-features are columns of new " +
-			"edges: give a list with --edges")
+	}
+	if err := checkEdgeFlags(o); err != nil {
+		return err
 	}
 	started, shown := time.Now(), newStages(besideResults(cmd))
 	o.Progress = shown.show

@@ -95,8 +95,8 @@ func (p planned) warnings() (warnings []string) {
 	}
 	if first.UnusedEdgeFeatures > 0 {
 		said := "the graph has edge features, which " + o.Model + " does not use"
-		if p.settings.Uses("edge-features") {
-			said += fmt.Sprintf("; %s has it use them", refusal.Setting("edge-features"))
+		if p.settings.Uses("use-edge-features") {
+			said += fmt.Sprintf("; %s has it use them", refusal.Setting("use-edge-features"))
 		}
 		if kind, _ := gnn.KindOf(o.Model); first.UnusedEdgeFeatures == 1 && kind.EdgeWeights {
 			said += "; if they are weights, give them as such (edge_weight)"

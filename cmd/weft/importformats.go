@@ -179,8 +179,6 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.StringVar(&o.Features, "features", "",
 		"`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex, in order or by "+
 			"a first column id")
-	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil,
-		"`columns` of the list that are features of the edges, by their names, as a,b")
 	flags.StringVar(&o.Labels, "labels", "",
 		"`file` (.npy, CSV, .csv.gz, Parquet): a class per vertex or its name, a 0/1 matrix, or values to "+
 			"predict (floats); in order or by a first column id")
@@ -207,8 +205,7 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 			return nil, err
 		}
 		if len(of.Vertices) > 0 {
-			of.Edges, of.EdgeFeatures, of.Values, of.Progress = r.sources, o.EdgeFeatures,
-				o.Values, r.progress
+			of.Edges, of.Values, of.Progress = r.sources, o.Values, r.progress
 			var err error
 			if of.Like, err = likeOf(columnsOf); err != nil {
 				return nil, err
@@ -220,6 +217,7 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 				"these with --vertices-from, or one list", r.sources[1])
 		}
 		o.Path, o.Progress = r.source(), r.progress
+		o.EdgeWeights, o.EdgeFeatures = of.EdgeWeights, of.EdgeFeatures
 		return edgelist.Open(o)
 	}}
 }

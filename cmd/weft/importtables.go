@@ -20,8 +20,18 @@ const mostCategories = 50
 // columnsOfFlag names what other tables are read like.
 const columnsOfFlag = "columns-of"
 
-// tableFlags declares the flags of tables of vertices, which fill the options, and of what they are read
-// like.
+// edgeFlags declares the flags of the columns of lists of edges.
+func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
+	flags.StringArrayVar(&o.Source, "source", nil,
+		"`column` of the list of edges with the sources' ids (default: one called source, src, from, …)")
+	flags.StringArrayVar(&o.Target, "target", nil, "`column` of the list of edges with the targets' ids")
+	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of the list of edges with their weights")
+	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of the list of edges that are "+
+		"features of the edges, as a,b")
+}
+
+// tableFlags declares the flags of lists of edges and tables of vertices, which fill the options, and of what
+// they are read like.
 func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringArrayVar(&o.Vertices, "vertices-from", nil,
 		"`file` (CSV or Parquet): a table of vertices with ids and columns that become features; repeated, "+
@@ -31,16 +41,12 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringVar(&o.Label, "label", "",
 		"`column` of the table of vertices to learn: classes, or values to predict where numbers "+
 			"have a fraction")
-	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of the list of edges with the sources' ids (default: one called source, src, from, …)")
-	flags.StringArrayVar(&o.Target, "target", nil, "`column` with the targets' ids")
+	edgeFlags(flags, o)
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
 		"`columns` of the tables of vertices that become no features, as a,b")
 	flags.StringVar(columnsOf, columnsOfFlag, "",
 		"`file`: a run, its weights, or a store made of tables: read these tables as those were, with the "+
 			"same columns, ids, label and ends of edges; predict and evaluate do so with the run's")
-	flags.StringVar(&o.EdgeWeights, "edge-weights", "",
-		"`column` of the list of edges with their weights, beside tables of vertices")
 	flags.IntVar(&o.Choices.Most, "categories", mostCategories,
 		"a column of text with at most so many values becomes a feature for each value")
 	flags.BoolVar(&o.Choices.Cyclic, "cyclic-dates", false,
@@ -50,6 +56,11 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 // besideTables are flags of lists of edges for what tables of vertices have.
 var besideTables = []string{
 	"features", "labels", "train", "val", "test", "vertices", "string-ids", "first-id",
+}
+
+// ofVertices are flags of tables that a list of edges alone does without.
+var ofVertices = []string{
+	"id", "label", "source", "target", "leave-out", "categories", "cyclic-dates", columnsOfFlag,
 }
 
 // checkTables refuses flags of tables where there is no table.
@@ -67,10 +78,7 @@ func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
 		}
 		return nil
 	}
-	for _, name := range []string{
-		"id", "label", "source", "target", "leave-out", "edge-weights", "categories", "cyclic-dates",
-		columnsOfFlag,
-	} {
+	for _, name := range ofVertices {
 		if f := flags.Lookup(name); f != nil && f.Changed {
 			return withoutTable(name)
 		}

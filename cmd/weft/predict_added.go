@@ -22,17 +22,28 @@ type addedGiven struct {
 	new   []string // the names of the new vertices, once they are read
 }
 
-// add declares the flags.
-func (o *addedGiven) add(flags *pflag.FlagSet) {
+// additionFlags declares the flags of tables that add to a graph.
+func additionFlags(flags *pflag.FlagSet, o *tables.Options) {
 	flags.StringArrayVar(&o.Vertices, "add-vertices", nil, "`file` (CSV or Parquet) of new vertices, with "+
 		"the columns of the table that the store was made of; TYPE=FILE for several vertex types")
 	flags.StringArrayVar(&o.Edges, "add-edges", nil, "`file` of new edges, by the ids of their ends; "+
 		"RELATION=FILE for several relations")
-	flags.StringArrayVar(&o.Source, "source", nil,
-		"`column` of --add-edges, or of a list of edges in the place of a store, with the sources' ids "+
-			"(default: one called source, src, from, …)")
-	flags.StringArrayVar(&o.Target, "target", nil, "`column` of --add-edges with the targets' ids")
-	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of --add-edges with their weights")
+	edgeFlags(flags, o)
+}
+
+// checkEdgeFlags refuses flags of new edges where there are none.
+func checkEdgeFlags(o *tables.Options) error {
+	columns := len(o.Source) + len(o.Target) + len(o.EdgeWeights) + len(o.EdgeFeatures)
+	if columns == 0 || len(o.Edges) > 0 {
+		return nil
+	}
+	return refusal.Errorf("--source, --target, --edge-weights and --edge-features name columns of new edges: " +
+		"give a list of these with --add-edges")
+}
+
+// add declares the flags.
+func (o *addedGiven) add(flags *pflag.FlagSet) {
+	additionFlags(flags, &o.Options)
 	flags.StringVar(&o.since, "since", "", "the `store` before an addition that the graph has: as "+
 		"--add-vertices and --add-edges, for what it has besides")
 }
@@ -70,28 +81,17 @@ func (o *addedGiven) to(graph string) string {
 	return o.since
 }
 
-// check refuses flags of tables that are not there. elsewhere: the flags are those of another list of edges.
+// check refuses flags of tables that are not there. elsewhere: those of edges are of another list.
 func (o *addedGiven) check(elsewhere bool) error {
 	if o.since != "" && o.tabled() {
 		return refusal.Errorf("--since %s: the store has what is added; leave --add-vertices and "+
 			"--add-edges out",
 			o.since)
 	}
-	var flag string
-	switch {
-	case len(o.Edges) > 0 || elsewhere:
-		return nil
-	case len(o.Source) > 0:
-		flag = "source"
-	case len(o.Target) > 0:
-		flag = "target"
-	case o.EdgeWeights != "":
-		flag = "edge-weights"
-	default:
+	if elsewhere || !o.there() {
 		return nil
 	}
-	return refusal.Errorf("--%s is about new edges or a list of edges with tables: give --add-edges, or "+
-		"--vertices-from", flag)
+	return checkEdgeFlags(&o.Options)
 }
 
 // admitsAddition refuses settings with which nothing can be added.

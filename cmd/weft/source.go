@@ -73,14 +73,20 @@ func (s source) check() error {
 	flag := s.flags[0].Name
 	if isStore(s.name) || datasets.Named(s.name) != nil {
 		return refusal.Errorf("--%s: says how tables are read, and %s is made already: leave it out, or name "+
-			"a list of edges", flag, s.name)
+			"a list of edges%s", flag, s.name, when(flag == "edge-features",
+			"; a model uses the features of the edges with --use-edge-features"))
 	}
 	if r, found := recognize(s.name); found && r.format != edgesFormat {
 		return refusal.Errorf("--%s: is for a list of edges as CSV or Parquet, and %s is imported as %s: "+
 			"leave it out", flag, s.name, r.format)
 	}
-	if !s.given("vertices-from") {
-		return withoutTable(flag)
+	if s.given("vertices-from") {
+		return nil
+	}
+	for _, name := range ofVertices {
+		if s.given(name) {
+			return withoutTable(name)
+		}
 	}
 	return nil
 }

@@ -47,6 +47,9 @@ var otherFlags = []struct {
 		"--columns class,probability,probabilities writes them beside each vertex",
 		"probabilities probability probs proba prob predict-proba softmax scores",
 	}}},
+	{"add-edges", suggest.Other{{
+		"--add-vertices and --add-edges name tables of what is new", "vertices edges vertices-from new-edges",
+	}}},
 	{"symmetrize", suggest.Other{{"the last argument is the store to write", "out output store"}}},
 	{"out", suggest.Other{{"--out names the file", "output output-file outfile file save"}}},
 	{"quiet", suggest.Other{

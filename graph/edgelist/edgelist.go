@@ -24,8 +24,10 @@ import (
 type Options struct {
 	// Path is the list of edges: source, target and, as an optional third column, a weight.
 	Path string
+	// EdgeWeights is the name of the column of the weights; empty: weight.
+	EdgeWeights string
 	// EdgeFeatures are the names of further columns of the list, of numbers that are features of the edges. A
-	// text file then has a header. A column that is named here is no weight.
+	// text file then has a header, as with EdgeWeights. A column that is named here is no weight.
 	EdgeFeatures []string
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
 
@@ -187,7 +189,7 @@ func (o *Options) check() error {
 			"leave it out")
 	}
 	for i, name := range o.EdgeFeatures {
-		if name == "" || slices.Contains(o.EdgeFeatures[:i], name) {
+		if name == "" || slices.Contains(o.EdgeFeatures[:i], name) || name == o.EdgeWeights {
 			return refusal.Errorf("{edge-features}: the column %q is empty or given twice; name each "+
 				"column once", name)
 		}
@@ -203,9 +205,8 @@ func (o *Options) check() error {
 // vertices have rows. The columns of a text file are all read.
 func (s *source) warnings(rows bool) (all []string) {
 	if len(s.unread) > 0 {
-		all = append(all, fmt.Sprintf("%s: columns not read, as they are called neither source, target nor "+
-			"weight: %s (%s reads features of edges)",
-			s.Path, arrays.Listed(s.unread), refusal.Setting("edge-features")))
+		all = append(all, refusal.Sprintf("%s: columns left out: %s; an import takes them with {edge-weights} "+
+			"and {edge-features}", s.Path, arrays.Listed(s.unread)))
 	}
 	if !rows && s.Vertices == 0 && s.countsFrom1() {
 		all = append(all, fmt.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? %s 1",

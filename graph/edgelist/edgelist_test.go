@@ -94,6 +94,30 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
+// TestEdgeWeights: a column that is named has the weights, in text and in Parquet, and weight then has none.
+func TestEdgeWeights(t *testing.T) {
+	for file, content := range map[string]string{
+		"e.csv":     "size,src,note,dst\n1,0,10,1\n2,2,20,0\n3,0,30,1\n",
+		"e.parquet": tableOf(t, []featuredEdge{{1, 0, 10, .5, 1}, {2, 2, 20, -.25, 0}, {3, 0, 30, 3, 1}}),
+	} {
+		g, err := Read(Options{
+			Path: write(t, file, content), EdgeWeights: "size", EdgeFeatures: []string{"note"},
+		})
+		require.NoError(t, err, file)
+		assert.Equal(t, []float32{2, 1, 3}, g.Relations[0].Weights, file)
+		assert.Equal(t, []float32{20, 10, 30}, g.Relations[0].EdgeFeatures, file)
+	}
+	for content, want := range map[string]string{
+		"0,1,2\n":                    "there is no header, and edge-weights needs the names of columns",
+		"src,dst,weight\n0,1,2\n":    `e.csv:1: "weight" is not the name of a column`,
+		"src,dst,weight,size\n0,1,2": `e.csv:1: "weight" is not the name of a column`,
+		"src,dst\n0,1\n":             `names no "size", which edge-weights asks for: it names ["src" "dst"]`,
+	} {
+		_, err := Read(Options{Path: write(t, "e.csv", content), EdgeWeights: "size"})
+		assert.Refused(t, err, want, "%q", content)
+	}
+}
+
 // TestEdgeFeatures: columns that are named are features of the edges, in text and in Parquet.
 func TestEdgeFeatures(t *testing.T) {
 	for file, of := range map[string]struct {

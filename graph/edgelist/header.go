@@ -35,8 +35,22 @@ func (s *source) role(name string) (int, bool) {
 	if feature := slices.Index(s.EdgeFeatures, name); feature >= 0 {
 		return roles + feature, true
 	}
+	if s.EdgeWeights != "" && name == s.EdgeWeights {
+		return 2, true
+	}
 	r, known := columnRoles[strings.ToLower(name)]
-	return r, known
+	return r, known && (r < 2 || s.EdgeWeights == "")
+}
+
+// numbers are the settings of columns that hold numbers, with the names that they ask for.
+func (s *source) numbers() (asked [][2]string) {
+	if s.EdgeWeights != "" {
+		asked = append(asked, [2]string{"edge-weights", s.EdgeWeights})
+	}
+	for _, name := range s.EdgeFeatures {
+		asked = append(asked, [2]string{"edge-features", name})
+	}
+	return asked
 }
 
 // isHeader reports whether the first line names the columns. Where vertices have names as well, only known
@@ -69,9 +83,9 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 	text := len(columns) > 0 && columns[0].Kind == table.Any
 	switch {
 	case text && !s.isHeader(columns):
-		if len(s.EdgeFeatures) > 0 {
+		if asked := s.numbers(); asked != nil {
 			err = fmt.Errorf("there is no header, and %s needs the names of columns: put a line before "+
-				"with a name for each column", refusal.Setting("edge-features"))
+				"with a name for each column", refusal.Setting(asked[0][0]))
 		}
 		return nil, err
 	case text && columns[0].Name == "":
@@ -94,7 +108,7 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 				c.Name)
 		case !known:
 			return nil, refusal.Columns.Errorf("%.40q is not the name of a column: drop that column, name it "+
-				"source, target or weight, or read it with {edge-features}", c.Name)
+				"source, target or weight, or read it with {edge-weights} or {edge-features}", c.Name)
 		case order[role] >= 0:
 			return nil, fmt.Errorf("columns %.40q and %.40q have one meaning: rename one",
 				columns[order[role]].Name, c.Name)
@@ -114,9 +128,10 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 		return nil, refusal.Columns.Errorf("has columns %s: name those of the edges src and dst (or source and "+
 			"target, or 0 and 1)", listed)
 	}
-	for i, name := range s.EdgeFeatures {
-		switch asks := refusal.Setting("edge-features"); {
-		case order[roles+i] >= 0:
+	for _, asked := range s.numbers() {
+		asks, name := refusal.Setting(asked[0]), asked[1]
+		switch role, _ := s.role(name); {
+		case order[role] >= 0:
 		case text:
 			return nil, fmt.Errorf("the header names no %.40q, which %s asks for: it names %q",
 				name, asks, names)

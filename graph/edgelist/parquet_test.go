@@ -111,7 +111,7 @@ func TestUnreadColumnsAreNamed(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, []byte(tableOf(t, []weightedEdge{{"x", 1, 0, .5}})), 0o600))
 	g, err := Read(Options{Path: path})
 	if want := path +
-		`: columns not read, as they are called neither source, target nor weight: "note" (edge-features reads features of edges)`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
+		`: columns left out: "note"; an import takes them with edge-weights and edge-features`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
 		t.Errorf("warnings %q, error %v", g.Warnings, err)
 	}
 }

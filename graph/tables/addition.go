@@ -202,7 +202,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
 		if of.Columns != r.EdgeColumns {
-			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: weft append takes their "+
+			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: name their "+
 				"columns with {edge-features}", l.path, arrays.Counted(r.EdgeColumns, "feature"),
 				arrays.Counted(of.Columns, "feature"))
 		}

@@ -147,6 +147,10 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 			made.Notes = append(made.Notes, note)
 		}
 	}
+	way := ""
+	if len(lists) == 1 {
+		way = refusal.Sprintf("; an import takes them with {edge-weights} and {edge-features}")
+	}
 	for i, l := range lists {
 		r := &g.Relations[i]
 		r.EndColumns = l.endColumns()
@@ -162,9 +166,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 				refusal.Setting("source"), refusal.Setting("target")))
 		}
 		if len(l.leftOut) > 0 {
-			made.Notes = append(made.Notes, fmt.Sprintf("%s: columns left out: %s; %s and %s take columns",
-				l.path, strings.Join(l.leftOut, ", "), refusal.Setting("edge-weights"),
-				refusal.Setting("edge-features")))
+			made.Notes = append(made.Notes, l.path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
 		}
 	}
 	made.SetTypes(types)

@@ -101,7 +101,7 @@ func TestOneType(t *testing.T) {
 	}, g.Table)
 	assert.Equal(t, []string{
 		"1 of 4 vertices are ends of edges without a row in people.csv: all their values are missing",
-		"knows.csv: columns left out: when, much; edge-weights and edge-features take columns",
+		"knows.csv: columns left out: when, much; an import takes them with edge-weights and edge-features",
 	}, g.Notes)
 
 	o.EdgeWeights, o.EdgeFeatures = "much", []string{"when"}
@@ -150,7 +150,7 @@ func TestEndsFound(t *testing.T) {
 	assert.Equal(t, []string{
 		"e.csv: the columns with ids of vertices are from whom and to whom, taken " +
 			"for source and target; source and target name others",
-		"e.csv: columns left out: w; edge-weights and edge-features take columns",
+		"e.csv: columns left out: w; an import takes them with edge-weights and edge-features",
 	}, g.Notes)
 	// One that was an end of the graph's is still this one, and what the other one is now is not guessed.
 	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
@@ -166,7 +166,7 @@ func TestIndex(t *testing.T) {
 	assert.Equal(t, []int32{1, 1}, g.Relations[0].Sources)
 	assert.Equal(t, []int64{0, 2, 2}, g.Relations[0].Indptr)
 	assert.Equal(t, []string{
-		"e.csv: columns left out: Unnamed: 0; edge-weights and edge-features take columns",
+		"e.csv: columns left out: Unnamed: 0; an import takes them with edge-weights and edge-features",
 	}, g.Notes)
 }
 
@@ -210,7 +210,7 @@ func TestTypes(t *testing.T) {
 		"shops.csv": "id;size\ns1;3\ns2;5\n",
 		"users.csv": "id;kind\nu1;a\nu2;b\nu3;a\n",
 		"buys.csv":  "from;to\nu1;s2\nu3;s1\nu9;s1\n",
-		"likes.csv": "from;to\nu1;u2\n",
+		"likes.csv": "from;to;w\nu1;u2;3\n",
 	})
 	o := Options{
 		Edges:    []string{"buys.csv", "likes.csv"},
@@ -227,6 +227,7 @@ func TestTypes(t *testing.T) {
 	}
 	assert.Equal(t, []int32{2, 3, 0}, g.Relations[0].Sources)
 	assert.Equal(t, []int64{0, 2, 3}, g.Relations[0].Indptr)
+	assert.Equal(t, "likes.csv: columns left out: w", g.Notes[len(g.Notes)-1]) // of several lists none is taken
 }
 
 // TestParquet: numbers, text, truth values, dates, times and decimals of Parquet are those of text.

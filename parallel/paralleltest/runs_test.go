@@ -240,14 +240,14 @@ var variants = []variant{
 		name: "transform dropout, no prefetch", uses: "transform-dropout", set: "transform-dropout=.3",
 		halo: "prefetch=0",
 	},
-	{name: "edge features", uses: "edge-features", set: "edge-features=true"},
+	{name: "edge features", uses: "use-edge-features", set: "use-edge-features=true"},
 	{
-		name: "edge features, bfloat16, attention dropout", uses: "edge-features",
-		set: inBFloat16 + "edge-features=true attention-dropout=.4", halo: "keep-halo=true",
+		name: "edge features, bfloat16, attention dropout", uses: "use-edge-features",
+		set: inBFloat16 + "use-edge-features=true attention-dropout=.4", halo: "keep-halo=true",
 	},
 	{
-		name: "edge features in residual blocks", uses: "edge-features", blocks: true,
-		set: "edge-features=true blocks=residual attention-dropout=.3",
+		name: "edge features in residual blocks", uses: "use-edge-features", blocks: true,
+		set: "use-edge-features=true blocks=residual attention-dropout=.3",
 	},
 }
 

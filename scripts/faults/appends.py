@@ -44,7 +44,7 @@ class Append:
 
     def start(self, before=None):
         tables = [self.folder.parent / f"{name}.csv" for name in ("new", "new-edges")]
-        return subprocess.Popen([self.setting.weft, "append", str(self.store), "--vertices-from", tables[0], "--edges", tables[1]],
+        return subprocess.Popen([self.setting.weft, "append", str(self.store), "--add-vertices", tables[0], "--add-edges", tables[1]],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before)
 
     def hold(self, rule, holds):
@@ -90,7 +90,7 @@ def main(setting, options, folder):
     old, new, columns = folder / "old", folder / "new", ["--vertices-from", folder / "old.csv", "--label", "kind"]
     setting.quiet("import", "edges", folder / "old-edges.csv", old, *columns)
     begun = time.monotonic()
-    setting.quiet("append", old, "--vertices-from", folder / "new.csv", "--edges", folder / "new-edges.csv", "--out", new)
+    setting.quiet("append", old, "--add-vertices", folder / "new.csv", "--add-edges", folder / "new-edges.csv", "--out", new)
     takes, became, broken = time.monotonic() - begun, {"old": 0, "new": 0, "neither": 0}, 0
     for number in range(options.first, options.first + options.trials):
         at = folder / str(number)

@@ -458,9 +458,9 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 		}
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
-		if r.Uses("edge-features") {
+		if r.Uses("use-edge-features") {
 			return nil, refusal.Errorf("{require-edge-features}: the model %s uses edge features only with "+
-				"{edge-features}; give that, or leave it out", r.Model)
+				"{use-edge-features}; give that, or leave it out", r.Model)
 		}
 		return nil, refusal.Errorf("{require-edge-features}: the model %s does not use edge features; take "+
 			"{model} %s, or leave it out", r.Model, modelsWith(usesFeatures))

@@ -92,7 +92,8 @@ var settings = withFields([][]Setting{
 			"transformed features"},
 		{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention " +
 			"coefficients"},
-		{Name: "edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim does"},
+		{Name: "use-edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim " +
+			"does"},
 		{Name: "normalize-features", Choices: normalizations, Meaning: "how features are scaled, row " +
 			"divides each vertex's by their sum, standard subtracts each column's mean over all vertices " +
 			"and divides by its standard deviation, auto does so with numbers and dates of tables, " +
@@ -365,7 +366,9 @@ func settingNamed(name string) (Setting, bool) {
 }
 
 // renamed are the settings that had another name before, by that.
-var renamed = map[string]string{"embed": "node-embedding", "embedding": "out-features"}
+var renamed = map[string]string{
+	"embed": "node-embedding", "embedding": "out-features", "edge-features": "use-edge-features",
+}
 
 // Renamed is the name that a setting has now, by one that it had before; "": none had that.
 func Renamed(name string) string { return renamed[name] }
@@ -376,7 +379,7 @@ func isNumber(text string) bool {
 }
 
 func usesWeights(k gnn.ModelKind) bool  { return k.EdgeWeights }
-func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures || k.Uses("edge-features") }
+func usesFeatures(k gnn.ModelKind) bool { return k.EdgeFeatures || k.Uses("use-edge-features") }
 
 // WeightedModels lists the models that use the edges' weights.
 func WeightedModels() string { return modelsWith(usesWeights) }

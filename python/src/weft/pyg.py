@@ -116,7 +116,7 @@ def to_pyg(run: Run) -> nn.Module:
     graph. Edges that an import added, by ``symmetrize`` or ``self_loops``, must be in it; the self loops that
     a layer adds must not. Two things must be given if the run's graph has them and its model reads them:
     ``edge_weight`` (float32, edges; gcn, gcnii, appnp, sgc) and ``edge_attr`` (float32, edges × columns; gine,
-    and ``edge_features`` of gat, gatv2 and transformer). rgcn needs ``edge_type`` (int64, edges): the number
+    and ``use_edge_features`` of gat, gatv2 and transformer). rgcn needs ``edge_type`` (int64, edges): the number
     of each edge's relation, from 0, in the order of ``run.summary["graph"]["relations"]``. It is the ``edge_type`` of
     a ``Data`` in which each type occurs.
 
@@ -258,7 +258,7 @@ def _basic(s: SimpleNamespace, weights: Weights) -> nn.Module | None:
         "gin": models.GIN,
         "pna": models.PNA,
     }
-    if s.model not in own or s.residual or s.direction == "both" or s.edge_features:
+    if s.model not in own or s.residual or s.direction == "both" or s.use_edge_features:
         return None
     net = own[s.model](
         _reads(s, weights, "convs.0")[0],
@@ -343,7 +343,7 @@ def _convolution(
 
 def _taken(s: SimpleNamespace) -> str | None:
     """What the model's convolutions take besides rows and edges."""
-    if s.model == "gine" or s.edge_features:
+    if s.model == "gine" or s.use_edge_features:
         return "edge_attr"
     return {"gcn": "edge_weight", "gcnii": "edge_weight", "sgc": "edge_weight", "rgcn": "edge_type"}.get(
         s.model

@@ -180,7 +180,7 @@ HETERO = {
     "types": (hetero(), {}),
     "labels of the last type": (hetero("venue"), {}),
     "rgcn": (hetero(), {"model": "rgcn", "bases": 2}),
-    "edge features": (hetero(edge_columns=4), {"model": "gatv2", "edge_features": True}),
+    "edge features": (hetero(edge_columns=4), {"model": "gatv2", "use_edge_features": True}),
     "a type without features": (hetero(widths=(5, 6, 0)), {"model": "rgcn"}),
     "no features": (hetero(widths=(0, 0, 0)), {"model": "rgcn"}),
 }
