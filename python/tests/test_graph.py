@@ -223,6 +223,35 @@ def test_labels_with_gaps(arrays, none):
     assert weft.Graph(edge_index=arrays["edge_index"], y=names).classes.tolist() == ["b", "g", "r"]
 
 
+def test_masked(arrays):
+    """A masked label is none; elsewhere what is masked is refused."""
+    mask, m = np.arange(60) % 20 == 7, np.ma.array
+    for y, read in (
+        (arrays["y"], np.where(mask, -1, arrays["y"])),
+        (arrays["y"].astype(np.uint8), np.where(mask, -1, arrays["y"])),
+        (np.array(["b", "c", "a"])[arrays["y"]], np.where(mask, -1, np.array([1, 2, 0])[arrays["y"]])),
+        (arrays["x"][:, 0], np.where(mask, np.nan, arrays["x"][:, 0])[:, None]),
+    ):
+        graph = weft.Graph(edge_index=arrays["edge_index"], y=m(y, mask=mask))
+        np.testing.assert_array_equal(np.load(graph.store / "labels.npy"), read)
+    same(weft.Graph(**{name: m(value) for name, value in arrays.items()}), arrays)  # nothing is masked
+    ends = np.arange(300) == 7
+    for name, value, count in (
+        ("x", m(arrays["x"], mask=mask[:, None].repeat(5, 1)), 15),
+        ("x", [m(row, mask=k == 7) for k, row in enumerate(arrays["x"])], 5),
+        ("y", m(np.eye(60, 3, dtype=int), mask=np.eye(60, 3)), 3),
+        ("train_mask", m(arrays["train_mask"], mask=mask), 3),
+        ("edge_index", m(arrays["edge_index"], mask=[ends, ends]), 2),
+        ("edge_index", (arrays["edge_index"][0], m(arrays["edge_index"][1], mask=ends)), 1),
+        ("edge_weight", m(np.ones(300), mask=ends), 1),
+    ):
+        are = "value is" if count == 1 else "values are"
+        with pytest.raises(weft.Refused) as said:
+            weft.Graph(**arrays | {name: value})
+        way = "leave out what has none, or give one for each, as by .filled(0)"
+        assert str(said.value) == f"{name}: {count} {are} masked: {way}"
+
+
 def test_class_ids_far_apart(arrays):
     with pytest.warns(
         UserWarning,

@@ -137,6 +137,57 @@ def test_loaded_without_its_graph(arrays):
         weft.load("nowhere")
 
 
+def test_damaged(graph, arrays):
+    """Each file of a run that cannot be read is named, whatever is wrong with it."""
+    train(graph, out="whole")
+    reads = {
+        "run.json": lambda run: run.summary,
+        "metrics.jsonl": lambda run: run.history,
+        "predictions.npy": lambda run: run.logits,
+        "model.safetensors": lambda run: run.state_dict(),
+        "state.json": lambda run: weft.train(graph, out="run", resume="auto", progress=False),
+    }
+    huge = np.lib.format.header_data_from_array_1_0(np.zeros((1, 3), np.float32)) | {"shape": (10**13, 3)}
+    with open("huge.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, huge)
+    np.save("flat.npy", np.zeros(60, np.float32))
+    record = json.loads(Path("whole/run.json").read_text())
+    del record["summary"]["task"]
+    of = {
+        "run.json": [(json.dumps(record).encode(), "lacks 'task'")],
+        "predictions.npy": [
+            (Path("huge.npy").read_bytes(), "Unable to allocate .*"),
+            (Path("flat.npy").read_bytes(), r"an array of float32 with the shape \(60,\)"),
+        ],
+        "model.safetensors": [
+            ((60).to_bytes(8, "little") + b'{"a":{"dtype":"F32"}}'.ljust(60) + bytes(8), "lacks 'data_offsets'")
+        ],
+    }
+    for name, read in reads.items():
+        whole = Path("whole", name).read_bytes()
+        for content, why in [(b"[" * 10**5, ".*"), (b"[7", ".*"), (whole[: len(whole) // 2], ".*"), *of.get(name, [])]:
+            shutil.rmtree("run", ignore_errors=True)
+            shutil.copytree("whole", "run")
+            Path("run", name).write_bytes(content)
+            with pytest.raises(
+                weft.Refused, match=f"^(/.*/)?run/{name}: damaged: {why}; restore it, or train again$"
+            ):
+                read(weft.load("run"))
+    with pytest.warns(UserWarning, match=r"^run/state\.json: damaged: .*; restore it, or begin a new run") as said:
+        assert [run.directory.name for run in weft.runs(".")] == ["whole"]
+    assert said[-1].filename == __file__
+    shutil.copy("whole/state.json", "run")
+    Path("run/metrics.jsonl").unlink()
+    with pytest.raises(
+        weft.Refused, match=r"/run/metrics\.jsonl: No such file or directory; restore it, or train again$"
+    ):
+        print(weft.load("run").history)
+    Path("run/run.json").write_text("[")
+    with pytest.warns(UserWarning, match=r"^left out: .*/run/run\.json: damaged: ") as said:
+        assert [run.directory.name for run in weft.runs(".")] == ["whole"]
+    assert said[-1].filename == __file__
+
+
 def test_facts_of_users(graph, arrays):
     """A summary has no temporary folder, and a pickle of a run is its directory."""
     run = train(graph, out="run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from conftest import python
 
 import weft
 from weft import _scratch
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch, tmp_path_factory):
+    """The folder in which other temporary folders are remembered."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    return _scratch._memory()
+
 
 RING = {"edge_index": [[0, 1, 2], [1, 2, 0]], "x": np.eye(3), "y": [0, 1, 0], "split": "train"}
 
@@ -85,3 +94,39 @@ def test_left_by_a_killed_python(monkeypatch, tmp_path):
     assert not os.path.exists(path) and kept.path.is_dir() and again.path.is_dir()
     kept.close()
     assert os.listdir(tmp_path) == [again.path.name]
+
+
+def test_left_elsewhere(monkeypatch, tmp_path, memory):
+    """What a killed Python has left is removed wherever the next one works, and nothing that is in use."""
+    used, other, gone = (tmp_path / name for name in ("used", "other", "gone"))
+    for root in (used, other, gone):
+        root.mkdir()
+    left = python(KILLED, used).stdout.split()[0]
+    python(KILLED, gone)
+    shutil.rmtree(gone)
+    monkeypatch.setattr(_scratch, "_root", lambda size: used)
+    mine = _scratch.Scratch()
+    monkeypatch.setattr(_scratch, "_root", lambda size: other)
+    shutil.copytree(mine.path, left)  # as the sweep of that Python would have it
+    made = _scratch.Scratch()
+    assert os.listdir(used) == [mine.path.name] and os.listdir(other) == [made.path.name]
+    assert {link.readlink() for link in memory.iterdir()} == {used, other}  # the one that is gone is forgotten
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")  # without a memory folders are made, too
+    assert _scratch.Scratch().path.parent == other
+
+
+def test_lock_goes_at_last(monkeypatch, tmp_path):
+    """A Python that is killed while it removes a folder leaves the lock, so that the next one finds the rest."""
+    monkeypatch.setattr(_scratch, "_root", lambda size: tmp_path)
+    made, removed = _scratch.Scratch(), []
+    for name in ("a", "z"):
+        (made.path / name).mkdir()
+    remove = shutil.rmtree
+
+    def see(path, ignore_errors):
+        removed.append((path.name, os.listdir(made.path)))
+        remove(path)
+
+    monkeypatch.setattr(_scratch.shutil, "rmtree", see)
+    made.close()
+    assert {name for name, _ in removed[:-1]} == {"a", "z"} and removed[-1] == (made.path.name, ["lock"])

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 import threading
 import time
@@ -189,6 +190,20 @@ def test_resumed_without_what_was_in_memory(graph, arrays):
         weft.train(graph, resume="validated", epochs=2, validate=weft.Graph(**arrays)).summary["epochs_run"]
         == 2
     )
+
+
+def test_paths_that_begin_with_a_dash(graph):
+    """A path is no flag of the program."""
+    shutil.copytree(graph.store, "-x")
+    run = train("-x", epochs=1, out="-runs/-run")
+    assert run.summary["dataset"] == "./-x" and [one.directory for one in weft.runs("-runs")] == [run.directory]
+    run = weft.load("-runs/-run")
+    assert (run.predict() == run.predictions).all() and run.evaluate("-x") == run.evaluate()
+    for call in (train, weft.plan, weft.explain):
+        with pytest.raises(weft.Refused, match="^./--help: there is no such store"):
+            call("--help")
+    with pytest.raises(weft.Refused, match="^./--help: there is no such folder"):
+        weft.runs("--help")
 
 
 def test_ways_out(arrays, graph):

@@ -47,11 +47,11 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
         value: an array of NumPy, a tensor of PyTorch on any device, a table or column of pandas, or what
             ``numpy.asarray`` takes.
         name: of the argument, for errors.
-        gap: what stands for each missing one of integers that are Python's objects (None, ``pandas.NA``) or of
-            pandas' ``Int64``; None: NaN, in an array of floats.
+        gap: what stands for each missing one of integers that are Python's objects (None, ``pandas.NA``), of
+            pandas' ``Int64`` or masked (``numpy.ma``); None: NaN, in an array of floats.
 
     Raises:
-        Refused: it is no array of numbers, truth values or text.
+        Refused: it is no array of numbers, truth values or text, or some are masked and there is no gap.
     """
     if is_torch(value):
         if hasattr(value, "as_tensor"):  # EdgeIndex of PyTorch Geometric
@@ -64,7 +64,9 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
         made = value.to_numpy()
     else:
         try:
-            made = np.asarray(value)
+            made = _filled(value, name, gap) if _is_masked(value) else np.asarray(value)
+        except Refused:
+            raise
         except ValueError as err:  # rows of several lengths
             raise Refused(f"{name}: is no array: {err}") from None
     if made.dtype.kind == "O":
@@ -78,6 +80,34 @@ def array(value: Any, name: str, gap: int | None = None) -> Array:
     if made.dtype.kind not in "biufUO":
         raise Refused(f"{name}: has the type {made.dtype}: give numbers")
     return made
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether a value is a masked array of NumPy, or a list that has one."""
+    return any(
+        isinstance(one, np.ma.MaskedArray)
+        for one in (value, *(value if isinstance(value, (list, tuple)) else ()))
+    )
+
+
+def _filled(masked: Any, name: str, gap: int | None) -> Array:
+    """A masked array, or a list that has one, with what stands for a missing one where it is masked."""
+    value = np.ma.array(masked)
+    there, mask = np.ma.getdata(value), np.ma.getmaskarray(value)
+    count = int(mask.sum())
+    if count == 0:
+        return there
+    whole = there.dtype.kind in "iu"
+    if gap is None or there.dtype.kind == "b" or whole and there.ndim > 1:
+        are = "value is" if count == 1 else "values are"
+        raise Refused(
+            f"{name}: {count} {are} masked: leave out what has none, or give one for each, as by .filled(0)"
+        )
+    if whole:
+        return np.where(mask, gap, there.astype(np.int64))
+    filled = there.copy() if there.dtype.kind == "f" else there.astype(object)
+    filled[mask] = np.nan if there.dtype.kind == "f" else None
+    return filled
 
 
 def is_missing(value: Any) -> bool:

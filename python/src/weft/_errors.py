@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from collections.abc import Iterator
 
 from ._scratch import without_folders
 
@@ -23,6 +26,25 @@ class Interrupted(RuntimeError):
 
     A training that had a first epoch has results and a checkpoint, which the text names.
     """
+
+
+@contextlib.contextmanager
+def reading(file: str | os.PathLike[str], way: str = "restore it, or train again") -> Iterator[None]:
+    """Names the file of a run whose content is not what it should be, and the way out."""
+    try:
+        yield
+    except OSError as error:
+        raise Refused(f"{os.fspath(file)}: {error.strerror}; {way}") from None
+    except _DAMAGE as error:
+        why = f"lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
+        raise Refused(f"{os.fspath(file)}: damaged: {' '.join(why.split())}; {way}") from None
+
+
+# What reading and using JSON, arrays and texts raises that are damaged.
+_DAMAGE = (
+    *(ValueError, EOFError, LookupError, TypeError, AttributeError),
+    *(RecursionError, MemoryError, OverflowError),
+)
 
 
 def in_words_of_python(text: str) -> str:
@@ -72,7 +94,7 @@ _words = [
         (r"is of another graph, the graph; give that", "is of another graph; give that"),
     )
 ]
-_flags = re.compile(r"(?<![\w-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
+_flags = re.compile(r"(?<![\w/-])--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 
 
 def _keyword(flag: re.Match[str]) -> str:

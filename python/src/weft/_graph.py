@@ -473,4 +473,4 @@ def graph_of(data: Data) -> Graph | None:
 
 def argument(data: Any, graph: Graph | None) -> str:
     """How the program is given a graph."""
-    return str(graph.store) if graph is not None else str(os.fspath(data))
+    return str(graph.store) if graph is not None else _program.operand(data)

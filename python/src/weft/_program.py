@@ -82,6 +82,12 @@ def flag(name: str, value: Any) -> str:
     return f"--{name.replace('_', '-')}={text_of(value)}"
 
 
+def operand(path: str | os.PathLike[str]) -> str:
+    """A path or a name where the program expects one: none is taken for a flag."""
+    text = os.fsdecode(path)
+    return f"./{text}" if text.startswith("-") else text
+
+
 @lru_cache(maxsize=64)
 def _described(program: str, changed: int, command: str) -> dict[str, dict[str, Any]]:
     told = json.loads(run(["help", *command.split(), "--json"]))
@@ -161,6 +167,11 @@ def depth() -> int:
     return depth
 
 
+def _warn(line: str) -> None:
+    """Warns of what the program said, at the line that called the package."""
+    warnings.warn(in_words_of_python(line), stacklevel=depth())
+
+
 class _Child:
     def __init__(self, arguments: Sequence[str], told: Told | None, answers: bool):
         self.told = told
@@ -214,7 +225,7 @@ class _Child:
     def _err(self, line: str) -> None:
         warning = line.removeprefix("weft: warning: ")
         if warning != line:
-            warnings.warn(in_words_of_python(warning), stacklevel=depth())
+            _warn(warning)
             return
         log.debug("%s", line)
         self.said.append(line)
@@ -260,7 +271,12 @@ class _Child:
         over = (
             text.startswith("max_time ") and self.lines
         )  # an end that was asked for, of a run that has results
-        if status == 0 or status == _INTERRUPTED and (self.stopped or over):
+        if status == 0:
+            for line in self.said:
+                if line.startswith("weft: "):  # of runs, what is damaged
+                    _warn(line.removeprefix("weft: "))
+            return out
+        if status == _INTERRUPTED and (self.stopped or over):
             return out
         if status < 0:
             name = signal.Signals(-status).name

@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _program, _weights
 from ._arrays import Array, array
-from ._errors import Refused
+from ._errors import Refused, reading
 from ._graph import Data, Graph, argument, graph_of
 from ._scratch import Scratch, graphs_named, is_temporary
 
@@ -110,23 +110,25 @@ class Run:
         #: The directory of the run, absolute. ``reference.md`` lists its files.
         self.directory = Path(directory).absolute()
         self._graph = graph  # whose store lives as long as this
-        try:
-            text = (self.directory / "run.json").read_text(encoding="utf-8")
-        except OSError:
+        file = self.directory / "run.json"
+        if not file.is_file():
             begun = (self.directory / "state.json").exists()
             way = (
                 f'continue it with weft.train(data, resume="{directory}")'
                 if begun
                 else "weft.runs lists the runs that have some"
             )
-            raise Refused(f"{directory}: has no results of a run (run.json); {way}") from None
-        self._record: dict[str, Any] = json.loads(text)
-        of = self._record["summary"]
-        of |= {
-            "run_dir": str(self.directory),
-            "ended": self._record.get("ended"),
-        }  # None: of an early version
-        of["dataset"] = graphs_named(of["dataset"])
+            raise Refused(f"{directory}: has no results of a run (run.json); {way}")
+        with reading(file):
+            self._record: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            of = self._record["summary"]
+            of |= {
+                "run_dir": str(self.directory),
+                "ended": self._record.get("ended"),
+            }  # None: of an early version
+            of["dataset"] = graphs_named(of["dataset"])
+            # What is asked of every run is there.
+            Runs([self])._rows(), repr(self), self.classes, self.reason, of["task"], self._record["store"]
 
     def __reduce__(self) -> tuple[type[Run], tuple[str]]:
         return Run, (str(self.directory),)
@@ -167,18 +169,28 @@ class Run:
     @cached_property
     def history(self) -> History:
         """The columns of metrics.jsonl."""
-        lines = [json.loads(line) for line in (self.directory / "metrics.jsonl").read_text().splitlines()]
-        names = list(dict.fromkeys(name for line in lines for name in line))
-        columns = {name: [line.get(name) for line in lines] for name in names}
-        return History(
-            {name: np.array([np.nan if x is None else x for x in column]) for name, column in columns.items()}
-        )
+        file = self.directory / "metrics.jsonl"
+        with reading(file):
+            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            names = list(dict.fromkeys(name for line in lines for name in line))
+            columns = {name: [line.get(name) for line in lines] for name in names}
+            return History(
+                {
+                    name: np.array([np.nan if x is None else x for x in column])
+                    for name, column in columns.items()
+                }
+            )
 
     @cached_property
     def logits(self) -> Array:
         """V × C float32: the output of the model. Of values to predict: the values. Of link prediction:
         embeddings."""
-        return np.asarray(np.load(self.directory / "predictions.npy"))
+        file = self.directory / "predictions.npy"
+        with reading(file):
+            made = np.asarray(np.load(file))
+            if made.ndim != 2 or made.dtype != np.float32 or made.size == 0:
+                raise ValueError(f"an array of {made.dtype} with the shape {made.shape}")
+            return made
 
     @property
     def probabilities(self) -> Array:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import hashlib
 import os
+import platform
 import re
 import shutil
 import tempfile
@@ -12,6 +15,7 @@ from pathlib import Path
 
 _PREFIX = "weft-"
 _LOCK = "lock"
+_SHARED = Path("/dev/shm")
 
 
 # A folder of a Scratch, of any process.
@@ -45,7 +49,8 @@ class Scratch:
 
     It is in ``/dev/shm`` where there is room for twice so many bytes, and they take at most half of the free
     memory, else in the temporary folder (``TMPDIR``). A Python that is killed leaves it behind: the next one
-    to make such a folder removes it. The lock of a file in it tells whether whoever made it is still there.
+    to make such a folder removes it, wherever it is. The lock of a file in it tells whether whoever made it is
+    still there.
 
     Args:
         size: about how many bytes it will hold.
@@ -53,7 +58,9 @@ class Scratch:
 
     def __init__(self, size: int = 0):
         root = _root(size)
-        _sweep(root)
+        _remember(root)
+        for other in _roots():
+            _sweep(other)
         #: Objects that live as long as this.
         self.kept: list[object] = []
         self.path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getuid()}-", dir=root))
@@ -66,21 +73,61 @@ class Scratch:
 
 def _remove(path: Path, held: int, owner: int) -> None:
     if os.getpid() == owner:  # a forked process has the object, too
-        shutil.rmtree(path, ignore_errors=True)
+        _clear(path)
         os.close(held)
 
 
+def _clear(path: Path) -> None:
+    """Removes a folder, and its lock at last: if Python is killed meanwhile, the next one finds the rest."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path):
+            if name != _LOCK:
+                shutil.rmtree(path / name, ignore_errors=True)
+                (path / name).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def _root(size: int) -> Path:
-    shared = Path("/dev/shm")
     try:
-        room = os.statvfs(shared)
-        if os.access(shared, os.W_OK | os.X_OK) and 2 * size <= min(
+        room = os.statvfs(_SHARED)
+        if os.access(_SHARED, os.W_OK | os.X_OK) and 2 * size <= min(
             room.f_bavail * room.f_frsize, _free_memory() // 2
         ):
-            return shared
+            return _SHARED
     except OSError:
         pass
     return Path(tempfile.gettempdir())
+
+
+def _memory() -> Path:
+    """The folder with a link to each temporary folder but ``/dev/shm`` that this user has used here.
+
+    Folders of users may be shared by machines, whose temporary folders are not.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"  # RuntimeError: there is no home
+    return Path(cache) / "weft" / "temporary" / platform.node()
+
+
+def _remember(root: Path) -> None:
+    if root == _SHARED:
+        return
+    with contextlib.suppress(OSError, RuntimeError):  # then those look there who use it, too
+        link = _memory() / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.is_symlink():
+            link.symlink_to(root)
+
+
+def _roots() -> set[Path]:
+    """Where folders may be that a Python has left."""
+    found = {_SHARED, Path(tempfile.gettempdir())}
+    with contextlib.suppress(OSError, RuntimeError):
+        for link in _memory().iterdir():
+            if link.exists():
+                found.add(link.readlink())
+            else:
+                link.unlink()
+    return found
 
 
 def _free_memory() -> int:
@@ -100,7 +147,7 @@ def _sweep(root: Path) -> None:
             continue  # it is being made, or removed
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
+            _clear(path)
         except OSError:
             pass  # somebody has it
         finally:

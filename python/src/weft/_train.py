@@ -13,7 +13,7 @@ from typing import Any, overload
 
 from . import _program, _weights
 from ._arrays import array
-from ._errors import Interrupted, Refused
+from ._errors import Interrupted, Refused, reading
 from ._graph import Data, Graph, argument, graph_of
 from ._run import Run, Runs
 from ._scratch import Scratch
@@ -256,12 +256,14 @@ class _Bar:
         self.wanted = wanted
         self.bar: Any = None
         base = {name: _program.flags_of("train")[name]["default"] for name in ("model", "epochs")}
-        if resumed is not None and (Path(resumed) / _STATE).exists():
-            base = json.loads((Path(resumed) / _STATE).read_text(encoding="utf-8"))["settings"]
-        self.name = str(settings.get("model") or settings.get("config") or base["model"])
-        self.total = settings.get("epochs")
-        if self.total is None and settings.get("config") is None:
-            self.total = int(base["epochs"])
+        state = Path(resumed or "") / _STATE
+        with reading(state):
+            if resumed is not None and state.exists():
+                base = json.loads(state.read_text(encoding="utf-8"))["settings"]
+            self.name = str(settings.get("model") or settings.get("config") or base["model"])
+            self.total = settings.get("epochs")
+            if self.total is None and settings.get("config") is None:
+                self.total = int(base["epochs"])
         if self.total is not None and settings.get("seeds"):
             self.total *= settings["seeds"]
 
@@ -314,9 +316,15 @@ def load(directory: str | os.PathLike[str]) -> Run:
 
 def runs(directory: str | os.PathLike[str] = "runs") -> Runs:
     """The runs in a folder and below it that have results, the best by validation first."""
-    listed = json.loads(_program.run(["runs", os.fspath(directory), "--json"]))
-    found = (Path(one["run_dir"]) for one in listed["runs"])
-    return Runs((Run(path) for path in found if (path / "run.json").exists()), listed)
+    listed = json.loads(_program.run(["runs", _program.operand(directory), "--json"]))
+    found = []
+    for path in (Path(one["run_dir"]) for one in listed["runs"]):
+        if (path / "run.json").exists():
+            try:
+                found.append(Run(path))
+            except Refused as error:
+                warnings.warn(f"left out: {error}", stacklevel=2)
+    return Runs(found, listed)
 
 
 def compare(*runs: Run | str | os.PathLike[str]) -> Runs:
@@ -440,7 +448,7 @@ def sweep(
         except Interrupted as error:
             if not str(error).startswith("max_time "):
                 raise
-            text = _program.run(["runs", str(out), "--json"])
+            text = _program.run(["runs", _program.operand(out), "--json"])
         told = json.loads(text.splitlines()[-1])
     finally:
         scratch.close()

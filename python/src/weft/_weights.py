@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array, array
-from ._errors import Refused
+from ._errors import Refused, reading
 
 _TYPES = {
     "F64": "<f8",
@@ -28,19 +28,22 @@ _TYPES = {
 
 def read(path: str | os.PathLike[str]) -> dict[str, Array]:
     """The arrays of a file by their names. bfloat16 becomes float32."""
-    data = Path(path).read_bytes()
-    length = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + length])
-    header.pop("__metadata__", None)
-    arrays: dict[str, Array] = {}
-    for name, of in header.items():
-        begin, end = (8 + length + at for at in of["data_offsets"])
-        if of["dtype"] == "BF16":
-            values: Array = (np.frombuffer(data[begin:end], "<u2").astype(np.uint32) << 16).view(np.float32)
-        else:
-            values = np.frombuffer(data[begin:end], _TYPES[of["dtype"]]).copy()
-        arrays[name] = values.reshape(of["shape"])
-    return arrays
+    with reading(path):
+        data = Path(path).read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length])
+        header.pop("__metadata__", None)
+        rest = memoryview(data)[8 + length :]
+        return {name: _one(rest, of) for name, of in header.items()}
+
+
+def _one(data: memoryview, of: dict[str, Any]) -> Array:
+    begin, end = of["data_offsets"]
+    if of["dtype"] == "BF16":
+        values: Array = (np.frombuffer(data[begin:end], "<u2").astype(np.uint32) << 16).view(np.float32)
+    else:
+        values = np.frombuffer(data[begin:end], _TYPES[of["dtype"]]).copy()
+    return values.reshape(of["shape"])
 
 
 def write(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
