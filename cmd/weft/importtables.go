@@ -175,6 +175,7 @@ func becomes(c *columns.Column) string {
 			text += ", …"
 		}
 	}
+	text += when(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
 	for _, cycle := range c.Cycles {
 		text += fmt.Sprintf(", sine and cosine of the %s", cycle)
 	}

@@ -11,7 +11,6 @@
 package columns
 
 import (
-	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -38,6 +37,8 @@ type Column struct {
 	Kind Kind   `json:"kind"`
 	// Mean is that of the values, of all kinds but Category.
 	Mean float32 `json:"mean,omitempty"`
+	// Order is that of the column's dates; empty: all begin with the year.
+	Order Order `json:"order,omitempty"`
 	// Cycles are periods of dates: Year, Week, Day.
 	Cycles []Cycle `json:"cycles,omitempty"`
 	// Categories are the values of a Category, ascending.
@@ -57,33 +58,6 @@ type Column struct {
 
 // List is the columns that the features of a vertex type are made of, in their order.
 type List []Column
-
-// Cycle is a period of dates.
-type Cycle string
-
-// The periods of dates.
-const (
-	Year Cycle = "year"
-	Week Cycle = "week"
-	Day  Cycle = "day"
-)
-
-const secondsOfDay = 24 * 60 * 60
-
-// part is the part of the period that has passed, from 0 and below 1. A week begins on Monday.
-func (c Cycle) part(t time.Time) float64 {
-	day := float64(t.Hour()*60*60+t.Minute()*60+t.Second()) / secondsOfDay
-	switch c {
-	case Year:
-		first := time.Date(t.Year(), 1, 1, 0, 0, 0, 0, time.UTC)
-		days := first.AddDate(1, 0, 0).Sub(first).Hours() / 24
-		return (float64(t.YearDay()-1) + day) / days
-	case Week:
-		const monday = 6 // days after which a week that begins on Sunday is one that begins on Monday
-		return (float64((int(t.Weekday())+monday)%7) + day) / 7
-	}
-	return day
-}
 
 // Width is the number of features of the column.
 func (c *Column) Width() int {
@@ -161,7 +135,7 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 		}
 		features[k] = 1
 	default:
-		x, at, ok := c.Kind.parse(field)
+		x, at, ok := c.parse(field)
 		if !ok {
 			return to[:begin], false, refusal.Errorf("%.40q is no %s: %s", field, c.Kind, c.Kind.remedy())
 		}
@@ -200,14 +174,14 @@ func (l List) Append(to []float32, field func(column int) ([]byte, error),
 	return to, nil
 }
 
-// parse is the number that a field of a kind stands for, and of a date the time.
-func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
-	switch k {
+// parse is the number that a field stands for in a column that is no Category, and of a date the time.
+func (c *Column) parse(field []byte) (x float64, at time.Time, ok bool) {
+	switch c.Kind {
 	case Number:
 		x, err := strconv.ParseFloat(string(field), 64)
 		ok := err == nil || math.IsInf(x, 0) // too large for float64
-		for _, c := range field {
-			ok = ok && c != '_' && c != 'x' && c != 'X' // as 1_000 and 0x1p4, which only Go reads
+		for _, b := range field {
+			ok = ok && b != '_' && b != 'x' && b != 'X' // as 1_000 and 0x1p4, which only Go reads
 		}
 		return x, at, ok && !math.IsNaN(x)
 	case Boolean:
@@ -219,7 +193,7 @@ func (k Kind) parse(field []byte) (x float64, at time.Time, ok bool) {
 		}
 		return 0, at, false
 	}
-	at, ok = parseDate(field)
+	at, ok = ParseDate(field, c.Order)
 	return float64(at.Unix()) / secondsOfDay, at, ok
 }
 
@@ -233,45 +207,6 @@ func (k Kind) remedy() string {
 		how = "write it as 2023-01-31"
 	}
 	return how + ", or leave the field empty"
-}
-
-// parseDate reads a date, and perhaps a time, in UTC where it names no other zone: those of ISO 8601 and RFC
-// 3339, what SQL, pandas and polars write, and 2023/01/31.
-func parseDate(field []byte) (time.Time, bool) {
-	const date, longest = len(time.DateOnly), len("2006-01-02T15:04:05.999999999+00:00")
-	if len(field) < date || len(field) > longest || field[4] != field[7] ||
-		field[4] != '-' && field[4] != '/' {
-		return time.Time{}, false
-	}
-	var room [longest]byte
-	text := room[:copy(room[:], field)]
-	text[4], text[7] = '-', '-'
-	layout := time.DateOnly
-	if len(text) > date {
-		if text[date] != ' ' && text[date] != 'T' {
-			return time.Time{}, false
-		}
-		clock, zone := text[date+1:], 0
-		if i := bytes.IndexAny(clock, "+-Z"); i >= 0 {
-			clock, zone = clock[:i], len(clock)-i
-		}
-		text[date] = 'T'
-		layout = "2006-01-02T15:04:05"
-		if bytes.Count(clock, []byte(":")) == 1 {
-			layout = "2006-01-02T15:04"
-		}
-		switch zone {
-		case 0:
-		case len("+00"):
-			layout += "Z07"
-		case len("+0000"):
-			layout += "Z0700"
-		default:
-			layout += "Z07:00"
-		}
-	}
-	at, err := time.Parse(layout, string(text))
-	return at.UTC(), err == nil
 }
 
 // Width is the number of features of all columns.
@@ -317,10 +252,11 @@ func (l List) Check(features int) error {
 		cycles := len(c.Cycles) == 0 || c.Kind == Date && !slices.ContainsFunc(c.Cycles, func(p Cycle) bool {
 			return !slices.Contains([]Cycle{Year, Week, Day}, p)
 		})
+		ordered := c.Order == "" || c.Kind == Date && (c.Order == DayFirst || c.Order == MonthFirst)
 		switch mean := float64(c.Mean); {
 		case l[:i].Index(c.Name) >= 0:
 			return refusal.Errorf("two columns are called %.40q", c.Name)
-		case !known || !cycles || math.IsNaN(mean) || math.IsInf(mean, 0) || c.Width() == 0:
+		case !known || !cycles || !ordered || math.IsNaN(mean) || math.IsInf(mean, 0) || c.Width() == 0:
 			return refusal.Errorf("column %.40q of kind %.20q is not possible", c.Name, string(c.Kind))
 		case (c.Kind == Category) != (len(c.Categories) > 0), !ascend(c.Categories),
 			len(c.Counts) != 0 && len(c.Counts) != len(c.Categories):

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -115,6 +116,124 @@ func TestAppend(t *testing.T) {
 	require.NoError(t, l.Check(15))
 }
 
+// TestParseDate: dates of either order are those of pandas.to_datetime.
+func TestParseDate(t *testing.T) {
+	const none = 1 << 20
+	for _, c := range []struct {
+		field string
+		order Order
+		days  float64
+	}{
+		{"31.12.2023", DayFirst, 19722},
+		{"1.2.2024", DayFirst, 19754},
+		{"29/02/2024 13:30", DayFirst, 19782.5625},
+		{"02/29/2024", MonthFirst, 19782},
+		{"5-6-1999", DayFirst, 10747},
+		{"05.06.23", DayFirst, 19513},
+		{"01/02/68", DayFirst, 35825},
+		{"01/02/69", DayFirst, -334}, // as POSIX has it: pandas says 2069
+		{"2024-03-01", DayFirst, 19783},
+		{"2024/03/01", MonthFirst, 19783},
+		{"29/02/2024", MonthFirst, none},
+		{"29.02.2023", DayFirst, none},
+		{"31.12.2023", "", none},
+		{"31.12-2023", DayFirst, none},
+		{"05-06-23", DayFirst, none}, // may be 2005
+		{"123.1.2023", DayFirst, none},
+		{"1..2023", DayFirst, none},
+		{"31.12.", DayFirst, none},
+		{"2024-3-01", DayFirst, none},
+		{strings.Repeat("1", 99), DayFirst, none},
+	} {
+		days := float64(none)
+		if at, ok := ParseDate([]byte(c.field), c.order); ok {
+			days = at.Sub(time.Unix(0, 0)).Hours() / 24
+		}
+		assert.Equal(t, c.days, days, "%s", c.field)
+	}
+}
+
+// TestLeapYear: a year has 366 days where it has a 29 February. The numbers are NumPy's.
+func TestLeapYear(t *testing.T) {
+	c := Column{Kind: Date, Cycles: []Cycle{Year}}
+	for date, want := range map[string][]float32{
+		"2024-12-31 12:00": {20088.5, -.008583481, .99996316}, // 365.5 of 366 days
+		"2024-03-01":       {19783, .85731465, .5147928},      // 60 of 366
+		"2023-03-01":       {19417, .8498171, .52707773},      // 59 of 365
+	} {
+		got, _, err := c.Append(nil, []byte(date))
+		require.NoError(t, err)
+		assert.Equal(t, want, got, "%s", date)
+	}
+}
+
+// TestOddFields: a column is of the kind of nearly all its fields, and the others are missing and named.
+func TestOddFields(t *testing.T) {
+	days, months := "31.1.2023,1.2.2023", "1/31/2023,2/1/2023"
+	for _, c := range []struct {
+		what, fields string
+		repeated     int // how often the fields stand there
+		then         string
+		want         Column
+		note         string
+	}{
+		{"day first", days, 1, "", Column{Kind: Date, Order: DayFirst, Mean: 19388.5}, ""},
+		{"month first", months, 1, "", Column{Kind: Date, Order: MonthFirst, Mean: 19388.5}, ""},
+		{
+			"open", "1/2/2023,2/2/2023", 1, "", Column{Kind: Date, Order: DayFirst, Mean: 19389.5},
+			"dates as “1/2/2023” do not say which number is the day: the first one is taken for it; " +
+				"write them as 2023-01-31 if it is the month",
+		},
+		{"year first", "2023-01-31,2023-02-01", 1, "", Column{Kind: Date, Mean: 19388.5}, ""},
+		{
+			"one bad date", days, 5, "32.1.2023",
+			Column{Kind: Date, Order: DayFirst, Mean: 19388.5, Gaps: true, Missing: 1},
+			"“32.1.2023” in row 11 is no date, and counts as missing",
+		},
+		{
+			"one month first among days", days, 5, "12/31/2023",
+			Column{Kind: Date, Order: DayFirst, Mean: 19388.5, Gaps: true, Missing: 1},
+			"“12/31/2023” in row 11 is no date, and counts as missing",
+		},
+		{
+			"one text among numbers, and a gap", "1,2", 5, ",x",
+			Column{Kind: Number, Mean: 1.5, Gaps: true, Missing: 2},
+			"“x” in row 12 is no number, and counts as missing",
+		},
+		{
+			"two of a hundred and fewer", "1,2", 99, "x,y",
+			Column{Kind: Number, Mean: 1.5, Gaps: true, Missing: 2},
+			"“x” in row 199 is no number, and counts as missing, as do 1 more that are none",
+		},
+		{
+			"two of a hundred and more", "1,2", 98, "x,y",
+			Column{Kind: Category, Categories: []string{"1", "2", "x", "y"}, Counts: []int64{98, 98, 1, 1}}, "",
+		},
+		{
+			"few rows", "1,2", 4, "x",
+			Column{Kind: Category, Categories: []string{"1", "2", "x"}, Counts: []int64{4, 4, 1}}, "",
+		},
+		{
+			"texts first", "w,x", 6, strings.Repeat("1,", 1300) + "1",
+			Column{Kind: Category, Categories: []string{"1", "w", "x"}, Counts: []int64{1301, 6, 6}}, "",
+		},
+		{
+			"one other truth", "yes,no", 50, "maybe",
+			Column{Kind: Category, Categories: []string{"maybe", "no", "yes"}, Counts: []int64{1, 50, 50}}, "",
+		},
+	} {
+		p := NewProfile("x", Choices{Most: 4})
+		fields := strings.Repeat(c.fields+",", c.repeated)
+		for field := range strings.SplitSeq(strings.TrimSuffix(fields+c.then, ","), ",") {
+			p.Add([]byte(field), []byte(field))
+		}
+		c.want.Name = "x"
+		got, note := p.Column()
+		assert.Equal(t, c.want, got, "%s", c.what)
+		assert.Equal(t, c.note, note, "%s", c.what)
+	}
+}
+
 // TestArrange: features of one table, arranged as another's columns say, are those that the values would have
 // had there.
 func TestArrange(t *testing.T) {
@@ -193,6 +312,8 @@ func TestCheck(t *testing.T) {
 		},
 		"cycle of a number": {Name: "a", Kind: Number, Cycles: []Cycle{Day}},
 		"unknown cycle":     {Name: "a", Kind: Date, Cycles: []Cycle{"moon"}},
+		"order of a number": {Name: "a", Kind: Number, Order: DayFirst},
+		"order":             {Name: "a", Kind: Date, Order: "sun"},
 		"mean":              {Name: "a", Kind: Number, Mean: float32(math.Inf(1))},
 	} {
 		if (List{c}).Check(c.Width()) == nil {

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"weft/internal/refusal"
@@ -29,14 +29,13 @@ type Profile struct {
 
 	present, missing int64
 	candidates       [len(parsed)]candidate
+	ordered          bool // a date names its year last
 	timed            bool // a date has a time of the day
 	counts           map[string]int64
 	many             bool   // more than Most values
 	first            string // of the fields
-	text             string // the first field behind numbers that is none
 	infinite         string // the first number that float32 does not hold, with its row
 	points, commas   bool   // numbers have decimal points, or decimal commas
-	unordered        bool   // all fields are dates whose day may be their month
 	invalid          bool   // a field is not UTF-8
 	long             bool   // a field is too long for a category
 }
@@ -44,22 +43,62 @@ type Profile struct {
 // longest is how many bytes a category may have.
 const longest = 256
 
-// parsed are the kinds whose values are numbers, in the order in which they are tried.
-var parsed = [...]Kind{Number, Boolean, Date}
+// parsed are the columns whose values are numbers, in the order in which they are tried.
+var parsed = [...]Column{
+	{Kind: Number},
+	{Kind: Boolean},
+	{Kind: Date, Order: DayFirst},
+	{Kind: Date, Order: MonthFirst},
+}
 
-// candidate is one of the kinds that a column may be of.
+// The places of dates in parsed.
+const dayFirst, monthFirst = 2, 3
+
+// candidate is what a column may be.
 type candidate struct {
-	fails bool    // a field is not of the kind
-	sum   float64 // of the fields
+	odd   Odd
+	fails bool // as most fields are odd
+	good  int64
+	sum   float64 // of the good fields
+}
+
+// Odd counts the fields of a column that are not of its kind.
+type Odd struct {
+	Rows  int64
+	field string // the first
+	row   int64  // of it, from 1
+}
+
+// Add adds the field of a row, by its number from 1.
+func (o *Odd) Add(field []byte, row int64) {
+	if o.Rows++; o.Rows == 1 {
+		o.field, o.row = quote(string(field)), row
+	}
+}
+
+// Few reports whether so few of the rows that have a value are odd that their values are mistakes, and
+// missing: one of at least ten, or one in a hundred.
+func (o *Odd) Few(rows int64) bool {
+	const least, share = 10, 100
+	return o.Rows == 0 || o.Rows == 1 && rows >= least || o.Rows <= rows/share
+}
+
+// Note says which values of a column of that kind count as missing, as they are odd; empty: none.
+func (o *Odd) Note(kind Kind) string {
+	if o.Rows == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("%s in row %d is no %s, and counts as missing", o.field, o.row, kind)
+	if o.Rows > 1 {
+		note += fmt.Sprintf(", as do %d more that are none", o.Rows-1)
+	}
+	return note
 }
 
 // NewProfile begins the profile of a column.
 func NewProfile(name string, choices Choices) *Profile {
 	return &Profile{Name: name, choices: choices, counts: map[string]int64{}}
 }
-
-// unordered are dates of which some people write the day first, and others the month.
-var unordered = regexp.MustCompile(`^\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})([ T].*)?$`)
 
 // Add adds a field. One for which IsMissing holds is a missing value. number is the field, with a decimal
 // point where it has a decimal comma.
@@ -69,29 +108,41 @@ func (p *Profile) Add(field, number []byte) {
 		return
 	}
 	if p.present++; p.present == 1 {
-		p.first, p.unordered = string(field), true
+		p.first = string(field)
 	}
-	p.unordered = p.unordered && unordered.Match(field)
-	for i, kind := range parsed {
+	var x float64
+	var at time.Time
+	var ok bool
+	for i := range parsed {
 		c := &p.candidates[i]
 		if c.fails {
 			continue
 		}
-		value := field
+		kind, value := parsed[i].Kind, field
 		if kind == Number {
 			value = number
 			p.commas = p.commas || !bytes.Equal(field, number)
 			p.points = p.points || bytes.IndexByte(field, '.') >= 0
 		}
-		x, at, ok := kind.parse(value)
-		if kind == Number && (!ok || p.points && p.commas) {
-			ok, p.text = false, string(field)
+		if i != monthFirst || !ok || isOrdered(field) {
+			x, at, ok = parsed[i].parse(value)
 		}
-		if kind == Number && p.infinite == "" && math.IsInf(float64(float32(x)), 0) {
+		switch {
+		case kind == Number && p.points && p.commas:
+			ok = false
+		case kind == Number && p.infinite == "" && math.IsInf(float64(float32(x)), 0):
 			p.infinite = fmt.Sprintf("%s in row %d", quote(string(field)), p.present+p.missing)
 		}
-		c.fails, c.sum = !ok, c.sum+x
-		p.timed = p.timed || ok && kind == Date && at.Unix()%secondsOfDay != 0
+		if !ok {
+			const most = 10 // odd fields before one gives up
+			c.odd.Add(field, p.present+p.missing)
+			c.fails = c.odd.Rows > max(most, c.good)
+			continue
+		}
+		c.good, c.sum = c.good+1, c.sum+x
+		if kind == Date {
+			p.ordered, p.timed = p.ordered || isOrdered(field), p.timed || at.Unix()%secondsOfDay != 0
+		}
 	}
 	if p.many {
 		return
@@ -107,34 +158,24 @@ func (p *Profile) Add(field, number []byte) {
 	}
 }
 
-// Column is what is made of the column. Where nothing can be made of it, why says so.
-func (p *Profile) Column() (c Column, why string) {
+// Column is what is made of the column. Where nothing can be made of it the column has no kind, and the note
+// says why; else the note says what was assumed, if anything was.
+func (p *Profile) Column() (c Column, note string) {
 	c = Column{Name: p.Name, Missing: p.missing, Gaps: p.missing > 0}
 	if p.present == 0 {
 		return c, "it has no value"
 	}
-	for i, kind := range parsed {
-		if p.candidates[i].fails {
-			continue
+	for i := range parsed {
+		of, month := &p.candidates[i], &p.candidates[monthFirst]
+		fails := of.fails || !of.odd.Few(p.present) || parsed[i].Kind == Boolean && of.odd.Rows > 0
+		if !fails && (i != dayFirst || month.fails || of.odd.Rows <= month.odd.Rows) {
+			return p.number(i)
 		}
-		if kind == Number && p.infinite != "" {
-			return c, p.infinite + " is not finite in float32: leave the field empty"
-		}
-		c.Kind, c.Mean = kind, float32(p.candidates[i].sum/float64(p.present))
-		if kind == Date && p.choices.Cyclic {
-			if c.Cycles = []Cycle{Year, Week}; p.timed {
-				c.Cycles = append(c.Cycles, Day)
-			}
-		}
-		return c, ""
 	}
 	const few = 10 // rows, of which each may have a value of its own
 	switch {
 	case p.invalid:
 		return c, "its text is not UTF-8"
-	case p.unordered:
-		return c, "it has dates as " + quote(p.first) +
-			", whose day may be the month: write them as 2023-01-31"
 	case p.long:
 		return c, fmt.Sprintf("it is text of more than %d bytes, as %s", longest, p.examples())
 	case p.many:
@@ -150,12 +191,42 @@ func (p *Profile) Column() (c Column, why string) {
 	return c, ""
 }
 
+// number is the column as one of parsed.
+func (p *Profile) number(i int) (c Column, note string) {
+	of := &p.candidates[i]
+	c = parsed[i]
+	c.Name, c.Missing = p.Name, p.missing+of.odd.Rows
+	c.Gaps = c.Missing > 0
+	if c.Kind == Number && p.infinite != "" {
+		return Column{Name: p.Name}, p.infinite + " is not finite in float32: leave the field empty"
+	}
+	c.Mean = float32(of.sum / float64(of.good))
+	note = of.odd.Note(c.Kind)
+	if c.Kind != Date {
+		return c, note
+	}
+	switch month := &p.candidates[monthFirst]; {
+	case !p.ordered:
+		c.Order = ""
+	case c.Order == DayFirst && !month.fails && month.odd.Rows == of.odd.Rows:
+		open := fmt.Sprintf("dates as %s do not say which number is the day: the first one is taken for it; "+
+			"write them as 2023-01-31 if it is the month", quote(p.first))
+		note = strings.Join(slices.DeleteFunc([]string{open, note}, func(s string) bool { return s == "" }), "; ")
+	}
+	if p.choices.Cyclic {
+		if c.Cycles = []Cycle{Year, Week}; p.timed {
+			c.Cycles = append(c.Cycles, Day)
+		}
+	}
+	return c, note
+}
+
 // examples are the first field, and where that is a number the first that is none.
 func (p *Profile) examples() string {
-	if p.text == p.first {
-		return quote(p.first)
+	if text := p.candidates[0].odd.field; text != "" && text != quote(p.first) {
+		return quote(p.first) + " and " + text
 	}
-	return quote(p.first) + " and " + quote(p.text)
+	return quote(p.first)
 }
 
 // quote is the begin of a field, for people.

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/graph/columns"
@@ -16,6 +17,20 @@ type features struct {
 	list     columns.List
 	from     []int // the column of each of list
 	leftOut  []columns.LeftOut
+	odd      []oddValues // of each of list, as the first pass has found them
+	assumed  []string    // what notes say of columns
+}
+
+// oddValues are the values in a column of the list that are not of its kind.
+type oddValues struct {
+	columns.Odd
+	err error // that refuses the first
+}
+
+func (o *oddValues) add(field []byte, row int64, err error) {
+	if o.Add(field, row); o.err == nil {
+		o.err = err
+	}
 }
 
 // match finds the columns of a list that features are to be like.
@@ -34,7 +49,7 @@ func (t *vertexTable) match() error {
 		if c.Kind == columns.Category {
 			c.Counts = make([]int64, len(c.Categories))
 		}
-		t.from = append(t.from, k)
+		t.from, t.odd = append(t.from, k), append(t.odd, oddValues{})
 	}
 	for k, name := range t.header {
 		if t.takes(k) && t.list.Index(name) < 0 {
@@ -58,18 +73,47 @@ func (t *vertexTable) count(column int, field []byte, unknown bool) {
 	}
 }
 
-// row appends the features of a row, and tells seen about its values.
-func (t *vertexTable) row(to []float32, r *table.Row, seen func(int, []byte, bool)) ([]float32, error) {
-	to, err := t.list.Append(to, func(i int) ([]byte, error) {
-		if t.list[i].Kind == columns.Number {
-			return r.Decimal(r.Field(t.from[i])), nil
+// row appends the features of a row. A value that is not of its column's kind is missing. The first pass
+// counts what the values are.
+func (t *vertexTable) row(to []float32, r *table.Row, first bool) []float32 {
+	for i := range t.list {
+		c, field := &t.list[i], r.Field(t.from[i])
+		if c.Kind == columns.Number {
+			field = r.Decimal(field)
 		}
-		return r.Field(t.from[i]), nil
-	}, seen)
-	if err != nil {
-		return to, r.Errorf("%w", err)
+		more, unknown, err := c.Append(to, field)
+		if err != nil {
+			if first {
+				t.odd[i].add(field, int64(t.rows), r.Errorf("column %s: %w", c.Name, err))
+			}
+			field = nil
+			more, _, _ = c.Append(to, field) // a missing value is of any kind
+		}
+		if to = more; first {
+			t.count(i, field, unknown)
+		}
 	}
-	return to, nil
+	return to
+}
+
+// checkOdd refuses a table that is read like another one, and of which a column has many values that are not
+// of its kind.
+func (t *vertexTable) checkOdd() error {
+	for i := range t.odd {
+		c, o := &t.list[i], &t.odd[i]
+		if !o.Few(int64(t.rows) - c.Missing + o.Rows) {
+			return o.err
+		}
+		t.assume(c.Name, o.Note(c.Kind))
+	}
+	return nil
+}
+
+// assume keeps a note about a column.
+func (t *vertexTable) assume(column, note string) {
+	if note != "" {
+		t.assumed = append(t.assumed, fmt.Sprintf("%s: column %s: %s", t.path, column, note))
+	}
 }
 
 // finish decides what is made of the columns. Vertices without a row have no values.
@@ -88,11 +132,12 @@ func (t *vertexTable) finish() {
 				columns.LeftOut{Name: p.Name, Why: "it has no name, as the index of pandas"})
 			continue
 		}
-		c, why := p.Column()
-		if why != "" {
-			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: why})
+		c, note := p.Column()
+		if c.Kind == "" {
+			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: note})
 			continue
 		}
+		t.assume(p.Name, note)
 		c.Gaps = c.Gaps || more > 0
 		t.list, t.from = append(t.list, c), append(t.from, k)
 	}
@@ -115,13 +160,11 @@ func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
 		room = room[:0]
 		return err
 	}
-	read := func(r *table.Row) (err error) {
+	read := func(r *table.Row) error {
 		if rows++; rows > t.rows {
 			return r.Errorf("a further row has come while the file was read: import it again")
 		}
-		if room, err = t.row(room, r, nil); err != nil {
-			return err
-		}
+		room = t.row(room, r, false)
 		return flush(batch)
 	}
 	var err error

@@ -92,7 +92,7 @@ func NewLook(path string) (*Look, error) {
 		c := &l.Columns[k]
 		if c.Kind = "text"; c.present == 0 {
 			c.Kind = "empty"
-		} else if made, why := profiles[k].Column(); why == "" {
+		} else if made, _ := profiles[k].Column(); made.Kind != "" {
 			c.Kind = string(made.Kind)
 		}
 		for value := range c.values {

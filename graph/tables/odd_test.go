@@ -1,11 +1,13 @@
 package tables
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"weft/graph"
 	"weft/graph/columns"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -88,8 +90,8 @@ func TestOdd(t *testing.T) {
 			[]float32{1.5, 1.5, 1.5, 1, 2},
 		},
 		{
-			"days or months first", "id,x\na,31.01.2023\nb,1/2/23 10:00\n", "a b",
-			"it has dates as “31.01.2023”, whose day may be the month: write them as 2023-01-31", nil,
+			"days first", "id,x\na,2.1.1970\nb,02/01/70 12:00\nc,31-01-1970\n", "a b c", "date",
+			[]float32{1, 1.5, 30},
 		},
 		{"truth", "id,x\na,TRUE\nb,No\n", "a b", "boolean", []float32{1, 0}},
 		{"one column", "id\na\nNew York\n", "a New York", "", nil},
@@ -110,6 +112,28 @@ func TestOdd(t *testing.T) {
 			assert.Equal(t, c.features, g.Features.Dense)
 		})
 	}
+}
+
+// TestOddValue: one value among ten that is not of the column's kind is missing, and named, when the table is
+// imported and when it is read like that import; two are refused then.
+func TestOddValue(t *testing.T) {
+	rows, want := "id,x\n", []float32(nil)
+	for i := range 10 {
+		rows, want = rows+fmt.Sprintf("%c,%d\n", 'a'+i, i), append(want, float32(i), 0)
+	}
+	files(t, map[string]string{
+		"v.csv": rows + "k,?\n", "more.csv": rows + "k,?\nl,!\n", "e.csv": "src,dst\na,b\n",
+	})
+	o := Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}}
+	first := read(t, o)
+	o.Like = LikeGraph(first)
+	for _, g := range []*graph.Graph{first, read(t, o)} {
+		assert.Equal(t, append(want, 4.5, 1), g.Features.Dense)
+		assert.Equal(t, []string{"v.csv: column x: “?” in row 11 is no number, and counts as missing"}, g.Notes)
+	}
+	o.Vertices = []string{"more.csv"}
+	_, err := Open(o)
+	refused(t, err, `more.csv:12: column x: "?" is no number: correct it, or leave the field empty`)
 }
 
 // TestHeadedEdges: an id that begins with # is lost in no list whose columns have names; a list without names

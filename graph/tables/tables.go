@@ -120,6 +120,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	types := make([]graph.VertexType, len(all))
 	for i, t := range all {
 		t.finish()
+		made.Notes = append(made.Notes, t.assumed...)
 		types[i] = graph.VertexType{
 			Type: t.name, Count: len(t.ids.Names), Names: t.ids.Names,
 			Table: &columns.Table{

@@ -156,8 +156,8 @@ func (t *vertexTable) profile() error {
 			}
 		}
 		if t.like != nil {
-			room, err = t.row(room[:0], r, t.count)
-			return err
+			room = t.row(room[:0], r, true)
+			return nil
 		}
 		for k, p := range t.profiles {
 			if t.takes(k) {
@@ -167,7 +167,10 @@ func (t *vertexTable) profile() error {
 		}
 		return nil
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return t.checkOdd()
 }
 
 // leaves reports whether the column is one of the table's that are left out on request.
