@@ -31,6 +31,7 @@ type predictCommand struct {
 	answers  answersGiven
 	added    addedGiven
 	vertices string // those to predict, or a file of them; empty: all, or the new ones
+	bare     bool   // predict of these only those without a label
 	changed  bool   // predict what is added can change, with and without it
 }
 
@@ -49,9 +50,12 @@ weights come from a safetensors file with the names and shapes of PyTorch Geomet
 Training settings are accepted and ignored.
 
 --columns chooses what a table says: class, probability (of that class), margin (the largest probability less the second largest),
-entropy (of the probabilities, in nats), probabilities (of all classes or labels), value, embedding. --sort orders its rows by a column,
-and --top keeps the first. Sorted by margin or probability, which ascend, or by entropy, which descends, the most uncertain vertices come
-first; by value the largest. Vertices of equal numbers stay in their order.
+entropy (of the probabilities, in nats), probabilities (of all classes or labels), value, embedding. A table begins with the vertex and
+its name, unless --columns has vertex or name.
+
+--sort orders the rows, and --top keeps the first. The name of a class or a label puts its likeliest vertices first: --sort yes. margin,
+probability and entropy put the most uncertain vertices first; value puts the largest first. A - before the name reverses: --sort
+-probability. Vertices of equal numbers stay in their order. --unlabelled leaves out the vertices whose label is known.
 
 --add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
 with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
@@ -67,6 +71,7 @@ Their rows are in the order of the list and have the same bits as in a predictio
 preds.npy a second file, preds.vertices.npy, has their ids.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first --out runs/preds.csv
+  weft predict runs/churn --out runs/list.csv --sort yes --unlabelled --top 100 --columns name,probabilities
   weft predict runs/first --out runs/unsure.csv --columns class,probabilities,margin --sort margin --top 100
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
   weft predict runs/first --embeddings runs/hidden.parquet
@@ -95,6 +100,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	flags.StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
 		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
 	p.added.add(flags)
+	flags.BoolVar(&p.bare, "unlabelled", false, "predict only vertices without a label")
 	flags.BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
 		"vertices whose prediction can differ")
 	p.tables.add(flags, true)
@@ -116,7 +122,7 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
 }
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
-	p.files.listed = p.vertices != "" || p.added.there()
+	p.files.listed = p.vertices != "" || p.bare || p.added.there()
 	asked, err := p.prepare(args)
 	if p.readsTables() || !p.added.there() { // else the flags are of what is added
 		asked.tables = p.tables
@@ -213,7 +219,7 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session, weights nn.State
 			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
 		}
 	}
-	if p.vertices == "" {
+	if p.vertices == "" && !p.bare {
 		return nil
 	}
 	counts := s.counts()
@@ -221,9 +227,16 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session, weights nn.State
 	if job.Appended != nil {
 		own = job.Appended.Counts[0]
 	}
-	var err error
-	job.Vertices, err = p.readVertices(cmd.ErrOrStderr(), s, own)
-	return err
+	list, err := p.readVertices(cmd.ErrOrStderr(), s, own)
+	if err = s.Together(err); err != nil {
+		return err
+	}
+	job.Vertices = list
+	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
+	return s.Agree(sum, func(rank int, _, _ string) error {
+		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
+			"the same file", p.vertices, rank)
+	})
 }
 
 // compute computes the predictions, which d takes into the files.
@@ -272,28 +285,51 @@ func (p *predictCommand) notWritten() error {
 	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.files.main())
 }
 
-// readVertices reads the list of vertices to predict, the same on all ranks.
-func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) ([]int32, error) {
-	var (
-		list   []int32
-		header string
-	)
+// readVertices reads the list of vertices to predict.
+func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) (list []int32, err error) {
 	g, err := s.graph()
-	if err == nil {
-		if list, header, err = edgelist.Vertices(p.vertices, p.added.names(g), vertices); err != nil {
-			err = fmt.Errorf("--vertices %w", err) // which begins with the list
-		}
+	if err != nil {
+		return nil, err
+	}
+	if p.vertices == "" {
+		return p.unlabelled(g, s.job.Vertices)
+	}
+	list, header, err := edgelist.Vertices(p.vertices, p.added.names(g), vertices)
+	if err != nil {
+		return nil, fmt.Errorf("--vertices %w", err) // which begins with the list
 	}
 	if header != "" {
 		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and "+
 			"taken for a header\n", printable(p.vertices), header)
 	}
-	if err := s.Together(err); err != nil {
-		return nil, err
+	if p.bare {
+		return p.unlabelled(g, list)
 	}
-	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
-	return list, s.Agree(sum, func(rank int, _, _ string) error {
-		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
-			"the same file", p.vertices, rank)
+	return list, nil
+}
+
+// unlabelled are those of a list, nil: of all vertices, that have no label.
+func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32, err error) {
+	if !g.Labels.There() {
+		return nil, refusal.Errorf("--unlabelled: the graph has no labels; leave it out, and all vertices " +
+			"are predicted")
+	}
+	if list == nil {
+		for v := range g.Own() {
+			list = append(list, int32(v))
+		}
+	}
+	err = g.Guard(func() error {
+		for _, v := range list {
+			if int(v) >= g.Own() || !g.Labels.Labelled(int64(v)) { // what is added has none
+				bare = append(bare, v)
+			}
+		}
+		return nil
 	})
+	if err == nil && bare == nil {
+		err = refusal.Errorf("--unlabelled: each of %s has a label; leave it out",
+			counted(len(list), "vertex", "vertices"))
+	}
+	return bare, err
 }

@@ -19,11 +19,12 @@ type answersGiven struct {
 // add declares their flags.
 func (a *answersGiven) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.columns, "columns", nil, "`names` of what a table says of each vertex: "+
-		"class, probability, margin, entropy, probabilities, value, embedding, change (default: "+
-		"class,probability; of several labels probabilities; of values value)")
-	flags.StringVar(&a.sort, "sort", "", "`column` by which the rows of a table are sorted: margin or "+
-		"probability, ascending; entropy, value or change, descending; ties by vertex (default: the "+
-		"graph's order)")
+		"class, probability, margin, entropy, probabilities, value, embedding, change, and name or "+
+		"vertex, which come first by themselves (default: class,probability; of several labels "+
+		"probabilities; of values value)")
+	flags.StringVar(&a.sort, "sort", "", "`column` by which the rows of a table are sorted: a class or "+
+		"label, whose largest probability comes first; margin or probability, the smallest first; "+
+		"entropy, value or change, the largest first; a - before it reverses (default: the graph's order)")
 	flags.IntVar(&a.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
 }
 
@@ -38,7 +39,8 @@ func (a *answersGiven) parse(out string) (asked answersAsked, err error) {
 	if asked.answers, err = predictions.ParseAnswers(a.columns); err != nil {
 		return asked, err
 	}
-	if asked.order, err = predictions.ParseOrder(a.sort, a.top); err != nil {
+	asked.order = predictions.Order{By: a.sort, Top: a.top}
+	if err = asked.order.Check(); err != nil {
 		return asked, err
 	}
 	flag := "--columns " + strings.Join(a.columns, ",")

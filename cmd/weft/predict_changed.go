@@ -23,6 +23,8 @@ func (p *predictCommand) checkChanged() error {
 	case p.vertices != "":
 		return refusal.Errorf("--vertices %s: --changed finds the vertices; leave one of them out",
 			p.vertices)
+	case p.bare:
+		return refusal.Errorf("--unlabelled: --changed finds the vertices; leave one of them out")
 	case p.files.out == "" || predictions.IsMatrix(p.files.out):
 		return refusal.Errorf("--changed: old and new predictions are columns of a table; give --out " +
 			"FILE.csv or FILE.parquet")

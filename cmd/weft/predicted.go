@@ -26,12 +26,14 @@ import (
 // for, and the labels to compare them with.
 type predicted struct {
 	predictions.Table
-	asked  *request
-	graph  *graph.Graph
-	labels graph.Labels // none: there is nothing to compare with
-	metric string
-	scorer *predictions.Scorer
-	hidden int // columns of the embeddings, once there are some
+	asked   *request
+	graph   *graph.Graph
+	labels  graph.Labels // none: there is nothing to compare with
+	metric  string
+	scorer  *predictions.Scorer
+	by      predictions.Key
+	hidden  int // columns of the embeddings, once there are some
+	numbers int // of a row: classes, labels or values
 	// with --changed: how many of the vertices are not new, and how many of these are in another class
 	old, turned int
 }
@@ -65,7 +67,8 @@ func (p *predictCommand) describe(
 		return nil, refusal.Errorf("--changed: compares classes or values, and the model computes " +
 			"embeddings; leave it out")
 	case asked.options.Task == task.Link:
-		return d, d.Check(0)
+		_, err = d.Check(0)
+		return d, err
 	case p.files.out == "":
 		return d, nil
 	case !d.standFor(asked.state) && !predictions.IsMatrix(p.files.out):
@@ -73,11 +76,15 @@ func (p *predictCommand) describe(
 			"stand for; give --out %s, a NumPy array of them",
 			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
 	}
-	if err := d.Check(nn.UnitsIn(asked.state)); err != nil {
+	if d.by, err = d.Check(d.numbers); err != nil {
 		return nil, err
 	}
+	if d.by.Other != "" {
+		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name give "+
+			"--sort %s\n", printable(d.Order.By), printable(d.by.Column), printable(d.by.Other))
+	}
 	switch labels := &d.graph.Labels; {
-	case !labels.There() || p.added.there():
+	case !labels.There() || p.added.there() || p.bare:
 	case asked.changed:
 		fmt.Fprintf(warnings, "weft: note: %s has other vertices than %s was trained on, whose split is not "+
 			"drawn again: the predictions are not compared with labels\n",
@@ -93,7 +100,7 @@ func (p *predictCommand) describe(
 // standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or
 // labels tell.
 func (d *predicted) standFor(weights nn.State) bool {
-	if nn.UnitsIn(weights) > 0 {
+	if d.numbers = nn.UnitsIn(weights); d.numbers > 0 {
 		d.Columns = predictions.Values
 		return true
 	}
@@ -104,6 +111,7 @@ func (d *predicted) standFor(weights nn.State) bool {
 	if d.Classes = d.asked.learned.names; d.Classes == nil {
 		d.Classes = learned.Names
 	}
+	d.numbers = max(learned.Classes, len(d.Classes))
 	return learned.There() || d.asked.learned.names != nil
 }
 
@@ -239,7 +247,12 @@ func (d *predicted) told(out string, p *train.Prediction) string {
 	}
 	vertices := counted(p.Vertices, "vertex", "vertices")
 	if top := d.Order.Top; top > 0 && top < p.Vertices {
-		vertices = fmt.Sprintf("the first %s of %s by %s", count(top), vertices, d.Order.By)
+		first := "largest"
+		if d.by.Ascends {
+			first = "smallest"
+		}
+		vertices = fmt.Sprintf("the first %s of %s by %s (the %s first)", count(top), vertices,
+			d.by.Column, first)
 	}
 	return fmt.Sprintf("%s of %s, %s", what, vertices, numbers)
 }

@@ -14,6 +14,9 @@ type Answer string
 
 // What a table may say.
 const (
+	Vertex           Answer = "vertex"        // its number in the graph
+	Name             Answer = "name"          // its name, where vertices have names
+	vertexType       Answer = "type"          // its type, where there are several
 	Class            Answer = "class"         // the likeliest one, by its name or number
 	Probability      Answer = "probability"   // of that class
 	Margin           Answer = "margin"        // p₁ − p₂: the largest probability less the second largest
@@ -25,7 +28,9 @@ const (
 )
 
 // answers are all, in the order in which messages name them.
-var answers = []Answer{Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden, Change}
+var answers = []Answer{
+	Class, Probability, Margin, Entropy, AllProbabilities, Value, Hidden, Change, Vertex, Name,
+}
 
 // Given are the answers that columns of a kind give by themselves.
 func Given(c Columns) []Answer {
@@ -70,42 +75,47 @@ func ParseAnswers(words []string) ([]Answer, error) {
 	return asked, nil
 }
 
-// Check refuses answers that the table's columns do not give, and an order by one of them, for rows of so
-// many numbers; 0: not known yet.
-func (t *Table) Check(numbers int) error {
-	what := map[Columns]string{
+// Check refuses answers that the table's columns do not give. It returns what the table is sorted by, for
+// rows of so many numbers.
+func (t *Table) Check(numbers int) (Key, error) {
+	what, given := t.what(), t.given()
+	for _, a := range t.Answers {
+		switch {
+		case a == Change && t.Before == nil:
+			return Key{}, errChange
+		case len(given) == 0:
+			return Key{}, refusal.Errorf("{columns} %s: the model %s, and the file has these alone; leave it "+
+				"out", a, what)
+		case a == Vertex, a == Name && t.named():
+		case a == Name:
+			return Key{}, refusal.Errorf("{columns} %s: the vertices of this graph have no names; leave it "+
+				"out", a)
+		case !slices.Contains(given, a):
+			return Key{}, refusal.Errorf("{columns} %s: the model %s; give some of %s", a, what, listed(given))
+		}
+	}
+	return t.key(numbers)
+}
+
+var errChange = refusal.Errorf("%s: compares with the predictions before an addition; give {changed}, too",
+	Change)
+
+// what says what the model does.
+func (t *Table) what() string {
+	return map[Columns]string{
 		Logits: "predicts classes", Probabilities: "predicts classes",
 		LabelLogits: "predicts labels, of which a vertex may have several", Values: "predicts values",
 		Embedding: "computes embeddings",
 	}[t.Columns]
+}
+
+// given are the answers that the table gives.
+func (t *Table) given() []Answer {
 	given := Given(t.Columns)
 	if t.Before != nil && given != nil {
 		given = append(given, Change)
 	}
-	if t.Before == nil && (t.Order.By == Change || slices.Contains(t.Answers, Change)) {
-		return refusal.Errorf("%s: compares with the predictions before an addition; give {changed}, too",
-			Change)
-	}
-	for _, a := range t.Answers {
-		switch {
-		case len(given) == 0:
-			return refusal.Errorf("{columns} %s: the model %s, and the file has these alone; leave it out",
-				a, what)
-		case !slices.Contains(given, a):
-			return refusal.Errorf("{columns} %s: the model %s; give some of %s", a, what, listed(given))
-		}
-	}
-	sorts := slices.DeleteFunc(given, func(a Answer) bool {
-		return !slices.Contains(Sorts(), string(a)) || a == Value && numbers > 1
-	})
-	switch by := t.Order.By; {
-	case by == "" || slices.Contains(sorts, by):
-		return nil
-	case len(sorts) > 0:
-		return refusal.Errorf("{sort} %s: the model %s; give %s", by, what, listed(sorts))
-	default:
-		return refusal.Errorf("{sort} %s: the model %s, by which no table is sorted; leave it out", by, what)
-	}
+	return given
 }
 
 func texts(of []Answer) (words []string) {
@@ -117,12 +127,24 @@ func texts(of []Answer) (words []string) {
 
 func listed(of []Answer) string { return strings.Join(texts(of), ", ") }
 
-// answers are what the table says of each vertex.
-func (t *Table) answers() []Answer {
-	if t.Answers == nil {
-		return ByDefault(t.Columns)
+// answers are what the table says of each vertex. It begins with its number, type and name, unless some of
+// these are asked for.
+func (t *Table) answers() (all []Answer) {
+	asked := t.Answers
+	if asked == nil {
+		asked = ByDefault(t.Columns)
 	}
-	return t.Answers
+	if slices.Contains(asked, Vertex) || slices.Contains(asked, Name) {
+		return asked
+	}
+	all = append(all, Vertex)
+	if t.Types != nil {
+		all = append(all, vertexType)
+	}
+	if t.named() {
+		all = append(all, Name)
+	}
+	return append(all, asked...)
 }
 
 // numbers are the names of the columns of an answer, for rows of so many numbers.
@@ -159,7 +181,7 @@ func numbered(prefix string, count int) (names []string) {
 
 // distinct reports whether the names of the labels can be names of columns beside the other ones.
 func (t *Table) distinct() bool {
-	others := []string{vertexColumn, nameColumn, ""}
+	others := []string{string(Vertex), string(Name), ""}
 	if slices.Contains(t.Answers, Hidden) {
 		others = append(others, numbered("embedding_", t.Embeddings.columns)...)
 	}

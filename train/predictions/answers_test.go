@@ -76,7 +76,7 @@ func TestAnswers(t *testing.T) {
 	answered(t, Table{Columns: Values, Answers: []Answer{Value}}, 3,
 		[]string{"vertex", "value_0", "value_1", "value_2"},
 		[][]any{{0, .5, -1.25, 2.}, {1, 3., 3., 1.}, {2, 200., -200., 100.}, {3, -.75, -.5, -1.}})
-	answered(t, Table{Answers: []Answer{Class, AllProbabilities}, Order: Order{By: Entropy, Top: 2}}, 3,
+	answered(t, Table{Answers: []Answer{Class, AllProbabilities}, Order: Order{By: "entropy", Top: 2}}, 3,
 		[]string{"vertex", "class", "probability_0", "probability_1", "probability_2"},
 		[][]any{
 			{3, "1", 0.3264958357998367, 0.4192289516096977, 0.25427521259046565},
@@ -94,7 +94,7 @@ func TestAnswersWithEmbeddings(t *testing.T) {
 	require.NoError(t, kept.Err())
 	answered(t, Table{
 		Vertices: []int32{9, 4, 2, 7}, Answers: []Answer{Hidden, Class}, Embeddings: kept,
-		Order: Order{By: Margin},
+		Order: Order{By: "margin"},
 	}, 3,
 		[]string{"vertex", "embedding_0", "embedding_1", "class"},
 		[][]any{{4, 3., 4., "0"}, {7, 7., 8., "1"}, {9, 1., 2., "2"}, {2, 5., 6., "0"}})
@@ -144,7 +144,7 @@ func TestOrder(t *testing.T) {
 		for _, top := range []int{0, 1, 7, vertices - 1, vertices, vertices + 1} {
 			path := filepath.Join(t.TempDir(), "p.csv")
 			require.NoError(t, Write(path, rowsOf(1, values...),
-				Table{Columns: Values, Vertices: list, Order: Order{By: Value, Top: top}}))
+				Table{Columns: Values, Vertices: list, Order: Order{By: "value", Top: top}}))
 			_, cells := readCSV(t, path)
 			var got []string
 			for _, row := range cells {
@@ -176,12 +176,10 @@ func TestAnswersRefused(t *testing.T) {
 		assert.Refused(t, err, want)
 	}
 	for want, order := range map[string]Order{
-		"sort class: unknown; it is one of margin, probability, entropy, value, change": {By: Class},
-		"top 3: the first rows of which order? give sort, too":                          {Top: 3},
-		"top -1: a number of rows from 1 was expected":                                  {By: Margin, Top: -1},
+		"top 3: keeps the first rows of an order; give sort, too": {Top: 3},
+		"top -1: a number of rows from 1 was expected":            {By: "margin", Top: -1},
 	} {
-		_, err := ParseOrder(string(order.By), order.Top)
-		assert.Refused(t, err, want)
+		assert.Refused(t, order.Check(), want)
 	}
 	for want, table := range map[string]Table{
 		"columns value: the model predicts classes; give some of class, probability, margin": {
@@ -195,25 +193,69 @@ func TestAnswersRefused(t *testing.T) {
 		"columns embedding: the model computes embeddings, and the file has these alone": {
 			Columns: Embedding, Answers: []Answer{Hidden},
 		},
-		"sort value: the model predicts classes; give probability, margin, entropy": {
-			Order: Order{By: Value},
+		"columns name: the vertices of this graph have no names; leave it out": {Answers: []Answer{Name}},
+		"sort -value: the model predicts classes; give probability, margin, entropy, 0, 1": {
+			Order: Order{By: "-value"},
 		},
-		"sort margin: the model predicts labels, of which a vertex may have several, by which no table": {
-			Columns: LabelLogits, Order: Order{By: Margin},
+		"sort -probabilty: unknown; did you mean probability?": {Order: Order{By: "-probabilty"}},
+		"sort ctas: unknown; did you mean cats?": {
+			Order: Order{By: "ctas"}, Classes: []string{"cats", "dogs"},
 		},
-		"sort value: the model predicts values, by which no table is sorted": {
-			Columns: Values, Order: Order{By: Value},
+		"sort margin: the model predicts labels, of which a vertex may have several; give 0, 1": {
+			Columns: LabelLogits, Order: Order{By: "margin"},
 		},
+		"sort 2: the model predicts values; give value_0, value_1": {Columns: Values, Order: Order{By: "2"}},
+		"sort value: the model computes embeddings, by which no table is sorted": {
+			Columns: Embedding, Order: Order{By: "value"},
+		},
+		"change: compares with the predictions before an addition": {Order: Order{By: "-change"}},
 	} {
-		assert.Refused(t, table.Check(2), want)
+		_, err := table.Check(2)
+		assert.Refused(t, err, want)
 	}
-	one := Table{Columns: Values, Order: Order{By: Value}}
-	assert.NoError(t, one.Check(1))
+}
+
+// TestSortsBy: a class stands for its probability, whose largest comes first; a column of the same name goes
+// first, and a - reverses.
+func TestSortsBy(t *testing.T) {
+	names := []string{"a", "b", "c", "d"}
+	for _, c := range []struct {
+		by          string
+		table       Table
+		key         Key
+		first, last string // of the vertices
+	}{
+		{"dog", Table{Classes: []string{"cat", "dog", "fox"}}, Key{Column: "probability_dog"}, "b", "c"},
+		{"-dog", Table{Classes: []string{"cat", "dog", "fox"}},
+			Key{Column: "probability_dog", Ascends: true}, "c", "b"},
+		{"probability_dog", Table{Classes: []string{"cat", "dog", "fox"}}, Key{Column: "probability_dog"},
+			"b", "c"},
+		{"2", Table{}, Key{Column: "probability_2"}, "a", "c"},
+		{"-", Table{Classes: []string{"cat", "-", "fox"}}, Key{Column: "probability_-"}, "b", "c"},
+		{"margin", Table{Classes: []string{"cat", "margin", "fox"}},
+			Key{Column: "margin", Ascends: true, Other: "probability_margin"}, "b", "c"},
+		{"-probability", Table{}, Key{Column: "probability"}, "c", "d"},
+		{"-entropy", Table{}, Key{Column: "entropy", Ascends: true}, "c", "d"},
+		{"y", Table{Columns: LabelLogits, Classes: []string{"x", "y", "z"}}, Key{Column: "y"}, "b", "c"},
+		{"label_1", Table{Columns: LabelLogits}, Key{Column: "label_1"}, "b", "c"},
+		{"-value_2", Table{Columns: Values}, Key{Column: "value_2", Ascends: true}, "d", "c"},
+	} {
+		c.table.Names, c.table.Order = names, Order{By: c.by}
+		c.table.Answers = []Answer{Given(c.table.Columns)[0], Name}
+		key, err := c.table.Check(3)
+		require.NoError(t, err, c.by)
+		assert.Equal(t, c.key, Key{Column: key.Column, Ascends: key.Ascends, Other: key.Other}, c.by)
+		path := filepath.Join(t.TempDir(), "p.csv")
+		require.NoError(t, Write(path, rowsOf(3, logits...), c.table))
+		header, cells := readCSV(t, path)
+		assert.Equal(t, "name", header[len(header)-1], "and no vertex before it")
+		assert.Equal(t, []any{c.first, c.last}, []any{cells[0][len(header)-1], cells[3][len(header)-1]}, c.by)
+	}
 }
 
 // TestRowsThatAreMissing: a table of fewer rows than were announced is an error, and no file.
 func TestRowsThatAreMissing(t *testing.T) {
-	for _, order := range []Order{{}, {By: Value}} {
+	for _, order := range []Order{{}, {By: "value"}} {
 		rows := rowsOf(1, 1, 2)
 		rows.Vertices = 3
 		path := filepath.Join(t.TempDir(), "p.csv")

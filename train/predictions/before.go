@@ -15,8 +15,9 @@ func (t *Table) compared() []Answer {
 	if t.Before == nil {
 		return nil
 	}
+	same := []Answer{Vertex, vertexType, Name, Hidden, Change}
 	return slices.DeleteFunc(slices.Clone(t.answers()),
-		func(a Answer) bool { return a == Hidden || a == Change })
+		func(a Answer) bool { return slices.Contains(same, a) })
 }
 
 // outcome reads a row, given its place, and that of the same vertex before.

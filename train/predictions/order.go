@@ -5,7 +5,10 @@ import (
 	"container/heap"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"weft/internal/memory"
 	"weft/internal/refusal"
@@ -13,41 +16,120 @@ import (
 	"weft/train/worker"
 )
 
-// Order is that of a table's rows: by a column that has one number, and among equal numbers by vertex. The
-// zero Order is that of the graph, or of the list of vertices.
+// Order is that of a table's rows: by a column of numbers, and among equal numbers by vertex. The zero Order
+// is that of the graph, or of the list of vertices.
 type Order struct {
-	// Probability and Margin ascend, so that the least certain comes first; the others descend. What has no
-	// number comes last.
-	By  Answer
+	// By names a column of numbers, or a class or label, which stands for the column of its probability.
+	// Probability and Margin ascend, so that the least certain comes first; the others descend. A "-" before
+	// the name reverses. What has no number comes last.
+	By  string
 	Top int // the number of rows, the first ones; 0: all
 }
 
-// orders are the answers that have an order, and whether their numbers ascend.
-var orders = []struct {
-	by      Answer
-	ascends bool
-}{{Margin, true}, {Probability, true}, {Entropy, false}, {Value, false}, {Change, false}}
-
-// Sorts are the words of --sort.
-func Sorts() (words []string) {
-	for _, o := range orders {
-		words = append(words, string(o.by))
+// Check refuses a number of rows without an order.
+func (o Order) Check() error {
+	switch {
+	case o.Top < 0:
+		return refusal.Errorf("{top} %d: a number of rows from 1 was expected", o.Top)
+	case o.By == "" && o.Top > 0:
+		return refusal.Errorf("{top} %d: keeps the first rows of an order; give {sort}, too, as {sort} margin",
+			o.Top)
 	}
-	return words
+	return nil
 }
 
-// ParseOrder reads the word of --sort and the number of --top; empty and 0 are not given.
-func ParseOrder(by string, top int) (Order, error) {
-	switch {
-	case top < 0:
-		return Order{}, refusal.Errorf("{top} %d: a number of rows from 1 was expected", top)
-	case by == "" && top > 0:
-		return Order{}, refusal.Errorf("{top} %d: the first rows of which order? give {sort}, too, as "+
-			"{sort} margin", top)
-	case by != "" && !slices.Contains(Sorts(), by):
-		return Order{}, refusal.Errorf("{sort} %s: unknown; %s", by, suggest.OneOf(by, Sorts()))
+// Key is what a table is sorted by.
+type Key struct {
+	Column  string // its name in the table, if it is there
+	Ascends bool
+	Other   string // the column of a class that has the name of Column, and is not meant; empty: none
+
+	word   string // that names it
+	answer Answer
+	number int // of the class, label or value
+}
+
+// keys are the columns that may sort a table, for rows of so many numbers, and the classes or labels, each of
+// which stands for the column of its probability.
+func (t *Table) keys(numbers int) (columns, classes []Key) {
+	for _, a := range t.given() {
+		if !slices.Contains([]Answer{Probability, Margin, Entropy, AllProbabilities, Value, Change}, a) {
+			continue
+		}
+		for k, name := range t.numbers(a, numbers) {
+			of := Key{Column: name, word: name, answer: a, number: k}
+			of.Ascends = a == Probability || a == Margin
+			columns = append(columns, of)
+			if a == AllProbabilities {
+				if of.word = strconv.Itoa(k); t.Classes != nil {
+					of.word = t.Classes[k]
+				}
+				classes = append(classes, of)
+			}
+		}
 	}
-	return Order{By: Answer(by), Top: top}, nil
+	return columns, classes
+}
+
+// rank is the place of an outcome: the smallest comes first, and what has no number last.
+func (k Key) rank(of *Outcome) float32 {
+	number := of.Number(k.answer)
+	switch k.answer {
+	case AllProbabilities:
+		number = float32(of.Probabilities[k.number])
+	case Value:
+		number = of.row[k.number]
+	}
+	switch {
+	case number != number:
+		return float32(math.Inf(1))
+	case k.Ascends:
+		return number
+	}
+	return -number
+}
+
+// key is what the table is sorted by. A word that names a column and a class is the column.
+func (t *Table) key(numbers int) (Key, error) {
+	by := t.Order.By
+	columns, classes := t.keys(numbers)
+	all := slices.Concat(columns, classes)
+	for _, reverse := range []string{"", "-"} {
+		word, reversed := strings.CutPrefix(by, reverse)
+		means := func(k Key) bool { return reversed && k.word == word }
+		if at := slices.IndexFunc(all, means); at >= 0 {
+			of := all[at]
+			of.Ascends = of.Ascends != (reverse != "")
+			if class := slices.IndexFunc(classes, means); class >= 0 && classes[class].Column != of.Column {
+				of.Other = classes[class].Column
+			}
+			return of, nil
+		}
+	}
+	var words []string
+	for _, k := range slices.Concat(slices.DeleteFunc(columns, func(k Key) bool {
+		return k.answer == AllProbabilities
+	}), classes) {
+		words = append(words, k.word)
+	}
+	word := strings.TrimPrefix(by, "-")
+	near := suggest.Nearest(word, words)
+	switch {
+	case by == "":
+		return Key{}, nil
+	case word == string(Change):
+		return Key{}, errChange
+	case words == nil:
+		return Key{}, refusal.Errorf("{sort} %s: the model %s, by which no table is sorted; leave it out", by,
+			t.what())
+	case near != "":
+		return Key{}, refusal.Errorf("{sort} %s: unknown; did you mean %s?", by, near)
+	}
+	const several = 12
+	if len(words) > several {
+		words = append(words[:several], "…")
+	}
+	return Key{}, refusal.Errorf("{sort} %s: the model %s; give %s", by, t.what(), strings.Join(words, ", "))
 }
 
 // inOrder passes the rows to use, each with its place among all, in the order of the table.
@@ -95,6 +177,10 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 	if all {
 		rows = waiting.Watch(rows) // in batches, as row k comes to place k
 	}
+	by, err := t.key(rows.Columns)
+	if err != nil {
+		return err
+	}
 	firsts := ranking{t: t, entries: make([]entry, 0, top)}
 	at, of := int32(0), Outcome{}
 	for batch := range rows.Each {
@@ -102,7 +188,7 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 			if err := t.outcome(&of, int(at), row); err != nil {
 				return err
 			}
-			if slot, among := firsts.admit(of.Number(t.Order.By), at); among && !all {
+			if slot, among := firsts.admit(by.rank(&of), at); among && !all {
 				waiting.write(slot, row)
 			}
 			at++
@@ -129,8 +215,8 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 
 // entry is a row among the first ones so far.
 type entry struct {
-	number    float32
-	row, slot int32 // its place among all rows, and on disk
+	rank      float32 // the smallest comes first
+	row, slot int32   // its place among all rows, and on disk
 }
 
 // ranking has the first rows so far of an order, as a heap once it is full: the last of them on top. It
@@ -142,18 +228,18 @@ type ranking struct {
 
 // admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on
 // disk.
-func (r *ranking) admit(number float32, row int32) (slot int, among bool) {
+func (r *ranking) admit(rank float32, row int32) (slot int, among bool) {
 	switch n := len(r.entries); {
 	case n < cap(r.entries):
-		r.entries = append(r.entries, entry{number, row, int32(n)})
+		r.entries = append(r.entries, entry{rank, row, int32(n)})
 		if n+1 == cap(r.entries) {
 			heap.Init(r)
 		}
 		return n, true
-	case n == 0 || r.compare(entry{number: number, row: row}, r.entries[0]) > 0:
+	case n == 0 || r.compare(entry{rank: rank, row: row}, r.entries[0]) > 0:
 		return 0, false
 	}
-	r.entries[0].number, r.entries[0].row = number, row
+	r.entries[0].rank, r.entries[0].row = rank, row
 	slot = int(r.entries[0].slot)
 	heap.Fix(r, 0)
 	return slot, true
@@ -161,13 +247,7 @@ func (r *ranking) admit(number float32, row int32) (slot int, among bool) {
 
 // compare is negative where a comes before b.
 func (r *ranking) compare(a, b entry) int {
-	x, y := a.number, b.number
-	for _, o := range orders {
-		if o.by == r.t.Order.By && !o.ascends {
-			x, y = y, x
-		}
-	}
-	return cmp.Or(cmp.Compare(x, y), cmp.Compare(r.vertex(a.row), r.vertex(b.row)))
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(r.vertex(a.row), r.vertex(b.row)))
 }
 
 // vertex is that of a row.

@@ -90,8 +90,9 @@ func CheckEnding(flag, path string) error {
 }
 
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is
-// complete and on disk. A NumPy array has a row per vertex, float32. A table has the vertex's number, its
-// type if there are several, its name if vertices have names, and then the columns of Table.Answers:
+// complete and on disk. A NumPy array has a row per vertex, float32. A table has the columns of
+// Table.Answers, and before them vertex, type (if there are several) and name (if vertices have names),
+// unless Answers has vertex or name:
 //
 //	class                              the likeliest class
 //	probability                        of that class
@@ -157,22 +158,8 @@ type field struct {
 	number  float32
 }
 
-// The first columns of a table.
-const (
-	vertexColumn = "vertex"
-	typeColumn   = "type"
-	nameColumn   = "name"
-)
-
 // columns are those of a table, for rows of so many numbers.
-func (t *Table) columns(numbers int) []column {
-	all := []column{{name: vertexColumn, kind: integer}}
-	if t.Types != nil {
-		all = append(all, column{name: typeColumn, kind: text})
-	}
-	if t.named() {
-		all = append(all, column{name: nameColumn, kind: text})
-	}
+func (t *Table) columns(numbers int) (all []column) {
 	for _, a := range t.answers() {
 		all = append(all, t.columnsOf(a, numbers)...)
 	}
@@ -188,8 +175,11 @@ func (t *Table) columns(numbers int) []column {
 func (t *Table) columnsOf(a Answer, numbers int) (all []column) {
 	for _, name := range t.numbers(a, numbers) {
 		c := column{name: name, kind: number, optional: a == Change}
-		if a == Class {
+		switch a {
+		case Class, Name, vertexType:
 			c.kind = text
+		case Vertex:
+			c.kind = integer
 		}
 		all = append(all, c)
 	}
@@ -227,6 +217,8 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 		fields []field
 		of     Outcome
 		hidden []float32
+
+		answers, compared = t.answers(), t.compared()
 	)
 	if slices.Contains(t.Answers, Hidden) {
 		hidden = make([]float32, t.Embeddings.columns)
@@ -240,25 +232,32 @@ func (t *Table) each(rows worker.Rows, use func([]field) error) error {
 		if err := t.outcome(&of, at, row); err != nil {
 			return err
 		}
-		fields = t.fields(fields[:0], at, &of, hidden)
+		fields = t.compare(t.fields(fields[:0], answers, at, &of, hidden), compared, &of)
 		return use(fields)
 	})
 }
 
 // fields appends those of a row.
-func (t *Table) fields(to []field, at int, of *Outcome, hidden []float32) []field {
+func (t *Table) fields(to []field, answers []Answer, at int, of *Outcome, hidden []float32) []field {
 	vertex, kind, name := t.place(at)
-	to = append(to, field{integer: vertex})
-	if t.Types != nil {
-		to = append(to, field{text: kind})
+	for _, a := range answers {
+		switch a {
+		case Vertex:
+			to = append(to, field{integer: vertex})
+		case vertexType:
+			to = append(to, field{text: kind})
+		case Name:
+			to = append(to, field{text: name})
+		default:
+			to = t.fieldsOf(to, a, of, hidden)
+		}
 	}
-	if t.named() {
-		to = append(to, field{text: name})
-	}
-	for _, a := range t.answers() {
-		to = t.fieldsOf(to, a, of, hidden)
-	}
-	for _, a := range t.compared() {
+	return to
+}
+
+// compare appends the fields of the row's earlier prediction.
+func (t *Table) compare(to []field, compared []Answer, of *Outcome) []field {
+	for _, a := range compared {
 		if of.before != nil {
 			to = t.fieldsOf(to, a, of.before, nil)
 			continue

@@ -428,14 +428,14 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
 	if gnn.OverAll(r.Norm) && r.Uses("norm") {
-		return refusal.Errorf("{vertices}: {norm} %s takes its mean over all vertices, and so a vertex's "+
-			"prediction depends on all; leave {vertices} out, which predicts all", r.Norm)
+		return refusal.Errorf("{norm} %s takes its mean over all vertices, so that no vertex can be predicted "+
+			"without the others; predict all, without {vertices} and {unlabelled}", r.Norm)
 	}
 	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
 		return nil
 	}
-	return refusal.Errorf("{vertices}: what some vertices need is found on one worker or the graph axis, "+
-		"and the mesh has other axes; give {parallel} graph=%d", r.Workers)
+	return refusal.Errorf("one worker or the graph axis predicts some vertices alone, and the mesh has "+
+		"other axes; give {parallel} graph=%d", r.Workers)
 }
 
 // BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in

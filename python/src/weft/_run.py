@@ -273,8 +273,9 @@ class Run:
             vertices: ids or names of the vertices to predict, in the order of the rows to return; None: all.
             columns: returns a table of some of ``class``, ``probability``, ``margin``, ``entropy``,
                 ``probabilities``, ``value`` and ``embedding``, in place of ``output``.
-            settings: flags of ``weft predict``, as ``threads=4``; with ``columns`` also ``sort="margin"``,
-                ``top=100`` and ``add_edges="new.csv", changed=True``.
+            settings: flags of ``weft predict``, as ``threads=4``; with ``columns`` also ``sort="margin"`` or
+                ``sort="yes"`` (a class, the likeliest first), ``top=100``, ``unlabelled=True`` and
+                ``add_edges="new.csv", changed=True``.
 
         Returns:
             An array with a row for each vertex; with ``columns`` the columns of the table that ``weft predict``
