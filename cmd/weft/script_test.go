@@ -40,6 +40,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	silence = math.MaxInt64
 	metis.Child() // runs METIS where a test has started it
 	refusal.SpellSettings(asFlag)
 	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck})

@@ -11,7 +11,8 @@ import (
 // Elsewhere it is a line each five seconds, and after a twentieth of the time once that is longer.
 type stages struct {
 	liveLine
-	clock func() time.Time
+	clock  func() time.Time
+	silent time.Duration // how long nothing is shown where there is no terminal
 
 	mu          sync.Mutex
 	stage       string
@@ -22,11 +23,15 @@ type stages struct {
 	stopTicking func() // nil: no stage is under way
 }
 
-// silentFor is after how long a tick shows the stage where there is no terminal: less than five seconds, as
-// ticks come a little early or late.
-const silentFor = 4500 * time.Millisecond
+// usualSilence is less than five seconds, as ticks come a little early or late.
+const usualSilence = 4500 * time.Millisecond
 
-func newStages(out io.Writer) *stages { return &stages{liveLine: newLiveLine(out), clock: time.Now} }
+// silence is that of stages. In tests it has no end: what a command says there must not depend on its speed.
+var silence = usualSilence
+
+func newStages(out io.Writer) *stages {
+	return &stages{liveLine: newLiveLine(out), clock: time.Now, silent: silence}
+}
 
 // show shows that so many of all items of a stage are done, at most five times a second. Without a number of
 // items it shows the stage. Until erase it goes on to show how long the stage takes.
@@ -75,7 +80,7 @@ func (s *stages) tick() {
 	defer s.mu.Unlock()
 	now, pause := s.clock(), time.Second
 	if s.width == nil {
-		pause = max(silentFor, now.Sub(s.first)/20)
+		pause = max(s.silent, now.Sub(s.first)/20)
 	}
 	if s.stopTicking != nil && now.Sub(s.shownAt) >= pause {
 		s.say(now)
