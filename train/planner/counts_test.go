@@ -121,7 +121,9 @@ func TestAlike(t *testing.T) {
 func TestExtrapolate(t *testing.T) {
 	spmm := plan.Kernel{Name: "spmm", Widths: [2]int{2, 1}}
 	of := func(n int64) *plan.Plan {
-		w := plan.Worker{Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}}
+		w := plan.Worker{
+			Tensors: 10 + 2*n, Graph: n, Kinds: []int64{n}, Costs: []float64{float64(n)}, Checkpoint: 8 + 4*n,
+		}
 		w.Sent.Halo.Bytes, w.Sent.Halo.Messages = 3*n, 6
 		w.Counts = plan.Counts{Rows: int(n), Edges: 5 * n}
 		w.Counts.Kernels = plan.Kernels{spmm: {Number: 4, Work: 7 * float64(n)}}
@@ -188,7 +190,9 @@ func TestMemoryByCounts(t *testing.T) {
 }
 
 // TestBytesByCounts: by hand, of GraphSAGE with two layers the second sends rows of 5 classes as float32,
-// forward, and their gradients backward. The features are constant, and so is their aggregation.
+// forward, and their gradients backward. The features are constant, and so is their aggregation. The first
+// worker writes into checkpoints, and copies before, what all have: each parameter now and at the best epoch,
+// and its two moments, as float32.
 func TestBytesByCounts(t *testing.T) {
 	const vertices, k = 10_000_000, 16
 	c := random(vertices, 20)
@@ -203,6 +207,8 @@ func TestBytesByCounts(t *testing.T) {
 		all += sent.Halo.Bytes
 	}
 	assert.Near(t, 1, float64(all)/(2*4*5*c.HaloRows(k)*vertices), .001, "bytes")
+	parameters := 2*16*int64(o.Hidden) + int64(o.Hidden) + 2*5*int64(o.Hidden) + 5
+	assert.Equal(t, 4*4*parameters, p.Workers[0].Checkpoint, "bytes of a checkpoint")
 }
 
 // TestByCounts: without a graph every mesh is predicted by counts, and a memory limit holds. Of a graph as
