@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +43,7 @@ const (
 
 // of returns the rates of a key. It measures them if the file does not have them, and writes them there. A
 // file that is damaged is replaced.
-func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
+func (c Cache) of(ctx context.Context, key []byte, measure func() (*Rates, error)) (*Rates, error) {
 	if c.Path == "" {
 		return measure()
 	}
@@ -58,7 +60,7 @@ func (c Cache) of(key []byte, measure func() (*Rates, error)) (*Rates, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.Unkept = c.keep(hash, r); r.Unkept == nil {
+	if r.Unkept = c.keep(ctx, hash, r); r.Unkept == nil {
 		r.Path = c.Path
 	} else {
 		c.warn(fmt.Errorf("not kept: %w", r.Unkept))
@@ -106,7 +108,7 @@ func (r *Rates) possible() bool {
 
 // keep adds rates to what the file has by now. Other processes that do so meanwhile wait. On a file system
 // without locks one of two may be lost, whose rates are then measured again.
-func (c Cache) keep(hash string, r *Rates) error {
+func (c Cache) keep(ctx context.Context, hash string, r *Rates) error {
 	folder := filepath.Dir(c.Path)
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return err
@@ -116,7 +118,9 @@ func (c Cache) keep(hash string, r *Rates) error {
 		return err
 	}
 	defer locked.Close()
-	_ = unix.Flock(int(locked.Fd()), unix.LOCK_EX)
+	if err := lock(ctx, locked); err != nil {
+		return err
+	}
 	file, _ := c.read() // what is damaged is replaced
 	if file.Rates == nil {
 		file = kept{c.On, map[string]Rates{}}
@@ -128,4 +132,27 @@ func (c Cache) keep(hash string, r *Rates) error {
 		delete(file.Rates, oldest[0])
 	}
 	return atomicfile.Write(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(&file) })
+}
+
+// The wait for a process that has the folder locked: how long between two looks, and how many of them. Rates
+// take a moment to keep.
+const (
+	lockPause  = 50 * time.Millisecond
+	lockPauses = 100
+)
+
+// lock locks a folder, until it is closed. It waits for another process that has it locked, but not for ever.
+// A file system without locks leaves it as it is.
+func lock(ctx context.Context, folder *os.File) error {
+	for range lockPauses {
+		if err := unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return fmt.Errorf("%s: another process has locked it", folder.Name())
 }

@@ -314,7 +314,7 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, ma
 		}
 	}
 	key := fmt.Appendf(text, "%d at once\n%s", atOnce, on)
-	return p.Cache.of(key, func() (*Rates, error) {
+	return p.Cache.of(ctx, key, func() (*Rates, error) {
 		all := sample{p.Graph, o}
 		if large {
 			if all.Graph, err = like.graph(); err != nil {

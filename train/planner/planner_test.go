@@ -13,7 +13,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/graph/generate"
@@ -325,7 +328,7 @@ func TestCache(t *testing.T) {
 		{elsewhere, "a", 4},
 		{c, "b", 5}, // one file is of one program
 	} {
-		r, err := ask.of([]byte(ask.key), measure)
+		r, err := ask.of(t.Context(), []byte(ask.key), measure)
 		if err != nil || r.Unkept != nil || r.Path != c.Path || r.Kernels[fill] != .1 || r.Beside != .5 ||
 			r.Measured.Unix() != int64(ask.want) {
 			t.Errorf("%d: %+v, %v; want those measured at %d", i, r, err, ask.want)
@@ -341,7 +344,7 @@ func TestCache(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(c.Path, text, 0o666))
 	for range 2 {
-		r, err := c.of([]byte("c"), measure)
+		r, err := c.of(t.Context(), []byte("c"), measure)
 		if err != nil || r.Measured.Unix() != 6 {
 			t.Errorf("%+v, %v; want those measured at 6", r, err)
 		}
@@ -364,7 +367,7 @@ func TestDamagedCache(t *testing.T) {
 		return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill", Widths: [2]int{1, 1}}: .1}}, nil
 	}
 	c.Warn = func(why error) { warned = append(warned, strings.TrimPrefix(why.Error(), c.Path)) }
-	_, err := c.of([]byte("a"), measure)
+	_, err := c.of(t.Context(), []byte("a"), measure)
 	require.NoError(t, err)
 	whole, err := os.ReadFile(c.Path)
 	require.NoError(t, err)
@@ -386,7 +389,7 @@ func TestDamagedCache(t *testing.T) {
 		require.NoError(t, os.WriteFile(c.Path, []byte(text), 0o666))
 		measured, warned = 0, nil
 		for range 2 { // the second finds what the first has kept
-			r, err := c.of([]byte("a"), measure)
+			r, err := c.of(t.Context(), []byte("a"), measure)
 			if err != nil || r.Unkept != nil || r.Path != c.Path {
 				t.Errorf("%.20q: %+v, %v", text, r, err)
 			}
@@ -403,7 +406,7 @@ func TestDamagedCache(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Join(folder, "in"), 0o777))
 	for path, warnings := range map[string]int{filepath.Join(blocked, "rates.json"): 1, folder: 2} {
 		c.Path, warned = path, nil
-		r, err := c.of([]byte("a"), measure)
+		r, err := c.of(t.Context(), []byte("a"), measure)
 		if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
 			t.Errorf("%s: %+v, %v", path, r, err)
 		}
@@ -420,7 +423,7 @@ func TestCacheOfSeveral(t *testing.T) {
 	var all sync.WaitGroup
 	for k := range several {
 		all.Go(func() {
-			r, err := c.of(fmt.Append(nil, k), func() (*Rates, error) {
+			r, err := c.of(t.Context(), fmt.Append(nil, k), func() (*Rates, error) {
 				return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill", Widths: [2]int{1, 1}}: .1}}, nil
 			})
 			if err != nil || r.Unkept != nil {
@@ -432,6 +435,36 @@ func TestCacheOfSeveral(t *testing.T) {
 	file, err := c.read()
 	require.NoError(t, err)
 	assert.Len(t, file.Rates, several)
+}
+
+// TestLockedCache: another process that keeps the folder locked is not waited for longer than it may take to
+// keep rates, nor after a signal. The rates count.
+func TestLockedCache(t *testing.T) {
+	c := newCache(t)
+	folder := filepath.Dir(c.Path)
+	require.NoError(t, os.Mkdir(folder, 0o777))
+	locked, err := os.Open(folder)
+	require.NoError(t, err)
+	defer locked.Close()
+	require.NoError(t, unix.Flock(int(locked.Fd()), unix.LOCK_EX))
+	signal := errors.New("a signal")
+	for _, want := range []string{"a signal", folder + ": another process has locked it"} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, end := context.WithCancelCause(t.Context())
+			if want == signal.Error() {
+				time.AfterFunc(lockPause/2, func() { end(signal) })
+			}
+			began := time.Now()
+			r, err := c.of(ctx, []byte("a"), func() (*Rates, error) { return &Rates{Beside: .5}, nil })
+			if err != nil || r.Beside != .5 || r.Path != "" {
+				t.Errorf("%+v, %v", r, err)
+			}
+			assert.EqualError(t, r.Unkept, want)
+			if ended := time.Since(began) == lockPause/2; ended != (want == signal.Error()) {
+				t.Errorf("%s: after %v", want, time.Since(began))
+			}
+		})
+	}
 }
 
 // TestWhatRatesDependOn: kept rates stand for the graph, the settings of the kernels, the machine and the
