@@ -257,7 +257,8 @@ func (s *Folder) AddJSON(file string, value any) error {
 	return s.failure()
 }
 
-// Commit brings everything to disk and gives the directory its final name.
+// Commit brings everything to disk and gives the directory its final name. After an error but
+// atomicfile.There the name is as it was before.
 func (s *Folder) Commit() error { return s.commitWith(func(string) error { return nil }) }
 
 // commitWith is Commit, and before calls add with the path of the complete directory.
@@ -269,16 +270,13 @@ func (s *Folder) commitWith(add func(store string) error) error {
 	if s.err == nil {
 		s.err = atomicfile.SyncDir(s.dir.Name())
 	}
-	if s.err == nil {
-		s.err = s.rename()
-	}
-	if s.err == nil {
-		s.err = atomicfile.SyncDir(filepath.Dir(s.final))
-	}
 	for _, dir := range slices.Backward(s.made) {
 		if s.err == nil {
 			s.err = atomicfile.SyncDir(filepath.Dir(dir))
 		}
+	}
+	if s.err == nil {
+		s.err = s.rename()
 	}
 	return s.failure()
 }
@@ -311,14 +309,14 @@ func (s *Folder) mkdir() {
 func (s *Folder) rename() error {
 	inUse.Lock()
 	defer inUse.Unlock()
-	err := atomicfile.Rename(s.parent, s.hidden, filepath.Base(s.final), 0)
+	err := atomicfile.Rename(s.parent, s.hidden, filepath.Base(s.final))
 	if s.over && (errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)) {
 		return s.replace()
 	}
 	switch {
 	case errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR):
 		return refusal.Errorf("another process made it meanwhile; use that one, or choose another place")
-	case err == nil:
+	case err == nil || atomicfile.IsThere(err):
 		s.leave()
 	}
 	return err
@@ -330,10 +328,12 @@ func (s *Folder) rename() error {
 func (s *Folder) replace() error {
 	final := filepath.Base(s.final)
 	old, err := atomicfile.Replace(s.parent, s.hidden, final, atomicfile.Hidden(final))
-	if err != nil {
+	if err != nil && !atomicfile.IsThere(err) {
 		return fmt.Errorf("replacing the one that is there: %w", err)
 	}
-	err = s.parent.RemoveAll(old)
+	if left := s.parent.RemoveAll(old); err == nil && left != nil {
+		err = atomicfile.There{Err: left}
+	}
 	s.leave()
 	return err
 }

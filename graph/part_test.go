@@ -2,6 +2,7 @@ package graph
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/assert"
+	"weft/internal/atomicfile"
 	"weft/internal/require"
 )
 
@@ -92,6 +94,36 @@ func folder(t testing.TB, dir string, parts map[string]*Part) {
 	}
 	require.NoError(t, f.AddInt32s("ids.npy", []int32{1, 2}))
 	require.NoError(t, f.Commit())
+}
+
+// TestFolderIsThere: where the folder above cannot be brought to disk once a new one has its name, the error says
+// that it is there; also in place of another one.
+func TestFolderIsThere(t *testing.T) {
+	above, fails, named := t.TempDir(), errors.New("the disk is gone"), false
+	path := filepath.Join(above, "parts")
+	defer func() { atomicfile.Fsync = (*os.File).Sync }()
+	atomicfile.Fsync = func(f *os.File) error {
+		if filepath.Clean(f.Name()) == above {
+			named = true
+			return fails
+		}
+		return f.Sync()
+	}
+	for number := range 2 {
+		f, err := CreateFolder(above, "parts")
+		require.NoError(t, err)
+		named = false
+		require.NoError(t, f.AddJSON("number.json", number))
+		err = f.Commit()
+		if !errors.Is(err, fails) || !atomicfile.IsThere(err) || !named {
+			t.Errorf("%v", err)
+		}
+		require.NoError(t, f.Abort())
+		text, err := os.ReadFile(filepath.Join(path, "number.json"))
+		assert.Equal(t, fmt.Sprint(number), strings.TrimSpace(string(text)), "%v", err)
+	}
+	left, err := os.ReadDir(above)
+	assert.Len(t, left, 1, "left, %v", err)
 }
 
 func TestPartRoundTrip(t *testing.T) {

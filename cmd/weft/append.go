@@ -15,6 +15,7 @@ import (
 	"weft/graph/appended"
 	"weft/graph/streamed"
 	"weft/graph/tables"
+	"weft/internal/atomicfile"
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -133,7 +134,7 @@ func (a *appendCommand) append(cmd *cobra.Command) error {
 		Say: func(line string) { fmt.Fprintln(besideResults(cmd), line) },
 	}
 	err := m.Renew(ctx)
-	if err != nil && !refusal.Is(err) {
+	if err != nil && !refusal.Is(err) && !atomicfile.IsThere(err) {
 		err = fmt.Errorf("%w; %s stays as it was", err, a.store)
 	}
 	return err

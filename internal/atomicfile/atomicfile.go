@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write makes the file of that name hold what write writes. On an error the name is as it was before and
-// nothing is left beside it. A file that is there keeps its permissions, and a symbolic link goes on leading
+// Write makes the file of that name hold what write writes. On an error but There the name is as it was before
+// and nothing is left beside it. A file that is there keeps its permissions, and a symbolic link goes on leading
 // to it. A device or a pipe is never replaced: it takes the bytes as they come. Errors name the file.
 func Write(path string, write func(io.Writer) error) error {
 	target, there, err := find(path)
@@ -100,16 +100,16 @@ func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) e
 	if err := write(f); err != nil {
 		return err
 	}
-	if err := f.Sync(); err != nil {
+	if err := Fsync(f); err != nil {
 		return err
 	}
-	if err := dir.Rename(hidden, name); err != nil {
+	if err := Rename(dir, hidden, name); err != nil {
 		return err
 	}
 	if err := f.Close(); err != nil {
-		return err
+		return There{err}
 	}
-	return SyncRoot(dir)
+	return nil
 }
 
 // create makes the temporary file of a name and locks it, against the sweep of another process.
@@ -219,5 +219,21 @@ func syncDir(d *os.File, err error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(Fsync(d), d.Close())
 }
+
+// Fsync brings a file, or the names in a directory, to disk. Tests replace it.
+var Fsync = (*os.File).Sync
+
+// There is an error that came after a file or a directory got its name: it is there and complete, and what it
+// replaces has the name no more.
+type There struct{ Err error }
+
+func (t There) Error() string {
+	return "it is there and complete; what came after that failed: " + t.Err.Error()
+}
+
+func (t There) Unwrap() error { return t.Err }
+
+// IsThere reports whether an error is There.
+func IsThere(err error) bool { return errors.As(err, new(There)) }

@@ -53,26 +53,26 @@ func MakeHidden(parent *os.Root, name string) (hidden string, dir *os.Root, lock
 // Replace gives the directory from, which lies in parent, the name to. What has that name is under from
 // afterwards, or under aside where the file system cannot exchange two names; whoever is killed between the
 // two leaves it there. Where it is in a lower layer of a container's file system it cannot be moved, and is
-// removed first. Replace returns the name of what is left to remove.
+// removed first. Replace returns the name of what is left to remove, also with an error There.
 func Replace(parent *os.Root, from, to, aside string) (old string, err error) {
 	err = Exchange(parent, from, to)
 	switch {
 	case errors.Is(err, unix.ENOENT): // nothing has the name
-		return from, Rename(parent, from, to, 0)
+		return from, Rename(parent, from, to)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // NFS
 		return aside, moveAside(parent, from, to, aside)
 	case errors.Is(err, unix.EXDEV): // a lower layer
 		if err := parent.RemoveAll(to); err != nil {
 			return "", err
 		}
-		return from, Rename(parent, from, to, 0)
+		return from, Rename(parent, from, to)
 	}
 	return from, err
 }
 
-// Exchange gives each of two directories the other's name, at once.
+// Exchange gives each of two directories the other's name, at once, as Rename.
 func Exchange(parent *os.Root, one, other string) error {
-	return Rename(parent, one, other, unix.RENAME_EXCHANGE)
+	return rename(parent, one, other, unix.RENAME_EXCHANGE)
 }
 
 // CheckExchange is an error where the file system of a directory has no Exchange, as NFS. It tries it beside
@@ -89,27 +89,36 @@ func CheckExchange(parent *os.Root, name string) error {
 		defer dir.Close()
 		hidden[i] = made
 	}
-	return Exchange(parent, hidden[0], hidden[1])
+	err := Exchange(parent, hidden[0], hidden[1])
+	if there := (There{}); errors.As(err, &there) {
+		return there.Err
+	}
+	return err
 }
 
 // moveAside is Replace without an exchange: for a moment nothing has the name. Nothing may have it before,
 // too: gVisor refuses an exchange without a look at the names.
 func moveAside(parent *os.Root, from, to, aside string) error {
-	err := Rename(parent, to, aside, 0)
+	err := Rename(parent, to, aside)
 	if errors.Is(err, unix.ENOENT) {
-		return Rename(parent, from, to, 0)
+		return Rename(parent, from, to)
 	}
-	if err != nil {
+	if err != nil && !IsThere(err) {
 		return err
 	}
-	if err := Rename(parent, from, to, 0); err != nil {
-		return errors.Join(err, Rename(parent, aside, to, 0))
+	err = Rename(parent, from, to)
+	if err != nil && !IsThere(err) {
+		return errors.Join(err, Rename(parent, aside, to))
 	}
-	return nil
+	return err
 }
 
-// Rename is renameat2(2) within a directory. Unlike Root.Rename it replaces an empty directory.
-func Rename(parent *os.Root, from, to string, flags uint) error {
+// Rename renames a file or a directory within parent, and brings the names in parent to disk. What comes
+// after the renaming is an error There. Unlike Root.Rename it replaces an empty directory.
+func Rename(parent *os.Root, from, to string) error { return rename(parent, from, to, 0) }
+
+// rename is renameat2(2) for Rename. Without flags it is renameat(2), which every file system has.
+func rename(parent *os.Root, from, to string, flags uint) error {
 	at, err := parent.Open(".")
 	if err != nil {
 		return err
@@ -117,7 +126,15 @@ func Rename(parent *os.Root, from, to string, flags uint) error {
 	defer at.Close()
 	fd := int(at.Fd())
 	if flags == 0 {
-		return unix.Renameat(fd, from, fd, to)
+		err = unix.Renameat(fd, from, fd, to)
+	} else {
+		err = unix.Renameat2(fd, from, fd, to, flags)
 	}
-	return unix.Renameat2(fd, from, fd, to, flags)
+	if err != nil {
+		return err
+	}
+	if err := Fsync(at); err != nil {
+		return There{err}
+	}
+	return nil
 }

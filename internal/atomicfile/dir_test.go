@@ -97,3 +97,53 @@ func TestReplaceOverALowerLayer(t *testing.T) {
 	left, _ := filepath.Glob(path("merged/final/*"))
 	assert.Equal(t, []string{path("merged/final/two")}, left, "left")
 }
+
+// TestThere: whatever gives a name brings the folder of the name to disk afterwards. Where that fails the error
+// says that the new one is there. Where a file itself cannot be brought to disk, the old one stays.
+func TestThere(t *testing.T) {
+	fails := errors.New("the disk is gone")
+	defer func() { Fsync = (*os.File).Sync }()
+	for name, act := range map[string]func(root *os.Root) error{
+		"write":    func(root *os.Root) error { return Write(filepath.Join(root.Name(), "old"), text("new")) },
+		"write in": func(root *os.Root) error { return WriteIn(root, "old", text("new")) },
+		"rename":   func(root *os.Root) error { return Rename(root, "new", "old") },
+		"exchange": func(root *os.Root) error { return Exchange(root, "new", "old") },
+		"replace":  func(root *os.Root) error { _, err := Replace(root, "new", "old", "aside"); return err },
+		"aside":    func(root *os.Root) error { return moveAside(root, "new", "old", "aside") },
+	} {
+		for _, broken := range []string{"", "folder", "file"} {
+			root, folders := inFolder(t), 0
+			require.NoError(t, errors.Join(root.WriteFile("old", []byte("old"), 0o666),
+				root.WriteFile("new", []byte("new"), 0o666)))
+			Fsync = func(f *os.File) error {
+				info, err := f.Stat()
+				require.NoError(t, err)
+				if info.IsDir() {
+					folders++
+				}
+				if broken == "folder" && info.IsDir() || broken == "file" && !info.IsDir() {
+					return fails
+				}
+				return nil
+			}
+			err, want := act(root), "new"
+			switch writes := name == "write" || name == "write in"; {
+			case broken == "folder":
+				if !errors.Is(err, fails) || !IsThere(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			case broken == "file" && writes:
+				want = "old"
+				if !errors.Is(err, fails) || IsThere(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			default:
+				assert.NoError(t, err, name)
+			}
+			if got, err := root.ReadFile("old"); string(got) != want || (folders > 0) != (want == "new") {
+				t.Errorf("%s, broken %q: %q, %v, want %q; the folder was brought to disk %d times", name, broken,
+					got, err, want, folders)
+			}
+		}
+	}
+}

@@ -39,8 +39,8 @@ func (m *Making) Made() (bool, error) {
 }
 
 // Do makes the store, unless another process does meanwhile, for which it waits. A store that is there is
-// replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error
-// comes first, nothing changes.
+// replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error but
+// atomicfile.There comes first, nothing changes.
 func (m *Making) Do(ctx context.Context) error {
 	return m.alone(ctx, func(parent *os.Root, name string) error {
 		// before they are read: who changes them meanwhile makes the record wrong
@@ -51,7 +51,7 @@ func (m *Making) Do(ctx context.Context) error {
 		err = m.make(ctx, parent, name, sources, func(hidden string) error {
 			_, err := atomicfile.Replace(parent, filepath.Join(hidden, fresh), name,
 				filepath.Join(hidden, "old"))
-			if err != nil && sources.Made(m.Store) {
+			if err != nil && !atomicfile.IsThere(err) && sources.Made(m.Store) {
 				return nil // as another process has
 			}
 			return err
@@ -65,10 +65,12 @@ func (m *Making) Do(ctx context.Context) error {
 }
 
 // Renew replaces the store by a new version, which Make makes of it. Other processes that do so wait. Whoever
-// is killed at any time leaves the one or the other. A file system that cannot do that is refused.
+// is killed at any time leaves the one or the other. After an error but atomicfile.There the store is as it
+// was. A file system that cannot do that is refused.
 func (m *Making) Renew(ctx context.Context) error {
 	exchanged := func(err error) error {
 		switch {
+		case atomicfile.IsThere(err): // the exchange is done
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
 			err = refusal.Errorf("its folder cannot be written to (%w); name another place with {out}", err)
 		case err != nil:
@@ -122,9 +124,10 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 	if err != nil {
 		return fmt.Errorf("%s: %w", m.Store, err)
 	}
-	defer release.Close()
-	defer scratch.Close()
-	defer remove(scratch.Name())
+	clean := func() {
+		remove(scratch.Name())
+		_ = errors.Join(scratch.Close(), release.Close())
+	}
 	path := filepath.Join(scratch.Name(), fresh)
 	made := make(chan error, 1)
 	go func() {
@@ -141,9 +144,17 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 	}()
 	select {
 	case err = <-made:
-	case <-ctx.Done(): // the work is left behind, with nowhere to put its result
+	case <-ctx.Done():
+		// The work is left behind, with nowhere to put its result. What it writes after this goes when it ends
+		// or, after the end of the process, with the next sweep.
+		remove(scratch.Name())
+		go func() {
+			<-made
+			clean()
+		}()
 		return context.Cause(ctx)
 	}
+	defer clean()
 	if err != nil {
 		return elsewhere{err, path, m.Store}
 	}
@@ -153,7 +164,7 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 	if err := put(hidden); err != nil {
 		return fmt.Errorf("%s: %w", m.Store, err)
 	}
-	return atomicfile.SyncRoot(parent)
+	return nil
 }
 
 // The waits for another process that makes the store: how long between two looks, and after how many Say is

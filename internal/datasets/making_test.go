@@ -16,6 +16,8 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -250,6 +252,60 @@ func TestMakingFails(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); left != nil {
 		t.Errorf("left %v", left)
+	}
+}
+
+// TestLeftBehind: work that goes on after a signal, and writes files again in place of those that were removed,
+// leaves nothing when it ends.
+func TestLeftBehind(t *testing.T) {
+	dir, stopped := t.TempDir(), errors.New("stopped")
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		goOn := make(chan bool)
+		m := Making{
+			Name: "graph", Store: filepath.Join(dir, "graph"), Replaceable: func() error { return nil },
+			Make: func(store string) error {
+				cancel(stopped)
+				<-goOn
+				return small(20)(store)
+			},
+			Say: func(string) {},
+		}
+		assert.ErrorIs(t, m.Do(ctx), stopped)
+		close(goOn)
+		synctest.Wait()
+	})
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestThereAfterAll: where the folder cannot be brought to disk once the new store has its name, the error says
+// that the store is there, and it is.
+func TestThereAfterAll(t *testing.T) {
+	store, fails, made := filepath.Join(t.TempDir(), "graph"), errors.New("the disk is gone"), false
+	defer func() { atomicfile.Fsync = (*os.File).Sync }()
+	atomicfile.Fsync = func(f *os.File) error {
+		if made {
+			return fails
+		}
+		return f.Sync()
+	}
+	m := Making{
+		Name: "graph", Store: store, Replaceable: func() error { return CheckOwn(store) }, Say: func(string) {},
+	}
+	for i, act := range []func(context.Context) error{m.Do, m.Renew} {
+		made = false
+		m.Make = func(fresh string) error {
+			defer func() { made = true }()
+			return small(20 + 10*i)(fresh)
+		}
+		err := act(t.Context())
+		if !errors.Is(err, fails) || !atomicfile.IsThere(err) || refusal.Is(err) {
+			t.Errorf("%v", err)
+		}
+		assert.Equal(t, 20+10*i, vertices(t, store), "vertices")
 	}
 }
 

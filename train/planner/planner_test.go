@@ -451,6 +451,7 @@ func TestLockedCache(t *testing.T) {
 	for _, want := range []string{"a signal", folder + ": another process has locked it"} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, end := context.WithCancelCause(t.Context())
+			defer end(nil)
 			if want == signal.Error() {
 				time.AfterFunc(lockPause/2, func() { end(signal) })
 			}
