@@ -78,9 +78,14 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	if err := checkEdgeFlags(o); err != nil {
 		return err
 	}
+	place, err := filepath.Abs(cmp.Or(a.out, a.store)) // a relative one leads elsewhere from an old version
+	if err != nil {
+		return err
+	}
+	left := a.out == "" && sameFile(a.store, ".")
 	started, shown := time.Now(), newStages(besideResults(cmd))
 	o.Progress = shown.show
-	err := a.append(cmd)
+	err = a.append(cmd, place)
 	shown.erase()
 	if err != nil {
 		return err
@@ -101,15 +106,18 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	for _, note := range a.added.Notes {
 		say(note)
 	}
-	made := cmp.Or(a.out, a.store)
-	warnings, err := leaksOf(made)
+	warnings, err := leaksOf(place)
 	if err != nil {
 		return err
 	}
 	for _, warning := range append(warnings, oneWays(a.written.Graph, a.added.Edges)...) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+warning)
 	}
+	made := cmp.Or(a.out, a.store)
 	say(storeLine(made, a.written, time.Since(started)))
+	if left {
+		say(`the shell is still in the old version, which is removed: cd "$PWD" enters the new one`)
+	}
 	for _, d := range a.partitions {
 		say(fmt.Sprintf("partitions %s: are those of the graph before, and left out; weft partition %s -k %d%s "+
 			"makes new ones", d.Name, refusal.ShellWord(made), d.K,
@@ -118,8 +126,8 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// append makes the new version.
-func (a *appendCommand) append(cmd *cobra.Command) error {
+// append makes the new version at a place.
+func (a *appendCommand) append(cmd *cobra.Command, place string) error {
 	if a.out != "" {
 		if err := checkNewStore(a.out); err != nil {
 			return err
@@ -130,7 +138,7 @@ func (a *appendCommand) append(cmd *cobra.Command) error {
 	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()
 	m := datasets.Making{
-		Name: printable(a.store), Store: a.store, Replaceable: a.replaceable, Make: a.write,
+		Name: printable(a.store), Store: place, Replaceable: a.replaceable, Make: a.write,
 		Say: func(line string) { fmt.Fprintln(besideResults(cmd), line) },
 	}
 	err := m.Renew(ctx)

@@ -82,7 +82,7 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 			t.Type)
 	}
 	if t.Table != nil {
-		made.like, made.asked, made.path = t.Table.Columns, t.Table.ID, t.Table.Path
+		made.like, made.asked, made.path = append(columns.List{}, t.Table.Columns...), t.Table.ID, t.Table.Path
 		if o.Like != nil && o.Like.Columns[t.Type] != nil {
 			made.like = o.Like.Columns[t.Type]
 		}
@@ -99,7 +99,7 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 // addVertices reads the ids of a table of new vertices, and what its columns hold.
 func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTable) error {
 	name, path := Named(argument)
-	i := slices.IndexFunc(all, func(t *vertexTable) bool { return t.name == name || !g.Typed() })
+	i := slices.IndexFunc(all, func(t *vertexTable) bool { return t.name == name || len(all) == 1 })
 	switch {
 	case i < 0:
 		return refusal.Errorf("%s: the graph has no vertex type %s; give TYPE=%s", path, name, path)
@@ -181,7 +181,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 	}
 	for _, l := range lists {
 		i := slices.IndexFunc(g.Relations, func(r graph.Relation) bool {
-			return r.Name == l.name || !g.Typed()
+			return r.Name == l.name || len(g.Relations) == 1
 		})
 		if i < 0 {
 			return refusal.Errorf("%s: the graph has no relation %s; give RELATION=%s", l.path, l.name,

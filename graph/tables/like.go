@@ -33,7 +33,7 @@ func LikeGraph(g *graph.Graph) *Like {
 		if l.Columns == nil {
 			l.Columns = columns.ByType{}
 		}
-		l.Columns[t.Type] = slices.Concat(columns.List{}, t.Table.Columns) // not nil
+		l.Columns[t.Type] = t.Table.Columns
 		if l.ids[t.Type] = t.Table.ID; i == 0 {
 			l.of, l.label = t.Type, t.Table.Label
 		}
@@ -56,12 +56,19 @@ func (l *Like) Know(trained columns.ByType) {
 	maps.Copy(l.Columns, trained)
 }
 
-// table says how a table of vertices of a type was read then. It refuses a type that was not there.
-func (l *Like) table(t *vertexTable, of string) error {
+// table says how a table of vertices of a type was read then, or the only table if there was one and is one.
+// It refuses a type that was not there.
+func (l *Like) table(t *vertexTable, of string, only bool) error {
 	if l == nil {
 		return nil
 	}
-	if t.like = l.Columns[of]; t.like == nil {
+	like, there := l.Columns[of]
+	if only && !there && len(l.Columns) == 1 {
+		for of, like = range l.Columns {
+			there = true
+		}
+	}
+	if t.like = append(columns.List{}, like...); !there { // not nil
 		return refusal.Errorf("{vertices-from} %s: there was no vertex type %s, whose columns these are to "+
 			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of,
 			strings.Join(slices.Sorted(maps.Keys(l.Columns)), ", "))

@@ -50,7 +50,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 		if o.untyped() {
 			of = graph.VertexName
 		}
-		if err := o.Like.table(t, of); err != nil {
+		if err := o.Like.table(t, of, len(o.Vertices) == 1); err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
