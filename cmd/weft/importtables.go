@@ -175,6 +175,7 @@ func becomes(c *columns.Column) string {
 			text += ", …"
 		}
 	}
+	text += when(c.Offset != 0, fmt.Sprintf(" less %.8g, which float32 would round", c.Offset))
 	text += when(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
 	for _, cycle := range c.Cycles {
 		text += fmt.Sprintf(", sine and cosine of the %s", cycle)
@@ -182,7 +183,7 @@ func becomes(c *columns.Column) string {
 	if c.Gaps {
 		text += when(c.Kind == columns.Category, "; missing is one, too") +
 			when(c.Kind != columns.Category,
-				fmt.Sprintf("; where missing the mean, %.4g, and a mark", c.Mean))
+				fmt.Sprintf("; where missing the mean, %.4g, and a mark", c.Offset+float64(c.Mean)))
 	}
 	if c.Other > 0 {
 		text += fmt.Sprintf("; %s of other values", counted(c.Other, "row", "rows"))

@@ -17,8 +17,11 @@ type Arrangement struct {
 	means []mean
 }
 
-// move copies a feature.
-type move struct{ from, to int }
+// move copies a feature, less what the lists' offsets differ by.
+type move struct {
+	from, to int
+	less     float64
+}
 
 // mean puts the other list's mean where a value is missing, which the feature gap says.
 type mean struct {
@@ -75,8 +78,8 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 
 // sameFeatures reports whether the same features are made of two columns.
 func sameFeatures(a, b Column) bool {
-	return a.Name == b.Name && a.Kind == b.Kind && a.Mean == b.Mean && a.Gaps == b.Gaps &&
-		slices.Equal(a.Cycles, b.Cycles) && slices.Equal(a.Categories, b.Categories)
+	return a.Name == b.Name && a.Kind == b.Kind && a.Offset == b.Offset && a.Mean == b.Mean &&
+		a.Gaps == b.Gaps && slices.Equal(a.Cycles, b.Cycles) && slices.Equal(a.Categories, b.Categories)
 }
 
 // described is the kind of a column, for people.
@@ -93,11 +96,12 @@ func (c *Column) described() string {
 func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 	end, gap := to+want.Width(), from+have.Width()-1
 	if want.Gaps && have.Gaps {
-		a.moves = append(a.moves, move{gap, end - 1})
+		a.moves = append(a.moves, move{gap, end - 1, 0})
 	}
 	if want.Kind != Category {
-		for k := range 1 + 2*len(want.Cycles) {
-			a.moves = append(a.moves, move{from + k, to + k})
+		a.moves = append(a.moves, move{from, to, want.Offset - have.Offset})
+		for k := range 2 * len(want.Cycles) {
+			a.moves = append(a.moves, move{from + 1 + k, to + 1 + k, 0})
 		}
 		if have.Gaps {
 			a.means = append(a.means, mean{gap, to, want.Mean})
@@ -108,7 +112,7 @@ func (a *Arrangement) add(want, have *Column, to, from int) (note string) {
 	for k, value := range have.Categories {
 		place, known := slices.BinarySearch(want.Categories, value)
 		if known {
-			a.moves = append(a.moves, move{from + k, to + place})
+			a.moves = append(a.moves, move{from + k, to + place, 0})
 		} else if k < len(have.Counts) {
 			other += have.Counts[k]
 		}
@@ -149,7 +153,7 @@ func (a *Arrangement) Row(room, row []float32) []float32 {
 	room = slices.Grow(room[:0], a.width)[:a.width]
 	clear(room)
 	for _, m := range a.moves {
-		room[m.to] = row[m.from]
+		room[m.to] = float32(float64(row[m.from]) - m.less)
 	}
 	for _, m := range a.means {
 		if row[m.gap] != 0 {

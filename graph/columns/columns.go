@@ -6,6 +6,9 @@
 //	date       days since 1970, of UTC; where asked, sine and cosine of the part of a year, a week and a day
 //	category   for each value of the column a feature, which is 1 in the rows that have this value
 //
+// The mean of a column is taken off its numbers or dates where float32 would round them much more than what is
+// left of them, as for seconds since 1970.
+//
 // A value that is missing is the mean of the others, and 0 in the features of a category. Where the table had
 // such rows, a further feature of the column is 1 in these.
 package columns
@@ -35,7 +38,10 @@ const (
 type Column struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Mean is that of the values, of all kinds but Category.
+	// Offset is taken off the values before they become a feature, in float64: their mean, where float32 would
+	// round them much more than what is left of them; else 0.
+	Offset float64 `json:"offset,omitempty"`
+	// Mean is that of the values, less Offset, of all kinds but Category.
 	Mean float32 `json:"mean,omitempty"`
 	// Order is that of the column's dates; empty: all begin with the year.
 	Order Order `json:"order,omitempty"`
@@ -139,7 +145,7 @@ func (c *Column) Append(to []float32, field []byte) (row []float32, unknown bool
 		if !ok {
 			return to[:begin], false, refusal.Errorf("%.40q is no %s: %s", field, c.Kind, c.Kind.remedy())
 		}
-		features[0] = float32(x)
+		features[0] = float32(x - c.Offset)
 		if math.IsInf(float64(features[0]), 0) {
 			return to[:begin], false, refusal.Errorf("%.40q is not finite in float32: leave the field empty",
 				field)
@@ -253,7 +259,8 @@ func (l List) Check(features int) error {
 			return !slices.Contains([]Cycle{Year, Week, Day}, p)
 		})
 		ordered := c.Order == "" || c.Kind == Date && (c.Order == DayFirst || c.Order == MonthFirst)
-		switch mean := float64(c.Mean); {
+		mean := float64(c.Mean) + c.Offset
+		switch {
 		case l[:i].Index(c.Name) >= 0:
 			return refusal.Errorf("two columns are called %.40q", c.Name)
 		case !known || !cycles || !ordered || math.IsNaN(mean) || math.IsInf(mean, 0) || c.Width() == 0:

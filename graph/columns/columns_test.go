@@ -234,6 +234,74 @@ func TestOddFields(t *testing.T) {
 	}
 }
 
+// TestOffset: what float32 would round keeps its standard scores, which are NumPy's in float64, in the table and
+// in a row that comes later, whether that is made like the table or arranged like it. What float32 holds well
+// stays as it is.
+func TestOffset(t *testing.T) {
+	for _, c := range []struct {
+		fields []string // of the table, and of one row more
+		offset float64
+		scores []float64
+	}{
+		{
+			[]string{"10000.0012", "9999.9991", "10000.0003", "9999.9986", "10000.0008", "10000.0005"}, 10000,
+			[]float64{1.2072655, -.90544909, .30181636, -1.4084764, .80484364, .50302727},
+		},
+		{
+			[]string{"1700000000", "1700000010", "1700000047", "1699999981", "1700000003.5", "1700000021"},
+			1700000008.3,
+			[]float64{-.38384812, .078619497, 1.7897497, -1.2625366, -.22198445, .58733387},
+		},
+		{
+			[]string{
+				"2024-02-29 10:00:07", "2024-02-29 10:00:19", "2024-02-29 10:01:00", "2024-02-29 10:00:30",
+			},
+			19782.41699845679,
+			[]float64{-.95485042, -.42601017, 1.3808606, .058760025},
+		},
+		{[]string{"1.1", "2", "18.1", "17", "3"}, 0, nil},           // of decimals, that lie wide
+		{[]string{"19782", "19783", "19784", "19790"}, 0, nil},      // which float32 holds
+		{[]string{"16777217", "16777217", "16777217", "1"}, 0, nil}, // of no deviation
+	} {
+		p, n := NewProfile("x", Choices{}), len(c.fields)-1
+		for _, field := range c.fields[:n] {
+			p.Add([]byte(field), []byte(field))
+		}
+		made, note := p.Column()
+		assert.Equal(t, "", note)
+		if math.Abs(made.Offset-c.offset) > 1e-12*c.offset {
+			t.Fatalf("%s: %v is taken off, want %v", c.fields, made.Offset, c.offset)
+		}
+		other := made
+		other.Offset += .0078125
+		a, _, err := Arrange(List{made}, List{other})
+		require.NoError(t, err)
+		var features, arranged []float32
+		for _, field := range c.fields {
+			var of []float32
+			features, _, err = made.Append(features, []byte(field))
+			require.NoError(t, err)
+			of, _, err = other.Append(of, []byte(field))
+			require.NoError(t, err)
+			arranged = append(arranged, a.Row(nil, of)...)
+		}
+		mean, deviation := 0., 0.
+		for _, x := range features[:n] {
+			mean += float64(x) / float64(n)
+		}
+		for _, x := range features[:n] {
+			deviation += (float64(x) - mean) * (float64(x) - mean) / float64(n)
+		}
+		for i, want := range c.scores {
+			for _, x := range []float32{features[i], arranged[i]} {
+				if got := (float64(x) - mean) / math.Sqrt(deviation); math.Abs(got-want) > 2e-6 {
+					t.Errorf("%s has the score %v, want %v", c.fields[i], got, want)
+				}
+			}
+		}
+	}
+}
+
 // TestArrange: features of one table, arranged as another's columns say, are those that the values would have
 // had there.
 func TestArrange(t *testing.T) {

@@ -58,8 +58,22 @@ const dayFirst, monthFirst = 2, 3
 type candidate struct {
 	odd   Odd
 	fails bool // as most fields are odd
-	good  int64
-	sum   float64 // of the good fields
+	// Of the good fields:
+	good             int64
+	sum, least, most float64
+	rounded          bool // float32 does not hold one of them
+}
+
+// offset is what is taken off the fields: the mean, where float32 rounds them, and its steps at the largest
+// are many times those at the largest distance from the mean; else 0.
+func (c *candidate) offset() float64 {
+	const many = 16
+	mean := c.sum / float64(c.good)
+	distance := max(c.most-mean, mean-c.least)
+	if c.rounded && c.least < c.most && max(-c.least, c.most) >= many*distance {
+		return mean
+	}
+	return 0
 }
 
 // Odd counts the fields of a column that are not of its kind.
@@ -139,7 +153,11 @@ func (p *Profile) Add(field, number []byte) {
 			c.fails = c.odd.Rows > max(most, c.good)
 			continue
 		}
-		c.good, c.sum = c.good+1, c.sum+x
+		if c.good++; c.good == 1 {
+			c.least, c.most = x, x
+		}
+		c.sum, c.least, c.most = c.sum+x, min(c.least, x), max(c.most, x)
+		c.rounded = c.rounded || float64(float32(x)) != x
 		if kind == Date {
 			p.ordered, p.timed = p.ordered || isOrdered(field), p.timed || at.Unix()%secondsOfDay != 0
 		}
@@ -200,7 +218,8 @@ func (p *Profile) number(i int) (c Column, note string) {
 	if c.Kind == Number && p.infinite != "" {
 		return Column{Name: p.Name}, p.infinite + " is not finite in float32: leave the field empty"
 	}
-	c.Mean = float32(of.sum / float64(of.good))
+	c.Offset = of.offset()
+	c.Mean = float32(of.sum/float64(of.good) - c.Offset)
 	note = of.odd.Note(c.Kind)
 	if c.Kind != Date {
 		return c, note
