@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -68,4 +69,44 @@ func labelled(splits []Split, l *Labels) []Split {
 		}
 	}
 	return made
+}
+
+// Doubt says what of the labels is probably a mistake; empty: nothing is.
+func (l *Labels) Doubt() string {
+	switch {
+	case l.oneHot():
+		return fmt.Sprintf("each vertex has just one of the %d labels, and each label is learned for itself; "+
+			"if they are classes, give the class of each vertex, as labels.argmax(1)", l.Classes)
+	case l.Names != nil || l.Class == nil:
+		return ""
+	}
+	there, n := make([]bool, l.Classes), 0
+	for _, class := range l.Class {
+		if class >= 0 && !there[class] {
+			there[class] = true
+			n++
+		}
+	}
+	if n == 0 || there[0] && 2*n >= l.Classes {
+		return ""
+	}
+	return fmt.Sprintf("class ids are numbers from 0, and of the %d up to the largest %d have a vertex; all have "+
+		"a column of probabilities; number those that are there, as numpy.unique(labels, return_inverse=True)",
+		l.Classes, n)
+}
+
+// oneHot reports whether labels are two or more, of which each vertex with labels has one.
+func (l *Labels) oneHot() bool {
+	one := false
+	for row := range slices.Chunk(l.Multi, max(1, l.Classes)) {
+		sum := float32(0)
+		for _, x := range row {
+			sum += x
+		}
+		if sum != 1 && sum == sum { // NaN: a label is missing
+			return false
+		}
+		one = one || sum == 1
+	}
+	return one && l.Classes > 1
 }

@@ -1,7 +1,9 @@
 package graph
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"weft/internal/assert"
@@ -39,4 +41,30 @@ func TestRenumberSeveralLabels(t *testing.T) {
 	assert.Equal(t, 2, g.Labels.Classes, "labels")
 	assert.Equal(t, true, g.Labels.Class == nil, "no vertex has one class alone")
 	assert.Equal(t, []int64{0, 1, 2}, g.Splits[0].Train, "the training vertices")
+}
+
+// TestDoubt: class ids that do not begin with 0, or of which most have no vertex, and classes that are written as
+// labels of their own.
+func TestDoubt(t *testing.T) {
+	nan := float32(math.NaN())
+	const ids = "class ids are numbers from 0, and of the %d up to the largest %d have a vertex"
+	for _, c := range []struct {
+		labels Labels
+		want   string
+	}{
+		{Labels{Classes: 6, Class: []int64{1, 2, 3, 4, 5, -1}}, fmt.Sprintf(ids, 6, 5)},
+		{Labels{Classes: 7, Class: []int64{0, 3, 6}}, fmt.Sprintf(ids, 7, 3)},
+		{Labels{Classes: 6, Class: []int64{0, 3, 5}}, ""},
+		{Labels{Classes: 2, Class: []int64{1, 1}, Names: []string{"a", "b"}}, ""},
+		{Labels{Classes: 2, Class: []int64{-1, -1}}, ""},
+		{Labels{Classes: 2, Multi: []float32{0, 1, nan, nan, 1, 0}}, "each vertex has just one of the 2 labels"},
+		{Labels{Classes: 2, Multi: []float32{0, 1, 1, 1}}, ""},
+		{Labels{Classes: 2, Multi: []float32{0, 1, 0, 0}}, ""},
+		{Labels{Classes: 1, Multi: []float32{1, 1}}, ""},
+		{Labels{Columns: 2, Values: []float32{0, 1}}, ""},
+	} {
+		if got := c.labels.Doubt(); !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%v: %q, want %q", c.labels, got, c.want)
+		}
+	}
 }

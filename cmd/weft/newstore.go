@@ -40,6 +40,9 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 	if err != nil {
 		return err
 	}
+	if w.Doubt != "" {
+		leaks = append(leaks, w.Doubt)
+	}
 	for _, warning := range slices.Concat(w.Warnings, leaks) {
 		fmt.Fprintln(warnings, "weft: warning: "+warning)
 	}

@@ -17,13 +17,14 @@ type Written struct {
 	*graph.Graph // without rows of labels and features, and edges; its relations have the edge splits
 	Edges        int64
 	Weighted     bool
-	OneClass     bool // all labels are the same
+	OneClass     bool   // all labels are the same
+	Doubt        string // of the labels
 }
 
 // WrittenOf is what a store has of a graph in memory.
 func WrittenOf(g *graph.Graph) *Written {
 	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	return &Written{g, g.Edges(), weighted, g.Labels.OneClass()}
+	return &Written{g, g.Edges(), weighted, g.Labels.OneClass(), g.Labels.Doubt()}
 }
 
 // Write writes a new store, dir. It needs memory for what InMemory has, and less than a gigabyte besides. It
@@ -56,7 +57,7 @@ func (g *Graph) Write(dir string) (*Written, error) {
 		return nil, err
 	}
 	debug.FreeOSMemory() // the rest may need what was read
-	written := &Written{Graph: of, OneClass: of.Labels.OneClass()}
+	written := &Written{Graph: of, OneClass: of.Labels.OneClass(), Doubt: of.Labels.Doubt()}
 	w, err := graph.Create(dir, of)
 	if err != nil {
 		return nil, err

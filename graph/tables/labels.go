@@ -61,9 +61,12 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	if numbers != nil && (values || !whole) {
 		return l.values(numbers, vertices), nil
 	}
-	order := make([]int32, len(l.words.Names))
-	for i := range order {
-		order[i] = int32(i)
+	var order []int32 // words that are classes
+	classes := slices.Repeat([]int64{-1}, len(l.words.Names))
+	for word := range classes {
+		if !l.isNone(numbers, word) {
+			order = append(order, int32(word))
+		}
 	}
 	slices.SortFunc(order, func(a, b int32) int {
 		if numbers != nil && numbers[a] != numbers[b] {
@@ -71,7 +74,6 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 		}
 		return cmp.Compare(l.words.Names[a], l.words.Names[b])
 	})
-	classes := make([]int64, len(order))
 	for class, word := range order {
 		made.Names, classes[word] = append(made.Names, l.words.Names[word]), int64(class)
 	}
@@ -82,6 +84,13 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 		}
 	}
 	return made, nil
+}
+
+// isNone reports whether a word is −1 among classes from 0, and stands for no label. Beside a single class it
+// is the other one.
+func (l *labels) isNone(numbers []float64, word int) bool {
+	return numbers != nil && numbers[word] == -1 && slices.Min(numbers) == -1 &&
+		slices.ContainsFunc(numbers, func(x float64) bool { return x >= 0 && x != slices.Max(numbers) })
 }
 
 // like are the labels of so many vertices as those of a graph: values, or classes by its names, or its
@@ -98,6 +107,10 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 	classes := make([]int64, len(l.words.Names))
 	for word, name := range l.words.Names {
 		k := slices.Index(of.Names, name)
+		if k < 0 && numbers != nil && numbers[word] == -1 {
+			classes[word] = -1 // unlabelled
+			continue
+		}
 		if k < 0 && numbers != nil {
 			k = slices.IndexFunc(of.Names, func(known string) bool {
 				x, err := strconv.ParseFloat(known, 64)
@@ -143,13 +156,22 @@ func (l *labels) numbers() (numbers []float64, whole bool) {
 	return numbers, whole
 }
 
-// note says that numbers were taken for classes, where they may be values.
-func (l *labels) note(made *graph.Labels, path, column string) string {
-	labelled := len(l.rows)
-	if numbers, _ := l.numbers(); numbers == nil || made.Class == nil ||
-		!arrays.ManyClasses(made.Classes, labelled) {
-		return ""
+// notes say that numbers were taken for classes, where they may be values, and −1 for no label.
+func (l *labels) notes(made *graph.Labels, path, column string) (notes []string) {
+	numbers, _ := l.numbers()
+	if numbers == nil || made.Class == nil {
+		return nil
 	}
-	return fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d vertices; %s takes "+
-		"them for values to predict", column, path, made.Classes, labelled, refusal.Setting("values"))
+	if labelled := len(l.rows); arrays.ManyClasses(made.Classes, labelled) {
+		notes = append(notes, fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d "+
+			"vertices; %s takes them for values to predict", column, path, made.Classes, labelled,
+			refusal.Setting("values")))
+	}
+	for word, name := range l.words.Names {
+		if l.isNone(numbers, word) {
+			notes = append(notes, fmt.Sprintf("%s of column %s of %s taken for no label; if it is a class, "+
+				"write a word for it", name, column, path))
+		}
+	}
+	return notes
 }

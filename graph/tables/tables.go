@@ -144,9 +144,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 			return fmt.Errorf("%s: column %s: %w", t.path, t.header[t.label], err)
 		}
 		made.Labels, types[i].Table.Label = labels, t.header[t.label]
-		if note := t.labels.note(&labels, t.path, t.header[t.label]); note != "" {
-			made.Notes = append(made.Notes, note)
-		}
+		made.Notes = append(made.Notes, t.labels.notes(&labels, t.path, t.header[t.label])...)
 	}
 	way := ""
 	if len(lists) == 1 {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,12 @@ func TestLabels(t *testing.T) {
 		}},
 		{"10,9,,10", true, graph.Labels{Columns: 1, Values: []float32{10, 9, nan, 10}}},
 		{"1.5,NaN,-2,0", false, graph.Labels{Columns: 1, Values: []float32{1.5, nan, -2, 0}}},
+		{"0,-1,1.0,0", false, graph.Labels{Classes: 2, Class: []int64{0, -1, 1, 0}, Names: []string{"0", "1.0"}}},
+		{"1,-1,1,-1", false, graph.Labels{Classes: 2, Class: []int64{1, 0, 1, 0}, Names: []string{"-1", "1"}}},
+		{"0,-1,-2,1", false, graph.Labels{
+			Classes: 4, Class: []int64{2, 1, 0, 3}, Names: []string{"-2", "-1", "0", "1"},
+		}},
+		{"0,-1,1,2", true, graph.Labels{Columns: 1, Values: []float32{0, -1, 1, 2}}},
 		{"x,10,9,x", false, graph.Labels{
 			Classes: 3, Class: []int64{2, 0, 1, 2},
 			Names: []string{"10", "9", "x"},
@@ -201,6 +208,8 @@ func TestLabels(t *testing.T) {
 		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
 		assert.Equal(t, 0, g.Features.Columns)
 		assert.Equal(t, []int32{0, 1}, g.Relations[0].Sources) // the list has no header
+		none := "-1 of column y of v.csv taken for no label; if it is a class, write a word for it"
+		assert.Equal(t, c.column == "0,-1,1.0,0", slices.Contains(g.Notes, none))
 	}
 }
 

@@ -252,13 +252,18 @@ def test_masked(arrays):
         assert str(said.value) == f"{name}: {count} {are} masked: {way}"
 
 
-def test_class_ids_far_apart(arrays):
-    with pytest.warns(
-        UserWarning,
-        match=r"^y: class ids are numbers from 0, and 28 of the 31 up to the largest have no vertex",
-    ) as said:
-        weft.Graph(edge_index=arrays["edge_index"], y=(arrays["y"] + 1) * 10)
-    assert said[0].filename == __file__
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [
+        (lambda y: (y + 1) * 10, "class ids are numbers from 0, and of the 31 up to the largest 3 have a vertex"),
+        (lambda y: y + 1, "class ids are numbers from 0, and of the 4 up to the largest 3 have a vertex"),
+        (lambda y: np.eye(3, dtype=int)[y], "each vertex has just one of the 3 labels"),
+    ],
+)
+def test_doubtful_labels(arrays, change, warning):
+    with pytest.warns(UserWarning, match=f"^{warning}") as said:
+        _ = weft.Graph(edge_index=arrays["edge_index"], y=change(arrays["y"])).store
+    assert len(said) == 1 and said[0].filename == __file__
 
 
 @pytest.mark.parametrize("splits", [1, 2])

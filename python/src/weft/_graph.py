@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import threading
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Union
@@ -318,7 +317,6 @@ class Graph:
                 files[name] = made
                 if made.size == len(made):
                     self.values = made.dtype.kind == "f"
-                _say_unused(made, name)
             else:
                 files[name] = _numbers(value, name)
         _complete_masks(files, folder)
@@ -395,20 +393,6 @@ def _say_count(files: dict[str, Array | Ends], folder: str, vertices: int) -> No
     """Adds the number of vertices, unless another array tells it."""
     if not any(folder + key in files for key in ("num_nodes", "x", "y", "x_shape")):
         files[folder + "num_nodes"] = np.array(vertices)
-
-
-def _say_unused(y: Array, name: str) -> None:
-    """Warns of class ids of which most have no vertex."""
-    if y.ndim != 1 or y.dtype.kind not in "iu" or y.size == 0 or y.max() >= y.size:
-        return
-    counts = np.bincount(y[y >= 0].astype(np.int64, copy=False))
-    there = int(np.count_nonzero(counts))
-    if 2 * there < len(counts):
-        warnings.warn(
-            f"{name}: class ids are numbers from 0, and {len(counts) - there} of the {len(counts)} up to the largest have no vertex; "
-            f"all have a column of probabilities; numpy.unique(y, return_inverse=True) numbers those that are there",
-            stacklevel=_program.depth(),
-        )
 
 
 def _folder(name: str) -> str:
