@@ -18,7 +18,7 @@ type chunks struct {
 
 // division is everything that the chunks depend on.
 type division struct {
-	graph  *graph.Graph
+	edges  *graph.Relation // the first relation of a stored graph, whose edges stay; nil: Parts have them
 	parts  *Parts
 	chunks axis.Chunks
 	mesh   mesh.Mesh
@@ -29,11 +29,14 @@ type division struct {
 // divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It
 // makes the chunks if it has not made them before. All processes call it together; the first makes them.
 func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
-	made := division{j.Graph, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
-	switch {
-	case s.Mesh.Stages == 1:
+	if s.Mesh.Stages == 1 {
 		return nil, nil
-	case j.chunks.made == made:
+	}
+	made := division{nil, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
+	if j.Graph != nil && j.Graph.Stored() {
+		made.edges = &j.Graph.Relations[0]
+	}
+	if known := made.edges != nil || made.parts != nil; known && made == j.chunks.made {
 		return j.chunks.of, nil
 	}
 	of := make([]int32, 0, s.whole.Vertices)

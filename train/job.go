@@ -43,7 +43,7 @@ func RowsOf(values []float32, columns int) Rows { return worker.RowsOf(values, c
 // Job is the training of a model on a graph.
 type Job struct {
 	Graph   *graph.Graph // nil if Parts holds it
-	Parts   *Parts       // the graph's partitions, for several workers; nil: Graph is partitioned
+	Parts   *Parts       // the graph's partitions; nil: each call divides Graph, as MakeParts does
 	Dataset string       // the graph's name in reports
 	Options Options
 	// Validate has another graph, whose validation and test vertices select and measure the model in place of
@@ -116,7 +116,7 @@ type Job struct {
 	// processes worker 0's value counts.
 	Trace bool
 
-	chunks chunks // made by divide, on a mesh of several stages; else zero
+	chunks chunks // that divide made last
 
 	// Made by Like: the columns that features are brought into, and how, by the number of the vertex type.
 	columns      columns.ByType

@@ -3,7 +3,9 @@ package train
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -13,6 +15,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
+	"weft/partition"
 	"weft/partition/metis"
 	"weft/train/task"
 )
@@ -148,4 +151,56 @@ func TestSplitSetting(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 0, len(bare.Splits), "splits of the caller's graph")
+}
+
+// TestRunTwice: whatever its caller changes after a run, in the options or in the graph, a job gives the
+// losses and partitions of a new one.
+func TestRunTwice(t *testing.T) {
+	changes := []struct {
+		name   string
+		change func(j *Job)
+	}{
+		{"nothing", func(*Job) {}},
+		{"edges", func(j *Job) { j.Graph.Relations[0] = tangle(t, 300, 50).Relations[0] }},
+		{"labels", func(j *Job) { j.Graph.Labels.Class[j.Graph.Splits[0].Train[0]] ^= 1 }},
+		{"seed of splits", func(j *Job) { j.Options.SplitSeed++ }},
+		{"sizes of a split", func(j *Job) { j.Options.Split.Rule = "random:20/40/40" }},
+		{"the graph's split", func(j *Job) { j.Options.Split = task.Split{} }},
+		{"its lists", func(j *Job) { j.Graph.Splits[0].Train = j.Graph.Splits[0].Train[1:] }},
+		{"method of partitions", func(j *Job) { j.Options.Partition = partition.Range }},
+		{"balance of partitions", func(j *Job) { j.Options.Balance = partition.ByEdges }},
+		{"seed", func(j *Job) { j.Options.Seed++ }},
+		{"number of partitions", func(j *Job) { j.Options.Parallel = "graph=3" }},
+		{"another graph", func(j *Job) { j.Graph = tangle(t, 200, 100) }},
+	}
+	for _, engine := range []string{"tensor=1", "graph=2", "pipeline=2"} {
+		o := given(networks()["gcn"], "split random:40/30/30, split-seed 7, threads 1")
+		o.Parallel = engine
+		type outcome struct {
+			losses []float64
+			counts partition.Statistics
+		}
+		of := func(j *Job) outcome {
+			r := mustRun(t, j)
+			r.Whole.Statistics.Seconds = 0
+			return outcome{r.Losses, r.Whole.Statistics}
+		}
+		j := &Job{Graph: tangle(t, 300, 500), Options: o}
+		before := of(j)
+		for i, c := range changes {
+			if strings.HasSuffix(c.name, "partitions") && engine != "graph=2" {
+				continue
+			}
+			c.change(j)
+			_, err := j.Plan(t.Context())
+			require.NoError(t, err)
+			got := of(j)
+			assert.Equal(t, of(&Job{Graph: j.Graph, Options: j.Options}), got, "%s: %s", engine, c.name)
+			if same := reflect.DeepEqual(before, got); same != (i == 0) {
+				t.Errorf("%s: the same outcome as before: %v", c.name, same)
+			}
+			before = got
+		}
+		assert.Equal(t, (*Parts)(nil), j.Parts, "%s: parts", engine)
+	}
 }

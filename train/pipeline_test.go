@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -151,13 +152,18 @@ func TestPlannedStages(t *testing.T) {
 	}
 }
 
-// TestChunksAreMadeOnce: the workers of a job share its chunks. A cancelled plan leaves none.
+// TestChunksAreMadeOnce: the workers of a job on a stored graph share its chunks. A cancelled plan leaves none.
 func TestChunksAreMadeOnce(t *testing.T) {
 	o := given(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
-	j := &Job{Graph: tangled(t), Options: o}
+	store := filepath.Join(t.TempDir(), "g")
+	require.NoError(t, tangled(t).Write(store))
+	g, err := graph.Open(store)
+	require.NoError(t, err)
+	defer g.Close()
+	j := &Job{Graph: g, Options: o}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err := j.Plan(ctx)
+	_, err = j.Plan(ctx)
 	assert.ErrorIs(t, err, context.Canceled, "planned")
 	of := map[*int32]bool{}
 	var mu sync.Mutex
@@ -187,7 +193,7 @@ func TestChunksOfProcesses(t *testing.T) {
 	o.Model, o.Layers, o.Hidden, o.Parallel, o.Threads, o.Epochs, o.Partition = "gcn", 4, 8,
 		"graph=2,pipeline=2", 1, 2, partition.Random
 	want := mustRun(t, &Job{Graph: g, Options: o})
-	parts, err := (&Job{Graph: g, Options: o}).parts(context.Background(), 2)
+	parts, err := (&Job{Graph: g, Options: o}).MakeParts(t.Context())
 	require.NoError(t, err)
 	run := func(open func(p int) (*partition.Share, error)) (losses [4][]float64, errs [4]error) {
 		var all sync.WaitGroup

@@ -217,14 +217,23 @@ func (j *Job) appended() (*appended.Graph, error) {
 	if j.Appended != nil {
 		return j.Appended, nil
 	}
-	return j.Base().With(nil)
+	b, err := j.Base()
+	if err != nil {
+		return nil, err
+	}
+	return b.With(nil)
 }
 
-// Base is the job's graph as one to append to: new vertices have the features of Columns.
-func (j *Job) Base() *appended.Base {
-	b := appended.On(j.Graph)
+// Base is the job's graph as one to append to: new vertices have the features of Columns. It refuses a split
+// that cannot be drawn.
+func (j *Job) Base() (*appended.Base, error) {
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	b := appended.On(of.Graph)
 	b.Arrangements = j.arrangements
-	return b
+	return b, nil
 }
 
 // reads is what the model reads of the graph of a share.

@@ -73,13 +73,13 @@ func TestVerticesAreRefused(t *testing.T) {
 // eachRank runs work as each of k connected processes of a job, and returns their errors.
 func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error) []error {
 	t.Helper()
-	_, err := j.parts(context.Background(), k)
+	parts, err := j.MakeParts(t.Context())
 	require.NoError(t, err)
 	errs := make([]error, k)
 	var all sync.WaitGroup
 	for rank, end := range comm.InProcess(k) {
 		mine := *j
-		mine.Comm = comm.New(end, 0)
+		mine.Comm, mine.Parts = comm.New(end, 0), parts
 		all.Go(func() { errs[rank] = work(rank, &mine) })
 	}
 	all.Wait()

@@ -46,7 +46,11 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	if err != nil {
 		return nil, err
 	}
-	p = &Predictor{job: *j, weights: weights, threads: j.Threads(r), memory: tensor.NewMeter()}
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	p = &Predictor{job: *of, weights: weights, threads: j.Threads(r), memory: tensor.NewMeter()}
 	p.job.Options.Threads, p.job.Vertices = 1, []int32{0}
 	if err = p.load(ctx); err == nil {
 		_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
@@ -64,7 +68,10 @@ func (p *Predictor) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.base, p.config = p.job.Base(), s.Config
+	p.config = s.Config
+	if p.base, err = p.job.Base(); err != nil {
+		return err
+	}
 	if p.alone, err = p.base.With(nil); err != nil {
 		return err
 	}

@@ -32,27 +32,44 @@ type Parts struct {
 	Open    func(p int) (*partition.Share, error)
 }
 
-// parts are the graph's partitions. It makes them unless they exist.
-func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
-	if j.Parts != nil {
-		return j.Parts, nil
-	}
-	if err := j.Graph.CheckMade(); err != nil {
-		return nil, err
-	}
-	a, err := partition.Assign(ctx, j.Graph, j.Options.Assignment(j.Graph, n))
+// MakeParts divides the job's graph as its options ask. As Parts they serve several calls.
+func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
+	r, err := j.resolve()
 	if err != nil {
 		return nil, err
 	}
-	shares, err := partition.Split(j.Graph, a)
+	of, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	j.Parts = &Parts{
+	if err := of.Graph.CheckMade(); err != nil {
+		return nil, err
+	}
+	a, err := partition.Assign(ctx, of.Graph, j.Options.Assignment(of.Graph, r.Mesh.Partitions))
+	if err != nil {
+		return nil, err
+	}
+	shares, err := partition.Split(of.Graph, a)
+	if err != nil {
+		return nil, err
+	}
+	return &Parts{
 		Whole: shares[0].Whole, Balance: a.Balance,
 		Open: func(p int) (*partition.Share, error) { return shares[p], nil },
+	}, nil
+}
+
+// drawn is the job on its graph with the split that the options draw. The caller's graph stays as it is.
+func (j *Job) drawn() (*Job, error) {
+	of := *j
+	if j.Graph != nil && j.Options.Split.Rule != "" {
+		g := *j.Graph
+		if err := j.Options.Divide(&g); err != nil {
+			return nil, err
+		}
+		of.Graph = &g
 	}
-	return j.Parts, nil
+	return &of, nil
 }
 
 // shared is what the workers of a job share: their configuration, and how to open their shares.
@@ -96,17 +113,20 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	return r, nil
 }
 
-func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State) (s *shared, err error) {
+func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State) (*shared, error) {
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	s, err := of.shareDrawn(ctx, r, weights)
+	j.chunks = of.chunks
+	return s, err
+}
+
+func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.State) (s *shared, err error) {
 	k := r.Mesh.Partitions
 	if j.Graph == nil && (j.Parts == nil || k == 1) {
 		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
-	}
-	if j.Graph != nil && j.Options.Split.Rule != "" {
-		divided := *j.Graph // the caller's stays as it is
-		if err := j.Options.Divide(&divided); err != nil {
-			return nil, err
-		}
-		j.Graph = &divided
 	}
 	s = &shared{Config: worker.Config{
 		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
@@ -127,12 +147,13 @@ func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State)
 		s.whole = &share.Whole
 		s.open = j.opener(share, func(use func(*partition.Share) error) error { return use(share) })
 	default:
-		parts, err := j.parts(ctx, k)
-		if err != nil {
-			return nil, err
+		if j.Parts == nil {
+			if j.Parts, err = j.MakeParts(ctx); err != nil {
+				return nil, err
+			}
 		}
 		whole := j.Whole()
-		s.whole, s.open = &whole, j.openPart(parts, k)
+		s.whole, s.open = &whole, j.openPart(k)
 	}
 	s.Outputs = r.Kind.Outputs(s.whole)
 	if weights != nil {
@@ -262,9 +283,9 @@ func (j *Job) opener(share *partition.Share, read func(use func(*partition.Share
 }
 
 // openPart opens the share of one of k partitions.
-func (j *Job) openPart(parts *Parts, k int) func(p int, use func(*partition.Share) error) error {
+func (j *Job) openPart(k int) func(p int, use func(*partition.Share) error) error {
 	return func(number int, use func(*partition.Share) error) error {
-		share, err := parts.Open(number)
+		share, err := j.Parts.Open(number)
 		if err != nil {
 			return err
 		}

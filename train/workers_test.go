@@ -290,7 +290,7 @@ func TestOneProcess(t *testing.T) {
 func TestFailingWorker(t *testing.T) {
 	g := tangled(t)
 	j := divided(t, g, networks()["sage"], 3, nil)
-	parts, err := j.parts(context.Background(), 3)
+	parts, err := j.MakeParts(t.Context())
 	require.NoError(t, err)
 	j.Parts = &Parts{Whole: parts.Whole, Open: func(p int) (*partition.Share, error) {
 		if p == 1 {
@@ -355,8 +355,10 @@ func TestFailureInAPass(t *testing.T) {
 		if c.sliced != "" {
 			shared = onMesh(g, networks()[c.sliced], "tensor=3")
 			shared.Options.AggregationChunks = 4
-		} else if _, err := shared.parts(context.Background(), k); err != nil {
-			t.Fatal(err)
+		} else {
+			var err error
+			shared.Parts, err = shared.MakeParts(t.Context())
+			require.NoError(t, err)
 		}
 		ends, errs := comm.InProcess(k), make([]error, k)
 		var all sync.WaitGroup
@@ -383,7 +385,7 @@ func TestFailureInAPass(t *testing.T) {
 // TestPartsOfAnotherMesh: parts, or a Comm, of another mesh are refused before any work.
 func TestPartsOfAnotherMesh(t *testing.T) {
 	g, o := tangled(t), networks()["gcn"]
-	parts, err := divided(t, g, o, 3, nil).parts(context.Background(), 3)
+	parts, err := divided(t, g, o, 3, nil).MakeParts(t.Context())
 	require.NoError(t, err)
 	divided2 := divided(t, g, o, 2, nil)
 	divided2.Parts = parts

@@ -130,11 +130,14 @@ func (o *addedGiven) read(g *appended.Base) (a *appended.Addition, err error) {
 // append gives the job of a session the graph with what is added, of which the new vertices are predicted,
 // those that can differ or those of --vertices.
 func (p *predictCommand) append(ctx context.Context, s *session, weights nn.State) error {
-	g := s.job.Base()
+	g, err := s.job.Base()
+	if err != nil {
+		return err
+	}
 	if trained := s.job.Columns(); trained != nil {
 		p.added.Like = &tables.Like{Columns: trained}
 	}
-	err := g.Guard(func() error {
+	err = g.Guard(func() error {
 		added, err := p.added.read(g)
 		if err != nil {
 			return err

@@ -104,6 +104,18 @@ func (r ranks) open(
 	})
 }
 
+// divideOnce makes the partitions that no store keeps, once for the plan and the run.
+func divideOnce(ctx context.Context, r *setting.Resolved, jobs ...*train.Job) (err error) {
+	for _, j := range jobs {
+		if j != nil && j.Graph != nil && r.Mesh.Partitions > 1 {
+			if j.Parts, err = j.MakeParts(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // close closes the graphs of the session. What reads partitions closes them itself.
 func (s *session) close() {
 	for _, g := range []*graph.Graph{s.job.Graph, s.whole} {

@@ -428,7 +428,10 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 	settings *setting.Resolved,
 ) (said planned, err error) {
 	job.PlanRange = t.explain
-	plan, err := job.Plan(cmd.Context())
+	var plan plan.Plan
+	if err = divideOnce(cmd.Context(), settings, job, job.Validate); err == nil {
+		plan, err = job.Plan(cmd.Context())
+	}
 	if err := r.Together(about(t.source(dataset), advised(err))); err != nil {
 		return said, err
 	}

@@ -201,6 +201,11 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	p.Machine.prepare(job, r.Workers)
 	job.MostPlanSteps, job.MostPlanned = most, mostPlanned
 	m = p.newMesh(r)
+	if r.Mesh.Partitions > 1 && job.Parts == nil {
+		if job.Parts, err = job.MakeParts(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if m.Plan, err = job.Plan(ctx); err != nil {
 		return nil, err
 	}
