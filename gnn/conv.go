@@ -46,6 +46,9 @@ type Module struct {
 	Activation  kernel.Activation // inside the convolution, if it has one
 	// Norm follows the convolution; nil: none. Before one that centres columns it needs no bias.
 	Norm nn.Norm
+	// Centred says that nothing but norms that centre columns read the sum that the output is added to. It
+	// needs no bias, as before Norm.
+	Centred bool
 	// Inner makes the norm inside the convolution, if it has one.
 	Inner func(path string, width int) nn.Norm
 	// Plain leaves out what PyG's DirGNNConv switches off in the layers that it wraps: added self loops, and
@@ -59,21 +62,23 @@ func (m Module) target() int { return cmp.Or(m.InTarget, m.In) }
 
 // bias makes the bias that is added before m.Norm, or the last bias if there is no norm.
 func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
-	return biasBefore(m.Norm, m, name, n, init)
+	return m.biasThrough("", name, n, init)
 }
 
-func biasBefore(norm nn.Norm, m Module, name string, n int, init nn.Init) *nn.Param {
-	switch norm := norm.(type) {
-	case *nn.BatchNorm:
-		share := float32(1)
-		if m.halved {
-			share = 0.5
-		}
-		m.Params.CancelledBias(m.Path+name, n, norm.RunningMean(), share)
-		return nil
-	case *nn.PairNorm:
-		m.Params.CancelledBias(m.Path+name, n, nil, 0)
-		return nil
+// biasThrough is bias for one that a weight multiplies before it is added.
+func (m Module) biasThrough(weight, name string, n int, init nn.Init) *nn.Param {
+	shift := nn.Shift{Bias: m.Path + name, Share: 1, Through: weight}
+	if m.halved {
+		shift.Share = 0.5
 	}
-	return m.Params.Bias(m.Path+name, n, init)
+	switch m.Norm.(type) {
+	case *nn.BatchNorm, *nn.PairNorm:
+		m.Centred = true
+	}
+	if !m.Centred {
+		return m.Params.Bias(m.Path+name, n, init)
+	}
+	m.Params.CancelledBias(m.Path+name, n)
+	m.Params.Shift(m.Norm, shift)
+	return nil
 }

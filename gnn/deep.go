@@ -14,7 +14,7 @@ type deep struct {
 	h0               bool   // all blocks read the encoder's output as initial residual
 	encode           func(s *Spec, l Layer) Block
 	block            func(s *Spec, kind ModelKind, i int, e Env) Block
-	decode           func(s *Spec, e Env, l *Linear) Block
+	decode           func(s *Spec, kind ModelKind, e Env, l *Linear) Block
 	cost             func(s *Spec, kind ModelKind) Cost // of a block
 }
 
@@ -35,7 +35,7 @@ var gcnii = &deep{
 			Last: i == s.Layers-1,
 		})
 	},
-	decode: func(_ *Spec, _ Env, l *Linear) Block { return &Layer{Conv: l} },
+	decode: func(_ *Spec, _ ModelKind, _ Env, l *Linear) Block { return &Layer{Conv: l} },
 	cost: func(s *Spec, _ ModelKind) Cost {
 		c := Cost{s.Hidden * s.Hidden, s.Hidden}
 		if !s.SharedWeights {
@@ -55,16 +55,17 @@ var resGCN = &deep{
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
 		at := s.deepModule(kind.path(i)+".conv", e)
+		at.Centred = s.centres()
 		if i == 0 {
 			return &Layer{Conv: s.convolution(kind, at, e, false)}
 		}
 		return &ResidualBlock{
-			PreActivation: s.preActivation(kind.path(i)+".norm", e),
+			PreActivation: s.preActivation(kind, i, kind.path(i)+".norm", e),
 			Conv:          s.convolution(kind, at, e, false),
 		}
 	},
-	decode: func(s *Spec, e Env, l *Linear) Block {
-		return &Decoder{PreActivation: s.preActivation("layers.0.norm", e), Linear: l}
+	decode: func(s *Spec, kind ModelKind, e Env, l *Linear) Block {
+		return &Decoder{PreActivation: s.preActivation(kind, s.Layers, kind.path(0)+".norm", e), Linear: l}
 	},
 	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, 0, false) },
 }
@@ -85,20 +86,19 @@ var residualBlocks = &deep{
 			Outer: nn.Dropout{Path: path + ".out", P: s.Dropout},
 		}
 		b := &ResidualBlock{
-			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", i), s.Hidden)},
+			PreActivation: s.sumNorm(i, e),
 			Conv:          s.convolution(kind, at, e, false), FeedForward: f,
 		}
 		if kind.blocks == 2 {
 			f.First = NewLinear(s.deepModule(path+".lins.0", e))
 		}
-		f.Second = NewLinear(s.deepModule(path+".lins.1", e))
+		at = s.deepModule(path+".lins.1", e)
+		at.Centred = s.centres() && s.Dropout == 0 // which comes after the bias
+		f.Second = NewLinear(at)
 		return b
 	},
-	decode: func(s *Spec, e Env, l *Linear) Block {
-		return &Decoder{
-			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", s.Layers), s.Hidden)},
-			Linear:        l,
-		}
+	decode: func(s *Spec, _ ModelKind, e Env, l *Linear) Block {
+		return &Decoder{PreActivation: s.sumNorm(s.Layers, e), Linear: l}
 	},
 	cost: func(s *Spec, kind ModelKind) Cost {
 		c := s.cost(kind, s.Hidden, s.Hidden, 0, false)
@@ -116,13 +116,36 @@ func (s *Spec) deepModule(path string, e Env) Module {
 	}
 }
 
-// preActivation makes the norm, activation and dropout before a convolution.
-func (s *Spec) preActivation(path string, e Env) PreActivation {
+// preActivation makes the norm, activation and dropout of ResGCN+ that read the sum of the first n blocks.
+func (s *Spec) preActivation(kind ModelKind, n int, path string, e Env) PreActivation {
+	norm := s.norm(e, path, s.Hidden)
+	for i := range n {
+		if conv := kind.path(i) + ".conv"; s.both(kind) {
+			e.Params.Shift(norm, nn.Shift{Bias: conv + ".conv_in.lin_l.bias", Share: .5})
+			e.Params.Shift(norm, nn.Shift{Bias: conv + ".conv_out.lin_l.bias", Share: .5})
+			e.Params.Shift(norm, nn.Shift{Bias: conv + ".lin.bias", Share: 1})
+		} else {
+			e.Params.Shift(norm, nn.Shift{Bias: conv + ".lin_l.bias", Share: 1})
+		}
+	}
 	return PreActivation{
-		Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation],
-		Dropout: nn.Dropout{Path: path, P: s.Dropout},
+		Norm: norm, Activation: Activations[s.Activation], Dropout: nn.Dropout{Path: path, P: s.Dropout},
 	}
 }
+
+// sumNorm makes the norm that reads the sum of the first n of Platonov et al.'s blocks.
+func (s *Spec) sumNorm(n int, e Env) PreActivation {
+	norm := s.norm(e, fmt.Sprintf("norms.%d", n), s.Hidden)
+	for i := range n {
+		if s.Dropout == 0 {
+			e.Params.Shift(norm, nn.Shift{Bias: fmt.Sprintf("feed_forwards.%d.lins.1.bias", i), Share: 1})
+		}
+	}
+	return PreActivation{Norm: norm}
+}
+
+// centres reports whether norms subtract the mean of each column, and with it any bias.
+func (s *Spec) centres() bool { return s.Norm == "batch" || s.Norm == "pair" }
 
 // blocks describes the encoder, the residual blocks and the decoder.
 func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpec {
@@ -150,7 +173,7 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 	return append(specs, BlockSpec{
 		In: h, Out: classes, Cost: Cost{Vertex: h * classes},
 		Build: func(e Env) Block {
-			return d.decode(s, e, linear(d.decoder, h, classes, e))
+			return d.decode(s, kind, e, linear(d.decoder, h, classes, e))
 		},
 	})
 }

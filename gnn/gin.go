@@ -42,8 +42,8 @@ func newGINMLP(m Module) *ginMLP {
 	c.w1 = m.Params.Weight(m.Path+".nn.lins.0.weight", m.In, m.Out, nn.FanIn(m.In))
 	c.norm = m.Inner(m.Path+".nn.norms.0", m.Out)
 	inner := m
-	inner.halved = false
-	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", m.Out, nn.FanIn(m.In))
+	inner.Norm, inner.Centred, inner.halved = c.norm, false, false
+	c.b1 = inner.bias(".nn.lins.0.bias", m.Out, nn.FanIn(m.In))
 	c.w2 = m.Params.Weight(m.Path+".nn.lins.1.weight", m.Out, m.Out, nn.FanIn(m.Out))
 	c.b2 = m.bias(".nn.lins.1.bias", m.Out, nn.FanIn(m.Out))
 	return c

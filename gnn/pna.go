@@ -33,10 +33,10 @@ func NewPNA(m Module) *PNA {
 	pre, post := m.Path+".pre_nns.0.0", m.Path+".post_nns.0.0"
 	c.pre, c.preBias = m.Params.Weight(pre+".weight", 2*m.In, m.In, nn.FanIn(2*m.In)),
 		m.Params.Bias(pre+".bias", m.In, nn.FanIn(2*m.In))
-	c.post, c.postBias = m.Params.Weight(post+".weight", 13*m.In, m.Out, nn.FanIn(13*m.In)),
-		m.Params.Bias(post+".bias", m.Out, nn.FanIn(13*m.In))
-	c.lin, c.bias = m.Params.Weight(m.Path+".lin.weight", m.Out, m.Out, nn.FanIn(m.Out)),
-		m.bias(".lin.bias", m.Out, nn.FanIn(m.Out))
+	c.post = m.Params.Weight(post+".weight", 13*m.In, m.Out, nn.FanIn(13*m.In))
+	c.postBias = m.biasThrough(m.Path+".lin.weight", ".post_nns.0.0.bias", m.Out, nn.FanIn(13*m.In))
+	c.lin = m.Params.Weight(m.Path+".lin.weight", m.Out, m.Out, nn.FanIn(m.Out))
+	c.bias = m.bias(".lin.bias", m.Out, nn.FanIn(m.Out))
 	m.Params.Buffer(m.Path+".aggr_module.avg_deg_lin", 1, float32(m.Degrees.Mean))
 	c.delta = m.Params.Buffer(m.Path+".aggr_module.avg_deg_log", 1, float32(m.Degrees.MeanLog))
 	return c

@@ -36,9 +36,6 @@ func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	return b
 }
 
-// RunningMean returns the mean that evaluation uses.
-func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
-
 // Forward returns mask(act(y)), where y is the normalised x.
 func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	if x.Tape().Training {

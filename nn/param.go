@@ -78,16 +78,44 @@ type Params struct {
 	layer     int
 	names     map[string]bool
 	cancelled []cancelledBias
+	shifts    []shift
 	unused    []string
 	commits   []func()
 }
 
-// cancelledBias is a bias that the model leaves out, because the norm after it would subtract it again.
+// cancelledBias is a bias that the model leaves out, because the norms after it would subtract it again.
 type cancelledBias struct {
-	name        string
-	width       int
-	runningMean *Buffer // nil: there is none
-	share       float32
+	name  string
+	width int
+}
+
+// Shift says that a running mean is moved by a file's bias × Share where the model leaves that bias out. The
+// model then computes what one with the bias does. The layer that leaves it out may be one of another stage.
+type Shift struct {
+	Bias    string
+	Share   float32
+	Through string // the weight, in × out, that the bias is multiplied by first; empty: none
+}
+
+// shift is a Shift of a running mean.
+type shift struct {
+	Shift
+	mean *Buffer
+}
+
+// apply moves the mean by a file's bias.
+func (s *shift) apply(bias []float32, ps *Params) {
+	if of := slices.IndexFunc(ps.List, func(p *Param) bool { return p.Name == s.Through }); of >= 0 {
+		w := ps.List[of].Value
+		through := make([]float32, w.Cols)
+		for i, weight := range w.Floats() {
+			through[i%w.Cols] += bias[i/w.Cols] * weight
+		}
+		bias = through
+	}
+	for i, x := range bias {
+		s.mean.Values[i] -= s.Share * x
+	}
 }
 
 // NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
@@ -282,11 +310,17 @@ func (ps *Params) buffer(b *Buffer) *Buffer {
 	return b
 }
 
-// CancelledBias says that the layer called name has no bias, because the norm after it would subtract it
-// again. Files hold zeros for it. If a file has such a bias, the norm's running mean, if it has one, is moved
-// by the bias × share, which gives the same function.
-func (ps *Params) CancelledBias(name string, width int, runningMean *Buffer, share float32) {
-	ps.cancelled = append(ps.cancelled, cancelledBias{name, width, runningMean, share})
+// CancelledBias says that a layer has no bias of this name, because the norms after it would subtract it
+// again. Files hold zeros for it. If a file has such a bias, it moves the running means of Shift.
+func (ps *Params) CancelledBias(name string, width int) {
+	ps.cancelled = append(ps.cancelled, cancelledBias{name, width})
+}
+
+// Shift has loaded biases move the running mean of a norm. Other norms have none.
+func (ps *Params) Shift(norm Norm, by Shift) {
+	if norm, ok := norm.(*BatchNorm); ok {
+		ps.shifts = append(ps.shifts, shift{by, norm.runningMean})
+	}
 }
 
 // BeginLayer says that the parameters made from now on belong to layer i.
@@ -515,16 +549,19 @@ func (ps *Params) Load(state State) error {
 		if _, ok := names[c.name]; !ok {
 			continue
 		}
-		bias, err := floats(c.name, []int{c.width})
+		if _, err := floats(c.name, []int{c.width}); err != nil {
+			return err
+		}
+	}
+	for _, s := range ps.shifts {
+		if _, ok := names[s.Bias]; !ok {
+			continue
+		}
+		bias, err := floats(s.Bias, []int{len(s.mean.Values)})
 		if err != nil {
 			return err
 		}
-		if c.runningMean == nil {
-			continue
-		}
-		for i, x := range bias {
-			c.runningMean.Values[i] -= c.share * x
-		}
+		s.apply(bias, ps)
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !used[name] && !ps.allowed(name) {
