@@ -251,6 +251,15 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	w.release()
 }
 
+// packTiles packs a factor of BFloat16s for AMX's tiles, for its test: a processor without AMX packs, too.
+func packTiles(tiles, x *tensor.Matrix, transposed bool) {
+	args := C.weft_pack_tiles_args{
+		tiles: floats(tiles), x: either(x), columns: C.int64_t(x.Cols), depth: C.int64_t(x.Rows),
+		transposed: boolean(transposed),
+	}
+	on(C.weft_pack_tiles).run(unsafe.Pointer(&args), 0, 1)
+}
+
 // weight is the computation of z = xᵀ·g.
 type weight struct {
 	team          *Team

@@ -1,7 +1,6 @@
 package tensor_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -77,25 +76,32 @@ func numbersFrom(first, n int) []float32 {
 	return list
 }
 
-// TestGatherFails: a disk that fails ends the gather, and every later use.
+// TestGatherFails: whichever read of a gather fails, the gather ends with the disk's error, and so does every
+// later use. Rows are less than a page, or more.
 func TestGatherFails(t *testing.T) {
-	d := newDrum()
-	mem := offloaded(t, d, unit)
-	m := unitOf(mem, tensor.Activations)
-	into := mem.New(tensor.Buffers, 1, 8)
-	mem.BeginTurn(false)
-	unitOf(mem, tensor.Activations)
-	require.Equal(t, true, m.AtRest(), "it rests")
-	d.fails = 1
-	for range 2 {
-		func() {
-			defer func() {
-				if failure, ok := recover().(tensor.DiskFailure); !ok || !errors.Is(failure, errDrum) {
-					t.Errorf("%v", failure)
-				}
-			}()
-			m.GatherAtRest(into, []int32{0})
-			m.Pointer()
-		}()
+	const rows, reads = 4000, 5
+	list := make([]int32, reads)
+	for k := range list {
+		list[k] = int32(k * (rows - 1) / (reads - 1))
+	}
+	for _, columns := range []int{24, 1500} {
+		for fails := 1; fails <= reads; fails++ {
+			d := newDrum()
+			mem := offloaded(t, d, 4*rows*int64(columns)+unit)
+			m, into := mem.New(tensor.Activations, rows, columns), mem.New(tensor.Buffers, reads, columns)
+			mem.BeginTurn(false)
+			mem.New(tensor.Activations, rows, columns) // in its place
+			require.Equal(t, true, m.AtRest(), "it rests")
+			d.calls, d.fails = 0, fails
+			for _, use := range []func(){func() { m.GatherAtRest(into, list) }, func() { m.Pointer() }} {
+				func() {
+					defer func() {
+						failure, _ := recover().(tensor.DiskFailure)
+						assert.ErrorIs(t, failure.Err, errDrum, "%d columns, read %d", columns, fails)
+					}()
+					use()
+				}()
+			}
+		}
 	}
 }

@@ -10,6 +10,14 @@ import (
 	"weft/internal/require"
 )
 
+// TestKeyOf: a key depends on where a word ends, and stays, as stores in caches are found by it.
+func TestKeyOf(t *testing.T) {
+	assert.Equal(t, "40bb547d936bbd31", KeyOf("a", "bc"))
+	if KeyOf("ab", "c") == KeyOf("a", "bc") {
+		t.Error("other words have the same key")
+	}
+}
+
 // TestImportOf: a source has one place, by its path without links. Nothing is made over a symbolic link.
 func TestImportOf(t *testing.T) {
 	cache, folder := t.TempDir(), t.TempDir()

@@ -448,6 +448,14 @@ typedef struct {
 	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s
 } weft_weight_args;
 
+// The packing of a factor of bfloat16s for AMX's tiles, which is plain AVX-512; other levels do nothing.
+typedef struct {
+	float *tiles;  // 256 for each 16 columns and 32 rows
+	const void *x; // depth × columns
+	int64_t columns, depth;
+	int32_t transposed; // as of weft_weight_args' x, and not as of its g
+} weft_pack_tiles_args;
+
 // total = sum + total, or + z or 0 where it is the first sum; and z = total where it is the last. Runs over
 // the rows of a block's sum of so many columns.
 typedef struct {
@@ -475,7 +483,7 @@ typedef struct {
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
 	X(ends) X(attend_pack) X(attend_end) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum)
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X)
 
 enum weft_kernel_name {

@@ -286,6 +286,13 @@ static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	weight_block_of(a, lo, hi, WEFT_OF_FLOATS);
 }
 
+static void k_pack_tiles(const void *args, int64_t lo, int64_t hi) {
+#if defined(TILES)
+	const weft_pack_tiles_args *a = args;
+	pack_tiles(a->tiles, operand_at(a->x, WEFT_BFLOAT16, a->columns, 0, 0), a->columns, a->depth, a->transposed);
+#endif
+}
+
 static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_sum_args *a = args;
 	for (int64_t i = lo; i < hi; i++)
