@@ -286,7 +286,7 @@ func (p *predictCommand) notWritten() error {
 }
 
 // readVertices reads the list of vertices to predict.
-func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) (list []int32, err error) {
+func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices int) ([]int32, error) {
 	g, err := s.graph()
 	if err != nil {
 		return nil, err
