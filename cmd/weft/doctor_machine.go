@@ -172,6 +172,7 @@ type memoryFinding struct {
 	Available int64 `json:"available_bytes,omitempty"`
 	// Limit: of a control group, where it is less than the machine has
 	Limit int64 `json:"limit_bytes,omitempty"`
+	taken int64 // of the limit, by this process
 }
 
 func findMemory(root string) memoryFinding {
@@ -179,6 +180,7 @@ func findMemory(root string) memoryFinding {
 	f := memoryFinding{
 		Total:     procBytes(root+file, "MemTotal"),
 		Available: procBytes(root+file, "MemAvailable"),
+		taken:     procBytes(root+"/proc/self/status", "VmRSS"),
 	}
 	if limit := groupMemoryLimit(root); limit > 0 && (limit < f.Total || f.Total == 0) {
 		f.Limit = limit
@@ -188,9 +190,9 @@ func findMemory(root string) memoryFinding {
 
 // usable is how many bytes there are to use, as far as is known.
 func (f memoryFinding) usable() int64 {
-	switch {
-	case f.Limit > 0 && (f.Limit < f.Available || f.Available == 0):
-		return f.Limit
+	switch left := max(f.Limit-f.taken, 0); {
+	case f.Limit > 0 && (left < f.Available || f.Available == 0):
+		return left
 	case f.Available > 0:
 		return f.Available
 	}

@@ -162,7 +162,13 @@ func TestFindingsOfASystem(t *testing.T) {
 		"sys/" + hugePagesFile: "always madvise [never]\n",
 		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,64\n",
 	})
+	small := system(t, map[string]string{
+		"proc/meminfo":        "MemTotal:  4000000 kB\nMemAvailable: 1000000 kB\n",
+		"proc/self/mountinfo": mountVersion2, "proc/self/cgroup": "0::/\n",
+		"sys/fs/cgroup/memory.max": "60000000\n", "proc/self/status": "VmRSS:\t 40000 kB\n",
+	})
 	for _, c := range []struct{ got, want any }{
+		{findMemory(small).usable(), int64(60000000 - 40000<<10)},
 		{findLoad(full, 4096), loadFinding{&average, "idle"}},
 		{findMemory(full).Limit, int64(2000000000)},
 		{findMemory(full).usable(), int64(1000000 << 10)},

@@ -1,5 +1,6 @@
 // Package early answers the signals that come before the program asks for them, and refuses to begin where
-// too few files can be opened for Go's runtime, which would end with a trace. To import it is enough.
+// Go's runtime has too few files or too little memory (ulimit -n, -v, -d) and would end with a trace. To
+// import it is enough.
 //
 // A program can ask for signals once its packages are initialised, which takes a second on a busy machine.
 // Until then Go's runtime lets SIGINT, SIGTERM and SIGHUP end the process as the system does, with status 143
