@@ -82,7 +82,7 @@ func (t *Table) Check(numbers int) (Key, error) {
 	for _, a := range t.Answers {
 		switch {
 		case a == Change && t.Before == nil:
-			return Key{}, errChange
+			return Key{}, noChange()
 		case len(given) == 0:
 			return Key{}, refusal.Errorf("{columns} %s: the model %s, and the file has these alone; leave it "+
 				"out", a, what)
@@ -97,8 +97,10 @@ func (t *Table) Check(numbers int) (Key, error) {
 	return t.key(numbers)
 }
 
-var errChange = refusal.Errorf("%s: compares with the predictions before an addition; give {changed}, too",
-	Change)
+// noChange refuses the answer without an earlier prediction.
+func noChange() error {
+	return refusal.Errorf("%s: compares with the predictions before an addition; give {changed}, too", Change)
+}
 
 // what says what the model does.
 func (t *Table) what() string {

@@ -118,7 +118,7 @@ func (t *Table) key(numbers int) (Key, error) {
 	case by == "":
 		return Key{}, nil
 	case word == string(Change):
-		return Key{}, errChange
+		return Key{}, noChange()
 	case words == nil:
 		return Key{}, refusal.Errorf("{sort} %s: the model %s, by which no table is sorted; leave it out", by,
 			t.what())
