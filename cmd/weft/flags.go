@@ -101,8 +101,8 @@ func refuseEmpty(flags *pflag.FlagSet) (err error) {
 func invalidValue(err *pflag.InvalidValueError) error {
 	flag, reason := err.GetFlag(), ""
 	switch flag.Value.Type() {
-	case "int", "int64":
-		reason = "must be a whole number"
+	case "int":
+		reason = setting.ErrCount.Error()
 	case "uint", "uint64":
 		reason = "must be a whole number, 0 or more"
 	case "float64":

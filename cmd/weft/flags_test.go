@@ -107,11 +107,21 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"generate", "sbm", "g", "--seed", "x"}, "weft: --seed x: must be a whole number, " +
 			"0 or more\n"},
 		{
-			[]string{"generate", "sbm", "g", "--vertices", "1e3"},
-			"weft: --vertices 1e3: must be a whole number\n",
+			[]string{"generate", "sbm", "g", "--vertices", "1.5"},
+			"weft: --vertices 1.5: must be a whole number, as in 5000, 200k or 2M\n",
 		},
 		{[]string{"generate", "sbm", "g", "--directed=x"}, "weft: --directed x: must be true or false\n"},
-		{[]string{"import", "npz", "f", "g", "--splits", "x"}, "weft: --splits x: must be a whole number\n"},
+		{[]string{"import", "npz", "f", "g", "--splits", "x"}, "weft: --splits x: must be a whole number, " +
+			"as in 5000, 200k or 2M\n"},
+		// A count is written alike in every command.
+		{[]string{"generate", "sbm", "g", "--vertices", "3G"}, "weft: --vertices 3000000000: give between 1 and " +
+			"2147483647\n"},
+		{[]string{"import", "edges", "f", "g", "--random-features", "0k"}, "weft: --random-features 0: give at " +
+			"least 1 column\n"},
+		{[]string{"partition", "g", "-k", "2k"}, "weft: --partitions 2000: give between 1 and 1024\n"},
+		{[]string{"train", "g", "--hidden", "2M"}, "weft: --hidden 2000000: must be at least 1 and at most 1048576\n"},
+		{[]string{"train", "g", "--hidden", "64,128"}, "weft: --hidden 64,128: must be a whole number, as in 5000, " +
+			"200k or 2M: all hidden layers have one width, and --layers says how many layers there are\n"},
 	} {
 		var stderr bytes.Buffer
 		root, started := newRoot()

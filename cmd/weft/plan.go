@@ -57,7 +57,7 @@ const mostDegree = 10_000
 
 // countsGiven are the counts of a graph that is not there.
 type countsGiven struct {
-	vertices, edges, features, classes quantity
+	vertices, edges, features, classes int
 	halo                               float64
 	flags                              *pflag.FlagSet // these
 }
@@ -65,10 +65,10 @@ type countsGiven struct {
 // add adds the flags to a command.
 func (c *countsGiven) add(flags *pflag.FlagSet) {
 	c.flags = pflag.NewFlagSet("counts", pflag.ContinueOnError)
-	c.flags.Var(&c.vertices, "vertices", "number of vertices of a graph that is not there yet, as in 10M")
-	c.flags.Var(&c.edges, "edges", "its edges as a store has them, each in both directions, as in 1.5B")
-	c.flags.Var(&c.features, "features", "its feature columns")
-	c.flags.Var(&c.classes, "classes", "its classes")
+	c.flags.IntVar(&c.vertices, "vertices", 0, "`number` of vertices of a graph that is not there yet, as in 10M")
+	c.flags.IntVar(&c.edges, "edges", 0, "its `number` of edges as a store has them, each in both directions, as in 1.5B")
+	c.flags.IntVar(&c.features, "features", 0, "its `number` of feature columns")
+	c.flags.IntVar(&c.classes, "classes", 0, "its `number` of classes")
 	c.flags.Float64Var(&c.halo, "halo-rows", 0, "rows that --workers partitions of it receive of each other "+
 		"together, over its vertices: a `fraction`, which is weft partition's replication less 1 (default: that of a random graph)")
 	c.flags.VisitAll(func(f *pflag.Flag) {
@@ -96,27 +96,27 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 			"out", given, name)
 	}
 	for _, f := range []struct {
-		name        string
-		value       quantity
-		least, most int64
+		name               string
+		value, least, most int
 	}{
 		{"vertices", c.vertices, 2, math.MaxInt32},
-		{"edges", c.edges, 1, min(1<<40, mostDegree*int64(c.vertices))},
+		{"edges", c.edges, 1, min(1<<40, mostDegree*c.vertices)},
 		{"features", c.features, 0, 1 << 20},
-		{"classes", c.classes, 1, int64(c.vertices)},
+		{"classes", c.classes, 1, c.vertices},
 	} {
 		if f.least > 0 && !c.flags.Changed(f.name) {
 			return nil, refusal.Errorf("--%s: is missing, and a graph that is not there yet needs it", f.name)
 		}
-		if v := int64(f.value); v < f.least || v > f.most {
-			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, v, count(f.least), count(f.most))
+		if f.value < f.least || f.value > f.most {
+			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, f.value, count(f.least),
+				count(f.most))
 		}
 	}
-	train, val := int(c.vertices)*6/10, int(c.vertices)*2/10
+	train, val := c.vertices*6/10, c.vertices*2/10
 	counts := &planner.Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
-		Vertices: int(c.vertices), Edges: int64(c.edges), FeatureColumns: int(c.features),
-		Classes: int(c.classes), Metric: "accuracy",
-		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: int(c.vertices) - train - val}},
+		Vertices: c.vertices, Edges: int64(c.edges), FeatureColumns: c.features, Classes: c.classes,
+		Metric: "accuracy",
+		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: c.vertices - train - val}},
 	}}
 	if c.flags.Changed("halo-rows") && (workers < 2 || !counts.Measured(workers, c.halo)) {
 		return nil, refusal.Errorf("--halo-rows %g: from 0 to what the edges can bring, in at least 2 "+

@@ -1,43 +1,40 @@
 package main
 
 import (
-	"errors"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/train/setting"
 )
 
-// quantity is a number of things as people write it: 200k, 10M, 1.5B, 10,000,000 or 1e7.
-type quantity int64
-
-var thousands = map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
-
-var quantityText = regexp.MustCompile(`(?i)^([0-9][0-9_,]*(?:\.[0-9]+)?(?:e[0-9]+)?) ?([kmgbt]?)$`)
+// countFlag is a flag of a whole number, which is written as setting.Count reads it.
+type countFlag struct{ pflag.Value }
 
 // Set implements pflag.Value.
-func (q *quantity) Set(text string) error {
-	m := quantityText.FindStringSubmatch(text)
-	if m == nil {
-		return errors.New("must be a number as in 5000, 200k, 10M or 1.5B")
+func (c countFlag) Set(text string) error {
+	if n, err := setting.Count(text); err == nil {
+		text = strconv.Itoa(n)
 	}
-	x, err := strconv.ParseFloat(strings.NewReplacer("_", "", ",", "").Replace(m[1]), 64)
-	x *= thousands[strings.ToLower(m[2])]
-	switch whole := math.Round(x); {
-	case err != nil || !(x < math.MaxInt64):
-		return errors.New("must be below 2^63")
-	case math.Abs(x-whole) > 1e-3: // 1.1M may be off by rounding
-		return errors.New("must be a whole number")
-	default:
-		*q = quantity(whole)
-	}
-	return nil
+	return c.Value.Set(text)
 }
 
-func (q *quantity) String() string { return strconv.FormatInt(int64(*q), 10) }
-
-// Type is the placeholder of the flag's value.
-func (q *quantity) Type() string { return "number" }
+// readCounts has the flags of whole numbers of a command, and of those below it, read as counts.
+func readCounts(cmd *cobra.Command) {
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) {
+			if _, ours := f.Value.(*settingValue); !ours && f.Value.Type() == "int" {
+				f.Value = countFlag{f.Value}
+			}
+		})
+	}
+	for _, c := range cmd.Commands() {
+		readCounts(c)
+	}
+}
 
 // linkRate is a rate with its unit. What is before the second is bits, but for a capital B.
 var linkRate = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?([kKmMgGtT]?)((?i:bit/s|bit)|bps|b/s|Bps|B/s)$`)
@@ -50,7 +47,7 @@ func bytesPerSecond(text string) (rate float64, is bool) {
 		return 0, false
 	}
 	rate, err := strconv.ParseFloat(m[1], 64)
-	rate *= thousands[strings.ToLower(m[2])]
+	rate *= setting.Thousands[strings.ToLower(m[2])]
 	if !strings.HasPrefix(m[3], "B") || strings.HasPrefix(strings.ToLower(m[3]), "bit") {
 		rate /= 8
 	}

@@ -58,6 +58,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 		newSmooth(), newBench(), newDoctor(), newVersion(), newMan())
 	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)
+	readCounts(root)
 	completeFlags(root)
 	return root, started
 }

@@ -82,7 +82,8 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 			t.Type)
 	}
 	if t.Table != nil {
-		made.like, made.asked, made.path = append(columns.List{}, t.Table.Columns...), t.Table.ID, t.Table.Path
+		made.like = append(columns.List{}, t.Table.Columns...) // not nil
+		made.asked, made.path = t.Table.ID, t.Table.Path
 		if o.Like != nil && o.Like.Columns[t.Type] != nil {
 			made.like = o.Like.Columns[t.Type]
 		}

@@ -47,7 +47,7 @@ func (e *Every) UnmarshalText(text []byte) error {
 		*e = AutoEvery
 		return nil
 	}
-	n, err := strconv.Atoi(string(text))
+	n, err := Count(string(text))
 	if err != nil || n < 1 || n > 1e9 {
 		return errors.New("must be a whole number from 1 to 1000000000, or auto")
 	}

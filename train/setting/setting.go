@@ -557,8 +557,11 @@ func (s Setting) Set(o *Options, text string) (err error) {
 			err = errTime
 		}
 	case *int:
-		if *p, err = strconv.Atoi(text); err != nil {
-			err = errors.New("must be a whole number" + s.several(text))
+		if n, wrong := Count(text); wrong == nil && !strings.Contains(text, ",") {
+			text = strconv.Itoa(n)
+		}
+		if *p, err = strconv.Atoi(text); err != nil { // which may be negative
+			err = errors.New(ErrCount.Error() + s.several(text))
 		}
 	case *uint64:
 		if *p, err = strconv.ParseUint(text, 10, 64); err != nil {
