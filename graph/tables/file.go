@@ -75,10 +75,6 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
 	for k, c := range all {
-		if strings.Contains(c.Name, "\r") {
-			return nil,
-				errors.New(`its lines end as those of old Macs: convert the file, as with tr '\r' '\n'`)
-		}
 		if c.Name == "" {
 			c.Name = unnamed + strconv.Itoa(k)
 		}

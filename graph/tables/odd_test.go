@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go"
+
 	"weft/graph"
 	"weft/graph/columns"
 	"weft/internal/assert"
@@ -50,6 +52,19 @@ func TestOdd(t *testing.T) {
 			"a line break in the header", "id,\"p\nq\",x\na,1,2\nb,3,4\n", "a b", "number",
 			[]float32{1, 2, 3, 4},
 		},
+		{
+			"spaces around and in quotes", "id,x\n\" a\", Rome\nb ,\" Rome\t\"\n", "a b", "category Rome",
+			[]float32{1, 1},
+		},
+		{"a comma in a name", "id;net, a year;x\na;1;2\nb;3;4\n", "a b", "number", []float32{1, 2, 3, 4}},
+		{"commas in a name of two", "id\tx\ty, z, w\na\t1\t2\nb\t3\t4\n", "a b", "number", []float32{1, 2, 3, 4}},
+		{
+			"commas in each line", "id;x, y\na;1,5\nb;3,25\n", "a b", "",
+			[]float32{1.5, 3.25},
+		},
+		{"a semicolon in a name", "id,y;z,x\na,1,2\nb,3,4\n", "a b", "number", []float32{1, 2, 3, 4}},
+		{"commas in quotes", "\"id, of\";x\n\"a\";1\n\"b\";2\n", "a b", "number", []float32{1, 2}},
+		{"returns at the end", "id,x\r\r\na,1\r\r\nb,\"2\"\r\r\n", "a b", "number", []float32{1, 2}},
 		{"a quote in a field", "id,x\na,5\" disk\nb,2\n", "a b", `category 2|5" disk`, []float32{0, 1, 1, 0}},
 		{"a byte order mark", "\xef\xbb\xbfid,x\r\na,1\r\nb,2\r\n", "a b", "number", []float32{1, 2}},
 		{"decimal commas", "id;x\na;3,5\nb;-2\n", "a b", "number", []float32{3.5, -2}},
@@ -112,6 +127,27 @@ func TestOdd(t *testing.T) {
 			assert.Equal(t, c.features, g.Features.Dense)
 		})
 	}
+}
+
+// TestTrimmed: ids and values of Parquet are those of the same table as CSV.
+func TestTrimmed(t *testing.T) {
+	type row struct {
+		ID   string `parquet:"id"`
+		City string `parquet:"city"`
+	}
+	files(t, map[string]string{
+		"e.csv": "src,dst\na,b c\n", "v.csv": "id,city\n a, Rome\nb c\t,Rome\t\n", "cr.csv": "src,dst\na\rb,a\n",
+	})
+	require.NoError(t, parquet.WriteFile("v.parquet", []row{{" a", " Rome"}, {"b c\t", "Rome\r\n"}}))
+	for _, path := range []string{"v.csv", "v.parquet"} {
+		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{path}})
+		assert.Equal(t, []string{"a", "b c"}, g.Names)
+		assert.Equal(t, []float32{1, 1}, g.Features.Dense)
+	}
+	s, err := Open(Options{Edges: []string{"cr.csv"}, Vertices: []string{"v.csv"}, Choices: columns.Choices{Most: 2}})
+	require.NoError(t, err)
+	_, err = s.Read()
+	refused(t, err, `cr.csv:2: a line ends as those of old Macs: convert the file, as with tr '\r' '\n'`)
 }
 
 // TestOddValue: one value among ten that is not of the column's kind is missing, and named, when the table is

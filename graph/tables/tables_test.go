@@ -308,7 +308,7 @@ func TestRefused(t *testing.T) {
 				"closes: close it, or leave the quote out", nil,
 		},
 		{
-			"id,x\ra,1\r", "a,a\n", `v.csv:1: its lines end as those of old Macs: convert the file, ` +
+			"id,x\ra,1\r", "a,a\n", `v.csv:1: a line ends as those of old Macs: convert the file, ` +
 				`as with tr '\r' '\n'`, nil,
 		},
 		{

@@ -28,6 +28,7 @@ type Form struct {
 // Reader reads the lines of a text.
 type Reader struct {
 	form   Form
+	start  []byte // of the text
 	number int64
 	lines  *bufio.Scanner
 	ahead  *unpacked // nil of plain text
@@ -35,6 +36,9 @@ type Reader struct {
 }
 
 const buffer = 64 << 10 // bytes that are read at a time
+
+// ahead is how many bytes of a text Behind knows.
+const ahead = 16 << 10
 
 // New begins to read the text that r holds in that form.
 func New(r io.Reader, form Form) (*Reader, error) {
@@ -46,9 +50,11 @@ func New(r io.Reader, form Form) (*Reader, error) {
 			return nil, refusal.Damaged("%s: a damaged gzip file: %w", form.Path, err)
 		}
 		l.ahead = unpack(z)
-		text = bufio.NewReader(l.ahead)
+		text = bufio.NewReaderSize(l.ahead, buffer)
 	}
-	if start, _ := text.Peek(foreign.Head); bytes.IndexByte(start, 0) >= 0 { // an error comes again
+	start, _ := text.Peek(ahead) // an error comes again
+	l.start = bytes.Clone(start)
+	if bytes.IndexByte(start[:min(len(start), foreign.Head)], 0) >= 0 {
 		err := refusal.Errorf("%s: is no text: give %s", form.Path, form.Text)
 		if bytes.HasPrefix(start, []byte("\xff\xfe")) || bytes.HasPrefix(start, []byte("\xfe\xff")) {
 			err = refusal.Errorf("%s: is UTF-16: convert the file, as with iconv -f UTF-16 -t UTF-8",
@@ -138,6 +144,22 @@ func (l *Reader) Next() ([]byte, error) {
 		return nil, refusal.Damaged("%s:%d: %w: the file is damaged or cut short", l.form.Path, l.number, err)
 	}
 	return nil, io.EOF
+}
+
+// Behind returns the first lines behind the last one, as far as they are among the first bytes of the text.
+func (l *Reader) Behind(line []byte) [][]byte {
+	at := bytes.Index(l.start, line)
+	if at < 0 {
+		return nil
+	}
+	all := bytes.Split(l.start[at+len(line):], []byte("\n"))
+	if len(l.start) == ahead { // it is cut
+		all = all[:len(all)-1]
+	}
+	for k := range all {
+		all[k] = bytes.TrimRight(all[k], "\r")
+	}
+	return all[min(1, len(all)):]
 }
 
 // Number returns the number of the last line, from 1.

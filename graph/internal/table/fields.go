@@ -4,6 +4,7 @@ package table
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 
 	"weft/internal/memory"
@@ -13,14 +14,31 @@ import (
 // number of spaces and tabs.
 type Separator byte
 
-// SeparatorOf returns the first of these separators that a line has, else a space.
-func SeparatorOf(line []byte, among string) Separator {
-	for _, s := range []byte(among) {
-		if bytes.IndexByte(line, s) >= 0 {
-			return Separator(s)
+// SeparatorOf returns one of these separators that a line has, else a space: the last of which the lines behind
+// it have as many, else that of which the line has most. Names have commas in them more often than semicolons,
+// and these more often than tabs, so that this is the order of the separators.
+func SeparatorOf(line []byte, among string, behind ...[]byte) Separator {
+	best, most := Separator(' '), 0
+	for k := len(among) - 1; k >= 0; k-- {
+		s := Separator(among[k])
+		n := s.count(line)
+		other := func(next []byte) bool { return s.count(next) != n }
+		if n > 0 && len(behind) > 0 && !slices.ContainsFunc(behind, other) {
+			return s
+		}
+		if n > most {
+			best, most = s, n
 		}
 	}
-	return ' '
+	return best
+}
+
+// count counts the separators of a line that stand in no quotes.
+func (s Separator) count(line []byte) (n int) {
+	for _, rest, more := s.Cut(line); more; _, rest, more = s.Cut(rest) {
+		n++
+	}
+	return n
 }
 
 // Split cuts a line into fields, which it appends. It refuses more of them than there is memory for.
@@ -51,6 +69,7 @@ func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
 	line = s.trim(line)
 	if len(line) > 0 && line[0] == '"' {
 		if field, rest, ok := unquote(line); ok {
+			field = Trim(field)
 			switch rest = s.trim(rest); {
 			case len(rest) == 0:
 				return field, nil, false
@@ -101,6 +120,23 @@ func (s Separator) trim(b []byte) []byte {
 		b = b[:len(b)-1]
 	}
 	return b
+}
+
+// Trim takes spaces, tabs and the ends of lines off both ends of a value.
+func Trim(value []byte) []byte { return bytes.Trim(value, " \t\r\n") }
+
+// hasReturn reports whether a line has a carriage return in no quotes.
+func hasReturn(line []byte) bool {
+	if bytes.IndexByte(line, '\r') < 0 {
+		return false
+	}
+	quoted := false
+	for _, c := range line {
+		if quoted = quoted != (c == '"'); c == '\r' && !quoted {
+			return true
+		}
+	}
+	return false
 }
 
 // unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/big"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,13 +110,16 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 		}
 		first := row.separator == 0
 		if row.At = l.Number(); first {
-			row.separator = t.separator(line)
+			row.separator = t.separator(line, l)
 		}
 		if headed && row.separator.goesOn(line, false) {
 			if record, err = row.record(l, append(record[:0], line...), longest); err != nil {
 				return err
 			}
 			line = record
+		}
+		if hasReturn(line) {
+			return row.Errorf(`a line ends as those of old Macs: convert the file, as with tr '\r' '\n'`)
 		}
 		if row.fields, err = row.separator.Split(row.fields[:0], line); err != nil {
 			return row.Errorf("%w", err)
@@ -145,8 +149,13 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 
 // separator is that of a table with this first line. A line of one word has one column, whose values may have
 // spaces.
-func (t *Table) separator(line []byte) Separator {
-	s := SeparatorOf(line, t.Separators)
+func (t *Table) separator(line []byte, l *lines.Reader) Separator {
+	const most = 10
+	behind := slices.DeleteFunc(l.Behind(line), func(next []byte) bool {
+		next = bytes.TrimLeft(next, " \t")
+		return len(next) == 0 || !t.Header && (next[0] == '#' || next[0] == '%')
+	})
+	s := SeparatorOf(line, t.Separators, behind[:min(len(behind), most)]...)
 	if s == ' ' && t.Header && bytes.IndexByte(s.trim(line), ' ') < 0 {
 		return Separator(t.Separators[0])
 	}
@@ -231,7 +240,7 @@ func (r *Row) Text(column int) []byte {
 	case v.Kind() == parquet.Int96:
 		return r.Field(column)
 	case r.columns[column].Kind == Words:
-		return v.ByteArray()
+		return Trim(v.ByteArray())
 	default:
 		r.digits = strconv.AppendInt(r.digits[:0], integer(v), 10)
 		return r.digits
