@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +35,11 @@ type sweepCommand struct {
 	jobs    int
 	maxTime string
 	json    bool
+	follow  bool
 	claimed *os.File // locks the folder
+
+	mu       sync.Mutex // of what follows
+	follower *follower
 }
 
 func newSweep() *cobra.Command {
@@ -76,6 +82,8 @@ runs that have ended stay as they are, and others continue from their last check
 		"which the sweep interrupts the runs under way, and begins no others (default: no limit)")
 	cmd.Flags().BoolVar(&c.json, "json", false, "print the runs as one JSON object; progress goes to "+
 		"standard error")
+	cmd.Flags().BoolVar(&c.follow, "follow", false, "print each epoch of each run as weft train --follow "+
+		"does, with the run's folder as run_dir, and wait for the answer: stop ends that run; with --json")
 	addQuiet(cmd.Flags())
 	return cmd
 }
@@ -86,6 +94,9 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	if c.jobs < 1 {
 		return refusal.Errorf("--jobs %d: a number from 1", c.jobs)
+	}
+	if err := checkFollow(c.follow, c.json); err != nil {
+		return err
 	}
 	limit, err := setting.ParseTime(cmp.Or(c.maxTime, "0"))
 	if err != nil {
@@ -125,6 +136,7 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		ctx, cancel = context.WithDeadline(ctx, processStart.Add(limit))
 		defer cancel()
 	}
+	c.follower = newFollower(cmd, c.follow)
 	failed := c.trainAll(ctx, show, s)
 	if err := ctx.Err(); err != nil {
 		over := when(errors.Is(err, context.DeadlineExceeded), "--max-time "+c.maxTime+": ")
@@ -177,7 +189,10 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 			}
 			done++
 			outcome := "in " + duration(time.Since(began))
-			if err != nil {
+			switch {
+			case errors.Is(err, errStopped):
+				outcome = "stopped by a callback " + outcome
+			case err != nil:
 				failed++
 				outcome = "failed: " + said
 			}
@@ -212,7 +227,11 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 	if c.jobs > 1 && !threads {
 		args = append(args, "--threads", fmt.Sprint(max(1, cores.Count()/c.jobs)))
 	}
-	args = append(args, "--out", filepath.Join(c.out, c.name(k)), "--resume", resumeAuto, "--json")
+	out := filepath.Join(c.out, c.name(k))
+	args = append(args, "--out", out, "--resume", resumeAuto, "--json")
+	if c.follow {
+		args = append(args, "--follow")
+	}
 	// The kernel kills the run when this thread ends, as it does at the end of this process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -223,9 +242,53 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // it keeps its results
 	var errs bytes.Buffer
 	run.Stderr = &errs
-	err = run.Run()
+	answers, err := run.StdinPipe()
+	if err != nil {
+		return err.Error(), err
+	}
+	epochs, err := run.StdoutPipe()
+	if err != nil {
+		return err.Error(), err
+	}
+	if err = run.Start(); err != nil {
+		return err.Error(), err
+	}
+	stopped := c.relay(out, epochs, answers)
+	err = run.Wait()
+	if stopped && run.ProcessState.ExitCode() == exitInterrupted {
+		err = errStopped
+	}
 	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
 	return strings.TrimPrefix(lines[len(lines)-1], "weft: "), err
+}
+
+// errStopped is that of a run that an answer has ended.
+var errStopped = errors.New("stopped by a callback")
+
+// relay passes the epochs that a run prints on to the follower, with the run's folder, and each answer back. It
+// reports whether an answer has ended the run.
+func (c *sweepCommand) relay(folder string, epochs io.Reader, answers io.Writer) (stopped bool) {
+	name, err := json.Marshal(folder)
+	for lines := bufio.NewReader(epochs); err == nil; {
+		var line []byte
+		line, err = lines.ReadBytes('\n')
+		epoch, is := bytes.CutSuffix(line, []byte("}\n"))
+		if is && bytes.HasPrefix(epoch, []byte(`{"epoch":`)) {
+			answer := "\n"
+			if c.tell(json.RawMessage(fmt.Appendf(epoch, `,"run_dir":%s}`, name))) {
+				answer, stopped = "stop\n", true
+			}
+			_, _ = io.WriteString(answers, answer) // a run that has ended says why by its status
+		}
+	}
+	return stopped
+}
+
+// tell tells the follower an epoch of one of the runs, one after the other.
+func (c *sweepCommand) tell(epoch json.RawMessage) (stops bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.follower.epoch(epoch)
 }
 
 // print prints the runs, the best by validation first.

@@ -121,8 +121,8 @@ second later or more stops at once.`,
 
 func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 	err := t.checkSeveral(cmd.Flags().Changed("seeds"))
-	if err == nil && t.follow && !t.json {
-		err = refusal.Errorf("--follow: prints for programs; give --json, too")
+	if err == nil {
+		err = checkFollow(t.follow, t.json)
 	}
 	several := t.isSeveral() && !t.explain // which explains the first
 	var (

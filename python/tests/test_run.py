@@ -22,6 +22,9 @@ def train(data, **settings):
     return weft.train(data, **{"model": "mlp", "hidden": 8, "epochs": 5, "progress": False} | settings)
 
 
+MASKS = ["train_mask", "val_mask", "test_mask"]
+
+
 @pytest.fixture
 def graph(arrays):
     return weft.Graph(**arrays)
@@ -108,6 +111,19 @@ def test_changed(graph, folder):
     (folder / "table.csv").write_text("vertex,change,old_class,old_value\n5,,,\n2,0.5,a,3\n")
     new = _table(folder / "table.csv")
     assert new["old_class"].tolist() == ["", "a"] and np.isnan(new["change"][0]) and new["old_value"][1] == 3
+
+
+def test_evaluated_on_another_split(arrays):
+    """The split of the run is measured, unless another is asked for: also the first, whose number is 0."""
+    parts = {name: np.stack([arrays[name], arrays[other]], 1) for name, other in zip(MASKS, MASKS[1:] + MASKS[:1])}
+    run = train(weft.Graph(**arrays | parts), split=1)
+    right = run.predictions == arrays["y"]
+    for split, own in ((None, 1), (0, 0), (1, 1)):
+        measured = run.evaluate(split=split)
+        for name, mask in parts.items():
+            of = measured[name.removesuffix("_mask")]
+            assert of["accuracy"] == pytest.approx(right[mask[:, own]].mean())
+            assert sum(map(sum, of["confusion"])) == mask[:, own].sum()
 
 
 def test_loaded(graph, arrays):
@@ -252,7 +268,7 @@ def test_types(arrays):
     )
 
 
-def test_tables(graph):
+def test_tables(graph, arrays):
     a, b = train(graph, out="runs/a"), train(graph, lr=0.1, hidden=4, out="runs/b")
     both = weft.compare(a, "runs/b")
     assert both.differ == ["hidden", "lr"] and both[1].directory == b.directory
@@ -265,6 +281,21 @@ def test_tables(graph):
     listed = weft.runs()
     best = sorted([a, b], key=lambda run: -run.summary["val"])
     assert [run.directory for run in listed] == [run.directory for run in best] and len(listed[:1]) == 1
+    assert both.best is best[0]
+    values = [
+        train(weft.Graph(**arrays | {"y": arrays["x"][:, k] * 2, "x": arrays["x"][:, :k]}), epochs=9) for k in (4, 2)
+    ]
+    smallest = min(values, key=lambda run: run.summary["val"])
+    assert values[0].summary["metric"] == "rmse" and weft.compare(*values).best is smallest
+    with pytest.raises(weft.Refused, match="^best: the runs have accuracy and rmse of validation vertices; "):
+        print(weft.compare(a, *values).best)
+    head, *rows = [line.split() for line in repr(weft.compare(a, *values)).splitlines()]
+    assert head[:4] == ["features", "classes", "metric", "epochs"]  # what differs of the graphs is seen, too
+    assert [row[:4] for row in rows] == [["5", "3", "accuracy", "5"], *[[k, "0", "rmse", "9"] for k in "42"]]
+    without = train(weft.Graph(**arrays | {"val_mask": np.zeros(60, bool)}))
+    with pytest.raises(weft.Refused, match="^best: the runs have no metric of validation vertices; "):
+        print(weft.compare(without).best)
+    assert weft.compare(without, a).best is a
     page = both.report()
     assert "<html" in page.html and "hidden" in page.html and page._repr_html_().startswith("<iframe srcdoc=")
     a.report().save("page.html")
@@ -285,6 +316,7 @@ def test_sweep(graph, arrays):
     assert {path: path.read_bytes() for path in Path("sweep").rglob("run.json")} == before and len(
         before
     ) == len(again) == 4
+    assert found.best is found[0] and found[::-1].best is found[0]
     with pytest.raises(weft.Refused, match="^out sweep: the folder holds runs of another sweep"):
         weft.sweep(
             weft.Graph(**arrays | {"y": 2 - arrays["y"]}),
@@ -304,6 +336,29 @@ def test_sweep(graph, arrays):
         weft.sweep(graph, random={"runs": 2})
     with pytest.raises(TypeError, match="^unknown keyword hiden"):
         weft.sweep(graph, grid={"hiden": [3]})
+
+
+def test_callbacks_of_a_sweep(graph):
+    """Each epoch of each run is told, and True ends the run that it is of, and no other."""
+    told = []
+
+    def end(epoch):
+        told.append((Path(epoch["run_dir"]).name, epoch["epoch"]))
+        return told[-1] == ("run-0000", 2)
+
+    found = weft.sweep(graph, grid={"lr": [0.1, 0.01]}, model="mlp", epochs=4, out="a sweep", callbacks=end)
+    runs = {run.directory.name: run.summary for run in found}
+    assert told == [(name, k) for name, last in (("run-0000", 3), ("run-0001", 4)) for k in range(1, last + 1)]
+    assert {name: one["ended"] for name, one in runs.items()} == {"run-0000": "interrupted", "run-0001": "epochs"}
+
+    def fail(epoch):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        weft.sweep(graph, grid={"lr": [0.1, 0.01]}, model="mlp", epochs=10**6, out="failing", callbacks=fail)
+    assert [path.parent.name for path in Path("failing").rglob("run.json")] == ["run-0000"]
+    with pytest.raises(TypeError, match="^callbacks: 5 is no function"):
+        weft.sweep(graph, grid={"lr": [1]}, callbacks=5)
 
 
 def test_plan(graph):

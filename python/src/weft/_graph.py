@@ -120,10 +120,7 @@ class Graph:
         for name in changes:
             if name in _ALSO:
                 raise TypeError(f"unknown keyword {name}: did you mean {_ALSO[name]}?")
-        try:
-            _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
-        except TypeError as error:
-            raise TypeError(str(error).replace("help(weft.train)", "help(weft.Graph)")) from None
+        _program.check_keywords("import npz", changes, taken=("help", "largest_component"))
         self._changes = {
             name: value for name, value in changes.items() if value is not None and value is not False
         }
@@ -193,7 +190,9 @@ class Graph:
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
-            "a Graph is no array of rows, as a search or cross-validation over folds of rows asks for; weft.sweep(graph, grid=…) selects by validation"
+            "a Graph is no array of rows, which GridSearchCV and cross_val_score divide into folds; weft.sweep "
+            'selects by validation vertices: found = weft.sweep(graph, grid={"hidden": [16, 64]}); '
+            "run = found.best; run.evaluate()"
         )
 
     def _mask(self, part: str) -> Array:

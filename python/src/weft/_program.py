@@ -122,10 +122,10 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
             try:
                 run([*command.split(), "--" + name.replace("_", "-")])
             except Refused as said:
-                why = str(said).removeprefix("unknown flag: ")
-                why = why.split("; ", 1)[-1].replace(
-                    f"weft {command} --help lists them", "help(weft.train) says where they are listed"
-                )
+                why = str(said).removeprefix("unknown flag: ").split("; ", 1)[-1]
+                if why.endswith(" --help lists them"):
+                    every = "--help" if command.startswith("import") else "--help-all"
+                    why = f"to see all of them, type weft {command} {every} in a shell"
         raise TypeError(f"unknown keyword {name}: {why}")
 
 
@@ -139,7 +139,7 @@ def run(arguments: Sequence[str], told: Told | None = None, answers: bool = Fals
 
     Args:
         arguments: of the program.
-        told: is called with each epoch that ``--follow`` prints, as it comes; True ends the run after the
+        told: is called with each epoch that ``--follow`` prints, as it comes; True ends its run after the
             next one.
         answers: the program waits until told has returned.
 
@@ -214,8 +214,9 @@ class _Child:
             self.lines.append(line)
             log.debug("%s", line)
             return
-        self.stopped |= self.told(json.loads(line))
-        self._answer(b"stop\n" if self.stopped else b"\n")
+        stops = self.told(json.loads(line))
+        self.stopped |= stops
+        self._answer(b"stop\n" if stops else b"\n")
 
     def _answer(self, line: bytes) -> None:
         if self.process.stdin is not None:
@@ -268,15 +269,13 @@ class _Child:
         """The standard output of the program that has ended, or its error."""
         status, out = self.process.returncode, "\n".join(self.lines)
         text = self._last()
-        over = (
-            text.startswith("max_time ") and self.lines
-        )  # an end that was asked for, of a run that has results
+        asked = self.stopped or text.startswith("max_time ")
         if status == 0:
             for line in self.said:
                 if line.startswith("weft: "):  # of runs, what is damaged
                     _warn(line.removeprefix("weft: "))
             return out
-        if status == _INTERRUPTED and (self.stopped or over):
+        if status == _INTERRUPTED and asked and self.lines:  # it has results
             return out
         if status < 0:
             name = signal.Signals(-status).name

@@ -407,7 +407,7 @@ def _report(runs: Iterable[Run]) -> Report:
 
 
 class Runs(Sequence[Run]):
-    """Several runs beside each other, as a table: the settings that differ, and the results.
+    """Several runs beside each other, as a table: what differs of graphs and settings, and the results.
 
     Example:
         >>> weft.compare(a, b)                                     # doctest: +SKIP
@@ -435,13 +435,35 @@ class Runs(Sequence[Run]):
         names = dict.fromkeys(name for run in self._runs for name in run.settings)
         return [name for name in names if len({run.settings.get(name) for run in self._runs}) > 1]
 
+    @property
+    def best(self) -> Run:
+        """The best run by validation.
+
+        Raises:
+            Refused: no run has a validation metric, or they have several, which do not compare.
+        """
+        metrics = {s["metric"] for s in self._summaries() if s["val"] is not None}
+        if len(metrics) != 1:
+            raise Refused(
+                f"best: the runs have {' and '.join(sorted(metrics)) or 'no metric'} of validation vertices; give runs that have the same"
+            )
+        sign = -1 if metrics <= {"rmse", "mae"} else 1  # errors: the smaller, the better
+        measured = [run for run in self._runs if run.summary["val"] is not None]
+        return max(measured, key=lambda run: sign * run.summary["val"])
+
+    def _summaries(self) -> list[dict[str, Any]]:
+        return [run.summary for run in self._runs]
+
     def _table(self) -> dict[str, list[Any]]:
-        differ = self.differ
+        facts = [{"dataset": s["dataset"], "metric": s["metric"], **s["graph"]} for s in self._summaries()]
         columns: dict[str, list[Any]] = {
-            name: [run.settings.get(name) for run in self._runs] for name in differ
+            name: of
+            for name in ("dataset", "vertices", "edges", "features", "classes", "metric")
+            if len(set(of := [fact.get(name) for fact in facts])) > 1
         }
+        columns |= {name: [run.settings.get(name) for run in self._runs] for name in self.differ}
         for name in ("train", "val", "test", "best_epoch", "epochs_run", "epoch_seconds_median"):
-            values = [run.summary[name] for run in self._runs]
+            values = [s[name] for s in self._summaries()]
             whole = name in ("best_epoch", "epochs_run")
             columns[name] = values if whole else [None if value is None else float(value) for value in values]
         columns["directory"] = [str(run.directory) for run in self._runs]

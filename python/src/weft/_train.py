@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any, overload
 
@@ -84,8 +86,8 @@ def train(
         resume: a run or its directory, which continues from its last checkpoint; ``"auto"``: the run in
             ``out``, if there is one. Settings that are not given are those of the run.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``; ``weft train --help-all`` and ``reference.md`` list them. None is
-            the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
+            ``weight_decay=5e-4``. To list them, type ``weft train --help-all`` in a shell, or
+            ``!weft train --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.
 
@@ -113,15 +115,8 @@ def train(
     scratch = Scratch()
     try:
         graph, arguments = _arguments("train", data, settings, scratch, out, resumed)
-        arguments += ["--json", "--follow"]
-        with _Bar(progress, settings, resumed) as bar:
-
-            def told(epoch: dict[str, Any]) -> bool:
-                bar.show(epoch)
-                answers = [call(epoch) for call in calls]
-                return any(map(_is_true, answers))
-
-            text = _program.run(arguments, told, answers=bool(calls))
+        arguments.append("--json")
+        text = _followed(arguments, _Bar(progress, settings, resumed), calls)
         results = json.loads(text.splitlines()[-1])
     except BaseException:
         graph = None  # else the traceback keeps what was written of it
@@ -132,6 +127,18 @@ def train(
     if "runs" in results:
         return Runs((Run(path, graph) for path in results["runs"]), results)
     return Run(results["run_dir"], graph)
+
+
+def _followed(arguments: list[str], bar: _Bar, calls: list[Callback]) -> str:
+    """Runs the program, and shows and tells each epoch that it prints."""
+
+    def told(epoch: dict[str, Any]) -> bool:
+        bar.show(epoch)
+        answers = [call(epoch) for call in calls]  # each is called, whatever those before it answer
+        return any(map(_is_true, answers))
+
+    with bar:
+        return _program.run([*arguments, "--follow"], told, answers=bool(calls))
 
 
 def _functions(callbacks: Any) -> list[Callback]:
@@ -250,9 +257,12 @@ def _is_watched() -> bool:
 
 
 class _Bar:
-    """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch."""
+    """The epochs on a bar of tqdm, if it is there and wanted. It is shown with the first epoch.
 
-    def __init__(self, wanted: bool, settings: Mapping[str, Any], resumed: Any):
+    Its length is the product of the number of epochs, that of seeds, and others; None: it is not known.
+    """
+
+    def __init__(self, wanted: bool, settings: Mapping[str, Any], resumed: Any = None, *others: Any):
         self.wanted = wanted
         self.bar: Any = None
         base = {name: _program.flags_of("train")[name]["default"] for name in ("model", "epochs")}
@@ -261,11 +271,12 @@ class _Bar:
             if resumed is not None and state.exists():
                 base = json.loads(state.read_text(encoding="utf-8"))["settings"]
             self.name = str(settings.get("model") or settings.get("config") or base["model"])
-            self.total = settings.get("epochs")
-            if self.total is None and settings.get("config") is None:
-                self.total = int(base["epochs"])
-        if self.total is not None and settings.get("seeds"):
-            self.total *= settings["seeds"]
+            epochs = settings.get("epochs")
+            if epochs is None and settings.get("config") is None:
+                epochs = int(base["epochs"])
+        counts = (epochs, settings.get("seeds") or 1, *others)
+        known = all(isinstance(count, Integral) for count in counts)
+        self.total = math.prod(counts) if known else None
 
     def show(self, epoch: dict[str, Any]) -> None:
         if self.bar is None and self.wanted:
@@ -390,6 +401,8 @@ def sweep(
     jobs: int = 1,
     config: str | None = None,
     max_time: str | None = None,
+    progress: bool = True,
+    callbacks: Callback | Iterable[Callback] = (),
     **settings: Any,
 ) -> Runs:
     """Trains with many settings: every combination of a grid, or so many that are drawn.
@@ -405,23 +418,34 @@ def sweep(
         jobs: runs beside each other, which share the cores.
         config: file or name of settings of all runs.
         max_time: after which the sweep begins no other run, as ``"3h"``; the same call goes on.
+        progress: whether tqdm shows the epochs of all runs, as for :func:`train`.
+        callbacks: functions that are called with each epoch of each run, as for :func:`train`; its
+            ``run_dir`` is the folder of the run. One that returns True ends that run, and the others go on.
         settings: of all runs, as for :func:`train`.
 
     Returns:
         The :class:`Runs`, the best by validation first.
     """
-    _program.check_keywords("train", {*settings, *(grid or {}), *(random or {}).get("settings", {})}, _TAKEN)
+    calls = _functions(callbacks)
+    tried = {*(grid or {}), *(random or {}).get("settings", {})}
+    _program.check_keywords("train", {*settings, *tried}, _TAKEN)
     for name, values in (grid or {}).items():
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise TypeError(f"grid: {name}: {values!r} is no list: give the values to try")
     if random is not None and "settings" not in random:
         raise TypeError("random: has no settings: give the values or ranges of each, by its keyword")
     out = Path(out) if out is not None else _new_folder()
+    lists = {name: list(values) for name, values in (grid or {}).items()}
+    runs = [len(values) for values in lists.values()] if random is None else [random.get("runs")]
+    bar = _Bar(progress, {**settings, "config": config, "seeds": seeds}, None, *runs)
+    bar.name = "sweep"
+    if "epochs" in tried:
+        bar.total = None
     file: dict[str, Any] = {
         "settings": {name.replace("_", "-"): value for name, value in settings.items() if value is not None}
     }
     if grid is not None:
-        file["grid"] = {name.replace("_", "-"): list(values) for name, values in grid.items()}
+        file["grid"] = {name.replace("_", "-"): values for name, values in lists.items()}
     if random is not None:
         file["random"] = {
             **random,
@@ -444,7 +468,7 @@ def sweep(
         if max_time is not None:
             arguments.append(f"--max-time={max_time}")
         try:
-            text = _program.run(arguments)
+            text = _followed(arguments, bar, calls)
         except Interrupted as error:
             if not str(error).startswith("max_time "):
                 raise
