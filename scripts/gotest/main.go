@@ -1,5 +1,8 @@
 // Command gotest runs go test with its arguments, prints what go test prints, and at the end a line for each
 // test that was skipped, with its reason: go test itself shows these only among the output of all tests.
+//
+// Where the environment has WEFT_MAY_SKIP, a skipped test fails unless a line of that is a part of what is
+// printed about it.
 package main
 
 import (
@@ -22,7 +25,12 @@ func main() {
 		err = test.Start()
 	}
 	if err == nil {
-		err = errors.Join(report(os.Stdout, events), test.Wait())
+		var skipped []string
+		skipped, err = report(os.Stdout, events)
+		err = errors.Join(err, test.Wait())
+		if may, strict := os.LookupEnv("WEFT_MAY_SKIP"); strict {
+			err = errors.Join(err, refuse(skipped, may))
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "go test:", err)
@@ -30,23 +38,32 @@ func main() {
 	}
 }
 
+// refuse is an error with the lines about skipped tests of which no line of may is a part.
+func refuse(skipped []string, may string) error {
+	refused := slices.DeleteFunc(slices.Clone(skipped), func(test string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(may, func(r rune) bool { return r == '\n' }),
+			func(part string) bool { return strings.Contains(test, part) })
+	})
+	if len(refused) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no line of WEFT_MAY_SKIP is a part of\n%s", strings.Join(refused, "\n"))
+}
+
 // An event is a line of `go test -json` (go doc test2json). Test is empty in those of a package.
 type event struct {
 	Action, Package, Test, Output string
 }
 
-// report prints what happened in each package, and at last the tests that were skipped.
-func report(w io.Writer, events io.Reader) error {
-	var (
-		output  = map[[2]string]string{} // by package and test
-		skipped []string
-	)
+// report prints what happened in each package, and at last the tests that were skipped, which it returns.
+func report(w io.Writer, events io.Reader) (skipped []string, err error) {
+	output := map[[2]string]string{} // by package and test
 	for decoder := json.NewDecoder(events); ; {
 		var e event
 		if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return err
+			return skipped, err
 		}
 		of := [2]string{e.Package, e.Test}
 		text := ""
@@ -77,15 +94,15 @@ func report(w io.Writer, events io.Reader) error {
 			}
 		}
 		if _, err := io.WriteString(w, text); err != nil {
-			return err
+			return skipped, err
 		}
 	}
 	for _, line := range skipped {
 		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
+			return skipped, err
 		}
 	}
-	return nil
+	return skipped, nil
 }
 
 // reason is what a skipped test logged, on one line, without the lines of go test itself.

@@ -1,13 +1,14 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"weft/internal/assert"
 )
 
-// report leaves out what passes, and ends with what was skipped and why.
+// report leaves out what passes, and ends with what was skipped and why. That fails, unless it is named.
 func TestReport(t *testing.T) {
 	const events = `{"ImportPath":"weft/c [weft/c.test]","Action":"build-output","Output":"c/c.go:2:23: cannot use x\n"}
 {"Action":"build-fail"}
@@ -47,8 +48,26 @@ skipped: weft/a TestPage: a_test.go:4: tried twice a_test.go:5: there is no chro
 skipped: weft/a TestSilent/one: it gives no reason
 `
 	var got strings.Builder
-	if err := report(&got, strings.NewReader(events)); err != nil || got.String() != want {
+	skipped, err := report(&got, strings.NewReader(events))
+	if err != nil || got.String() != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, &got, want)
 	}
-	assert.Error(t, report(&got, strings.NewReader("no event")), "no error of what is no event")
+	_, err = report(&got, strings.NewReader("no event"))
+	assert.Error(t, err, "no error of what is no event")
+
+	const page, silent = "TestPage", "TestSilent/one"
+	for may, want := range map[string][]string{
+		"":                                      {page, silent},
+		"\n":                                    {page, silent},
+		"there is no chromium\n\tTestSilent":    {silent},
+		"\nweft/b\nTestSilent":                  {page},
+		"TestSilent/one: it gives\nno chromium": nil,
+	} {
+		err := refuse(skipped, may)
+		for _, test := range []string{page, silent} {
+			if refused := err != nil && strings.Contains(err.Error(), test); refused != slices.Contains(want, test) {
+				t.Errorf("%q: %v, want %q refused", may, err, want)
+			}
+		}
+	}
 }
