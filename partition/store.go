@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/atomicfile"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -190,7 +190,7 @@ func writeShares(folder *graph.Folder, g *graph.Graph, a *Assignment,
 	for _, p := range d.of { // the out-edges need the starts alone
 		p.IDs, p.Of = nil, nil
 	}
-	debug.FreeOSMemory() // they need what the in-edges took
+	memory.Free() // they need what the in-edges took
 	if err := d.out(); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package generate
 
 import (
 	"os"
-	"runtime/debug"
 	"unsafe"
 
 	"weft/graph"
@@ -85,7 +84,7 @@ func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, 
 	if err := to.In(0, edges, &graph.Relation{}, rows.run); err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // the split may need what the edges took
+	memory.Free() // the split may need what the edges took
 	if o.Features > 0 {
 		fill, made := newFeatures(o, classes), int64(0)
 		err := to.Features(0, o.Features, -1, func(write func(*graph.Features) error) error {

@@ -3,7 +3,6 @@ package streamed
 import (
 	"math"
 	"os"
-	"runtime/debug"
 	"slices"
 
 	"weft/graph"
@@ -56,7 +55,7 @@ func (g *Graph) Write(dir string) (*Written, error) {
 	if err := g.prepare(); err != nil {
 		return nil, err
 	}
-	debug.FreeOSMemory() // the rest may need what was read
+	memory.Free() // the rest may need what was read
 	written := &Written{Graph: of, OneClass: of.Labels.OneClass(), Doubt: of.Labels.Doubt()}
 	w, err := graph.Create(dir, of)
 	if err != nil {
@@ -149,7 +148,7 @@ func (g *Graph) drop() {
 	case l.Class != nil:
 		l.Class = []int64{}
 	}
-	debug.FreeOSMemory()
+	memory.Free()
 }
 
 // pass has write write the batches that each makes. An error of each is returned as it is.

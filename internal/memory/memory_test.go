@@ -81,3 +81,24 @@ func TestNeed(t *testing.T) {
 	runtime.KeepAlive(held) // until here
 	assert.NoError(t, Need(most), "beside garbage")
 }
+
+// Garbage of a heap that the limit has little room beside goes back to the system, and a small one stays.
+func TestFree(t *testing.T) {
+	for _, c := range []struct {
+		limit int64 // beside 64 MiB
+		goes  bool
+	}{{64 << 20, true}, {1 << 40, false}} {
+		used := make([]byte, 64<<20)
+		for i := range used {
+			used[i] = 1
+		}
+		runtime.KeepAlive(used)
+		before, _ := heap()
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(before + c.limit))
+		used = nil
+		Free()
+		if after, _ := heap(); (after < before-60<<20) != c.goes {
+			t.Errorf("with a limit of %d bytes the heap has %d, and had %d", before+c.limit, after, before)
+		}
+	}
+}

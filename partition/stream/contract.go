@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"math"
-	"runtime/debug"
 	"slices"
 
+	"weft/internal/memory"
 	"weft/partition/metis"
 )
 
@@ -81,7 +81,7 @@ func (s *passes) divide(label []int32, clusters int) (of []int32, err error) {
 		}
 	}
 	joined = pairs{}
-	debug.FreeOSMemory() // METIS's process needs it
+	memory.Free() // METIS's process needs it
 	return s.Divide(p)
 }
 

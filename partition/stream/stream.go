@@ -19,11 +19,11 @@ package stream
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"weft/internal/cores"
+	"weft/internal/memory"
 	"weft/partition/metis"
 )
 
@@ -98,7 +98,7 @@ func (s *passes) byClusters(label []int32, clusters int) error {
 	for v, cluster := range label {
 		label[v] = of[cluster]
 	}
-	debug.FreeOSMemory() // what the clusters took
+	memory.Free() // what the clusters took
 	return s.refine(label)
 }
 
