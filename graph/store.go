@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"weft/internal/document"
 	"weft/internal/npy"
@@ -83,6 +86,26 @@ func (g *Graph) Guard(f func() error) error {
 		return guard(g.path, g.mapped.wayOut, f)
 	}
 	return guard(g.path, importAgain, f)
+}
+
+// Changed names a mapped file that is not any more the one that was opened, by its size, its times and its
+// place on the disk: what has been read of the graph meanwhile may be wrong.
+func (g *Graph) Changed() error {
+	if g.mapped == nil {
+		return nil
+	}
+	for _, a := range g.mapped.arrays {
+		var is unix.Stat_t
+		was := a.Info.Sys().(*syscall.Stat_t)
+		if err := unix.Stat(a.Path, &is); err != nil {
+			return refusal.Damaged("%s: it was opened, and is not there any more: %w", a.Path, err)
+		}
+		if is.Size != was.Size || is.Ino != was.Ino || is.Dev != was.Dev ||
+			is.Mtim != unix.Timespec(was.Mtim) || is.Ctim != unix.Timespec(was.Ctim) {
+			return refusal.Damaged("%s: it has changed since it was opened", a.Path)
+		}
+	}
+	return nil
 }
 
 // guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f

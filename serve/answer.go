@@ -2,7 +2,6 @@ package serve
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 
 	"weft/train/predictions"
@@ -50,7 +49,7 @@ func (c *perClass) MarshalJSON() ([]byte, error) {
 		if k > 0 {
 			text = append(text, ',')
 		}
-		text = slices.Concat(text, key, []byte{':'}, number)
+		text = append(append(append(text, key...), ':'), number...)
 	}
 	return append(text, '}'), nil
 }
@@ -63,9 +62,31 @@ func name(names []string, class int) string {
 	return names[class]
 }
 
-// respond is the response to what was asked.
-func (s *Server) respond(asked *asked, a answer) (r response) {
+// What an answer takes in memory for each vertex, and for each of its numbers with the name of its class.
+const (
+	answerBytes = 512
+	valueBytes  = 48
+)
+
+// respond is the response to what was asked, whose memory it counts.
+func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err error) {
 	table := &s.model.Table
+	r = &response{}
+	width := 0
+	for _, what := range asked.columns {
+		switch {
+		case what == predictions.Hidden && a.embeddings != nil:
+			width += valueBytes * len(a.embeddings[0])
+		case what == predictions.AllProbabilities, what == predictions.Value, what == predictions.Hidden:
+			width += valueBytes * len(a.results[0])
+			for _, name := range table.Classes {
+				width += 2 * len(name)
+			}
+		}
+	}
+	if err := h.take((answerBytes + width) * len(asked.ids)); err != nil {
+		return nil, err
+	}
 	r.Unknown = asked.unknown
 	s.metrics.unknown(asked.unknown)
 	for i, id := range asked.ids {
@@ -100,5 +121,5 @@ func (s *Server) respond(asked *asked, a answer) (r response) {
 		}
 		r.Predictions = append(r.Predictions, one)
 	}
-	return r
+	return r, nil
 }

@@ -1,7 +1,8 @@
 package serve
 
 import (
-	"context"
+	"fmt"
+	"runtime/debug"
 	"slices"
 
 	"weft/train"
@@ -17,24 +18,15 @@ func (s *Server) compute() {
 // answer answers questions by one inference. If it fails, each question has one of its own: what fails one
 // fails no other.
 func (s *Server) answer(batch []*question) {
-	batch = slices.DeleteFunc(batch, func(q *question) bool { return q.context.Err() != nil })
-	switch len(batch) {
-	case 0:
-		return
-	case 1:
-		q := batch[0]
-		q.answered <- s.infer(q.context, q.vertices, q)(q)
-		return
-	}
 	var all []int32
 	for _, q := range batch {
 		all = append(all, q.vertices...)
 	}
-	of := s.infer(context.Background(), all, batch[0])
+	of := s.infer(all, batch[0])
 	for _, q := range batch {
 		a := of(q)
-		if a.err != nil {
-			a = s.infer(q.context, q.vertices, q)(q)
+		if a.err != nil && len(batch) > 1 {
+			a = s.infer(q.vertices, q)(q)
 		}
 		q.answered <- a
 	}
@@ -42,11 +34,11 @@ func (s *Server) answer(batch []*question) {
 
 // infer computes vertices, of which some may be listed more than once, with the addition and the outputs of a
 // question. It returns what finds the answer to a question for some of them.
-func (s *Server) infer(ctx context.Context, vertices []int32, like *question) func(*question) answer {
+func (s *Server) infer(vertices []int32, like *question) func(*question) answer {
 	list := slices.Clone(vertices)
 	slices.Sort(list)
 	list = slices.Compact(list)
-	p, err := s.model.Predictor.Predict(ctx, list, like.added, like.outputs)
+	p, err := s.predicted(list, like)
 	s.metrics.computed.Add(len(list))
 	return func(q *question) (a answer) {
 		if a.err = err; err != nil {
@@ -61,4 +53,21 @@ func (s *Server) infer(ctx context.Context, vertices []int32, like *question) fu
 		}
 		return a
 	}
+}
+
+// predicted is an inference. What has been read of a store that has changed until it ends, and a panic that
+// may come of that, are errors.
+func (s *Server) predicted(list []int32, like *question) (p *train.Prediction, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("an inference failed: %v", fault)
+			if s.changed() == nil {
+				s.say("%v\n%s", err, debug.Stack())
+			}
+		}
+		if changed := s.changed(); changed != nil {
+			p, err = nil, changed
+		}
+	}()
+	return s.model.Predictor.Predict(s.working, list, like.added, like.outputs)
 }

@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"context"
-	"slices"
 	"sync"
 
 	"weft/graph/appended"
@@ -11,7 +9,6 @@ import (
 
 // question asks for the predictions of some vertices.
 type question struct {
-	context  context.Context
 	vertices []int32
 	added    *appended.Graph // with new vertices; nil: the graph alone
 	outputs  train.Outputs
@@ -72,13 +69,6 @@ func (q *queue) take() (batch []*question) {
 	clear(q.waiting[:n]) // the memory of what has been answered is free
 	q.waiting = q.waiting[n:]
 	return batch
-}
-
-// drop removes a question for whose answer nobody waits, if it has not been taken.
-func (q *queue) drop(one *question) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = slices.DeleteFunc(q.waiting, func(other *question) bool { return other == one })
 }
 
 // length is how many questions wait.

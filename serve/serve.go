@@ -5,9 +5,14 @@
 //	GET /metrics    figures in Prometheus' text format
 //	GET /           a line on what is served
 //
-// Requests wait in a queue of limited length for a fixed number of goroutines, each of which computes an
-// inference at a time, on the message-flow graph of the vertices. Small requests that wait share one. What is
-// wrong with a request is answered by a status of 400 and above, and a JSON object whose only key is error.
+// A request is decoded as it comes, and refused at the first thing that is wrong or too much. It then waits in
+// a queue of limited length for a fixed number of goroutines, each of which computes an inference at a time,
+// on the message-flow graph of the vertices. Small requests that wait share one. What is wrong with a request
+// is answered by a status of 400 and above, and a JSON object whose only key is error.
+//
+// A client holds what it can hold for nobody else: a connection, of which one that waits for its client gives
+// way; up to freeMemory; a turn only while its body is decoded; a place in the queue only while nobody waits
+// for it. Once a file of the store has changed, no request is answered.
 package serve
 
 import (
@@ -16,8 +21,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"mime"
 	"net"
 	"net/http"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +35,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/internal/gate"
 	"weft/internal/refusal"
 	"weft/train"
 	"weft/train/predictions"
@@ -42,8 +52,9 @@ type Model struct {
 // Options are those of a Server.
 type Options struct {
 	Workers   int         // inferences at a time, from 1
-	Queue     int         // requests that wait or are read beside them, from 1
-	OnlyLocal bool        // refuse requests that name another host than this one
+	Queue     int         // requests that wait beside them, from 1
+	OnlyLocal bool        // refuse requests that name another address than this machine's own
+	Hosts     []string    // names of hosts that requests may give beside those
 	Log       *log.Logger // takes what fails in a connection
 }
 
@@ -52,13 +63,20 @@ type Server struct {
 	model   Model
 	options Options
 	types   []graph.VertexType
-	ids     []*ids         // by vertex type
-	columns columns.ByType // that features are made of
-	queue   *queue
-	metrics *figures
-	places  chan struct{} // has an element for each request that is being answered
-	ending  atomic.Bool
-	done    atomic.Int64 // requests for predictions that were answered
+	ids     []*ids          // by vertex type
+	columns columns.ByType  // that features are made of
+	named   map[string]bool // those of all types; nil: there are none
+	// The most features that a new vertex has, and a new edge.
+	width, edgeWidth int
+	queue            *queue
+	metrics          *figures
+	places           chan struct{}      // has an element for each request that waits or is computed
+	turns            chan struct{}      // of bodies that are not small
+	memory           atomic.Int64       // that requests hold, beside freeMemory of each
+	working          context.Context    // of inferences
+	stop             context.CancelFunc // ends them
+	ending           atomic.Bool
+	done             atomic.Int64 // requests for predictions that were answered
 }
 
 // Deadlines of a connection: for a request's header, for all of it, for writing a response, and for the next
@@ -70,17 +88,40 @@ const (
 	idleDeadline   = 2 * time.Minute
 )
 
-// lastRequests is how long connections that are open when the server ends may bring a request.
-const lastRequests = 500 * time.Millisecond
+// When the server ends, connections that are open may bring a request for lastRequests. Answers may then take
+// lastAnswers, and to be told that they took longer lastWords.
+const (
+	lastRequests = 500 * time.Millisecond
+	lastAnswers  = 6 * time.Second
+	lastWords    = time.Second
+)
+
+// mostConnections is how many there are at once, where the process may open twice as many files.
+const mostConnections = 1000
+
+// errEnds ends inferences that take longer than the server may.
+var errEnds = errors.New("the server ends, and this answer took longer than its end may")
 
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
 		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
 		places: make(chan struct{}, o.Workers+o.Queue),
+		turns:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}
-	for _, t := range s.types {
+	s.working, s.stop = context.WithCancel(context.Background())
+	for i, t := range s.types {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
+		s.width = max(s.width, m.Predictor.Base().Width(i))
+		for _, c := range s.columns[t.Type] {
+			if s.named == nil {
+				s.named = map[string]bool{}
+			}
+			s.named[c.Name] = true
+		}
+	}
+	for i := range m.Graph.Relations {
+		s.edgeWidth = max(s.edgeWidth, m.Graph.Relations[i].EdgeColumns)
 	}
 	s.metrics = newFigures(s)
 	return s
@@ -91,8 +132,12 @@ func (s *Server) Answered() int64 { return s.done.Load() }
 
 // Serve answers the requests of a listener's connections until ctx is done, or the listener fails. When ctx
 // is done it closes the listener, answers what open connections have sent or send within half a second, and
-// returns nil.
+// returns nil, within some seconds whatever clients do.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	files, err := gate.Files()
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	var workers sync.WaitGroup
 	for range s.options.Workers {
 		workers.Go(s.compute)
@@ -101,20 +146,30 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: headerDeadline, ReadTimeout: readDeadline,
 		IdleTimeout: idleDeadline, MaxHeaderBytes: 16 << 10, ErrorLog: s.options.Log,
 	}
+	entry := gate.New(l, int(min(mostConnections, max(1, files/2))), 0)
+	entry.Attend(server)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
-	var err error
+	go func() { failed <- server.Serve(entry) }()
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
 		s.ending.Store(true) // each answer from now on is its connection's last
-		err = l.Close()
+		err = entry.Close()
 		if end := <-failed; !errors.Is(end, net.ErrClosed) {
 			err = errors.Join(err, end)
 		}
 		time.Sleep(lastRequests)
 	}
-	err = errors.Join(err, server.Shutdown(context.WithoutCancel(ctx)))
+	for _, patience := range []time.Duration{lastAnswers, lastWords} {
+		until, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		end := server.Shutdown(until)
+		cancel()
+		if end == nil {
+			break
+		}
+		s.stop()
+	}
+	err = errors.Join(err, server.Close())
 	s.queue.close()
 	workers.Wait()
 	return err
@@ -142,32 +197,64 @@ func (s *Server) Handler() http.Handler {
 	}))
 	mux.HandleFunc("/{$}", s.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "%s; POST /predict answers, as in "+
-			"curl -d %s http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
+			"curl -H content-type:application/json -d %s http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %.100q; POST /predict, GET /healthz and "+
 			"GET /metrics are here", r.URL.Path))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b := s.bodyOf(w, r)
+		defer b.end(r)
 		if s.ending.Load() {
 			w.Header().Set("Connection", "close")
 		}
-		if s.options.OnlyLocal && !IsLocal(r.Host) {
-			refuse(w, http.StatusForbidden, "this server is for this machine alone: ask 127.0.0.1, or "+
-				"let it listen on another address for others")
+		if !s.options.answersTo(r.Host) {
+			refuse(w, http.StatusForbidden, fmt.Sprintf("this server does not answer to the name %.100q: ask "+
+				"it by its address, or start weft serve with --host and that name", r.Host))
 			return
 		}
+		defer func() {
+			if fault := recover(); fault != nil {
+				s.say("a request failed: %v\n%s", fault, debug.Stack())
+				refuse(w, http.StatusInternalServerError, "the request failed; the server's log says where")
+			}
+		}()
 		mux.ServeHTTP(w, r)
 	})
+}
+
+// answersTo reports whether requests may give a host, perhaps with a port. A page elsewhere whose name leads
+// here gives its own name; an address it cannot give.
+func (o *Options) answersTo(host string) bool {
+	if IsLocal(host) {
+		return true
+	}
+	name := nameIn(host)
+	return !o.OnlyLocal && net.ParseIP(name) != nil ||
+		slices.ContainsFunc(o.Hosts, func(known string) bool { return strings.EqualFold(nameIn(known), name) })
+}
+
+// nameIn is the name or address in a host.
+func nameIn(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.Trim(host, "[]"), ".")
 }
 
 // IsLocal reports whether a host, perhaps with a port, is an address that this machine alone reaches. The
 // request of a page elsewhere whose name leads here has another host.
 func IsLocal(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	name := nameIn(host)
+	return strings.EqualFold(name, "localhost") || net.ParseIP(name).IsLoopback()
+}
+
+// say writes to the log.
+func (s *Server) say(format string, args ...any) {
+	if s.options.Log != nil {
+		s.options.Log.Printf(format, args...)
 	}
-	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 }
 
 // only is a handler of one method.
@@ -188,79 +275,119 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "the server is ending")
 		return
 	}
+	if err := s.changed(); err != nil {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
 	fmt.Fprintln(w, "ok")
+}
+
+// changed says which file of the store has changed since it was opened: what an inference reads of it then may
+// be wrong.
+func (s *Server) changed() error {
+	if err := s.model.Graph.Changed(); err != nil {
+		return fmt.Errorf("%w; restart the service", err)
+	}
+	return nil
 }
 
 // predict answers a request for predictions.
 func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	status, body := s.answerTo(w, r)
-	if status == 0 {
-		return // the client has left
-	}
+	h := &holding{all: &s.memory}
+	defer h.release()
+	status, text := s.answerTo(r, h)
 	s.metrics.request(status, began)
 	s.done.Add(1)
-	write(w, status, body)
+	if status == http.StatusServiceUnavailable && s.changed() == nil {
+		w.Header().Set("Retry-After", "1")
+	}
+	gate.Of(r).Waits()
+	write(w, status, text)
 }
 
-// answerTo computes the answer to a request for predictions: its status and body. A status of 0 says that
-// nobody waits for it.
-func (s *Server) answerTo(w http.ResponseWriter, r *http.Request) (status int, body any) {
+// answerTo computes the answer to a request for predictions: its status and body.
+func (s *Server) answerTo(r *http.Request, h *holding) (status int, text []byte) {
+	response, err := s.response(r, h)
+	if err == nil {
+		if text, err = json.Marshal(response); err == nil {
+			return http.StatusOK, text
+		}
+	}
+	var bad badRequest
+	switch status = http.StatusInternalServerError; {
+	case errors.As(err, &bad):
+		status = bad.status
+	case refusal.Is(err):
+		status = http.StatusUnprocessableEntity
+	}
+	return status, problem(err.Error())
+}
+
+// response computes the answer to a request for predictions.
+func (s *Server) response(r *http.Request, h *holding) (*response, error) {
+	if err := takes(r); err != nil {
+		return nil, err
+	}
+	if err := s.changed(); err != nil {
+		return nil, badRequest{err, http.StatusServiceUnavailable}
+	}
+	asked, err := s.read(r, h)
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
 	default:
-		w.Header().Set("Retry-After", "1")
-		return http.StatusServiceUnavailable,
-			problem{
-				fmt.Sprintf("%d requests are being answered, and no more are taken; ask again in a second",
-					cap(s.places)),
-			}
+		return nil, badRequest{fmt.Errorf("%d requests are being answered, and no more are taken; ask again "+
+			"in a second", cap(s.places)), http.StatusServiceUnavailable}
 	}
-	asked, err := s.read(w, r)
-	if err != nil {
-		var bad badRequest
-		if errors.As(err, &bad) {
-			return bad.status, problem{err.Error()}
-		}
-		return http.StatusInternalServerError, problem{err.Error()}
-	}
-	q := s.question(r.Context(), &asked)
+	q := s.question(&asked)
 	s.queue.put(q)
-	select {
-	case a := <-q.answered:
-		switch {
-		case errors.Is(a.err, context.Canceled):
-			return 0, nil
-		case refusal.Is(a.err):
-			return http.StatusUnprocessableEntity, problem{a.err.Error()}
-		case a.err != nil:
-			return http.StatusInternalServerError, problem{a.err.Error()}
-		}
-		return http.StatusOK, s.respond(&asked, a)
-	case <-r.Context().Done():
-		s.queue.drop(q)
-		return 0, nil
+	a := <-q.answered
+	<-s.places
+	switch {
+	case errors.Is(a.err, context.Canceled):
+		return nil, badRequest{errEnds, http.StatusServiceUnavailable}
+	case a.err != nil && s.changed() != nil:
+		return nil, badRequest{a.err, http.StatusServiceUnavailable}
+	case a.err != nil:
+		return nil, a.err
 	}
+	return s.respond(&asked, a, h)
+}
+
+// takes refuses a body that is not JSON by its header. A page elsewhere cannot send what is without being
+// asked whether it may.
+func takes(r *http.Request) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
+		return badRequest{errors.New("the body is taken as JSON alone: send it with the header " +
+			"Content-Type: application/json"), http.StatusUnsupportedMediaType}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && coding != "identity" {
+		return badRequest{fmt.Errorf("the body is taken as it is: send it without Content-Encoding: %.20s",
+			coding), http.StatusUnsupportedMediaType}
+	}
+	return nil
 }
 
 // problem is the body of an answer that says what is wrong.
-type problem struct {
-	Error string `json:"error"`
+func problem(text string) []byte {
+	body, _ := json.Marshal(map[string]string{"error": text}) // which can be encoded
+	return body
 }
 
 // refuse answers what is wrong.
-func refuse(w http.ResponseWriter, status int, text string) { write(w, status, problem{text}) }
+func refuse(w http.ResponseWriter, status int, text string) { write(w, status, problem(text)) }
 
 // write answers with a line of JSON.
-func write(w http.ResponseWriter, status int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil { // of numbers that are not finite, which no inference returns
-		status, text = http.StatusInternalServerError, []byte(strconv.Quote(err.Error()))
-	}
+func write(w http.ResponseWriter, status int, text []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeDeadline))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(text, '\n')) // the client may be gone
+	for _, part := range [][]byte{text, {'\n'}} {
+		_, _ = w.Write(part) // the client may be gone
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"weft/graph/columns"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/exchange"
 	"weft/parallel/mfg"
 	"weft/partition"
 	"weft/tensor"
@@ -99,8 +100,34 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
 // Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
-// with none. It takes one thread. The errors are those of Job.Predict.
+// with none. It takes one thread. The errors are those of Job.Predict, and ctx ends it between two kernels.
 func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
+	asked Outputs,
+) (r *Prediction, err error) {
+	at := p.begin()
+	whole := false
+	defer func() {
+		if !whole { // and so may be what it remembers
+			at.team.Memory.Close()
+		}
+	}()
+	at.team.Watch = func(_ kernel.Call, run func()) {
+		if ctx.Err() != nil {
+			panic(exchange.Failure{Err: &Common{Err: context.Canceled}})
+		}
+		run()
+	}
+	err = p.job.Graph.Guard(func() error {
+		r, err = p.predict(ctx, at, vertices, of, asked)
+		return err
+	})
+	if whole = err == nil; whole {
+		p.end(at)
+	}
+	return r, err
+}
+
+func (p *Predictor) predict(ctx context.Context, at *place, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
 	job, s := p.job, &shared{Config: p.config}
@@ -108,8 +135,6 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	if job.Appended = of; of == nil {
 		job.Appended = p.alone
 	}
-	at := p.begin()
-	defer p.end(at)
 	if err := job.openSome(s, &at.room); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +25,7 @@ type serveCommand struct {
 	port     int
 	listen   string
 	queue    int
+	hosts    []string
 }
 
 func newServe() *cobra.Command {
@@ -45,7 +47,8 @@ answered.`,
 		Example: `  weft serve runs/first
   weft serve runs/first stores/newer --port 9000
   weft serve runs/first --listen 0.0.0.0 --threads 4
-  curl -d '{"vertices": [0, 7]}' localhost:8080/predict`,
+  weft serve runs/first --listen 0.0.0.0 --host gpu1.example
+  curl -H content-type:application/json -d '{"vertices": [0, 7]}' localhost:8080/predict`,
 		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
 		Args:              arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
@@ -54,6 +57,8 @@ answered.`,
 	f.IntVar(&s.port, "port", 8080, "`number` of the TCP port, 0 takes a free one")
 	f.StringVar(&s.listen, "listen", "127.0.0.1", "`address` to listen on; 0.0.0.0 and :: are all of "+
 		"this machine's, where anybody who reaches it may ask")
+	f.StringArrayVar(&s.hosts, "host", nil, "`name` by which requests may call this machine beside its "+
+		"addresses and localhost; repeatable")
 	f.IntVar(&s.queue, "queue", 256, "`number` of requests that wait at most; others are answered 503")
 	s.settings.addThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
 	return cmd
@@ -97,6 +102,11 @@ func (s *serveCommand) prepare(args []string) (asked request, weights nn.State, 
 	case s.queue < 1:
 		return asked, nil, refusal.Errorf("--queue %d: the number of requests that may wait is 1 or more",
 			s.queue)
+	}
+	for _, host := range s.hosts {
+		if host == "" || strings.ContainsAny(host, "/* ") {
+			return asked, nil, refusal.Errorf("--host %s: give a name alone, as in --host gpu1.example", host)
+		}
 	}
 	asked, o, _, err := requestOf(args)
 	if err != nil {
@@ -159,6 +169,14 @@ func (s *serveCommand) workers(cmd *cobra.Command, threads int) int {
 	return max(1, threads-1)
 }
 
+// options are those of the server of a model that takes so many threads.
+func (s *serveCommand) options(cmd *cobra.Command, threads int) serve.Options {
+	return serve.Options{
+		Workers: s.workers(cmd, threads), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen), Hosts: s.hosts,
+		Log: log.New(cmd.ErrOrStderr(), "weft: ", 0),
+	}
+}
+
 // serve answers requests until a signal comes.
 func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model) error {
 	ctx, stop := opened.untilSignal(cmd, "", nil)
@@ -168,10 +186,7 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 		return refusal.Errorf("--listen %s --port %d: %w; name another address or port, or port 0 for a "+
 			"free one", s.listen, s.port, err)
 	}
-	server := serve.New(m, serve.Options{
-		Workers: s.workers(cmd, m.Predictor.Threads()), Queue: s.queue, OnlyLocal: serve.IsLocal(s.listen),
-		Log: log.New(cmd.ErrOrStderr(), "weft: ", 0),
-	})
+	server := serve.New(m, s.options(cmd, m.Predictor.Threads()))
 	out, began := cmd.OutOrStdout(), time.Now()
 	fmt.Fprintf(out, "http://%s answers for %s; interrupt to end\n", listener.Addr(), m.About)
 	err = server.Serve(ctx, listener)

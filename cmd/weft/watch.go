@@ -18,8 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"weft/internal/gate"
 	"weft/internal/refusal"
 	"weft/serve"
 	"weft/train"
@@ -39,7 +38,7 @@ var (
 // files and little time from the run, and what fails there fails nothing else. nil shows nothing.
 type live struct {
 	server *http.Server
-	gate   *gate
+	gate   *gate.Gate
 	text   []byte        // of the page
 	most   int64         // readers at once
 	hold   time.Duration // how long the place of a reader that left stays taken
@@ -74,8 +73,7 @@ const (
 
 // newLive begins to listen on a port of this machine's own address; 0 takes a free one.
 func newLive(port int) (*live, error) {
-	var files unix.Rlimit
-	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	files, err := gate.Files()
 	var listener net.Listener
 	if err == nil {
 		listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
@@ -84,9 +82,9 @@ func newLive(port int) (*live, error) {
 		return nil, refusal.Errorf("--watch %d: %w; name another port, or 0 for a free one", port, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	most := readersWith(files.Cur)
+	most := readersWith(files)
 	l := &live{
-		gate: &gate{listener, make(chan struct{}, most+(most+1)/2)}, text: watchText(),
+		gate: gate.New(listener, most+(most+1)/2, watchPace), text: watchText(),
 		most: int64(most), hold: watchHold,
 		every: 1, wake: make(chan struct{}), stop: stop,
 	}
@@ -99,6 +97,7 @@ func newLive(port int) (*live, error) {
 		BaseContext:    func(net.Listener) context.Context { return ctx },
 		ErrorLog:       log.New(faults{l}, "", 0),
 	}
+	l.gate.Attend(l.server)
 	l.server.SetKeepAlivesEnabled(false) // a connection that asks nothing would take the place of another
 	go func() {
 		if err := l.server.Serve(l.gate); !errors.Is(err, http.ErrServerClosed) {
@@ -111,35 +110,6 @@ func newLive(port int) (*live, error) {
 // readersWith is how many browsers may read where a process may have so many files open: the run needs
 // others.
 func readersWith(files uint64) int { return int(min(watchReaders, 1+files/16)) }
-
-// gate is a listener with few connections at once. The others wait outside this process.
-type gate struct {
-	net.Listener
-	open chan struct{} // has an element for each connection
-}
-
-// Accept waits for a connection, and until there is room for it.
-func (g *gate) Accept() (net.Conn, error) {
-	g.open <- struct{}{}
-	c, err := g.Listener.Accept()
-	if err != nil {
-		<-g.open
-		return nil, err
-	}
-	time.Sleep(watchPace)
-	return &admitted{Conn: c, leave: sync.OnceFunc(func() { <-g.open })}, nil
-}
-
-// admitted is a connection that makes room for another when it is closed.
-type admitted struct {
-	net.Conn
-	leave func()
-}
-
-func (a *admitted) Close() error {
-	defer a.leave()
-	return a.Conn.Close()
-}
 
 // faults takes the lines of the server's log: what failed on the page.
 type faults struct{ of *live }

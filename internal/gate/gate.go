@@ -1,0 +1,161 @@
+// Package gate bounds the connections that an HTTP server has at once. Where all places are taken, the
+// connection that has waited longest for its client makes room for the next one: who says nothing, sends
+// slowly or does not read keeps nobody out.
+package gate
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A connection that has waited less than patience for its client makes room for nobody. look is the time
+// between two looks for one that has.
+const (
+	patience = 250 * time.Millisecond
+	look     = 5 * time.Millisecond
+)
+
+// Files is how many files this process may have open.
+func Files() (uint64, error) {
+	var files unix.Rlimit
+	err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+	return files.Cur, err
+}
+
+// Gate is a listener with few connections at once. Others wait outside this process, but for one.
+type Gate struct {
+	net.Listener
+	most int
+	pace time.Duration // between two connections
+
+	mu    sync.Mutex
+	conns map[*Conn]bool
+	shut  chan struct{}
+	close func() error
+}
+
+// New is a gate with so many connections at most, and a time between two.
+func New(l net.Listener, most int, pace time.Duration) *Gate {
+	g := &Gate{Listener: l, most: most, pace: pace, conns: map[*Conn]bool{}, shut: make(chan struct{})}
+	g.close = sync.OnceValue(func() error {
+		close(g.shut)
+		return l.Close()
+	})
+	return g
+}
+
+// Attend has the server tell the gate which connections wait for their clients, and handlers find theirs.
+func (g *Gate) Attend(s *http.Server) {
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateActive:
+			c.(*Conn).Works()
+		case http.StateIdle:
+			c.(*Conn).Waits()
+		}
+	}
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, key{}, c)
+	}
+}
+
+type key struct{}
+
+// Of is the connection of a request; nil: it has come through no gate.
+func Of(r *http.Request) *Conn {
+	c, _ := r.Context().Value(key{}).(*Conn)
+	return c
+}
+
+// Accept waits for a connection, and until there is room for it.
+func (g *Gate) Accept() (net.Conn, error) {
+	c, err := g.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(g.pace)
+	one := &Conn{Conn: c, gate: g}
+	for one.Waits(); !g.admit(one); {
+		select {
+		case <-time.After(look):
+		case <-g.shut:
+			_ = c.Close() // which nobody has read
+			return nil, net.ErrClosed
+		}
+	}
+	return one, nil
+}
+
+// admit gives a connection a place, if there is one or another connection has waited too long in its own.
+func (g *Gate) admit(one *Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.conns) >= g.most {
+		first, since := (*Conn)(nil), time.Now().Add(-patience).UnixNano()
+		for c := range g.conns {
+			if at := c.waits.Load(); at > 0 && at <= since {
+				first, since = c, at
+			}
+		}
+		if first == nil {
+			return false
+		}
+		delete(g.conns, first)
+		_ = first.Conn.Close() // its server sees that it is closed
+	}
+	g.conns[one] = true
+	return true
+}
+
+// Open is how many connections there are.
+func (g *Gate) Open() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.conns)
+}
+
+// Close ends the listener. Connections stay.
+func (g *Gate) Close() error { return g.close() }
+
+// Conn is a connection that makes room for another when it is closed.
+type Conn struct {
+	net.Conn
+	gate  *Gate
+	waits atomic.Int64 // since when it waits for its client, by Unix time; 0: the server works for it
+}
+
+// Waits says that the server waits for the connection's client from now on. Works says that it does not.
+func (c *Conn) Waits() {
+	if c != nil {
+		c.waits.Store(time.Now().UnixNano())
+	}
+}
+
+// Works ends Waits.
+func (c *Conn) Works() {
+	if c != nil {
+		c.waits.Store(0)
+	}
+}
+
+// CloseWrite ends what is sent, so that the client reads all of it.
+func (c *Conn) CloseWrite() error {
+	if half, is := c.Conn.(interface{ CloseWrite() error }); is {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error {
+	c.gate.mu.Lock()
+	delete(c.gate.conns, c)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,129 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"weft/internal/gate"
+)
+
+// What clients may have this server hold.
+const (
+	mostBytes = 4 << 20 // of a body
+	// Of a longer body, so much is read before the answer: a client that sends hears nothing.
+	mostRead = 4 * mostBytes
+	// Bodies up to so many bytes are decoded as they come. Longer ones take turns.
+	smallBody = 16 << 10
+	// Bytes of memory that each request may take whatever the others hold, that one may take at most, and
+	// that all may take together beside the first.
+	freeMemory = 64 << 10
+	mostMemory = 128 << 20
+	allMemory  = 512 << 20
+)
+
+// A body has a second for so many bytes beside its first seconds, and readDeadline at most.
+const (
+	firstBytes  = 5 * time.Second
+	leastASpeed = 64 << 10
+)
+
+// errLong is that a body has more than mostBytes.
+var errLong = errors.New("the body is too long")
+
+// body is that of a request as it comes. Its reader holds one of few turns while it works on a body that is
+// not small, and none while it waits for the client.
+type body struct {
+	io.ReadCloser
+	conn    *gate.Conn
+	control *http.ResponseController
+	turns   chan struct{} // has an element for each turn that is taken
+	turn    bool
+	began   time.Time
+	read    int64
+	most    int64 // bytes
+	ended   error // of the body; nil: more may come
+}
+
+// bodyOf has a request read its body so.
+func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request) *body {
+	b := &body{
+		ReadCloser: r.Body, conn: gate.Of(r), control: http.NewResponseController(w), turns: s.turns,
+		began: time.Now(), most: mostBytes,
+	}
+	r.Body = b
+	return b
+}
+
+func (b *body) Read(p []byte) (n int, err error) {
+	b.rest()
+	if b.ended != nil {
+		return 0, b.ended
+	}
+	if b.read > b.most {
+		return 0, errLong
+	}
+	took := firstBytes + time.Duration(b.read)*time.Second/leastASpeed
+	// It fails where no connection is: then none is slow
+	_ = b.control.SetReadDeadline(b.began.Add(min(took, readDeadline)))
+	b.conn.Waits()
+	n, b.ended = b.ReadCloser.Read(p)
+	b.conn.Works()
+	if b.read += int64(n); b.read > smallBody {
+		b.turns <- struct{}{}
+		b.turn = true
+	}
+	return n, b.ended
+}
+
+// rest gives the turn to another.
+func (b *body) rest() {
+	if b.turn {
+		<-b.turns
+	}
+	b.turn = false
+}
+
+// end reads what is left of the body, so that its client hears the answer. One that waits for it to be asked
+// for the body is not asked.
+func (b *body) end(r *http.Request) {
+	if b.read > 0 || r.Header.Get("Expect") == "" {
+		b.most = mostRead
+		_, _ = io.Copy(io.Discard, b) // the client may be gone
+	}
+	b.rest()
+	b.conn.Waits() // to take the answer
+}
+
+// holding is the memory that a request holds.
+type holding struct {
+	all   *atomic.Int64 // of all requests, beside freeMemory of each
+	bytes int64
+}
+
+// shared is what counts for all requests.
+func (h *holding) shared() int64 { return max(0, h.bytes-freeMemory) }
+
+// take counts bytes more, which are refused where they are too many.
+func (h *holding) take(bytes int) error {
+	before := h.shared()
+	h.bytes += int64(bytes)
+	switch together := h.all.Add(h.shared() - before); {
+	case h.bytes > mostMemory:
+		return badRequest{fmt.Errorf("the request and its answer take more than %d MiB of memory; ask for "+
+			"fewer vertices at a time", mostMemory>>20), http.StatusRequestEntityTooLarge}
+	case together > allMemory && h.shared() > before:
+		return badRequest{errors.New("other requests hold the memory that this one needs; ask again in a " +
+			"second"), http.StatusServiceUnavailable}
+	}
+	return nil
+}
+
+// release counts the memory as free.
+func (h *holding) release() {
+	h.all.Add(-h.shared())
+	h.bytes = 0
+}
