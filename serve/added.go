@@ -1,7 +1,8 @@
 package serve
 
 import (
-	"maps"
+	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -13,131 +14,33 @@ import (
 
 // newVertex is a vertex that a request adds to the graph, for its own answer alone.
 type newVertex struct {
-	id       id
-	kind     string            // its type; empty: the first
-	columns  map[string][]byte // those of the table, as a table has them
-	features []float32         // where the graph was made of no table
-	out, in  []end             // the ends of edges to, and from
+	ID       id                         `json:"id"`
+	Type     string                     `json:"type"`     // empty: the first
+	Columns  map[string]json.RawMessage `json:"columns"`  // those of the table, null where a value is missing
+	Features []float32                  `json:"features"` // where the graph was made of no table
+	Edges    struct {
+		Out []end `json:"out"` // to these
+		In  []end `json:"in"`  // from these
+	} `json:"edges"`
 }
 
-// end is the other end of a new edge.
+// end is the other end of a new edge: an id, or an object.
 type end struct {
-	id       id
-	relation string // empty: the only one that can be meant
-	weight   float32
-	weighted bool      // the request gives the weight; else it is 1
-	features []float32 // of the edge
+	ID       id        `json:"id"`
+	Relation string    `json:"relation"` // empty: the only one that can be meant
+	Weight   *float32  `json:"weight"`   // nil: 1
+	Features []float32 `json:"features"` // of the edge
 }
 
-// What of a request takes about so many bytes of memory, beside its text.
-const (
-	idBytes      = 64
-	vertexBytes  = 512
-	columnBytes  = 192
-	numberBytes  = 16
-	edgeBytes    = 320
-	featureBytes = 8 // twice while they grow
-)
-
-// decodeNew reads the last of the new vertices.
-func (s *Server) decodeNew(in *scanner, r *request, h *holding) error {
-	v := &r.added[len(r.added)-1]
-	if err := h.take(vertexBytes); err != nil {
-		return err
+// UnmarshalJSON takes an id or an object.
+func (e *end) UnmarshalJSON(text []byte) error {
+	if text[0] != '{' {
+		return e.ID.UnmarshalJSON(text)
 	}
-	return in.object("a new vertex", []string{"id", "type", "columns", "features", "edges"},
-		func(key string) (err error) {
-			switch key {
-			case "id":
-				v.id, err = in.id()
-			case "type":
-				v.kind, err = in.text(key)
-			case "columns":
-				v.columns = map[string][]byte{}
-				return in.members(key, func(name string) error { return s.decodeColumn(in, v, name, h) })
-			case "features":
-				v.features, err = in.numbers(key, s.width, h)
-			default:
-				return in.object(key, []string{"out", "in"}, func(key string) error {
-					to := &v.out
-					if key == "in" {
-						to = &v.in
-					}
-					return in.list(key, func() error { return s.decodeEnd(in, r, to, h) })
-				})
-			}
-			if err == nil {
-				err = h.take(len(v.id.text) + len(v.kind))
-			}
-			return err
-		})
-}
-
-// decodeColumn reads the value of a column, as a table would have it.
-func (s *Server) decodeColumn(in *scanner, v *newVertex, name string, h *holding) error {
-	switch {
-	case s.named == nil:
-		return refusal.Errorf("the graph was made of no table, whose columns one could give; give %d "+
-			"features", s.width)
-	case !s.named[name]:
-		return refusal.Errorf("there is no column %.40q; columns are %s", name,
-			strings.Join(slices.Sorted(maps.Keys(s.named)), ", "))
-	}
-	c, err := in.next()
-	switch {
-	case err != nil:
-		return err
-	case c == '{' || c == '[':
-		return refusal.Errorf("column %s: an array or object is no value of a table; give a number, a text, "+
-			"true, false or null", name)
-	case c == '"':
-		var text string
-		text, err = in.text(name)
-		v.columns[name] = []byte(text)
-	default:
-		var token []byte
-		token, err = in.scalar(name)
-		v.columns[name] = slices.Clone(token)
-	}
-	if err != nil {
-		return err
-	}
-	return h.take(columnBytes + len(name) + len(v.columns[name]))
-}
-
-// decodeEnd reads the other end of a new edge: an id, or an object.
-func (s *Server) decodeEnd(in *scanner, r *request, to *[]end, h *holding) error {
-	if r.edges++; r.edges > mostEdges {
-		return refusal.Errorf("a request has %d new edges at most; ask in several", mostEdges)
-	}
-	e := end{weight: 1}
-	c, err := in.next()
-	switch {
-	case err != nil:
-	case c != '{':
-		e.id, err = in.id()
-	default:
-		err = in.object("an edge", []string{"id", "relation", "weight", "features"},
-			func(key string) (err error) {
-				switch key {
-				case "id":
-					e.id, err = in.id()
-				case "relation":
-					e.relation, err = in.text(key)
-				case "weight":
-					e.weighted = true
-					e.weight, err = in.number(key)
-				default:
-					e.features, err = in.numbers(key, s.edgeWidth, h)
-				}
-				return err
-			})
-	}
-	if err != nil {
-		return err
-	}
-	*to = append(*to, e)
-	return h.take(edgeBytes + len(e.id.text) + len(e.relation))
+	type plain end
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode((*plain)(e))
 }
 
 // addition adds new vertices and edges to the graph.
@@ -148,6 +51,9 @@ type addition struct {
 	predict []int32            // the new vertices of the first type, in order
 	unknown map[string]int     // by column: new vertices whose category the model does not know
 }
+
+// featureBytes is what a feature of a new vertex takes in memory, while its list grows.
+const featureBytes = 8
 
 // add makes the addition of a request's new vertices, whose memory it counts.
 func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
@@ -160,7 +66,10 @@ func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
 	for i := range list {
 		v := &list[i]
 		if kinds[i], err = s.typeOf(v); err == nil {
-			err = a.vertex(kinds[i], v, h)
+			err = a.vertex(kinds[i], v)
+		}
+		if err == nil {
+			err = h.take(featureBytes * a.Types[kinds[i]].Features.Columns)
 		}
 		if refusal.Is(err) {
 			err = refusal.Errorf("new vertex %d: %w", i+1, err)
@@ -171,9 +80,9 @@ func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
 	}
 	for i := range list {
 		v := &list[i]
-		for k, e := range slices.Concat(v.out, v.in) {
-			if err := a.edge(kinds[i], v.id, &e, k < len(v.out)); err != nil {
-				return nil, refusal.Errorf("new vertex %.40q: %w", v.id.text, err)
+		for k, e := range slices.Concat(v.Edges.Out, v.Edges.In) {
+			if err := a.edge(kinds[i], v.ID, &e, k < len(v.Edges.Out)); err != nil {
+				return nil, refusal.Errorf("new vertex %.40q: %w", v.ID.text, err)
 			}
 		}
 	}
@@ -183,30 +92,27 @@ func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
 
 // typeOf is the vertex type of a new vertex.
 func (s *Server) typeOf(v *newVertex) (kind int, err error) {
-	if v.kind == "" {
+	if v.Type == "" {
 		return 0, nil
 	}
 	var known []string
 	for kind, t := range s.types {
-		if t.Type == v.kind {
+		if t.Type == v.Type {
 			return kind, nil
 		}
 		known = append(known, t.Type)
 	}
-	return 0, refusal.Errorf("there is no vertex type %.40q; types are %s", v.kind, strings.Join(known, ", "))
+	return 0, refusal.Errorf("there is no vertex type %.40q; types are %s", v.Type, strings.Join(known, ", "))
 }
 
 // vertex adds a vertex with its features.
-func (a *addition) vertex(kind int, v *newVertex, h *holding) error {
+func (a *addition) vertex(kind int, v *newVertex) error {
 	t, rows := &a.server.types[kind], &a.Types[kind]
-	if v.id.text == "" {
+	if v.ID.text == "" {
 		return refusal.Errorf("it has no id; give one that no other vertex has")
 	}
-	if _, err := a.find(kind, v.id); err == nil {
-		return refusal.Errorf("the id %.40q is another vertex's; give one that no vertex has", v.id.text)
-	}
-	if err := h.take(featureBytes * rows.Features.Columns); err != nil {
-		return err
+	if _, err := a.find(kind, v.ID); err == nil {
+		return refusal.Errorf("the id %.40q is another vertex's; give one that no vertex has", v.ID.text)
 	}
 	row, err := a.features(a.server.columns[t.Type], rows.Features.Columns, v)
 	if err != nil {
@@ -214,7 +120,7 @@ func (a *addition) vertex(kind int, v *newVertex, h *holding) error {
 	}
 	at := int32(t.Count + rows.Count)
 	rows.Append(row)
-	if a.added[kind][v.id.text] = at; kind == 0 {
+	if a.added[kind][v.ID.text] = at; kind == 0 {
 		a.predict = append(a.predict, at)
 	}
 	return nil
@@ -232,32 +138,44 @@ func (a *addition) find(kind int, i id) (int32, error) {
 // as they are given where there are no columns.
 func (a *addition) features(list columns.List, width int, v *newVertex) ([]float32, error) {
 	switch {
-	case list == nil && len(v.features) != width:
+	case list == nil && v.Columns != nil:
+		return nil, refusal.Errorf("the graph was made of no table, whose columns one could give; give %d "+
+			"features", width)
+	case list == nil && len(v.Features) != width:
 		return nil, refusal.Errorf("it has %d features, and the graph's vertices have %d; give as many",
-			len(v.features), width)
+			len(v.Features), width)
 	case list == nil:
-		return v.features, nil
-	case v.features != nil:
+		return v.Features, nil
+	case v.Features != nil:
 		return nil, refusal.Errorf("the features are made of columns; give columns in place of features")
 	}
-	for name := range v.columns {
+	for name := range v.Columns {
 		if list.Index(name) < 0 {
 			return nil, refusal.Errorf("there is no column %.40q; columns are %s", name, named(list))
 		}
 	}
-	return list.Append(nil,
-		func(i int) ([]byte, error) {
-			value, given := v.columns[list[i].Name]
-			if !given {
-				return nil, refusal.Errorf("it is not given; give null where its value is not known")
-			}
-			return value, nil
-		},
+	return list.Append(nil, func(i int) ([]byte, error) { return fieldOf(v.Columns[list[i].Name]) },
 		func(i int, _ []byte, unknown bool) {
 			if unknown {
 				a.unknown[list[i].Name]++
 			}
 		})
+}
+
+// fieldOf is the value of a column as a table would have it.
+func fieldOf(value json.RawMessage) (field []byte, err error) {
+	switch {
+	case value == nil:
+		return nil, refusal.Errorf("it is not given; give null where its value is not known")
+	case value[0] == '{', value[0] == '[':
+		return nil, refusal.Errorf("%.40s is no value of a table; give a number, a text, true, false or null",
+			value)
+	case value[0] == '"':
+		var text string
+		err = json.Unmarshal(value, &text)
+		return []byte(text), err
+	}
+	return value, nil
 }
 
 func named(list columns.List) string {
@@ -271,11 +189,11 @@ func named(list columns.List) string {
 // edge adds an edge from a new vertex to another one or, unless out, from that one.
 func (a *addition) edge(kind int, of id, e *end, out bool) error {
 	g := a.server.model.Graph
-	relation, other, err := relationOf(g, kind, e.relation, out)
+	relation, other, err := relationOf(g, kind, e.Relation, out)
 	if err != nil {
 		return err
 	}
-	far, err := a.find(other, e.id)
+	far, err := a.find(other, e.ID)
 	if err != nil {
 		return err
 	}
@@ -285,14 +203,17 @@ func (a *addition) edge(kind int, of id, e *end, out bool) error {
 	}
 	to, r := &a.Edges[relation], &g.Relations[relation]
 	to.Source, to.Target = append(to.Source, source), append(to.Target, target)
-	if e.weighted || r.Weights != nil {
-		to.Weights = append(to.Weights, e.weight)
+	switch {
+	case e.Weight != nil:
+		to.Weights = append(to.Weights, *e.Weight)
+	case r.Weights != nil:
+		to.Weights = append(to.Weights, 1)
 	}
-	if len(e.features) != r.EdgeColumns {
+	if len(e.Features) != r.EdgeColumns {
 		return refusal.Errorf("the edge to or from %.40q has %d features, and the graph's have %d; give as "+
-			"many", e.id.text, len(e.features), r.EdgeColumns)
+			"many", e.ID.text, len(e.Features), r.EdgeColumns)
 	}
-	to.Features = append(to.Features, e.features...)
+	to.Features = append(to.Features, e.Features...)
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (s *Server) predicted(list []int32, like *question) (p *train.Prediction, e
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("an inference failed: %v", fault)
 			if s.changed() == nil {
-				s.say("%v\n%s", err, debug.Stack())
+				s.options.Log.Printf("%v\n%s", err, debug.Stack())
 			}
 		}
 		if changed := s.changed(); changed != nil {

@@ -2,14 +2,27 @@ package serve
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strconv"
 
 	"weft/internal/refusal"
 )
 
-// id names a vertex in a request.
+// id names a vertex in a request, as a JSON string or integer.
 type id struct{ text string }
+
+// UnmarshalJSON takes a string or an integer.
+func (i *id) UnmarshalJSON(text []byte) error {
+	if text[0] == '"' {
+		return json.Unmarshal(text, &i.text)
+	}
+	if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
+		return refusal.Errorf("%.40s names no vertex; give its id, a string or an integer", text)
+	}
+	i.text = string(text)
+	return nil
+}
 
 // ids finds the vertices of the first type by their ids: their names or, where they have none, their numbers.
 type ids struct {

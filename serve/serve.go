@@ -5,17 +5,19 @@
 //	GET /metrics    figures in Prometheus' text format
 //	GET /           a line on what is served
 //
-// A request is decoded as it comes, and refused at the first thing that is wrong or too much. It then waits in
-// a queue of limited length for a fixed number of goroutines, each of which computes an inference at a time,
-// on the message-flow graph of the vertices. Small requests that wait share one. What is wrong with a request
-// is answered by a status of 400 and above, and a JSON object whose only key is error.
+// A request is read up to the first thing that is too much. It then waits in a queue of limited length for a
+// fixed number of goroutines, each of which computes an inference at a time, on the message-flow graph of the
+// vertices. Small requests that wait share one. What is wrong with a request is answered by a status of 400
+// and above, and a JSON object whose only key is error. Once a file of the store has changed, no request is
+// answered.
 //
-// A client holds what it can hold for nobody else: a connection, of which one that waits for its client gives
-// way; up to freeMemory; a turn only while its body is decoded; a place in the queue only while nobody waits
-// for it. Once a file of the store has changed, no request is answered.
+// Nobody needs what a slow client holds. A connection that has waited long for its client gives way to
+// another. A request takes a place in the queue once its body is there, and a turn to decode a large body
+// until it reads on. Beside the memory that all requests share, each has some of its own.
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,23 +62,21 @@ type Options struct {
 
 // Server answers requests.
 type Server struct {
-	model   Model
-	options Options
-	types   []graph.VertexType
-	ids     []*ids          // by vertex type
-	columns columns.ByType  // that features are made of
-	named   map[string]bool // those of all types; nil: there are none
-	// The most features that a new vertex has, and a new edge.
-	width, edgeWidth int
-	queue            *queue
-	metrics          *figures
-	places           chan struct{}      // has an element for each request that waits or is computed
-	turns            chan struct{}      // of bodies that are not small
-	memory           atomic.Int64       // that requests hold, beside freeMemory of each
-	working          context.Context    // of inferences
-	stop             context.CancelFunc // ends them
-	ending           atomic.Bool
-	done             atomic.Int64 // requests for predictions that were answered
+	model    Model
+	options  Options
+	types    []graph.VertexType
+	ids      []*ids         // by vertex type
+	columns  columns.ByType // that features are made of
+	mostKeys int            // of an object in a request
+	queue    *queue
+	metrics  *figures
+	places   chan struct{}      // has an element for each request that waits or is computed
+	turns    chan struct{}      // of bodies that are not small
+	memory   atomic.Int64       // that requests hold, beside freeMemory of each
+	working  context.Context    // of inferences
+	stop     context.CancelFunc // ends them
+	ending   atomic.Bool
+	done     atomic.Int64 // requests for predictions that were answered
 }
 
 // Deadlines of a connection: for a request's header, for all of it, for writing a response, and for the next
@@ -109,19 +109,11 @@ func New(m Model, o Options) *Server {
 		places: make(chan struct{}, o.Workers+o.Queue),
 		turns:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}
+	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())
-	for i, t := range s.types {
+	for _, t := range s.types {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
-		s.width = max(s.width, m.Predictor.Base().Width(i))
-		for _, c := range s.columns[t.Type] {
-			if s.named == nil {
-				s.named = map[string]bool{}
-			}
-			s.named[c.Name] = true
-		}
-	}
-	for i := range m.Graph.Relations {
-		s.edgeWidth = max(s.edgeWidth, m.Graph.Relations[i].EdgeColumns)
+		s.mostKeys = max(s.mostKeys, leastKeys, len(s.columns[t.Type]))
 	}
 	s.metrics = newFigures(s)
 	return s
@@ -196,8 +188,8 @@ func (s *Server) Handler() http.Handler {
 		s.metrics.write(w)
 	}))
 	mux.HandleFunc("/{$}", s.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "%s; POST /predict answers, as in "+
-			"curl -H content-type:application/json -d %s http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
+		fmt.Fprintf(w, "%s; POST /predict answers, as in curl -H content-type:application/json -d %s "+
+			"http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
 	}))
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %.100q; POST /predict, GET /healthz and "+
@@ -216,7 +208,7 @@ func (s *Server) Handler() http.Handler {
 		}
 		defer func() {
 			if fault := recover(); fault != nil {
-				s.say("a request failed: %v\n%s", fault, debug.Stack())
+				s.options.Log.Printf("a request failed: %v\n%s", fault, debug.Stack())
 				refuse(w, http.StatusInternalServerError, "the request failed; the server's log says where")
 			}
 		}()
@@ -232,7 +224,7 @@ func (o *Options) answersTo(host string) bool {
 	}
 	name := nameIn(host)
 	return !o.OnlyLocal && net.ParseIP(name) != nil ||
-		slices.ContainsFunc(o.Hosts, func(known string) bool { return strings.EqualFold(nameIn(known), name) })
+		slices.ContainsFunc(o.Hosts, func(one string) bool { return strings.EqualFold(nameIn(one), name) })
 }
 
 // nameIn is the name or address in a host.
@@ -248,13 +240,6 @@ func nameIn(host string) string {
 func IsLocal(host string) bool {
 	name := nameIn(host)
 	return strings.EqualFold(name, "localhost") || net.ParseIP(name).IsLoopback()
-}
-
-// say writes to the log.
-func (s *Server) say(format string, args ...any) {
-	if s.options.Log != nil {
-		s.options.Log.Printf(format, args...)
-	}
 }
 
 // only is a handler of one method.
@@ -282,8 +267,8 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// changed says which file of the store has changed since it was opened: what an inference reads of it then may
-// be wrong.
+// changed says which file of the store has changed since it was opened: what an inference reads of it may
+// then be wrong.
 func (s *Server) changed() error {
 	if err := s.model.Graph.Changed(); err != nil {
 		return fmt.Errorf("%w; restart the service", err)
@@ -332,7 +317,7 @@ func (s *Server) response(r *http.Request, h *holding) (*response, error) {
 	if err := s.changed(); err != nil {
 		return nil, badRequest{err, http.StatusServiceUnavailable}
 	}
-	asked, err := s.read(r, h)
+	asked, err := s.read(r.Body.(*body), h)
 	if err != nil {
 		return nil, err
 	}

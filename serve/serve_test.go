@@ -239,24 +239,19 @@ func TestRefuses(t *testing.T) {
 		{``, 400, `the body is empty; send {"vertices": ["v0", "v1"]}`},
 		{`{"vertices": ["v1"`, 400, "the body ends within its JSON object; send all of it"},
 		{`{"vertices": ["v1`, 400, "the body ends within its JSON object; send all of it"},
-		{`{"vertices"`, 400, "the body ends within its JSON object; send all of it"},
-		{`vertices=v1`, 400, "the body is not JSON: invalid character 'v'; send {"},
+		{`vertices=v1`, 400, "the body is not JSON: invalid character 'v'"},
+		{`]}{"vertices": ["v1"]}`, 400, "the body is not JSON: invalid character ']'"},
 		{vertices(`"v1",`), 400, "the body is not JSON: invalid character ']'"},
-		{vertices(`"v1" "v2"`), 400, "what follows in vertices cannot be a JSON string"},
-		{vertices(`01`), 400, `the body is not JSON: invalid value "01"`},
-		{vertices("\"v\n\""), 400, "the body is not JSON: invalid value"},
-		{vertices("\"v\xff\""), 400, "an id is not UTF-8; send the body as UTF-8"},
-		{`["v1"]`, 400, "the body cannot be a JSON array; send {"},
+		{vertices("\"v\n\""), 400, "the body is not JSON: invalid character"},
+		{vertices("\"v\xff\""), 400, "a text is not UTF-8; send the body as UTF-8"},
+		{`["v1"]`, 400, "the body is a JSON array, and not an object"},
 		{`{"vertices": "v1"}`, 400, `vertices cannot be a JSON string; send {"vertices"`},
-		{`{1: 2}`, 400, "a key cannot be a JSON number"},
 		{vertices(`null`), 400, "null names no vertex; give its id"},
 		{vertices(`["v1"]`), 400, "names no vertex; give its id"},
-		{vertices(`1.5`), 400, "1.5 names no vertex; give its id"},
 		{`{"vertex": ["v1"]}`, 400, `the key "vertex" is not known; the keys are vertices`},
-		{`{"vertices": [], "vertices": ["v1"]}`, 400, `the key "vertices" comes twice in the body; give it once`},
+		{`{"vertices": [], "Vertic\u0065s": ["v1"]}`, 400, `the key "vertices" comes twice in an object; give it once`},
 		{`{"vertices": ["v1"]} {}`, 400, "the body has more than one JSON object"},
 		{`{}`, 400, "no vertex is named; give the ids of some as vertices"},
-		{`{"vertices": null}`, 400, "no vertex is named; give the ids of some as vertices"},
 		{vertices(`"w"`), 400, `no vertex is called "w"`},
 		{vertices(`1`), 400, `no vertex is called "1"`},
 		{
@@ -264,23 +259,17 @@ func TestRefuses(t *testing.T) {
 			`"value" is no column of these predictions; give some of [class probability margin`,
 		},
 		{`{"vertices": ["v1"], "columns": []}`, 400, "no column is named"},
-		{`{"vertices": ["v1"], "columns": ["class", "class"]}`, 400, "the column class is named twice"},
 		{vertices(many(`"v1"`, mostVertices)), 400, "a request has 10000 vertices at most; ask in several"},
-		{
-			`{"new": [` + many("{}", mostVertices) + `]}`, 400,
-			"new vertex 10000: a request has 10000 vertices at most; ask in several",
-		},
+		{`{"new": [` + many("{}", mostVertices) + `]}`, 400, "a request has 10000 vertices at most; ask in several"},
 		{
 			added(`"edges": {"in": [` + many("1", mostEdges) + `]}`), 400,
-			"new vertex 1: a request has 100000 new edges at most; ask in several",
+			"a request has 100000 new edges at most; ask in several",
 		},
-		{added(`"id": "x", "id": "x"`), 400, `new vertex 1: the key "id" comes twice in a new vertex`},
-		{added(`"features": [1, 2, 3, 4, 5, 6]`), 400, "features has more than 5 numbers"},
-		{added(`"features": [1e40]`), 400, "features: 1e40 is no number of 32 bits"},
-		{added(`"features": ["1"]`), 400, "features cannot be a JSON string"},
-		{added(`"features": ` + strings.Repeat("[", 1e6)), 400, "features cannot be a JSON array"},
-		{vertices(`"` + strings.Repeat("v", mostToken) + `"`), 400, "an id has more than 16384 bytes; give fewer"},
-		{vertices(strings.Repeat("1", mostToken+1)), 400, "an id has more than 16384 bytes; give fewer"},
+		{added(`"id": "x", "id": "x"`), 400, `the key "id" comes twice in an object; give it once`},
+		{added(`"columns": {"a":1,"A":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1}`), 400, "an object has more than 8 keys"},
+		{added(`"features": ` + strings.Repeat("[", 1e6)), 400, "within each other 8 times, and 7 times at most"},
+		{vertices(`"` + strings.Repeat("v", mostToken) + `"`), 400, "a text or a number has more than 16384 bytes"},
+		{vertices(strings.Repeat("1", mostToken+1)), 400, "a text or a number has more than 16384 bytes; give fewer"},
 		{strings.Repeat(" ", mostBytes+1), 413, "the body has more than 4194304 bytes"},
 	} {
 		status, text := ask(s, "POST", "/predict", c.body)
@@ -303,7 +292,7 @@ func TestRefuses(t *testing.T) {
 			"send it with the header Content-Type: application/json",
 		},
 		{"POST", "/predict", []string{"Content-Type", ""}, 415, "send it with the header Content-Type"},
-		{"POST", "/predict", []string{"Content-Encoding", "gzip"}, 415, "send it without Content-Encoding: gzip"},
+		{"POST", "/predict", []string{"Content-Encoding", "gzip"}, 415, "without Content-Encoding: gzip"},
 		{
 			"GET", "http://elsewhere.example/", nil, 403,
 			`this server does not answer to the name "elsewhere.example": ask it by its address, or start weft ` +
@@ -324,7 +313,8 @@ func TestRefuses(t *testing.T) {
 // TestIsLocal: names and addresses of the loopback device are this machine's own, with a port or without.
 func TestIsLocal(t *testing.T) {
 	for host, want := range map[string]bool{
-		"localhost": true, "localhost:80": true, "LOCALHOST": true, "LocalHost.:80": true, "127.0.0.1": true, "127.0.0.1:80": true, "::1": true,
+		"localhost": true, "localhost:80": true, "LOCALHOST": true, "LocalHost.:80": true,
+		"127.0.0.1": true, "127.0.0.1:80": true, "::1": true,
 		"[::1]": true, "[::1]:80": true, "": false, "0.0.0.0": false, "::": false, "10.0.0.1:80": false,
 		"elsewhere.example": false, "localhost.example:80": false, "127.0.0.1.example": false,
 	} {
@@ -534,7 +524,7 @@ func TestNew(t *testing.T) {
 		`{"id": "x", "type": "person"}`:             `there is no vertex type "person"; types are vertex`,
 		of5(`"z"`):                                  `no vertex is called "z"`,
 		of5(`{"id": "v1", "weight": 2}`):            "those of the graph have none",
-		of5(`{"id": "v1", "features": [2]}`):        "features has more than 0 numbers; give as many",
+		of5(`{"id": "v1", "features": [2]}`):        "has 1 features, and the graph's have 0",
 		of5(`{"id": "v1", "w": 2}`):                 `the key "w" is not known`,
 		of5(`{"id": "v1", "relation": "r"}`):        `no relation "r"`,
 	} {
@@ -646,7 +636,7 @@ func TestColumns(t *testing.T) {
 		`"age": 31, "city": "Rome"`:                          "column vip: it is not given; give null",
 		`"age": 31, "city": "Rome", "vip": true, "x": 1`:     `there is no column "x"; columns are age, city, vip`,
 		`"age": "old", "city": "Rome", "vip": true`:          `column age: "old" is no number`,
-		`"age": [1], "city": "Rome", "vip": true`:            "column age: an array or object is no value of a table",
+		`"age": [1], "city": "Rome", "vip": true`:            "column age: [1] is no value of a table",
 		`"age": 31, "city": "Rome", "vip": true, "shoes": 1`: `there is no column "shoes"`,
 	} {
 		status, text := ask(s, "POST", "/predict", `{"new": [`+vertex("x", columns)+`]}`)

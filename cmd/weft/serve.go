@@ -28,8 +28,9 @@ type serveCommand struct {
 	hosts    []string
 }
 
-func newServe() *cobra.Command {
-	s := &serveCommand{}
+func newServe() *cobra.Command { return new(serveCommand).command() }
+
+func (s *serveCommand) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve RUN [STORE]",
 		Short: "answer requests for predictions over HTTP, with the weights of a run",
@@ -42,8 +43,11 @@ to the graph for this answer alone, with their columns or features and their edg
 taken, and GET /metrics has figures for Prometheus.
 
 One core reads and writes requests. Each other one, or as many threads as --threads says, computes answers. Requests that find none wait,
-and those that find no place to wait are answered 503. A signal (SIGINT or SIGTERM) ends serve once all requests that it has taken are
-answered.`,
+and those that find no place to wait are answered 503. So are all once a file of the store has changed: restart serve then. A signal
+(SIGINT or SIGTERM) ends serve once all requests that it has taken are answered, or 8 s later.
+
+A request names this machine by an address, as localhost, or by a name of --host. Where --listen is an address of this machine alone, as
+127.0.0.1 is, no other address may be named. So a web page elsewhere, whose own name leads here, gets no answer.`,
 		Example: `  weft serve runs/first
   weft serve runs/first stores/newer --port 9000
   weft serve runs/first --listen 0.0.0.0 --threads 4

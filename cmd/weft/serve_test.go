@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,7 +23,12 @@ import (
 // served starts serve, and returns its address and what ends it by a signal, which returns its last words.
 func served(t *testing.T, args ...string) (url string, end func() string) {
 	t.Helper()
-	c := exec.Command("weft", append([]string{"serve", "--port", "0"}, args...)...)
+	return listens(t, exec.Command("weft", append([]string{"serve", "--port", "0"}, args...)...))
+}
+
+// listens is served by a command.
+func listens(t *testing.T, c *exec.Cmd) (url string, end func() string) {
+	t.Helper()
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -96,6 +102,46 @@ func TestInferencesAtATime(t *testing.T) {
 		require.NoError(t, cmd.ParseFlags(c.flags))
 		assert.Equal(t, c.want, new(serveCommand).workers(cmd, c.threads), "%v of %d", c.flags, c.threads)
 	}
+}
+
+// TestServeOptions: the flags are those of the server.
+func TestServeOptions(t *testing.T) {
+	s := &serveCommand{}
+	cmd := s.command()
+	flags := []string{"--queue", "7", "--host", "a", "--host", "b.example", "--threads", "3"}
+	require.NoError(t, cmd.ParseFlags(flags))
+	o := s.options(cmd, 3)
+	assert.Equal(t, 7, o.Queue)
+	assert.Equal(t, 3, o.Workers)
+	assert.Equal(t, "a b.example", strings.Join(o.Hosts, " "))
+	assert.Equal(t, true, o.OnlyLocal)
+	require.NoError(t, cmd.ParseFlags([]string{"--listen", "0.0.0.0"}))
+	assert.Equal(t, false, s.options(cmd, 3).OnlyLocal)
+}
+
+// TestServeWithFewFiles: where serve may open few files, idle clients, more than these, keep nobody out, and
+// nothing is said of them.
+func TestServeWithFewFiles(t *testing.T) {
+	dir := t.TempDir()
+	store, run := filepath.Join(dir, "g"), filepath.Join(dir, "run")
+	require.NoError(t, generate.Write(store, generate.Options{
+		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 4, Classes: 2,
+	}))
+	weft(t, "train", store, "--epochs", "1", "--out", run)
+	var said bytes.Buffer
+	c := exec.Command("sh", "-c", `ulimit -n 128; exec "$0" "$@"`, "weft", "serve", run, "--port", "0")
+	c.Stderr = &said
+	url, end := listens(t, c)
+	for range 130 {
+		idle, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		require.NoError(t, err)
+		defer idle.Close()
+	}
+	status, _, err := asked(url, `{"vertices": [1]}`)
+	require.NoError(t, err)
+	assert.Equal(t, 200, status)
+	assert.Contains(t, end(), "1 request answered in ")
+	assert.Equal(t, "weft: terminated: stopping; interrupt again to stop at once\n", said.String())
 }
 
 // TestServe: serve answers what predict writes, and a signal ends it with status 0.

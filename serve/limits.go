@@ -1,0 +1,149 @@
+package serve
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"weft/internal/refusal"
+)
+
+// What a request may have at most.
+const (
+	mostVertices = 10_000
+	mostEdges    = 100_000  // new ones
+	mostToken    = 16 << 10 // bytes of a text or a number
+	leastKeys    = 8        // of an object, where the graph has fewer columns
+)
+
+// A byte of a body takes so many of memory at most, as it comes and decoded.
+const decoded = 8
+
+// Levels of brackets in a request: its lists, the columns of a new vertex, the lists of edges, and the features
+// of an edge.
+const (
+	listLevel    = 2
+	columnsLevel = 4
+	edgesLevel   = 5
+	lastLevel    = 7
+)
+
+// limits is a body as it comes, up to the first thing of which a request has too much, or that decoders do not
+// refuse. What else is wrong is left to a decoder.
+type limits struct {
+	io.Reader
+	holds    *holding
+	mostKeys int // of an object
+	levels   [lastLevel + 1]level
+	depth    int
+	vertices int // elements of lists, that is
+	edges    int
+	token    []byte // text or number
+	text     bool   // the token is a text, which has not ended
+	escaped  bool   // its next byte is
+}
+
+// level is what is within a bracket.
+type level struct {
+	keys map[string]bool // nil: of an array
+	key  bool            // the next text is a key
+}
+
+func (l *limits) Read(p []byte) (n int, err error) {
+	n, err = l.Reader.Read(p)
+	for _, c := range p[:n] {
+		if wrong := l.see(c); wrong != nil {
+			return 0, wrong
+		}
+	}
+	if held := l.holds.take(decoded * n); held != nil {
+		return 0, held
+	}
+	return n, err
+}
+
+// see takes the next byte.
+func (l *limits) see(c byte) error {
+	switch {
+	case l.text:
+		l.text = c != '"' || l.escaped
+		l.escaped = c == '\\' && !l.escaped
+		if l.token = append(l.token, c); !l.text {
+			return l.ended()
+		}
+	case c == '"':
+		l.text, l.token = true, append(l.token[:0], c)
+	case strings.IndexByte("[]{},: \n\r\t", c) < 0:
+		l.token = append(l.token, c)
+	default:
+		l.token = l.token[:0]
+		return l.structure(c)
+	}
+	if len(l.token) > mostToken {
+		return refusal.Errorf("a text or a number has more than %d bytes; give fewer", mostToken)
+	}
+	return nil
+}
+
+// ended takes a text.
+func (l *limits) ended() error {
+	at := &l.levels[l.depth]
+	if !utf8.Valid(l.token) {
+		return refusal.Errorf("a text is not UTF-8; send the body as UTF-8")
+	}
+	if !at.key {
+		return nil
+	}
+	var key string
+	if err := json.Unmarshal(l.token, &key); err != nil {
+		return err
+	}
+	if l.depth != columnsLevel { // of others the case does not count
+		key = strings.ToLower(key)
+	}
+	switch {
+	case at.keys[key]:
+		return refusal.Errorf("the key %.40q comes twice in an object; give it once", key)
+	case len(at.keys) == l.mostKeys:
+		return refusal.Errorf("an object has more than %d keys; the keys are %s", l.mostKeys, keys)
+	}
+	at.keys[key], at.key = true, false
+	return nil
+}
+
+// structure takes a byte that is part of no token.
+func (l *limits) structure(c byte) error {
+	switch c {
+	case '[', '{':
+		if l.depth == lastLevel {
+			return refusal.Errorf("arrays and objects are within each other %d times, and %d times at most in "+
+				"a request", l.depth+1, lastLevel)
+		}
+		l.depth++
+		l.levels[l.depth] = level{}
+		if c == '{' {
+			l.levels[l.depth] = level{map[string]bool{}, true}
+		}
+	case ']', '}':
+		l.depth = max(0, l.depth-1)
+	case ',':
+		if at := &l.levels[l.depth]; at.keys != nil {
+			at.key = true
+			return nil
+		}
+		switch l.depth {
+		case listLevel:
+			l.vertices++
+		case edgesLevel:
+			l.edges++
+		}
+	}
+	switch {
+	case l.vertices >= mostVertices:
+		return refusal.Errorf("a request has %d vertices at most; ask in several", mostVertices)
+	case l.edges >= mostEdges:
+		return refusal.Errorf("a request has %d new edges at most; ask in several", mostEdges)
+	}
+	return nil
+}
