@@ -51,7 +51,7 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN|FOLDER…",
 		Short: "write a page about runs: curves, classes, memory, messages, settings that differ",
-		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, the settings in which they differ,
+		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, their settings and those in which they differ,
 the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, what each worker
 took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.`,
 		Example: "  weft report runs/first --out first.html\n  weft report runs/seeds " +
@@ -126,8 +126,11 @@ type reportRun struct {
 	NotMeasured string       // why there are no classes
 	Profile     *profileView // nil: the run has none
 	Listed      *rundir.Listed
+	Given, Left []settingShown // those that the model uses: chosen, and left at their defaults
 	curve       []train.Epoch
 }
+
+type settingShown struct{ Name, Value string }
 
 // chart is a chart of the page, with the keys that its script reads.
 type chart struct {
@@ -142,6 +145,7 @@ type series struct {
 	Dash  []int           `json:"dash"`
 	X     []int           `json:"x"`
 	Y     []metric.Number `json:"y"`
+	of    string          // what of a run it is
 }
 
 // reportContents is what the page's template shows.
@@ -152,6 +156,7 @@ type reportContents struct {
 	Runs                       []*reportRun
 	Differ                     []string
 	Curves                     []chart
+	Level                      []string       // what charts would say in which no curve changes
 	Memory                     []*memoryChart // in the order of the runs that have one
 }
 
@@ -232,6 +237,16 @@ func readReportRun(dir string) (*reportRun, error) {
 	r := &reportRun{Run: run, Listed: &rundir.Listed{
 		Standing: &rundir.Standing{Dataset: run.Summary.Dataset}, Settings: run.Settings,
 	}}
+	defaults := setting.Defaults()
+	for _, s := range setting.All() {
+		to := &r.Given
+		if r.Settings[s.Name] == s.Text(&defaults) {
+			to = &r.Left
+		}
+		if value := r.Listed.Setting(s.Name); value != "" {
+			*to = append(*to, settingShown{s.Name, value})
+		}
+	}
 	if r.curve, err = rundir.ReadCurve(dir); err != nil {
 		return nil, err
 	}
@@ -341,7 +356,9 @@ func (p *reportContents) draw() {
 				}
 			}
 		}
-		if len(c.Series) > 0 {
+		if said := c.level(); said != "" {
+			p.Level = append(p.Level, said)
+		} else if len(c.Series) > 0 {
 			p.Curves = append(p.Curves, c)
 		}
 	}
@@ -398,6 +415,27 @@ func (p *reportContents) metrics() (names []string) {
 	return names
 }
 
+// level says what the chart would, if none of its curves changes; "" if one does.
+func (c *chart) level() string {
+	var parts, said []string
+	of := map[string][]metric.Number{}
+	for _, s := range c.Series {
+		if len(s.Y) == 1 || slices.Min(s.Y) != slices.Max(s.Y) {
+			return ""
+		}
+		if of[s.of] == nil {
+			parts = append(parts, s.of)
+		}
+		of[s.of] = append(of[s.of], s.Y[0])
+	}
+	for _, part := range parts {
+		least, most := float64(slices.Min(of[part])), float64(slices.Max(of[part]))
+		said = append(said, fmt.Sprintf("%s %.4g%s%s", part, least,
+			when(least < most, fmt.Sprintf(" to %.4g", most)), c.Unit))
+	}
+	return when(said != nil, c.Title+":"+strings.Join(said, ","))
+}
+
 // mostPoints is how many epochs a curve shows.
 const mostPoints = 2000
 
@@ -407,7 +445,7 @@ func (r *reportRun) series(suffix string, drawn stroke, scale float64,
 ) series {
 	s := series{
 		Name: r.Name + suffix + drawn.name, Color: r.Color, Dash: drawn.dash,
-		X: []int{}, Y: []metric.Number{},
+		X: []int{}, Y: []metric.Number{}, of: suffix,
 	}
 	for k := range r.curve {
 		e := &r.curve[k]

@@ -39,6 +39,7 @@ func TestReport(t *testing.T) {
 		t.Fatal("the page has no curves")
 	}
 	folders := []string{filepath.Join(runs, "seed-0"), filepath.Join(runs, "seed-1")}
+	var last float64 // loss of the first run
 	for k, folder := range folders {
 		run, _, _, err := rundir.Read(folder)
 		require.NoError(t, err)
@@ -47,6 +48,9 @@ func TestReport(t *testing.T) {
 		curve, err := rundir.ReadCurve(folder)
 		require.NoError(t, err)
 		losses, tests := charts[0].Series[2*k], charts[1].Series[3*k+2]
+		if k == 0 {
+			last = curve[len(curve)-1].Loss
+		}
 		for i, e := range curve {
 			if losses.X[i] != e.Epoch || float64(losses.Y[i]) != e.Loss || float64(tests.Y[i]) != 100*e.Test {
 				t.Errorf("run %d, epoch %d: loss %v and test accuracy %v, want %v and %v", k, e.Epoch,
@@ -56,7 +60,18 @@ func TestReport(t *testing.T) {
 	}
 	b := newBrowser(t)
 	b.open("file://" + page)
-	b.check(len(charts)+len(folders), []string{"seed-0", "seed-1", "± "})
+	b.check(len(charts)+len(folders), []string{
+		"seed-0", "seed-1", "± ", "epochs 7 parallel graph=2", "learning rate: 0.01, in all epochs",
+	})
+	var shown []string // by the legends, without a pointer
+	b.evaluate(`[...document.querySelectorAll("#charts .u-legend")].map(l => l.innerText.match(/\d/) ? "" : l.innerText)`,
+		&shown)
+	assert.Equal(t, make([]string, len(charts)), shown, "legends without numbers")
+	b.evaluate(`[...document.querySelectorAll("#charts .u-value")].slice(0, 2).map(v => v.innerText)`, &shown)
+	assert.Equal(t, []string{"7", fmt.Sprintf("%.5g", last)}, shown, "the last epoch, and its loss")
+	var left int
+	b.evaluate(`document.querySelector("details .settings").textContent.includes("hidden 64") ? 1 : 0`, &left)
+	assert.Equal(t, 1, left, "the settings at their defaults")
 	for k, folder := range folders {
 		checkProfileOf(t, b, k, folder)
 	}
@@ -118,6 +133,13 @@ func TestReportOfStrangeNames(t *testing.T) {
 	b.evaluate(`document.querySelectorAll("body img, body b, section script").length`, &strange)
 	b.evaluate("document.documentElement.scrollWidth", &width)
 	b.evaluate("getComputedStyle(document.body).backgroundColor", &ground)
+	var cut, told int
+	b.evaluate(`[...document.querySelectorAll(".wide")].filter(t => t.scrollWidth > t.clientWidth).length`, &cut)
+	b.evaluate(`[...document.querySelectorAll(".wide.after + .scrolls")].filter(h => h.offsetHeight > 0).length`,
+		&told)
+	if cut == 0 || told != cut {
+		t.Errorf("%d tables are cut, and %d say so", cut, told)
+	}
 	if rows != 2 || strange != 0 || width > 360 || ground != "rgb(13, 17, 23)" {
 		t.Errorf("%d runs, %d strange elements, %d columns, ground %s", rows, strange, width, ground)
 	}
@@ -138,7 +160,11 @@ func TestCurvesAreThinned(t *testing.T) {
 	r := &reportRun{}
 	r.Summary.Metric = "accuracy"
 	for k := 1; k <= 3*mostPoints; k++ {
-		r.curve = append(r.curve, train.Epoch{Epoch: k, Evaluated: k%25 == 0})
+		n := float64(k)
+		r.curve = append(r.curve, train.Epoch{
+			Epoch: k, Loss: n, LR: n, Seconds: n, PeakBytes: int64(k), Evaluated: k%25 == 0,
+			Scores: metric.Scores{Train: n, Val: n, Test: n},
+		})
 	}
 	p := &reportContents{Runs: []*reportRun{r}}
 	p.draw()
@@ -221,6 +247,34 @@ func TestMetricsHaveCharts(t *testing.T) {
 	}
 	assert.Equal(t, 6, curves["accuracy"], "curves of accuracy and rmse: %v", curves)
 	assert.Equal(t, 3, curves["rmse"], "curves of accuracy and rmse: %v", curves)
+}
+
+// TestLevelCurves: what no epoch changes in any run is a line and no chart.
+func TestLevelCurves(t *testing.T) {
+	p := &reportContents{}
+	for k, rate := range []float64{.5, .25} {
+		r := &reportRun{Name: fmt.Sprint("run", k)}
+		for e := range 3 {
+			r.curve = append(r.curve, train.Epoch{
+				Epoch: e, Loss: float64(3 - e), LR: rate, Seconds: 2, PeakBytes: 3_000_000,
+				LiveBytes: 1_000_000 * int64(1+e*k),
+			})
+		}
+		p.Runs = append(p.Runs, r)
+	}
+	p.draw()
+	var drawn []string
+	for _, c := range p.Curves {
+		drawn = append(drawn, c.Title)
+	}
+	assert.Equal(t, []string{"loss", "tensors of worker 0, at the peak"}, drawn)
+	assert.Equal(t, []string{"learning rate: 0.25 to 0.5", "seconds of an epoch: 2 s"}, p.Level)
+	p.Runs, p.Curves, p.Level = p.Runs[:1], nil, nil
+	p.draw()
+	assert.Equal(t, []string{
+		"learning rate: 0.5", "seconds of an epoch: 2 s",
+		"tensors of worker 0, at the peak: 3 MB, after the epoch 1 MB",
+	}, p.Level)
 }
 
 // TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an

@@ -4,25 +4,28 @@
 const plots = [];
 const short = (v, unit, digits) => v == null ? "" : +v.toPrecision(digits) + unit;
 
-function draw(box, title, x, unit, series, data) {
+// The legend has the values below the pointer, and without one those of point rest.
+function draw(box, title, x, unit, series, data, rest) {
   const options = {
     title, width: box.clientWidth, height: 280, scales: { x: { time: false } },
     axes: [{ ...axis, values: (u, all) => all.map(v => short(v, x.unit || "", 4)) }, { ...axis, size: 70, values: (u, all) => all.map(v => short(v, unit, 4)) }],
     series: [x, ...series],
+    hooks: { setCursor: [plot => plot.cursor.idx == null && plot.setLegend({ idx: rest })] },
   };
   const plot = new uPlot(options, data, box);
+  plot.setLegend({ idx: rest });
   plots.push(plot);
   new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: 280 })).observe(box);
 }
 
 const charts = document.getElementById("charts");
 for (const chart of curves || []) {
-  const box = document.createElement("div");
+  const box = document.createElement("div"), data = uPlot.join(chart.series.map(s => [s.x, s.y]));
   charts.append(box);
   const value = (u, v) => short(v, chart.unit, 5) || "–";
   draw(box, chart.title, { label: "epoch" }, chart.unit,
     chart.series.map(s => ({ label: s.name, stroke: s.color, dash: s.dash, width: 1.5, spanGaps: true, value })),
-    uPlot.join(chart.series.map(s => [s.x, s.y])));
+    data, data[0].length - 1);
 }
 
 // Each kind is drawn from 0 to the sum of it and those below, the highest first.
@@ -34,5 +37,21 @@ const boxes = document.querySelectorAll(".memory");
   const series = kinds.map(s => ({ label: s.name, stroke: s.color, fill: s.color, width: 1, points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }), value: value(s) }));
   const where = { label: "at", points: { show: false }, paths: () => null, value: (u, v, at, i) => i == null ? "–" : chart.at[i] };
   draw(boxes[k], chart.title, { label: "time", unit: " ms", value: (u, v) => short(v, " ms", 4) || "–" }, " MB", [...series, where],
-    [chart.x, ...kinds.map(s => s.y), chart.x.map(() => 0)]);
+    [chart.x, ...kinds.map(s => s.y), chart.x.map(() => 0)], sum.indexOf(Math.max(...sum)));
 });
+
+// A table that goes on beyond an edge fades there, and a line below it says so.
+for (const box of document.querySelectorAll(".wide")) {
+  const hint = document.createElement("p");
+  hint.className = "scrolls";
+  hint.textContent = "↔ the table goes on: scroll it";
+  box.after(hint);
+  const look = () => {
+    const left = box.scrollWidth - box.clientWidth - box.scrollLeft;
+    box.classList.toggle("before", box.scrollLeft > 1);
+    box.classList.toggle("after", left > 1);
+    box.tabIndex = box.scrollLeft + left > 1 ? 0 : -1;
+  };
+  box.addEventListener("scroll", look);
+  new ResizeObserver(look).observe(box);
+}
