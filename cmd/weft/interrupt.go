@@ -44,7 +44,8 @@ func watchSignals() {
 // its child and to the group that both are in.
 const sameRequest = time.Second
 
-// attend hands on each signal that comes, one a request.
+// attend hands on each signal that comes, one a request. Who attends hears it to the end before the work stops
+// that it was for: a signal at the last moment is not lost.
 func attend(signals <-chan os.Signal) {
 	var taken time.Time
 	for s := range signals {
@@ -52,19 +53,23 @@ func attend(signals <-chan os.Signal) {
 			continue
 		}
 		taken = time.Now()
-		interrupts.mu.Lock()
-		handle, explain := interrupts.attended, interrupts.explain
-		if interrupts.parting {
-			handle = endAtOnce
-		}
-		interrupts.mu.Unlock()
-		if handle != nil {
-			handle(s)
-			continue
-		}
+		hear(s)
+	}
+}
+
+// hear hands on a signal.
+func hear(s os.Signal) {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	switch {
+	case interrupts.parting:
+		endAtOnce(s)
+	case interrupts.attended != nil:
+		interrupts.attended(s)
+	default:
 		err := launch.ErrInterrupted
-		if explain != nil {
-			err = explain(s)
+		if interrupts.explain != nil {
+			err = interrupts.explain(s)
 		}
 		fmt.Fprintln(os.Stderr, oneLine(err))
 		os.Exit(exitInterrupted)
@@ -72,7 +77,7 @@ func attend(signals <-chan os.Signal) {
 }
 
 // attendWith hands the signals that follow to handle, with who heard them before (nil: nobody), until stop is
-// called.
+// called, which handle does not.
 func attendWith(handle func(s os.Signal, around func(os.Signal))) (stop func()) {
 	interrupts.mu.Lock()
 	defer interrupts.mu.Unlock()
@@ -116,10 +121,10 @@ func partWithSignals() {
 // untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
 // order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
 // which may be nil, and a third without waiting for these. Work within other work hears a signal first, and
-// then the other does.
+// then the other does. stop returns why the context ended before, nil if it did not.
 func untilSignal(parent context.Context, notice func(os.Signal),
 	lastWords func(),
-) (ctx context.Context, stop func()) {
+) (ctx context.Context, stop func() error) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
 	rest := attendWith(func(s os.Signal, around func(os.Signal)) {
@@ -142,10 +147,11 @@ func untilSignal(parent context.Context, notice func(os.Signal),
 			endAtOnce(s)
 		}
 	})
-	return ctx, func() {
+	return ctx, sync.OnceValue(func() error {
 		rest()
-		cancel(nil)
-	}
+		defer cancel(nil)
+		return context.Cause(ctx)
+	})
 }
 
 // endsAtOnce reports whether a second signal asks for an end at once, and not for an orderly one.

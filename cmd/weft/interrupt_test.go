@@ -86,3 +86,25 @@ func TestSignalWithinOtherWork(t *testing.T) {
 		}
 	})
 }
+
+// TestSignalAtTheEnd: a signal that comes before work stops is told to who stops it, and while it is heard the
+// work does not stop.
+func TestSignalAtTheEnd(t *testing.T) {
+	withSignals(t, func(t *testing.T, send func(os.Signal)) {
+		_, stop := untilSignal(t.Context(), func(os.Signal) {
+			if interrupts.mu.TryLock() {
+				t.Error("the work may stop while the signal is heard")
+				interrupts.mu.Unlock()
+			}
+		}, nil)
+		send(syscall.SIGQUIT)
+		for range 2 {
+			if err := stop(); !errors.Is(err, launch.ErrInterrupted) {
+				t.Errorf("the end of the work: %v", err)
+			}
+		}
+		if _, stop := untilSignal(t.Context(), func(os.Signal) {}, nil); stop() != nil {
+			t.Error("interrupted without a signal")
+		}
+	})
+}

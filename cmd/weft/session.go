@@ -13,7 +13,6 @@ import (
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/datasets"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
@@ -188,7 +187,7 @@ func (s *session) counts() partition.Whole { return s.job.Whole() }
 // untilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
 func (s *session) untilSignal(
 	cmd *cobra.Command, lost string, lastWords func(),
-) (ctx context.Context, stop func()) {
+) (ctx context.Context, stop func() error) {
 	return untilSignal(cmd.Context(), func(signal os.Signal) {
 		s.sayWaiting(cmd.Context(), signal, lost)
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", signal)
@@ -311,10 +310,7 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 		_, err = partition.Write(store, g, a, shown.show)
 	}
 	shown.erase()
-	if ctx.Err() != nil {
-		return launch.ErrInterrupted
-	}
-	return err
+	return cmp.Or(stop(), err)
 }
 
 // refuseDGL says which of DGL's partitions a store has, if those asked for are missing.
@@ -379,8 +375,5 @@ func resolve(parent context.Context, of source, show io.Writer) (store string, e
 		}
 		store, err = m.Store(ctx, dataset)
 	}
-	if ctx.Err() != nil {
-		return "", launch.ErrInterrupted
-	}
-	return store, err
+	return store, cmp.Or(stop(), err)
 }
