@@ -152,7 +152,8 @@ func TestPlannedStages(t *testing.T) {
 	}
 }
 
-// TestChunksAreMadeOnce: the workers of a job on a stored graph share its chunks. A cancelled plan leaves none.
+// TestChunksAreMadeOnce: the workers of a job on a stored graph share its chunks. A cancelled plan leaves
+// none.
 func TestChunksAreMadeOnce(t *testing.T) {
 	o := given(Defaults(), "model gcn, layers 4, parallel pipeline=4, threads 1, epochs 1")
 	store := filepath.Join(t.TempDir(), "g")

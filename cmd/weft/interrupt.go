@@ -44,8 +44,8 @@ func watchSignals() {
 // its child and to the group that both are in.
 const sameRequest = time.Second
 
-// attend hands on each signal that comes, one a request. Who attends hears it to the end before the work stops
-// that it was for: a signal at the last moment is not lost.
+// attend hands on each signal that comes, one a request. Who attends hears it to the end before the work
+// stops that it was for: a signal at the last moment is not lost.
 func attend(signals <-chan os.Signal) {
 	var taken time.Time
 	for s := range signals {

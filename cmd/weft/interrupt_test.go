@@ -87,8 +87,8 @@ func TestSignalWithinOtherWork(t *testing.T) {
 	})
 }
 
-// TestSignalAtTheEnd: a signal that comes before work stops is told to who stops it, and while it is heard the
-// work does not stop.
+// TestSignalAtTheEnd: a signal that comes before work stops is told to who stops it, and while it is heard
+// the work does not stop.
 func TestSignalAtTheEnd(t *testing.T) {
 	withSignals(t, func(t *testing.T, send func(os.Signal)) {
 		_, stop := untilSignal(t.Context(), func(os.Signal) {
