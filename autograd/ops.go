@@ -7,6 +7,7 @@ import (
 
 // Linear returns x·w, for x rows × in (dense, or constant and sparse) and w in × out.
 func Linear(x, w *Var) *Var {
+	checkProduct(x, w)
 	t := x.tape
 	if s := x.sparse; s != nil {
 		return t.Record(Op{
@@ -35,6 +36,14 @@ func Linear(x, w *Var) *Var {
 	})
 }
 
+// checkProduct panics with a Mismatch unless there is a product x·w.
+func checkProduct(x, w *Var) {
+	if x.Cols() != w.Rows() {
+		panic(tensor.Mismatched("a product of %d×%d and %d×%d: the second needs %d rows", x.Rows(), x.Cols(),
+			w.Rows(), w.Cols(), x.Cols()))
+	}
+}
+
 // weightGradient adds xᵀ·g to the gradient of w, for a dense product x·w.
 func weightGradient(x, w *Var, g *tensor.Matrix) {
 	if w.wants {
@@ -45,6 +54,7 @@ func weightGradient(x, w *Var, g *tensor.Matrix) {
 
 // AddLinear returns z + x·w. It may reuse the memory of z, which must not be used afterwards.
 func AddLinear(z, x, w *Var) *Var {
+	checkProduct(x, w)
 	t := x.tape
 	if x.sparse != nil {
 		return Add(z, Linear(x, w))

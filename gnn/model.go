@@ -1,9 +1,14 @@
 package gnn
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"weft/autograd"
+	"weft/nn"
+	"weft/tensor"
 )
 
 // Model is a built model, or a consecutive part of one: blocks that map the state before the first to the
@@ -14,23 +19,42 @@ type Model []Block
 func Build(specs []BlockSpec, from, to int, e Env) (m Model) {
 	for i, s := range specs[from:to] {
 		e.Params.BeginLayer(from + i)
-		m = append(m, numbered{s.Build(e), from + i})
+		before := len(e.Params.List)
+		b := numbered{s.Build(e), from + i, fmt.Sprintf("layer %d", from+i)}
+		if made := e.Params.List[before:]; len(made) > 0 {
+			b.name += " (" + pathOf(made) + ")"
+		}
+		m = append(m, b)
 	}
 	return m
 }
 
-// numbered is a block, and its number in the whole model, which the tape is told.
+// pathOf is the module path of parameters: that which they have in common, or the first one's name.
+func pathOf(made []*nn.Param) string {
+	module := func(path string) string { return path[:max(0, strings.LastIndexByte(path, '.'))] }
+	path := module(made[0].Name)
+	for _, p := range made {
+		for path != "" && !strings.HasPrefix(p.Name, path+".") {
+			path = module(path)
+		}
+	}
+	return cmp.Or(path, made[0].Name)
+}
+
+// numbered is a block, its number in the whole model, which the tape is told, and its name in errors.
 type numbered struct {
 	Block
 	number int
+	name   string
 }
 
 // Forward implements Block.
-func (b numbered) Forward(s State) State {
+func (b numbered) Forward(s State) (out State) {
 	t := s.tape()
 	t.BeginLayer(b.number)
 	defer t.BeginLayer(autograd.NoLayer)
-	return b.Block.Forward(s)
+	tensor.Within(b.name, func() { out = b.Block.Forward(s) })
+	return out
 }
 
 // Forward passes a state through the blocks. After each block it releases everything but the state that the

@@ -425,9 +425,9 @@ func boolean(b bool) C.int32_t {
 	return 0
 }
 
-// check panics unless the matrix has the given shape.
+// check panics with a Mismatch unless the matrix has the given shape.
 func check(what string, m *tensor.Matrix, rows, cols int) {
 	if m != nil && (m.Rows != rows || m.Cols != cols) {
-		panic(fmt.Sprintf("kernel: %s is %d×%d, asked %d×%d", what, m.Rows, m.Cols, rows, cols))
+		panic(tensor.Mismatched("%s has the shape %d×%d, and needs %d×%d", what, m.Rows, m.Cols, rows, cols))
 	}
 }

@@ -1,7 +1,6 @@
 package nn
 
 import (
-	"fmt"
 
 	"weft/autograd"
 	"weft/kernel"
@@ -45,7 +44,8 @@ func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix,
 func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total float64) float64 {
 	team := logits.Tape().Team
 	if logits.Cols() != y.Classes {
-		panic(fmt.Sprintf("nn: a model with %d outputs for %d classes", logits.Cols(), y.Classes))
+		panic(tensor.Mismatched("the model gives %d×%d, and the labels need %d columns", logits.Rows(),
+			logits.Cols(), y.Classes))
 	}
 	if total == 0 {
 		return 0

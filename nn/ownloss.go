@@ -40,7 +40,7 @@ func (f LossFunc) Loss(output *autograd.Var, labels Labels, rows *tensor.Matrix,
 	}
 	t := autograd.NewTape(output.Tape().Team)
 	t.Storage = tensor.Float32
-	loss := t.Scope(func() *autograd.Var { return f(listed(t, output, rows), labels) })
+	loss := t.Scope(func() *autograd.Var { return f.of(listed(t, output, rows), labels) })
 	defer loss.Drop()
 	return 1 / total * sumOf(loss)
 }
@@ -59,7 +59,7 @@ func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor
 	var of *autograd.Var
 	loss := t.Scope(func() *autograd.Var {
 		of = listed(t, output, rows)
-		return f(of, labels)
+		return f.of(of, labels)
 	})
 	part = 1 / total * sumOf(loss)
 	root := team.Memory.NewElement(tensor.Gradients, loss.Element(), loss.Rows(), loss.Cols())
@@ -77,6 +77,12 @@ func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor
 	team.Scatter(grad, g, rows)
 	g.Release()
 	return part, grad
+}
+
+// of is the loss of rows; a Mismatch names it.
+func (f LossFunc) of(output *autograd.Var, labels Labels) (loss *autograd.Var) {
+	tensor.Within("the job's own loss", func() { loss = f(output, labels) })
+	return loss
 }
 
 // listed puts the listed rows of a model's output on a tape.

@@ -189,9 +189,37 @@ func RoundBFloat16(x float32) uint16 {
 // FromBFloat16 returns the value of a bfloat16's bits.
 func FromBFloat16(bits uint16) float32 { return math.Float32frombits(uint32(bits) << 16) }
 
-// SameShape panics unless the matrices have equal numbers of rows and columns.
+// SameShape panics with a Mismatch unless the matrices have equal numbers of rows and columns.
 func SameShape(a, b *Matrix) {
 	if a.Rows != b.Rows || a.Cols != b.Cols {
-		panic(fmt.Sprintf("tensor: shapes %d×%d and %d×%d differ", a.Rows, a.Cols, b.Rows, b.Cols))
+		panic(Mismatched("an operation takes matrices of one shape, and gets %d×%d and %d×%d", a.Rows, a.Cols,
+			b.Rows, b.Cols))
 	}
+}
+
+// Mismatch is the panic of an operation whose operands' shapes do not go together.
+type Mismatch struct{ where, shapes string }
+
+// Mismatched says which shapes an operation has, and which it needs.
+func Mismatched(format string, shapes ...any) Mismatch {
+	return Mismatch{shapes: fmt.Sprintf(format, shapes...)}
+}
+
+func (m Mismatch) Error() string { return m.where + m.shapes }
+
+// Within says in a Mismatch of f what f is part of, unless something in f has said it.
+func Within(where string, f func()) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case Mismatch:
+			if p.where == "" {
+				p.where = where + ": "
+			}
+			panic(p)
+		default:
+			panic(p)
+		}
+	}()
+	f()
 }

@@ -40,7 +40,18 @@ func Defaults() Options { return setting.Defaults() }
 // RowsOf are values in rows of so many columns, such as the logits of a Result.
 func RowsOf(values []float32, columns int) Rows { return worker.RowsOf(values, columns) }
 
-// Job is the training of a model on a graph.
+// Job is the training of a model on a graph. It can run again, with whatever its caller changes:
+//
+//	job := train.Job{Graph: g, Options: train.Defaults()}
+//	job.OnEpoch = func(e train.Epoch) { fmt.Println(e.Epoch, e.Loss) }
+//	for seed := range uint64(5) {
+//		job.Options.Seed = seed
+//		result, err := job.Run(ctx)
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(seed, result.Metric, result.Test)
+//	}
 type Job struct {
 	Graph   *graph.Graph // nil if Parts holds it
 	Parts   *Parts       // the graph's partitions; nil: each call divides Graph, as MakeParts does

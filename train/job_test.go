@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -202,5 +203,61 @@ func TestRunTwice(t *testing.T) {
 			before = got
 		}
 		assert.Equal(t, (*Parts)(nil), j.Parts, "%s: parts", engine)
+	}
+}
+
+// TestMistakeInShapes: a mistake in the shapes of a caller's own model or loss is refused on every mesh, by a
+// plan and by a run, with the layer's path and both shapes.
+func TestMistakeInShapes(t *testing.T) {
+	g := tangle(t, 300, 100) // of 13 features and 5 classes
+	// two layers with a weight each, of so many rows and columns
+	model := func(in0, out0, in1, out1 int) func(features, classes int) []gnn.BlockSpec {
+		layer := func(path string, in, out int) gnn.BlockSpec {
+			return gnn.BlockSpec{In: in, Out: out, Cost: gnn.Cost{Edge: 1}, Build: func(e gnn.Env) gnn.Block {
+				w := e.Params.Weight(path+".lin.weight", in, out, nn.Glorot(in, out))
+				return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+					return autograd.Linear(x, w.On(x.Tape())), nil
+				})}
+			}}
+		}
+		return func(_, _ int) []gnn.BlockSpec {
+			return []gnn.BlockSpec{layer("first", in0, out0), layer("head.last", in1, out1)}
+		}
+	}
+	wrongLoss := func(output *autograd.Var, labels nn.Labels) *autograd.Var {
+		return autograd.Multiply(output, autograd.Filled(output, 1, func([]float32) {}))
+	}
+	for _, c := range []struct {
+		model func(features, classes int) []gnn.BlockSpec
+		loss  nn.LossFunc
+		want  string // the second is a pipeline's, whose stages send what blocks say
+	}{
+		{
+			model(14, 8, 8, 5), nil,
+			`^layer 0 \(first.lin\): a product of \d+×13 and 14×8: the second needs 13 rows$`,
+		},
+		{
+			model(13, 8, 7, 5), nil,
+			`^layer 1 \(head.last.lin\): a product of \d+×8 and 7×5: the second needs 8 rows$|` +
+				`^layer 1 of the model takes 7 columns, and layer 0 gives 8$`,
+		},
+		{model(13, 8, 8, 4), nil, `^the model gives \d+×4, and the labels need 5 columns$`},
+		{
+			model(13, 8, 8, 5), wrongLoss,
+			`^the job's own loss: an operation takes matrices of one shape, and gets (\d+)×5 and (\d+)×1$`,
+		},
+	} {
+		for _, mesh := range []string{"", "graph=2", "tensor=2", "pipeline=2", "graph=2/4"} {
+			o := given(Defaults(), "epochs 1")
+			j := onMesh(g, o, mesh)
+			j.Model, j.Loss = c.model, c.loss
+			_, planned := j.Plan(t.Context())
+			_, ran := j.Run(t.Context())
+			for _, err := range []error{planned, ran} {
+				if !Refused(err) || !regexp.MustCompile(c.want).MatchString(err.Error()) {
+					t.Errorf("%s: %v, want %s", mesh, err, c.want)
+				}
+			}
+		}
 	}
 }

@@ -202,7 +202,7 @@ func (j *Job) Affected(ctx context.Context, weights nn.State) (vertices []int32,
 	}
 	base := partition.All(job.Graph)
 	job.arrange(base)
-	err = guarded(base, func() error {
+	err = j.guarded(base, func() error {
 		m, err := job.reads(s, base)
 		if err == nil {
 			vertices = mfg.Affected(g, m)

@@ -78,7 +78,7 @@ func (p *Predictor) load(ctx context.Context) error {
 	}
 	whole := partition.All(p.job.Graph)
 	p.job.arrange(whole)
-	return guarded(whole, func() (err error) {
+	return p.job.guarded(whole, func() (err error) {
 		p.config.Loaded, err = worker.NewLoaded(s.Config, kernel.NewTeam(1, p.memory), whole, p.weights)
 		return err
 	})

@@ -273,7 +273,7 @@ func (s *shared) validation(p int, use func(*worker.Validation) error) error {
 func (j *Job) opener(share *partition.Share, read func(use func(*partition.Share) error) error) func(p int,
 	use func(*partition.Share) error) error {
 	return func(_ int, use func(*partition.Share) error) error {
-		return guarded(share, func() error {
+		return j.guarded(share, func() error {
 			if err := j.Graph.CheckMade(); err != nil {
 				return err
 			}
@@ -295,13 +295,13 @@ func (j *Job) openPart(k int) func(p int, use func(*partition.Share) error) erro
 				"be equal", k, n)
 		}
 		j.arrange(share)
-		return guarded(share, func() error { return use(share) })
+		return j.guarded(share, func() error { return use(share) })
 	}
 }
 
 // guarded runs f, and turns failures from outside the program into errors: memory that is refused, files that
-// are truncated, other workers that fail.
-func guarded(share *partition.Share, f func() error) (err error) {
+// are truncated, other workers that fail, and mistakes in the shapes of a model or a loss of the caller's own.
+func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -311,6 +311,11 @@ func guarded(share *partition.Share, f func() error) (err error) {
 			err = p.Err
 		case tensor.DiskFailure:
 			err = p.Err
+		case tensor.Mismatch:
+			if j.Model == nil && j.Loss == nil {
+				panic(p)
+			}
+			err = refusal.Errorf("%w", p)
 		default:
 			panic(p)
 		}

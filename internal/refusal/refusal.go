@@ -51,7 +51,9 @@ func Sprintf(format string, args ...any) string {
 
 // spelled is a format in which each {name} is spelled as the setting of that name.
 func spelled(format string) string {
-	return named.ReplaceAllStringFunc(format, func(s string) string { return spell(strings.Trim(s, "{}")) })
+	return named.ReplaceAllStringFunc(format, func(s string) string {
+		return Setting(strings.Trim(s, "{}")).String()
+	})
 }
 
 var named = regexp.MustCompile(`\{[a-z][a-z0-9-]*\}`)
@@ -96,9 +98,17 @@ func IsDamaged(err error) bool { return errors.As(err, new(damage)) }
 type Setting string
 
 // String is the setting's name as the reader spells it.
-func (s Setting) String() string { return spell(string(s)) }
+func (s Setting) String() string {
+	if ToProgram() {
+		return string(s)
+	}
+	return spell(string(s))
+}
 
-var spell = func(setting string) string { return setting }
+var spell func(setting string) string // nil: as it is
+
+// ToProgram reports whether messages are for a program that sets fields.
+func ToProgram() bool { return spell == nil }
 
 // SpellSettings makes as the spelling of settings in all messages. A command calls it once, before any work.
 func SpellSettings(as func(setting string) string) { spell = as }

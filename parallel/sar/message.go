@@ -186,8 +186,8 @@ func (m *messages) ends(b *batch, source *tensor.Matrix,
 func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
 	if out.Rows() != n || out.Cols() != m.Columns {
-		panic(fmt.Sprintf("sar: the message function of %s gives %d×%d for %d edges and %d columns",
-			m.path, out.Rows(), out.Cols(), n, m.Columns))
+		panic(tensor.Mismatched("the message function of %s gives %d×%d, and needs %d×%d: a row for each edge, "+
+			"and Columns", m.path, out.Rows(), out.Cols(), n, m.Columns))
 	}
 	return out
 }

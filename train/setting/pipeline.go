@@ -39,8 +39,14 @@ func (r *Resolved) checkPipeline() error {
 }
 
 // checkStages refuses a mesh of more stages than the blocks of a model can be cut into, and names one of as
-// many workers that works.
+// many workers that works; and blocks that do not say what goes from one to the next.
 func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
+	for i := 1; i < len(blocks); i++ {
+		if gives, takes := blocks[i-1].Out, blocks[i].In; gives != takes {
+			return refusal.Errorf("layer %d of the model takes %d columns, and layer %d gives %d", i, takes, i-1,
+				gives)
+		}
+	}
 	most := gnn.MostStages(blocks)
 	if m.Stages <= most {
 		return nil

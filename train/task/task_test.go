@@ -50,7 +50,7 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		want   string // how the refusal begins, or nothing
 	}{
 		{nil, 0, 0, "the graph has no split into training, validation and test vertices; draw one with " +
-			"split random:60/20/20"},
+			"split random:60/20/20, or by the graph's MakeSplits"},
 		{nil, 20, 0, "the graph has no split into training, validation and test vertices; draw one with " +
 			"split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
 		{two, 0, 0, ""},

@@ -114,8 +114,12 @@ func checkSplits(whole *partition.Whole, split int) error {
 		if whole.Graphs > 0 {
 			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
 		}
+		other := "for a training or in an import"
+		if refusal.ToProgram() {
+			other = "or by the graph's MakeSplits"
+		}
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; "+
-			"draw one with {split} %s, for a training or in an import", rule)
+			"draw one with {split} %s, %s", rule, other)
 	case split >= len(splits):
 		return refusal.Errorf("{split} %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", split, len(splits))
