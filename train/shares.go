@@ -300,7 +300,7 @@ func (j *Job) openPart(k int) func(p int, use func(*partition.Share) error) erro
 }
 
 // guarded runs f, and turns failures from outside the program into errors: memory that is refused, files that
-// are truncated, other workers that fail, and mistakes in the shapes of a model or a loss of the caller's own.
+// are truncated, other workers that fail, and mistakes in the shapes of the caller's model or loss.
 func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {

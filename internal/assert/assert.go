@@ -41,10 +41,17 @@ func NoError(t reporter, err error, about ...any) {
 	}
 }
 
-// Equal reports how a value differs from the wanted one. Fields that are not exported count too.
+// Equal reports how a value differs from the wanted one. Fields that are not exported count too. Of a text of
+// several lines it reports those that differ.
 func Equal[T any](t reporter, want, got T, about ...any) {
 	t.Helper()
-	if kind := reflect.TypeFor[T]().Kind(); kind <= reflect.Complex128 || kind == reflect.String {
+	kind := reflect.TypeFor[T]().Kind()
+	if text := reflect.ValueOf(want); kind == reflect.String && strings.Count(text.String(), "\n") > 1 {
+		lines := strings.Split(text.String(), "\n")
+		Equal(t, lines, strings.Split(reflect.ValueOf(got).String(), "\n"), about...)
+		return
+	}
+	if kind <= reflect.Complex128 || kind == reflect.String {
 		if any(want) != any(got) {
 			report(t, about, fmt.Sprintf("%#v, want %#v", got, want))
 		}

@@ -29,6 +29,7 @@ func TestChecks(t *testing.T) {
 		"NaN, want NaN":               func(r *told) { Equal(r, math.NaN(), math.NaN()) },
 		"hidden":                      func(r *told) { Equal(r, hidden{[]int{1}}, hidden{[]int{2}}) },
 		"[]int":                       func(r *told) { Equal(r, nil, []int{}) },
+		"\t\"d\",\n":                  func(r *told) { Equal(r, "a\nb\nc\n", "a\nb\nd\n") },
 		"2, want 1 within 0.5":        func(r *told) { Near(r, 1, 2, .5) },
 		"NaN, want 1 within 0.5":      func(r *told) { Near(r, 1, math.NaN(), .5) },
 		"string":                      func(r *told) { EqualBy(r, "a", "b") },

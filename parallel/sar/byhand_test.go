@@ -8,6 +8,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/axis"
@@ -114,19 +115,17 @@ func TestMessagesOfAnotherShape(t *testing.T) {
 	p := paralleltest.Whole(t, team, g)
 	tape := autograd.NewTape(team)
 	for want, f := range map[string]func(e gnn.Edges) *autograd.Var{
-		"sar: the message function of here gives 2×4 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var {
-			return autograd.Join(e.Source, e.Source)
-		},
-		"sar: the message function of here gives 1×2 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var {
+		"2×4": func(e gnn.Edges) *autograd.Var { return autograd.Join(e.Source, e.Source) },
+		"1×2": func(e gnn.Edges) *autograd.Var {
 			return e.Tape.Constant(team.Zeros(tensor.Buffers, 1, 2),
 				&autograd.RowSet{Here: 1, Total: autograd.NotVertices})
 		},
 	} {
 		func() {
 			defer func() {
-				if got := recover(); got != want {
-					t.Errorf("%v, want %s", got, want)
-				}
+				got, _ := recover().(tensor.Mismatch)
+				assert.EqualError(t, got, "the message function of here gives "+want+
+					", and needs 2×2: a row for each edge, and Columns")
 			}()
 			x := tape.Constant(team.Zeros(tensor.Features, 3, 2), p.Rows())
 			p.Propagator("here", paralleltest.Stored).Message(gnn.Message{Source: x, Columns: 2, Function: f})
