@@ -1,7 +1,6 @@
 package nn
 
 import (
-
 	"weft/autograd"
 	"weft/kernel"
 	"weft/tensor"
