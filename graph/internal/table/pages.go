@@ -26,56 +26,91 @@ const (
 	// freeExpansion bytes.
 	maxExpansion  = 1032
 	freeExpansion = 16 << 20
+	// maxTextExpansion is that of text, which has dictionaries where it repeats.
+	maxTextExpansion = 64
 	// runSlack allows for the values that fill up the last group of a page.
 	runSlack = 1 << 10
 )
 
-var errPage = errors.New("a page is damaged")
+var (
+	errPage = errors.New("a page is damaged")
+	errLong = fmt.Errorf("a text of more than %d bytes: shorten it, or leave the column out of the file",
+		longest)
+)
 
-// checkPages goes over the pages of one column in one row group of so many rows.
-func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, optional bool, rows int64) error {
+// checkPages goes over the pages of one column in one row group of so many rows, which begins behind a row. It
+// returns how much memory reading the column takes.
+func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, optional bool,
+	behind, rows int64,
+) (need int64, err error) {
 	at := column.DataPageOffset
 	if column.DictionaryPageOffset != 0 {
 		at = column.DictionaryPageOffset
 	}
 	if at < 0 || column.TotalCompressedSize < 0 || column.TotalCompressedSize > size ||
 		at > size-column.TotalCompressedSize {
-		return fmt.Errorf("its data lies outside the file")
+		return 0, fmt.Errorf("its data lies outside the file")
 	}
 	end := at + column.TotalCompressedSize
 	header := make([]byte, maxPageHeader)
+	row := behind
 	for at < end {
 		header = header[:min(end-at, maxPageHeader)]
 		if _, err := f.ReadAt(header, at); err != nil {
-			return err
+			return 0, err
 		}
 		p, length, err := readPageHeader(header)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		at += int64(length)
-		if p.CompressedPageSize < 0 || int64(p.CompressedPageSize) > end-at {
-			return errPage
+		stored, all, values := int64(p.CompressedPageSize), int64(p.UncompressedPageSize), valuesOf(p)
+		if stored < 0 || stored > end-at || all < 0 || all > freeExpansion+maxExpansion*stored {
+			return 0, errPage
 		}
-		if p.UncompressedPageSize < 0 || int64(p.UncompressedPageSize) > freeExpansion+
-			maxExpansion*int64(p.CompressedPageSize) {
-			return errPage
+		if column.Type == format.ByteArray {
+			first, last := row+1, row+values
+			if p.Type == format.DictionaryPage {
+				first, last = behind+1, behind+rows
+			}
+			const prefix = 4 // bytes before a text, which say how long it is
+			switch {
+			case all > runSlack+rows+values*(prefix+longest):
+				return 0, fmt.Errorf("rows %d to %d: %w", first, last, errLong)
+			case all > freeExpansion+maxTextExpansion*stored:
+				return 0, fmt.Errorf("rows %d to %d: %d bytes of text shrink to %d: write them with a "+
+					"dictionary, or in smaller pages", first, last, all, stored)
+			}
+		}
+		if p.Type != format.DictionaryPage {
+			row += values
 		}
 		const readers = 2 // this one and the library, each with the page as it is stored and as it is read
-		if err := memory.Need(readers * (int64(p.UncompressedPageSize) +
-			int64(p.CompressedPageSize))); err != nil {
-			return err
+		need = max(need, readers*(all+stored))
+		if err := memory.Need(need); err != nil {
+			return 0, err
 		}
-		body := make([]byte, p.CompressedPageSize)
+		body := make([]byte, stored)
 		if _, err := f.ReadAt(body, at); err != nil {
-			return err
+			return 0, err
 		}
-		at += int64(len(body))
+		at += stored
 		if err := checkPage(p, body, column.Codec, optional, rows); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return need, nil
+}
+
+// valuesOf is how many values a page claims.
+func valuesOf(p *format.PageHeader) int64 {
+	switch p.Type {
+	case format.DictionaryPage:
+		return int64(p.DictionaryPageHeader.V.NumValues)
+	case format.DataPage:
+		return int64(p.DataPageHeader.V.NumValues)
+	}
+	return int64(p.DataPageHeaderV2.V.NumValues)
 }
 
 // readPageHeader decodes the header at the start of data and returns its length.
@@ -249,12 +284,15 @@ func expand(codec format.CompressionCodec, body []byte, size int) ([]byte, error
 	default:
 		return nil, fmt.Errorf("compression %v is not read: write it with snappy, gzip, zstd or none", codec)
 	}
-	data, err := io.ReadAll(io.LimitReader(r, int64(size)+1))
-	if err != nil {
-		return nil, err
+	data := make([]byte, size)
+	_, err := io.ReadFull(r, data)
+	if err == nil {
+		if _, more := io.ReadFull(r, make([]byte, 1)); errors.Is(more, io.EOF) {
+			return data, nil
+		}
 	}
-	if len(data) != size {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, errPage
 	}
-	return data, nil
+	return nil, err
 }

@@ -2,9 +2,17 @@ package table
 
 import (
 	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go"
+
 	"weft/internal/assert"
+	"weft/internal/require"
 )
 
 // The claims of a page: each damage keeps the file's other lengths right.
@@ -19,4 +27,60 @@ func TestLyingPagesAreRefused(t *testing.T) {
 	assert.Error(t, err, "a snappy page that claims four gigabytes")
 	_, err = expand(7, nil, 100)
 	assert.Error(t, err, "a codec that is not read")
+}
+
+type noted struct {
+	Note string `parquet:"note,gzip"`
+}
+
+type listed struct {
+	Note string `parquet:"note,gzip,dict"`
+}
+
+// TestLongTexts: what a small file can make of text is bounded, and the refusal names rows and column.
+func TestLongTexts(t *testing.T) {
+	long, half := strings.Repeat("x", longest+1), strings.Repeat("x", longest/2)
+	for name, c := range map[string]struct {
+		write func(to io.Writer) error
+		want  string // empty: it is read
+	}{
+		"a text in a page": {
+			rowsOf([]noted{{"a"}, {"b"}, {long}, {"c"}}), `row 3: column "note": a text of more than 1048576 bytes`,
+		},
+		"texts in a page": {
+			rowsOf([]noted{{"a"}, {long + half}, {long + half}}, parquet.MaxRowsPerRowGroup(1)),
+			`column "note": rows 2 to 2: a text of more than 1048576 bytes`,
+		},
+		"a text in a dictionary": {
+			rowsOf([]listed{{long + half}, {long + half}, {long + half}}),
+			`column "note": rows 1 to 3: a text of more than 1048576 bytes`,
+		},
+		"many texts": {
+			rowsOf(slices.Repeat([]noted{{half}}, 60), parquet.PageBufferSize(64<<20)),
+			`column "note": rows 1 to 60: 31457454 bytes of text shrink to`,
+		},
+		"many texts in a dictionary": {rowsOf(slices.Repeat([]listed{{half}}, 60)), ""},
+	} {
+		path := filepath.Join(t.TempDir(), "t.parquet")
+		file, err := os.Create(path)
+		require.NoError(t, err)
+		defer file.Close()
+		require.NoError(t, c.write(file))
+		_, err = file.Seek(0, io.SeekStart)
+		require.NoError(t, err)
+		of, rows := Table{Path: "t.parquet"}, 0
+		err = of.Each(file, func([]Column) ([]int, error) { return []int{0}, nil },
+			func(r *Row) error { rows++; return nil })
+		if c.want == "" {
+			require.NoError(t, err)
+			assert.Equal(t, 60, rows)
+		} else if err == nil || !strings.HasPrefix(err.Error(), "t.parquet: "+c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+func rowsOf[T any](rows []T, options ...parquet.WriterOption) func(io.Writer) error {
+	options = append(options, parquet.SkipPageStatistics("note"))
+	return func(to io.Writer) error { return parquet.Write(to, rows, options...) }
 }

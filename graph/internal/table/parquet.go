@@ -55,11 +55,16 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.Path, size)
 		}
 		chunks := g.ColumnChunks()
-		readers := make([]*columnReader, len(order))
+		readers, need := make([]*columnReader, len(order)), int64(0)
 		for k, column := range order {
 			c := all[column]
 			meta := &file.Metadata().RowGroups[i].Columns[c.Index()].MetaData
-			if err := checkPages(f, size, meta, c.Optional(), rows); err != nil {
+			more, err := checkPages(f, size, meta, c.Optional(), row.At, rows)
+			if err == nil {
+				need += more
+				err = memory.Need(need)
+			}
+			if err != nil {
 				return refuse(fmt.Errorf("column %q: %w", c.Name(), err))
 			}
 			readers[k] = &columnReader{pages: chunks[c.Index()].Pages()}
@@ -83,6 +88,9 @@ func (r *Row) each(columns []*columnReader, rows int64, do func(*Row) error) (er
 		for k, c := range columns {
 			if r.values[k], err = c.next(); err != nil {
 				return r.ColumnErrorf(k, "%w", err)
+			}
+			if v := r.values[k]; v.Kind() == parquet.ByteArray && len(v.ByteArray()) > longest {
+				return r.ColumnErrorf(k, "%w", errLong)
 			}
 		}
 		if err := do(r); err != nil {

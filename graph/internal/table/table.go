@@ -83,7 +83,6 @@ func (t *Table) Each(file *os.File, choose Choose, do func(*Row) error) error {
 
 // eachLine reads text.
 func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do func(*Row) error) (err error) {
-	const longest = 1 << 20
 	form := lines.Form{Path: t.Path, Kind: kind, Text: t.Line, Line: t.Line, Longest: longest}
 	l, err := lines.New(text, form)
 	if err != nil {
@@ -178,6 +177,9 @@ func (r *Row) record(l *lines.Reader, line []byte, longest int) ([]byte, error) 
 	}
 	return line, nil
 }
+
+// longest is how many bytes a row of text may have, or a text in Parquet.
+const longest = 1 << 20
 
 // Position is where a row stands.
 type Position struct {
