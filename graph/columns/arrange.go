@@ -40,11 +40,11 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 		begins[i] = begins[i-1] + given[i-1].Width()
 	}
 	var lacking []string
-	to := 0
+	to, places, used := 0, given.Places(), asked.Places()
 	for i := range asked {
 		want := &asked[i]
-		k := given.Index(want.Name)
-		if k < 0 {
+		k, there := places[want.Name]
+		if !there {
 			lacking = append(lacking, want.Name)
 			continue
 		}
@@ -63,7 +63,7 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 	}
 	var unused []string
 	for i := range given {
-		if asked.Index(given[i].Name) < 0 {
+		if _, is := used[given[i].Name]; !is {
 			unused = append(unused, given[i].Name)
 		}
 	}

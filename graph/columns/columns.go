@@ -6,8 +6,8 @@
 //	date       days since 1970, of UTC; where asked, sine and cosine of the part of a year, a week and a day
 //	category   for each value of the column a feature, which is 1 in the rows that have this value
 //
-// The mean of a column is taken off its numbers or dates where float32 would round them much more than what is
-// left of them, as for seconds since 1970.
+// The mean of a column is taken off its numbers or dates where float32 would round them much more than what
+// is left of them, as for seconds since 1970.
 //
 // A value that is missing is the mean of the others, and 0 in the features of a category. Where the table had
 // such rows, a further feature of the column is 1 in these.
@@ -38,8 +38,8 @@ const (
 type Column struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Offset is taken off the values before they become a feature, in float64: their mean, where float32 would
-	// round them much more than what is left of them; else 0.
+	// Offset is taken off the values before they become a feature, in float64: their mean, where float32
+	// would round them much more than what is left of them; else 0.
 	Offset float64 `json:"offset,omitempty"`
 	// Mean is that of the values, less Offset, of all kinds but Category.
 	Mean float32 `json:"mean,omitempty"`
@@ -236,6 +236,15 @@ func (l List) Index(name string) int {
 	return slices.IndexFunc(l, func(c Column) bool { return c.Name == name })
 }
 
+// Places are the places of the columns by their names.
+func (l List) Places() map[string]int {
+	places := make(map[string]int, len(l))
+	for i := range l {
+		places[l[i].Name] = i
+	}
+	return places
+}
+
 // Scaled says of each feature whether its scale is that of a table's unit: numbers and dates, and neither 0
 // and 1 nor what lies between −1 and 1.
 func (l List) Scaled() (scaled []bool) {
@@ -252,6 +261,7 @@ func (l List) Check(features int) error {
 	if n := l.Width(); n != features {
 		return refusal.Errorf("the columns have %d features, and %d are there", n, features)
 	}
+	places := l.Places()
 	for i := range l {
 		c := &l[i]
 		known := slices.Contains([]Kind{Number, Boolean, Date, Category}, c.Kind)
@@ -261,7 +271,7 @@ func (l List) Check(features int) error {
 		ordered := c.Order == "" || c.Kind == Date && (c.Order == DayFirst || c.Order == MonthFirst)
 		mean := float64(c.Mean) + c.Offset
 		switch {
-		case l[:i].Index(c.Name) >= 0:
+		case places[c.Name] != i:
 			return refusal.Errorf("two columns are called %.40q", c.Name)
 		case !known || !cycles || !ordered || math.IsNaN(mean) || math.IsInf(mean, 0) || c.Width() == 0:
 			return refusal.Errorf("column %.40q of kind %.20q is not possible", c.Name, string(c.Kind))

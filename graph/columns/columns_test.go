@@ -2,6 +2,7 @@ package columns
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -391,4 +392,16 @@ func TestCheck(t *testing.T) {
 	if (List{good}).Check(3) == nil || (List{good, good}).Check(4) == nil {
 		t.Error("another number of features, or two columns of a name, are taken")
 	}
+}
+
+// TestWide: the work grows with the number of columns, and not with its square, which would be 10¹⁰ steps here.
+func TestWide(t *testing.T) {
+	var all List
+	for k := range 100_000 {
+		all = append(all, Column{Name: strconv.Itoa(k), Kind: Number})
+	}
+	require.NoError(t, all.Check(len(all)))
+	_, notes, err := Arrange(all[1:], all)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"columns that are not used: 0"}, notes)
 }

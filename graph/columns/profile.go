@@ -230,7 +230,10 @@ func (p *Profile) number(i int) (c Column, note string) {
 	case c.Order == DayFirst && !month.fails && month.odd.Rows == of.odd.Rows:
 		open := fmt.Sprintf("dates as %s do not say which number is the day: the first one is taken for it; "+
 			"write them as 2023-01-31 if it is the month", quote(p.first))
-		note = strings.Join(slices.DeleteFunc([]string{open, note}, func(s string) bool { return s == "" }), "; ")
+		if note != "" {
+			open += "; " + note
+		}
+		note = open
 	}
 	if p.choices.Cyclic {
 		if c.Cycles = []Cycle{Year, Week}; p.timed {

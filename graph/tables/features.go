@@ -39,10 +39,14 @@ func (t *vertexTable) match() error {
 		return nil
 	}
 	t.list, t.from = slices.Clone(t.like), nil
+	places := make(map[string]int, len(t.header))
+	for k, name := range t.header {
+		places[name] = k
+	}
 	for i := range t.list {
 		c := &t.list[i]
-		k := slices.Index(t.header, c.Name)
-		if k < 0 || !t.takes(k) {
+		k, there := places[c.Name]
+		if !there || !t.takes(k) {
 			return refusal.Errorf("%s: there is no column %s; %s", t.path, c.Name, t.described())
 		}
 		c.Missing, c.Other, c.Counts = 0, 0, nil
@@ -51,8 +55,9 @@ func (t *vertexTable) match() error {
 		}
 		t.from, t.odd = append(t.from, k), append(t.odd, oddValues{})
 	}
+	known := t.list.Places()
 	for k, name := range t.header {
-		if t.takes(k) && t.list.Index(name) < 0 {
+		if _, is := known[name]; !is && t.takes(k) {
 			t.leftOut = append(t.leftOut, columns.LeftOut{Name: name, Why: "the model does not know it"})
 		}
 	}

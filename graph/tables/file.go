@@ -74,11 +74,12 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 	if !slices.ContainsFunc(all, func(c table.Column) bool { return !isNumber(c.Name) }) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
+	seen := make(map[string]bool, len(all))
 	for k, c := range all {
 		if c.Name == "" {
 			c.Name = unnamed + strconv.Itoa(k)
 		}
-		if slices.Contains(t.header, c.Name) {
+		if seen[c.Name] {
 			return nil, fmt.Errorf("two columns are called %.40q: rename one", c.Name)
 		}
 		if !utf8.ValidString(c.Name) {
@@ -90,7 +91,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 				"read, as of lists, structures, bytes and nulls"})
 			continue
 		}
-		t.header, order = append(t.header, c.Name), append(order, k)
+		t.header, order, seen[c.Name] = append(t.header, c.Name), append(order, k), true
 	}
 	switch {
 	case t.asked != "":

@@ -217,3 +217,22 @@ func TestPyArrow(t *testing.T) {
 	g = read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{filepath.Join(folder, "int96.parquet")}})
 	assert.Equal(t, []float32{day + .5, day + .5, day + .5}, g.Features.Dense)
 }
+
+// TestWideTable: the work grows with the number of columns, and not with its square, which would be 10¹⁰ steps
+// here.
+func TestWideTable(t *testing.T) {
+	var like columns.List
+	for k := range 100_000 {
+		like = append(like, columns.Column{Name: fmt.Sprint("x", k), Kind: columns.Number})
+	}
+	header, row := "id,"+strings.Join(like.FeatureNames(), ","), "a"+strings.Repeat(",1", len(like))
+	files(t, map[string]string{"v.csv": header + "\n" + row + "\n", "e.csv": "source,target\na,a\n"})
+	s, err := Open(Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"},
+		Like: &Like{Columns: columns.ByType{graph.VertexName: like}},
+	})
+	require.NoError(t, err)
+	g, err := s.Read()
+	require.NoError(t, err)
+	assert.Equal(t, 100_000, g.Features.Columns)
+}

@@ -54,7 +54,8 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	assert.EqualBy(t, &of, w.Graph, rows, features, arrays, cmpopts.IgnoreUnexported(graph.Graph{}),
 		cmpopts.EquateEmpty())
 	want := streamed.WrittenOf(whole)
-	if w.Edges != want.Edges || w.Weighted != want.Weighted || w.OneClass != want.OneClass || w.Doubt != want.Doubt ||
+	if w.Edges != want.Edges || w.Weighted != want.Weighted ||
+		w.OneClass != want.OneClass || w.Doubt != want.Doubt ||
 		w.Vertices() != whole.Vertices() ||
 		w.Features.Sparse() != whole.Features.Sparse() || w.Labels.There() != whole.Labels.There() {
 		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, "+
