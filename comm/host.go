@@ -101,15 +101,16 @@ func newHost(holders []int, me int, s Spool) *Host {
 	return h
 }
 
-// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of those
-// that stay, and of those that may rest. They are those between two calls of Meet and those before the next
-// one, as a link may be slow and other workers may be ahead. A plan does not put them there.
-func (h *Host) Queued() (stay, rest int64) {
+// Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of all, of
+// those that stay, and of those that may rest. They are those between two calls of Meet and those before the
+// next one, as a link may be slow and other workers may be ahead. A plan does not put them there.
+func (h *Host) Queued() (all, stay, rest int64) {
 	for _, m := range h.members {
-		stay += 2 * (m.went.stay.most + m.came.stay.most)
-		rest += 2 * (m.went.rest.most + m.came.rest.most)
+		for _, v := range []*volume{&m.went, &m.came} {
+			all, stay, rest = all+2*v.all.most, stay+2*v.stay.most, rest+2*v.rest.most
+		}
 	}
-	return stay, rest
+	return all, stay, rest
 }
 
 // Largest returns, after a plan, the memory of the largest message to or from another worker that may rest.
@@ -167,24 +168,26 @@ func (h *Host) Close() error {
 
 // volume counts the memory of messages in a plan.
 type volume struct {
-	stay, rest between
-	largest    int64 // of one that may rest
+	all, stay, rest between
+	largest         int64 // of one that may rest
 }
 
 // between counts memory between two calls of Meet.
 type between struct{ since, most int64 }
 
 func (v *volume) add(memory int64, rests bool) {
-	b := &v.stay
+	part := &v.stay
 	if rests {
-		b, v.largest = &v.rest, max(v.largest, memory)
+		part, v.largest = &v.rest, max(v.largest, memory)
 	}
-	b.since += memory
-	b.most = max(b.most, b.since)
+	for _, b := range []*between{&v.all, part} {
+		b.since += memory
+		b.most = max(b.most, b.since)
+	}
 }
 
 // meet begins to count anew.
-func (v *volume) meet() { v.stay.since, v.rest.since = 0, 0 }
+func (v *volume) meet() { v.all.since, v.stay.since, v.rest.since = 0, 0, 0 }
 
 // member is one of the ranks that a worker holds.
 type member struct {

@@ -20,7 +20,10 @@ func TestQueued(t *testing.T) {
 		c.Send(ToRows, make([]byte, 1000), 1)
 		c.Receive(ToSlices, make([]byte, 1000), 1)
 	}
-	stay, rest := h.Queued()
+	all, stay, rest := h.Queued()
+	if want := int64(2 * 2 * (8 + 8 + 10 + 108)); all != want {
+		t.Errorf("%d bytes in all, want %d", all, want)
+	}
 	if want := int64(2 * 2 * (8 + 8 + 10)); stay != want {
 		t.Errorf("%d bytes stay, want %d", stay, want)
 	}

@@ -218,6 +218,9 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings
 		p = &made
 	}
 	s.Limit, s.Rooms = p.Limit, p.Rooms()
+	if p.InMemory {
+		s.inMemory()
+	}
 	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }
 

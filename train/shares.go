@@ -85,6 +85,16 @@ type shared struct {
 	dataset  string // how errors name the graph, if the model is validated on it
 }
 
+// inMemory makes the settings those of a run whose matrices stay in memory.
+func (s *shared) inMemory() {
+	without := *s.Resolved
+	without.Offload = ""
+	s.Resolved = &without
+	if s.validate != nil {
+		s.validate.inMemory()
+	}
+}
+
 // begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
 // together. It fails on all if it fails on any.
 func (j *Job) begin(ctx context.Context, weights *nn.State) (*shared, error) {

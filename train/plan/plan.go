@@ -48,7 +48,9 @@ type Plan struct {
 	// which nothing rests, if Inputs.Range asked for them; else 0.
 	Rests             bool
 	Limit, Least, All int64
-	Turns             bool // partitions of a worker take turns
+	// InMemory says that nothing rests, as all fits without: the run takes no disk.
+	InMemory bool
+	Turns    bool // partitions of a worker take turns
 
 	recomputes bool // values computed again are among what was planned
 }
@@ -197,21 +199,29 @@ func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
 }
 
 // rest is save where matrices may rest on disk. It finds Limit and, if Inputs.Range asks for them, Least and
-// All. It fails on all processes if it fails on any.
+// All. It fails on all processes if it fails on any. A run that fits without a disk takes none: with one,
+// slices of a partition would have copies of its edges.
 func (p *Plan) rest(ctx context.Context, in Inputs) error {
-	limit := int64(in.MemoryLimit)
-	in, err := in.limited(ctx)
+	limit, memory := int64(in.MemoryLimit), in.with(in.MemoryLimit, "")
+	memory.Savings = in.savings()[0]
+	workers, all, err := memory.largest(ctx)
 	if err != nil {
+		return err
+	}
+	if in, err = in.limited(ctx); err != nil {
 		return err
 	}
 	p.Limit = int64(in.MemoryLimit)
-	if err := in.ranks().Together(p.save(ctx, in, limit)); err != nil {
-		return err
-	}
-	in.Savings = p.Savings
-	needs, err := in.ranks().Largest(most(p.Workers))
-	if err != nil {
-		return err
+	needs := all
+	if all <= p.Limit {
+		p.InMemory, p.Savings, p.Workers = true, memory.Savings, workers
+	} else {
+		if err := in.ranks().Together(p.save(ctx, in, limit)); err != nil {
+			return err
+		}
+		if needs, err = in.ranks().Largest(most(p.Workers)); err != nil {
+			return err
+		}
 	}
 	exceeds := needs > p.Limit
 	if !exceeds && !in.Range {
@@ -221,18 +231,24 @@ func (p *Plan) rest(ctx context.Context, in Inputs) error {
 	if err != nil {
 		return err
 	}
+	without, needsWithout, err := memory.tightest(ctx)
+	if err != nil {
+		return err
+	}
+	inMemory := needsWithout < needs
+	if inMemory {
+		tight, needs = without, needsWithout
+	}
 	if exceeds {
-		p.Limit, p.Savings = least, tight.Savings
-		p.Workers, err = tight.own(ctx)
-		if err := in.ranks().Together(err); err != nil {
+		p.Limit, p.Savings, p.InMemory = least, tight.Savings, inMemory
+		if p.Workers, _, err = tight.largest(ctx); err != nil {
 			return err
 		}
 	}
 	if in.Range {
-		p.Least = needs
-		p.All, err = in.with(0, "").most(ctx)
+		p.Least, p.All = needs, all
 	}
-	return err
+	return nil
 }
 
 // outline is what all processes know of the plans of the workers.
@@ -285,21 +301,21 @@ func (in Inputs) limited(ctx context.Context) (Inputs, error) {
 		return in, err
 	}
 	in.Savings = in.savings()[0]
-	needs, err := in.with(least, in.Offload).most(ctx)
+	_, needs, err := in.with(least, in.Offload).largest(ctx)
 	if in.MemoryLimit == 0 {
 		in = in.with(setting.Bytes(needs), in.Offload)
 	}
 	return in, err
 }
 
-// tightest returns the inputs with which the workers need the least memory, as all rests that can, and how
-// much that is.
+// tightest returns the inputs with which the workers need the least memory, and how much that is. All rests
+// that may, if there is a disk.
 func (in Inputs) tightest(ctx context.Context) (tight Inputs, needs int64, err error) {
 	needs = math.MaxInt64
 	for _, savings := range in.savings() {
 		in.Savings = savings
 		resting := in.with(least, in.Offload)
-		memory, err := resting.most(ctx)
+		_, memory, err := resting.largest(ctx)
 		if err != nil {
 			return tight, 0, err
 		}
@@ -318,13 +334,14 @@ func (in Inputs) with(limit setting.Bytes, folder string) Inputs {
 	return in
 }
 
-// most plans, and returns the largest memory of a worker of any process.
-func (in Inputs) most(ctx context.Context) (int64, error) {
-	workers, err := in.own(ctx)
+// largest plans the workers of this process, and returns the largest memory of a worker of any process, too.
+func (in Inputs) largest(ctx context.Context) (workers []Worker, memory int64, err error) {
+	workers, err = in.own(ctx)
 	if err := in.ranks().Together(err); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	return in.ranks().Largest(most(workers))
+	memory, err = in.ranks().Largest(most(workers))
+	return workers, memory, err
 }
 
 // ranks are the processes that plan together.
@@ -499,19 +516,20 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 // planned, is then enough for all.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
 	all, host, err := in.within(ctx, number, turns.Room{})
-	stay, rest := host.Queued()
-	if stay+rest == 0 || err != nil {
+	queued, stay, rest := host.Queued()
+	if queued == 0 || err != nil {
 		return all, err
 	}
 	if in.Offload == "" {
-		all.Tensors += stay + rest
+		all.Tensors += queued
 		return all, nil
 	}
+	rooms := []turns.Room{{Bytes: queued}}
 	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
-	for _, room := range []turns.Room{
-		{Bytes: stay + rest},
-		{Bytes: stay + int64(atOnce)*host.Largest(), Rests: true},
-	} {
+	if less := stay + int64(atOnce)*host.Largest(); less < queued {
+		rooms = append(rooms, turns.Room{Bytes: less, Rests: true})
+	}
+	for _, room := range rooms {
 		all, _, err = in.within(ctx, number, room)
 		if room.Rests {
 			all.DiskBytes += rest
