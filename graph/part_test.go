@@ -96,8 +96,8 @@ func folder(t testing.TB, dir string, parts map[string]*Part) {
 	require.NoError(t, f.Commit())
 }
 
-// TestFolderIsThere: where the folder above cannot be brought to disk once a new one has its name, the error says
-// that it is there; also in place of another one.
+// TestFolderIsThere: where the folder above cannot be brought to disk once a new one has its name, the error
+// says that it is there; also in place of another one.
 func TestFolderIsThere(t *testing.T) {
 	above, fails, named := t.TempDir(), errors.New("the disk is gone"), false
 	path := filepath.Join(above, "parts")

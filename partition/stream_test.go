@@ -103,10 +103,21 @@ func TestStreamStops(t *testing.T) {
 	assert.ErrorIs(t, err, cause)
 }
 
-// TestAuto takes METIS unless the memory does not suffice.
+// TestAuto takes METIS unless it would take long or the memory does not suffice, and says why not.
 func TestAuto(t *testing.T) {
+	is := func(g *graph.Graph, want, reason string) {
+		t.Helper()
+		method, why := Auto(g)
+		assert.Equal(t, want, method)
+		assert.Equal(t, reason, why)
+	}
 	g := communities(t, 1000, 20_000)
-	assert.Equal(t, Metis, Auto(g), "a small graph is divided by")
+	is(g, Metis, "")
+	of := func(edges int64) *graph.Graph {
+		return &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, edges}}}}
+	}
+	is(of(1_000_000), Metis, "")
+	is(of(20_000_001), Stream, "METIS may take minutes")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 20))
-	assert.Equal(t, Stream, Auto(g), "a graph too large for METIS is divided by")
+	is(g, Stream, "METIS has too little memory")
 }

@@ -16,6 +16,9 @@ import (
 	"weft/train/worker"
 )
 
+// autoMethod is the method of a division if none is asked for.
+var autoMethod = setting.Defaults().Partition
+
 // maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
 const maxMatrix = 16
 
@@ -34,6 +37,7 @@ into the store, so that a worker reads only its own. It prints the number of edg
 number of vertices of others that it reads (its halo). It replaces stored partitions of the same method and number.
 It writes in streams: after the method, it takes up to 24 bytes of memory for each vertex, and 300 MB.
 
+  auto    metis, or stream for more than 20 million edges or too little memory for metis
   metis   few edges between partitions of about equal weight
   stream  few rows that partitions read of others, in memory that grows with the vertices and not with the edges
   random  equally many vertices in each, drawn at random
@@ -58,14 +62,14 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 	flags := cmd.Flags()
 	given.add(flags, false)
 	flags.IntVarP(&o.K, "partitions", "k", 0, "number of partitions")
-	flags.StringVar(&o.Method, "method", partition.Methods()[0],
-		"`name`: "+strings.Join(partition.Methods(), ", "))
+	methods := append([]string{autoMethod}, partition.Methods()...)
+	flags.StringVar(&o.Method, "method", autoMethod, "`name`: "+strings.Join(methods, ", "))
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
 		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+
 			" (edges and train in addition to vertices, auto for edges where that leaves less work to the "+
 			"busiest worker)")
-	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
+	flags.Lookup("method").Annotations = map[string][]string{flagChoices: methods}
 	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis, stream and random")
 	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
@@ -81,7 +85,11 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 	if !flags.Changed("partitions") {
 		return refusal.Errorf("say into how many partitions, with -k")
 	}
-	if err := o.Validate(); err != nil {
+	asked := *o
+	if o.Method == autoMethod {
+		asked.Method = partition.Metis
+	}
+	if err := asked.Validate(); err != nil {
 		return err
 	}
 	if flags.Changed("seed") && (o.Method == partition.Range || o.Method == partition.File) {
@@ -127,6 +135,13 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 	defer g.Close()
 	if err := partition.CheckWritable(store); err != nil {
 		return err
+	}
+	if o.Method == autoMethod {
+		o.Method, _ = partition.Auto(g)
+		if instead := insteadOfMetis(g, "--method"); instead != "" {
+			fmt.Fprintf(besideResults(cmd), "%s: dividing it by %s%s\n", printable(of.name), o.Method,
+				instead)
+		}
 	}
 	name := partition.Name(o.Method, o.K)
 	if err := partition.CheckPlace(store, name); err != nil {

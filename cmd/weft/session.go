@@ -285,9 +285,13 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 		return errors.Join(about(s.of, err), g.Close())
 	}
 	asked, name := o.Assignment(g, k), printable(job.Dataset)
+	instead := ""
+	if partitionMethod(o) == "" {
+		instead = insteadOfMetis(g, "--partition")
+	}
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm.Size() == 1 {
-		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, k, asked.Method)
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s%s\n", name, k, asked.Method, instead)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory "+
 			"and not kept\n", name)
 		job.Graph = &divided
@@ -300,7 +304,7 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 	if err := partition.CheckPlace(store, partition.Name(asked.Method, k)); err != nil {
 		return err
 	}
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", name, k, asked.Method)
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once%s\n", name, k, asked.Method, instead)
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	shown := newStages(show)
@@ -311,6 +315,16 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 	}
 	shown.erase()
 	return cmp.Or(stop(), err)
+}
+
+// insteadOfMetis says why a graph is divided by another method than METIS where no flag asks for one; "":
+// METIS divides it.
+func insteadOfMetis(g *graph.Graph, flag string) string {
+	_, why := partition.Auto(g)
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s for %s; %s metis asks for it)", why, counted(g.Edges(), "edge", "edges"), flag)
 }
 
 // refuseDGL says which of DGL's partitions a store has, if those asked for are missing.

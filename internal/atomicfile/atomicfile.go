@@ -16,9 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write makes the file of that name hold what write writes. On an error but There the name is as it was before
-// and nothing is left beside it. A file that is there keeps its permissions, and a symbolic link goes on leading
-// to it. A device or a pipe is never replaced: it takes the bytes as they come. Errors name the file.
+// Write makes the file of that name hold what write writes. On an error but There the name is as it was
+// before and nothing is left beside it. A file that is there keeps its permissions, and a symbolic link goes
+// on leading to it. A device or a pipe is never replaced: it takes the bytes as they come. Errors name the
+// file.
 func Write(path string, write func(io.Writer) error) error {
 	target, there, err := find(path)
 	switch {

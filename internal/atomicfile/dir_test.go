@@ -98,8 +98,8 @@ func TestReplaceOverALowerLayer(t *testing.T) {
 	assert.Equal(t, []string{path("merged/final/two")}, left, "left")
 }
 
-// TestThere: whatever gives a name brings the folder of the name to disk afterwards. Where that fails the error
-// says that the new one is there. Where a file itself cannot be brought to disk, the old one stays.
+// TestThere: whatever gives a name brings the folder of the name to disk afterwards. Where that fails the
+// error says that the new one is there. Where a file itself cannot be brought to disk, the old one stays.
 func TestThere(t *testing.T) {
 	fails := errors.New("the disk is gone")
 	defer func() { Fsync = (*os.File).Sync }()

@@ -39,8 +39,8 @@ func (m *Making) Made() (bool, error) {
 }
 
 // Do makes the store, unless another process does meanwhile, for which it waits. A store that is there is
-// replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error but
-// atomicfile.There comes first, nothing changes.
+// replaced when the new one is complete; whoever has it open keeps it. Where ctx is cancelled, or an error
+// but atomicfile.There comes first, nothing changes.
 func (m *Making) Do(ctx context.Context) error {
 	return m.alone(ctx, func(parent *os.Root, name string) error {
 		// before they are read: who changes them meanwhile makes the record wrong
@@ -145,8 +145,8 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 	select {
 	case err = <-made:
 	case <-ctx.Done():
-		// The work is left behind, with nowhere to put its result. What it writes after this goes when it ends
-		// or, after the end of the process, with the next sweep.
+		// The work is left behind, with nowhere to put its result. What it writes after this goes when it
+		// ends or, after the end of the process, with the next sweep.
 		remove(scratch.Name())
 		go func() {
 			<-made

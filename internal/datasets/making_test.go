@@ -255,8 +255,8 @@ func TestMakingFails(t *testing.T) {
 	}
 }
 
-// TestLeftBehind: work that goes on after a signal, and writes files again in place of those that were removed,
-// leaves nothing when it ends.
+// TestLeftBehind: work that goes on after a signal, and writes files again in place of those that were
+// removed, leaves nothing when it ends.
 func TestLeftBehind(t *testing.T) {
 	dir, stopped := t.TempDir(), errors.New("stopped")
 	synctest.Test(t, func(t *testing.T) {
@@ -281,8 +281,8 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// TestThereAfterAll: where the folder cannot be brought to disk once the new store has its name, the error says
-// that the store is there, and it is.
+// TestThereAfterAll: where the folder cannot be brought to disk once the new store has its name, the error
+// says that the store is there, and it is.
 func TestThereAfterAll(t *testing.T) {
 	store, fails, made := filepath.Join(t.TempDir(), "graph"), errors.New("the disk is gone"), false
 	defer func() { atomicfile.Fsync = (*os.File).Sync }()
@@ -293,7 +293,8 @@ func TestThereAfterAll(t *testing.T) {
 		return f.Sync()
 	}
 	m := Making{
-		Name: "graph", Store: store, Replaceable: func() error { return CheckOwn(store) }, Say: func(string) {},
+		Name: "graph", Store: store, Say: func(string) {},
+		Replaceable: func() error { return CheckOwn(store) },
 	}
 	for i, act := range []func(context.Context) error{m.Do, m.Renew} {
 		made = false

@@ -145,7 +145,7 @@ const autoPartition = "auto"
 func (o *Options) Assignment(g *graph.Graph, k int) partition.Options {
 	method := o.Partition
 	if method == autoPartition {
-		method = partition.Auto(g)
+		method, _ = partition.Auto(g)
 	}
 	return partition.Options{
 		K: k, Method: method, Balance: o.Balance, Seed: o.Seed, Split: o.Split.Number,

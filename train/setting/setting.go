@@ -285,7 +285,7 @@ var settings = withFields([][]Setting{
 			Name: "partition", changes: true, axis: "graph",
 			Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 			Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, " +
-				"metis, or stream if there is too little memory for metis",
+				"metis, or stream for more than 20 million edges or too little memory for metis",
 		},
 		{
 			Name: "balance", changes: true, axis: "graph", Choices: partition.Balances(),
