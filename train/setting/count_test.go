@@ -9,14 +9,17 @@ import (
 // TestCount: numbers of things have the letters of thousands; what is between two, or none, is refused.
 func TestCount(t *testing.T) {
 	for text, want := range map[string]int{
-		"0": 0, "5000": 5000, "010": 10, "200k": 200_000, "2M": 2_000_000, "1.5b": 1_500_000_000, "3 G": 3_000_000_000,
-		"1T": 1_000_000_000_000, "1e7": 10_000_000, "1_000": 1000, "10,000,000": 10_000_000, "1.1M": 1_100_000, "10000000.0": 10_000_000,
+		"0": 0, "5000": 5000, "010": 10, "200k": 200_000, "2M": 2_000_000, "1.5b": 1_500_000_000,
+		"3 G": 3_000_000_000,
+		"1T":  1_000_000_000_000, "1e7": 10_000_000, "1_000": 1000,
+		"10,000,000": 10_000_000, "1.1M": 1_100_000, "10000000.0": 10_000_000,
 	} {
 		got, err := Count(text)
 		assert.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "k", "-1", "1.5", "64,12", "1000,000", "2MB", "0x10", "1e400", "9.3e18", "ten"} {
+	for _, text := range []string{"", "k", "-1", "1.5", "64,12", "1000,000",
+		"2MB", "0x10", "1e400", "9.3e18", "ten"} {
 		if got, err := Count(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
 		}
