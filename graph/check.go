@@ -206,6 +206,15 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 		return flawf(files.features, "%d values for %d edges × %d columns", len(r.EdgeFeatures),
 			edges, r.EdgeColumns)
 	}
+	if r.NumberColumns != nil {
+		numbers := r.EdgeColumns
+		if r.Weights != nil {
+			numbers++
+		}
+		if err := r.NumberColumns.Check(numbers); err != nil {
+			return flawf(descriptionFile, "%v", err)
+		}
+	}
 	if d == indices {
 		return nil
 	}

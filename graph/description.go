@@ -107,6 +107,7 @@ type relationDescription struct {
 	Weights        bool                  `json:"weights,omitempty"`
 	FeatureColumns int                   `json:"feature_columns,omitempty"`
 	EndColumns     [2]string             `json:"end_columns,omitzero"`
+	NumberColumns  columns.List          `json:"number_columns,omitempty"`
 	EdgeSplit      *edgeSplitDescription `json:"edge_split,omitempty"`
 }
 
@@ -408,6 +409,6 @@ func describeRelation(r *Relation) relationDescription {
 	return relationDescription{
 		Source: source, Name: name, Target: target, Count: len(r.Sources),
 		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
-		EndColumns: r.EndColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
+		EndColumns: r.EndColumns, NumberColumns: r.NumberColumns, EdgeSplit: describeEdgeSplit(r.EdgeSplit),
 	}
 }

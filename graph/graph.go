@@ -77,9 +77,11 @@ const (
 type Relation struct {
 	Source, Name, Target string    // empty: those of a graph that has one of each
 	EndColumns           [2]string // of source and target in the table of the edges; empty: not known
-	Indptr               []int64   // len vertices of Target + 1
-	Sources              []int32   // len E
-	Weights              []float32 // len E, nil when the relation is unweighted
+	// NumberColumns are those of the weights, if there are some, and of the features there; nil: not known.
+	NumberColumns columns.List
+	Indptr        []int64   // len vertices of Target + 1
+	Sources       []int32   // len E
+	Weights       []float32 // len E, nil when the relation is unweighted
 	// EdgeFeatures is a row-major E × EdgeColumns matrix in the order of Sources, nil when there is none.
 	EdgeFeatures []float32
 	EdgeColumns  int

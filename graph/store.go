@@ -188,7 +188,7 @@ func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
 func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription,
 	vertices int,
 ) (err error) {
-	r.EdgeColumns, r.EndColumns = d.FeatureColumns, d.EndColumns
+	r.EdgeColumns, r.EndColumns, r.NumberColumns = d.FeatureColumns, d.EndColumns, d.NumberColumns
 	if r.EdgeSplit, err = readEdgeSplit(m, dir, d.EdgeSplit); err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (g *Graph) with(relation Relation) *Graph {
 	if len(g.Relations) > 0 {
 		r := &g.Relations[0]
 		relation.Source, relation.Name, relation.Target = r.Source, r.Name, r.Target
-		relation.EndColumns = r.EndColumns
+		relation.EndColumns, relation.NumberColumns = r.EndColumns, r.NumberColumns
 		relation.EdgeSplit = cmp.Or(relation.EdgeSplit, r.EdgeSplit)
 	}
 	changed := *g

@@ -73,7 +73,8 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 		r := &g.Relations[i]
 		whole.Relations = append(whole.Relations, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
-			EdgeSplit: r.EdgeSplit, Indptr: []int64{0}, Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
+			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
+			Symmetric: r.Symmetric && g.Added.Edges[i].Len() == 0,
 		})
 	}
 	return whole, nil

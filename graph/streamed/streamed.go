@@ -20,6 +20,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -58,8 +59,9 @@ type Graph struct {
 type Relation struct {
 	Source, Name, Target string // empty: those of a graph that has one of each
 	Edges
-	EndColumns [2]string        // as graph.Relation's
-	EdgeSplit  *graph.EdgeSplit // nil: there is none
+	EndColumns    [2]string        // as graph.Relation's
+	NumberColumns columns.List     // the same
+	EdgeSplit     *graph.EdgeSplit // nil: there is none
 }
 
 // Edges are a list of edges.
@@ -209,7 +211,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 			return nil, err
 		}
 		sorted.Source, sorted.Name, sorted.Target, sorted.EdgeSplit = r.Source, r.Name, r.Target, r.EdgeSplit
-		sorted.EndColumns = r.EndColumns
+		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
 		*r, lists[i] = sorted, graph.Edges{}
 	}
 	if !made.Typed() {
@@ -224,7 +226,8 @@ func (g *Graph) announced() (all []graph.Relation) {
 		r := &g.Relations[i]
 		all = append(all, graph.Relation{
 			Source: r.Source, Name: r.Name, Target: r.Target, EndColumns: r.EndColumns,
-			EdgeSplit: r.EdgeSplit, Indptr: []int64{0}, Symmetric: g.Symmetrize || r.Symmetric,
+			NumberColumns: r.NumberColumns, EdgeSplit: r.EdgeSplit, Indptr: []int64{0},
+			Symmetric: g.Symmetrize || r.Symmetric,
 		})
 	}
 	return all

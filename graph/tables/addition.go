@@ -192,6 +192,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		if edges[i].Len() > 0 {
 			return refusal.Errorf("%s: a second list of new edges; give one for each relation", l.path)
 		}
+		l.know(columnsOf(r))
 		if r.Weights != nil && !l.weighted {
 			return refusal.Errorf("%s: the edges of the graph have weights; name their column with "+
 				"{edge-weights}", l.path)
@@ -200,7 +201,6 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 		if err != nil {
 			return err
 		}
-		l.know(r.EndColumns)
 		l.ends[0].of, l.ends[1].of = all[source], all[target]
 		of := l.edges()
 		if of.Columns != r.EdgeColumns {

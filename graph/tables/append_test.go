@@ -215,3 +215,71 @@ func TestLaterTable(t *testing.T) {
 		refused(t, err, want)
 	}
 }
+
+// TestEdgeDates: features of edges are dates where those of vertices are, in days since 1970, and truth
+// values. Another list of the relation is read by the same columns, whose dates have the same order.
+func TestEdgeDates(t *testing.T) {
+	const days, header = 20454, "source,target,w,when,new\n" // until 2026
+	of := func(rows string) *graph.Graph {
+		files(t, map[string]string{"v.csv": "id,size\na,1\nb,2\n", "e.csv": header + rows})
+		return read(t, Options{
+			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeWeights: "w",
+			EdgeFeatures: []string{"new", "when"},
+		})
+	}
+	for rows, want := range map[string][]float32{
+		"a,b,5,2026-01-02,true\nb,a,6,2026-01-01 12:00,false\n": {0, days + .5, 1, days + 1},
+		"a,b,5,02.01.2026,yes\nb,a,6,31.01.2026,no\n":           {0, days + 30, 1, days + 1},
+		"a,b,5,1/2/2026,1\nb,a,6,1/31/2026,0\n":                 {0, days + 30, 1, days + 1},
+		"a,b,5,20260102,1\nb,a,6,1767225600,0\n":                {0, 1767225600, 1, 20260102},
+		"a,b,5,2026-01-02T00:00:00Z,1\nb,a,6,2026-02-01,-2.5\n": {-2.5, days + 31, 1, days + 1},
+		"a,b,5,02/01/2026,TRUE\nb,a,6,03/01/2026 06:00,False\n": {0, days + 2.25, 1, days + 1},
+	} {
+		g := of(rows)
+		assert.Equal(t, want, g.Relations[0].EdgeFeatures, rows)
+		assert.Equal(t, []float32{6, 5}, g.Relations[0].Weights)
+	}
+	assert.Equal(t, "e.csv: column when: dates as “02/01/2026” do not say which number is the day: the first one "+
+		"is taken for it; write them as 2023-01-31 if it is the month",
+		of("a,b,5,02/01/2026,1\nb,a,6,03/01/2026,1\n").Notes[0])
+
+	g := of("a,b,5,1/31/2026,1\nb,a,6,1/2/2026,0\n") // the month first
+	assert.Equal(t, columns.List{
+		{Name: "w", Kind: columns.Number}, {Name: "new", Kind: columns.Number},
+		{Name: "when", Kind: columns.Date, Order: columns.MonthFirst},
+	}, g.Relations[0].NumberColumns)
+	files(t, map[string]string{
+		"v.csv": "id,size\na,1\nb,2\n", "more.csv": header + "a,c,7,3/1/2026,2\n",
+		"other.csv": "source,target,on,much,fresh\nc,a,3/1/2026,7,2\n",
+	})
+	named := Options{Edges: []string{"other.csv"}, EdgeWeights: "much", EdgeFeatures: []string{"fresh", "on"}}
+	for _, o := range []Options{{Edges: []string{"more.csv"}}, named} {
+		added, err := Add(o, g)
+		require.NoError(t, err)
+		assert.Equal(t, []float32{2, days + 59}, added.Edges[0].Features)
+		assert.Equal(t, []float32{7}, added.Edges[0].Weights)
+		o.Vertices, o.Like = []string{"v.csv"}, LikeGraph(g)
+		later := read(t, o)
+		assert.Equal(t, []float32{2, days + 59}, later.Relations[0].EdgeFeatures)
+		assert.Equal(t, []float32{7}, later.Relations[0].Weights)
+	}
+
+	for rows, want := range map[string]string{
+		"a,b,5,31.1.2026,1\nb,a,5,32.1.2026,1\na,a,5,3.1.2026,1\n":    `e.csv:2: column when: "31.1.2026" is not`,
+		"a,b,5,2026-01-31,1\nb,a,5,,1\n":                              `e.csv:3: column when: "" is no date, as the other rows have`,
+		"a,b,5,,1\nb,a,5,2026-01-31,1\n":                              `e.csv:2: column when: "" is no date, as the other rows have`,
+		"a,b,5,7,1\nb,a,5,2026-01-31,1\n":                             `e.csv:3: column when: "2026-01-31" is not a finite number`,
+		"a,b,2026-01-31,2026-01-31,1\n":                               `e.csv:2: column w: "2026-01-31" is not a finite number`,
+		"a,b,5,2026-01-31,x\nb,a,5,2,y\n":                             `e.csv:2: column when: "2026-01-31" is not a finite number`,
+		strings.Repeat("a,b,5,2026-01-31,1\n", 10) + "a,b,5,soon,1\n": `e.csv:12: column when: "soon" is no date`,
+	} {
+		files(t, map[string]string{"v.csv": "id,size\na,1\nb,2\n", "e.csv": header + rows})
+		g, err := Open(Options{
+			Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeWeights: "w",
+			EdgeFeatures: []string{"when", "new"},
+		})
+		require.NoError(t, err)
+		_, err = g.Read()
+		assert.Refused(t, err, want)
+	}
+}

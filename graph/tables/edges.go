@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/graph/edgelist"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
@@ -22,8 +23,8 @@ import (
 // edgeList is a list of edges, which is a relation.
 type edgeList struct {
 	path, name string
-	ends       [2]end   // source, target
-	numbers    []string // the columns of the weight, if there is one, and of features
+	ends       [2]end       // source, target
+	numbers    columns.List // of the weight, if there is one, and of features; of no kind: it is open
 	weighted   bool
 	tables     []*vertexTable
 	progress   graph.Progress
@@ -32,10 +33,12 @@ type edgeList struct {
 	order   []int // the columns that are read: source, target, numbers; nil: the first line is an edge
 	found   bool  // source and target are the two columns that hold ids
 	leftOut []string
+	notes   []string
 	rows    int64  // of the list
 	known   int64  // ends of edges that have a row in a table
 	id      string // the first end of an edge
 	batch   graph.Edges
+	room    []float32
 }
 
 // end is an end of the edges of a list.
@@ -58,9 +61,11 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 		l := &edgeList{tables: all, progress: o.Progress, weighted: o.EdgeWeights != ""}
 		l.name, l.path = Named(argument)
 		if l.weighted {
-			l.numbers = []string{o.EdgeWeights}
+			l.numbers = columns.List{{Name: o.EdgeWeights, Kind: columns.Number}}
 		}
-		l.numbers = append(l.numbers, o.EdgeFeatures...)
+		for _, name := range o.EdgeFeatures {
+			l.numbers = append(l.numbers, columns.Column{Name: name})
+		}
 		for k, words := range [2][]string{o.Source, o.Target} {
 			e := &l.ends[k]
 			if e.asked, err = each(endNames[k], words, i, len(o.Edges)); err != nil {
@@ -116,7 +121,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		b.Source, b.Target, b.Weights, b.Features = b.Source[:0], b.Target[:0], b.Weights[:0], b.Features[:0]
 		return err
 	}
-	of := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
+	of := l.table()
 	err = of.Each(file, l.choose, func(r *table.Row) error {
 		if err := l.add(r); err != nil {
 			return err
@@ -139,6 +144,11 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return l.foreign()
 	}
 	return flush()
+}
+
+// table is the list as a table.
+func (l *edgeList) table() table.Table {
+	return table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
 }
 
 // foreign refuses a list none of whose ends is an id of the tables.
@@ -194,7 +204,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
 			"{source} and {target}", l.header[order[0]], arrays.Listed(l.header))
 	}
-	for i, name := range l.numbers {
+	for i := range l.numbers {
+		name := l.numbers[i].Name
 		at := slices.Index(l.header, name)
 		if at < 0 || slices.Contains(order, at) {
 			setting := refusal.Setting("edge-features")
@@ -234,11 +245,89 @@ func (l *edgeList) isEdge(first []table.Column) bool {
 	})
 }
 
-// know says which columns another list of the relation had for its ends.
-func (l *edgeList) know(columns [2]string) {
-	for k := range l.ends {
-		l.ends[k].known = columns[k]
+// edgeColumns are the columns of a list of edges that was read before.
+type edgeColumns struct {
+	ends     [2]string
+	weight   columns.List // none, or one
+	features columns.List
+}
+
+// columnsOf are those of the list of a relation.
+func columnsOf(r *graph.Relation) edgeColumns {
+	c := edgeColumns{ends: r.EndColumns, features: r.NumberColumns}
+	if c.features != nil && r.Weights != nil {
+		c.weight, c.features = c.features[:1], c.features[1:]
 	}
+	return c
+}
+
+// know says which columns another list of the relation had. Those of weights and features are read here, too,
+// unless others are asked for, which are then of the same kinds.
+func (l *edgeList) know(was edgeColumns) {
+	for k := range l.ends {
+		l.ends[k].known = was.ends[k]
+	}
+	weight, features := was.weight, was.features
+	if l.weighted {
+		weight, l.numbers = l.numbers[:1], l.numbers[1:]
+	}
+	for i := range l.numbers {
+		if len(l.numbers) == len(features) {
+			name := l.numbers[i].Name
+			l.numbers[i] = features[i]
+			l.numbers[i].Name = name
+		}
+	}
+	if len(l.numbers) > 0 {
+		features = l.numbers
+	}
+	l.numbers, l.weighted = slices.Concat(weight, features), len(weight) > 0
+}
+
+// decide finds the kinds of features that are open, at the first row: dates and truth values where all rows
+// of the list have some, else numbers, of which others are refused where they stand.
+func (l *edgeList) decide(first *table.Row) error {
+	profiles, others := make([]*columns.Profile, len(l.numbers)), false // nil: the kind is known
+	for i := range l.numbers {
+		if c := &l.numbers[i]; c.Kind == "" {
+			_, number := table.Number(first.Decimal(first.Field(len(l.ends) + i)))
+			c.Kind, others = columns.Number, others || !number
+			profiles[i] = columns.NewProfile(c.Name, columns.Choices{})
+		}
+	}
+	if !others {
+		return nil
+	}
+	file, _, err := regular.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	of := l.table()
+	if err := of.Each(file, l.choose, func(r *table.Row) error {
+		for i, p := range profiles {
+			if p != nil {
+				field := r.Field(len(l.ends) + i)
+				p.Add(field, r.Decimal(field))
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i, p := range profiles {
+		if p == nil {
+			continue
+		}
+		made, note := p.Column()
+		if c := &l.numbers[i]; made.Kind == columns.Date || made.Kind == columns.Boolean {
+			c.Kind, c.Order = made.Kind, made.Order
+			if note != "" {
+				l.notes = append(l.notes, fmt.Sprintf("%s: column %s: %s", l.path, c.Name, note))
+			}
+		}
+	}
+	return nil
 }
 
 // endColumns are the columns of the ends; empty where the list has no header.
@@ -263,7 +352,11 @@ func (l *edgeList) add(r *table.Row) error {
 	if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
 		return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
 	}
-	l.rows++
+	if l.rows++; l.rows == 1 {
+		if err := l.decide(r); err != nil {
+			return err
+		}
+	}
 	var ends [2]int32
 	for k := range ends {
 		v, err := l.end(k, r.Field(k))
@@ -272,21 +365,37 @@ func (l *edgeList) add(r *table.Row) error {
 		}
 		ends[k] = v
 	}
-	for i, name := range l.numbers {
-		x, err := r.Number(len(l.ends) + i)
-		if value := float32(x); r.Missing(len(l.ends)+i) || err != nil || math.IsNaN(x) ||
-			math.IsInf(float64(value), 0) {
-			return r.Errorf("column %s: %.40q is not a finite number that fits 32 bits", name,
-				r.Field(len(l.ends)+i))
+	for i := range l.numbers {
+		x, err := l.number(r, i)
+		if err != nil {
+			return err
 		}
 		if l.weighted && i == 0 {
-			l.batch.Weights = append(l.batch.Weights, float32(x))
+			l.batch.Weights = append(l.batch.Weights, x)
 		} else {
-			l.batch.Features = append(l.batch.Features, float32(x))
+			l.batch.Features = append(l.batch.Features, x)
 		}
 	}
 	l.batch.Source, l.batch.Target = append(l.batch.Source, ends[0]), append(l.batch.Target, ends[1])
 	return nil
+}
+
+// number is the value of a row in the i-th of the columns of numbers.
+func (l *edgeList) number(r *table.Row, i int) (float32, error) {
+	c, k := &l.numbers[i], len(l.ends)+i
+	if c.Kind == columns.Number {
+		x, err := r.Number(k)
+		if value := float32(x); r.Missing(k) || err != nil || math.IsNaN(x) || math.IsInf(float64(value), 0) {
+			return 0, r.Errorf("column %s: %.40q is not a finite number that fits 32 bits", c.Name, r.Field(k))
+		}
+		return float32(x), nil
+	}
+	field, err := r.Field(k), error(nil)
+	if l.room, _, err = c.Append(l.room[:0], field); err != nil || columns.IsMissing(field) {
+		return 0, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row out",
+			c.Name, field, c.Kind)
+	}
+	return l.room[0], nil
 }
 
 // end is the vertex of an id at the k-th end. An id without a row is that of a further vertex.

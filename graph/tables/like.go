@@ -16,16 +16,16 @@ type Like struct {
 	// Columns are those that features are made as, by vertex type. A type without a name is
 	// graph.VertexName.
 	Columns columns.ByType
-	ids     map[string]string    // the columns of ids, by vertex type
-	label   string               // the column of what is learned, of the type labelled
-	of      string               // that type
-	ends    map[string][2]string // the columns of sources and targets, by relation
-	values  bool                 // labels are values
+	ids     map[string]string      // the columns of ids, by vertex type
+	label   string                 // the column of what is learned, of the type labelled
+	of      string                 // that type
+	edges   map[string]edgeColumns // by relation
+	values  bool                   // labels are values
 }
 
 // LikeGraph says how the tables of a graph were read. Its Columns are nil if there was none.
 func LikeGraph(g *graph.Graph) *Like {
-	l := &Like{ids: map[string]string{}, ends: map[string][2]string{}, values: g.Labels.Continuous()}
+	l := &Like{ids: map[string]string{}, edges: map[string]edgeColumns{}, values: g.Labels.Continuous()}
 	for i, t := range g.Types() {
 		if t.Table == nil {
 			continue
@@ -40,7 +40,7 @@ func LikeGraph(g *graph.Graph) *Like {
 	}
 	for i := range g.Relations {
 		_, name, _ := g.Relations[i].Ends()
-		l.ends[name] = g.Relations[i].EndColumns
+		l.edges[name] = columnsOf(&g.Relations[i])
 	}
 	return l
 }

@@ -79,7 +79,7 @@ func Open(o Options) (*streamed.Graph, error) {
 			if o.untyped() {
 				name = graph.RelationName
 			}
-			l.know(o.Like.ends[name])
+			l.know(o.Like.edges[name])
 		}
 		g.Relations = append(g.Relations, streamed.Relation{Edges: l.edges()})
 	}
@@ -152,7 +152,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	}
 	for i, l := range lists {
 		r := &g.Relations[i]
-		r.EndColumns = l.endColumns()
+		r.EndColumns, r.NumberColumns = l.endColumns(), l.numbers
 		if r.Name = l.name; !o.untyped() {
 			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
 		} else {
@@ -164,6 +164,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 				r.EndColumns[0], r.EndColumns[1],
 				refusal.Setting("source"), refusal.Setting("target")))
 		}
+		made.Notes = append(made.Notes, l.notes...)
 		if len(l.leftOut) > 0 {
 			made.Notes = append(made.Notes, l.path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
 		}
