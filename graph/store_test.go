@@ -260,6 +260,10 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{text("graph.json", `"count": 4`, `"count": 5`), "features.npy", "[4 3]"},
 		{text("graph.json", `"count": 6`, `"count": 7`), "indices.npy", "[6]"},
 		{text("graph.json", `"val": 1`, `"val": 2`), "val.npy", "[1]"},
+		{
+			text("graph.json", `"count": 6`, `"number_columns": [{"name": "w", "kind": "number"}], "count": 6`),
+			"graph.json", "the columns have 1 features, and 3 are there",
+		},
 		{cut("indices.npy", .5), "indices.npy", "ends inside"},
 		{cut("indices.npy", .95), "indices.npy", "cut short"},
 		{array("indices.npy", []int64{0, 1, 0, 0, 3, 1}), "indices.npy", "<i8"},
