@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -69,7 +69,7 @@ test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@environment=$$(scripts/python-environment test) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py
 
-check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard
+check: test test-python-torch lint race levels guard ## `make test` and what takes longer: test-python-torch, lint, race, levels, guard
 
 race: packages ## the workers' tests under the race detector (the first run compiles the kernels once more)
 	$(GOTEST) -race ./tensor ./comm ./comm/commtest ./parallel/...
@@ -83,6 +83,11 @@ guard: packages ## the numerical tests with a guard page at each end of every ma
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
 	$(GOTEST) -tags weftdebug -run 'TestOffload|Plan' ./train
 	$(GOTEST) -tags weftdebug -run 'Plan|Late' ./parallel/paralleltest
+
+test-python-torch: packages ## the Python package beside Debian's PyTorch, and PyG, pandas and scikit-learn; fetches 400 MB
+	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
+	@environment=$$(scripts/python-environment torch) && \
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)
@@ -112,6 +117,7 @@ test-python-peers: build ## the Python package in a notebook, and beside PyTorch
 		environment=$$(scripts/peers/environment $$name '$(PEERS)') || exit; \
 		WEFT_PROGRAM='$(CURDIR)/bin/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py || exit; \
 	done
+	@environment=$$(scripts/peers/environment pyg '$(PEERS)') && PATH="$$environment/bin:$$PATH" $(GOTEST) -run TestPlainTensors ./graph/pyg
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

@@ -10,8 +10,10 @@ import pytest
 
 import weft
 
-# An environment has one of the two, or none.
+# An environment has some of them.
 NEEDS = {
+    "test_pandas.py": "pandas",
+    "test_scikit_learn.py": "sklearn",
     "test_pyg.py": "torch_geometric",
     "test_links.py": "torch_geometric",
     "test_to_pyg.py": "torch_geometric",

@@ -334,7 +334,7 @@ def test_option(trained, flags, data, rivals):
 
 
 @pytest.mark.parametrize(
-    "flags", ["--model gine", "--model transformer --use-edge-features", "--model gatv2 --edge-features"]
+    "flags", ["--model gine", "--model transformer --use-edge-features", "--model gatv2 --use-edge-features"]
 )
 def test_edge_features_of_a_vector(trained, flags):
     """Features of edges that are one number are given as the run's graph has them."""
@@ -492,7 +492,7 @@ HETERO = {
     "--model gcn --hidden 12 --norm pair": weighted(ONE),
     **{
         f"--model {m} --hidden 12": featured(WIDE)
-        for m in ("gine", "gat --use-edge-features", "gatv2 --edge-features", "transformer --edge-features")
+        for m in ("gine", "gat --use-edge-features", "gatv2 --use-edge-features", "transformer --use-edge-features")
     },
 }
 
