@@ -95,8 +95,9 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, e
 	}
 	defer of.on.Close()
 	if of.changed && !of.elsewhere {
-		return nil, refusal.Errorf("%s has other vertices than %s was trained on, whose split is not drawn again: "+
-			"weft evaluate %s %s measures all its labelled vertices, those of the training included", of.graph, of.run,
+		return nil, refusal.Errorf("%s has other vertices than the graph that %s was trained on, and the "+
+			"split of the run does not fit them: weft evaluate %s %s measures all its labelled vertices, "+
+			"training vertices too", of.graph, of.run,
 			refusal.ShellWord(of.run), refusal.ShellWord(of.graph))
 	}
 	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {

@@ -191,7 +191,8 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	denseFlag(flags, &o.DenseFeatures)
 	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
 	flags.IntVar(&o.FirstID, "first-id", 0,
-		"the `id` of the first vertex, 1 where ids count from 1: in the list, and in lists and columns of ids")
+		"the `id` of the first vertex, 1 where ids count from 1: in the list, and in lists and columns of "+
+			"ids")
 	flags.BoolVar(&o.Strings, "string-ids", false,
 		"vertices are named by any text; rows of arrays without ids are in the order in which names "+
 			"first appear")
@@ -346,8 +347,8 @@ func dglFlags(flags *pflag.FlagSet, c *changes) reader {
 			}
 			if c.largest {
 				g.Close()
-				return nil, refusal.Errorf("--largest-component: it numbers vertices anew, and the "+
-					"partitions of %s are of these; leave it out", r.source())
+				return nil, refusal.Errorf("--largest-component: it numbers the vertices anew, and the "+
+					"partitions of %s have the old numbers; leave it out", r.source())
 			}
 			g.InMemory.Notes = append(g.InMemory.Notes, fmt.Sprintf("DGL's %d partitions are stored with "+
 				"the graph, for --parallel graph=%d --partition dgl", division.K, division.K))

@@ -65,12 +65,15 @@ type countsGiven struct {
 // add adds the flags to a command.
 func (c *countsGiven) add(flags *pflag.FlagSet) {
 	c.flags = pflag.NewFlagSet("counts", pflag.ContinueOnError)
-	c.flags.IntVar(&c.vertices, "vertices", 0, "`number` of vertices of a graph that is not there yet, as in 10M")
-	c.flags.IntVar(&c.edges, "edges", 0, "its `number` of edges as a store has them, each in both directions, as in 1.5B")
+	c.flags.IntVar(&c.vertices, "vertices", 0, "`number` of vertices of a graph that is not there yet, as "+
+		"in 10M")
+	c.flags.IntVar(&c.edges, "edges", 0, "its `number` of edges as a store has them, each in both "+
+		"directions, as in 1.5B")
 	c.flags.IntVar(&c.features, "features", 0, "its `number` of feature columns")
 	c.flags.IntVar(&c.classes, "classes", 0, "its `number` of classes")
 	c.flags.Float64Var(&c.halo, "halo-rows", 0, "rows that --workers partitions of it receive of each other "+
-		"together, over its vertices: a `fraction`, which is weft partition's replication less 1 (default: that of a random graph)")
+		"together, over its vertices: a `fraction`, which is weft partition's replication less 1 (default: "+
+		"that of a random graph)")
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		f.Annotations = map[string][]string{flagGroup: {"Counts (of a graph that is not there yet)"}}
 	})
@@ -92,8 +95,8 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 	case given == "":
 		return nil, nil
 	case name != "":
-		return nil, refusal.Errorf("--%s: is for a graph that is not there yet, and %s is; leave one of them "+
-			"out", given, name)
+		return nil, refusal.Errorf("--%s: describes a graph that is not there yet, and %s is there; leave "+
+			"one of them out", given, name)
 	}
 	for _, f := range []struct {
 		name               string
@@ -105,7 +108,7 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 		{"classes", c.classes, 1, c.vertices},
 	} {
 		if f.least > 0 && !c.flags.Changed(f.name) {
-			return nil, refusal.Errorf("--%s: is missing, and a graph that is not there yet needs it", f.name)
+			return nil, refusal.Errorf("--%s: is missing; a graph that is not there yet needs it", f.name)
 		}
 		if f.value < f.least || f.value > f.most {
 			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, f.value, count(f.least),
@@ -119,8 +122,9 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: c.vertices - train - val}},
 	}}
 	if c.flags.Changed("halo-rows") && (workers < 2 || !counts.Measured(workers, c.halo)) {
-		return nil, refusal.Errorf("--halo-rows %g: from 0 to what the edges can bring, in at least 2 "+
-			"partitions; in a random graph %d have %.2f", c.halo, workers, counts.HaloRows(workers))
+		return nil, refusal.Errorf("--halo-rows %g: it lies between 0 and what the edges can bring, for 2 "+
+			"partitions or more; %d partitions of a random graph have "+
+			"%.2f", c.halo, workers, counts.HaloRows(workers))
 	}
 	return counts, nil
 }
@@ -168,8 +172,10 @@ their defaults there.`,
 		"memory and not kept, and the rates are those of --workers")
 	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those "+
 		"that are fastest by its counts; 0: none")
-	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, 10gbps "+
-		"or 12.5GB/s, or a file of plan --json, whose links are taken (default: measured under a launcher, else "+
+	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, "+
+		"10gbps "+
+		"or 12.5GB/s, or a file of plan --json, whose links are taken (default: measured under a launcher, "+
+		"else "+
 		"this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
@@ -216,7 +222,8 @@ func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o 
 	case len(graphs) > 0:
 		return refusal.Errorf("--%s: is for a graph that is there; leave it out, or name one", graphs[0].Name)
 	case counts.FeatureColumns == 0 && o.NodeEmbedding == 0 && !slices.Contains(gnn.Featureless(), o.Model):
-		return refusal.Errorf("--features 0: %s reads features of vertices; give their columns, or have some "+
+		return refusal.Errorf("--features 0: %s reads features of vertices; give their columns, or have "+
+			"some "+
 			"learned with --node-embedding N", o.Model)
 	}
 	return nil
@@ -277,7 +284,8 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 	plans.Found = plans.sayFound
 	if p.exactly == 0 {
 		if plans.Graph = nil; plans.Counts == nil {
-			return refusal.Errorf("--exactly 0: %s is not described by counts alone: it has several types or "+
+			return refusal.Errorf("--exactly 0: %s is not described by counts alone: it has several types "+
+				"or "+
 				"relations, or sparse features; leave it out", dataset)
 		}
 	}
@@ -378,7 +386,8 @@ func linksIn(path string) (*planner.Links, error) {
 	const most = 16 << 20
 	text, err := document.Read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit, 10gbps or 12.5GB/s, nor a file that "+
+		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit, 10gbps or 12.5GB/s, nor a "+
+			"file that "+
 			"weft plan --json has written", path)
 	} else if err != nil {
 		return nil, refusal.Errorf("--link %w", err)

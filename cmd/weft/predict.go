@@ -274,7 +274,7 @@ func (p *predictCommand) failed(err error, s *session, asked *request) error {
 	}
 	err = fmt.Errorf("%s: %w", asked.weights, advised(err))
 	if o := asked.options; asked.run == "" && o.Uses("output-heads") && o.OutputHeads != o.Heads {
-		err = fmt.Errorf("%w A last layer with as many heads as the others, as PyG's has, takes "+
+		err = fmt.Errorf("%w The last layer of PyG's model has as many heads as the others: give "+
 			"--output-heads %d", err, o.Heads)
 	}
 	return err

@@ -60,8 +60,8 @@ func (p *predictCommand) inputs(asked *request) []string {
 func (p *predictCommand) understand(args []string) (asked request, err error) {
 	for _, g := range p.settings.given {
 		if g.setting.Name == "memory-limit" {
-			return asked, refusal.Errorf("--memory-limit %s: predict makes no plan to hold against it; "+
-				"leave it out", g.text)
+			return asked, refusal.Errorf("--memory-limit %s: predict does not plan its memory; leave it "+
+				"out", g.text)
 		}
 	}
 	if err := cmp.Or(p.added.check(p.readsTables()), p.checkChanged()); err != nil {

@@ -72,22 +72,23 @@ func (p *predictCommand) describe(
 	case p.files.out == "":
 		return d, nil
 	case !d.standFor(asked.state) && !predictions.IsMatrix(p.files.out):
-		return nil, refusal.Errorf("--out %s: no graph is there whose labels say what the columns "+
-			"stand for; give --out %s, a NumPy array of them",
+		return nil, refusal.Errorf("--out %s: the graph of the run is not there, and no labels say what "+
+			"the columns mean; give --out %s for a NumPy array of them",
 			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
 	}
 	if d.by, err = d.Check(d.numbers); err != nil {
 		return nil, err
 	}
 	if d.by.Other != "" {
-		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name give "+
+		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name "+
+			"give "+
 			"--sort %s\n", printable(d.Order.By), printable(d.by.Column), printable(d.by.Other))
 	}
 	switch labels := &d.graph.Labels; {
 	case !labels.There() || p.added.there() || p.bare:
 	case asked.changed:
-		fmt.Fprintf(warnings, "weft: note: %s has other vertices than %s was trained on, whose split is not "+
-			"drawn again: the predictions are not compared with labels\n",
+		fmt.Fprintf(warnings, "weft: note: %s has other vertices than the graph that %s was trained on, "+
+			"and the split of the run does not fit them: the predictions are not compared with labels\n",
 			printable(asked.graph), printable(asked.run))
 	case len(d.graph.Splits) > asked.options.Split.Number:
 		if err := d.compare(labels); err != nil {
@@ -141,8 +142,8 @@ func embeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 		return t, err
 	}
 	if hidden && o.Layers == 1 {
-		return t, refusal.Errorf("--embeddings: with one layer these are the features, which vertex types " +
-			"have different ones of; leave it out")
+		return t, refusal.Errorf("--embeddings: a model with one layer has no hidden layer, and vertex " +
+			"types have different features; leave it out")
 	}
 	t.Names = nil
 	for _, kind := range kinds {

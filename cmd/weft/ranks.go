@@ -103,8 +103,8 @@ func checkAlone(tasks int, option func() string) error {
 	}
 	connect := option()
 	if connect == "" {
-		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as no "+
-			"library of MPI loads: install Open MPI, or give srun -n 1", tasks)
+		return refusal.Errorf("srun started %d tasks, but no library of MPI loads, and each task would do "+
+			"the whole work: install Open MPI, or give srun -n 1", tasks)
 	}
 	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole "+
 		"work: give srun %s for one run of all, or -n 1", tasks, connect)

@@ -52,7 +52,7 @@ func TestSharedSettings(t *testing.T) {
 func TestCheckAlone(t *testing.T) {
 	for connect, want := range map[string]string{
 		"--mpi=pmi2": "give srun --mpi=pmi2 for one run of all",
-		"":           "no library of MPI loads: install Open MPI, or give srun -n 1",
+		"":           "no library of MPI loads, and each task would do the whole work: install Open MPI, or give srun -n 1",
 	} {
 		err := checkAlone(4, func() string { return connect })
 		assert.Refused(t, err, want, "%q", connect)

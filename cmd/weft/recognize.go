@@ -101,7 +101,7 @@ func (r *recognition) unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) 
 	}
 	of.InheritedFlags() // adds them to its flags
 	if name := err.GetSpecifiedName(); of.Flags().Lookup(name) != nil {
-		return refusal.Errorf("--%s: is a flag of the format %s, whose name it needs: %s --%[1]s", name,
+		return refusal.Errorf("--%s: is a flag of the format %s; name the format, too: %s --%[1]s", name,
 			r.format, r.command("STORE"))
 	}
 	return unknownFlag(of, err)

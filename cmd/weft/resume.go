@@ -96,7 +96,8 @@ func (r *resumption) findGraph(given source, other string) error {
 	list, found := fromSource(given)
 	switch {
 	case found && list.format == edgesFormat && given.name == r.state.Dataset && !list.made(r.graph):
-		return refusal.Errorf("%s: the run in %s was begun with other tables, or other flags of tables; give "+
+		return refusal.Errorf("%s: the run in %s was begun with other tables, or other flags of tables; "+
+			"give "+
 			"those, or %s", given.name, r.path, other)
 	case given.name != r.state.Dataset && !sameFile(given.name, r.graph) && !sameStores(given.name, r.graph):
 		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", given.name,
@@ -167,8 +168,8 @@ func (r *resumption) finished(o *setting.Resolved) (*rundir.Run, error) {
 		return nil, err
 	}
 	if run.Diverged {
-		return nil, refusal.Errorf("%s: the run ended: %s; it would again: begin one with other settings "+
-			"in another folder", r.path, run.Reason)
+		return nil, refusal.Errorf("%s: the run ended: %s; it would end so again: begin a run with other "+
+			"settings in another folder", r.path, run.Reason)
 	}
 	if done := run.Summary.EpochsRun; o.Epochs < done {
 		return nil, r.tooFew(o, done)

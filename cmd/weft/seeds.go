@@ -56,15 +56,16 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 	case !t.isSeveral():
 		return nil
 	case t.splits != "" && t.splits != allSplits:
-		return refusal.Errorf("--splits %s: it is all, the stored splits one after the other; --split "+
+		return refusal.Errorf("--splits %s: the only value is all, which takes one stored split after the "+
+			"other; --split "+
 			"%[1]s takes one", t.splits)
 	case t.splits != "" && slices.Contains(t.settings.givenNames(), "split"):
 		return refusal.Errorf("--splits %s: trains on each split; leave --split out", t.splits)
 	case t.trace != "":
-		return refusal.Errorf("--trace %s: is of one run; leave out --seeds and --splits", t.trace)
+		return refusal.Errorf("--trace %s: records one run; leave out --seeds and --splits", t.trace)
 	case t.embeddings != "":
-		return refusal.Errorf("--embeddings %s: is of one run; leave out --seeds and --splits, and weft "+
-			"predict RUN --embeddings FILE computes those of a run", t.embeddings)
+		return refusal.Errorf("--embeddings %s: belongs to one run; leave it out: weft predict RUN "+
+			"--embeddings FILE computes it later", t.embeddings)
 	case t.resume != "" && t.resume != resumeAuto:
 		return refusal.Errorf("--resume %s: several runs continue with the command that began them and "+
 			"--resume auto --out FOLDER", t.resume)
@@ -135,8 +136,8 @@ func (t *trainCommand) members(stored int, settings *setting.Resolved) (all []*s
 	}
 	seeds := max(1, t.seeds)
 	if settings.Seed > math.MaxUint64-uint64(seeds) {
-		return nil, refusal.Errorf("--seed %d --seeds %d: the seeds count on from the first one, beyond "+
-			"the largest; give a smaller one", settings.Seed, seeds)
+		return nil, refusal.Errorf("--seed %d --seeds %d: the last seed would be above the largest that is "+
+			"possible; give a smaller --seed", settings.Seed, seeds)
 	}
 	for _, split := range splits {
 		for k := range seeds {

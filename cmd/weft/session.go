@@ -258,7 +258,7 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 	o := &job.Options
 	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if found && o.Balance != setting.Defaults().Balance && o.Balance != d.Balance {
-		return refusal.Errorf("--balance %s: %s is stored, which balances %s; store another with weft "+
+		return refusal.Errorf("--balance %s: %s is stored, and it balances %s; store another with weft "+
 			"partition %s -k %d --method %s --balance %s, or leave it out",
 			o.Balance, d.Name, d.Balance, store, k, d.Method, o.Balance)
 	}

@@ -142,8 +142,8 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 		return asked, err
 	}
 	if asked.options.Mesh.Stages > 1 {
-		return asked, refusal.Errorf("--parallel %s: smoothing is one block, which no pipeline divides; "+
-			"give graph=N or tensor=N", o.Parallel)
+		return asked, refusal.Errorf("--parallel %s: a pipeline cannot divide smoothing, which is one "+
+			"block; give graph=N or tensor=N", o.Parallel)
 	}
 	if s.out != "" {
 		err := cmp.Or(checkFile("out", s.out), predictions.CheckEnding("out", s.out),

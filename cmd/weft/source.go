@@ -72,8 +72,8 @@ func (s source) check() error {
 	}
 	flag := s.flags[0].Name
 	if isStore(s.name) || datasets.Named(s.name) != nil {
-		return refusal.Errorf("--%s: says how tables are read, and %s is made already: leave it out, or name "+
-			"a list of edges%s", flag, s.name, when(flag == "edge-features",
+		return refusal.Errorf("--%s: tells how to read tables, and %s is made already: leave it "+
+			"out, or name a list of edges%s", flag, s.name, when(flag == "edge-features",
 			"; a model uses the features of the edges with --use-edge-features"))
 	}
 	if r, found := recognize(s.name); found && r.format != edgesFormat {
@@ -117,7 +117,8 @@ func severalLists(cmd *cobra.Command, run, lists []string) error {
 	for _, flag := range r.flags {
 		words = append(words, refusal.ShellFlag(flag))
 	}
-	return refusal.Errorf("%s: one list of edges stands in the place of a store; several become a store: %s",
+	return refusal.Errorf("%s: a command takes one list of edges in the place of a store; import several "+
+		"into a store first: %s",
 		lists[1], strings.Join(words, " "))
 }
 

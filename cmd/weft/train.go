@@ -675,8 +675,8 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 		return refusal.Errorf("--offload %s: %w", dir, err)
 	}
 	if known && free < rests {
-		return refusal.Errorf("--offload %s: %s would rest there at the peak, and %s are free; free some "+
-			"room there, name another folder, or raise --memory-limit", dir,
+		return refusal.Errorf("--offload %s: %s would rest there at the peak, but only %s are free; free "+
+			"some room there, name another folder, or raise --memory-limit", dir,
 			setting.Bytes(rests).RoundedUp(), megabytes(free))
 	}
 	return nil
@@ -703,8 +703,10 @@ func checkResults(p *plan.Plan, out, rests string, here int) error {
 		beside = ", beside the " + megabytes(resting(p, here)) + " that rest on that disk"
 	}
 	if free < needs {
-		return refusal.Errorf("--out %s: weights and predictions take %s there%s, and %s are free; free some "+
-			"room there, or name a folder on another disk", out, megabytes(p.ResultBytes), beside, megabytes(free))
+		return refusal.Errorf("--out %s: weights and predictions take %s there%s, and %s are free; free "+
+			"some "+
+			"room there, or name a folder on another "+
+			"disk", out, megabytes(p.ResultBytes), beside, megabytes(free))
 	}
 	return nil
 }

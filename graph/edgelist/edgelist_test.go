@@ -109,8 +109,8 @@ func TestEdgeWeights(t *testing.T) {
 	}
 	for content, want := range map[string]string{
 		"0,1,2\n":                    "there is no header, and edge-weights needs the names of columns",
-		"src,dst,weight\n0,1,2\n":    `e.csv:1: "weight" is not the name of a column`,
-		"src,dst,weight,size\n0,1,2": `e.csv:1: "weight" is not the name of a column`,
+		"src,dst,weight\n0,1,2\n":    `e.csv:1: "weight" is not the name of a known column`,
+		"src,dst,weight,size\n0,1,2": `e.csv:1: "weight" is not the name of a known column`,
 		"src,dst\n0,1\n":             `names no "size", which edge-weights asks for: it names ["src" "dst"]`,
 	} {
 		_, err := Read(Options{Path: write(t, "e.csv", content), EdgeWeights: "size"})
@@ -155,7 +155,7 @@ func TestEdgeFeatures(t *testing.T) {
 	for _, c := range []struct{ file, content, want string }{
 		{"e.csv", "0,1,2\n", "e.csv:1: there is no header, and edge-features needs the names of columns"},
 		{"e.csv", "src,dst\n0,1\n", `names no "size", which edge-features asks for: it names ["src" "dst"]`},
-		{"e.csv", "src,dst,size,kind\n0,1,2,3\n", `"kind" is not the name of a column`},
+		{"e.csv", "src,dst,size,kind\n0,1,2,3\n", `"kind" is not the name of a known column`},
 		{"e.csv", "src,dst,size\n0,1\n", "e.csv:2: 2 columns: the header names 3"},
 		{"e.csv", "src,dst,size\n0,1,2,3,4,5\n", "e.csv:2: more than 4 columns: the header names 3"},
 		{"e.csv", "src,dst,size\n0,1,big\n", `the feature "size" "big" is not a number`},
@@ -270,15 +270,15 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file(",src,dst\n0,0,1\n"), "edges.csv:1: the first column has no name, as pandas writes its " +
 			"index: write it with index=False"},
 		{file(",0,1\n0,0,1\n"), "index=False"},
-		{file("id,src,dst\n0,0,1\n"), `edges.csv:1: "id" is not a vertex id, nor`},
+		{file("id,src,dst\n0,0,1\n"), `edges.csv:1: "id" is not the name of a known column`},
 		{
 			file("source,target,timestamp\n0,1,7\n"),
-			`"timestamp" is not the name of a column: drop that column`,
+			`"timestamp" is not the name of a known column: drop the column`,
 		},
 		{file("source,from\n0,1\n"), "have one meaning"},
 		{file("weight,target\n0,1\n"), "names no source"},
 		{file("source,weight\n0,1\n"), "names no target"},
-		{named("id,src,dst\n0,a,b\n"), `"id" is not the name of a column`},
+		{named("id,src,dst\n0,a,b\n"), `"id" is not the name of a known column`},
 		{named(",src,dst\n0,a,b\n"), "index=False"},
 		{named("person,friend\na,b\nb,c\nc,a\n"), `edges.csv:1: "person" and "friend" do not come back`},
 		{named("a,b\nb,caf\xe9\n"), `edges.csv:2: the name "caf\xe9" is not UTF-8`},

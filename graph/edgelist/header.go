@@ -89,7 +89,8 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 		}
 		return nil, err
 	case text && columns[0].Name == "":
-		return nil, refusal.Columns.Errorf("the first column has no name, as pandas writes its index: write it " +
+		return nil, refusal.Columns.Errorf("the first column has no name, as pandas writes its index: " +
+			"write it " +
 			"with index=False")
 	}
 	s.header = true
@@ -103,12 +104,13 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 			s.unread = append(s.unread, c.Name)
 			continue
 		case !known && k < 2 && s.names == nil:
-			return nil, refusal.Columns.Errorf("%.40q is not a vertex id, nor the name of a column: name the "+
-				"columns source, target and weight, drop others, or give {string-ids} if ids are names",
+			return nil, refusal.Columns.Errorf("%.40q is not the name of a known column: call the columns "+
+				"source, target and weight, and drop the others; if this line is an edge between names, "+
+				"give {string-ids}",
 				c.Name)
 		case !known:
-			return nil, refusal.Columns.Errorf("%.40q is not the name of a column: drop that column, name it "+
-				"source, target or weight, or read it with {edge-weights} or {edge-features}", c.Name)
+			return nil, refusal.Columns.Errorf("%.40q is not the name of a known column: drop the column, "+
+				"call it source, target or weight, or read it with {edge-weights} or {edge-features}", c.Name)
 		case order[role] >= 0:
 			return nil, fmt.Errorf("columns %.40q and %.40q have one meaning: rename one",
 				columns[order[role]].Name, c.Name)
@@ -125,7 +127,8 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 		return nil, refusal.Columns.Errorf("the header names no %s: name the columns source and target",
 			[]string{"source", "target"}[min(1, order[0]+1)])
 	default:
-		return nil, refusal.Columns.Errorf("has columns %s: name those of the edges src and dst (or source and "+
+		return nil, refusal.Columns.Errorf("has columns %s: name those of the edges src and dst (or source "+
+			"and "+
 			"target, or 0 and 1)", listed)
 	}
 	for _, asked := range s.numbers() {

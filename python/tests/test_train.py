@@ -224,7 +224,7 @@ def test_ways_out(arrays, graph):
     ):
         train(graph, random_features="8")
     with pytest.raises(
-        weft.Refused, match="^target: says how tables are read, and the graph is made already: leave it out"
+        weft.Refused, match="^target: tells how to read tables, and the graph is made already: leave it out"
     ):
         train(graph, target="8")
     with pytest.raises(

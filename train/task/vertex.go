@@ -101,7 +101,8 @@ func checkSplit(whole *partition.Whole, split int) error {
 		return err
 	}
 	if whole.Splits[split].Train == 0 {
-		return refusal.Errorf("{split} %d has no training vertices", split)
+		return refusal.Errorf("{split} %d has no training vertices, as its mask or list of them is empty; give "+
+			"another, or draw one with {split} random:60/20/20", split)
 	}
 	return nil
 }
