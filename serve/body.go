@@ -16,8 +16,9 @@ const (
 	mostBytes = 4 << 20 // of a body
 	// Of a longer body, so much is read before the answer: a client that sends hears nothing.
 	mostRead = 4 * mostBytes
-	// Bodies up to so many bytes are decoded as they come. Longer ones take turns.
+	// Bodies up to so many bytes are decoded as they come. Longer ones take turns, for a part at a time.
 	smallBody = 16 << 10
+	partBytes = 64 << 10
 	// Bytes of memory that each request may take whatever the others hold, that one may take at most, and
 	// that all may take together beside the first.
 	freeMemory = 64 << 10
@@ -30,6 +31,9 @@ const (
 	firstBytes  = 5 * time.Second
 	leastASpeed = 64 << 10
 )
+
+// restPace is the time from part to part of what is left of a body that is answered.
+const restPace = time.Millisecond
 
 // errLong is that a body has more than mostBytes.
 var errLong = errors.New("the body is too long")
@@ -66,6 +70,7 @@ func (b *body) Read(p []byte) (n int, err error) {
 	if b.read > b.most {
 		return 0, errLong
 	}
+	p = p[:min(int64(len(p)), partBytes, b.most+1-b.read)]
 	took := firstBytes + time.Duration(b.read)*time.Second/leastASpeed
 	// It fails where no connection is: then none is slow
 	_ = b.control.SetReadDeadline(b.began.Add(min(took, readDeadline)))
@@ -87,12 +92,17 @@ func (b *body) rest() {
 	b.turn = false
 }
 
-// end reads what is left of the body, so that its client hears the answer. One that waits for it to be asked
-// for the body is not asked.
-func (b *body) end(r *http.Request) {
-	if b.read > 0 || r.Header.Get("Expect") == "" {
-		b.most = mostRead
-		_, _ = io.Copy(io.Discard, b) // the client may be gone
+// end reads what is left of the body, so that its client hears the answer: a part in restPace, in turns of
+// their own, so that who sends what is refused takes little from others. A client that waits to be asked for
+// the body is not asked.
+func (b *body) end(r *http.Request, turns chan struct{}) {
+	b.rest()
+	if b.turns, b.most = turns, mostRead; b.read > 0 || r.Header.Get("Expect") == "" {
+		for part := make([]byte, partBytes); ; time.Sleep(restPace) {
+			if _, err := b.Read(part); err != nil {
+				break
+			}
+		}
 	}
 	b.rest()
 	b.conn.Waits() // to take the answer

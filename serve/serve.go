@@ -72,6 +72,7 @@ type Server struct {
 	metrics  *figures
 	places   chan struct{}      // has an element for each request that waits or is computed
 	turns    chan struct{}      // of bodies that are not small
+	rests    chan struct{}      // of what is left of bodies that are answered
 	memory   atomic.Int64       // that requests hold, beside freeMemory of each
 	working  context.Context    // of inferences
 	stop     context.CancelFunc // ends them
@@ -107,7 +108,7 @@ func New(m Model, o Options) *Server {
 	s := &Server{
 		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
 		places: make(chan struct{}, o.Workers+o.Queue),
-		turns:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
+		turns:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
 	}
 	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())
@@ -197,7 +198,7 @@ func (s *Server) Handler() http.Handler {
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b := s.bodyOf(w, r)
-		defer b.end(r)
+		defer b.end(r, s.rests)
 		if s.ending.Load() {
 			w.Header().Set("Connection", "close")
 		}
