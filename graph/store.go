@@ -100,7 +100,7 @@ func (g *Graph) Changed() error {
 		if err := unix.Stat(a.Path, &is); err != nil {
 			return refusal.Damaged("%s: it was opened, and is not there any more: %w", a.Path, err)
 		}
-		if is.Size != was.Size || is.Ino != was.Ino || is.Dev != was.Dev ||
+		if is.Size != was.Size || is.Ino != was.Ino ||
 			is.Mtim != unix.Timespec(was.Mtim) || is.Ctim != unix.Timespec(was.Ctim) {
 			return refusal.Damaged("%s: it has changed since it was opened", a.Path)
 		}

@@ -10,7 +10,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,9 +59,7 @@ func TestDecodesAsItComes(t *testing.T) {
 		`{"vertices": ["\\`:           {`\"`, mostToken},
 	} {
 		more, h := &endless{text: c.more}, &holding{all: &s.memory}
-		r, err := http.NewRequest(http.MethodPost, "/predict", io.MultiReader(strings.NewReader(begin), more))
-		require.NoError(t, err)
-		_, err = s.read(s.bodyOf(httptest.NewRecorder(), r), h)
+		_, err := s.read(io.MultiReader(strings.NewReader(begin), more), h)
 		var bad badRequest
 		require.Equal(t, true, errors.As(err, &bad), begin)
 		assert.Equal(t, http.StatusBadRequest, bad.status, bad)
@@ -87,11 +84,13 @@ func TestMemory(t *testing.T) {
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
 	assert.Equal(t, "other requests hold the memory that this one needs; ask again in a second",
 		refused(t, w.Body.String()))
+	status, _ := ask(s, "POST", "/predict", `{"vertices": ["w"`+strings.Repeat(" ", freeMemory)+"]}")
+	assert.Equal(t, http.StatusServiceUnavailable, status, "before it is decoded")
 	predict(t, s, `{"vertices": ["v1"]}`)
 	assert.Equal(t, int64(allMemory), s.memory.Load())
 	s.memory.Store(0)
 	predict(t, s, large)
-	s.model.Table.Classes = []string{strings.Repeat("c", 1<<20), "d", "e"}
+	s.model.Table.Classes = []string{strings.Repeat("c", 1<<16), "d", "e"}
 	status, text := ask(s, "POST", "/predict", large[:len(large)-1]+`, "columns": ["probabilities"]}`)
 	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
 	assert.Contains(t, refused(t, text), "take more than 128 MiB of memory; ask for fewer vertices at a time")
@@ -109,8 +108,13 @@ func TestTurns(t *testing.T) {
 			s.turns <- struct{}{}
 		}
 		slow, quick := l.connect(), l.connect()
-		go fmt.Fprintf(slow, head+"%s", len(large)+2, large)
+		sent := false
+		go func() {
+			fmt.Fprintf(slow, head+"%s", len(large)+2, large)
+			sent = true
+		}()
 		synctest.Wait()
+		assert.Equal(t, false, sent)
 		fmt.Fprintf(quick, head+"{}", 2)
 		assert.Equal(t, http.StatusBadRequest, answerOn(t, quick).StatusCode)
 		assert.Equal(t, cap(s.turns), len(s.turns))
@@ -118,6 +122,7 @@ func TestTurns(t *testing.T) {
 			<-s.turns
 		}
 		synctest.Wait()
+		assert.Equal(t, true, sent)
 		assert.Equal(t, 0, len(s.turns))
 		fmt.Fprint(slow, "]}")
 		synctest.Wait()
@@ -164,6 +169,29 @@ func TestSlowBodies(t *testing.T) {
 	})
 }
 
+// TestConnections: where all places are taken, a connection that holds back its body makes room for another,
+// and one that waits for its answer stays.
+func TestConnections(t *testing.T) {
+	m, _ := trained(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		s, l, end := serving(t, m.Model, Options{Queue: 3}, func(s *Server) { s.connections = 2 })
+		waits, slow := l.connect(), l.connect()
+		send(waits)
+		fmt.Fprintf(slow, head+"{", 1000)
+		next := l.connect()
+		send(next)
+		synctest.Wait()
+		assert.Equal(t, 2, s.queue.length())
+		go s.compute()
+		for _, c := range []net.Conn{waits, next} {
+			assert.Equal(t, http.StatusOK, answerOn(t, c).StatusCode)
+		}
+		_, err := slow.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF)
+		assert.NoError(t, end())
+	})
+}
+
 // TestUnread: a client that does not read its answer loses its connection, and holds no memory then.
 func TestUnread(t *testing.T) {
 	m, _ := trained(t, nil)
@@ -204,7 +232,8 @@ func TestEndWhatever(t *testing.T) {
 		}
 		assert.Equal(t, http.StatusServiceUnavailable, (<-answers).StatusCode)
 		for _, c := range []net.Conn{slow, silent, unread} {
-			require.NoError(t, c.Close())
+			_, err := c.Read(make([]byte, 1))
+			assert.ErrorIs(t, err, io.EOF)
 		}
 	})
 }

@@ -50,8 +50,7 @@ type badRequest struct {
 func (b badRequest) Unwrap() error { return b.error }
 
 // read reads the body of a request, whose memory it counts.
-func (s *Server) read(from *body, h *holding) (a asked, err error) {
-	defer from.rest()
+func (s *Server) read(from io.Reader, h *holding) (a asked, err error) {
 	var body request
 	decoder := json.NewDecoder(&limits{Reader: from, holds: h, mostKeys: s.mostKeys})
 	decoder.DisallowUnknownFields()

@@ -62,22 +62,23 @@ type Options struct {
 
 // Server answers requests.
 type Server struct {
-	model    Model
-	options  Options
-	types    []graph.VertexType
-	ids      []*ids         // by vertex type
-	columns  columns.ByType // that features are made of
-	mostKeys int            // of an object in a request
-	queue    *queue
-	metrics  *figures
-	places   chan struct{}      // has an element for each request that waits or is computed
-	turns    chan struct{}      // of bodies that are not small
-	rests    chan struct{}      // of what is left of bodies that are answered
-	memory   atomic.Int64       // that requests hold, beside freeMemory of each
-	working  context.Context    // of inferences
-	stop     context.CancelFunc // ends them
-	ending   atomic.Bool
-	done     atomic.Int64 // requests for predictions that were answered
+	connections uint64 // at once, where the process may open twice as many files
+	model       Model
+	options     Options
+	types       []graph.VertexType
+	ids         []*ids         // by vertex type
+	columns     columns.ByType // that features are made of
+	mostKeys    int            // of an object in a request
+	queue       *queue
+	metrics     *figures
+	places      chan struct{}      // has an element for each request that waits or is computed
+	turns       chan struct{}      // of bodies that are not small
+	rests       chan struct{}      // of what is left of bodies that are answered
+	memory      atomic.Int64       // that requests hold, beside freeMemory of each
+	working     context.Context    // of inferences
+	stop        context.CancelFunc // ends them
+	ending      atomic.Bool
+	done        atomic.Int64 // requests for predictions that were answered
 }
 
 // Deadlines of a connection: for a request's header, for all of it, for writing a response, and for the next
@@ -97,7 +98,7 @@ const (
 	lastWords    = time.Second
 )
 
-// mostConnections is how many there are at once, where the process may open twice as many files.
+// mostConnections is how many connections there are at once.
 const mostConnections = 1000
 
 // errEnds ends inferences that take longer than the server may.
@@ -106,7 +107,7 @@ var errEnds = errors.New("the server ends, and this answer took longer than its 
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
+		connections: mostConnections, model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
 		places: make(chan struct{}, o.Workers+o.Queue),
 		turns:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
 	}
@@ -139,7 +140,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: headerDeadline, ReadTimeout: readDeadline,
 		IdleTimeout: idleDeadline, MaxHeaderBytes: 16 << 10, ErrorLog: s.options.Log,
 	}
-	entry := gate.New(l, int(min(mostConnections, max(1, files/2))), 0)
+	entry := gate.New(l, int(min(s.connections, max(1, files/2))), 0)
 	entry.Attend(server)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(entry) }()
@@ -318,7 +319,7 @@ func (s *Server) response(r *http.Request, h *holding) (*response, error) {
 	if err := s.changed(); err != nil {
 		return nil, badRequest{err, http.StatusServiceUnavailable}
 	}
-	asked, err := s.read(r.Body.(*body), h)
+	asked, err := s.read(r.Body, h)
 	if err != nil {
 		return nil, err
 	}

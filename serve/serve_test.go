@@ -394,9 +394,14 @@ func (l *listener) connect() net.Conn {
 }
 
 // serving is a server within a synctest bubble, with its connections, and what ends it.
-func serving(t *testing.T, m Model, o Options) (s *Server, l *listener, end func() error) {
+func serving(t *testing.T, m Model, o Options, change ...func(*Server)) (
+	s *Server, l *listener, end func() error,
+) {
 	t.Helper()
 	s, l = New(m, o), &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	for _, f := range change {
+		f(s)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Serve(ctx, l) }()

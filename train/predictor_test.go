@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -66,6 +67,36 @@ func TestPredictor(t *testing.T) {
 		done.Wait()
 		p.Close()
 	}
+}
+
+// ending is a context that ends when it has been asked so often.
+type ending struct {
+	context.Context
+	left int
+}
+
+func (e *ending) Err() error {
+	if e.left--; e.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestPredictorEnds: a prediction ends between two kernels, and the next one has its bits.
+func TestPredictorEnds(t *testing.T) {
+	g, o := tangle(t, 300, 500), networks()["sage"]
+	o.Epochs = 1
+	p, err := (&Job{Graph: g, Options: o}).Predictor(t.Context(), run(t, g, o).Weights)
+	require.NoError(t, err)
+	defer p.Close()
+	want, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
+	require.NoError(t, err)
+	const results = 1 // where it asks for the last time
+	_, err = p.Predict(&ending{t.Context(), 2 * results}, []int32{17}, nil, Logits)
+	assert.ErrorIs(t, err, context.Canceled)
+	got, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
+	require.NoError(t, err)
+	assert.Equal(t, want.Logits, got.Logits)
 }
 
 func row(of []float32, columns, k int) []float32 { return slices.Clone(of[k*columns : (k+1)*columns]) }
