@@ -78,7 +78,8 @@ func TestMemory(t *testing.T) {
 	s := New(m.Model, Options{Workers: 1, Queue: 1})
 	start(t, s)
 	large := `{"vertices": [` + strings.Repeat(`"v1",`, 2000) + `"v2"]}`
-	s.memory.Store(allMemory)
+	const held = allMemory + 1
+	s.memory.Store(held)
 	w := posted(s, "POST", "/predict", strings.NewReader(large))
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)
 	assert.Equal(t, "1", w.Header().Get("Retry-After"))
@@ -87,7 +88,7 @@ func TestMemory(t *testing.T) {
 	status, _ := ask(s, "POST", "/predict", `{"vertices": ["w"`+strings.Repeat(" ", freeMemory)+"]}")
 	assert.Equal(t, http.StatusServiceUnavailable, status, "before it is decoded")
 	predict(t, s, `{"vertices": ["v1"]}`)
-	assert.Equal(t, int64(allMemory), s.memory.Load())
+	assert.Equal(t, int64(held), s.memory.Load())
 	s.memory.Store(0)
 	predict(t, s, large)
 	s.model.Table.Classes = []string{strings.Repeat("c", 1<<16), "d", "e"}
@@ -175,13 +176,16 @@ func TestConnections(t *testing.T) {
 	m, _ := trained(t, nil)
 	synctest.Test(t, func(t *testing.T) {
 		s, l, end := serving(t, m.Model, Options{Queue: 3}, func(s *Server) { s.connections = 2 })
-		waits, slow := l.connect(), l.connect()
+		waits := l.connect()
 		send(waits)
+		time.Sleep(time.Millisecond)
+		slow, began := l.connect(), time.Now()
 		fmt.Fprintf(slow, head+"{", 1000)
 		next := l.connect()
 		send(next)
 		synctest.Wait()
 		assert.Equal(t, 2, s.queue.length())
+		assert.Equal(t, true, time.Since(began) < time.Second)
 		go s.compute()
 		for _, c := range []net.Conn{waits, next} {
 			assert.Equal(t, http.StatusOK, answerOn(t, c).StatusCode)
@@ -366,19 +370,32 @@ func listening(t *testing.T, s *Server) (address string) {
 	return l.Addr().String()
 }
 
-// TestHalfClosed: a client that closes its writing side after the request is answered.
+// halfClosed is a connection whose client sends no more.
+type halfClosed struct {
+	net.Conn
+	sent io.Reader
+}
+
+func (h *halfClosed) Read(p []byte) (int, error) { return h.sent.Read(p) }
+
+// TestHalfClosed: a client that closes its writing side after the request is answered, also where the server
+// has seen that before.
 func TestHalfClosed(t *testing.T) {
 	m, _ := trained(t, nil)
-	address := listening(t, New(m.Model, Options{Workers: 1, Queue: 1}))
-	c, err := net.Dial("tcp", address)
-	require.NoError(t, err)
-	defer c.Close()
-	send(c)
-	require.NoError(t, c.(*net.TCPConn).CloseWrite())
-	text, err := io.ReadAll(c)
-	require.NoError(t, err)
-	assert.Contains(t, string(text), "HTTP/1.1 200 OK\r\n")
-	assert.Contains(t, string(text), `{"predictions":[{"vertex":"v1","class":`)
+	synctest.Test(t, func(t *testing.T) {
+		s, l, end := serving(t, m.Model, Options{Queue: 3})
+		here, there := net.Pipe()
+		const body = `{"vertices": ["v1"]}`
+		l.conns <- &halfClosed{there, strings.NewReader(fmt.Sprintf(head+body, len(body)))}
+		synctest.Wait()
+		assert.Equal(t, 1, s.queue.length())
+		go s.compute()
+		text, err := io.ReadAll(here)
+		require.NoError(t, err)
+		assert.Contains(t, string(text), "HTTP/1.1 200 OK\r\n")
+		assert.Contains(t, string(text), `{"predictions":[{"vertex":"v1","class":`)
+		assert.NoError(t, end())
+	})
 }
 
 // TestManyRequests: of 50,000 requests over a few connections, some of them wrong, each is answered in order,
