@@ -43,8 +43,8 @@ func TestRenumberSeveralLabels(t *testing.T) {
 	assert.Equal(t, []int64{0, 1, 2}, g.Splits[0].Train, "the training vertices")
 }
 
-// TestDoubt: class ids that do not begin with 0, or of which most have no vertex, and classes that are written
-// as labels of their own.
+// TestDoubt: class ids that do not begin with 0, or of which most have no vertex, and classes that are
+// written as labels of their own.
 func TestDoubt(t *testing.T) {
 	nan := float32(math.NaN())
 	const ids = "class ids are numbers from 0, and of the %d up to the largest %d have a vertex"

@@ -181,6 +181,10 @@ func TestOddFields(t *testing.T) {
 		{"day first", days, 1, "", Column{Kind: Date, Order: DayFirst, Mean: 19388.5}, ""},
 		{"month first", months, 1, "", Column{Kind: Date, Order: MonthFirst, Mean: 19388.5}, ""},
 		{
+			"one that tells", "1/2/2023,2/1/2023", 10, "1/31/2023",
+			Column{Kind: Date, Order: MonthFirst, Mean: (10*(19359+19389) + 19388) / 21.}, "",
+		},
+		{
 			"open", "1/2/2023,2/2/2023", 1, "", Column{Kind: Date, Order: DayFirst, Mean: 19389.5},
 			"dates as “1/2/2023” do not say which number is the day: the first one is taken for it; " +
 				"write them as 2023-01-31 if it is the month",
@@ -208,7 +212,9 @@ func TestOddFields(t *testing.T) {
 		},
 		{
 			"two of a hundred and more", "1,2", 98, "x,y",
-			Column{Kind: Category, Categories: []string{"1", "2", "x", "y"}, Counts: []int64{98, 98, 1, 1}}, "",
+			Column{
+				Kind: Category, Categories: []string{"1", "2", "x", "y"}, Counts: []int64{98, 98, 1, 1},
+			}, "",
 		},
 		{
 			"few rows", "1,2", 4, "x",
@@ -220,7 +226,9 @@ func TestOddFields(t *testing.T) {
 		},
 		{
 			"one other truth", "yes,no", 50, "maybe",
-			Column{Kind: Category, Categories: []string{"maybe", "no", "yes"}, Counts: []int64{1, 50, 50}}, "",
+			Column{
+				Kind: Category, Categories: []string{"maybe", "no", "yes"}, Counts: []int64{1, 50, 50},
+			}, "",
 		},
 	} {
 		p := NewProfile("x", Choices{Most: 4})
@@ -235,9 +243,9 @@ func TestOddFields(t *testing.T) {
 	}
 }
 
-// TestOffset: what float32 would round keeps its standard scores, which are NumPy's in float64, in the table and
-// in a row that comes later, whether that is made like the table or arranged like it. What float32 holds well
-// stays as it is.
+// TestOffset: what float32 would round keeps its standard scores, which are NumPy's in float64, in the table
+// and in a row that comes later, whether that is made like the table or arranged like it. What float32 holds
+// well stays as it is.
 func TestOffset(t *testing.T) {
 	for _, c := range []struct {
 		fields []string // of the table, and of one row more
@@ -394,7 +402,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestWide: the work grows with the number of columns, and not with its square, which would be 10¹⁰ steps here.
+// TestWide: the work grows with the number of columns, and not with its square, which would be 10¹⁰ steps
+// here.
 func TestWide(t *testing.T) {
 	var all List
 	for k := range 100_000 {

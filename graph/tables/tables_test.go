@@ -185,8 +185,12 @@ func TestLabels(t *testing.T) {
 		}},
 		{"10,9,,10", true, graph.Labels{Columns: 1, Values: []float32{10, 9, nan, 10}}},
 		{"1.5,NaN,-2,0", false, graph.Labels{Columns: 1, Values: []float32{1.5, nan, -2, 0}}},
-		{"0,-1,1.0,0", false, graph.Labels{Classes: 2, Class: []int64{0, -1, 1, 0}, Names: []string{"0", "1.0"}}},
-		{"1,-1,1,-1", false, graph.Labels{Classes: 2, Class: []int64{1, 0, 1, 0}, Names: []string{"-1", "1"}}},
+		{"0,-1,1.0,0", false, graph.Labels{
+			Classes: 2, Class: []int64{0, -1, 1, 0}, Names: []string{"0", "1.0"},
+		}},
+		{"1,-1,1,-1", false, graph.Labels{
+			Classes: 2, Class: []int64{1, 0, 1, 0}, Names: []string{"-1", "1"},
+		}},
 		{"0,-1,-2,1", false, graph.Labels{
 			Classes: 4, Class: []int64{2, 1, 0, 3}, Names: []string{"-2", "-1", "0", "1"},
 		}},

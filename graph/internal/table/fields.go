@@ -14,9 +14,9 @@ import (
 // number of spaces and tabs.
 type Separator byte
 
-// SeparatorOf returns one of these separators that a line has, else a space: the last of which the lines behind
-// it have as many, else that of which the line has most. Names have commas in them more often than semicolons,
-// and these more often than tabs, so that this is the order of the separators.
+// SeparatorOf returns one of these separators that a line has, else a space: the last of which the lines
+// behind it have as many, else that of which the line has most. Names have commas in them more often than
+// semicolons, and these more often than tabs, so that this is the order of the separators.
 func SeparatorOf(line []byte, among string, behind ...[]byte) Separator {
 	best, most := Separator(' '), 0
 	for k := len(among) - 1; k >= 0; k-- {

@@ -38,8 +38,8 @@ var (
 		longest)
 )
 
-// checkPages goes over the pages of one column in one row group of so many rows, which begins behind a row. It
-// returns how much memory reading the column takes.
+// checkPages goes over the pages of one column in one row group of so many rows, which begins behind a row.
+// It returns how much memory reading the column takes.
 func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, optional bool,
 	behind, rows int64,
 ) (need int64, err error) {

@@ -51,6 +51,10 @@ func TestLongTexts(t *testing.T) {
 			rowsOf([]noted{{"a"}, {long + half}, {long + half}}, parquet.MaxRowsPerRowGroup(1)),
 			`column "note": rows 2 to 2: a text of more than 1048576 bytes`,
 		},
+		"a page of several": {
+			rowsOf([]noted{{long[1:]}, {long[1:]}, {long + half}}, parquet.PageBufferSize(longest)),
+			`column "note": rows 3 to 3: a text of more than 1048576 bytes`,
+		},
 		"a text in a dictionary": {
 			rowsOf([]listed{{long + half}, {long + half}, {long + half}}),
 			`column "note": rows 1 to 3: a text of more than 1048576 bytes`,
@@ -82,5 +86,13 @@ func TestLongTexts(t *testing.T) {
 
 func rowsOf[T any](rows []T, options ...parquet.WriterOption) func(io.Writer) error {
 	options = append(options, parquet.SkipPageStatistics("note"))
-	return func(to io.Writer) error { return parquet.Write(to, rows, options...) }
+	return func(to io.Writer) error {
+		w := parquet.NewGenericWriter[T](to, options...)
+		for row := range slices.Chunk(rows, 1) {
+			if _, err := w.Write(row); err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	}
 }
