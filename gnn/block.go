@@ -212,6 +212,7 @@ type Layer struct {
 	Residual   bool
 	// Embedding is read instead of State.H if the vertices have no features; nil: they have features.
 	Embedding *nn.Param
+	Detached  bool // the bias has its gradient from the next layer's Offset
 }
 
 // Forward computes the layer for State.H, rows × its input width.
@@ -221,8 +222,12 @@ func (l *Layer) Forward(s State) State {
 		h = autograd.Stored(l.Embedding.On(h.Tape()))
 	}
 	x := autograd.Dropout(h, l.Input.Mask(h))
-	z, bias := l.Conv.Forward(x)
-	z = finish(z, bias.On(z.Tape()), l.Norm, l.Activation, l.Dropout.Mask(z))
+	z, b := l.Conv.Forward(x)
+	bias := b.On(z.Tape())
+	if l.Detached && h.Tape().Training {
+		bias = autograd.Detach(bias)
+	}
+	z = finish(z, bias, l.Norm, l.Activation, l.Dropout.Mask(z))
 	if l.Residual {
 		z = autograd.Add(x, z)
 	}

@@ -49,6 +49,9 @@ type Module struct {
 	// Centred says that nothing but norms that centre columns read the sum that the output is added to. It
 	// needs no bias, as before Norm.
 	Centred bool
+	// Offset is a bias that the layer's input has, detached, and whose gradient this layer computes; nil: none.
+	// The layer is Centred.
+	Offset *nn.Param
 	// Inner makes the norm inside the convolution, if it has one.
 	Inner func(path string, width int) nn.Norm
 	// Plain leaves out what PyG's DirGNNConv switches off in the layers that it wraps: added self loops, and
@@ -65,17 +68,22 @@ func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
 	return m.biasThrough("", name, n, init)
 }
 
+// centred reports whether nothing but norms that centre columns read the output.
+func (m Module) centred() bool {
+	switch m.Norm.(type) {
+	case *nn.BatchNorm, *nn.PairNorm:
+		return true
+	}
+	return m.Centred
+}
+
 // biasThrough is bias for one that a weight multiplies before it is added.
 func (m Module) biasThrough(weight, name string, n int, init nn.Init) *nn.Param {
 	shift := nn.Shift{Bias: m.Path + name, Share: 1, Through: weight}
 	if m.halved {
 		shift.Share = 0.5
 	}
-	switch m.Norm.(type) {
-	case *nn.BatchNorm, *nn.PairNorm:
-		m.Centred = true
-	}
-	if !m.Centred {
+	if !m.centred() {
 		return m.Params.Bias(m.Path+name, n, init)
 	}
 	m.Params.CancelledBias(m.Path+name, n)

@@ -49,14 +49,16 @@ var gcnii = &deep{
 // paths of PyG's example ogbn_proteins_deepgcn.py: the first layer's norm is used before the decoder.
 var resGCN = &deep{
 	encoder: "node_encoder", decoder: "lin",
-	encode: func(_ *Spec, l Layer) Block {
-		l.Dropout = nn.Dropout{}
+	encode: func(s *Spec, l Layer) Block {
+		l.Dropout, l.Detached = nn.Dropout{}, s.centres()
 		return &l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
 		at := s.deepModule(kind.path(i)+".conv", e)
-		at.Centred = s.centres()
-		if i == 0 {
+		if at.Centred = s.centres(); i == 0 {
+			if at.Centred {
+				at.Offset = e.Params.Named("node_encoder.bias")
+			}
 			return &Layer{Conv: s.convolution(kind, at, e, false)}
 		}
 		return &ResidualBlock{

@@ -8,6 +8,7 @@ import (
 // SAGE is GraphSAGE (Hamilton et al. 2017) without sampling: z_i = W_l·⊕_{j→i} x_j + b + W_r·x_i.
 type SAGE struct {
 	left, right, b *nn.Param
+	offset         *nn.Param // Module.Offset
 	p              Propagator
 	r              Reduce
 }
@@ -16,7 +17,7 @@ type SAGE struct {
 func NewSAGE(m Module, r Reduce) *SAGE {
 	c := &SAGE{
 		left: m.Params.Weight(m.Path+".lin_l.weight", m.In, m.Out, nn.FanIn(m.In)),
-		p:    m.Propagator, r: r,
+		p:    m.Propagator, r: r, offset: m.Offset,
 	}
 	c.b = m.bias(".lin_l.bias", m.Out, nn.FanIn(m.In))
 	if root := m.Path + ".lin_r.weight"; m.Plain {
@@ -43,5 +44,33 @@ func (c *SAGE) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) 
 	if c.right != nil {
 		z = autograd.AddLinear(z, target, c.right.On(target.Tape()))
 	}
+	if c.offset != nil {
+		z = offset(z, source, c.p, c.offset.On(z.Tape()), left)
+	}
 	return z, c.b
+}
+
+// offset returns z, the output of a layer that takes means of rows of source, with weights of the sum 1, times
+// w (nil: the identity), where each row has the bias b, detached. Norms that subtract columns' means read z. To
+// them a bias is the same for all vertices, and cancelled, but for those without in-neighbours: these lack b·w,
+// which alone has a gradient. The sum of the rows of source's gradient is that, too, and rounding, of which
+// Adam would make steps as long as any other.
+func offset(z, source *autograd.Var, p Propagator, b, w *autograd.Var) *autograd.Var {
+	t := z.Tape()
+	if !t.Training {
+		return z
+	}
+	return t.Scope(func() *autograd.Var {
+		alone := autograd.Mapped(p.Propagate(autograd.Ones(source), Mean, Once), func(x float64) float64 {
+			if x > 0 {
+				return 0
+			}
+			return 1
+		})
+		none := autograd.Combine(-1, b, 1, autograd.Detach(b)) // 0, with a gradient
+		if w != nil {
+			none = autograd.Float32(autograd.Linear(none, w))
+		}
+		return autograd.AddLinear(z, alone, none)
+	})
 }

@@ -15,6 +15,7 @@ type Transformer struct {
 	key, query, value linear
 	wEdge             *nn.Param // nil: features of edges are not used
 	skip, b           *nn.Param // nil: left out
+	centred           bool      // the norm that follows cancels the bias of the values
 	p                 Propagator
 	o                 GATOptions
 }
@@ -22,9 +23,11 @@ type Transformer struct {
 // linear is a weight and a bias.
 type linear struct{ w, b *nn.Param }
 
-func (l linear) of(x *autograd.Var) *autograd.Var {
-	t := x.Tape()
-	return autograd.Finish(autograd.Linear(x, l.w.On(t)), l.b.On(t), kernel.Identity, kernel.Mask{})
+func (l linear) of(x *autograd.Var) *autograd.Var { return l.with(x, l.b.On(x.Tape())) }
+
+// with is of with a bias in the place of l's.
+func (l linear) with(x, b *autograd.Var) *autograd.Var {
+	return autograd.Finish(autograd.Linear(x, l.w.On(x.Tape())), b, kernel.Identity, kernel.Mask{})
 }
 
 // NewTransformer makes a graph transformer layer. o.TransformDropout must be 0.
@@ -37,7 +40,8 @@ func NewTransformer(m Module, o GATOptions) *Transformer {
 		}
 	}
 	c := &Transformer{
-		key: made(".lin_key", m.In), query: made(".lin_query", m.target()),
+		centred: m.centred() && o.Dropout == 0,
+		key:     made(".lin_key", m.In), query: made(".lin_query", m.target()),
 		value: made(".lin_value", m.In), p: m.Propagator, o: o,
 	}
 	if o.EdgeFeatures {
@@ -59,8 +63,12 @@ func (c *Transformer) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { retu
 func (c *Transformer) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := source.Tape()
 	width := c.query.w.Value.Cols / c.o.Heads
+	value := c.value.b.On(t)
+	if c.centred && t.Training {
+		value = autograd.Detach(value)
+	}
 	a := Attention{
-		Source: c.value.of(source), Key: c.key.of(source),
+		Source: c.value.with(source, value), Key: c.key.of(source),
 		Target: autograd.Scale(float32(1/math.Sqrt(float64(width))), c.query.of(target)),
 		Heads:  c.o.Heads, Dropout: c.o.Dropout,
 	}
@@ -68,6 +76,9 @@ func (c *Transformer) Between(source, target *autograd.Var) (*autograd.Var, *nn.
 		a.EdgeWeight = c.wEdge.On(t)
 	}
 	z := c.p.Attend(a, Once)
+	if c.centred {
+		z = offset(z, a.Source, c.p, c.value.b.On(t), nil)
+	}
 	if c.o.Average {
 		z = autograd.HeadMean(z, c.o.Heads)
 	}

@@ -105,8 +105,8 @@ type shift struct {
 
 // apply moves the mean by a file's bias.
 func (s *shift) apply(bias []float32, ps *Params) {
-	if of := slices.IndexFunc(ps.List, func(p *Param) bool { return p.Name == s.Through }); of >= 0 {
-		w := ps.List[of].Value
+	if by := ps.Named(s.Through); by != nil {
+		w := by.Value
 		through := make([]float32, w.Cols)
 		for i, weight := range w.Floats() {
 			through[i%w.Cols] += bias[i/w.Cols] * weight
@@ -308,6 +308,14 @@ func (ps *Params) buffer(b *Buffer) *Buffer {
 	}
 	ps.Buffers = append(ps.Buffers, b)
 	return b
+}
+
+// Named is the parameter of that name; nil: there is none, as where a block is built without those before it.
+func (ps *Params) Named(name string) *Param {
+	if i := slices.IndexFunc(ps.List, func(p *Param) bool { return p.Name == name }); i >= 0 {
+		return ps.List[i]
+	}
+	return nil
 }
 
 // CancelledBias says that a layer has no bias of this name, because the norms after it would subtract it

@@ -66,6 +66,7 @@ func networks() map[string]Options {
 		"gcnii":       with("model gcnii, input-dropout .2, weight-decay .0005, conv-weight-decay .01"),
 		"separate":    with("model gcnii, shared-weights false, direction out"),
 		"resgcn":      with("model resgcn, activation gelu"),
+		"resgcn-both": with("model resgcn, norm batch, direction both, drop-edge .2"),
 		"blocks":      with("model sage, blocks residual, norm batch"),
 		"blocks-gat":  with("model gat, blocks residual, heads 4, attention-dropout .3"),
 		"appnp":       with("model appnp, norm batch, input-dropout .2"),
@@ -307,6 +308,43 @@ func TestStoppedAttention(t *testing.T) {
 		for _, name := range []string{"propagation.att_src", "propagation.att_dst"} {
 			if same := slices.Equal(first[name].Float32, last[name].Float32); same != (gradient == "stop") {
 				t.Errorf("gradient %s: %s is the same after 1 and 5 epochs: %v", gradient, name, same)
+			}
+		}
+	}
+}
+
+// TestNoStepsOnRounding: where all vertices have in-neighbours, norms that centre columns cancel these biases.
+// Their gradient is 0, and not a rounded sum, so that Adam leaves them as they were.
+func TestNoStepsOnRounding(t *testing.T) {
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 300, Degree: 20, Features: 13, Classes: 5, Seed: 9,
+	})
+	require.NoError(t, err)
+	for _, model := range []string{
+		"model resgcn, norm batch", "model resgcn, norm pair, direction both",
+		"model transformer, heads 2, norm batch", "model sage, blocks residual, norm batch, dropout 0",
+		"model pna, norm pair",
+	} {
+		for _, mesh := range []string{"", "graph=2", "tensor=2"} {
+			job := onMesh(g, given(Defaults(), "layers 3, hidden 8, epochs 3, seed 7, "+model), mesh)
+			after := mustRun(t, job).Weights
+			job.Options.Epochs, job.Options.Optimizer, job.Options.LR = 1, "sgd", 1e-30
+			steps, before := 0, mustRun(t, job).Weights
+			for name, cancelled := range map[string]bool{
+				"node_encoder.bias": true, "convs.0.lin_value.bias": true, "convs.1.lin_value.bias": true,
+				"layers.0.conv.lin_l.bias": true, "layers.2.conv.lin.bias": true, "encoder.bias": false,
+				"feed_forwards.1.lins.1.bias": true, "convs.1.post_nns.0.0.bias": true, "lin.bias": false,
+				"convs.2.lin_value.bias": false, "convs.2.lin.bias": false, "decoder.bias": false,
+			} {
+				if b, there := before[name]; there {
+					steps++
+					if same := slices.Equal(b.Float32, after[name].Float32); same != cancelled {
+						t.Errorf("%s, %q: %s stays: %v", model, mesh, name, same)
+					}
+				}
+			}
+			if steps < 2 {
+				t.Errorf("%s: only %d of the biases are there", model, steps)
 			}
 		}
 	}
