@@ -168,7 +168,7 @@ func conformSpMMHub(s *suite) {
 			n = 1024 // fills the matrices' pages, so that a step too far is a fault in a debug build
 		}
 		s.spmm(case_("long rows, columns", cols), s.tangled(n, 4000), kernel.Scales{}, cols, false)
-		a := s.tangled(n, 20_000)
+		a := s.tangled(n, 18_000)
 		a.FindHubs()
 		s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
 			s.spmm(case_(what, "columns", cols, "hubs", len(a.Hubs)), a, scales, cols, false)
@@ -515,7 +515,7 @@ func (s *suite) eachForm(what string, g network, heads, width, features int) {
 // conformAttentionHub has rows that one thread works on, and rows that are taken apart.
 func conformAttentionHub(s *suite) {
 	for degree, shapes := range map[int][][2]int{
-		4000: {{3, 5}, {1, 65}}, 20_000: {{1, 8}, {3, 5}, {4, 4}, {1, 65}},
+		4000: {{3, 5}, {1, 65}}, 18_000: {{1, 8}, {3, 5}, {4, 4}, {1, 65}},
 	} {
 		// With fewer vertices equal terms would be rounded alike, and the errors add up
 		g := s.network(s.tangled(1024, degree), true)

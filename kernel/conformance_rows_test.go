@@ -726,7 +726,7 @@ func conformMatMulT(s *suite) {
 			{300, 41, 515},
 			{1100, 29, 77},
 			{210, 533, 530},
-			{2100, 300, 520}, // several blocks both ways, of several sums
+			{1100, 300, 520}, // several blocks both ways, of several sums
 			{9000, 16, 33},
 			{8800, 530, 5},
 			{600, 547, 7},

@@ -7,8 +7,8 @@ func MatMul(x, w *Matrix) *Matrix {
 	}
 	z := New(x.Rows, w.Cols)
 	for i := range x.Rows {
-		for j := range w.Cols {
-			for k := range x.Cols {
+		for k := range x.Cols {
+			for j := range w.Cols { // along rows, which are together in memory
 				z.Add(i, j, x.At(i, k)*w.At(k, j))
 			}
 		}
