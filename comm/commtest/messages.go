@@ -52,7 +52,7 @@ func order(c *comm.Comm) error {
 // sizes: messages of any length are sent in both directions at once.
 func sizes(c *comm.Comm) error {
 	peer := 1 - c.Rank()
-	for _, n := range []int{0, 1, 3, 4095, 4096, 4097, 65535, 65537, 1<<20 + 1, 64 << 20} {
+	for _, n := range []int{0, 1, 3, 4095, 4096, 4097, 65535, 65537, 1<<20 + 1, 8 << 20} {
 		b := make([]byte, n)
 		r, s := c.Receive(comm.Halo, b, peer), c.Send(comm.Halo, pattern(n, c.Rank(), n), peer)
 		if err := wait(r, s); err != nil {
