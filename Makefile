@@ -52,12 +52,12 @@ demo: build ## train on this machine's own Debian package index
 	@scripts/demo
 
 # No clock decides whether a test passes; a test binary that still runs after an hour hangs. The heaps of tests are small: collected
-# less often, they take at least a seventh less processor time. Without debug information test binaries are linked sooner. `make lint` vets all
-# packages: here that would check their types once more, which takes 40 seconds.
+# less often, they take at least a seventh less processor time. Without debug information test binaries are linked sooner.
+# `make lint` vets all packages: here that would check their types once more, which takes 40 seconds.
 TESTFLAGS = -timeout 60m -vet=off -ldflags='-s -w'
 GOTEST = GOGC=800 $(GO) test $(TESTFLAGS)
 
-test: packages ## formatting, tracked files and every test: what every change passes; about nine minutes of processor time after make build
+test: packages ## formatting, tracked files and every test: what every change passes; about ten minutes of processor time after make build
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) run ./scripts/tracked
 	GOGC=800 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...
