@@ -386,7 +386,11 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 	if c.Kind == columns.Number {
 		x, err := r.Number(k)
 		if value := float32(x); r.Missing(k) || err != nil || math.IsNaN(x) || math.IsInf(float64(value), 0) {
-			return 0, r.Errorf("column %s: %.40q is not a finite number that fits 32 bits", c.Name, r.Field(k))
+			what := "features of edges are numbers, dates or booleans, of one kind in a column"
+			if l.weighted && i == 0 {
+				what = "weights of edges are numbers"
+			}
+			return 0, r.Errorf("column %s: %.40q is no finite number, and %s", c.Name, r.Field(k), what)
 		}
 		return float32(x), nil
 	}
