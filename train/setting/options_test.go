@@ -406,6 +406,8 @@ func TestReadConfig(t *testing.T) {
 		{"quality: 1\n", `line 1: unknown key "quality"; weft train help-all lists all settings`},
 		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; lr is the learning rate`},
 		{"edge-batch: 1\n", `line 1: unknown key "edge-batch"; it may be use-edge-`},
+		{"model: gat\nedge-features: true\n", ""}, // of an older run
+		{"edge-features: true\nuse-edge-features: true\n", "line 2: use-edge-features stands twice"},
 		{"max-time: 3:50:00\n", ""},
 		{"max-time: 1-02:00:00\n", ""},
 		{"max-time: 2562047h\n", ""},
