@@ -175,7 +175,7 @@ func becomes(c *columns.Column) string {
 			text += ", …"
 		}
 	}
-	text += when(c.Offset != 0, fmt.Sprintf(" less %.8g, which float32 would round", c.Offset))
+	text += when(c.Offset != 0, fmt.Sprintf(", less %.8g, as float32 would round it", c.Offset))
 	text += when(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
 	for _, cycle := range c.Cycles {
 		text += fmt.Sprintf(", sine and cosine of the %s", cycle)
