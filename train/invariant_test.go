@@ -313,8 +313,8 @@ func TestStoppedAttention(t *testing.T) {
 	}
 }
 
-// TestNoStepsOnRounding: where all vertices have in-neighbours, norms that centre columns cancel these biases.
-// Their gradient is 0, and not a rounded sum, so that Adam leaves them as they were.
+// TestNoStepsOnRounding: where all vertices have in-neighbours, norms that centre columns cancel these
+// biases. Their gradient is 0, and not a rounded sum, so that Adam leaves them as they were.
 func TestNoStepsOnRounding(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 300, Degree: 20, Features: 13, Classes: 5, Seed: 9,
