@@ -47,6 +47,15 @@ def test_classifier(arrays):
     assert not hasattr(copy, "classes_") and copy.fit(graph).run_.settings["hidden"] == "4"
 
 
+def test_several_labels(arrays):
+    """The score is micro-F1: of all pairs of a vertex and a class, 2 · hits / (2 · hits + misses)."""
+    y = np.stack([arrays["y"] == 0, arrays["x"][:, 0] > 1], 1)
+    model = weft.NodeClassifier("mlp", hidden=8, epochs=20).fit(weft.Graph(**arrays | {"y": y}))
+    said, right = model.predict()[arrays["test_mask"]], y[arrays["test_mask"]]
+    hits, misses = (said & right).sum(), (said != right).sum()
+    assert hits > 0 and model.score() == pytest.approx(2 * hits / (2 * hits + misses))
+
+
 def test_regressor(arrays):
     y = arrays["x"][:, 0] * 2
     model = weft.NodeRegressor("mlp", hidden=16, epochs=100, dropout=0).fit(weft.Graph(**arrays | {"y": y}))

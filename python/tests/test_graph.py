@@ -107,6 +107,10 @@ def test_adjacency(arrays, monkeypatch):
     same(weft.Graph(adj=adj, **arrays), listed)
     os.system("rm -rf store")
     same(weft.Graph(adj=adj), {"edge_index": listed["edge_index"], "num_nodes": 60})
+    os.system("rm -rf store")
+    there = np.arange(300) % 7 > 0  # a stored False is an edge of weight 0
+    adj = matrix("coo", (60, 60), row=sources, col=targets, data=there)
+    same(weft.Graph(adj=adj, **arrays), listed | {"edge_weight": there.astype(np.float32)})
     with pytest.raises(weft.Refused, match="^adj: is a matrix of 60 × 61: it must be square$"):
         weft.Graph(adj=matrix("coo", (60, 61), row=sources, col=targets, data=np.ones(300)))
 
@@ -284,6 +288,14 @@ def test_masks(arrays, splits):
     assert (typed.test_mask == arrays["test_mask"]).all()
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+def test_masks_of_one_part(arrays, splits):
+    """The other parts of each split are empty."""
+    train = np.stack([arrays["train_mask"], arrays["val_mask"]], 1)[:, :splits].squeeze()
+    graph = weft.Graph(edge_index=arrays["edge_index"], y=arrays["y"], train_mask=train)
+    assert (graph.train_mask == train).all() and not graph.val_mask.any() and not graph.test_mask.any()
+
+
 def test_masks_in_place_of_a_split(arrays):
     split = "random:50/25/25"
     with pytest.raises(
@@ -291,7 +303,8 @@ def test_masks_in_place_of_a_split(arrays):
         match="^split: train_mask and val_mask and test_mask divide the vertices; give masks, or split, and not both$",
     ):
         weft.Graph(**arrays, split=split)
-    assert (weft.Graph(**arrays, split="given").train_mask == arrays["train_mask"]).all()
+    for given in (weft.Graph(**arrays, split="given"), weft.Graph.of(Data(**arrays), split="given")):
+        assert (given.train_mask == arrays["train_mask"]).all()
     assert (
         weft.Graph.of(Data(**arrays), split=split).train_mask.sum() == 30
     )  # asked for in place of the data's

@@ -36,6 +36,8 @@ def test_classes(graph, arrays):
     assert (run.predictions == logits.argmax(1)).all() and run.predictions.dtype == np.int64
     powers = np.exp(logits.astype(np.float64))
     assert run.probabilities == pytest.approx(powers / powers.sum(1, keepdims=True), abs=1e-6)
+    far = logits + 200 * (np.arange(60) % 2)[:, None].astype(np.float32)  # each row is scaled by itself
+    assert run._as("probabilities", far) == pytest.approx(run.probabilities, abs=1e-4)
     w = run.state_dict()
     hidden = np.maximum(arrays["x"] @ w["lins.0.weight"].T + w["lins.0.bias"], 0)
     assert run.embeddings() == pytest.approx(hidden, abs=1e-5)
@@ -247,6 +249,8 @@ def test_links(graph):
     assert h.shape == (60, 4) and run.scores([[0, 1], [2, 3]]) == pytest.approx(
         [(h[0] * w * h[2]).sum(), (h[1] * w * h[3]).sum()]
     )
+    run.state_dict = lambda: {"decoder.weight": np.stack([w, 2 * w])}
+    assert run.scores([[0], [2]], relation=1) == pytest.approx(2 * run.scores([[0], [2]]))
     assert run.evaluate()["test"]["mrr"] == run.summary["test"]
     with pytest.raises(weft.Refused, match="^predictions: a run of link prediction has embeddings"):
         print(run.predictions)

@@ -94,6 +94,8 @@ def test_interrupted_and_resumed(graph, arrays, error, caplog):
     )  # another copy of the graph
     assert run.summary["losses"] == whole.summary["losses"] and (run.logits == whole.logits).all()
     assert rest[-1]["epoch"] == 6 and rest[0]["epoch"] in (3, 4)
+    os.mkdir("elsewhere")
+    os.chdir("elsewhere")
     more = weft.train(None, resume=run, epochs=8, progress=False)
     assert more.summary["epochs_run"] == 8 and more.directory == run.directory
 
@@ -129,6 +131,10 @@ def test_run_goes_on_with_its_settings(graph, arrays, bars):
     with pytest.raises(weft.Refused, match="^out other: the run continues in moved; leave it out$"):
         weft.train(graph, resume="moved", out="other")
     assert train(graph, epochs=1, out="fresh", resume="auto").directory == Path("fresh").absolute()
+    Path("c.yaml").write_text("model: gcn\nhidden: 8\n")
+    for epochs in (1, 2):  # the same call begins the run and goes on, also with settings of a file
+        run = weft.train(graph, out="c", resume="auto", config="c.yaml", epochs=epochs, progress=False)
+        assert run.summary["epochs_run"] == epochs
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(0.9, "in order"), (1.0, "at once")])
@@ -324,7 +330,9 @@ def test_failed(graph):
 
     def kill(number):
         def send(epoch):
-            os.kill(children()[0], number)
+            os.kill(child := children()[0], number)
+            if number == signal.SIGKILL:  # it cannot be answered any more
+                os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
 
         return send
 
@@ -654,6 +662,13 @@ def test_program(monkeypatch, tmp_path):
         weft.Failed, match="^/nowhere/weft: No such file or directory; WEFT_PROGRAM names the program weft$"
     ):
         weft.runs(".")
+    own.write_text("#!/bin/sh\n[ $1 = help ] || { echo weft: last words >&2; kill -9 $$; }\nexit 3\n")
+    own.chmod(0o755)
+    monkeypatch.setenv("WEFT_PROGRAM", str(own))
+    with pytest.raises(weft.Failed, match="^the program weft was ended by SIGKILL, .*; it said last: last words$"):
+        weft.runs(".")
+    with pytest.raises(weft.Failed, match="^the program weft ended with status 3$"):
+        weft.explain("graph")
     own.unlink()
     monkeypatch.delenv("WEFT_PROGRAM")
     monkeypatch.setenv("PATH", str(folders[0]))

@@ -287,8 +287,7 @@ class _Bar:
             f"{name} {epoch[name]:.4f}" for name in ("loss", "val", "test") if epoch.get(name) is not None
         ]
         self.bar.set_postfix_str("  ".join(values), refresh=False)
-        # Another of several runs begins again.
-        self.bar.update(epoch["epoch"] - self.bar.n if epoch["epoch"] > self.bar.n else 1)
+        self.bar.update(1)
 
     def begin(self, done: int) -> None:
         """Shows the bar of a run that continues after so many epochs, unless its text would go to a file."""
