@@ -49,8 +49,8 @@ type Module struct {
 	// Centred says that nothing but norms that centre columns read the sum that the output is added to. It
 	// needs no bias, as before Norm.
 	Centred bool
-	// Offset is a bias that the layer's input has, detached, and whose gradient this layer computes; nil: none.
-	// The layer is Centred.
+	// Offset is a bias that the layer's input has, detached, and whose gradient this layer computes; nil:
+	// none. The layer is Centred.
 	Offset *nn.Param
 	// Inner makes the norm inside the convolution, if it has one.
 	Inner func(path string, width int) nn.Norm
