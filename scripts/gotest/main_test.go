@@ -65,7 +65,8 @@ skipped: weft/a TestSilent/one: it gives no reason
 	} {
 		err := refuse(skipped, may)
 		for _, test := range []string{page, silent} {
-			if refused := err != nil && strings.Contains(err.Error(), test); refused != slices.Contains(want, test) {
+			refused := err != nil && strings.Contains(err.Error(), test)
+			if refused != slices.Contains(want, test) {
 				t.Errorf("%q: %v, want %q refused", may, err, want)
 			}
 		}
