@@ -58,6 +58,9 @@ func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request) *body {
 		ReadCloser: r.Body, conn: gate.Of(r), control: http.NewResponseController(w), turns: s.turns,
 		began: time.Now(), most: mostBytes,
 	}
+	if r.Body == http.NoBody {
+		b.ended = io.EOF
+	}
 	r.Body = b
 	return b
 }
@@ -97,14 +100,14 @@ func (b *body) rest() {
 // the body is not asked.
 func (b *body) end(r *http.Request, turns chan struct{}) {
 	b.rest()
-	if b.turns, b.most = turns, mostRead; b.read > 0 || r.Header.Get("Expect") == "" {
-		for part := make([]byte, partBytes); ; time.Sleep(restPace) {
-			if _, err := b.Read(part); err != nil {
-				break
-			}
+	if b.ended == nil && (b.read > 0 || r.Header.Get("Expect") == "") {
+		b.turns, b.most = turns, mostRead
+		part := make([]byte, partBytes)
+		for _, err := b.Read(part); err == nil; _, err = b.Read(part) {
+			time.Sleep(restPace)
 		}
+		b.rest()
 	}
-	b.rest()
 	b.conn.Waits() // to take the answer
 }
 
