@@ -46,7 +46,7 @@ type body struct {
 	control *http.ResponseController
 	turns   chan struct{} // has an element for each turn that is taken
 	turn    bool
-	began   time.Time
+	waited  time.Duration // for the client
 	read    int64
 	most    int64 // bytes
 	ended   error // of the body; nil: more may come
@@ -56,7 +56,7 @@ type body struct {
 func (s *Server) bodyOf(w http.ResponseWriter, r *http.Request) *body {
 	b := &body{
 		ReadCloser: r.Body, conn: gate.Of(r), control: http.NewResponseController(w), turns: s.turns,
-		began: time.Now(), most: mostBytes,
+		most: mostBytes,
 	}
 	if r.Body == http.NoBody {
 		b.ended = io.EOF
@@ -74,12 +74,14 @@ func (b *body) Read(p []byte) (n int, err error) {
 		return 0, errLong
 	}
 	p = p[:min(int64(len(p)), partBytes, b.most+1-b.read)]
-	took := firstBytes + time.Duration(b.read)*time.Second/leastASpeed
+	may := firstBytes + time.Duration(b.read)*time.Second/leastASpeed
+	began := time.Now()
 	// It fails where no connection is: then none is slow
-	_ = b.control.SetReadDeadline(b.began.Add(min(took, readDeadline)))
+	_ = b.control.SetReadDeadline(began.Add(min(may, readDeadline) - b.waited))
 	b.conn.Waits()
 	n, b.ended = b.ReadCloser.Read(p)
 	b.conn.Works()
+	b.waited += time.Since(began)
 	if b.read += int64(n); b.read > smallBody {
 		b.turns <- struct{}{}
 		b.turn = true

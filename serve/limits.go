@@ -29,8 +29,8 @@ const (
 	lastLevel    = 7
 )
 
-// limits is a body as it comes, up to the first thing of which a request has too much, or that decoders do not
-// refuse. What else is wrong is left to a decoder.
+// limits is a body as it comes, up to the first thing of which a request has too much, or that decoders do
+// not refuse. What else is wrong is left to a decoder.
 type limits struct {
 	io.Reader
 	holds    *holding

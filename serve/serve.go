@@ -107,9 +107,9 @@ var errEnds = errors.New("the server ends, and this answer took longer than its 
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		connections: mostConnections, model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
-		places: make(chan struct{}, o.Workers+o.Queue),
-		turns:  make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
+		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
+		connections: mostConnections, places: make(chan struct{}, o.Workers+o.Queue),
+		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
 	}
 	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())
