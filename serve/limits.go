@@ -20,8 +20,8 @@ const (
 // A byte of a body takes so many of memory at most, as it comes and decoded.
 const decoded = 8
 
-// Levels of brackets in a request: its lists, the columns of a new vertex, the lists of edges, and the features
-// of an edge.
+// Levels of brackets in a request: its lists, the columns of a new vertex, the lists of edges, and the
+// features of an edge.
 const (
 	listLevel    = 2
 	columnsLevel = 4
