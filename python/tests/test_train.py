@@ -220,7 +220,7 @@ def test_ways_out(arrays, graph):
     bare = weft.Graph(edge_index=arrays["edge_index"], x=arrays["x"], y=arrays["y"])
     with pytest.raises(
         weft.Refused,
-        match=r"^the graph has no split into training, validation and test vertices; draw one with split random:60/20/20",
+        match='^the graph has no split into training, validation and test vertices; draw one with split="random:60/20/20"$',
     ):
         train(bare)
     assert train(bare, split="random:60/20/20").summary
