@@ -186,6 +186,40 @@ func (v *volume) add(memory int64, rests bool) {
 	}
 }
 
+// queued counts a message of a plan in v, unless it stands for itself and Apart leaves it out.
+func (m *member) queued(v *volume, k Kind, bytes int, bound bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if bound || !m.apart {
+		v.add(m.spool.Takes(k, bytes))
+	}
+}
+
+// Bound counts in Host.Queued, in a plan of a rank that shares its worker, a message of another epoch to
+// another worker, or from it.
+func (c *Comm) Bound(k Kind, bytes int, p Path) {
+	m := c.member()
+	v := &m.went
+	if p == Incoming {
+		v = &m.came
+	}
+	m.queued(v, k, bytes, true)
+}
+
+// Apart leaves the messages of f out of Host.Queued, in a plan of a rank that shares its worker: Bound counts
+// those that bound them.
+func (c *Comm) Apart(f func()) {
+	m := c.member()
+	set := func(apart bool) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.apart = apart
+	}
+	set(true)
+	defer set(false)
+	f()
+}
+
 // meet begins to count anew.
 func (v *volume) meet() { v.all.since, v.stay.since, v.rest.since = 0, 0, 0 }
 
@@ -198,9 +232,11 @@ type member struct {
 	over func() bool // reports whether its wait is over; nil: it does not wait for its turn
 	came volume      // in a plan, from other workers
 	went volume      // in a plan, to other workers
-	met  map[int]int // the number of its calls of Meet, by the tags of the group
-	held int         // it keeps its turn while it waits
-	last bool        // it has ended
+	// in a plan, messages are under way that Bound counts
+	apart bool
+	met   map[int]int // the number of its calls of Meet, by the tags of the group
+	held  int         // it keeps its turn while it waits
+	last  bool        // it has ended
 
 	published map[int]any     // the values of Publish, by the tags of the group
 	offers    map[int]*[2]any // those of Offer, by the tags of the group and the parity of met
@@ -230,7 +266,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 		err = m.deliver(lane{m.rank, to, tag}, p)
 	case m.workers == nil:
 		p.Drop()
-		m.went.add(m.spool.Takes(KindOf(tag), len(data)))
+		m.queued(&m.went, KindOf(tag), len(data), false)
 	default:
 		m.links[m.holders[to]].put(outgoing{lane{m.rank, to, tag}, p})
 	}
@@ -241,7 +277,7 @@ func (m *member) Send(data []byte, to, tag int) Request {
 func (m *member) Receive(data []byte, from, tag int) Request {
 	t := newTransfer(data)
 	if m.workers == nil && !m.beside(from) {
-		m.came.add(m.spool.Takes(KindOf(tag), len(data)))
+		m.queued(&m.came, KindOf(tag), len(data), false)
 		p, err := m.spool.Put(KindOf(tag), data, Incoming)
 		if err == nil {
 			err = p.Take(data)

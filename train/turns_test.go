@@ -492,6 +492,37 @@ func TestBytesInTurns(t *testing.T) {
 	}
 }
 
+// TestMovedByLinks: a plan of link prediction that knows what workers fetch of each other has the bytes on
+// disk of the last epoch, on several workers, too, however often the run evaluates, and if its one evaluation
+// is its last. What a worker needs is the same in a plan that does not know it.
+func TestMovedByLinks(t *testing.T) {
+	cases := linksInTurns(t, tangle(t, 1100, 1000), severalTypes(t))
+	delete(cases, "distmult") // its learned embeddings need types without features
+	for i, name := range slices.Sorted(maps.Keys(cases)) {
+		c := cases[name]
+		for k, every := range []setting.Every{setting.AutoEvery, 1, 2, 5} {
+			o := c.Options
+			o.EvalEvery, o.Epochs, o.Offload, o.Select = every, 2+(i+k)%2, t.TempDir(), "loss"
+			if every == 5 {
+				o.Epochs = 1
+			}
+			j := onMesh(c.g, o, []string{"graph=2/4", "graph=3/4", "graph=1/4"}[(i+k)%3])
+			blind, err := j.Plan(t.Context())
+			require.NoError(t, err)
+			j.PlanRange = true
+			plan, err := j.Plan(t.Context())
+			require.NoError(t, err)
+			r := mustRun(t, j)
+			assert.Equal(t, r.Disk, plan.Disk(), "%s, %s, every %v: moved", name, j.Options.Parallel, every)
+			assert.Equal(t, blind.PeakTensorBytes, plan.PeakTensorBytes, "%s: tensors", name)
+			assert.Equal(t, blind.Rooms(), plan.Rooms(), "%s: rooms", name)
+			if plan.AtMost || blind.AtMost != (r.Workers > 1) {
+				t.Errorf("%s: bounds %v and %v", name, plan.AtMost, blind.AtMost)
+			}
+		}
+	}
+}
+
 // TestMovedBetweenEvaluations: where the epoch before the last is not evaluated, the last one moves no
 // evaluation, as the plan says, also in link prediction.
 func TestMovedBetweenEvaluations(t *testing.T) {

@@ -312,10 +312,10 @@ func (p planned) rests() (lines []string) {
 	return []string{line}
 }
 
-// bound says whether a run may move fewer bytes than planned: messages of link prediction between workers are
-// planned at their largest.
+// bound says whether a run may move fewer bytes than planned: where processes that hold several partitions
+// plan, messages of link prediction between them are planned at their largest.
 func (p planned) bound() string {
-	if p.settings.Task == task.Link && len(p.Workers) > 1 {
+	if p.AtMost {
 		return "at most "
 	}
 	return ""

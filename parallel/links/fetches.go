@@ -4,26 +4,82 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/graph"
 )
 
-// Fetches are the windows of the batches of training edges of an epoch. A plan, which draws no negative
+// Fetches are the windows of an epoch of training, and those of an evaluation. A plan, which draws no negative
 // edges, takes them from here.
 type Fetches struct {
-	Starts []int       // the first position of each worker's vertices, and V
-	Scored [][]int32   // by batch and worker: the edges that it scores, with negative edges
-	Rows   [][][]int32 // by batch, worker and owner: the rows that the worker's window has of the owner
+	Starts []int // the first position of each worker's vertices, and V
+	passes map[pass][]fetch
 }
 
-// Fetches draws the negative edges of an epoch for embeddings of so many columns. All workers call it
-// together, and get the same.
-func (l *Edges) Fetches(epoch, columns, drawn int) (*Fetches, error) {
-	edges, each, k := walk{Edges: l, part: Train}, l.batchEdges(columns, drawn), l.comm.Size()
-	rounds := l.rounds(Train, each)
+// pass is what windows are for: a pass over the edges of a part.
+type pass struct {
+	part  Part
+	drawn int // negative edges of each edge; ranking: their targets are ranked
+	to    purpose
+}
+
+// ranking is the drawn of a pass that ranks.
+const ranking = -1
+
+// fetch is a window of each worker.
+type fetch struct {
+	scored []int32   // by worker: the edges that it scores, with negative edges
+	rows   [][]int32 // by worker and owner: the rows that the worker's window has of the owner
+}
+
+// Fetches draws the negative edges of an epoch for embeddings of so many columns. If takesTurns it adds those
+// of an evaluation: they count where messages rest. All workers call it together, and get the same.
+func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, error) {
+	f := &Fetches{Starts: l.places.Starts, passes: map[pass][]fetch{}}
+	train := pass{Train, drawn, toTrain}
+	passes := []pass{train}
+	for _, part := range []Part{Val, Test} {
+		switch {
+		case !takesTurns:
+		case l.Negatives == graph.SharedNegatives:
+			passes = append(passes, pass{part, 0, toScore}, pass{parts + part, 0, toScore})
+		case l.Negatives == graph.TargetNegatives:
+			passes = append(passes, pass{part, l.given[part], toScore})
+		default:
+			passes = append(passes, pass{part, ranking, toScore})
+		}
+		if takesTurns { // for the validation loss, or ROC-AUC
+			passes = append(passes, pass{part, 1, toScore})
+		}
+	}
+	for _, p := range passes {
+		number := 0
+		if p == train {
+			number = epoch
+		}
+		if _, known := f.passes[p]; known {
+			continue
+		}
+		var err error
+		if f.passes[p], err = l.fetchesOf(p, number, columns); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// fetchesOf are the windows of a pass.
+func (l *Edges) fetchesOf(p pass, epoch, columns int) (all []fetch, err error) {
+	edges, k := walk{Edges: l, part: p.part}, l.comm.Size()
+	each := batch
+	if p.drawn != ranking {
+		each = l.batchEdges(columns, p.drawn)
+	}
+	rounds := l.rounds(p.part, each)
 	var mine []int32 // of each batch: the scored edges, and the rows of each owner
 	for range rounds {
-		all, positions := l.draw(edges.next(each), epoch, drawn)
+		some := edges.next(each)
+		scored, positions := l.endsIn(p, epoch, some, edges.numbers)
 		w := window{Edges: l, positions: slices.Compact(positions)}
-		mine = append(mine, int32(len(all)))
+		mine = append(mine, int32(scored))
 		for q := range k {
 			lo, hi := w.of(q)
 			mine = append(mine, int32(hi-lo))
@@ -33,22 +89,38 @@ func (l *Edges) Fetches(epoch, columns, drawn int) (*Fetches, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fetches{Starts: l.places.Starts}
-	for batch := range rounds {
-		var scored []int32
-		var rows [][]int32
+	for round := range rounds {
+		var f fetch
 		for _, list := range lists {
-			of := list[batch*(1+k) : (batch+1)*(1+k)]
-			scored, rows = append(scored, of[0]), append(rows, of[1:])
+			of := list[round*(1+k) : (round+1)*(1+k)]
+			f.scored, f.rows = append(f.scored, of[0]), append(f.rows, of[1:])
 		}
-		f.Scored, f.Rows = append(f.Scored, scored), append(f.Rows, rows)
+		all = append(all, f)
 	}
-	return f, nil
+	return all, nil
+}
+
+// endsIn returns how many edges a pass scores in a window, and the positions that it has, sorted.
+func (l *Edges) endsIn(p pass, epoch int, edges []Edge, numbers []int) (scored int, positions []int32) {
+	var all []Edge
+	switch {
+	case p.drawn == ranking:
+		for _, e := range edges {
+			positions = append(positions, l.places.Position(e.Source))
+		}
+		slices.Sort(positions)
+		return len(edges), positions
+	case l.Negatives == graph.TargetNegatives && p.part != Train && p.drawn == l.given[p.part]:
+		all, positions = l.withGiven(edges, numbers, p.part)
+	default:
+		all, positions = l.draw(edges, epoch, p.drawn)
+	}
+	return len(all), positions
 }
 
 // positions returns as many positions of each owner as a worker's window has rows of it.
-func (f *Fetches) positions(batch, worker int) (positions []int32) {
-	for owner, n := range f.Rows[batch][worker] {
+func (f *Fetches) positions(of *fetch, worker int) (positions []int32) {
+	for owner, n := range of.rows[worker] {
 		for i := range n {
 			positions = append(positions, int32(f.Starts[owner])+i)
 		}

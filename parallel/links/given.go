@@ -92,10 +92,10 @@ func (l *Edges) GivenScores(h *tensor.Matrix, d Decoder, part Part) (edges, nega
 	if l.Negatives == graph.SharedNegatives {
 		return l.scoresOf(h, d, part, 0), l.scoresOf(h, d, parts+part, 0), 0
 	}
-	p := l.batchOf(h, d, l.given[part], toScore)
+	p := l.batchOf(h, d, pass{part, l.given[part], toScore})
 	defer p.release()
 	walked := walk{Edges: l, part: part}
-	for range l.rounds(part, p.edges) {
+	for range p.rounds(part, p.edges) {
 		some := walked.next(p.edges)
 		p.scoreWith(len(some), func() ([]Edge, []int32) { return l.withGiven(some, walked.numbers, part) })
 		for i, score := range p.scores {

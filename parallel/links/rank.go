@@ -21,10 +21,10 @@ const (
 // any part, do not count (filtered ranks, Bordes et al. 2013). A candidate with an equal score counts one
 // half. Each worker scores its own candidates for the edges of all workers.
 func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) {
-	r := l.ranking(h, d)
+	r := l.ranking(h, d, part)
 	defer r.release()
 	edges := walk{Edges: l, part: part}
-	rounds := l.rounds(part, batch)
+	rounds := r.rounds(part, batch)
 	if l.team.Planning() && !l.comm.TakesTurns() { // others may have edges where this worker has none
 		rounds = 1
 	}
@@ -39,8 +39,8 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 	return ranks
 }
 
-// ranking ranks the targets of a batch of edges at a time.
-type ranking struct {
+// ranker ranks the targets of a batch of edges at a time.
+type ranker struct {
 	*edgeBatch
 	among  *tensor.Matrix // tile × D: rows of candidates, if not all vertices are candidates
 	scores *tensor.Matrix // tile × batch: candidates × edges
@@ -66,10 +66,10 @@ func (q *queries) messages() [][]byte {
 	return [][]byte{q.rows.Bytes(), comm.Bytes(q.edges), comm.Bytes(q.score)}
 }
 
-func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
-	r := &ranking{edgeBatch: &edgeBatch{
+func (l *Edges) ranking(h *tensor.Matrix, d Decoder, part Part) *ranker {
+	r := &ranker{edgeBatch: &edgeBatch{
 		decoder: d, ones: slices.Repeat([]float32{1}, h.Cols),
-		window: l.window(h, batch, toScore),
+		window: l.window(h, batch, pass{part, ranking, toScore}),
 	}}
 	for i := range l.ranked {
 		r.tile = max(r.tile, l.ranked[i].count())
@@ -79,7 +79,7 @@ func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 	return r
 }
 
-func (r *ranking) release() {
+func (r *ranker) release() {
 	r.window.release()
 	r.queries.rows.Release()
 }
@@ -87,7 +87,7 @@ func (r *ranking) release() {
 // sources fetches the rows of the sources of own edges, and scores these edges. A score has the same bits
 // here and in countTile, so that targets with equal embeddings tie: in both, a target is a row of a product
 // with the same sources, and the bits of a product's row do not depend on the other rows.
-func (r *ranking) sources(edges []Edge) {
+func (r *ranker) sources(edges []Edge) {
 	var positions []int32
 	for _, e := range edges {
 		positions = append(positions, r.places.Position(e.Source))
@@ -117,7 +117,7 @@ func (r *ranking) sources(edges []Edge) {
 
 // countAll returns, for each worker's edges in the order of the workers, the number of candidates with a
 // higher score, and after these batch numbers the number of candidates with an equal score.
-func (r *ranking) countAll() []float64 {
+func (r *ranker) countAll() []float64 {
 	counts := make([]float64, 2*batch*r.comm.Size())
 	sent := r.tell()
 	r.comm.Meet()
@@ -130,7 +130,7 @@ func (r *ranking) countAll() []float64 {
 }
 
 // tell starts to send the queries to the other workers. Nearby ranks look at them.
-func (r *ranking) tell() (sent []*comm.Pending) {
+func (r *ranker) tell() (sent []*comm.Pending) {
 	r.eachOther(func(to, _ int) {
 		if r.talks(to) {
 			for _, data := range r.queries.messages() {
@@ -143,12 +143,12 @@ func (r *ranking) tell() (sent []*comm.Pending) {
 
 // talks reports whether there are messages to and from a rank. A plan of one partition for each worker has
 // none.
-func (r *ranking) talks(rank int) bool {
+func (r *ranker) talks(rank int) bool {
 	return rank != r.me && !r.comm.Nearby(rank) && (!r.team.Planning() || r.comm.TakesTurns())
 }
 
 // countOwn counts this worker's candidates for the edges of all workers.
-func (r *ranking) countOwn(counts []float64) {
+func (r *ranker) countOwn(counts []float64) {
 	defer r.comm.KeepTurn()()
 	r.use()
 	r.scores = r.team.Zeros(tensor.Buffers, r.tile, batch)
@@ -176,7 +176,7 @@ func (r *ranking) countOwn(counts []float64) {
 }
 
 // count counts this worker's candidates for the edges of a worker.
-func (r *ranking) count(counts []float64, q *queries) {
+func (r *ranker) count(counts []float64, q *queries) {
 	q.rows.Pointer() // a product in a plan does not use its right factor
 	for i := range r.ranked {
 		c := &r.ranked[i]
@@ -187,7 +187,7 @@ func (r *ranking) count(counts []float64, q *queries) {
 }
 
 // countTile counts candidates lo … hi−1 of a type, for the edges to that type.
-func (r *ranking) countTile(counts []float64, q *queries, c *candidates, lo, hi int) {
+func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi int) {
 	var rows *tensor.Matrix
 	if c.drawn == nil {
 		rows = r.h.RowRange(c.lo+lo, c.lo+hi)

@@ -50,12 +50,13 @@ func (l *Edges) batchEdges(columns, drawn int) int {
 }
 
 // batchOf returns an empty edgeBatch for a model's output h.
-func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *edgeBatch {
+func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, of pass) *edgeBatch {
+	drawn := of.drawn
 	p := &edgeBatch{
 		decoder: d, drawn: drawn, edges: l.batchEdges(h.Cols, drawn),
 		ones: slices.Repeat([]float32{1}, h.Cols),
 	}
-	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
+	p.window = l.window(h, 2*(1+drawn)*p.edges, of)
 	return p
 }
 
@@ -70,8 +71,8 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 	var all []Edge
 	var positions []int32
 	p.scored = (1 + p.drawn) * edges
-	if f := p.planned(); f != nil {
-		p.scored = int(f.Scored[p.fetched][p.me])
+	if f := p.next(); f != nil {
+		p.scored = int(f.scored[p.me])
 	}
 	p.team.Work(kernel.Call{Kernel: "draw", Shape: kernel.Shape{p.scored, 1}}, 1, func(int) {
 		all, positions = negatives()
@@ -170,18 +171,15 @@ func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 // decoder's weights is added to d.Grad; it is the sum over all workers.
 func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float64, grad *tensor.Matrix) {
 	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
-	p := l.batchOf(h, d, drawn, toTrain)
+	p := l.batchOf(h, d, pass{Train, drawn, toTrain})
 	defer p.release()
 	var sums []float64
 	if d.Grad != nil {
 		sums = make([]float64, d.Grad.Len())
 	}
 	scale := 1 / (float64(l.Counts[Train]) * float64(1+drawn))
-	edges, rounds := walk{Edges: l, part: Train}, l.rounds(Train, p.edges)
-	if f := p.planned(); f != nil {
-		rounds = len(f.Scored)
-	}
-	for range rounds {
+	edges := walk{Edges: l, part: Train}
+	for range p.rounds(Train, p.edges) {
 		p.score(edges.next(p.edges), epoch)
 		losses, grads := make([]float64, len(p.scores)), make([]float32, len(p.scores))
 		p.inParts("edge_loss", 1, len(p.scores), func(lo, hi int) {
@@ -217,10 +215,10 @@ func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32
 // scoresOf returns the scores of this worker's edges of a part, each followed by those of so many drawn
 // negative edges.
 func (l *Edges) scoresOf(h *tensor.Matrix, d Decoder, part Part, drawn int) (scores []float32) {
-	p := l.batchOf(h, d, drawn, toScore)
+	p := l.batchOf(h, d, pass{part, drawn, toScore})
 	defer p.release()
 	edges := walk{Edges: l, part: part}
-	for range l.rounds(part, p.edges) {
+	for range p.rounds(part, p.edges) {
 		p.score(edges.next(p.edges), 0)
 		scores = append(scores, p.scores...)
 	}

@@ -24,31 +24,19 @@ func (w *window) fetchInTurns() {
 		}
 		rows := buffer.Prefix(len(w.asked[to]), w.h.Cols)
 		w.team.Gather(rows, w.h, w.listed(w.asked[to]))
-		w.send(w.orAll(rows, buffer), to)
+		w.bounded(rows, buffer, comm.Outgoing, to)
 	})
 	buffer.Release()
 	w.comm.Meet()
 	defer w.comm.KeepTurn()()
-	for _, from := range remote {
-		lo, hi := w.of(from)
-		w.receive(w.x.RowRange(lo, hi), from)
-	}
-	if w.team.Planning() && len(remote) > 0 {
-		w.receive(w.x, remote[0]) // as much as all messages together
-	}
+	w.allFrom(remote, w.x, comm.Incoming)
 	w.x.Pointer() // where a plan has no edges to score
 }
 
 // sendGradientsInTurns is sendGradients for a worker that holds several partitions.
 func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 	remote := w.remote()
-	for _, to := range remote {
-		lo, hi := w.of(to)
-		w.send(w.dx.RowRange(lo, hi), to)
-	}
-	if w.team.Planning() && len(remote) > 0 {
-		w.send(w.dx, remote[0])
-	}
+	w.allFrom(remote, w.dx, comm.Outgoing)
 	w.comm.Meet()
 	defer w.comm.KeepTurn()()
 	buffer := w.bufferFor(remote)
@@ -64,9 +52,45 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 			return
 		}
 		rows := buffer.Prefix(len(w.asked[from]), grad.Cols)
-		w.receive(w.orAll(rows, buffer), from)
+		w.bounded(rows, buffer, comm.Incoming, from)
 		w.team.ScatterAdd(grad, rows, w.listed(w.asked[from]))
 	})
+}
+
+// allFrom moves the rows of a window that belong to ranks of other workers.
+func (w *window) allFrom(remote []int, rows *tensor.Matrix, path comm.Path) {
+	w.apart(func() {
+		for _, rank := range remote {
+			lo, hi := w.of(rank)
+			w.pass(rows.RowRange(lo, hi), path, rank)
+		}
+	})
+	if w.team.Planning() && len(remote) > 0 {
+		w.bounded(rows.RowRange(0, 0), rows, path, remote[0]) // as much as all messages together
+	}
+}
+
+// bounded moves rows to or from a rank of another worker. A plan that does not know how many they are takes as
+// many as a message may have; one that does queues as many.
+func (w *window) bounded(rows, most *tensor.Matrix, path comm.Path, rank int) {
+	switch {
+	case !w.team.Planning():
+		w.pass(rows, path, rank)
+	case w.planned == nil:
+		w.pass(most, path, rank)
+	default:
+		w.apart(func() { w.pass(rows, path, rank) })
+		w.comm.Bound(comm.Links, most.Len()*most.Element.Size(), path)
+	}
+}
+
+// apart leaves messages out of what a plan queues, if it knows how many they are: others bound them.
+func (w *window) apart(f func()) {
+	if w.planned == nil || !w.comm.TakesTurns() {
+		f()
+		return
+	}
+	w.comm.Apart(f)
 }
 
 // there returns the window of a nearby rank.
@@ -90,24 +114,14 @@ func (w *window) bufferFor(ranks []int) *tensor.Matrix {
 	return w.newBuffer()
 }
 
-// orAll returns rows or, in a plan, which does not know how many a message has, as many as it may have.
-func (w *window) orAll(rows, most *tensor.Matrix) *tensor.Matrix {
-	if w.team.Planning() {
-		return most
+// pass sends rows to a rank of another worker, or receives them.
+func (w *window) pass(rows *tensor.Matrix, path comm.Path, rank int) {
+	if rows.Rows == 0 {
+		return
 	}
-	return rows
-}
-
-// send sends rows to a rank of another worker.
-func (w *window) send(rows *tensor.Matrix, to int) {
-	if rows.Rows > 0 {
-		exchange.Must(w.comm.Send(comm.Links, rows.Bytes(), to).Wait())
+	move := w.comm.Send
+	if path == comm.Incoming {
+		move = w.comm.Receive
 	}
-}
-
-// receive receives rows from a rank of another worker.
-func (w *window) receive(rows *tensor.Matrix, from int) {
-	if rows.Rows > 0 {
-		exchange.Must(w.comm.Receive(comm.Links, rows.Bytes(), from).Wait())
-	}
+	exchange.Must(move(comm.Links, rows.Bytes(), rank).Wait())
 }

@@ -25,7 +25,10 @@ type window struct {
 	positions []int32        // positions of the window's rows in the order of the partitions, ascending
 	asked     [][]int32      // by worker: the own rows that its window has
 	queries   *queries       // edges that are ranked; nil: none
+	known     bool           // in a plan, which rows come
+	fetches   []fetch        // those, one after the other
 	fetched   int            // times
+	planned   *fetch         // the last one; nil: it is not known
 }
 
 // purpose says whether a window has gradients.
@@ -36,8 +39,8 @@ const (
 	toTrain purpose = true
 )
 
-// window returns an empty window for at most so many rows of h.
-func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
+// window returns an empty window for at most so many rows of h, for a pass.
+func (l *Edges) window(h *tensor.Matrix, most int, of pass) *window {
 	most = min(most, l.places.Vertices())
 	rows := min(most, l.rows)
 	w := &window{
@@ -45,7 +48,10 @@ func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 		asked: make([][]int32, l.comm.Size()),
 	}
 	w.list = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, rows)
-	if to == toTrain {
+	if f := l.fetches; f != nil && l.team.Planning() {
+		w.fetches, w.known = f.passes[of]
+	}
+	if of.to == toTrain {
 		w.dx = l.team.Memory.New(tensor.Gradients, most, h.Cols)
 	}
 	if l.comm.Size() > 1 && !l.comm.TakesTurns() {
@@ -80,12 +86,20 @@ func (w *window) row(vertex int32) []float32 { return rowOf(w.x, w.at(vertex)) }
 
 func rowOf(m *tensor.Matrix, i int) []float32 { return m.Floats()[i*m.Cols : (i+1)*m.Cols] }
 
-// planned returns the fetches of a plan that knows them, for a window with gradients.
-func (w *window) planned() *Fetches {
-	if w.dx == nil || !w.team.Planning() {
+// next returns the window that comes next, of a plan that knows it; else nil.
+func (w *window) next() *fetch {
+	if w.fetched >= len(w.fetches) {
 		return nil
 	}
-	return w.fetches
+	return &w.fetches[w.fetched]
+}
+
+// rounds is that of Edges, or that of a plan which knows the windows of all workers.
+func (w *window) rounds(part Part, each int) int {
+	if w.known {
+		return len(w.fetches)
+	}
+	return w.Edges.rounds(part, each)
 }
 
 // fetch fills the window with the rows at these positions, which may be in any order and repeat. In a plan
@@ -93,15 +107,15 @@ func (w *window) planned() *Fetches {
 func (w *window) fetch(positions []int32) {
 	slices.Sort(positions)
 	w.positions = slices.Compact(positions)
-	defer func() { w.fetched++ }()
-	if f := w.planned(); f != nil {
-		w.positions = f.positions(w.fetched, w.me)
+	if w.planned = w.next(); w.planned != nil {
+		w.positions = w.Edges.fetches.positions(w.planned, w.me)
 	}
+	w.fetched++
 	if w.comm.TakesTurns() {
 		w.fetchInTurns()
 		return
 	}
-	if w.team.Planning() && w.planned() == nil {
+	if w.team.Planning() && w.planned == nil {
 		return
 	}
 	lo, hi := w.of(w.me)
@@ -125,7 +139,7 @@ func (w *window) sendGradients(grad *tensor.Matrix) {
 		w.sendGradientsInTurns(grad)
 		return
 	}
-	if w.team.Planning() && w.planned() == nil {
+	if w.team.Planning() && w.planned == nil {
 		return
 	}
 	lo, hi := w.of(w.me)
@@ -181,13 +195,15 @@ func (w *window) ask() error {
 		return err
 	}
 	for q := range k {
-		if f := w.planned(); f != nil && q != w.me {
-			theirs[q] = f.Rows[w.fetched][q][w.me]
+		if f := w.planned; f != nil && q != w.me && !w.comm.Nearby(q) {
+			theirs[q] = f.rows[q][w.me]
 		}
 		w.asked[q] = make([]int32, theirs[q])
 		send[q], receive[q] = comm.Bytes(wanted[q]), comm.Bytes(w.asked[q])
 	}
-	return w.comm.AllToAll(comm.Links, send, receive)
+	var err error
+	w.apart(func() { err = w.comm.AllToAll(comm.Links, send, receive) })
+	return err
 }
 
 // rowsAt returns the row numbers that rows lo … hi−1 of the window have on the worker that owns them. One

@@ -12,9 +12,10 @@ import (
 )
 
 // fetches returns what workers fetch of each other in the last epoch of link prediction, for which they draw
-// its negative edges; nil for another task. All processes call it together.
+// its negative edges; nil for another task, and where it does not know them: of partitions that take turns on
+// several processes. All processes call it together.
 func (in *Inputs) fetches() (f *links.Fetches, err error) {
-	if in.Task != task.Link || in.TakesTurns() {
+	if in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
 		return nil, nil
 	}
 	each := func(c *comm.Comm) error {
@@ -32,7 +33,7 @@ func (in *Inputs) fetches() (f *links.Fetches, err error) {
 					return err
 				}
 			}
-			mine, err := task.Fetches(in.Kind, e, in.Epochs)
+			mine, err := task.Fetches(in.Kind, e, in.Epochs, in.TakesTurns())
 			if c.Rank() == 0 || in.Comm.Size() > 1 {
 				f = mine
 			}

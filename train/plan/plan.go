@@ -25,6 +25,7 @@ import (
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/setting"
+	"weft/train/task"
 	"weft/train/worker"
 )
 
@@ -51,6 +52,7 @@ type Plan struct {
 	// InMemory says that nothing rests, as all fits without: the run takes no disk.
 	InMemory bool
 	Turns    bool // partitions of a worker take turns
+	AtMost   bool // Disk bounds what messages of link prediction between workers move
 
 	recomputes bool // values computed again are among what was planned
 }
@@ -151,6 +153,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 		}
 	}
 	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
+	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && in.Fetches == nil
 	if p.Rests {
 		if err := p.rest(ctx, in); err != nil {
 			return Plan{}, err
@@ -661,6 +664,9 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 	if w.Mesh.Stages > 1 || w.Offload != "" { // the second epoch knows what the chunks keep, and what rests
 		epochs = 3
 	}
+	if w.Offload != "" { // as many as a shorter run has: its last moves what the ones before left
+		epochs = min(epochs, w.Epochs)
+	}
 	for epoch := range epochs {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -677,6 +683,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		if _, _, err := w.TrainEpoch(number, read, nil); err != nil {
 			return err
 		}
+		p.Disk = w.Pass.Disk
 		if epoch == epochs-1 {
 			p.Bytes = counter.bytes
 			counter.bytes = make([]LayerBytes, len(p.Bytes)) // of the evaluation
@@ -685,17 +692,22 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 			}
 		}
 		// the last of these epochs is the run's, and has the evaluation of the one before
-		evaluated := w.Offload == "" || epoch != epochs-2 || w.EvaluatesAfter(w.Epochs-1)
+		last := epoch == epochs-1
+		// the first stands for all that come before the last ones
+		evaluated := w.Offload == "" || last || epoch == 0 && w.Epochs > epochs ||
+			w.EvaluatesAfter(w.Epochs-epochs+1+epoch)
 		if w.Reads() {
-			evaluated = epoch == epochs-1
+			evaluated = last
 		}
 		if evaluated {
 			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 				return err
 			}
 		}
-		w.Params.Save(&best)
-		if w.Offload == "" || epoch == epochs-1 {
+		if evaluated || w.Reads() {
+			w.Params.Save(&best)
+		}
+		if w.Offload == "" || last {
 			allocate()
 		}
 	}
@@ -712,8 +724,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 
 // measure sets what the dry run has sent, moved and allocated.
 func (p *Worker) measure(w *worker.Worker) {
-	p.Sent, p.EdgeColumns, p.LayoutBytes, p.Disk = w.Pass.Sent, w.Pass.EdgeColumns,
-		w.Pass.LayoutBytes, w.Pass.Disk
+	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
 	if w.Fetches == nil {
 		p.Sent.Links = worker.Traffic{} // it knows no negative edges
 	}

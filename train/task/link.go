@@ -154,9 +154,10 @@ func (k linkPrediction) edges(e Env) (*links.Edges, error) {
 		links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives, Fetches: e.Fetches})
 }
 
-// Fetches returns what workers fetch of each other to score the training edges of an epoch, if the task is
-// link prediction; else nil. All workers call it together. e needs no parameters.
-func Fetches(k Kind, e Env, epoch int) (*links.Fetches, error) {
+// Fetches returns what workers fetch of each other to score the training edges of an epoch and, if partitions
+// take turns, those of an evaluation, if the task is link prediction; else nil. All workers call it together.
+// e needs no parameters.
+func Fetches(k Kind, e Env, epoch int, takesTurns bool) (*links.Fetches, error) {
 	of, scores := k.(linkPrediction)
 	if !scores {
 		return nil, nil
@@ -165,7 +166,7 @@ func Fetches(k Kind, e Env, epoch int) (*links.Fetches, error) {
 	if err != nil {
 		return nil, err
 	}
-	return edges.Fetches(epoch, of.OutFeatures, of.Negatives)
+	return edges.Fetches(epoch, of.OutFeatures, of.Negatives, takesTurns)
 }
 
 // MeasureLinks measures embeddings of the vertices that the task predicts, rows × columns in the order of the
