@@ -52,7 +52,8 @@ A request names this machine by an address, as localhost, or by a name of --host
   weft serve runs/first stores/newer --port 9000
   weft serve runs/first --listen 0.0.0.0 --threads 4
   weft serve runs/first --listen 0.0.0.0 --host gpu1.example
-  curl -H content-type:application/json -d '{"vertices": [0, 7]}' localhost:8080/predict`,
+  curl -H content-type:application/json \
+      -d '{"vertices": [0, 7]}' localhost:8080/predict`,
 		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
 		Args:              arguments(1, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },

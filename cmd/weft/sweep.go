@@ -265,8 +265,8 @@ func (c *sweepCommand) train(ctx context.Context, s *sweep.Sweep, k int,
 // errStopped is that of a run that an answer has ended.
 var errStopped = errors.New("stopped by a callback")
 
-// relay passes the epochs that a run prints on to the follower, with the run's folder, and each answer back. It
-// reports whether an answer has ended the run.
+// relay passes the epochs that a run prints on to the follower, with the run's folder, and each answer back.
+// It reports whether an answer has ended the run.
 func (c *sweepCommand) relay(folder string, epochs io.Reader, answers io.Writer) (stopped bool) {
 	name, err := json.Marshal(folder)
 	for lines := bufio.NewReader(epochs); err == nil; {

@@ -7,8 +7,8 @@ import (
 	"weft/graph"
 )
 
-// Fetches are the windows of an epoch of training, and those of an evaluation. A plan, which draws no negative
-// edges, takes them from here.
+// Fetches are the windows of an epoch of training, and those of an evaluation. A plan, which draws no
+// negative edges, takes them from here.
 type Fetches struct {
 	Starts []int // the first position of each worker's vertices, and V
 	passes map[pass][]fetch

@@ -70,8 +70,8 @@ func (w *window) allFrom(remote []int, rows *tensor.Matrix, path comm.Path) {
 	}
 }
 
-// bounded moves rows to or from a rank of another worker. A plan that does not know how many they are takes as
-// many as a message may have; one that does queues as many.
+// bounded moves rows to or from a rank of another worker. A plan that does not know how many they are takes
+// as many as a message may have; one that does queues as many.
 func (w *window) bounded(rows, most *tensor.Matrix, path comm.Path, rank int) {
 	switch {
 	case !w.team.Planning():
