@@ -69,6 +69,10 @@ func TestDecodesAsItComes(t *testing.T) {
 		h.release()
 	}
 	assert.Equal(t, int64(0), s.memory.Load())
+	long := &endless{text: " "}
+	w := posted(s, "POST", "/predict", long)
+	assert.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
+	assert.Equal(t, mostRead+1, long.read, "what is read of a long body, so that its client hears")
 }
 
 // TestMemory: where requests hold all memory, one that needs more than its own is told when to come again,

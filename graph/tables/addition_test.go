@@ -60,6 +60,10 @@ func TestAdd(t *testing.T) {
 		_, err := Add(Options{Vertices: c.vertices, Edges: c.edges}, g)
 		assert.ErrorContains(t, err, c.want, name)
 	}
+	g.Relations[0].Weights = []float32{1, 1}
+	_, err = Add(Options{Edges: more.Edges}, g)
+	assert.ErrorContains(t, err, "more.csv: the edges of the graph have weights; name their column with edge-weights")
+	g.Relations[0].Weights = nil
 	g.Relations[0].EdgeColumns = 2
 	_, err = Add(Options{Edges: more.Edges}, g)
 	assert.ErrorContains(t, err, "more.csv: the edges of the graph have 2 features, and these 0 features: name "+

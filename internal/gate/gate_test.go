@@ -73,6 +73,18 @@ func TestGate(t *testing.T) {
 		<-in
 		assert.Equal(t, []bool{false, true, false}, []bool{closed(works), closed(quick), closed(fifth)})
 
+		waiting, conns := []net.Conn{fourth, fifth}, []net.Conn(nil)
+		for range 5 {
+			time.Sleep(patience)
+			waiting = append(waiting, connect())
+			conns = append(conns, <-in)
+			assert.Equal(t, []bool{true, false}, []bool{closed(waiting[0]), closed(waiting[1])})
+			waiting = waiting[1:]
+		}
+		for _, c := range conns {
+			c.(*Conn).Works()
+		}
+
 		connect()
 		require.NoError(t, g.Close())
 		for range in {

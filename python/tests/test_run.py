@@ -371,7 +371,7 @@ def test_plan(graph):
     counts = {"vertices": 2e3, "edges": 8000, "features": np.int64(8), "classes": 3}
     told = weft.plan(workers=2, model="gcn", hidden=8, **counts)
     assert all(mesh["by_counts"] and mesh["peak_tensor_bytes"] > 1000 * 4 * 8 for mesh in told["meshes"])
-    with pytest.raises(weft.Refused, match="^vertices: is for a graph that is not there yet"):
+    with pytest.raises(weft.Refused, match="^vertices: describes a graph that is not there yet"):
         weft.plan(graph, vertices=10)
     with pytest.raises(weft.Refused, match="^name a graph, or give the counts"):
         weft.plan()

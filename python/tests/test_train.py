@@ -348,6 +348,15 @@ def test_failed(graph):
         train(graph, epochs=100_000, callbacks=kill(signal.SIGTERM), out="stopped")
     assert weft.load("stopped").summary["epochs_run"] >= 1
 
+    def once(epoch):
+        if epoch["epoch"] == 1:
+            kill(signal.SIGTERM)(epoch)
+
+    with pytest.raises(weft.Interrupted):
+        weft.sweep(
+            graph, grid={"lr": [0.1]}, epochs=100_000, progress=False, callbacks=once, out="swept"
+        )
+
 
 def children():
     """The processes that this one has started."""
