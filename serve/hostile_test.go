@@ -454,5 +454,5 @@ func TestManyRequests(t *testing.T) {
 	done.Wait()
 	assert.Equal(t, int64(clients*each), s.Answered())
 	assert.Equal(t, int64(0), s.memory.Load())
-	assert.Equal(t, 0, len(s.places)+len(s.turns))
+	assert.Equal(t, 0, s.queue.length()+len(s.turns))
 }

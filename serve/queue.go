@@ -1,6 +1,10 @@
 package serve
 
 import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
 	"sync"
 
 	"weft/graph/appended"
@@ -15,6 +19,17 @@ type question struct {
 	answered chan answer // takes one
 }
 
+// size is how much a question asks for: its vertices, and the edges that it adds.
+func (q *question) size() int {
+	n := len(q.vertices)
+	if q.added != nil {
+		for i := range q.added.Added.Edges {
+			n += q.added.Added.Edges[i].Len()
+		}
+	}
+	return n
+}
+
 // answer has a row for each vertex of a question, in its order.
 type answer struct {
 	results, embeddings [][]float32
@@ -24,30 +39,48 @@ type answer struct {
 // mostTogether is how many vertices questions may have that share an inference.
 const mostTogether = 64
 
-// queue is the questions that wait.
+// queue is the questions that wait. Inferences take turns between the oldest question and the smallest, so that
+// none waits for ever and a small one does not wait for many that are large.
 type queue struct {
-	mu      sync.Mutex
-	more    *sync.Cond
-	waiting []*question
-	closed  bool
+	mu       sync.Mutex
+	more     *sync.Cond
+	most     int // that wait
+	waiting  []*question
+	smallest bool // has the next turn
+	closed   bool
 }
 
-func newQueue() *queue {
-	q := &queue{}
+func newQueue(most int) *queue {
+	q := &queue{most: most}
 	q.more = sync.NewCond(&q.mu)
 	return q
 }
 
-// put adds a question.
+// put adds a question. If more wait than may, the largest is refused, and the newest of the largest.
 func (q *queue) put(one *question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.closed {
+		one.answered <- answer{err: errEnds}
+		return
+	}
 	q.waiting = append(q.waiting, one)
+	if len(q.waiting) > q.most {
+		largest := 0
+		for i, other := range q.waiting {
+			if other.size() >= q.waiting[largest].size() {
+				largest = i
+			}
+		}
+		q.waiting[largest].answered <- answer{err: badRequest{fmt.Errorf("%d requests wait, and no more may; "+
+			"ask again in a second", q.most), http.StatusServiceUnavailable}}
+		q.waiting = slices.Delete(q.waiting, largest, largest+1)
+	}
 	q.more.Signal()
 }
 
-// take waits for a question, and takes it with those behind it that can share its inference: they ask for the
-// same outputs of the graph alone. It returns nil when the queue is closed and empty.
+// take waits for a question, and takes it with others that can share its inference: they ask for the same
+// outputs of the graph alone. It returns nil when the queue is closed and empty.
 func (q *queue) take() (batch []*question) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -57,17 +90,24 @@ func (q *queue) take() (batch []*question) {
 	if len(q.waiting) == 0 {
 		return nil
 	}
-	first, n, vertices := q.waiting[0], 1, len(q.waiting[0].vertices)
-	for _, next := range q.waiting[1:] {
-		if vertices += len(next.vertices); next.outputs != first.outputs || vertices > mostTogether ||
-			next.added != nil || first.added != nil {
-			break
-		}
-		n++
+	first := q.waiting[0]
+	if q.smallest {
+		first = slices.MinFunc(q.waiting, func(a, b *question) int { return cmp.Compare(a.size(), b.size()) })
 	}
-	batch = append(batch, q.waiting[:n]...)
-	clear(q.waiting[:n]) // the memory of what has been answered is free
-	q.waiting = q.waiting[n:]
+	q.smallest = !q.smallest
+	vertices := len(first.vertices)
+	q.waiting = slices.DeleteFunc(q.waiting, func(one *question) bool {
+		takes := one == first
+		if !takes && one.outputs == first.outputs && one.added == nil && first.added == nil &&
+			vertices+len(one.vertices) <= mostTogether {
+			takes = true
+			vertices += len(one.vertices)
+		}
+		if takes {
+			batch = append(batch, one)
+		}
+		return takes
+	})
 	return batch
 }
 

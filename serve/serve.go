@@ -54,7 +54,7 @@ type Model struct {
 // Options are those of a Server.
 type Options struct {
 	Workers   int         // inferences at a time, from 1
-	Queue     int         // requests that wait beside them, from 1
+	Queue     int         // requests that wait beside those that are computed, from 1
 	OnlyLocal bool        // refuse requests that name another address than this machine's own
 	Hosts     []string    // names of hosts that requests may give beside those
 	Log       *log.Logger // takes what fails in a connection
@@ -71,7 +71,6 @@ type Server struct {
 	mostKeys    int            // of an object in a request
 	queue       *queue
 	metrics     *figures
-	places      chan struct{}      // has an element for each request that waits or is computed
 	turns       chan struct{}      // of bodies that are not small
 	rests       chan struct{}      // of what is left of bodies that are answered
 	memory      atomic.Int64       // that requests hold, beside freeMemory of each
@@ -102,14 +101,16 @@ const (
 const mostConnections = 1000
 
 // errEnds ends inferences that take longer than the server may.
-var errEnds = errors.New("the server ends, and this answer took longer than its end may")
+var errEnds = badRequest{
+	errors.New("the server ends, and this answer took longer than its end may"), http.StatusServiceUnavailable,
+}
 
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, queue: newQueue(), types: m.Graph.Types(), columns: m.Predictor.Columns(),
-		connections: mostConnections, places: make(chan struct{}, o.Workers+o.Queue),
-		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
+		model: m, options: o, queue: newQueue(o.Queue), types: m.Graph.Types(), columns: m.Predictor.Columns(),
+		connections: mostConnections,
+		turns:       make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
 	}
 	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())
@@ -323,19 +324,12 @@ func (s *Server) response(r *http.Request, h *holding) (*response, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.places <- struct{}{}:
-	default:
-		return nil, badRequest{fmt.Errorf("%d requests are being answered, and no more are taken; ask again "+
-			"in a second", cap(s.places)), http.StatusServiceUnavailable}
-	}
 	q := s.question(&asked)
 	s.queue.put(q)
 	a := <-q.answered
-	<-s.places
 	switch {
 	case errors.Is(a.err, context.Canceled):
-		return nil, badRequest{errEnds, http.StatusServiceUnavailable}
+		return nil, errEnds
 	case a.err != nil && s.changed() != nil:
 		return nil, badRequest{a.err, http.StatusServiceUnavailable}
 	case a.err != nil:

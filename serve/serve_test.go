@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"weft/graph"
+	"weft/graph/appended"
 	"weft/graph/columns"
 	"weft/graph/generate"
 	"weft/internal/assert"
@@ -196,7 +197,7 @@ func TestOtherTables(t *testing.T) {
 // vertices. The bits of their answers are those of one by one.
 func TestTogether(t *testing.T) {
 	m, all := trained(t, nil)
-	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	s := New(m.Model, Options{Workers: 1, Queue: 4})
 	var asked []*question
 	put := func(outputs train.Outputs, vertices ...int32) {
 		q := &question{vertices: vertices, outputs: outputs, answered: make(chan answer, 1)}
@@ -221,6 +222,42 @@ func TestTogether(t *testing.T) {
 			assert.Equal(t, all.Logits[v*3:v*3+3], a.results[i])
 		}
 	}
+}
+
+// TestQueue: inferences take turns between the oldest question and the smallest. Where one too many waits,
+// the newest of the largest is refused. A queue that has ended refuses all.
+func TestQueue(t *testing.T) {
+	q := newQueue(4)
+	edges := &appended.Graph{Added: &appended.Addition{Edges: []graph.Edges{{Source: make([]int32, 250)}}}}
+	var names []string
+	asked := map[*question]string{}
+	put := func(name string, vertices int, added *appended.Graph) {
+		one := &question{vertices: make([]int32, vertices), added: added, answered: make(chan answer, 1)}
+		asked[one] = name
+		q.put(one)
+	}
+	put("first", 200, nil)
+	put("second", 300, nil)
+	put("edges", 1, edges)
+	put("third", 300, nil)
+	put("small", 1, nil)
+	put("large", 400, nil)
+	q.close()
+	put("late", 1, nil)
+	for batch := q.take(); batch != nil; batch = q.take() {
+		names = append(names, asked[batch[0]])
+	}
+	assert.Equal(t, []string{"first", "small", "second", "edges"}, names)
+	refused := map[string]string{}
+	for one, name := range asked {
+		select {
+		case a := <-one.answered:
+			refused[name] = a.err.Error()
+		default:
+		}
+	}
+	const full = "4 requests wait, and no more may; ask again in a second"
+	assert.Equal(t, map[string]string{"third": full, "large": full, "late": errEnds.Error()}, refused)
 }
 
 // TestRefuses: what is wrong with a request is said in a line of JSON, with the way out.
@@ -340,7 +377,7 @@ func TestHosts(t *testing.T) {
 // TestFull: a request that finds no place is told when to come again, and the others are counted.
 func TestFull(t *testing.T) {
 	m, _ := trained(t, nil)
-	s := New(m.Model, Options{Workers: 1, Queue: 1})
+	s := New(m.Model, Options{Workers: 1, Queue: 2})
 	answers := make(chan int)
 	for range 2 {
 		go func() {
@@ -348,7 +385,7 @@ func TestFull(t *testing.T) {
 			answers <- status
 		}()
 	}
-	for s.queue.length() < 2 { // both have a place
+	for s.queue.length() < 2 {
 	}
 	w := posted(s, "POST", "/predict", strings.NewReader(`{"vertices": ["v1"]}`))
 	assert.Equal(t, http.StatusServiceUnavailable, w.Code)

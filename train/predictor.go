@@ -100,10 +100,15 @@ func (p *Predictor) Base() *appended.Base { return p.base }
 func (p *Predictor) Columns() columns.ByType { return p.job.Columns() }
 
 // Predict computes the logits of vertices of the first type, each listed once, of Base with an addition; nil:
-// with none. It takes one thread. The errors are those of Job.Predict, and ctx ends it between two kernels.
+// with none. It takes one thread. The errors are those of Job.Predict, and ctx ends it before it begins, or
+// between two kernels.
 func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.Graph,
 	asked Outputs,
 ) (r *Prediction, err error) {
+	end := &Common{Err: context.Canceled}
+	if ctx.Err() != nil {
+		return nil, end
+	}
 	at := p.begin()
 	whole := false
 	defer func() {
@@ -113,7 +118,7 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 	}()
 	at.team.Watch = func(_ kernel.Call, run func()) {
 		if ctx.Err() != nil {
-			panic(exchange.Failure{Err: &Common{Err: context.Canceled}})
+			panic(exchange.Failure{Err: end})
 		}
 		run()
 	}

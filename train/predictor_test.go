@@ -82,7 +82,8 @@ func (e *ending) Err() error {
 	return nil
 }
 
-// TestPredictorEnds: a prediction ends between two kernels, and the next one has its bits.
+// TestPredictorEnds: a prediction ends between two kernels, and the next one has its bits. One whose end has
+// come does not look at its vertices.
 func TestPredictorEnds(t *testing.T) {
 	g, o := tangle(t, 300, 500), networks()["sage"]
 	o.Epochs = 1
@@ -92,7 +93,9 @@ func TestPredictorEnds(t *testing.T) {
 	want, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
 	require.NoError(t, err)
 	const results = 1 // where it asks for the last time
-	_, err = p.Predict(&ending{t.Context(), 2 * results}, []int32{17}, nil, Logits)
+	_, err = p.Predict(&ending{t.Context(), 0}, []int32{-1}, nil, Logits)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = p.Predict(&ending{t.Context(), 1 + 2*results}, []int32{17}, nil, Logits)
 	assert.ErrorIs(t, err, context.Canceled)
 	got, err := p.Predict(t.Context(), []int32{17}, nil, Logits)
 	require.NoError(t, err)

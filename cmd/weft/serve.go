@@ -42,8 +42,9 @@ has: class, probability, margin, entropy, probabilities and embedding; value of 
 to the graph for this answer alone, with their columns or features and their edges. GET /healthz says whether requests are
 taken, and GET /metrics has figures for Prometheus.
 
-One core reads and writes requests. Each other one, or as many threads as --threads says, computes answers. Requests that find none wait,
-and those that find no place to wait are answered 503. So are all once a file of the store has changed: restart serve then. A signal
+One core reads and writes requests. Each other one, or as many threads as --threads says, computes answers. Requests that find none wait.
+Every other answer is that to the smallest of them, so that it does not wait for many large ones. If more than --queue wait, the largest
+is answered 503. So are all requests once a file of the store has changed: restart serve then. A signal
 (SIGINT or SIGTERM) ends serve once all requests that it has taken are answered, or 8 s later.
 
 A request names this machine by an address, as localhost, or by a name of --host. Where --listen is an address of this machine alone, as
@@ -64,7 +65,7 @@ A request names this machine by an address, as localhost, or by a name of --host
 		"this machine's, where anybody who reaches it may ask")
 	f.StringArrayVar(&s.hosts, "host", nil, "`name` by which requests may call this machine beside its "+
 		"addresses and localhost; repeatable")
-	f.IntVar(&s.queue, "queue", 256, "`number` of requests that wait at most; others are answered 503")
+	f.IntVar(&s.queue, "queue", 256, "`number` of requests that wait at most; of more, the largest is answered 503")
 	s.settings.addThose(f, func(one setting.Setting) bool { return one.Name == "threads" })
 	return cmd
 }
