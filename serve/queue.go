@@ -39,8 +39,8 @@ type answer struct {
 // mostTogether is how many vertices questions may have that share an inference.
 const mostTogether = 64
 
-// queue is the questions that wait. Inferences take turns between the oldest question and the smallest, so that
-// none waits for ever and a small one does not wait for many that are large.
+// queue is the questions that wait. Inferences take turns between the oldest question and the smallest, so
+// that none waits for ever and a small one does not wait for many that are large.
 type queue struct {
 	mu       sync.Mutex
 	more     *sync.Cond

@@ -108,9 +108,9 @@ var errEnds = badRequest{
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, queue: newQueue(o.Queue), types: m.Graph.Types(), columns: m.Predictor.Columns(),
-		connections: mostConnections,
-		turns:       make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), rests: make(chan struct{}, 1),
+		connections: mostConnections, model: m, options: o, types: m.Graph.Types(),
+		columns: m.Predictor.Columns(), queue: newQueue(o.Queue), rests: make(chan struct{}, 1),
+		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}
 	s.options.Log = cmp.Or(o.Log, log.Default())
 	s.working, s.stop = context.WithCancel(context.Background())

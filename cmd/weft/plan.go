@@ -123,8 +123,8 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 	}}
 	if c.flags.Changed("halo-rows") && (workers < 2 || !counts.Measured(workers, c.halo)) {
 		return nil, refusal.Errorf("--halo-rows %g: it lies between 0 and what the edges can bring, for 2 "+
-			"partitions or more; %d partitions of a random graph have "+
-			"%.2f", c.halo, workers, counts.HaloRows(workers))
+			"partitions or more; %d partitions of a random graph have %.2f", c.halo, workers,
+			counts.HaloRows(workers))
 	}
 	return counts, nil
 }
@@ -173,10 +173,8 @@ their defaults there.`,
 	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those "+
 		"that are fastest by its counts; 0: none")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, "+
-		"10gbps "+
-		"or 12.5GB/s, or a file of plan --json, whose links are taken (default: measured under a launcher, "+
-		"else "+
-		"this machine's memory)")
+		"10gbps or 12.5GB/s, or a file of plan --json, whose links are taken (default: measured under a "+
+		"launcher, else this machine's memory)")
 	flags.IntVar(&p.sharers, "per-machine", 0, "workers that share the cores of a machine like this one "+
 		"(default: as the launcher's processes do, else 1 with --link, else all)")
 	flags.BoolVar(&p.json, "json", false, "print one JSON object")
@@ -223,8 +221,7 @@ func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o 
 		return refusal.Errorf("--%s: is for a graph that is there; leave it out, or name one", graphs[0].Name)
 	case counts.FeatureColumns == 0 && o.NodeEmbedding == 0 && !slices.Contains(gnn.Featureless(), o.Model):
 		return refusal.Errorf("--features 0: %s reads features of vertices; give their columns, or have "+
-			"some "+
-			"learned with --node-embedding N", o.Model)
+			"some learned with --node-embedding N", o.Model)
 	}
 	return nil
 }
@@ -285,8 +282,7 @@ func (p *planCommand) onGraph(cmd *cobra.Command, dataset string, o setting.Opti
 	if p.exactly == 0 {
 		if plans.Graph = nil; plans.Counts == nil {
 			return refusal.Errorf("--exactly 0: %s is not described by counts alone: it has several types "+
-				"or "+
-				"relations, or sparse features; leave it out", dataset)
+				"or relations, or sparse features; leave it out", dataset)
 		}
 	}
 	return p.predict(cmd, of, &plans)
@@ -387,8 +383,7 @@ func linksIn(path string) (*planner.Links, error) {
 	text, err := document.Read(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("--link %s: neither a rate, as in 100mbit, 10gbps or 12.5GB/s, nor a "+
-			"file that "+
-			"weft plan --json has written", path)
+			"file that weft plan --json has written", path)
 	} else if err != nil {
 		return nil, refusal.Errorf("--link %w", err)
 	}

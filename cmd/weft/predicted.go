@@ -81,8 +81,7 @@ func (p *predictCommand) describe(
 	}
 	if d.by.Other != "" {
 		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name "+
-			"give "+
-			"--sort %s\n", printable(d.Order.By), printable(d.by.Column), printable(d.by.Other))
+			"give --sort %s\n", printable(d.Order.By), printable(d.by.Column), printable(d.by.Other))
 	}
 	switch labels := &d.graph.Labels; {
 	case !labels.There() || p.added.there() || p.bare:

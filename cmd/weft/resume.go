@@ -97,8 +97,7 @@ func (r *resumption) findGraph(given source, other string) error {
 	switch {
 	case found && list.format == edgesFormat && given.name == r.state.Dataset && !list.made(r.graph):
 		return refusal.Errorf("%s: the run in %s was begun with other tables, or other flags of tables; "+
-			"give "+
-			"those, or %s", given.name, r.path, other)
+			"give those, or %s", given.name, r.path, other)
 	case given.name != r.state.Dataset && !sameFile(given.name, r.graph) && !sameStores(given.name, r.graph):
 		return refusal.Errorf("%s: the run in %s is of another graph, %s; give that, or %s", given.name,
 			r.path, r.graph, other)

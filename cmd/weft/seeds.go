@@ -57,8 +57,7 @@ func (t *trainCommand) checkSeveral(seeds bool) error {
 		return nil
 	case t.splits != "" && t.splits != allSplits:
 		return refusal.Errorf("--splits %s: the only value is all, which takes one stored split after the "+
-			"other; --split "+
-			"%[1]s takes one", t.splits)
+			"other; --split %[1]s takes one", t.splits)
 	case t.splits != "" && slices.Contains(t.settings.givenNames(), "split"):
 		return refusal.Errorf("--splits %s: trains on each split; leave --split out", t.splits)
 	case t.trace != "":

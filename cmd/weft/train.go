@@ -704,9 +704,8 @@ func checkResults(p *plan.Plan, out, rests string, here int) error {
 	}
 	if free < needs {
 		return refusal.Errorf("--out %s: weights and predictions take %s there%s, and %s are free; free "+
-			"some "+
-			"room there, or name a folder on another "+
-			"disk", out, megabytes(p.ResultBytes), beside, megabytes(free))
+			"some room there, or name a folder on another disk", out, megabytes(p.ResultBytes), beside,
+			megabytes(free))
 	}
 	return nil
 }

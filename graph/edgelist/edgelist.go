@@ -148,9 +148,8 @@ func (s *source) complete() error {
 	if s.Strings {
 		g.Names = s.names.Names
 		if array != "" {
-			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in "+
-				"which %s first has them; "+
-				"a column id, before the others, says whose row each is", array, s.Path))
+			g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which "+
+				"%s first has them; a column id, before the others, says whose row each is", array, s.Path))
 		}
 	}
 	if features != nil {

@@ -90,8 +90,7 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 		return nil, err
 	case text && columns[0].Name == "":
 		return nil, refusal.Columns.Errorf("the first column has no name, as pandas writes its index: " +
-			"write it " +
-			"with index=False")
+			"write it with index=False")
 	}
 	s.header = true
 	order = slices.Repeat([]int{-1}, roles+len(s.EdgeFeatures))
@@ -128,8 +127,7 @@ func (s *source) choose(columns []table.Column) (order []int, err error) {
 			[]string{"source", "target"}[min(1, order[0]+1)])
 	default:
 		return nil, refusal.Columns.Errorf("has columns %s: name those of the edges src and dst (or source "+
-			"and "+
-			"target, or 0 and 1)", listed)
+			"and target, or 0 and 1)", listed)
 	}
 	for _, asked := range s.numbers() {
 		asks, name := refusal.Setting(asked[0]), asked[1]
