@@ -118,9 +118,10 @@ func checkMesh(o *setting.Resolved, processes int) error {
 		return refusal.Errorf("the launcher started %d processes, but no mesh says how they share the "+
 			"work: give --parallel graph=%d", processes, processes)
 	case workers != processes:
-		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s; the numbers "+
-			"must be equal",
-			o.Parallel, counted(workers, "worker", "workers"), counted(processes, "process", "processes"))
+		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s: start "+
+			"%d, or give another mesh, as --parallel graph=%d",
+			o.Parallel, counted(workers, "worker", "workers"), counted(processes, "process", "processes"),
+			workers, processes)
 	}
 	return nil
 }

@@ -174,8 +174,11 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	}
 	var listed []*rundir.Listed
 	var tests []float64
-	for _, dir := range dirs {
+	for k, dir := range dirs {
 		r, err := readReportRun(dir)
+		if err != nil && k == len(dirs)-1 && len(p.Runs) == 0 {
+			return nil, err // no run is left
+		}
 		if err != nil {
 			unread(err)
 			continue
@@ -189,9 +192,6 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 		if !r.Diverged {
 			tests = append(tests, float64(r.Summary.Test))
 		}
-	}
-	if len(p.Runs) == 0 {
-		return nil, fmt.Errorf("%s: no run that has ended is there", dirs[0])
 	}
 	p.nameRuns(dirs)
 	p.Differ = rundir.Differ(listed)

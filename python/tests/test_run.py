@@ -145,7 +145,7 @@ def test_loaded_without_its_graph(arrays):
     again = weft.load("run")
     with pytest.raises(
         weft.Refused,
-        match=r"/run: the graph of the run is not there any more; give it, as in embeddings\(data\)$",
+        match=r"/run: the graph of the run is not there any more; give it, as data=…$",
     ):
         again.embeddings()
     with pytest.raises(weft.Refused, match="give it"):
@@ -299,6 +299,8 @@ def test_tables(graph, arrays):
     without = train(weft.Graph(**arrays | {"val_mask": np.zeros(60, bool)}))
     with pytest.raises(weft.Refused, match="^best: the runs have no metric of validation vertices; "):
         print(weft.compare(without).best)
+    with pytest.raises(weft.Refused, match="^best: there is no run$"):
+        print(weft.compare().best)
     assert weft.compare(without, a).best is a
     page = both.report()
     assert "<html" in page.html and "hidden" in page.html and page._repr_html_().startswith("<iframe srcdoc=")

@@ -319,6 +319,10 @@ def test_held_out_edges_that_pass_messages(arrays):
 def test_unknown_keyword(graph, keyword, line):
     with pytest.raises(TypeError, match=line):
         train(graph, **{keyword: 3})
+    with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given$"):
+        weft.train(graph, "gcn")  # would be a folder
+    with pytest.raises(TypeError, match="^unknown keyword resume: with the out of an earlier sweep "):
+        weft.sweep(graph, grid={"hidden": [4, 8]}, resume="auto")
 
 
 def test_failed(graph):

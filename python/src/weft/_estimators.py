@@ -146,7 +146,9 @@ _PARTS = {"train": "training", "val": "validation", "test": "test"}
 
 def _without(y: Any) -> None:
     if y is not None:
-        raise Refused("y: a graph has its labels; leave y out")
+        raise Refused(
+            "y: a graph has its labels: give a weft.Graph alone; in place of GridSearchCV and cross_val_score take weft.sweep"
+        )
 
 
 class NodeClassifier(_Estimator):

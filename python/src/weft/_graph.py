@@ -36,6 +36,10 @@ _ALSO = {
     "edges": "edge_index",
     "edge_weights": "edge_weight",
     "A": "adj",
+    "train_idx": "train_mask",
+    "val_idx": "val_mask",
+    "valid_idx": "val_mask",
+    "test_idx": "test_mask",
 }
 _EDGE = (
     *("edge_index", "edge_weight", "edge_attr", "train_edges", "val_edges", "test_edges"),

@@ -124,8 +124,9 @@ def check_keywords(command: str, keywords: Iterable[str], taken: Iterable[str] =
             except Refused as said:
                 why = str(said).removeprefix("unknown flag: ").split("; ", 1)[-1]
                 if why.endswith(" --help lists them"):
-                    every = "--help" if command.startswith("import") else "--help-all"
-                    why = f"to see all of them, type weft {command} {every} in a shell"
+                    why = f"to see all of them, type weft {command} --help-all in a shell"
+                    if command == "import npz":
+                        why = "help(weft.Graph) lists them"
         raise TypeError(f"unknown keyword {name}: {why}")
 
 

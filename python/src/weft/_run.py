@@ -336,7 +336,7 @@ class Run:
         store = self._record["store"]
         if not os.path.exists(store):
             raise Refused(
-                f"{self.directory}: the graph of the run is not there any more; give it, as in embeddings(data)"
+                f"{self.directory}: the graph of the run is not there any more; give it, as data=…"
             )
         return str(store)
 
@@ -440,8 +440,10 @@ class Runs(Sequence[Run]):
         """The best run by validation.
 
         Raises:
-            Refused: no run has a validation metric, or they have several, which do not compare.
+            Refused: there is no run, or none has a validation metric, or they have several, which do not compare.
         """
+        if not self._runs:
+            raise Refused("best: there is no run")
         metrics = {s["metric"] for s in self._summaries() if s["val"] is not None}
         if len(metrics) != 1:
             raise Refused(

@@ -34,28 +34,29 @@ _STATE = "state.json"
 @overload
 def train(
     data: Data,
+    *,
     out: Any = None,
     progress: bool = True,
     callbacks: Any = (),
     resume: Any = None,
-    *,
     seeds: int,
     **settings: Any,
 ) -> Runs: ...
 @overload
 def train(
     data: Data,
+    *,
     out: Any = None,
     progress: bool = True,
     callbacks: Any = (),
     resume: Any = None,
-    *,
     splits: str,
     **settings: Any,
 ) -> Runs: ...
 @overload
 def train(
     data: Data,
+    *,
     out: Any = None,
     progress: bool = True,
     callbacks: Any = (),
@@ -64,6 +65,7 @@ def train(
 ) -> Run: ...
 def train(
     data: Data,
+    *,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
     callbacks: Callback | Iterable[Callback] = (),
@@ -427,6 +429,8 @@ def sweep(
     """
     calls = _functions(callbacks)
     tried = {*(grid or {}), *(random or {}).get("settings", {})}
+    if "resume" in settings:
+        raise TypeError("unknown keyword resume: with the out of an earlier sweep the same call goes on there")
     _program.check_keywords("train", {*settings, *tried}, _TAKEN)
     for name, values in (grid or {}).items():
         if isinstance(values, str) or not isinstance(values, Iterable):
