@@ -59,6 +59,10 @@ func TestLongTexts(t *testing.T) {
 			rowsOf([]listed{{long + half}, {long + half}, {long + half}}),
 			`column "note": rows 1 to 3: a text of more than 1048576 bytes`,
 		},
+		"a text in a later dictionary": {
+			rowsOf([]listed{{"a"}, {"b"}, {long + half}, {long + half}}, parquet.MaxRowsPerRowGroup(2)),
+			`column "note": rows 3 to 4: a text of more than 1048576 bytes`,
+		},
 		"many texts": {
 			rowsOf(slices.Repeat([]noted{{half}}, 60), parquet.PageBufferSize(64<<20)),
 			`column "note": rows 1 to 60: 31457454 bytes of text shrink to`,
