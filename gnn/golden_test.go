@@ -162,6 +162,26 @@ func over(p *sar.Partition, params *nn.Params) gnn.Env {
 	return gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator}
 }
 
+// TestBiasesOfDirGNNConv: biases of a file that batch norm would subtract move its running mean: by half of
+// those of the two directions, and by the root's.
+func TestBiasesOfDirGNNConv(t *testing.T) {
+	g := readGolden(t, "testdata/sage-2-both.safetensors")
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	s := g.spec()
+	s.Norm = "batch"
+	_, params := built(t, team, paralleltest.Whole(t, team, g.graph()), s, 3)
+	state := params.State()
+	means := state["norms.0.module.running_mean"].Shape
+	for k, name := range []string{"conv_in.lin_l.bias", "conv_out.lin_l.bias", "lin.bias"} {
+		bias := slices.Repeat([]float32{[]float32{2, 8, 16}[k]}, means[0])
+		state["convs.0."+name] = safetensors.Tensor{Shape: means, Float32: bias}
+	}
+	require.NoError(t, params.Load(state))
+	assert.Equal(t, slices.Repeat([]float32{-(1 + 4 + 16)}, means[0]),
+		params.State()["norms.0.module.running_mean"].Float32)
+}
+
 // PyG's DirGNNConv keeps the root weights of the SAGEConv that it wraps, and never uses them. A file may hold
 // them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {

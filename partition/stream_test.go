@@ -116,7 +116,7 @@ func TestAuto(t *testing.T) {
 	of := func(edges int64) *graph.Graph {
 		return &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, edges}}}}
 	}
-	is(of(1_000_000), Metis, "")
+	is(of(20_000_000), Metis, "")
 	is(of(20_000_001), Stream, "METIS may take minutes")
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1 << 20))
 	is(g, Stream, "METIS has too little memory")
