@@ -87,6 +87,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WEFT_CACHE", env.WorkDir+"/cache")
 			env.Setenv("WEFT_DATA", "")
+			env.Setenv("GOGC", os.Getenv("GOGC")) // as make test sets it
 			for name, folder := range map[string]string{
 				"PYG": "../../graph/pyg/testdata", "OGB": "../../graph/ogb/testdata",
 				"PPI":    "../../graph/ppi/testdata",
