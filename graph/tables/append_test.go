@@ -145,6 +145,9 @@ func TestAppendLabels(t *testing.T) {
 	got, err = with("1", "-1")
 	require.NoError(t, err)
 	assert.Equal(t, []int64{-1, -1}, got.Class)
+	got, err = with("-1", "-1.0") // a class of the graph
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, -1}, got.Class)
 	got, err = with("0.5", "7")
 	require.NoError(t, err)
 	assert.Equal(t, 2, len(got.Values))

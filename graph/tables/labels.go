@@ -107,17 +107,13 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 	classes := make([]int64, len(l.words.Names))
 	for word, name := range l.words.Names {
 		k := slices.Index(of.Names, name)
-		if k < 0 && numbers != nil && numbers[word] == -1 {
-			classes[word] = -1 // unlabelled
-			continue
-		}
 		if k < 0 && numbers != nil {
 			k = slices.IndexFunc(of.Names, func(known string) bool {
 				x, err := strconv.ParseFloat(known, 64)
 				return err == nil && x == numbers[word]
 			})
 		}
-		if k < 0 {
+		if k < 0 && (numbers == nil || numbers[word] != -1) { // which is no label, unless it is a class
 			return made, refusal.Errorf("the graph has no class %.40q, but %s; models of the graph cannot "+
 				"tell another: leave the field empty, or import all again", name, arrays.Listed(of.Names))
 		}
