@@ -32,7 +32,8 @@ const (
 	leastASpeed = 64 << 10
 )
 
-// restPace is the time from part to part of what is left of a body that is answered.
+// restPace is the time from refusal to refusal, and from part to part of what is left of a body that is
+// answered: floods of either take little from others.
 const restPace = time.Millisecond
 
 // errLong is that a body has more than mostBytes.
@@ -98,8 +99,7 @@ func (b *body) rest() {
 }
 
 // end reads what is left of the body, so that its client hears the answer: a part in restPace, in turns of
-// their own, so that who sends what is refused takes little from others. A client that waits to be asked for
-// the body is not asked.
+// their own. A client that waits to be asked for the body is not asked.
 func (b *body) end(r *http.Request, turns chan struct{}) {
 	b.rest()
 	if b.ended == nil && (b.read > 0 || r.Header.Get("Expect") == "") {

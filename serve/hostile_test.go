@@ -174,6 +174,30 @@ func TestSlowBodies(t *testing.T) {
 	})
 }
 
+// TestRefusalsTakeTurns: refusals leave one by one, so that a flood of what is refused takes little from others.
+func TestRefusalsTakeTurns(t *testing.T) {
+	m, _ := trained(t, nil)
+	synctest.Test(t, func(t *testing.T) {
+		_, l, end := serving(t, m.Model, Options{Workers: 1, Queue: 1})
+		var refused []net.Conn
+		began := time.Now()
+		for range 20 {
+			c := l.connect()
+			fmt.Fprintf(c, head+"{}", 2)
+			refused = append(refused, c)
+		}
+		c := l.connect()
+		send(c)
+		assert.Equal(t, http.StatusOK, answerOn(t, c).StatusCode)
+		assert.Equal(t, 0, time.Since(began))
+		for _, c := range refused {
+			assert.Equal(t, http.StatusBadRequest, answerOn(t, c).StatusCode)
+		}
+		assert.Equal(t, 20*restPace, time.Since(began))
+		assert.NoError(t, end())
+	})
+}
+
 // TestConnections: where all places are taken, a connection that holds back its body makes room for another,
 // and one that waits for its answer stays.
 func TestConnections(t *testing.T) {
@@ -417,7 +441,7 @@ func TestManyRequests(t *testing.T) {
 		switch {
 		case k == together/2:
 			body, status = large, http.StatusBadRequest
-		case k%2 == 1:
+		case k%20 == 1:
 			body, status = wrong, http.StatusBadRequest
 		}
 		fmt.Fprintf(&asked, head+"%s", len(body), body)

@@ -72,7 +72,7 @@ type Server struct {
 	queue       *queue
 	metrics     *figures
 	turns       chan struct{}      // of bodies that are not small
-	rests       chan struct{}      // of what is left of bodies that are answered
+	rests       chan struct{}      // of refusals, and of what is left of bodies that are answered
 	memory      atomic.Int64       // that requests hold, beside freeMemory of each
 	working     context.Context    // of inferences
 	stop        context.CancelFunc // ends them
@@ -291,6 +291,15 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", "1")
 	}
 	gate.Of(r).Waits()
+	if status != http.StatusOK {
+		h.release()
+		select {
+		case s.rests <- struct{}{}:
+			time.Sleep(restPace)
+			<-s.rests
+		case <-r.Context().Done(): // the connection may have made room for another
+		}
+	}
 	write(w, status, text)
 }
 
