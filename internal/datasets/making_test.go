@@ -272,6 +272,7 @@ func TestLeftBehind(t *testing.T) {
 			Say: func(string) {},
 		}
 		assert.ErrorIs(t, m.Do(ctx), stopped)
+		synctest.Wait() // what does not wait for the work is done before it
 		close(goOn)
 		synctest.Wait()
 	})
