@@ -1,13 +1,18 @@
 package memory
 
 import (
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/assert"
 	"weft/internal/refusal"
+	"weft/internal/require"
 )
 
 // A slice without room is copied to one that has it, if there is the memory.
@@ -80,6 +85,22 @@ func TestNeed(t *testing.T) {
 	assert.Refused(t, Need(most), "", "beside three quarters of the limit")
 	runtime.KeepAlive(held) // until here
 	assert.NoError(t, Need(most), "beside garbage")
+}
+
+// What the limits of the process on its addresses do not leave is refused, whatever the runtime may take.
+func TestNeedAddresses(t *testing.T) {
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_AS, &limit))
+	defer func() { assert.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &limit)) }()
+	text, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	pages, err := strconv.ParseUint(strings.Fields(string(text))[0], 10, 64)
+	require.NoError(t, err)
+	const left = 512 << 20
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS,
+		&unix.Rlimit{Cur: pages*uint64(os.Getpagesize()) + left, Max: limit.Max}))
+	assert.NoError(t, Need(left/4))
+	assert.Refused(t, Need(2*left), "the limits of this process do not leave them")
 }
 
 // Garbage of a heap that the limit has little room beside goes back to the system, and a small one stays.
