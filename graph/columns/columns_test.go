@@ -225,6 +225,10 @@ func TestOddFields(t *testing.T) {
 			Column{Kind: Category, Categories: []string{"1", "w", "x"}, Counts: []int64{1301, 6, 6}}, "",
 		},
 		{
+			"numbers among months first", "1,1/31/2023", 12, strings.Repeat("1,", 1150) + "1",
+			Column{Kind: Category, Categories: []string{"1", "1/31/2023"}, Counts: []int64{1163, 12}}, "",
+		},
+		{
 			"one other truth", "yes,no", 50, "maybe",
 			Column{
 				Kind: Category, Categories: []string{"maybe", "no", "yes"}, Counts: []int64{1, 50, 50},

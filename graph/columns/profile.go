@@ -138,7 +138,7 @@ func (p *Profile) Add(field, number []byte) {
 			p.commas = p.commas || !bytes.Equal(field, number)
 			p.points = p.points || bytes.IndexByte(field, '.') >= 0
 		}
-		if i != monthFirst || !ok || isOrdered(field) {
+		if i != monthFirst || p.candidates[dayFirst].fails || isOrdered(field) {
 			x, at, ok = parsed[i].parse(value)
 		}
 		switch {

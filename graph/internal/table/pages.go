@@ -65,7 +65,7 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 		}
 		at += int64(length)
 		stored, all, values := int64(p.CompressedPageSize), int64(p.UncompressedPageSize), valuesOf(p)
-		if stored < 0 || stored > end-at || all < 0 || all > freeExpansion+maxExpansion*stored {
+		if stored < 0 || stored > end-at || all < 0 {
 			return 0, errPage
 		}
 		if column.Type == format.ByteArray {
@@ -81,6 +81,9 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 				return 0, fmt.Errorf("rows %d to %d: %d bytes of text shrink to %d: write them with a "+
 					"dictionary, or in smaller pages", first, last, all, stored)
 			}
+		}
+		if all > freeExpansion+maxExpansion*stored {
+			return 0, errPage
 		}
 		if p.Type != format.DictionaryPage {
 			row += values

@@ -33,6 +33,10 @@ type noted struct {
 	Note string `parquet:"note,gzip"`
 }
 
+type squeezed struct {
+	Note string `parquet:"note,zstd"`
+}
+
 type listed struct {
 	Note string `parquet:"note,gzip,dict"`
 }
@@ -54,6 +58,10 @@ func TestLongTexts(t *testing.T) {
 		"a page of several": {
 			rowsOf([]noted{{long[1:]}, {long[1:]}, {long + half}}, parquet.PageBufferSize(longest)),
 			`column "note": rows 3 to 3: a text of more than 1048576 bytes`,
+		},
+		"a text that shrinks to almost nothing": {
+			rowsOf([]squeezed{{strings.Repeat(long, 20)}}),
+			`column "note": rows 1 to 1: a text of more than 1048576 bytes`,
 		},
 		"a text in a dictionary": {
 			rowsOf([]listed{{long + half}, {long + half}, {long + half}}),
