@@ -34,9 +34,10 @@ type edgeList struct {
 	found   bool  // source and target are the two columns that hold ids
 	leftOut []string
 	notes   []string
-	rows    int64  // of the list
-	known   int64  // ends of edges that have a row in a table
-	id      string // the first end of an edge
+	rounded map[string]bool // columns that a note says float32 rounds
+	rows    int64           // of the list
+	known   int64           // ends of edges that have a row in a table
+	id      string          // the first end of an edge
 	batch   graph.Edges
 	room    []float32
 }
@@ -58,7 +59,9 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 			"and there are %d", len(o.Edges))
 	}
 	for i, argument := range o.Edges {
-		l := &edgeList{tables: all, progress: o.Progress, weighted: o.EdgeWeights != ""}
+		l := &edgeList{
+			tables: all, progress: o.Progress, weighted: o.EdgeWeights != "", rounded: map[string]bool{},
+		}
 		l.name, l.path = Named(argument)
 		if l.weighted {
 			l.numbers = columns.List{{Name: o.EdgeWeights, Kind: columns.Number}}
@@ -392,6 +395,7 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 			}
 			return 0, r.Errorf("column %s: %.40q is no finite number, and %s", c.Name, r.Field(k), what)
 		}
+		l.round(c.Name, float32(x), r.Decimal(r.Field(k)))
 		return float32(x), nil
 	}
 	field, err := r.Field(k), error(nil)
@@ -400,6 +404,19 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 			c.Name, field, c.Kind)
 	}
 	return l.room[0], nil
+}
+
+// round notes the first number of a column that float32 makes another whole number of.
+func (l *edgeList) round(column string, x float32, field []byte) {
+	const whole = 1 << 24 // up to which float32 has all
+	if x >= -whole && x <= whole || l.rounded[column] {
+		return
+	}
+	if exact, _ := table.Number(field); exact != float64(x) {
+		l.rounded[column] = true
+		l.notes = append(l.notes, fmt.Sprintf("%s: column %s: float32 makes %.0f of %s; subtract what all have in "+
+			"common, as the least", l.path, column, x, field))
+	}
 }
 
 // end is the vertex of an id at the k-th end. An id without a row is that of a further vertex.
