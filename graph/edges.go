@@ -27,7 +27,8 @@ func (e *Edges) CheckEnds(first int64, sources, targets int) error {
 			if sources != targets {
 				of = fmt.Sprintf("%d to %d", sources, targets)
 			}
-			return fmt.Errorf("edge %d (%d→%d) leaves the range of %s vertices", first+int64(k), u, v, of)
+			return fmt.Errorf("edge %d (%d→%d) leaves the range of %s vertices, whose numbers begin at 0",
+				first+int64(k), u, v, of)
 		}
 	}
 	return nil

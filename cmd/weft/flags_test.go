@@ -37,6 +37,8 @@ func TestFlagErrors(t *testing.T) {
 			"is the number of workers, as in graph=4\n"},
 		{[]string{"import", "npz", "--device", "3"}, "weft: unknown flag: --device; weft import npz " +
 			"--help lists them\n"},
+		{[]string{"generate", "rmat", "--degree", "8"}, "weft: unknown flag: --degree; --edge-factor is the " +
+			"number of edges for each vertex\n"},
 		// A hidden one
 		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help " +
 			"lists them\n"},

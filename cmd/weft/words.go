@@ -52,6 +52,10 @@ var otherFlags = []struct {
 	}}},
 	{"symmetrize", suggest.Other{{"the last argument is the store to write", "out output store"}}},
 	{"out", suggest.Other{{"--out names the file", "output output-file outfile file save"}}},
+	{"edge-factor", suggest.Other{
+		{"--scale is the base-2 logarithm of the number of vertices", "vertices nodes num-vertices num-nodes"},
+		{"--edge-factor is the number of edges for each vertex", "degree edges avg-degree"},
+	}},
 	{"quiet", suggest.Other{
 		{
 			"--quiet leaves out progress, and there is no more to show than without it",

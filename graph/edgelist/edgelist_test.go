@@ -435,7 +435,7 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 		},
 		"a row per split": {
 			Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)},
-			"has shape [2 4]: a mask has 4 values",
+			"has shape [2 4]: a mask has 4 values, true for the vertices of its part, or a row ",
 		},
 		"no split":     {Options{Path: edges, Train: array(t, []bool{}, 4, 0)}, "has shape [4 0], no split"},
 		"in two parts": {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},

@@ -117,13 +117,13 @@ func TestRefused(t *testing.T) {
 		Columns: 1, Each: func(do func([]float32) error) error { return do([]float32{inf, 0}) },
 	}}}
 	for want, g := range map[string]*streamed.Graph{
-		"list: edge 3 (2→3) leaves the range of 3 vertices": list(3,
+		"list: edge 3 (2→3) leaves the range of 3 vertices, whose numbers begin at 0": list(3,
 			edge(1, 0), edge(2, 3)),
-		"list: edge 1 (-1→0) leaves the range of 3 vertices":                        list(3, edge(-1, 0)),
-		"source: features: vertex 1 has the value +Inf in column 0":                 infinite,
-		"source: features: vertex 0 has the value +Inf in column 0":                 rows,
-		"source: train_edges: edge 0 has an end 3, which is outside the range of 3": split,
-		"source: val: split 0: vertex 1 is also in train.npy":                       splits,
+		"list: edge 1 (-1→0) leaves the range of 3 vertices, whose numbers begin at 0": list(3, edge(-1, 0)),
+		"source: features: vertex 1 has the value +Inf in column 0":                    infinite,
+		"source: features: vertex 0 has the value +Inf in column 0":                    rows,
+		"source: train_edges: edge 0 has an end 3, which is outside the range of 3":    split,
+		"source: val: split 0: vertex 1 is also in train.npy":                          splits,
 		"source: graph_ids: the edge from vertex 0 of graph 0 leads to vertex 2 of graph 1; edges join " +
 			"vertices of one graph, so leave the edge or the ids out": graphs,
 	} {
@@ -261,7 +261,7 @@ func TestTyped(t *testing.T) {
 	streamedtest.Equal(t, typed(), whole)
 	streamedtest.Equal(t, streamed.Of(whole, "source"), whole)
 	for want, spoil := range map[string]func(*streamed.Graph){
-		"list: edge 0 (2→1) leaves the range of 2 vertices": func(g *streamed.Graph) {
+		"list: edge 0 (2→1) leaves the range of 2 vertices, whose numbers begin at 0": func(g *streamed.Graph) {
 			g.Relations[1].Source = "item"
 			g.Relations[1].Target = "item"
 		},

@@ -317,8 +317,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 // Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
-		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each "+
-			"vertex", a.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, true for the vertices of its part, or "+
+			"a row of one per split for each vertex", a.Shape, vertices)
 	}
 	splits := width(a.Shape)
 	return masks(a, vertices, splits, 1, splits)
