@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -40,7 +41,8 @@ const restPace = time.Millisecond
 var errLong = errors.New("the body is too long")
 
 // body is that of a request as it comes. Its reader holds one of few turns while it works on a body that is
-// not small, and none while it waits for the client.
+// not small, and none while it waits for the client. While it waits for either, its connection may make room
+// for another.
 type body struct {
 	io.ReadCloser
 	conn    *gate.Conn
@@ -81,12 +83,16 @@ func (b *body) Read(p []byte) (n int, err error) {
 	_ = b.control.SetReadDeadline(began.Add(min(may, readDeadline) - b.waited))
 	b.conn.Waits()
 	n, b.ended = b.ReadCloser.Read(p)
-	b.conn.Works()
 	b.waited += time.Since(began)
 	if b.read += int64(n); b.read > smallBody {
-		b.turns <- struct{}{}
-		b.turn = true
+		select {
+		case b.turns <- struct{}{}:
+			b.turn = true
+		case <-b.conn.Gone():
+			return 0, net.ErrClosed
+		}
 	}
+	b.conn.Works()
 	return n, b.ended
 }
 

@@ -174,7 +174,8 @@ func TestSlowBodies(t *testing.T) {
 	})
 }
 
-// TestRefusalsTakeTurns: refusals leave one by one, so that a flood of what is refused takes little from others.
+// TestRefusalsTakeTurns: refusals leave one by one, so that a flood of what is refused takes little from
+// others.
 func TestRefusalsTakeTurns(t *testing.T) {
 	m, _ := trained(t, nil)
 	synctest.Test(t, func(t *testing.T) {
@@ -198,30 +199,36 @@ func TestRefusalsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestConnections: where all places are taken, a connection that holds back its body makes room for another,
-// and one that waits for its answer stays.
+// TestConnections: where all places are taken, a connection that holds back its body, or whose body waits for
+// a turn, makes room for another, and one that waits for its answer stays.
 func TestConnections(t *testing.T) {
 	m, _ := trained(t, nil)
-	synctest.Test(t, func(t *testing.T) {
-		s, l, end := serving(t, m.Model, Options{Queue: 3}, func(s *Server) { s.connections = 2 })
-		waits := l.connect()
-		send(waits)
-		time.Sleep(time.Millisecond)
-		slow, began := l.connect(), time.Now()
-		fmt.Fprintf(slow, head+"{", 1000)
-		next := l.connect()
-		send(next)
-		synctest.Wait()
-		assert.Equal(t, 2, s.queue.length())
-		assert.Equal(t, true, time.Since(began) < time.Second)
-		go s.compute()
-		for _, c := range []net.Conn{waits, next} {
-			assert.Equal(t, http.StatusOK, answerOn(t, c).StatusCode)
-		}
-		_, err := slow.Read(make([]byte, 1))
-		assert.ErrorIs(t, err, io.EOF)
-		assert.NoError(t, end())
-	})
+	for _, body := range []string{"{", strings.Repeat(" ", 2*smallBody)} {
+		synctest.Test(t, func(t *testing.T) {
+			s, l, end := serving(t, m.Model, Options{Queue: 3}, func(s *Server) { s.connections = 2 })
+			for range cap(s.turns) {
+				s.turns <- struct{}{}
+			}
+			waits := l.connect()
+			send(waits)
+			time.Sleep(time.Millisecond)
+			slow, began := l.connect(), time.Now()
+			go fmt.Fprintf(slow, head+"%s", 4*smallBody, body)
+			next := l.connect()
+			_ = next.SetDeadline(began.Add(time.Minute)) // a pipe has deadlines
+			send(next)
+			synctest.Wait()
+			assert.Equal(t, 2, s.queue.length())
+			assert.Equal(t, true, time.Since(began) < time.Second)
+			go s.compute()
+			for _, c := range []net.Conn{waits, next} {
+				assert.Equal(t, http.StatusOK, answerOn(t, c).StatusCode)
+			}
+			_, err := slow.Read(make([]byte, 1))
+			assert.ErrorIs(t, err, io.EOF)
+			assert.NoError(t, end())
+		})
+	}
 }
 
 // TestUnread: a client that does not read its answer loses its connection, and holds no memory then.

@@ -290,14 +290,15 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	if status == http.StatusServiceUnavailable && s.changed() == nil {
 		w.Header().Set("Retry-After", "1")
 	}
-	gate.Of(r).Waits()
+	conn := gate.Of(r)
+	conn.Waits()
 	if status != http.StatusOK {
 		h.release()
 		select {
 		case s.rests <- struct{}{}:
 			time.Sleep(restPace)
 			<-s.rests
-		case <-r.Context().Done(): // the connection may have made room for another
+		case <-conn.Gone():
 		}
 	}
 	write(w, status, text)

@@ -80,7 +80,7 @@ func (g *Gate) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	time.Sleep(g.pace)
-	one := &Conn{Conn: c, gate: g}
+	one := &Conn{Conn: c, gate: g, gone: make(chan struct{})}
 	for one.Waits(); !g.admit(one); {
 		select {
 		case <-time.After(look):
@@ -107,6 +107,7 @@ func (g *Gate) admit(one *Conn) bool {
 			return false
 		}
 		delete(g.conns, first)
+		close(first.gone)
 		_ = first.Conn.Close() // its server sees that it is closed
 	}
 	g.conns[one] = true
@@ -128,6 +129,15 @@ type Conn struct {
 	net.Conn
 	gate  *Gate
 	waits atomic.Int64 // since when it waits for its client, by Unix time; 0: the server works for it
+	gone  chan struct{}
+}
+
+// Gone is closed once the connection has made room for another.
+func (c *Conn) Gone() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	return c.gone
 }
 
 // Waits says that the server waits for the connection's client from now on. Works says that it does not.

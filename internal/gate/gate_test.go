@@ -51,7 +51,8 @@ func TestGate(t *testing.T) {
 		works, quick, idle := connect(), (net.Conn)(nil), (net.Conn)(nil)
 		s.ConnState(<-in, http.StateActive)
 		idle = connect()
-		s.ConnState(<-in, http.StateIdle)
+		second := <-in
+		s.ConnState(second, http.StateIdle)
 		quick = connect()
 		leaves := <-in
 		time.Sleep(patience / 2)
@@ -64,6 +65,7 @@ func TestGate(t *testing.T) {
 		if took := time.Since(began); took < patience/2-look || took > patience/2+look {
 			t.Errorf("the fourth waited %s", took)
 		}
+		<-second.(*Conn).Gone()
 		assert.Equal(t, []bool{false, true, false, false},
 			[]bool{closed(works), closed(idle), closed(quick), closed(fourth)})
 		assert.Equal(t, 3, g.Open())
