@@ -13,7 +13,8 @@
 //
 // Nobody needs what a slow client holds. A connection that has waited long for its client gives way to
 // another. A request takes a place in the queue once its body is there, and a turn to decode a large body
-// until it reads on. Beside the memory that all requests share, each has some of its own.
+// until it reads on. Refusals leave one by one. Beside the memory that all requests share, each has some of
+// its own.
 package serve
 
 import (
