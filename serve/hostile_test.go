@@ -170,6 +170,19 @@ func TestSlowBodies(t *testing.T) {
 		fmt.Fprint(steady, "}")
 		assert.Equal(t, http.StatusOK, answerOn(t, steady).StatusCode)
 		assert.Equal(t, 7*time.Second, time.Since(began))
+
+		drips := l.connect()
+		began = time.Now()
+		fmt.Fprintf(drips, head+"{", 1000)
+		go func() {
+			for err := error(nil); err == nil; _, err = fmt.Fprint(drips, " ") {
+				time.Sleep(2 * time.Second)
+			}
+		}()
+		assert.Equal(t, http.StatusRequestTimeout, answerOn(t, drips).StatusCode)
+		assert.Equal(t, firstBytes+3*time.Second/leastASpeed, time.Since(began)) // three bytes came
+		assert.NoError(t, drips.Close())
+		time.Sleep(3 * time.Second) // until its client has seen that
 		assert.NoError(t, end())
 	})
 }

@@ -275,6 +275,10 @@ func TestLevelCurves(t *testing.T) {
 		"learning rate: 0.5", "seconds of an epoch: 2 s",
 		"tensors of worker 0, at the peak: 3 MB, after the epoch 1 MB",
 	}, p.Level)
+	p.Runs[0].curve, p.Curves, p.Level = p.Runs[0].curve[:1], nil, nil
+	p.draw()
+	assert.Equal(t, nil, p.Level, "of one epoch")
+	assert.Equal(t, 4, len(p.Curves), "of one epoch")
 }
 
 // TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an
