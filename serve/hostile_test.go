@@ -180,7 +180,9 @@ func TestSlowBodies(t *testing.T) {
 			}
 		}()
 		assert.Equal(t, http.StatusRequestTimeout, answerOn(t, drips).StatusCode)
-		assert.Equal(t, firstBytes+3*time.Second/leastASpeed, time.Since(began)) // three bytes came
+		if took := time.Since(began); took < firstBytes || took > firstBytes+time.Second {
+			t.Errorf("a body that drips is refused after %s", took)
+		}
 		assert.NoError(t, drips.Close())
 		time.Sleep(3 * time.Second) // until its client has seen that
 		assert.NoError(t, end())
