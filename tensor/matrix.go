@@ -198,25 +198,22 @@ func SameShape(a, b *Matrix) {
 }
 
 // Mismatch is the panic of an operation whose operands' shapes do not go together.
-type Mismatch struct{ where, shapes string }
+type Mismatch string
 
 // Mismatched says which shapes an operation has, and which it needs.
 func Mismatched(format string, shapes ...any) Mismatch {
-	return Mismatch{shapes: fmt.Sprintf(format, shapes...)}
+	return Mismatch(fmt.Sprintf(format, shapes...))
 }
 
-func (m Mismatch) Error() string { return m.where + m.shapes }
+func (m Mismatch) Error() string { return string(m) }
 
-// Within says in a Mismatch of f what f is part of, unless something in f has said it.
+// Within says in a Mismatch of f what f is part of.
 func Within(where string, f func()) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
 		case Mismatch:
-			if p.where == "" {
-				p.where = where + ": "
-			}
-			panic(p)
+			panic(Mismatch(where + ": " + string(p)))
 		default:
 			panic(p)
 		}
