@@ -171,15 +171,20 @@ func TestBiasesOfDirGNNConv(t *testing.T) {
 	s := g.spec()
 	s.Norm = "batch"
 	_, params := built(t, team, paralleltest.Whole(t, team, g.graph()), s, 3)
-	state := params.State()
-	means := state["norms.0.module.running_mean"].Shape
-	for k, name := range []string{"conv_in.lin_l.bias", "conv_out.lin_l.bias", "lin.bias"} {
-		bias := slices.Repeat([]float32{[]float32{2, 8, 16}[k]}, means[0])
-		state["convs.0."+name] = safetensors.Tensor{Shape: means, Float32: bias}
+	biased := func(params *nn.Params, conv, norm string) {
+		state := params.State()
+		means := state[norm].Shape
+		for k, name := range []string{"conv_in.lin_l.bias", "conv_out.lin_l.bias", "lin.bias"} {
+			bias := slices.Repeat([]float32{[]float32{2, 8, 16}[k]}, means[0])
+			state[conv+name] = safetensors.Tensor{Shape: means, Float32: bias}
+		}
+		require.NoError(t, params.Load(state))
+		assert.Equal(t, slices.Repeat([]float32{-(1 + 4 + 16)}, means[0]), params.State()[norm].Float32, norm)
 	}
-	require.NoError(t, params.Load(state))
-	assert.Equal(t, slices.Repeat([]float32{-(1 + 4 + 16)}, means[0]),
-		params.State()["norms.0.module.running_mean"].Float32)
+	biased(params, "convs.0.", "norms.0.module.running_mean")
+	s.Model = "resgcn" // all norms behind the convolution
+	_, params = built(t, team, paralleltest.Whole(t, team, g.graph()), s, 3)
+	biased(params, "layers.0.conv.", "layers.1.norm.module.running_mean")
 }
 
 // PyG's DirGNNConv keeps the root weights of the SAGEConv that it wraps, and never uses them. A file may hold
