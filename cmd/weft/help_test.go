@@ -29,6 +29,20 @@ func TestContinued(t *testing.T) {
 	assert.Equal(t, want, continued(text, ` \`, 32))
 }
 
+// A subcommand that is named is the only one that is made, beside man.
+func TestSubcommandsAreMadeAlone(t *testing.T) {
+	for name := range subcommands {
+		root, _ := newRoot(name, "man")
+		var made []string
+		for _, cmd := range root.Commands() {
+			made = append(made, cmd.Name())
+		}
+		assert.Equal(t, slices.Sorted(slices.Values([]string{name, "man"})), made)
+	}
+	root, _ := newRoot("man", "train")
+	assert.Len(t, root.Commands(), len(subcommands)+1)
+}
+
 // The examples of all commands keep to the width of a narrow terminal, and say the same to a shell.
 func TestExamplesAreContinued(t *testing.T) {
 	const width = 60

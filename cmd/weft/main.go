@@ -31,7 +31,7 @@ func main() {
 	watchSignals()
 	outliveReaders()
 	limitMemory()
-	root, started := newRoot()
+	root, started := newRoot(os.Args[1:]...)
 	root.SetOut(&output{File: os.Stdout, name: "standard output"})
 	root.SetErr(&output{File: os.Stderr, name: "standard error"})
 	root.SetArgs(longOut(os.Args[1:]))

@@ -15,9 +15,17 @@ import (
 	"weft/internal/suggest"
 )
 
-// newRoot builds the command with its subcommands. The flag it returns is set once a subcommand starts to
-// work.
-func newRoot() (root *cobra.Command, started *bool) {
+// subcommands make those below the root by their names, but for man, which describes all.
+var subcommands = map[string]func() *cobra.Command{
+	"append": newAppend, "bench": newBench, "datasets": newDatasets, "doctor": newDoctor,
+	"evaluate": newEvaluate, "generate": newGenerate, "import": newImport, "inspect": newInspect,
+	"partition": newPartition, "plan": newPlan, "predict": newPredict, "report": newReport, "runs": newRuns,
+	"serve": newServe, "smooth": newSmooth, "sweep": newSweep, "train": newTrain, "version": newVersion,
+}
+
+// newRoot builds the command with its subcommands, only that which the first word names if it names one: all
+// together have hundreds of flags. The flag it returns is set once a subcommand starts to work.
+func newRoot(words ...string) (root *cobra.Command, started *bool) {
 	started = new(bool)
 	root = &cobra.Command{
 		Use:   "weft",
@@ -53,9 +61,13 @@ train writes a run directory with the weights, the predictions and the metrics o
 	root.SetHelpFunc(help)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.AddCommand(newDatasets(), newImport(), newAppend(), newGenerate(), newInspect(), newPartition(),
-		newTrain(), newSweep(), newPlan(), newRuns(), newReport(), newPredict(), newServe(), newEvaluate(),
-		newSmooth(), newBench(), newDoctor(), newVersion(), newMan())
+	root.AddCommand(newMan())
+	named := len(words) > 0 && subcommands[words[0]] != nil
+	for name, make := range subcommands {
+		if !named || name == words[0] {
+			root.AddCommand(make())
+		}
+	}
 	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)
 	readCounts(root)
