@@ -292,3 +292,32 @@ func TestUsedSinceChosen(t *testing.T) {
 		t.Error("the matrix left")
 	}
 }
+
+// TestPlanTakesAddressesAgain: what a plan gave back has the addresses of its next small matrices, also what
+// rested, and is charged as before.
+func TestPlanTakesAddressesAgain(t *testing.T) {
+	if guard > 0 {
+		t.Skip("between guard pages no memory is divided")
+	}
+	mem := NewMeter()
+	mem.Plan()
+	mem.Offload(nil, 12*PageSize)
+	of := func(pages int) *Matrix { return mem.New(Activations, pages, PageSize/4) }
+	first := of(8)
+	at := first.data
+	first.Release()
+	second := of(9) // the first one's memory is given back for it
+	assert.Equal(t, int64(8*PageSize), mem.addresses.bytes, "addresses that a plan keeps")
+	mem.BeginTurn(true)
+	third := of(8) // the second one leaves for it
+	if third.data != at || !second.Rests() || mem.charged() != 8*PageSize || mem.peak != 9*PageSize {
+		t.Errorf("at %p, want %p; %d bytes, at most %d", third.data, at, mem.charged(), mem.peak)
+	}
+	rested := second.data
+	second.Release()
+	if fourth := of(4); fourth.data != rested {
+		t.Errorf("at %p, want %p", fourth.data, rested)
+	}
+	mem.Close()
+	assert.Equal(t, int64(0), mem.addresses.bytes, "addresses of a closed plan")
+}

@@ -53,6 +53,7 @@ type account struct {
 	peakKinds [kinds]int64
 	offload   *offload // nil: no matrix rests
 	spares    spares
+	addresses idle      // of a plan, without pages, which matrices may have again
 	areas     int64     // its part of the areas of all Meters of the process
 	plan      bool      // matrices hold nothing: see Plan
 	watch     func(Use) // nil: nobody watches
@@ -126,6 +127,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 		panic(DiskFailure{err})
 	}
 	t.freeIdle(int64(size))
+	if m.data == nil && !whole(size) {
+		m.data = t.addresses.take(size)
+	}
 	if m.data == nil {
 		m.data = acquire(size)
 		t.supply(m)
@@ -225,7 +229,11 @@ func (t *Meter) free(m *Matrix) {
 	if m.rest != nil {
 		rests := m.rest.state == away
 		t.forget(m)
-		if rests {
+		switch {
+		case rests && t.planned():
+			t.spareOrGiveBack(span{m.data, m.bytes})
+			return
+		case rests:
 			giveBack(m.data, m.bytes)
 			return
 		}
@@ -329,6 +337,10 @@ func (t *Meter) Drain() {
 // drain gives idle memory back to the operating system until so many bytes are left at most, and all spares.
 func (t *account) drain(most int64) {
 	t.keepSpares(0)
+	for t.addresses.bytes > 0 {
+		s, _ := t.addresses.cut(int(t.addresses.bytes))
+		giveBack(s.start, s.size)
+	}
 	for t.idle.bytes > most {
 		s, _ := t.idle.cut(int(t.idle.bytes - most))
 		giveBack(s.start, s.size)

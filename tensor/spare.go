@@ -67,9 +67,13 @@ func (t *account) addSpare(s spare) bool {
 	return true
 }
 
-// spareOrGiveBack makes memory that no matrix has a spare, or gives it back to the system.
+// spareOrGiveBack makes memory that no matrix has a spare, or gives it back to the system. A plan keeps its
+// addresses, which have no pages, for the next small matrices: it makes many thousand.
 func (t *account) spareOrGiveBack(s span) {
-	if !t.addSpare(spare{span: s}) {
+	switch {
+	case t.planned() && !whole(s.size):
+		t.addresses.put(s)
+	case !t.addSpare(spare{span: s}):
 		giveBack(s.start, s.size)
 	}
 }
