@@ -137,7 +137,7 @@ func features(t *testing.T) map[string]feature {
 // networkFeatures are the models, each on partitions, with rows, covers and halos that are kept in turn, and
 // on one of two meshes with slices.
 func networkFeatures(t *testing.T, all map[string]feature) {
-	g := tangled(t)
+	g := tangle(t, 1100, 3000)
 	models := networks()
 	for _, model := range gnn.Decouplable() {
 		for _, teleport := range []float64{0, .1} {
@@ -174,7 +174,7 @@ func networkFeatures(t *testing.T, all map[string]feature) {
 
 // labelFeatures are kinds of features and labels of vertices, and of losses.
 func labelFeatures(t *testing.T, all map[string]feature) {
-	g := tangled(t)
+	g := tangle(t, 1100, 3000)
 	with := func(g *graph.Graph, words string, meshes ...string) feature {
 		o := given(Defaults(), "model gcn, lr .001, epochs 3, threads 1")
 		o = given(o, words)
@@ -261,7 +261,7 @@ func oddFeatures(g *graph.Graph, all map[string]feature) {
 // linkFeatures are what link prediction may have: decoders, measures, stored splits, and relations between
 // types. One graph is directed, with isolated vertices, parallel edges and an empty partition.
 func linkFeatures(t *testing.T, all map[string]feature) {
-	g := tangled(t)
+	g := tangle(t, 1100, 3000)
 	of := func(g *graph.Graph) []int32 { // nothing on worker 1
 		of := make([]int32, g.Vertices())
 		for v := range of {

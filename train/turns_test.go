@@ -501,6 +501,9 @@ func TestMovedByLinks(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(cases)) {
 		c := cases[name]
 		for k, every := range []setting.Every{setting.AutoEvery, 1, 2, 5} {
+			if (i+k)%2 == 1 {
+				continue // each is on two meshes
+			}
 			o := c.Options
 			o.EvalEvery, o.Epochs, o.Offload, o.Select = every, 2+(i+k)%2, t.TempDir(), "loss"
 			if every == 5 {
