@@ -231,7 +231,8 @@ func (l *list) named(name []byte) (int32, error) {
 		return 0, errors.New("an end of the edge is empty")
 	}
 	if !utf8.Valid(name) {
-		return 0, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
+		return 0, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with iconv "+
+			"-f LATIN1 -t UTF-8", name)
 	}
 	return l.names.Number(name)
 }

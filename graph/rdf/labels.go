@@ -70,7 +70,8 @@ func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 			return err
 		}
 		if !utf8.Valid(line) {
-			return errors.New("the line is not UTF-8: convert the file, as with iconv -t UTF-8")
+			return errors.New("the line is not UTF-8: convert the file, as with iconv -f LATIN1 " +
+				"-t UTF-8")
 		}
 		fields := bytes.Split(line, []byte("\t"))
 		if len(fields) != len(columns) {

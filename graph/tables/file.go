@@ -83,8 +83,8 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 			return nil, fmt.Errorf("two columns are called %.40q: rename one", c.Name)
 		}
 		if !utf8.ValidString(c.Name) {
-			return nil, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8",
-				c.Name)
+			return nil, fmt.Errorf("the name %.40q is not UTF-8: convert the file, as with "+
+				"iconv -f LATIN1 -t UTF-8", c.Name)
 		}
 		if c.Kind == table.Nested {
 			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +

@@ -23,9 +23,10 @@ type vertexIDs struct {
 func checkID(id []byte) error {
 	switch {
 	case len(id) == 0:
-		return errors.New("the id is empty")
+		return errors.New("the id is empty: give one, or leave the row out")
 	case !utf8.Valid(id):
-		return fmt.Errorf("the id %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", id)
+		return fmt.Errorf("the id %.40q is not UTF-8: convert the file, as with iconv -f LATIN1 "+
+			"-t UTF-8", id)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ func (l *labels) add(field []byte) (err error) {
 	word := int32(-1)
 	if !columns.IsMissing(field) {
 		if !utf8.Valid(field) {
-			return fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", field)
+			return fmt.Errorf("the class %.40q is not UTF-8: convert the file, as with "+
+				"iconv -f LATIN1 -t UTF-8", field)
 		}
 		if word, err = l.words.Number(field); err != nil {
 			return err

@@ -301,7 +301,7 @@ func TestRefused(t *testing.T) {
 			`v.csv:3: the id "a" stands in row 1 as well: give each vertex one row, ` +
 				`or name the column of the ids with id; v.csv has "id", "x"`, nil,
 		},
-		{"id,x\n,1\n", "a,a\n", "v.csv:2: the id is empty", nil},
+		{"id,x\n,1\n", "a,a\n", "v.csv:2: the id is empty: give one, or leave the row out", nil},
 		{"id,x\na\n", "a,a\n", "v.csv:2: 1 column, where the header names 2", nil},
 		{
 			"id,x\na,1,2\n", "a,a\n",
@@ -318,6 +318,11 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\na,Z\xfcrich\n", "a,a\n",
 			`v.csv:2: column x: "Z\xfcrich" is not UTF-8: convert the file, ` +
+				"as with iconv -f LATIN1 -t UTF-8", nil,
+		},
+		{
+			"id,Stra\xdfe\na,1\n", "a,a\n",
+			`v.csv:1: the name "Stra\xdfe" is not UTF-8: convert the file, ` +
 				"as with iconv -f LATIN1 -t UTF-8", nil,
 		},
 		{
@@ -352,7 +357,7 @@ func TestRefused(t *testing.T) {
 				`v.csv has "id", "x"`, nil,
 		},
 		{"id,x\na,1\n", "src,dst\n", "e.csv: has no edge; give a list of edges, source and target", nil},
-		{"id,x\na,1\n", "src,dst\na,\n", "e.csv:2: target: the id is empty", nil},
+		{"id,x\na,1\n", "src,dst\na,\n", "e.csv:2: target: the id is empty: give one, or leave the row out", nil},
 		{"id,x\na,1\n", "src,dst\na\n", "e.csv:2: 1 column, where the first line has 2", nil},
 		{
 			"id,x\na,1\n", "src,dst,w\na,a,much\n",

@@ -169,8 +169,8 @@ func (t *numbers) name(line []byte) []byte {
 
 func (n *classNames) add(name []byte) (int32, error) {
 	if !utf8.Valid(name) {
-		return 0, refusal.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv -t UTF-8",
-			name)
+		return 0, refusal.Errorf("the class %.40q is not UTF-8: convert the file, as with iconv "+
+			"-f LATIN1 -t UTF-8", name)
 	}
 	return n.table.Number(name)
 }
