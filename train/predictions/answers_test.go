@@ -159,6 +159,16 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestSortNearOne: probabilities that are 1 in float32 are sorted by what they are in float64.
+func TestSortNearOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.csv")
+	require.NoError(t, Write(path, rowsOf(2, 0, 18, 0, 30, 0, 24, 1, 0), Table{
+		Classes: []string{"no", "yes"}, Order: Order{By: "yes", Top: 3},
+	}))
+	_, cells := readCSV(t, path)
+	assert.Equal(t, [][]any{{1, "yes", 1.}, {2, "yes", 1.}, {0, "yes", 1.}}, cells)
+}
+
 func permutation(random *rand.Rand, n int) []int32 {
 	list := make([]int32, n)
 	for k, v := range random.Perm(n) {

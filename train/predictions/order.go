@@ -72,17 +72,19 @@ func (t *Table) keys(numbers int) (columns, classes []Key) {
 }
 
 // rank is the place of an outcome: the smallest comes first, and what has no number last.
-func (k Key) rank(of *Outcome) float32 {
-	number := of.Number(k.answer)
+//
+// Probabilities are in float64, which tells some apart that are 1 in float32.
+func (k Key) rank(of *Outcome) float64 {
+	number := float64(of.Number(k.answer))
 	switch k.answer {
 	case AllProbabilities:
-		number = float32(of.Probabilities[k.number])
+		number = of.Probabilities[k.number]
 	case Value:
-		number = of.row[k.number]
+		number = float64(of.row[k.number])
 	}
 	switch {
 	case number != number:
-		return float32(math.Inf(1))
+		return math.Inf(1)
 	case k.Ascends:
 		return number
 	}
@@ -157,14 +159,14 @@ func came(count int, rows worker.Rows) error {
 	return nil
 }
 
-// sorted is inOrder where a column orders the rows. In memory are 12 bytes for each row to come, while their
+// sorted is inOrder where a column orders the rows. In memory are 16 bytes for each row to come, while their
 // numbers wait on disk.
 func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) (err error) {
 	top := rows.Vertices
 	if t.Order.Top > 0 {
 		top = min(top, t.Order.Top)
 	}
-	if err := memory.Need(12 * int64(top)); err != nil {
+	if err := memory.Need(16 * int64(top)); err != nil {
 		return err
 	}
 	waiting, err := Keep(t.scratch)
@@ -215,7 +217,7 @@ func (t *Table) sorted(rows worker.Rows, use func(at int, row []float32) error) 
 
 // entry is a row among the first ones so far.
 type entry struct {
-	rank      float32 // the smallest comes first
+	rank      float64 // the smallest comes first
 	row, slot int32   // its place among all rows, and on disk
 }
 
@@ -228,7 +230,7 @@ type ranking struct {
 
 // admit takes a row, if it is among the first so far, in place of the last of them. slot is its place on
 // disk.
-func (r *ranking) admit(rank float32, row int32) (slot int, among bool) {
+func (r *ranking) admit(rank float64, row int32) (slot int, among bool) {
 	switch n := len(r.entries); {
 	case n < cap(r.entries):
 		r.entries = append(r.entries, entry{rank, row, int32(n)})
