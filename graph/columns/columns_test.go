@@ -62,6 +62,19 @@ func TestProfile(t *testing.T) {
 	}
 	_, why := p.Column()
 	assert.Equal(t, "it is text that no two rows share, as “a”", why)
+	for first, number := range map[string]bool{
+		"22.946,46": true, "1,234": true, "$ 938.50": true, "-12 €": true, "84%": true, "1 234": true,
+		"7": true, "C7": false, "n.a.": false, "12-34": false, "%": false, "3 kg": false,
+	} {
+		p := NewProfile("own", three)
+		for _, field := range []string{first, "a", "b", "c", "d"} {
+			p.Add([]byte(field), []byte(field))
+		}
+		_, why := p.Column()
+		assert.Equal(t, number, strings.HasSuffix(why, "; if they are numbers, write each as 1234.5, and "+
+			"nothing where one is missing"), first)
+		assert.Equal(t, !number, strings.HasSuffix(why, "; categories takes more"), first)
+	}
 	timed, _ := profiled(t, "since", Choices{Cyclic: true})
 	assert.Equal(t, []Cycle{Year, Week, Day}, timed.Cycles)
 }

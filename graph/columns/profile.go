@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"weft/internal/refusal"
@@ -196,6 +197,9 @@ func (p *Profile) Column() (c Column, note string) {
 		return c, "its text is not UTF-8"
 	case p.long:
 		return c, fmt.Sprintf("it is text of more than %d bytes, as %s", longest, p.examples())
+	case p.many && likeNumber(p.first):
+		return c, fmt.Sprintf("it is text of more than %d values, as %s; if they are numbers, write each as "+
+			"1234.5, and nothing where one is missing", p.choices.Most, p.examples())
 	case p.many:
 		return c, fmt.Sprintf("it is text of more than %d values, as %s; %s takes more",
 			p.choices.Most, p.examples(), refusal.Setting("categories"))
@@ -249,6 +253,17 @@ func (p *Profile) examples() string {
 		return quote(p.first) + " and " + text
 	}
 	return quote(p.first)
+}
+
+// likeNumber reports whether a field is digits with what may stand beside them in a number: separators of
+// thousands, a sign, a currency or percent.
+func likeNumber(field string) bool {
+	digits := strings.TrimFunc(field, func(r rune) bool {
+		return unicode.Is(unicode.Sc, r) || unicode.IsSpace(r) || strings.ContainsRune("+-%", r)
+	})
+	return digits != "" && !strings.ContainsFunc(digits, func(r rune) bool {
+		return !unicode.IsDigit(r) && !unicode.IsSpace(r) && !strings.ContainsRune(".,'’", r)
+	})
 }
 
 // quote is the begin of a field, for people.
