@@ -95,6 +95,9 @@ func undecoded(err error, example string) error {
 	case unknown != "":
 		text = fmt.Sprintf("the key %.100s is not known; the keys are %s", unknown, keys)
 	case errors.As(err, &kind):
+		if strings.HasSuffix(kind.Field, "edges") {
+			example = `send {"out": [IDS], "in": [IDS]}`
+		}
 		text = fmt.Sprintf("%.100s cannot be a JSON %s; %s", kind.Field, kind.Value, example)
 		if kind.Field == "" {
 			text = fmt.Sprintf("the body is a JSON %s, and not an object; %s", kind.Value, example)

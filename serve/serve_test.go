@@ -283,6 +283,10 @@ func TestRefuses(t *testing.T) {
 		{vertices("\"v\xff\""), 400, "a text is not UTF-8; send the body as UTF-8"},
 		{`["v1"]`, 400, "the body is a JSON array, and not an object"},
 		{`{"vertices": "v1"}`, 400, `vertices cannot be a JSON string; send {"vertices"`},
+		{
+			`{"new": [{"id": "a", "edges": [["a", "v1"]]}]}`, 400,
+			`new.edges cannot be a JSON array; send {"out": [`,
+		},
 		{vertices(`null`), 400, "null names no vertex; give its id"},
 		{vertices(`["v1"]`), 400, "names no vertex; give its id"},
 		{`{"vertex": ["v1"]}`, 400, `the key "vertex" is not known; the keys are vertices`},
