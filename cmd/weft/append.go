@@ -71,6 +71,10 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 			"predict what is new without keeping it: weft predict %[2]s --add-vertices TABLE --add-edges FILE",
 			a.store, refusal.ShellWord(a.store))
 	}
+	if info, err := os.Stat(a.store); err == nil && info.Mode().IsRegular() {
+		return refusal.Errorf("%s: a file, and not a store; make a store of it by weft import %s STORE, with "+
+			"the flags that weft train had, and append to that", a.store, refusal.ShellWord(a.store))
+	}
 	if len(o.Edges)+len(o.Vertices) == 0 {
 		return refusal.Errorf("%s: say what to append, with --add-edges FILE, --add-vertices TABLE or both",
 			a.store)
