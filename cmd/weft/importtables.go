@@ -9,6 +9,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/streamed"
 	"weft/graph/tables"
 	"weft/internal/refusal"
 	"weft/train/rundir"
@@ -134,8 +135,9 @@ func withoutTable(flag string) error {
 	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", flag)
 }
 
-// columnTable prints what was made of the columns of tables.
-func columnTable(out io.Writer, types []graph.VertexType) {
+// columnTable prints what was made of the columns of a graph's tables.
+func columnTable(out io.Writer, w *streamed.Written) {
+	types := w.Types()
 	for _, of := range types {
 		if of.Table == nil {
 			continue
@@ -148,7 +150,8 @@ func columnTable(out io.Writer, types []graph.VertexType) {
 		t.row("column of "+name+of.Table.Path, "became", "missing")
 		t.row(of.Table.ID, "the id", "")
 		if of.Table.Label != "" {
-			t.row(of.Table.Label, "the label", "")
+			n := w.Unlabelled
+			t.row(of.Table.Label, "the label: "+learned(&w.Labels), when(n > 0, count(n)))
 		}
 		for i := range of.Table.Columns {
 			c := &of.Table.Columns[i]
@@ -161,20 +164,27 @@ func columnTable(out io.Writer, types []graph.VertexType) {
 	}
 }
 
+// learned says what the labels of a table are.
+func learned(l *graph.Labels) string {
+	if l.Continuous() {
+		return "a number"
+	}
+	return counted(l.Classes, "class", "classes") + ": " + firstOf(l.Names)
+}
+
+// firstOf lists the first words.
+func firstOf(words []string) string {
+	const most = 5
+	return strings.Join(words[:min(most, len(words))], ", ") + when(len(words) > most, ", …")
+}
+
 // becomes says which features a column became.
 func becomes(c *columns.Column) string {
 	text := map[columns.Kind]string{
 		columns.Number: "a number", columns.Boolean: "0 and 1", columns.Date: "days since 1970",
 		columns.Category: counted(len(c.Categories), "category", "categories"),
 	}[c.Kind]
-	if c.Kind == columns.Category {
-		const most = 5
-		shown := c.Categories[:min(most, len(c.Categories))]
-		text += ": " + strings.Join(shown, ", ")
-		if len(c.Categories) > most {
-			text += ", …"
-		}
-	}
+	text += when(c.Kind == columns.Category, ": "+firstOf(c.Categories))
 	text += when(c.Offset != 0, fmt.Sprintf(", less %.8g, as float32 would round it", c.Offset))
 	text += when(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
 	for _, cycle := range c.Cycles {

@@ -46,7 +46,7 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 	for _, warning := range slices.Concat(w.Warnings, leaks) {
 		fmt.Fprintln(warnings, "weft: warning: "+warning)
 	}
-	columnTable(out, w.Types())
+	columnTable(out, w)
 	for _, line := range w.Notes {
 		note(out, line)
 	}

@@ -18,12 +18,23 @@ type Written struct {
 	Weighted     bool
 	OneClass     bool   // all labels are the same
 	Doubt        string // of the labels
+	Unlabelled   int    // vertices of the first type
 }
 
 // WrittenOf is what a store has of a graph in memory.
 func WrittenOf(g *graph.Graph) *Written {
 	weighted := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
-	return &Written{g, g.Edges(), weighted, g.Labels.OneClass(), g.Labels.Doubt()}
+	return &Written{g, g.Edges(), weighted, g.Labels.OneClass(), g.Labels.Doubt(), unlabelled(g)}
+}
+
+// unlabelled counts the vertices without a label.
+func unlabelled(g *graph.Graph) (count int) {
+	for v := range g.Own() {
+		if !g.Labels.Labelled(int64(v)) {
+			count++
+		}
+	}
+	return count
 }
 
 // Write writes a new store, dir. It needs memory for what InMemory has, and less than a gigabyte besides. It
@@ -56,7 +67,9 @@ func (g *Graph) Write(dir string) (*Written, error) {
 		return nil, err
 	}
 	memory.Free() // the rest may need what was read
-	written := &Written{Graph: of, OneClass: of.Labels.OneClass(), Doubt: of.Labels.Doubt()}
+	written := &Written{
+		Graph: of, OneClass: of.Labels.OneClass(), Doubt: of.Labels.Doubt(), Unlabelled: unlabelled(of),
+	}
 	w, err := graph.Create(dir, of)
 	if err != nil {
 		return nil, err
