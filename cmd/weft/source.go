@@ -145,12 +145,22 @@ func (s source) addTo(r *recognition) {
 	r.train, r.label = s.train, s.label
 }
 
-// valuesOf are the values of a flag, of which one that is repeated has several.
+// valuesOf are the values of a flag, of which one that is repeated has several. Each is as the flag takes it:
+// in a list between commas one that has a comma stands in quotes.
 func valuesOf(f *pflag.Flag) []string {
-	if several, ok := f.Value.(pflag.SliceValue); ok {
-		return several.GetSlice()
+	several, ok := f.Value.(pflag.SliceValue)
+	if !ok {
+		return []string{f.Value.String()}
 	}
-	return []string{f.Value.String()}
+	values := slices.Clone(several.GetSlice())
+	if f.Value.Type() == "stringSlice" {
+		for i, value := range values {
+			if strings.ContainsAny(value, ",\"") {
+				values[i] = `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
+			}
+		}
+	}
+	return values
 }
 
 // placed is FILE or TYPE=FILE with the place of the file: relative to the folder of the source if it is below

@@ -65,7 +65,11 @@ func Open(o Options) (*streamed.Graph, error) {
 	}
 	for _, name := range o.LeaveOut {
 		if !slices.ContainsFunc(all, func(t *vertexTable) bool { return t.leaves(name) }) {
-			return nil, refusal.Errorf("{leave-out} %s: no table of vertices has this column; %s", name,
+			way := ""
+			if slices.ContainsFunc(all[0].header, func(of string) bool { return strings.Contains(of, ",") }) {
+				way = `; a name with a comma stands in double quotes, as in {leave-out} '"a, b"'`
+			}
+			return nil, refusal.Errorf("{leave-out} %s: no table of vertices has this column; %s"+way, name,
 				all[0].described())
 		}
 	}
