@@ -49,7 +49,7 @@ func (r *importRequest) leadOn(err error, begin, store string) error {
 	if unread != nil {
 		return err // it says which file to mend first
 	}
-	if guess != nil {
+	if guess != nil && !isAsked(guess, &o) {
 		lead := "for example"
 		switch {
 		case len(o.Vertices) == 0 && guess.Edges[0] == o.Edges[0]:
@@ -60,6 +60,13 @@ func (r *importRequest) leadOn(err error, begin, store string) error {
 		err = fmt.Errorf("%w; %s: %s", err, lead, r.commandOf(guess, begin, store))
 	}
 	return &unclear{err, looks}
+}
+
+// isAsked reports whether a guess is what was asked for, so that its command would be refused again.
+func isAsked(guess, asked *tables.Options) bool {
+	return slices.Equal(guess.Edges, asked.Edges) && slices.Equal(guess.Vertices, asked.Vertices) &&
+		slices.Equal(guess.Source, asked.Source) && slices.Equal(guess.Target, asked.Target) &&
+		slices.Equal(guess.ID, asked.ID) && guess.Label == asked.Label
 }
 
 // commandOf is the command with such tables, and the other flags that were given.

@@ -157,6 +157,10 @@ func (l *edgeList) table() table.Table {
 // foreign refuses a list none of whose ends is an id of the tables.
 func (l *edgeList) foreign() error {
 	of, ids, has := l.ends[0].of, "", ""
+	if known := of.alike(l.id); known != "" {
+		return refusal.Errorf("%s: no end of an edge is an id of %s, which has %.40q where an end is %.40q: "+
+			"write the ids in both files alike", l.path, of.path, known, l.id)
+	}
 	if len(of.ids.Names) > 0 {
 		ids = fmt.Sprintf(", as ids are written like %.40q, and ends like %.40q", of.ids.Names[0], l.id)
 	}

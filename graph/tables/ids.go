@@ -3,7 +3,9 @@ package tables
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"weft/graph/internal/names"
@@ -38,6 +40,20 @@ func (t *vertexIDs) find(id []byte) (v int32, there bool) {
 	}
 	n, err := strconv.ParseInt(string(id), 10, 32)
 	return int32(n), err == nil && n >= 0 && n < int64(t.before)
+}
+
+// alike is the id of a row that another id differs from in case, zeros before it or a .0 behind it alone;
+// empty: there is none.
+func (t *vertexIDs) alike(id string) string {
+	bare := func(id string) string {
+		return strings.ToLower(strings.TrimLeft(strings.TrimSuffix(id, ".0"), "0"))
+	}
+	rows := t.ids.Names[:t.rows]
+	at := slices.IndexFunc(rows, func(of string) bool { return bare(of) == bare(id) })
+	if at < 0 {
+		return ""
+	}
+	return rows[at]
 }
 
 // has reports whether a vertex is the graph's, or has a row.

@@ -136,8 +136,13 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 			g.Types[i].Rows = &streamed.Rows{Columns: t.list.Width(), Each: t.eachFeatures, Refuse: t.refuse}
 		}
 		if more := len(t.ids.Names) - t.rows; more > 0 {
-			made.Notes = append(made.Notes, fmt.Sprintf("%d of %d vertices are ends of edges without a "+
-				"row in %s: all their values are missing", more, len(t.ids.Names), t.path))
+			first := t.ids.Names[t.rows]
+			note := fmt.Sprintf("%d of %d vertices are ends of edges without a row in %s: all their "+
+				"values are missing, as of %.40q", more, len(t.ids.Names), t.path, first)
+			if known := t.alike(first); known != "" {
+				note += fmt.Sprintf(", where the table has %.40q", known)
+			}
+			made.Notes = append(made.Notes, note)
 		}
 		if t.label < 0 || o.Label == "" && !t.labels.any() {
 			continue

@@ -101,7 +101,8 @@ func TestOneType(t *testing.T) {
 		LeftOut: []columns.LeftOut{{Name: "comment", Why: "as asked"}},
 	}, g.Table)
 	assert.Equal(t, []string{
-		"1 of 4 vertices are ends of edges without a row in people.csv: all their values are missing",
+		"1 of 4 vertices are ends of edges without a row in people.csv: all their values are missing, as " +
+			`of "dan"`,
 		"knows.csv: columns left out: when, much; an import takes them with edge-weights and edge-features",
 	}, g.Notes)
 
@@ -356,8 +357,16 @@ func TestRefused(t *testing.T) {
 				`"b": name the columns of the ids with id, and those of the ends with source and target; ` +
 				`v.csv has "id", "x"`, nil,
 		},
+		{
+			"id,x\n007,1\nC8,1\n", "src,dst\n7.0,c8\n",
+			`e.csv: no end of an edge is an id of v.csv, which has "007" where an end is "7.0": ` +
+				"write the ids in both files alike", nil,
+		},
 		{"id,x\na,1\n", "src,dst\n", "e.csv: has no edge; give a list of edges, source and target", nil},
-		{"id,x\na,1\n", "src,dst\na,\n", "e.csv:2: target: the id is empty: give one, or leave the row out", nil},
+		{
+			"id,x\na,1\n", "src,dst\na,\n",
+			"e.csv:2: target: the id is empty: give one, or leave the row out", nil,
+		},
 		{"id,x\na,1\n", "src,dst\na\n", "e.csv:2: 1 column, where the first line has 2", nil},
 		{
 			"id,x\na,1\n", "src,dst,w\na,a,much\n",
