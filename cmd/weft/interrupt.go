@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -121,10 +122,10 @@ func partWithSignals() {
 // untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
 // order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
 // which may be nil, and a third without waiting for these. Work within other work hears a signal first, and
-// then the other does. stop returns why the context ended before, nil if it did not.
+// then the other does, until stop is called.
 func untilSignal(parent context.Context, notice func(os.Signal),
 	lastWords func(),
-) (ctx context.Context, stop func() error) {
+) (ctx context.Context, stop func()) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
 	rest := attendWith(func(s os.Signal, around func(os.Signal)) {
@@ -147,11 +148,22 @@ func untilSignal(parent context.Context, notice func(os.Signal),
 			endAtOnce(s)
 		}
 	})
-	return ctx, sync.OnceValue(func() error {
+	return ctx, sync.OnceFunc(func() {
 		rest()
-		defer cancel(nil)
-		return context.Cause(ctx)
+		cancel(errWorkEnded)
 	})
+}
+
+// errWorkEnded is the cause of a context of untilSignal that stop has ended.
+var errWorkEnded = errors.New("stopped")
+
+// heard calls the stop of a context of untilSignal, and returns why the context ended before; nil: it did not.
+func heard(ctx context.Context, stop func()) error {
+	stop()
+	if err := context.Cause(ctx); !errors.Is(err, errWorkEnded) {
+		return err
+	}
+	return nil
 }
 
 // endsAtOnce reports whether a second signal asks for an end at once, and not for an orderly one.

@@ -91,7 +91,7 @@ func TestSignalWithinOtherWork(t *testing.T) {
 // the work does not stop.
 func TestSignalAtTheEnd(t *testing.T) {
 	withSignals(t, func(t *testing.T, send func(os.Signal)) {
-		_, stop := untilSignal(t.Context(), func(os.Signal) {
+		ctx, stop := untilSignal(t.Context(), func(os.Signal) {
 			if interrupts.mu.TryLock() {
 				t.Error("the work may stop while the signal is heard")
 				interrupts.mu.Unlock()
@@ -99,11 +99,11 @@ func TestSignalAtTheEnd(t *testing.T) {
 		}, nil)
 		send(syscall.SIGQUIT)
 		for range 2 {
-			if err := stop(); !errors.Is(err, launch.ErrInterrupted) {
+			if err := heard(ctx, stop); !errors.Is(err, launch.ErrInterrupted) {
 				t.Errorf("the end of the work: %v", err)
 			}
 		}
-		if _, stop := untilSignal(t.Context(), func(os.Signal) {}, nil); stop() != nil {
+		if err := heard(untilSignal(t.Context(), func(os.Signal) {}, nil)); err != nil {
 			t.Error("interrupted without a signal")
 		}
 	})

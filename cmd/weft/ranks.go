@@ -58,14 +58,14 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) 
 		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)
 	}
 	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
-	_, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+	starting, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
 	}, nil)
 	defer stop()
 	s.Connect = func() (comm.Transport, error) { return mpi.Start(s.Timeout) }
 	s.Connected = func(r launch.Ranks) error {
 		explainSignals(r.Interrupted)
-		return stop() // from then on a signal ends what this rank waits for
+		return heard(starting, stop) // from then on a signal ends what this rank waits for
 	}
 	r, err := s.Join()
 	return ranks{r}, err

@@ -187,7 +187,7 @@ func (s *session) counts() partition.Whole { return s.job.Whole() }
 // untilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
 func (s *session) untilSignal(
 	cmd *cobra.Command, lost string, lastWords func(),
-) (ctx context.Context, stop func() error) {
+) (ctx context.Context, stop func()) {
 	return untilSignal(cmd.Context(), func(signal os.Signal) {
 		s.sayWaiting(cmd.Context(), signal, lost)
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", signal)
@@ -314,7 +314,7 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 		_, err = partition.Write(store, g, a, shown.show)
 	}
 	shown.erase()
-	return cmp.Or(stop(), err)
+	return cmp.Or(heard(ctx, stop), err)
 }
 
 // insteadOfMetis says why a graph is divided by another method than METIS where no flag asks for one; "":
@@ -389,5 +389,5 @@ func resolve(parent context.Context, of source, show io.Writer) (store string, e
 		}
 		store, err = m.Store(ctx, dataset)
 	}
-	return store, cmp.Or(stop(), err)
+	return store, cmp.Or(heard(ctx, stop), err)
 }

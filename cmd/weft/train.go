@@ -620,7 +620,7 @@ func unfinished(dir *rundir.Dir) string {
 // other than 0, and until the directory is there.
 func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[rundir.Dir], store string,
 	progress *progress,
-) (ctx context.Context, stop func() error) {
+) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
 		r.sayWaiting(parent, s, unfinished(made.Load()))
 		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once",

@@ -195,10 +195,12 @@ func TestOddFields(t *testing.T) {
 		{"month first", months, 1, "", Column{Kind: Date, Order: MonthFirst, Mean: 19388.5}, ""},
 		{
 			"one that tells", "1/2/2023,2/1/2023", 10, "1/31/2023",
-			Column{Kind: Date, Order: MonthFirst, Mean: (10*(19359+19389) + 19388) / 21.}, "",
+			Column{Kind: Date, Order: MonthFirst, Mean: (10*(19359+19389) + 19388) / 21.},
+			"",
 		},
 		{
-			"open", "1/2/2023,2/2/2023", 1, "", Column{Kind: Date, Order: DayFirst, Mean: 19389.5},
+			"open", "1/2/2023,2/2/2023", 1, "",
+			Column{Kind: Date, Order: DayFirst, Mean: 19389.5},
 			"dates as “1/2/2023” do not say which number is the day: the first one is taken for it; " +
 				"write them as 2023-01-31 if it is the month",
 		},
@@ -227,25 +229,30 @@ func TestOddFields(t *testing.T) {
 			"two of a hundred and more", "1,2", 98, "x,y",
 			Column{
 				Kind: Category, Categories: []string{"1", "2", "x", "y"}, Counts: []int64{98, 98, 1, 1},
-			}, "",
+			},
+			"",
 		},
 		{
 			"few rows", "1,2", 4, "x",
-			Column{Kind: Category, Categories: []string{"1", "2", "x"}, Counts: []int64{4, 4, 1}}, "",
+			Column{Kind: Category, Categories: []string{"1", "2", "x"}, Counts: []int64{4, 4, 1}},
+			"",
 		},
 		{
 			"texts first", "w,x", 6, strings.Repeat("1,", 1300) + "1",
-			Column{Kind: Category, Categories: []string{"1", "w", "x"}, Counts: []int64{1301, 6, 6}}, "",
+			Column{Kind: Category, Categories: []string{"1", "w", "x"}, Counts: []int64{1301, 6, 6}},
+			"",
 		},
 		{
 			"numbers among months first", "1,1/31/2023", 12, strings.Repeat("1,", 1150) + "1",
-			Column{Kind: Category, Categories: []string{"1", "1/31/2023"}, Counts: []int64{1163, 12}}, "",
+			Column{Kind: Category, Categories: []string{"1", "1/31/2023"}, Counts: []int64{1163, 12}},
+			"",
 		},
 		{
 			"one other truth", "yes,no", 50, "maybe",
 			Column{
 				Kind: Category, Categories: []string{"maybe", "no", "yes"}, Counts: []int64{1, 50, 50},
-			}, "",
+			},
+			"",
 		},
 	} {
 		p := NewProfile("x", Choices{Most: 4})
@@ -270,7 +277,8 @@ func TestOffset(t *testing.T) {
 		scores []float64
 	}{
 		{
-			[]string{"10000.0012", "9999.9991", "10000.0003", "9999.9986", "10000.0008", "10000.0005"}, 10000,
+			[]string{"10000.0012", "9999.9991", "10000.0003", "9999.9986", "10000.0008", "10000.0005"},
+			10000,
 			[]float64{1.2072655, -.90544909, .30181636, -1.4084764, .80484364, .50302727},
 		},
 		{

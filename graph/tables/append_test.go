@@ -250,7 +250,8 @@ func TestEdgeDates(t *testing.T) {
 
 	g := of("a,b,5,1/31/2026,1\nb,a,6,1/2/2026,0\n") // the month first
 	assert.Equal(t, columns.List{
-		{Name: "w", Kind: columns.Number}, {Name: "new", Kind: columns.Number},
+		{Name: "w", Kind: columns.Number},
+		{Name: "new", Kind: columns.Number},
 		{Name: "when", Kind: columns.Date, Order: columns.MonthFirst},
 	}, g.Relations[0].NumberColumns)
 	files(t, map[string]string{

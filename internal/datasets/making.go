@@ -129,21 +129,21 @@ func (m *Making) make(ctx context.Context, parent *os.Root, name string, sources
 		_ = errors.Join(scratch.Close(), release.Close())
 	}
 	path := filepath.Join(scratch.Name(), fresh)
-	made := make(chan error, 1)
+	made := make(chan struct{})
 	go func() {
+		defer close(made)
 		defer func() {
 			if fault := recover(); fault != nil {
-				made <- launch.Recovered(fault, "")
+				err = launch.Recovered(fault, "")
 			}
 		}()
-		err := m.Make(path)
+		err = m.Make(path)
 		if err == nil && len(m.Sources) > 0 {
 			err = sources.recordIn(folderOf(scratch.Name()), path)
 		}
-		made <- err
 	}()
 	select {
-	case err = <-made:
+	case <-made:
 	case <-ctx.Done():
 		// The work is left behind, with nowhere to put its result. What it writes after this goes when it
 		// ends or, after the end of the process, with the next sweep.

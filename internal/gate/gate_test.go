@@ -48,7 +48,7 @@ func TestGate(t *testing.T) {
 		}
 		var s http.Server
 		g.Attend(&s)
-		works, quick, idle := connect(), (net.Conn)(nil), (net.Conn)(nil)
+		works, quick, idle := connect(), net.Conn(nil), net.Conn(nil)
 		s.ConnState(<-in, http.StateActive)
 		idle = connect()
 		second := <-in
