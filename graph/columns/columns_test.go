@@ -293,11 +293,16 @@ func TestOffset(t *testing.T) {
 			19782.41699845679,
 			[]float64{-.95485042, -.42601017, 1.3808606, .058760025},
 		},
-		{[]string{"1690000001", "1705000013", "1715000029", "1700000007", "0"}, 1702500012.5, nil}, // a year's
-		{[]string{"1000000001", "1700000013", "1300000029", "0"}, 0, nil},                          // of twenty years
-		{[]string{"1.1", "2", "18.1", "17", "3"}, 0, nil},                                          // of decimals, that lie wide
-		{[]string{"19782", "19783", "19784", "19790"}, 0, nil},                                     // which float32 holds
-		{[]string{"16777217", "16777217", "16777217", "1"}, 0, nil},                                // of no deviation
+		// a year's
+		{[]string{"1690000001", "1705000013", "1715000029", "1700000007", "0"}, 1702500012.5, nil},
+		// of twenty years
+		{[]string{"1000000001", "1700000013", "1300000029", "0"}, 0, nil},
+		// of decimals, that lie wide
+		{[]string{"1.1", "2", "18.1", "17", "3"}, 0, nil},
+		// which float32 holds
+		{[]string{"19782", "19783", "19784", "19790"}, 0, nil},
+		// of no deviation
+		{[]string{"16777217", "16777217", "16777217", "1"}, 0, nil},
 	} {
 		p, n := NewProfile("x", Choices{}), len(c.fields)-1
 		for _, field := range c.fields[:n] {
