@@ -329,7 +329,9 @@ func TestRefuses(t *testing.T) {
 		{"POST", "/healthz", nil, 405, "/healthz takes GET, and not POST"},
 		{"GET", "/other", nil, 404, `there is no "/other"; POST /predict`},
 		{
-			"POST", "/predict", []string{"Content-Type", "application/x-www-form-urlencoded"}, 415,
+			"POST", "/predict",
+			[]string{"Content-Type", "application/x-www-form-urlencoded"},
+			415,
 			"send it with the header Content-Type: application/json",
 		},
 		{"POST", "/predict", []string{"Content-Type", ""}, 415, "send it with the header Content-Type"},

@@ -224,7 +224,7 @@ func TestMistakeInShapes(t *testing.T) {
 			return []gnn.BlockSpec{layer("first", in0, out0), layer("head.last", in1, out1)}
 		}
 	}
-	wrongLoss := func(output *autograd.Var, labels nn.Labels) *autograd.Var {
+	wrongLoss := func(output *autograd.Var, _ nn.Labels) *autograd.Var {
 		return autograd.Multiply(output, autograd.Filled(output, 1, func([]float32) {}))
 	}
 	for _, c := range []struct {

@@ -157,7 +157,8 @@ func untilSignal(parent context.Context, notice func(os.Signal),
 // errWorkEnded is the cause of a context of untilSignal that stop has ended.
 var errWorkEnded = errors.New("stopped")
 
-// heard calls the stop of a context of untilSignal, and returns why the context ended before; nil: it did not.
+// heard calls the stop of a context of untilSignal, and returns why the context ended before, nil if it did
+// not.
 func heard(ctx context.Context, stop func()) error {
 	stop()
 	if err := context.Cause(ctx); !errors.Is(err, errWorkEnded) {

@@ -126,5 +126,5 @@ func yearFirst(text, field []byte, order Order) []byte {
 
 // isOrdered reports whether a date names its year last.
 func isOrdered(date []byte) bool {
-	return bytes.IndexAny(date[:min(len(date), len("23-"))], "./-") >= 0
+	return bytes.ContainsAny(date[:min(len(date), len("23-"))], "./-")
 }

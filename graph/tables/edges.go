@@ -402,7 +402,8 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 		l.round(c.Name, float32(x), r.Decimal(r.Field(k)))
 		return float32(x), nil
 	}
-	field, err := r.Field(k), error(nil)
+	field := r.Field(k)
+	var err error
 	if l.room, _, err = c.Append(l.room[:0], field); err != nil || columns.IsMissing(field) {
 		return 0, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row out",
 			c.Name, field, c.Kind)

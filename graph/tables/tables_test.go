@@ -375,9 +375,11 @@ func TestRefused(t *testing.T) {
 		},
 		{"id,x\na,1\n", "src,dst\na,a\n", "leave-out y: no table of vertices has this column; v.csv has " +
 			`"id", "x"`, func(o *Options) { o.LeaveOut = []string{"y"} }},
-		{"id;x, y\na;1\n", "src,dst\na,a\n", "leave-out x: no table of vertices has this column; v.csv has " +
-			`"id", "x, y"; a name with a comma stands in double quotes, as in leave-out '"a, b"'`,
-			func(o *Options) { o.LeaveOut = []string{"x", " y"} }},
+		{
+			"id;x, y\na;1\n", "src,dst\na,a\n", "leave-out x: no table of vertices has this column; v.csv has " +
+				`"id", "x, y"; a name with a comma stands in double quotes, as in leave-out '"a, b"'`,
+			func(o *Options) { o.LeaveOut = []string{"x", " y"} },
+		},
 		{
 			"id,x\na,1\n", "src,dst\na,a\n",
 			`label y: no table of vertices has this column; v.csv has "id", "x"`,

@@ -48,12 +48,12 @@ func TestGate(t *testing.T) {
 		}
 		var s http.Server
 		g.Attend(&s)
-		works, quick, idle := connect(), net.Conn(nil), net.Conn(nil)
+		works := connect()
 		s.ConnState(<-in, http.StateActive)
-		idle = connect()
+		idle := connect()
 		second := <-in
 		s.ConnState(second, http.StateIdle)
-		quick = connect()
+		quick := connect()
 		leaves := <-in
 		time.Sleep(patience / 2)
 		leaves.(*Conn).Waits()

@@ -116,7 +116,6 @@ func TestFree(t *testing.T) {
 		runtime.KeepAlive(used)
 		before, _ := heap()
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(before + c.limit))
-		used = nil
 		Free()
 		if after, _ := heap(); (after < before-60<<20) != c.goes {
 			t.Errorf("with a limit of %d bytes the heap has %d, and had %d", before+c.limit, after, before)

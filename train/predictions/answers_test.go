@@ -207,7 +207,7 @@ func TestAnswersRefused(t *testing.T) {
 		"sort -value: the model predicts classes; give probability, margin, entropy, 0, 1": {
 			Order: Order{By: "-value"},
 		},
-		"sort -probabilty: unknown; did you mean probability?": {Order: Order{By: "-probabilty"}},
+		"sort -probabilit: unknown; did you mean probability?": {Order: Order{By: "-probabilit"}},
 		"sort ctas: unknown; did you mean cats?": {
 			Order: Order{By: "ctas"}, Classes: []string{"cats", "dogs"},
 		},
@@ -236,14 +236,26 @@ func TestSortsBy(t *testing.T) {
 		first, last string // of the vertices
 	}{
 		{"dog", Table{Classes: []string{"cat", "dog", "fox"}}, Key{Column: "probability_dog"}, "b", "c"},
-		{"-dog", Table{Classes: []string{"cat", "dog", "fox"}},
-			Key{Column: "probability_dog", Ascends: true}, "c", "b"},
-		{"probability_dog", Table{Classes: []string{"cat", "dog", "fox"}}, Key{Column: "probability_dog"},
-			"b", "c"},
+		{
+			"-dog",
+			Table{Classes: []string{"cat", "dog", "fox"}},
+			Key{Column: "probability_dog", Ascends: true},
+			"c", "b",
+		},
+		{
+			"probability_dog",
+			Table{Classes: []string{"cat", "dog", "fox"}},
+			Key{Column: "probability_dog"},
+			"b", "c",
+		},
 		{"2", Table{}, Key{Column: "probability_2"}, "a", "c"},
 		{"-", Table{Classes: []string{"cat", "-", "fox"}}, Key{Column: "probability_-"}, "b", "c"},
-		{"margin", Table{Classes: []string{"cat", "margin", "fox"}},
-			Key{Column: "margin", Ascends: true, Other: "probability_margin"}, "b", "c"},
+		{
+			"margin",
+			Table{Classes: []string{"cat", "margin", "fox"}},
+			Key{Column: "margin", Ascends: true, Other: "probability_margin"},
+			"b", "c",
+		},
 		{"-probability", Table{}, Key{Column: "probability"}, "c", "d"},
 		{"-entropy", Table{}, Key{Column: "entropy", Ascends: true}, "c", "d"},
 		{"y", Table{Columns: LabelLogits, Classes: []string{"x", "y", "z"}}, Key{Column: "y"}, "b", "c"},

@@ -18,8 +18,10 @@ func TestCount(t *testing.T) {
 		assert.NoError(t, err, text)
 		assert.Equal(t, want, got, text)
 	}
-	for _, text := range []string{"", "k", "-1", "1.5", "64,12", "1000,000",
-		"2MB", "0x10", "1e400", "9.3e18", "ten"} {
+	for _, text := range []string{
+		"", "k", "-1", "1.5", "64,12", "1000,000",
+		"2MB", "0x10", "1e400", "9.3e18", "ten",
+	} {
 		if got, err := Count(text); err == nil {
 			t.Errorf("%q is read as %d", text, got)
 		}

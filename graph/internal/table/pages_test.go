@@ -86,7 +86,7 @@ func TestLongTexts(t *testing.T) {
 		require.NoError(t, err)
 		of, rows := Table{Path: "t.parquet"}, 0
 		err = of.Each(file, func([]Column) ([]int, error) { return []int{0}, nil },
-			func(r *Row) error { rows++; return nil })
+			func(*Row) error { rows++; return nil })
 		if c.want == "" {
 			require.NoError(t, err)
 			assert.Equal(t, 60, rows)
