@@ -67,10 +67,10 @@ func Open(o Options) (*streamed.Graph, error) {
 		if !slices.ContainsFunc(all, func(t *vertexTable) bool { return t.leaves(name) }) {
 			way := ""
 			if slices.ContainsFunc(all[0].header, func(of string) bool { return strings.Contains(of, ",") }) {
-				way = `; a name with a comma stands in double quotes, as in {leave-out} '"a, b"'`
+				way = refusal.Sprintf(`; a name with a comma stands in double quotes, as in {leave-out} '"a, b"'`)
 			}
-			return nil, refusal.Errorf("{leave-out} %s: no table of vertices has this column; %s"+way, name,
-				all[0].described())
+			return nil, refusal.Errorf("{leave-out} %s: no table of vertices has this column; %s%s", name,
+				all[0].described(), way)
 		}
 	}
 	lists, err := o.edgeLists(all)
