@@ -97,6 +97,9 @@ func (t *Team) Parallel(n int, work func(k int)) {
 	c.finish()
 }
 
+// Host runs Go code that reads or writes elements of matrices. A plan, whose matrices hold nothing, has none.
+func (t *Team) Host(work func()) { t.Parallel(1, func(int) { work() }) }
+
 // Call is a kernel call as Team.Watch is told of it.
 type Call struct {
 	Kernel  string // as in weft.h, or "product"

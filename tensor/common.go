@@ -145,7 +145,10 @@ func (t *Meter) NewCommon(kind Kind, element Element, rows, cols int) *Matrix {
 		return t.NewElement(kind, element, rows, cols)
 	}
 	size := pages(rows * cols * element.Size())
-	m := &Matrix{Rows: rows, Cols: cols, Element: element, kind: kind, bytes: size}
+	m := &Matrix{
+		Rows: rows, Cols: cols, Element: element, planned: s.with == nil, others: s.others, kind: kind,
+		bytes: size,
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.Writes() {

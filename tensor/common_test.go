@@ -61,8 +61,12 @@ func TestCommon(t *testing.T) {
 	}
 	all[0][0].Int64s()[page/8], all[0][1].Floats()[14] = 7, 2.5
 	for k := range 3 {
-		assert.Equal(t, 7, all[k][0].Int64s()[page/8], "%d", k)
-		assert.Equal(t, float32(2.5), all[k][1].Floats()[14], "%d", k)
+		assert.Equal(t, 7, all[k][0].ReadInt64s()[page/8], "%d", k)
+		assert.Equal(t, float32(2.5), all[k][1].ReadFloats()[14], "%d", k)
+	}
+	for k := range all {
+		assert.Equal(t, k == 0, len(all[k][1].RowRange(0, 3).WriteFloats()) > 0, "%d", k)
+		assert.Equal(t, k < 3, len(all[k][1].RowRange(0, 3).ReadFloats()) > 0, "%d", k)
 	}
 	if all[0][0].Pointer() != all[1][0].Pointer() || all[0][0].Pointer() == all[2][0].Pointer() {
 		t.Error("a process maps a matrix twice, or not at all")

@@ -53,6 +53,8 @@ type Matrix struct {
 	Element    Element
 	Device     Device
 
+	planned  bool // it holds nothing: its Meter plans
+	others   bool // another worker writes its elements
 	data     unsafe.Pointer
 	meter    *Meter  // nil for a view
 	of       *Matrix // of a view of a matrix that may rest: that matrix
@@ -78,23 +80,71 @@ func (m *Matrix) Pointer() unsafe.Pointer {
 	return m.data
 }
 
-// Floats are the elements of a Float32 matrix, valid until Release.
+// Floats are the elements of a Float32 matrix, to be read and written, valid until Release. Nobody may write
+// to those of a plan, which are zeros.
 func (m *Matrix) Floats() []float32 { return view[float32](m, Float32) }
 
-// Doubles are the elements of a Float64 matrix, valid until Release.
+// Doubles are Floats of a Float64 matrix.
 func (m *Matrix) Doubles() []float64 { return view[float64](m, Float64) }
 
-// Int32s are the elements of an Int32 matrix, valid until Release.
+// Int32s are Floats of an Int32 matrix.
 func (m *Matrix) Int32s() []int32 { return view[int32](m, Int32) }
 
-// Int64s are the elements of an Int64 matrix, valid until Release.
+// Int64s are Floats of an Int64 matrix.
 func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
 
-// BFloat16s are the bits of the elements of a BFloat16 matrix, valid until Release.
+// BFloat16s are Floats of a BFloat16 matrix: the bits of its elements.
 func (m *Matrix) BFloat16s() []uint16 { return view[uint16](m, BFloat16) }
 
-// Bytes are the elements of whatever type, for callers that only move them, valid until Release.
+// Bytes are Floats of a matrix of whatever type, for callers that only move them.
 func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
+
+// ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none: the
+// slice is empty.
+func (m *Matrix) ReadFloats() []float32 { return held(m, m.Floats()) }
+
+// ReadDoubles are ReadFloats of a Float64 matrix.
+func (m *Matrix) ReadDoubles() []float64 { return held(m, m.Doubles()) }
+
+// ReadInt32s are ReadFloats of an Int32 matrix.
+func (m *Matrix) ReadInt32s() []int32 { return held(m, m.Int32s()) }
+
+// ReadInt64s are ReadFloats of an Int64 matrix.
+func (m *Matrix) ReadInt64s() []int64 { return held(m, m.Int64s()) }
+
+// ReadBytes are ReadFloats of a matrix of whatever type.
+func (m *Matrix) ReadBytes() []byte { return held(m, m.Bytes()) }
+
+// WriteFloats are the elements of a Float32 matrix that the caller sets, or changes, valid until Release. A
+// plan has none, and so has a worker for a matrix of NewCommon that another writes: the slice is empty.
+func (m *Matrix) WriteFloats() []float32 { return ours(m, m.Floats()) }
+
+// WriteDoubles are WriteFloats of a Float64 matrix.
+func (m *Matrix) WriteDoubles() []float64 { return ours(m, m.Doubles()) }
+
+// WriteInt32s are WriteFloats of an Int32 matrix.
+func (m *Matrix) WriteInt32s() []int32 { return ours(m, m.Int32s()) }
+
+// WriteInt64s are WriteFloats of an Int64 matrix.
+func (m *Matrix) WriteInt64s() []int64 { return ours(m, m.Int64s()) }
+
+// WriteBytes are WriteFloats of a matrix of whatever type.
+func (m *Matrix) WriteBytes() []byte { return ours(m, m.Bytes()) }
+
+// held are elements that a matrix holds, and ours those that this worker writes.
+func held[T any](m *Matrix, elements []T) []T {
+	if m.planned {
+		return nil
+	}
+	return elements
+}
+
+func ours[T any](m *Matrix, elements []T) []T {
+	if m.others {
+		return nil
+	}
+	return held(m, elements)
+}
 
 func view[T any](m *Matrix, want Element) []T {
 	if m.Element != want {
@@ -128,7 +178,7 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 func (m *Matrix) view() *Matrix {
 	v := &Matrix{
 		Rows: m.Rows, Cols: m.Cols, Element: m.Element, Device: m.Device,
-		data: m.Pointer(), of: m.of,
+		planned: m.planned, others: m.others, data: m.Pointer(), of: m.of,
 	}
 	if m.rest != nil {
 		v.of = m

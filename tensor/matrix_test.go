@@ -53,21 +53,40 @@ func TestViews(t *testing.T) {
 }
 
 func TestElements(t *testing.T) {
-	meter := tensor.NewMeter()
+	meter, plan := tensor.NewMeter(), tensor.NewMeter()
 	defer meter.Close()
-	for element, read := range map[tensor.Element]func(*tensor.Matrix) int{
-		tensor.Float32: func(m *tensor.Matrix) int { return 4 * len(m.Floats()) },
-		tensor.Float64: func(m *tensor.Matrix) int { return 8 * len(m.Doubles()) },
-		tensor.Int32:   func(m *tensor.Matrix) int { return 4 * len(m.Int32s()) },
-		tensor.Int64:   func(m *tensor.Matrix) int { return 8 * len(m.Int64s()) },
+	defer plan.Close()
+	plan.Plan()
+	// the bytes of what each accessor gives: to read and write, to read, to write
+	for element, bytes := range map[tensor.Element]func(*tensor.Matrix) [3]int{
+		tensor.Float32: func(m *tensor.Matrix) [3]int {
+			return [3]int{4 * len(m.Floats()), 4 * len(m.ReadFloats()), 4 * len(m.WriteFloats())}
+		},
+		tensor.Float64: func(m *tensor.Matrix) [3]int {
+			return [3]int{8 * len(m.Doubles()), 8 * len(m.ReadDoubles()), 8 * len(m.WriteDoubles())}
+		},
+		tensor.Int32: func(m *tensor.Matrix) [3]int {
+			return [3]int{4 * len(m.Int32s()), 4 * len(m.ReadInt32s()), 4 * len(m.WriteInt32s())}
+		},
+		tensor.Int64: func(m *tensor.Matrix) [3]int {
+			return [3]int{8 * len(m.Int64s()), 8 * len(m.ReadInt64s()), 8 * len(m.WriteInt64s())}
+		},
 	} {
-		m := meter.NewElement(tensor.Buffers, element, 5, 7)
-		if n := read(m); n != 35*element.Size() || m.Len() != 35 || len(m.Bytes()) != n {
+		m, planned := meter.NewElement(tensor.Buffers, element, 5, 7), plan.NewElement(tensor.Buffers, element, 5, 7)
+		all := 35 * element.Size()
+		if n := bytes(m); n != [3]int{all, all, all} || m.Len() != 35 || len(m.Bytes()) != all ||
+			len(m.ReadBytes()) != all || len(m.WriteBytes()) != all {
 			t.Errorf("element type %d: %d bytes of %d elements", element, n, m.Len())
+		}
+		for _, of := range []*tensor.Matrix{planned, planned.RowRange(1, 5)} {
+			if n := bytes(of); n != [3]int{of.Len() * element.Size()} || len(of.ReadBytes()) != 0 ||
+				len(of.WriteBytes()) != 0 {
+				t.Errorf("element type %d: a plan gives %d bytes", element, n)
+			}
 		}
 		for other := range tensor.Int64 + 1 {
 			if other != element {
-				panics(t, "element type", func() { read(&tensor.Matrix{Element: other}) })
+				panics(t, "element type", func() { bytes(&tensor.Matrix{Element: other}) })
 			}
 		}
 	}

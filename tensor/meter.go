@@ -121,7 +121,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	size := pages(rows * cols * element.Size())
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m := &Matrix{Rows: rows, Cols: cols, Element: element, meter: t, kind: kind, bytes: size}
+	m := &Matrix{
+		Rows: rows, Cols: cols, Element: element, planned: t.plan, meter: t, kind: kind, bytes: size,
+	}
 	m.data = t.idle.take(size)
 	if err := t.makeRoom(int64(size)); err != nil {
 		panic(DiskFailure{err})
