@@ -123,18 +123,18 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, p *pa
 	if a.Edges.Weight != nil {
 		vector -= a.Edges.Weight.Len()
 	}
-	run := func(args C.weft_attention_args, k, lo, hi int) {
-		sum, row := partial.RowRange(k, k+1), rows.RowRange(k, k+1)
-		args.d_a, args.da_row = doubles(sum), floats(row)
-		args.d_edge_vector = doubles(sum)
-		args.d_edge_weight = (*C.double)(unsafe.Add(sum.Pointer(), 8*vector))
-		args.d_edge_row = (*C.float)(unsafe.Add(row.Pointer(), 4*vector))
-		r.run(unsafe.Pointer(&args), lo, hi)
+	for _, of := range []*C.weft_attention_args{&args, &part} {
+		of.d_a, of.da_row, of.d_edge_vector, of.sum_stride = doubles(partial), floats(rows), doubles(partial),
+			C.int64_t(columns)
+		of.d_edge_weight = (*C.double)(unsafe.Add(unsafe.Pointer(of.d_a), 8*vector))
+		of.d_edge_row = (*C.float)(unsafe.Add(unsafe.Pointer(of.da_row), 4*vector))
 	}
-	call := Call{names[r.name], Shape{e.Rows, a.Heads * a.Width}, e.Entries(), r.bytes}
-	t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
+	args.sum_rows, part.sum_rows, part.first_sum = C.WEFT_TILE, 1, C.int64_t(n)
+	t.launch(Shape{e.Rows, a.Heads * a.Width}, e.Entries(), launch{
+		links: one(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: C.WEFT_TILE,
+	})
 	for range p.each() {
-		t.make(Call{Kernel: call.Kernel, Shape: Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
+		p.run(r, unsafe.Pointer(&part))
 	}
 	t.mergeTiles(partial, func(c int, v float64) {
 		for _, m := range sums {

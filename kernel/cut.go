@@ -73,7 +73,7 @@ func (t *Team) Tiles(a *CSR, columns int, element tensor.Element) bool {
 // Where entries do read the same rows again, a cache already holds them.
 func (t *Team) scattered(a *CSR, x *tensor.Matrix) bool {
 	const stretches = 4
-	indices, length := a.Indices.Int32s(), max(1, t.sizes.tile/x.Element.Size()/x.Cols)
+	indices, length := a.Indices.ReadInt32s(), max(1, t.sizes.tile/x.Element.Size()/x.Cols)
 	// seen has for each row of x the last stretch that read it, counted from 1.
 	seen, sampled, different := make([]uint8, a.Cols), 0, 0
 	for k := range stretches {
@@ -119,7 +119,9 @@ func (t *Team) tiling(a *CSR, x *tensor.Matrix, z tensor.Element, accumulate boo
 		}
 	}
 	t.Memory.Reserve(scratch...)
-	if t.plan || !t.scattered(a, x) {
+	scattered := false
+	t.Host(func() { scattered = t.scattered(a, x) })
+	if !scattered {
 		return nil
 	}
 	p := &tiling{team: t, sources: sources, packed: t.scratch(x.Element, sources, tileColumns)}
@@ -193,7 +195,7 @@ func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from
 // of these columns.
 func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int) routine {
 	r, columns, ranges := on(C.weft_spmm, x), int(tile.cols), (a.Cols+p.sources-1)/p.sources
-	entries := p.team.entries(a, lo, hi)
+	entries := a.entriesOf(lo, hi)
 	r.bytes.Gathered = entries * columns * x.Element.Size() / ranges
 	r.bytes.Streamed = (hi-lo)*(columns*4+8) + entries*4/ranges
 	if tile.extend != 0 || tile.accumulate != 0 {

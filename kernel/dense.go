@@ -76,55 +76,36 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	p := &product{
-		productShape: shapeOfProduct(in, out, transposed, accumulate, x.Element, z.Element),
-		past:         !accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out),
-	}
+	p := &product{productShape: shapeOfProduct(in, out, transposed, accumulate, x.Element, z.Element)}
 	defer p.release()
 	p.pack(t, w)
-	whole := x.Rows / ProductRows
-	restOfX, restOfZ := x.RowRange(whole*ProductRows, x.Rows), z.RowRange(whole*ProductRows, x.Rows)
-	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
-	rest := 0
-	if restOfX.Rows > 0 {
-		rest = 1
-		fullX, fullZ = t.scratch(p.x, ProductRows, in), t.scratch(p.z, ProductRows, out)
+	args := &C.weft_product_args{
+		product: p.handle, packed: p.packed.Pointer(), x: either(x), z: either(z), rows: C.int64_t(x.Rows),
+		x_type: C.int32_t(typeOf(x)), z_type: C.int32_t(typeOf(z)),
+		past: boolean(!accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out)),
+	}
+	if x.Rows%ProductRows > 0 {
+		fullX, fullZ := t.scratch(p.x, ProductRows, in), t.scratch(p.z, ProductRows, out)
 		defer fullX.Release()
 		defer fullZ.Release()
+		args.full_x, args.full_z = either(fullX), either(fullZ)
 	}
-	parts := min(whole, t.threads*chunks)
-	of := routine{}.needs(x, w)
+	of := routine{name: C.weft_product}.needs(x, w)
 	if accumulate {
 		of = of.streams(z, z)
 	} else {
 		of = of.writes(z)
 	}
-	t.make(Call{Kernel: "product", Shape: Shape{x.Rows, in, out}, Bytes: of.bytes}, rest+parts, func(k int) {
-		if k < rest {
-			fill(fullX, restOfX)
-			if accumulate {
-				fill(fullZ, restOfZ)
-			}
-			p.run(fullZ, fullX, 1)
-			convert(restOfZ, fullZ.RowRange(0, restOfZ.Rows))
-			return
-		}
-		lo, hi := whole*(k-rest)/parts, whole*(k-rest+1)/parts
-		p.run(z.RowRange(lo*ProductRows, hi*ProductRows), x.RowRange(lo*ProductRows, hi*ProductRows), hi-lo)
+	t.launch(Shape{x.Rows, in, out}, 0, launch{
+		links: one(of, unsafe.Pointer(args)), last: (x.Rows + ProductRows - 1) / ProductRows, cost: grain,
 	})
-}
-
-// fill is x with rows of zeros below, of full's type.
-func fill(full, x *tensor.Matrix) {
-	convert(full.RowRange(0, x.Rows), x)
-	clear(full.RowRange(x.Rows, full.Rows).Bytes())
+	p.must()
 }
 
 // product is x·w for ProductRows rows of x.
 type product struct {
 	productShape
-	past   bool // z goes past the caches
-	handle *C.weft_product
+	handle *C.weft_onednn
 	packed *tensor.Matrix // w
 }
 
@@ -146,23 +127,20 @@ func shapeOfProduct(in, out int, transposed, accumulate bool, x, z tensor.Elemen
 // pack makes ready for w.
 func (p *product) pack(t *Team, w *tensor.Matrix) {
 	if p.handle = idleProducts.take(p.productShape); p.handle == nil {
-		p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out),
+		p.fail(C.weft_onednn_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out),
 			boolean(p.transposed), boolean(p.accumulate),
 			elementType(p.x), elementType(p.z)))
 	}
-	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
-	if !t.plan {
-		p.must(C.weft_product_pack(p.handle, floats(w), p.packed.Pointer()))
-	}
+	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_onednn_packed_bytes(p.handle)+3)/4)
+	args := &C.weft_product_pack_args{product: p.handle, w: floats(w), packed: p.packed.Pointer()}
+	t.backend.run(launch{links: one(routine{name: C.weft_product_pack}, unsafe.Pointer(args)), last: 1})
+	p.must()
 }
 
-// run multiplies so many times ProductRows rows.
-func (p *product) run(z, x *tensor.Matrix, calls int) {
-	p.must(C.weft_product_run(p.handle, p.packed.Pointer(), either(x), typeOf(x), either(z), typeOf(z),
-		C.int64_t(calls), boolean(p.past)))
-}
+// must panics if oneDNN failed since the last time.
+func (p *product) must() { p.fail(C.weft_onednn_status(p.handle)) }
 
-func (p *product) must(status C.int) {
+func (p *product) fail(status C.int) {
 	if status != 0 {
 		panic(refused(int(status), ProductRows, p.out, p.in))
 	}
@@ -170,7 +148,7 @@ func (p *product) must(status C.int) {
 
 func (p *product) release() {
 	if p.packed == nil { // oneDNN refused it
-		C.weft_product_free(p.handle)
+		C.weft_onednn_free(p.handle)
 		return
 	}
 	p.packed.Release()
@@ -184,14 +162,14 @@ const mostIdleProducts = 256
 // longer than multiplying few rows. All teams of a process share them.
 type products struct {
 	mu    sync.Mutex
-	idle  map[productShape][]*C.weft_product
+	idle  map[productShape][]*C.weft_onednn
 	count int
 }
 
-var idleProducts = products{idle: map[productShape][]*C.weft_product{}}
+var idleProducts = products{idle: map[productShape][]*C.weft_onednn{}}
 
 // take returns a product of that shape, nil if none is idle.
-func (c *products) take(s productShape) *C.weft_product {
+func (c *products) take(s productShape) *C.weft_onednn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	idle := c.idle[s]
@@ -207,7 +185,7 @@ func (c *products) take(s productShape) *C.weft_product {
 }
 
 // put keeps a product. If there are too many, those of some shape end first.
-func (c *products) put(s productShape, p *C.weft_product) {
+func (c *products) put(s productShape, p *C.weft_onednn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for other, idle := range c.idle {
@@ -215,7 +193,7 @@ func (c *products) put(s productShape, p *C.weft_product) {
 			break
 		}
 		for _, p := range idle {
-			C.weft_product_free(p)
+			C.weft_onednn_free(p)
 		}
 		c.count -= len(idle)
 		delete(c.idle, other)
@@ -247,7 +225,8 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	}
 	of = of.writes(z)
 	w := newWeight(t, z, x, g, to)
-	t.watched(Call{Kernel: names[C.weft_weight], Shape: Shape{x.Rows, x.Cols, g.Cols}, Bytes: of.bytes}, w.run)
+	c := Call{Kernel: names[C.weft_weight], Shape: Shape{x.Rows, x.Cols, g.Cols}, Bytes: of.bytes}
+	t.watched(c, func() { t.backend.weight(w) })
 	w.release()
 }
 
@@ -257,12 +236,11 @@ func packTiles(tiles, x *tensor.Matrix, transposed bool) {
 		tiles: floats(tiles), x: either(x), columns: C.int64_t(x.Cols), depth: C.int64_t(x.Rows),
 		transposed: boolean(transposed),
 	}
-	on(C.weft_pack_tiles).run(unsafe.Pointer(&args), 0, 1)
+	link{on(C.weft_pack_tiles), unsafe.Pointer(&args), false}.over(0, 1)
 }
 
 // weight is the computation of z = xᵀ·g.
 type weight struct {
-	team          *Team
 	z, x, g       *tensor.Matrix
 	first         *C.float           // of z
 	args          C.weft_weight_args // what all sums have in common
@@ -270,12 +248,13 @@ type weight struct {
 	lanes, blocks int // of rows, and of z
 	broad         int // blocks beside each other
 	threads       int
+	over          func(l link, lo, hi int) // runs one of the kernels
 	// for each block of several lanes; for each sum at work or waiting; for each thread
 	totals, sums, tileSums, panels *tensor.Matrix
 }
 
 func newWeight(t *Team, z, x, g *tensor.Matrix, to Output) *weight {
-	w := &weight{team: t, z: z, x: x, g: g, to: to, first: floats(z), args: C.weft_weight_args{
+	w := &weight{over: link.over, z: z, x: x, g: g, to: to, first: floats(z), args: C.weft_weight_args{
 		x: either(x), g: either(g), in: C.int64_t(x.Cols), out: C.int64_t(g.Cols), tile: laneRows,
 		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)),
 	}}
@@ -305,13 +284,9 @@ func (w *weight) release() {
 	w.panels.Release()
 }
 
-func (w *weight) run() {
-	w.team.sumsInOrder(w.threads, w.sums.Rows, w.blocks, w.lanes, w.sum, w.add)
-}
-
 // sumsInOrder calls sum for each lane of each block, in memory for so many sums, and add for each of them
 // after that for the lane before. After a panic nobody waits for memory.
-func (t *Team) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum, block, lane int),
+func (c *cpu) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum, block, lane int),
 	add func(block, lane, sum int),
 ) {
 	free := make(chan int, sums)
@@ -325,7 +300,7 @@ func (t *Team) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, su
 	var next atomic.Int64
 	failed := make(chan struct{})
 	fail := sync.OnceFunc(func() { close(failed) })
-	t.Parallel(threads, func(thread int) {
+	c.parallel(threads, func(thread int) {
 		through := false
 		defer func() {
 			if !through {
@@ -362,7 +337,7 @@ func (w *weight) sum(thread, sum, block, lane int) {
 	begins := func(lane int) int {
 		return min(tilesOfLanes(w.x.Rows)*lane/w.lanes*laneRows, w.x.Rows)
 	}
-	on(C.weft_weight).run(unsafe.Pointer(&args), begins(lane), begins(lane+1))
+	w.over(link{on(C.weft_weight), unsafe.Pointer(&args), false}, begins(lane), begins(lane+1))
 }
 
 // add adds a lane's sum to the block's total, and makes that z's block after the last.
@@ -379,7 +354,7 @@ func (w *weight) add(block, lane, sum int) {
 	if w.totals != nil {
 		args.total = (*C.double)(row(w.totals, block))
 	}
-	on(C.weft_weight_sum).run(unsafe.Pointer(&args), 0, min(w.z.Rows-i, C.WEFT_WEIGHT_IN))
+	w.over(link{on(C.weft_weight_sum), unsafe.Pointer(&args), false}, 0, min(w.z.Rows-i, C.WEFT_WEIGHT_IN))
 }
 
 func tilesOfLanes(rows int) int { return (rows + laneRows - 1) / laneRows }

@@ -60,7 +60,7 @@ func TestSumsInOrder(t *testing.T) {
 	for _, threads := range []int{1, 2, 5, blocks * lanes} {
 		for failing := range blocks*lanes + 1 { // the last: none
 			for _, where := range []string{"sum", "add"} {
-				team, sums := NewTeam(threads, tensor.NewMeter()), min(2*threads, blocks*lanes)
+				sums := min(2*threads, blocks*lanes)
 				holds := make([]atomic.Int64, sums) // 1 + the number of what is there
 				var added [blocks]int
 				fails := func(in string, block, lane int) {
@@ -74,7 +74,7 @@ func TestSumsInOrder(t *testing.T) {
 							t.Errorf("%d threads, %s %d: recovered %v", threads, where, failing, got)
 						}
 					}()
-					team.sumsInOrder(threads, sums, blocks, lanes, func(_, sum, block, lane int) {
+					newCPU(threads).sumsInOrder(threads, sums, blocks, lanes, func(_, sum, block, lane int) {
 						if !holds[sum].CompareAndSwap(0, int64(1+block*lanes+lane)) {
 							t.Error("the memory of a sum is not free")
 						}

@@ -18,8 +18,8 @@ const hubEntries = C.WEFT_HUB
 // filled. Transpose calls it for its result.
 func (a *CSR) FindHubs() {
 	a.Hubs = nil
-	indptr := a.Indptr.Int64s()
-	for row := range a.Rows {
+	indptr := a.Indptr.ReadInt64s()
+	for row := range len(indptr) - 1 {
 		if indptr[row+1]-indptr[row] > hubEntries {
 			a.Hubs = append(a.Hubs, row)
 		}
@@ -100,9 +100,9 @@ func (p *parts) sum(m *tensor.Matrix) []float32 {
 	return p.added[slices.IndexFunc(p.added, func(s perPart) bool { return s.of == m })].sum
 }
 
-// run runs a kernel over the parts.
+// run runs a kernel over the parts. Each of them is worth a hand-out.
 func (p *parts) run(r routine, args unsafe.Pointer) {
-	p.team.make(Call{Kernel: names[r.name], Shape: Shape{lanes}}, lanes, func(k int) { r.run(args, k, k+1) })
+	p.team.launch(Shape{lanes}, 0, launch{links: one(r, args), last: lanes, cost: grain, tile: 1})
 }
 
 // each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether

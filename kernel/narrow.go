@@ -9,17 +9,17 @@ const narrowedFirst = 1 << 10
 // 2n−1 are read from behind all bytes that they are written to, so these ranges, of ever more elements, are
 // rounded by all threads.
 func (t *Team) Narrow(m *tensor.Matrix) {
-	if !t.plan {
-		from, n := m.Reshape(m.Len(), 1), m.Len()
-		to := from.As(tensor.BFloat16, 2*n, 1).RowRange(0, n)
-		first := min(n, narrowedFirst)
+	from, n := m.Reshape(m.Len(), 1), m.Len()
+	to := from.As(tensor.BFloat16, 2*n, 1).RowRange(0, n)
+	first := min(n, narrowedFirst)
+	t.Host(func() {
 		for i, x := range from.Floats()[:first] {
 			to.BFloat16s()[i] = tensor.RoundBFloat16(x)
 		}
-		for lo := first; lo < n; lo *= 2 {
-			hi := min(2*lo, n)
-			t.Convert(to.RowRange(lo, hi), from.RowRange(lo, hi))
-		}
+	})
+	for lo := first; lo < n; lo *= 2 {
+		hi := min(2*lo, n)
+		t.Convert(to.RowRange(lo, hi), from.RowRange(lo, hi))
 	}
 	m.Narrow()
 }

@@ -48,7 +48,7 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 	}
 	t.overTiles(on(C.weft_moments, x).streams(x), unsafe.Pointer(args), x.Rows, x.Cols)
-	if !t.plan {
+	t.Host(func() {
 		for k := range n {
 			row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*x.Cols : (k+1)*x.Cols] }
 			m.Merge(Moments{
@@ -56,7 +56,7 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 				Mean:  row(mean), M2: row(m2),
 			})
 		}
-	}
+	})
 	mean.Release()
 	m2.Release()
 }

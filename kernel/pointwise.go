@@ -91,21 +91,10 @@ func (t *Team) Copy(z, x *tensor.Matrix) { t.Scale(z, 1, x) }
 // Convert is z = x, each of them Float32 or BFloat16.
 func (t *Team) Convert(z, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
-	args := convertArgs(z, x)
-	t.rows(on(C.weft_convert).streams(z, x), unsafe.Pointer(&args), z.Len(), 1)
-}
-
-// convert is Convert on the calling thread.
-func convert(z, x *tensor.Matrix) {
-	args := convertArgs(z, x)
-	on(C.weft_convert).run(unsafe.Pointer(&args), 0, z.Len())
-}
-
-func convertArgs(z, x *tensor.Matrix) C.weft_convert_args {
-	return C.weft_convert_args{
-		z: either(z), x: either(x), z_type: C.int32_t(typeOf(z)),
-		x_type: C.int32_t(typeOf(x)),
+	args := &C.weft_convert_args{
+		z: either(z), x: either(x), z_type: C.int32_t(typeOf(z)), x_type: C.int32_t(typeOf(x)),
 	}
+	t.rows(on(C.weft_convert).streams(z, x), unsafe.Pointer(args), z.Len(), 1)
 }
 
 // Multiply is z = x ⊙ y, element by element. z may be x or y.

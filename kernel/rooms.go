@@ -15,11 +15,11 @@ type rooms struct {
 func (t *Team) rooms(bytes C.int64_t) rooms {
 	const number = 4
 	r := rooms{t.scratch(tensor.Int32, t.threads, int(C.WEFT_LINE+bytes)/number)}
-	if !t.plan {
+	t.Host(func() {
 		for k := range t.threads {
 			r.memory.RowRange(k, k+1).Int32s()[0] = 0 // nobody is in it
 		}
-	}
+	})
 	return r
 }
 

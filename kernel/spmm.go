@@ -25,6 +25,11 @@ type CSR struct {
 // Entries returns the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
+// entriesOf is how many of them are in rows first…last−1, which are taken to be as long as the others.
+func (a *CSR) entriesOf(first, last int) int {
+	return int(int64(a.Entries()) * int64(last-first) / int64(max(1, a.Rows)))
+}
+
 func (a *CSR) c() C.weft_edges {
 	return C.weft_edges{
 		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
@@ -285,9 +290,7 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	if a.Values != nil {
 		b.Values = t.Memory.New(kind, 1, a.Entries())
 	}
-	if !t.plan {
-		b.SetTranspose(a)
-	}
+	t.Host(func() { b.SetTranspose(a) })
 	return b
 }
 

@@ -15,7 +15,6 @@ import "C"
 
 import (
 	"fmt"
-	"slices"
 	"unsafe"
 
 	"weft/internal/cores"
@@ -36,8 +35,7 @@ type Team struct {
 	Watch   func(c Call, run func())
 	threads int
 	sizes   tileSizes
-	plan    bool
-	helpers helpers
+	backend backend
 }
 
 // NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare
@@ -46,7 +44,8 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 	if threads >= cores.Count() {
 		cores.Spare()
 	}
-	return newTeam(threads, memory)
+	threads = max(1, threads)
+	return newTeam(threads, memory, newCPU(threads))
 }
 
 // NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate
@@ -54,57 +53,31 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 // no memory.
 func NewPlan(threads int, memory *tensor.Meter) *Team {
 	memory.Plan()
-	t := newTeam(threads, memory)
-	t.plan = true
-	return t
+	return newTeam(max(1, threads), memory, nothing{})
 }
 
-func newTeam(threads int, memory *tensor.Meter) *Team {
-	threads = max(1, threads)
-	return &Team{
-		Memory: memory, threads: threads, sizes: usualTiles,
-		helpers: helpers{calls: make(chan *call, threads)},
-	}
+func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
+	return &Team{Memory: memory, threads: threads, sizes: usualTiles, backend: on}
 }
 
 // Threads returns the number of threads.
 func (t *Team) Threads() int { return t.threads }
 
 // Planning reports whether the team only plans (NewPlan): matrices hold nothing then.
-func (t *Team) Planning() bool { return t.plan }
+func (t *Team) Planning() bool { return t.backend == nothing{} }
 
-const (
-	grain  = 1 << 15 // elements that are worth a hand-out
-	chunks = 8       // hand-outs per thread, so that a late thread does not keep the others waiting
-)
+// Parallel calls work(k) for k = 0…n−1 on the team's threads, in any order: Go code that reads or writes
+// elements of matrices. A plan, whose matrices hold nothing, has none.
+func (t *Team) Parallel(n int, work func(k int)) { t.backend.parallel(n, work) }
 
-// Parallel calls work(k) for k = 0…n−1 on the team's threads, in any order.
-func (t *Team) Parallel(n int, work func(k int)) {
-	if t.plan {
-		return
-	}
-	if t.threads == 1 || n <= 1 {
-		for k := range n {
-			work(k)
-		}
-		return
-	}
-	c := newCall(n, t.threads, work)
-	for range c.shares[1:] {
-		t.helpers.join(c)
-	}
-	c.take(0)
-	c.finish()
-}
-
-// Host runs Go code that reads or writes elements of matrices. A plan, whose matrices hold nothing, has none.
-func (t *Team) Host(work func()) { t.Parallel(1, func(int) { work() }) }
+// Host is Parallel for work that is not divided.
+func (t *Team) Host(work func()) { t.backend.parallel(1, func(int) { work() }) }
 
 // Call is a kernel call as Team.Watch is told of it.
 type Call struct {
 	Kernel  string // as in weft.h, or "product"
 	Shape   Shape
-	Entries int // of a kernel over a sparse matrix, in its rows. A plan takes rows to be equally long
+	Entries int // of a kernel over a sparse matrix, in its rows, which are taken to be equally long
 	Bytes   Bytes
 }
 
@@ -245,117 +218,6 @@ func elementType(e tensor.Element) C.enum_weft_type {
 	panic(fmt.Sprintf("kernel: a matrix of element type %d where numbers are stored", e))
 }
 
-// run runs it over lo…hi−1, on this thread.
-func (r routine) run(args unsafe.Pointer, lo, hi int) {
-	C.weft_run(r.name, r.of, args, C.int64_t(lo), C.int64_t(hi))
-}
-
-// rows runs a kernel over rows 0…n−1 of about cost elements each.
-func (t *Team) rows(r routine, args unsafe.Pointer, n, cost int) {
-	t.ranges(r, args, Shape{n, cost}, n, cost)
-}
-
-// ranges runs a kernel over 0…n−1, of about cost elements each.
-func (t *Team) ranges(r routine, args unsafe.Pointer, s Shape, n, cost int) {
-	parts := 1
-	if t.threads > 1 {
-		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
-	}
-	t.make(Call{Kernel: names[r.name], Shape: s, Bytes: r.bytes}, parts,
-		func(k int) { r.run(args, n*k/parts, n*(k+1)/parts) })
-}
-
-// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
-// for each. The kernel skips the rows of skipped.
-func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
-	t.edgesOf(r, args, a, 0, a.Rows, skipped, cols)
-}
-
-// edgesOf is edges for rows first…last−1, of which skipped are some.
-func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
-	bounds := t.balance(a, first, last, skipped, cols)
-	t.make(Call{names[r.name], Shape{last - first, cols}, t.entries(a, first, last), r.bytes},
-		len(bounds)-1, func(k int) {
-			if bounds[k] < bounds[k+1] {
-				r.run(args, bounds[k], bounds[k+1])
-			}
-		})
-}
-
-// entries is the number of entries of rows first…last−1 of a.
-func (t *Team) entries(a *CSR, first, last int) int {
-	switch {
-	case last-first == a.Rows:
-		return a.Entries()
-	case t.plan:
-		return int(int64(a.Entries()) * int64(last-first) / int64(max(1, a.Rows)))
-	}
-	indptr := a.Indptr.Int64s()
-	return int(indptr[last] - indptr[first])
-}
-
-// balance cuts rows first…last−1 of a into ranges whose entries, but for those of skipped rows and counting
-// one more for each row, are about equal.
-func (t *Team) balance(a *CSR, first, last int, skipped []int, cols int) []int {
-	if t.plan || first == last {
-		return []int{first}
-	}
-	indptr := a.Indptr.Int64s()
-	without := make([]int, len(skipped)+1) // the entries of the first k skipped rows
-	for k, row := range skipped {
-		without[k+1] = without[k] + int(indptr[row+1]-indptr[row])
-	}
-	work := func(row int) int {
-		k, _ := slices.BinarySearch(skipped, row)
-		return int(indptr[row]-indptr[first]) + row - first - without[k]
-	}
-	parts := 1
-	if t.threads > 1 {
-		parts = max(1, min(t.threads*chunks, work(last)*max(1, cols)/grain))
-	}
-	bounds := make([]int, parts+1)
-	bounds[0], bounds[parts] = first, last
-	for k := 1; k < parts; k++ {
-		want := work(last) * k / parts
-		lo, hi := bounds[k-1], last
-		for lo < hi {
-			if mid := (lo + hi) / 2; work(mid) < want {
-				lo = mid + 1
-			} else {
-				hi = mid
-			}
-		}
-		bounds[k] = lo
-	}
-	return bounds
-}
-
-// tiles returns the number of tiles that a reduction over n rows has.
-func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
-
-// overTiles runs a kernel over the tiles of n rows of about cost elements each.
-func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
-	t.ranges(r, args, Shape{n, cost}, tiles(n), cost*C.WEFT_TILE)
-}
-
-// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first
-// tile's.
-func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum float64)) {
-	if t.plan || partial.Rows == 0 {
-		return
-	}
-	values := partial.Doubles()
-	sums := values[:partial.Cols]
-	for k := 1; k < partial.Rows; k++ {
-		for c, v := range values[k*partial.Cols : (k+1)*partial.Cols] {
-			sums[c] += v
-		}
-	}
-	for c, sum := range sums {
-		into(c, sum)
-	}
-}
-
 func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
 	return t.Memory.NewElement(tensor.Buffers, element, rows, cols)
 }
@@ -364,11 +226,8 @@ func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
 // only plans it holds nothing.
 func List[T int32 | int64](t *Team, kind tensor.Kind, numbers []T) *tensor.Matrix {
 	m := t.Memory.NewElement(kind, tensor.Int32, 1, len(numbers))
-	if !t.plan {
-		list := m.Int32s()
-		for i, n := range numbers {
-			list[i] = int32(n)
-		}
+	for i := range m.WriteInt32s() {
+		m.Int32s()[i] = int32(numbers[i])
 	}
 	return m
 }

@@ -53,6 +53,7 @@ type account struct {
 	peakKinds [kinds]int64
 	offload   *offload // nil: no matrix rests
 	spares    spares
+	meters    []*Meter
 	addresses idle      // of a plan, without pages, which matrices may have again
 	areas     int64     // its part of the areas of all Meters of the process
 	plan      bool      // matrices hold nothing: see Plan
@@ -95,10 +96,33 @@ func NewMeter() *Meter {
 	return a.meter()
 }
 
-func (t *account) meter() *Meter { return &Meter{account: t, used: map[unsafe.Pointer]int{}} }
+func (t *account) meter() *Meter {
+	m := &Meter{account: t, used: map[unsafe.Pointer]int{}}
+	t.meters = append(t.meters, m)
+	return m
+}
+
+// Owner returns the address and the size of the memory that holds p, of a matrix of a Meter that charges the
+// same worker; nil: there is none.
+func (t *Meter) Owner(p unsafe.Pointer) (first unsafe.Pointer, bytes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, m := range t.meters {
+		for first, bytes := range m.used {
+			if at := uintptr(p) - uintptr(first); at < uintptr(bytes) {
+				return first, bytes
+			}
+		}
+	}
+	return nil, 0
+}
 
 // Another returns another Meter that charges the same worker.
-func (t *Meter) Another() *Meter { return t.meter() }
+func (t *Meter) Another() *Meter {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.meter()
+}
 
 // Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them,
 // as that would take their memory. In a debug build it faults. Readers find zeros.

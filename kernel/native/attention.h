@@ -356,10 +356,24 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 	else \
 		f(g, __VA_ARGS__, places_of((g)->heads));
 
+// The arguments, with the sums of the range that begins with row lo.
+static inline weft_attention_args with_sums(const weft_attention_args *args, int64_t lo) {
+	weft_attention_args a = *args;
+	if (a.sum_rows) {
+		const int64_t at = (a.first_sum + lo / a.sum_rows) * a.sum_stride;
+		a.d_a += at;
+		a.da_row += at;
+		a.d_edge_vector += at;
+		a.d_edge_weight += at;
+		a.d_edge_row += at;
+	}
+	return a;
+}
+
 // A kernel over rows lo … hi−1, which does something for each group of heads g.
 #define OF_GROUPS(kernel, ...) \
 	static void kernel(const void *args, int64_t lo, int64_t hi) { \
-		const weft_attention_args *a = args; \
+		const weft_attention_args with = with_sums(args, lo), *a = &with; \
 		group g; \
 		for (first_group(&g, a); next_group(&g, a);) { \
 			__VA_ARGS__; \

@@ -1,4 +1,6 @@
+#include "pointers.h"
 #include "weft.h"
+#include <stddef.h>
 
 #if defined(__clang__)
 #error "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
@@ -72,7 +74,31 @@ const char *weft_name(int kernel) {
 	return names[kernel];
 }
 
-void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi) { active[type][kernel](args, lo, hi); }
+void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi) {
+	switch (kernel) {
+	case weft_product_pack: weft_product_pack_run(args, lo, hi); break;
+	case weft_product: weft_product_run(args, lo, hi); break;
+	default: active[type][kernel](args, lo, hi);
+	}
+}
+
+const weft_pointer *weft_pointers(int kernel, int64_t *size) {
+	switch (kernel) {
+#define READ(S, field) {#field, offsetof(S, field), 0},
+#define WRITTEN(S, field) {#field, offsetof(S, field), 1},
+#define X(name, S) \
+	case weft_##name: { \
+		static const weft_pointer of[] = {POINTERS_OF_##S(S, READ, WRITTEN){0}}; \
+		*size = sizeof(S); \
+		return of; \
+	}
+		WEFT_ARGUMENTS(X)
+#undef X
+#undef READ
+#undef WRITTEN
+	}
+	return NULL;
+}
 
 void weft_pause(void) {
 #if defined(__x86_64__)

@@ -47,7 +47,8 @@ void weft_onednn_without_tiles(void) {
 // own.
 static void alone(void) { omp_set_num_threads(1); }
 
-struct weft_product {
+struct weft_onednn {
+	int status; // of the first call that failed
 	int64_t rows, in, out;
 	int accumulate;
 	enum weft_type x_type, z_type; // that oneDNN reads and writes
@@ -79,7 +80,7 @@ static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
 }
 
 // Primitives are made once in a process for each shape: oneDNN keeps them.
-static dnnl_status_t make_primitives(weft_product *p, int transposed) {
+static dnnl_status_t make_primitives(weft_onednn *p, int transposed) {
 	dnnl_memory_desc_t any;
 	dnnl_matmul_desc_t d;
 	TRY(describe(&p->x, p->rows, p->in, p->x_type, dnnl_ab));
@@ -98,9 +99,9 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed) {
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 
-int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
-                     enum weft_type z_type) {
-	weft_product *p = *product = calloc(1, sizeof *p);
+int weft_onednn_new(weft_onednn **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
+                    enum weft_type z_type) {
+	weft_onednn *p = *product = calloc(1, sizeof *p);
 	if (!p)
 		return WEFT_ONEDNN_MEMORY;
 	pthread_once(&started, start);
@@ -114,9 +115,9 @@ int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t o
 	return make_primitives(p, transposed);
 }
 
-int64_t weft_product_packed_bytes(const weft_product *p) { return dnnl_memory_desc_get_size(&p->packed); }
+int64_t weft_onednn_packed_bytes(const weft_onednn *p) { return dnnl_memory_desc_get_size(&p->packed); }
 
-void weft_product_free(weft_product *p) {
+void weft_onednn_free(weft_onednn *p) {
 	if (!p)
 		return;
 	dnnl_primitive_destroy(p->multiply);
@@ -156,17 +157,26 @@ static int end(execution *e, dnnl_status_t status) {
 	return status;
 }
 
-static dnnl_status_t pack(const weft_product *p, const float *w, void *packed, execution *e) {
+static dnnl_status_t pack(const weft_onednn *p, const float *w, void *packed, execution *e) {
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
 	TRY(argument(e, DNNL_ARG_FROM, &p->w, w));
 	TRY(argument(e, DNNL_ARG_TO, &p->packed, packed));
 	return execute(e, p->pack);
 }
 
-int weft_product_pack(const weft_product *p, const float *w, void *packed) {
+int weft_onednn_status(weft_onednn *p) { return __atomic_exchange_n(&p->status, 0, __ATOMIC_RELAXED); }
+
+// Keeps the status of a call that failed for who asks afterwards.
+static void tell(weft_onednn *p, int status) {
+	if (status)
+		__atomic_store_n(&p->status, status, __ATOMIC_RELAXED);
+}
+
+void weft_product_pack_run(const void *args, int64_t lo, int64_t hi) {
+	const weft_product_pack_args *a = args;
 	execution e = {0};
 	alone();
-	return end(&e, pack(p, w, packed, &e));
+	tell(a->product, end(&e, pack(a->product, a->w, a->packed, &e)));
 }
 
 // z = x for n numbers, in whole lines that are not read before they are written.
@@ -198,7 +208,7 @@ typedef struct {
 	float *x, *z;
 } tiles;
 
-static dnnl_status_t run(const weft_product *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
+static dnnl_status_t run(const weft_onednn *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
                          int64_t calls, const tiles *t, execution *e) {
 	const int64_t in = p->rows * p->in, out = p->rows * p->out;
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
@@ -225,16 +235,45 @@ static dnnl_status_t run(const weft_product *p, const void *packed, const void *
 	return dnnl_success;
 }
 
-int weft_product_run(const weft_product *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
-                     int64_t calls, int past) {
+static int multiply(const weft_product_args *a, const void *x, enum weft_type x_type, void *z, enum weft_type z_type, int64_t calls) {
+	const weft_onednn *p = a->product;
 	execution e = {0};
 	tiles t = {0};
 	int status = WEFT_ONEDNN_MEMORY;
 	alone();
 	if ((x_type == p->x_type || posix_memalign((void **)&t.x, 64, p->rows * p->in * sizeof *t.x) == 0) &&
-	    ((z_type == p->z_type && !past) || posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
-		status = end(&e, run(p, packed, x, x_type, z, z_type, calls, &t, &e));
+	    ((z_type == p->z_type && !a->past) || posix_memalign((void **)&t.z, 64, p->rows * p->out * sizeof *t.z) == 0))
+		status = end(&e, run(p, a->packed, x, x_type, z, z_type, calls, &t, &e));
 	free(t.x);
 	free(t.z);
 	return status;
+}
+
+// The last block, of so many rows from row on.
+static int multiply_rest(const weft_product_args *a, int64_t row, int64_t rows) {
+	const weft_onednn *p = a->product;
+	const void *x = number_at(a->x, a->x_type, row * p->in);
+	void *z = number_at(a->z, a->z_type, row * p->out);
+	char *zeros = number_at(a->full_x, p->x_type, rows * p->in);
+	convert(a->full_x, p->x_type, x, a->x_type, rows * p->in);
+	memset(zeros, 0, (char *)number_at(a->full_x, p->x_type, p->rows * p->in) - zeros);
+	if (p->accumulate) {
+		zeros = number_at(a->full_z, p->z_type, rows * p->out);
+		convert(a->full_z, p->z_type, z, a->z_type, rows * p->out);
+		memset(zeros, 0, (char *)number_at(a->full_z, p->z_type, p->rows * p->out) - zeros);
+	}
+	int status = multiply(a, a->full_x, p->x_type, a->full_z, p->z_type, 1);
+	convert(z, a->z_type, a->full_z, p->z_type, rows * p->out);
+	return status;
+}
+
+void weft_product_run(const void *args, int64_t lo, int64_t hi) {
+	const weft_product_args *a = args;
+	weft_onednn *p = a->product;
+	const int64_t whole = a->rows / p->rows, end_of_whole = hi < whole ? hi : whole;
+	if (lo < end_of_whole)
+		tell(p, multiply(a, number_at(a->x, a->x_type, lo * p->rows * p->in), a->x_type, number_at(a->z, a->z_type, lo * p->rows * p->out),
+		                 a->z_type, end_of_whole - lo));
+	if (hi > whole)
+		tell(p, multiply_rest(a, whole * p->rows, a->rows - whole * p->rows));
 }

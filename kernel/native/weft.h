@@ -168,13 +168,14 @@ typedef struct {
 	float *d_source_score;     // GATv1, over sources
 	void *d_source;            // over sources, of d_type
 	int32_t d_type;
-	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
-	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
-	// GATv1 with features, over destinations: feature_columns × heads, the sum over the range
-	double *d_edge_vector;
-	// the others, over destinations: feature_columns × heads·width, the sum over the range, and scratch zeros
-	double *d_edge_weight;
-	float *d_edge_row;
+	// Over destinations, sums over a range of sum_rows rows, of which the first has number first_sum; and scratch
+	// zeros. Between two ranges' lie sum_stride numbers.
+	double *d_a;               // GATv2: heads·width
+	float *da_row;             // scratch of d_a
+	double *d_edge_vector;     // GATv1 with features: feature_columns × heads
+	double *d_edge_weight;     // the others: feature_columns × heads·width
+	float *d_edge_row;         // scratch of d_edge_weight
+	int64_t sum_rows, first_sum, sum_stride;
 	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
 	weft_rooms rooms;          // of weft_attention_room bytes
 } weft_attention_args;
@@ -472,6 +473,28 @@ typedef struct {
 	uint32_t bits;
 } weft_fill_args;
 
+// oneDNN's product z = x·w [+ z] of as many rows as a block has, x rows × in and w in × out. It reads and writes
+// elements of the types that it was made for: w is rounded to x's.
+typedef struct weft_onednn weft_onednn;
+
+// Packs w, in × out or of a transposed product out × in, for any number of x. Runs over one.
+typedef struct {
+	weft_onednn *product;
+	const float *w;
+	void *packed; // weft_onednn_packed_bytes
+} weft_product_pack_args;
+
+// z = x·w [+ z], each of either type. Runs over the blocks of the rows.
+typedef struct {
+	weft_onednn *product;
+	const void *packed, *x; // x of x_type
+	void *z;                // of z_type
+	void *full_x, *full_z;  // of the product's types, for a last block of fewer rows, which zeros fill up
+	int64_t rows;
+	int32_t x_type, z_type;
+	int32_t past; // a float z goes past the caches, which then do not read its lines before they are written
+} weft_product_args;
+
 // Kernels over elements of storage, and those of which only the arguments' other types vary.
 #define WEFT_STORAGE_KERNELS(X) \
 	X(spmm) X(max) X(max_back) \
@@ -484,7 +507,8 @@ typedef struct {
 #define WEFT_OTHER_KERNELS(X) \
 	X(ends) X(attend_pack) X(attend_end) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
-#define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X)
+#define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
+#define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,
@@ -516,21 +540,26 @@ const char *weft_name(int kernel);
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 
-// Products with a weight are oneDNN's. What follows returns 0, or oneDNN's status.
+// What makes a product returns 0, or oneDNN's status.
 enum { WEFT_ONEDNN_MEMORY = 1 };
 
-// The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for
-// any number of x. x_type and z_type are what oneDNN reads and writes: w is rounded to x's type. A product is
-// freed also where making it fails.
-typedef struct weft_product weft_product;
-int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
-                     enum weft_type z_type);
-void weft_product_free(weft_product *p);
-int64_t weft_product_packed_bytes(const weft_product *p);
-int weft_product_pack(const weft_product *p, const float *w, void *packed);
-// As many products as calls, whose x and z, each of either type, lie behind each other. Several threads may
-// share p and packed. With past set a float z goes past the caches, which then do not read its lines before
-// they are written; it is not added to.
-int weft_product_run(const weft_product *p, const void *packed, const void *x, enum weft_type x_type, void *z, enum weft_type z_type,
-                     int64_t calls, int past);
+// A product of blocks of so many rows, with w read transposed, and added to z or not. It is freed also where
+// making it fails.
+int weft_onednn_new(weft_onednn **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, enum weft_type x_type,
+                    enum weft_type z_type);
+void weft_onednn_free(weft_onednn *p);
+int64_t weft_onednn_packed_bytes(const weft_onednn *p);
+int weft_onednn_status(weft_onednn *p); // of the kernels that ran since the last time
+void weft_product_pack_run(const void *args, int64_t lo, int64_t hi);
+void weft_product_run(const void *args, int64_t lo, int64_t hi);
+
+// A field of a kernel's arguments that is the address of elements, and whether the kernel writes them.
+typedef struct {
+	const char *name;
+	int64_t offset;
+	int32_t written;
+} weft_pointer;
+
+// Those of a kernel, ended by one without a name, and the size of its arguments.
+const weft_pointer *weft_pointers(int kernel, int64_t *size);
 #endif

@@ -1,0 +1,248 @@
+package kernel
+
+// #include "native/weft.h"
+import "C"
+
+import (
+	"slices"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// backend is where a team computes. What this package does with elements goes through it.
+type backend interface {
+	// run runs the kernels of a launch over all its rows.
+	run(l launch)
+	// weight runs the sums of a weight's gradient.
+	weight(w *weight)
+	// parallel calls work(0) … work(n−1): Go code, which takes elements from the accessors of matrices.
+	parallel(n int, work func(k int))
+}
+
+// link is a kernel with its arguments. One that reduces tiles runs over their numbers in place of rows.
+type link struct {
+	routine
+	args unsafe.Pointer
+	tile bool
+}
+
+// over runs the kernel over lo…hi−1, on this thread.
+func (l link) over(lo, hi int) { C.weft_run(l.name, l.of, l.args, C.int64_t(lo), C.int64_t(hi)) }
+
+// one is the links of a launch of one kernel over rows.
+func one(r routine, args unsafe.Pointer) []link { return []link{{r, args, false}} }
+
+// launch is one kernel over rows, or a chain of them. On each tile of the rows all kernels of a chain run,
+// one after the other, before any runs on the next: what one reads or writes there, the next finds in the
+// caches. The results have the bits of one kernel after the other.
+type launch struct {
+	links       []link
+	first, last int // the rows are first … last−1
+	cost        int // about how many elements are read for each row, or for each entry of a row of by
+	tile        int // how many rows the kernels get at a time, counted from row 0; 0: any number
+	// by has the rows' entries, where these are the work. The kernel skips the rows of skipped.
+	by      *CSR
+	skipped []int
+}
+
+// over runs the kernels over rows lo…hi−1, where lo is a multiple of the tile.
+func (l *launch) over(lo, hi int) {
+	if l.tile == 0 {
+		l.links[0].over(lo, hi)
+		return
+	}
+	for row := lo; row < hi; row += l.tile {
+		for _, k := range l.links {
+			if k.tile {
+				k.over(row/l.tile, row/l.tile+1)
+			} else {
+				k.over(row, min(row+l.tile, hi))
+			}
+		}
+	}
+}
+
+// cpu is the backend of C kernels, each on one thread over a range of rows.
+type cpu struct {
+	threads int
+	helpers helpers
+}
+
+func newCPU(threads int) *cpu {
+	return &cpu{threads: threads, helpers: helpers{calls: make(chan *call, threads)}}
+}
+
+const (
+	grain  = 1 << 15 // elements that are worth a hand-out
+	chunks = 8       // hand-outs per thread, so that a late thread does not keep the others waiting
+)
+
+// parts is how many hand-outs work on so many elements is worth.
+func (c *cpu) parts(elements int) int {
+	if c.threads == 1 {
+		return 1
+	}
+	return max(1, min(c.threads*chunks, elements/grain))
+}
+
+func (c *cpu) run(l launch) {
+	if l.by != nil {
+		bounds := c.balance(&l)
+		c.parallel(len(bounds)-1, func(k int) {
+			if bounds[k] < bounds[k+1] {
+				l.over(bounds[k], bounds[k+1])
+			}
+		})
+		return
+	}
+	tile := max(1, l.tile)
+	units := (l.last - l.first + tile - 1) / tile
+	parts := min(c.parts((l.last-l.first)*max(1, l.cost)), max(1, units))
+	c.parallel(parts, func(k int) {
+		l.over(l.first+units*k/parts*tile, min(l.first+units*(k+1)/parts*tile, l.last))
+	})
+}
+
+// balance cuts the rows of a launch into ranges whose entries, but for those of skipped rows and counting one
+// more for each row, are about equal.
+func (c *cpu) balance(l *launch) []int {
+	if l.first == l.last {
+		return []int{l.first}
+	}
+	indptr := l.by.Indptr.ReadInt64s()
+	without := make([]int, len(l.skipped)+1) // the entries of the first k skipped rows
+	for k, row := range l.skipped {
+		without[k+1] = without[k] + int(indptr[row+1]-indptr[row])
+	}
+	work := func(row int) int {
+		k, _ := slices.BinarySearch(l.skipped, row)
+		return int(indptr[row]-indptr[l.first]) + row - l.first - without[k]
+	}
+	parts := c.parts(work(l.last) * max(1, l.cost))
+	bounds := make([]int, parts+1)
+	bounds[0], bounds[parts] = l.first, l.last
+	for k := 1; k < parts; k++ {
+		want := work(l.last) * k / parts
+		lo, hi := bounds[k-1], l.last
+		for lo < hi {
+			if mid := (lo + hi) / 2; work(mid) < want {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		bounds[k] = lo
+	}
+	return bounds
+}
+
+func (c *cpu) weight(w *weight) {
+	c.sumsInOrder(w.threads, w.sums.Rows, w.blocks, w.lanes, w.sum, w.add)
+}
+
+func (c *cpu) parallel(n int, work func(k int)) {
+	if c.threads == 1 || n <= 1 {
+		for k := range n {
+			work(k)
+		}
+		return
+	}
+	call := newCall(n, c.threads, work)
+	for range call.shares[1:] {
+		c.helpers.join(call)
+	}
+	call.take(0)
+	call.finish()
+}
+
+// nothing is the backend of a plan.
+type nothing struct{}
+
+func (nothing) run(launch)                {}
+func (nothing) weight(*weight)            {}
+func (nothing) parallel(int, func(k int)) {}
+
+// pointer is a field of a kernel's arguments that has the address of elements.
+type pointer struct {
+	name    string
+	offset  uintptr
+	written bool
+}
+
+// pointers returns those of the kernel, and the size of its arguments in bytes.
+func (r routine) pointers() (of []pointer, size int) {
+	var bytes C.int64_t
+	list := unsafe.Slice(C.weft_pointers(r.name, &bytes), 1<<10)
+	for _, p := range list {
+		if p.name == nil {
+			break
+		}
+		of = append(of, pointer{C.GoString(p.name), uintptr(p.offset), p.written != 0})
+	}
+	return of, int(bytes)
+}
+
+// launch makes a call of a launch. The bytes of a chain are those of its first kernel.
+func (t *Team) launch(s Shape, entries int, l launch) {
+	if t.Watch == nil {
+		t.backend.run(l)
+		return
+	}
+	name := names[l.links[0].name]
+	for _, k := range l.links[1:] {
+		name += "+" + names[k.name]
+	}
+	t.Watch(Call{name, s, entries, l.links[0].bytes}, func() { t.backend.run(l) })
+}
+
+// rows runs a kernel over rows 0…n−1 of about cost elements each.
+func (t *Team) rows(r routine, args unsafe.Pointer, n, cost int) {
+	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: n, cost: cost})
+}
+
+// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
+// for each. The kernel skips the rows of skipped.
+func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
+	t.edgesOf(r, args, a, 0, a.Rows, skipped, cols)
+}
+
+// edgesOf is edges for rows first…last−1, of which skipped are some.
+func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
+	t.launch(Shape{last - first, cols}, a.entriesOf(first, last), launch{
+		links: one(r, args), first: first, last: last, cost: cols, by: a, skipped: skipped,
+	})
+}
+
+// chain runs kernels over the tiles of n rows of about cost elements each.
+func (t *Team) chain(n, cost int, links ...link) {
+	t.launch(Shape{n, cost}, 0, launch{links: links, last: n, cost: cost, tile: C.WEFT_TILE})
+}
+
+// tiles returns the number of tiles that a reduction over n rows has.
+func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
+
+// overTiles runs a kernel over the tiles of n rows of about cost elements each.
+func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
+	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: tiles(n), cost: cost * C.WEFT_TILE})
+}
+
+// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first
+// tile's.
+func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum float64)) {
+	t.Host(func() {
+		if partial.Rows == 0 {
+			return
+		}
+		values := partial.Doubles()
+		sums := values[:partial.Cols]
+		for k := 1; k < partial.Rows; k++ {
+			for c, v := range values[k*partial.Cols : (k+1)*partial.Cols] {
+				sums[c] += v
+			}
+		}
+		for c, sum := range sums {
+			into(c, sum)
+		}
+	})
+}
