@@ -54,7 +54,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 		d.weights = w
 	}
 	of, err := d.solve(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, metis.ErrNoChild) {
+	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w; the partition method stream takes less memory, and random and range do "+
 			"without METIS", err)
 	}

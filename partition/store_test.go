@@ -24,7 +24,6 @@ import (
 	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
 	"weft/internal/require"
-	"weft/partition/metis"
 )
 
 // stored writes a graph to a new store and opens it.
@@ -329,7 +328,6 @@ func TestReadOnlyStore(t *testing.T) {
 const writer = "WEFT_TEST_WRITER"
 
 func TestMain(m *testing.M) {
-	metis.Child()
 	if store := os.Getenv(writer); store != "" {
 		if err := writeOften(store); err != nil {
 			fmt.Fprintln(os.Stderr, err)

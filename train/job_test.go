@@ -17,7 +17,6 @@ import (
 	"weft/internal/require"
 	"weft/nn"
 	"weft/partition"
-	"weft/partition/metis"
 	"weft/train/task"
 )
 
@@ -125,9 +124,8 @@ func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 	}
 }
 
-// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+// TestMain fails where a test leaves a goroutine behind.
 func TestMain(m *testing.M) {
-	metis.Child()
 	goleak.VerifyTestMain(m)
 }
 

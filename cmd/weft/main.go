@@ -13,7 +13,6 @@ import (
 	"weft/comm/mpi"
 	"weft/internal/launch"
 	"weft/internal/refusal"
-	"weft/partition/metis"
 )
 
 // Exit statuses, a contract with the programs that call weft.
@@ -25,7 +24,6 @@ const (
 )
 
 func main() {
-	metis.Child()
 	endWithParent()
 	refusal.SpellSettings(asFlag)
 	watchSignals()

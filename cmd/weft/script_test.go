@@ -33,7 +33,6 @@ import (
 	"weft/internal/safetensors"
 	"weft/internal/trace/tracetest"
 	"weft/kernel"
-	"weft/partition/metis"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -41,7 +40,6 @@ import (
 
 func TestMain(m *testing.M) {
 	silence = math.MaxInt64
-	metis.Child() // runs METIS where a test has started it
 	refusal.SpellSettings(asFlag)
 	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck})
 }

@@ -12,7 +12,6 @@ import (
 	"weft/graph/generate"
 	"weft/kernel"
 	"weft/nn"
-	"weft/partition/metis"
 	"weft/train"
 )
 
@@ -72,7 +71,6 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 }
 
 func main() {
-	metis.Child() // runs METIS, which divides the graph among four workers, in the process started for it
 	g := must(generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 800, Degree: 12, Features: 8,
 		Classes: 4, Seed: 1, Directed: true,

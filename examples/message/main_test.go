@@ -1,18 +1,5 @@
 package main
 
-import (
-	"os"
-	"testing"
-
-	"weft/partition/metis"
-)
-
-// TestMain runs METIS where the example has started it.
-func TestMain(m *testing.M) {
-	metis.Child()
-	os.Exit(m.Run())
-}
-
 func Example() {
 	main()
 	// Unordered output:

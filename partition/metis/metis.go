@@ -3,9 +3,14 @@
 // minimises the weight of cut edges.
 //
 // METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child
-// process, which is this program once more. A program says by Child that it may be started so; one that does
-// not gets an error from Solve. The arrays lie in memory that both processes share.
+// process: this program once more, which ends before Go's runtime begins. The arrays lie in memory that both
+// processes share.
 package metis
+
+// #cgo LDFLAGS: -lmetis
+// #include <metis.h>
+// #include "child.h"
+import "C"
 
 import (
 	"bytes"
@@ -38,22 +43,11 @@ type Problem struct {
 	// the vertices evenly.
 	VertexWeights []int32
 
-	header *header
+	shared *C.struct_problem
 	part   []int32 // the result
 	words  []byte
 	memory *os.File
 }
-
-// header is at the beginning of the shared memory.
-type header struct {
-	Vertices, Entries int32
-	EdgeWeights       int32 // 1: there are edge weights after the neighbours
-	VertexWeights     int32 // of each vertex
-	Parts, Seed       int32
-	Status            int32 // METIS's return value; 0 before it returns
-}
-
-const headerWords = int(unsafe.Sizeof(header{}) / 4)
 
 // Weights say which weights a problem has.
 type Weights struct {
@@ -68,54 +62,45 @@ func New(vertices, entries int, w Weights) (*Problem, error) {
 		return nil, fmt.Errorf("METIS cannot hold %d vertices of %d weights and %d entries",
 			vertices, w.Vertex, entries)
 	}
-	h := header{Vertices: int32(vertices), Entries: int32(entries), VertexWeights: int32(w.Vertex)}
-	if w.Edges {
-		h.EdgeWeights = 1
+	c := C.struct_problem{vertices: C.int32_t(vertices), constraints: C.int32_t(max(w.Vertex, 1))}
+	c.words = C.int64_t((unsafe.Sizeof(c) + 3) / 4)
+	place := func(array *C.int64_t, length int) {
+		*array = c.words
+		c.words += C.int64_t(length)
 	}
+	place(&c.indptr, vertices+1)
+	place(&c.neighbours, entries)
+	if w.Edges {
+		place(&c.edge_weights, entries)
+	}
+	if w.Vertex > 0 {
+		place(&c.vertex_weights, vertices*w.Vertex)
+	}
+	place(&c.part, vertices)
 	fd, err := unix.MemfdCreate("metis", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("memory for METIS: %w", err)
 	}
 	p := &Problem{memory: os.NewFile(uintptr(fd), "metis")}
-	if err = p.memory.Truncate(4 * h.words()); err == nil {
-		err = p.mapped(&h)
+	if err = p.memory.Truncate(4 * int64(c.words)); err == nil {
+		p.words, err = unix.Mmap(fd, 0, 4*int(c.words), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%d bytes of memory for METIS: %w", 4*h.words(), err), p.Close())
+		return nil, errors.Join(fmt.Errorf("%d bytes of memory for METIS: %w", 4*c.words, err), p.Close())
 	}
+	p.shared = (*C.struct_problem)(unsafe.Pointer(unsafe.SliceData(p.words)))
+	*p.shared = c
+	array := func(at C.int64_t, length int) []int32 {
+		if at == 0 {
+			return nil
+		}
+		return unsafe.Slice((*int32)(unsafe.Pointer(&p.words[0])), c.words)[at:][:length:length]
+	}
+	p.Indptr, p.Neighbours = array(c.indptr, vertices+1), array(c.neighbours, entries)
+	p.EdgeWeights = array(c.edge_weights, entries)
+	p.VertexWeights = array(c.vertex_weights, vertices*w.Vertex)
+	p.part = array(c.part, vertices)
 	return p, nil
-}
-
-// words returns the length of the shared memory, in units of 4 bytes.
-func (h *header) words() int64 {
-	return int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.EdgeWeights) +
-		int64(h.Vertices)*int64(h.VertexWeights+1)
-}
-
-// mapped maps the memory and places the arrays in it, as h says.
-func (p *Problem) mapped(h *header) (err error) {
-	p.words, err = unix.Mmap(int(p.memory.Fd()), 0, int(4*h.words()),
-		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return err
-	}
-	p.header = (*header)(unsafe.Pointer(unsafe.SliceData(p.words)))
-	*p.header = *h
-	rest := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.words))), h.words())[headerWords:]
-	take := func(n int32) []int32 {
-		taken := rest[:n:n]
-		rest = rest[n:]
-		return taken
-	}
-	p.Indptr, p.Neighbours = take(h.Vertices+1), take(h.Entries)
-	if h.EdgeWeights == 1 {
-		p.EdgeWeights = take(h.Entries)
-	}
-	if h.VertexWeights > 0 {
-		p.VertexWeights = take(h.Vertices * h.VertexWeights)
-	}
-	p.part = take(h.Vertices)
-	return nil
 }
 
 // Close releases the memory. The arrays must not be used afterwards.
@@ -128,33 +113,29 @@ func (p *Problem) Close() error {
 	return errors.Join(err, p.memory.Close())
 }
 
-// ErrNoChild is the error of Solve in a program that does not call Child.
-var ErrNoChild = errors.New("METIS runs in a child process, which is this program once more: " +
-	"call Child of weft/partition/metis first in main, or divide by range or random")
-
 // Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It
 // needs at least two partitions, and at most one for each vertex. Some may be empty; many are empty if there
 // are only a few vertices for each. METIS may work for any time. If it is idle for the timeout, as a stopped
 // process is, Solve kills it and returns an error; 0 sets no limit. When ctx ends, Solve kills METIS too.
 func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
-	if parts < 2 || parts > int(p.header.Vertices) {
+	if parts < 2 || parts > len(p.part) {
 		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d",
-			p.header.Vertices, parts)
+			len(p.part), parts)
 	}
-	if !able {
-		return nil, ErrNoChild
-	}
-	p.header.Parts, p.header.Status = int32(parts), 0
-	p.header.Seed = int32((seed ^ seed>>32) & math.MaxInt32)
+	p.shared.parts, p.shared.status = C.int32_t(parts), 0
+	p.shared.seed = C.int32_t((seed ^ seed>>32) & math.MaxInt32)
 	said, err := p.run(ctx, timeout)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case err != nil || p.header.Status != statusOK:
-		return nil, failure(err, p.header.Status, said)
+	case err != nil || p.shared.status != C.METIS_OK:
+		return nil, failure(err, int32(p.shared.status), said)
 	}
 	return slices.Clone(p.part), nil
 }
+
+// program is this one. Its name is not used: the file may have been replaced since this process started.
+var program = "/proc/self/exe"
 
 // run runs the child and returns its output.
 func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, err error) {
@@ -163,10 +144,8 @@ func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, 
 	// The kernel kills the child when this thread ends, as it does at the end of this process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Do not use its name: the file may have been replaced since this process started.
-	child := exec.CommandContext(ctx, "/proc/self/exe")
-	child.Args = []string{"weft-metis"} // the name in ps
-	child.Env = append(os.Environ(), runVariable+"=1")
+	child := exec.CommandContext(ctx, program)
+	child.Args = []string{"weft-metis"} // which child.c knows it by
 	child.ExtraFiles = []*os.File{p.memory}
 	// A process group of its own: this process alone handles an interrupt from the terminal.
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -193,7 +172,7 @@ func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, 
 func failure(err error, status int32, said string) error {
 	how := "it returned an error"
 	switch {
-	case status == statusMemory:
+	case status == C.METIS_ERROR_MEMORY:
 		how = "there is too little memory"
 	case status == 0 && err != nil:
 		how = err.Error()

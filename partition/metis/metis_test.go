@@ -3,7 +3,6 @@ package metis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -215,7 +213,7 @@ func TestClose(t *testing.T) {
 
 // TestFailure: an error has what METIS returned, or else how the process ended, and what it printed.
 func TestFailure(t *testing.T) {
-	const statusError = -4 // METIS_ERROR
+	const statusMemory, statusError = -3, -4 // METIS_ERROR_MEMORY, METIS_ERROR
 	killed := errors.New("signal: killed")
 	for _, c := range []struct {
 		err    error
@@ -248,46 +246,21 @@ func TestChildDies(t *testing.T) {
 	}
 }
 
-// ownVariable in the environment makes this program say that it does its own work.
-const ownVariable = "WEFT_OWN_WORK"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(ownVariable) != "" {
-		fmt.Print("own work")
-		os.Exit(0)
-	}
-	Child()
-	os.Exit(m.Run())
+// TestInputError: an error has what METIS printed.
+func TestInputError(t *testing.T) {
+	p := grid(t, 4, Weights{})
+	p.shared.constraints = 0
+	_, err := p.Solve(t.Context(), 2, 0, 0)
+	assert.EqualError(t, err, "METIS failed: it returned an error (Input Error: Incorrect ncon.)")
 }
 
-// TestImportedOnly: a program that imports the package and does not call Child does its own work, whatever
-// its environment says, and gets an error from Solve.
-func TestImportedOnly(t *testing.T) {
-	program := exec.Command("/proc/self/exe")
-	program.Env = append(os.Environ(), runVariable+"=1", ownVariable+"=1")
-	if said, err := program.CombinedOutput(); err != nil || string(said) != "own work" {
-		t.Errorf("%v: %s", err, said)
-	}
-	defer func() { able = true }()
-	able = false
-	part, err := grid(t, 4, Weights{}).Solve(t.Context(), 2, 0, 0)
-	if want := "METIS runs in a child process, which is this program once more: call Child of " +
-		"weft/partition/metis first in main, or divide by range or random"; part != nil ||
-		!errors.Is(err, ErrNoChild) || err.Error() != want {
-		t.Errorf("%v, %v", part, err)
-	}
+// stopsItself makes the child a process that stops itself in the place of METIS.
+func stopsItself(t *testing.T) {
+	script, itself := filepath.Join(t.TempDir(), "script"), program
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\nkill -STOP $$\n"), 0o777))
+	program = script
+	t.Cleanup(func() { program = itself })
 }
-
-// stopVariable in the environment makes the child stop before it runs METIS. Variables are initialised before
-// any init runs.
-const stopVariable = "WEFT_STOP_METIS"
-
-var _ = func() error {
-	if os.Getenv(runVariable) == "" || os.Getenv(stopVariable) == "" {
-		return nil
-	}
-	return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-}()
 
 // awaitStopped returns once a child of this process is stopped, or the test is over.
 func awaitStopped(t *testing.T) {
@@ -308,7 +281,7 @@ func awaitStopped(t *testing.T) {
 
 // Without a timeout Solve waits for a stopped child until ctx ends.
 func TestCancel(t *testing.T) {
-	t.Setenv(stopVariable, "1")
+	stopsItself(t)
 	p := grid(t, 4, Weights{})
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -323,7 +296,7 @@ func TestCancel(t *testing.T) {
 
 // Solve does not wait for ever for a child that was stopped.
 func TestStopped(t *testing.T) {
-	t.Setenv(stopVariable, "1")
+	stopsItself(t)
 	p := grid(t, 4, Weights{})
 	want := regexp.MustCompile(`^METIS failed: process \d+ is (stopped|waiting) .*did nothing for 200ms$`)
 	for {
@@ -374,14 +347,23 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// The variable without the memory ends the program with an error.
-func TestVariableAlone(t *testing.T) {
-	child := exec.Command("/proc/self/exe")
-	child.Env = append(os.Environ(), runVariable+"=1")
-	said, err := child.CombinedOutput()
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 1 ||
-		!strings.HasPrefix(string(said), "WEFT_RUN_METIS is set") {
-		t.Errorf("%v: %s", err, said)
+// TestNameAlone: the name without the memory ends the program with an error, and no other name does.
+func TestNameAlone(t *testing.T) {
+	for _, c := range []struct {
+		args   []string
+		said   string
+		status int
+	}{
+		{[]string{"weft-metis"}, "weft-metis: no graph came with this name\n", 1},
+		{[]string{"weft-metis", "-test.run=^$"}, "PASS\n", 0},
+		{[]string{"weft", "-test.run=^$"}, "PASS\n", 0},
+	} {
+		child := exec.Command("/proc/self/exe")
+		child.Args = c.args
+		said, err := child.CombinedOutput()
+		status := child.ProcessState.ExitCode()
+		if status != c.status || !strings.HasSuffix(string(said), c.said) {
+			t.Errorf("%q: status %d, %v: %s", c.args, status, err, said)
+		}
 	}
 }

@@ -28,7 +28,6 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
-	"weft/partition/metis"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/worker"
@@ -539,9 +538,8 @@ func TestDiscardLeavesAnother(t *testing.T) {
 	assert.Equal(t, []string{metricsFile, configFile, stateFile}, names(t, dir))
 }
 
-// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+// TestMain fails where a test leaves a goroutine behind.
 func TestMain(m *testing.M) {
-	metis.Child()
 	goleak.VerifyTestMain(m)
 }
 

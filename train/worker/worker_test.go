@@ -20,7 +20,6 @@ import (
 	"weft/nn"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
-	"weft/partition/metis"
 	"weft/tensor"
 	"weft/train/engine"
 	"weft/train/setting"
@@ -132,9 +131,8 @@ func TestWeightsOfStages(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestMain runs METIS where a test has started it, and fails where a test leaves a goroutine behind.
+// TestMain fails where a test leaves a goroutine behind.
 func TestMain(m *testing.M) {
-	metis.Child()
 	goleak.VerifyTestMain(m)
 }
 
