@@ -290,15 +290,22 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	if a.Values != nil {
 		b.Values = t.Memory.New(kind, 1, a.Entries())
 	}
-	t.Host(func() { b.SetTranspose(a) })
+	b.SetTranspose(a)
 	return b
 }
 
-// SetTranspose makes a, which has the sizes of b's transpose, that. It is done once for each matrix, on one
-// thread.
+// SetTranspose makes a, which has the sizes of b's transpose, that, where this worker writes a. It is done
+// once for each matrix, on one thread.
 func (a *CSR) SetTranspose(b *CSR) {
-	from, columns := b.Indptr.Int64s(), b.Indices.Int32s()
-	next, rows := a.Indptr.Int64s(), a.Indices.Int32s()
+	from, columns := b.Indptr.ReadInt64s(), b.Indices.ReadInt32s()
+	next, rows := a.Indptr.WriteInt64s(), a.Indices.WriteInt32s()
+	if len(next) == 0 {
+		return
+	}
+	var values, to []float32
+	if b.Values != nil {
+		values, to = b.Values.ReadFloats(), a.Values.WriteFloats()
+	}
 	clear(next)
 	for _, c := range columns {
 		next[c+1]++
@@ -310,8 +317,8 @@ func (a *CSR) SetTranspose(b *CSR) {
 		for k := from[r]; k < from[r+1]; k++ {
 			c := columns[k]
 			rows[next[c]] = int32(r)
-			if b.Values != nil {
-				a.Values.Floats()[next[c]] = b.Values.Floats()[k]
+			if values != nil {
+				to[next[c]] = values[k]
 			}
 			next[c]++
 		}

@@ -53,8 +53,9 @@ type Matrix struct {
 	Element    Element
 	Device     Device
 
-	planned  bool // it holds nothing: its Meter plans
-	others   bool // another worker writes its elements
+	planned  bool    // it holds nothing: its Meter plans
+	known    []int32 // what ReadInt32s has of it all the same
+	others   bool    // another worker writes its elements
 	data     unsafe.Pointer
 	meter    *Meter  // nil for a view
 	of       *Matrix // of a view of a matrix that may rest: that matrix
@@ -99,51 +100,85 @@ func (m *Matrix) BFloat16s() []uint16 { return view[uint16](m, BFloat16) }
 // Bytes are Floats of a matrix of whatever type, for callers that only move them.
 func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
 
-// ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none: the
-// slice is empty.
-func (m *Matrix) ReadFloats() []float32 { return held(m, m.Floats()) }
+// ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none, and
+// nil has none: the slice is empty.
+func (m *Matrix) ReadFloats() []float32 { return read[float32](m, Float32) }
 
 // ReadDoubles are ReadFloats of a Float64 matrix.
-func (m *Matrix) ReadDoubles() []float64 { return held(m, m.Doubles()) }
+func (m *Matrix) ReadDoubles() []float64 { return read[float64](m, Float64) }
 
-// ReadInt32s are ReadFloats of an Int32 matrix.
-func (m *Matrix) ReadInt32s() []int32 { return held(m, m.Int32s()) }
-
-// ReadInt64s are ReadFloats of an Int64 matrix.
-func (m *Matrix) ReadInt64s() []int64 { return held(m, m.Int64s()) }
-
-// ReadBytes are ReadFloats of a matrix of whatever type.
-func (m *Matrix) ReadBytes() []byte { return held(m, m.Bytes()) }
-
-// WriteFloats are the elements of a Float32 matrix that the caller sets, or changes, valid until Release. A
-// plan has none, and so has a worker for a matrix of NewCommon that another writes: the slice is empty.
-func (m *Matrix) WriteFloats() []float32 { return ours(m, m.Floats()) }
-
-// WriteDoubles are WriteFloats of a Float64 matrix.
-func (m *Matrix) WriteDoubles() []float64 { return ours(m, m.Doubles()) }
-
-// WriteInt32s are WriteFloats of an Int32 matrix.
-func (m *Matrix) WriteInt32s() []int32 { return ours(m, m.Int32s()) }
-
-// WriteInt64s are WriteFloats of an Int64 matrix.
-func (m *Matrix) WriteInt64s() []int64 { return ours(m, m.Int64s()) }
-
-// WriteBytes are WriteFloats of a matrix of whatever type.
-func (m *Matrix) WriteBytes() []byte { return ours(m, m.Bytes()) }
-
-// held are elements that a matrix holds, and ours those that this worker writes.
-func held[T any](m *Matrix, elements []T) []T {
-	if m.planned {
-		return nil
+// ReadInt32s are ReadFloats of an Int32 matrix, in a plan those of Known.
+func (m *Matrix) ReadInt32s() []int32 {
+	elements := read[int32](m, Int32)
+	if m != nil && m.planned {
+		return m.known
 	}
 	return elements
 }
 
-func ours[T any](m *Matrix, elements []T) []T {
-	if m.others {
+// Known gives ReadInt32s elements in a plan, too, where what follows depends on them. They stay as they are.
+func (m *Matrix) Known(elements []int32) {
+	if m.planned {
+		m.known = elements
+	}
+}
+
+// ReadInt64s are ReadFloats of an Int64 matrix.
+func (m *Matrix) ReadInt64s() []int64 { return read[int64](m, Int64) }
+
+// ReadBFloat16s are ReadFloats of a BFloat16 matrix: the bits of its elements.
+func (m *Matrix) ReadBFloat16s() []uint16 { return read[uint16](m, BFloat16) }
+
+// ReadBytes are ReadFloats of a matrix of whatever type.
+func (m *Matrix) ReadBytes() []byte { return held(m, (*Matrix).Bytes) }
+
+// WriteFloats are the elements of a Float32 matrix that the caller sets, or changes, valid until Release. A
+// plan has none, and so has a worker for a matrix of NewCommon that another writes, and nil: the slice is
+// empty.
+func (m *Matrix) WriteFloats() []float32 { return written[float32](m, Float32) }
+
+// WriteDoubles are WriteFloats of a Float64 matrix.
+func (m *Matrix) WriteDoubles() []float64 { return written[float64](m, Float64) }
+
+// WriteInt32s are WriteFloats of an Int32 matrix.
+func (m *Matrix) WriteInt32s() []int32 { return written[int32](m, Int32) }
+
+// WriteInt64s are WriteFloats of an Int64 matrix.
+func (m *Matrix) WriteInt64s() []int64 { return written[int64](m, Int64) }
+
+// WriteBFloat16s are WriteFloats of a BFloat16 matrix: the bits of its elements.
+func (m *Matrix) WriteBFloat16s() []uint16 { return written[uint16](m, BFloat16) }
+
+// WriteBytes are WriteFloats of a matrix of whatever type.
+func (m *Matrix) WriteBytes() []byte { return ours(m, (*Matrix).Bytes) }
+
+func read[T any](m *Matrix, want Element) []T {
+	return held(m, func(m *Matrix) []T { return view[T](m, want) })
+}
+
+func written[T any](m *Matrix, want Element) []T {
+	return ours(m, func(m *Matrix) []T { return view[T](m, want) })
+}
+
+// held are the elements that a matrix holds, and ours those that this worker writes. What rests comes back in
+// a plan, too.
+func held[T any](m *Matrix, elements func(*Matrix) []T) []T {
+	if m == nil {
 		return nil
 	}
-	return held(m, elements)
+	all := elements(m)
+	if m.planned {
+		return nil
+	}
+	return all
+}
+
+func ours[T any](m *Matrix, elements func(*Matrix) []T) []T {
+	all := held(m, elements)
+	if m == nil || m.others {
+		return nil
+	}
+	return all
 }
 
 func view[T any](m *Matrix, want Element) []T {

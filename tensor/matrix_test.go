@@ -3,6 +3,7 @@ package tensor_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -71,6 +72,9 @@ func TestElements(t *testing.T) {
 		tensor.Int64: func(m *tensor.Matrix) [3]int {
 			return [3]int{8 * len(m.Int64s()), 8 * len(m.ReadInt64s()), 8 * len(m.WriteInt64s())}
 		},
+		tensor.BFloat16: func(m *tensor.Matrix) [3]int {
+			return [3]int{2 * len(m.BFloat16s()), 2 * len(m.ReadBFloat16s()), 2 * len(m.WriteBFloat16s())}
+		},
 	} {
 		m, planned := meter.NewElement(tensor.Buffers, element, 5, 7), plan.NewElement(tensor.Buffers, element, 5, 7)
 		all := 35 * element.Size()
@@ -88,6 +92,21 @@ func TestElements(t *testing.T) {
 			if other != element {
 				panics(t, "element type", func() { bytes(&tensor.Matrix{Element: other}) })
 			}
+		}
+	}
+	var none *tensor.Matrix
+	if len(none.ReadFloats())+len(none.WriteInt32s())+len(none.ReadBytes())+len(none.WriteBytes()) > 0 {
+		t.Error("nil has elements")
+	}
+	for _, of := range []*tensor.Meter{meter, plan} {
+		m := of.NewElement(tensor.Buffers, tensor.Int32, 1, 2)
+		m.Known([]int32{3, 4})
+		known := []int32{0, 0}
+		if of == plan {
+			known = []int32{3, 4}
+		}
+		if got := m.ReadInt32s(); !slices.Equal(got, known) {
+			t.Errorf("%v is known, want %v", got, known)
 		}
 	}
 	panics(t, "-1×2", func() { meter.New(tensor.Buffers, -1, 2) })

@@ -121,7 +121,11 @@ func (d *divided) checkWeights(t rapid.TB, st *structure, a gnn.Along) {
 		for _, b := range blocks {
 			indptr := b.In.Indptr.Int64s()
 			for row := range b.In.Rows {
-				v := own[b.Target(row)]
+				target := row
+				if b.Targets != nil {
+					target = int(b.Targets.Int32s()[row])
+				}
+				v := own[target]
 				got[v] = append(got[v], b.In.Values.Floats()[indptr[row]:indptr[row+1]]...)
 			}
 		}

@@ -128,7 +128,7 @@ func entries(b *Block, a *kernel.CSR, own bool) (all []arrow) {
 		for at := a.Indptr.Int64s()[i]; at < a.Indptr.Int64s()[i+1]; at++ {
 			one := arrow{b.IDs.Int32s()[a.Indices.Int32s()[at]], int32(i), 1}
 			if own {
-				one.target = int32(b.Target(i))
+				one.target = int32(entriesOf(b.Targets)(i))
 			}
 			if a.Values != nil {
 				one.weight = a.Values.Floats()[at]
@@ -179,7 +179,7 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 				n += len(of[q])
 			}
 			for v, want := range loops {
-				if got := e.loopsOf(v); got != want {
+				if got := e.loopCounts()(v); got != want {
 					t.Errorf("row %d of %d has %d loops, want %d", v, me, got, want)
 				}
 			}

@@ -143,14 +143,13 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 		e.loopStart, e.loopW = readLoopWeights(s, isLoop, loops)
 		e.loopFeatures = from.Data.features(team, s.r, all-inner)
 	}
-	if !writes(team) {
+	fill, row, loop := b.filler(s.r), from.localSources(), 0
+	if fill == nil {
 		return b
 	}
 	if e.Loops != nil {
-		copy(e.Loops.Int32s(), loops)
+		copy(e.Loops.WriteInt32s(), loops)
 	}
-	fill, row, loop := newFiller(b.In), from.localSources(), 0
-	fill.of, fill.features = s.r, b.Features
 	s.each(func(v int, k int64) {
 		if !isLoop(v, k) {
 			fill.addEdge(v, row(s.r.Sources[k]), k)
@@ -258,7 +257,7 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	}
 	count := func(list entryList) []blockCount {
 		counts := make([]blockCount, len(columns))
-		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(v, team.Planning()) })
+		list(func(v int, item int32, _ int64) { counts[int(index[item])/o.step].add(int32(v)) })
 		return counts
 	}
 	counts := count(some)
@@ -278,22 +277,19 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 			b.IDs = mem.NewElement(tensor.Graph, tensor.Int32, 1, sources[message])
 		}
 		rows := o.rows
-		if allCounts[message].rows*fewTargets < o.allRows {
-			rows, b.targets = counts[message].rows, counts[message].list
+		if len(allCounts[message].rows)*fewTargets < o.allRows {
+			targets := counts[message].rows
+			rows = len(targets)
 			b.Targets = mem.NewCommon(tensor.Graph, tensor.Int32, 1, rows)
+			copy(b.Targets.WriteInt32s(), targets)
+			b.Targets.Known(targets)
 		}
 		b.In = newCSR(mem.NewCommon, rows, n, counts[message].edges, o.of.Weights != nil)
 		b.Features = o.data.features(team, o.of, counts[message].edges)
 		blocks = append(blocks, b)
-		if writes(team) {
-			fillers[message] = newFiller(b.In)
-			fillers[message].of, fillers[message].features = o.of, b.Features
-			if b.Targets != nil {
-				fillers[message].targets = b.Targets.Int32s()
-			}
-		}
+		fillers[message] = b.filler(o.of)
 	}
-	if !writes(team) {
+	if !slices.ContainsFunc(fillers, func(f *filler) bool { return f != nil }) {
 		return blocks, listed
 	}
 	some(func(v int, item int32, k int64) {
@@ -307,21 +303,16 @@ func newBlocks(team *kernel.Team, some, all entryList, o outline) (blocks []*Blo
 	return blocks, listed
 }
 
-// blockCount counts a block's edges and their destination rows. Edges are added row by row.
+// blockCount counts a block's edges, and lists their destination rows. Edges are added row by row.
 type blockCount struct {
-	edges, rows int
-	last        int     // row of the last edge, counted from 1
-	list        []int32 // the rows, if they are asked for
+	edges int
+	rows  []int32
 }
 
-func (c *blockCount) add(row int, lists bool) {
+func (c *blockCount) add(row int32) {
 	c.edges++
-	if c.last != row+1 {
-		c.rows++
-		c.last = row + 1
-		if lists {
-			c.list = append(c.list, int32(row))
-		}
+	if n := len(c.rows); n == 0 || c.rows[n-1] != row {
+		c.rows = append(c.rows, row)
 	}
 }
 
@@ -342,14 +333,9 @@ func newCSR(allocated allocate, rows, cols, entries int, weighted bool) *kernel.
 // newOut makes the transpose of a matrix, as the worker that shares both writes it.
 func newOut(team *kernel.Team, in *kernel.CSR) *kernel.CSR {
 	out := newCSR(team.Memory.NewCommon, in.Cols, in.Rows, in.Entries(), in.Values != nil)
-	if writes(team) {
-		out.SetTranspose(in)
-	}
+	out.SetTranspose(in)
 	return out
 }
-
-// writes reports whether the team writes the elements of the matrices of NewCommon that it makes.
-func writes(team *kernel.Team) bool { return !team.Planning() && team.Memory.Writes() }
 
 // filler writes the entries of a matrix, row by row.
 type filler struct {
@@ -357,18 +343,31 @@ type filler struct {
 	indptr  []int64
 	columns []int32
 	values  []float32
-	targets []int32 // Block.Targets: the rows that have entries; nil if the matrix has all rows
-	listed  int     // number of targets so far
+	targets []int32 // Block.Targets, from the last row with an entry on; nil if the matrix has all rows
+	listed  int     // the number of that row
 	row, at int
 	// For addEdge: the relation that has the edges, and Block.Features.
 	of       *graph.Relation
 	features *tensor.Matrix
 }
 
+// newFiller returns nil where this worker writes no elements of the matrix.
 func newFiller(a *kernel.CSR) *filler {
-	f := &filler{a: a, indptr: a.Indptr.Int64s(), columns: a.Indices.Int32s()}
+	f := &filler{a: a, indptr: a.Indptr.WriteInt64s(), columns: a.Indices.WriteInt32s()}
 	if a.Values != nil {
-		f.values = a.Values.Floats()
+		f.values = a.Values.WriteFloats()
+	}
+	if len(f.indptr) == 0 {
+		return nil
+	}
+	return f
+}
+
+// filler is newFiller for the edges of a block, which r has.
+func (b *Block) filler(r *graph.Relation) *filler {
+	f := newFiller(b.In)
+	if f != nil {
+		f.of, f.features, f.targets = r, b.Features, b.Targets.ReadInt32s()
 	}
 	return f
 }
@@ -377,11 +376,10 @@ func newFiller(a *kernel.CSR) *filler {
 // values.
 func (f *filler) add(row int, column int32, value float32) {
 	if f.targets != nil {
-		if f.listed == 0 || f.targets[f.listed-1] != int32(row) {
-			f.targets[f.listed] = int32(row)
-			f.listed++
+		for f.targets[0] != int32(row) {
+			f.targets, f.listed = f.targets[1:], f.listed+1
 		}
-		row = f.listed - 1
+		row = f.listed
 	}
 	f.upTo(row)
 	f.columns[f.at] = column

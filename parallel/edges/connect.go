@@ -26,8 +26,11 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 		if q != me {
 			halo[rank] = needed[q]
 			lists[rank] = make([]int32, sum(messages(q, me)))
+			if out != nil {
+				copy(lists[rank], out[q].rows) // what is expected, where nothing comes: in a plan
+			}
 			theirs[rank] = make([]int32, sum(messages(me, q)))
-			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
+			if len(halo[rank]) != len(theirs[rank]) {
 				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored "+
 					"partition says %d; partition the graph again", me, len(halo[rank]), q, len(theirs[rank]))
 			}
@@ -41,8 +44,8 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 		list := lists[s.Holders[q]]
 		for i, rows := range messages(q, me) {
 			m := &Message{Peer: s.Holders[q], Rows: kernel.List(e.team, tensor.Graph, list[:rows])}
-			if e.team.Planning() && e.comm.Nearby(m.Peer) {
-				m.rows = list[:rows]
+			if e.comm.Nearby(m.Peer) {
+				m.Rows.Known(list[:rows])
 			}
 			if out != nil && i < len(out[q].sums) {
 				m.Sums = out[q].sums[i]
@@ -55,54 +58,40 @@ func (e *Edges) connect(s *Source, needed [][]int32, out []*outgoing) error {
 }
 
 // tell sends the other workers halo, the rows that are needed of them. It sets lists and theirs, which have
-// room for what comes. In a plan they stay as they are.
+// room for what comes.
 func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) error {
-	planning := e.team.Planning()
-	if planning {
-		for rank := range halo {
-			if !e.comm.Nearby(rank) {
-				halo[rank] = make([]int32, len(theirs[rank]))
-			}
-		}
-	}
 	if err := comm.AllToAllOf(e.comm, comm.Setup, halo, lists); err != nil {
 		return err
 	}
-	var ids []int32
-	if e.SourceIDs != nil {
-		ids = e.SourceIDs.Int32s()
-	}
-	vertices := make([][]int32, len(lists))
+	ids, vertices := e.SourceIDs.ReadInt32s(), make([][]int32, len(lists))
 	for rank, list := range lists {
-		if planning && !e.comm.Nearby(rank) {
-			vertices[rank] = list // as many
-			continue
-		}
+		vertices[rank] = make([]int32, len(list))
 		for i, number := range list {
 			row, found := s.sourceRow(number)
 			if !found {
 				return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank,
 					e.comm.Rank(), number, e.Sources)
 			}
-			if list[i] = row; planning {
-				vertices[rank] = append(vertices[rank], 0)
-			} else {
-				vertices[rank] = append(vertices[rank], ids[row])
-			}
+			list[i] = row
 		}
+		e.team.Host(func() {
+			for i, row := range list {
+				vertices[rank][i] = ids[row]
+			}
+		})
 	}
 	for q, o := range out {
-		if o != nil && !planning && !slices.Equal(lists[s.Holders[q]], o.rows) {
+		if o != nil && !slices.Equal(lists[s.Holders[q]], o.rows) {
 			return refusal.Graph.Errorf("partitions %d and %d store different edges from one to the other; "+
 				"partition the graph again", s.Me, q)
 		}
 	}
-	if err := comm.AllToAllOf(e.comm, comm.Setup, vertices, theirs); err != nil || planning {
+	if err := comm.AllToAllOf(e.comm, comm.Setup, vertices, theirs); err != nil {
 		return err
 	}
 	at := make([]int, len(theirs))
 	for _, b := range e.Remote() {
-		at[b.Peer] += copy(b.IDs.Int32s(), theirs[b.Peer][at[b.Peer]:])
+		at[b.Peer] += copy(b.IDs.WriteInt32s(), theirs[b.Peer][at[b.Peer]:])
 	}
 	return nil
 }
@@ -166,14 +155,13 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	n := e.comm.Size()
 	send, receive := make([][]float32, n), make([][]float32, n)
 	for _, p := range e.Needed {
-		values, rows := own.Floats(), p.Rows.Int32s()
-		if e.team.Planning() {
-			send[p.Peer] = append(send[p.Peer], make([]float32, len(rows))...)
-			continue
-		}
-		for _, row := range rows {
-			send[p.Peer] = append(send[p.Peer], values[row])
-		}
+		values, rows, sent := own.ReadFloats(), p.Rows.ReadInt32s(), make([]float32, p.Rows.Cols)
+		e.team.Host(func() {
+			for i, row := range rows {
+				sent[i] = values[row]
+			}
+		})
+		send[p.Peer] = append(send[p.Peer], sent...)
 	}
 	for _, b := range e.Remote() {
 		receive[b.Peer] = append(receive[b.Peer], make([]float32, b.IDs.Cols)...)
@@ -181,16 +169,13 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	if err := comm.AllToAllOf(e.comm, comm.Setup, send, receive); err != nil {
 		return nil, err
 	}
-	at := make([]int, n)
 	for i, b := range e.Remote() {
-		values := columns[i].Floats() // a plan asks for them, too, so that what rests comes back
-		if e.team.Planning() {
-			continue
-		}
-		for sum := b.IDs.Cols; sum < len(values); sum++ {
+		values, rows, theirs := columns[i].WriteFloats(), b.IDs.Cols, receive[b.Peer]
+		copy(values, theirs[:rows])
+		for sum := rows; sum < len(values); sum++ {
 			values[sum] = 1
 		}
-		at[b.Peer] += copy(values[:b.IDs.Cols], receive[b.Peer][at[b.Peer]:])
+		receive[b.Peer] = theirs[rows:]
 	}
 	return columns, nil
 }

@@ -68,36 +68,25 @@ func (t *Thin) Draw(d Drop) *Edges {
 	}
 	t.last, t.drawn = d, true
 	t.forget()
-	keeps := func(source, target, occurrence int64) bool {
+	keeps := func(source, target int, occurrence int64) bool {
 		if t.reversed {
 			source, target = target, source
 		}
-		return d.Keeps(source, target, occurrence)
+		return d.Keeps(int64(source), int64(target), occurrence)
 	}
 	for i, b := range t.full.Blocks {
-		thin, source, target := t.Blocks[i], idsOf(b.IDs), idsOf(t.IDs)
-		rows := func(row int) int64 { return target(int32(b.Target(row))) }
-		tensor.Touch(b.Targets)
+		thin, source, target, rows := t.Blocks[i], entriesOf(b.IDs), entriesOf(t.IDs), entriesOf(b.Targets)
 		t.filter(thin.In, b.In, thin.Features, b.Features,
 			func(row int, column int32, occurrence int64) bool {
-				return keeps(source(column), rows(row), occurrence)
+				return keeps(source(int(column)), target(rows(row)), occurrence)
 			})
 		t.filter(thin.Out, b.Out, nil, nil, func(row int, column int32, occurrence int64) bool {
-			return keeps(source(int32(row)), rows(int(column)), occurrence)
+			return keeps(source(row), target(rows(int(column))), occurrence)
 		})
 		thin.listFeatureRows(t.team)
 	}
 	t.drawLoops(keeps)
 	return t.Edges
-}
-
-// idsOf returns a function from rows to their original ids; nil: the rows.
-func idsOf(ids *tensor.Matrix) func(row int32) int64 {
-	if ids == nil {
-		return func(row int32) int64 { return int64(row) }
-	}
-	list := ids.Int32s()
-	return func(row int32) int64 { return int64(list[row]) }
 }
 
 // filter writes the entries of a that keep chooses, and the rows of features that belong to them. keep gets
@@ -108,14 +97,23 @@ func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
 	for _, m := range []*tensor.Matrix{z.Indptr, z.Indices, z.Values, zf} {
 		m.Thaw()
 	}
-	from, to := t.entriesOf(a, af), t.entriesOf(z, zf)
-	if t.team.Planning() {
-		return
+	from := &arrays{
+		a.Indptr.ReadInt64s(), a.Indices.ReadInt32s(), a.Values.ReadFloats(), af.ReadBytes(), entryBytes(af),
 	}
+	to := &arrays{
+		z.Indptr.WriteInt64s(), z.Indices.WriteInt32s(), z.Values.WriteFloats(), zf.WriteBytes(), from.width,
+	}
+	t.team.Host(func() { t.keep(to, from, keep) })
+	z.FindHubs()
+}
+
+// keep makes the entries of one matrix those of another that keep chooses.
+func (t *Thin) keep(to, from *arrays, keep func(row int, column int32, occurrence int64) bool) {
 	const rowsOfPart = 1 << 12
-	counts := make([]int64, a.Rows)
-	t.team.Parallel((a.Rows+rowsOfPart-1)/rowsOfPart, func(part int) { // each row to where it begins in a
-		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, a.Rows); row++ {
+	last := len(from.indptr) - 1
+	counts := make([]int64, last)
+	t.team.Parallel((last+rowsOfPart-1)/rowsOfPart, func(part int) { // each row to where it begins in a
+		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, last); row++ {
 			begin, occurrence := from.indptr[row], int64(0)
 			for k := begin; k < from.indptr[row+1]; k++ {
 				if occurrence++; k == begin || from.columns[k] != from.columns[k-1] {
@@ -137,8 +135,7 @@ func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
 		to.indptr[row] = at
 		at += n
 	}
-	to.indptr[a.Rows] = at
-	z.FindHubs()
+	to.indptr[last] = at
 }
 
 // arrays are those of a matrix, and the features of its entries.
@@ -147,19 +144,15 @@ type arrays struct {
 	columns []int32
 	values  []float32 // nil: there are none
 	bytes   []byte    // of the features
-	width   int64     // bytes of one entry's features
+	width   int64     // entryBytes
 }
 
-// entriesOf returns the arrays. A plan asks for them, too, so that what rests comes back.
-func (t *Thin) entriesOf(a *kernel.CSR, features *tensor.Matrix) *arrays {
-	e := &arrays{indptr: a.Indptr.Int64s(), columns: a.Indices.Int32s()}
-	if a.Values != nil {
-		e.values = a.Values.Floats()
+// entryBytes is the number of bytes of one entry's features.
+func entryBytes(features *tensor.Matrix) int64 {
+	if features == nil {
+		return 0
 	}
-	if features != nil {
-		e.bytes, e.width = features.Bytes(), int64(features.Cols*features.Element.Size())
-	}
-	return e
+	return int64(features.Cols * features.Element.Size())
 }
 
 // take makes entry k that of number l of another matrix.
@@ -174,21 +167,15 @@ func (e *arrays) take(k int64, from *arrays, l int64) {
 }
 
 // drawLoops keeps some of the stored self loops.
-func (t *Thin) drawLoops(keeps func(source, target, occurrence int64) bool) {
+func (t *Thin) drawLoops(keeps func(source, target int, occurrence int64) bool) {
 	if t.full.Loops == nil {
 		return
 	}
 	t.Loops.Thaw()
 	t.loopFeatures.Thaw()
-	id, counts, all := idsOf(t.IDs), t.Loops.Int32s(), t.full.Loops.Int32s()
-	var from, to []byte
-	width := 0
-	if f := t.loopFeatures; f != nil {
-		from, to, width = t.full.loopFeatures.Bytes(), f.Bytes(), f.Cols*f.Element.Size()
-	}
-	if t.team.Planning() {
-		return
-	}
+	id, counts, all := entriesOf(t.IDs), t.Loops.WriteInt32s(), t.full.Loops.ReadInt32s()
+	from, to := t.full.loopFeatures.ReadBytes(), t.loopFeatures.WriteBytes()
+	width := int(entryBytes(t.loopFeatures))
 	weights := t.full.loopW
 	t.loopStart, t.loopW = nil, nil
 	if weights != nil {
@@ -198,7 +185,7 @@ func (t *Thin) drawLoops(keeps func(source, target, occurrence int64) bool) {
 	for v, n := range all {
 		counts[v] = 0
 		for k := range n {
-			if keeps(id(int32(v)), id(int32(v)), int64(k)) {
+			if keeps(id(v), id(v), int64(k)) {
 				counts[v]++
 				if weights != nil {
 					t.loopW = append(t.loopW, weights[at])

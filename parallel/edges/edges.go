@@ -75,22 +75,13 @@ type Block struct {
 	// Int32: the sources' vertices in the original graph, without sums; nil: the row numbers
 	IDs *tensor.Matrix
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
-	// the block. It is nil if In has a row for each local row.
+	// the block, in a plan, too. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
-	targets []int32 // those of Targets in a plan
 	// Features are those of the edges, in the order of the entries of In: entries × columns. nil: the
 	// relation has none, or its Source does not copy them.
 	Features *tensor.Matrix
 
 	featureRows *tensor.Matrix // made at its first use
-}
-
-// Target returns the local row that row i of the block's matrix belongs to.
-func (b *Block) Target(i int) int {
-	if b.Targets == nil {
-		return i
-	}
-	return int(b.Targets.Int32s()[i])
 }
 
 // fewTargets: a block with edges into fewer than 1/fewTargets of the local rows lists these rows. Its memory
@@ -99,27 +90,12 @@ const fewTargets = 4
 
 // Message lists the local rows that one message to another worker holds, and the partial sums behind them.
 type Message struct {
-	Peer int            // rank of the worker that needs them
-	Rows *tensor.Matrix // Int32, 1 × n
+	Peer int // rank of the worker that needs them
+	// Int32, 1 × n; a plan knows those that another partition of its worker needs
+	Rows *tensor.Matrix
 	// Sums are the edges that the message holds partial sums of; nil: none. They are seen from their sources:
 	// In has local rows × sums, and Out, sums × all local rows of the sources' type, makes the sums.
 	Sums *Block
-
-	rows []int32 // those of Rows in a plan of a worker that holds the other partition, too
-}
-
-// List returns the listed rows, in a plan, too, if the worker holds the other partition.
-func (m *Message) List() []int32 { return listed(m.Rows, m.rows) }
-
-// TargetList returns the rows of Targets, in a plan, too.
-func (b *Block) TargetList() []int32 { return listed(b.Targets, b.targets) }
-
-func listed(list *tensor.Matrix, planned []int32) []int32 {
-	rows := list.Int32s()
-	if planned != nil {
-		return planned
-	}
-	return rows
 }
 
 // Source says where a worker reads the edges of one relation and direction from.
@@ -255,7 +231,7 @@ func (e *Edges) written(common *comm.Comm) error {
 	if common == nil {
 		return nil
 	}
-	if err := common.Barrier(comm.Setup); err != nil || writes(e.team) || e.team.Planning() {
+	if err := common.Barrier(comm.Setup); err != nil {
 		return err
 	}
 	for _, b := range e.Blocks {

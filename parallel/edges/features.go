@@ -37,11 +37,12 @@ func copyFeatures(to *tensor.Matrix, row int, r *graph.Relation, k int64) {
 // setRow writes a row of a matrix, rounded to its elements.
 func setRow(to *tensor.Matrix, row int, values []float32) {
 	if to.Element != tensor.BFloat16 {
-		copy(to.Floats()[row*to.Cols:], values)
+		copy(to.WriteFloats()[row*to.Cols:], values)
 		return
 	}
+	elements := to.WriteBFloat16s()[row*to.Cols:]
 	for i, x := range values {
-		to.BFloat16s()[row*to.Cols+i] = tensor.RoundBFloat16(x)
+		elements[i] = tensor.RoundBFloat16(x)
 	}
 }
 
@@ -68,16 +69,14 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 		return
 	}
 	b.featureRows.Thaw()
-	// a plan uses them, too
-	columns, indptr, rows := b.In.Indices.Int32s(), b.Out.Indptr.Int64s(), b.featureRows.Int32s()
-	if team.Planning() {
-		return
-	}
-	next := slices.Clone(indptr)
-	for k, column := range columns[:indptr[len(indptr)-1]] {
-		rows[next[column]] = int32(k)
-		next[column]++
-	}
+	columns, indptr, rows := b.In.Indices.ReadInt32s(), b.Out.Indptr.ReadInt64s(), b.featureRows.WriteInt32s()
+	team.Host(func() {
+		next := slices.Clone(indptr)
+		for k, column := range columns[:indptr[len(indptr)-1]] {
+			rows[next[column]] = int32(k)
+			next[column]++
+		}
+	})
 }
 
 // featuresOfLoops returns the features of the entries of loopMatrix. With OneEach they are the means of the
@@ -93,43 +92,42 @@ func (e *Edges) featuresOfLoops(loops SelfLoops) *tensor.Matrix {
 	team, columns := e.team, e.Local().Features.Cols
 	m := team.Memory.NewElement(tensor.Features, team.Storage, e.Rows, columns)
 	e.made = append(e.made, m)
-	for _, b := range e.Blocks {
-		tensor.Touch(b.In.Indptr, b.Targets, b.Features)
-	}
-	if team.Planning() {
-		return m
-	}
 	sums, degrees := make([]float64, e.Rows*columns), make([]int64, e.Rows)
 	for _, b := range e.Blocks {
-		indptr := b.In.Indptr.Int64s()
-		for i := range b.In.Rows {
-			v := b.Target(i)
+		indptr, target, row := b.In.Indptr.ReadInt64s(), entriesOf(b.Targets), rowsOf(b.Features)
+		for i := 0; i+1 < len(indptr); i++ {
+			v := target(i)
 			degrees[v] += indptr[i+1] - indptr[i]
 			for k := indptr[i]; k < indptr[i+1]; k++ {
-				for c, x := range rowOf(b.Features, int(k)) {
+				for c, x := range row(int(k)) {
 					sums[v*columns+c] += float64(x)
 				}
 			}
 		}
 	}
 	mean := make([]float32, columns)
-	for v, n := range degrees {
-		for c := range mean {
-			mean[c] = float32(sums[v*columns+c] * inverse(float64(n)))
+	team.Host(func() {
+		for v, n := range degrees {
+			for c := range mean {
+				mean[c] = float32(sums[v*columns+c] * inverse(float64(n)))
+			}
+			setRow(m, v, mean)
 		}
-		setRow(m, v, mean)
-	}
+	})
 	return m
 }
 
-// rowOf returns a row of a matrix.
-func rowOf(m *tensor.Matrix, row int) []float32 {
+// rowsOf returns a function that gives the rows of a matrix.
+func rowsOf(m *tensor.Matrix) func(row int) []float32 {
 	if m.Element != tensor.BFloat16 {
-		return m.Floats()[row*m.Cols : (row+1)*m.Cols]
+		values := m.ReadFloats()
+		return func(row int) []float32 { return values[row*m.Cols : (row+1)*m.Cols] }
 	}
-	values := make([]float32, m.Cols)
-	for c, x := range m.BFloat16s()[row*m.Cols : (row+1)*m.Cols] {
-		values[c] = tensor.FromBFloat16(x)
+	elements, values := m.ReadBFloat16s(), make([]float32, m.Cols)
+	return func(row int) []float32 {
+		for c, x := range elements[row*m.Cols : (row+1)*m.Cols] {
+			values[c] = tensor.FromBFloat16(x)
+		}
+		return values
 	}
-	return values
 }

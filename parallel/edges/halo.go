@@ -140,19 +140,21 @@ func (e *Edges) outgoing(s *Source, q int, at *span) (*outgoing, error) {
 	for _, b := range o.sums {
 		if b != nil {
 			b.Out = newOut(e.team, b.In)
-			b.toRows(e.team, len(at.to))
+			b.toRows(len(at.to))
 		}
 	}
 	return o, nil
 }
 
 // toRows renumbers the columns of Out, which are rows of In, to local rows.
-func (b *Block) toRows(team *kernel.Team, rows int) {
-	if b.Out.Cols = rows; b.Targets == nil || !writes(team) {
+func (b *Block) toRows(rows int) {
+	b.Out.Cols = rows
+	if b.Targets == nil {
 		return
 	}
-	for i, column := range b.Out.Indices.Int32s() {
-		b.Out.Indices.Int32s()[i] = b.Targets.Int32s()[column]
+	columns, targets := b.Out.Indices.WriteInt32s(), b.Targets.ReadInt32s()
+	for i, column := range columns {
+		columns[i] = targets[column]
 	}
 }
 

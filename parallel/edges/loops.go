@@ -56,17 +56,17 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	}
 	a := newCSR(team.Memory.NewElement, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
 	e.made = append(e.made, a.Indptr, a.Indices, a.Values)
-	tensor.Touch(e.Loops)
-	if team.Planning() {
+	counts := e.loopCounts()
+	fill := newFiller(a)
+	if fill == nil {
 		return a
 	}
-	fill := newFiller(a)
 	for v := range e.Rows {
 		switch {
 		case loops == OneEach:
 			fill.add(v, int32(v), 1)
 		case e.loopW == nil:
-			for range e.loopsOf(v) {
+			for range counts(v) {
 				fill.add(v, int32(v), 1)
 			}
 		default:
@@ -79,20 +79,29 @@ func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	return a
 }
 
-func (e *Edges) loopsOf(v int) int {
+// loopCounts returns a function that gives the number of a vertex's stored self loops.
+func (e *Edges) loopCounts() func(v int) int {
 	if e.Loops == nil {
-		return 0
+		return func(int) int { return 0 }
 	}
-	return int(e.Loops.Int32s()[v])
+	return entriesOf(e.Loops)
+}
+
+// entriesOf returns a function that gives the entries of a list; nil: their numbers.
+func entriesOf(list *tensor.Matrix) func(i int) int {
+	if list == nil {
+		return func(i int) int { return i }
+	}
+	entries := list.ReadInt32s()
+	return func(i int) int { return int(entries[i]) }
 }
 
 // loopWeights returns the weights of a vertex's self loops, for a relation with edge weights.
 func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
 
-// totalLoopWeight returns the sum of the weights of a vertex's self loops. With OneEach it returns the weight
-// of the last stored loop, or 1 if the vertex has none, as PyG's add_remaining_self_loops does.
-func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
-	n := e.loopsOf(v)
+// totalLoopWeight returns the sum of the weights of a vertex's n self loops. With OneEach it returns the
+// weight of the last stored loop, or 1 if the vertex has none, as PyG's add_remaining_self_loops does.
+func (e *Edges) totalLoopWeight(v, n int, loops SelfLoops) (sum float64) {
 	switch {
 	case loops == OneEach && (n == 0 || e.loopW == nil):
 		return 1
@@ -118,11 +127,11 @@ type meanOf struct {
 func (e *Edges) MeanFactors(loops SelfLoops, self float32) *tensor.Matrix {
 	of := meanOf{loops, self}
 	if e.meanFactors[of] == nil {
-		e.meanFactors[of] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
+		e.meanFactors[of] = e.degreeColumn(countEdges, func(_, stored int, degree float64) float64 {
 			if loops == OneEach {
 				return 1 / (degree + 1 + float64(self))
 			}
-			return inverse(degree + float64(e.loopsOf(v)) + float64(self))
+			return inverse(degree + float64(stored) + float64(self))
 		})
 	}
 	return e.meanFactors[of]
@@ -132,8 +141,8 @@ func (e *Edges) MeanFactors(loops SelfLoops, self float32) *tensor.Matrix {
 // × 1.
 func (e *Edges) inverseRoots(loops SelfLoops) *tensor.Matrix {
 	if e.roots[loops] == nil {
-		e.roots[loops] = e.degreeColumn(sumWeights, func(v int, degree float64) float64 {
-			return inverseRoot(degree + e.totalLoopWeight(v, loops))
+		e.roots[loops] = e.degreeColumn(sumWeights, func(v, stored int, degree float64) float64 {
+			return inverseRoot(degree + e.totalLoopWeight(v, stored, loops))
 		})
 	}
 	return e.roots[loops]
@@ -148,29 +157,21 @@ const (
 	sumWeights degreeOf = true
 )
 
-// inDegrees returns the in-degrees of the local rows, without self loops. A plan uses the same matrices, so
-// that what rests comes back.
-func (e *Edges) inDegrees(of degreeOf) []float64 {
-	planning := e.team.Planning()
-	switch {
-	case e.degrees == nil:
-	case planning:
-		return nil
-	default:
-		return e.degrees(of)
+// inDegrees returns the in-degrees of the local rows, without self loops; zeros or nothing in a plan.
+func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
+	if e.degrees != nil {
+		e.team.Host(func() { sums = e.degrees(of) })
+		return sums
 	}
-	sums := make([]float64, e.Rows)
+	sums = make([]float64, e.Rows)
 	for _, b := range e.Blocks {
-		indptr, weights := b.In.Indptr.Int64s(), []float32(nil)
-		if of == sumWeights && b.In.Values != nil {
-			weights = b.In.Values.Floats()
+		indptr, weights := b.In.Indptr.ReadInt64s(), []float32(nil)
+		if of == sumWeights {
+			weights = b.In.Values.ReadFloats()
 		}
-		tensor.Touch(b.Targets)
-		if planning {
-			continue
-		}
-		for i := range b.In.Rows {
-			sum := &sums[b.Target(i)]
+		target := entriesOf(b.Targets)
+		for i := 0; i+1 < len(indptr); i++ {
+			sum := &sums[target(i)]
 			if weights == nil {
 				*sum += float64(indptr[i+1] - indptr[i])
 				continue
@@ -216,25 +217,24 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// column makes a rows × 1 matrix, charged to the graph's structure. value may read Loops and the other
-// matrices given, which a plan uses, too.
-func (e *Edges) column(value func(v int) float64, reads ...*tensor.Matrix) *tensor.Matrix {
+// column makes a rows × 1 matrix, charged to the graph's structure. value gets the number of each row's
+// stored self loops.
+func (e *Edges) column(value func(v, stored int) float64) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
 	e.made = append(e.made, m)
-	tensor.Touch(append(reads, e.Loops)...)
-	if e.team.Planning() {
-		return m
-	}
-	for v := range m.Floats() {
-		m.Floats()[v] = float32(value(v))
+	stored, values := e.loopCounts(), m.WriteFloats()
+	for v := range values {
+		values[v] = float32(value(v, stored(v)))
 	}
 	return m
 }
 
 // degreeColumn is column for values that depend on each row's in-degree.
-func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) float64) *tensor.Matrix {
+func (e *Edges) degreeColumn(of degreeOf,
+	value func(v, stored int, degree float64) float64,
+) *tensor.Matrix {
 	degrees := e.inDegrees(of)
-	return e.column(func(v int) float64 { return value(v, degrees[v]) })
+	return e.column(func(v, stored int) float64 { return value(v, stored, degrees[v]) })
 }
 
 // inverse returns 1/x, and 0 for 0.

@@ -84,13 +84,12 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	if r.Self != 0 || r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops {
 		e.needsOneType("an aggregation with own rows or degrees")
 	}
+	self := func(_, stored int) float64 { return float64(r.Self) + float64(stored) }
 	switch r.Kind {
 	case gnn.KindSum:
 		var own factors
 		if e.Loops != nil || r.Self != 0 {
-			own.forward.Self = e.column(func(v int) float64 {
-				return float64(r.Self) + float64(e.loopsOf(v))
-			})
+			own.forward.Self = e.column(self)
 			own.backward.Self = own.forward.Self
 		}
 		o.factors[e.Local()] = own
@@ -102,11 +101,11 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		own := factors{kernel.Scales{Row: factor}, kernel.Scales{Col: factor}}
 		if e.Loops != nil || r.Self != 0 {
-			self := func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) }
 			own.forward.Self = e.column(self)
-			own.backward.Self = e.column(func(v int) float64 {
-				return self(v) * float64(factor.Floats()[v])
-			}, factor)
+			factors := factor.ReadFloats()
+			own.backward.Self = e.column(func(v, stored int) float64 {
+				return self(v, stored) * float64(factors[v])
+			})
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
@@ -135,9 +134,10 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
-			own.Self = e.column(func(v int) float64 {
-				return e.totalLoopWeight(v, loops) * float64(root.Floats()[v])
-			}, root)
+			roots := root.ReadFloats()
+			own.Self = e.column(func(v, stored int) float64 {
+				return e.totalLoopWeight(v, stored, loops) * float64(roots[v])
+			})
 		}
 		o.factors[e.Local()] = factors{own, own}
 	default:

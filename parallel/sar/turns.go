@@ -219,7 +219,7 @@ func (v *visits) gather(o *offer, number int, message *tensor.Matrix) []*tensor.
 		return o.rows
 	}
 	for i, rows := range v.rows.Parts(message) {
-		if !o.rows[i].GatherAtRest(rows, p.List()) {
+		if !o.rows[i].GatherAtRest(rows, p.Rows.ReadInt32s()) {
 			v.team.Gather(rows, o.rows[i], p.Rows)
 		}
 	}
@@ -277,7 +277,7 @@ func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Mat
 		rows := g.team.Memory.NewElement(tensor.Buffers, m.Element, b.In.Rows, m.Cols)
 		if c := g.copies[i]; c.of == m {
 			g.team.Gather(rows, c.copy, b.Targets)
-		} else if !m.GatherAtRest(rows, b.TargetList()) {
+		} else if !m.GatherAtRest(rows, b.Targets.ReadInt32s()) {
 			g.team.Gather(rows, m, b.Targets)
 		}
 		picked = append(picked, rows)

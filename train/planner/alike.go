@@ -168,7 +168,7 @@ func (a *Alike) join(f func(row, source int)) {
 		return
 	}
 	halo, step := a.Halo(), scattering(a.Halo())
-	cut := int(each * a.CutShare * float64(n))
+	cut := max(halo*others, int(each*a.CutShare*float64(n))) // each of the rows is read
 	for e := range cut {
 		q, i := 1+e%others, e/others
 		f((q*n/a.Partitions+e*halo/cut)%n, a.start(q)+i*step%halo)

@@ -103,6 +103,15 @@ func TestAlike(t *testing.T) {
 		}
 	})
 	assert.Equal(t, a.Halo(), len(into), "rows that read another partition")
+	tight, read := c.within(4, 4000), map[int]bool{} // 100.5 rows of each pair, and hardly as many edges
+	tight.CutShare, tight.HaloRows = 1206./float64(tight.Edges), 1206./4000
+	require.NoError(t, tight.Check())
+	tight.join(func(_, source int) {
+		if source >= 1000 {
+			read[source] = true
+		}
+	})
+	assert.Equal(t, 3*101, len(read), "halo rows, rounded up")
 	for name, change := range map[string]func(*Alike){
 		"more rows than cut edges":       func(a *Alike) { a.CutShare = .01 },
 		"more rows than the others have": func(a *Alike) { a.CutShare, a.FarShare, a.HaloRows = 1, 0, 3.5 },
