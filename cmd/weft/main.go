@@ -24,16 +24,26 @@ const (
 )
 
 func main() {
+	prepare()
+	mpi.Exit(run())
+}
+
+// prepare does what a process needs once, before its command.
+func prepare() {
 	endWithParent()
 	refusal.SpellSettings(asFlag)
 	watchSignals()
 	outliveReaders()
 	limitMemory()
+}
+
+// run runs the command that the arguments of the process name, and returns its exit status.
+func run() int {
 	root, started := newRoot(os.Args[1:]...)
 	root.SetOut(&output{File: os.Stdout, name: "standard output"})
 	root.SetErr(&output{File: os.Stderr, name: "standard error"})
 	root.SetArgs(longOut(os.Args[1:]))
-	mpi.Exit(execute(root, started))
+	return execute(root, started)
 }
 
 // asFlag is how the user of a command spells a setting.

@@ -41,7 +41,7 @@ import (
 func TestMain(m *testing.M) {
 	silence = math.MaxInt64
 	refusal.SpellSettings(asFlag)
-	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck})
+	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck, "weft-refuses": refuses})
 }
 
 // A process that gets a signal before main, as WEFT_TEST_EARLY_SIGNAL says.
@@ -88,6 +88,13 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
+			r := new(refuser)
+			env.Values[refuserKey] = r
+			env.Defer(func() {
+				if err := r.end(); err != nil {
+					t.Errorf("weft-refuses: %v", err)
+				}
+			})
 			env.Setenv("WEFT_CACHE", env.WorkDir+"/cache")
 			env.Setenv("WEFT_DATA", "")
 			env.Setenv("GOGC", os.Getenv("GOGC")) // as make test sets it
@@ -138,21 +145,104 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// answer is what a command came to.
+type answer struct {
+	Status         int
+	Stdout, Stderr string
+}
+
+// refuses runs the commands whose arguments come on standard input. A command that is refused has done
+// nothing yet, so that one process can run many.
+func refuses() {
+	prepare()
+	requests, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	for {
+		var args []string
+		if err := requests.Decode(&args); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			panic(err)
+		}
+		os.Args = append([]string{"weft"}, args...)
+		os.Stdout, os.Stderr = memoryFile(), memoryFile()
+		a := answer{Status: run(), Stdout: content(os.Stdout), Stderr: content(os.Stderr)}
+		if err := answers.Encode(a); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// memoryFile is an empty file in memory.
+func memoryFile() *os.File {
+	fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
+	if err != nil {
+		panic(err)
+	}
+	return os.NewFile(uintptr(fd), "output")
+}
+
+// content is what was written to a file in memory, which is closed.
+func content(f *os.File) string {
+	_, err := f.Seek(0, io.SeekStart)
+	text, readErr := io.ReadAll(f)
+	if err := errors.Join(err, readErr, f.Close()); err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// refuser is a process of a script that runs refuses.
+type refuser struct {
+	process  *exec.Cmd // nil: none is there
+	requests io.WriteCloser
+	answers  *json.Decoder
+}
+
+const refuserKey = "refuser"
+
+// run runs a command in the process. Where the script has changed its environment, to which the folder
+// belongs, another process begins.
+func (r *refuser) run(ts *testscript.TestScript, args []string) (a answer) {
+	ts.Check(ts.Exec("env", "-0"))
+	env := strings.Split(strings.TrimSuffix(ts.ReadFile("stdout"), "\x00"), "\x00")
+	if r.process == nil || !slices.Equal(env, r.process.Env) {
+		ts.Check(r.end())
+		r.process = exec.Command("weft-refuses")
+		r.process.Dir, r.process.Env, r.process.Stderr = ts.MkAbs("."), env, os.Stderr
+		var err error
+		r.requests, err = r.process.StdinPipe()
+		ts.Check(err)
+		said, err := r.process.StdoutPipe()
+		ts.Check(err)
+		r.answers = json.NewDecoder(said)
+		ts.Check(r.process.Start())
+	}
+	ts.Check(json.NewEncoder(r.requests).Encode(args))
+	ts.Check(r.answers.Decode(&a))
+	return a
+}
+
+// end ends the process, if there is one.
+func (r *refuser) end() error {
+	if r.process == nil {
+		return nil
+	}
+	return errors.Join(r.requests.Close(), r.process.Wait())
+}
+
 // refused runs weft, as in "refused 'unknown flag' train --nosuch": it must exit with status 2, print nothing
 // on standard output, and on standard error one line that contains the text.
 func refused(ts *testscript.TestScript, _ bool, args []string) {
 	want, args := args[0], args[1:]
-	err := ts.Exec("weft", args...)
-	said := ts.ReadFile("stderr")
-	var exit *exec.ExitError
+	a := ts.Value(refuserKey).(*refuser).run(ts, args)
 	switch {
-	case !errors.As(err, &exit) || exit.ExitCode() != exitRefused:
-		ts.Fatalf("weft %q: %v, want exit status %d", args, err, exitRefused)
-	case strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "weft: ") ||
-		!strings.Contains(said, want):
-		ts.Fatalf("weft %q said %q; want one line with %q", args, said, want)
-	case ts.ReadFile("stdout") != "":
-		ts.Fatalf("weft %q printed %q", args, ts.ReadFile("stdout"))
+	case a.Status != exitRefused:
+		ts.Fatalf("weft %q: exit status %d, want %d: %s", args, a.Status, exitRefused, a.Stderr)
+	case strings.Count(a.Stderr, "\n") != 1 || !strings.HasPrefix(a.Stderr, "weft: ") ||
+		!strings.Contains(a.Stderr, want):
+		ts.Fatalf("weft %q said %q; want one line with %q", args, a.Stderr, want)
+	case a.Stdout != "":
+		ts.Fatalf("weft %q printed %q", args, a.Stdout)
 	}
 }
 
