@@ -16,7 +16,7 @@ import (
 type newVertex struct {
 	ID       id                         `json:"id"`
 	Type     string                     `json:"type"`     // empty: the first
-	Columns  map[string]json.RawMessage `json:"columns"`  // those of the table, null where a value is missing
+	Columns  map[string]json.RawMessage `json:"columns"`  // those of the table, null where a value is missing; others are ignored
 	Features []float32                  `json:"features"` // where the graph was made of no table
 	Edges    struct {
 		Out []end `json:"out"` // to these
@@ -149,11 +149,6 @@ func (a *addition) features(list columns.List, width int, v *newVertex) ([]float
 	case v.Features != nil:
 		return nil, refusal.Errorf("the features are made of columns; give columns in place of features")
 	}
-	for name := range v.Columns {
-		if list.Index(name) < 0 {
-			return nil, refusal.Errorf("there is no column %.40q; columns are %s", name, named(list))
-		}
-	}
 	return list.Append(nil, func(i int) ([]byte, error) { return fieldOf(v.Columns[list[i].Name]) },
 		func(i int, _ []byte, unknown bool) {
 			if unknown {
@@ -173,17 +168,9 @@ func fieldOf(value json.RawMessage) (field []byte, err error) {
 	case value[0] == '"':
 		var text string
 		err = json.Unmarshal(value, &text)
-		return []byte(text), err
+		return []byte(strings.Trim(text, columns.Blank)), err
 	}
 	return value, nil
-}
-
-func named(list columns.List) string {
-	var names []string
-	for i := range list {
-		names = append(names, list[i].Name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // edge adds an edge from a new vertex to another one or, unless out, from that one.

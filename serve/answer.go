@@ -71,26 +71,13 @@ const (
 // respond is the response to what was asked, whose memory it counts.
 func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err error) {
 	table := &s.model.Table
-	r = &response{}
-	width := 0
-	for _, what := range asked.columns {
-		switch {
-		case what == predictions.Hidden && a.embeddings != nil:
-			width += valueBytes * len(a.embeddings[0])
-		case what == predictions.AllProbabilities, what == predictions.Value, what == predictions.Hidden:
-			width += valueBytes * len(a.results[0])
-			for _, name := range table.Classes {
-				width += 2 * len(name)
-			}
-		}
+	r = &response{Unknown: asked.unknown}
+	names := 0 // bytes of the classes' names, as JSON
+	for _, name := range table.Classes {
+		names += 2 * len(name)
 	}
-	if err := h.take((answerBytes + width) * len(asked.ids)); err != nil {
-		return nil, err
-	}
-	r.Unknown = asked.unknown
-	s.metrics.unknown(asked.unknown)
 	for i, id := range asked.ids {
-		one, row := prediction{Vertex: id}, a.results[i]
+		one, row, bytes := prediction{Vertex: id}, a.results[i], answerBytes
 		var of predictions.Outcome
 		of.Of(table.Columns, row)
 		number := func(what predictions.Answer) *float32 {
@@ -111,15 +98,22 @@ func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err e
 				one.Entropy = number(what)
 			case predictions.AllProbabilities:
 				one.Probabilities = &perClass{table.Classes, of.Probabilities}
+				bytes += names + valueBytes*len(row)
 			case predictions.Value:
 				one.Value = &row
+				bytes += valueBytes * len(row)
 			case predictions.Hidden:
 				if one.Embedding = &row; a.embeddings != nil {
 					one.Embedding = &a.embeddings[i]
 				}
+				bytes += valueBytes * len(*one.Embedding)
 			}
+		}
+		if err := h.take(bytes); err != nil {
+			return nil, err
 		}
 		r.Predictions = append(r.Predictions, one)
 	}
+	s.metrics.unknown(asked.unknown)
 	return r, nil
 }

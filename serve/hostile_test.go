@@ -21,6 +21,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
+	"weft/internal/gate"
 	"weft/internal/require"
 	"weft/train"
 	"weft/train/predictions"
@@ -53,7 +54,7 @@ func TestDecodesAsItComes(t *testing.T) {
 		`{"new": [`:                   {`{},`, 3 * mostVertices},
 		`{"new": [{"edges": {"in": [`: {`1,`, 2 * mostEdges},
 		`{"new": [{"columns": {`:      {`"x": 1,`, 1},
-		`{"vertices": [{"a":`:         {`[`, 1},
+		`{"vertices": [{"id":`:        {`[`, 1},
 		`{"vertices": ["`:             {`v`, mostToken},
 		`{"vertices": [1`:             {`1`, mostToken},
 		`{"vertices": ["\\`:           {`\"`, mostToken},
@@ -91,6 +92,12 @@ func TestMemory(t *testing.T) {
 		refused(t, w.Body.String()))
 	status, _ := ask(s, "POST", "/predict", `{"vertices": ["w"`+strings.Repeat(" ", freeMemory)+"]}")
 	assert.Equal(t, http.StatusServiceUnavailable, status, "before it is decoded")
+	columns := `"a": 1`
+	for k := range 600 {
+		columns += fmt.Sprintf(`,"%d":1`, k)
+	}
+	status, _ = ask(s, "POST", "/predict", `{"new": [{"columns": {`+columns+`}}]}`)
+	assert.Equal(t, http.StatusServiceUnavailable, status, "for the memory of keys")
 	predict(t, s, `{"vertices": ["v1"]}`)
 	assert.Equal(t, int64(held), s.memory.Load())
 	s.memory.Store(0)
@@ -220,7 +227,10 @@ func TestConnections(t *testing.T) {
 	m, _ := trained(t, nil)
 	for _, body := range []string{"{", strings.Repeat(" ", 2*smallBody)} {
 		synctest.Test(t, func(t *testing.T) {
-			s, l, end := serving(t, m.Model, Options{Queue: 3}, func(s *Server) { s.connections = 2 })
+			s, l := New(m.Model, Options{Queue: 3}), newListener()
+			entry, server := gate.New(l, 2, 0), &http.Server{Handler: s.Handler()}
+			entry.Attend(server)
+			go func() { _ = server.Serve(entry) }()
 			for range cap(s.turns) {
 				s.turns <- struct{}{}
 			}
@@ -241,7 +251,9 @@ func TestConnections(t *testing.T) {
 			}
 			_, err := slow.Read(make([]byte, 1))
 			assert.ErrorIs(t, err, io.EOF)
-			assert.NoError(t, end())
+			assert.NoError(t, server.Close())
+			s.queue.close()
+			time.Sleep(time.Second) // until handlers have ended
 		})
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
+	"weft/graph/columns"
 	"weft/internal/refusal"
 )
 
@@ -15,7 +17,9 @@ type id struct{ text string }
 // UnmarshalJSON takes a string or an integer.
 func (i *id) UnmarshalJSON(text []byte) error {
 	if text[0] == '"' {
-		return json.Unmarshal(text, &i.text)
+		err := json.Unmarshal(text, &i.text)
+		i.text = strings.Trim(i.text, columns.Blank)
+		return err
 	}
 	if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
 		return refusal.Errorf("%.40s names no vertex; give its id, a string or an integer", text)

@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -14,11 +15,13 @@ const (
 	mostVertices = 10_000
 	mostEdges    = 100_000  // new ones
 	mostToken    = 16 << 10 // bytes of a text or a number
-	leastKeys    = 8        // of an object, where the graph has fewer columns
 )
 
-// A byte of a body takes so many of memory at most, as it comes and decoded.
-const decoded = 8
+// A byte of a body takes so many of memory at most, as it comes and decoded, and a key takes more.
+const (
+	decoded  = 8
+	keyBytes = 128
+)
 
 // Levels of brackets in a request: its lists, the columns of a new vertex, the lists of edges, and the
 // features of an edge.
@@ -34,7 +37,6 @@ const (
 type limits struct {
 	io.Reader
 	holds    *holding
-	mostKeys int // of an object
 	levels   [lastLevel + 1]level
 	depth    int
 	vertices int // elements of lists, that is
@@ -48,6 +50,7 @@ type limits struct {
 type level struct {
 	keys map[string]bool // nil: of an array
 	key  bool            // the next text is a key
+	last string          // key
 }
 
 func (l *limits) Read(p []byte) (n int, err error) {
@@ -99,17 +102,15 @@ func (l *limits) ended() error {
 	if err := json.Unmarshal(l.token, &key); err != nil {
 		return err
 	}
-	if l.depth != columnsLevel { // of others the case does not count
-		key = strings.ToLower(key)
-	}
+	free := l.depth == columnsLevel && l.levels[l.depth-1].last == "columns"
 	switch {
+	case !free && !slices.Contains(keys, key): // case counts, unlike in the decoder
+		return unknownKey(key)
 	case at.keys[key]:
 		return refusal.Errorf("the key %.40q comes twice in an object; give it once", key)
-	case len(at.keys) == l.mostKeys:
-		return refusal.Errorf("an object has more than %d keys; the keys are %s", l.mostKeys, keys)
 	}
-	at.keys[key], at.key = true, false
-	return nil
+	at.keys[key], at.key, at.last = true, false, key
+	return l.holds.take(keyBytes)
 }
 
 // structure takes a byte that is part of no token.
@@ -123,7 +124,7 @@ func (l *limits) structure(c byte) error {
 		l.depth++
 		l.levels[l.depth] = level{}
 		if c == '{' {
-			l.levels[l.depth] = level{map[string]bool{}, true}
+			l.levels[l.depth] = level{keys: map[string]bool{}, key: true}
 		}
 	case ']', '}':
 		l.depth = max(0, l.depth-1)

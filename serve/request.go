@@ -52,7 +52,7 @@ func (b badRequest) Unwrap() error { return b.error }
 // read reads the body of a request, whose memory it counts.
 func (s *Server) read(from io.Reader, h *holding) (a asked, err error) {
 	var body request
-	decoder := json.NewDecoder(&limits{Reader: from, holds: h, mostKeys: s.mostKeys})
+	decoder := json.NewDecoder(&limits{Reader: from, holds: h})
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&body); err != nil {
 		return a, undecoded(err, "send "+s.example(2))
@@ -93,7 +93,7 @@ func undecoded(err error, example string) error {
 	case refusal.Is(err):
 		text = err.Error()
 	case unknown != "":
-		text = fmt.Sprintf("the key %.100s is not known; the keys are %s", unknown, keys)
+		text = unknownKey(strings.Trim(unknown, `"`)).Error()
 	case errors.As(err, &kind):
 		if strings.HasSuffix(kind.Field, "edges") {
 			example = `send {"out": [IDS], "in": [IDS]}`
@@ -108,7 +108,15 @@ func undecoded(err error, example string) error {
 	return badRequest{errors.New(text), status}
 }
 
-const keys = "vertices, columns and new, and of a new vertex id, type, columns, features and edges (out, in)"
+// keys are those of all objects but the columns of a new vertex.
+var keys = []string{
+	"vertices", "columns", "new", "id", "type", "features", "edges", "out", "in", "relation", "weight",
+}
+
+func unknownKey(key string) error {
+	return refusal.Errorf("the key %.40q is not known here; keys are vertices, columns and new, of a new vertex "+
+		"id, type, columns, features and edges (out, in), and of an edge id, relation, weight and features", key)
+}
 
 // check finds the vertices and the columns of a request.
 func (s *Server) check(body *request, h *holding) (a asked, err error) {

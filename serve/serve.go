@@ -63,22 +63,20 @@ type Options struct {
 
 // Server answers requests.
 type Server struct {
-	connections uint64 // at once, where the process may open twice as many files
-	model       Model
-	options     Options
-	types       []graph.VertexType
-	ids         []*ids         // by vertex type
-	columns     columns.ByType // that features are made of
-	mostKeys    int            // of an object in a request
-	queue       *queue
-	metrics     *figures
-	turns       chan struct{}      // of bodies that are not small
-	rests       chan struct{}      // of refusals, and of what is left of bodies that are answered
-	memory      atomic.Int64       // that requests hold, beside freeMemory of each
-	working     context.Context    // of inferences
-	stop        context.CancelFunc // ends them
-	ending      atomic.Bool
-	done        atomic.Int64 // requests for predictions that were answered
+	model   Model
+	options Options
+	types   []graph.VertexType
+	ids     []*ids         // by vertex type
+	columns columns.ByType // that features are made of
+	queue   *queue
+	metrics *figures
+	turns   chan struct{}      // of bodies that are not small
+	rests   chan struct{}      // of refusals, and of what is left of bodies that are answered
+	memory  atomic.Int64       // that requests hold, beside freeMemory of each
+	working context.Context    // of inferences
+	stop    context.CancelFunc // ends them
+	ending  atomic.Bool
+	done    atomic.Int64 // requests for predictions that were answered
 }
 
 // Deadlines of a connection: for a request's header, for all of it, for writing a response, and for the next
@@ -98,7 +96,7 @@ const (
 	lastWords    = time.Second
 )
 
-// mostConnections is how many connections there are at once.
+// mostConnections is how many connections there are at once, where the process may open twice as many files.
 const mostConnections = 1000
 
 // errEnds ends inferences that take longer than the server may.
@@ -109,7 +107,7 @@ var errEnds = badRequest{
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		connections: mostConnections, model: m, options: o, types: m.Graph.Types(),
+		model: m, options: o, types: m.Graph.Types(),
 		columns: m.Predictor.Columns(), queue: newQueue(o.Queue), rests: make(chan struct{}, 1),
 		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}
@@ -117,7 +115,6 @@ func New(m Model, o Options) *Server {
 	s.working, s.stop = context.WithCancel(context.Background())
 	for _, t := range s.types {
 		s.ids = append(s.ids, newIDs(t.Count, t.Names))
-		s.mostKeys = max(s.mostKeys, leastKeys, len(s.columns[t.Type]))
 	}
 	s.metrics = newFigures(s)
 	return s
@@ -142,7 +139,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		Handler: s.Handler(), ReadHeaderTimeout: headerDeadline, ReadTimeout: readDeadline,
 		IdleTimeout: idleDeadline, MaxHeaderBytes: 16 << 10, ErrorLog: s.options.Log,
 	}
-	entry := gate.New(l, int(min(s.connections, max(1, files/2))), 0)
+	entry := gate.New(l, int(min(mostConnections, max(1, files/2))), 0)
 	entry.Attend(server)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(entry) }()
@@ -185,16 +182,26 @@ func (s *Server) example(most int) string {
 // Handler answers requests. Those for predictions wait for the goroutines of Serve.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/predict", s.only(http.MethodPost, s.predict))
-	mux.HandleFunc("/healthz", s.only(http.MethodGet, s.health))
-	mux.HandleFunc("/metrics", s.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		s.metrics.write(w)
-	}))
-	mux.HandleFunc("/{$}", s.only(http.MethodGet, func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, "%s; POST /predict answers, as in curl -H content-type:application/json -d %s "+
-			"http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
-	}))
+	for pattern, handle := range map[string]http.HandlerFunc{
+		"POST /predict": s.predict,
+		"GET /healthz":  s.health,
+		"GET /metrics": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+			s.metrics.write(w)
+		},
+		"GET /{$}": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, "%s; POST /predict answers, as in curl -H content-type:application/json -d %s "+
+				"http://ADDRESS/predict\n", s.model.About, refusal.ShellWord(s.example(1)))
+		},
+	} {
+		mux.HandleFunc(pattern, handle)
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", method)
+			refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, and not %.20s", r.URL.Path, method,
+				r.Method))
+		})
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, fmt.Sprintf("there is no %.100q; POST /predict, GET /healthz and "+
 			"GET /metrics are here", r.URL.Path))
@@ -244,19 +251,6 @@ func nameIn(host string) string {
 func IsLocal(host string) bool {
 	name := nameIn(host)
 	return strings.EqualFold(name, "localhost") || net.ParseIP(name).IsLoopback()
-}
-
-// only is a handler of one method.
-func (s *Server) only(method string, handle http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != method && (method != http.MethodGet || r.Method != http.MethodHead) {
-			w.Header().Set("Allow", method)
-			refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, and not %.20s", r.URL.Path,
-				method, r.Method))
-			return
-		}
-		handle(w, r)
-	}
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

@@ -289,11 +289,14 @@ func TestRefuses(t *testing.T) {
 		},
 		{vertices(`null`), 400, "null names no vertex; give its id"},
 		{vertices(`["v1"]`), 400, "names no vertex; give its id"},
-		{`{"vertex": ["v1"]}`, 400, `the key "vertex" is not known; the keys are vertices`},
-		{`{"vertices": [], "Vertic\u0065s": ["v1"]}`, 400, `the key "vertices" comes twice in an object; give it once`},
+		{`{"vertex": ["v1"]}`, 400, `the key "vertex" is not known here; keys are vertices`},
+		{`{"vertices": [], "vertic\u0065s": ["v1"]}`, 400, `the key "vertices" comes twice in an object; give it once`},
+		{`{"Vertices": ["v1"]}`, 400, `the key "Vertices" is not known here; keys are vertices, columns and new`},
+		{added(`"edges": {"in": [], "IN": []}`), 400, `the key "IN" is not known here; keys are`},
+		{added(`"weight": 1`), 400, `the key "weight" is not known here; keys are`},
 		{`{"vertices": ["v1"]} {}`, 400, "the body has more than one JSON object"},
 		{`{}`, 400, "no vertex is named; give the ids of some as vertices"},
-		{vertices(`"w"`), 400, `no vertex is called "w"`},
+		{vertices(`" w\t"`), 400, `no vertex is called "w"`},
 		{vertices(`1`), 400, `no vertex is called "1"`},
 		{
 			`{"vertices": ["v1"], "columns": ["value"]}`, 400,
@@ -307,7 +310,7 @@ func TestRefuses(t *testing.T) {
 			"a request has 100000 new edges at most; ask in several",
 		},
 		{added(`"id": "x", "id": "x"`), 400, `the key "id" comes twice in an object; give it once`},
-		{added(`"columns": {"a":1,"A":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1}`), 400, "an object has more than 8 keys"},
+		{added(`"columns": {"a": 1, "A": 1, "a": 1}`), 400, `the key "a" comes twice in an object; give it once`},
 		{added(`"features": ` + strings.Repeat("[", 1e6)), 400, "within each other 8 times, and 7 times at most"},
 		{vertices(`"` + strings.Repeat("v", mostToken) + `"`), 400, "a text or a number has more than 16384 bytes"},
 		{vertices(strings.Repeat("1", mostToken+1)), 400, "a text or a number has more than 16384 bytes; give fewer"},
@@ -417,6 +420,10 @@ type listener struct {
 	once   sync.Once
 }
 
+func newListener() *listener {
+	return &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -437,14 +444,9 @@ func (l *listener) connect() net.Conn {
 }
 
 // serving is a server within a synctest bubble, with its connections, and what ends it.
-func serving(t *testing.T, m Model, o Options, change ...func(*Server)) (
-	s *Server, l *listener, end func() error,
-) {
+func serving(t *testing.T, m Model, o Options) (s *Server, l *listener, end func() error) {
 	t.Helper()
-	s, l = New(m, o), &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	for _, f := range change {
-		f(s)
-	}
+	s, l = New(m, o), newListener()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- s.Serve(ctx, l) }()
@@ -565,16 +567,17 @@ func TestNew(t *testing.T) {
 	m.same(t, grown(t, m.Graph, []float32{1, 0, -2, .5, 3, 0, 1, 0, 0, -1}, []int32{7, 61, 9, 60, 1},
 		[]int32{60, 60, 60, 3, 61}), []int{3, 60, 61}, a)
 	for body, want := range map[string]string{
-		`{"id": "v1", "features": [1, 2, 3, 4, 5]}`: `the id "v1" is another vertex's`,
-		`{"features": [1, 2, 3, 4, 5]}`:             "it has no id",
-		`{"id": "x", "features": [1]}`:              "it has 1 features, and the graph's vertices have 5",
-		`{"id": "x", "columns": {"age": 1}}`:        "the graph was made of no table",
-		`{"id": "x", "type": "person"}`:             `there is no vertex type "person"; types are vertex`,
-		of5(`"z"`):                                  `no vertex is called "z"`,
-		of5(`{"id": "v1", "weight": 2}`):            "those of the graph have none",
-		of5(`{"id": "v1", "features": [2]}`):        "has 1 features, and the graph's have 0",
-		of5(`{"id": "v1", "w": 2}`):                 `the key "w" is not known`,
-		of5(`{"id": "v1", "relation": "r"}`):        `no relation "r"`,
+		`{"id": "v1", "features": [1, 2, 3, 4, 5]}`:   `the id "v1" is another vertex's`,
+		`{"features": [1, 2, 3, 4, 5]}`:               "it has no id",
+		`{"id": "x", "features": [1]}`:                "it has 1 features, and the graph's vertices have 5",
+		`{"id": "x", "columns": {"age": 1}}`:          "the graph was made of no table",
+		`{"id": "x", "type": "person"}`:               `there is no vertex type "person"; types are vertex`,
+		of5(`"z"`):                                    `no vertex is called "z"`,
+		of5(`{"id": "v1", "weight": 2}`):              "those of the graph have none",
+		of5(`{"id": "v1", "features": [2]}`):          "has 1 features, and the graph's have 0",
+		of5(`{"id": "v1", "w": 2}`):                   `the key "w" is not known`,
+		`{"id": " v1 ", "features": [1, 2, 3, 4, 5]}`: `the id "v1" is another vertex's`,
+		of5(`{"id": "v1", "relation": "r"}`):          `no relation "r"`,
 	} {
 		status, text := ask(s, "POST", "/predict", `{"new": [`+body+`]}`)
 		assert.Equal(t, 400, status)
@@ -670,8 +673,8 @@ func TestColumns(t *testing.T) {
 	vertex := func(id, columns string) string {
 		return `{"id": "` + id + `", "columns": {` + columns + `}, "edges": {"in": ["v3", "v4"]}}`
 	}
-	a := predict(t, s, `{"vertices": ["v5"], "columns": ["probabilities"], "new": [`+
-		vertex("a", `"age": 31, "city": "Rome", "vip": true`)+","+
+	a := predict(t, s, `{"vertices": [" v5"], "columns": ["probabilities"], "new": [`+
+		vertex("a ", `"age": 31, "city": " Rome\n", "vip": true, "shoes": 40, "notes": "of no use"`)+","+
 		vertex("b", `"age": null, "city": "Oslo", "vip": "no"`)+","+
 		vertex("c", `"age": "31.5", "city": "Paris", "vip": null`)+`]}`)
 	whole.Table = nil
@@ -681,11 +684,9 @@ func TestColumns(t *testing.T) {
 	_, text := ask(s, "GET", "/metrics", "")
 	assert.Contains(t, text, `weft_unknown_values_total{column="city"} 1`)
 	for columns, want := range map[string]string{
-		`"age": 31, "city": "Rome"`:                          "column vip: it is not given; give null",
-		`"age": 31, "city": "Rome", "vip": true, "x": 1`:     `there is no column "x"; columns are age, city, vip`,
-		`"age": "old", "city": "Rome", "vip": true`:          `column age: "old" is no number`,
-		`"age": [1], "city": "Rome", "vip": true`:            "column age: [1] is no value of a table",
-		`"age": 31, "city": "Rome", "vip": true, "shoes": 1`: `there is no column "shoes"`,
+		`"age": 31, "city": "Rome"`:                 "column vip: it is not given; give null",
+		`"age": "old", "city": "Rome", "vip": true`: `column age: "old" is no number`,
+		`"age": [1], "city": "Rome", "vip": true`:   "column age: [1] is no value of a table",
 	} {
 		status, text := ask(s, "POST", "/predict", `{"new": [`+vertex("x", columns)+`]}`)
 		assert.Equal(t, 400, status, text)

@@ -23,6 +23,9 @@ import (
 	"weft/internal/refusal"
 )
 
+// Blank is what is left out at both ends of a value.
+const Blank = " \t\r\n"
+
 // Kind is what the values of a column are.
 type Kind string
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"weft/graph/columns"
 	"weft/internal/memory"
 )
 
@@ -122,8 +123,8 @@ func (s Separator) trim(b []byte) []byte {
 	return b
 }
 
-// Trim takes spaces, tabs and the ends of lines off both ends of a value.
-func Trim(value []byte) []byte { return bytes.Trim(value, " \t\r\n") }
+// Trim takes blanks off both ends of a value.
+func Trim(value []byte) []byte { return bytes.Trim(value, columns.Blank) }
 
 // hasReturn reports whether a line has a carriage return in no quotes.
 func hasReturn(line []byte) bool {
