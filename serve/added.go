@@ -16,7 +16,7 @@ import (
 type newVertex struct {
 	ID       id                         `json:"id"`
 	Type     string                     `json:"type"`     // empty: the first
-	Columns  map[string]json.RawMessage `json:"columns"`  // those of the table, null where a value is missing; others are ignored
+	Columns  map[string]json.RawMessage `json:"columns"`  // null: a value is missing; others are ignored
 	Features []float32                  `json:"features"` // where the graph was made of no table
 	Edges    struct {
 		Out []end `json:"out"` // to these

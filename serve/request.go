@@ -114,8 +114,8 @@ var keys = []string{
 }
 
 func unknownKey(key string) error {
-	return refusal.Errorf("the key %.40q is not known here; keys are vertices, columns and new, of a new vertex "+
-		"id, type, columns, features and edges (out, in), and of an edge id, relation, weight and features", key)
+	return refusal.Errorf("the key %.40q is not known here; keys are vertices, columns and new, of a new "+
+		"vertex id, type, columns, features and edges (out, in), and of an edge id, relation, weight and features", key)
 }
 
 // check finds the vertices and the columns of a request.

@@ -202,7 +202,7 @@ func TestRecomputeWhereItHelps(t *testing.T) {
 		t.Errorf("%d bytes, recomputed: %v, %v", p.PeakTensorBytes[0], p.Recompute, err)
 	}
 	if err := p.CheckLimit(o.MemoryLimit); err == nil ||
-		!strings.HasSuffix(err.Error(), "raise the limit or take a smaller model") {
+		!strings.HasSuffix(err.Error(), "; raise the limit to 771 kB, or try a smaller model or more workers") {
 		t.Errorf("%v", err)
 	}
 	o.MemoryLimit = setting.Bytes(all)

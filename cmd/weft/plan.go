@@ -31,6 +31,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
+	"weft/train/plan"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -496,31 +497,34 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 		r.Measured.Format("2006-01-02 15:04"), printable(kept))
 }
 
-// noMesh is the refusal if no mesh is possible.
+// noMesh is the refusal if no mesh is possible. If a memory limit is why, the mesh that needs least tells it.
 func noMesh(workers int, refused []planner.Refused) error {
-	var all []error
-	for _, line := range reasons(refused) {
-		all = append(all, errors.New(line))
+	least := int64(math.MaxInt64)
+	lines := reasons(refused)
+	for i := range refused {
+		var exceeds plan.Exceeds
+		if errors.As(refused[i].Reason, &exceeds) && exceeds.Need < least {
+			least = exceeds.Need
+			lines = []string{"with least memory, " + reasons(refused[i : i+1])[0]}
+		}
 	}
-	return refusal.Errorf("no mesh of %s is possible: %w", counted(workers, "worker", "workers"),
-		errors.Join(all...))
+	return refusal.Errorf("no mesh of %s is possible: %s", counted(workers, "worker", "workers"),
+		strings.Join(lines, "; "))
 }
 
 // reasons say why meshes are not possible. One that several have stands once, after all of them.
 func reasons(refused []planner.Refused) (lines []string) {
-	meshes := map[string]string{} // by reason
+	meshes := map[string][]string{} // by reason
 	var all []string
 	for _, r := range refused {
 		mesh, reason := reason(&r)
-		if meshes[reason] == "" {
+		if meshes[reason] == nil {
 			all = append(all, reason)
-		} else {
-			mesh = meshes[reason] + ", " + mesh
 		}
-		meshes[reason] = mesh
+		meshes[reason] = append(meshes[reason], mesh)
 	}
 	for _, reason := range all {
-		lines = append(lines, meshes[reason]+": "+reason)
+		lines = append(lines, refusal.List(meshes[reason], 3)+": "+reason)
 	}
 	return lines
 }

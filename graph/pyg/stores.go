@@ -383,10 +383,7 @@ func (s *stores) left() []string {
 	if len(names) == 0 {
 		return nil
 	}
-	if more := len(names) - most; more > 0 {
-		names = append(names[:most], fmt.Sprintf("and %d more", more))
-	}
-	return []string{"left out: " + strings.Join(names, ", ")}
+	return []string{"left out: " + refusal.List(names, most)}
 }
 
 // quoted returns the name of a field with that of its type.

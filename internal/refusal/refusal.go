@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -57,6 +58,14 @@ func spelled(format string) string {
 }
 
 var named = regexp.MustCompile(`\{[a-z][a-z0-9-]*\}`)
+
+// List lists names in a message: the first of them, so many at most, and how many more there are.
+func List(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		names = append(slices.Clone(names[:most]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
 
 // In is a refusal of what is in a file, whose name it puts before the error. No error stays none.
 func In(path string, err error) error {

@@ -366,16 +366,6 @@ func (p *Plan) Rooms() (rooms []turns.Room) {
 	return rooms
 }
 
-// replicated is the number of bytes that a worker needs however many there are: parameters, their state and
-// copies.
-func (p *Plan) replicated(worker int) int64 {
-	if worker >= len(p.Workers) || p.Workers[worker].Kinds == nil {
-		return 0
-	}
-	w := &p.Workers[worker]
-	return w.Checkpoint + w.Kinds[tensor.Parameters] + w.Kinds[tensor.Optimizer]
-}
-
 // Disk is what all workers move between memory and disk in an epoch but the first.
 func (p *Plan) Disk() (all tensor.Moved) {
 	for i := range p.Workers {
@@ -397,10 +387,19 @@ func (p *Plan) Less() string {
 	if p.recomputes {
 		return "a smaller model"
 	}
-	return fmt.Sprintf("%s %s or a smaller model", refusal.Setting("recompute"), setting.RecomputeBlocks)
+	return fmt.Sprintf("%s %s, a smaller model", refusal.Setting("recompute"), setting.RecomputeBlocks)
 }
 
-// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most; 0: none.
+// Exceeds is that a worker would need more memory than the limit.
+type Exceeds struct {
+	error
+	Need int64
+}
+
+func (e Exceeds) Unwrap() error { return e.error }
+
+// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most and what it
+// needs, which suffices as a limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	worker, need := 0, int64(0)
 	for i, tensors := range p.PeakTensorBytes {
@@ -411,25 +410,18 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	if limit == 0 || need <= int64(limit) {
 		return nil
 	}
-	during, wayOut := "", "raise the limit or take "+p.Less()
-	// Perhaps not enough, as each worker holds a halo too.
-	workers := int64(len(p.PeakTensorBytes)) * ((need + int64(limit) - 1) / int64(limit))
+	during, try := "", p.Less()+" or more workers"
 	switch {
 	case p.Rests:
-		during = " while a partition is at work"
-		wayOut = fmt.Sprintf("raise the limit, or try another number of %s: more of them are smaller, and "+
-			"each has its own parameters", refusal.Setting("partitions"))
+		during, try = " while a partition is at work", "another number of {partitions}"
 	case p.Turns:
-		wayOut = fmt.Sprintf("raise the limit, or let matrices rest on disk with %s DIR",
-			refusal.Setting("offload"))
-	case workers <= partition.MaxPartitions && 2*p.replicated(worker) < int64(limit):
-		wayOut = fmt.Sprintf("raise the limit, take %s, or try more workers, as in %s graph=%d", p.Less(),
-			refusal.Setting("parallel"), workers)
+		try = "{offload} DIR, by which matrices rest on disk"
 	}
-	return refusal.Errorf("%s %s: worker %d would need %s%s (tensors %s, graph %s); %s",
-		refusal.Setting("memory-limit"), limit, worker,
-		setting.Bytes(need).RoundedUp(), during, setting.Bytes(p.PeakTensorBytes[worker]).Rounded(),
-		setting.Bytes(p.GraphBytes[worker]).Rounded(), wayOut)
+	needs := setting.Bytes(need).RoundedUp()
+	return Exceeds{refusal.Errorf("{memory-limit} %s: worker %d would need %s%s (tensors %s, graph %s); raise the "+
+		"limit to %s, or try "+try, limit, worker, needs, during,
+		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(), needs),
+		need}
 }
 
 // savings lists what the settings allow, the fastest first.
