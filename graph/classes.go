@@ -90,9 +90,9 @@ func (l *Labels) Doubt() string {
 	if n == 0 || there[0] && 2*n >= l.Classes {
 		return ""
 	}
-	return fmt.Sprintf("class ids are numbers from 0, and of the %d up to the largest %d have a vertex; all have "+
-		"a column of probabilities; number those that are there, as numpy.unique(labels, return_inverse=True)",
-		l.Classes, n)
+	return fmt.Sprintf("the largest class id is %d, so that the model learns the %d classes from 0 on, and only %d "+
+		"of them have a vertex; number these from 0 to %d, as numpy.unique(labels, return_inverse=True)[1] does",
+		l.Classes-1, l.Classes, n, n-1)
 }
 
 // oneHot reports whether labels are two or more, of which each vertex with labels has one.

@@ -47,13 +47,13 @@ func TestRenumberSeveralLabels(t *testing.T) {
 // written as labels of their own.
 func TestDoubt(t *testing.T) {
 	nan := float32(math.NaN())
-	const ids = "class ids are numbers from 0, and of the %d up to the largest %d have a vertex"
+	const ids = "the largest class id is %d, so that the model learns the %d classes from 0 on, and only %d of them have a vertex"
 	for _, c := range []struct {
 		labels Labels
 		want   string
 	}{
-		{Labels{Classes: 6, Class: []int64{1, 2, 3, 4, 5, -1}}, fmt.Sprintf(ids, 6, 5)},
-		{Labels{Classes: 7, Class: []int64{0, 3, 6}}, fmt.Sprintf(ids, 7, 3)},
+		{Labels{Classes: 6, Class: []int64{1, 2, 3, 4, 5, -1}}, fmt.Sprintf(ids, 5, 6, 5)},
+		{Labels{Classes: 7, Class: []int64{0, 3, 6}}, fmt.Sprintf(ids, 6, 7, 3)},
 		{Labels{Classes: 6, Class: []int64{0, 3, 5}}, ""},
 		{Labels{Classes: 2, Class: []int64{1, 1}, Names: []string{"a", "b"}}, ""},
 		{Labels{Classes: 2, Class: []int64{-1, -1}}, ""},

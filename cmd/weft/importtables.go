@@ -153,12 +153,20 @@ func columnTable(out io.Writer, w *streamed.Written) {
 			n := w.Unlabelled
 			t.row(of.Table.Label, "the label: "+learned(&w.Labels), when(n > 0, count(n)))
 		}
-		for i := range of.Table.Columns {
-			c := &of.Table.Columns[i]
+		const most = 30 // of columns that are used, and of others
+		all, left := of.Table.Columns, of.Table.LeftOut
+		for i := range all[:min(most, len(all))] {
+			c := &all[i]
 			t.row(c.Name, becomes(c), when(c.Missing > 0, count(c.Missing)))
 		}
-		for _, left := range of.Table.LeftOut {
-			t.row(left.Name, "left out: "+left.Why, "")
+		if more := len(all) - most; more > 0 {
+			t.row(fmt.Sprintf("and %d more", more), "features", "")
+		}
+		for _, c := range left[:min(most, len(left))] {
+			t.row(c.Name, "left out: "+c.Why, "")
+		}
+		if more := len(left) - most; more > 0 {
+			t.row(fmt.Sprintf("and %d more", more), "left out", "")
 		}
 		t.flush()
 	}

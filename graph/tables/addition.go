@@ -36,10 +36,10 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 		}
 	}
 	made := &appended.Addition{Edges: make([]graph.Edges, len(g.Relations))}
-	if err := o.addEdges(g, all, made.Edges); err != nil {
+	if err := o.addEdges(g, all, made); err != nil {
 		return nil, err
 	}
-	made.Notes = made.AddReverses(g)
+	made.Notes = append(made.Notes, made.AddReverses(g)...)
 	for i, t := range all {
 		rows := appended.Rows{Count: t.all() - t.before}
 		if rows.Count == 0 {
@@ -161,7 +161,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 				"rows, which count as other", t.path, c.Name, c.Other, t.rows))
 		}
 	}
-	notes = append(notes, t.assumed...)
+	notes = append(notes, t.notesOnColumns()...)
 	var out []string
 	for _, column := range t.leftOut {
 		if !slices.ContainsFunc(was.LeftOut, func(c columns.LeftOut) bool { return c.Name == column.Name }) {
@@ -175,7 +175,7 @@ func (t *vertexTable) notes(was *columns.Table) (notes []string) {
 }
 
 // addEdges reads the lists of new edges, by relation.
-func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edges) error {
+func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Addition) error {
 	lists, err := o.edgeLists(all)
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 				l.path)
 		}
 		r := &g.Relations[i]
-		if edges[i].Len() > 0 {
+		if made.Edges[i].Len() > 0 {
 			return refusal.Errorf("%s: a second list of new edges; give one for each relation", l.path)
 		}
 		l.know(columnsOf(r))
@@ -208,9 +208,10 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, edges []graph.Edg
 				"columns with {edge-features}", l.path, arrays.Counted(r.EdgeColumns, "feature"),
 				arrays.Counted(of.Columns, "feature"))
 		}
-		if edges[i], err = of.Read(nil); err != nil {
+		if made.Edges[i], err = of.Read(nil); err != nil {
 			return err
 		}
+		made.Notes = append(made.Notes, l.notes...)
 	}
 	return nil
 }

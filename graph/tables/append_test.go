@@ -270,10 +270,18 @@ func TestEdgeDates(t *testing.T) {
 		assert.Equal(t, []float32{7}, later.Relations[0].Weights)
 	}
 
+	files(t, map[string]string{"more.csv": header + "a,b,16777219,3/1/2026,2\n"})
+	added, err := Add(Options{Edges: []string{"more.csv"}}, g)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"more.csv: column w: float32 makes 16777220 of 16777219; subtract what all have in common, " +
+		"as the least"}, added.Notes)
+
 	const number = "is no finite number, and features of edges are numbers, dates or booleans"
 	for _, c := range [][2]string{
 		{"a,b,5,31.1.2026,1\nb,a,5,32.1.2026,1\na,a,5,3.1.2026,1\n", `2: column when: "31.1.2026" ` + number},
 		{"a,b,5,2026-01-31,1\nb,a,5,,1\n", `3: column when: "" is no date, as the other rows have`},
+		{"a,b,,2026-01-31,1\n", `2: column w: "" is no finite number, and weights of edges are numbers: correct it, ` +
+			`or leave the row or the column out`},
 		{"a,b,5,,1\nb,a,5,2026-01-31,1\n", `2: column when: "" is no date, as the other rows have`},
 		{"a,b,5,7,1\nb,a,5,2026-01-31,1\n", `3: column when: "2026-01-31" ` + number},
 		{"a,b,2026-01-31,2026-01-31,1\n", `2: column w: "2026-01-31" is no finite number, and weights of edges`},

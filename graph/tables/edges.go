@@ -397,7 +397,8 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 			if l.weighted && i == 0 {
 				what = "weights of edges are numbers"
 			}
-			return 0, r.Errorf("column %s: %.40q is no finite number, and %s", c.Name, r.Field(k), what)
+			return 0, r.Errorf("column %s: %.40q is no finite number, and %s: correct it, or leave the row or the "+
+				"column out", c.Name, r.Field(k), what)
 		}
 		l.round(c.Name, float32(x), r.Decimal(r.Field(k)))
 		return float32(x), nil
@@ -405,7 +406,8 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 	field := r.Field(k)
 	var err error
 	if l.room, _, err = c.Append(l.room[:0], field); err != nil || columns.IsMissing(field) {
-		return 0, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row out",
+		return 0, r.Errorf("column %s: %.40q is no %s, as the other rows have: correct it, or leave the row or the "+
+			"column out",
 			c.Name, field, c.Kind)
 	}
 	return l.room[0], nil

@@ -121,16 +121,23 @@ func (t *vertexTable) assume(column, note string) {
 	}
 }
 
+// notesOnColumns are the first notes about columns, and how many more there are.
+func (t *vertexTable) notesOnColumns() []string {
+	const most = 20
+	if more := len(t.assumed) - most; more > 0 {
+		return append(t.assumed[:most:most], fmt.Sprintf("%s: and %d more columns of which such is to be told",
+			t.path, more))
+	}
+	return t.assumed
+}
+
 // finish decides what is made of the columns. Vertices without a row have no values.
 func (t *vertexTable) finish() {
 	more := int64(len(t.ids.Names) - t.rows)
-	t.leftOut = append(t.leftOut, t.nested...)
+	t.leftOut = append(t.leftOut, t.unread...)
 	for k, p := range t.profiles {
 		switch {
 		case t.like != nil || k == t.id || k == t.label:
-			continue
-		case t.leaves(p.Name):
-			t.leftOut = append(t.leftOut, columns.LeftOut{Name: p.Name, Why: "as asked"})
 			continue
 		case isIndex(p.Name):
 			t.leftOut = append(t.leftOut,

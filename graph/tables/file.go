@@ -24,9 +24,11 @@ type tableFile struct {
 	known    string // that of a table that was read before; empty: it is not known
 	progress graph.Progress
 
-	header []string          // of the columns that can be read
-	nested []columns.LeftOut // the others
-	id     int               // the column of ids
+	leaveOut []string // columns that are not read
+	width    int      // of the file
+	header   []string // of the columns that are read
+	unread   []columns.LeftOut
+	id       int // the column of ids
 }
 
 // readHeader reads the names of the columns. It refuses a table without a row.
@@ -57,20 +59,20 @@ func (t *tableFile) read(progress graph.Progress, do func(*table.Row) error) err
 	}
 	return of.Each(file, t.choose, func(r *table.Row) error {
 		switch n := r.Len(); {
-		case n > len(t.header):
+		case r.Kind(0) != table.Any: // Parquet's rows have all columns
+		case n > t.width:
 			return r.Errorf("%d columns, where the header names %d: put a field that has a "+
-				"separator in quotes", n,
-				len(t.header))
-		case n < len(t.header):
-			return r.Errorf("%s, where the header names %d", arrays.Counted(n, "column"), len(t.header))
+				"separator in quotes", n, t.width)
+		case n < t.width:
+			return r.Errorf("%s, where the header names %d", arrays.Counted(n, "column"), t.width)
 		}
 		return do(r)
 	})
 }
 
-// choose takes all columns, by the names in the header.
+// choose takes all columns but those that are left out, by the names in the header.
 func (t *tableFile) choose(all []table.Column) (order []int, err error) {
-	t.header, t.nested = t.header[:0], nil
+	t.width, t.header, t.unread = len(all), t.header[:0], nil
 	if !slices.ContainsFunc(all, func(c table.Column) bool { return !isNumber(c.Name) }) {
 		return nil, errors.New("the first line names no columns: put a line with a name for each before it")
 	}
@@ -87,7 +89,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 				"iconv -f LATIN1 -t UTF-8", c.Name)
 		}
 		if c.Kind == table.Nested {
-			t.nested = append(t.nested, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
+			t.unread = append(t.unread, columns.LeftOut{Name: c.Name, Why: "its Parquet type is not " +
 				"read, as of lists, structures, bytes and nulls"})
 			continue
 		}
@@ -108,6 +110,15 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 		t.id = slices.Index(t.header, t.known)
 	default:
 		t.id = max(0, slices.IndexFunc(t.header, arrays.IsIDColumn))
+	}
+	for k := len(t.header) - 1; k >= 0; k-- {
+		if name := t.header[k]; k != t.id && slices.Contains(t.leaveOut, name) {
+			t.unread = append(t.unread, columns.LeftOut{Name: name, Why: "as asked"})
+			t.header, order = slices.Delete(t.header, k, k+1), slices.Delete(order, k, k+1)
+			if k < t.id {
+				t.id--
+			}
+		}
 	}
 	return order, nil
 }

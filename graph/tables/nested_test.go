@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -41,17 +42,18 @@ type nestedRow struct {
 	Pair struct {
 		A, B int32
 	} `parquet:"pair"`
-	X int32 `parquet:"x"`
+	X    int32  `parquet:"x"`
+	Long string `parquet:"long"`
 }
 
-// TestNestedLeftOut: a column that is not read may be left out by name.
+// TestNestedLeftOut: a column that is not read may be left out by name. One that is left out is not read.
 func TestNestedLeftOut(t *testing.T) {
 	var file bytes.Buffer
-	require.NoError(t, parquet.Write(&file, []nestedRow{{ID: "a"}, {ID: "b"}}))
+	require.NoError(t, parquet.Write(&file, []nestedRow{{ID: "a", Long: strings.Repeat("x", 2<<20)}, {ID: "b"}}))
 	files(t, map[string]string{"v.parquet": file.String(), "e.csv": "src,dst\na,b\n"})
 	g := read(t, Options{
 		Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"},
-		LeaveOut: []string{"pair"}, Choices: columns.Choices{Most: 3},
+		LeaveOut: []string{"pair", "long"}, Choices: columns.Choices{Most: 3},
 	})
 	assert.Equal(t, 1, g.Features.Columns)
 }

@@ -64,7 +64,10 @@ func Open(o Options) (*streamed.Graph, error) {
 		g.Types = append(g.Types, streamed.Type{})
 	}
 	for _, name := range o.LeaveOut {
-		if !slices.ContainsFunc(all, func(t *vertexTable) bool { return t.leaves(name) }) {
+		if !slices.ContainsFunc(all, func(t *vertexTable) bool {
+			return slices.Contains(t.header, name) ||
+				slices.ContainsFunc(t.unread, func(c columns.LeftOut) bool { return c.Name == name })
+		}) {
 			way := ""
 			if slices.ContainsFunc(all[0].header, func(of string) bool { return strings.Contains(of, ",") }) {
 				way = refusal.Sprintf(`; a name with a comma stands in double quotes, as in {leave-out} '"a, b"'`)
@@ -124,7 +127,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	types := make([]graph.VertexType, len(all))
 	for i, t := range all {
 		t.finish()
-		made.Notes = append(made.Notes, t.assumed...)
+		made.Notes = append(made.Notes, t.notesOnColumns()...)
 		types[i] = graph.VertexType{
 			Type: t.name, Count: len(t.ids.Names), Names: t.ids.Names,
 			Table: &columns.Table{

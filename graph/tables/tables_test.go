@@ -370,7 +370,8 @@ func TestRefused(t *testing.T) {
 		{"id,x\na,1\n", "src,dst\na\n", "e.csv:2: 1 column, where the first line has 2", nil},
 		{
 			"id,x\na,1\n", "src,dst,w\na,a,much\n",
-			`e.csv:2: column w: "much" is no finite number, and weights of edges are numbers`,
+			`e.csv:2: column w: "much" is no finite number, and weights of edges are numbers: correct it, or leave ` +
+				`the row or the column out`,
 			func(o *Options) { o.EdgeWeights = "w" },
 		},
 		{"id,x\na,1\n", "src,dst\na,a\n", "leave-out y: no table of vertices has this column; v.csv has " +

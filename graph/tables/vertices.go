@@ -20,8 +20,7 @@ type vertexTable struct {
 	tableFile
 	vertexIDs
 	features
-	given      bool // there is a table
-	leaveOut   []string
+	given      bool   // there is a table
 	label      int    // the column; −1: there is none
 	knownLabel string // that of a table that was read before; empty: it had none
 	labels     labels
@@ -173,13 +172,7 @@ func (t *vertexTable) profile() error {
 	return t.checkOdd()
 }
 
-// leaves reports whether the column is one of the table's that are left out on request.
-func (t *vertexTable) leaves(name string) bool {
-	return slices.Contains(t.leaveOut, name) && (slices.Contains(t.header, name) ||
-		slices.ContainsFunc(t.nested, func(c columns.LeftOut) bool { return c.Name == name }))
-}
-
 // takes reports whether features may be made of a column.
 func (t *vertexTable) takes(k int) bool {
-	return k != t.id && k != t.label && !isIndex(t.header[k]) && !t.leaves(t.header[k])
+	return k != t.id && k != t.label && !isIndex(t.header[k])
 }
