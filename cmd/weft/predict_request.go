@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"path/filepath"
 	"slices"
 
 	"weft/internal/refusal"
@@ -39,10 +37,6 @@ func (p *predictCommand) prepare(args []string) (asked predictRequest, err error
 		return asked, err
 	}
 	asked.state, err = asked.readWeights()
-	if asked.state == nil && err != nil && asked.run != "" {
-		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s",
-			err, refusal.ShellWord(filepath.Join(asked.run, "run.yaml")))
-	}
 	return asked, err
 }
 

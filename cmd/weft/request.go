@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -89,8 +90,13 @@ func (r *request) hasGraph(command string, args []string) error {
 func (r *request) readWeights() (weights nn.State, err error) {
 	if weights, err = nn.ReadState(r.weights); err == nil {
 		r.columns, err = rundir.ColumnsOf(r.weights)
+		return weights, err
 	}
-	return weights, err
+	if r.run != "" {
+		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s",
+			err, refusal.ShellWord(filepath.Join(r.run, "run.yaml")))
+	}
+	return nil, err
 }
 
 // matchRelations refuses a store of other relations than those that R-GCN was trained on, or of another

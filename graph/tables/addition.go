@@ -110,13 +110,13 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 		return refusal.Errorf("%s: %w", path, all[i].noTable())
 	}
 	t, label := all[i], g.Types()[i].Table.Label
-	t.path, t.given = path, true
+	if t.path, t.given = path, true; o.Label != label {
+		t.leaveOut = []string{label}
+	}
 	if err := t.readHeader(); err != nil {
 		return err
 	}
-	if t.label = slices.Index(t.header, label); t.label >= 0 && o.Label != label {
-		t.label, t.leaveOut = -1, []string{label}
-	}
+	t.label = slices.Index(t.header, label)
 	return t.profile()
 }
 

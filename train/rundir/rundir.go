@@ -626,6 +626,9 @@ func Read(dir string) (run Run, o setting.Options, weights string, err error) {
 	o = setting.Defaults()
 	o.Model = ""
 	if err := setting.ReadRun(filepath.Join(dir, configFile), &o); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w; put the settings of the run there, or train again in another folder", err)
+		}
 		return run, o, "", err
 	}
 	if o.Model == "" {
