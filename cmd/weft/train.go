@@ -358,6 +358,12 @@ func (t *trainCommand) train(
 	if err != nil {
 		return err
 	}
+	stopped, err := decided(r, func() (bool, error) {
+		return result.Ended == train.EndedSignal && follower.hasStopped() && signalled.Err() == nil, nil
+	})
+	if err != nil {
+		return err
+	}
 	err = r.OnFirst(func() error {
 		t.out = dir.Path
 		run := rundir.NewRun(version, store, started, job, result)
@@ -367,7 +373,7 @@ func (t *trainCommand) train(
 			return err
 		}
 		run.ClassNames = learned.Labels.Names
-		if result.Ended == train.EndedSignal && follower.hasStopped() && signalled.Err() == nil {
+		if stopped {
 			run.Reason = "stopped by a callback"
 		}
 		if err := dir.Finish(&run); err != nil {
@@ -384,7 +390,7 @@ func (t *trainCommand) train(
 		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged,
 			result.BestEpoch, t.out))
 	}
-	if result.Interrupted() {
+	if result.Interrupted() && !(stopped && t.of != nil) { // of several runs the others go on
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil

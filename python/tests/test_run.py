@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import weft as command
+from processes import weft as command
 
 import weft
 from weft import _weights

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import python
+from processes import python
 
 import weft
 from weft import _scratch

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import python
-from conftest import weft as command
+from processes import python
+from processes import weft as command
 
 import weft
 from weft import _graph, _program, _train
@@ -536,8 +536,13 @@ weft.train(weft.Graph(edge_index=[[0, 1, 2], [1, 2, 0]], x=np.eye(3), y=[0, 1, 0
 def test_nothing_outlives_python(how):
     done = python(ENDS.replace("HOW", how).replace("CALL", 'out="run"'))
     child = int(done.stdout.split()[0])
-    while alive(child):
+    for _ in range(60_000):  # ten minutes at least
+        if not alive(child):
+            break
         time.sleep(0.01)
+    else:
+        os.kill(child, signal.SIGKILL)
+        pytest.fail("the program outlives Python")
     if "SIGINT" in how:
         assert done.stderr.rstrip().endswith("KeyboardInterrupt")
         assert weft.load("run").summary["epochs_run"] >= 1 and os.listdir("run/checkpoints")
@@ -618,9 +623,19 @@ def test_progress(graph, capfd, bars):
         assert bars[0] == (total, 0, "epoch", "sweep") and bars[-1] == (total or 3,) * 2
 
 
+def test_stopped_seeds(graph):
+    runs = weft.sweep(graph, {"lr": [0.1]}, seeds=2, epochs=5, callbacks=lambda epoch: epoch["epoch"] == 2)
+    assert sorted((run.summary["seed"], run.summary["epochs_run"]) for run in runs) == [(0, 3), (1, 3)]
+
+
 def test_in_words_of_python():
     from weft._errors import in_words_of_python as say
 
+    assert say("--split 0 has no training vertices; draw one with --split random:60/20/20") == (
+        'split 0 has no training vertices; draw one with split="random:60/20/20"'
+    )
+    assert say("--quiet leaves out progress, and there is no more").startswith("progress=False leaves")
+    assert say("vertex -1: leave empty lines out, and give ids below") == "vertex -1: give ids below"
     assert say("--weight-decay -1: must be 0 or more") == "weight_decay -1: must be 0 or more"
     assert (
         say("interrupted; continue with weft train --resume runs/x")
