@@ -48,7 +48,11 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Progress.Of("dividing by METIS (stream is faster)", 0, 0)
+	stage := "dividing by METIS" // which tells nobody how far it is
+	if g.Edges() > mostByMetis/10 {
+		stage += " (stream is faster)"
+	}
+	o.Progress.Of(stage, 0, 0)
 	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout}
 	if w := weights(g, o); len(w) > 1 { // METIS divides the vertices evenly by itself
 		d.weights = w

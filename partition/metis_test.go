@@ -216,3 +216,11 @@ func TestManyRelations(t *testing.T) {
 	_, err = Assign(t.Context(), g, Options{K: 94, Method: Random})
 	assert.EqualRefusal(t, err, "94 partitions: a graph of 120 relations is divided into 93 at most")
 }
+
+// TestSmallGraphsByMetis: where METIS takes no time, no faster method is named.
+func TestSmallGraphsByMetis(t *testing.T) {
+	var stages []string
+	o := Options{K: 2, Method: Metis, Progress: func(stage string, _, _ int64) { stages = append(stages, stage) }}
+	measured(t, communities(t, 60, 200), o)
+	assert.Equal(t, "dividing by METIS", stages[0])
+}

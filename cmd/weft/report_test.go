@@ -121,6 +121,13 @@ func TestReportOfStrangeNames(t *testing.T) {
 	b := newBrowser(t)
 	b.open("file://" + page)
 	b.do("Emulation.setDeviceMetricsOverride",
+		map[string]any{"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
+	var beyond int
+	b.evaluate(`runs.scrollWidth - runs.parentElement.clientWidth`, &beyond)
+	if beyond > 0 {
+		t.Errorf("at 1280 px the table of runs is %d px too wide", beyond)
+	}
+	b.do("Emulation.setDeviceMetricsOverride",
 		map[string]any{"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
 	b.until("charts.querySelector('canvas').clientWidth < 360")
 	b.do("Emulation.setEmulatedMedia",

@@ -27,8 +27,9 @@ static void need_files(void)
 	for (int i = 0; i < n; i++) close(opened[i]);
 	setrlimit(RLIMIT_NOFILE, &files);
 	if (n == least_files) return;
-	dprintf(STDERR_FILENO, "weft: %d files can be opened in this process, and it needs %d; allow it more: ulimit -n %d\n", n, least_files,
-		(int)files.rlim_max + least_files - n);
+	dprintf(STDERR_FILENO, "weft: %d files can be opened in this process, and it needs %d; ", n, least_files);
+	if (files.rlim_max == RLIM_INFINITY) dprintf(STDERR_FILENO, "the system has no more: close some\n");
+	else dprintf(STDERR_FILENO, "allow it more: ulimit -n %llu\n", (unsigned long long)files.rlim_max + least_files - n);
 	_exit(2);
 }
 
