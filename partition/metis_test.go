@@ -220,7 +220,7 @@ func TestManyRelations(t *testing.T) {
 // TestSmallGraphsByMetis: where METIS takes no time, no faster method is named.
 func TestSmallGraphsByMetis(t *testing.T) {
 	var stages []string
-	o := Options{K: 2, Method: Metis, Progress: func(stage string, _, _ int64) { stages = append(stages, stage) }}
-	measured(t, communities(t, 60, 200), o)
+	say := func(stage string, _, _ int64) { stages = append(stages, stage) }
+	measured(t, communities(t, 60, 200), Options{K: 2, Method: Metis, Progress: say})
 	assert.Equal(t, "dividing by METIS", stages[0])
 }

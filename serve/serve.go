@@ -198,8 +198,8 @@ func (s *Server) Handler() http.Handler {
 		method, path, _ := strings.Cut(pattern, " ")
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", method)
-			refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, and not %.20s", r.URL.Path, method,
-				r.Method))
+			refuse(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s takes %s, and not %.20s", r.URL.Path,
+				method, r.Method))
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

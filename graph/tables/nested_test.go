@@ -46,10 +46,11 @@ type nestedRow struct {
 	Long string `parquet:"long"`
 }
 
-// TestNestedLeftOut: a column that is not read may be left out by name. One that is left out is not read.
+// TestNestedLeftOut: a column that is not read may be left out by name. What is left out is not read.
 func TestNestedLeftOut(t *testing.T) {
 	var file bytes.Buffer
-	require.NoError(t, parquet.Write(&file, []nestedRow{{ID: "a", Long: strings.Repeat("x", 2<<20)}, {ID: "b"}}))
+	long := strings.Repeat("x", 2<<20)
+	require.NoError(t, parquet.Write(&file, []nestedRow{{ID: "a", Long: long}, {ID: "b"}}))
 	files(t, map[string]string{"v.parquet": file.String(), "e.csv": "src,dst\na,b\n"})
 	g := read(t, Options{
 		Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"},

@@ -398,8 +398,8 @@ type Exceeds struct {
 
 func (e Exceeds) Unwrap() error { return e.error }
 
-// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most and what it
-// needs, which suffices as a limit; 0: none.
+// CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most. What it
+// needs suffices as a limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	worker, need := 0, int64(0)
 	for i, tensors := range p.PeakTensorBytes {
@@ -413,15 +413,15 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	during, try := "", p.Less()+" or more workers"
 	switch {
 	case p.Rests:
-		during, try = " while a partition is at work", "another number of {partitions}"
+		during, try = " while a partition is at work", refusal.Sprintf("another number of {partitions}")
 	case p.Turns:
-		try = "{offload} DIR, by which matrices rest on disk"
+		try = refusal.Sprintf("{offload} DIR, by which matrices rest on disk")
 	}
 	needs := setting.Bytes(need).RoundedUp()
-	return Exceeds{refusal.Errorf("{memory-limit} %s: worker %d would need %s%s (tensors %s, graph %s); raise the "+
-		"limit to %s, or try "+try, limit, worker, needs, during,
-		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(), needs),
-		need}
+	return Exceeds{refusal.Errorf("{memory-limit} %s: worker %d would need %s%s (tensors %s, graph %s); raise "+
+		"the limit to %s, or try %s", limit, worker, needs, during,
+		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
+		needs, try), need}
 }
 
 // savings lists what the settings allow, the fastest first.
