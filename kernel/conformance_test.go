@@ -102,6 +102,11 @@ type suite struct {
 	storage tensor.Element // of the operands that may be Float32 or BFloat16
 }
 
+// reused is how many bytes the matrices of one size leave to those of the next.
+const reused = 64 << 20
+
+func random() *rand.Rand { return rand.New(rand.NewPCG(7, 7)) }
+
 // with runs a test on a team of two threads and gives all memory back.
 func with(t *testing.T, run func(s *suite)) {
 	t.Helper()
@@ -110,16 +115,22 @@ func with(t *testing.T, run func(s *suite)) {
 
 func withStorage(t *testing.T, storage tensor.Element, run func(s *suite)) {
 	t.Helper()
-	s := &suite{t, kernel.NewTeam(2, tensor.NewMeter()), rand.New(rand.NewPCG(7, 7)), storage}
+	s := &suite{t, kernel.NewTeam(2, tensor.NewMeter()), random(), storage}
 	defer s.team.Memory.Close()
 	run(s)
 }
 
-// each runs a test for each of some sizes, on memory of its own.
+// each runs a test for each of some sizes, with the same random numbers. Its matrices have the memory of those
+// of the size before, because fresh pages take more time than most kernels.
 func (s *suite) each(sizes []int, run func(s *suite, size int)) {
-	for _, size := range sizes {
-		withStorage(s.t, s.storage, func(s *suite) { run(s, size) })
-	}
+	withStorage(s.t, s.storage, func(s *suite) {
+		s.team.Memory.Reserve(reused)
+		for _, size := range sizes {
+			s.r = random()
+			run(s, size)
+			s.team.Memory.Clear(reused)
+		}
+	})
 }
 
 func (s *suite) normal(rows, cols int) *tensor.Matrix { return normal(s.team, s.r, rows, cols) }

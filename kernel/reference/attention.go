@@ -106,7 +106,7 @@ func (a *Attention) edges(i, h int) (list []edge) {
 		if m == nil {
 			return nil
 		}
-		return m.Data[k*m.Cols : (k+1)*m.Cols]
+		return m.row(k)
 	}
 	for e := a.Indptr[i]; e < a.Indptr[i+1]; e++ {
 		list = append(list, edge{int(a.Indices[e]), or(a.Mask, int(e)*a.Heads+h, 1), row(a.Features, int(e))})

@@ -7,9 +7,10 @@ func MatMul(x, w *Matrix) *Matrix {
 	}
 	z := New(x.Rows, w.Cols)
 	for i := range x.Rows {
-		for k := range x.Cols {
-			for j := range w.Cols { // along rows, which are together in memory
-				z.Add(i, j, x.At(i, k)*w.At(k, j))
+		row := z.row(i)
+		for k, v := range x.row(i) {
+			for j, weight := range w.row(k) { // along rows, which are together in memory
+				row[j] += v * weight
 			}
 		}
 	}

@@ -46,6 +46,9 @@ func (m *Matrix) Set(i, j int, v float64) { m.Data[i*m.Cols+j] = v }
 // Add adds v to the entry in row i and column j.
 func (m *Matrix) Add(i, j int, v float64) { m.Data[i*m.Cols+j] += v }
 
+// row is row i itself.
+func (m *Matrix) row(i int) []float64 { return m.Data[i*m.Cols:][:m.Cols] }
+
 // Clone returns a copy that shares nothing with m.
 func (m *Matrix) Clone() *Matrix {
 	return &Matrix{Rows: m.Rows, Cols: m.Cols, Data: append([]float64(nil), m.Data...)}

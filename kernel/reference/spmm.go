@@ -24,16 +24,21 @@ func (a *Aggregation) Rows() int { return len(a.Indptr) - 1 }
 // with x sources×C and z rows×C. Self is not multiplied by colScale.
 func SpMM(z *Matrix, a *Aggregation, x *Matrix) {
 	for i := range a.Rows() {
-		for c := range x.Cols {
-			sum := 0.0
-			for e := a.Indptr[i]; e < a.Indptr[i+1]; e++ {
-				j := int(a.Indices[e])
-				sum += or(a.Weights, int(e), 1) * or(a.ColScale, j, 1) * x.At(j, c)
+		sum := make([]float64, x.Cols)
+		add := func(factor float64, j int) {
+			for c, v := range x.row(j) {
+				sum[c] += factor * v
 			}
-			if a.Self != nil {
-				sum += a.Self[i] * x.At(i, c)
-			}
-			z.Add(i, c, or(a.RowScale, i, 1)*sum)
+		}
+		for e := a.Indptr[i]; e < a.Indptr[i+1]; e++ {
+			j := int(a.Indices[e])
+			add(or(a.Weights, int(e), 1)*or(a.ColScale, j, 1), j)
+		}
+		if a.Self != nil {
+			add(a.Self[i], i)
+		}
+		for c, s := range sum {
+			z.Add(i, c, or(a.RowScale, i, 1)*s)
 		}
 	}
 }
