@@ -1,7 +1,6 @@
 package bench
 
-// #cgo CFLAGS: -O3 -std=gnu11 -Wno-psabi
-// #include "probe.h"
+// #include "native/probe.h"
 import "C"
 
 import (
@@ -9,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	_ "weft/internal/bench/native"
 	"weft/kernel"
 	"weft/tensor"
 )
