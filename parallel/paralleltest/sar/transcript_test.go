@@ -27,8 +27,8 @@ import (
 var update = flag.Bool("update", false, "write the transcripts anew")
 
 // TestTranscripts compares what each worker does in a forward and a backward pass, in order, with
-// testdata/transcripts, where a person can review it. go test ./parallel/sar -run Transcripts -update writes
-// the files anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
+// testdata/transcripts, where a person can review it. go test ./parallel/paralleltest/sar -run Transcripts
+// -update writes the files anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
 //
 // "aggregate" is a kernel call on rows (×n: n calls). "ask" starts to receive rows, "receive" waits for them.
 // "free" says that a buffer receives other rows, or that no buffer is held any more. Starting to receive
