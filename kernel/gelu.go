@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"sync"
 
 	"weft/tensor"
 )
@@ -12,12 +13,12 @@ import (
 const GELU = Sigmoid + 1
 
 // GELU is z = x·Φ(x), element by element. z may be x.
-func (t *Team) GELU(z, x *tensor.Matrix) { t.inGo("gelu", z, x, x, normal.times) }
+func (t *Team) GELU(z, x *tensor.Matrix) { t.inGo("gelu", z, x, x, normal().times) }
 
 // GELUBackward is dx = g·(Φ(x) + x·φ(x)), where φ is Φ's derivative: the gradient of GELU's input. dx may be
 // g.
 func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) {
-	t.inGo("gelu backward", dx, g, x, slope.times)
+	t.inGo("gelu backward", dx, g, x, slope().times)
 }
 
 // inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32.
@@ -67,8 +68,10 @@ const (
 )
 
 var (
-	normal = newSpline(distribution)
-	slope  = newSpline(func(x float64) float64 { return distribution(x) + x*density(x) })
+	normal = sync.OnceValue(func() *spline { return newSpline(distribution) })
+	slope  = sync.OnceValue(func() *spline {
+		return newSpline(func(x float64) float64 { return distribution(x) + x*density(x) })
+	})
 )
 
 func distribution(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }

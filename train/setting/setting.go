@@ -410,15 +410,16 @@ func activations() []string {
 // withFields lists the settings of a table by group, each tied to the field of Options whose yaml tag is its
 // name.
 func withFields(table [][]Setting) (all []Setting) {
-	fields := reflect.VisibleFields(reflect.TypeFor[Options]())
+	fields := map[string][]int{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		fields[f.Tag.Get("yaml")] = f.Index
+	}
 	for group, list := range table {
 		for _, s := range list {
-			named := func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name }
-			k := slices.IndexFunc(fields, named)
-			if k < 0 {
+			s.Group, s.field = Group(group), fields[s.Name]
+			if s.field == nil {
 				panic("Options has no field for the setting " + s.Name)
 			}
-			s.Group, s.field = Group(group), fields[k].Index
 			all = append(all, s)
 		}
 	}
