@@ -57,6 +57,9 @@ func Equal[T any](t reporter, want, got T, about ...any) {
 		}
 		return
 	}
+	if reflect.DeepEqual(want, got) {
+		return // in a fraction of the time that cmp takes
+	}
 	every := cmp.Exporter(func(reflect.Type) bool { return true })
 	if diff := cmp.Diff(want, got, every); diff != "" {
 		report(t, about, fmt.Sprintf("%.5000s", diff))
