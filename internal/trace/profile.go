@@ -145,13 +145,19 @@ func (p *Profile) Memory(kinds []int64, counted int64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Sample{Time: p.clock() - p.start, Layer: NoLayer, Kinds: kinds, Counted: counted}
+	last := len(p.samples) - 1
+	merges := last >= 0 && p.merged < p.stride
+	if merges {
+		if p.merged++; counted <= p.samples[last].Counted {
+			return
+		}
+	}
+	s := Sample{Time: p.clock() - p.start, Layer: NoLayer, Kinds: slices.Clone(kinds), Counted: counted}
 	if p.current != nil {
 		s.Layer, s.Part = p.current.layer, p.current.part
 	}
-	if n := len(p.samples); n > 0 && p.merged < p.stride {
-		p.merged++
-		p.samples[n-1] = p.samples[n-1].with(s)
+	if merges {
+		p.samples[last] = p.samples[last].with(s)
 		return
 	}
 	if len(p.samples) == mostSamples {

@@ -121,9 +121,11 @@ func TestProfileMemory(t *testing.T) {
 		}
 		return k * 7919 % 1000
 	}
+	kinds := make([]int64, 1) // the caller's, who changes it
 	for k := range int64(all) {
 		now++
-		p.Memory([]int64{bytes(k)}, bytes(k))
+		kinds[0] = bytes(k)
+		p.Memory(kinds, kinds[0])
 	}
 	_, _, _, samples := p.Epoch()
 	if n := len(samples); n > 512 || n < 200 || samples[0].Time != 1 {

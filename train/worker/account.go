@@ -202,10 +202,16 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Profile           *profile
 	}
 	mem := w.Team.Memory
-	all, err := ToFirst(w.Groups.World, took{
-		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass,
-		w.spent, w.profile(),
-	})
+	mine := took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile()}
+	all, err := ToFirst(w.Groups.World, mine)
+	if err != nil {
+		return t, err
+	}
+	var samples []int64 // thousands of numbers, which as text would take longer than an epoch of a small graph
+	if mine.Profile != nil {
+		samples = mine.Profile.Memory
+	}
+	memory, err := comm.ToFirst(w.Groups.World, samples)
 	if err != nil || !w.Ranks().First() {
 		return t, err
 	}
@@ -232,6 +238,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 			t.SentTo[at][w.Holders()[to]] += bytes
 		}
 		if one.Profile != nil {
+			one.Profile.Memory = memory[rank]
 			t.Profile = t.Profile.with(one.Profile, at, n)
 		}
 		t.Disk = t.Disk.Plus(one.Pass.Disk)

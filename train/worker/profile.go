@@ -79,7 +79,7 @@ type profile struct {
 	Evaluated bool
 	Layers    map[int]string // of this rank's stage
 	Times     Times
-	Memory    []trace.Sample
+	Memory    []int64 `json:"-"` // of each sample time, layer, part and bytes by kind
 	Peak      []int64
 }
 
@@ -105,7 +105,11 @@ func (w *Worker) beginProfile(epoch int) {
 	}
 	p.evaluated = evaluates
 	if profile.Begin(epoch) {
-		w.Team.Memory.Watch(func(u tensor.Use) { profile.Memory(append(u.Kinds[:], u.Idle), u.Counted) })
+		w.Team.Memory.Watch(func(u tensor.Use) {
+			var kinds [len(u.Kinds) + 1]int64 // Memory keeps few of them, and copies those
+			kinds[copy(kinds[:], u.Kinds[:])] = u.Idle
+			profile.Memory(kinds[:], u.Counted)
+		})
 	}
 	w.Recorder.Work().Layer(trace.NoLayer, trace.Rest)
 }
@@ -158,7 +162,10 @@ func (w *Worker) profile() *profile {
 		t.Forward[layer], t.Backward[layer] = micros(at.Forward), micros(at.Backward)
 		t.Communication[layer], t.Wait[layer] = micros(at.Communication), micros(at.Wait)
 	}
-	p.Times, p.Memory = t, memory
+	p.Times = t
+	for _, s := range memory {
+		p.Memory = append(append(p.Memory, int64(s.Time), int64(s.Layer), int64(s.Part)), s.Kinds...)
+	}
 	for _, bytes := range w.Team.Memory.Peaks().Kinds {
 		p.Peak = append(p.Peak, bytes)
 	}
@@ -217,13 +224,13 @@ func tensorsOf(kinds []int64) (sum int64) {
 	return sum
 }
 
-// take makes the curve that of the samples.
-func (m *Memory) take(samples []trace.Sample) {
+// take makes the curve that of the samples of a profile.
+func (m *Memory) take(samples []int64) {
 	m.Seconds, m.Layers, m.Parts, m.Bytes = nil, nil, nil, make([][]int64, len(m.Kinds))
-	for _, s := range samples {
-		m.Seconds = append(m.Seconds, micros(s.Time))
-		m.Layers, m.Parts = append(m.Layers, s.Layer), append(m.Parts, s.Part.String())
-		for k, bytes := range s.Kinds {
+	for s := range slices.Chunk(samples, 3+len(m.Kinds)) {
+		m.Seconds = append(m.Seconds, micros(time.Duration(s[0])))
+		m.Layers, m.Parts = append(m.Layers, int(s[1])), append(m.Parts, trace.Part(s[2]).String())
+		for k, bytes := range s[3:] {
 			m.Bytes[k] = append(m.Bytes[k], bytes)
 		}
 	}
