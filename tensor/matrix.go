@@ -223,7 +223,12 @@ func (m *Matrix) view() *Matrix {
 
 // Prefix is a view of the first rows·cols elements as a matrix of these rows and columns.
 func (m *Matrix) Prefix(rows, cols int) *Matrix {
-	return m.Reshape(m.Len(), 1).RowRange(0, rows*cols).Reshape(rows, cols)
+	if rows < 0 || cols < 0 || rows*cols > m.Len() {
+		panic(fmt.Sprintf("tensor: the first %d×%d elements of %d×%d", rows, cols, m.Rows, m.Cols))
+	}
+	v := m.view()
+	v.Rows, v.Cols = rows, cols
+	return v
 }
 
 // Retain adds a holder: the memory is given back when each has released it, once. No holder may change the
