@@ -417,8 +417,9 @@ func numbers(m *tensor.Matrix) []float64 {
 
 // place copies rows to the places of their vertices.
 func place(to []float64, from *tensor.Matrix, ids []int32) {
+	all := numbers(from)
 	for i := range from.Rows {
-		copy(to[vertex(i, ids)*from.Cols:], numbers(from.RowRange(i, i+1)))
+		copy(to[vertex(i, ids)*from.Cols:], all[i*from.Cols:(i+1)*from.Cols])
 	}
 }
 

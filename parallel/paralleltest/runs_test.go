@@ -162,7 +162,7 @@ func (v *variant) graph(t *testing.T) *graph.Graph {
 // oneBlock reports whether one block of the model aggregates, so that stages cannot divide it.
 func (v *variant) oneBlock(model string) bool {
 	kind, _ := gnn.KindOf(model)
-	return v.options(model).Decoupled || kind.Uses("rounds") && !kind.Uses("decoupled")
+	return strings.Contains(v.set, "decoupled=true") || kind.Uses("rounds") && !kind.Uses("decoupled")
 }
 
 // options are those of a model on one worker.

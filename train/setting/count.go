@@ -13,6 +13,8 @@ var Thousands = map[string]float64{"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9
 
 var countText = regexp.MustCompile(`(?i)^((?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9][0-9_]*)(?:\.[0-9]+)?(?:e[0-9]+)?) ?([kmgbt]?)$`)
 
+var ungrouped = strings.NewReplacer("_", "", ",", "")
+
 // ErrCount refuses a text that is no number of things.
 var ErrCount = errors.New("must be a whole number, as in 5000, 200k or 2M")
 
@@ -22,7 +24,7 @@ func Count(text string) (int, error) {
 	if m == nil {
 		return 0, ErrCount
 	}
-	x, err := strconv.ParseFloat(strings.NewReplacer("_", "", ",", "").Replace(m[1]), 64)
+	x, err := strconv.ParseFloat(ungrouped.Replace(m[1]), 64)
 	x *= Thousands[strings.ToLower(m[2])]
 	switch whole := math.Round(x); {
 	case err != nil || !(x < math.MaxInt64):
