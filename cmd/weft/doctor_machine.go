@@ -101,8 +101,8 @@ func (f loadFinding) describe() (found, advice string) {
 		return "not known: no /proc/loadavg", ""
 	}
 	return fmt.Sprintf("%.2f in the last minute", *f.Average), map[string]string{
-		"busy":   "busy: the rates below are lower than the machine's own",
-		"shared": "others take part of the machine: rates may be low",
+		"busy":   "busy: a run has only a part of the rates below",
+		"shared": "others take a part of the machine and of the rates",
 		"idle":   "idle enough to be measured",
 	}[f.State]
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
-	"weft/internal/bench"
+	"weft/internal/machine"
 )
 
 // hindrance is why threads may do less than the cores could.
@@ -28,17 +28,24 @@ type scaling struct {
 	flat    string // the others add next to nothing
 }
 
+// rate is a rate of one thread, and of all together.
+type rate struct{ one, all float64 }
+
+// perThread is how much of what one thread gets each of so many threads gets: 1 where they do not hinder each
+// other.
+func (r rate) perThread(threads int) float64 { return r.all / r.one / float64(threads) }
+
 // of judges a rate. Threads share something if each gets less than three quarters of a single thread's rate.
 // One thread gets everything if the others add less than a fifth.
-func (s scaling) of(r bench.Rate, threads int, h hindrance) (advice string) {
+func (s scaling) of(r rate, threads int, h hindrance) (advice string) {
 	switch {
 	case threads == 1:
 		return s.single
-	case r.PerThread(threads) >= 0.75:
+	case r.perThread(threads) >= 0.75:
 		return s.full
 	case h.known != "":
 		return h.known
-	case r.All >= 1.2*r.One:
+	case r.all >= 1.2*r.one:
 		return s.partial
 	}
 	return s.flat
@@ -61,12 +68,12 @@ var (
 )
 
 // multiplying is the scaling of dense products.
-func multiplying(r bench.Rate, threads int, h hindrance) scaling {
+func multiplying(r rate, threads int, h hindrance) scaling {
 	const halved = 0.6 // what each of two hyperthreads of a core gets, at most
 	fewer := max(1, threads/max(2, h.perCore))
 	shared := fmt.Sprintf("cores are shared (hyperthreads?): --threads %d does as well", fewer)
 	switch {
-	case r.PerThread(threads) > halved:
+	case r.perThread(threads) > halved:
 		shared = "threads share cores or a slower clock: all still do most"
 	case h.perCore > 1:
 		shared = fmt.Sprintf("hyperthreads share cores: --threads %d does about as well", fewer)
@@ -88,26 +95,26 @@ type ratesFinding struct {
 	advice   string
 }
 
-func measureMemory(threads int, available int64, h hindrance) (streamed, gathered ratesFinding) {
-	stream, rows, err := bench.MemoryRates(threads, available)
+// findRates measures reads in order, of rows from all over, and dense products.
+func findRates(threads int, available int64, h hindrance) (streamed, gathered, multiplied ratesFinding) {
+	all, err := machine.Measure(threads, machine.Beyond, available)
+	one := all
+	if err == nil && threads > 1 {
+		one, err = machine.Measure(1, machine.Beyond, available)
+	}
 	if err != nil {
 		missing := ratesFinding{Threads: threads, Missing: err.Error()}
-		return missing, missing
+		return missing, missing, missing
 	}
-	found := func(r bench.Rate, s scaling) ratesFinding {
-		return ratesFinding{Threads: threads, Bytes: r.All, OneBytes: r.One, advice: s.of(r, threads, h)}
+	bytes := func(r rate, s scaling) ratesFinding {
+		return ratesFinding{Threads: threads, Bytes: r.all, OneBytes: r.one, advice: s.of(r, threads, h)}
 	}
-	return found(stream, streaming), found(rows, gathering)
-}
-
-func measureArithmetic(threads int, available int64, h hindrance) ratesFinding {
-	r, err := bench.ArithmeticRate(threads, available)
-	if err != nil {
-		return ratesFinding{Threads: threads, Missing: err.Error()}
-	}
-	return ratesFinding{
-		Threads: threads, Flops: r.All, OneFlops: r.One, advice: multiplying(r, threads, h).of(r, threads, h),
-	}
+	flops := rate{one.Flops, all.Flops}
+	return bytes(rate{one.Read, all.Read}, streaming), bytes(rate{one.Gather, all.Gather}, gathering),
+		ratesFinding{
+			Threads: threads, Flops: flops.all, OneFlops: flops.one,
+			advice: multiplying(flops, threads, h).of(flops, threads, h),
+		}
 }
 
 // describe writes the rates of one thread and of all threads, in units of 10⁹, or why they are missing.

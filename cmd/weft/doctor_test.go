@@ -12,13 +12,12 @@ import (
 	"unicode/utf8"
 
 	"weft/internal/assert"
-	"weft/internal/bench"
 	"weft/internal/require"
 )
 
 // TestAdvice: each threshold, on both of its sides. Advice fits its column.
 func TestAdvice(t *testing.T) {
-	rate := func(all float64) bench.Rate { return bench.Rate{One: 1, All: all} }
+	of := func(all float64) rate { return rate{1, all} }
 	free, hyperthreads := hindrance{perCore: 1}, hindrance{perCore: 2}
 	quota := hindranceOf(coresFinding{}, quotaFinding{1, 2}, loadFinding{State: "busy"})
 	busy := hindranceOf(coresFinding{}, quotaFinding{2, 2}, loadFinding{State: "shared"})
@@ -30,7 +29,7 @@ func TestAdvice(t *testing.T) {
 		f := findLoad(system(t, map[string]string{"proc/loadavg": fmt.Sprint(average, " 1")}), cores)
 		return f.State + ": " + advice(f)
 	}
-	dense := func(r bench.Rate, threads int, h hindrance) string {
+	dense := func(r rate, threads int, h hindrance) string {
 		return multiplying(r, threads, h).of(r, threads, h)
 	}
 	const library, launcher, srun = "/lib/libmpi.so.40", "/usr/bin/mpirun", "/usr/bin/srun"
@@ -80,24 +79,24 @@ func TestAdvice(t *testing.T) {
 		{advice(hugePagesFinding{"madvise"}), "weft asks"},
 		{advice(hugePagesFinding{"never"}), "as root write madvise"},
 
-		{streaming.of(rate(1), 1, busy), "what row-wise kernels"},
-		{streaming.of(rate(1.5), 2, busy), "row-wise kernels get faster"},
-		{streaming.of(rate(1.49), 2, free), "threads share the memory"},
-		{streaming.of(rate(1.49), 2, busy), "others use the cores"},
-		{streaming.of(rate(1.19), 2, free), "one thread fills"},
-		{gathering.of(rate(1), 1, free), "what aggregation"},
-		{gathering.of(rate(6), 8, free), "aggregation gets faster"},
-		{gathering.of(rate(5.9), 8, free), "memory holds aggregation back"},
-		{gathering.of(rate(5.9), 8, quota), "the CPU quota"},
-		{gathering.of(rate(1.1), 8, free), "aggregation over a large graph gains nothing"},
+		{streaming.of(of(1), 1, busy), "what row-wise kernels"},
+		{streaming.of(of(1.5), 2, busy), "row-wise kernels get faster"},
+		{streaming.of(of(1.49), 2, free), "threads share the memory"},
+		{streaming.of(of(1.49), 2, busy), "others use the cores"},
+		{streaming.of(of(1.19), 2, free), "one thread fills"},
+		{gathering.of(of(1), 1, free), "what aggregation"},
+		{gathering.of(of(6), 8, free), "aggregation gets faster"},
+		{gathering.of(of(5.9), 8, free), "memory holds aggregation back"},
+		{gathering.of(of(5.9), 8, quota), "the CPU quota"},
+		{gathering.of(of(1.1), 8, free), "aggregation over a large graph gains nothing"},
 
-		{dense(rate(1), 1, free), "more cores"},
-		{dense(rate(1.5), 2, hyperthreads), "dense layers get faster"},
-		{dense(rate(1.49), 2, free), "threads share cores or a slower clock"},
-		{dense(rate(1.49), 2, busy), "others use the cores"},
-		{dense(rate(1.1), 2, quota), "the CPU quota"},
-		{dense(rate(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
-		{dense(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
+		{dense(of(1), 1, free), "more cores"},
+		{dense(of(1.5), 2, hyperthreads), "dense layers get faster"},
+		{dense(of(1.49), 2, free), "threads share cores or a slower clock"},
+		{dense(of(1.49), 2, busy), "others use the cores"},
+		{dense(of(1.1), 2, quota), "the CPU quota"},
+		{dense(of(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
+		{dense(of(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
 
 		{advice(mpiFinding{}), "no launcher for several processes"},
 		{advice(mpiFinding{Library: library}), "no launcher for several processes"},

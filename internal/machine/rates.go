@@ -1,0 +1,198 @@
+// Package machine measures what this machine can do at best, and keeps what was measured on it.
+package machine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Rates are what so many threads reach together, each by itself and all at once: the most in several samples.
+// They are of the time that threads have a core, so that other work on the machine counts little.
+type Rates struct {
+	Threads int `json:"threads"`
+
+	// In bytes a second, of memory that no cache holds:
+	Read   float64 `json:"read_bytes_per_second"`   // in order
+	Write  float64 `json:"write_bytes_per_second"`  // in order
+	Gather float64 `json:"gather_bytes_per_second"` // rows of 512 bytes, from all over it
+	Lines  float64 `json:"line_bytes_per_second"`   // cache lines, of 64 bytes, from all over it
+
+	// Floating-point operations a second of the fastest of some dense products, of Float32 and of BFloat16
+	// matrices
+	Flops         float64 `json:"flops"`
+	BFloat16Flops float64 `json:"bfloat16_flops"`
+}
+
+// Beyond is a number of bytes that no cache is taken to hold. There are computers whose last level is larger,
+// but it serves many cores.
+const Beyond = 256 << 20
+
+const (
+	lineBytes = 64
+	rowBytes  = 512
+	words     = lineBytes / 4 // of a line
+	rowWords  = rowBytes / 4
+	samples   = 5
+)
+
+// Measure measures the rates of so many threads over so many bytes of memory: Beyond, or fewer to save time.
+// It is an error if they are more than half of the available ones, or if the system refuses them.
+func Measure(threads, bytes int, available int64) (r Rates, err error) {
+	if int64(bytes) > available/2 {
+		return r, fmt.Errorf("%d MB are more than half of the %d MB available", bytes>>20, available>>20)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			short, is := p.(tensor.OutOfMemory)
+			if !is {
+				panic(p)
+			}
+			err = short
+		}
+	}()
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	p := newProbes(threads, bytes, meter)
+	defer p.release()
+	all := float64(bytes)
+	r.Threads = threads
+	r.Write = p.rate(all, p.write) // first, as pages that nobody has written are one
+	r.Read = p.rate(all, p.read)
+	r.Gather = p.rate(all, p.gather)
+	r.Lines = p.rate(all/rowBytes*lineBytes, p.lines)
+	r.Flops = p.multiply(tensor.Float32)
+	r.BFloat16Flops = p.multiply(tensor.BFloat16)
+	return r, nil
+}
+
+// probes do one thing each, as fast as the machine can. They touch one word of each cache line: what moves
+// between memory and a core are lines. But for products they share no code with the kernels.
+type probes struct {
+	threads int
+	memory  *tensor.Meter
+	matrix  *tensor.Matrix
+	words   []int32
+	rows    []int32 // drawn from all rows of the matrix, as many as it has
+	sums    []int32 // of a thread: what it has read
+}
+
+func newProbes(threads, bytes int, memory *tensor.Meter) *probes {
+	m := memory.NewElement(tensor.Buffers, tensor.Int32, bytes/rowBytes, rowWords)
+	p := &probes{
+		threads: threads, memory: memory, matrix: m, words: m.Int32s(), rows: make([]int32, m.Rows),
+		sums: make([]int32, threads),
+	}
+	draw := rand.New(rand.NewPCG(1, 1))
+	for i := range p.rows {
+		p.rows[i] = draw.Int32N(int32(m.Rows))
+	}
+	return p
+}
+
+func (p *probes) release() { p.matrix.Release() }
+
+// rate calls work on all threads at once, several times over, and returns how much of an amount the threads
+// do in a second. Each does its part of the amount.
+func (p *probes) rate(amount float64, work func(thread int)) (best float64) {
+	each := make([]float64, p.threads)
+	for range samples {
+		var all sync.WaitGroup
+		for thread := range p.threads {
+			all.Go(func() {
+				took := max(Timed(func() { work(thread) }), time.Nanosecond)
+				each[thread] = amount / float64(p.threads) / took.Seconds()
+			})
+		}
+		all.Wait()
+		sum := 0.0
+		for _, rate := range each {
+			sum += rate
+		}
+		best = max(best, sum)
+	}
+	return best
+}
+
+// part is the part of a slice that a thread works on.
+func part[T any](p *probes, all []T, thread int) []T {
+	return all[len(all)*thread/p.threads : len(all)*(thread+1)/p.threads]
+}
+
+func (p *probes) read(thread int) {
+	sum, of := int32(0), part(p, p.words, thread)
+	for ; len(of) >= 4*words; of = of[4*words:] {
+		sum += of[0] + of[words] + of[2*words] + of[3*words]
+	}
+	p.sums[thread] += sum
+}
+
+// write clears a few pages at a time: the lines of more would go past the caches, as those of few kernels do.
+func (p *probes) write(thread int) {
+	const some = 4 * tensor.PageSize
+	for of := part(p, p.words, thread); len(of) > 0; of = of[min(len(of), some):] {
+		clear(of[:min(len(of), some)])
+	}
+}
+
+func (p *probes) gather(thread int) {
+	sum := int32(0)
+	for _, row := range part(p, p.rows, thread) {
+		of := p.words[int(row)*rowWords:][:rowWords]
+		sum += of[0] + of[words] + of[2*words] + of[3*words] + of[4*words] + of[5*words] + of[6*words] +
+			of[7*words]
+	}
+	p.sums[thread] += sum
+}
+
+func (p *probes) lines(thread int) {
+	sum := int32(0)
+	for k, row := range part(p, p.rows, thread) {
+		sum += p.words[int(row)*rowWords+k%(rowWords/words)*words]
+	}
+	p.sums[thread] += sum
+}
+
+// multiply is the rate of the fastest of some products of matrices of that element: where AMX multiplies, few
+// columns are faster than many.
+func (p *probes) multiply(e tensor.Element) (best float64) {
+	for _, n := range []int{256, 512, 1024} {
+		const rows, times = 4 * kernel.ProductRows, 4
+		type product struct {
+			team    *kernel.Team
+			z, x, w *tensor.Matrix
+		}
+		of := make([]product, p.threads)
+		for i := range of {
+			of[i] = product{
+				kernel.NewTeam(1, p.memory), p.memory.NewElement(tensor.Buffers, e, rows, n),
+				p.memory.NewElement(tensor.Buffers, e, rows, n), p.memory.New(tensor.Buffers, n, n),
+			}
+			of[i].team.Fill(of[i].x, 1)
+			of[i].team.Fill(of[i].w, 1)
+		}
+		best = max(best, p.rate(float64(p.threads*times*rows)*float64(2*n*n), func(thread int) {
+			for range times {
+				m := of[thread]
+				m.team.MatMul(m.z, m.x, m.w, kernel.Straight, kernel.Replace)
+			}
+		}))
+		for _, m := range of {
+			m.z.Release()
+			m.x.Release()
+			m.w.Release()
+		}
+	}
+	return best
+}
+
+// Row is how many seconds a row of so many bytes takes that is gathered from all over the memory: its first
+// cache line for itself, and each other as one of the rows of Gather.
+func (r *Rates) Row(bytes float64) float64 {
+	first, all := lineBytes/r.Lines, rowBytes/r.Gather
+	return first + max(0, bytes-lineBytes)*(all-first)/(rowBytes-lineBytes)
+}

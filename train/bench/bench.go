@@ -1,0 +1,339 @@
+// Package bench measures how close kernels and epochs come to what this machine can do: it trains models for
+// a few epochs and times each kernel call in them.
+//
+// The bound of a call is a time that follows from the rates of package machine:
+//
+//	bytes that it reads ÷ rate of reads + bytes that it writes ÷ rate of writes
+//	  + rows that it gathers · seconds of a row + floating-point operations of products ÷ their rate
+//
+// A row that is gathered takes as long as its cache lines do, from all over a memory that no cache holds. All
+// parts are added, though a processor may do some of them at once and find rows in a cache: a call may take a
+// little less than its bound. What attention and norms compute is not in it.
+package bench
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/graph/generate"
+	"weft/internal/machine"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/train"
+	"weft/train/setting"
+)
+
+// Options choose what is measured.
+type Options struct {
+	Threads int
+	// Only matches a Run with its text. nil: all are measured
+	Only  *regexp.Regexp
+	Quick bool   // small graphs and few epochs: figures of little worth, in seconds
+	CPU   string // the processor's name, for the report
+}
+
+// Machine is what the figures were measured on.
+type Machine struct {
+	CPU              string `json:"cpu"`
+	Cores            int    `json:"cores"`
+	SIMD             string `json:"simd"`              // of the kernels
+	BFloat16Products string `json:"bfloat16_products"` // how they are made
+	machine.Rates
+}
+
+// Report is what was measured.
+type Report struct {
+	Machine Machine `json:"machine"`
+	Models  []Model `json:"models"`
+}
+
+// Model is the fastest epoch of a model on a graph, beside its kernels and beside its bound.
+type Model struct {
+	Model         string  `json:"model"`
+	Precision     string  `json:"precision"`
+	Graph         string  `json:"graph"`
+	EpochSeconds  float64 `json:"epoch_seconds"`
+	KernelSeconds float64 `json:"kernel_seconds"` // of it
+	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
+	// Bound is that of its kernels. Of what they pass over in order kernel.Bytes.Least counts.
+	Bound        Bound    `json:"bound"`
+	BoundSeconds float64  `json:"bound_seconds"` // the bound's parts, added up
+	TimesBound   float64  `json:"times_bound"`   // the epoch ÷ the bound
+	Kernels      []Kernel `json:"-"`             // those that take a noticeable part, the longest first
+}
+
+// Kernel is a kernel call that an epoch makes so many times.
+type Kernel struct {
+	Model   string `json:"model"`
+	Name    string `json:"name"`
+	Shape   string `json:"shape"`
+	Threads int    `json:"threads"`
+	Seconds float64 `json:"seconds"` // the fewest of a call in all epochs, without other work on the machine
+	GFLOPS  float64 `json:"gflops"` // of a product
+	// GBytesPerSec: of what it reads and writes, gathered rows each time they are read
+	GBytesPerSec float64 `json:"gbytes_per_second"`
+	Bound        string  `json:"bound"`    // compute or memory, whichever takes longer
+	Fraction     float64 `json:"fraction"` // bound ÷ time
+
+	Times int     `json:"-"`
+	Share float64 `json:"-"` // of the epoch that all of them take
+}
+
+// Bound is what kernel calls take at least, in seconds at the machine's rates.
+type Bound struct {
+	Products float64 `json:"products_seconds"`
+	Gathered float64 `json:"gathered_seconds"` // rows from all over a matrix
+	Streamed float64 `json:"streamed_seconds"` // what is read and written in order
+}
+
+func (b Bound) seconds() float64 { return b.Products + b.Gathered + b.Streamed }
+
+// bound is the bound of a call, in a precision, that passes over so many bytes in order.
+func (m *Machine) bound(c kernel.Call, inOrder int, precision string) Bound {
+	flops := m.Flops
+	if precision == bf16 {
+		flops = m.BFloat16Flops
+	}
+	b := Bound{
+		Products: operations(c) / flops,
+		Streamed: float64(inOrder-c.Bytes.Written)/m.Read + float64(c.Bytes.Written)/m.Write,
+	}
+	if c.Bytes.Gathered > 0 {
+		b.Gathered = float64(c.Entries) * m.Row(float64(c.Bytes.Gathered)/float64(c.Entries))
+	}
+	return b
+}
+
+// operations is the floating-point operations of a product, and 0 of any other kernel.
+func operations(c kernel.Call) float64 {
+	return 2 * float64(c.Shape[0]) * float64(c.Shape[1]) * float64(c.Shape[2])
+}
+
+// Run is a model that is trained on a graph.
+type Run struct {
+	Model, Precision string
+	options          func(o *train.Options)
+	graph            generate.Options
+}
+
+// String is the model, its precision and the graph.
+func (r Run) String() string { return r.Model + " " + r.Precision + " " + r.graphName() }
+
+func (r Run) graphName() string {
+	o := &r.graph
+	if o.Kind == generate.RMAT {
+		return fmt.Sprintf("%s V=%d E=%d", o.Kind, 1<<o.Scale, o.EdgeFactor<<o.Scale)
+	}
+	return fmt.Sprintf("%s V=%d E=%d", o.Kind, o.Vertices, int(o.Degree)*o.Vertices)
+}
+
+const (
+	f32  = "f32"
+	bf16 = "bf16"
+)
+
+// Epochs are three models on two graphs in both precisions.
+func Epochs(o Options) []Run { return o.runs(3, []string{f32, bf16}, o.uniform(), o.rmat()) }
+
+// Kernels are models that have all kernels of some weight, on a graph whose rows no cache holds.
+func Kernels(o Options) []Run { return o.runs(5, []string{f32}, o.uniform()) }
+
+// runs are those wanted of the first models.
+func (o *Options) runs(models int, precisions []string, graphs ...generate.Options) (all []Run) {
+	for _, graph := range graphs {
+		graph.Features, graph.Classes, graph.Seed = 128, 16, 1
+		for _, r := range []Run{
+			{Model: "sage 3×256 batch norm", options: func(o *train.Options) {
+				o.Model, o.Hidden, o.Norm = "sage", 256, "batch"
+			}},
+			{Model: "gat 3×(4×32)", options: func(o *train.Options) { o.Model, o.Hidden, o.Heads = "gat", 128, 4 }},
+			{Model: "gcn 3×256", options: func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }},
+			{Model: "gatv2 3×(4×32)", options: func(o *train.Options) {
+				o.Model, o.Hidden, o.Heads = "gatv2", 128, 4
+			}},
+			{Model: "sage 3×128 maximum, layer norm", options: func(o *train.Options) {
+				o.Model, o.Hidden, o.Aggregation, o.Norm = "sage", 128, "max", "layer"
+			}},
+		}[:models] {
+			for _, precision := range precisions {
+				r.Precision, r.graph = precision, graph
+				if o.Only == nil || o.Only.MatchString(r.String()) {
+					all = append(all, r)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (o *Options) uniform() generate.Options {
+	g := generate.Options{Kind: generate.Uniform, Vertices: 200_000, Degree: 15, Directed: true}
+	if o.Quick {
+		g.Vertices = 2000
+	}
+	return g
+}
+
+func (o *Options) rmat() generate.Options {
+	g := generate.Options{Kind: generate.RMAT, Scale: 20, EdgeFactor: 16}
+	if o.Quick {
+		g.Scale = 11
+	}
+	return g
+}
+
+// Measure trains each model for a few epochs and tells each result as it is known, after the machine. When
+// ctx ends it returns the cause, with what is measured so far.
+func Measure(ctx context.Context, o Options, runs []Run, show func(Machine), result func(Model),
+) (r Report, err error) {
+	if len(runs) == 0 {
+		return r, refusal.Errorf("{only} %s: nothing matches; it is matched with a model, its precision and a "+
+			"graph as in %q", o.Only, Kernels(Options{})[0])
+	}
+	r.Machine = Machine{
+		CPU: o.CPU, Cores: runtime.NumCPU(), SIMD: kernel.SIMD(), BFloat16Products: kernel.BFloat16Products(),
+	}
+	bytes := machine.Beyond
+	if o.Quick {
+		bytes = 2 << 20
+	}
+	if r.Machine.Rates, err = machine.Measure(o.Threads, bytes, math.MaxInt64); err != nil {
+		return r, err
+	}
+	show(r.Machine)
+	job := &train.Job{}
+	for i, of := range runs {
+		if i == 0 || of.graphName() != runs[i-1].graphName() {
+			if job.Graph, err = generate.Graph(of.graph); err != nil {
+				return r, err
+			}
+		}
+		epochs, err := of.train(ctx, job, o)
+		if err != nil {
+			return r, err
+		}
+		m := r.Machine.model(of, epochs)
+		r.Models = append(r.Models, m)
+		result(m)
+	}
+	return r, nil
+}
+
+// epoch is what an epoch took.
+type epoch struct {
+	seconds, inKernels float64
+	calls              map[kernel.Call]*calls
+}
+
+// calls are those of an epoch with the same arguments.
+type calls struct {
+	times   int
+	seconds float64 // of all
+	least   float64 // of one, without other work on the machine
+}
+
+// watch times a kernel call on so many threads. Beside other work on the machine it would take as long as its
+// own thread has a core, or all threads on average, if these do more of it.
+func (e *epoch) watch(c kernel.Call, run func(), threads int) {
+	start, before := time.Now(), machine.ProcessorTime()
+	own := machine.Timed(run)
+	seconds := time.Since(start).Seconds()
+	least := max(own, (machine.ProcessorTime()-before)/time.Duration(threads)).Seconds()
+	of := e.calls[c]
+	if of == nil {
+		of = &calls{least: least}
+		e.calls[c] = of
+	}
+	of.times, of.seconds, of.least = of.times+1, of.seconds+seconds, min(of.least, least)
+	e.inKernels += seconds
+}
+
+// train trains a model. It returns the epochs without the first, which takes fresh memory and aggregates the
+// features, and without the last, which evaluates.
+func (r Run) train(ctx context.Context, job *train.Job, o Options) ([]*epoch, error) {
+	s, epochs := train.Defaults(), 7
+	if o.Quick {
+		epochs = 3
+	}
+	r.options(&s)
+	s.Precision, s.Dropout, s.Threads, s.LR = r.Precision, 0, o.Threads, 0.001
+	s.Layers, s.Epochs, s.EvalEvery = 3, epochs, setting.Every(epochs)
+	if _, err := s.Resolve(); err != nil {
+		return nil, err
+	}
+	now := &epoch{calls: map[kernel.Call]*calls{}}
+	var all []*epoch
+	job.Options, job.Watch = s, func(c kernel.Call, run func()) { now.watch(c, run, o.Threads) }
+	job.OnEpoch = func(e train.Epoch) {
+		now.seconds = e.Seconds
+		all, now = append(all, now), &epoch{calls: map[kernel.Call]*calls{}}
+	}
+	result, err := job.Run(ctx)
+	if err == nil && result.Interrupted() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all[1 : epochs-1], nil
+}
+
+// model is what the epochs of a run show.
+func (m *Machine) model(r Run, epochs []*epoch) Model {
+	e := slices.MinFunc(epochs, func(a, b *epoch) int { return cmp.Compare(a.seconds, b.seconds) })
+	of := Model{
+		Model: r.Model, Precision: r.Precision, Graph: r.graphName(), EpochSeconds: e.seconds,
+		KernelSeconds: e.inKernels, Fraction: e.inKernels / e.seconds,
+	}
+	const noticeable = .005 // of an epoch
+	for c, made := range e.calls {
+		b := m.bound(c, c.Bytes.Least, r.Precision)
+		of.Bound.Products += float64(made.times) * b.Products
+		of.Bound.Gathered += float64(made.times) * b.Gathered
+		of.Bound.Streamed += float64(made.times) * b.Streamed
+		if share := made.seconds / e.seconds; share >= noticeable {
+			k := m.kernel(c, r.Precision, least(c, epochs))
+			k.Model, k.Times, k.Share = r.Model, made.times, share
+			of.Kernels = append(of.Kernels, k)
+		}
+	}
+	slices.SortFunc(of.Kernels, func(a, b Kernel) int { return cmp.Compare(b.Share, a.Share) })
+	of.BoundSeconds = of.Bound.seconds()
+	of.TimesBound = of.EpochSeconds / of.BoundSeconds
+	return of
+}
+
+// least is the fewest seconds that a call took.
+func least(c kernel.Call, epochs []*epoch) (seconds float64) {
+	seconds = math.Inf(1)
+	for _, e := range epochs {
+		if made := e.calls[c]; made != nil {
+			seconds = min(seconds, made.least)
+		}
+	}
+	return seconds
+}
+
+// names writes the names of kernels in words.
+var names = strings.NewReplacer("attend", "attention", "_", " ")
+
+// kernel is what a call reached.
+func (m *Machine) kernel(c kernel.Call, precision string, seconds float64) Kernel {
+	b := m.bound(c, c.Bytes.Streamed, precision)
+	k := Kernel{
+		Name: names.Replace(c.Kernel), Shape: c.Shape.String(), Threads: m.Threads, Seconds: seconds,
+		GFLOPS: operations(c) / seconds / 1e9, Bound: "memory", Fraction: b.seconds() / seconds,
+		GBytesPerSec: float64(c.Bytes.Streamed+c.Bytes.Gathered) / seconds / 1e9,
+	}
+	if b.Products > b.Gathered+b.Streamed {
+		k.Bound = "compute"
+	}
+	return k
+}
