@@ -71,12 +71,12 @@ type Model struct {
 
 // Kernel is a kernel call that an epoch makes so many times.
 type Kernel struct {
-	Model   string `json:"model"`
-	Name    string `json:"name"`
-	Shape   string `json:"shape"`
-	Threads int    `json:"threads"`
+	Model   string  `json:"model"`
+	Name    string  `json:"name"`
+	Shape   string  `json:"shape"`
+	Threads int     `json:"threads"`
 	Seconds float64 `json:"seconds"` // the fewest of a call in all epochs, without other work on the machine
-	GFLOPS  float64 `json:"gflops"` // of a product
+	GFLOPS  float64 `json:"gflops"`  // of a product
 	// GBytesPerSec: of what it reads and writes, gathered rows each time they are read
 	GBytesPerSec float64 `json:"gbytes_per_second"`
 	Bound        string  `json:"bound"`    // compute or memory, whichever takes longer
