@@ -140,7 +140,7 @@ func (t *Team) Work(c Call, n int, work func(k int)) { t.make(c, n, work) }
 // make makes a call, which is work(0) … work(n−1).
 func (t *Team) make(c Call, n int, work func(k int)) { t.watched(c, func() { t.Parallel(n, work) }) }
 
-// watched makes a call by run, which may be called several times.
+// watched makes a call by run.
 func (t *Team) watched(c Call, run func()) {
 	if t.Watch == nil {
 		run()

@@ -403,16 +403,17 @@ type meshPlanner struct {
 	shown *stages // how far it is; whoever asks for meshes erases it
 }
 
+// here tells this program and this machine from others, which take another time for the same kernels.
+func here() string {
+	return fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version, procEntry("/proc/cpuinfo", "model name"),
+		kernel.SIMD(), kernel.BFloat16Products())
+}
+
 // newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
-	p := planner.Planner{
-		Options: o, Given: given,
-		Cache: planner.Cache{On: fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version,
-			procEntry("/proc/cpuinfo", "model name"), kernel.SIMD(), kernel.BFloat16Products())},
-	}
+	p := planner.Planner{Options: o, Given: given}
 	if root := datasets.CacheRoot(); root != "" {
-		file := fmt.Sprintf("%.8x.json", sha256.Sum256([]byte(p.Cache.On)))
-		p.Cache.Path = filepath.Join(root, "rates-4", file)
+		p.Cache.Folder = filepath.Join(root, "rates-5", fmt.Sprintf("%.8x", sha256.Sum256([]byte(here()))))
 	}
 	shown := newStages(show)
 	p.Progress = shown.show
@@ -482,11 +483,11 @@ func (p *meshPlanner) inMemory(ctx context.Context, r *setting.Resolved) (*train
 // assumed says what predictions rest on.
 func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 	r := meshes[0].Rates
-	kept := "kept in " + r.Path
+	kept := "kept in " + p.Cache.Folder
 	switch {
 	case r.Unkept != nil:
 		kept = "not kept: " + r.Unkept.Error()
-	case r.Path == "":
+	case p.Cache.Folder == "":
 		kept = "not kept, as there is no WEFT_CACHE"
 	}
 	m := p.Machine

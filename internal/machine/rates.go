@@ -2,7 +2,9 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -42,9 +44,9 @@ const (
 
 // Measure measures the rates of so many threads over so many bytes of memory: Beyond, or fewer to save time.
 // It is an error if they are more than half of the available ones, or if the system refuses them.
-func Measure(threads, bytes int, available int64) (r Rates, err error) {
-	if int64(bytes) > available/2 {
-		return r, fmt.Errorf("%d MB are more than half of the %d MB available", bytes>>20, available>>20)
+func Measure(threads, size int, available int64) (r Rates, err error) {
+	if int64(size) > available/2 {
+		return r, fmt.Errorf("%d MB are more than half of the %d MB available", size>>20, available>>20)
 	}
 	defer func() {
 		if p := recover(); p != nil {
@@ -57,9 +59,9 @@ func Measure(threads, bytes int, available int64) (r Rates, err error) {
 	}()
 	meter := tensor.NewMeter()
 	defer meter.Close()
-	p := newProbes(threads, bytes, meter)
+	p := newProbes(threads, size, meter)
 	defer p.release()
-	all := float64(bytes)
+	all := float64(size)
 	r.Threads = threads
 	r.Write = p.rate(all, p.write) // first, as pages that nobody has written are one
 	r.Read = p.rate(all, p.read)
@@ -81,8 +83,8 @@ type probes struct {
 	sums    []int32 // of a thread: what it has read
 }
 
-func newProbes(threads, bytes int, memory *tensor.Meter) *probes {
-	m := memory.NewElement(tensor.Buffers, tensor.Int32, bytes/rowBytes, rowWords)
+func newProbes(threads, size int, memory *tensor.Meter) *probes {
+	m := memory.NewElement(tensor.Buffers, tensor.Int32, size/rowBytes, rowWords)
 	p := &probes{
 		threads: threads, memory: memory, matrix: m, words: m.Int32s(), rows: make([]int32, m.Rows),
 		sums: make([]int32, threads),
@@ -192,7 +194,17 @@ func (p *probes) multiply(e tensor.Element) (best float64) {
 
 // Row is how many seconds a row of so many bytes takes that is gathered from all over the memory: its first
 // cache line for itself, and each other as one of the rows of Gather.
-func (r *Rates) Row(bytes float64) float64 {
+func (r *Rates) Row(size float64) float64 {
 	first, all := lineBytes/r.Lines, rowBytes/r.Gather
-	return first + max(0, bytes-lineBytes)*(all-first)/(rowBytes-lineBytes)
+	return first + max(0, size-lineBytes)*(all-first)/(rowBytes-lineBytes)
+}
+
+// CopyRate is the rate at which a thread copies memory, in bytes per second.
+func CopyRate() float64 {
+	const size = 32 << 20
+	from, to, least := bytes.Repeat([]byte{1}, size), make([]byte, size), time.Duration(math.MaxInt64)
+	for range samples {
+		least = min(least, Timed(func() { copy(to, from) }))
+	}
+	return size / least.Seconds()
 }

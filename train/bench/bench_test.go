@@ -26,7 +26,8 @@ func TestBound(t *testing.T) {
 		Bytes: kernel.Bytes{Streamed: 300, Least: 100, Written: 40, Gathered: 3 * 128},
 	}
 	product := kernel.Call{
-		Kernel: "product", Shape: kernel.Shape{50, 2, 3}, Bytes: kernel.Bytes{Streamed: 20, Least: 20, Written: 10},
+		Kernel: "product", Shape: kernel.Shape{50, 2, 3},
+		Bytes: kernel.Bytes{Streamed: 20, Least: 20, Written: 10},
 	}
 	norm := kernel.Call{Kernel: "attend_back", Shape: kernel.Shape{50, 7}, Bytes: kernel.Bytes{Streamed: 100}}
 	e := &epoch{100, 80, map[kernel.Call]*calls{spmm: {2, 60, 24}, product: {1, 9, 5}, norm: {1, 10, 20}}}

@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
+	"weft/internal/machine"
 	"weft/internal/require"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -225,7 +226,7 @@ func TestBytesByCounts(t *testing.T) {
 // has found.
 func TestByCounts(t *testing.T) {
 	p := planner(small(t))
-	p.Counts, p.Cache = CountsOf(p.Graph), newCache(t)
+	p.Counts, p.Cache = CountsOf(p.Graph), machine.Cache{Folder: t.TempDir()}
 	g := p.Graph
 	p.Graph = nil
 	meshes, refused, err := p.Meshes(context.Background(), 4)
@@ -278,7 +279,7 @@ func TestByCounts(t *testing.T) {
 // returned.
 func TestCancelledByCounts(t *testing.T) {
 	p := planner(nil)
-	p.Counts, p.Cache = random(3000, 10), newCache(t)
+	p.Counts, p.Cache = random(3000, 10), machine.Cache{Folder: t.TempDir()}
 	meshes, _, err := p.Meshes(context.Background(), 4) // whose rates are kept
 	require.NoError(t, err)
 	assert.Len(t, meshes, 6)
@@ -315,7 +316,7 @@ func TestMeasuredHalo(t *testing.T) {
 	p := planner(g)
 	p.Options.Model, p.Options.Hidden, p.Options.KeepHalo = "sage", 8, true
 	p.Options.Recompute = setting.RecomputeNone
-	p.Counts, p.Exactly, p.Cache = CountsOf(g), 1, newCache(t)
+	p.Counts, p.Exactly, p.Cache = CountsOf(g), 1, machine.Cache{Folder: t.TempDir()}
 	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
 	need := func(mixing float64) (most int64) {
 		r, err := p.resolve(grid)

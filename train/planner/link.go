@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/machine"
 )
 
 // Links are what moves messages between workers.
@@ -48,20 +49,8 @@ func OfRate(rate float64) Links {
 
 // InMemory returns the links between workers of this process.
 func InMemory() Links {
-	rate := memoryRate()
+	rate := machine.CopyRate()
 	return Links{Sends: rate, Receives: rate}
-}
-
-// memoryRate is the rate at which this machine copies memory, in bytes per second.
-func memoryRate() float64 {
-	const size, times = 32 << 20, 5
-	from, to, best := bytes.Repeat([]byte{1}, size), make([]byte, size), math.Inf(1)
-	for range times {
-		start := time.Now()
-		copy(to, from)
-		best = min(best, time.Since(start).Seconds())
-	}
-	return size / best
 }
 
 // Measure measures links. All ranks send at once, each to the rank that is half of all ranks further, which
@@ -152,7 +141,7 @@ func (p *probe) move(size int, to, from []int) (took, used float64, err error) {
 	if err := p.Barrier(comm.Setup); err != nil {
 		return 0, 0, err
 	}
-	before, start := processorTime(), time.Now()
+	before, start := machine.ProcessorTime(), time.Now()
 	var moving []*comm.Pending
 	for i, rank := range from {
 		moving = append(moving, p.Receive(comm.Setup, p.incoming[i*size:(i+1)*size], rank))
@@ -166,7 +155,7 @@ func (p *probe) move(size int, to, from []int) (took, used float64, err error) {
 		}
 	}
 	seconds := time.Since(start).Seconds()
-	all, err := comm.Gather(p.Comm, comm.Setup, seconds, (processorTime() - before).Seconds())
+	all, err := comm.Gather(p.Comm, comm.Setup, seconds, (machine.ProcessorTime() - before).Seconds())
 	for i := 0; i < len(all); i += 2 {
 		took, used = max(took, all[i]), used+all[i+1]/float64(p.Size())
 	}

@@ -13,6 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/machine"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -41,7 +42,7 @@ type Planner struct {
 	// the fastest of all is one of them. 0: all.
 	Exactly int
 	// Cache keeps rates by what they depend on: the graph, the settings and Machine.
-	Cache Cache
+	Cache machine.Cache
 	// ExactOnly leaves out meshes on which training is approximate.
 	ExactOnly bool
 	// Progress is told which mesh is planned and measured.
@@ -285,12 +286,12 @@ func fewer(grid mesh.Mesh) mesh.Mesh {
 }
 
 // rates are those of a mesh with these options: kept ones, or measured. work is that of the whole graph.
-func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, machine *Machine,
+func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m *Machine,
 	say func(what string),
 ) (*Rates, error) {
 	o, work = measured(o, work)
-	o.Threads = machine.Threads
-	atOnce := max(1, min(machine.Sharers, machine.Cores/machine.Threads))
+	o.Threads = m.Threads
+	atOnce := max(1, min(m.Sharers, m.Cores/m.Threads))
 	alike := o // for a graph of one relation and one split
 	alike.Split, alike.LinkRelation = task.Split{}, ""
 	if o.Task == task.Link { // evaluation does not count, and this metric ranks nothing
@@ -319,11 +320,11 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, ma
 		}
 	}
 	key := fmt.Appendf(text, "%d at once\n%s", atOnce, on)
-	return p.Cache.of(ctx, key, func() (*Rates, error) {
+	rates, unkept, err := machine.Kept(p.Cache, key, func() (r Rates, err error) {
 		all := sample{p.Graph, o}
 		if large {
 			if all.Graph, err = like.graph(); err != nil {
-				return nil, err
+				return r, err
 			}
 		}
 		var few *sample
@@ -331,13 +332,15 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, ma
 		if fewer := p.smaller(fraction / part); fewer.Vertices < all.Own()/2 {
 			g, err := fewer.graph()
 			if err != nil {
-				return nil, err
+				return r, err
 			}
 			few = &sample{g, alike}
 		}
 		say("measuring its kernels")
 		return measure(ctx, all, few, atOnce)
 	})
+	rates.Unkept = unkept
+	return &rates, err
 }
 
 // measured are options that have the kernels of others, and fewer layers, and the work of these. What changes

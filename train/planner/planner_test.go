@@ -2,25 +2,16 @@ package planner
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
+	"weft/internal/machine"
 	"weft/internal/refusal"
 	"weft/internal/require"
 	"weft/parallel/axis"
@@ -295,183 +286,10 @@ func TestRates(t *testing.T) {
 	}
 }
 
-func newCache(t *testing.T) Cache {
-	t.Helper()
-	return Cache{Path: filepath.Join(t.TempDir(), "rates", "here.json"), On: "weft 1 on a processor"}
-}
-
-// TestCache: rates are measured once for each key, and one file has all. What another program measured, or on
-// another processor, is not taken. A damaged file is refused by its name, and a folder that cannot be made
-// does no harm.
-func TestCache(t *testing.T) {
-	c, measured := newCache(t), 0
-	other, elsewhere := c, c
-	other.On, elsewhere.On = "weft 2 on a processor", "weft 1 on another processor"
-	fill := plan.Kernel{Name: "fill", Widths: [2]int{1, 1}}
-	measure := func() (*Rates, error) {
-		measured++
-		return &Rates{
-			Measured: time.Unix(int64(measured), 0), Kernels: map[plan.Kernel]float64{fill: .1}, Beside: .5,
-		}, nil
-	}
-	for i, ask := range []struct {
-		Cache
-		key  string
-		want int // when its rates were measured
-	}{
-		{c, "a", 1},
-		{c, "a", 1},
-		{c, "b", 2},
-		{c, "a", 1},
-		{other, "a", 3},
-		{other, "a", 3},
-		{elsewhere, "a", 4},
-		{c, "b", 5}, // one file is of one program
-	} {
-		r, err := ask.of(t.Context(), []byte(ask.key), measure)
-		if err != nil || r.Unkept != nil || r.Path != c.Path || r.Kernels[fill] != .1 || r.Beside != .5 ||
-			r.Measured.Unix() != int64(ask.want) {
-			t.Errorf("%d: %+v, %v; want those measured at %d", i, r, err, ask.want)
-		}
-	}
-	full := kept{c.On, map[string]Rates{}}
-	for k := range mostRates {
-		full.Rates[strconv.Itoa(k)] = Rates{
-			Measured: time.Unix(int64(measured+1-mostRates+k), 0), Kernels: map[plan.Kernel]float64{fill: .1},
-		}
-	}
-	text, err := json.Marshal(full)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.Path, text, 0o666))
-	for range 2 {
-		r, err := c.of(t.Context(), []byte("c"), measure)
-		if err != nil || r.Measured.Unix() != 6 {
-			t.Errorf("%+v, %v; want those measured at 6", r, err)
-		}
-	}
-	file, err := c.read()
-	require.NoError(t, err)
-	assert.Len(t, file.Rates, mostRates)
-	if _, found := file.Rates["0"]; found {
-		t.Error("the oldest of too many are kept")
-	}
-}
-
-// TestDamagedCache: a file that has no rates of this program is replaced as a whole, with a warning. Where it
-// cannot be, the rates count, with another warning.
-func TestDamagedCache(t *testing.T) {
-	c := newCache(t)
-	measured, warned := 0, []string{}
-	measure := func() (*Rates, error) {
-		measured++
-		return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill", Widths: [2]int{1, 1}}: .1}}, nil
-	}
-	c.Warn = func(why error) { warned = append(warned, strings.TrimPrefix(why.Error(), c.Path)) }
-	_, err := c.of(t.Context(), []byte("a"), measure)
-	require.NoError(t, err)
-	whole, err := os.ReadFile(c.Path)
-	require.NoError(t, err)
-	rates := func(json string) string {
-		return `{"on":"` + c.On + `","rates":{"0":{"kernels":{` + json + `}}}}`
-	}
-	const replaced = "; they are measured again, and the file is replaced"
-	for text, want := range map[string]string{
-		"":                               ": damaged",
-		string(whole[:len(whole)/2]):     ": damaged",
-		"\x89PNG\r\n\x1a\n":              ": damaged",
-		"[]":                             ": damaged",
-		rates(""):                        ": damaged",
-		rates(`"fill 0 1":1`):            ": damaged",
-		rates(`"fill 1 1":-1`):           ": damaged",
-		`{}`:                             ": of another program or processor",
-		strings.Repeat(" ", mostBytes+1): fmt.Sprintf(": longer than the %d bytes that such a file may have", mostBytes),
-	} {
-		require.NoError(t, os.WriteFile(c.Path, []byte(text), 0o666))
-		measured, warned = 0, nil
-		for range 2 { // the second finds what the first has kept
-			r, err := c.of(t.Context(), []byte("a"), measure)
-			if err != nil || r.Unkept != nil || r.Path != c.Path {
-				t.Errorf("%.20q: %+v, %v", text, r, err)
-			}
-		}
-		assert.Equal(t, 1, measured, "%.20q: measured", text)
-		assert.Equal(t, []string{want + replaced}, warned, "%.20q", text)
-		again, err := os.ReadFile(c.Path)
-		require.NoError(t, err)
-		assert.Equal(t, string(whole), string(again), "%.20q", text)
-	}
-	blocked := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(blocked, nil, 0o666))
-	folder := filepath.Join(t.TempDir(), "rates.json")
-	require.NoError(t, os.MkdirAll(filepath.Join(folder, "in"), 0o777))
-	for path, warnings := range map[string]int{filepath.Join(blocked, "rates.json"): 1, folder: 2} {
-		c.Path, warned = path, nil
-		r, err := c.of(t.Context(), []byte("a"), measure)
-		if err != nil || r.Unkept == nil || r.Path != "" || errors.Is(r.Unkept, fs.ErrNotExist) {
-			t.Errorf("%s: %+v, %v", path, r, err)
-		}
-		if len(warned) != warnings || !strings.HasPrefix(warned[len(warned)-1], "not kept: ") {
-			t.Errorf("%s: %q", path, warned)
-		}
-	}
-}
-
-// TestCacheOfSeveral: of processes that keep rates at the same time none is lost.
-func TestCacheOfSeveral(t *testing.T) {
-	c := newCache(t)
-	const several = 16
-	var all sync.WaitGroup
-	for k := range several {
-		all.Go(func() {
-			r, err := c.of(t.Context(), fmt.Append(nil, k), func() (*Rates, error) {
-				return &Rates{Kernels: map[plan.Kernel]float64{{Name: "fill", Widths: [2]int{1, 1}}: .1}}, nil
-			})
-			if err != nil || r.Unkept != nil {
-				t.Errorf("%+v, %v", r, err)
-			}
-		})
-	}
-	all.Wait()
-	file, err := c.read()
-	require.NoError(t, err)
-	assert.Len(t, file.Rates, several)
-}
-
-// TestLockedCache: another process that keeps the folder locked is not waited for longer than it may take to
-// keep rates, nor after a signal. The rates count.
-func TestLockedCache(t *testing.T) {
-	c := newCache(t)
-	folder := filepath.Dir(c.Path)
-	require.NoError(t, os.Mkdir(folder, 0o777))
-	locked, err := os.Open(folder)
-	require.NoError(t, err)
-	defer locked.Close()
-	require.NoError(t, unix.Flock(int(locked.Fd()), unix.LOCK_EX))
-	signal := errors.New("a signal")
-	for _, want := range []string{"a signal", folder + ": another process has locked it"} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, end := context.WithCancelCause(t.Context())
-			defer end(nil)
-			if want == signal.Error() {
-				time.AfterFunc(lockPause/2, func() { end(signal) })
-			}
-			began := time.Now()
-			r, err := c.of(ctx, []byte("a"), func() (*Rates, error) { return &Rates{Beside: .5}, nil })
-			if err != nil || r.Beside != .5 || r.Path != "" {
-				t.Errorf("%+v, %v", r, err)
-			}
-			assert.EqualError(t, r.Unkept, want)
-			if ended := time.Since(began) == lockPause/2; ended != (want == signal.Error()) {
-				t.Errorf("%s: after %v", want, time.Since(began))
-			}
-		})
-	}
-}
-
 // TestWhatRatesDependOn: kept rates stand for the graph, the settings of the kernels, the machine and the
 // program. Where one of them changes they are measured anew, and where anything else changes they are not.
 func TestWhatRatesDependOn(t *testing.T) {
-	cache := newCache(t)
+	cache := machine.Cache{Folder: t.TempDir()}
 	type asked struct {
 		*Planner
 		mesh    mesh.Mesh
@@ -504,7 +322,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 		anew   bool
 	}{
 		"nothing":              {func(*asked) {}, false},
-		"the program":          {func(a *asked) { a.Cache.On = "weft 2 on a processor" }, true},
+		"the program":          {func(a *asked) { a.Cache.Folder += "2" }, true},
 		"threads":              {func(a *asked) { a.machine.Threads = 2 }, true},
 		"workers of a machine": {func(a *asked) { a.machine.Sharers = 1 }, true},
 		"more than have cores": {func(a *asked) { a.machine.Sharers, a.machine.Cores = 9, 2 }, false},
@@ -536,7 +354,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 			a.Graph.Features = graph.Features{Columns: 1, Dense: make([]float32, 300)}
 		}, true},
 		"of it, classes":         {func(a *asked) { large(a); a.Graph.Labels.Classes++ }, true},
-		"of it, the program":     {func(a *asked) { large(a); a.Cache.On = "weft 2 on a processor" }, true},
+		"of it, the program":     {func(a *asked) { large(a); a.Cache.Folder += "2" }, true},
 		"of it, a width":         {func(a *asked) { large(a); a.Options.Hidden = 16 }, true},
 		"of it, workers at once": {func(a *asked) { large(a); a.machine.Sharers = 1 }, true},
 	} {

@@ -4,14 +4,12 @@ import (
 	"context"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"weft/graph"
+	"weft/internal/machine"
 	"weft/kernel"
 	"weft/train"
 	"weft/train/plan"
@@ -25,9 +23,7 @@ type Rates struct {
 	// The work beside kernels: seconds for each of these, and for each call of one.
 	Beside float64 `json:"beside"`
 	Call   float64 `json:"call_seconds"`
-	// Path is the file that keeps them; "": none, because of Unkept if that is not nil.
-	Path   string `json:"-"`
-	Unkept error  `json:"-"`
+	Unkept error   `json:"-"` // why they are not kept
 }
 
 // Of returns the seconds of calls of a kernel, with their part of the work beside kernels. One of widths that
@@ -83,11 +79,7 @@ type epoch struct {
 // count.
 func (o *observed) watch(c kernel.Call, run func()) {
 	o.slots <- struct{}{}
-	runtime.LockOSThread()
-	start := threadTime()
-	run()
-	seconds := (threadTime() - start).Seconds()
-	runtime.UnlockOSThread()
+	seconds := machine.Timed(run).Seconds()
 	<-o.slots
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,7 +94,7 @@ func (o *observed) watch(c kernel.Call, run func()) {
 func (o *observed) next() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := processorTime()
+	now := machine.ProcessorTime()
 	if n := len(o.epochs); n > 0 {
 		o.epochs[n-1].took = (now - o.started).Seconds()
 	}
@@ -145,26 +137,26 @@ type sample struct {
 // measure returns how long kernels take on a mesh in this process, on the graph of all. Of the work beside
 // kernels a part goes with the calls and a part with what they take. That of few, a smaller graph, tells how
 // much: all goes with the calls if it is nil.
-func measure(ctx context.Context, all sample, few *sample, atOnce int) (*Rates, error) {
+func measure(ctx context.Context, all sample, few *sample, atOnce int) (r Rates, err error) {
 	many, err := observe(ctx, all.Graph, all.Options, atOnce)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	one := many
 	if all.Threads > 1 { // whose helpers take time that is not told from work beside kernels
 		all.Threads = 1
 		if one, err = observe(ctx, all.Graph, all.Options, atOnce); err != nil {
-			return nil, err
+			return r, err
 		}
 	}
-	r := &Rates{Measured: time.Now(), Kernels: map[plan.Kernel]float64{}}
+	r = Rates{Measured: time.Now(), Kernels: map[plan.Kernel]float64{}}
 	if few == nil {
 		r.Call = max(0, one.beside()/one.calls())
 	} else {
 		few.Threads = 1
 		fewer, err := observe(ctx, few.Graph, few.Options, atOnce)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
 		r.Call, r.Beside = divide(one, fewer)
 	}
@@ -215,19 +207,4 @@ func (o *observed) calls() float64 {
 		}
 		return calls
 	})
-}
-
-// threadTime is what the calling thread has taken of a core.
-func threadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
-
-// processorTime is what this process has taken of all cores.
-func processorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
-
-// clock reads a clock that every Linux has.
-func clock(id int32) time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(id, &t); err != nil {
-		panic("planner: " + err.Error())
-	}
-	return time.Duration(t.Nano())
 }

@@ -1,0 +1,67 @@
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/atomicfile"
+	"weft/internal/document"
+)
+
+// Cache keeps what was measured, each in a file of its own.
+type Cache struct {
+	Folder string // of one program on one machine; "": nothing is kept
+	// Warn is told why what the folder should have is measured again, and why it is not kept. It may be nil.
+	Warn func(why error)
+}
+
+// mostBytes are those of a file.
+const mostBytes = 1 << 20
+
+// Kept returns what was measured before under a key, which is all that it depends on besides the program and
+// the machine. Otherwise it measures, and keeps that; unkept says why it cannot.
+func Kept[T any](c Cache, key []byte, measure func() (T, error)) (value T, unkept, err error) {
+	if c.Folder == "" {
+		value, err = measure()
+		return value, nil, err
+	}
+	path := filepath.Join(c.Folder, fmt.Sprintf("%x.json", sha256.Sum256(key)))
+	text, err := document.Read(path, mostBytes)
+	if err == nil {
+		if json.Unmarshal(text, &value) == nil {
+			return value, nil, nil
+		}
+		err = fmt.Errorf("%s: damaged", path)
+	}
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) { // keep says why there can be no file
+		c.warn(fmt.Errorf("%w; they are measured again, and the file is replaced", err))
+	}
+	if value, err = measure(); err != nil {
+		return value, nil, err
+	}
+	if unkept = keep(path, value); unkept != nil {
+		c.warn(fmt.Errorf("not kept: %w", unkept))
+	}
+	return value, unkept, nil
+}
+
+func (c Cache) warn(why error) {
+	if c.Warn != nil {
+		c.Warn(why)
+	}
+}
+
+func keep(path string, value any) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(value) })
+}
