@@ -35,10 +35,10 @@ func refused(status, m, n, k int) any {
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
 
-// writesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so
+// WritesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so
 // few operations for each number of a large result that it waits for lines to be read that it then
 // overwrites.
-func writesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
+func WritesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
 
 // Output says what a kernel does with what its output holds.
 type Output bool
@@ -82,7 +82,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	args := &C.weft_product_args{
 		product: p.handle, packed: p.packed.Pointer(), x: either(x), z: either(z), rows: C.int64_t(x.Rows),
 		x_type: C.int32_t(typeOf(x)), z_type: C.int32_t(typeOf(z)),
-		past: boolean(!accumulate && z.Element == tensor.Float32 && writesPastCaches(x.Rows, in, out)),
+		past: boolean(!accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out)),
 	}
 	if x.Rows%ProductRows > 0 {
 		fullX, fullZ := t.scratch(p.x, ProductRows, in), t.scratch(p.z, ProductRows, out)

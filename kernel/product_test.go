@@ -71,7 +71,7 @@ func (s *suite) equal(what string, got, want *tensor.Matrix) {
 // enough to be kept there.
 func TestProductPastCaches(t *testing.T) {
 	const rows, in, out, few = 65000, 3, 131, 700
-	if !kernel.writesPastCaches(rows, in, out) || kernel.writesPastCaches(few, in, out) {
+	if !kernel.WritesPastCaches(rows, in, out) || kernel.WritesPastCaches(few, in, out) {
 		t.Fatal("not both ways of writing")
 	}
 	with(t, func(s *suite) {

@@ -109,8 +109,8 @@ func TestPackages(t *testing.T) {
 	})
 }
 
-// TestNativeIsALeaf: the packages of kernel/native take longest to compile. They import nothing that changes but headers,
-// and have no tests, with which they would be compiled once more.
+// TestNativeIsALeaf: the packages of kernel/native take longest to compile. They import nothing that changes
+// but its headers, and have no tests, with which they would be compiled once more.
 func TestNativeIsALeaf(t *testing.T) {
 	for _, pattern := range []string{"kernel/native/*.go", "kernel/native/*/*.go"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", pattern))
