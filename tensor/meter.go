@@ -124,6 +124,13 @@ func (t *Meter) Another() *Meter {
 	return t.meter()
 }
 
+// Uncounted returns another Meter, which only plans if this one does. What it counts is not this one's.
+func (t *Meter) Uncounted() *Meter {
+	m := NewMeter()
+	m.plan = t.plan
+	return m
+}
+
 // Plan says that matrices from now on hold nothing, because the worker only plans. Nobody may write to them,
 // as that would take their memory. In a debug build it faults. Readers find zeros.
 func (t *Meter) Plan() { t.plan = true }

@@ -56,7 +56,7 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	st := &structure{graph: g}
 	position := st.findStored(in)
 	st.exchanged(out)
-	ids, err := ofStored(st, func(k int, row int32) int32 { return g.Chunks[k].part.Vertices()[row] })
+	ids, err := ofStored(st, func(k int) []int32 { return g.Chunks[k].part.Vertices() })
 	if err != nil {
 		return nil, err
 	}
@@ -66,11 +66,9 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 		for _, b := range e.Remote() {
 			list := needed[:b.In.Cols]
 			needed = needed[b.In.Cols:]
-			if ids != nil {
-				pick(b.IDs.Int32s(), ids, list)
-			}
-			sources, st.most = append(sources, kernel.List(g.team, tensor.Graph, list)),
-				max(st.most, len(list))
+			rows := kernel.List(g.team, tensor.Graph, list)
+			copy(b.IDs.WriteInt32s(), listed(ids, rows))
+			sources, st.most = append(sources, rows), max(st.most, len(list))
 		}
 		st.edges, st.sources = append(st.edges, e), append(st.sources, sources)
 	}
@@ -209,20 +207,15 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 	return r
 }
 
-// ofStored returns a value of each stored row. of gives the values of this replica's rows; the replicas send
-// each other the values of the mirrors. In a plan it returns nil.
-func ofStored[T int32 | float32](st *structure, of func(chunk int, row int32) T) ([]T, error) {
+// ofStored returns a value of each stored row, in a plan 0. of gives the values of a chunk's rows; the replicas
+// send each other the values of the mirrors.
+func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, error) {
 	g := st.graph
-	if g.team.Planning() {
-		return nil, nil
-	}
 	n, values := g.replicas.Size(), make([]T, st.rows())
 	sent, received := make([][]T, n), make([][]T, n)
 	for replica, lists := range st.needed {
 		for k, rows := range lists {
-			for _, row := range rows.Int32s() {
-				sent[replica] = append(sent[replica], of(k, row))
-			}
+			sent[replica] = append(sent[replica], listed(of(k), rows)...)
 			received[replica] = append(received[replica], make([]T, st.of[replica][k].rows())...)
 		}
 	}
@@ -230,9 +223,7 @@ func ofStored[T int32 | float32](st *structure, of func(chunk int, row int32) T)
 		return nil, err
 	}
 	for k, rows := range st.own {
-		for _, row := range rows.Int32s() {
-			received[g.me] = append(received[g.me], of(k, row))
-		}
+		received[g.me] = append(received[g.me], listed(of(k), rows)...)
 	}
 	for replica, theirs := range received {
 		for _, s := range st.of[replica] {
@@ -242,24 +233,27 @@ func ofStored[T int32 | float32](st *structure, of func(chunk int, row int32) T)
 	return values, nil
 }
 
-// pick sets to[i] = from[list[i]] for every i.
-func pick[T int32 | float32](to, from []T, list []int32) {
-	for i, row := range list {
-		to[i] = from[row]
+// listed returns the values of the listed rows, in a plan 0.
+func listed[T int32 | float32](of []T, rows *tensor.Matrix) []T {
+	values := make([]T, rows.Cols)
+	for i, row := range rows.ReadInt32s() {
+		values[i] = of[row]
 	}
+	return values
 }
 
 // Columns implements edges.Others.
 func (st *structure) Columns(e *edges.Edges,
 	own func(*edges.Edges) *tensor.Matrix,
 ) (columns []*tensor.Matrix, err error) {
-	stored, err := ofStored(st, func(k int, row int32) float32 { return own(st.edges[k]).Floats()[row] })
+	stored, err := ofStored(st, func(k int) []float32 { return own(st.edges[k]).ReadFloats() })
+	if err != nil {
+		return nil, err
+	}
 	for _, sources := range st.sources[slices.Index(st.edges, e)] {
 		column := st.graph.team.Memory.New(tensor.Graph, sources.Cols, 1)
-		if stored != nil {
-			pick(column.Floats(), stored, sources.Int32s())
-		}
+		copy(column.WriteFloats(), listed(stored, sources))
 		columns = append(columns, column)
 	}
-	return columns, err
+	return columns, nil
 }

@@ -154,33 +154,38 @@ func (l *Edges) byWorker(n int) (*partition.Places, error) {
 func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 	from *partition.Relation,
 ) (r relation, counts [lists]int64) {
-	var edges []uint64
 	n, between, rows := 0, l.learned.Ends[k], s.Edges.Types()[from.Target]
 	lo, hi := l.rowsIn(between.Targets)
-	of := 0 // the share's row
-	for row := lo; row < hi; row++ {
-		last, v := int32(-1), l.id(int32(row))
-		for rows.ID(int32(of)) < v-between.Targets.Low {
-			of++
-		}
-		for _, position := range from.In.Sources[from.In.Indptr[of]:from.In.Indptr[of+1]] {
-			e := Edge{k, between.Sources.Low + places.ID(position), v}
-			if position == last || e.Source == e.Target {
-				continue
+	each := func(use func(row int32, e Edge)) {
+		of := 0 // the share's row
+		for row := lo; row < hi; row++ {
+			last, v := int32(-1), l.id(int32(row))
+			for rows.ID(int32(of)) < v-between.Targets.Low {
+				of++
 			}
-			last = position
-			counts[l.Part(e)]++
-			if n++; !l.team.Planning() {
-				edges = append(edges, ends(e.Source, int32(row)))
+			for _, position := range from.In.Sources[from.In.Indptr[of]:from.In.Indptr[of+1]] {
+				e := Edge{k, between.Sources.Low + places.ID(position), v}
+				if position != last && e.Source != e.Target {
+					last = position
+					use(int32(row), e)
+				}
 			}
 		}
 	}
+	each(func(_ int32, e Edge) {
+		counts[l.Part(e)]++
+		n++
+	})
 	r.sources, r.targets = l.int32s(n), l.int32s(n)
-	slices.Sort(edges)
-	sources, targets := r.sources.Int32s(), r.targets.Int32s()
-	for i, e := range edges {
-		sources[i], targets[i] = int32(e>>32), int32(uint32(e))
-	}
+	sources, targets := r.sources.WriteInt32s(), r.targets.WriteInt32s()
+	l.team.Host(func() {
+		edges := make([]uint64, 0, n)
+		each(func(row int32, e Edge) { edges = append(edges, ends(e.Source, row)) })
+		slices.Sort(edges)
+		for i, e := range edges {
+			sources[i], targets[i] = int32(e>>32), int32(uint32(e))
+		}
+	})
 	r.sources.Freeze()
 	r.targets.Freeze()
 	return r, counts
@@ -220,7 +225,7 @@ func (c *candidates) number(row int32) int {
 	if c.drawn == nil {
 		return int(row) - c.lo
 	}
-	i, found := slices.BinarySearch(c.drawn.Int32s(), row)
+	i, found := slices.BinarySearch(c.drawn.ReadInt32s(), row)
 	if !found {
 		return -1
 	}
@@ -270,10 +275,10 @@ func (l *Edges) Relations() int { return len(l.relations) }
 // stored split may have one several times.
 func (l *Edges) targetsOf(relation, source int32) []int32 {
 	r := &l.relations[relation]
-	sources := r.sources.Int32s()
+	sources := r.sources.ReadInt32s()
 	from, _ := slices.BinarySearch(sources, source)
 	to, _ := slices.BinarySearch(sources[from:], source+1)
-	return r.targets.Int32s()[from : from+to]
+	return r.targets.ReadInt32s()[from : from+to]
 }
 
 // id returns the vertex of an own row.
@@ -306,16 +311,19 @@ type walk struct {
 func (w *walk) next(most int) []Edge {
 	w.edges, w.numbers = w.edges[:0], w.numbers[:0]
 	w.use()
-	if w.team.Planning() {
-		return nil
-	}
+	w.team.Host(func() { w.collect(most) })
+	return w.edges
+}
+
+// collect lists the next edges.
+func (w *walk) collect(most int) {
 	for w.relation < len(w.relations) && len(w.edges) < most {
 		r := &w.relations[w.relation]
 		if w.at == r.sources.Cols {
 			w.relation, w.at, w.passed = w.relation+1, 0, 0
 			continue
 		}
-		e := Edge{int32(w.relation), r.sources.Int32s()[w.at], w.id(r.targets.Int32s()[w.at])}
+		e := Edge{int32(w.relation), r.sources.ReadInt32s()[w.at], w.id(r.targets.ReadInt32s()[w.at])}
 		of := w.partOf(r, w.at, e)
 		w.at++
 		if of == w.part {
@@ -323,7 +331,6 @@ func (w *walk) next(most int) []Edge {
 			w.passed++
 		}
 	}
-	return w.edges
 }
 
 // partOf returns the part of edge e, which is number i of a relation.
@@ -331,7 +338,7 @@ func (l *Edges) partOf(r *relation, i int, e Edge) Part {
 	if r.parts == nil {
 		return l.Part(e)
 	}
-	return Part(r.parts.Int32s()[i])
+	return Part(r.parts.ReadInt32s()[i])
 }
 
 // rounds returns the number of batches of the worker that has most edges of a part. All workers go through so

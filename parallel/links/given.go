@@ -60,9 +60,7 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 			r.negatives[part] = l.int32s(int(counts[part]) * each)
 		}
 	}
-	if !l.team.Planning() {
-		r.fill(edges, split, of)
-	}
+	l.team.Host(func() { r.fill(edges, split, of) })
 	for _, list := range r.lists() {
 		list.Freeze()
 	}
@@ -71,13 +69,13 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 
 // fill copies the edges, and the negative targets of the edges of each part in the same order.
 func (r *relation) fill(edges []listed, split *graph.EdgeSplit, of Ends) {
-	sources, targets, parted := r.sources.Int32s(), r.targets.Int32s(), r.parts.Int32s()
+	sources, targets, parted := r.sources.WriteInt32s(), r.targets.WriteInt32s(), r.parts.WriteInt32s()
 	var passed [lists]int
 	for i, e := range edges {
 		sources[i], targets[i], parted[i] = int32(e.ends>>32), int32(uint32(e.ends)), int32(e.part)
 		if e.part < parts && r.negatives[e.part] != nil {
 			each := split.Given(int(e.part))
-			targets := r.negatives[e.part].Int32s()[passed[e.part]*each:]
+			targets := r.negatives[e.part].WriteInt32s()[passed[e.part]*each:]
 			for k, v := range split.Negative[e.part][e.at*each : (e.at+1)*each] {
 				targets[k] = of.Targets.Low + v
 			}
@@ -115,8 +113,8 @@ func (l *Edges) withGiven(edges []Edge, numbers []int, part Part) (all []Edge, p
 	each := l.given[part]
 	for i, e := range edges {
 		all = append(all, e)
-		for _, target := range l.relations[e.Relation].negatives[part].Int32s()[numbers[i]*each : (numbers[i]+
-			1)*each] {
+		given := l.relations[e.Relation].negatives[part].ReadInt32s()[numbers[i]*each:][:each]
+		for _, target := range given {
 			all = append(all, Edge{e.Relation, e.Source, target})
 		}
 	}

@@ -197,10 +197,9 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	}
 	if sums != nil {
 		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))
-		if into := d.Grad.Floats(); !l.team.Planning() {
-			for i, s := range sums {
-				into[i] += float32(s)
-			}
+		grad := d.Grad.WriteFloats()
+		for i := range grad {
+			grad[i] += float32(sums[i])
 		}
 	}
 	return loss, grad

@@ -48,7 +48,7 @@ func (l *Edges) window(h *tensor.Matrix, most int, of pass) *window {
 		asked: make([][]int32, l.comm.Size()),
 	}
 	w.list = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, rows)
-	if f := l.fetches; f != nil && l.team.Planning() {
+	if f := l.fetches; f != nil {
 		w.fetches, w.known = f.passes[of]
 	}
 	if of.to == toTrain {
@@ -115,9 +115,6 @@ func (w *window) fetch(positions []int32) {
 		w.fetchInTurns()
 		return
 	}
-	if w.team.Planning() && w.planned == nil {
-		return
-	}
 	lo, hi := w.of(w.me)
 	w.team.Gather(w.x.RowRange(lo, hi), w.h, w.listed(w.rowsAt(lo, hi)))
 	if w.comm.Size() == 1 {
@@ -137,9 +134,6 @@ func (w *window) fetch(positions []int32) {
 func (w *window) sendGradients(grad *tensor.Matrix) {
 	if w.comm.TakesTurns() {
 		w.sendGradientsInTurns(grad)
-		return
-	}
-	if w.team.Planning() && w.planned == nil {
 		return
 	}
 	lo, hi := w.of(w.me)
@@ -225,8 +219,6 @@ func (w *window) rowsAt(lo, hi int) []int32 {
 // listed returns row numbers as a matrix for kernels. It is valid until the next call.
 func (w *window) listed(rows []int32) *tensor.Matrix {
 	list := w.list.Prefix(1, len(rows))
-	if into := list.Int32s(); !w.team.Planning() {
-		copy(into, rows)
-	}
+	copy(list.WriteInt32s(), rows)
 	return list
 }

@@ -41,15 +41,14 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	}
 	buffer, from := m.newBatch(size, block.In.Values != nil), m.listed(block)
 	defer buffer.release()
-	if m.tape.Team.Planning() {
-		f(buffer.with(block.Features, 0))
-		return
+	at, there := &position{}, size
+	if rows := len(from.indptr) - 1; rows >= 0 {
+		there = int(from.indptr[rows]) // fewer than entries where an epoch drops some
 	}
-	at, there := &position{}, int(from.indptr[block.In.Rows]) // fewer than entries where an epoch drops some
 	for lo := 0; lo < there; lo += size {
 		n := min(size, there-lo)
-		m.fill(buffer, n, at, from)
-		f(buffer.index(n).with(block.Features, lo))
+		m.tape.Team.Host(func() { m.fill(buffer, n, at, from) })
+		f(buffer.index(m.tape.Team, n).with(block.Features, lo))
 	}
 }
 
@@ -94,7 +93,7 @@ type position struct {
 	occurrence int64
 }
 
-// listed is the arrays of a block that batches are filled from. A plan has them too: what rests comes back.
+// listed is the arrays of a block that batches are filled from.
 type listed struct {
 	indptr         []int64
 	columns        []int32
@@ -104,28 +103,18 @@ type listed struct {
 }
 
 func (m *messages) listed(block *edges.Block) *listed {
-	l := &listed{
-		indptr: block.In.Indptr.Int64s(), columns: block.In.Indices.Int32s(),
-		rows: int32s(block.Targets), ids: int32s(block.IDs), targetIDs: int32s(m.targetIDs),
+	return &listed{
+		indptr: block.In.Indptr.ReadInt64s(), columns: block.In.Indices.ReadInt32s(),
+		weights: block.In.Values.ReadFloats(), rows: block.Targets.ReadInt32s(),
+		ids: block.IDs.ReadInt32s(), targetIDs: m.targetIDs.ReadInt32s(),
 	}
-	if block.In.Values != nil {
-		l.weights = block.In.Values.Floats()
-	}
-	return l
-}
-
-// int32s returns the elements of a list; nil for nil.
-func int32s(list *tensor.Matrix) []int32 {
-	if list == nil {
-		return nil
-	}
-	return list.Int32s()
 }
 
 // fill writes the ends and the keys of the next n edges.
 func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 	indptr, columns := from.indptr, from.columns
-	sources, targets, ids, keys := b.sources.Int32s(), b.targets.Int32s(), b.ids.Int32s(), b.keys.Int32s()
+	sources, targets := b.sources.WriteInt32s(), b.targets.WriteInt32s()
+	ids, keys, weights := b.ids.WriteInt32s(), b.keys.WriteInt32s(), b.weights.WriteFloats()
 	for k := range n {
 		e := at.entry
 		for indptr[at.row+1] <= int64(e) {
@@ -140,8 +129,8 @@ func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 		source, target := entryOf(from.ids, columns[e]), entryOf(from.targetIDs, targets[k])
 		ids[k] = m.idOf(source, at.occurrence)
 		keys[k] = edgeKey(source, target, at.occurrence)
-		if b.weights != nil {
-			b.weights.Floats()[k] = from.weights[e]
+		if weights != nil {
+			weights[k] = from.weights[e]
 		}
 		at.entry++
 	}
@@ -173,21 +162,26 @@ func edgeKey(source, target, occurrence int64) int32 {
 	return int32(autograd.Mix(autograd.Mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
 }
 
-// index returns the batch of the first n edges, with the matrices made from their ends.
-func (b *batch) index(n int) *batch {
-	targets := b.targets.Int32s()[:n]
-	lo, hi := int(targets[0]), int(targets[n-1])+1
-	into, spread, column := b.into.Indptr.Int64s(), b.spread.Indptr.Int64s(), b.spread.Indices.Int32s()
-	row := 0
-	into[0] = 0
-	for k, target := range targets {
-		for ; row < int(target)-lo; row++ {
-			into[row+1] = int64(k)
+// index returns the batch of the first n edges, with the matrices made from their ends. In a plan, which
+// knows none, these may be any rows.
+func (b *batch) index(team *kernel.Team, n int) *batch {
+	lo, hi := b.lo, b.hi
+	team.Host(func() {
+		targets := b.targets.ReadInt32s()[:n]
+		lo, hi = int(targets[0]), int(targets[n-1])+1
+		into, edges := b.into.Indptr.WriteInt64s(), b.into.Indices.WriteInt32s()
+		spread, column := b.spread.Indptr.WriteInt64s(), b.spread.Indices.WriteInt32s()
+		row := 0
+		into[0] = 0
+		for k, target := range targets {
+			for ; row < int(target)-lo; row++ {
+				into[row+1] = int64(k)
+			}
+			edges[k] = int32(k)
+			spread[k], column[k] = int64(k), target-int32(lo)
 		}
-		b.into.Indices.Int32s()[k] = int32(k)
-		spread[k], column[k] = int64(k), target-int32(lo)
-	}
-	into[hi-lo], spread[n] = int64(n), int64(n)
+		into[hi-lo], spread[n] = int64(n), int64(n)
+	})
 	part := func(a *kernel.CSR, rows, cols int) *kernel.CSR {
 		return &kernel.CSR{
 			Rows: rows, Cols: cols, Indptr: a.Indptr.Prefix(1, rows+1),
@@ -207,25 +201,26 @@ func (b *batch) index(n int) *batch {
 
 // bySource sorts the batch's edges by their sources, to sum the gradients of each source.
 func (b *batch) bySource(team *kernel.Team) {
-	if team.Planning() {
-		return
-	}
-	order := make([]uint64, b.n)
-	for k, source := range b.sources.Int32s() {
-		order[k] = uint64(source)<<32 | uint64(k)
-	}
-	slices.Sort(order)
-	columns, begins, distinct := b.outOf.Indices.Int32s(), b.outOf.Indptr.Int64s(), b.distinct.Int32s()
-	u := 0
-	for k, key := range order {
-		source := int32(key >> 32)
-		if k == 0 || source != distinct[u-1] {
-			distinct[u], begins[u] = source, int64(k)
-			u++
+	u := b.n
+	team.Host(func() {
+		order := make([]uint64, b.n)
+		for k, source := range b.sources.ReadInt32s() {
+			order[k] = uint64(source)<<32 | uint64(k)
 		}
-		columns[k] = int32(uint32(key))
-	}
-	begins[u] = int64(b.n)
+		slices.Sort(order)
+		columns, begins := b.outOf.Indices.WriteInt32s(), b.outOf.Indptr.WriteInt64s()
+		distinct := b.distinct.WriteInt32s()
+		u = 0
+		for k, key := range order {
+			source := int32(key >> 32)
+			if k == 0 || source != distinct[u-1] {
+				distinct[u], begins[u] = source, int64(k)
+				u++
+			}
+			columns[k] = int32(uint32(key))
+		}
+		begins[u] = int64(b.n)
+	})
 	b.distinct = b.distinct.Prefix(1, u)
 	b.outOf = &kernel.CSR{
 		Rows: u, Cols: b.n, Indptr: b.outOf.Indptr.Prefix(1, u+1),

@@ -148,13 +148,8 @@ func (w *wire) beside(call *Call) (beside *wire, done func()) {
 	if !call.Edges.Sums {
 		return w, func() {}
 	}
-	team := kernel.NewTeam(w.team.Threads(), tensor.NewMeter())
-	if w.team.Planning() {
-		team = kernel.NewPlan(w.team.Threads(), tensor.NewMeter())
-	}
-	team.Uncut, team.Storage, team.Watch = true, w.team.Storage, w.team.Watch
-	aside := *w
-	aside.team = team
+	team, aside := *w.team, *w
+	team.Memory, team.Uncut, aside.team = w.team.Memory.Uncounted(), true, &team
 	return &aside, team.Memory.Close
 }
 

@@ -110,7 +110,7 @@ func (a *Axis) schedule(d direction, columns int) *schedule {
 // newSchedule makes a schedule of n chunks.
 func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of pass) *schedule {
 	s := &schedule{
-		from: from, to: to, chunks: chunksOf(matrix, n, a.team),
+		from: from, to: to, chunks: chunksOf(matrix, n),
 		ownOrder: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, from.own.Here),
 	}
 	if of == backward {
@@ -120,49 +120,42 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 		s.sendOrder = append(s.sendOrder, a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, list.Cols))
 	}
 	s.offsets, s.results = make([][]int, len(from.rowsOf)), make([][]rows, len(to.rowsOf))
-	if a.team.Planning() {
-		for q, list := range from.rowsOf { // all rows with the first chunk: the bytes are the same
-			s.offsets[q], s.results[q] = make([]int, n+1), make([]rows, n)
-			for j := range n {
-				s.offsets[q][j+1] = list.Cols
-			}
-			s.results[q][0].hi = to.rowsOf[q].Cols
-		}
-		return s
-	}
-	first := firstReaders(matrix, s.chunks, from == to)
+	var first []int32
+	a.team.Host(func() { first = firstReaders(matrix, s.chunks, from == to) })
+	own := s.ownOrder.WriteInt32s()
 	for q, list := range from.rowsOf {
 		s.offsets[q] = make([]int, n+1)
-		for _, row := range list.Int32s() {
+		read, computed, order := list.ReadInt32s(), to.rowsOf[q].ReadInt32s(), s.sendOrder[q].WriteInt32s()
+		for _, row := range read {
 			s.offsets[q][first[row]+1]++
 		}
+		s.offsets[q][1] += list.Cols - len(read) // a plan, which knows no rows, sends all with the first chunk
 		for j := range n {
 			s.offsets[q][j+1] += s.offsets[q][j]
 		}
 		next := slices.Clone(s.offsets[q])
-		for number, row := range list.Int32s() {
+		for number, row := range read {
 			at := &next[first[row]]
-			s.sendOrder[q].Int32s()[*at] = row
+			order[*at] = row
 			if q == a.comm.Rank() {
-				s.ownOrder.Int32s()[*at] = int32(number)
+				own[*at] = int32(number)
 			}
 			*at++
 		}
 		for _, c := range s.chunks {
-			computed := to.rowsOf[q].Int32s()
 			lo, _ := slices.BinarySearch(computed, int32(c.lo))
 			hi, _ := slices.BinarySearch(computed, int32(c.hi))
 			s.results[q] = append(s.results[q], rows{lo, hi})
 		}
+		s.results[q][0].hi += to.rowsOf[q].Cols - len(computed)
 	}
 	return s
 }
 
 // chunksOf divides the rows into n chunks of about equal work, or of equal numbers of rows in a plan.
-func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []rows) {
+func chunksOf(a *kernel.CSR, n int) (list []rows) {
 	work := func(row int) int { return row }
-	if !team.Planning() {
-		indptr := a.Indptr.Int64s()
+	if indptr := a.Indptr.ReadInt64s(); len(indptr) > 0 {
 		work = func(row int) int { return row + int(indptr[row]) }
 	}
 	lo := 0
@@ -184,7 +177,7 @@ func firstReaders(a *kernel.CSR, chunks []rows, oneType bool) []int32 {
 	for row := range first {
 		first[row] = -1
 	}
-	indptr, sources := a.Indptr.Int64s(), a.Indices.Int32s()
+	indptr, sources := a.Indptr.ReadInt64s(), a.Indices.ReadInt32s()
 	for j, c := range chunks {
 		read := func(row int32) {
 			if first[row] < 0 {

@@ -13,7 +13,7 @@ import (
 type Spool struct {
 	Memory *tensor.Meter
 	Room   Room
-	Plan   bool // messages have no content
+	Plan   bool // messages have no content, and Memory only plans
 	// Small says that messages rest whatever their size. Where their sizes change from epoch to epoch, small
 	// ones could else take more memory in one than larger ones, which rest, in another.
 	Small bool
@@ -94,12 +94,10 @@ func (s *Spool) count(bytes int64) { s.Memory.Count(tensor.Moved{Written: bytes,
 
 func (s *Spool) keep(memory *tensor.Meter, message []byte) *buffer {
 	m := memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
-	if into := m.Bytes(); !s.Plan {
-		copy(into, message)
-	}
+	copy(m.WriteBytes(), message)
 	m.UnpinFrom(s.least()).Freeze()
 	m.Unused()
-	return &buffer{m, s.Plan}
+	return &buffer{m}
 }
 
 // heap is a message on Go's heap.
@@ -134,10 +132,7 @@ func (c *counted) Take(into []byte) error {
 }
 
 // buffer is a message in metered memory.
-type buffer struct {
-	*tensor.Matrix
-	plan bool
-}
+type buffer struct{ *tensor.Matrix }
 
 func (b *buffer) Len() int { return b.Matrix.Len() * b.Element.Size() }
 func (b *buffer) Drop()    { b.Release() }
@@ -145,9 +140,7 @@ func (b *buffer) Drop()    { b.Release() }
 func (b *buffer) Take(into []byte) (err error) {
 	defer b.Release()
 	defer refused(&err)
-	if from := b.Pin().Bytes(); !b.plan { // a plan brings it back, too
-		copy(into, from)
-	}
+	copy(into, b.Pin().ReadBytes())
 	return nil
 }
 

@@ -64,6 +64,7 @@ var spools = map[string]struct {
 		}
 	}, unit},
 	"a plan of a disk": {func(m *tensor.Meter) *Spool {
+		m.Plan()
 		m.Offload(nil, 16*unit)
 		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true}, Plan: true}
 	}, unit},

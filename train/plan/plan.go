@@ -542,6 +542,7 @@ func (in *Inputs) within(ctx context.Context, number int,
 ) (all Worker, host *comm.Host, err error) {
 	mem, holders := tensor.NewMeter(), in.Holders()
 	defer mem.Close()
+	mem.Plan()
 	spool := &turns.Spool{
 		Memory: mem, Room: room,
 		Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true,
