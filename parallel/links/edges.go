@@ -28,11 +28,11 @@ type Edges struct {
 	rows      int               // number of its vertices
 	vertices  []int32           // by row, ascending; nil: the row
 	relations []relation
-	counts    [][lists]int // edges of each part, by rank; a plan knows this worker's alone
+	counts    [][lists]int // edges of each part, by rank; a plan knows those of this worker alone
 	bytes     int          // size of a window: usualBytes
 	ranked    []candidates // for ranks, of each type that is a target
 	given     [parts]int   // negative targets of each edge of a part, of a stored split
-	fetches   *Fetches     // of a plan; nil: it knows none
+	fetches   *Fetches     // of a plan; nil: a run
 }
 
 // relation is the supervision edges of one relation, sorted by source, then by target. Drawn ones have no
@@ -55,7 +55,7 @@ type Options struct {
 	Draw
 	// number of random candidates that a target is ranked among; 0: all vertices of its type
 	RankAmong int
-	Fetches   *Fetches // for a plan: what it sends in training; nil: it counts none of that
+	Fetches   *Fetches // of a plan: what it knows of the rows that workers fetch; nil: a run
 }
 
 // New copies the supervision edges of a share into the team's memory: those whose targets are the worker's
@@ -109,11 +109,9 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 	}
 	s.Unload()
 	l.counts = make([][lists]int, c.Size())
-	all := slices.Repeat(own, c.Size())
-	if !team.Planning() || c.TakesTurns() { // the plan of turns knows those of all of its worker's partitions
-		if all, err = comm.Gather(c, comm.Setup, own...); err != nil {
-			return nil, err
-		}
+	all, err := comm.Gather(c, comm.Setup, own...)
+	if err != nil {
+		return nil, err
 	}
 	for i, n := range all {
 		l.counts[i/int(lists)][i%int(lists)] = int(n)
@@ -123,26 +121,21 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 	return l, nil
 }
 
-// byWorker returns the order of n vertices by worker. A plan knows no other worker's vertices, and needs
-// their number alone.
+// byWorker returns the order of n vertices by worker. Where no others tell theirs, in a plan, the rest of n
+// is the last worker's.
 func (l *Edges) byWorker(n int) (*partition.Places, error) {
-	p := &partition.Places{Starts: make([]int, l.comm.Size()+1)}
-	switch {
-	case l.fetches != nil:
-		p.Starts = l.fetches.Starts
-		return p, nil
-	case l.team.Planning():
-		p.Starts[l.comm.Size()] = n
-		return p, nil
+	if l.fetches.Known() {
+		return &partition.Places{Starts: l.fetches.Starts}, nil
 	}
 	lists, err := comm.GatherLists(l.comm, comm.Setup, l.vertices)
 	if err != nil {
 		return nil, err
 	}
-	p.IDs, p.Of = slices.Concat(lists...), make([]int32, n)
+	p := &partition.Places{Starts: []int{0}, IDs: slices.Concat(lists...), Of: make([]int32, n)}
 	for rank, list := range lists {
-		p.Starts[rank+1] = p.Starts[rank] + len(list)
+		p.Starts = append(p.Starts, p.Starts[rank]+len(list))
 	}
+	p.Starts[len(lists)] = n
 	for position, v := range p.IDs {
 		p.Of[v] = int32(position)
 	}

@@ -8,10 +8,26 @@ import (
 )
 
 // Fetches are the windows of an epoch of training, and those of an evaluation. A plan, which draws no
-// negative edges, takes them from here.
+// negative edges, takes them from here. One that does not know them has a zero Fetches.
 type Fetches struct {
 	Starts []int // the first position of each worker's vertices, and V
 	passes map[pass][]fetch
+}
+
+// Known reports whether they are those of an epoch.
+func (f *Fetches) Known() bool { return f != nil && f.Starts != nil }
+
+// of returns the windows of a pass, if they are known. A worker with one partition ranks the same in each: one
+// stands for all, also where others alone have edges.
+func (f *Fetches) of(p pass, c *comm.Comm) (windows []fetch, known bool) {
+	if f == nil {
+		return nil, false
+	}
+	if p.drawn == ranking && !c.TakesTurns() {
+		return []fetch{{rows: slices.Repeat([][]int32{make([]int32, c.Size())}, c.Size())}}, true
+	}
+	windows, known = f.passes[p]
+	return windows, known
 }
 
 // pass is what windows are for: a pass over the edges of a part.

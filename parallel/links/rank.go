@@ -24,11 +24,7 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 	r := l.ranking(h, d, part)
 	defer r.release()
 	edges := walk{Edges: l, part: part}
-	rounds := r.rounds(part, batch)
-	if l.team.Planning() && !l.comm.TakesTurns() { // others may have edges where this worker has none
-		rounds = 1
-	}
-	for range rounds {
+	for range r.rounds(part, batch) {
 		own := edges.next(batch)
 		r.sources(own)
 		counts := r.countAll()[2*batch*l.me:]
@@ -98,20 +94,22 @@ func (r *ranker) sources(edges []Edge) {
 	// targets × sources; the edges' are the diagonal
 	scores := r.team.Memory.New(tensor.Buffers, batch, batch)
 	defer exchange.Release(targets, scores)
-	tensor.Touch(q.rows, r.h)
+	columns, weightsOf := r.h.Cols, r.decoder.weights(r.ones)
+	x, h := r.x.ReadFloats(), r.h.ReadFloats()
+	toSources, toTargets := q.rows.WriteFloats(), targets.WriteFloats()
 	for i, e := range edges {
-		weights, row := r.decoder.weights(e.Relation, r.ones), r.row(e.Source)
-		for c, x := range row {
-			rowOf(q.rows, i)[c] = x * weights[c]
+		weights, to := weightsOf(e.Relation), rowOf(toSources, columns, i)
+		for c, value := range rowOf(x, columns, r.at(e.Source)) {
+			to[c] = value * weights[c]
 		}
-		target, _ := r.Edges.row(e.Target)
-		copy(rowOf(targets, i), rowOf(r.h, target))
+		target, _ := r.row(e.Target)
+		copy(rowOf(toTargets, columns, i), rowOf(h, columns, target))
 	}
 	r.team.MatMul(scores, targets, q.rows, kernel.Transposed, kernel.Replace)
 	q.edges[0] = int32(len(edges))
 	for i, e := range edges {
 		q.edges[1+rankNumbers*i], q.edges[2+rankNumbers*i] = e.Relation, e.Source
-		q.score[i] = rowOf(scores, i)[i]
+		q.score[i] = rowOf(scores.ReadFloats(), batch, i)[i]
 	}
 }
 
@@ -132,19 +130,13 @@ func (r *ranker) countAll() []float64 {
 // tell starts to send the queries to the other workers. Nearby ranks look at them.
 func (r *ranker) tell() (sent []*comm.Pending) {
 	r.eachOther(func(to, _ int) {
-		if r.talks(to) {
+		if !r.comm.Nearby(to) {
 			for _, data := range r.queries.messages() {
 				sent = append(sent, r.comm.Send(comm.Links, data, to))
 			}
 		}
 	})
 	return sent
-}
-
-// talks reports whether there are messages to and from a rank. A plan of one partition for each worker has
-// none.
-func (r *ranker) talks(rank int) bool {
-	return rank != r.me && !r.comm.Nearby(rank) && (!r.team.Planning() || r.comm.TakesTurns())
 }
 
 // countOwn counts this worker's candidates for the edges of all workers.
@@ -166,7 +158,7 @@ func (r *ranker) countOwn(counts []float64) {
 			near := r.there(root).queries
 			r.count(of, near)
 			near.rows.Unused()
-		case r.talks(root):
+		default:
 			for _, data := range theirs.messages() {
 				exchange.Must(r.comm.Receive(comm.Links, data, root).Wait())
 			}
@@ -197,13 +189,13 @@ func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi i
 	}
 	scores := r.scores.Prefix(hi-lo, batch)
 	r.team.MatMul(scores, rows, q.rows, kernel.Transposed, kernel.Replace)
-	n := int(q.edges[0])
+	n, values := int(q.edges[0]), scores.ReadFloats()
 	r.team.Parallel((n+perThread-1)/perThread, func(k int) {
 		first := k * perThread
 		own := q.score[first:min(first+perThread, n)]
 		var above, same [perThread]int
 		for v := range scores.Rows {
-			of := rowOf(scores, v)[first:][:len(own)]
+			of := rowOf(values, batch, v)[first:][:len(own)]
 			for i, score := range own {
 				above[i] += one(of[i] > score)
 				same[i] += one(of[i] == score)
@@ -221,7 +213,7 @@ func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi i
 				}
 				before = row
 				if at := c.number(row) - lo; at >= 0 && at < hi-lo {
-					known := rowOf(scores, at)[first+i]
+					known := rowOf(values, batch, at)[first+i]
 					above[i] -= one(known > score)
 					same[i] -= one(known == score)
 				}

@@ -18,12 +18,13 @@ type Decoder struct {
 	Grad    *tensor.Matrix // relations × D: ∂L/∂Weights is added to it
 }
 
-// weights returns the weights of a relation, or ones.
-func (d *Decoder) weights(relation int32, ones []float32) []float32 {
+// weights returns a function that gives the weights of a relation, or ones.
+func (d *Decoder) weights(ones []float32) func(relation int32) []float32 {
 	if d.Weights == nil {
-		return ones
+		return func(int32) []float32 { return ones }
 	}
-	return rowOf(d.Weights, int(relation))
+	values := d.Weights.ReadFloats()
+	return func(relation int32) []float32 { return rowOf(values, d.Weights.Cols, int(relation)) }
 }
 
 // edgeBatch is some edges, each followed by its negative edges, with the rows of their ends and their scores.
@@ -79,13 +80,14 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 	})
 	p.fetch(positions)
 	p.pairs, p.scores = make([]pair, len(all)), make([]float32, len(all))
-	p.inParts("scores", p.x.Cols, len(all), func(lo, hi int) {
+	columns, x, weights := p.x.Cols, p.x.ReadFloats(), p.decoder.weights(p.ones)
+	p.inParts("scores", columns, len(all), func(lo, hi int) {
 		for i, e := range all[lo:hi] {
 			p.pairs[lo+i] = pair{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))}
 		}
 		for i, e := range p.pairs[lo:hi] {
-			p.scores[lo+i] = product(rowOf(p.x, int(e.source)), p.decoder.weights(e.relation, p.ones),
-				rowOf(p.x, int(e.target)))
+			p.scores[lo+i] = product(rowOf(x, columns, int(e.source)), weights(e.relation),
+				rowOf(x, columns, int(e.target)))
 		}
 	})
 }
@@ -136,11 +138,12 @@ func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) 
 func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
+	x, dx, weights := p.x.ReadFloats(), p.dx.WriteFloats(), p.decoder.weights(p.ones)
 	p.inParts("scores_back", columns, columns, func(lo, hi int) {
 		for i, e := range p.pairs {
-			g, w := grads[i], p.decoder.weights(e.relation, p.ones)[lo:hi]
-			a, b := rowOf(p.x, int(e.source))[lo:hi], rowOf(p.x, int(e.target))[lo:hi]
-			da, db := rowOf(p.dx, int(e.source))[lo:hi], rowOf(p.dx, int(e.target))[lo:hi]
+			g, w, source, target := grads[i], weights(e.relation)[lo:hi], int(e.source), int(e.target)
+			a, b := rowOf(x, columns, source)[lo:hi], rowOf(x, columns, target)[lo:hi]
+			da, db := rowOf(dx, columns, source)[lo:hi], rowOf(dx, columns, target)[lo:hi]
 			for c := range w {
 				da[c] += g * w[c] * b[c]
 				db[c] += g * w[c] * a[c]

@@ -30,7 +30,6 @@ func (w *window) fetchInTurns() {
 	w.comm.Meet()
 	defer w.comm.KeepTurn()()
 	w.allFrom(remote, w.x, comm.Incoming)
-	w.x.Pointer() // where a plan has no edges to score
 }
 
 // sendGradientsInTurns is sendGradients for a worker that holds several partitions.
@@ -65,16 +64,16 @@ func (w *window) allFrom(remote []int, rows *tensor.Matrix, path comm.Path) {
 			w.pass(rows.RowRange(lo, hi), path, rank)
 		}
 	})
-	if w.team.Planning() && len(remote) > 0 {
+	if w.Edges.fetches != nil && len(remote) > 0 {
 		w.bounded(rows.RowRange(0, 0), rows, path, remote[0]) // as much as all messages together
 	}
 }
 
 // bounded moves rows to or from a rank of another worker. A plan that does not know how many they are takes
-// as many as a message may have; one that does queues as many.
+// as many as a message may have; one that knows them queues as many.
 func (w *window) bounded(rows, most *tensor.Matrix, path comm.Path, rank int) {
 	switch {
-	case !w.team.Planning():
+	case w.Edges.fetches == nil:
 		w.pass(rows, path, rank)
 	case w.planned == nil:
 		w.pass(most, path, rank)

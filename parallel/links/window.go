@@ -48,9 +48,7 @@ func (l *Edges) window(h *tensor.Matrix, most int, of pass) *window {
 		asked: make([][]int32, l.comm.Size()),
 	}
 	w.list = l.team.Memory.NewElement(tensor.Activations, tensor.Int32, 1, rows)
-	if f := l.fetches; f != nil {
-		w.fetches, w.known = f.passes[of]
-	}
+	w.fetches, w.known = l.fetches.of(of, l.comm)
 	if of.to == toTrain {
 		w.dx = l.team.Memory.New(tensor.Gradients, most, h.Cols)
 	}
@@ -81,10 +79,8 @@ func (w *window) at(vertex int32) int {
 	return i
 }
 
-// row returns the embedding of a vertex of the window.
-func (w *window) row(vertex int32) []float32 { return rowOf(w.x, w.at(vertex)) }
-
-func rowOf(m *tensor.Matrix, i int) []float32 { return m.Floats()[i*m.Cols : (i+1)*m.Cols] }
+// rowOf returns row i of a matrix of so many columns.
+func rowOf(values []float32, columns, i int) []float32 { return values[i*columns : (i+1)*columns] }
 
 // next returns the window that comes next, of a plan that knows it; else nil.
 func (w *window) next() *fetch {

@@ -12,11 +12,11 @@ import (
 )
 
 // fetches returns what workers fetch of each other in the last epoch of link prediction, for which they draw
-// its negative edges; nil for another task, and where it does not know them: of partitions that take turns on
-// several processes. All processes call it together.
+// its negative edges; none for another task, if Links does not ask for them, and where it cannot know them: of
+// partitions that take turns on several processes. All processes call it together.
 func (in *Inputs) fetches() (f *links.Fetches, err error) {
-	if in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
-		return nil, nil
+	if !in.Links || in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
+		return &links.Fetches{}, nil
 	}
 	each := func(c *comm.Comm) error {
 		place := in.Mesh.Place(c.Rank())

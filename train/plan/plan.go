@@ -147,13 +147,11 @@ type Inputs struct {
 // need the least memory. All processes call it together; it fails on all if it fails on any. If ctx is
 // cancelled it returns the cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
-	if in.Links {
-		if in.Fetches, err = in.fetches(); err != nil {
-			return Plan{}, err
-		}
+	if in.Fetches, err = in.fetches(); err != nil {
+		return Plan{}, err
 	}
 	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
-	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && in.Fetches == nil
+	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
 		if err := p.rest(ctx, in); err != nil {
 			return Plan{}, err
@@ -665,7 +663,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 			return err
 		}
 		number := 1 + epoch
-		if w.WireSchedule != (axis.WireSchedule{}) || w.Fetches != nil {
+		if w.WireSchedule != (axis.WireSchedule{}) || w.Fetches.Known() {
 			number = w.Epochs // which sends most, or whose fetches they are
 		}
 		counter.begin(w)
@@ -718,7 +716,7 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 // measure sets what the dry run has sent, moved and allocated.
 func (p *Worker) measure(w *worker.Worker) {
 	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
-	if w.Fetches == nil {
+	if !w.Fetches.Known() {
 		p.Sent.Links = worker.Traffic{} // it knows no negative edges
 	}
 	if w.TakesTurns() { // and does not sum these

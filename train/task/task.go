@@ -54,7 +54,7 @@ type Env struct {
 	Share    *partition.Share // with all edges
 	Vertices []int32          // the vertices of this worker's outputs, as engine.Inference has them; nil: all
 	Params   *nn.Params       // the model's; the task adds its own
-	Fetches  *links.Fetches   // for a plan, from Fetches; nil: it knows none
+	Fetches  *links.Fetches   // of a plan, from the function Fetches; nil: a run
 	// Loss is a loss of the caller's own for vertices, instead of the kind's. It may be nil.
 	Loss nn.LossFunc
 	// Trained is the task of the graph that is trained on, if this one validates its model: the metric, the

@@ -60,7 +60,7 @@ type Config struct {
 	// Started are the means and deviations of weights to start from, as Standard: nil, and a nil entry, stand
 	// for those of the graph.
 	Started []*engine.Standard
-	// Fetches are a plan's, from task.Fetches. nil: it knows none.
+	// Fetches are what a plan knows of the rows that workers fetch, from task.Fetches. nil: a run.
 	Fetches *links.Fetches
 	// LargerBy is a plan's, axis.Env's.
 	LargerBy float64
