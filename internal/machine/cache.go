@@ -41,7 +41,7 @@ func Kept[T any](c Cache, key []byte, measure func() (T, error)) (value T, unkep
 		}
 		err = fmt.Errorf("%s: damaged", path)
 	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) { // keep says why there can be no file
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) { // of which keep says why
 		c.warn(fmt.Errorf("%w; they are measured again, and the file is replaced", err))
 	}
 	if value, err = measure(); err != nil {

@@ -45,8 +45,8 @@ func TestKept(t *testing.T) {
 		key  string
 		want int
 	}{
-		{here, "a", 1}, {here, "a", 1}, {here, "b", 2}, {elsewhere, "a", 11}, {here, "a", 1}, {elsewhere, "a", 11},
-		{newCounter(""), "a", 1},
+		{here, "a", 1}, {here, "a", 1}, {here, "b", 2}, {elsewhere, "a", 11}, {here, "a", 1},
+		{elsewhere, "a", 11}, {newCounter(""), "a", 1},
 	} {
 		number, unkept := ask.of(t, ask.key)
 		assert.Equal(t, ask.want, number, i)
