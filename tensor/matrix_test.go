@@ -76,7 +76,8 @@ func TestElements(t *testing.T) {
 			return [3]int{2 * len(m.BFloat16s()), 2 * len(m.ReadBFloat16s()), 2 * len(m.WriteBFloat16s())}
 		},
 	} {
-		m, planned := meter.NewElement(tensor.Buffers, element, 5, 7), plan.NewElement(tensor.Buffers, element, 5, 7)
+		m := meter.NewElement(tensor.Buffers, element, 5, 7)
+		planned := plan.NewElement(tensor.Buffers, element, 5, 7)
 		all := 35 * element.Size()
 		if n := bytes(m); n != [3]int{all, all, all} || m.Len() != 35 || len(m.Bytes()) != all ||
 			len(m.ReadBytes()) != all || len(m.WriteBytes()) != all {

@@ -207,8 +207,8 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 	return r
 }
 
-// ofStored returns a value of each stored row, in a plan 0. of gives the values of a chunk's rows; the replicas
-// send each other the values of the mirrors.
+// ofStored returns a value of each stored row, in a plan 0. of gives the values of a chunk's rows; the
+// replicas send each other the values of the mirrors.
 func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, error) {
 	g := st.graph
 	n, values := g.replicas.Size(), make([]T, st.rows())

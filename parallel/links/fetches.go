@@ -17,8 +17,8 @@ type Fetches struct {
 // Known reports whether they are those of an epoch.
 func (f *Fetches) Known() bool { return f != nil && f.Starts != nil }
 
-// of returns the windows of a pass, if they are known. A worker with one partition ranks the same in each: one
-// stands for all, also where others alone have edges.
+// of returns the windows of a pass, if they are known. In all windows in which a worker with one partition
+// ranks, it does the same: one stands for all, also where others alone have edges.
 func (f *Fetches) of(p pass, c *comm.Comm) (windows []fetch, known bool) {
 	if f == nil {
 		return nil, false

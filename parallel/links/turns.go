@@ -64,8 +64,8 @@ func (w *window) allFrom(remote []int, rows *tensor.Matrix, path comm.Path) {
 			w.pass(rows.RowRange(lo, hi), path, rank)
 		}
 	})
-	if w.Edges.fetches != nil && len(remote) > 0 {
-		w.bounded(rows.RowRange(0, 0), rows, path, remote[0]) // as much as all messages together
+	if len(remote) > 0 { // a plan bounds all of them together
+		w.bounded(rows.RowRange(0, 0), rows, path, remote[0])
 	}
 }
 

@@ -129,7 +129,7 @@ func (a *Axis) newSchedule(matrix *kernel.CSR, from, to *vertexRows, n int, of p
 		for _, row := range read {
 			s.offsets[q][first[row]+1]++
 		}
-		s.offsets[q][1] += list.Cols - len(read) // a plan, which knows no rows, sends all with the first chunk
+		s.offsets[q][1] += list.Cols - len(read) // a plan, which knows none, sends all with the first chunk
 		for j := range n {
 			s.offsets[q][j+1] += s.offsets[q][j]
 		}

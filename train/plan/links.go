@@ -12,8 +12,8 @@ import (
 )
 
 // fetches returns what workers fetch of each other in the last epoch of link prediction, for which they draw
-// its negative edges; none for another task, if Links does not ask for them, and where it cannot know them: of
-// partitions that take turns on several processes. All processes call it together.
+// its negative edges. It is not Known for another task, if Links does not ask for it, and of partitions that
+// take turns on several processes. All processes call it together.
 func (in *Inputs) fetches() (f *links.Fetches, err error) {
 	if !in.Links || in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
 		return &links.Fetches{}, nil
