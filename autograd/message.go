@@ -67,10 +67,9 @@ func Mapped(x *Var, f func(x float64) float64) *Var {
 	t := x.tape
 	z := t.element(tensor.Float32, x.Rows(), x.Cols())
 	t.Team.Convert(z, x.Value())
-	if !t.Team.Planning() {
-		for i, v := range z.Floats() {
-			z.Floats()[i] = float32(f(float64(v)))
-		}
+	values := z.WriteFloats()
+	for i, v := range values {
+		values[i] = float32(f(float64(v)))
 	}
 	return t.Record(Op{Value: z, Rows: x.set})
 }
@@ -86,9 +85,7 @@ func Ones(x *Var) *Var {
 // sets them, row by row. It is not called in a plan.
 func Filled(x *Var, columns int, fill func(values []float32)) *Var {
 	z := x.tape.element(tensor.Float32, x.Rows(), columns)
-	if values := z.Floats(); !x.tape.Team.Planning() {
-		fill(values)
-	}
+	x.tape.Team.Host(func() { fill(z.WriteFloats()) })
 	return x.tape.Record(Op{Value: z, Rows: x.set})
 }
 

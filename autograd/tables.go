@@ -58,10 +58,8 @@ func Stack(xs ...*Var) *Var {
 func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 	t, n := c.tape, x.Rows()/c.Cols()
 	some := t.Memory().New(tensor.Activations, len(rows), c.Cols())
-	if !t.Team.Planning() {
-		for i, k := range rows {
-			copy(some.Floats()[i*c.Cols():], c.Value().RowRange(k, k+1).Floats())
-		}
+	for i, k := range rows {
+		copy(some.RowRange(i, i+1).WriteFloats(), c.Value().RowRange(k, k+1).ReadFloats())
 	}
 	z := t.NewLike(x, len(rows)*n, x.Cols())
 	m := &basisSums{t: t, weights: some, x: x.Value().Reshape(c.Cols(), n*x.Cols())}
@@ -131,9 +129,9 @@ func (m *basisSums) backward(dWeights, dx, g *tensor.Matrix) {
 // its caches.
 const transposeTile = 256
 
-// columnsToRows copies column lo+i of x to row i of z. A plan uses both matrices, too.
+// columnsToRows copies column lo+i of x to row i of z.
 func columnsToRows(team *kernel.Team, z, x *tensor.Matrix, lo int) {
-	to, from := z.Floats(), x.Floats()
+	to, from := z.WriteFloats(), x.ReadFloats()
 	team.Parallel((z.Rows+transposeTile-1)/transposeTile, func(k int) {
 		first, end := k*transposeTile, min((k+1)*transposeTile, z.Rows)
 		rows := to[first*z.Cols : end*z.Cols]
@@ -145,9 +143,9 @@ func columnsToRows(team *kernel.Team, z, x *tensor.Matrix, lo int) {
 	})
 }
 
-// rowsToColumns copies or adds row i of x to column lo+i of z. A plan uses both matrices, too.
+// rowsToColumns copies or adds row i of x to column lo+i of z.
 func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, how kernel.Output) {
-	to, from := z.Floats(), x.Floats()
+	to, from := z.WriteFloats(), x.ReadFloats()
 	team.Parallel((x.Rows+transposeTile-1)/transposeTile, func(k int) {
 		first, end := k*transposeTile, min((k+1)*transposeTile, x.Rows)
 		rows := from[first*x.Cols : end*x.Cols]

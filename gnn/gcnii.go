@@ -73,11 +73,9 @@ func (c *GCNII) Forward(s State) State {
 // rows.
 func (c *GCNII) identityMap(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Var {
 	m := autograd.Scale(scale*c.beta, w.On(t))
-	if !t.Team.Planning() {
-		values := m.Value().Floats()
-		for i := range m.Rows() {
-			values[i*m.Cols()+i] += scale * (1 - c.beta)
-		}
+	values := m.Value().WriteFloats()
+	for at := 0; at < len(values); at += m.Cols() + 1 {
+		values[at] += scale * (1 - c.beta)
 	}
 	return m
 }

@@ -105,7 +105,7 @@ func propagated(p Propagator, x *autograd.Var, k Rounds,
 
 // unknown sets the rows of known labels to 0.
 func unknown(x, known *autograd.Var) *autograd.Var {
-	is := known.Value().Floats()
+	is := known.Value().ReadFloats()
 	return eachRow(x, x.Cols(), func(row int, z, x []float32) {
 		if is[row] == 0 {
 			copy(z, x)
@@ -125,11 +125,8 @@ func clamped(x *autograd.Var, least, most float32) *autograd.Var {
 
 // scales returns s of autoscale: rows × 1.
 func scales(e, residuals, known *autograd.Var) *autograd.Var {
-	sums := make([]float64, 2) // of ‖E_j‖₁, and of known labels
-	if !e.Tape().Team.Planning() {
-		sums[0] = norm(residuals.Value().Floats())
-		sums[1] = norm(known.Value().Floats())
-	}
+	// of ‖E_j‖₁, and of known labels
+	sums := []float64{norm(residuals.Value().ReadFloats()), norm(known.Value().ReadFloats())}
 	e.RowSet().Sum(sums)
 	const most = 1000
 	return eachRow(e, 1, func(_ int, z, e []float32) {
@@ -154,7 +151,7 @@ func eachRow(x *autograd.Var, columns int, f func(row int, z, x []float32)) *aut
 	const tile = 1024
 	t, rows, width := x.Tape(), x.Rows(), x.Cols()
 	result := t.NewLike(x, rows, columns)
-	z, from := result.Floats(), x.Value().Floats()
+	z, from := result.WriteFloats(), x.Value().ReadFloats()
 	t.Team.Parallel((rows+tile-1)/tile, func(k int) {
 		for row := k * tile; row < min((k+1)*tile, rows); row++ {
 			f(row, z[row*columns:(row+1)*columns], from[row*width:(row+1)*width])

@@ -100,8 +100,8 @@ func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, ma
 			sumG, sumGX := c.sums[:cols], c.sums[cols:]
 			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
 			if gamma != nil {
-				addTo(t, beta.GradSum(), sumG)
-				addTo(t, gamma.GradSum(), sumGX)
+				addTo(beta.GradSum(), sumG)
+				addTo(gamma.GradSum(), sumGX)
 			}
 			s.backward(c.sums)
 			meanG, meanGX := row(t, tensor.Buffers, sumG), row(t, tensor.Buffers, sumGX)
@@ -127,20 +127,17 @@ func output(x *autograd.Var, use Use) *tensor.Matrix {
 // row returns a 1 × n matrix of the values.
 func row(t *autograd.Tape, kind tensor.Kind, values []float64) *tensor.Matrix {
 	m := t.Memory().New(kind, 1, len(values))
-	if !t.Team.Planning() {
-		for i, v := range values {
-			m.Floats()[i] = float32(v)
-		}
+	to := m.WriteFloats()
+	for i := range to {
+		to[i] = float32(values[i])
 	}
 	return m
 }
 
 // addTo adds values to a row.
-func addTo(t *autograd.Tape, to *tensor.Matrix, values []float64) {
-	if t.Team.Planning() {
-		return
-	}
-	for i, v := range values {
-		to.Floats()[i] += float32(v)
+func addTo(row *tensor.Matrix, values []float64) {
+	to := row.WriteFloats()
+	for i := range to {
+		to[i] += float32(values[i])
 	}
 }

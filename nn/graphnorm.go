@@ -39,10 +39,10 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 ) *autograd.Var {
 	t, rows := x.Tape(), vertices(x)
 	mean, m2 := n.momentsOf(x)
-	alpha, scale, added := n.alpha.On(t), values(t, n.alpha.Value), make([]float64, len(mean))
+	alpha, scale, added := n.alpha.On(t), values(n.alpha.Value), make([]float64, len(mean))
 	inputs := []*autograd.Var{alpha}
 	if bias != nil {
-		added, inputs = values(t, bias.Value()), append(inputs, bias)
+		added, inputs = values(bias.Value()), append(inputs, bias)
 	}
 	shift, rstd := make([]float64, len(mean)), make([]float64, len(mean))
 	left := make([]float64, len(mean)) // the mean of x̂, (1 − α)·μ·rstd
@@ -57,15 +57,15 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 	// α·mean(d), and that of the bias (1 − α)·Σ d.
 	backward := func(sums []float64) {
 		sumG, sumGX := sums[:len(mean)], sums[len(mean):]
-		gamma, dAlpha, dBias := values(t, n.gamma.Value), make([]float64, len(mean)),
+		gamma, dAlpha, dBias := values(n.gamma.Value), make([]float64, len(mean)),
 			make([]float64, len(mean))
 		for c, mu := range mean {
 			sumD := gamma[c] * rstd[c] * (sumG[c] - left[c]*sumGX[c])
 			dAlpha[c], dBias[c] = -mu*sumD, (1-scale[c])*sumD
 		}
-		addTo(t, alpha.GradSum(), dAlpha)
+		addTo(alpha.GradSum(), dAlpha)
 		if bias != nil {
-			addTo(t, bias.GradSum(), dBias)
+			addTo(bias.GradSum(), dBias)
 		}
 		meansOf(rows, sums)
 		for c := range mean {
@@ -78,13 +78,11 @@ func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation
 	})
 }
 
-// values returns the values of a row in double precision.
-func values(t *autograd.Tape, row *tensor.Matrix) []float64 {
+// values returns the values of a row in double precision, in a plan zeros.
+func values(row *tensor.Matrix) []float64 {
 	values := make([]float64, row.Cols)
-	if !t.Team.Planning() {
-		for c, v := range row.Floats() {
-			values[c] = float64(v)
-		}
+	for c, v := range row.ReadFloats() {
+		values[c] = float64(v)
 	}
 	return values
 }

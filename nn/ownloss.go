@@ -26,8 +26,8 @@ type Labels struct {
 // Float32, and their labels, and computes on the output's tape. The sum of all elements of what it returns,
 // such as rows × 1, is the loss of these vertices. Each worker calls it with the labelled vertices that it
 // holds, for training with a tape that records, and for validation. So it must be a sum over rows. It has no
-// parameters. What a caller knows about vertices comes in by autograd.Filled. Other Go code reads a matrix
-// only if the tape's Team is not Planning.
+// parameters. What a caller knows about vertices comes in by autograd.Filled. Other Go code reads
+// matrices by their Read accessors, which give nothing in a plan.
 type LossFunc func(output *autograd.Var, labels Labels) *autograd.Var
 
 // Loss returns this worker's part of the loss over the listed rows (Int32, 1 × n), divided by total. labels
@@ -64,10 +64,9 @@ func (f LossFunc) LossGradient(output *autograd.Var, labels Labels, rows *tensor
 	part = 1 / total * sumOf(loss)
 	root := team.Memory.NewElement(tensor.Gradients, loss.Element(), loss.Rows(), loss.Cols())
 	if root.Element == tensor.Float64 {
-		if each := root.Doubles(); !team.Planning() {
-			for i := range each {
-				each[i] = 1 / total
-			}
+		each := root.WriteDoubles()
+		for i := range each {
+			each[i] = 1 / total
 		}
 	} else {
 		team.Fill(root, float32(1/total))
@@ -95,16 +94,13 @@ func listed(t *autograd.Tape, output *autograd.Var, rows *tensor.Matrix) *autogr
 // sumOf is the sum of all elements, over tiles of rows in their order.
 func sumOf(v *autograd.Var) (sum float64) {
 	m, team := v.Value(), v.Tape().Team
-	if m.Pointer(); team.Planning() { // a plan reads what a run reads
-		return 0
-	}
 	if m.Element == tensor.Float64 {
-		for _, x := range m.Doubles() {
+		for _, x := range m.ReadDoubles() {
 			sum += x
 		}
 		return sum
 	}
-	values, sums := m.Floats(), make([]float64, (m.Rows+tileRows-1)/tileRows)
+	values, sums := m.ReadFloats(), make([]float64, (m.Rows+tileRows-1)/tileRows)
 	team.Parallel(len(sums), func(tile int) {
 		for _, x := range values[tile*tileRows*m.Cols : min((tile+1)*tileRows, m.Rows)*m.Cols] {
 			sums[tile] += float64(x)
@@ -122,26 +118,21 @@ func sumOf(v *autograd.Var) (sum float64) {
 func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
 	t := logits.Tape()
 	rows := t.Memory().NewElement(tensor.Buffers, tensor.Int32, 1, logits.Rows())
-	if !t.Team.Planning() {
-		for i := range rows.Int32s() {
-			rows.Int32s()[i] = int32(i)
-		}
+	all := rows.WriteInt32s()
+	for i := range all {
+		all[i] = int32(i)
 	}
 	z := t.Memory().NewElement(tensor.Activations, tensor.Float64, 1, 1)
-	if sum := y.sum(t.Team, nil, logits.Value(), rows, 1); !t.Team.Planning() {
-		z.Doubles()[0] = sum
-	}
+	copy(z.WriteDoubles(), []float64{y.sum(t.Team, nil, logits.Value(), rows, 1)})
 	return t.Record(autograd.Op{
 		Value: z, Inputs: []*autograd.Var{logits},
 		Rows:  &autograd.RowSet{Here: 1, Total: autograd.NotVertices},
 		Keeps: []*autograd.Var{logits}, Buffers: []*tensor.Matrix{rows},
 		Backward: func(g *tensor.Matrix) {
-			scale := 0.
-			if each := g.Doubles(); !t.Team.Planning() {
-				scale = each[0]
-			}
+			var scale [1]float64
+			copy(scale[:], g.ReadDoubles())
 			dz := t.Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
-			y.sum(t.Team, dz, logits.Value(), rows, scale)
+			y.sum(t.Team, dz, logits.Value(), rows, scale[0])
 			logits.AddGrad(dz)
 			g.Release()
 		},
@@ -153,11 +144,11 @@ func CrossEntropy(logits *autograd.Var, y Targets) *autograd.Var {
 func OneHot(logits *autograd.Var, y Targets) *autograd.Var {
 	return autograd.Filled(logits, y.Classes, func(values []float32) {
 		if y.Multi != nil {
-			copy(values, y.Multi.Floats())
+			copy(values, y.Multi.ReadFloats())
 			return
 		}
 		clear(values)
-		for row, c := range y.Class.Int32s() {
+		for row, c := range y.Class.ReadInt32s() {
 			values[row*y.Classes+int(c)] = 1
 		}
 	})
@@ -196,7 +187,7 @@ func eachRow(team *kernel.Team, f func(row [][]float32), all ...*tensor.Matrix) 
 	first := all[0]
 	values := make([][]float32, len(all))
 	for k, m := range all {
-		values[k] = m.Floats()
+		values[k] = m.WriteFloats()
 	}
 	team.Parallel((first.Rows+tileRows-1)/tileRows, func(tile int) {
 		row := make([][]float32, len(all))

@@ -108,7 +108,7 @@ func (s *shift) apply(bias []float32, ps *Params) {
 	if by := ps.Named(s.Through); by != nil {
 		w := by.Value
 		through := make([]float32, w.Cols)
-		for i, weight := range w.Floats() {
+		for i, weight := range w.ReadFloats() {
 			through[i%w.Cols] += bias[i/w.Cols] * weight
 		}
 		bias = through
@@ -222,12 +222,9 @@ func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int,
 	}
 	p.Value.Unpin()
 	p.Grad.Unpin() // no replica sums it
-	if ps.team.Planning() {
-		return p
-	}
-	values, source, key := p.Value.Floats(), rand.NewPCG(0, 0), hash(name)
+	values, source, key := p.Value.WriteFloats(), rand.NewPCG(0, 0), hash(name)
 	draw := rand.New(source)
-	for i := range count * rows.Here {
+	for i := range len(values) / max(1, columns) {
 		table, row := i/rows.Here, i%rows.Here
 		source.Seed(ps.seed, autograd.Mix(key^autograd.Mix(uint64(table*rows.Total+p.vertex(row)))))
 		init(values[i*columns:(i+1)*columns], draw)
@@ -240,7 +237,7 @@ func (p *Param) vertex(row int) int {
 	if p.Rows.IDs == nil {
 		return row
 	}
-	return int(p.Rows.IDs.Int32s()[row])
+	return int(p.Rows.IDs.ReadInt32s()[row])
 }
 
 // Bias makes a vector (1 × n) without weight decay.
@@ -259,8 +256,8 @@ func (ps *Params) Attention(name string, heads, n int) *Param {
 
 func (ps *Params) add(name string, rows, cols int, init Init) *Param {
 	p := ps.make(name, rows, cols)
-	if !ps.team.Planning() && ps.like == nil {
-		init(p.Value.Floats(), rand.New(rand.NewPCG(ps.seed, hash(name))))
+	if ps.like == nil {
+		init(p.Value.WriteFloats(), rand.New(rand.NewPCG(ps.seed, hash(name))))
 	}
 	return p
 }
@@ -370,7 +367,7 @@ func (ps *Params) Use() {
 
 // Finite reports whether no parameter and no buffer holds a NaN or an infinity.
 func (ps *Params) Finite() bool {
-	infinite := func(p *Param) bool { return !tensor.Finite(p.Value.Floats()) }
+	infinite := func(p *Param) bool { return !tensor.Finite(p.Value.ReadFloats()) }
 	return !slices.ContainsFunc(ps.List, infinite) &&
 		!slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
 }
@@ -583,14 +580,14 @@ func (ps *Params) Load(state State) error {
 // take sets the values to those of a file. For an embedding it takes the rows of this worker's vertices.
 func (p *Param) take(values []float32) {
 	if p.Rows == nil || p.Rows.Here == p.Rows.Total {
-		copy(p.Value.Floats(), values)
+		copy(p.Value.WriteFloats(), values)
 		return
 	}
-	to, columns := p.Value.Floats(), p.Value.Cols
+	to, columns := p.Value.WriteFloats(), p.Value.Cols
 	for table := range p.Tables {
 		for row := range p.Rows.Here {
 			from := values[(table*p.Rows.Total+p.vertex(row))*columns:]
-			to = to[copy(to[:columns], from):]
+			to = to[copy(to, from[:columns]):]
 		}
 	}
 }
@@ -627,10 +624,7 @@ func (ps *Params) Save(s *Snapshot) {
 			s.counts = append(s.counts, *b.Count)
 		}
 	}
-	if ps.team.Planning() {
-		return
-	}
-	to := s.values.Floats()
+	to := s.values.WriteFloats()
 	for _, v := range all {
 		to = to[copy(to, v):]
 	}
@@ -638,7 +632,7 @@ func (ps *Params) Save(s *Snapshot) {
 
 // Restore sets all values to a snapshot of this set, and releases the snapshot's memory.
 func (ps *Params) Restore(s *Snapshot) {
-	from := s.values.Floats()
+	from := s.values.ReadFloats()
 	for _, v := range ps.all() {
 		from = from[copy(v, from):]
 	}
@@ -678,18 +672,13 @@ func (ps *Params) Like(from *Params) error {
 
 // Copy sets all values to those of another set of the same tensors.
 func (ps *Params) Copy(from *Params) {
-	values, counts := from.all(), []int64{}
-	for _, b := range from.Buffers {
-		if b.Count != nil {
-			counts = append(counts, *b.Count)
-		}
+	for i, p := range ps.List {
+		copy(p.Value.WriteFloats(), from.List[i].Value.ReadFloats())
 	}
-	for k, to := range ps.all() {
-		copy(to, values[k])
-	}
-	for _, b := range ps.Buffers {
+	for i, b := range ps.Buffers {
+		copy(b.Values, from.Buffers[i].Values)
 		if b.Count != nil {
-			*b.Count, counts = counts[0], counts[1:]
+			*b.Count = *from.Buffers[i].Count
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (u *Units) Set(means, deviations []float64) {
 
 // Predict turns the model's output, rows × columns, into values, in place.
 func (u *Units) Predict(output *tensor.Matrix) {
-	z := output.Floats()
+	z := output.WriteFloats()
 	for i := range z {
 		k := i % output.Cols
 		z[i] = u.mean.Values[k] + u.deviation.Values[k]*z[i]
@@ -110,16 +110,16 @@ func (y Values) LossGradient(output *autograd.Var, rows *tensor.Matrix,
 func (y Values) loss(g *tensor.Matrix, output *autograd.Var, rows *tensor.Matrix,
 	total float64,
 ) (sum float64) {
-	z, targets := output.Value().Floats(), y.Rows.Floats()
-	if total == 0 || output.Tape().Team.Planning() {
+	z, targets := output.Value().ReadFloats(), y.Rows.ReadFloats()
+	if total == 0 {
 		return 0
 	}
 	var gradients []float32
 	if g != nil {
-		gradients = g.Floats()
+		gradients = g.WriteFloats()
 	}
 	columns := y.Rows.Cols
-	for _, row := range rows.Int32s() {
+	for _, row := range rows.ReadInt32s() {
 		for k := range columns {
 			at := int(row)*columns + k
 			if targets[at] != targets[at] { // missing
