@@ -358,13 +358,6 @@ func (ps *Params) Count() (n int) {
 	return n
 }
 
-// Use brings all parameters into memory that rest on disk.
-func (ps *Params) Use() {
-	for _, p := range ps.List {
-		p.Value.Pointer()
-	}
-}
-
 // Finite reports whether no parameter and no buffer holds a NaN or an infinity.
 func (ps *Params) Finite() bool {
 	infinite := func(p *Param) bool { return !tensor.Finite(p.Value.ReadFloats()) }

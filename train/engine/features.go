@@ -164,22 +164,21 @@ func (l *loader) entries() (n int) {
 
 // fillStructure copies the CSR structure of the stored values. The labels follow them.
 func (l *loader) fillStructure(a *kernel.CSR) {
-	if l.team.Planning() {
-		return
-	}
-	from, indptr, indices := &l.of.Features, a.Indptr.Int64s(), a.Indices.Int32s()
-	at := 0
-	indptr[0] = 0
-	l.each(func(row int) {
-		end := indptr[at] +
-			int64(copy(indices[indptr[at]:], from.Indices[from.Indptr[row]:from.Indptr[row+1]]))
-		l.row = l.labels.columns(l.row[:0], row)
-		for _, column := range l.row {
-			indices[end] = int32(l.features) + column
-			end++
-		}
-		at++
-		indptr[at] = end
+	from, indptr, indices := &l.of.Features, a.Indptr.WriteInt64s(), a.Indices.WriteInt32s()
+	l.team.Host(func() {
+		at := 0
+		indptr[0] = 0
+		l.each(func(row int) {
+			end := indptr[at] +
+				int64(copy(indices[indptr[at]:], from.Indices[from.Indptr[row]:from.Indptr[row+1]]))
+			l.row = l.labels.columns(l.row[:0], row)
+			for _, column := range l.row {
+				indices[end] = int32(l.features) + column
+				end++
+			}
+			at++
+			indptr[at] = end
+		})
 	})
 }
 
@@ -190,15 +189,16 @@ const unloadEvery, rowsOfPart = 16 << 20, 256
 // fill copies the stored feature values, each row times its scale, or standardised. The i-th row to copy
 // begins at element begins(i).
 func (l *loader) fill(to *tensor.Matrix, begins func(i int) int) {
-	if l.team.Planning() {
-		return
-	}
+	l.team.Host(func() { l.copyRows(to, begins) })
+}
+
+func (l *loader) copyRows(to *tensor.Matrix, begins func(i int) int) {
 	var floats []float32
 	var halves []uint16 // instead, of a BFloat16 matrix
 	if to.Element == tensor.BFloat16 {
 		halves = to.BFloat16s()
 	} else {
-		floats = to.Floats()
+		floats = to.WriteFloats()
 	}
 	if l.labels != nil {
 		clear(floats)

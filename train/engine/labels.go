@@ -105,30 +105,29 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 	} else {
 		s.values = []labelValues{{in: f.sparse.Rows.Values}, {in: f.sparse.Columns.Values}}
 	}
-	if c.Team.Planning() {
-		return s
-	}
-	ids, row := make([]int32, 0, f.rows.Here), 0
-	var columns []int32
-	l.each(func(from int) {
-		id := int32(from)
-		if list := c.Share.Values.IDs; list != nil {
-			id = list[from]
-		}
-		ids = append(ids, id)
-		columns = l.labels.columns(columns[:0], from)
-		for k, column := range columns {
-			if f.sparse == nil {
-				s.values[0].add(int64(row)*int64(f.dense.Cols)+int64(l.features)+int64(column), id)
-			} else {
-				s.values[0].add(f.sparse.Rows.Indptr.Int64s()[row+1]-int64(len(columns)-k), id)
+	c.Team.Host(func() {
+		ids, row := make([]int32, 0, f.rows.Here), 0
+		var columns []int32
+		l.each(func(from int) {
+			id := int32(from)
+			if list := c.Share.Values.IDs; list != nil {
+				id = list[from]
 			}
+			ids = append(ids, id)
+			columns = l.labels.columns(columns[:0], from)
+			for k, column := range columns {
+				if f.sparse == nil {
+					s.values[0].add(int64(row)*int64(f.dense.Cols)+int64(l.features)+int64(column), id)
+				} else {
+					s.values[0].add(f.sparse.Rows.Indptr.Int64s()[row+1]-int64(len(columns)-k), id)
+				}
+			}
+			row++
+		})
+		if f.sparse != nil {
+			s.values[1].transposed(f.sparse.Columns, l.features, ids)
 		}
-		row++
 	})
-	if f.sparse != nil {
-		s.values[1].transposed(f.sparse.Columns, l.features, ids)
-	}
 	return s
 }
 

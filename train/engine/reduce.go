@@ -112,18 +112,16 @@ func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
 	}
 	bucket, at := r.bucket.Floats(), 0
 	for _, grad := range list {
-		if r.team.Planning() {
-			at += grad.Len()
-			continue
-		}
-		at += copy(bucket[at:], grad.Floats())
+		copy(bucket[at:], grad.ReadFloats())
+		at += grad.Len()
 	}
-	if err := c.SumFloats(comm.Gradient, bucket[:at]); err != nil || r.team.Planning() {
+	if err := c.SumFloats(comm.Gradient, bucket[:at]); err != nil {
 		return err
 	}
 	at = 0
 	for _, grad := range list {
-		at += copy(grad.Floats(), bucket[at:])
+		copy(grad.WriteFloats(), bucket[at:])
+		at += grad.Len()
 	}
 	return nil
 }

@@ -53,9 +53,7 @@ func (k ofVertices) classes(v *vertices) (err error) {
 	c.targets.Classes = l.Classes
 	if l.MultiLabel() {
 		c.targets.Multi = c.Team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
-		if !c.Team.Planning() {
-			copy(c.targets.Multi.Floats(), l.Multi)
-		}
+		copy(c.targets.Multi.WriteFloats(), l.Multi)
 	} else {
 		c.targets.Class = kernel.List(c.Team, tensor.Buffers, l.Class)
 	}
@@ -192,10 +190,9 @@ func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
 		return l, l.Multi.Release
 	}
 	l.Class = memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows.Cols)
-	if listed := rows.Int32s(); !c.Team.Planning() {
-		for k, row := range listed {
-			l.Class.Int32s()[k] = int32(c.labels.Class[row])
-		}
+	to := l.Class.WriteInt32s()
+	for k, row := range rows.ReadInt32s() {
+		to[k] = int32(c.labels.Class[row])
 	}
 	return l, l.Class.Release
 }

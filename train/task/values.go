@@ -38,9 +38,7 @@ func (k ofVertices) values(v *vertices) (err error) {
 	labels, splits := v.Share.Values.Targets(v.Vertices)
 	v.labels = labels
 	rows := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
-	if !v.Team.Planning() {
-		copy(rows.Floats(), labels.Values)
-	}
+	copy(rows.WriteFloats(), labels.Values)
 	t := &values{vertices: v}
 	v.target = t
 	t.targets = nn.Values{
@@ -129,19 +127,13 @@ func (t *values) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {
 		Vertices: t.verticesOf(rows),
 	}
 	t.Team.Gather(l.Values, t.targets.Rows, rows)
-	if y := l.Values.Floats(); !t.Team.Planning() {
-		t.targets.Units.Standardise(y)
-	}
+	t.targets.Units.Standardise(l.Values.WriteFloats())
 	return l, l.Values.Release
 }
 
 func (*values) oneClass() bool { return false }
 
-func (t *values) predict(output *tensor.Matrix) {
-	if output.Pointer(); !t.Team.Planning() { // a plan reads what a run reads
-		t.targets.Units.Predict(output)
-	}
-}
+func (t *values) predict(output *tensor.Matrix) { t.targets.Units.Predict(output) }
 
 func (t *values) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func()) {
 	p = t.Team.Memory.New(tensor.Buffers, output.Rows, output.Cols)

@@ -234,13 +234,9 @@ func (*vertices) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
 
 // verticesOf are the vertices of listed rows, by their original ids; nil in a plan.
 func (v *vertices) verticesOf(rows *tensor.Matrix) []int32 {
-	listed := rows.Int32s()
-	if v.Team.Planning() {
-		return nil
-	}
-	ids := slices.Clone(listed)
+	ids := slices.Clone(rows.ReadInt32s())
 	if v.Vertices != nil {
-		for k, row := range listed {
+		for k, row := range ids {
 			ids[k] = v.Vertices[row]
 		}
 	}

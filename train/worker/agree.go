@@ -31,7 +31,7 @@ const (
 func (w *Worker) agree(epoch int, part float64, asks Asks) (loss float64, asked Asks, err error) {
 	const words = 3
 	all, err := comm.Gather(w.Groups.World, comm.Statistics, part, float64(asks), w.hash())
-	if err != nil || w.Team.Planning() {
+	if err != nil {
 		return part, asks, err
 	}
 	hashes := make([]float64, w.Groups.World.Size())
@@ -94,7 +94,7 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	if ctx.Err() != nil {
 		counts[0] = 1
 	}
-	if !tensor.Finite(part.Floats()) {
+	if !tensor.Finite(part.ReadFloats()) {
 		counts[1] = 1
 	}
 	if err := w.sum(counts); err != nil {
@@ -114,20 +114,18 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 // Ranks are all workers, for steps that they make together.
 func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World} }
 
-// hash is a checksum of the parameters and buffers that all replicas hold.
+// hash is a checksum of the parameters and buffers that all replicas hold; 0 in a plan.
 func (w *Worker) hash() float64 {
-	if w.Team.Planning() {
-		return 0
-	}
 	h, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
-	for _, p := range w.Params.List {
-		if p.Rows != nil {
-			continue
+	w.Team.Host(func() {
+		for _, p := range w.Params.List {
+			if p.Rows == nil {
+				h = crc32.Update(h, table, p.Value.ReadBytes())
+			}
 		}
-		h = crc32.Update(h, table, p.Value.Bytes())
-	}
-	for _, b := range w.Params.Buffers {
-		h = crc32.Update(h, table, comm.Bytes(b.Values))
-	}
+		for _, b := range w.Params.Buffers {
+			h = crc32.Update(h, table, comm.Bytes(b.Values))
+		}
+	})
 	return float64(h)
 }

@@ -10,36 +10,36 @@ import (
 // model, with self loops and duplicate edges as they are stored. All workers call it. In a plan they are
 // zeros.
 func (w *Worker) degrees() (d gnn.Degrees, err error) {
-	if w.Team.Planning() {
-		return d, nil
-	}
 	r, sums := &w.Share.Edges.Relations[0], make([]float64, 3)
 	count := func(degree int64) {
 		sums[0]++
 		sums[1] += float64(degree)
 		sums[2] += math.Log1p(float64(degree))
 	}
-	into, reversed := &r.In, w.Direction == "out"
-	switch several := len(w.Share.Edges.Starts) > 2; {
-	case w.Groups.Stage > 0 || w.Groups.Slice > 0: // another worker counts the same edges
-	case reversed && !several: // the share has the edges into its rows alone
-		out := make([]int64, w.Share.Edges.Rows)
-		for _, u := range into.Sources {
-			out[u]++
+	w.Team.Host(func() {
+		into, reversed := &r.In, w.Direction == "out"
+		switch several := len(w.Share.Edges.Starts) > 2; {
+		case w.Groups.Stage > 0 || w.Groups.Slice > 0: // another worker counts the same edges
+		case reversed && !several: // the share has the edges into its rows alone
+			out := make([]int64, w.Share.Edges.Rows)
+			for _, u := range into.Sources {
+				out[u]++
+			}
+			for _, degree := range out {
+				count(degree)
+			}
+		default:
+			if reversed {
+				into = &r.Out
+			}
+			for v := range w.Share.Edges.Rows {
+				count(into.Indptr[v+1] - into.Indptr[v])
+			}
 		}
-		for _, degree := range out {
-			count(degree)
-		}
-	default:
-		if reversed {
-			into = &r.Out
-		}
-		for v := range w.Share.Edges.Rows {
-			count(into.Indptr[v+1] - into.Indptr[v])
-		}
-	}
+	})
 	if err := w.sum(sums); err != nil {
 		return d, err
 	}
-	return gnn.Degrees{Mean: sums[1] / sums[0], MeanLog: sums[2] / sums[0]}, nil
+	n := max(1, sums[0])
+	return gnn.Degrees{Mean: sums[1] / n, MeanLog: sums[2] / n}, nil
 }

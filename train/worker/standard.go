@@ -82,9 +82,6 @@ func (w *Worker) standard() (all []*engine.Standard, err error) {
 func (w *Worker) standardOf(kind int, scaled []bool) (*engine.Standard, error) {
 	columns := len(scaled)
 	s := &engine.Standard{Means: make([]float32, columns), Deviations: make([]float32, columns)}
-	if w.Team.Planning() {
-		return s, nil
-	}
 	sums := make([]float64, columns+1)
 	w.eachOwnRow(kind, func(row []float32) {
 		for k, x := range row {
@@ -128,16 +125,18 @@ func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 	}
 	v := w.Share.Type(kind)
 	var room []float32
-	for row := range v.Rows {
-		features := v.FeatureRow(room, row)
-		if v.Arrangement != nil {
-			room = features
+	w.Team.Host(func() {
+		for row := range v.Rows {
+			features := v.FeatureRow(room, row)
+			if v.Arrangement != nil {
+				room = features
+			}
+			f(features)
+			if row%unloadEvery == unloadEvery-1 {
+				w.Share.Unload()
+			}
 		}
-		f(features)
-		if row%unloadEvery == unloadEvery-1 {
-			w.Share.Unload()
-		}
-	}
+	})
 }
 
 // eachStandard calls f with each tensor of the means and deviations, by its name in files of weights.

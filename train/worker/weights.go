@@ -16,9 +16,6 @@ import (
 
 // squares returns the squared 2-norms of the gradients of all parameters of the model, in its order.
 func (w *Worker) squares(own []float64) []float64 {
-	if w.Team.Planning() && !w.Groups.World.TakesTurns() {
-		return own
-	}
 	for i, p := range w.Params.List {
 		if p.Rows != nil {
 			p.Rows.Sum(own[i : i+1])

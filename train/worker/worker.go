@@ -416,10 +416,7 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 	if w.validates == nil || s.Fault != "" || err != nil {
 		return s, err
 	}
-	w.validates.Params.Use()
-	if !w.Team.Planning() {
-		w.validates.Params.Copy(w.Params)
-	}
+	w.validates.Params.Copy(w.Params)
 	v, err := w.validates.evaluate()
 	if v.Fault == "" {
 		v.Train = s.Train
@@ -470,14 +467,11 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	loss := w.Task.ValidationLoss(output)
 	// the loss, and the numbers of workers whose weights and whose results are not finite
 	sums := []float64{loss, 0, 0}
-	w.Params.Use() // a plan reads what a run reads
-	if values := output.Value().Floats(); !w.Team.Planning() {
-		if !w.Params.Finite() {
-			sums[1] = 1
-		}
-		if !tensor.Finite(values) {
-			sums[2] = 1
-		}
+	if !w.Params.Finite() {
+		sums[1] = 1
+	}
+	if !tensor.Finite(output.Value().ReadFloats()) {
+		sums[2] = 1
 	}
 	if err := w.sum(sums); err != nil {
 		return s, err
