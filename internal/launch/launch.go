@@ -161,7 +161,7 @@ func (r Ranks) allEnded(ended <-chan struct{}) error {
 }
 
 // Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of
-// the lowest such rank, as a Common.
+// the lowest such rank, as a Common. A text is not empty; in a plan those of other ranks are.
 func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
 	all, err := comm.ToFirst(r.Comm, []byte(mine))
 	if err != nil {
@@ -169,7 +169,7 @@ func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) e
 	}
 	var other verdict
 	for k, theirs := range all {
-		if !bytes.Equal(theirs, all[0]) {
+		if len(theirs) > 0 && !bytes.Equal(theirs, all[0]) {
 			other = verdict{true, k, theirs, all[0]}
 			break
 		}

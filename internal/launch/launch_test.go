@@ -211,7 +211,7 @@ func TestAgree(t *testing.T) {
 	for want, texts := range map[string][]string{
 		"":                          {"avx2", "avx2", "avx2"},
 		"rank 1 has x, rank 0 avx2": {"avx2", "x", "y"},
-		"rank 2 has , rank 0 avx2":  {"avx2", "avx2", ""},
+		"rank 2 has z, rank 0 avx2": {"avx2", "avx2", "z"},
 	} {
 		for rank, err := range each(3, func(r Ranks) error {
 			return r.Agree(texts[r.Rank()], func(rank int, theirs, first string) error {

@@ -20,9 +20,9 @@ type worst struct {
 	held   *tensor.Matrix
 }
 
-// newWorst is nil if the order makes no difference: outside plans, and if it is fixed.
+// newWorst is nil if the order makes no difference, or the run's own is wanted.
 func newWorst(p *Pipeline) *worst {
-	if !p.Team.Planning() || p.ChunkOrder == axis.Fixed || len(p.passes) == 1 {
+	if !p.WorstOrder || p.ChunkOrder == axis.Fixed || len(p.passes) == 1 {
 		return nil
 	}
 	return &worst{Pipeline: p, least: math.MaxInt64 / 2}

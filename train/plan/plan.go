@@ -615,6 +615,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	other *worker.Validation,
 ) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
+	c.WorstOrder = true
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }

@@ -93,11 +93,9 @@ func (v *vertices) trained() *classes {
 }
 
 // sumTerms makes the losses means over the labels that are present, or weighted by classes, of the vertices
-// of all workers. All workers call it.
+// of all workers. All workers call it. A plan knows its own vertices' alone, and keeps the numbers of
+// vertices.
 func (c *classes) sumTerms() error {
-	if c.Team.Planning() {
-		return nil
-	}
 	sets, totals := c.parts(), make([]float64, 3)
 	for k, set := range sets {
 		for _, row := range set.ids {
@@ -105,9 +103,11 @@ func (c *classes) sumTerms() error {
 		}
 	}
 	err := c.World.SumDoubles(comm.Statistics, totals)
-	for k, set := range sets {
-		set.total = totals[k]
-	}
+	c.Team.Host(func() {
+		for k, set := range sets {
+			set.total = totals[k]
+		}
+	})
 	return err
 }
 
@@ -126,27 +126,28 @@ func (c *classes) loss(logits *autograd.Var, of vertexSet) float64 {
 	return nn.Loss(logits, c.targets, of.rows, of.total)
 }
 
-// hide returns the training rows whose labels an epoch does not show. All workers call it.
+// hide returns the training rows whose labels an epoch does not show, in a plan all. All workers call it.
 func (c *classes) hide(epoch int) vertexSet {
-	room := c.hidden.Int32s()
-	shows, n, total := c.input.Shows(epoch), 0, []float64{0}
-	if c.Team.Planning() { // it has the sum of a run
-		exchange.Must(c.World.SumDoubles(comm.Statistics, total))
-		return c.train
-	}
-	for _, row := range c.train.ids {
-		v := row
-		if c.Vertices != nil {
-			v = int64(c.Vertices[row])
+	room := c.hidden.WriteInt32s()
+	shows, set, total := c.input.Shows(epoch), c.train, []float64{0}
+	c.Team.Host(func() {
+		n := 0
+		for _, row := range c.train.ids {
+			v := row
+			if c.Vertices != nil {
+				v = int64(c.Vertices[row])
+			}
+			if !shows(v) {
+				room[n] = int32(row)
+				n++
+				total[0] += c.terms(row)
+			}
 		}
-		if !shows(v) {
-			room[n] = int32(row)
-			n++
-			total[0] += c.terms(row)
-		}
-	}
+		set.rows = c.hidden.Prefix(1, n)
+	})
 	exchange.Must(c.World.SumDoubles(comm.Statistics, total))
-	return vertexSet{rows: c.hidden.Prefix(1, n), total: total[0]}
+	c.Team.Host(func() { set.total = total[0] })
+	return set
 }
 
 // terms is how much a row adds to the total of the loss.

@@ -107,7 +107,7 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
 		begun, err := New(Goal{Task: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).
-			Begin(Env{Team: team, Share: s})
+			Begin(Env{Team: team, Share: s, World: comm.Alone()})
 		require.NoError(t, err)
 		c := begun.(*vertices).target.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {

@@ -46,13 +46,17 @@ func (k ofVertices) values(v *vertices) (err error) {
 		Distance: distances[k.distance()],
 	}
 	t.divide(k.Split.Number, splits)
-	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil || v.Team.Planning() {
+	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil {
 		return err
 	}
-	if v.Trained != nil { // the units come with the parameters
-		return t.count()
-	}
-	return t.standardise(k.Split.Number)
+	v.Team.Host(func() { // a plan knows the values of its own vertices alone
+		if v.Trained != nil { // the units come with the parameters
+			err = t.count()
+		} else {
+			err = t.standardise(k.Split.Number)
+		}
+	})
+	return err
 }
 
 // each calls f for each value of a part that is there, of column k.

@@ -219,11 +219,12 @@ func (v *vertices) Predict(output *tensor.Matrix) { v.target.predict(output) }
 func (v *vertices) Measure(output *tensor.Matrix) (s metric.Scores, err error) {
 	predictions, free := v.target.predictions(output)
 	defer free()
-	if v.Team.Planning() && !v.World.TakesTurns() { // the plan of turns reads what a run reads
-		return s, nil
-	}
 	for part, to := range []*float64{&s.Train, &s.Val, &s.Test} {
-		if *to, err = v.target.measure(predictions.Floats(), v.parts()[part].ids); err != nil {
+		values, rows := predictions.ReadFloats(), v.parts()[part].ids
+		if len(values) == 0 { // as in a plan
+			rows = nil
+		}
+		if *to, err = v.target.measure(values, rows); err != nil {
 			return s, err
 		}
 	}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -46,9 +47,6 @@ func readClassWeights(path string, classes int) (weights []float64, err error) {
 func (c *classes) weigh(asked string) (err error) {
 	weights := make([]float64, c.targets.Classes)
 	c.targets.Weights = weights
-	if c.Team.Planning() {
-		return nil
-	}
 	if asked == Balanced {
 		err = c.balance(weights)
 	} else {
@@ -94,15 +92,8 @@ func (c *classes) balance(weights []float64) error {
 
 // sameOnAll refuses weights that workers have read from different files.
 func (c *classes) sameOnAll(path string) error {
-	all, err := comm.Gather(c.World, comm.Statistics, c.targets.Weights...)
-	if err != nil {
-		return err
-	}
-	for theirs := range slices.Chunk(all, len(c.targets.Weights)) {
-		if !slices.Equal(theirs, all[:len(theirs)]) {
-			return &launch.Common{Err: refusal.Errorf("{class-weights} %s: the workers read different "+
-				"weights: all machines need the same file", path)}
-		}
-	}
-	return nil
+	return launch.Ranks{Comm: c.World}.Agree(fmt.Sprint(c.targets.Weights), func(int, string, string) error {
+		return refusal.Errorf("{class-weights} %s: the workers read different weights: all machines need the "+
+			"same file", path)
+	})
 }

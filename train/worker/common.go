@@ -40,24 +40,22 @@ func (w *Worker) shareEdges() error {
 	if mem.Shares() { // with the same workers, on another graph
 		return nil
 	}
-	if w.Team.Planning() {
-		mem.Share(nil, others)
-		return nil
-	}
-	var (
-		memory *tensor.Common
-		path   []byte
-		err    error
-	)
-	if !others {
-		memory = tensor.NewCommon()
-		path = []byte(memory.Path())
-	}
-	if path, err = comm.FromFirst(common, path); err == nil && others {
-		memory, err = tensor.OpenCommon(string(path))
-	}
-	if memory != nil {
+	var memory *tensor.Common
+	var err error
+	w.Team.Host(func() {
+		var path []byte
+		if !others {
+			memory = tensor.NewCommon()
+			path = []byte(memory.Path())
+		}
+		if path, err = comm.FromFirst(common, path); err == nil && others {
+			memory, err = tensor.OpenCommon(string(path))
+		}
+	})
+	if err == nil {
 		mem.Share(memory, others)
+	} else if memory != nil {
+		memory.Close()
 	}
 	return err
 }

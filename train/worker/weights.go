@@ -31,7 +31,7 @@ func (w *Worker) squares(own []float64) []float64 {
 
 // allowOthers lets a file of weights hold the parameters of other stages.
 func (w *Worker) allowOthers() error {
-	if w.Groups.Mesh.Stages == 1 || w.Team.Planning() {
+	if w.Groups.Mesh.Stages == 1 {
 		return nil
 	}
 	all, err := comm.GatherLists(w.Groups.Stages, comm.Setup, []byte(strings.Join(w.Params.Names(), "\n")))

@@ -62,6 +62,8 @@ type Config struct {
 	Started []*engine.Standard
 	// Fetches are what a plan knows of the rows that workers fetch, from task.Fetches. nil: a run.
 	Fetches *links.Fetches
+	// WorstOrder is engine.Config's.
+	WorstOrder bool
 	// LargerBy is a plan's, axis.Env's.
 	LargerBy float64
 	// Recorder records what the worker does in an epoch. It may be nil.
@@ -274,7 +276,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 			Team: team, Groups: w.Groups, Share: w.Share, Epochs: c.Epochs, LargerBy: c.LargerBy,
 			Explain: c.Explain, Aggregated: w.aggregated, Redistributed: w.redistributed,
 		},
-		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage,
+		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage, WorstOrder: c.WorstOrder,
 		Blocks: w.Blocks, Outputs: kinds, Degrees: degrees, Standard: w.Standard, LabelColumns: c.Outputs,
 		Loss: func(output *autograd.Var) (float64, *tensor.Matrix) {
 			w.readScores(output)
