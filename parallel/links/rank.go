@@ -169,7 +169,6 @@ func (r *ranker) countOwn(counts []float64) {
 
 // count counts this worker's candidates for the edges of a worker.
 func (r *ranker) count(counts []float64, q *queries) {
-	q.rows.Pointer() // a product in a plan does not use its right factor
 	for i := range r.ranked {
 		c := &r.ranked[i]
 		for lo := 0; lo < c.count(); lo += r.tile {
