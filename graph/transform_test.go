@@ -2,7 +2,6 @@ package graph
 
 import (
 	"math"
-	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -320,19 +319,6 @@ func TestRandomFeatures(t *testing.T) {
 	for _, columns := range []int{0, -1, 1 << 30} {
 		_, err := g.RandomFeatures(columns, 1)
 		assert.Refused(t, err, "", "%d columns", columns)
-	}
-}
-
-func BenchmarkSymmetrize(b *testing.B) {
-	const n, m = 100_000, 1_000_000
-	random := rand.New(rand.NewPCG(1, 1))
-	e := Edges{Source: make([]int32, m), Target: make([]int32, m)}
-	for k := range m {
-		e.Source[k], e.Target[k] = random.Int32N(n), random.Int32N(n)
-	}
-	g := &Graph{Relations: []Relation{must(NewRelation(n, e))}}
-	for b.Loop() {
-		must(g.Symmetrize())
 	}
 }
 

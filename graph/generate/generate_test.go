@@ -311,21 +311,6 @@ func TestWriteRefusesBeforeItCreates(t *testing.T) {
 	}
 }
 
-func BenchmarkGraph(b *testing.B) {
-	for _, o := range []Options{
-		{Kind: RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16},
-		{Kind: SBM, Vertices: 1 << 16, Degree: 16, Features: 64, Classes: 16},
-		{Kind: Uniform, Vertices: 1 << 16, Degree: 16, Features: 64, Classes: 16},
-	} {
-		b.Run(o.Kind, func(b *testing.B) {
-			for b.Loop() {
-				_, err := Graph(o)
-				require.NoError(b, err)
-			}
-		})
-	}
-}
-
 // Edges that wait on disk are read as they are drawn, with keys of either width. They are drawn once: nothing
 // is drawn when they are there.
 func TestSpilled(t *testing.T) {

@@ -145,19 +145,3 @@ func TestProfileMemory(t *testing.T) {
 		}
 	}
 }
-
-// BenchmarkKernel: what recording adds to a kernel call, in an epoch that is profiled and in others.
-func BenchmarkKernel(b *testing.B) {
-	for _, name := range []string{"off", "profiled"} {
-		b.Run(name, func(b *testing.B) {
-			p := trace.NewProfile(trace.Clock, 1)
-			r := trace.New(trace.Clock, 0, p)
-			if name == "profiled" {
-				p.Begin(1)
-			}
-			for b.Loop() {
-				r.Kernel("k", trace.Shape{}, 0).End()
-			}
-		})
-	}
-}
