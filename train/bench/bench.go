@@ -32,6 +32,7 @@ import (
 
 // Options choose what is measured.
 type Options struct {
+	Part    string // one of Parts, "": all
 	Threads int
 	// Only matches a Run with its text. nil: all are measured
 	Only  *regexp.Regexp
@@ -50,8 +51,9 @@ type Machine struct {
 
 // Report is what was measured.
 type Report struct {
-	Machine Machine `json:"machine"`
-	Models  []Model `json:"models"`
+	Machine Machine  `json:"machine"`
+	Kernels []Kernel `json:"kernels,omitempty"` // of all models, unless the part is epoch
+	Models  []Model  `json:"models,omitempty"`  // unless the part is kernels
 }
 
 // Model is the fastest epoch of a model on a graph, beside its kernels and beside its bound.
@@ -139,21 +141,21 @@ const (
 	bf16 = "bf16"
 )
 
-// Epochs are three models on two graphs in both precisions.
-func Epochs(o Options) []Run { return o.runs(3, []string{f32, bf16}, o.uniform(), o.rmat()) }
+// Parts are what bench measures: kernels in float32 on a graph whose rows no cache holds, of models that have
+// all of some weight; and epochs of the first three models on two graphs in both precisions.
+var Parts = []string{"kernels", "epoch"}
 
-// Kernels are models that have all kernels of some weight, on a graph whose rows no cache holds.
-func Kernels(o Options) []Run { return o.runs(5, []string{f32}, o.uniform()) }
-
-// runs are those wanted of the first models.
-func (o *Options) runs(models int, precisions []string, graphs ...generate.Options) (all []Run) {
-	for _, graph := range graphs {
+// Runs are those that the options want.
+func Runs(o Options) (all []Run) {
+	for _, graph := range []generate.Options{o.uniform(), o.rmat()} {
 		graph.Features, graph.Classes, graph.Seed = 128, 16, 1
-		for _, r := range []Run{
+		for i, r := range []Run{
 			{Model: "sage 3×256 batch norm", options: func(o *train.Options) {
 				o.Model, o.Hidden, o.Norm = "sage", 256, "batch"
 			}},
-			{Model: "gat 3×(4×32)", options: func(o *train.Options) { o.Model, o.Hidden, o.Heads = "gat", 128, 4 }},
+			{Model: "gat 3×(4×32)", options: func(o *train.Options) {
+				o.Model, o.Hidden, o.Heads = "gat", 128, 4
+			}},
 			{Model: "gcn 3×256", options: func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }},
 			{Model: "gatv2 3×(4×32)", options: func(o *train.Options) {
 				o.Model, o.Hidden, o.Heads = "gatv2", 128, 4
@@ -161,10 +163,12 @@ func (o *Options) runs(models int, precisions []string, graphs ...generate.Optio
 			{Model: "sage 3×128 maximum, layer norm", options: func(o *train.Options) {
 				o.Model, o.Hidden, o.Aggregation, o.Norm = "sage", 128, "max", "layer"
 			}},
-		}[:models] {
-			for _, precision := range precisions {
+		} {
+			for _, precision := range []string{f32, bf16} {
 				r.Precision, r.graph = precision, graph
-				if o.Only == nil || o.Only.MatchString(r.String()) {
+				kernels, epoch := precision == f32 && graph.Kind == generate.Uniform, i < 3
+				if (kernels && o.Part != "epoch" || epoch && o.Part != "kernels") &&
+					(o.Only == nil || o.Only.MatchString(r.String())) {
 					all = append(all, r)
 				}
 			}
@@ -191,11 +195,11 @@ func (o *Options) rmat() generate.Options {
 
 // Measure trains each model for a few epochs and tells each result as it is known, after the machine. When
 // ctx ends it returns the cause, with what is measured so far.
-func Measure(ctx context.Context, o Options, runs []Run, show func(Machine), result func(Model),
-) (r Report, err error) {
+func Measure(ctx context.Context, o Options, show func(Machine), result func(Model)) (r Report, err error) {
+	runs := Runs(o)
 	if len(runs) == 0 {
 		return r, refusal.Errorf("{only} %s: nothing matches; it is matched with a model, its precision and a "+
-			"graph as in %q", o.Only, Kernels(Options{})[0])
+			"graph as in %q", o.Only, Runs(Options{})[0])
 	}
 	r.Machine = Machine{
 		CPU: o.CPU, Cores: runtime.NumCPU(), SIMD: kernel.SIMD(), BFloat16Products: kernel.BFloat16Products(),
@@ -219,8 +223,13 @@ func Measure(ctx context.Context, o Options, runs []Run, show func(Machine), res
 		if err != nil {
 			return r, err
 		}
-		m := r.Machine.model(of, epochs)
-		r.Models = append(r.Models, m)
+		m := r.Machine.model(of, epochs, o.noticeable())
+		if o.Part != "kernels" {
+			r.Models = append(r.Models, m)
+		}
+		if o.Part != "epoch" {
+			r.Kernels = append(r.Kernels, m.Kernels...)
+		}
 		result(m)
 	}
 	return r, nil
@@ -285,14 +294,22 @@ func (r Run) train(ctx context.Context, job *train.Job, o Options) ([]*epoch, er
 	return all[1 : epochs-1], nil
 }
 
-// model is what the epochs of a run show.
-func (m *Machine) model(r Run, epochs []*epoch) Model {
+// noticeable is what part of an epoch a kernel takes at least that is listed. In few milliseconds any may wait
+// for a core, and the others seem to take nothing.
+func (o *Options) noticeable() float64 {
+	if o.Quick {
+		return 0
+	}
+	return .005
+}
+
+// model is what the epochs of a run show, with the kernels that take so much of one.
+func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 	e := slices.MinFunc(epochs, func(a, b *epoch) int { return cmp.Compare(a.seconds, b.seconds) })
 	of := Model{
 		Model: r.Model, Precision: r.Precision, Graph: r.graphName(), EpochSeconds: e.seconds,
 		KernelSeconds: e.inKernels, Fraction: e.inKernels / e.seconds,
 	}
-	const noticeable = .005 // of an epoch
 	for c, made := range e.calls {
 		b := m.bound(c, c.Bytes.Least, r.Precision)
 		of.Bound.Products += float64(made.times) * b.Products

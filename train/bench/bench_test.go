@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"testing"
@@ -30,41 +31,44 @@ func TestBound(t *testing.T) {
 		Bytes: kernel.Bytes{Streamed: 20, Least: 20, Written: 10},
 	}
 	norm := kernel.Call{Kernel: "attend_back", Shape: kernel.Shape{50, 7}, Bytes: kernel.Bytes{Streamed: 100}}
-	e := &epoch{100, 80, map[kernel.Call]*calls{spmm: {2, 60, 24}, product: {1, 9, 5}, norm: {1, 10, 20}}}
+	fill := kernel.Call{Kernel: "fill", Shape: kernel.Shape{9, 1}}
+	e := &epoch{100, 80, map[kernel.Call]*calls{
+		spmm: {2, 60, 24}, product: {1, 9, 5}, norm: {1, 10, 20}, fill: {9, .1, .1},
+	}}
 	slower := &epoch{200, 90, map[kernel.Call]*calls{spmm: {2, 70, 16}}}
-	m := here.model(Run{Model: "a", Precision: bf16}, []*epoch{slower, e})
+	m := here.model(Run{Model: "a", Precision: bf16}, []*epoch{slower, e}, .005)
 	assert.Equal(t, Bound{600. / 400, 2 * 6, 2*(6+8) + 1 + 2}, m.Bound)
 	assert.Equal(t, []float64{100, 80, .8, 44.5, 100 / 44.5},
 		[]float64{m.EpochSeconds, m.KernelSeconds, m.Fraction, m.BoundSeconds, m.TimesBound})
 	assert.Equal(t, []Kernel{
 		{"a", "spmm", "50×7", 3, 16, 0, 684. / 16 / 1e9, "memory", (26 + 8 + 6) / 16., 2, .6},
 		{"a", "attention back", "50×7", 3, 20, 0, 100. / 20 / 1e9, "memory", 10 / 20., 1, .1},
-		{"a", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory", (1.5 + 1 + 2) / 5, 1, .09},
+		{"a", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory", 4.5 / 5, 1, .09},
 	}, m.Kernels)
 	k := here.kernel(product, f32, 12)
 	assert.Equal(t, "compute", k.Bound)
 	assert.Equal(t, (6+3)/12., k.Fraction)
 }
 
-// TestMeasure: each model has its kernels, once for each layer, and their time is a part of the epoch's.
+// TestMeasure: each model has its kernels, and their time is a part of the epoch's. The report has the part
+// that was asked for.
 func TestMeasure(t *testing.T) {
-	o := Options{Threads: 2, Quick: true}
-	shown := 0
-	r, err := Measure(t.Context(), o, append(Kernels(o), Epochs(o)...), func(Machine) {},
-		func(Model) { shown++ })
+	var models []Model
+	o := Options{Threads: 2, Quick: true, Only: regexp.MustCompile("f32 uniform")}
+	r, err := Measure(t.Context(), o, func(Machine) {}, func(m Model) { models = append(models, m) })
 	require.NoError(t, err)
-	require.Len(t, r.Models, 5+12)
-	assert.Equal(t, 5+12, shown)
-	names := map[string]bool{}
-	for _, m := range r.Models {
+	require.Len(t, models, 5)
+	assert.EqualBy(t, models, r.Models)
+	for _, m := range models {
 		if !(m.KernelSeconds > 0) || m.KernelSeconds > m.EpochSeconds || !(m.TimesBound > 0) {
 			t.Errorf("%+v", m)
 		}
-		for _, k := range m.Kernels {
-			names[k.Name] = true
-			if !(k.Fraction > 0) || math.IsInf(k.Fraction, 0) || k.Threads != 2 || k.Model != m.Model {
-				t.Errorf("%+v", k)
-			}
+	}
+	names := map[string]bool{}
+	for _, k := range r.Kernels {
+		names[k.Name] = true
+		if !(k.Fraction > 0) || math.IsInf(k.Fraction, 0) || k.Threads != 2 || k.Model == "" {
+			t.Errorf("%+v", k)
 		}
 	}
 	for _, name := range []string{
@@ -73,21 +77,38 @@ func TestMeasure(t *testing.T) {
 	} {
 		assert.Equal(t, true, names[name], name)
 	}
+	o.Only = regexp.MustCompile("gcn.* f32 uniform")
+	for _, o.Part = range Parts {
+		r, err := Measure(t.Context(), o, func(Machine) {}, func(Model) {})
+		require.NoError(t, err)
+		assert.Equal(t, o.Part == "kernels", len(r.Kernels) > 0, o.Part)
+		assert.Equal(t, o.Part == "epoch", len(r.Models) > 0, o.Part)
+	}
 }
 
-// TestOnly: a filter chooses among models, precisions and graphs. One that leaves nothing is refused, and an
-// ended context stops before the first epoch.
-func TestOnly(t *testing.T) {
-	o := Options{Threads: 1, Quick: true, Only: regexp.MustCompile("gcn.* bf16 rmat")}
-	runs := Epochs(o)
-	require.Len(t, runs, 1)
-	assert.Equal(t, "gcn 3×256 bf16 rmat V=2048 E=32768", runs[0].String())
-	_, err := Measure(t.Context(), o, Kernels(o), nil, nil)
+// TestRuns: a filter chooses among models, precisions and graphs of a part. One that leaves nothing is
+// refused, and an ended context stops before the first epoch.
+func TestRuns(t *testing.T) {
+	o := Options{Threads: 1, Quick: true}
+	for part, want := range map[string]int{"": 14, "kernels": 5, "epoch": 12} {
+		o.Part = part
+		assert.Len(t, Runs(o), want, "%q", part)
+	}
+	o.Only = regexp.MustCompile("gcn.* bf16 rmat")
+	for part, want := range map[string]string{
+		"epoch": "[gcn 3×256 bf16 rmat V=2048 E=32768]", "kernels": "[]",
+	} {
+		o.Part = part
+		assert.Equal(t, want, fmt.Sprint(Runs(o)))
+	}
+	o.Part = "kernels"
+	_, err := Measure(t.Context(), o, nil, nil)
 	assert.Refused(t, err, "nothing matches")
+	o.Part = "epoch"
 	ctx, end := context.WithCancelCause(t.Context())
 	signal := errors.New("a signal")
 	end(signal)
-	r, err := Measure(ctx, o, runs, func(Machine) {}, nil)
+	r, err := Measure(ctx, o, func(Machine) {}, nil)
 	assert.ErrorIs(t, err, signal)
 	assert.Empty(t, r.Models)
 }
