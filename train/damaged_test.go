@@ -12,10 +12,10 @@ import (
 
 	"weft/checkpoint"
 	"weft/graph"
-	"weft/graph/edgelist"
 	"weft/graph/generate"
 	"weft/graph/npz"
 	"weft/graph/pyg"
+	"weft/graph/tables"
 	"weft/internal/require"
 	"weft/nn"
 	"weft/partition"
@@ -74,6 +74,11 @@ func TestDamaged(t *testing.T) {
 		}
 		return err
 	}
+	list := func(path, labels string) (*graph.Graph, error) {
+		s, err := tables.Open(tables.Options{Edges: []string{path}, Beside: tables.Beside{Labels: labels}})
+		require.NoError(t, err)
+		return s.Read()
+	}
 	read := func(path string) error {
 		switch {
 		case strings.HasPrefix(path, filepath.Join(store, partition.Folder)):
@@ -108,9 +113,9 @@ func TestDamaged(t *testing.T) {
 			_, err := rundir.ReadProfile(run)
 			return err
 		case "y.npy":
-			return opened(edgelist.Read(edgelist.Options{Path: in("e.csv"), Labels: path}))
+			return opened(list(in("e.csv"), path))
 		case "e.csv.gz":
-			return opened(edgelist.Read(edgelist.Options{Path: path}))
+			return opened(list(path, ""))
 		case "g.npz":
 			return opened(npz.Read(path, npz.Options{}))
 		case "g.pt":
@@ -147,7 +152,7 @@ func TestDamaged(t *testing.T) {
 	_, _, _, missing := rundir.Read(in("nosuch"))
 	for name, err := range map[string]error{
 		"a store":         opened(graph.Open(in("nosuch"))),
-		"a list of edges": opened(edgelist.Read(edgelist.Options{Path: in("nosuch")})), "a run": missing,
+		"a list of edges": opened(list(in("nosuch"), "")), "a run": missing,
 		"an option": func() error {
 			_, err := (&train.Job{Graph: g}).Run(ctx)
 			return err

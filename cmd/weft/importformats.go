@@ -10,7 +10,6 @@ import (
 	"weft/graph"
 	"weft/graph/debian"
 	"weft/graph/dgl"
-	"weft/graph/edgelist"
 	"weft/graph/kg"
 	"weft/graph/npz"
 	"weft/graph/ogb"
@@ -175,7 +174,10 @@ func pygFlags(flags *pflag.FlagSet, _ *changes) reader {
 }
 
 func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
-	var o edgelist.Options
+	var (
+		o         tables.Options
+		columnsOf string
+	)
 	flags.StringVar(&o.Features, "features", "",
 		"`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex, in order or by "+
 			"a first column id")
@@ -189,37 +191,24 @@ func edgesFlags(flags *pflag.FlagSet, _ *changes) reader {
 	flags.StringVar(&o.Val, "val", "", "`file`: validation vertices")
 	flags.StringVar(&o.Test, "test", "", "`file`: test vertices")
 	denseFlag(flags, &o.DenseFeatures)
-	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
+	flags.IntVar(&o.Count, "vertices", 0, "number of vertices (default: the largest id plus one)")
 	flags.IntVar(&o.FirstID, "first-id", 0,
 		"the `id` of the first vertex, 1 where ids count from 1: in the list, and in lists and columns of "+
 			"ids")
 	flags.BoolVar(&o.Strings, "string-ids", false,
 		"vertices are named by any text; rows of arrays without ids are in the order in which names "+
 			"first appear")
-	var (
-		of        tables.Options
-		columnsOf string
-	)
-	tableFlags(flags, &of, &columnsOf)
-	return reader{tables: &of, open: func(r *importRequest) (*streamed.Graph, error) {
-		if err := checkTables(r.flags, &of); err != nil {
+	tableFlags(flags, &o, &columnsOf)
+	return reader{tables: &o, open: func(r *importRequest) (*streamed.Graph, error) {
+		if err := checkTables(r.flags, &o); err != nil {
 			return nil, err
 		}
-		if len(of.Vertices) > 0 {
-			of.Edges, of.Values, of.Progress = r.sources, o.Values, r.progress
-			var err error
-			if of.Like, err = likeOf(columnsOf); err != nil {
-				return nil, err
-			}
-			return tables.Open(of)
+		o.Edges, o.Progress = r.sources, r.progress
+		var err error
+		if o.Like, err = likeOf(columnsOf); err != nil {
+			return nil, err
 		}
-		if len(r.sources) > 1 {
-			return nil, refusal.Errorf("%s: several lists of edges are read beside tables of vertices; give "+
-				"these with --vertices-from, or one list", r.sources[1])
-		}
-		o.Path, o.Progress = r.source(), r.progress
-		o.EdgeWeights, o.EdgeFeatures = of.EdgeWeights, of.EdgeFeatures
-		return edgelist.Open(o)
+		return tables.Open(o)
 	}}
 }
 

@@ -61,7 +61,7 @@ var besideTables = []string{
 
 // ofVertices are flags of tables that a list of edges alone does without.
 var ofVertices = []string{
-	"id", "label", "source", "target", "leave-out", "categories", "cyclic-dates", columnsOfFlag,
+	"id", "label", "leave-out", "categories", "cyclic-dates", columnsOfFlag,
 }
 
 // checkTables refuses flags of tables where there is no table.

@@ -14,7 +14,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
-	"weft/graph/edgelist"
+	"weft/graph/tables"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -294,7 +294,7 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices i
 	if p.vertices == "" {
 		return p.unlabelled(g, s.job.Vertices)
 	}
-	list, header, err := edgelist.Vertices(p.vertices, p.added.names(g), vertices)
+	list, header, err := tables.Vertices(p.vertices, p.added.names(g), vertices)
 	if err != nil {
 		return nil, fmt.Errorf("--vertices %w", err) // which begins with the list
 	}

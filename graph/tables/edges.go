@@ -2,8 +2,8 @@ package tables
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -12,7 +12,6 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
-	"weft/graph/edgelist"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 	"weft/graph/streamed"
@@ -26,7 +25,10 @@ type edgeList struct {
 	ends       [2]end       // source, target
 	numbers    columns.List // of the weight, if there is one, and of features; of no kind: it is open
 	weighted   bool
+	implied    bool // the weight was not asked for
 	tables     []*vertexTable
+	alone      *alone             // there is no table; nil: there are some
+	made       *streamed.Relation // that is told whether there are weights; nil: it is known
 	progress   graph.Progress
 
 	header  []string
@@ -35,7 +37,7 @@ type edgeList struct {
 	leftOut []string
 	notes   []string
 	rounded map[string]bool // columns that a note says float32 rounds
-	rows    int64           // of the list
+	rows    int             // of the list
 	known   int64           // ends of edges that have a row in a table
 	id      string          // the first end of an edge
 	batch   graph.Edges
@@ -48,9 +50,6 @@ type end struct {
 	known string       // that of a list that was read before; empty: it is not known
 	of    *vertexTable // whose vertices the ends are; nil: the first edge tells
 }
-
-// endNames are the names of ends, for people and as settings.
-var endNames = [2]string{"source", "target"}
 
 // edgeLists are the lists that the options name.
 func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
@@ -92,11 +91,8 @@ func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 // edges are those of the list.
 func (l *edgeList) edges() streamed.Edges {
 	e := streamed.Edges{
-		Count: streamed.Unknown, Columns: len(l.numbers), Weighted: l.weighted, Each: l.each,
-		Refuse: func(err error) error { return refusal.Errorf("%s: %w", l.path, err) },
-	}
-	if l.weighted {
-		e.Columns--
+		Count: streamed.Unknown, Columns: l.features(), Weighted: l.weighted, Each: l.each,
+		Refuse: l.refuse,
 	}
 	if info, err := os.Stat(l.path); err == nil { // if not, reading it says why
 		e.About = info.Size()
@@ -106,19 +102,22 @@ func (l *edgeList) edges() streamed.Edges {
 
 // each implements streamed.Edges.Each.
 func (l *edgeList) each(do func(graph.Edges) error) error {
-	file, _, err := regular.Open(l.path)
+	file, err := l.open()
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: len(l.numbers)}
-	if l.weighted {
-		l.batch.FeatureColumns--
+	l.rows, l.known, l.batch = 0, 0, graph.Edges{FeatureColumns: l.features()}
+	if l.alone != nil {
+		l.alone.begin()
 	}
 	flush := func() error {
 		b := &l.batch
 		if b.Len() == 0 {
 			return nil
+		}
+		if l.made != nil {
+			l.made.Weighted = l.weighted
 		}
 		err := do(*b)
 		b.Source, b.Target, b.Weights, b.Features = b.Source[:0], b.Target[:0], b.Weights[:0], b.Features[:0]
@@ -140,6 +139,10 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		return err
 	case l.rows == 0:
 		return refusal.Errorf("%s: has no edge; give a list of edges, source and target", l.path)
+	case l.alone != nil:
+		if err := l.alone.checkFirst(); err != nil {
+			return err
+		}
 	case l.known == 0 && l.ends[0].of.ofGraph:
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
 			"name the columns of the ends with {source} and {target}", l.path)
@@ -149,9 +152,46 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 	return flush()
 }
 
+// open opens the list. One that is read once may be a pipe.
+func (l *edgeList) open() (*os.File, error) {
+	if info, err := os.Stat(l.path); err == nil && info.Mode().Type() == fs.ModeNamedPipe && l.alone != nil {
+		return os.Open(l.path)
+	}
+	file, _, err := regular.Open(l.path)
+	return file, err
+}
+
 // table is the list as a table.
 func (l *edgeList) table() table.Table {
-	return table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
+	of := table.Table{Path: l.path, Progress: l.progress, Separators: ",;\t", Line: "a list of edges"}
+	if l.alone != nil {
+		of.Separators = l.alone.separators()
+	}
+	return of
+}
+
+// features is how many columns of features there are.
+func (l *edgeList) features() int {
+	if l.weighted {
+		return len(l.numbers) - 1
+	}
+	return len(l.numbers)
+}
+
+// first is the first column of numbers that is asked for; empty: there is none.
+func (l *edgeList) first() string {
+	if len(l.numbers) == 0 {
+		return ""
+	}
+	return l.numbers[0].Name
+}
+
+// setting asks for the i-th column of numbers.
+func (l *edgeList) setting(i int) string {
+	if l.weighted && i == 0 {
+		return "edge-weights"
+	}
+	return "edge-features"
 }
 
 // foreign refuses a list none of whose ends is an id of the tables.
@@ -171,29 +211,34 @@ func (l *edgeList) foreign() error {
 		"{id}, and those of the ends with {source} and {target}%s", l.path, of.path, ids, has)
 }
 
+// refuse says of an error that it is about the edges.
+func (l *edgeList) refuse(err error) error {
+	if l.rows == 0 { // they have not been read
+		return refusal.In(l.path, err)
+	}
+	return refusal.Errorf("%s: %s: %w", l.path, arrays.Counted(l.rows, "edge"), err)
+}
+
 // choose finds the columns of source and target, and those of numbers. Of text it returns none where the
 // first line is an edge.
 func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	l.header, l.order, l.leftOut = l.header[:0], nil, nil
+	if l.implied { // when the list was read before
+		l.numbers, l.weighted, l.implied = l.numbers[1:], false, false
+	}
 	for k, c := range all {
 		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
 	}
-	if l.isEdge(all) {
-		return nil, nil
+	if edge, err := l.isEdge(all); err != nil || edge {
+		if len(all) > len(l.ends) {
+			l.imply(weightName)
+		}
+		return nil, err
 	}
 	for k := range l.ends {
-		at := slices.IndexFunc(l.header, func(name string) bool {
-			of, known := edgelist.EndOf(name)
-			return known && of == k
-		})
-		if asked := l.ends[k].asked; asked != "" {
-			if at = slices.Index(l.header, asked); at < 0 {
-				return nil, refusal.Columns.Errorf("there is no column %s, which %s asks for: there are %s",
-					asked, refusal.Setting(endNames[k]), arrays.Listed(l.header))
-			}
-		}
-		if known := slices.Index(l.header, l.ends[k].known); known >= 0 && l.ends[k].asked == "" {
-			at = known
+		at, err := l.endAt(k)
+		if err != nil {
+			return nil, err
 		}
 		if at < 0 {
 			held, err := l.holding()
@@ -201,7 +246,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 				return nil, err
 			}
 			if l.found = held != nil; !l.found {
-				return nil, l.unnamed()
+				return nil, l.unnamed(all[0].Kind == table.Any)
 			}
 			at = held[k]
 		}
@@ -211,16 +256,15 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
 			"{source} and {target}", l.header[order[0]], arrays.Listed(l.header))
 	}
+	if err := l.weight(order); err != nil {
+		return nil, err
+	}
 	for i := range l.numbers {
 		name := l.numbers[i].Name
 		at := slices.Index(l.header, name)
 		if at < 0 || slices.Contains(order, at) {
-			setting := refusal.Setting("edge-features")
-			if l.weighted && i == 0 {
-				setting = refusal.Setting("edge-weights")
-			}
 			return nil, fmt.Errorf("there is no further column %s, which %s asks for: there are %s", name,
-				setting, arrays.Listed(l.header))
+				refusal.Setting(l.setting(i)), arrays.Listed(l.header))
 		}
 		order = append(order, at)
 	}
@@ -239,17 +283,25 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	return order, nil
 }
 
-// isEdge reports whether the first line of text is an edge: two ids of tables, and no names of columns.
-func (l *edgeList) isEdge(first []table.Column) bool {
-	if len(first) != 2 || first[0].Kind != table.Any || l.ends[0].asked != "" || l.ends[1].asked != "" {
-		return false
+// weight takes the column of the weights of a list alone that has its name, unless it is asked for otherwise.
+func (l *edgeList) weight(ends []int) error {
+	if l.alone == nil || l.weighted {
+		return nil
 	}
-	return !slices.ContainsFunc(first, func(c table.Column) bool {
-		return !slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
-			_, known := t.find([]byte(c.Name))
-			return known
-		})
+	at, err := l.only("edge-weights", func(name string) bool {
+		return strings.EqualFold(strings.TrimSpace(name), weightName) &&
+			!slices.ContainsFunc(l.numbers, func(c columns.Column) bool { return c.Name == name })
 	})
+	if err == nil && at >= 0 && !slices.Contains(ends, at) {
+		l.imply(l.header[at])
+	}
+	return err
+}
+
+// imply takes a column of weights that was not asked for.
+func (l *edgeList) imply(name string) {
+	l.implied, l.weighted = true, true
+	l.numbers = slices.Concat(columns.List{{Name: name, Kind: columns.Number}}, l.numbers)
 }
 
 // edgeColumns are the columns of a list of edges that was read before.
@@ -337,21 +389,9 @@ func (l *edgeList) decide(first *table.Row) error {
 	return nil
 }
 
-// endColumns are the columns of the ends; empty where the list has no header.
-func (l *edgeList) endColumns() (names [2]string) {
-	for k, at := range l.order[:min(len(l.order), len(names))] {
-		names[k] = l.header[at]
-	}
-	return names
-}
-
-// unnamed refuses a list whose columns have no known names.
-func (l *edgeList) unnamed() error {
-	if len(l.header) < 2 {
-		return errors.New("there is one column: give a source and a target")
-	}
-	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
-		"them with {source} and {target}", arrays.Listed(l.header))
+// endColumns are the columns of the ends, of a list that has a header.
+func (l *edgeList) endColumns() [2]string {
+	return [2]string{l.header[l.order[0]], l.header[l.order[1]]}
 }
 
 // add adds the edge of a row.
@@ -366,6 +406,12 @@ func (l *edgeList) add(r *table.Row) error {
 	}
 	var ends [2]int32
 	for k := range ends {
+		if n, whole := r.Integer(k); whole && l.alone != nil && l.alone.numbered {
+			if v, there := l.alone.numbers(n); there {
+				ends[k] = v
+				continue
+			}
+		}
 		v, err := l.end(k, r.Field(k))
 		if err != nil {
 			return r.Errorf("%s: %w", endNames[k], err)
@@ -382,6 +428,9 @@ func (l *edgeList) add(r *table.Row) error {
 		} else {
 			l.batch.Features = append(l.batch.Features, x)
 		}
+	}
+	if l.alone != nil {
+		l.alone.add(ends, r)
 	}
 	l.batch.Source, l.batch.Target = append(l.batch.Source, ends[0]), append(l.batch.Target, ends[1])
 	return nil
@@ -400,7 +449,7 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 			return 0, r.Errorf("column %s: %.40q is no finite number, and %s: correct it, or leave the row or the "+
 				"column out", c.Name, r.Field(k), what)
 		}
-		l.round(c.Name, float32(x), r.Decimal(r.Field(k)))
+		l.round(c.Name, float32(x), r, k)
 		return float32(x), nil
 	}
 	field := r.Field(k)
@@ -414,11 +463,12 @@ func (l *edgeList) number(r *table.Row, i int) (float32, error) {
 }
 
 // round notes the first number of a column that float32 makes another whole number of.
-func (l *edgeList) round(column string, x float32, field []byte) {
+func (l *edgeList) round(column string, x float32, r *table.Row, k int) {
 	const whole = 1 << 24 // up to which float32 has all
 	if x >= -whole && x <= whole || l.rounded[column] {
 		return
 	}
+	field := r.Decimal(r.Field(k))
 	if exact, _ := table.Number(field); exact != float64(x) {
 		l.rounded[column] = true
 		l.notes = append(l.notes, fmt.Sprintf("%s: column %s: float32 makes %.0f of %s; subtract what all have in "+
@@ -429,24 +479,29 @@ func (l *edgeList) round(column string, x float32, field []byte) {
 // end is the vertex of an id at the k-th end. An id without a row is that of a further vertex.
 func (l *edgeList) end(k int, id []byte) (int32, error) {
 	e := &l.ends[k]
+	if e.of != nil {
+		if v, there := e.of.find(id); there {
+			if e.of.has(v) {
+				l.known++
+			}
+			return v, nil
+		}
+	}
 	if err := checkID(id); err != nil {
 		return 0, err
 	}
 	if l.id == "" {
 		l.id = string(id)
 	}
-	if e.of == nil {
+	switch {
+	case e.of == nil:
 		if err := l.resolve(e, id); err != nil {
 			return 0, err
 		}
-	}
-	if v, there := e.of.find(id); there {
-		if e.of.has(v) {
-			l.known++
-		}
-		return v, nil
-	}
-	if e.of.fixed {
+		return l.end(k, id)
+	case l.alone != nil && e.of.numbered:
+		return 0, l.alone.noVertex(id)
+	case e.of.fixed:
 		return 0, fmt.Errorf("the graph has no vertex %.40q: %w", id, e.of.noTable())
 	}
 	return e.of.ids.Number(id)

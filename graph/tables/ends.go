@@ -2,19 +2,124 @@ package tables
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
-	"weft/graph/edgelist"
+	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
+	"weft/internal/refusal"
 	"weft/internal/regular"
 )
+
+// endNames are the names of ends, for people and as settings.
+var endNames = [2]string{"source", "target"}
+
+// knownEnds are the names of columns, in lower case, that hold the sources, and those that hold the targets.
+var knownEnds = [2][]string{
+	{
+		"source", "src", "from", "u", "fromnodeid", "node1", "node_1", "id1", "id_1", "source_id", "src_id",
+		"0",
+	},
+	{
+		"target", "dst", "to", "v", "tonodeid", "node2", "node_2", "id2", "id_2", "target_id", "dst_id",
+		"dest", "destination", "1",
+	},
+}
+
+// weightName is the name of the column that has the weights of a list alone, in lower case.
+const weightName = "weight"
+
+// endOf returns which end of an edge a column of that name holds, 0 for the source and 1 for the target.
+func endOf(name string) (end int, known bool) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	end = slices.IndexFunc(knownEnds[:], func(names []string) bool { return slices.Contains(names, name) })
+	return end, end >= 0
+}
+
+// only is the column that is meant, −1 where there is none. It refuses several, of which a setting names one.
+func (l *edgeList) only(setting string, is func(name string) bool) (int, error) {
+	at := slices.IndexFunc(l.header, is)
+	if at < 0 {
+		return at, nil
+	}
+	if more := slices.IndexFunc(l.header[at+1:], is); more >= 0 {
+		return at, refusal.Columns.Errorf("columns %.40q and %.40q have one meaning: name one with %s",
+			l.header[at], l.header[at+1+more], refusal.Setting(setting))
+	}
+	return at, nil
+}
+
+// endAt is the column of the k-th end; −1: none has a known name.
+func (l *edgeList) endAt(k int) (at int, err error) {
+	e := &l.ends[k]
+	if e.asked != "" {
+		if at = slices.Index(l.header, e.asked); at < 0 {
+			return at, refusal.Columns.Errorf("there is no column %s, which %s asks for: there are %s", e.asked,
+				refusal.Setting(endNames[k]), arrays.Listed(l.header))
+		}
+		return at, nil
+	}
+	if at = slices.Index(l.header, e.known); at >= 0 {
+		return at, nil
+	}
+	return l.only(endNames[k], func(name string) bool {
+		of, known := endOf(name)
+		return known && of == k
+	})
+}
+
+// unnamed refuses a list, of text or of Parquet, whose columns have no known names.
+func (l *edgeList) unnamed(text bool) error {
+	if len(l.header) < 2 {
+		return errors.New("there is one column: give a source and a target")
+	}
+	way := ""
+	if text && l.alone != nil && !l.alone.Strings {
+		way = refusal.Sprintf("; if this line is an edge between names, give {string-ids}")
+	}
+	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
+		"them with {source} and {target}%s", arrays.Listed(l.header), way)
+}
+
+// isEdge reports whether the first line of text is an edge, and no names of columns: beside tables two ids of
+// these. It refuses one where names of columns are asked for.
+func (l *edgeList) isEdge(first []table.Column) (bool, error) {
+	ids := len(first) == 2 && l.knows([]byte(first[0].Name)) && l.knows([]byte(first[1].Name))
+	if first[0].Kind != table.Any || l.alone != nil && l.alone.isHeader(first) || l.alone == nil && !ids {
+		return false, nil
+	}
+	for k, name := range []string{l.ends[0].asked, l.ends[1].asked, l.first()} {
+		if name != "" && slices.Contains(l.header, name) {
+			return false, nil
+		}
+		if name != "" {
+			setting := slices.Concat(endNames[:], []string{l.setting(0)})[k]
+			return false, fmt.Errorf("there is no header, and %s needs the names of columns: put a line before "+
+				"with a name for each column", refusal.Setting(setting))
+		}
+	}
+	if len(first) > len(l.ends)+1 {
+		return false, fmt.Errorf("%s, where an edge has a source, a target and, all or none, a weight: put a line "+
+			"before with a name for each column", arrays.Counted(len(first), "column"))
+	}
+	return true, nil
+}
+
+// knows reports whether a table has an id.
+func (l *edgeList) knows(id []byte) bool {
+	return slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
+		_, there := t.find(id)
+		return there
+	})
+}
 
 // holding returns the two columns that hold ids of the tables in at least half of the first rows; nil: there
 // are not just two, or a column is asked for, or has the name of an end or was one before.
 func (l *edgeList) holding() (columns []int, err error) {
-	if l.ends[0].asked != "" || l.ends[1].asked != "" ||
+	if l.alone != nil || l.ends[0].asked != "" || l.ends[1].asked != "" ||
 		slices.ContainsFunc(l.header, func(name string) bool {
-			_, known := edgelist.EndOf(name)
+			_, known := endOf(name)
 			return known || name == l.ends[0].known || name == l.ends[1].known
 		}) {
 		return nil, nil
@@ -26,7 +131,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 	defer file.Close()
 	const most = 1000
 	rows, known := 0, make([]int, len(l.header))
-	of := table.Table{Path: l.path, Separators: ",;\t", Line: "a list of edges"}
+	of := l.table()
 	var places []int // the columns that are read
 	all := func(found []table.Column) (order []int, err error) {
 		places = nil
@@ -39,11 +144,7 @@ func (l *edgeList) holding() (columns []int, err error) {
 	}
 	err = of.Each(file, all, func(r *table.Row) error {
 		for i, k := range places[:min(len(places), r.Len())] {
-			id := r.Field(i)
-			if slices.ContainsFunc(l.tables, func(t *vertexTable) bool {
-				_, there := t.find(id)
-				return there
-			}) {
+			if l.knows(r.Field(i)) {
 				known[k]++
 			}
 		}

@@ -126,7 +126,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 // isNumber reports whether a word is a number, as the fields of a line without names are.
 func isNumber(word string) bool {
 	_, err := strconv.ParseFloat(word, 64)
-	return err == nil
+	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 // unnamed is what pandas calls a column without a name, before its number from 0.

@@ -63,6 +63,28 @@ func FuzzText(f *testing.F) {
 	})
 }
 
+// FuzzAlone: whatever a list without a table holds, as text or Parquet, it is read, or refused in a line.
+func FuzzAlone(f *testing.F) {
+	for _, seed := range []string{
+		"0 1\n2 0\n", "source,target,w\n0,1,.5\n", "\"a\"\t\"b\"\n", "# x\n1;2\r\n", zipped(f, "0 1\n"),
+		"u,v,weight\n0,1,1970-01-02\n", tableOf(f, []plainEdge{{0, 1}, {2, 0}, {0, 1}}),
+		tableOf(f, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
+	} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, content string, names bool) {
+		g, err := readList(list{Path: put(t, "edges.csv", content), Strings: names})
+		if err != nil {
+			assert.Refused(t, err, "")
+			return
+		}
+		if names && len(g.Names) != g.Vertices() {
+			t.Errorf("%d names for %d vertices", len(g.Names), g.Vertices())
+		}
+	})
+}
+
 type oddRow struct {
 	ID   string   `parquet:"id,dict,zstd"`
 	Y    *int32   `parquet:"y,optional"`

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"weft/graph/columns"
-	"weft/graph/edgelist"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/table"
 	"weft/internal/refusal"
@@ -343,7 +342,7 @@ func (o *Options) endsOf(l, of *Look, asked *Options) {
 func (l *Look) named() bool {
 	var there [2]bool
 	for _, c := range l.Columns {
-		if end, known := edgelist.EndOf(c.Name); known {
+		if end, known := endOf(c.Name); known {
 			there[end] = true
 		}
 	}

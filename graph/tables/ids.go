@@ -3,8 +3,8 @@ package tables
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -15,10 +15,11 @@ import (
 // of the table's rows, and then those that only edges name.
 type vertexIDs struct {
 	ids      *names.Table
-	before   int  // vertices that the graph has, to which the table adds
-	numbered bool // the ids of these are numbers from 0, which ids does not have
-	fixed    bool // these are all that there are
-	rows     int  // of the table
+	before   int   // vertices that the graph has, to which the table adds
+	numbered bool  // the ids of these are numbers, which ids does not have
+	first    int64 // of these numbers
+	fixed    bool  // these are all that there are
+	rows     int   // of the table
 }
 
 // checkID refuses an id that names no vertex.
@@ -38,8 +39,25 @@ func (t *vertexIDs) find(id []byte) (v int32, there bool) {
 	if !t.numbered {
 		return t.ids.Find(id)
 	}
-	n, err := strconv.ParseInt(string(id), 10, 32)
-	return int32(n), err == nil && n >= 0 && n < int64(t.before)
+	n, ok := numberOf(id)
+	v, there = t.numbers(n)
+	return v, ok && there
+}
+
+// numbers returns the vertex of an id that is a number.
+func (t *vertexIDs) numbers(id int64) (v int32, there bool) {
+	id -= t.first
+	return int32(id), id >= 0 && id < int64(t.before)
+}
+
+// numberOf is the number of 31 bits that an id is.
+func numberOf(id []byte) (n int64, ok bool) {
+	for _, c := range id {
+		if n = n*10 + int64(c-'0'); c < '0' || c > '9' || n > math.MaxInt32 {
+			return 0, false
+		}
+	}
+	return n, len(id) > 0
 }
 
 // alike is the id of a row that another id differs from in case, zeros before it or a .0 behind it alone;

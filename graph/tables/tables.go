@@ -1,5 +1,6 @@
 // Package tables reads graphs that come as tables, as CSV or Parquet: lists of edges with the ids of their
-// ends, and tables of vertices with ids, a label, and columns that become features as package columns says.
+// ends, and tables of vertices with ids, a label, and columns that become features as package columns says. A
+// list without a table may have arrays of features, labels and splits beside it.
 //
 // A table is read twice. The first pass numbers the ids, and finds out what each column holds. The second one
 // makes the features, some rows at a time, so that they need not fit in memory; ids and labels must.
@@ -21,8 +22,10 @@ import (
 type Options struct {
 	// Edges are the lists of edges. Each is a relation.
 	Edges []string
-	// Vertices are the tables of vertices, each a vertex type, as FILE or TYPE=FILE.
+	// Vertices are the tables of vertices, each a vertex type, as FILE or TYPE=FILE. If there are none, Edges
+	// is one list, and Beside has the rest.
 	Vertices []string
+	Beside
 	// Source and Target are the columns of the ends in each list, COLUMN or TYPE:COLUMN. One stands for all
 	// lists. None: the column has a known name, as source or from.
 	Source, Target []string
@@ -52,6 +55,9 @@ func Open(o Options) (*streamed.Graph, error) {
 	g := &streamed.Graph{
 		InMemory: &graph.Graph{Provenance: "edges " + strings.Join(o.Edges, " ")},
 		Source:   o.Edges[0], Progress: o.Progress,
+	}
+	if len(o.Vertices) == 0 {
+		return g, o.openAlone(g)
 	}
 	all, err := o.vertexTables()
 	if err != nil {
@@ -95,7 +101,7 @@ func Open(o Options) (*streamed.Graph, error) {
 }
 
 // untyped reports whether the graph has one vertex type and one relation, which have no names.
-func (o *Options) untyped() bool { return len(o.Vertices)+len(o.Edges) == 2 }
+func (o *Options) untyped() bool { return len(o.Vertices) <= 1 && len(o.Edges) == 1 }
 
 // Named divides NAME=FILE. A file without a name has that of the file, without endings.
 func Named(argument string) (name, path string) {
@@ -123,8 +129,44 @@ func each(setting string, words []string, i, n int) (string, error) {
 
 // complete sets what is known once the edges have been read.
 func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeList) error {
-	made := g.InMemory
-	types := make([]graph.VertexType, len(all))
+	if alone := lists[0].alone; alone != nil {
+		if err := alone.complete(g, o.Values); err != nil {
+			return err
+		}
+	} else if err := o.completeTables(g, all); err != nil {
+		return err
+	}
+	made, way := g.InMemory, ""
+	if len(lists) == 1 {
+		way = refusal.Sprintf("; an import takes them with {edge-weights} and {edge-features}")
+	}
+	for i, l := range lists {
+		r := &g.Relations[i]
+		if l.order != nil {
+			r.EndColumns, r.NumberColumns = l.endColumns(), l.numbers
+		}
+		if r.Name = l.name; !o.untyped() {
+			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
+		} else {
+			r.Name = ""
+		}
+		if l.found {
+			made.Notes = append(made.Notes, fmt.Sprintf("%s: the columns with ids of vertices are %s and "+
+				"%s, taken for source and target; %s and %s name others", l.path,
+				r.EndColumns[0], r.EndColumns[1],
+				refusal.Setting("source"), refusal.Setting("target")))
+		}
+		made.Notes = append(made.Notes, l.notes...)
+		if len(l.leftOut) > 0 {
+			made.Notes = append(made.Notes, l.path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
+		}
+	}
+	return nil
+}
+
+// completeTables sets the vertices, by their tables.
+func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
+	made, types := g.InMemory, make([]graph.VertexType, len(all))
 	for i, t := range all {
 		t.finish()
 		made.Notes = append(made.Notes, t.notesOnColumns()...)
@@ -157,29 +199,6 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 		made.Labels, types[i].Table.Label = labels, t.header[t.label]
 		made.Notes = append(made.Notes, t.labels.notes(&labels, t.path, t.header[t.label])...)
-	}
-	way := ""
-	if len(lists) == 1 {
-		way = refusal.Sprintf("; an import takes them with {edge-weights} and {edge-features}")
-	}
-	for i, l := range lists {
-		r := &g.Relations[i]
-		r.EndColumns, r.NumberColumns = l.endColumns(), l.numbers
-		if r.Name = l.name; !o.untyped() {
-			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
-		} else {
-			r.Name = ""
-		}
-		if l.found {
-			made.Notes = append(made.Notes, fmt.Sprintf("%s: the columns with ids of vertices are %s and "+
-				"%s, taken for source and target; %s and %s name others", l.path,
-				r.EndColumns[0], r.EndColumns[1],
-				refusal.Setting("source"), refusal.Setting("target")))
-		}
-		made.Notes = append(made.Notes, l.notes...)
-		if len(l.leftOut) > 0 {
-			made.Notes = append(made.Notes, l.path+": columns left out: "+strings.Join(l.leftOut, ", ")+way)
-		}
 	}
 	made.SetTypes(types)
 	if o.untyped() {

@@ -391,7 +391,7 @@ func (r *Row) Number(column int) (float64, error) {
 		return float64(v.Float()), nil
 	case parquet.Double:
 		return v.Double(), nil
-	case parquet.FixedLenByteArray, parquet.Int96:
+	case parquet.FixedLenByteArray, parquet.Int96, parquet.ByteArray:
 		return strconv.ParseFloat(string(r.Field(column)), 64)
 	default:
 		if logical := r.logical[column]; scaleOf(logical) >= 0 || unsigned(logical) > 0 {
@@ -399,6 +399,19 @@ func (r *Row) Number(column int) (float64, error) {
 		}
 		return float64(integer(v)), nil
 	}
+}
+
+// Integer is the value of a column of Parquet that has integers with a sign, which stand for nothing else.
+func (r *Row) Integer(column int) (n int64, there bool) {
+	if !r.parquet || r.columns[column].Kind != Integers || r.values[column].IsNull() {
+		return 0, false
+	}
+	if logical := r.logical[column]; logical != nil {
+		if of, is := logical.Value.(*format.IntType); !is || !of.IsSigned {
+			return 0, false
+		}
+	}
+	return integer(r.values[column]), true
 }
 
 // Missing reports whether a value is missing in Parquet.

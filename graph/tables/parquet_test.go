@@ -1,12 +1,9 @@
-package edgelist
+package tables
 
 import (
 	"bytes"
 	"encoding/binary"
 	"math"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +14,6 @@ import (
 	"weft/graph"
 	"weft/internal/alloctest"
 	"weft/internal/assert"
-	"weft/internal/refusal"
 	"weft/internal/require"
 )
 
@@ -64,7 +60,7 @@ func tableOf[T any](t testing.TB, rows []T, options ...parquet.WriterOption) str
 	return b.String()
 }
 
-func TestParquet(t *testing.T) {
+func TestListsOfParquet(t *testing.T) {
 	at := func(v int64) *int64 { return &v }
 	want := graph.Relation{Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}}
 	weighted := want
@@ -72,25 +68,12 @@ func TestParquet(t *testing.T) {
 	for _, c := range []reading{
 		{"plain", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false, want, nil},
 		{
-			"row groups", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.MaxRowsPerRowGroup(1)),
-			false, want, nil,
-		},
-		{
-			"page version 1", tableOf(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)),
-			false, want, nil,
-		},
-		{
 			"weights", tableOf(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
 			false, weighted, nil,
 		},
 		{
 			"optional", tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false,
 			want, nil,
-		},
-		{
-			"optional, page version 1",
-			tableOf(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}},
-				parquet.DataPageVersion(1)), false, want, nil,
 		},
 		{
 			"names", tableOf(t, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true, want,
@@ -102,17 +85,6 @@ func TestParquet(t *testing.T) {
 		},
 	} {
 		c.check(t, "edges.pq")
-	}
-}
-
-// Columns that are not read are named: one may be the weight under another name.
-func TestUnreadColumnsAreNamed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "edges.pq")
-	require.NoError(t, os.WriteFile(path, []byte(tableOf(t, []weightedEdge{{"x", 1, 0, .5}})), 0o600))
-	g, err := Read(Options{Path: path})
-	if want := path +
-		`: columns left out: "note"; an import takes them with edge-weights and edge-features`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
-		t.Errorf("warnings %q, error %v", g.Warnings, err)
 	}
 }
 
@@ -130,7 +102,7 @@ func TestParquetPages(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		content := tableOf(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version),
 			parquet.MaxRowsPerRowGroup(n/3))
-		g, err := Open(Options{Path: write(t, "edges.parquet", content)})
+		g, err := openList(list{Path: put(t, "edges.parquet", content)})
 		require.NoError(t, err)
 		var edges graph.Edges
 		err = g.Relations[0].Each(func(e graph.Edges) error {
@@ -150,21 +122,14 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 		{good[:len(good)-1], "cut short"},
 		{good[:12], "cut short"},
 		{"PAR1" + good[len(good)-8:], "cut short"},
-		{tableOf(t, []struct{ A, B int64 }{{1, 2}}), `has columns "A", "B": name those`},
-		{tableOf(t, []struct {
-			Source float32 `parquet:"source"`
-			Target int64   `parquet:"target"`
-		}{{1, 2}}), `column "source" does not hold one id`},
-		{tableOf(t, []struct {
-			Source, Src, Target int64
-		}{{1, 2, 3}}), "one meaning"},
-		{tableOf(t, []namedEdge{{"a", "b"}}), `row 1: "a" is not a vertex id: give string-ids`},
-		{tableOf(t, []plainEdge{{0, 1}, {0, -1}}), `row 2: "-1" is not a vertex id`},
-		{tableOf(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: column "1": a value is missing`},
+		{tableOf(t, []struct{ A, B int64 }{{1, 2}}), `the columns are "A", "B", and which are the ends`},
+		{tableOf(t, []namedEdge{{"a", "b"}}), `row 1: source: "a" is not a vertex id below 2147483647: give string-ids`},
+		{tableOf(t, []plainEdge{{0, 1}, {0, -1}}), `row 2: target: "-1" is not a vertex id`},
+		{tableOf(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: target: the id is empty`},
 		{tableOf(t, []plainEdge{}), "has no edge"},
 	} {
-		path := write(t, "edges.parquet", c.content)
-		_, err := Read(Options{Path: path})
+		path := put(t, "edges.parquet", c.content)
+		_, err := readList(list{Path: path})
 		assert.RefusedFor(t, err, path, c.want)
 	}
 }
@@ -172,9 +137,9 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 // allocated reads the file, which must be refused, and returns the bytes that it took.
 func allocated(t *testing.T, content string) uint64 {
 	t.Helper()
-	path := write(t, "edges.parquet", content)
+	path := put(t, "edges.parquet", content)
 	var err error
-	took := alloctest.Bytes(func() { _, err = Read(Options{Path: path}) })
+	took := alloctest.Bytes(func() { _, err = readList(list{Path: path}) })
 	assert.Refused(t, err, "")
 	return took
 }
@@ -186,22 +151,6 @@ func TestLyingFooterAllocatesLittle(t *testing.T) {
 	if n := allocated(t, content); n > 16<<20 {
 		t.Errorf("%d bytes were allocated for a file of %d", n, len(content))
 	}
-}
-
-func FuzzParquet(f *testing.F) {
-	f.Add(tableOf(f, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false)
-	f.Add(tableOf(f, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)), true)
-	f.Add(tableOf(f, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}), false)
-	f.Add(tableOf(f, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true)
-	f.Fuzz(func(t *testing.T, content string, names bool) {
-		if !strings.HasPrefix(content, "PAR1") {
-			return
-		}
-		if _, err := Read(Options{Path: write(t, "edges.parquet", content), Strings: names}); err != nil &&
-			!refusal.Is(err) {
-			t.Errorf("%v is not a refusal", err)
-		}
-	})
 }
 
 type namedLabel struct {
@@ -228,7 +177,7 @@ type realLabel struct {
 // TestParquetLabels: a column of labels has names of classes, class ids or values, as in text.
 func TestParquetLabels(t *testing.T) {
 	word, one := func(s string) *string { return &s }, func(y int64) *int64 { return &y }
-	edges := write(t, "e.csv", "0,1\n1,2\n2,0\n")
+	edges := put(t, "e.csv", "0,1\n1,2\n2,0\n")
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
 		file string
@@ -254,7 +203,7 @@ func TestParquetLabels(t *testing.T) {
 			graph.Labels{Columns: 1, Values: []float32{1.5, nan, 0}},
 		},
 	} {
-		g, err := Read(Options{Path: edges, Labels: write(t, name+".parquet", c.file)})
+		g, err := readList(list{Path: edges, Labels: put(t, name+".parquet", c.file)})
 		require.NoError(t, err, name)
 		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
 	}
@@ -262,7 +211,7 @@ func TestParquetLabels(t *testing.T) {
 		"whole as values": tableOf(t, []realLabel{{1}, {math.NaN()}, {0}}),
 		"ids as values":   tableOf(t, []gapLabel{{one(1)}, {nil}, {one(0)}}),
 	} {
-		g, err := Read(Options{Path: edges, Labels: write(t, "v.parquet", file), Values: true})
+		g, err := readList(list{Path: edges, Labels: put(t, "v.parquet", file), Values: true})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if diff := cmp.Diff(graph.Labels{Columns: 1, Values: []float32{1, nan, 0}}, g.Labels,
@@ -271,9 +220,9 @@ func TestParquetLabels(t *testing.T) {
 		}
 	}
 	const text = `column "kind" holds text, and values to predict are numbers; leave values out`
-	_, err := Read(Options{
+	_, err := readList(list{
 		Path:   edges,
-		Labels: write(t, "k.parquet", tableOf(t, []namedLabel{{word("b")}, {nil}, {word("a")}})),
+		Labels: put(t, "k.parquet", tableOf(t, []namedLabel{{word("b")}, {nil}, {word("a")}})),
 		Values: true,
 	})
 	assert.Refused(t, err, text)
@@ -287,7 +236,7 @@ func TestParquetLabels(t *testing.T) {
 		`"9000000" is not the id of`:       tableOf(t, []besideLabel{{9000000, "b"}}),
 		"a Parquet file that is cut short": tableOf(t, []numberLabel{{1}, {0}, {0}})[:40],
 	} {
-		_, err := Read(Options{Path: edges, Labels: write(t, "y.parquet", file)})
+		_, err := readList(list{Path: edges, Labels: put(t, "y.parquet", file)})
 		assert.Refused(t, err, want)
 	}
 }

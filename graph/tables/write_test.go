@@ -1,4 +1,4 @@
-package edgelist
+package tables
 
 import (
 	"bufio"
@@ -39,61 +39,61 @@ func TestWrite(t *testing.T) {
 	for k := range wide {
 		wide[k] = float64(k % 2)
 	}
-	list, x, y := write(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
+	pairs, x, y := put(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
 	split := func(g *graph.Graph) error { return g.MakeSplits("random:50/25/25", 2, 7) }
 	words := "id,label\n"
 	for v := range vertices {
 		words += fmt.Sprintf("%d,%c\n", (v+100)%vertices, 'a'+v%3)
 	}
 	for name, c := range map[string]struct {
-		o          Options
+		o          list
 		symmetrize bool
 		split      func(*graph.Graph) error
 	}{
-		"edges alone":    {o: Options{Path: list}},
-		"vertices given": {o: Options{Path: list, Vertices: 5000}},
-		"symmetric":      {o: Options{Path: list}, symmetrize: true},
-		"weights": {o: Options{
-			Path:     write(t, "weighted.csv", weighted.String()),
+		"edges alone":    {o: list{Path: pairs}},
+		"vertices given": {o: list{Path: pairs, Vertices: 5000}},
+		"symmetric":      {o: list{Path: pairs}, symmetrize: true},
+		"weights": {o: list{
+			Path:     put(t, "weighted.csv", weighted.String()),
 			Features: x, Labels: y,
 		}},
 		"weights, both": {
-			o: Options{Path: write(t, "both.csv", weighted.String()), Features: x}, symmetrize: true,
+			o: list{Path: put(t, "both.csv", weighted.String()), Features: x}, symmetrize: true,
 		},
-		"features": {o: Options{
-			Path: write(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"},
+		"features": {o: list{
+			Path: put(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"},
 		}},
-		"all columns": {o: Options{
-			Path: write(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"},
+		"all columns": {o: list{
+			Path: put(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"},
 		}, symmetrize: true},
-		"given split": {o: Options{Path: list, Labels: y, Train: array(t, marks, vertices)}},
+		"given split": {o: list{Path: pairs, Labels: y, Train: array(t, marks, vertices)}},
 		"a rule": {
-			o:     Options{Path: list, Features: array(t, wide, vertices, 200), Labels: y},
+			o:     list{Path: pairs, Features: array(t, wide, vertices, 200), Labels: y},
 			split: split,
 		},
-		"several classes": {o: Options{Path: list, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}},
-		"values":          {o: Options{Path: list, Labels: array(t, rows, vertices, 2)}},
-		"kept dense": {o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices,
+		"several classes": {o: list{Path: pairs, Labels: array(t, make([]uint8, 3*vertices), vertices, 3)}},
+		"values":          {o: list{Path: pairs, Labels: array(t, rows, vertices, 2)}},
+		"kept dense": {o: list{Path: pairs, Features: array(t, make([]float32, 300*vertices), vertices,
 			300), DenseFeatures: true}},
 		"sparse rows": {
-			o: Options{Path: list, Features: array(t, make([]float32, 300*vertices), vertices, 300)},
+			o: list{Path: pairs, Features: array(t, make([]float32, 300*vertices), vertices, 300)},
 		},
-		"text": {o: Options{
-			Path: list, Features: write(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
-			Labels: write(t, "words.csv", words),
+		"text": {o: list{
+			Path: pairs, Features: put(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
+			Labels: put(t, "words.csv", words),
 		}},
 		"names": {
-			o:          Options{Path: list, Strings: true, Labels: write(t, "words.csv", words)},
+			o:          list{Path: pairs, Strings: true, Labels: put(t, "words.csv", words)},
 			symmetrize: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := Open(c.o)
+			g, err := openList(c.o)
 			require.NoError(t, err)
 			if g.Symmetrize = c.symmetrize; c.split != nil {
 				g.Prepare = func() error { return c.split(g.InMemory) }
 			}
-			whole, err := Read(c.o)
+			whole, err := readList(c.o)
 			if err == nil && c.symmetrize {
 				whole, err = whole.Symmetrize()
 			}
@@ -108,17 +108,18 @@ func TestWrite(t *testing.T) {
 
 // TestWriteRefuses: what is refused names the file, and nothing is left.
 func TestWriteRefuses(t *testing.T) {
-	list := write(t, "list.txt", "0 1\n1 2\n")
+	pairs := put(t, "list.txt", "0 1\n1 2\n")
 	nan := array(t, []float32{1, 2, float32(math.NaN())}, 3, 1)
-	for want, o := range map[string]Options{
-		"no such file":                              {Path: "missing.txt"},
-		nan + ": feature 0 of vertex 2 is NaN":      {Path: list, Features: nan},
-		"has 2 rows, the graph of " + list + " has": {Path: list, Features: array(t, []float32{1, 2}, 2, 1)},
-		"features of shape [3]":                     {Path: list, Features: array(t, []float32{1, 2, 3}, 3)},
-		list + ":2: vertex 2 is out of the range":   {Path: list, Vertices: 2},
+	short, flat := array(t, []float32{1, 2}, 2, 1), array(t, []float32{1, 2, 3}, 3)
+	for want, o := range map[string]list{
+		"no such file":                                     {Path: "missing.txt"},
+		nan + ": feature 0 of vertex 2 is NaN":             {Path: pairs, Features: nan},
+		"has 2 rows, the graph of " + pairs + " has":       {Path: pairs, Features: short},
+		"features of shape [3]":                            {Path: pairs, Features: flat},
+		pairs + ":2: target: vertex 2 is out of the range": {Path: pairs, Vertices: 2},
 	} {
 		dir := t.TempDir()
-		g, err := Open(o)
+		g, err := openList(o)
 		if err == nil {
 			_, err = g.Write(filepath.Join(dir, "store"))
 		}
@@ -129,7 +130,7 @@ func TestWriteRefuses(t *testing.T) {
 
 // TestFullDiskIsNoRefusal: where edges cannot be kept, the list of edges is not to blame.
 func TestFullDiskIsNoRefusal(t *testing.T) {
-	g, err := Open(Options{Path: write(t, "list.txt", "0 1\n1 2\n")})
+	g, err := openList(list{Path: put(t, "list.txt", "0 1\n1 2\n")})
 	require.NoError(t, err)
 	err = g.Relations[0].Each(func(graph.Edges) error { return syscall.ENOSPC })
 	if !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) || strings.Contains(err.Error(), "list.txt") {
@@ -153,5 +154,5 @@ func TestWriteWithoutMemory(t *testing.T) {
 	require.NoError(t, b.Flush())
 	require.NoError(t, f.Close())
 	streamedtest.BeyondMemory(t, left, edges,
-		func() (*streamed.Graph, error) { return Open(Options{Path: path}) })
+		func() (*streamed.Graph, error) { return openList(list{Path: path}) })
 }

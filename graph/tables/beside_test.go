@@ -1,4 +1,4 @@
-package edgelist
+package tables
 
 import (
 	"fmt"
@@ -54,8 +54,8 @@ func TestValuesOfWholeNumbers(t *testing.T) {
 		{"1.0\n\n0.0\n", false, graph.Labels{Classes: 2, Class: []int64{1, -1, 0}}},
 		{"id,kind\n2,1.0\n0,0.0\n1,\n", false, graph.Labels{Classes: 2, Class: []int64{0, -1, 1}}},
 	} {
-		g, err := Read(Options{
-			Path: write(t, "e.csv", chain(3)), Labels: write(t, "y.csv", c.labels), Values: c.values,
+		g, err := readList(list{
+			Path: put(t, "e.csv", chain(3)), Labels: put(t, "y.csv", c.labels), Values: c.values,
 		})
 		if err != nil {
 			t.Errorf("%q: %v", c.labels, err)
@@ -88,11 +88,11 @@ func TestManyClassesAreSaid(t *testing.T) {
 		{30, 10, "", true, false},
 		{29, 10, ".0", true, false},
 	} {
-		o := Options{
-			Path:   write(t, "e.csv", chain(c.vertices)),
-			Labels: write(t, "y.csv", numbers(c.vertices, c.classes, c.point)),
+		o := list{
+			Path:   put(t, "e.csv", chain(c.vertices)),
+			Labels: put(t, "y.csv", numbers(c.vertices, c.classes, c.point)),
 		}
-		g, err := Read(o)
+		g, err := readList(o)
 		require.NoError(t, err)
 		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; values takes them "+
 			"for values to predict", o.Labels, c.classes, c.vertices)
@@ -100,8 +100,8 @@ func TestManyClassesAreSaid(t *testing.T) {
 			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Labels.Continuous())
 		}
 	}
-	named := Options{Path: write(t, "e.csv", chain(3)), Labels: write(t, "y.csv", "b\na\nb\n")}
-	g, err := Read(named)
+	named := list{Path: put(t, "e.csv", chain(3)), Labels: put(t, "y.csv", "b\na\nb\n")}
+	g, err := readList(named)
 	require.NoError(t, err)
 	if g.Notes != nil {
 		t.Errorf("names of classes: notes %q", g.Notes)
@@ -109,17 +109,17 @@ func TestManyClassesAreSaid(t *testing.T) {
 }
 
 func TestValuesRefuse(t *testing.T) {
-	edges := write(t, "e.csv", chain(3))
+	edges := put(t, "e.csv", chain(3))
 	for labels, want := range map[string]string{
 		"":              "values says what labels are, and none are given: give labels too",
 		"a\nb\nc\n":     `y.csv:2: "b" is not a number, as values to predict are; leave values out for names of classes`,
 		"1\n2\n1e300\n": "label +Inf of vertex 2: values to predict are finite",
 	} {
-		o := Options{Path: edges, Values: true}
+		o := list{Path: edges, Values: true}
 		if labels != "" {
-			o.Labels = write(t, "y.csv", labels)
+			o.Labels = put(t, "y.csv", labels)
 		}
-		_, err := Read(o)
+		_, err := readList(o)
 		assert.Refused(t, err, want, "%q", labels)
 	}
 	for labels, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestValuesRefuse(t *testing.T) {
 		"0.5\n1\n1e300\n":   "label +Inf of vertex 2",
 		"0.5,1\n1,2\n3,4,5": "3 columns, where the lines before have 2",
 	} {
-		_, err := Read(Options{Path: edges, Labels: write(t, "y.csv", labels)})
+		_, err := readList(list{Path: edges, Labels: put(t, "y.csv", labels)})
 		assert.Refused(t, err, want, "%q", labels)
 	}
 }
@@ -182,18 +182,18 @@ func TestRowsByID(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := Options{Path: write(t, "e.csv", c.edges), Strings: strings.Contains(name, "name")}
+			o := list{Path: put(t, "e.csv", c.edges), Strings: strings.Contains(name, "name")}
 			if c.features != "" {
-				o.Features = write(t, "x.csv", c.features)
+				o.Features = put(t, "x.csv", c.features)
 			}
 			if c.labels != "" {
-				o.Labels = write(t, "y.csv", c.labels)
+				o.Labels = put(t, "y.csv", c.labels)
 			}
-			g, err := Read(o)
+			g, err := readList(o)
 			require.NoError(t, err)
 			got := graph.Graph{Names: g.Names, Features: g.Features, Labels: g.Labels}
 			assert.EqualBy(t, &c.want, &got, cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(graph.Graph{}))
-			streamed, err := Open(o)
+			streamed, err := openList(o)
 			require.NoError(t, err)
 			store := filepath.Join(t.TempDir(), "store")
 			_, err = streamed.Write(store)
@@ -224,14 +224,14 @@ func TestRowsByIDRefused(t *testing.T) {
 		"y.csv:3: 2 columns, where the lines before have 1":                       {false, "id,label\n2,1\n0,1,1\n"},
 		"y.csv: has no row of numbers":                                            {false, "id,label\n"},
 		`y.csv: has no row for the id "2" and 1 more: `:                           {true, "id,label\n0,1\n1,1\nzoe,1\n"},
-		`y.csv:2: the id "" is empty`:                                             {true, "id,label\n,1\n"},
+		`y.csv:2: the id is empty`:                                                {true, "id,label\n,1\n"},
 	} {
 		edges := "0,1\n1,2\n2,0\n"
 		if c.names {
 			edges = "0,1\n1,2\n2,zed\n"
 		}
-		_, err := Read(Options{
-			Path: write(t, "e.csv", edges), Labels: write(t, "y.csv", c.text), Strings: c.names,
+		_, err := readList(list{
+			Path: put(t, "e.csv", edges), Labels: put(t, "y.csv", c.text), Strings: c.names,
 		})
 		assert.Refused(t, err, want, "%q", c.text)
 	}

@@ -1,4 +1,4 @@
-package edgelist
+package tables
 
 import (
 	"encoding/csv"
@@ -20,7 +20,7 @@ import (
 )
 
 // Vertices reads a list of some of so many vertices, in its order, each once. The list is a file of numbers,
-// which Options.Train may be, of one split; or a text whose first column has names, perhaps with a header.
+// which Beside.Train may be, of one split; or a text whose first column has names, perhaps with a header.
 // Where there is no file, the list itself has names or numbers between commas. names are those of all
 // vertices; nil: they have none. Where one of the entries is a name, all are. header is the first line of a
 // text of names, where that is none. Complaints are refusals that name the list and the entry.

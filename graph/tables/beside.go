@@ -1,0 +1,236 @@
+package tables
+
+import (
+	"fmt"
+	"math"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/graph/npz"
+	"weft/graph/streamed"
+	"weft/internal/foreign"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// Beside says of a list of edges without a table of vertices what its ids are, and which files of arrays have
+// the rest. These are what numpy.save writes, or text, plain or gzip, with a row to each line. A text table
+// of features or labels whose header begins with id has rows in any order: its first column says which vertex
+// each row is of, by the ids of the edges.
+type Beside struct {
+	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
+	// a vector of class ids (−1, or nothing: none) or of names of classes, a 0/1 matrix, or values to predict
+	// (floats).
+	Features, Labels string
+	// DenseFeatures stores features dense even if most values are zero. By default such features become
+	// sparse rows.
+	DenseFeatures bool
+	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
+	// values with a row per vertex and a column per split.
+	Train, Val, Test string
+	// Count is V; 0 means up to the largest id, or the rows of Features or Labels where these are more.
+	Count int
+	// FirstID is the id of the first vertex, in the list of edges and in lists and columns of ids. Where it
+	// is not 0 the graph keeps the ids as Names.
+	FirstID int
+	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph
+	// keeps Names.
+	Strings bool
+}
+
+// check refuses what fits no list of edges.
+func (b *Beside) check(values bool) error {
+	if b.Count < 0 || b.Count > math.MaxInt32 {
+		return refusal.Errorf("{vertices} %d: give a number from 1 to %d", b.Count, math.MaxInt32)
+	}
+	if b.Count > 0 && b.Strings {
+		return refusal.Errorf("{vertices} %d: with {string-ids} the edges name the vertices: leave "+
+			"{vertices} out", b.Count)
+	}
+	if b.FirstID < 0 || b.FirstID > math.MaxInt32 {
+		return refusal.Errorf("{first-id} %d: give 0 or 1, with which the ids begin", b.FirstID)
+	}
+	if b.FirstID > 0 && b.Strings {
+		return refusal.Errorf("{first-id} %d: with {string-ids} ids are names, which are not counted: leave "+
+			"one of the two out", b.FirstID)
+	}
+	if values && b.Labels == "" {
+		return refusal.Errorf("{values} says what labels are, and none are given: give {labels} too, or " +
+			"leave it out")
+	}
+	const bound = 8 // of a vertex's edges
+	if err := memory.Need(bound * int64(b.Count)); err != nil {
+		return fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), b.Count, err)
+	}
+	return nil
+}
+
+// complete reads the arrays, once the edges have been read.
+func (a *alone) complete(to *streamed.Graph, values bool) error {
+	g := to.InMemory
+	features, err := a.readFeatures()
+	if err != nil {
+		return err
+	}
+	labels, err := a.readLabels(values)
+	if err != nil {
+		return err
+	}
+	array := ""
+	switch { // of what has no column of ids
+	case features != nil && !features.ByID:
+		array = a.Features
+	case labels != nil && !labels.ByID:
+		array = a.Labels
+	case features == nil && labels == nil:
+		array = a.Train
+	}
+	if array != "" && a.Strings && a.allNumbers() {
+		return refusal.Errorf("%s: with {string-ids} its rows follow the first appearance of an id, and "+
+			"all ids of %s are integers: leave {string-ids} out", array, a.list.path)
+	}
+	if g.Count, err = a.vertices(features, labels); err != nil {
+		return err
+	}
+	if features == nil && labels == nil && a.Count == 0 && a.countsFrom1() {
+		g.Warnings = append(g.Warnings, refusal.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? "+
+			"{first-id} 1", a.list.path))
+	}
+	if g.Names, err = a.texts(g.Count); err != nil {
+		return err
+	}
+	if array != "" && a.Strings {
+		g.Notes = append(g.Notes, fmt.Sprintf("rows of %s are those of the names in the order in which "+
+			"%s first has them; a column id, before the others, says whose row each is", array, a.list.path))
+	}
+	if features != nil {
+		features.Give(to, 0)
+	}
+	if labels != nil {
+		if g.Labels, err = labels.Labels(); err != nil {
+			err = fmt.Errorf("%s: %w", a.Labels, err)
+			if labels.Names == nil && !labels.Floats() {
+				err = fmt.Errorf("%w, or give %s", err, refusal.Setting("values"))
+			}
+			return err
+		}
+	}
+	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
+		arrays.ManyClasses(classes, g.Count) {
+		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
+			"%s takes them for values to predict", a.Labels, classes, g.Count, refusal.Setting("values")))
+	}
+	g.Splits, err = a.splits(g.Count, &g.Labels)
+	return err
+}
+
+// vertices returns V, after checking that every array has as many rows. Both may be nil.
+func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int, error) {
+	type rows struct {
+		path string
+		n    int
+	}
+	var given []rows
+	if features != nil {
+		given = append(given, rows{a.Features, features.Rows})
+	}
+	if labels != nil {
+		given = append(given, rows{a.Labels, labels.Shape[0]})
+	}
+	vertices := a.Count
+	switch {
+	case a.Strings:
+		vertices = len(a.ids.Names)
+	case vertices == 0:
+		vertices = int(a.largest) + 1
+		for _, r := range given {
+			vertices = max(vertices, r.n)
+		}
+	}
+	// A row of features or labels was really there, so that a vertex with one may exist; ids are only claims.
+	for _, r := range given {
+		if r.n != vertices {
+			err := refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each",
+				r.path, r.n, a.list.path, vertices)
+			if r.n == vertices-1 {
+				err = a.perhapsFrom1(err)
+			}
+			return 0, err
+		}
+	}
+	if most := arrays.MaxVertices(a.list.rows); a.Count == 0 && len(given) == 0 && int64(vertices) > most {
+		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give {string-ids}, or {vertices} "+
+			"if ids count from 0", a.list.path, int(a.largest)+a.FirstID, a.largestAt, a.list.rows)
+	}
+	return vertices, nil
+}
+
+// readLabels reads the labels; nil where there are none. They are not empty: any number of empty rows takes
+// no bytes.
+func (a *alone) readLabels(values bool) (*arrays.LabelRows, error) {
+	if a.Labels == "" {
+		return nil, nil
+	}
+	meaning := arrays.PerhapsWhole
+	if values {
+		meaning = arrays.Values
+	}
+	labels, err := arrays.ReadLabels(a.Labels, a.most(), a.key(), meaning)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := labels.Elements(); err != nil || n == 0 || len(labels.Shape) == 0 {
+		return nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex",
+			a.Labels, labels.Shape)
+	}
+	return labels, nil
+}
+
+// readFeatures opens the features; nil where there are none.
+func (a *alone) readFeatures() (m *arrays.Matrix, err error) {
+	if a.Features == "" {
+		return nil, nil
+	}
+	f, err := arrays.Open(a.Features)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Kind == foreign.Archive {
+		m, err = npz.ReadMatrix(a.Features)
+	} else {
+		m, err = f.Features(a.most(), a.DenseFeatures, a.key())
+	}
+	if err == nil && m.InBlocks == nil && m.Columns == 0 {
+		err = refusal.Errorf("%s: has no values: give one row for each vertex", a.Features)
+	}
+	return m, err
+}
+
+// splits reads the splits that are named, if any.
+func (a *alone) splits(vertices int, labels *graph.Labels) ([]graph.Split, error) {
+	if a.Train == "" && a.Val == "" && a.Test == "" {
+		return nil, nil
+	}
+	if a.Train == "" {
+		return nil, refusal.Errorf("a split without training vertices: give {train} beside {val} and {test}")
+	}
+	var parts [3][][]int64
+	files := [3]string{a.Train, a.Val, a.Test}
+	for part, path := range files {
+		if path == "" {
+			continue
+		}
+		of, err := arrays.ReadFile(path, a.most())
+		if err != nil {
+			return nil, err
+		}
+		if parts[part], err = arrays.PartsFrom(of, a.FirstID, vertices); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, a.perhapsFrom1(err))
+		}
+		if len(parts[part]) == 0 {
+			return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, of.Shape)
+		}
+	}
+	return arrays.Splits(parts, files, labels)
+}
