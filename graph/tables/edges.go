@@ -178,14 +178,6 @@ func (l *edgeList) features() int {
 	return len(l.numbers)
 }
 
-// first is the first column of numbers that is asked for; empty: there is none.
-func (l *edgeList) first() string {
-	if len(l.numbers) == 0 {
-		return ""
-	}
-	return l.numbers[0].Name
-}
-
 // setting asks for the i-th column of numbers.
 func (l *edgeList) setting(i int) string {
 	if l.weighted && i == 0 {
@@ -229,11 +221,15 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	for k, c := range all {
 		l.header = append(l.header, cmp.Or(c.Name, unnamed+strconv.Itoa(k)))
 	}
-	if edge, err := l.isEdge(all); err != nil || edge {
-		if len(all) > len(l.ends) {
+	text := len(all) > 0 && all[0].Kind == table.Any
+	if text {
+		edge, err := l.isEdge(all)
+		if edge && len(all) > len(l.ends) {
 			l.imply(weightName)
 		}
-		return nil, err
+		if edge || err != nil {
+			return nil, err
+		}
 	}
 	for k := range l.ends {
 		at, err := l.endAt(k)
@@ -246,7 +242,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 				return nil, err
 			}
 			if l.found = held != nil; !l.found {
-				return nil, l.unnamed(all[0].Kind == table.Any)
+				return nil, l.unnamed(text)
 			}
 			at = held[k]
 		}

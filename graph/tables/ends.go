@@ -86,15 +86,18 @@ func (l *edgeList) unnamed(text bool) error {
 // these. It refuses one where names of columns are asked for.
 func (l *edgeList) isEdge(first []table.Column) (bool, error) {
 	ids := len(first) == 2 && l.knows([]byte(first[0].Name)) && l.knows([]byte(first[1].Name))
-	if first[0].Kind != table.Any || l.alone != nil && l.alone.isHeader(first) || l.alone == nil && !ids {
+	if l.alone != nil && l.alone.isHeader(first) || l.alone == nil && !ids {
 		return false, nil
 	}
-	for k, name := range []string{l.ends[0].asked, l.ends[1].asked, l.first()} {
-		if name != "" && slices.Contains(l.header, name) {
+	asked := [][2]string{{endNames[0], l.ends[0].asked}, {endNames[1], l.ends[1].asked}}
+	for i := range l.numbers {
+		asked = append(asked, [2]string{l.setting(i), l.numbers[i].Name})
+	}
+	for _, a := range asked {
+		switch setting, name := a[0], a[1]; {
+		case slices.Contains(l.header, name):
 			return false, nil
-		}
-		if name != "" {
-			setting := slices.Concat(endNames[:], []string{l.setting(0)})[k]
+		case name != "":
 			return false, fmt.Errorf("there is no header, and %s needs the names of columns: put a line before "+
 				"with a name for each column", refusal.Setting(setting))
 		}
