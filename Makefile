@@ -91,7 +91,7 @@ test-python-torch: packages ## the Python package beside Debian's PyTorch, and P
 	@environment=$$(scripts/python-environment torch) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' PYTHONPATH=python/src "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/peers python/tests/test_docs.py
 
-bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
+bench: build ## epochs of some models, and each kernel in them, against what this machine can do: minutes; ARGS="kernels --only gat"
 	bin/weft bench $(ARGS)
 
 bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB of Python packages; see scripts/peers/README.md
