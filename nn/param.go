@@ -81,6 +81,7 @@ type Params struct {
 	shifts    []shift
 	unused    []string
 	commits   []func()
+	saves     *Snapshot // that Keep fills; nil: none
 }
 
 // cancelledBias is a bias that the model leaves out, because the norms after it would subtract it again.
@@ -601,15 +602,25 @@ type Snapshot struct {
 	counts []int64
 }
 
-// Save copies all values into s, and reuses the memory of s.
+// Save has Keep copy all values into s, whose memory it reuses. So the values of each epoch are brought into
+// memory only when they change.
 func (ps *Params) Save(s *Snapshot) {
-	all := ps.all()
 	if s.values == nil {
 		n := 0
-		for _, v := range all {
-			n += len(v)
+		for _, b := range ps.Buffers {
+			n += len(b.Values)
 		}
-		s.values = ps.team.Memory.New(tensor.Parameters, 1, n)
+		s.values = ps.team.Memory.New(tensor.Parameters, 1, n+ps.Count())
+	}
+	ps.saves = s
+}
+
+// Keep makes the copy of the last Save, if there has been one since. It must be called before values change.
+// It brings all values into memory, whether or not it copies them.
+func (ps *Params) Keep() {
+	all, s := ps.all(), ps.saves
+	if ps.saves = nil; s == nil {
+		return
 	}
 	s.counts = s.counts[:0]
 	for _, b := range ps.Buffers {
@@ -625,6 +636,11 @@ func (ps *Params) Save(s *Snapshot) {
 
 // Restore sets all values to a snapshot of this set, and releases the snapshot's memory.
 func (ps *Params) Restore(s *Snapshot) {
+	if ps.saves == s { // the values are still these
+		ps.saves = nil
+		s.Release()
+		return
+	}
 	from := s.values.ReadFloats()
 	for _, v := range ps.all() {
 		from = from[copy(v, from):]
@@ -689,6 +705,7 @@ func (ps *Params) Arrays() []checkpoint.Array {
 
 // ArraysOf lists the values of a snapshot of this set, as Arrays does.
 func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
+	ps.Keep()
 	var values [][]float32
 	from := s.values.Floats()
 	for _, v := range ps.all() {

@@ -300,10 +300,16 @@ func TestSnapshot(t *testing.T) {
 	}
 	change(7)
 	ps.Save(&s) // an earlier state, whose memory the next one uses
+	ps.Keep()
 	require.NoError(t, ps.Load(want))
 	ps.Save(&s)
+	ps.Keep()
 	change(8)
+	ps.Keep() // nothing is to be kept
 	ps.Restore(&s)
+	assert.Equal(t, want, ps.State())
+	ps.Save(&s)
+	ps.Restore(&s) // what has not changed since
 	assert.Equal(t, want, ps.State())
 }
 
@@ -326,6 +332,7 @@ func TestSnapshotOfCounters(t *testing.T) {
 	*a.Count, *b.Count, *c.Count = 1, 2, 3
 	var s nn.Snapshot
 	ps.Save(&s)
+	ps.Keep()
 	*a.Count, *b.Count, *c.Count = 7, 8, 9
 	ps.Restore(&s)
 	if *a.Count != 1 || *b.Count != 2 || *c.Count != 3 {

@@ -321,3 +321,43 @@ func TestPlanTakesAddressesAgain(t *testing.T) {
 	mem.Close()
 	assert.Equal(t, int64(0), mem.addresses.bytes, "addresses of a closed plan")
 }
+
+// TestLevel: after Level the same matrices of two ranks rest, and later turns move the same, in whichever order
+// the ranks made them, and whatever has left before.
+func TestLevel(t *testing.T) {
+	moved := func(first int, frozen bool) (m Moved) {
+		mem := NewMeter()
+		defer mem.Close()
+		mem.Offload(nil, 5*LeastResting)
+		ranks, all := []*Meter{mem.Another(), mem.Another()}, [2][]*Matrix{}
+		for turn := range 6 {
+			mem.BeginTurn(turn%2 == 0)
+			rank := (turn + first) % 2
+			made := ranks[rank].NewElement(Activations, Byte, 1, LeastResting)
+			all[rank] = append(all[rank], made)
+			if frozen {
+				made.Freeze()
+			}
+			mem.EndTurn()
+		}
+		mem.Level()
+		for i, m := range slices.Concat(all[0], all[1]) {
+			assert.Equal(t, i == 5, m.Rests(), "rank %d first: matrix %d rests", first, i)
+			m.Freeze()
+		}
+		before := mem.OnDisk()
+		for turn := range 4 {
+			mem.BeginTurn(turn%2 == 0)
+			Touch(all[turn%2]...)
+			mem.EndTurn()
+		}
+		m = mem.OnDisk()
+		return Moved{m.Written - before.Written, m.Read - before.Read}
+	}
+	for first := range 2 {
+		for _, frozen := range []bool{false, true} {
+			assert.Equal(t, Moved{5 * LeastResting, 5 * LeastResting}, moved(first, frozen),
+				"rank %d first, frozen %v: moved", first, frozen)
+		}
+	}
+}

@@ -42,6 +42,7 @@ type Meter struct {
 	*account
 	used    map[unsafe.Pointer]int // the memory of this Meter's matrices, with sizes
 	sharing *sharing               // nil: with nobody
+	made    uint64                 // rest.number of the next matrix that may rest
 }
 
 // account is what the Meters of a worker share.
@@ -97,7 +98,7 @@ func NewMeter() *Meter {
 }
 
 func (t *account) meter() *Meter {
-	m := &Meter{account: t, used: map[unsafe.Pointer]int{}}
+	m := &Meter{account: t, used: map[unsafe.Pointer]int{}, made: uint64(len(t.meters)) << 32}
 	t.meters = append(t.meters, m)
 	return m
 }

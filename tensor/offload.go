@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,7 +71,7 @@ type offload struct {
 	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
 	unused  atomic.Uint64 // calls of Unused
 	rests   map[*Matrix]struct{}
-	made    uint64       // matrices
+	short   bool         // a matrix has left
 	leaving [kinds]int64 // bytes that are being written, and leave then
 	busy    int          // matrices that are being written, or read ahead
 	changed *sync.Cond
@@ -136,7 +137,7 @@ func (t *Meter) EndTurn() {
 	o := t.offload
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if o.moved.Written == 0 {
+	if !o.short {
 		return
 	}
 	var final []*Matrix
@@ -151,6 +152,44 @@ func (t *Meter) EndTurn() {
 		m.rest.absent.Store(true)
 		t.write(m)
 	}
+}
+
+// Level makes what is in memory, and the order in which it leaves, the same in every run. Before, ranks take
+// their turns as messages come. The matrices of the lowest ranks are here as far as there is room. One rank
+// calls it while all of the worker wait.
+func (t *Meter) Level() {
+	o := t.offload
+	if o == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.SortedFunc(maps.Keys(o.rests), func(a, b *Matrix) int {
+		return cmp.Compare(a.rest.number, b.rest.number)
+	})
+	room := o.limit - t.metered() + t.idle.bytes
+	for i, m := range all {
+		t.settled(m)
+		m.rest.used.Store(uint64(i))
+		if m.rest.state == here {
+			room += int64(m.bytes)
+		}
+	}
+	fits := 0
+	for ; fits < len(all) && int64(all[fits].bytes) <= room; fits++ {
+		room -= int64(all[fits].bytes)
+	}
+	o.unused.Add(1) // the candidates are others
+	for _, m := range all[fits:] {
+		if m.rest.state == here {
+			t.evict(m)
+		}
+	}
+	for _, m := range all[:fits] {
+		t.fetch(m)
+		m.rest.saved = false
+	}
+	o.list, o.short = nil, fits < len(all)
 }
 
 // OnDisk returns the bytes that were written and read so far.

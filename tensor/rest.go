@@ -13,7 +13,7 @@ import (
 // rest is what a matrix needs to rest (offload.go). It is nil for one that stays.
 type rest struct {
 	state  state
-	number uint64        // in the order of creation
+	number uint64        // by rank, and of one rank in the order of creation
 	used   atomic.Uint64 // the turn of the last use
 	frozen bool          // nobody changes the elements
 	ahead  bool          // it is coming beside the work of the turn that asked for it
@@ -44,9 +44,9 @@ func (t *account) mayRest(m *Matrix, least int) {
 	if o == nil || m.bytes < least {
 		return
 	}
-	m.rest = &rest{number: o.made}
+	m.rest = &rest{number: m.meter.made}
 	m.rest.used.Store(o.turn.Load())
-	o.made++
+	m.meter.made++
 	o.rests[m] = struct{}{}
 }
 
@@ -185,7 +185,7 @@ func (m *Matrix) Ahead() {
 	for r.state == leaving {
 		o.changed.Wait() // so that it comes when that of a plan does
 	}
-	if r.state != away || t.metered()+int64(m.bytes) > o.limit {
+	if r.state != away || t.metered()-t.idle.bytes+int64(m.bytes) > o.limit {
 		return
 	}
 	r.used.Store(o.turn.Load())
@@ -257,7 +257,7 @@ func (o *offload) compare(m *Matrix) {
 // write writes a matrix's elements, beside the caller. The caller holds mu.
 func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
-	o.moved.Written += int64(m.bytes)
+	o.moved.Written, o.short = o.moved.Written+int64(m.bytes), true
 	if !r.placed {
 		r.placed, r.offset = true, o.extents.take(m.bytes)
 	}

@@ -44,6 +44,7 @@ func newState(o *setting.Options, started time.Time, name string) *state {
 
 // train runs epochs until the run is over.
 func (s *state) train(ctx context.Context, w *worker.Worker) error {
+	w.Begin()
 	for s.epoch < w.Epochs && !s.over() {
 		s.begun = time.Now()
 		if err := s.step(ctx, w); err != nil {

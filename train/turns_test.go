@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"weft/tensor"
 	"weft/train/plan"
 	"weft/train/setting"
+	"weft/train/task"
 )
 
 // inTurns is a job on four random partitions that the workers of a mesh hold.
@@ -275,7 +277,6 @@ func (c *resting) resume(t *testing.T, o Options, want *Result) {
 func allResting(t *testing.T) map[string]resting {
 	all := map[string]resting{}
 	add := func(name string, g *graph.Graph, o Options, mesh string, limits ...float64) *resting {
-		o.Select = "loss" // each epoch is the best so far: as in a plan, its weights are saved
 		c := resting{g: g, Options: o, mesh: mesh, limits: limits}
 		all[name] = c
 		return &c
@@ -367,7 +368,7 @@ func allResting(t *testing.T) map[string]resting {
 	}
 
 	// Learned embeddings and the optimizer's state
-	bare := *g
+	bare := *large
 	bare.Features = graph.Features{}
 	for name, o := range map[string]Options{
 		"sage":          with("model sage, node-embedding 64"),
@@ -492,57 +493,68 @@ func TestBytesInTurns(t *testing.T) {
 	}
 }
 
-// TestMovedByLinks: a plan of link prediction that knows what workers fetch of each other has the bytes on
-// disk of the last epoch, on several workers, too, however often the run evaluates, and if its one evaluation
-// is its last. What a worker needs is the same in a plan that does not know it.
-func TestMovedByLinks(t *testing.T) {
-	cases := linksInTurns(t, tangle(t, 1100, 1000), severalTypes(t))
-	delete(cases, "distmult") // its learned embeddings need types without features
-	for i, name := range slices.Sorted(maps.Keys(cases)) {
-		c := cases[name]
-		for k, every := range []setting.Every{setting.AutoEvery, 1, 2, 5} {
-			if (i+k)%2 == 1 {
-				continue // each is on two meshes
+// TestMovedAsPlanned: drawn settings move in their last epoch, with the evaluation before it, the bytes that
+// their plans say, and one worker takes the memory. A plan of links on several workers that does not know what
+// these fetch of each other says that its bytes are a bound, and has the same memory.
+func TestMovedAsPlanned(t *testing.T) {
+	small, large, types, models := tangle(t, 500, 1000), tangle(t, 900, 3000), severalTypes(t), networks()
+	bare := *large
+	bare.Features = graph.Features{}
+	of := [3][]resting{1: {
+		{g: &bare, Options: given(Defaults(), "model rgcn, clip .5, optimizer adamw, hidden 16")},
+		{g: &bare, Options: given(Defaults(), "model sage, node-embedding 64, hidden 16, lr .1")},
+		{g: &bare, Options: linked("model sage, node-embedding 64, precision bf16")},
+	}}
+	for i, name := range slices.Sorted(maps.Keys(models)) {
+		of[0] = append(of[0], resting{g: []*graph.Graph{small, large}[i%2], Options: models[name]})
+	}
+	withTypes := typesInTurns(types)
+	for _, name := range slices.Sorted(maps.Keys(withTypes)) {
+		of[1] = append(of[1], resting{g: types, Options: withTypes[name]})
+	}
+	links := linksInTurns(t, large, types)
+	for _, name := range []string{"among", "area", "dot"} {
+		of[2] = append(of[2], links[name])
+	}
+	for i := range 30 {
+		draw := rand.New(rand.NewPCG(uint64(i), 0))
+		c := of[i%3][draw.IntN(len(of[i%3]))]
+		k, share, parts := 4+draw.IntN(2), []float64{0, .1, .6, .9}[draw.IntN(4)], []int32(nil)
+		o := c.Options
+		o.Epochs, o.EvalEvery = []int{1, 2, 3, 5}[draw.IntN(4)], []setting.Every{0, 1, 2, 5}[draw.IntN(4)]
+		o.Offload, o.Seed = t.TempDir(), draw.Uint64()
+		if draw.IntN(2) == 0 && c.g.Others == nil { // nothing in the last partition
+			for v := range c.g.Vertices() {
+				parts = append(parts, int32(v*v%(k-1)))
 			}
-			o := c.Options
-			o.EvalEvery, o.Epochs, o.Offload, o.Select = every, 2+(i+k)%2, t.TempDir(), "loss"
-			if every == 5 {
-				o.Epochs = 1
-			}
-			j := onMesh(c.g, o, []string{"graph=2/4", "graph=3/4", "graph=1/4"}[(i+k)%3])
+		}
+		j := divided(t, c.g, o, k, parts)
+		j.Options.Parallel = []string{"graph=1", "graph=2", "graph=3", "tensor=2"}[draw.IntN(4)]
+		j.Options.Partitions = k
+		j.PlanRange = true
+		p, err := j.Plan(t.Context())
+		require.NoError(t, err)
+		if share > 0 {
+			j.Options.MemoryLimit = setting.Bytes(p.Least + int64(share*float64(p.All-p.Least)))
+			p, err = j.Plan(t.Context())
+			require.NoError(t, err)
+		}
+		j.Planned = &p
+		r := mustRun(t, j)
+		text := fmt.Sprintf("draw %d: %+v", i, j.Options)
+		assert.Equal(t, p.Disk(), r.Disk, "%s: planned to move", text)
+		if r.Workers == 1 {
+			assert.Equal(t, p.PeakTensorBytes[0]+p.GraphBytes[0], r.PeakTensorBytes[0]+r.GraphBytes[0],
+				"%s: planned to take", text)
+		}
+		if j.PlanRange = false; o.Task == task.Link && parts == nil {
 			blind, err := j.Plan(t.Context())
 			require.NoError(t, err)
-			j.PlanRange = true
-			plan, err := j.Plan(t.Context())
-			require.NoError(t, err)
-			r := mustRun(t, j)
-			assert.Equal(t, r.Disk, plan.Disk(), "%s, %s, every %v: moved", name, j.Options.Parallel, every)
-			assert.Equal(t, blind.PeakTensorBytes, plan.PeakTensorBytes, "%s: tensors", name)
-			assert.Equal(t, blind.Rooms(), plan.Rooms(), "%s: rooms", name)
-			if plan.AtMost || blind.AtMost != (r.Workers > 1) {
-				t.Errorf("%s: bounds %v and %v", name, plan.AtMost, blind.AtMost)
+			assert.Equal(t, p.PeakTensorBytes, blind.PeakTensorBytes, "%s: tensors", text)
+			assert.Equal(t, p.Rooms(), blind.Rooms(), "%s: rooms", text)
+			if p.AtMost || blind.AtMost != (r.Workers > 1) {
+				t.Errorf("%s: bounds %v and %v", text, p.AtMost, blind.AtMost)
 			}
-		}
-	}
-}
-
-// TestMovedBetweenEvaluations: where the epoch before the last is not evaluated, the last one moves no
-// evaluation, as the plan says, also in link prediction.
-func TestMovedBetweenEvaluations(t *testing.T) {
-	g := tangled(t)
-	sage := given(networks()["sage"], "select loss")
-	for name, o := range map[string]Options{"sage": sage, "links": linked("")} {
-		var moved [2]tensor.Moved
-		for i, every := range []setting.Every{1, 3} {
-			o.Epochs, o.EvalEvery, o.Offload = 5, every, t.TempDir()
-			job := inTurns(Job{Graph: g, Options: o}, "graph=1")
-			plan, err := job.Plan(t.Context())
-			require.NoError(t, err)
-			moved[i] = mustRun(t, job).Disk
-			assert.Equal(t, plan.Disk(), moved[i], "%s, evaluated every %d: moved", name, every)
-		}
-		if moved[1].Read >= moved[0].Read {
-			t.Errorf("%s: %+v moved without an evaluation, and %+v with one", name, moved[1], moved[0])
 		}
 	}
 }

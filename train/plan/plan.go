@@ -653,12 +653,14 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 		allocate()
 	}
 	epochs := 2
-	if w.Mesh.Stages > 1 || w.Offload != "" { // the second epoch knows what the chunks keep, and what rests
+	switch {
+	case w.Offload != "": // what leaves for the first time in the second epoch is written in the third
+		epochs = min(4, w.Epochs)
+	case w.Mesh.Stages > 1: // the second epoch knows what the chunks keep
 		epochs = 3
 	}
-	if w.Offload != "" { // as many as a shorter run has: its last moves what the ones before left
-		epochs = min(epochs, w.Epochs)
-	}
+	w.Begin()
+	done := 0 // epochs of the run for which others stand
 	for epoch := range epochs {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -683,14 +685,10 @@ func (in *Inputs) dryRun(ctx context.Context, w *worker.Worker, counter *counter
 				p.Counts = counter.end(w, w.Share)
 			}
 		}
-		// the last of these epochs is the run's, and has the evaluation of the one before
-		last := epoch == epochs-1
-		// the first stands for all that come before the last ones
-		evaluated := w.Offload == "" || last || epoch == 0 && w.Epochs > epochs ||
-			w.EvaluatesAfter(w.Epochs-epochs+1+epoch)
-		if w.Reads() {
-			evaluated = last
-		}
+		// each stands for an epoch at the end of the run, and the first for all before these, too
+		last, until := epoch == epochs-1, w.Epochs-epochs+1+epoch
+		evaluated := last || w.EvaluatesWithin(done, until) || w.Offload == "" && !w.Reads()
+		done = until
 		if evaluated {
 			if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 				return err

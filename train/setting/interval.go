@@ -63,8 +63,8 @@ func (e Every) String() string {
 	return strconv.Itoa(int(e))
 }
 
-// Due reports whether an epoch, counted from 1, is evaluated.
-func (e Every) Due(epoch int) bool { return e == AutoEvery || epoch%int(e) == 0 }
+// Due reports whether any of the epochs after one and up to another is evaluated.
+func (e Every) Due(after, until int) bool { return e == AutoEvery || until/int(e) > after/int(e) }
 
 // slurmTime is a time as Slurm writes its limits: hours:minutes:seconds, or days and then hours, minutes and
 // seconds. Its minutes alone, and minutes:seconds, are left out, as others take them for seconds or hours.

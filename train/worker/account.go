@@ -112,9 +112,15 @@ func (w *Worker) done() Tally {
 	}
 }
 
+// countsDisk reports whether this is the first of the ranks that a worker holds.
+func (w *Worker) countsDisk() bool {
+	rank := w.Groups.World.Rank()
+	return rank == w.First(w.Holders()[rank])
+}
+
 // disk is what was moved between memory and disk since the last call.
 func (w *Worker) disk() (since tensor.Moved) {
-	if rank := w.Groups.World.Rank(); rank == w.First(w.Holders()[rank]) {
+	if w.countsDisk() {
 		now := w.Team.Memory.OnDisk()
 		since = tensor.Moved{Written: now.Written - w.onDisk.Written, Read: now.Read - w.onDisk.Read}
 		w.onDisk = now

@@ -347,6 +347,15 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	return s, nil
 }
 
+// Begin begins the first epoch: what rests then is the same in every run, and in its plan.
+func (w *Worker) Begin() {
+	w.Groups.World.Meet()
+	if w.countsDisk() {
+		w.Team.Memory.Level()
+		w.disk()
+	}
+}
+
 // TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and what the
 // workers ask for. asks, which may be nil, is called after the step. So is ends before it, with the scores of
 // the weights until then, where Reads allows that: if it reports that the run has ended there is no step.
@@ -377,6 +386,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 		start = start.Add(time.Since(began) + found.took) // others are told meanwhile
 	}
 	step := w.phase("optimizer step")
+	w.Params.Keep()
 	w.Params.Commit()
 	w.Optimizer.Step(w.Rate.Factor(epoch))
 	w.Params.ZeroGrad()
@@ -447,7 +457,12 @@ func (w *Worker) Reads() bool {
 
 // EvaluatesAfter reports whether a pass of its own evaluates the weights after an epoch, whether or not the
 // run ends with it.
-func (w *Worker) EvaluatesAfter(epoch int) bool { return !w.Reads() && w.EvalEvery.Due(epoch) }
+func (w *Worker) EvaluatesAfter(epoch int) bool { return w.EvaluatesWithin(epoch-1, epoch) }
+
+// EvaluatesWithin reports it for any of the epochs after one and up to another.
+func (w *Worker) EvaluatesWithin(after, until int) bool {
+	return !w.Reads() && w.EvalEvery.Due(after, until)
+}
 
 // readScores measures the weights before the step by the output of the training pass, if TrainEpoch asks for
 // that.
