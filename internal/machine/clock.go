@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ThreadTime is what the calling thread has taken of a core.
-func ThreadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
+// threadTime is what the calling thread has taken of a core.
+func threadTime() time.Duration { return clock(unix.CLOCK_THREAD_CPUTIME_ID) }
 
 // ProcessorTime is what this process has taken of all cores.
 func ProcessorTime() time.Duration { return clock(unix.CLOCK_PROCESS_CPUTIME_ID) }
@@ -26,7 +26,7 @@ func clock(id int32) time.Duration {
 func Timed(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	start := ThreadTime()
+	start := threadTime()
 	work()
-	return ThreadTime() - start
+	return threadTime() - start
 }
