@@ -63,9 +63,6 @@ func newTeam(threads int, memory *tensor.Meter, on backend) *Team {
 // Threads returns the number of threads.
 func (t *Team) Threads() int { return t.threads }
 
-// Planning reports whether the team only plans (NewPlan): matrices hold nothing then.
-func (t *Team) Planning() bool { return t.backend == nothing{} }
-
 // Parallel calls work(k) for k = 0…n−1 on the team's threads, in any order: Go code that reads or writes
 // elements of matrices. A plan, whose matrices hold nothing, has none.
 func (t *Team) Parallel(n int, work func(k int)) { t.backend.parallel(n, work) }

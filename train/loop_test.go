@@ -226,10 +226,9 @@ func TestIdleMemoryAtTheEnd(t *testing.T) {
 	j := &Job{Graph: tangled(t), Options: o, OnEpoch: func(Epoch) { after = append(after, idle(memory) > 0) }}
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		e, err := engine.New(c)
-		if memory = c.Team.Memory; c.Team.Planning() {
-			return e, err
-		}
-		return inferring{e, func() { before = append(before, idle(memory) > 0) }}, err
+		memory = c.Team.Memory
+		c.Team.Host(func() { e = inferring{e, func() { before = append(before, idle(memory) > 0) }} })
+		return e, err
 	}
 	mustRun(t, j)
 	require.Len(t, before, 4, "inferences") // the last is for the logits

@@ -205,11 +205,12 @@ type linkTask struct {
 	decoder links.Decoder
 }
 
-// any reports whether any worker has edges of a part. In a plan a worker knows only its own edges: others may
-// have some.
+// any reports whether any worker has edges of a part. A plan counts its own worker's alone, and takes others to
+// have some wherever the settings allow that.
 func (l *linkTask) any(part links.Part) bool {
-	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && (l.stored() ||
-		l.goal.LinkSplit[part] > 0)
+	others := l.World.Size() > 1 && (l.stored() || l.goal.LinkSplit[part] > 0)
+	l.Team.Host(func() { others = false }) // all are counted
+	return others || l.edges.Counts[part] > 0
 }
 
 // stored reports whether the graph has a split of edges.
