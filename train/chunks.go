@@ -28,7 +28,7 @@ type division struct {
 
 // divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It
 // makes the chunks if it has not made them before. All processes call it together; the first makes them.
-func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
+func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error) {
 	if s.Mesh.Stages == 1 {
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
 		for p := range s.Mesh.Partitions {
 			err := s.open(p, func(share *partition.Share) error {
 				k, _ := s.ChunksOfPartition(share.Edges.Starts)
-				if rows := share.Edges.Rows; j.Alike {
+				if rows := share.Edges.Rows; alike {
 					for row := range rows {
 						of = append(of, int32(row*k/rows))
 					}

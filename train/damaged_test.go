@@ -55,7 +55,7 @@ func TestDamaged(t *testing.T) {
 	job.Options.Model, job.Options.Epochs, job.Options.CheckpointEvery = "gcn", 2, setting.Interval{Epochs: 1}
 	record, err := rundir.New(run, time.Now(), &job, "v1", store)
 	require.NoError(t, err)
-	result, err := record.Record(ctx, &job, "v1")
+	result, err := record.Record(ctx, &job, nil, "v1")
 	require.NoError(t, err)
 	r := rundir.NewRun("v1", store, time.Now(), &job, result)
 	require.NoError(t, record.Finish(&r))

@@ -105,21 +105,6 @@ type Job struct {
 	Mesh mesh.Mesh
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// PlanRange asks for Plan.Least and Plan.All, and for what workers send in link prediction.
-	PlanRange bool
-	// PlanCounts asks for Counts of each worker of a plan, and for what workers send in link prediction.
-	PlanCounts bool
-	// MostPlanSteps refuses a plan with more steps of all workers, about; 0: no limit.
-	MostPlanSteps int
-	// MostPlanned is, for a plan, plan.Inputs' Most.
-	MostPlanned int
-	// Alike says, for a plan, that all partitions are like the first one, which Parts opens in their place,
-	// and that chunks are consecutive rows.
-	Alike bool
-	// LargerBy is, for a plan, axis.Env's.
-	LargerBy float64
-	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
-	Planned *plan.Plan
 
 	// Watch is called around each kernel call of this process, as kernel.Team.Watch. It may be nil.
 	Watch func(c kernel.Call, run func())
@@ -135,22 +120,21 @@ type Job struct {
 }
 
 // Plan computes what the run would take, before any work. If ctx is cancelled it returns the cause.
-func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
-	s, err := j.begin(ctx, nil)
+func (j *Job) Plan(ctx context.Context) (plan.Plan, error) { return j.PlanWith(ctx, plan.Asks{}) }
+
+// PlanWith is Plan for what is asked.
+func (j *Job) PlanWith(ctx context.Context, asks plan.Asks) (p plan.Plan, err error) {
+	s, err := j.begin(ctx, nil, asks.Alike)
 	if err != nil {
 		return p, err
 	}
-	return j.plan(ctx, s)
+	return j.plan(ctx, s, asks)
 }
 
-func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
-	config := s.Config
-	config.LargerBy = j.LargerBy
+func (j *Job) plan(ctx context.Context, s *shared, asks plan.Asks) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{
-		Config: config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
-		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Range: j.PlanRange, Counts: j.PlanCounts,
-		MostSteps: j.MostPlanSteps, Most: j.MostPlanned, Alike: j.Alike,
-		Links: j.PlanCounts || j.PlanRange,
+		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
+		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Asks: asks,
 	})
 }
 
@@ -158,19 +142,22 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 // finishes the epoch and keeps the results; before the first epoch it returns the cause. A run that diverges
 // keeps the results of the best epoch so far; without one its error wraps a Diverged. After an error that
 // wraps a Common, Comm still works; any other error has ended it.
-func (j *Job) Run(ctx context.Context) (r *Result, err error) {
+func (j *Job) Run(ctx context.Context) (*Result, error) { return j.RunPlanned(ctx, nil) }
+
+// RunPlanned is Run with the result of Plan for the job as it is; nil: it plans if there is a memory limit.
+func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, err error) {
 	if j.Started.IsZero() {
 		defer func() { j.Started = time.Time{} }()
 		j.Started = time.Now()
 	}
-	s, err := j.begin(ctx, nil)
+	s, err := j.begin(ctx, nil, false)
 	if err != nil {
 		return nil, err
 	}
 	if err := j.standards(s); err != nil {
 		return nil, err
 	}
-	if s.Savings, err = j.checkLimit(ctx, s); err != nil {
+	if s.Savings, err = j.checkLimit(ctx, s, planned); err != nil {
 		return nil, err
 	}
 	ranks, profiles := make([]int, s.Workers), make([]*trace.Profile, s.Workers)
@@ -203,15 +190,14 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 
 // checkLimit refuses a run whose plan exceeds the memory limit of any process. It returns the savings of the
 // plan or, without a limit, of the settings.
-func (j *Job) checkLimit(ctx context.Context, s *shared) (savings worker.Savings, err error) {
+func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
 	if limit == 0 && s.Offload == "" || err != nil {
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
-	p := j.Planned
 	if p == nil {
-		made, err := j.plan(ctx, s)
+		made, err := j.plan(ctx, s, plan.Asks{})
 		if err := ranks.Together(err); err != nil {
 			return savings, err
 		}

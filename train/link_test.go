@@ -10,6 +10,7 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/train/plan"
 	"weft/train/worker"
 )
 
@@ -115,8 +116,7 @@ func TestPlanOfFetches(t *testing.T) {
 		"graph=4, distmult": divided(t, g, weighted, 4, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			job.PlanCounts = true
-			p, err := job.Plan(t.Context())
+			p, err := job.PlanWith(t.Context(), plan.Asks{Counts: true})
 			require.NoError(t, err)
 			r := mustRun(t, job)
 			if got := worker.SumOf(p.Sent); got != r.Communication ||

@@ -78,9 +78,10 @@ func TestMovedByFormula(t *testing.T) {
 		plan, err := job.Plan(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, want, plan.Disk(), "%s: planned to move", model)
-		job.Planned, job.Options.MemoryLimit = &plan, 0
-		assert.Equal(t, want, mustRun(t, job).Disk, "%s: moved", model)
-		job.Planned = nil
+		job.Options.MemoryLimit = 0
+		r, err := job.RunPlanned(t.Context(), &plan)
+		require.NoError(t, err)
+		assert.Equal(t, want, r.Disk, "%s: moved", model)
 		if got := mustRun(t, job).Disk; got.Written > want.Written ||
 			got.Read > want.Read || got.Written == 0 {
 			t.Errorf("%s: with the least memory moved %+v, want %+v at most", model, got, want)

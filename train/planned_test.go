@@ -102,7 +102,7 @@ func TestPlannedMessages(t *testing.T) {
 					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
 				}
 			}
-			p, err := (&Job{Graph: g, Options: o, PlanCounts: true}).Plan(context.Background())
+			p, err := (&Job{Graph: g, Options: o}).PlanWith(context.Background(), plan.Asks{Counts: true})
 			require.NoError(t, err, "%v %v", name, mesh)
 			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 			require.NoError(t, err, "%v %v", name, mesh)
@@ -146,7 +146,7 @@ func TestPlannedKernels(t *testing.T) {
 				}})
 			}
 			maps.DeleteFunc(want, func(_ plan.Kernel, c plan.Calls) bool { return c.Number == 0 })
-			p, err := (&Job{Graph: g, Options: o, PlanCounts: true}).Plan(t.Context())
+			p, err := (&Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Counts: true})
 			require.NoError(t, err)
 			for _, w := range p.Workers {
 				for k, c := range w.Counts.Kernels {

@@ -69,7 +69,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 
 // beginPrediction is begin for a prediction with the weights.
 func (j *Job) beginPrediction(ctx context.Context, weights nn.State) (*shared, error) {
-	s, err := j.begin(ctx, &weights)
+	s, err := j.begin(ctx, &weights, false)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State,
 func (j *Job) MeasureLinks(ctx context.Context, embeddings []float32,
 	weights nn.State,
 ) (r *task.Links, err error) {
-	s, err := j.begin(ctx, nil)
+	s, err := j.begin(ctx, nil, false)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func (j *Job) openSome(s *shared, room *mfg.Room) error {
 func (j *Job) Affected(ctx context.Context, weights nn.State) (vertices []int32, err error) {
 	job := *j
 	job.Vertices = []int32{0} // the checks are those for some vertices, whichever these are
-	s, err := job.begin(ctx, &weights)
+	s, err := job.begin(ctx, &weights, false)
 	if err != nil {
 		return nil, err
 	}

@@ -97,12 +97,13 @@ func (s *shared) inMemory() {
 
 // begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
 // together. It fails on all if it fails on any.
-func (j *Job) begin(ctx context.Context, weights *nn.State) (*shared, error) {
+// alike is plan.Asks'.
+func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared, error) {
 	r, err := j.resolve()
 	if err != nil { // before waiting for processes that do not exist
 		return nil, err
 	}
-	s, err := j.share(ctx, r, weights)
+	s, err := j.share(ctx, r, weights, alike)
 	return s, j.ranks().Together(err)
 }
 
@@ -123,17 +124,18 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	return r, nil
 }
 
-func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State) (*shared, error) {
+func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State, alike bool) (*shared, error) {
 	of, err := j.drawn()
 	if err != nil {
 		return nil, err
 	}
-	s, err := of.shareDrawn(ctx, r, weights)
+	s, err := of.shareDrawn(ctx, r, weights, alike)
 	j.chunks = of.chunks
 	return s, err
 }
 
-func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.State) (s *shared, err error) {
+func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.State, alike bool,
+) (s *shared, err error) {
 	k := r.Mesh.Partitions
 	if j.Graph == nil && (j.Parts == nil || k == 1) {
 		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
@@ -187,7 +189,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	if err != nil {
 		return nil, err
 	}
-	if s.ChunkOf, err = j.divide(ctx, s); err != nil {
+	if s.ChunkOf, err = j.divide(ctx, s, alike); err != nil {
 		return s, err
 	}
 	if weights == nil && j.Options.Validate != "" && j.Validate == nil {
@@ -235,7 +237,7 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	if _, err := o.Like(j.Columns()); err != nil {
 		return nil, o.named(err)
 	}
-	v, err := o.share(ctx, s.Resolved, &nn.State{})
+	v, err := o.share(ctx, s.Resolved, &nn.State{}, false)
 	if err == nil {
 		err = s.Kind.CheckMeasured(v.whole)
 	}

@@ -198,9 +198,8 @@ func TestRests(t *testing.T) {
 			var bounds plan.Plan
 			if c.near || slices.Max(c.limits) != fastest {
 				asks := onMesh(c.g, o, c.mesh)
-				asks.PlanRange = true
 				var err error
-				bounds, err = asks.Plan(t.Context())
+				bounds, err = asks.PlanWith(t.Context(), plan.Asks{Range: true})
 				require.NoError(t, err)
 				if took := want.PeakTensorBytes[0] + want.GraphBytes[0]; want.Workers == 1 &&
 					took != bounds.All {
@@ -392,8 +391,7 @@ func TestTablesRest(t *testing.T) {
 	g.Features = graph.Features{}
 	o.Model, o.NodeEmbedding, o.Hidden, o.Offload = "sage", 64, 16, t.TempDir()
 	j := onMesh(&g, o, "graph=1/4")
-	j.PlanRange = true
-	bounds, err := j.Plan(t.Context())
+	bounds, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
 	if tables := int64(4 * 4 * 64 * g.Vertices()); bounds.All-bounds.Least < tables*11/10 {
 		t.Errorf(
@@ -415,8 +413,8 @@ func TestLeast(t *testing.T) {
 		o := given(Defaults(), "hidden 12, layers 2, threads 1, epochs 2, model "+c.model)
 		o.Offload = t.TempDir()
 		j := onMesh(g, o, c.mesh)
-		j.PlanRange, j.Options.MemoryLimit = true, 1
-		tight, err := j.Plan(t.Context())
+		j.Options.MemoryLimit = 1
+		tight, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 		require.NoError(t, err)
 		if tight.Least > tight.All {
 			t.Errorf("%s, %s: %d bytes at least, and %d without a disk", c.model, c.mesh, tight.Least, tight.All)
@@ -441,10 +439,10 @@ func TestMessagesRest(t *testing.T) {
 	o.Hidden, o.Offload = 3*o.Hidden, t.TempDir()
 	of := func(limit int64) *Job {
 		j := onMesh(tangle(t, 700, 1000), o, "graph=2/7")
-		j.Options.MemoryLimit, j.PlanRange = setting.Bytes(limit), limit == 0
+		j.Options.MemoryLimit = setting.Bytes(limit)
 		return j
 	}
-	needs, err := of(0).Plan(t.Context())
+	needs, err := of(0).PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
 	for _, limit := range []int64{needs.Least, (needs.Least + 3*needs.All) / 4} {
 		p, err := of(limit).Plan(t.Context())
@@ -531,23 +529,22 @@ func TestMovedAsPlanned(t *testing.T) {
 		j := divided(t, c.g, o, k, parts)
 		j.Options.Parallel = []string{"graph=1", "graph=2", "graph=3", "tensor=2"}[draw.IntN(4)]
 		j.Options.Partitions = k
-		j.PlanRange = true
-		p, err := j.Plan(t.Context())
+		p, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
 		require.NoError(t, err)
 		if share > 0 {
 			j.Options.MemoryLimit = setting.Bytes(p.Least + int64(share*float64(p.All-p.Least)))
-			p, err = j.Plan(t.Context())
+			p, err = j.PlanWith(t.Context(), plan.Asks{Range: true})
 			require.NoError(t, err)
 		}
-		j.Planned = &p
-		r := mustRun(t, j)
+		r, err := j.RunPlanned(t.Context(), &p)
+		require.NoError(t, err)
 		text := fmt.Sprintf("draw %d: %+v", i, j.Options)
 		assert.Equal(t, p.Disk(), r.Disk, "%s: planned to move", text)
 		if r.Workers == 1 {
 			assert.Equal(t, p.PeakTensorBytes[0]+p.GraphBytes[0], r.PeakTensorBytes[0]+r.GraphBytes[0],
 				"%s: planned to take", text)
 		}
-		if j.PlanRange = false; o.Task == task.Link && parts == nil {
+		if o.Task == task.Link && parts == nil {
 			blind, err := j.Plan(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, p.PeakTensorBytes, blind.PeakTensorBytes, "%s: tensors", text)

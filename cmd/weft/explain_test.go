@@ -212,8 +212,7 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 	}
 	settings, err := o.Resolve()
 	require.NoError(t, err)
-	job := &train.Job{Graph: g, Options: o, PlanRange: true}
-	p, err := job.Plan(t.Context())
+	p, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
 	said := strings.Join(planned{&p, settings, 1}.rests(), "\n")
 	refused := fmt.Sprint(limited("1B"))

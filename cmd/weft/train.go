@@ -294,7 +294,7 @@ func (t *trainCommand) train(
 	// Here, as no signal may end a process that has begun a folder
 	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
 	defer stop()
-	dir, events, err := t.directory(cmd, r, run, started, job, store)
+	dir, events, err := t.directory(cmd, r, run, started, job, said.Plan, store)
 	made.Store(dir)
 	defer func() { events.close() }()
 	if err := r.Together(err); err != nil {
@@ -339,9 +339,9 @@ func (t *trainCommand) train(
 	}
 	var result *train.Result
 	if dir != nil {
-		result, err = dir.Record(ctx, job, version)
+		result, err = dir.Record(ctx, job, said.Plan, version)
 	} else {
-		result, err = job.Run(ctx)
+		result, err = job.RunPlanned(ctx, said.Plan)
 	}
 	progress.end()
 	if result == nil {
@@ -433,16 +433,14 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r ranks, settings *setting
 func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *train.Job,
 	settings *setting.Resolved,
 ) (said planned, err error) {
-	job.PlanRange = t.explain
-	var plan plan.Plan
+	var made plan.Plan
 	if err = divideOnce(cmd.Context(), settings, job, job.Validate); err == nil {
-		plan, err = job.Plan(cmd.Context())
+		made, err = job.PlanWith(cmd.Context(), plan.Asks{Range: t.explain})
 	}
 	if err := r.Together(about(t.source(dataset), advised(err))); err != nil {
 		return said, err
 	}
-	job.Planned = &plan
-	said = planned{&plan, settings, job.Threads(settings)}
+	said = planned{&made, settings, job.Threads(settings)}
 	for _, line := range said.warnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
@@ -451,16 +449,16 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 			return said, err
 		}
 	}
-	return said, r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit),
-		checkMachine(&plan, &settings.Options, job.LocalWorkers),
-		checkDisk(&plan, settings.Offload, job.LocalWorkers),
+	return said, r.Together(cmp.Or(made.CheckLimit(settings.MemoryLimit),
+		checkMachine(&made, &settings.Options, job.LocalWorkers),
+		checkDisk(&made, settings.Offload, job.LocalWorkers),
 		checkFiles((settings.Mesh.Workers()+r.Comm.Size()-1)/r.Comm.Size())))
 }
 
 // directory makes the directory of a planned run, or continues in that of run, and opens what follows the run
 // besides. It does so on the first rank alone.
 func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, started time.Time,
-	job *train.Job, store string,
+	job *train.Job, planned *plan.Plan, store string,
 ) (dir *rundir.Dir, e *events, err error) {
 	if !r.First() {
 		return nil, nil, nil
@@ -474,8 +472,8 @@ func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, s
 	if err != nil {
 		return dir, nil, err
 	}
-	dir.Needs, t.out = job.Planned.ResultBytes, dir.Path
-	err = checkResults(job.Planned, dir.Path, job.Options.Offload, job.LocalWorkers)
+	dir.Needs, t.out = planned.ResultBytes, dir.Path
+	err = checkResults(planned, dir.Path, job.Options.Offload, job.LocalWorkers)
 	if err == nil {
 		e, err = t.newEvents(cmd.ErrOrStderr()) // its folder may be that of the run
 	}

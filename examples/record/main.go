@@ -24,7 +24,7 @@ func main() {
 	job.Options.Model, job.Options.Epochs = "gcn", 50
 	dir, err := rundir.New("runs/mine", started, &job, "mine 1.0", "")
 	check(err)
-	result, err := dir.Record(ctx, &job, "mine 1.0")
+	result, err := dir.Record(ctx, &job, nil, "mine 1.0")
 	check(err)
 	run := rundir.NewRun("mine 1.0", "", started, &job, result)
 	check(dir.Finish(&run))

@@ -6,6 +6,7 @@ import (
 
 	"weft/graph"
 	"weft/partition"
+	"weft/train/plan"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -52,12 +53,12 @@ func (p *planned) plan(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan, err := job.Plan(ctx)
+	made, err := job.PlanWith(ctx, plan.Asks{Alike: true})
 	if err != nil {
 		return err
 	}
-	p.TensorBytes, p.GraphBytes = plan.PeakTensorBytes[0], plan.GraphBytes[0]
-	p.SentBytes = int64(p.Workers) * plan.Sent[0].Halo.Bytes
+	p.TensorBytes, p.GraphBytes = made.PeakTensorBytes[0], made.GraphBytes[0]
+	p.SentBytes = int64(p.Workers) * made.Sent[0].Halo.Bytes
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 // its negative edges. It is not Known for another task, if Links does not ask for it, and of partitions that
 // take turns on several processes. All processes call it together.
 func (in *Inputs) fetches() (f *links.Fetches, err error) {
-	if !in.Links || in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
+	if !in.links() || in.Task != task.Link || in.TakesTurns() && (in.Workers == 1 || in.Comm.Size() > 1) {
 		return &links.Fetches{}, nil
 	}
 	each := func(c *comm.Comm) error {

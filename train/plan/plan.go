@@ -125,23 +125,32 @@ type Inputs struct {
 	Open func(partition int, use func(*partition.Share) error) error
 	// Validation opens in the same way the graph that the model is validated on, nil if it is the same.
 	Validation func(partition int, use func(*worker.Validation) error) error
-	// Range asks for Plan.Least and Plan.All, which takes two more plans.
+	Asks
+	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
+	Checkpoints bool
+}
+
+// Asks are what a plan computes besides, and what it may leave out.
+type Asks struct {
+	// Range asks for Plan.Least and Plan.All, which takes two more plans, and for Sent.Links.
 	Range bool
-	// Counts asks for Worker.Counts, which takes a pass over the edges.
+	// Counts asks for Worker.Counts and Sent.Links, those of the last epoch, which takes a pass over the edges.
 	Counts bool
 	// MostSteps refuses a plan in which the steps of the planned workers are more, if all have as many as the
 	// first; 0: no limit.
 	MostSteps int
-	// Alike says that all partitions are like the first one, whose workers stand for those of the others.
+	// Alike says that all partitions are like the first one, which is opened in their place and whose workers
+	// stand for those of the others, and that chunks are consecutive rows.
 	Alike bool
 	// Most asks to plan about so many workers where there are more, of which each stands for those like it;
 	// 0: all are planned.
 	Most int
-	// Links asks for Sent.Links, which takes a pass over the edges. They are those of the last epoch.
-	Links bool
-	// Checkpoints says that the run may write checkpoints, from a snapshot in memory, or continue from one.
-	Checkpoints bool
+	// LargerBy is axis.Env's.
+	LargerBy float64
 }
+
+// links says whether Sent.Links are asked for.
+func (a Asks) links() bool { return a.Range || a.Counts }
 
 // Of plans for the mesh of the settings. It takes the first savings that meet the memory limit, or those that
 // need the least memory. All processes call it together; it fails on all if it fails on any. If ctx is
@@ -615,7 +624,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 	other *worker.Validation,
 ) (p Worker, err error) {
 	team, c := kernel.NewPlan(in.Threads, mem), in.Config
-	c.WorstOrder = true
+	c.WorstOrder, c.LargerBy = true, in.Asks.LargerBy
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }

@@ -23,7 +23,7 @@ func TestLikeness(t *testing.T) {
 		{[]int{2, 3}, nil, []int{0, 1, 2, 1, 4, 5, 6, 5}},                        // 0, 1, 0, 1 and 0, 1, 1, 1
 		{[]int{5}, []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 0, 0, 3, 4, 4, 4, 7}}, // 1, 1, 1, 2
 	} {
-		in := Inputs{Alike: true, Config: worker.Config{
+		in := Inputs{Asks: Asks{Alike: true}, Config: worker.Config{
 			Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 4}, Workers: 8},
 			Machines: c.machines,
 		}}

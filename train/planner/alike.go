@@ -36,18 +36,18 @@ func (a *Alike) Check() error {
 	return nil
 }
 
-// Job is a job on the partitions, for a plan.
+// Job is a job on the partitions, for a plan of partitions that are alike.
 func (a *Alike) Job(o train.Options) (*train.Job, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
 	g := a.graph()
 	if a.Partitions == 1 {
-		return &train.Job{Options: o, Graph: g, Alike: true}, nil
+		return &train.Job{Options: o, Graph: g}, nil
 	}
 	share := a.share(g)
 	open := func(int) (*partition.Share, error) { return share, nil }
-	return &train.Job{Options: o, Parts: &train.Parts{Whole: share.Whole, Open: open}, Alike: true}, nil
+	return &train.Job{Options: o, Parts: &train.Parts{Whole: share.Whole, Open: open}}, nil
 }
 
 // rows is the number of rows of the first partition.

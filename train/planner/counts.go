@@ -137,9 +137,10 @@ func (c *Counts) ofSize(ctx context.Context, o setting.Options, r *setting.Resol
 		if err != nil {
 			return plan.Plan{}, err
 		}
-		job.LargerBy = float64(c.Vertices) / float64(vertices)
 		on.prepare(job, r.Workers)
-		return job.Plan(ctx)
+		return job.PlanWith(ctx, plan.Asks{
+			Counts: true, Alike: true, LargerBy: float64(c.Vertices) / float64(vertices),
+		})
 	}
 	first := c.rows(r.Mesh) * r.Mesh.Partitions
 	second := int(further * float64(first))

@@ -181,13 +181,14 @@ func TestMemoryByCounts(t *testing.T) {
 		}
 		counted, err := c.plan(context.Background(), r, &Machine{})
 		require.NoError(t, err, name)
-		job := &train.Job{Graph: g, Options: options}
+		job, alike := &train.Job{Graph: g, Options: options}, false
 		if r.Mesh.Stages > 1 || r.Mesh.Slices > 2 { // METIS would take seconds, and so would all workers
 			job, err = c.within(1, c.Vertices).Job(options)
 			require.NoError(t, err, name)
+			alike = true
 		}
 		(&Machine{}).prepare(job, r.Workers)
-		real, err := job.Plan(context.Background())
+		real, err := job.PlanWith(context.Background(), plan.Asks{Counts: true, Alike: alike})
 		require.NoError(t, err, name)
 		for k := range real.PeakTensorBytes {
 			assert.Near(t, 1, float64(counted.PeakTensorBytes[k])/float64(real.PeakTensorBytes[k]), .02, name)

@@ -200,14 +200,14 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 	}()
 	say("planning its messages and memory")
 	p.Machine.prepare(job, r.Workers)
-	job.MostPlanSteps, job.MostPlanned = most, mostPlanned
 	m = p.newMesh(r)
 	if r.Mesh.Partitions > 1 && job.Parts == nil {
 		if job.Parts, err = job.MakeParts(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if m.Plan, err = job.Plan(ctx); err != nil {
+	asks := plan.Asks{Counts: true, MostSteps: most, Most: mostPlanned}
+	if m.Plan, err = job.PlanWith(ctx, asks); err != nil {
 		return nil, err
 	}
 	if err := m.Plan.CheckLimit(r.MemoryLimit); err != nil {
@@ -230,7 +230,7 @@ func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
 
 // prepare prepares the plan of a job whose workers are on such machines.
 func (m *Machine) prepare(job *train.Job, workers int) {
-	job.CoreSharers, job.PlanCounts = m.Sharers, true
+	job.CoreSharers = m.Sharers
 	for worker := range workers {
 		job.Machines = append(job.Machines, worker/max(1, m.Sharers))
 	}

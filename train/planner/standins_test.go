@@ -56,9 +56,9 @@ func TestStandIns(t *testing.T) {
 		{Stages: 2, Partitions: 12, Slices: 1}: 16,
 	} {
 		of := func(most int) plan.Plan {
-			job := &train.Job{Graph: g, Options: on(t, grid), MostPlanned: most}
+			job := &train.Job{Graph: g, Options: on(t, grid)}
 			(&Machine{}).prepare(job, grid.Workers())
-			p, err := job.Plan(context.Background())
+			p, err := job.PlanWith(context.Background(), plan.Asks{Counts: true, Most: most})
 			require.NoError(t, err)
 			return p
 		}
@@ -86,9 +86,9 @@ func TestPartitionsInTurn(t *testing.T) {
 	require.NoError(t, err)
 	options := on(t, mesh.Mesh{Stages: 1, Partitions: 20, Slices: 1})
 	options.Partitions = 40
-	job := &train.Job{Graph: g, Options: options, MostPlanned: 16}
+	job := &train.Job{Graph: g, Options: options}
 	(&Machine{}).prepare(job, 20)
-	p, err := job.Plan(context.Background())
+	p, err := job.PlanWith(context.Background(), plan.Asks{Counts: true, Most: 16})
 	require.NoError(t, err)
 	_, _, _, planned := sums(&p)
 	assert.Equal(t, 20, planned)
@@ -102,9 +102,8 @@ func TestUnevenSlices(t *testing.T) {
 	of := func(alike bool) plan.Plan {
 		job, err := c.within(1, c.Vertices).Job(on(t, grid))
 		require.NoError(t, err)
-		job.Alike = alike
 		(&Machine{}).prepare(job, grid.Workers())
-		p, err := job.Plan(context.Background())
+		p, err := job.PlanWith(context.Background(), plan.Asks{Counts: true, Alike: alike})
 		require.NoError(t, err)
 		return p
 	}

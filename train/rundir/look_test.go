@@ -177,7 +177,7 @@ func TestLookAtResults(t *testing.T) {
 	}}
 	job.Checkpoints = &train.Checkpoints{Path: filepath.Join(path, Checkpoints)}
 	d, started := newDir(t, path), time.Now()
-	result, err := d.Record(ctx, job, "v1")
+	result, err := d.Record(ctx, job, nil, "v1")
 	require.NoError(t, err)
 	run := NewRun("v1", "", started, job, result)
 	require.NoError(t, d.Finish(&run))

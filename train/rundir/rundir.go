@@ -30,6 +30,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/train"
+	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -417,11 +418,13 @@ func (d *Dir) Results() []string {
 	})
 }
 
-// Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the
+// Record runs the job, with its plan as in RunPlanned, and keeps what comes of it in the directory: the line of each epoch as it ends, the
 // weights of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its
 // OnResume, OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under
 // way, and the error says why; a result that there is in spite of it is returned as well.
-func (d *Dir) Record(ctx context.Context, job *train.Job, version string) (*train.Result, error) {
+func (d *Dir) Record(ctx context.Context, job *train.Job, planned *plan.Plan,
+	version string,
+) (*train.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	onResume, onEpoch, onWeights, onLogits := job.OnResume, job.OnEpoch, job.OnWeights, job.OnLogits
@@ -441,7 +444,7 @@ func (d *Dir) Record(ctx context.Context, job *train.Job, version string) (*trai
 	}
 	job.OnWeights = func(weights nn.State) error { return d.Weights(version, job.Columns(), weights) }
 	job.OnLogits = d.Predictions
-	result, err := job.Run(ctx)
+	result, err := job.RunPlanned(ctx, planned)
 	switch {
 	case unrecorded == nil:
 		return result, err

@@ -176,7 +176,7 @@ func TestRecord(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "run")
 	d, started := newDir(t, path), time.Now()
-	result, err := d.Record(t.Context(), job, "v1")
+	result, err := d.Record(t.Context(), job, nil, "v1")
 	require.NoError(t, err)
 	run := NewRun("v1", "", started, job, result)
 	require.NoError(t, d.Finish(&run))
@@ -206,7 +206,7 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 			assert.NoError(t, os.RemoveAll(path))
 		}
 	}}
-	if result, err := d.Record(t.Context(), job, "v1"); result != nil ||
+	if result, err := d.Record(t.Context(), job, nil, "v1"); result != nil ||
 		!errors.Is(err, errGone) || epochs > 3 {
 		t.Errorf("%d epochs, then %v", epochs, err)
 	}
@@ -223,7 +223,7 @@ func TestRecordWithoutRoom(t *testing.T) {
 			d.Needs = math.MaxInt64
 		}
 	}}
-	result, err := d.Record(t.Context(), job, "v1")
+	result, err := d.Record(t.Context(), job, nil, "v1")
 	if result == nil || result.Epochs > 3 || err == nil ||
 		!strings.Contains(err.Error(), " left, and weights and predictions take ") {
 		t.Errorf("a result %v, %v", result != nil, err)
