@@ -124,7 +124,9 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	return r, nil
 }
 
-func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State, alike bool) (*shared, error) {
+func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State,
+	alike bool,
+) (*shared, error) {
 	of, err := j.drawn()
 	if err != nil {
 		return nil, err

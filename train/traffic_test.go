@@ -32,7 +32,7 @@ func TestSetupTraffic(t *testing.T) {
 			defer mu.Unlock()
 			if e.Send && !e.Ended && e.Kind == comm.Setup {
 				sent[phase].Messages++ // also an empty one
-				// The length of a report depends on its numbers, and how many samples of memory there are on time
+				// The length of a report depends on its numbers, and that of the samples of memory on time
 				if !bytes.HasPrefix(e.Data, []byte(`{"`)) && len(e.Data) < 2048 {
 					sent[phase].Bytes += int64(len(e.Data))
 				}

@@ -492,8 +492,8 @@ func TestBytesInTurns(t *testing.T) {
 }
 
 // TestMovedAsPlanned: drawn settings move in their last epoch, with the evaluation before it, the bytes that
-// their plans say, and one worker takes the memory. A plan of links on several workers that does not know what
-// these fetch of each other says that its bytes are a bound, and has the same memory.
+// their plans say, and one worker takes the memory. A plan of links on several workers that does not know
+// what these fetch of each other says that its bytes are a bound, and has the same memory.
 func TestMovedAsPlanned(t *testing.T) {
 	small, large, types, models := tangle(t, 500, 1000), tangle(t, 900, 3000), severalTypes(t), networks()
 	bare := *large

@@ -294,8 +294,8 @@ func (r Run) train(ctx context.Context, job *train.Job, o Options) ([]*epoch, er
 	return all[1 : epochs-1], nil
 }
 
-// noticeable is what part of an epoch a kernel takes at least that is listed. In few milliseconds any may wait
-// for a core, and the others seem to take nothing.
+// noticeable is what part of an epoch a kernel takes at least that is listed. In few milliseconds any may
+// wait for a core, and the others seem to take nothing.
 func (o *Options) noticeable() float64 {
 	if o.Quick {
 		return 0

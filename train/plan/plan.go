@@ -134,7 +134,8 @@ type Inputs struct {
 type Asks struct {
 	// Range asks for Plan.Least and Plan.All, which takes two more plans, and for Sent.Links.
 	Range bool
-	// Counts asks for Worker.Counts and Sent.Links, those of the last epoch, which takes a pass over the edges.
+	// Counts asks for Worker.Counts and Sent.Links, those of the last epoch, which takes a pass over the
+	// edges.
 	Counts bool
 	// MostSteps refuses a plan in which the steps of the planned workers are more, if all have as many as the
 	// first; 0: no limit.

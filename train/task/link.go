@@ -205,8 +205,8 @@ type linkTask struct {
 	decoder links.Decoder
 }
 
-// any reports whether any worker has edges of a part. A plan counts its own worker's alone, and takes others to
-// have some wherever the settings allow that.
+// any reports whether any worker has edges of a part. A plan counts its own worker's alone, and takes others
+// to have some wherever the settings allow that.
 func (l *linkTask) any(part links.Part) bool {
 	others := l.World.Size() > 1 && (l.stored() || l.goal.LinkSplit[part] > 0)
 	l.Team.Host(func() { others = false }) // all are counted

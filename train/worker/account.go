@@ -213,7 +213,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 	if err != nil {
 		return t, err
 	}
-	var samples []int64 // thousands of numbers, which as text would take longer than an epoch of a small graph
+	var samples []int64 // thousands: as text they would take longer than an epoch of a small graph
 	if mine.Profile != nil {
 		samples = mine.Profile.Memory
 	}
