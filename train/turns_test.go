@@ -214,7 +214,8 @@ func TestRests(t *testing.T) {
 				j := onMesh(c.g, o, c.mesh)
 				plan, err := j.Plan(t.Context())
 				require.NoError(t, err)
-				got := mustRun(t, j)
+				got, err := j.RunPlanned(t.Context(), &plan)
+				require.NoError(t, err)
 				sameResults(t, got, want)
 				assert.Equal(t, want.Weights, got.Weights, "with a limit of %d bytes: other weights",
 					o.MemoryLimit)
@@ -226,6 +227,9 @@ func TestRests(t *testing.T) {
 					}
 				}
 				moved, most := got.Disk, plan.Disk()
+				if moved == (tensor.Moved{}) {
+					t.Errorf("nothing rests with a limit of %d bytes", o.MemoryLimit)
+				}
 				more := moved.Read > most.Read || moved.Written > most.Written
 				if more || moved != most && !c.any || moved == (tensor.Moved{}) != plan.InMemory {
 					t.Errorf("with a limit of %d bytes moved %+v, planned %+v", o.MemoryLimit, moved, most)
@@ -357,6 +361,7 @@ func allResting(t *testing.T) map[string]resting {
 	}
 	types := severalTypes(t)
 	for name, o := range typesInTurns(types) {
+		o.Hidden = 40
 		add("types, "+name, types, o, "tensor=2/4", fastest)
 	}
 	for name, c := range linksInTurns(t, large, types) {
@@ -529,11 +534,12 @@ func TestMovedAsPlanned(t *testing.T) {
 		j := divided(t, c.g, o, k, parts)
 		j.Options.Parallel = []string{"graph=1", "graph=2", "graph=3", "tensor=2"}[draw.IntN(4)]
 		j.Options.Partitions = k
-		p, err := j.PlanWith(t.Context(), plan.Asks{Range: true})
+		fetches := plan.Asks{Range: o.Task == task.Link} // it has what workers fetch of each other
+		p, err := j.PlanWith(t.Context(), plan.Asks{Range: fetches.Range || share > 0})
 		require.NoError(t, err)
 		if share > 0 {
 			j.Options.MemoryLimit = setting.Bytes(p.Least + int64(share*float64(p.All-p.Least)))
-			p, err = j.PlanWith(t.Context(), plan.Asks{Range: true})
+			p, err = j.PlanWith(t.Context(), fetches)
 			require.NoError(t, err)
 		}
 		r, err := j.RunPlanned(t.Context(), &p)
