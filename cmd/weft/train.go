@@ -390,7 +390,7 @@ func (t *trainCommand) train(
 		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged,
 			result.BestEpoch, t.out))
 	}
-	if result.Interrupted() && !(stopped && t.of != nil) { // of several runs the others go on
+	if result.Interrupted() && (!stopped || t.of == nil) { // of several runs the others go on
 		return r.part(t.interrupted(result, &settings.Options))
 	}
 	return nil

@@ -151,20 +151,29 @@ func TestEdgeColumns(t *testing.T) {
 	}{
 		"named.csv": {
 			list{EdgeWeights: "size", EdgeFeatures: []string{"note"}},
-			[]float32{2, 1, 3}, []float32{20, 10, 30}, numbers("size", "note"), "weight, when",
+			[]float32{2, 1, 3},
+			[]float32{20, 10, 30},
+			numbers("size", "note"), "weight, when",
 		},
 		"dated.csv": {
 			list{EdgeFeatures: []string{"note", "when"}},
-			[]float32{-.25, .5, 3}, []float32{20, 1, 10, 2, 30, 4}, dated, "size",
+			[]float32{-.25, .5, 3},
+			[]float32{20, 1, 10, 2, 30, 4},
+			dated, "size",
 		},
 		"no weight.csv": {
-			list{EdgeFeatures: []string{"weight"}}, nil, []float32{-.25, .5, 3}, numbers("weight"),
+			list{EdgeFeatures: []string{"weight"}},
+			nil,
+			[]float32{-.25, .5, 3},
+			numbers("weight"),
 			"size, note, when",
 		},
 		"names.csv": {list{Strings: true}, []float32{.5, -.25, 3}, nil, numbers("weight"), "size, note, when"},
 		"e.parquet": {
 			list{EdgeFeatures: []string{"note", "size"}},
-			[]float32{-.25, .5, 3}, []float32{20, 2, 10, 1, 30, 3}, numbers("weight", "note", "size"), "",
+			[]float32{-.25, .5, 3},
+			[]float32{20, 2, 10, 1, 30, 3},
+			numbers("weight", "note", "size"), "",
 		},
 	} {
 		ends, content := [2]string{"payer", "payee"}, text

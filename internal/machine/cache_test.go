@@ -45,8 +45,13 @@ func TestKept(t *testing.T) {
 		key  string
 		want int
 	}{
-		{here, "a", 1}, {here, "a", 1}, {here, "b", 2}, {elsewhere, "a", 11}, {here, "a", 1},
-		{elsewhere, "a", 11}, {newCounter(""), "a", 1},
+		{here, "a", 1},
+		{here, "a", 1},
+		{here, "b", 2},
+		{elsewhere, "a", 11},
+		{here, "a", 1},
+		{elsewhere, "a", 11},
+		{newCounter(""), "a", 1},
 	} {
 		number, unkept := ask.of(t, ask.key)
 		assert.Equal(t, ask.want, number, i)
@@ -64,7 +69,8 @@ func TestKept(t *testing.T) {
 // counts, with another warning.
 func TestDamaged(t *testing.T) {
 	c := newCounter(t.TempDir())
-	c.of(t, "a")
+	_, unkept := c.of(t, "a")
+	require.NoError(t, unkept)
 	files, err := filepath.Glob(filepath.Join(c.Folder, "*.json"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
