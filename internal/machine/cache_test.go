@@ -91,7 +91,7 @@ func TestDamaged(t *testing.T) {
 	}
 	c.Folder = files[0] // which is no folder
 	c.warned = nil
-	_, unkept := c.of(t, "b")
+	_, unkept = c.of(t, "b")
 	if unkept == nil || errors.Is(unkept, fs.ErrNotExist) {
 		t.Errorf("kept in a file: %v", unkept)
 	}
