@@ -57,7 +57,7 @@ demo: build ## train on this machine's own Debian package index
 TESTFLAGS = -timeout 60m -vet=off -ldflags='-s -w'
 GOTEST = GOGC=800 $(GO) test $(TESTFLAGS)
 
-test: packages ## formatting, tracked files and every test: what every change passes; about seven minutes of processor time after make build
+test: packages ## formatting, tracked files and every test: what every change passes; seven to nine minutes of processor time after make build
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) run ./scripts/tracked
 	GOGC=800 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...

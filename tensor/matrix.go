@@ -39,19 +39,12 @@ func (e Element) Size() int {
 	}
 }
 
-// Device says where a matrix's memory is.
-type Device uint8
-
-// CPU is the host's memory.
-const CPU Device = 0
-
 // Matrix is a row-major Rows × Cols matrix without gaps between its rows, outside Go's heap. It is made by a
 // Meter and lives until Release. Its elements are meant for package kernel; the slice accessors are for
 // filling and reading it at the edges of the program.
 type Matrix struct {
 	Rows, Cols int
 	Element    Element
-	Device     Device
 
 	planned  bool    // it holds nothing: its Meter plans
 	known    []int32 // what ReadInt32s has of it all the same
@@ -212,7 +205,7 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 // view is a view of all elements.
 func (m *Matrix) view() *Matrix {
 	v := &Matrix{
-		Rows: m.Rows, Cols: m.Cols, Element: m.Element, Device: m.Device,
+		Rows: m.Rows, Cols: m.Cols, Element: m.Element,
 		planned: m.planned, others: m.others, data: m.Pointer(), of: m.of,
 	}
 	if m.rest != nil {
