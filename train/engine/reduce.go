@@ -57,7 +57,8 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 // Beside runs a training pass, and the sums beside it. The pass's tapes share the ledger, which is nil if
 // nothing is summed. Beside returns when all is summed, and fails as exchange.Beside does.
 func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
-	if r.bucket == nil {
+	// Ranks that take turns sum in the memory of their matrices, where a plan has none
+	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
 		pass(nil)
 		r.replicas.Meet() // as the end of the sums does
 		r.replicas.Meet()
