@@ -82,7 +82,7 @@ func (s *Server) add(list []newVertex, h *holding) (a *addition, err error) {
 		v := &list[i]
 		for k, e := range slices.Concat(v.Edges.Out, v.Edges.In) {
 			if err := a.edge(kinds[i], v.ID, &e, k < len(v.Edges.Out)); err != nil {
-				return nil, refusal.Errorf("new vertex %.40q: %w", v.ID.text, err)
+				return nil, refusal.Errorf("new vertex %.40q: %w", v.ID.trimmed(), err)
 			}
 		}
 	}
@@ -108,11 +108,11 @@ func (s *Server) typeOf(v *newVertex) (kind int, err error) {
 // vertex adds a vertex with its features.
 func (a *addition) vertex(kind int, v *newVertex) error {
 	t, rows := &a.server.types[kind], &a.Types[kind]
-	if v.ID.text == "" {
+	if v.ID.trimmed() == "" {
 		return refusal.Errorf("it has no id; give one that no other vertex has")
 	}
 	if _, err := a.find(kind, v.ID); err == nil {
-		return refusal.Errorf("the id %.40q is another vertex's; give one that no vertex has", v.ID.text)
+		return refusal.Errorf("the id %.40q is another vertex's; give one that no vertex has", v.ID.trimmed())
 	}
 	row, err := a.features(a.server.columns[t.Type], rows.Features.Columns, v)
 	if err != nil {
@@ -120,7 +120,7 @@ func (a *addition) vertex(kind int, v *newVertex) error {
 	}
 	at := int32(t.Count + rows.Count)
 	rows.Append(row)
-	if a.added[kind][v.ID.text] = at; kind == 0 {
+	if a.added[kind][v.ID.trimmed()] = at; kind == 0 {
 		a.predict = append(a.predict, at)
 	}
 	return nil
@@ -128,7 +128,7 @@ func (a *addition) vertex(kind int, v *newVertex) error {
 
 // find is the vertex of an id, which may be new.
 func (a *addition) find(kind int, i id) (int32, error) {
-	if v, is := a.added[kind][i.text]; is {
+	if v, is := a.added[kind][i.trimmed()]; is {
 		return v, nil
 	}
 	return a.server.ids[kind].find(i)
@@ -184,7 +184,7 @@ func (a *addition) edge(kind int, of id, e *end, out bool) error {
 	if err != nil {
 		return err
 	}
-	source, target := a.added[kind][of.text], far
+	source, target := a.added[kind][of.trimmed()], far
 	if !out {
 		source, target = target, source
 	}
@@ -198,7 +198,7 @@ func (a *addition) edge(kind int, of id, e *end, out bool) error {
 	}
 	if len(e.Features) != r.EdgeColumns {
 		return refusal.Errorf("the edge to or from %.40q has %d features, and the graph's have %d; give as "+
-			"many", e.ID.text, len(e.Features), r.EdgeColumns)
+			"many", e.ID.trimmed(), len(e.Features), r.EdgeColumns)
 	}
 	to.Features = append(to.Features, e.Features...)
 	return nil

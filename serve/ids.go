@@ -17,9 +17,7 @@ type id struct{ text string }
 // UnmarshalJSON takes a string or an integer.
 func (i *id) UnmarshalJSON(text []byte) error {
 	if text[0] == '"' {
-		err := json.Unmarshal(text, &i.text)
-		i.text = strings.Trim(i.text, columns.Blank)
-		return err
+		return json.Unmarshal(text, &i.text)
 	}
 	if _, err := strconv.ParseInt(string(text), 10, 64); err != nil {
 		return refusal.Errorf("%.40s names no vertex; give its id, a string or an integer", text)
@@ -27,6 +25,9 @@ func (i *id) UnmarshalJSON(text []byte) error {
 	i.text = string(text)
 	return nil
 }
+
+// trimmed is the id without outer blanks, as tables have it.
+func (i id) trimmed() string { return strings.Trim(i.text, columns.Blank) }
 
 // ids finds the vertices of the first type by their ids: their names or, where they have none, their numbers.
 type ids struct {
@@ -47,16 +48,18 @@ func newIDs(count int, names []string) *ids {
 // find is the vertex of an id.
 func (d *ids) find(i id) (int32, error) {
 	if d.names != nil {
-		at, found := slices.BinarySearchFunc(d.ordered, i.text, func(v int32, name string) int {
-			return cmp.Compare(d.names[v], name)
-		})
-		if !found {
-			return 0, refusal.Errorf("no vertex is called %.100q; give the ids of the table or the list "+
-				"that the store was made of", i.text)
+		for _, text := range []string{i.text, i.trimmed()} { // other formats may keep blanks
+			at, found := slices.BinarySearchFunc(d.ordered, text, func(v int32, name string) int {
+				return cmp.Compare(d.names[v], name)
+			})
+			if found {
+				return d.ordered[at], nil
+			}
 		}
-		return d.ordered[at], nil
+		return 0, refusal.Errorf("no vertex is called %.100q; give the ids of the table or the list "+
+			"that the store was made of", i.trimmed())
 	}
-	if v, err := strconv.ParseInt(i.text, 10, 32); err == nil && v >= 0 && int(v) < d.count {
+	if v, err := strconv.ParseInt(i.trimmed(), 10, 32); err == nil && v >= 0 && int(v) < d.count {
 		return int32(v), nil
 	}
 	return 0, refusal.Errorf("there is no vertex %.100s; vertices have the numbers 0 to %d", i.text,

@@ -102,15 +102,19 @@ func (l *limits) ended() error {
 	if err := json.Unmarshal(l.token, &key); err != nil {
 		return err
 	}
-	free := l.depth == columnsLevel && l.levels[l.depth-1].last == "columns"
 	switch {
-	case !free && !slices.Contains(keys, key): // case counts, unlike in the decoder
+	case !l.inColumns() && !slices.Contains(keys, key): // case counts, unlike in the decoder
 		return unknownKey(key)
 	case at.keys[key]:
 		return refusal.Errorf("the key %.40q comes twice in an object; give it once", key)
 	}
 	at.keys[key], at.key, at.last = true, false, key
 	return l.holds.take(keyBytes)
+}
+
+// inColumns reports whether it is within the columns of a vertex, whose names and values are the caller's.
+func (l *limits) inColumns() bool {
+	return l.depth >= columnsLevel && l.levels[columnsLevel-1].last == "columns"
 }
 
 // structure takes a byte that is part of no token.
@@ -133,10 +137,10 @@ func (l *limits) structure(c byte) error {
 			at.key = true
 			return nil
 		}
-		switch l.depth {
-		case listLevel:
+		switch {
+		case l.depth == listLevel:
 			l.vertices++
-		case edgesLevel:
+		case l.depth == edgesLevel && !l.inColumns():
 			l.edges++
 		}
 	}

@@ -141,7 +141,7 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 		a.vertices, a.unknown = append(a.vertices, added.predict...), added.unknown
 		for _, v := range body.New {
 			if v.Type == "" || v.Type == s.types[0].Type {
-				a.ids = append(a.ids, v.ID.text)
+				a.ids = append(a.ids, v.ID.trimmed())
 			}
 		}
 		if len(a.vertices) == 0 {

@@ -24,6 +24,7 @@ type division struct {
 	mesh   mesh.Mesh
 	method string
 	seed   uint64
+	alike  bool
 }
 
 // divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It
@@ -32,7 +33,7 @@ func (j *Job) divide(ctx context.Context, s *shared, alike bool) ([]int32, error
 	if s.Mesh.Stages == 1 {
 		return nil, nil
 	}
-	made := division{nil, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
+	made := division{nil, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed, alike}
 	if j.Graph != nil && j.Graph.Stored() {
 		made.edges = &j.Graph.Relations[0]
 	}

@@ -258,6 +258,9 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	for i := range l.numbers {
 		name := l.numbers[i].Name
 		at := slices.Index(l.header, name)
+		if at >= 0 && slices.Contains(order[2:], at) {
+			return nil, refusal.Columns.Errorf("the column %q is given twice: name each column once", name)
+		}
 		if at < 0 || slices.Contains(order, at) {
 			return nil, fmt.Errorf("there is no further column %s, which %s asks for: there are %s", name,
 				refusal.Setting(l.setting(i)), arrays.Listed(l.header))

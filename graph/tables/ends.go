@@ -37,10 +37,11 @@ func endOf(name string) (end int, known bool) {
 	return end, end >= 0
 }
 
-// only is the column that is meant, −1 where there is none. It refuses several, of which a setting names one.
+// only is the column that is meant, −1 where there is none. Of several it is the first beside tables; a list
+// alone is refused, as a setting can name one.
 func (l *edgeList) only(setting string, is func(name string) bool) (int, error) {
 	at := slices.IndexFunc(l.header, is)
-	if at < 0 {
+	if at < 0 || l.alone == nil {
 		return at, nil
 	}
 	if more := slices.IndexFunc(l.header[at+1:], is); more >= 0 {

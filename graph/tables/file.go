@@ -111,13 +111,16 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 	default:
 		t.id = max(0, slices.IndexFunc(t.header, arrays.IsIDColumn))
 	}
-	for k := len(t.header) - 1; k >= 0; k-- {
-		if name := t.header[k]; k != t.id && slices.Contains(t.leaveOut, name) {
-			t.unread = append(t.unread, columns.LeftOut{Name: name, Why: "as asked"})
-			t.header, order = slices.Delete(t.header, k, k+1), slices.Delete(order, k, k+1)
-			if k < t.id {
-				t.id--
-			}
+	for k := 0; k < len(t.header); {
+		name := t.header[k]
+		if k == t.id || !slices.Contains(t.leaveOut, name) {
+			k++
+			continue
+		}
+		t.unread = append(t.unread, columns.LeftOut{Name: name, Why: "as asked"})
+		t.header, order = slices.Delete(t.header, k, k+1), slices.Delete(order, k, k+1)
+		if k < t.id {
+			t.id--
 		}
 	}
 	return order, nil

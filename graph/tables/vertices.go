@@ -40,8 +40,13 @@ func (o *Options) newTable(of graph.VertexType) *vertexTable {
 func (o *Options) vertexTables() (all []*vertexTable, err error) {
 	for i, argument := range o.Vertices {
 		t := o.newTable(graph.VertexType{})
-		t.given, t.leaveOut = true, o.LeaveOut
+		t.given = true
 		t.name, t.path = Named(argument)
+		for _, name := range o.LeaveOut {
+			if name != o.Label && t.name+":"+name != o.Label { // the label stays
+				t.leaveOut = append(t.leaveOut, name)
+			}
+		}
 		if t.asked, err = each("id", o.ID, i, len(o.Vertices)); err != nil {
 			return nil, err
 		}

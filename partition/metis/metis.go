@@ -145,7 +145,8 @@ func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, 
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	child := exec.CommandContext(ctx, program)
-	child.Args = []string{"weft-metis"} // which child.c knows it by
+	child.Args = []string{"weft-metis"} // which child.c knows it by, with the variable
+	child.Env = append(os.Environ(), "WEFT_RUN_METIS=1")
 	child.ExtraFiles = []*os.File{p.memory}
 	// A process group of its own: this process alone handles an interrupt from the terminal.
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -347,7 +347,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestNameAlone: the name without the memory ends the program with an error, and no other name does.
+// TestNameAlone: the name and the variable without the memory end the program with an error, and no other name does.
 func TestNameAlone(t *testing.T) {
 	for _, c := range []struct {
 		args   []string
@@ -359,7 +359,7 @@ func TestNameAlone(t *testing.T) {
 		{[]string{"weft", "-test.run=^$"}, "PASS\n", 0},
 	} {
 		child := exec.Command("/proc/self/exe")
-		child.Args = c.args
+		child.Args, child.Env = c.args, append(os.Environ(), "WEFT_RUN_METIS=1")
 		said, err := child.CombinedOutput()
 		status := child.ProcessState.ExitCode()
 		if status != c.status || !strings.HasSuffix(string(said), c.said) {
