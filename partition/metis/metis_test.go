@@ -347,7 +347,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestNameAlone: the name and the variable without the memory end the program with an error, and no other name does.
+// TestNameAlone: the name and the variable without the memory end the program with an error, and no other name
+// does.
 func TestNameAlone(t *testing.T) {
 	for _, c := range []struct {
 		args   []string
