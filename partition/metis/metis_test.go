@@ -347,7 +347,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestNameAlone: the name and the variable without the memory end the program with an error, and no other name
+// TestNameAlone: the name and the variable without the memory end the program with an error. No other name
 // does.
 func TestNameAlone(t *testing.T) {
 	for _, c := range []struct {
