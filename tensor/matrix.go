@@ -95,14 +95,14 @@ func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Le
 
 // ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none, and
 // nil has none: the slice is empty.
-func (m *Matrix) ReadFloats() []float32 { return read[float32](m, Float32) }
+func (m *Matrix) ReadFloats() []float32 { return held(m, m.Floats) }
 
 // ReadDoubles are ReadFloats of a Float64 matrix.
-func (m *Matrix) ReadDoubles() []float64 { return read[float64](m, Float64) }
+func (m *Matrix) ReadDoubles() []float64 { return held(m, m.Doubles) }
 
 // ReadInt32s are ReadFloats of an Int32 matrix, in a plan those of Known.
 func (m *Matrix) ReadInt32s() []int32 {
-	elements := read[int32](m, Int32)
+	elements := held(m, m.Int32s)
 	if m != nil && m.planned {
 		return m.known
 	}
@@ -117,56 +117,48 @@ func (m *Matrix) Known(elements []int32) {
 }
 
 // ReadInt64s are ReadFloats of an Int64 matrix.
-func (m *Matrix) ReadInt64s() []int64 { return read[int64](m, Int64) }
+func (m *Matrix) ReadInt64s() []int64 { return held(m, m.Int64s) }
 
 // ReadBFloat16s are ReadFloats of a BFloat16 matrix: the bits of its elements.
-func (m *Matrix) ReadBFloat16s() []uint16 { return read[uint16](m, BFloat16) }
+func (m *Matrix) ReadBFloat16s() []uint16 { return held(m, m.BFloat16s) }
 
 // ReadBytes are ReadFloats of a matrix of whatever type.
-func (m *Matrix) ReadBytes() []byte { return held(m, (*Matrix).Bytes) }
+func (m *Matrix) ReadBytes() []byte { return held(m, m.Bytes) }
 
 // WriteFloats are the elements of a Float32 matrix that the caller sets, or changes, valid until Release. A
 // plan has none, and so has a worker for a matrix of NewCommon that another writes, and nil: the slice is
 // empty.
-func (m *Matrix) WriteFloats() []float32 { return written[float32](m, Float32) }
+func (m *Matrix) WriteFloats() []float32 { return ours(m, m.Floats) }
 
 // WriteDoubles are WriteFloats of a Float64 matrix.
-func (m *Matrix) WriteDoubles() []float64 { return written[float64](m, Float64) }
+func (m *Matrix) WriteDoubles() []float64 { return ours(m, m.Doubles) }
 
 // WriteInt32s are WriteFloats of an Int32 matrix.
-func (m *Matrix) WriteInt32s() []int32 { return written[int32](m, Int32) }
+func (m *Matrix) WriteInt32s() []int32 { return ours(m, m.Int32s) }
 
 // WriteInt64s are WriteFloats of an Int64 matrix.
-func (m *Matrix) WriteInt64s() []int64 { return written[int64](m, Int64) }
+func (m *Matrix) WriteInt64s() []int64 { return ours(m, m.Int64s) }
 
 // WriteBFloat16s are WriteFloats of a BFloat16 matrix: the bits of its elements.
-func (m *Matrix) WriteBFloat16s() []uint16 { return written[uint16](m, BFloat16) }
+func (m *Matrix) WriteBFloat16s() []uint16 { return ours(m, m.BFloat16s) }
 
 // WriteBytes are WriteFloats of a matrix of whatever type.
-func (m *Matrix) WriteBytes() []byte { return ours(m, (*Matrix).Bytes) }
-
-func read[T any](m *Matrix, want Element) []T {
-	return held(m, func(m *Matrix) []T { return view[T](m, want) })
-}
-
-func written[T any](m *Matrix, want Element) []T {
-	return ours(m, func(m *Matrix) []T { return view[T](m, want) })
-}
+func (m *Matrix) WriteBytes() []byte { return ours(m, m.Bytes) }
 
 // held are the elements that a matrix holds, and ours those that this worker writes. What rests comes back in
 // a plan, too.
-func held[T any](m *Matrix, elements func(*Matrix) []T) []T {
+func held[T any](m *Matrix, elements func() []T) []T {
 	if m == nil {
 		return nil
 	}
-	all := elements(m)
+	all := elements()
 	if m.planned {
 		return nil
 	}
 	return all
 }
 
-func ours[T any](m *Matrix, elements func(*Matrix) []T) []T {
+func ours[T any](m *Matrix, elements func() []T) []T {
 	all := held(m, elements)
 	if m == nil || m.others {
 		return nil
