@@ -27,8 +27,10 @@ type Cache struct {
 const mostBytes = 1 << 20
 
 // Kept returns what was measured before under a key, which is all that it depends on besides the program and
-// the machine. Otherwise it measures, and keeps that; unkept says why it cannot.
-func Kept[T any](c Cache, key []byte, measure func() (T, error)) (value T, unkept, err error) {
+// the machine. Otherwise, and where what was kept is not possible, it measures, and keeps that; unkept says why
+// it cannot.
+func Kept[T any](c Cache, key []byte, possible func(T) bool, measure func() (T, error),
+) (value T, unkept, err error) {
 	if c.Folder == "" {
 		value, err = measure()
 		return value, nil, err
@@ -36,7 +38,7 @@ func Kept[T any](c Cache, key []byte, measure func() (T, error)) (value T, unkep
 	path := filepath.Join(c.Folder, fmt.Sprintf("%x.json", sha256.Sum256(key)))
 	text, err := document.Read(path, mostBytes)
 	if err == nil {
-		if json.Unmarshal(text, &value) == nil {
+		if json.Unmarshal(text, &value) == nil && possible(value) {
 			return value, nil, nil
 		}
 		err = fmt.Errorf("%s: damaged", path)

@@ -27,7 +27,9 @@ func newCounter(folder string) *counter {
 
 func (c *counter) of(t *testing.T, key string) (number int, unkept error) {
 	t.Helper()
-	value, unkept, err := Kept(c.Cache, []byte(key), func() (map[string]int, error) {
+	value, unkept, err := Kept(c.Cache, []byte(key), func(kept map[string]int) bool {
+		return kept["number"] > 0
+	}, func() (map[string]int, error) {
 		c.measured++
 		return map[string]int{"number": c.measured}, nil
 	})
@@ -59,7 +61,7 @@ func TestKept(t *testing.T) {
 		assert.Empty(t, ask.warned, i)
 	}
 	fails := errors.New("it fails")
-	_, _, err := Kept(here.Cache, []byte("c"), func() (int, error) { return 0, fails })
+	_, _, err := Kept(here.Cache, []byte("c"), func(int) bool { return true }, func() (int, error) { return 0, fails })
 	assert.ErrorIs(t, err, fails)
 	number, _ := here.of(t, "c")
 	assert.Equal(t, 3, number)
@@ -77,6 +79,7 @@ func TestDamaged(t *testing.T) {
 	const replaced = "; they are measured again, and the file is replaced"
 	for text, want := range map[string]string{
 		"": ": damaged", `{"number":`: ": damaged", "\x89PNG\r\n\x1a\n": ": damaged", "[]": ": damaged",
+		"null": ": damaged", "{}": ": damaged", `{"number":-1}`: ": damaged",
 		strings.Repeat(" ", mostBytes+1): ": longer than the 1048576 bytes that such a file may have",
 	} {
 		require.NoError(t, os.WriteFile(files[0], []byte(text), 0o666))

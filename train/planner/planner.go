@@ -320,7 +320,7 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m 
 		}
 	}
 	key := fmt.Appendf(text, "%d at once\n%s", atOnce, on)
-	rates, unkept, err := machine.Kept(p.Cache, key, func() (r Rates, err error) {
+	rates, unkept, err := machine.Kept(p.Cache, key, Rates.possible, func() (r Rates, err error) {
 		all := sample{p.Graph, o}
 		if large {
 			if all.Graph, err = like.graph(); err != nil {

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -404,5 +405,18 @@ func TestBeside(t *testing.T) {
 		call, share := divide(of(10, 40, 40), c.few)
 		assert.Near(t, c.call, call, 1e-9, "a call")
 		assert.Near(t, c.share, share, 1e-9, "a second")
+	}
+}
+
+// TestPossible: what no measurement gives is not taken from a file.
+func TestPossible(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"kernels":{"fill 1 1":1}}`: true, `{"kernels":{}}`: false, `{}`: false, `null`: false,
+		`{"kernels":{"fill 0 1":1}}`: false, `{"kernels":{"fill 1 1":-1}}`: false,
+		`{"kernels":{"fill 1 1":1},"beside":-1}`: false, `{"kernels":{"fill 1 1":1},"call_seconds":-1}`: false,
+	} {
+		var r Rates
+		require.NoError(t, json.Unmarshal([]byte(text), &r), text)
+		assert.Equal(t, want, r.possible(), text)
 	}
 }

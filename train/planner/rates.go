@@ -45,6 +45,16 @@ func (r *Rates) Of(k plan.Kernel, calls plan.Calls) float64 {
 	return (1+r.Beside)*rate*calls.Work + r.Call*float64(calls.Number)
 }
 
+// possible reports whether the rates may have been measured.
+func (r Rates) possible() bool {
+	for k, rate := range r.Kernels {
+		if min(k.Widths[0], k.Widths[1]) < 1 || rate < 0 {
+			return false
+		}
+	}
+	return len(r.Kernels) > 0 && min(r.Beside, r.Call) >= 0
+}
+
 // add adds the kernels of other rates, but for those that r has. The work beside them is the larger one.
 func (r *Rates) add(other *Rates) {
 	if r.Kernels == nil {
