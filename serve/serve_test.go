@@ -356,6 +356,19 @@ func TestRefuses(t *testing.T) {
 	assert.Contains(t, text, "there is no vertex 5; vertices have the numbers 0 to 4")
 }
 
+// TestIDs: ids are found as they are and without outer blanks, which some stores keep.
+func TestIDs(t *testing.T) {
+	kept := newIDs(3, []string{" a", "b", "a"})
+	for text, want := range map[string]int32{" a": 0, "a": 2, "b": 1, " b ": 1, " a\n": 2} {
+		v, err := kept.find(id{text})
+		require.NoError(t, err, "%q", text)
+		assert.Equal(t, want, v, "%q", text)
+	}
+	_, err := kept.find(id{" c"})
+	assert.EqualError(t, err, `no vertex is called "c"; give the ids of the table or the list that the store was `+
+		"made of")
+}
+
 // TestIsLocal: names and addresses of the loopback device are this machine's own, with a port or without.
 func TestIsLocal(t *testing.T) {
 	for host, want := range map[string]bool{
@@ -674,7 +687,7 @@ func TestColumns(t *testing.T) {
 		return `{"id": "` + id + `", "columns": {` + columns + `}, "edges": {"in": ["v3", "v4"]}}`
 	}
 	a := predict(t, s, `{"vertices": [" v5"], "columns": ["probabilities"], "new": [`+
-		vertex("a ", `"age": 31, "city": " Rome\n", "vip": true, "shoes": 40, "notes": "of no use"`)+","+
+		vertex("a ", `"age": 31, "city": " Rome\n", "vip": true, "shoes": 40, "notes": {"of": [1, {"no": "use"}]}`)+","+
 		vertex("b", `"age": null, "city": "Oslo", "vip": "no"`)+","+
 		vertex("c", `"age": "31.5", "city": "Paris", "vip": null`)+`]}`)
 	whole.Table = nil

@@ -161,6 +161,33 @@ func TestEndsFound(t *testing.T) {
 		"Name them with source and target")
 }
 
+// TestOneMeaning: of two columns with known names of an end the first is taken beside tables.
+func TestOneMeaning(t *testing.T) {
+	files(t, map[string]string{"v.csv": "id,x\n1,1\n2,2\n3,5\n", "e.csv": "source,target,v\n1,2,3\n"})
+	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
+	assert.Equal(t, [2]string{"source", "target"}, g.Relations[0].EndColumns)
+	assert.Equal(t, []int32{0}, g.Relations[0].Sources)
+	assert.Equal(t, []int64{0, 0, 1, 1}, g.Relations[0].Indptr)
+	twice, err := Open(Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, EdgeFeatures: []string{"v", "v"},
+	})
+	if err == nil {
+		_, err = twice.Read()
+	}
+	refused(t, err, `e.csv:1: the column "v" is given twice: name each column once`)
+}
+
+// TestLeftOutLabel: what is left out is not the label, and is told in the order of the columns.
+func TestLeftOutLabel(t *testing.T) {
+	files(t, map[string]string{"v.csv": "id,b,x,d\n1,0,1,7\n2,1,2,8\n", "e.csv": "source,target\n1,2\n"})
+	g := read(t, Options{
+		Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}, Label: "b", LeaveOut: []string{"d", "b", "x"},
+	})
+	assert.Equal(t, []int64{0, 1}, g.Labels.Class)
+	asked := []columns.LeftOut{{Name: "x", Why: "as asked"}, {Name: "d", Why: "as asked"}}
+	assert.Equal(t, asked, g.Table.LeftOut)
+}
+
 // TestIndex: the index that pandas writes before the columns, without a name, is no end of an edge.
 func TestIndex(t *testing.T) {
 	files(t, map[string]string{"v.csv": ",id,x\n0,0,1\n1,1,2\n", "e.csv": ",source,target\n0,1,0\n1,1,0\n"})

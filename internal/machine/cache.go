@@ -27,8 +27,8 @@ type Cache struct {
 const mostBytes = 1 << 20
 
 // Kept returns what was measured before under a key, which is all that it depends on besides the program and
-// the machine. Otherwise, and where what was kept is not possible, it measures, and keeps that; unkept says why
-// it cannot.
+// the machine. Otherwise, and where what was kept is not possible, it measures, and keeps that; unkept says
+// why it cannot.
 func Kept[T any](c Cache, key []byte, possible func(T) bool, measure func() (T, error),
 ) (value T, unkept, err error) {
 	if c.Folder == "" {

@@ -61,7 +61,8 @@ func TestKept(t *testing.T) {
 		assert.Empty(t, ask.warned, i)
 	}
 	fails := errors.New("it fails")
-	_, _, err := Kept(here.Cache, []byte("c"), func(int) bool { return true }, func() (int, error) { return 0, fails })
+	any := func(int) bool { return true }
+	_, _, err := Kept(here.Cache, []byte("c"), any, func() (int, error) { return 0, fails })
 	assert.ErrorIs(t, err, fails)
 	number, _ := here.of(t, "c")
 	assert.Equal(t, 3, number)
