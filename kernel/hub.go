@@ -100,8 +100,9 @@ func (p *parts) sum(m *tensor.Matrix) []float32 {
 	return p.added[slices.IndexFunc(p.added, func(s perPart) bool { return s.of == m })].sum
 }
 
-// run runs a kernel over the parts. Each of them is worth a hand-out.
+// run runs a kernel over the parts, each of which is worth a hand-out. Their bytes count with the other rows'.
 func (p *parts) run(r routine, args unsafe.Pointer) {
+	r.bytes = Bytes{}
 	p.team.launch(Shape{lanes}, 0, launch{links: one(r, args), last: lanes, cost: grain, tile: 1})
 }
 

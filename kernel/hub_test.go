@@ -192,6 +192,46 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	}
 }
 
+// TestHubBytes: the bytes of calls are the same whether rows are taken apart or not, and no call gathers rows
+// without entries.
+func TestHubBytes(t *testing.T) {
+	with(t, func(s *suite) {
+		const n, heads, width = 1024, 2, 3
+		a := s.tangled(n, 40_000)
+		x, g := s.normal(n, heads*width), s.normal(n, heads*width)
+		k := kernel.Attention{Heads: heads, Width: width, Source: x, Target: x, A: s.normal(1, heads*width)}
+		z, arg := s.normal(n, heads*width), s.int32s(n, heads*width)
+		counted := func(apart bool) (all kernel.Bytes, calls int) {
+			if a.Hubs = nil; apart {
+				a.FindHubs()
+			}
+			team := kernel.NewTeam(2, s.team.Memory)
+			team.Watch = func(c kernel.Call, run func()) {
+				if c.Bytes.Gathered > 0 && c.Entries == 0 {
+					t.Errorf("%s gathers %d bytes for no entries", c.Kernel, c.Bytes.Gathered)
+				}
+				all, calls = all.Plus(c.Bytes), calls+1
+				run()
+			}
+			team.SpMM(z, a, x, kernel.Scales{}, kernel.Replace)
+			team.Max(z, arg, a, x, nil, nil, kernel.Replace)
+			transposed := team.Transpose(a, tensor.Graph)
+			if !apart {
+				transposed.Hubs = nil
+			}
+			team.MaxBackward(z, transposed, g, arg, nil, nil)
+			run := s.attending(k, g, a)
+			run.over(team)
+			return all, calls
+		}
+		whole, few := counted(false)
+		apart, many := counted(true)
+		if whole != apart || many <= few {
+			t.Errorf("%+v in %d calls of whole rows, %+v in %d where hubs are apart", whole, few, apart, many)
+		}
+	})
+}
+
 // TestHubInStorage has hubs of more parts than there are lanes, over BFloat16: what comes of Float32, rounded
 // once, though a hub's row is put together in several steps.
 func TestHubInStorage(t *testing.T) {
