@@ -44,7 +44,7 @@ func TestOverdueCheckpoint(t *testing.T) {
 		if c.written {
 			break // what follows writes it
 		}
-		require.NoError(t, s.save(of, asks))
+		require.NoError(t, s.save(&of.progress, asks, false))
 	}
 }
 

@@ -6,11 +6,10 @@ import (
 
 	"weft/graph/columns"
 	"weft/partition"
-	"weft/train/worker"
 )
 
-// Whole describes the graph of the job as its model sees it: with the features that Like asks for.
-func (j *Job) Whole() partition.Whole {
+// Counts describe the graph of the job as its model sees it: with the features that Like asks for.
+func (j *Job) Counts() partition.Whole {
 	whole := j.stored()
 	if j.arrangements != nil {
 		whole = whole.ArrangedBy(j.arrangements)
@@ -71,24 +70,6 @@ func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 		j.arrangements = arrangements
 	}
 	return notes, nil
-}
-
-// standards has features standardised as they were before: as the run was that continues, or as the weights
-// that it starts from expect them, where they say so. Other features have the graph's own means and
-// deviations. All processes call it.
-func (j *Job) standards(s *shared) error {
-	if j.Checkpoints != nil && j.Checkpoints.From != nil {
-		var r Record
-		err := j.Checkpoints.From.State(&r)
-		s.Standard = r.Standard
-		return j.ranks().Together(err)
-	}
-	if s.Init == "" {
-		return nil
-	}
-	weights, err := worker.ReadInit(s.Init)
-	s.Started = worker.StandardOf(weights, s.Resolved, s.whole)
-	return j.ranks().Together(err)
 }
 
 // arrange has the features of a share read as Like asks for.

@@ -110,7 +110,7 @@ func TestLike(t *testing.T) {
 			notes, err := j.Like(asked)
 			require.NoError(t, err)
 			assert.Equal(t, likeNotes, notes)
-			whole := j.Whole()
+			whole := j.Counts()
 			assert.Equal(t, g.Features.Columns, whole.FeatureColumns, "features")
 			want := results(&Job{Graph: g, Options: given(o, words)})
 			assert.Equal(t, true, slices.Equal(want, results(j)), "%s: other bits in %s", words, name)

@@ -2,8 +2,7 @@
 package train
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"time"
 
 	"weft/comm"
@@ -11,15 +10,13 @@ import (
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/columns"
+	"weft/internal/cores"
 	"weft/internal/launch"
-	"weft/internal/trace"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
-	"weft/partition"
-	"weft/tensor"
 	"weft/train/engine"
-	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/worker"
 )
@@ -119,173 +116,44 @@ type Job struct {
 	arrangements []*columns.Arrangement
 }
 
-// Plan computes what the run would take, before any work. If ctx is cancelled it returns the cause.
-func (j *Job) Plan(ctx context.Context) (plan.Plan, error) { return j.PlanWith(ctx, plan.Asks{}) }
+// peers connects this process to the other workers, if there are any.
+func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
 
-// PlanWith is Plan for what is asked.
-func (j *Job) PlanWith(ctx context.Context, asks plan.Asks) (p plan.Plan, err error) {
-	s, err := j.begin(ctx, nil, asks.Alike)
-	if err != nil {
-		return p, err
-	}
-	return j.plan(ctx, s, asks)
+// ranks are the processes of the job, for steps that they make together.
+func (j *Job) ranks() launch.Ranks { return launch.Ranks{Comm: j.peers()} }
+
+// Threads is the number of threads of each worker of the job with settings r. Workers that share the
+// process's cores divide them.
+func (j *Job) Threads(r *setting.Resolved) int {
+	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Workers)))
 }
 
-func (j *Job) plan(ctx context.Context, s *shared, asks plan.Asks) (plan.Plan, error) {
-	return plan.Of(ctx, plan.Inputs{
-		Config: s.Config, Comm: j.peers(), Threads: j.Threads(s.Resolved), Open: s.open,
-		Validation: s.validation, Checkpoints: j.Checkpoints != nil, Asks: asks,
-	})
-}
-
-// Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it
-// finishes the epoch and keeps the results; before the first epoch it returns the cause. A run that diverges
-// keeps the results of the best epoch so far; without one its error wraps a Diverged. After an error that
-// wraps a Common, Comm still works; any other error has ended it.
-func (j *Job) Run(ctx context.Context) (*Result, error) { return j.RunPlanned(ctx, nil) }
-
-// RunPlanned is Run with the result of Plan for the job as it is; nil: it plans if there is a memory limit.
-func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, err error) {
-	if j.Started.IsZero() {
-		defer func() { j.Started = time.Time{} }()
-		j.Started = time.Now()
-	}
-	s, err := j.begin(ctx, nil, false)
+// resolve resolves the options on the job's mesh.
+func (j *Job) resolve() (*setting.Resolved, error) {
+	r, err := j.Options.On(j.Mesh)
 	if err != nil {
 		return nil, err
 	}
-	if err := j.standards(s); err != nil {
-		return nil, err
+	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
+		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+
+			"must be equal", n, c.Size())
 	}
-	if s.Savings, err = j.checkLimit(ctx, s, planned); err != nil {
-		return nil, err
-	}
-	ranks, profiles := make([]int, s.Workers), make([]*trace.Profile, s.Workers)
-	for _, worker := range s.Holders() {
-		ranks[worker]++
-	}
-	for worker, n := range ranks {
-		profiles[worker] = trace.NewProfile(trace.Clock, n)
-	}
-	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
-		return s.validation(s.Mesh.Place(c.Rank()).Partition, func(other *worker.Validation) error {
-			mine := s.Config
-			var err error
-			if mine.Recorder, err = worker.NewRecorder(c, j.Trace,
-				profiles[s.Holders()[c.Rank()]]); err != nil {
-				return err
-			}
-			result, err := j.work(ctx, mine, team, c, share, other)
-			if j.speaks(s, c) {
-				r = result
-			}
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
+	if n := len(j.Machines); n > 0 && n != r.Workers {
+		return nil, refusal.Errorf("a job on a mesh of %d workers, with the machines of %d: the numbers must "+
+			"be equal", r.Workers, n)
 	}
 	return r, nil
 }
 
-// checkLimit refuses a run whose plan exceeds the memory limit of any process. It returns the savings of the
-// plan or, without a limit, of the settings.
-func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings worker.Savings, err error) {
-	ranks := j.ranks()
-	limit, err := ranks.Largest(int64(s.MemoryLimit))
-	if limit == 0 && s.Offload == "" || err != nil {
-		return worker.Savings{Recompute: s.Recomputes()[0]}, err
-	}
-	if p == nil {
-		made, err := j.plan(ctx, s, plan.Asks{})
-		if err := ranks.Together(err); err != nil {
-			return savings, err
-		}
-		p = &made
-	}
-	s.Limit, s.Rooms = p.Limit, p.Rooms()
-	if p.InMemory {
-		s.inMemory()
-	}
-	return p.Savings, ranks.Together(p.CheckLimit(s.MemoryLimit))
-}
-
-// work is the work of one worker.
-func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm,
-	share *partition.Share, other *worker.Validation,
-) (r *Result, err error) {
-	w, err := worker.New(c, team, world, share, other)
-	if err != nil {
-		return nil, err
-	}
-	if j.Checkpoints == nil || j.Checkpoints.From == nil {
-		if err := w.LoadInit(); err != nil {
+// drawn is the job on its graph with the split that the options draw. The caller's graph stays as it is.
+func (j *Job) drawn() (*Job, error) {
+	of := *j
+	if j.Graph != nil && j.Options.Split.Rule != "" {
+		g := *j.Graph
+		if err := j.Options.Divide(&g); err != nil {
 			return nil, err
 		}
+		of.Graph = &g
 	}
-	// before the first epoch there is nothing to keep
-	if err := w.Ranks().Together(context.Cause(ctx)); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err == nil || errors.As(err, new(*Common)) { // the connection works, and goes on or is closed
-			err = errors.Join(err, w.Settle())
-		}
-	}()
-	s := newState(&c.Options, j.Started, w.Task.Metric())
-	s.reads = w.Reads()
-	if w.Ranks().First() {
-		s.told = j.OnEpoch
-	}
-	s.saver = newSaver(j.Checkpoints, w, j.columns)
-	defer func() { err = errors.Join(err, s.saver.close()) }()
-	if err := s.resume(j.Checkpoints, w, j.OnResume); err != nil {
-		return nil, err
-	}
-	if err := s.train(ctx, w); err != nil {
-		return nil, err
-	}
-	r = &Result{Metric: w.Task.Metric(), Whole: share.Whole}
-	for _, relation := range share.Edges.Relations {
-		r.Relations = append(r.Relations, relation.Name)
-		r.Weighted = r.Weighted || relation.In.Weights != nil
-	}
-	if other != nil {
-		r.Validation = &other.Share.Whole
-	}
-	if r.Trace, err = w.Trace(); err != nil {
-		return nil, err
-	}
-	if err := s.finish(w); err != nil {
-		return nil, err
-	}
-	s.report(r)
-	team.Memory.Drain() // before the caller gets copies of weights and predictions
-	if r.Weights, err = w.Weights(); err != nil {
-		return nil, err
-	}
-	err = w.Ranks().OnFirst(func() error {
-		if j.OnWeights == nil {
-			return nil
-		}
-		return j.OnWeights(r.Weights)
-	})
-	if err != nil {
-		return nil, err
-	}
-	report := func(output *tensor.Matrix) (err error) { // the best epoch's output is finite
-		w.Task.Predict(output)
-		r.Links, err = w.Task.Report(output)
-		return err
-	}
-	if err := w.Results(0, report, worker.OrKeep(j.OnLogits, &r.Logits, nil)); err != nil {
-		return nil, err
-	}
-	if j.OnEmbeddings != nil {
-		if err := w.Results(1, func(*tensor.Matrix) error { return nil }, j.OnEmbeddings); err != nil {
-			return nil, err
-		}
-	}
-	r.Totals, err = w.Totals()
-	return r, err
+	return &of, nil
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"weft/internal/launch"
-	"weft/nn"
 	"weft/train/metric"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -16,13 +15,11 @@ import (
 // state is the state of a run: everything that its next epoch reads besides the worker's own. It is the same
 // on all workers.
 type state struct {
-	epoch    int // the last one
-	curve    []Epoch
+	progress
 	told     func(Epoch) // with each epoch that is done; nil: nobody is told
 	done     int         // epochs of the curve that were told
 	reads    bool        // worker.Worker.Reads
-	best     best
-	stopped  Ended // why the run stops after this epoch; "": it goes on
+	stopped  Ended       // why the run stops after this epoch; "": it goes on
 	diverged *Diverged
 
 	saver    *saver // nil: there are no checkpoints
@@ -32,10 +29,10 @@ type state struct {
 }
 
 func newState(o *setting.Options, started time.Time, name string) *state {
-	s := &state{best: best{
+	s := &state{progress: progress{best: best{
 		byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name),
 		patience: o.Patience,
-	}}
+	}}}
 	if o.MaxTime > 0 {
 		s.deadline = started.Add(o.MaxTime)
 	}
@@ -101,7 +98,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	case s.diverged != nil:
 		return nil
 	case s.over():
-		return s.saver.save(s, worker.Writing)
+		return s.saver.save(&s.progress, worker.Writing, true)
 	}
 	s.epoch = epoch
 	s.drainAtEnd(w)
@@ -116,7 +113,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 			return err
 		}
 	}
-	s.saver.allocate(s)
+	s.saver.allocate(&s.progress)
 	e.LiveBytes, e.PeakBytes = w.Team.Memory.LiveTensors(), w.Team.Memory.Peak()
 	s.curve = append(s.curve, e)
 	if s.ended() == EndedDiverged {
@@ -129,7 +126,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) error {
 	case asked&worker.TimeUp != 0:
 		s.stopped = EndedTime
 	}
-	if err := s.saver.save(s, asked); err != nil {
+	if err := s.saver.save(&s.progress, asked, s.ends(w) || s.over()); err != nil {
 		return err
 	}
 	return s.evaluateLast(w)
@@ -240,73 +237,3 @@ func (s *state) report(r *Result) {
 	}
 	r.BestEpoch, r.Scores = s.best.epoch, s.best.scores
 }
-
-// best remembers the best epoch so far.
-type best struct {
-	epoch    int // 0: none yet
-	scores   metric.Scores
-	weights  nn.Snapshot
-	byLoss   bool // select the lowest validation loss, not the best metric
-	smaller  bool // of two metrics the smaller is better
-	patience int
-	lowest   float64 // validation loss
-	since    int     // the epoch of the last progress
-	seen     int     // the last epoch that was evaluated
-}
-
-// take records an epoch's scores, and keeps its weights if it is the best so far.
-func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
-	b.seen = epoch
-	if s.Fault == "" && b.better(epoch, s.Scores) {
-		params.Save(&b.weights)
-	}
-}
-
-// better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
-// is. If there is a metric but no loss, as with class weights of 0, the metric alone tells progress.
-func (b *best) better(epoch int, s metric.Scores) bool {
-	gained := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val && !b.smaller ||
-		s.Val < b.scores.Val && b.smaller
-	lower := b.epoch == 0 || s.ValLoss < b.lowest || math.IsNaN(s.ValLoss) && (b.byLoss || math.IsNaN(s.Val))
-	better, progress := gained, gained || lower
-	if b.byLoss {
-		better, progress = lower, lower
-	}
-	if lower {
-		b.lowest = s.ValLoss
-	}
-	if progress {
-		b.since = epoch
-	}
-	if better {
-		b.epoch, b.scores = epoch, s
-	}
-	return better
-}
-
-// measure is what selects the best epoch.
-func (b *best) measure(e *Epoch) float64 {
-	if b.byLoss {
-		return e.ValLoss
-	}
-	return e.Val
-}
-
-// BestOf is the best of the epochs of a run so far, by the options and the metric of the run. Its Epoch is 0
-// if no epoch is evaluated with finite numbers.
-func BestOf(curve []Epoch, o *setting.Options, name string) (e Epoch) {
-	b := best{byLoss: o.Select == setting.SelectLoss, smaller: metric.SmallerIsBetter(name)}
-	for _, one := range curve {
-		if !one.Evaluated || math.IsNaN(one.Train) && math.IsNaN(one.Val) && math.IsNaN(one.Test) {
-			continue
-		}
-		if b.better(one.Epoch, one.Scores) {
-			e = one
-		}
-	}
-	return e
-}
-
-// exhausted reports whether patience has run out: for so many epochs the validation loss has not fallen, nor
-// the metric improved if that selects the best epoch.
-func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }

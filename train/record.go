@@ -10,7 +10,6 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/train/engine"
-	"weft/train/metric"
 	"weft/train/worker"
 )
 
@@ -32,23 +31,6 @@ type Record struct {
 	Standard []*engine.Standard `json:"standard,omitempty"`
 	Curve    []Epoch            `json:"curve"`
 	Best     bestRecord         `json:"best"`
-}
-
-// bestRecord is best without its weights and settings.
-type bestRecord struct {
-	Epoch int `json:"epoch"`
-	metric.Numbers
-	Lowest metric.Number `json:"lowest_val_loss"`
-	Since  int           `json:"progress"` // the epoch of the last progress
-	Seen   int           `json:"evaluated"`
-}
-
-func (b *best) record() bestRecord {
-	return bestRecord{b.epoch, b.scores.Numbers(), metric.Number(b.lowest), b.since, b.seen}
-}
-
-func (b *best) restore(r bestRecord) {
-	b.epoch, b.scores, b.lowest, b.since, b.seen = r.Epoch, r.Scores(), float64(r.Lowest), r.Since, r.Seen
 }
 
 // chunksOf identifies the division whose history a run has: the chunks and slices of a mesh or, with a late
@@ -81,7 +63,7 @@ func chunksOf(c *worker.Config, partitions string) string {
 const ofInputs = ", inputs of layers"
 
 // check refuses to continue from a checkpoint whose history does not fit the mesh.
-func (c *Checkpoints) check(s *shared) error {
+func (c *Checkpoints) check(s *worker.Config) error {
 	if c == nil || c.From == nil {
 		return nil
 	}
@@ -89,7 +71,7 @@ func (c *Checkpoints) check(s *shared) error {
 	if err := c.From.State(&r); err != nil {
 		return err
 	}
-	now := chunksOf(&s.Config, c.Partition)
+	now := chunksOf(s, c.Partition)
 	switch {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil

@@ -1,71 +1,15 @@
 package train
 
 import (
-	"encoding/json"
-
 	"weft/internal/refusal"
 	"weft/internal/trace"
 	"weft/nn"
+	"weft/parallel/mfg"
 	"weft/partition"
 	"weft/train/metric"
 	"weft/train/task"
 	"weft/train/worker"
 )
-
-// Epoch is the result of an epoch. Only evaluated epochs have scores.
-type Epoch struct {
-	Epoch, Epochs int // counted from 1
-	Loss          float64
-	LR            float64 // learning rate
-	Metric        string  // by name
-	metric.Scores
-	Evaluated            bool
-	Seconds              float64 // evaluation excluded
-	LiveBytes, PeakBytes int64   // tensors of one worker
-}
-
-// epochLine is an Epoch as a line of metrics.jsonl. The scores stand only in those of evaluated epochs.
-type epochLine struct {
-	Epoch int           `json:"epoch"`
-	Loss  metric.Number `json:"loss"`
-	LR    float64       `json:"lr"`
-	*metric.Numbers
-	Seconds   float64 `json:"seconds"`
-	LiveBytes int64   `json:"live_bytes"`
-	PeakBytes int64   `json:"peak_bytes"`
-}
-
-// MarshalJSON implements json.Marshaler: a line of metrics.jsonl.
-func (e Epoch) MarshalJSON() ([]byte, error) {
-	line := epochLine{e.Epoch, metric.Number(e.Loss), e.LR, nil, e.Seconds, e.LiveBytes, e.PeakBytes}
-	if e.Evaluated {
-		line.Numbers = new(e.Numbers())
-	}
-	return json.Marshal(line)
-}
-
-// UnmarshalJSON implements json.Unmarshaler. No line has Epochs and Metric, which stay as they are. A score
-// that a line with others lacks is NaN.
-func (e *Epoch) UnmarshalJSON(text []byte) error {
-	var line epochLine
-	if err := json.Unmarshal(text, &line); err != nil {
-		return err
-	}
-	if line.Numbers != nil {
-		*line.Numbers = metric.Unmeasured().Numbers()
-		if err := json.Unmarshal(text, &line); err != nil {
-			return err
-		}
-	}
-	*e = Epoch{
-		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR,
-		Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
-	}
-	if e.Evaluated = line.Numbers != nil; e.Evaluated {
-		e.Scores = line.Scores()
-	}
-	return nil
-}
 
 // Result is the result of a run.
 type Result struct {
@@ -118,3 +62,24 @@ type Diverged struct {
 func (d *Diverged) Error() string {
 	return refusal.Sprintf("epoch %d: %s; try a smaller {lr}, {clip} 1, or {norm} layer", d.Epoch, d.Fault)
 }
+
+// Prediction is the result of Predict, in the vertex order of the graph or of Job.Vertices.
+type Prediction struct {
+	Logits  []float32 // V × Classes, on worker 0; nil if the job's OnLogits took them
+	Classes int
+	// V × EmbeddingColumns: the input of the last layer; nil if not asked for, or if OnEmbeddings took it.
+	Embeddings       []float32
+	EmbeddingColumns int
+	Vertices         int
+	Needs            []mfg.Need // for Job.Vertices: what each block read of the graph; else nil
+}
+
+// Outputs are what a prediction computes.
+type Outputs int
+
+// What a prediction computes.
+const (
+	Logits         Outputs = iota // of the last layer
+	WithEmbeddings                // also the input of the last layer: with one layer the features
+	Embeddings                    // that alone
+)

@@ -24,7 +24,7 @@ func (s *state) resume(c *Checkpoints, w *worker.Worker, told func([]Epoch) erro
 	if c == nil {
 		return nil
 	}
-	s.saver.allocate(s)
+	s.saver.allocate(&s.progress)
 	if c.From != nil {
 		begun := time.Now()
 		if err := w.Ranks().Each(func() error { return s.restore(c, w) }); err != nil {

@@ -11,8 +11,8 @@ import (
 	"weft/partition"
 )
 
-// Labels are parts of a split whose labels smoothing knows.
-type Labels struct {
+// Known are parts of a split whose labels smoothing knows.
+type Known struct {
 	Split int
 	Val   bool // those of validation vertices too, and not of training vertices alone
 }
@@ -21,7 +21,7 @@ type Labels struct {
 // known labels and the edges (gnn.Smoothing). Its options are those of the mesh and the machine. Otherwise it
 // is as Predict, whose Logits are the improved probabilities.
 func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float32,
-	known Labels,
+	known Known,
 ) (*Prediction, error) {
 	smooth := *j
 	smooth.Model = func(_, classes int) []gnn.BlockSpec { return s.Blocks(classes) }
@@ -77,7 +77,7 @@ func oneRelation(relations int) error {
 }
 
 // check refuses graphs and predictions that have no class for each vertex.
-func (l Labels) check(w *partition.Whole, numbers int) error {
+func (l Known) check(w *partition.Whole, numbers int) error {
 	switch {
 	case w.ValueColumns > 0:
 		return refusal.Errorf("smooth is for classes, and the labels of this graph are values")
@@ -96,7 +96,7 @@ func (l Labels) check(w *partition.Whole, numbers int) error {
 }
 
 // beside returns the input of smoothing for some vertices: their probabilities beside the known labels.
-func (l Labels) beside(probabilities []float32, v *partition.Values,
+func (l Known) beside(probabilities []float32, v *partition.Values,
 	s gnn.Smoothing,
 ) (f graph.Features, err error) {
 	if v.Labels.MultiLabel() {

@@ -75,7 +75,7 @@ func TestSmoothAsPyG(t *testing.T) {
 		}
 		for name, job := range jobs {
 			compare := func(what string, s gnn.Smoothing, probabilities []float32, val bool, want []float64) {
-				p, err := job.Smooth(context.Background(), s, probabilities, Labels{Val: val})
+				p, err := job.Smooth(context.Background(), s, probabilities, Known{Val: val})
 				require.NoError(t, err)
 				worst := 0.
 				for i, x := range p.Logits {
@@ -125,7 +125,7 @@ func TestSmoothRefuses(t *testing.T) {
 		"117 probabilities":                {g, slices.Clone(golden.Probabilities[3:])},
 	} {
 		_, err := (&Job{Graph: c.g, Options: Defaults()}).Smooth(context.Background(),
-			gnn.Smoothing{}, c.rows, Labels{})
+			gnn.Smoothing{}, c.rows, Known{})
 		assert.Refused(t, err, want)
 	}
 }
@@ -141,7 +141,7 @@ func TestSmoothOfSureModel(t *testing.T) {
 		row[golden.Labels[v]] = 1
 	}
 	p, err := (&Job{Graph: g, Options: Defaults()}).Smooth(context.Background(),
-		gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Labels{})
+		gnn.Smoothing{Correct: gnn.Rounds{Count: 3, Teleport: .1}}, sure, Known{})
 	require.NoError(t, err)
 	assert.Equal(t, sure, p.Logits, "probabilities")
 }

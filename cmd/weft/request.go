@@ -121,7 +121,7 @@ func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error 
 	if err != nil {
 		return err
 	}
-	whole := job.Whole()
+	whole := job.Counts()
 	features := whole.FeatureColumns
 	names := slices.Sorted(maps.Keys(weights))
 	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {

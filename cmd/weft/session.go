@@ -182,7 +182,7 @@ func (s *session) changeParts(whole func(*partition.Whole), values func(*partiti
 }
 
 // counts are the counts of the whole graph.
-func (s *session) counts() partition.Whole { return s.job.Whole() }
+func (s *session) counts() partition.Whole { return s.job.Counts() }
 
 // untilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
 func (s *session) untilSignal(

@@ -86,7 +86,7 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 // smoothRequest is what is asked of smooth, once its arguments are understood.
 type smoothRequest struct {
 	gnn.Smoothing
-	train.Labels
+	train.Known
 	options       *setting.Resolved
 	store         string
 	predictions   []float32 // logits of the run
@@ -152,7 +152,7 @@ func (s *smoothCommand) understand(dir string) (asked smoothRequest, err error) 
 			return asked, err
 		}
 	}
-	asked.Labels = train.Labels{Split: o.Split.Number, Val: s.val}
+	asked.Known = train.Known{Split: o.Split.Number, Val: s.val}
 	asked.Smooth = gnn.Rounds{Count: s.rounds, Teleport: 1 - s.alpha}
 	var classes int
 	if asked.predictions, classes, err = rundir.ReadPredictions(dir); err != nil {
@@ -219,7 +219,7 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks,
 	ctx, stop := opened.untilSignal(cmd, "", func() {})
 	defer stop()
 	began := time.Now()
-	p, err := opened.job.Smooth(ctx, asked.Smoothing, asked.probabilities, asked.Labels)
+	p, err := opened.job.Smooth(ctx, asked.Smoothing, asked.probabilities, asked.Known)
 	if err != nil {
 		return metrics, opened.failed(err, launch.ErrInterrupted)
 	}

@@ -4,27 +4,34 @@ import (
 	"context"
 
 	"weft/comm"
-	"weft/graph"
-	"weft/parallel/axis"
-	"weft/parallel/mesh"
 	"weft/partition"
 )
 
-// chunks are the chunks that the workers of a job share.
-type chunks struct {
-	made division
-	of   []int32 // the chunk of each vertex, in the order of the partitions
-}
-
-// division is everything that the chunks depend on.
-type division struct {
-	edges  *graph.Relation // the first relation of a stored graph, whose edges stay; nil: Parts have them
-	parts  *Parts
-	chunks axis.Chunks
-	mesh   mesh.Mesh
-	method string
-	seed   uint64
-	alike  bool
+// MakeParts divides the job's graph as its options ask. As Parts they serve several calls.
+func (j *Job) MakeParts(ctx context.Context) (*Parts, error) {
+	r, err := j.resolve()
+	if err != nil {
+		return nil, err
+	}
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	if err := of.Graph.CheckMade(); err != nil {
+		return nil, err
+	}
+	a, err := partition.Assign(ctx, of.Graph, j.Options.Assignment(of.Graph, r.Mesh.Partitions))
+	if err != nil {
+		return nil, err
+	}
+	shares, err := partition.Split(of.Graph, a)
+	if err != nil {
+		return nil, err
+	}
+	return &Parts{
+		Whole: shares[0].Whole, Balance: a.Balance,
+		Open: func(p int) (*partition.Share, error) { return shares[p], nil },
+	}, nil
 }
 
 // divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It

@@ -1,0 +1,185 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/parallel/mfg"
+	"weft/partition"
+	"weft/train/setting"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
+// together. It fails on all if it fails on any.
+// alike is plan.Asks'.
+func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared, error) {
+	r, err := j.resolve()
+	if err != nil { // before waiting for processes that do not exist
+		return nil, err
+	}
+	s, err := j.share(ctx, r, weights, alike)
+	return s, j.ranks().Together(err)
+}
+
+// beginPrediction is begin for a prediction with the weights.
+func (j *Job) beginPrediction(ctx context.Context, weights nn.State) (*shared, error) {
+	s, err := j.begin(ctx, &weights, false)
+	if err != nil {
+		return nil, err
+	}
+	s.Standard, err = worker.StandardIn(weights, s.Resolved, s.whole)
+	return s, err
+}
+
+func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State,
+	alike bool,
+) (*shared, error) {
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	s, err := of.shareDrawn(ctx, r, weights, alike)
+	j.chunks = of.chunks
+	return s, err
+}
+
+func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.State, alike bool,
+) (s *shared, err error) {
+	k := r.Mesh.Partitions
+	if j.Graph == nil && (j.Parts == nil || k == 1) {
+		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
+	}
+	s = &shared{Config: worker.Config{
+		Resolved: r, OwnModel: j.Model, OwnLoss: j.Loss, Engine: j.Engine,
+		Processes: j.peers().Size() > 1, Machines: j.Machines,
+	}}
+	if j.Appended != nil && (k > 1 || j.Vertices == nil || weights == nil || j.HeldOut) {
+		return nil, refusal.Errorf("a graph with vertices and edges appended is for a prediction of some " +
+			"vertices, with all edges and on one worker")
+	}
+	switch {
+	case k == 1 && j.Vertices != nil && weights != nil && !j.HeldOut:
+		if err := j.openSome(s, &mfg.Room{}); err != nil {
+			return nil, err
+		}
+	case k == 1:
+		share := partition.All(j.Graph)
+		j.arrange(share)
+		s.whole = &share.Whole
+		s.open = j.opener(share, func(use func(*partition.Share) error) error { return use(share) })
+	default:
+		if j.Parts == nil {
+			if j.Parts, err = j.MakeParts(ctx); err != nil {
+				return nil, err
+			}
+		}
+		whole := j.Counts()
+		s.whole, s.open = &whole, j.openPart(k)
+	}
+	s.Outputs = r.Kind.Outputs(s.whole)
+	if weights != nil {
+		if _, n := r.Widths(*weights); n > 0 && j.Model == nil {
+			s.Outputs = n
+		}
+	}
+	if err := r.CheckCounts(s.whole, s.Outputs); err != nil {
+		return nil, err
+	}
+	if weights == nil {
+		err = cmp.Or(j.checkLoss(), r.Kind.Check(s.whole))
+		s.Passing = r.Kind.Passing()
+	} else {
+		err = j.checkVertices(s)
+		s.Vertices = j.Vertices
+		if j.HeldOut {
+			s.Passing = r.Kind.Passing()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.ChunkOf, err = j.divide(ctx, s, alike); err != nil {
+		return s, err
+	}
+	if weights == nil && j.Options.Validate != "" && j.Validate == nil {
+		return nil, refusal.Errorf("{validate} %s: a job has that graph as Validate", j.Options.Validate)
+	}
+	if j.Validate != nil && weights == nil {
+		if s.validate, err = j.shareValidation(ctx, s); err != nil {
+			return s, err
+		}
+	}
+	return s, j.Checkpoints.check(&s.Config)
+}
+
+// checkLoss refuses settings that a loss of the job's own takes the place of.
+func (j *Job) checkLoss() error {
+	o := &j.Options
+	if j.Loss == nil {
+		return nil
+	}
+	var given refusal.Setting
+	var text string
+	switch {
+	case o.Task != task.Vertex:
+		return refusal.Errorf("{task} %s: a job's own loss is for labels of vertices; leave one of them out",
+			o.Task)
+	case o.Loss != task.AutoLoss:
+		given, text = "loss", o.Loss
+	case o.ClassWeights != task.NoClassWeights:
+		given, text = "class-weights", o.ClassWeights
+	case o.LabelSmoothing > 0:
+		given, text = "label-smoothing", fmt.Sprint(o.LabelSmoothing)
+	default:
+		return nil
+	}
+	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given,
+		text)
+}
+
+// shareValidation is share for the graph that the model is validated on. It refuses one that the model does
+// not fit.
+func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
+	o, whole := j.Validate, s.whole
+	o.Options, o.Mesh, o.Model, o.Loss, o.Engine, o.Comm, o.Machines = j.Options, j.Mesh, j.Model,
+		j.Loss, j.Engine, j.Comm, j.Machines
+	if _, err := o.Like(j.Columns()); err != nil {
+		return nil, o.named(err)
+	}
+	v, err := o.share(ctx, s.Resolved, &nn.State{}, false)
+	if err == nil {
+		err = s.Kind.CheckMeasured(v.whole)
+	}
+	if err != nil {
+		return nil, o.named(err)
+	}
+	switch w := v.whole; {
+	case w.Splits[s.Split.Number].Val == 0:
+		err = refusal.Errorf("{split} %v has no validation vertices; import it with {split} val", s.Split)
+	case w.FeatureColumns != whole.FeatureColumns:
+		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
+			"with the same features", w.FeatureColumns, whole.FeatureColumns)
+	case v.Outputs > s.Outputs || (w.ValueColumns > 0) != (whole.ValueColumns > 0):
+		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is "+
+			"trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)
+	case w.ValueColumns != whole.ValueColumns:
+		err = refusal.Errorf("it has %d values to predict, and the graph that is trained on has %d; give "+
+			"graphs with the same labels", w.ValueColumns, whole.ValueColumns)
+	}
+	v.Outputs, v.dataset = s.Outputs, o.Dataset
+	return v, o.named(err)
+}
+
+// named puts the setting and the graph before a refusal of the graph that the model is validated on. It is
+// then none of the graph that is trained on.
+func (j *Job) named(err error) error {
+	if err == nil || !refusal.Is(err) {
+		return err
+	}
+	return refusal.Errorf("{validate} %s: %v", j.Dataset, err)
+}

@@ -1,0 +1,196 @@
+package train
+
+import (
+	"errors"
+
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/parallel/axis"
+	"weft/parallel/exchange"
+	"weft/parallel/turns"
+	"weft/partition"
+	"weft/tensor"
+	"weft/tensor/offload"
+	"weft/train/worker"
+)
+
+// shared is what the workers of a job share: their configuration, and how to open their shares.
+type shared struct {
+	worker.Config
+	whole *partition.Whole
+	Limit int64        // of a plan: the memory beyond which matrices rest
+	Rooms []turns.Room // of a plan, for messages between workers: by worker. nil: as many rest as can
+	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
+	open func(p int, use func(*partition.Share) error) error
+	// validate is what the workers share of the graph that the model is validated on. nil: it is the same.
+	validate *shared
+	dataset  string // how errors name the graph, if the model is validated on it
+}
+
+// inMemory makes the settings those of a run whose matrices stay in memory.
+func (s *shared) inMemory() {
+	without := *s.Resolved
+	without.Offload = ""
+	s.Resolved = &without
+	if s.validate != nil {
+		s.validate.inMemory()
+	}
+}
+
+// validation opens for use what the worker that has a partition needs of the graph that the model is
+// validated on: nil if that is the same graph.
+func (s *shared) validation(p int, use func(*worker.Validation) error) error {
+	if s.validate == nil {
+		return use(nil)
+	}
+	return s.validate.open(p, func(share *partition.Share) error {
+		return use(&worker.Validation{Config: s.validate.Config, Share: share, Dataset: s.validate.dataset})
+	})
+}
+
+// opener opens what the worker of a graph that has one partition reads of its share.
+func (j *Job) opener(share *partition.Share, read func(use func(*partition.Share) error) error) func(p int,
+	use func(*partition.Share) error) error {
+	return func(_ int, use func(*partition.Share) error) error {
+		return j.guarded(share, func() error {
+			if err := j.Graph.CheckMade(); err != nil {
+				return err
+			}
+			return read(use)
+		})
+	}
+}
+
+// openPart opens the share of one of k partitions.
+func (j *Job) openPart(k int) func(p int, use func(*partition.Share) error) error {
+	return func(number int, use func(*partition.Share) error) error {
+		share, err := j.Parts.Open(number)
+		if err != nil {
+			return err
+		}
+		defer share.Close()
+		if n := len(share.Edges.Starts) - 1; n != k {
+			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must "+
+				"be equal", k, n)
+		}
+		j.arrange(share)
+		return j.guarded(share, func() error { return use(share) })
+	}
+}
+
+// guarded runs f, and turns failures from outside the program into errors: memory that is refused, files that
+// are truncated, other workers that fail, and mistakes in the shapes of the caller's model or loss.
+func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case tensor.OutOfMemory:
+			err = p
+		case exchange.Failure:
+			err = p.Err
+		case tensor.DiskFailure:
+			err = p.Err
+		case tensor.Mismatch:
+			if j.Model == nil && j.Loss == nil {
+				panic(p)
+			}
+			err = refusal.Errorf("%w", p)
+		default:
+			panic(p)
+		}
+	}()
+	return share.Guard(f)
+}
+
+// eachWorker runs work as every worker of this process. Several workers are goroutines, each with its own
+// team and memory. A worker that holds several partitions runs work as each of them.
+func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
+	n, threads := s.Workers, j.Threads(s.Resolved)
+	one := func(rank int, c *comm.Comm, mem *tensor.Meter) error {
+		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
+			team := kernel.NewTeam(threads, mem)
+			team.Watch = j.Watch
+			return work(team, c, share)
+		})
+	}
+	if s.TakesTurns() {
+		return j.inTurns(s, one)
+	}
+	if c := j.peers(); n == 1 || c.Size() > 1 {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		ranks := j.ranks()
+		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
+	}
+	memories := make([]*tensor.Meter, n)
+	for p := range memories {
+		memories[p] = tensor.NewMeter()
+		defer memories[p].Close() // after all are done: they copy from each other's memory
+	}
+	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error {
+		return one(c.Rank(), c, memories[c.Rank()])
+	})
+}
+
+// inTurns runs one as every rank that the workers of this process hold.
+func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Meter) error) (failed error) {
+	links := []*comm.Comm{j.peers()} // of this process's workers to all
+	if links[0].Size() != s.Workers {
+		links = nil
+		for _, end := range comm.InProcess(s.Workers) {
+			links = append(links, comm.New(end, s.CommTimeout))
+		}
+	}
+	holders, memories := s.Holders(), map[int]*tensor.Meter{}
+	const files = 2 // of matrices, and of messages between workers
+	disks := make([][files]*offload.File, len(links))
+	for i := range disks {
+		for k := range files {
+			if s.Offload != "" && failed == nil {
+				if disks[i][k], failed = offload.Open(s.Offload); failed == nil {
+					defer func() { failed = errors.Join(failed, disks[i][k].Close()) }()
+				}
+			}
+		}
+	}
+	if err := j.ranks().Together(failed); err != nil { // before a host waits for those of other processes
+		return err
+	}
+	var hosts []*comm.Host
+	for i, link := range links {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		spool := &turns.Spool{
+			Memory: mem, Room: turns.Room{Rests: true},
+			Small: s.WireSchedule != (axis.WireSchedule{}),
+		}
+		if s.Rooms != nil {
+			spool.Room = s.Rooms[link.Rank()]
+		}
+		host := comm.NewHost(link, holders, spool)
+		memories[link.Rank()], hosts = mem, append(hosts, host)
+		if s.Offload != "" {
+			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
+			defer spool.Messages.Close()
+		}
+	}
+	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
+		mem := memories[holders[c.Rank()]].Another()
+		defer mem.Close()
+		err := one(c.Rank(), c, mem)
+		if err == nil {
+			c.Meet() // others may be reading of this one's memory
+		}
+		return err
+	})
+}
+
+// speaks reports whether the results of a rank are those of the job in this process.
+func (j *Job) speaks(s *shared, c *comm.Comm) bool {
+	if j.peers().Size() == 1 {
+		return c.Rank() == 0
+	}
+	return c.Rank() == s.First(j.peers().Rank())
+}

@@ -1,0 +1,113 @@
+package train
+
+import (
+	"slices"
+
+	"weft/gnn"
+	"weft/graph/appended"
+	"weft/internal/refusal"
+	"weft/parallel/mfg"
+	"weft/parallel/sar"
+	"weft/partition"
+	"weft/train/engine"
+)
+
+// checkVertices refuses a list of vertices that Predict cannot compute.
+func (j *Job) checkVertices(s *shared) error {
+	if j.Vertices == nil {
+		return nil
+	}
+	if err := s.CheckSome(); err != nil {
+		return err
+	}
+	if len(j.Vertices) == 0 {
+		return refusal.Errorf("{vertices}: names no vertex; name those to predict")
+	}
+	refuse := func(k int) error {
+		return refusal.Errorf("{vertices}: entry %d, vertex %d, is out of the range of %d vertices, or "+
+			"given twice; name each once", k+1, j.Vertices[k], s.whole.Own())
+	}
+	for k, v := range j.Vertices {
+		if v < 0 || int(v) >= s.whole.Own() {
+			return refuse(k)
+		}
+	}
+	sorted := slices.Sorted(slices.Values(j.Vertices))
+	for i := range len(sorted) - 1 {
+		if v := sorted[i]; v == sorted[i+1] {
+			first := slices.Index(j.Vertices, v)
+			return refuse(first + 1 + slices.Index(j.Vertices[first+1:], v))
+		}
+	}
+	return nil
+}
+
+// openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
+func (j *Job) openSome(s *shared, room *mfg.Room) error {
+	g, err := j.appended()
+	if err != nil {
+		return err
+	}
+	base := partition.All(j.Graph)
+	j.arrange(base)
+	base.Whole = base.Whole.Grown(g.Counts, g.Edges())
+	s.whole = &base.Whole
+	for i, t := range base.Whole.Types() {
+		if n := g.Added.Types[i].Count; n > 0 && t.FeatureColumns == 0 {
+			return refusal.Graph.Errorf("vertices of %s have no features, and a learned embedding each, "+
+				"which the %d new ones lack; append them to the store and train again", t.Type, n)
+		}
+	}
+	s.open = j.opener(base, func(use func(*partition.Share) error) error {
+		m, err := j.reads(s, base)
+		if err != nil {
+			return err
+		}
+		return use(mfg.Extract(g, m, j.Vertices, room))
+	})
+	return nil
+}
+
+// appended is the graph with what is appended, which may be nothing.
+func (j *Job) appended() (*appended.Graph, error) {
+	if j.Appended != nil {
+		return j.Appended, nil
+	}
+	b, err := j.Base()
+	if err != nil {
+		return nil, err
+	}
+	return b.With(nil)
+}
+
+// Base is the job's graph as one to append to: new vertices have the features of Columns. It refuses a split
+// that cannot be drawn.
+func (j *Job) Base() (*appended.Base, error) {
+	of, err := j.drawn()
+	if err != nil {
+		return nil, err
+	}
+	b := appended.On(of.Graph)
+	b.Arrangements = j.arrangements
+	return b, nil
+}
+
+// reads is what the model reads of the graph of a share.
+func (j *Job) reads(s *shared, of *partition.Share) (*mfg.Model, error) {
+	blocks, err := s.BlockSpecs(of, s.Outputs, j.Model)
+	if err != nil {
+		return nil, &Common{Err: err}
+	}
+	var reaches []mfg.Reach
+	if s.Loaded != nil {
+		reaches = s.Loaded.Reaches
+	} else {
+		reaches = engine.Reaches(blocks, sar.SchemaOf(of))
+	}
+	kind, known := gnn.KindOf(s.Model)
+	return &mfg.Model{
+		Blocks: reaches, SourceDegrees: j.Model != nil ||
+			!known || kind.EdgeWeights,
+		EdgeFeatures: gnn.ReadEdgeFeatures(blocks), Labels: s.LabelInput > 0,
+	}, nil
+}
