@@ -165,15 +165,10 @@ func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are "+
 			"compared; leave it out", refusal.Setting("partitions"), r.Partitions)
 	}
-	if err == nil && p.ExactOnly && !exact(r) {
+	if err == nil && p.ExactOnly && !r.Exact() {
 		return nil, refusal.Errorf("training is approximate; name the mesh to take it")
 	}
 	return r, err
-}
-
-// exact reports whether training on the mesh gives the results of one worker, but for rounding.
-func exact(r *setting.Resolved) bool {
-	return (r.Mesh.Stages == 1 || int(r.Chunks) == r.Mesh.Partitions) && r.HaloDelay == 0
 }
 
 // mesh predicts one mesh of at most so many steps on the graph; 0: of any number. say is told what it does.
@@ -225,7 +220,7 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 }
 
 func (p *Planner) newMesh(r *setting.Resolved) *Mesh {
-	return &Mesh{Parallel: r.Parallel, Settings: r, Exact: exact(r)}
+	return &Mesh{Parallel: r.Parallel, Settings: r, Exact: r.Exact()}
 }
 
 // prepare prepares the plan of a job whose workers are on such machines.

@@ -7,11 +7,9 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
-	"weft/nn"
 	"weft/optim"
 	"weft/parallel/axis"
 	"weft/partition"
-	"weft/train/metric"
 	"weft/train/task"
 )
 
@@ -67,31 +65,6 @@ type Options struct {
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 
 	ChunkMethod string `yaml:"chunk-method"` // one of partition.ChunkMethods
-}
-
-// Defaults are the default options.
-func Defaults() Options {
-	return Options{
-		Goal: task.Goal{
-			Task: task.Names()[0], Metric: metric.Auto, Loss: task.Losses[0], FocalGamma: 2,
-			ClassWeights: task.NoClassWeights, LinkSplit: task.DefaultShares, Negatives: 1,
-			Decoder: task.Decoders[0],
-		},
-		Spec: gnn.Spec{
-			Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5, Norm: gnn.Norms[0],
-			Activation: "relu", BlockForm: gnn.BlockForms[0], Direction: "in",
-			Aggregation:       gnn.Aggregations[0],
-			AttentionGradient: gnn.AttentionGradients[0], Jump: gnn.Jumps[0],
-			Alpha: 0.1, Theta: 0.5, SharedWeights: true,
-		},
-		Settings:          optim.Settings{Optimizer: optim.Names[0], LR: 0.01, AdamBeta2: .999},
-		Options:           axis.Options{Prefetch: 1, HistoryPeriod: 23},
-		NormalizeFeatures: normalizations[0], InitScheme: nn.InitSchemes[0], Schedule: optim.Schedules[0],
-		PlateauFactor: 0.1, PlateauPatience: 10, Epochs: 200, Select: SelectMetric,
-		CheckpointEvery: Interval{Time: 10 * time.Minute}, CommTimeout: time.Minute,
-		Precision: precisions[0], Recompute: RecomputeAuto,
-		Partition: autoPartition, Balance: partition.AutoBalance, ChunkMethod: partition.ChunkMethods()[0],
-	}
 }
 
 // What finds the best epoch: the best validation metric, or the lowest validation loss.

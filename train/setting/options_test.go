@@ -173,8 +173,8 @@ func TestDelayRefuses(t *testing.T) {
 		want              string // empty when it is accepted
 	}{
 		{mesh: "graph=2", smoothing: "both", delay: 1},
-		{mesh: "graph=2", smoothing: "features", want: "halo-smoothing features: belongs to a late halo; " +
-			"give halo-delay 1, or leave it out"},
+		{mesh: "graph=2", smoothing: "features", want: "halo-smoothing features: belongs to halo-delay 1; " +
+			"give that, or leave it out"},
 		{
 			mesh: "graph=2", smoothing: "none", delay: 2,
 			want: "halo-delay 2: must be at least 0 and at most 1",

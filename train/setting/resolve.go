@@ -2,7 +2,6 @@ package setting
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -11,15 +10,11 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/internal/suggest"
-	"weft/kernel"
-	"weft/parallel/axis"
 	"weft/parallel/edges"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
-	"weft/train/metric"
 	"weft/train/task"
 )
 
@@ -66,21 +61,14 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	r = &Resolved{Options: *o, Mesh: m, Kind: o.kind()}
-	if err := r.checkTask(); err != nil {
+	if err := r.checkNeeds(); err != nil {
 		return nil, err
 	}
 	if err := r.checkModel(given); err != nil {
 		return nil, err
 	}
-	if err := r.checkNeeds(); err != nil {
-		return nil, err
-	}
 	if o.Precision == bf16 {
 		r.Storage = tensor.BFloat16
-	}
-	if o.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
-		return nil, refusal.Errorf("{wire} %s: with {precision} %s values are stored in %s, and more bits "+
-			"would tell nothing more; leave it out, or take int8 or int4", r.Wire, bf16, bf16)
 	}
 	if m != (mesh.Mesh{}) {
 		r.Parallel = Axes(m)
@@ -90,7 +78,24 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 	if err := r.divide(); err != nil {
 		return nil, err
 	}
-	return r, r.checkMesh(given)
+	if err := r.checkMesh(given); err != nil {
+		return nil, err
+	}
+	for _, s := range r.apply() {
+		if s.check != nil {
+			if err := s.check(s, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// apply are the settings that mean something for the model and the mesh.
+func (r *Resolved) apply() []Setting {
+	return slices.DeleteFunc(All(), func(s Setting) bool {
+		return !s.Applies(&r.Options) || !s.appliesTo(r.Mesh)
+	})
 }
 
 // CheckValues refuses a value that its setting never has, on whatever mesh.
@@ -159,75 +164,30 @@ func (r *Resolved) First(worker int) int { return slices.Index(r.Holders(), work
 
 // checkMesh refuses what makes no sense on the mesh.
 func (r *Resolved) checkMesh(given []string) error {
-	o, m, defaults := &r.Options, r.Mesh, Defaults()
+	o, m := &r.Options, r.Mesh
 	for _, s := range settings {
-		text := s.Text(o)
-		if !s.appliesTo(m) &&
-			(text != s.Text(&defaults) || slices.Contains(given, s.Name) && !turnsOff(text)) {
-			return s.refuseOn(m, o)
+		if !s.appliesTo(m) && (s.differs(o) || slices.Contains(given, s.Name) && !turnsOff(s.Text(o))) {
+			return s.refuseUnused(m, o)
 		}
-	}
-	if m.Partitions > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("{aggregation-chunks} %s with %d partitions: each is aggregated in one "+
-			"chunk, as rows of others come in messages of their own; leave it out, or take one partition, "+
-			"as in {parallel} tensor=%d", o.AggregationChunks, m.Partitions, r.Workers)
-	}
-	if m.Stages > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("{aggregation-chunks} %s on the mesh %s: a chunk of the pipeline is "+
-			"aggregated at once; leave it out, or take more chunks with {chunks} N", o.AggregationChunks,
-			Axes(m))
-	}
-	if o.Task == task.Link && m.Stages > 1 {
-		return refusal.Errorf("{parallel} %s: link prediction needs workers that have all layers of a "+
-			"vertex; take {parallel} graph=%d or tensor=%[2]d", o.Parallel, r.Workers)
-	}
-	if err := r.checkDelay(); err != nil {
-		return err
-	}
-	if o := &r.Options; r.DropEdge > 0 && r.Uses("drop-edge") && r.Halo != edges.HaloRows &&
-		r.Mesh.Partitions > 1 {
-		return refusal.Errorf("{drop-edge} %v with {halo} %s: partial sums are of the same edges in all "+
-			"epochs; take {halo} %s, or leave {drop-edge} out", o.DropEdge, o.Halo, edges.HaloRows)
-	}
-	return r.checkPipeline()
-}
-
-// checkDelay refuses a late halo where workers cannot hold one.
-func (r *Resolved) checkDelay() error {
-	m := r.Mesh
-	switch {
-	case r.HaloDelay == 0 && r.HaloSmoothing != axis.NoSmoothing:
-		return refusal.Errorf("{halo-smoothing} %s: belongs to a late halo; give {halo-delay} 1, or leave "+
-			"it out", r.HaloSmoothing)
-	case r.HaloDelay == 0:
-	case r.TakesTurns():
-		return refusal.Errorf("{halo-delay} %d with {partitions} %d: partitions that take turns get each "+
-			"other's rows in time; leave one of the two out", r.HaloDelay, r.Partitions)
-	case m.Slices > 1:
-		return refusal.Errorf("{halo-delay} %d on the mesh %s: slices of columns would wait for each other "+
-			"all the same; take {parallel} graph=%d, or leave it out", r.HaloDelay, Axes(m), r.Workers)
-	case r.WireSchedule != axis.WireSchedule{}:
-		return refusal.Errorf("{halo-delay} %d with {wire-schedule} %s: rows of the epoch before have "+
-			"other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
 	}
 	return nil
 }
 
-// checkTask refuses the settings of another task.
-func (r *Resolved) checkTask() error {
-	o, defaults := &r.Options, Defaults()
+// checkNeeds refuses the settings of another task, and those that are for another value of another setting.
+func (r *Resolved) checkNeeds() error {
+	o := &r.Options
 	for _, s := range settings {
-		if s.task != "" && s.task != o.Task && s.Text(o) != s.Text(&defaults) {
+		if !s.differs(o) {
+			continue
+		}
+		if s.task != "" && s.task != o.Task {
 			return s.refuse(o, "belongs to {task} %s; give that, or leave it out", s.task)
 		}
-	}
-	if o.LabelSmoothing > 0 && o.Loss == task.Focal {
-		return refusal.Errorf("{label-smoothing} %v: belongs to {loss} %s; leave one of the two out",
-			o.LabelSmoothing, task.CrossEntropy)
-	}
-	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
-		return refusal.Errorf("{metric} %s: no measure of {task} %s; %s", o.Metric, o.Task,
-			suggest.OneOf(o.Metric, known))
+		other, known := settingNamed(s.needs.setting)
+		if known && !slices.Contains(s.needs.values, other.Text(o)) {
+			return s.refuse(o, "belongs to {"+other.Name+"} %s; give that, or leave it out",
+				strings.Join(s.needs.values, " or "))
+		}
 	}
 	return nil
 }
@@ -236,32 +196,14 @@ func (r *Resolved) checkTask() error {
 func (r *Resolved) checkModel(given []string) error {
 	o := &r.Options
 	kind, _ := gnn.KindOf(o.Model)
-	if kind.OneDirection && o.Direction == "both" {
-		return refusal.Errorf("{direction} both: %s aggregates along one direction; take {direction} in or "+
-			"out", o.Model)
-	}
-	if o.UsesEdgeFeatures() && o.Direction != "in" {
-		return refusal.Errorf("{direction} %s: %s uses edge features, which are stored for the edges as "+
-			"they are, and not for reversed ones; import the graph with {symmetrize} or "+
-			"{reverse-relations}, which give reversed edges the same features, and take {direction} in",
-			o.Direction, o.Model)
-	}
 	if o.Decoupled {
 		if err := gnn.CheckDecoupled(o.Model); err != nil {
 			return refusal.Errorf("{decoupled}: %w", err)
 		}
-		if o.Direction == "both" {
-			return refusal.Errorf("{direction} both: a decoupled model aggregates along one direction; " +
-				"take {direction} in or out")
-		}
 	}
-	if err := r.checkBlocks(); err != nil {
-		return err
-	}
-	defaults := Defaults()
 	for _, s := range settings {
 		switch {
-		case s.Applies(o) || s.task != "" || s.Text(o) == s.Text(&defaults):
+		case s.Applies(o) || s.task != "" || !s.differs(o):
 		case !kind.Uses(s.Name):
 			if slices.Contains(given, s.Name) {
 				return s.refuse(o, "the model %s does not use it; leave it out, or take {model} %s", o.Model,
@@ -281,43 +223,6 @@ func (r *Resolved) checkModel(given []string) error {
 			return s.refuse(o, "belongs to a decoupled model; give {decoupled}, or leave it out")
 		}
 	}
-	if r.Uses("heads") && o.Hidden%o.Heads != 0 {
-		return refusal.Errorf("{heads} %d does not divide {hidden} %d: each head of %s gets an equal share "+
-			"of the hidden width", o.Heads, o.Hidden, o.Model)
-	}
-	if o.Task == task.Link && o.Decoder == task.DistMult && o.BlockForm != gnn.BlockForms[0] {
-		return refusal.Errorf("{decoder} %s: its weights have the name of the linear decoder of {blocks} "+
-			"%s, decoder.weight; take {decoder} dot, or {blocks} plain", o.Decoder, o.BlockForm)
-	}
-	return nil
-}
-
-// checkBlocks refuses blocks that weights cannot consist of. What the graph has a part in is the model's to
-// refuse.
-func (r *Resolved) checkBlocks() error {
-	switch n := r.NumBlocks; {
-	case n == 0 || !r.Uses("num-blocks"):
-	case r.Bases > 0:
-		return refusal.Errorf("{bases} %d and {num-blocks} %d: relations share weights in one of the two "+
-			"ways; leave one out", r.Bases, n)
-	case r.Layers > 1 && r.Hidden%n != 0:
-		return refusal.Errorf("{num-blocks} %d does not divide {hidden} %d: blocks are of equal size; take "+
-			"another number, or {bases} N", n, r.Hidden)
-	}
-	return nil
-}
-
-// checkNeeds refuses the settings that are for another value of another setting.
-func (r *Resolved) checkNeeds() error {
-	defaults := Defaults()
-	for _, s := range settings {
-		other, given := settingNamed(s.needs.setting)
-		if given && !slices.Contains(s.needs.values, other.Text(&r.Options)) &&
-			s.Text(&r.Options) != s.Text(&defaults) {
-			return s.refuse(&r.Options, "belongs to {"+other.Name+"} %s; give that, or leave it out",
-				strings.Join(s.needs.values, " or "))
-		}
-	}
 	return nil
 }
 
@@ -325,37 +230,25 @@ func (r *Resolved) checkNeeds() error {
 // forward pass of the next epoch computes something else, or of another graph. "": there is none, and both
 // passes have the same bits.
 func (r *Resolved) OwnPass() string {
-	o := &r.Options
-	for _, of := range []struct {
-		name  string
-		needs bool
-	}{
-		{"dropout", o.Dropout > 0},
-		{"input-dropout", o.InputDropout > 0},
-		{"transform-dropout", o.TransformDropout > 0},
-		{"attention-dropout", o.AttentionDropout > 0},
-		{"drop-edge", o.DropEdge > 0},
-		{"label-input", o.LabelInput > 0},
-		{"norm", gnn.OverVertices(o.Norm) && !gnn.OverAll(o.Norm)}, // running statistics
-		{"wire", o.Wire.Format(r.Storage) != kernel.AsStored},
-		{"wire-schedule", o.WireSchedule != axis.WireSchedule{}},
-		{"halo-delay", o.HaloDelay > 0},
-		{"chunks", r.Mesh.Stages > 1 && int(o.Chunks) != r.Mesh.Partitions},
-		{"validate", o.Validate != ""},
-	} {
-		if s, _ := settingNamed(of.name); of.needs && s.Applies(o) {
-			return refusal.Setting(of.name).String() + " " + s.Text(o)
+	for _, s := range r.apply() {
+		if s.ownPass != nil && s.ownPass(r) {
+			return refusal.Setting(s.Name).String() + " " + s.Text(&r.Options)
 		}
 	}
 	return ""
 }
 
+// Exact reports whether training on the mesh gives the results of one worker, but for rounding.
+func (r *Resolved) Exact() bool {
+	return !slices.ContainsFunc(r.apply(), func(s Setting) bool { return s.inexact != nil && s.inexact(r) })
+}
+
 // Given are the model and the settings that differ from their defaults, as flags of weft train.
 func (o *Options) Given() string {
-	defaults, text := Defaults(), ""
+	text := ""
 	for _, s := range settings {
-		if is := s.Text(o); s.Name == "model" || is != s.Text(&defaults) {
-			text += " " + refusal.Setting(s.Name).String() + " " + is
+		if s.Name == "model" || s.differs(o) {
+			text += " " + refusal.Setting(s.Name).String() + " " + s.Text(o)
 		}
 	}
 	return strings.TrimPrefix(text, " ")
@@ -364,10 +257,9 @@ func (o *Options) Given() string {
 // Unused lists the settings ("heads") that differ from their default although the model does not use them.
 // Resolve refuses those that were given.
 func (o *Options) Unused() []string {
-	defaults := Defaults()
 	var names []string
 	for _, s := range settings {
-		if !s.Applies(o) && s.Text(o) != s.Text(&defaults) {
+		if !s.Applies(o) && s.differs(o) {
 			names = append(names, s.Name)
 		}
 	}
@@ -416,13 +308,14 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	if err := r.checkFeatures(whole); err != nil {
 		return err
 	}
-	if err := r.checkLabelInput(whole, outputs); err != nil {
-		return err
+	for _, s := range r.apply() {
+		if s.checkGraph != nil {
+			if err := s.checkGraph(s, r, whole, outputs); err != nil {
+				return err
+			}
+		}
 	}
-	if err := r.checkGraphs(whole); err != nil {
-		return err
-	}
-	return r.checkTypes(whole)
+	return nil
 }
 
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
@@ -484,55 +377,15 @@ func (r *Resolved) InputColumns(features, outputs int) int {
 	return features
 }
 
-// checkLabelInput refuses a graph or a mesh where labels cannot be input of the model.
-func (r *Resolved) checkLabelInput(whole *partition.Whole, outputs int) error {
-	no := ""
-	switch {
-	case r.LabelInput == 0 || r.Task != task.Vertex:
-		return nil
-	case r.Mesh.Stages > 1:
-		return refusal.Errorf("{label-input} %v on the mesh %s: the input of a stage's chunks is that of "+
-			"all epochs; leave it out, or take {parallel} graph=%d", r.LabelInput, Axes(r.Mesh), r.Workers)
-	case whole.ValueColumns > 0:
-		no = "the labels of the graph are values"
-	case whole.Classes == 0:
-		no = "the graph has no labels"
-	case r.Split.Number >= len(whole.Splits):
-		no = fmt.Sprintf("the graph has no split %v into training, validation and test vertices", r.Split)
-	case whole.Classes > outputs:
-		no = fmt.Sprintf("the graph has %d classes, and the model computes %d", whole.Classes, outputs)
-	case len(whole.Others) > 0:
-		no = fmt.Sprintf("the graph has %d vertex types", 1+len(whole.Others))
-	case whole.FeatureColumns == 0:
-		no = "the graph has no features beside which the labels stand"
-	}
-	if no == "" {
-		return nil
-	}
-	return refusal.Errorf("{label-input} %v: the input are classes of training vertices beside the "+
-		"features, of one vertex type, and %s; train without it, or give such a graph", r.LabelInput, no)
-}
-
-// checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
-// mesh does.
+// checkFeatures refuses a graph whose first vertex type has no features where the model needs some.
 func (r *Resolved) checkFeatures(whole *partition.Whole) error {
-	o, grid := &r.Options, r.Mesh
-	kind, _ := gnn.KindOf(o.Model)
-	switch {
-	case o.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types(), isSparse):
-		return refusal.Errorf("{normalize-features} %s: would make sparse features dense; take row, or "+
-			"import them again with {dense-features}", Standard)
-	case whole.FeatureColumns > 0:
+	kind, _ := gnn.KindOf(r.Model)
+	if whole.FeatureColumns > 0 || kind.Featureless || r.NodeEmbedding > 0 {
 		return nil
-	case !kind.Featureless && o.NodeEmbedding == 0:
-		return refusal.Graph.Errorf("the graph has no features; import it with {random-features} N, or "+
-			"with features of its own; or have some learned with {node-embedding} N; or take {model} %s, "+
-			"which needs none", strings.Join(gnn.Featureless(), " or "))
-	case grid.Stages > 1:
-		return refusal.Errorf("{parallel} %s: the graph has no features, and a pipeline does not divide "+
-			"learned embeddings; take {parallel} graph=%d or tensor=%[2]d", o.Parallel, r.Workers)
 	}
-	return nil
+	return refusal.Graph.Errorf("the graph has no features; import it with {random-features} N, or with "+
+		"features of its own; or have some learned with {node-embedding} N; or take {model} %s, which needs "+
+		"none", strings.Join(gnn.Featureless(), " or "))
 }
 
 func isSparse(t partition.WholeType) bool { return t.FeatureValues > 0 }
@@ -547,26 +400,6 @@ func (r *Resolved) Standardises(t *partition.WholeType) []bool {
 		return t.Columns.Scaled()
 	}
 	return nil
-}
-
-// checkGraphs refuses several graphs for a norm whose statistics are of all vertices: each graph would have
-// its own, as by PyG's batch.
-func (r *Resolved) checkGraphs(whole *partition.Whole) error {
-	if whole.Graphs < 2 || !gnn.OverAll(r.Norm) || !r.Uses("norm") {
-		return nil
-	}
-	return refusal.Errorf("{norm} %s: its statistics are those of one graph, and the store has %d graphs; "+
-		"take batch or layer, or give one graph", r.Norm, whole.Graphs)
-}
-
-// checkTypes refuses a pipeline for several vertex types: chunks and the history are of one type's rows.
-func (r *Resolved) checkTypes(whole *partition.Whole) error {
-	if len(whole.Others) == 0 || r.Mesh.Stages == 1 {
-		return nil
-	}
-	return refusal.Errorf("{parallel} %s: the pipeline divides into chunks the rows of one vertex type, "+
-		"and the graph has %d; take {parallel} graph=%d or tensor=%[3]d, which divide all types", r.Parallel,
-		1+len(whole.Others), r.Workers)
 }
 
 // kind is the kind of task.

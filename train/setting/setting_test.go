@@ -162,7 +162,7 @@ func TestPartitionsAreRefused(t *testing.T) {
 		{"pipeline=2", 4, 0, "", "partitions 4 on the mesh pipeline=2: a stage divides its rows into chunks"},
 		{"graph=3,tensor=2", 2, 0, "", "take partitions 3 or more"},
 		{"tensor=4", 257, 0, "", "take partitions 256 or less"},
-		{"tensor=2", 4, 3, "", "aggregation-chunks 3 with 4 partitions: each is aggregated in one chunk"},
+		{"tensor=2", 4, 3, "", "each of the 4 partitions is aggregated in one chunk"},
 		{"graph=2,tensor=2", 2, 0, "d", "give partitions N, more than the 2 of the mesh"},
 		{"tensor=2", 0, 0, "d", "give partitions N, more than the 1 of the mesh"},
 	} {

@@ -1,0 +1,144 @@
+package setting
+
+import (
+	"weft/internal/refusal"
+	"weft/parallel/axis"
+	"weft/parallel/edges"
+	"weft/parallel/mesh"
+	"weft/partition"
+)
+
+var graphAxisSettings = []Setting{
+	{
+		Name: "partitions", changes: true, limits: between(0, mesh.MaxWorkers),
+		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
+			"each worker along the graph axis",
+	},
+	{Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine where matrices rest " +
+		"of partitions that are not at work, as far as the memory limit needs it"},
+	{
+		Name: "partition", changes: true, axis: "graph",
+		Choices: append([]string{autoPartition}, partition.StoredMethods()...),
+		Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, " +
+			"metis, or stream for more than 20 million edges or too little memory for metis",
+	},
+	{
+		Name: "balance", byDefault: partition.AutoBalance, changes: true, axis: "graph",
+		Choices: partition.Balances(),
+		Meaning: "what each partition gets an equal share of, edges and train in addition to vertices, " +
+			"auto for edges where that leaves less work to the busiest worker",
+	},
+	{
+		Name: "prefetch", byDefault: "1", changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10),
+		Meaning: "messages with other workers' rows that are received ahead",
+	},
+	{
+		Name: "keep-halo", changes: true, axis: "graph", beside: "pipeline",
+		Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that " +
+			"costs",
+	},
+	{
+		Name: "halo", changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
+		Meaning: "what travels between partitions in sums and means, cover for rows and partial sums " +
+			"by a minimum vertex cover, auto for these where they are at least a tenth fewer",
+	},
+	{
+		Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which share of the columns of " +
+			"halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of " +
+			"d columns d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; " +
+			"slope=0 keeps C",
+		ownPass: func(r *Resolved) bool { return r.WireSchedule != axis.WireSchedule{} },
+	},
+	{
+		Name: "halo-delay", axis: "graph", beside: "pipeline", limits: between(0, 1),
+		Meaning: "epochs by which other workers' rows and gradients are late in training, which hides " +
+			"a slow link behind computation and makes training approximate (PipeGCN)",
+		ownPass: func(r *Resolved) bool { return r.HaloDelay > 0 },
+		inexact: func(r *Resolved) bool { return r.HaloDelay > 0 },
+		check: func(s Setting, r *Resolved) error {
+			switch {
+			case r.HaloDelay == 0:
+			case r.TakesTurns():
+				return refusal.Errorf("{halo-delay} %d with {partitions} %d: partitions that take turns get each "+
+					"other's rows in time; leave one of the two out", r.HaloDelay, r.Partitions)
+			case r.Mesh.Slices > 1:
+				return s.refuseOnMesh(r, "slices of columns would wait for each other all the same; take "+
+					"{parallel} graph=%d, or leave it out", r.Workers)
+			case r.WireSchedule != axis.WireSchedule{}:
+				return refusal.Errorf("{halo-delay} %d with {wire-schedule} %s: rows of the epoch before have "+
+					"other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "halo-smoothing", axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
+		Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their " +
+			"gradients, or both",
+		needs: need{"halo-delay", []string{"1"}},
+	},
+}
+
+var tensorAxisSettings = []Setting{
+	{
+		Name: "aggregation-chunks", changes: true, axis: "tensor", some: true,
+		Meaning: "`number` of aggregation chunks in which rows are received and results sent while it " +
+			"computes, or auto",
+		check: func(s Setting, r *Resolved) error {
+			switch m := r.Mesh; {
+			case r.AggregationChunks <= 1:
+			case m.Partitions > 1:
+				return s.refuseOnMesh(r, "each of the %d partitions is aggregated in one chunk, as rows of "+
+					"others come in messages of their own; leave it out, or take one partition, as in "+
+					"{parallel} tensor=%d", m.Partitions, r.Workers)
+			case m.Stages > 1:
+				return s.refuseOnMesh(r, "a chunk of the pipeline is aggregated at once; leave it out, or take "+
+					"more chunks with {chunks} N")
+			}
+			return nil
+		},
+	},
+}
+
+var pipelineAxisSettings = []Setting{
+	{
+		Name: "chunks", axis: "pipeline", Meaning: "`number` of chunks of vertices that pass through the " +
+			"stages one after another, of all partitions together, auto for four times the workers",
+		ownPass: inChunks,
+		inexact: inChunks,
+		check: func(s Setting, r *Resolved) error {
+			k, m := int(r.Chunks), r.Mesh
+			switch {
+			case k > 0 && k < m.Partitions:
+				return s.refuseOnMesh(r, "each of the %d partitions has a chunk at least; take {chunks} %[3]d "+
+					"or more", m.Partitions)
+			case k%m.Partitions > 0:
+				return s.refuseOnMesh(r, "the %d partitions have equally many chunks; take {chunks} %d or %d",
+					m.Partitions, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "chunk-method", axis: "pipeline", Choices: partition.ChunkMethods(),
+		Meaning: "how vertices are divided into chunks, merged joins four parts of metis, chosen at " +
+			"random",
+	},
+	{Name: "history-period", byDefault: "23", axis: "pipeline", limits: between(1, 1e9), Meaning: "epochs between two " +
+		"renewals of the history, the embeddings of earlier epochs"},
+	{
+		Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
+		Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward " +
+			"pass",
+	},
+	{Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders, Meaning: "order of the chunks, " +
+		"shuffle draws another one in each epoch"},
+	{
+		Name: "stale-gradients", axis: "pipeline", Choices: axis.StaleNames,
+		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and " +
+			"doubles the others",
+	},
+}
+
+// inChunks reports whether partitions are divided into chunks, which read each other's rows of epochs before.
+func inChunks(r *Resolved) bool { return int(r.Chunks) != r.Mesh.Partitions }

@@ -1,0 +1,84 @@
+package setting
+
+import (
+	"weft/kernel"
+	"weft/parallel/axis"
+	"weft/parallel/order"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/task"
+)
+
+var machineSettings = []Setting{
+	{Name: "checkpoint-every", byDefault: "10m", changes: true, Meaning: "number of epochs, or `time` as in 30m, from " +
+		"one checkpoint to the next, 0: none, not even after a signal"},
+	{Name: "max-time", changes: true, Meaning: "`time` as in 3h50m, or 3:50:00 as in Slurm, after " +
+		"which the command stops with a checkpoint, over all its runs, 0: no limit"},
+	{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
+		"an equal share of all cores"},
+	{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
+		"memory, as in 4GiB"},
+	{
+		Name: "recompute", changes: true,
+		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
+		was:     map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
+		Meaning: "what the backward pass computes again instead of keeping it, blocks for the values " +
+			"within each block of the model, auto for these in a pipeline and where memory-limit needs " +
+			"it",
+	},
+	{Name: "precision", Choices: precisions, Meaning: "number format in which features, activations, " +
+		"their gradients and messages are stored, bf16 takes half the bytes of f32"},
+	{
+		Name: "wire", shared: true, Choices: axis.Wires, Meaning: "number format in which workers send " +
+			"each other values of vertices and their gradients in training, int8 and int4 for stochastic " +
+			"rounding within the range of each row, auto for that of precision",
+		ownPass: func(r *Resolved) bool { return r.Wire.Format(r.Storage) != kernel.AsStored },
+		check: func(s Setting, r *Resolved) error {
+			if r.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
+				return s.refuse(&r.Options, "with {precision} %s values are stored in %[2]s, and more bits "+
+					"would tell nothing more; leave it out, or take int8 or int4", r.Precision)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "parallel", changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], " +
+			"as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it",
+		check: func(s Setting, r *Resolved) error {
+			if r.Task == task.Link && r.Mesh.Stages > 1 {
+				return s.refuse(&r.Options, "link prediction needs workers that have all layers of a vertex; "+
+					"take {parallel} graph=%d or tensor=%[2]d", r.Workers)
+			}
+			return nil
+		},
+		// chunks and the history are of one type's rows
+		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
+			switch {
+			case r.Mesh.Stages == 1:
+			case whole.FeatureColumns == 0:
+				return s.refuse(&r.Options, "the graph has no features, and a pipeline does not divide learned "+
+					"embeddings; take {parallel} graph=%d or tensor=%[2]d", r.Workers)
+			case len(whole.Others) > 0:
+				return s.refuse(&r.Options, "the pipeline divides into chunks the rows of one vertex type, and "+
+					"the graph has %d; take {parallel} graph=%d or tensor=%[3]d, which divide all types",
+					1+len(whole.Others), r.Workers)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer transforms " +
+			"or aggregates first where both give the same, auto takes the cheaper; with halo-delay 1 they " +
+			"do not, as what is aggregated is late, and auto takes PipeGCN's aggregate-first; sparse " +
+			"features are always transformed first",
+		check: func(s Setting, r *Resolved) error {
+			if r.AggregationOrder != order.Auto && r.Mesh.Stages > 1 && inChunks(r) {
+				return s.refuseOnMesh(r, "the order is given, as history holds what a layer aggregates; leave "+
+					"it out, or take {chunks} %d: a chunk for each partition", r.Mesh.Partitions)
+			}
+			return nil
+		},
+	},
+	{Name: "comm-timeout", byDefault: "1m", changes: true, shared: true, Meaning: "longest wait for another worker, as " +
+		"in 60s or 5m"},
+}

@@ -1,0 +1,174 @@
+package setting
+
+import (
+	"slices"
+
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/train/task"
+)
+
+var modelSettings = []Setting{
+	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices " +
+		"or, for link prediction, which vertices an edge joins"},
+	{Name: "model", byDefault: "sage", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
+		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
+	{Name: "layers", byDefault: "2", some: true, limits: between(1, 1000), Meaning: "number of layers"},
+	{Name: "hidden", byDefault: "64", some: true, limits: between(1, 1<<20), Meaning: "width of the hidden layers, the " +
+		"total over heads"},
+	{
+		Name: "heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden " +
+			"layers",
+		check: func(s Setting, r *Resolved) error {
+			if r.Hidden%r.Heads != 0 {
+				return refusal.Errorf("{heads} %d does not divide {hidden} %d: each head of %s gets an equal "+
+					"share of the hidden width", r.Heads, r.Hidden, r.Model)
+			}
+			return nil
+		},
+	},
+	{Name: "output-heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the " +
+		"last layer, averaged; PyG's GAT has as many there as in the others"},
+	{
+		Name: "dropout", byDefault: "0.5", some: true, limits: fraction, Meaning: "dropout between layers",
+		ownPass: func(r *Resolved) bool { return r.Dropout > 0 },
+	},
+	{
+		Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features",
+		ownPass: func(r *Resolved) bool { return r.InputDropout > 0 },
+	},
+	{
+		Name: "transform-dropout", some: true, limits: fraction, Meaning: "dropout on each layer's " +
+			"transformed features",
+		ownPass: func(r *Resolved) bool { return r.TransformDropout > 0 },
+	},
+	{
+		Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention " +
+			"coefficients",
+		ownPass: func(r *Resolved) bool { return r.AttentionDropout > 0 },
+	},
+	{Name: "use-edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim " +
+		"does"},
+	{
+		Name: "normalize-features", Choices: normalizations, Meaning: "how features are scaled, row " +
+			"divides each vertex's by their sum, standard subtracts each column's mean over all vertices " +
+			"and divides by its standard deviation, auto does so with numbers and dates of tables, " +
+			"and leaves other features as they are",
+		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
+			if r.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types(), isSparse) {
+				return s.refuse(&r.Options, "would make sparse features dense; take row, or import them again "+
+					"with {dense-features}")
+			}
+			return nil
+		},
+	},
+	{
+		Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, or " +
+			"first in each residual block, auto takes layer in residual blocks and none elsewhere",
+		// running statistics
+		ownPass: func(r *Resolved) bool { return gnn.OverVertices(r.Norm) && !gnn.OverAll(r.Norm) },
+		check: func(s Setting, r *Resolved) error {
+			if r.Mesh.Stages > 1 && gnn.OverVertices(r.Norm) && inChunks(r) {
+				return s.refuseOnMesh(r, "its mean is over all vertices, of which a stage has one chunk at a "+
+					"time; take {norm} layer, or {chunks} %d: a chunk for each partition", r.Mesh.Partitions)
+			}
+			return nil
+		},
+		// each graph would have its own statistics, as by PyG's batch
+		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
+			if whole.Graphs > 1 && gnn.OverAll(r.Norm) {
+				return s.refuse(&r.Options, "its statistics are those of one graph, and the store has %d "+
+					"graphs; take batch or layer, or give one graph", whole.Graphs)
+			}
+			return nil
+		},
+	},
+	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
+	{Name: "activation", byDefault: "relu", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
+	{
+		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
+		Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of " +
+			"norm, convolution and feed-forward between a linear encoder and a linear decoder",
+	},
+	{
+		Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each " +
+			"relation's weight (block-diagonal decomposition), 0: a whole weight",
+		check: func(s Setting, r *Resolved) error {
+			switch n := r.NumBlocks; {
+			case n > 0 && r.Bases > 0:
+				return refusal.Errorf("{bases} %d and {num-blocks} %d: relations share weights in one of the "+
+					"two ways; leave one out", r.Bases, n)
+			case n > 0 && r.Layers > 1 && r.Hidden%n != 0:
+				return refusal.Errorf("{num-blocks} %d does not divide {hidden} %d: blocks are of equal size; "+
+					"take another number, or {bases} N", n, r.Hidden)
+			}
+			return nil
+		},
+	},
+	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' " +
+		"weights (basis decomposition), 0: a weight for each relation"},
+	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for " +
+		"each vertex of a type without features, 0: none"},
+	{Name: "jk", some: true, Choices: gnn.Jumps, Meaning: "jumping knowledge: a linear layer reads the " +
+		"outputs of all layers, cat for side by side, max for the largest of each column, none for the " +
+		"last layer's logits"},
+	{Name: "aggregation", some: true, Choices: gnn.Aggregations, Meaning: "how a layer aggregates the " +
+		"in-neighbours"},
+	{
+		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
+		Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
+		check: func(s Setting, r *Resolved) error {
+			kind, _ := gnn.KindOf(r.Model)
+			switch {
+			case r.Direction == "both" && (kind.OneDirection || r.Decoupled):
+				model := r.Model
+				if r.Decoupled {
+					model = "a decoupled model"
+				}
+				return s.refuse(&r.Options, "%s aggregates along one direction; take {direction} in or out",
+					model)
+			case r.Direction != "in" && r.UsesEdgeFeatures():
+				return s.refuse(&r.Options, "%s uses edge features, which are stored for the edges as they "+
+					"are, and not for reversed ones; import the graph with {symmetrize} or "+
+					"{reverse-relations}, which give reversed edges the same features, and take {direction} in",
+					r.Model)
+			}
+			return nil
+		},
+	},
+	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then " +
+		"aggregates in rounds, as APPNP"},
+	{Name: "teleport", some: true, limits: fraction, Meaning: "share of a decoupled model's " +
+		"transformed features in each aggregation, as alpha of APPNP"},
+	{Name: "rounds", some: true, limits: between(0, 1000), Meaning: "number of aggregations after the " +
+		"layers of a decoupled model or of appnp, or in sgc, 0: 10 in appnp, 2 in sgc, and as many as " +
+		"layers in other models"},
+	{
+		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
+		Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that " +
+			"attention vectors keep their initial values",
+	},
+	{Name: "alpha", byDefault: "0.1", some: true, limits: fraction, Meaning: "share of the initial residual in each " +
+		"layer of gcnii, and teleport probability of appnp"},
+	{Name: "theta", byDefault: "0.5", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, " +
+		"ln(theta/l + 1) in layer l"},
+	{Name: "shared-weights", byDefault: "true", some: true, Meaning: "one weight for the initial residual and the " +
+		"aggregated rows, false for GCNII*"},
+	{Name: "link-relation", task: task.Link, Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in " +
+		"author,writes,paper, several with ; between them (default: those that a stored split divides, " +
+		"else all from the first vertex type to itself)"},
+	{Name: "out-features", task: task.Link, limits: between(0, 1<<20), Meaning: "width of the last " +
+		"layer, which gives the vertices' embeddings, 0: the hidden width"},
+	{
+		Name: "decoder", task: task.Link, Choices: task.Decoders, Meaning: "how an edge is scored from " +
+			"the embeddings of its ends, distmult has a weight for each relation and column",
+		check: func(s Setting, r *Resolved) error {
+			if r.Decoder == task.DistMult && r.BlockForm != gnn.BlockForms[0] {
+				return s.refuse(&r.Options, "its weights have the name of the linear decoder of {blocks} %s, "+
+					"decoder.weight; take {decoder} dot, or {blocks} plain", r.BlockForm)
+			}
+			return nil
+		},
+	},
+}

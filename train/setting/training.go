@@ -1,0 +1,175 @@
+package setting
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/nn"
+	"weft/optim"
+	"weft/parallel/edges"
+	"weft/partition"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+var trainingSettings = []Setting{
+	{Name: "lr", byDefault: "0.01", limits: above(0), Meaning: "learning rate"},
+	{Name: "weight-decay", limits: atLeast(0), Meaning: "weight decay of all parameters but biases and " +
+		"norms"},
+	{Name: "conv-weight-decay", some: true, limits: atLeast(0), Meaning: "weight decay of the " +
+		"convolutions; weight-decay is then for the linear layers before and after them"},
+	{Name: "decay-first-layer-only", some: true, Meaning: "weight decay on the first layer's weights " +
+		"only"},
+	{
+		Name: "drop-edge", some: true, limits: fraction, Meaning: "probability with which an epoch leaves " +
+			"out an edge, the same edges for all layers and on any mesh (DropEdge)",
+		ownPass: func(r *Resolved) bool { return r.DropEdge > 0 },
+		check: func(s Setting, r *Resolved) error {
+			switch m := r.Mesh; {
+			case r.DropEdge == 0:
+			case m.Stages > 1:
+				return s.refuseOnMesh(r, "the edges of a stage's chunks are those of all epochs; leave it out, "+
+					"or take {parallel} graph=%d", r.Workers)
+			case m.Partitions > 1 && r.Halo != edges.HaloRows:
+				return refusal.Errorf("{drop-edge} %v with {halo} %s: partial sums are of the same edges in all "+
+					"epochs; take {halo} %s, or leave {drop-edge} out", r.DropEdge, r.Halo, edges.HaloRows)
+			}
+			return nil
+		},
+	},
+	{
+		Name: "label-input", task: task.Vertex, limits: fraction, Meaning: "probability with which an " +
+			"epoch has the label of a training vertex as input beside the features, the loss is of the " +
+			"others; prediction has all (masked label prediction), 0: labels are no input",
+		ownPass: func(r *Resolved) bool { return r.LabelInput > 0 },
+		check: func(s Setting, r *Resolved) error {
+			if r.LabelInput > 0 && r.Mesh.Stages > 1 {
+				return s.refuseOnMesh(r, "the input of a stage's chunks is that of all epochs; leave it out, "+
+					"or take {parallel} graph=%d", r.Workers)
+			}
+			return nil
+		},
+		checkGraph: checkLabelInput,
+	},
+	{Name: "optimizer", Choices: optim.Names, Meaning: "optimizer"},
+	{
+		Name: "momentum", needs: need{"optimizer", []string{optim.SGD}}, limits: fraction,
+		Meaning: "momentum of sgd, the share of the step before that each step repeats",
+	},
+	{
+		Name: "adam-beta2", byDefault: "0.999", needs: need{"optimizer", []string{optim.Adam, optim.AdamW}},
+		limits: bounds{low: 0, high: 1, openLow: true, openHigh: true},
+		Meaning: "β₂ of adam and adamw, the share of the mean of squared gradients that each step keeps; .9 " +
+			"often needs fewer epochs",
+	},
+	{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau " +
+		"lowers it where the validation metric, or loss, that select takes stops improving"},
+	{
+		Name: "plateau-factor", byDefault: "0.1", needs: need{"schedule", []string{optim.PlateauSchedule}},
+		limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
+		Meaning: "what schedule plateau multiplies the learning rate by",
+	},
+	{
+		Name: "plateau-patience", byDefault: "10", needs: need{"schedule", []string{optim.PlateauSchedule}},
+		limits: between(0, 1e9),
+		Meaning: "evaluations in a row without progress after which the next one lowers the learning " +
+			"rate, with schedule plateau",
+	},
+	{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
+		"linearly to lr, before the schedule begins"},
+	{Name: "loss", task: task.Vertex, Choices: task.Losses, Meaning: "loss of the training vertices, " +
+		"auto takes cross-entropy for classes and mse for values; those of values are of standard " +
+		"scores"},
+	{
+		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}}, limits: above(0),
+		Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln " +
+			"p; for loss focal",
+	},
+	{
+		Name: "class-weights", byDefault: task.NoClassWeights, task: task.Vertex,
+		isFile: func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
+		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all " +
+			"training vertices of each class together, or a text `file` with a number for each " +
+			"class in order",
+	},
+	{Name: "label-smoothing", task: task.Vertex,
+		needs: need{"loss", []string{task.AutoLoss, task.CrossEntropy}}, limits: fraction, Meaning: "share of a vertex's " +
+			"target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
+	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled " +
+		"down to it, 0: no limit"},
+	{Name: "epochs", byDefault: "200", changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
+	{Name: "patience", changes: true, limits: atLeast(0), Meaning: "stop after so many epochs without " +
+		"a lower validation loss or (select metric) a better validation metric, 0: never"},
+	{Name: "eval-every", limits: between(0, 1e9), Meaning: "`number` of epochs from one evaluation to " +
+		"the next; auto takes 1, and reads the metrics of an epoch's weights from the forward pass of the " +
+		"next one where that has them"},
+	{
+		Name: "metric",
+		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
+			metric.ValueNames)),
+		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and " +
+			"mrr or, with negative edges that all share, hits@50 for link prediction",
+		check: func(s Setting, r *Resolved) error {
+			known := r.Kind.Metrics()
+			if r.Metric != metric.Auto && !slices.Contains(known, r.Metric) {
+				return s.refuse(&r.Options, "no measure of {task} %s; %s", r.Task,
+					suggest.OneOf(r.Metric, known))
+			}
+			return nil
+		},
+	},
+	{Name: "select", Choices: []string{SelectMetric, SelectLoss}, Meaning: "how the best epoch is " +
+		"found: by the best validation metric or the lowest validation loss"},
+	{Name: "seed", Meaning: "seed of all randomness"},
+	{Name: "split", task: task.Vertex, Meaning: "`number` of a stored split, from 0, or a rule that " +
+		"draws one for this run, as random:60/20/20 or per-class=20,30"},
+	{Name: "split-seed", task: task.Vertex, Meaning: "seed of a split that a rule draws"},
+	{
+		Name: "validate", task: task.Vertex, changes: true, Meaning: "`store` whose validation and test " +
+			"vertices select and measure the model, in place of those of the graph that it is trained on",
+		ownPass: func(r *Resolved) bool { return r.Validate != "" },
+	},
+	{Name: "link-split", byDefault: task.DefaultShares.String(), task: task.Link, Meaning: "`shares` of training, validation and test edges; " +
+		"only training edges pass messages"},
+	{Name: "negatives", byDefault: "1", task: task.Link, limits: between(1, 1<<10), Meaning: "negative edges drawn in " +
+		"each epoch for each training edge, by another source or target, between two vertex types by " +
+		"another target"},
+	{
+		Name: "eval-negatives", task: task.Link, limits: between(0, math.MaxInt32),
+		Meaning: "vertices of the target's type, drawn once, among which the target of a validation or " +
+			"test edge is ranked, 0: all",
+	},
+	{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
+	{Name: "init-scheme", Choices: nn.InitSchemes, Meaning: "initial weights of linear layers, auto " +
+		"for each model's as in PyG, glorot for ±√(6/(in+out)), torch for ±1/√in as torch.nn.Linear"},
+	{Name: "init", Meaning: "safetensors `file` with the weights to start from"},
+}
+
+// checkLabelInput refuses a graph where labels cannot be input of the model.
+func checkLabelInput(s Setting, r *Resolved, whole *partition.Whole, outputs int) error {
+	no := ""
+	switch {
+	case r.LabelInput == 0:
+		return nil
+	case whole.ValueColumns > 0:
+		no = "the labels of the graph are values"
+	case whole.Classes == 0:
+		no = "the graph has no labels"
+	case r.Split.Number >= len(whole.Splits):
+		no = fmt.Sprintf("the graph has no split %v into training, validation and test vertices", r.Split)
+	case whole.Classes > outputs:
+		no = fmt.Sprintf("the graph has %d classes, and the model computes %d", whole.Classes, outputs)
+	case len(whole.Others) > 0:
+		no = fmt.Sprintf("the graph has %d vertex types", 1+len(whole.Others))
+	case whole.FeatureColumns == 0:
+		no = "the graph has no features beside which the labels stand"
+	}
+	if no == "" {
+		return nil
+	}
+	return s.refuse(&r.Options, "the input are classes of training vertices beside the features, of one "+
+		"vertex type, and %s; train without it, or give such a graph", no)
+}
