@@ -1,4 +1,4 @@
-"""The graphs of RandomLinkSplit are one with their split of edges: that of the file of docs/data.md, to the bit."""
+"""The graphs of RandomLinkSplit are one with their split of edges: that of a file with the lists, to the bit."""
 
 import copy
 
