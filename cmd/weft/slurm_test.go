@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"weft/internal/assert"
@@ -13,16 +12,6 @@ import (
 )
 
 const requeueScript = "../../scripts/hosts/requeue.sbatch"
-
-// docs/distributed.md shows the script as it is.
-func TestRequeueScriptIsShown(t *testing.T) {
-	script, err := os.ReadFile(requeueScript)
-	require.NoError(t, err)
-	if !slices.ContainsFunc(snippets(t, "docs/distributed.md"),
-		func(b snippet) bool { return b.text == string(script) }) {
-		t.Errorf("docs/distributed.md shows another script than %s", requeueScript)
-	}
-}
 
 // The batch script ends with srun's status, and requeues the job if that is not 0 and a checkpoint was added.
 func TestRequeueScript(t *testing.T) {
