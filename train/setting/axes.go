@@ -14,19 +14,19 @@ var graphAxisSettings = []Setting{
 		Meaning: "number of partitions, of which a worker may hold several that take turns, 0: one for " +
 			"each worker along the graph axis",
 	},
-	{Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine where matrices rest " +
-		"of partitions that are not at work, as far as the memory limit needs it"},
+	{Name: "offload", changes: true, Meaning: "`folder` on a disk of each machine for matrices of " +
+		"partitions that are not at work, as far as the memory limit needs it"},
 	{
 		Name: "partition", changes: true, axis: "graph",
 		Choices: append([]string{autoPartition}, partition.StoredMethods()...),
-		Meaning: "how vertices are divided, auto takes the partition stored last; if there is none, " +
-			"metis, or stream for more than 20 million edges or too little memory for metis",
+		Meaning: "how vertices are divided; auto: the partition stored last, else metis, or stream for " +
+			"more than 20 million edges or too little memory for metis",
 	},
 	{
 		Name: "balance", byDefault: partition.AutoBalance, changes: true, axis: "graph",
 		Choices: partition.Balances(),
-		Meaning: "what each partition gets an equal share of, edges and train in addition to vertices, " +
-			"auto for edges where that leaves less work to the busiest worker",
+		Meaning: "what each partition gets an equal share of: vertices, or edges or train in addition; " +
+			"auto: edges where that leaves less work to the busiest worker",
 	},
 	{
 		Name: "prefetch", byDefault: "1", changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10),
@@ -39,20 +39,19 @@ var graphAxisSettings = []Setting{
 	},
 	{
 		Name: "halo", changes: true, axis: "graph", beside: "pipeline", Choices: edges.HaloNames,
-		Meaning: "what travels between partitions in sums and means, cover for rows and partial sums " +
-			"by a minimum vertex cover, auto for these where they are at least a tenth fewer",
+		Meaning: "what travels between partitions in sums and means: rows, or rows and partial sums by " +
+			"a minimum vertex cover; auto: cover where it sends at least a tenth less",
 	},
 	{
-		Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which share of the columns of " +
-			"halo rows is sent in an epoch of training, none for all, varco for one that grows to all: of " +
-			"d columns d/c, where c falls from C to 1 in 1/A of the epochs, as in varco:slope=5,from=128; " +
-			"slope=0 keeps C",
+		Name: "wire-schedule", axis: "graph", beside: "pipeline", Meaning: "which columns of halo rows " +
+			"are sent in an epoch of training: all (none), or a share that grows to all, as in " +
+			"varco:slope=5,from=128",
 		ownPass: func(r *Resolved) bool { return r.WireSchedule != axis.WireSchedule{} },
 	},
 	{
 		Name: "halo-delay", axis: "graph", beside: "pipeline", limits: between(0, 1),
-		Meaning: "epochs by which other workers' rows and gradients are late in training, which hides " +
-			"a slow link behind computation and makes training approximate (PipeGCN)",
+		Meaning: "epochs by which other workers' rows and gradients are late in training: hides a slow " +
+			"link, and makes training approximate (PipeGCN)",
 		ownPass: func(r *Resolved) bool { return r.HaloDelay > 0 },
 		inexact: func(r *Resolved) bool { return r.HaloDelay > 0 },
 		check: func(s Setting, r *Resolved) error {
@@ -73,7 +72,7 @@ var graphAxisSettings = []Setting{
 	},
 	{
 		Name: "halo-smoothing", axis: "graph", beside: "pipeline", Choices: axis.Smoothings,
-		Meaning: "what moving averages over epochs replace with halo-delay 1, rows of features, their " +
+		Meaning: "what moving averages over epochs replace with halo-delay 1: rows of features, their " +
 			"gradients, or both",
 		needs: need{"halo-delay", []string{"1"}},
 	},
@@ -82,7 +81,7 @@ var graphAxisSettings = []Setting{
 var tensorAxisSettings = []Setting{
 	{
 		Name: "aggregation-chunks", changes: true, axis: "tensor", some: true,
-		Meaning: "`number` of aggregation chunks in which rows are received and results sent while it " +
+		Meaning: "`number` of chunks in which an aggregation receives rows and sends results while it " +
 			"computes, or auto",
 		check: func(s Setting, r *Resolved) error {
 			switch m := r.Mesh; {
@@ -102,8 +101,8 @@ var tensorAxisSettings = []Setting{
 
 var pipelineAxisSettings = []Setting{
 	{
-		Name: "chunks", axis: "pipeline", Meaning: "`number` of chunks of vertices that pass through the " +
-			"stages one after another, of all partitions together, auto for four times the workers",
+		Name: "chunks", axis: "pipeline", Meaning: "`number` of chunks of vertices that pass through " +
+			"the stages, of all partitions together; auto: four times the workers",
 		ownPass: inChunks,
 		inexact: inChunks,
 		check: func(s Setting, r *Resolved) error {
@@ -121,21 +120,20 @@ var pipelineAxisSettings = []Setting{
 	},
 	{
 		Name: "chunk-method", axis: "pipeline", Choices: partition.ChunkMethods(),
-		Meaning: "how vertices are divided into chunks, merged joins four parts of metis, chosen at " +
+		Meaning: "how vertices are divided into chunks; merged joins four parts of metis, chosen at " +
 			"random",
 	},
 	{Name: "history-period", byDefault: "23", axis: "pipeline", limits: between(1, 1e9), Meaning: "epochs between two " +
 		"renewals of the history, the embeddings of earlier epochs"},
 	{
 		Name: "history-start", axis: "pipeline", Choices: axis.HistoryStarts,
-		Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward " +
-			"pass",
+		Meaning: "first content of the history: zeros, or the embeddings of an exact forward pass (warm)",
 	},
-	{Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders, Meaning: "order of the chunks, " +
+	{Name: "chunk-order", axis: "pipeline", Choices: axis.ChunkOrders, Meaning: "order of the chunks; " +
 		"shuffle draws another one in each epoch"},
 	{
 		Name: "stale-gradients", axis: "pipeline", Choices: axis.StaleNames,
-		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and " +
+		Meaning: "what to do with gradients to chunks that are already done; drop-scale drops them and " +
 			"doubles the others",
 	},
 }

@@ -10,8 +10,8 @@ import (
 )
 
 var machineSettings = []Setting{
-	{Name: "checkpoint-every", byDefault: "10m", changes: true, Meaning: "number of epochs, or `time` as in 30m, from " +
-		"one checkpoint to the next, 0: none, not even after a signal"},
+	{Name: "checkpoint-every", byDefault: "10m", changes: true, Meaning: "number of epochs, or `time` " +
+		"as in 30m, from one checkpoint to the next; 0: none, not even after a signal"},
 	{Name: "max-time", changes: true, Meaning: "`time` as in 3h50m, or 3:50:00 as in Slurm, after " +
 		"which the command stops with a checkpoint, over all its runs, 0: no limit"},
 	{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
@@ -22,16 +22,15 @@ var machineSettings = []Setting{
 		Name: "recompute", changes: true,
 		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
 		was:     map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
-		Meaning: "what the backward pass computes again instead of keeping it, blocks for the values " +
-			"within each block of the model, auto for these in a pipeline and where memory-limit needs " +
-			"it",
+		Meaning: "what the backward pass computes again instead of keeping it: the values within each " +
+			"block of the model; auto: in a pipeline, and where memory-limit needs it",
 	},
-	{Name: "precision", Choices: precisions, Meaning: "number format in which features, activations, " +
-		"their gradients and messages are stored, bf16 takes half the bytes of f32"},
+	{Name: "precision", Choices: precisions, Meaning: "number format of features, activations, their " +
+		"gradients and messages; bf16 takes half the bytes of f32"},
 	{
 		Name: "wire", shared: true, Choices: axis.Wires, Meaning: "number format in which workers send " +
-			"each other values of vertices and their gradients in training, int8 and int4 for stochastic " +
-			"rounding within the range of each row, auto for that of precision",
+			"values of vertices and their gradients in training; int8 and int4 round at random within " +
+			"the range of each row; auto: that of precision",
 		ownPass: func(r *Resolved) bool { return r.Wire.Format(r.Storage) != kernel.AsStored },
 		check: func(s Setting, r *Resolved) error {
 			if r.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
@@ -43,7 +42,7 @@ var machineSettings = []Setting{
 	},
 	{
 		Name: "parallel", changes: true, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], " +
-			"as in graph=4; auto takes the fastest exact mesh, as weft plan predicts it",
+			"as in graph=4; auto: the fastest exact mesh, as weft plan predicts it",
 		check: func(s Setting, r *Resolved) error {
 			if r.Task == task.Link && r.Mesh.Stages > 1 {
 				return s.refuse(&r.Options, "link prediction needs workers that have all layers of a vertex; "+
@@ -67,10 +66,9 @@ var machineSettings = []Setting{
 		},
 	},
 	{
-		Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer transforms " +
-			"or aggregates first where both give the same, auto takes the cheaper; with halo-delay 1 they " +
-			"do not, as what is aggregated is late, and auto takes PipeGCN's aggregate-first; sparse " +
-			"features are always transformed first",
+		Name: "aggregation-order", some: true, Choices: order.Names, Meaning: "whether a layer " +
+			"transforms or aggregates first where both give the same; auto: the cheaper, with " +
+			"halo-delay 1 PipeGCN's aggregate-first. Sparse features are always transformed first",
 		check: func(s Setting, r *Resolved) error {
 			if r.AggregationOrder != order.Auto && r.Mesh.Stages > 1 && inChunks(r) {
 				return s.refuseOnMesh(r, "the order is given, as history holds what a layer aggregates; leave "+

@@ -10,8 +10,8 @@ import (
 )
 
 var modelSettings = []Setting{
-	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes or values of vertices " +
-		"or, for link prediction, which vertices an edge joins"},
+	{Name: "task", Choices: task.Names(), Meaning: "what to learn: classes or values of vertices, or " +
+		"for link prediction which vertices an edge joins"},
 	{Name: "model", byDefault: "sage", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " +
 		WeightedModels() + "; edge features in " + modelsWith(usesFeatures) + ")"},
 	{Name: "layers", byDefault: "2", some: true, limits: between(1, 1000), Meaning: "number of layers"},
@@ -28,8 +28,8 @@ var modelSettings = []Setting{
 			return nil
 		},
 	},
-	{Name: "output-heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the " +
-		"last layer, averaged; PyG's GAT has as many there as in the others"},
+	{Name: "output-heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention " +
+		"heads of the last layer, averaged; PyG's GAT has as many there as in the others"},
 	{
 		Name: "dropout", byDefault: "0.5", some: true, limits: fraction, Meaning: "dropout between layers",
 		ownPass: func(r *Resolved) bool { return r.Dropout > 0 },
@@ -51,10 +51,9 @@ var modelSettings = []Setting{
 	{Name: "use-edge-features", some: true, Meaning: "use the features of the edges, as PyG's edge_dim " +
 		"does"},
 	{
-		Name: "normalize-features", Choices: normalizations, Meaning: "how features are scaled, row " +
-			"divides each vertex's by their sum, standard subtracts each column's mean over all vertices " +
-			"and divides by its standard deviation, auto does so with numbers and dates of tables, " +
-			"and leaves other features as they are",
+		Name: "normalize-features", Choices: normalizations, Meaning: "how features are scaled: row " +
+			"divides each vertex's by their sum; standard subtracts each column's mean and divides by " +
+			"its standard deviation; auto does so with numbers and dates of tables alone",
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
 			if r.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types(), isSparse) {
 				return s.refuse(&r.Options, "would make sparse features dense; take row, or import them again "+
@@ -64,8 +63,8 @@ var modelSettings = []Setting{
 		},
 	},
 	{
-		Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, or " +
-			"first in each residual block, auto takes layer in residual blocks and none elsewhere",
+		Name: "norm", some: true, Choices: gnn.Norms, Meaning: "normalisation after each hidden layer, " +
+			"or first in each residual block; auto: layer in residual blocks, else none",
 		// running statistics
 		ownPass: func(r *Resolved) bool { return gnn.OverVertices(r.Norm) && !gnn.OverAll(r.Norm) },
 		check: func(s Setting, r *Resolved) error {
@@ -88,11 +87,11 @@ var modelSettings = []Setting{
 	{Name: "activation", byDefault: "relu", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
 		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
-		Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of " +
-			"norm, convolution and feed-forward between a linear encoder and a linear decoder",
+		Meaning: "blocks of the model: convolutions alone, or residual blocks of norm, convolution and " +
+			"feed-forward between a linear encoder and a linear decoder",
 	},
 	{
-		Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each " +
+		Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "diagonal blocks of each " +
 			"relation's weight (block-diagonal decomposition), 0: a whole weight",
 		check: func(s Setting, r *Resolved) error {
 			switch n := r.NumBlocks; {
@@ -106,13 +105,12 @@ var modelSettings = []Setting{
 			return nil
 		},
 	},
-	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' " +
-		"weights (basis decomposition), 0: a weight for each relation"},
+	{Name: "bases", some: true, limits: atLeast(0), Meaning: "bases of the relations' weights (basis " +
+		"decomposition), 0: a weight for each relation"},
 	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for " +
 		"each vertex of a type without features, 0: none"},
 	{Name: "jk", some: true, Choices: gnn.Jumps, Meaning: "jumping knowledge: a linear layer reads the " +
-		"outputs of all layers, cat for side by side, max for the largest of each column, none for the " +
-		"last layer's logits"},
+		"outputs of all layers, side by side (cat) or the largest of each column (max)"},
 	{Name: "aggregation", some: true, Choices: gnn.Aggregations, Meaning: "how a layer aggregates the " +
 		"in-neighbours"},
 	{
@@ -137,32 +135,31 @@ var modelSettings = []Setting{
 			return nil
 		},
 	},
-	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then " +
-		"aggregates in rounds, as APPNP"},
-	{Name: "teleport", some: true, limits: fraction, Meaning: "share of a decoupled model's " +
-		"transformed features in each aggregation, as alpha of APPNP"},
-	{Name: "rounds", some: true, limits: between(0, 1000), Meaning: "number of aggregations after the " +
-		"layers of a decoupled model or of appnp, or in sgc, 0: 10 in appnp, 2 in sgc, and as many as " +
-		"layers in other models"},
+	{Name: "decoupled", some: true, Meaning: "transform in all layers first, then aggregate in rounds, " +
+		"as APPNP does"},
+	{Name: "teleport", some: true, limits: fraction, Meaning: "share of the transformed features in " +
+		"each aggregation of a decoupled model, as alpha of APPNP"},
+	{Name: "rounds", some: true, limits: between(0, 1000), Meaning: "aggregations of a decoupled model, " +
+		"of appnp or of sgc; 0: 10 in appnp, 2 in sgc, else as many as layers"},
 	{
 		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
-		Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that " +
-			"attention vectors keep their initial values",
+		Meaning: "stop sends no gradient through a decoupled model's attention coefficients: attention " +
+			"vectors keep their initial values",
 	},
 	{Name: "alpha", byDefault: "0.1", some: true, limits: fraction, Meaning: "share of the initial residual in each " +
 		"layer of gcnii, and teleport probability of appnp"},
 	{Name: "theta", byDefault: "0.5", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, " +
 		"ln(theta/l + 1) in layer l"},
-	{Name: "shared-weights", byDefault: "true", some: true, Meaning: "one weight for the initial residual and the " +
-		"aggregated rows, false for GCNII*"},
+	{Name: "shared-weights", byDefault: "true", some: true, Meaning: "one weight for the initial " +
+		"residual and the aggregated rows; false: GCNII*"},
 	{Name: "link-relation", task: task.Link, Meaning: "`relation` to learn, SOURCE,NAME,TARGET as in " +
-		"author,writes,paper, several with ; between them (default: those that a stored split divides, " +
-		"else all from the first vertex type to itself)"},
-	{Name: "out-features", task: task.Link, limits: between(0, 1<<20), Meaning: "width of the last " +
-		"layer, which gives the vertices' embeddings, 0: the hidden width"},
+		"author,writes,paper; several with ; between them (default: those of a stored split, else all " +
+		"from the first vertex type to itself)"},
+	{Name: "out-features", task: task.Link, limits: between(0, 1<<20), Meaning: "columns of the " +
+		"vertices' embeddings, 0: the hidden width"},
 	{
 		Name: "decoder", task: task.Link, Choices: task.Decoders, Meaning: "how an edge is scored from " +
-			"the embeddings of its ends, distmult has a weight for each relation and column",
+			"the embeddings of its ends; distmult has a weight for each relation and column",
 		check: func(s Setting, r *Resolved) error {
 			if r.Decoder == task.DistMult && r.BlockForm != gnn.BlockForms[0] {
 				return s.refuse(&r.Options, "its weights have the name of the linear decoder of {blocks} %s, "+

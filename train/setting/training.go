@@ -20,12 +20,12 @@ var trainingSettings = []Setting{
 	{Name: "weight-decay", limits: atLeast(0), Meaning: "weight decay of all parameters but biases and " +
 		"norms"},
 	{Name: "conv-weight-decay", some: true, limits: atLeast(0), Meaning: "weight decay of the " +
-		"convolutions; weight-decay is then for the linear layers before and after them"},
+		"convolutions; weight-decay is then that of the linear layers around them"},
 	{Name: "decay-first-layer-only", some: true, Meaning: "weight decay on the first layer's weights " +
 		"only"},
 	{
-		Name: "drop-edge", some: true, limits: fraction, Meaning: "probability with which an epoch leaves " +
-			"out an edge, the same edges for all layers and on any mesh (DropEdge)",
+		Name: "drop-edge", some: true, limits: fraction, Meaning: "probability with which an epoch " +
+			"leaves out an edge, in all layers (DropEdge)",
 		ownPass: func(r *Resolved) bool { return r.DropEdge > 0 },
 		check: func(s Setting, r *Resolved) error {
 			switch m := r.Mesh; {
@@ -42,8 +42,8 @@ var trainingSettings = []Setting{
 	},
 	{
 		Name: "label-input", task: task.Vertex, limits: fraction, Meaning: "probability with which an " +
-			"epoch has the label of a training vertex as input beside the features, the loss is of the " +
-			"others; prediction has all (masked label prediction), 0: labels are no input",
+			"epoch shows a training vertex's label as input; its loss is of the others, and prediction " +
+			"shows all (masked label prediction)",
 		ownPass: func(r *Resolved) bool { return r.LabelInput > 0 },
 		check: func(s Setting, r *Resolved) error {
 			if r.LabelInput > 0 && r.Mesh.Stages > 1 {
@@ -57,15 +57,14 @@ var trainingSettings = []Setting{
 	{Name: "optimizer", Choices: optim.Names, Meaning: "optimizer"},
 	{
 		Name: "momentum", needs: need{"optimizer", []string{optim.SGD}}, limits: fraction,
-		Meaning: "momentum of sgd, the share of the step before that each step repeats",
+		Meaning: "momentum of sgd",
 	},
 	{
 		Name: "adam-beta2", byDefault: "0.999", needs: need{"optimizer", []string{optim.Adam, optim.AdamW}},
-		limits: bounds{low: 0, high: 1, openLow: true, openHigh: true},
-		Meaning: "β₂ of adam and adamw, the share of the mean of squared gradients that each step keeps; .9 " +
-			"often needs fewer epochs",
+		limits:  bounds{low: 0, high: 1, openLow: true, openHigh: true},
+		Meaning: "β₂ of adam and adamw; .9 often needs fewer epochs",
 	},
-	{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes, plateau " +
+	{Name: "schedule", Choices: optim.Schedules, Meaning: "how the learning rate changes; plateau " +
 		"lowers it where the validation metric, or loss, that select takes stops improving"},
 	{
 		Name: "plateau-factor", byDefault: "0.1", needs: need{"schedule", []string{optim.PlateauSchedule}},
@@ -80,38 +79,34 @@ var trainingSettings = []Setting{
 	},
 	{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
 		"linearly to lr, before the schedule begins"},
-	{Name: "loss", task: task.Vertex, Choices: task.Losses, Meaning: "loss of the training vertices, " +
-		"auto takes cross-entropy for classes and mse for values; those of values are of standard " +
-		"scores"},
+	{Name: "loss", task: task.Vertex, Choices: task.Losses, Meaning: "loss of the training vertices; " +
+		"auto: cross-entropy for classes, mse for values. Losses of values are of standard scores"},
 	{
 		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}}, limits: above(0),
-		Meaning: "how much less the focal loss counts vertices whose class is likely, γ of −(1−p)^γ·ln " +
-			"p; for loss focal",
+		Meaning: "γ of loss focal, −(1−p)^γ·ln p: how much less vertices count whose class is likely",
 	},
 	{
 		Name: "class-weights", byDefault: task.NoClassWeights, task: task.Vertex,
 		isFile: func(text string) bool { return text != task.NoClassWeights && text != task.Balanced },
-		Meaning: "weights of the classes in the loss: none, balanced for the same weight of all " +
-			"training vertices of each class together, or a text `file` with a number for each " +
-			"class in order",
+		Meaning: "weights of the classes in the loss: none, balanced (the same for all training " +
+			"vertices of each class together), or a text `file` with a number for each class in order",
 	},
 	{Name: "label-smoothing", task: task.Vertex,
-		needs: need{"loss", []string{task.AutoLoss, task.CrossEntropy}}, limits: fraction, Meaning: "share of a vertex's " +
-			"target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
-	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled " +
-		"down to it, 0: no limit"},
+		needs: need{"loss", []string{task.AutoLoss, task.CrossEntropy}}, limits: fraction, Meaning: "share " +
+			"of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
+	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient; a longer one is scaled " +
+		"down to it. 0: no limit"},
 	{Name: "epochs", byDefault: "200", changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{Name: "patience", changes: true, limits: atLeast(0), Meaning: "stop after so many epochs without " +
 		"a lower validation loss or (select metric) a better validation metric, 0: never"},
 	{Name: "eval-every", limits: between(0, 1e9), Meaning: "`number` of epochs from one evaluation to " +
-		"the next; auto takes 1, and reads the metrics of an epoch's weights from the forward pass of the " +
-		"next one where that has them"},
+		"the next; auto: 1, by the forward pass of the next epoch where that has the metrics"},
 	{
 		Name: "metric",
 		Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames,
 			metric.ValueNames)),
-		Meaning: "metric of the results, auto takes the one that the graph names, rmse for values, and " +
-			"mrr or, with negative edges that all share, hits@50 for link prediction",
+		Meaning: "metric of the results; auto: the one that the graph names, rmse for values, mrr for " +
+			"link prediction, or hits@50 where all edges share the negative ones",
 		check: func(s Setting, r *Resolved) error {
 			known := r.Kind.Metrics()
 			if r.Metric != metric.Auto && !slices.Contains(known, r.Metric) {
@@ -129,22 +124,22 @@ var trainingSettings = []Setting{
 	{Name: "split-seed", task: task.Vertex, Meaning: "seed of a split that a rule draws"},
 	{
 		Name: "validate", task: task.Vertex, changes: true, Meaning: "`store` whose validation and test " +
-			"vertices select and measure the model, in place of those of the graph that it is trained on",
+			"vertices select and measure the model, in place of the graph's own",
 		ownPass: func(r *Resolved) bool { return r.Validate != "" },
 	},
 	{Name: "link-split", byDefault: task.DefaultShares.String(), task: task.Link, Meaning: "`shares` of training, validation and test edges; " +
 		"only training edges pass messages"},
-	{Name: "negatives", byDefault: "1", task: task.Link, limits: between(1, 1<<10), Meaning: "negative edges drawn in " +
-		"each epoch for each training edge, by another source or target, between two vertex types by " +
-		"another target"},
+	{Name: "negatives", byDefault: "1", task: task.Link, limits: between(1, 1<<10), Meaning: "negative " +
+		"edges drawn in each epoch for each training edge, by another source or target (between two " +
+		"vertex types: target)"},
 	{
 		Name: "eval-negatives", task: task.Link, limits: between(0, math.MaxInt32),
-		Meaning: "vertices of the target's type, drawn once, among which the target of a validation or " +
-			"test edge is ranked, 0: all",
+		Meaning: "vertices, drawn once, among which the target of a validation or test edge is ranked, " +
+			"0: all of its type",
 	},
 	{Name: "require-edge-features", Meaning: "refuse a model that does not use edge features"},
-	{Name: "init-scheme", Choices: nn.InitSchemes, Meaning: "initial weights of linear layers, auto " +
-		"for each model's as in PyG, glorot for ±√(6/(in+out)), torch for ±1/√in as torch.nn.Linear"},
+	{Name: "init-scheme", Choices: nn.InitSchemes, Meaning: "initial weights of linear layers; auto: " +
+		"each model's as in PyG, glorot: ±√(6/(in+out)), torch: ±1/√in as torch.nn.Linear"},
 	{Name: "init", Meaning: "safetensors `file` with the weights to start from"},
 }
 
