@@ -29,7 +29,8 @@ var graphAxisSettings = []Setting{
 			"auto: edges where that leaves less work to the busiest worker",
 	},
 	{
-		Name: "prefetch", byDefault: "1", changes: true, axis: "graph", beside: "pipeline", limits: between(0, 1<<10),
+		Name: "prefetch", byDefault: "1", changes: true, axis: "graph", beside: "pipeline",
+		limits:  between(0, 1<<10),
 		Meaning: "messages with other workers' rows that are received ahead",
 	},
 	{
