@@ -16,37 +16,19 @@ import (
 type attention struct {
 	gnn.Attention
 	tape   *autograd.Tape
+	by     scoring
 	loops  *tensor.Matrix
 	looped *edges.Block // the self loops as edges, if features are used; nil: there are none
 	kernel kernel.Attention
-
-	// during either pass GATv1's scores of the local rows as targets, and as sources until these are read;
-	// else nil
-	targets, sources *tensor.Matrix
-	alone            bool // in the backward pass: there is one block
+	alone  bool // in the backward pass: there is one block
 
 	out, logSum *tensor.Matrix // after the forward pass
 	g, gOut     *tensor.Matrix // in the backward pass: gradient of the output, and ⟨g, output⟩ for each head
 }
 
-// Four kinds of attention: given is GATv1 with scores computed elsewhere, dot and v2 are dot products and
-// GATv2, which read rows of the targets, and none of these is GATv1 with attention vectors.
-func (at *attention) given() bool       { return at.SourceScore != nil }
-func (at *attention) dot() bool         { return at.Key != nil }
-func (at *attention) v2() bool          { return at.ASource != nil && at.ATarget == nil }
-func (at *attention) readsTarget() bool { return at.dot() || at.v2() }
-
 // vars returns the values that the result depends on.
 func (at *attention) vars() []*autograd.Var {
-	all := []*autograd.Var{at.Source, at.ASource, at.ATarget}
-	switch {
-	case at.given():
-		all = []*autograd.Var{at.Source, at.SourceScore, at.TargetScore}
-	case at.v2():
-		all = []*autograd.Var{at.Source, at.ASource, at.Target}
-	case at.dot():
-		all = []*autograd.Var{at.Source, at.Key, at.Target}
-	}
+	all := append([]*autograd.Var{at.Source}, at.by.vars()...)
 	if f := at.OfFeatures(); f != nil {
 		all = append(all, f)
 	}
@@ -67,77 +49,21 @@ func (at *attention) checkFeatures(path string, e *edges.Edges) {
 
 // rows returns the matrices whose rows the sources of a block are read from.
 func (at *attention) rows() []*tensor.Matrix {
-	switch {
-	case at.given():
-		return []*tensor.Matrix{at.Source.Value(), at.SourceScore.Value()}
-	case at.dot():
-		return []*tensor.Matrix{at.Source.Value(), at.Key.Value()}
+	rows := []*tensor.Matrix{at.Source.Value()}
+	if sent := at.by.sent(); sent != nil {
+		rows = append(rows, sent.Value())
 	}
-	return []*tensor.Matrix{at.Source.Value()}
+	return rows
 }
 
-// beginPass computes the scores of the local rows: as targets, valid until endPass, and as sources.
-func (at *attention) beginPass() {
-	switch {
-	case at.given():
-		at.targets = at.TargetScore.Value()
-	case !at.readsTarget():
-		x := at.Source.Value()
-		at.targets, at.sources = at.newScores(x), at.newScores(x)
-		at.tape.Team.HeadDots(x, kernel.HeadVector{A: at.ATarget.Value(), Score: at.targets},
-			kernel.HeadVector{A: at.ASource.Value(), Score: at.sources})
-	}
-}
-
-func (at *attention) endPass() {
-	if !at.given() {
-		at.targets.Release()
-	}
-}
-
-func (at *attention) newScores(rows *tensor.Matrix) *tensor.Matrix {
-	return at.tape.Memory().New(tensor.Buffers, rows.Rows, at.Heads)
-}
-
-// sourceScores returns those of a block's sources. The first block of a pass is the local one.
-func (at *attention) sourceScores(rows *tensor.Matrix) *tensor.Matrix {
-	s := at.sources
-	if at.sources = nil; s == nil {
-		s = at.newScores(rows)
-		at.tape.Team.HeadDot(s, rows, at.ASource.Value())
-	}
-	return s
-}
-
-// targetGradient returns the matrix in which the gradient of the targets' rows is summed. For GATv1 it is the
-// gradient of their scores.
-func (at *attention) targetGradient(blocks int) *tensor.Matrix {
-	switch {
-	case at.readsTarget():
-		return separateGradient(at.Target, at.Source, blocks)
-	case at.given():
-		return at.TargetScore.GradSum()
-	}
-	return at.tape.Team.Zeros(tensor.Buffers, at.Source.Rows(), at.Heads)
-}
-
-// arguments returns the kernel's arguments for a block and its sources' rows. They are valid until done.
+// arguments returns the kernel's arguments for a block and its sources' rows. They are valid until unset.
 func (at *attention) arguments(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picker) kernel.Attention {
 	k := at.kernel
 	k.Source, k.SourceIDs = rows[0], b.IDs
 	if k.TargetIDs != nil {
 		k.TargetIDs = pick.Of(k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
 	}
-	switch {
-	case at.v2():
-		k.Target, k.A = pick.Of(at.Target.Value()), at.ASource.Value()
-	case at.dot():
-		k.Target, k.Key = pick.Of(at.Target.Value()), rows[1]
-	case at.given():
-		k.SourceScore, k.TargetScore = rows[1], pick.Of(at.targets)
-	default:
-		k.SourceScore, k.TargetScore = at.sourceScores(rows[0]), pick.Of(at.targets)
-	}
+	at.by.set(&k, rows, pick)
 	switch {
 	case at.EdgeVector != nil:
 		k.Edges = kernel.EdgeFeatures{Rows: b.Features, Vector: at.EdgeVector.Value()}
@@ -154,14 +80,6 @@ func (at *attention) loopFeatures(k *kernel.Attention, loops *tensor.Matrix) {
 	}
 }
 
-// done releases what arguments computed.
-func (at *attention) done(k kernel.Attention, pick *edges.Picker) {
-	if !at.given() {
-		k.SourceScore.Release()
-	}
-	pick.Release()
-}
-
 // extend updates the running softmax with a block.
 func (at *attention) extend(
 	state *kernel.AttentionState, b *edges.Block, rows []*tensor.Matrix,
@@ -175,7 +93,8 @@ func (at *attention) extend(
 	} else {
 		at.tape.Team.AttendSome(state, b.Targets, k, b.In)
 	}
-	at.done(k, pick)
+	at.by.unset(k)
+	pick.Release()
 }
 
 // backward adds the gradients of one block. dRows receives those of its sources' rows, and those of their
@@ -205,32 +124,10 @@ func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tens
 		case at.EdgeWeight != nil:
 			d.EdgeWeight = at.EdgeWeight.GradSum()
 		}
-		if at.readsTarget() {
-			if d.Target = dTarget; at.dot() {
-				d.Key = dRows[1]
-			} else {
-				d.A = at.ASource.GradSum()
-			}
-			team.AttendBackward(d, k, b.In, b.Out, loops, of)
-			return
-		}
-		d.TargetScore = dTarget
-		if len(dRows) > 1 {
-			d.SourceScore = dRows[1]
-		} else {
-			d.SourceScore = team.Zeros(tensor.Buffers, rows[0].Rows, at.Heads)
-			defer d.SourceScore.Release()
-		}
+		at.by.setGradients(&d, dRows, dTarget)
 		team.AttendBackward(d, k, b.In, b.Out, loops, of)
-		switch {
-		case at.given():
-		case at.alone:
-			team.HeadDotsBackward(d.Source, rows[0],
-				kernel.HeadGradient{A: at.ASource.Value(), DA: at.ASource.GradSum(), DScore: d.SourceScore},
-				kernel.HeadGradient{A: at.ATarget.Value(), DA: at.ATarget.GradSum(), DScore: dTarget})
-		default:
-			team.HeadDotBackward(d.Source, at.ASource.GradSum(), d.SourceScore, rows[0], at.ASource.Value())
-		}
+		at.by.unsetGradients(d, rows[0])
 	})
-	at.done(k, pick)
+	at.by.unset(k)
+	pick.Release()
 }

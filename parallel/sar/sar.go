@@ -28,8 +28,8 @@
 // Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that
 // it calls, and wire.go sends and receives its messages; turns.go makes those between partitions of one
 // worker; delay.go sends them an epoch late, by the mailboxes of mailbox.go. propagator.go implements
-// gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute message
-// functions.
+// gnn.Propagator. attention.go computes attention on one block, and scoring.go its four kinds of scores;
+// message.go and batch.go compute message functions.
 package sar
 
 import (
@@ -44,9 +44,12 @@ import (
 
 // Aggregate computes the linear aggregation Â·x (case 1). Large sums are computed in tiles of columns.
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	t, c, tile := x.Tape(), p.callLinear(x.Tape(), r), p.tile(x)
+	t := x.Tape()
+	c := p.callLinear(t, r)
+	tile := p.tile(x)
+	c.count(x.Cols())
 	var z *tensor.Matrix
-	if c.count(x.Cols()); tile < x.Cols() {
+	if tile < x.Cols() {
 		z = t.New(c.Edges.Rows, x.Cols())
 		c.inTiles(tile, z, x.Value(), kernel.Replace, c.sum)
 	} else {
@@ -58,7 +61,8 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers,
 		Reads: true, Backward: func(g *tensor.Matrix) {
 			c.resume()
-			if c.count(g.Cols); tile < g.Cols {
+			c.count(g.Cols)
+			if tile < g.Cols {
 				dx, add := x.Grad()
 				c.inTiles(tile, dx, g, kernel.Output(add),
 					func(g *tensor.Matrix, into func() *tensor.Matrix) *tensor.Matrix {
@@ -154,7 +158,8 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 		Whole: alone, TargetIDs: e.IDs,
 		Mask: nn.Dropout{Path: p.layer.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
-	c.scored = at.given()
+	at.by = scoringOf(at)
+	c.scored = a.SourceScore != nil
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}
@@ -168,12 +173,12 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	}
 	visits := c.fetchAgain(at.rows()...)
 	state := t.Team.AttentionStart(e.Rows, a.Heads, width, storage)
-	at.beginPass()
+	at.by.begin()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
 	for v := range visits {
 		at.extend(state, v.Block, v.Rows, nil, kernel.More)
 	}
-	at.endPass()
+	at.by.end()
 	if !alone {
 		t.Team.AttendEnd(state)
 	}
@@ -190,20 +195,17 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 // attendBackward adds all gradients of Attend. g is the gradient of its output; attendBackward owns it.
 func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	c.resume()
-	e, team, x := c.Edges, at.tape.Team, at.Source.Value()
-	c.count(x.Cols)
+	e, team := c.Edges, at.tape.Team
+	c.count(at.Source.Cols())
 	blocks := c.sums()
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
-	at.beginPass()
+	at.by.begin()
 	at.alone = blocks == 1
-	dTarget := at.targetGradient(blocks)
+	dTarget := at.by.targetGradient(blocks)
 	from, dRows := []*autograd.Var{at.Source}, []*tensor.Matrix{at.Source.BlockGradSum(blocks)}
-	if at.given() && at.SourceScore.Wants() { // the local targets' gradient is never sent
-		from, dRows = append(from, at.SourceScore), append(dRows, at.SourceScore.GradSum())
-	}
-	if at.dot() {
-		from, dRows = append(from, at.Key), append(dRows, at.Key.BlockGradSum(blocks))
+	if sent := at.by.sentGradient(blocks); sent != nil {
+		from, dRows = append(from, at.by.sent()), append(dRows, sent)
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
 	for v := range c.rematerialize(at.rows(), from, dRows) {
@@ -212,20 +214,8 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 		}
 		at.backward(v.Block, v.Rows, nil, v.Grads, dTarget)
 	}
-	if !at.readsTarget() && !at.given() {
-		if !at.alone {
-			team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
-		}
-		dTarget.Release()
-	}
-	at.Source.AddBlockGrad(dRows[0])
-	if at.readsTarget() {
-		at.Target.AddBlockGrad(dTarget)
-	}
-	if at.dot() {
-		at.Key.AddBlockGrad(dRows[1])
-	}
-	at.endPass()
+	at.by.finish(dRows, dTarget)
+	at.by.end()
 	at.gOut.Release()
 	g.Release()
 }
