@@ -15,11 +15,10 @@ type Targets struct {
 	// Smoothing is ε in [0, 1). With one class per vertex the target of a vertex is 1−ε at its class, and
 	// ε/Classes more at every class (Szegedy et al. 2016; CrossEntropyLoss's label_smoothing in PyTorch).
 	Smoothing float64
-	// Weights are those of the classes, nil: 1 each. They are for one class per vertex, as Focusing.
+	// Weights are those of the classes, nil: 1 each. They are for one class per vertex, as Loss.
 	Weights []float64
-	// Focusing is γ of the focal loss −(1−p)^γ·ln p, where p is the softmax of a vertex's class (Lin et al.
-	// 2017, equation 5, with Weights as α). It is 0 for the cross-entropy, and with Smoothing.
-	Focusing float64
+	// Loss is the loss of a vertex. nil: the cross-entropy, to which Smoothing belongs.
+	Loss ClassLoss
 }
 
 // Loss returns this worker's part of the mean loss over the listed rows (Int32, 1 × n) of all workers. With
@@ -59,7 +58,7 @@ func (y *Targets) sum(team *kernel.Team, g, logits, rows *tensor.Matrix, scale f
 	switch {
 	case y.Multi != nil:
 		return team.BinaryCrossEntropy(g, logits, rows, y.Multi, scale)
-	case y.Smoothing > 0 || y.Weights != nil || y.Focusing > 0:
+	case y.Smoothing > 0 || y.Weights != nil || y.Loss != nil:
 		return y.softmax(team, g, logits, rows, scale)
 	}
 	return team.CrossEntropy(g, logits, rows, y.Class, scale)

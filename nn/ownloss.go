@@ -11,7 +11,7 @@ import (
 // Labels are what a loss of a caller's own compares the model's output with: a row for each row of the
 // output.
 type Labels struct {
-	// Targets are the classes. Smoothing, Weights and Focusing are zero, and a caller may set them.
+	// Targets are the classes. Smoothing, Weights and Loss are zero, and a caller may set them.
 	Targets
 	// Values (Float32, rows × columns) are those of a regression, as standard scores by the training
 	// vertices, NaN where one is missing. nil: the labels are classes.

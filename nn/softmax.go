@@ -55,6 +55,24 @@ func negativeLogs(nll []float64, z []float32) {
 	}
 }
 
+// ClassLoss returns the loss of a row of a class with a weight, from nll = −ln p for each class, where p is
+// the softmax of the row. It sets a, which is 0, to ∂loss/∂nll.
+type ClassLoss func(a, nll []float64, class int, weight float64) (loss float64)
+
+// Focal is the focal loss −(1−p)^γ·ln p of p of the class (Lin et al. 2017, equation 5, with
+// Targets.Weights as α).
+func Focal(gamma float64) ClassLoss {
+	return func(a, nll []float64, class int, weight float64) float64 {
+		rest := -math.Expm1(-nll[class]) // 1−p
+		if rest == 0 {
+			return 0
+		}
+		share := weight * math.Pow(rest, gamma)
+		a[class] = share * (1 + gamma*(1-rest)/rest*nll[class])
+		return share * nll[class]
+	}
+}
+
 // terms returns the loss of a row of a class, from nll = −ln p for each class. It sets a to ∂loss/∂nll, and
 // returns the sum of a: the gradient of logit c is p_c·Σa − a_c.
 func (y *Targets) terms(a, nll []float64, class int) (loss, all float64) {
@@ -64,15 +82,13 @@ func (y *Targets) terms(a, nll []float64, class int) (loss, all float64) {
 		}
 		return y.Weights[c]
 	}
-	if y.Focusing > 0 {
+	if y.Loss != nil {
 		clear(a)
-		rest := -math.Expm1(-nll[class]) // 1−p
-		if rest == 0 {
-			return 0, 0
+		loss = y.Loss(a, nll, class, weight(class))
+		for _, slope := range a {
+			all += slope
 		}
-		share := weight(class) * math.Pow(rest, y.Focusing)
-		a[class] = share * (1 + y.Focusing*(1-rest)/rest*nll[class])
-		return share * nll[class], a[class]
+		return loss, all
 	}
 	for c := range a {
 		a[c] = y.Smoothing / float64(y.Classes) * weight(c)

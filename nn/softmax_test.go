@@ -21,7 +21,7 @@ func TestWeightedLosses(t *testing.T) {
 	for _, c := range []struct {
 		name                string
 		weights             []float64
-		smoothing, focusing float64
+		smoothing, focusing float64 // of the focal loss, 0: another
 		total               float64
 		loss                float64
 		grad                []float64
@@ -51,12 +51,15 @@ func TestWeightedLosses(t *testing.T) {
 			0.0034428302219480936, -0.005531012307744863,
 		}},
 	} {
-		y.Weights, y.Smoothing, y.Focusing = c.weights, c.smoothing, c.focusing
+		y.Weights, y.Smoothing, y.Loss = c.weights, c.smoothing, nil
+		if c.focusing > 0 {
+			y.Loss = nn.Focal(c.focusing)
+		}
 		holdLoss(t, c.name, logits, y, int32s(team, 2, 0, 4, 3), c.total, c.loss, c.grad)
 	}
 	// A vertex that is sure has no loss and no gradient, also with γ below 1
 	z.Floats()[0] = 2000
-	y.Weights, y.Focusing = nil, .5
+	y.Weights, y.Loss = nil, nn.Focal(.5)
 	if loss, g := nn.LossGradient(logits, y, int32s(team, 0), 1); loss != 0 || g.Floats()[0] != 0 ||
 		math.IsNaN(float64(g.Floats()[1])) {
 		t.Errorf("a loss of %v with the gradient %v", loss, g.Floats()[:3])
@@ -66,7 +69,7 @@ func TestWeightedLosses(t *testing.T) {
 		for i, x := range []float32{0, -2, -1} {
 			z.Floats()[i] = far + x
 		}
-		y.Weights, y.Smoothing, y.Focusing = weights, 0, 0
+		y.Weights, y.Smoothing, y.Loss = weights, 0, nil
 		sum, grad := 1+math.Exp(-2)+math.Exp(-1), make([]float64, z.Len())
 		copy(grad, []float64{1/sum - 1, math.Exp(-2) / sum, math.Exp(-1) / sum})
 		holdLoss(t, "far from 0", logits, y, int32s(team, 0), 1, math.Log(sum), grad)

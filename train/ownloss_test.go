@@ -73,7 +73,7 @@ func TestOwnCrossEntropy(t *testing.T) {
 		"classes":        {false, with(func(*nn.Targets) {}), ""},
 		"several labels": {true, with(func(*nn.Targets) {}), ""},
 		"smoothed":       {false, with(func(y *nn.Targets) { y.Smoothing = .1 }), "label-smoothing .1"},
-		"focal":          {false, with(func(y *nn.Targets) { y.Focusing = 2 }), "loss focal, focal-gamma 2"},
+		"focal":          {false, with(func(y *nn.Targets) { y.Loss = nn.Focal(2) }), "loss focal, focal-gamma 2"},
 	} {
 		for _, m := range ownMeshes {
 			if name != "classes" && m.parallel != "graph=1" && m.parallel != "graph=2" {

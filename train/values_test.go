@@ -13,7 +13,6 @@ import (
 	"weft/internal/require"
 	"weft/train/metric"
 	"weft/train/setting"
-	"weft/train/task"
 )
 
 // withValues is the graph with two values to predict for each vertex in units of their own, in place of
@@ -45,7 +44,7 @@ func withValues(g *graph.Graph) *graph.Graph {
 // TestRegression: values are learned, and predicted in their units, also without labels.
 func TestRegression(t *testing.T) {
 	g, o := withValues(tangled(t)), Defaults()
-	o.LR, o.Epochs, o.Dropout, o.Loss, o.Metric = .01, 60, 0, task.MeanSquared, metric.R2
+	o.LR, o.Epochs, o.Dropout, o.Loss, o.Metric = .01, 60, 0, "mse", metric.R2
 	learned := run(t, g, o)
 	if learned.Test < .3 || learned.BestEpoch == 1 {
 		t.Errorf("r2 is %v at epoch %d", learned.Test, learned.BestEpoch)

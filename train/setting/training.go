@@ -79,7 +79,7 @@ var trainingSettings = []Setting{
 	},
 	{Name: "warmup", limits: between(0, 1e9), Meaning: "epochs in which the learning rate rises " +
 		"linearly to lr, before the schedule begins"},
-	{Name: "loss", task: task.Vertex, Choices: task.Losses, Meaning: "loss of the training vertices; " +
+	{Name: "loss", task: task.Vertex, Choices: task.LossNames(), Meaning: "loss of the training vertices; " +
 		"auto: cross-entropy for classes, mse for values. Losses of values are of standard scores"},
 	{
 		Name: "focal-gamma", byDefault: "2", task: task.Vertex, needs: need{"loss", []string{task.Focal}}, limits: above(0),
@@ -92,7 +92,7 @@ var trainingSettings = []Setting{
 			"vertices of each class together), or a text `file` with a number for each class in order",
 	},
 	{Name: "label-smoothing", task: task.Vertex,
-		needs: need{"loss", []string{task.AutoLoss, task.CrossEntropy}}, limits: fraction, Meaning: "share " +
+		needs: need{"loss", task.SmoothedLosses()}, limits: fraction, Meaning: "share " +
 			"of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
 	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient; a longer one is scaled " +
 		"down to it. 0: no limit"},

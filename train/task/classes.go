@@ -3,11 +3,13 @@ package task
 import (
 	"weft/autograd"
 	"weft/comm"
+	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/metric"
 )
@@ -20,18 +22,28 @@ type classes struct {
 	hidden  *tensor.Matrix // room for the training rows whose labels an epoch does not show
 }
 
-// classes makes classes the target of a worker's vertices.
-func (k ofVertices) classes(v *vertices) (err error) {
+// ofClasses are classes as labels.
+type ofClasses struct{}
+
+func (ofClasses) String() string { return "classes" }
+
+func (ofClasses) outputs(whole *partition.Whole) int { return whole.Classes }
+
+func (ofClasses) metric(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
+	return metric.Choose(asked, whole, l)
+}
+
+func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 	own := &v.Share.Values.Labels
-	if name, text := k.forOneClass(); name != "" && own.MultiLabel() {
+	if name, text := k.forOneClass(l); name != "" && own.MultiLabel() {
 		return refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have "+
 			"several labels", refusal.Setting(name), text)
 	}
 	c := &classes{vertices: v}
 	v.target = c
 	c.targets.Smoothing = k.LabelSmoothing
-	if k.Loss == Focal {
-		c.targets.Focusing = k.FocalGamma
+	if l.classes != nil {
+		c.targets.Loss = l.classes(k.Goal)
 	}
 	labels, splits := v.Share.Values.Targets(v.Vertices)
 	c.labels = labels
@@ -49,13 +61,12 @@ func (k ofVertices) classes(v *vertices) (err error) {
 	if c.input.Probability > 0 {
 		c.hidden = c.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(c.train.ids))
 	}
-	l := &c.labels
-	c.targets.Classes = l.Classes
-	if l.MultiLabel() {
-		c.targets.Multi = c.Team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
-		copy(c.targets.Multi.WriteFloats(), l.Multi)
+	c.targets.Classes = c.labels.Classes
+	if of := &c.labels; of.MultiLabel() {
+		c.targets.Multi = c.Team.Memory.New(tensor.Buffers, len(of.Multi)/of.Classes, of.Classes)
+		copy(c.targets.Multi.WriteFloats(), of.Multi)
 	} else {
-		c.targets.Class = kernel.List(c.Team, tensor.Buffers, l.Class)
+		c.targets.Class = kernel.List(c.Team, tensor.Buffers, of.Class)
 	}
 	if own.MultiLabel() {
 		if err := c.sumTerms(); err != nil {

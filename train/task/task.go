@@ -120,7 +120,7 @@ type Goal struct {
 	// Of Vertex.
 	Split          Split   `yaml:"split"`
 	SplitSeed      uint64  `yaml:"split-seed"`      // of a Split by a rule
-	Loss           string  `yaml:"loss"`            // one of Losses
+	Loss           string  `yaml:"loss"`            // one of LossNames
 	FocalGamma     float64 `yaml:"focal-gamma"`     // γ of Focal, above 0
 	ClassWeights   string  `yaml:"class-weights"`   // NoClassWeights, Balanced or a file
 	LabelSmoothing float64 `yaml:"label-smoothing"` // in [0, 1)

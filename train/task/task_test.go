@@ -58,7 +58,9 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		{two, 0, 2, "split 2: the number of splits that the graph has is 2"},
 		{two, 0, 3, "split 3: the number of splits that the graph has is 2"},
 	} {
-		got, err := "", New(Goal{Task: Vertex, Split: Split{Number: c.split}, ClassWeights: NoClassWeights}).
+		got, err := "", New(Goal{
+			Task: Vertex, Split: Split{Number: c.split}, Loss: AutoLoss, ClassWeights: NoClassWeights,
+		}).
 			Check(&partition.Whole{Splits: c.splits, Graphs: c.graphs})
 		if err != nil {
 			got = err.Error()
@@ -106,8 +108,8 @@ func TestBeginOfSeveralLabels(t *testing.T) {
 		s.Values.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 4*3)}
 		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
-		begun, err := New(Goal{Task: Vertex, Metric: metric.Auto, ClassWeights: NoClassWeights}).
-			Begin(Env{Team: team, Share: s, World: comm.Alone()})
+		goal := Goal{Task: Vertex, Metric: metric.Auto, Loss: AutoLoss, ClassWeights: NoClassWeights}
+		begun, err := New(goal).Begin(Env{Team: team, Share: s, World: comm.Alone()})
 		require.NoError(t, err)
 		c := begun.(*vertices).target.(*classes)
 		if m := c.targets.Multi; m.Rows != 4 || m.Cols != 3 || c.targets.Class != nil {

@@ -5,9 +5,11 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/metric"
 )
@@ -19,22 +21,18 @@ type values struct {
 	targets nn.Values
 }
 
-// distances are the losses of values, by name.
-var distances = map[string]nn.Distance{
-	MeanSquared: nn.Squared, MeanAbsolute: nn.Absolute,
-	HuberLoss: nn.Huber,
+// ofValues are values as labels.
+type ofValues struct{}
+
+func (ofValues) String() string { return "values" }
+
+func (ofValues) outputs(whole *partition.Whole) int { return whole.ValueColumns }
+
+func (ofValues) metric(asked string, _ *partition.Whole, _ *graph.Labels) (string, error) {
+	return metric.ChooseOfValues(asked)
 }
 
-// distance is the name of the loss of values.
-func (k ofVertices) distance() string {
-	if k.Loss == AutoLoss {
-		return MeanSquared
-	}
-	return k.Loss
-}
-
-// values makes values the target of a worker's vertices.
-func (k ofVertices) values(v *vertices) (err error) {
+func (ofValues) begin(k ofVertices, l loss, v *vertices) (err error) {
 	labels, splits := v.Share.Values.Targets(v.Vertices)
 	v.labels = labels
 	rows := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
@@ -43,7 +41,7 @@ func (k ofVertices) values(v *vertices) (err error) {
 	v.target = t
 	t.targets = nn.Values{
 		Rows: rows, Units: nn.NewUnits(v.Params, labels.Columns),
-		Distance: distances[k.distance()],
+		Distance: l.values,
 	}
 	t.divide(k.Split.Number, splits)
 	if t.metric, err = k.Metric(&v.Share.Whole, &labels); err != nil {

@@ -15,19 +15,6 @@ import (
 	"weft/train/metric"
 )
 
-// The losses of vertices by name.
-const (
-	AutoLoss     = "auto"          // CrossEntropy of classes, MeanSquared of values
-	CrossEntropy = "cross-entropy" // of the softmax, or binary, of σ, if a vertex may have several labels
-	Focal        = "focal"         // of the softmax
-	MeanSquared  = "mse"
-	MeanAbsolute = "mae"
-	HuberLoss    = "huber"
-)
-
-// Losses are the losses of vertices, the default first.
-var Losses = []string{AutoLoss, CrossEntropy, Focal, MeanSquared, MeanAbsolute, HuberLoss}
-
 // ofVertices is the task of predicting the labels of vertices: classification of classes, regression of
 // values.
 type ofVertices struct{ Goal }
@@ -35,28 +22,24 @@ type ofVertices struct{ Goal }
 func (ofVertices) Metrics() []string { return slices.Concat(metric.VertexNames, metric.ValueNames) }
 
 func (k ofVertices) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
-	if whole.ValueColumns > 0 {
-		return metric.ChooseOfValues(k.Goal.Metric)
-	}
-	return metric.Choose(k.Goal.Metric, whole, l)
+	return labelsOf(whole).metric(k.Goal.Metric, whole, l)
 }
 
-func (ofVertices) Outputs(whole *partition.Whole) int {
-	if whole.ValueColumns > 0 {
-		return whole.ValueColumns
-	}
-	return whole.Classes
-}
+func (ofVertices) Outputs(whole *partition.Whole) int { return labelsOf(whole).outputs(whole) }
 
 func (ofVertices) Types(*partition.Share) ([]int, error) { return nil, nil }
 
 func (k ofVertices) Check(whole *partition.Whole) error {
-	if whole.ValueColumns > 0 {
-		return k.checkValues(whole)
+	of := labelsOf(whole)
+	l := k.loss(of)
+	if l.of != of {
+		fit := lossesThat(func(l loss) bool { return l.of == of })
+		return refusal.Errorf("{loss} %s: for %s, and the graph's labels are %s; take %s, or import other "+
+			"labels", l.name, l.of, of, strings.Join(fit, ", "))
 	}
-	if distances[k.Loss] != nil {
-		return refusal.Errorf("{loss} %s: for values, and the graph's labels are classes; leave it out, or "+
-			"import labels that are floats", k.Loss)
+	if name, text := k.forOneClass(l); name != "" && of == (ofValues{}) {
+		return refusal.Errorf("%s %s: for classes, and the graph's labels are values; leave it out",
+			refusal.Setting(name), text)
 	}
 	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file
 		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
@@ -66,29 +49,13 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 	return checkSplit(whole, k.Split.Number)
 }
 
-// checkValues is Check for a graph whose labels are values.
-func (k ofVertices) checkValues(whole *partition.Whole) error {
-	if err := checkSplit(whole, k.Split.Number); err != nil {
-		return err
-	}
-	const labels = "the graph's labels are values to predict"
-	if distances[k.distance()] == nil {
-		return refusal.Errorf("{loss} %s: for classes, and %s; take one of %s", k.Loss, labels,
-			strings.Join([]string{MeanSquared, MeanAbsolute, HuberLoss}, ", "))
-	}
-	if name, text := k.forOneClass(); name != "" {
-		return refusal.Errorf("%s %s: for classes, and %s; leave it out", refusal.Setting(name), text, labels)
-	}
-	return nil
-}
-
 // forOneClass names a setting with its value that is for one class per vertex, "" if none is given.
-func (k ofVertices) forOneClass() (name, text string) {
+func (k ofVertices) forOneClass(l loss) (name, text string) {
 	switch {
 	case k.LabelSmoothing > 0:
 		return "label-smoothing", fmt.Sprint(k.LabelSmoothing)
-	case k.Loss == Focal:
-		return "loss", Focal
+	case l.of == ofClasses{} && !l.several:
+		return "loss", k.Loss
 	case k.ClassWeights != NoClassWeights:
 		return "class-weights", k.ClassWeights
 	}
@@ -144,10 +111,8 @@ func (k ofVertices) Predicts(params *nn.Params, weights nn.State) func(*tensor.M
 
 func (k ofVertices) Begin(e Env) (Task, error) {
 	v := &vertices{Env: e}
-	if e.Share.Whole.ValueColumns > 0 {
-		return v, k.values(v)
-	}
-	return v, k.classes(v)
+	of := labelsOf(&e.Share.Whole)
+	return v, of.begin(k, k.loss(of), v)
 }
 
 // vertices is the task on a worker.
