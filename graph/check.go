@@ -30,7 +30,8 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-// CheckAnnounced is Check of a graph whose edges and dense features, or labels of classes, come later.
+// CheckAnnounced refuses an inconsistent graph, whose edges and dense features, or labels of classes, come
+// later.
 func (g *Graph) CheckAnnounced() error {
 	if err := g.check(announced); err != nil {
 		return refusal.Errorf("%w", err)
@@ -59,7 +60,7 @@ func (g *Graph) check(d depth) error {
 	return g.checkWithin(whole, d)
 }
 
-// checkWithin is check for a graph whose in-neighbours are numbered over a whole of so many vertices of each
+// checkWithin checks a graph whose in-neighbours are numbered over a whole of so many vertices of each
 // type.
 func (g *Graph) checkWithin(whole []int, d depth) error {
 	if len(g.Relations) == 0 {

@@ -41,7 +41,8 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 	return NewBipartite(vertices, vertices, e)
 }
 
-// NewBipartite is NewRelation for edges from so many sources to so many targets, of two types.
+// NewBipartite makes the in-neighbour lists of edges from so many sources to so many targets, of two types.
+// It sorts and refuses as NewRelation does.
 func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) ||

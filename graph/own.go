@@ -66,7 +66,7 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 	return nil
 }
 
-// checkOwnTypes is CheckOwn for a directory of those of types, or of relations.
+// checkOwnTypes refuses a directory of types, or of relations, in which one has other files than weft's.
 func checkOwnTypes(dir string) error {
 	types, err := os.ReadDir(dir)
 	if err != nil {

@@ -99,7 +99,7 @@ func (p *Part) readIDs(m *mappings, dir string, rows int) error {
 	return nil
 }
 
-// check is Graph.check for a part.
+// check reports the first inconsistency of a part: of its graph, its out-edges and its ids.
 func (p *Part) check(d depth) error {
 	g := p.Graph
 	types := g.Types()

@@ -72,7 +72,7 @@ func RelationsIn(dir string) (names []string, err error) {
 // Stored reports whether the graph is one that Open opened, and not one made in memory.
 func (g *Graph) Stored() bool { return g.path != "" }
 
-// CheckMade is Check for a graph made in memory; a stored one was checked when it was opened.
+// CheckMade checks a graph made in memory; a stored one was checked when it was opened.
 func (g *Graph) CheckMade() error {
 	if g.Stored() {
 		return nil

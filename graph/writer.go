@@ -18,8 +18,8 @@ func (g *Graph) Write(dir string) error {
 	return g.WriteWith(dir, nil, func(string) error { return nil })
 }
 
-// WriteWith is Write with a line of progress, and calls add before the complete store gets its name. add gets
-// the temporary path of the store. It may open the store and write partitions into it.
+// WriteWith writes the graph as Write does, shows progress, and calls add before the complete store gets its
+// name. add gets the temporary path of the store. It may open the store and write partitions into it.
 func (g *Graph) WriteWith(dir string, progress Progress, add func(store string) error) error {
 	if err := g.check(everything); err != nil {
 		return refusal.Errorf("%s is not written: %w", dir, err)
@@ -244,7 +244,8 @@ func (w *Writer) In(r int, edges int64, like *Relation, batches Batches[*Relatio
 	return w.edges(r, inEdges, edges, d, batches)
 }
 
-// Out writes the out-edges of relation r of a part in the same way, without edge features.
+// Out writes the out-edges of relation r of a part, of which there are so many, or Counted. They have weights
+// if like has them, and no edge features.
 func (w *Writer) Out(r int, edges int64, like *Relation, batches Batches[*Relation]) error {
 	d := &w.d.Relations[len(w.part.Out)+r]
 	d.Weights = like.Weights != nil
@@ -340,7 +341,7 @@ func (w *Writer) Written(r int) (*Graph, error) {
 // that fails, it leaves nothing behind.
 func (w *Writer) Close() error { return w.CloseWith(func(string) error { return nil }) }
 
-// CloseWith is Close of a store, and calls add before the complete store gets its name, as WriteWith does.
+// CloseWith completes a store, and calls add with its temporary path before the store gets its name.
 func (w *Writer) CloseWith(add func(store string) error) error {
 	for file := range w.due {
 		w.s.take(fmt.Errorf("%s was announced and not written", file))

@@ -85,9 +85,9 @@ type Relation struct {
 	// p needs of partition q for it.
 	In       graph.Relation
 	HaloRows [][]int
-	// Out lists the out-neighbours of each row of the source type in the same way, with weights and without
-	// edge features. Models that aggregate in the reverse direction need it. With one partition it is empty:
-	// reverse In instead.
+	// Out lists the out-neighbours of each row of the source type by their positions, ascending, with
+	// weights and without edge features. Models that aggregate in the reverse direction need it. With one
+	// partition it is empty: reverse In instead.
 	Out         graph.Relation
 	HaloRowsOut [][]int
 }

@@ -26,7 +26,7 @@ import (
 	"weft/internal/regular"
 )
 
-// AllGraphs as Options.Graph is all graphs of a file, as one block-diagonal graph.
+// AllGraphs is the Options.Graph that takes all graphs of a file, as one block-diagonal graph.
 const AllGraphs = -1
 
 // graphBoltFile is the name of a partition's graph for GraphBolt.

@@ -11,7 +11,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// Masks as Options.EdgeSplit reads the masks of edges.
+// Masks is the Options.EdgeSplit that reads the masks of edges.
 const Masks = "masks"
 
 // The masks of edges: of the edges to predict, and of those that pass no messages for their sake. DGL's

@@ -89,7 +89,7 @@ func (g *Graph) Write(dir string) (*Written, error) {
 	return written, w.CloseWith(g.add)
 }
 
-// writeWhole is Write of a graph that is in memory as a whole.
+// writeWhole writes a graph that is in memory as a whole.
 func (g *Graph) writeWhole(dir string) (*Written, error) {
 	if g.Prepare != nil {
 		if err := g.Prepare(); err != nil {

@@ -48,7 +48,7 @@ func List(folder string, unread func(error)) (all []*Listed, err error) {
 	return all, err
 }
 
-// look is Look with what a table shows beside it.
+// look reads the state of a run, and what a table shows beside it.
 func look(path string) (*Listed, error) {
 	s, err := Look(path)
 	if err != nil {
