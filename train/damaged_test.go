@@ -15,6 +15,7 @@ import (
 	"weft/graph/generate"
 	"weft/graph/npz"
 	"weft/graph/pyg"
+	"weft/graph/streamed/streamedtest"
 	"weft/graph/tables"
 	"weft/internal/require"
 	"weft/nn"
@@ -117,9 +118,9 @@ func TestDamaged(t *testing.T) {
 		case "e.csv.gz":
 			return opened(list(path, ""))
 		case "g.npz":
-			return opened(npz.Read(path, npz.Options{}))
+			return opened(streamedtest.Read(npz.Open(path, npz.Options{})))
 		case "g.pt":
-			return opened(pyg.Read(path, pyg.Options{}))
+			return opened(streamedtest.Read(pyg.Open(path, pyg.Options{})))
 		}
 		return nil
 	}

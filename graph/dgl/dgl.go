@@ -61,27 +61,17 @@ type Division struct {
 	Of []int32 // the partition of each vertex
 }
 
-// Read reads a graph: from a file of graphs, or from the JSON file of a graph that DGL divided, or from the
-// folder of the only one, with the division; that of others, and of one partition, is nil. Of several vertex
-// types the one with labels comes first.
+// Open opens a graph, to be read or written in a stream, until it is closed: from a file of graphs, or from
+// the JSON file of a graph that DGL divided, or from the folder of the only one, with the division; that of
+// others, and of one partition, is nil. Of several vertex types the one with labels comes first.
 //
 // Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was
 // divided where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or
 // else DGL's ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their
 // ids. Complaints about a file are refusals that name it.
-func Read(path string, o Options) (*graph.Graph, *Division, error) {
-	g, d, err := Open(path, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer g.Close()
-	whole, err := g.Read()
-	return whole, d, err
-}
-
-// Open opens the graph of Read, to be read or written in a stream, until it is closed. Edges and dense
-// features are read when they are needed. In memory are several graphs as one, a graph whose edges are split,
-// and edges that do not lie in the order of their ids.
+//
+// Edges and dense features are read when they are needed. In memory are several graphs as one, a graph whose
+// edges are split, and edges that do not lie in the order of their ids.
 func Open(path string, o Options) (*streamed.Graph, *Division, error) {
 	path, err := inFolder(path)
 	if err != nil {

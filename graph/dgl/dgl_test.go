@@ -91,7 +91,8 @@ func write(t testing.TB, name string, content []byte) string {
 
 func read(t testing.TB, path string, o Options) (*graph.Graph, *Division) {
 	t.Helper()
-	g, d, err := Read(path, o)
+	opened, d, err := Open(path, o)
+	g, err := streamedtest.Read(opened, err)
 	require.NoError(t, err)
 	return g, d
 }

@@ -64,20 +64,15 @@ func TestFolder(t *testing.T) {
 		"sparse": sparse(), "heterophilous": heterophilous(), "edge list": edgeList(),
 		"fields": fields(), "typed": typed(),
 	} {
-		want, err := Read(write(t, entries...), Options{})
+		want, err := streamedtest.Read(Open(write(t, entries...), Options{}))
 		require.NoError(t, err)
 		dir := folder(t, entries...)
-		got, err := Read(dir, Options{})
-		require.NoError(t, err)
+		got := streamedtest.Same(t, opening(dir))
 		assert.Equal(t, "npz "+dir, got.Provenance, "%s: made by", name)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(graph.Graph{}, "Provenance"),
 			cmpopts.IgnoreUnexported(graph.Graph{}, graph.Relation{})); diff != "" {
 			t.Errorf("%s (-archive +folder):\n%s", name, diff)
 		}
-		g, err := Open(dir, Options{})
-		require.NoError(t, err)
-		streamedtest.Equal(t, g, got)
-		g.Close()
 	}
 }
 
@@ -85,7 +80,7 @@ func TestFolder(t *testing.T) {
 func TestFolderOfOthers(t *testing.T) {
 	dir := folder(t, fields()...)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("x"), 0o600))
-	g, err := Read(dir, Options{})
+	g, err := streamedtest.Read(Open(dir, Options{}))
 	if err != nil || len(g.Warnings) != 1 || g.Warnings[0] != dir+
 		`: not read, as they are no arrays (.npy): "notes.txt"` {
 		t.Errorf("%v, %v", g, err)
@@ -115,7 +110,7 @@ func many(t *testing.T) string {
 
 // The type that has labels comes first; each has its features, and each relation its edges.
 func TestTyped(t *testing.T) {
-	g, err := Read(write(t, typed()...), Options{})
+	g, err := streamedtest.Read(Open(write(t, typed()...), Options{}))
 	require.NoError(t, err)
 	writes, in := &g.Relations[0], &g.Relations[1]
 	type facts struct {
@@ -145,12 +140,12 @@ func TestTyped(t *testing.T) {
 		Notes: "5 edges of 2 relations, as the file lists them",
 	}
 	assert.Equal(t, want, got)
-	g, err = Read(write(t,
+	g, err = streamedtest.Read(Open(write(t,
 		array("vertex_types", "<U3", "(2,)", text(3, "a/b", ".c")),
 		array("edge_types", "<U3", "(1, 3)", text(3, "a/b", "to", ".c")),
 		array("edges/a%2Fb__to__.c/edge_index", "<i8", "(2, 1)", []int64{3, 0}),
 		array("vertices/%2Ec/num_nodes", "<i8", "()", []int64{2}),
-	), Options{})
+	), Options{}))
 	require.NoError(t, err)
 	if note := "1 edge of 1 relation, as the file lists them"; g.Type != "a/b" || g.Count != 4 ||
 		g.Others[0].Type != ".c" || g.Others[0].Count != 2 || g.Notes[0] != note {

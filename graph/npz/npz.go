@@ -64,21 +64,12 @@ const classNamesKey = "class_names"
 // maskKeys are the names of the masks in the second layout.
 var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
 
-// Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v
-// for an entry at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once,
-// as a pair is published once for both directions; they too stay as they are listed in a file whose name ends
-// in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
-// is unweighted. Complaints about the file are refusals that name it and the array.
-func Read(path string, o Options) (*graph.Graph, error) {
-	g, err := Open(path, o)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	return g.Read()
-}
-
-// Open opens the graph of Read, to be read or written in a stream, until it is closed.
+// Open opens the archive of that name, to be read or written in a stream, until it is closed. The edges of
+// all layouts but the second stay as they are listed, u→v for an entry at row u and column v, and for a pair
+// (u, v). Those of the second lead both ways, each once, as a pair is published once for both directions;
+// they too stay as they are listed in a file whose name ends in _directed, and with AsListed. The graph's
+// Notes say which it was. An adjacency whose values are all one is unweighted. Complaints about the file are
+// refusals that name it and the array.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	a, err := openArchive(path, o)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestPublishedGraphs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := Read(realdata.File(t, name), Options{})
+			g, err := streamedtest.Read(Open(realdata.File(t, name), Options{}))
 			require.NoError(t, err)
 			symmetric, err := g.Symmetrize()
 			require.NoError(t, err)
@@ -119,8 +119,10 @@ func writeWith(t testing.TB, begin func(*zip.Writer, entry) (io.Writer, error), 
 }
 
 // opening opens an archive.
-func opening(path string) func() (*streamed.Graph, error) {
-	return func() (*streamed.Graph, error) { return Open(path, Options{}) }
+func opening(path string) func() (*streamed.Graph, error) { return openingWith(path, Options{}) }
+
+func openingWith(path string, o Options) func() (*streamed.Graph, error) {
+	return func() (*streamed.Graph, error) { return Open(path, o) }
 }
 
 // refused fails unless an archive of these arrays is refused with that text.
@@ -244,22 +246,11 @@ func TestLayouts(t *testing.T) {
 		},
 	} {
 		path := write(t, c.entries...)
-		got, err := Read(path, Options{})
-		require.NoError(t, err, c.name)
+		got := streamedtest.Same(t, opening(path))
 		c.want.Provenance = "npz " + path
 		assert.EqualBy(t, &c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}),
 			cmpopts.IgnoreFields(graph.Graph{}, "Notes"))
-		inStream(t, path, Options{}, got)
 	}
-}
-
-// inStream opens an archive, and wants the store that it writes to be that of a graph in memory.
-func inStream(t *testing.T, path string, o Options, whole *graph.Graph) {
-	t.Helper()
-	g, err := Open(path, o)
-	require.NoError(t, err)
-	defer g.Close()
-	streamedtest.Equal(t, g, whole)
 }
 
 // Pairs of the second layout lead both ways, unless the file's name or the caller says that each is one edge.
@@ -284,11 +275,9 @@ func TestDirection(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		require.NoError(t, os.Rename(write(t, c.entries...), path))
-		g, err := Read(path, c.options)
-		require.NoError(t, err)
+		g := streamedtest.Same(t, openingWith(path, c.options))
 		assert.Equal(t, c.edges, g.Edges(), "%s, %+v", c.name, c.options)
 		assert.Equal(t, []string{c.note}, g.Notes, "%s, %+v", c.name, c.options)
-		inStream(t, path, c.options, g)
 	}
 }
 
@@ -321,7 +310,7 @@ func TestMatrixOfSciPy(t *testing.T) {
 		if diff := cmp.Diff(want, m.Features); diff != "" || m.Rows != 3 {
 			t.Errorf("%d rows (-want +got):\n%s", m.Rows, diff)
 		}
-		_, err = Read(path, Options{})
+		_, err = streamedtest.Read(Open(path, Options{}))
 		assert.ErrorContains(t, err, "a sparse matrix of scipy.sparse.save_npz, and no graph", "as a graph")
 	}
 	for _, c := range []struct {
@@ -447,7 +436,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 	}
 	refused(t, `has the array "class_names" without "labels"`, without(sparse(), "labels")...)
 	unlabelled := write(t, without(sparse(), "labels", "class_names")...)
-	if g, err := Read(unlabelled, Options{}); err != nil ||
+	if g, err := streamedtest.Read(Open(unlabelled, Options{})); err != nil ||
 		!slices.Contains(g.Notes, `no "labels": the vertices cannot be classified`) {
 		t.Errorf("without labels: %+v, %v", g, err)
 	}
@@ -457,7 +446,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 		for k := range layout {
 			renamed := slices.Clone(layout)
 			renamed[k].key = "z" + renamed[k].key[1:]
-			_, err := Read(write(t, renamed...), Options{})
+			_, err := streamedtest.Read(Open(write(t, renamed...), Options{}))
 			if !refusal.Is(err) || !strings.Contains(err.Error(), layout[k].key) &&
 				!strings.Contains(err.Error(), renamed[k].key) {
 				t.Errorf("%s called %s: error %v", layout[k].key, renamed[k].key, err)
@@ -489,7 +478,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 			}
 			return z.Create(e.key + ".npy")
 		}, c.entries...)
-		g, err := Read(path, Options{})
+		g, err := streamedtest.Read(Open(path, Options{}))
 		require.NoError(t, err)
 		if notes, warnings := strings.Join(g.Notes[1:], ""), strings.Join(g.Warnings, ""); notes != c.notes ||
 			strings.TrimPrefix(warnings, path+": ") != c.warnings {
@@ -510,9 +499,7 @@ func TestSeveralGraphs(t *testing.T) {
 		array("num_nodes", "<i8", "()", []int64{4}),
 	}
 	path := write(t, append(edges, array("batch", "<i8", "(4,)", []int64{21, 20, 21, 20}))...)
-	g, err := Read(path, Options{})
-	require.NoError(t, err)
-	inStream(t, path, Options{}, g)
+	g := streamedtest.Same(t, opening(path))
 	if g.Graphs != 2 || !slices.Equal(g.GraphOf, []int32{1, 0, 1, 0}) ||
 		!slices.Contains(g.Notes, `2 graphs, by "batch"`) {
 		t.Errorf("%d graphs %v, notes %q", g.Graphs, g.GraphOf, g.Notes)
@@ -557,9 +544,7 @@ func TestEdgeSplit(t *testing.T) {
 		}},
 	} {
 		path := write(t, slices.Concat(edgeList(), lists, c.given)...)
-		g, err := Read(path, Options{})
-		require.NoError(t, err)
-		inStream(t, path, Options{}, g)
+		g := streamedtest.Same(t, opening(path))
 		assert.Equal(t, c.want, *g.Relations[0].EdgeSplit)
 	}
 	for want, entries := range map[string][]entry{
@@ -595,7 +580,7 @@ func TestOtherEntries(t *testing.T) {
 		}
 		return z.Create(e.key + ".npy")
 	}, append([]entry{{"readme.txt", ""}}, edgeList()...)...)
-	_, err := Read(path, Options{})
+	_, err := streamedtest.Read(Open(path, Options{}))
 	assert.NoError(t, err)
 }
 
@@ -652,7 +637,7 @@ func TestWithoutMemory(t *testing.T) {
 	zeros := array("x", "|u1", "(67108864, 1)", make([]byte, rows))
 	path := write(t, fields()[0], zeros)
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
-	_, err := Read(path, Options{DenseFeatures: true})
+	_, err := streamedtest.Read(Open(path, Options{DenseFeatures: true}))
 	assert.RefusedFor(t, err, path+`: array "x": needs `, "")
 }
 
@@ -664,7 +649,7 @@ func TestPlanetoid(t *testing.T) {
 	}
 	want := "weft import planetoid reads the files of Planetoid, by the prefix " + prefix
 	for _, suffix := range []string{".x", ".test.index", ""} { // the last is not there
-		if _, err := Read(prefix+suffix, Options{}); !refusal.Is(err) ||
+		if _, err := streamedtest.Read(Open(prefix+suffix, Options{})); !refusal.Is(err) ||
 			!strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", suffix, err, want)
 		}
@@ -674,7 +659,7 @@ func TestPlanetoid(t *testing.T) {
 // TestClassNames: classes of the fields have names, which may be more than vertices have.
 func TestClassNames(t *testing.T) {
 	names := func(shape string, runes ...int32) entry { return array("class_names", "<U1", shape, runes) }
-	g, err := Read(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{})
+	g, err := streamedtest.Read(Open(write(t, append(fields(), names("(3,)", 'r', 'g', 'b'))...), Options{}))
 	require.NoError(t, err)
 	if l := g.Labels; l.Classes != 3 || !slices.Equal(l.Names, []string{"r", "g", "b"}) ||
 		!slices.Equal(l.Class, []int64{1, 0, 1}) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 )
@@ -103,9 +102,9 @@ func TestInStream(t *testing.T) {
 			path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
 				return z.CreateHeader(&zip.FileHeader{Name: e.key + ".npy", Method: method})
 			}, entries...)
-			asListed := func(symmetrize bool) Options { return Options{AsListed: symmetrize} }
-			streamedtest.Both(t, func(both bool) (*graph.Graph, error) { return Read(path, asListed(both)) },
-				func(both bool) (*streamed.Graph, error) { return Open(path, asListed(both)) })
+			streamedtest.Both(t, func(both bool) (*streamed.Graph, error) {
+				return Open(path, Options{AsListed: both})
+			})
 		})
 	}
 }

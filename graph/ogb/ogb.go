@@ -124,24 +124,3 @@ func Open(o Options) (*streamed.Graph, error) {
 	g.Release = l.close
 	return g, nil
 }
-
-// Read reads the folder into memory: the graph that Write stores.
-func Read(o Options) (*graph.Graph, error) {
-	g, err := Open(o)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	return g.Read()
-}
-
-// Write reads the folder and writes a new store, dir, in a stream (package streamed). If Write fails, it
-// leaves nothing behind.
-func Write(dir string, o Options) (*streamed.Written, error) {
-	g, err := Open(o)
-	if err != nil {
-		return nil, err
-	}
-	defer g.Close()
-	return g.Write(dir)
-}

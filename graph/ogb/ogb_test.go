@@ -265,7 +265,7 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 // check reads and writes a folder, and wants g of both.
 func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 	t.Helper()
-	read, err := Read(o)
+	read, err := streamedtest.Read(Open(o))
 	require.NoError(t, err)
 	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
 	if diff := cmp.Diff(g, read, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty(),
@@ -430,7 +430,7 @@ func TestSpellings(t *testing.T) {
 			y.source[1], y.target[1], y.source[2], y.target[2], y.source[3], y.target[3]))
 	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
 		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n 1,+3\n")
-	_, err := Read(Options{Folder: folder})
+	_, err := streamedtest.Read(Open(Options{Folder: folder}))
 	assert.ErrorContains(t, err, `node-feat.csv.gz:6: " 1" is not a number`)
 	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
 		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n1,+3\n")
@@ -458,7 +458,7 @@ func TestSplits(t *testing.T) {
 		"":     `has the splits "random", "time": choose one with split`,
 		"tmie": `none of that name, but "random", "time"`,
 	} {
-		_, err := Read(Options{Folder: folder, Split: split})
+		_, err := streamedtest.Read(Open(Options{Folder: folder, Split: split}))
 		assert.Refused(t, err, want, "split %q", split)
 	}
 	ruled := y.want(t, false)

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -131,7 +133,7 @@ func TestTypedLayouts(t *testing.T) {
 	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
 	for name, folder := range map[string]string{"text": y.text(t), "binary": y.binary(t)} {
 		t.Run(name, func(t *testing.T) {
-			g, err := Read(Options{Folder: folder})
+			g, err := streamedtest.Read(Open(Options{Folder: folder}))
 			require.NoError(t, err)
 			want := y.want(t)
 			assert.EqualBy(t, want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty())
@@ -142,7 +144,9 @@ func TestTypedLayouts(t *testing.T) {
 				t.Errorf("metric %q, notes %q", g.Metric, g.Notes)
 			}
 			store := filepath.Join(t.TempDir(), "store")
-			s, err := Write(store, Options{Folder: folder, Rule: &Rule{"random:50/25/25", 1, 0}})
+			divided, err := Open(Options{Folder: folder, Rule: &Rule{"random:50/25/25", 1, 0}})
+			require.NoError(t, err)
+			s, err := divided.Write(store)
 			if err != nil || s.Edges != 190 || s.Vertices() != 46 {
 				t.Fatal(s, err)
 			}
@@ -177,20 +181,16 @@ func TestUnknownFilesAreNamed(t *testing.T) {
 	} {
 		gzipped(t, filepath.Join(c.folder, c.file), "1\n")
 		gzipped(t, filepath.Join(filepath.Dir(filepath.Join(c.folder, c.file)), ".hidden"), "")
-		g, err := Read(Options{Folder: c.folder})
-		require.NoError(t, err)
-		s, err := Write(filepath.Join(t.TempDir(), "store"), Options{Folder: c.folder})
-		require.NoError(t, err)
-		if !slices.Equal(g.Warnings, s.Warnings) || len(g.Warnings) != 1 ||
-			!strings.HasSuffix(g.Warnings[0], c.want) {
-			t.Errorf("%s: warnings %q and %q, want %q", c.file, g.Warnings, s.Warnings, c.want)
+		g := streamedtest.Same(t, func() (*streamed.Graph, error) { return Open(Options{Folder: c.folder}) })
+		if len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], c.want) {
+			t.Errorf("%s: warnings %q, want %q", c.file, g.Warnings, c.want)
 		}
 	}
 	folder := plain.binary(t, "ogbn_arxiv", zip.Store)
 	label := entry{"node_label", plain.labels, []int{20, 1}, false}
 	write(t, filepath.Join(folder, "raw/node-label.npz"),
 		archive(t, zip.Store, label, entry{"node_labex", plain.labels, []int{20, 1}, false}))
-	if g, err := Read(Options{Folder: folder}); err != nil || len(g.Warnings) != 1 ||
+	if g, err := streamedtest.Read(Open(Options{Folder: folder})); err != nil || len(g.Warnings) != 1 ||
 		!strings.HasSuffix(g.Warnings[0], `"node_labex"`) {
 		t.Error(g.Warnings, err)
 	}

@@ -120,7 +120,7 @@ func TestGolden(t *testing.T) {
 			o.Target = "author"
 		}
 		path := filepath.Join("testdata", name+".pt")
-		g, err := Read(path, o)
+		g, err := streamedtest.Read(Open(path, o))
 		require.NoError(t, err, name)
 		assert.Equal(t, "pyg "+path, g.Provenance, "%s: provenance", name)
 		got, err := json.Marshal(written(g))
@@ -194,7 +194,7 @@ func TestRefused(t *testing.T) {
 
 // Labels that are floats, and not whole, are values to predict.
 func TestFloatLabels(t *testing.T) {
-	g, err := Read("testdata/float-labels.pt", Options{})
+	g, err := streamedtest.Read(Open("testdata/float-labels.pt", Options{}))
 	require.NoError(t, err)
 	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Own() ||
 		l.Values[0]-float32(int(l.Values[0])) != .5 || l.Classes != 0 {
@@ -205,7 +205,7 @@ func TestFloatLabels(t *testing.T) {
 // Features of which few are not zero become sparse rows unless they are to stay dense.
 func TestSparseFeatures(t *testing.T) {
 	for keep, sparse := range map[bool]bool{false: true, true: false} {
-		g, err := Read("testdata/wide.pt", Options{DenseFeatures: keep})
+		g, err := streamedtest.Read(Open("testdata/wide.pt", Options{DenseFeatures: keep}))
 		require.NoError(t, err)
 		if g.Features.Sparse() != sparse ||
 			strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
@@ -221,7 +221,7 @@ func TestNotes(t *testing.T) {
 		{"testdata/hetero-wide.pt", `"x" of "paper": 0.5 % of the feature values are not zero`},
 		{"testdata/floats.pt", `"y": floats, all of them whole numbers: read as class ids`},
 	} {
-		g, err := Read(c.path, Options{})
+		g, err := streamedtest.Read(Open(c.path, Options{}))
 		require.NoError(t, err)
 		if !slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, c.want) }) {
 			t.Errorf("%s: notes %q, want one that begins with %q", c.path, g.Notes, c.want)
@@ -435,7 +435,7 @@ func TestPlainTensors(t *testing.T) {
 		if name == "two-labels" {
 			o.Target = "author"
 		}
-		g, err := Read(path, o)
+		g, err := streamedtest.Read(Open(path, o))
 		require.NoError(t, err, name)
 		content, err := json.Marshal(written(g))
 		require.NoError(t, err)
@@ -452,7 +452,7 @@ func TestEdgeSplits(t *testing.T) {
 	require.NoError(t, err)
 	var want map[string][]int32
 	require.NoError(t, json.Unmarshal(text, &want))
-	g, err := Read("testdata/links.pt", Options{})
+	g, err := streamedtest.Read(Open("testdata/links.pt", Options{}))
 	require.NoError(t, err)
 	s := g.Relations[0].EdgeSplit
 	for name, got := range map[string][]int32{
@@ -467,7 +467,7 @@ func TestEdgeSplits(t *testing.T) {
 		slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, "left out") }) {
 		t.Errorf("%q, %q", s.Negatives, g.Notes)
 	}
-	g, err = Read("testdata/links-hetero.pt", Options{})
+	g, err = streamedtest.Read(Open("testdata/links-hetero.pt", Options{}))
 	require.NoError(t, err)
 	if s := g.Relations[0].EdgeSplit; s.Negatives != graph.TargetNegatives ||
 		!slices.Equal(s.Edges[0], []int32{0, 3, 1, 2}) || !slices.Equal(s.Negative[2], []int32{0, 2, 3}) {

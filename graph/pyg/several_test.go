@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -30,7 +31,7 @@ func TestSeveralGraphs(t *testing.T) {
 	var all map[string]batch
 	require.NoError(t, json.Unmarshal(text, &all))
 	for name, want := range all {
-		g, err := Read("testdata/several-"+name+".pt", Options{})
+		g, err := streamedtest.Read(Open("testdata/several-"+name+".pt", Options{}))
 		require.NoError(t, err, name)
 		got := batch{Batch: g.GraphOf, Train: g.Splits[0].Train}
 		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
@@ -98,7 +99,7 @@ func TestSeveralTypedGraphs(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"typed-list", "typed-batch"} {
-		g, err := Read("testdata/several-"+name+".pt", Options{})
+		g, err := streamedtest.Read(Open("testdata/several-"+name+".pt", Options{}))
 		require.NoError(t, err, name)
 		check(name, g)
 		store := filepath.Join(t.TempDir(), "store")
@@ -124,7 +125,7 @@ func TestNoVertexOfAType(t *testing.T) {
 			code += typed(n)
 			want = append(want, slices.Repeat([]int32{int32(k)}, n)...)
 		}
-		g, err := Read(pickled(t, code+"e.", 20), Options{})
+		g, err := streamedtest.Read(Open(pickled(t, code+"e.", 20), Options{}))
 		require.NoError(t, err, "%v authors", authors)
 		at := slices.IndexFunc(g.Types(), func(v graph.VertexType) bool { return v.Type == "author" })
 		if a := g.Types()[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) ||

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"testing"
 
-	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/require"
@@ -32,13 +31,9 @@ func TestFilesInStream(t *testing.T) {
 			continue
 		}
 		for _, dense := range []bool{false, true} {
-			o := Options{DenseFeatures: dense}
-			g, err := Open(path, o)
-			require.NoError(t, err, name)
-			whole, err := Read(path, o)
-			require.NoError(t, err)
-			streamedtest.Equal(t, g, whole)
-			g.Close()
+			streamedtest.Same(t, func() (*streamed.Graph, error) {
+				return Open(path, Options{DenseFeatures: dense})
+			})
 		}
 	}
 }
@@ -130,8 +125,7 @@ func savedAs(t testing.TB, code string, tensors ...tensorOf) string {
 // inStream fails unless a file is written in a stream as Read reads it.
 func inStream(t *testing.T, path string) *streamed.Written {
 	t.Helper()
-	return streamedtest.Both(t, func(bool) (*graph.Graph, error) { return Read(path, Options{}) },
-		func(bool) (*streamed.Graph, error) { return Open(path, Options{}) })
+	return streamedtest.Both(t, func(bool) (*streamed.Graph, error) { return Open(path, Options{}) })
 }
 
 // Edges, and what they have, are read in blocks however they lie in the file, and features of each type.

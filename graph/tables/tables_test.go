@@ -5,18 +5,18 @@ import (
 	"compress/gzip"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/streamed"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -36,25 +36,7 @@ func read(t *testing.T, o Options) *graph.Graph {
 	if o.Choices.Most == 0 {
 		o.Choices.Most = 10
 	}
-	s, err := Open(o)
-	require.NoError(t, err)
-	g, err := s.Read()
-	require.NoError(t, err)
-	s, err = Open(o)
-	require.NoError(t, err)
-	dir := filepath.Join(t.TempDir(), "store")
-	_, err = s.Write(dir)
-	require.NoError(t, err)
-	stored, err := graph.Open(dir)
-	require.NoError(t, err)
-	defer stored.Close()
-	assert.EqualBy(t, g, stored, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateNaNs(),
-		cmpopts.EquateEmpty(),
-		cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Warnings", "Count"),
-		cmp.FilterPath(func(p cmp.Path) bool {
-			return p.Last().String() == ".Symmetric"
-		}, cmp.Ignore()))
-	return g
+	return streamedtest.Same(t, func() (*streamed.Graph, error) { return Open(o) })
 }
 
 var small = map[string]string{

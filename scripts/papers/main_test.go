@@ -9,6 +9,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/ogb"
+	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/partition"
@@ -20,7 +21,7 @@ func read(t *testing.T, s shape, share float64) *graph.Graph {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), s.name)
 	require.NoError(t, run([]string{"graph", folder, fmt.Sprint(share)}, nil, nil))
-	g, err := ogb.Read(ogb.Options{Folder: folder})
+	g, err := streamedtest.Read(ogb.Open(ogb.Options{Folder: folder}))
 	require.NoError(t, err)
 	return g
 }

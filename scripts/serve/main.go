@@ -103,16 +103,19 @@ func (e *experiment) command(ctx context.Context, args ...string) error {
 // makeStore writes the graph.
 func makeStore(data, store string) error {
 	const features, classes = 64, 8
-	g, err := npz.Read(filepath.Join(data, "map_of_github", "edges.npz"), npz.Options{})
+	from, err := npz.Open(filepath.Join(data, "map_of_github", "edges.npz"), npz.Options{})
 	if errors.Is(err, os.ErrNotExist) {
 		o := generate.Default(generate.RMAT)
 		o.Features, o.Classes = features, classes
 		fmt.Println("Map of GitHub is not there: a generated graph takes its place")
 		return generate.Write(store, o)
 	}
-	if err == nil {
-		g, err = g.Symmetrize()
+	if err != nil {
+		return err
 	}
+	defer from.Close()
+	from.Symmetrize = true
+	g, err := from.Read()
 	if err == nil {
 		g, err = g.RandomFeatures(features, 1)
 	}

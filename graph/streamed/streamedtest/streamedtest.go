@@ -65,15 +65,25 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	return w
 }
 
-// Both compares by Equal, as it is and with each edge both ways, the graph that open opens with that which
-// read reads into memory. Where vertices have labels, both are divided by a rule. It returns what was written
+// Same reads the graph that open opens into memory, and compares it by Equal with what is written in a stream.
+func Same(t testing.TB, open func() (*streamed.Graph, error)) *graph.Graph {
+	t.Helper()
+	whole, err := Read(open())
+	require.NoError(t, err)
+	g, err := open()
+	require.NoError(t, err)
+	defer g.Close()
+	Equal(t, g, whole)
+	return whole
+}
+
+// Both compares by Equal the graph that open opens, as it is and with each edge both ways, with the one that
+// is read into memory. Where vertices have labels, both are divided by a rule. It returns what was written
 // last.
-func Both(t testing.TB, read func(symmetrize bool) (*graph.Graph, error),
-	open func(symmetrize bool) (*streamed.Graph, error),
-) (w *streamed.Written) {
+func Both(t testing.TB, open func(symmetrize bool) (*streamed.Graph, error)) (w *streamed.Written) {
 	t.Helper()
 	for _, symmetrize := range []bool{false, true} {
-		whole, err := read(symmetrize)
+		whole, err := Read(open(symmetrize))
 		require.NoError(t, err)
 		g, err := open(symmetrize)
 		require.NoError(t, err)
@@ -175,7 +185,7 @@ func BeyondMemory(t testing.TB, left int64, edges int64, open func() (*streamed.
 // the text, and in the same words when it is written in a stream.
 func WantRefused(t testing.TB, open func() (*streamed.Graph, error), path, want string) {
 	t.Helper()
-	_, err := read(open)
+	_, err := Read(open())
 	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), want) ||
 		strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want a refusal in one line with %s and %q", err, path, want)
@@ -184,9 +194,8 @@ func WantRefused(t testing.TB, open func() (*streamed.Graph, error), path, want 
 	Refused(t, open, err)
 }
 
-// read reads the graph that open opens into memory.
-func read(open func() (*streamed.Graph, error)) (*graph.Graph, error) {
-	g, err := open()
+// Read reads a graph that was opened into memory, and closes it.
+func Read(g *streamed.Graph, err error) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +215,7 @@ func anyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) err
 	t.Helper()
 	var g *graph.Graph
 	var err error
-	alloctest.Reading(t, bytes, func() { g, err = read(open) })
+	alloctest.Reading(t, bytes, func() { g, err = Read(open()) })
 	if err != nil && !refusal.Is(err) {
 		t.Errorf("%v is not a refusal", err)
 	}
