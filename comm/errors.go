@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"weft/internal/refusal"
 )
 
 var (
@@ -41,8 +39,8 @@ func (e *Error) Error() string {
 	case errors.Is(e.Err, ErrAborted): // the cause has its own advice
 	case errors.Is(e.Err, ErrTimeout):
 		fmt.Fprintf(&b, ": rank %d is stopped, dead or slow: see what it printed; a slow one needs "+
-			"a longer %s",
-			e.Peer, refusal.Setting("comm-timeout"))
+			"a longer --comm-timeout",
+			e.Peer)
 	case errors.Is(e.Err, ErrLength):
 		b.WriteString(": start every rank with the same program, data and settings")
 	default:

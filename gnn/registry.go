@@ -427,11 +427,11 @@ func (s *Spec) readsEdges(kind ModelKind) bool {
 func (s *Spec) noEdgeFeatures(what string) error {
 	model := s.Model
 	if kind, _ := KindOf(model); !kind.EdgeFeatures {
-		return refusal.Errorf("{use-edge-features}: %s have none; import the graph with those of its source, "+
-			"or leave it out", what)
+		return refusal.Errorf("--use-edge-features: %s have none; import the graph with those of its "+
+			"source, or leave it out", what)
 	}
-	return refusal.Errorf("{model} %s: it uses edge features, and %s have none; import the graph with "+
-		"those of its source, or take {model} gin, which does without", model, what)
+	return refusal.Errorf("--model %s: it uses edge features, and %s have none; import the graph with "+
+		"those of its source, or take --model gin, which does without", model, what)
 }
 
 // typed reports whether the model's layers have a convolution for each relation of the schema.
@@ -447,8 +447,8 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		reads = reads[:1]
 		for _, output := range schema.Outputs {
 			if output > 0 {
-				return refusal.Errorf("{model} %s: it computes rows of the vertex type %q alone, and those "+
-					"of %q are wanted; take {model} sage, gat or rgcn", s.Model, schema.Types[0].Name,
+				return refusal.Errorf("--model %s: it computes rows of the vertex type %q alone, and those "+
+					"of %q are wanted; take --model sage, gat or rgcn", s.Model, schema.Types[0].Name,
 					schema.Types[output].Name)
 			}
 		}
@@ -456,22 +456,22 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	if bare := slices.ContainsFunc(reads, func(t VertexType) bool {
 		return t.Columns == 0
 	}); s.NodeEmbedding > 0 && !bare {
-		return refusal.Errorf("{node-embedding} %d: all vertices that are read have features; leave it out",
+		return refusal.Errorf("--node-embedding %d: all vertices that are read have features; leave it out",
 			s.NodeEmbedding)
 	}
 	if !schema.Typed() {
 		return nil
 	}
 	refuse := func(setting, value, what string) error {
-		return refusal.Errorf("%s%s: %s along one relation, and the graph has several types of vertices or "+
-			"edges; take {model} rgcn, or sage, gat, gatv2, gin or gcn without {decoupled} and residual "+
-			"blocks", refusal.Setting(setting), value, what)
+		return refusal.Errorf("--%s%s: %s along one relation, and the graph has several types of vertices "+
+			"or edges; take --model rgcn, or sage, gat, gatv2, gin or gcn without --decoupled and residual "+
+			"blocks", setting, value, what)
 	}
 	switch {
 	case s.Decoupled && kind.relations == nil:
 		return refuse("decoupled", "", "a decoupled model aggregates")
 	case s.jumps(kind):
-		return refusal.Errorf("{jk} %s: outputs of layers are combined for one type of vertices, and the "+
+		return refusal.Errorf("--jk %s: outputs of layers are combined for one type of vertices, and the "+
 			"graph has several types of vertices or edges; leave it out", s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")

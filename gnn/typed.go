@@ -182,14 +182,14 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 	layers := schema.computed(s.Layers, rest)
 	for _, i := range schema.outputs() {
 		if !layers.rows[s.Layers][i] {
-			return nil, refusal.Errorf("{model} %s: it leaves a type of vertices out after a layer in "+
+			return nil, refusal.Errorf("--model %s: it leaves a type of vertices out after a layer in "+
 				"which no relation leads to it, and so nothing would be left of %q after %d layers; import "+
-				"the graph with {reverse-relations}, or take {model} rgcn", s.Model, schema.Types[i].Name,
+				"the graph with --reverse-relations, or take --model rgcn", s.Model, schema.Types[i].Name,
 				s.Layers)
 		}
 	}
 	if outputs := schema.outputs(); s.Decoupled && !slices.Equal(outputs, []int{0}) {
-		return nil, refusal.Errorf("{decoupled}: its rounds end in the rows of the first vertex type, %q, "+
+		return nil, refusal.Errorf("--decoupled: its rounds end in the rows of the first vertex type, %q, "+
 			"and those of %q are asked for; leave it out", schema.Types[0].Name,
 			schema.Types[outputs[len(outputs)-1]].Name)
 	}
@@ -239,23 +239,23 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 // checkTyped refuses a model or settings that a heterogeneous graph does not allow.
 func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, classes int) error {
 	if s.Direction != "in" && kind.Uses("direction") {
-		return refusal.Errorf("{direction} %s: on a graph with several types of vertices or edges edges "+
-			"are used as stored; import it with {reverse-relations}, which adds the other direction as "+
-			"relations, and leave {direction} out", s.Direction)
+		return refusal.Errorf("--direction %s: on a graph with several types of vertices or edges edges "+
+			"are used as stored; import it with --reverse-relations, which adds the other direction as "+
+			"relations, and leave --direction out", s.Direction)
 	}
 	if s.NodeEmbedding == 0 && kind.relations == nil {
 		for i, t := range schema.Types {
 			if computed.rows[0][i] && t.Columns == 0 {
-				return refusal.Errorf("{model} %s: vertices of type %q have no features; learn some for "+
-					"them with {node-embedding} N, or take {model} rgcn, which does without", s.Model, t.Name)
+				return refusal.Errorf("--model %s: vertices of type %q have no features; learn some for "+
+					"them with --node-embedding N, or take --model rgcn, which does without", s.Model, t.Name)
 			}
 		}
 	}
 	if reads := func(t VertexType) bool {
 		return t.Columns > 0 || s.NodeEmbedding > 0
 	}; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
-		return refusal.Errorf("{input-dropout} %v: the vertices have no features; leave it out, or learn "+
-			"some with {node-embedding} N", s.InputDropout)
+		return refusal.Errorf("--input-dropout %v: the vertices have no features; leave it out, or learn "+
+			"some with --node-embedding N", s.InputDropout)
 	}
 	width := func(i int) int {
 		if c := schema.Types[i].Columns; c > 0 {
@@ -268,11 +268,11 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			r := schema.Relations[k]
 			switch a, b := width(r.Source), width(r.Target); {
 			case s.Model == "gcn" && r.Source != r.Target:
-				return refusal.Errorf("{model} gcn: it needs both ends of a relation to be of one type, "+
-					"and %q has two; take {model} sage, gat or rgcn", r.Name)
+				return refusal.Errorf("--model gcn: it needs both ends of a relation to be of one type, "+
+					"and %q has two; take --model sage, gat or rgcn", r.Name)
 			case (s.Model == "gin" || s.Model == "gine") && i == 0 && a != b:
-				return refusal.Errorf("{model} %s: it adds the features of both ends of an edge, and those "+
-					"of %q have %d and %d columns; take {model} sage, gat or rgcn", s.Model, r.Name, a, b)
+				return refusal.Errorf("--model %s: it adds the features of both ends of an edge, and those "+
+					"of %q have %d and %d columns; take --model sage, gat or rgcn", s.Model, r.Name, a, b)
 			case s.readsEdges(kind) && r.Columns == 0:
 				return s.noEdgeFeatures(fmt.Sprintf("the edges of %q", r.Name))
 			}
@@ -285,16 +285,16 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		if n%s.NumBlocks == 0 {
 			return nil
 		}
-		return refusal.Errorf("{num-blocks} %d does not divide %s, %d: blocks are of equal size; take "+
-			"another number, or {bases} N", s.NumBlocks, of, n)
+		return refusal.Errorf("--num-blocks %d does not divide %s, %d: blocks are of equal size; take "+
+			"another number, or --bases N", s.NumBlocks, of, n)
 	}
 	for i, t := range schema.Types {
 		if !computed.rows[0][i] {
 			continue
 		}
 		if width(i) == 0 {
-			return refusal.Errorf("{num-blocks} %d: vertices of type %q have no features whose weights "+
-				"could have blocks; learn some with {node-embedding} N, or take {bases} N", s.NumBlocks,
+			return refusal.Errorf("--num-blocks %d: vertices of type %q have no features whose weights "+
+				"could have blocks; learn some with --node-embedding N, or take --bases N", s.NumBlocks,
 				t.Name)
 		}
 		if err := divides(width(i), fmt.Sprintf("the number of features of %q", t.Name)); err != nil {

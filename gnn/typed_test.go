@@ -208,7 +208,7 @@ func TestTypedRefused(t *testing.T) {
 			`those of "author__writes__paper" have 5 and 7 columns`,
 		},
 		{citations(7, 0), unchanged, `vertices of type "author" have no features; learn some for them with ` +
-			"node-embedding N, or take model rgcn"},
+			"--node-embedding N, or take --model rgcn"},
 		{
 			both, func(s *gnn.Spec) { s.NodeEmbedding = 4 },
 			"node-embedding 4: all vertices that are read have features; leave it out",
@@ -219,13 +219,13 @@ func TestTypedRefused(t *testing.T) {
 		},
 		{
 			wanted, of("mlp"),
-			`model mlp: it computes rows of the vertex type "paper" alone, and those of "author" ` +
-				"are wanted; take model sage, gat or rgcn",
+			`--model mlp: it computes rows of the vertex type "paper" alone, and those of "author" ` +
+				"are wanted; take --model sage, gat or rgcn",
 		},
 		{
 			citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 },
-			"input-dropout 0.5: the vertices have no features; leave it out, or learn some with " +
-				"node-embedding N",
+			"--input-dropout 0.5: the vertices have no features; leave it out, or learn some with " +
+				"--node-embedding N",
 		},
 		{citations(6, 4), blocks(4, 0), `num-blocks 4 does not divide the number of features of "paper", 6`},
 		{citations(8, 4), blocks(4, 0), "num-blocks 4 does not divide the number of classes, 6"},

@@ -68,41 +68,36 @@ func ParseSplit(spec string) (SplitRule, error) {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
 	if strings.Contains(spec, "/") && !strings.Contains(spec, ":") {
-		return SplitRule{}, refusal.Errorf("%s %s: names no rule; %[1]s random:%[2]s draws the vertices",
-			splitSetting, spec)
+		return SplitRule{}, refusal.Errorf("--split %s: names no rule; --split random:%[1]s draws the "+
+			"vertices", spec)
 	}
-	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, "+
-		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test", splitSetting, spec)
+	return SplitRule{}, refusal.Errorf("--split %q is unknown; it is one of given, random:60/20/20, "+
+		"per-class=20,30, per-class=20,=500,=1000, graphs:60/20/20, train, val or test", spec)
 }
-
-const (
-	splitSetting  refusal.Setting = "split"
-	splitsSetting refusal.Setting = "splits"
-)
 
 func parsePercent(spec string, kind splitKind, example string, parts []string) (SplitRule, error) {
 	rule := SplitRule{spec: spec, kind: kind}
 	if len(parts) != 3 {
-		return SplitRule{}, refusal.Errorf("%s %q: give three percentages, for instance %s", splitSetting,
+		return SplitRule{}, refusal.Errorf("--split %q: give three percentages, for instance %s",
 			spec, example)
 	}
 	sum := 0.0
 	for i, part := range parts {
 		p, err := strconv.ParseFloat(part, 64)
 		if err != nil || !(p >= 0 && p <= 100) {
-			return SplitRule{}, refusal.Errorf("%s %q: %q is no percentage: give three, for instance %s",
-				splitSetting, spec, part, example)
+			return SplitRule{}, refusal.Errorf("--split %q: %q is no percentage: give three, for instance %s",
+				spec, part, example)
 		}
 		rule.percent[i] = p
 		sum += p
 	}
 	if math.Abs(sum-100) > 1e-9 {
-		return SplitRule{}, refusal.Errorf("%s %q: the percentages add up to %g: make them 100 together",
-			splitSetting, spec, sum)
+		return SplitRule{}, refusal.Errorf("--split %q: the percentages add up to %g: make them 100 together",
+			spec, sum)
 	}
 	if rule.percent[0] == 0 {
-		return SplitRule{}, refusal.Errorf("%s %q leaves nothing to train on: give the first percentage "+
-			"more than 0", splitSetting, spec)
+		return SplitRule{}, refusal.Errorf("--split %q leaves nothing to train on: give the first "+
+			"percentage more than 0", spec)
 	}
 	return rule, nil
 }
@@ -110,19 +105,19 @@ func parsePercent(spec string, kind splitKind, example string, parts []string) (
 func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	rule := SplitRule{spec: spec, kind: splitPerClass}
 	if len(parts) != 2 && len(parts) != 3 {
-		return SplitRule{}, refusal.Errorf("%s %q: give two counts or three, for instance per-class=20,30 "+
-			"or per-class=20,=500,=1000", splitSetting, spec)
+		return SplitRule{}, refusal.Errorf("--split %q: give two counts or three, for instance "+
+			"per-class=20,30 or per-class=20,=500,=1000", spec)
 	}
 	for i, text := range parts {
 		digits, inAll := strings.CutPrefix(text, "=")
 		n, err := strconv.ParseInt(digits, 10, 32)
 		if err != nil || n < 1 {
-			return SplitRule{}, refusal.Errorf("%s %q: %q is no count of vertices: give counts from 1, for "+
-				"instance per-class=20,30", splitSetting, spec, text)
+			return SplitRule{}, refusal.Errorf("--split %q: %q is no count of vertices: give counts from 1, "+
+				"for instance per-class=20,30", spec, text)
 		}
 		if inAll && i == 0 {
-			return SplitRule{}, refusal.Errorf("%s %q: the vertices that train are counted for each class: "+
-				"leave the first = out", splitSetting, spec)
+			return SplitRule{}, refusal.Errorf("--split %q: the vertices that train are counted for each "+
+				"class: leave the first = out", spec)
 		}
 		rule.parts[i] = splitPart{int(n), inAll}
 	}
@@ -131,15 +126,15 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 
 // MakeSplits replaces g.Splits by count splits made by the rule that spec names (see ParseSplit). Split k
 // depends on the graph's labels, the seed and k alone. The rule given keeps the splits that are there, all of
-// them, and allows no count but 1. A rule that the labels do not allow is refused by the name of its setting,
-// split or splits.
+// them, and allows no count but 1. A rule that the labels do not allow is refused by the name of its flag,
+// --split or --splits.
 func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	rule, err := ParseSplit(spec)
 	if err != nil {
 		return err
 	}
 	if count < 1 || count > MaxSplits {
-		return refusal.Errorf("%s %d: give between 1 and %d", splitsSetting, count, MaxSplits)
+		return refusal.Errorf("--splits %d: give between 1 and %d", count, MaxSplits)
 	}
 	if rule.kind == splitGiven {
 		if len(g.Splits) == 0 {
@@ -147,11 +142,11 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 			if g.GraphOf != nil {
 				rules = "graphs:60/20/20, " + rules
 			}
-			return refusal.Errorf("%s given: the source has no split: give %s", splitSetting, rules)
+			return refusal.Errorf("--split given: the source has no split: give %s", rules)
 		}
 		if count > 1 {
-			return refusal.Errorf("%s %d: %s given keeps the %d of the source: leave %s out, or make "+
-				"random ones", splitsSetting, count, splitSetting, len(g.Splits), splitsSetting)
+			return refusal.Errorf("--splits %d: --split given keeps the %d of the source: leave --splits "+
+				"out, or make random ones", count, len(g.Splits))
 		}
 		return nil
 	}
@@ -160,7 +155,7 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 		return err
 	}
 	if err := memory.Need(8 * int64(len(labelled)) * int64(count+1)); err != nil {
-		return fmt.Errorf("%s %d: %w", splitsSetting, count, err)
+		return fmt.Errorf("--splits %d: %w", count, err)
 	}
 	splits := make([]Split, count)
 	for k := range splits {
@@ -189,7 +184,7 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 // splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
 func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
 	if g.GraphOf == nil {
-		return s, refusal.Errorf("%s %s: the store has one graph; give random:60/20/20", splitSetting,
+		return s, refusal.Errorf("--split %s: the store has one graph; give random:60/20/20",
 			rule.spec)
 	}
 	var graphs []int64
@@ -227,7 +222,7 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 	}
 	ids, err := memory.Grow([]int64{}, vertices)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", splitSetting, rule.spec, err)
+		return nil, fmt.Errorf("--split %s: %w", rule.spec, err)
 	}
 	for v, class := range l.Class {
 		if class >= 0 {
@@ -242,9 +237,9 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, refusal.Errorf("%s %s: no vertex has a label, and labels are what is split: bring them "+
-			"(import edges: with {labels}), or bring the split (import edges: with {train}, {val} and "+
-			"{test}) and leave %s out", splitSetting, rule.spec, splitSetting)
+		return nil, refusal.Errorf("--split %s: no vertex has a label, and labels are what is split: bring "+
+			"them (import edges: with --labels), or bring the split (import edges: with --train, --val and "+
+			"--test) and leave --split out", rule.spec)
 	}
 	if rule.kind == splitPerClass {
 		return ids, l.checkPerClass(rule, len(ids))
@@ -260,7 +255,7 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 	train, val := r.bounds(n)
 	for i, size := range []int{train, val - train, n - val} {
 		if size == 0 && r.percent[i] > 0 {
-			return refusal.Errorf("%s %s: %g %% of %d %s is none: give that part more", splitSetting, r.spec,
+			return refusal.Errorf("--split %s: %g %% of %d %s is none: give that part more", r.spec,
 				r.percent[i], n, things)
 		}
 	}
@@ -269,8 +264,8 @@ func (r *SplitRule) checkSizes(n int, things string) error {
 
 func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	if l.Class == nil {
-		return refusal.Errorf("%s %s: a vertex has several labels, or values, hence no one class: give "+
-			"random:60/20/20", splitSetting, rule.spec)
+		return refusal.Errorf("--split %s: a vertex has several labels, or values, hence no one class: give "+
+			"random:60/20/20", rule.spec)
 	}
 	size := make([]int, l.Classes)
 	for v, class := range l.Class {
@@ -284,17 +279,17 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 	need, inAll := rule.needs()
 	for class, n := range size {
 		if n < need {
-			return refusal.Errorf("%s %s: class %s has %d vertices, fewer than %d: give smaller counts or "+
-				"random:60/20/20", splitSetting, rule.spec, l.className(class), n, need)
+			return refusal.Errorf("--split %s: class %s has %d vertices, fewer than %d: give smaller counts "+
+				"or random:60/20/20", rule.spec, l.className(class), n, need)
 		}
 	}
 	switch left := labelled - need*l.Classes - inAll; {
 	case left < 0:
-		return refusal.Errorf("%s %s: %d of each class leave %d vertices, fewer than %d in all: give "+
-			"smaller counts", splitSetting, rule.spec, need, left+inAll, inAll)
+		return refusal.Errorf("--split %s: %d of each class leave %d vertices, fewer than %d in all: give "+
+			"smaller counts", rule.spec, need, left+inAll, inAll)
 	case left == 0 && rule.parts[2].vertices == 0:
-		return refusal.Errorf("%s %s leaves no vertex to test on: give smaller counts or random:60/20/20",
-			splitSetting, rule.spec)
+		return refusal.Errorf("--split %s leaves no vertex to test on: give smaller counts or "+
+			"random:60/20/20", rule.spec)
 	}
 	return nil
 }

@@ -210,7 +210,7 @@ func TestSplitRefusals(t *testing.T) {
 		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
 		{
 			&Graph{Relations: []Relation{must(NewRelation(9, Edges{}))}}, "random:60/20/20", 1,
-			"with labels), or bring the split (import edges: with train, val and test) and leave split out",
+			"with --labels), or bring the split (import edges: with --train, --val and --test) and leave --split out",
 		},
 		{small, "given", 1, "no split"},
 		{split, "given", 3, "splits 3"},

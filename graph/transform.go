@@ -120,8 +120,8 @@ func (g *Graph) CheckOneType() error {
 		return nil
 	}
 	return refusal.Errorf("the graph has %d vertex types and %d relations, and this changes graphs of one "+
-		"type and one relation; leave it out (%s adds reverse edges)", len(g.Types()), len(g.Relations),
-		refusal.Setting("reverse-relations"))
+		"type and one relation; leave it out (--reverse-relations adds reverse edges)", len(g.Types()),
+		len(g.Relations))
 }
 
 // noted adds a line to the notes of a graph that with made.
@@ -305,11 +305,11 @@ const maxRandomColumns = 1 << 20
 // The value at a vertex and a column depends on nothing but these two and the seed.
 func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	if columns < 1 || columns > maxRandomColumns {
-		return nil, refusal.Errorf("%s %d: give between 1 and %d columns",
-			refusal.Setting("random-features"), columns, maxRandomColumns)
+		return nil, refusal.Errorf("--random-features %d: give between 1 and %d columns", columns,
+			maxRandomColumns)
 	}
 	if err := memory.Need(4 * int64(g.Vertices()) * int64(columns)); err != nil {
-		return nil, fmt.Errorf("%s %d: %w", refusal.Setting("random-features"), columns, err)
+		return nil, fmt.Errorf("--random-features %d: %w", columns, err)
 	}
 	noise, first := counter.New(seed, "features"), 0 // of the type, in the whole graph
 	normal := func(n int) Features {

@@ -74,7 +74,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 	}
 	partitions := len(e.Starts) - 1
 	if o.K < 1 {
-		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"),
+		return refusal.Errorf("--chunks %d: give at least %d, one in each partition",
 			o.K*partitions, partitions)
 	}
 	least, rows := 0, 0 // the partition with the fewest rows, of those that have rows
@@ -85,8 +85,8 @@ func (o *ChunkOptions) check(e *Edges) error {
 	}
 	if rows > 0 && o.K > rows {
 		return refusal.Errorf(
-			"%s %d: %d in each partition, and partition %d has %d vertices; give at most %d",
-			refusal.Setting("chunks"), o.K*partitions, o.K, least, rows, rows*partitions)
+			"--chunks %d: %d in each partition, and partition %d has %d vertices; give at most %d",
+			o.K*partitions, o.K, least, rows, rows*partitions)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 	of, err := o.parts(ctx, e, parts)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		return nil, fmt.Errorf("%w; %s %d does without it", err, refusal.Setting("chunks"), len(e.Starts)-1)
+		return nil, fmt.Errorf("%w; --chunks %d does without it", err, len(e.Starts)-1)
 	case err != nil:
 		return nil, err
 	case o.Method != Merged:

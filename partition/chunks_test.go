@@ -292,7 +292,7 @@ func TestChunksRefuse(t *testing.T) {
 		{shares[1], ChunkOptions{K: 5}, fewer},
 		{shares[2], ChunkOptions{K: 5}, fewer},
 		{large, ChunkOptions{K: 2}, "METIS counts vertices, edges and weights in 32 bits, up to " +
-			"2147483647, and here are 2147483748; chunks 1 does without it"},
+			"2147483647, and here are 2147483748; --chunks 1 does without it"},
 	} {
 		_, err := Chunks(context.Background(), test.s, test.o)
 		assert.Refused(t, err, test.want, "%+v", test.o)

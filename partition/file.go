@@ -35,12 +35,12 @@ func WriteFile(path string, a *Assignment) error {
 func readFile(path string, vertices, k int) ([]int32, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
-		return nil, refusal.Errorf("{file}: %w", err)
+		return nil, refusal.Errorf("--file: %w", err)
 	}
 	defer f.Close()
 	of, err := readParts(f, vertices, k)
 	if err != nil {
-		return nil, refusal.Errorf("{file} %s: %w", path, err)
+		return nil, refusal.Errorf("--file %s: %w", path, err)
 	}
 	return of, nil
 }

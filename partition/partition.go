@@ -87,17 +87,17 @@ func (o *Options) Validate() error {
 	case !slices.Contains(Methods(), method):
 		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):
-		return refusal.Errorf("{balance} %s: unknown balance; %s", balance,
+		return refusal.Errorf("--balance %s: unknown balance; %s", balance,
 			suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
-		return refusal.Errorf("{partitions} %d: give between 1 and %d", o.K, MaxPartitions)
+		return refusal.Errorf("--partitions %d: give between 1 and %d", o.K, MaxPartitions)
 	case o.Split < 0:
 		return refusal.Errorf("split %d: splits count from 0", o.Split)
 	case method == File && o.File == "":
-		return refusal.Errorf("the partition method file needs {file}, which names a file with the " +
+		return refusal.Errorf("the partition method file needs --file, which names a file with the " +
 			"partition of each vertex on a line")
 	case method != File && o.File != "":
-		return refusal.Errorf("{file} %s: the partition method %s reads no file; give {method} file", o.File,
+		return refusal.Errorf("--file %s: the partition method %s reads no file; give --method file", o.File,
 			method)
 	case balance == ByEdges && !balancesEdges(method):
 		return refusal.Errorf("the partition method %s does not balance edges; take metis, stream or range",

@@ -77,8 +77,8 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 2, Balance: ByTrain, Split: 2}, "the graph has 2 splits"},
 		{Options{K: 2, Method: Range, Split: 2}, "no training vertices of split 2"},
 		{Options{K: 2, Method: Range, Split: -1}, "split -1"},
-		{Options{K: 2, Method: File}, "needs file"},
-		{Options{K: 2, Method: Random, File: "f"}, "give method file"},
+		{Options{K: 2, Method: File}, "needs --file"},
+		{Options{K: 2, Method: Random, File: "f"}, "give --method file"},
 		{Options{K: 2, Method: DGL}, "come with a graph that DGL divided"},
 	} {
 		_, err := Assign(context.Background(), g, test.o)

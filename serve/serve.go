@@ -213,8 +213,8 @@ func (s *Server) Handler() http.Handler {
 			w.Header().Set("Connection", "close")
 		}
 		if !s.options.answersTo(r.Host) {
-			refuse(w, http.StatusForbidden, refusal.Sprintf("this server does not answer to the name %.100q: "+
-				"ask it by its address, or start weft serve with {host} and that name", r.Host))
+			refuse(w, http.StatusForbidden, fmt.Sprintf("this server does not answer to the name %.100q: "+
+				"ask it by its address, or start weft serve with --host and that name", r.Host))
 			return
 		}
 		defer func() {

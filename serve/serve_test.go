@@ -342,7 +342,7 @@ func TestRefuses(t *testing.T) {
 		{
 			"GET", "http://elsewhere.example/", nil, 403,
 			`this server does not answer to the name "elsewhere.example": ask it by its address, or start weft ` +
-				"serve with host and that name",
+				"serve with --host and that name",
 		},
 	} {
 		status, text := ask(s, c.method, c.path, `{"vertices": ["v1"]}`, c.header...)

@@ -76,18 +76,18 @@ func (c *Checkpoints) check(s *worker.Config) error {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
 	case s.HaloDelay > 0 && now == r.Chunks+ofInputs:
-		return refusal.Errorf("{parallel} %s: the late halo in %s is of a version of weft that sent other "+
-			"rows; take {parallel} tensor=%d, which needs none", s.Parallel, c.From.Path, s.Mesh.Workers())
+		return refusal.Errorf("--parallel %s: the late halo in %s is of a version of weft that sent other "+
+			"rows; take --parallel tensor=%d, which needs none", s.Parallel, c.From.Path, s.Mesh.Workers())
 	case s.HaloDelay > 0:
-		return refusal.Errorf("{parallel} %s: the late halo in %s is of other partitions; take {parallel} "+
-			"%s with the same partitions, or {parallel} tensor=%d, which needs none", s.Parallel, c.From.Path,
+		return refusal.Errorf("--parallel %s: the late halo in %s is of other partitions; take --parallel "+
+			"%s with the same partitions, or --parallel tensor=%d, which needs none", s.Parallel, c.From.Path,
 			r.Settings["parallel"], s.Mesh.Workers())
 	case r.Chunks == "":
-		return refusal.Errorf("{parallel} %s: the chunks of a pipeline need a history, and %s has none; "+
-			"take {parallel} graph=%d, or one chunk for each partition: {chunks} %d", s.Parallel, c.From.Path,
+		return refusal.Errorf("--parallel %s: the chunks of a pipeline need a history, and %s has none; "+
+			"take --parallel graph=%d, or one chunk for each partition: --chunks %d", s.Parallel, c.From.Path,
 			s.Mesh.Workers(), s.Mesh.Partitions)
 	}
-	return refusal.Errorf("{parallel} %s: the history in %s is of other chunks, partitions or slices; take "+
-		"{parallel} %s with any number of stages, or {parallel} graph=%d, which needs no history", s.Parallel,
+	return refusal.Errorf("--parallel %s: the history in %s is of other chunks, partitions or slices; take "+
+		"--parallel %s with any number of stages, or --parallel graph=%d, which needs no history", s.Parallel,
 		c.From.Path, r.Settings["parallel"], s.Mesh.Workers())
 }

@@ -1,7 +1,8 @@
 package train
 
 import (
-	"weft/internal/refusal"
+	"fmt"
+
 	"weft/internal/trace"
 	"weft/nn"
 	"weft/parallel/mfg"
@@ -60,7 +61,7 @@ type Diverged struct {
 }
 
 func (d *Diverged) Error() string {
-	return refusal.Sprintf("epoch %d: %s; try a smaller {lr}, {clip} 1, or {norm} layer", d.Epoch, d.Fault)
+	return fmt.Sprintf("epoch %d: %s; try a smaller --lr, --clip 1, or --norm layer", d.Epoch, d.Fault)
 }
 
 // Prediction is the result of Predict, in the vertex order of the graph or of Job.Vertices.

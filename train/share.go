@@ -107,7 +107,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 		return s, err
 	}
 	if weights == nil && j.Options.Validate != "" && j.Validate == nil {
-		return nil, refusal.Errorf("{validate} %s: a job has that graph as Validate", j.Options.Validate)
+		return nil, refusal.Errorf("--validate %s: a job has that graph as Validate", j.Options.Validate)
 	}
 	if j.Validate != nil && weights == nil {
 		if s.validate, err = j.shareValidation(ctx, s); err != nil {
@@ -123,18 +123,17 @@ func (j *Job) checkLoss() error {
 	if j.Loss == nil {
 		return nil
 	}
-	var given refusal.Setting
-	var text string
+	var given, text string
 	switch {
 	case o.Task != task.Vertex:
-		return refusal.Errorf("{task} %s: a job's own loss is for labels of vertices; leave one of them out",
+		return refusal.Errorf("--task %s: a job's own loss is for labels of vertices; leave one of them out",
 			o.Task)
 	case o.Loss != task.AutoLoss:
-		given, text = "loss", o.Loss
+		given, text = "--loss", o.Loss
 	case o.ClassWeights != task.NoClassWeights:
-		given, text = "class-weights", o.ClassWeights
+		given, text = "--class-weights", o.ClassWeights
 	case o.LabelSmoothing > 0:
-		given, text = "label-smoothing", fmt.Sprint(o.LabelSmoothing)
+		given, text = "--label-smoothing", fmt.Sprint(o.LabelSmoothing)
 	default:
 		return nil
 	}
@@ -160,7 +159,7 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	}
 	switch w := v.whole; {
 	case w.Splits[s.Split.Number].Val == 0:
-		err = refusal.Errorf("{split} %v has no validation vertices; import it with {split} val", s.Split)
+		err = refusal.Errorf("--split %v has no validation vertices; import it with --split val", s.Split)
 	case w.FeatureColumns != whole.FeatureColumns:
 		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
 			"with the same features", w.FeatureColumns, whole.FeatureColumns)
@@ -181,5 +180,5 @@ func (j *Job) named(err error) error {
 	if err == nil || !refusal.Is(err) {
 		return err
 	}
-	return refusal.Errorf("{validate} %s: %v", j.Dataset, err)
+	return refusal.Errorf("--validate %s: %v", j.Dataset, err)
 }

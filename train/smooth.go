@@ -86,7 +86,7 @@ func (l Known) check(w *partition.Whole, numbers int) error {
 	case w.Classes == 0 || len(w.Splits) == 0:
 		return refusal.Errorf("smooth needs known labels, and this graph has no labels with a split")
 	case l.Split >= len(w.Splits):
-		return refusal.Errorf("{split} %d: the number of splits that the graph has is %d, and they count "+
+		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", l.Split, len(w.Splits))
 	case numbers != w.Own()*w.Classes:
 		return refusal.Errorf("%d probabilities for %d vertices of %d classes: give those of a run on this "+

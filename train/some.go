@@ -21,10 +21,10 @@ func (j *Job) checkVertices(s *shared) error {
 		return err
 	}
 	if len(j.Vertices) == 0 {
-		return refusal.Errorf("{vertices}: names no vertex; name those to predict")
+		return refusal.Errorf("--vertices: names no vertex; name those to predict")
 	}
 	refuse := func(k int) error {
-		return refusal.Errorf("{vertices}: entry %d, vertex %d, is out of the range of %d vertices, or "+
+		return refusal.Errorf("--vertices: entry %d, vertex %d, is out of the range of %d vertices, or "+
 			"given twice; name each once", k+1, j.Vertices[k], s.whole.Own())
 	}
 	for k, v := range j.Vertices {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"weft/gnn"
-	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
@@ -85,9 +84,10 @@ func (p planned) warnings() (warnings []string) {
 	}
 	if s := first.Scales; s != nil {
 		warnings = append(warnings, fmt.Sprintf("the features%s have scales far apart: the deviation of "+
-			"column %d is %.3g, and that of column %d is %.3g; %s %s brings each to 1, and none leaves them",
+			"column %d is %.3g, and that of column %d is %.3g; --normalize-features %s brings each to 1, "+
+			"and none leaves them",
 			when(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
-			s.Most.Deviation, refusal.Setting("normalize-features"), setting.Standard))
+			s.Most.Deviation, setting.Standard))
 	}
 	if first.UnusedWeights {
 		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+
@@ -96,7 +96,7 @@ func (p planned) warnings() (warnings []string) {
 	if first.UnusedEdgeFeatures > 0 {
 		said := "the graph has edge features, which " + o.Model + " does not use"
 		if p.settings.Uses("use-edge-features") {
-			said += fmt.Sprintf("; %s has it use them", refusal.Setting("use-edge-features"))
+			said += "; --use-edge-features has it use them"
 		}
 		if kind, _ := gnn.KindOf(o.Model); first.UnusedEdgeFeatures == 1 && kind.EdgeWeights {
 			said += "; if they are weights, give them as such (edge_weight)"
@@ -105,8 +105,8 @@ func (p planned) warnings() (warnings []string) {
 	}
 	if names := first.UnusedRelations; len(names) > 0 {
 		warnings = append(warnings, fmt.Sprintf("no layer aggregates along %s, since nothing that the "+
-			"model learns depends on it; import with %s to use edges in reverse, too",
-			strings.Join(names, ", "), refusal.Setting("reverse-relations")))
+			"model learns depends on it; import with --reverse-relations to use edges in reverse, too",
+			strings.Join(names, ", ")))
 	}
 	if first.OneClass {
 		warnings = append(warnings, oneClass)
@@ -115,15 +115,14 @@ func (p planned) warnings() (warnings []string) {
 		what := map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task]
 		said := "there are no validation " + what + ", so the results are those of the last epoch"
 		if o.Patience > 0 {
-			said += fmt.Sprintf(", and %s %d never runs out", refusal.Setting("patience"), o.Patience)
+			said += fmt.Sprintf(", and --patience %d never runs out", o.Patience)
 		}
 		warnings = append(warnings, said)
 	}
 	warnings = append(warnings, p.idleSlices()...)
 	if c := first.Chunks; c.Each != c.Wanted {
-		warnings = append(warnings, fmt.Sprintf("%s %s: %d in each partition and not %d, as the smallest "+
-			"has no more vertices",
-			refusal.Setting("chunks"), axis.Chunks(0), c.Each, c.Wanted))
+		warnings = append(warnings, fmt.Sprintf("--chunks %s: %d in each partition and not %d, as the "+
+			"smallest has no more vertices", axis.Chunks(0), c.Each, c.Wanted))
 	}
 	return warnings
 }
@@ -183,8 +182,9 @@ func (p planned) model() []string {
 			"bytes are not planned where partitions take turns")
 	}
 	if o.Uses("output-heads") && o.OutputHeads != o.Heads {
-		lines = append(lines, fmt.Sprintf("the last layer has %s, and PyG's as many as the others: %s %d",
-			counted(o.OutputHeads, "attention head", "attention heads"), refusal.Setting("output-heads"),
+		lines = append(lines, fmt.Sprintf("the last layer has %s, and PyG's as many as the others: "+
+			"--output-heads %d",
+			counted(o.OutputHeads, "attention head", "attention heads"),
 			o.Heads))
 	}
 	return append(lines, layers...)
@@ -386,7 +386,7 @@ func (p planned) neededBy() string {
 	if len(p.settings.Recomputes()) == 1 {
 		return ""
 	}
-	return fmt.Sprintf(", as %s %s needs it", refusal.Setting("memory-limit"), p.settings.MemoryLimit)
+	return fmt.Sprintf(", as --memory-limit %s needs it", p.settings.MemoryLimit)
 }
 
 // listedWorkers is the largest number of workers whose numbers are on one line.
@@ -538,8 +538,8 @@ func (p planned) idleSlices() (warnings []string) {
 			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
 		}
 		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others "+
-			"aggregate nothing there; take %s %s",
-			strings.Join(byBusy[busy], ", "), busy, grid.Slices, refusal.Setting("parallel"), take))
+			"aggregate nothing there; take --parallel %s",
+			strings.Join(byBusy[busy], ", "), busy, grid.Slices, take))
 	}
 	return warnings
 }
@@ -547,7 +547,7 @@ func (p planned) idleSlices() (warnings []string) {
 // doubtfulSums says why rows of features should perhaps not be divided by their sums: the features are
 // neither 0 and 1 nor counts, or all sums are 1.
 func doubtfulSums(r plan.RowSums) []string {
-	setting := refusal.Setting("normalize-features").String() + " row"
+	const setting = "--normalize-features row"
 	switch {
 	case r.Negative < 0:
 		return []string{fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row "+

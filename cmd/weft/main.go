@@ -31,7 +31,6 @@ func main() {
 // prepare does what a process needs once, before its command.
 func prepare() {
 	endWithParent()
-	refusal.SpellSettings(asFlag)
 	watchSignals()
 	outliveReaders()
 	limitMemory()
@@ -45,9 +44,6 @@ func run() int {
 	root.SetArgs(longOut(os.Args[1:]))
 	return execute(root, started)
 }
-
-// asFlag is how the user of a command spells a setting.
-func asFlag(setting string) string { return "--" + setting }
 
 // execute runs the command and returns its exit status. An error is one line on standard error.
 func execute(root *cobra.Command, started *bool) (status int) {

@@ -202,24 +202,3 @@ func isFixed(format ast.Expr) bool {
 	}
 	return false
 }
-
-// TestFlagsAreTheCommands: packages other than the command name settings, not flags (refusal.Setting).
-// Allowed are flags of other programs, and command lines stored as the origin of a graph.
-func TestFlagsAreTheCommands(t *testing.T) {
-	flag := regexp.MustCompile(`(^|[^a-z])--[a-z%]`)
-	origins := []string{"graph/generate/options.go", "internal/datasets/catalogue.go"}
-	eachSource(t, func(pkg, path string, f *ast.File) {
-		if strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "scripts/") ||
-			slices.Contains(origins, filepath.ToSlash(path)) {
-			return
-		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			text, ok := n.(*ast.BasicLit)
-			if ok && text.Kind == token.STRING && flag.MatchString(text.Value) &&
-				!strings.Contains(text.Value, "--mpi=") {
-				t.Errorf("%s: %s", path, text.Value)
-			}
-			return true
-		})
-	})
-}

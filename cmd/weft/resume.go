@@ -151,9 +151,8 @@ func (r *resumption) agree(all ranks) error {
 		mine, path = r.state.Started.String()+r.state.Store, r.path
 	}
 	return all.Agree(mine, func(rank int, _, _ string) error {
-		return refusal.Errorf("%s %s: rank %d finds another run than rank 0: the machines of all workers "+
-			"need the folder of the run, on a shared file system",
-			refusal.Setting("resume"), path, rank)
+		return refusal.Errorf("--resume %s: rank %d finds another run than rank 0: the machines of all "+
+			"workers need the folder of the run, on a shared file system", path, rank)
 	})
 }
 
@@ -273,7 +272,7 @@ func (r *resumption) line(epochs int) string {
 
 // tooFew refuses settings with fewer epochs than the run has done.
 func (r *resumption) tooFew(o *setting.Resolved, done int) error {
-	return refusal.Errorf("%s %d: the run in %s has done %d; give more", refusal.Setting("epochs"),
+	return refusal.Errorf("--epochs %d: the run in %s has done %d; give more",
 		o.Epochs, r.path, done)
 }
 

@@ -40,7 +40,6 @@ import (
 
 func TestMain(m *testing.M) {
 	silence = math.MaxInt64
-	refusal.SpellSettings(asFlag)
 	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck, "weft-refuses": refuses})
 }
 

@@ -110,8 +110,8 @@ func (r *importRequest) checkLabel() error {
 	if o == nil || len(o.Vertices) == 0 || o.Label != "" || r.flags.Changed(columnsOfFlag) {
 		return nil
 	}
-	return refusal.Columns.Errorf("{vertices-from} %s: no column is to be learned: name one with {label}, "+
-		"or learn edges with {task} link", o.Vertices[0])
+	return refusal.Columns.Errorf("--vertices-from %s: no column is to be learned: name one with --label, "+
+		"or learn edges with --task link", o.Vertices[0])
 }
 
 // nextLabelled is the command that learns a column of tables, if none was named when they were imported.

@@ -46,8 +46,9 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 		return w, nil
 	case <-passed:
 		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its "+
-			"machine is not reached: see what the others printed; slow ones need a longer %s", Rank(),
-			comm.ErrTimeout, timeout, refusal.Setting("comm-timeout"))
+			"machine is not reached: see what the others printed; slow ones need a longer --comm-timeout",
+			Rank(),
+			comm.ErrTimeout, timeout)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestProfile(t *testing.T) {
 		assert.Equal(t, "", why)
 	}
 	for name, want := range map[string]string{
-		"name":  "it is text of more than 3 values, as “a”; categories takes more",
+		"name":  "it is text of more than 3 values, as “a”; --categories takes more",
 		"empty": "it has no value",
 	} {
 		_, why := profiled(t, name, three)
@@ -73,7 +73,7 @@ func TestProfile(t *testing.T) {
 		_, why := p.Column()
 		assert.Equal(t, number, strings.HasSuffix(why, "; if they are numbers, write each as 1234.5, and "+
 			"nothing where one is missing"), first)
-		assert.Equal(t, !number, strings.HasSuffix(why, "; categories takes more"), first)
+		assert.Equal(t, !number, strings.HasSuffix(why, "; --categories takes more"), first)
 	}
 	timed, _ := profiled(t, "since", Choices{Cyclic: true})
 	assert.Equal(t, []Cycle{Year, Week, Day}, timed.Cycles)

@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"weft/internal/refusal"
 )
 
 // Choices say what is made of columns.
@@ -201,8 +199,8 @@ func (p *Profile) Column() (c Column, note string) {
 		return c, fmt.Sprintf("it is text of more than %d values, as %s; if they are numbers, write each as "+
 			"1234.5, and nothing where one is missing", p.choices.Most, p.examples())
 	case p.many:
-		return c, fmt.Sprintf("it is text of more than %d values, as %s; %s takes more",
-			p.choices.Most, p.examples(), refusal.Setting("categories"))
+		return c, fmt.Sprintf("it is text of more than %d values, as %s; --categories takes more",
+			p.choices.Most, p.examples())
 	case len(p.counts) == int(p.present) && p.present > few:
 		return c, "it is text that no two rows share, as " + p.examples()
 	}

@@ -61,10 +61,10 @@ func newTable(source, name string, rows int, tensors map[string]tensor) *table {
 	return t
 }
 
-// pick names a column of each table, "" for none: the one that a setting asks for, as NAME in all tables that
-// have it, or as TYPE/NAME in one and the first default that is there in others. Where the setting asks for
+// pick names a column of each table, "" for none: the one that a flag asks for, as NAME in all tables that
+// have it, or as TYPE/NAME in one and the first default that is there in others. Where the flag asks for
 // nothing, it is the first default in all.
-func pick(tables []*table, setting refusal.Setting, asked string, defaults names) ([]string, error) {
+func pick(tables []*table, flag, asked string, defaults names) ([]string, error) {
 	names := make([]string, len(tables))
 	if asked == None {
 		return names, nil
@@ -84,7 +84,7 @@ func pick(tables []*table, setting refusal.Setting, asked string, defaults names
 		}
 	}
 	if !found {
-		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", setting,
+		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", flag,
 			asked, arrays.Listed(namesOf(tables, (*table).all)))
 	}
 	return names, nil

@@ -197,17 +197,16 @@ func (c *cursor) several(path string, chosen []*structure, vertices int,
 	}
 	if slices.ContainsFunc(graphs, hasEdgeSplit) {
 		return nil, refusal.Errorf("%s: masks of edges in several graphs, where a split of edges is of "+
-			"one; {graph} takes one graph by its number, and {edge-split} %s leaves masks out", path, None)
+			"one; --graph takes one graph by its number, and --edge-split %s leaves masks out", path, None)
 	}
 	all, err := graph.Merge(graphs)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w; {graph} takes one graph by its number", path, err)
+		return nil, refusal.Errorf("%s: %w; --graph takes one graph by its number", path, err)
 	}
 	if c.hasLists(o) {
 		return nil, fmt.Errorf("%s: %w", path, listsOfSeveral())
 	}
-	all.Notes = append(all.Notes, fmt.Sprintf("%d graphs as one; %s takes one of them", all.Graphs,
-		refusal.Setting("graph")))
+	all.Notes = append(all.Notes, fmt.Sprintf("%d graphs as one; --graph takes one of them", all.Graphs))
 	c.sayOrigin(all, path)
 	return streamed.Of(all, path), nil
 }
@@ -233,7 +232,7 @@ func (c *cursor) choose(graph int) ([]*structure, error) {
 	case graph == AllGraphs:
 		return all, nil
 	case graph >= n:
-		return nil, refusal.Errorf("{graph} %d: the file holds %d, counted from 0", graph, n)
+		return nil, refusal.Errorf("--graph %d: the file holds %d, counted from 0", graph, n)
 	}
 	return all[graph : graph+1], nil
 }
@@ -311,20 +310,20 @@ func (c *contents) choose(o *Options) (*chosen, error) {
 	for _, p := range []struct {
 		to       *[]string
 		tables   []*table
-		setting  refusal.Setting
+		flag     string
 		asked    string
 		defaults names
 	}{
-		{&k.labels, c.types, "labels", o.Labels, labelNames.unless(o.Labels)},
-		{&k.splits[0], c.types, "train", o.Train, trainNames.unless(o.Train)},
-		{&k.splits[1], c.types, "val", val, valNames.unless(val)},
-		{&k.splits[2], c.types, "test", test, testNames.unless(test)},
-		{&k.features, c.types, "features", o.Features, featureNames},
-		{&k.weights, edges, "edge-weights", o.EdgeWeights, nil},
-		{&k.edgeFeatures, edges, "edge-features", o.EdgeFeatures, featureNames},
+		{&k.labels, c.types, "--labels", o.Labels, labelNames.unless(o.Labels)},
+		{&k.splits[0], c.types, "--train", o.Train, trainNames.unless(o.Train)},
+		{&k.splits[1], c.types, "--val", val, valNames.unless(val)},
+		{&k.splits[2], c.types, "--test", test, testNames.unless(test)},
+		{&k.features, c.types, "--features", o.Features, featureNames},
+		{&k.weights, edges, "--edge-weights", o.EdgeWeights, nil},
+		{&k.edgeFeatures, edges, "--edge-features", o.EdgeFeatures, featureNames},
 	} {
 		var err error
-		if *p.to, err = pick(p.tables, p.setting, p.asked, p.defaults); err != nil {
+		if *p.to, err = pick(p.tables, p.flag, p.asked, p.defaults); err != nil {
 			return nil, err
 		}
 	}
@@ -423,7 +422,7 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 		}
 	}
 	if len(with) > 0 {
-		return 0, refusal.Errorf("the vertex types %.40q and %.40q have labels: choose by {labels} TYPE/NAME",
+		return 0, refusal.Errorf("the vertex types %.40q and %.40q have labels: choose by --labels TYPE/NAME",
 			c.types[with[0]].name, c.types[with[1]].name)
 	}
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
@@ -470,7 +469,7 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 		return made, err
 	}
 	if list.Weights != nil && list.Weights.Columns > 1 {
-		return made, refusal.Errorf("%s: {edge-weights} %.40q: has %d columns, where an edge has one weight",
+		return made, refusal.Errorf("%s: --edge-weights %.40q: has %d columns, where an edge has one weight",
 			c.source, weights, list.Weights.Columns)
 	}
 	if list.Features, err = r.beside(features); err != nil {

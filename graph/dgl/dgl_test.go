@@ -244,7 +244,7 @@ func TestTypes(t *testing.T) {
 		`a type is called "a\x01": give it a name of up to 200 bytes of printed characters`)
 	delete(g.Vertices[1].Tensors, "train_mask")
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only,
-		`the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
+		`the vertex types "game" and "user" have labels: choose by --labels TYPE/NAME`)
 }
 
 // Several graphs of the same types are one graph; of others one is named.
@@ -252,7 +252,7 @@ func TestSeveralGraphs(t *testing.T) {
 	path := write(t, "g.bin",
 		dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1, 2})}, shop(), ring()))
 	refused(t, path, only, "graph 1 of 2: it has 1 vertex types and 1 relations, and the first graph has "+
-		"3 and 3: give graphs of the same types; graph takes one graph by its number")
+		"3 and 3: give graphs of the same types; --graph takes one graph by its number")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
 	typed, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop(), shop())), only)
 	once, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)

@@ -57,7 +57,7 @@ type edgeType struct {
 // openDivided opens a graph by the JSON file that describes it, with its division.
 func openDivided(path string, o *Options) (*streamed.Graph, *Division, error) {
 	if o.Graph >= 0 {
-		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave {graph} out", path)
+		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave --graph out", path)
 	}
 	c, err := readConfig(path)
 	if err != nil {

@@ -196,7 +196,7 @@ func TestDividedRefused(t *testing.T) {
 		refused(t, path, only, want)
 	}
 	path := divide(t, shop(), dgltest.Division{})
-	refused(t, path, Options{Graph: 0}, "it describes one graph, so leave graph out")
+	refused(t, path, Options{Graph: 0}, "it describes one graph, so leave --graph out")
 	refused(t, filepath.Join(filepath.Dir(path), "part1", "graph.dgl"), only,
 		"one partition of a graph that DGL divided: give the JSON file")
 	for want, change := range map[string]func(dir string) error{

@@ -32,12 +32,12 @@ func (c *contents) readsMasks(o *Options, labels []string) (bool, error) {
 		return false, nil
 	case Masks:
 		if !there {
-			return false, refusal.Errorf("{edge-split} %s: no edges have a %s, %s or %s", Masks, edgeMasks[0],
+			return false, refusal.Errorf("--edge-split %s: no edges have a %s, %s or %s", Masks, edgeMasks[0],
 				edgeMasks[1], edgeMasks[2])
 		}
 		return true, nil
 	}
-	return false, refusal.Errorf("{edge-split} %.40q: it is %s or %s", o.EdgeSplit, Masks, None)
+	return false, refusal.Errorf("--edge-split %.40q: it is %s or %s", o.EdgeSplit, Masks, None)
 }
 
 // hasMasks reports whether there are masks of the edges.
@@ -170,7 +170,7 @@ func (c *cursor) hasLists(o *Options) bool {
 // listsOfSeveral refuses such a split beside several graphs or relations.
 func listsOfSeveral() error {
 	return refusal.Errorf("the lists of a split of edges (%s and others) are of one graph of one "+
-		"relation; {edge-split} %s leaves them out", listOf(1, "pos", "src"), None)
+		"relation; --edge-split %s leaves them out", listOf(1, "pos", "src"), None)
 }
 
 // splitByLists gives the graph the split that AsLinkPredDataset stores beside it: the graph's own edges

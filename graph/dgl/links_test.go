@@ -93,8 +93,8 @@ func TestEdgeMasksRefused(t *testing.T) {
 	masked := follows(map[string][]uint8{"train_mask": {1, 0, 0, 0, 0, 0, 0, 0}})
 	several, o := write(t, "several.bin", dgltest.Graphs(nil, masked, masked)), only
 	o.Graph = AllGraphs
-	refused(t, several, o, "masks of edges in several graphs, where a split of edges is of one; graph "+
-		"takes one graph by its number, and edge-split none leaves masks out")
+	refused(t, several, o, "masks of edges in several graphs, where a split of edges is of one; --graph "+
+		"takes one graph by its number, and --edge-split none leaves masks out")
 	o.EdgeSplit = None
 	g, _ := read(t, several, o)
 	assert.Equal(t, 2, g.Graphs, "graphs")
@@ -185,7 +185,7 @@ func TestListsOfAsLinkPredDataset(t *testing.T) {
 		`"test_neg_src" of a split of edges: has shape [1 1]`: {func(all dgltest.Tensors) {
 			all["test_neg_src"] = dgltest.Of([]int64{1}, 1, 1)
 		}, ring(), ""},
-		"are of one graph of one relation; edge-split none": {nil, shop(), ""},
+		"are of one graph of one relation; --edge-split none": {nil, shop(), ""},
 		"has a split of edges twice, as masks and as lists": {nil, masked, Masks},
 	} {
 		o := only

@@ -67,16 +67,6 @@ const (
 	maxColumns  = 1 << 20
 )
 
-const (
-	scaleSetting      refusal.Setting = "scale"
-	edgeFactorSetting refusal.Setting = "edge-factor"
-	verticesSetting   refusal.Setting = "vertices"
-	degreeSetting     refusal.Setting = "degree"
-	directedSetting   refusal.Setting = "directed"
-	featuresSetting   refusal.Setting = "features"
-	classesSetting    refusal.Setting = "classes"
-)
-
 // both reports whether each edge is stored in both directions.
 func (o *Options) both() bool { return o.Kind != RMAT && !o.Directed }
 
@@ -85,28 +75,27 @@ func (o *Options) Validate() error {
 	switch o.Kind {
 	case RMAT:
 		if o.Scale < 1 || o.Scale > maxScale {
-			return refusal.Errorf("%s %d: give between 1 and %d, for 2^scale vertices", scaleSetting, o.Scale,
+			return refusal.Errorf("--scale %d: give between 1 and %d, for 2^scale vertices", o.Scale,
 				maxScale)
 		}
 		if o.EdgeFactor < 0 || o.EdgeFactor > maxDegree {
-			return refusal.Errorf("%s %d: give between 0 and %d edges for each vertex", edgeFactorSetting,
+			return refusal.Errorf("--edge-factor %d: give between 0 and %d edges for each vertex",
 				o.EdgeFactor, maxDegree)
 		}
 		if o.Vertices != 0 || o.Degree != 0 || o.Directed {
-			return refusal.Errorf("%s, %s and %s do not belong to rmat: give %s and %s", verticesSetting,
-				degreeSetting, directedSetting, scaleSetting, edgeFactorSetting)
+			return refusal.Errorf("--vertices, --degree and --directed do not belong to rmat: give --scale " +
+				"and --edge-factor")
 		}
 	case SBM, Uniform:
 		if o.Vertices < 1 || o.Vertices > maxVertices {
-			return refusal.Errorf("%s %d: give between 1 and %d", verticesSetting, o.Vertices, maxVertices)
+			return refusal.Errorf("--vertices %d: give between 1 and %d", o.Vertices, maxVertices)
 		}
 		if !(o.Degree >= 0 && o.Degree <= maxDegree) {
-			return refusal.Errorf("%s %g: give a mean in-degree between 0 and %d", degreeSetting, o.Degree,
+			return refusal.Errorf("--degree %g: give a mean in-degree between 0 and %d", o.Degree,
 				maxDegree)
 		}
 		if o.Scale != 0 || o.EdgeFactor != 0 {
-			return refusal.Errorf("%s and %s belong to rmat: give %s and %s", scaleSetting, edgeFactorSetting,
-				verticesSetting, degreeSetting)
+			return refusal.Errorf("--scale and --edge-factor belong to rmat: give --vertices and --degree")
 		}
 	default:
 		return refusal.Errorf("kind of graph %q is unknown: give rmat, sbm or uniform", o.Kind)
@@ -116,11 +105,11 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("%s makes %d edges: ask for at most %d", o.edgeSetting(), e, int64(maxEdges))
 	}
 	if n < 2 && e > 0 {
-		return refusal.Errorf("%s %d has no edge without self loops: give at least 2, or %s 0",
-			verticesSetting, n, degreeSetting)
+		return refusal.Errorf("--vertices %d has no edge without self loops: give at least 2, or --degree 0",
+			n)
 	}
 	if o.Features < 0 || o.Features > maxColumns {
-		return refusal.Errorf("%s %d: give between 0 and %d columns", featuresSetting, o.Features, maxColumns)
+		return refusal.Errorf("--features %d: give between 0 and %d columns", o.Features, maxColumns)
 	}
 	if o.Classes < 1 || o.Classes > n {
 		return refusal.Errorf("%s: give between 1 and the number of vertices, %d", o.classes(), n)
@@ -134,7 +123,7 @@ func (o *Options) Validate() error {
 
 // classes returns the setting and its value for messages.
 func (o *Options) classes() string {
-	text := fmt.Sprintf("%s %d", classesSetting, o.Classes)
+	text := fmt.Sprintf("--classes %d", o.Classes)
 	if o.Classes == Default(o.Kind).Classes {
 		text += " (the default)"
 	}
@@ -154,9 +143,9 @@ func (o *Options) size() (vertices int, edges int64) {
 
 func (o *Options) edgeSetting() string {
 	if o.Kind == RMAT {
-		return fmt.Sprintf("%s %d", edgeFactorSetting, o.EdgeFactor)
+		return fmt.Sprintf("--edge-factor %d", o.EdgeFactor)
 	}
-	return fmt.Sprintf("%s %g", degreeSetting, o.Degree)
+	return fmt.Sprintf("--degree %g", o.Degree)
 }
 
 // command returns the command line that makes the graph, without the name of the store.

@@ -114,7 +114,7 @@ func (a *archive) open() (*streamed.Graph, error) {
 	default:
 		if isMatrix(a.Archive) {
 			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: "+
-				"give it as {features} of import edges, or save an adjacency under the names "+
+				"give it as --features of import edges, or save an adjacency under the names "+
 				"adj_{data,indices,indptr,shape}", a.Path)
 		}
 		if err := a.CheckObjects(); err != nil {

@@ -84,9 +84,9 @@ func (f *folder) open() (*streamed.Graph, error) {
 	if f.typed {
 		err = f.checkClaims(g, relations, int(listed))
 		f.notes = sayKept(kept)
-		f.note("%s of %s, without inverse ones (%s adds reverse relations)",
+		f.note("%s of %s, without inverse ones (--reverse-relations adds reverse relations)",
 			arrays.Counted(int(listed), "edge"),
-			arrays.Counted(len(relations), "relation"), refusal.Setting("reverse-relations"))
+			arrays.Counted(len(relations), "relation"))
 	} else {
 		if f.inverse {
 			f.note("%d edges, and the inverse of each, %s", listed/2, why)
@@ -112,8 +112,8 @@ func (f *folder) checkTyped() error {
 		"inverse-edges": f.Inverse == Add, "features-from-edges": f.FromEdges != "",
 	} {
 		if asked {
-			return refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; "+
-				"leave it out ({reverse-relations} adds reverse relations)", refusal.Setting(flag), f.Folder)
+			return refusal.Errorf("--%s: %s has several types of vertices, and this is for graphs of one; "+
+				"leave it out (--reverse-relations adds reverse relations)", flag, f.Folder)
 		}
 	}
 	if f.Rule == nil {
@@ -198,16 +198,16 @@ func (f *folder) checkClaims(g *streamed.Graph, relations []triplet, edges int) 
 func (f *folder) direct() (why string) {
 	name := nameOf(f.Folder)
 	d, isKnown := known[name]
-	switch setting := refusal.Setting("inverse-edges"); {
+	switch {
 	case f.Inverse != ByName:
 		f.inverse = f.Inverse == Add
-		return "as " + setting.String() + " asks for"
+		return "as --inverse-edges asks for"
 	case isKnown:
 		f.inverse = d.inverse
 		return "as OGB's loader does for " + name
 	default:
-		return fmt.Sprintf("as the folder lists them: %.60q is none of OGB's names (%s adds inverse edges)",
-			filepath.Base(f.Folder), setting)
+		return fmt.Sprintf("as the folder lists them: %.60q is none of OGB's names (--inverse-edges adds "+
+			"inverse edges)", filepath.Base(f.Folder))
 	}
 }
 
@@ -354,18 +354,22 @@ func withInverse(each func(do func(graph.Edges) error) error) func(do func(graph
 
 // chooseFeatures decides whether vertices have features of their own, of the edges into them, or none.
 func (f *folder) chooseFeatures(g *streamed.Graph) error {
-	flag, ofEdges := refusal.Setting("features-from-edges"), g.Relations[0].Columns
+	ofEdges := g.Relations[0].Columns
 	switch {
 	case f.FromEdges == "":
 		if g.Types[0].Rows == nil && ofEdges > 0 {
-			f.note("no features of vertices; %s %s makes them of the %d that edges have", flag, Mean, ofEdges)
+			f.note("no features of vertices; --features-from-edges %s makes them of the %d that edges have",
+				Mean,
+				ofEdges)
 		}
 	case g.Types[0].Rows != nil:
-		return refusal.Errorf("%s %s: %s has features of its vertices; leave %s out", flag,
-			f.FromEdges, f.Folder, flag)
+		return refusal.Errorf("--features-from-edges %s: %s has features of its vertices; leave "+
+			"--features-from-edges out",
+			f.FromEdges, f.Folder)
 	case ofEdges == 0:
-		return refusal.Errorf("%s %s: %s has no features of edges; leave %s out", flag,
-			f.FromEdges, f.Folder, flag)
+		return refusal.Errorf("--features-from-edges %s: %s has no features of edges; leave "+
+			"--features-from-edges out",
+			f.FromEdges, f.Folder)
 	default:
 		g.FromEdges = func(rows *graph.Relation) ([]float32, error) { return fromEdges(f.FromEdges, rows) }
 		f.note("the features of a vertex are the %s of those of the edges into it", f.FromEdges)

@@ -122,15 +122,15 @@ func (o *Options) splitFolder() (string, error) {
 	name := o.Split
 	switch {
 	case len(names) == 0:
-		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as {split} "+
+		return "", refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as --split "+
 			"random:60/20/20", splits, fetchAgain)
 	case name == "" && len(names) > 1:
-		return "", refusal.Errorf("%s: has the splits %s: choose one with {split}", splits,
+		return "", refusal.Errorf("%s: has the splits %s: choose one with --split", splits,
 			arrays.Listed(names))
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return "", refusal.Errorf("{split} %.60q: there is none of that name, but %s", name,
+		return "", refusal.Errorf("--split %.60q: there is none of that name, but %s", name,
 			arrays.Listed(names))
 	}
 	return filepath.Join(splits, name), nil

@@ -101,7 +101,7 @@ func nameOf(folder string) string {
 // check refuses options that are none.
 func (o *Options) check() error {
 	if o.FromEdges != "" && o.FromEdges != Mean && o.FromEdges != Sum {
-		return refusal.Errorf("{features-from-edges} %q: give %s or %s", o.FromEdges, Mean, Sum)
+		return refusal.Errorf("--features-from-edges %q: give %s or %s", o.FromEdges, Mean, Sum)
 	}
 	return nil
 }

@@ -330,14 +330,14 @@ func TestInverseEdges(t *testing.T) {
 			"does for ogbn_products"},
 		{"ogbn_proteins", ByName, true, "roc-auc", "for ogbn_proteins"},
 		{"ogbn_proteins", Leave, false, "roc-auc", "400 edges, without inverse ones, as " +
-			"inverse-edges asks for"},
+			"--inverse-edges asks for"},
 		{
 			"ogbn_arxiv", Add, true, "accuracy",
-			"400 edges, and the inverse of each, as inverse-edges asks for",
+			"400 edges, and the inverse of each, as --inverse-edges asks for",
 		},
 		{
 			"mine", ByName, false, "",
-			`as the folder lists them: "mine" is none of OGB's names (inverse-edges adds inverse edges)`,
+			`as the folder lists them: "mine" is none of OGB's names (--inverse-edges adds inverse edges)`,
 		},
 	} {
 		for _, folder := range []string{y.text(t, c.folder), y.binary(t, c.folder, zip.Deflate)} {
@@ -386,7 +386,7 @@ func TestFeaturesFromEdges(t *testing.T) {
 		check(t, Options{Folder: y.text(t, "ogbn_proteins"), FromEdges: kind}, g)
 	}
 	s := check(t, Options{Folder: y.text(t, "ogbn_proteins")}, y.want(t, true))
-	if !slices.Contains(s.Notes, "no features of vertices; features-from-edges mean makes them of the 2 "+
+	if !slices.Contains(s.Notes, "no features of vertices; --features-from-edges mean makes them of the 2 "+
 		"that edges have") {
 		t.Errorf("notes %q", s.Notes)
 	}
@@ -455,7 +455,7 @@ func TestSplits(t *testing.T) {
 	folder = y.text(t, "ogbn_arxiv")
 	check(t, Options{Folder: folder, Split: "time"}, y.want(t, false))
 	for split, want := range map[string]string{
-		"":     `has the splits "random", "time": choose one with split`,
+		"":     `has the splits "random", "time": choose one with --split`,
 		"tmie": `none of that name, but "random", "time"`,
 	} {
 		_, err := streamedtest.Read(Open(Options{Folder: folder, Split: split}))
@@ -647,7 +647,7 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 	})
 	whole := text(t)
 	refuse(t, Options{Folder: whole, FromEdges: Mean},
-		"has features of its vertices; leave features-from-edges out")
+		"has features of its vertices; leave --features-from-edges out")
 	refuse(t, Options{Folder: whole, FromEdges: "max"}, `features-from-edges "max": give mean or sum`)
 	remove("raw/edge-feat.csv.gz")(t, whole)
 	refuse(t, Options{Folder: whole, FromEdges: Sum}, "has features of its vertices")

@@ -216,21 +216,20 @@ func (r *reader) target(s *stores) (*store, error) {
 		}
 		return arrays.Listed(names)
 	}
-	setting := refusal.Setting("target")
 	if name := r.options.Target; name != "" {
 		if !s.typed {
-			return nil, r.refusef("%s %q: the graph has one type of vertices; leave it out", setting, name)
+			return nil, r.refusef("--target %q: the graph has one type of vertices; leave it out", name)
 		}
 		for _, v := range all {
 			if v.name == name {
 				return v, nil
 			}
 		}
-		return nil, r.refusef("%s %q: its types are %s", setting, name, listed(all))
+		return nil, r.refusef("--target %q: its types are %s", name, listed(all))
 	}
 	switch {
 	case len(labelled) > 1:
-		return nil, r.refusef("the types %s have labels (y): choose one with %s", listed(labelled), setting)
+		return nil, r.refusef("the types %s have labels (y): choose one with --target", listed(labelled))
 	case len(labelled) == 1:
 		return labelled[0], nil
 	}

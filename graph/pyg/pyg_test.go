@@ -183,7 +183,7 @@ func TestRefused(t *testing.T) {
 			"refused-float-edges", "",
 			`"edge_index": a tensor of float32, where integers are due: save it after .long()`,
 		},
-		{"two-labels", "", `the types "author", "paper" have labels (y): choose one with target`},
+		{"two-labels", "", `the types "author", "paper" have labels (y): choose one with --target`},
 		{"two-labels", "poet", `target "poet": its types are "author", "paper", "venue"`},
 		{"data", "author", `target "author": the graph has one type of vertices; leave it out`},
 	} {

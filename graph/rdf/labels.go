@@ -97,14 +97,14 @@ func (t *tables) read(path string, o *Options) (ids []int64, err error) {
 	return ids, nil
 }
 
-// column returns the number of the column that a setting names.
-func column(columns []string, setting refusal.Setting, name string) (int, error) {
+// column returns the number of the column that a flag names.
+func column(columns []string, flag, name string) (int, error) {
 	k := slices.Index(columns, name)
 	if k < 0 {
-		return 0, fmt.Errorf("no column is %s %.40q; %.1000s", setting, name, suggest.OneOf(name, columns))
+		return 0, fmt.Errorf("no column is --%s %.40q; %.1000s", flag, name, suggest.OneOf(name, columns))
 	}
 	if slices.Contains(columns[k+1:], name) {
-		return 0, fmt.Errorf("several columns are %s %.40q: rename all but one", setting, name)
+		return 0, fmt.Errorf("several columns are --%s %.40q: rename all but one", flag, name)
 	}
 	return k, nil
 }

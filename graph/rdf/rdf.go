@@ -81,15 +81,15 @@ func Read(o Options) (*graph.Graph, error) {
 func (o *Options) check() error {
 	switch tables := o.Train != "" || o.Val != "" || o.Test != ""; {
 	case !tables && (o.Entity != "" || o.Label != ""):
-		return refusal.Errorf("{entity} and {label} name columns of a table: give {train} and {test}, or " +
+		return refusal.Errorf("--entity and --label name columns of a table: give --train and --test, or " +
 			"leave them out")
 	case tables && o.Train == "":
-		return refusal.Errorf("labels without entities that train: give {train} beside {val} and {test}")
+		return refusal.Errorf("labels without entities that train: give --train beside --val and --test")
 	case tables && (o.Entity == "" || o.Label == ""):
-		return refusal.Errorf("%s: which columns count? give {entity} and {label}, by the names in "+
+		return refusal.Errorf("%s: which columns count? give --entity and --label, by the names in "+
 			"its first line", o.Train)
 	case tables && o.Entity == o.Label:
-		return refusal.Errorf("{entity} and {label} are one column, %q: name two", o.Entity)
+		return refusal.Errorf("--entity and --label are one column, %q: name two", o.Entity)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (r *reader) checkWithout(o *Options) error {
 			for k, p := range r.All {
 				there[k] = p.Name
 			}
-			return refusal.Errorf("{without-predicate} %s: no triple has that predicate; %.1000s", iri,
+			return refusal.Errorf("--without-predicate %s: no triple has that predicate; %.1000s", iri,
 				suggest.OneOf(iri, there))
 		}
 		r.notes = append(r.notes, fmt.Sprintf("%d triples of %s left out", n, iri))
@@ -166,7 +166,7 @@ func (r *reader) checkWithout(o *Options) error {
 // no memory for them and their reverse relations.
 func (r *reader) relations() ([]graph.Relation, error) {
 	if err := r.TooMany(r.Edges()); err != nil {
-		return nil, fmt.Errorf("%w: leave predicates out with %s", err, refusal.Setting("without-predicate"))
+		return nil, fmt.Errorf("%w: leave predicates out with --without-predicate", err)
 	}
 	all, notes, err := r.Take(localName)
 	if err != nil {

@@ -200,22 +200,22 @@ func TestRefusals(t *testing.T) {
 
 		{"no training", func(_ *testing.T, o *Options) {
 			o.Train = ""
-		}, "labels without entities that train: give train"},
+		}, "labels without entities that train: give --train"},
 		{"no tables", func(_ *testing.T, o *Options) {
 			o.Train, o.Test = "", ""
-		}, "entity and label name columns of a table"},
+		}, "--entity and --label name columns of a table"},
 		{"no columns", func(_ *testing.T, o *Options) {
 			o.Entity = ""
-		}, "train.tsv: which columns count? give entity and label"},
+		}, "train.tsv: which columns count? give --entity and --label"},
 		{"one column", func(_ *testing.T, o *Options) {
 			o.Label = "person"
-		}, "entity and label are one column"},
+		}, "--entity and --label are one column"},
 		{"unknown column", func(_ *testing.T, o *Options) {
 			o.Label = "grop"
-		}, `train.tsv:1: no column is label "grop"; did you mean group?`},
+		}, `train.tsv:1: no column is --label "grop"; did you mean group?`},
 		{"column twice", func(t *testing.T, o *Options) {
 			o.Test = write(t, "test.tsv", "person\tgroup\tgroup\n")
-		}, `test.tsv:1: several columns are label "group"`},
+		}, `test.tsv:1: several columns are --label "group"`},
 		{"empty table", func(t *testing.T, o *Options) {
 			o.Test = write(t, "test.tsv", "")
 		}, "test.tsv: is empty"},

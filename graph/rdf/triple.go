@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
-
-	"weft/internal/refusal"
 )
 
 // triple is one statement. Its terms are the names of vertices, and of a relation: an IRI without its angle
@@ -74,8 +72,8 @@ func explain(place string, rest []byte, err error) error {
 		return fmt.Errorf("the %s is a triple itself, which no vertex stands for: leave such statements out",
 			place)
 	case place == "subject" && bytes.IndexByte(rest, '\t') >= 0 && !turtleSubject(rest):
-		return fmt.Errorf("this is a table, its columns between tabs: give it with %s, %s or %s, and the "+
-			"triples in N-Triples", refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
+		return fmt.Errorf("this is a table, its columns between tabs: give it with --train, --val or " +
+			"--test, and the triples in N-Triples")
 	case place == "subject" && turtleSubject(rest), place != "subject" && turtleTerm(rest):
 		return errTurtle
 	}

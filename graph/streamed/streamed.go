@@ -254,7 +254,7 @@ func (t *Type) read(to *graph.VertexType) (err error) {
 // checkSymmetrize refuses to make the edges of several types or relations undirected.
 func checkSymmetrize(g *graph.Graph) error {
 	if err := g.CheckOneType(); err != nil {
-		return fmt.Errorf("%s: %w", refusal.Setting("symmetrize"), err)
+		return fmt.Errorf("--symmetrize: %w", err)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 // noTable refuses new vertices of a type whose vertices come from no table.
 func (t *vertexTable) noTable() error {
 	return refusal.Errorf("new vertices are added to those that weft import edges has made with "+
-		"{vertices-from}, whose columns and ids are known, and the vertices of %s come from no table: add "+
+		"--vertices-from, whose columns and ids are known, and the vertices of %s come from no table: add "+
 		"edges between these alone, or import all again", t.name)
 }
 
@@ -195,7 +195,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		l.know(columnsOf(r))
 		if r.Weights != nil && !l.weighted {
 			return refusal.Errorf("%s: the edges of the graph have weights; name their column with "+
-				"{edge-weights}", l.path)
+				"--edge-weights", l.path)
 		}
 		source, target, err := g.Joins(r)
 		if err != nil {
@@ -205,7 +205,7 @@ func (o *Options) addEdges(g *graph.Graph, all []*vertexTable, made *appended.Ad
 		of := l.edges()
 		if of.Columns != r.EdgeColumns {
 			return refusal.Errorf("%s: the edges of the graph have %s, and these %s: name their "+
-				"columns with {edge-features}", l.path, arrays.Counted(r.EdgeColumns, "feature"),
+				"columns with --edge-features", l.path, arrays.Counted(r.EdgeColumns, "feature"),
 				arrays.Counted(of.Columns, "feature"))
 		}
 		if made.Edges[i], err = of.Read(nil); err != nil {

@@ -62,12 +62,12 @@ func TestAdd(t *testing.T) {
 	}
 	g.Relations[0].Weights = []float32{1, 1}
 	_, err = Add(Options{Edges: more.Edges}, g)
-	assert.ErrorContains(t, err, "more.csv: the edges of the graph have weights; name their column with edge-weights")
+	assert.ErrorContains(t, err, "more.csv: the edges of the graph have weights; name their column with --edge-weights")
 	g.Relations[0].Weights = nil
 	g.Relations[0].EdgeColumns = 2
 	_, err = Add(Options{Edges: more.Edges}, g)
 	assert.ErrorContains(t, err, "more.csv: the edges of the graph have 2 features, and these 0 features: name "+
-		"their columns with edge-features")
+		"their columns with --edge-features")
 	_, err = Add(more, &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, 0}}}})
 	assert.ErrorContains(t, err, "come from no table")
 }

@@ -35,7 +35,7 @@ type alone struct {
 func (o *Options) openAlone(g *streamed.Graph) error {
 	if len(o.Edges) > 1 {
 		return refusal.Errorf("%s: several lists of edges are read beside tables of vertices; give these with "+
-			"{vertices-from}, or one list", o.Edges[1])
+			"--vertices-from, or one list", o.Edges[1])
 	}
 	if err := o.check(o.Values); err != nil {
 		return err
@@ -120,16 +120,16 @@ func (a *alone) noVertex(id []byte) error {
 	vertex := number - a.first
 	switch {
 	case !ok || number == math.MaxInt32:
-		err := refusal.Errorf("%.40q is not a vertex id below %d: give {string-ids} if ids are names", id,
+		err := refusal.Errorf("%.40q is not a vertex id below %d: give --string-ids if ids are names", id,
 			math.MaxInt32)
 		if a.list.order != nil { // the columns have names
 			err = refusal.Columns.Of(err)
 		}
 		return err
 	case vertex < 0:
-		return refusal.Errorf("%d is not a vertex id from {first-id} %d on", number, a.FirstID)
+		return refusal.Errorf("%d is not a vertex id from --first-id %d on", number, a.FirstID)
 	}
-	err := refusal.Errorf("vertex %d is out of the range of {vertices} %d", number, a.Count)
+	err := refusal.Errorf("vertex %d is out of the range of --vertices %d", number, a.Count)
 	if vertex == int64(a.Count) {
 		return a.perhapsFrom1(err)
 	}
@@ -142,8 +142,7 @@ func (a *alone) perhapsFrom1(err error) error {
 	if err == nil || !a.countsFrom1() {
 		return err
 	}
-	return fmt.Errorf("%w; vertex 0 has no edge: where ids count from 1, give %s 1", err,
-		refusal.Setting("first-id"))
+	return fmt.Errorf("%w; vertex 0 has no edge: where ids count from 1, give --first-id 1", err)
 }
 
 // countsFrom1 reports whether ids are taken to count from 0, and the edges begin with vertex 1.
@@ -200,7 +199,7 @@ func (a *alone) key() *arrays.Key {
 			v, there := a.find(id)
 			if !there || int64(v) >= a.most() {
 				return 0, refusal.Errorf("%.40q is not the id of a vertex, from %d and below %d; give "+
-					"{string-ids} if ids are names", id, a.FirstID, a.first+a.most())
+					"--string-ids if ids are names", id, a.FirstID, a.first+a.most())
 			}
 			return v, nil
 		},

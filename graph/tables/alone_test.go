@@ -199,15 +199,15 @@ func TestEdgeColumns(t *testing.T) {
 		assert.Equal(t, notes, g.Notes, name)
 	}
 	for _, c := range []struct{ content, want string }{
-		{"0,1,2\n", "e.csv:1: there is no header, and edge-features needs the names of columns"},
-		{"src,dst\n0,1\n", `e.csv:1: there is no further column size, which edge-features asks for`},
+		{"0,1,2\n", "e.csv:1: there is no header, and --edge-features needs the names of columns"},
+		{"src,dst\n0,1\n", `e.csv:1: there is no further column size, which --edge-features asks for`},
 		{"src,dst,size\n0,1\n", "e.csv:2: 2 columns, where the first line has 3"},
 		{"src,dst,size\n0,1,big\n", `e.csv:2: column size: "big" is no finite number`},
 		{"src,dst,size\n0,1,inf\n", `column size: "inf" is no finite number`},
-		{"src,from,dst,size\n0,1,2,3\n", `columns "src" and "from" have one meaning: name one with source`},
+		{"src,from,dst,size\n0,1,2,3\n", `columns "src" and "from" have one meaning: name one with --source`},
 		{
 			"weight,Weight,src,dst,size\n1,1,0,1,2\n",
-			`columns "weight" and "Weight" have one meaning: name one with edge-weights`,
+			`columns "weight" and "Weight" have one meaning: name one with --edge-weights`,
 		},
 		{tableOf(t, []plainEdge{{0, 1}}), "there is no further column size"},
 		{tableOf(t, []textFeature{{0, 1, "big"}}), `row 1: column size: "big" is no finite number`},
@@ -244,7 +244,7 @@ func TestArraysBeside(t *testing.T) {
 		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
 		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
 		Provenance: "edges " + o.Path,
-		Notes: []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; values " +
+		Notes: []string{"whole numbers of " + o.Labels + " taken for 3 classes of 4 vertices; --values " +
 			"takes them for values to predict"},
 	}
 	assert.EqualBy(t, want, got, cmpopts.IgnoreUnexported(graph.Graph{}))
@@ -299,15 +299,15 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file("PAR1"), "Parquet"},
 		{list{Path: put(t, "e.parquet", "0 1\n")}, "does not start as a Parquet file"},
 		{file("weight,target\n0,1\n"), `the columns are "weight", "target", and which are the ends of an edge?`},
-		{file("payer,payee\n0,1\n"), "Name them with source and target; if this line is an edge between names"},
+		{file("payer,payee\n0,1\n"), "Name them with --source and --target; if this line is an edge between names"},
 		{file("source\n0\n"), "there is one column"},
 		{named("person,friend\na,b\nb,c\nc,a\n"), `edges.csv:1: "person" and "friend" do not come back`},
 		{named("a,b\nb,caf\xe9\n"), `edges.csv:2: target: the id "caf\xe9" is not UTF-8`},
-		{list{Path: edges, Strings: true, Labels: array(t, []int64{0, 1, 0}, 3)}, "leave string-ids out"},
+		{list{Path: edges, Strings: true, Labels: array(t, []int64{0, 1, 0}, 3)}, "leave --string-ids out"},
 		{named("a,\n"), "edges.csv:1: target: the id is empty"},
 		{list{Path: edges, Vertices: 2}, "e.txt:2: source: vertex 2 is out of the range"},
 		{list{Path: edges, Vertices: -1}, "vertices -1"},
-		{list{Path: edges, Vertices: 3, Strings: true}, "leave vertices out"},
+		{list{Path: edges, Vertices: 3, Strings: true}, "leave --vertices out"},
 		{list{Path: edges, Features: array(t, []float32{1, 2}, 2, 1)}, "has 3 vertices"},
 		{list{Path: edges, Features: array(t, []float32{1, 2, 3}, 3)}, "give a matrix"},
 		{list{Path: edges, Features: array(t, []float32{}, 1<<30, 0)}, "no values"},
@@ -334,7 +334,7 @@ func TestDamagedIsRefused(t *testing.T) {
 			"y.csv.gz:4: more than 3 rows",
 		},
 		{list{Path: edges, Train: put(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
-		{list{Path: edges, Val: array(t, []int64{0}, 1)}, "give train beside val and test"},
+		{list{Path: edges, Val: array(t, []int64{0}, 1)}, "give --train beside --val and --test"},
 		{list{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{list{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
 		{

@@ -212,7 +212,7 @@ func TestLaterTable(t *testing.T) {
 			Vertices: []string{"twice.csv"},
 		},
 		"far.csv: no end of an edge is the id of a vertex that the graph or a table has: name the columns of " +
-			"the ends with source and target": {Edges: []string{"far.csv"}},
+			"the ends with --source and --target": {Edges: []string{"far.csv"}},
 	} {
 		_, err := Add(o, base)
 		refused(t, err, want)

@@ -41,26 +41,26 @@ type Beside struct {
 // check refuses what fits no list of edges.
 func (b *Beside) check(values bool) error {
 	if b.Count < 0 || b.Count > math.MaxInt32 {
-		return refusal.Errorf("{vertices} %d: give a number from 1 to %d", b.Count, math.MaxInt32)
+		return refusal.Errorf("--vertices %d: give a number from 1 to %d", b.Count, math.MaxInt32)
 	}
 	if b.Count > 0 && b.Strings {
-		return refusal.Errorf("{vertices} %d: with {string-ids} the edges name the vertices: leave "+
-			"{vertices} out", b.Count)
+		return refusal.Errorf("--vertices %d: with --string-ids the edges name the vertices: leave "+
+			"--vertices out", b.Count)
 	}
 	if b.FirstID < 0 || b.FirstID > math.MaxInt32 {
-		return refusal.Errorf("{first-id} %d: give 0 or 1, with which the ids begin", b.FirstID)
+		return refusal.Errorf("--first-id %d: give 0 or 1, with which the ids begin", b.FirstID)
 	}
 	if b.FirstID > 0 && b.Strings {
-		return refusal.Errorf("{first-id} %d: with {string-ids} ids are names, which are not counted: leave "+
+		return refusal.Errorf("--first-id %d: with --string-ids ids are names, which are not counted: leave "+
 			"one of the two out", b.FirstID)
 	}
 	if values && b.Labels == "" {
-		return refusal.Errorf("{values} says what labels are, and none are given: give {labels} too, or " +
+		return refusal.Errorf("--values says what labels are, and none are given: give --labels too, or " +
 			"leave it out")
 	}
 	const bound = 8 // of a vertex's edges
 	if err := memory.Need(bound * int64(b.Count)); err != nil {
-		return fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), b.Count, err)
+		return fmt.Errorf("--vertices %d: %w", b.Count, err)
 	}
 	return nil
 }
@@ -86,15 +86,15 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 		array = a.Train
 	}
 	if array != "" && a.Strings && a.allNumbers() {
-		return refusal.Errorf("%s: with {string-ids} its rows follow the first appearance of an id, and "+
-			"all ids of %s are integers: leave {string-ids} out", array, a.list.path)
+		return refusal.Errorf("%s: with --string-ids its rows follow the first appearance of an id, and "+
+			"all ids of %s are integers: leave --string-ids out", array, a.list.path)
 	}
 	if g.Count, err = a.vertices(features, labels); err != nil {
 		return err
 	}
 	if features == nil && labels == nil && a.Count == 0 && a.countsFrom1() {
-		g.Warnings = append(g.Warnings, refusal.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? "+
-			"{first-id} 1", a.list.path))
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? "+
+			"--first-id 1", a.list.path))
 	}
 	if g.Names, err = a.texts(g.Count); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 		if g.Labels, err = labels.Labels(); err != nil {
 			err = fmt.Errorf("%s: %w", a.Labels, err)
 			if labels.Names == nil && !labels.Floats() {
-				err = fmt.Errorf("%w, or give %s", err, refusal.Setting("values"))
+				err = fmt.Errorf("%w, or give --values", err)
 			}
 			return err
 		}
@@ -118,7 +118,7 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
 		arrays.ManyClasses(classes, g.Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
-			"%s takes them for values to predict", a.Labels, classes, g.Count, refusal.Setting("values")))
+			"--values takes them for values to predict", a.Labels, classes, g.Count))
 	}
 	g.Splits, err = a.splits(g.Count, &g.Labels)
 	return err
@@ -159,7 +159,7 @@ func (a *alone) vertices(features *arrays.Matrix, labels *arrays.LabelRows) (int
 		}
 	}
 	if most := arrays.MaxVertices(a.list.rows); a.Count == 0 && len(given) == 0 && int64(vertices) > most {
-		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give {string-ids}, or {vertices} "+
+		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids, or --vertices "+
 			"if ids count from 0", a.list.path, int(a.largest)+a.FirstID, a.largestAt, a.list.rows)
 	}
 	return vertices, nil
@@ -213,7 +213,7 @@ func (a *alone) splits(vertices int, labels *graph.Labels) ([]graph.Split, error
 		return nil, nil
 	}
 	if a.Train == "" {
-		return nil, refusal.Errorf("a split without training vertices: give {train} beside {val} and {test}")
+		return nil, refusal.Errorf("a split without training vertices: give --train beside --val and --test")
 	}
 	var parts [3][][]int64
 	files := [3]string{a.Train, a.Val, a.Test}

@@ -111,8 +111,8 @@ func TestManyClassesAreSaid(t *testing.T) {
 func TestValuesRefuse(t *testing.T) {
 	edges := put(t, "e.csv", chain(3))
 	for labels, want := range map[string]string{
-		"":              "values says what labels are, and none are given: give labels too",
-		"a\nb\nc\n":     `y.csv:2: "b" is not a number, as values to predict are; leave values out for names of classes`,
+		"":              "--values says what labels are, and none are given: give --labels too",
+		"a\nb\nc\n":     `y.csv:2: "b" is not a number, as values to predict are; leave --values out for names of classes`,
 		"1\n2\n1e300\n": "label +Inf of vertex 2: values to predict are finite",
 	} {
 		o := list{Path: edges, Values: true}
@@ -123,8 +123,8 @@ func TestValuesRefuse(t *testing.T) {
 		assert.Refused(t, err, want, "%q", labels)
 	}
 	for labels, want := range map[string]string{
-		"0\n1\n26242\n":     "save values to predict as floats, by numpy.save, or give values",
-		"0,1\n1,0\n2,1\n":   "save values to predict as floats, or give values",
+		"0\n1\n26242\n":     "save values to predict as floats, by numpy.save, or give --values",
+		"0,1\n1,0\n2,1\n":   "save values to predict as floats, or give --values",
 		"0\n1\n-2\n":        "label -2 of vertex 2",
 		"0.5\n1\n1e300\n":   "label +Inf of vertex 2",
 		"0.5,1\n1,2\n3,4,5": "3 columns, where the lines before have 2",

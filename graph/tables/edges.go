@@ -54,7 +54,7 @@ type end struct {
 // edgeLists are the lists that the options name.
 func (o *Options) edgeLists(all []*vertexTable) (lists []*edgeList, err error) {
 	if columns := len(o.EdgeFeatures); (columns > 0 || o.EdgeWeights != "") && len(o.Edges) > 1 {
-		return nil, refusal.Errorf("{edge-weights} and {edge-features} are columns of one list of edges, "+
+		return nil, refusal.Errorf("--edge-weights and --edge-features are columns of one list of edges, "+
 			"and there are %d", len(o.Edges))
 	}
 	for i, argument := range o.Edges {
@@ -145,7 +145,7 @@ func (l *edgeList) each(do func(graph.Edges) error) error {
 		}
 	case l.known == 0 && l.ends[0].of.ofGraph:
 		return refusal.Errorf("%s: no end of an edge is the id of a vertex that the graph or a table has: "+
-			"name the columns of the ends with {source} and {target}", l.path)
+			"name the columns of the ends with --source and --target", l.path)
 	case l.known == 0:
 		return l.foreign()
 	}
@@ -200,7 +200,7 @@ func (l *edgeList) foreign() error {
 		has = "; " + of.described()
 	}
 	return refusal.Columns.Errorf("%s: no end of an edge is an id of %s%s: name the columns of the ids with "+
-		"{id}, and those of the ends with {source} and {target}%s", l.path, of.path, ids, has)
+		"--id, and those of the ends with --source and --target%s", l.path, of.path, ids, has)
 }
 
 // refuse says of an error that it is about the edges.
@@ -250,7 +250,7 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 	}
 	if order[0] == order[1] {
 		return nil, refusal.Columns.Errorf("column %s would be both ends of an edge: name two of %s with "+
-			"{source} and {target}", l.header[order[0]], arrays.Listed(l.header))
+			"--source and --target", l.header[order[0]], arrays.Listed(l.header))
 	}
 	if err := l.weight(order); err != nil {
 		return nil, err
@@ -262,8 +262,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			return nil, refusal.Columns.Errorf("the column %q is given twice: name each column once", name)
 		}
 		if at < 0 || slices.Contains(order, at) {
-			return nil, fmt.Errorf("there is no further column %s, which %s asks for: there are %s", name,
-				refusal.Setting(l.setting(i)), arrays.Listed(l.header))
+			return nil, fmt.Errorf("there is no further column %s, which --%s asks for: there are %s", name,
+				l.setting(i), arrays.Listed(l.header))
 		}
 		order = append(order, at)
 	}

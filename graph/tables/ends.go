@@ -45,8 +45,8 @@ func (l *edgeList) only(setting string, is func(name string) bool) (int, error) 
 		return at, nil
 	}
 	if more := slices.IndexFunc(l.header[at+1:], is); more >= 0 {
-		return at, refusal.Columns.Errorf("columns %.40q and %.40q have one meaning: name one with %s",
-			l.header[at], l.header[at+1+more], refusal.Setting(setting))
+		return at, refusal.Columns.Errorf("columns %.40q and %.40q have one meaning: name one with --%s",
+			l.header[at], l.header[at+1+more], setting)
 	}
 	return at, nil
 }
@@ -56,8 +56,9 @@ func (l *edgeList) endAt(k int) (at int, err error) {
 	e := &l.ends[k]
 	if e.asked != "" {
 		if at = slices.Index(l.header, e.asked); at < 0 {
-			return at, refusal.Columns.Errorf("there is no column %s, which %s asks for: there are %s", e.asked,
-				refusal.Setting(endNames[k]), arrays.Listed(l.header))
+			return at, refusal.Columns.Errorf("there is no column %s, which --%s asks for: there are %s",
+				e.asked,
+				endNames[k], arrays.Listed(l.header))
 		}
 		return at, nil
 	}
@@ -77,10 +78,10 @@ func (l *edgeList) unnamed(text bool) error {
 	}
 	way := ""
 	if text && l.alone != nil && !l.alone.Strings {
-		way = refusal.Sprintf("; if this line is an edge between names, give {string-ids}")
+		way = "; if this line is an edge between names, give --string-ids"
 	}
 	return refusal.Columns.Errorf("the columns are %s, and which are the ends of an edge? Name "+
-		"them with {source} and {target}%s", arrays.Listed(l.header), way)
+		"them with --source and --target%s", arrays.Listed(l.header), way)
 }
 
 // isEdge reports whether the first line of text is an edge, and no names of columns: beside tables two ids of
@@ -99,8 +100,8 @@ func (l *edgeList) isEdge(first []table.Column) (bool, error) {
 		case slices.Contains(l.header, name):
 			return false, nil
 		case name != "":
-			return false, fmt.Errorf("there is no header, and %s needs the names of columns: put a line before "+
-				"with a name for each column", refusal.Setting(setting))
+			return false, fmt.Errorf("there is no header, and --%s needs the names of columns: put a line "+
+				"before with a name for each column", setting)
 		}
 	}
 	if len(first) > len(l.ends)+1 {

@@ -103,7 +103,7 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 				return nil, fmt.Errorf("there is no column %s, which has the ids of the graph's vertices: "+
 					"there are %s", t.asked, there)
 			}
-			return nil, refusal.Columns.Errorf("there is no column %s, which {id} asks for: there are %s",
+			return nil, refusal.Columns.Errorf("there is no column %s, which --id asks for: there are %s",
 				t.asked, there)
 		}
 	case t.known != "" && slices.Contains(t.header, t.known):

@@ -40,7 +40,7 @@ func TestFirstID(t *testing.T) {
 	}{
 		{
 			list{Path: put(t, "zero.csv", "1,2\n0,1\n"), FirstID: 1},
-			"zero.csv:2: source: 0 is not a vertex id from first-id 1 on",
+			"zero.csv:2: source: 0 is not a vertex id from --first-id 1 on",
 		},
 		{
 			list{Path: edges, FirstID: 1, Train: array(t, []int64{0, 1}, 2)},
@@ -56,9 +56,9 @@ func TestFirstID(t *testing.T) {
 		},
 		{
 			list{Path: edges, FirstID: 1, Vertices: 2},
-			"e.csv:2: source: vertex 3 is out of the range of vertices 2",
+			"e.csv:2: source: vertex 3 is out of the range of --vertices 2",
 		},
-		{list{Path: edges, FirstID: 1, Strings: true}, "first-id 1: with string-ids"},
+		{list{Path: edges, FirstID: 1, Strings: true}, "--first-id 1: with --string-ids"},
 		{list{Path: edges, FirstID: -1}, "first-id -1: give 0 or 1"},
 	} {
 		_, err := readList(c.o)
@@ -68,7 +68,7 @@ func TestFirstID(t *testing.T) {
 
 // TestPerhapsFrom1: what cannot be meant where ids count from 0 leads on to first-id; else a warning does.
 func TestPerhapsFrom1(t *testing.T) {
-	const leads = "vertex 0 has no edge: where ids count from 1, give first-id 1"
+	const leads = "vertex 0 has no edge: where ids count from 1, give --first-id 1"
 	edges := put(t, "e.csv", "1,2\n3,1\n2,3\n")
 	for _, o := range []list{
 		{Features: array(t, []float32{10, 20, 30}, 3, 1)},

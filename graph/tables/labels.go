@@ -54,7 +54,7 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 	}
 	numbers, whole := l.numbers()
 	if values && numbers == nil {
-		return made, refusal.Errorf("{values} asks for numbers, and %.40q is none", l.words.Names[0])
+		return made, refusal.Errorf("--values asks for numbers, and %.40q is none", l.words.Names[0])
 	}
 	if err := memory.Need(8 * int64(vertices)); err != nil {
 		return made, err
@@ -161,8 +161,7 @@ func (l *labels) notes(made *graph.Labels, path, column string) (notes []string)
 	}
 	if labelled := len(l.rows); arrays.ManyClasses(made.Classes, labelled) {
 		notes = append(notes, fmt.Sprintf("whole numbers of column %s of %s taken for %d classes of %d "+
-			"vertices; %s takes them for values to predict", column, path, made.Classes, labelled,
-			refusal.Setting("values")))
+			"vertices; --values takes them for values to predict", column, path, made.Classes, labelled))
 	}
 	for word, name := range l.words.Names {
 		if l.isNone(numbers, word) {

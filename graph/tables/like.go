@@ -69,7 +69,7 @@ func (l *Like) table(t *vertexTable, of string, only bool) error {
 		}
 	}
 	if t.like = append(columns.List{}, like...); !there { // not nil
-		return refusal.Errorf("{vertices-from} %s: there was no vertex type %s, whose columns these are to "+
+		return refusal.Errorf("--vertices-from %s: there was no vertex type %s, whose columns these are to "+
 			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of,
 			strings.Join(slices.Sorted(maps.Keys(l.Columns)), ", "))
 	}

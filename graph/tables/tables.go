@@ -76,9 +76,9 @@ func Open(o Options) (*streamed.Graph, error) {
 		}) {
 			way := ""
 			if slices.ContainsFunc(all[0].header, func(of string) bool { return strings.Contains(of, ",") }) {
-				way = refusal.Sprintf(`; a name with a comma stands in double quotes, as in {leave-out} '"a, b"'`)
+				way = `; a name with a comma stands in double quotes, as in --leave-out '"a, b"'`
 			}
-			return nil, refusal.Errorf("{leave-out} %s: no table of vertices has this column; %s%s", name,
+			return nil, refusal.Errorf("--leave-out %s: no table of vertices has this column; %s%s", name,
 				all[0].described(), way)
 		}
 	}
@@ -123,8 +123,9 @@ func each(setting string, words []string, i, n int) (string, error) {
 	case n:
 		return words[i], nil
 	}
-	return "", refusal.Errorf("%s: %d columns for %d files; give one for all, or one for each in their order",
-		refusal.Setting(setting), len(words), n)
+	return "", refusal.Errorf("--%s: %d columns for %d files; give one for all, or one for each in their "+
+		"order",
+		setting, len(words), n)
 }
 
 // complete sets what is known once the edges have been read.
@@ -138,7 +139,7 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	}
 	made, way := g.InMemory, ""
 	if len(lists) == 1 {
-		way = refusal.Sprintf("; an import takes them with {edge-weights} and {edge-features}")
+		way = "; an import takes them with --edge-weights and --edge-features"
 	}
 	for i, l := range lists {
 		r := &g.Relations[i]
@@ -152,9 +153,8 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 		}
 		if l.found {
 			made.Notes = append(made.Notes, fmt.Sprintf("%s: the columns with ids of vertices are %s and "+
-				"%s, taken for source and target; %s and %s name others", l.path,
-				r.EndColumns[0], r.EndColumns[1],
-				refusal.Setting("source"), refusal.Setting("target")))
+				"%s, taken for source and target; --source and --target name others", l.path,
+				r.EndColumns[0], r.EndColumns[1]))
 		}
 		made.Notes = append(made.Notes, l.notes...)
 		if len(l.leftOut) > 0 {

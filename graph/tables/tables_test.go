@@ -140,7 +140,7 @@ func TestEndsFound(t *testing.T) {
 	files(t, map[string]string{"more.csv": "other,from whom\na,b\n"})
 	_, err := Add(Options{Edges: []string{"more.csv"}}, g)
 	refused(t, err, `more.csv:1: the columns are "other", "from whom", and which are the ends of an edge? `+
-		"Name them with source and target")
+		"Name them with --source and --target")
 }
 
 // TestOneMeaning: of two columns with known names of an end the first is taken beside tables.
@@ -309,7 +309,7 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\na,1\na,2\n", "a,a\n",
 			`v.csv:3: the id "a" stands in row 1 as well: give each vertex one row, ` +
-				`or name the column of the ids with id; v.csv has "id", "x"`, nil,
+				`or name the column of the ids with --id; v.csv has "id", "x"`, nil,
 		},
 		{"id,x\n,1\n", "a,a\n", "v.csv:2: the id is empty: give one, or leave the row out", nil},
 		{"id,x\na\n", "a,a\n", "v.csv:2: 1 column, where the header names 2", nil},
@@ -347,23 +347,23 @@ func TestRefused(t *testing.T) {
 		{
 			"id,x\na,1\n", "p,q,r\na,a,a\n",
 			`e.csv:1: the columns are "p", "q", "r", and which are the ends of an ` +
-				`edge? Name them with source and target`, nil,
+				`edge? Name them with --source and --target`, nil,
 		},
 		{
 			"id,x\na,1\n", "p,q\na,a\n",
-			`e.csv:1: there is no column z, which source asks for: there are "p", "q"`,
+			`e.csv:1: there is no column z, which --source asks for: there are "p", "q"`,
 			func(o *Options) { o.Source = []string{"z"} },
 		},
 		{
 			"id,x\na,1\n", "source,target\na,a\n",
-			`e.csv:1: column target would be both ends of an edge: name two of "source", "target" with source ` +
-				"and target",
+			`e.csv:1: column target would be both ends of an edge: name two of "source", "target" with --source ` +
+				"and --target",
 			func(o *Options) { o.Source = []string{"target"} },
 		},
 		{
 			"id,x\na,1\n", "src,dst\nb,c\n",
 			`e.csv: no end of an edge is an id of v.csv, as ids are written like "a", and ends like ` +
-				`"b": name the columns of the ids with id, and those of the ends with source and target; ` +
+				`"b": name the columns of the ids with --id, and those of the ends with --source and --target; ` +
 				`v.csv has "id", "x"`, nil,
 		},
 		{
@@ -383,16 +383,16 @@ func TestRefused(t *testing.T) {
 				`the row or the column out`,
 			func(o *Options) { o.EdgeWeights = "w" },
 		},
-		{"id,x\na,1\n", "src,dst\na,a\n", "leave-out y: no table of vertices has this column; v.csv has " +
+		{"id,x\na,1\n", "src,dst\na,a\n", "--leave-out y: no table of vertices has this column; v.csv has " +
 			`"id", "x"`, func(o *Options) { o.LeaveOut = []string{"y"} }},
 		{
-			"id;x, y\na;1\n", "src,dst\na,a\n", "leave-out x: no table of vertices has this column; v.csv has " +
-				`"id", "x, y"; a name with a comma stands in double quotes, as in leave-out '"a, b"'`,
+			"id;x, y\na;1\n", "src,dst\na,a\n", "--leave-out x: no table of vertices has this column; v.csv has " +
+				`"id", "x, y"; a name with a comma stands in double quotes, as in --leave-out '"a, b"'`,
 			func(o *Options) { o.LeaveOut = []string{"x", " y"} },
 		},
 		{
 			"id,x\na,1\n", "src,dst\na,a\n",
-			`label y: no table of vertices has this column; v.csv has "id", "x"`,
+			`--label y: no table of vertices has this column; v.csv has "id", "x"`,
 			func(o *Options) { o.Label = "y" },
 		},
 		{
@@ -400,7 +400,7 @@ func TestRefused(t *testing.T) {
 			func(o *Options) { o.Label = "x" },
 		},
 		{
-			"id,x\na,b\n", "src,dst\na,a\n", `v.csv: column x: values asks for numbers, and "b" is none`,
+			"id,x\na,b\n", "src,dst\na,a\n", `v.csv: column x: --values asks for numbers, and "b" is none`,
 			func(o *Options) { o.Label, o.Values = "x", true },
 		},
 	} {

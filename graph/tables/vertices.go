@@ -58,7 +58,7 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(all, func(other *vertexTable) bool { return other.name == t.name }) {
-			return nil, refusal.Errorf("{vertices-from} %s: two vertex types are called %s; give one "+
+			return nil, refusal.Errorf("--vertices-from %s: two vertex types are called %s; give one "+
 				"another name, as TYPE=%s", argument, t.name, t.path)
 		}
 		if err := t.readHeader(); err != nil {
@@ -90,18 +90,18 @@ func (o *Options) findLabel(all []*vertexTable) error {
 			continue
 		}
 		if found >= 0 {
-			return refusal.Errorf("{label} %s: %s and %s have this column; give one as TYPE:%s, with %s or "+
+			return refusal.Errorf("--label %s: %s and %s have this column; give one as TYPE:%s, with %s or "+
 				"%s", o.Label, all[found].path, t.path, column, all[found].name, t.name)
 		}
 		found = i
 	}
 	if found < 0 {
-		return refusal.Columns.Errorf("{label} %s: no table of vertices has this column; %s", o.Label,
+		return refusal.Columns.Errorf("--label %s: no table of vertices has this column; %s", o.Label,
 			all[0].described())
 	}
 	t := all[found]
 	if t.label = slices.Index(t.header, column); t.label == t.id {
-		return refusal.Columns.Errorf("{label} %s: this is the column of ids; %s", o.Label, t.described())
+		return refusal.Columns.Errorf("--label %s: this is the column of ids; %s", o.Label, t.described())
 	}
 	first(all, found)
 	return nil
@@ -147,7 +147,7 @@ func (t *vertexTable) profile() error {
 		case int(v) != t.before+t.rows:
 			out := ""
 			if !t.ofGraph {
-				out = fmt.Sprintf(", or name the column of the ids with %s; %s", refusal.Setting("id"),
+				out = fmt.Sprintf(", or name the column of the ids with --id; %s",
 					t.described())
 			}
 			return refusal.Columns.Of(r.Errorf("the id %.40q stands in row %d as well: give each vertex "+

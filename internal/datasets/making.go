@@ -72,10 +72,10 @@ func (m *Making) Renew(ctx context.Context) error {
 		switch {
 		case atomicfile.IsThere(err): // the exchange is done
 		case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
-			err = refusal.Errorf("its folder cannot be written to (%w); name another place with {out}", err)
+			err = refusal.Errorf("its folder cannot be written to (%w); name another place with --out", err)
 		case err != nil:
 			err = refusal.Errorf("the file system cannot exchange two folders at once (%w); leave the store "+
-				"as it is, and name another place with {out}", err)
+				"as it is, and name another place with --out", err)
 		}
 		return err
 	}

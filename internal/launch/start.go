@@ -65,6 +65,6 @@ func (p *Program) agree(r Ranks) error {
 	}
 	return r.Agree(p.Settings, func(rank int, _, _ string) error {
 		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same ones, and "+
-			"the same {config} file", rank)
+			"the same --config file", rank)
 	})
 }

@@ -1,13 +1,11 @@
 // Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible
 // mesh. The command answers them with exit status 2; every other error means that the work itself failed,
-// status 1. It also tells damaged files apart, says how messages spell a setting, and marks what an error is
-// about.
+// status 1. It also tells damaged files apart, and marks what an error is about.
 package refusal
 
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -33,31 +31,11 @@ func (r refused) Error() string {
 }
 
 // Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the
-// reason, the way out. {name} in the format is the setting of that name, as its reader spells it. Errorf
-// wraps errors as fmt.Errorf does. The middle of a long text is cut out.
+// reason, the way out. A setting is named as its flag. Errorf wraps errors as fmt.Errorf does. The middle of a
+// long text is cut out.
 func Errorf(format string, args ...any) error {
-	if false {
-		_ = fmt.Errorf(format, args...) // so that go vet checks the arguments
-	}
-	return refused{fmt.Errorf(spelled(format), args...)}
+	return refused{fmt.Errorf(format, args...)}
 }
-
-// Sprintf is fmt.Sprintf for a part of a message, in whose format {name} stands for a setting as in Errorf.
-func Sprintf(format string, args ...any) string {
-	if false {
-		_ = fmt.Sprintf(format, args...)
-	}
-	return fmt.Sprintf(spelled(format), args...)
-}
-
-// spelled is a format in which each {name} is spelled as the setting of that name.
-func spelled(format string) string {
-	return named.ReplaceAllStringFunc(format, func(s string) string {
-		return Setting(strings.Trim(s, "{}")).String()
-	})
-}
-
-var named = regexp.MustCompile(`\{[a-z][a-z0-9-]*\}`)
 
 // List lists names in a message: the first of them, so many at most, and how many more there are.
 func List(names []string, most int) string {
@@ -101,26 +79,6 @@ func Damaged(format string, args ...any) error { return damage{Errorf(format, ar
 
 // IsDamaged reports whether err, or an error it wraps, is of a file that is not whole.
 func IsDamaged(err error) bool { return errors.As(err, new(damage)) }
-
-// Setting is the name of a setting, which a message spells as its reader does: plain for a program, which
-// sets a field, and as SpellSettings says for a command, whose user types a flag.
-type Setting string
-
-// String is the setting's name as the reader spells it.
-func (s Setting) String() string {
-	if ToProgram() {
-		return string(s)
-	}
-	return spell(string(s))
-}
-
-var spell func(setting string) string // nil: as it is
-
-// ToProgram reports whether messages are for a program that sets fields.
-func ToProgram() bool { return spell == nil }
-
-// SpellSettings makes as the spelling of settings in all messages. A command calls it once, before any work.
-func SpellSettings(as func(setting string) string) { spell = as }
 
 // Subject is what an error is about without its name, which whoever prints the error may put in front.
 type Subject string

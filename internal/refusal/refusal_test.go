@@ -39,27 +39,6 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// TestSetting: a program reads a setting's name, a command's user the flag.
-func TestSetting(t *testing.T) {
-	const lr Setting = "lr"
-	messages := func(want string) {
-		t.Helper()
-		for _, err := range []error{
-			Errorf("%s 0: %s", lr, "take {lr}"), Errorf("{lr} 0: %s", "take {lr}"),
-			Damaged("{lr} 0: take {%s}", "lr"),
-		} {
-			if err.Error() != want {
-				t.Error(err)
-			}
-		}
-	}
-	plain := spell
-	defer SpellSettings(plain)
-	messages("lr 0: take {lr}")
-	SpellSettings(func(setting string) string { return "--" + setting })
-	messages("--lr 0: take {lr}")
-}
-
 // TestLongInput: whatever a message quotes, the line is short, and begins and ends as it was written.
 func TestLongInput(t *testing.T) {
 	for _, unit := range []string{"9", "é"} {

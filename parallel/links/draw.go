@@ -185,8 +185,8 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 		of.Ends = append(of.Ends, Ends{in(r.Source), in(r.Target)})
 		if counts[r.Target] == 1 && (r.Source != r.Target || len(s.Whole.EdgeSplits) > 0) {
 			return of, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and "+
-				"negative edges need another; name other relations with %s",
-				tripleOf(r), refusal.Setting("link-relation"))
+				"negative edges need another; name other relations with --link-relation",
+				tripleOf(r))
 		}
 	}
 	return of, nil
@@ -202,7 +202,7 @@ func divided(s *partition.Share) (relations []int) {
 
 // asked returns the relations of Draw.Relations.
 func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
-	setting, all := refusal.Setting("link-relation"), s.Edges.Relations
+	setting, all := "--link-relation", s.Edges.Relations
 	var names []string
 	for i := range all {
 		names = append(names, tripleOf(&all[i]))

@@ -71,7 +71,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.to.own.Here))
 	if !m.Columnwise {
 		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given "+
-			"slices only where it is said to be columnwise; take {parallel} graph=%d", p.path,
+			"slices only where it is said to be columnwise; take --parallel graph=%d", p.path,
 			p.axis.mesh.Workers()))
 	}
 	// on workers without columns, too: gradients are complete in the same order on all workers

@@ -67,13 +67,13 @@ func existing(dir string) string {
 func refused(dir string, err error) error {
 	if _, none := os.Stat(dir); errors.Is(none, fs.ErrNotExist) {
 		if _, linked := os.Readlink(dir); linked == nil {
-			return refusal.Errorf("{offload} %s: is a symbolic link to a folder that does not exist; make "+
+			return refusal.Errorf("--offload %s: is a symbolic link to a folder that does not exist; make "+
 				"that folder, or name another", dir)
 		}
-		return refusal.Errorf("{offload} %s: the folder above it does not exist; make that first, or name "+
+		return refusal.Errorf("--offload %s: the folder above it does not exist; make that first, or name "+
 			"another", dir)
 	}
-	return refusal.Errorf("{offload} %s: %w; name a folder that can be written to", dir, cause(err))
+	return refusal.Errorf("--offload %s: %w; name a folder that can be written to", dir, cause(err))
 }
 
 // Close gives the disk's room back.
@@ -89,8 +89,8 @@ func (f *File) Write(pages []byte, offset int64) (sums []uint32, err error) {
 	sums = make([]uint32, 0, len(pages)/tensor.PageSize)
 	for some := range slices.Chunk(pages, piece) {
 		if _, err := f.file.WriteAt(some, offset); err != nil {
-			return nil, fmt.Errorf("%s %s: %d bytes are not written: %w; free some room there, or name "+
-				"another folder", refusal.Setting("offload"), f.dir, len(some), cause(err))
+			return nil, fmt.Errorf("--offload %s: %d bytes are not written: %w; free some room there, or "+
+				"name another folder", f.dir, len(some), cause(err))
 		}
 		for page := range slices.Chunk(some, tensor.PageSize) {
 			sums = append(sums, crc32.Checksum(page, castagnoli))
@@ -107,13 +107,13 @@ func (f *File) Read(pages []byte, offset int64, sums []uint32) error {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			return fmt.Errorf("%s %s: %d bytes are not read: %w; check the disk", refusal.Setting("offload"),
+			return fmt.Errorf("--offload %s: %d bytes are not read: %w; check the disk",
 				f.dir, len(some), cause(err))
 		}
 		for page := range slices.Chunk(some, tensor.PageSize) {
 			if crc32.Checksum(page, castagnoli) != sums[0] {
-				return fmt.Errorf("%s %s: %d bytes are not those that were written; check the disk",
-					refusal.Setting("offload"), f.dir, len(page))
+				return fmt.Errorf("--offload %s: %d bytes are not those that were written; check the disk",
+					f.dir, len(page))
 			}
 			sums = sums[1:]
 		}

@@ -198,8 +198,8 @@ func (o *Options) rmat() generate.Options {
 func Measure(ctx context.Context, o Options, show func(Machine), result func(Model)) (r Report, err error) {
 	runs := Runs(o)
 	if len(runs) == 0 {
-		return r, refusal.Errorf("{only} %s: nothing matches; it is matched with a model, its precision and a "+
-			"graph as in %q", o.Only, Runs(Options{})[0])
+		return r, refusal.Errorf("--only %s: nothing matches; it is matched with a model, its precision and "+
+			"a graph as in %q", o.Only, Runs(Options{})[0])
 	}
 	r.Machine = Machine{
 		CPU: o.CPU, Cores: runtime.NumCPU(), SIMD: kernel.SIMD(), BFloat16Products: kernel.BFloat16Products(),

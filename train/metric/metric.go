@@ -55,15 +55,15 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 	}
 	switch _, known := ofVertices[name]; {
 	case slices.Contains(ValueNames, name):
-		return "", refusal.Errorf("{metric} %s: of values, and the graph's labels are classes; take one of "+
+		return "", refusal.Errorf("--metric %s: of values, and the graph's labels are classes; take one of "+
 			"%s", name, strings.Join(VertexNames, ", "))
 	case !known:
-		return "", refusal.Errorf("{metric} %s: unknown metric; %s", name, suggest.OneOf(name, VertexNames))
+		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, VertexNames))
 	case name == Accuracy && l.MultiLabel():
-		return "", refusal.Errorf("{metric} accuracy: the graph's vertices carry several labels each; take " +
+		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take " +
 			"micro-f1, macro-f1 or roc-auc")
 	case name == ROCAUC && !l.MultiLabel() && l.Classes != 2:
-		return "", refusal.Errorf("{metric} roc-auc: the graph has %d classes, not 2; take accuracy",
+		return "", refusal.Errorf("--metric roc-auc: the graph has %d classes, not 2; take accuracy",
 			l.Classes)
 	}
 	return name, nil

@@ -40,7 +40,7 @@ func ChooseOfEdges(asked string, given graph.NegativeForm) (string, error) {
 			graph.SharedNegatives: "the graph's split gives all edges the same negative ones",
 			graph.TargetNegatives: "the graph's split gives each edge negative targets of its own",
 		}[given]
-		return "", refusal.Errorf("{metric} %s: %s; take one of %s", asked, what,
+		return "", refusal.Errorf("--metric %s: %s; take one of %s", asked, what,
 			strings.Join(slices.Sorted(slices.Values(known)), ", "))
 	}
 	return asked, nil

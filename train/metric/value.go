@@ -27,7 +27,7 @@ func ChooseOfValues(asked string) (string, error) {
 	case asked == Auto:
 		return RMSE, nil
 	case !slices.Contains(ValueNames, asked):
-		return "", refusal.Errorf("{metric} %s: of classes, and the graph's labels are values; take one of "+
+		return "", refusal.Errorf("--metric %s: of classes, and the graph's labels are values; take one of "+
 			"%s", asked, strings.Join(ValueNames, ", "))
 	}
 	return asked, nil

@@ -395,7 +395,7 @@ func (p *Plan) Less() string {
 	if p.recomputes {
 		return "a smaller model"
 	}
-	return fmt.Sprintf("%s %s, a smaller model", refusal.Setting("recompute"), setting.RecomputeBlocks)
+	return fmt.Sprintf("--recompute %s, a smaller model", setting.RecomputeBlocks)
 }
 
 // Exceeds is that a worker would need more memory than the limit.
@@ -421,13 +421,13 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	during, try := "", p.Less()+" or more workers"
 	switch {
 	case p.Rests:
-		during, try = " while a partition is at work", refusal.Sprintf("another number of {partitions}")
+		during, try = " while a partition is at work", "another number of --partitions"
 	case p.Turns:
-		try = refusal.Sprintf("{offload} DIR, by which matrices rest on disk")
+		try = "--offload DIR, by which matrices rest on disk"
 	}
 	needs := setting.Bytes(need).RoundedUp()
-	return Exceeds{refusal.Errorf("{memory-limit} %s: worker %d would need %s%s (tensors %s, graph %s); raise "+
-		"the limit to %s, or try %s", limit, worker, needs, during,
+	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
+		"raise the limit to %s, or try %s", limit, worker, needs, during,
 		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),
 		needs, try), need}
 }

@@ -169,10 +169,11 @@ func between(of func(size int) (plan.Plan, error), first, second, size int,
 func (c *Counts) describe(o *setting.Options) error {
 	switch {
 	case o.Task != task.Vertex:
-		return refusal.Errorf("{task} %s: counts of a graph tell only what labels of vertices take; name a graph",
+		return refusal.Errorf("--task %s: counts of a graph tell only what labels of vertices take; name a "+
+			"graph",
 			o.Task)
 	case o.Validate != "":
-		return refusal.Errorf("{validate} %s: counts stand for one graph; leave it out", o.Validate)
+		return refusal.Errorf("--validate %s: counts stand for one graph; leave it out", o.Validate)
 	}
 	return nil
 }

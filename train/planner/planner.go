@@ -162,8 +162,8 @@ func (p *Planner) resolve(grid mesh.Mesh) (*setting.Resolved, error) {
 	o := p.options(grid)
 	r, err := o.Resolve(p.Given...)
 	if err == nil && r.TakesTurns() {
-		return nil, refusal.Errorf("%s %d: only meshes whose workers hold one partition each are "+
-			"compared; leave it out", refusal.Setting("partitions"), r.Partitions)
+		return nil, refusal.Errorf("--partitions %d: only meshes whose workers hold one partition each are "+
+			"compared; leave it out", r.Partitions)
 	}
 	if err == nil && p.ExactOnly && !r.Exact() {
 		return nil, refusal.Errorf("training is approximate; name the mesh to take it")

@@ -65,10 +65,10 @@ func ParseAnswers(words []string) ([]Answer, error) {
 		a := Answer(strings.TrimSpace(word))
 		switch {
 		case !slices.Contains(answers, a):
-			return nil, refusal.Errorf("{columns} %s: unknown; %s", word,
+			return nil, refusal.Errorf("--columns %s: unknown; %s", word,
 				suggest.OneOf(word, texts(answers)))
 		case slices.Contains(asked, a):
-			return nil, refusal.Errorf("{columns}: %s is given twice; name each column once", a)
+			return nil, refusal.Errorf("--columns: %s is given twice; name each column once", a)
 		}
 		asked = append(asked, a)
 	}
@@ -84,14 +84,15 @@ func (t *Table) Check(numbers int) (Key, error) {
 		case a == Change && t.Before == nil:
 			return Key{}, noChange()
 		case len(given) == 0:
-			return Key{}, refusal.Errorf("{columns} %s: the model %s, and the file has these alone; leave it "+
-				"out", a, what)
+			return Key{}, refusal.Errorf("--columns %s: the model %s, and the file has these alone; leave "+
+				"it out", a, what)
 		case a == Vertex, a == Name && t.named():
 		case a == Name:
-			return Key{}, refusal.Errorf("{columns} %s: the vertices of this graph have no names; leave it "+
+			return Key{}, refusal.Errorf("--columns %s: the vertices of this graph have no names; leave it "+
 				"out", a)
 		case !slices.Contains(given, a):
-			return Key{}, refusal.Errorf("{columns} %s: the model %s; give some of %s", a, what, listed(given))
+			return Key{}, refusal.Errorf("--columns %s: the model %s; give some of %s", a, what,
+				listed(given))
 		}
 	}
 	return t.key(numbers)
@@ -99,7 +100,7 @@ func (t *Table) Check(numbers int) (Key, error) {
 
 // noChange refuses the answer without an earlier prediction.
 func noChange() error {
-	return refusal.Errorf("%s: compares with the predictions before an addition; give {changed}, too", Change)
+	return refusal.Errorf("%s: compares with the predictions before an addition; give --changed, too", Change)
 }
 
 // what says what the model does.

@@ -30,9 +30,10 @@ type Order struct {
 func (o Order) Check() error {
 	switch {
 	case o.Top < 0:
-		return refusal.Errorf("{top} %d: a number of rows from 1 was expected", o.Top)
+		return refusal.Errorf("--top %d: a number of rows from 1 was expected", o.Top)
 	case o.By == "" && o.Top > 0:
-		return refusal.Errorf("{top} %d: keeps the first rows of an order; give {sort}, too, as {sort} margin",
+		return refusal.Errorf("--top %d: keeps the first rows of an order; give --sort, too, as --sort "+
+			"margin",
 			o.Top)
 	}
 	return nil
@@ -122,16 +123,16 @@ func (t *Table) key(numbers int) (Key, error) {
 	case word == string(Change):
 		return Key{}, noChange()
 	case words == nil:
-		return Key{}, refusal.Errorf("{sort} %s: the model %s, by which no table is sorted; leave it out", by,
+		return Key{}, refusal.Errorf("--sort %s: the model %s, by which no table is sorted; leave it out", by,
 			t.what())
 	case near != "":
-		return Key{}, refusal.Errorf("{sort} %s: unknown; did you mean %s?", by, near)
+		return Key{}, refusal.Errorf("--sort %s: unknown; did you mean %s?", by, near)
 	}
 	const several = 12
 	if len(words) > several {
 		words = append(words[:several], "…")
 	}
-	return Key{}, refusal.Errorf("{sort} %s: the model %s; give %s", by, t.what(), strings.Join(words, ", "))
+	return Key{}, refusal.Errorf("--sort %s: the model %s; give %s", by, t.what(), strings.Join(words, ", "))
 }
 
 // inOrder passes the rows to use, each with its place among all, in the order of the table.

@@ -85,8 +85,8 @@ func CheckEnding(flag, path string) error {
 			return nil
 		}
 	}
-	return refusal.Errorf("%s %s: its ending names the format, and it is .npy (a NumPy array), .csv or "+
-		".parquet", refusal.Setting(flag), path)
+	return refusal.Errorf("--%s %s: its ending names the format, and it is .npy (a NumPy array), .csv or "+
+		".parquet", flag, path)
 }
 
 // Write writes predictions, in the format that the ending names. The file appears under its name when it is

@@ -157,7 +157,7 @@ func writing(text []byte) func(io.Writer) error {
 
 // refuseOut refuses the folder for a run that is given as out.
 func refuseOut(out, format string, args ...any) error {
-	return refusal.Errorf("{out} %s: "+format, append([]any{out}, args...)...)
+	return refusal.Errorf("--out %s: "+format, append([]any{out}, args...)...)
 }
 
 func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
@@ -187,7 +187,7 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 	case isHeld(out):
 		return nil, refuseOut(out, "another run is under way in the folder; name a new one")
 	case len(entries) > 0 && canContinue(out):
-		return nil, refuseOut(out, "the folder holds a run that can continue: weft train {resume} %s; or "+
+		return nil, refuseOut(out, "the folder holds a run that can continue: weft train --resume %s; or "+
 			"name a new folder", out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
@@ -218,7 +218,7 @@ func MakeFolder(out string, now time.Time, dataset, model string,
 		return out, missing != nil, nil
 	}
 	if First(out) != "" {
-		return "", false, refuseOut(out, "the folder holds runs; continue them with {resume} auto, or name "+
+		return "", false, refuseOut(out, "the folder holds runs; continue them with --resume auto, or name "+
 			"a new folder")
 	}
 	d, err := makeDir(out, now, dataset, model)
@@ -300,7 +300,7 @@ func makeNamed(base string) (*Dir, error) {
 			path, err = fmt.Sprintf("%s-%d", base, n), nil
 		}
 	}
-	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with {out}",
+	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out",
 		err)
 }
 
@@ -618,7 +618,7 @@ func NewRun(version, store string, started time.Time, j *train.Job, r *train.Res
 
 // Read opens the directory of a complete run: its record, its options and the path of its weights.
 func Read(dir string) (run Run, o setting.Options, weights string, err error) {
-	remedy := refusal.Sprintf("train again, or give the weights of the run by {init} %s",
+	remedy := fmt.Sprintf("train again, or give the weights of the run by --init %s",
 		filepath.Join(dir, weightsFile))
 	there, err := readJSON(dir, runFile, maxRun, &run, remedy)
 	if err == nil && !there {
@@ -691,7 +691,7 @@ func noResults(dir string) error {
 			why += ": " + s.Reason
 		}
 		return refusal.Errorf("%s: not the directory of a complete run (%s); continue it with weft train "+
-			"{resume} %s, and add {max-time} 1ms for the results after one more epoch", dir, why, dir)
+			"--resume %s, and add --max-time 1ms for the results after one more epoch", dir, why, dir)
 	}
 }
 

@@ -64,7 +64,7 @@ func ReadState(dir string) (s State, err error) {
 			"begin a new one in another folder", dir, stateFile)
 	case First(dir) != "":
 		return s, refusal.Errorf("%s: holds several runs, and is not the directory of one: continue them "+
-			"with the command that began them, {out} %s and {resume} auto", dir, dir)
+			"with the command that began them, --out %s and --resume auto", dir, dir)
 	default:
 		return s, refusal.Errorf("%s: no run to continue: it has no %s; begin one there with weft train", dir,
 			stateFile)

@@ -59,14 +59,14 @@ var graphAxisSettings = []Setting{
 			switch {
 			case r.HaloDelay == 0:
 			case r.TakesTurns():
-				return refusal.Errorf("{halo-delay} %d with {partitions} %d: partitions that take turns get each "+
-					"other's rows in time; leave one of the two out", r.HaloDelay, r.Partitions)
+				return refusal.Errorf("--halo-delay %d with --partitions %d: partitions that take turns get "+
+					"each other's rows in time; leave one of the two out", r.HaloDelay, r.Partitions)
 			case r.Mesh.Slices > 1:
 				return s.refuseOnMesh(r, "slices of columns would wait for each other all the same; take "+
-					"{parallel} graph=%d, or leave it out", r.Workers)
+					"--parallel graph=%d, or leave it out", r.Workers)
 			case r.WireSchedule != axis.WireSchedule{}:
-				return refusal.Errorf("{halo-delay} %d with {wire-schedule} %s: rows of the epoch before have "+
-					"other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
+				return refusal.Errorf("--halo-delay %d with --wire-schedule %s: rows of the epoch before "+
+					"have other columns; leave one of the two out", r.HaloDelay, r.WireSchedule)
 			}
 			return nil
 		},
@@ -90,10 +90,10 @@ var tensorAxisSettings = []Setting{
 			case m.Partitions > 1:
 				return s.refuseOnMesh(r, "each of the %d partitions is aggregated in one chunk, as rows of "+
 					"others come in messages of their own; leave it out, or take one partition, as in "+
-					"{parallel} tensor=%d", m.Partitions, r.Workers)
+					"--parallel tensor=%d", m.Partitions, r.Workers)
 			case m.Stages > 1:
 				return s.refuseOnMesh(r, "a chunk of the pipeline is aggregated at once; leave it out, or take "+
-					"more chunks with {chunks} N")
+					"more chunks with --chunks N")
 			}
 			return nil
 		},
@@ -110,10 +110,10 @@ var pipelineAxisSettings = []Setting{
 			k, m := int(r.Chunks), r.Mesh
 			switch {
 			case k > 0 && k < m.Partitions:
-				return s.refuseOnMesh(r, "each of the %d partitions has a chunk at least; take {chunks} %[3]d "+
-					"or more", m.Partitions)
+				return s.refuseOnMesh(r, "each of the %d partitions has a chunk at least; take --chunks "+
+					"%[3]d or more", m.Partitions)
 			case k%m.Partitions > 0:
-				return s.refuseOnMesh(r, "the %d partitions have equally many chunks; take {chunks} %d or %d",
+				return s.refuseOnMesh(r, "the %d partitions have equally many chunks; take --chunks %d or %d",
 					m.Partitions, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
 			}
 			return nil

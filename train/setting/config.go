@@ -31,7 +31,7 @@ const maxConfig = 16 << 10
 func ReadConfig(path string, o *Options) error {
 	err := readNamed(path, o)
 	if err != nil {
-		return refusal.Errorf("{config} %w", err)
+		return refusal.Errorf("--config %w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"weft/internal/refusal"
 	"weft/internal/suggest"
 )
 
@@ -84,7 +83,7 @@ func Elsewhere(flag string) (says, name string) {
 	if m.name == "" {
 		return m.is, ""
 	}
-	return refusal.Setting(m.name).String() + " " + m.is, m.name
+	return "--" + m.name + " " + m.is, m.name
 }
 
 // FlagsElsewhere are the flags that Elsewhere explains, ascending.
@@ -103,5 +102,5 @@ func Unknown(word string) string {
 	if like := suggest.Like(word, names); like != nil {
 		return "it may be " + strings.Join(like, ", ")
 	}
-	return "weft train " + refusal.Setting("help-all").String() + " lists all settings"
+	return "weft train --help-all lists all settings"
 }

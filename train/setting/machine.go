@@ -34,7 +34,7 @@ var machineSettings = []Setting{
 		ownPass: func(r *Resolved) bool { return r.Wire.Format(r.Storage) != kernel.AsStored },
 		check: func(s Setting, r *Resolved) error {
 			if r.Wire == axis.Float32 && r.Storage == tensor.BFloat16 {
-				return s.refuse(&r.Options, "with {precision} %s values are stored in %[2]s, and more bits "+
+				return s.refuse(&r.Options, "with --precision %s values are stored in %[2]s, and more bits "+
 					"would tell nothing more; leave it out, or take int8 or int4", r.Precision)
 			}
 			return nil
@@ -46,7 +46,7 @@ var machineSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			if r.Task == task.Link && r.Mesh.Stages > 1 {
 				return s.refuse(&r.Options, "link prediction needs workers that have all layers of a vertex; "+
-					"take {parallel} graph=%d or tensor=%[2]d", r.Workers)
+					"take --parallel graph=%d or tensor=%[2]d", r.Workers)
 			}
 			return nil
 		},
@@ -56,10 +56,10 @@ var machineSettings = []Setting{
 			case r.Mesh.Stages == 1:
 			case whole.FeatureColumns == 0:
 				return s.refuse(&r.Options, "the graph has no features, and a pipeline does not divide learned "+
-					"embeddings; take {parallel} graph=%d or tensor=%[2]d", r.Workers)
+					"embeddings; take --parallel graph=%d or tensor=%[2]d", r.Workers)
 			case len(whole.Others) > 0:
 				return s.refuse(&r.Options, "the pipeline divides into chunks the rows of one vertex type, and "+
-					"the graph has %d; take {parallel} graph=%d or tensor=%[3]d, which divide all types",
+					"the graph has %d; take --parallel graph=%d or tensor=%[3]d, which divide all types",
 					1+len(whole.Others), r.Workers)
 			}
 			return nil
@@ -72,7 +72,7 @@ var machineSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			if r.AggregationOrder != order.Auto && r.Mesh.Stages > 1 && inChunks(r) {
 				return s.refuseOnMesh(r, "the order is given, as history holds what a layer aggregates; leave "+
-					"it out, or take {chunks} %d: a chunk for each partition", r.Mesh.Partitions)
+					"it out, or take --chunks %d: a chunk for each partition", r.Mesh.Partitions)
 			}
 			return nil
 		},

@@ -49,7 +49,7 @@ func (o *Options) mesh() (mesh.Mesh, error) {
 		return m, nil
 	}
 	refuse := func(format string, args ...any) (mesh.Mesh, error) {
-		return mesh.One, refusal.Errorf("{parallel} %s: "+format, append([]any{o.Parallel}, args...)...)
+		return mesh.One, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
 	}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(o.Parallel, ",") {

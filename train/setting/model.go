@@ -22,8 +22,8 @@ var modelSettings = []Setting{
 			"layers",
 		check: func(s Setting, r *Resolved) error {
 			if r.Hidden%r.Heads != 0 {
-				return refusal.Errorf("{heads} %d does not divide {hidden} %d: each head of %s gets an equal "+
-					"share of the hidden width", r.Heads, r.Hidden, r.Model)
+				return refusal.Errorf("--heads %d does not divide --hidden %d: each head of %s gets an "+
+					"equal share of the hidden width", r.Heads, r.Hidden, r.Model)
 			}
 			return nil
 		},
@@ -57,7 +57,7 @@ var modelSettings = []Setting{
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
 			if r.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types(), isSparse) {
 				return s.refuse(&r.Options, "would make sparse features dense; take row, or import them again "+
-					"with {dense-features}")
+					"with --dense-features")
 			}
 			return nil
 		},
@@ -70,7 +70,7 @@ var modelSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			if r.Mesh.Stages > 1 && gnn.OverVertices(r.Norm) && inChunks(r) {
 				return s.refuseOnMesh(r, "its mean is over all vertices, of which a stage has one chunk at a "+
-					"time; take {norm} layer, or {chunks} %d: a chunk for each partition", r.Mesh.Partitions)
+					"time; take --norm layer, or --chunks %d: a chunk for each partition", r.Mesh.Partitions)
 			}
 			return nil
 		},
@@ -96,11 +96,11 @@ var modelSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			switch n := r.NumBlocks; {
 			case n > 0 && r.Bases > 0:
-				return refusal.Errorf("{bases} %d and {num-blocks} %d: relations share weights in one of the "+
-					"two ways; leave one out", r.Bases, n)
+				return refusal.Errorf("--bases %d and --num-blocks %d: relations share weights in one of "+
+					"the two ways; leave one out", r.Bases, n)
 			case n > 0 && r.Layers > 1 && r.Hidden%n != 0:
-				return refusal.Errorf("{num-blocks} %d does not divide {hidden} %d: blocks are of equal size; "+
-					"take another number, or {bases} N", n, r.Hidden)
+				return refusal.Errorf("--num-blocks %d does not divide --hidden %d: blocks are of equal "+
+					"size; take another number, or --bases N", n, r.Hidden)
 			}
 			return nil
 		},
@@ -124,12 +124,13 @@ var modelSettings = []Setting{
 				if r.Decoupled {
 					model = "a decoupled model"
 				}
-				return s.refuse(&r.Options, "%s aggregates along one direction; take {direction} in or out",
+				return s.refuse(&r.Options, "%s aggregates along one direction; take --direction in or out",
 					model)
 			case r.Direction != "in" && r.UsesEdgeFeatures():
 				return s.refuse(&r.Options, "%s uses edge features, which are stored for the edges as they "+
-					"are, and not for reversed ones; import the graph with {symmetrize} or "+
-					"{reverse-relations}, which give reversed edges the same features, and take {direction} in",
+					"are, and not for reversed ones; import the graph with --symmetrize or "+
+					"--reverse-relations, which give reversed edges the same features, and take --direction "+
+					"in",
 					r.Model)
 			}
 			return nil
@@ -162,8 +163,8 @@ var modelSettings = []Setting{
 			"the embeddings of its ends; distmult has a weight for each relation and column",
 		check: func(s Setting, r *Resolved) error {
 			if r.Decoder == task.DistMult && r.BlockForm != gnn.BlockForms[0] {
-				return s.refuse(&r.Options, "its weights have the name of the linear decoder of {blocks} %s, "+
-					"decoder.weight; take {decoder} dot, or {blocks} plain", r.BlockForm)
+				return s.refuse(&r.Options, "its weights have the name of the linear decoder of --blocks "+
+					"%s, decoder.weight; take --decoder dot, or --blocks plain", r.BlockForm)
 			}
 			return nil
 		},

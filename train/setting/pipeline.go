@@ -26,8 +26,8 @@ func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
 	for m.Workers()%stages > 0 {
 		stages--
 	}
-	return refusal.Errorf("{parallel} %s: each stage has a layer (one that aggregates, where a model has "+
-		"such), and the model has %d; take {parallel} %s", Axes(m), most,
+	return refusal.Errorf("--parallel %s: each stage has a layer (one that aggregates, where a model has "+
+		"such), and the model has %d; take --parallel %s", Axes(m), most,
 		Axes(mesh.Mesh{Stages: stages, Partitions: m.Workers() / stages, Slices: 1}))
 }
 

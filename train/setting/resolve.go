@@ -114,22 +114,22 @@ func (r *Resolved) divide() error {
 	r.Workers = grid.Workers()
 	switch {
 	case r.Offload != "" && n <= grid.Partitions:
-		return refusal.Errorf("{offload} %s: matrices rest while other partitions of their worker are at "+
-			"work; give {partitions} N, more than the %d of the mesh, or an empty folder name for none",
+		return refusal.Errorf("--offload %s: matrices rest while other partitions of their worker are at "+
+			"work; give --partitions N, more than the %d of the mesh, or an empty folder name for none",
 			r.Offload, grid.Partitions)
 	case n == 0:
 		return nil
 	case grid.Stages > 1:
-		return refusal.Errorf("{partitions} %d on the mesh %s: a stage divides its rows into chunks, and "+
-			"partitions do not take turns there; leave it out, or take {parallel} graph=%d", n, Axes(grid),
+		return refusal.Errorf("--partitions %d on the mesh %s: a stage divides its rows into chunks, and "+
+			"partitions do not take turns there; leave it out, or take --parallel graph=%d", n, Axes(grid),
 			r.Workers)
 	case n < grid.Partitions:
-		return refusal.Errorf("{partitions} %d on the mesh %s: each of the %d workers along the graph axis "+
-			"has a partition at least; take {partitions} %d or more", n, Axes(grid), grid.Partitions,
+		return refusal.Errorf("--partitions %d on the mesh %s: each of the %d workers along the graph axis "+
+			"has a partition at least; take --partitions %d or more", n, Axes(grid), grid.Partitions,
 			grid.Partitions)
 	case n*grid.Slices > mesh.MaxWorkers:
-		return refusal.Errorf("{partitions} %d on the mesh %s: at most %d slices of partitions are "+
-			"possible; take {partitions} %d or less", n, Axes(grid), mesh.MaxWorkers,
+		return refusal.Errorf("--partitions %d on the mesh %s: at most %d slices of partitions are "+
+			"possible; take --partitions %d or less", n, Axes(grid), mesh.MaxWorkers,
 			mesh.MaxWorkers/grid.Slices)
 	}
 	r.Mesh.Partitions = n
@@ -181,11 +181,11 @@ func (r *Resolved) checkNeeds() error {
 			continue
 		}
 		if s.task != "" && s.task != o.Task {
-			return s.refuse(o, "belongs to {task} %s; give that, or leave it out", s.task)
+			return s.refuse(o, "belongs to --task %s; give that, or leave it out", s.task)
 		}
 		other, known := settingNamed(s.needs.setting)
 		if known && !slices.Contains(s.needs.values, other.Text(o)) {
-			return s.refuse(o, "belongs to {"+other.Name+"} %s; give that, or leave it out",
+			return s.refuse(o, "belongs to --"+other.Name+" %s; give that, or leave it out",
 				strings.Join(s.needs.values, " or "))
 		}
 	}
@@ -198,7 +198,7 @@ func (r *Resolved) checkModel(given []string) error {
 	kind, _ := gnn.KindOf(o.Model)
 	if o.Decoupled {
 		if err := gnn.CheckDecoupled(o.Model); err != nil {
-			return refusal.Errorf("{decoupled}: %w", err)
+			return refusal.Errorf("--decoupled: %w", err)
 		}
 	}
 	for _, s := range settings {
@@ -206,21 +206,21 @@ func (r *Resolved) checkModel(given []string) error {
 		case s.Applies(o) || s.task != "" || !s.differs(o):
 		case !kind.Uses(s.Name):
 			if slices.Contains(given, s.Name) {
-				return s.refuse(o, "the model %s does not use it; leave it out, or take {model} %s", o.Model,
+				return s.refuse(o, "the model %s does not use it; leave it out, or take --model %s", o.Model,
 					strings.Join(s.Models(), ", "))
 			}
 		case o.Decoupled:
 			return s.refuse(o, "belongs to the layers of %s that aggregate, which it lacks with "+
-				"{decoupled}; leave it out", o.Model)
+				"--decoupled; leave it out", o.Model)
 		case s.Name == "aggregation-order" || s.Name == "aggregation-chunks":
-			return s.refuse(o, "with {aggregation} %s a layer aggregates first, in one chunk; leave it out",
+			return s.refuse(o, "with --aggregation %s a layer aggregates first, in one chunk; leave it out",
 				o.Aggregation)
 		case s.Name == "output-heads" && o.BlockForm == gnn.BlockForms[0]:
-			return s.refuse(o, "with {jk} %s no attention layer computes the logits; leave it out", o.Jump)
+			return s.refuse(o, "with --jk %s no attention layer computes the logits; leave it out", o.Jump)
 		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
-			return s.refuse(o, "residual blocks do without it; leave it out, or take {blocks} plain")
+			return s.refuse(o, "residual blocks do without it; leave it out, or take --blocks plain")
 		default:
-			return s.refuse(o, "belongs to a decoupled model; give {decoupled}, or leave it out")
+			return s.refuse(o, "belongs to a decoupled model; give --decoupled, or leave it out")
 		}
 	}
 	return nil
@@ -232,7 +232,7 @@ func (r *Resolved) checkModel(given []string) error {
 func (r *Resolved) OwnPass() string {
 	for _, s := range r.apply() {
 		if s.ownPass != nil && s.ownPass(r) {
-			return refusal.Setting(s.Name).String() + " " + s.Text(&r.Options)
+			return "--" + s.Name + " " + s.Text(&r.Options)
 		}
 	}
 	return ""
@@ -248,7 +248,7 @@ func (o *Options) Given() string {
 	text := ""
 	for _, s := range settings {
 		if s.Name == "model" || s.differs(o) {
-			text += " " + refusal.Setting(s.Name).String() + " " + s.Text(o)
+			text += " --" + s.Name + " " + s.Text(o)
 		}
 	}
 	return strings.TrimPrefix(text, " ")
@@ -303,7 +303,7 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has "+
 			"labels, or with the flags of its format that name some, as the help of weft import FORMAT "+
-			"lists them; or learn edges with {task} %s", task.Link)
+			"lists them; or learn edges with --task %s", task.Link)
 	}
 	if err := r.checkFeatures(whole); err != nil {
 		return err
@@ -321,14 +321,14 @@ func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
 // CheckSome refuses a model or a mesh that cannot predict some vertices alone.
 func (r *Resolved) CheckSome() error {
 	if gnn.OverAll(r.Norm) && r.Uses("norm") {
-		return refusal.Errorf("{norm} %s takes its mean over all vertices, so that no vertex can be predicted "+
-			"without the others; predict all, without {vertices} and {unlabelled}", r.Norm)
+		return refusal.Errorf("--norm %s takes its mean over all vertices, so that no vertex can be "+
+			"predicted without the others; predict all, without --vertices and --unlabelled", r.Norm)
 	}
 	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
 		return nil
 	}
 	return refusal.Errorf("one worker or the graph axis predicts some vertices alone, and the mesh has "+
-		"other axes; give {parallel} graph=%d", r.Workers)
+		"other axes; give --parallel graph=%d", r.Workers)
 }
 
 // BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
@@ -352,11 +352,11 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	}
 	if r.RequireEdgeFeatures && !gnn.ReadEdgeFeatures(blocks) {
 		if r.Uses("use-edge-features") {
-			return nil, refusal.Errorf("{require-edge-features}: the model %s uses edge features only with "+
-				"{use-edge-features}; give that, or leave it out", r.Model)
+			return nil, refusal.Errorf("--require-edge-features: the model %s uses edge features only with "+
+				"--use-edge-features; give that, or leave it out", r.Model)
 		}
-		return nil, refusal.Errorf("{require-edge-features}: the model %s does not use edge features; take "+
-			"{model} %s, or leave it out", r.Model, modelsWith(usesFeatures))
+		return nil, refusal.Errorf("--require-edge-features: the model %s does not use edge features; take "+
+			"--model %s, or leave it out", r.Model, modelsWith(usesFeatures))
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
 		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
@@ -383,8 +383,8 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	if whole.FeatureColumns > 0 || kind.Featureless || r.NodeEmbedding > 0 {
 		return nil
 	}
-	return refusal.Graph.Errorf("the graph has no features; import it with {random-features} N, or with "+
-		"features of its own; or have some learned with {node-embedding} N; or take {model} %s, which needs "+
+	return refusal.Graph.Errorf("the graph has no features; import it with --random-features N, or with "+
+		"features of its own; or have some learned with --node-embedding N; or take --model %s, which needs "+
 		"none", strings.Join(gnn.Featureless(), " or "))
 }
 

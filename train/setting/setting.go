@@ -232,12 +232,12 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 
 // refuse is a refusal of the setting's value in o. message says why, in the form of refusal.Errorf.
 func (s Setting) refuse(o *Options, message string, args ...any) error {
-	return refusal.Errorf("{"+s.Name+"} %s: "+message, append([]any{s.Text(o)}, args...)...)
+	return refusal.Errorf("--"+s.Name+" %s: "+message, append([]any{s.Text(o)}, args...)...)
 }
 
 // refuseOnMesh is a refusal of the setting's value on the mesh.
 func (s Setting) refuseOnMesh(r *Resolved, message string, args ...any) error {
-	return refusal.Errorf("{"+s.Name+"} %s on the mesh %s: "+message,
+	return refusal.Errorf("--"+s.Name+" %s on the mesh %s: "+message,
 		append([]any{s.Text(&r.Options), Axes(r.Mesh)}, args...)...)
 }
 
@@ -245,13 +245,13 @@ func (s Setting) refuseOnMesh(r *Resolved, message string, args ...any) error {
 func (s Setting) refuseUnused(m mesh.Mesh, o *Options) error {
 	switch {
 	case s.axis == "":
-		return s.refuse(o, "belongs to a mesh of more than one worker; give {parallel} graph=N, or leave it "+
+		return s.refuse(o, "belongs to a mesh of more than one worker; give --parallel graph=N, or leave it "+
 			"out")
 	case *along(&m, s.axis) > 1:
 		return s.refuse(o, "the %s axis of the mesh %s does without it; leave it out, or take "+
-			"{parallel} %s=%d", s.beside, Axes(m), s.axis, m.Workers())
+			"--parallel %s=%d", s.beside, Axes(m), s.axis, m.Workers())
 	}
-	return s.refuse(o, "belongs to the %s axis of a mesh; give {parallel} %s=N with more than one worker, "+
+	return s.refuse(o, "belongs to the %s axis of a mesh; give --parallel %s=N with more than one worker, "+
 		"or leave it out", s.axis, s.axis)
 }
 
@@ -344,7 +344,7 @@ func (s Setting) several(text string) string {
 	case !strings.ContainsAny(text, ", "):
 		return ""
 	case s.Name == "hidden":
-		return refusal.Sprintf(": all hidden layers have one width, and {layers} says how many layers there are")
+		return ": all hidden layers have one width, and --layers says how many layers there are"
 	}
 	return "; weft sweep trains with several values"
 }
@@ -367,7 +367,7 @@ func (s Setting) reject(o *Options) string {
 			return ""
 		}
 		if s.number != "" && isNumber(v) {
-			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number),
+			return fmt.Sprintf("a number is for --%s now; here %s", s.number,
 				suggest.OneOf(v, s.Choices))
 		}
 		return s.unknown(v)

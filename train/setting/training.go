@@ -32,10 +32,11 @@ var trainingSettings = []Setting{
 			case r.DropEdge == 0:
 			case m.Stages > 1:
 				return s.refuseOnMesh(r, "the edges of a stage's chunks are those of all epochs; leave it out, "+
-					"or take {parallel} graph=%d", r.Workers)
+					"or take --parallel graph=%d", r.Workers)
 			case m.Partitions > 1 && r.Halo != edges.HaloRows:
-				return refusal.Errorf("{drop-edge} %v with {halo} %s: partial sums are of the same edges in all "+
-					"epochs; take {halo} %s, or leave {drop-edge} out", r.DropEdge, r.Halo, edges.HaloRows)
+				return refusal.Errorf("--drop-edge %v with --halo %s: partial sums are of the same edges in "+
+					"all epochs; take --halo %s, or leave --drop-edge out", r.DropEdge, r.Halo,
+					edges.HaloRows)
 			}
 			return nil
 		},
@@ -48,7 +49,7 @@ var trainingSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			if r.LabelInput > 0 && r.Mesh.Stages > 1 {
 				return s.refuseOnMesh(r, "the input of a stage's chunks is that of all epochs; leave it out, "+
-					"or take {parallel} graph=%d", r.Workers)
+					"or take --parallel graph=%d", r.Workers)
 			}
 			return nil
 		},
@@ -110,7 +111,7 @@ var trainingSettings = []Setting{
 		check: func(s Setting, r *Resolved) error {
 			known := r.Kind.Metrics()
 			if r.Metric != metric.Auto && !slices.Contains(known, r.Metric) {
-				return s.refuse(&r.Options, "no measure of {task} %s; %s", r.Task,
+				return s.refuse(&r.Options, "no measure of --task %s; %s", r.Task,
 					suggest.OneOf(r.Metric, known))
 			}
 			return nil

@@ -36,8 +36,8 @@ func (ofClasses) metric(asked string, whole *partition.Whole, l *graph.Labels) (
 func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 	own := &v.Share.Values.Labels
 	if name, text := k.forOneClass(l); name != "" && own.MultiLabel() {
-		return refusal.Errorf("%s %v: it is for one class per vertex, and a vertex of this graph may have "+
-			"several labels", refusal.Setting(name), text)
+		return refusal.Errorf("--%s %v: it is for one class per vertex, and a vertex of this graph may have "+
+			"several labels", name, text)
 	}
 	c := &classes{vertices: v}
 	v.target = c

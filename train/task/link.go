@@ -86,17 +86,17 @@ func (k linkPrediction) Types(s *partition.Share) ([]int, error) {
 func (k linkPrediction) Check(whole *partition.Whole) error {
 	switch given := givenIn(whole); {
 	case len(whole.EdgeSplits) > 0 && k.LinkSplit != DefaultShares:
-		return refusal.Errorf("{link-split} %s: the graph has a split of edges; leave it out, or import "+
+		return refusal.Errorf("--link-split %s: the graph has a split of edges; leave it out, or import "+
 			"the graph without that split", k.LinkSplit)
 	case given != graph.NoNegatives && k.EvalNegatives > 0:
-		return refusal.Errorf("{eval-negatives} %d: the graph's split gives the negative edges; leave it out",
+		return refusal.Errorf("--eval-negatives %d: the graph's split gives the negative edges; leave it out",
 			k.EvalNegatives)
 	}
 	return nil
 }
 
 func (linkPrediction) CheckMeasured(*partition.Whole) error {
-	return refusal.Errorf("{validate}: validates labels of vertices, and {task} %s holds out edges of its "+
+	return refusal.Errorf("--validate: validates labels of vertices, and --task %s holds out edges of its "+
 		"own graph; leave it out", Link)
 }
 
@@ -121,12 +121,12 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	}
 	if !l.any(links.Train) && l.stored() {
 		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph's split of edges has none to train "+
-			"on: {task} %s learns those; import the graph with some, or without that split", Link)}
+			"on: --task %s learns those; import the graph with some, or without that split", Link)}
 	}
 	if !l.any(links.Train) {
-		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: {task} "+
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: --task "+
 			"%s learns those between different vertices of its only type, or of the type that has labels, "+
-			"or of the relations that {link-relation} names, and {link-split} %s divides them", Link,
+			"or of the relations that --link-relation names, and --link-split %s divides them", Link,
 			k.LinkSplit)}
 	}
 	if k.Decoder == DistMult {

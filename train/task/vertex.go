@@ -34,12 +34,12 @@ func (k ofVertices) Check(whole *partition.Whole) error {
 	l := k.loss(of)
 	if l.of != of {
 		fit := lossesThat(func(l loss) bool { return l.of == of })
-		return refusal.Errorf("{loss} %s: for %s, and the graph's labels are %s; take %s, or import other "+
+		return refusal.Errorf("--loss %s: for %s, and the graph's labels are %s; take %s, or import other "+
 			"labels", l.name, l.of, of, strings.Join(fit, ", "))
 	}
 	if name, text := k.forOneClass(l); name != "" && of == (ofValues{}) {
-		return refusal.Errorf("%s %s: for classes, and the graph's labels are values; leave it out",
-			refusal.Setting(name), text)
+		return refusal.Errorf("--%s %s: for classes, and the graph's labels are values; leave it out",
+			name, text)
 	}
 	if k.ClassWeights != NoClassWeights && k.ClassWeights != Balanced { // a file
 		if _, err := readClassWeights(k.ClassWeights, whole.Classes); err != nil {
@@ -68,8 +68,8 @@ func checkSplit(whole *partition.Whole, split int) error {
 		return err
 	}
 	if whole.Splits[split].Train == 0 {
-		return refusal.Errorf("{split} %d has no training vertices, as its mask or list of them is empty; give "+
-			"another, or draw one with {split} random:60/20/20", split)
+		return refusal.Errorf("--split %d has no training vertices, as its mask or list of them is empty; "+
+			"give another, or draw one with --split random:60/20/20", split)
 	}
 	return nil
 }
@@ -82,14 +82,10 @@ func checkSplits(whole *partition.Whole, split int) error {
 		if whole.Graphs > 0 {
 			rule = fmt.Sprintf("graphs:60/20/20, percent of its %d graphs, or %s", whole.Graphs, rule)
 		}
-		other := "for a training or in an import"
-		if refusal.ToProgram() {
-			other = "or by the graph's MakeSplits"
-		}
 		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; "+
-			"draw one with {split} %s, %s", rule, other)
+			"draw one with --split %s, for a training or in an import", rule)
 	case split >= len(splits):
-		return refusal.Errorf("{split} %d: the number of splits that the graph has is %d, and they count "+
+		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", split, len(splits))
 	}
 	return nil

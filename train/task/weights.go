@@ -24,19 +24,19 @@ const (
 func readClassWeights(path string, classes int) (weights []float64, err error) {
 	text, err := regular.ReadFile(path)
 	if err != nil {
-		return nil, refusal.Errorf("{class-weights} %w; it is none, balanced, or a file with a weight for "+
+		return nil, refusal.Errorf("--class-weights %w; it is none, balanced, or a file with a weight for "+
 			"each class", err)
 	}
 	for _, field := range bytes.Fields(text) {
 		w, err := strconv.ParseFloat(string(field), 64)
 		if err != nil || !(w >= 0) || math.IsInf(w, 0) {
-			return nil, refusal.Errorf("{class-weights} %s: %.40q is no weight, which is a number from 0",
+			return nil, refusal.Errorf("--class-weights %s: %.40q is no weight, which is a number from 0",
 				path, field)
 		}
 		weights = append(weights, w)
 	}
 	if len(weights) != classes || slices.Max(weights) == 0 {
-		return nil, refusal.Errorf("{class-weights} %s: %d weights, where the graph has %d classes: give "+
+		return nil, refusal.Errorf("--class-weights %s: %d weights, where the graph has %d classes: give "+
 			"one for each in their order, not all 0", path, len(weights), classes)
 	}
 	return weights, nil
@@ -62,7 +62,7 @@ func (c *classes) weigh(asked string) (err error) {
 		return err
 	}
 	if c.train.total == 0 {
-		return &launch.Common{Err: refusal.Errorf("{class-weights} %s: the classes of all training "+
+		return &launch.Common{Err: refusal.Errorf("--class-weights %s: the classes of all training "+
 			"vertices weigh 0, so there is nothing to learn", asked)}
 	}
 	return nil
@@ -93,7 +93,7 @@ func (c *classes) balance(weights []float64) error {
 // sameOnAll refuses weights that workers have read from different files.
 func (c *classes) sameOnAll(path string) error {
 	return launch.Ranks{Comm: c.World}.Agree(fmt.Sprint(c.targets.Weights), func(int, string, string) error {
-		return refusal.Errorf("{class-weights} %s: the workers read different weights: all machines need the "+
-			"same file", path)
+		return refusal.Errorf("--class-weights %s: the workers read different weights: all machines need "+
+			"the same file", path)
 	})
 }

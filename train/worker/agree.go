@@ -104,9 +104,9 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	case counts[0] > 0:
 		return &launch.Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &launch.Common{Err: refusal.Weights.Of(errors.New(refusal.Sprintf("the weights give values " +
+		return &launch.Common{Err: refusal.Weights.Of(errors.New("the weights give values " +
 			"that are not finite on this graph; were they trained on such features, with the same " +
-			"{normalize-features}?")))}
+			"--normalize-features?"))}
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 			s = nil
 		case len(s.Means) != t.FeatureColumns || len(s.Deviations) != t.FeatureColumns:
 			return nil, refusal.Weights.Errorf("the weights lack %s and %s of the %d features that they were "+
-				"trained on; was the model trained with {normalize-features} standard?", means, deviations,
+				"trained on; was the model trained with --normalize-features standard?", means, deviations,
 				t.FeatureColumns)
 		}
 		all = append(all, s)

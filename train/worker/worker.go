@@ -118,7 +118,7 @@ func (v *Validation) named(err error) error {
 	if !refusal.Is(err) {
 		return err
 	}
-	return &launch.Common{Err: refusal.Errorf("{validate} %s: %v", v.Dataset, err)}
+	return &launch.Common{Err: refusal.Errorf("--validate %s: %v", v.Dataset, err)}
 }
 
 // New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
@@ -165,13 +165,13 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 	}
 	validation := w.validation()
 	if c.Select == setting.SelectLoss && validation.Validates() && !validation.HasValidationLoss() {
-		return nil, &launch.Common{Err: refusal.Errorf("{select} %s: there is no validation loss, as the "+
-			"classes of all validation vertices weigh 0; take {select} %s, or other class weights "+
-			"({class-weights})", c.Select, setting.SelectMetric)}
+		return nil, &launch.Common{Err: refusal.Errorf("--select %s: there is no validation loss, as the "+
+			"classes of all validation vertices weigh 0; take --select %s, or other class weights "+
+			"(--class-weights)", c.Select, setting.SelectMetric)}
 	}
 	if c.Schedule == optim.PlateauSchedule && !validation.Validates() {
-		return nil, refusal.Errorf("{schedule} %s: nothing is held out for validation; give another split, "+
-			"or take {schedule} %s", c.Schedule, optim.Schedules[0])
+		return nil, refusal.Errorf("--schedule %s: nothing is held out for validation; give another split, "+
+			"or take --schedule %s", c.Schedule, optim.Schedules[0])
 	}
 	if w.Optimizer, err = optim.New(c.Settings, team, w.Params.List); err != nil {
 		return nil, err
@@ -293,11 +293,11 @@ func (c *Config) outputTypes(share *partition.Share) ([]int, error) {
 	case err != nil || kinds == nil:
 		return nil, err
 	case c.Vertices != nil:
-		return nil, refusal.Errorf("{vertices}: lists vertices of the first type, and the model computes " +
+		return nil, refusal.Errorf("--vertices: lists vertices of the first type, and the model computes " +
 			"those of the relations that it learns; leave it out, which predicts all")
 	case c.OwnModel != nil:
-		return nil, refusal.Errorf("{link-relation} %s: a model of your own computes the rows of the first "+
-			"vertex type, and edges between others are asked for; name a model with {model}", c.LinkRelation)
+		return nil, refusal.Errorf("--link-relation %s: a model of your own computes the rows of the first "+
+			"vertex type, and edges between others are asked for; name a model with --model", c.LinkRelation)
 	}
 	return kinds, nil
 }
@@ -531,7 +531,7 @@ func ReadInit(path string) (nn.State, error) {
 // ofInit names the file in an error about the weights that training starts from.
 func ofInit(path string, err error) error {
 	if refusal.Weights.In(err) {
-		return refusal.Errorf("{init} %s: %w", path, err)
+		return refusal.Errorf("--init %s: %w", path, err)
 	}
 	return err
 }

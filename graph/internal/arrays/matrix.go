@@ -275,8 +275,8 @@ func (c *collector) matrix() (m *Matrix, err error) {
 		m.Features = graph.Features{Columns: c.columns, Dense: c.dense}
 		return m, nil
 	}
-	m.Note = fmt.Sprintf("%.2g %% of the feature values are not zero: stored as sparse rows (%s keeps "+
-		"them dense)",
-		100*float64(c.nonzero)/(float64(c.rows)*float64(c.columns)), refusal.Setting("dense-features"))
+	m.Note = fmt.Sprintf("%.2g %% of the feature values are not zero: stored as sparse rows "+
+		"(--dense-features keeps them dense)",
+		100*float64(c.nonzero)/(float64(c.rows)*float64(c.columns)))
 	return m, nil
 }

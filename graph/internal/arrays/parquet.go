@@ -37,8 +37,8 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 		case label.Kind >= table.Truths:
 			return nil, fmt.Errorf("column %q does not hold one label per row", label.Name)
 		case n.text && as == Values:
-			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave %s out "+
-				"for names of classes", label.Name, refusal.Setting("values"))
+			return nil, fmt.Errorf("column %q holds text, and values to predict are numbers; leave --values "+
+				"out for names of classes", label.Name)
 		case id < 0:
 			return order, nil
 		case columns[id].Kind >= table.Truths || columns[id].Kind == table.Reals:

@@ -156,8 +156,8 @@ func (t *numbers) parse(line []byte) (row bool, err error) {
 				"names of classes in a file of their own, "+
 				"as a column beside that of ids or alone", field, t.columns)
 		case !ok && t.as == Values:
-			return false, fmt.Errorf("%.40q is not a number, as values to predict are; leave %s out for "+
-				"names of classes", field, refusal.Setting("values"))
+			return false, fmt.Errorf("%.40q is not a number, as values to predict are; leave --values out "+
+				"for names of classes", field)
 		case !ok:
 			return false, fmt.Errorf("%.40q is not a number; classes are numbers too, from 0, or all are "+
 				"names", field)
