@@ -153,7 +153,7 @@ func TestLabelInputRefused(t *testing.T) {
 		change string
 		says   string
 	}{
-		"pipeline": {g, "parallel pipeline=2", "take parallel graph=2"},
+		"pipeline": {g, "parallel pipeline=2", "take --parallel graph=2"},
 		"values":   {withValues(g), "", "the labels of the graph are values"},
 		"types":    {severalTypes(t), "model rgcn", "vertex types"},
 		"bare":     {&bare, "node-embedding 8", "the graph has no features"},

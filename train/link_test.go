@@ -190,19 +190,19 @@ func TestLinksRefused(t *testing.T) {
 		change string
 		want   string
 	}{
-		{g, "task vertex, out-features 0, decoder distmult", "decoder distmult: belongs to task link"},
-		{g, "split 1", "split 1: belongs to task vertex"},
-		{g, "metric accuracy", "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
+		{g, "task vertex, out-features 0, decoder distmult", "--decoder distmult: belongs to --task link"},
+		{g, "split 1", "--split 1: belongs to --task vertex"},
+		{g, "metric accuracy", "--metric accuracy: no measure of --task link; it is one of roc-auc, mrr"},
 		{g, "link-relation vertex,other,vertex", "link-relation vertex,other,vertex: the graph has no " +
 			"such relation; did you mean vertex,edge,vertex?"},
-		{g, "task vertex, out-features 0, link-relation a,b,c", "link-relation a,b,c: belongs to task link"},
+		{g, "task vertex, out-features 0, link-relation a,b,c", "--link-relation a,b,c: belongs to --task link"},
 		{types, "model rgcn, link-relation b,y,a;a,rev_y,b", "link-relation a,rev_y,b: the reverse of " +
 			"another one"},
 		{types, "model rgcn, link-relation b,y,a;b,y,a", "link-relation b,y,a: stands twice"},
 		{types, "model rgcn, link-relation b,y,a, decoupled", "decoupled: its rounds end in the rows of " +
 			"the first vertex type"},
-		{types, "model rgcn, link-relation b,y,a, parallel pipeline=2", "take parallel graph=2 or tensor=2"},
-		{g, "parallel pipeline=2", "take parallel graph=2 or tensor=2"},
+		{types, "model rgcn, link-relation b,y,a, parallel pipeline=2", "take --parallel graph=2 or tensor=2"},
+		{g, "parallel pipeline=2", "take --parallel graph=2 or tensor=2"},
 		{untrained, "", "the graph's split of edges has none to train on"},
 		{&lonely, "", "the graph has no edges to train on"},
 		{&between, "model rgcn", "no edges to train on"},

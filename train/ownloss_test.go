@@ -191,10 +191,10 @@ func TestOwnLossOfValues(t *testing.T) {
 func TestOwnLossRefuses(t *testing.T) {
 	g := tangle(t, 300, 10)
 	for want, change := range map[string]string{
-		"task link: ":              "task link",
-		"loss focal: ":             "loss focal",
-		"class-weights balanced: ": "class-weights balanced",
-		"label-smoothing 0.1: ":    "label-smoothing .1",
+		"--task link: ":              "task link",
+		"--loss focal: ":             "loss focal",
+		"--class-weights balanced: ": "class-weights balanced",
+		"--label-smoothing 0.1: ":    "label-smoothing .1",
 	} {
 		o := ownOptions("sage", "graph=1")
 		o = given(o, change)

@@ -37,31 +37,31 @@ func TestPipelineRefuses(t *testing.T) {
 		model []gnn.BlockSpec // nil: the named one
 		want  string
 	}{
-		{of(3, 1, 1), "", nil, "and the model has 2; take parallel graph=3"},
+		{of(3, 1, 1), "", nil, "and the model has 2; take --parallel graph=3"},
 		{
 			of(4, 1, 1), "",
 			[]gnn.BlockSpec{layer, layer},
-			"and the model has 2; take parallel graph=2,pipeline=2",
+			"and the model has 2; take --parallel graph=2,pipeline=2",
 		},
 		{
 			of(2, 1, 2), "aggregation-chunks 3", nil,
-			"aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with chunks N",
+			"--aggregation-chunks 3 on the mesh tensor=2,pipeline=2: a chunk of the pipeline is aggregated at once; leave it out, or take more chunks with --chunks N",
 		},
-		{of(2, 2, 1), "norm batch", nil, "take norm layer, or chunks 2: a chunk for each partition"},
+		{of(2, 2, 1), "norm batch", nil, "take --norm layer, or --chunks 2: a chunk for each partition"},
 		{
 			of(2, 2, 1), "norm graph", nil,
 			"norm graph on the mesh graph=2,pipeline=2: its mean is over all vertices",
 		},
 		{
 			of(2, 2, 1), "aggregation-order transform-first", nil,
-			"leave it out, or take chunks 2: a chunk for each partition",
+			"leave it out, or take --chunks 2: a chunk for each partition",
 		},
-		{of(2, 2, 1), "norm batch, chunks 4", nil, "take norm layer, or chunks 2"},
-		{of(2, 2, 1), "chunks 5", nil, "take chunks 4 or 6"},
-		{of(2, 2, 1), "chunks 1", nil, "take chunks 2 or more"},
+		{of(2, 2, 1), "norm batch, chunks 4", nil, "take --norm layer, or --chunks 2"},
+		{of(2, 2, 1), "chunks 5", nil, "take --chunks 4 or 6"},
+		{of(2, 2, 1), "chunks 1", nil, "take --chunks 2 or more"},
 		{of(2, 1, 1), "chunks 65536", nil, "give at most "},
 		{of(2, 2, 1), "prefetch 3", nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
-		{of(1, 2, 1), "chunks 4", nil, "chunks 4: belongs to the pipeline axis of a mesh"},
+		{of(1, 2, 1), "chunks 4", nil, "--chunks 4: belongs to the pipeline axis of a mesh"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			o := Defaults()

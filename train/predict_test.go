@@ -62,7 +62,7 @@ func TestVerticesAreRefused(t *testing.T) {
 			fmt.Sprintf("vertices: entry 1, vertex %d, is out of the range", g.Vertices()),
 		},
 		{o, []int32{0, -1}, "vertices: entry 2, vertex -1, is out of the range"},
-		{sliced, []int32{0}, "give parallel graph=2"},
+		{sliced, []int32{0}, "give --parallel graph=2"},
 	} {
 		_, err := (&Job{Graph: g, Options: c.options, Vertices: c.list}).
 			Predict(context.Background(), weights, Logits)

@@ -324,8 +324,8 @@ func TestResumeOfAnOlderLateHalo(t *testing.T) {
 	from.Run = bytes.ReplaceAll(from.Run, []byte(ofInputs), nil)
 	j := &Job{Graph: g, Options: o}
 	follow(j, folder, from)
-	want := "parallel graph=3: the late halo in " + from.Path +
-		" is of a version of weft that sent other rows; take parallel tensor=3, which needs none"
+	want := "--parallel graph=3: the late halo in " + from.Path +
+		" is of a version of weft that sent other rows; take --parallel tensor=3, which needs none"
 	_, err := j.Run(context.Background())
 	assert.EqualRefusal(t, err, want)
 }

@@ -15,7 +15,7 @@ import (
 // TestSetupTraffic compares what a run sends besides its epochs with formulas of the number of ranks. Each
 // partition is an arc of a ring, so that it needs one row of each of two others.
 func TestSetupTraffic(t *testing.T) {
-	const arc, version, simd, settings = 7, "1.2", "avx512", "--lr 3"
+	const arc, version, simd, settings = 7, "1.2", "avx512", "lr 3"
 	for _, n := range []int{4, 9, 16} {
 		g := ringed(t, int32(arc*n), 1)
 		of := make([]int32, arc*n)

@@ -213,14 +213,14 @@ func TestValidateRefuses(t *testing.T) {
 		"the graph has no split into training": func(other *graph.Graph, _ *Options) {
 			other.Splits = nil
 		},
-		"split 0 has no validation vertices; import it with split val": func(other *graph.Graph, _ *Options) {
+		"--split 0 has no validation vertices; import it with --split val": func(other *graph.Graph, _ *Options) {
 			other.Splits = []graph.Split{{Train: []int64{1}}}
 		},
 		"with a row for each vertex of its graph": func(_ *graph.Graph, o *Options) {
 			o.Model, o.NodeEmbedding = "sage", 4
 		},
-		"model gine: it uses edge features, and the edges have none; import the graph with those of its " +
-			"source, or take model gin": func(other *graph.Graph, o *Options) {
+		"--model gine: it uses edge features, and the edges have none; import the graph with those of its " +
+			"source, or take --model gin": func(other *graph.Graph, o *Options) {
 			o.Model, other.Relations[0].EdgeColumns, other.Relations[0].EdgeFeatures = "gine", 0, nil
 		},
 		"the model has convs.0.lin.weight as [1 13] there, and as [3 13] on the graph that is trained on": func(other *graph.Graph, o *Options) {
@@ -244,7 +244,7 @@ func TestValidateRefuses(t *testing.T) {
 		if !refusal.Is(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want a refusal with %q", err, want)
 		} else if o.Task != task.Link && o.Validate == "" &&
-			!strings.HasPrefix(err.Error(), "validate other: ") {
+			!strings.HasPrefix(err.Error(), "--validate other: ") {
 			t.Errorf("error %v does not begin with the setting and the graph", err)
 		}
 	}

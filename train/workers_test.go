@@ -136,8 +136,8 @@ func TestValidationOfWeightZero(t *testing.T) {
 			one.Val, one.BestEpoch)
 	}
 	o.Select = setting.SelectLoss
-	const want = "select loss: there is no validation loss, as the classes of all validation vertices " +
-		"weigh 0; take select metric, or other class weights (class-weights)"
+	const want = "--select loss: there is no validation loss, as the classes of all validation vertices " +
+		"weigh 0; take --select metric, or other class weights (--class-weights)"
 	_, err := onMesh(g, o, "graph=2").Run(t.Context())
 	assert.EqualRefusal(t, err, want, "selection by the loss")
 }
@@ -477,5 +477,5 @@ func TestSmoothingOfSeveralLabels(t *testing.T) {
 	g.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Vertices())}
 	o := given(Defaults(), "label-smoothing .1")
 	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
-	assert.RefusedFor(t, err, "label-smoothing 0.1: it is for one class per vertex", "")
+	assert.RefusedFor(t, err, "--label-smoothing 0.1: it is for one class per vertex", "")
 }

@@ -83,7 +83,7 @@ func TestTriple(t *testing.T) {
 		{`<a:s> <a:p> -1 .`, "!Turtle"},
 		{`<a:s> <a:p> true .`, "!Turtle"},
 		// So is a table of labels, which is given by flags.
-		{"bond\tid\tlabel_mutagenic", "!this is a table, its columns between tabs: give it with train, " +
+		{"bond\tid\tlabel_mutagenic", "!this is a table, its columns between tabs: give it with --train, " +
 			"--val or --test, and the triples in N-Triples"},
 		{"http://x/anna\tred", "!this is a table"},
 		{"1\tred", "!this is a table"},

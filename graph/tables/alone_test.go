@@ -194,7 +194,7 @@ func TestEdgeColumns(t *testing.T) {
 		var notes []string
 		if c.leftOut != "" {
 			notes = []string{c.l.Path + ": columns left out: " + c.leftOut +
-				"; an import takes them with edge-weights and edge-features"}
+				"; an import takes them with --edge-weights and --edge-features"}
 		}
 		assert.Equal(t, notes, g.Notes, name)
 	}

@@ -94,7 +94,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 		}
 		g, err := readList(o)
 		require.NoError(t, err)
-		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; values takes them "+
+		want := fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; --values takes them "+
 			"for values to predict", o.Labels, c.classes, c.vertices)
 		if got := slices.Contains(g.Notes, want); got != c.said || g.Labels.Continuous() != c.values {
 			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Labels.Continuous())

@@ -107,7 +107,7 @@ func TestPerhapsFrom1(t *testing.T) {
 		require.NoError(t, err)
 		var want []string
 		if c.warned {
-			want = []string{edges + ": vertex 0 has no edge, no features: ids from 1? first-id 1"}
+			want = []string{edges + ": vertex 0 has no edge, no features: ids from 1? --first-id 1"}
 		}
 		assert.Equal(t, want, g.Warnings, "%+v", c.o)
 	}

@@ -92,5 +92,5 @@ func TestBeforeOfLabels(t *testing.T) {
 	alone := Table{Answers: []Answer{Change}}
 	_, err = alone.Check(2)
 	assert.Refused(t, err, "change: compares with the predictions before an addition; give "+
-		"changed, too")
+		"--changed, too")
 }

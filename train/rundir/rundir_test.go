@@ -284,7 +284,7 @@ func TestRunDirOfALiveRun(t *testing.T) {
 	d := newDir(t, dir)
 	for _, c := range []struct{ end, want string }{
 		{"", "another run is under way in the folder; name a new one"},
-		{"end", "the folder holds a run that can continue: weft train resume "},
+		{"end", "the folder holds a run that can continue: weft train --resume "},
 	} {
 		if c.end != "" {
 			require.NoError(t, d.metrics.Close()) // as a process's end does
@@ -306,7 +306,7 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
 		_, err := New(out, time.Now(), job, "test", "g")
-		assert.Refused(t, err, "out "+out, out)
+		assert.Refused(t, err, "--out "+out, out)
 	}
 	_, err := New(empty, time.Now(), job, "test", "g")
 	assert.NoError(t, err, "an empty folder is refused")
@@ -378,7 +378,7 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 func TestReadRunRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ runJSON, runYAML, want string }{
 		"cut": {`{"format":1`, "", "run.json: damaged: unexpected end of JSON input; train again, or " +
-			"give the weights of the run by init "},
+			"give the weights of the run by --init "},
 		"newer":  {`{"format":7}`, "", "format version 7"},
 		"config": {`{"format":1}`, "hiden: 3", "/run.yaml: line 1: unknown key"},
 		"deep": {
@@ -392,7 +392,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
 		}
 		if _, _, _, err := Read(dir); err == nil || !refusal.Is(err) ||
-			!strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
+			!strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "--config ") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

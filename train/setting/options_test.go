@@ -59,7 +59,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	for optimizer, want := range map[string]string{
 		"adam": "", "adamw": "",
-		"sgd": "adam-beta2 0.9: belongs to optimizer adam or adamw; give that, or leave it out",
+		"sgd": "--adam-beta2 0.9: belongs to --optimizer adam or adamw; give that, or leave it out",
 	} {
 		o := Defaults()
 		o.Optimizer, o.AdamBeta2 = optimizer, .9
@@ -72,45 +72,45 @@ func TestNeeds(t *testing.T) {
 
 func TestResolveRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"model", "nosuch", "model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
-		{"hidden", "-3", "hidden -3: must be at least 1 and at most 1048576"},
-		{"layers", "0", "layers 0"},
-		{"dropout", "1.5", "dropout 1.5: must be at least 0 and below 1"},
-		{"dropout", "1", "dropout 1"},
-		{"input-dropout", "-0.1", "input-dropout -0.1"},
-		{"dropout", "NaN", "dropout NaN"},
-		{"lr", "0", "lr 0: must be above 0"},
-		{"lr", "Inf", "lr +Inf"},
-		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
+		{"model", "nosuch", "--model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
+		{"hidden", "-3", "--hidden -3: must be at least 1 and at most 1048576"},
+		{"layers", "0", "--layers 0"},
+		{"dropout", "1.5", "--dropout 1.5: must be at least 0 and below 1"},
+		{"dropout", "1", "--dropout 1"},
+		{"input-dropout", "-0.1", "--input-dropout -0.1"},
+		{"dropout", "NaN", "--dropout NaN"},
+		{"lr", "0", "--lr 0: must be above 0"},
+		{"lr", "Inf", "--lr +Inf"},
+		{"weight-decay", "-1", "--weight-decay -1: must be at least 0"},
 		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, " +
 			"sigmoid, gelu"},
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
-		{"momentum", "1", "momentum 1: must be at least 0 and below 1"},
-		{"momentum", "0.9", "momentum 0.9: belongs to optimizer sgd; give that, or leave it out"},
-		{"adam-beta2", "0", "adam-beta2 0: must be above 0 and below 1"},
-		{"adam-beta2", "1", "adam-beta2 1: must be above 0 and below 1"},
-		{"warmup", "-1", "warmup -1: must be at least 0"},
-		{"plateau-factor", "1", "plateau-factor 1: must be above 0 and below 1"},
-		{"plateau-factor", "0.5", "plateau-factor 0.5: belongs to schedule plateau; give that, or " +
+		{"momentum", "1", "--momentum 1: must be at least 0 and below 1"},
+		{"momentum", "0.9", "--momentum 0.9: belongs to --optimizer sgd; give that, or leave it out"},
+		{"adam-beta2", "0", "--adam-beta2 0: must be above 0 and below 1"},
+		{"adam-beta2", "1", "--adam-beta2 1: must be above 0 and below 1"},
+		{"warmup", "-1", "--warmup -1: must be at least 0"},
+		{"plateau-factor", "1", "--plateau-factor 1: must be above 0 and below 1"},
+		{"plateau-factor", "0.5", "--plateau-factor 0.5: belongs to --schedule plateau; give that, or " +
 			"leave it out"},
-		{"plateau-patience", "3", "plateau-patience 3: belongs to schedule plateau; give that, or " +
+		{"plateau-patience", "3", "--plateau-patience 3: belongs to --schedule plateau; give that, or " +
 			"leave it out"},
 		{
 			"norm", "instance",
-			"norm instance: unknown norm; it is one of auto, none, batch, layer, graph, pair",
+			"--norm instance: unknown norm; it is one of auto, none, batch, layer, graph, pair",
 		},
-		{"precision", "f16", "precision f16"},
-		{"recompute", "some", "recompute some: unknown recompute; it is one of auto, none, blocks"},
+		{"precision", "f16", "--precision f16"},
+		{"recompute", "some", "--recompute some: unknown recompute; it is one of auto, none, blocks"},
 		{"parallel", "graph=0", "mesh"},
 		{"parallel", "pipeline=4", "pipeline=4: each stage has a layer (one that aggregates, where a " +
-			"model has such), and the model has 2; take parallel graph=2,pipeline=2"},
-		{"parallel", "pipeline=3", "the model has 2; take parallel graph=3"},
+			"model has such), and the model has 2; take --parallel graph=2,pipeline=2"},
+		{"parallel", "pipeline=3", "the model has 2; take --parallel graph=3"},
 		{"parallel", "nosuch=2", `no axis "nosuch"`},
 		{"parallel", "graph=1,graph=1", "twice"},
 		{"parallel", "graph", "AXIS=N"},
-		{"label-smoothing", "1", "label-smoothing 1"},
-		{"loss", "hinge", "loss hinge: unknown loss"},
-		{"focal-gamma", "-1", "focal-gamma -1"},
+		{"label-smoothing", "1", "--label-smoothing 1"},
+		{"loss", "hinge", "--loss hinge: unknown loss"},
+		{"focal-gamma", "-1", "--focal-gamma -1"},
 	} {
 		o := Defaults()
 		s, _ := settingNamed(c.name)
@@ -144,7 +144,7 @@ func TestTurnedOffOnAnyMesh(t *testing.T) {
 		_, err := o.Resolve("halo-delay", "halo-smoothing", "wire-schedule", "keep-halo")
 		assert.NoError(t, err)
 		for _, name := range []string{"halo", "prefetch", "chunks"} {
-			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), name) {
+			if _, err := o.Resolve(name); err == nil || !strings.HasPrefix(err.Error(), "--"+name) {
 				t.Errorf("%s on %q: %v", name, parallel, err)
 			}
 		}
@@ -159,7 +159,7 @@ func TestHeadsDivideHidden(t *testing.T) {
 	o.Model = "gcn"
 	_, err = o.Resolve()
 	assert.NoError(t, err, "gcn has no heads")
-	want := "heads 4: the model gcn does not use it; leave it out, or take model gat, gatv2, transformer"
+	want := "--heads 4: the model gcn does not use it; leave it out, or take --model gat, gatv2, transformer"
 	_, err = o.Resolve("heads")
 	assert.EqualError(t, err, want, "heads of gcn, given")
 	assert.Equal(t, []string{"heads"}, o.Unused())
@@ -173,27 +173,27 @@ func TestDelayRefuses(t *testing.T) {
 		want              string // empty when it is accepted
 	}{
 		{mesh: "graph=2", smoothing: "both", delay: 1},
-		{mesh: "graph=2", smoothing: "features", want: "halo-smoothing features: belongs to halo-delay 1; " +
+		{mesh: "graph=2", smoothing: "features", want: "--halo-smoothing features: belongs to --halo-delay 1; " +
 			"give that, or leave it out"},
 		{
 			mesh: "graph=2", smoothing: "none", delay: 2,
-			want: "halo-delay 2: must be at least 0 and at most 1",
+			want: "--halo-delay 2: must be at least 0 and at most 1",
 		},
-		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "halo-delay 1: belongs to the graph axis of " +
-			"a mesh; give parallel graph=N with more than one worker, or leave it out"},
+		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "--halo-delay 1: belongs to the graph axis of " +
+			"a mesh; give --parallel graph=N with more than one worker, or leave it out"},
 		{
 			mesh: "graph=2,tensor=2", smoothing: "none", delay: 1,
-			want: "halo-delay 1 on the mesh graph=2,tensor=2: slices of columns would wait for each other " +
-				"all the same; take parallel graph=4, or leave it out",
+			want: "--halo-delay 1 on the mesh graph=2,tensor=2: slices of columns would wait for each other " +
+				"all the same; take --parallel graph=4, or leave it out",
 		},
 		{
 			mesh: "graph=2,pipeline=2", smoothing: "none", delay: 1,
-			want: "halo-delay 1: the pipeline axis of the mesh graph=2,pipeline=2 does without it; leave " +
-				"it out, or take parallel graph=4",
+			want: "--halo-delay 1: the pipeline axis of the mesh graph=2,pipeline=2 does without it; leave " +
+				"it out, or take --parallel graph=4",
 		},
 		{
 			mesh: "graph=2", smoothing: "none", delay: 1, partitions: 4,
-			want: "halo-delay 1 with partitions 4: partitions that take turns get each other's rows in " +
+			want: "--halo-delay 1 with --partitions 4: partitions that take turns get each other's rows in " +
 				"time; leave one of the two out",
 		},
 	} {
@@ -207,7 +207,7 @@ func TestDelayRefuses(t *testing.T) {
 	}
 	o := Defaults()
 	o.Parallel, o.HaloDelay, o.WireSchedule = "graph=2", 1, axis.WireSchedule{Slope: 5, From: 128}
-	want := "halo-delay 1 with wire-schedule varco: rows of the epoch before have other columns; leave " +
+	want := "--halo-delay 1 with --wire-schedule varco: rows of the epoch before have other columns; leave " +
 		"one of the two out"
 	_, err := o.Resolve()
 	assert.EqualRefusal(t, err, want)
@@ -217,12 +217,12 @@ func TestDelayRefuses(t *testing.T) {
 func TestWireRefuses(t *testing.T) {
 	o := Defaults()
 	o.Precision, o.Wire, o.Parallel = "bf16", axis.Float32, "graph=2"
-	want := "wire f32: with precision bf16 values are stored in bf16, and more bits would tell nothing " +
+	want := "--wire f32: with --precision bf16 values are stored in bf16, and more bits would tell nothing " +
 		"more; leave it out, or take int8 or int4"
 	_, err := o.Resolve()
 	assert.EqualRefusal(t, err, want)
 	o.Wire, o.Parallel = axis.Int8, ""
-	want = "wire int8: belongs to a mesh of more than one worker; give parallel graph=N, or leave it out"
+	want = "--wire int8: belongs to a mesh of more than one worker; give --parallel graph=N, or leave it out"
 	_, err = o.Resolve()
 	assert.EqualRefusal(t, err, want)
 	for precision, wires := range map[string]map[string]kernel.Format{
@@ -256,45 +256,45 @@ func TestFormsRefuse(t *testing.T) {
 			"sage, gat, gin"},
 		{"model gatv2, decoupled, heads 8", "decoupled: the model gatv2 has no decoupled form; it is " +
 			"there for gcn, sage, gat, gin"},
-		{"model gcn, decoupled, direction both", "direction both: a decoupled model aggregates along one " +
-			"direction; take direction in or out"},
+		{"model gcn, decoupled, direction both", "--direction both: a decoupled model aggregates along one " +
+			"direction; take --direction in or out"},
 		{
 			"model gat, decoupled, heads 8",
-			"heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; " +
+			"--heads 8: belongs to the layers of gat that aggregate, which it lacks with --decoupled; " +
 				"leave it out",
 		},
-		{"model gat, decoupled, transform-dropout .5", "transform-dropout 0.5: belongs to the layers of " +
+		{"model gat, decoupled, transform-dropout .5", "--transform-dropout 0.5: belongs to the layers of " +
 			"gat that aggregate"},
-		{"model gin, teleport .1", "teleport 0.1: belongs to a decoupled model; give decoupled, or " +
+		{"model gin, teleport .1", "--teleport 0.1: belongs to a decoupled model; give --decoupled, or " +
 			"leave it out"},
-		{"model gat, attention-gradient stop", "attention-gradient stop: belongs to a decoupled model"},
-		{"model gcn, decoupled, blocks residual", "blocks residual: belongs to the layers of gcn that " +
-			"aggregate, which it lacks with decoupled; leave it out"},
+		{"model gat, attention-gradient stop", "--attention-gradient stop: belongs to a decoupled model"},
+		{"model gcn, decoupled, blocks residual", "--blocks residual: belongs to the layers of gcn that " +
+			"aggregate, which it lacks with --decoupled; leave it out"},
 		{"model gcnii, decoupled", "decoupled: the model gcnii has no decoupled form; it is there for " +
 			"gcn, sage, gat, gin"},
-		{"model gcnii, direction both", "direction both: gcnii aggregates along one direction; take " +
-			"direction in or out"},
-		{"blocks residual, residual", "residual true: residual blocks do without it; leave it out, or " +
-			"take blocks plain"},
-		{"task link, decoder distmult, blocks residual", "decoder distmult: its weights have the name of " +
-			"the linear decoder of blocks residual, decoder.weight; take decoder dot, or blocks plain"},
+		{"model gcnii, direction both", "--direction both: gcnii aggregates along one direction; take " +
+			"--direction in or out"},
+		{"blocks residual, residual", "--residual true: residual blocks do without it; leave it out, or " +
+			"take --blocks plain"},
+		{"task link, decoder distmult, blocks residual", "--decoder distmult: its weights have the name of " +
+			"the linear decoder of --blocks residual, decoder.weight; take --decoder dot, or --blocks plain"},
 		{
 			"model gat, blocks residual, heads 8, output-heads 2",
-			"output-heads 2: residual blocks do without it",
+			"--output-heads 2: residual blocks do without it",
 		},
 		{
 			"aggregation max, aggregation-order transform-first",
-			"aggregation-order transform-first: with aggregation max a layer aggregates first",
+			"--aggregation-order transform-first: with --aggregation max a layer aggregates first",
 		},
-		{"blocks 4", "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
-		{"model rgcn, num-blocks 4, bases 3", "bases 3 and num-blocks 4: relations share weights in one " +
+		{"blocks 4", "--blocks 4: a number is for --num-blocks now; here it is one of plain, residual"},
+		{"model rgcn, num-blocks 4, bases 3", "--bases 3 and --num-blocks 4: relations share weights in one " +
 			"of the two ways; leave one out"},
-		{"model rgcn, num-blocks 5", "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
-		{"model rgcn, num-blocks -1", "num-blocks -1: must be at least 0"},
+		{"model rgcn, num-blocks 5", "--num-blocks 5 does not divide --hidden 64: blocks are of equal size"},
+		{"model rgcn, num-blocks -1", "--num-blocks -1: must be at least 0"},
 		{"model rgcn, num-blocks 4, parallel pipeline=2", ""},
 		{"model rgcn, num-blocks 5, layers 1, hidden 64", ""},
-		{"model rgcn, bases -1", "bases -1: must be at least 0"},
-		{"decoupled, teleport 1", "teleport 1: must be at least 0 and below 1"},
+		{"model rgcn, bases -1", "--bases -1: must be at least 0"},
+		{"decoupled, teleport 1", "--teleport 1: must be at least 0 and below 1"},
 		{"model gat, decoupled, attention-gradient stop, attention-dropout .5", ""},
 		{"model gcn, decoupled, direction out, residual", ""},
 	} {
@@ -403,8 +403,8 @@ func TestReadConfig(t *testing.T) {
 		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: " +
 			"18446744073709551615\n", ""},
 		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
-		{"quality: 1\n", `line 1: unknown key "quality"; weft train help-all lists all settings`},
-		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; lr is the learning rate`},
+		{"quality: 1\n", `line 1: unknown key "quality"; weft train --help-all lists all settings`},
+		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; --lr is the learning rate`},
 		{"edge-batch: 1\n", `line 1: unknown key "edge-batch"; it may be use-edge-`},
 		{"model: gat\nedge-features: true\n", ""}, // of an older run
 		{"edge-features: true\nuse-edge-features: true\n", "line 2: use-edge-features stands twice"},
@@ -446,7 +446,7 @@ func TestReadConfig(t *testing.T) {
 		}
 	}
 	o := Defaults()
-	assert.EqualError(t, ReadConfig("nosuch.yaml", &o), "config nosuch.yaml: no such file or directory")
+	assert.EqualError(t, ReadConfig("nosuch.yaml", &o), "--config nosuch.yaml: no such file or directory")
 }
 
 // A configuration written by a run means the same options again.

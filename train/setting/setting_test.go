@@ -51,7 +51,7 @@ func TestCountsOnAMesh(t *testing.T) {
 		{"rgcn", "", 0, partition.Whole{Vertices: 1}, 2, ""},
 		{"gcn", "graph=2", 4, partition.Whole{Vertices: 3}, 2, ""},
 		{"gcn", "tensor=2", 4, partition.Whole{Vertices: 3}, 2, ""},
-		{"gcn", "pipeline=2", 4, partition.Whole{Vertices: 3}, 2, "take parallel graph=2 or tensor=2"},
+		{"gcn", "pipeline=2", 4, partition.Whole{Vertices: 3}, 2, "take --parallel graph=2 or tensor=2"},
 		{"gcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2}, 2, ""},
 		{"rgcn", "", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
 		{"rgcn", "graph=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
@@ -61,7 +61,7 @@ func TestCountsOnAMesh(t *testing.T) {
 			partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two},
 			2,
 			"the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take " +
-				"parallel graph=2 or tensor=2, which",
+				"--parallel graph=2 or tensor=2, which",
 		},
 	} {
 		o := Defaults()
@@ -99,7 +99,7 @@ func TestNormsOfSeveralGraphs(t *testing.T) {
 		o.Model, o.Norm = c.model, c.norm
 		r, err := o.Resolve()
 		require.NoError(t, err)
-		want := fmt.Sprintf("norm %s: its statistics are those of one graph, and the store has %d graphs; "+
+		want := fmt.Sprintf("--norm %s: its statistics are those of one graph, and the store has %d graphs; "+
 			"take batch or layer, or give one graph", c.norm, c.graphs)
 		err = r.CheckCounts(&partition.Whole{Vertices: 9, FeatureColumns: 2, Graphs: c.graphs}, 2)
 		if c.refused && (!refusal.Is(err) || err.Error() != want) || !c.refused && err != nil {
@@ -118,7 +118,7 @@ func TestMorePartitionsThanVertices(t *testing.T) {
 		parallel   string
 		partitions int
 		named      string
-	}{{"graph=7", 0, "parallel graph=7: "}, {"", 7, "partitions 7: "}, {"graph=2", 7, "partitions 7: "}} {
+	}{{"graph=7", 0, "--parallel graph=7: "}, {"", 7, "--partitions 7: "}, {"graph=2", 7, "--partitions 7: "}} {
 		o := Defaults()
 		o.Parallel, o.Partitions = c.parallel, c.partitions
 		r, err := o.Resolve()
@@ -160,11 +160,11 @@ func TestPartitionsAreRefused(t *testing.T) {
 		want                          string
 	}{
 		{"pipeline=2", 4, 0, "", "partitions 4 on the mesh pipeline=2: a stage divides its rows into chunks"},
-		{"graph=3,tensor=2", 2, 0, "", "take partitions 3 or more"},
-		{"tensor=4", 257, 0, "", "take partitions 256 or less"},
+		{"graph=3,tensor=2", 2, 0, "", "take --partitions 3 or more"},
+		{"tensor=4", 257, 0, "", "take --partitions 256 or less"},
 		{"tensor=2", 4, 3, "", "each of the 4 partitions is aggregated in one chunk"},
-		{"graph=2,tensor=2", 2, 0, "d", "give partitions N, more than the 2 of the mesh"},
-		{"tensor=2", 0, 0, "d", "give partitions N, more than the 1 of the mesh"},
+		{"graph=2,tensor=2", 2, 0, "d", "give --partitions N, more than the 2 of the mesh"},
+		{"tensor=2", 0, 0, "d", "give --partitions N, more than the 1 of the mesh"},
 	} {
 		o := Defaults()
 		o.Layers, o.Parallel, o.Partitions, o.Offload = 3, c.parallel, c.partitions, c.offload

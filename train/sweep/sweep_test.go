@@ -184,7 +184,7 @@ func TestWhatASweepMayBe(t *testing.T) {
 		"seeds: 0\ngrid: {lr: [1]}": "seeds: 0: a number of runs of each combination from 1 to 10000 " +
 			"was expected",
 		"settings: {parallel: auto, model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}": "",
-		"settings: {model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}":                 "with lr 1: heads 3 does not divide hidden 64: each head of gat gets an equal share of the hidden width",
+		"settings: {model: gat, hidden: 64, heads: 3}\ngrid: {lr: [1]}":                 "with lr 1: --heads 3 does not divide --hidden 64: each head of gat gets an equal share of the hidden width",
 		"settings: {lr: 1}\ngrid: {lr: [1]}":                                            "lr stands twice",
 		"seeds: 2\ngrid: {seed: [1]}":                                                   "seed: stands beside seeds; leave one of them out",
 		"settings: {lr: [1, 2]}\ngrid: {epochs: [1]}": "settings: lr: a single value was expected; lists " +

@@ -50,13 +50,13 @@ func TestSplitThatIsNotThere(t *testing.T) {
 		want   string // how the refusal begins, or nothing
 	}{
 		{nil, 0, 0, "the graph has no split into training, validation and test vertices; draw one with " +
-			"split random:60/20/20, or by the graph's MakeSplits"},
+			"--split random:60/20/20, for a training or in an import"},
 		{nil, 20, 0, "the graph has no split into training, validation and test vertices; draw one with " +
-			"split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
+			"--split graphs:60/20/20, percent of its 20 graphs, or random:60/20/20"},
 		{two, 0, 0, ""},
-		{two, 0, 1, "split 1 has no training vertices"},
-		{two, 0, 2, "split 2: the number of splits that the graph has is 2"},
-		{two, 0, 3, "split 3: the number of splits that the graph has is 2"},
+		{two, 0, 1, "--split 1 has no training vertices"},
+		{two, 0, 2, "--split 2: the number of splits that the graph has is 2"},
+		{two, 0, 3, "--split 3: the number of splits that the graph has is 2"},
 	} {
 		got, err := "", New(Goal{
 			Task: Vertex, Split: Split{Number: c.split}, Loss: AutoLoss, ClassWeights: NoClassWeights,
