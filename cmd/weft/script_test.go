@@ -29,7 +29,6 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/npy"
-	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/internal/trace/tracetest"
 	"weft/kernel"

@@ -186,7 +186,7 @@ func TestListsOfAsLinkPredDataset(t *testing.T) {
 			all["test_neg_src"] = dgltest.Of([]int64{1}, 1, 1)
 		}, ring(), ""},
 		"are of one graph of one relation; --edge-split none": {nil, shop(), ""},
-		"has a split of edges twice, as masks and as lists": {nil, masked, Masks},
+		"has a split of edges twice, as masks and as lists":   {nil, masked, Masks},
 	} {
 		o := only
 		o.EdgeSplit = c.split

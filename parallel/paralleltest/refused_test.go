@@ -36,8 +36,8 @@ func TestMessagesRefused(t *testing.T) {
 		{Grid(1, 2, 1), messages(3, true), "messages of 3 columns and sources of 4"},
 		{Grid(1, 1, 2), messages(3, true), "messages of 3 columns and sources of 4"},
 		{Grid(1, 1, 3), messages(5, true), "messages of 5 columns and sources of 4"},
-		{Grid(1, 1, 2), messages(4, false), "take parallel graph=2"},
-		{Grid(1, 2, 3), messages(4, false), "take parallel graph=6"},
+		{Grid(1, 1, 2), messages(4, false), "take --parallel graph=2"},
+		{Grid(1, 2, 3), messages(4, false), "take --parallel graph=6"},
 	} {
 		eachRefuses(t, c.mesh, g, c.want, func(a engine.Axis, tape *autograd.Tape) {
 			x := tape.Constant(tape.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())

@@ -187,7 +187,7 @@ func TestAnswersRefused(t *testing.T) {
 	}
 	for want, order := range map[string]Order{
 		"--top 3: keeps the first rows of an order; give --sort, too": {Top: 3},
-		"top -1: a number of rows from 1 was expected":            {By: "margin", Top: -1},
+		"top -1: a number of rows from 1 was expected":                {By: "margin", Top: -1},
 	} {
 		assert.Refused(t, order.Check(), want)
 	}
