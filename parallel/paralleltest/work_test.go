@@ -37,7 +37,7 @@ func TestWorkAlone(t *testing.T) {
 			}
 			for _, s := range refused {
 				name, _, _ := strings.Cut(s, "=")
-				if _, err := run(2, s); !refusal.Is(err) || !strings.HasPrefix(err.Error(), name+" ") {
+				if _, err := run(2, s); !refusal.Is(err) || !strings.HasPrefix(err.Error(), "--"+name+" ") {
 					t.Errorf("%s: %v, want a refusal of it", s, err)
 				}
 			}
