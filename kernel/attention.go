@@ -5,7 +5,6 @@ import "C"
 
 import (
 	"fmt"
-	"math"
 	"unsafe"
 
 	"weft/tensor"
@@ -126,14 +125,9 @@ func (a Attention) operands() []*tensor.Matrix {
 	return []*tensor.Matrix{a.Source, a.Target, a.Key, a.Edges.Rows, a.Edges.Loops}
 }
 
-// over sets the rows of a pass, those of a, and overParts the parts of hubs.
+// over sets the rows of a pass, those of a.
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {
 	args.edges, args.loops = a.c(), ints(loops)
-}
-
-func overParts(args *C.weft_attention_args, p *parts) {
-	over(args, &p.CSR, p.loops)
-	args.hub = longs(p.row)
 }
 
 // AttentionState is the running softmax of every destination row and head. It can be extended by further
@@ -189,8 +183,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if s.begun {
 		r = r.streams(s.Out, s.Maximum)
 	}
-	t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
-	t.attendHubs(r, args, s, a, e, loops, last)
+	t.edges(r, unsafe.Pointer(&args), e, a.Heads*a.Width)
+	t.attendSegments(r, args, e)
 	rooms.release()
 	s.begun = !last
 	if last {
@@ -199,82 +193,23 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 }
 
-// attendHubs is Attend for the hubs: their parts have states of their own, by which those of the hubs are
-// extended.
-func (t *Team) attendHubs(r routine, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR,
-	loops *tensor.Matrix, last bool,
-) {
-	p := t.parts(e, loops, a.TargetIDs)
-	overParts(&args, p)
-	args.target, args.target_score, args.target_ids = storage(p.copies(a.Target)),
-		floats(p.copies(a.TargetScore)), ints(p.ids)
-	of := &AttentionState{
-		Maximum: t.scratch(tensor.Float32, lanes, a.Heads),
-		Out:     t.scratch(tensor.Float32, lanes, a.Heads*a.Width),
-		sum:     t.scratch(tensor.Float32, lanes, a.Heads),
+// attendSegments is Attend for the rows that are cut: segments have states of their own, by which those of the
+// rows are extended.
+func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
+	heads, width := int(args.heads), int(args.width)
+	b := t.bySegments(e)
+	places := C.weft_merge_states_args{
+		maximum: args.maximum, sum: args.sum, z: args.z, z_type: args.z_type, first: args.first, last: args.last,
+		place_maximum: floats(b.places(tensor.Float32, heads)), place_sum: floats(b.places(tensor.Float32, heads)),
+		place_z: floats(b.places(tensor.Float32, heads*width)), heads: args.heads, width: args.width,
 	}
-	args.maximum, args.sum, args.z, args.z_type = floats(of.Maximum), floats(of.sum),
-		either(of.Out), C.WEFT_FLOAT32
+	args.maximum, args.sum, args.z, args.z_type = places.place_maximum, places.place_sum,
+		unsafe.Pointer(places.place_z), C.WEFT_FLOAT32
 	args.first, args.last = 1, 0
-	var out []float32 // the row's, until all parts are in it
-	for row, begins := range p.each() {
-		if begins {
-			out = numbers(s.Out, row)
-		}
-		p.run(r, unsafe.Pointer(&args))
-		s.merge(row, out, of, s.begun || !begins, !begins && last, last)
-		setNumbers(s.Out, row, out)
-	}
-	of.Maximum.Release()
-	of.Out.Release()
-	of.sum.Release()
-	p.release()
-}
-
-// merge extends the state of a row, whose numbers of Out are out, by those of its parts, one after the other
-// (Milakov & Gimelshein, as in attention.h). The row's own is begun if it holds something; and ended if that
-// is its output, which is a state of sum 1 with the log-sum-exp for a maximum.
-func (s *AttentionState) merge(row int, out []float32, of *AttentionState, begun, ended, last bool) {
-	heads, width := s.Maximum.Cols, s.Out.Cols/s.Maximum.Cols
-	for k := row * heads; k < (row+1)*heads; k++ {
-		z, maximum, sum := out[(k-row*heads)*width:(k-row*heads+1)*width], math.Inf(-1), 0.0
-		switch {
-		case ended:
-			maximum, sum = float64(s.Maximum.Floats()[k]), 1
-		case begun:
-			maximum, sum = float64(s.Maximum.Floats()[k]), float64(s.sum.Floats()[k])
-		default:
-			clear(z)
-		}
-		top := maximum
-		for part := k - row*heads; part < lanes*heads; part += heads {
-			top = max(top, float64(of.Maximum.Floats()[part]))
-		}
-		scale := math.Exp(maximum - top)
-		sum *= scale
-		for c := range z {
-			z[c] *= float32(scale)
-		}
-		for part := k - row*heads; part < lanes*heads; part += heads {
-			scale := math.Exp(float64(of.Maximum.Floats()[part]) - top)
-			sum += scale * float64(of.sum.Floats()[part])
-			for c, v := range of.Out.Floats()[part*width : (part+1)*width] {
-				z[c] += float32(scale) * v
-			}
-		}
-		switch {
-		case last && sum == 0: // no score is above −∞
-			clear(z)
-			s.Maximum.Floats()[k] = 0
-		case last:
-			for c := range z {
-				z[c] /= float32(sum)
-			}
-			s.Maximum.Floats()[k] = float32(top + math.Log(sum))
-		default:
-			s.Maximum.Floats()[k], s.sum.Floats()[k] = float32(top), float32(sum)
-		}
-	}
+	b.run(r, unsafe.Pointer(&args), func(merges C.weft_merges) {
+		places.merges = merges
+		b.merge(on(C.weft_merge_states), unsafe.Pointer(&places), heads, width)
+	})
 }
 
 // RowDots is out_ih = ⟨x_ih, y_ih⟩ over the width of each head, for x and y rows × heads·width.

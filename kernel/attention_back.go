@@ -61,27 +61,21 @@ func (a Attention) picks(e *CSR) bool {
 func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a Attention, e *CSR, loops, g,
 	pack *tensor.Matrix,
 ) {
-	p := t.parts(e, loops, a.TargetIDs)
-	part := args
-	overParts(&part, p)
-	part.whole = 0
-	part.target, part.target_ids = storage(p.copies(a.Target)), ints(p.ids)
-	part.g, part.pack = storage(p.copies(g)), floats(p.copies(pack))
-	part.d_target, part.d_target_score = either(p.sums(d.Target)), floats(p.sums(d.TargetScore))
 	over(&args, e, loops)
+	part := args
 	args.d_target, args.d_type, args.d_target_score = either(d.Target), C.int32_t(typeOf(d.Target)),
 		floats(d.TargetScore)
+	b := t.bySegments(e)
+	part.whole = 0
+	part.d_target, part.d_target_score = either(b.sum(d.Target)), floats(b.sum(d.TargetScore))
 	if sums := a.edgeSums(d); len(sums) > 0 {
 		r := a.backTargetOn(C.weft_attend_back_target_edges, d, e, g, pack)
-		t.backTargetSums(r, args, part, p, a, e, sums)
+		t.backTargetSums(r, args, part, b, a, e, sums)
 	} else {
 		r := a.backTargetOn(C.weft_attend_back_target, d, e, g, pack)
-		t.edges(r, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
-		for range p.each() {
-			p.run(r, unsafe.Pointer(&part))
-		}
+		t.edges(r, unsafe.Pointer(&args), e, a.Heads*a.Width)
+		b.runSums(r, unsafe.Pointer(&part), Accumulate)
 	}
-	p.release()
 }
 
 // backTargetOn is backTarget's kernel, where v1 is that of GATv1.
@@ -107,16 +101,16 @@ func (a Attention) edgeSums(d AttentionGradients) (sums []*tensor.Matrix) {
 }
 
 // backTargetSums is backTarget's pass over the edges, which also adds to sums. They are summed for each tile
-// of rows, and for each part of a hub.
-func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, p *parts, a Attention, e *CSR,
+// of rows, and for each place of segments.
+func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *bySegments, a Attention, e *CSR,
 	sums []*tensor.Matrix,
 ) {
 	n, columns := tiles(e.Rows), 0
 	for _, m := range sums {
 		columns += m.Len()
 	}
-	// Of each tile, and then of each part of hubs; row by row what is still in single precision
-	partial, rows := t.scratch(tensor.Float64, n+lanes, columns), t.scratch(tensor.Float32, n+lanes, columns)
+	// Of each tile, and then of each place; row by row what is still in single precision
+	partial, rows := t.scratch(tensor.Float64, n+partials, columns), t.scratch(tensor.Float32, n+partials, columns)
 	t.Zero(partial)
 	t.Zero(rows)
 	vector := columns // before the columns of a weight of edge features
@@ -133,9 +127,7 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, p *pa
 	t.launch(Shape{e.Rows, a.Heads * a.Width}, e.Entries(), launch{
 		links: one(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: C.WEFT_TILE,
 	})
-	for range p.each() {
-		p.run(r, unsafe.Pointer(&part))
-	}
+	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 	t.mergeTiles(partial, func(c int, v float64) {
 		for _, m := range sums {
 			if c < m.Len() {
@@ -153,27 +145,20 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, p *pa
 func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR,
 	loops, g, pack *tensor.Matrix,
 ) {
-	p := t.parts(transposed, loops, a.SourceIDs)
-	part := args
-	overParts(&part, p)
-	part.source, part.source_score, part.source_ids = storage(p.copies(a.Source)),
-		floats(p.copies(a.SourceScore)), ints(p.ids)
-	part.key = storage(p.copies(a.Key))
-	part.d_source, part.d_source_score, part.d_key = either(p.sums(d.Source)), floats(p.sums(d.SourceScore)),
-		either(p.sums(d.Key))
 	over(&args, transposed, loops)
-	args.feature_rows, part.feature_rows = ints(a.Edges.Transposed), ints(a.Edges.Transposed)
+	args.feature_rows = ints(a.Edges.Transposed)
+	part := args
 	args.d_source, args.d_type, args.d_source_score = either(d.Source), C.int32_t(typeOf(d.Source)),
 		floats(d.SourceScore)
 	args.d_key = either(d.Key)
+	b := t.bySegments(transposed)
+	part.d_source, part.d_source_score, part.d_key = either(b.sum(d.Source)), floats(b.sum(d.SourceScore)),
+		either(b.sum(d.Key))
 	check("rows of edge features", a.Edges.Transposed, 1, transposed.Entries())
 	r := on(a.kernel(C.weft_attend_back_source, C.weft_attend_back_source_v2, C.weft_attend_back_source_dot),
 		append(a.operands(), g)...).needs(transposed.structure()...).
 		needs(a.Source, a.SourceScore, a.Key, a.Edges.Rows).writes(d.Source, d.SourceScore, d.Key).
 		streams(d.Source, d.SourceScore, d.Key).gathers(transposed.Entries(), g, pack, a.Target)
-	t.edges(r, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
-	for range p.each() {
-		p.run(r, unsafe.Pointer(&part))
-	}
-	p.release()
+	t.edges(r, unsafe.Pointer(&args), transposed, a.Heads*a.Width)
+	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 }

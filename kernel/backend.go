@@ -4,7 +4,6 @@ package kernel
 import "C"
 
 import (
-	"slices"
 	"unsafe"
 
 	"weft/tensor"
@@ -41,9 +40,9 @@ type launch struct {
 	first, last int // the rows are first … last−1
 	cost        int // about how many elements are read for each row, or for each entry of a row of by
 	tile        int // how many rows the kernels get at a time, counted from row 0; 0: any number
-	// by has the rows' entries, where these are the work. The kernel skips the rows of skipped.
-	by      *CSR
-	skipped []int
+	// by has the rows' entries, where these are the work. The kernel skips rows that have segments.
+	by       *CSR
+	segments []C.weft_segment // what the kernel runs over in place of rows
 }
 
 // over runs the kernels over rows lo…hi−1, where lo is a multiple of the tile.
@@ -87,6 +86,11 @@ func (c *cpu) parts(elements int) int {
 }
 
 func (c *cpu) run(l launch) {
+	if l.segments != nil {
+		k := l.links[0]
+		c.parallel(len(l.segments), func(i int) { C.weft_run_segment(k.name, k.of, k.args, l.segments[i]) })
+		return
+	}
 	if l.by != nil {
 		bounds := c.balance(&l)
 		c.parallel(len(bounds)-1, func(k int) {
@@ -104,20 +108,20 @@ func (c *cpu) run(l launch) {
 	})
 }
 
-// balance cuts the rows of a launch into ranges whose entries, but for those of skipped rows and counting one
-// more for each row, are about equal.
+// balance cuts the rows of a launch into ranges whose entries, but for those in segments and counting one more
+// for each row, are about equal.
 func (c *cpu) balance(l *launch) []int {
 	if l.first == l.last {
 		return []int{l.first}
 	}
 	indptr := l.by.Indptr.ReadInt64s()
-	without := make([]int, len(l.skipped)+1) // the entries of the first k skipped rows
-	for k, row := range l.skipped {
-		without[k+1] = without[k] + int(indptr[row+1]-indptr[row])
+	apart := l.by.segmentsOf(l.first, l.last)
+	without := make([]int, len(apart.Segments)+1) // the entries of the first k segments
+	for k, s := range apart.Segments {
+		without[k+1] = without[k] + s.End - s.Begin
 	}
 	work := func(row int) int {
-		k, _ := slices.BinarySearch(l.skipped, row)
-		return int(indptr[row]-indptr[l.first]) + row - l.first - without[k]
+		return int(indptr[row]-indptr[l.first]) + row - l.first - without[apart.segmentsBefore(row)]
 	}
 	parts := c.parts(work(l.last) * max(1, l.cost))
 	bounds := make([]int, parts+1)
@@ -201,16 +205,16 @@ func (t *Team) rows(r routine, args unsafe.Pointer, n, cost int) {
 	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: n, cost: cost})
 }
 
-// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
-// for each. The kernel skips the rows of skipped.
-func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
-	t.edgesOf(r, args, a, 0, a.Rows, skipped, cols)
+// edges runs a kernel over the rows of a that are not cut, in ranges of about equal numbers of entries; cols
+// elements are read for each.
+func (t *Team) edges(r routine, args unsafe.Pointer, a *CSR, cols int) {
+	t.edgesOf(r, args, a, 0, a.Rows, cols)
 }
 
-// edgesOf is edges for rows first…last−1, of which skipped are some.
-func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
+// edgesOf is edges for rows first…last−1.
+func (t *Team) edgesOf(r routine, args unsafe.Pointer, a *CSR, first, last, cols int) {
 	t.launch(Shape{last - first, cols}, a.entriesOf(first, last), launch{
-		links: one(r, args), first: first, last: last, cost: cols, by: a, skipped: skipped,
+		links: one(r, args), first: first, last: last, cost: cols, by: a,
 	})
 }
 

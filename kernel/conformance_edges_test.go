@@ -170,9 +170,9 @@ func conformSpMMHub(s *suite) {
 		}
 		s.spmm(case_("long rows, columns", cols), s.tangled(n, 4000), kernel.Scales{}, cols, false)
 		a := s.tangled(n, 18_000)
-		a.FindHubs()
+		a.FindSegments()
 		s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
-			s.spmm(case_(what, "columns", cols, "hubs", len(a.Hubs)), a, scales, cols, false)
+			s.spmm(case_(what, "columns", cols, "segments", len(a.Segments)), a, scales, cols, false)
 		})
 	})
 }
@@ -746,8 +746,8 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 					*m = (*m).RowRange(from, from+b.Cols)
 				}
 			}
-			if b.Hubs = nil; !a.together {
-				b.FindHubs()
+			if b.Segments = nil; !a.together {
+				b.FindSegments()
 			}
 			run(k, d, b, n == len(a.blocks)-1)
 			from += b.Cols
@@ -770,7 +770,7 @@ func (a attending) over(team *kernel.Team) map[string]*tensor.Matrix {
 		transposed := team.Transpose(b, tensor.Graph)
 		defer transposed.Release()
 		if a.together {
-			transposed.Hubs = nil
+			transposed.Segments = nil
 		}
 		team.AttendBackward(d, k, b, transposed, a.loops, a.of)
 	})

@@ -188,7 +188,7 @@ func (p *tiling) multiply(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, from
 	p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
 	tile.x, tile.x_stride, tile.from, tile.cols = storage(packed), tileColumns,
 		C.int64_t(from), C.int64_t(count)
-	p.team.edgesOf(p.of(tile, a, x, lo, hi), unsafe.Pointer(tile), a, lo, hi, a.hubsOf(lo, hi).Hubs, count)
+	p.team.edgesOf(p.of(tile, a, x, lo, hi), unsafe.Pointer(tile), a, lo, hi, count)
 }
 
 // of is the kernel for rows lo…hi−1 and a tile, which counts as many of the rows' entries as the other tiles
@@ -205,11 +205,10 @@ func (p *tiling) of(tile *C.weft_spmm_args, a *CSR, x *tensor.Matrix, lo, hi int
 }
 
 // findEnds writes into ends the position of the first entry of each row from lo to hi−1 with a source of at
-// least column. It searches from begins on. Hubs have no entries here: spmmHubs computes their rows.
+// least column. It searches from begins on. Rows that are cut have no entries here: spmmSegments computes them.
 func (p *tiling) findEnds(ends, begins *tensor.Matrix, a *CSR, column, lo, hi int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
-	p.team.edgesOf(on(C.weft_ends).streams(ends, begins), unsafe.Pointer(args), a, lo, hi,
-		a.hubsOf(lo, hi).Hubs, 1)
+	p.team.edgesOf(on(C.weft_ends).streams(ends, begins), unsafe.Pointer(args), a, lo, hi, 1)
 }
 
 func (p *tiling) release() {

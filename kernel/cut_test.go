@@ -19,7 +19,7 @@ func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR 
 			n = 0
 		}
 		if hub && row == rows/3 {
-			n = hubEntries + 5
+			n = longRow + 5
 		}
 		from := len(indices)
 		for range n {
@@ -34,7 +34,7 @@ func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR 
 	}
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
-	a.FindHubs()
+	a.FindSegments()
 	return a
 }
 

@@ -17,7 +17,7 @@ func TestEmpty(t *testing.T) {
 	}
 	with(t, func(s *suite) { // a row that is longer than a hub's
 		a := s.rows(40, [][]int32{make([]int32, 20_000)})
-		a.FindHubs()
+		a.FindSegments()
 		s.emptySums(a, 0)
 	})
 }

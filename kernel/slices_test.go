@@ -21,7 +21,7 @@ func TestColumnsHaveTheSameBits(t *testing.T) {
 	}
 	with(t, func(s *suite) {
 		a := s.tangled(30, 20_000)
-		a.FindHubs()
+		a.FindSegments()
 		s.slices("a hub", a, 37)
 	})
 }

@@ -17,9 +17,9 @@ type CSR struct {
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row
-	// is one thread's.
-	Hubs []int
+	// Segments are those of the rows of more than 16384 entries, which FindSegments cuts: threads share such a
+	// row. Without, each row is one thread's.
+	Segments []Segment
 }
 
 // Entries returns the number of stored entries.
@@ -34,7 +34,7 @@ func (a *CSR) c() C.weft_edges {
 	return C.weft_edges{
 		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
 		others:    C.int64_t(a.Cols),
-		skip_hubs: boolean(len(a.Hubs) > 0),
+		skip_long: boolean(len(a.Segments) > 0),
 	}
 }
 
@@ -67,20 +67,20 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 		c.spmm(args, a, x)
 		c.release()
 	} else {
-		t.edges(spmmOn(z, a, x, s, to), unsafe.Pointer(args), a, a.Hubs, x.Cols)
+		t.edges(spmmOn(z, a, x, s, to), unsafe.Pointer(args), a, x.Cols)
 	}
-	t.spmmHubs(args, z, a, x, s)
+	t.spmmSegments(*args, z, a, x, to)
 }
 
 // SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there, in the same rows of z. It reads those
 // rows of x alone that are their sources or, with self weights, they themselves. It never uses tiles.
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
-	some := a.hubsOf(lo, hi)
+	some := a.segmentsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)
 	r := spmmOn(z, some, x, s, to)
 	r.bytes = r.bytes.times(hi-lo, a.Rows)
-	t.edgesOf(r, unsafe.Pointer(args), some, lo, hi, some.Hubs, x.Cols)
-	t.spmmHubs(args, z, some, x, s)
+	t.edgesOf(r, unsafe.Pointer(args), some, lo, hi, x.Cols)
+	t.spmmSegments(*args, z, some, x, to)
 }
 
 // spmmOn is the kernel for all rows of a.
@@ -110,36 +110,12 @@ func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *
 	}
 }
 
-// spmmHubs does what args describe for the hubs of a, part by part.
-func (t *Team) spmmHubs(args *C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales) {
-	p := t.parts(a, nil, nil)
-	part := *args
-	part.z, part.z_type, part.row_scale = either(p.sums(z)), C.WEFT_FLOAT32, floats(p.copies(s.Row))
-	part.edges, part.end, part.self, part.accumulate = p.c(), ends(&p.CSR), nil, 0
-	for row, begins := range p.each() {
-		if begins {
-			ownTerm(p.sum(z), x, s, row, args.accumulate != 0)
-		}
-		p.run(on(C.weft_spmm, x), unsafe.Pointer(&part))
-	}
-	p.release()
-}
-
-// ownTerm is what SpMM gives for a row without entries, z from x.
-func ownTerm(z []float32, x *tensor.Matrix, s Scales, row int, accumulate bool) {
-	if !accumulate {
-		clear(z)
-	}
-	if s.Self == nil || s.Self.Floats()[row] == 0 {
-		return
-	}
-	factor := s.Self.Floats()[row]
-	if s.Row != nil {
-		factor *= s.Row.Floats()[row]
-	}
-	for c, v := range numbers(x, row) {
-		z[c] += factor * v
-	}
+// spmmSegments does what args describe for the rows of a that are cut.
+func (t *Team) spmmSegments(args C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *tensor.Matrix, to Output) {
+	b := t.bySegments(a)
+	args.z, args.z_type = either(b.sum(z)), C.WEFT_FLOAT32
+	args.accumulate = 0
+	b.runSums(on(C.weft_spmm, x), unsafe.Pointer(&args), to)
 }
 
 // Max is z_ic = max_{j in row i} x_jc, and arg (Int32) the id of the source that gave it; ids (Int32, nil:
@@ -159,57 +135,17 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	if !first {
 		r = r.streams(z, arg)
 	}
-	t.edges(r, unsafe.Pointer(args), a, a.Hubs, x.Cols)
-	p := t.parts(a, nil, nil)
-	partZ, partArg := t.scratch(x.Element, lanes, x.Cols), t.scratch(tensor.Int32, lanes, x.Cols)
+	t.edges(r, unsafe.Pointer(args), a, x.Cols)
+	b := t.bySegments(a)
+	places, sources := b.places(x.Element, x.Cols), b.places(tensor.Int32, x.Cols)
 	part := *args
-	part.z, part.arg = storage(partZ), ints(partArg)
-	part.edges, part.loops, part.first = p.c(), nil, 1
-	for row, begins := range p.each() {
-		top := maxima{numbers(z, row), arg.Int32s()[row*x.Cols : (row+1)*x.Cols]}
-		if begins && first {
-			top.begin()
-		}
-		if begins && hasLoop(loops, row) {
-			id := vertex(ids, row)
-			for c, v := range numbers(x, row) {
-				top.merge(c, v, id)
-			}
-		}
-		p.run(r, unsafe.Pointer(&part))
-		for lane := range lanes {
-			for c, v := range numbers(partZ, lane) {
-				top.merge(c, v, partArg.Int32s()[lane*x.Cols+c])
-			}
-		}
-		setNumbers(z, row, top.z)
-	}
-	partZ.Release()
-	partArg.Release()
-	p.release()
-}
-
-// maxima are the largest values of a row and the ids of their sources, −1 for none, as in max.h.
-type maxima struct {
-	z   []float32
-	arg []int32
-}
-
-// begin makes them those of no value.
-func (m maxima) begin() {
-	clear(m.z)
-	for c := range m.arg {
-		m.arg[c] = -1
-	}
-}
-
-// merge extends column c by a value and its source's id; −1 stands for no value.
-func (m maxima) merge(c int, v float32, id int32) {
-	old, at := m.z[c], m.arg[c]
-	nan, oldNaN := v != v, old != old
-	if id >= 0 && (at < 0 || v > old || nan && !oldNaN || (v == old || nan) && id < at) {
-		m.z[c], m.arg[c] = v, id
-	}
+	part.z, part.arg, part.first = storage(places), ints(sources), 1
+	b.run(r, unsafe.Pointer(&part), func(merges C.weft_merges) {
+		b.merge(on(C.weft_merge_maxima, z), unsafe.Pointer(&C.weft_merge_maxima_args{
+			z: args.z, arg: args.arg, places: part.z, place_args: part.arg, merges: merges, cols: args.cols,
+			first: args.first,
+		}), x.Cols, 1)
+	})
 }
 
 // MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of
@@ -224,23 +160,11 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	}
 	r := on(C.weft_max_back, g).needs(transposed.structure()...).writes(dx).streams(dx).
 		gathers(transposed.Entries(), g, arg)
-	t.edges(r, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
-	p := t.parts(transposed, nil, ids)
+	t.edges(r, unsafe.Pointer(args), transposed, g.Cols)
+	b := t.bySegments(transposed)
 	part := *args
-	part.dx, part.dx_type, part.source_ids = either(p.sums(dx)), C.WEFT_FLOAT32, ints(p.ids)
-	part.edges, part.loops = p.c(), nil
-	for row, begins := range p.each() {
-		if begins && hasLoop(loops, row) {
-			id, sum := vertex(ids, row), p.sum(dx)
-			for c, v := range numbers(g, row) {
-				if arg.Int32s()[row*g.Cols+c] == id {
-					sum[c] += v
-				}
-			}
-		}
-		p.run(r, unsafe.Pointer(&part))
-	}
-	p.release()
+	part.dx, part.dx_type = either(b.sum(dx)), C.WEFT_FLOAT32
+	b.runSums(r, unsafe.Pointer(&part), Accumulate)
 }
 
 // MaskEntries returns the copy of a's values with a mask by (row, column), or by (column, row) where a is the
@@ -256,7 +180,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 		out: floats(out), values: floats(values), edges: a.c(),
 		transposed: boolean(read == Transposed), mask: m.c(),
 	}
-	t.edges(on(C.weft_sparse_mask).streams(a.structure()...).streams(out), unsafe.Pointer(args), a, nil, 32)
+	t.edges(on(C.weft_sparse_mask).streams(a.structure()...).streams(out), unsafe.Pointer(args), a.uncut(), 32)
 	return out
 }
 
@@ -264,20 +188,10 @@ func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	check("dense form", z, a.Rows, a.Cols)
 	t.Zero(z)
-	t.Parallel(tiles(a.Rows), func(k int) {
-		indptr, columns := a.Indptr.Int64s(), a.Indices.Int32s()
-		for r := k * C.WEFT_TILE; r < min((k+1)*C.WEFT_TILE, a.Rows); r++ {
-			row := numbers(z, r)
-			for e := indptr[r]; e < indptr[r+1]; e++ {
-				value := float32(1)
-				if a.Values != nil {
-					value = a.Values.Floats()[e]
-				}
-				row[columns[e]] += value
-			}
-			setNumbers(z, r, row)
-		}
-	})
+	args := &C.weft_densify_args{
+		z: storage(z), values: floats(a.Values), edges: a.c(), cols: C.int64_t(z.Cols),
+	}
+	t.edges(on(C.weft_densify, z).streams(a.structure()...).streams(z), unsafe.Pointer(args), a.uncut(), 8)
 }
 
 // Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind.
@@ -325,5 +239,5 @@ func (a *CSR) SetTranspose(b *CSR) {
 	}
 	copy(next[1:], next[:b.Cols]) // each entry moved to its row's end, which is the next row's start
 	next[0] = 0
-	a.FindHubs()
+	a.FindSegments()
 }

@@ -1,6 +1,7 @@
 #include "pointers.h"
 #include "weft.h"
 #include <stddef.h>
+#include <string.h>
 
 #if defined(__clang__)
 #error "weft is compiled by GCC: set CC=gcc; Clang lacks __builtin_shuffle and the target pragmas of the SIMD levels"
@@ -79,6 +80,71 @@ void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int
 	case weft_product_pack: weft_product_pack_run(args, lo, hi); break;
 	case weft_product: weft_product_run(args, lo, hi); break;
 	default: active[type][kernel](args, lo, hi);
+	}
+}
+
+// Where row `place` of a matrix is its row `row`.
+static void *placed(void *m, const weft_segment *s, int64_t row_bytes) { return m ? (char *)m + (s->place - s->row) * row_bytes : NULL; }
+
+// placed for a row that the kernel adds to.
+static void *zeros(void *m, const weft_segment *s, int64_t row_bytes) {
+	if (m)
+		memset((char *)m + s->place * row_bytes, 0, row_bytes);
+	return placed(m, s, row_bytes);
+}
+
+// Makes the segment all that its row has. Returns whether it is the row's last.
+static int only_segment(weft_edges *e, const weft_segment *s) {
+	const int last = s->end == e->indptr[s->row + 1];
+	e->indptr = &s->begin - s->row; // end lies behind begin
+	e->skip_long = 0;
+	return last;
+}
+
+void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment s) {
+	switch (kernel) {
+	case weft_spmm: {
+		weft_spmm_args a = *(const weft_spmm_args *)args;
+		if (!only_segment(&a.edges, &s))
+			a.self = NULL;
+		a.end = a.edges.indptr + 1;
+		a.z = placed(a.z, &s, a.z_stride * sizeof(float));
+		active[type][kernel](&a, s.row, s.row + 1);
+		break;
+	}
+	case weft_max: {
+		weft_max_args a = *(const weft_max_args *)args;
+		if (!only_segment(&a.edges, &s))
+			a.loops = NULL;
+		a.z = placed(a.z, &s, a.cols * (type == WEFT_BFLOAT16 ? sizeof(bfloat16) : sizeof(float)));
+		a.arg = placed(a.arg, &s, a.cols * sizeof *a.arg);
+		active[type][kernel](&a, s.row, s.row + 1);
+		break;
+	}
+	case weft_max_back: {
+		weft_max_back_args a = *(const weft_max_back_args *)args;
+		if (!only_segment(&a.edges, &s))
+			a.loops = NULL;
+		a.dx = zeros(a.dx, &s, a.cols * sizeof(float));
+		active[type][kernel](&a, s.row, s.row + 1);
+		break;
+	}
+	default: {
+		weft_attention_args a = *(const weft_attention_args *)args;
+		if (!only_segment(&a.edges, &s))
+			a.loops = NULL;
+		const int64_t heads = a.heads * sizeof(float), row = heads * a.width;
+		a.maximum = placed(a.maximum, &s, heads);
+		a.sum = placed(a.sum, &s, heads);
+		a.z = placed(a.z, &s, row);
+		a.d_target_score = zeros(a.d_target_score, &s, heads);
+		a.d_source_score = zeros(a.d_source_score, &s, heads);
+		a.d_target = zeros(a.d_target, &s, row);
+		a.d_source = zeros(a.d_source, &s, row);
+		a.d_key = zeros(a.d_key, &s, row);
+		a.first_sum += s.place - s.row;
+		active[type][kernel](&a, s.row, s.row + 1);
+	}
 	}
 }
 

@@ -112,7 +112,7 @@ static int next_batch(batch *b, int empty) {
 	while (b->row < b->end && b->runs < b->most_runs) {
 		int64_t lo = a->edges.indptr[b->row], stored = a->edges.indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
 		int64_t left = all - b->done;
-		if ((a->edges.skip_hubs && stored > WEFT_HUB) || (left == 0 && !empty)) {
+		if ((a->edges.skip_long && stored > WEFT_LONG) || (left == 0 && !empty)) {
 			b->row++;
 			continue;
 		}
@@ -126,7 +126,7 @@ static int next_batch(batch *b, int empty) {
 		if (from_index)
 			copy_indices(other, index + b->done, from_index, b->last - lo - b->done);
 		for (int64_t e = from_index; e < left; e++)
-			other[e] = a->hub ? *a->hub : b->row;
+			other[e] = b->row;
 		int vectors = (left + (1 << b->shift) - 1) >> b->shift, filled = vectors << b->shift;
 		if (a->mask.threshold) {
 			for (int64_t e = 0, k = b->done; e < left; e++, k++) {
@@ -139,9 +139,9 @@ static int next_batch(batch *b, int empty) {
 		describe_vectors(b, b->runs, vectors, VW - (filled - left) * b->P);
 		store_index(other + left, other[left - (left > 0)] - (vi){0});
 		const int32_t *far = lo + b->done + filled + FAR <= b->last ? index + b->done : other;
-		const int64_t own = a->hub ? *a->hub : b->row, loops_done = b->done > stored ? b->done - stored : 0;
+		const int64_t loops_done = b->done > stored ? b->done - stored : 0;
 		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far, lo + b->done, from_index,
-		                          a->first_loop ? a->first_loop[own] + loops_done : 0};
+		                          a->first_loop ? a->first_loop[b->row] + loops_done : 0};
 		b->done = b->done + left == all ? 0 : b->done + left;
 		b->row += b->done == 0;
 		b->edges += filled;

@@ -194,6 +194,7 @@ static inline const weft_narrow *narrower(int64_t cols) {
 #include "edges.h"
 #include "heads.h"
 #include "attention.h"
+#include "segment.h"
 #if !defined(WEFT_OF_BFLOAT16)
 #include "ends.h"
 #include "loss.h"

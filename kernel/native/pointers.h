@@ -8,6 +8,8 @@
 	X(spmm, weft_spmm_args) \
 	X(max, weft_max_args) \
 	X(max_back, weft_max_back_args) \
+	X(merge_sums, weft_merge_sums_args) X(merge_maxima, weft_merge_maxima_args) \
+	X(merge_states, weft_merge_states_args) \
 	X(head_dot, weft_head_dot_args) X(row_dots, weft_head_dot_args) \
 	X(head_outer, weft_head_outer_args) X(head_outer_back, weft_head_outer_args) \
 	X(head_mean, weft_head_mean_args) X(head_mean_back, weft_head_mean_args) \
@@ -23,6 +25,7 @@
 	X(normalize_back, weft_normalize_back_args) \
 	X(layer_norm, weft_layer_norm_args) \
 	X(layer_back, weft_layer_back_args) \
+	X(densify, weft_densify_args) \
 	X(gather, weft_rows_args) X(scatter, weft_rows_args) X(scatter_add, weft_rows_args) \
 	X(columns, weft_columns_args) \
 	X(encode, weft_encode_args) \
@@ -59,9 +62,15 @@
 	W(S, maximum) W(S, sum) W(S, z) R(S, source) R(S, target) R(S, key) R(S, source_score) \
 	R(S, target_score) R(S, a) R(S, edges.indptr) R(S, edges.indices) R(S, loops) R(S, source_ids) \
 	R(S, target_ids) R(S, features) R(S, feature_rows) R(S, loop_features) R(S, first_loop) \
-	R(S, edge_vector) R(S, edge_weight) R(S, mask.ids) R(S, hub) R(S, log_sum) R(S, g) R(S, g_dot_out) \
+	R(S, edge_vector) R(S, edge_weight) R(S, mask.ids) R(S, log_sum) R(S, g) R(S, g_dot_out) \
 	W(S, d_target_score) W(S, d_target) W(S, d_key) W(S, d_source_score) W(S, d_source) W(S, d_a) \
 	W(S, da_row) W(S, d_edge_vector) W(S, d_edge_weight) W(S, d_edge_row) W(S, pack) W(S, rooms.first)
+#define POINTERS_OF_weft_merge_sums_args(S, R, W) \
+	W(S, z) W(S, places)
+#define POINTERS_OF_weft_merge_maxima_args(S, R, W) \
+	W(S, z) W(S, arg) W(S, places) W(S, place_args)
+#define POINTERS_OF_weft_merge_states_args(S, R, W) \
+	W(S, maximum) W(S, sum) W(S, z) W(S, place_maximum) W(S, place_sum) W(S, place_z)
 #define POINTERS_OF_weft_head_dot_args(S, R, W) \
 	W(S, out) R(S, z) R(S, y) R(S, a)
 #define POINTERS_OF_weft_head_outer_args(S, R, W) \
@@ -99,6 +108,8 @@
 	W(S, w) W(S, momentum) R(S, g)
 #define POINTERS_OF_weft_sparse_mask_args(S, R, W) \
 	W(S, out) R(S, values) R(S, edges.indptr) R(S, edges.indices) R(S, mask.ids)
+#define POINTERS_OF_weft_densify_args(S, R, W) \
+	W(S, z) R(S, values) R(S, edges.indptr) R(S, edges.indices)
 #define POINTERS_OF_weft_rows_args(S, R, W) \
 	W(S, z) R(S, x) R(S, rows)
 #define POINTERS_OF_weft_attend_end_args(S, R, W) \

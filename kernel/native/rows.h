@@ -13,6 +13,18 @@ static void k_gather(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+static void k_densify(const void *args, int64_t lo, int64_t hi) {
+	const weft_densify_args *a = args;
+	for (int64_t i = lo; i < hi; i++)
+		for (int64_t k = a->edges.indptr[i], end = a->edges.indptr[i + 1]; k < end;) {
+			const int32_t column = a->edges.indices[k];
+			float sum = 0;
+			for (; k < end && a->edges.indices[k] == column; k++)
+				sum += a->values ? a->values[k] : 1.0f;
+			put(a->z + i * a->cols + column, all(sum), 1);
+		}
+}
+
 static void k_scatter(const void *args, int64_t lo, int64_t hi) {
 	const weft_rows_args *a = args;
 	elem *z = a->z;

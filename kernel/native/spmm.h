@@ -30,12 +30,12 @@ typedef struct {
 	int64_t row, edge, end; // there is none with row = the end of the range
 } spmm_cursor;
 
-// The first edge of a row behind the cursor's and before hi. Hubs that are skipped have none.
+// The first edge of a row behind the cursor's and before hi. Rows that are skipped have none.
 INLINE void next_row(spmm_cursor *c, const weft_spmm_args *a, int64_t hi) {
 	while (++c->row < hi) {
 		c->edge = a->edges.indptr[c->row];
 		c->end = a->end[c->row];
-		if (c->edge < c->end && !(a->edges.skip_hubs && c->end - c->edge > WEFT_HUB))
+		if (c->edge < c->end && !(a->edges.skip_long && c->end - c->edge > WEFT_LONG))
 			return;
 	}
 }
@@ -73,7 +73,7 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int64_t *begins = a->edges.indptr, *ends = a->end;
-	const int special = a->self || a->accumulate || a->extend || a->edges.skip_hubs;
+	const int special = a->self || a->accumulate || a->extend || a->edges.skip_long;
 	const row_place before = a->sums ? b->sums : b->z, to = a->unfinished ? b->sums : b->z;
 	spmm_cursor c = {lo - 1};
 	if (kind.cut) {
@@ -87,7 +87,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		vf acc[REGISTERS];
 		if (special) {
 			self = a->self ? a->self[i] : 0;
-			if ((a->edges.skip_hubs && end - begin > WEFT_HUB) || (a->accumulate && begin == end && self == 0 && !a->extend))
+			if ((a->edges.skip_long && end - begin > WEFT_LONG) || (a->accumulate && begin == end && self == 0 && !a->extend))
 				continue;
 		}
 		for (int v = 0; v < nb; v++)

@@ -30,8 +30,30 @@ enum weft_type { WEFT_FLOAT32, WEFT_BFLOAT16 };
 // the tiles, so a sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
-// A row with more entries than this may be taken apart, so that no thread waits for one that has such a row.
-enum { WEFT_HUB = 16384 };
+// A row of more entries is cut into segments of at most so many (but for equal ones, which stay together), so
+// that no thread waits for one that has such a row.
+enum { WEFT_LONG = 16384, WEFT_SEGMENT = 2048 };
+
+// Entries begin … end−1, which are of a row. A kernel that runs over a segment takes them for all of the row's
+// and writes what it gives to row `place` of its results. Self loops and the row's own term are left to the row's
+// last segment.
+typedef struct {
+	int64_t row, begin, end, place;
+} weft_segment;
+
+// Places first … end−1 have what segments of a row gave. With complete set the last of them is the row's last;
+// else what they are merged to is left in place 0.
+typedef struct {
+	int64_t row;
+	int32_t first, end, complete;
+} weft_merge;
+
+enum { WEFT_PARTIALS = 16 }; // places
+
+typedef struct {
+	weft_merge of[WEFT_PARTIALS];
+	int32_t count;
+} weft_merges;
 
 // The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is
 // in column indices[k].
@@ -41,7 +63,7 @@ typedef struct {
 	// the length of indices, which may be more than the rows' own: prefetches stay below it
 	int64_t entries;
 	int64_t others;    // the number of columns
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
+	int32_t skip_long; // leave rows of more than WEFT_LONG entries to their segments
 } weft_edges;
 
 // Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache
@@ -87,7 +109,7 @@ typedef struct {
 } weft_spmm_args;
 
 // end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in
-// ascending order. A hub that is skipped has none.
+// ascending order. A row that is skipped has none.
 typedef struct {
 	int64_t *end;
 	const int64_t *begin;
@@ -152,8 +174,6 @@ typedef struct {
 	int64_t first_head, layer_heads; // the first of the heads among the layer's, and how many the layer has
 	float slope;
 	weft_mask mask;
-	// the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
-	const int64_t *hub;
 	int32_t first, last, z_type; // forward only: the state begins, or ends, with these edges
 	// backward only
 	int32_t whole;             // the edges are all that their destinations have
@@ -342,6 +362,14 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
+// z_i,indices_k = the sum of the values of entries k of row i in that column, for z of zeros. Runs over rows.
+typedef struct {
+	elem *z;
+	const float *values; // may be NULL: ones
+	weft_edges edges;
+	int64_t cols;
+} weft_densify_args;
+
 // gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that
 // differ from each other. Runs over the list. Elements of type float may be any 32-bit words but for
 // scatter_add, whose z alone may be of another type than x.
@@ -467,6 +495,36 @@ typedef struct {
 	int32_t first, last, accumulate;
 } weft_weight_sum_args;
 
+// Merging what segments gave, in their order. Sums: z_i = [z_i +] Σ over i's places. Runs over columns.
+typedef struct {
+	void *z;       // rows × cols, of z_type
+	float *places; // WEFT_PARTIALS × cols
+	weft_merges merges;
+	int64_t cols;
+	int32_t z_type, accumulate;
+} weft_merge_sums_args;
+
+// Maxima and their sources, which extend what z and arg hold where first is not set. Runs over columns.
+typedef struct {
+	elem *z;
+	int32_t *arg;
+	elem *places;
+	int32_t *place_args;
+	weft_merges merges;
+	int64_t cols;
+	int32_t first;
+} weft_merge_maxima_args;
+
+// States of attention: as in weft_attention_args. Runs over heads.
+typedef struct {
+	float *maximum, *sum;
+	void *z; // of z_type
+	float *place_maximum, *place_sum, *place_z;
+	weft_merges merges;
+	int64_t heads, width;
+	int32_t z_type, first, last;
+} weft_merge_states_args;
+
 // Sets elements' bits.
 typedef struct {
 	elem *p;
@@ -497,15 +555,15 @@ typedef struct {
 
 // Kernels over elements of storage, and those of which only the arguments' other types vary.
 #define WEFT_STORAGE_KERNELS(X) \
-	X(spmm) X(max) X(max_back) \
+	X(spmm) X(max) X(max_back) X(merge_maxima) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
+	X(densify) X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
 	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_target_edges) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
-	X(ends) X(attend_pack) X(attend_end) \
+	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X)
@@ -538,6 +596,8 @@ enum weft_products weft_best_products(int level);
 const char *weft_name(int kernel);
 // Runs a kernel for elements of a type; a kernel that is not over storage, for WEFT_FLOAT32.
 void weft_run(int kernel, enum weft_type type, const void *args, int64_t lo, int64_t hi);
+// Runs a kernel over a segment: spmm, max, max_back, or one of attention's.
+void weft_run_segment(int kernel, enum weft_type type, const void *args, weft_segment segment);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 
 // What makes a product returns 0, or oneDNN's status.

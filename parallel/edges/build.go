@@ -414,5 +414,5 @@ func (f *filler) upTo(row int) {
 
 func (f *filler) finish() {
 	f.upTo(f.a.Rows)
-	f.a.FindHubs()
+	f.a.FindSegments()
 }

@@ -104,7 +104,7 @@ func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
 		z.Indptr.WriteInt64s(), z.Indices.WriteInt32s(), z.Values.WriteFloats(), zf.WriteBytes(), from.width,
 	}
 	t.team.Host(func() { t.keep(to, from, keep) })
-	z.FindHubs()
+	z.FindSegments()
 }
 
 // keep makes the entries of one matrix those of another that keep chooses.

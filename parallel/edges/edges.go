@@ -235,9 +235,9 @@ func (e *Edges) written(common *comm.Comm) error {
 		return err
 	}
 	for _, b := range e.Blocks {
-		b.In.FindHubs()
+		b.In.FindSegments()
 		if b.Out != nil {
-			b.Out.FindHubs()
+			b.Out.FindSegments()
 		}
 	}
 	return nil

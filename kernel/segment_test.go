@@ -19,9 +19,9 @@ func TestHubRow(t *testing.T) {
 			lists[0] = append(lists[0], s.r.Int32N(n))
 		}
 		a := s.rows(n, lists)
-		a.FindHubs()
-		if !slices.Equal(a.Hubs, []int{0}) {
-			t.Fatalf("hubs %v", a.Hubs)
+		a.FindSegments()
+		if len(a.Segments) != 25 || !slices.Equal(longRows(a), []int{0}) {
+			t.Fatalf("segments %v", a.Segments)
 		}
 		scales := kernel.Scales{Row: s.normal(n, 1), Col: s.normal(n, 1), Self: s.normal(n, 1)}
 		s.spmm("a hub", a, scales, cols, true)
@@ -37,6 +37,14 @@ func TestHubRow(t *testing.T) {
 	})
 }
 
+// longRows returns the rows that are cut.
+func longRows(a *kernel.CSR) (rows []int) {
+	for _, s := range a.Segments {
+		rows = append(rows, s.Row)
+	}
+	return slices.Compact(rows)
+}
+
 // TestHubRowBehindSources has a hub behind as many rows as there are sources.
 func TestHubRowBehindSources(t *testing.T) {
 	with(t, func(s *suite) {
@@ -46,7 +54,7 @@ func TestHubRowBehindSources(t *testing.T) {
 			lists[rows-1] = append(lists[rows-1], s.r.Int32N(sources))
 		}
 		a := s.rows(sources, lists)
-		a.FindHubs()
+		a.FindSegments()
 		s.spmm("a hub behind the sources", a, kernel.Scales{Col: s.normal(sources, 1)}, 7, true)
 	})
 }
@@ -144,13 +152,13 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
 		team := kernel.NewTeam(threads, s.team.Memory)
 		z, arg, dx = s.unwritten(n, cols), s.int32s(n, cols), s.copy(start)
-		if a.Hubs = nil; apart {
-			a.FindHubs()
+		if a.Segments = nil; apart {
+			a.FindSegments()
 		}
 		if two { // the columns on the right first; loops are not for blocks
 			left, right := halves(team, a, at)
-			left.FindHubs()
-			right.FindHubs()
+			left.FindSegments()
+			right.FindSegments()
 			names := ids
 			if ids == nil {
 				names = s.counted(n)
@@ -162,9 +170,9 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 		}
 		transposed := team.Transpose(a, tensor.Graph)
 		if !apart {
-			transposed.Hubs = nil
-		} else if !slices.Contains(a.Hubs, 2) || !slices.Contains(transposed.Hubs, 4) {
-			s.t.Fatalf("%s: hubs %v and %v", what, a.Hubs, transposed.Hubs)
+			transposed.Segments = nil
+		} else if !slices.Equal(longRows(a), []int{2}) || !slices.Equal(longRows(transposed), []int{4}) {
+			s.t.Fatalf("%s: segments %v and %v", what, a.Segments, transposed.Segments)
 		}
 		team.MaxBackward(dx, transposed, g, arg, ids, self)
 		return z, arg, dx
@@ -202,8 +210,8 @@ func TestHubBytes(t *testing.T) {
 		k := kernel.Attention{Heads: heads, Width: width, Source: x, Target: x, A: s.normal(1, heads*width)}
 		z, arg := s.normal(n, heads*width), s.int32s(n, heads*width)
 		counted := func(apart bool) (all kernel.Bytes, calls int) {
-			if a.Hubs = nil; apart {
-				a.FindHubs()
+			if a.Segments = nil; apart {
+				a.FindSegments()
 			}
 			team := kernel.NewTeam(2, s.team.Memory)
 			team.Watch = func(c kernel.Call, run func()) {
@@ -217,7 +225,7 @@ func TestHubBytes(t *testing.T) {
 			team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 			transposed := team.Transpose(a, tensor.Graph)
 			if !apart {
-				transposed.Hubs = nil
+				transposed.Segments = nil
 			}
 			team.MaxBackward(z, transposed, g, arg, nil, nil)
 			run := s.attending(k, g, a)
@@ -238,7 +246,7 @@ func TestHubInStorage(t *testing.T) {
 	withStorage(t, tensor.BFloat16, func(s *suite) {
 		const n, cols, degree = 1024, 13, 300_000
 		a := s.tangled(n, degree)
-		a.FindHubs()
+		a.FindSegments()
 		scales := kernel.Scales{Row: s.positive(n, 1), Self: s.positive(n, 1)}
 		x, z := s.stored(n, cols), s.stored(n, cols)
 		before := s.copy(z)
@@ -271,7 +279,7 @@ func TestHubMaxOfNaN(t *testing.T) {
 		lists := make([][]int32, n)
 		lists[0] = list
 		a := s.rows(n, lists)
-		a.FindHubs()
+		a.FindSegments()
 		x, z := s.normal(n, 3), s.blank(n, 3)
 		loops, arg := s.int32s(n, 1), s.int32s(n, 3)
 		clear(loops.Int32s())
@@ -296,10 +304,10 @@ func TestHubMaxOfNaN(t *testing.T) {
 func TestHubMaxOfEqualEdges(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(3, [][]int32{nil, append(slices.Repeat([]int32{2}, 20_000), 0), nil})
-		a.FindHubs()
+		a.FindSegments()
 		transposed := s.team.Transpose(a, tensor.Graph)
-		if !slices.Equal(a.Hubs, []int{1}) || !slices.Equal(transposed.Hubs, []int{2}) {
-			t.Fatalf("hubs %v and %v", a.Hubs, transposed.Hubs)
+		if !slices.Equal(longRows(a), []int{1}) || !slices.Equal(longRows(transposed), []int{2}) {
+			t.Fatalf("segments %v and %v", a.Segments, transposed.Segments)
 		}
 		x := s.of(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
 		z, arg := s.blank(3, 2), s.int32s(3, 2)
@@ -320,7 +328,7 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 func TestHubAttentionOfEqualEdges(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(2, [][]int32{nil, make([]int32, 300_000)})
-		a.FindHubs()
+		a.FindSegments()
 		x, score := s.normal(2, 6), s.normal(2, 2)
 		k := kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x}
 		k.SourceScore, k.TargetScore = score, score
