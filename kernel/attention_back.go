@@ -128,15 +128,11 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 		links: one(r, unsafe.Pointer(&args)), last: e.Rows, cost: grain, tile: C.WEFT_TILE,
 	})
 	b.runSums(r, unsafe.Pointer(&part), Accumulate)
-	t.mergeTiles(partial, func(c int, v float64) {
-		for _, m := range sums {
-			if c < m.Len() {
-				m.Floats()[c] += float32(v)
-				return
-			}
-			c -= m.Len()
-		}
-	})
+	from := 0
+	for _, m := range sums {
+		t.mergeTiles(m, partial, from, m.Len())
+		from += m.Len()
+	}
 	partial.Release()
 	rows.Release()
 }

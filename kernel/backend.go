@@ -231,22 +231,31 @@ func (t *Team) overTiles(r routine, args unsafe.Pointer, n, cost int) {
 	t.launch(Shape{n, cost}, 0, launch{links: one(r, args), last: tiles(n), cost: cost * C.WEFT_TILE})
 }
 
-// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first
-// tile's.
-func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum float64)) {
-	t.Host(func() {
-		if partial.Rows == 0 {
-			return
-		}
-		values := partial.Doubles()
-		sums := values[:partial.Cols]
-		for k := 1; k < partial.Rows; k++ {
-			for c, v := range values[k*partial.Cols : (k+1)*partial.Cols] {
-				sums[c] += v
-			}
-		}
-		for c, sum := range sums {
-			into(c, sum)
-		}
+// mergeTiles adds up columns from…from+cols−1 of the tiles' partial sums in the order of the tiles, in double
+// precision, up in the first tile's, and adds the sums to z (Float32, cols elements; nil: to none).
+func (t *Team) mergeTiles(z, partial *tensor.Matrix, from, cols int) {
+	if partial.Rows == 0 {
+		return
+	}
+	args := &C.weft_merge_tiles_args{
+		z: floats(z), tiles: doubles(partial), count: C.int64_t(partial.Rows), cols: C.int64_t(partial.Cols),
+		from: C.int64_t(from),
+	}
+	t.launch(Shape{partial.Rows}, 0, launch{
+		links: one(on(C.weft_merge_tiles), unsafe.Pointer(args)), first: from, last: from + cols, cost: partial.Rows,
 	})
+}
+
+// addTiles adds the tiles' sums to sum, and releases them.
+func (t *Team) addTiles(sum, partial *tensor.Matrix) {
+	t.mergeTiles(sum, partial, 0, partial.Cols)
+	partial.Release()
+}
+
+// readTiles makes sums the tiles', which it releases.
+func (t *Team) readTiles(sums []float64, partial *tensor.Matrix) {
+	t.mergeTiles(nil, partial, 0, partial.Cols)
+	clear(sums)
+	copy(sums, partial.ReadDoubles())
+	partial.Release()
 }

@@ -29,7 +29,7 @@ func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, sc
 	}, logits, rows)
 }
 
-func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) (sum float64) {
+func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) float64 {
 	partial := t.scratch(tensor.Float64, tiles(rows.Cols), 1)
 	args.tile_loss, args.count, args.cols = doubles(partial), C.int64_t(rows.Cols), C.int64_t(logits.Cols)
 	r := on(name)
@@ -38,7 +38,7 @@ func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Mat
 		r.bytes.Streamed *= 2
 	}
 	t.overTiles(r, unsafe.Pointer(args), rows.Cols, logits.Cols)
-	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
-	partial.Release()
-	return sum
+	var sum [1]float64
+	t.readTiles(sum[:], partial)
+	return sum[0]
 }

@@ -94,8 +94,6 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 	act Activation, m Mask,
 ) {
 	tensor.SameShape(g, x)
-	clear(sumG)
-	clear(sumGX)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_normalize_sums_args{
 		tile_g: doubles(a), tile_gx: doubles(b), g: storage(g), x: storage(x), norm: n.c(x.Cols),
@@ -107,10 +105,8 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 		r = r.streams(g)
 	}
 	t.overTiles(r, unsafe.Pointer(args), x.Rows, x.Cols)
-	t.mergeTiles(a, func(c int, s float64) { sumG[c] = s })
-	t.mergeTiles(b, func(c int, s float64) { sumGX[c] = s })
-	a.Release()
-	b.Release()
+	t.readTiles(sumG, a)
+	t.readTiles(sumGX, b)
 }
 
 // NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX) for g = dLoss/dy from NormalizeSums, where
@@ -168,8 +164,6 @@ func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normali
 	args.rooms = rooms.c()
 	t.overTiles(on(C.weft_layer_back, d.X, g, x).streams(d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
 	rooms.release()
-	t.mergeTiles(a, func(c int, s float64) { d.Beta.Floats()[c] += float32(s) })
-	t.mergeTiles(b, func(c int, s float64) { d.Gamma.Floats()[c] += float32(s) })
-	a.Release()
-	b.Release()
+	t.addTiles(d.Beta, a)
+	t.addTiles(d.Gamma, b)
 }

@@ -165,21 +165,15 @@ func (t *Team) columnSums(sum, x, y *tensor.Matrix) columnSums {
 	}
 }
 
-// addTiles adds the sums of all tiles to sum, and releases them.
-func (t *Team) addTiles(sum, partial *tensor.Matrix) {
-	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
-	partial.Release()
-}
-
 // SumSquares is Σ x², in double precision.
-func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
+func (t *Team) SumSquares(x *tensor.Matrix) float64 {
 	n := x.Len()
 	partial := t.scratch(tensor.Float64, tiles(n), 1)
 	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), rows: C.int64_t(n), cols: 1}
 	t.overTiles(on(C.weft_sum_squares).streams(x), unsafe.Pointer(args), n, 1)
-	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
-	partial.Release()
-	return sum
+	var sum [1]float64
+	t.readTiles(sum[:], partial)
+	return sum[0]
 }
 
 // HeadVector is a vector of attention a (1 × heads·width) with its scores (rows × heads).

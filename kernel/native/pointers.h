@@ -9,7 +9,7 @@
 	X(max, weft_max_args) \
 	X(max_back, weft_max_back_args) \
 	X(merge_sums, weft_merge_sums_args) X(merge_maxima, weft_merge_maxima_args) \
-	X(merge_states, weft_merge_states_args) \
+	X(merge_states, weft_merge_states_args) X(merge_tiles, weft_merge_tiles_args) \
 	X(head_dot, weft_head_dot_args) X(row_dots, weft_head_dot_args) \
 	X(head_outer, weft_head_outer_args) X(head_outer_back, weft_head_outer_args) \
 	X(head_mean, weft_head_mean_args) X(head_mean_back, weft_head_mean_args) \
@@ -71,6 +71,8 @@
 	W(S, z) W(S, arg) W(S, places) W(S, place_args)
 #define POINTERS_OF_weft_merge_states_args(S, R, W) \
 	W(S, maximum) W(S, sum) W(S, z) W(S, place_maximum) W(S, place_sum) W(S, place_z)
+#define POINTERS_OF_weft_merge_tiles_args(S, R, W) \
+	W(S, z) W(S, tiles)
 #define POINTERS_OF_weft_head_dot_args(S, R, W) \
 	W(S, out) R(S, z) R(S, y) R(S, a)
 #define POINTERS_OF_weft_head_outer_args(S, R, W) \

@@ -1,5 +1,5 @@
-// What segments of rows gave is merged in the order of the segments. What is left of a row that goes on is
-// written when the rows before it are merged, as these may have had its place.
+// Partial results are merged in the order of the segments, or tiles, that they are of. What segments gave to a row
+// that goes on is written when the rows before it are merged, as these may have had its place.
 
 #define EACH_MERGE(m, a) for (const weft_merge *m = (a)->merges.of; m < (a)->merges.of + (a)->merges.count; m++)
 
@@ -41,6 +41,15 @@ static void k_merge_sums(const void *args, int64_t lo, int64_t hi) {
 			}
 			store_either(a->z, a->z_type, at, &sum, 1, tail);
 		}
+}
+
+static void k_merge_tiles(const void *args, int64_t lo, int64_t hi) {
+	const weft_merge_tiles_args *a = args;
+	for (int64_t t = 1; t < a->count; t++)
+		for (int64_t c = lo; c < hi; c++)
+			a->tiles[c] += a->tiles[t * a->cols + c];
+	for (int64_t c = lo; a->z && c < hi; c++)
+		a->z[c - a->from] += (float)a->tiles[c];
 }
 
 // Milakov & Gimelshein's online softmax over states. One of sum 0 has no score above −∞: its output is 0.

@@ -525,6 +525,13 @@ typedef struct {
 	int32_t z_type, first, last;
 } weft_merge_states_args;
 
+// Partial sums of tiles, in the order of the tiles: tiles_0c = Σ_t tiles_tc, and z_c−from += that. Runs over columns.
+typedef struct {
+	float *z; // may be NULL
+	double *tiles; // count × cols
+	int64_t count, cols, from;
+} weft_merge_tiles_args;
+
 // Sets elements' bits.
 typedef struct {
 	elem *p;
@@ -563,7 +570,7 @@ typedef struct {
 	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_target_edges) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
-	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) \
+	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X)

@@ -49,7 +49,8 @@ type Calls struct {
 	Work   float64
 }
 
-// Add counts a call, but for the parts of hubs, which are of calls that are counted.
+// Add counts a call, but for those over segments and those that merge partial results: they belong to calls
+// that are counted.
 func (k Kernels) Add(c kernel.Call) (of Kernel, work float64) {
 	if c.Shape[1] == 0 {
 		return of, 0

@@ -12,7 +12,7 @@ import (
 )
 
 // TestKernels: the calls of a kernel add up by its widths, by hand. Their work is rows and edges times the
-// widths. Parts of hubs count in the calls that they belong to. What a file has of a kernel is read again.
+// widths. Segments count in the calls that they belong to. What a file has of a kernel is read again.
 func TestKernels(t *testing.T) {
 	k := Kernels{}
 	for _, c := range []kernel.Call{

@@ -320,7 +320,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 			})
 		}
 		// x, dx, z and its gradient are local rows. Two messages are being received and two sent, of rows and
-		// of gradients. Hubs' scratch takes a few more pages.
+		// of gradients. The scratch of segments takes a few more pages.
 		messages := 2. + 2
 		if name == "case 2" {
 			messages += 2 + 2
