@@ -15,7 +15,7 @@ import (
 	"weft/internal/require"
 )
 
-// Two examples work in a module elsewhere that depends on weft as README.md says: they build without a
+// Two examples work in a module elsewhere that depends on weft as docs/install.md says: they build without a
 // network, run, and leave a run that the command predicts with.
 func TestLibraryFromElsewhere(t *testing.T) {
 	if build, _ := debug.ReadBuildInfo(); slices.Contains(build.Settings,
@@ -36,7 +36,7 @@ func TestLibraryFromElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	for _, b := range snippets(t, "README.md") {
+	for _, b := range snippets(t, "docs/install.md") {
 		if b.lang == "go.mod" {
 			write("go.mod", strings.Replace(b.text, "=> ../weft", "=> "+root, 1))
 		}
@@ -83,7 +83,7 @@ func TestModulePath(t *testing.T) {
 	}
 	assert.Equal(t, "", run("gofmt", "-l", "."), "not formatted")
 	snippet := "require " + path + " v0.0.0\n\nreplace " + path + " => ../weft\n"
-	assert.Contains(t, run("cat", "README.md"), snippet, "README.md lacks")
+	assert.Contains(t, run("cat", "docs/install.md"), snippet, "docs/install.md lacks")
 	assert.Contains(t, run("cat", ".golangci.yml"), "module-path: "+path+"\n", ".golangci.yml")
 	assert.Equal(t, path+"/internal/tools\n", run("go", "-C", "internal/tools", "list", "-m"),
 		"internal/tools is module")
