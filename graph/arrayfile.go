@@ -46,7 +46,7 @@ func newArray[T element](s *Folder, file string, shape ...int) *arrayFile {
 	}
 	a.b = bufio.NewWriterSize(&summed{f: f, hash: a.hash, tell: s.tell}, 1<<20)
 	s.open = append(s.open, a)
-	a.w, s.err = npy.NewWriter(a.b, descr[T](), shape...)
+	a.w, s.err = npy.NewWriter(a.b, npy.Descr[T](), shape...)
 	return a
 }
 
@@ -55,16 +55,7 @@ func put[T element](a *arrayFile, elements []T) {
 	if a == nil || a.s.err != nil {
 		return
 	}
-	var err error
-	switch v := any(elements).(type) {
-	case []int64:
-		err = a.w.WriteInt64s(v)
-	case []int32:
-		err = a.w.WriteInt32s(v)
-	case []float32:
-		err = a.w.WriteFloat32s(v)
-	}
-	if err != nil {
+	if err := npy.Write(a.w, elements); err != nil {
 		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.name), err)
 	}
 }

@@ -287,21 +287,13 @@ func load[T element](m *mappings, dir, file string, shape ...int) (slice []T, er
 		return nil, m.unreadable(path, err)
 	}
 	m.arrays = append(m.arrays, a)
-	if a.Descr != descr[T]() || !slices.Equal(a.Shape, shape) || a.Fortran && len(shape) > 1 {
+	if a.Descr != npy.Descr[T]() || !slices.Equal(a.Shape, shape) || a.Fortran && len(shape) > 1 {
 		order := ""
 		if a.Fortran {
 			order = " in Fortran order"
 		}
 		return nil, refusal.Damaged("%s: %q of shape %v%s, where %s asks for %q of shape %v; %s",
-			path, a.Descr, a.Shape, order, descriptionFile, descr[T](), shape, m.wayOut)
+			path, a.Descr, a.Shape, order, descriptionFile, npy.Descr[T](), shape, m.wayOut)
 	}
-	switch to := any(&slice).(type) {
-	case *[]int64:
-		*to, err = a.Int64s()
-	case *[]int32:
-		*to, err = a.Int32s()
-	case *[]float32:
-		*to, err = a.Float32s()
-	}
-	return slice, err
+	return npy.Elements[T](&a.Array)
 }

@@ -9,17 +9,6 @@ import (
 // element is what the arrays of a store have.
 type element interface{ int64 | int32 | float32 }
 
-// descr is NumPy's name of an element type.
-func descr[T element]() string {
-	switch any(T(0)).(type) {
-	case int64:
-		return "<i8"
-	case int32:
-		return "<i4"
-	}
-	return "<f4"
-}
-
 // storedArray is an array of a store.
 type storedArray struct {
 	file  string

@@ -4,7 +4,6 @@ import (
 	"archive/zip"
 	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -22,7 +21,7 @@ import (
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
-	"weft/internal/npy"
+	"weft/internal/npy/npytest"
 	"weft/internal/require"
 )
 
@@ -169,7 +168,7 @@ func archive(t testing.TB, method uint16, entries ...entry) []byte {
 		w, err := z.CreateHeader(&zip.FileHeader{Name: e.key + ".npy", Method: method})
 		require.NoError(t, err)
 		var array bytes.Buffer
-		require.NoError(t, writeArray(&array, e.data, e.shape))
+		require.NoError(t, npytest.Write(&array, e.data, e.shape...))
 		text := array.Bytes()
 		if e.fortran {
 			text = bytes.Replace(text, []byte("False"), []byte("True "), 1)
@@ -179,24 +178,6 @@ func archive(t testing.TB, method uint16, entries ...entry) []byte {
 	}
 	require.NoError(t, z.Close())
 	return b.Bytes()
-}
-
-func writeArray(w io.Writer, data any, shape []int) error {
-	switch data := data.(type) {
-	case []int64:
-		a, err := npy.NewWriter(w, "<i8", shape...)
-		if err != nil {
-			return err
-		}
-		return a.WriteInt64s(data)
-	case []float32:
-		a, err := npy.NewWriter(w, "<f4", shape...)
-		if err != nil {
-			return err
-		}
-		return a.WriteFloat32s(data)
-	}
-	return fmt.Errorf("%T", data)
 }
 
 // binary writes the layout of archives into a folder of that name, and returns its path.

@@ -106,18 +106,19 @@ func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 	if len(shape) == 0 {
 		shape = []int{len(values)}
 	}
-	var one T
-	kind := map[any]string{float64(0): "f8", int64(0): "i8", uint8(0): "u1", false: "b1"}[any(one)]
-	order := "<"
+	descr := Descr[T]()
 	if hostBig {
-		order = ">"
-	}
-	if unsafe.Sizeof(one) == 1 {
-		order = "|"
+		descr = strings.Replace(descr, "<", ">", 1)
 	}
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))),
-		len(values)*int(unsafe.Sizeof(one)))
-	return &Array{Header: Header{Descr: order + kind, Shape: shape}, data: data}
+		len(values)*int(unsafe.Sizeof(*new(T))))
+	return &Array{Header: Header{Descr: descr, Shape: shape}, data: data}
+}
+
+// Elements are those of an array whose Descr is that of T.
+func Elements[T element](a *Array) ([]T, error) {
+	_, data, err := a.plain()
+	return view[T](data), err
 }
 
 func short(h Header, need, have int64) error {

@@ -2,7 +2,9 @@ package npy
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"unsafe"
 
@@ -21,6 +23,15 @@ var hostBig = func() bool {
 	one := uint16(1)
 	return *(*byte)(unsafe.Pointer(&one)) == 0
 }()
+
+// Descr is NumPy's name of an element type, as files of little-endian values have it.
+func Descr[T element]() string {
+	kind, size, order := reflect.TypeFor[T]().Kind(), unsafe.Sizeof(*new(T)), "<"
+	if size == 1 {
+		order = "|"
+	}
+	return fmt.Sprintf("%s%c%d", order, kind.String()[0], size)
+}
 
 // ErrObjects is what is wrong with an array of Python objects: its data is a pickle.
 var ErrObjects = errors.New("it holds Python objects, which are never read; " + foreign.Conversion)

@@ -276,11 +276,11 @@ func TestWrittenHeader(t *testing.T) {
 }
 
 // written is a file of one array.
-func written[T element](t rapid.TB, descr string, v []T, shape ...int) []byte {
+func written[T element](t rapid.TB, v []T, shape ...int) []byte {
 	var b bytes.Buffer
-	w, err := NewWriter(&b, descr, shape...)
+	w, err := NewWriter(&b, Descr[T](), shape...)
 	if err == nil {
-		err = errors.Join(put(w, descr, v), w.Close())
+		err = errors.Join(Write(w, v), w.Close())
 	}
 	require.NoError(t, err)
 	return b.Bytes()
@@ -298,8 +298,8 @@ func TestWriteReadMap(t *testing.T) {
 			wide[k], single[k] = int64(x), float32(x)
 		}
 		for _, file := range [][]byte{
-			written(t, "<i4", v, rows, columns), written(t, "<i8", wide, rows, columns),
-			written(t, "<f4", single, rows, columns),
+			written(t, v, rows, columns), written(t, wide, rows, columns),
+			written(t, single, rows, columns),
 		} {
 			require.NoError(t, os.WriteFile(path, file, 0o644))
 			a, err := Read(bytes.NewReader(file), int64(len(file)))
@@ -328,7 +328,7 @@ func TestWriteReadMap(t *testing.T) {
 
 func TestMapIsAView(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.npy")
-	require.NoError(t, os.WriteFile(path, written(t, "<f4", []float32{1, 2, 3}, 3), 0o644))
+	require.NoError(t, os.WriteFile(path, written(t, []float32{1, 2, 3}, 3), 0o644))
 	m, err := Map(path)
 	require.NoError(t, err)
 	defer m.Close()
@@ -366,11 +366,11 @@ func TestMapRefuses(t *testing.T) {
 func TestWriterCounts(t *testing.T) {
 	w, err := NewWriter(io.Discard, "<i4", 2, 2)
 	require.NoError(t, err)
-	require.NoError(t, w.WriteInt32s([]int32{1, 2, 3}))
-	assert.Error(t, w.WriteInt64s([]int64{1}), "int64 written to an int32 array")
-	assert.Error(t, w.WriteInt32s([]int32{1, 2}), "five elements written to four places")
+	require.NoError(t, Write(w, []int32{1, 2, 3}))
+	assert.Error(t, Write(w, []int64{1}), "int64 written to an int32 array")
+	assert.Error(t, Write(w, []int32{1, 2}), "five elements written to four places")
 	assert.Error(t, w.Close(), "closed with an element missing")
-	if err := w.WriteInt32s([]int32{4}); err != nil || w.Close() != nil {
+	if err := Write(w, []int32{4}); err != nil || w.Close() != nil {
 		t.Error("a complete array is not accepted")
 	}
 	for _, descr := range []string{">f4", "<U3", "f4"} {
@@ -439,7 +439,7 @@ func TestBlocks(t *testing.T) {
 	for k := range values {
 		values[k] = float64(k)
 	}
-	rowOrder := written(t, "<f8", values, rows, columns)
+	rowOrder := written(t, values, rows, columns)
 	fortran := bytes.Replace(rowOrder, []byte("'fortran_order': False"), []byte("'fortran_order': True "), 1)
 	for blocks, content := range map[int][]byte{3: rowOrder, 1: fortran} {
 		whole, err := Read(bytes.NewReader(content), int64(len(content)))

@@ -20,7 +20,7 @@ type Writer struct {
 const Growing = math.MinInt
 
 // NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4",
-// "<i8", "|u1" and "|b1". The data follows through the Write methods; Close checks that it was complete. The
+// "<i8", "|u1" and "|b1". The data follows by Write; Close checks that it was complete. The
 // header of an array whose first size is Growing has space for any number of rows. After all rows, the caller
 // must overwrite it with FinalHeader.
 func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
@@ -71,15 +71,6 @@ func (w *Writer) FinalHeader() ([]byte, error) {
 
 func (w *Writer) growing() bool { return len(w.h.Shape) > 0 && w.h.Shape[0] == Growing }
 
-// WriteFloat32s appends elements to an array of "<f4".
-func (w *Writer) WriteFloat32s(v []float32) error { return put(w, "<f4", v) }
-
-// WriteInt32s appends elements to an array of "<i4".
-func (w *Writer) WriteInt32s(v []int32) error { return put(w, "<i4", v) }
-
-// WriteInt64s appends elements to an array of "<i8".
-func (w *Writer) WriteInt64s(v []int64) error { return put(w, "<i8", v) }
-
 // Close reports an error if elements are missing. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.left > 0 {
@@ -89,8 +80,9 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-func put[T element](w *Writer, descr string, v []T) error {
-	if descr != w.h.Descr {
+// Write appends elements to an array of their type.
+func Write[T element](w *Writer, v []T) error {
+	if descr := Descr[T](); descr != w.h.Descr {
 		return fmt.Errorf("elements of %q written to an array of %q", descr, w.h.Descr)
 	}
 	if len(v) > w.left && !w.growing() {

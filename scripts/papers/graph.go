@@ -236,18 +236,14 @@ func array[T int64 | float32](z *zip.Writer, key string, value func(element int)
 	}
 	const block = 1 << 16
 	values := make([]T, 0, block)
-	descr, write := "<i8", func(w *npy.Writer) error { return w.WriteInt64s(any(values).([]int64)) }
-	if _, floats := any(values).([]float32); floats {
-		descr, write = "<f4", func(w *npy.Writer) error { return w.WriteFloat32s(any(values).([]float32)) }
-	}
-	w, err := npy.NewWriter(entry, descr, shape...)
+	w, err := npy.NewWriter(entry, npy.Descr[T](), shape...)
 	if err != nil {
 		return err
 	}
 	said := time.Now()
 	for k := range n {
 		if values = append(values, value(k)); len(values) == block || k == n-1 {
-			if err := write(w); err != nil {
+			if err := npy.Write(w, values); err != nil {
 				return err
 			}
 			values = values[:0]

@@ -523,7 +523,7 @@ func WriteVertices(path string, ids []int32) error {
 			for _, v := range part {
 				long = append(long, int64(v))
 			}
-			if err := w.WriteInt64s(long); err != nil {
+			if err := npy.Write(w, long); err != nil {
 				return err
 			}
 		}

@@ -93,7 +93,7 @@ func EncodePredictions(w io.Writer, rows worker.Rows) error {
 		return err
 	}
 	for batch := range rows.Each {
-		if err := array.WriteFloat32s(batch); err != nil {
+		if err := npy.Write(array, batch); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ func saved(t *testing.T, values []float32, shape ...int) []byte {
 	var b bytes.Buffer
 	w, err := npy.NewWriter(&b, "<f4", shape...)
 	if err == nil {
-		err = w.WriteFloat32s(values)
+		err = npy.Write(w, values)
 	}
 	require.NoError(t, err)
 	return b.Bytes()
