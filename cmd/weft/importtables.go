@@ -46,12 +46,12 @@ func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
 	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
 		"`columns` of the tables of vertices that become no features, as a,b")
 	flags.StringVar(columnsOf, columnsOfFlag, "",
-		"`file`: a run, its weights, or a store made of tables: read these tables as those were, with the "+
-			"same columns, ids, label and ends of edges; predict and evaluate do so with the run's")
+		"`file`: a run, its weights, or a store made of tables, whose tables these are read as; predict and "+
+			"evaluate do so with the run's")
 	flags.IntVar(&o.Choices.Most, "categories", mostCategories,
 		"a column of text with at most so many values becomes a feature for each value")
 	flags.BoolVar(&o.Choices.Cyclic, "cyclic-dates", false,
-		"dates also become sine and cosine of the part of the year, of the week and, with times, of the day")
+		"dates also become sine and cosine of year, week and, with times, day")
 }
 
 // besideTables are flags of lists of edges for what tables of vertices have.

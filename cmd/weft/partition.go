@@ -67,7 +67,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
 		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+
-			" (edges and train in addition to vertices, auto for edges where that leaves less work to the "+
+			" (edges and train in addition to vertices; auto: edges where that leaves less work to the "+
 			"busiest worker)")
 	flags.Lookup("method").Annotations = map[string][]string{flagChoices: methods}
 	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}

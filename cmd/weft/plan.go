@@ -72,9 +72,8 @@ func (c *countsGiven) add(flags *pflag.FlagSet) {
 		"directions, as in 1.5B")
 	c.flags.IntVar(&c.features, "features", 0, "its `number` of feature columns")
 	c.flags.IntVar(&c.classes, "classes", 0, "its `number` of classes")
-	c.flags.Float64Var(&c.halo, "halo-rows", 0, "rows that --workers partitions of it receive of each other "+
-		"together, over its vertices: a `fraction`, which is weft partition's replication less 1 (default: "+
-		"that of a random graph)")
+	c.flags.Float64Var(&c.halo, "halo-rows", 0, "`fraction` of its vertices that --workers partitions receive "+
+		"of each other together: weft partition's replication less 1 (default: that of a random graph)")
 	c.flags.VisitAll(func(f *pflag.Flag) {
 		f.Annotations = map[string][]string{flagGroup: {"Counts (of a graph that is not there yet)"}}
 	})
@@ -171,8 +170,8 @@ their defaults there.`,
 		"launcher started)")
 	flags.IntVar(&p.at, "at", 0, "predict for so `many` workers instead: their partitions are made in "+
 		"memory and not kept, and the rates are those of --workers")
-	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, those "+
-		"that are fastest by its counts; 0: none")
+	flags.IntVar(&p.exactly, "exactly", exactly, "plan at least so `many` meshes on the graph itself, the "+
+		"fastest by its counts; 0: none")
 	flags.StringVar(&p.link, "link", "", "`rate` at which a worker sends and receives, as in 100mbit, "+
 		"10gbps or 12.5GB/s, or a file of plan --json, whose links are taken (default: measured under a "+
 		"launcher, else this machine's memory)")

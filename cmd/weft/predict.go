@@ -49,14 +49,6 @@ The weights come from a run's directory. The graph is the run's own, or another 
 weights come from a safetensors file with the names and shapes of PyTorch Geometric's models, and --config or flags describe the model.
 Training settings are accepted and ignored.
 
---columns chooses what a table says: class, probability (of that class), margin (the largest probability less the second largest),
-entropy (of the probabilities, in nats), probabilities (of all classes or labels), value, embedding. A table begins with the vertex and
-its name, unless --columns has vertex or name.
-
---sort orders the rows, and --top keeps the first. The name of a class or a label puts its likeliest vertices first: --sort yes. margin,
-probability and entropy put the most uncertain vertices first; value puts the largest first. A - before the name reverses: --sort
--probability. Vertices of equal numbers stay in their order. --unlabelled leaves out the vertices whose label is known.
-
 --add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
 with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
 

@@ -19,12 +19,12 @@ type answersGiven struct {
 // add declares their flags.
 func (a *answersGiven) add(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&a.columns, "columns", nil, "`names` of what a table says of each vertex: "+
-		"class, probability, margin, entropy, probabilities, value, embedding, change, and name or "+
-		"vertex, which come first by themselves (default: class,probability; of several labels "+
-		"probabilities; of values value)")
+		"class, probability (of that class), margin (the largest probability less the second largest), "+
+		"entropy, probabilities, value, embedding, change; name and vertex come first by themselves "+
+		"(default: class,probability; of several labels probabilities; of values value)")
 	flags.StringVar(&a.sort, "sort", "", "`column` by which the rows of a table are sorted: a class or "+
-		"label, whose largest probability comes first; margin or probability, the smallest first; "+
-		"entropy, value or change, the largest first; a - before it reverses (default: the graph's order)")
+		"label, its likeliest vertices first; probability, margin or entropy, the most uncertain first; "+
+		"value or change, the largest first; a - before it reverses (default: the graph's order)")
 	flags.IntVar(&a.top, "top", 0, "with --sort the `number` of rows, the first ones (default: all)")
 }
 

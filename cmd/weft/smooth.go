@@ -67,8 +67,8 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 	f.IntVar(&s.rounds, "smooth-rounds", 50, "aggregations of probabilities and labels, 0 leaves them out")
 	f.Float64Var(&s.alpha, "smooth-alpha", .8, "share of the in-neighbours in each of them, above 0 "+
 		"and at most 1")
-	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too: as "+
-		"leaderboards allow for the test vertices")
+	f.BoolVar(&s.val, "val-labels", false, "the labels of validation vertices are known, too, as "+
+		"leaderboards allow")
 	f.IntVar(&s.split, "split", -1, "which stored split, from 0 (default: that of the run)")
 	f.StringVar(&s.out, "out", "", "`file` for the smoothed probabilities: .npy (float32, vertices × "+
 		"classes), .csv or .parquet (each vertex's class and its probability); an existing file is "+

@@ -111,9 +111,9 @@ second later or more stops at once.`,
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to "+
 		"standard error")
 	addQuiet(cmd.Flags())
-	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line of "+
-		"standard output, and wait for a line of standard input after it, unless that has ended: an empty "+
-		"line goes on, and stop ends the run as a signal does; with --json")
+	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line, and "+
+		"wait for a line of standard input, unless that has ended: an empty one goes on, stop ends the run "+
+		"as a signal does; with --json")
 	cmd.Flags().BoolVar(&t.explain, "explain", false,
 		"print what the run would do and need, without training")
 	return cmd
