@@ -236,7 +236,7 @@ func TestMemoryLimit(t *testing.T) {
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
 		for range 2 {
 			_, err := j.Run(context.Background())
-			assert.RefusedFor(t, err, "memory-limit 1kB: worker 0 would need ", "", j.Options.Parallel)
+			assert.RefusedFor(t, err, "--memory-limit 1kB: worker 0 would need ", "", j.Options.Parallel)
 		}
 	}
 }

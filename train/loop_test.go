@@ -195,7 +195,7 @@ func TestPlateau(t *testing.T) {
 	slices.Sort(g.Splits[0].Test)
 	o.Parallel = ""
 	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-	want := "schedule plateau: nothing is held out for validation; give another split, or take " +
+	want := "--schedule plateau: nothing is held out for validation; give another split, or take " +
 		"schedule constant"
 	assert.EqualRefusal(t, err, want)
 }

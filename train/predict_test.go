@@ -136,7 +136,7 @@ func TestWeightsOfEachRank(t *testing.T) {
 			for _, end := range []struct {
 				err  error
 				want string
-			}{{predicted[rank], c.want}, {trained[rank], "init " + file(rank) + ": " + c.want}} {
+			}{{predicted[rank], c.want}, {trained[rank], "--init " + file(rank) + ": " + c.want}} {
 				var common *Common
 				refused := errors.As(end.err, &common) && refusal.Weights.In(end.err) && refusal.Is(end.err)
 				if c.want == "" && end.err != nil ||

@@ -25,169 +25,158 @@ type planned struct {
 	threads  int // of a worker
 }
 
+// rows are those of a table that apply, in words.
+type rows []string
+
+// say adds a row if it applies.
+func (r *rows) say(applies bool, format string, args ...any) {
+	if applies {
+		*r = append(*r, fmt.Sprintf(format, args...))
+	}
+}
+
+// mega is bytes in megabytes.
+func mega[T int | int64](bytes T) float64 { return float64(bytes) / 1e6 }
+
 // lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
-	return slices.Concat(p.model(), p.validated(), p.evaluated(), p.stages(), p.encoded(), p.delayed(),
-		p.recomputed(), p.edges(), p.rests(), p.peaks(), p.checkpoints(), p.balance(), p.passes(), p.moved())
-}
-
-// validated says which other graph the model is validated on.
-func (p planned) validated() []string {
-	if p.settings.Validate == "" {
-		return nil
+	o, first := p.settings, &p.Workers[0]
+	var t rows
+	p.model(&t)
+	t.say(o.Validate != "", "the model is validated on %s: the memory of the workers includes it", o.Validate)
+	if o.EvalEvery == setting.AutoEvery {
+		own := o.OwnPass()
+		t.say(own == "", readEvaluations)
+		t.say(own != "", "a pass of its own evaluates each epoch, because of %s", own)
 	}
-	return []string{"the model is validated on " + p.settings.Validate +
-		": the memory of the workers includes it"}
-}
-
-// evaluated says which pass evaluates an epoch, where the settings leave it open.
-func (p planned) evaluated() []string {
-	switch of := p.settings.OwnPass(); {
-	case p.settings.EvalEvery != setting.AutoEvery:
-		return nil
-	case of != "":
-		return []string{"a pass of its own evaluates each epoch, because of " + of}
+	p.stages(&t)
+	t = append(t, approximate(o)...)
+	late := o.HaloDelay > 0
+	t.say(late, "workers read each other's rows of the epoch before, and add gradients of the epoch before "+
+		"(PipeGCN), which makes training approximate%s", map[axis.Smoothing]string{
+		axis.OfBoth:      "; moving averages replace both",
+		axis.OfFeatures:  "; moving averages replace the rows",
+		axis.OfGradients: "; moving averages replace the gradients",
+	}[o.HaloSmoothing])
+	t.say(p.Recompute, "%s", p.recomputed())
+	sliced := o.Mesh.Slices > 1
+	t.say(sliced && first.Common == 0, "each of the workers that slice a partition has a copy of its edges")
+	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
+		"slice in common, as the graph of the first", first.Common)
+	t.say(p.Rests, "%s", p.rests())
+	var peaks [tensor.Graph]int64
+	saved, buffers := int64(0), int64(0)
+	for _, w := range p.Workers {
+		for k, bytes := range w.Kinds {
+			peaks[k] = max(peaks[k], bytes)
+		}
+		saved, buffers = saved+w.Checkpoint, max(buffers, w.Checkpoint)
 	}
-	return []string{readEvaluations}
+	for k, bytes := range peaks {
+		t.say(true, "%-12s %8.1f MB at the peak", tensor.Kind(k), mega(bytes))
+	}
+	every := o.CheckpointEvery.String()
+	if n := o.CheckpointEvery.Epochs; n > 0 {
+		every = counted(n, "epoch", "epochs")
+	}
+	t.say(saved > 0, "a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers of a worker", every,
+		mega(saved), mega(buffers))
+	p.balance(&t)
+	p.passes(&t)
+	p.moved(&t)
+	return t
 }
 
 // readEvaluations says that an evaluation needs no pass of its own.
-const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the " +
+const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the "+
 	"last"
 
-// checkpoints says what a checkpoint takes.
-func (p planned) checkpoints() []string {
-	all, most := int64(0), int64(0)
-	for _, w := range p.Workers {
-		all, most = all+w.Checkpoint, max(most, w.Checkpoint)
-	}
-	if all == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers "+
-		"of a worker", p.often(), float64(all)/1e6, float64(most)/1e6)}
-}
-
-// often is the time from one checkpoint to the next.
-func (p planned) often() string {
-	if every := p.settings.CheckpointEvery; every.Epochs > 0 {
-		return counted(every.Epochs, "epoch", "epochs")
-	}
-	return p.settings.CheckpointEvery.String()
-}
-
 // warnings say what the run would not use, and what may harm it.
-func (p planned) warnings() (warnings []string) {
+func (p planned) warnings() []string {
 	o, first := p.settings, &p.Workers[0]
+	var t rows
 	if o.NormalizeFeatures == "row" {
-		warnings = append(warnings, doubtfulSums(first.RowSums)...)
+		sums := first.RowSums
+		const setting = "--normalize-features row"
+		switch {
+		case sums.Negative < 0:
+			t.say(true, setting+": features are below zero (%.3g), and a sum near zero makes a row of any "+
+				"size: leave it out", sums.Negative)
+		case sums.Ones > 0 && sums.Others == 0:
+			t.say(true, setting+" has no effect: each vertex's features add up to 1 already")
+		case sums.Fraction > 0:
+			t.say(true, setting+": features are real numbers (%.3g) and not counts, and may be normalised "+
+				"already: compare with a run without it", sums.Fraction)
+		}
 	}
 	if s := first.Scales; s != nil {
-		warnings = append(warnings, fmt.Sprintf("the features%s have scales far apart: the deviation of "+
-			"column %d is %.3g, and that of column %d is %.3g; --normalize-features %s brings each to 1, "+
-			"and none leaves them",
+		t.say(true, "the features%s have scales far apart: the deviation of column %d is %.3g, and that of "+
+			"column %d is %.3g; --normalize-features %s brings each to 1, and none leaves them",
 			when(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
-			s.Most.Deviation, setting.Standard))
+			s.Most.Deviation, setting.Standard)
 	}
-	if first.UnusedWeights {
-		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use; "+
-			setting.WeightedModels()+" do")
-	}
-	if first.UnusedEdgeFeatures > 0 {
-		said := "the graph has edge features, which " + o.Model + " does not use"
-		if p.settings.Uses("use-edge-features") {
-			said += "; --use-edge-features has it use them"
-		}
-		if kind, _ := gnn.KindOf(o.Model); first.UnusedEdgeFeatures == 1 && kind.EdgeWeights {
-			said += "; if they are weights, give them as such (edge_weight)"
-		}
-		warnings = append(warnings, said)
-	}
-	if names := first.UnusedRelations; len(names) > 0 {
-		warnings = append(warnings, fmt.Sprintf("no layer aggregates along %s, since nothing that the "+
-			"model learns depends on it; import with --reverse-relations to use edges in reverse, too",
-			strings.Join(names, ", ")))
-	}
-	if first.OneClass {
-		warnings = append(warnings, oneClass)
-	}
-	if !first.Validates {
-		what := map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task]
-		said := "there are no validation " + what + ", so the results are those of the last epoch"
-		if o.Patience > 0 {
-			said += fmt.Sprintf(", and --patience %d never runs out", o.Patience)
-		}
-		warnings = append(warnings, said)
-	}
-	warnings = append(warnings, p.idleSlices()...)
-	if c := first.Chunks; c.Each != c.Wanted {
-		warnings = append(warnings, fmt.Sprintf("--chunks %s: %d in each partition and not %d, as the "+
-			"smallest has no more vertices", axis.Chunks(0), c.Each, c.Wanted))
-	}
-	return warnings
+	t.say(first.UnusedWeights, "the graph has edge weights, which %s does not use; %s do", o.Model,
+		setting.WeightedModels())
+	kind, _ := gnn.KindOf(o.Model)
+	t.say(first.UnusedEdgeFeatures > 0, "the graph has edge features, which %s does not use%s%s", o.Model,
+		when(o.Uses("use-edge-features"), "; --use-edge-features has it use them"),
+		when(first.UnusedEdgeFeatures == 1 && kind.EdgeWeights,
+			"; if they are weights, give them as such (edge_weight)"))
+	t.say(len(first.UnusedRelations) > 0, "no layer aggregates along %s, since nothing that the model "+
+		"learns depends on it; import with --reverse-relations to use edges in reverse, too",
+		strings.Join(first.UnusedRelations, ", "))
+	t.say(first.OneClass, oneClass)
+	t.say(!first.Validates, "there are no validation %s, so the results are those of the last epoch%s",
+		map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task],
+		when(o.Patience > 0, fmt.Sprintf(", and --patience %d never runs out", o.Patience)))
+	p.idleSlices(&t)
+	c := first.Chunks
+	t.say(c.Each != c.Wanted, "--chunks %s: %d in each partition and not %d, as the smallest has no more "+
+		"vertices", axis.Chunks(0), c.Each, c.Wanted)
+	return t
 }
 
 // oneClass is the warning for a graph whose labels are all one class.
 const oneClass = "all labels of the graph are one class, so there is nothing to learn"
 
 // model says what the workers are, and their order of work. A stage's work is said once.
-func (p planned) model() []string {
+func (p planned) model(t *rows) {
 	o, grid := p.settings, p.settings.Mesh
-	var layers []string
-	for stage := range grid.Stages {
-		w := p.Workers[grid.Rank(mesh.Place{Stage: stage})]
-		for _, s := range w.Layers {
-			line := s.Name + ": " + s.What
-			if grid.Slices > 1 {
-				bytes := int64(0)
-				for _, w := range p.Workers {
-					bytes += w.LayoutBytes[s.Name]
-				}
-				line += "; " + order.Moved(bytes)
-			}
-			layers = append(layers, line)
-		}
-	}
-	workers, threads := "one worker", "one thread"
-	if p.threads > 1 {
-		threads = fmt.Sprintf("%d threads", p.threads)
-	}
-	if n := o.Workers; n > 1 {
-		workers = fmt.Sprintf("%d workers", n)
-		threads += " each"
+	workers := "one worker"
+	if o.Workers > 1 {
+		workers = fmt.Sprintf("%d workers", o.Workers)
 	}
 	if o.TakesTurns() {
 		workers = fmt.Sprintf("%d partitions that take turns on %s", grid.Partitions, workers)
 	}
-	model := o.Model
-	switch {
-	case o.Decoupled:
-		model = "decoupled " + model
-	case o.BlockForm != gnn.BlockForms[0]:
-		model += " in residual blocks"
+	threads := "one thread"
+	if p.threads > 1 {
+		threads = fmt.Sprintf("%d threads", p.threads)
 	}
-	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s",
-		model, o.Depth(),
-		p.Parameters(grid), workers, threads, kernel.SIMD())}
-	if o.Storage == tensor.BFloat16 {
-		lines = append(lines, "values of vertices are stored and sent as bfloat16",
-			"products of bfloat16: "+productsFinding{By: kernel.BFloat16Products()}.words())
-	}
+	t.say(true, "%s%s%s, %d layers, %d parameters, %s with %s%s, kernels for %s",
+		when(o.Decoupled, "decoupled "),
+		o.Model, when(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), o.Depth(),
+		p.Parameters(grid), workers, threads, when(o.Workers > 1, " each"), kernel.SIMD())
+	short := o.Storage == tensor.BFloat16
+	t.say(short, "values of vertices are stored and sent as bfloat16")
+	t.say(short, "products of bfloat16: %s", productsFinding{By: kernel.BFloat16Products()}.words())
 	if costs := p.Workers[0].Costs; costs != nil {
-		lines = append(lines, work(costs))
+		t.say(true, "%s", work(costs))
 	}
-	if o.Task == task.Link && o.TakesTurns() && o.Workers > 1 {
-		lines = append(lines, "the workers also send each other embeddings of the ends of training and "+
-			"negative edges, and their gradients: negative edges are drawn anew in each epoch, so these "+
-			"bytes are not planned where partitions take turns")
+	t.say(o.Task == task.Link && o.TakesTurns() && o.Workers > 1, "the workers also send each other "+
+		"embeddings of the ends of training and negative edges, and their gradients: negative edges are "+
+		"drawn anew in each epoch, so these bytes are not planned where partitions take turns")
+	t.say(o.Uses("output-heads") && o.OutputHeads != o.Heads, "the last layer has %s, and PyG's as many as "+
+		"the others: --output-heads %d", counted(o.OutputHeads, "attention head", "attention heads"), o.Heads)
+	for stage := range grid.Stages {
+		for _, s := range p.Workers[grid.Rank(mesh.Place{Stage: stage})].Layers {
+			bytes := int64(0)
+			for _, w := range p.Workers {
+				bytes += w.LayoutBytes[s.Name]
+			}
+			t.say(true, "%s: %s%s", s.Name, s.What, when(grid.Slices > 1, "; "+order.Moved(bytes)))
+		}
 	}
-	if o.Uses("output-heads") && o.OutputHeads != o.Heads {
-		lines = append(lines, fmt.Sprintf("the last layer has %s, and PyG's as many as the others: "+
-			"--output-heads %d",
-			counted(o.OutputHeads, "attention head", "attention heads"),
-			o.Heads))
-	}
-	return append(lines, layers...)
 }
 
 // work says how much work a forward pass is, and each block's share of it.
@@ -214,28 +203,22 @@ func work(costs []float64) string {
 }
 
 // stages say which blocks each stage has, and how the vertices are divided into chunks.
-func (p planned) stages() (lines []string) {
+func (p planned) stages(t *rows) {
 	if p.Stages == nil {
-		return nil
+		return
 	}
-	c := p.Workers[0].Chunks
+	grid, c := p.settings.Mesh, p.Workers[0].Chunks
 	for _, rank := range p.Stages[0].Workers[1:] {
 		of := &p.Workers[rank].Chunks
 		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most),
 			c.Cut+of.Cut, c.Edges+of.Edges
 	}
-	line := "one chunk in each partition: training is exact, and only one stage works at a time"
-	if c.Each > 1 {
-		line = fmt.Sprintf("%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges "+
-			"between its vertices join two chunks",
-			c.Each, p.settings.ChunkMethod, c.Least, c.Most, 100*float64(c.Cut)/max(float64(c.Edges), 1))
-	}
-	lines = append(lines, line)
-	if grid := p.settings.Mesh; grid.Partitions > 1 || grid.Slices > 1 {
-		lines = append(lines, fmt.Sprintf("workers by rank: %d slices of a partition, %d partitions of a "+
-			"stage, %d stages",
-			grid.Slices, grid.Partitions, grid.Stages))
-	}
+	t.say(c.Each == 1, "one chunk in each partition: training is exact, and only one stage works at a time")
+	t.say(c.Each > 1, "%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges "+
+		"between its vertices join two chunks", c.Each, p.settings.ChunkMethod, c.Least, c.Most,
+		100*float64(c.Cut)/max(float64(c.Edges), 1))
+	t.say(grid.Partitions > 1 || grid.Slices > 1, "workers by rank: %d slices of a partition, %d partitions "+
+		"of a stage, %d stages", grid.Slices, grid.Partitions, grid.Stages)
 	var work []float64
 	for s, stage := range p.Stages {
 		work = append(work, stage.Work)
@@ -243,19 +226,16 @@ func (p planned) stages() (lines []string) {
 		for _, rank := range stage.Workers {
 			tensors, graph = max(tensors, p.PeakTensorBytes[rank]), max(graph, p.GraphBytes[rank])
 		}
-		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most "+
-			"%.1f MB for tensors and %.1f MB for the graph",
-			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6,
-			float64(graph)/1e6))
+		t.say(true, "stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and "+
+			"%.1f MB for the graph", s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work,
+			mega(tensors),
+			mega(graph))
 	}
-	if p.settings.ChunkOrder != axis.Fixed && c.Least < c.Most {
-		lines = append(lines, "memory is a bound for any order of the chunks, which differ in size: a run "+
-			"may need a little less")
-	}
-	idle := float64(len(p.Stages)-1) / float64(c.Each+len(p.Stages)-1)
-	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stage is idle "+
-		"for %.1f %% of an epoch while the pipeline fills and drains",
-		worker.Imbalance(work), 100*idle))
+	t.say(p.settings.ChunkOrder != axis.Fixed && c.Least < c.Most, "memory is a bound for any order of the "+
+		"chunks, which differ in size: a run may need a little less")
+	t.say(true, "the busiest stage has %.2f times the mean work; each stage is idle for %.1f %% of an epoch "+
+		"while the pipeline fills and drains", worker.Imbalance(work),
+		100*float64(len(p.Stages)-1)/float64(c.Each+len(p.Stages)-1))
 }
 
 // who lists the workers of a stage.
@@ -266,131 +246,49 @@ func who(s *worker.Stage) string {
 	return fmt.Sprintf("worker %d", s.Workers[0])
 }
 
-// peaks say how much memory of each kind the largest worker takes.
-func (p planned) peaks() (lines []string) {
-	var most [tensor.Graph]int64
-	for _, w := range p.Workers {
-		for k, bytes := range w.Kinds {
-			most[k] = max(most[k], bytes)
-		}
-	}
-	for k, bytes := range most {
-		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
-	}
-	return lines
-}
-
-// edges says how many copies there are of the edges of a partition that workers slice.
-func (p planned) edges() []string {
-	n := p.Workers[0].Common
-	switch {
-	case p.settings.Mesh.Slices == 1:
-		return nil
-	case n == 0:
-		return []string{"each of the workers that slice a partition has a copy of its edges"}
-	}
-	return []string{fmt.Sprintf("%d workers of a machine have the edges of the partition that they slice in "+
-		"common, as the graph of the first", n)}
-}
-
-// rests says what rests on disk.
-func (p planned) rests() (lines []string) {
-	if !p.Rests {
-		return nil
-	}
-	moved := p.Disk()
+// rests says what rests on disk. Where processes that hold several partitions plan, messages of link
+// prediction between them are planned at their largest.
+func (p planned) rests() string {
 	line := "nothing rests on disk, as all fits in memory"
-	if moved != (tensor.Moved{}) {
+	if moved := p.Disk(); moved != (tensor.Moved{}) {
 		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s "+
-			"read an epoch, %s there at the peak",
-			p.bound(), megabytes(moved.Written), megabytes(moved.Read), megabytes(p.DiskBytes()))
+			"read an epoch, %s there at the peak", when(p.AtMost, "at most "), megabytes(moved.Written),
+			megabytes(moved.Read), megabytes(p.DiskBytes()))
 	}
-	if p.All > 0 {
-		line += fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
-			enough(p.Least), enough(p.All))
-	}
-	return []string{line}
-}
-
-// bound says whether a run may move fewer bytes than planned: where processes that hold several partitions
-// plan, messages of link prediction between them are planned at their largest.
-func (p planned) bound() string {
-	if p.AtMost {
-		return "at most "
-	}
-	return ""
+	return line + when(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
+		enough(p.Least), enough(p.All)))
 }
 
 // enough is megabytes of no less: as a memory limit, it suffices.
 func enough(bytes int64) string { return setting.Bytes(bytes).RoundedUp() }
 
-// encoded says how values travel, if not as they are stored.
-func (p planned) encoded() []string {
-	return append(narrowed(p.settings), scheduled(&p.settings.Options)...)
-}
-
-// narrowed says in which format values travel, if not as they are stored.
-func narrowed(r *setting.Resolved) []string {
-	if r.Wire.Format(r.Storage) == kernel.AsStored {
-		return nil
+// approximate says how values travel between workers, if not as they are stored or not all in each epoch.
+func approximate(r *setting.Resolved) []string {
+	var t rows
+	t.say(r.Wire.Format(r.Storage) != kernel.AsStored, "workers send values of vertices and their gradients "+
+		"in %s, which makes training approximate", r.Wire)
+	if s := r.WireSchedule; s != (axis.WireSchedule{}) {
+		t.say(true, "of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% in epoch %d "+
+			"and %.3g %% in the mean, which makes training approximate; bytes, memory and times are those "+
+			"of the last epoch, which sends most", 100/s.Ratio(1, r.Epochs), 100/s.Ratio(r.Epochs, r.Epochs),
+			r.Epochs,
+			100*s.Mean(r.Epochs))
 	}
-	return []string{fmt.Sprintf("workers send values of vertices and their gradients in %s, which makes "+
-		"training approximate", r.Wire)}
-}
-
-// scheduled says which columns travel, if not all do in each epoch.
-func scheduled(o *setting.Options) []string {
-	s := o.WireSchedule
-	if s == (axis.WireSchedule{}) {
-		return nil
-	}
-	return []string{fmt.Sprintf("of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% "+
-		"in epoch %d and %.3g %% in the mean, which makes training approximate; bytes, memory and times "+
-		"are those of the last epoch, which sends most",
-		100/s.Ratio(1, o.Epochs), 100/s.Ratio(o.Epochs, o.Epochs), o.Epochs, 100*s.Mean(o.Epochs))}
-}
-
-// delayed says that the halo is an epoch late, and what that takes.
-func (p planned) delayed() []string {
-	if p.settings.HaloDelay == 0 {
-		return nil
-	}
-	line := "workers read each other's rows of the epoch before, and add gradients of the epoch before " +
-		"(PipeGCN), which makes training approximate"
-	switch p.settings.HaloSmoothing {
-	case axis.OfBoth:
-		line += "; moving averages replace both"
-	case axis.OfFeatures:
-		line += "; moving averages replace the rows"
-	case axis.OfGradients:
-		line += "; moving averages replace the gradients"
-	}
-	return []string{line}
+	return t
 }
 
 // recomputed says what the backward pass computes again.
-func (p planned) recomputed() []string {
-	switch {
-	case !p.Recompute:
-		return nil
-	case p.settings.Mesh.Stages > 1:
-		return []string{"each stage computes a chunk's forward pass again in its backward pass, and keeps " +
-			"its input alone"}
+func (p planned) recomputed() string {
+	if p.settings.Mesh.Stages > 1 {
+		return "each stage computes a chunk's forward pass again in its backward pass, and keeps its input "+
+			"alone"
 	}
-	return []string{"the backward pass computes values within each block again, and keeps results of " +
-		"aggregations" + p.neededBy()}
+	return "the backward pass computes values within each block again, and keeps results of aggregations" +
+		when(p.limited(), fmt.Sprintf(", as --memory-limit %s needs it", p.settings.MemoryLimit))
 }
 
-// neededBy names the memory limit, if the run recomputes because of it.
-func (p planned) neededBy() string {
-	if len(p.settings.Recomputes()) == 1 {
-		return ""
-	}
-	return fmt.Sprintf(", as --memory-limit %s needs it", p.settings.MemoryLimit)
-}
-
-// listedWorkers is the largest number of workers whose numbers are on one line.
-const listedWorkers = 16
+// limited reports whether the run recomputes because of the memory limit.
+func (p planned) limited() bool { return p.Recompute && len(p.settings.Recomputes()) > 1 }
 
 // together is the memory for tensors and the graph of the worker with most.
 func (p planned) together() (most int64) {
@@ -401,25 +299,20 @@ func (p planned) together() (most int64) {
 }
 
 // balance says how much each of several workers aggregates.
-func (p planned) balance() []string {
-	most := slices.Max(p.EdgeColumns)
-	if len(p.EdgeColumns) == 1 || most == 0 {
-		return nil
+func (p planned) balance(t *rows) {
+	const most = 16 // workers whose numbers are on one line
+	largest := slices.Max(p.EdgeColumns)
+	by := ""
+	for _, n := range p.EdgeColumns {
+		by += fmt.Sprintf(" %.3g", mega(n))
 	}
-	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f "+
-		"times the mean",
-		float64(most)/1e6, worker.Imbalance(p.EdgeColumns))
-	if len(p.EdgeColumns) <= listedWorkers {
-		line += "; by worker"
-		for _, n := range p.EdgeColumns {
-			line += fmt.Sprintf(" %.3g", float64(n)/1e6)
-		}
-	}
-	return []string{line}
+	t.say(len(p.EdgeColumns) > 1 && largest > 0, "edges × columns aggregated an epoch: %.3g million on the "+
+		"worker with most, %.2f times the mean%s", mega(largest), worker.Imbalance(p.EdgeColumns),
+		when(len(p.EdgeColumns) <= most, "; by worker"+by))
 }
 
 // passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.
-func (p planned) passes() (lines []string) {
+func (p planned) passes(t *rows) {
 	all := p.Bytes()
 	layers := all[:len(all)-1]
 	for first := 0; first < len(layers); {
@@ -432,15 +325,12 @@ func (p planned) passes() (lines []string) {
 			of = fmt.Sprintf("layers %d–%d, each:", first, first+equal-1)
 		}
 		f, b := &layers[first].Forward, &layers[first].Backward
-		both := func(forward, backward int) string {
-			return fmt.Sprintf("%.1f + %.1f MB", float64(forward)/1e6, float64(backward)/1e6)
-		}
-		lines = append(lines, fmt.Sprintf("%s kernels stream %s (forward + backward), of which products and "+
-			"sums need %s, and gather %s", of, both(f.Streamed, b.Streamed), both(f.Least, b.Least),
-			both(f.Gathered, b.Gathered)))
+		t.say(true, "%s kernels stream %.1f + %.1f MB (forward + backward), of which products and sums need "+
+			"%.1f + %.1f MB, and gather %.1f + %.1f MB", of, mega(f.Streamed), mega(b.Streamed),
+			mega(f.Least),
+			mega(b.Least), mega(f.Gathered), mega(b.Gathered))
 		first += equal
 	}
-	return lines
 }
 
 // layerBytes is plan.Plan.Bytes for programs.
@@ -471,21 +361,23 @@ func (p planned) layerBytes() (list []layerBytes) {
 }
 
 // moved says how many bytes workers send to move rows and, between stages, how many GNNPipe's formula gives.
-func (p planned) moved() (lines []string) {
+func (p planned) moved(t *rows) {
 	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
-	say := func(of func(*worker.Communication) worker.Traffic, what string, about ...any) {
-		if sum := of(&all).Bytes; sum > 0 {
-			lines = append(lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
-				fmt.Sprintf(what, about...), float64(sum)/1e6, float64(slices.Max(p.sent(of)))/1e6))
-		}
+	for _, row := range []struct {
+		of   func(*worker.Communication) worker.Traffic
+		what string
+	}{
+		{halo, "rows and gradients between partitions"},
+		{layout, fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages)},
+		{stage, fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
+			"cuts: %.1f MB)", c.Columns, mega(c.Bytes))},
+		{links, "embeddings of the ends of training and negative edges, and their gradients (in the last " +
+			"epoch: negative edges are drawn anew in each)"},
+	} {
+		sum := row.of(&all).Bytes
+		t.say(sum > 0, "%s: %.1f MB an epoch, %.1f MB from the worker that sends most", row.what, mega(sum),
+			mega(slices.Max(p.sent(row.of))))
 	}
-	say(halo, "rows and gradients between partitions")
-	say(layout, "%d all-to-alls between rows and slices", all.Layout.Messages)
-	say(stage, "activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)",
-		c.Columns, float64(c.Bytes)/1e6)
-	say(links, "embeddings of the ends of training and negative edges, and their gradients (in the last "+
-		"epoch: negative edges are drawn anew in each)")
-	return lines
 }
 
 // The kinds of rows that workers send.
@@ -503,10 +395,10 @@ func (p planned) sent(of func(*worker.Communication) worker.Traffic) (bytes []in
 }
 
 // idleSlices warns of layers where some slices of a mesh have no columns.
-func (p planned) idleSlices() (warnings []string) {
+func (p planned) idleSlices(t *rows) {
 	grid := p.settings.Mesh
 	if grid.Slices == 1 {
-		return nil
+		return
 	}
 	// byLayer: the work of each slice
 	partitions, byLayer := p.settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{}
@@ -537,27 +429,8 @@ func (p planned) idleSlices() (warnings []string) {
 			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: partitions, Slices: busy}
 			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
 		}
-		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others "+
-			"aggregate nothing there; take --parallel %s",
-			strings.Join(byBusy[busy], ", "), busy, grid.Slices, take))
+		t.say(true, "%s: columns for %d of %d slices, and the others aggregate nothing there; take "+
+			"--parallel %s",
+			strings.Join(byBusy[busy], ", "), busy, grid.Slices, take)
 	}
-	return warnings
-}
-
-// doubtfulSums says why rows of features should perhaps not be divided by their sums: the features are
-// neither 0 and 1 nor counts, or all sums are 1.
-func doubtfulSums(r plan.RowSums) []string {
-	const setting = "--normalize-features row"
-	switch {
-	case r.Negative < 0:
-		return []string{fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row "+
-			"of any size: leave it out", setting, r.Negative)}
-	case r.Ones > 0 && r.Others == 0:
-		return []string{setting + " has no effect: each vertex's features add up to 1 already"}
-	case r.Fraction > 0:
-		return []string{fmt.Sprintf("%s: features are real numbers (%.3g) and not counts, and may be "+
-			"normalised already: compare with a run without it",
-			setting, r.Fraction)}
-	}
-	return nil
 }

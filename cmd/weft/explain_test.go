@@ -188,7 +188,7 @@ func TestAmountsOnDisk(t *testing.T) {
 	}
 	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an " +
 		"epoch, 2.0 TB there at the peak; a worker needs 7.4 MB at least, and 25 MB for nothing to rest"
-	if got := (planned{Plan: p, settings: &setting.Resolved{}}).rests(); len(got) != 1 || got[0] != want {
+	if got := (planned{Plan: p, settings: &setting.Resolved{}}).rests(); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -214,7 +214,7 @@ func TestNamedMemoryIsEnough(t *testing.T) {
 	require.NoError(t, err)
 	p, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Range: true})
 	require.NoError(t, err)
-	said := strings.Join(planned{&p, settings, 1}.rests(), "\n")
+	said := planned{&p, settings, 1}.rests()
 	refused := fmt.Sprint(limited("1B"))
 	for from, named := range map[string]*regexp.Regexp{
 		said:    regexp.MustCompile(`a worker needs (\S+ MB) at least`),

@@ -568,7 +568,7 @@ func planForPrograms(meshes []planner.Mesh, links planner.Links, extrapolated bo
 // approximations says how what workers send makes training approximate on some of the meshes.
 func approximations(meshes []planner.Mesh) (lines []string) {
 	for _, m := range meshes {
-		for _, line := range append(narrowed(m.Settings), scheduled(&m.Settings.Options)...) {
+		for _, line := range approximate(m.Settings) {
 			if !slices.Contains(lines, line) {
 				lines = append(lines, line)
 			}

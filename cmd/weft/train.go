@@ -314,10 +314,8 @@ func (t *trainCommand) train(
 	if settings.EvalEvery == setting.AutoEvery && settings.OwnPass() == "" {
 		fmt.Fprintln(show, readEvaluations)
 	}
-	if said.neededBy() != "" {
-		for _, line := range said.recomputed() {
-			fmt.Fprintln(show, line)
-		}
+	if said.limited() {
+		fmt.Fprintln(show, said.recomputed())
 	}
 	job.Trace = t.trace != ""
 	if t.live != nil {

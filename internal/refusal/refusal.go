@@ -31,8 +31,8 @@ func (r refused) Error() string {
 }
 
 // Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the
-// reason, the way out. A setting is named as its flag. Errorf wraps errors as fmt.Errorf does. The middle of a
-// long text is cut out.
+// reason, the way out. A setting is named as its flag. Errorf wraps errors as fmt.Errorf does. The middle of
+// a long text is cut out.
 func Errorf(format string, args ...any) error {
 	return refused{fmt.Errorf(format, args...)}
 }

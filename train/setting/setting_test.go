@@ -118,7 +118,10 @@ func TestMorePartitionsThanVertices(t *testing.T) {
 		parallel   string
 		partitions int
 		named      string
-	}{{"graph=7", 0, "--parallel graph=7: "}, {"", 7, "--partitions 7: "}, {"graph=2", 7, "--partitions 7: "}} {
+	}{
+		{"graph=7", 0, "--parallel graph=7: "}, {"", 7, "--partitions 7: "},
+		{"graph=2", 7, "--partitions 7: "},
+	} {
 		o := Defaults()
 		o.Parallel, o.Partitions = c.parallel, c.partitions
 		r, err := o.Resolve()
