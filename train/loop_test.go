@@ -196,7 +196,7 @@ func TestPlateau(t *testing.T) {
 	o.Parallel = ""
 	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
 	want := "--schedule plateau: nothing is held out for validation; give another split, or take " +
-		"schedule constant"
+		"--schedule constant"
 	assert.EqualRefusal(t, err, want)
 }
 

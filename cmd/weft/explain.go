@@ -88,7 +88,7 @@ func (p planned) lines() []string {
 }
 
 // readEvaluations says that an evaluation needs no pass of its own.
-const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the "+
+const readEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the " +
 	"last"
 
 // warnings say what the run would not use, and what may harm it.
@@ -228,8 +228,7 @@ func (p planned) stages(t *rows) {
 		}
 		t.say(true, "stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and "+
 			"%.1f MB for the graph", s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work,
-			mega(tensors),
-			mega(graph))
+			mega(tensors), mega(graph))
 	}
 	t.say(p.settings.ChunkOrder != axis.Fixed && c.Least < c.Most, "memory is a bound for any order of the "+
 		"chunks, which differ in size: a run may need a little less")
@@ -280,7 +279,7 @@ func approximate(r *setting.Resolved) []string {
 // recomputed says what the backward pass computes again.
 func (p planned) recomputed() string {
 	if p.settings.Mesh.Stages > 1 {
-		return "each stage computes a chunk's forward pass again in its backward pass, and keeps its input "+
+		return "each stage computes a chunk's forward pass again in its backward pass, and keeps its input " +
 			"alone"
 	}
 	return "the backward pass computes values within each block again, and keeps results of aggregations" +
