@@ -5,6 +5,15 @@ import (
 	"weft/nn"
 )
 
+var appnpModel = ModelKind{
+	Name: "appnp", Settings: append([]string{"alpha", "rounds", "aggregation-chunks"}, graphSettings...),
+	EdgeWeights: true, OneDirection: true,
+	list: "lins", weight: ".weight", bias: ".bias", rounds: 10,
+	propagation: func(s *Spec, at Module) Block {
+		return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha})
+	},
+}
+
 // Decoupled models first compute the logits of each vertex by itself, Z = MLP(X). Then they aggregate the
 // logits in rounds, without a weight or an activation between: Hᵏ⁺¹ = (1−a)·Â·Hᵏ + a·Z. APPNP (Gasteiger et
 // al. 2019) has a teleport probability a > 0. NeutronTP (PVLDB 18(2), 2024, section 4.1) has a = 0, and as

@@ -7,6 +7,16 @@ import (
 	"weft/nn"
 )
 
+var resgcnModel = ModelKind{
+	Name: "resgcn", Settings: []string{
+		"norm", "direction", "aggregation-order", "aggregation-chunks",
+		"drop-edge",
+	}, list: "layers", deep: resGCN,
+	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
+	cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
+	root:        true,
+}
+
 // deep describes a model of residual blocks: an encoder to the hidden width, Layers blocks of that width, and
 // a decoder.
 type deep struct {

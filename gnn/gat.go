@@ -1,9 +1,24 @@
 package gnn
 
 import (
+	"slices"
+
 	"weft/autograd"
 	"weft/nn"
 )
+
+var gatModel = ModelKind{
+	Name: "gat", Settings: slices.Concat([]string{"blocks", "jk"}, attentionSettings, eitherForm),
+	Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
+	list: "convs", weight: ".lin.weight", bias: ".bias",
+	convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
+	propagation: func(s *Spec, at Module) Block {
+		return NewAttentionPropagation(at, AttentionPropagationOptions{
+			Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
+		})
+	},
+	cost: func(in, out, edge int) Cost { return Cost{in*out + 2*out, out + edge} },
+}
 
 // GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2. Attention has the equations. As
 // in PyG, the features of edges count in the scores by a weight and an attention vector of their own.

@@ -1,10 +1,21 @@
 package gnn
 
 import (
+	"slices"
+
 	"weft/autograd"
 	"weft/kernel"
 	"weft/nn"
 )
+
+var gatv2Model = ModelKind{
+	Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings),
+	list: "convs", weight: ".lin_l.weight", bias: ".bias",
+	convolution: func(s *Spec, at Module, last bool) Convolution {
+		return NewGATv2(at, s.attention(last))
+	},
+	cost: func(in, out, edge int) Cost { return Cost{2 * in * out, 2*out + edge*out} },
+}
 
 // GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), with slope 0.2.
 // Attention has the equations, also of the features of edges. Sources and targets are transformed by a weight

@@ -5,6 +5,15 @@ import (
 	"weft/nn"
 )
 
+var gcnModel = ModelKind{
+	Name: "gcn", Settings: blockSettings, Decoupled: linearRounds, EdgeWeights: true,
+	blocks: 1, oneType: true,
+	list: "convs", weight: ".lin.weight", bias: ".bias",
+	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGCN(at) },
+	propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, s.rounds()) },
+	cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
+}
+
 // GCN is the graph convolution of Kipf & Welling (2017): z = D^−½(A+I)D^−½·x·W + b.
 type GCN struct {
 	w, b *nn.Param

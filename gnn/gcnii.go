@@ -8,6 +8,14 @@ import (
 	"weft/nn"
 )
 
+var gcniiModel = ModelKind{
+	Name: "gcnii", Settings: []string{
+		"alpha", "theta", "shared-weights", "conv-weight-decay",
+		"direction", "aggregation-chunks", "drop-edge",
+	}, EdgeWeights: true, OneDirection: true,
+	list: "convs", deep: gcnii,
+}
+
 // GCNII is a layer of the deep graph convolutional network of Chen et al. (2020), PyG's GCN2Conv, with its
 // activation and dropout. Each layer reads the output x of the layer before and the initial residual h0.
 //

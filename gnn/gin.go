@@ -6,6 +6,14 @@ import (
 	"weft/nn"
 )
 
+var ginModel = ModelKind{
+	Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", sameWidth: true,
+	weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
+	propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
+	cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
+}
+
 // GIN is the graph isomorphism network (Xu et al. 2019): z_i = MLP((1+ε)·x_i + Σ_{j→i} x_j), with MLP(h) =
 // W_2·act(norm(W_1·h + b_1)) + b_2. ε is 0 unless loaded weights have another value.
 type GIN struct {
@@ -29,7 +37,7 @@ func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	return c.after(autograd.AddLinear(c.p.AggregateLinear(source, w, Sum), target, autograd.Scale(own, w)))
 }
 
-// ginMLP is the part of GIN and GINE that is computed for each vertex.
+// ginMLP is the part of GIN that is computed for each vertex.
 type ginMLP struct {
 	w1, b1, w2, b2 *nn.Param
 	epsilon        *nn.Buffer

@@ -6,6 +6,13 @@ import (
 	"weft/nn"
 )
 
+var gineModel = ModelKind{
+	Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, sameWidth: true, list: "convs",
+	weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
+	cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
+}
+
 // GINE is GIN with edge features (Hu et al. 2020): z_i = MLP((1+ε)·x_i + Σ_{j→i} ReLU(x_j + W_e·e_ji + b_e)),
 // where e_ji are the features of an edge. GIN has the MLP.
 type GINE struct {

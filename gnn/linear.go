@@ -5,6 +5,12 @@ import (
 	"weft/nn"
 )
 
+var mlpModel = ModelKind{
+	Name: "mlp", Settings: layerSettings, list: "lins", weight: ".weight", bias: ".bias",
+	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewLinear(at) },
+	cost:        func(in, out, _ int) Cost { return Cost{Vertex: in * out} },
+}
+
 // Linear is a layer without aggregation: z = x·W + b.
 type Linear struct {
 	w, b *nn.Param

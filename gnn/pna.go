@@ -8,6 +8,14 @@ import (
 	"weft/nn"
 )
 
+var pnaModel = ModelKind{
+	Name: "pna", Settings: append([]string{"jk"}, graphSettings...), OneDirection: true, list: "convs",
+	weight: ".pre_nns.0.0.weight", bias: ".lin.bias", reads: 2,
+	convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewPNA(at) },
+	cost:        func(in, out, _ int) Cost { return Cost{2*in*in + 13*in*out + out*out, 4*in + 1} },
+	degrees:     true,
+}
+
 // PNA is principal neighbourhood aggregation (Corso et al. 2020), PyG's PNAConv with one tower, one layer
 // before and after the aggregation, and without edge features:
 //

@@ -113,6 +113,8 @@ type ModelKind struct {
 	propagation func(s *Spec, at Module) Block
 	rounds      int  // Spec.Rounds if that is 0; 0: as many as layers
 	single      bool // the model is one convolution, and uses no hiddenSettings
+	oneType     bool // both ends of a relation are of one vertex type
+	sameWidth   bool // the rows of both ends of a relation have the same width
 }
 
 var (
@@ -138,117 +140,22 @@ var (
 	hiddenSettings = []string{"layers", "hidden", "dropout", "activation", "decay-first-layer-only"}
 )
 
+// kinds are the models, in the order of help texts.
 var kinds = []ModelKind{
-	{
-		Name: "mlp", Settings: layerSettings, list: "lins", weight: ".weight", bias: ".bias",
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewLinear(at) },
-		cost:        func(in, out, _ int) Cost { return Cost{Vertex: in * out} },
-	},
-	{
-		Name: "gcn", Settings: blockSettings, Decoupled: linearRounds, EdgeWeights: true, blocks: 1,
-		list: "convs", weight: ".lin.weight", bias: ".bias",
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGCN(at) },
-		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, s.rounds()) },
-		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
-	},
-	{
-		Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds,
-		blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
-		convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
-		propagation: func(s *Spec, at Module) Block {
-			return NewPropagation(at, Reduce{KindMean, 1}, s.rounds())
-		},
-		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
-		root: true,
-	},
-	{
-		Name: "gat", Settings: slices.Concat([]string{"blocks", "jk"}, attentionSettings, eitherForm),
-		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
-		list: "convs", weight: ".lin.weight", bias: ".bias",
-		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
-		propagation: func(s *Spec, at Module) Block {
-			return NewAttentionPropagation(at, AttentionPropagationOptions{
-				Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
-			})
-		},
-		cost: func(in, out, edge int) Cost { return Cost{in*out + 2*out, out + edge} },
-	},
-	{
-		Name: "gatv2", Settings: slices.Concat([]string{"jk"}, attentionSettings, graphSettings),
-		list: "convs", weight: ".lin_l.weight", bias: ".bias",
-		convolution: func(s *Spec, at Module, last bool) Convolution {
-			return NewGATv2(at, s.attention(last))
-		},
-		cost: func(in, out, edge int) Cost { return Cost{2 * in * out, 2*out + edge*out} },
-	},
-	{
-		Name: "transformer", Settings: slices.Concat([]string{"jk"}, scoreSettings, graphSettings),
-		list: "convs", weight: ".lin_key.weight", bias: ".lin_skip.bias",
-		convolution: func(s *Spec, at Module, last bool) Convolution {
-			return NewTransformer(at, s.attention(last))
-		},
-		cost: func(in, out, edge int) Cost { return Cost{3 * in * out, 2*out + edge*out} },
-		root: true,
-	},
-	{
-		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs",
-		weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
-		propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
-		cost:        func(in, out, _ int) Cost { return Cost{in*out + out*out, min(in, out)} },
-	},
-	{
-		Name: "gine", Settings: append([]string{"jk"}, graphSettings...), EdgeFeatures: true, list: "convs",
-		weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGINE(at) },
-		cost:        func(in, out, edge int) Cost { return Cost{in*out + out*out, edge*in + in} },
-	},
-	{
-		Name: "pna", Settings: append([]string{"jk"}, graphSettings...), OneDirection: true, list: "convs",
-		weight: ".pre_nns.0.0.weight", bias: ".lin.bias", reads: 2,
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewPNA(at) },
-		cost:        func(in, out, _ int) Cost { return Cost{2*in*in + 13*in*out + out*out, 4*in + 1} },
-		degrees:     true,
-	},
-	{
-		Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...),
-		Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
-		weight: ".weight", bias: ".bias", relations: newRGCN,
-		cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
-	},
-	{
-		Name: "gcnii", Settings: []string{
-			"alpha", "theta", "shared-weights", "conv-weight-decay",
-			"direction", "aggregation-chunks", "drop-edge",
-		}, EdgeWeights: true, OneDirection: true,
-		list: "convs", deep: gcnii,
-	},
-	{
-		Name: "resgcn", Settings: []string{
-			"norm", "direction", "aggregation-order", "aggregation-chunks",
-			"drop-edge",
-		}, list: "layers", deep: resGCN,
-		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
-		cost:        func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
-		root:        true,
-	},
-	{
-		Name: "appnp", Settings: append([]string{"alpha", "rounds", "aggregation-chunks"}, graphSettings...),
-		EdgeWeights: true, OneDirection: true,
-		list: "lins", weight: ".weight", bias: ".bias", rounds: 10,
-		propagation: func(s *Spec, at Module) Block {
-			return NewPropagation(at, Symmetric, Rounds{s.Rounds, s.Alpha})
-		},
-	},
-	{
-		Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks", "drop-edge"},
-		EdgeWeights: true, OneDirection: true,
-		list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
-		convolution: func(s *Spec, at Module, _ bool) Convolution {
-			return NewSGC(at, Rounds{Count: s.Rounds})
-		},
-		cost: func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
-	},
+	mlpModel,
+	gcnModel,
+	sageModel,
+	gatModel,
+	gatv2Model,
+	transformerModel,
+	ginModel,
+	gineModel,
+	pnaModel,
+	rgcnModel,
+	gcniiModel,
+	resgcnModel,
+	appnpModel,
+	sgcModel,
 }
 
 // Names are the models that are known by name.
@@ -267,6 +174,20 @@ func KindOf(name string) (k ModelKind, known bool) {
 		return ModelKind{}, false
 	}
 	return kinds[i], true
+}
+
+// ofTypes reports whether the model is for graphs of several types of vertices or edges.
+func (k ModelKind) ofTypes() bool { return k.deep == nil && k.rounds == 0 && !k.degrees }
+
+// ofAnyTypes lists the models for relations between whatever types.
+func ofAnyTypes() string {
+	var names []string
+	for _, k := range kinds {
+		if (k.relations != nil || k.Uses("direction")) && k.ofTypes() && !k.oneType && !k.sameWidth {
+			names = append(names, k.Name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // ResidualBlocks reports whether the model has a form with residual blocks.
@@ -431,7 +352,7 @@ func (s *Spec) noEdgeFeatures(what string) error {
 			"source, or leave it out", what)
 	}
 	return refusal.Errorf("--model %s: it uses edge features, and %s have none; import the graph with "+
-		"those of its source, or take --model gin, which does without", model, what)
+		"those of its source, or take another --model", model, what)
 }
 
 // typed reports whether the model's layers have a convolution for each relation of the schema.
@@ -448,8 +369,8 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		for _, output := range schema.Outputs {
 			if output > 0 {
 				return refusal.Errorf("--model %s: it computes rows of the vertex type %q alone, and those "+
-					"of %q are wanted; take --model sage, gat or rgcn", s.Model, schema.Types[0].Name,
-					schema.Types[output].Name)
+					"of %q are wanted; take --model %s", s.Model, schema.Types[0].Name,
+					schema.Types[output].Name, ofAnyTypes())
 			}
 		}
 	}
@@ -463,9 +384,9 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		return nil
 	}
 	refuse := func(setting, value, what string) error {
-		return refusal.Errorf("--%s%s: %s along one relation, and the graph has several types of vertices "+
-			"or edges; take --model rgcn, or sage, gat, gatv2, gin or gcn without --decoupled and residual "+
-			"blocks", setting, value, what)
+		return refusal.Errorf("--%s%s: %s along one relation, and the graph has several types of vertices or "+
+			"edges; take --model %s without --decoupled and residual blocks", setting, value,
+			what, ofAnyTypes())
 	}
 	switch {
 	case s.Decoupled && kind.relations == nil:
@@ -475,7 +396,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 			"graph has several types of vertices or edges; leave it out", s.Jump)
 	case s.made(kind) == residualBlocks:
 		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
-	case kind.deep != nil || kind.rounds > 0 || kind.degrees:
+	case !kind.ofTypes():
 		return refuse("model", " "+s.Model, "it aggregates")
 	}
 	return nil

@@ -7,6 +7,13 @@ import (
 	"weft/nn"
 )
 
+var rgcnModel = ModelKind{
+	Name: "rgcn", Settings: append([]string{"num-blocks"}, relationalSettings...),
+	Decoupled: append([]string{"teleport"}, relationalSettings...), list: "convs", Featureless: true,
+	weight: ".weight", bias: ".bias", relations: newRGCN,
+	cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
+}
+
 // RGCN is a layer of the relational graph convolutional network (Schlichtkrull et al. 2018), PyG's RGCNConv:
 //
 //	z_i = Σ_r mean_{j∈N_r(i)} W_r·x_j + W_0·x_i + b

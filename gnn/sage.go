@@ -5,6 +5,17 @@ import (
 	"weft/nn"
 )
 
+var sageModel = ModelKind{
+	Name: "sage", Settings: append([]string{"aggregation"}, blockSettings...), Decoupled: linearRounds,
+	blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+	convolution: func(s *Spec, at Module, _ bool) Convolution { return NewSAGE(at, s.aggregation()) },
+	propagation: func(s *Spec, at Module) Block {
+		return NewPropagation(at, Reduce{KindMean, 1}, s.rounds())
+	},
+	cost: func(in, out, _ int) Cost { return Cost{in * out, min(in, out)} },
+	root: true,
+}
+
 // SAGE is GraphSAGE (Hamilton et al. 2017) without sampling: z_i = W_l·⊕_{j→i} x_j + b + W_r·x_i.
 type SAGE struct {
 	left, right, b *nn.Param

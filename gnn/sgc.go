@@ -5,6 +5,16 @@ import (
 	"weft/nn"
 )
 
+var sgcModel = ModelKind{
+	Name: "sgc", Settings: []string{"rounds", "direction", "aggregation-chunks", "drop-edge"},
+	EdgeWeights: true, OneDirection: true,
+	list: "convs", weight: ".lin.weight", bias: ".lin.bias", rounds: 2, single: true,
+	convolution: func(s *Spec, at Module, _ bool) Convolution {
+		return NewSGC(at, Rounds{Count: s.Rounds})
+	},
+	cost: func(in, out, _ int) Cost { return Cost{in * out, out} }, // with one round
+}
+
 // SGC is the simple graph convolution (Wu et al. 2019), PyG's SGConv: z = Âᴷ·x·W + b, with Â as in GCN. It
 // computes Âᴷ·(x·W), because the output usually has fewer columns than the input.
 type SGC struct {

@@ -2,11 +2,22 @@ package gnn
 
 import (
 	"math"
+	"slices"
 
 	"weft/autograd"
 	"weft/kernel"
 	"weft/nn"
 )
+
+var transformerModel = ModelKind{
+	Name: "transformer", Settings: slices.Concat([]string{"jk"}, scoreSettings, graphSettings),
+	list: "convs", weight: ".lin_key.weight", bias: ".lin_skip.bias",
+	convolution: func(s *Spec, at Module, last bool) Convolution {
+		return NewTransformer(at, s.attention(last))
+	},
+	cost: func(in, out, edge int) Cost { return Cost{3 * in * out, 2*out + edge*out} },
+	root: true,
+}
 
 // Transformer is the graph transformer operator (Shi et al. 2021, equations 3 and 4, as PyG's
 // TransformerConv): z_i = W_skip·x_i + b_skip and softmax attention by dot products of queries and keys.

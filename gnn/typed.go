@@ -247,7 +247,8 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		for i, t := range schema.Types {
 			if computed.rows[0][i] && t.Columns == 0 {
 				return refusal.Errorf("--model %s: vertices of type %q have no features; learn some for "+
-					"them with --node-embedding N, or take --model rgcn, which does without", s.Model, t.Name)
+					"them with --node-embedding N, or take --model %s, which does without", s.Model, t.Name,
+					strings.Join(Featureless(), " or "))
 			}
 		}
 	}
@@ -267,12 +268,12 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		for _, k := range relations {
 			r := schema.Relations[k]
 			switch a, b := width(r.Source), width(r.Target); {
-			case s.Model == "gcn" && r.Source != r.Target:
-				return refusal.Errorf("--model gcn: it needs both ends of a relation to be of one type, "+
-					"and %q has two; take --model sage, gat or rgcn", r.Name)
-			case (s.Model == "gin" || s.Model == "gine") && i == 0 && a != b:
+			case kind.oneType && r.Source != r.Target:
+				return refusal.Errorf("--model %s: it needs both ends of a relation to be of one type, "+
+					"and %q has two; take --model %s", s.Model, r.Name, ofAnyTypes())
+			case kind.sameWidth && i == 0 && a != b:
 				return refusal.Errorf("--model %s: it adds the features of both ends of an edge, and those "+
-					"of %q have %d and %d columns; take --model sage, gat or rgcn", s.Model, r.Name, a, b)
+					"of %q have %d and %d columns; take --model %s", s.Model, r.Name, a, b, ofAnyTypes())
 			case s.readsEdges(kind) && r.Columns == 0:
 				return s.noEdgeFeatures(fmt.Sprintf("the edges of %q", r.Name))
 			}

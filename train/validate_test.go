@@ -220,7 +220,7 @@ func TestValidateRefuses(t *testing.T) {
 			o.Model, o.NodeEmbedding = "sage", 4
 		},
 		"--model gine: it uses edge features, and the edges have none; import the graph with those of its " +
-			"source, or take --model gin": func(other *graph.Graph, o *Options) {
+			"source, or take another --model": func(other *graph.Graph, o *Options) {
 			o.Model, other.Relations[0].EdgeColumns, other.Relations[0].EdgeFeatures = "gine", 0, nil
 		},
 		"the model has convs.0.lin.weight as [1 13] there, and as [3 13] on the graph that is trained on": func(other *graph.Graph, o *Options) {

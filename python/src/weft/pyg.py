@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._errors import Refused
 
@@ -77,24 +77,107 @@ _NORMS: dict[str, Callable[[int], nn.Module | None]] = {
     "graph": GraphNorm,
     "pair": lambda width: PairNorm(),
 }
-_MODELS = [
-    *("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "rgcn"),
-    *("mlp", "appnp", "sgc", "gcnii", "resgcn"),
-]
-# The maps that read the rows of an edge's source and of its target.
-_READ = {
-    "gcn": ("lin", "lin"),
-    "sgc": ("lin", "lin"),
-    "sage": ("lin_l", "lin_r"),
-    "gatv2": ("lin_l", "lin_r"),
-    "transformer": ("lin_key", "lin_query"),
-    "gin": ("nn.lins.0", "nn.lins.0"),
-    "gine": ("nn.lins.0", "nn.lins.0"),
-}
+
+
+class _Convolution(NamedTuple):
+    """What PyG's convolution is made of: the settings, the weights of a layer, and the columns that it computes."""
+
+    s: SimpleNamespace
+    weights: Weights
+    path: str
+    out: int
+    last: bool  # it computes the logits
+    typed: bool  # it is one of several relations
+
+    @property
+    def reads(self) -> tuple[int, int]:
+        """The columns of the rows that it reads, of an edge's source and target."""
+        return _reads(self.s, self.weights, self.path)
+
+    @property
+    def ends(self) -> int | tuple[int, int]:
+        return self.reads if self.typed else self.reads[0]
+
+    @property
+    def perceptron(self) -> models.MLP:
+        act, norm = _ACTIVATIONS[self.s.activation](), _NORMS[self.s.norm](self.out)
+        return models.MLP([self.reads[0], self.out, self.out], act=act, norm=norm)
+
+
+def _gat(c: _Convolution, conv: type[nn.Module], **more: Any) -> nn.Module:
+    """A convolution of graph attention."""
+    heads, concat = (c.s.output_heads, False) if c.last else (c.s.heads, True)
+    if (edges := f"{c.path}.lin_edge.weight") in c.weights:
+        more["edge_dim"] = c.weights[edges].shape[1]
+    width = c.out // heads if concat else c.out
+    return conv(c.ends, width, heads=heads, concat=concat, dropout=c.s.attention_dropout, **more)
+
+
+def _rgcn(c: _Convolution) -> nn.Module:
+    relations = c.weights[f"{c.path}.comp" if c.s.bases else f"{c.path}.weight"].shape[0]
+    bases, blocks = c.s.bases or None, c.s.num_blocks or None
+    return RGCNConv(c.reads[0], c.out, relations, num_bases=bases, num_blocks=blocks)
+
+
 _PNA = {
     "aggregators": ["mean", "min", "max", "std"],
     "scalers": ["identity", "amplification", "attenuation"],
     "deg": torch.tensor([0, 1]),  # the means over degrees are among the weights
+}
+
+
+class _Kind(NamedTuple):
+    """How PyG computes a model: the module that to_pyg makes of a run has its layers."""
+
+    make: Callable[[_Convolution], nn.Module] | None = None  # None: a module of its own computes the model
+    # The weights that read the rows of an edge's source and of its target; | stands between two forms of one.
+    reads: tuple[str, ...] = ()
+    own: type[nn.Module] | None = None  # PyG's own model, if it has one of these convolutions
+    takes: str | None = None  # what the convolutions take besides rows and edges
+    axis: int = 1  # the axis of these weights that counts the columns of the rows
+    more: dict[str, Any] | None = None  # arguments of own
+
+
+KINDS = {
+    "mlp": _Kind(),
+    "gcn": _Kind(
+        lambda c: GCNConv(c.reads[0], c.out, add_self_loops=not c.typed),
+        ("lin.weight",),
+        models.GCN,
+        "edge_weight",
+    ),
+    "sage": _Kind(
+        lambda c: SAGEConv(
+            c.ends, c.out, aggr=c.s.aggregation, root_weight=f"{c.path}.lin_r.weight" in c.weights
+        ),
+        ("lin_l.weight", "lin_r.weight"),
+        models.GraphSAGE,
+    ),
+    "gat": _Kind(
+        lambda c: _gat(c, GATConv, add_self_loops=not c.typed),
+        ("lin.weight|lin_src.weight", "lin.weight|lin_dst.weight"),
+        models.GAT,
+    ),
+    "gatv2": _Kind(
+        lambda c: _gat(c, GATv2Conv, add_self_loops=not c.typed), ("lin_l.weight", "lin_r.weight"), models.GAT
+    ),
+    "transformer": _Kind(lambda c: _gat(c, TransformerConv), ("lin_key.weight", "lin_query.weight")),
+    "gin": _Kind(lambda c: GINConv(c.perceptron), ("nn.lins.0.weight",), models.GIN),
+    "gine": _Kind(
+        lambda c: GINEConv(c.perceptron, edge_dim=c.weights[f"{c.path}.lin.weight"].shape[1]),
+        ("nn.lins.0.weight",),
+        takes="edge_attr",
+    ),
+    "pna": _Kind(
+        lambda c: PNAConv(c.reads[0], c.out, **_PNA), ("pre_nns.0.0.weight",), models.PNA, axis=0, more=_PNA
+    ),
+    "rgcn": _Kind(_rgcn, ("root",), axis=0, takes="edge_type"),
+    "gcnii": _Kind(takes="edge_weight"),
+    "resgcn": _Kind(),
+    "appnp": _Kind(takes="edge_weight"),
+    "sgc": _Kind(
+        lambda c: SGConv(c.reads[0], c.out, K=c.s.rounds or 2), ("lin.weight",), takes="edge_weight"
+    ),
 }
 
 
@@ -141,10 +224,14 @@ def to_pyg(run: Run) -> nn.Module:
         Refused: PyG has nothing that computes the same; the text names the setting.
     """
     s = SimpleNamespace(**{name: _value(text) for name, text in run.settings.items()})
+    if s.model not in KINDS:
+        raise Refused(
+            f"model {s.model}: has no counterpart of PyG's layers; those that have one are {', '.join(KINDS)}"
+        )
     graph = run.summary["graph"]
     s.types, s.relations = graph.get("types", []), graph.get("relations", [])
     s.predicted = [t["type"] for t in run.summary.get("links", {}).get("types", [])] or s.types[:1]
-    s.weighted = graph.get("weighted", False) and s.model in ("gcn", "gcnii", "appnp", "sgc")
+    s.weighted = graph.get("weighted", False) and KINDS[s.model].takes == "edge_weight"
     s.outputs = (s.out_features or s.hidden) if s.task == "link" else graph.get("values") or graph["classes"]
     if s.norm == "auto":
         s.norm = "layer" if s.model == "resgcn" or s.blocks == "residual" else "none"
@@ -225,10 +312,6 @@ def _keys(s: SimpleNamespace, weights: Iterable[str]) -> dict[str, str]:
 
 def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
     """The module that has these weights' names and shapes."""
-    if s.model not in _MODELS:
-        raise Refused(
-            f"model {s.model}: has no counterpart of PyG's layers; those that have one are {', '.join(_MODELS)}"
-        )
     if s.model == "rgcn" and s.decoupled:
         raise Refused("decoupled: PyG has no rounds of R-GCN; train rgcn without it for to_pyg")
     if s.types[1:] and s.model == "rgcn":
@@ -250,17 +333,10 @@ def _network(s: SimpleNamespace, weights: Weights) -> nn.Module:
 
 def _basic(s: SimpleNamespace, weights: Weights) -> nn.Module | None:
     """PyG's own model with the run's convolutions, or None where its forward computes something else."""
-    own = {
-        "gcn": models.GCN,
-        "sage": models.GraphSAGE,
-        "gat": models.GAT,
-        "gatv2": models.GAT,
-        "gin": models.GIN,
-        "pna": models.PNA,
-    }
-    if s.model not in own or s.residual or s.direction == "both" or s.use_edge_features:
+    kind = KINDS[s.model]
+    if kind.own is None or s.residual or s.direction == "both" or s.use_edge_features:
         return None
-    net = own[s.model](
+    net = kind.own(
         _reads(s, weights, "convs.0")[0],
         s.hidden,
         s.layers,
@@ -269,7 +345,7 @@ def _basic(s: SimpleNamespace, weights: Weights) -> nn.Module | None:
         act=_ACTIVATIONS[s.activation](),
         norm=_NORMS[s.norm](s.hidden),
         jk=s.jk,
-        **(_PNA if s.model == "pna" else {}),
+        **(kind.more or {}),
     )
     # PyG's last layer has as many heads as the others, and their coefficients its dropout.
     net.convs = _convolutions(s, weights, _convolution)
@@ -288,66 +364,23 @@ def _convolutions(s: SimpleNamespace, weights: Weights, make: Callable[..., nn.M
 
 def _reads(s: SimpleNamespace, weights: Weights, path: str) -> tuple[int, int]:
     """The columns of the rows that a convolution reads, of an edge's source and target."""
-    if s.model == "rgcn":
-        return (weights[path + ".root"].shape[0],) * 2
-    if s.model == "pna":
-        return (weights[path + ".pre_nns.0.0.weight"].shape[0],) * 2
-    if s.model == "gat":
-        names = ("lin", "lin") if path + ".lin.weight" in weights else ("lin_src", "lin_dst")
-    else:
-        names = _READ[s.model]
-    source, target = (
-        weights[f"{path}.{name}.weight"].shape[1] if f"{path}.{name}.weight" in weights else 0
-        for name in names
-    )
-    return source, target or source
+    kind, columns = KINDS[s.model], []
+    for names in kind.reads:
+        keys = [f"{path}.{name}" for name in names.split("|")]
+        columns += [weights[key].shape[kind.axis] for key in keys if key in weights]
+    return (columns[0], columns[-1]) if columns else (0, 0)
 
 
 def _convolution(
     s: SimpleNamespace, weights: Weights, path: str, out: int, last: bool, typed: bool = False
 ) -> nn.Module:
     """PyG's convolution to so many columns. last says that it computes the logits; typed, that it is one of several relations."""
-    reads = _reads(s, weights, path)
-    heads, concat = (s.output_heads, False) if last else (s.heads, True)
-    attention = {"heads": heads, "concat": concat, "dropout": s.attention_dropout}
-    width = out // heads if concat else out
-    edges = f"{path}.lin_edge.weight"
-    if edges in weights:
-        attention["edge_dim"] = weights[edges].shape[1]
-    ends = reads if typed else reads[0]
-
-    def perceptron() -> models.MLP:
-        return models.MLP([reads[0], out, out], act=_ACTIVATIONS[s.activation](), norm=_NORMS[s.norm](out))
-
-    if s.model == "gcn":
-        return GCNConv(reads[0], out, add_self_loops=not typed)
-    if s.model == "sage":
-        return SAGEConv(ends, out, aggr=s.aggregation, root_weight=f"{path}.lin_r.weight" in weights)
-    if s.model == "gat":
-        return GATConv(ends, width, add_self_loops=not typed, **attention)
-    if s.model == "gatv2":
-        return GATv2Conv(ends, width, add_self_loops=not typed, **attention)
-    if s.model == "transformer":
-        return TransformerConv(ends, width, **attention)
-    if s.model == "gin":
-        return GINConv(perceptron())
-    if s.model == "gine":
-        return GINEConv(perceptron(), edge_dim=weights[f"{path}.lin.weight"].shape[1])
-    if s.model == "pna":
-        return PNAConv(reads[0], out, **_PNA)
-    if s.model == "sgc":
-        return SGConv(reads[0], out, K=s.rounds or 2)
-    relations = weights[f"{path}.comp" if s.bases else f"{path}.weight"].shape[0]
-    return RGCNConv(reads[0], out, relations, num_bases=s.bases or None, num_blocks=s.num_blocks or None)
+    return KINDS[s.model].make(_Convolution(s, weights, path, out, last, typed))
 
 
 def _taken(s: SimpleNamespace) -> str | None:
     """What the model's convolutions take besides rows and edges."""
-    if s.model == "gine" or s.use_edge_features:
-        return "edge_attr"
-    return {"gcn": "edge_weight", "gcnii": "edge_weight", "sgc": "edge_weight", "rgcn": "edge_type"}.get(
-        s.model
-    )
+    return "edge_attr" if s.use_edge_features else KINDS[s.model].takes
 
 
 def _given(

@@ -717,7 +717,7 @@ def test_unknown_model(trained):
     run = trained(PLAIN, "--model gcn")
     with pytest.raises(
         weft.Refused,
-        match="model graphormer: has no counterpart of PyG's layers; those that have one are gcn, sage,",
+        match="model graphormer: has no counterpart of PyG's layers; those that have one are mlp, gcn, sage,",
     ):
         to_pyg(rival(run, "model", "graphormer"))
 
