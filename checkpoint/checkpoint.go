@@ -83,7 +83,9 @@ func (s *Snapshot) Bytes() int64 {
 // Take copies the arrays, and returns the copies. They are valid until the next Take.
 func (s *Snapshot) Take(memory *tensor.Meter, arrays []Array) []Array {
 	s.Allocate(memory, Size(arrays))
-	free, at, copies := s.values.Floats(), 0, slices.Clone(arrays)
+	free := s.values.Floats()
+	at := 0
+	copies := slices.Clone(arrays)
 	for i := range copies {
 		c := &copies[i]
 		if c.Count != nil {

@@ -88,7 +88,8 @@ func (c *Checkpoint) State(run any) error {
 // Verify compares the bytes of every step-th file, from the first given one on, with the manifest.
 func (c *Checkpoint) Verify(first, step int) error {
 	for i := first; i < len(c.Files); i += step {
-		want, path := c.Files[i], filepath.Join(c.Path, c.Files[i].Name)
+		want := c.Files[i]
+		path := filepath.Join(c.Path, c.Files[i].Name)
 		f, size, err := regular.Open(path)
 		if err != nil {
 			return err
@@ -195,7 +196,8 @@ func (c *Checkpoint) load(a Array) error {
 			return nil
 		case a.Rows != nil:
 			n, err := c.loadRows(f, a, shape)
-			if rows += n; err != nil {
+			rows += n
+			if err != nil {
 				return err
 			}
 		case !slices.Equal(shape, a.Shape):
@@ -229,7 +231,8 @@ func (c *Checkpoint) loadRows(f *safetensors.File, a Array, shape []int) (n int,
 		return 0, c.unfit(a.Name, shape, a.Shape)
 	}
 	fits := slices.Clone(a.Shape)
-	if fits[axis] = shape[axis]; !slices.Equal(shape, fits) {
+	fits[axis] = shape[axis]
+	if !slices.Equal(shape, fits) {
 		return 0, c.unfit(a.Name, shape, a.Shape)
 	}
 	here, there, columns := a.Rows.Here, shape[axis], shape[axis+1]

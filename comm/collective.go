@@ -174,7 +174,8 @@ func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
 // Gather returns the values of all ranks, in the order of the ranks. Every rank has equally many.
 func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
 	n := len(mine)
-	all, parts := make([]T, n*c.Size()), make([][]byte, c.Size())
+	all := make([]T, n*c.Size())
+	parts := make([][]byte, c.Size())
 	for r := range parts {
 		parts[r] = Bytes(all[r*n : (r+1)*n])
 	}
@@ -187,7 +188,8 @@ func GatherLists[T byte | int32 | int64 | float32 | float64](c *Comm, k Kind, mi
 	if err != nil {
 		return nil, err
 	}
-	all, parts := make([][]T, len(lengths)), make([][]byte, len(lengths))
+	all := make([][]T, len(lengths))
+	parts := make([][]byte, len(lengths))
 	for r, n := range lengths {
 		all[r] = make([]T, n)
 		parts[r] = Bytes(all[r])

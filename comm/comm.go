@@ -127,8 +127,10 @@ func (c *Comm) SentTo() []int64 {
 // communicates through aside, which is the same group. The caller's work hides the waits of f: only the time
 // in join counts.
 func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
-	aside, done := *c, make(chan struct{})
-	aside.aside, aside.track = true, c.track.Beside()
+	aside := *c
+	done := make(chan struct{})
+	aside.aside = true
+	aside.track = c.track.Beside()
 	go func() {
 		defer close(done)
 		defer aside.track.Leave()

@@ -38,7 +38,8 @@ func (c *Comm) reduce(values []int64, combine func(a, b int64) int64) error {
 // other ranks get nil. It counts as Setup.
 func ToFirst[T byte | int32 | int64 | float32 | float64](c *Comm, mine []T) ([][]T, error) {
 	const within = "a gather"
-	lengths, parts := make([]int64, c.Size()), make([][]byte, c.Size())
+	lengths := make([]int64, c.Size())
+	parts := make([][]byte, c.Size())
 	for r := range parts {
 		parts[r] = Bytes(lengths[r : r+1])
 	}

@@ -51,7 +51,8 @@ func (l lanes) match(at lane, mine *transfer, sends bool) (other *transfer) {
 		return nil
 	}
 	other = q.waiting[0]
-	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+	q.waiting = q.waiting[1:]
+	if len(q.waiting) == 0 {
 		delete(l, at)
 	}
 	return other

@@ -70,13 +70,16 @@ func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) (
 	n := c.Size()
 	each := len(mine) / n
 	if c.end.plans {
-		came, send, receive := make([]T, len(mine)), make([][]byte, n), make([][]byte, n)
+		came := make([]T, len(mine))
+		send := make([][]byte, n)
+		receive := make([][]byte, n)
 		for r := range n {
 			send[r], receive[r] = Bytes(mine[r*each:(r+1)*each]), Bytes(came[r*each:(r+1)*each])
 		}
 		return came, c.AllToAll(k, send, receive)
 	}
-	of, rows := make([][]byte, n), [][]T{mine}
+	of := make([][]byte, n)
+	rows := [][]T{mine}
 	for r := 1; r < n && c.rank == 0; r++ {
 		rows = append(rows, make([]T, len(mine)))
 		of[r] = Bytes(rows[r])
@@ -84,7 +87,8 @@ func Exchange[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) (
 	if err := c.toFirst(k, Bytes(mine), of, within); err != nil {
 		return nil, err
 	}
-	answers, columns := make([][]byte, n), make([][]T, n)
+	answers := make([][]byte, n)
+	columns := make([][]T, n)
 	for r := 0; r < n && c.rank == 0; r++ {
 		for _, row := range rows {
 			columns[r] = append(columns[r], row[r*each:(r+1)*each]...)

@@ -66,7 +66,8 @@ func (p *Plateau) observe(measure float64) {
 		p.seen, p.best, p.bad = true, measure, 0
 		return
 	}
-	if p.bad++; p.bad > p.Patience {
+	p.bad++
+	if p.bad > p.Patience {
 		p.falls, p.bad = p.falls+1, 0
 	}
 }

@@ -199,7 +199,8 @@ func (s *Statistics) checkPairs() error {
 				return fmt.Errorf("%d of the %d edges into partition %d come from %d",
 					s.Cut[p][q], s.Edges[p], p, q)
 			}
-			if edges += s.Cut[p][q]; p != q {
+			edges += s.Cut[p][q]
+			if p != q {
 				cut += s.Cut[p][q]
 			}
 		}

@@ -48,7 +48,8 @@ type edgeDivider struct {
 }
 
 func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider {
-	d, first := &divider{g: g, whole: WholeOf(g), progress: progress}, g.FirstIDs()
+	d := &divider{g: g, whole: WholeOf(g), progress: progress}
+	first := g.FirstIDs()
 	for i := range g.Types() {
 		d.of = append(d.of, newPlaces(a.Of[first[i]:first[i+1]], a.K))
 	}
@@ -124,7 +125,8 @@ func (d *divider) features(to graph.Sink, t int, f *graph.Features, ids []int32)
 	if f.Columns == 0 {
 		return nil
 	}
-	stored, starts := -1, evenly(len(ids), max(1, batchValues/f.Columns))
+	stored := -1
+	starts := evenly(len(ids), max(1, batchValues/f.Columns))
 	if f.Sparse() {
 		stored = 0
 		for _, v := range ids {
@@ -168,8 +170,10 @@ func batches(ids []int32, indptr []int64, values int64) (starts []int) {
 	held := int64(0)
 	for row, v := range ids {
 		n := indptr[v+1] - indptr[v] + 1
-		if held += n; held > values && row > starts[len(starts)-1] {
-			starts, held = append(starts, row), n
+		held += n
+		if held > values && row > starts[len(starts)-1] {
+			starts = append(starts, row)
+			held = n
 		}
 	}
 	if len(ids) > 0 {

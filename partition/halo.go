@@ -59,7 +59,8 @@ func (f *farEnds) count(t *tally, row []int32) {
 // mark marks positions. Other cores mark, too.
 func (f *farEnds) mark(positions []int32) {
 	for _, at := range positions {
-		word, bit := &f.marks[at/bitsOfMarks], uint32(1)<<(at%bitsOfMarks)
+		word := &f.marks[at/bitsOfMarks]
+		bit := uint32(1) << (at % bitsOfMarks)
 		if atomic.LoadUint32(word)&bit == 0 {
 			atomic.OrUint32(word, bit)
 		}

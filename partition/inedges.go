@@ -28,12 +28,14 @@ func (e *edgeDivider) into(p int) (edges int64) {
 
 // list calls write with the in-edges of consecutive vertices of partition p, and counts them.
 func (e *edgeDivider) list(p int, write func(*graph.Relation) error) error {
-	ids, k := e.target.in(p), len(e.cut)
+	ids := e.target.in(p)
+	k := len(e.cut)
 	e.far.begin(p)
 	pool := sync.Pool{New: func() any {
 		return &inBatch{tally: newTally(k), bins: make([]int64, len(e.bins)), at: make([]int, k+1)}
 	}}
-	starts, read := batches(ids, e.from.Indptr, batchEdges), 0
+	starts := batches(ids, e.from.Indptr, batchEdges)
+	read := 0
 	err := cores.InOrder(len(starts)-1, func(n int) *inBatch {
 		b := pool.Get().(*inBatch)
 		b.err = e.d.g.Guard(func() error {
@@ -56,7 +58,8 @@ func (e *edgeDivider) list(p int, write func(*graph.Relation) error) error {
 		}
 		e.d.listed += int64(len(b.Sources))
 		e.d.progress.Of("dividing edges", e.d.listed, e.d.whole.Edges)
-		if read += len(b.Sources); read > unloadEdges {
+		read += len(b.Sources)
+		if read > unloadEdges {
 			e.d.g.Unload()
 			read = 0
 		}

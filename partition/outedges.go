@@ -106,7 +106,8 @@ func (e *edgeDivider) until(lo, end int, most int64) int {
 	edges, hi := int64(0), lo
 	for hi < end {
 		bin := hi >> e.shift
-		if edges += e.bins[bin]; edges > most && hi > lo {
+		edges += e.bins[bin]
+		if edges > most && hi > lo {
 			break
 		}
 		hi = min(end, (bin+1)<<e.shift)

@@ -91,7 +91,8 @@ func (w *Whole) Number(kinds []int) Numbering {
 	if kinds == nil {
 		kinds = []int{0}
 	}
-	n, counts := Numbering{Kinds: kinds, Starts: []int32{0}}, w.Counts()
+	n := Numbering{Kinds: kinds, Starts: []int32{0}}
+	counts := w.Counts()
 	for i, kind := range kinds {
 		n.Starts = append(n.Starts, n.Starts[i]+int32(counts[kind]))
 	}

@@ -215,7 +215,8 @@ func (w Whole) ArrangedBy(types []*columns.Arrangement) Whole {
 
 // Arrange has the features of each vertex type read in the form of an arrangement.
 func (s *Share) Arrange(types []*columns.Arrangement) {
-	s.Whole, s.Values.Arrangement = s.Whole.ArrangedBy(types), types[0]
+	s.Whole = s.Whole.ArrangedBy(types)
+	s.Values.Arrangement = types[0]
 	for i := range s.Others {
 		s.Others[i].Arrangement = types[i+1]
 	}
@@ -254,7 +255,8 @@ func (v *Values) Places(ids []int32) []int32 {
 	if v.IDs == nil {
 		return ids
 	}
-	places, row := make([]int32, len(ids)), 0
+	places := make([]int32, len(ids))
+	row := 0
 	for i, id := range ids {
 		for v.IDs[row] < id {
 			row++
@@ -423,7 +425,8 @@ func relationOf(g *graph.Graph, i int) Relation {
 	if r.Source, r.Target, err = g.Joins(&r.In); err != nil {
 		panic("partition: " + err.Error())
 	}
-	if _, r.Name, _ = r.In.Ends(); g.Typed() {
+	_, r.Name, _ = r.In.Ends()
+	if g.Typed() {
 		r.Name = r.In.FullName()
 	}
 	return r
@@ -449,7 +452,8 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	}
 	shares := make([]*Share, a.K)
 	err := g.Guard(func() error {
-		d, parts := newDivider(g, a, nil), make([]*graph.Held, a.K)
+		d := newDivider(g, a, nil)
+		parts := make([]*graph.Held, a.K)
 		err := d.in(func(p int, part *graph.Part) (graph.Sink, error) {
 			parts[p] = graph.Hold(part)
 			return parts[p], nil

@@ -49,7 +49,8 @@ func inLists(g *graph.Graph) (all relations) {
 
 // of returns the in-neighbours of vertex v of the whole graph, by their ids within the source type.
 func (e *ends) of(v int) []int32 {
-	if v -= e.target; v < 0 || v >= len(e.in.Indptr)-1 {
+	v -= e.target
+	if v < 0 || v >= len(e.in.Indptr)-1 {
 		return nil
 	}
 	return e.in.Sources[e.in.Indptr[v]:e.in.Indptr[v+1]]

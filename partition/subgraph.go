@@ -25,10 +25,12 @@ func (g *Subgraph) Of(s *Share) (*Share, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, types := *s, s.Edges.Types()
+	kept := *s
+	types := s.Edges.Types()
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
 	for i := range kept.Edges.Relations {
-		r, keep := &kept.Edges.Relations[i], keep(i)
+		r := &kept.Edges.Relations[i]
+		keep := keep(i)
 		if keep == nil {
 			continue
 		}

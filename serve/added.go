@@ -120,7 +120,8 @@ func (a *addition) vertex(kind int, v *newVertex) error {
 	}
 	at := int32(t.Count + rows.Count)
 	rows.Append(row)
-	if a.added[kind][v.ID.trimmed()] = at; kind == 0 {
+	a.added[kind][v.ID.trimmed()] = at
+	if kind == 0 {
 		a.predict = append(a.predict, at)
 	}
 	return nil
@@ -218,7 +219,9 @@ func relationOf(g *graph.Graph, kind int, name string, out bool) (relation, othe
 			from, to = to, from
 		}
 		if _, short, _ := r.Ends(); from == kind && (name == "" || name == short || name == r.FullName()) {
-			known, relation, other = append(known, r.FullName()), i, to
+			known = append(known, r.FullName())
+			relation = i
+			other = to
 		}
 	}
 	switch {

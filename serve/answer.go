@@ -87,7 +87,8 @@ func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err e
 		for _, what := range asked.columns {
 			switch what {
 			case predictions.Class:
-				if one.Class = of.Top; table.Classes != nil {
+				one.Class = of.Top
+				if table.Classes != nil {
 					one.Class = table.Classes[of.Top]
 				}
 			case predictions.Probability:
@@ -103,7 +104,8 @@ func (s *Server) respond(asked *asked, a answer, h *holding) (r *response, err e
 				one.Value = &row
 				bytes += valueBytes * len(row)
 			case predictions.Hidden:
-				if one.Embedding = &row; a.embeddings != nil {
+				one.Embedding = &row
+				if a.embeddings != nil {
 					one.Embedding = &a.embeddings[i]
 				}
 				bytes += valueBytes * len(*one.Embedding)

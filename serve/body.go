@@ -84,7 +84,8 @@ func (b *body) Read(p []byte) (n int, err error) {
 	b.conn.Waits()
 	n, b.ended = b.ReadCloser.Read(p)
 	b.waited += time.Since(began)
-	if b.read += int64(n); b.read > smallBody {
+	b.read += int64(n)
+	if b.read > smallBody {
 		select {
 		case b.turns <- struct{}{}:
 			b.turn = true

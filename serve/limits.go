@@ -72,7 +72,8 @@ func (l *limits) see(c byte) error {
 	case l.text:
 		l.text = c != '"' || l.escaped
 		l.escaped = c == '\\' && !l.escaped
-		if l.token = append(l.token, c); !l.text {
+		l.token = append(l.token, c)
+		if !l.text {
 			return l.ended()
 		}
 	case c == '"':

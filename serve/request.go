@@ -138,7 +138,8 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 		if a.added, err = s.model.Predictor.Base().With(added.Addition); err != nil {
 			return a, err
 		}
-		a.vertices, a.unknown = append(a.vertices, added.predict...), added.unknown
+		a.vertices = append(a.vertices, added.predict...)
+		a.unknown = added.unknown
 		for _, v := range body.New {
 			if v.Type == "" || v.Type == s.types[0].Type {
 				a.ids = append(a.ids, v.ID.trimmed())

@@ -308,7 +308,8 @@ func (s *Server) answerTo(r *http.Request, h *holding) (status int, text []byte)
 		}
 	}
 	var bad badRequest
-	switch status = http.StatusInternalServerError; {
+	status = http.StatusInternalServerError
+	switch {
 	case errors.As(err, &bad):
 		status = bad.status
 	case refusal.Is(err):

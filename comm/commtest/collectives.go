@@ -74,7 +74,8 @@ func collectives(c *comm.Comm) error {
 
 func sums(c *comm.Comm) error {
 	for _, n := range []int{0, 1, 2, 3, 7, 8, 9, 1000, 40_003} {
-		values, single := terms(c.Rank(), n), singles(c.Rank(), n)
+		values := terms(c.Rank(), n)
+		single := singles(c.Rank(), n)
 		if err := errors.Join(c.SumDoubles(comm.Statistics, values),
 			c.SumFloats(comm.Gradient, single)); err != nil {
 			return err

@@ -88,7 +88,8 @@ func RunTurns(t *testing.T, workers int, spool func() comm.Spool) {
 				for rank := range holders {
 					holders[rank] = rank % workers
 				}
-				ts, hosts := make([]comm.Transport, one.Ranks), make([]*comm.Host, workers)
+				ts := make([]comm.Transport, one.Ranks)
+				hosts := make([]*comm.Host, workers)
 				for w, link := range comm.InProcess(workers) {
 					hosts[w] = comm.NewHost(comm.New(link, 0), holders, spool())
 					for _, rank := range hosts[w].Transports() {
@@ -118,7 +119,8 @@ func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
 			c := comm.New(transport, cmp.Or(one.Timeout, time.Minute))
 			c.Begin()
 			defer c.End()
-			if errs[r] = one.Run(c); errs[r] != nil {
+			errs[r] = one.Run(c)
+			if errs[r] != nil {
 				c.Abort(errs[r])
 			} else if !one.Ends {
 				errs[r] = c.Close()

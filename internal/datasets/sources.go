@@ -90,7 +90,8 @@ func LookAt(paths []string) (s Sources, err error) {
 func sourceOf(path string, info fs.FileInfo) sourceFile {
 	f := sourceFile{Path: path, Bytes: info.Size(), Modified: info.ModTime().UnixNano()}
 	if system, ok := info.Sys().(*syscall.Stat_t); ok {
-		f.Changed, f.Inode = system.Ctim.Nano(), system.Ino
+		f.Changed = system.Ctim.Nano()
+		f.Inode = system.Ino
 	}
 	return f
 }

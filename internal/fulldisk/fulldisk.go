@@ -46,7 +46,8 @@ func Run(t *testing.T, test func(full func(bytes uint64, work func()))) {
 // than its largest file needs. It must say so, also where that byte is the last one of a buffer.
 func LastByte(t *testing.T, write func(dir string) error) {
 	Run(t, func(full func(uint64, func())) {
-		whole, largest := t.TempDir(), int64(0)
+		whole := t.TempDir()
+		largest := int64(0)
 		if err := write(whole); err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,8 @@ func (g *Gate) admit(one *Conn) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.conns) >= g.most {
-		first, since := (*Conn)(nil), time.Now().Add(-patience).UnixNano()
+		first := (*Conn)(nil)
+		since := time.Now().Add(-patience).UnixNano()
 		for c := range g.conns {
 			if at := c.waits.Load(); at > 0 && at <= since {
 				first, since = c, at

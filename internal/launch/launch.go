@@ -38,7 +38,8 @@ func (r Ranks) Together(err error) error {
 			break
 		}
 	}
-	if lowest, broken = r.verdict(lowest); broken != nil || !lowest.Found {
+	lowest, broken = r.verdict(lowest)
+	if broken != nil || !lowest.Found {
 		return broken
 	}
 	if lowest.Rank != r.Rank() {
@@ -85,7 +86,8 @@ func (r Ranks) OnFirst(f func() error) error {
 		}
 		return r.Together(nil)
 	}
-	ended, told := make(chan struct{}), make(chan error, 1)
+	ended := make(chan struct{})
+	told := make(chan error, 1)
 	go func() { told <- r.until(ended, tell) }()
 	failed := func() error {
 		defer close(ended) // where f panics, too
@@ -132,7 +134,8 @@ func (r Ranks) Each(f func() error) error {
 		defer close(ended) // where f panics, too
 		return f()
 	}()
-	if join(); broken != nil {
+	join()
+	if broken != nil {
 		return broken
 	}
 	return r.Together(failed)

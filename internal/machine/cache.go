@@ -49,7 +49,8 @@ func Kept[T any](c Cache, key []byte, possible func(T) bool, measure func() (T, 
 	if value, err = measure(); err != nil {
 		return value, nil, err
 	}
-	if unkept = keep(path, value); unkept != nil {
+	unkept = keep(path, value)
+	if unkept != nil {
 		c.warn(fmt.Errorf("not kept: %w", unkept))
 	}
 	return value, unkept, nil

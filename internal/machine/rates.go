@@ -126,7 +126,8 @@ func part[T any](p *probes, all []T, thread int) []T {
 }
 
 func (p *probes) read(thread int) {
-	sum, of := int32(0), part(p, p.words, thread)
+	sum := int32(0)
+	of := part(p, p.words, thread)
 	for ; len(of) >= 4*words; of = of[4*words:] {
 		sum += of[0] + of[words] + of[2*words] + of[3*words]
 	}
@@ -202,7 +203,9 @@ func (r *Rates) Row(size float64) float64 {
 // CopyRate is the rate at which a thread copies memory, in bytes per second.
 func CopyRate() float64 {
 	const size = 32 << 20
-	from, to, least := bytes.Repeat([]byte{1}, size), make([]byte, size), time.Duration(math.MaxInt64)
+	from := bytes.Repeat([]byte{1}, size)
+	to := make([]byte, size)
+	least := time.Duration(math.MaxInt64)
 	for range samples {
 		least = min(least, Timed(func() { copy(to, from) }))
 	}

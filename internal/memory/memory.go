@@ -73,7 +73,8 @@ func GrowTo[E any](s []E, n int, all int64) ([]E, error) {
 		return grow(s, n)
 	}
 	const known = 8
-	if size *= 2; int64(size) > all/known {
+	size *= 2
+	if int64(size) > all/known {
 		size = int(all)
 	}
 	if err := Need(int64(unsafe.Sizeof(*new(E))) * int64(size)); err != nil {

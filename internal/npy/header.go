@@ -41,7 +41,8 @@ type Header struct {
 // Elements is the product of the shape. It is an error if a size is negative or the product of the sizes that
 // are not zero exceeds an int.
 func (h Header) Elements() (int, error) {
-	product, empty := uint64(1), false
+	product := uint64(1)
+	empty := false
 	for _, d := range h.Shape {
 		if d < 0 {
 			return 0, refusal.Errorf("shape %s has a negative size", shapeString(h.Shape))
@@ -104,11 +105,13 @@ func readHeader(r io.Reader) (h Header, length int64, err error) {
 	case major == 1 && minor == 0:
 		var b [2]byte
 		_, err = io.ReadFull(r, b[:])
-		dict, length = uint32(binary.LittleEndian.Uint16(b[:])), 10
+		dict = uint32(binary.LittleEndian.Uint16(b[:]))
+		length = 10
 	case (major == 2 || major == 3) && minor == 0:
 		var b [4]byte
 		_, err = io.ReadFull(r, b[:])
-		dict, length = binary.LittleEndian.Uint32(b[:]), 12
+		dict = binary.LittleEndian.Uint32(b[:])
+		length = 12
 	default:
 		return h, 0, refusal.Errorf("unknown .npy format version %d.%d", major, minor)
 	}

@@ -92,7 +92,8 @@ type missing struct{}
 // hold counts bytes of a value that is about to be made.
 func (d *decoder) hold(bytes int) error {
 	most := heldBytes + heldPerByte*int64(len(d.data))
-	if d.held += int64(bytes); d.held > most {
+	d.held += int64(bytes)
+	if d.held > most {
 		return fmt.Errorf("its values take more than %d times its %d bytes in memory: save arrays in "+
 			"place of lists and tuples", heldPerByte, len(d.data))
 	}

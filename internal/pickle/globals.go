@@ -161,7 +161,8 @@ func (d *decoder) encode(args Tuple) (any, error) {
 		return nil, fmt.Errorf("bytes in an encoding that is not latin1")
 	}
 	text, _ := args[0].(string)
-	if d.encoded += len(text); d.encoded > len(d.data) {
+	d.encoded += len(text)
+	if d.encoded > len(d.data) {
 		return nil, fmt.Errorf("more encoded text than the pickle has")
 	}
 	if err := needText(text); err != nil {

@@ -21,7 +21,8 @@ func unquote(s string) (string, error) {
 			b.WriteByte(s[i])
 			continue
 		}
-		if i++; i == len(s) {
+		i++
+		if i == len(s) {
 			return "", errEscape
 		}
 		switch s[i] {

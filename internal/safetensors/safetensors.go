@@ -135,7 +135,8 @@ func readTensors(r io.Reader, entries map[string]entry, data int64) (map[string]
 // inOrder returns the names of the tensors in the order of their bytes, of which data follow the header. As
 // in the reference library the tensors fill these without gaps or overlaps. So memory is bounded by the file.
 func inOrder(entries map[string]entry, data int64) ([]string, error) {
-	names, at := slices.SortedFunc(maps.Keys(entries), byOffset(entries)), int64(0)
+	names := slices.SortedFunc(maps.Keys(entries), byOffset(entries))
+	at := int64(0)
 	for _, name := range names {
 		e := entries[name]
 		length, err := e.bytes()

@@ -234,7 +234,8 @@ func (t *Tensor) OpenInBlocks(again bool) (r io.Reader, size int64, err error) {
 // transposed is the tensor with its dimensions in the opposite order.
 func (t *Tensor) transposed() *Tensor {
 	turned := *t
-	turned.Shape, turned.strides = slices.Clone(t.Shape), slices.Clone(t.strides)
+	turned.Shape = slices.Clone(t.Shape)
+	turned.strides = slices.Clone(t.strides)
 	slices.Reverse(turned.Shape)
 	slices.Reverse(turned.strides)
 	return &turned
@@ -313,7 +314,8 @@ func (t *Tensor) open() (r io.Reader, size int64, err error) {
 	if _, err := section.ReadAt(data, first); err != nil && !errors.Is(err, io.EOF) {
 		return nil, 0, fmt.Errorf("storage %.40q: %w", t.storage.key, err)
 	}
-	if data = t.gather(data, n); t.dtype.widens() {
+	data = t.gather(data, n)
+	if t.dtype.widens() {
 		data = t.widen(data)
 	}
 	return h.Stream(bytes.NewReader(data))
@@ -355,12 +357,14 @@ func (t *Tensor) descr() string {
 func (t *Tensor) gather(data []byte, n int) []byte {
 	width := t.dtype.size
 	out := make([]byte, 0, n*width)
-	at, index := 0, make([]int, len(t.Shape))
+	at := 0
+	index := make([]int, len(t.Shape))
 	for range n {
 		out = append(out, data[at:at+width]...)
 		for k := len(index) - 1; k >= 0; k-- {
 			at += int(t.strides[k]) * width
-			if index[k]++; index[k] < t.Shape[k] {
+			index[k]++
+			if index[k] < t.Shape[k] {
 				break
 			}
 			at -= t.Shape[k] * int(t.strides[k]) * width

@@ -117,7 +117,8 @@ func (p *Profile) EndPass(epoch int) {
 	if epoch != p.epoch { // another rank has begun the next one
 		return
 	}
-	if p.passed++; p.passed == p.ranks {
+	p.passed++
+	if p.passed == p.ranks {
 		p.advance()
 		p.timing, p.seconds = false, p.last-p.start
 	}
@@ -130,7 +131,8 @@ func (p *Profile) End(epoch int) (last bool) {
 	if epoch != p.epoch {
 		return false
 	}
-	if p.ended++; p.ended < p.ranks {
+	p.ended++
+	if p.ended < p.ranks {
 		return false
 	}
 	p.on.Store(false)
@@ -148,7 +150,8 @@ func (p *Profile) Memory(kinds []int64, counted int64) {
 	last := len(p.samples) - 1
 	merges := last >= 0 && p.merged < p.stride
 	if merges {
-		if p.merged++; counted <= p.samples[last].Counted {
+		p.merged++
+		if counted <= p.samples[last].Counted {
 			return
 		}
 	}
@@ -167,7 +170,8 @@ func (p *Profile) Memory(kinds []int64, counted int64) {
 		}
 		p.samples, p.stride = kept, 2*p.stride
 	}
-	p.samples, p.merged = append(p.samples, s), 1
+	p.samples = append(p.samples, s)
+	p.merged = 1
 }
 
 // with is the most of a sample and the next one.

@@ -152,7 +152,8 @@ func (t *Trace) other() map[string]any {
 	var uncertain []micros
 	var lost []int
 	for _, w := range t.Workers {
-		uncertain, lost = append(uncertain, micros(w.Uncertainty)), append(lost, w.Lost)
+		uncertain = append(uncertain, micros(w.Uncertainty))
+		lost = append(lost, w.Lost)
 	}
 	all["clock_uncertainty_us"], all["spans_lost"] = uncertain, lost
 	for k, v := range t.About {

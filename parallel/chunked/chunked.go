@@ -123,11 +123,13 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		made: map[gnn.Along]*structure{}, paths: map[string]bool{},
 		training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
-	held, others := &s.Edges, exchange.PeersOf(g.Halo)
+	held := &s.Edges
+	others := exchange.PeersOf(g.Halo)
 	costs := e.Costs(&o, nil)
 	slice := func(chunk *Chunk, _ int) { chunk.aggregator = chunk.part }
 	if g.Mesh.Slices > 1 {
-		costs, slice = order.NewCosts(order.Options{}, nil), c.slicer()
+		costs = order.NewCosts(order.Options{}, nil)
+		slice = c.slicer()
 	}
 	for row, k := range d.Of[held.Starts[held.P]:held.Starts[held.P+1]] {
 		c.inChunk = append(c.inChunk, int32(len(c.rows[k])))
@@ -207,7 +209,8 @@ func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
 
 // Forward begins the forward pass of an epoch, with the chunks in the given order.
 func (g *Graph) Forward(epoch int, order []int) {
-	g.phase, g.order = forward, slices.Clone(order)
+	g.phase = forward
+	g.order = slices.Clone(order)
 	for _, c := range g.Chunks {
 		c.BeginEpoch(epoch)
 	}

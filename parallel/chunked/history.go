@@ -88,7 +88,8 @@ func (g *Graph) history(key sar.Key) *history {
 
 // releaseRead releases the history of an aggregation once the last chunk of an inference has read it.
 func (g *Graph) releaseRead(key sar.Key, r *history) {
-	if r.read++; r.read == len(g.Chunks) && !g.warm {
+	r.read++
+	if r.read == len(g.Chunks) && !g.warm {
 		exchange.Release(r.rows...)
 		delete(g.inferring, key)
 	}
@@ -230,7 +231,8 @@ func (c *Chunk) mirrors(st *structure) func(replica int) int {
 // exchange exchanges rows between a chunk and the other replicas' chunks of the same number, in one message
 // each. It unpacks them in the order of a halo exchange.
 func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
-	g, n := c.graph, c.graph.replicas.Size()
+	g := c.graph
+	n := c.graph.replicas.Size()
 	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
 	receive, send := make([][]byte, n), make([][]byte, n)
 	message := func(replica int, s side) (*tensor.Matrix, []byte) {

@@ -68,7 +68,8 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 			needed = needed[b.In.Cols:]
 			rows := kernel.List(g.team, tensor.Graph, list)
 			copy(b.IDs.WriteInt32s(), listed(ids, rows))
-			sources, st.most = append(sources, rows), max(st.most, len(list))
+			sources = append(sources, rows)
+			st.most = max(st.most, len(list))
 		}
 		st.edges, st.sources = append(st.edges, e), append(st.sources, sources)
 	}
@@ -103,7 +104,9 @@ func (g *Graph) isOwn(v int32, k int) bool {
 // in the order of the partitions, its position among the stored rows; undefined for vertices without a
 // stored row.
 func (st *structure) findStored(in *graph.Relation) (position []int32) {
-	g, starts, n := st.graph, st.graph.share.Edges.Starts, st.graph.replicas.Size()
+	g := st.graph
+	starts := st.graph.share.Edges.Starts
+	n := st.graph.replicas.Size()
 	read := make([]bool, starts[n])
 	for k, rows := range g.rows {
 		for _, row := range rows {
@@ -121,7 +124,8 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 			}
 		}
 	}
-	position, st.of = make([]int32, starts[n]), make([][]span, n)
+	position = make([]int32, starts[n])
+	st.of = make([][]span, n)
 	at := 0
 	for k := range g.chunks.Count {
 		first := at
@@ -211,7 +215,8 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 // replicas send each other the values of the mirrors.
 func ofStored[T int32 | float32](st *structure, of func(chunk int) []T) ([]T, error) {
 	g := st.graph
-	n, values := g.replicas.Size(), make([]T, st.rows())
+	n := g.replicas.Size()
+	values := make([]T, st.rows())
 	sent, received := make([][]T, n), make([][]T, n)
 	for replica, lists := range st.needed {
 		for k, rows := range lists {

@@ -54,8 +54,8 @@ func allRows(r *graph.Relation) *span {
 // will have only self loops.
 func (s *Source) someRows() *span {
 	n := len(s.Some.Rows)
-	at, into := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)},
-		s.Some.Into
+	at := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)}
+	into := s.Some.Into
 	for v, row := range s.Some.Rows {
 		lo, hi := s.Relation.Indptr[row], s.Relation.Indptr[row+1]
 		if len(into) > 0 && into[0] == row {
@@ -82,7 +82,8 @@ func (s *span) next(end int32) {
 		for k < s.ends[v] && s.r.Sources[k] < end {
 			k++
 		}
-		if s.to[v] = k; k > s.from[v] {
+		s.to[v] = k
+		if k > s.from[v] {
 			s.rows = append(s.rows, int32(v))
 		}
 	}
@@ -127,7 +128,8 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 	loops := make([]int32, e.Rows)
 	isLoop := func(v int, k int64) bool { return from.isLoop(v, s.r.Sources[k]) }
 	s.each(func(v int, k int64) {
-		if all++; isLoop(v, k) {
+		all++
+		if isLoop(v, k) {
 			loops[v]++
 		} else {
 			inner++
@@ -143,7 +145,9 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 		e.loopStart, e.loopW = readLoopWeights(s, isLoop, loops)
 		e.loopFeatures = from.Data.features(team, s.r, all-inner)
 	}
-	fill, row, loop := b.filler(s.r), from.localSources(), 0
+	fill := b.filler(s.r)
+	row := from.localSources()
+	loop := 0
 	if fill == nil {
 		return b
 	}
@@ -367,7 +371,9 @@ func newFiller(a *kernel.CSR) *filler {
 func (b *Block) filler(r *graph.Relation) *filler {
 	f := newFiller(b.In)
 	if f != nil {
-		f.of, f.features, f.targets = r, b.Features, b.Targets.ReadInt32s()
+		f.of = r
+		f.features = b.Features
+		f.targets = b.Targets.ReadInt32s()
 	}
 	return f
 }

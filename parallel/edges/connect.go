@@ -63,7 +63,8 @@ func (e *Edges) tell(s *Source, halo, lists, theirs [][]int32, out []*outgoing) 
 	if err := comm.AllToAllOf(e.comm, comm.Setup, halo, lists); err != nil {
 		return err
 	}
-	ids, vertices := e.SourceIDs.ReadInt32s(), make([][]int32, len(lists))
+	ids := e.SourceIDs.ReadInt32s()
+	vertices := make([][]int32, len(lists))
 	for rank, list := range lists {
 		vertices[rank] = make([]int32, len(list))
 		for i, number := range list {
@@ -112,7 +113,8 @@ func (e *Edges) messages(s *Source, needed [][]int32, out []*outgoing) (of func(
 	if s.Some == nil {
 		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	mine, next := make([]int32, k*messagesOfPartition), make([]int, k)
+	mine := make([]int32, k*messagesOfPartition)
+	next := make([]int, k)
 	for _, b := range e.Remote() {
 		mine[b.Peer*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
 		next[b.Peer]++
@@ -145,7 +147,8 @@ type workers struct{}
 // Columns implements Others: the workers send each other the values. Partial sums have ones, as their terms
 // have the values already.
 func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
-	own, columns := column(e), make([]*tensor.Matrix, len(e.Remote()))
+	own := column(e)
+	columns := make([]*tensor.Matrix, len(e.Remote()))
 	for i, b := range e.Remote() {
 		columns[i] = e.team.Memory.New(tensor.Graph, b.In.Cols, 1)
 	}
@@ -155,7 +158,9 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 	n := e.comm.Size()
 	send, receive := make([][]float32, n), make([][]float32, n)
 	for _, p := range e.Needed {
-		values, rows, sent := own.ReadFloats(), p.Rows.ReadInt32s(), make([]float32, p.Rows.Cols)
+		values := own.ReadFloats()
+		rows := p.Rows.ReadInt32s()
+		sent := make([]float32, p.Rows.Cols)
 		e.team.Host(func() {
 			for i, row := range rows {
 				sent[i] = values[row]
@@ -170,7 +175,9 @@ func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.
 		return nil, err
 	}
 	for i, b := range e.Remote() {
-		values, rows, theirs := columns[i].WriteFloats(), b.IDs.Cols, receive[b.Peer]
+		values := columns[i].WriteFloats()
+		rows := b.IDs.Cols
+		theirs := receive[b.Peer]
 		copy(values, theirs[:rows])
 		for sum := rows; sum < len(values); sum++ {
 			values[sum] = 1

@@ -75,7 +75,10 @@ func (t *Thin) Draw(d Drop) *Edges {
 		return d.Keeps(int64(source), int64(target), occurrence)
 	}
 	for i, b := range t.full.Blocks {
-		thin, source, target, rows := t.Blocks[i], entriesOf(b.IDs), entriesOf(t.IDs), entriesOf(b.Targets)
+		thin := t.Blocks[i]
+		source := entriesOf(b.IDs)
+		target := entriesOf(t.IDs)
+		rows := entriesOf(b.Targets)
 		t.filter(thin.In, b.In, thin.Features, b.Features,
 			func(row int, column int32, occurrence int64) bool {
 				return keeps(source(int(column)), target(rows(row)), occurrence)
@@ -116,7 +119,8 @@ func (t *Thin) keep(to, from *arrays, keep func(row int, column int32, occurrenc
 		for row := part * rowsOfPart; row < min((part+1)*rowsOfPart, last); row++ {
 			begin, occurrence := from.indptr[row], int64(0)
 			for k := begin; k < from.indptr[row+1]; k++ {
-				if occurrence++; k == begin || from.columns[k] != from.columns[k-1] {
+				occurrence++
+				if k == begin || from.columns[k] != from.columns[k-1] {
 					occurrence = 0
 				}
 				if keep(row, from.columns[k], occurrence) {
@@ -173,7 +177,9 @@ func (t *Thin) drawLoops(keeps func(source, target int, occurrence int64) bool) 
 	}
 	t.Loops.Thaw()
 	t.loopFeatures.Thaw()
-	id, counts, all := entriesOf(t.IDs), t.Loops.WriteInt32s(), t.full.Loops.ReadInt32s()
+	id := entriesOf(t.IDs)
+	counts := t.Loops.WriteInt32s()
+	all := t.full.Loops.ReadInt32s()
 	from, to := t.full.loopFeatures.ReadBytes(), t.loopFeatures.WriteBytes()
 	width := int(entryBytes(t.loopFeatures))
 	weights := t.full.loopW

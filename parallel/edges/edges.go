@@ -278,7 +278,8 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32, err error) {
 		Rows: n, IDs: s.IDs, Sources: n, SourceIDs: s.IDs, Blocks: []*Block{nil}, ends: s.Ends, team: team,
 	}
 	if s.Ends == TwoTypes {
-		e.Sources, e.SourceIDs = s.sources(), s.SourceIDs
+		e.Sources = s.sources()
+		e.SourceIDs = s.SourceIDs
 	}
 	if s.Some != nil {
 		e.Sources = len(s.Some.Sources)
@@ -357,7 +358,8 @@ func (e *Edges) readOutgoing(s *Source) ([]*outgoing, error) {
 	if s.Halo == HaloRows {
 		return nil, nil
 	}
-	at, out := allRows(s.Back), make([]*outgoing, len(s.Holders))
+	at := allRows(s.Back)
+	out := make([]*outgoing, len(s.Holders))
 	for q := range out {
 		at.next(int32(s.BackStarts[q+1]))
 		if q == s.Me {
@@ -402,7 +404,8 @@ func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 func (e *Edges) Reversed() *Edges {
 	r := *e
 	r.Rows, r.IDs, r.Sources, r.SourceIDs = e.Sources, e.SourceIDs, e.Rows, e.IDs
-	r.Blocks, r.loopFeatures = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}, nil
+	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}
+	r.loopFeatures = nil
 	r.reset()
 	return &r
 }

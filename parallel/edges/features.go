@@ -69,7 +69,9 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 		return
 	}
 	b.featureRows.Thaw()
-	columns, indptr, rows := b.In.Indices.ReadInt32s(), b.Out.Indptr.ReadInt64s(), b.featureRows.WriteInt32s()
+	columns := b.In.Indices.ReadInt32s()
+	indptr := b.Out.Indptr.ReadInt64s()
+	rows := b.featureRows.WriteInt32s()
 	team.Host(func() {
 		next := slices.Clone(indptr)
 		for k, column := range columns[:indptr[len(indptr)-1]] {
@@ -89,12 +91,16 @@ func (e *Edges) featuresOfLoops(loops SelfLoops) *tensor.Matrix {
 	case e.Local().Features == nil:
 		return nil
 	}
-	team, columns := e.team, e.Local().Features.Cols
+	team := e.team
+	columns := e.Local().Features.Cols
 	m := team.Memory.NewElement(tensor.Features, team.Storage, e.Rows, columns)
 	e.made = append(e.made, m)
-	sums, degrees := make([]float64, e.Rows*columns), make([]int64, e.Rows)
+	sums := make([]float64, e.Rows*columns)
+	degrees := make([]int64, e.Rows)
 	for _, b := range e.Blocks {
-		indptr, target, row := b.In.Indptr.ReadInt64s(), entriesOf(b.Targets), rowsOf(b.Features)
+		indptr := b.In.Indptr.ReadInt64s()
+		target := entriesOf(b.Targets)
+		row := rowsOf(b.Features)
 		for i := 0; i+1 < len(indptr); i++ {
 			v := target(i)
 			degrees[v] += indptr[i+1] - indptr[i]
@@ -123,7 +129,8 @@ func rowsOf(m *tensor.Matrix) func(row int) []float32 {
 		values := m.ReadFloats()
 		return func(row int) []float32 { return values[row*m.Cols : (row+1)*m.Cols] }
 	}
-	elements, values := m.ReadBFloat16s(), make([]float32, m.Cols)
+	elements := m.ReadBFloat16s()
+	values := make([]float32, m.Cols)
 	return func(row int) []float32 {
 		for c, x := range elements[row*m.Cols : (row+1)*m.Cols] {
 			values[c] = tensor.FromBFloat16(x)

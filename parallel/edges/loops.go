@@ -165,7 +165,8 @@ func (e *Edges) inDegrees(of degreeOf) (sums []float64) {
 	}
 	sums = make([]float64, e.Rows)
 	for _, b := range e.Blocks {
-		indptr, weights := b.In.Indptr.ReadInt64s(), []float32(nil)
+		indptr := b.In.Indptr.ReadInt64s()
+		weights := []float32(nil)
 		if of == sumWeights {
 			weights = b.In.Values.ReadFloats()
 		}
@@ -191,7 +192,8 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 	if s.Some != nil {
 		n = len(s.Some.Rows)
 	}
-	sums, k := make([]float64, n), len(s.Starts)-1
+	sums := make([]float64, n)
+	k := len(s.Starts) - 1
 	for v := range sums {
 		row := int32(v)
 		if s.Some != nil {
@@ -222,7 +224,8 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 func (e *Edges) column(value func(v, stored int) float64) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
 	e.made = append(e.made, m)
-	stored, values := e.loopCounts(), m.WriteFloats()
+	stored := e.loopCounts()
+	values := m.WriteFloats()
 	for v := range values {
 		values[v] = float32(value(v, stored(v)))
 	}

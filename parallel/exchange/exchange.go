@@ -111,7 +111,8 @@ type Side func(aside *comm.Comm) error
 // Beside runs the sides beside f, and waits for all of them. If f or a side fails or panics, Beside aborts
 // the connection of the workers. So the others end too, and nothing reads or writes the buffers afterwards.
 func Beside(c *comm.Comm, sides []Side, f func() error) error {
-	failures, joins := make([]error, len(sides)), make([]func(), len(sides))
+	failures := make([]error, len(sides))
+	joins := make([]func(), len(sides))
 	for i, side := range sides {
 		failures[i] = errBroken
 		joins[i] = c.Beside(func(aside *comm.Comm) {

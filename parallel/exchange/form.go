@@ -95,7 +95,9 @@ func (f Form) New(memory *tensor.Meter, n, rows int) []*tensor.Matrix {
 // Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. Parts of larger
 // elements come first, so that these are aligned.
 func (f Form) Parts(message *tensor.Matrix) []*tensor.Matrix {
-	flat, at, parts := message.Reshape(message.Len(), 1), 0, make([]*tensor.Matrix, len(f))
+	flat := message.Reshape(message.Len(), 1)
+	at := 0
+	parts := make([]*tensor.Matrix, len(f))
 	for _, element := range []tensor.Element{tensor.Float32, tensor.BFloat16, tensor.Byte} {
 		for i, c := range f {
 			its, width := c.row()

@@ -239,7 +239,8 @@ func tripleOf(r *partition.Relation) string {
 
 // forwards returns, for each relation, the relation that it is the reverse of, or itself.
 func forwards(all []partition.Relation) []int {
-	number, of := map[[3]string]int{}, make([]int, len(all))
+	number := map[[3]string]int{}
+	of := make([]int, len(all))
 	for i := range all {
 		source, name, target := all[i].In.Ends()
 		number[[3]string{source, name, target}] = i

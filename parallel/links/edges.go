@@ -147,7 +147,9 @@ func (l *Edges) byWorker(n int) (*partition.Places, error) {
 func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 	from *partition.Relation,
 ) (r relation, counts [lists]int64) {
-	n, between, rows := 0, l.learned.Ends[k], s.Edges.Types()[from.Target]
+	n := 0
+	between := l.learned.Ends[k]
+	rows := s.Edges.Types()[from.Target]
 	lo, hi := l.rowsIn(between.Targets)
 	each := func(use func(row int32, e Edge)) {
 		of := 0 // the share's row

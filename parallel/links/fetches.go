@@ -84,7 +84,8 @@ func (l *Edges) Fetches(epoch, columns, drawn int, takesTurns bool) (*Fetches, e
 
 // fetchesOf are the windows of a pass.
 func (l *Edges) fetchesOf(p pass, epoch, columns int) (all []fetch, err error) {
-	edges, k := walk{Edges: l, part: p.part}, l.comm.Size()
+	edges := walk{Edges: l, part: p.part}
+	k := l.comm.Size()
 	each := batch
 	if p.drawn != ranking {
 		each = l.batchEdges(columns, p.drawn)

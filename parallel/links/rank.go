@@ -94,7 +94,8 @@ func (r *ranker) sources(edges []Edge) {
 	// targets × sources; the edges' are the diagonal
 	scores := r.team.Memory.New(tensor.Buffers, batch, batch)
 	defer exchange.Release(targets, scores)
-	columns, weightsOf := r.h.Cols, r.decoder.weights(r.ones)
+	columns := r.h.Cols
+	weightsOf := r.decoder.weights(r.ones)
 	x, h := r.x.ReadFloats(), r.h.ReadFloats()
 	toSources, toTargets := q.rows.WriteFloats(), targets.WriteFloats()
 	for i, e := range edges {
@@ -188,7 +189,8 @@ func (r *ranker) countTile(counts []float64, q *queries, c *candidates, lo, hi i
 	}
 	scores := r.scores.Prefix(hi-lo, batch)
 	r.team.MatMul(scores, rows, q.rows, kernel.Transposed, kernel.Replace)
-	n, values := int(q.edges[0]), scores.ReadFloats()
+	n := int(q.edges[0])
+	values := scores.ReadFloats()
 	r.team.Parallel((n+perThread-1)/perThread, func(k int) {
 		first := k * perThread
 		own := q.score[first:min(first+perThread, n)]

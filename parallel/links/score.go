@@ -79,8 +79,11 @@ func (p *edgeBatch) scoreWith(edges int, negatives func() ([]Edge, []int32)) {
 		all, positions = negatives()
 	})
 	p.fetch(positions)
-	p.pairs, p.scores = make([]pair, len(all)), make([]float32, len(all))
-	columns, x, weights := p.x.Cols, p.x.ReadFloats(), p.decoder.weights(p.ones)
+	p.pairs = make([]pair, len(all))
+	p.scores = make([]float32, len(all))
+	columns := p.x.Cols
+	x := p.x.ReadFloats()
+	weights := p.decoder.weights(p.ones)
 	p.inParts("scores", columns, len(all), func(lo, hi int) {
 		for i, e := range all[lo:hi] {
 			p.pairs[lo+i] = pair{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))}
@@ -138,10 +141,15 @@ func (p *edgeBatch) inParts(name string, columns, n int, work func(lo, hi int)) 
 func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
-	x, dx, weights := p.x.ReadFloats(), p.dx.WriteFloats(), p.decoder.weights(p.ones)
+	x := p.x.ReadFloats()
+	dx := p.dx.WriteFloats()
+	weights := p.decoder.weights(p.ones)
 	p.inParts("scores_back", columns, columns, func(lo, hi int) {
 		for i, e := range p.pairs {
-			g, w, source, target := grads[i], weights(e.relation)[lo:hi], int(e.source), int(e.target)
+			g := grads[i]
+			w := weights(e.relation)[lo:hi]
+			source := int(e.source)
+			target := int(e.target)
 			a, b := rowOf(x, columns, source)[lo:hi], rowOf(x, columns, target)[lo:hi]
 			da, db := rowOf(dx, columns, source)[lo:hi], rowOf(dx, columns, target)[lo:hi]
 			for c := range w {
@@ -184,11 +192,13 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	edges := walk{Edges: l, part: Train}
 	for range p.rounds(Train, p.edges) {
 		p.score(edges.next(p.edges), epoch)
-		losses, grads := make([]float64, len(p.scores)), make([]float32, len(p.scores))
+		losses := make([]float64, len(p.scores))
+		grads := make([]float32, len(p.scores))
 		p.inParts("edge_loss", 1, len(p.scores), func(lo, hi int) {
 			for i, s := range p.scores[lo:hi] {
 				one, g := crossEntropy(s, (lo+i)%(1+drawn) > 0)
-				losses[lo+i], grads[lo+i] = one, float32(scale*g)
+				losses[lo+i] = one
+				grads[lo+i] = float32(scale * g)
 			}
 		})
 		for _, one := range losses {

@@ -103,7 +103,8 @@ func (w *window) rounds(part Part, each int) int {
 func (w *window) fetch(positions []int32) {
 	slices.Sort(positions)
 	w.positions = slices.Compact(positions)
-	if w.planned = w.next(); w.planned != nil {
+	w.planned = w.next()
+	if w.planned != nil {
 		w.positions = w.Edges.fetches.positions(w.planned, w.me)
 	}
 	w.fetched++
@@ -170,7 +171,9 @@ func (w *window) move(rows *tensor.Matrix, to int, incoming *tensor.Matrix, from
 // ask tells the other workers which of their rows are in the window. Nearby ranks look into it.
 func (w *window) ask() error {
 	k := w.comm.Size()
-	wanted, lengths, theirs := make([][]int32, k), make([]int32, k), make([]int32, k)
+	wanted := make([][]int32, k)
+	lengths := make([]int32, k)
+	theirs := make([]int32, k)
 	send, receive := make([][]byte, k), make([][]byte, k)
 	for q := range k {
 		if lo, hi := w.of(q); q != w.me && !w.comm.Nearby(q) {

@@ -26,7 +26,8 @@ func Extract(g *appended.Graph, m *Model, vertices []int32, room *Room) *partiti
 	x := newExtractor(g, room)
 	x.find(m.Blocks, vertices)
 	small := &graph.Graph{}
-	types, ids := g.Types(), make([][]int32, len(g.Counts))
+	types := g.Types()
+	ids := make([][]int32, len(g.Counts))
 	for i := range types {
 		t := &types[i]
 		ids[i] = append(x.sets[i].list(0, g.Counts[i]), int32(g.Counts[i]))
@@ -34,7 +35,8 @@ func Extract(g *appended.Graph, m *Model, vertices []int32, room *Room) *partiti
 		*t = graph.VertexType{Type: t.Type, Count: len(ids[i]), Features: x.features(i, t, ids[i])}
 	}
 	small.SetTypes(types)
-	if small.Type = g.Type; m.Labels { // new vertices have none
+	small.Type = g.Type
+	if m.Labels { // new vertices have none
 		own, _ := slices.BinarySearch(ids[0], int32(g.Own()))
 		bare := g.Bare(ids[0][:own])
 		small.Labels, small.Splits = bare.Labels, bare.Splits

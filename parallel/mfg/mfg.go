@@ -73,7 +73,8 @@ func New(e axis.Env, o axis.Options, blocks []Reach, rows []int32) ([]*Layer, []
 	if err != nil {
 		return nil, nil, err
 	}
-	layers, needs := make([]*Layer, len(blocks)), make([]Need, len(blocks))
+	layers := make([]*Layer, len(blocks))
+	needs := make([]Need, len(blocks))
 	for i, b := range slices.Backward(blocks) {
 		l, err := f.before(b, after)
 		if err != nil {
@@ -187,7 +188,8 @@ func (f *finder) mark(own *marks, rows int, list *graph.Relation, starts []int,
 		seen.add(sources...)
 	}
 	k, me, c := len(starts)-1, f.Share.Edges.P, f.Groups.Halo
-	lists, counts := make([][]int32, c.Size()), make([]int32, c.Size()) // by rank
+	lists := make([][]int32, c.Size())
+	counts := make([]int32, c.Size()) // by rank
 	for q, rank := range f.Groups.Holders {
 		theirs := seen.list(starts[q], starts[q+1])
 		if q == me {

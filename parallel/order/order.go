@@ -117,7 +117,9 @@ func (l *Layer) Explain(what func() string) {
 // a matrix more than twice as wide as the output. For other inputs it takes the order of the Choice, or the
 // cheaper one.
 func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
-	in, out, costs := x.Cols(), w.Cols(), l.costs
+	in := x.Cols()
+	out := w.Cols()
+	costs := l.costs
 	training := x.Tape().Training // also in a forward pass that the backward pass computes again
 	transform := option{TransformFirst, in, out, passes(training)}
 	aggregate := option{AggregateFirst, in, out, passes(training && x.DependsOnParameters())}

@@ -21,7 +21,8 @@ type inEdges struct {
 
 // inEdgesOf lists the edges into each vertex in the relation's order.
 func inEdgesOf(r *graph.Relation, along gnn.Along) *inEdges {
-	n, edges := len(r.Indptr)-1, r.Edges()
+	n := len(r.Indptr) - 1
+	edges := r.Edges()
 	if along.Reversed {
 		edges.Source, edges.Target = edges.Target, edges.Source
 	}
@@ -158,7 +159,8 @@ func withOneLoop(v int, sources []int32, features [][]float64) (s []int32, f [][
 	mean := make([]float64, edgeColumns)
 	for k, u := range sources {
 		if int(u) != v {
-			s, f = append(s, u), append(f, features[k])
+			s = append(s, u)
+			f = append(f, features[k])
 		}
 	}
 	for _, of := range f {
@@ -200,7 +202,8 @@ func (o *Outcome) and(dw *reference.Matrix) *Outcome {
 // exactGAT is GATv1, with a vector for the edges' features if there is a third weight.
 func exactGAT(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, vector := e.attention(heads, loops), optional(w, 2)
+		a := e.attention(heads, loops)
+		vector := optional(w, 2)
 		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data, vector)
 		dx, dSource, dTarget, dVector := reference.GATBackward(a, x, w[0].Data, w[1].Data, vector, dz)
 		return (&Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}).and(dVector)
@@ -217,7 +220,8 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 		edges := e.attention(a.Heads, a.SelfLoops)
 		source, target := columns(n, a.Heads), columns(n+a.Heads, a.Heads)
 		dSource, dTarget := reference.New(x.Rows, a.Heads), reference.New(x.Rows, a.Heads)
-		rows, step := columns(0, n), func(h *reference.Matrix) *reference.Matrix {
+		rows := columns(0, n)
+		step := func(h *reference.Matrix) *reference.Matrix {
 			return reference.Scored(edges, h, source, target)
 		}
 		dRows := reference.Rounds(k).Backward(rows, dz, step,
@@ -240,7 +244,9 @@ func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 // a third one.
 func exactGATv2(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, target, weight := e.attention(heads, loops), reference.MatMul(x, w[0]), optional(w, 2)
+		a := e.attention(heads, loops)
+		target := reference.MatMul(x, w[0])
+		weight := optional(w, 2)
 		z, _ := reference.GATv2(a, x, target, w[1].Data, weight)
 		dSource, dTarget, da, dWeight := reference.GATv2Backward(a, x, target, w[1].Data, weight, dz)
 		dx, dw := reference.MatMulBackward(x, w[0], dTarget)
@@ -253,7 +259,9 @@ func exactGATv2(heads int, loops bool) exact {
 // features if there is a second one.
 func exactDotProducts(heads int, loops bool) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, weight, n := e.attention(heads, loops), optional(w, 1), dz.Cols
+		a := e.attention(heads, loops)
+		weight := optional(w, 1)
+		n := dz.Cols
 		source, key := reference.PickColumns(x, nil, 0, n), reference.PickColumns(x, nil, n, n)
 		query := reference.MatMul(source, w[0])
 		z, _ := reference.DotProduct(a, query, key, source, weight)

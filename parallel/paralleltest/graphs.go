@@ -104,7 +104,8 @@ const edgeColumns = 3
 // WithEdgeFeatures gives the edges of a graph random features, and returns it. They are eighths, which
 // bfloat16 holds.
 func WithEdgeFeatures(g *graph.Graph) *graph.Graph {
-	r, random := &g.Relations[0], rand.New(rand.NewPCG(6, 6))
+	r := &g.Relations[0]
+	random := rand.New(rand.NewPCG(6, 6))
 	r.EdgeColumns, r.EdgeFeatures = edgeColumns, make([]float32, len(r.Sources)*edgeColumns)
 	for i := range r.EdgeFeatures {
 		r.EdgeFeatures[i] = float32(random.IntN(17)-8) / 8

@@ -107,12 +107,14 @@ func fixed(x *autograd.Var) *autograd.Var { return x.Tape().Fixed(x.Value(), x.R
 
 // sparse is the positive part of x, in compressed rows.
 func sparse(x *autograd.Var) *autograd.Var {
-	m, memory := x.Value(), x.Tape().Memory()
+	m := x.Value()
+	memory := x.Tape().Memory()
 	indptr, indices, values := []int64{0}, []int32{}, []float32{}
 	for v := range m.Rows {
 		for c, f := range numbers(m.RowRange(v, v+1)) {
 			if f > 0 {
-				indices, values = append(indices, int32(c)), append(values, float32(f))
+				indices = append(indices, int32(c))
+				values = append(values, float32(f))
 			}
 		}
 		indptr = append(indptr, int64(len(indices)))
@@ -210,7 +212,8 @@ func Attention(name string, a gnn.Attention, width int) Layer {
 
 // withEdgeFeatures gives a layer of attention a weight of the edges' features, of that shape.
 func (l Layer) withEdgeFeatures(shape ...int) Layer {
-	l.Weights, l.features = append(slices.Clone(l.Weights), [2]int(shape)), true
+	l.Weights = append(slices.Clone(l.Weights), [2]int(shape))
+	l.features = true
 	return l
 }
 
@@ -223,7 +226,10 @@ func AttentionV2(name string, a gnn.Attention, width int) Layer {
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
-		b.Source, b.Target, b.ASource, b.Slope = x, autograd.Linear(x, w[0]), w[1], slope
+		b.Source = x
+		b.Target = autograd.Linear(x, w[0])
+		b.ASource = w[1]
+		b.Slope = slope
 		if len(w) > 2 {
 			b.EdgeWeight = w[2]
 		}
@@ -310,8 +316,11 @@ func (l Layer) Blank(vertices int) *Outcome {
 // the outcome. All passes share one Propagator and one input. It panics if a pass leaves more memory
 // allocated than the pass before.
 func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*Outcome) {
-	memory, rows, ids := c.Team.Memory, a.Rows(), a.Vertices()
-	x, p := memory.NewElement(tensor.Features, c.Team.Storage, rows.Here, l.In), a.Propagator(l.Name, along)
+	memory := c.Team.Memory
+	rows := a.Rows()
+	ids := a.Vertices()
+	x := memory.NewElement(tensor.Features, c.Team.Storage, rows.Here, l.In)
+	p := a.Propagator(l.Name, along)
 	draw(x, inputNumbers, ids)
 	live := int64(0)
 	for pass, o := range passes {
@@ -470,7 +479,10 @@ func Message(name string, in, out int, weights [][2]int, m gnn.Message,
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := m
-		b.Source, b.Target, b.Columns, b.Parameters = x, x, out, params(w)
+		b.Source = x
+		b.Target = x
+		b.Columns = out
+		b.Parameters = params(w)
 		b.Function = func(e gnn.Edges) *autograd.Var { return f(e, b.Parameters) }
 		return p.Message(b)
 	}

@@ -73,7 +73,8 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 			t.Fatal(err)
 		}
 	}
-	ends, meters := comm.InProcess(w.Mesh.Workers()), make([]*tensor.Meter, w.Mesh.Workers())
+	ends := comm.InProcess(w.Mesh.Workers())
+	meters := make([]*tensor.Meter, w.Mesh.Workers())
 	outcomes := make([]any, len(ends))
 	var all sync.WaitGroup
 	for rank, end := range ends {
@@ -84,7 +85,8 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 			}
 			world := comm.New(end, 0)
 			defer func() {
-				if outcomes[rank] = recover(); outcomes[rank] != nil {
+				outcomes[rank] = recover()
+				if outcomes[rank] != nil {
 					world.Abort(fmt.Errorf("worker %d: %v", rank, outcomes[rank]))
 				}
 			}()

@@ -39,7 +39,8 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	if size == 0 {
 		return
 	}
-	buffer, from := m.newBatch(size, block.In.Values != nil), m.listed(block)
+	buffer := m.newBatch(size, block.In.Values != nil)
+	from := m.listed(block)
 	defer buffer.release()
 	at, there := &position{}, size
 	if rows := len(from.indptr) - 1; rows >= 0 {
@@ -114,7 +115,9 @@ func (m *messages) listed(block *edges.Block) *listed {
 func (m *messages) fill(b *batch, n int, at *position, from *listed) {
 	indptr, columns := from.indptr, from.columns
 	sources, targets := b.sources.WriteInt32s(), b.targets.WriteInt32s()
-	ids, keys, weights := b.ids.WriteInt32s(), b.keys.WriteInt32s(), b.weights.WriteFloats()
+	ids := b.ids.WriteInt32s()
+	keys := b.keys.WriteInt32s()
+	weights := b.weights.WriteFloats()
 	for k := range n {
 		e := at.entry
 		for indptr[at.row+1] <= int64(e) {
@@ -208,7 +211,8 @@ func (b *batch) bySource(team *kernel.Team) {
 			order[k] = uint64(source)<<32 | uint64(k)
 		}
 		slices.Sort(order)
-		columns, begins := b.outOf.Indices.WriteInt32s(), b.outOf.Indptr.WriteInt64s()
+		columns := b.outOf.Indices.WriteInt32s()
+		begins := b.outOf.Indptr.WriteInt64s()
 		distinct := b.distinct.WriteInt32s()
 		u = 0
 		for k, key := range order {

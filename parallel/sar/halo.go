@@ -115,7 +115,8 @@ func (p *propagator) callOver(t *autograd.Tape, h edges.Halo) *Call {
 	p.calls++
 	if t.Training {
 		o := &p.part.options
-		c.Format, c.Late = o.Wire.Format(p.part.team.Storage), p.part.late != nil
+		c.Format = o.Wire.Format(p.part.team.Storage)
+		c.Late = p.part.late != nil
 		if o.WireSchedule != (axis.WireSchedule{}) {
 			c.sends = func(of int) int { return o.WireSchedule.Sent(of, t.Random.Epoch, p.part.env.Epochs) }
 		}
@@ -138,7 +139,8 @@ func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges, columns) }
 // fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
 // KeepHalo the rows stay in c.buffers, and the caller releases them.
 func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
-	if c.keeps = c.keeps || c.part.options.KeepHalo; c.keeps {
+	c.keeps = c.keeps || c.part.options.KeepHalo
+	if c.keeps {
 		for _, b := range c.Edges.Remote() {
 			c.buffers = append(c.buffers, exchange.FormOf(xs).New(c.part.team.Memory, 1, b.In.Cols)...)
 		}
@@ -286,7 +288,8 @@ func (c *Call) draw(columns int) *tensor.Matrix {
 	slices.Sort(sent)
 	var list []int32
 	for _, column := range sent {
-		if column -= c.column; column >= 0 && column < columns {
+		column -= c.column
+		if column >= 0 && column < columns {
 			list = append(list, int32(column))
 		}
 	}

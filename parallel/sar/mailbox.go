@@ -88,7 +88,8 @@ func (m *mailbox) moves() bool {
 
 // smooth adds message i to its average, and returns that. scratch has room for it.
 func (m *mailbox) smooth(i int, scratch *tensor.Matrix) *tensor.Matrix {
-	message, floats := m.in[i].value, m.form.InFloat32()
+	message := m.in[i].value
+	floats := m.form.InFloat32()
 	received := scratch.Prefix(message.Rows, floats.Width())
 	m.form.DecodeInto(m.team, floats.Parts(received), message)
 	average := m.averages[i].Prefix(message.Rows, floats.Width())

@@ -21,8 +21,10 @@ const messageEdges = 1 << 13
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	_, target := p.part.Ends(p.along)
 	exchange.Must(m.Check(p.layer.Path, p.part.Types()[target].Here))
-	t, c := m.Source.Tape(), p.call(m.Source.Tape())
-	e, loops := c.Edges, edges.SelfLoops(m.SelfLoops)
+	t := m.Source.Tape()
+	c := p.call(m.Source.Tape())
+	e := c.Edges
+	loops := edges.SelfLoops(m.SelfLoops)
 	p.layer.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source",
 			m.Columns, m.Source.Cols())
@@ -88,12 +90,14 @@ func (m *messages) messageBackward(c *Call, g *tensor.Matrix) {
 	var wanted []*tensor.Matrix
 	if m.Source.Wants() {
 		dx = m.Source.BlockGradSum(batches)
-		from, wanted = append(from, m.Source), append(wanted, dx)
+		from = append(from, m.Source)
+		wanted = append(wanted, dx)
 	}
 	if m.Target != nil && m.Target.Wants() {
 		dTarget = separateGradient(m.Target, m.Source, batches)
 	}
-	x, team := m.Source.Value(), m.tape.Team
+	x := m.Source.Value()
+	team := m.tape.Team
 	for _, block := range m.own {
 		m.each(block, func(b *batch) { m.backward(b, x, dx, dTarget, g) })
 	}
@@ -221,7 +225,8 @@ func (m *messages) meanFactors(b *batch) *tensor.Matrix {
 func (m *messages) backward(b *batch, source, dSource, dTarget, g *tensor.Matrix) {
 	e, rows := m.ends(b, source, true)
 	out := m.call(e, b.n)
-	team, mem := m.tape.Team, m.tape.Memory()
+	team := m.tape.Team
+	mem := m.tape.Memory()
 	d := mem.New(tensor.Gradients, b.n, m.Columns)
 	if m.arg != nil {
 		team.Zero(d)

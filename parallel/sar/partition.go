@@ -100,7 +100,8 @@ func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Par
 	from := Source{Schema: SchemaOf(e.Share), Exchanger: newWire(e.Team, g.Halo, o.Prefetch), Slice: g.Slice}
 	for i, t := range e.Share.Edges.Types() {
 		if some != nil {
-			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
+			t.IDs = t.Vertices(some.Rows[i])
+			t.Rows = len(some.Rows[i])
 		}
 		if i == 0 {
 			from.Vertices = t.IDs
@@ -278,8 +279,9 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 			p.team.Memory.FreezeAll(tensor.Features)
 		}
 	}
-	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) +
-		4*len(from.Relation.EdgeFeatures); p.read > unloadEvery {
+	p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) +
+		4*len(from.Relation.EdgeFeatures)
+	if p.read > unloadEvery {
 		s.Unload()
 		p.read = 0
 	}

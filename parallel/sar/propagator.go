@@ -41,7 +41,8 @@ func (p *propagator) targets() *autograd.RowSet {
 // AggregateInto implements order.Axis. Rows are sent whole, as they are stored, and are of this epoch:
 // inference reads the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	c, team := p.callLinear(x.Tape(), r), p.part.team
+	c := p.callLinear(x.Tape(), r)
+	team := p.part.team
 	c.Format, c.Late, c.sends = kernel.AsStored, false, nil
 	c.count(x.Cols())
 	switch tile := p.tile(x); {

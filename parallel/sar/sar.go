@@ -107,7 +107,8 @@ func (c *Call) sumTransposed(g *tensor.Matrix, sent tensor.Element,
 // max computes the largest value of each column over the in-neighbours (case 1). It keeps, for each element,
 // the vertex that has the maximum. So the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
-	t, c := x.Tape(), p.call(x.Tape())
+	t := x.Tape()
+	c := p.call(x.Tape())
 	visits := c.fetch(x.Value())
 	z := t.New(c.Edges.Rows, x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, c.Edges.Rows, x.Cols())
@@ -148,8 +149,10 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 
 // attend computes one round of Attend.
 func (p *propagator) attend(a gnn.Attention) *autograd.Var {
-	t, c := a.Source.Tape(), p.call(a.Source.Tape())
-	e, x := c.Edges, a.Source.Value()
+	t := a.Source.Tape()
+	c := p.call(a.Source.Tape())
+	e := c.Edges
+	x := a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
 	c.count(x.Cols)
@@ -203,9 +206,11 @@ func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
 	at.by.begin()
 	at.alone = blocks == 1
 	dTarget := at.by.targetGradient(blocks)
-	from, dRows := []*autograd.Var{at.Source}, []*tensor.Matrix{at.Source.BlockGradSum(blocks)}
+	from := []*autograd.Var{at.Source}
+	dRows := []*tensor.Matrix{at.Source.BlockGradSum(blocks)}
 	if sent := at.by.sentGradient(blocks); sent != nil {
-		from, dRows = append(from, at.by.sent()), append(dRows, sent)
+		from = append(from, at.by.sent())
+		dRows = append(dRows, sent)
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
 	for v := range c.rematerialize(at.rows(), from, dRows) {

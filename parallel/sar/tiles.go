@@ -22,7 +22,9 @@ const (
 // therefore computed in tiles, some columns after the others, so that only a tile of it is ever Float32. The
 // rows of a tile travel in messages of their own. The bytes are the same, and so are the bits of the sums.
 func (p *propagator) tile(x *autograd.Var) int {
-	o, columns, workers := &p.part.options, x.Cols(), p.part.comm.Size()
+	o := &p.part.options
+	columns := x.Cols()
+	workers := p.part.comm.Size()
 	switch {
 	case x.Element() == tensor.Float32 || x.Tape().Storage == tensor.Float32:
 		return columns

@@ -91,7 +91,8 @@ func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error 
 		}
 		w.comm.Meet()
 	}
-	into, near := w.forGradients(call, t), w.giver(call, t)
+	into := w.forGradients(call, t)
+	near := w.giver(call, t)
 	defer into.release()
 	defer near.release()
 	return w.addGradients(call, w.withNearby(into.inbox(w.comm), near.buffers, near.give), into, t.Grads)
@@ -264,7 +265,8 @@ func (g *giver) release() {
 // give makes a message of the gradients that another partition has for local rows.
 func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Matrix {
 	at, b := nth(o.call.Edges.Remote(), number, func(b *edges.Block) bool { return b.Peer == g.rank })
-	gradients, stored := message, g.form.Stored()
+	gradients := message
+	stored := g.form.Stored()
 	if g.encoded != nil {
 		gradients = g.encoded.Prefix(message.Rows, stored.Width())
 	}

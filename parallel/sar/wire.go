@@ -109,7 +109,8 @@ func (v *visits) buffers(messages int) {
 	}
 	near, far := v.split(len(e.Remote()), func(i int) int { return e.Remote()[i].Peer })
 	var made, received []*tensor.Matrix
-	if v.inPlace = v.Buffers != nil && !v.rows.Encodes(); v.inPlace {
+	v.inPlace = v.Buffers != nil && !v.rows.Encodes()
+	if v.inPlace {
 		for i, b := range v.Buffers { // messages count in the elements of their form
 			in := b.As(v.rows.Element(), b.Rows, v.rows.Width())
 			if v.comm.Nearby(e.Remote()[i].Peer) {
@@ -149,7 +150,9 @@ func (w *wire) beside(call *Call) (beside *wire, done func()) {
 		return w, func() {}
 	}
 	team, aside := *w.team, *w
-	team.Memory, team.Uncut, aside.team = w.team.Memory.Uncounted(), true, &team
+	team.Memory = w.team.Memory.Uncounted()
+	team.Uncut = true
+	aside.team = &team
 	return &aside, team.Memory.Close
 }
 
@@ -215,7 +218,8 @@ func (w *wire) storedSums(call *Call, form exchange.Form) *tensor.Matrix {
 
 // visit calls yield for each block.
 func (v *visits) visit(yield func(Visit) bool) error {
-	blocks, farOnly := v.call.Edges.Remote(), v.owned()
+	blocks := v.call.Edges.Remote()
+	farOnly := v.owned()
 	if v.in != nil {
 		for _, b := range blocks {
 			v.in.Expect(b.Peer, b.In.Cols, v.rows.Width())
@@ -282,7 +286,8 @@ func (v *visits) received(i int, message *tensor.Matrix) []*tensor.Matrix {
 // vertices, and then those of partial sums.
 func (v *visits) encode(message, gradients *tensor.Matrix, b *edges.Block, i int) {
 	w, call, form := v.wire, v.call, v.Sent
-	stored, rows := form.Stored().Parts(gradients), b.IDs.Cols
+	stored := form.Stored().Parts(gradients)
+	rows := b.IDs.Cols
 	for k, part := range form.Parts(message) {
 		encode := func(lo, hi int, d kernel.Draws) {
 			form[k].Encode(w.team, part.RowRange(lo, hi), stored[k].RowRange(lo, hi), nil, d)

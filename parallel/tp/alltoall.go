@@ -123,7 +123,8 @@ func (t *allToAll) list() {
 // begins with the next rank, −1 with the previous one.
 func (t *allToAll) roundRobin(direction int, messages func(q int) []message) (list []message) {
 	k := t.axis.comm.Size()
-	each, most := make([][]message, k), 0
+	each := make([][]message, k)
+	most := 0
 	for round := 1; round < k; round++ {
 		each[round] = messages((t.axis.comm.Rank() + direction*round + k) % k)
 		most = max(most, len(each[round]))
@@ -162,18 +163,21 @@ func (t *allToAll) report() {
 
 // newAllToAll lists the messages of an all-to-all, allocates its buffers, and reports its bytes.
 func (m module) newAllToAll(t allToAll) *allToAll {
-	a, me := m.axis, m.axis.comm.Rank()
+	a := m.axis
+	me := m.axis.comm.Rank()
 	a.comm.At(a.epoch, m.path)
 	a.allToAlls++
 	t.module, t.number = m, a.allToAlls
 	widest, encodes := 1, false
 	for q := range a.comm.Size() {
-		widest, encodes = max(widest, t.form(q).Stored().Width()), encodes || t.form(q).Encodes()
+		widest = max(widest, t.form(q).Stored().Width())
+		encodes = encodes || t.form(q).Encodes()
 	}
 	t.maxRows = max(1, messageElements/widest)
 	t.list()
 	t.report()
-	sent, stored := exchange.Form.Width, func(f exchange.Form) int { return f.Stored().Width() }
+	sent := exchange.Form.Width
+	stored := func(f exchange.Form) int { return f.Stored().Width() }
 	maxOut, maxIn, storedOut, storedIn := 0, 0, 0, 0
 	for q := range a.comm.Size() {
 		if q != me {
@@ -182,7 +186,9 @@ func (m module) newAllToAll(t allToAll) *allToAll {
 				max(storedIn, t.elements(q, me, stored))
 		}
 	}
-	memory, inFlight, form := a.team.Memory, 2*(a.comm.Size()-1), t.form(me)
+	memory := a.team.Memory
+	inFlight := 2 * (a.comm.Size() - 1)
+	form := t.form(me)
 	if !a.comm.TakesTurns() {
 		inFlight = min(inFlight, maxInFlight)
 	}

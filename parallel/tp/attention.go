@@ -29,7 +29,9 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 			autograd.HeadDot(a.Source, a.ATarget, a.Heads)
 		a.ASource, a.ATarget = nil, nil
 	}
-	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.axis.comm.Rank()
+	cut := p.cut(a.Source.Cols())
+	width := a.Source.Cols() / a.Heads
+	me := p.axis.comm.Rank()
 	touched := make([]span, len(cut)) // for each slice, the heads that it has columns of
 	for t, s := range cut {
 		if first := s.from / width; s.count > 0 {
@@ -73,7 +75,8 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 
 // attendHeads is Attend with slices of whole heads.
 func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
-	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
+	width := a.Source.Cols() / a.Heads
+	heads := p.cut(a.Heads)
 	cut := make([]span, len(heads))
 	for t, h := range heads {
 		cut[t] = span{h.from * width, h.count * width}
@@ -118,7 +121,8 @@ func segments(s span, width int) (list []segment) {
 		} else {
 			g.count = min(end, (g.head+1)*width) - at
 		}
-		list, at = append(list, g), at+g.count
+		list = append(list, g)
+		at = at + g.count
 	}
 	return list
 }

@@ -129,7 +129,8 @@ func (a *Axis) slice(g mesh.Groups, lists [][]int32, ids []int32, total int) {
 func redistributedBytes(team *kernel.Team, starts []int, slices, columns int,
 	wire kernel.Format,
 ) (bytes int64) {
-	cut, sent := even(columns, slices), 0
+	cut := even(columns, slices)
+	sent := 0
 	bytesOf := func(s span) int {
 		return exchange.Form{{Count: s.count, Element: team.Storage, Format: wire}}.Bytes()
 	}

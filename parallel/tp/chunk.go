@@ -23,7 +23,9 @@ type Chunk struct {
 
 // NewCosts returns the cost table of a worker whose columns are sliced, of all its chunks.
 func NewCosts(e axis.Env, o axis.Options) *order.Costs {
-	starts, slices, wire := e.Share.Edges.Starts, e.Groups.Mesh.Slices, o.Wire.Format(e.Team.Storage)
+	starts := e.Share.Edges.Starts
+	slices := e.Groups.Mesh.Slices
+	wire := o.Wire.Format(e.Team.Storage)
 	return e.Costs(&o, func(columns int) int64 {
 		return 2 * redistributedBytes(e.Team, starts, slices, columns, wire)
 	})

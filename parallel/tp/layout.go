@@ -184,8 +184,8 @@ func (m module) toSlicesOf(of *vertexRows, inputs []input) (own []*autograd.Var)
 		own = append(own, in.x.Tape().Record(autograd.Op{
 			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: of.all, Reads: true,
 			Backward: func(g *tensor.Matrix) {
-				xs, back = slices.Insert(xs, 0, in.x),
-					slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
+				xs = slices.Insert(xs, 0, in.x)
+				back = slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back, scores: in.scores})
 				if len(back) < wanted {
 					return
 				}
@@ -232,7 +232,8 @@ func (a *Axis) OnSlices(path string, x []*autograd.Var,
 	a.costs.Layer(path).Explain(func() string {
 		return fmt.Sprintf("aggregate %d columns of all relations, in all rounds", x[0].Cols())
 	})
-	m, cut := module{axis: a, path: path, from: a.types[0], to: a.types[0]}, even(x[0].Cols(), a.comm.Size())
+	m := module{axis: a, path: path, from: a.types[0], to: a.types[0]}
+	cut := even(x[0].Cols(), a.comm.Size())
 	var in []input
 	for i, v := range x {
 		if v != nil {

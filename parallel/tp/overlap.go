@@ -118,7 +118,8 @@ func (o *overlap) run(out, in *tensor.Matrix) {
 func (o *overlap) compute(x *tensor.Matrix, cut []span) {
 	for round := range o.rounds.Count {
 		o.count(x.Cols)
-		y, last := o.next(round, x.Element, cut), round == o.rounds.Count-1
+		y := o.next(round, x.Element, cut)
+		last := round == o.rounds.Count-1
 		if last {
 			o.returning.parts[0].z = y
 		}
@@ -171,7 +172,9 @@ func (o *overlap) sumsGradients() bool { return o.start != nil && o.pass == back
 
 // chunk computes rows c of a round: y from x.
 func (o *overlap) chunk(round int, y, x *tensor.Matrix, c rows) {
-	team, share, rest := o.axis.team, float32(o.rounds.Teleport), float32(1-o.rounds.Teleport)
+	team := o.axis.team
+	share := float32(o.rounds.Teleport)
+	rest := float32(1 - o.rounds.Teleport)
 	if o.sumsGradients() && round == 0 { // the rows came with this chunk or an earlier one
 		team.Scale(c.of(o.start), share, c.of(o.start))
 	}

@@ -42,7 +42,9 @@ func ownersOf(e *partition.Edges, kind, workers int) [][]int32 {
 // that are no source come last. The workers get the remainders in turn: their numbers of rows differ by at
 // most one, and the first workers have more.
 func assignOwners(rows, workers, chunks int, sources func(chunk int, visit func(source int32))) [][]int32 {
-	lists, assigned, next := make([][]int32, workers), make([]bool, rows), 0
+	lists := make([][]int32, workers)
+	assigned := make([]bool, rows)
+	next := 0
 	for i := range lists {
 		lists[i] = make([]int32, 0, rows/workers+1)
 	}
@@ -61,7 +63,8 @@ func assignOwners(rows, workers, chunks int, sources func(chunk int, visit func(
 		var fresh []int32
 		sources(j, func(source int32) {
 			if !assigned[source] {
-				assigned[source], fresh = true, append(fresh, source)
+				assigned[source] = true
+				fresh = append(fresh, source)
 			}
 		})
 		slices.Sort(fresh)

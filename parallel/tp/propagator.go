@@ -83,7 +83,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns)
 	})
 	return p.onSlices(p.inputs(cut, m.Source, m.Target), cut, func(own []*autograd.Var) []*autograd.Var {
-		mine, some := cut[p.axis.comm.Rank()], m
+		mine := cut[p.axis.comm.Rank()]
+		some := m
 		some.Columns, some.FirstColumn, some.Columnwise = mine.count, m.FirstColumn+mine.from, false
 		some.Source = own[0]
 		if m.Target != nil {

@@ -93,7 +93,9 @@ func (a *Axis) schedule(d direction, columns int) *schedule {
 	source, target := a.inner.Ends(d.along)
 	e, err := a.inner.Edges(d.along)
 	exchange.Must(err)
-	matrix, from, to := e.Local().In, a.types[source], a.types[target]
+	matrix := e.Local().In
+	from := a.types[source]
+	to := a.types[target]
 	if d.pass == backward {
 		matrix, from, to = e.Local().Out, to, from
 	}
@@ -177,7 +179,8 @@ func firstReaders(a *kernel.CSR, chunks []rows, oneType bool) []int32 {
 	for row := range first {
 		first[row] = -1
 	}
-	indptr, sources := a.Indptr.ReadInt64s(), a.Indices.ReadInt32s()
+	indptr := a.Indptr.ReadInt64s()
+	sources := a.Indices.ReadInt32s()
 	for j, c := range chunks {
 		read := func(row int32) {
 			if first[row] < 0 {

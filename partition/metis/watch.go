@@ -28,10 +28,12 @@ func watch(ctx context.Context, pid int, timeout time.Duration) error {
 		if err != nil {
 			return nil // it has ended
 		}
-		if idle++; now.busy(last) {
+		idle++
+		if now.busy(last) {
 			idle = 0
 		}
-		if last = now; idle == looks {
+		last = now
+		if idle == looks {
 			return fmt.Errorf("process %d is %s and did nothing for %v", pid, now, timeout)
 		}
 	}

@@ -83,7 +83,9 @@ func (c *clustering) best(v int32, sources []int32, near *[]int32) int32 {
 	}
 	*near = list
 	slices.Sort(list)
-	own, most, added := c.label[v], 0, c.sizeOf(int(v))
+	own := c.label[v]
+	most := 0
+	added := c.sizeOf(int(v))
 	to := own
 	for i, j := 0, 1; i < len(list); i, j = j, j+1 {
 		cluster := list[i]

@@ -33,14 +33,16 @@ func pack(label []int32, sizeOf func(v int) float32, most int) int {
 	if int(count) <= most {
 		return int(count)
 	}
-	size, all := make([]float32, count), 0.0
+	size := make([]float32, count)
+	all := 0.0
 	for v, c := range label {
 		size[c] += sizeOf(v)
 		all += float64(sizeOf(v))
 	}
 	joined, sum := int32(0), 0.0
 	for c := range count {
-		if sum += float64(size[c]); c > 0 && sum > 2*all/float64(most) {
+		sum += float64(size[c])
+		if c > 0 && sum > 2*all/float64(most) {
 			joined, sum = joined+1, float64(size[c])
 		}
 		number[c] = joined
@@ -186,7 +188,8 @@ func (t *pairs) problem(clusters, weights int) (*metis.Problem, error) {
 	for c := range clusters {
 		p.Indptr[c+1] += p.Indptr[c]
 	}
-	scale, next := scaled(edges, math.MaxInt32/2), slices.Clone(p.Indptr) // each is there twice
+	scale := scaled(edges, math.MaxInt32/2)
+	next := slices.Clone(p.Indptr) // each is there twice
 	put := func(from, to int32, weight int32) {
 		p.Neighbours[next[from]], p.EdgeWeights[next[from]] = to, weight
 		next[from]++

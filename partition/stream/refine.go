@@ -126,7 +126,8 @@ func (s *passes) refinement(of []int32) *refinement {
 		r.vertices[p]++
 	}
 	for _, weight := range s.Weights {
-		load, sum := make([]int64, s.K), int64(0)
+		load := make([]int64, s.K)
+		sum := int64(0)
 		for v, p := range of {
 			load[p] += int64(weight(v))
 			sum += int64(weight(v))

@@ -136,7 +136,8 @@ func (s *passes) passOnAll(name string, newLook func() func(v int32, sources []i
 		read func(v int32) []int32
 		look func(v int32, sources []int32) bool
 	}
-	all, again := make([]core, cores.Count()), s.Reader()
+	all := make([]core, cores.Count())
+	again := s.Reader()
 	for i := range all {
 		all[i] = core{s.Reader(), newLook()}
 	}
@@ -191,7 +192,8 @@ func (s *passes) blocks(name string, read func(first, last int32) (edges int)) e
 			s.Progress(name, int64(first), int64(s.Vertices))
 		}
 		last := min(first+block, s.Vertices)
-		if edges += read(int32(first), int32(last)); edges > unloaded || last == s.Vertices {
+		edges += read(int32(first), int32(last))
+		if edges > unloaded || last == s.Vertices {
 			s.unload()
 			edges = 0
 		}

@@ -85,7 +85,8 @@ func (e *experiment) put(l load) error {
 	if err != nil {
 		return err
 	}
-	took, failed := make([]time.Duration, l.requests), make([]error, l.clients)
+	took := make([]time.Duration, l.requests)
+	failed := make([]error, l.clients)
 	var clients sync.WaitGroup
 	for c := range l.clients {
 		clients.Go(func() {
@@ -229,7 +230,9 @@ func (e *experiment) mixed(random *rand.Rand) error {
 
 // softmax is that of a row of logits, as predict writes it.
 func softmax(row []float32) []float32 {
-	p, all, top := make([]float32, len(row)), 0., float64(slices.Max(row))
+	p := make([]float32, len(row))
+	all := 0.
+	top := float64(slices.Max(row))
 	for _, z := range row {
 		all += math.Exp(float64(z) - top)
 	}
