@@ -48,7 +48,7 @@ func networks() map[string]Options {
 		o := given(Defaults(), "layers 3, hidden 24, epochs 2, seed 7, lr 0.01")
 		return given(o, words)
 	}
-	return map[string]Options{
+	all := map[string]Options{
 		"mlp":      with("model mlp, norm batch, input-dropout .2"),
 		"gcn":      with("model gcn, norm layer, residual"),
 		"sage":     with("model sage, norm batch"),
@@ -78,6 +78,12 @@ func networks() map[string]Options {
 		"both-gat": with("model gat, heads 2, norm pair, direction both, attention-dropout .5, " +
 			"optimizer adamw"),
 	}
+	for _, model := range gnn.Names() {
+		if all[model].Model == "" && model != "rgcn" { // which is for several relations
+			all[model] = with("norm layer, optimizer sgd, model " + model)
+		}
+	}
+	return all
 }
 
 // tangled is a directed graph with hubs, isolated vertices, self loops, duplicate edges, edge weights and

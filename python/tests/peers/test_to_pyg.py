@@ -17,6 +17,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import models
 
 import weft
+from weft import pyg
 from weft.pyg import Model, to_pyg
 
 V, FEATURES, CLASSES, HUB = 40, 6, 3, 7
@@ -148,38 +149,27 @@ def check(run, data, *rivals, **arguments):
     return model
 
 
+# What each model is trained with, but rgcn, which needs types of edges, and sgc, which is one convolution.
+HEADS = {"gat": 3, "gatv2": 3, "transformer": 2}
 LAYERED = {
-    "gcn": "--hidden 12",
-    "sage": "--hidden 12",
-    "gat": "--hidden 12 --heads 3 --output-heads 3",
-    "gatv2": "--hidden 12 --heads 3 --output-heads 3",
-    "transformer": "--hidden 12 --heads 3 --output-heads 2",
-    "gin": "--hidden 12",
-    "gine": "--hidden 12",
-    "pna": "--hidden 12",
-    "mlp": "--hidden 12",
-    "appnp": "--hidden 12",
-    "gcnii": "--hidden 12",
-    "resgcn": "--hidden 12",
+    m: f"--hidden 12 --heads 3 --output-heads {HEADS[m]}" if m in HEADS else "--hidden 12"
+    for m in pyg.KINDS
+    if m not in ("rgcn", "sgc")
 }
-OWN = {
-    "gcn": models.GCN,
-    "sage": models.GraphSAGE,
-    "gat": models.GAT,
-    "gatv2": models.GAT,
-    "gin": models.GIN,
-    "pna": models.PNA,
-}
+
+
+def data_of(model):
+    return FEATURED if pyg.KINDS[model].takes == "edge_attr" else PLAIN
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("model", LAYERED)
 def test_layers(trained, model, layers):
-    data = FEATURED if model == "gine" else PLAIN
+    data = data_of(model)
     run = trained(data, f"--model {model} --layers {layers} {LAYERED[model]}")
     made = check(run, data, ("layers", str(layers + 1)))
-    if model in OWN:
-        assert type(made) is OWN[model]
+    own = pyg.KINDS[model].own
+    assert own is None or type(made) is own
 
 
 def test_own_models(trained):
@@ -195,11 +185,9 @@ def test_own_models(trained):
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer", "graph", "pair"])
-@pytest.mark.parametrize(
-    "model", ["gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp", "resgcn"]
-)
+@pytest.mark.parametrize("model", [m for m in LAYERED if m != "gcnii"])
 def test_norm(trained, model, norm):
-    data = FEATURED if model == "gine" else PLAIN
+    data = data_of(model)
     check(trained(data, f"--model {model} --layers 3 {LAYERED[model]} --norm {norm}"), data, ("norm", "none"))
 
 
@@ -228,57 +216,55 @@ OPTIONS = [
     *[
         (
             f"--model {m} --layers 3 {LAYERED[m]} --residual --norm layer",
-            FEATURED if m == "gine" else PLAIN,
+            data_of(m),
             [("residual", "false")],
         )
-        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna", "mlp", "appnp")
+        for m in LAYERED
+        if m not in ("gcnii", "resgcn")
     ],
     *[
         (
             f"--model {m} --layers 3 {LAYERED[m].split('--output')[0]} --jk {jk}",
-            FEATURED if m == "gine" else PLAIN,
+            data_of(m),
             [("jk", "none"), ("jk", {"cat": "max", "max": "cat"}[jk])],
         )
-        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "gine", "pna")
+        for m in LAYERED
+        if m not in ("mlp", "appnp", "gcnii", "resgcn")
         for jk in ("cat", "max")
     ],
     ("--model gcn --layers 3 --hidden 12 --jk cat --residual --norm layer", PLAIN, [("residual", "false")]),
     *[
         (f"--model {m} {LAYERED[m]} --direction out", PLAIN, [("direction", "in")])
-        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "pna", "appnp", "gcnii", "resgcn")
+        for m in LAYERED
+        if m != "mlp" and data_of(m) is PLAIN
     ],
     ("--model sgc --direction out", PLAIN, [("direction", "in")]),
     *[
         (f"--model {m} {LAYERED[m]} --direction both", PLAIN, [("direction", "in")])
-        for m in ("gcn", "sage", "gat", "gatv2", "transformer", "gin", "resgcn")
+        for m in LAYERED
+        if m not in ("mlp", "pna", "appnp", "gcnii") and data_of(m) is PLAIN
     ],
-    *[
-        (f"--model {m} --hidden 12 --heads 3", PLAIN, [("heads", "2"), ("output-heads", "3")])
-        for m in ("gat", "gatv2", "transformer")
-    ],
+    *[(f"--model {m} --hidden 12 --heads 3", PLAIN, [("heads", "2"), ("output-heads", "3")]) for m in HEADS],
     *[
         (
             f"--model {m} --hidden 12 --heads 2 --output-heads 4",
             PLAIN,
             [("heads", "1"), ("output-heads", "1")],
         )
-        for m in ("gat", "gatv2", "transformer")
+        for m in HEADS
     ],
     *[
         (f"--model {m} --hidden 12 --heads 1 --output-heads 3 --layers 1", PLAIN, [("output-heads", "1")])
-        for m in ("gat", "gatv2", "transformer")
+        for m in HEADS
     ],
-    *[
-        (f"--model {m} --hidden 12 --heads 3 --use-edge-features", FEATURED, [])
-        for m in ("gat", "gatv2", "transformer")
-    ],
+    *[(f"--model {m} --hidden 12 --heads 3 --use-edge-features", FEATURED, []) for m in HEADS],
     ("--model sage --hidden 12 --aggregation max", PLAIN, [("aggregation", "mean"), ("aggregation", "sum")]),
     ("--model sage --hidden 12 --aggregation sum", PLAIN, [("aggregation", "mean"), ("aggregation", "max")]),
     ("--model sage --hidden 12 --aggregation max --direction both", PLAIN, [("aggregation", "mean")]),
     *[
         (
             f"--model {m} {LAYERED[m]} --normalize-features {n}",
-            FEATURED if m == "gine" else PLAIN,
+            data_of(m),
             [("normalize-features", "none")],
         )
         for m in ("gcn", "gine", "mlp")
@@ -309,7 +295,11 @@ OPTIONS = [
         for n in ("auto", "batch", "pair")
     ],
     ("--model sage --hidden 12 --blocks residual --direction both", PLAIN, [("direction", "in")]),
-    *[(f"--model {m} {LAYERED.get(m, '')}", WEIGHTED, []) for m in ("gcn", "appnp", "gcnii", "sgc")],
+    *[
+        (f"--model {m} {LAYERED.get(m, '')}", WEIGHTED, [])
+        for m, kind in pyg.KINDS.items()
+        if kind.takes == "edge_weight"
+    ],
     *[
         (f"--model gcn --hidden 12 {more}", WEIGHTED, [])
         for more in ("--direction both", "--residual --layers 3", "--blocks residual", "--decoupled")
@@ -492,7 +482,7 @@ HETERO = {
     "--model gcn --hidden 12 --norm pair": weighted(ONE),
     **{
         f"--model {m} --hidden 12": featured(WIDE)
-        for m in ("gine", "gat --use-edge-features", "gatv2 --use-edge-features", "transformer --use-edge-features")
+        for m in ("gine", *(f"{m} --use-edge-features" for m in HEADS))
     },
 }
 
