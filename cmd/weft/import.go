@@ -106,7 +106,6 @@ recognizes the source, and says which format it is. An import that fails leaves 
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
   weft import rdf aifb.nt.gz stores/aifb --train train.tsv --test test.tsv --entity person --label label_affiliation
   weft import debian /var/lib/apt/lists stores/debian`,
-		Annotations:       map[string]string{subcommandWord: "FORMAT"},
 		ValidArgsFunction: completeInOrder(completeFiles, completeFolders),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

@@ -54,7 +54,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 			status = exitFailed
 		}
 	}()
-	refuseUnknownShell(root) // here, as cobra's command keeps the output that it finds now
+	completeCommands(root)
 	cmd, err := root.ExecuteC()
 	if err != nil && !*started {
 		err = shareMistake(cmd, err)

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"weft/internal/refusal"
 	"weft/internal/suggest"
@@ -57,8 +52,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 			return nil
 		},
 	}
-	root.SetUsageFunc(usage)
-	root.SetHelpFunc(help)
+	useTemplates(root)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newMan())
@@ -68,7 +62,6 @@ train writes a run directory with the weights, the predictions and the metrics o
 			root.AddCommand(make())
 		}
 	}
-	root.SetHelpCommand(newHelp())
 	keepFlagOrder(root)
 	readCounts(root)
 	completeFlags(root)
@@ -118,100 +111,4 @@ func arguments(low, high int) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// flagGroup is the annotation that puts a flag under a heading of its own in the help text.
-const flagGroup = "group"
-
-// subcommandWord is the annotation with what a command's usage line calls its subcommands, where not COMMAND.
-const subcommandWord = "subcommand"
-
-// usage prints how a command is called: its line, examples, subcommands, and its flags under their headings.
-func usage(cmd *cobra.Command) error {
-	out := cmd.OutOrStderr()
-	line := cmd.UseLine()
-	if cmd.HasAvailableSubCommands() {
-		line = cmd.CommandPath() + " COMMAND"
-		if _, arguments, named := strings.Cut(cmd.Use, " "); named {
-			line = cmd.CommandPath() + " " + arguments
-		}
-	}
-	width := terminalWidth(os.Stdout)
-	fmt.Fprintf(out, "Usage:\n%s\n", continued("  "+line, "", width))
-	if cmd.HasExample() {
-		fmt.Fprintf(out, "\nExamples:\n%s\n", continued(cmd.Example, ` \`, width))
-	}
-	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(out, "\nCommands:\n")
-		printCommands(out, cmd, width)
-		word := "COMMAND"
-		if named := cmd.Annotations[subcommandWord]; named != "" {
-			word = named
-		}
-		fmt.Fprintf(out, "\n%s %s --help says more about each.\n", cmd.CommandPath(), word)
-	}
-	if others := printFlags(out, cmd, func(f *pflag.Flag) bool { return !left(cmd, f) }); others > 0 {
-		line := fmt.Sprintf("%s --%s lists %s more; --help with %s those of a topic.",
-			cmd.CommandPath(), helpAllFlag, counted(others, "flag", "flags"),
-			strings.Join(topicNames(cmd), ", "))
-		fmt.Fprintf(out, "\n%s\n", filled(line, width))
-	}
-	return nil
-}
-
-// printCommands lists the commands below one, in lines at most so wide.
-func printCommands(out io.Writer, cmd *cobra.Command, width int) {
-	t := newTable(out)
-	widest := 0
-	for _, c := range cmd.Commands() {
-		widest = max(widest, len(c.Name()))
-	}
-	for _, c := range cmd.Commands() {
-		if !c.IsAvailableCommand() {
-			continue
-		}
-		for i, line := range strings.Split(filled(c.Short, width-widest-4), "\n") {
-			t.row("  "+when(i == 0, c.Name()), line)
-		}
-	}
-	t.flush()
-}
-
-// printFlags prints the flags of a command that are wanted, under their headings. It returns how many others
-// there are.
-func printFlags(out io.Writer, cmd *cobra.Command, wanted func(*pflag.Flag) bool) (others int) {
-	groups := map[string]*pflag.FlagSet{}
-	var headings []string
-	add := func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
-		if !wanted(f) {
-			others++
-			return
-		}
-		heading := headingOf(f)
-		if groups[heading] == nil {
-			groups[heading] = pflag.NewFlagSet("", pflag.ContinueOnError)
-			groups[heading].SortFlags = false
-			headings = append(headings, heading)
-		}
-		groups[heading].AddFlag(f)
-	}
-	inherited := cmd.InheritedFlags() // a set of its own, in the order of names unless told
-	inherited.SortFlags = false
-	cmd.LocalFlags().VisitAll(add)
-	inherited.VisitAll(add)
-	for _, heading := range headings {
-		fmt.Fprintf(out, "\n%s:\n%s", heading, groups[heading].FlagUsagesWrapped(terminalWidth(os.Stdout)))
-	}
-	return others
-}
-
-// terminalWidth is the number of columns of a terminal, 120 for other files.
-func terminalWidth(f *os.File) int {
-	if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 40 {
-		return columns
-	}
-	return 120
 }
