@@ -193,15 +193,17 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 }
 
-// attendSegments is Attend for the rows that are cut: segments have states of their own, by which those of the
-// rows are extended.
+// attendSegments is Attend for the rows that are cut: segments have states of their own, by which those of
+// the rows are extended.
 func (t *Team) attendSegments(r routine, args C.weft_attention_args, e *CSR) {
 	heads, width := int(args.heads), int(args.width)
 	b := t.bySegments(e)
 	places := C.weft_merge_states_args{
-		maximum: args.maximum, sum: args.sum, z: args.z, z_type: args.z_type, first: args.first, last: args.last,
-		place_maximum: floats(b.places(tensor.Float32, heads)), place_sum: floats(b.places(tensor.Float32, heads)),
-		place_z: floats(b.places(tensor.Float32, heads*width)), heads: args.heads, width: args.width,
+		maximum: args.maximum, sum: args.sum, z: args.z, z_type: args.z_type,
+		place_maximum: floats(b.places(tensor.Float32, heads)),
+		place_sum:     floats(b.places(tensor.Float32, heads)),
+		place_z:       floats(b.places(tensor.Float32, heads*width)),
+		heads:         args.heads, width: args.width, first: args.first, last: args.last,
 	}
 	args.maximum, args.sum, args.z, args.z_type = places.place_maximum, places.place_sum,
 		unsafe.Pointer(places.place_z), C.WEFT_FLOAT32

@@ -110,7 +110,8 @@ func (t *Team) backTargetSums(r routine, args, part C.weft_attention_args, b *by
 		columns += m.Len()
 	}
 	// Of each tile, and then of each place; row by row what is still in single precision
-	partial, rows := t.scratch(tensor.Float64, n+partials, columns), t.scratch(tensor.Float32, n+partials, columns)
+	partial := t.scratch(tensor.Float64, n+partials, columns)
+	rows := t.scratch(tensor.Float32, n+partials, columns)
 	t.Zero(partial)
 	t.Zero(rows)
 	vector := columns // before the columns of a weight of edge features

@@ -238,12 +238,11 @@ func (t *Team) mergeTiles(z, partial *tensor.Matrix, from, cols int) {
 		return
 	}
 	args := &C.weft_merge_tiles_args{
-		z: floats(z), tiles: doubles(partial), count: C.int64_t(partial.Rows), cols: C.int64_t(partial.Cols),
-		from: C.int64_t(from),
+		z: floats(z), tiles: doubles(partial),
+		count: C.int64_t(partial.Rows), cols: C.int64_t(partial.Cols), from: C.int64_t(from),
 	}
-	t.launch(Shape{partial.Rows}, 0, launch{
-		links: one(on(C.weft_merge_tiles), unsafe.Pointer(args)), first: from, last: from + cols, cost: partial.Rows,
-	})
+	links := one(on(C.weft_merge_tiles), unsafe.Pointer(args))
+	t.launch(Shape{partial.Rows}, 0, launch{links: links, first: from, last: from + cols, cost: partial.Rows})
 }
 
 // addTiles adds the tiles' sums to sum, and releases them.

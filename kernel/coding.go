@@ -133,7 +133,8 @@ func (f Format) of(encoded *tensor.Matrix) C.int32_t {
 
 // check panics unless rows may be encoded ones of these columns of m. It returns their number.
 func (f Format) check(encoded, m, columns *tensor.Matrix) (count int) {
-	if count = m.Cols; columns != nil {
+	count = m.Cols
+	if columns != nil {
 		count = columns.Cols
 	}
 	width := count

@@ -35,10 +35,10 @@ func refused(status, m, n, k int) any {
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
 
-// WritesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so
+// writesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so
 // few operations for each number of a large result that it waits for lines to be read that it then
 // overwrites.
-func WritesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
+func writesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
 
 // Output says what a kernel does with what its output holds.
 type Output bool
@@ -82,7 +82,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	args := &C.weft_product_args{
 		product: p.handle, packed: p.packed.Pointer(), x: either(x), z: either(z), rows: C.int64_t(x.Rows),
 		x_type: C.int32_t(typeOf(x)), z_type: C.int32_t(typeOf(z)),
-		past: boolean(!accumulate && z.Element == tensor.Float32 && WritesPastCaches(x.Rows, in, out)),
+		past: boolean(!accumulate && z.Element == tensor.Float32 && writesPastCaches(x.Rows, in, out)),
 	}
 	if x.Rows%ProductRows > 0 {
 		fullX, fullZ := t.scratch(p.x, ProductRows, in), t.scratch(p.z, ProductRows, out)
@@ -126,7 +126,8 @@ func shapeOfProduct(in, out int, transposed, accumulate bool, x, z tensor.Elemen
 
 // pack makes ready for w.
 func (p *product) pack(t *Team, w *tensor.Matrix) {
-	if p.handle = idleProducts.take(p.productShape); p.handle == nil {
+	p.handle = idleProducts.take(p.productShape)
+	if p.handle == nil {
 		p.fail(C.weft_onednn_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out),
 			boolean(p.transposed), boolean(p.accumulate),
 			elementType(p.x), elementType(p.z)))
@@ -178,7 +179,8 @@ func (c *products) take(s productShape) *C.weft_onednn {
 	}
 	c.count--
 	last := len(idle) - 1
-	if c.idle[s] = idle[:last]; last == 0 {
+	c.idle[s] = idle[:last]
+	if last == 0 {
 		delete(c.idle, s)
 	}
 	return idle[last]
@@ -311,7 +313,8 @@ func (c *cpu) sumsInOrder(threads, sums, blocks, lanes int, sum func(thread, sum
 			select {
 			case s := <-free: // before its number, so that the first of those at work waits for nothing
 				k := int(next.Add(1)) - 1
-				if through = k >= lanes*blocks; through {
+				through = k >= lanes*blocks
+				if through {
 					free <- s
 					continue
 				}

@@ -103,7 +103,8 @@ func (c *Common) memory(offset int64, size int) (unsafe.Pointer, error) {
 func (c *Common) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.users--; c.users > 0 {
+	c.users--
+	if c.users > 0 {
 		return
 	}
 	if c.ours {

@@ -109,7 +109,8 @@ func (d *idle) last(size int) unsafe.Pointer {
 	d.bytes -= int64(size)
 	free := d.large[size]
 	p := free[len(free)-1]
-	if d.large[size] = free[:len(free)-1]; len(free) == 1 {
+	d.large[size] = free[:len(free)-1]
+	if len(free) == 1 {
 		delete(d.large, size)
 	}
 	return p

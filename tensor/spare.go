@@ -106,7 +106,9 @@ func (t *account) keepSpares(most int64) {
 func (s *spares) cut(at, lo, hi int) {
 	p := &s.list[at]
 	s.bytes -= int64(p.size - (hi - lo))
-	if p.start, p.size = unsafe.Add(p.start, lo), hi-lo; p.size == 0 {
+	p.start = unsafe.Add(p.start, lo)
+	p.size = hi - lo
+	if p.size == 0 {
 		s.list = slices.Delete(s.list, at, at+1)
 	}
 }

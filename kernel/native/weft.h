@@ -525,7 +525,8 @@ typedef struct {
 	int32_t z_type, first, last;
 } weft_merge_states_args;
 
-// Partial sums of tiles, in the order of the tiles: tiles_0c = Σ_t tiles_tc, and z_c−from += that. Runs over columns.
+// Partial sums of tiles, in the order of the tiles: tiles_0c = Σ_t tiles_tc, and z_c−from += that. Runs over
+// columns.
 typedef struct {
 	float *z; // may be NULL
 	double *tiles; // count × cols
