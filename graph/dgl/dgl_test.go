@@ -13,6 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
@@ -82,13 +83,6 @@ func shop() *dgltest.Graph {
 }
 
 // write writes a file and returns its path.
-func write(t testing.TB, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(path, content, 0o600))
-	return path
-}
-
 func read(t testing.TB, path string, o Options) (*graph.Graph, *Division) {
 	t.Helper()
 	opened, d, err := Open(path, o)
@@ -109,7 +103,7 @@ func same(t testing.TB, got, want *graph.Graph) {
 // A graph is the same in every format of its edges and in both codes of them, and has the edges that were
 // written.
 func TestFormats(t *testing.T) {
-	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), only)
+	want, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	r := &want.Relations[0]
 	for v := range 10 {
 		from := []int32{int32((v + 7) % 10), int32((v + 9) % 10)}
@@ -137,7 +131,7 @@ func TestFormats(t *testing.T) {
 			}
 			g := ring()
 			g.Relations[0].Formats, g.Old = formats, old
-			path := write(t, "g.dgl", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1})}, g))
+			path := graphtest.File(t, "g.dgl", dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1})}, g))
 			got, _ := read(t, path, only)
 			same(t, got, want)
 			inStream(t, path, only)
@@ -156,7 +150,7 @@ func TestColumns(t *testing.T) {
 	tensors["half"], tensors["y"] = half, dgltest.Of([]float64{0, 1, 2, 3, -1, 0, 0, 1, 2, math.NaN()}, 10, 1)
 	tensors["several"] = dgltest.Of([]int8{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 10, 2)
 	g.Relations[0].Tensors["ef"] = dgltest.Of(make([]float32, 21*2), 21, 2)
-	path := write(t, "g.bin", dgltest.Graphs(nil, g))
+	path := graphtest.File(t, "g.bin", dgltest.Graphs(nil, g))
 	got, _ := read(t, path, Options{
 		Graph: AllGraphs, Features: "half", Labels: "y", Train: "several",
 		EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None,
@@ -184,7 +178,7 @@ func TestColumns(t *testing.T) {
 	}
 	tensors["half a class"], tensors["infinite"] = dgltest.Of([]float32{0, .5, 0, 0, 0, 0, 0, 0, 0, 0}),
 		dgltest.Of([]float64{0, math.Inf(-1), 0, 0, 0, 0, 0, 0, 0, 0})
-	path = write(t, "g.bin", dgltest.Graphs(nil, g))
+	path = graphtest.File(t, "g.bin", dgltest.Graphs(nil, g))
 	for want, o := range map[string]Options{
 		"label -Inf of vertex 1": {Labels: "infinite"},
 		`features "x": there is no such column: those that are there are "feat", "half", "half a class", "infinite", "label"`: {Features: "x"},
@@ -212,7 +206,7 @@ func refused(t *testing.T, path string, o Options, want string) {
 
 // A graph of several types begins with the one that has labels.
 func TestTypes(t *testing.T) {
-	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
+	want, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop())), only)
 	require.NoError(t, want.Check())
 	if want.Type != "game" || want.Count != 4 || len(want.Others) != 2 || want.Others[0].Type != "dev" ||
 		want.Others[1].Features.Columns != 2 {
@@ -227,7 +221,7 @@ func TestTypes(t *testing.T) {
 	}
 	g := shop()
 	g.Vertices[2].Tensors["label"] = dgltest.Of([]int64{0, 1, 0})
-	path := write(t, "g.bin", dgltest.Graphs(nil, g))
+	path := graphtest.File(t, "g.bin", dgltest.Graphs(nil, g))
 	got, _ := read(t, path, only) // the one that has a mask as well
 	same(t, got, want)
 	got, _ = read(t, path,
@@ -240,22 +234,22 @@ func TestTypes(t *testing.T) {
 		`labels "game/feat": there is no such column: those that are there are "game/features"`)
 	named := shop()
 	named.Vertices[0].Type = "a\x01"
-	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only,
+	refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, named)), only,
 		`a type is called "a\x01": give it a name of up to 200 bytes of printed characters`)
 	delete(g.Vertices[1].Tensors, "train_mask")
-	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only,
+	refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, g)), only,
 		`the vertex types "game" and "user" have labels: choose by --labels TYPE/NAME`)
 }
 
 // Several graphs of the same types are one graph; of others one is named.
 func TestSeveralGraphs(t *testing.T) {
-	path := write(t, "g.bin",
+	path := graphtest.File(t, "g.bin",
 		dgltest.Graphs(dgltest.Tensors{"glabel": dgltest.Of([]int64{1, 2})}, shop(), ring()))
 	refused(t, path, only, "graph 1 of 2: it has 1 vertex types and 1 relations, and the first graph has "+
 		"3 and 3: give graphs of the same types; --graph takes one graph by its number")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
-	typed, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop(), shop())), only)
-	once, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, shop())), only)
+	typed, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop(), shop())), only)
+	once, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop())), only)
 	if n := once.Own(); typed.Graphs != 2 || typed.Own() != 2*n ||
 		len(typed.Others[1].GraphOf) != 2*once.Others[1].Count || typed.GraphOf[n] != 1 ||
 		typed.Edges() != 2*once.Edges() {
@@ -265,9 +259,9 @@ func TestSeveralGraphs(t *testing.T) {
 	got, _ := read(t, path, Options{Graph: 1})
 	assert.Equal(t, `labels of whole graphs left out: "glabel"`, got.Notes[len(got.Notes)-1], "notes %q",
 		got.Notes)
-	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), only)
+	want, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	same(t, got, want)
-	got, _ = read(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
+	got, _ = read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
 	n, own := got.Own(), want.Own()
 	if n != 2*own || got.Graphs != 2 || got.GraphOf[own-1] != 0 || got.GraphOf[own] != 1 ||
 		got.Edges() != 2*want.Edges() {
@@ -277,7 +271,7 @@ func TestSeveralGraphs(t *testing.T) {
 		assert.Equal(t, want.Features.Row(v), got.Features.Row(own+v), "vertex %d of the second graph", v)
 		assert.Equal(t, want.Labels.Class[v], got.Labels.Class[own+v], "vertex %d of the second graph", v)
 	}
-	refused(t, write(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
+	refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
 }
 
 // Other files are refused by name, with the way out.
@@ -299,7 +293,7 @@ func TestOtherFiles(t *testing.T) {
 		"empty.json": {"", "neither a graph saved by DGL nor the JSON file"},
 		"other.json": {"[]", "neither a graph saved by DGL nor the JSON file"},
 	} {
-		refused(t, write(t, name, []byte(c.content)), only, c.want)
+		refused(t, graphtest.File(t, name, []byte(c.content)), only, c.want)
 	}
 	refused(t, t.TempDir(), only, "is a directory")
 }
@@ -312,7 +306,7 @@ func TestDamaged(t *testing.T) {
 	})
 	refusedAs := func(want string, content []byte) {
 		t.Helper()
-		refused(t, write(t, "g.bin", content), only, want)
+		refused(t, graphtest.File(t, "g.bin", content), only, want)
 	}
 	refusedAs("1 bytes follow the last part", append(slices.Clone(content), 0))
 	// What only claims to have many vertices.
@@ -369,7 +363,7 @@ func TestRealGraph(t *testing.T) {
 	} {
 		assert.Equal(t, magic, binary.LittleEndian.Uint64(content[at:]), "at byte %d", at)
 	}
-	refused(t, write(t, "cut.dgl", content[:len(content)-1]), only, "damaged")
+	refused(t, graphtest.File(t, "cut.dgl", content[:len(content)-1]), only, "damaged")
 }
 
 // What DGL 2 divided is whole: its own edges and rows are those of the graph.

@@ -39,7 +39,7 @@ func divide(t testing.TB, g *dgltest.Graph, d dgltest.Division) string {
 // up to 0.9, or by its tools.
 func TestDivided(t *testing.T) {
 	for _, g := range []*dgltest.Graph{ring(), shop()} {
-		whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only)
+		whole, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, g)), only)
 		for _, d := range []dgltest.Division{
 			{Names: dgltest.Older},
 			{Original: true},
@@ -67,7 +67,7 @@ func TestDivided(t *testing.T) {
 
 // Without these ids vertices are numbered as DGL numbered them: by partition, and then in their order.
 func TestDividedIDs(t *testing.T) {
-	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())),
+	whole, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring())),
 		Options{Graph: AllGraphs, EdgeWeights: "w"})
 	got, d := read(t, divide(t, ring(), dgltest.Division{}), Options{Graph: AllGraphs, EdgeWeights: "w"})
 	assert.Equal(t, "vertices have DGL's ids of the divided graph, whose files do not hold those before",
@@ -95,7 +95,7 @@ func TestDividedInOne(t *testing.T) {
 	err := dgltest.Divide(dir, "g", g,
 		dgltest.Division{K: 1, Of: [][]int{make([]int, 2), make([]int, 4), make([]int, 3)}})
 	require.NoError(t, err)
-	whole, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only)
+	whole, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, g)), only)
 	got, d := read(t, filepath.Join(dir, "g.json"), only)
 	same(t, got, whole)
 	if d != nil || !strings.Contains(got.Notes[0], "before DGL divided") {
@@ -287,7 +287,7 @@ func FuzzGraphs(f *testing.F) {
 	f.Add(dgltest.Graphs(nil, ring()))
 	f.Add(dgltest.Graphs(dgltest.Tensors{"y": dgltest.Of([]int64{1})}, shop()))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		tryRead(t, write(t, "g.bin", content), len(content))
+		tryRead(t, graphtest.File(t, "g.bin", content), len(content))
 	})
 }
 

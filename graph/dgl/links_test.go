@@ -10,6 +10,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/dgl/dgltest"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 )
 
@@ -40,7 +41,7 @@ func follows(masks map[string][]uint8) *dgltest.Graph {
 // TestEdgeMasks: masks of edges are a split for link prediction. Validation and test edges pass no
 // messages, and neither do their reverses and what the masks of DGL's knowledge graphs mark.
 func TestEdgeMasks(t *testing.T) {
-	path := write(t, "g.bin", dgltest.Graphs(nil, follows(map[string][]uint8{
+	path := graphtest.File(t, "g.bin", dgltest.Graphs(nil, follows(map[string][]uint8{
 		"train_mask": {1, 1, 0, 0, 0, 1, 0, 0}, "val_mask": {0, 0, 1, 0, 0, 0, 0, 0},
 		"test_mask":       {0, 0, 0, 1, 1, 0, 0, 0},
 		"valid_edge_mask": {0, 0, 1, 0, 0, 0, 1, 0},
@@ -76,7 +77,7 @@ func TestEdgeMasks(t *testing.T) {
 	labelled.Relations[2].Tensors = dgltest.Tensors{
 		"train_mask": dgltest.Of([]uint8{1, 0}), "test_mask": dgltest.Of([]uint8{0, 1}),
 	}
-	path = write(t, "g.bin", dgltest.Graphs(nil, labelled))
+	path = graphtest.File(t, "g.bin", dgltest.Graphs(nil, labelled))
 	if g, _ = read(t, path, only); g.Relations[2].EdgeSplit != nil || len(g.Relations[2].Sources) != 2 {
 		t.Errorf("beside labels: %+v", g.Relations[2])
 	}
@@ -91,7 +92,7 @@ func TestEdgeMasks(t *testing.T) {
 
 func TestEdgeMasksRefused(t *testing.T) {
 	masked := follows(map[string][]uint8{"train_mask": {1, 0, 0, 0, 0, 0, 0, 0}})
-	several, o := write(t, "several.bin", dgltest.Graphs(nil, masked, masked)), only
+	several, o := graphtest.File(t, "several.bin", dgltest.Graphs(nil, masked, masked)), only
 	o.Graph = AllGraphs
 	refused(t, several, o, "masks of edges in several graphs, where a split of edges is of one; --graph "+
 		"takes one graph by its number, and --edge-split none leaves masks out")
@@ -112,7 +113,7 @@ func TestEdgeMasksRefused(t *testing.T) {
 	} {
 		o := only
 		o.EdgeSplit = c.split
-		refused(t, write(t, "g.bin", dgltest.Graphs(nil, follows(c.masks))), o, want)
+		refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, follows(c.masks))), o, want)
 	}
 }
 
@@ -135,7 +136,7 @@ func lists(change func(dgltest.Tensors)) dgltest.Tensors {
 // TestListsOfAsLinkPredDataset: what AsLinkPredDataset stores is a split, whose training edges are those of
 // the graph. Negative edges of each edge's source are its negative targets.
 func TestListsOfAsLinkPredDataset(t *testing.T) {
-	g, _ := read(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())), only)
+	g, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(lists(nil), ring())), only)
 	split := g.Relations[0].EdgeSplit
 	if split.Negatives != graph.SharedNegatives || split.Count(0) != 21 ||
 		!slices.Equal(split.Edges[1], []int32{4, 0, 2, 5}) || !slices.Equal(split.Edges[2], []int32{9, 3}) ||
@@ -152,7 +153,7 @@ func TestListsOfAsLinkPredDataset(t *testing.T) {
 		!strings.Contains(notes, `labels of whole graphs left out: "glabel"`) {
 		t.Errorf("notes %s", notes)
 	}
-	g, _ = read(t, write(t, "g.bin", dgltest.Graphs(lists(func(all dgltest.Tensors) {
+	g, _ = read(t, graphtest.File(t, "g.bin", dgltest.Graphs(lists(func(all dgltest.Tensors) {
 		all["val_neg_src"], all["test_neg_src"] = dgltest.Of([]int64{4, 4, 2, 2}), dgltest.Of([]int64{9})
 	}), ring())), only)
 	split = g.Relations[0].EdgeSplit
@@ -162,7 +163,7 @@ func TestListsOfAsLinkPredDataset(t *testing.T) {
 	}
 	o := only
 	o.EdgeSplit = None
-	if g, _ = read(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())),
+	if g, _ = read(t, graphtest.File(t, "g.bin", dgltest.Graphs(lists(nil), ring())),
 		o); g.Relations[0].EdgeSplit != nil {
 		t.Errorf("%+v", g.Relations[0].EdgeSplit)
 	}
@@ -190,6 +191,6 @@ func TestListsOfAsLinkPredDataset(t *testing.T) {
 	} {
 		o := only
 		o.EdgeSplit = c.split
-		refused(t, write(t, "g.bin", dgltest.Graphs(lists(c.change), c.graph)), o, want)
+		refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(lists(c.change), c.graph)), o, want)
 	}
 }

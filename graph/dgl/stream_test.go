@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"weft/graph/dgl/dgltest"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/realdata"
@@ -59,7 +60,7 @@ func TestInStream(t *testing.T) {
 					},
 				},
 			}
-			path := write(t, "g.bin", dgltest.Graphs(nil, g))
+			path := graphtest.File(t, "g.bin", dgltest.Graphs(nil, g))
 			o := Options{Graph: AllGraphs, EdgeWeights: "w", DenseFeatures: sorted}
 			inStream(t, path, o)
 		}
@@ -82,13 +83,13 @@ func TestInStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := ring()
 			change(g)
-			inStream(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only)
+			inStream(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, g)), only)
 		})
 	}
-	inStream(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
-	inStream(t, write(t, "g.bin", dgltest.Graphs(nil, ring(), shop())), Options{Graph: 0})
-	inStream(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())), only)
-	inStream(t, write(t, "g.bin", dgltest.Graphs(lists(nil), ring())),
+	inStream(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
+	inStream(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring(), shop())), Options{Graph: 0})
+	inStream(t, graphtest.File(t, "g.bin", dgltest.Graphs(lists(nil), ring())), only)
+	inStream(t, graphtest.File(t, "g.bin", dgltest.Graphs(lists(nil), ring())),
 		Options{Graph: AllGraphs, EdgeSplit: None})
 }
 
@@ -108,6 +109,6 @@ func TestBeyondMemory(t *testing.T) {
 		r := &g.Relations[0]
 		r.From, r.To = append(r.From, k*7919%vertices), append(r.To, k*k%vertices)
 	}
-	path := write(t, "g.bin", dgltest.Graphs(nil, g))
+	path := graphtest.File(t, "g.bin", dgltest.Graphs(nil, g))
 	streamedtest.BeyondMemory(t, left, edges, opening(path, only))
 }

@@ -1,4 +1,4 @@
-// Package graphtest changes graphs in the tests of other packages.
+// Package graphtest changes graphs, and writes files of them, in the tests of other packages.
 package graphtest
 
 import (

@@ -18,7 +18,7 @@ import (
 	"weft/graph"
 	"weft/graph/internal/arrays"
 	"weft/graph/internal/lines"
-	"weft/graph/internal/relations"
+	"weft/graph/internal/names"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -70,7 +70,7 @@ func found(folder, name string) string {
 // appearance. Of a folder the edges are the training triples, and each relation has the split. A triple that
 // stands twice is two edges. Complaints about a file are refusals that name it, and its line.
 func Read(o Options) (*graph.Graph, error) {
-	r := &reader{Options: o, Table: relations.NewTable()}
+	r := &reader{Options: o, Relations: names.NewRelations()}
 	read := r.folder
 	if info, err := os.Stat(o.Path); err == nil && !info.IsDir() {
 		read = func() error { return r.file(o.Path, 0) }
@@ -88,7 +88,7 @@ func Read(o Options) (*graph.Graph, error) {
 // reader collects the triples of files.
 type reader struct {
 	Options
-	*relations.Table
+	*names.Relations
 	split    bool         // there are files of a split
 	held     [][3][]int32 // of each relation: validation and test triples, head and tail; none that train
 	triples  [3]int       // of each part
@@ -281,7 +281,7 @@ func (r *reader) graph() (*graph.Graph, error) {
 		all[k].EdgeSplit = &splits[k]
 	}
 	g := &graph.Graph{
-		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Relations: all,
+		Type: names.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Relations: all,
 		Provenance: "kg " + r.Path, Notes: numbered, Warnings: r.warnings,
 	}
 	if changed != nil {

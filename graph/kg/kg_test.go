@@ -1,8 +1,6 @@
 package kg
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,37 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/alloctest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
-
-// folder writes files into a new folder.
-func folder(t testing.TB, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, text := range files {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
-	}
-	return dir
-}
-
-func zipped(t testing.TB, text string) string {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, err := z.Write([]byte(text))
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return b.String()
-}
 
 // pets is a graph of two relations; no triple that trains has the third, nor the entity dan.
 func pets(t testing.TB) map[string]string {
 	return map[string]string{
 		"train.txt":    "ann\t/has/pet\trex\r\n\nben\t/has/pet\ttom cat\nann\t_knows\tben\nann\t_knows\tben\n",
 		"valid.txt":    "rex\t_knows\ttom cat\n",
-		"test.txt.gz":  zipped(t, "dan\t_knows\tann\nann\tfed, by\tdan\nben\t/has/pet\trex"),
+		"test.txt.gz":  graphtest.Zipped(t, "dan\t_knows\tann\nann\tfed, by\tdan\nben\t/has/pet\trex"),
 		"licence.txt":  "",
 		".hidden":      "",
 		"relations.md": "",
@@ -79,7 +58,7 @@ func triples(g *graph.Graph) (all []string) {
 
 // TestRead: training triples are the edges, and all of them the split.
 func TestRead(t *testing.T) {
-	dir := folder(t, pets(t))
+	dir := graphtest.Files(t, pets(t))
 	forward := []string{
 		"entity,has.pet,entity[ann→rex ben→tom cat] [ann→rex ben→tom cat] [] [ben→rex]",
 		"entity,_knows,entity[ann→ben ann→ben] [ann→ben ann→ben] [rex→tom cat] [dan→ann]",
@@ -110,7 +89,7 @@ func TestLists(t *testing.T) {
 	files := pets(t)
 	files["entities.dict"] = "0\tdan\n1\ttom cat\n2\tann\n3\tben\n4\teve\n5\trex\n"
 	files["relations.dict"] = "0\tfed, by\n1\t_knows\n2\tunused\n3\t/has/pet\n"
-	g, err := Read(Options{Path: folder(t, files)})
+	g, err := Read(Options{Path: graphtest.Files(t, files)})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Names)
 	want := []string{
@@ -125,7 +104,7 @@ func TestLists(t *testing.T) {
 // TestFile: one file is a graph without a split. Fields are between spaces if the first line has no tab.
 func TestFile(t *testing.T) {
 	g, err := Read(
-		Options{Path: filepath.Join(folder(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  " +
+		Options{Path: filepath.Join(graphtest.Files(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  " +
 			"_part\t00003 \n"}), "a.txt")})
 	require.NoError(t, err)
 	if diff := cmp.Diff([]string{"entity,_part,entity[00001→00002 00002→00003]"}, triples(g)); diff != "" ||
@@ -152,7 +131,7 @@ func TestNamesThatCollide(t *testing.T) {
 	g, err := Read(
 		Options{
 			Path: filepath.Join(
-				folder(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"),
+				graphtest.Files(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"),
 			Reciprocal: true,
 		})
 	require.NoError(t, err)
@@ -165,11 +144,11 @@ func TestNamesThatCollide(t *testing.T) {
 
 func TestIs(t *testing.T) {
 	files := pets(t)
-	if dir := folder(t, files); !Is(dir) {
+	if dir := graphtest.Files(t, files); !Is(dir) {
 		t.Errorf("%s is none", dir)
 	}
 	delete(files, "valid.txt")
-	if dir := folder(t, files); Is(dir) {
+	if dir := graphtest.Files(t, files); Is(dir) {
 		t.Errorf("%s without valid.txt is one", dir)
 	}
 }
@@ -186,9 +165,9 @@ func TestRefusals(t *testing.T) {
 		{"an array", "train.txt", "\x93NUMPY", "train.txt: is a NumPy array"},
 		{"zeros", "train.txt", "\x00", "train.txt: is no text"},
 		{"a damaged gzip", "train.txt", "\x1f\x8bx", "train.txt: a damaged gzip file"},
-		{"a short gzip", "train.txt", zipped(t, "a\tb\tc\n")[:24], "the file is damaged or cut short"},
+		{"a short gzip", "train.txt", graphtest.Zipped(t, "a\tb\tc\n")[:24], "the file is damaged or cut short"},
 		{
-			"a long line", "train.txt", zipped(t, "a\tb\t"+strings.Repeat("c", 1<<16)),
+			"a long line", "train.txt", graphtest.Zipped(t, "a\tb\t"+strings.Repeat("c", 1<<16)),
 			"train.txt:1: the line is longer than 65536 bytes",
 		},
 		{
@@ -212,14 +191,14 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			files := pets(t)
 			files[c.file] = c.text
-			_, err := Read(Options{Path: folder(t, files)})
+			_, err := Read(Options{Path: graphtest.Files(t, files)})
 			assert.Refused(t, err, c.want)
 		})
 	}
 	files := pets(t)
 	delete(files, "valid.txt")
 	for path, want := range map[string]string{
-		folder(t, files): "has no valid.txt: a folder has train.txt, valid.txt, " +
+		graphtest.Files(t, files): "has no valid.txt: a folder has train.txt, valid.txt, " +
 			"test.txt, or name one file of triples",
 		filepath.Join(t.TempDir(), "none"): "no such file or directory",
 	} {
@@ -235,7 +214,7 @@ func TestManyRelations(t *testing.T) {
 		for k := range relations {
 			fmt.Fprintf(&b, "s%d\tp%d\to%d\n", k, k, k)
 		}
-		return filepath.Join(folder(t, map[string]string{"a.txt": b.String()}), "a.txt")
+		return filepath.Join(graphtest.Files(t, map[string]string{"a.txt": b.String()}), "a.txt")
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(40 << 20))
 	for relations, want := range map[int]string{
@@ -255,7 +234,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("a b c\nc b a"), []byte("a  b\tc"), []byte("\n"))
 	f.Add([]byte("\xef\xbb\xbfa\t/\tc\n\ta\t.\tc"), []byte("a\tb\tc"), []byte(""))
 	f.Fuzz(func(t *testing.T, train, held, entities []byte) {
-		dir := folder(t, map[string]string{
+		dir := graphtest.Files(t, map[string]string{
 			"train.txt": string(train), "valid.txt": string(held),
 			"test.txt": string(held),
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/require"
@@ -44,11 +45,7 @@ func FuzzText(f *testing.F) {
 		before, err := os.ReadFile(filepath.Join(folder, name))
 		require.NoError(t, err)
 		defer write(t, filepath.Join(folder, name), before)
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		_, _ = z.Write(text) // to memory
-		_ = z.Close()
-		readAny(t, folder, name, b.Bytes())
+		readAny(t, folder, name, []byte(graphtest.Zipped(t, string(text))))
 		readAny(t, folder, name, text)
 	})
 }
@@ -118,11 +115,7 @@ func FuzzTyped(f *testing.F) {
 			defer os.Remove(path)
 		}
 		if strings.HasSuffix(path, textSuffix) {
-			var b bytes.Buffer
-			z := gzip.NewWriter(&b)
-			_, _ = z.Write(data) // to memory
-			_ = z.Close()
-			readAny(t, folder, name, b.Bytes())
+			readAny(t, folder, name, []byte(graphtest.Zipped(t, string(data))))
 		}
 		readAny(t, folder, name, data)
 	})

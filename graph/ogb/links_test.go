@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
 	"weft/graph/streamed"
@@ -55,20 +54,11 @@ func TestLinkSplits(t *testing.T) {
 // the edges of the name ogbl_collab have their inverses.
 func TestLinkFolder(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "ogbl_collab")
-	for _, dir := range []string{"raw", "split/time"} {
-		require.NoError(t, os.MkdirAll(filepath.Join(folder, dir), 0o777))
-	}
 	for name, text := range map[string]string{
 		"edge": "0,1\n1,2\n2,3\n3,0\n0,1\n", "num-node-list": "6\n",
 		"num-edge-list": "5\n", "edge_year": "1\n1\n2\n2\n3\n",
 	} {
-		f, err := os.Create(filepath.Join(folder, "raw", name+textSuffix))
-		require.NoError(t, err)
-		z := gzip.NewWriter(f)
-		_, err = z.Write([]byte(text))
-		require.NoError(t, err)
-		require.NoError(t, z.Close())
-		require.NoError(t, f.Close())
+		gzipped(t, filepath.Join(folder, "raw", name+textSuffix), text)
 	}
 	require.NoError(t, os.CopyFS(filepath.Join(folder, "split", "time"), os.DirFS("testdata/collab")))
 	read := streamedtest.Same(t, func() (*streamed.Graph, error) { return Open(Options{Folder: folder}) })

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
@@ -79,12 +79,7 @@ func (y *toy) several(tasks int) *toy {
 
 func gzipped(t testing.TB, path, text string) {
 	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, err := z.Write([]byte(text))
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	write(t, path, b.Bytes())
+	write(t, path, []byte(graphtest.Zipped(t, text)))
 }
 
 func write(t testing.TB, path string, data []byte) {

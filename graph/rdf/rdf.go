@@ -13,7 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/lines"
-	"weft/graph/internal/relations"
+	"weft/graph/internal/names"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 )
@@ -43,7 +43,7 @@ func Read(o Options) (*graph.Graph, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	r := &reader{Table: relations.NewTable(), without: map[string]int64{}}
+	r := &reader{Relations: names.NewRelations(), without: map[string]int64{}}
 	for _, iri := range o.Without {
 		r.without[iri] = 0
 	}
@@ -67,7 +67,7 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
-		Type: relations.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels,
+		Type: names.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels,
 		Splits: splits, Relations: predicates,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
@@ -96,7 +96,7 @@ func (o *Options) check() error {
 
 // reader collects the triples of files. Its relations are their predicates.
 type reader struct {
-	*relations.Table
+	*names.Relations
 	without map[string]int64 // how many triples of a predicate were left out
 	notes   []string
 }

@@ -1,10 +1,7 @@
 package rdf
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -14,29 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
-	"weft/graph/internal/relations"
+	"weft/graph/graphtest"
+	"weft/graph/internal/names"
 	"weft/internal/alloctest"
 	"weft/internal/assert"
 	"weft/internal/realdata"
 	"weft/internal/require"
 )
-
-func write(t testing.TB, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o666))
-	return path
-}
-
-func zipped(t testing.TB, content string) string {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, err := z.Write([]byte(content))
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return b.String()
-}
 
 // family are triples of three predicates, of which two have one local name.
 const family = "\ufeff# a family\r\n" +
@@ -65,11 +46,11 @@ func TestRead(t *testing.T) {
 	const header = "id\tperson\tgroup\r\n"
 	o := Options{
 		Paths: []string{
-			write(t, "a.nt", family),
-			write(t, "b.nt.gz", zipped(t, "_:c <http://x/v#knows> <http://x/anna> .\n")),
+			graphtest.File(t, "a.nt", family),
+			graphtest.File(t, "b.nt.gz", graphtest.Zipped(t, "_:c <http://x/v#knows> <http://x/anna> .\n")),
 		},
-		Train:  write(t, "train.tsv", header+"1\thttp://x/ben\tred\r\n\r\n2\t_:c#2\tblue"),
-		Test:   write(t, "test.tsv", header+"3\thttp://x/anna\tred\n"),
+		Train:  graphtest.File(t, "train.tsv", header+"1\thttp://x/ben\tred\r\n\r\n2\t_:c#2\tblue"),
+		Test:   graphtest.File(t, "test.tsv", header+"3\thttp://x/anna\tred\n"),
 		Entity: "person", Label: "group",
 	}
 	g, err := Read(o)
@@ -78,8 +59,8 @@ func TestRead(t *testing.T) {
 	var order []string
 	for k := range g.Relations {
 		r := &g.Relations[k]
-		assert.Equal(t, relations.EntityType, r.Source, "%s joins to", r.Name)
-		assert.Equal(t, relations.EntityType, r.Target, "%s joins to", r.Name)
+		assert.Equal(t, names.EntityType, r.Source, "%s joins to", r.Name)
+		assert.Equal(t, names.EntityType, r.Target, "%s joins to", r.Name)
 		order = append(order, r.Name)
 		got[r.Name] = edges(g, r)
 	}
@@ -125,7 +106,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestLocalNames(t *testing.T) {
-	r := relations.NewTable()
+	r := names.NewRelations()
 	// The third of a name that is knows, as the one back of knows_2 would be taken
 	want := []string{
 		"knows", "rev_knows_2", "Größe_1.2-x", "_x", "a_b", "urn", "_", "knows_3", "rev",
@@ -135,7 +116,7 @@ func TestLocalNames(t *testing.T) {
 		"http://x/knows", "http://y/rev_knows_2", "http://x#Größe!!1.2-x", "http://x/.x", "http://x/a__b/",
 		"urn:", "x:_", "urn:knows", "x:rev", "x:" + strings.Repeat("é", 200),
 	} {
-		r.All = append(r.All, relations.Relation{Name: iri})
+		r.All = append(r.All, names.Relation{Name: iri})
 	}
 	got, notes := r.Names(localName)
 	assert.Equal(t, want, got)
@@ -146,9 +127,9 @@ func TestRefusals(t *testing.T) {
 	const header = "person\tgroup\n"
 	good := func(t *testing.T) Options {
 		return Options{
-			Paths: []string{write(t, "a.nt", family)}, Entity: "person", Label: "group",
-			Train: write(t, "train.tsv", header+"http://x/ben\tred\n"),
-			Test:  write(t, "test.tsv", header+"http://x/anna\tblue\n"),
+			Paths: []string{graphtest.File(t, "a.nt", family)}, Entity: "person", Label: "group",
+			Train: graphtest.File(t, "train.tsv", header+"http://x/ben\tred\n"),
+			Test:  graphtest.File(t, "test.tsv", header+"http://x/anna\tblue\n"),
 		}
 	}
 	for _, c := range []struct {
@@ -157,10 +138,10 @@ func TestRefusals(t *testing.T) {
 		want   string // where %s is the folder of the file that is to blame
 	}{
 		{"missing dot", func(t *testing.T, o *Options) {
-			o.Paths[0] = write(t, "a.nt", "# x\r\n\r\n<a:s> <a:p> <a:o>\r\n")
+			o.Paths[0] = graphtest.File(t, "a.nt", "# x\r\n\r\n<a:s> <a:p> <a:o>\r\n")
 		}, "a.nt:3: the dot is missing"},
 		{"second file", func(t *testing.T, o *Options) {
-			o.Paths = append(o.Paths, write(t, "b.nt", "x"))
+			o.Paths = append(o.Paths, graphtest.File(t, "b.nt", "x"))
 		}, `b.nt:1: the subject "x" is not what N-Triples has there`},
 		{"no file", func(t *testing.T, o *Options) {
 			o.Paths[0] = filepath.Join(t.TempDir(), "a.nt")
@@ -169,27 +150,27 @@ func TestRefusals(t *testing.T) {
 			o.Paths[0] = t.TempDir()
 		}, "is a directory, not a file"},
 		{"an array", func(t *testing.T, o *Options) {
-			o.Paths[0] = write(t, "a.nt", "\x93NUMPY")
+			o.Paths[0] = graphtest.File(t, "a.nt", "\x93NUMPY")
 		}, "a.nt: is a NumPy array"},
 		{"zeros", func(t *testing.T, o *Options) {
-			o.Paths[0] = write(t, "a.nt", "\x00")
+			o.Paths[0] = graphtest.File(t, "a.nt", "\x00")
 		}, "a.nt: is no text: give N-Triples"},
 		{"damaged gzip", func(t *testing.T, o *Options) {
-			o.Paths[0] = write(t, "a.nt.gz", "\x1f\x8bx")
+			o.Paths[0] = graphtest.File(t, "a.nt.gz", "\x1f\x8bx")
 		}, "a.nt.gz: a damaged gzip file"},
 		{"short gzip", func(t *testing.T, o *Options) {
-			whole := zipped(t, family)
-			o.Paths[0] = write(t, "a.nt.gz", whole[:len(whole)-9])
+			whole := graphtest.Zipped(t, family)
+			o.Paths[0] = graphtest.File(t, "a.nt.gz", whole[:len(whole)-9])
 		}, "the file is damaged or cut short"},
 		{"gzip that ends in a line", func(t *testing.T, o *Options) {
-			whole := zipped(t, "<a:s> <a:p> \""+strings.Repeat("0123456789 abcdef", 8)+"\" .\n")
-			o.Paths[0] = write(t, "a.nt.gz", whole[:len(whole)-16])
+			whole := graphtest.Zipped(t, "<a:s> <a:p> \""+strings.Repeat("0123456789 abcdef", 8)+"\" .\n")
+			o.Paths[0] = graphtest.File(t, "a.nt.gz", whole[:len(whole)-16])
 		}, "a.nt.gz:1: unexpected EOF: the file is damaged or cut short"},
 		{"long line", func(t *testing.T, o *Options) {
-			o.Paths[0] = write(t, "a.nt.gz", zipped(t, "<a:s> <a:p> \""+strings.Repeat("x", 16<<20)+"\" .\n"))
+			o.Paths[0] = graphtest.File(t, "a.nt.gz", graphtest.Zipped(t, "<a:s> <a:p> \""+strings.Repeat("x", 16<<20)+"\" .\n"))
 		}, "a.nt.gz:1: the line is longer than 16777216 bytes"},
 		{"no triple", func(t *testing.T, o *Options) {
-			o.Paths[0] = write(t, "a.nt", "# nothing\n")
+			o.Paths[0] = graphtest.File(t, "a.nt", "# nothing\n")
 		}, "a.nt: no triple is left"},
 		{"unknown predicate", func(_ *testing.T, o *Options) {
 			o.Without = []string{"http://x/v#know"}
@@ -214,28 +195,28 @@ func TestRefusals(t *testing.T) {
 			o.Label = "grop"
 		}, `train.tsv:1: no column is --label "grop"; did you mean group?`},
 		{"column twice", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", "person\tgroup\tgroup\n")
+			o.Test = graphtest.File(t, "test.tsv", "person\tgroup\tgroup\n")
 		}, `test.tsv:1: several columns are --label "group"`},
 		{"empty table", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", "")
+			o.Test = graphtest.File(t, "test.tsv", "")
 		}, "test.tsv: is empty"},
 		{"no rows", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", header+"\r\n")
+			o.Test = graphtest.File(t, "test.tsv", header+"\r\n")
 		}, "test.tsv: has no entity below its first line"},
 		{"few fields", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", header+"http://x/anna\n")
+			o.Test = graphtest.File(t, "test.tsv", header+"http://x/anna\n")
 		}, "test.tsv:2: 1 columns, where the first line has 2"},
 		{"stranger", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", header+"\nhttp://x/eve\tred\n")
+			o.Test = graphtest.File(t, "test.tsv", header+"\nhttp://x/eve\tred\n")
 		}, `test.tsv:3: "http://x/eve" is no entity of the graph`},
 		{"no label", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", header+"http://x/anna\t\n")
+			o.Test = graphtest.File(t, "test.tsv", header+"http://x/anna\t\n")
 		}, `test.tsv:2: "http://x/anna" has no label`},
 		{"twice", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", header+"http://x/ben\tred\n")
+			o.Test = graphtest.File(t, "test.tsv", header+"http://x/ben\tred\n")
 		}, "train.tsv:2: leave one of the lines out"},
 		{"not UTF-8", func(t *testing.T, o *Options) {
-			o.Test = write(t, "test.tsv", header+"http://x/anna\t\xff\n")
+			o.Test = graphtest.File(t, "test.tsv", header+"http://x/anna\t\xff\n")
 		}, "test.tsv:2: the line is not UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -296,7 +277,7 @@ func TestManyPredicates(t *testing.T) {
 		for k := range predicates {
 			fmt.Fprintf(&b, "<a:s%d> <a:p%d> <a:o%d> .\n", k, k, k)
 		}
-		return write(t, "a.nt", b.String())
+		return graphtest.File(t, "a.nt", b.String())
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(40 << 20))
 	for predicates, want := range map[int]string{
@@ -311,13 +292,13 @@ func TestManyPredicates(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(family), []byte("person\tgroup\nhttp://x/ben\tred\n_:c\tblue\n"))
-	f.Add([]byte(zipped(f, family)), []byte(zipped(f, "group\tperson\r\n1\thttp://x/anna\r\n")))
+	f.Add([]byte(graphtest.Zipped(f, family)), []byte(graphtest.Zipped(f, "group\tperson\r\n1\thttp://x/anna\r\n")))
 	f.Add([]byte("<a:\\u0073> <a:p> \"\\\"\\U0001F600\"@en-x.\n_:a.b<a:p>_:c.."),
 		[]byte("person\tgroup\na:s\t\xff"))
 	f.Fuzz(func(t *testing.T, triples, table []byte) {
-		train := write(t, "train.tsv", string(table))
+		train := graphtest.File(t, "train.tsv", string(table))
 		o := Options{
-			Paths: []string{write(t, "a.nt", string(triples))}, Train: train,
+			Paths: []string{graphtest.File(t, "a.nt", string(triples))}, Train: train,
 			Entity: "person", Label: "group",
 		}
 		var g *graph.Graph

@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -13,40 +12,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/klauspost/compress/gzip"
 
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/internal/assert"
 	"weft/internal/npy/npytest"
 	"weft/internal/require"
 )
 
-func put(t testing.TB, name, content string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
-	return path
-}
-
 func array(t testing.TB, data any, shape ...int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "array.npy")
 	require.NoError(t, npytest.WriteFile(path, data, shape...))
 	return path
-}
-
-func zipped(t testing.TB, content string) string {
-	t.Helper()
-	var b bytes.Buffer
-	z := gzip.NewWriter(&b)
-	_, err := z.Write([]byte(content))
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	return b.String()
 }
 
 // list is a list of edges alone, and how it is read.
@@ -90,7 +72,7 @@ type reading struct {
 
 func (r *reading) check(t *testing.T, file string) {
 	t.Helper()
-	path := put(t, file, r.content)
+	path := graphtest.File(t, file, r.content)
 	got, err := readList(list{Path: path, Strings: r.strings})
 	require.NoError(t, err, r.name)
 	all := &graph.Graph{Relations: []graph.Relation{r.want}, Names: r.names, Provenance: "edges " + path}
@@ -117,7 +99,7 @@ func TestSpellings(t *testing.T) {
 		{"weights", "src,dst,weight\n0,1,0.5\n2, 0, -2.5e-1\n0,1,3\n", false, weighted, nil},
 		{"columns by name", "weight,dst,src\n0.5,1,0\n-.25,0,2\n3,1,0\n", false, weighted, nil},
 		{"names in columns by name", "to,from\na,b\nb,c\na,b\n", true, want, []string{"b", "a", "c"}},
-		{"gzip", zipped(t, "0 1\n2 0\n0 1\n"), false, want, nil},
+		{"gzip", graphtest.Zipped(t, "0 1\n2 0\n0 1\n"), false, want, nil},
 		{"names", "b,a\nc,b\nb,a\n", true, want, []string{"b", "a", "c"}},
 		{
 			"names with a header", "Source\tTarget\nx y\tä\n\"z\"\"z\"\tx y\nx y\tä\n", true, want,
@@ -180,7 +162,7 @@ func TestEdgeColumns(t *testing.T) {
 		if name == "e.parquet" {
 			ends, content = [2]string{"src", "dst"}, whole
 		}
-		c.l.Path, c.l.Ends = put(t, name, content), ends
+		c.l.Path, c.l.Ends = graphtest.File(t, name, content), ends
 		g, err := readList(c.l)
 		require.NoError(t, err, name)
 		r := g.Relations[0]
@@ -212,7 +194,7 @@ func TestEdgeColumns(t *testing.T) {
 		{tableOf(t, []plainEdge{{0, 1}}), "there is no further column size"},
 		{tableOf(t, []textFeature{{0, 1, "big"}}), `row 1: column size: "big" is no finite number`},
 	} {
-		_, err := readList(list{Path: put(t, "e.csv", c.content), EdgeFeatures: []string{"size"}})
+		_, err := readList(list{Path: graphtest.File(t, "e.csv", c.content), EdgeFeatures: []string{"size"}})
 		assert.Refused(t, err, c.want, "%q", c.content)
 	}
 }
@@ -230,7 +212,7 @@ func TestPipe(t *testing.T) {
 func TestArraysBeside(t *testing.T) {
 	nan := float32(math.NaN())
 	o := list{
-		Path:     put(t, "e.csv", "0,1\n2,0\n"),
+		Path:     graphtest.File(t, "e.csv", "0,1\n2,0\n"),
 		Features: array(t, []float32{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2),
 		Labels:   array(t, []int64{1, 0, -1, 2}, 4), Train: array(t, []int64{3, 0}, 2),
 		Test: array(t, []bool{false, true, false, false}, 4),
@@ -264,10 +246,10 @@ func TestArraysBeside(t *testing.T) {
 }
 
 func TestDamagedIsRefused(t *testing.T) {
-	edges := put(t, "e.txt", "0 1\n2 0\n")
-	file := func(content string) list { return list{Path: put(t, "edges.csv", content)} }
+	edges := graphtest.File(t, "e.txt", "0 1\n2 0\n")
+	file := func(content string) list { return list{Path: graphtest.File(t, "edges.csv", content)} }
 	named := func(content string) list {
-		return list{Path: put(t, "edges.csv", content), Strings: true}
+		return list{Path: graphtest.File(t, "edges.csv", content), Strings: true}
 	}
 	for _, c := range []struct {
 		o    list
@@ -294,10 +276,10 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file(strings.Repeat("1", 1<<20+1)), "edges.csv:1: the line is longer"},
 		{file("0\x001\n"), "edges.csv: is no text: give a list of edges"},
 		{file("\xff\xfe0\x00,\x001\x00"), "edges.csv: is UTF-16: convert the file, as with iconv"},
-		{file(zipped(t, strings.Repeat("0 1\n2 0\n", 1000))[:40]), "damaged or cut short"},
+		{file(graphtest.Zipped(t, strings.Repeat("0 1\n2 0\n", 1000))[:40]), "damaged or cut short"},
 		{file("\x1f\x8b\x00\x00"), "gzip"},
 		{file("PAR1"), "Parquet"},
-		{list{Path: put(t, "e.parquet", "0 1\n")}, "does not start as a Parquet file"},
+		{list{Path: graphtest.File(t, "e.parquet", "0 1\n")}, "does not start as a Parquet file"},
 		{file("weight,target\n0,1\n"), `the columns are "weight", "target", and which are the ends of an edge?`},
 		{file("payer,payee\n0,1\n"), "Name them with --source and --target; if this line is an edge between names"},
 		{file("source\n0\n"), "there is one column"},
@@ -317,23 +299,23 @@ func TestDamagedIsRefused(t *testing.T) {
 			list{Path: edges, Labels: array(t, []float32{0, 1, float32(math.Inf(1))}, 3, 1)},
 			"label +Inf of vertex 2",
 		},
-		{list{Path: edges, Features: put(t, "x.csv", "1,2\n3\n")}, "x.csv:2: 1 columns"},
-		{list{Path: edges, Features: put(t, "x.csv", "1\n2\n")}, "x.csv: has 2 rows, the graph of "},
+		{list{Path: edges, Features: graphtest.File(t, "x.csv", "1,2\n3\n")}, "x.csv:2: 1 columns"},
+		{list{Path: edges, Features: graphtest.File(t, "x.csv", "1\n2\n")}, "x.csv: has 2 rows, the graph of "},
 		{
 			list{
 				Path:     edges,
-				Features: put(t, "x.csv.gz", zipped(t, strings.Repeat("1,2\n", 1000))[:20]),
+				Features: graphtest.File(t, "x.csv.gz", graphtest.Zipped(t, strings.Repeat("1,2\n", 1000))[:20]),
 			},
 			"damaged or cut short",
 		},
 		{
 			list{
 				Path: edges, Vertices: 3,
-				Labels: put(t, "y.csv.gz", zipped(t, strings.Repeat("1\n", 1000))),
+				Labels: graphtest.File(t, "y.csv.gz", graphtest.Zipped(t, strings.Repeat("1\n", 1000))),
 			},
 			"y.csv.gz:4: more than 3 rows",
 		},
-		{list{Path: edges, Train: put(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
+		{list{Path: edges, Train: graphtest.File(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
 		{list{Path: edges, Val: array(t, []int64{0}, 1)}, "give --train beside --val and --test"},
 		{list{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{list{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
@@ -355,7 +337,7 @@ func TestDamagedIsRefused(t *testing.T) {
 // A column of class ids is a vector, and bytes of 0 and 1 are a mask.
 func TestColumnsAndMasks(t *testing.T) {
 	g, err := readList(list{
-		Path: put(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1),
+		Path: graphtest.File(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1),
 		Train: array(t, []uint8{0, 1, 0}, 3),
 	})
 	require.NoError(t, err)
@@ -371,9 +353,9 @@ func TestWithoutMemory(t *testing.T) {
 		fmt.Fprintf(named, "the name of vertex %d\tx\n", k)
 	}
 	lists := []list{
-		{Path: put(t, "edges.gz", zipped(t, strings.Repeat("0 1\n", edges)))},
-		{Path: put(t, "edges.parquet", tableOf(t, make([]struct{ Src, Dst int32 }, edges)))},
-		{Path: put(t, "names.tsv", named.String()), Strings: true},
+		{Path: graphtest.File(t, "edges.gz", graphtest.Zipped(t, strings.Repeat("0 1\n", edges)))},
+		{Path: graphtest.File(t, "edges.parquet", tableOf(t, make([]struct{ Src, Dst int32 }, edges)))},
+		{Path: graphtest.File(t, "names.tsv", named.String()), Strings: true},
 	}
 	for range 2 { // pools keep what they have for one collection
 		runtime.GC()
@@ -389,7 +371,7 @@ func TestWithoutMemory(t *testing.T) {
 
 // Masks with a column for each split, as PyTorch Geometric has them, make as many splits.
 func TestMasksOfSeveralSplits(t *testing.T) {
-	edges := put(t, "e.csv", "0,1\n1,2\n2,3\n")
+	edges := graphtest.File(t, "e.csv", "0,1\n1,2\n2,3\n")
 	train := array(t, []bool{true, false, false, true, false, false, false, false}, 4, 2)
 	val := array(t, []uint8{0, 1, 0, 0, 1, 0, 0, 0}, 4, 2)
 	test := array(t, []bool{false, false, true, false, false, true, true, true}, 4, 2)
@@ -437,19 +419,19 @@ func TestVertices(t *testing.T) {
 	for path, want := range map[string][]int32{
 		array(t, []int64{7, 0, 3}, 3): {7, 0, 3},
 		array(t, []bool{false, true, false, true, false, false, false, false}, 8): {1, 3},
-		put(t, "list.csv", "id\n5\n2\n"):                                          {5, 2},
-		put(t, "list.csv.gz", zipped(t, "4\n6\n1\n")):                             {4, 6, 1},
-		put(t, "one.csv", "3\n"):                                                  {3},
+		graphtest.File(t, "list.csv", "id\n5\n2\n"):                               {5, 2},
+		graphtest.File(t, "list.csv.gz", graphtest.Zipped(t, "4\n6\n1\n")):        {4, 6, 1},
+		graphtest.File(t, "one.csv", "3\n"):                                       {3},
 	} {
 		got, _, err := Vertices(path, nil, 8)
 		require.NoError(t, err)
 		assert.Equal(t, want, got, path)
 	}
 	for want, path := range map[string]string{
-		"entry 2: vertex 8 is out of the range of 8 vertices":                                             put(t, "far.csv", "1\n8\n"),
+		"entry 2: vertex 8 is out of the range of 8 vertices":                                             graphtest.File(t, "far.csv", "1\n8\n"),
 		"entry 1: vertex -1 is out of the range of 8 vertices":                                            array(t, []int64{-1}, 1),
-		"entry 2: vertex -1 is out of the range of 8 vertices: leave empty lines out, and give ids below": put(t, "gap.csv", "1\n\n"),
-		"entry 4: vertex 5 is given twice, first by entry 1":                                              put(t, "twice.csv", "5\n3\n2\n5\n"),
+		"entry 2: vertex -1 is out of the range of 8 vertices: leave empty lines out, and give ids below": graphtest.File(t, "gap.csv", "1\n\n"),
+		"entry 4: vertex 5 is given twice, first by entry 1":                                              graphtest.File(t, "twice.csv", "5\n3\n2\n5\n"),
 		"names no vertex": array(t, []int64{}, 0),
 		"names no vertex; give ids, or a mask that marks some": array(t, make([]bool, 8), 8),
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
@@ -474,17 +456,17 @@ func TestVerticesByName(t *testing.T) {
 	}{
 		{"C-3,C-1", words, []int32{3, 0}, ""},
 		{" New York", words, []int32{1}, ""},
-		{put(t, "list.txt", "New York\nC-3\n\n"), words, []int32{1, 3}, ""},
-		{put(t, "one.csv", "C-3\n"), words, []int32{3}, ""},
-		{put(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"), words, []int32{3, 2}, "customer"},
-		{put(t, "list.csv.gz", zipped(t, "name\nC-1\n")), words, []int32{0}, "name"},
-		{put(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},
+		{graphtest.File(t, "list.txt", "New York\nC-3\n\n"), words, []int32{1, 3}, ""},
+		{graphtest.File(t, "one.csv", "C-3\n"), words, []int32{3}, ""},
+		{graphtest.File(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"), words, []int32{3, 2}, "customer"},
+		{graphtest.File(t, "list.csv.gz", graphtest.Zipped(t, "name\nC-1\n")), words, []int32{0}, "name"},
+		{graphtest.File(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},
 		{"4,2", words, []int32{4, 2}, ""},
 		{"3,2", nil, []int32{3, 2}, ""},
 		{`"a, b",C-3`, words, []int32{2, 3}, ""},
 		{"7,100", numbers, []int32{1, 0}, ""},
-		{put(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}, "id"},
-		{put(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}, ""},
+		{graphtest.File(t, "own.csv", "id\n1\n7\n"), numbers, []int32{2, 1}, "id"},
+		{graphtest.File(t, "mask.csv", "0\n1\n1\n0\n"), numbers, []int32{1, 2}, ""},
 		{array(t, []int64{1, 0}, 2), numbers, []int32{1, 0}, ""},
 	} {
 		got, header, err := Vertices(test.list, test.names, max(4, len(test.names)))
@@ -494,11 +476,11 @@ func TestVerticesByName(t *testing.T) {
 	}
 	for want, list := range map[string]string{
 		`entry 2: no vertex has the name "C-9"`:                         "C-1,C-9",
-		`line 3: no vertex has the name "C-9"`:                          put(t, "far.csv", "id\nC-1\nC-9\n"),
-		`line 2: "C-1" is given twice, first by line 1`:                 put(t, "twice.txt", "C-1\nC-1\n"),
+		`line 3: no vertex has the name "C-9"`:                          graphtest.File(t, "far.csv", "id\nC-1\nC-9\n"),
+		`line 2: "C-1" is given twice, first by line 1`:                 graphtest.File(t, "twice.txt", "C-1\nC-1\n"),
 		`entry 1: vertices 4 and 5 have the name "twin"; give numbers`:  "twin,C-1",
 		`no such file or directory, and no vertex has this name`:        "nothere",
-		`line 2: no vertex has the name "3"`:                            put(t, "mixed.csv", "C-1\n3\n"),
+		`line 2: no vertex has the name "3"`:                            graphtest.File(t, "mixed.csv", "C-1\n3\n"),
 		`entry 2: vertex 9 is out of the range of 6 vertices`:           "1,9",
 		`entry 2: vertex 1 is given twice, first by entry 1: give each`: "1,1",
 	} {
@@ -514,12 +496,12 @@ func TestVerticesByName(t *testing.T) {
 // TestRowsOfNames: rows without ids follow the names' first appearance, and a note says so; rows with ids do
 // not need it.
 func TestRowsOfNames(t *testing.T) {
-	edges := put(t, "friends.csv", "carol,alice\nalice,bob\n")
+	edges := graphtest.File(t, "friends.csv", "carol,alice\nalice,bob\n")
 	for labels, noted := range map[string]bool{
 		"b\na\nb\n":                           true,
 		"id,label\nalice,b\nbob,a\ncarol,b\n": false,
 	} {
-		o := list{Path: edges, Strings: true, Labels: put(t, "labels.csv", labels)}
+		o := list{Path: edges, Strings: true, Labels: graphtest.File(t, "labels.csv", labels)}
 		g, err := readList(o)
 		require.NoError(t, err)
 		want := []string(nil)

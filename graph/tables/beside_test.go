@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -55,7 +56,7 @@ func TestValuesOfWholeNumbers(t *testing.T) {
 		{"id,kind\n2,1.0\n0,0.0\n1,\n", false, graph.Labels{Classes: 2, Class: []int64{0, -1, 1}}},
 	} {
 		g, err := readList(list{
-			Path: put(t, "e.csv", chain(3)), Labels: put(t, "y.csv", c.labels), Values: c.values,
+			Path: graphtest.File(t, "e.csv", chain(3)), Labels: graphtest.File(t, "y.csv", c.labels), Values: c.values,
 		})
 		if err != nil {
 			t.Errorf("%q: %v", c.labels, err)
@@ -89,8 +90,8 @@ func TestManyClassesAreSaid(t *testing.T) {
 		{29, 10, ".0", true, false},
 	} {
 		o := list{
-			Path:   put(t, "e.csv", chain(c.vertices)),
-			Labels: put(t, "y.csv", numbers(c.vertices, c.classes, c.point)),
+			Path:   graphtest.File(t, "e.csv", chain(c.vertices)),
+			Labels: graphtest.File(t, "y.csv", numbers(c.vertices, c.classes, c.point)),
 		}
 		g, err := readList(o)
 		require.NoError(t, err)
@@ -100,7 +101,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 			t.Errorf("%+v: notes %q, values %v", c, g.Notes, g.Labels.Continuous())
 		}
 	}
-	named := list{Path: put(t, "e.csv", chain(3)), Labels: put(t, "y.csv", "b\na\nb\n")}
+	named := list{Path: graphtest.File(t, "e.csv", chain(3)), Labels: graphtest.File(t, "y.csv", "b\na\nb\n")}
 	g, err := readList(named)
 	require.NoError(t, err)
 	if g.Notes != nil {
@@ -109,7 +110,7 @@ func TestManyClassesAreSaid(t *testing.T) {
 }
 
 func TestValuesRefuse(t *testing.T) {
-	edges := put(t, "e.csv", chain(3))
+	edges := graphtest.File(t, "e.csv", chain(3))
 	for labels, want := range map[string]string{
 		"":              "--values says what labels are, and none are given: give --labels too",
 		"a\nb\nc\n":     `y.csv:2: "b" is not a number, as values to predict are; leave --values out for names of classes`,
@@ -117,7 +118,7 @@ func TestValuesRefuse(t *testing.T) {
 	} {
 		o := list{Path: edges, Values: true}
 		if labels != "" {
-			o.Labels = put(t, "y.csv", labels)
+			o.Labels = graphtest.File(t, "y.csv", labels)
 		}
 		_, err := readList(o)
 		assert.Refused(t, err, want, "%q", labels)
@@ -129,7 +130,7 @@ func TestValuesRefuse(t *testing.T) {
 		"0.5\n1\n1e300\n":   "label +Inf of vertex 2",
 		"0.5,1\n1,2\n3,4,5": "3 columns, where the lines before have 2",
 	} {
-		_, err := readList(list{Path: edges, Labels: put(t, "y.csv", labels)})
+		_, err := readList(list{Path: edges, Labels: graphtest.File(t, "y.csv", labels)})
 		assert.Refused(t, err, want, "%q", labels)
 	}
 }
@@ -182,12 +183,12 @@ func TestRowsByID(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := list{Path: put(t, "e.csv", c.edges), Strings: strings.Contains(name, "name")}
+			o := list{Path: graphtest.File(t, "e.csv", c.edges), Strings: strings.Contains(name, "name")}
 			if c.features != "" {
-				o.Features = put(t, "x.csv", c.features)
+				o.Features = graphtest.File(t, "x.csv", c.features)
 			}
 			if c.labels != "" {
-				o.Labels = put(t, "y.csv", c.labels)
+				o.Labels = graphtest.File(t, "y.csv", c.labels)
 			}
 			g, err := readList(o)
 			require.NoError(t, err)
@@ -231,7 +232,7 @@ func TestRowsByIDRefused(t *testing.T) {
 			edges = "0,1\n1,2\n2,zed\n"
 		}
 		_, err := readList(list{
-			Path: put(t, "e.csv", edges), Labels: put(t, "y.csv", c.text), Strings: c.names,
+			Path: graphtest.File(t, "e.csv", edges), Labels: graphtest.File(t, "y.csv", c.text), Strings: c.names,
 		})
 		assert.Refused(t, err, want, "%q", c.text)
 	}

@@ -5,21 +5,22 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
 
 // TestFirstID: ids that count from 1 are those of the vertices from 0 on, in all files, and stay their names.
 func TestFirstID(t *testing.T) {
-	edges := put(t, "e.csv", "1,2\n3,1\n2,3\n")
+	edges := graphtest.File(t, "e.csv", "1,2\n3,1\n2,3\n")
 	for _, c := range []list{
 		{
 			Features: array(t, []float32{10, 20, 30}, 3, 1), Labels: array(t, []int64{1, 0, 0}, 3),
-			Train: array(t, []int64{3, 1}, 2), Val: put(t, "val.csv", "2\n"),
+			Train: array(t, []int64{3, 1}, 2), Val: graphtest.File(t, "val.csv", "2\n"),
 		},
 		{
-			Features: put(t, "x.csv", "id,x\n3,30\n1,10\n2,20\n"),
-			Labels:   put(t, "y.csv", "id,y\n2,0\n3,0\n1,1\n"),
+			Features: graphtest.File(t, "x.csv", "id,x\n3,30\n1,10\n2,20\n"),
+			Labels:   graphtest.File(t, "y.csv", "id,y\n2,0\n3,0\n1,1\n"),
 			Train:    array(t, []bool{true, false, true}, 3), Val: array(t, []uint8{0, 1, 0}, 3),
 		},
 	} {
@@ -39,7 +40,7 @@ func TestFirstID(t *testing.T) {
 		want string
 	}{
 		{
-			list{Path: put(t, "zero.csv", "1,2\n0,1\n"), FirstID: 1},
+			list{Path: graphtest.File(t, "zero.csv", "1,2\n0,1\n"), FirstID: 1},
 			"zero.csv:2: source: 0 is not a vertex id from --first-id 1 on",
 		},
 		{
@@ -51,7 +52,7 @@ func TestFirstID(t *testing.T) {
 			"entry 2: vertex 4 is out of the range of 3 vertices: give ids from 1 to 3",
 		},
 		{
-			list{Path: edges, FirstID: 1, Labels: put(t, "y.csv", "id,y\n0,0\n1,1\n2,0\n")},
+			list{Path: edges, FirstID: 1, Labels: graphtest.File(t, "y.csv", "id,y\n0,0\n1,1\n2,0\n")},
 			`"0" is not the id of a vertex, from 1 and below `,
 		},
 		{
@@ -69,11 +70,11 @@ func TestFirstID(t *testing.T) {
 // TestPerhapsFrom1: what cannot be meant where ids count from 0 leads on to first-id; else a warning does.
 func TestPerhapsFrom1(t *testing.T) {
 	const leads = "vertex 0 has no edge: where ids count from 1, give --first-id 1"
-	edges := put(t, "e.csv", "1,2\n3,1\n2,3\n")
+	edges := graphtest.File(t, "e.csv", "1,2\n3,1\n2,3\n")
 	for _, o := range []list{
 		{Features: array(t, []float32{10, 20, 30}, 3, 1)},
 		{Labels: array(t, []int64{1, 0, 0}, 3)},
-		{Labels: put(t, "y.csv", "id,y\n2,0\n3,0\n1,1\n")},
+		{Labels: graphtest.File(t, "y.csv", "id,y\n2,0\n3,0\n1,1\n")},
 		{Train: array(t, []bool{true, false, true}, 3)},
 		{Vertices: 3},
 	} {
@@ -83,7 +84,7 @@ func TestPerhapsFrom1(t *testing.T) {
 	}
 	for _, o := range []list{
 		{Path: edges, Features: array(t, []float32{10, 20}, 2, 1)},
-		{Path: put(t, "zero.csv", "1,2\n0,3\n"), Features: array(t, []float32{10, 20, 30}, 3, 1)},
+		{Path: graphtest.File(t, "zero.csv", "1,2\n0,3\n"), Features: array(t, []float32{10, 20, 30}, 3, 1)},
 		{Path: edges, FirstID: 1, Features: array(t, []float32{10, 20}, 2, 1)},
 	} {
 		_, err := readList(o)

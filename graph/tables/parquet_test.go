@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/alloctest"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -102,7 +103,7 @@ func TestParquetPages(t *testing.T) {
 	for version := 1; version <= 2; version++ {
 		content := tableOf(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version),
 			parquet.MaxRowsPerRowGroup(n/3))
-		g, err := openList(list{Path: put(t, "edges.parquet", content)})
+		g, err := openList(list{Path: graphtest.File(t, "edges.parquet", content)})
 		require.NoError(t, err)
 		var edges graph.Edges
 		err = g.Relations[0].Each(func(e graph.Edges) error {
@@ -128,7 +129,7 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 		{tableOf(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: target: the id is empty`},
 		{tableOf(t, []plainEdge{}), "has no edge"},
 	} {
-		path := put(t, "edges.parquet", c.content)
+		path := graphtest.File(t, "edges.parquet", c.content)
 		_, err := readList(list{Path: path})
 		assert.RefusedFor(t, err, path, c.want)
 	}
@@ -137,7 +138,7 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 // allocated reads the file, which must be refused, and returns the bytes that it took.
 func allocated(t *testing.T, content string) uint64 {
 	t.Helper()
-	path := put(t, "edges.parquet", content)
+	path := graphtest.File(t, "edges.parquet", content)
 	var err error
 	took := alloctest.Bytes(func() { _, err = readList(list{Path: path}) })
 	assert.Refused(t, err, "")
@@ -177,7 +178,7 @@ type realLabel struct {
 // TestParquetLabels: a column of labels has names of classes, class ids or values, as in text.
 func TestParquetLabels(t *testing.T) {
 	word, one := func(s string) *string { return &s }, func(y int64) *int64 { return &y }
-	edges := put(t, "e.csv", "0,1\n1,2\n2,0\n")
+	edges := graphtest.File(t, "e.csv", "0,1\n1,2\n2,0\n")
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
 		file string
@@ -203,7 +204,7 @@ func TestParquetLabels(t *testing.T) {
 			graph.Labels{Columns: 1, Values: []float32{1.5, nan, 0}},
 		},
 	} {
-		g, err := readList(list{Path: edges, Labels: put(t, name+".parquet", c.file)})
+		g, err := readList(list{Path: edges, Labels: graphtest.File(t, name+".parquet", c.file)})
 		require.NoError(t, err, name)
 		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
 	}
@@ -211,7 +212,7 @@ func TestParquetLabels(t *testing.T) {
 		"whole as values": tableOf(t, []realLabel{{1}, {math.NaN()}, {0}}),
 		"ids as values":   tableOf(t, []gapLabel{{one(1)}, {nil}, {one(0)}}),
 	} {
-		g, err := readList(list{Path: edges, Labels: put(t, "v.parquet", file), Values: true})
+		g, err := readList(list{Path: edges, Labels: graphtest.File(t, "v.parquet", file), Values: true})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if diff := cmp.Diff(graph.Labels{Columns: 1, Values: []float32{1, nan, 0}}, g.Labels,
@@ -222,7 +223,7 @@ func TestParquetLabels(t *testing.T) {
 	const text = `column "kind" holds text, and values to predict are numbers; leave --values out`
 	_, err := readList(list{
 		Path:   edges,
-		Labels: put(t, "k.parquet", tableOf(t, []namedLabel{{word("b")}, {nil}, {word("a")}})),
+		Labels: graphtest.File(t, "k.parquet", tableOf(t, []namedLabel{{word("b")}, {nil}, {word("a")}})),
 		Values: true,
 	})
 	assert.Refused(t, err, text)
@@ -236,7 +237,7 @@ func TestParquetLabels(t *testing.T) {
 		`"9000000" is not the id of`:       tableOf(t, []besideLabel{{9000000, "b"}}),
 		"a Parquet file that is cut short": tableOf(t, []numberLabel{{1}, {0}, {0}})[:40],
 	} {
-		_, err := readList(list{Path: edges, Labels: put(t, "y.parquet", file)})
+		_, err := readList(list{Path: edges, Labels: graphtest.File(t, "y.parquet", file)})
 		assert.Refused(t, err, want)
 	}
 }

@@ -2,9 +2,7 @@ package tables
 
 import (
 	"bytes"
-	"compress/gzip"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/columns"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
@@ -24,10 +23,7 @@ import (
 // files writes files into a folder of the test, in which it goes on.
 func files(t *testing.T, all map[string]string) {
 	t.Helper()
-	t.Chdir(t.TempDir())
-	for name, text := range all {
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-	}
+	t.Chdir(graphtest.Files(t, all))
 }
 
 // read reads a graph in memory and by way of a store, which must be the same.
@@ -282,12 +278,9 @@ func TestParquet(t *testing.T) {
 
 // TestGzip: a table may be compressed, and needs no row for a vertex of the edges but one.
 func TestGzip(t *testing.T) {
-	var file bytes.Buffer
-	z := gzip.NewWriter(&file)
-	_, err := z.Write([]byte("id\tx\na\t1\n"))
-	require.NoError(t, err)
-	require.NoError(t, z.Close())
-	files(t, map[string]string{"v.tsv.gz": file.String(), "e.tsv": "source\ttarget\na\tb c\n"})
+	files(t, map[string]string{
+		"v.tsv.gz": graphtest.Zipped(t, "id\tx\na\t1\n"), "e.tsv": "source\ttarget\na\tb c\n",
+	})
 	g := read(t, Options{Edges: []string{"e.tsv"}, Vertices: []string{"v.tsv.gz"}})
 	assert.Equal(t, []string{"a", "b c"}, g.Names)
 	assert.Equal(t, []float32{1, 0, 1, 1}, g.Features.Dense)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
@@ -39,7 +40,7 @@ func TestWrite(t *testing.T) {
 	for k := range wide {
 		wide[k] = float64(k % 2)
 	}
-	pairs, x, y := put(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
+	pairs, x, y := graphtest.File(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
 	split := func(g *graph.Graph) error { return g.MakeSplits("random:50/25/25", 2, 7) }
 	words := "id,label\n"
 	for v := range vertices {
@@ -54,17 +55,17 @@ func TestWrite(t *testing.T) {
 		"vertices given": {o: list{Path: pairs, Vertices: 5000}},
 		"symmetric":      {o: list{Path: pairs}, symmetrize: true},
 		"weights": {o: list{
-			Path:     put(t, "weighted.csv", weighted.String()),
+			Path:     graphtest.File(t, "weighted.csv", weighted.String()),
 			Features: x, Labels: y,
 		}},
 		"weights, both": {
-			o: list{Path: put(t, "both.csv", weighted.String()), Features: x}, symmetrize: true,
+			o: list{Path: graphtest.File(t, "both.csv", weighted.String()), Features: x}, symmetrize: true,
 		},
 		"features": {o: list{
-			Path: put(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"},
+			Path: graphtest.File(t, "featured.csv", featured.String()), EdgeFeatures: []string{"b", "a"},
 		}},
 		"all columns": {o: list{
-			Path: put(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"},
+			Path: graphtest.File(t, "all.csv", featured.String()), EdgeFeatures: []string{"b", "a", "weight"},
 		}, symmetrize: true},
 		"given split": {o: list{Path: pairs, Labels: y, Train: array(t, marks, vertices)}},
 		"a rule": {
@@ -79,11 +80,11 @@ func TestWrite(t *testing.T) {
 			o: list{Path: pairs, Features: array(t, make([]float32, 300*vertices), vertices, 300)},
 		},
 		"text": {o: list{
-			Path: pairs, Features: put(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
-			Labels: put(t, "words.csv", words),
+			Path: pairs, Features: graphtest.File(t, "x.csv", strings.Repeat("1,2.5\n", vertices)),
+			Labels: graphtest.File(t, "words.csv", words),
 		}},
 		"names": {
-			o:          list{Path: pairs, Strings: true, Labels: put(t, "words.csv", words)},
+			o:          list{Path: pairs, Strings: true, Labels: graphtest.File(t, "words.csv", words)},
 			symmetrize: true,
 		},
 	} {
@@ -108,7 +109,7 @@ func TestWrite(t *testing.T) {
 
 // TestWriteRefuses: what is refused names the file, and nothing is left.
 func TestWriteRefuses(t *testing.T) {
-	pairs := put(t, "list.txt", "0 1\n1 2\n")
+	pairs := graphtest.File(t, "list.txt", "0 1\n1 2\n")
 	nan := array(t, []float32{1, 2, float32(math.NaN())}, 3, 1)
 	short, flat := array(t, []float32{1, 2}, 2, 1), array(t, []float32{1, 2, 3}, 3)
 	for want, o := range map[string]list{
@@ -130,7 +131,7 @@ func TestWriteRefuses(t *testing.T) {
 
 // TestFullDiskIsNoRefusal: where edges cannot be kept, the list of edges is not to blame.
 func TestFullDiskIsNoRefusal(t *testing.T) {
-	g, err := openList(list{Path: put(t, "list.txt", "0 1\n1 2\n")})
+	g, err := openList(list{Path: graphtest.File(t, "list.txt", "0 1\n1 2\n")})
 	require.NoError(t, err)
 	err = g.Relations[0].Each(func(graph.Edges) error { return syscall.ENOSPC })
 	if !errors.Is(err, syscall.ENOSPC) || refusal.Is(err) || strings.Contains(err.Error(), "list.txt") {

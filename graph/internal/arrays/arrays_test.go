@@ -6,7 +6,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
@@ -97,42 +96,34 @@ func TestNewCSRRefuses(t *testing.T) {
 }
 
 func TestLabels(t *testing.T) {
-	got, err := Labels(array(t, "<i4", []int32{0, 2, -1}, 3))
-	if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1}}, got); diff != "" || err != nil {
-		t.Errorf("classes: error %v (-want +got):\n%s", err, diff)
-	}
-	got, err = Labels(array(t, "|b1", []byte{0, 1, 1, 0}, 2, 2))
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" ||
-		err != nil {
-		t.Errorf("matrix: error %v (-want +got):\n%s", err, diff)
-	}
-	got, err = Labels(array(t, "<i4", []int32{-1, -1}, 2))
-	if diff := cmp.Diff(graph.Labels{}, got); diff != "" || err != nil {
-		t.Errorf("no label at all: error %v (-want +got):\n%s", err, diff)
-	}
 	nan := float32(math.NaN())
-	got, err = Labels(array(t, "<f4", []float32{nan, 1, nan, nan}, 2, 2))
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{nan, 1, nan, nan}}, got,
-		cmpopts.EquateNaNs()); diff != "" || err != nil {
-		t.Errorf("labels that are missing: error %v (-want +got):\n%s", err, diff)
-	}
-	// Floats are values to predict, but for a matrix of 0 and 1
-	for _, c := range []struct {
-		values []float32
-		shape  []int
+	values := func(columns int, x ...float32) graph.Labels { return graph.Labels{Columns: columns, Values: x} }
+	for name, c := range map[string]struct {
+		of   *npy.Array
+		want graph.Labels
 	}{
-		{[]float32{0, 1, 2}, []int{3}},
-		{[]float32{0, nan, 1}, []int{3, 1}},
-		{[]float32{0, 1, .5, nan}, []int{2, 2}},
+		"classes": {
+			array(t, "<i4", []int32{0, 2, -1}, 3), graph.Labels{Classes: 3, Class: []int64{0, 2, -1}},
+		},
+		"no label": {array(t, "<i4", []int32{-1, -1}, 2), graph.Labels{}},
+		"several": {
+			array(t, "|b1", []byte{0, 1, 1, 0}, 2, 2), graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}},
+		},
+		"missing": {
+			array(t, "<f4", []float32{nan, 1, nan, nan}, 2, 2),
+			graph.Labels{Classes: 2, Multi: []float32{nan, 1, nan, nan}},
+		},
+		// Floats are values to predict, but for a matrix of 0 and 1
+		"floats":   {array(t, "<f4", []float32{0, 1, 2}, 3), values(1, 0, 1, 2)},
+		"a column": {array(t, "<f4", []float32{0, nan, 1}, 3, 1), values(1, 0, nan, 1)},
+		"a matrix": {array(t, "<f4", []float32{0, 1, .5, nan}, 2, 2), values(2, 0, 1, .5, nan)},
 	} {
-		got, err = Labels(array(t, "<f4", c.values, c.shape...))
-		want := graph.Labels{Columns: len(c.values) / c.shape[0], Values: c.values}
-		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || err != nil {
-			t.Errorf("values of shape %v: error %v (-want +got):\n%s", c.shape, err, diff)
-		}
+		got, err := Labels(c.of)
+		assert.NoError(t, err, name)
+		assert.EqualBy(t, c.want, got, cmpopts.EquateNaNs())
 	}
 	for _, x := range []float64{math.Nextafter(1, 2), -.5, -2, 2} { // no class ids of two vertices
-		if got, err = WholeLabels(array(t, "<f8", []float64{x, 0}, 2), 2); err != nil || got.Columns != 1 {
+		if got, err := WholeLabels(array(t, "<f8", []float64{x, 0}, 2), 2); err != nil || got.Columns != 1 {
 			t.Errorf("the label %v: %+v, error %v", x, got, err)
 		}
 	}
@@ -153,17 +144,22 @@ func TestLabels(t *testing.T) {
 
 // Class ids that are floats are taken where they are whole numbers, to the last bit.
 func TestWholeLabels(t *testing.T) {
-	nan := math.NaN()
-	for name, a := range map[string]*npy.Array{
-		"a vector": array(t, "<f8", []float64{0, 2, nan, -1}, 4),
-		"a column": array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1),
-		"integers": array(t, "<i8", []int64{0, 2, -1, -1}, 4),
+	nan, classes := math.NaN(), graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}
+	for _, c := range []struct {
+		of   *npy.Array
+		want graph.Labels
+	}{
+		{array(t, "<f8", []float64{0, 2, nan, -1}, 4), classes},
+		{array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1), classes},
+		{array(t, "<i8", []int64{0, 2, -1, -1}, 4), classes},
+		{
+			array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2),
+			graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}},
+		},
 	} {
-		got, err := WholeLabels(a, a.Shape[0])
-		if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}, got); diff != "" ||
-			err != nil {
-			t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
-		}
+		got, err := WholeLabels(c.of, c.of.Shape[0])
+		assert.NoError(t, err)
+		assert.Equal(t, c.want, got)
 	}
 	for want, a := range map[string]*npy.Array{
 		"label +Inf of vertex 0: values":   array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
@@ -172,35 +168,33 @@ func TestWholeLabels(t *testing.T) {
 		_, err := WholeLabels(a, a.Shape[0])
 		assert.Refused(t, err, want)
 	}
-	got, err := WholeLabels(array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2), 2)
-	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" ||
-		err != nil {
-		t.Errorf("several labels: error %v (-want +got):\n%s", err, diff)
-	}
 }
 
 // The parts of splits come with a list for each split, or not at all.
 func TestSplits(t *testing.T) {
 	names, labels := [3]string{"a", "b", "c"}, &graph.Labels{Classes: 1, Class: []int64{0, 0, 0, -1}}
-	got, err := Splits([3][][]int64{{{0}, {1}}, nil, {{1}, {2}}}, names, labels)
-	want := []graph.Split{
-		{Train: []int64{0}, Val: []int64{}, Test: []int64{1}},
-		{Train: []int64{1}, Val: []int64{}, Test: []int64{2}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("error %v (-want +got):\n%s", err, diff)
-	}
-	// One list serves all splits, as WikiCS's test vertices do.
-	got, err = Splits([3][][]int64{{{0}}, {{1}, {2}}, nil}, names, labels)
-	want = []graph.Split{
-		{Train: []int64{0}, Val: []int64{1}, Test: []int64{}},
-		{Train: []int64{0}, Val: []int64{2}, Test: []int64{}},
-	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("one for all: error %v (-want +got):\n%s", err, diff)
-	}
-	if got, err := Splits([3][][]int64{}, names, labels); got != nil || err != nil {
-		t.Errorf("none: %v, %v", got, err)
+	none := []int64{}
+	for _, c := range []struct {
+		parts [3][][]int64
+		want  []graph.Split
+	}{
+		{[3][][]int64{}, nil},
+		{
+			[3][][]int64{{{0}, {1}}, nil, {{1}, {2}}},
+			[]graph.Split{
+				{Train: []int64{0}, Val: none, Test: []int64{1}}, {Train: []int64{1}, Val: none, Test: []int64{2}},
+			},
+		},
+		{ // one list serves all splits, as WikiCS's test vertices do
+			[3][][]int64{{{0}}, {{1}, {2}}, nil},
+			[]graph.Split{
+				{Train: []int64{0}, Val: []int64{1}, Test: none}, {Train: []int64{0}, Val: []int64{2}, Test: none},
+			},
+		},
+	} {
+		got, err := Splits(c.parts, names, labels)
+		assert.NoError(t, err)
+		assert.Equal(t, c.want, got)
 	}
 	for want, parts := range map[string][3][][]int64{
 		"b: a split without training vertices": {nil, {{0}}, nil},

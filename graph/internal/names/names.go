@@ -1,4 +1,5 @@
-// Package names numbers vertices that are known by name, in the order in which the names appear.
+// Package names numbers vertices that are known by name, in the order in which the names appear, and collects
+// the edges of relations between them that are known by name, too.
 package names
 
 import (

@@ -1,20 +1,18 @@
-// Package relations collects the edges of relations that are known by name, between entities that are, too.
-package relations
+package names
 
 import (
 	"fmt"
 
 	"weft/graph"
-	"weft/graph/internal/names"
 	"weft/internal/memory"
 )
 
 // EntityType is the type of all vertices.
 const EntityType = "entity"
 
-// Table has the entities and the relations that appeared, and the edges of these.
-type Table struct {
-	Entities *names.Table
+// Relations has the entities and the relations that appeared by name, and the edges of these.
+type Relations struct {
+	Entities *Table
 	All      []Relation // by number
 
 	numbers map[string]int
@@ -26,12 +24,12 @@ type Relation struct {
 	Edges graph.Edges
 }
 
-// NewTable returns a table without edges.
-func NewTable() *Table { return &Table{Entities: names.NewTable(), numbers: map[string]int{}} }
+// NewRelations are none, between no entities.
+func NewRelations() *Relations { return &Relations{Entities: NewTable(), numbers: map[string]int{}} }
 
 // Number returns the number of a relation, the next one where it appears for the first time. What exceeds the
 // memory is an error.
-func (t *Table) Number(name []byte) (int, error) {
+func (t *Relations) Number(name []byte) (int, error) {
 	if k, known := t.numbers[string(name)]; known {
 		return k, nil
 	}
@@ -52,7 +50,7 @@ func (r *Relation) Add(source, target int32) (err error) {
 }
 
 // Edges is how many edges the relations have.
-func (t *Table) Edges() (n int64) {
+func (t *Relations) Edges() (n int64) {
 	for _, r := range t.All {
 		n += int64(r.Edges.Len())
 	}
@@ -61,7 +59,7 @@ func (t *Table) Edges() (n int64) {
 
 // TooMany refuses more relations than a file of so many triples has: each costs it one triple, and the graph
 // a row for each entity.
-func (t *Table) TooMany(triples int64) error {
+func (t *Relations) TooMany(triples int64) error {
 	const rowsOfAnyFile, rowsOfATriple = 1 << 22, 1 << 10
 	if rows := int64(len(t.Entities.Names)) * int64(len(t.All)); rows > rowsOfAnyFile+rowsOfATriple*triples {
 		return fmt.Errorf("%d entities and %d relations, with only %d triples", len(t.Entities.Names),
@@ -73,7 +71,7 @@ func (t *Table) TooMany(triples int64) error {
 // Take returns the relations under their names, which called makes of those in the source, and empties the
 // table of edges. It refuses them if there is no memory for them and their reverse relations. Notes name
 // those that are called otherwise.
-func (t *Table) Take(
+func (t *Relations) Take(
 	called func(name string) string,
 ) (relations []graph.Relation, notes []string, err error) {
 	const bound, source = 8, 4
@@ -96,7 +94,7 @@ func (t *Table) Take(
 
 // Names returns what the relations are called, with a number where a name is taken, or that of the reverse
 // relation. A note has the source's name of each that has a number.
-func (t *Table) Names(called func(name string) string) (all, notes []string) {
+func (t *Relations) Names(called func(name string) string) (all, notes []string) {
 	taken, last := map[string]bool{}, map[string]int{}
 	for _, r := range t.All {
 		short := called(r.Name)
