@@ -219,10 +219,10 @@ func (r *Relation) checkRows(files relationFiles, vertex int, edge int64, whole 
 	if d == indices {
 		return nil
 	}
-	if k := notFinite(r.Weights); k >= 0 {
+	if k := NotFinite(r.Weights); k >= 0 {
 		return flawf(files.weights, "the weight of edge %d is %v", edge+int64(k), r.Weights[k])
 	}
-	if k := notFinite(r.EdgeFeatures); k >= 0 {
+	if k := NotFinite(r.EdgeFeatures); k >= 0 {
 		return flawf(files.features, "edge %d has the value %v in column %d",
 			edge+int64(k/r.EdgeColumns), r.EdgeFeatures[k], k%r.EdgeColumns)
 	}
@@ -275,7 +275,7 @@ func (f *Features) check(vertices int, d depth) error {
 	if d == indices {
 		return nil
 	}
-	if k := notFinite(f.Data); k >= 0 {
+	if k := NotFinite(f.Data); k >= 0 {
 		return flawf(featuresDataFile, "stored value %d is %v", k, f.Data[k])
 	}
 	return nil
@@ -283,7 +283,7 @@ func (f *Features) check(vertices int, d depth) error {
 
 // checkFeatureRows checks rows of dense features, of which the first belongs to vertex first.
 func checkFeatureRows(first int, rows []float32, columns int) error {
-	if k := notFinite(rows); k >= 0 {
+	if k := NotFinite(rows); k >= 0 {
 		return flawf(featuresFile, "vertex %d has the value %v in column %d", first+k/columns,
 			rows[k], k%columns)
 	}
@@ -476,8 +476,8 @@ func misplaced[T int32 | int64](ids []T, k int, limit T) string {
 	return fmt.Sprintf("id %d follows %d, but ids ascend", ids[k], ids[k-1])
 }
 
-// notFinite returns the position of the first NaN or infinity, or −1.
-func notFinite(values []float32) int {
+// NotFinite returns the position of the first NaN or infinity, or −1.
+func NotFinite(values []float32) int {
 	for k, x := range values {
 		if x-x != 0 { // NaN for both, and for nothing else
 			return k

@@ -18,6 +18,16 @@ type Edges struct {
 // Len returns the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
+// Append appends the k-th of other edges, which have as many features.
+func (e *Edges) Append(from *Edges, k int) {
+	e.Source, e.Target = append(e.Source, from.Source[k]), append(e.Target, from.Target[k])
+	if from.Weights != nil {
+		e.Weights = append(e.Weights, from.Weights[k])
+	}
+	n := from.FeatureColumns
+	e.Features = append(e.Features, from.Features[k*n:(k+1)*n]...)
+}
+
 // CheckEnds refuses an end outside the range of so many sources or targets. first is the number of the first
 // edge, of a part of a list.
 func (e *Edges) CheckEnds(first int64, sources, targets int) error {

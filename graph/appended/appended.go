@@ -156,10 +156,8 @@ func (r *Rows) check(t *graph.VertexType, width int) error {
 	case f.Sparse():
 		values = f.Data
 	}
-	for _, x := range values {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return refusal.Errorf("a feature of a new vertex of %s is not finite", t.Type)
-		}
+	if graph.NotFinite(values) >= 0 {
+		return refusal.Errorf("a feature of a new vertex of %s is not finite", t.Type)
 	}
 	return nil
 }
@@ -176,12 +174,8 @@ func checkEdges(r *graph.Relation, e *graph.Edges) error {
 		return refusal.Errorf("%d edges with %d feature values, where the graph's have %d features each", n,
 			len(e.Features), r.EdgeColumns)
 	}
-	for _, values := range [][]float32{e.Weights, e.Features} {
-		if slices.ContainsFunc(values, func(x float32) bool {
-			return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)
-		}) {
-			return refusal.Errorf("a weight or a feature is not finite")
-		}
+	if graph.NotFinite(e.Weights) >= 0 || graph.NotFinite(e.Features) >= 0 {
+		return refusal.Errorf("a weight or a feature is not finite")
 	}
 	return nil
 }

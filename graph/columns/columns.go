@@ -80,24 +80,6 @@ func (c *Column) Width() int {
 	return n
 }
 
-// FeatureNames are the names of the column's features, such as age, city=Rome and age missing.
-func (c *Column) FeatureNames() (names []string) {
-	if c.Kind == Category {
-		for _, value := range c.Categories {
-			names = append(names, c.Name+"="+value)
-		}
-	} else {
-		names = append(names, c.Name)
-	}
-	for _, cycle := range c.Cycles {
-		names = append(names, c.Name+" "+string(cycle)+" sin", c.Name+" "+string(cycle)+" cos")
-	}
-	if c.Gaps {
-		names = append(names, c.Name+" missing")
-	}
-	return names
-}
-
 // missing are the words, in lower case, for a value that is not there: those that pandas.read_csv knows.
 var missing = map[string]bool{
 	"": true, "na": true, "n/a": true, "#n/a": true, "#na": true, "#n/a n/a": true, "<na>": true, "nan": true,
@@ -224,19 +206,6 @@ func (l List) Width() (n int) {
 		n += l[i].Width()
 	}
 	return n
-}
-
-// FeatureNames are the names of the features of all columns.
-func (l List) FeatureNames() (names []string) {
-	for i := range l {
-		names = append(names, l[i].FeatureNames()...)
-	}
-	return names
-}
-
-// Index is the place of the column of that name, −1 where there is none.
-func (l List) Index(name string) int {
-	return slices.IndexFunc(l, func(c Column) bool { return c.Name == name })
 }
 
 // Places are the places of the columns by their names.

@@ -99,15 +99,8 @@ func (r *relation) mask(name string, use func(edge int64) error) error {
 func without(e graph.Edges, held []bool) graph.Edges {
 	rest := graph.Edges{FeatureColumns: e.FeatureColumns}
 	for k, out := range held {
-		if out {
-			continue
-		}
-		rest.Source, rest.Target = append(rest.Source, e.Source[k]), append(rest.Target, e.Target[k])
-		if e.Weights != nil {
-			rest.Weights = append(rest.Weights, e.Weights[k])
-		}
-		if e.Features != nil {
-			rest.Features = append(rest.Features, e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...)
+		if !out {
+			rest.Append(&e, k)
 		}
 	}
 	return rest

@@ -227,7 +227,7 @@ func (w *whole) Next() ([]float32, error) {
 		return nil, refusal.Errorf("%s: more rows than the %d announced; %s", w.where(w.want), w.want,
 			fetchAgain)
 	}
-	if k := arrays.NotFinite(rows); w.finite && k >= 0 {
+	if k := graph.NotFinite(rows); w.finite && k >= 0 {
 		return nil, refusal.Errorf("%s: column %d is %v, where all features are numbers; %s",
 			w.where(w.at+int64(k/columns)), k%columns, rows[k], fetchAgain)
 	}

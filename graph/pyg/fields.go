@@ -250,14 +250,8 @@ func (s *store) byType() ([]*store, error) {
 		}
 	}
 	err = s.edges.Each(func(e graph.Edges) error {
-		columns := e.FeatureColumns
-		for k, source := range e.Source {
-			r := lists[kinds[at+k]]
-			r.Source, r.Target = append(r.Source, source), append(r.Target, e.Target[k])
-			if e.Weights != nil {
-				r.Weights = append(r.Weights, e.Weights[k])
-			}
-			r.Features = append(r.Features, e.Features[k*columns:(k+1)*columns]...)
+		for k := range e.Source {
+			lists[kinds[at+k]].Append(&e, k)
 		}
 		at += e.Len()
 		return nil

@@ -31,13 +31,6 @@ func MaxVertices(edges int) int64 { return min(math.MaxInt32, MaxClaims(edges)) 
 // type, as each has a row for it. Held are its edges, and the rows of features or labels that it has.
 func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
 
-// NotFinite returns the position of the first value that is NaN or infinite, −1 if there is none.
-func NotFinite(values []float32) int {
-	return slices.IndexFunc(values, func(x float32) bool {
-		return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)
-	})
-}
-
 // WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
 // Floats that are no class ids are values to predict. There are fewer classes than so many vertices, those of
 // all graphs that have the same classes.

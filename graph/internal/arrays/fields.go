@@ -111,7 +111,7 @@ func (f Fields) countEdges(key string, shape []int) (int, error) {
 
 // checkFiniteWeights refuses weights that are no finite numbers, of which the first is that of edge first.
 func (f Fields) checkFiniteWeights(w []float32, first int) error {
-	if k := NotFinite(w); k >= 0 {
+	if k := graph.NotFinite(w); k >= 0 {
 		return f.refusef(weightsKey, "edge %d of the file has the weight %v", first+k, w[k])
 	}
 	return nil
@@ -134,7 +134,7 @@ func (f Fields) edgeColumns(shape []int, edges int) (int, error) {
 // checkEdgeFeatures refuses features that are no finite numbers, of which the first row is that of edge
 // first.
 func (f Fields) checkEdgeFeatures(rows []float32, columns, first int) error {
-	if k := NotFinite(rows); k >= 0 {
+	if k := graph.NotFinite(rows); k >= 0 {
 		return f.refusef(edgeFeaturesKey, "edge %d of the file has the value %v in column %d",
 			first+k/columns, rows[k], k%columns)
 	}

@@ -189,7 +189,7 @@ func (c *collector) count(values []float32) (nonzero int) {
 
 // CheckFinite refuses features that are no finite numbers, of which the first row is that of vertex first.
 func CheckFinite(values []float32, columns, first int) error {
-	if k := NotFinite(values); k >= 0 {
+	if k := graph.NotFinite(values); k >= 0 {
 		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite", k%columns,
 			first+k/columns, values[k])
 	}

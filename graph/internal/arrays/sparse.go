@@ -70,7 +70,7 @@ func columnOutside(id, columns int64) error {
 
 // checkValues refuses values that are not finite, the first of which is value first of the matrix.
 func checkValues(values []float32, first int) error {
-	if k := NotFinite(values); k >= 0 {
+	if k := graph.NotFinite(values); k >= 0 {
 		return refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite",
 			first+k, values[k])
 	}
