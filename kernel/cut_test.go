@@ -170,42 +170,43 @@ func TestSumsCountTheirBytes(t *testing.T) {
 	assert.Equal(t, result, inTiles[Accumulate]-inTiles[Replace], "bytes that tiles are added to")
 }
 
+// peakOf is the peak of sums over a matrix with scattered entries, whose tiles are small: of a run or a plan,
+// of SpMM or, where bounds are given, of SpMMRows between them.
+func peakOf(n, degree int, near, plan, uncut bool, bounds ...int) int64 {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := withTiles(1, 64<<10, memory)
+	a := scattered(team, rand.New(rand.NewPCG(6, 6)), n, n, degree, false)
+	if near {
+		clear(a.Indices.Int32s())
+	}
+	x, z := memory.New(tensor.Activations, n, 100), memory.New(tensor.Activations, n, 100)
+	team.Uncut = uncut
+	if plan {
+		team.backend = nothing{}
+	}
+	if len(bounds) == 0 {
+		team.SpMM(z, a, x, Scales{}, Replace)
+	}
+	for k := 1; k < len(bounds); k++ {
+		team.SpMMRows(z, a, x, Scales{}, Replace, bounds[k-1], bounds[k])
+	}
+	return memory.Peak()
+}
+
 // TestPlanTakesTiles: a plan takes as much memory as a run, whether the run uses tiles or finds that sources
 // are near each other. Neither takes memory for tiles that sizes or Uncut rule out.
 func TestPlanTakesTiles(t *testing.T) {
-	peak := func(n, degree int, near, plan, uncut bool) int {
-		memory := tensor.NewMeter()
-		defer memory.Close()
-		team := withTiles(1, 64<<10, memory)
-		a := scattered(team, rand.New(rand.NewPCG(6, 6)), n, n, degree, false)
-		if near {
-			clear(a.Indices.Int32s())
-		}
-		x, z := memory.New(tensor.Activations, n, 100), memory.New(tensor.Activations, n, 100)
-		team.Uncut = uncut
-		if plan {
-			team.backend = nothing{}
-		}
-		team.SpMM(z, a, x, Scales{}, Replace)
-		return int(memory.Peak())
-	}
 	for _, test := range []struct {
 		n, degree int
 		cut       bool
 	}{{2000, 2, false}, {2000, 150, true}, {256, 150, true}} {
-		whole, plan := peak(test.n, test.degree, false, true, true),
-			peak(test.n, test.degree, false, true, false)
-		if (plan > whole) != test.cut {
-			t.Errorf("%+v: the peak of a plan is %d, %d without tiles", test, plan, whole)
-		}
+		whole := peakOf(test.n, test.degree, false, true, true)
+		plan := peakOf(test.n, test.degree, false, true, false)
+		assert.Equal(t, test.cut, plan > whole, "%+v: a plan's peak is %d, %d without tiles", test, plan, whole)
 		for _, near := range []bool{false, true} {
-			if run := peak(test.n, test.degree, near, false, false); run != plan {
-				t.Errorf("%+v, rows near each other %v: the peak is %d of a run, %d of a plan",
-					test, near, run, plan)
-			}
-			if run := peak(test.n, test.degree, near, false, true); run != whole {
-				t.Errorf("%+v: the peak is %d of a run without tiles, %d of its plan", test, run, whole)
-			}
+			assert.Equal(t, plan, peakOf(test.n, test.degree, near, false, false), "%+v, near %v", test, near)
+			assert.Equal(t, whole, peakOf(test.n, test.degree, near, false, true), "%+v, without tiles", test)
 		}
 	}
 }
@@ -213,31 +214,10 @@ func TestPlanTakesTiles(t *testing.T) {
 // TestRowsAreNotTiled: SpMMRows takes no memory for tiles where SpMM would, neither in a plan, whose ranges
 // of rows are others, nor in a run.
 func TestRowsAreNotTiled(t *testing.T) {
-	peak := func(plan, uncut bool, bounds ...int) int64 {
-		memory := tensor.NewMeter()
-		defer memory.Close()
-		team := withTiles(1, 64<<10, memory)
-		const n = 2000
-		a := scattered(team, rand.New(rand.NewPCG(8, 8)), n, n, 150, false)
-		x, z := memory.New(tensor.Activations, n, 100), memory.New(tensor.Activations, n, 100)
-		team.Uncut = uncut
-		if plan {
-			team.backend = nothing{}
-		}
-		for k := range len(bounds) - 1 {
-			team.SpMMRows(z, a, x, Scales{}, Replace, bounds[k], bounds[k+1])
-		}
-		return memory.Peak()
-	}
-	want := peak(false, true, 0, 2000)
-	for _, got := range []int64{
-		peak(true, false, 0, 1000, 2000), peak(false, false, 0, 40, 2000),
-		peak(false, false, 0, 2000),
-	} {
-		if got != want {
-			t.Errorf("the peak is %d, %d without tiles", got, want)
-		}
-	}
+	want := peakOf(2000, 150, false, false, true, 0, 2000)
+	assert.Equal(t, want, peakOf(2000, 150, false, true, false, 0, 1000, 2000))
+	assert.Equal(t, want, peakOf(2000, 150, false, false, false, 0, 40, 2000))
+	assert.Equal(t, want, peakOf(2000, 150, false, false, false, 0, 2000))
 }
 
 // TestWhatIsTiled: a large matrix with many scattered entries is tiled. With few entries, with entries that

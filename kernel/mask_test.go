@@ -125,7 +125,8 @@ func TestSparseMaskIsTheDenseOne(t *testing.T) {
 	})
 }
 
-// sparseMask holds the mask of a's entries, and of its transpose's, against that of a dense matrix.
+// sparseMask holds the mask of the entries of a, which has no values, and of its transpose against that of a
+// dense matrix.
 func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	s.t.Helper()
 	ones := *a
@@ -134,36 +135,21 @@ func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	transposed := s.team.Transpose(&ones, tensor.Features)
 	byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(),
 		s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
-	for i := range a.Rows {
-		for k, c := range list(a, i) {
-			if got, want := byRow[int(a.Indptr.Int64s()[i])+k], dense[i*a.Cols+int(c)]; got != want {
-				s.t.Fatalf("entry %d, %d: %v, dense %v", i, c, got, want)
+	held := func(m *kernel.CSR, masks []float32, of func(row, column int) int) {
+		for row := range m.Rows {
+			for k, column := range list(m, row) {
+				got := masks[int(m.Indptr.Int64s()[row])+k]
+				if want := dense[of(row, int(column))]; got != want {
+					s.t.Fatalf("entry %d, %d of %d rows: %v, dense %v", row, column, m.Rows, got, want)
+				}
 			}
 		}
 	}
-	for c := range transposed.Rows {
-		for k, i := range list(transposed, c) {
-			if got, want := byColumn[int(transposed.Indptr.Int64s()[c])+
-				k], dense[int(i)*a.Cols+c]; got != want {
-				s.t.Fatalf("transposed entry %d, %d: %v, dense %v", c, i, got, want)
-			}
-		}
+	held(a, byRow, func(row, column int) int { return row*a.Cols + column })
+	held(transposed, byColumn, func(row, column int) int { return column*a.Cols + row })
+	if !slices.Equal(s.team.MaskEntries(a, mask, kernel.Straight).Floats(), byRow) {
+		s.t.Fatal("the mask of a matrix without values is not that of one with ones")
 	}
-}
-
-// TestMaskOfOnesEntries: a matrix without values has ones, for the mask too.
-func TestMaskOfOnesEntries(t *testing.T) {
-	with(t, func(s *suite) {
-		a := bipartite(s.team, s.r, 30, 40)
-		ones := *a
-		ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
-		s.team.Fill(ones.Values, 1)
-		mask := kernel.NewMask(8, .4, nil)
-		if !slices.Equal(s.team.MaskEntries(a, mask, kernel.Straight).Floats(),
-			s.team.MaskEntries(&ones, mask, kernel.Straight).Floats()) {
-			t.Error("the mask of a matrix without values is not that of one with ones")
-		}
-	})
 }
 
 // TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: inside a

@@ -9,30 +9,46 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a row that is taken apart and added to what z holds, with the same bits on one thread and
-// three.
+// TestHubRow has a long row, the first one or one behind as many rows as there are sources. Its segments are
+// its entries in order, of about 2,000 but for equal ones, which stay together. What they are added to has the
+// same bits on one thread and three.
 func TestHubRow(t *testing.T) {
 	with(t, func(s *suite) {
-		const n, degree, cols = 300, 50_001, 37
-		lists := make([][]int32, n)
-		for range degree {
-			lists[0] = append(lists[0], s.r.Int32N(n))
-		}
-		a := s.rows(n, lists)
-		a.FindSegments()
-		if len(a.Segments) != 25 || !slices.Equal(longRows(a), []int{0}) {
-			t.Fatalf("segments %v", a.Segments)
-		}
-		scales := kernel.Scales{Row: s.normal(n, 1), Col: s.normal(n, 1), Self: s.normal(n, 1)}
-		s.spmm("a hub", a, scales, cols, true)
-		x, start := s.normal(n, cols), s.normal(n, cols)
-		sum := func(threads int) *tensor.Matrix {
-			z := s.copy(start)
-			kernel.NewTeam(threads, s.team.Memory).SpMM(z, a, x, scales, kernel.Accumulate)
-			return z
-		}
-		if !same(sum(1), sum(3)) {
-			t.Error("one and three threads differ")
+		const degree = 50_001
+		for _, c := range []struct{ sources, rows, long, cols, segments int }{
+			{300, 300, 0, 37, 25}, {20, 50, 49, 7, 20}, // one for the entries of each source
+		} {
+			lists := make([][]int32, c.rows)
+			for range degree {
+				lists[c.long] = append(lists[c.long], s.r.Int32N(int32(c.sources)))
+			}
+			a := s.rows(c.sources, lists)
+			a.FindSegments()
+			end := 0
+			for k, part := range a.Segments {
+				if part.Row != c.long || part.Begin != end ||
+					k > 0 && a.Indices.Int32s()[end] == a.Indices.Int32s()[end-1] {
+					t.Fatalf("segments %v", a.Segments)
+				}
+				end = part.End
+			}
+			if end != degree || len(a.Segments) != c.segments {
+				t.Fatalf("segments %v", a.Segments)
+			}
+			scales := kernel.Scales{Col: s.normal(c.sources, 1)}
+			if c.sources == c.rows {
+				scales.Row, scales.Self = s.normal(c.rows, 1), s.normal(c.rows, 1)
+			}
+			s.spmm("a long row", a, scales, c.cols, true)
+			x, start := s.normal(c.sources, c.cols), s.normal(c.rows, c.cols)
+			sum := func(threads int) *tensor.Matrix {
+				z := s.copy(start)
+				kernel.NewTeam(threads, s.team.Memory).SpMM(z, a, x, scales, kernel.Accumulate)
+				return z
+			}
+			if !same(sum(1), sum(3)) {
+				t.Error("one and three threads differ")
+			}
 		}
 	})
 }
@@ -43,20 +59,6 @@ func longRows(a *kernel.CSR) (rows []int) {
 		rows = append(rows, s.Row)
 	}
 	return slices.Compact(rows)
-}
-
-// TestHubRowBehindSources has a hub behind as many rows as there are sources.
-func TestHubRowBehindSources(t *testing.T) {
-	with(t, func(s *suite) {
-		const sources, rows, degree = 20, 50, 50_001
-		lists := make([][]int32, rows)
-		for range degree {
-			lists[rows-1] = append(lists[rows-1], s.r.Int32N(sources))
-		}
-		a := s.rows(sources, lists)
-		a.FindSegments()
-		s.spmm("a hub behind the sources", a, kernel.Scales{Col: s.normal(sources, 1)}, 7, true)
-	})
 }
 
 // TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are
