@@ -16,6 +16,7 @@ import (
 	"github.com/ulikunitz/xz"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
@@ -99,9 +100,8 @@ func lz4Frame(t *testing.T, text string) string {
 // listsFolder writes a folder like apt's, the lists in the given compression.
 func listsFolder(t *testing.T, compression string) string {
 	t.Helper()
-	dir := t.TempDir()
 	const amd64 = "main/binary-amd64/Packages"
-	writeFiles(t, dir, map[string]string{
+	dir := graphtest.Files(t, map[string]string{
 		debianBase + "_InRelease": inRelease("Debian", "bookworm",
 			map[string]string{amd64: mainList}),
 		debianBase + "-updates_InRelease": inRelease("Debian",

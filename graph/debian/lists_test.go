@@ -3,12 +3,11 @@ package debian
 import (
 	"encoding/binary"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
 
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -126,8 +125,7 @@ func FuzzList(f *testing.F) {
 // Packages that exceed the memory are refused while they are read.
 func TestWithoutMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 20))
-	path := filepath.Join(t.TempDir(), "list")
-	require.NoError(t, os.WriteFile(path, []byte(mainList), 0o600))
+	path := graphtest.File(t, "list", mainList)
 	l := list{path: path, size: int64(len(mainList))}
 	assert.RefusedFor(t, l.read(func(entry) {}), path+": needs ", "")
 }

@@ -103,9 +103,8 @@ func TestLists(t *testing.T) {
 
 // TestFile: one file is a graph without a split. Fields are between spaces if the first line has no tab.
 func TestFile(t *testing.T) {
-	g, err := Read(
-		Options{Path: filepath.Join(graphtest.Files(t, map[string]string{"a.txt": "00001 _part 00002\n\n 00002  " +
-			"_part\t00003 \n"}), "a.txt")})
+	path := graphtest.File(t, "a.txt", "00001 _part 00002\n\n 00002  _part\t00003 \n")
+	g, err := Read(Options{Path: path})
 	require.NoError(t, err)
 	if diff := cmp.Diff([]string{"entity,_part,entity[00001→00002 00002→00003]"}, triples(g)); diff != "" ||
 		g.Warnings != nil {
@@ -130,8 +129,7 @@ func TestCalled(t *testing.T) {
 func TestNamesThatCollide(t *testing.T) {
 	g, err := Read(
 		Options{
-			Path: filepath.Join(
-				graphtest.Files(t, map[string]string{"a.txt": "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"}), "a.txt"),
+			Path:       graphtest.File(t, "a.txt", "a\tx/y\tb\na\tx.y\tb\na\trev_x.y\tb\n"),
 			Reciprocal: true,
 		})
 	require.NoError(t, err)
@@ -214,7 +212,7 @@ func TestManyRelations(t *testing.T) {
 		for k := range relations {
 			fmt.Fprintf(&b, "s%d\tp%d\to%d\n", k, k, k)
 		}
-		return filepath.Join(graphtest.Files(t, map[string]string{"a.txt": b.String()}), "a.txt")
+		return graphtest.File(t, "a.txt", b.String())
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(40 << 20))
 	for relations, want := range map[int]string{

@@ -1,6 +1,7 @@
 package npz
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -18,13 +20,11 @@ import (
 // folder writes a folder of .npy files and returns its path.
 func folder(t testing.TB, entries ...entry) string {
 	t.Helper()
-	dir := t.TempDir()
+	files := map[string]string{}
 	for _, e := range entries {
-		path := filepath.Join(dir, e.key+".npy")
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o777))
-		require.NoError(t, os.WriteFile(path, []byte(e.file), 0o600))
+		files[e.key+".npy"] = e.file
 	}
-	return dir
+	return graphtest.Files(t, files)
 }
 
 // typed are three authors, two papers and a venue, of which the papers have labels.
@@ -99,13 +99,11 @@ func TestFolderOfOthers(t *testing.T) {
 
 // many is a folder of more files than a graph has.
 func many(t *testing.T) string {
-	dir := t.TempDir()
+	files := map[string]string{}
 	for k := range 1001 {
-		require.NoError(t,
-			os.WriteFile(filepath.Join(dir, strings.Repeat("x", k/100+1)+string(rune('0'+k%10))+
-				string(rune('0'+k/10%10))+".npy"), nil, 0o600))
+		files[fmt.Sprint(k, ".npy")] = ""
 	}
-	return dir
+	return graphtest.Files(t, files)
 }
 
 // The type that has labels comes first; each has its features, and each relation its edges.

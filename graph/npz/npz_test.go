@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/alloctest"
@@ -104,7 +105,6 @@ func write(t testing.TB, entries ...entry) string {
 // writeWith is write with the caller's way to begin an entry.
 func writeWith(t testing.TB, begin func(*zip.Writer, entry) (io.Writer, error), entries ...entry) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "graph.npz")
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, e := range entries {
@@ -114,8 +114,7 @@ func writeWith(t testing.TB, begin func(*zip.Writer, entry) (io.Writer, error), 
 		require.NoError(t, err)
 	}
 	require.NoError(t, z.Close())
-	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
-	return path
+	return graphtest.File(t, "graph.npz", b.Bytes())
 }
 
 // opening opens an archive.
@@ -564,10 +563,9 @@ func TestEdgeSplit(t *testing.T) {
 }
 
 func TestOtherFilesAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	text := filepath.Join(dir, "text.npz")
-	require.NoError(t, os.WriteFile(text, []byte("0 1\n"), 0o600))
-	for _, path := range []string{text, filepath.Join(dir, "missing.npz")} {
+	for _, path := range []string{
+		graphtest.File(t, "text.npz", "0 1\n"), filepath.Join(t.TempDir(), "missing.npz"),
+	} {
 		streamedtest.WantRefused(t, opening(path), path, ".npz file")
 	}
 }
@@ -610,9 +608,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(content)
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
-		path := filepath.Join(t.TempDir(), "graph.npz")
-		require.NoError(t, os.WriteFile(path, content, 0o600))
-		streamedtest.AnyBytes(t, opening(path), len(content))
+		streamedtest.AnyBytes(t, opening(graphtest.File(t, "graph.npz", content)), len(content))
 	})
 }
 
@@ -643,10 +639,9 @@ func TestWithoutMemory(t *testing.T) {
 
 // TestPlanetoid: a file of Planetoid is refused with the format that reads it.
 func TestPlanetoid(t *testing.T) {
-	prefix := filepath.Join(t.TempDir(), "ind.cora")
-	for _, suffix := range []string{".x", ".test.index"} {
-		require.NoError(t, os.WriteFile(prefix+suffix, []byte("\x80\x02]q\x00."), 0o600))
-	}
+	const list = "\x80\x02]q\x00."
+	prefix := filepath.Join(
+		graphtest.Files(t, map[string]string{"ind.cora.x": list, "ind.cora.test.index": list}), "ind.cora")
 	want := "weft import planetoid reads the files of Planetoid, by the prefix " + prefix
 	for _, suffix := range []string{".x", ".test.index", ""} { // the last is not there
 		if _, err := streamedtest.Read(Open(prefix+suffix, Options{})); !refusal.Is(err) ||

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/realdata"
 	"weft/internal/require"
@@ -84,11 +84,11 @@ func tiny() map[string]string {
 
 func write(t testing.TB, content map[string]string) string {
 	t.Helper()
-	prefix := filepath.Join(t.TempDir(), "ind.tiny")
+	files := map[string]string{}
 	for suffix, c := range content {
-		require.NoError(t, os.WriteFile(prefix+"."+suffix, []byte(c), 0o600))
+		files["ind.tiny."+suffix] = c
 	}
-	return prefix
+	return filepath.Join(graphtest.Files(t, files), "ind.tiny")
 }
 
 func TestAssembly(t *testing.T) {

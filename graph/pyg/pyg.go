@@ -35,9 +35,10 @@ type Options struct {
 }
 
 // Open opens the graph in the file of that name, to be read or written in a stream, until it is closed. Edges
-// stay as they are listed, and ids as they are. The graph's Notes name what was left out. Complaints about the
-// file are refusals that name it and the tensor. Edges and dense features are read when they are needed, but for a list of graphs, edges of several relations in one list,
-// and what lies in the file in no order of rows or columns: these are in memory.
+// stay as they are listed, and ids as they are. The graph's Notes name what was left out. Complaints about
+// the file are refusals that name it and the tensor. Edges and dense features are read when they are needed,
+// but for a list of graphs, edges of several relations in one list, and what lies in the file in no order of
+// rows or columns: these are in memory.
 func Open(path string, o Options) (*streamed.Graph, error) {
 	f, err := torchfile.Open(path, classes...)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/graph/streamed"
 	"weft/graph/streamed/streamedtest"
 	"weft/internal/assert"
@@ -232,9 +233,7 @@ func TestNotes(t *testing.T) {
 // pickled writes a file whose pickle is that code, with a storage "0" of int64 zeros.
 func pickled(t testing.TB, code string, zeros int) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "x.pt")
-	require.NoError(t, os.WriteFile(path, archive(t, code, make([]byte, 8*zeros)), 0o600))
-	return path
+	return graphtest.File(t, "x.pt", archive(t, code, make([]byte, 8*zeros)))
 }
 
 // ids is the code of a tensor of int64 zeros on storage "0"; its sizes stay below 128.
@@ -394,8 +393,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte(dict(text("edge_index"), ids(20, 2, 3))+"."), make([]byte, 160))
 	f.Fuzz(func(t *testing.T, code, numbers []byte) {
-		path := filepath.Join(t.TempDir(), "x.pt")
-		require.NoError(t, os.WriteFile(path, archive(t, string(code), numbers), 0o600))
+		path := graphtest.File(t, "x.pt", archive(t, string(code), numbers))
 		streamedtest.AnyBytes(t, opening(path, Options{}), len(code)+len(numbers))
 	})
 }

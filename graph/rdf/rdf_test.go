@@ -167,7 +167,8 @@ func TestRefusals(t *testing.T) {
 			o.Paths[0] = graphtest.File(t, "a.nt.gz", whole[:len(whole)-16])
 		}, "a.nt.gz:1: unexpected EOF: the file is damaged or cut short"},
 		{"long line", func(t *testing.T, o *Options) {
-			o.Paths[0] = graphtest.File(t, "a.nt.gz", graphtest.Zipped(t, "<a:s> <a:p> \""+strings.Repeat("x", 16<<20)+"\" .\n"))
+			line := "<a:s> <a:p> \"" + strings.Repeat("x", 16<<20) + "\" .\n"
+			o.Paths[0] = graphtest.File(t, "a.nt.gz", graphtest.Zipped(t, line))
 		}, "a.nt.gz:1: the line is longer than 16777216 bytes"},
 		{"no triple", func(t *testing.T, o *Options) {
 			o.Paths[0] = graphtest.File(t, "a.nt", "# nothing\n")

@@ -1,33 +1,21 @@
 package tables
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
 
-// filesIn returns what writes a file of that name and text into a folder of the test, and returns its path.
-func filesIn(t *testing.T) func(name, text string) string {
-	dir := t.TempDir()
-	return func(name, text string) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
-		return path
-	}
-}
-
 // TestAdd: new rows become features as the rows of the graph's table did, whatever the order of the columns;
 // ids are those of the graph's vertices or of new ones, and one without a row has no values.
 func TestAdd(t *testing.T) {
-	file := filesIn(t)
-	vertices := file("v.csv", "id,city,age,label\na,Rome,10,x\nb,Paris,,y\nc,Rome,30,x\n")
+	vertices := graphtest.File(t, "v.csv", "id,city,age,label\na,Rome,10,x\nb,Paris,,y\nc,Rome,30,x\n")
 	o := Options{
-		Vertices: []string{vertices}, Edges: []string{file("e.csv", "source,target\na,b\nc,a\n")},
-		Label: "label",
+		Vertices: []string{vertices}, Label: "label",
+		Edges: []string{graphtest.File(t, "e.csv", "source,target\na,b\nc,a\n")},
 	}
 	o.Choices.Most = 9
 	read, err := Open(o)
@@ -35,8 +23,8 @@ func TestAdd(t *testing.T) {
 	g, err := read.Read()
 	require.NoError(t, err)
 	more := Options{
-		Vertices: []string{file("new.csv", "age,id,city,label\n7,d,Paris,\n,e,Oslo,x\n")},
-		Edges:    []string{file("more.csv", "source,target\nd,a\nc,f\ne,d\n")},
+		Vertices: []string{graphtest.File(t, "new.csv", "age,id,city,label\n7,d,Paris,\n,e,Oslo,x\n")},
+		Edges:    []string{graphtest.File(t, "more.csv", "source,target\nd,a\nc,f\ne,d\n")},
 	}
 	a, err := Add(more, g)
 	require.NoError(t, err)
@@ -50,11 +38,11 @@ func TestAdd(t *testing.T) {
 		want            string
 	}{
 		"known": {
-			[]string{file("k.csv", "id,city,age\nb,Rome,1\n")},
+			[]string{graphtest.File(t, "k.csv", "id,city,age\nb,Rome,1\n")},
 			nil,
 			"k.csv:2: the graph has a vertex of the id \"b\"",
 		},
-		"lacks": {[]string{file("l.csv", "id,city\nd,Rome\n")}, nil, "l.csv: there is no column age"},
+		"lacks": {[]string{graphtest.File(t, "l.csv", "id,city\nd,Rome\n")}, nil, "l.csv: there is no column age"},
 		"twice": {more.Vertices, []string{more.Edges[0], more.Edges[0]}, "a second list of new edges"},
 	} {
 		_, err := Add(Options{Vertices: c.vertices, Edges: c.edges}, g)
@@ -74,10 +62,12 @@ func TestAdd(t *testing.T) {
 
 // TestAddReverses: a relation that holds the reverses of another gets those of its new edges, or its own.
 func TestAddReverses(t *testing.T) {
-	file := filesIn(t)
 	o := Options{
-		Vertices: []string{file("users.csv", "id,age\na,1\nb,2\n"), file("items.csv", "id,price\nx,3\n")},
-		Edges:    []string{file("buys.csv", "source,target\na,x\nb,x\n")},
+		Vertices: []string{
+			graphtest.File(t, "users.csv", "id,age\na,1\nb,2\n"),
+			graphtest.File(t, "items.csv", "id,price\nx,3\n"),
+		},
+		Edges: []string{graphtest.File(t, "buys.csv", "source,target\na,x\nb,x\n")},
 	}
 	o.Choices.Most = 9
 	read, err := Open(o)
@@ -86,8 +76,8 @@ func TestAddReverses(t *testing.T) {
 	require.NoError(t, err)
 	g, err := one.ReverseRelations()
 	require.NoError(t, err)
-	more := "buys=" + file("more.csv", "source,target\nb,y\nb,x\n")
-	reverse := "rev_buys=" + file("rev.csv", "source,target\ny,b\n")
+	more := "buys=" + graphtest.File(t, "more.csv", "source,target\nb,y\nb,x\n")
+	reverse := "rev_buys=" + graphtest.File(t, "rev.csv", "source,target\ny,b\n")
 	forward := graph.Edges{Source: []int32{1, 1}, Target: []int32{1, 0}}
 	a, err := Add(Options{Edges: []string{more}}, g)
 	require.NoError(t, err)

@@ -458,7 +458,10 @@ func TestVerticesByName(t *testing.T) {
 		{" New York", words, []int32{1}, ""},
 		{graphtest.File(t, "list.txt", "New York\nC-3\n\n"), words, []int32{1, 3}, ""},
 		{graphtest.File(t, "one.csv", "C-3\n"), words, []int32{3}, ""},
-		{graphtest.File(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"), words, []int32{3, 2}, "customer"},
+		{
+			graphtest.File(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"),
+			words, []int32{3, 2}, "customer",
+		},
 		{graphtest.File(t, "list.csv.gz", graphtest.Zipped(t, "name\nC-1\n")), words, []int32{0}, "name"},
 		{graphtest.File(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},
 		{"4,2", words, []int32{4, 2}, ""},

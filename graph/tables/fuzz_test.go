@@ -67,7 +67,8 @@ func FuzzText(f *testing.F) {
 // FuzzAlone: whatever a list without a table holds, as text or Parquet, it is read, or refused in a line.
 func FuzzAlone(f *testing.F) {
 	for _, seed := range []string{
-		"0 1\n2 0\n", "source,target,w\n0,1,.5\n", "\"a\"\t\"b\"\n", "# x\n1;2\r\n", graphtest.Zipped(f, "0 1\n"),
+		"0 1\n2 0\n", "source,target,w\n0,1,.5\n", "\"a\"\t\"b\"\n", "# x\n1;2\r\n",
+		graphtest.Zipped(f, "0 1\n"),
 		"u,v,weight\n0,1,1970-01-02\n", tableOf(f, []plainEdge{{0, 1}, {2, 0}, {0, 1}}),
 		tableOf(f, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}),
 	} {

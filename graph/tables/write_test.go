@@ -40,7 +40,8 @@ func TestWrite(t *testing.T) {
 	for k := range wide {
 		wide[k] = float64(k % 2)
 	}
-	pairs, x, y := graphtest.File(t, "list.txt", plain.String()), array(t, rows, vertices, 2), array(t, class, vertices)
+	pairs := graphtest.File(t, "list.txt", plain.String())
+	x, y := array(t, rows, vertices, 2), array(t, class, vertices)
 	split := func(g *graph.Graph) error { return g.MakeSplits("random:50/25/25", 2, 7) }
 	words := "id,label\n"
 	for v := range vertices {

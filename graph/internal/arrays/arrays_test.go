@@ -97,7 +97,9 @@ func TestNewCSRRefuses(t *testing.T) {
 
 func TestLabels(t *testing.T) {
 	nan := float32(math.NaN())
-	values := func(columns int, x ...float32) graph.Labels { return graph.Labels{Columns: columns, Values: x} }
+	values := func(columns int, x ...float32) graph.Labels {
+		return graph.Labels{Columns: columns, Values: x}
+	}
 	for name, c := range map[string]struct {
 		of   *npy.Array
 		want graph.Labels
@@ -182,13 +184,15 @@ func TestSplits(t *testing.T) {
 		{
 			[3][][]int64{{{0}, {1}}, nil, {{1}, {2}}},
 			[]graph.Split{
-				{Train: []int64{0}, Val: none, Test: []int64{1}}, {Train: []int64{1}, Val: none, Test: []int64{2}},
+				{Train: []int64{0}, Val: none, Test: []int64{1}},
+				{Train: []int64{1}, Val: none, Test: []int64{2}},
 			},
 		},
 		{ // one list serves all splits, as WikiCS's test vertices do
 			[3][][]int64{{{0}}, {{1}, {2}}, nil},
 			[]graph.Split{
-				{Train: []int64{0}, Val: []int64{1}, Test: none}, {Train: []int64{0}, Val: []int64{2}, Test: none},
+				{Train: []int64{0}, Val: []int64{1}, Test: none},
+				{Train: []int64{0}, Val: []int64{2}, Test: none},
 			},
 		},
 	} {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"math"
-	"os"
 	"strings"
 	"testing"
 
@@ -13,8 +12,9 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
-	"weft/internal/npy"
+	"weft/internal/npy/npytest"
 	"weft/internal/require"
 )
 
@@ -22,11 +22,7 @@ import (
 func saved(t *testing.T, values []float32, shape ...int) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := npy.NewWriter(&b, "<f4", shape...)
-	if err == nil {
-		err = npy.Write(w, values)
-	}
-	require.NoError(t, err)
+	require.NoError(t, npytest.Write(&b, values, shape...))
 	return b.Bytes()
 }
 
@@ -111,8 +107,7 @@ func rowOf(n int, x float32) []float32 {
 // read returns a table of text in the file x.csv.
 func read(t *testing.T, text string, most int64) *numbers {
 	t.Helper()
-	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("x.csv", []byte(text), 0o666))
+	t.Chdir(graphtest.Files(t, map[string]string{"x.csv": text}))
 	return &numbers{path: "x.csv", size: int64(len(text)), most: most}
 }
 

@@ -1,15 +1,16 @@
 package arrays
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
+	"bytes"
+	"io"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/graph/graphtest"
 	"weft/internal/assert"
+	"weft/internal/npy"
 	"weft/internal/require"
 )
 
@@ -58,9 +59,7 @@ func TestReadLabels(t *testing.T) {
 		"kind\n0.5\n2\n":                {Columns: 1, Values: []float32{.5, 2}},
 		"kind\na\na\na\n":               {Classes: 1, Class: []int64{0, 0, 0}, Names: []string{"a"}},
 	} {
-		path := filepath.Join(t.TempDir(), "y.csv")
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o666))
-		rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
+		rows, err := ReadLabels(graphtest.File(t, "y.csv", text), 10, nil, PerhapsWhole)
 		require.NoError(t, err, "%q", text)
 		got, err := rows.Labels()
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -86,28 +85,15 @@ func TestReadLabels(t *testing.T) {
 		{"open grass\n# nothing else\n", 10, "y.csv: has no row of numbers"},
 		{"a\na\nb\n", 1, "y.csv:3: more than 1 rows"},
 	} {
-		path := filepath.Join(t.TempDir(), "y.csv")
-		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o666))
-		_, err := ReadLabels(path, c.most, nil, PerhapsWhole)
+		_, err := ReadLabels(graphtest.File(t, "y.csv", c.text), c.most, nil, PerhapsWhole)
 		assert.Refused(t, err, c.want, "%q", c.text)
 	}
-	path := filepath.Join(t.TempDir(), "y.npy")
-	header := "{'descr': '<U2', 'fortran_order': False, 'shape': (4,), }"
-	header += strings.Repeat(" ", 128-10-1-len(header)) + "\n"
-	data := ""
-	for _, word := range []string{"b", "", "ab", "b"} {
-		for i := range 2 {
-			if i < len(word) {
-				data += word[i:i+1] + "\x00\x00\x00"
-			} else {
-				data += "\x00\x00\x00\x00"
-			}
-		}
-	}
-	require.NoError(t,
-		os.WriteFile(path, []byte("\x93NUMPY\x01\x00"+string([]byte{byte(len(header)), 0})+header+data),
-			0o666))
-	rows, err := ReadLabels(path, 10, nil, PerhapsWhole)
+	words := npy.Bytes([]int32{'b', 0, 0, 0, 'a', 'b', 'b', 0}) // of two characters
+	array, _, err := npy.Header{Descr: "<U2", Shape: []int{4}}.Stream(bytes.NewReader(words))
+	require.NoError(t, err)
+	content, err := io.ReadAll(array)
+	require.NoError(t, err)
+	rows, err := ReadLabels(graphtest.File(t, "y.npy", content), 10, nil, PerhapsWhole)
 	require.NoError(t, err)
 	got, err := rows.Labels()
 	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, -1, 0, 1}, Names: []string{"ab", "b"}},

@@ -65,7 +65,7 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	return w
 }
 
-// Same reads the graph that open opens into memory, and compares it by Equal with what is written in a stream.
+// Same reads the graph that open opens into memory, and compares it by Equal with what a stream writes.
 func Same(t testing.TB, open func() (*streamed.Graph, error)) *graph.Graph {
 	t.Helper()
 	whole, err := Read(open())
