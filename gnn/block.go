@@ -11,19 +11,24 @@ import (
 
 // State is what one block hands to the next.
 type State struct {
-	H *autograd.Var // rows × the width of the next block; nil if no later block reads the first vertex type
-	// H0 is what blocks read besides H: GCNII's initial residual, or the outputs of all layers so far in a
+	// Rows holds the rows of each vertex type, rows × the width of the next block; nil for a type that no later
+	// block reads. Before the first block, a type without features has rows of no columns. After the last block
+	// types at the end may be missing.
+	Rows []*autograd.Var
+	// H0 is what blocks read besides Rows: GCNII's initial residual, or the outputs of all layers so far in a
 	// jumping knowledge network; nil if no later block reads it.
 	H0 *autograd.Var
-	// Others holds the rows of each further vertex type, as H holds those of the first; nil in models for one
-	// vertex type. Before the first block, a type without features has rows of no columns. A type that no
-	// later block reads is nil.
-	Others []*autograd.Var
 }
 
-// Vars returns the values of the state: those that are set of H, H0 and Others.
+// StateOf returns the state with the rows of some vertex types.
+func StateOf(rows ...*autograd.Var) State { return State{Rows: rows} }
+
+// with returns the state with other rows of its only vertex type.
+func (s State) with(h *autograd.Var) State { return State{[]*autograd.Var{h}, s.H0} }
+
+// Vars returns the values of the state: those that are set.
 func (s State) Vars() (vars []*autograd.Var) {
-	for _, v := range append([]*autograd.Var{s.H, s.H0}, s.Others...) {
+	for _, v := range append(slices.Clone(s.Rows), s.H0) {
 		if v != nil {
 			vars = append(vars, v)
 		}
@@ -34,14 +39,6 @@ func (s State) Vars() (vars []*autograd.Var) {
 // tape returns the tape of the state's values.
 func (s State) tape() *autograd.Tape { return s.Vars()[0].Tape() }
 
-// Of returns the rows of a vertex type, by its number in the schema.
-func (s State) Of(kind int) *autograd.Var {
-	if kind == 0 {
-		return s.H
-	}
-	return s.Others[kind-1]
-}
-
 // Output returns the rows of some vertex types, below each other, and drops the rest of the state. Without
 // types it returns those of the first.
 func (s State) Output(kinds ...int) *autograd.Var {
@@ -50,7 +47,7 @@ func (s State) Output(kinds ...int) *autograd.Var {
 	}
 	var read []*autograd.Var
 	for _, kind := range kinds {
-		read = append(read, s.Of(kind))
+		read = append(read, s.Rows[kind])
 	}
 	output := read[0]
 	if len(read) > 1 {
@@ -74,7 +71,7 @@ type Block interface {
 // BlockSpec describes a block without building it. A model is a list of them. A worker of a pipeline builds
 // the consecutive part that it computes; a plan builds none.
 type BlockSpec struct {
-	In, Out int // widths of State.H before and after it
+	In, Out int // widths of the first vertex type's rows before and after it
 	H0      int // width of State.H0 before it; 0: there is no H0
 	Cost    Cost
 	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
@@ -201,37 +198,71 @@ func (s Schema) edgeColumns() int {
 	return s.Relations[0].Columns
 }
 
-// Layer is a convolution, then norm, activation and dropout. With a residual connection, the layer's input is
-// added.
+// Layer is a block of a model: a convolution along all relations, then norm, activation and dropout for each
+// vertex type.
 type Layer struct {
-	Input      nn.Dropout // on the convolution's input
-	Conv       Convolution
-	Norm       nn.Norm // nil for none
+	Graph GraphConvolution
+	Types []TypeLayer // by vertex type
+}
+
+// TypeLayer is the part of a layer that belongs to one vertex type. With a residual connection, the layer's
+// input is added.
+type TypeLayer struct {
+	// Embedding is read instead of features if the type has none; nil: it has features.
+	Embedding  *nn.Param
+	Input      nn.Dropout // on the layer's input
+	Norm       nn.Norm    // nil for none
 	Activation kernel.Activation
 	Dropout    nn.Dropout
 	Residual   bool
-	// Embedding is read instead of State.H if the vertices have no features; nil: they have features.
-	Embedding *nn.Param
-	Detached  bool // the bias has its gradient from the next layer's Offset
+	Detached   bool // the bias has its gradient from the next layer's Offset
 }
 
-// Forward computes the layer for State.H, rows × its input width.
+// GraphConvolution aggregates along all relations. Forward returns, by vertex type, the output without the
+// bias, and the bias to add; nil if there is none.
+type GraphConvolution interface {
+	Forward(x []*autograd.Var) (z, bias []*autograd.Var)
+}
+
+// NewLayer makes a layer for a graph of one vertex type.
+func NewLayer(conv Convolution, of TypeLayer) *Layer {
+	return &Layer{Graph: single{conv}, Types: []TypeLayer{of}}
+}
+
+// single is the convolution of a graph of one vertex type and one relation.
+type single struct{ Convolution }
+
+// Forward implements GraphConvolution.
+func (c single) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
+	y, b := c.Convolution.Forward(x[0])
+	return []*autograd.Var{y}, []*autograd.Var{b.On(y.Tape())}
+}
+
+// Forward computes the layer for the rows of all types.
 func (l *Layer) Forward(s State) State {
-	h := s.H
-	if l.Embedding != nil {
-		h = autograd.Stored(l.Embedding.On(h.Tape()))
+	x, tape := slices.Clone(s.Rows), s.tape()
+	for i, t := range l.Types {
+		if t.Embedding != nil {
+			x[i] = autograd.Stored(t.Embedding.On(tape))
+		}
+		if x[i] != nil && x[i].Cols() > 0 {
+			x[i] = autograd.Dropout(x[i], t.Input.Mask(x[i]))
+		}
 	}
-	x := autograd.Dropout(h, l.Input.Mask(h))
-	z, b := l.Conv.Forward(x)
-	bias := b.On(z.Tape())
-	if l.Detached && h.Tape().Training {
-		bias = autograd.Detach(bias)
+	z, bias := l.Graph.Forward(x)
+	for i, t := range l.Types {
+		if z[i] == nil {
+			continue
+		}
+		if t.Detached && tape.Training {
+			bias[i] = autograd.Detach(bias[i])
+		}
+		z[i] = finish(z[i], bias[i], t.Norm, t.Activation, t.Dropout.Mask(z[i]))
+		if t.Residual {
+			z[i] = autograd.Add(x[i], z[i])
+		}
 	}
-	z = finish(z, bias, l.Norm, l.Activation, l.Dropout.Mask(z))
-	if l.Residual {
-		z = autograd.Add(x, z)
-	}
-	return State{H: z, H0: s.H0}
+	return State{z, s.H0}
 }
 
 // finish returns mask(act(norm(z + bias))). It may reuse the memory of z; bias may be nil.

@@ -78,9 +78,9 @@ func multiplyAdds(t *testing.T, g *graph.Graph, blocks []gnn.BlockSpec, i int) (
 		}
 		run()
 	}
-	in := gnn.State{H: autograd.NewTape(team).Constant(x, p.Rows())}
+	in := gnn.StateOf(autograd.NewTape(team).Constant(x, p.Rows()))
 	if blocks[i].H0 > 0 {
-		in.H0 = in.H.Tape().Constant(team.Zeros(tensor.Features, x.Rows, blocks[i].H0), p.Rows())
+		in.H0 = in.Rows[0].Tape().Constant(team.Zeros(tensor.Features, x.Rows, blocks[i].H0), p.Rows())
 	}
 	m.Forward(in).Output().Drop()
 	return sum

@@ -56,13 +56,13 @@ func NewGINPropagation(m Module, k Rounds) *Propagation {
 	}
 }
 
-// Forward computes the rounds for State.H, rows × classes.
+// Forward computes the rounds for a vertex type's rows, rows × classes.
 func (c *Propagation) Forward(s State) State {
 	r := c.r
 	if c.epsilon != nil {
 		r.Self += c.epsilon.Values[0]
 	}
-	return State{H: c.p.Propagate(s.H, r, c.rounds), H0: s.H0}
+	return s.with(c.p.Propagate(s.Rows[0], r, c.rounds))
 }
 
 // AttentionPropagation is the rounds of a decoupled graph attention network. GATv1's coefficients are
@@ -95,19 +95,20 @@ func NewAttentionPropagation(m Module, o AttentionPropagationOptions) *Attention
 	return c
 }
 
-// Forward computes the rounds for State.H, rows × classes.
+// Forward computes the rounds for a vertex type's rows, rows × classes.
 func (c *AttentionPropagation) Forward(s State) State {
+	z := s.Rows[0]
 	score := func(a *nn.Param) *autograd.Var {
-		v := autograd.HeadDot(s.H, a.On(s.H.Tape()), 1)
+		v := autograd.HeadDot(z, a.On(z.Tape()), 1)
 		if c.o.Stop {
 			v = autograd.Detach(v)
 		}
 		return v
 	}
-	return State{H: c.p.Attend(Attention{
-		Source: s.H, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
+	return s.with(c.p.Attend(Attention{
+		Source: z, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
 		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
-	}, c.o.Rounds), H0: s.H0}
+	}, c.o.Rounds))
 }
 
 // RelationalPropagation is the rounds of decoupled R-GCN after the first.
@@ -164,11 +165,10 @@ func newRelationalPropagation(c computed, schema Schema, teleport float64, e Env
 
 // Forward computes the rounds for the rows of all types, rows × classes.
 func (c *RelationalPropagation) Forward(s State) State {
-	x := append([]*autograd.Var{s.H}, s.Others...)
 	if c.slices == nil {
-		return State{H: c.columns(x)}
+		return StateOf(c.columns(s.Rows))
 	}
-	return State{H: c.slices.OnSlices(propagationPath, x, c.columns)}
+	return StateOf(c.slices.OnSlices(propagationPath, s.Rows, c.columns))
 }
 
 // columns computes the rounds for some columns.

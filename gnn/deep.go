@@ -3,7 +3,6 @@ package gnn
 import (
 	"fmt"
 
-	"weft/kernel"
 	"weft/nn"
 )
 
@@ -22,7 +21,7 @@ var resgcnModel = ModelKind{
 type deep struct {
 	encoder, decoder string // module paths of their linear maps
 	h0               bool   // all blocks read the encoder's output as initial residual
-	encode           func(s *Spec, l Layer) Block
+	encode           func(s *Spec, l *Layer) Block
 	block            func(s *Spec, kind ModelKind, i int, e Env) Block
 	decode           func(s *Spec, kind ModelKind, e Env, l *Linear) Block
 	cost             func(s *Spec, kind ModelKind) Cost // of a block
@@ -32,9 +31,11 @@ type deep struct {
 // setting names of PyG's GCN2Conv.
 var gcnii = &deep{
 	encoder: "lins.0", decoder: "lins.1", h0: true,
-	encode: func(s *Spec, l Layer) Block {
-		dropout := l.Dropout
-		l.Activation, l.Dropout = Activations[s.Activation], nn.Dropout{}
+	encode: func(s *Spec, l *Layer) Block {
+		t := &l.Types[0]
+		dropout := t.Dropout
+		t.Dropout = nn.Dropout{}
+		t.Activation = Activations[s.Activation]
 		return &InitialResidual{Layer: l, Dropout: dropout}
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
@@ -45,7 +46,7 @@ var gcnii = &deep{
 			Last: i == s.Layers-1,
 		})
 	},
-	decode: func(_ *Spec, _ ModelKind, _ Env, l *Linear) Block { return &Layer{Conv: l} },
+	decode: func(_ *Spec, _ ModelKind, _ Env, l *Linear) Block { return NewLayer(l, TypeLayer{}) },
 	cost: func(s *Spec, _ ModelKind) Cost {
 		c := Cost{s.Hidden * s.Hidden, s.Hidden}
 		if !s.SharedWeights {
@@ -59,9 +60,10 @@ var gcnii = &deep{
 // paths of PyG's example ogbn_proteins_deepgcn.py: the first layer's norm is used before the decoder.
 var resGCN = &deep{
 	encoder: "node_encoder", decoder: "lin",
-	encode: func(s *Spec, l Layer) Block {
-		l.Dropout, l.Detached = nn.Dropout{}, s.centres()
-		return &l
+	encode: func(s *Spec, l *Layer) Block {
+		l.Types[0].Dropout = nn.Dropout{}
+		l.Types[0].Detached = s.centres()
+		return l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
 		at := s.deepModule(kind.path(i)+".conv", e)
@@ -69,7 +71,7 @@ var resGCN = &deep{
 			if at.Centred {
 				at.Offset = e.Params.Named("node_encoder.bias")
 			}
-			return &Layer{Conv: s.convolution(kind, at, e, false)}
+			return NewLayer(s.convolution(kind, at, e, false), TypeLayer{})
 		}
 		return &ResidualBlock{
 			PreActivation: s.preActivation(kind, i, kind.path(i)+".norm", e),
@@ -86,9 +88,9 @@ var resGCN = &deep{
 // dropout comes before the activation.
 var residualBlocks = &deep{
 	encoder: "encoder", decoder: "decoder",
-	encode: func(s *Spec, l Layer) Block {
-		l.Activation = Activations[s.Activation]
-		return &l
+	encode: func(s *Spec, l *Layer) Block {
+		l.Types[0].Activation = Activations[s.Activation]
+		return l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
 		at := s.deepModule(kind.path(i), e)
@@ -166,11 +168,10 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 		return NewLinear(Module{Path: path, In: in, Out: out, Params: e.Params})
 	}
 	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
-		return d.encode(s, Layer{
+		return d.encode(s, NewLayer(linear(d.encoder, in, h, e), TypeLayer{
 			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(e),
-			Conv:    linear(d.encoder, in, h, e),
-			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
-		})
+			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout},
+		}))
 	}}}
 	for i := range s.Layers {
 		b := BlockSpec{

@@ -60,17 +60,17 @@ func NewGCNII(m Module, o GCNIIOptions) *GCNII {
 	return c
 }
 
-// Forward computes the layer for State.H and State.H0, both rows × m.In.
+// Forward computes the layer for a vertex type's rows and State.H0, both rows × m.In.
 func (c *GCNII) Forward(s State) State {
 	alpha := float32(c.o.Alpha)
-	h := c.p.Propagate(s.H, Symmetric, Once)
+	h := c.p.Propagate(s.Rows[0], Symmetric, Once)
 	if c.w2 == nil {
-		h = autograd.Linear(autograd.Combine(alpha, s.H0, 1-alpha, h), c.identityMap(s.H.Tape(), c.w1, 1))
+		h = autograd.Linear(autograd.Combine(alpha, s.H0, 1-alpha, h), c.identityMap(h.Tape(), c.w1, 1))
 	} else {
-		h = autograd.Linear(h, c.identityMap(s.H.Tape(), c.w1, 1-alpha))
-		h = autograd.AddLinear(h, autograd.Alias(s.H0), c.identityMap(s.H.Tape(), c.w2, alpha))
+		h = autograd.Linear(h, c.identityMap(h.Tape(), c.w1, 1-alpha))
+		h = autograd.AddLinear(h, autograd.Alias(s.H0), c.identityMap(h.Tape(), c.w2, alpha))
 	}
-	s.H = autograd.Finish(h, nil, c.activation, c.dropout.Mask(h))
+	s = s.with(autograd.Finish(h, nil, c.activation, c.dropout.Mask(h)))
 	if c.o.Last {
 		s.H0 = nil
 	}
@@ -91,16 +91,16 @@ func (c *GCNII) identityMap(t *autograd.Tape, w *nn.Param, scale float32) *autog
 // InitialResidual is the block before the layers of a GCNII. Its output before dropout is h0, which all
 // layers read.
 type InitialResidual struct {
-	Layer   Layer // without dropout
+	Layer   *Layer // without dropout
 	Dropout nn.Dropout
 }
 
-// Forward returns the state with H and H0.
+// Forward returns the state with the rows and H0.
 func (b *InitialResidual) Forward(s State) State {
-	h0 := b.Layer.Forward(s).H
+	h0 := b.Layer.Forward(s).Rows[0]
 	h := h0
 	if mask := b.Dropout.Mask(h0); mask.Active() {
 		h = autograd.Dropout(autograd.Copy(h0), mask)
 	}
-	return State{H: h, H0: h0}
+	return State{[]*autograd.Var{h}, h0}
 }

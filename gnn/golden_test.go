@@ -274,7 +274,7 @@ func testGolden(t *testing.T, file, input string) {
 	tape.Training = g.meta["mode"] != "eval"
 	x := g.inputs(tape, p, input)
 	live := team.Memory.LiveTensors()
-	logits := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
+	logits := m.Forward(gnn.StateOf(x...)).Output()
 	g.near("logits", logits.Value().Floats(), g.floats("logits"))
 	train := g.tensors["train"].Int64
 	y, total := nn.Targets{Classes: logits.Cols()}, len(train)

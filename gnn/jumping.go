@@ -19,9 +19,9 @@ type Jumping struct {
 	Last    bool // the state after it is the combined outputs alone
 }
 
-// Forward computes the layer for State.H, rows × its input width.
+// Forward computes the layer for a vertex type's rows, rows × its input width.
 func (b *Jumping) Forward(s State) State {
-	h := b.Layer.Forward(State{H: s.H}).H
+	h := b.Layer.Forward(s).Rows[0]
 	// An alias is read instead of h, so that the gradient of h does not depend on the cuts between stages
 	all := autograd.Alias(h)
 	switch {
@@ -32,9 +32,9 @@ func (b *Jumping) Forward(s State) State {
 		all = autograd.Join(s.H0, all)
 	}
 	if b.Last {
-		return State{H: all}
+		return StateOf(all)
 	}
-	return State{H: h, H0: all}
+	return State{[]*autograd.Var{h}, all}
 }
 
 // maximum returns the larger of each pair of elements, a + relu(b − a).
@@ -69,7 +69,7 @@ func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []Bloc
 	return append(specs, BlockSpec{
 		In: all, Out: classes, Cost: Cost{Vertex: all * classes},
 		Build: func(e Env) Block {
-			return &Layer{Conv: NewLinear(Module{Path: "lin", In: all, Out: classes, Params: e.Params})}
+			return NewLayer(NewLinear(Module{Path: "lin", In: all, Out: classes, Params: e.Params}), TypeLayer{})
 		},
 	})
 }

@@ -117,12 +117,11 @@ func TestPartsOfAModel(t *testing.T) {
 			x.Floats()[i] = float32(i%11) - 5
 		}
 		start := func() gnn.State {
-			return gnn.State{
-				H: autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 2}).Constant(x, g.Rows()),
-			}
+			t := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 2})
+			return gnn.StateOf(t.Constant(x, g.Rows()))
 		}
 		whole := build(0, len(blocks))
-		want := slices.Clone(whole.model.Forward(start()).H.Value().Floats())
+		want := slices.Clone(whole.model.Forward(start()).Rows[0].Value().Floats())
 		layers := map[string]int{}
 		for _, p := range whole.params.List {
 			layers[p.Name] = p.Layer
@@ -147,7 +146,7 @@ func TestPartsOfAModel(t *testing.T) {
 					"%s cut before block %d: the initial residual is %v, and has %d columns by the block",
 					name, cut, between.H0, width)
 			}
-			if got := back.model.Forward(between).H.Value().Floats(); !slices.Equal(got, want) {
+			if got := back.model.Forward(between).Rows[0].Value().Floats(); !slices.Equal(got, want) {
 				t.Errorf("%s cut before block %d: %v, want %v", name, cut, got, want)
 			}
 		}
@@ -159,14 +158,14 @@ func TestPartsOfAModel(t *testing.T) {
 type carrier struct{ first, last bool }
 
 func (c carrier) Forward(s gnn.State) gnn.State {
-	h := autograd.Scale(2, s.H)
+	h := autograd.Scale(2, s.Rows[0])
 	switch {
 	case c.first:
-		return gnn.State{H: autograd.Scale(3, h), H0: h}
+		return gnn.State{Rows: []*autograd.Var{autograd.Scale(3, h)}, H0: h}
 	case c.last:
-		return gnn.State{H: autograd.Combine(1, s.H0, 1, h)}
+		return gnn.StateOf(autograd.Combine(1, s.H0, 1, h))
 	}
-	return gnn.State{H: autograd.Combine(1, s.H0, 1, h), H0: s.H0}
+	return gnn.State{Rows: []*autograd.Var{autograd.Combine(1, s.H0, 1, h)}, H0: s.H0}
 }
 
 // TestInitialResidual: the initial residual lives while later blocks read it, and is released after the last
@@ -179,7 +178,7 @@ func TestInitialResidual(t *testing.T) {
 	x.Floats()[0] = 1
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	in := tape.Input(x, autograd.AllHere(1))
-	out := m.Forward(gnn.State{H: in}).Output()
+	out := m.Forward(gnn.StateOf(in)).Output()
 	// h0 = 2x; h1 = 3·h0; h2 = h0 + 2·h1; h3 = h0 + 2·h2 = 3·h0 + 4·h1 = 15·h0
 	if got := out.Value().Floats()[0]; got != 30 {
 		t.Errorf("output %v, want 30", got)
@@ -194,7 +193,7 @@ func TestInitialResidual(t *testing.T) {
 	d.Release()
 	plain := autograd.NewTape(team)
 	plain.Scope(func() *autograd.Var {
-		m.Forward(gnn.State{H: plain.Constant(x, autograd.AllHere(1))}).Output()
+		m.Forward(gnn.StateOf(plain.Constant(x, autograd.AllHere(1)))).Output()
 		return nil
 	})
 	if live := team.Memory.Live(tensor.Activations) + team.Memory.Live(tensor.Gradients); live != 0 {
@@ -226,7 +225,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 			require.NoError(t, err)
 			m := gnn.Build(blocks, 0, len(blocks), over(g, nn.NewParams(team, 7)))
 			x := team.Zeros(tensor.Features, vertices, width)
-			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})
+			m.Forward(gnn.StateOf(autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())))
 			return team.Memory.Live(tensor.Activations)
 		}
 		each, size := (kept(9)-kept(5))/4, int64(4*vertices*width)

@@ -102,7 +102,7 @@ type ModelKind struct {
 	root    bool // the convolution has a root weight, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each relation has a
 	// convolution.
-	relations func(l *typedLayer, b *TypedLayer, e Env) TypedConvolution
+	relations func(l *typedLayer, b *Layer, e Env) GraphConvolution
 	// deep describes a model of residual blocks; nil: norm, activation and dropout follow each convolution.
 	deep *deep
 	// blocks is the number of linear maps of the feed-forward part in residual blocks; 0: the model has no
@@ -507,7 +507,7 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 		Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params,
 		Degrees: e.Degrees, Activation: act, Inner: norm,
 	}
-	l := &Layer{}
+	l := TypeLayer{}
 	if i == 0 {
 		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)
 	}
@@ -518,8 +518,7 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 		l.Residual = s.Residual && i > 0
 	}
 	at.Norm = l.Norm
-	l.Conv = s.convolution(kind, at, e, last)
-	return l
+	return NewLayer(s.convolution(kind, at, e, last), l)
 }
 
 // convolution builds the convolution of a Module in the model's edge direction.

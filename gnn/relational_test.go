@@ -144,7 +144,7 @@ func TestDecoupledRelations(t *testing.T) {
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
 		x := given(tape, matrix(team, papers, g.Features.Dense), p.Rows(), "fixed")
 		none := tape.Constant(team.Memory.New(tensor.Features, authors, 0), p.Types()[1])
-		out := m.Forward(gnn.State{H: x, Others: []*autograd.Var{none}}).Output()
+		out := m.Forward(gnn.StateOf(x, none)).Output()
 		weight := func(v, j int) float64 {
 			return math.Sin(float64(3*v + j + 1))
 		} // the loss is Σ weight·logit

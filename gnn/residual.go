@@ -33,14 +33,14 @@ type ResidualBlock struct {
 	FeedForward *FeedForward // nil for none
 }
 
-// Forward computes the block for State.H, rows × the width of the model.
+// Forward computes the block for a vertex type's rows, rows × the width of the model.
 func (b *ResidualBlock) Forward(s State) State {
-	z, bias := b.Conv.Forward(b.forward(s.H, nn.LeaveWhole))
+	z, bias := b.Conv.Forward(b.forward(s.Rows[0], nn.LeaveWhole))
 	if b.FeedForward != nil {
 		z, bias = b.FeedForward.forward(z, bias)
 	}
 	z = autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, b.FeedForward.mask(z))
-	return State{H: autograd.Add(s.H, z), H0: s.H0}
+	return s.with(autograd.Add(s.Rows[0], z))
 }
 
 // FeedForward is a linear map, an activation, and a linear map, with dropout after each map. In Platonov et
@@ -76,8 +76,8 @@ type Decoder struct {
 	Linear *Linear
 }
 
-// Forward computes the block for State.H, rows × the width of the model.
+// Forward computes the block for a vertex type's rows, rows × the width of the model.
 func (d *Decoder) Forward(s State) State {
-	z, bias := d.Linear.Forward(d.forward(s.H, nn.GiveAway))
-	return State{H: autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}), H0: s.H0}
+	z, bias := d.Linear.Forward(d.forward(s.Rows[0], nn.GiveAway))
+	return s.with(autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}))
 }

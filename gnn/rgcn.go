@@ -60,7 +60,7 @@ type rgcnTarget struct {
 // newRGCN makes layer l. With several vertex types, the first layer has weights for each type as source, and
 // a root weight and a bias for each type as target; the types share the coefficients of the bases. In later
 // layers all types share all weights.
-func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
+func newRGCN(l *typedLayer, b *Layer, e Env) GraphConvolution {
 	s, one := l.spec, len(l.schema.Types) == 1
 	c := &RGCN{
 		blocks: s.NumBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)),
@@ -146,7 +146,7 @@ func (l *typedLayer) rgcnRoot(name string, i int, e Env) *nn.Param {
 
 // Forward computes the layer for the rows of all types.
 func (c *RGCN) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
-	t := State{H: x[0], Others: x[1:]}.tape()
+	t := StateOf(x...).tape()
 	z, bias = make([]*autograd.Var, len(x)), make([]*autograd.Var, len(x))
 	for i := range c.sources {
 		from := &c.sources[i]

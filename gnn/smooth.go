@@ -54,8 +54,10 @@ type smoother struct {
 
 // Forward implements Block.
 func (s *smoother) Forward(in State) State {
-	known, labels := autograd.Columns(in.H, 2*s.classes, 1), autograd.Columns(in.H, s.classes, s.classes)
-	z := autograd.Columns(in.H, 0, s.classes)
+	x := in.Rows[0]
+	known := autograd.Columns(x, 2*s.classes, 1)
+	labels := autograd.Columns(x, s.classes, s.classes)
+	z := autograd.Columns(x, 0, s.classes)
 	if s.Correct.Count > 0 {
 		z = s.corrected(z, labels, known)
 	}
@@ -65,7 +67,7 @@ func (s *smoother) Forward(in State) State {
 	} else {
 		z = clamped(z, 0, 1)
 	}
-	return State{H: z}
+	return StateOf(z)
 }
 
 // corrected is Z'.

@@ -8,7 +8,6 @@ import (
 
 	"weft/autograd"
 	"weft/internal/refusal"
-	"weft/kernel"
 	"weft/nn"
 )
 
@@ -83,54 +82,6 @@ func (c computed) names(schema Schema, layer int) []string {
 		names = append(names, schema.Relations[k].Name)
 	}
 	return names
-}
-
-// TypedLayer is a block of a model for a heterogeneous graph: a convolution over all relations, then norm,
-// activation and dropout for each vertex type. With a residual connection, the block's input is added.
-type TypedLayer struct {
-	Graph      TypedConvolution
-	Types      []TypeLayer // by vertex type
-	Activation kernel.Activation
-	Residual   bool
-}
-
-// TypeLayer is the part of a layer that belongs to one vertex type.
-type TypeLayer struct {
-	// Embedding is read instead of features if the type has none; nil: it has features.
-	Embedding *nn.Param
-	Input     nn.Dropout // on the layer's input
-	Norm      nn.Norm    // nil for none
-	Dropout   nn.Dropout
-}
-
-// TypedConvolution aggregates along all relations. Forward returns, by vertex type, the output without the
-// bias, and the bias to add; nil if there is none.
-type TypedConvolution interface {
-	Forward(x []*autograd.Var) (z, bias []*autograd.Var)
-}
-
-// Forward computes the layer for the rows of all types.
-func (l *TypedLayer) Forward(s State) State {
-	x, tape := append([]*autograd.Var{s.H}, s.Others...), s.tape()
-	for i, t := range l.Types {
-		if t.Embedding != nil {
-			x[i] = autograd.Stored(t.Embedding.On(tape))
-		}
-		if x[i] != nil && x[i].Cols() > 0 {
-			x[i] = autograd.Dropout(x[i], t.Input.Mask(x[i]))
-		}
-	}
-	z, bias := l.Graph.Forward(x)
-	for i, t := range l.Types {
-		if z[i] == nil {
-			continue
-		}
-		z[i] = finish(z[i], bias[i], t.Norm, l.Activation, t.Dropout.Mask(z[i]))
-		if l.Residual {
-			z[i] = autograd.Add(x[i], z[i])
-		}
-	}
-	return State{H: z[0], Others: z[1:]}
 }
 
 // Relational has a convolution for each relation: z_t = Σ_{r into t} conv_r(x_s, x_t).
@@ -336,9 +287,9 @@ func (l *typedLayer) ofType(path string, i int) string {
 }
 
 // build builds the layer.
-func (l *typedLayer) build(e Env) *TypedLayer {
+func (l *typedLayer) build(e Env) *Layer {
 	s, last := l.spec, l.i == l.spec.Layers-1
-	b := &TypedLayer{Types: make([]TypeLayer, len(l.schema.Types)), Activation: kernel.Identity}
+	b := &Layer{Types: make([]TypeLayer, len(l.schema.Types))}
 	for i, v := range l.schema.Types {
 		t := &b.Types[i]
 		if l.i == 0 && l.computed.rows[0][i] {
@@ -352,13 +303,12 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 		case last:
 		case l.computed.rows[l.i+1][i]:
 			t.Norm = s.norm(e, norm, l.out)
+			t.Activation = Activations[s.Activation]
 			t.Dropout = nn.Dropout{Path: l.ofType(l.path(), i), P: s.Dropout}
+			t.Residual = s.Residual && l.i > 0
 		default:
 			e.Params.Allow(norm + ".")
 		}
-	}
-	if !last {
-		b.Activation, b.Residual = Activations[s.Activation], s.Residual && l.i > 0
 	}
 	if l.kind.relations != nil {
 		b.Graph = l.kind.relations(l, b, e)
@@ -382,7 +332,7 @@ func (e Env) embedding(i, columns int) *nn.Param {
 }
 
 // relational makes a convolution for each relation that is computed. Files may hold weights of the others.
-func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
+func (l *typedLayer) relational(b *Layer, e Env) *Relational {
 	s := l.spec
 	c := &Relational{types: len(l.schema.Types)}
 	for k, r := range l.schema.Relations {

@@ -297,7 +297,7 @@ func TestTypedReach(t *testing.T) {
 	assert.NoError(t, params.Load(state))
 	tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
 	x := g.inputs(tape, p, "fixed")
-	out := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
+	out := m.Forward(gnn.StateOf(x...)).Output()
 	if out.Rows() != 24 || out.Cols() != 2 || out.RowSet() != p.Rows() {
 		t.Errorf("logits are %d×%d", out.Rows(), out.Cols())
 	}
@@ -360,7 +360,7 @@ func TestInputDropout(t *testing.T) {
 			m, _ := built(t, team, p, s, 2)
 			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
 			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")
-			logits := m.Forward(gnn.State{H: x}).Output().Value().Floats()
+			logits := m.Forward(gnn.StateOf(x)).Output().Value().Floats()
 			if nothing := !slices.ContainsFunc(logits,
 				func(z float32) bool { return z != 0 }); nothing != c.nothing {
 				t.Errorf("%s with an input dropout of %v: logits %v", model, c.rate, logits)

@@ -73,17 +73,17 @@ func TestIdentityBlock(t *testing.T) {
 			a, b := e.Params.Attention("a", 1, features), e.Params.Attention("b", 1, features)
 			w := e.Params.Weight("w", features, classes, nn.Glorot(features, classes))
 			p := e.Propagators("first", gnn.Along{Relation: e.Only()})
-			return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+			return gnn.NewLayer(gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				t := x.Tape()
 				z := p.Attend(gnn.Attention{
 					Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t),
 					Heads: 1, Slope: 0.2, SelfLoops: true,
 				}, gnn.Once)
 				return autograd.Linear(z, w.On(t)), nil
-			})}
+			}), gnn.TypeLayer{})
 		}
 		return []gnn.BlockSpec{
-			{In: features, Out: features, Build: func(gnn.Env) gnn.Block { return &gnn.Layer{Conv: same} }},
+			{In: features, Out: features, Build: func(gnn.Env) gnn.Block { return gnn.NewLayer(same, gnn.TypeLayer{}) }},
 			{In: features, Out: classes, Build: attend},
 		}
 	}}
@@ -213,9 +213,9 @@ func TestMistakeInShapes(t *testing.T) {
 		layer := func(path string, in, out int) gnn.BlockSpec {
 			return gnn.BlockSpec{In: in, Out: out, Cost: gnn.Cost{Edge: 1}, Build: func(e gnn.Env) gnn.Block {
 				w := e.Params.Weight(path+".lin.weight", in, out, nn.Glorot(in, out))
-				return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+				return gnn.NewLayer(gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 					return autograd.Linear(x, w.On(x.Tape())), nil
-				})}
+				}), gnn.TypeLayer{})
 			}}
 		}
 		return func(_, _ int) []gnn.BlockSpec {

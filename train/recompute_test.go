@@ -83,7 +83,7 @@ func messagesOf(features, classes int) []gnn.BlockSpec {
 					},
 				}), nil
 			})
-			return &gnn.Layer{Conv: conv, Activation: act, Dropout: nn.Dropout{Path: path, P: .3}}
+			return gnn.NewLayer(conv, gnn.TypeLayer{Activation: act, Dropout: nn.Dropout{Path: path, P: .3}})
 		}}
 	}
 	return []gnn.BlockSpec{

@@ -23,14 +23,11 @@ func contrast(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 		}
 		own, difference, p := weight(".own"), weight(".difference"),
 			e.Propagators(path, gnn.Along{Relation: e.Only()})
-		return &gnn.Layer{
-			Activation: act,
-			Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
-				w, v := own.On(x.Tape()), difference.On(x.Tape())
-				return autograd.AddLinear(autograd.Combine(1, autograd.Linear(x, v), -1,
-					p.AggregateLinear(x, v, gnn.Mean)), x, w), nil
-			}),
-		}
+		return gnn.NewLayer(gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+			w, v := own.On(x.Tape()), difference.On(x.Tape())
+			return autograd.AddLinear(autograd.Combine(1, autograd.Linear(x, v), -1,
+				p.AggregateLinear(x, v, gnn.Mean)), x, w), nil
+		}), gnn.TypeLayer{Activation: act})
 	}}
 }
 

@@ -84,7 +84,7 @@ func main() {
 			job := train.Job{Graph: g, Options: o, Model: func(features, classes int) []gnn.BlockSpec {
 				layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 					return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
-						return &gnn.Layer{Conv: conv(e, path, in, out), Activation: act}
+						return gnn.NewLayer(conv(e, path, in, out), gnn.TypeLayer{Activation: act})
 					}}
 				}
 				return []gnn.BlockSpec{

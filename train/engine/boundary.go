@@ -54,19 +54,19 @@ func (p *Pipeline) result(out gnn.State) gnn.State {
 	if !p.last() {
 		return out
 	}
-	return gnn.State{H: inFloat32(out)}
+	return gnn.StateOf(inFloat32(out))
 }
 
 // begin returns the input of the stage's first block. A tape that records owns the matrices that came.
 func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
-		return gnn.State{H: c.features.On(t)}
+		return gnn.StateOf(c.features.On(t))
 	}
 	on := t.Input
 	if t.Recording || !t.Training {
 		on = t.Received
 	}
-	in.H = on(c.came[0], c.Rows())
+	in = gnn.StateOf(on(c.came[0], c.Rows()))
 	if len(c.came) > 1 {
 		in.H0 = on(c.came[1], c.Rows())
 	}
@@ -86,13 +86,13 @@ func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	for i, v := range c.out.Vars() {
 		roots = append(roots, autograd.Root{Var: v, Grad: grads[i]})
 	}
-	c.out.H.Tape().Backward(roots...)
+	c.out.Rows[0].Tape().Backward(roots...)
 	c.ledger = nil
 }
 
 // join copies a chunk's rows of the last block's result to their places among all rows.
 func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matrix {
-	part := out.H.Value()
+	part := out.Rows[0].Value()
 	if all == nil {
 		all = p.Team.Memory.NewElement(tensor.Activations, part.Element, p.graph.Rows().Here, part.Cols)
 	}

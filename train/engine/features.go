@@ -22,9 +22,8 @@ type features struct {
 // input returns the state before the first block: the features of each vertex type, in the order of the
 // types.
 func input(all []*features, t *autograd.Tape) (s gnn.State) {
-	s.H = all[0].On(t)
-	for _, f := range all[1:] {
-		s.Others = append(s.Others, f.On(t))
+	for _, f := range all {
+		s.Rows = append(s.Rows, f.On(t))
 	}
 	return s
 }

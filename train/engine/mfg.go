@@ -149,7 +149,7 @@ func (m *MFG) Infer(without int) *autograd.Var {
 	out := s.Output()
 	z := m.pick(out, at.Rows[0], m.rows, &autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
 	out.Drop()
-	return inFloat32(gnn.State{H: z})
+	return inFloat32(gnn.StateOf(z))
 }
 
 // narrow reduces a state to the rows that the next layer reads.
@@ -161,17 +161,15 @@ func (m *MFG) narrow(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 		}
 		return m.pick(x, from.Rows[kind], to.Rows[kind], types[kind])
 	}
-	next.H = take(s.H, 0)
+	for i, x := range s.Rows {
+		next.Rows = append(next.Rows, take(x, i))
+	}
 	switch s.H0 {
 	case nil:
-	case s.H:
-		next.H0 = next.H
+	case s.Rows[0]:
+		next.H0 = next.Rows[0]
 	default:
 		next.H0 = take(s.H0, 0)
-	}
-	next.Others = make([]*autograd.Var, len(s.Others))
-	for i, x := range s.Others {
-		next.Others[i] = take(x, i+1)
 	}
 	for _, x := range s.Vars() {
 		x.Drop()
