@@ -11,9 +11,9 @@ import (
 
 // State is what one block hands to the next.
 type State struct {
-	// Rows holds the rows of each vertex type, rows × the width of the next block; nil for a type that no later
-	// block reads. Before the first block, a type without features has rows of no columns. After the last block
-	// types at the end may be missing.
+	// Rows holds the rows of each vertex type, rows × the width of the next block; nil for a type that no
+	// later block reads. Before the first block, a type without features has rows of no columns. After the
+	// last block types at the end may be missing.
 	Rows []*autograd.Var
 	// H0 is what blocks read besides Rows: GCNII's initial residual, or the outputs of all layers so far in a
 	// jumping knowledge network; nil if no later block reads it.

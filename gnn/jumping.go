@@ -69,7 +69,8 @@ func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []Bloc
 	return append(specs, BlockSpec{
 		In: all, Out: classes, Cost: Cost{Vertex: all * classes},
 		Build: func(e Env) Block {
-			return NewLayer(NewLinear(Module{Path: "lin", In: all, Out: classes, Params: e.Params}), TypeLayer{})
+			at := Module{Path: "lin", In: all, Out: classes, Params: e.Params}
+			return NewLayer(NewLinear(at), TypeLayer{})
 		},
 	})
 }

@@ -83,7 +83,9 @@ func TestIdentityBlock(t *testing.T) {
 			}), gnn.TypeLayer{})
 		}
 		return []gnn.BlockSpec{
-			{In: features, Out: features, Build: func(gnn.Env) gnn.Block { return gnn.NewLayer(same, gnn.TypeLayer{}) }},
+			{In: features, Out: features, Build: func(gnn.Env) gnn.Block {
+				return gnn.NewLayer(same, gnn.TypeLayer{})
+			}},
 			{In: features, Out: classes, Build: attend},
 		}
 	}}
