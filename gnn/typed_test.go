@@ -220,7 +220,7 @@ func TestTypedRefused(t *testing.T) {
 		{
 			wanted, of("mlp"),
 			`--model mlp: it computes rows of the vertex type "paper" alone, and those of "author" ` +
-				"are wanted; take --model sage, gat, gatv2, transformer, rgcn",
+				"are wanted; take --model sage, gat",
 		},
 		{
 			citations(0, 0), func(s *gnn.Spec) { s.Model, s.InputDropout = "rgcn", .5 },

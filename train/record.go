@@ -8,7 +8,6 @@ import (
 	"weft/graph/columns"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/train/engine"
 	"weft/train/worker"
 )
@@ -42,11 +41,7 @@ func chunksOf(c *worker.Config, partitions string) string {
 	}
 	switch {
 	case c.HaloDelay > 0:
-		division := fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
-		if c.AggregationOrder == order.Auto && c.Uses("aggregation-order") {
-			division += ofInputs
-		}
-		return division
+		return fmt.Sprintf("%d %s", c.Mesh.Partitions, partitions)
 	case chunks <= 1:
 		return ""
 	}
@@ -58,9 +53,6 @@ func chunksOf(c *worker.Config, partitions string) string {
 	}
 	return division
 }
-
-// ofInputs tells a late halo in PipeGCN's order from that of versions before, which took the cheaper order.
-const ofInputs = ", inputs of layers"
 
 // check refuses to continue from a checkpoint whose history does not fit the mesh.
 func (c *Checkpoints) check(s *worker.Config) error {
@@ -75,9 +67,6 @@ func (c *Checkpoints) check(s *worker.Config) error {
 	switch {
 	case now == "" || now == r.Chunks || s.HaloDelay > 0 && r.Chunks == "":
 		return nil
-	case s.HaloDelay > 0 && now == r.Chunks+ofInputs:
-		return refusal.Errorf("--parallel %s: the late halo in %s is of a version of weft that sent other "+
-			"rows; take --parallel tensor=%d, which needs none", s.Parallel, c.From.Path, s.Mesh.Workers())
 	case s.HaloDelay > 0:
 		return refusal.Errorf("--parallel %s: the late halo in %s is of other partitions; take --parallel "+
 			"%s with the same partitions, or --parallel tensor=%d, which needs none", s.Parallel, c.From.Path,

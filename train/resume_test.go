@@ -1,7 +1,6 @@
 package train
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -313,21 +312,6 @@ func TestResumeRefuses(t *testing.T) {
 			assert.Refused(t, err, c.want)
 		})
 	}
-}
-
-// TestResumeOfAnOlderLateHalo: versions before sent the cheaper of a layer's input and output. Their rows are
-// not taken for inputs.
-func TestResumeOfAnOlderLateHalo(t *testing.T) {
-	o := resumes()["late graph=3"]
-	g := graphFor(t, &o)
-	from, folder := stopped(t, g, o, 2)
-	from.Run = bytes.ReplaceAll(from.Run, []byte(ofInputs), nil)
-	j := &Job{Graph: g, Options: o}
-	follow(j, folder, from)
-	want := "--parallel graph=3: the late halo in " + from.Path +
-		" is of a version of weft that sent other rows; take --parallel tensor=3, which needs none"
-	_, err := j.Run(context.Background())
-	assert.EqualRefusal(t, err, want)
 }
 
 // TestCheckpointsAreKept: the last two stay of those after every other epoch, or after the next where the

@@ -74,9 +74,6 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			names = append(names, f.Name)
 		}
 	})
-	if now := setting.Renamed(name); now != "" && cmd.Flags().Lookup(now) != nil {
-		return refusal.Errorf("unknown flag: %s; it is --%s now", written, now)
-	}
 	if now := otherFlag(cmd, name); now != "" {
 		return refusal.Errorf("unknown flag: %s; %s", written, now)
 	}

@@ -24,10 +24,9 @@ import (
 const maxConfig = 16 << 10
 
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
-// o. Settings that the file does not name keep their value. A setting may stand under a name of earlier
-// versions, as in the run.yaml of an old run. An unknown key, a key that stands twice and a value that is not
-// accepted are refused with their line. Where there is no such file, a word without a slash and an ending
-// names one of configs.Names.
+// o. Settings that the file does not name keep their value. An unknown key, a key that stands twice and a
+// value that is not accepted are refused with their line. Where there is no such file, a word without a slash
+// and an ending names one of configs.Names.
 func ReadConfig(path string, o *Options) error {
 	err := readNamed(path, o)
 	if err != nil {
@@ -95,24 +94,12 @@ func parseConfig(text []byte, o *Options) error {
 	}
 	for _, pair := range pairs {
 		name := pair.Key.GetToken()
-		key := present(name.Value, pair.Value)
-		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
+		if err := setFromYAML(o, name.Value, pair.Value, seen[name.Value]); err != nil {
 			return fmt.Errorf("line %d: %w", name.Position.Line, err)
 		}
-		seen[key] = true
+		seen[name.Value] = true
 	}
 	return nil
-}
-
-// present is the name of a setting in this version, for a key and value of a file of this or an earlier one.
-func present(key string, value ast.Node) string {
-	if now := Renamed(key); now != "" {
-		return now
-	}
-	if s, _ := settingNamed(key); s.number != "" && isNumber(value.String()) {
-		return s.number
-	}
-	return key
 }
 
 func setFromYAML(o *Options, key string, value ast.Node, again bool) error {

@@ -21,7 +21,6 @@ var machineSettings = []Setting{
 	{
 		Name: "recompute", changes: true,
 		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},
-		was:     map[bool]string{false: RecomputeNone, true: RecomputeBlocks},
 		Meaning: "what the backward pass computes again instead of keeping it: the values within each " +
 			"block of the model; auto: in a pipeline, and where memory-limit needs it",
 	},

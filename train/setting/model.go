@@ -86,7 +86,7 @@ var modelSettings = []Setting{
 	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
 	{Name: "activation", byDefault: "relu", some: true, Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
-		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
+		Name: "blocks", some: true, Choices: gnn.BlockForms,
 		Meaning: "blocks of the model: convolutions alone, or residual blocks of norm, convolution and " +
 			"feed-forward between a linear encoder and a linear decoder",
 	},

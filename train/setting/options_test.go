@@ -286,7 +286,6 @@ func TestFormsRefuse(t *testing.T) {
 			"aggregation max, aggregation-order transform-first",
 			"--aggregation-order transform-first: with --aggregation max a layer aggregates first",
 		},
-		{"blocks 4", "--blocks 4: a number is for --num-blocks now; here it is one of plain, residual"},
 		{"model rgcn, num-blocks 4, bases 3", "--bases 3 and --num-blocks 4: relations share weights in one " +
 			"of the two ways; leave one out"},
 		{"model rgcn, num-blocks 5", "--num-blocks 5 does not divide --hidden 64: blocks are of equal size"},
@@ -406,8 +405,6 @@ func TestReadConfig(t *testing.T) {
 		{"quality: 1\n", `line 1: unknown key "quality"; weft train --help-all lists all settings`},
 		{"learning_rate: 1\n", `line 1: unknown key "learning_rate"; --lr is the learning rate`},
 		{"edge-batch: 1\n", `line 1: unknown key "edge-batch"; it may be use-edge-`},
-		{"model: gat\nedge-features: true\n", ""}, // of an older run
-		{"edge-features: true\nuse-edge-features: true\n", "line 2: use-edge-features stands twice"},
 		{"max-time: 3:50:00\n", ""},
 		{"max-time: 1-02:00:00\n", ""},
 		{"max-time: 2562047h\n", ""},

@@ -1,7 +1,6 @@
 package setting
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
@@ -53,21 +52,8 @@ func TestNormsInAPipeline(t *testing.T) {
 	}
 }
 
-// TestRecomputeOnceABool: a pipeline's recompute was true or false once, as a flag and in files. Now it is
-// for any mesh, auto by default: blocks in a pipeline, and elsewhere a choice.
-func TestRecomputeOnceABool(t *testing.T) {
-	for text, want := range map[string]string{
-		"true": RecomputeBlocks, "false": RecomputeNone, "True": RecomputeBlocks, "auto": RecomputeAuto,
-		"none": RecomputeNone, "blocks": RecomputeBlocks,
-	} {
-		flag, file := Defaults(), Defaults()
-		s, _ := settingNamed("recompute")
-		if err := errors.Join(s.Set(&flag, text),
-			parseConfig([]byte("recompute: "+text+"\n"), &file)); err != nil || flag.Recompute != want ||
-			file.Recompute != want {
-			t.Errorf("%s: %q and %q, %v", text, flag.Recompute, file.Recompute, err)
-		}
-	}
+// TestRecomputes: auto stands for blocks in a pipeline, and elsewhere for a choice.
+func TestRecomputes(t *testing.T) {
 	for _, c := range []struct {
 		recompute, parallel string
 		want                []bool

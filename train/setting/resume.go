@@ -18,11 +18,11 @@ func (o *Options) Texts() map[string]string {
 	return texts
 }
 
-// FromTexts are the options of a run, by its Texts, or those of an earlier version.
+// FromTexts are the options of a run, by its Texts.
 func FromTexts(texts map[string]string) (o Options, err error) {
 	o = Defaults()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
-		s, known := settingNamed(cmp.Or(Renamed(name), name))
+		s, known := settingNamed(name)
 		if !known {
 			return o, refusal.Errorf("the run has a setting %s, which this version does not have", name)
 		}

@@ -95,17 +95,3 @@ func TestContinuesWithMovedWeights(t *testing.T) {
 		}
 	}
 }
-
-// TestTextsOfOlderRuns: a run of an earlier version continues, by the names that settings had then.
-func TestTextsOfOlderRuns(t *testing.T) {
-	before := Defaults()
-	before.EdgeFeatures, before.NodeEmbedding, before.OutFeatures = true, 7, 9
-	texts := before.Texts()
-	for was, is := range renamed {
-		texts[was] = texts[is]
-		delete(texts, is)
-	}
-	got, err := FromTexts(texts)
-	require.NoError(t, err)
-	assert.Equal(t, before, got)
-}

@@ -43,10 +43,7 @@ type Setting struct {
 	Choices []string // the accepted words, nil: not a choice among words
 
 	byDefault string // the text of the default; "": the first choice of a word, and else the zero value
-	number    string // the setting that takes the numbers which this one once accepted; "": none
-	// was are the words for false and true, where the setting was once one of these; nil: it was not
-	was  map[bool]string
-	task string // the one that it is for, "": any
+	task      string // the one that it is for, "": any
 	// needs is the other setting, and its values, that it is for; zero: any
 	needs  need
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
@@ -115,19 +112,6 @@ func settingNamed(name string) (Setting, bool) {
 		return Setting{}, false
 	}
 	return settings[i], true
-}
-
-// renamed are the settings that had another name before, by that.
-var renamed = map[string]string{
-	"embed": "node-embedding", "embedding": "out-features", "edge-features": "use-edge-features",
-}
-
-// Renamed is the name that a setting has now, by one that it had before; "": none had that.
-func Renamed(name string) string { return renamed[name] }
-
-func isNumber(text string) bool {
-	_, err := strconv.Atoi(text)
-	return err == nil
 }
 
 func usesWeights(k gnn.ModelKind) bool  { return k.EdgeWeights }
@@ -305,9 +289,6 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		if i >= 0 {
 			*p = s.Choices[i]
 		}
-		if b, err := parseBool(text); err == nil && s.was != nil {
-			*p = s.was[b]
-		}
 	case encoding.TextUnmarshaler:
 		if s.Choices != nil && i < 0 {
 			return errors.New(s.unknown(text))
@@ -365,10 +346,6 @@ func (s Setting) reject(o *Options) string {
 	case string:
 		if s.Choices == nil || slices.Contains(s.Choices, v) {
 			return ""
-		}
-		if s.number != "" && isNumber(v) {
-			return fmt.Sprintf("a number is for --%s now; here %s", s.number,
-				suggest.OneOf(v, s.Choices))
 		}
 		return s.unknown(v)
 	case int:
