@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/appended"
 	"weft/graph/streamed"
@@ -60,7 +61,7 @@ Runs that were trained on the store predict on the new version as they are. Part
 	additionFlags(flags, &a.tables)
 	flags.StringVar(&a.out, "out", "", "`directory` for the new version; the store stays (default: the new "+
 		"version takes its place)")
-	addQuiet(flags)
+	ui.AddQuiet(flags)
 	return cmd
 }
 
@@ -87,10 +88,10 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 		return err
 	}
 	left := a.out == "" && sameFile(a.store, ".")
-	started, shown := time.Now(), newStages(besideResults(cmd))
-	o.Progress = shown.show
+	started, shown := time.Now(), ui.NewStages(ui.BesideResults(cmd))
+	o.Progress = shown.Show
 	err = a.append(cmd, place)
-	shown.erase()
+	shown.Erase()
 	if err != nil {
 		return err
 	}
@@ -98,15 +99,15 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	edges := 0
 	for i, t := range a.written.Types() {
 		if rows := a.added.Types[i]; rows.Count > 0 {
-			say(counted(rows.Count, "new vertex", "new vertices") +
-				when(len(a.written.Others) > 0, " of "+t.Type))
+			say(ui.Counted(rows.Count, "new vertex", "new vertices") +
+				ui.When(len(a.written.Others) > 0, " of "+t.Type))
 		}
 	}
 	for i := range a.added.Edges {
 		edges += a.added.Edges[i].Len()
 	}
-	say(counted(edges, "new edge", "new edges") + when(a.repeated > 0, fmt.Sprintf(
-		", of which %s join vertices that an edge of the store joins already", count(a.repeated))))
+	say(ui.Counted(edges, "new edge", "new edges") + ui.When(a.repeated > 0, fmt.Sprintf(
+		", of which %s join vertices that an edge of the store joins already", ui.Count(a.repeated))))
 	for _, note := range a.added.Notes {
 		say(note)
 	}
@@ -125,7 +126,7 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	for _, d := range a.partitions {
 		say(fmt.Sprintf("partitions %s: are those of the graph before, and left out; weft partition %s -k %d%s "+
 			"makes new ones", d.Name, refusal.ShellWord(made), d.K,
-			when(d.Method != partition.File && d.Method != partition.DGL, " --method "+d.Method)))
+			ui.When(d.Method != partition.File && d.Method != partition.DGL, " --method "+d.Method)))
 	}
 	return nil
 }
@@ -142,8 +143,8 @@ func (a *appendCommand) append(cmd *cobra.Command, place string) error {
 	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()
 	m := datasets.Making{
-		Name: printable(a.store), Store: place, Replaceable: a.replaceable, Make: a.write,
-		Say: func(line string) { fmt.Fprintln(besideResults(cmd), line) },
+		Name: ui.Printable(a.store), Store: place, Replaceable: a.replaceable, Make: a.write,
+		Say: func(line string) { fmt.Fprintln(ui.BesideResults(cmd), line) },
 	}
 	err := m.Renew(ctx)
 	if err != nil && !refusal.Is(err) && !atomicfile.IsThere(err) {
@@ -170,7 +171,7 @@ const appendedMark = "; appended to, last "
 
 // write reads the store and what is new, and writes the new version.
 func (a *appendCommand) write(store string) error {
-	a.tables.Progress.Of("reading "+printable(a.store), 0, 0)
+	a.tables.Progress.Of("reading "+ui.Printable(a.store), 0, 0)
 	g, err := graph.Open(a.store)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/internal/cores"
 	"weft/train/planner"
@@ -94,7 +95,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 		p.Machine = m
 		p.Machine.Sharers = min(m.Sharers, n)
 		meshes, not, err := p.Meshes(cmd.Context(), n)
-		p.shown.erase()
+		p.shown.Erase()
 		if err != nil {
 			return "", about(t.source(dataset), err)
 		}
@@ -115,7 +116,7 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 func sayChosen(show io.Writer, m *planner.Mesh) {
 	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by "+
 		"%s, with %s for tensors on a worker; weft plan compares all\n",
-		m.Parallel, duration(seconds(m.Times.Epoch)), m.Times.LimitedBy(), megabytes(m.PeakTensorBytes()))
+		m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)), m.Times.LimitedBy(), ui.Megabytes(m.PeakTensorBytes()))
 	for _, line := range approximations([]planner.Mesh{*m}) {
 		fmt.Fprintln(show, line)
 	}

@@ -53,7 +53,7 @@ func TestAutoOfOneWorker(t *testing.T) {
 	p.Machine = slow
 	p.Machine.Sharers = 1
 	meshes, _, err := p.Meshes(context.Background(), 1)
-	p.shown.erase()
+	p.shown.Erase()
 	require.NoError(t, err)
 	require.Len(t, meshes, 1)
 	var want bytes.Buffer

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/cores"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
@@ -75,7 +76,7 @@ func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (er
 			return refusal.Errorf("--only %s: %w", only, err)
 		}
 	}
-	endWithReader()
+	ui.EndWithReader()
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping after the epoch under way; interrupt again to stop "+
 			"at once\n", s)
@@ -89,7 +90,7 @@ func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (er
 	report, err := bench.Measure(ctx, o, func(m bench.Machine) { showRates(show, m) },
 		func(m bench.Model) { showModel(show, m) })
 	if err == nil && asJSON {
-		err = printJSON(out, report)
+		err = ui.PrintJSON(out, report)
 	}
 	return err
 }
@@ -105,11 +106,11 @@ func showRates(show io.Writer, m bench.Machine) {
 
 func showModel(show io.Writer, m bench.Model) {
 	fmt.Fprintf(show, "\n%s in %s on %s\n", m.Model, m.Precision, m.Graph)
-	fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", duration(seconds(m.EpochSeconds)),
-		duration(seconds(m.KernelSeconds)), bar(m.Fraction, 20), 100*m.Fraction)
+	fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", ui.Duration(ui.Seconds(m.EpochSeconds)),
+		ui.Duration(ui.Seconds(m.KernelSeconds)), bar(m.Fraction, 20), 100*m.Fraction)
 	fmt.Fprintf(show, "  %.2f times its bound of %s: products %s, gathered rows %s, streamed rows %s\n",
-		m.TimesBound, duration(seconds(m.BoundSeconds)), duration(seconds(m.Bound.Products)),
-		duration(seconds(m.Bound.Gathered)), duration(seconds(m.Bound.Streamed)))
+		m.TimesBound, ui.Duration(ui.Seconds(m.BoundSeconds)), ui.Duration(ui.Seconds(m.Bound.Products)),
+		ui.Duration(ui.Seconds(m.Bound.Gathered)), ui.Duration(ui.Seconds(m.Bound.Streamed)))
 	fmt.Fprintf(show, "  %-46s %15s  %5s %8s %6s  of the bound\n", "kernel", "calls", "epoch", "GFLOP/s", "GB/s")
 	for _, k := range m.Kernels {
 		operations := "–"
@@ -117,7 +118,7 @@ func showModel(show io.Writer, m bench.Model) {
 			operations = fmt.Sprintf("%.1f", k.GFLOPS)
 		}
 		fmt.Fprintf(show, "  %-46s %3d × %9s %4.0f %% %8s %6.1f  %s %3.0f %% %s\n", k.Name+" "+k.Shape, k.Times,
-			duration(seconds(k.Seconds)), 100*k.Share, operations, k.GBytesPerSec, bar(k.Fraction, 20),
+			ui.Duration(ui.Seconds(k.Seconds)), 100*k.Share, operations, k.GBytesPerSec, bar(k.Fraction, 20),
 			100*k.Fraction, k.Bound)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -27,7 +28,7 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 		if l.Names != nil && names == nil {
 			fmt.Fprintf(notes, "weft: warning: the classes of %s are taken for those of the run by "+
 				"their order, as its graph %s is not there to compare their names\n",
-				printable(store), printable(c.store))
+				ui.Printable(store), ui.Printable(c.store))
 		}
 		if names == nil {
 			return nil, nil
@@ -46,7 +47,7 @@ func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (un
 	}
 	if (l.Names == nil) != (names == nil) && !values {
 		fmt.Fprintf(notes, "weft: note: %s and %s, which was trained on: the classes of one of them alone "+
-			"have names, and so they are compared by their numbers\n", printable(store), printable(c.store))
+			"have names, and so they are compared by their numbers\n", ui.Printable(store), ui.Printable(c.store))
 	}
 	err = g.Guard(func() error {
 		unknown = g.Renumber(names)
@@ -60,8 +61,8 @@ func (c learnedClasses) warn(notes io.Writer, store string, g *graph.Graph) erro
 	unknown, err := c.match(notes, store, g)
 	if len(unknown) > 0 {
 		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such vertices "+
-			"count as unlabelled\n", printable(store), classNames(unknown),
-			counted(len(g.Labels.Names), "class", "classes"))
+			"count as unlabelled\n", ui.Printable(store), classNames(unknown),
+			ui.Counted(len(g.Labels.Names), "class", "classes"))
 	}
 	return err
 }
@@ -94,7 +95,7 @@ func classNames(names []string) string {
 	}
 	said := strings.Join(quoted, ", ")
 	if more := len(names) - several; more > 0 {
-		said += fmt.Sprintf(" and %s more", count(more))
+		said += fmt.Sprintf(" and %s more", ui.Count(more))
 	}
 	if len(names) == 1 {
 		return "class " + said + " is"

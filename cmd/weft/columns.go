@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph/columns"
 	"weft/train"
 )
@@ -17,7 +18,7 @@ func trainedOn(job *train.Job, of columns.ByType, weights, store string, notes i
 			"these", store, weights, err)
 	}
 	for _, note := range said {
-		fmt.Fprintf(notes, "weft: warning: %s: %s\n", printable(store), printable(note))
+		fmt.Fprintf(notes, "weft: warning: %s: %s\n", ui.Printable(store), ui.Printable(note))
 	}
 	return nil
 }

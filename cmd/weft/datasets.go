@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/datasets"
 )
 
@@ -30,7 +31,7 @@ weft train NAME says which files it needs and where they are published.`,
 				one.Vertices, one.Edges, _ = d.Size()
 				listed.Datasets = append(listed.Datasets, one)
 			}
-			return show(cmd.OutOrStdout(), &listed, asJSON)
+			return ui.Show(cmd.OutOrStdout(), &listed, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -53,22 +54,22 @@ type listedDataset struct {
 	Place    string `json:"place,omitzero"`   // where its files or its store are
 }
 
-func (l *listedDatasets) print(out io.Writer) {
-	t := newTable(out)
-	t.row("NAME", "VERTICES", "EDGES", "WHAT", "FROM", "AVAILABLE")
+func (l *listedDatasets) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("NAME", "VERTICES", "EDGES", "WHAT", "FROM", "AVAILABLE")
 	for _, d := range l.Datasets {
 		vertices, edges, available := "", "", "yes"
 		if d.Vertices > 0 {
-			vertices, edges = count(d.Vertices), count(d.Edges)
+			vertices, edges = ui.Count(d.Vertices), ui.Count(d.Edges)
 		}
 		if d.Missing != "" {
 			available = "needs " + d.Missing
 		} else if d.Place != "" {
 			available += ", " + d.Place
 		}
-		t.row(d.Name, vertices, edges, d.About, d.Origin, available)
+		t.Row(d.Name, vertices, edges, d.About, d.Origin, available)
 	}
-	t.leaveOut("FROM", "EDGES", "VERTICES")
-	t.flush()
+	t.LeaveOut("FROM", "EDGES", "VERTICES")
+	t.Flush()
 	fmt.Fprintln(out, "\nTrain on one with: weft train NAME")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/datasets"
 	"weft/kernel"
 )
@@ -27,12 +28,12 @@ That takes a few seconds, in which the machine should do nothing else. weft benc
 		Example: "  weft doctor\n  weft doctor --json > machine.json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			endWithReader()
+			ui.EndWithReader()
 			out := cmd.OutOrStdout()
 			if asJSON {
-				return printJSON(out, examine("", func(*line) {}))
+				return ui.PrintJSON(out, examine("", func(*line) {}))
 			}
-			examine("", func(l *line) { l.print(out) })
+			examine("", func(l *line) { l.Print(out) })
 			return nil
 		},
 	}
@@ -102,7 +103,7 @@ func (d diagnosis) MarshalJSON() ([]byte, error) {
 				return nil, err
 			}
 			before := strings.TrimSuffix(text, "}")
-			text = fmt.Sprintf(`%s%s"advice":%s}`, before, when(before != "{", ","), advice)
+			text = fmt.Sprintf(`%s%s"advice":%s}`, before, ui.When(before != "{", ","), advice)
 		}
 		lines = append(lines, fmt.Sprintf(`"%s":%s`, l.key, text))
 	}
@@ -116,8 +117,8 @@ const (
 	adviceWidth = 60
 )
 
-// print prints a line of the table. If the finding is wider than its column, the advice is below it.
-func (l *line) print(out io.Writer) {
+// Print prints a line of the table. If the finding is wider than its column, the advice is below it.
+func (l *line) Print(out io.Writer) {
 	text := fmt.Sprintf("%-*s  %s", whatWidth, l.what, l.found)
 	if l.advice != "" {
 		gap := foundWidth - utf8.RuneCountInString(l.found)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/cores"
 )
 
@@ -202,9 +203,9 @@ func (f memoryFinding) usable() int64 {
 func (f memoryFinding) describe() (found, advice string) {
 	found = "not known: no /proc/meminfo"
 	if f.Total > 0 {
-		found = fmt.Sprintf("%s, %s available", megabytes(f.Total), megabytes(f.Available))
+		found = fmt.Sprintf("%s, %s available", ui.Megabytes(f.Total), ui.Megabytes(f.Available))
 	}
-	found += when(f.Limit > 0, ", limited to "+megabytes(f.Limit))
+	found += ui.When(f.Limit > 0, ", limited to "+ui.Megabytes(f.Limit))
 	return found, "--explain says what a run needs, --memory-limit caps it"
 }
 
@@ -254,5 +255,5 @@ func listLength(list string) int {
 func bracketed(choices string) string {
 	_, rest, _ := strings.Cut(choices, "[")
 	chosen, _, found := strings.Cut(rest, "]")
-	return when(found, chosen)
+	return ui.When(found, chosen)
 }

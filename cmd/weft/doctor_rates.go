@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/machine"
 )
 
@@ -16,8 +17,8 @@ type hindrance struct {
 func hindranceOf(cores coresFinding, quota quotaFinding, load loadFinding) hindrance {
 	busy := load.State == "shared" || load.State == "busy"
 	return hindrance{perCore: cores.PerCore, known: cmp.Or(
-		when(quota.holds(), "the CPU quota holds the threads back"),
-		when(busy, "others use the cores: measure again when they are idle"))}
+		ui.When(quota.holds(), "the CPU quota holds the threads back"),
+		ui.When(busy, "others use the cores: measure again when they are idle"))}
 }
 
 // scaling is the advice for each way in which a rate may grow with threads.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 )
 
@@ -80,7 +81,7 @@ func (f mpiFinding) describe() (found, advice string) {
 	case f.Library == "" && f.Launcher != "":
 		return found, "several processes need its library: weft version says why"
 	case f.Processes > 1:
-		return found, counted(f.Processes, "rank", "ranks") + ", started by the launcher"
+		return found, ui.Counted(f.Processes, "rank", "ranks") + ", started by the launcher"
 	case f.Launcher == "":
 		return found, "no launcher for several processes: install openmpi-bin"
 	}
@@ -94,7 +95,7 @@ func said(name string, args ...string) string {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second // a child of its own may keep the pipe open
 	out, err := cmd.Output()
-	return when(err == nil, strings.TrimSpace(string(out)))
+	return ui.When(err == nil, strings.TrimSpace(string(out)))
 }
 
 // launcherVersion is the line of a launcher's --version that says its name and version: the first of Open
@@ -120,7 +121,7 @@ type slurmFinding struct {
 func findSlurm() slurmFinding {
 	path, err := exec.LookPath("srun")
 	return slurmFinding{
-		Launcher: when(err == nil, path), Job: os.Getenv("SLURM_JOB_ID"),
+		Launcher: ui.When(err == nil, path), Job: os.Getenv("SLURM_JOB_ID"),
 		Tasks: environmentNumber("SLURM_NTASKS"), Connect: connectingOption(),
 	}
 }
@@ -129,7 +130,7 @@ func (f slurmFinding) describe() (found, advice string) {
 	const apart = "no library of MPI loads: srun -n 1 -c CORES weft train …"
 	switch {
 	case f.Job != "":
-		found = describe("job "+f.Job, when(f.Tasks > 0, counted(f.Tasks, "task", "tasks")))
+		found = describe("job "+f.Job, ui.When(f.Tasks > 0, ui.Counted(f.Tasks, "task", "tasks")))
 		advice = "with --signal=USR1@60 srun lets a run keep its results"
 		if f.Tasks > 1 {
 			advice = fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)

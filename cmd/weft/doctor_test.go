@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -210,7 +211,7 @@ func TestPrintFinding(t *testing.T) {
 			strings.Repeat(" ", 70) + "fine\n"},
 	} {
 		var out bytes.Buffer
-		c.line.print(&out)
+		c.line.Print(&out)
 		assert.Equal(t, c.want, out.String())
 	}
 }
@@ -222,7 +223,7 @@ func TestExamine(t *testing.T) {
 		"MPI) 4.1.4'\n"), 0o777))
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	var out bytes.Buffer
-	d := examine("", func(l *line) { l.print(&out) })
+	d := examine("", func(l *line) { l.Print(&out) })
 	found := map[string]finding{}
 	for _, l := range d {
 		found[l.key] = l.finding
@@ -259,7 +260,7 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	var written bytes.Buffer
-	require.NoError(t, printJSON(&written, d))
+	require.NoError(t, ui.PrintJSON(&written, d))
 	for _, keys := range []string{
 		`^\{"weft":\{"version":.*\}\}\n$`,
 		`"memory_streamed":\{"threads":[0-9]+,"bytes_per_second":[0-9.e+]+,"one_thread_bytes_per_second":[0-9.e+]+,`,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -45,7 +46,7 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), found, e.json)
+			return ui.Show(cmd.OutOrStdout(), found, e.json)
 		},
 	}
 	e.tables.add(cmd.Flags(), false)
@@ -69,7 +70,7 @@ type evaluated struct {
 	on        *graph.Graph
 }
 
-func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (result, error) {
+func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
 	if e.split < -1 {
 		return nil, refusal.Errorf("--split %d: splits count from 0", e.split)
 	}
@@ -138,8 +139,8 @@ func (e *evaluated) testAll(notes io.Writer) error {
 			}
 		}
 		if len(all) > 0 {
-			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test vertices\n", printable(e.graph),
-				counted(len(all), "labelled vertex", "labelled vertices"))
+			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test vertices\n", ui.Printable(e.graph),
+				ui.Counted(len(all), "labelled vertex", "labelled vertices"))
 			e.on.Splits = []graph.Split{{Test: all}}
 		}
 		return nil
@@ -147,7 +148,7 @@ func (e *evaluated) testAll(notes io.Writer) error {
 }
 
 // vertices measures predictions of labels.
-func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, error) {
+func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result, error) {
 	g, r := e.on, e.options
 	if !g.Labels.There() {
 		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.graph)
@@ -177,8 +178,8 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (result, e
 	if learned != there || len(rows) != g.Own()*columns {
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store "+
 			"that it was trained on",
-			e.run, learned, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.graph, there,
-			counted(g.Own(), "vertex", "vertices"))
+			e.run, learned, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.graph, there,
+			ui.Counted(g.Own(), "vertex", "vertices"))
 	}
 	parts := &evaluations{}
 	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number) })
@@ -197,7 +198,7 @@ type edgeEvaluations struct {
 }
 
 // edges measures embeddings by the edges that they are to predict.
-func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (result, error) {
+func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, error) {
 	rows, columns, err := e.predictions(ctx, warnings)
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (result, erro
 	if has := of.Vertices(); len(rows) != has*columns {
 		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
 			"was trained on",
-			e.run, counted(len(rows)/max(1, columns), "vertex", "vertices"), e.graph, count(has))
+			e.run, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.graph, ui.Count(has))
 	}
 	state, err := nn.ReadState(e.weights)
 	if err != nil {
@@ -225,22 +226,22 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (result, erro
 }
 
 // print draws the metrics of both parts for the eye.
-func (e *edgeEvaluations) print(out io.Writer) {
-	t := newTable(out)
-	t.row("", "validation", "test")
-	t.row("edges", count(e.counts[0]), count(e.counts[1]))
-	for _, r := range linkRows(e.Val, e.Test) {
-		t.row(r.Name, measured(r.Name, r.Val), measured(r.Name, r.Test))
+func (e *edgeEvaluations) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("", "validation", "test")
+	t.Row("edges", ui.Count(e.counts[0]), ui.Count(e.counts[1]))
+	for _, r := range ui.LinkRows(e.Val, e.Test) {
+		t.Row(r.Name, ui.Measured(r.Name, r.Val), ui.Measured(r.Name, r.Test))
 	}
-	t.flush()
+	t.Flush()
 }
 
 // outputs says what columns of predictions stand for.
 func outputs(columns int, values bool) string {
 	if values {
-		return counted(columns, "value", "values")
+		return ui.Counted(columns, "value", "values")
 	}
-	return counted(columns, "class", "classes")
+	return ui.Counted(columns, "class", "classes")
 }
 
 // predictions are those of the run or, with a store of their own, made with its weights.
@@ -286,44 +287,44 @@ func (e *evaluations) of(predictions []float32, g *graph.Graph, split int) (err 
 }
 
 // print draws the metrics of all parts, and the classes of the test vertices, for the eye.
-func (e *evaluations) print(out io.Writer) {
-	t := newTable(out)
-	t.row("", "train", "validation", "test")
+func (e *evaluations) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("", "train", "validation", "test")
 	for _, name := range slices.Sorted(maps.Keys(e.Test.Scores)) {
-		t.row(name, measured(name, e.Train.Scores[name]), measured(name, e.Val.Scores[name]),
-			measured(name, e.Test.Scores[name]))
+		t.Row(name, ui.Measured(name, e.Train.Scores[name]), ui.Measured(name, e.Val.Scores[name]),
+			ui.Measured(name, e.Test.Scores[name]))
 	}
-	t.flush()
+	t.Flush()
 	if e.Test.Classes == nil {
 		return
 	}
 	fmt.Fprintln(out, "\nclasses of the test vertices")
-	t = newTable(out)
-	t.row("class", "precision", "recall", "F1", "vertices")
+	t = ui.NewTable(out)
+	t.Row("class", "precision", "recall", "F1", "vertices")
 	for _, c := range e.Test.Classes {
-		t.row(c.Name, percent(c.Precision), percent(c.Recall), percent(c.F1), count(c.Support))
+		t.Row(c.Name, ui.Percent(c.Precision), ui.Percent(c.Recall), ui.Percent(c.F1), ui.Count(c.Support))
 	}
-	t.flush()
+	t.Flush()
 	const wide = 16 // more columns than a line has room for
 	if n := len(e.Test.Confusion); n == 0 || n > wide {
 		return
 	}
 	fmt.Fprintln(out, "\ntest vertices by their class (row) and the predicted class (column)")
-	t = newTable(out)
+	t = ui.NewTable(out)
 	head := []string{""}
 	for k := range e.Test.Confusion {
 		head = append(head, strconv.Itoa(k))
 	}
-	t.row(head...)
+	t.Row(head...)
 	for k, row := range e.Test.Confusion {
 		cells := []string{
 			describe(strconv.Itoa(k),
-				when(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name)),
+				ui.When(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name)),
 		}
 		for _, n := range row {
-			cells = append(cells, count(n))
+			cells = append(cells, ui.Count(n))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
-	t.flush()
+	t.Flush()
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/axis"
@@ -77,7 +78,7 @@ func (p planned) lines() []string {
 	}
 	every := o.CheckpointEvery.String()
 	if n := o.CheckpointEvery.Epochs; n > 0 {
-		every = counted(n, "epoch", "epochs")
+		every = ui.Counted(n, "epoch", "epochs")
 	}
 	t.say(saved > 0, "a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers of a worker", every,
 		mega(saved), mega(buffers))
@@ -112,15 +113,15 @@ func (p planned) warnings() []string {
 	if s := first.Scales; s != nil {
 		t.say(true, "the features%s have scales far apart: the deviation of column %d is %.3g, and that of "+
 			"column %d is %.3g; --normalize-features %s brings each to 1, and none leaves them",
-			when(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
+			ui.When(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
 			s.Most.Deviation, setting.Standard)
 	}
 	t.say(first.UnusedWeights, "the graph has edge weights, which %s does not use; %s do", o.Model,
 		setting.WeightedModels())
 	kind, _ := gnn.KindOf(o.Model)
 	t.say(first.UnusedEdgeFeatures > 0, "the graph has edge features, which %s does not use%s%s", o.Model,
-		when(o.Uses("use-edge-features"), "; --use-edge-features has it use them"),
-		when(first.UnusedEdgeFeatures == 1 && kind.EdgeWeights,
+		ui.When(o.Uses("use-edge-features"), "; --use-edge-features has it use them"),
+		ui.When(first.UnusedEdgeFeatures == 1 && kind.EdgeWeights,
 			"; if they are weights, give them as such (edge_weight)"))
 	t.say(len(first.UnusedRelations) > 0, "no layer aggregates along %s, since nothing that the model "+
 		"learns depends on it; import with --reverse-relations to use edges in reverse, too",
@@ -128,7 +129,7 @@ func (p planned) warnings() []string {
 	t.say(first.OneClass, oneClass)
 	t.say(!first.Validates, "there are no validation %s, so the results are those of the last epoch%s",
 		map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task],
-		when(o.Patience > 0, fmt.Sprintf(", and --patience %d never runs out", o.Patience)))
+		ui.When(o.Patience > 0, fmt.Sprintf(", and --patience %d never runs out", o.Patience)))
 	p.idleSlices(&t)
 	c := first.Chunks
 	t.say(c.Each != c.Wanted, "--chunks %s: %d in each partition and not %d, as the smallest has no more "+
@@ -154,9 +155,9 @@ func (p planned) model(t *rows) {
 		threads = fmt.Sprintf("%d threads", p.threads)
 	}
 	t.say(true, "%s%s%s, %d layers, %d parameters, %s with %s%s, kernels for %s",
-		when(o.Decoupled, "decoupled "),
-		o.Model, when(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), o.Depth(),
-		p.Parameters(grid), workers, threads, when(o.Workers > 1, " each"), kernel.SIMD())
+		ui.When(o.Decoupled, "decoupled "),
+		o.Model, ui.When(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), o.Depth(),
+		p.Parameters(grid), workers, threads, ui.When(o.Workers > 1, " each"), kernel.SIMD())
 	short := o.Storage == tensor.BFloat16
 	t.say(short, "values of vertices are stored and sent as bfloat16")
 	t.say(short, "products of bfloat16: %s", productsFinding{By: kernel.BFloat16Products()}.words())
@@ -167,14 +168,14 @@ func (p planned) model(t *rows) {
 		"embeddings of the ends of training and negative edges, and their gradients: negative edges are "+
 		"drawn anew in each epoch, so these bytes are not planned where partitions take turns")
 	t.say(o.Uses("output-heads") && o.OutputHeads != o.Heads, "the last layer has %s, and PyG's as many as "+
-		"the others: --output-heads %d", counted(o.OutputHeads, "attention head", "attention heads"), o.Heads)
+		"the others: --output-heads %d", ui.Counted(o.OutputHeads, "attention head", "attention heads"), o.Heads)
 	for stage := range grid.Stages {
 		for _, s := range p.Workers[grid.Rank(mesh.Place{Stage: stage})].Layers {
 			bytes := int64(0)
 			for _, w := range p.Workers {
 				bytes += w.LayoutBytes[s.Name]
 			}
-			t.say(true, "%s: %s%s", s.Name, s.What, when(grid.Slices > 1, "; "+order.Moved(bytes)))
+			t.say(true, "%s: %s%s", s.Name, s.What, ui.When(grid.Slices > 1, "; "+order.Moved(bytes)))
 		}
 	}
 }
@@ -251,10 +252,10 @@ func (p planned) rests() string {
 	line := "nothing rests on disk, as all fits in memory"
 	if moved := p.Disk(); moved != (tensor.Moved{}) {
 		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s "+
-			"read an epoch, %s there at the peak", when(p.AtMost, "at most "), megabytes(moved.Written),
-			megabytes(moved.Read), megabytes(p.DiskBytes()))
+			"read an epoch, %s there at the peak", ui.When(p.AtMost, "at most "), ui.Megabytes(moved.Written),
+			ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
 	}
-	return line + when(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
+	return line + ui.When(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
 		enough(p.Least), enough(p.All)))
 }
 
@@ -283,7 +284,7 @@ func (p planned) recomputed() string {
 			"alone"
 	}
 	return "the backward pass computes values within each block again, and keeps results of aggregations" +
-		when(p.limited(), fmt.Sprintf(", as --memory-limit %s needs it", p.settings.MemoryLimit))
+		ui.When(p.limited(), fmt.Sprintf(", as --memory-limit %s needs it", p.settings.MemoryLimit))
 }
 
 // limited reports whether the run recomputes because of the memory limit.
@@ -307,7 +308,7 @@ func (p planned) balance(t *rows) {
 	}
 	t.say(len(p.EdgeColumns) > 1 && largest > 0, "edges × columns aggregated an epoch: %.3g million on the "+
 		"worker with most, %.2f times the mean%s", mega(largest), worker.Imbalance(p.EdgeColumns),
-		when(len(p.EdgeColumns) <= most, "; by worker"+by))
+		ui.When(len(p.EdgeColumns) <= most, "; by worker"+by))
 }
 
 // passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.

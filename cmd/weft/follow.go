@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 )
 
@@ -45,7 +46,7 @@ func (f *follower) epoch(e json.Marshaler) (stops bool) {
 	if f == nil {
 		return false
 	}
-	if err := printJSON(f.out, e); err != nil || f.answers == nil { // the command reports err at its end
+	if err := ui.PrintJSON(f.out, e); err != nil || f.answers == nil { // the command reports err at its end
 		return false
 	}
 	line, err := f.answers.ReadString('\n')

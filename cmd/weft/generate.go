@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/graph/streamed"
@@ -65,7 +66,7 @@ func newGenerateKind(kind, short, example string) *cobra.Command {
 	flags.IntVar(&o.Features, "features", o.Features, "feature columns")
 	flags.IntVar(&o.Classes, "classes", o.Classes, "number of classes")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of all randomness")
-	addQuiet(flags)
+	ui.AddQuiet(flags)
 	return cmd
 }
 
@@ -78,10 +79,10 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
-	shown := newStages(besideResults(cmd))
-	o.Progress = shown.show
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	o.Progress = shown.Show
 	err := generate.Write(store, o)
-	shown.erase()
+	shown.Erase()
 	if err != nil {
 		return err
 	}

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 )
 
@@ -42,7 +42,7 @@ func completeCommands(root *cobra.Command) {
 			return refusal.Errorf("help %s: %s has no commands of its own", strings.Join(args, " "),
 				named.CommandPath())
 		case *asJSON:
-			return printJSON(cmd.OutOrStdout(), flagsOf(named))
+			return ui.PrintJSON(cmd.OutOrStdout(), flagsOf(named))
 		}
 		show(cmd, args)
 		return nil
@@ -91,7 +91,7 @@ func flagsOf(cmd *cobra.Command) described {
 // useTemplates has cobra's help texts list flags under the headings of their groups, and breaks their lines.
 func useTemplates(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagGroups", flagGroups)
-	cobra.AddTemplateFunc("filled", func(text string) string { return filled(text, terminalWidth()) })
+	cobra.AddTemplateFunc("filled", func(text string) string { return ui.Filled(text, terminalWidth()) })
 	root.SetHelpTemplate(strings.ReplaceAll(root.HelpTemplate(), "trimTrailingWhitespaces", "filled"))
 	before, rest, _ := strings.Cut(root.UsageTemplate(), "{{if .HasAvailableLocalFlags}}")
 	_, after, _ := strings.Cut(rest, "{{if .HasHelpSubCommands}}")
@@ -128,7 +128,7 @@ func flagGroups(cmd *cobra.Command) string {
 	}
 	if others > 0 {
 		text += fmt.Sprintf("\n\n%s --%s lists %s more.", cmd.CommandPath(), helpAllFlag,
-			counted(others, "flag", "flags"))
+			ui.Counted(others, "flag", "flags"))
 	}
 	return text
 }
@@ -139,32 +139,6 @@ func terminalWidth() int {
 		return columns
 	}
 	return 120
-}
-
-// filled breaks the lines of paragraphs anew, at most so wide. Lines that begin with a blank stay.
-func filled(text string, width int) string {
-	var lines []string
-	line := ""
-	end := func() {
-		if line != "" {
-			lines, line = append(lines, line), ""
-		}
-	}
-	for _, old := range strings.Split(text, "\n") {
-		if old == "" || old[0] == ' ' {
-			end()
-			lines = append(lines, old)
-			continue
-		}
-		for _, word := range strings.Fields(old) {
-			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
-				end()
-			}
-			line = strings.TrimPrefix(line+" "+word, " ")
-		}
-	}
-	end()
-	return strings.Join(lines, "\n")
 }
 
 // basic are the flags that most need, of commands that have --help-all.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 )
 
@@ -14,7 +15,7 @@ func TestFilled(t *testing.T) {
 		"--hidden 16\nThe end."
 	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 " +
 		"--hidden 16\nThe end."
-	assert.Equal(t, want, filled(text, 16))
+	assert.Equal(t, want, ui.Filled(text, 16))
 }
 
 // A subcommand that is named is the only one that is made, beside man.

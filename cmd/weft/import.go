@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/graph/tables"
@@ -123,8 +124,8 @@ recognizes the source, and says which format it is. An import that fails leaves 
 				return cmd.Help()
 			}
 			r, _ := recognize(args[0])
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", printable(args[0]),
-				printable(r.command(args[1])))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: importing it as %s does\n", ui.Printable(args[0]),
+				ui.Printable(r.command(args[1])))
 			request, err := r.request(args[1], cmd.Flags())
 			if err != nil {
 				return err
@@ -133,7 +134,7 @@ recognizes the source, and says which format it is. An import that fails leaves 
 		},
 	}
 	c.flags(cmd.PersistentFlags())
-	addQuiet(cmd.PersistentFlags())
+	ui.AddQuiet(cmd.PersistentFlags())
 	for _, f := range formats {
 		cmd.AddCommand(newImportOf(f, c))
 	}
@@ -202,10 +203,10 @@ func (r *importRequest) run(cmd *cobra.Command) error {
 	defer removeOnSignal(cmd.ErrOrStderr(), r.store)()
 	files, unseen := datasets.LookAt(r.files())
 	started := time.Now()
-	shown := newStages(besideResults(cmd))
-	r.progress = shown.show
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	r.progress = shown.Show
 	made, err := r.makeStore()
-	shown.erase()
+	shown.Erase()
 	if err == nil && unseen == nil && r.isBeside() { // weft train SOURCE takes it
 		err = files.Record(r.store)
 	}
@@ -240,11 +241,11 @@ func leaksOf(store string) (warnings []string, err error) {
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		if leaked := r.Leaked(); leaked > 0 {
-			of := when(len(g.Relations) > 1, " of "+r.FullName())
+			of := ui.When(len(g.Relations) > 1, " of "+r.FullName())
 			warnings = append(warnings, fmt.Sprintf("%s%s of the split pass messages, as they are edges "+
 				"of the graph, too, so that a model sees what it is to predict: leave them out of the "+
 				"graph's edges",
-				counted(leaked, "validation or test edge", "validation and test edges"), of))
+				ui.Counted(leaked, "validation or test edge", "validation and test edges"), of))
 		}
 	}
 	return warnings, g.Close()
@@ -318,7 +319,7 @@ func writePartitions(store string, a *partition.Assignment, progress graph.Progr
 func changed(flags *pflag.FlagSet) string {
 	var words []string
 	flags.Visit(func(f *pflag.Flag) {
-		if f.Name == quietFlag {
+		if f.Name == ui.QuietFlag {
 			return
 		}
 		for _, value := range valuesOf(f) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/columns"
 	"weft/graph/streamed"
@@ -146,29 +147,29 @@ func columnTable(out io.Writer, w *streamed.Written) {
 		if len(types) > 1 {
 			name = of.Type + ": "
 		}
-		t := newTable(out)
-		t.row("column of "+name+of.Table.Path, "became", "missing")
-		t.row(of.Table.ID, "the id", "")
+		t := ui.NewTable(out)
+		t.Row("column of "+name+of.Table.Path, "became", "missing")
+		t.Row(of.Table.ID, "the id", "")
 		if of.Table.Label != "" {
 			n := w.Unlabelled
-			t.row(of.Table.Label, "the label: "+learned(&w.Labels), when(n > 0, count(n)))
+			t.Row(of.Table.Label, "the label: "+learned(&w.Labels), ui.When(n > 0, ui.Count(n)))
 		}
 		const most = 30 // of columns that are used, and of others
 		all, left := of.Table.Columns, of.Table.LeftOut
 		for i := range all[:min(most, len(all))] {
 			c := &all[i]
-			t.row(c.Name, becomes(c), when(c.Missing > 0, count(c.Missing)))
+			t.Row(c.Name, becomes(c), ui.When(c.Missing > 0, ui.Count(c.Missing)))
 		}
 		if more := len(all) - most; more > 0 {
-			t.row(fmt.Sprintf("and %d more", more), "features", "")
+			t.Row(fmt.Sprintf("and %d more", more), "features", "")
 		}
 		for _, c := range left[:min(most, len(left))] {
-			t.row(c.Name, "left out: "+c.Why, "")
+			t.Row(c.Name, "left out: "+c.Why, "")
 		}
 		if more := len(left) - most; more > 0 {
-			t.row(fmt.Sprintf("and %d more", more), "left out", "")
+			t.Row(fmt.Sprintf("and %d more", more), "left out", "")
 		}
-		t.flush()
+		t.Flush()
 	}
 }
 
@@ -177,34 +178,34 @@ func learned(l *graph.Labels) string {
 	if l.Continuous() {
 		return "a number"
 	}
-	return counted(l.Classes, "class", "classes") + ": " + firstOf(l.Names)
+	return ui.Counted(l.Classes, "class", "classes") + ": " + firstOf(l.Names)
 }
 
 // firstOf lists the first words.
 func firstOf(words []string) string {
 	const most = 5
-	return strings.Join(words[:min(most, len(words))], ", ") + when(len(words) > most, ", …")
+	return strings.Join(words[:min(most, len(words))], ", ") + ui.When(len(words) > most, ", …")
 }
 
 // becomes says which features a column became.
 func becomes(c *columns.Column) string {
 	text := map[columns.Kind]string{
 		columns.Number: "a number", columns.Boolean: "0 and 1", columns.Date: "days since 1970",
-		columns.Category: counted(len(c.Categories), "category", "categories"),
+		columns.Category: ui.Counted(len(c.Categories), "category", "categories"),
 	}[c.Kind]
-	text += when(c.Kind == columns.Category, ": "+firstOf(c.Categories))
-	text += when(c.Offset != 0, fmt.Sprintf(", less %.8g, as float32 would round it", c.Offset))
-	text += when(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
+	text += ui.When(c.Kind == columns.Category, ": "+firstOf(c.Categories))
+	text += ui.When(c.Offset != 0, fmt.Sprintf(", less %.8g, as float32 would round it", c.Offset))
+	text += ui.When(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
 	for _, cycle := range c.Cycles {
 		text += fmt.Sprintf(", sine and cosine of the %s", cycle)
 	}
 	if c.Gaps {
-		text += when(c.Kind == columns.Category, "; missing is one, too") +
-			when(c.Kind != columns.Category,
+		text += ui.When(c.Kind == columns.Category, "; missing is one, too") +
+			ui.When(c.Kind != columns.Category,
 				fmt.Sprintf("; where missing the mean, %.4g, and a mark", c.Offset+float64(c.Mean)))
 	}
 	if c.Other > 0 {
-		text += fmt.Sprintf("; %s of other values", counted(c.Other, "row", "rows"))
+		text += fmt.Sprintf("; %s of other values", ui.Counted(c.Other, "row", "rows"))
 	}
 	return text
 }

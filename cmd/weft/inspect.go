@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -39,27 +40,27 @@ done, the best one so far and the last checkpoint; and the command that continue
 				if err != nil {
 					return err
 				}
-				return show(cmd.OutOrStdout(), &inspectedRun{s, continues(s)}, asJSON)
+				return ui.Show(cmd.OutOrStdout(), &inspectedRun{s, continues(s)}, asJSON)
 			}
 			g, store, err := openDataset(cmd.Context(), given.of(args[0]), cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}
 			defer g.Close()
-			shown := newStages(cmd.ErrOrStderr())
-			defer shown.erase()
-			if err := graph.CheckSums(store, "the graph", shown.show); err != nil {
+			shown := ui.NewStages(cmd.ErrOrStderr())
+			defer shown.Erase()
+			if err := graph.CheckSums(store, "the graph", shown.Show); err != nil {
 				return err
 			}
 			s := inspected{store: store}
-			if s.Summary, err = g.Summarize(shown.show); err != nil {
+			if s.Summary, err = g.Summarize(shown.Show); err != nil {
 				return err
 			}
-			if s.Partitions, err = listPartitions(store, shown.show); err != nil {
+			if s.Partitions, err = listPartitions(store, shown.Show); err != nil {
 				return err
 			}
-			shown.erase()
-			return show(cmd.OutOrStdout(), &s, asJSON)
+			shown.Erase()
+			return ui.Show(cmd.OutOrStdout(), &s, asJSON)
 		},
 	}
 	given.add(cmd.Flags(), false)
@@ -108,70 +109,70 @@ func listPartitions(store string, progress graph.Progress) ([]storedPartition, e
 	return listed, nil
 }
 
-func (s *inspected) print(out io.Writer) {
-	t := newTable(out)
-	t.row("store", s.store)
-	t.field("made by", s.Provenance)
+func (s *inspected) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("store", s.store)
+	t.Field("made by", s.Provenance)
 	if s.Graphs > 0 {
 		mean := float64(s.Vertices) / float64(s.Graphs)
-		t.row("graphs", fmt.Sprintf("%s, of %.4g vertices on average", count(s.Graphs), mean))
+		t.Row("graphs", fmt.Sprintf("%s, of %.4g vertices on average", ui.Count(s.Graphs), mean))
 	}
-	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
+	t.Row("vertices", describe(ui.Count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	edges := graph.RelationSummary{
 		Edges: s.Edges, SelfLoops: s.SelfLoops, DuplicateEdges: s.DuplicateEdges,
 		Weighted: s.Weighted, EdgeFeatureColumns: s.EdgeFeatureColumns,
 	}
-	t.row("edges", edgesOf(&edges, when(s.Symmetric, "un")+"directed"))
-	t.row("in-degree", degrees(s.InDegree))
-	t.row("out-degree", degrees(s.OutDegree))
+	t.Row("edges", edgesOf(&edges, ui.When(s.Symmetric, "un")+"directed"))
+	t.Row("in-degree", degrees(s.InDegree))
+	t.Row("out-degree", degrees(s.OutDegree))
 	if len(s.Types) > 0 {
-		t.row("types", fmt.Sprintf("%s and %s, listed below; features, labels and splits are those of %s",
-			counted(len(s.Types), "vertex type", "vertex types"),
-			counted(len(s.Relations), "relation", "relations"), strconv.Quote(s.Types[0].Type)))
+		t.Row("types", fmt.Sprintf("%s and %s, listed below; features, labels and splits are those of %s",
+			ui.Counted(len(s.Types), "vertex type", "vertex types"),
+			ui.Counted(len(s.Relations), "relation", "relations"), strconv.Quote(s.Types[0].Type)))
 	}
-	t.row("features", featuresOf(s.FeatureColumns, s.SparseFeatures,
+	t.Row("features", featuresOf(s.FeatureColumns, s.SparseFeatures,
 		fmt.Sprintf("%.3g %% of the values are not zero", 100*s.FeatureDensity)))
 	switch unlabelled := has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"); {
 	case s.ValueColumns > 0:
-		t.row("labels", describe(valuesToPredict(s.ValueColumns), unlabelled))
+		t.Row("labels", describe(valuesToPredict(s.ValueColumns), unlabelled))
 	case s.Classes == 0:
-		t.row("classes", "none")
+		t.Row("classes", "none")
 	default:
-		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"),
+		t.Row("classes", describe(ui.Count(s.Classes), ui.When(s.MultiLabel, "several to a vertex"),
 			unlabelled, largest(s)))
 	}
-	t.field("arrays", strings.Join(s.Arrays, ", "))
-	t.field("metric", s.Metric)
+	t.Field("arrays", strings.Join(s.Arrays, ", "))
+	t.Field("metric", s.Metric)
 	for k, split := range s.Splits {
 		if k == 5 {
-			t.row("", fmt.Sprintf("and %s more", count(len(s.Splits)-k)))
+			t.Row("", fmt.Sprintf("and %s more", ui.Count(len(s.Splits)-k)))
 			break
 		}
-		t.row(fmt.Sprintf("split %d", k), sizes(split.Train, split.Val, split.Test))
+		t.Row(fmt.Sprintf("split %d", k), sizes(split.Train, split.Val, split.Test))
 	}
 	for _, split := range s.EdgeSplits {
 		given := map[graph.NegativeForm]string{
-			graph.SharedNegatives: fmt.Sprintf("%s and %s negative edges", count(split.ValNegatives),
-				count(split.TestNegatives)),
+			graph.SharedNegatives: fmt.Sprintf("%s and %s negative edges", ui.Count(split.ValNegatives),
+				ui.Count(split.TestNegatives)),
 			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each",
-				count(split.ValNegatives), count(split.TestNegatives)),
+				ui.Count(split.ValNegatives), ui.Count(split.TestNegatives)),
 		}
-		t.row("edge split", describe(when(len(s.Relations) > 0, split.Relation+": ")+
+		t.Row("edge split", describe(ui.When(len(s.Relations) > 0, split.Relation+": ")+
 			sizes(split.Train, split.Val, split.Test), given[split.Negatives]))
 	}
 	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 {
-		t.row("splits", "none: import with --split to make some")
+		t.Row("splits", "none: import with --split to make some")
 	}
 	title := "partitions"
 	for _, p := range s.Partitions {
-		t.row(title, describe(p.Name, fmt.Sprintf("%s of the edges cut", percent(ratio(p.CutEdges, s.Edges))),
+		t.Row(title, describe(p.Name, fmt.Sprintf("%s of the edges cut", ui.Percent(ratio(p.CutEdges, s.Edges))),
 			fmt.Sprintf("replication %.3f", p.Replication),
-			when(p.OutOfDate, "out of date: partition again")))
+			ui.When(p.OutOfDate, "out of date: partition again")))
 		title = ""
 	}
-	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+
-		when(len(s.Partitions) > 0, ", partitions and their shares"))
-	t.flush()
+	t.Row("checks", "passed: counts, ids and their order, values, classes, splits"+
+		ui.When(len(s.Partitions) > 0, ", partitions and their shares"))
+	t.Flush()
 	printTypes(out, s)
 }
 
@@ -181,25 +182,25 @@ func printTypes(out io.Writer, s *inspected) {
 		return
 	}
 	fmt.Fprintln(out)
-	t := newTable(out)
-	t.row("vertex type", "vertices", "features")
+	t := ui.NewTable(out)
+	t.Row("vertex type", "vertices", "features")
 	for _, v := range s.Types {
-		t.row(v.Type, count(v.Vertices), featuresOf(v.FeatureColumns, v.SparseFeatures))
+		t.Row(v.Type, ui.Count(v.Vertices), featuresOf(v.FeatureColumns, v.SparseFeatures))
 	}
-	t.flush()
+	t.Flush()
 	fmt.Fprintln(out)
-	t = newTable(out)
-	t.row("from", "relation", "to", "edges", "in-degree", "out-degree")
+	t = ui.NewTable(out)
+	t.Row("from", "relation", "to", "edges", "in-degree", "out-degree")
 	for _, r := range s.Relations {
-		t.row(r.Source, r.Name, r.Target, edgesOf(&r, ""), degrees(r.InDegree), degrees(r.OutDegree))
+		t.Row(r.Source, r.Name, r.Target, edgesOf(&r, ""), degrees(r.InDegree), degrees(r.OutDegree))
 	}
-	t.flush()
+	t.Flush()
 }
 
 // edgesOf says how many edges a relation has, and what else of them.
 func edgesOf(r *graph.RelationSummary, direction string) string {
-	return describe(count(r.Edges), direction, has(r.SelfLoops, "self loop", "self loops"),
-		has(r.DuplicateEdges, "duplicate", "duplicates"), when(r.Weighted, "weighted"),
+	return describe(ui.Count(r.Edges), direction, has(r.SelfLoops, "self loop", "self loops"),
+		has(r.DuplicateEdges, "duplicate", "duplicates"), ui.When(r.Weighted, "weighted"),
 		has(r.EdgeFeatureColumns, "feature column", "feature columns"))
 }
 
@@ -208,7 +209,7 @@ func featuresOf(columns int, sparse bool, more ...string) string {
 	if columns == 0 {
 		return "none"
 	}
-	return describe(append([]string{count(columns), when(sparse, "stored sparse")}, more...)...)
+	return describe(append([]string{ui.Count(columns), ui.When(sparse, "stored sparse")}, more...)...)
 }
 
 // describe joins the parts that are not empty.
@@ -216,23 +217,18 @@ func describe(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-func when(condition bool, text string) string {
-	if condition {
-		return text
-	}
-	return ""
-}
-
 // has names a count, unless it is zero.
-func has[T int | int64](n T, one, many string) string { return when(n != 0, counted(n, one, many)) }
+func has[T int | int64](n T, one, many string) string {
+	return ui.When(n != 0, ui.Counted(n, one, many))
+}
 
 // sizes are those of the parts of a split.
 func sizes(train, val, test int) string {
-	return fmt.Sprintf("%s train, %s validate, %s test", count(train), count(val), count(test))
+	return fmt.Sprintf("%s train, %s validate, %s test", ui.Count(train), ui.Count(val), ui.Count(test))
 }
 
 func degrees(d graph.Degrees) string {
-	return fmt.Sprintf("%s to %s, mean %.4g", count(d.Min), count(d.Max), d.Mean)
+	return fmt.Sprintf("%s to %s, mean %.4g", ui.Count(d.Min), ui.Count(d.Max), d.Mean)
 }
 
 // largest names the largest class: guessing it would be right for its share of the vertices.
@@ -246,5 +242,5 @@ func largest(s *inspected) string {
 	if len(s.ClassNames) == len(s.ClassCounts) {
 		name = s.ClassNames[class]
 	}
-	return fmt.Sprintf("the largest (%s) has %s", name, counted(most, "vertex", "vertices"))
+	return fmt.Sprintf("the largest (%s) has %s", name, ui.Counted(most, "vertex", "vertices"))
 }

@@ -15,7 +15,7 @@ func TestInspectPrints(t *testing.T) {
 	for k := range 7 {
 		s.Splits = append(s.Splits, graph.SplitSizes{Train: k, Val: 1, Test: 2})
 	}
-	s.print(&out)
+	s.Print(&out)
 	for _, line := range []string{
 		"vertices    1,200, 3 isolated\n", "split 4     4 train, 1 validate, 2 test\n            and 2 more\n",
 	} {

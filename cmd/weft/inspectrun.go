@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/train"
 	"weft/train/rundir"
 )
@@ -34,10 +35,10 @@ func continues(s *rundir.Standing) string {
 }
 
 // print draws where a run stands for the eye.
-func (s *inspectedRun) print(out io.Writer) {
-	ago := func(t time.Time) string { return duration(max(0, time.Since(t))) + " ago" }
-	t := newTable(out)
-	t.row("run", s.RunDir)
+func (s *inspectedRun) Print(out io.Writer) {
+	ago := func(t time.Time) string { return ui.Duration(max(0, time.Since(t))) + " ago" }
+	t := ui.NewTable(out)
+	t.Row("run", s.RunDir)
 	status := describe(string(s.Status), s.Reason)
 	switch s.Status {
 	case rundir.Running:
@@ -48,30 +49,30 @@ func (s *inspectedRun) print(out io.Writer) {
 			status += ", unless the file system's locks do not reach this machine"
 		}
 	}
-	t.row("status", status)
-	t.row("model", describe(s.Model+" on "+s.Dataset, s.Parallel))
-	t.row("epochs", fmt.Sprintf("%s of %s%s", count(s.EpochsRun), count(s.Epochs),
-		when(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
+	t.Row("status", status)
+	t.Row("model", describe(s.Model+" on "+s.Dataset, s.Parallel))
+	t.Row("epochs", fmt.Sprintf("%s of %s%s", ui.Count(s.EpochsRun), ui.Count(s.Epochs),
+		ui.When(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
 	if s.BestEpoch > 0 {
-		t.row("best", fmt.Sprintf("epoch %s: %s train %s  %s", count(s.BestEpoch), s.Metric,
-			measured(s.Metric, s.Train), valAndTest(s.Metric, s.Val, s.Test)))
+		t.Row("best", fmt.Sprintf("epoch %s: %s train %s  %s", ui.Count(s.BestEpoch), s.Metric,
+			ui.Measured(s.Metric, s.Train), ui.ValAndTest(s.Metric, s.Val, s.Test)))
 	}
 	checkpoint := "none"
 	if c := s.Checkpoint; c != nil {
-		checkpoint = fmt.Sprintf("epoch %s, %s, written %s", count(c.Epoch),
-			megabytes(c.Bytes), ago(c.Written))
+		checkpoint = fmt.Sprintf("epoch %s, %s, written %s", ui.Count(c.Epoch),
+			ui.Megabytes(c.Bytes), ago(c.Written))
 	}
-	t.row("checkpoint", checkpoint)
-	t.row("started", fmt.Sprintf("%s, %s", s.Started.Local().Format(time.DateTime), ago(s.Started)))
+	t.Row("checkpoint", checkpoint)
+	t.Row("started", fmt.Sprintf("%s, %s", s.Started.Local().Format(time.DateTime), ago(s.Started)))
 	for _, fault := range s.Damaged {
-		t.row("damaged", fault)
+		t.Row("damaged", fault)
 	}
 	switch {
 	case s.Continue != "":
-		t.row("continue", s.Continue+when(s.Checkpoint == nil, ", which begins again"))
+		t.Row("continue", s.Continue+ui.When(s.Checkpoint == nil, ", which begins again"))
 	case s.Status == rundir.Finished && s.Store != "" && s.Resumable:
-		t.row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s",
-			s.RunDir, count(s.Epochs)))
+		t.Row("more", fmt.Sprintf("weft train --resume %s --epochs N, with N above %s",
+			s.RunDir, ui.Count(s.Epochs)))
 	}
-	t.flush()
+	t.Flush()
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	_ "weft/internal/early" // which has answered the signals up to here
 	"weft/internal/launch"
@@ -72,7 +73,7 @@ func hear(s os.Signal) {
 		if interrupts.explain != nil {
 			err = interrupts.explain(s)
 		}
-		fmt.Fprintln(os.Stderr, oneLine(err))
+		fmt.Fprintln(os.Stderr, ui.OneLine(err))
 		os.Exit(exitInterrupted)
 	}
 }
@@ -96,7 +97,7 @@ func attendWith(handle func(s os.Signal, around func(os.Signal))) (stop func()) 
 func removeOnSignal(stderr io.Writer, path string) (stop func()) {
 	stop = attendWith(func(os.Signal, func(os.Signal)) {
 		graph.RemoveStaging(func() {
-			fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", path)))
+			fmt.Fprintln(stderr, ui.OneLine(fmt.Errorf("interrupted; %s is not written", path)))
 			os.Exit(exitInterrupted)
 		})
 	})

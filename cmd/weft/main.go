@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/internal/launch"
 	"weft/internal/refusal"
@@ -32,15 +32,15 @@ func main() {
 func prepare() {
 	endWithParent()
 	watchSignals()
-	outliveReaders()
+	ui.OutliveReaders()
 	limitMemory()
 }
 
 // run runs the command that the arguments of the process name, and returns its exit status.
 func run() int {
 	root, started := newRoot(os.Args[1:]...)
-	root.SetOut(&output{File: os.Stdout, name: "standard output"})
-	root.SetErr(&output{File: os.Stderr, name: "standard error"})
+	root.SetOut(&ui.Output{File: os.Stdout, Name: "standard output"})
+	root.SetErr(&ui.Output{File: os.Stderr, Name: "standard error"})
 	root.SetArgs(longOut(os.Args[1:]))
 	return execute(root, started)
 }
@@ -59,8 +59,8 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	if err != nil && !*started {
 		err = shareMistake(cmd, err)
 	}
-	if out, ok := root.OutOrStdout().(*output); ok && err == nil {
-		err = out.check()
+	if out, ok := root.OutOrStdout().(*ui.Output); ok && err == nil {
+		err = out.Check()
 	}
 	if err == nil {
 		return exitDone
@@ -79,14 +79,14 @@ func execute(root *cobra.Command, started *bool) (status int) {
 func sayError(stderr io.Writer, err error) {
 	var columns *unclear
 	if errors.As(err, &columns) {
-		columns.print(stderr)
+		columns.Print(stderr)
 	}
 	var fault *launch.Fault
 	if !errors.As(err, &fault) {
-		fmt.Fprintln(stderr, oneLine(err))
+		fmt.Fprintln(stderr, ui.OneLine(err))
 		return
 	}
-	fmt.Fprintln(stderr, oneLine(fmt.Errorf("%w (WEFT_DEBUG=1 prints where)", err)))
+	fmt.Fprintln(stderr, ui.OneLine(fmt.Errorf("%w (WEFT_DEBUG=1 prints where)", err)))
 	if os.Getenv("WEFT_DEBUG") == "1" {
 		fmt.Fprintf(stderr, "%s", fault.Where)
 	}
@@ -101,11 +101,4 @@ func statusOf(err error, started bool) int {
 		return exitRefused
 	}
 	return exitFailed
-}
-
-// oneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
-func oneLine(err error) string { return "weft: " + printable(inOneLine(err.Error())) }
-
-func inOneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

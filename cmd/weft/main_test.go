@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 	"weft/internal/launch"
 	"weft/internal/require"
@@ -24,7 +25,7 @@ import (
 )
 
 func TestOneLine(t *testing.T) {
-	assert.Equal(t, "weft: a; b; c", oneLine(errors.New("a\nb\r\n\nc\n")))
+	assert.Equal(t, "weft: a; b; c", ui.OneLine(errors.New("a\nb\r\n\nc\n")))
 }
 
 func TestPrintable(t *testing.T) {
@@ -34,15 +35,15 @@ func TestPrintable(t *testing.T) {
 		"\U000e0041":                      `\U000e0041`, "a\xff\xe2\x80": `a\xff\xe2\x80`,
 		"\ufffd": "\ufffd", "'\"": "'\"",
 	} {
-		assert.Equal(t, want, printable(text), "%q", text)
+		assert.Equal(t, want, ui.Printable(text), "%q", text)
 		text = strings.ToValidUTF8(text, "")
 		var again string
 		written, err := json.Marshal(text)
 		if err == nil {
-			written = printableJSON(written)
+			written = ui.PrintableJSON(written)
 			err = json.Unmarshal(written, &again)
 		}
-		if err != nil || again != text || printable(string(written)) != string(written) {
+		if err != nil || again != text || ui.Printable(string(written)) != string(written) {
 			t.Errorf("%q: %q as JSON, %v", text, written, err)
 		}
 	}
@@ -94,15 +95,15 @@ func TestSignalCancels(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &progress{
-		liveLine: liveLine{out: &out, width: func() int { return 40 }},
-		clock:    func() time.Time { return now },
+	p := &ui.Progress{
+		LiveLine: ui.LiveLine{Out: &out, Width: func() int { return 40 }},
+		Clock:    func() time.Time { return now },
 	}
 	for e := 1; e <= 1000; e++ {
 		now = now.Add(time.Millisecond)
-		p.epoch(train.Epoch{Epoch: e, Epochs: 1000, Loss: 1, Evaluated: true, Seconds: 0.001, PeakBytes: 5e6})
+		p.Epoch(train.Epoch{Epoch: e, Epochs: 1000, Loss: 1, Evaluated: true, Seconds: 0.001, PeakBytes: 5e6})
 	}
-	p.end()
+	p.End()
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\r\x1b[K"), "\r")[1:]
 	if len(lines) < 10 || len(lines) > 12 {
 		t.Errorf("%d updates in a second", len(lines))
@@ -116,21 +117,21 @@ func TestProgressOnATerminal(t *testing.T) {
 		t.Error("the live line scrolls")
 	}
 	ended := out.Len()
-	p.epoch(train.Epoch{Epoch: 1000, Epochs: 1000})
+	p.Epoch(train.Epoch{Epoch: 1000, Epochs: 1000})
 	assert.Equal(t, ended, out.Len(), "after the end: %q", out.String()[ended:])
 }
 
 // A narrow terminal shows fewer fields, each of them whole and in its place; the epoch goes last.
 func TestProgressFits(t *testing.T) {
-	p := &progress{}
+	p := &ui.Progress{}
 	e := train.Epoch{
 		Metric: "accuracy", Epoch: 49, Epochs: 100, Loss: 0.3726,
 		Scores: metric.Scores{Train: 1, Val: 0.8198, Test: 0.818}, Evaluated: true,
 		Seconds: 0.002, PeakBytes: 207e6,
 	}
-	p.results, p.recent = e, []float64{0.002, 7, 0.001}
+	p.Results, p.Recent = e, []float64{0.002, 7, 0.001}
 	now := time.Unix(100, 0)
-	p.first = now.Add(-48 * time.Second)
+	p.First = now.Add(-48 * time.Second)
 	for width, want := range map[int]string{
 		3:  "",
 		10: "49/100",
@@ -143,16 +144,16 @@ func TestProgressFits(t *testing.T) {
 		120: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  207 " +
 			"MB  51 s left",
 	} {
-		assert.Equal(t, want, fit(p.fields(e, now), width-1), "%d columns", width)
+		assert.Equal(t, want, ui.Fit(p.Fields(e, now), width-1), "%d columns", width)
 	}
-	p.results.Metric, p.results.Train = "mrr", math.NaN()
+	p.Results.Metric, p.Results.Train = "mrr", math.NaN()
 	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 ms/epoch  51 s left",
-		fit(p.fields(e, now), 79), "link prediction")
-	p.results.Metric = "accuracy"
-	p.recent, p.results.Train = []float64{0.0021}, 0.9
-	other := fit(p.fields(e, now), 119)
+		ui.Fit(p.Fields(e, now), 79), "link prediction")
+	p.Results.Metric = "accuracy"
+	p.Recent, p.Results.Train = []float64{0.0021}, 0.9
+	other := ui.Fit(p.Fields(e, now), 119)
 	assert.Len(t, other, len(
-		fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)),
+		ui.Fit(p.Fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)),
 		"columns shift")
 }
 
@@ -172,10 +173,10 @@ func TestProgressInAFile(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		now := time.Unix(0, 0)
-		p := &progress{liveLine: liveLine{out: &out}, clock: func() time.Time { return now }}
+		p := &ui.Progress{LiveLine: ui.LiveLine{Out: &out}, Clock: func() time.Time { return now }}
 		for e := 1; e <= c.epochs; e++ {
 			now = now.Add(c.each)
-			p.epoch(train.Epoch{Epoch: e, Epochs: c.epochs, Seconds: c.each.Seconds()})
+			p.Epoch(train.Epoch{Epoch: e, Epochs: c.epochs, Seconds: c.each.Seconds()})
 		}
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if len(lines) < c.low || len(lines) > c.high {
@@ -191,10 +192,10 @@ func TestProgressInAFile(t *testing.T) {
 func TestProgressSaysTheTimeLeft(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &progress{liveLine: liveLine{out: &out}, atMost: true, clock: func() time.Time { return now }}
+	p := &ui.Progress{LiveLine: ui.LiveLine{Out: &out}, AtMost: true, Clock: func() time.Time { return now }}
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
-		p.epoch(train.Epoch{
+		p.Epoch(train.Epoch{
 			Metric: "accuracy", Epoch: e, Epochs: 21, Loss: 0.5,
 			Scores: metric.Scores{Train: 1, Val: 0.8, Test: 0.75}, Evaluated: e == 10, Seconds: 1,
 			PeakBytes: 1234567890,
@@ -206,24 +207,24 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	assert.Equal(t, want, lines[len(lines)-1])
 
 	// --max-time ends the run before its epochs do
-	p.until = now.Add(12 * time.Second)
+	p.Until = now.Add(12 * time.Second)
 	e := train.Epoch{Epoch: 11, Epochs: 21}
-	assert.Equal(t, "12 s left of --max-time", p.remaining(e))
-	assert.Equal(t, "0.0 ms left of --max-time", p.left(e, now.Add(time.Minute)))
+	assert.Equal(t, "12 s left of --max-time", p.Remaining(e))
+	assert.Equal(t, "0.0 ms left of --max-time", p.Left(e, now.Add(time.Minute)))
 	e.Epochs = 16
-	assert.Equal(t, "at most 10 s left", p.remaining(e))
+	assert.Equal(t, "at most 10 s left", p.Remaining(e))
 	e.Epochs = 11
-	assert.Equal(t, "", p.remaining(e))
-	p.before, e.Epochs, p.until = 1, 20, time.Time{} // nine epochs since the first took 20 s
-	assert.Equal(t, "at most 20 s left", p.left(e, now))
-	p.before, e.Epochs = 6, 12 // a run that continues with epoch 7
-	assert.Equal(t, "at most 5.0 s left", p.remaining(e))
+	assert.Equal(t, "", p.Remaining(e))
+	p.Before, e.Epochs, p.Until = 1, 20, time.Time{} // nine epochs since the first took 20 s
+	assert.Equal(t, "at most 20 s left", p.Left(e, now))
+	p.Before, e.Epochs = 6, 12 // a run that continues with epoch 7
+	assert.Equal(t, "at most 5.0 s left", p.Remaining(e))
 }
 
 // The time of an epoch is the median of the last 101.
 func TestProgressSaysTheMedian(t *testing.T) {
 	var out bytes.Buffer
-	p := &progress{liveLine: liveLine{out: &out}, clock: func() time.Time { return time.Unix(0, 0) }}
+	p := &ui.Progress{LiveLine: ui.LiveLine{Out: &out}, Clock: func() time.Time { return time.Unix(0, 0) }}
 	for e := 1; e <= 200; e++ { // the last 101 are 49 of 4 s, 51 of 2 s and one that is slow
 		each := 4.
 		if e > 148 {
@@ -232,7 +233,7 @@ func TestProgressSaysTheMedian(t *testing.T) {
 		if e == 199 {
 			each = 60
 		}
-		p.epoch(train.Epoch{Epoch: e, Epochs: 200, Seconds: each})
+		p.Epoch(train.Epoch{Epoch: e, Epochs: 200, Seconds: each})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	assert.Equal(t, "epoch 200/200  loss 0.0000   2.0 s/epoch     0 B", lines[len(lines)-1])
@@ -246,7 +247,7 @@ func TestOutputRemembersFailure(t *testing.T) {
 	root, started := newRoot()
 	root.SetArgs([]string{"version"})
 	root.SetErr(&stderr)
-	root.SetOut(&output{File: full, name: "standard output"})
+	root.SetOut(&ui.Output{File: full, Name: "standard output"})
 	if status := execute(root, started); status != exitFailed ||
 		!strings.HasPrefix(stderr.String(), "weft: standard output: ") {
 		t.Errorf("status %d, %q", status, stderr.String())
@@ -255,14 +256,14 @@ func TestOutputRemembersFailure(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for got, want := range map[string]string{
-		count(0): "0", count(999): "999", count(1000): "1,000", count(-1234567): "-1,234,567",
-		megabytes(999): "999 B", megabytes(1500): "1.5 kB", megabytes(31_400_000): "31 MB",
-		megabytes(4_000_000_000):          "4.0 GB",
-		duration(1234 * time.Microsecond): "1.2 ms", duration(250 * time.Millisecond): "250 ms",
-		duration(3400 * time.Millisecond): "3.4 s",
-		duration(59 * time.Second):        "59 s", duration(125 * time.Second): "2 min 05 s",
-		duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
-		percent(0.8125):                       "81.25 %",
+		ui.Count(0): "0", ui.Count(999): "999", ui.Count(1000): "1,000", ui.Count(-1234567): "-1,234,567",
+		ui.Megabytes(999): "999 B", ui.Megabytes(1500): "1.5 kB", ui.Megabytes(31_400_000): "31 MB",
+		ui.Megabytes(4_000_000_000):          "4.0 GB",
+		ui.Duration(1234 * time.Microsecond): "1.2 ms", ui.Duration(250 * time.Millisecond): "250 ms",
+		ui.Duration(3400 * time.Millisecond): "3.4 s",
+		ui.Duration(59 * time.Second):        "59 s", ui.Duration(125 * time.Second): "2 min 05 s",
+		ui.Duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
+		ui.Percent(0.8125):                       "81.25 %",
 	} {
 		assert.Equal(t, want, got)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 )
 
@@ -32,7 +33,7 @@ func newMan() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: manual pages; man %[1]s/weft.1 shows the first\n",
-				printable(args[0]))
+				ui.Printable(args[0]))
 			return nil
 		},
 	}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/streamed"
 	"weft/internal/refusal"
@@ -48,9 +49,9 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 	}
 	columnTable(out, w)
 	for _, line := range w.Notes {
-		note(out, line)
+		ui.Note(out, line)
 	}
-	note(out, storeLine(store, w, took))
+	ui.Note(out, storeLine(store, w, took))
 	return nil
 }
 
@@ -58,7 +59,7 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	features := "no features"
 	if w.Features.Columns > 0 {
-		features = counted(w.Features.Columns, "feature", "features")
+		features = ui.Counted(w.Features.Columns, "feature", "features")
 		if w.Features.Sparse() {
 			features += " (sparse)"
 		}
@@ -66,7 +67,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	splits := "no split"
 	if n := len(w.Splits); n > 0 {
 		s := w.Splits[0]
-		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
+		splits = fmt.Sprintf("split %s/%s/%s", ui.Count(len(s.Train)), ui.Count(len(s.Val)), ui.Count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
@@ -80,33 +81,35 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 		}
 	}
 	if divided != [3]int{} {
-		splits = fmt.Sprintf("split of edges %s/%s/%s", count(divided[0]),
-			count(divided[1]), count(divided[2]))
+		splits = fmt.Sprintf("split of edges %s/%s/%s", ui.Count(divided[0]),
+			ui.Count(divided[1]), ui.Count(divided[2]))
 	}
-	edges := counted(w.Edges, "edge", "edges")
+	edges := ui.Counted(w.Edges, "edge", "edges")
 	if w.Weighted {
 		edges += " (weighted)"
 	}
 	if n := len(w.Relations); n > 1 {
-		edges += fmt.Sprintf(" of %s relations", count(n))
+		edges += fmt.Sprintf(" of %s relations", ui.Count(n))
 	}
-	vertices := counted(w.Vertices(), "vertex", "vertices")
+	vertices := ui.Counted(w.Vertices(), "vertex", "vertices")
 	if n := len(w.Types()); n > 1 {
-		vertices += fmt.Sprintf(" of %s types", count(n))
+		vertices += fmt.Sprintf(" of %s types", ui.Count(n))
 	}
 	if w.Graphs > 0 {
-		vertices += fmt.Sprintf(" of %s", counted(w.Graphs, "graph", "graphs"))
+		vertices += fmt.Sprintf(" of %s", ui.Counted(w.Graphs, "graph", "graphs"))
 	}
-	labels := counted(w.Labels.Classes, "class", "classes")
+	labels := ui.Counted(w.Labels.Classes, "class", "classes")
 	if w.Labels.Continuous() {
 		labels = valuesToPredict(w.Labels.Columns)
 	}
 	return fmt.Sprintf("%s: %s, %s, %s, %s, %s, in %s", store, vertices, edges, features, labels,
-		splits, duration(took))
+		splits, ui.Duration(took))
 }
 
 // valuesToPredict says how many values each vertex has to predict.
-func valuesToPredict(columns int) string { return counted(columns, "value", "values") + " to predict" }
+func valuesToPredict(columns int) string {
+	return ui.Counted(columns, "value", "values") + " to predict"
+}
 
 // nextLine is the command that trains on a new store with a suitable model, or says what the store lacks.
 func nextLine(store string, g *graph.Graph) string {

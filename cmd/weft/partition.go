@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train/setting"
@@ -76,7 +77,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
 	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex to, for "+
 		"other programs")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
-	addQuiet(flags)
+	ui.AddQuiet(flags)
 	return cmd
 }
 
@@ -123,7 +124,7 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 	// What a division holds are arrays without pointers: collections are cheap.
 	const garbage = 10 // percent
 	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
-	g, store, err := openDataset(cmd.Context(), of, besideResults(cmd), func(store string) error {
+	g, store, err := openDataset(cmd.Context(), of, ui.BesideResults(cmd), func(store string) error {
 		if writePart == "" {
 			return nil
 		}
@@ -139,7 +140,7 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 	if o.Method == autoMethod {
 		o.Method, _ = partition.Auto(g)
 		if instead := insteadOfMetis(g, "--method"); instead != "" {
-			fmt.Fprintf(besideResults(cmd), "%s: dividing it by %s%s\n", printable(of.name), o.Method,
+			fmt.Fprintf(ui.BesideResults(cmd), "%s: dividing it by %s%s\n", ui.Printable(of.name), o.Method,
 				instead)
 		}
 	}
@@ -148,17 +149,17 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
-	shown := newStages(besideResults(cmd))
-	o.Progress = shown.show
-	defer shown.erase()
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	o.Progress = shown.Show
+	defer shown.Erase()
 	a, err := partition.Assign(cmd.Context(), g, o)
 	if err != nil {
 		return about(of, err)
 	}
-	if _, err := partition.Write(store, g, a, shown.show); err != nil {
+	if _, err := partition.Write(store, g, a, shown.Show); err != nil {
 		return err
 	}
-	shown.erase()
+	shown.Erase()
 	if writePart != "" {
 		if err := partition.WriteFile(writePart, a); err != nil {
 			return err
@@ -172,25 +173,25 @@ func runPartition(cmd *cobra.Command, of source, o partition.Options, writePart 
 	if err != nil {
 		return err
 	}
-	return show(cmd.OutOrStdout(), &partitioned{
+	return ui.Show(cmd.OutOrStdout(), &partitioned{
 		store, d, ratio(d.CutEdges, d.Whole.Edges), worker.Imbalance(d.Vertices), worker.Imbalance(d.Edges),
 		worker.Imbalance(d.TrainVertices), d.Replication(),
 	}, asJSON)
 }
 
-func (d *partitioned) print(out io.Writer) {
-	t := newTable(out)
-	t.row("store", d.Store)
-	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
-	t.row("time", duration(seconds(d.Seconds)))
-	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges),
-		percent(d.CutShare)))
-	t.row("balance", describe(
+func (d *partitioned) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("store", d.Store)
+	t.Row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", ui.Count(d.K), d.Method, d.Name))
+	t.Row("time", ui.Duration(ui.Seconds(d.Seconds)))
+	t.Row("cut edges", fmt.Sprintf("%s of %s, %s", ui.Count(d.CutEdges), ui.Count(d.Whole.Edges),
+		ui.Percent(d.CutShare)))
+	t.Row("balance", describe(
 		fmt.Sprintf("vertices %.3f", d.VertexBalance), fmt.Sprintf("in-edges %.3f", d.EdgeBalance),
-		when(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+
+		ui.When(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+
 		": largest over mean")
-	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.ReplicationFactor))
-	t.flush()
+	t.Row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.ReplicationFactor))
+	t.Flush()
 	fmt.Fprintln(out)
 	rows := [][]string{{"partition", "vertices", "in-edges", "training", "halo rows", "replication"}}
 	for p := range d.K {
@@ -199,8 +200,8 @@ func (d *partitioned) print(out io.Writer) {
 			replication = fmt.Sprintf("%.3f", float64(own+d.Halo(p))/float64(own))
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(p), count(d.Vertices[p]), count(d.Edges[p]), count(d.TrainVertices[p]),
-			count(d.Halo(p)), replication,
+			fmt.Sprint(p), ui.Count(d.Vertices[p]), ui.Count(d.Edges[p]), ui.Count(d.TrainVertices[p]),
+			ui.Count(d.Halo(p)), replication,
 		})
 	}
 	printNumbers(out, rows)
@@ -213,7 +214,7 @@ func (d *partitioned) print(out io.Writer) {
 		rows[0] = append(rows[0], fmt.Sprintf("from %d", p))
 		row := []string{fmt.Sprintf("to %d", p)}
 		for _, n := range d.HaloRows[p] {
-			row = append(row, count(n))
+			row = append(row, ui.Count(n))
 		}
 		rows = append(rows, row)
 	}
@@ -223,21 +224,21 @@ func (d *partitioned) print(out io.Writer) {
 // printNumbers prints a table with its columns aligned to the right, but for the first. A narrow terminal has
 // no room for those that leaveOut names.
 func printNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
-	t := newTable(out)
+	t := ui.NewTable(out)
 	for column := 1; column < len(rows[0]); column++ {
 		width := 0
 		for _, row := range rows {
 			width = max(width, utf8.RuneCountInString(row[column]))
 		}
 		for _, row := range rows {
-			row[column] = padded(row[column], width)
+			row[column] = ui.Padded(row[column], width)
 		}
 	}
 	for _, row := range rows {
-		t.row(row...)
+		t.Row(row...)
 	}
-	t.leaveOut(leaveOut...)
-	t.flush()
+	t.LeaveOut(leaveOut...)
+	t.Flush()
 }
 
 // ratio is part/all, or 0 if all is 0.

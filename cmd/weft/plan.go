@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/comm/mpi"
 	"weft/gnn"
@@ -111,8 +112,8 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 			return nil, refusal.Errorf("--%s: is missing; a graph that is not there yet needs it", f.name)
 		}
 		if f.value < f.least || f.value > f.most {
-			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, f.value, count(f.least),
-				count(f.most))
+			return nil, refusal.Errorf("--%s %d: give %s to %s", f.name, f.value, ui.Count(f.least),
+				ui.Count(f.most))
 		}
 	}
 	train, val := c.vertices*6/10, c.vertices*2/10
@@ -294,7 +295,7 @@ func (p *planCommand) predict(cmd *cobra.Command, of source, plans *meshPlanner)
 	ctx, stop := untilSignal(cmd.Context(), func(os.Signal) {}, nil)
 	defer stop()
 	meshes, refused, err := plans.Meshes(ctx, workers)
-	plans.shown.erase()
+	plans.shown.Erase()
 	if err != nil && (ctx.Err() == nil || len(meshes) == 0) {
 		return about(of, err)
 	}
@@ -303,23 +304,23 @@ func (p *planCommand) predict(cmd *cobra.Command, of source, plans *meshPlanner)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %s predicted, %d on the graph itself", launch.ErrInterrupted,
-			counted(len(meshes), "mesh is", "meshes are"), len(meshes)-byCounts(meshes))
+			ui.Counted(len(meshes), "mesh is", "meshes are"), len(meshes)-byCounts(meshes))
 	}
 	out := cmd.OutOrStdout()
 	if p.json {
-		return cmp.Or(err, printJSON(out, planForPrograms(meshes, plans.Machine.Links, p.at > 0)))
+		return cmp.Or(err, ui.PrintJSON(out, planForPrograms(meshes, plans.Machine.Links, p.at > 0)))
 	}
 	printMeshes(out, meshes, refused)
 	if p.at > 0 {
-		note(out, fmt.Sprintf("extrapolated from %s to %s: kernels were measured on fewer",
-			counted(p.workers, "worker", "workers"), count(p.at)))
+		ui.Note(out, fmt.Sprintf("extrapolated from %s to %s: kernels were measured on fewer",
+			ui.Counted(p.workers, "worker", "workers"), ui.Count(p.at)))
 	}
 	if byCounts(meshes) > 0 {
-		note(out, plans.counted())
+		ui.Note(out, plans.counted())
 	}
-	note(out, plans.assumed(meshes))
+	ui.Note(out, plans.assumed(meshes))
 	for _, line := range approximations(meshes) {
-		note(out, line)
+		ui.Note(out, line)
 	}
 	return err
 }
@@ -399,7 +400,7 @@ func linksIn(path string) (*planner.Links, error) {
 // meshPlanner is a planner, in words.
 type meshPlanner struct {
 	planner.Planner
-	shown *stages // how far it is; whoever asks for meshes erases it
+	shown *ui.Stages // how far it is; whoever asks for meshes erases it
 }
 
 // here tells this program and this machine from others, which take another time for the same kernels.
@@ -414,13 +415,13 @@ func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	if root := datasets.CacheRoot(); root != "" {
 		p.Cache.Folder = filepath.Join(root, "rates-5", fmt.Sprintf("%.8x", sha256.Sum256([]byte(here()))))
 	}
-	shown := newStages(show)
-	p.Progress = shown.show
+	shown := ui.NewStages(show)
+	p.Progress = shown.Show
 	warned := ""
 	p.Cache.Warn = func(why error) {
-		if line := "rates of kernels: " + printable(why.Error()); line != warned {
+		if line := "rates of kernels: " + ui.Printable(why.Error()); line != warned {
 			warned = line
-			shown.line(line)
+			shown.Line(line)
 		}
 	}
 	return meshPlanner{p, shown}
@@ -435,7 +436,7 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	shown := p.shown
 	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
-		shown.pause() // opening says what it does
+		shown.Pause() // opening says what it does
 		s := &session{
 			ranks: alone, store: store,
 			job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
@@ -452,20 +453,20 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 
 // sayFound says what is predicted for a mesh, as soon as it is.
 func (p *meshPlanner) sayFound(m, counted *planner.Mesh) {
-	line := fmt.Sprintf("%s: %s an epoch, %s", m.Parallel, duration(seconds(m.Times.Epoch)),
-		megabytes(m.PeakTensorBytes()))
+	line := fmt.Sprintf("%s: %s an epoch, %s", m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)),
+		ui.Megabytes(m.PeakTensorBytes()))
 	if counted != nil {
-		line += fmt.Sprintf(" (by counts %s, %s)", duration(seconds(counted.Times.Epoch)),
-			megabytes(counted.PeakTensorBytes()))
+		line += fmt.Sprintf(" (by counts %s, %s)", ui.Duration(ui.Seconds(counted.Times.Epoch)),
+			ui.Megabytes(counted.PeakTensorBytes()))
 	}
-	p.shown.line(line)
+	p.shown.Line(line)
 }
 
 // counted says what predictions by counts rest on.
 func (p *meshPlanner) counted() string {
 	c := p.Counts
 	return fmt.Sprintf("by counts, in equal partitions: %s vertices, %s edges, of which %.0f %% lead from "+
-		"any vertex to any other", count(c.Vertices), count(c.Edges), 100*c.Mixing)
+		"any vertex to any other", ui.Count(c.Vertices), ui.Count(c.Edges), 100*c.Mixing)
 }
 
 // inMemory opens the graph for a mesh, with partitions that nobody keeps.
@@ -492,9 +493,9 @@ func (p *meshPlanner) assumed(meshes []planner.Mesh) string {
 	m := p.Machine
 	return fmt.Sprintf("links that send %s/s and receive %s/s, %.2g ms for each message, %.2g ns of a "+
 		"core for each byte at each end; %s on %s; kernels measured here on %s (%s)",
-		megabytes(int64(m.Sends)), megabytes(int64(m.Receives)), 1e3*m.Latency, 1e9*m.Handling,
-		counted(m.Sharers, "worker", "workers"), counted(m.Cores, "core", "cores"),
-		r.Measured.Format("2006-01-02 15:04"), printable(kept))
+		ui.Megabytes(int64(m.Sends)), ui.Megabytes(int64(m.Receives)), 1e3*m.Latency, 1e9*m.Handling,
+		ui.Counted(m.Sharers, "worker", "workers"), ui.Counted(m.Cores, "core", "cores"),
+		r.Measured.Format("2006-01-02 15:04"), ui.Printable(kept))
 }
 
 // noMesh is the refusal if no mesh is possible. If a memory limit is why, the mesh that needs least tells it.
@@ -508,7 +509,7 @@ func noMesh(workers int, refused []planner.Refused) error {
 			lines = []string{"with least memory, " + reasons(refused[i : i+1])[0]}
 		}
 	}
-	return refusal.Errorf("no mesh of %s is possible: %s", counted(workers, "worker", "workers"),
+	return refusal.Errorf("no mesh of %s is possible: %s", ui.Counted(workers, "worker", "workers"),
 		strings.Join(lines, "; "))
 }
 
@@ -532,7 +533,7 @@ func reasons(refused []planner.Refused) (lines []string) {
 // reason says why a mesh is not possible.
 func reason(r *planner.Refused) (mesh, why string) {
 	mesh = "--parallel " + r.Parallel
-	return mesh, printable(strings.TrimPrefix(r.Reason.Error(), mesh+": "))
+	return mesh, ui.Printable(strings.TrimPrefix(r.Reason.Error(), mesh+": "))
 }
 
 // plannedMesh is a mesh as plan prints it as JSON.
@@ -593,17 +594,17 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			by = "counts"
 		}
 		rows = append(rows, []string{
-			m.Parallel, duration(seconds(t.Epoch)), duration(seconds(t.Compute)), duration(seconds(t.Link)),
-			duration(seconds(t.Imbalance + t.Bubble + t.Wait)),
-			megabytes(m.PeakTensorBytes()), megabytes(m.SentBytes()), t.LimitedBy(),
+			m.Parallel, ui.Duration(ui.Seconds(t.Epoch)), ui.Duration(ui.Seconds(t.Compute)), ui.Duration(ui.Seconds(t.Link)),
+			ui.Duration(ui.Seconds(t.Imbalance + t.Bubble + t.Wait)),
+			ui.Megabytes(m.PeakTensorBytes()), ui.Megabytes(m.SentBytes()), t.LimitedBy(),
 			cmp.Or(m.Balance, "–"), by,
 		})
 	}
 	printNumbers(out, rows, "by", "balance", "others", "link")
 	if len(approximate) > 0 {
-		note(out, "training is approximate on "+strings.Join(approximate, ", "))
+		ui.Note(out, "training is approximate on "+strings.Join(approximate, ", "))
 	}
 	for _, line := range reasons(refused) {
-		note(out, "left out: "+line)
+		ui.Note(out, "left out: "+line)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/graph"
 	"weft/graph/tables"
@@ -96,7 +97,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
 	flags.BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
 		"vertices whose prediction can differ")
 	p.tables.add(flags, true)
-	addQuiet(flags)
+	ui.AddQuiet(flags)
 	return cmd
 }
 
@@ -129,8 +130,8 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *predictRequ
 		return err
 	}
 	defer opened.close()
-	shown := newStages(besideResults(cmd))
-	defer shown.erase()
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	defer shown.Erase()
 	if err := p.choose(cmd, opened, asked.state, shown); err != nil {
 		return err
 	}
@@ -144,7 +145,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *predictRequ
 	}
 	started := time.Now()
 	result, err := p.compute(cmd, opened, asked, d, shown)
-	shown.erase()
+	shown.Erase()
 	if err = errors.Join(err, d.close()); err != nil || !r.First() {
 		return p.failed(err, opened, &asked.request)
 	}
@@ -157,7 +158,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *predictRequ
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
-	fmt.Fprintf(show, "%s: %s, in %s\n", file, d.told(p.files.out, result), duration(time.Since(started)))
+	fmt.Fprintf(show, "%s: %s, in %s\n", file, d.told(p.files.out, result), ui.Duration(time.Since(started)))
 	if p.changed {
 		d.showChanged(show, opened, result)
 	}
@@ -198,17 +199,17 @@ func (p *predictCommand) open(cmd *cobra.Command, r ranks, asked *predictRequest
 }
 
 // choose has the job predict the vertices that are asked for, of the graph with what is added.
-func (p *predictCommand) choose(cmd *cobra.Command, s *session, weights nn.State, shown *stages) error {
+func (p *predictCommand) choose(cmd *cobra.Command, s *session, weights nn.State, shown *ui.Stages) error {
 	job := s.job
 	if p.added.there() {
-		p.added.Progress = shown.show
+		p.added.Progress = shown.Show
 		err := s.Together(p.append(cmd.Context(), s, weights))
-		if shown.erase(); err != nil {
+		if shown.Erase(); err != nil {
 			return err
 		}
 		added := job.Appended.Added
 		for _, note := range slices.Concat(added.Notes, oneWays(job.Graph, added.Edges)) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", printable(note))
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", ui.Printable(note))
 		}
 	}
 	if p.vertices == "" && !p.bare {
@@ -233,11 +234,11 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session, weights nn.State
 
 // compute computes the predictions, which d takes into the files.
 func (p *predictCommand) compute(
-	cmd *cobra.Command, s *session, asked *predictRequest, d *predicted, shown *stages,
+	cmd *cobra.Command, s *session, asked *predictRequest, d *predicted, shown *ui.Stages,
 ) (result *train.Prediction, err error) {
 	ctx, stop := s.untilSignal(cmd, "; "+p.files.main()+" is not written", func() {
 		if s.First() {
-			fmt.Fprintln(os.Stderr, oneLine(p.notWritten()))
+			fmt.Fprintln(os.Stderr, ui.OneLine(p.notWritten()))
 		}
 	})
 	defer stop()
@@ -245,13 +246,13 @@ func (p *predictCommand) compute(
 	s.job.OnEmbeddings = func(rows train.Rows) error { return d.embed(embeddings, out, rows) }
 	s.job.OnLogits = func(rows train.Rows) error { return d.write(out, rows) }
 	if p.changed {
-		shown.show("predicting without what is added", 0, 0)
+		shown.Show("predicting without what is added", 0, 0)
 		if err := d.predictBefore(ctx, s, asked.state); err != nil {
 			return nil, err
 		}
 	}
 	if s.First() {
-		shown.show("predicting", 0, 0)
+		shown.Show("predicting", 0, 0)
 	}
 	return s.job.Predict(ctx, asked.state, p.files.need(slices.Contains(asked.answers, predictions.Hidden)))
 }
@@ -292,7 +293,7 @@ func (p *predictCommand) readVertices(warnings io.Writer, s *session, vertices i
 	}
 	if header != "" {
 		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and "+
-			"taken for a header\n", printable(p.vertices), header)
+			"taken for a header\n", ui.Printable(p.vertices), header)
 	}
 	if p.bare {
 		return p.unlabelled(g, list)
@@ -321,7 +322,7 @@ func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32,
 	})
 	if err == nil && bare == nil {
 		err = refusal.Errorf("--unlabelled: each of %s has a label; leave it out",
-			counted(len(list), "vertex", "vertices"))
+			ui.Counted(len(list), "vertex", "vertices"))
 	}
 	return bare, err
 }

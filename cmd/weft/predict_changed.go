@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/train"
@@ -64,14 +65,14 @@ func (d *predicted) predictBefore(ctx context.Context, s *session, weights nn.St
 // showChanged says how far an addition reaches, and how much of the graph a prediction of this has read.
 func (d *predicted) showChanged(to io.Writer, s *session, r *train.Prediction) {
 	with := s.job.Appended
-	reach := count(r.Vertices) + " of"
+	reach := ui.Count(r.Vertices) + " of"
 	if r.Vertices == with.Counts[0] {
 		reach = "all"
 	}
 	fmt.Fprintf(to, "%s %s can differ, %s of them new", reach,
-		counted(with.Counts[0], "vertex", "vertices"), count(r.Vertices-d.old))
+		ui.Counted(with.Counts[0], "vertex", "vertices"), ui.Count(r.Vertices-d.old))
 	if d.Columns == predictions.Logits {
-		fmt.Fprintf(to, "; %s of the others in another class", count(d.turned))
+		fmt.Fprintf(to, "; %s of the others in another class", ui.Count(d.turned))
 	}
 	vertices, edges := 0, with.Edges()
 	for _, n := range with.Counts {
@@ -85,5 +86,5 @@ func (d *predicted) showChanged(to io.Writer, s *session, r *train.Prediction) {
 		most.Edges = max(most.Edges, need.Edges)
 	}
 	fmt.Fprintf(to, "\nread %s of the vertices, %s of the edges\n",
-		percent(float64(most.Vertices)/float64(vertices)), percent(float64(most.Edges)/float64(edges)))
+		ui.Percent(float64(most.Vertices)/float64(vertices)), ui.Percent(float64(most.Edges)/float64(edges)))
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
@@ -81,14 +82,14 @@ func (p *predictCommand) describe(
 	}
 	if d.by.Other != "" {
 		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name "+
-			"give --sort %s\n", printable(d.Order.By), printable(d.by.Column), printable(d.by.Other))
+			"give --sort %s\n", ui.Printable(d.Order.By), ui.Printable(d.by.Column), ui.Printable(d.by.Other))
 	}
 	switch labels := &d.graph.Labels; {
 	case !labels.There() || p.added.there() || p.bare:
 	case asked.changed:
 		fmt.Fprintf(warnings, "weft: note: %s has other vertices than the graph that %s was trained on, "+
 			"and the split of the run does not fit them: the predictions are not compared with labels\n",
-			printable(asked.graph), printable(asked.run))
+			ui.Printable(asked.graph), ui.Printable(asked.run))
 	case len(d.graph.Splits) > asked.options.Split.Number:
 		if err := d.compare(labels); err != nil {
 			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
@@ -129,7 +130,7 @@ func warnOfWeights(to io.Writer, model, run string, trained bool, store string, 
 		said = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph " +
 			"with weights"
 	}
-	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", printable(store), printable(run))
+	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", ui.Printable(store), ui.Printable(run))
 }
 
 // embeddingsOf says whose the rows of embeddings are: of the first vertex type, or of those that a task
@@ -234,24 +235,24 @@ func (d *predicted) close() (err error) {
 
 // told says what a prediction has written.
 func (d *predicted) told(out string, p *train.Prediction) string {
-	what, numbers := "logits", counted(p.Classes, "class", "classes")
+	what, numbers := "logits", ui.Counted(p.Classes, "class", "classes")
 	switch {
 	case out == "":
-		what, numbers = "embeddings", counted(d.hidden, "column", "columns")
+		what, numbers = "embeddings", ui.Counted(d.hidden, "column", "columns")
 	case d.Columns == predictions.Embedding:
-		what, numbers = "embeddings", counted(p.Classes, "column", "columns")
+		what, numbers = "embeddings", ui.Counted(p.Classes, "column", "columns")
 	case d.Columns == predictions.Values:
-		what, numbers = "values", counted(p.Classes, "column", "columns")
+		what, numbers = "values", ui.Counted(p.Classes, "column", "columns")
 	case !predictions.IsMatrix(out):
 		what = "probabilities"
 	}
-	vertices := counted(p.Vertices, "vertex", "vertices")
+	vertices := ui.Counted(p.Vertices, "vertex", "vertices")
 	if top := d.Order.Top; top > 0 && top < p.Vertices {
 		first := "largest"
 		if d.by.Ascends {
 			first = "smallest"
 		}
-		vertices = fmt.Sprintf("the first %s of %s by %s (the %s first)", count(top), vertices,
+		vertices = fmt.Sprintf("the first %s of %s by %s (the %s first)", ui.Count(top), vertices,
 			d.by.Column, first)
 	}
 	return fmt.Sprintf("%s of %s, %s", what, vertices, numbers)
@@ -271,8 +272,8 @@ func (d *predicted) showScores(to io.Writer) error {
 		return err
 	}
 	fmt.Fprintf(to, "%s: training %s, validation %s, test %s\n",
-		d.metric, measured(d.metric, scores.Train), measured(d.metric, scores.Val),
-		measured(d.metric, scores.Test))
+		d.metric, ui.Measured(d.metric, scores.Train), ui.Measured(d.metric, scores.Val),
+		ui.Measured(d.metric, scores.Test))
 	return nil
 }
 
@@ -287,8 +288,8 @@ func showNeeds(to io.Writer, needs []mfg.Need) {
 		if end > from+1 {
 			name = fmt.Sprintf("layers %d to %d", from+1, end)
 		}
-		fmt.Fprintf(to, "%s: %s, %s\n", name, counted(needs[from].Vertices, "vertex", "vertices"),
-			counted(needs[from].Edges, "edge", "edges"))
+		fmt.Fprintf(to, "%s: %s, %s\n", name, ui.Counted(needs[from].Vertices, "vertex", "vertices"),
+			ui.Counted(needs[from].Edges, "edge", "edges"))
 		from = end
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/comm/mpi"
 	"weft/internal/launch"
@@ -120,7 +121,7 @@ func checkMesh(o *setting.Resolved, processes int) error {
 	case workers != processes:
 		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s: start "+
 			"%d, or give another mesh, as --parallel graph=%d",
-			o.Parallel, counted(workers, "worker", "workers"), counted(processes, "process", "processes"),
+			o.Parallel, ui.Counted(workers, "worker", "workers"), ui.Counted(processes, "process", "processes"),
 			workers, processes)
 	}
 	return nil
@@ -169,7 +170,7 @@ func (r ranks) partWithSignals() {
 func (r ranks) sayWaiting(ctx context.Context, s os.Signal, until string) {
 	go func() {
 		if err := r.AfterSignal(ctx, s); err != nil {
-			fmt.Fprintln(os.Stderr, oneLine(fmt.Errorf("%w%s", err, until)))
+			fmt.Fprintln(os.Stderr, ui.OneLine(fmt.Errorf("%w%s", err, until)))
 		}
 	}()
 }

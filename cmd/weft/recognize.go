@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/kg"
 	"weft/graph/ppi"
@@ -124,7 +125,7 @@ func severalSources(folder string) error {
 		return nil
 	}
 	const most = 5
-	listed := strings.Join(sources[:min(most, len(sources))], ", ") + when(len(sources) > most, ", …")
+	listed := strings.Join(sources[:min(most, len(sources))], ", ") + ui.When(len(sources) > most, ", …")
 	return refusal.Errorf("%s: is no store, but a folder with %s; name one of them", folder, listed)
 }
 
@@ -233,7 +234,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 		return "", refusal.Errorf("%s: is one file of several; name them all by their prefix: weft train "+
 			"%s, or weft import planetoid %[2]s STORE", r.path, r.source)
 	}
-	m, into := datasets.Making{Name: printable(r.source), Store: r.storeBeside()}, "once"
+	m, into := datasets.Making{Name: ui.Printable(r.source), Store: r.storeBeside()}, "once"
 	request, err := r.request(m.Store, nil)
 	if err != nil {
 		return "", err
@@ -263,7 +264,7 @@ func (r *recognition) imported(ctx context.Context, show io.Writer) (string, err
 	)
 	m.Make = func(store string) (err error) {
 		started = time.Now()
-		m.Say(fmt.Sprintf("%s: importing it %s, as %s does", m.Name, into, printable(r.command(m.Store))))
+		m.Say(fmt.Sprintf("%s: importing it %s, as %s does", m.Name, into, ui.Printable(r.command(m.Store))))
 		imported, err = r.importInto(store, show)
 		return err
 	}
@@ -285,9 +286,9 @@ func (r *recognition) importInto(store string, show io.Writer) (*streamed.Writte
 	if show != io.Discard {
 		show = os.Stderr
 	}
-	shown := newStages(show)
-	defer shown.erase()
-	request.progress = shown.show
+	shown := ui.NewStages(show)
+	defer shown.Erase()
+	request.progress = shown.Show
 	made, err := request.makeStore()
 	return made, r.leadOn(request, err)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train/setting"
@@ -136,7 +137,7 @@ func writeList(out *strings.Builder, flags []*pflag.Flag, shared ...string) {
 		fmt.Fprint(out, entry(f))
 	}
 	if len(shared) > 0 {
-		line := filled("- as in train: "+strings.Join(shared, ", "), 108)
+		line := ui.Filled("- as in train: "+strings.Join(shared, ", "), 108)
 		fmt.Fprintln(out, strings.ReplaceAll(line, "\n", "\n  "))
 	}
 	if len(flags)+len(shared) > 0 {
@@ -162,5 +163,5 @@ func entry(f *pflag.Flag) string {
 	}
 	line := "- " + strings.TrimSpace("`"+short+"--"+f.Name) + strings.TrimRight(" "+name, " ") + "`" + initial +
 		": " + meaning
-	return strings.ReplaceAll(filled(line, 108), "\n", "\n  ") + "\n"
+	return strings.ReplaceAll(ui.Filled(line, 108), "\n", "\n  ") + "\n"
 }

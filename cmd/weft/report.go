@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
@@ -74,7 +75,7 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	if info, err := os.Stat(c.out); !isPage(c.out) && (err != nil || info.Mode().IsRegular()) {
 		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", c.out)
 	}
-	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), oneLine(err)) }
+	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), ui.OneLine(err)) }
 	var dirs, without []string
 	for _, arg := range args {
 		runs, err := rundir.List(arg, say)
@@ -106,8 +107,8 @@ func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
 	if err := atomicfile.Write(c.out, page.write); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", printable(c.out),
-		counted(len(page.Runs), "run", "runs"))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", ui.Printable(c.out),
+		ui.Counted(len(page.Runs), "run", "runs"))
 	return nil
 }
 
@@ -198,7 +199,7 @@ func newReportPage(dirs []string, title string, now time.Time, unread func(error
 	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 &&
 		!slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
 		mean, deviation := rundir.MeanAndDeviation(tests)
-		of := when(len(tests) < len(p.Runs),
+		of := ui.When(len(tests) < len(p.Runs),
 			fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
 		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs),
 			of, spread(name, mean, deviation))
@@ -299,7 +300,7 @@ func (r *reportRun) evaluate() {
 		shown := heatRow{Name: e.Classes[k].Name}
 		for _, n := range row {
 			shown.Cells = append(shown.Cells,
-				heatCell{count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
+				heatCell{ui.Count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
 		}
 		r.Confusion.Columns, r.Confusion.Rows = append(r.Confusion.Columns, shown.Name),
 			append(r.Confusion.Rows, shown)
@@ -431,9 +432,9 @@ func (c *chart) level() string {
 	for _, part := range parts {
 		least, most := float64(slices.Min(of[part])), float64(slices.Max(of[part]))
 		said = append(said, fmt.Sprintf("%s %.4g%s%s", part, least,
-			when(least < most, fmt.Sprintf(" to %.4g", most)), c.Unit))
+			ui.When(least < most, fmt.Sprintf(" to %.4g", most)), c.Unit))
 	}
-	return when(said != nil, c.Title+":"+strings.Join(said, ","))
+	return ui.When(said != nil, c.Title+":"+strings.Join(said, ","))
 }
 
 // mostPoints is how many epochs a curve shows.
@@ -471,12 +472,12 @@ func thinned[T any](all []T) (some []T) {
 
 // onPage are the functions of the page's template.
 var onPage = template.FuncMap{
-	"percent": percent, "measured": measured[metric.Number], "megabytes": megabytes, "count": count[int64],
-	"duration": duration, "seconds": seconds, "brief": brief, "linkRows": linkRows,
+	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "megabytes": ui.Megabytes, "count": ui.Count[int64],
+	"duration": ui.Duration, "seconds": ui.Seconds, "brief": brief, "linkRows": ui.LinkRows,
 	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
-	"bytesAt":   at(megabytes),
-	"countAt":   at(count[int64]),
-	"secondsAt": at(func(s float64) string { return duration(seconds(s)) }),
+	"bytesAt":   at(ui.Megabytes),
+	"countAt":   at(ui.Count[int64]),
+	"secondsAt": at(func(s float64) string { return ui.Duration(ui.Seconds(s)) }),
 }
 
 // at writes an entry of a list; a dash where it has none.

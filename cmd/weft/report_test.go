@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/train"
@@ -43,7 +44,7 @@ func TestReport(t *testing.T) {
 	for k, folder := range folders {
 		run, _, _, err := rundir.Read(folder)
 		require.NoError(t, err)
-		assert.Contains(t, html, `test">`+percent(float64(run.Summary.Test))+"<",
+		assert.Contains(t, html, `test">`+ui.Percent(float64(run.Summary.Test))+"<",
 			"run %d: the page lacks the test accuracy", k)
 		curve, err := rundir.ReadCurve(folder)
 		require.NoError(t, err)
@@ -208,11 +209,11 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	require.Len(t, sent, len(p.SentTo)+1, "bytes between workers")
 	for from, row := range p.SentTo {
 		for to, bytes := range row {
-			if want := megabytes(bytes); from != to && sent[from][to] != want {
+			if want := ui.Megabytes(bytes); from != to && sent[from][to] != want {
 				t.Errorf("worker %d to worker %d: %s, want %s", from, to, sent[from][to], want)
 			}
 		}
-		assert.Equal(t, megabytes(run.Summary.SentBytes[from]), sent[from][len(row)], "worker %d sent", from)
+		assert.Equal(t, ui.Megabytes(run.Summary.SentBytes[from]), sent[from][len(row)], "worker %d sent", from)
 	}
 	layers := table("Where the time")
 	require.Len(t, layers, len(p.Layers)+1, "times")
@@ -226,7 +227,7 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	}
 	peaks := table("Memory at the peak")
 	for worker, bytes := range run.Summary.PeakTensorBytes {
-		assert.Equal(t, megabytes(bytes), peaks[worker][len(peaks[worker])-1], "worker %d: a peak", worker)
+		assert.Equal(t, ui.Megabytes(bytes), peaks[worker][len(peaks[worker])-1], "worker %d: a peak", worker)
 	}
 	var most int64
 	b.evaluate(

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/tensor"
 	"weft/train/metric"
 	"weft/train/rundir"
@@ -110,7 +111,7 @@ func viewProfile(p *rundir.Profile, sent []int64) *profileView {
 	}
 	for k, w := range p.Workers {
 		v.Workers = append(v.Workers, timesRow{
-			count(k), sumOf(w.Forward), sumOf(w.Backward), w.Rest.Compute,
+			ui.Count(k), sumOf(w.Forward), sumOf(w.Backward), w.Rest.Compute,
 			sumOf(w.Communication) + w.Rest.Communication, sumOf(w.Wait) + w.Rest.Wait, v.Pass,
 		})
 	}
@@ -149,9 +150,9 @@ func sentOf(sentTo [][]int64, sent []int64) *heatTable {
 	}
 	received, all := make([]int64, n), int64(0)
 	for k, to := range sentTo {
-		row, sum := heatRow{Name: count(k)}, int64(0)
+		row, sum := heatRow{Name: ui.Count(k)}, int64(0)
 		for at, bytes := range to {
-			cell := heatCell{megabytes(bytes), float64(bytes) / float64(most)}
+			cell := heatCell{ui.Megabytes(bytes), float64(bytes) / float64(most)}
 			if at == k {
 				cell.Text = "–"
 			}
@@ -162,14 +163,14 @@ func sentOf(sentTo [][]int64, sent []int64) *heatTable {
 			sum = sent[k]
 		}
 		all += sum
-		row.Cells = append(row.Cells, heatCell{megabytes(sum), 0})
+		row.Cells = append(row.Cells, heatCell{ui.Megabytes(sum), 0})
 		t.Rows = append(t.Rows, row)
 	}
 	last := heatRow{Name: "received"}
 	for _, bytes := range received {
-		last.Cells = append(last.Cells, heatCell{megabytes(bytes), 0})
+		last.Cells = append(last.Cells, heatCell{ui.Megabytes(bytes), 0})
 	}
-	last.Cells = append(last.Cells, heatCell{megabytes(all), 0})
+	last.Cells = append(last.Cells, heatCell{ui.Megabytes(all), 0})
 	t.Rows = append(t.Rows, last)
 	return t
 }
@@ -186,15 +187,15 @@ func peaksOf(m *worker.Memory) *heatTable {
 	}
 	t.Columns = append(t.Columns, "all")
 	for k, peaks := range m.Peaks {
-		row, sum := heatRow{Name: count(k)}, int64(0)
+		row, sum := heatRow{Name: ui.Count(k)}, int64(0)
 		for _, kind := range shown {
 			sum += peaks[kind]
 		}
 		for _, kind := range shown {
 			row.Cells = append(row.Cells,
-				heatCell{megabytes(peaks[kind]), float64(peaks[kind]) / float64(max(1, sum))})
+				heatCell{ui.Megabytes(peaks[kind]), float64(peaks[kind]) / float64(max(1, sum))})
 		}
-		t.Rows = append(t.Rows, heatRow{row.Name, append(row.Cells, heatCell{megabytes(sum), 0})})
+		t.Rows = append(t.Rows, heatRow{row.Name, append(row.Cells, heatCell{ui.Megabytes(sum), 0})})
 	}
 	return t
 }
@@ -236,7 +237,7 @@ func memoryOf(p *rundir.Profile) *memoryChart {
 // numbered are the numbers of so many workers.
 func numbered(n int) (names []string) {
 	for k := range n {
-		names = append(names, count(k))
+		names = append(names, ui.Count(k))
 	}
 	return names
 }
@@ -256,5 +257,5 @@ func brief(s float64) string {
 	case s < 0.00095:
 		return fmt.Sprintf("%.0f µs", 1e6*s)
 	}
-	return duration(time.Duration(s * float64(time.Second)))
+	return ui.Duration(time.Duration(s * float64(time.Second)))
 }

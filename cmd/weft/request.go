@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/columns"
@@ -135,7 +136,7 @@ func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error 
 	n, outputs := r.options.Widths(weights)
 	if more := r.options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s; %s",
-			r.graph, counted(features, "feature", "features"), r.weights, count(n-more),
+			r.graph, ui.Counted(features, "feature", "features"), r.weights, ui.Count(n-more),
 			r.sameFeatures(n-more))
 	}
 	return nil
@@ -143,7 +144,7 @@ func (r *request) fits(job *train.Job, weights nn.State, notes io.Writer) error 
 
 // sameFeatures is the way out for a graph with another number of features than the weights have.
 func (r *request) sameFeatures(number int) string {
-	these := counted(number, "feature", "features")
+	these := ui.Counted(number, "feature", "features")
 	switch {
 	case r.learned.store == "":
 		return "give a store with the " + these + " that they were trained on, in the same order"

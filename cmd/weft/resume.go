@@ -9,9 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"weft/checkpoint"
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -20,9 +20,6 @@ import (
 	"weft/train/setting"
 	"weft/train/worker"
 )
-
-// processStart is when this process started, as far as --max-time is concerned.
-var processStart = time.Now()
 
 // resumption is a run that continues.
 type resumption struct {
@@ -209,7 +206,7 @@ func (r *resumption) open(ranks ranks, o *setting.Resolved,
 		return nil, err
 	}
 	r.from, err = train.OpenLast(ranks.Ranks, filepath.Join(r.path, rundir.Checkpoints), func(err error) {
-		fmt.Fprintln(stderr, oneLine(fmt.Errorf("%w; trying the checkpoint before", err)))
+		fmt.Fprintln(stderr, ui.OneLine(fmt.Errorf("%w; trying the checkpoint before", err)))
 	})
 	if err != nil {
 		return nil, err
@@ -267,7 +264,7 @@ func (r *resumption) line(epochs int) string {
 	if r.from == nil {
 		return r.path + ": no checkpoint; the run begins again"
 	}
-	return fmt.Sprintf("%s: continues after epoch %s of %s", r.path, count(r.from.Epoch), count(epochs))
+	return fmt.Sprintf("%s: continues after epoch %s of %s", r.path, ui.Count(r.from.Epoch), ui.Count(epochs))
 }
 
 // tooFew refuses settings with fewer epochs than the run has done.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/train/rundir"
@@ -111,7 +112,7 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 	}
 	if len(listed.Runs) == 0 && !c.json && !c.csv {
 		fmt.Fprintf(cmd.OutOrStdout(),
-			"%s: no run is there; weft train DATASET begins one\n", printable(folder))
+			"%s: no run is there; weft train DATASET begins one\n", ui.Printable(folder))
 		return nil
 	}
 	switch {
@@ -123,7 +124,7 @@ func (c *runsCommand) run(cmd *cobra.Command, folder string) error {
 	if c.csv {
 		return listed.writeCSV(cmd.OutOrStdout())
 	}
-	return show(cmd.OutOrStdout(), listed, c.json)
+	return ui.Show(cmd.OutOrStdout(), listed, c.json)
 }
 
 // listedRuns are the runs of a folder, in order: the JSON object of `weft runs --json`.
@@ -136,7 +137,7 @@ type listedRuns struct {
 
 // listRuns lists the runs in a folder and below it.
 func listRuns(folder string, errs io.Writer, order func(a, b *rundir.Listed) int) (*listedRuns, error) {
-	runs, err := rundir.List(folder, func(err error) { fmt.Fprintln(errs, oneLine(err)) })
+	runs, err := rundir.List(folder, func(err error) { fmt.Fprintln(errs, ui.OneLine(err)) })
 	slices.SortStableFunc(runs, order)
 	return &listedRuns{Differ: rundir.Differ(runs), Runs: runs, folder: folder}, err
 }
@@ -170,28 +171,28 @@ func (l *listedRuns) figures(r *rundir.Listed) []figure {
 	return slices.Concat([]figure{{"run", "run", name, name}}, l.settings(r), []figure{
 		{"metric", "metric", cmp.Or(r.Metric, "–"), r.Metric},
 		{"", "train", "", number(r.Train)},
-		{"validation", "val", measured(r.Metric, r.Val), number(r.Val)},
-		{"test", "test", measured(r.Metric, r.Test), number(r.Test)},
-		{"best", "best_epoch", count(r.BestEpoch), strconv.Itoa(r.BestEpoch)},
-		{"epochs", "epochs_run", count(r.EpochsRun), strconv.Itoa(r.EpochsRun)},
-		ofResults(r, "epoch", "epoch_seconds", duration(seconds(r.EpochSeconds)), number(r.EpochSeconds)),
-		ofResults(r, "time", "seconds", duration(seconds(r.Seconds)), number(r.Seconds)),
-		ofResults(r, "memory", "tensor_bytes", megabytes(r.TensorBytes), fmt.Sprint(r.TensorBytes)),
-		{"status", "status", status + when(len(r.Damaged) > 0, ", damaged"), status},
+		{"validation", "val", ui.Measured(r.Metric, r.Val), number(r.Val)},
+		{"test", "test", ui.Measured(r.Metric, r.Test), number(r.Test)},
+		{"best", "best_epoch", ui.Count(r.BestEpoch), strconv.Itoa(r.BestEpoch)},
+		{"epochs", "epochs_run", ui.Count(r.EpochsRun), strconv.Itoa(r.EpochsRun)},
+		ofResults(r, "epoch", "epoch_seconds", ui.Duration(ui.Seconds(r.EpochSeconds)), number(r.EpochSeconds)),
+		ofResults(r, "time", "seconds", ui.Duration(ui.Seconds(r.Seconds)), number(r.Seconds)),
+		ofResults(r, "memory", "tensor_bytes", ui.Megabytes(r.TensorBytes), fmt.Sprint(r.TensorBytes)),
+		{"status", "status", status + ui.When(len(r.Damaged) > 0, ", damaged"), status},
 	})
 }
 
 // figuresOf are those of runs that share a row.
 func (l *listedRuns) figuresOf(g *rundir.Repeated) []figure {
-	r, all := g.Runs[0], count(len(g.Runs))
-	runs := when(g.Complete < len(g.Runs), count(g.Complete)+" of ") + all
+	r, all := g.Runs[0], ui.Count(len(g.Runs))
+	runs := ui.When(g.Complete < len(g.Runs), ui.Count(g.Complete)+" of ") + all
 	return slices.Concat([]figure{{"runs", "runs", runs, strconv.Itoa(len(g.Runs))}}, l.settings(r), []figure{
 		{"metric", "metric", cmp.Or(r.Metric, "–"), r.Metric},
 		{"validation", "val_mean", spread(r.Metric, g.ValMean, g.ValDeviation), number(g.ValMean)},
 		{"", "val_deviation", "", number(g.ValDeviation)},
 		{"test", "test_mean", spread(r.Metric, g.TestMean, g.TestDeviation), number(g.TestMean)},
 		{"", "test_deviation", "", number(g.TestDeviation)},
-		ofResults(r, "epoch", "epoch_seconds", duration(seconds(r.EpochSeconds)), number(r.EpochSeconds)),
+		ofResults(r, "epoch", "epoch_seconds", ui.Duration(ui.Seconds(r.EpochSeconds)), number(r.EpochSeconds)),
 		{"", "complete", "", strconv.Itoa(g.Complete)},
 	})
 }
@@ -214,7 +215,7 @@ func ofResults(r *rundir.Listed, title, key, shown, exact string) figure {
 
 // number writes a number with all its digits, and nothing for one that was not measured.
 func number[T ~float64](x T) string {
-	return when(x == x, strconv.FormatFloat(float64(x), 'g', -1, 64))
+	return ui.When(x == x, strconv.FormatFloat(float64(x), 'g', -1, 64))
 }
 
 // lines are the headings, and a line for each row, of the figures for which of has a heading.
@@ -247,13 +248,13 @@ func (l *listedRuns) lines(of func(*figure) (heading, text string)) [][]string {
 }
 
 // print draws the runs for the eye.
-func (l *listedRuns) print(out io.Writer) {
-	t := newTable(out)
+func (l *listedRuns) Print(out io.Writer) {
+	t := ui.NewTable(out)
 	for _, line := range l.lines(func(f *figure) (heading, text string) { return f.title, f.shown }) {
-		t.row(line...)
+		t.Row(line...)
 	}
-	t.leaveOut("memory", "epoch", "best", "metric", "time")
-	t.flush()
+	t.LeaveOut("memory", "epoch", "best", "metric", "time")
+	t.Flush()
 }
 
 // writeCSV writes the runs, or those that share a row, with a header.

@@ -25,6 +25,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/launch"
@@ -38,7 +39,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	silence = math.MaxInt64
+	ui.Silence = math.MaxInt64
 	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck, "weft-refuses": refuses})
 }
 
@@ -58,7 +59,7 @@ func stuck() {
 	if err != nil {
 		panic(err)
 	}
-	p := &progress{liveLine: liveLine{out: os.Stdout, width: func() int { return 20 }}, clock: time.Now}
+	p := &ui.Progress{LiveLine: ui.LiveLine{Out: os.Stdout, Width: func() int { return 20 }}, Clock: time.Now}
 	interrupt := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			panic(err)
@@ -67,10 +68,10 @@ func stuck() {
 	var made atomic.Pointer[rundir.Dir]
 	made.Store(dir)
 	ctx, _ := ranks{launch.Ranks{Comm: comm.Alone()}}.untilSignal(context.Background(), &made, "", p)
-	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
+	p.Epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()
-	p.epoch(train.Epoch{Epoch: 2, Epochs: 2})
+	p.Epoch(train.Epoch{Epoch: 2, Epochs: 2})
 	time.Sleep(sameRequest + time.Second/10) // what comes sooner is the same interrupt
 	interrupt()
 	select {}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/train/metric"
@@ -52,7 +53,7 @@ func (t *trainCommand) isSeveral() bool { return t.seeds > 0 || t.splits != "" }
 func (t *trainCommand) checkSeveral(seeds bool) error {
 	switch {
 	case seeds && (t.seeds < 1 || t.seeds > sweep.MaxSeeds):
-		return refusal.Errorf("--seeds %d: a number of runs from 1 to %s", t.seeds, count(sweep.MaxSeeds))
+		return refusal.Errorf("--seeds %d: a number of runs from 1 to %s", t.seeds, ui.Count(sweep.MaxSeeds))
 	case !t.isSeveral():
 		return nil
 	case t.splits != "" && t.splits != allSplits:
@@ -82,7 +83,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string,
 		return refusal.Errorf("several runs need a dataset; the command is: weft train " +
 			"DATASET|STORE --seeds N")
 	}
-	show := progressOf(cmd, t.json)
+	show := ui.ProgressOf(cmd, t.json)
 	opened, err := t.open(cmd, r, args[0], settings, show)
 	if err != nil {
 		return err
@@ -109,7 +110,7 @@ func (t *trainCommand) trainSeveral(cmd *cobra.Command, r ranks, args []string,
 		one := *t
 		one.of, one.out = all, filepath.Join(folder, t.member(o))
 		fmt.Fprintf(show, "run %d of %d: seed %d%s\n", k+1, len(members), o.Seed,
-			when(t.splits != "", fmt.Sprintf(", split %v", o.Split)))
+			ui.When(t.splits != "", fmt.Sprintf(", split %v", o.Split)))
 		if err := one.trainMember(cmd, r, args, opened, o); err != nil {
 			if errors.Is(err, launch.ErrInterrupted) {
 				err = fmt.Errorf("%w; continue with the same command, --out %s and --resume auto", err,
@@ -184,14 +185,14 @@ func (t *trainCommand) trainMember(
 // add takes a run that has ended, and says what it came to.
 func (s *several) add(show io.Writer, run *rundir.Run) {
 	s.done = append(s.done, run)
-	fmt.Fprintf(show, "%s: %s\n", printable(run.Summary.RunDir), best(run))
+	fmt.Fprintf(show, "%s: %s\n", ui.Printable(run.Summary.RunDir), best(run))
 }
 
 // best says what the best epoch of a run came to.
 func best(run *rundir.Run) string {
 	s := &run.Summary
-	return fmt.Sprintf("best epoch %s, %s %s", count(s.BestEpoch), s.Metric,
-		valAndTest(s.Metric, s.Val, s.Test))
+	return fmt.Sprintf("best epoch %s, %s %s", ui.Count(s.BestEpoch), s.Metric,
+		ui.ValAndTest(s.Metric, s.Val, s.Test))
 }
 
 // finish writes and prints what the runs came to.
@@ -204,15 +205,15 @@ func (s *several) finish(out io.Writer, folder string, asJSON bool) error {
 	if err := rundir.WriteSeveral(folder, append(text, '\n')); err != nil {
 		return err
 	}
-	return show(out, &results, asJSON)
+	return ui.Show(out, &results, asJSON)
 }
 
-func (r *severalResults) print(out io.Writer) {
-	t := newTable(out)
-	t.row("runs", fmt.Sprintf("%s, in %s", count(len(r.Runs)), r.RunDir))
-	t.row("validation "+r.Metric, spread(r.Metric, r.ValMean, r.ValDeviation))
-	t.row("test "+r.Metric, spread(r.Metric, r.TestMean, r.TestDeviation))
-	t.flush()
+func (r *severalResults) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("runs", fmt.Sprintf("%s, in %s", ui.Count(len(r.Runs)), r.RunDir))
+	t.Row("validation "+r.Metric, spread(r.Metric, r.ValMean, r.ValDeviation))
+	t.Row("test "+r.Metric, spread(r.Metric, r.TestMean, r.TestDeviation))
+	t.Flush()
 }
 
 // results are those of the runs that have ended.
@@ -235,7 +236,7 @@ func spread(name string, mean, deviation metric.Number) string {
 	m, d := float64(mean), float64(deviation)
 	switch share := metric.IsFraction(name); {
 	case math.IsNaN(d):
-		return measured(name, m)
+		return ui.Measured(name, m)
 	case share:
 		return fmt.Sprintf("%.2f ± %.2f %%", 100*m, 100*d)
 	}

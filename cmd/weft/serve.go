@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/gnn"
 	"weft/internal/launch"
@@ -153,7 +154,7 @@ func (s *serveCommand) model(
 	}
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", version, asked.options.Model, asked.run,
-			counted(opened.job.Graph.Own(), "vertex", "vertices"), opened.store),
+			ui.Counted(opened.job.Graph.Own(), "vertex", "vertices"), opened.store),
 		Graph: opened.job.Graph, Table: d.Table,
 	}
 	m.Predictor, err = opened.job.Predictor(cmd.Context(), weights)
@@ -196,7 +197,7 @@ func (s *serveCommand) serve(cmd *cobra.Command, opened *session, m serve.Model)
 	out, began := cmd.OutOrStdout(), time.Now()
 	fmt.Fprintf(out, "http://%s answers for %s; interrupt to end\n", listener.Addr(), m.About)
 	err = server.Serve(ctx, listener)
-	fmt.Fprintf(out, "%s answered in %s\n", counted(server.Answered(), "request", "requests"),
-		duration(time.Since(began)))
+	fmt.Fprintf(out, "%s answered in %s\n", ui.Counted(server.Answered(), "request", "requests"),
+		ui.Duration(time.Since(began)))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/datasets"
@@ -224,7 +225,7 @@ func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show 
 		if len(unknown) > 0 {
 			return refusal.Errorf("--validate %s: %s none of the %s of the graph to train on; leave their "+
 				"vertices unlabelled", o.Validate, classNames(unknown),
-				counted(len(g.Labels.Names), "class", "classes"))
+				ui.Counted(len(g.Labels.Names), "class", "classes"))
 		}
 		return err
 	}))
@@ -284,7 +285,7 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 	if err != nil {
 		return errors.Join(about(s.of, err), g.Close())
 	}
-	asked, name := o.Assignment(g, k), printable(job.Dataset)
+	asked, name := o.Assignment(g, k), ui.Printable(job.Dataset)
 	instead := ""
 	if partitionMethod(o) == "" {
 		instead = insteadOfMetis(g, "--partition")
@@ -307,13 +308,13 @@ func preparePartition(parent context.Context, s *session, k int, show io.Writer,
 	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once%s\n", name, k, asked.Method, instead)
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
-	shown := newStages(show)
-	asked.Progress = shown.show
+	shown := ui.NewStages(show)
+	asked.Progress = shown.Show
 	a, err := partition.Assign(ctx, &divided, asked)
 	if err == nil {
-		_, err = partition.Write(store, g, a, shown.show)
+		_, err = partition.Write(store, g, a, shown.Show)
 	}
-	shown.erase()
+	shown.Erase()
 	return cmp.Or(heard(ctx, stop), err)
 }
 
@@ -324,7 +325,7 @@ func insteadOfMetis(g *graph.Graph, flag string) string {
 	if why == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (%s for %s; %s metis asks for it)", why, counted(g.Edges(), "edge", "edges"), flag)
+	return fmt.Sprintf(" (%s for %s; %s metis asks for it)", why, ui.Counted(g.Edges(), "edge", "edges"), flag)
 }
 
 // refuseDGL says which of DGL's partitions a store has, if those asked for are missing.
@@ -385,7 +386,7 @@ func resolve(parent context.Context, of source, show io.Writer) (store string, e
 		store, err = r.imported(ctx, show)
 	} else {
 		m := datasets.Maker{
-			Import: importDataset, Say: func(line string) { fmt.Fprintln(show, printable(line)) },
+			Import: importDataset, Say: func(line string) { fmt.Fprintln(show, ui.Printable(line)) },
 		}
 		store, err = m.Store(ctx, dataset)
 	}

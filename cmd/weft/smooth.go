@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/gnn"
 	"weft/internal/launch"
 	"weft/internal/refusal"
@@ -106,7 +107,7 @@ func (s *smoothCommand) run(cmd *cobra.Command, dir string) error {
 		if err != nil || !r.First() {
 			return err
 		}
-		return show(cmd.OutOrStdout(), &metrics, s.json)
+		return ui.Show(cmd.OutOrStdout(), &metrics, s.json)
 	})
 }
 
@@ -227,7 +228,7 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks,
 		return metrics, nil
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "smoothed the probabilities of %s in %s\n",
-		counted(p.Vertices, "vertex", "vertices"), duration(time.Since(began)))
+		ui.Counted(p.Vertices, "vertex", "vertices"), ui.Duration(time.Since(began)))
 	g, err := opened.graph()
 	if err != nil {
 		return metrics, err
@@ -264,17 +265,17 @@ func logarithms(p []float32) []float32 {
 }
 
 // print draws the metrics of the run and those after it, for the eye.
-func (m *smoothings) print(out io.Writer) {
-	t := newTable(out)
-	t.row("", "train", "smoothed", "validation", "smoothed", "test", "smoothed")
+func (m *smoothings) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("", "train", "smoothed", "validation", "smoothed", "test", "smoothed")
 	for _, name := range slices.Sorted(maps.Keys(m.After.Test.Scores)) {
 		cells := []string{name}
 		before, after := m.Before.parts(), m.After.parts()
 		for k := range before {
-			cells = append(cells, measured(name, before[k].Scores[name]),
-				measured(name, after[k].Scores[name]))
+			cells = append(cells, ui.Measured(name, before[k].Scores[name]),
+				ui.Measured(name, after[k].Scores[name]))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
-	t.flush()
+	t.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph/tables"
 	"weft/internal/datasets"
 	"weft/internal/refusal"
@@ -73,7 +74,7 @@ func (s source) check() error {
 	flag := s.flags[0].Name
 	if isStore(s.name) || datasets.Named(s.name) != nil {
 		return refusal.Errorf("--%s: tells how to read tables, and %s is made already: leave it "+
-			"out, or name a list of edges%s", flag, s.name, when(flag == "edge-features",
+			"out, or name a list of edges%s", flag, s.name, ui.When(flag == "edge-features",
 			"; a model uses the features of the edges with --use-edge-features"))
 	}
 	if r, found := recognize(s.name); found && r.format != edgesFormat {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/internal/cores"
 	"weft/internal/launch"
@@ -84,7 +85,7 @@ runs that have ended stay as they are, and others continue from their last check
 		"standard error")
 	cmd.Flags().BoolVar(&c.follow, "follow", false, "print each epoch of each run as weft train --follow "+
 		"does, with the run's folder as run_dir, and wait for the answer: stop ends that run; with --json")
-	addQuiet(cmd.Flags())
+	ui.AddQuiet(cmd.Flags())
 	return cmd
 }
 
@@ -116,7 +117,7 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		c.out = filepath.Join("runs", "sweep-"+strings.TrimSuffix(filepath.Base(args[0]),
 			filepath.Ext(args[0])))
 	}
-	show := progressOf(cmd, c.json)
+	show := ui.ProgressOf(cmd, c.json)
 	of, err := contentsOfStore(s.Dataset)
 	if err != nil {
 		return err
@@ -133,13 +134,13 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 	defer stop()
 	if limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, processStart.Add(limit))
+		ctx, cancel = context.WithDeadline(ctx, ui.ProcessStart.Add(limit))
 		defer cancel()
 	}
 	c.follower = newFollower(cmd, c.follow)
 	failed := c.trainAll(ctx, show, s)
 	if err := ctx.Err(); err != nil {
-		over := when(errors.Is(err, context.DeadlineExceeded), "--max-time "+c.maxTime+": ")
+		over := ui.When(errors.Is(err, context.DeadlineExceeded), "--max-time "+c.maxTime+": ")
 		return fmt.Errorf("%s%w; the same command goes on: it leaves runs in %s that have ended as they are",
 			over, launch.ErrInterrupted, c.out)
 	}
@@ -147,7 +148,7 @@ func (c *sweepCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s of %d failed, as said above", counted(failed, "combination", "combinations"),
+		return fmt.Errorf("%s of %d failed, as said above", ui.Counted(failed, "combination", "combinations"),
 			len(s.Combinations))
 	}
 	return nil
@@ -188,7 +189,7 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 				return
 			}
 			done++
-			outcome := "in " + duration(time.Since(began))
+			outcome := "in " + ui.Duration(time.Since(began))
 			switch {
 			case errors.Is(err, errStopped):
 				outcome = "stopped by a callback " + outcome
@@ -197,7 +198,7 @@ func (c *sweepCommand) trainAll(ctx context.Context, show io.Writer, s *sweep.Sw
 				outcome = "failed: " + said
 			}
 			fmt.Fprintf(show, "%d of %d: %s: %s: %s\n", done, len(s.Combinations), c.name(k), combination,
-				printable(outcome))
+				ui.Printable(outcome))
 		})
 	}
 	group.Wait()
@@ -291,7 +292,7 @@ func (c *sweepCommand) tell(epoch json.RawMessage) (stops bool) {
 	return c.follower.epoch(epoch)
 }
 
-// print prints the runs, the best by validation first.
+// Print prints the runs, the best by validation first.
 func (c *sweepCommand) print(out, errs io.Writer, repeated bool) error {
 	all, err := listRuns(c.out, errs, rundir.Better)
 	if err != nil || len(all.Runs) == 0 && !c.json {
@@ -300,5 +301,5 @@ func (c *sweepCommand) print(out, errs io.Writer, repeated bool) error {
 	if repeated {
 		all.repeat(true)
 	}
-	return show(out, all, c.json)
+	return ui.Show(out, all, c.json)
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/trace"
@@ -59,9 +60,9 @@ func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace
 	left := ""
 	if lost > 0 {
 		left = fmt.Sprintf(", %s more left out: it keeps the first %s of a worker",
-			count(lost), count(trace.Most))
+			ui.Count(lost), ui.Count(trace.Most))
 	}
-	fmt.Fprintf(show, "%s: epoch %s, %s%s\n", t.trace, count(traced.Epoch),
-		counted(spans, "span", "spans"), left)
+	fmt.Fprintf(show, "%s: epoch %s, %s%s\n", t.trace, ui.Count(traced.Epoch),
+		ui.Counted(spans, "span", "spans"), left)
 	return nil
 }

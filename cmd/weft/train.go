@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/checkpoint"
+	"weft/cmd/weft/internal/ui"
 	"weft/graph"
 	"weft/graph/columns"
 	"weft/internal/atomicfile"
@@ -110,7 +110,7 @@ second later or more stops at once.`,
 		"go tool pprof; the kernels stand in it as calls of C")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to "+
 		"standard error")
-	addQuiet(cmd.Flags())
+	ui.AddQuiet(cmd.Flags())
 	cmd.Flags().BoolVar(&t.follow, "follow", false, "print each epoch as a JSON object too, on a line, and "+
 		"wait for a line of standard input, unless that has ended: an empty one goes on, stop ends the run "+
 		"as a signal does; with --json")
@@ -176,7 +176,7 @@ func (t *trainCommand) run(cmd *cobra.Command, args []string) error {
 func (t *trainCommand) resumeRun(
 	cmd *cobra.Command, r ranks, run *resumption, settings *setting.Resolved, opened *session,
 ) (err error) {
-	show := progressOf(cmd, t.json)
+	show := ui.ProgressOf(cmd, t.json)
 	// Rank 0 decides: the others may see files of the run that a file system has cached
 	ended, err := decided(r, func() (bool, error) {
 		done, err := run.finished(settings)
@@ -190,7 +190,7 @@ func (t *trainCommand) resumeRun(
 			return false, refusal.Errorf("--embeddings %s: the run has ended; weft predict %s "+
 				"--embeddings %[1]s computes them", t.embeddings, run.path)
 		}
-		fmt.Fprintf(show, "%s: the run has ended: %s\n", printable(run.path), printable(done.Reason))
+		fmt.Fprintf(show, "%s: the run has ended: %s\n", ui.Printable(run.path), ui.Printable(done.Reason))
 		return true, t.printRun(cmd.OutOrStdout(), show, done)
 	})
 	if err != nil || ended {
@@ -251,7 +251,7 @@ func (t *trainCommand) train(
 	if err := t.checkFirst(cmd, r, settings, run); err != nil {
 		return err
 	}
-	show := progressOf(cmd, t.json)
+	show := ui.ProgressOf(cmd, t.json)
 	if opened == nil {
 		var err error
 		if opened, err = t.open(cmd, r, dataset, settings, show); err != nil {
@@ -277,7 +277,7 @@ func (t *trainCommand) train(
 		return err
 	}
 	if run != nil {
-		fmt.Fprintln(show, printable(run.line(settings.Epochs)))
+		fmt.Fprintln(show, ui.Printable(run.line(settings.Epochs)))
 	}
 	said, err := t.plan(cmd, r, dataset, job, settings)
 	if err != nil || t.explain {
@@ -285,11 +285,11 @@ func (t *trainCommand) train(
 	}
 	if _, err := os.Lstat(settings.Offload); settings.Offload != "" && errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(show, "--offload %s: there is no such folder; the run makes it\n",
-			printable(settings.Offload))
+			ui.Printable(settings.Offload))
 	}
 	started := time.Now()
-	progress := newProgress(show, &settings.Options)
-	defer progress.end()
+	progress := ui.NewProgress(show, &settings.Options)
+	defer progress.End()
 	var made atomic.Pointer[rundir.Dir]
 	// Here, as no signal may end a process that has begun a folder
 	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
@@ -304,13 +304,13 @@ func (t *trainCommand) train(
 		return err
 	}
 	job.Checkpoints.Spare = said.ResultBytes
-	job.Started, job.Checkpoints.OnSaved = processStart, func(s train.Saved) {
+	job.Started, job.Checkpoints.OnSaved = ui.ProcessStart, func(s train.Saved) {
 		if s.Err != nil {
-			progress.say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
+			progress.Say("weft: no checkpoint of epoch %d: %v; the run goes on", s.Epoch, s.Err)
 		}
 	}
-	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", printable(job.Dataset),
-		eachWorker(said.PeakTensorBytes), megabytes(slices.Max(said.GraphBytes)))
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", ui.Printable(job.Dataset),
+		eachWorker(said.PeakTensorBytes), ui.Megabytes(slices.Max(said.GraphBytes)))
 	if settings.EvalEvery == setting.AutoEvery && settings.OwnPass() == "" {
 		fmt.Fprintln(show, readEvaluations)
 	}
@@ -320,15 +320,15 @@ func (t *trainCommand) train(
 	job.Trace = t.trace != ""
 	if t.live != nil {
 		t.live.begin(t.out)
-		t.live.tell(&job.Options, progress.remaining)
-		t.live.reportTo(progress.say)
-		fmt.Fprintf(show, "%s: live at %s\n", printable(t.out), t.live.url())
+		t.live.tell(&job.Options, progress.Remaining)
+		t.live.reportTo(progress.Say)
+		fmt.Fprintf(show, "%s: live at %s\n", ui.Printable(t.out), t.live.url())
 	}
 	follower, signalled := newFollower(cmd, t.follow), ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	job.OnEpoch = func(e train.Epoch) {
-		progress.epoch(e)
+		progress.Epoch(e)
 		events.epoch(e)
 		t.live.epoch(e)
 		if follower.epoch(e) {
@@ -341,7 +341,7 @@ func (t *trainCommand) train(
 	} else {
 		result, err = job.RunPlanned(ctx, said.Plan)
 	}
-	progress.end()
+	progress.End()
 	if result == nil {
 		t.live.end("the run has failed: " + fmt.Sprint(err))
 		return t.failed(dataset, store, dir, advised(err))
@@ -545,7 +545,7 @@ func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
 		printResults(out, run)
 		return nil
 	}
-	if err := printJSON(out, run.Summary); err != nil {
+	if err := ui.PrintJSON(out, run.Summary); err != nil {
 		return fmt.Errorf("%w; the results are in %s", err, t.out)
 	}
 	return nil
@@ -621,19 +621,19 @@ func unfinished(dir *rundir.Dir) string {
 // untilSignal is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
 // other than 0, and until the directory is there.
 func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[rundir.Dir], store string,
-	progress *progress,
+	progress *ui.Progress,
 ) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
 		r.sayWaiting(parent, s, unfinished(made.Load()))
-		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once",
+		progress.Say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once",
 			s)
 	}, func() {
-		progress.end()
+		progress.End()
 		switch dir := made.Load(); {
 		case dir != nil:
-			fmt.Fprintln(os.Stderr, oneLine(abandoned(dir, store)))
+			fmt.Fprintln(os.Stderr, ui.OneLine(abandoned(dir, store)))
 		case r.First():
-			fmt.Fprintln(os.Stderr, oneLine(launch.ErrInterrupted))
+			fmt.Fprintln(os.Stderr, ui.OneLine(launch.ErrInterrupted))
 		}
 	})
 }
@@ -660,7 +660,7 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	if o.MemoryLimit == 0 && machine > 0 && all > machine {
 		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try "+
 			"all the same with a --memory-limit",
-			setting.Bytes(all).RoundedUp(), megabytes(machine), p.Less())
+			setting.Bytes(all).RoundedUp(), ui.Megabytes(machine), p.Less())
 	}
 	return nil
 }
@@ -679,7 +679,7 @@ func checkDisk(p *plan.Plan, dir string, here int) error {
 	if known && free < rests {
 		return refusal.Errorf("--offload %s: %s would rest there at the peak, but only %s are free; free "+
 			"some room there, name another folder, or raise --memory-limit", dir,
-			setting.Bytes(rests).RoundedUp(), megabytes(free))
+			setting.Bytes(rests).RoundedUp(), ui.Megabytes(free))
 	}
 	return nil
 }
@@ -702,12 +702,12 @@ func checkResults(p *plan.Plan, out, rests string, here int) error {
 	needs, beside := p.ResultBytes, ""
 	if rests != "" && resting(p, here) > 0 && offload.OnDiskOf(rests, out) {
 		needs += resting(p, here)
-		beside = ", beside the " + megabytes(resting(p, here)) + " that rest on that disk"
+		beside = ", beside the " + ui.Megabytes(resting(p, here)) + " that rest on that disk"
 	}
 	if free < needs {
 		return refusal.Errorf("--out %s: weights and predictions take %s there%s, and %s are free; free "+
-			"some room there, or name a folder on another disk", out, megabytes(p.ResultBytes), beside,
-			megabytes(free))
+			"some room there, or name a folder on another disk", out, ui.Megabytes(p.ResultBytes), beside,
+			ui.Megabytes(free))
 	}
 	return nil
 }
@@ -718,7 +718,7 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 		if p.settings.Task == task.Link && !p.settings.TakesTurns() {
 			ofLinks = p.sent(links)
 		}
-		return printJSON(out, struct {
+		return ui.PrintJSON(out, struct {
 			PeakTensorBytes []int64        `json:"peak_tensor_bytes"`
 			GraphBytes      []int64        `json:"graph_bytes"`
 			HaloBytes       []int64        `json:"halo_bytes"`
@@ -749,74 +749,74 @@ func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 		return nil
 	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
-		megabytes(slices.Max(p.PeakTensorBytes)), megabytes(slices.Max(p.GraphBytes)))
+		ui.Megabytes(slices.Max(p.PeakTensorBytes)), ui.Megabytes(slices.Max(p.GraphBytes)))
 	return nil
 }
 
 // eachWorker is the largest of the workers' amounts.
 func eachWorker(bytes []int64) string {
 	if len(bytes) == 1 {
-		return megabytes(bytes[0])
+		return ui.Megabytes(bytes[0])
 	}
-	return fmt.Sprintf("at most %s on each of %d workers", megabytes(slices.Max(bytes)), len(bytes))
+	return fmt.Sprintf("at most %s on each of %d workers", ui.Megabytes(slices.Max(bytes)), len(bytes))
 }
 
 // printResults draws the results for the eye.
 func printResults(out io.Writer, run *rundir.Run) {
 	s := &run.Summary
-	t := newTable(out)
-	vertices, features := counted(s.Graph.Vertices, "vertex", "vertices"),
-		counted(s.Graph.Features, "feature", "features")
+	t := ui.NewTable(out)
+	vertices, features := ui.Counted(s.Graph.Vertices, "vertex", "vertices"),
+		ui.Counted(s.Graph.Features, "feature", "features")
 	if others := s.Graph.Others; others > 0 {
-		vertices += fmt.Sprintf(" of %s types", count(1+others))
+		vertices += fmt.Sprintf(" of %s types", ui.Count(1+others))
 	}
 	if s.Graph.Features == 0 {
 		features = "no features"
 	}
-	labels := counted(s.Graph.Classes, "class", "classes")
+	labels := ui.Counted(s.Graph.Classes, "class", "classes")
 	if s.Graph.Values > 0 {
 		labels = valuesToPredict(s.Graph.Values)
 	}
-	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
-		vertices, counted(s.Graph.Edges, "edge", "edges"), features, labels))
+	t.Row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
+		vertices, ui.Counted(s.Graph.Edges, "edge", "edges"), features, labels))
 	if v := s.Validation; v != nil {
-		t.row("validated", fmt.Sprintf("on %s: %s, %s", run.Settings["validate"],
-			counted(v.Vertices, "vertex", "vertices"), counted(v.Edges, "edge", "edges")))
+		t.Row("validated", fmt.Sprintf("on %s: %s, %s", run.Settings["validate"],
+			ui.Counted(v.Vertices, "vertex", "vertices"), ui.Counted(v.Edges, "edge", "edges")))
 	}
-	t.row("epochs", fmt.Sprintf("%s, best %s; ended: %s", count(s.EpochsRun), count(s.BestEpoch), run.Reason))
+	t.Row("epochs", fmt.Sprintf("%s, best %s; ended: %s", ui.Count(s.EpochsRun), ui.Count(s.BestEpoch), run.Reason))
 	if l := s.Links; l != nil {
-		t.row("edges", sizes(l.TrainEdges, l.ValEdges, l.TestEdges))
-		for _, r := range linkRows(l.Val, l.Test) {
-			t.row(r.Name, valAndTest(r.Name, r.Val, r.Test))
+		t.Row("edges", sizes(l.TrainEdges, l.ValEdges, l.TestEdges))
+		for _, r := range ui.LinkRows(l.Val, l.Test) {
+			t.Row(r.Name, ui.ValAndTest(r.Name, r.Val, r.Test))
 		}
 	} else {
-		t.row(s.Metric, fmt.Sprintf("train %s  %s", measured(s.Metric, s.Train),
-			valAndTest(s.Metric, s.Val, s.Test)))
+		t.Row(s.Metric, fmt.Sprintf("train %s  %s", ui.Measured(s.Metric, s.Train),
+			ui.ValAndTest(s.Metric, s.Val, s.Test)))
 	}
-	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)),
-		duration(run.Finished.Sub(run.Started))))
-	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
-		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)),
-		megabytes(s.PeakRSSBytes)))
+	t.Row("time", fmt.Sprintf("%s an epoch, %s in all", ui.Duration(ui.Seconds(s.EpochSecondsMedian)),
+		ui.Duration(run.Finished.Sub(run.Started))))
+	t.Row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
+		ui.Megabytes(slices.Max(s.PeakTensorBytes)), ui.Megabytes(slices.Max(s.GraphBytes)),
+		ui.Megabytes(s.PeakRSSBytes)))
 	if moved := s.Disk; moved != (tensor.Moved{}) {
-		t.row("disk", fmt.Sprintf("%s written and %s read an epoch", megabytes(moved.Written),
-			megabytes(moved.Read)))
+		t.Row("disk", fmt.Sprintf("%s written and %s read an epoch", ui.Megabytes(moved.Written),
+			ui.Megabytes(moved.Read)))
 	}
 	if s.Workers > 1 {
-		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each "+
+		t.Row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each "+
 			"waiting at most %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+
+			s.Workers, s.Parallel, ui.Megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+
 				s.Communication.Stage.Bytes+s.Communication.Links.Bytes),
-			percent(s.WaitShare)))
+			ui.Percent(s.WaitShare)))
 		busiest := []string{fmt.Sprintf("sends %.2f", worker.Imbalance(s.SentBytes))}
 		if slices.Max(s.EdgeColumns) > 0 {
 			busiest = slices.Insert(busiest, 0,
 				fmt.Sprintf("aggregates %.2f", worker.Imbalance(s.EdgeColumns)))
 		}
 		if late := run.Settings["halo-delay"]; late != "" && late != "0" {
-			t.row("halo", "an epoch late, which makes training approximate")
+			t.Row("halo", "an epoch late, which makes training approximate")
 		}
-		t.row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
+		t.Row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
 	}
 	if len(s.Stages) > 0 {
 		bubble, waited, all := 0.0, 0.0, 0.0
@@ -825,26 +825,16 @@ func printResults(out io.Writer, run *rundir.Run) {
 			all += stage.Compute + stage.Bubble + stage.Wait
 		}
 		all = max(all, 1e-9)
-		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by "+
+		t.Row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by "+
 			"while the pipeline fills and drains, %s in other waits",
-			s.StageImbalance, percent(bubble/all), percent(waited/all)))
+			s.StageImbalance, ui.Percent(bubble/all), ui.Percent(waited/all)))
 		for k, stage := range s.Stages {
-			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and "+
+			t.Row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and "+
 				"drains and %s otherwise, sends %s",
-				who(&stage.Stage), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)),
-				duration(seconds(stage.Wait)), megabytes(stage.Sent)))
+				who(&stage.Stage), ui.Duration(ui.Seconds(stage.Compute)), ui.Duration(ui.Seconds(stage.Bubble)),
+				ui.Duration(ui.Seconds(stage.Wait)), ui.Megabytes(stage.Sent)))
 		}
 	}
-	t.row("run", filepath.Clean(s.RunDir))
-	t.flush()
-}
-
-// printJSON prints one JSON object on one line.
-func printJSON(out io.Writer, object any) error {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(printableJSON(text), '\n'))
-	return err
+	t.Row("run", filepath.Clean(s.RunDir))
+	t.Flush()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/graph/tables"
 	"weft/internal/refusal"
 )
@@ -21,19 +22,19 @@ type unclear struct {
 
 func (u *unclear) Unwrap() error { return u.error }
 
-// print prints what the columns look like.
-func (u *unclear) print(out io.Writer) {
+// Print prints what the columns look like.
+func (u *unclear) Print(out io.Writer) {
 	const most = 20 // columns
 	for _, l := range u.looks {
-		t := newTable(out)
-		t.row("column of "+l.Path, "looks like", "for example")
+		t := ui.NewTable(out)
+		t.Row("column of "+l.Path, "looks like", "for example")
 		for _, c := range l.Columns[:min(most, len(l.Columns))] {
-			t.row(c.Name, c.Kind, c.Example)
+			t.Row(c.Name, c.Kind, c.Example)
 		}
 		if more := len(l.Columns) - most; more > 0 {
-			t.row("…", counted(more, "further column", "further columns"), "")
+			t.Row("…", ui.Counted(more, "further column", "further columns"), "")
 		}
-		t.flush()
+		t.Flush()
 	}
 }
 
@@ -91,7 +92,7 @@ func (r *importRequest) commandOf(o *tables.Options, begin, store string) string
 	}
 	r.flags.Visit(func(f *pflag.Flag) {
 		switch f.Name {
-		case "source", "target", "vertices-from", "id", "label", quietFlag:
+		case "source", "target", "vertices-from", "id", "label", ui.QuietFlag:
 			return
 		}
 		if slices.Contains(besideTables, f.Name) || store == "" && f.Name == "split" { // train divides itself
@@ -125,5 +126,5 @@ func (r *importRequest) nextLabelled() string {
 		few = append(few, l.Labels()...)
 	}
 	return "before training: " + u.Error() +
-		when(few != nil, "; columns of few values: "+strings.Join(few, ", "))
+		ui.When(few != nil, "; columns of few values: "+strings.Join(few, ", "))
 }

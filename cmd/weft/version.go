@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/kernel"
 )
@@ -58,26 +59,26 @@ func newVersion() *cobra.Command {
 				}
 			}
 			if asJSON {
-				return printJSON(cmd.OutOrStdout(), v)
+				return ui.PrintJSON(cmd.OutOrStdout(), v)
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "weft", v.Weft)
-			t := newTable(cmd.OutOrStdout())
+			t := ui.NewTable(cmd.OutOrStdout())
 			if v.Commit != "" {
-				t.row("commit", v.Commit)
+				t.Row("commit", v.Commit)
 			}
-			t.row("Go", v.Go+" "+v.Platform)
-			t.row("kernels", v.SIMD+", oneDNN "+v.OneDNN)
+			t.Row("Go", v.Go+" "+v.Platform)
+			t.Row("kernels", v.SIMD+", oneDNN "+v.OneDNN)
 			if noMPI != nil {
-				t.row("MPI", "none: "+inOneLine(noMPI.Error()))
+				t.Row("MPI", "none: "+ui.InOneLine(noMPI.Error()))
 			} else {
-				t.row("MPI", library.Name+", "+library.File)
+				t.Row("MPI", library.Name+", "+library.File)
 			}
 			if build != nil {
 				for _, m := range build.Deps {
-					t.row(m.Path, m.Version)
+					t.Row(m.Path, m.Version)
 				}
 			}
-			t.flush()
+			t.Flush()
 			return nil
 		},
 	}

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/gate"
 	"weft/internal/refusal"
 	"weft/serve"
@@ -194,8 +195,8 @@ func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
 				more = ", " + text
 			}
 			if best = train.BestOf([]train.Epoch{best, e}, o, e.Metric); best.Epoch > 0 {
-				more += fmt.Sprintf("; best epoch %s, %s %s", count(best.Epoch), best.Metric,
-					valAndTest(best.Metric, metric.Number(best.Val), metric.Number(best.Test)))
+				more += fmt.Sprintf("; best epoch %s, %s %s", ui.Count(best.Epoch), best.Metric,
+					ui.ValAndTest(best.Metric, metric.Number(best.Val), metric.Number(best.Test)))
 			}
 			return more
 		}
@@ -205,7 +206,7 @@ func (l *live) tell(o *setting.Options, left func(train.Epoch) string) {
 // epoch adds an epoch. Of many, one of so many is kept: the last one that was evaluated, else the last one.
 func (l *live) epoch(e train.Epoch) {
 	l.change(func() {
-		l.status = fmt.Sprintf("epoch %s of %s", count(e.Epoch), count(e.Epochs))
+		l.status = fmt.Sprintf("epoch %s of %s", ui.Count(e.Epoch), ui.Count(e.Epochs))
 		if l.more != nil {
 			l.status += l.more(e)
 		}

@@ -1,4 +1,4 @@
-package main
+package ui
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ import (
 func TestFolded(t *testing.T) {
 	for _, c := range []struct {
 		text  string
-		width int
+		Width int
 		want  []string
 	}{
 		{"short", 5, []string{"short"}},
@@ -20,7 +20,7 @@ func TestFolded(t *testing.T) {
 		{"abcdefghij", 4, []string{"abcd", "efgh", "ij"}},
 		{"éééé éé", 4, []string{"éééé", "éé"}},
 	} {
-		assert.Equal(t, c.want, folded(c.text, c.width), "%q in %d", c.text, c.width)
+		assert.Equal(t, c.want, folded(c.text, c.Width), "%q in %d", c.text, c.Width)
 	}
 }
 
@@ -41,12 +41,12 @@ func TestTableFits(t *testing.T) {
 			"for a wider terminal, or in --json: from\n",
 	} {
 		var out strings.Builder
-		table := newTable(&out)
+		table := NewTable(&out)
 		table.columns = columns
-		table.row("name", "what", "from")
-		table.row("cora", "papers and what they cite", "example.org")
-		table.leaveOut("from", "nosuch")
-		table.flush()
+		table.Row("name", "what", "from")
+		table.Row("cora", "papers and what they cite", "example.org")
+		table.LeaveOut("from", "nosuch")
+		table.Flush()
 		assert.Equal(t, want, out.String(), "%d columns", columns)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package ui
 
 import (
 	"bytes"
@@ -20,38 +20,38 @@ import (
 // table prints rows with aligned columns. Its cells may hold any text. On a terminal it has the terminal's
 // width.
 type table struct {
-	out     io.Writer
+	Out     io.Writer
 	columns int // of the terminal, 0: it is none
 	rows    [][]string
-	left    []string // headings that are left out
+	Left    []string // headings that are left out
 }
 
-func newTable(out io.Writer) *table {
-	t := &table{out: out}
+func NewTable(out io.Writer) *table {
+	t := &table{Out: out}
 	if f := terminalOf(out); f != nil {
 		t.columns = terminalColumns(f)
 	}
 	return t
 }
 
-func (t *table) row(cells ...string) {
+func (t *table) Row(cells ...string) {
 	shown := make([]string, len(cells))
 	for i, cell := range cells {
-		shown[i] = printable(cell)
+		shown[i] = Printable(cell)
 	}
 	t.rows = append(t.rows, shown)
 }
 
-// field is a row that says something under a name, if there is something to say.
-func (t *table) field(name, said string) {
+// Field is a row that says something under a name, if there is something to say.
+func (t *table) Field(name, said string) {
 	if said != "" {
-		t.row(name, said)
+		t.Row(name, said)
 	}
 }
 
-// leaveOut leaves out columns that a narrow terminal has no room for: those with these headings, the first
+// LeaveOut leaves out columns that a narrow terminal has no room for: those with these headings, the first
 // ones first. The table then ends with a line that names them.
-func (t *table) leaveOut(headings ...string) {
+func (t *table) LeaveOut(headings ...string) {
 	for _, heading := range headings {
 		at := slices.Index(t.rows[0], heading)
 		if at < 0 || t.columns == 0 || wide(t.widths()) <= t.columns {
@@ -60,7 +60,7 @@ func (t *table) leaveOut(headings ...string) {
 		for k, row := range t.rows {
 			t.rows[k] = slices.Delete(slices.Clone(row), at, at+1)
 		}
-		t.left = append(t.left, heading)
+		t.Left = append(t.Left, heading)
 	}
 }
 
@@ -102,7 +102,7 @@ func squeezed(widths []int, columns int) []int {
 	return widths
 }
 
-func (t *table) flush() {
+func (t *table) Flush() {
 	var aligned bytes.Buffer
 	w := tabwriter.NewWriter(&aligned, 0, 0, columnGap, ' ', 0)
 	widths := t.widths()
@@ -125,10 +125,10 @@ func (t *table) flush() {
 	}
 	_ = w.Flush() // a buffer takes everything
 	for line := range strings.Lines(aligned.String()) {
-		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(t.Out, strings.TrimRight(line, " \n"))
 	}
-	if t.left != nil {
-		note(t.out, "for a wider terminal, or in --json: "+strings.Join(t.left, ", "))
+	if t.Left != nil {
+		Note(t.Out, "for a wider terminal, or in --json: "+strings.Join(t.Left, ", "))
 	}
 }
 
@@ -155,16 +155,16 @@ func breakBefore(text []rune, marks string) int {
 	return 0
 }
 
-// note prints a line of words, on a terminal in lines of its width.
-func note(out io.Writer, line string) {
+// Note prints a line of words, on a terminal in lines of its width.
+func Note(out io.Writer, line string) {
 	if f := terminalOf(out); f != nil {
-		line = filled(line, terminalColumns(f))
+		line = Filled(line, terminalColumns(f))
 	}
 	fmt.Fprintln(out, line)
 }
 
-// count writes a number with separators: 1,234,567.
-func count[T int | int64](n T) string {
+// Count writes a number with separators: 1,234,567.
+func Count[T int | int64](n T) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
 	if n < 0 {
@@ -176,19 +176,19 @@ func count[T int | int64](n T) string {
 	return sign + digits
 }
 
-// counted writes a number of things: 1 class, 1,000 classes.
-func counted[T int | int64](n T, one, many string) string {
+// Counted writes a number of things: 1 class, 1,000 classes.
+func Counted[T int | int64](n T, one, many string) string {
 	if n == 1 {
-		return count(n) + " " + one
+		return Count(n) + " " + one
 	}
-	return count(n) + " " + many
+	return Count(n) + " " + many
 }
 
-// megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
-func megabytes(bytes int64) string { return setting.Bytes(bytes).Rounded() }
+// Megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
+func Megabytes(bytes int64) string { return setting.Bytes(bytes).Rounded() }
 
-// duration writes a time with two or three digits that matter.
-func duration(d time.Duration) string {
+// Duration writes a time with two or three digits that matter.
+func Duration(d time.Duration) string {
 	s := d.Seconds()
 	switch {
 	case s < 0.00995:
@@ -205,27 +205,27 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", int(s)/3600, int(s)/60%60)
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
-func measured[T ~float64](name string, x T) string {
+// Measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
+func Measured[T ~float64](name string, x T) string {
 	if metric.IsFraction(name) || math.IsNaN(float64(x)) {
-		return percent(float64(x))
+		return Percent(float64(x))
 	}
 	return fmt.Sprintf("%.4g", x)
 }
 
-// percent writes a share, which lies between 0 and 1; a dash where it was not measured.
-func percent(x float64) string {
+// Percent writes a share, which lies between 0 and 1; a dash where it was not measured.
+func Percent(x float64) string {
 	if math.IsNaN(x) {
 		return "–"
 	}
 	return fmt.Sprintf("%.2f %%", 100*x)
 }
 
-// valAndTest writes a metric of what validates and what tests.
-func valAndTest(name string, val, test metric.Number) string {
-	return fmt.Sprintf("validation %s  test %s", measured(name, val), measured(name, test))
+// ValAndTest writes a metric of what validates and what tests.
+func ValAndTest(name string, val, test metric.Number) string {
+	return fmt.Sprintf("validation %s  test %s", Measured(name, val), Measured(name, test))
 }
 
 // linkRow is a metric of link prediction.
@@ -234,12 +234,38 @@ type linkRow struct {
 	Val, Test metric.Number
 }
 
-// linkRows are the metrics that were measured of validation and test edges.
-func linkRows(val, test map[string]metric.Number) (rows []linkRow) {
+// LinkRows are the metrics that were measured of validation and test edges.
+func LinkRows(val, test map[string]metric.Number) (rows []linkRow) {
 	for _, name := range metric.LinkNames {
 		if _, there := val[name]; there {
 			rows = append(rows, linkRow{name, val[name], test[name]})
 		}
 	}
 	return rows
+}
+
+// Filled breaks the lines of paragraphs anew, at most so wide. Lines that begin with a blank stay.
+func Filled(text string, width int) string {
+	var lines []string
+	line := ""
+	end := func() {
+		if line != "" {
+			lines, line = append(lines, line), ""
+		}
+	}
+	for _, old := range strings.Split(text, "\n") {
+		if old == "" || old[0] == ' ' {
+			end()
+			lines = append(lines, old)
+			continue
+		}
+		for _, word := range strings.Fields(old) {
+			if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+				end()
+			}
+			line = strings.TrimPrefix(line+" "+word, " ")
+		}
+	}
+	end()
+	return strings.Join(lines, "\n")
 }

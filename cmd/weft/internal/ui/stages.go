@@ -1,4 +1,4 @@
-package main
+package ui
 
 import (
 	"fmt"
@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// stages shows how far work is that has several stages. On a terminal that is one line that is written over.
+// Stages shows how far work is that has several stages. On a terminal that is one line that is written over.
 // Elsewhere it is a line each five seconds, and after a twentieth of the time once that is longer.
-type stages struct {
-	liveLine
-	clock  func() time.Time
+type Stages struct {
+	LiveLine
+	Clock  func() time.Time
 	silent time.Duration // how long nothing is shown where there is no terminal
 
 	mu          sync.Mutex
 	stage       string
 	done, all   int64
-	first       time.Time // the beginning of the first stage
+	First       time.Time // the beginning of the first stage
 	began       time.Time // that of this stage
 	shownAt     time.Time
 	stopTicking func() // nil: no stage is under way
@@ -26,21 +26,21 @@ type stages struct {
 // usualSilence is less than five seconds, as ticks come a little early or late.
 const usualSilence = 4500 * time.Millisecond
 
-// silence is that of stages. In tests it has no end: what a command says there must not depend on its speed.
-var silence = usualSilence
+// Silence is that of stages. In tests it has no end: what a command says there must not depend on its speed.
+var Silence = usualSilence
 
-func newStages(out io.Writer) *stages {
-	return &stages{liveLine: newLiveLine(out), clock: time.Now, silent: silence}
+func NewStages(out io.Writer) *Stages {
+	return &Stages{LiveLine: newLiveLine(out), Clock: time.Now, silent: Silence}
 }
 
-// show shows that so many of all items of a stage are done, at most five times a second. Without a number of
+// Show shows that so many of all items of a stage are done, at most five times a second. Without a number of
 // items it shows the stage. Until erase it goes on to show how long the stage takes.
-func (s *stages) show(stage string, done, all int64) {
+func (s *Stages) Show(stage string, done, all int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.clock()
-	if s.first.IsZero() {
-		s.first, s.shownAt = now, now
+	now := s.Clock()
+	if s.First.IsZero() {
+		s.First, s.shownAt = now, now
 	}
 	if s.stopTicking == nil {
 		s.tickEach(time.Second)
@@ -50,13 +50,13 @@ func (s *stages) show(stage string, done, all int64) {
 		s.stage, s.began = stage, now
 	}
 	s.done, s.all = done, all
-	if s.width != nil && (next || now.Sub(s.shownAt) >= 200*time.Millisecond) {
-		s.say(now)
+	if s.Width != nil && (next || now.Sub(s.shownAt) >= 200*time.Millisecond) {
+		s.Say(now)
 	}
 }
 
 // tickEach calls tick after each pause until erase.
-func (s *stages) tickEach(pause time.Duration) {
+func (s *Stages) tickEach(pause time.Duration) {
 	ticker, ended := time.NewTicker(pause), make(chan struct{})
 	s.stopTicking = sync.OnceFunc(func() {
 		ticker.Stop()
@@ -75,70 +75,70 @@ func (s *stages) tickEach(pause time.Duration) {
 }
 
 // tick shows the stage again, where it has said nothing for long.
-func (s *stages) tick() {
+func (s *Stages) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, pause := s.clock(), time.Second
-	if s.width == nil {
-		pause = max(s.silent, now.Sub(s.first)/20)
+	now, pause := s.Clock(), time.Second
+	if s.Width == nil {
+		pause = max(s.silent, now.Sub(s.First)/20)
 	}
 	if s.stopTicking != nil && now.Sub(s.shownAt) >= pause {
-		s.say(now)
+		s.Say(now)
 	}
 }
 
-// say shows the stage.
-func (s *stages) say(now time.Time) {
+// Say shows the stage.
+func (s *Stages) Say(now time.Time) {
 	s.shownAt = now
 	took := now.Sub(s.began)
 	if s.all == 0 {
 		fields := []field{{s.stage, 0}}
 		if took >= time.Second {
-			fields = append(fields, field{duration(took), 1})
+			fields = append(fields, field{Duration(took), 1})
 		}
 		s.draw(fields)
 		return
 	}
 	fields := []field{
 		{fmt.Sprintf("%s %d %%", s.stage, 100*s.done/s.all), 0},
-		{fmt.Sprintf("%s of %s", count(s.done), count(s.all)), 2},
+		{fmt.Sprintf("%s of %s", Count(s.done), Count(s.all)), 2},
 	}
 	if s.done > 0 && took > 0 {
 		left := time.Duration(float64(took) / float64(s.done) * float64(s.all-s.done))
-		fields = append(fields, field{duration(left) + " left", 1})
+		fields = append(fields, field{Duration(left) + " left", 1})
 	}
 	s.draw(fields)
 }
 
-// pause takes the line off the screen until the next stage, while others may write. Silence goes on.
-func (s *stages) pause() {
+// Pause takes the line off the screen until the next stage, while others may write. Silence goes on.
+func (s *Stages) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
 }
 
-// line writes a line of its own.
-func (s *stages) line(text string) {
+// Line writes a line of its own.
+func (s *Stages) Line(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
-	fmt.Fprintln(s.out, text)
-	s.shownAt = s.clock()
+	fmt.Fprintln(s.Out, text)
+	s.shownAt = s.Clock()
 }
 
-// erase takes the line off the screen, and ends the stages.
-func (s *stages) erase() {
+// Erase takes the line off the screen, and ends the stages.
+func (s *Stages) Erase() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
-	s.first = time.Time{}
+	s.First = time.Time{}
 }
 
 // stop takes the line off the screen, and ends the stage.
-func (s *stages) stop() {
+func (s *Stages) stop() {
 	if s.stopTicking != nil {
 		s.stopTicking()
 	}
 	s.stage, s.stopTicking = "", nil
-	s.liveLine.erase()
+	s.LiveLine.Erase()
 }

@@ -1,0 +1,56 @@
+// Package ui prints what commands say: results, tables and progress, without characters that command a
+// terminal.
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"weft/internal/escape"
+)
+
+// Printable is text as it may reach a terminal, in one line. What could command the terminal or disguise
+// other text is escaped as in Go's strings: control characters, those that turn the direction of writing,
+// invalid UTF-8.
+func Printable(text string) string { return escaped(text, "") }
+
+// escaped is printable, but leaves the characters of keep as they are.
+func escaped(text, keep string) string {
+	return escape.Unless(func(r rune) bool {
+		return strconv.IsPrint(r) || strings.ContainsRune(keep, r)
+	}, text)
+}
+
+// PrintableJSON is JSON of the same meaning without the characters that printable escapes.
+func PrintableJSON(text []byte) []byte {
+	var b []byte
+	for _, r := range string(text) {
+		if strconv.IsPrint(r) {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	return b
+}
+
+// InOneLine replaces line breaks by semicolons.
+func InOneLine(text string) string {
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// OneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
+func OneLine(err error) string { return "weft: " + Printable(InOneLine(err.Error())) }
+
+// When is a text that is there under a condition.
+func When(condition bool, text string) string {
+	if condition {
+		return text
+	}
+	return ""
+}

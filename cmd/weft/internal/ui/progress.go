@@ -1,0 +1,249 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"weft/comm/mpi"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/rundir"
+	"weft/train/setting"
+)
+
+// Progress shows the progress of a training: on a terminal one line that is rewritten, elsewhere a few plain
+// lines.
+type Progress struct {
+	LiveLine
+	Clock   func() time.Time
+	AtMost  bool      // the run may end before its last epoch
+	Until   time.Time // --max-time ends the run then; zero: never
+	mu      sync.Mutex
+	ended   bool // nothing more is shown
+	First   time.Time
+	Before  int // epochs before the first
+	shownAt time.Time
+	shown   int // the last epoch that was shown
+	Results train.Epoch
+	Recent  []float64 // seconds of the last epochs, at most medianOf
+}
+
+// medianOf is the number of epochs, up to the one shown, whose median is the time of an epoch.
+const medianOf = 101
+
+// NewProgress shows on out, live if it is a terminal.
+func NewProgress(out io.Writer, o *setting.Options) *Progress {
+	p := &Progress{LiveLine: newLiveLine(out), Clock: time.Now, AtMost: o.Patience > 0}
+	if o.MaxTime > 0 {
+		p.Until = ProcessStart.Add(o.MaxTime)
+	}
+	return p
+}
+
+// LiveLine is a line that is written over, on a terminal; elsewhere each is a line of its own.
+type LiveLine struct {
+	Out   io.Writer
+	Width func() int // of the terminal, nil: not a terminal
+	drawn bool       // it is on the screen
+}
+
+// newLiveLine makes a line on out, live if it is a terminal.
+func newLiveLine(out io.Writer) LiveLine {
+	if f := terminalOf(out); f != nil && os.Getenv("TERM") != "dumb" {
+		return LiveLine{Out: f, Width: func() int {
+			return terminalColumns(f)
+		}} // f takes control sequences as they are
+	}
+	return LiveLine{Out: out}
+}
+
+// terminalOf is the terminal that out is; nil: it is none. An MPI launcher may give a rank a terminal
+// wherever its own output goes.
+func terminalOf(out io.Writer) *os.File {
+	f, _ := out.(*os.File)
+	if o, ok := out.(*Output); ok {
+		f = o.File
+	}
+	if f == nil || !term.IsTerminal(int(f.Fd())) || mpi.Launched() {
+		return nil
+	}
+	return f
+}
+
+// draw shows as many fields as fit.
+func (l *LiveLine) draw(fields []field) {
+	if l.Width == nil {
+		fmt.Fprintln(l.Out, join(fields))
+		return
+	}
+	fmt.Fprintf(l.Out, "\r%s\x1b[K", Fit(fields, l.Width()-1))
+	l.drawn = true
+}
+
+// Erase takes the line off the screen.
+func (l *LiveLine) Erase() {
+	if l.drawn {
+		fmt.Fprint(l.Out, "\r\x1b[K")
+		l.drawn = false
+	}
+}
+
+// terminalColumns is the width of a terminal, 80 where it does not say.
+func terminalColumns(f *os.File) int {
+	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+		return n
+	}
+	return 80
+}
+
+// Epoch shows that an epoch is done, if it is time to.
+func (p *Progress) Epoch(e train.Epoch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	now := p.Clock()
+	if p.First.IsZero() {
+		p.First, p.Before = now, e.Epoch-1
+	}
+	if e.Evaluated {
+		p.Results = e
+	}
+	if p.Recent = append(p.Recent, e.Seconds); len(p.Recent) > medianOf {
+		p.Recent = p.Recent[1:]
+	}
+	if !p.due(e, now) {
+		return
+	}
+	p.shown, p.shownAt = e.Epoch, now
+	p.draw(p.Fields(e, now))
+}
+
+// due reports whether to show the epoch. A live line changes at most ten times a second. Plain lines show the
+// first and the last epoch, each tenth of the epochs, and some in between: after a second at first, and after
+// a twentieth of the run's time once that is longer.
+func (p *Progress) due(e train.Epoch, now time.Time) bool {
+	since := now.Sub(p.shownAt)
+	switch {
+	case p.shown == 0 || e.Epoch == e.Epochs:
+		return true
+	case p.Width != nil:
+		return since >= 100*time.Millisecond
+	}
+	return since >= max(time.Second, now.Sub(p.First)/20) || (e.Epoch-p.shown)*10 >= e.Epochs
+}
+
+// field is a part of a line. On a narrow terminal the fields of the highest rank are left out first.
+type field struct {
+	text string
+	rank int
+}
+
+// Fields are the parts of an epoch's line, padded so that each stays in its column.
+func (p *Progress) Fields(e train.Epoch, now time.Time) []field {
+	digits := len(fmt.Sprint(e.Epochs))
+	fields := []field{
+		{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0},
+		{fmt.Sprintf("loss %.4f", e.Loss), 1},
+	}
+	if r := &p.Results; r.Evaluated {
+		of := " "
+		if r.Metric != metric.Accuracy {
+			of = " " + r.Metric + " "
+		}
+		if !math.IsNaN(r.Train) { // link prediction measures none
+			fields = append(fields, field{"train" + of + Padded(Measured(r.Metric, r.Train), 8), 6})
+		}
+		fields = append(fields, field{"val" + of + Padded(Measured(r.Metric, r.Val), 8), 2},
+			field{"test" + of + Padded(Measured(r.Metric, r.Test), 8), 5})
+	}
+	fields = append(fields, field{Padded(Duration(Seconds(rundir.Median(p.Recent))), 6) + "/epoch", 4},
+		field{Padded(Megabytes(e.PeakBytes), 6), 7})
+	if left := p.Left(e, now); left != "" {
+		fields = append(fields, field{left, 3})
+	}
+	return fields
+}
+
+// Remaining says after an epoch how long the run goes on, "" where it was the last.
+func (p *Progress) Remaining(e train.Epoch) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.Left(e, p.Clock())
+}
+
+// Left is remaining at some time.
+func (p *Progress) Left(e train.Epoch, now time.Time) string {
+	left := time.Duration(e.Epochs - e.Epoch)
+	if left <= 0 {
+		return ""
+	}
+	each := Seconds(e.Seconds) // with evaluation, once two epochs tell
+	if done := e.Epoch - 1 - p.Before; done > 0 && now.After(p.First) {
+		each = now.Sub(p.First) / time.Duration(done)
+	}
+	epochs := each * left
+	if limit := p.Until.Sub(now); !p.Until.IsZero() && limit < epochs {
+		return Duration(max(limit, 0)) + " left of --max-time"
+	}
+	return When(p.AtMost, "at most ") + Duration(epochs) + " left"
+}
+
+// Padded puts spaces in front of a text up to a width.
+func Padded(text string, width int) string {
+	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)) + text
+}
+
+func join(fields []field) string {
+	texts := make([]string, len(fields))
+	for i, f := range fields {
+		texts[i] = f.text
+	}
+	return strings.Join(texts, "  ")
+}
+
+// Fit leaves out whole fields until the rest fits the width. If the epoch does not fit, it shows nothing.
+func Fit(fields []field, width int) string {
+	for utf8.RuneCountInString(join(fields)) > width {
+		last := slices.MaxFunc(fields, func(a, b field) int { return cmp.Compare(a.rank, b.rank) })
+		if last.rank == 0 {
+			short := strings.TrimLeft(last.text, "epoch ")
+			if utf8.RuneCountInString(short) > width {
+				return ""
+			}
+			return short
+		}
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f == last })
+	}
+	return join(fields)
+}
+
+// Say prints a line of its own, above the live line.
+func (p *Progress) Say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Erase()
+	fmt.Fprintln(p.Out, Printable(InOneLine(fmt.Sprintf(format, args...))))
+}
+
+// End removes the live line for good.
+func (p *Progress) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.Erase()
+	p.ended = true
+}
+
+// ProcessStart is when this process started, as far as --max-time is concerned.
+var ProcessStart = time.Now()
