@@ -116,7 +116,8 @@ func (t *trainCommand) fastest(cmd *cobra.Command, r ranks, dataset string, m pl
 func sayChosen(show io.Writer, m *planner.Mesh) {
 	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by "+
 		"%s, with %s for tensors on a worker; weft plan compares all\n",
-		m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)), m.Times.LimitedBy(), ui.Megabytes(m.PeakTensorBytes()))
+		m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)), m.Times.LimitedBy(),
+		ui.Megabytes(m.PeakTensorBytes()))
 	for _, line := range approximations([]planner.Mesh{*m}) {
 		fmt.Fprintln(show, line)
 	}

@@ -168,7 +168,8 @@ func (p planned) model(t *rows) {
 		"embeddings of the ends of training and negative edges, and their gradients: negative edges are "+
 		"drawn anew in each epoch, so these bytes are not planned where partitions take turns")
 	t.say(o.Uses("output-heads") && o.OutputHeads != o.Heads, "the last layer has %s, and PyG's as many as "+
-		"the others: --output-heads %d", ui.Counted(o.OutputHeads, "attention head", "attention heads"), o.Heads)
+		"the others: --output-heads %d", ui.Counted(o.OutputHeads, "attention head", "attention heads"),
+		o.Heads)
 	for stage := range grid.Stages {
 		for _, s := range p.Workers[grid.Rank(mesh.Place{Stage: stage})].Layers {
 			bytes := int64(0)

@@ -16,7 +16,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// completeCommands makes cobra's commands help and completion refuse what is no command, and gives help --json.
+// completeCommands makes the commands help and completion of cobra refuse what is no command, and gives help
+// the flag --json.
 func completeCommands(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -165,7 +165,8 @@ func (s *inspected) Print(out io.Writer) {
 	}
 	title := "partitions"
 	for _, p := range s.Partitions {
-		t.Row(title, describe(p.Name, fmt.Sprintf("%s of the edges cut", ui.Percent(ratio(p.CutEdges, s.Edges))),
+		t.Row(title, describe(p.Name,
+			fmt.Sprintf("%s of the edges cut", ui.Percent(ratio(p.CutEdges, s.Edges))),
 			fmt.Sprintf("replication %.3f", p.Replication),
 			ui.When(p.OutOfDate, "out of date: partition again")))
 		title = ""

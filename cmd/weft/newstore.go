@@ -67,7 +67,8 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	splits := "no split"
 	if n := len(w.Splits); n > 0 {
 		s := w.Splits[0]
-		splits = fmt.Sprintf("split %s/%s/%s", ui.Count(len(s.Train)), ui.Count(len(s.Val)), ui.Count(len(s.Test)))
+		splits = fmt.Sprintf("split %s/%s/%s", ui.Count(len(s.Train)), ui.Count(len(s.Val)),
+			ui.Count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}

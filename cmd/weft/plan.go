@@ -594,7 +594,8 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			by = "counts"
 		}
 		rows = append(rows, []string{
-			m.Parallel, ui.Duration(ui.Seconds(t.Epoch)), ui.Duration(ui.Seconds(t.Compute)), ui.Duration(ui.Seconds(t.Link)),
+			m.Parallel, ui.Duration(ui.Seconds(t.Epoch)), ui.Duration(ui.Seconds(t.Compute)),
+			ui.Duration(ui.Seconds(t.Link)),
 			ui.Duration(ui.Seconds(t.Imbalance + t.Bubble + t.Wait)),
 			ui.Megabytes(m.PeakTensorBytes()), ui.Megabytes(m.SentBytes()), t.LimitedBy(),
 			cmp.Or(m.Balance, "–"), by,

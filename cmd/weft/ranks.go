@@ -121,7 +121,8 @@ func checkMesh(o *setting.Resolved, processes int) error {
 	case workers != processes:
 		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s: start "+
 			"%d, or give another mesh, as --parallel graph=%d",
-			o.Parallel, ui.Counted(workers, "worker", "workers"), ui.Counted(processes, "process", "processes"),
+			o.Parallel, ui.Counted(workers, "worker", "workers"),
+			ui.Counted(processes, "process", "processes"),
 			workers, processes)
 	}
 	return nil

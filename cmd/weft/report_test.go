@@ -213,7 +213,8 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 				t.Errorf("worker %d to worker %d: %s, want %s", from, to, sent[from][to], want)
 			}
 		}
-		assert.Equal(t, ui.Megabytes(run.Summary.SentBytes[from]), sent[from][len(row)], "worker %d sent", from)
+		assert.Equal(t, ui.Megabytes(run.Summary.SentBytes[from]), sent[from][len(row)], "worker %d sent",
+			from)
 	}
 	layers := table("Where the time")
 	require.Len(t, layers, len(p.Layers)+1, "times")

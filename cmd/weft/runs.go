@@ -175,7 +175,8 @@ func (l *listedRuns) figures(r *rundir.Listed) []figure {
 		{"test", "test", ui.Measured(r.Metric, r.Test), number(r.Test)},
 		{"best", "best_epoch", ui.Count(r.BestEpoch), strconv.Itoa(r.BestEpoch)},
 		{"epochs", "epochs_run", ui.Count(r.EpochsRun), strconv.Itoa(r.EpochsRun)},
-		ofResults(r, "epoch", "epoch_seconds", ui.Duration(ui.Seconds(r.EpochSeconds)), number(r.EpochSeconds)),
+		ofResults(r, "epoch", "epoch_seconds", ui.Duration(ui.Seconds(r.EpochSeconds)),
+			number(r.EpochSeconds)),
 		ofResults(r, "time", "seconds", ui.Duration(ui.Seconds(r.Seconds)), number(r.Seconds)),
 		ofResults(r, "memory", "tensor_bytes", ui.Megabytes(r.TensorBytes), fmt.Sprint(r.TensorBytes)),
 		{"status", "status", status + ui.When(len(r.Damaged) > 0, ", damaged"), status},
@@ -192,7 +193,8 @@ func (l *listedRuns) figuresOf(g *rundir.Repeated) []figure {
 		{"", "val_deviation", "", number(g.ValDeviation)},
 		{"test", "test_mean", spread(r.Metric, g.TestMean, g.TestDeviation), number(g.TestMean)},
 		{"", "test_deviation", "", number(g.TestDeviation)},
-		ofResults(r, "epoch", "epoch_seconds", ui.Duration(ui.Seconds(r.EpochSeconds)), number(r.EpochSeconds)),
+		ofResults(r, "epoch", "epoch_seconds", ui.Duration(ui.Seconds(r.EpochSeconds)),
+			number(r.EpochSeconds)),
 		{"", "complete", "", strconv.Itoa(g.Complete)},
 	})
 }

@@ -783,7 +783,8 @@ func printResults(out io.Writer, run *rundir.Run) {
 		t.Row("validated", fmt.Sprintf("on %s: %s, %s", run.Settings["validate"],
 			ui.Counted(v.Vertices, "vertex", "vertices"), ui.Counted(v.Edges, "edge", "edges")))
 	}
-	t.Row("epochs", fmt.Sprintf("%s, best %s; ended: %s", ui.Count(s.EpochsRun), ui.Count(s.BestEpoch), run.Reason))
+	t.Row("epochs", fmt.Sprintf("%s, best %s; ended: %s", ui.Count(s.EpochsRun), ui.Count(s.BestEpoch),
+		run.Reason))
 	if l := s.Links; l != nil {
 		t.Row("edges", sizes(l.TrainEdges, l.ValEdges, l.TestEdges))
 		for _, r := range ui.LinkRows(l.Val, l.Test) {
@@ -831,7 +832,8 @@ func printResults(out io.Writer, run *rundir.Run) {
 		for k, stage := range s.Stages {
 			t.Row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and "+
 				"drains and %s otherwise, sends %s",
-				who(&stage.Stage), ui.Duration(ui.Seconds(stage.Compute)), ui.Duration(ui.Seconds(stage.Bubble)),
+				who(&stage.Stage), ui.Duration(ui.Seconds(stage.Compute)),
+				ui.Duration(ui.Seconds(stage.Bubble)),
 				ui.Duration(ui.Seconds(stage.Wait)), ui.Megabytes(stage.Sent)))
 		}
 	}
