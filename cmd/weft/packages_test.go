@@ -129,10 +129,10 @@ func TestNativeIsALeaf(t *testing.T) {
 	})
 }
 
-// TestSettingsOfMessages: what a message names as {name} is a flag of a command, and a format is what stands
-// in the program: no text of a user or a file.
-func TestSettingsOfMessages(t *testing.T) {
-	flags := map[string]bool{}
+// TestFlagsOfMessages: what a refusal names as --name is a flag of a command, and its format is what stands in
+// the program: no text of a user or a file.
+func TestFlagsOfMessages(t *testing.T) {
+	flags := map[string]bool{"help": true, "mpi": true} // of all commands, and of srun
 	var add func(cmd *cobra.Command)
 	add = func(cmd *cobra.Command) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { flags[f.Name] = true })
@@ -142,31 +142,36 @@ func TestSettingsOfMessages(t *testing.T) {
 	}
 	root, _ := newRoot()
 	add(root)
-	setting, named := regexp.MustCompile(`\{([a-z][a-z0-9-]*)\}`), 0
+	flag, named := regexp.MustCompile(`(?:^|[^a-z0-9-])--([a-z][a-z0-9-]*)`), 0
 	eachSource(t, func(_, path string, f *ast.File) {
 		ast.Inspect(f, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BasicLit:
-				for _, name := range setting.FindAllStringSubmatch(n.Value, -1) {
-					named++
-					assert.Equal(t, true, flags[name[1]], "%s: %s is a flag", path, name[0])
-				}
-			case *ast.CallExpr:
-				if makesRefusal(n.Fun) && !isFixed(n.Args[0]) {
-					t.Errorf("%s, byte %d: the format of a refusal is no fixed text", path, n.Args[0].Pos())
-				}
+			call, ok := n.(*ast.CallExpr)
+			if !ok || !makesRefusal(call.Fun) {
+				return true
 			}
+			if !isFixed(call.Args[0]) {
+				t.Errorf("%s, byte %d: the format of a refusal is no fixed text", path, call.Args[0].Pos())
+			}
+			ast.Inspect(call.Args[0], func(n ast.Node) bool {
+				if text, ok := n.(*ast.BasicLit); ok {
+					for _, name := range flag.FindAllStringSubmatch(text.Value, -1) {
+						named++
+						assert.Equal(t, true, flags[name[1]], "%s: --%s is a flag", path, name[1])
+					}
+				}
+				return true
+			})
 			return true
 		})
 	})
 	if named < 100 {
-		t.Errorf("%d settings are named, where there were hundreds", named)
+		t.Errorf("%d flags are named, where there were hundreds", named)
 	}
 }
 
 // makesRefusal reports whether a function takes the format of a refusal.
 func makesRefusal(function ast.Expr) bool {
-	return regexp.MustCompile(`^refusal\.((\w+\.)?Errorf|Sprintf|Damaged)$`).MatchString(qualified(function))
+	return regexp.MustCompile(`^refusal\.((\w+\.)?Errorf|Damaged)$`).MatchString(qualified(function))
 }
 
 // qualified is a name as it is written, with what stands before its dots; empty for another expression.
