@@ -77,7 +77,7 @@ func TestModulePath(t *testing.T) {
 	}
 	run("scripts/module-path", path)
 	packages := run("go", "list", "-f", "{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}", "./...")
-	if !strings.Contains(packages, path+"/cmd/weft ") || regexp.MustCompile(`\bweft/`).MatchString(
+	if !strings.Contains(packages, path+"/cmd/weft ") || regexp.MustCompile(`(?m)(^|[ [])weft/`).MatchString(
 		strings.ReplaceAll(packages, path+"/", "")) {
 		t.Errorf("packages: %s", packages)
 	}
