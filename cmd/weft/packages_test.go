@@ -55,7 +55,7 @@ var floors = []string{
 	"parallel/turns", "parallel/mfg", "parallel/tp", "parallel/chunked", "parallel/links",
 	"train/metric", "train/task", "configs", "train/setting", "train/engine", "train/worker", "train/plan",
 	"train", "train/planner", "train/bench", "train/rundir", "train/sweep", "train/predictions", "serve",
-	"parallel/paralleltest", "cmd/weft", "internal", "scripts", "examples",
+	"parallel/paralleltest", "cmd/weft/internal/ui", "cmd/weft", "internal", "scripts", "examples",
 }
 
 // TestPackages: a package imports only packages before it, and says what it is in a comment. What internal/*
@@ -129,8 +129,8 @@ func TestNativeIsALeaf(t *testing.T) {
 	})
 }
 
-// TestFlagsOfMessages: what a refusal names as --name is a flag of a command, and its format is what stands in
-// the program: no text of a user or a file.
+// TestFlagsOfMessages: what a refusal names as --name is a flag of a command, and its format is what stands
+// in the program: no text of a user or a file.
 func TestFlagsOfMessages(t *testing.T) {
 	flags := map[string]bool{"help": true, "mpi": true} // of all commands, and of srun
 	var add func(cmd *cobra.Command)

@@ -37,10 +37,12 @@ func TestWorkAlone(t *testing.T) {
 			}
 			for _, s := range refused {
 				name, _, _ := strings.Cut(s, "=")
-				if strings.HasPrefix(name, "aggregation") && !with(train.Defaults(), "model="+model).Uses(name) {
+				if strings.HasPrefix(name, "aggregation") && !with(train.Defaults(),
+					"model="+model).Uses(name) {
 					continue // the model ignores it
 				}
-				if _, err := run(2, s); !refusal.Is(err) || !strings.HasPrefix(err.Error(), "--"+name+" ") {
+				_, err := run(2, s)
+				if !refusal.Is(err) || !strings.HasPrefix(err.Error(), "--"+name+" ") {
 					t.Errorf("%s: %v, want a refusal of it", s, err)
 				}
 			}
