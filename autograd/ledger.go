@@ -40,7 +40,8 @@ func (l *Ledger) expect(inputs []*Var) {
 func (l *Ledger) settle(inputs []*Var) {
 	for _, in := range inputs {
 		if in.origin == parameter && in.wants {
-			if l.open[in.grad]--; l.open[in.grad] == 0 {
+			l.open[in.grad]--
+			if l.open[in.grad] == 0 {
 				l.complete(in.grad)
 			}
 		}

@@ -56,7 +56,8 @@ func Stack(xs ...*Var) *Var {
 // BasisDecomposition returns weighted sums of the bases, which are the matrices stacked in x: z_k = Σ_b
 // c_kb·x_b for the listed rows k of c, stacked. x holds as many bases of equal size as c has columns.
 func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
-	t, n := c.tape, x.Rows()/c.Cols()
+	t := c.tape
+	n := x.Rows() / c.Cols()
 	some := t.Memory().New(tensor.Activations, len(rows), c.Cols())
 	for i, k := range rows {
 		copy(some.RowRange(i, i+1).WriteFloats(), c.Value().RowRange(k, k+1).ReadFloats())
@@ -93,7 +94,8 @@ const basisColumns = 1 << 15
 // each calls f for some columns at a time, with buffers for these as rows: columns × sums, and columns ×
 // terms.
 func (m *basisSums) each(f func(lo int, sums, terms *tensor.Matrix)) {
-	mem, most := m.t.Memory(), min(basisColumns, m.x.Cols)
+	mem := m.t.Memory()
+	most := min(basisColumns, m.x.Cols)
 	sums, terms := mem.New(tensor.Buffers, most, m.weights.Rows),
 		mem.New(tensor.Buffers, most, m.weights.Cols)
 	for lo := 0; lo < m.x.Cols; lo += basisColumns {

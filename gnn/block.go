@@ -240,7 +240,8 @@ func (c single) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
 
 // Forward computes the layer for the rows of all types.
 func (l *Layer) Forward(s State) State {
-	x, tape := slices.Clone(s.Rows), s.tape()
+	x := slices.Clone(s.Rows)
+	tape := s.tape()
 	for i, t := range l.Types {
 		if t.Embedding != nil {
 			x[i] = autograd.Stored(t.Embedding.On(tape))

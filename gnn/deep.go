@@ -67,7 +67,8 @@ var resGCN = &deep{
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
 		at := s.deepModule(kind.path(i)+".conv", e)
-		if at.Centred = s.centres(); i == 0 {
+		at.Centred = s.centres()
+		if i == 0 {
 			if at.Centred {
 				at.Offset = e.Params.Named("node_encoder.bias")
 			}

@@ -29,7 +29,8 @@ func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Bet
 
 // Between computes the layer along a relation between two types, whose rows must have the same width.
 func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
-	t, own := source.Tape(), c.own()
+	t := source.Tape()
+	own := c.own()
 	w := c.w1.On(t)
 	if source == target {
 		return c.after(c.p.AggregateLinear(source, w, Reduce{KindSum, own}))

@@ -58,7 +58,8 @@ func (s Spec) jumping(kind ModelKind, features, edge, classes int) (specs []Bloc
 				Last: i == s.Layers-1,
 			}
 		}
-		if in = s.Hidden; s.Jump == "max" {
+		in = s.Hidden
+		if s.Jump == "max" {
 			all = s.Hidden
 		} else {
 			all += s.Hidden

@@ -53,7 +53,9 @@ func NewPNA(m Module) *PNA {
 // Forward computes the layer.
 func (c *PNA) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	x = autograd.Dense(x)
-	t, n, delta := x.Tape(), x.Cols(), float64(c.delta.Values[0])
+	t := x.Tape()
+	n := x.Cols()
+	delta := float64(c.delta.Values[0])
 	var degree *autograd.Var
 	var a *autograd.Var
 	t.ScopeOf(func() []*autograd.Var {
@@ -78,7 +80,8 @@ func (c *PNA) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 // a vertex has no in-neighbours.
 func (c *PNA) aggregate(x *autograd.Var) (degree, a *autograd.Var) {
 	const least = 1e-5 // of a variance, as in PyG
-	t, n := x.Tape(), x.Cols()
+	t := x.Tape()
+	n := x.Cols()
 	pre := c.pre.On(t)
 	target := autograd.Finish(autograd.Linear(x, autograd.Rows(pre, 0, n, nil)), c.preBias.On(t),
 		kernel.Identity, kernel.Mask{})

@@ -502,14 +502,16 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 // layer builds layer i.
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
-	act, last := Activations[s.Activation], i == s.Layers-1 && !s.jumps(kind)
+	act := Activations[s.Activation]
+	last := i == s.Layers-1 && !s.jumps(kind)
 	at := Module{
 		Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params,
 		Degrees: e.Degrees, Activation: act, Inner: norm,
 	}
 	l := TypeLayer{}
 	if i == 0 {
-		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)
+		l.Input = nn.Dropout{Path: "input", P: s.InputDropout}
+		l.Embedding = s.embedding(e)
 	}
 	if !last {
 		l.Norm = norm(fmt.Sprintf("norms.%d", i), out)

@@ -151,7 +151,9 @@ func norm(x []float32) (sum float64) {
 // eachRow computes a row of so many columns from each row of x.
 func eachRow(x *autograd.Var, columns int, f func(row int, z, x []float32)) *autograd.Var {
 	const tile = 1024
-	t, rows, width := x.Tape(), x.Rows(), x.Cols()
+	t := x.Tape()
+	rows := x.Rows()
+	width := x.Cols()
 	result := t.NewLike(x, rows, columns)
 	z, from := result.WriteFloats(), x.Value().ReadFloats()
 	t.Team.Parallel((rows+tile-1)/tile, func(k int) {

@@ -20,7 +20,8 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 		return nil, fmt.Errorf("the blocks of the model can be cut into at most %d stages and not into %d",
 			most, stages)
 	}
-	n, layers := len(specs), layersBefore(specs)
+	n := len(specs)
+	layers := layersBefore(specs)
 	cost := make([]float64, n+1) // of the blocks before each
 	for i, c := range Costs(specs, vertices, edges) {
 		cost[i+1] = cost[i] + c
@@ -37,7 +38,8 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	ends := make([][]int, stages)
 	for more := 1; more < stages; more++ {
 		rest := costliest
-		costliest, ends[more] = make([]float64, n+1), make([]int, n+1)
+		costliest = make([]float64, n+1)
+		ends[more] = make([]int, n+1)
 		for i := range costliest {
 			costliest[i] = math.Inf(1)
 			for j := i + 1; j < n && cost[j]-cost[i] <= costliest[i]; j++ {
@@ -72,7 +74,8 @@ func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
 // all of them in a model without any.
 func layersBefore(specs []BlockSpec) []int {
 	aggregates := func(s BlockSpec) bool { return s.Cost.Edge > 0 }
-	all, before := !slices.ContainsFunc(specs, aggregates), make([]int, len(specs)+1)
+	all := !slices.ContainsFunc(specs, aggregates)
+	before := make([]int, len(specs)+1)
 	for i, s := range specs {
 		before[i+1] = before[i]
 		if all || aggregates(s) {

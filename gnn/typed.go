@@ -156,7 +156,8 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		widths: make([]int, len(schema.Types)),
 	}
 	for i, v := range schema.Types {
-		if t.widths[i] = v.Columns; v.Columns == 0 {
+		t.widths[i] = v.Columns
+		if v.Columns == 0 {
 			t.widths[i] = s.NodeEmbedding
 		}
 	}

@@ -124,7 +124,8 @@ func (g *Graph) Joins(r *Relation) (source, target int, err error) {
 	at := func(name string) int {
 		return slices.IndexFunc(types, func(t VertexType) bool { return t.Type == name })
 	}
-	if source, target = at(from), at(to); source < 0 || target < 0 {
+	source, target = at(from), at(to)
+	if source < 0 || target < 0 {
 		return 0, 0, flawf(descriptionFile, "relation %q joins %q to %q, which are not both among the "+
 			"vertex types", name, from, to)
 	}

@@ -23,8 +23,10 @@ func (g *Graph) Renumber(names []string) (unknown []string) {
 	to := make([]int64, len(l.Names)) // −1: not learned
 	for k, name := range l.Names {
 		var known bool
-		if to[k], known = number[name]; !known {
-			to[k], unknown = -1, append(unknown, name)
+		to[k], known = number[name]
+		if !known {
+			to[k] = -1
+			unknown = append(unknown, name)
 		}
 	}
 	if l.MultiLabel() {
@@ -80,7 +82,8 @@ func (l *Labels) Doubt() string {
 	case l.Names != nil || l.Class == nil:
 		return ""
 	}
-	there, n := make([]bool, l.Classes), 0
+	there := make([]bool, l.Classes)
+	n := 0
 	for _, class := range l.Class {
 		if class >= 0 && !there[class] {
 			there[class] = true

@@ -336,7 +336,8 @@ func Files(dir string) ([]string, error) {
 	}
 	for i := range d.Vertices {
 		v := &d.Vertices[i]
-		t, at := &VertexType{Arrays: described(v.Arrays)}, d.layout().vertices(v.Type)
+		t := &VertexType{Arrays: described(v.Arrays)}
+		at := d.layout().vertices(v.Type)
 		add(at, t.Features.stored(v.Features, 0), (&Labels{}).stored(v.Labels, 0))
 		add(at, named(v.Labels != nil && v.Labels.Names, classNamesFile),
 			named(len(v.Splits) > 0, splitFiles[:]...))
@@ -367,7 +368,8 @@ func describe(g *Graph) *description {
 	}
 	v := &d.Vertices[0]
 	v.Splits = SizesOf(g.Splits)
-	v.Labels, v.Graphs = describeLabels(&g.Labels), g.Graphs
+	v.Labels = describeLabels(&g.Labels)
+	v.Graphs = g.Graphs
 	for i := range g.Relations {
 		d.Relations = append(d.Relations, describeRelation(&g.Relations[i]))
 	}

@@ -51,7 +51,8 @@ func (s *Folder) splits(splits []Split) {
 		return
 	}
 	for part, file := range splitFiles {
-		rows, width := make([][]int64, len(splits)), 0
+		rows := make([][]int64, len(splits))
+		width := 0
 		for k := range splits {
 			rows[k] = *splits[k].Parts()[part]
 			width = max(width, len(rows[k]))

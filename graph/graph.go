@@ -142,7 +142,8 @@ func (g *Graph) SetTypes(types []VertexType) {
 	first := &types[0]
 	g.Type, g.Count, g.Features, g.Names, g.Table, g.Arrays, g.GraphOf = first.Type, first.Count,
 		first.Features, first.Names, first.Table, first.Arrays, first.GraphOf
-	if g.Others = types[1:]; len(types) == 1 {
+	g.Others = types[1:]
+	if len(types) == 1 {
 		g.Others = nil
 	}
 }

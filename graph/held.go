@@ -26,7 +26,8 @@ func Hold(p *Part) *Held {
 
 // Features is as that of a Writer.
 func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) error {
-	f, vertices := &h.Graph.Features, h.Graph.Types()[t].Count
+	f := &h.Graph.Features
+	vertices := h.Graph.Types()[t].Count
 	if t > 0 {
 		f = &h.Graph.Others[t-1].Features
 	}
@@ -66,7 +67,8 @@ func (h *Held) In(r int, edges int64, like *Relation, batches Batches[*Relation]
 		return err
 	}
 	in := &h.Graph.Relations[r]
-	if in.EdgeColumns = like.EdgeColumns; like.EdgeFeatures != nil {
+	in.EdgeColumns = like.EdgeColumns
+	if like.EdgeFeatures != nil {
 		in.EdgeFeatures = make([]float32, 0, edges*int64(like.EdgeColumns))
 	}
 	return in.hold(rows, edges, like, batches)
@@ -83,7 +85,8 @@ func (h *Held) Out(r int, edges int64, like *Relation, batches Batches[*Relation
 
 // hold appends batches of so many rows and edges to a relation.
 func (r *Relation) hold(rows int, edges int64, like *Relation, batches Batches[*Relation]) error {
-	r.Indptr, r.Sources = make([]int64, 1, rows+1), make([]int32, 0, edges)
+	r.Indptr = make([]int64, 1, rows+1)
+	r.Sources = make([]int32, 0, edges)
 	if like.Weights != nil {
 		r.Weights = make([]float32, 0, edges)
 	}

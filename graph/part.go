@@ -91,7 +91,8 @@ func (p *Part) readIDs(m *mappings, dir string, rows int) error {
 	}
 	ids := make([]int32, rows)
 	for r, id := range long {
-		if ids[r] = int32(id); int64(ids[r]) != id {
+		ids[r] = int32(id)
+		if int64(ids[r]) != id {
 			return m.located(dir, flawf(idsFile, "id %d is outside the range of %d", id, p.Whole[len(p.IDs)]))
 		}
 	}
@@ -225,7 +226,9 @@ func parsePartDescription(text []byte) (*partDescription, error) {
 	if !d.isPart() {
 		return nil, refusal.Errorf("it does not describe a share of a partitioned graph")
 	}
-	l, types, relations := d.partLayout(), len(d.Vertices)/2, len(d.Relations)/2
+	l := d.partLayout()
+	types := len(d.Vertices) / 2
+	relations := len(d.Relations) / 2
 	p := &partDescription{own: *d, out: d.Relations[relations:]}
 	p.own.Vertices, p.own.Relations = d.Vertices[:types], d.Relations[:relations]
 	own := map[string]string{} // by the name of the whole's

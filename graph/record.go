@@ -82,7 +82,8 @@ func readRecord(dir string) *record {
 // checks, with graph.json. Where they have, depth notes in the relations, in the order of graph.json, what
 // else the record knows of them.
 func (m *mappings) depth(dir string, relations ...[]Relation) depth {
-	recorded, r := map[string]FileRecord{}, readRecord(dir)
+	recorded := map[string]FileRecord{}
+	r := readRecord(dir)
 	for _, f := range r.Files {
 		recorded[filepath.Join(dir, f.Name)] = f
 	}
@@ -208,7 +209,8 @@ func sum(path string, tell func(bytes int)) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	h, buffer := sha256.New(), make([]byte, 1<<20)
+	h := sha256.New()
+	buffer := make([]byte, 1<<20)
 	for {
 		n, err := f.Read(buffer)
 		h.Write(buffer[:n])
@@ -266,7 +268,8 @@ func (w *summed) Write(data []byte) (n int, err error) {
 	}()
 	n, err = w.f.Write(data)
 	err = reason(err)
-	if w.at += int64(n); w.at-w.flushed >= flushedBytes {
+	w.at += int64(n)
+	if w.at-w.flushed >= flushedBytes {
 		// Advice: Sync reports what fails
 		_ = unix.SyncFileRange(int(w.f.Fd()), w.flushed, w.at-w.flushed, unix.SYNC_FILE_RANGE_WRITE)
 		w.flushed = w.at

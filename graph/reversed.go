@@ -36,7 +36,8 @@ func (r *Relation) featuresIn(reversed *Relation) []float32 {
 	if r.EdgeFeatures == nil {
 		return nil
 	}
-	columns, next := int64(r.EdgeColumns), slices.Clone(reversed.Indptr)
+	columns := int64(r.EdgeColumns)
+	next := slices.Clone(reversed.Indptr)
 	features := make([]float32, len(r.EdgeFeatures))
 	for k, u := range r.Sources {
 		copy(features[next[u]*columns:], r.EdgeFeatures[int64(k)*columns:int64(k+1)*columns])

@@ -113,13 +113,15 @@ func (g *Graph) ofVertices(from *Graph, ids []int32) {
 	if from.GraphOf == nil {
 		return
 	}
-	left, number := make([]bool, from.Graphs), make([]int32, from.Graphs)
+	left := make([]bool, from.Graphs)
+	number := make([]int32, from.Graphs)
 	for _, v := range ids {
 		left[from.GraphOf[v]] = true
 	}
 	g.Graphs = 0
 	for k := range left {
-		if number[k] = int32(g.Graphs); left[k] {
+		number[k] = int32(g.Graphs)
+		if left[k] {
 			g.Graphs++
 		}
 	}
@@ -147,7 +149,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		if err := g.mergeable(first, labels); err != nil {
 			return nil, refusal.Errorf("graph %d of %d: %w", k, len(graphs), err)
 		}
-		vertices, bytes = vertices+g.Vertices(), bytes+g.bytes()+labels.rowBytes(g.Own())
+		vertices = vertices + g.Vertices()
+		bytes = bytes + g.bytes() + labels.rowBytes(g.Own())
 	}
 	if err := checkVertexCount(vertices); err != nil {
 		return nil, err
@@ -155,7 +158,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 	types := make([]merged, len(first.Types()))
 	for i := range types {
 		m := &types[i]
-		if m.count(graphs, i); m.dense {
+		m.count(graphs, i)
+		if m.dense {
 			bytes += 4 * int64(m.Count) * int64(m.Features.Columns)
 		}
 	}
@@ -173,8 +177,11 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		for _, one := range graphs {
 			rows, edges = rows+one.Relations[i].rows(), edges+len(one.Relations[i].Sources)
 		}
-		r.Indptr, r.Sources, r.Weights, r.EdgeFeatures, r.Symmetric = append(make([]int64, 0, rows), 0),
-			make([]int32, 0, edges), nil, nil, true
+		r.Indptr = append(make([]int64, 0, rows), 0)
+		r.Sources = make([]int32, 0, edges)
+		r.Weights = nil
+		r.EdgeFeatures = nil
+		r.Symmetric = true
 	}
 	before := make([]int32, len(types)) // vertices of the graphs before
 	for k, one := range graphs {
@@ -225,7 +232,8 @@ func (m *merged) count(graphs []*Graph, i int) {
 		m.Count += t.Count
 		m.dense, m.named = m.dense || !t.Features.Sparse(), m.named && t.Names != nil
 	}
-	if m.GraphOf = make([]int32, 0, m.Count); !m.dense {
+	m.GraphOf = make([]int32, 0, m.Count)
+	if !m.dense {
 		m.Features.Indptr = []int64{0}
 	}
 }
@@ -241,7 +249,9 @@ func (m *merged) add(t *VertexType, k int) {
 
 // mergeable refuses a graph that Merge cannot put beside the first one, or beside labels of another.
 func (g *Graph) mergeable(first *Graph, labels *Labels) error {
-	types, like, l := g.Types(), first.Types(), &g.Labels
+	types := g.Types()
+	like := first.Types()
+	l := &g.Labels
 	switch {
 	case len(g.Relations) == 0 || len(types) != len(like) || len(g.Relations) != len(first.Relations):
 		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: "+
@@ -350,7 +360,8 @@ func (l *Labels) rowBytes(vertices int) int64 {
 // like.
 func (l *Labels) Append(other, like *Labels, vertices int) {
 	missing := float32(math.NaN())
-	switch l.Classes = max(l.Classes, other.Classes); {
+	l.Classes = max(l.Classes, other.Classes)
+	switch {
 	case other.There() || !like.There():
 		l.Class, l.Multi, l.Values = append(l.Class, other.Class...), append(l.Multi, other.Multi...),
 			append(l.Values, other.Values...)

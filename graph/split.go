@@ -191,7 +191,8 @@ func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand)
 	there := make([]bool, g.Graphs)
 	for _, v := range labelled {
 		if of := g.GraphOf[v]; !there[of] {
-			there[of], graphs = true, append(graphs, int64(of))
+			there[of] = true
+			graphs = append(graphs, int64(of))
 		}
 	}
 	if err := rule.checkSizes(len(graphs), "graphs with labels"); err != nil {
@@ -199,7 +200,8 @@ func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand)
 	}
 	slices.Sort(graphs)
 	random.Shuffle(len(graphs), func(i, j int) { graphs[i], graphs[j] = graphs[j], graphs[i] })
-	ofGraphs, partOf := rule.cut(graphs), make([]int, g.Graphs)
+	ofGraphs := rule.cut(graphs)
+	partOf := make([]int, g.Graphs)
 	for part, list := range ofGraphs.Parts() {
 		for _, of := range *list {
 			partOf[of] = part

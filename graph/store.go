@@ -166,7 +166,8 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 
 // readRelations maps the in-edges of the relations.
 func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
-	l, counts := all.layout(), map[string]int{}
+	l := all.layout()
+	counts := map[string]int{}
 	for _, t := range all.Vertices {
 		counts[t.Type] = t.Count
 	}

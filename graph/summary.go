@@ -126,7 +126,9 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 		Splits:       []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
-	types, first, told := g.Types(), g.FirstIDs(), int64(0)
+	types := g.Types()
+	first := g.FirstIDs()
+	told := int64(0)
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		from, to, _ := g.Joins(r) // a graph that passes Check has them
@@ -194,7 +196,8 @@ func degrees(vertices int, of func(v int) int64) Degrees {
 	if vertices == 0 {
 		return Degrees{}
 	}
-	d, sum := Degrees{Min: of(0)}, int64(0)
+	d := Degrees{Min: of(0)}
+	sum := int64(0)
 	for v := range vertices {
 		degree := of(v)
 		d.Min, d.Max = min(d.Min, degree), max(d.Max, degree)

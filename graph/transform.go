@@ -24,7 +24,9 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
-	r, newID, oldID := &g.Relations[0], make([]int32, len(keep)), []int32{}
+	r := &g.Relations[0]
+	newID := make([]int32, len(keep))
+	oldID := []int32{}
 	for v, kept := range keep {
 		newID[v] = -1
 		if kept {
@@ -51,9 +53,11 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 		return nil, err
 	}
 	changed := g.with(relation)
-	changed.Features, changed.Labels = g.Features.Rows(oldID), g.Labels.of(oldID)
+	changed.Features = g.Features.Rows(oldID)
+	changed.Labels = g.Labels.of(oldID)
 	changed.Splits = splitsOf(g.Splits, oldID)
-	changed.Names, changed.Table = gather(g.Names, 1, oldID), g.Table
+	changed.Names = gather(g.Names, 1, oldID)
+	changed.Table = g.Table
 	changed.Arrays = gatherArrays(g.Arrays, oldID)
 	changed.ofVertices(g, oldID)
 	return changed, nil
@@ -184,7 +188,8 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 	if err := g.CheckOneType(); err != nil {
 		return nil, err
 	}
-	r, vertices := &g.Relations[0], g.Vertices()
+	r := &g.Relations[0]
+	vertices := g.Vertices()
 	values := int64(2 + r.EdgeColumns) // of an edge, with its ends
 	if r.Weights != nil {
 		values++
@@ -311,9 +316,11 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	if err := memory.Need(4 * int64(g.Vertices()) * int64(columns)); err != nil {
 		return nil, fmt.Errorf("--random-features %d: %w", columns, err)
 	}
-	noise, first := counter.New(seed, "features"), 0 // of the type, in the whole graph
+	noise := counter.New(seed, "features")
+	first := 0 // of the type, in the whole graph
 	normal := func(n int) Features {
-		dense, start := make([]float32, n*columns), first
+		dense := make([]float32, n*columns)
+		start := first
 		cores.Divide(n, func(from, to int) {
 			for v := from; v < to; v++ {
 				noise.Normals(dense[v*columns:(v+1)*columns], uint64(start+v))
@@ -324,11 +331,13 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	}
 	changed := *g
 	changed.path, changed.mapped = "", nil
-	changed.Features, changed.Table = normal(g.Own()), nil
+	changed.Features = normal(g.Own())
+	changed.Table = nil
 	changed.Others = slices.Clone(g.Others)
 	for i := range changed.Others {
 		t := &changed.Others[i]
-		t.Features, t.Table = normal(t.Count), nil
+		t.Features = normal(t.Count)
+		t.Table = nil
 	}
 	return &changed, nil
 }
@@ -336,8 +345,11 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 // ReverseRelations adds to each relation its reverse, rev_NAME, with the same weights and edge features,
 // where there is none of that name yet and it is not one itself, as PyG's ToUndirected with merge=False does.
 func (g *Graph) ReverseRelations() (*Graph, error) {
-	changed, types := *g, g.Types()
-	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)
+	changed := *g
+	types := g.Types()
+	changed.path = ""
+	changed.mapped = nil
+	changed.Relations = slices.Clone(g.Relations)
 	there := map[[3]string]bool{}
 	for i := range g.Relations {
 		source, name, target := g.Relations[i].Ends()
@@ -397,7 +409,8 @@ func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) 
 	}
 	kept := *r
 	kept.Symmetric = false
-	kept.Indptr, kept.Sources = make([]int64, len(r.Indptr)), make([]int32, 0, edges)
+	kept.Indptr = make([]int64, len(r.Indptr))
+	kept.Sources = make([]int32, 0, edges)
 	if r.Weights != nil {
 		kept.Weights = make([]float32, 0, edges)
 	}

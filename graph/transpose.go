@@ -60,7 +60,8 @@ func NewTransposer(parts []*Relation, guard func(func() error) error, unload fun
 	}
 	t.most = min(transposedBytes, memory.Left()/4) / bytes
 	return t, guard(func() error {
-		t.next, t.shares = make([]int64, 0, rows), []int{0}
+		t.next = make([]int64, 0, rows)
+		t.shares = []int{0}
 		before := int64(0)
 		for p, r := range parts {
 			t.next = append(t.next, r.Indptr[:r.rows()]...)
@@ -204,7 +205,8 @@ func (t *Transposer) each(visit func(core int, r *Relation, row, at int), begin 
 					for at := from; at < to; at++ {
 						row := at - t.starts[p]
 						visit(core, r, row, at)
-						if passed += r.Indptr[row+1] - r.Indptr[row]; passed > passedEdges {
+						passed += r.Indptr[row+1] - r.Indptr[row]
+						if passed > passedEdges {
 							t.unload()
 							passed = 0
 						}

@@ -63,7 +63,8 @@ func Create(dir string, g *Graph) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, l := &Writer{s: s, part: &Part{Graph: g}, d: describe(g), due: map[string]bool{}}, g.layout()
+	w := &Writer{s: s, part: &Part{Graph: g}, d: describe(g), due: map[string]bool{}}
+	l := g.layout()
 	s.types(g, func(_ int, t VertexType) {
 		w.part.Whole = append(w.part.Whole, t.Count)
 		if t.Features.Columns > 0 && t.Features.Dense == nil && !t.Features.Sparse() {
@@ -73,7 +74,8 @@ func Create(dir string, g *Graph) (*Writer, error) {
 		s.vertices(t, g.Graphs)
 	})
 	for i := range g.Relations {
-		at, split := l.edges(g.Relations[i].Ends()), g.Relations[i].EdgeSplit
+		at := l.edges(g.Relations[i].Ends())
+		split := g.Relations[i].EdgeSplit
 		w.due[filepath.Join(at, indptrFile)] = true
 		s.within(at, func() { s.write(split.stored(describeEdgeSplit(split))) })
 	}
@@ -127,7 +129,8 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 	w.ofType(t, featuresFile, func() {
 		if stored < 0 {
 			v.Features = &featuresDescription{layoutDense, "float32", columns, 0}
-			dense, rows := newArray[float32](s, featuresFile, v.Count, columns), 0
+			dense := newArray[float32](s, featuresFile, v.Count, columns)
+			rows := 0
 			s.take(batches(func(f *Features) error {
 				if len(f.Dense)%columns != 0 {
 					return fmt.Errorf("%d feature values are no rows of %d columns", len(f.Dense), columns)
@@ -169,7 +172,8 @@ func (w *Writer) Features(t, columns, stored int, batches Batches[*Features]) er
 func (w *Writer) Classes(batches Batches[[]int64]) error {
 	v, s := &w.d.Vertices[0], w.s
 	w.ofType(0, labelsFile, func() {
-		class, rows := newArray[int64](s, labelsFile, v.Count), 0
+		class := newArray[int64](s, labelsFile, v.Count)
+		rows := 0
 		s.take(batches(func(some []int64) error {
 			if err := checkClasses(rows, some, v.Labels.Classes); err != nil {
 				return err
@@ -188,7 +192,8 @@ func (w *Writer) Splits(splits []Split) error {
 	m, l, v := &mappings{wayOut: importAgain}, Labels{}, &w.d.Vertices[0]
 	defer m.close()
 	w.ofType(0, splitFiles[0], func() {
-		if w.s.completed(); w.s.err == nil && v.Labels != nil {
+		w.s.completed()
+		if w.s.err == nil && v.Labels != nil {
 			l.Classes, l.Columns = v.Labels.Classes, v.Labels.Columns
 			w.s.err = m.read(filepath.Join(w.s.dir.Name(), w.s.sub), l.stored(v.Labels, v.Count))
 		}
@@ -205,7 +210,8 @@ func (w *Writer) Splits(splits []Split) error {
 func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) error {
 	v, s := &w.d.Vertices[t], w.s
 	v.Arrays = append(slices.Clip(v.Arrays), shape)
-	if s.take(checkArrayShapes(v.Arrays)); s.err != nil {
+	s.take(checkArrayShapes(v.Arrays))
+	if s.err != nil {
 		return s.failure()
 	}
 	file := shape.Name + ".npy"
@@ -219,7 +225,8 @@ func (w *Writer) Array(t int, shape ArrayShape, batches Batches[[]float32]) erro
 			floats.close()
 			return
 		}
-		ints, row := newArray[int64](s, file, v.Count, shape.Columns), []int64{}
+		ints := newArray[int64](s, file, v.Count, shape.Columns)
+		row := []int64{}
 		s.take(batches(func(rows []float32) error {
 			row = row[:0]
 			for _, x := range rows {
@@ -259,7 +266,8 @@ func (w *Writer) edges(
 	if err != nil {
 		return err
 	}
-	s, dir := w.s, w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends())
+	s := w.s
+	dir := w.part.Graph.layout().edges(w.part.Graph.Relations[r].Ends())
 	delete(w.due, filepath.Join(dir, files.indptr))
 	w.within(dir, func() {
 		indptr := newArray[int64](s, files.indptr, rows+1)

@@ -46,7 +46,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 
 // batch returns the statistics of the rows.
 func (b *BatchNorm) batch(x *autograd.Var) statistics {
-	rows, n := vertices(x), float64(x.RowSet().Total)
+	rows := vertices(x)
+	n := float64(x.RowSet().Total)
 	mean, m2 := b.momentsOf(x)
 	rstd := make([]float64, len(m2))
 	for c, sum := range m2 {

@@ -75,9 +75,10 @@ func (c *columnNorm) forward(x *autograd.Var, use Use, act kernel.Activation, ma
 		return autograd.Finish(c.forward(x, use, kernel.Identity, kernel.Mask{}, s), nil, act, mask)
 	}
 	vertices(x)
-	t, cols := x.Tape(), x.Cols()
-	inputs, buffers := append([]*autograd.Var{x}, s.inputs...),
-		[]*tensor.Matrix{row(t, tensor.Activations, s.shift), row(t, tensor.Activations, s.rstd)}
+	t := x.Tape()
+	cols := x.Cols()
+	inputs := append([]*autograd.Var{x}, s.inputs...)
+	buffers := []*tensor.Matrix{row(t, tensor.Activations, s.shift), row(t, tensor.Activations, s.rstd)}
 	norm := kernel.Normalization{Mean: buffers[0], Rstd: buffers[1]}
 	var gamma, beta *autograd.Var
 	if c.gamma == nil {

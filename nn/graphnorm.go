@@ -37,12 +37,14 @@ func (n *GraphNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 func (n *GraphNorm) Biased(x, bias *autograd.Var, use Use, act kernel.Activation,
 	mask kernel.Mask,
 ) *autograd.Var {
-	t, rows := x.Tape(), vertices(x)
+	t := x.Tape()
+	rows := vertices(x)
 	mean, m2 := n.momentsOf(x)
 	alpha, scale, added := n.alpha.On(t), values(n.alpha.Value), make([]float64, len(mean))
 	inputs := []*autograd.Var{alpha}
 	if bias != nil {
-		added, inputs = values(bias.Value()), append(inputs, bias)
+		added = values(bias.Value())
+		inputs = append(inputs, bias)
 	}
 	shift, rstd := make([]float64, len(mean)), make([]float64, len(mean))
 	left := make([]float64, len(mean)) // the mean of x̂, (1 − α)·μ·rstd

@@ -93,14 +93,16 @@ func listed(t *autograd.Tape, output *autograd.Var, rows *tensor.Matrix) *autogr
 
 // sumOf is the sum of all elements, over tiles of rows in their order.
 func sumOf(v *autograd.Var) (sum float64) {
-	m, team := v.Value(), v.Tape().Team
+	m := v.Value()
+	team := v.Tape().Team
 	if m.Element == tensor.Float64 {
 		for _, x := range m.ReadDoubles() {
 			sum += x
 		}
 		return sum
 	}
-	values, sums := m.ReadFloats(), make([]float64, (m.Rows+tileRows-1)/tileRows)
+	values := m.ReadFloats()
+	sums := make([]float64, (m.Rows+tileRows-1)/tileRows)
 	team.Parallel(len(sums), func(tile int) {
 		for _, x := range values[tile*tileRows*m.Cols : min((tile+1)*tileRows, m.Rows)*m.Cols] {
 			sums[tile] += float64(x)

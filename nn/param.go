@@ -223,7 +223,9 @@ func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int,
 	}
 	p.Value.Unpin()
 	p.Grad.Unpin() // no replica sums it
-	values, source, key := p.Value.WriteFloats(), rand.NewPCG(0, 0), hash(name)
+	values := p.Value.WriteFloats()
+	source := rand.NewPCG(0, 0)
+	key := hash(name)
 	draw := rand.New(source)
 	for i := range len(values) / max(1, columns) {
 		table, row := i/rows.Here, i%rows.Here
@@ -467,7 +469,8 @@ func (ps *Params) Names() []string {
 // namesIn returns the names of this set's tensors in a state. An older name is translated if this set knows
 // the newer one and the state does not hold both.
 func (ps *Params) namesIn(state State) map[string]string {
-	known, names := ps.Names(), map[string]string{}
+	known := ps.Names()
+	names := map[string]string{}
 	for name := range state {
 		here := name
 		for newer, older := range aliases {
@@ -486,7 +489,8 @@ func (ps *Params) namesIn(state State) map[string]string {
 // Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name. A
 // missing integer is 0, as in PyTorch, whose older files lack those of batch norm.
 func (ps *Params) Load(state State) error {
-	names, used := ps.namesIn(state), map[string]bool{}
+	names := ps.namesIn(state)
+	used := map[string]bool{}
 	take := func(name string, shape []int) (Tensor, error) {
 		found, ok := names[name]
 		v := state[found]
@@ -577,7 +581,8 @@ func (p *Param) take(values []float32) {
 		copy(p.Value.WriteFloats(), values)
 		return
 	}
-	to, columns := p.Value.WriteFloats(), p.Value.Cols
+	to := p.Value.WriteFloats()
+	columns := p.Value.Cols
 	for table := range p.Tables {
 		for row := range p.Rows.Here {
 			from := values[(table*p.Rows.Total+p.vertex(row))*columns:]
@@ -618,8 +623,10 @@ func (ps *Params) Save(s *Snapshot) {
 // Keep makes the copy of the last Save, if there has been one since. It must be called before values change.
 // It brings all values into memory, whether or not it copies them.
 func (ps *Params) Keep() {
-	all, s := ps.all(), ps.saves
-	if ps.saves = nil; s == nil {
+	all := ps.all()
+	s := ps.saves
+	ps.saves = nil
+	if s == nil {
 		return
 	}
 	s.counts = s.counts[:0]
@@ -709,7 +716,8 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	var values [][]float32
 	from := s.values.Floats()
 	for _, v := range ps.all() {
-		values, from = append(values, from[:len(v):len(v)]), from[len(v):]
+		values = append(values, from[:len(v):len(v)])
+		from = from[len(v):]
 	}
 	var counts []*int64
 	for i := range s.counts {
@@ -731,7 +739,8 @@ func (ps *Params) arrays(prefix string, values [][]float32, counts []*int64) (ar
 		} else {
 			a.Shape, a.Floats = []int{len(b.Values)}, values[0]
 		}
-		arrays, values = append(arrays, a), values[1:]
+		arrays = append(arrays, a)
+		values = values[1:]
 	}
 	return arrays
 }

@@ -14,7 +14,10 @@ const tileRows = 1024
 // softmax returns the sum over the listed rows of losses that no kernel has: with weights, with smoothed
 // targets, or focal. It adds scale times its gradient to g, unless g is nil.
 func (y *Targets) softmax(team *kernel.Team, g, logits, rows *tensor.Matrix, scale float64) (sum float64) {
-	z, class, listed, columns := logits.ReadFloats(), y.Class.ReadInt32s(), rows.ReadInt32s(), y.Classes
+	z := logits.ReadFloats()
+	class := y.Class.ReadInt32s()
+	listed := rows.ReadInt32s()
+	columns := y.Classes
 	var dz []float32
 	if g != nil {
 		dz = g.WriteFloats()

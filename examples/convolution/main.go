@@ -21,8 +21,9 @@ func contrast(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 		weight := func(name string) *nn.Param {
 			return e.Params.Weight(path+name, in, out, nn.Glorot(in, out))
 		}
-		own, difference, p := weight(".own"), weight(".difference"),
-			e.Propagators(path, gnn.Along{Relation: e.Only()})
+		own := weight(".own")
+		difference := weight(".difference")
+		p := e.Propagators(path, gnn.Along{Relation: e.Only()})
 		return gnn.NewLayer(gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 			w, v := own.On(x.Tape()), difference.On(x.Tape())
 			return autograd.AddLinear(autograd.Combine(1, autograd.Linear(x, v), -1,
@@ -33,7 +34,8 @@ func contrast(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 
 func main() {
 	const vertices, classes = 2000, 4
-	r, edges := rand.New(rand.NewPCG(1, 2)), graph.Edges{}
+	r := rand.New(rand.NewPCG(1, 2))
+	edges := graph.Edges{}
 	g := &graph.Graph{Features: graph.Features{Columns: classes}, Labels: graph.Labels{Classes: classes}}
 	for v := range int32(vertices) {
 		for k := range int32(3 * classes) { // twelve in-neighbours, of which nine share the class

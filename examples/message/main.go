@@ -59,7 +59,9 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 			Columns:    1, Reduce: gnn.KindMax, SelfLoops: true, Function: score,
 		}
 		largest := autograd.Detach(p.Message(m))
-		m.Target, m.Columns, m.Reduce = autograd.Join(m.Target, largest), out+1, gnn.KindSum
+		m.Target = autograd.Join(m.Target, largest)
+		m.Columns = out + 1
+		m.Reduce = gnn.KindSum
 		m.Function = func(e gnn.Edges) *autograd.Var {
 			s := autograd.Exp(autograd.Combine(-1, autograd.Columns(e.Target, out, 1), 1, score(e)))
 			return autograd.Join(autograd.HeadScale(e.Source, s), s)

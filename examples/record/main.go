@@ -14,7 +14,8 @@ import (
 )
 
 func main() {
-	ctx, started := context.Background(), time.Now()
+	ctx := context.Background()
+	started := time.Now()
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 3000, Degree: 20, Features: 16,
 		Classes: 4, Seed: 1,

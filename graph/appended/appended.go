@@ -65,7 +65,8 @@ func (b *Base) Nothing() *Addition {
 	a := &Addition{Types: make([]Rows, len(b.Types())), Edges: make([]graph.Edges, len(b.Relations))}
 	for i, t := range b.Types() {
 		f := &a.Types[i].Features
-		if f.Columns = b.Width(i); t.Features.Sparse() {
+		f.Columns = b.Width(i)
+		if t.Features.Sparse() {
 			f.Indptr = []int64{0}
 		}
 	}
@@ -209,7 +210,9 @@ func (g *Graph) Repeated() (n int64) {
 // arrangement changes them in room, which grows.
 func (g *Graph) Row(room []float32, kind int, v int32) (values []float32, columns []int32) {
 	types := g.Types()
-	f, row, arrangement := &types[kind].Features, int(v), g.arrangement(kind)
+	f := &types[kind].Features
+	row := int(v)
+	arrangement := g.arrangement(kind)
 	if row >= types[kind].Count {
 		f, row, arrangement = &g.Added.Types[kind].Features, row-types[kind].Count, nil
 	}

@@ -40,7 +40,9 @@ func Arrange(asked, given List) (a *Arrangement, notes []string, err error) {
 		begins[i] = begins[i-1] + given[i-1].Width()
 	}
 	var lacking []string
-	to, places, used := 0, given.Places(), asked.Places()
+	to := 0
+	places := given.Places()
+	used := asked.Places()
 	for i := range asked {
 		want := &asked[i]
 		k, there := places[want.Name]

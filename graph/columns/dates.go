@@ -90,7 +90,8 @@ func yearFirst(text, field []byte, order Order) []byte {
 		for n < len(rest) && rest[n]-'0' <= 9 {
 			n++
 		}
-		if parts[i], rest = rest[:n], rest[n:]; i == len(parts)-1 {
+		parts[i], rest = rest[:n], rest[n:]
+		if i == len(parts)-1 {
 			break
 		}
 		if n == 0 || len(rest) == 0 || i > 0 && rest[0] != separator {
@@ -104,7 +105,8 @@ func yearFirst(text, field []byte, order Order) []byte {
 	case len(year) == four && len(month) == two && len(day) == two && (separator == '-' || separator == '/'):
 	case order != "" && len(parts[0]) <= two && len(parts[1]) <= two && (len(parts[2]) == four ||
 		len(parts[2]) == two && separator != '-') && bytes.IndexByte([]byte("./-"), separator) >= 0:
-		if day, month, year = parts[0], parts[1], parts[2]; order == MonthFirst {
+		day, month, year = parts[0], parts[1], parts[2]
+		if order == MonthFirst {
 			day, month = month, day
 		}
 	default:

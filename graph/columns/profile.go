@@ -84,8 +84,10 @@ type Odd struct {
 
 // Add adds the field of a row, by its number from 1.
 func (o *Odd) Add(field []byte, row int64) {
-	if o.Rows++; o.Rows == 1 {
-		o.field, o.row = quote(string(field)), row
+	o.Rows++
+	if o.Rows == 1 {
+		o.field = quote(string(field))
+		o.row = row
 	}
 }
 
@@ -120,7 +122,8 @@ func (p *Profile) Add(field, number []byte) {
 		p.missing++
 		return
 	}
-	if p.present++; p.present == 1 {
+	p.present++
+	if p.present == 1 {
 		p.first = string(field)
 	}
 	var x float64
@@ -152,7 +155,8 @@ func (p *Profile) Add(field, number []byte) {
 			c.fails = c.odd.Rows > max(most, c.good)
 			continue
 		}
-		if c.good++; c.good == 1 {
+		c.good++
+		if c.good == 1 {
 			c.least, c.most = x, x
 		}
 		c.sum, c.least, c.most = c.sum+x, min(c.least, x), max(c.most, x)
@@ -165,7 +169,8 @@ func (p *Profile) Add(field, number []byte) {
 		return
 	}
 	p.invalid = p.invalid || !utf8.Valid(field)
-	if p.long = p.long || len(field) > longest; p.long {
+	p.long = p.long || len(field) > longest
+	if p.long {
 		return
 	}
 	if _, known := p.counts[string(field)]; known || len(p.counts) < p.choices.Most {
@@ -238,7 +243,8 @@ func (p *Profile) number(i int) (c Column, note string) {
 		note = open
 	}
 	if p.choices.Cyclic {
-		if c.Cycles = []Cycle{Year, Week}; p.timed {
+		c.Cycles = []Cycle{Year, Week}
+		if p.timed {
 			c.Cycles = append(c.Cycles, Day)
 		}
 	}

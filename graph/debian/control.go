@@ -74,7 +74,8 @@ func parsePackages(r io.Reader, keep func(entry)) error {
 		value = bytes.TrimSpace(value)
 		switch strings.ToLower(string(name)) {
 		case "package":
-			if p.name = string(value); utf8.Valid(value) && !validName(p.name) {
+			p.name = string(value)
+			if utf8.Valid(value) && !validName(p.name) {
 				return fmt.Errorf("line %d: %.80q is not a package name", number, p.name)
 			}
 		case "version":

@@ -259,8 +259,10 @@ func (c *countingReader) Read(p []byte) (n int, err error) {
 	// The shortest paragraph is 24 bytes and makes an entry of a map, 200 bytes.
 	const step, growth = 1 << 20, 8
 	n, c.err = c.r.Read(p)
-	if c.n += int64(n); c.n > c.limit {
-		n, c.err = 0, fmt.Errorf("decodes to more than %d bytes", c.limit)
+	c.n += int64(n)
+	if c.n > c.limit {
+		n = 0
+		c.err = fmt.Errorf("decodes to more than %d bytes", c.limit)
 	}
 	if c.n > c.checked && (c.err == nil || errors.Is(c.err, io.EOF)) {
 		c.checked = c.n + step

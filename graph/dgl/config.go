@@ -90,7 +90,8 @@ func parseConfig(text []byte) (*config, error) {
 	}
 	c := &config{vertices: int(d.Vertices), edges: -1}
 	if d.Edges != nil {
-		if c.edges = *d.Edges; c.edges < 0 {
+		c.edges = *d.Edges
+		if c.edges < 0 {
 			return nil, fmt.Errorf("num_edges is %d", c.edges)
 		}
 	}
@@ -268,7 +269,8 @@ type owner struct{ p, t int }
 // newIDMap checks that spans cover so many ids, and those of a partition follow those of the one before it.
 func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 	m := &idMap{spans: spans, bases: make([][]int64, len(spans))}
-	counts, last := make([]int64, len(spans)), int64(0)
+	counts := make([]int64, len(spans))
+	last := int64(0)
 	for p := range spans[0] {
 		m.firsts = append(m.firsts, last)
 		var of []int // the types that are there
@@ -278,7 +280,8 @@ func newIDMap(spans [][]span, ids int64) (*idMap, error) {
 				return nil, fmt.Errorf("a range from %d to %d of %d ids", s.start, s.end, ids)
 			}
 			m.bases[t] = append(m.bases[t], counts[t])
-			if counts[t] += s.count(); s.count() > 0 {
+			counts[t] += s.count()
+			if s.count() > 0 {
 				of = append(of, t)
 			}
 		}

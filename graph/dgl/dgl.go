@@ -306,7 +306,8 @@ func (c *contents) choose(o *Options) (*chosen, error) {
 	if o.Train == None {
 		val, test = cmp.Or(val, None), cmp.Or(test, None)
 	}
-	k, edges := &chosen{}, c.edgeTables()
+	k := &chosen{}
+	edges := c.edgeTables()
 	for _, p := range []struct {
 		to       *[]string
 		tables   []*table
@@ -491,6 +492,7 @@ func (c *contents) relation(r *relation, weights, features string, masks bool) (
 	if err != nil {
 		return made, err
 	}
-	made.Edges, made.EdgeSplit = streamed.Listed(without(all, held), made.Refuse), split
+	made.Edges = streamed.Listed(without(all, held), made.Refuse)
+	made.EdgeSplit = split
 	return made, nil
 }

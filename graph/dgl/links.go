@@ -46,7 +46,8 @@ func (r *relation) hasMasks() bool { return r.rows > 0 && slices.ContainsFunc(ed
 // split reads the masks of the edges. held marks the edges that pass no messages: those of validation and
 // test.
 func (r *relation) split(e *graph.Edges) (split *graph.EdgeSplit, held []bool, err error) {
-	split, held = &graph.EdgeSplit{}, make([]bool, r.rows)
+	split = &graph.EdgeSplit{}
+	held = make([]bool, r.rows)
 	seen := make([]bool, r.rows)
 	for part, name := range edgeMasks {
 		err := r.mask(name, func(k int64) error {
@@ -138,7 +139,8 @@ func withoutReverses(g *streamed.Graph) (held, reverses int, err error) {
 			}
 			isOut := make([]bool, all.Len())
 			for k, u := range all.Source {
-				if isOut[k] = out[[2]int32{u, all.Target[k]}]; isOut[k] {
+				isOut[k] = out[[2]int32{u, all.Target[k]}]
+				if isOut[k] {
 					reverses++
 				}
 			}

@@ -207,7 +207,8 @@ func (c *cursor) tensor() tensor {
 		c.fail("a tensor of elements of %d × %d bits", lanes, bits)
 	}
 	t := tensor{Header: npy.Header{Descr: descr(kind, bits), Shape: make([]int, 0, dims)}}
-	elements, empty := uint64(1), false // of the sizes that are not zero
+	elements := uint64(1)
+	empty := false // of the sizes that are not zero
 	for range dims {
 		n := c.uint64()
 		switch {
@@ -260,7 +261,8 @@ func (c *cursor) named() map[string]tensor {
 		if _, twice := all[name]; twice {
 			c.fail("the tensor %.40q comes twice", name)
 		}
-		if all[name] = c.tensor(); c.err != nil {
+		all[name] = c.tensor()
+		if c.err != nil {
 			return nil
 		}
 	}

@@ -115,7 +115,8 @@ func (c *cursor) structure() *structure {
 	c.magic(heteroMagic, "graph")
 	types := c.meta()
 	for range c.count(3 * lengthBytes) {
-		if s.relations = append(s.relations, c.relation()); c.err != nil {
+		s.relations = append(s.relations, c.relation())
+		if c.err != nil {
 			return nil
 		}
 	}

@@ -83,10 +83,12 @@ func (f *tensorFiles) column(key string) (t int, name string) {
 
 // join makes one column of the partitions' tensors. An error is about the tensor of partition p.
 func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error) {
-	total, rows := 0, make([]tensor, len(parts)) // of those that have some
+	total := 0
+	rows := make([]tensor, len(parts)) // of those that have some
 	for p, from := range parts {
 		n := f.rows(t, p)
-		if total += n; n == 0 {
+		total += n
+		if n == 0 {
 			continue
 		}
 		switch {

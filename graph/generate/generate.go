@@ -27,7 +27,8 @@ func Write(dir string, o Options) error {
 		return refusal.Errorf("%s: a graph of %d vertices and %d classes %w", dir, vertices, o.Classes, err)
 	}
 	g := o.announced()
-	g.Features.Columns, g.Relations[0].Symmetric = o.Features, o.both()
+	g.Features.Columns = o.Features
+	g.Relations[0].Symmetric = o.both()
 	w, err := graph.Create(dir, g)
 	if err != nil {
 		return err
@@ -86,7 +87,8 @@ func produce(o *Options, budget int64, to graph.Sink, scratch func() (*os.File, 
 	}
 	memory.Free() // the split may need what the edges took
 	if o.Features > 0 {
-		fill, made := newFeatures(o, classes), int64(0)
+		fill := newFeatures(o, classes)
+		made := int64(0)
 		err := to.Features(0, o.Features, -1, func(write func(*graph.Features) error) error {
 			return inBatches(vertices, o.Features, fill, func(rows []float32) error {
 				made += int64(len(rows) / o.Features)

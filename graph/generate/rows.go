@@ -257,7 +257,9 @@ func fill[K key](m *rowMaker, keys []K, first, last int, each func(visitor) erro
 		}
 	}
 	return each(func(worker int) func(source, target []uint32) {
-		next, shift, sourceBits := next[worker], m.shift, m.sourceBits()
+		next := next[worker]
+		shift := m.shift
+		sourceBits := m.sourceBits()
 		within := K(1)<<shift - 1
 		return func(source, target []uint32) {
 			for i, t := range target[:len(source)] {

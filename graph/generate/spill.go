@@ -44,10 +44,12 @@ func spill[K key](m *rowMaker, passes []pass, file *os.File, tell func(drawn int
 	var last []func()
 	m.each(func(worker int) func(source, target []uint32) {
 		waiting := make([][]K, len(passes))
-		next, low := make([]int64, len(passes)), make([]uint32, len(passes))
+		next := make([]int64, len(passes))
+		low := make([]uint32, len(passes))
 		for n := range passes {
 			waiting[n] = make([]K, 0, batch)
-			next[n], low[n] = s.start[n][worker], uint32(s.first(n)<<m.shift)
+			next[n] = s.start[n][worker]
+			low[n] = uint32(s.first(n) << m.shift)
 		}
 		write := func(n int32) {
 			if failed[worker] == nil {
@@ -92,7 +94,8 @@ func (s *spilled[K]) first(pass int) int {
 // each reads the edges of a pass, as rowMaker.each draws them. Then it gives their room on the disk back, so
 // that a store may take it.
 func (s *spilled[K]) each(pass int, visitor visitor) error {
-	start, low := s.start[pass], uint32(s.first(pass)<<s.m.shift)
+	start := s.start[pass]
+	low := uint32(s.first(pass) << s.m.shift)
 	sourceBits := s.m.sourceBits()
 	below := K(1)<<sourceBits - 1
 	failed := make([]error, len(start)-1)

@@ -32,7 +32,8 @@ func Permuted(t testing.TB, g *graph.Graph, newID []int32) *graph.Graph {
 	l := &permuted.Labels
 	l.Class, l.Multi, l.Values = pick(l.Class, 1, oldID), pick(l.Multi, l.Classes, oldID),
 		pick(l.Values, l.Columns, oldID)
-	permuted.GraphOf, permuted.Names = pick(g.GraphOf, 1, oldID), pick(g.Names, 1, oldID)
+	permuted.GraphOf = pick(g.GraphOf, 1, oldID)
+	permuted.Names = pick(g.Names, 1, oldID)
 	for _, s := range g.Splits {
 		for _, part := range s.Parts() {
 			ids := make([]int64, 0, len(*part))

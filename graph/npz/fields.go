@@ -78,7 +78,8 @@ func (a *archive) fields() (*streamed.Graph, error) {
 		if of.EdgeSplit, err = r.EdgeSplit(); err != nil {
 			return nil, err
 		}
-		g.Relations, total = append(g.Relations, of), total+int(of.Count)
+		g.Relations = append(g.Relations, of)
+		total = total + int(of.Count)
 	}
 	if err := a.count(vertices, relations, g.Relations, total); err != nil {
 		return nil, err
@@ -127,7 +128,8 @@ func (a *archive) types() (vertices []vertexType, relations []relation, err erro
 		r := relation{Archive: a.In(folder), name: triple[1], key: arrays.EdgeIndexKey}
 		for i, to := range []*int{&r.source, &r.target} {
 			end := triple[2*i]
-			if *to = slices.Index(names, end); *to < 0 {
+			*to = slices.Index(names, end)
+			if *to < 0 {
 				return nil, nil, refusal.Errorf("%s: array %q joins vertices of the type %.60q, which %q "+
 					"does not list", a.Path, edgeTypesKey, end, vertexTypesKey)
 			}
@@ -222,7 +224,8 @@ func (a *archive) countByEdges(vertices []vertexType, k int, relations []relatio
 			largest = max(largest, target)
 		}
 	}
-	switch v.count = int(largest) + 1; {
+	v.count = int(largest) + 1
+	switch {
 	case v.count > 0 && int64(v.count) <= arrays.MaxVertices(total):
 		return nil
 	case a.isTyped():

@@ -275,7 +275,8 @@ func (f *archives) checkLists(types []string, relations []triplet) error {
 		a, list, listed := f.open[name], vertexCounts, types
 		switch name {
 		case edgeCounts, ofEdges:
-			list, listed = edgeLists, namesOf(relations)
+			list = edgeLists
+			listed = namesOf(relations)
 		case vertexCounts, edgeLists, nodeLabels, oneArchive:
 			continue
 		}

@@ -69,15 +69,18 @@ func (f *folder) open() (*streamed.Graph, error) {
 		if made.Arrays, called, err = f.arraysOf(t); err != nil {
 			return nil, err
 		}
-		g.Types, kept = append(g.Types, made), append(kept, called...)
+		g.Types = append(g.Types, made)
+		kept = append(kept, called...)
 	}
-	why, listed := f.direct(), int64(0)
+	why := f.direct()
+	listed := int64(0)
 	for _, r := range relations {
 		made := streamed.Relation{Source: r[0], Name: r[1], Target: r[2], EdgeSplit: split}
 		if made.Edges, err = f.edgesOf(r); err != nil {
 			return nil, err
 		}
-		g.Relations, listed = append(g.Relations, made), listed+made.Count
+		g.Relations = append(g.Relations, made)
+		listed = listed + made.Count
 	}
 	notes, warnings := sayUnread(f.name(), f.unread(f.typeNames(), relations))
 	of.Warnings = warnings
@@ -288,7 +291,8 @@ func (f *folder) arraysOf(of graph.VertexType) (all []streamed.Array, kept []str
 		if of.Type != "" {
 			called += fmt.Sprintf(" of %.80q", of.Type)
 		}
-		all, kept = append(all, a), append(kept, called)
+		all = append(all, a)
+		kept = append(kept, called)
 	}
 	return all, kept, nil
 }
@@ -328,7 +332,8 @@ func (f *folder) edgesOf(r triplet) (e streamed.Edges, err error) {
 			},
 		}
 	}
-	if e.Each = of.Each; f.inverse {
+	e.Each = of.Each
+	if f.inverse {
 		e.Count, e.Symmetric, e.Each = 2*count, true, withInverse(of.Each)
 	}
 	return e, nil

@@ -37,7 +37,8 @@ func classes(m *whole) (graph.Labels, error) {
 			id := int64(-1)
 			if x == x {
 				var whole bool
-				if id, whole = arrays.Whole(x); !whole || id < 0 {
+				id, whole = arrays.Whole(x)
+				if !whole || id < 0 {
 					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: empty "+
 						"or NaN); %s", m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
 				}

@@ -188,7 +188,8 @@ func (a *announced) Next() (source, target []int32, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if a.at += int64(len(source)); a.at > a.want {
+	a.at += int64(len(source))
+	if a.at > a.want {
 		return nil, nil, refusal.Errorf("%s: more edges than the %d announced; %s", a.name(), a.want,
 			fetchAgain)
 	}
@@ -222,7 +223,8 @@ func (w *whole) Next() ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, columns := int64(len(rows)/w.width()), w.width()
+	n := int64(len(rows) / w.width())
+	columns := w.width()
 	if n > w.want-w.at {
 		return nil, refusal.Errorf("%s: more rows than the %d announced; %s", w.where(w.want), w.want,
 			fetchAgain)

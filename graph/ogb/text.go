@@ -51,7 +51,8 @@ func openText(path string, columns int) (t *text, err error) {
 		t.Close()
 		return nil, err
 	}
-	if t.ahead = err == nil; t.ahead && columns == 0 {
+	t.ahead = err == nil
+	if t.ahead && columns == 0 {
 		t.columns = 1 + bytes.Count(t.first, []byte(","))
 	}
 	return t, nil
@@ -96,7 +97,8 @@ func parseIDs(ids []int32, line []byte, limits []int) error {
 	const most = 10 // digits of 31 bits
 	at := 0
 	for c := range ids {
-		id, start := uint64(0), at
+		id := uint64(0)
+		start := at
 		for at < len(line) && line[at]-'0' <= 9 {
 			id = id*10 + uint64(line[at]-'0')
 			at++
@@ -133,7 +135,8 @@ func readLines(path string) (all [][]string, err error) {
 	const most = 1 << 16 // bytes
 	size := 0
 	err = lines.Each(form(path), func(line []byte, _ int64) error {
-		if size += 1 + len(line); size > most {
+		size += 1 + len(line)
+		if size > most {
 			return fmt.Errorf("more than %d bytes, as no such list has", most)
 		}
 		all = append(all, strings.Split(string(line), ","))
@@ -188,7 +191,8 @@ func (t *text) parse(values []float32, line []byte) error {
 		if !ok || more == (c == len(values)-1) {
 			return t.notNumbers(line)
 		}
-		values[c], rest = float32(x), rest[min(end+1, len(rest)):]
+		values[c] = float32(x)
+		rest = rest[min(end+1, len(rest)):]
 	}
 	return nil
 }

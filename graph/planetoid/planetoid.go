@@ -227,7 +227,8 @@ func (f *files) edges(neighbours *pickle.Dict) (graph.Edges, error) {
 				item.Key)
 		}
 		// A pickle can name one long list for every vertex; an edge that is written takes two bytes at least.
-		if edges += len(list.Items); edges > len(f.content["graph"])/2 {
+		edges += len(list.Items)
+		if edges > len(f.content["graph"])/2 {
 			return e, refusal.Errorf("%s: lists more edges than a file of its size can hold", f.name("graph"))
 		}
 	}
@@ -312,7 +313,8 @@ func oneHot(a *pickle.Array) (class []int64, classes int, err error) {
 	if err := memory.Need(8 * int64(a.Shape[0])); err != nil {
 		return nil, 0, err
 	}
-	class, classes = make([]int64, a.Shape[0]), a.Shape[1]
+	class = make([]int64, a.Shape[0])
+	classes = a.Shape[1]
 	for i := range class {
 		class[i] = -1
 		for c, x := range values[i*classes : (i+1)*classes] {
@@ -335,7 +337,8 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 	if err := memory.Need(mark*int64(vertices) + place*int64(want)); err != nil {
 		return nil, refusal.In(name, err)
 	}
-	seen, ids := make([]bool, vertices), make([]int64, 0, want)
+	seen := make([]bool, vertices)
+	ids := make([]int64, 0, want)
 	number := 0
 	for line := range bytes.Lines(f.content["test.index"]) {
 		number++

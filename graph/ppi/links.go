@@ -58,9 +58,11 @@ func (l *links) read(d *json.Decoder, vertices int) error {
 		case "directed":
 			err = d.Decode(&l.directed)
 		case "nodes":
-			nodes, err = true, readNodes(d, vertices)
+			nodes = true
+			err = readNodes(d, vertices)
 		case "links", "edges": // the second since networkx 3.4
-			edges, err = true, l.readPairs(d, vertices)
+			edges = true
+			err = l.readPairs(d, vertices)
 		default:
 			err = pass(d)
 		}
@@ -99,7 +101,8 @@ func readNodes(d *json.Decoder, vertices int) error {
 	if err := memory.Need(int64(vertices)); err != nil {
 		return err
 	}
-	seen, n := make([]bool, vertices), 0
+	seen := make([]bool, vertices)
+	n := 0
 	err := each(d, func() error {
 		id, err := object(d, "id")
 		if err != nil {

@@ -55,7 +55,9 @@ type Options struct {
 // refusal that names the file.
 func Read(dir string, o Options) (*graph.Graph, error) {
 	var left left
-	parts, graphOf, graphs := make([]*graph.Graph, len(partNames)), []int32{}, 0
+	parts := make([]*graph.Graph, len(partNames))
+	graphOf := []int32{}
+	graphs := 0
 	for k, name := range partNames {
 		g, err := readPart(filepath.Join(dir, name), o, &left)
 		if err != nil {
@@ -65,7 +67,8 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 		for v := range all {
 			all[v] = int64(v)
 		}
-		parts[k], g.Splits = g, make([]graph.Split, 1)
+		parts[k] = g
+		g.Splits = make([]graph.Split, 1)
 		*g.Splits[0].Parts()[k] = all
 		if graphOf, err = memory.Grow(graphOf, g.Own()); err != nil {
 			return nil, refusal.In(dir, err)

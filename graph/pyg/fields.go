@@ -234,7 +234,8 @@ func (s *store) byType() ([]*store, error) {
 	}
 	counts := map[int32]int{}
 	for _, kind := range kinds {
-		if counts[kind]++; len(counts) > maxStores {
+		counts[kind]++
+		if len(counts) > maxStores {
 			return nil, s.Refuse(key,
 				fmt.Errorf("more than %d types of edges: at most so many are read", maxStores))
 		}

@@ -134,7 +134,8 @@ func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 	alike := s.typed == more.typed && len(s.vertices) == len(more.vertices) && len(s.edges) == len(more.edges)
 	for _, v := range s.vertices {
 		from := more.named(v.name)
-		if alike = alike && from != nil; !alike {
+		alike = alike && from != nil
+		if !alike {
 			break
 		}
 		if err := v.joinRows(from, k); err != nil {
@@ -149,7 +150,8 @@ func (s *stores) join(more *stores, bounds vertexBounds, k int) error {
 		at := slices.IndexFunc(more.edges, func(from *store) bool {
 			return from.relation == e.relation && from.ends == e.ends
 		})
-		if alike = alike && at >= 0; !alike {
+		alike = alike && at >= 0
+		if !alike {
 			return e.reader.refusef("a graph with other types than the first of a list: give graphs of " +
 				"the same types of vertices and edges")
 		}
@@ -216,7 +218,8 @@ func (s *store) joinRows(from *store, k int) error {
 		if !ok {
 			return from.Refuse(key, noTensor(from.fields[key]))
 		}
-		n, shape := 1, shapeOf(part) // a number for the graph
+		n := 1
+		shape := shapeOf(part) // a number for the graph
 		switch {
 		case len(shape) > 0 && shape[0] == 0 && from.empty():
 			n = 0
@@ -226,7 +229,8 @@ func (s *store) joinRows(from *store, k int) error {
 				return err
 			}
 		}
-		joined.parts, joined.count = append(joined.parts, part), joined.count+n
+		joined.parts = append(joined.parts, part)
+		joined.count = joined.count + n
 		s.fields[key] = joined
 	}
 	s.drop(from)

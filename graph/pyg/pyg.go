@@ -186,7 +186,8 @@ func (r *reader) vertexCount(v *store, edges []*store) (n int, known bool, err e
 				continue
 			}
 			of := e.sizes[end]
-			if known = known || of > 0; of == 0 {
+			known = known || of > 0
+			if of == 0 {
 				if of, err = e.largest(end); err != nil {
 					return 0, false, err
 				}
@@ -247,7 +248,8 @@ func (r *reader) relations(g *streamed.Graph, s *stores) error {
 	for _, e := range s.edges {
 		sources, targets := counts[e.ends[0]], counts[e.ends[1]]
 		// A relation without edges costs the file a few bytes, and a row for each vertex.
-		if rows += int64(max(sources, targets)); rows > 1<<24+4*r.size {
+		rows += int64(max(sources, targets))
+		if rows > 1<<24+4*r.size {
 			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes",
 				len(s.edges), targets, r.size)
 		}

@@ -55,7 +55,8 @@ func storageParts(o *pickle.Object) (p sparseParts, err error) {
 		return p, errSparse
 	}
 	value, _ := attributes.Get("storage")
-	if attributes = attributesOf(value); attributes == nil {
+	attributes = attributesOf(value)
+	if attributes == nil {
 		return p, errSparse
 	}
 	value, _ = attributes.Get("_sparse_sizes")

@@ -228,7 +228,8 @@ func (r *reader) typed(vertices, edges []pickle.Item, global *pickle.Dict) (*sto
 		if known[name] {
 			return nil, r.refusef("two vertex types are called %.40q: save it again", name)
 		}
-		known[name], s.vertices = true, append(s.vertices, v)
+		known[name] = true
+		s.vertices = append(s.vertices, v)
 	}
 	for _, item := range edges {
 		parts, ok := edgeType(item.Key)
@@ -249,7 +250,8 @@ func (r *reader) typed(vertices, edges []pickle.Item, global *pickle.Dict) (*sto
 			if err != nil {
 				return nil, err
 			}
-			known[end], s.vertices = true, append(s.vertices, v)
+			known[end] = true
+			s.vertices = append(s.vertices, v)
 		}
 		s.edges = append(s.edges, e)
 	}
@@ -340,7 +342,8 @@ func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 // take memory.
 func (r *reader) charge(fields *pickle.Dict) error {
 	const bytes = 4 // of the file, for each at least
-	if r.fields += int64(len(fields.Items)); r.fields > r.size/bytes {
+	r.fields += int64(len(fields.Items))
+	if r.fields > r.size/bytes {
 		return r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again",
 			r.fields, r.size)
 	}

@@ -189,14 +189,16 @@ func (g *Graph) read() (*graph.Graph, error) {
 	if err := g.complete(); err != nil {
 		return nil, err
 	}
-	made, types := *g.InMemory, g.InMemory.Types()
+	made := *g.InMemory
+	types := g.InMemory.Types()
 	for i, of := range g.Types {
 		if err := of.read(&types[i]); err != nil {
 			return nil, err
 		}
 	}
 	made.SetTypes(types)
-	made.Type, made.Relations = g.InMemory.Type, g.announced()
+	made.Type = g.InMemory.Type
+	made.Relations = g.announced()
 	for i := range made.Relations {
 		r := &made.Relations[i]
 		source, target, err := made.Joins(r)
@@ -322,7 +324,8 @@ func (e *Edges) Read(tell graph.Progress) (all graph.Edges, err error) {
 		}
 		return nil
 	})
-	if all.FeatureColumns = e.Columns; e.Weighted && all.Weights == nil {
+	all.FeatureColumns = e.Columns
+	if e.Weighted && all.Weights == nil {
 		all.Weights = []float32{}
 	}
 	return all, err

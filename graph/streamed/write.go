@@ -127,7 +127,8 @@ func (g *Graph) prepare() error {
 			return err
 		}
 	}
-	types, name := of.Types(), of.Type
+	types := of.Types()
+	name := of.Type
 	for t := range g.Types {
 		if rows := g.Types[t].Rows; rows != nil {
 			types[t].Features.Columns = rows.Columns
@@ -144,10 +145,12 @@ func (g *Graph) prepare() error {
 // drop gives the memory of labels and features that are written back: the edges may need it.
 func (g *Graph) drop() {
 	of := g.InMemory
-	types, name := of.Types(), of.Type
+	types := of.Types()
+	name := of.Type
 	for t := range types {
 		f := &types[t].Features
-		if f.Dense = nil; f.Sparse() {
+		f.Dense = nil
+		if f.Sparse() {
 			*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
 		}
 	}
@@ -182,7 +185,8 @@ func pass[T any](write func(graph.Batches[T]) error, each graph.Batches[T]) erro
 
 // writeType writes what is not in memory of vertex type t.
 func (g *Graph) writeType(w *graph.Writer, t int) error {
-	of, vertices := &g.Types[t], g.InMemory.Types()[t].Count
+	of := &g.Types[t]
+	vertices := g.InMemory.Types()[t].Count
 	for _, a := range of.Arrays {
 		write := func(batches graph.Batches[[]float32]) error { return w.Array(t, a.ArrayShape, batches) }
 		if err := pass(write, a.Each); err != nil {

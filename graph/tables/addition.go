@@ -46,10 +46,12 @@ func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
 			made.Types = append(made.Types, rows)
 			continue
 		}
-		if rows.Names = t.ids.Names[t.before:]; o.Like == nil {
+		rows.Names = t.ids.Names[t.before:]
+		if o.Like == nil {
 			rows.Table = t.continued(types[i].Table)
 		}
-		if rows.Features.Columns = t.list.Width(); rows.Features.Columns > 0 {
+		rows.Features.Columns = t.list.Width()
+		if rows.Features.Columns > 0 {
 			values, room := &rows.Features.Dense, int64(rows.Count)*int64(rows.Features.Columns)
 			if err := t.eachFeatures(func(some []float32) (err error) {
 				*values, err = memory.AppendTo(*values, some, room)
@@ -109,8 +111,10 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 	case all[i].fixed:
 		return refusal.Errorf("%s: %w", path, all[i].noTable())
 	}
-	t, label := all[i], g.Types()[i].Table.Label
-	if t.path, t.given = path, true; o.Label != label {
+	t := all[i]
+	label := g.Types()[i].Table.Label
+	t.path, t.given = path, true
+	if o.Label != label {
 		t.leaveOut = []string{label}
 	}
 	if err := t.readHeader(); err != nil {

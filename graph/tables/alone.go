@@ -58,7 +58,8 @@ func (a *alone) begin() {
 	*a = alone{
 		Beside: a.Beside, vertexTable: a.vertexTable, list: a.list, smallest: math.MaxInt32, largest: -1,
 	}
-	if a.ids = names.NewTable(); !a.Strings {
+	a.ids = names.NewTable()
+	if !a.Strings {
 		a.numbered, a.first = true, int64(a.FirstID)
 		a.before = cmp.Or(a.Count, math.MaxInt32-a.FirstID)
 	}

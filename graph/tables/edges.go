@@ -241,7 +241,8 @@ func (l *edgeList) choose(all []table.Column) (order []int, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if l.found = held != nil; !l.found {
+			l.found = held != nil
+			if !l.found {
 				return nil, l.unnamed(text)
 			}
 			at = held[k]
@@ -345,7 +346,8 @@ func (l *edgeList) know(was edgeColumns) {
 // decide finds the kinds of features that are open, at the first row: dates and truth values where all rows
 // of the list have some, else numbers, of which others are refused where they stand.
 func (l *edgeList) decide(first *table.Row) error {
-	profiles, others := make([]*columns.Profile, len(l.numbers)), false // nil: the kind is known
+	profiles := make([]*columns.Profile, len(l.numbers))
+	others := false // nil: the kind is known
 	for i := range l.numbers {
 		if c := &l.numbers[i]; c.Kind == "" {
 			_, number := table.Number(first.Decimal(first.Field(len(l.ends) + i)))
@@ -398,7 +400,8 @@ func (l *edgeList) add(r *table.Row) error {
 	if n := r.Len(); n != len(l.header) && r.Kind(0) == table.Any {
 		return r.Errorf("%s, where the first line has %d", arrays.Counted(n, "column"), len(l.header))
 	}
-	if l.rows++; l.rows == 1 {
+	l.rows++
+	if l.rows == 1 {
 		if err := l.decide(r); err != nil {
 			return err
 		}
@@ -511,7 +514,8 @@ func (l *edgeList) resolve(e *end, id []byte) error {
 	var of []string
 	for _, t := range l.tables {
 		if v, there := t.find(id); there && t.has(v) {
-			of, e.of = append(of, t.name), t
+			of = append(of, t.name)
+			e.of = t
 		}
 	}
 	if len(of) == 1 {

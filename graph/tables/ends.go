@@ -55,14 +55,16 @@ func (l *edgeList) only(setting string, is func(name string) bool) (int, error) 
 func (l *edgeList) endAt(k int) (at int, err error) {
 	e := &l.ends[k]
 	if e.asked != "" {
-		if at = slices.Index(l.header, e.asked); at < 0 {
+		at = slices.Index(l.header, e.asked)
+		if at < 0 {
 			return at, refusal.Columns.Errorf("there is no column %s, which --%s asks for: there are %s",
 				e.asked,
 				endNames[k], arrays.Listed(l.header))
 		}
 		return at, nil
 	}
-	if at = slices.Index(l.header, e.known); at >= 0 {
+	at = slices.Index(l.header, e.known)
+	if at >= 0 {
 		return at, nil
 	}
 	return l.only(endNames[k], func(name string) bool {
@@ -135,7 +137,8 @@ func (l *edgeList) holding() (columns []int, err error) {
 	}
 	defer file.Close()
 	const most = 1000
-	rows, known := 0, make([]int, len(l.header))
+	rows := 0
+	known := make([]int, len(l.header))
 	of := l.table()
 	var places []int // the columns that are read
 	all := func(found []table.Column) (order []int, err error) {
@@ -153,7 +156,8 @@ func (l *edgeList) holding() (columns []int, err error) {
 				known[k]++
 			}
 		}
-		if rows++; rows == most {
+		rows++
+		if rows == most {
 			return errEnough
 		}
 		return nil

@@ -28,7 +28,8 @@ type oddValues struct {
 }
 
 func (o *oddValues) add(field []byte, row int64, err error) {
-	if o.Add(field, row); o.err == nil {
+	o.Add(field, row)
+	if o.err == nil {
 		o.err = err
 	}
 }
@@ -38,7 +39,8 @@ func (t *vertexTable) match() error {
 	if t.like == nil {
 		return nil
 	}
-	t.list, t.from = slices.Clone(t.like), nil
+	t.list = slices.Clone(t.like)
+	t.from = nil
 	places := make(map[string]int, len(t.header))
 	for k, name := range t.header {
 		places[name] = k
@@ -82,7 +84,8 @@ func (t *vertexTable) count(column int, field []byte, unknown bool) {
 // counts what the values are.
 func (t *vertexTable) row(to []float32, r *table.Row, first bool) []float32 {
 	for i := range t.list {
-		c, field := &t.list[i], r.Field(t.from[i])
+		c := &t.list[i]
+		field := r.Field(t.from[i])
 		if c.Kind == columns.Number {
 			field = r.Decimal(field)
 		}
@@ -94,7 +97,8 @@ func (t *vertexTable) row(to []float32, r *table.Row, first bool) []float32 {
 			field = nil
 			more, _, _ = c.Append(to, field) // a missing value is of any kind
 		}
-		if to = more; first {
+		to = more
+		if first {
 			t.count(i, field, unknown)
 		}
 	}
@@ -173,7 +177,8 @@ func (t *vertexTable) eachFeatures(do func(rows []float32) error) error {
 		return err
 	}
 	read := func(r *table.Row) error {
-		if rows++; rows > t.rows {
+		rows++
+		if rows > t.rows {
 			return r.Errorf("a further row has come while the file was read: import it again")
 		}
 		room = t.row(room, r, false)

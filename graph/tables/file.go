@@ -93,11 +93,14 @@ func (t *tableFile) choose(all []table.Column) (order []int, err error) {
 				"read, as of lists, structures, bytes and nulls"})
 			continue
 		}
-		t.header, order, seen[c.Name] = append(t.header, c.Name), append(order, k), true
+		t.header = append(t.header, c.Name)
+		order = append(order, k)
+		seen[c.Name] = true
 	}
 	switch {
 	case t.asked != "":
-		if t.id = slices.Index(t.header, t.asked); t.id < 0 {
+		t.id = slices.Index(t.header, t.asked)
+		if t.id < 0 {
 			there := arrays.Listed(t.header)
 			if t.ofGraph {
 				return nil, fmt.Errorf("there is no column %s, which has the ids of the graph's vertices: "+

@@ -62,7 +62,8 @@ func NewLook(path string) (*Look, error) {
 				c.Name = unnamed + strconv.Itoa(k)
 			}
 			if c.Kind != table.Nested {
-				order, l.names[c.Name] = append(order, k), true
+				order = append(order, k)
+				l.names[c.Name] = true
 				l.Columns = append(l.Columns, Seen{Name: c.Name, values: map[string]int{}})
 				profiles = append(profiles, columns.NewProfile(c.Name, columns.Choices{Most: few}))
 			}
@@ -84,12 +85,14 @@ func NewLook(path string) (*Look, error) {
 		}
 		return nil
 	})
-	if l.whole = err == nil; err != nil && !errors.Is(err, errEnough) {
+	l.whole = err == nil
+	if err != nil && !errors.Is(err, errEnough) {
 		return nil, err
 	}
 	for k := range l.Columns {
 		c := &l.Columns[k]
-		if c.Kind = "text"; c.present == 0 {
+		c.Kind = "text"
+		if c.present == 0 {
 			c.Kind = "empty"
 		} else if made, _ := profiles[k].Column(); made.Kind != "" {
 			c.Kind = string(made.Kind)
@@ -110,7 +113,8 @@ func (c *Seen) add(field []byte) {
 		return
 	}
 	value := strings.ToValidUTF8(string(field[:min(len(field), lookBytes)]), "")
-	if c.present++; c.present == 1 {
+	c.present++
+	if c.present == 1 {
 		c.Example = value
 	}
 	c.values[value]++
@@ -202,7 +206,8 @@ func (l *Look) holding(of *Look) (found []int) {
 	known := make([]int, len(l.Columns))
 	for k := range l.Columns {
 		c := &l.Columns[k]
-		if known[k] = c.common(&of.Columns[id]); known[k] > 0 {
+		known[k] = c.common(&of.Columns[id])
+		if known[k] > 0 {
 			found = append(found, k)
 		}
 		if l.isOwnID(k) || 10*len(c.values) < l.rows && len(c.values) <= few {
@@ -276,7 +281,8 @@ func Guess(o Options) (guess *Options, looks []*Look, err error) {
 	list, of := looks[0], &Look{}
 	switch {
 	case len(o.Vertices) == 1:
-		if of = looks[1]; len(list.holding(of)) < 2 && len(of.holding(list)) > 1 { // exchanged
+		of = looks[1]
+		if len(list.holding(of)) < 2 && len(of.holding(list)) > 1 { // exchanged
 			list, of = of, list
 			guess.Edges, guess.Vertices = []string{list.Path}, []string{of.Path}
 		}
@@ -293,7 +299,8 @@ func Guess(o Options) (guess *Options, looks []*Look, err error) {
 
 // columnsOf guesses the columns of a table of vertices beside a list of edges. Either may be empty.
 func (o *Options) columnsOf(l, list *Look, asked *Options) {
-	if o.Label = aColumn; len(l.Columns) == 0 {
+	o.Label = aColumn
+	if len(l.Columns) == 0 {
 		return
 	}
 	switch id := l.id(list); {
@@ -302,7 +309,8 @@ func (o *Options) columnsOf(l, list *Look, asked *Options) {
 	case id != l.usualID():
 		o.ID = []string{l.Columns[id].Name}
 	}
-	if o.Label = l.label(); l.has(asked.Label) {
+	o.Label = l.label()
+	if l.has(asked.Label) {
 		o.Label = asked.Label
 	}
 }

@@ -53,7 +53,8 @@ func (t *vertexIDs) numbers(id int64) (v int32, there bool) {
 // numberOf is the number of 31 bits that an id is.
 func numberOf(id []byte) (n int64, ok bool) {
 	for _, c := range id {
-		if n = n*10 + int64(c-'0'); c < '0' || c > '9' || n > math.MaxInt32 {
+		n = n*10 + int64(c-'0')
+		if c < '0' || c > '9' || n > math.MaxInt32 {
 			return 0, false
 		}
 	}

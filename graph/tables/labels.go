@@ -76,9 +76,11 @@ func (l *labels) of(vertices int, values bool) (made graph.Labels, err error) {
 		return cmp.Compare(l.words.Names[a], l.words.Names[b])
 	})
 	for class, word := range order {
-		made.Names, classes[word] = append(made.Names, l.words.Names[word]), int64(class)
+		made.Names = append(made.Names, l.words.Names[word])
+		classes[word] = int64(class)
 	}
-	made.Classes, made.Class = len(order), slices.Repeat([]int64{-1}, vertices)
+	made.Classes = len(order)
+	made.Class = slices.Repeat([]int64{-1}, vertices)
 	for v, word := range l.rows {
 		if word >= 0 {
 			made.Class[v] = classes[word]
@@ -104,7 +106,8 @@ func (l *labels) like(of *graph.Labels, vertices int) (made graph.Labels, err er
 		}
 		return l.values(numbers, vertices), nil
 	}
-	made.Classes, made.Class = of.Classes, slices.Repeat([]int64{-1}, vertices)
+	made.Classes = of.Classes
+	made.Class = slices.Repeat([]int64{-1}, vertices)
 	classes := make([]int64, len(l.words.Names))
 	for word, name := range l.words.Names {
 		k := slices.Index(of.Names, name)
@@ -148,7 +151,8 @@ func (l *labels) numbers() (numbers []float64, whole bool) {
 		if err != nil || math.IsInf(float64(float32(x)), 0) {
 			return nil, false
 		}
-		numbers, whole = append(numbers, x), whole && x == math.Trunc(x)
+		numbers = append(numbers, x)
+		whole = whole && x == math.Trunc(x)
 	}
 	return numbers, whole
 }

@@ -34,7 +34,8 @@ func LikeGraph(g *graph.Graph) *Like {
 			l.Columns = columns.ByType{}
 		}
 		l.Columns[t.Type] = t.Table.Columns
-		if l.ids[t.Type] = t.Table.ID; i == 0 {
+		l.ids[t.Type] = t.Table.ID
+		if i == 0 {
 			l.of, l.label = t.Type, t.Table.Label
 		}
 	}
@@ -68,7 +69,8 @@ func (l *Like) table(t *vertexTable, of string, only bool) error {
 			there = true
 		}
 	}
-	if t.like = append(columns.List{}, like...); !there { // not nil
+	t.like = append(columns.List{}, like...)
+	if !there { // not nil
 		return refusal.Errorf("--vertices-from %s: there was no vertex type %s, whose columns these are to "+
 			"be like; give TYPE=%[1]s, where TYPE is one of %[3]s", t.path, of,
 			strings.Join(slices.Sorted(maps.Keys(l.Columns)), ", "))

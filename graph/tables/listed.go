@@ -91,7 +91,8 @@ func entriesOf(list string, typed, named bool) (entries []entry, err error) {
 	separator := table.Separator(0)
 	return entries, lines.Each(form, func(line []byte, number int64) (err error) {
 		if separator == 0 {
-			if separator = table.SeparatorOf(line, ",;\t"); separator == ' ' {
+			separator = table.SeparatorOf(line, ",;\t")
+			if separator == ' ' {
 				separator = ',' // a name may have spaces
 			}
 		}

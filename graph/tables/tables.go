@@ -144,9 +144,11 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 	for i, l := range lists {
 		r := &g.Relations[i]
 		if l.order != nil {
-			r.EndColumns, r.NumberColumns = l.endColumns(), l.numbers
+			r.EndColumns = l.endColumns()
+			r.NumberColumns = l.numbers
 		}
-		if r.Name = l.name; !o.untyped() {
+		r.Name = l.name
+		if !o.untyped() {
 			r.Source, r.Target = l.ends[0].of.name, l.ends[1].of.name
 		} else {
 			r.Name = ""
@@ -166,7 +168,8 @@ func (o *Options) complete(g *streamed.Graph, all []*vertexTable, lists []*edgeL
 
 // completeTables sets the vertices, by their tables.
 func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
-	made, types := g.InMemory, make([]graph.VertexType, len(all))
+	made := g.InMemory
+	types := make([]graph.VertexType, len(all))
 	for i, t := range all {
 		t.finish()
 		made.Notes = append(made.Notes, t.notesOnColumns()...)

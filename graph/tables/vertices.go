@@ -73,7 +73,8 @@ func (o *Options) vertexTables() (all []*vertexTable, err error) {
 func (o *Options) findLabel(all []*vertexTable) error {
 	if o.Label == "" {
 		for i, t := range all {
-			if t.label = slices.Index(t.header, t.knownLabel); t.label >= 0 {
+			t.label = slices.Index(t.header, t.knownLabel)
+			if t.label >= 0 {
 				first(all, i)
 			}
 		}
@@ -100,7 +101,8 @@ func (o *Options) findLabel(all []*vertexTable) error {
 			all[0].described())
 	}
 	t := all[found]
-	if t.label = slices.Index(t.header, column); t.label == t.id {
+	t.label = slices.Index(t.header, column)
+	if t.label == t.id {
 		return refusal.Columns.Errorf("--label %s: this is the column of ids; %s", o.Label, t.described())
 	}
 	first(all, found)

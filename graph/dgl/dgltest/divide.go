@@ -180,7 +180,9 @@ func (p *plan) graph(part int) *Graph {
 		}
 		v := p.vertices[id]
 		local[id] = int64(len(ids))
-		ids, before, kinds = append(ids, id), append(before, int64(v.number)), append(kinds, int32(v.kind))
+		ids = append(ids, id)
+		before = append(before, int64(v.number))
+		kinds = append(kinds, int32(v.kind))
 		return local[id]
 	}
 	for id, v := range p.vertices {

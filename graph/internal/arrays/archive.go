@@ -132,7 +132,8 @@ func (a *Archive) listFolder() error {
 		if d.IsDir() {
 			return nil
 		}
-		if files++; files > maxEntries {
+		files++
+		if files > maxEntries {
 			return refusal.Errorf("%s: has more than %d files, which is no graph", a.Path, maxEntries)
 		}
 		return a.add(name, func() (*Entry, error) {

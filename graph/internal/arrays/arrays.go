@@ -142,7 +142,8 @@ func Continuous(a *npy.Array) (graph.Labels, error) {
 	if err != nil {
 		return graph.Labels{}, err
 	}
-	columns, there := width(a.Shape), false
+	columns := width(a.Shape)
+	there := false
 	for k, x := range rows {
 		if math.IsInf(float64(x), 0) {
 			return graph.Labels{}, refusal.Errorf("label %v of vertex %d: values to predict are finite "+

@@ -207,7 +207,8 @@ func (e *Ends) Next() (source, target []int32, err error) {
 			continue
 		}
 		var failed error
-		if e.left[k], failed = p.Next(); failed != nil && !errors.Is(failed, io.EOF) {
+		e.left[k], failed = p.Next()
+		if failed != nil && !errors.Is(failed, io.EOF) {
 			return nil, nil, failed
 		}
 		err = cmp.Or(err, failed)

@@ -59,7 +59,8 @@ func (m *inMemory) Close() {}
 // edgesWith are so many edges of a list, with edge_weight and edge_attr, where these are there.
 func (f Fields) edgesWith(edges int, list EdgeArrays) (e streamed.Edges, err error) {
 	e.Count, e.Refuse = int64(edges), list.Refuse
-	if e.Weighted = f.Has(weightsKey); e.Weighted {
+	e.Weighted = f.Has(weightsKey)
+	if e.Weighted {
 		h, err := f.Header(weightsKey)
 		if err != nil {
 			return e, err

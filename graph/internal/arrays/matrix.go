@@ -42,7 +42,8 @@ func (m *Matrix) Of(g *graph.Graph) {
 // Give gives the features to a type of vertices, by its number, and adds the note to the graph's notes.
 func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 	of := g.InMemory
-	if g.Types[vertexType].Rows = m.InBlocks; vertexType == 0 {
+	g.Types[vertexType].Rows = m.InBlocks
+	if vertexType == 0 {
 		of.Features = m.Features
 	} else {
 		of.Others[vertexType-1].Features = m.Features
@@ -271,7 +272,8 @@ func (c *collector) matrix() (m *Matrix, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.Features = c.sparse; c.dense != nil {
+	m.Features = c.sparse
+	if c.dense != nil {
 		m.Features = graph.Features{Columns: c.columns, Dense: c.dense}
 		return m, nil
 	}

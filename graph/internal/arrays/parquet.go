@@ -18,7 +18,8 @@ var labelColumns = []string{"label", "labels", "y", "class"}
 
 // columnOfLabels reads labels from Parquet: the only column, or that of such a name, and one of ids.
 func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, error) {
-	t, n := &numbers{path: f.path, columns: 1, as: as}, &classNames{table: names.NewTable()}
+	t := &numbers{path: f.path, columns: 1, as: as}
+	n := &classNames{table: names.NewTable()}
 	choose := func(columns []table.Column) ([]int, error) {
 		id := slices.IndexFunc(columns,
 			func(c table.Column) bool { return len(columns) > 1 && IsIDColumn(c.Name) })
@@ -49,7 +50,8 @@ func (f *File) columnOfLabels(most int64, key *Key, as Meaning) (*LabelRows, err
 	}
 	var values []float64
 	read := func(r *table.Row) (err error) {
-		if t.rows++; t.rows > most {
+		t.rows++
+		if t.rows > most {
 			return refusal.Errorf("%s: more than %d rows, one for each vertex that the graph may have",
 				f.path, most)
 		}

@@ -94,7 +94,8 @@ func (t *numbers) add(row []float64, do func(row []float64) error) error {
 			return err
 		}
 	}
-	if t.rows++; t.rows > t.most {
+	t.rows++
+	if t.rows > t.most {
 		return fmt.Errorf("more than %d rows, one for each vertex that the graph may have", t.most)
 	}
 	return do(row)
@@ -193,7 +194,8 @@ func (t *numbers) isOneName() bool {
 // sure decides how many columns labels have whose header has spaces: one, unless the next line has several
 // numbers.
 func (t *numbers) sure() {
-	if t.unsure = false; len(t.fields) == 1 || t.hasWord() {
+	t.unsure = false
+	if len(t.fields) == 1 || t.hasWord() {
 		t.columns, t.names.spaced = 1, true
 	} else {
 		t.blank = 0 // they separate rows

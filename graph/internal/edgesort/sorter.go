@@ -115,7 +115,8 @@ func (s *Sorter) Add(e *graph.Edges, both bool) error {
 	for k, source := range e.Source {
 		target, values := e.Target[k], edge[2:]
 		if s.Weighted {
-			values[0], values = math.Float32bits(e.Weights[k]), values[1:]
+			values[0] = math.Float32bits(e.Weights[k])
+			values = values[1:]
 		}
 		for c, x := range e.Features[k*e.FeatureColumns : (k+1)*e.FeatureColumns] {
 			values[c] = math.Float32bits(x)
@@ -138,7 +139,8 @@ func (s *Sorter) Add(e *graph.Edges, both bool) error {
 // add adds an edge of so many words.
 func (s *Sorter) add(edge []uint32) error {
 	r := &s.ranges[(int(edge[0])-s.low)>>s.shift]
-	if r.last = append(r.last, edge...); len(r.last) < s.batch() {
+	r.last = append(r.last, edge...)
+	if len(r.last) < s.batch() {
 		return nil
 	}
 	r.batches = append(r.batches, s.file.end)
@@ -290,7 +292,8 @@ func (s *Sorter) row(m *sortBuffers, keys []uint64) {
 		rows.Sources = append(rows.Sources, int32(key>>1))
 		values := m.words[int(uint32(k))*s.words()+2 : (int(uint32(k))+1)*s.words()]
 		if s.Weighted {
-			rows.Weights, values = append(rows.Weights, math.Float32frombits(values[0])), values[1:]
+			rows.Weights = append(rows.Weights, math.Float32frombits(values[0]))
+			values = values[1:]
 		}
 		for _, word := range values {
 			rows.EdgeFeatures = append(rows.EdgeFeatures, math.Float32frombits(word))

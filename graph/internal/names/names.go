@@ -48,7 +48,8 @@ func (t *Table) Find(name []byte) (v int32, appeared bool) {
 
 // Sorted are the names, ascending, and where among these each stands, by its number.
 func (t *Table) Sorted() (ascending []string, at []int64) {
-	ascending, at = slices.Sorted(slices.Values(t.Names)), make([]int64, len(t.Names))
+	ascending = slices.Sorted(slices.Values(t.Names))
+	at = make([]int64, len(t.Names))
 	for number, name := range t.Names {
 		k, _ := slices.BinarySearch(ascending, name)
 		at[number] = int64(k)
@@ -59,7 +60,8 @@ func (t *Table) Sorted() (ascending []string, at []int64) {
 // need asks for the memory that a name of so many bytes takes.
 func (t *Table) need(bytes int) error {
 	const entry, step = 64, 1 << 20 // of the map
-	if t.text -= entry + int64(bytes); t.text >= 0 {
+	t.text -= entry + int64(bytes)
+	if t.text >= 0 {
 		return nil
 	}
 	t.text = step

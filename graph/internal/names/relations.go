@@ -33,7 +33,8 @@ func (t *Relations) Number(name []byte) (int, error) {
 	if k, known := t.numbers[string(name)]; known {
 		return k, nil
 	}
-	k, called := len(t.All), string(name)
+	k := len(t.All)
+	called := string(name)
 	t.numbers[called] = k
 	var err error
 	t.All, err = memory.Append(t.All, Relation{Name: called})

@@ -19,7 +19,8 @@ type Separator byte
 // behind it have as many, else that of which the line has most. Names have commas in them more often than
 // semicolons, and these more often than tabs, so that this is the order of the separators.
 func SeparatorOf(line []byte, among string, behind ...[]byte) Separator {
-	best, most := Separator(' '), 0
+	best := Separator(' ')
+	most := 0
 	for k := len(among) - 1; k >= 0; k-- {
 		s := Separator(among[k])
 		n := s.count(line)
@@ -47,7 +48,8 @@ func (s Separator) Split(fields [][]byte, line []byte) ([][]byte, error) {
 	if cap(fields) == 0 {
 		fields = make([][]byte, 0, 8)
 	}
-	if line = s.trim(line); s == ' ' && len(line) == 0 {
+	line = s.trim(line)
+	if s == ' ' && len(line) == 0 {
 		return fields, nil
 	}
 	for more := true; more; {
@@ -71,7 +73,8 @@ func (s Separator) Cut(line []byte) (field, rest []byte, more bool) {
 	if len(line) > 0 && line[0] == '"' {
 		if field, rest, ok := unquote(line); ok {
 			field = Trim(field)
-			switch rest = s.trim(rest); {
+			rest = s.trim(rest)
+			switch {
 			case len(rest) == 0:
 				return field, nil, false
 			case s == ' ':
@@ -103,7 +106,8 @@ func (s Separator) goesOn(line []byte, inside bool) bool {
 		_, line, more = s.Cut(line[end+1:])
 	}
 	for more {
-		if line = s.trim(line); len(line) > 0 && line[0] == '"' && closing(line[1:]) < 0 {
+		line = s.trim(line)
+		if len(line) > 0 && line[0] == '"' && closing(line[1:]) < 0 {
 			return true
 		}
 		_, line, more = s.Cut(line)
@@ -133,7 +137,8 @@ func hasReturn(line []byte) bool {
 	}
 	quoted := false
 	for _, c := range line {
-		if quoted = quoted != (c == '"'); c == '\r' && !quoted {
+		quoted = quoted != (c == '"')
+		if c == '\r' && !quoted {
 			return true
 		}
 	}
@@ -162,7 +167,8 @@ func closing(text []byte) int {
 		if next < 0 {
 			return -1
 		}
-		if i += next; i+1 == len(text) || text[i+1] != '"' {
+		i += next
+		if i+1 == len(text) || text[i+1] != '"' {
 			return i
 		}
 		i++
@@ -203,7 +209,8 @@ func Number(field []byte) (x float64, ok bool) {
 		x, err := strconv.ParseFloat(string(field), 64)
 		return x, err == nil
 	}
-	if x = float64(mantissa); exponent < 0 {
+	x = float64(mantissa)
+	if exponent < 0 {
 		x /= powers[-exponent]
 	} else {
 		x *= powers[exponent]

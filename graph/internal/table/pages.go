@@ -249,7 +249,8 @@ func checkRuns(data []byte, width, values int) error {
 			bytes = count * width
 			count *= 8
 		}
-		if total += count; total > values+runSlack || bytes > len(data)-n {
+		total += count
+		if total > values+runSlack || bytes > len(data)-n {
 			return errPage
 		}
 		data = data[n+bytes:]

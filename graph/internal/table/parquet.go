@@ -43,10 +43,12 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 		return refuse(err)
 	}
 	row := &Row{Position: Position{path: t.Path, parquet: true}}
-	row.values, row.columns = make([]parquet.Value, len(order)), make([]Column, len(order))
+	row.values = make([]parquet.Value, len(order))
+	row.columns = make([]Column, len(order))
 	row.logical = make([]*format.LogicalType, len(order))
 	for k, column := range order {
-		row.columns[k], row.logical[k] = columns[column], all[column].Type().LogicalType()
+		row.columns[k] = columns[column]
+		row.logical[k] = all[column].Type().LogicalType()
 	}
 	most := 1<<20 + rowsPerByte*size
 	for i, g := range file.RowGroups() {
@@ -55,7 +57,8 @@ func (t *Table) eachParquet(f io.ReaderAt, size int64, choose Choose, do func(*R
 			return refusal.Errorf("%s: claims more rows than a file of %d bytes can hold", t.Path, size)
 		}
 		chunks := g.ColumnChunks()
-		readers, need := make([]*columnReader, len(order)), int64(0)
+		readers := make([]*columnReader, len(order))
+		need := int64(0)
 		for k, column := range order {
 			c := all[column]
 			meta := &file.Metadata().RowGroups[i].Columns[c.Index()].MetaData
@@ -177,7 +180,8 @@ func (c *columnReader) next() (parquet.Value, error) {
 			if err != nil {
 				return parquet.Value{}, err
 			}
-			c.page, c.reader = page, page.Values()
+			c.page = page
+			c.reader = page.Values()
 		}
 		n, err := c.reader.ReadValues(c.buffer[:])
 		c.values = c.buffer[:n]

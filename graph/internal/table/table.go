@@ -108,7 +108,8 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 			continue
 		}
 		first := row.separator == 0
-		if row.At = l.Number(); first {
+		row.At = l.Number()
+		if first {
 			row.separator = t.separator(line, l)
 		}
 		if headed && row.separator.goesOn(line, false) {
@@ -131,7 +132,8 @@ func (t *Table) eachLine(text io.Reader, kind foreign.Kind, choose Choose, do fu
 			if row.order, err = choose(columns); err != nil {
 				return row.Errorf("%w", err)
 			}
-			if headed = row.order != nil; headed {
+			headed = row.order != nil
+			if headed {
 				row.columns = columns
 				continue
 			}
@@ -259,7 +261,8 @@ func (r *Row) Field(column int) []byte {
 	if v.IsNull() {
 		return nil
 	}
-	switch r.digits = r.digits[:0]; v.Kind() {
+	r.digits = r.digits[:0]
+	switch v.Kind() {
 	case parquet.Boolean:
 		r.digits = strconv.AppendBool(r.digits, v.Boolean())
 	case parquet.Float:
@@ -269,7 +272,8 @@ func (r *Row) Field(column int) []byte {
 	case parquet.Int32, parquet.Int64:
 		r.digits = appendInteger(r.digits, integer(v), r.logical[column])
 	case parquet.Int96: // nanoseconds of a day, and the day's number in astronomy
-		at, epoch := v.Int96(), int64(2440588)
+		at := v.Int96()
+		epoch := int64(2440588)
 		seconds := (int64(at[2]) - epoch) * 24 * 60 * 60
 		r.digits = appendTime(r.digits, time.Unix(seconds, int64(at[1])<<32|int64(at[0])))
 	case parquet.FixedLenByteArray: // a decimal, in two's complement

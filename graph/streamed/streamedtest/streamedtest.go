@@ -229,7 +229,8 @@ func anyBytes(t testing.TB, open func() (*streamed.Graph, error), bytes int) err
 // others, from so many bytes on.
 func Damaged(t testing.TB, content []byte, from int, open func(path string) func() (*streamed.Graph, error)) {
 	t.Helper()
-	dir, files := t.TempDir(), 0
+	dir := t.TempDir()
+	files := 0
 	write := func(content []byte) func() (*streamed.Graph, error) {
 		path := filepath.Join(dir, fmt.Sprint(files)) // writing over a file waits for the disk
 		files++
