@@ -85,7 +85,8 @@ func (c *Common) memory(offset int64, size int) (unsafe.Pointer, error) {
 	if c.file == nil {
 		flags |= unix.MAP_ANONYMOUS
 	} else {
-		fd, from = int(c.file.Fd()), offset
+		fd = int(c.file.Fd())
+		from = offset
 		if c.ours {
 			if err := c.file.Truncate(offset + int64(size)); err != nil {
 				return nil, err

@@ -59,7 +59,9 @@ func (m *Matrix) GatherAtRest(into *Matrix, rows []int32) bool {
 
 // gather copies the rows that begin in some runs of pages.
 func (m *Matrix) gather(into *Matrix, rows []int32, some []run) error {
-	o, to, row := m.meter.offload, into.Bytes(), m.Cols*m.Element.Size()
+	o := m.meter.offload
+	to := into.Bytes()
+	row := m.Cols * m.Element.Size()
 	buffer, done := o.staging(max(longestRun, row+2*PageSize))
 	defer done()
 	for _, r := range some {

@@ -102,7 +102,8 @@ func (t *Meter) Offload(d Disk, limit int64) {
 // called before the first allocation.
 func (t *Meter) Split(d Disk, room int64) *Meter {
 	o := t.offload
-	o.room, o.split = room, NewMeter()
+	o.room = room
+	o.split = NewMeter()
 	if d != nil {
 		o.split.Offload(d, room)
 	}

@@ -259,7 +259,8 @@ func (t *account) write(m *Matrix) {
 	r, o := m.rest, t.offload
 	o.moved.Written, o.short = o.moved.Written+int64(m.bytes), true
 	if !r.placed {
-		r.placed, r.offset = true, o.extents.take(m.bytes)
+		r.placed = true
+		r.offset = o.extents.take(m.bytes)
 	}
 	t.beside(func() (err error) {
 		return o.watched("write", m.bytes, func() error {

@@ -200,7 +200,8 @@ func (t *account) fill(to span) (moved bool) {
 			t.giveSpareBack(from.of, span{unsafe.Add(from.start, n), next - n})
 		}
 		s.cut(at, next, from.size)
-		to, moved = span{unsafe.Add(to.start, n), to.size - n}, true
+		to = span{unsafe.Add(to.start, n), to.size - n}
+		moved = true
 	}
 	return moved
 }

@@ -100,5 +100,9 @@ func (b *best) record() bestRecord {
 }
 
 func (b *best) restore(r bestRecord) {
-	b.epoch, b.scores, b.lowest, b.since, b.seen = r.Epoch, r.Scores(), float64(r.Lowest), r.Since, r.Seen
+	b.epoch = r.Epoch
+	b.scores = r.Scores()
+	b.lowest = float64(r.Lowest)
+	b.since = r.Since
+	b.seen = r.Seen
 }

@@ -55,7 +55,8 @@ func (e *Epoch) UnmarshalJSON(text []byte) error {
 		Epoch: line.Epoch, Epochs: e.Epochs, Metric: e.Metric, Loss: float64(line.Loss), LR: line.LR,
 		Seconds: line.Seconds, LiveBytes: line.LiveBytes, PeakBytes: line.PeakBytes,
 	}
-	if e.Evaluated = line.Numbers != nil; e.Evaluated {
+	e.Evaluated = line.Numbers != nil
+	if e.Evaluated {
 		e.Scores = line.Scores()
 	}
 	return nil

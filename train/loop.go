@@ -190,7 +190,8 @@ func (s *state) measured(w *worker.Worker, e *Epoch, scores worker.Scores) {
 // continues from one whose next epoch does not evaluate it. A checkpoint of this epoch does not have that: a
 // run that goes on would not have done it.
 func (s *state) evaluateLast(w *worker.Worker) error {
-	n, due := len(s.curve), s.ends(w) || w.EvaluatesAfter(s.epoch)
+	n := len(s.curve)
+	due := s.ends(w) || w.EvaluatesAfter(s.epoch)
 	if due && n > 0 && !s.curve[n-1].Evaluated && s.diverged == nil {
 		return s.evaluate(w, &s.curve[n-1])
 	}
@@ -228,7 +229,9 @@ func (s *state) ended() Ended {
 
 // report writes the run's state into its result.
 func (s *state) report(r *Result) {
-	r.Epochs, r.Ended, r.Diverged = s.epoch, s.ended(), s.diverged
+	r.Epochs = s.epoch
+	r.Ended = s.ended()
+	r.Diverged = s.diverged
 	for _, e := range s.curve {
 		r.Losses, r.EpochSeconds = append(r.Losses, e.Loss), append(r.EpochSeconds, e.Seconds)
 	}

@@ -14,7 +14,8 @@ import (
 )
 
 // TestMovedByFormula: where all rests that may, an epoch writes and reads what formulas of the graph and its
-// partitions say. They are computed here without a Meter. A run with the least memory that a user can ask for moves no more.
+// partitions say. They are computed here without a Meter. A run with the least memory
+// that a user can ask for moves no more.
 func TestMovedByFormula(t *testing.T) {
 	const features, hidden, classes, partitions, rows = 24, 16, 8, 3, 1200
 	g, err := generate.Graph(generate.Options{

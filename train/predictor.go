@@ -126,7 +126,8 @@ func (p *Predictor) Predict(ctx context.Context, vertices []int32, of *appended.
 		r, err = p.predict(ctx, at, vertices, of, asked)
 		return err
 	})
-	if whole = err == nil; whole {
+	whole = err == nil
+	if whole {
 		p.end(at)
 	}
 	return r, err
@@ -137,7 +138,8 @@ func (p *Predictor) predict(ctx context.Context, at *place, vertices []int32, of
 ) (r *Prediction, err error) {
 	job, s := p.job, &shared{Config: p.config}
 	job.Vertices, s.Vertices = vertices, vertices
-	if job.Appended = of; of == nil {
+	job.Appended = of
+	if of == nil {
 		job.Appended = p.alone
 	}
 	if err := job.openSome(s, &at.room); err != nil {

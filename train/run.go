@@ -55,7 +55,8 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 	if s.Savings, err = j.checkLimit(ctx, s, planned); err != nil {
 		return nil, err
 	}
-	ranks, profiles := make([]int, s.Workers), make([]*trace.Profile, s.Workers)
+	ranks := make([]int, s.Workers)
+	profiles := make([]*trace.Profile, s.Workers)
 	for _, worker := range s.Holders() {
 		ranks[worker]++
 	}

@@ -277,7 +277,8 @@ func (s *saver) commit() error {
 		saved := Saved{Epoch: p.epoch}
 		var files []checkpoint.File
 		for rank, one := range parts {
-			files, saved.Bytes = append(files, one.File), saved.Bytes+one.File.Bytes
+			files = append(files, one.File)
+			saved.Bytes = saved.Bytes + one.File.Bytes
 			if one.Err != "" && saved.Err == nil {
 				saved.Err = fmt.Errorf("worker %d: %s", rank, one.Err)
 			}

@@ -79,7 +79,8 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 			}
 		}
 		whole := j.Counts()
-		s.whole, s.open = &whole, j.openPart(k)
+		s.whole = &whole
+		s.open = j.openPart(k)
 	}
 	s.Outputs = r.Kind.Outputs(s.whole)
 	if weights != nil {

@@ -143,13 +143,15 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 			links = append(links, comm.New(end, s.CommTimeout))
 		}
 	}
-	holders, memories := s.Holders(), map[int]*tensor.Meter{}
+	holders := s.Holders()
+	memories := map[int]*tensor.Meter{}
 	const files = 2 // of matrices, and of messages between workers
 	disks := make([][files]*offload.File, len(links))
 	for i := range disks {
 		for k := range files {
 			if s.Offload != "" && failed == nil {
-				if disks[i][k], failed = offload.Open(s.Offload); failed == nil {
+				disks[i][k], failed = offload.Open(s.Offload)
+				if failed == nil {
 					defer func() { failed = errors.Join(failed, disks[i][k].Close()) }()
 				}
 			}
@@ -170,7 +172,8 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 			spool.Room = s.Rooms[link.Rank()]
 		}
 		host := comm.NewHost(link, holders, spool)
-		memories[link.Rank()], hosts = mem, append(hosts, host)
+		memories[link.Rank()] = mem
+		hosts = append(hosts, host)
 		if s.Offload != "" {
 			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
 			defer spool.Messages.Close()

@@ -48,7 +48,10 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		return nil, err
 	}
 	parts := *j.Parts
-	input := func(w *partition.Whole) { w.FeatureColumns, w.FeatureValues = s.Columns(w.Classes), 0 }
+	input := func(w *partition.Whole) {
+		w.FeatureColumns = s.Columns(w.Classes)
+		w.FeatureValues = 0
+	}
 	input(&parts.Whole)
 	parts.Open = func(p int) (*partition.Share, error) {
 		share, err := j.Parts.Open(p)

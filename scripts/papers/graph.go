@@ -100,15 +100,18 @@ func (p *generated) within(k, n int) (from, to uint64) {
 // cited draws the paper that the paper at x cites. Of n papers the r-th most cited one is drawn with a
 // probability proportional to 1/√r, so that the numbers of in-edges follow a power law with the exponent 3.
 func (p *generated) cited(x uint64, r *rand.Rand) uint64 {
-	parts, where := p.fields, r.Float64()
+	parts := p.fields
+	where := r.Float64()
 	for _, level := range levels {
-		if where -= level.share; where < 0 {
+		where -= level.share
+		if where < 0 {
 			parts = level.parts
 			break
 		}
 	}
 	from, to := p.within(p.part(x, parts), parts)
-	n, u := to-from, r.Float64()
+	n := to - from
+	u := r.Float64()
 	const prime = 4_294_967_291 // that no field, area and whole have the same most cited papers
 	return from + uint64(u*u*float64(n))*(prime%n)%n
 }
@@ -242,7 +245,8 @@ func array[T int64 | float32](z *zip.Writer, key string, value func(element int)
 	}
 	said := time.Now()
 	for k := range n {
-		if values = append(values, value(k)); len(values) == block || k == n-1 {
+		values = append(values, value(k))
+		if len(values) == block || k == n-1 {
 			if err := npy.Write(w, values); err != nil {
 				return err
 			}

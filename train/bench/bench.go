@@ -251,7 +251,8 @@ type calls struct {
 // watch times a kernel call on so many threads. Beside other work on the machine it would take as long as its
 // own thread has a core, or all threads on average, if these do more of it.
 func (e *epoch) watch(c kernel.Call, run func(), threads int) {
-	start, before := time.Now(), machine.ProcessorTime()
+	start := time.Now()
+	before := machine.ProcessorTime()
 	own := machine.Timed(run)
 	seconds := time.Since(start).Seconds()
 	least := max(own, (machine.ProcessorTime()-before)/time.Duration(threads)).Seconds()
@@ -267,7 +268,8 @@ func (e *epoch) watch(c kernel.Call, run func(), threads int) {
 // train trains a model. It returns the epochs without the first, which takes fresh memory and aggregates the
 // features, and without the last, which evaluates.
 func (r Run) train(ctx context.Context, job *train.Job, o Options) ([]*epoch, error) {
-	s, epochs := train.Defaults(), 7
+	s := train.Defaults()
+	epochs := 7
 	if o.Quick {
 		epochs = 3
 	}
@@ -279,10 +281,12 @@ func (r Run) train(ctx context.Context, job *train.Job, o Options) ([]*epoch, er
 	}
 	now := &epoch{calls: map[kernel.Call]*calls{}}
 	var all []*epoch
-	job.Options, job.Watch = s, func(c kernel.Call, run func()) { now.watch(c, run, o.Threads) }
+	job.Options = s
+	job.Watch = func(c kernel.Call, run func()) { now.watch(c, run, o.Threads) }
 	job.OnEpoch = func(e train.Epoch) {
 		now.seconds = e.Seconds
-		all, now = append(all, now), &epoch{calls: map[kernel.Call]*calls{}}
+		all = append(all, now)
+		now = &epoch{calls: map[kernel.Call]*calls{}}
 	}
 	result, err := job.Run(ctx)
 	if err == nil && result.Interrupted() {

@@ -103,7 +103,8 @@ func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matr
 // output is the result of all blocks but the last ones, whose number is without. result is that of the last
 // stage; others have no rows.
 func (p *Pipeline) output(result *tensor.Matrix, without int) *autograd.Var {
-	t, rows := autograd.NewTape(p.Team), p.graph.Rows()
+	t := autograd.NewTape(p.Team)
+	rows := p.graph.Rows()
 	if p.last() {
 		return t.Received(result, rows)
 	}
@@ -267,7 +268,8 @@ func (b *outbox) send(values []*tensor.Matrix, of *pass) {
 				key := b.random.Key(fmt.Sprintf("stage %d to %d", b.p.Groups.Stage, b.peer))
 				return kernel.Draws{Key: key, Stream: uint32(i), IDs: of.Rows().IDs}
 			})
-			m.encoded, v = append(m.encoded, e), e
+			m.encoded = append(m.encoded, e)
+			v = e
 		}
 		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Bytes(), b.peer))
 		m.padding = append(m.padding, b.worst.padding(v))

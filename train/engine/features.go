@@ -54,7 +54,8 @@ func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
 
 // load copies the features of some rows of a vertex type, by its number. nil is all rows.
 func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features {
-	team, v := c.Team, c.Share.Type(kind)
+	team := c.Team
+	v := c.Share.Type(kind)
 	l := loader{
 		team: team, share: c.Share, of: v, places: places,
 		normalize: c.NormalizeFeatures == "row",
@@ -163,7 +164,9 @@ func (l *loader) entries() (n int) {
 
 // fillStructure copies the CSR structure of the stored values. The labels follow them.
 func (l *loader) fillStructure(a *kernel.CSR) {
-	from, indptr, indices := &l.of.Features, a.Indptr.WriteInt64s(), a.Indices.WriteInt32s()
+	from := &l.of.Features
+	indptr := a.Indptr.WriteInt64s()
+	indices := a.Indices.WriteInt32s()
 	l.team.Host(func() {
 		at := 0
 		indptr[0] = 0

@@ -106,7 +106,8 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 		s.values = []labelValues{{in: f.sparse.Rows.Values}, {in: f.sparse.Columns.Values}}
 	}
 	c.Team.Host(func() {
-		ids, row := make([]int32, 0, f.rows.Here), 0
+		ids := make([]int32, 0, f.rows.Here)
+		row := 0
 		var columns []int32
 		l.each(func(from int) {
 			id := int32(from)
@@ -133,7 +134,8 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 
 // transposed lists the elements of all columns from one on, of a transposed matrix.
 func (v *labelValues) transposed(columns *kernel.CSR, from int, ids []int32) {
-	indptr, rows := columns.Indptr.Int64s(), columns.Indices.Int32s()
+	indptr := columns.Indptr.Int64s()
+	rows := columns.Indices.Int32s()
 	for at := indptr[from]; at < indptr[columns.Rows]; at++ {
 		v.add(at, ids[rows[at]])
 	}

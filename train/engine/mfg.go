@@ -59,7 +59,8 @@ func NewMFG(c Config, vertices []int32, loaded *Loaded) (m *MFG, err error) {
 	schema := sar.SchemaOf(c.Share)
 	var reaches []mfg.Reach
 	if loaded != nil {
-		m.params, reaches = loaded.Params.Sharing(c.Team), loaded.Reaches
+		m.params = loaded.Params.Sharing(c.Team)
+		reaches = loaded.Reaches
 	} else {
 		m.params, reaches = nn.NewParams(c.Team, c.Seed), Reaches(c.Blocks, schema)
 	}
@@ -138,7 +139,8 @@ func (m *MFG) Needs() []mfg.Need { return m.needs }
 func (m *MFG) Infer(without int) *autograd.Var {
 	t := autograd.NewTape(m.Team)
 	m.features[0].labels.show(0)
-	s, at := input(m.features, t), m.layers[0]
+	s := input(m.features, t)
+	at := m.layers[0]
 	for i := range len(m.model) - without {
 		if next := m.layers[i]; next != at {
 			s = m.narrow(s, at, next)

@@ -91,10 +91,12 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		order := p.order(epoch)
 		p.graph.Forward(epoch, order)
 		encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: epoch}}
-		states, next := p.states(order, encoded), p.outbox(+1, p.worst, encoded)
+		states := p.states(order, encoded)
+		next := p.outbox(+1, p.worst, encoded)
 		var logits *tensor.Matrix
 		for _, k := range order {
-			c, span := p.passes[k], p.span("forward", k)
+			c := p.passes[k]
+			span := p.span("forward", k)
 			c.came = spent.take(states, k == order[0])
 			// this chunk's backward pass is the last: gradients of weights are complete only in it
 			if k == order[0] {
@@ -119,12 +121,14 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 
 		p.graph.Backward()
 		slices.Reverse(order)
-		grads, back := p.gradients(order, encoded), p.outbox(-1, nil, encoded)
+		grads := p.gradients(order, encoded)
+		back := p.outbox(-1, nil, encoded)
 		var dLogits *tensor.Matrix
 		loss, dLogits = p.lossOf(logits)
 		for _, k := range order {
 			p.worst.beginBackward()
-			c, span := p.passes[k], p.span("backward", k)
+			c := p.passes[k]
+			span := p.span("backward", k)
 			roots := spent.take(grads, k == order[0])
 			if p.last() {
 				roots = p.rowsOf(dLogits, c)
@@ -189,7 +193,8 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
 // infer returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
-	states, next := p.states(p.inOrder(), coding{}), p.outbox(+1, nil, coding{})
+	states := p.states(p.inOrder(), coding{})
+	next := p.outbox(+1, nil, coding{})
 	run(func(k int) {
 		c := p.passes[k]
 		c.came = states.take()

@@ -111,7 +111,8 @@ func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
 	if len(list) == 1 {
 		return c.SumFloats(comm.Gradient, list[0].Floats())
 	}
-	bucket, at := r.bucket.Floats(), 0
+	bucket := r.bucket.Floats()
+	at := 0
 	for _, grad := range list {
 		copy(bucket[at:], grad.ReadFloats())
 		at += grad.Len()

@@ -109,7 +109,8 @@ func calibrationError(logits []float32, l *graph.Labels, vertices []int64) (sum 
 	var sure, right [bins]float64
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
-		top, all := argmax(row), 0.
+		top := argmax(row)
+		all := 0.
 		for _, z := range row {
 			all += math.Exp(float64(z) - float64(row[top]))
 		}

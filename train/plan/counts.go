@@ -130,7 +130,8 @@ func (c *counter) watch(call kernel.Call, run func()) {
 
 // begin begins to count.
 func (c *counter) begin(w *worker.Worker) {
-	c.kernels, c.before = Kernels{}, sent(w.Groups.World)
+	c.kernels = Kernels{}
+	c.before = sent(w.Groups.World)
 	c.bytes = make([]LayerBytes, len(w.Blocks)+1)
 	c.layer, c.part = len(w.Blocks), trace.Rest
 }

@@ -174,7 +174,8 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 			p.Workers = []Worker{{}}
 		}
 		all, broken := together(in.Comm, p.Workers[0])
-		p.Workers, err = all, errors.Join(err, broken)
+		p.Workers = all
+		err = errors.Join(err, broken)
 	}
 	if err != nil {
 		return Plan{}, err
@@ -213,7 +214,8 @@ func (p *Plan) save(ctx context.Context, in Inputs, limit int64) error {
 // All. It fails on all processes if it fails on any. A run that fits without a disk takes none: with one,
 // slices of a partition would have copies of its edges.
 func (p *Plan) rest(ctx context.Context, in Inputs) error {
-	limit, memory := int64(in.MemoryLimit), in.with(in.MemoryLimit, "")
+	limit := int64(in.MemoryLimit)
+	memory := in.with(in.MemoryLimit, "")
 	memory.Savings = in.savings()[0]
 	workers, all, err := memory.largest(ctx)
 	if err != nil {
@@ -548,7 +550,8 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 func (in *Inputs) within(ctx context.Context, number int,
 	room turns.Room,
 ) (all Worker, host *comm.Host, err error) {
-	mem, holders := tensor.NewMeter(), in.Holders()
+	mem := tensor.NewMeter()
+	holders := in.Holders()
 	defer mem.Close()
 	mem.Plan()
 	spool := &turns.Spool{
@@ -624,7 +627,8 @@ func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter)
 func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share,
 	other *worker.Validation,
 ) (p Worker, err error) {
-	team, c := kernel.NewPlan(in.Threads, mem), in.Config
+	team := kernel.NewPlan(in.Threads, mem)
+	c := in.Config
 	c.WorstOrder, c.LargerBy = true, in.Asks.LargerBy
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
@@ -749,7 +753,9 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 	if w.Groups.Common != nil {
 		p.Common = w.Groups.Common.Size()
 	}
-	p.Stages, p.Chunks, p.widths = w.Stages(), chunks(w), widths(w)
+	p.Stages = w.Stages()
+	p.Chunks = chunks(w)
+	p.widths = widths(w)
 	p.Validates, p.OneClass = w.Validates(), w.Task.OneClass()
 	kind, _ := gnn.KindOf(w.Model)
 	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
@@ -777,7 +783,8 @@ func chunks(w *worker.Worker) (c Chunks) {
 	if w.Mesh.Stages == 1 {
 		return c
 	}
-	own, rows := s.Of[edges.Starts[edges.P]:edges.Starts[edges.P+1]], make([]int, s.Count)
+	own := s.Of[edges.Starts[edges.P]:edges.Starts[edges.P+1]]
+	rows := make([]int, s.Count)
 	for _, c := range own {
 		rows[c]++
 	}

@@ -58,7 +58,9 @@ func scalesOf(v *partition.Values) (s Scales) {
 		}
 		return n
 	}
-	sums, squares, constant := make([]float64, columns), make([]float64, columns), make([]bool, columns)
+	sums := make([]float64, columns)
+	squares := make([]float64, columns)
+	constant := make([]bool, columns)
 	var first []float32
 	n := each(func(row []float32) {
 		if first == nil {

@@ -22,7 +22,8 @@ type likeness struct {
 
 // likeness is that of a worker of a model with so many columns.
 func (in *Inputs) likeness(number int, widths []int) likeness {
-	place, columns := in.Mesh.Place(number), make([]int, len(widths))
+	place := in.Mesh.Place(number)
+	columns := make([]int, len(widths))
 	for i, width := range widths {
 		columns[i] = tp.Columns(width, in.Mesh.Slices, place.Slice)
 	}

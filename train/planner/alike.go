@@ -139,7 +139,8 @@ func (a *Alike) edges() graph.Relation {
 	if a.Weighted {
 		r.Weights = slices.Repeat([]float32{1}, len(r.Sources))
 	}
-	if r.EdgeColumns = a.EdgeColumns; r.EdgeColumns > 0 {
+	r.EdgeColumns = a.EdgeColumns
+	if r.EdgeColumns > 0 {
 		r.EdgeFeatures = make([]float32, len(r.Sources)*r.EdgeColumns)
 	}
 	return r

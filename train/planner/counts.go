@@ -71,7 +71,9 @@ func (c *Counts) Measured(k int, rows float64) bool {
 func (c *Counts) within(k, vertices int) *Alike {
 	whole, of := c.Whole, float64(vertices)/float64(c.Vertices)
 	part := func(n int) int { return int(math.Round(of * float64(n))) }
-	whole.Vertices, whole.Edges, whole.Splits = vertices, int64(math.Round(of*float64(c.Edges))), nil
+	whole.Vertices = vertices
+	whole.Edges = int64(math.Round(of * float64(c.Edges)))
+	whole.Splits = nil
 	for _, s := range c.Splits {
 		whole.Splits = append(whole.Splits, graph.SplitSizes{
 			Train: part(s.Train), Val: part(s.Val), Test: part(s.Test),

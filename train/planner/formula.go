@@ -71,7 +71,8 @@ func loadOf(c *plan.Counts, r *setting.Resolved, rates *Rates) load {
 		l.rounds = grid.Partitions - 1
 	case grid.Slices > 1 && grid.Partitions == 1:
 		all := float64(c.Rows) + float64(c.Edges)
-		if l.rounds = int(math.Round(all * calls / max(1, rows))); l.rounds > 1 {
+		l.rounds = int(math.Round(all * calls / max(1, rows)))
+		if l.rounds > 1 {
 			l.beside = sums
 		}
 	}
@@ -98,9 +99,12 @@ type stage struct {
 // messages that they do not hide. Kernels take longer while the workers of a machine want more cores than it
 // has.
 func (f *formula) times() (t Times) {
-	stages, mean, most := make([]stage, f.Mesh.Stages), 0.0, 0.0
+	stages := make([]stage, f.Mesh.Stages)
+	mean := 0.0
+	most := 0.0
 	for rank := range f.loads {
-		l, s := &f.loads[rank], &stages[f.Mesh.Place(rank).Stage]
+		l := &f.loads[rank]
+		s := &stages[f.Mesh.Place(rank).Stage]
 		exposed := f.exposed(l)
 		busy := l.kernels + f.handled(l, comm.Stage)
 		s.kernels, s.exposed = max(s.kernels, busy), max(s.exposed, exposed)
@@ -120,7 +124,8 @@ func (f *formula) times() (t Times) {
 	}
 	t.Link = min(t.Link, t.Epoch-t.Compute) // a stage may wait for messages while a slower one computes
 	rest := t.Epoch - t.Compute - t.Link
-	if t.Imbalance = min(rest, most-mean); len(stages) > 1 {
+	t.Imbalance = min(rest, most-mean)
+	if len(stages) > 1 {
 		t.Bubble = rest - t.Imbalance
 	} else {
 		t.Wait = rest - t.Imbalance

@@ -141,7 +141,8 @@ func (p *probe) move(size int, to, from []int) (took, used float64, err error) {
 	if err := p.Barrier(comm.Setup); err != nil {
 		return 0, 0, err
 	}
-	before, start := machine.ProcessorTime(), time.Now()
+	before := machine.ProcessorTime()
+	start := time.Now()
 	var moving []*comm.Pending
 	for i, rank := range from {
 		moving = append(moving, p.Receive(comm.Setup, p.incoming[i*size:(i+1)*size], rank))

@@ -209,7 +209,8 @@ func (p *Planner) mesh(ctx context.Context, grid mesh.Mesh, most int,
 		return nil, err
 	}
 	if job.Parts != nil {
-		m.Balance, m.haloRows = job.Parts.Balance, job.Parts.Whole.Statistics.Replication()-1
+		m.Balance = job.Parts.Balance
+		m.haloRows = job.Parts.Whole.Statistics.Replication() - 1
 	}
 	m.Rates, err = p.rates(ctx, p.options(fewer(grid)), m.work(), p.machine(r), say)
 	if err != nil {
@@ -290,7 +291,8 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m 
 	alike := o // for a graph of one relation and one split
 	alike.Split, alike.LinkRelation = task.Split{}, ""
 	if o.Task == task.Link { // evaluation does not count, and this metric ranks nothing
-		if alike.Metric = metric.ROCAUC; p.Graph == nil || !p.givesTargets() {
+		alike.Metric = metric.ROCAUC
+		if p.Graph == nil || !p.givesTargets() {
 			o.Metric = metric.ROCAUC
 		}
 	}
@@ -387,7 +389,8 @@ func (p *Planner) smaller(fraction float64) likeness {
 	l.ValueColumns, l.SeveralLabels = whole.ValueColumns, whole.SeveralLabels
 	rounded := func(x float64) float64 { return math.Exp2(math.Round(2*math.Log2(x)) / 2) }
 	l.Vertices = min(whole.Vertices, max(fewest, int(rounded(fraction*float64(whole.Vertices)))))
-	l.Degree, l.Directed = rounded(float64(whole.Edges)/float64(whole.Vertices)), true
+	l.Degree = rounded(float64(whole.Edges) / float64(whole.Vertices))
+	l.Directed = true
 	l.Features, l.Classes = whole.FeatureColumns, max(1, whole.Classes)
 	return l
 }
@@ -401,14 +404,16 @@ func (l *likeness) graph() (*graph.Graph, error) {
 	inTurn := func(n int, different float32) []float32 {
 		all := make([]float32, n)
 		for k := 1; k < n; k++ {
-			if all[k] = all[k-1] + 1; all[k] == different {
+			all[k] = all[k-1] + 1
+			if all[k] == different {
 				all[k] = 0
 			}
 		}
 		return all
 	}
 	r := &g.Relations[0]
-	if r.EdgeColumns = l.EdgeColumns; l.EdgeColumns > 0 {
+	r.EdgeColumns = l.EdgeColumns
+	if l.EdgeColumns > 0 {
 		r.EdgeFeatures = inTurn(len(r.Sources)*l.EdgeColumns, 7)
 	}
 	switch {

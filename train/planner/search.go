@@ -55,7 +55,8 @@ func (s *search) countAll(ctx context.Context, grids []mesh.Mesh) error {
 		if err != nil && (!refusal.Is(err) || ctx.Err() != nil) {
 			return err
 		}
-		if s.refused[grid] = err; err != nil {
+		s.refused[grid] = err
+		if err != nil {
 			delete(s.counted, grid)
 			delete(s.found, grid)
 		}
@@ -138,7 +139,8 @@ func (s *search) ratesLike(ctx context.Context, grid mesh.Mesh, work float64,
 // onGraph plans meshes on the graph itself: first the one of partitions, whose halo then is that of the
 // counts, and then the fastest by counts.
 func (s *search) onGraph(ctx context.Context) error {
-	rest, planned := slices.Clone(s.all), 0
+	rest := slices.Clone(s.all)
+	planned := 0
 	for number := 0; len(rest) > 0; number++ {
 		slices.SortStableFunc(rest, func(a, b mesh.Mesh) int {
 			return cmp.Compare(s.expected(a, number), s.expected(b, number))

@@ -78,7 +78,8 @@ func ParseAnswers(words []string) ([]Answer, error) {
 // Check refuses answers that the table's columns do not give. It returns what the table is sorted by, for
 // rows of so many numbers.
 func (t *Table) Check(numbers int) (Key, error) {
-	what, given := t.what(), t.given()
+	what := t.what()
+	given := t.given()
 	for _, a := range t.Answers {
 		switch {
 		case a == Change && t.Before == nil:

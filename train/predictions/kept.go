@@ -45,7 +45,8 @@ func (k *Kept) Watch(rows worker.Rows) worker.Rows {
 	rows.Each = func(yield func([]float32) bool) {
 		at := 0
 		for batch := range each {
-			if k.write(at, batch); k.err != nil || !yield(batch) {
+			k.write(at, batch)
+			if k.err != nil || !yield(batch) {
 				return
 			}
 			at += len(batch) / rows.Columns

@@ -62,7 +62,8 @@ func (t *Table) keys(numbers int) (columns, classes []Key) {
 			of.Ascends = a == Probability || a == Margin
 			columns = append(columns, of)
 			if a == AllProbabilities {
-				if of.word = strconv.Itoa(k); t.Classes != nil {
+				of.word = strconv.Itoa(k)
+				if t.Classes != nil {
 					of.word = t.Classes[k]
 				}
 				classes = append(classes, of)

@@ -35,7 +35,8 @@ func writeParquet(to io.Writer, rows worker.Rows, t *Table) error {
 	row := make(parquet.Row, len(columns))
 	err := t.each(rows, func(fields []field) error {
 		for k, f := range fields {
-			v, defined := parquet.FloatValue(f.number), 0
+			v := parquet.FloatValue(f.number)
+			defined := 0
 			switch kind := columns[k].kind; {
 			case f.missing:
 				v = parquet.NullValue()

@@ -56,8 +56,9 @@ func look(path string) (*Listed, error) {
 	}
 	l := &Listed{Standing: s, Settings: s.options.Texts()}
 	if run := s.results; run != nil {
-		l.Results, l.EpochSeconds, l.Seconds = true, run.Summary.EpochSecondsMedian,
-			run.Finished.Sub(run.Started).Seconds()
+		l.Results = true
+		l.EpochSeconds = run.Summary.EpochSecondsMedian
+		l.Seconds = run.Finished.Sub(run.Started).Seconds()
 		l.TensorBytes = slices.Max(append(run.Summary.PeakTensorBytes, 0))
 		s.results = nil // whose losses of all epochs a long list would hold
 	}

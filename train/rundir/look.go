@@ -109,7 +109,8 @@ func lookState(dir string) (s State, err error) {
 	// killed as it ended: its record has the word
 	if _, err := os.Lstat(filepath.Join(dir, runFile)); err == nil {
 		if run, _, _, err := Read(dir); err == nil {
-			s.Status, s.Reason = run.status(), run.Reason
+			s.Status = run.status()
+			s.Reason = run.Reason
 		}
 	}
 	return s, nil

@@ -297,7 +297,8 @@ func makeNamed(base string) (*Dir, error) {
 			return &Dir{Path: path, created: true}, nil
 		}
 		if errors.Is(err, fs.ErrExist) {
-			path, err = fmt.Sprintf("%s-%d", base, n), nil
+			path = fmt.Sprintf("%s-%d", base, n)
+			err = nil
 		}
 	}
 	return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out",
@@ -534,8 +535,10 @@ func WriteVertices(path string, ids []int32) error {
 // Finish writes profile.json and run.json, once metrics, weights and predictions are on disk. It puts the
 // time and the directory into the run first.
 func (d *Dir) Finish(run *Run) error {
-	run.Finished, run.Summary.RunDir = time.Now(), d.Path
-	d.state.Status, d.state.Reason = run.status(), run.Reason
+	run.Finished = time.Now()
+	run.Summary.RunDir = d.Path
+	d.state.Status = run.status()
+	d.state.Reason = run.Reason
 	return d.each(d.metrics.Sync,
 		func() error { return d.writeProfile(run.Profile) },
 		func() error { return d.writeJSON(runFile, run) },

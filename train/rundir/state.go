@@ -104,7 +104,8 @@ func (d *Dir) writeState() error { return d.writeJSON(stateFile, d.state) }
 
 // Fail records why the run failed.
 func (d *Dir) Fail(reason error) error {
-	d.state.Status, d.state.Reason = Failed, reason.Error()
+	d.state.Status = Failed
+	d.state.Reason = reason.Error()
 	return d.writeState()
 }
 

@@ -42,7 +42,8 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 			continue
 		}
 		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if x *= float64(unit.size); err != nil || !(x == 0 || x >= 1 && x < math.MaxInt64) {
+		x *= float64(unit.size)
+		if err != nil || !(x == 0 || x >= 1 && x < math.MaxInt64) {
 			break
 		}
 		*b = Bytes(math.Round(x))

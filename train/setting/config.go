@@ -148,7 +148,8 @@ func parseYAML(text []byte) (*ast.File, error) {
 	for _, b := range text {
 		switch b {
 		case '\n', '\r':
-			if breaks++; breaks > maxLineBreaks {
+			breaks++
+			if breaks > maxLineBreaks {
 				return nil, fmt.Errorf("more than %d line breaks in a row; %s", maxLineBreaks, oneLineEach)
 			}
 		case ' ', '\t':
@@ -161,7 +162,8 @@ func parseYAML(text []byte) (*ast.File, error) {
 	for _, t := range tokens {
 		switch t.Type {
 		case token.SequenceStartType, token.MappingStartType, token.SequenceEntryType, token.MappingKeyType:
-			if collections++; collections > maxCollections {
+			collections++
+			if collections > maxCollections {
 				return nil, fmt.Errorf("line %d: more than %d lists and mappings; %s", t.Position.Line,
 					maxCollections, oneLineEach)
 			}

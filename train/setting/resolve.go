@@ -149,7 +149,8 @@ func (r *Resolved) SharesEdges() bool {
 // Holders returns for each place of the mesh, by its rank, the worker that holds it. Workers hold the same
 // slice of consecutive partitions, of about equally many.
 func (r *Resolved) Holders() []int {
-	holders, grid := make([]int, r.Mesh.Workers()), r.Mesh
+	holders := make([]int, r.Mesh.Workers())
+	grid := r.Mesh
 	grid.Partitions = r.Workers / (grid.Stages * grid.Slices)
 	for rank := range holders {
 		at := r.Mesh.Place(rank)

@@ -152,7 +152,8 @@ func withFields(table [][]Setting) (all []Setting) {
 	}
 	for group, list := range table {
 		for _, s := range list {
-			s.Group, s.field = Group(group), fields[s.Name]
+			s.Group = Group(group)
+			s.field = fields[s.Name]
 			if s.field == nil {
 				panic("Options has no field for the setting " + s.Name)
 			}

@@ -107,7 +107,8 @@ func (v *vertices) trained() *classes {
 // of all workers. All workers call it. A plan knows its own vertices' alone, and keeps the numbers of
 // vertices.
 func (c *classes) sumTerms() error {
-	sets, totals := c.parts(), make([]float64, 3)
+	sets := c.parts()
+	totals := make([]float64, 3)
 	for k, set := range sets {
 		for _, row := range set.ids {
 			totals[k] += c.terms(row)
@@ -140,7 +141,9 @@ func (c *classes) loss(logits *autograd.Var, of vertexSet) float64 {
 // hide returns the training rows whose labels an epoch does not show, in a plan all. All workers call it.
 func (c *classes) hide(epoch int) vertexSet {
 	room := c.hidden.WriteInt32s()
-	shows, set, total := c.input.Shows(epoch), c.train, []float64{0}
+	shows := c.input.Shows(epoch)
+	set := c.train
+	total := []float64{0}
 	c.Team.Host(func() {
 		n := 0
 		for _, row := range c.train.ids {

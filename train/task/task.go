@@ -156,7 +156,8 @@ var DefaultShares = Shares{85, 5, 10}
 // UnmarshalText implements encoding.TextUnmarshaler. It reads "85/5/10".
 func (s *Shares) UnmarshalText(text []byte) error {
 	var read Shares
-	fields, sum := strings.Split(string(text), "/"), 0.0
+	fields := strings.Split(string(text), "/")
+	sum := 0.0
 	for i := range read {
 		if len(fields) != len(read) {
 			break

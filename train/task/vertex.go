@@ -181,7 +181,8 @@ func (v *vertices) Measure(output *tensor.Matrix) (s metric.Scores, err error) {
 	predictions, free := v.target.predictions(output)
 	defer free()
 	for part, to := range []*float64{&s.Train, &s.Val, &s.Test} {
-		values, rows := predictions.ReadFloats(), v.parts()[part].ids
+		values := predictions.ReadFloats()
+		rows := v.parts()[part].ids
 		if len(values) == 0 { // as in a plan
 			rows = nil
 		}

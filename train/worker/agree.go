@@ -116,7 +116,8 @@ func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World
 
 // hash is a checksum of the parameters and buffers that all replicas hold; 0 in a plan.
 func (w *Worker) hash() float64 {
-	h, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
+	h := uint32(0)
+	table := crc32.MakeTable(crc32.Castagnoli)
 	w.Team.Host(func() {
 		for _, p := range w.Params.List {
 			if p.Rows == nil {

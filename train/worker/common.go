@@ -22,7 +22,8 @@ func (w *Worker) shareEdges() error {
 	if !w.SharesEdges() {
 		return nil
 	}
-	g, holders := &w.Groups, w.Holders()
+	g := &w.Groups
+	holders := w.Holders()
 	var near []int // of Slices
 	for slice := range g.Mesh.Slices {
 		at := g.Place
@@ -31,7 +32,8 @@ func (w *Worker) shareEdges() error {
 			near = append(near, slice)
 		}
 	}
-	common, mem := g.Slices.Group(near...), w.Team.Memory
+	common := g.Slices.Group(near...)
+	mem := w.Team.Memory
 	if len(near) == 1 {
 		return nil
 	}

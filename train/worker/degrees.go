@@ -10,7 +10,8 @@ import (
 // model, with self loops and duplicate edges as they are stored. All workers call it. In a plan they are
 // zeros.
 func (w *Worker) degrees() (d gnn.Degrees, err error) {
-	r, sums := &w.Share.Edges.Relations[0], make([]float64, 3)
+	r := &w.Share.Edges.Relations[0]
+	sums := make([]float64, 3)
 	count := func(degree int64) {
 		sums[0]++
 		sums[1] += float64(degree)

@@ -96,7 +96,8 @@ const profiledEpochs = 3
 
 // beginProfile profiles the epoch if it is one of the first, or the first that is evaluated.
 func (w *Worker) beginProfile(epoch int) {
-	p, profile := &w.profiled, w.Recorder.Profile()
+	p := &w.profiled
+	profile := w.Recorder.Profile()
 	p.epochs++
 	early, evaluates := p.epochs <= profiledEpochs, w.EvaluatesAfter(epoch) || epoch == w.Epochs
 	p.under = profile != nil && (early && evaluates || !p.evaluated && (early || evaluates))

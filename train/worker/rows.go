@@ -87,7 +87,8 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 		rows.Each = func(yield func([]float32) bool) {
 			for next < vertices && failed == nil {
 				var batch []float32
-				if batch, failed = pass(); failed != nil || !yield(batch) {
+				batch, failed = pass()
+				if failed != nil || !yield(batch) {
 					return
 				}
 			}

@@ -30,7 +30,8 @@ func (w *Worker) Stages() (all []Stage) {
 	if grid.Stages == 1 {
 		return nil
 	}
-	sum, costs := 0.0, gnn.Costs(w.Blocks, w.Share.Whole.Vertices, w.Share.Whole.Edges)
+	sum := 0.0
+	costs := gnn.Costs(w.Blocks, w.Share.Whole.Vertices, w.Share.Whole.Edges)
 	for s := range grid.Stages {
 		one := Stage{Blocks: cuts[s : s+2]}
 		for _, c := range costs[cuts[s]:cuts[s+1]] {

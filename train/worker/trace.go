@@ -52,7 +52,8 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	if !w.Recorder.Traces() {
 		return nil, nil
 	}
-	c, mine := w.Groups.World, trace.Worker{Name: w.name()}
+	c := w.Groups.World
+	mine := trace.Worker{Name: w.name()}
 	mine.Events, mine.Lost = w.Recorder.Events()
 	if w.Processes {
 		var err error

@@ -240,7 +240,8 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 	share *partition.Share,
 ) (w *Worker, e engine.Config, err error) {
 	team.Uncut, team.Storage = c.Savings.Uncut, c.Storage
-	world, team = world.Recorded(c.Recorder), recorded(team, c.Recorder)
+	world = world.Recorded(c.Recorder)
+	team = recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
 	if err := w.shareEdges(); err != nil {
 		return nil, e, err
@@ -367,7 +368,8 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 	defer w.Recorder.Stop()
 	whole := w.phase("training pass")
 	defer whole.End()
-	start, before := time.Now(), w.done()
+	start := time.Now()
+	before := w.done()
 	w.beginProfile(epoch)
 	if ends != nil {
 		w.read = &read{}
@@ -503,7 +505,8 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 		return Scores{metric.Unmeasured(), "the logits are not finite"}, nil
 	}
 	s.Scores, err = w.Task.Measure(output.Value())
-	if s.ValLoss = math.NaN(); w.Task.HasValidationLoss() {
+	s.ValLoss = math.NaN()
+	if w.Task.HasValidationLoss() {
 		s.ValLoss = sums[0]
 	}
 	return s, err
