@@ -114,7 +114,7 @@ func curve(t *testing.T, newTeam func(int, *tensor.Meter) *kernel.Team, s gnn.Sp
 	var curve strings.Builder
 	for epoch := range 3 {
 		tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: epoch})
-		logits := autograd.Float32(m.Forward(gnn.State{H: tape.Constant(x, p.Rows())}).Output())
+		logits := autograd.Float32(m.Forward(gnn.StateOf(tape.Constant(x, p.Rows()))).Output())
 		loss, grad := nn.LossGradient(logits, y, rows, vertices)
 		tape.Backward(autograd.Root{Var: logits, Grad: grad})
 		o.Step(1)
