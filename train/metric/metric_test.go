@@ -210,17 +210,17 @@ func TestChooseMetric(t *testing.T) {
 		{"auto", "macro-f1", one, "macro-f1"},
 		{"accuracy", "roc-auc", two, "accuracy"},
 		{"roc-auc", "", two, "roc-auc"},
-		{"precision", "", one, "metric precision: unknown"},
-		{"accuracy", "", several, "metric accuracy: "},
-		{"auto", "accuracy", several, "metric accuracy: "},
-		{"roc-auc", "", one, "metric roc-auc: the graph has 3 classes"},
+		{"precision", "", one, "--metric precision: unknown"},
+		{"accuracy", "", several, "--metric accuracy: "},
+		{"auto", "accuracy", several, "--metric accuracy: "},
+		{"roc-auc", "", one, "--metric roc-auc: the graph has 3 classes"},
 	} {
 		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
 		if err != nil {
 			got = err.Error()
 			assert.Refused(t, err, "")
 		}
-		refused := err != nil && strings.HasPrefix(c.want, "metric ") && strings.HasPrefix(got, c.want)
+		refused := err != nil && strings.HasPrefix(c.want, "--metric ") && strings.HasPrefix(got, c.want)
 		if got != c.want && !refused {
 			t.Errorf("asked for %s of a graph that names %q: %q, want %q", c.asked, c.named, got, c.want)
 		}

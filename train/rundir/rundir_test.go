@@ -398,27 +398,6 @@ func TestReadRunRefusesDamage(t *testing.T) {
 	}
 }
 
-// TestRunUnderOldNames: a run whose settings had other names is read.
-func TestRunUnderOldNames(t *testing.T) {
-	dir := t.TempDir()
-	for file, text := range map[string]string{
-		"run.json": `{"format":1}`,
-		"run.yaml": "model: rgcn\nblocks: 4\nembed: 3\nembedding: 5\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666))
-	}
-	want := train.Defaults()
-	want.Model, want.NumBlocks, want.NodeEmbedding, want.OutFeatures = "rgcn", 4, 3, 5
-	_, o, _, err := Read(dir)
-	if diff := cmp.Diff(want, o); err != nil || diff != "" {
-		t.Error(err, diff)
-	}
-	o.OutFeatures = 0 // of another task
-	if r, err := o.Resolve(); err != nil || r.NumBlocks != 4 || r.NodeEmbedding != 3 {
-		t.Errorf("%v: another model", err)
-	}
-}
-
 func TestSummaryKeepsItsOrder(t *testing.T) {
 	text, err := json.Marshal(Summary{})
 	require.NoError(t, err)
