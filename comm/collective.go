@@ -13,7 +13,8 @@ import (
 // ranks. So it has the same bits on every rank and on every transport.
 func (c *Comm) SumDoubles(k Kind, values []float64) error { return sum(c, k, values) }
 
-// SumFloats is SumDoubles for single precision: each element is summed in double precision and rounded once.
+// SumFloats replaces each element by its sum over the ranks: added up in double precision, in the order of
+// the ranks, and rounded once.
 func (c *Comm) SumFloats(k Kind, values []float32) error { return sum(c, k, values) }
 
 // SumBlock is the number of bytes that a sum works on at a time: it bounds the memory for other ranks' terms.
@@ -90,7 +91,7 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	return c.exchange(k, send, receive, "an all-to-all")
 }
 
-// AllToAllOf is AllToAll for lists of numbers.
+// AllToAllOf sends the numbers send[r] to rank r, and receives receive[r] from it, for every rank r.
 func AllToAllOf[T int32 | float32](c *Comm, k Kind, send, receive [][]T) error {
 	bytes := func(lists [][]T) (all [][]byte) {
 		for _, list := range lists {
@@ -134,7 +135,7 @@ func (c *Comm) keep(to, from []byte, within string) error {
 	return nil
 }
 
-// exchange is AllToAll without the own entry.
+// exchange sends send[r] to each other rank r, and receives receive[r] from it. The own entry is not copied.
 func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 	n := c.Size()
 	receives, sends := make([]*Pending, 0, n), make([]*Pending, 0, n)

@@ -161,7 +161,8 @@ func (c *Comm) Await(f func()) {
 	f()
 }
 
-// Signalled waits for a signal of work beside, as Await does. came is false if there is none any more.
+// Signalled waits for a signal of work beside, which counts as a wait. came is false if there is none any
+// more.
 func (c *Comm) Signalled(by <-chan struct{}) (came bool) {
 	c.Await(func() { _, came = <-by })
 	return came

@@ -139,8 +139,9 @@ func (t *Meter) Shares() bool { return t.sharing != nil }
 // Writes reports whether this worker writes the elements of matrices of NewCommon.
 func (t *Meter) Writes() bool { return t.sharing == nil || !t.sharing.others }
 
-// NewCommon is NewElement for a matrix that all workers of Share make, in the same order. It lives until
-// Close: Release does nothing.
+// NewCommon makes a matrix that the workers which Share a Common have once. All of them make the same
+// matrices, in the same order. A Meter that does not share makes one of its own. A matrix in common lives
+// until Close: Release does nothing.
 func (t *Meter) NewCommon(kind Kind, element Element, rows, cols int) *Matrix {
 	s := t.sharing
 	if s == nil {

@@ -1,6 +1,13 @@
 // Package tensor holds matrices outside Go's heap. Their memory comes from the operating system and is given
 // back explicitly, so that a worker's peak is what the algorithm needs and not what a garbage collector left
 // over. Every byte is charged to a Meter by what it is for.
+//
+// A Meter of a plan makes matrices without elements: it charges their bytes, and touches no memory. A Meter
+// with a limit (Offload) moves matrices to a Disk when others need their memory, and back when they are used.
+//
+// Reading order: matrix.go, and meter.go, which makes matrices. memory.go asks the operating system. idle.go
+// and spare.go use released memory again. offload.go says which matrices leave for the disk, rest.go moves
+// them, and gather.go reads single rows there. common.go is memory that several workers of a machine map.
 package tensor
 
 import (

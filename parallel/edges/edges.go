@@ -21,7 +21,7 @@ type Edges struct {
 	IDs  *tensor.Matrix // Int32, 1 × Rows: vertices in the original graph; nil: the row numbers
 	// Sources counts the local rows of the sources' vertex type. It equals Rows if both ends are of one type.
 	Sources   int
-	SourceIDs *tensor.Matrix // Int32, 1 × Sources: as IDs, of the sources
+	SourceIDs *tensor.Matrix // Int32, 1 × Sources: vertices of the sources in the original graph
 	// Blocks holds the edges among local rows first, then those from other workers' rows in the order of the
 	// halo exchange.
 	Blocks  []*Block
@@ -243,10 +243,10 @@ func (e *Edges) written(common *comm.Comm) error {
 	return nil
 }
 
-// Among is New for a worker that itself holds the rows of all sources. r numbers the sources: first the rows
-// of r itself, then others more rows. ids are the vertices of the rows of r. Among also returns which of the
-// other rows are sources, ascending, in the order of the remote blocks. The IDs of remote blocks are
-// undefined.
+// Among makes the edges of a worker that itself holds the rows of all sources. r numbers the sources: first
+// the rows of r itself, then others more rows. ids are the vertices of the rows of r. Among also returns
+// which of the other rows are sources, ascending, in the order of the remote blocks. The IDs of remote blocks
+// are undefined.
 func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix,
 	o Others,
 ) (e *Edges, sources []int32) {

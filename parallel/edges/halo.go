@@ -199,7 +199,7 @@ func (o Operator) Unpack(team *kernel.Team, dx *tensor.Matrix, m *Message, g, sc
 	}
 }
 
-// UnpackSums is the transpose of PackSums, as Unpack.
+// UnpackSums is the transpose of PackSums: it adds to dx what the gradients g of the sums contribute.
 func (o Operator) UnpackSums(team *kernel.Team, dx *tensor.Matrix, m *Message, g, scratch *tensor.Matrix) {
 	b := m.Sums
 	if b.Targets == nil {

@@ -34,7 +34,8 @@ func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 	compare(t, m, axis, roundedOnce, methods)
 }
 
-// PartialSums is Propagators for an axis whose messages may hold partial sums, which are rounded, too.
+// PartialSums tests an axis whose messages may hold partial sums. Sums in bfloat16 may then be rounded more
+// than once, and are not checked.
 func PartialSums(t *testing.T, m mesh.Mesh, axis Axis) {
 	compare(t, m, axis, func(testing.TB, string, []float64, []float64) {}, nil)
 }
@@ -42,7 +43,7 @@ func PartialSums(t *testing.T, m mesh.Mesh, axis Axis) {
 // sumCheck compares sums with the exact ones.
 type sumCheck func(t testing.TB, what string, got, want []float64)
 
-// compare is Propagators. rounded checks a sum in bfloat16.
+// compare compares each method of an axis with double precision. rounded checks a sum in bfloat16.
 func compare(t *testing.T, m mesh.Mesh, axis Axis, rounded sumCheck, methods []string) {
 	both := []gnn.Along{Stored, Reversed}
 	for _, c := range []struct {

@@ -1,8 +1,9 @@
-// Package paralleltest is what every engine must do, and what its tests need. propagators.go compares an
-// axis's Propagators with the layers of layers.go, whose results exact.go computes in double precision. In
-// its tests, runs_test.go compares whole runs with one worker, definition_test.go is the training pass of a
-// pipeline, and that with a late halo, by their definitions, and chunklayers_test.go compares the Propagators
-// of chunks with each layer's definition.
+// Package paralleltest tests what every engine must do. propagators.go compares an axis's Propagators with
+// the layers of layers.go, whose results exact.go computes in double precision.
+//
+// Among the package's own tests, runs_test.go compares whole runs with one worker. definition_test.go
+// computes the training pass of a pipeline, and that with a late halo, by their definitions.
+// chunklayers_test.go compares the Propagators of chunks with each layer's definition.
 package paralleltest
 
 import (
@@ -62,7 +63,7 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 	}
 }
 
-// Outcomes is Run for workers of which some may panic. It returns what each worker panicked with, or nil.
+// Outcomes runs workers of which some may panic. It returns what each worker panicked with, or nil.
 // After its end nothing may use a worker's memory.
 func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 	t.Helper()

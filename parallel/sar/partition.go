@@ -87,9 +87,9 @@ type Some struct {
 	Into [][]int32
 }
 
-// NewSome is New for some rows of a share, and for the forward pass alone. Edges are read at their first use,
-// by all workers in the same order. The reverse direction of a relation reads the share's Out, even with one
-// partition.
+// NewSome makes the Partition of some rows of a share, for the forward pass alone. Edges are read at their
+// first use, by all workers in the same order. The reverse direction of a relation reads the share's Out,
+// even with one partition.
 func NewSome(e axis.Env, some Some, costs *order.Costs, o axis.Options) *Partition {
 	return ofShare(e, &some, costs, o)
 }
@@ -211,12 +211,13 @@ func (p *Partition) Count(path string, e *edges.Edges, columns int) {
 // the same edges in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) { return p.edgesOf(a, edges.HaloRows) }
 
-// EdgesOn is Edges for a pass on a tape: in training, those that its epoch keeps.
+// EdgesOn returns the edges for a pass on a tape. With DropEdge, in training, they are those that the epoch
+// keeps.
 func (p *Partition) EdgesOn(t *autograd.Tape, a gnn.Along) (*edges.Edges, error) {
 	return p.edgesOn(t, a, edges.HaloRows)
 }
 
-// edgesOn is EdgesOn, with what travels between partitions.
+// edgesOn returns the edges for a pass on a tape, where h travels between partitions.
 func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	e, err := p.edgesOf(a, h)
 	if err != nil || !t.Training || p.options.DropEdge == 0 {
@@ -229,7 +230,7 @@ func (p *Partition) edgesOn(t *autograd.Tape, a gnn.Along, h edges.Halo) (*edges
 		nil
 }
 
-// edgesOf is Edges, with what travels between partitions.
+// edgesOf returns the edges of a relation in a direction, where h travels between partitions.
 func (p *Partition) edgesOf(a gnn.Along, h edges.Halo) (*edges.Edges, error) {
 	key := edgesKey{a, h}
 	if e, made := p.made[key]; made {

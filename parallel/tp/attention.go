@@ -73,7 +73,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	return z
 }
 
-// attendHeads is Attend with slices of whole heads.
+// attendHeads computes attention where each slice has whole heads: its scores need all columns of a head.
 func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width := a.Source.Cols() / a.Heads
 	heads := p.cut(a.Heads)

@@ -80,7 +80,7 @@ func assignOwners(rows, workers, chunks int, sources func(chunk int, visit func(
 	return lists
 }
 
-// Places returns the rows of a vertex type that a slice of a partition owns, ascending, as Axis.Places.
+// Places returns the rows of a vertex type that a slice of a partition owns, ascending.
 func Places(s *partition.Share, kind, slices, slice int) []int32 {
 	return ownersOf(&s.Edges, kind, slices)[slice]
 }

@@ -1,4 +1,11 @@
-// Package turns is for workers that hold several partitions of a graph, which take turns (comm.Host).
+// Package turns is for a worker that holds several partitions of a graph. Each is a rank of its own
+// (comm.Host). The ranks take turns: one computes at a time, with all threads of the worker, until it waits
+// for something that has not happened. Then the lowest rank is next whose wait is over. As all ranks wait at
+// the same places of an epoch, the order of turns is the same in every run.
+//
+// A message to a rank that has no turn is kept by a Spool until its receiver takes it. With Offload the
+// worker has a memory limit: matrices that the rank at work does not use, and large messages, then rest on
+// disk (package tensor).
 package turns
 
 import (

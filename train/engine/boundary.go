@@ -39,7 +39,8 @@ func (p *Pipeline) record(c *pass, t *autograd.Tape) gnn.State {
 	return c.out
 }
 
-// inFloat32 returns the output of a model, as State.Output, and drops the rest of the state.
+// inFloat32 returns the output of a model, the rows of some vertex types, in Float32. It drops the rest of
+// the state.
 func inFloat32(out gnn.State, kinds ...int) *autograd.Var {
 	stored := autograd.Dense(out.Output(kinds...))
 	z := autograd.Float32(stored)

@@ -1,6 +1,10 @@
 // Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact
-// inference. It is the only package that runs tapes for that. The training loop knows neither tapes nor
-// edges.
+// inference. It is the only package that runs the model on a tape, forward and backward. The training loop
+// knows neither tapes nor edges.
+//
+// There are two engines. A Whole holds all layers, for a partition or a slice of it. A Pipeline holds the
+// layers of a stage, which the chunks of the graph pass one after the other. New chooses by the mesh. An MFG
+// infers some vertices, and does not train.
 package engine
 
 import (
@@ -86,7 +90,7 @@ type Config struct {
 	Trace *trace.Track
 	// OnLayer is told of each layer before work of it is done, and of trace.NoLayer after it. It may be nil.
 	OnLayer func(layer int, part trace.Part)
-	// Degrees are gnn.Env's.
+	// Degrees are those along the direction in which the model aggregates, for blocks that read them.
 	Degrees gnn.Degrees
 	// Stage has the options of the pipeline axis.
 	Stage StageOptions

@@ -18,7 +18,7 @@ type Whole struct {
 	features []*features // by vertex type
 	params   *nn.Params
 	model    gnn.Model
-	vertices []int32 // as Vertices
+	vertices []int32 // of the result, by their original ids, ascending; nil: all
 	reducer  *reducer
 }
 

@@ -1,5 +1,8 @@
-// Package worker is one worker of a run: its engine, parameters, task and totals. It runs single epochs; the
-// course of a run is package train's.
+// Package worker is one worker of a run: the engine that computes the model, its parameters and optimizer,
+// the task that is learned, and what the worker counts of memory, messages and time.
+//
+// A Worker trains one epoch, evaluates, predicts, and lists what a checkpoint holds of it. Package train
+// calls it: it decides how many epochs there are, which one is the best, and when a checkpoint is written.
 package worker
 
 import (
@@ -39,7 +42,7 @@ type Config struct {
 	OwnLoss nn.LossFunc
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Passing is the graph of the message-passing edges, as of task.Kind. nil is all edges.
+	// Passing is the graph of the message-passing edges of the task. nil is all edges.
 	Passing *partition.Subgraph
 	// ChunkOf is the chunk of each vertex, in the order of the partitions, if the mesh has several stages.
 	ChunkOf []int32
@@ -49,36 +52,37 @@ type Config struct {
 	// Machines has the number of each worker's machine. nil: goroutines are on one, and processes each on its
 	// own, as far as is known.
 	Machines []int
-	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
+	// Vertices are the vertices of the first type to infer, each once, in any order. nil is all.
 	Vertices []int32
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
 	Loaded  *engine.Loaded
 	Savings Savings
-	// Standard is how features are standardised, as engine.Config. nil: by the means and deviations of the
-	// graph's own, where the settings ask for it.
+	// Standard standardises the columns of dense features, by the number of the vertex type. nil: by the
+	// means and deviations of the graph, where the settings ask for it.
 	Standard []*engine.Standard
-	// Started are the means and deviations of weights to start from, as Standard: nil, and a nil entry, stand
-	// for those of the graph.
+	// Started are the means and deviations that came with weights to start from, by vertex type. nil, and a
+	// nil entry, stand for those of the graph.
 	Started []*engine.Standard
 	// Fetches are what a plan knows of the rows that workers fetch, from task.Fetches. nil: a run.
 	Fetches *links.Fetches
-	// WorstOrder is engine.Config's.
+	// WorstOrder has a plan of a pipeline take as much memory as any order of the chunks takes.
 	WorstOrder bool
-	// LargerBy is a plan's, axis.Env's.
+	// LargerBy is how many times larger the graph is than the one that a plan takes in its place; 0: as
+	// large.
 	LargerBy float64
 	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
 	// Explain is called for each module of the model with what it does. It may be nil.
 	Explain func(module, what string)
-	// OnLayer is engine.Config's.
+	// OnLayer is told of each layer before work of it is done, and of trace.NoLayer after it. It may be nil.
 	OnLayer func(layer int, part trace.Part)
 }
 
 // Savings are what a worker does to take less memory, at the price of time. The results have the same bits.
 // Workers may differ in it.
 type Savings struct {
-	Uncut     bool // products without tiles, as kernel.Team.Uncut
-	Recompute bool // values computed again, as engine.Config.Recompute
+	Uncut     bool // products are not cut into tiles (kernel.Team.Uncut)
+	Recompute bool // the backward pass computes values again (engine.Config.Recompute)
 }
 
 // Worker is one worker of a run. All workers call its methods together.
