@@ -59,7 +59,7 @@ type Options struct {
 
 // Env is what an axis knows of its worker.
 type Env struct {
-	Team   *kernel.Team // that only plans: Groups are of comm.Plan
+	Team   *kernel.Team // if it only plans, Groups are of comm.Plan
 	Groups mesh.Groups
 	Share  *partition.Share // of the worker's partition
 	// Epochs is the number of epochs of the run, which a WireSchedule divides.
@@ -85,7 +85,8 @@ type Env struct {
 	Redistributed func(path string, bytes int64)
 }
 
-// Costs makes the worker's table of what each order of work costs. moved is that of order.NewCosts.
+// Costs makes the worker's table of what each order of work costs. moved returns the bytes that
+// all workers send to redistribute so many columns; nil: nothing is redistributed.
 func (e *Env) Costs(o *Options, moved func(columns int) int64) *order.Costs {
 	return order.NewCosts(order.Options{Choice: o.order(), Explain: e.Explain}, moved)
 }

@@ -116,8 +116,9 @@ type Source struct {
 	SourceIDs *tensor.Matrix
 	held      bool // this worker itself holds the rows of all sources
 	// Halo says what travels between partitions. Unless it is HaloRows, Back has the same edges by their
-	// sources: a row for each local row of the sources' type, with the positions of destinations, which
-	// BackStarts counts as Starts. An aggregation must then be linear.
+	// sources: a row for each local row of the sources' type, with the positions of destinations, which are
+	// counted over the partitions: those of partition q begin at BackStarts[q]. An aggregation must then be
+	// linear.
 	Halo       Halo
 	Back       *graph.Relation
 	BackStarts []int

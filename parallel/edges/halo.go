@@ -95,7 +95,7 @@ func count(list []bool) (n int) {
 // outgoing is what travels from this worker's partition to another.
 type outgoing struct {
 	rows []int32  // the rows that travel, ascending
-	sums []*Block // the partial sums of each message, as Message.Sums
+	sums []*Block // the partial sums of each message; nil: it has none
 }
 
 // cutFrom returns what travels along the span's edges, from the rows of partition q into the own rows; nil if

@@ -132,13 +132,14 @@ func (f Form) DecodeInto(team *kernel.Team, to []*tensor.Matrix, message *tensor
 	}
 }
 
-// Encode makes a part of a message of the listed rows of x, as kernel.Team.Encode.
+// Encode writes the listed rows of x into a part of a message, in the format of the columns. d keys the
+// random rounding.
 func (c Columns) Encode(team *kernel.Team, part, x, rows *tensor.Matrix, d kernel.Draws) {
 	team.Encode(c.Format, part, x, rows, c.Sent, d)
 }
 
-// Decode makes the listed rows of z of a part of a message, or adds it, as kernel.Team.Decode. What is to
-// replace z, and has not all columns, leaves zeros elsewhere in z.
+// Decode writes a part of a message into the listed rows of z, or adds it to them. What is to replace z, and
+// has not all columns, leaves zeros elsewhere in z.
 func (c Columns) Decode(team *kernel.Team, z, part, rows *tensor.Matrix, to kernel.Output) {
 	if c.Sent != nil && to == kernel.Replace {
 		team.Zero(z)

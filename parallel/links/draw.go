@@ -200,7 +200,7 @@ func divided(s *partition.Share) (relations []int) {
 	return relations
 }
 
-// asked returns the relations of Draw.Relations.
+// asked returns the numbers of the relations that Draw.Relations names.
 func (d *Draw) asked(s *partition.Share) (relations []int, err error) {
 	setting, all := "--link-relation", s.Edges.Relations
 	var names []string

@@ -90,7 +90,8 @@ func (w *window) next() *fetch {
 	return &w.fetches[w.fetched]
 }
 
-// rounds is that of Edges, or that of a plan which knows the windows of all workers.
+// rounds returns how many windows a pass over a part has. A plan that knows the windows of all workers counts
+// these.
 func (w *window) rounds(part Part, each int) int {
 	if w.known {
 		return len(w.fetches)

@@ -53,7 +53,7 @@ type Exchanger interface {
 	// rows to the workers that need them, and each visit has the rows of its block's sources. If t.Grads is
 	// set, each visit fills in gradients of these rows, which Exchange sends to their owner; it adds the
 	// gradients that it receives for local rows to t.Grads, which a visit must not touch. A failure ends the
-	// pass as exchange.Must does.
+	// pass by a panic with an exchange.Failure.
 	Exchange(c *Call, t Transfer, yield func(Visit) bool)
 }
 

@@ -79,7 +79,7 @@ type Config struct {
 	// Training says that gradients are needed.
 	Training bool
 	// Recompute computes values again in the backward pass instead of keeping them: with one stage those
-	// between aggregations, as autograd.Tape.Recompute; in a pipeline a chunk's whole forward pass. The bits
+	// between aggregations (autograd.Tape.Recompute); in a pipeline a chunk's whole forward pass. The bits
 	// are the same. Workers may differ in it.
 	Recompute bool
 	// WorstOrder has a pipeline's training pass take as much memory as any order of the chunks takes, for a

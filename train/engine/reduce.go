@@ -55,7 +55,8 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 }
 
 // Beside runs a training pass, and the sums beside it. The pass's tapes share the ledger, which is nil if
-// nothing is summed. Beside returns when all is summed, and fails as exchange.Beside does.
+// nothing is summed. Beside returns when all is summed. If the pass or a sum fails, it aborts the connection
+// of the workers.
 func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	// Ranks that take turns sum in the memory of their matrices, where a plan has none
 	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
