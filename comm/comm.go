@@ -8,6 +8,13 @@
 //
 // A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller
 // may release what it holds. There is no recovery from an error: the worker ends, and so does the run.
+//
+// A worker may hold several ranks, which take turns (Host). A rank of a plan sends nothing, and counts what
+// it would send (Plan).
+//
+// Reading order: comm.go, pending.go (messages), collective.go, and setup.go (collectives before the first
+// epoch). group.go makes groups of ranks. host.go keeps the messages between the ranks of a worker, turns.go
+// has the order of their turns, and link.go carries the messages of all its ranks to another worker.
 package comm
 
 import (

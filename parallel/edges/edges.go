@@ -1,6 +1,10 @@
 // Package edges has the edges of one worker, as sparse matrices: the edges into its rows, in blocks by the
 // worker that holds their sources. It also has the lists of local rows that other workers need, in-degrees,
 // self loops, and the normalized adjacency matrices of linear aggregations (sum, mean, GCN).
+//
+// Reading order: edges.go has the types. build.go cuts the edges into blocks, one for each message that is
+// received. connect.go tells the other workers which rows to send. operator.go multiplies by the matrix of a
+// linear aggregation. halo.go and cover.go decide where partial sums travel in place of rows.
 package edges
 
 import (

@@ -5,8 +5,10 @@
 // aggregates along message-passing edges: those that train, their reverse edges, and relations without
 // supervision edges.
 //
-// An edge belongs to the worker of its target. Random draws are functions of the seed, the epoch and the
-// edge. So they are the same for any number of workers.
+// An edge belongs to the worker of its target. A worker goes through its edges in windows, which bound the
+// embeddings of other workers that it holds at a time: it asks their workers for them, computes scores, and
+// sends their gradients back. Random draws are functions of the seed, the epoch and the edge. So they are the
+// same for any number of workers.
 package links
 
 import (
