@@ -19,17 +19,17 @@
 // ("add what comes": the gradients that other workers send for rows of p.) A single worker has no remote
 // blocks.
 //
-// With Halo the sources of a remote block of a linear aggregation may be partial sums, which their
-// worker makes with the other end's edges. Nothing changes here, as each is a row of x_b to this worker.
+// With edges.HaloCover some rows of x_b are partial sums. The worker that sends them adds up its rows along
+// the edges into one row of the receiver. To the receiver a partial sum is a row like others, with one edge.
 //
-// With HaloDelay remote rows are those that other workers sent in the epoch before, and their gradients
-// come an epoch late.
+// With HaloDelay x_b are the rows that other workers sent in the epoch before, and gradients come an epoch
+// late.
 //
-// Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that
-// it calls, and wire.go sends and receives its messages; turns.go makes those between partitions of one
-// worker; delay.go sends them an epoch late, by the mailboxes of mailbox.go. propagator.go implements
-// gnn.Propagator. attention.go computes attention on one block, and scoring.go its four kinds of scores;
-// message.go and batch.go compute message functions.
+// Reading order: sar.go has this algorithm for sums, maxima and attention. partition.go makes a Partition of
+// what the worker holds, and propagator.go implements gnn.Propagator. halo.go has the halo exchange. wire.go
+// sends its messages, turns.go reads rows of partitions of the same worker, and delay.go sends messages an
+// epoch late, by the mailboxes of mailbox.go. attention.go computes attention on one block, and scoring.go
+// its four kinds of scores. message.go and batch.go compute message functions.
 package sar
 
 import (
