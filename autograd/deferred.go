@@ -57,7 +57,7 @@ func (v *Var) memory() *tensor.Matrix {
 	}
 	m := v.value
 	v.value = nil
-	m.Thaw()
+	m.SetWritable()
 	return m
 }
 

@@ -209,11 +209,11 @@ func (t *Tape) Record(op Op) *Var {
 	}
 	for _, k := range op.Keeps {
 		k.kept++
-		k.value.Freeze()
+		k.value.SetReadOnly()
 	}
 	if op.KeepsResult {
 		v.kept++
-		v.value.Freeze()
+		v.value.SetReadOnly()
 	}
 	if t.Ledger != nil {
 		t.Ledger.expect(op.Inputs)
@@ -552,7 +552,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 		return v.tape.NewLike(v, v.Rows(), v.Cols()), false
 	}
 	m, v.value = v.value, nil
-	m.Thaw()
+	m.SetWritable()
 	return m, true
 }
 

@@ -150,7 +150,7 @@ func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
 		}
 	}
 	if n > 1 && k != Setup { // in set-up ranks may do different things
-		c.Meet()
+		c.LocalBarrier()
 		defer c.KeepTurn()()
 	}
 	if err := waitAll(receives); err != nil {

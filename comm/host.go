@@ -93,7 +93,7 @@ func newHost(holders []int, me int, s Spool) *Host {
 	for rank, worker := range holders {
 		if worker == me {
 			h.members = append(h.members, &member{
-				Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, offers: map[int]*[2]any{},
+				Host: h, rank: rank, met: map[int]int{}, published: map[int]any{}, exposed: map[int]*[2]any{},
 			})
 		}
 	}
@@ -102,8 +102,8 @@ func newHost(holders []int, me int, s Spool) *Host {
 }
 
 // Queued bounds, after a plan, the memory of messages to and from other workers while they wait: of all, of
-// those that stay, and of those that may rest. They are those between two calls of Meet and those before the
-// next one, as a link may be slow and other workers may be ahead. A plan does not put them there.
+// those that stay, and of those that may rest. They are those between two calls of LocalBarrier and those
+// before the next one, as a link may be slow and other workers may be ahead. A plan does not put them there.
 func (h *Host) Queued() (all, stay, rest int64) {
 	for _, m := range h.members {
 		for _, v := range []*volume{&m.went, &m.came} {
@@ -172,7 +172,7 @@ type volume struct {
 	largest         int64 // of one that may rest
 }
 
-// between counts memory between two calls of Meet.
+// between counts memory between two calls of LocalBarrier.
 type between struct{ since, most int64 }
 
 func (v *volume) add(memory int64, rests bool) {
@@ -234,12 +234,12 @@ type member struct {
 	went volume      // in a plan, to other workers
 	// in a plan, messages are under way that Bound counts
 	apart bool
-	met   map[int]int // the number of its calls of Meet, by the tags of the group
+	met   map[int]int // the number of its calls of LocalBarrier, by the tags of the group
 	held  int         // it keeps its turn while it waits
 	last  bool        // it has ended
 
 	published map[int]any     // the values of Publish, by the tags of the group
-	offers    map[int]*[2]any // those of Offer, by the tags of the group and the parity of met
+	exposed   map[int]*[2]any // those of Expose, by the tags of the group and the parity of met
 }
 
 func (m *member) Rank() int { return m.rank }

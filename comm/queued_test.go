@@ -11,7 +11,7 @@ func TestQueued(t *testing.T) {
 	c.Begin()
 	defer c.End()
 	for _, bytes := range []int{5, 8, 3} {
-		c.Meet()
+		c.LocalBarrier()
 		for range 2 {
 			c.Send(Halo, make([]byte, bytes), 1)
 		}

@@ -7,7 +7,8 @@ import (
 
 // Ranks of one worker take turns. The rank at work keeps its turn until it waits for something that has not
 // happened. Of the ranks whose waits are over the lowest is next. Within an epoch all ranks wait at the same
-// places (Meet), so that the order of their turns, and the memory that they take, is the same in every run.
+// places (LocalBarrier), so that the order of their turns, and the memory that they take, is the same in
+// every run.
 
 // Begin waits for the rank's first turn. A rank of a Host calls it before any other work, and End at last.
 // For another rank both do nothing.
@@ -33,10 +34,10 @@ func (c *Comm) End() {
 // TakesTurns reports whether the rank shares its worker with others.
 func (c *Comm) TakesTurns() bool { return c.member() != nil }
 
-// Meet waits until all ranks of the group that the worker holds have called it as often. Messages that they
-// have sent to each other before are there then. For a rank that has its worker for itself, Meet does
-// nothing.
-func (c *Comm) Meet() {
+// LocalBarrier waits until all ranks of the group that the worker holds have called it as often. Messages
+// that they have sent to each other before are there then. For a rank that has its worker for itself,
+// LocalBarrier does nothing.
+func (c *Comm) LocalBarrier() {
 	m := c.member()
 	if m == nil {
 		return
@@ -57,8 +58,8 @@ func (c *Comm) Meet() {
 	})
 }
 
-// Publish lets the nearby ranks of the group see a value, by Published, from the next Meet on. They use it
-// in their turns. For a rank that has its worker for itself, Publish does nothing.
+// Publish lets the nearby ranks of the group see a value, by Published, from the next LocalBarrier on. They
+// use it in their turns. For a rank that has its worker for itself, Publish does nothing.
 func (c *Comm) Publish(value any) {
 	if m := c.member(); m != nil {
 		m.mu.Lock()
@@ -86,29 +87,29 @@ func (h *Host) memberOf(rank int) *member {
 	return h.members[slices.IndexFunc(h.members, func(m *member) bool { return m.rank == rank })]
 }
 
-// Offer lets the nearby ranks of the group see a value, by Offered, between the next Meet and the one after
-// it. They use it in their turns.
-func (c *Comm) Offer(value any) {
+// Expose lets the nearby ranks of the group see a value, by Exposed, between the next LocalBarrier and the
+// one after it. They use it in their turns.
+func (c *Comm) Expose(value any) {
 	m := c.member()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.offers[c.tags] == nil {
-		m.offers[c.tags] = &[2]any{}
+	if m.exposed[c.tags] == nil {
+		m.exposed[c.tags] = &[2]any{}
 	}
-	m.offers[c.tags][(m.met[c.tags]+1)%2] = value
+	m.exposed[c.tags][(m.met[c.tags]+1)%2] = value
 }
 
-// Offered returns what a nearby rank of the group offered before the last Meet.
-func (c *Comm) Offered(rank int) any {
+// Exposed returns what a nearby rank of the group exposed before the last LocalBarrier.
+func (c *Comm) Exposed(rank int) any {
 	m := c.member()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.memberOf(c.ranks[rank]).offers[c.tags][m.met[c.tags]%2]
+	return m.memberOf(c.ranks[rank]).exposed[c.tags][m.met[c.tags]%2]
 }
 
-// KeepTurn lets the rank keep its turn while it waits, until release is called. Between a Meet and the next
-// one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will before they
-// hold their turns. So nobody waits for ever.
+// KeepTurn lets the rank keep its turn while it waits, until release is called. Between a LocalBarrier and
+// the next one it waits for ranks of other workers alone. All ranks have sent what it waits for, or will
+// before they hold their turns. So nobody waits for ever.
 func (c *Comm) KeepTurn() (release func()) {
 	m := c.member()
 	if m == nil {

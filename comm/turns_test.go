@@ -67,7 +67,7 @@ func TestShared(t *testing.T) {
 			g := c.Group(0, 1, 2)
 			c.Publish("of another group")
 			g.Publish(rank)
-			g.Meet()
+			g.LocalBarrier()
 			if g.Nearby(rank) || !g.Nearby(1-rank) || g.Nearby(2) {
 				seen <- "wrong neighbours"
 				return
@@ -80,8 +80,9 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestOffered: a rank sees what the others offered before the last Meet, also when these offer more already.
-func TestOffered(t *testing.T) {
+// TestExposed: a rank sees what the others exposed before the last LocalBarrier, also when these expose more
+// already.
+func TestExposed(t *testing.T) {
 	h := PlanHost(0, []int{0, 0, 0}, doubled{})
 	var wrong atomic.Int32
 	var all sync.WaitGroup
@@ -91,10 +92,10 @@ func TestOffered(t *testing.T) {
 			c.Begin()
 			defer c.End()
 			for round := range 5 {
-				c.Offer([2]int{rank, round})
-				c.Meet()
+				c.Expose([2]int{rank, round})
+				c.LocalBarrier()
 				for other := range 3 {
-					if c.Nearby(other) && c.Offered(other) != [2]int{other, round} {
+					if c.Nearby(other) && c.Exposed(other) != [2]int{other, round} {
 						wrong.Add(1)
 					}
 				}
@@ -103,7 +104,7 @@ func TestOffered(t *testing.T) {
 	}
 	all.Wait()
 	if wrong.Load() > 0 {
-		t.Errorf("%d offers are others than those of the round", wrong.Load())
+		t.Errorf("%d exposed are others than those of the round", wrong.Load())
 	}
 }
 

@@ -85,7 +85,7 @@ func (o *Optimizer) Step(factor float64) {
 		o.update(p, o.state[i], rate, clip)
 		for _, m := range o.state[i] {
 			if m != nil {
-				m.Unused()
+				m.DontNeed()
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func (o *Optimizer) Step(factor float64) {
 
 // update updates a parameter, whose state may rest on disk otherwise.
 func (o *Optimizer) update(p *nn.Param, state [2]*tensor.Matrix, rate, clip float64) {
-	p.Value.Thaw() // what the training pass has kept
+	p.Value.SetWritable() // what the training pass has kept
 	decay := o.s.decay(p)
 	if o.s.Optimizer == SGD {
 		o.team.SGD(p.Value, p.Grad, state[0], kernel.SGDStep{

@@ -336,14 +336,14 @@ func TestLevel(t *testing.T) {
 			made := ranks[rank].NewElement(Activations, Byte, 1, LeastResting)
 			all[rank] = append(all[rank], made)
 			if frozen {
-				made.Freeze()
+				made.SetReadOnly()
 			}
 			mem.EndTurn()
 		}
 		mem.Level()
 		for i, m := range slices.Concat(all[0], all[1]) {
 			assert.Equal(t, i == 5, m.Rests(), "rank %d first: matrix %d rests", first, i)
-			m.Freeze()
+			m.SetReadOnly()
 		}
 		before := mem.OnDisk()
 		for turn := range 4 {

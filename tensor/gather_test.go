@@ -33,7 +33,7 @@ func TestGatherAtRest(t *testing.T) {
 					m.Floats()[i] = float32(i)
 				}
 			}
-			m.Freeze()
+			m.SetReadOnly()
 			into := mem.New(tensor.Buffers, len(c.rows), columns)
 			if m.GatherAtRest(into, c.rows) || m.AtRest() {
 				t.Error("rows of a matrix in memory are read")

@@ -87,7 +87,7 @@ func (t *account) tell(buffers int64) {
 	if buffers > 0 { // idle memory would be freed first
 		u.Idle, u.Counted = 0, u.Counted-u.Idle
 	}
-	u.Kinds[Buffers] += t.room() + buffers
+	u.Kinds[Buffers] += t.reserved() + buffers
 	t.watch(u)
 }
 
@@ -190,7 +190,7 @@ func (t *account) raise() {
 	if live := t.staying(); now > t.peak ||
 		t.offload != nil && now == t.peak && live[Graph] < t.peakKinds[Graph] {
 		t.peak, t.peakKinds = now, live
-		t.peakKinds[Buffers] += t.idle.bytes + t.room()
+		t.peakKinds[Buffers] += t.idle.bytes + t.reserved()
 	}
 }
 
@@ -215,12 +215,12 @@ func (t *account) staying() (live [kinds]int64) {
 	return live
 }
 
-// room is that of the split Meter.
-func (t *account) room() int64 {
+// reserved is the memory of the split Meter.
+func (t *account) reserved() int64 {
 	if t.offload == nil {
 		return 0
 	}
-	return t.offload.room
+	return t.offload.reserved
 }
 
 // Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
@@ -235,7 +235,7 @@ func (t *Meter) Reserve(bytes ...int) {
 	t.tell(more)
 	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.staying()
-		t.peakKinds[Buffers] += more + t.room()
+		t.peakKinds[Buffers] += more + t.reserved()
 	}
 }
 

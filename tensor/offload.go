@@ -64,22 +64,22 @@ func (e DiskFailure) Unwrap() error { return e.Err }
 // offload is the part of an account that keeps within the limit. All but atomic fields are under the mutex of
 // the account.
 type offload struct {
-	disk    Disk // nil: a plan, whose matrices have no elements
-	limit   int64
-	room    int64         // of split, within the limit
-	split   *Meter        // nil: there is none
-	turn    atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
-	unused  atomic.Uint64 // calls of Unused
-	rests   map[*Matrix]struct{}
-	short   bool         // a matrix has left
-	leaving [kinds]int64 // bytes that are being written, and leave then
-	busy    int          // matrices that are being written, or read ahead
-	changed *sync.Cond
-	moved   Moved
-	extents extents
-	staged  sync.Pool // of staging
-	err     error
-	watch   atomic.Pointer[func(what string, bytes int64) (end func())]
+	disk     Disk // nil: a plan, whose matrices have no elements
+	limit    int64
+	reserved int64         // of split, within the limit
+	split    *Meter        // nil: there is none
+	turn     atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
+	unused   atomic.Uint64 // calls of Unused
+	rests    map[*Matrix]struct{}
+	short    bool         // a matrix has left
+	leaving  [kinds]int64 // bytes that are being written, and leave then
+	busy     int          // matrices that are being written, or read ahead
+	changed  *sync.Cond
+	moved    Moved
+	extents  extents
+	staged   sync.Pool // of staging
+	err      error
+	watch    atomic.Pointer[func(what string, bytes int64) (end func())]
 
 	list         candidates // of what may leave in turn listed, after so many calls of Unused
 	listed       uint64
@@ -97,15 +97,15 @@ func (t *Meter) Offload(d Disk, limit int64) {
 	}
 }
 
-// Split returns a Meter of its own for matrices in a room of so many bytes, which the limit loses: what rests
+// Split returns a Meter of its own for matrices in so many bytes, which the limit loses: what rests
 // of all others does not depend on them. Unless d is nil they may rest, on a Disk of their own. It must be
 // called before the first allocation.
-func (t *Meter) Split(d Disk, room int64) *Meter {
+func (t *Meter) Split(d Disk, bytes int64) *Meter {
 	o := t.offload
-	o.room = room
+	o.reserved = bytes
 	o.split = NewMeter()
 	if d != nil {
-		o.split.Offload(d, room)
+		o.split.Offload(d, bytes)
 	}
 	return o.split
 }
@@ -143,7 +143,7 @@ func (t *Meter) EndTurn() {
 	}
 	var final []*Matrix
 	for m := range o.rests {
-		if r := m.rest; r.state == here && r.frozen && !r.saved && r.used.Load() == o.turn.Load() {
+		if r := m.rest; r.state == here && r.readOnly && !r.saved && r.used.Load() == o.turn.Load() {
 			final = append(final, m)
 		}
 	}
@@ -302,12 +302,12 @@ func (o *offload) leavingBytes() (sum int64) {
 }
 
 // charged is what the peak and the limit are of, with what leaves: tensors and, where matrices rest, the
-// graph's structure and the room of the split Meter.
+// graph's structure and the memory of the split Meter.
 func (t *account) charged() int64 {
 	if t.offload == nil {
 		return t.tensors()
 	}
-	return t.tensors() + t.live[Graph] + t.offload.room
+	return t.tensors() + t.live[Graph] + t.offload.reserved
 }
 
 // GraphBytes is the memory of the graph's structure: now or, where that may rest, at the peak.
@@ -320,8 +320,8 @@ func (t *Meter) GraphBytes() int64 {
 	return t.live[Graph]
 }
 
-// FreezeAll freezes all matrices of a kind that this Meter made.
-func (t *Meter) FreezeAll(k Kind) {
+// SetAllReadOnly freezes all matrices of a kind that this Meter made.
+func (t *Meter) SetAllReadOnly(k Kind) {
 	if t.offload == nil {
 		return
 	}
@@ -329,7 +329,7 @@ func (t *Meter) FreezeAll(k Kind) {
 	defer t.mu.Unlock()
 	for m := range t.offload.rests {
 		if m.kind == k && m.meter == t {
-			m.rest.frozen = true
+			m.rest.readOnly = true
 		}
 	}
 }

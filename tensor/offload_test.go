@@ -153,7 +153,7 @@ func TestFrozen(t *testing.T) {
 	mem := offloaded(t, newDrum(), 2*unit)
 	frozen, pinned := unitOf(mem, tensor.Activations), unitOf(mem, tensor.Gradients).Pin()
 	frozen.Floats()[5], pinned.Floats()[5] = 1, 3
-	frozen.Freeze()
+	frozen.SetReadOnly()
 	mem.BeginTurn(false)
 	changing := unitOf(mem, tensor.Features)
 	changing.Floats()[5] = 2
@@ -174,7 +174,7 @@ func TestFrozen(t *testing.T) {
 	}); moved != want {
 		t.Errorf("moved %+v, want %+v", moved, want)
 	}
-	frozen.Thaw()
+	frozen.SetWritable()
 	frozen.Floats()[5] = 7
 	mem.BeginTurn(false)
 	changing.Pointer()
@@ -251,7 +251,7 @@ func TestWanted(t *testing.T) {
 			assert.Equal(t, leaves, left, "at rest")
 		}
 		turn(true, "")
-		all[0].Wanted() // a
+		all[0].WillNeed() // a
 		turn(false, "")
 		turn(false, "")
 		turn(false, "c") // used last of all but a
@@ -410,7 +410,7 @@ func TestUsedElsewhere(t *testing.T) {
 				}
 				m := unitOf(mem, tensor.Activations).Pin()
 				m.Floats()[0] = float32(i)
-				m.Unpin().Freeze()
+				m.Unpin().SetReadOnly()
 				if got := m.Pin().Floats()[0]; got != float32(i) {
 					t.Errorf("%v, want %d", got, i)
 				}

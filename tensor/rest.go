@@ -12,16 +12,16 @@ import (
 
 // rest is what a matrix needs to rest (offload.go). It is nil for one that stays.
 type rest struct {
-	state  state
-	number uint64        // by rank, and of one rank in the order of creation
-	used   atomic.Uint64 // the turn of the last use
-	frozen bool          // nobody changes the elements
-	ahead  bool          // it is coming beside the work of the turn that asked for it
-	placed bool          // the matrix has an extent on the disk, at offset
-	offset int64
-	saved  bool        // the disk has the elements there
-	sums   []uint32    // checksums of its pages there
-	absent atomic.Bool // state is not here
+	state    state
+	number   uint64        // by rank, and of one rank in the order of creation
+	used     atomic.Uint64 // the turn of the last use
+	readOnly bool          // nobody changes the elements
+	ahead    bool          // it is coming beside the work of the turn that asked for it
+	placed   bool          // the matrix has an extent on the disk, at offset
+	offset   int64
+	saved    bool        // the disk has the elements there
+	sums     []uint32    // checksums of its pages there
+	absent   atomic.Bool // state is not here
 }
 
 // state says where the elements of a matrix are.
@@ -75,23 +75,23 @@ func (m *Matrix) UnpinFrom(least int) *Matrix {
 	return m
 }
 
-// Freeze says that nobody changes the elements before Thaw.
-func (m *Matrix) Freeze() {
+// SetReadOnly says that nobody changes the elements before SetWritable.
+func (m *Matrix) SetReadOnly() {
 	if m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
-		m.rest.frozen = true
+		m.rest.readOnly = true
 	}
 }
 
-// Thaw says that the elements may change again.
-func (m *Matrix) Thaw() {
+// SetWritable says that the elements may change again.
+func (m *Matrix) SetWritable() {
 	if m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
 		m.rest.used.Store(m.meter.offload.turn.Load())
 		m.meter.fetch(m)
-		m.rest.frozen, m.rest.saved = false, false
+		m.rest.readOnly, m.rest.saved = false, false
 	}
 }
 
@@ -105,8 +105,8 @@ func Touch(ms ...*Matrix) {
 	}
 }
 
-// Unused says that this turn does not use the matrix any more, so that it may leave at once.
-func (m *Matrix) Unused() {
+// DontNeed says that this turn does not use the matrix any more, so that it may leave at once.
+func (m *Matrix) DontNeed() {
 	if m.rest != nil {
 		o := m.meter.offload
 		m.rest.used.Store(o.turn.Load() >> 32 << 32)
@@ -114,8 +114,8 @@ func (m *Matrix) Unused() {
 	}
 }
 
-// Wanted says that most turns of the next round read the matrix.
-func (m *Matrix) Wanted() {
+// WillNeed says that most turns of the next round read the matrix.
+func (m *Matrix) WillNeed() {
 	if m.rest != nil {
 		o := m.meter.offload
 		m.rest.used.Store((o.turn.Load()>>32 + 1) << 32)
@@ -236,7 +236,7 @@ func (t *account) came(m *Matrix, err error) {
 		t.leave(m)
 	} else {
 		r.state = here
-		r.saved = r.saved && r.frozen
+		r.saved = r.saved && r.readOnly
 		r.absent.Store(false)
 	}
 	o.changed.Broadcast()
@@ -249,7 +249,7 @@ func (o *offload) compare(m *Matrix) {
 	}
 	saved := make([]byte, m.bytes)
 	if err := o.disk.Read(saved, m.rest.offset, m.rest.sums); err != nil || !bytes.Equal(saved, m.memory()) {
-		panic(fmt.Sprintf("tensor: a frozen matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
+		panic(fmt.Sprintf("tensor: a readOnly matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
 			m.Cols, m.kind, err))
 	}
 }

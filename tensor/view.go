@@ -20,7 +20,7 @@ func (m *Matrix) Narrow() {
 	if m.Element != Float32 || m.retained > 0 || m.meter == nil {
 		panic("tensor: only a Float32 matrix with one holder and memory of its own is narrowed")
 	}
-	m.Thaw()
+	m.SetWritable()
 	m.Element = BFloat16
 	m.meter.shrink(m, pages(m.Rows*m.Cols*m.Element.Size()))
 }

@@ -33,8 +33,8 @@ type Predictor struct {
 
 // place is where one prediction at a time is computed.
 type place struct {
-	team *kernel.Team // its memory is the prediction's
-	room mfg.Room
+	team    *kernel.Team // its memory is the prediction's
+	scratch mfg.Scratch
 }
 
 // mostIdle is how many bytes of memory a prediction leaves to the next one at most.
@@ -142,7 +142,7 @@ func (p *Predictor) predict(ctx context.Context, at *place, vertices []int32, of
 	if of == nil {
 		job.Appended = p.alone
 	}
-	if err := job.openSome(s, &at.room); err != nil {
+	if err := job.openSome(s, &at.scratch); err != nil {
 		return nil, err
 	}
 	if err := job.checkVertices(s); err != nil {

@@ -99,7 +99,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		}
 		p = &made
 	}
-	s.Limit, s.Rooms = p.Limit, p.Rooms()
+	s.Limit, s.Reserves = p.Limit, p.Reserves()
 	if p.InMemory {
 		s.inMemory()
 	}

@@ -64,7 +64,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 	}
 	switch {
 	case k == 1 && j.Vertices != nil && weights != nil && !j.HeldOut:
-		if err := j.openSome(s, &mfg.Room{}); err != nil {
+		if err := j.openSome(s, &mfg.Scratch{}); err != nil {
 			return nil, err
 		}
 	case k == 1:

@@ -19,9 +19,9 @@ import (
 // shared is what the workers of a job share: their configuration, and how to open their shares.
 type shared struct {
 	worker.Config
-	whole *partition.Whole
-	Limit int64        // of a plan: the memory beyond which matrices rest
-	Rooms []turns.Room // of a plan, for messages between workers: by worker. nil: as many rest as can
+	whole    *partition.Whole
+	Limit    int64           // of a plan: the memory beyond which matrices rest
+	Reserves []turns.Reserve // of a plan, for messages between workers: by worker. nil: as many rest as can
 	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 	// validate is what the workers share of the graph that the model is validated on. nil: it is the same.
@@ -165,11 +165,11 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		spool := &turns.Spool{
-			Memory: mem, Room: turns.Room{Rests: true},
+			Memory: mem, Reserve: turns.Reserve{Rests: true},
 			Small: s.WireSchedule != (axis.WireSchedule{}),
 		}
-		if s.Rooms != nil {
-			spool.Room = s.Rooms[link.Rank()]
+		if s.Reserves != nil {
+			spool.Reserve = s.Reserves[link.Rank()]
 		}
 		host := comm.NewHost(link, holders, spool)
 		memories[link.Rank()] = mem
@@ -184,7 +184,7 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		defer mem.Close()
 		err := one(c.Rank(), c, mem)
 		if err == nil {
-			c.Meet() // others may be reading of this one's memory
+			c.LocalBarrier() // others may be reading of this one's memory
 		}
 		return err
 	})

@@ -43,7 +43,7 @@ func (j *Job) checkVertices(s *shared) error {
 }
 
 // openSome has the worker open what the predictions of Vertices depend on, and no more of the graph.
-func (j *Job) openSome(s *shared, room *mfg.Room) error {
+func (j *Job) openSome(s *shared, scratch *mfg.Scratch) error {
 	g, err := j.appended()
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (j *Job) openSome(s *shared, room *mfg.Room) error {
 		if err != nil {
 			return err
 		}
-		return use(mfg.Extract(g, m, j.Vertices, room))
+		return use(mfg.Extract(g, m, j.Vertices, scratch))
 	})
 	return nil
 }

@@ -452,7 +452,7 @@ func TestMessagesRest(t *testing.T) {
 	for _, limit := range []int64{needs.Least, (needs.Least + 3*needs.All) / 4} {
 		p, err := of(limit).Plan(t.Context())
 		require.NoError(t, err)
-		rests := slices.ContainsFunc(p.Workers, func(w plan.Worker) bool { return w.Room.Rests })
+		rests := slices.ContainsFunc(p.Workers, func(w plan.Worker) bool { return w.Reserve.Rests })
 		if rests != (limit == needs.Least) {
 			t.Errorf("with a limit of %d of %d bytes messages rest: %v", limit, needs.All, rests)
 		}
@@ -554,7 +554,7 @@ func TestMovedAsPlanned(t *testing.T) {
 			blind, err := j.Plan(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, p.PeakTensorBytes, blind.PeakTensorBytes, "%s: tensors", text)
-			assert.Equal(t, p.Rooms(), blind.Rooms(), "%s: rooms", text)
+			assert.Equal(t, p.Reserves(), blind.Reserves(), "%s: reserved", text)
 			if p.AtMost || blind.AtMost != (r.Workers > 1) {
 				t.Errorf("%s: bounds %v and %v", text, p.AtMost, blind.AtMost)
 			}

@@ -39,7 +39,7 @@ func (e *Edges) Thin(reversed bool) *Thin {
 	for _, b := range e.Blocks {
 		thin := *b
 		thin.featureRows = nil
-		thin.In, thin.Out = room(e.team, b.In), room(e.team, b.Out)
+		thin.In, thin.Out = emptyOf(e.team, b.In), emptyOf(e.team, b.Out)
 		if b.Features != nil {
 			thin.Features = e.team.Memory.NewElement(tensor.Features, b.Features.Element,
 				b.Features.Rows, b.Features.Cols)
@@ -56,8 +56,8 @@ func (e *Edges) Thin(reversed bool) *Thin {
 	return t
 }
 
-// room returns a matrix with room for the entries of a.
-func room(team *kernel.Team, a *kernel.CSR) *kernel.CSR {
+// emptyOf returns a matrix with emptyOf for the entries of a.
+func emptyOf(team *kernel.Team, a *kernel.CSR) *kernel.CSR {
 	return newCSR(team.Memory.NewElement, a.Rows, a.Cols, a.Entries(), a.Values != nil)
 }
 
@@ -98,7 +98,7 @@ func (t *Thin) filter(z, a *kernel.CSR, zf, af *tensor.Matrix,
 	keep func(row int, column int32, occurrence int64) bool,
 ) {
 	for _, m := range []*tensor.Matrix{z.Indptr, z.Indices, z.Values, zf} {
-		m.Thaw()
+		m.SetWritable()
 	}
 	from := &arrays{
 		a.Indptr.ReadInt64s(), a.Indices.ReadInt32s(), a.Values.ReadFloats(), af.ReadBytes(), entryBytes(af),
@@ -175,8 +175,8 @@ func (t *Thin) drawLoops(keeps func(source, target int, occurrence int64) bool) 
 	if t.full.Loops == nil {
 		return
 	}
-	t.Loops.Thaw()
-	t.loopFeatures.Thaw()
+	t.Loops.SetWritable()
+	t.loopFeatures.SetWritable()
 	id := entriesOf(t.IDs)
 	counts := t.Loops.WriteInt32s()
 	all := t.full.Loops.ReadInt32s()

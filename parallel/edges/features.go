@@ -59,7 +59,7 @@ func (b *Block) FeatureRows(team *kernel.Team) (*tensor.Matrix, error) {
 	}
 	b.featureRows = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, entries)
 	b.listFeatureRows(team)
-	team.Memory.FreezeAll(tensor.Graph)
+	team.Memory.SetAllReadOnly(tensor.Graph)
 	return b.featureRows, nil
 }
 
@@ -68,7 +68,7 @@ func (b *Block) listFeatureRows(team *kernel.Team) {
 	if b.featureRows == nil {
 		return
 	}
-	b.featureRows.Thaw()
+	b.featureRows.SetWritable()
 	columns := b.In.Indices.ReadInt32s()
 	indptr := b.Out.Indptr.ReadInt64s()
 	rows := b.featureRows.WriteInt32s()

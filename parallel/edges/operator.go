@@ -73,7 +73,7 @@ func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
 	o, made := e.operators[r]
 	if !made {
 		o, err = e.newOperator(r)
-		e.team.Memory.FreezeAll(tensor.Graph)
+		e.team.Memory.SetAllReadOnly(tensor.Graph)
 		e.operators[r] = o
 	}
 	return o, err

@@ -181,8 +181,8 @@ func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 			sources[i], targets[i] = int32(e>>32), int32(uint32(e))
 		}
 	})
-	r.sources.Freeze()
-	r.targets.Freeze()
+	r.sources.SetReadOnly()
+	r.targets.SetReadOnly()
 	return r, counts
 }
 
@@ -244,7 +244,7 @@ func (l *Edges) rankAmong(n int) {
 			}
 			slices.Sort(rows)
 			c.drawn = kernel.List(l.team, tensor.Graph, rows)
-			c.drawn.Freeze()
+			c.drawn.SetReadOnly()
 		}
 		l.ranked = append(l.ranked, c)
 	}

@@ -62,7 +62,7 @@ func (l *Edges) readSplit(split *graph.EdgeSplit, of Ends) (r relation, counts [
 	}
 	l.team.Host(func() { r.fill(edges, split, of) })
 	for _, list := range r.lists() {
-		list.Freeze()
+		list.SetReadOnly()
 	}
 	return r, counts
 }

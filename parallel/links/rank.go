@@ -119,7 +119,7 @@ func (r *ranker) sources(edges []Edge) {
 func (r *ranker) countAll() []float64 {
 	counts := make([]float64, 2*batch*r.comm.Size())
 	sent := r.tell()
-	r.comm.Meet()
+	r.comm.LocalBarrier()
 	r.countOwn(counts)
 	for _, p := range sent {
 		exchange.Must(p.Wait())
@@ -158,7 +158,7 @@ func (r *ranker) countOwn(counts []float64) {
 		case r.comm.Nearby(root):
 			near := r.there(root).queries
 			r.count(of, near)
-			near.rows.Unused()
+			near.rows.DontNeed()
 		default:
 			for _, data := range theirs.messages() {
 				exchange.Must(r.comm.Receive(comm.Links, data, root).Wait())

@@ -206,7 +206,7 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 		}
 		p.backward(grads, sums)
 		p.sendGradients(grad)
-		l.comm.Meet() // others have read this window then
+		l.comm.LocalBarrier() // others have read this window then
 	}
 	if sums != nil {
 		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))

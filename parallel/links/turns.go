@@ -19,7 +19,7 @@ func (w *window) fetchInTurns() {
 			there := w.there(to)
 			lo, hi := there.of(w.me)
 			w.team.Gather(there.x.RowRange(lo, hi), w.h, w.listed(there.rowsAt(lo, hi)))
-			there.x.Unused()
+			there.x.DontNeed()
 			return
 		}
 		rows := buffer.Prefix(len(w.asked[to]), w.h.Cols)
@@ -27,7 +27,7 @@ func (w *window) fetchInTurns() {
 		w.bounded(rows, buffer, comm.Outgoing, to)
 	})
 	buffer.Release()
-	w.comm.Meet()
+	w.comm.LocalBarrier()
 	defer w.comm.KeepTurn()()
 	w.allFrom(remote, w.x, comm.Incoming)
 }
@@ -36,7 +36,7 @@ func (w *window) fetchInTurns() {
 func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 	remote := w.remote()
 	w.allFrom(remote, w.dx, comm.Outgoing)
-	w.comm.Meet()
+	w.comm.LocalBarrier()
 	defer w.comm.KeepTurn()()
 	buffer := w.bufferFor(remote)
 	defer buffer.Release()
@@ -47,7 +47,7 @@ func (w *window) sendGradientsInTurns(grad *tensor.Matrix) {
 			there := w.there(from)
 			lo, hi := there.of(w.me)
 			w.team.ScatterAdd(grad, there.dx.RowRange(lo, hi), w.listed(there.rowsAt(lo, hi)))
-			there.dx.Unused()
+			there.dx.DontNeed()
 			return
 		}
 		rows := buffer.Prefix(len(w.asked[from]), grad.Cols)

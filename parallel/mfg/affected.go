@@ -20,7 +20,7 @@ import (
 // to the rows j where an aggregation divides by their degrees. An aggregation along edges passes over all of
 // them; it reads no features.
 func Affected(g *appended.Graph, m *Model) []int32 {
-	x := newExtractor(g, &Room{})
+	x := newExtractor(g, &Scratch{})
 	for i, t := range g.Types() {
 		for row := t.Count; row < g.Counts[i]; row++ {
 			x.sets[i].add(int32(row))

@@ -22,8 +22,8 @@ type Model struct {
 // far larger: a share of which New takes the same vertices, to the same bits. Its rows are those that the
 // first block reads, by their ids in the graph. Behind them each type has a row that stands for all other
 // vertices, where only their number counts. Whole describes the graph.
-func Extract(g *appended.Graph, m *Model, vertices []int32, room *Room) *partition.Share {
-	x := newExtractor(g, room)
+func Extract(g *appended.Graph, m *Model, vertices []int32, scratch *Scratch) *partition.Share {
+	x := newExtractor(g, scratch)
 	x.find(m.Blocks, vertices)
 	small := &graph.Graph{}
 	types := g.Types()
@@ -52,11 +52,11 @@ func Extract(g *appended.Graph, m *Model, vertices []int32, room *Room) *partiti
 	return partition.Some(small, ids, out, x.whole)
 }
 
-// Room is memory for Extract, which one call at a time uses: some bits for each vertex of the graph.
-type Room struct{ sets []*marks }
+// Scratch is memory for Extract, which one call at a time uses: some bits for each vertex of the graph.
+type Scratch struct{ sets []*marks }
 
 // setsOf are empty sets of the vertices of each type, of so many.
-func (r *Room) setsOf(counts []int) []*marks {
+func (r *Scratch) setsOf(counts []int) []*marks {
 	for i, n := range counts {
 		if i == len(r.sets) {
 			r.sets = append(r.sets, &marks{})
@@ -85,13 +85,13 @@ type direction struct {
 	into           []int32              // rows whose neighbours are found, ascending
 }
 
-func newExtractor(g *appended.Graph, room *Room) *extractor {
+func newExtractor(g *appended.Graph, scratch *Scratch) *extractor {
 	base := partition.All(g.Graph)
 	if g.Arrangements != nil {
 		base.Arrange(g.Arrangements)
 	}
 	x := &extractor{
-		g: g, whole: base.Whole.Grown(g.Counts, g.Edges()), sets: room.setsOf(g.Counts),
+		g: g, whole: base.Whole.Grown(g.Counts, g.Edges()), sets: scratch.setsOf(g.Counts),
 	}
 	for i, r := range base.Edges.Relations {
 		x.directions = append(x.directions,

@@ -225,7 +225,7 @@ func (l *Layer) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.V
 		kept = aggregatedOnce{x.Value(), x.Tape().Memory().NewElement(tensor.Features, x.Element(),
 			a.Rows(x).Here, x.Cols())}
 		a.AggregateInto(kept.value, x, r)
-		kept.value.Freeze()
+		kept.value.SetReadOnly()
 		l.once[key] = kept
 	}
 	return x.Tape().Fixed(kept.value, a.Rows(x))

@@ -255,7 +255,7 @@ func (c *Call) sums() int {
 }
 
 // begin begins an exchange, before the worker works on its local rows. In turns it waits until what the other
-// partitions of the worker offer is there.
+// partitions of the worker expose is there.
 func (c *Call) begin(t *Transfer, visit func(Visit) bool) {
 	if c.sends != nil {
 		c.drawn = c.draw(slices.Concat(exchange.FormOf(t.Rows), t.Sent)[0].Count)

@@ -274,10 +274,10 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 	}
 	e, err := edges.New(p.team, g.Halo, from)
 	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller freezes them
-		p.team.Memory.FreezeAll(tensor.Graph)
+		p.team.Memory.SetAllReadOnly(tensor.Graph)
 		// else a layer may be filling what it keeps of aggregated features
 		if from.Data != edges.WithoutFeatures {
-			p.team.Memory.FreezeAll(tensor.Features)
+			p.team.Memory.SetAllReadOnly(tensor.Features)
 		}
 	}
 	p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources) +

@@ -11,19 +11,19 @@ import (
 // Partitions of one worker, which take turns, read each other's rows where they lie. What travels as a
 // message between workers, with the same bits, is made by its receiver in its own turn:
 //
-//	turn 1 of each partition p: compute x_p, and offer it
+//	turn 1 of each partition p: compute x_p, and expose it
 //	turn 2: for each block b: gather x_b;  z ← z ⊕ Â_b·x_b
 //
 // So no message waits, and no sum that is not complete. In case 1 of the backward pass the partition that
 // owns the rows computes what it adds to their gradients, from g of the others:
 //
-//	turn 1 of each partition p: compute g_p, and offer it
+//	turn 1 of each partition p: compute g_p, and expose it
 //	turn 2: for each partition q that needs rows of p: add Â_qpᵀ·g_q to ∂L/∂x_p
 //
 // In case 2 gradients are messages, as each visit also adds to gradients of its own partition.
 
-// offer is what a partition lets the others of its worker use, from a Meet to the next.
-type offer struct {
+// exposed is what a partition lets the others of its worker use, from a LocalBarrier to the next.
+type exposed struct {
 	call *Call
 	rank int
 	rows []*tensor.Matrix // that they gather from; nil: none
@@ -36,7 +36,7 @@ type offer struct {
 // read. When it returns, theirs is there.
 func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 	defer w.comm.KeepTurn()()
-	o := &offer{call: call, rank: w.rank}
+	o := &exposed{call: call, rank: w.rank}
 	switch {
 	case t.fetches():
 		out := w.forRows(call, t, 1)
@@ -72,8 +72,8 @@ func (w *wire) firstTurn(call *Call, t Transfer, visit func(Visit) bool) error {
 	default:
 		return nil
 	}
-	w.comm.Offer(o)
-	w.comm.Meet()
+	w.comm.Expose(o)
+	w.comm.LocalBarrier()
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (w *wire) secondTurn(call *Call, t Transfer, yield func(Visit) bool) error 
 		if err != nil || v.back == nil {
 			return err
 		}
-		w.comm.Meet()
+		w.comm.LocalBarrier()
 	}
 	into := w.forGradients(call, t)
 	near := w.giver(call, t)
@@ -115,7 +115,7 @@ func (w *wire) retain(peer int, ms []*tensor.Matrix, rows int) int {
 		return 0
 	}
 	for _, m := range ms {
-		m.Retain().Freeze()
+		m.Retain().SetReadOnly()
 	}
 	return rows
 }
@@ -124,13 +124,13 @@ func (w *wire) retain(peer int, ms []*tensor.Matrix, rows int) int {
 func want(ms []*tensor.Matrix, read int) {
 	for _, m := range ms {
 		if read > m.Rows {
-			m.Wanted()
+			m.WillNeed()
 		}
 	}
 }
 
 // nearby is an inbox of messages from other workers, and of those that this worker makes of what its other
-// partitions offer.
+// partitions expose.
 type nearby struct {
 	inbox // of other workers
 	wire  *wire
@@ -143,9 +143,9 @@ type nearby struct {
 	used     []*tensor.Matrix // for the message that was taken last
 }
 
-// maker makes a message of what another partition offers, which has this number among those of the two. It
+// maker makes a message of what another partition exposes, which has this number among those of the two. It
 // returns what it read, which is to be released.
-type maker func(o *offer, number int, message *tensor.Matrix) (used []*tensor.Matrix)
+type maker func(o *exposed, number int, message *tensor.Matrix) (used []*tensor.Matrix)
 
 // withNearby is the inbox with messages that the worker makes; none, if there is nothing to make them in.
 func (w *wire) withNearby(in inbox, into []*tensor.Matrix, make maker) inbox {
@@ -180,14 +180,14 @@ func (n *nearby) Next() (*tensor.Matrix, error) {
 	}
 	message := n.into[n.made%len(n.into)].Prefix(m.rows, m.cols)
 	n.made++
-	n.used = n.make(n.wire.comm.Offered(m.peer).(*offer), m.number, message)
+	n.used = n.make(n.wire.comm.Exposed(m.peer).(*exposed), m.number, message)
 	return message, nil
 }
 
 func (n *nearby) Free() {
 	if n.wire.comm.Nearby(n.expected[n.taken-1].peer) {
 		for _, m := range n.used {
-			m.Unused()
+			m.DontNeed()
 			m.Release()
 		}
 		return
@@ -195,8 +195,8 @@ func (n *nearby) Free() {
 	n.inbox.Free()
 }
 
-// of is the call as the partition that made the offer makes it.
-func (o *offer) of(call *Call) *Call {
+// of is the call as the partition that exposes it makes it.
+func (o *exposed) of(call *Call) *Call {
 	c := *call
 	c.Edges, c.by = o.call.Edges, o.call.by
 	return &c
@@ -209,8 +209,8 @@ func (w *wire) as(rank int) *wire {
 	return &as
 }
 
-// gather makes a message of the rows that another partition offers.
-func (v *visits) gather(o *offer, number int, message *tensor.Matrix) []*tensor.Matrix {
+// gather makes a message of the rows that another partition exposes.
+func (v *visits) gather(o *exposed, number int, message *tensor.Matrix) []*tensor.Matrix {
 	at, p := nth(o.call.Edges.Needed, number, func(p *edges.Message) bool { return p.Peer == v.rank })
 	if v.rows.Encodes() || p.Sums != nil {
 		call := o.of(v.call)
@@ -234,7 +234,7 @@ type giver struct {
 	form    exchange.Form
 	buffers []*tensor.Matrix // for a message
 	encoded *tensor.Matrix   // for a message's gradients as they are stored; nil: messages have them so
-	copies  []copied         // by matrix of an offer
+	copies  []copied         // by matrix that is exposed
 }
 
 // copied is a matrix of another partition which rests, and a copy of it.
@@ -263,7 +263,7 @@ func (g *giver) release() {
 }
 
 // give makes a message of the gradients that another partition has for local rows.
-func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Matrix {
+func (g *giver) give(o *exposed, number int, message *tensor.Matrix) []*tensor.Matrix {
 	at, b := nth(o.call.Edges.Remote(), number, func(b *edges.Block) bool { return b.Peer == g.rank })
 	gradients := message
 	stored := g.form.Stored()
@@ -294,7 +294,7 @@ func (g *giver) give(o *offer, number int, message *tensor.Matrix) []*tensor.Mat
 	return o.reads
 }
 
-// whole returns the i-th matrix of an offer, or a copy of it if it rests.
+// whole returns the i-th matrix that is exposed, or a copy of it if it rests.
 func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 	c := &g.copies[i]
 	if c.of == m {
@@ -307,7 +307,7 @@ func (g *giver) whole(m *tensor.Matrix, i int) *tensor.Matrix {
 		most := 0
 		for _, p := range g.call.Edges.Needed {
 			if g.comm.Nearby(p.Peer) {
-				most = max(most, g.comm.Offered(p.Peer).(*offer).reads[i].Memory())
+				most = max(most, g.comm.Exposed(p.Peer).(*exposed).reads[i].Memory())
 			}
 		}
 		c.memory = g.team.Memory.NewElement(tensor.Buffers, tensor.Byte, 1, most)

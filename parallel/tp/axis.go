@@ -101,7 +101,7 @@ func newAxis(e axis.Env, inner *sar.Partition, o axis.Options) *Axis {
 		team: e.Team, comm: g.Slices, halo: g.Halo, mesh: g.Mesh, inner: inner,
 		redistributed: e.Redistributed, chunks: int(o.AggregationChunks),
 		schedules: map[direction]*schedule{}, largerBy: e.LargerBy,
-		partition: g.Partition, wire: o.Wire.Format(e.Team.Storage), idle: g.Halo.Meet,
+		partition: g.Partition, wire: o.Wire.Format(e.Team.Storage), idle: g.Halo.LocalBarrier,
 	}
 }
 

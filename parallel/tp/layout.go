@@ -217,7 +217,7 @@ func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
 			m.moveToSlices(m.to, part{x: g, z: dz, cut: cut})
 			g.Release()
 			if dz.Cols == 0 {
-				m.axis.halo.Meet()
+				m.axis.halo.LocalBarrier()
 			}
 			z.AddGrad(dz)
 		},

@@ -6,13 +6,13 @@ import (
 )
 
 // Offload makes the matrices of a worker rest on disk where its memory would exceed the limit, in bytes, of
-// which messages between workers have a room. In a plan the disks are nil.
+// which messages between workers have memory reserved. In a plan the disks are nil.
 func (s *Spool) Offload(h *comm.Host, matrices, messages tensor.Disk, limit int64) {
 	s.Memory.Offload(matrices, limit)
-	if !s.Room.Rests {
+	if !s.Reserve.Rests {
 		messages = nil
 	}
-	s.Messages = s.Memory.Split(messages, s.Room.Bytes)
+	s.Messages = s.Memory.Split(messages, s.Reserve.Bytes)
 	first := h.Transports()[0].Rank()
 	h.OnTurn = func(rank int, begins bool) {
 		if begins {

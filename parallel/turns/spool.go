@@ -18,9 +18,9 @@ import (
 // Spool keeps messages until they are received: rows and their gradients in a worker's metered memory, and
 // the others, such as sums of weights' gradients, on Go's heap.
 type Spool struct {
-	Memory *tensor.Meter
-	Room   Room
-	Plan   bool // messages have no content, and Memory only plans
+	Memory  *tensor.Meter
+	Reserve Reserve
+	Plan    bool // messages have no content, and Memory only plans
 	// Small says that messages rest whatever their size. Where their sizes change from epoch to epoch, small
 	// ones could else take more memory in one than larger ones, which rest, in another.
 	Small bool
@@ -28,13 +28,13 @@ type Spool struct {
 	Messages *tensor.Meter
 }
 
-// Room is the memory that a worker has for messages to and from other workers where matrices may rest. Such
-// messages come at any time. So they have a room of their own, and what rests of all other matrices is the
-// same in every run.
-type Room struct {
+// Reserve is the memory that a worker has for messages to and from other workers where matrices may rest.
+// Such messages come at any time. So they have memory of their own, and what rests of all other matrices is
+// the same in every run.
+type Reserve struct {
 	Bytes int64
 	// Rests says that messages rest, from the least size on: each is written once, when it is sent or comes,
-	// and read once. Otherwise the room holds all of them.
+	// and read once. Otherwise that memory holds all of them.
 	Rests bool
 }
 
@@ -76,7 +76,7 @@ func (s *Spool) Put(k comm.Kind, message []byte, path comm.Path) (p comm.Message
 // its receiver.
 func (s *Spool) between(message []byte, path comm.Path) comm.Message {
 	memory, rests := s.Memory.Takes(len(message), s.least())
-	rests = rests && s.Room.Rests
+	rests = rests && s.Reserve.Rests
 	var m comm.Message = planned(len(message))
 	if !s.Plan {
 		b := s.keep(s.Messages, message)
@@ -102,8 +102,8 @@ func (s *Spool) count(bytes int64) { s.Memory.Count(tensor.Moved{Written: bytes,
 func (s *Spool) keep(memory *tensor.Meter, message []byte) *buffer {
 	m := memory.NewElement(tensor.Activations, tensor.Byte, 1, len(message)).Pin()
 	copy(m.WriteBytes(), message)
-	m.UnpinFrom(s.least()).Freeze()
-	m.Unused()
+	m.UnpinFrom(s.least()).SetReadOnly()
+	m.DontNeed()
 	return &buffer{m}
 }
 

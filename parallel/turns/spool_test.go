@@ -52,21 +52,21 @@ var spools = map[string]struct {
 	moves int64
 }{
 	"memory": {func(m *tensor.Meter) *Spool { return &Spool{Memory: m} }, 0},
-	"a room": {func(m *tensor.Meter) *Spool {
+	"reserved memory": {func(m *tensor.Meter) *Spool {
 		m.Offload(newShelf(), 16*unit)
-		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit}, Messages: m.Split(nil, 4*unit)}
+		return &Spool{Memory: m, Reserve: Reserve{Bytes: 4 * unit}, Messages: m.Split(nil, 4*unit)}
 	}, 0},
 	"a disk": {func(m *tensor.Meter) *Spool {
 		m.Offload(newShelf(), 16*unit)
 		return &Spool{
-			Memory: m, Room: Room{Bytes: 4 * unit, Rests: true},
+			Memory: m, Reserve: Reserve{Bytes: 4 * unit, Rests: true},
 			Messages: m.Split(newShelf(), 4*unit),
 		}
 	}, unit},
 	"a plan of a disk": {func(m *tensor.Meter) *Spool {
 		m.Plan()
 		m.Offload(nil, 16*unit)
-		return &Spool{Memory: m, Room: Room{Bytes: 4 * unit, Rests: true}, Plan: true}
+		return &Spool{Memory: m, Reserve: Reserve{Bytes: 4 * unit, Rests: true}, Plan: true}
 	}, unit},
 }
 
@@ -193,7 +193,7 @@ func TestSpoolFails(t *testing.T) {
 	defer memory.Close()
 	memory.Offload(newShelf(), 16*unit)
 	s := &Spool{
-		Memory: memory, Room: Room{Bytes: 4 * unit, Rests: true},
+		Memory: memory, Reserve: Reserve{Bytes: 4 * unit, Rests: true},
 		Messages: memory.Split(disk, 4*unit),
 	}
 	defer s.Messages.Close()

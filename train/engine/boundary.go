@@ -148,7 +148,7 @@ type outbox struct {
 type link struct {
 	p     *Pipeline
 	peer  int
-	worst *worst // nil: no padding
+	bound *orderBound // nil: no padding
 	coding
 }
 
@@ -195,11 +195,11 @@ func (p *Pipeline) gradients(order []int, c coding) *inbox {
 	if p.last() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.worst, c)
+	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.bound, c)
 }
 
 // inbox receives states or gradients of the input of a block.
-func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *worst, c coding) *inbox {
+func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *orderBound, c coding) *inbox {
 	b := &inbox{link: link{p, peer, w, c}, kind: kind, widths: []int{p.Blocks[block].In}}
 	if width := p.Blocks[block].H0; width > 0 {
 		b.widths = append(b.widths, width)
@@ -218,10 +218,10 @@ func (b *inbox) ask() {
 		for _, width := range b.widths {
 			rows := b.rows[len(b.come)]
 			v := b.p.Team.Memory.NewElement(b.kind, b.p.Team.Storage, rows, width)
-			m.values, m.padding = append(m.values, v), append(m.padding, b.worst.padding(v))
+			m.values, m.padding = append(m.values, v), append(m.padding, b.bound.padding(v))
 			if form := b.form(width); form.Encodes() {
 				v = form.New(b.p.Team.Memory, 1, rows)[0]
-				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.worst.padding(v))
+				m.encoded, m.padding = append(m.encoded, v), append(m.padding, b.bound.padding(v))
 			}
 			m.pending = append(m.pending, b.p.Groups.Stages.Receive(comm.Stage, v.Bytes(), b.peer))
 		}
@@ -248,7 +248,7 @@ func (b *inbox) take() []*tensor.Matrix {
 }
 
 // outbox sends to the stage at a distance of step. It is nil if there is no such stage.
-func (p *Pipeline) outbox(step int, w *worst, c coding) *outbox {
+func (p *Pipeline) outbox(step int, w *orderBound, c coding) *outbox {
 	peer := p.Groups.Stage + step
 	if peer < 0 || peer == p.Groups.Mesh.Stages {
 		return nil
@@ -273,7 +273,7 @@ func (b *outbox) send(values []*tensor.Matrix, of *pass) {
 			v = e
 		}
 		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Bytes(), b.peer))
-		m.padding = append(m.padding, b.worst.padding(v))
+		m.padding = append(m.padding, b.bound.padding(v))
 	}
 	if m.encoded != nil {
 		exchange.Release(m.values...)

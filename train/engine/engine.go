@@ -82,9 +82,9 @@ type Config struct {
 	// between aggregations (autograd.Tape.Recompute); in a pipeline a chunk's whole forward pass. The bits
 	// are the same. Workers may differ in it.
 	Recompute bool
-	// WorstOrder has a pipeline's training pass take as much memory as any order of the chunks takes, for a
+	// AnyOrder has a pipeline's training pass take as much memory as any order of the chunks takes, for a
 	// plan.
-	WorstOrder bool
+	AnyOrder bool
 	// Trace takes spans of the worker's main work. It may be nil. A goroutine beside that work has the track
 	// of its comm.Comm. Messages, waits and kernel calls are recorded elsewhere.
 	Trace *trace.Track

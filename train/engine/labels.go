@@ -66,7 +66,7 @@ func (s *shown) show(epoch int) {
 	s.epoch = epoch
 	shows := s.Shows(epoch)
 	for _, v := range s.values {
-		v.in.Thaw()
+		v.in.SetWritable()
 		set := v.setter() // a plan asks for the elements, too, so that what rests comes back
 		for k, place := range v.places {
 			if shows(int64(v.of[k])) {
@@ -75,7 +75,7 @@ func (s *shown) show(epoch int) {
 				set(place, 0)
 			}
 		}
-		v.in.Freeze()
+		v.in.SetReadOnly()
 	}
 }
 

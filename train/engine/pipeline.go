@@ -29,7 +29,7 @@ type Pipeline struct {
 	reducer *reducer
 	passes  []*pass // by chunk
 	warm    bool    // the first snapshot is taken
-	worst   *worst
+	bound   *orderBound
 }
 
 // newPipeline makes the engine of a stage.
@@ -55,7 +55,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 		Params: p.params, Schema: g.Schema(), Rows: g.Types(),
 		Propagators: g.Propagator, Degrees: c.Degrees,
 	})
-	p.reducer, p.worst = newReducer(c, p.params.List), newWorst(p)
+	p.reducer, p.bound = newReducer(c, p.params.List), newOrderBound(p)
 	return p, nil
 }
 
@@ -92,7 +92,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		p.graph.Forward(epoch, order)
 		encoded := coding{p.Wire.Format(p.Team.Storage), autograd.Random{Seed: p.Seed, Epoch: epoch}}
 		states := p.states(order, encoded)
-		next := p.outbox(+1, p.worst, encoded)
+		next := p.outbox(+1, p.bound, encoded)
 		var logits *tensor.Matrix
 		for _, k := range order {
 			c := p.passes[k]
@@ -102,9 +102,9 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			if k == order[0] {
 				c.ledger = l
 			}
-			p.worst.beginForward()
+			p.bound.beginForward()
 			out := p.forward(c, epoch)
-			p.worst.endForward()
+			p.bound.endForward()
 			if p.last() {
 				logits = p.join(logits, c, out)
 			} else {
@@ -116,7 +116,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			span.End()
 		}
 		p.Trace.Chunk(0)
-		p.worst.turn()
+		p.bound.endForwards()
 		next.finish()
 
 		p.graph.Backward()
@@ -126,7 +126,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		var dLogits *tensor.Matrix
 		loss, dLogits = p.lossOf(logits)
 		for _, k := range order {
-			p.worst.beginBackward()
+			p.bound.beginBackward()
 			c := p.passes[k]
 			span := p.span("backward", k)
 			roots := spent.take(grads, k == order[0])
@@ -141,7 +141,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		}
 		p.Trace.Chunk(0)
 		back.finish()
-		p.worst.end()
+		p.bound.end()
 		dLogits.Release()
 	}))
 	p.graph.EndEpoch(epoch)

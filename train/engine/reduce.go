@@ -61,8 +61,8 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	// Ranks that take turns sum in the memory of their matrices, where a plan has none
 	if r.bucket == nil || r.replicas.TakesTurns() && len(r.bucket.ReadFloats()) == 0 {
 		pass(nil)
-		r.replicas.Meet() // as the end of the sums does
-		r.replicas.Meet()
+		r.replicas.LocalBarrier() // as the end of the sums does
+		r.replicas.LocalBarrier()
 		return nil
 	}
 	// The pass never waits for a sum
@@ -80,7 +80,7 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 			}
 		}
 	}
-	defer r.replicas.Meet() // whose sums end first is chance
+	defer r.replicas.LocalBarrier() // whose sums end first is chance
 	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
 		defer close(lists) // even if the pass panics
 		pass(autograd.NewLedger(r.add))

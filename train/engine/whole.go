@@ -69,7 +69,7 @@ func (w *Whole) Vertices() []int32 { return w.vertices }
 
 // Train runs the model forward and backward. It sums gradients over the replicas during the backward pass.
 func (w *Whole) Train(epoch int) (loss float64) {
-	w.meet()
+	w.barrier()
 	w.axis.BeginEpoch(epoch)
 	w.features[0].labels.show(epoch)
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
@@ -90,12 +90,12 @@ func (w *Whole) Train(epoch int) (loss float64) {
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
-	w.meet()
+	w.barrier()
 	w.features[0].labels.show(0)
 	in := input(w.features, autograd.NewTape(w.Team))
 	return inFloat32(w.model[:len(w.model)-without].Forward(in), w.Outputs...)
 }
 
-// meet waits until all partitions of the worker begin a pass. In a pass they take turns in the same order
+// barrier waits until all partitions of the worker begin a pass. In a pass they take turns in the same order
 // on all workers, which the all-to-alls of the tensor axis need.
-func (w *Whole) meet() { w.Groups.Replicas.Meet() }
+func (w *Whole) barrier() { w.Groups.Replicas.LocalBarrier() }

@@ -67,7 +67,7 @@ type Worker struct {
 	Disk   tensor.Moved // in such an epoch, with the evaluation before it
 	// that rest on disk at the peak, or a bound with messages of other workers
 	DiskBytes   int64
-	Room        turns.Room     // of messages between workers, where matrices may rest
+	Reserve     turns.Reserve  // of messages between workers, where matrices may rest
 	EdgeColumns worker.ByLayer // aggregated edges × columns in such a pass
 	LayoutBytes worker.ByLayer // sent in all-to-alls between layouts in such a pass
 	// Bytes of kernels in such a pass, by block of the model; the last: outside all blocks, as the loss
@@ -368,12 +368,12 @@ func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	return n
 }
 
-// Rooms are those of all workers.
-func (p *Plan) Rooms() (rooms []turns.Room) {
+// Reserves are those of all workers.
+func (p *Plan) Reserves() (reserves []turns.Reserve) {
 	for i := range p.Workers {
-		rooms = append(rooms, p.Workers[i].Room)
+		reserves = append(reserves, p.Workers[i].Reserve)
 	}
-	return rooms
+	return reserves
 }
 
 // Disk is what all workers move between memory and disk in an epoch but the first.
@@ -461,12 +461,12 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	stands, err := in.standIns(&first)
+	by, err := in.represent(&first)
 	if err != nil {
 		return nil, err
 	}
 	planned := 0
-	for number, of := range stands {
+	for number, of := range by {
 		if number == of {
 			planned++
 		}
@@ -476,14 +476,14 @@ func (in *Inputs) own(ctx context.Context) ([]Worker, error) {
 	}
 	workers := make([]Worker, in.Workers)
 	workers[0] = first
-	for number, of := range stands {
+	for number, of := range by {
 		if number == of && number > 0 {
 			if workers[number], err = in.worker(ctx, number); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for number, of := range stands {
+	for number, of := range by {
 		workers[number].Like = of
 	}
 	copyPlanned(workers)
@@ -520,7 +520,7 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 // Small ones stay, unless a schedule says how much is sent in an epoch: the memory of its last one, which is
 // planned, is then enough for all.
 func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err error) {
-	all, host, err := in.within(ctx, number, turns.Room{})
+	all, host, err := in.within(ctx, number, turns.Reserve{})
 	queued, stay, rest := host.Queued()
 	if queued == 0 || err != nil {
 		return all, err
@@ -529,14 +529,14 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 		all.Tensors += queued
 		return all, nil
 	}
-	rooms := []turns.Room{{Bytes: queued}}
+	reserves := []turns.Reserve{{Bytes: queued}}
 	atOnce := 2*(in.Workers-1) + in.Prefetch + 2
 	if less := stay + int64(atOnce)*host.Largest(); less < queued {
-		rooms = append(rooms, turns.Room{Bytes: less, Rests: true})
+		reserves = append(reserves, turns.Reserve{Bytes: less, Rests: true})
 	}
-	for _, room := range rooms {
-		all, _, err = in.within(ctx, number, room)
-		if room.Rests {
+	for _, reserve := range reserves {
+		all, _, err = in.within(ctx, number, reserve)
+		if reserve.Rests {
 			all.DiskBytes += rest
 		}
 		if err != nil || all.Tensors+all.Graph <= int64(in.MemoryLimit) {
@@ -546,16 +546,17 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 	return all, err
 }
 
-// within plans a worker that holds several ranks, with a room for messages of others where matrices may rest.
+// within plans a worker that holds several ranks, with memory reserved for messages of others where matrices
+// may rest.
 func (in *Inputs) within(ctx context.Context, number int,
-	room turns.Room,
+	reserve turns.Reserve,
 ) (all Worker, host *comm.Host, err error) {
 	mem := tensor.NewMeter()
 	holders := in.Holders()
 	defer mem.Close()
 	mem.Plan()
 	spool := &turns.Spool{
-		Memory: mem, Room: room,
+		Memory: mem, Reserve: reserve,
 		Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true,
 	}
 	host = comm.PlanHost(number, holders, spool)
@@ -567,7 +568,7 @@ func (in *Inputs) within(ctx context.Context, number int,
 		mine := mem.Another()
 		defer mine.Close()
 		if ranks[c.Rank()], err = in.rank(ctx, c, mine); err == nil {
-			c.Meet() // others may be reading of this one's memory
+			c.LocalBarrier() // others may be reading of this one's memory
 		}
 		return err
 	})
@@ -578,7 +579,7 @@ func (in *Inputs) within(ctx context.Context, number int,
 			all.add(&ranks[rank])
 		}
 	}
-	all.Room = room
+	all.Reserve = reserve
 	return all, host, err
 }
 
@@ -629,7 +630,7 @@ func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Met
 ) (p Worker, err error) {
 	team := kernel.NewPlan(in.Threads, mem)
 	c := in.Config
-	c.WorstOrder, c.LargerBy = true, in.Asks.LargerBy
+	c.AnyOrder, c.LargerBy = true, in.Asks.LargerBy
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}
 	team.Watch, c.OnLayer = counter.watch, counter.onLayer
 	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }

@@ -364,8 +364,8 @@ func (p *Planner) givesTargets() bool {
 	return len(splits) > 0 && splits[0].Negatives == graph.TargetNegatives
 }
 
-// likeness describes a uniform graph that is like another.
-type likeness struct {
+// twin describes a uniform graph that is like another.
+type twin struct {
 	generate.Options
 	EdgeColumns, ValueColumns int
 	SeveralLabels             bool // for each vertex
@@ -374,10 +374,10 @@ type likeness struct {
 // smaller describes a graph with a fraction of the vertices, and the graph's degree, features and kind of
 // labels. Edges have as many features as those of the relation that has most. Vertices and degree are
 // rounded, so that like graphs have the same rates.
-func (p *Planner) smaller(fraction float64) likeness {
+func (p *Planner) smaller(fraction float64) twin {
 	const fewest = 2000
 	var whole partition.Whole
-	l := likeness{Options: generate.Default(generate.Uniform)}
+	l := twin{Options: generate.Default(generate.Uniform)}
 	if p.Graph == nil {
 		whole, l.EdgeColumns = p.Counts.Whole, p.Counts.EdgeColumns
 	} else {
@@ -396,7 +396,7 @@ func (p *Planner) smaller(fraction float64) likeness {
 }
 
 // graph makes the graph. Labels and edge features beside classes are few numbers in turn.
-func (l *likeness) graph() (*graph.Graph, error) {
+func (l *twin) graph() (*graph.Graph, error) {
 	g, err := generate.Graph(l.Options)
 	if err != nil {
 		return nil, err

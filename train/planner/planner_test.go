@@ -369,7 +369,7 @@ func TestWhatRatesDependOn(t *testing.T) {
 // the powers of √2, as 2^4.5 is to 20. A graph of a tenth more vertices and edges has the same rates, one of
 // twice as many has not, and no graph is measured on more vertices than it has.
 func TestLikeGraphs(t *testing.T) {
-	of := func(vertices int, degree float64, fraction float64) likeness {
+	of := func(vertices int, degree float64, fraction float64) twin {
 		p := planner(nil)
 		p.Counts = random(vertices, degree)
 		return p.smaller(fraction)

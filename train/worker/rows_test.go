@@ -134,7 +134,7 @@ func TestRowsAtRest(t *testing.T) {
 		for i, v := range ids {
 			m.Floats()[i*columns] = float32(v)
 		}
-		world.Meet()
+		world.LocalBarrier()
 		w := &Worker{Groups: mesh.Groups{World: world}, Team: kernel.NewTeam(1, mem)}
 		if world.Rank() == 0 {
 			before = mem.OnDisk().Read

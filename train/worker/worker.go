@@ -65,8 +65,8 @@ type Config struct {
 	Started []*engine.Standard
 	// Fetches are what a plan knows of the rows that workers fetch, from task.Fetches. nil: a run.
 	Fetches *links.Fetches
-	// WorstOrder has a plan of a pipeline take as much memory as any order of the chunks takes.
-	WorstOrder bool
+	// AnyOrder has a plan of a pipeline take as much memory as any order of the chunks takes.
+	AnyOrder bool
 	// LargerBy is how many times larger the graph is than the one that a plan takes in its place; 0: as
 	// large.
 	LargerBy float64
@@ -158,8 +158,8 @@ func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share,
 			return nil, err
 		}
 	}
-	team.Memory.FreezeAll(tensor.Graph)
-	team.Memory.FreezeAll(tensor.Features)
+	team.Memory.SetAllReadOnly(tensor.Graph)
+	team.Memory.SetAllReadOnly(tensor.Features)
 	w.Rate = optim.Schedule{
 		Name: c.Schedule, Epochs: c.Epochs, Warmup: c.Warmup,
 		Plateau: optim.Plateau{
@@ -281,7 +281,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm,
 			Team: team, Groups: w.Groups, Share: w.Share, Epochs: c.Epochs, LargerBy: c.LargerBy,
 			Explain: c.Explain, Aggregated: w.aggregated, Redistributed: w.redistributed,
 		},
-		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage, WorstOrder: c.WorstOrder,
+		Resolved: c.Resolved, Recompute: c.Savings.Recompute, Stage: w.Stage, AnyOrder: c.AnyOrder,
 		Blocks: w.Blocks, Outputs: kinds, Degrees: degrees, Standard: w.Standard, LabelColumns: c.Outputs,
 		Loss: func(output *autograd.Var) (float64, *tensor.Matrix) {
 			w.readScores(output)
@@ -354,7 +354,7 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 
 // Begin begins the first epoch: what rests then is the same in every run, and in its plan.
 func (w *Worker) Begin() {
-	w.Groups.World.Meet()
+	w.Groups.World.LocalBarrier()
 	if w.countsDisk() {
 		w.Team.Memory.Level()
 		w.disk()
@@ -482,7 +482,7 @@ func (w *Worker) readScores(output *autograd.Var) {
 	w.read.Scores = scores
 	w.read.sent = w.done().since(before)
 	w.read.sent.Waited = 0 // for the others' forward passes
-	w.Groups.Replicas.Meet()
+	w.Groups.Replicas.LocalBarrier()
 }
 
 // scores measures the model by its output, which stays as it is.

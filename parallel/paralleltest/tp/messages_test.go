@@ -161,7 +161,7 @@ func messagesInTurns(t *testing.T, layer paralleltest.Layer) {
 		defer e.Groups.World.End()
 		a, err := tp.New(e.Env, axis.Options{})
 		exchange.Must(err)
-		e.Groups.World.Meet()
+		e.Groups.World.LocalBarrier()
 		layer.Run(e, a, paralleltest.Stored, got)
 	})
 	got.Near(t, layer.Name, layer.Alone(t, g, paralleltest.Stored))

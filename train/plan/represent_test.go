@@ -27,7 +27,7 @@ func TestLikeness(t *testing.T) {
 			Resolved: &setting.Resolved{Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 4}, Workers: 8},
 			Machines: c.machines,
 		}}
-		got, err := in.standIns(&Worker{widths: c.widths})
+		got, err := in.represent(&Worker{widths: c.widths})
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got, "%v on machines %v", c.widths, c.machines)
 	}

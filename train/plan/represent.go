@@ -11,24 +11,24 @@ import (
 	"weft/train/worker"
 )
 
-// likeness is equal for workers that take the same memory, kernels and messages, where their partitions are
-// alike: but for a row more or less, which slices own.
-type likeness struct {
+// workerClass is equal for workers that take the same memory, kernels and messages, where their partitions
+// are alike: but for a row more or less, which slices own.
+type workerClass struct {
 	stage   int
 	columns string // of each width, in the worker's slice
 	// alone says that no worker of a lower slice is on its machine, whose copy of the edges it may have.
 	alone bool
 }
 
-// likeness is that of a worker of a model with so many columns.
-func (in *Inputs) likeness(number int, widths []int) likeness {
+// classOf is that of a worker of a model with so many columns.
+func (in *Inputs) classOf(number int, widths []int) workerClass {
 	place := in.Mesh.Place(number)
 	columns := make([]int, len(widths))
 	for i, width := range widths {
 		columns[i] = tp.Columns(width, in.Mesh.Slices, place.Slice)
 	}
 	alone := place.Slice == 0 || in.Machines != nil && in.Machines[number] != in.Machines[number-1]
-	return likeness{place.Stage, fmt.Sprint(columns), alone}
+	return workerClass{place.Stage, fmt.Sprint(columns), alone}
 }
 
 // widths are the columns that slices of a worker's model divide.
@@ -41,26 +41,26 @@ func widths(w *worker.Worker) []int {
 	return slices.Compact(all)
 }
 
-// standIns returns for each worker the one that is planned in its place, itself if it is planned. The first
+// represent returns for each worker the one whose plan is its own too, itself if it is planned. The first
 // worker is. Of partitions that are not alike those are planned that have the least work, the most, and
-// between them equally many others; each stands for those of the most similar work.
-func (in *Inputs) standIns(first *Worker) ([]int, error) {
-	stands := make([]int, in.Workers)
-	for number := range stands {
-		stands[number] = number
+// between them equally many others; each represents those of the most similar work.
+func (in *Inputs) represent(first *Worker) ([]int, error) {
+	by := make([]int, in.Workers)
+	for number := range by {
+		by[number] = number
 	}
 	holdSeveral := in.Workers < in.Mesh.Workers() // partitions: no worker is alike
 	if holdSeveral || !in.Alike && (in.Most == 0 || in.Workers <= in.Most) {
-		return stands, nil
+		return by, nil
 	}
 	byWork, err := in.byWork()
 	if err != nil {
 		return nil, err
 	}
-	alike := map[likeness][]int{} // slices of a stage
-	for number := range stands {
+	alike := map[workerClass][]int{} // slices of a stage
+	for number := range by {
 		if place := in.Mesh.Place(number); place.Partition == 0 {
-			like := in.likeness(number, first.widths)
+			like := in.classOf(number, first.widths)
 			alike[like] = append(alike[like], place.Slice)
 		}
 	}
@@ -73,13 +73,13 @@ func (in *Inputs) standIns(first *Worker) ([]int, error) {
 			planned := byWork[nearest(i, len(byWork), partitions)]
 			for _, slice := range those {
 				of := mesh.Place{Stage: like.stage, Partition: partition, Slice: slice}
-				by := mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]}
-				stands[in.Mesh.Rank(of)] = in.Mesh.Rank(by)
+				model := mesh.Place{Stage: like.stage, Partition: planned, Slice: those[0]}
+				by[in.Mesh.Rank(of)] = in.Mesh.Rank(model)
 			}
 		}
 	}
-	stands[0] = 0
-	return stands, nil
+	by[0] = 0
+	return by, nil
 }
 
 // copyPlanned makes each worker what the one that was planned in its place is.

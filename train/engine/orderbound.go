@@ -7,11 +7,11 @@ import (
 	"weft/tensor"
 )
 
-// worst makes a plan take at least the memory of a training pass in any order of the chunks. A chunk takes
-// most as the last one forward, and so the first one backward: the memory that all other chunks keep is in
-// use then. So in a plan every chunk's pass begins with that much memory, and every message takes as much as
-// the largest chunk's. The plan's previous epoch tells how much the chunks keep.
-type worst struct {
+// orderBound makes a plan take at least the memory of a training pass in any order of the chunks. A chunk
+// takes most as the last one forward, and so the first one backward: the memory that all other chunks keep
+// is in use then. So in a plan every chunk's pass begins with that much memory, and every message takes as
+// much as the largest chunk's. The plan's previous epoch tells how much the chunks keep.
+type orderBound struct {
 	*Pipeline
 	kept   int64 // bytes at the end of the last forward pass, including what all chunks keep
 	least  int64 // the smallest number of these that one chunk's forward pass added
@@ -20,23 +20,23 @@ type worst struct {
 	held   *tensor.Matrix
 }
 
-// newWorst is nil if the order makes no difference, or the run's own is wanted.
-func newWorst(p *Pipeline) *worst {
-	if !p.WorstOrder || p.ChunkOrder == axis.Fixed || len(p.passes) == 1 {
+// newOrderBound is nil if the order makes no difference, or the run's own is wanted.
+func newOrderBound(p *Pipeline) *orderBound {
+	if !p.AnyOrder || p.ChunkOrder == axis.Fixed || len(p.passes) == 1 {
 		return nil
 	}
-	return &worst{Pipeline: p, least: math.MaxInt64 / 2}
+	return &orderBound{Pipeline: p, least: math.MaxInt64 / 2}
 }
 
 // fill allocates memory so that a chunk's pass begins with so many bytes.
-func (w *worst) fill(bytes int64) {
+func (w *orderBound) fill(bytes int64) {
 	w.held.Release()
 	short := max(0, bytes-w.Team.Memory.LiveTensors())
 	w.held = w.Team.Memory.New(tensor.Buffers, 1, int(short)/tensor.Float32.Size())
 }
 
 // beginForward begins the forward pass of a chunk, whose state has been received.
-func (w *worst) beginForward() {
+func (w *orderBound) beginForward() {
 	if w == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (w *worst) beginForward() {
 }
 
 // endForward ends a forward pass. With recomputation the pass adds nothing to the received state.
-func (w *worst) endForward() {
+func (w *orderBound) endForward() {
 	if w == nil {
 		return
 	}
@@ -55,8 +55,8 @@ func (w *worst) endForward() {
 	}
 }
 
-// turn ends the forward passes of all chunks.
-func (w *worst) turn() {
+// endForwards ends the forward passes of all chunks.
+func (w *orderBound) endForwards() {
 	if w == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (w *worst) turn() {
 }
 
 // beginBackward begins the backward pass of a chunk.
-func (w *worst) beginBackward() {
+func (w *orderBound) beginBackward() {
 	if w == nil {
 		return
 	}
@@ -74,14 +74,14 @@ func (w *worst) beginBackward() {
 }
 
 // end ends the training pass.
-func (w *worst) end() {
+func (w *orderBound) end() {
 	if w != nil {
 		w.held.Release()
 	}
 }
 
 // padding is the memory that a chunk's message lacks of the largest chunk's message.
-func (w *worst) padding(message *tensor.Matrix) *tensor.Matrix {
+func (w *orderBound) padding(message *tensor.Matrix) *tensor.Matrix {
 	if w == nil {
 		return nil
 	}
