@@ -3,6 +3,8 @@ package train
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -94,17 +96,19 @@ func reached(t *testing.T, base, whole *graph.Graph, added *appended.Addition, h
 	return vertices
 }
 
-// TestAffected: Affected has every vertex whose prediction differs in a bit once vertices and edges are
+// TestAppended: predictions for some vertices of a graph with vertices and edges appended, and for all of the
+// store that Write makes of it, have the bits of a prediction of all vertices of the graph that has them.
+// Affected has every vertex whose prediction differs in a bit once vertices and edges are
 // appended, and none beyond the hops of the model. Predictions of these vertices alone, on both graphs, have
 // the bits of those of all.
-func TestAffected(t *testing.T) {
+func TestAppended(t *testing.T) {
 	hops := map[string]int{"mlp": 0, "appnp": 10, "decoupled": 2} // others have three layers or rounds
 	passes := []string{
 		"gcn", "gcnii", "separate", "appnp", "sgc", "out", "cat", "both-gcn", "decoupled", "labels",
 	}
 	plain, typed := thinned(t, tangle(t, 500, 0), 6), thinned(t, severalTypes(t), 20)
 	some, changed, tries := 0, 0, 0
-	eachExtension(t, plain, typed, func(name string, o Options, _ uint64, base, whole *graph.Graph,
+	eachExtension(t, plain, typed, func(name string, o Options, seed uint64, base, whole *graph.Graph,
 		with *appended.Graph,
 	) {
 		weights := run(t, base, o).Weights
@@ -114,6 +118,29 @@ func TestAffected(t *testing.T) {
 			require.NoError(t, err)
 			return p
 		}
+		was, is := predict(Job{Graph: base}), predict(Job{Graph: whole})
+		c := is.Classes
+		row := func(p *Prediction, v int) []float32 { return p.Logits[v*c : (v+1)*c] }
+		var asked []int32
+		for _, v := range rand.New(rand.NewPCG(seed/2, seed%2)).Perm(whole.Own())[:8] {
+			asked = append(asked, int32(v))
+		}
+		p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
+		require.NoError(t, err)
+		kept, err := p.Predict(t.Context(), asked, with, Logits)
+		require.NoError(t, err)
+		p.Close()
+		for k, v := range asked {
+			assert.Equal(t, row(is, int(v)), row(kept, k), "%s, vertex %d by a Predictor", name, v)
+		}
+		store := filepath.Join(t.TempDir(), "store")
+		_, err = with.Write(store, base.Provenance, nil)
+		require.NoError(t, err)
+		stored, err := graph.Open(store)
+		require.NoError(t, err)
+		assert.Equal(t, is.Logits, predict(Job{Graph: stored}).Logits, "%s, stored", name)
+		require.NoError(t, stored.Close())
+
 		job := Job{Graph: base, Appended: with, Options: o}
 		got, err := job.Affected(context.Background(), weights)
 		require.NoError(t, err)
@@ -124,9 +151,6 @@ func TestAffected(t *testing.T) {
 		want := reached(t, base, whole, with.Added, far, o.Direction, slices.Contains(passes, name))
 		assert.Equal(t, want, got, name)
 
-		was, is := predict(Job{Graph: base}), predict(Job{Graph: whole})
-		c := is.Classes
-		row := func(p *Prediction, v int) []float32 { return p.Logits[v*c : (v+1)*c] }
 		for v := range base.Own() {
 			if !slices.Equal(row(was, v), row(is, v)) {
 				changed++

@@ -1,10 +1,8 @@
 package train
 
 import (
-	"context"
 	"maps"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +10,6 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/appended"
-	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -138,50 +135,5 @@ func eachExtension(t *testing.T, plain, typed *graph.Graph, f func(name string, 
 			require.NoError(t, err)
 			f(name, all[name], seed, base, whole, with)
 		}
-	}
-}
-
-// TestAppended: predictions for some vertices of a graph with vertices and edges appended, and for all of the
-// store that Write makes of it, have the bits of a prediction of all vertices of the graph that has them.
-func TestAppended(t *testing.T) {
-	plain, typed := tangle(t, 500, 300), severalTypes(t)
-	one := 0
-	eachExtension(t, plain, typed, func(name string, o Options, seed uint64, base, whole *graph.Graph,
-		with *appended.Graph,
-	) {
-		weights := run(t, base, o).Weights
-		want, err := (&Job{Graph: whole, Options: o}).Predict(context.Background(), weights, Logits)
-		require.NoError(t, err)
-		var asked []int32
-		for _, v := range rand.New(rand.NewPCG(seed/2, seed%2)).Perm(whole.Own())[:8] {
-			asked = append(asked, int32(v))
-		}
-		got, err := (&Job{Graph: base, Appended: with, Options: o, Vertices: asked}).
-			Predict(context.Background(), weights, Logits)
-		require.NoError(t, err)
-		p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
-		require.NoError(t, err)
-		kept, err := p.Predict(t.Context(), asked, with, Logits)
-		require.NoError(t, err)
-		p.Close()
-		for k, v := range asked {
-			c := want.Classes
-			row := want.Logits[int(v)*c : int(v+1)*c]
-			assert.Equal(t, row, got.Logits[k*c:(k+1)*c], "%s, vertex %d", name, v)
-			assert.Equal(t, row, kept.Logits[k*c:(k+1)*c], "%s, vertex %d by a Predictor", name, v)
-		}
-		store := filepath.Join(t.TempDir(), "store")
-		_, err = with.Write(store, base.Provenance, nil)
-		require.NoError(t, err)
-		stored, err := graph.Open(store)
-		require.NoError(t, err)
-		got, err = (&Job{Graph: stored, Options: o}).Predict(context.Background(), weights, Logits)
-		require.NoError(t, err)
-		assert.Equal(t, want.Logits, got.Logits, "%s, stored", name)
-		require.NoError(t, stored.Close())
-		one++
-	})
-	if one < 50 {
-		t.Errorf("%d appends", one)
 	}
 }

@@ -62,12 +62,15 @@ func sameScores(t *testing.T, j *Job) (read, own *Result) {
 	return read, own
 }
 
-// TestReadsEvaluations: with every model, task and kind of features the forward pass of the next epoch has
+// TestReadsEvaluations: with models, tasks and kinds of features the forward pass of the next epoch has
 // the metrics of an evaluation, where nothing is dropped and no norm has running statistics. A pass of its
 // own follows the last epoch alone.
 func TestReadsEvaluations(t *testing.T) {
 	all := features(t)
 	for i, name := range slices.Sorted(maps.Keys(all)) {
+		if i%2 == 1 {
+			continue
+		}
 		f := all[name]
 		o := &f.Options
 		o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout = 0, 0, 0, 0
@@ -75,10 +78,10 @@ func TestReadsEvaluations(t *testing.T) {
 		if o.Epochs = 3; o.Norm == "batch" {
 			o.Norm = "layer"
 		}
-		if i%3 == 2 {
+		if i%6 == 4 {
 			o.Precision = "bf16"
 		}
-		mesh := append(f.meshes, "")[i%(1+len(f.meshes))]
+		mesh := append(f.meshes, "")[i/2%(1+len(f.meshes))]
 		t.Run(name+" on "+mesh, func(t *testing.T) {
 			j := onMesh(f.g, *o, mesh)
 			if strings.HasPrefix(mesh, "pipeline") {

@@ -10,8 +10,6 @@ import (
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/train/plan"
-	"weft/train/worker"
 )
 
 // linked are options of link prediction.
@@ -24,7 +22,7 @@ func linked(words string) Options {
 // severalTypes has two vertex types, and relations within the first and between both, each with its reverse.
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
-	g := tangled(t)
+	g := tangle(t, 1100, 1000)
 	other, err := graph.NewBipartite(40, g.Own(),
 		graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Own() - 1)}})
 	require.NoError(t, err)
@@ -95,40 +93,6 @@ func withKnows(t *testing.T, shop *graph.Graph) *graph.Graph {
 	back.Source, back.Name, back.Target = "tag", "rev_knows", "user"
 	g.Relations = append(slices.Clone(g.Relations), knows, back)
 	return &g
-}
-
-// TestPlanOfFetches: a plan that knows what workers fetch of each other has the bytes and the messages of the
-// last epoch of a run, on one that has no edges, too.
-func TestPlanOfFetches(t *testing.T) {
-	g := tangle(t, 700, 1000)
-	of := make([]int32, g.Vertices())
-	for v := range of {
-		of[v] = 2 * int32(v%2) // nothing on worker 1
-	}
-	o := linked("epochs 3, out-features 200, hidden 8, negatives 9") // several windows
-	weighted := o
-	weighted.Decoder = "distmult"
-	for name, job := range map[string]*Job{
-		"one":               {Graph: g, Options: o},
-		"graph=3":           divided(t, g, o, 3, of),
-		"tensor=3":          onMesh(g, weighted, "tensor=3"),
-		"graph=2,tensor=2":  onMesh(g, o, "graph=2,tensor=2"),
-		"graph=4, distmult": divided(t, g, weighted, 4, nil),
-	} {
-		t.Run(name, func(t *testing.T) {
-			p, err := job.PlanWith(t.Context(), plan.Asks{Counts: true})
-			require.NoError(t, err)
-			r := mustRun(t, job)
-			if got := worker.SumOf(p.Sent); got != r.Communication ||
-				(got.Links.Bytes > 0) != (r.Workers > 1) {
-				t.Errorf("%+v planned, %+v sent", got, r.Communication)
-			}
-			for rank, sent := range p.Sent {
-				assert.Equal(t, r.SentBytes[rank], sent.Bytes(), "worker %d", rank)
-			}
-			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "bytes of memory planned")
-		})
-	}
 }
 
 // TestLinksAreLearned: on a graph with communities, a trained model tells edges from other pairs far better

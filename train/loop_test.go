@@ -73,34 +73,6 @@ func TestEpochLines(t *testing.T) {
 	}
 }
 
-// TestSelect: the epoch of the lowest validation loss differs from that of the highest accuracy. The weights
-// of the selected one are kept.
-func TestSelect(t *testing.T) {
-	g := tangled(t)
-	o := given(networks()["gcn"], "epochs 60, lr .05")
-	best := map[string]int{}
-	for _, o.Select = range []string{"metric", setting.SelectLoss} {
-		var losses, metrics []float64
-		j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) {
-			losses, metrics = append(losses, e.ValLoss), append(metrics, e.Val)
-		}}
-		r := mustRun(t, &j)
-		want := 1 + slices.Index(metrics, slices.Max(metrics))
-		if o.Select == setting.SelectLoss {
-			want = 1 + slices.Index(losses, slices.Min(losses))
-		}
-		assert.Equal(t, want, r.BestEpoch, o.Select)
-		assert.Equal(t, losses[want-1], r.ValLoss, o.Select)
-		assert.Equal(t, metrics[want-1], r.Val, o.Select)
-		best[o.Select] = r.BestEpoch
-		assert.Near(t, r.ValLoss, mustRun(t, divided(t, g, o, 2, nil)).ValLoss, 1e-3*r.ValLoss,
-			"%s: validation loss", o.Select)
-	}
-	if best["metric"] == best[setting.SelectLoss] {
-		t.Errorf("both select epoch %d, which tests nothing", best[setting.SelectLoss])
-	}
-}
-
 // TestDiverges: a run whose numbers stop being finite has no results if it had none before, on any number of
 // workers. The first two have finite losses, but weights and logits that are not finite.
 func TestDiverges(t *testing.T) {

@@ -14,17 +14,6 @@ import (
 	"weft/nn"
 )
 
-// ownMeshes are meshes of every axis, with a model that each of them trains.
-var ownMeshes = []struct{ model, parallel string }{
-	{"sage", "graph=1"},
-	{"sage", "graph=2"},
-	{"gat", "graph=4"},
-	{"gcn", "tensor=2"},
-	{"gcn", "graph=2,tensor=2"},
-	{"resgcn", "pipeline=2"},
-	{"resgcn", "pipeline=2,graph=2"},
-}
-
 // ownOptions are those of a short training.
 func ownOptions(model, parallel string) Options {
 	o := Defaults()
@@ -56,8 +45,9 @@ func severalLabels(g *graph.Graph) *graph.Graph {
 }
 
 // TestOwnCrossEntropy: the cross-entropy as a caller's own loss has the bits of the built-in one in each
-// loss, logit and validation loss, on every mesh and for every kind of labels, and the plan is what the run
-// takes, to the byte.
+// loss, logit and validation loss, on every mesh and for every kind of labels, with partitions that take
+// turns, in bfloat16, with labels in the input, and with another graph to validate on. The plan is what the
+// run takes, to the byte.
 func TestOwnCrossEntropy(t *testing.T) {
 	with := func(change func(*nn.Targets)) nn.LossFunc {
 		return func(logits *autograd.Var, y nn.Labels) *autograd.Var {
@@ -65,67 +55,47 @@ func TestOwnCrossEntropy(t *testing.T) {
 			return nn.CrossEntropy(logits, y.Targets)
 		}
 	}
-	for name, c := range map[string]struct {
-		several bool
-		loss    nn.LossFunc
-		builtin string
+	plain := with(func(*nn.Targets) {})
+	for _, c := range []struct {
+		model, parallel, words string
+		loss                   nn.LossFunc
+		builtin                string
 	}{
-		"classes":        {false, with(func(*nn.Targets) {}), ""},
-		"several labels": {true, with(func(*nn.Targets) {}), ""},
-		"smoothed":       {false, with(func(y *nn.Targets) { y.Smoothing = .1 }), "label-smoothing .1"},
-		"focal":          {false, with(func(y *nn.Targets) { y.Loss = nn.Focal(2) }), "loss focal, focal-gamma 2"},
+		{"sage", "graph=1", "", plain, ""},
+		{"gat", "graph=4", "", plain, ""},
+		{"gcn", "graph=2,tensor=2", "", plain, ""},
+		{"resgcn", "pipeline=2", "", plain, ""},
+		{"resgcn", "pipeline=2,graph=2", "", plain, ""},
+		{"sage", "graph=2", "several labels", plain, ""},
+		{"sage", "graph=2", "", with(func(y *nn.Targets) { y.Smoothing = .1 }), "label-smoothing .1"},
+		{"gcn", "tensor=2", "", with(func(y *nn.Targets) { y.Loss = nn.Focal(2) }), "loss focal, focal-gamma 2"},
+		{"sage", "", "partitions 3", plain, ""},
+		{"sage", "graph=2", "precision bf16", plain, ""},
+		{"sage", "graph=2", "label-input .5", plain, ""},
+		{"sage", "", "another graph", plain, ""},
 	} {
-		for _, m := range ownMeshes {
-			if name != "classes" && m.parallel != "graph=1" && m.parallel != "graph=2" {
-				continue
-			}
-			t.Run(name+" "+m.parallel, func(t *testing.T) {
-				g := tangle(t, 700, 3000)
-				if c.several {
-					g = severalLabels(g)
-				}
-				o := ownOptions(m.model, m.parallel)
-				own, _ := planAndRun(t, &Job{Graph: g, Options: o, Loss: c.loss})
-				o = given(o, c.builtin)
-				builtin := run(t, g, o)
-				assert.Equal(t, builtin.Losses, own.Losses)
-				assert.Equal(t, builtin.Logits, own.Logits)
-				assert.Equal(t, builtin.ValLoss, own.ValLoss)
-			})
-		}
-	}
-}
-
-// TestOwnCrossEntropyOfVariants: the same with partitions that take turns, in bfloat16, with labels in the
-// input, and with another graph to validate on.
-func TestOwnCrossEntropyOfVariants(t *testing.T) {
-	loss := func(logits *autograd.Var, y nn.Labels) *autograd.Var {
-		return nn.CrossEntropy(logits, y.Targets)
-	}
-	for name, change := range map[string]string{
-		"turns": "partitions 3", "bf16": "precision bf16, parallel graph=2",
-		"label-input": "label-input .5, parallel graph=2", "validate": "",
-	} {
-		t.Run(name, func(t *testing.T) {
-			g, o := tangle(t, 700, 3000), ownOptions("sage", "")
-			o = given(o, change)
-			var results []*Result
-			for _, loss := range []nn.LossFunc{loss, nil} {
-				j := &Job{Graph: g, Options: o, Loss: loss}
-				if name == "validate" {
+		t.Run(fmt.Sprint(c.model, " ", c.parallel, " ", c.words, c.builtin), func(t *testing.T) {
+			job := func(loss nn.LossFunc, words string) *Job {
+				j := &Job{Graph: tangle(t, 700, 3000), Options: ownOptions(c.model, c.parallel), Loss: loss}
+				j.Options = given(j.Options, words)
+				switch c.words {
+				case "several labels":
+					j.Graph = severalLabels(j.Graph)
+				case "another graph":
 					j.Validate = &Job{Graph: elsewhereGraph(t, 300), Dataset: "other"}
+				default:
+					j.Options = given(j.Options, c.words)
 				}
-				if name == "label-input" { // fewer labels are hidden than the plan has
-					results = append(results, mustRun(t, j))
-					continue
-				}
-				r, _ := planAndRun(t, j)
-				results = append(results, r)
+				return j
 			}
-			own, builtin := results[0], results[1]
-			assert.Equal(t, builtin.Losses, own.Losses)
-			assert.Equal(t, builtin.Logits, own.Logits)
-			assert.Equal(t, builtin.ValLoss, own.ValLoss)
+			own, builtin := job(c.loss, ""), mustRun(t, job(nil, c.builtin))
+			got := mustRun(t, own)
+			if own.Options.LabelInput == 0 { // with it fewer labels are hidden than the plan has
+				got, _ = planAndRun(t, own)
+			}
+			assert.Equal(t, builtin.Losses, got.Losses)
+			assert.Equal(t, builtin.Logits, got.Logits)
+			assert.Equal(t, builtin.ValLoss, got.ValLoss)
 		})
 	}
 }

@@ -77,42 +77,47 @@ func TestPlannedNumbers(t *testing.T) {
 }
 
 // TestPlannedMessages: on each mesh a plan has the messages of a run, of each kind, and its memory, to the
-// byte.
+// byte, and of link prediction what workers fetch of each other.
 func TestPlannedMessages(t *testing.T) {
-	g := tangle(t, 700, 1000) // TestPlanOfWorkers has more rows than a message
-	for name, change := range map[string]string{
-		"gcn":    "model gcn, norm batch",
-		"gat":    "model gat, heads 2, norm layer",
-		"sage":   "model sage, direction both, dropout .3",
-		"deep":   "model gcnii, layers 6",
-		"labels": "model gcn, label-input .4",
+	g := tangle(t, 700, 1000)                                                      // TestPlanOfWorkers has more rows than a message
+	const windows = "task link, epochs 3, out-features 200, hidden 8, negatives 9" // several of edges
+	for _, c := range []struct{ words, meshes string }{
+		{"model gcn, norm batch", ",graph=4,tensor=3,pipeline=3"},
+		{"model gat, heads 2, norm layer", "graph=2,graph=2+tensor=2,graph=2+pipeline=2"},
+		{"model sage, direction both, dropout .3", ",graph=2,tensor=3"},
+		{"model gcnii, layers 6", "graph=4,pipeline=3,graph=2+pipeline=2"},
+		{"model gcn, label-input .4", ",graph=2,graph=2+tensor=2"},
+		{"model gcn, " + windows, ",graph=3,graph=2+tensor=2"},
+		{"model gcn, decoder distmult, " + windows, "graph=4,tensor=3"},
 	} {
-		for _, mesh := range []string{
-			"", "graph=2", "graph=4", "tensor=3", "pipeline=3", "graph=2,tensor=2", "graph=2,pipeline=2",
-		} {
-			o := Defaults()
-			o.Layers, o.Hidden, o.Epochs, o.Threads, o.Parallel = 3, 12, 3, 1, mesh
-			o = given(o, change)
+		for mesh := range strings.SplitSeq(c.meshes, ",") {
+			mesh = strings.ReplaceAll(mesh, "+", ",")
+			o := given(Defaults(), "layers 3, hidden 12, epochs 3, "+c.words)
 			if strings.Contains(mesh, "pipeline") {
-				if o.LabelInput > 0 {
-					continue // a pipeline refuses it
-				}
 				o.Chunks, o.ChunkOrder = 4, axis.Fixed
 				if o.Norm == "batch" {
-					o.Chunks = axis.Chunks(1 + strings.Count(mesh, "graph")) // one in each partition
+					o.Chunks = 1
 				}
 			}
-			p, err := (&Job{Graph: g, Options: o}).PlanWith(context.Background(), plan.Asks{Counts: true})
-			require.NoError(t, err, "%v %v", name, mesh)
-			r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
-			require.NoError(t, err, "%v %v", name, mesh)
-			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s %s: planned", name, mesh)
-			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s %s: planned", name, mesh)
+			j, of := onMesh(g, o, mesh), c.words+" on "+mesh
+			if mesh == "graph=3" { // nothing on worker 1
+				j = divided(t, g, o, 3, slices.Collect(func(yield func(int32) bool) {
+					for v := range int32(g.Vertices()) {
+						yield(2 * (v % 2))
+					}
+				}))
+			}
+			p, err := j.PlanWith(t.Context(), plan.Asks{Counts: true})
+			require.NoError(t, err, of)
+			r := mustRun(t, j)
+			assert.Equal(t, r.Communication, worker.SumOf(p.Sent), "%s: planned", of)
+			assert.Equal(t, r.PeakTensorBytes, p.PeakTensorBytes, "%s: planned", of)
 			for rank, w := range p.Workers {
+				assert.Equal(t, r.SentBytes[rank], p.Sent[rank].Bytes(), "%s: worker %d", of, rank)
 				sent := w.Counts.Traffic
 				if w.Counts.Steps() == 0 || worker.Traffic(sent[comm.Stage]) != w.Sent.Stage ||
 					sent[comm.Halo].Bytes+sent[comm.HaloGradient].Bytes != w.Sent.Halo.Bytes {
-					t.Errorf("%s %s: worker %d counts %v of %+v", name, mesh, rank, sent, w.Sent)
+					t.Errorf("%s: worker %d counts %v of %+v", of, rank, sent, w.Sent)
 				}
 			}
 		}

@@ -16,7 +16,7 @@ import (
 // bytes between workers are those that were counted and planned.
 func TestProfile(t *testing.T) {
 	g := tangle(t, 700, 1000)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		mesh       string
 		partitions int
 		offload    bool
@@ -31,7 +31,10 @@ func TestProfile(t *testing.T) {
 		{"graph=2", 5, false},
 		{"graph=2", 5, true},
 	} {
-		for _, model := range []string{"gat", "gcn", "mlp"} {
+		for k, model := range []string{"gat", "gcn", "mlp"} {
+			if i%3 == k && c.mesh != "" {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s %d %v %s", c.mesh, c.partitions, c.offload, model), func(t *testing.T) {
 				o := Defaults()
 				o.Model, o.Layers, o.Hidden, o.Epochs, o.Norm, o.Partitions = model, 3, 12, 4,

@@ -32,11 +32,10 @@ type tiled struct {
 func TestGraphAxisPropagators(t *testing.T) {
 	for k, settings := range map[int][]tiled{
 		1: {{}},
-		2: {{}, {Options: axis.Options{Halo: edges.HaloCover}}},
+		2: {{}},
 		3: {{Options: axis.Options{Halo: edges.HaloAuto, KeepHalo: true}}},
 		4: {
 			{Options: axis.Options{Prefetch: 7}},
-			{Options: axis.Options{KeepHalo: true}},
 			{tile: 2},
 			{axis.Options{Halo: edges.HaloCover, Prefetch: 1}, 2},
 		}, // and one in sar's TestHolders

@@ -48,8 +48,8 @@ type Case struct {
 // must have the bytes of the run. Recomputation must change neither a bit nor a message. The graph is
 // directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
-// The plain form of a model runs on every mesh. Each variant runs on one of them, in turn, every second one
-// also with recomputation. The suites share the models of a variant: each has it for one model at least, and
+// The plain form of a model runs on two meshes, in turn. Each variant runs on one of them, in turn, every
+// second one also with recomputation. The suites share the models of a variant: each has it for one model at least, and
 // each model in one suite at least.
 func Engines(t *testing.T, suite int, cases ...Case) {
 	models := cases[0].Models
@@ -57,12 +57,12 @@ func Engines(t *testing.T, suite int, cases ...Case) {
 		models = gnn.Names()
 	}
 	turn := 0
-	for _, model := range models {
+	for i, model := range models {
 		for _, v := range dealt(models, model, suite) {
 			if cases[0].Mesh.Stages > 1 && v.oneBlock(model) {
 				continue
 			}
-			here, both := cases, true
+			here, both := []Case{cases[i%len(cases)], cases[(i+1)%len(cases)]}, true
 			if v.name != unchanged {
 				here, both = cases[turn%len(cases):][:1], turn/len(cases)%2 == 0
 				turn++

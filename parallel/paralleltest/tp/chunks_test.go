@@ -42,6 +42,9 @@ func TestChunks(t *testing.T) {
 			paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
 		} {
 			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
+				if along.Reversed && name != "small" {
+					continue
+				}
 				var want *paralleltest.Outcome
 				for _, chunks := range []int{1, 2, 5, 1000} {
 					got := l.Blank(g.Vertices())
