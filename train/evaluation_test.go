@@ -102,13 +102,12 @@ func TestReadsInTurns(t *testing.T) {
 		g           *graph.Graph
 		words, mesh string
 	}{
-		"sage":   {g, "model sage, norm layer", "graph=1/4"},
 		"gat":    {g, "model gat, heads 4", "graph=2/4"},
 		"slices": {g, "model gcn, norm graph, jk cat", "graph=2,tensor=2/4"},
 		"values": {withValues(g), "model gin, activation gelu", "graph=1/3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := given(Defaults(), "layers 3, hidden 24, epochs 4, dropout 0, select loss, "+c.words)
+			o := given(Defaults(), "layers 3, hidden 24, epochs 3, dropout 0, select loss, "+c.words)
 			inMemory, _ := sameScores(t, onMesh(c.g, o, c.mesh))
 			o.Offload = t.TempDir()
 			j := onMesh(c.g, o, c.mesh)

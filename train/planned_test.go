@@ -79,8 +79,9 @@ func TestPlannedNumbers(t *testing.T) {
 // TestPlannedMessages: on each mesh a plan has the messages of a run, of each kind, and its memory, to the
 // byte, and of link prediction what workers fetch of each other.
 func TestPlannedMessages(t *testing.T) {
-	g := tangle(t, 700, 1000)                                                      // TestPlanOfWorkers has more rows than a message
-	const windows = "task link, epochs 3, out-features 200, hidden 8, negatives 9" // several of edges
+	g := tangle(t, 700, 1000) // TestPlanOfWorkers has more rows than a message
+	// Several windows of edges
+	const windows = "task link, epochs 3, out-features 200, hidden 8, negatives 9"
 	for _, c := range []struct{ words, meshes string }{
 		{"model gcn, norm batch", ",graph=4,tensor=3,pipeline=3"},
 		{"model gat, heads 2, norm layer", "graph=2,graph=2+tensor=2,graph=2+pipeline=2"},

@@ -44,7 +44,7 @@ func TestRecompute(t *testing.T) {
 	among := func(g *graph.Graph) func(Options) *Job {
 		return func(o Options) *Job { return divided(t, g, o, 3, nil) }
 	}
-	for _, name := range []string{"gat-edges", "gcnii", "pna", "cat", "jump-max", "appnp", "blocks-gat", "both-gat"} {
+	for _, name := range []string{"gat-edges", "gcnii", "pna", "cat", "jump-max", "appnp", "both-gat"} {
 		compare(name, on(one), networks()[name])
 	}
 	compare("links", among(one), linked("model sage, norm batch, decoder distmult, dropout .3"))
