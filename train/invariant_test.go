@@ -168,7 +168,8 @@ func TestEachNetwork(t *testing.T) {
 			case o.Jump == "cat":
 				columns = o.Layers * o.Hidden
 			}
-			p, err := (&Job{Graph: &bare, Options: o}).Predict(t.Context(), one["f32"].Weights, WithEmbeddings)
+			predicts := &Job{Graph: &bare, Options: o}
+			p, err := predicts.Predict(t.Context(), one["f32"].Weights, WithEmbeddings)
 			require.NoError(t, err)
 			assert.Equal(t, g.Labels.Classes, p.Classes)
 			assert.Equal(t, one["f32"].Logits, p.Logits)
