@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// Attention is softmax attention over in-edges with Heads heads of Width columns. The score of j→i per head is,
-// for a slope of LeakyReLU from 0 to 1,
+// Attention is softmax attention over in-edges with Heads heads of Width columns. The score of j→i per head
+// is, for a slope of LeakyReLU from 0 to 1,
 //
 //	GATv1: LeakyReLU(SourceScore_j + TargetScore_i)
 //	GATv2: Σ_c A_c·LeakyReLU(Source_jc + Target_ic), where A is set
@@ -46,8 +46,8 @@ type EdgeFeatures struct {
 	Rows *tensor.Matrix
 	// Transposed (Int32, 1 × entries) is the row of each entry of the transposed block, for the backward pass
 	Transposed *tensor.Matrix
-	// Loops has the features of the self loops, row by row: those of row i from FirstLoop_i on (Int64, a number
-	// for each row); nil: there are none
+	// Loops has the features of the self loops, row by row: those of row i from FirstLoop_i on (Int64, a
+	// number for each row); nil: there are none
 	Loops, FirstLoop *tensor.Matrix
 	Vector           *tensor.Matrix // GATv1: features × Heads
 	Weight           *tensor.Matrix // others: features × Heads·Width
@@ -114,9 +114,9 @@ func (a Attention) kernel(v1, v2, dot C.int) C.int {
 	return v1
 }
 
-// rooms takes what calls of the kernels compute in.
-func (a Attention) rooms(t *Team) rooms {
-	return t.rooms(C.weft_attention_room(C.int64_t(a.Heads), C.int64_t(a.Width),
+// workspaces takes what calls of the kernels compute in.
+func (a Attention) workspaces(t *Team) workspaces {
+	return t.workspaces(C.weft_attention_workspace(C.int64_t(a.Heads), C.int64_t(a.Width),
 		boolean(a.Edges.Weight != nil)))
 }
 
@@ -168,8 +168,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if s.sum == nil && !last {
 		s.sum = t.scratch(tensor.Float32, e.Rows, a.Heads)
 	}
-	args, rooms := a.c(e), a.rooms(t)
-	args.rooms = rooms.c()
+	args, workspaces := a.c(e), a.workspaces(t)
+	args.workspaces = workspaces.c()
 	over(&args, e, loops)
 	if s.Out.Element == tensor.BFloat16 && (s.begun || !last) {
 		panic("kernel: a BFloat16 output of attention over several blocks")
@@ -185,7 +185,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 	t.edges(r, unsafe.Pointer(&args), e, a.Heads*a.Width)
 	t.attendSegments(r, args, e)
-	rooms.release()
+	workspaces.release()
 	s.begun = !last
 	if last {
 		s.sum.Release()

@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// AttentionGradients are what one block adds to. Source, Key and SourceScore have a row per source, Target and
-// TargetScore per destination. Source, Key and Target are of one type, Float32 or BFloat16, which is rounded
-// after each block.
+// AttentionGradients are what one block adds to. Source, Key and SourceScore have a row per source, Target
+// and TargetScore per destination. Source, Key and Target are of one type, Float32 or BFloat16, which is
+// rounded after each block.
 type AttentionGradients struct {
 	Source                   *tensor.Matrix
 	SourceScore, TargetScore *tensor.Matrix // GATv1
@@ -32,8 +32,8 @@ type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR,
 	loops *tensor.Matrix, of Attended,
 ) {
-	args, rooms := a.c(e), a.rooms(t)
-	args.rooms = rooms.c()
+	args, workspaces := a.c(e), a.workspaces(t)
+	args.workspaces = workspaces.c()
 	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
 	check("⟨gradient, output⟩", of.GradDotOut, e.Rows, a.Heads)
 	check("log-sum-exp", of.LogSum, e.Rows, a.Heads)
@@ -46,7 +46,7 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	t.backTarget(args, d, a, e, loops, of.Grad, pack)
 	t.backSource(args, d, a, transposed, loops, of.Grad, pack)
 	pack.Release()
-	rooms.release()
+	workspaces.release()
 }
 
 // picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the

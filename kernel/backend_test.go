@@ -35,8 +35,8 @@ func TestBackend(t *testing.T) {
 	}
 }
 
-// TestPointers: pointers.h names each address of elements in the kernels' arguments, and calls those written that
-// are not const.
+// TestPointers: pointers.h names each address of elements in the kernels' arguments, and calls those written
+// that are not const.
 func TestPointers(t *testing.T) {
 	header, err := os.ReadFile("native/weft.h")
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestPointers(t *testing.T) {
 	require.NoError(t, err)
 	within := map[string]string{
 		"weft_edges": "indptr indices", "weft_mask": "ids", "weft_normalization": "mean rstd gamma beta",
-		"weft_rooms": "*first",
+		"weft_workspaces": "*first",
 	}
 	comment := regexp.MustCompile(`//.*`)
 	field := regexp.MustCompile(`(const )?(\w+) ([^;]+);`)

@@ -131,18 +131,18 @@ func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, 
 		beta: floats(n.Beta),
 		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: act.c(), mask: m.c(),
 	}
-	rooms := t.copies(x)
-	args.rooms = rooms.c()
+	workspaces := t.copies(x)
+	args.workspaces = workspaces.c()
 	t.rows(on(C.weft_layer_norm, z, x).streams(z, x), unsafe.Pointer(args), x.Rows, x.Cols)
-	rooms.release()
+	workspaces.release()
 }
 
 // copies takes what calls of layer norm's kernels copy rows like x's into. Rows of Float32 are not copied.
-func (t *Team) copies(x *tensor.Matrix) rooms {
+func (t *Team) copies(x *tensor.Matrix) workspaces {
 	if x.Element == tensor.Float32 {
-		return rooms{}
+		return workspaces{}
 	}
-	return t.rooms(C.weft_layer_norm_room(C.int64_t(x.Cols)))
+	return t.workspaces(C.weft_layer_norm_workspace(C.int64_t(x.Cols)))
 }
 
 // NormGradients are the gradients of LayerNorm's input (like x), and of its parameters (1 × cols).
@@ -160,10 +160,10 @@ func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normali
 		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		activation: act.c(), mask: m.c(),
 	}
-	rooms := t.copies(x)
-	args.rooms = rooms.c()
+	workspaces := t.copies(x)
+	args.workspaces = workspaces.c()
 	t.overTiles(on(C.weft_layer_back, d.X, g, x).streams(d.X, g, x), unsafe.Pointer(args), x.Rows, x.Cols)
-	rooms.release()
+	workspaces.release()
 	t.addTiles(d.Beta, a)
 	t.addTiles(d.Gamma, b)
 }

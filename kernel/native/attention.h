@@ -38,8 +38,8 @@ static inline void multiply_all(float *x, const float *y, int n) {
 		x[i] *= y[i];
 }
 
-// out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head; likewise further matrices,
-// each `heads` columns behind the one before.
+// out_eh = from_other(e),h for every edge of the batch, and 0 in places of no head; likewise further
+// matrices, each `heads` columns behind the one before.
 INLINE void gather_places(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
 	const int64_t H = b->a->heads;
 	for (int e = 0; e < b->edges; e++) {
@@ -144,9 +144,9 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 // Whether run k is a part of the row of the one before.
 static inline int goes_on(const batch *b, int k) { return k > 0 && !b->run[k].begins; }
 
-// s becomes exp(s − top) of its run, and sums their sums. Each lane of a run's vectors is added up apart. The
-// whole layer's vectors have fewer edges where it has more heads, and so do those that are added here: as many
-// as take `lanes` here, a constant where that is all.
+// s becomes exp(s − top) of its run, and sums their sums. Each lane of a run's vectors is added up apart.
+// The whole layer's vectors have fewer edges where it has more heads, and so do those that are added here:
+// as many as take `lanes` here, a constant where that is all.
 INLINE void exponentials(values *x, const batch *b, const group *g, const int v2, const int P, const int lanes) {
 	vf sum = {0};
 	for (int v = 0; v < b->vectors; v++) {
@@ -311,7 +311,8 @@ INLINE void attend_group(const group *g, const weft_attention_args *a, int64_t l
 	batch b;
 	const int rows = form == DOT ? 2 : 1;
 	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), products ? bytes_of_edge(a, g->vectors, rows) : 0, 0);
-	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole ones.
+	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole
+	// ones.
 	b.most_of_row = most_edges(g->layer_places, products ? bytes_of_edge(a, vectors_of_heads(g->layer_heads, g->width), rows) : 0);
 	while (next_batch(&b, a->first || a->last)) {
 		for (int k = 0; k < b.runs; k++) { // where there is no vector
@@ -713,7 +714,8 @@ static __attribute__((noinline, noclone)) void v2_coefficients(values *x, const 
 	}
 }
 
-// Adds a batch's sums to ∂edge_weight, in double precision, times a vector where one is given, and clears them.
+// Adds a batch's sums to ∂edge_weight, in double precision, times a vector where one is given, and clears
+// them.
 static __attribute__((noinline)) void add_edge_weight(const weft_attention_args *a, const group *g, const float *vector) {
 	const int64_t cols = a->heads * a->width;
 	for (int64_t f = 0; f < a->feature_columns; f++) {
@@ -835,15 +837,15 @@ INLINE void back_source_dot_group(const group *g, const weft_attention_args *a, 
 	}
 }
 
-// Over destinations: ∂target_score of GATv1, also with features of edges and ∂edge_vector of the range; ∂target of
-// GATv2 and ∂a of the range; of dot products ∂target, and ∂edge_weight of the range.
+// Over destinations: ∂target_score of GATv1, also with features of edges and ∂edge_vector of the range;
+// ∂target of GATv2 and ∂a of the range; of dot products ∂target, and ∂edge_weight of the range.
 OF_GROUPS(k_attend_back_target, WITH_PLACES(back_target_group, &g, a, lo, hi))
 OF_GROUPS(k_attend_back_target_edges, back_target_edges_group(&g, a, lo, hi, places_of(g.heads)))
 OF_GROUPS(k_attend_back_target_v2, back_target_v2_group(&g, a, lo, hi))
 OF_GROUPS(k_attend_back_target_dot, back_target_dot_group(&g, a, lo, hi))
 
-// Over sources, on the transposed matrix: ∂source and ∂source_score of GATv1, ∂source of GATv2, ∂source and ∂key
-// of dot products.
+// Over sources, on the transposed matrix: ∂source and ∂source_score of GATv1, ∂source of GATv2, ∂source and
+// ∂key of dot products.
 OF_GROUPS(k_attend_back_source, WITH_PLACES(back_source_group, &g, a, lo, hi))
 OF_GROUPS(k_attend_back_source_v2, back_source_v2_group(&g, a, lo, hi))
 OF_GROUPS(k_attend_back_source_dot, back_source_dot_group(&g, a, lo, hi))

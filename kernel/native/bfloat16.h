@@ -1,5 +1,5 @@
-// Vectors of bfloat16s as words, and the lower halves of words as vectors of bfloat16s: one instruction or two
-// for each number of lanes, where a compiler makes five of __builtin_convertvector.
+// Vectors of bfloat16s as words, and the lower halves of words as vectors of bfloat16s: one instruction or
+// two for each number of lanes, where a compiler makes five of __builtin_convertvector.
 
 #if defined(__AVX2__)
 #include <immintrin.h>

@@ -14,9 +14,9 @@ INLINE int64_t ahead_of(int64_t bytes) {
 }
 
 // Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the
-// block's first vector, its number of vectors, and the lanes of its last one, 0 for all. The number of vectors
-// is a constant to the compiler, so that sums stay in registers. The lanes are one, 0, where a single vector is
-// whole: it is then loaded without a mask.
+// block's first vector, its number of vectors, and the lanes of its last one, 0 for all. The number of
+// vectors is a constant to the compiler, so that sums stay in registers. The lanes are one, 0, where a
+// single vector is whole: it is then loaded without a mask.
 #if defined(NARROW) // one vector, or two of which the last has `rest` lanes
 #define EACH_BLOCK(vectors, rest, f, ...) \
 	if ((vectors) == 1) \

@@ -1,15 +1,15 @@
-// Rows as they are sent: in floats, bfloat16s, or integers of 8 or 4 bits. An integer is rounded at random, so that
-// its mean is the number: q = floor((x − Z)·(2^b − 1)/R + u) with u uniform in [0, 1), for a row's smallest number Z
-// and its range R (AdaQP; Wan, Zhao and Wu, MLSys 2023).
+// Rows as they are sent: in floats, bfloat16s, or integers of 8 or 4 bits. An integer is rounded at random,
+// so that its mean is the number: q = floor((x − Z)·(2^b − 1)/R + u) with u uniform in [0, 1), for a row's
+// smallest number Z and its range R (AdaQP; Wan, Zhao and Wu, MLSys 2023).
 
-// A row's Z and R, as they are sent. Z is NaN where a number of the row, or R, is not finite: the row is then NaN for
-// who receives it.
+// A row's Z and R, as they are sent. Z is NaN where a number of the row, or R, is not finite: the row is
+// then NaN for who receives it.
 typedef struct {
 	float least, range;
 } row_range;
 
-// x = n numbers of a row, at most BATCH, from the given one of the encoded on. The last vector is filled up with the
-// first number.
+// x = n numbers of a row, at most BATCH, from the given one of the encoded on. The last vector is filled up
+// with the first number.
 INLINE void read_numbers(float *x, const elem *row, const int32_t *columns, int64_t at, int64_t n) {
 	if (columns)
 		for (int64_t c = 0; c < n; c++)

@@ -33,19 +33,19 @@ static inline int64_t bytes_of_edge(const weft_attention_args *a, int64_t vector
 
 static inline void first_group(group *g, const weft_attention_args *a) {
 	const int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = weft_group_columns(a->heads, width);
-	int32_t *head_of = weft_take_room(&a->rooms);
+	int32_t *head_of = weft_take_workspace(&a->workspaces);
 	for (int64_t c = 0; c < columns; c++)
 		head_of[c] = c < most * width ? c / width : 0;
 	*g = (group){.width = width, .head_of = head_of, .open = (float *)(head_of + columns), .open2 = (float *)(head_of + 2 * columns),
 	             .scratch = (float *)(head_of + 3 * columns),
-	             .of_edges = (float *)((char *)head_of + weft_attention_room(a->heads, width, 0))};
+	             .of_edges = (float *)((char *)head_of + weft_attention_workspace(a->heads, width, 0))};
 }
 
-// Returns 0 after the last group, and has left the first one's room then.
+// Returns 0 after the last group, and has left the first one's workspace then.
 static inline int next_group(group *g, const weft_attention_args *a) {
 	g->head += g->heads;
 	if (g->head >= a->heads) {
-		weft_leave_room((void *)g->head_of);
+		weft_leave_workspace((void *)g->head_of);
 		return 0;
 	}
 	// in the layer, where the group's first head is and where the layer's group begins
@@ -114,7 +114,8 @@ typedef struct {
 	sum_place z;       // of the runs' rows
 	const float *more; // of each run, a row of the group's vectors that is added to z besides; may be NULL
 	float *z2;         // one row, may be NULL
-	// with features: a row of the group's vectors for each of the batch's edges, which is added to t, else NULL
+	// with features: a row of the group's vectors for each of the batch's edges, which is added to t, else
+	// NULL
 	const float *of_edges;
 	float *weight;     // where features_ef · coef_e,head · LeakyReLU'(t_ec) are added up, may be NULL
 } slope_sum;
@@ -191,8 +192,8 @@ static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, co
 //   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
 //   dot_e   = Σ_c row_ec · factor_c
 // (If the rows are those of targets, target stands for the source: the sum is the same.) With features of
-// edges each edge has a row of its own, which is added to row_ec in a score; and in a dot product to row_ec, or
-// to factor_c if that is the source's.
+// edges each edge has a row of its own, which is added to row_ec in a score; and in a dot product to row_ec,
+// or to factor_c if that is the source's.
 enum edge_rows { NO_EDGE_ROWS, WITH_ROWS, WITH_FACTOR };
 typedef struct {
 	const batch *b;
@@ -209,9 +210,9 @@ typedef struct {
 	vf a, target, factor;
 } fixed_part;
 
-// What is computed for an edge, and of which columns: heads of `full` whole vectors, and of `tail` columns more.
-// With pairs two heads of half a vector are taken for one. What an edge reads besides its row stays in registers
-// where one head has few vectors.
+// What is computed for an edge, and of which columns: heads of `full` whole vectors, and of `tail` columns
+// more. With pairs two heads of half a vector are taken for one. What an edge reads besides its row stays in
+// registers where one head has few vectors.
 typedef struct {
 	int score, dot, few, pairs;
 	enum edge_rows edge;
@@ -315,8 +316,8 @@ INLINE void dots_of(const dot_rows *d, const group *g, products p) {
 	}
 }
 
-// The number of a head's vectors is a constant for the common widths, and that of heads where it is one or four:
-// "attention v2" of widths 64, 128 and 256 takes between a half and twice longer without.
+// The number of a head's vectors is a constant for the common widths, and that of heads where it is one or
+// four: "attention v2" of widths 64, 128 and 256 takes between a half and twice longer without.
 INLINE void dots_without_edges(const dot_rows *d, const group *g, const int score, const int dot) {
 	const int P = d->b->P, heads = g->heads, full = g->width / VW, tail = g->width % VW;
 	const int64_t vectors = g->vectors;

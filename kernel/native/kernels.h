@@ -1,7 +1,7 @@
 // Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load_float,
-// store_float and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, REGISTERS,
-// how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, … columns of
-// floats, where it has any.
+// store_float and their forms for the first n lanes, the sums of lanes sums_of_four, across and
+// across_halves, REGISTERS, how many accumulators fit beside the operands, and NARROWER, the kernels for
+// narrow rows of 1, 2, … columns of floats, where it has any.
 #include "vector.h"
 #include <float.h>
 #include <math.h>

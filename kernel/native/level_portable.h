@@ -1,5 +1,5 @@
-// Elsewhere this is the only level. On x86 it runs where AVX2 is not there, which is rare: what it gains by more of
-// the compiler's time is not worth that time in every build.
+// Elsewhere this is the only level. On x86 it runs where AVX2 is not there, which is rare: what it gains by
+// more of the compiler's time is not worth that time in every build.
 #if defined(__x86_64__)
 #pragma GCC optimize("O1")
 #endif

@@ -26,7 +26,7 @@ static inline float median(float a, float b, float c) {
 }
 
 typedef struct {
-	room middle, d1, d2;
+	piece_buffer middle, d1, d2;
 } moments_piece;
 
 INLINE void moments_at(moments_piece *m, int64_t at, const elem *x, int64_t apart, const int pieces, int n) {
@@ -85,7 +85,7 @@ static void k_moments(const void *args, int64_t lo, int64_t hi) {
 
 // What batch norm knows of the columns of a piece: y = (x − mean)·scale + β.
 typedef struct {
-	room mean, scale, beta;
+	piece_buffer mean, scale, beta;
 } norm_piece;
 
 static inline void norm_columns(norm_piece *p, const weft_normalization *s, int64_t from, int64_t width, int64_t rows) {
@@ -102,7 +102,7 @@ INLINE vf norm_part(const norm_piece *p, int64_t at, vf x, int n) {
 
 INLINE void normalize_rows(const weft_normalize_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	room drawn;
+	piece_buffer drawn;
 	norm_piece norm;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 		int64_t width = lesser(cols - c0, PIECE);
@@ -132,7 +132,7 @@ static void k_normalize(const void *args, int64_t lo, int64_t hi) {
 // another.
 typedef struct {
 	norm_piece norm;
-	room s1, s2, drawn;
+	piece_buffer s1, s2, drawn;
 } sums_piece;
 
 INLINE void sums_at(sums_piece *s, int64_t at, elem *g, const elem *x, const float *keep, int n, const int activation) {
@@ -186,7 +186,7 @@ static void k_normalize_sums(const void *args, int64_t lo, int64_t hi) {
 static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_normalize_back_args *a = args;
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	room mean_g, slope; // slope = rstd·mean(g'·x̂)
+	piece_buffer mean_g, slope; // slope = rstd·mean(g'·x̂)
 	norm_piece norm;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 		int64_t width = lesser(cols - c0, PIECE);
@@ -247,11 +247,11 @@ static inline vf among(vf v, vi lanes) { return (vf)((vi)v & lanes); }
 #if defined(WEFT_OF_BFLOAT16)
 typedef float *copies;
 
-static inline copies room_for_copies(const weft_rooms *r) { return weft_take_room(r); }
+static inline copies workspace_for_copies(const weft_workspaces *r) { return weft_take_workspace(r); }
 
 // Those of a second operand.
-static inline copies beside(copies first, int64_t cols) { return first + weft_layer_norm_room(cols) / 2 / sizeof(float); }
-static inline void leave_copies(copies first) { weft_leave_room(first); }
+static inline copies beside(copies first, int64_t cols) { return first + weft_layer_norm_workspace(cols) / 2 / sizeof(float); }
+static inline void leave_copies(copies first) { weft_leave_workspace(first); }
 
 static const float *as_floats(copies to, const elem *x, int64_t n) {
 	for (int64_t i = 0; i < n; i += VW)
@@ -267,7 +267,7 @@ static void round_floats(elem *z, const float *x, int64_t n) {
 }
 #else
 typedef void *copies;
-static inline copies room_for_copies(const weft_rooms *r) { return NULL; }
+static inline copies workspace_for_copies(const weft_workspaces *r) { return NULL; }
 static inline copies beside(copies first, int64_t cols) { return NULL; }
 static inline void leave_copies(copies first) {}
 static inline const float *as_floats(copies to, const elem *x, int64_t n) { return x; }
@@ -277,7 +277,7 @@ static inline void round_floats(elem *z, const float *x, int64_t n) {}
 
 // z = x·mask for so many rows, of which the first is number `row` of the mask's.
 static __attribute__((noinline)) void drop_rows(float *z, const float *x, const weft_mask *m, int64_t row, int64_t rows, int64_t cols) {
-	room drawn;
+	piece_buffer drawn;
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 			int64_t width = lesser(cols - c0, PIECE), at = r * cols + c0;
@@ -336,7 +336,7 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 	const int64_t cols = a->cols, batch = batch_rows(cols);
 	const float *gamma = a->gamma, *beta = a->beta;
 	const row_vectors v = vectors_of(cols);
-	const copies x_copies = room_for_copies(&a->rooms), z_copies = beside(x_copies, cols);
+	const copies x_copies = workspace_for_copies(&a->workspaces), z_copies = beside(x_copies, cols);
 	for (int64_t i = lo; i < hi; i += batch) {
 		const int64_t here = lesser(batch, hi - i);
 		const float *x = as_floats(x_copies, a->x + i * cols, here * cols);
@@ -381,7 +381,7 @@ typedef struct {
 	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
 	float first[BATCHED], second[BATCHED]; // rstd times the mean of γ·g', rstd² times that of γ·g'·x̂
 	// of the columns of a part; the vector that ends a row has places of its own
-	room g_sums, gx_sums;
+	piece_buffer g_sums, gx_sums;
 } layer_back;
 
 // What the first sweep knows of the rows it is at.
@@ -492,7 +492,7 @@ static void fold_vectors(double *sum, float *places, int64_t width) {
 
 INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, batch = batch_rows(cols);
-	const copies x_copies = room_for_copies(&a->rooms), g_copies = beside(x_copies, cols);
+	const copies x_copies = workspace_for_copies(&a->workspaces), g_copies = beside(x_copies, cols);
 	layer_back l = {.args = a};
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum_g = a->tile_g + t * cols, *sum_gx = a->tile_gx + t * cols;

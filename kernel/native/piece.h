@@ -6,12 +6,12 @@
 // loaded and stored once for both, while the next two are fetched from front to back, which memory likes
 // better. More of them are slower, as the same places of pieces meet in few sets of the first-level cache.
 
-enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, APART = 352, ROOM = PIECE + APART };
+enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, APART = 352, PIECE_BUFFER = PIECE + APART };
 
-// Room for a piece's numbers, and for LANES more of a mask. Places of the same number in two rooms side by
-// side are not near a multiple of 4 KB apart: a load would wait for a store to the other, as processors
-// compare 12 bits of the addresses first.
-typedef float room[ROOM] __attribute__((aligned(64)));
+// A buffer for a piece's numbers, and for LANES more of a mask. Places of the same number in two buffers
+// side by side are not near a multiple of 4 KB apart: a load would wait for a store to the other, as
+// processors compare 12 bits of the addresses first.
+typedef float piece_buffer[PIECE_BUFFER] __attribute__((aligned(64)));
 
 // How many numbers ahead a kernel fetches that has too much to do for each to run far ahead itself.
 enum { FETCH = 1024 };
@@ -41,7 +41,7 @@ static inline const float *repeat(float *to, const float *v, int64_t width, int6
 }
 
 // keep = the mask of columns from … from+width of a piece's rows. NULL where nothing is dropped.
-static __attribute__((noinline)) const float *mask_piece(room keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
+static __attribute__((noinline)) const float *mask_piece(piece_buffer keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
 	if (!m->threshold)
 		return NULL;
 	// so many columns of the first batch come before

@@ -1,5 +1,5 @@
-// Which fields of the kernels' arguments are addresses of elements. A kernel reads, or also writes, what they point
-// to. A backend that keeps matrices elsewhere puts its own addresses in their place.
+// Which fields of the kernels' arguments are addresses of elements. A kernel reads, or also writes, what
+// they point to. A backend that keeps matrices elsewhere puts its own addresses in their place.
 #ifndef WEFT_POINTERS_H
 #define WEFT_POINTERS_H
 
@@ -64,7 +64,7 @@
 	R(S, target_ids) R(S, features) R(S, feature_rows) R(S, loop_features) R(S, first_loop) \
 	R(S, edge_vector) R(S, edge_weight) R(S, mask.ids) R(S, log_sum) R(S, g) R(S, g_dot_out) \
 	W(S, d_target_score) W(S, d_target) W(S, d_key) W(S, d_source_score) W(S, d_source) W(S, d_a) \
-	W(S, da_row) W(S, d_edge_vector) W(S, d_edge_weight) W(S, d_edge_row) W(S, pack) W(S, rooms.first)
+	W(S, da_row) W(S, d_edge_vector) W(S, d_edge_weight) W(S, d_edge_row) W(S, pack) W(S, workspaces.first)
 #define POINTERS_OF_weft_merge_sums_args(S, R, W) \
 	W(S, z) W(S, places)
 #define POINTERS_OF_weft_merge_maxima_args(S, R, W) \
@@ -98,10 +98,10 @@
 	W(S, dx) R(S, g) R(S, x) R(S, norm.mean) R(S, norm.rstd) R(S, norm.gamma) R(S, norm.beta) R(S, mean_g) \
 	R(S, mean_gx)
 #define POINTERS_OF_weft_layer_norm_args(S, R, W) \
-	W(S, z) W(S, mean) W(S, rstd) R(S, x) R(S, gamma) R(S, beta) R(S, mask.ids) W(S, rooms.first)
+	W(S, z) W(S, mean) W(S, rstd) R(S, x) R(S, gamma) R(S, beta) R(S, mask.ids) W(S, workspaces.first)
 #define POINTERS_OF_weft_layer_back_args(S, R, W) \
 	W(S, dx) W(S, tile_g) W(S, tile_gx) R(S, g) R(S, x) R(S, mean) R(S, rstd) R(S, gamma) R(S, beta) \
-	R(S, mask.ids) W(S, rooms.first)
+	R(S, mask.ids) W(S, workspaces.first)
 #define POINTERS_OF_weft_loss_args(S, R, W) \
 	W(S, grad) R(S, logits) R(S, rows) R(S, labels) R(S, targets) W(S, tile_loss)
 #define POINTERS_OF_weft_adam_args(S, R, W) \

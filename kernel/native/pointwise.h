@@ -41,7 +41,7 @@ INLINE vf derivative(vf y, int activation) {
 
 INLINE void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	room repeated, drawn;
+	piece_buffer repeated, drawn;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 		int64_t width = lesser(cols - c0, PIECE);
 		const float *bias = repeat(repeated, a->bias ? a->bias + c0 : NULL, width, rows);
@@ -82,7 +82,7 @@ static void k_finish(const void *args, int64_t lo, int64_t hi) {
 // no random number is drawn again. The other activations undo the scale to find the activation's own output.
 INLINE void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	room drawn;
+	piece_buffer drawn;
 	weft_mask again = a->mask;
 	if (activation == WEFT_RELU)
 		again.threshold = 0;
@@ -157,7 +157,7 @@ INLINE void column_sum_pieces(float *places, const elem *x, const elem *y, int64
 
 INLINE void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const elem *y) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	room places = {0};
+	piece_buffer places = {0};
 	for (int64_t t = lo; t < hi; t++)
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 			double *sum = a->tiles + t * cols + c0;

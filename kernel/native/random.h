@@ -36,8 +36,8 @@ INLINE void philox(counters *c, uint64_t key) {
 	}
 }
 
-// The bits of columns batch·128 … +127 of a vertex's row: column c has lane c mod 16 of its batch's counters, and
-// of that counter's eight 16-bit words number (c mod 128) / 16. Streams of one key are apart.
+// The bits of columns batch·128 … +127 of a vertex's row: column c has lane c mod 16 of its batch's
+// counters, and of that counter's eight 16-bit words number (c mod 128) / 16. Streams of one key are apart.
 static inline void random_bits(counters *c, uint64_t key, uint32_t vertex, int64_t batch, uint32_t stream) {
 	for (int p = 0; p < PARTS; p++) {
 		c->part[0][p] = (v32)all_u(vertex);
@@ -62,8 +62,8 @@ static inline void keep_lanes(float keep[LANES], const counters *c, int word, co
 	}
 }
 
-// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins. Columns from n on are
-// left alone, but for the rest of n's lanes.
+// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins. Columns from n
+// on are left alone, but for the rest of n's lanes.
 static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
 	counters c;
 	random_bits(&c, m->key, m->ids ? (uint32_t)m->ids[row] : (uint32_t)row, batch, 0);

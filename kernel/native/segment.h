@@ -1,5 +1,5 @@
-// Partial results are merged in the order of the segments, or tiles, that they are of. What segments gave to a row
-// that goes on is written when the rows before it are merged, as these may have had its place.
+// Partial results are merged in the order of the segments, or tiles, that they are of. What segments gave to
+// a row that goes on is written when the rows before it are merged, as these may have had its place.
 
 #define EACH_MERGE(m, a) for (const weft_merge *m = (a)->merges.of; m < (a)->merges.of + (a)->merges.count; m++)
 

@@ -17,10 +17,10 @@ typedef struct {
 	int64_t quiet;
 } spmm_block;
 
-// What is computed: whether every weight is one, whether x holds some of the rows only, as of a matrix that is
-// cut, and whether rows are asked for: narrow ones that the second cache holds come as soon without. Of rows of
-// one or two vectors these are constants, as a test takes a part of their time. Wider ones do not notice one, nor
-// a product with one, which changes no bit.
+// What is computed: whether every weight is one, whether x holds some of the rows only, as of a matrix that
+// is cut, and whether rows are asked for: narrow ones that the second cache holds come as soon without. Of
+// rows of one or two vectors these are constants, as a test takes a part of their time. Wider ones do not
+// notice one, nor a product with one, which changes no bit.
 typedef struct {
 	int plain, cut, asks;
 } spmm_kind;

@@ -25,8 +25,8 @@ typedef struct {
 	const int32_t *head_of; // of each column; 0 behind the last
 } row_runs;
 
-// Where a sum is kept, for rows from the group's first column on. What is not of floats cannot hold the sum of
-// a row some of whose edges are still to come: that is in `open`, one row of floats.
+// Where a sum is kept, for rows from the group's first column on. What is not of floats cannot hold the sum
+// of a row some of whose edges are still to come: that is in `open`, one row of floats.
 typedef struct {
 	void *z;
 	int type;
@@ -64,8 +64,8 @@ typedef struct row_sum {
 	const float *coef2;       // of a second sum, may be NULL
 	float *z2;                // a row of the group's vectors for each run, stride2 behind each other
 	int64_t stride2;
-	// a row for each edge of the batch, which is added to the gathered one, behind each other as z2 is; may be
-	// NULL, and is where there is a second sum
+	// a row for each edge of the batch, which is added to the gathered one, behind each other as z2 is; may
+	// be NULL, and is where there is a second sum
 	const float *of_edges;
 	int64_t edge_stride;
 } row_sum;

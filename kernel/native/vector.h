@@ -1,8 +1,8 @@
 // What is written over a vector type vf of VW floats, be it a level's or a narrower one (narrow.h).
 #include "weft.h"
 
-// Passes of the compiler that take a fifth of its time and give the kernels nothing: their loops are over vectors
-// already, and what they are specialised for is said where it is.
+// Passes of the compiler that take a fifth of its time and give the kernels nothing: their loops are over
+// vectors already, and what they are specialised for is said where it is.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-tree-slp-vectorize,no-tree-pre,no-ipa-cp,no-gcse,no-split-loops,no-split-paths,no-version-loops-for-strides,no-schedule-insns2")
 #endif

@@ -5,7 +5,7 @@
 #define WEFT_H
 #include <stdint.h>
 
-#include "rooms.h"
+#include "workspace.h"
 
 // The upper half of a float. No arithmetic is done in it: kernels load it as a float, and round once, to
 // nearest even, what they store.
@@ -34,15 +34,15 @@ enum { WEFT_TILE = 1024 };
 // that no thread waits for one that has such a row.
 enum { WEFT_LONG = 16384, WEFT_SEGMENT = 2048 };
 
-// Entries begin … end−1, which are of a row. A kernel that runs over a segment takes them for all of the row's
-// and writes what it gives to row `place` of its results. Self loops and the row's own term are left to the row's
-// last segment.
+// Entries begin … end−1, which are of a row. A kernel that runs over a segment takes them for all of the
+// row's and writes what it gives to row `place` of its results. Self loops and the row's own term are left
+// to the row's last segment.
 typedef struct {
 	int64_t row, begin, end, place;
 } weft_segment;
 
-// Places first … end−1 have what segments of a row gave. With complete set the last of them is the row's last;
-// else what they are merged to is left in place 0.
+// Places first … end−1 have what segments of a row gave. With complete set the last of them is the row's
+// last; else what they are merged to is left in place 0.
 typedef struct {
 	int64_t row;
 	int32_t first, end, complete;
@@ -147,8 +147,8 @@ typedef struct {
 	float *maximum;   // destination rows × heads: running maximum; with last set the log-sum-exp
 	// destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
 	float *sum;
-	// destination rows × heads·width, of z_type: Σ exp(s − maximum)·mask·source; with last set the output. With
-	// first and last set it may be of bfloat16s.
+	// destination rows × heads·width, of z_type: Σ exp(s − maximum)·mask·source; with last set the output.
+	// With first and last set it may be of bfloat16s.
 	void *z;
 	const elem *source;        // source rows × heads·width
 	const elem *target;        // destination rows × heads·width (GATv2, dot products), else NULL
@@ -188,8 +188,8 @@ typedef struct {
 	float *d_source_score;     // GATv1, over sources
 	void *d_source;            // over sources, of d_type
 	int32_t d_type;
-	// Over destinations, sums over a range of sum_rows rows, of which the first has number first_sum; and scratch
-	// zeros. Between two ranges' lie sum_stride numbers.
+	// Over destinations, sums over a range of sum_rows rows, of which the first has number first_sum; and
+	// scratch zeros. Between two ranges' lie sum_stride numbers.
 	double *d_a;               // GATv2: heads·width
 	float *da_row;             // scratch of d_a
 	double *d_edge_vector;     // GATv1 with features: feature_columns × heads
@@ -197,7 +197,7 @@ typedef struct {
 	float *d_edge_row;         // scratch of d_edge_weight
 	int64_t sum_rows, first_sum, sum_stride;
 	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
-	weft_rooms rooms;          // of weft_attention_room bytes
+	weft_workspaces workspaces;          // of weft_attention_workspace bytes
 } weft_attention_args;
 
 // out_ih = Σ_c z_ihc · a_hc, or with a row of y for each row of z in place of a
@@ -310,7 +310,7 @@ typedef struct {
 	float epsilon;
 	int32_t activation;
 	weft_mask mask;
-	weft_rooms rooms; // of weft_layer_norm_room bytes, where elem is not float
+	weft_workspaces workspaces; // of weft_layer_norm_workspace bytes, where elem is not float
 } weft_layer_norm_args;
 
 // dx, and Σ g' and Σ g'·x̂ over the tile's rows; dx may be g. Runs over tiles.
@@ -322,7 +322,7 @@ typedef struct {
 	int64_t rows, cols;
 	int32_t activation;
 	weft_mask mask;
-	weft_rooms rooms; // as in weft_layer_norm_args
+	weft_workspaces workspaces; // as in weft_layer_norm_args
 } weft_layer_back_args;
 
 // Losses over a list of rows; equations in loss.h. Runs over tiles of the list.
@@ -399,13 +399,14 @@ typedef struct {
 	int32_t z_type, accumulate;
 } weft_columns_args;
 
-// How the numbers of a row are encoded to be sent. A row of integers begins with two floats, its smallest number Z
-// and its range R; the number of code q is Z + q·R/(2^b − 1). Codes of 4 bits lie two in a byte, the even column's
-// in its lower half; an odd one has a byte of its own.
+// How the numbers of a row are encoded to be sent. A row of integers begins with two floats, its smallest
+// number Z and its range R; the number of code q is Z + q·R/(2^b − 1). Codes of 4 bits lie two in a byte,
+// the even column's in its lower half; an odd one has a byte of its own.
 enum weft_format { WEFT_FORMAT_FLOAT32, WEFT_FORMAT_BFLOAT16, WEFT_FORMAT_INT8, WEFT_FORMAT_INT4 };
 
 // Row i of z = the encoded columns of x_i, or of x_{rows_i}: all columns, or count that are listed. Integers
-// are rounded at random by (key, stream, vertex, number of the column among those encoded). Runs over z's rows.
+// are rounded at random by (key, stream, vertex, number of the column among those encoded). Runs over z's
+// rows.
 typedef struct {
 	void *z; // of the format
 	const elem *x;
@@ -417,8 +418,8 @@ typedef struct {
 	int32_t format;
 } weft_encode_args;
 
-// The reverse: the same columns of z_i, or of z_{rows_i}, become row i of x, or it is added to them. Runs over x's
-// rows.
+// The reverse: the same columns of z_i, or of z_{rows_i}, become row i of x, or it is added to them. Runs
+// over x's rows.
 typedef struct {
 	elem *z;
 	const void *x;                 // of the format
@@ -539,8 +540,8 @@ typedef struct {
 	uint32_t bits;
 } weft_fill_args;
 
-// oneDNN's product z = x·w [+ z] of as many rows as a block has, x rows × in and w in × out. It reads and writes
-// elements of the types that it was made for: w is rounded to x's.
+// oneDNN's product z = x·w [+ z] of as many rows as a block has, x rows × in and w in × out. It reads and
+// writes elements of the types that it was made for: w is rounded to x's.
 typedef struct weft_onednn weft_onednn;
 
 // Packs w, in × out or of a transposed product out × in, for any number of x. Runs over one.

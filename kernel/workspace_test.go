@@ -7,11 +7,12 @@ import (
 	"weft/tensor"
 )
 
-// TestRoomsOfThreads: what kernels compute in besides their operands is counted, for each thread, and a plan
-// knows it. Attention of 2 heads of 2,048 columns takes 4 rows of 16 KiB, and with weights of edge features
-// 16 more; layer norm of 1,000 columns in bfloat16 two batches of 16 rows of floats; and each a cache line. A weight's
-// gradient takes two sums of a block, as far as there are lanes, a sum of a tile, and panels.
-func TestRoomsOfThreads(t *testing.T) {
+// TestWorkspacesOfThreads: what kernels compute in besides their operands is counted, for each thread, and a
+// plan knows it. Attention of 2 heads of 2,048 columns takes 4 rows of 16 KiB, and with weights of edge
+// features 16 more; layer norm of 1,000 columns in bfloat16 two batches of 16 rows of floats; and each a
+// cache line. A weight's gradient takes two sums of a block, as far as there are lanes, a sum of a tile, and
+// panels.
+func TestWorkspacesOfThreads(t *testing.T) {
 	const rows, heads, width, features, page = 3, 2, 2048, 4, 4096
 	attend := func(team *kernel.Team, weights bool) {
 		e := &kernel.CSR{

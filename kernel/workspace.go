@@ -1,0 +1,36 @@
+package kernel
+
+// #include "native/weft.h"
+import "C"
+
+import "weft/tensor"
+
+// workspaces is the memory that calls of a kernel compute in besides their operands: a workspace for each
+// thread, of which a call takes a free one.
+type workspaces struct {
+	memory *tensor.Matrix // threads × Int32 numbers
+}
+
+// workspaces takes workspaces of so many bytes each.
+func (t *Team) workspaces(bytes C.int64_t) workspaces {
+	const number = 4
+	r := workspaces{t.scratch(tensor.Int32, t.threads, int(C.WEFT_LINE+bytes)/number)}
+	t.Host(func() {
+		for k := range t.threads {
+			r.memory.RowRange(k, k+1).Int32s()[0] = 0 // nobody is in it
+		}
+	})
+	return r
+}
+
+func (r workspaces) c() C.weft_workspaces {
+	if r.memory == nil {
+		return C.weft_workspaces{}
+	}
+	return C.weft_workspaces{
+		first: (*C.char)(r.memory.Pointer()), bytes: C.int64_t(r.memory.Cols * r.memory.Element.Size()),
+		count: C.int32_t(r.memory.Rows),
+	}
+}
+
+func (r workspaces) release() { r.memory.Release() }
