@@ -63,11 +63,11 @@ func TestAutoOfOneWorker(t *testing.T) {
 
 // TestRatesAreOfThisProgram: kept rates are those of this version of weft, this processor and these kernels.
 func TestRatesAreOfThisProgram(t *testing.T) {
-	before := version
-	defer func() { version = before }()
-	version = "1.2.3"
+	before := programVersion
+	defer func() { programVersion = before }()
+	programVersion = "1.2.3"
 	first := here()
-	version = "1.2.4"
+	programVersion = "1.2.4"
 	second := here()
 	if first == second || strings.ReplaceAll(first, "1.2.3", "1.2.4") != second {
 		t.Errorf("%q of version 1.2.3, %q of 1.2.4", first, second)

@@ -66,7 +66,7 @@ func examine(root string, show func(*line)) (d diagnosis) {
 	of := findCores(root)
 	quota, load := quotaFinding{groupQuota(root), of.Threads}, findLoad(root, of.Online)
 	memory, held := findMemory(root), hindranceOf(of, quota, load)
-	add("weft", "weft", buildFinding{version, runtime.Version()})
+	add("weft", "weft", buildFinding{programVersion, runtime.Version()})
 	add("cores", "cores", of)
 	add("cpu_quota", "CPU quota", quota)
 	add("load", "load", load)

@@ -41,7 +41,7 @@ func findCores(root string) coresFinding {
 }
 
 func (f coresFinding) describe() (found, advice string) {
-	found = describe(fmt.Sprint(f.Online), f.Processor)
+	found = ui.Joined(fmt.Sprint(f.Online), f.Processor)
 	switch {
 	case f.Threads < f.Allowed && f.chosen:
 		return found, fmt.Sprintf("a run takes %d of them: unset GOMAXPROCS for all", f.Threads)

@@ -130,7 +130,7 @@ func (f slurmFinding) describe() (found, advice string) {
 	const apart = "no library of MPI loads: srun -n 1 -c CORES weft train …"
 	switch {
 	case f.Job != "":
-		found = describe("job "+f.Job, ui.When(f.Tasks > 0, ui.Counted(f.Tasks, "task", "tasks")))
+		found = ui.Joined("job "+f.Job, ui.When(f.Tasks > 0, ui.Counted(f.Tasks, "task", "tasks")))
 		advice = "with --signal=USR1@60 srun lets a run keep its results"
 		if f.Tasks > 1 {
 			advice = fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)

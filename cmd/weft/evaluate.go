@@ -40,7 +40,7 @@ With a STORE it predicts there with the weights of the run first, on one worker.
 		Example: "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer " +
 			"--split 1 --json",
 		ValidArgsFunction: completeInOrder(completeRun, completeGraph),
-		Args:              arguments(1, 2),
+		Args:              e.tables.arguments(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			found, err := e.evaluate(cmd, args)
 			if err != nil {
@@ -318,7 +318,7 @@ func (e *evaluations) Print(out io.Writer) {
 	t.Row(head...)
 	for k, row := range e.Test.Confusion {
 		cells := []string{
-			describe(strconv.Itoa(k),
+			ui.Joined(strconv.Itoa(k),
 				ui.When(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name)),
 		}
 		for _, n := range row {

@@ -33,7 +33,7 @@ done, the best one so far and the last checkpoint; and the command that continue
 		Example: "  weft inspect stores/cora\n  weft inspect debian --json\n  weft " +
 			"inspect runs/first",
 		ValidArgsFunction: completeInOrder(completeGraph),
-		Args:              arguments(1, 1),
+		Args:              given.arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if rundir.Is(args[0]) && !isStore(args[0]) {
 				s, err := rundir.Look(args[0])
@@ -117,7 +117,7 @@ func (s *inspected) Print(out io.Writer) {
 		mean := float64(s.Vertices) / float64(s.Graphs)
 		t.Row("graphs", fmt.Sprintf("%s, of %.4g vertices on average", ui.Count(s.Graphs), mean))
 	}
-	t.Row("vertices", describe(ui.Count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
+	t.Row("vertices", ui.Joined(ui.Count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	edges := graph.RelationSummary{
 		Edges: s.Edges, SelfLoops: s.SelfLoops, DuplicateEdges: s.DuplicateEdges,
 		Weighted: s.Weighted, EdgeFeatureColumns: s.EdgeFeatureColumns,
@@ -134,11 +134,11 @@ func (s *inspected) Print(out io.Writer) {
 		fmt.Sprintf("%.3g %% of the values are not zero", 100*s.FeatureDensity)))
 	switch unlabelled := has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"); {
 	case s.ValueColumns > 0:
-		t.Row("labels", describe(valuesToPredict(s.ValueColumns), unlabelled))
+		t.Row("labels", ui.Joined(valuesToPredict(s.ValueColumns), unlabelled))
 	case s.Classes == 0:
 		t.Row("classes", "none")
 	default:
-		t.Row("classes", describe(ui.Count(s.Classes), ui.When(s.MultiLabel, "several to a vertex"),
+		t.Row("classes", ui.Joined(ui.Count(s.Classes), ui.When(s.MultiLabel, "several to a vertex"),
 			unlabelled, largest(s)))
 	}
 	t.Field("arrays", strings.Join(s.Arrays, ", "))
@@ -157,7 +157,7 @@ func (s *inspected) Print(out io.Writer) {
 			graph.TargetNegatives: fmt.Sprintf("%s and %s negative targets for each",
 				ui.Count(split.ValNegatives), ui.Count(split.TestNegatives)),
 		}
-		t.Row("edge split", describe(ui.When(len(s.Relations) > 0, split.Relation+": ")+
+		t.Row("edge split", ui.Joined(ui.When(len(s.Relations) > 0, split.Relation+": ")+
 			sizes(split.Train, split.Val, split.Test), given[split.Negatives]))
 	}
 	if len(s.Splits) == 0 && len(s.EdgeSplits) == 0 {
@@ -165,7 +165,7 @@ func (s *inspected) Print(out io.Writer) {
 	}
 	title := "partitions"
 	for _, p := range s.Partitions {
-		t.Row(title, describe(p.Name,
+		t.Row(title, ui.Joined(p.Name,
 			fmt.Sprintf("%s of the edges cut", ui.Percent(ratio(p.CutEdges, s.Edges))),
 			fmt.Sprintf("replication %.3f", p.Replication),
 			ui.When(p.OutOfDate, "out of date: partition again")))
@@ -200,7 +200,7 @@ func printTypes(out io.Writer, s *inspected) {
 
 // edgesOf says how many edges a relation has, and what else of them.
 func edgesOf(r *graph.RelationSummary, direction string) string {
-	return describe(ui.Count(r.Edges), direction, has(r.SelfLoops, "self loop", "self loops"),
+	return ui.Joined(ui.Count(r.Edges), direction, has(r.SelfLoops, "self loop", "self loops"),
 		has(r.DuplicateEdges, "duplicate", "duplicates"), ui.When(r.Weighted, "weighted"),
 		has(r.EdgeFeatureColumns, "feature column", "feature columns"))
 }
@@ -210,12 +210,7 @@ func featuresOf(columns int, sparse bool, more ...string) string {
 	if columns == 0 {
 		return "none"
 	}
-	return describe(append([]string{ui.Count(columns), ui.When(sparse, "stored sparse")}, more...)...)
-}
-
-// describe joins the parts that are not empty.
-func describe(parts ...string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+	return ui.Joined(append([]string{ui.Count(columns), ui.When(sparse, "stored sparse")}, more...)...)
 }
 
 // has names a count, unless it is zero.

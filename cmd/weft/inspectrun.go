@@ -39,7 +39,7 @@ func (s *inspectedRun) Print(out io.Writer) {
 	ago := func(t time.Time) string { return ui.Duration(max(0, time.Since(t))) + " ago" }
 	t := ui.NewTable(out)
 	t.Row("run", s.RunDir)
-	status := describe(string(s.Status), s.Reason)
+	status := ui.Joined(string(s.Status), s.Reason)
 	switch s.Status {
 	case rundir.Running:
 		status = fmt.Sprintf("running, process %d on %s", s.PID, s.Host)
@@ -50,7 +50,7 @@ func (s *inspectedRun) Print(out io.Writer) {
 		}
 	}
 	t.Row("status", status)
-	t.Row("model", describe(s.Model+" on "+s.Dataset, s.Parallel))
+	t.Row("model", ui.Joined(s.Model+" on "+s.Dataset, s.Parallel))
 	t.Row("epochs", fmt.Sprintf("%s of %s%s", ui.Count(s.EpochsRun), ui.Count(s.Epochs),
 		ui.When(!s.Updated.IsZero(), ", the last line written "+ago(s.Updated))))
 	if s.BestEpoch > 0 {

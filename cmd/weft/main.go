@@ -77,9 +77,12 @@ func execute(root *cobra.Command, started *bool) (status int) {
 
 // sayError prints an error, and where the program is at fault how to find out where.
 func sayError(stderr io.Writer, err error) {
-	var columns *unclear
-	if errors.As(err, &columns) {
-		columns.Print(stderr)
+	var more interface {
+		error
+		Print(out io.Writer)
+	}
+	if errors.As(err, &more) {
+		more.Print(stderr)
 	}
 	var fault *launch.Fault
 	if !errors.As(err, &fault) {

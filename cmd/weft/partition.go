@@ -5,7 +5,6 @@ import (
 	"io"
 	"runtime/debug"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -50,7 +49,7 @@ It writes in streams: after the method, it takes up to 24 bytes of memory for ea
   weft partition stores/sbm -k 8 --write-part sbm.part.8
   weft partition stores/sbm -k 8 --method file --file kahip/sbm.part.8`,
 		ValidArgsFunction: completeInOrder(completeGraph),
-		Args:              arguments(1, 1),
+		Args:              given.arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
@@ -186,7 +185,7 @@ func (d *partitioned) Print(out io.Writer) {
 	t.Row("time", ui.Duration(ui.Seconds(d.Seconds)))
 	t.Row("cut edges", fmt.Sprintf("%s of %s, %s", ui.Count(d.CutEdges), ui.Count(d.Whole.Edges),
 		ui.Percent(d.CutShare)))
-	t.Row("balance", describe(
+	t.Row("balance", ui.Joined(
 		fmt.Sprintf("vertices %.3f", d.VertexBalance), fmt.Sprintf("in-edges %.3f", d.EdgeBalance),
 		ui.When(d.TrainBalance > 0, fmt.Sprintf("training vertices %.3f", d.TrainBalance)))+
 		": largest over mean")
@@ -204,7 +203,7 @@ func (d *partitioned) Print(out io.Writer) {
 			ui.Count(d.Halo(p)), replication,
 		})
 	}
-	printNumbers(out, rows)
+	ui.PrintNumbers(out, rows)
 	if d.K == 1 || d.K > maxMatrix {
 		return
 	}
@@ -218,27 +217,7 @@ func (d *partitioned) Print(out io.Writer) {
 		}
 		rows = append(rows, row)
 	}
-	printNumbers(out, rows)
-}
-
-// printNumbers prints a table with its columns aligned to the right, but for the first. A narrow terminal has
-// no room for those that leaveOut names.
-func printNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
-	t := ui.NewTable(out)
-	for column := 1; column < len(rows[0]); column++ {
-		width := 0
-		for _, row := range rows {
-			width = max(width, utf8.RuneCountInString(row[column]))
-		}
-		for _, row := range rows {
-			row[column] = ui.Padded(row[column], width)
-		}
-	}
-	for _, row := range rows {
-		t.Row(row...)
-	}
-	t.LeaveOut(leaveOut...)
-	t.Flush()
+	ui.PrintNumbers(out, rows)
 }
 
 // ratio is part/all, or 0 if all is 0.

@@ -158,7 +158,7 @@ their defaults there.`,
   weft plan --vertices 10M --edges 200M --features 128 --classes 40 --workers 16 --link 10gbps`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(completeGraph),
-		Args:              arguments(0, 1),
+		Args:              p.tables.arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.run(cmd, strings.Join(args, ""))
 		},
@@ -405,7 +405,7 @@ type meshPlanner struct {
 
 // here tells this program and this machine from others, which take another time for the same kernels.
 func here() string {
-	return fmt.Sprintf("weft %s on %s, %s, bf16 by %s", version, procEntry("/proc/cpuinfo", "model name"),
+	return fmt.Sprintf("weft %s on %s, %s, bf16 by %s", programVersion, procEntry("/proc/cpuinfo", "model name"),
 		kernel.SIMD(), kernel.BFloat16Products())
 }
 
@@ -442,7 +442,7 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 			job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
 		}
 		if r.Mesh.Partitions > 1 {
-			if s, err = alone.open(ctx, source{name: store}, r, show, nil, r.CheckGraph); err != nil {
+			if s, err = openSession(ctx, alone, source{name: store}, r, show, nil, r.CheckGraph); err != nil {
 				return nil, err
 			}
 		}
@@ -601,7 +601,7 @@ func printMeshes(out io.Writer, meshes []planner.Mesh, refused []planner.Refused
 			cmp.Or(m.Balance, "–"), by,
 		})
 	}
-	printNumbers(out, rows, "by", "balance", "others", "link")
+	ui.PrintNumbers(out, rows, "by", "balance", "others", "link")
 	if len(approximate) > 0 {
 		ui.Note(out, "training is approximate on "+strings.Join(approximate, ", "))
 	}

@@ -76,7 +76,7 @@ preds.npy a second file, preds.vertices.npy, has their ids.`,
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
-		Args:              arguments(0, 2),
+		Args:              p.tables.arguments(0, 2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	flags := cmd.Flags()
@@ -181,7 +181,7 @@ func (p *predictCommand) open(cmd *cobra.Command, r ranks, asked *predictRequest
 		return asked.fits(&train.Job{Graph: g}, asked.state, io.Discard)
 	}
 	notes := cmd.ErrOrStderr()
-	opened, err := r.open(cmd.Context(), asked.source(), asked.options, notes, admit, check)
+	opened, err := openSession(cmd.Context(), r, asked.source(), asked.options, notes, admit, check)
 	if err != nil {
 		return nil, err
 	}

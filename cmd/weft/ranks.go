@@ -20,6 +20,9 @@ import (
 	"weft/train/worker"
 )
 
+// programVersion is the version of this program, which it sets at its start.
+var programVersion string
+
 // ranks is this process's place among those that an MPI launcher started; alone, where none did.
 type ranks struct{ launch.Ranks }
 
@@ -51,7 +54,7 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) 
 	s := launch.Start{Rank: mpi.Rank(), Timeout: setting.Defaults().CommTimeout, Found: err}
 	if err == nil {
 		s.Timeout = o.CommTimeout
-		s.Program = launch.Program{Version: version, Rounding: kernel.SIMD()}
+		s.Program = launch.Program{Version: programVersion, Rounding: kernel.SIMD()}
 		if o.Storage == tensor.BFloat16 {
 			s.Program.Rounding += " (bf16 by " + kernel.BFloat16Products() + ")"
 		}

@@ -167,7 +167,7 @@ var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5
 // newReportPage reads the runs. What is missing of one is told to unread.
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
 	p := &reportContents{
-		Title: title, Version: version, Made: now.Format(time.DateTime),
+		Title: title, Version: programVersion, Made: now.Format(time.DateTime),
 		Style: template.CSS(reportStyle), ChartStyle: template.CSS(chartStyle), Script: template.JS(reportScript), Axis: template.JS(axisScript), Chart: template.JS(chartScript), //nolint:gosec // embedded
 	}
 	if title == "" {

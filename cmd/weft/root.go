@@ -96,11 +96,6 @@ func unknownName(cmd *cobra.Command, what, word string) error {
 // one is a variable of a shell that is not set, and names nothing.
 func arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > high && high > 0 {
-			if err := severalLists(cmd, args[:high-1], args[high-1:]); err != nil {
-				return err
-			}
-		}
 		if len(args) < low || len(args) > high {
 			_, names, _ := strings.Cut(cmd.UseLine(), " ")
 			return refusal.Errorf("wrong number of arguments (%d); the command is: weft %s", len(args), names)

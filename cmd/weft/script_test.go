@@ -67,7 +67,7 @@ func stuck() {
 	}
 	var made atomic.Pointer[rundir.Dir]
 	made.Store(dir)
-	ctx, _ := ranks{launch.Ranks{Comm: comm.Alone()}}.untilSignal(context.Background(), &made, "", p)
+	ctx, _ := untilStopped(context.Background(), ranks{launch.Ranks{Comm: comm.Alone()}}, &made, "", p)
 	p.Epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()

@@ -77,7 +77,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	r := ranks{launch.Ranks{Comm: comm.Alone()}}
-	opened, err := r.open(cmd.Context(), asked.source(), asked.options, cmd.ErrOrStderr(), nil, nil)
+	opened, err := openSession(cmd.Context(), r, asked.source(), asked.options, cmd.ErrOrStderr(), nil, nil)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *serveCommand) model(
 			"for; give the store that the run was trained on", asked.run)
 	}
 	m = serve.Model{
-		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", version, asked.options.Model, asked.run,
+		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", programVersion, asked.options.Model, asked.run,
 			ui.Counted(opened.job.Graph.Own(), "vertex", "vertices"), opened.store),
 		Graph: opened.job.Graph, Table: d.Table,
 	}

@@ -31,11 +31,11 @@ type session struct {
 	whole     *graph.Graph // opened beside the partitions; nil: it is not
 }
 
-// open opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
+// openSession opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
 // It makes partitions that are not stored. Before that admit may refuse the store, and check the graph. Both
 // may be nil.
-func (r ranks) open(
-	parent context.Context, of source, o *setting.Resolved, show io.Writer,
+func openSession(
+	parent context.Context, r ranks, of source, o *setting.Resolved, show io.Writer,
 	admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (s *session, err error) {
@@ -209,7 +209,7 @@ func (s *session) openValidation(ctx context.Context, o *setting.Resolved, show 
 	if o.Validate == "" {
 		return nil
 	}
-	other, err := s.open(ctx, source{name: o.Validate}, o, show, nil, nil)
+	other, err := openSession(ctx, s.ranks, source{name: o.Validate}, o, show, nil, nil)
 	if refusal.Is(err) {
 		err = fmt.Errorf("--validate %w", err) // which begins with the graph
 	}

@@ -206,7 +206,7 @@ func softmax(p, z []float32) {
 func (s *smoothCommand) smooth(cmd *cobra.Command, r ranks,
 	asked *smoothRequest,
 ) (metrics smoothings, err error) {
-	opened, err := r.open(cmd.Context(), source{name: asked.store}, asked.options, cmd.ErrOrStderr(),
+	opened, err := openSession(cmd.Context(), r, source{name: asked.store}, asked.options, cmd.ErrOrStderr(),
 		func(store string) error {
 			if s.out == "" {
 				return nil

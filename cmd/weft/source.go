@@ -92,35 +92,30 @@ func (s source) check() error {
 	return nil
 }
 
-// severalLists refuses lists of edges beside tables where a command takes one graph, which may come after a
-// run, and says which import makes a graph of them.
-func severalLists(cmd *cobra.Command, run, lists []string) error {
-	words := []string{"weft import", edgesFormat}
-	for _, list := range lists {
-		words = append(words, refusal.ShellWord(list))
-	}
-	words = append(words, "STORE")
-	tables := tablesGiven{flags: pflag.NewFlagSet(importName, pflag.ContinueOnError), all: cmd.Flags()}
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(f.Annotations[flagGroup], tablesHeading) {
-			tables.flags.AddFlag(f)
+// arguments accepts between low and high positional arguments, of which the last is a graph. Where several
+// lists of edges stand in its place, it says which import makes a graph of them.
+func (t *tablesGiven) arguments(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		given := t.of("")
+		if len(args) <= high || !given.given("vertices-from") {
+			return arguments(low, high)(cmd, args)
 		}
-	})
-	given := tables.of("")
-	if !given.given("vertices-from") {
-		return nil
+		words := []string{"weft import", edgesFormat}
+		for _, list := range args[high-1:] {
+			words = append(words, refusal.ShellWord(list))
+		}
+		words = append(words, "STORE")
+		if high > 1 {
+			given.like = args[0]
+		}
+		var r recognition
+		given.addTo(&r)
+		for _, flag := range r.flags {
+			words = append(words, refusal.ShellFlag(flag))
+		}
+		return refusal.Errorf("%s: a command takes one list of edges in the place of a store; import several "+
+			"into a store first: %s", args[high], strings.Join(words, " "))
 	}
-	if len(run) > 0 {
-		given.like = run[0]
-	}
-	var r recognition
-	given.addTo(&r)
-	for _, flag := range r.flags {
-		words = append(words, refusal.ShellFlag(flag))
-	}
-	return refusal.Errorf("%s: a command takes one list of edges in the place of a store; import several "+
-		"into a store first: %s",
-		lists[1], strings.Join(words, " "))
 }
 
 // addTo adds the flags to the import of a source.

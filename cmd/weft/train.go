@@ -86,7 +86,7 @@ second later or more stops at once.`,
   weft train stores/mine --out runs/long --resume auto --max-time 3h50m`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(completeGraph),
-		Args:              arguments(0, 1),
+		Args:              t.tables.arguments(0, 1),
 		RunE:              t.run,
 	}
 	t.settings.add(cmd.Flags())
@@ -233,7 +233,7 @@ func (t *trainCommand) open(
 		return cmp.Or(t.checkTraceApart(dataset, store), t.checkEmbeddingsApart(dataset, store))
 	}
 	of := t.source(dataset)
-	s, err := r.open(cmd.Context(), of, settings, show, admit, settings.CheckGraph)
+	s, err := openSession(cmd.Context(), r, of, settings, show, admit, settings.CheckGraph)
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +292,7 @@ func (t *trainCommand) train(
 	defer progress.End()
 	var made atomic.Pointer[rundir.Dir]
 	// Here, as no signal may end a process that has begun a folder
-	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
+	ctx, stop := untilStopped(cmd.Context(), r, &made, store, progress)
 	defer stop()
 	dir, events, err := t.directory(cmd, r, run, started, job, said.Plan, store)
 	made.Store(dir)
@@ -337,7 +337,7 @@ func (t *trainCommand) train(
 	}
 	var result *train.Result
 	if dir != nil {
-		result, err = dir.Record(ctx, job, said.Plan, version)
+		result, err = dir.Record(ctx, job, said.Plan, programVersion)
 	} else {
 		result, err = job.RunPlanned(ctx, said.Plan)
 	}
@@ -364,7 +364,7 @@ func (t *trainCommand) train(
 	}
 	err = r.OnFirst(func() error {
 		t.out = dir.Path
-		run := rundir.NewRun(version, store, started, job, result)
+		run := rundir.NewRun(programVersion, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
 		learned, err := opened.graph()
 		if err != nil {
@@ -463,9 +463,9 @@ func (t *trainCommand) directory(cmd *cobra.Command, r ranks, run *resumption, s
 	}
 	if run != nil {
 		dir, run.dir = run.dir, nil
-		err = dir.Continue(started, job, version, store)
+		err = dir.Continue(started, job, programVersion, store)
 	} else {
-		dir, err = rundir.New(t.out, started, job, version, store)
+		dir, err = rundir.New(t.out, started, job, programVersion, store)
 	}
 	if err != nil {
 		return dir, nil, err
@@ -501,7 +501,7 @@ func (t *trainCommand) checkpoints(s *session, job *train.Job, run *resumption) 
 	if s.validated != nil {
 		stores = append(stores, s.validated.store)
 	}
-	c := &train.Checkpoints{Version: version, Store: func() (string, error) { return checksum(stores...) }}
+	c := &train.Checkpoints{Version: programVersion, Store: func() (string, error) { return checksum(stores...) }}
 	if job.Parts != nil {
 		c.Partition = job.Parts.ID
 	}
@@ -618,9 +618,9 @@ func unfinished(dir *rundir.Dir) string {
 	return fmt.Sprintf("; %s is incomplete until it has a run.json", dir.Path)
 }
 
-// untilSignal is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
+// untilStopped is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
 // other than 0, and until the directory is there.
-func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[rundir.Dir], store string,
+func untilStopped(parent context.Context, r ranks, made *atomic.Pointer[rundir.Dir], store string,
 	progress *ui.Progress,
 ) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {

@@ -25,6 +25,7 @@ func init() {
 		strings.HasPrefix(build.Main.Version, "v") {
 		version = strings.TrimPrefix(build.Main.Version, "v")
 	}
+	programVersion = version
 }
 
 // versions are what this program is made of: the JSON object of `weft version --json`.

@@ -4,6 +4,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -53,4 +54,9 @@ func When(condition bool, text string) string {
 		return text
 	}
 	return ""
+}
+
+// Joined joins the parts that are not empty.
+func Joined(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }

@@ -155,6 +155,26 @@ func breakBefore(text []rune, marks string) int {
 	return 0
 }
 
+// PrintNumbers prints a table with its columns aligned to the right, but for the first. A narrow terminal has
+// no room for those that leaveOut names.
+func PrintNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
+	t := NewTable(out)
+	for column := 1; column < len(rows[0]); column++ {
+		width := 0
+		for _, row := range rows {
+			width = max(width, utf8.RuneCountInString(row[column]))
+		}
+		for _, row := range rows {
+			row[column] = Padded(row[column], width)
+		}
+	}
+	for _, row := range rows {
+		t.Row(row...)
+	}
+	t.LeaveOut(leaveOut...)
+	t.Flush()
+}
+
 // Note prints a line of words, on a terminal in lines of its width.
 func Note(out io.Writer, line string) {
 	if f := terminalOf(out); f != nil {
