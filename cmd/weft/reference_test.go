@@ -113,7 +113,7 @@ func sections(cmd *cobra.Command, above string) (all []section) {
 		for k, s := range settings {
 			group = append(group, cmd.Flags().Lookup(s.Name))
 			if k == len(settings)-1 || settings[k+1].Group != s.Group {
-				fmt.Fprintf(&list, "%s:\n\n", headings[s.Group])
+				fmt.Fprintf(&list, "%s:\n\n", group[0].Annotations[flagGroup][0])
 				writeList(&list, group)
 				group = nil
 			}

@@ -34,7 +34,12 @@ func TestReport(t *testing.T) {
 	assert.Equal(t, "", regexp.MustCompile(`(src|href)="?(https?:)?//`).FindString(html), "the page asks for")
 	assert.Contains(t, html, "<h1>a &lt;title&gt; &amp; &#34;more&#34;</h1>",
 		"the title is not that of --title")
-	var charts []chart
+	var charts []struct {
+		Series []struct {
+			X []int
+			Y []metric.Number
+		}
+	}
 	data := regexp.MustCompile(`<script>const curves = (.*);</script>`).FindStringSubmatch(html)
 	if data == nil || json.Unmarshal([]byte(data[1]), &charts) != nil {
 		t.Fatal("the page has no curves")
@@ -113,7 +118,12 @@ func TestReportOfStrangeNames(t *testing.T) {
 	if strings.Contains(string(text), "ZgotmplZ") {
 		t.Error("the template refused a value")
 	}
-	var charts []chart
+	var charts []struct {
+		Series []struct {
+			X []int
+			Y []metric.Number
+		}
+	}
 	data := regexp.MustCompile(`<script>const curves = (.*);</script>`).FindSubmatch(text)
 	if data == nil || json.Unmarshal(data[1], &charts) != nil ||
 		!slices.Equal(charts[0].Series[1].X, []int{3, 6}) {
@@ -224,7 +234,7 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 			forward += w.Forward[i] / float64(len(p.Workers))
 		}
 		assert.Equal(t, name, layers[i][0], "layer: %q forward", layers[i])
-		assert.Equal(t, brief(forward), layers[i][1], "layer: %q forward", layers[i])
+		assert.Equal(t, ui.Brief(forward), layers[i][1], "layer: %q forward", layers[i])
 	}
 	peaks := table("Memory at the peak")
 	for worker, bytes := range run.Summary.PeakTensorBytes {

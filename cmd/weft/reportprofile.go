@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"weft/cmd/weft/internal/ui"
 	"weft/tensor"
@@ -134,7 +133,7 @@ func gridOf(p *rundir.Profile) *heatTable {
 	for i, name := range p.Layers {
 		row := heatRow{Name: name}
 		for k := range p.Workers {
-			row.Cells = append(row.Cells, heatCell{brief(at(k, i)), at(k, i) / max(most, 1e-9)})
+			row.Cells = append(row.Cells, heatCell{ui.Brief(at(k, i)), at(k, i) / max(most, 1e-9)})
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -247,15 +246,4 @@ func sumOf(times []float64) (sum float64) {
 		sum += s
 	}
 	return sum
-}
-
-// brief writes a time that may be very short; a dash for none.
-func brief(s float64) string {
-	switch {
-	case s == 0:
-		return "–"
-	case s < 0.00095:
-		return fmt.Sprintf("%.0f µs", 1e6*s)
-	}
-	return ui.Duration(time.Duration(s * float64(time.Second)))
 }

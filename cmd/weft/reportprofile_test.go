@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 	"weft/tensor"
 	"weft/train/metric"
@@ -77,11 +78,11 @@ func TestViewProfile(t *testing.T) {
 	near := cmp.Comparer(func(a, b float64) bool { return a-b < 1e-12 && b-a < 1e-12 })
 	got := viewProfile(p, []int64{7e6, 8e6})
 	assert.EqualBy(t, want, got, near, cmp.AllowUnexported(timesRow{}))
-	if all, share := got.Layers[0].All(), got.Layers[0].Share(); brief(all) != "900 ms" ||
+	if all, share := got.Layers[0].All(), got.Layers[0].Share(); ui.Brief(all) != "900 ms" ||
 		share-.6 > 1e-12 || .6-share > 1e-12 {
 		t.Errorf("%v s, %v of the pass", all, share)
 	}
 	for s, want := range map[float64]string{0: "–", 2e-6: "2 µs", 9e-4: "900 µs", 2e-3: "2.0 ms"} {
-		assert.Equal(t, want, brief(s), "%v s", s)
+		assert.Equal(t, want, ui.Brief(s), "%v s", s)
 	}
 }

@@ -227,6 +227,17 @@ func Duration(d time.Duration) string {
 
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
+// Brief writes a time that may be very short; a dash for none.
+func Brief(s float64) string {
+	switch {
+	case s == 0:
+		return "–"
+	case s < 0.00095:
+		return fmt.Sprintf("%.0f µs", 1e6*s)
+	}
+	return Duration(Seconds(s))
+}
+
 // Measured writes a metric: shares in percent, errors in their own units; a dash where it was not measured.
 func Measured[T ~float64](name string, x T) string {
 	if metric.IsFraction(name) || math.IsNaN(float64(x)) {
