@@ -9,11 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/comm"
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/kernel"
 	"weft/train/planner"
@@ -43,7 +41,7 @@ func TestAutoOfOneWorker(t *testing.T) {
 	cmd.SetContext(context.Background())
 	cmd.SetErr(&said)
 	c := &trainCommand{}
-	chosen, err := c.fastest(cmd, ranks{launch.Ranks{Comm: comm.Alone()}}, store, slow, 4)
+	chosen, err := c.fastest(cmd, alone(), store, slow, 4)
 	require.NoError(t, err)
 	require.Equal(t, "graph=1", chosen, &said)
 	g, err := graph.Open(store)

@@ -13,6 +13,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/tensor"
+	"weft/train"
 	"weft/train/plan"
 	"weft/train/setting"
 	"weft/train/task"
@@ -24,6 +25,11 @@ type planned struct {
 	*plan.Plan
 	settings *setting.Resolved
 	threads  int // of a worker
+}
+
+// planOf is the plan of a job with these settings.
+func planOf(job *train.Job, settings *setting.Resolved, p *plan.Plan) planned {
+	return planned{p, settings, job.Threads(settings)}
 }
 
 // rows are those of a table that apply, in words.

@@ -29,7 +29,7 @@ func plannedOf(t *testing.T, g *graph.Graph, o train.Options) planned {
 	job := &train.Job{Graph: g, Options: o}
 	p, err := job.Plan(context.Background())
 	require.NoError(t, err)
-	return planned{&p, settings, job.Threads(settings)}
+	return planOf(job, settings, &p)
 }
 
 // communities is a graph with so many features.

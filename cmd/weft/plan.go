@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/comm"
 	"weft/comm/mpi"
 	"weft/gnn"
 	"weft/graph"
@@ -434,15 +433,14 @@ func graphPlanner(o setting.Options, given []string, g *graph.Graph, dataset, st
 	p := newPlanner(o, given, show)
 	p.Graph, p.Counts = g, planner.CountsOf(g)
 	shown := p.shown
-	alone := ranks{launch.Ranks{Comm: comm.Alone()}}
 	p.Open = func(ctx context.Context, r *setting.Resolved) (job *train.Job, err error) {
 		shown.Pause() // opening says what it does
 		s := &session{
-			ranks: alone, store: store,
+			ranks: alone(), store: store,
 			job: &train.Job{Dataset: dataset, Options: r.Options, Graph: g},
 		}
 		if r.Mesh.Partitions > 1 {
-			if s, err = openSession(ctx, alone, source{name: store}, r, show, nil, r.CheckGraph); err != nil {
+			if s, err = openSession(ctx, alone(), source{name: store}, r, show, nil, r.CheckGraph); err != nil {
 				return nil, err
 			}
 		}

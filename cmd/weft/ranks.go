@@ -26,6 +26,9 @@ var programVersion string
 // ranks is this process's place among those that an MPI launcher started; alone, where none did.
 type ranks struct{ launch.Ranks }
 
+// alone is a process that no launcher started.
+func alone() ranks { return ranks{launch.Ranks{Comm: comm.Alone()}} }
+
 // asRank does the work of a command as one of the processes that a launcher started, if there was one. err is
 // what this rank has found wrong with the request so far: where any rank has found something, all end without
 // the work.
@@ -43,9 +46,9 @@ func asRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(ranks)
 // connect joins the other processes.
 func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) {
 	if !mpi.Launched() {
-		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), connectingOption)
-		return ranks{launch.Ranks{Comm: comm.Alone()}},
-			cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
+		refused := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), connectingOption)
+		return alone(),
+			cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), refused), err)
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)

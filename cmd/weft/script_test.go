@@ -28,7 +28,6 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/internal/npy"
 	"weft/internal/safetensors"
 	"weft/internal/trace/tracetest"
@@ -67,7 +66,7 @@ func stuck() {
 	}
 	var made atomic.Pointer[rundir.Dir]
 	made.Store(dir)
-	ctx, _ := untilStopped(context.Background(), ranks{launch.Ranks{Comm: comm.Alone()}}, &made, "", p)
+	ctx, _ := untilStopped(context.Background(), alone(), &made, "", p)
 	p.Epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()

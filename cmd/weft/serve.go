@@ -11,9 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/comm"
 	"weft/gnn"
-	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/serve"
@@ -76,8 +74,7 @@ func (s *serveCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := ranks{launch.Ranks{Comm: comm.Alone()}}
-	opened, err := openSession(cmd.Context(), r, asked.source(), asked.options, cmd.ErrOrStderr(), nil, nil)
+	opened, err := openSession(cmd.Context(), alone(), asked.source(), asked.options, cmd.ErrOrStderr(), nil, nil)
 	if err != nil {
 		return err
 	}

@@ -438,7 +438,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r ranks, dataset string, job *tr
 	if err := r.Together(about(t.source(dataset), advised(err))); err != nil {
 		return said, err
 	}
-	said = planned{&made, settings, job.Threads(settings)}
+	said = planOf(job, settings, &made)
 	for _, line := range said.warnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
