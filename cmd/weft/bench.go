@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/cores"
 	"weft/internal/refusal"
@@ -49,7 +50,7 @@ It takes some minutes and up to 10 GB of memory. Run nothing else on the machine
 				return refusal.Errorf("unknown part of bench %q; %s", args[0],
 					suggest.OneOf(args[0], bench.Parts))
 			}
-			return arguments(0, 1)(cmd, args)
+			return cli.Arguments(0, 1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Part = strings.Join(args, "")
@@ -70,14 +71,14 @@ func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (er
 	if o.Threads < 0 || o.Threads > 1<<12 {
 		return refusal.Errorf("--threads %d: give between 1 and %d, or 0 for all cores", o.Threads, 1<<12)
 	}
-	o.Threads, o.CPU = cmp.Or(o.Threads, cores.Count()), procEntry("/proc/cpuinfo", "model name")
+	o.Threads, o.CPU = cmp.Or(o.Threads, cores.Count()), cli.ProcEntry("/proc/cpuinfo", "model name")
 	if only != "" {
 		if o.Only, err = regexp.Compile(only); err != nil {
 			return refusal.Errorf("--only %s: %w", only, err)
 		}
 	}
 	ui.EndWithReader()
-	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+	ctx, stop := cli.UntilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping after the epoch under way; interrupt again to stop "+
 			"at once\n", s)
 	}, nil)

@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
 	"weft/internal/refusal"
-	"weft/internal/suggest"
 	"weft/train/setting"
 )
 
@@ -26,14 +27,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		return pflag.ErrHelp
 	case errors.As(err, &unknown):
 		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
-			if r, is := recognize(args[0]); is && cmd.Name() == importName {
-				return r.unknownFlag(cmd, unknown)
+			if r, is := data.Recognize(args[0]); is && cmd.Name() == data.ImportName {
+				return r.UnknownFlag(cmd, unknown)
 			}
 			if err := cmd.ValidateArgs(args); err != nil {
 				return err // the flags of a mistyped command are no mistake
 			}
 		}
-		return unknownFlag(cmd, unknown)
+		return cli.UnknownFlag(cmd, unknown)
 	case errors.As(err, &lacking):
 		return refusal.Errorf("--%s needs a value; %s --help says which",
 			lacking.GetFlag().Name, cmd.CommandPath())
@@ -58,29 +59,6 @@ func longOut(args []string) []string {
 		}
 	}
 	return args
-}
-
-// unknownFlag proposes the flag that was meant, also for one dash instead of two.
-func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
-	written, name, value := "--"+err.GetSpecifiedName(), err.GetSpecifiedName(), ""
-	if letters := err.GetSpecifiedShortnames(); letters != "" {
-		written = "-" + letters
-		name, _, _ = strings.Cut(letters, "=")
-		value = strings.TrimPrefix(letters, name)
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, f.Name)
-		}
-	})
-	if now := otherFlag(cmd, name); now != "" {
-		return refusal.Errorf("unknown flag: %s; %s", written, now)
-	}
-	if near := suggest.Nearest(name, names); near != "" {
-		return refusal.Errorf("unknown flag: %s; did you mean --%s%s?", written, near, value)
-	}
-	return refusal.Errorf("unknown flag: %s; %s --help lists them", written, cmd.CommandPath())
 }
 
 // refuseEmpty refuses an empty name or text, as of an unset variable of a shell: it would be taken for a flag
@@ -110,7 +88,7 @@ func invalidValue(err *pflag.InvalidValueError) error {
 	if flag.Name == "seeds" {
 		reason += ", of runs: --seed 1 --seeds 3 trains with the seeds 1, 2 and 3"
 	}
-	if _, ours := flag.Value.(*settingValue); ours || reason == "" {
+	if _, ours := flag.Value.(*cli.SettingValue); ours || reason == "" {
 		reason = err.Unwrap().Error()
 	}
 	return refusal.Errorf("--%s %s: %s", flag.Name, err.GetValue(), reason)

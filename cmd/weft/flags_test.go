@@ -2,39 +2,10 @@ package main
 
 import (
 	"bytes"
-	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
-	"weft/internal/assert"
-	"weft/internal/require"
-	"weft/train/setting"
+	"weft/cmd/weft/internal/cli"
 )
-
-// TestValuesOf: the values of a list between commas are taken by the flag as they were given.
-func TestValuesOf(t *testing.T) {
-	var columns, files []string
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.StringSliceVar(&columns, "leave-out", nil, "")
-	flags.StringArrayVar(&files, "vertices-from", nil, "")
-	args := []string{`--leave-out="a, b",c`, `--leave-out="d ""e"""`, "--vertices-from=f,g.csv"}
-	require.NoError(t, flags.Parse(args))
-	want := [][]string{{"a, b", "c", `d "e"`}, {"f,g.csv"}}
-	assert.Equal(t, want, [][]string{columns, files})
-	var again []string
-	flags.Visit(func(f *pflag.Flag) {
-		for _, value := range valuesOf(f) {
-			again = append(again, "--"+f.Name+"="+value)
-		}
-	})
-	columns, files = nil, nil
-	flags = pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.StringSliceVar(&columns, "leave-out", nil, "")
-	flags.StringArrayVar(&files, "vertices-from", nil, "")
-	require.NoError(t, flags.Parse(again))
-	assert.Equal(t, want, [][]string{columns, files})
-}
 
 func TestFlagErrors(t *testing.T) {
 	for _, c := range []struct {
@@ -157,27 +128,8 @@ func TestFlagErrors(t *testing.T) {
 		root, started := newRoot()
 		root.SetArgs(c.args)
 		root.SetErr(&stderr)
-		if status := execute(root, started); status != exitRefused || stderr.String() != c.want {
+		if status := execute(root, started); status != cli.ExitRefused || stderr.String() != c.want {
 			t.Errorf("%q: status %d, %q, want %q", c.args, status, stderr.String(), c.want)
-		}
-	}
-}
-
-// TestFlagsElsewhere: the table names flags of train, and none of its own flags.
-func TestFlagsElsewhere(t *testing.T) {
-	flags := newTrain().Flags()
-	for _, flag := range []string{"num_layers", "walk-length", "hid", "device"} {
-		if says, _ := setting.Elsewhere(flag); says == "" {
-			t.Errorf("--%s means nothing", flag)
-		}
-	}
-	for _, flag := range setting.FlagsElsewhere() {
-		if flags.Lookup(flag) != nil {
-			t.Errorf("--%s is a flag of train", flag)
-		}
-		if says, name := setting.Elsewhere(flag); name != "" &&
-			(flags.Lookup(name) == nil || !strings.HasPrefix(says, "--"+name+" ")) {
-			t.Errorf("--%s: %s", flag, says)
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 )
@@ -38,7 +38,7 @@ func completeCommands(root *cobra.Command) {
 		case err != nil:
 			return refusal.Errorf("help %s: %w", strings.Join(args, " "), err)
 		case len(rest) > 0 && named.HasAvailableSubCommands():
-			return unknownName(named, "command", rest[0])
+			return cli.UnknownName(named, "command", rest[0])
 		case len(rest) > 0:
 			return refusal.Errorf("help %s: %s has no commands of its own", strings.Join(args, " "),
 				named.CommandPath())
@@ -77,9 +77,9 @@ func flagsOf(cmd *cobra.Command) described {
 		kind, meaning := pflag.UnquoteUsage(f)
 		one := describedFlag{
 			Name: f.Name, Kind: cmp.Or(kind, f.Value.Type()), Default: f.DefValue,
-			Meaning: meaning, Choices: f.Annotations[flagChoices],
+			Meaning: meaning, Choices: f.Annotations[cli.FlagChoices],
 		}
-		if group := f.Annotations[flagGroup]; len(group) > 0 {
+		if group := f.Annotations[cli.FlagGroup]; len(group) > 0 {
 			one.Group = group[0]
 		}
 		d.Flags = append(d.Flags, one)
@@ -99,9 +99,6 @@ func useTemplates(root *cobra.Command) {
 	root.SetUsageTemplate(before + "{{flagGroups .}}{{if .HasHelpSubCommands}}" + after)
 }
 
-// flagGroup is the annotation that puts a flag under a heading of its own in the help text.
-const flagGroup = "group"
-
 // flagGroups lists the flags of a command under their headings, and how many others --help-all lists.
 func flagGroups(cmd *cobra.Command) string {
 	groups, headings, others := map[string]*pflag.FlagSet{}, []string{}, 0
@@ -110,7 +107,7 @@ func flagGroups(cmd *cobra.Command) string {
 			others++
 			return
 		}
-		heading := append(f.Annotations[flagGroup], "Flags")[0]
+		heading := append(f.Annotations[cli.FlagGroup], "Flags")[0]
 		if groups[heading] == nil {
 			groups[heading] = pflag.NewFlagSet("", pflag.ContinueOnError)
 			groups[heading].SortFlags = false
@@ -128,7 +125,7 @@ func flagGroups(cmd *cobra.Command) string {
 		text += "\n\n" + heading + ":\n" + strings.TrimRight(usages, "\n")
 	}
 	if others > 0 {
-		text += fmt.Sprintf("\n\n%s --%s lists %s more.", cmd.CommandPath(), helpAllFlag,
+		text += fmt.Sprintf("\n\n%s --%s lists %s more.", cmd.CommandPath(), cli.HelpAllFlag,
 			ui.Counted(others, "flag", "flags"))
 	}
 	return text
@@ -149,31 +146,9 @@ var basic = strings.Fields(`task model layers hidden heads dropout normalize-fea
 	config out resume seeds json explain help
 	vertices-from id label embeddings vertices workers at link per-machine`)
 
-// helpAll is the flag --help-all: as --help, with all flags.
-type helpAll struct{ given bool }
-
-const helpAllFlag = "help-all"
-
-// addHelpAll adds the flag.
-func addHelpAll(flags *pflag.FlagSet) {
-	flag := flags.VarPF(&helpAll{}, helpAllFlag, "", "print this help text with all flags")
-	flag.NoOptDefVal, flag.Hidden = "true", true // the help text ends with it
-}
-
-// Set implements pflag.Value: nothing is done but help.
-func (h *helpAll) Set(string) error {
-	h.given = true
-	return pflag.ErrHelp
-}
-
-func (h *helpAll) String() string { return strconv.FormatBool(h.given) }
-
-// Type implements pflag.Value.
-func (*helpAll) Type() string { return "bool" }
-
 // left reports whether a help text leaves out a flag: one that few need, unless --help-all is given.
 func left(cmd *cobra.Command, f *pflag.Flag) bool {
-	all := cmd.Flags().Lookup(helpAllFlag)
+	all := cmd.Flags().Lookup(cli.HelpAllFlag)
 	if all == nil || all.Value.String() == "true" || f.Changed {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 )
@@ -37,7 +38,7 @@ func TestBasicFlags(t *testing.T) {
 	root, _ := newRoot()
 	there, ofTrain := map[string]bool{}, 0
 	for _, cmd := range root.Commands() {
-		if cmd.Flags().Lookup(helpAllFlag) == nil {
+		if cmd.Flags().Lookup(cli.HelpAllFlag) == nil {
 			continue
 		}
 		cmd.InitDefaultHelpFlag()

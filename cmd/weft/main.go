@@ -3,24 +3,15 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/internal/launch"
 	"weft/internal/refusal"
-)
-
-// Exit statuses, a contract with the programs that call weft.
-const (
-	exitDone        = 0
-	exitFailed      = 1   // the work itself failed
-	exitRefused     = 2   // the request makes no sense; nothing was done
-	exitInterrupted = 130 // stopped by a signal; results so far are kept
 )
 
 func main() {
@@ -31,9 +22,9 @@ func main() {
 // prepare does what a process needs once, before its command.
 func prepare() {
 	endWithParent()
-	watchSignals()
+	cli.WatchSignals()
 	ui.OutliveReaders()
-	limitMemory()
+	cli.LimitMemory()
 }
 
 // run runs the command that the arguments of the process name, and returns its exit status.
@@ -50,58 +41,38 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	stderr := root.ErrOrStderr()
 	defer func() {
 		if fault := recover(); fault != nil {
-			sayError(stderr, launch.Recovered(fault, ""))
-			status = exitFailed
+			cli.SayError(stderr, launch.Recovered(fault, ""))
+			status = cli.ExitFailed
 		}
 	}()
 	completeCommands(root)
 	cmd, err := root.ExecuteC()
 	if err != nil && !*started {
-		err = shareMistake(cmd, err)
+		err = cli.ShareMistake(cmd, err)
 	}
 	if out, ok := root.OutOrStdout().(*ui.Output); ok && err == nil {
 		err = out.Check()
 	}
 	if err == nil {
-		return exitDone
+		return cli.ExitDone
 	}
 	if launch.Told(err) {
 		return statusOf(err, *started)
 	}
-	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {
-		stderr = rank.errors
+	if rank, ok := root.ErrOrStderr().(*cli.OnlyErrors); ok {
+		stderr = rank.Errors
 	}
-	sayError(stderr, err)
+	cli.SayError(stderr, err)
 	return statusOf(err, *started)
-}
-
-// sayError prints an error, and where the program is at fault how to find out where.
-func sayError(stderr io.Writer, err error) {
-	var more interface {
-		error
-		Print(out io.Writer)
-	}
-	if errors.As(err, &more) {
-		more.Print(stderr)
-	}
-	var fault *launch.Fault
-	if !errors.As(err, &fault) {
-		fmt.Fprintln(stderr, ui.OneLine(err))
-		return
-	}
-	fmt.Fprintln(stderr, ui.OneLine(fmt.Errorf("%w (WEFT_DEBUG=1 prints where)", err)))
-	if os.Getenv("WEFT_DEBUG") == "1" {
-		fmt.Fprintf(stderr, "%s", fault.Where)
-	}
 }
 
 // statusOf is the exit status of an error; started says that a subcommand was running.
 func statusOf(err error, started bool) int {
 	switch {
 	case errors.Is(err, launch.ErrInterrupted):
-		return exitInterrupted
+		return cli.ExitInterrupted
 	case refusal.Is(err) || !started: // an error before a subcommand runs is about flags or arguments
-		return exitRefused
+		return cli.ExitRefused
 	}
-	return exitFailed
+	return cli.ExitFailed
 }

@@ -2,23 +2,20 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
-	"weft/internal/launch"
 	"weft/internal/require"
 	"weft/train"
 	"weft/train/metric"
@@ -62,32 +59,12 @@ func TestInternalError(t *testing.T) {
 		root.SetErr(&stderr)
 		status := execute(root, started)
 		if !strings.HasPrefix(stderr.String(), "weft: internal error: index out of range; in a row") ||
-			status != exitFailed {
+			status != cli.ExitFailed {
 			t.Errorf("status %d: %s", status, stderr.String())
 		}
 		if got := strings.Contains(stderr.String(), "goroutine"); got != traced {
 			t.Errorf("WEFT_DEBUG=%q: traced %v:\n%s", debug, got, stderr.String())
 		}
-	}
-}
-
-func TestSignalCancels(t *testing.T) {
-	for _, s := range []syscall.Signal{
-		syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1,
-		syscall.SIGHUP, syscall.SIGQUIT,
-	} {
-		if signal.Ignored(s) { // as SIGHUP by nohup
-			continue
-		}
-		time.Sleep(sameRequest + time.Second/10) // what comes sooner is the one before
-		told := make(chan os.Signal, 1)
-		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s }, nil)
-		require.NoError(t, syscall.Kill(os.Getpid(), s))
-		<-ctx.Done()
-		if got := <-told; got != s || !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
-			t.Errorf("%v: told %v, cause %v", s, got, context.Cause(ctx))
-		}
-		stop()
 	}
 }
 
@@ -248,7 +225,7 @@ func TestOutputRemembersFailure(t *testing.T) {
 	root.SetArgs([]string{"version"})
 	root.SetErr(&stderr)
 	root.SetOut(&ui.Output{File: full, Name: "standard output"})
-	if status := execute(root, started); status != exitFailed ||
+	if status := execute(root, started); status != cli.ExitFailed ||
 		!strings.HasPrefix(stderr.String(), "weft: standard output: ") {
 		t.Errorf("status %d, %q", status, stderr.String())
 	}
@@ -266,14 +243,5 @@ func TestWords(t *testing.T) {
 		ui.Percent(0.8125):                       "81.25 %",
 	} {
 		assert.Equal(t, want, got)
-	}
-}
-
-func TestPeakResident(t *testing.T) {
-	if peak := peakResident(); peak < 1<<20 || peak > 1<<36 {
-		t.Errorf("%d bytes", peak)
-	}
-	if _, err := os.Stat("/proc/meminfo"); err == nil && procBytes("/proc/meminfo", "MemTotal") < 1<<26 {
-		t.Error("no memory was found")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/refusal"
 )
@@ -19,8 +20,8 @@ func newMan() *cobra.Command {
 		Short:             "write manual pages, one for each command",
 		Example:           "  weft man man1 && man ./man1/weft-train.1",
 		Hidden:            true,
-		ValidArgsFunction: completeFolders,
-		Args:              arguments(1, 1),
+		ValidArgsFunction: cli.CompleteFolders,
+		Args:              cli.Arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o777); err != nil {
 				return refusal.Errorf("%s: %w; name another folder", args[0], err)

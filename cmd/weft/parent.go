@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/internal/refusal"
 )
 
@@ -39,11 +40,11 @@ func endWithParent() {
 		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 	}
 	if err != nil {
-		sayError(os.Stderr, refusal.Errorf("%s=%s: %w; it is the number of the process that starts weft",
+		cli.SayError(os.Stderr, refusal.Errorf("%s=%s: %w; it is the number of the process that starts weft",
 			parentVariable, text, err))
-		os.Exit(exitRefused)
+		os.Exit(cli.ExitRefused)
 	}
 	if os.Getppid() != pid { // it has ended already
-		os.Exit(exitFailed)
+		os.Exit(cli.ExitFailed)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui/uitest"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -47,7 +48,7 @@ func TestProgressOfSetUp(t *testing.T) {
 			root.SetArgs(strings.Fields(fmt.Sprintf(c.args, store)))
 			root.SetOut(&out)
 			root.SetErr(err)
-			assert.Equal(t, exitDone, execute(root, started), "%s: status", c.args)
+			assert.Equal(t, cli.ExitDone, execute(root, started), "%s: status", c.args)
 			return out.String()
 		}
 		tty, said := uitest.Open(t)

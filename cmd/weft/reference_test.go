@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 	"weft/internal/require"
@@ -95,7 +96,7 @@ func sections(cmd *cobra.Command, above string) (all []section) {
 	var shared []string
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		of := train.Flags().Lookup(f.Name)
-		if _, setting := f.Value.(*settingValue); setting || f.Hidden || f.Name == "version" ||
+		if _, setting := f.Value.(*cli.SettingValue); setting || f.Hidden || f.Name == "version" ||
 			f.Name == "config" || strings.Contains(above, entry(f)) {
 			return
 		}
@@ -113,7 +114,7 @@ func sections(cmd *cobra.Command, above string) (all []section) {
 		for k, s := range settings {
 			group = append(group, cmd.Flags().Lookup(s.Name))
 			if k == len(settings)-1 || settings[k+1].Group != s.Group {
-				fmt.Fprintf(&list, "%s:\n\n", group[0].Annotations[flagGroup][0])
+				fmt.Fprintf(&list, "%s:\n\n", group[0].Annotations[cli.FlagGroup][0])
 				writeList(&list, group)
 				group = nil
 			}

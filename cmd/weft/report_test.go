@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"weft/cmd/weft/internal/ui"
+	"weft/cmd/weft/internal/ui/uitest"
 	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/train"
 	"weft/train/metric"
 	"weft/train/rundir"
 )
@@ -64,19 +64,19 @@ func TestReport(t *testing.T) {
 			}
 		}
 	}
-	b := newBrowser(t)
-	b.open("file://" + page)
-	b.check(len(charts)+len(folders), []string{
+	b := uitest.NewBrowser(t)
+	b.Open("file://" + page)
+	b.Check(len(charts)+len(folders), []string{
 		"seed-0", "seed-1", "± ", "epochs 7 parallel graph=2", "learning rate: 0.01, in all epochs",
 	})
 	var shown []string // by the legends, without a pointer
-	b.evaluate(`[...document.querySelectorAll("#charts .u-legend")].map(l => l.innerText.match(/\d/) ? "" : l.innerText)`,
+	b.Evaluate(`[...document.querySelectorAll("#charts .u-legend")].map(l => l.innerText.match(/\d/) ? "" : l.innerText)`,
 		&shown)
 	assert.Equal(t, make([]string, len(charts)), shown, "legends without numbers")
-	b.evaluate(`[...document.querySelectorAll("#charts .u-value")].slice(0, 2).map(v => v.innerText)`, &shown)
+	b.Evaluate(`[...document.querySelectorAll("#charts .u-value")].slice(0, 2).map(v => v.innerText)`, &shown)
 	assert.Equal(t, []string{"7", fmt.Sprintf("%.5g", last)}, shown, "the last epoch, and its loss")
 	var left int
-	b.evaluate(`document.querySelector("details .settings").textContent.includes("hidden 64") ? 1 : 0`, &left)
+	b.Evaluate(`document.querySelector("details .settings").textContent.includes("hidden 64") ? 1 : 0`, &left)
 	assert.Equal(t, 1, left, "the settings at their defaults")
 	for k, folder := range folders {
 		checkProfileOf(t, b, k, folder)
@@ -129,31 +129,32 @@ func TestReportOfStrangeNames(t *testing.T) {
 		!slices.Equal(charts[0].Series[1].X, []int{3, 6}) {
 		t.Errorf("validation losses, which stand in every third epoch: %s", data)
 	}
-	b := newBrowser(t)
-	b.open("file://" + page)
-	b.do("Emulation.setDeviceMetricsOverride",
+	b := uitest.NewBrowser(t)
+	b.Open("file://" + page)
+	b.Do("Emulation.setDeviceMetricsOverride",
 		map[string]any{"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": false}, nil)
 	var beyond int
-	b.evaluate(`runs.scrollWidth - runs.parentElement.clientWidth`, &beyond)
+	b.Evaluate(`runs.scrollWidth - runs.parentElement.clientWidth`, &beyond)
 	if beyond > 0 {
 		t.Errorf("at 1280 px the table of runs is %d px too wide", beyond)
 	}
-	b.do("Emulation.setDeviceMetricsOverride",
+	b.Do("Emulation.setDeviceMetricsOverride",
 		map[string]any{"width": 360, "height": 640, "deviceScaleFactor": 1, "mobile": true}, nil)
-	b.until("charts.querySelector('canvas').clientWidth < 360")
-	b.do("Emulation.setEmulatedMedia",
+	b.Until("charts.querySelector('canvas').clientWidth < 360")
+	b.Do("Emulation.setEmulatedMedia",
 		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": "dark"}}},
 		nil)
-	b.check(len(charts)+2, []string{class, run, long})
+	b.Check(len(charts)+2, []string{class, run, long})
 	var rows, strange, width int
 	var ground string
-	b.evaluate(`document.querySelectorAll("#runs tr").length - 1`, &rows)
-	b.evaluate(`document.querySelectorAll("body img, body b, section script").length`, &strange)
-	b.evaluate("document.documentElement.scrollWidth", &width)
-	b.evaluate("getComputedStyle(document.body).backgroundColor", &ground)
+	b.Evaluate(`document.querySelectorAll("#runs tr").length - 1`, &rows)
+	b.Evaluate(`document.querySelectorAll("body img, body b, section script").length`, &strange)
+	b.Evaluate("document.documentElement.scrollWidth", &width)
+	b.Evaluate("getComputedStyle(document.body).backgroundColor", &ground)
 	var cut, told int
-	b.evaluate(`[...document.querySelectorAll(".wide")].filter(t => t.scrollWidth > t.clientWidth).length`, &cut)
-	b.evaluate(`[...document.querySelectorAll(".wide.after + .scrolls")].filter(h => h.offsetHeight > 0).length`,
+	b.Evaluate(`[...document.querySelectorAll(".wide")].filter(t => t.scrollWidth > t.clientWidth).length`,
+		&cut)
+	b.Evaluate(`[...document.querySelectorAll(".wide.after + .scrolls")].filter(h => h.offsetHeight > 0).length`,
 		&told)
 	if cut == 0 || told != cut {
 		t.Errorf("%d tables are cut, and %d say so", cut, told)
@@ -162,44 +163,20 @@ func TestReportOfStrangeNames(t *testing.T) {
 		t.Errorf("%d runs, %d strange elements, %d columns, ground %s", rows, strange, width, ground)
 	}
 	var heads []string
-	b.evaluate(`[...document.querySelectorAll("section .heat")[0].rows[0].cells].map(c => c.innerText)`,
+	b.Evaluate(`[...document.querySelectorAll("section .heat")[0].rows[0].cells].map(c => c.innerText)`,
 		&heads)
 	assert.Equal(t, []string{"", class, "other"}, heads, "the confusion matrix has the columns")
 	// The words at the axes are light, beside the curves
-	b.until(`(() => {
+	b.Until(`(() => {
 		const canvas = charts.querySelector("canvas"), d = canvas.getContext("2d").getImageData(0, 0, 55, canvas.height).data;
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200 && Math.min(d[i], d[i + 1], d[i + 2]) > 215) return true;
 		return false;
 	})()`)
 }
 
-// TestCurvesAreThinned: a long curve of few evaluations shows all of these, and the last epoch.
-func TestCurvesAreThinned(t *testing.T) {
-	r := &reportRun{}
-	r.Summary.Metric = "accuracy"
-	for k := 1; k <= 3*mostPoints; k++ {
-		n := float64(k)
-		r.curve = append(r.curve, train.Epoch{
-			Epoch: k, Loss: n, LR: n, Seconds: n, PeakBytes: int64(k), Evaluated: k%25 == 0,
-			Scores: metric.Scores{Train: n, Val: n, Test: n},
-		})
-	}
-	p := &reportContents{Runs: []*reportRun{r}}
-	p.draw()
-	for _, c := range p.Curves {
-		want := mostPoints + 1
-		if c.Title == "accuracy" {
-			want = len(r.curve) / 25
-		}
-		if x := c.Series[0].X; len(x) != want || x[len(x)-1] != len(r.curve) {
-			t.Errorf("%s: %d points up to epoch %d, want %d", c.Title, len(x), x[len(x)-1], want)
-		}
-	}
-}
-
 // checkProfileOf compares what the browser shows of the profile of a run, number k on the page, with its
 // files.
-func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
+func checkProfileOf(t *testing.T, b *uitest.Browser, k int, folder string) {
 	t.Helper()
 	run, _, _, err := rundir.Read(folder)
 	require.NoError(t, err)
@@ -207,7 +184,7 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 	require.NoError(t, err)
 	// The texts of the cells of a table, without its headings, by the heading above it
 	table := func(heading string) (cells [][]string) {
-		b.evaluate(
+		b.Evaluate(
 			fmt.Sprintf(
 				`[...document.querySelectorAll("section")[%d].querySelectorAll("h3")].filter(h => h.innerText.startsWith(%q)).flatMap(h => {
 			while (!h.querySelector("table")) h = h.nextElementSibling;
@@ -241,91 +218,8 @@ func checkProfileOf(t *testing.T, b *browser, k int, folder string) {
 		assert.Equal(t, ui.Megabytes(bytes), peaks[worker][len(peaks[worker])-1], "worker %d: a peak", worker)
 	}
 	var most int64
-	b.evaluate(
+	b.Evaluate(
 		fmt.Sprintf(
 			`Math.max(...memory[%d].x.map((x, i) => memory[%[1]d].series.reduce((sum, s) => s.name == "graph" ? sum : sum + s.bytes[i], 0)))`, k), &most)
 	assert.Equal(t, slices.Max(run.Summary.PeakTensorBytes), most, "the curve of memory reaches")
-}
-
-// TestMetricsHaveCharts: runs of different metrics share no chart of them.
-func TestMetricsHaveCharts(t *testing.T) {
-	p := &reportContents{}
-	for _, name := range []string{"accuracy", "rmse", "accuracy"} {
-		r := &reportRun{
-			curve: []train.Epoch{
-				{Epoch: 1, Evaluated: true, Scores: metric.Scores{Train: .5, Val: .5, Test: .5}},
-			},
-		}
-		r.Summary.Metric = name
-		p.Runs = append(p.Runs, r)
-	}
-	p.draw()
-	curves := map[string]int{}
-	for _, c := range p.Curves {
-		curves[c.Title] = len(c.Series)
-	}
-	assert.Equal(t, 6, curves["accuracy"], "curves of accuracy and rmse: %v", curves)
-	assert.Equal(t, 3, curves["rmse"], "curves of accuracy and rmse: %v", curves)
-}
-
-// TestLevelCurves: what no epoch changes in any run is a line and no chart.
-func TestLevelCurves(t *testing.T) {
-	p := &reportContents{}
-	for k, rate := range []float64{.5, .25} {
-		r := &reportRun{Name: fmt.Sprint("run", k)}
-		for e := range 3 {
-			r.curve = append(r.curve, train.Epoch{
-				Epoch: e, Loss: float64(3 - e), LR: rate, Seconds: 2, PeakBytes: 3_000_000,
-				LiveBytes: 1_000_000 * int64(1+e*k),
-			})
-		}
-		p.Runs = append(p.Runs, r)
-	}
-	p.draw()
-	var drawn []string
-	for _, c := range p.Curves {
-		drawn = append(drawn, c.Title)
-	}
-	assert.Equal(t, []string{"loss", "tensors of worker 0, at the peak"}, drawn)
-	assert.Equal(t, []string{"learning rate: 0.25 to 0.5", "seconds of an epoch: 2 s"}, p.Level)
-	p.Runs, p.Curves, p.Level = p.Runs[:1], nil, nil
-	p.draw()
-	assert.Equal(t, []string{
-		"learning rate: 0.5", "seconds of an epoch: 2 s",
-		"tensors of worker 0, at the peak: 3 MB, after the epoch 1 MB",
-	}, p.Level)
-	p.Runs[0].curve, p.Curves, p.Level = p.Runs[0].curve[:1], nil, nil
-	p.draw()
-	assert.Equal(t, nil, p.Level, "of one epoch")
-	assert.Equal(t, 4, len(p.Curves), "of one epoch")
-}
-
-// TestCurvesHaveUnits: memory is in units of 10⁶ bytes, and shares are percent. An epoch without an
-// evaluation has no metric.
-func TestCurvesHaveUnits(t *testing.T) {
-	r := &reportRun{Name: "run", curve: []train.Epoch{
-		{Epoch: 1, Loss: 2, LR: .5, Seconds: 3, PeakBytes: 2_500_000, LiveBytes: 1_000_000},
-		{
-			Epoch: 2, Loss: 1, LR: .25, Seconds: 4, PeakBytes: 3_000_000, LiveBytes: 500_000, Evaluated: true,
-			Scores: metric.Scores{Train: .75, Val: .5, Test: .25, ValLoss: 8},
-		},
-	}}
-	r.Summary.Metric = "accuracy"
-	p := &reportContents{Runs: []*reportRun{r}}
-	p.draw()
-	var got []string
-	for _, c := range p.Curves {
-		for _, s := range c.Series {
-			got = append(got, fmt.Sprintf("%s (%s): %s %v at %v", c.Title, c.Unit, s.Name, s.Y, s.X))
-		}
-	}
-	want := []string{
-		"loss (): run training [2 1] at [1 2]", "loss (): run validation (dashes) [8] at [2]",
-		"accuracy ( %): run training (dots) [75] at [2]", "accuracy ( %): run validation (dashes) [50] at [2]",
-		"accuracy ( %): run test [25] at [2]",
-		"learning rate (): run [0.5 0.25] at [1 2]", "seconds of an epoch ( s): run [3 4] at [1 2]",
-		"tensors of worker 0, at the peak ( MB): run [2.5 3] at [1 2]",
-		"tensors of worker 0, at the peak ( MB): run after the epoch (dashes) [1 0.5] at [1 2]",
-	}
-	assert.Equal(t, want, got)
 }

@@ -1,21 +1,30 @@
 package main
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/spf13/cobra"
 
-	"weft/internal/refusal"
-	"weft/internal/suggest"
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/inference"
+	"weft/cmd/weft/internal/planning"
+	"weft/cmd/weft/internal/reports"
+	"weft/cmd/weft/internal/training"
 )
 
 // subcommands make those below the root by their names, but for man, which describes all.
 var subcommands = map[string]func() *cobra.Command{
-	"append": newAppend, "bench": newBench, "datasets": newDatasets, "doctor": newDoctor,
-	"evaluate": newEvaluate, "generate": newGenerate, "import": newImport, "inspect": newInspect,
-	"partition": newPartition, "plan": newPlan, "predict": newPredict, "report": newReport, "runs": newRuns,
-	"serve": newServe, "smooth": newSmooth, "sweep": newSweep, "train": newTrain, "version": newVersion,
+	"append": data.NewAppend, "datasets": data.NewDatasets, "generate": data.NewGenerate,
+	"import": data.NewImport, "inspect": data.NewInspect, "partition": data.NewPartition,
+
+	"doctor": planning.NewDoctor, "plan": planning.NewPlan,
+	"sweep": training.NewSweep, "train": training.NewTrain,
+
+	"evaluate": inference.NewEvaluate, "predict": inference.NewPredict, "serve": inference.NewServe,
+	"smooth": inference.NewSmooth,
+
+	"report": reports.NewReport, "runs": reports.NewRuns,
+
+	"bench": newBench, "version": newVersion,
 }
 
 // newRoot builds the command with its subcommands, only that which the first word names if it names one: all
@@ -40,7 +49,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 			if len(args) == 0 {
 				return nil
 			}
-			return unknownName(cmd, "command", args[0])
+			return cli.UnknownName(cmd, "command", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +57,7 @@ train writes a run directory with the weights, the predictions and the metrics o
 				return err
 			}
 			*started = true
-			oncePerMachine(cmd)
+			cli.OncePerMachine(cmd)
 			return nil
 		},
 	}
@@ -63,8 +72,8 @@ train writes a run directory with the weights, the predictions and the metrics o
 		}
 	}
 	keepFlagOrder(root)
-	readCounts(root)
-	completeFlags(root)
+	cli.ReadCounts(root)
+	cli.CompleteFlags(root)
 	return root, started
 }
 
@@ -75,35 +84,5 @@ func keepFlagOrder(cmd *cobra.Command) {
 	cmd.PersistentFlags().SortFlags = false
 	for _, c := range cmd.Commands() {
 		keepFlagOrder(c)
-	}
-}
-
-// unknownName refuses a word that should have been the name of a subcommand.
-func unknownName(cmd *cobra.Command, what, word string) error {
-	if says := otherNames[what].For(word); says != "" {
-		return refusal.Errorf("unknown %s %q; %s", what, word, says)
-	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return refusal.Errorf("unknown %s %q; %s", what, word, suggest.OneOf(word, names))
-}
-
-// arguments accepts between low and high positional arguments, which the command's usage line names. An empty
-// one is a variable of a shell that is not set, and names nothing.
-func arguments(low, high int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < low || len(args) > high {
-			_, names, _ := strings.Cut(cmd.UseLine(), " ")
-			return refusal.Errorf("wrong number of arguments (%d); the command is: weft %s", len(args), names)
-		}
-		if at := slices.Index(args, ""); at >= 0 {
-			_, names, _ := strings.Cut(cmd.UseLine(), " ")
-			return refusal.Errorf("argument %d is empty; the command is: weft %s", at+1, names)
-		}
-		return nil
 	}
 }

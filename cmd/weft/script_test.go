@@ -25,6 +25,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/training"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm"
 	"weft/graph"
@@ -66,12 +68,12 @@ func stuck() {
 	}
 	var made atomic.Pointer[rundir.Dir]
 	made.Store(dir)
-	ctx, _ := untilStopped(context.Background(), alone(), &made, "", p)
+	ctx, _ := training.UntilStopped(context.Background(), cli.Alone(), &made, "", p)
 	p.Epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()
 	p.Epoch(train.Epoch{Epoch: 2, Epochs: 2})
-	time.Sleep(sameRequest + time.Second/10) // what comes sooner is the same interrupt
+	time.Sleep(cli.SameRequest + time.Second/10) // what comes sooner is the same interrupt
 	interrupt()
 	select {}
 }
@@ -234,8 +236,8 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 	want, args := args[0], args[1:]
 	a := ts.Value(refuserKey).(*refuser).run(ts, args)
 	switch {
-	case a.Status != exitRefused:
-		ts.Fatalf("weft %q: exit status %d, want %d: %s", args, a.Status, exitRefused, a.Stderr)
+	case a.Status != cli.ExitRefused:
+		ts.Fatalf("weft %q: exit status %d, want %d: %s", args, a.Status, cli.ExitRefused, a.Stderr)
 	case strings.Count(a.Stderr, "\n") != 1 || !strings.HasPrefix(a.Stderr, "weft: ") ||
 		!strings.Contains(a.Stderr, want):
 		ts.Fatalf("weft %q said %q; want one line with %q", args, a.Stderr, want)
@@ -532,7 +534,7 @@ func earlyInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(c.Process.Signal(os.Interrupt))
 	_, err = io.Copy(io.Discard, r)
 	ts.Check(err)
-	checkStatus(ts, append([]string{fmt.Sprint(exitInterrupted)}, args[1:]...), <-ended)
+	checkStatus(ts, append([]string{fmt.Sprint(cli.ExitInterrupted)}, args[1:]...), <-ended)
 }
 
 // checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/kernel"
@@ -25,7 +26,7 @@ func init() {
 		strings.HasPrefix(build.Main.Version, "v") {
 		version = strings.TrimPrefix(build.Main.Version, "v")
 	}
-	programVersion = version
+	cli.Version = version
 }
 
 // versions are what this program is made of: the JSON object of `weft version --json`.
@@ -45,7 +46,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "print the version, the commit, and the libraries of weft",
-		Args:  arguments(0, 0),
+		Args:  cli.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			library, noMPI := mpi.Load()
 			v := versions{

@@ -2,208 +2,21 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"weft/cmd/weft/internal/cli"
 	"weft/graph/generate"
 	"weft/internal/assert"
 	"weft/internal/require"
-	"weft/train"
-	"weft/train/metric"
-	"weft/train/setting"
 )
-
-// TestLive: a browser that joins late gets the curve, thinned, and what is new. One that never reads holds up
-// neither the run nor the others. The page is for this machine alone.
-func TestLive(t *testing.T) {
-	l, err := newLive(0)
-	require.NoError(t, err)
-	defer l.close()
-	l.begin("runs/one")
-	o := setting.Defaults()
-	o.Hidden = 31
-	l.tell(&o, func(train.Epoch) string { return "2 s left" })
-	stuck, err := net.Dial("tcp", l.gate.Addr().String())
-	require.NoError(t, err)
-	defer stuck.Close()
-	fmt.Fprint(stuck, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	const epochs = 10_000
-	epoch := func(k int) train.Epoch {
-		return train.Epoch{
-			Epoch: k, Epochs: epochs, Loss: 1 / float64(k), Metric: "accuracy",
-			Evaluated: true, Scores: metric.Scores{Val: .5}, Seconds: .25,
-		}
-	}
-	for k := 1; k < epochs; k++ {
-		l.epoch(epoch(k))
-	}
-	if n := len(l.points); n > watchPoints || n < watchPoints/4 {
-		t.Errorf("%d epochs are kept", n)
-	}
-	response, err := http.Get(l.url() + "events")
-	require.NoError(t, err)
-	defer response.Body.Close()
-	lines := bufio.NewReaderSize(response.Body, 1<<20)
-	next := func() (kind, data string) {
-		t.Helper()
-		for {
-			line, err := lines.ReadString('\n')
-			require.NoError(t, err)
-			if value, is := strings.CutPrefix(line, "event: "); is {
-				kind = strings.TrimSpace(value)
-			}
-			if value, is := strings.CutPrefix(line, "data: "); is {
-				return kind, strings.TrimSpace(value)
-			}
-		}
-	}
-	kind, data := next()
-	assert.Equal(t, "begin", kind)
-	assert.Equal(t, `{"name":"runs/one","metric":"accuracy","share":true,"about":"--model sage --hidden 31"}`, data)
-	last := 0
-	for last < epochs {
-		kind, data := next()
-		var sent struct {
-			Points []struct {
-				Epoch     int
-				Loss, Val float64
-			}
-			Status string
-		}
-		if err := json.Unmarshal([]byte(data), &sent); err != nil || kind != "epochs" {
-			t.Fatalf("%s: %v", kind, err)
-		}
-		if last == 0 {
-			l.epoch(epoch(epochs))
-			l.end("all is done")
-		}
-		for _, p := range sent.Points {
-			if p.Epoch <= last || p.Loss != 1/float64(p.Epoch) || p.Val != .5 {
-				t.Fatalf("after epoch %d: %+v", last, p)
-			}
-			last = p.Epoch
-		}
-		if want := "s left; best epoch 1, accuracy validation 50.00 %  test 0.00 %"; !strings.HasSuffix(
-			sent.Status, want) {
-			t.Fatalf("status %q, want %q", sent.Status, want)
-		}
-	}
-	if kind, data := next(); kind != "end" || data != `"all is done"` {
-		t.Errorf("%s: %s", kind, data)
-	}
-	get := func(host string) (int, string) {
-		request, err := http.NewRequest(http.MethodGet, l.url(), http.NoBody)
-		require.NoError(t, err)
-		request.Host = host
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		defer response.Body.Close()
-		text, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		return response.StatusCode, string(text)
-	}
-	status, text := get("localhost:80")
-	assert.Equal(t, http.StatusOK, status)
-	assert.Contains(t, text, "new EventSource(")
-	if status, _ := get("elsewhere.example"); status != http.StatusForbidden {
-		t.Errorf("another host: status %d", status)
-	}
-	_, err = newLive(l.gate.Addr().(*net.TCPAddr).Port)
-	assert.ErrorContains(t, err, "name another port", "a port in use")
-}
-
-// TestReadersWith: a page takes a tenth of the files that a process may open, and a reader at least.
-func TestReadersWith(t *testing.T) {
-	for files, want := range map[uint64]int{
-		16: 2, 28: 2, 64: 5, 239: 15, 240: 16, 1024: 16,
-		math.MaxUint64: 16,
-	} {
-		assert.Equal(t, want, readersWith(files), "%d files", files)
-	}
-}
-
-// TestLiveReaders: so many browsers read, and the next is told that there is no room until one has left.
-// Connections that ask nothing are as few, and cost the run nothing. What fails is said once, in one line.
-func TestLiveReaders(t *testing.T) {
-	l, err := newLive(0)
-	require.NoError(t, err)
-	defer l.close()
-	l.hold = 0
-	l.begin("runs/one")
-	l.epoch(train.Epoch{Epoch: 1, Epochs: 2, Metric: "accuracy"})
-	read := func() (*http.Response, string) {
-		t.Helper()
-		response, err := http.Get(l.url() + "events")
-		require.NoError(t, err)
-		first, err := bufio.NewReader(response.Body).ReadString('\n')
-		require.NoError(t, err)
-		return response, strings.TrimSpace(first)
-	}
-	var readers []*http.Response
-	defer func() {
-		for _, r := range readers {
-			_ = r.Body.Close()
-		}
-	}()
-	for k := range watchReaders {
-		r, first := read()
-		if readers = append(readers, r); r.StatusCode != http.StatusOK || first != "event: begin" {
-			t.Fatalf("reader %d: status %d, %q", k+1, r.StatusCode, first)
-		}
-	}
-	for range 3 * watchReaders {
-		r, first := read()
-		_ = r.Body.Close()
-		require.Equal(t, http.StatusServiceUnavailable, r.StatusCode)
-		require.Equal(t, "16 browsers read this page, and there is room for no more: close one", first)
-	}
-	if n := l.gate.Open(); n > 24 {
-		t.Errorf("%d connections", n)
-	}
-	_ = readers[0].Body.Close()
-	for status := 0; status != http.StatusOK; { // as soon as the page sees that one has left
-		r, _ := read()
-		if status = r.StatusCode; status == http.StatusOK {
-			readers[0] = r
-		} else {
-			_ = r.Body.Close()
-		}
-	}
-	var idle []net.Conn
-	for range 100 {
-		c, err := net.Dial("tcp", l.gate.Addr().String())
-		require.NoError(t, err)
-		defer c.Close()
-		idle = append(idle, c)
-	}
-	l.epoch(train.Epoch{Epoch: 2, Epochs: 2, Metric: "accuracy"})
-	for _, c := range idle {
-		_ = c.Close()
-	}
-	if r, err := http.Get(l.url()); err != nil || r.StatusCode != http.StatusOK {
-		t.Errorf("after connections that asked nothing: %v", err)
-	} else {
-		_ = r.Body.Close()
-	}
-	var said []string
-	l.server.ErrorLog.Print("before the run")
-	l.reportTo(func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
-	for range 2 {
-		l.server.ErrorLog.Print("accept4: too many open files\nin its second line")
-	}
-	assert.Equal(t, []string{"weft: the live page: accept4: too many open files; the run goes on"}, said,
-		"said")
-}
 
 // TestLiveWithFewFiles: where a process may open few files, and others connect to its page as often as they
 // can, the run ends with its checkpoint and its weights.
@@ -242,7 +55,7 @@ func TestLiveWithFewFiles(t *testing.T) {
 	}
 	err = c.Wait()
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitInterrupted || len(conns) != 100 {
+	if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted || len(conns) != 100 {
 		t.Fatalf("%v, %d connections:\n%s", err, len(conns), said.String())
 	}
 	weights, _ := filepath.Glob(filepath.Join(run, "model.safetensors"))
@@ -250,81 +63,4 @@ func TestLiveWithFewFiles(t *testing.T) {
 	if len(weights) != 1 || len(checkpoints) == 0 {
 		t.Errorf("weights %v, checkpoints %v:\n%s", weights, checkpoints, said.String())
 	}
-}
-
-// TestLiveInABrowser: the page shows a run of many epochs, with no more memory than one of few, also when
-// several runs follow each other.
-func TestLiveInABrowser(t *testing.T) {
-	const epochs, most = 10_000, 50e6
-	b := newBrowser(t)
-	l, err := newLive(0)
-	require.NoError(t, err)
-	defer l.close()
-	l.begin("runs/one")
-	b.open(l.url())
-	for run := range 3 {
-		if run > 0 {
-			l.begin(fmt.Sprintf("runs/%d", run))
-		}
-		for k := 1; k <= epochs; k++ {
-			l.epoch(train.Epoch{
-				Epoch: k, Epochs: epochs, Loss: 1 / float64(k), LR: .01, Metric: "accuracy", Evaluated: true,
-				Scores: metric.Scores{Train: .7, Val: .5, Test: .6, ValLoss: 1.5}, Seconds: .25,
-				LiveBytes: int64(k), PeakBytes: int64(k),
-			})
-			if k%(epochs/4) == 0 { // the browser joins, or follows
-				b.until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d", k))
-			}
-		}
-		b.until(`document.getElementById("status").textContent == "epoch 10,000 of 10,000"`)
-		heap := b.heap()
-		t.Logf("run %d: %.1f MB in the browser", run, float64(heap)/1e6)
-		if heap > most {
-			t.Errorf("run %d: the page takes %d bytes", run, heap)
-		}
-		b.check(4, []string{"accuracy", "seconds of an epoch"})
-		l.end("it has ended") // the browser hears it, and waits for the next run
-		b.until(`document.getElementById("status").textContent == "it has ended"`)
-	}
-}
-
-// TestLiveKeepsEvaluations: where few epochs are evaluated, a long curve loses none of these while there is
-// room, in the process and in the browser, and a run without an epoch tells how it ended.
-func TestLiveKeepsEvaluations(t *testing.T) {
-	const epochs, evaluated = 10_000, 25
-	l, err := newLive(0)
-	require.NoError(t, err)
-	defer l.close()
-	l.begin("runs/one")
-	add := func() {
-		for k := 1; k <= epochs; k++ {
-			l.epoch(train.Epoch{
-				Epoch: k, Epochs: epochs, Loss: 1, Metric: "accuracy",
-				Evaluated: k%evaluated == 0, Scores: metric.Scores{Val: .5}, Seconds: .25,
-			})
-		}
-	}
-	add()
-	kept := 0
-	for _, e := range l.points {
-		if e.Evaluated {
-			kept++
-		}
-	}
-	if kept != epochs/evaluated || len(l.points) > watchPoints {
-		t.Errorf("%d of %d evaluations are kept, in %d points", kept, epochs/evaluated, len(l.points))
-	}
-	b := newBrowser(t)
-	l.begin("runs/other")
-	b.open(l.url())
-	add()
-	b.until(fmt.Sprintf("points && points.length > 0 && points.at(-1).epoch == %d", epochs))
-	b.evaluate("points.filter(p => p.val !== undefined).length", &kept)
-	if kept < epochs/evaluated {
-		t.Errorf("the browser keeps %d of %d evaluations", kept, epochs/evaluated)
-	}
-	l.begin("runs/failed")
-	l.end("the run has failed")
-	b.until(`document.getElementById("status").textContent == "the run has failed"`)
-	b.check(4, nil)
 }

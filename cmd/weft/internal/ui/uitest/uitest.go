@@ -1,4 +1,4 @@
-// Package uitest makes terminals for tests.
+// Package uitest makes terminals, browsers and machines for tests.
 package uitest
 
 import (

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	_ "weft/internal/early"
+	"weft/internal/launch"
+)
+
+// interrupts hands the signals that end a process to the part of the program that can end in order. There is
+// one, as signals are the process's.
+var interrupts struct {
+	watch    sync.Once
+	mu       sync.Mutex
+	attended func(os.Signal) // nil: nothing has to be put in order
+	// explain: the error of a process that a signal ends at once; nil: launch.ErrInterrupted
+	explain func(os.Signal) error
+	parting bool // the process is about to end in order
+}
+
+// WatchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends
+// ahead of a time limit) and, unless the process was told to outlive its terminal, SIGHUP. Where nobody
+// attends to them, the process ends at once.
+func WatchSignals() {
+	interrupts.watch.Do(func() {
+		signals := make(chan os.Signal, 2)
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1)
+		if !signal.Ignored(syscall.SIGHUP) {
+			signal.Notify(signals, syscall.SIGHUP)
+		}
+		go attend(signals)
+	})
+}
+
+// SameRequest: signals that come within this time of one are the same request. GNU timeout sends a signal to
+// its child and to the group that both are in.
+const SameRequest = time.Second
+
+// attend hands on each signal that comes, one a request. Who attends hears it to the end before the work
+// stops that it was for: a signal at the last moment is not lost.
+func attend(signals <-chan os.Signal) {
+	var taken time.Time
+	for s := range signals {
+		if !taken.IsZero() && time.Since(taken) < SameRequest {
+			continue
+		}
+		taken = time.Now()
+		hear(s)
+	}
+}
+
+// hear hands on a signal.
+func hear(s os.Signal) {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	switch {
+	case interrupts.parting:
+		endAtOnce(s)
+	case interrupts.attended != nil:
+		interrupts.attended(s)
+	default:
+		err := launch.ErrInterrupted
+		if interrupts.explain != nil {
+			err = interrupts.explain(s)
+		}
+		fmt.Fprintln(os.Stderr, ui.OneLine(err))
+		os.Exit(ExitInterrupted)
+	}
+}
+
+// attendWith hands the signals that follow to handle, with who heard them before (nil: nobody), until stop is
+// called, which handle does not.
+func attendWith(handle func(s os.Signal, around func(os.Signal))) (stop func()) {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	around := interrupts.attended
+	interrupts.attended = func(s os.Signal) { handle(s, around) }
+	return func() {
+		interrupts.mu.Lock()
+		defer interrupts.mu.Unlock()
+		interrupts.attended = around
+	}
+}
+
+// RemoveOnSignal makes the first signal remove what is there of the store or the partition that is being
+// written, and end the process, until stop is called.
+func RemoveOnSignal(stderr io.Writer, path string) (stop func()) {
+	stop = attendWith(func(os.Signal, func(os.Signal)) {
+		graph.RemoveStaging(func() {
+			fmt.Fprintln(stderr, ui.OneLine(fmt.Errorf("interrupted; %s is not written", path)))
+			os.Exit(ExitInterrupted)
+		})
+	})
+	WatchSignals()
+	return stop
+}
+
+// explainSignals sets the error of a process that a signal ends at once.
+func explainSignals(f func(os.Signal) error) {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	interrupts.explain = f
+}
+
+// partWithSignals leaves a process that is about to end in order to it: only a signal that asks for an end at
+// once is heard.
+func partWithSignals() {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	interrupts.parting = true
+}
+
+// UntilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
+// order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
+// which may be nil, and a third without waiting for these. Work within other work hears a signal first, and
+// then the other does, until stop is called.
+func UntilSignal(parent context.Context, notice func(os.Signal),
+	lastWords func(),
+) (ctx context.Context, stop func()) {
+	WatchSignals()
+	ctx, cancel := context.WithCancelCause(parent)
+	rest := attendWith(func(s os.Signal, around func(os.Signal)) {
+		first := ctx.Err() == nil
+		if first {
+			notice(s)
+			cancel(launch.ErrInterrupted)
+		}
+		switch {
+		case !first && lastWords != nil && endsAtOnce(s):
+			speak := lastWords
+			lastWords = nil
+			go func() {
+				speak()
+				os.Exit(ExitInterrupted)
+			}()
+		case around != nil:
+			around(s)
+		case !first:
+			endAtOnce(s)
+		}
+	})
+	return ctx, sync.OnceFunc(func() {
+		rest()
+		cancel(errWorkEnded)
+	})
+}
+
+// errWorkEnded is the cause of a context of UntilSignal that stop has ended.
+var errWorkEnded = errors.New("stopped")
+
+// Heard calls the stop of a context of UntilSignal, and returns why the context ended before, nil if it did
+// not.
+func Heard(ctx context.Context, stop func()) error {
+	stop()
+	if err := context.Cause(ctx); !errors.Is(err, errWorkEnded) {
+		return err
+	}
+	return nil
+}
+
+// endsAtOnce reports whether a second signal asks for an end at once, and not for an orderly one.
+func endsAtOnce(s os.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
+
+// endAtOnce ends the process by a signal that asks for that.
+func endAtOnce(s os.Signal) {
+	if endsAtOnce(s) {
+		os.Exit(ExitInterrupted)
+	}
+}

@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"weft/checkpoint"
+	"weft/internal/datasets"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/train/rundir"
+)
+
+// CheckFile refuses, before any work, a file that could not be written.
+func CheckFile(flag, path string) error {
+	dir := filepath.Dir(path)
+	folder, noFolder := os.Stat(dir)
+	there, err := os.Stat(path)
+	_, link := os.Lstat(path)
+	switch mark := besideMark(path); {
+	case path == "":
+		return refusal.Errorf("--%s is missing: name the file to write", flag)
+	case path == "-":
+		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or "+
+			"/dev/stdout", flag)
+	case err == nil && there.IsDir():
+		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)
+	case noFolder != nil || !folder.IsDir():
+		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, dir)
+	case link == nil && errors.Is(err, fs.ErrNotExist):
+		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or "+
+			"name another file", flag, path)
+	case mark != "":
+		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; "+
+			"name another folder", flag, path, mark)
+	case err == nil:
+		return nil
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
+		return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere",
+			flag, path, dir, err)
+	}
+	return nil
+}
+
+// CheckOutput is CheckFile, and refuses one of the inputs, too.
+func CheckOutput(flag, path string, inputs ...string) error {
+	if err := CheckFile(flag, path); err != nil {
+		return err
+	}
+	return CheckApart(flag, path, inputs...)
+}
+
+// CheckApart refuses an output file that is one of the inputs, under any name or link.
+func CheckApart(flag, path string, inputs ...string) error {
+	out, errOut := os.Stat(path) // for a new file CheckFile has said whether it can be made
+	for _, input := range inputs {
+		in, errIn := os.Stat(input)
+		if errOut == nil && errIn == nil && os.SameFile(out, in) {
+			return refusal.Errorf("--%s %s: leads to %s, which is read; name another file", flag, path, input)
+		}
+	}
+	return nil
+}
+
+// CheckApartFromGraph is CheckApart for all files of a dataset or its store, with its partitions, and for
+// those that the store was made of.
+func CheckApartFromGraph(flag, path, dataset, store string) error {
+	inputs := append(datasets.SourceFiles(dataset), datasets.RecordedFiles(store)...)
+	// The folder of the partitions may be a link, which a walk does not follow.
+	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue // no partitions; reading the store says what is wrong with it
+		}
+		err = filepath.WalkDir(real, func(file string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				inputs = append(inputs, file)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if SameFile(filepath.Dir(path), filepath.Join(store, partition.Folder)) {
+		return refusal.Errorf("--%s %s: its folder holds the partitions of %s; name another folder", flag,
+			path, store)
+	}
+	if err := CheckApart(flag, path, inputs...); err != nil {
+		return err
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil && besideMark(target) != "" {
+		return refusal.Errorf("--%s %s: leads to %s, whose folder holds %s, and which may be of a graph "+
+			"or a run; name another file",
+			flag, path, target, besideMark(target))
+	}
+	return nil
+}
+
+// besideMark is the name of the file by which the folder of a path is a store's, a partition's, a run's or a
+// checkpoint's, where the path may be one of its files; else "".
+func besideMark(path string) string {
+	folder, name := filepath.Split(path)
+	any, ofRun := true, slices.Contains(rundir.Files(), name)
+	for _, mark := range []struct {
+		name string
+		own  bool // the path may be one of the files of such a folder
+	}{
+		{"graph.json", any},
+		{"partition.json", any},
+		{"run.json", ofRun},
+		{"state.json", ofRun},
+		{"manifest.json", checkpoint.IsFile(name)},
+	} {
+		if _, err := os.Stat(filepath.Join(folder, mark.name)); err == nil && mark.own {
+			return mark.name
+		}
+	}
+	return ""
+}
+
+// SameFile reports whether two names are one file, existing or not.
+func SameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil || errY == nil {
+		return errX == nil && errY == nil && os.SameFile(x, y)
+	}
+	if filepath.Base(a) != filepath.Base(b) {
+		return false
+	}
+	x, errX = os.Stat(filepath.Dir(a))
+	y, errY = os.Stat(filepath.Dir(b))
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}

@@ -1,0 +1,234 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/comm"
+	"weft/comm/mpi"
+	"weft/internal/cores"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/tensor"
+	"weft/train/planner"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// Version is the version of this program, which it sets at its start.
+var Version string
+
+// Ranks is this process's place among those that an MPI launcher started; alone, where none did.
+type Ranks struct{ launch.Ranks }
+
+// Alone is a process that no launcher started.
+func Alone() Ranks { return Ranks{launch.Ranks{Comm: comm.Alone()}} }
+
+// AsRank does the work of a command as one of the processes that a launcher started, if there was one. err is
+// what this rank has found wrong with the request so far: where any rank has found something, all end without
+// the work.
+func AsRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(Ranks) error) error {
+	r, err := connect(cmd, o, err)
+	if err == nil {
+		err = work(r)
+	}
+	if err != nil {
+		r.partWithSignals()
+	}
+	return r.End(err, func(err error) { SayError(os.Stderr, err) })
+}
+
+// connect joins the other processes.
+func connect(cmd *cobra.Command, o *setting.Resolved, err error) (Ranks, error) {
+	if !mpi.Launched() {
+		refused := checkAlone(EnvironmentNumber("SLURM_STEP_NUM_TASKS"), ConnectingOption)
+		return Alone(),
+			cmp.Or(launch.ToldByFirst(EnvironmentNumber("SLURM_PROCID"), refused), err)
+	}
+	if mpi.Rank() > 0 {
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(&OnlyErrors{cmd.ErrOrStderr()})
+	}
+	s := launch.Start{Rank: mpi.Rank(), Timeout: setting.Defaults().CommTimeout, Found: err}
+	if err == nil {
+		s.Timeout = o.CommTimeout
+		s.Program = launch.Program{Version: Version, Rounding: kernel.SIMD()}
+		if o.Storage == tensor.BFloat16 {
+			s.Program.Rounding += " (bf16 by " + kernel.BFloat16Products() + ")"
+		}
+		s.Program.Settings, s.Found = sharedSettings(*o)
+		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)
+	}
+	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
+	starting, stop := UntilSignal(cmd.Context(), func(s os.Signal) {
+		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
+	}, nil)
+	defer stop()
+	s.Connect = func() (comm.Transport, error) { return mpi.Start(s.Timeout) }
+	s.Connected = func(r launch.Ranks) error {
+		explainSignals(r.Interrupted)
+		return Heard(starting, stop) // from then on a signal ends what this rank waits for
+	}
+	r, err := s.Join()
+	return Ranks{r}, err
+}
+
+// JoinsRanks is the annotation of a command whose processes work together where a launcher started them.
+const JoinsRanks = "ranks"
+
+func joins(cmd *cobra.Command) bool { _, found := cmd.Annotations[JoinsRanks]; return found }
+
+// ShareMistake ends all ranks with the mistake in the command line of one, which the others may not have:
+// they wait for it. Where its command does not join the ranks, each process speaks for itself. A word that
+// names no command is taken for one that does.
+func ShareMistake(cmd *cobra.Command, err error) error {
+	if mpi.Launched() && (joins(cmd) || !cmd.HasParent()) {
+		return AsRank(cmd, nil, refusal.Errorf("%w", err), nil)
+	}
+	return err
+}
+
+// OncePerMachine leaves a command that does not join the ranks to the first process on each machine. The
+// others succeed without work: they would print the same, or write the same files at the same time.
+func OncePerMachine(cmd *cobra.Command) {
+	if mpi.LocalRank() > 0 && !joins(cmd) {
+		cmd.RunE = func(*cobra.Command, []string) error { return nil }
+	}
+}
+
+// checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one
+// would do the whole work. option gives that of srun that connects them, "" where no library of MPI loads. It
+// is asked for these alone, as it loads one.
+func checkAlone(tasks int, option func() string) error {
+	if tasks <= 1 {
+		return nil
+	}
+	connect := option()
+	if connect == "" {
+		return refusal.Errorf("srun started %d tasks, but no library of MPI loads, and each task would do "+
+			"the whole work: install Open MPI, or give srun -n 1", tasks)
+	}
+	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole "+
+		"work: give srun %s for one run of all, or -n 1", tasks, connect)
+}
+
+// checkMesh refuses a mesh that is not the number of processes.
+func checkMesh(o *setting.Resolved, processes int) error {
+	workers := o.Workers
+	switch {
+	case o.Parallel == "" && processes > 1:
+		return refusal.Errorf("the launcher started %d processes, but no mesh says how they share the "+
+			"work: give --parallel graph=%d", processes, processes)
+	case workers != processes:
+		return refusal.Errorf("--parallel %s: a mesh of %s, but the launcher started %s: start "+
+			"%d, or give another mesh, as --parallel graph=%d",
+			o.Parallel, ui.Counted(workers, "worker", "workers"),
+			ui.Counted(processes, "process", "processes"),
+			workers, processes)
+	}
+	return nil
+}
+
+// OnlyErrors is standard error of a rank other than 0, to which nothing but the error that ends the process
+// goes.
+type OnlyErrors struct{ Errors io.Writer }
+
+func (*OnlyErrors) Write(p []byte) (int, error) { return len(p), nil }
+
+// sharedSettings are the settings that have to be the same on all ranks.
+func sharedSettings(o setting.Resolved) (string, error) {
+	o.Threads, o.MemoryLimit = 0, 0
+	text, err := o.YAML()
+	return string(text), err
+}
+
+// Decided is what f finds on the first rank, on all ranks.
+func Decided[T any](r Ranks, f func() (T, error)) (found T, err error) {
+	err = r.OnFirst(func() (err error) {
+		found, err = f()
+		return err
+	})
+	if err != nil {
+		return found, err
+	}
+	return worker.FromFirst(r.Comm, found)
+}
+
+// Part ends the command with an error that all ranks come to here.
+func (r Ranks) Part(err error) error {
+	r.partWithSignals()
+	return &launch.Common{Err: err}
+}
+
+// partWithSignals is for a rank that is about to take leave of others.
+func (r Ranks) partWithSignals() {
+	if r.Comm.Size() > 1 {
+		partWithSignals()
+	}
+}
+
+// SayWaiting says what this rank waits for after a signal, once it waits for long, and with until what is not
+// there before it has.
+func (r Ranks) SayWaiting(ctx context.Context, s os.Signal, until string) {
+	go func() {
+		if err := r.AfterSignal(ctx, s); err != nil {
+			fmt.Fprintln(os.Stderr, ui.OneLine(fmt.Errorf("%w%s", err, until)))
+		}
+	}()
+}
+
+// ConnectingOption is the option of srun by which the library of MPI that loads connects its tasks, "" where
+// none loads.
+func ConnectingOption() string {
+	library, err := mpi.Load()
+	if err != nil {
+		return ""
+	}
+	return library.SrunOption
+}
+
+// EnvironmentNumber is the number that a variable holds, 0 where it holds none.
+func EnvironmentNumber(name string) int {
+	n, _ := strconv.Atoi(os.Getenv(name))
+	return n
+}
+
+// Machine is this machine, with the given links; nil: those between the ranks, which are measured. One
+// process stands for so many workers of it. All ranks call it together.
+func (r Ranks) Machine(workers int, links *planner.Links) (m planner.Machine, err error) {
+	m.Cores, m.Sharers = cores.Count(), workers
+	if r.Comm.Size() > 1 {
+		n, err := r.Neighbours()
+		if err != nil {
+			return m, err
+		}
+		m.Sharers = n.Sharers[r.Rank()]
+	}
+	switch {
+	case links != nil:
+		m.Links = *links
+	case r.Comm.Size() > 1:
+		m.Links, err = planner.Measure(r.Comm)
+	default:
+		m.Links = planner.InMemory()
+	}
+	return m, err
+}
+
+// SharedPath is rank 0's path of a folder, absolute, on all ranks.
+func (r Ranks) SharedPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err := r.Together(err); err != nil {
+		return "", err
+	}
+	return worker.FromFirst(r.Comm, path)
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+	"weft/train/setting"
+)
+
+// headings are the titles of the groups of settings in help texts.
+var headings = map[setting.Group]string{
+	setting.ModelGroup:    "Model",
+	setting.TrainingGroup: "Training",
+	setting.MachineGroup:  "Machine",
+
+	setting.GraphAxisGroup:  "Graph axis (--parallel graph=N)",
+	setting.TensorAxisGroup: "Tensor axis (--parallel tensor=N)",
+
+	setting.PipelineAxisGroup: "Pipeline axis (--parallel pipeline=N)",
+}
+
+// SettingFlags are the settings of a run as flags, beside a configuration file that they override.
+type SettingFlags struct {
+	Config string
+	Base   *setting.Options // of the run that continues; nil: the defaults
+	Given  []givenSetting
+}
+
+// givenSetting is a setting on the command line, kept until the file it overrides has been read.
+type givenSetting struct {
+	Setting setting.Setting
+	Text    string
+}
+
+// Add registers --config and one flag for each setting.
+func (s *SettingFlags) Add(flags *pflag.FlagSet) {
+	s.AddThose(flags, func(setting.Setting) bool { return true })
+	addHelpAll(flags)
+	flags.StringVar(&s.Config, "config", "", "YAML `file` of settings under the names of these flags, "+
+		"which override it, or the name of a configuration of publications, as in cora-gcn")
+}
+
+// AddThose registers one flag for each setting that is wanted.
+func (s *SettingFlags) AddThose(flags *pflag.FlagSet, wanted func(setting.Setting) bool) {
+	for _, one := range setting.All() {
+		if !wanted(one) {
+			continue
+		}
+		v := &SettingValue{setting: one, given: &s.Given, value: setting.Defaults()}
+		meaning := one.Meaning
+		if len(one.Choices) > 0 {
+			meaning += ": " + strings.Join(one.Choices, ", ")
+		}
+		meaning += onlyFor(one)
+		flag := flags.VarPF(v, one.Name, "", meaning)
+		flag.Annotations = map[string][]string{FlagGroup: {headings[one.Group]}, FlagChoices: one.Choices}
+		if one.Kind() == "bool" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// onlyFor names the task or the models that use a setting, "" where all do.
+func onlyFor(s setting.Setting) string {
+	uses := s.Models()
+	switch {
+	case s.Task() != "":
+		return "; for --task " + s.Task()
+	case len(uses) == len(gnn.Names()):
+		return ""
+	case len(uses) == len(gnn.Names())-1:
+		except := slices.IndexFunc(gnn.Names(),
+			func(name string) bool { return !slices.Contains(uses, name) })
+		return "; for all models but " + gnn.Names()[except]
+	}
+	return "; for " + strings.Join(uses, ", ")
+}
+
+// Resolve are the defaults, changed by the configuration file, changed by the flags. What is wrong with them
+// is a refusal. The files that they name may not be there: a run that continues does without.
+func (s *SettingFlags) Resolve() (*setting.Resolved, error) {
+	o, err := s.Merge()
+	if err != nil {
+		return nil, err
+	}
+	return o.Resolve(s.GivenNames()...)
+}
+
+// GivenNames are those of all given settings.
+func (s *SettingFlags) GivenNames() []string {
+	return s.Names(func(setting.Setting) bool { return true })
+}
+
+// Names are the given settings that are wanted.
+func (s *SettingFlags) Names(wanted func(setting.Setting) bool) (names []string) {
+	for _, g := range s.Given {
+		if wanted(g.Setting) {
+			names = append(names, g.Setting.Name)
+		}
+	}
+	return names
+}
+
+// OnAnyMesh are these options on a mesh that stands for another one, which is not known yet. Settings of its
+// other axes have their defaults; all must have values that they may have.
+func (s *SettingFlags) OnAnyMesh(parallel string) (*setting.Resolved, error) {
+	o, err := s.Merge()
+	if err != nil {
+		return nil, err
+	}
+	if err := o.CheckValues(); err != nil {
+		return nil, err
+	}
+	o.Parallel = parallel
+	o.ResetOtherAxes(func(string) bool { return false })
+	return o.Resolve(s.Names(func(one setting.Setting) bool { return !one.OfSomeMeshes() })...)
+}
+
+// Merge are these options before it is known whether they make sense.
+func (s *SettingFlags) Merge() (setting.Options, error) {
+	o := setting.Defaults()
+	if s.Base != nil {
+		o = *s.Base
+	}
+	if s.Config != "" {
+		if err := setting.ReadConfig(s.Config, &o); err != nil {
+			return o, err
+		}
+	}
+	return o, s.Override(&o)
+}
+
+// Override sets what the command line gave.
+func (s *SettingFlags) Override(o *setting.Options) error {
+	for _, g := range s.Given {
+		if err := g.Setting.Set(o, g.Text); err != nil {
+			return refusal.Errorf("--%s %s: %w", g.Setting.Name, g.Text, err)
+		}
+	}
+	// A mesh on the command line does away with what the file says of other axes.
+	given := func(name string) bool { return slices.Contains(s.GivenNames(), name) }
+	if given("parallel") {
+		o.ResetOtherAxes(given)
+	}
+	return nil
+}
+
+// Resolved are options that make sense here and now: the files that they name must be there.
+func Resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
+	r, err := o.Resolve(given...)
+	if err != nil {
+		return nil, err
+	}
+	return r, CheckInit(o.Init)
+}
+
+// CheckInit refuses weights to start from that are not there. An empty path stands for none.
+func CheckInit(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return refusal.Errorf("--init %w; it names a safetensors file with weights", err)
+	}
+	return f.Close()
+}
+
+// SettingValue is the pflag.Value of one setting.
+type SettingValue struct {
+	setting setting.Setting
+	given   *[]givenSetting
+	value   setting.Options // only the one field counts
+}
+
+func (v *SettingValue) String() string { return v.setting.Text(&v.value) }
+
+func (v *SettingValue) Type() string {
+	if kind := v.setting.Kind(); kind != "string" {
+		return kind
+	}
+	return "name"
+}
+
+func (v *SettingValue) Set(text string) error {
+	if err := v.setting.Set(&v.value, text); err != nil {
+		return err
+	}
+	*v.given = append(*v.given, givenSetting{v.setting, text})
+	return nil
+}
+
+// WarnUnused says which settings were given in vain.
+func WarnUnused(out io.Writer, o *setting.Resolved) {
+	for _, name := range o.Unused() {
+		fmt.Fprintf(out, "weft: warning: --%s has no effect: the model %s does not use it\n", name, o.Model)
+	}
+}

@@ -1,0 +1,212 @@
+package data
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/graph/streamed"
+	"weft/graph/tables"
+	"weft/internal/refusal"
+	"weft/train/rundir"
+)
+
+// mostCategories is how many values a column of text has that becomes features, if nothing else is asked for.
+const mostCategories = 50
+
+// ColumnsOfFlag names what other tables are read like.
+const ColumnsOfFlag = "columns-of"
+
+// edgeFlags declares the flags of the columns of lists of edges.
+func edgeFlags(flags *pflag.FlagSet, o *tables.Options) {
+	flags.StringArrayVar(&o.Source, "source", nil,
+		"`column` of the list of edges with the sources' ids (default: one called source, src, from, …)")
+	flags.StringArrayVar(&o.Target, "target", nil, "`column` of the list of edges with the targets' ids")
+	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of the list of edges with their weights")
+	flags.StringSliceVar(&o.EdgeFeatures, "edge-features", nil, "`columns` of the list of edges that are "+
+		"features of the edges, as a,b")
+}
+
+// tableFlags declares the flags of lists of edges and tables of vertices, which fill the options, and of what
+// they are read like.
+func tableFlags(flags *pflag.FlagSet, o *tables.Options, columnsOf *string) {
+	flags.StringArrayVar(&o.Vertices, "vertices-from", nil,
+		"`file` (CSV or Parquet): a table of vertices with ids and columns that become features; repeated, "+
+			"or as TYPE=FILE, for several vertex types")
+	flags.StringArrayVar(&o.ID, "id", nil,
+		"`column` of the ids in the table of vertices (default: a column called id, else the first)")
+	flags.StringVar(&o.Label, "label", "",
+		"`column` of the table of vertices to learn: classes, or values to predict where numbers "+
+			"have a fraction")
+	edgeFlags(flags, o)
+	flags.StringSliceVar(&o.LeaveOut, "leave-out", nil,
+		"`columns` of the tables of vertices that become no features, as a,b")
+	flags.StringVar(columnsOf, ColumnsOfFlag, "",
+		"`file`: a run, its weights, or a store made of tables, whose tables these are read as; predict and "+
+			"evaluate do so with the run's")
+	flags.IntVar(&o.Choices.Most, "categories", mostCategories,
+		"a column of text with at most so many values becomes a feature for each value")
+	flags.BoolVar(&o.Choices.Cyclic, "cyclic-dates", false,
+		"dates also become sine and cosine of year, week and, with times, day")
+}
+
+// besideTables are flags of lists of edges for what tables of vertices have.
+var besideTables = []string{
+	"features", "labels", "train", "val", "test", "vertices", "string-ids", "first-id",
+}
+
+// ofVertices are flags of tables that a list of edges alone does without.
+var ofVertices = []string{
+	"id", "label", "leave-out", "categories", "cyclic-dates", ColumnsOfFlag,
+}
+
+// checkTables refuses flags of tables where there is no table.
+func checkTables(flags *pflag.FlagSet, o *tables.Options) error {
+	if len(o.Vertices) > 0 {
+		if o.Choices.Most < 1 {
+			return refusal.Errorf("--categories %d: give at least 1; --leave-out leaves columns out",
+				o.Choices.Most)
+		}
+		for _, name := range besideTables {
+			if f := flags.Lookup(name); f != nil && f.Changed {
+				return refusal.Errorf("--%s: the table of --vertices-from has the vertices, their "+
+					"features and labels; leave one of the two out", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range ofVertices {
+		if f := flags.Lookup(name); f != nil && f.Changed {
+			return withoutTable(name)
+		}
+	}
+	return nil
+}
+
+// likeOf says how the tables were read that a run, its weights or a store come from; nil: without a path.
+func likeOf(path string) (l *tables.Like, err error) {
+	if path == "" {
+		return nil, nil
+	}
+	store, weights := path, ""
+	if !cli.IsStore(path) {
+		if weights, store, err = weightsOf(path); err != nil {
+			return nil, err
+		}
+	}
+	l = &tables.Like{}
+	if cli.IsStore(store) {
+		g, err := graph.Open(store)
+		if err != nil {
+			return nil, err
+		}
+		defer g.Close()
+		l = tables.LikeGraph(g)
+	}
+	if weights != "" {
+		trained, err := rundir.ColumnsOf(weights)
+		if err != nil {
+			return nil, err
+		}
+		l.Know(trained)
+	}
+	if l.Columns == nil {
+		return nil, refusal.Errorf("--%s %s: its features do not come from tables; leave it out",
+			ColumnsOfFlag, path)
+	}
+	return l, nil
+}
+
+// weightsOf is the file of weights of a run, and the store that it trained on; or a file that is no run's.
+func weightsOf(path string) (weights, store string, err error) {
+	if !rundir.Is(path) {
+		return path, "", nil
+	}
+	run, _, weights, err := rundir.Read(path)
+	return weights, run.Store, err
+}
+
+// withoutTable refuses a flag about tables of vertices where there is none.
+func withoutTable(flag string) error {
+	return refusal.Errorf("--%s is about tables of vertices: give one with --vertices-from", flag)
+}
+
+// columnTable prints what was made of the columns of a graph's tables.
+func columnTable(out io.Writer, w *streamed.Written) {
+	types := w.Types()
+	for _, of := range types {
+		if of.Table == nil {
+			continue
+		}
+		name := ""
+		if len(types) > 1 {
+			name = of.Type + ": "
+		}
+		t := ui.NewTable(out)
+		t.Row("column of "+name+of.Table.Path, "became", "missing")
+		t.Row(of.Table.ID, "the id", "")
+		if of.Table.Label != "" {
+			n := w.Unlabelled
+			t.Row(of.Table.Label, "the label: "+learned(&w.Labels), ui.When(n > 0, ui.Count(n)))
+		}
+		const most = 30 // of columns that are used, and of others
+		all, left := of.Table.Columns, of.Table.LeftOut
+		for i := range all[:min(most, len(all))] {
+			c := &all[i]
+			t.Row(c.Name, becomes(c), ui.When(c.Missing > 0, ui.Count(c.Missing)))
+		}
+		if more := len(all) - most; more > 0 {
+			t.Row(fmt.Sprintf("and %d more", more), "features", "")
+		}
+		for _, c := range left[:min(most, len(left))] {
+			t.Row(c.Name, "left out: "+c.Why, "")
+		}
+		if more := len(left) - most; more > 0 {
+			t.Row(fmt.Sprintf("and %d more", more), "left out", "")
+		}
+		t.Flush()
+	}
+}
+
+// learned says what the labels of a table are.
+func learned(l *graph.Labels) string {
+	if l.Continuous() {
+		return "a number"
+	}
+	return ui.Counted(l.Classes, "class", "classes") + ": " + firstOf(l.Names)
+}
+
+// firstOf lists the first words.
+func firstOf(words []string) string {
+	const most = 5
+	return strings.Join(words[:min(most, len(words))], ", ") + ui.When(len(words) > most, ", …")
+}
+
+// becomes says which features a column became.
+func becomes(c *columns.Column) string {
+	text := map[columns.Kind]string{
+		columns.Number: "a number", columns.Boolean: "0 and 1", columns.Date: "days since 1970",
+		columns.Category: ui.Counted(len(c.Categories), "category", "categories"),
+	}[c.Kind]
+	text += ui.When(c.Kind == columns.Category, ": "+firstOf(c.Categories))
+	text += ui.When(c.Offset != 0, fmt.Sprintf(", less %.8g, as float32 would round it", c.Offset))
+	text += ui.When(c.Order != "", fmt.Sprintf(", the %s first", c.Order))
+	for _, cycle := range c.Cycles {
+		text += fmt.Sprintf(", sine and cosine of the %s", cycle)
+	}
+	if c.Gaps {
+		text += ui.When(c.Kind == columns.Category, "; missing is one, too") +
+			ui.When(c.Kind != columns.Category,
+				fmt.Sprintf("; where missing the mean, %.4g, and a mark", c.Offset+float64(c.Mean)))
+	}
+	if c.Other > 0 {
+		text += fmt.Sprintf("; %s of other values", ui.Counted(c.Other, "row", "rows"))
+	}
+	return text
+}

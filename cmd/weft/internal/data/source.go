@@ -1,0 +1,253 @@
+package data
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/graph/tables"
+	"weft/internal/datasets"
+	"weft/internal/refusal"
+	"weft/train/rundir"
+)
+
+// Source is what a command names for a graph: a store, a dataset, or a file or folder that is imported on the
+// way, with the flags of tables that were given for it.
+type Source struct {
+	Name  string
+	Flags []*pflag.Flag
+	Split string // that the import makes; "": none
+	Train string // the command, if it is one that trains; else ""
+	Label bool   // it learns the labels of vertices
+	Like  string // a run or weights whose tables these are like; "": none, or a flag says so
+}
+
+// DefaultSplit is the split of tables that are trained on as they are.
+const DefaultSplit = "random:60/20/20"
+
+// Given reports whether the flag of that name was given.
+func (s Source) Given(name string) bool {
+	return slices.ContainsFunc(s.Flags, func(f *pflag.Flag) bool { return f.Name == name })
+}
+
+// TablesGiven are the flags of tables on a command that takes a list of edges in the place of a store.
+type TablesGiven struct {
+	Flags *pflag.FlagSet // these; nil: the command has none
+	all   *pflag.FlagSet // of the command, which may have declared one for another list of edges, too
+}
+
+// tablesHeading is the heading of the flags of tables in the help of other commands than import.
+const tablesHeading = "Tables (a list of edges in the place of a store)"
+
+// Add adds the flags to a command. Its help lists them if they are shown.
+func (t *TablesGiven) Add(flags *pflag.FlagSet, shown bool) {
+	t.Flags = pflag.NewFlagSet(ImportName, pflag.ContinueOnError)
+	tableFlags(t.Flags, new(tables.Options), new(string))
+	t.Flags.VisitAll(func(f *pflag.Flag) {
+		f.Annotations, f.Hidden = map[string][]string{cli.FlagGroup: {tablesHeading}}, !shown
+	})
+	flags.AddFlagSet(t.Flags)
+	t.all = flags
+}
+
+// Of is the graph of that name, read with the flags. Without flags it is the graph as it is.
+func (t *TablesGiven) Of(name string) Source {
+	s := Source{Name: name}
+	if t.Flags != nil {
+		t.Flags.VisitAll(func(f *pflag.Flag) {
+			if given := t.all.Lookup(f.Name); given.Changed {
+				s.Flags = append(s.Flags, given)
+			}
+		})
+	}
+	return s
+}
+
+// check refuses flags of tables beside anything but a list of edges.
+func (s Source) check() error {
+	if len(s.Flags) == 0 {
+		return nil
+	}
+	flag := s.Flags[0].Name
+	if cli.IsStore(s.Name) || datasets.Named(s.Name) != nil {
+		return refusal.Errorf("--%s: tells how to read tables, and %s is made already: leave it "+
+			"out, or name a list of edges%s", flag, s.Name, ui.When(flag == "edge-features",
+			"; a model uses the features of the edges with --use-edge-features"))
+	}
+	if r, found := Recognize(s.Name); found && r.Format != EdgesFormat {
+		return refusal.Errorf("--%s: is for a list of edges as CSV or Parquet, and %s is imported as %s: "+
+			"leave it out", flag, s.Name, r.Format)
+	}
+	if s.Given("vertices-from") {
+		return nil
+	}
+	for _, name := range ofVertices {
+		if s.Given(name) {
+			return withoutTable(name)
+		}
+	}
+	return nil
+}
+
+// Arguments accepts between low and high positional arguments, of which the last is a graph. Where several
+// lists of edges stand in its place, it says which import makes a graph of them.
+func (t *TablesGiven) Arguments(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		given := t.Of("")
+		if len(args) <= high || !given.Given("vertices-from") {
+			return cli.Arguments(low, high)(cmd, args)
+		}
+		words := []string{"weft import", EdgesFormat}
+		for _, list := range args[high-1:] {
+			words = append(words, refusal.ShellWord(list))
+		}
+		words = append(words, "STORE")
+		if high > 1 {
+			given.Like = args[0]
+		}
+		var r recognition
+		given.addTo(&r)
+		for _, flag := range r.flags {
+			words = append(words, refusal.ShellFlag(flag))
+		}
+		return refusal.Errorf("%s: a command takes one list of edges in the place of a store; import several "+
+			"into a store first: %s", args[high], strings.Join(words, " "))
+	}
+}
+
+// addTo adds the flags to the import of a source.
+func (s Source) addTo(r *recognition) {
+	for _, f := range s.Flags {
+		for _, value := range valuesOf(f) {
+			r.flags = append(r.flags, "--"+f.Name+"="+value)
+			if name, _ := pflag.UnquoteUsage(f); name == "file" {
+				value = s.placed(value)
+			}
+			r.given = append(r.given, "--"+f.Name+"="+value)
+		}
+	}
+	if s.Like != "" {
+		word := "--" + ColumnsOfFlag + "="
+		r.flags, r.given = append(r.flags, word+s.Like), append(r.given, word+s.placed(s.Like))
+	}
+	if s.Split != "" {
+		word := "--split=" + s.Split
+		r.flags, r.given = append(r.flags, word), append(r.given, word)
+	}
+	slices.Sort(r.given)
+	r.train, r.label = s.Train, s.Label
+}
+
+// valuesOf are the values of a flag, of which one that is repeated has several. Each is as the flag takes it:
+// in a list between commas one that has a comma stands in quotes.
+func valuesOf(f *pflag.Flag) []string {
+	several, ok := f.Value.(pflag.SliceValue)
+	if !ok {
+		return []string{f.Value.String()}
+	}
+	values := slices.Clone(several.GetSlice())
+	if f.Value.Type() == "stringSlice" {
+		for i, value := range values {
+			if strings.ContainsAny(value, ",\"") {
+				values[i] = `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
+			}
+		}
+	}
+	return values
+}
+
+// placed is FILE or TYPE=FILE with the place of the file: relative to the folder of the source if it is below
+// that, so that both can be moved, else its absolute path, where it can be had.
+func (s Source) placed(argument string) string {
+	_, path := tables.Named(argument)
+	begin := strings.TrimSuffix(argument, path)
+	if whole, err := filepath.Abs(path); err == nil {
+		path = whole
+	}
+	folder, err := filepath.Abs(filepath.Dir(s.Name))
+	if err != nil {
+		return begin + path
+	}
+	if below, err := filepath.Rel(folder, path); err == nil && filepath.IsLocal(below) {
+		path = below
+	}
+	return begin + path
+}
+
+// refuseRun refuses the directory of a run, or of several, in the place of a graph.
+func refuseRun(path string) error {
+	switch word := refusal.ShellWord(path); {
+	case rundir.Is(path):
+		return refusal.Errorf("%s: is a run, and no graph; weft train --resume %s continues it, weft "+
+			"evaluate %[2]s measures it, and weft inspect %[2]s says where it stands",
+			path, word)
+	case rundir.First(path) != "":
+		return refusal.Errorf("%s: holds runs, and is no graph; weft runs %s compares them", path, word)
+	}
+	return nil
+}
+
+// Resolve returns the store of a dataset, or of a graph in a foreign format, which it makes if needed. A
+// signal meanwhile removes it.
+func Resolve(parent context.Context, of Source, show io.Writer) (store string, err error) {
+	name := of.Name
+	if err := of.check(); err != nil {
+		return name, err
+	}
+	if name != "" && cli.IsStore(name) {
+		return name, nil
+	}
+	dataset := datasets.Named(name)
+	r, found := FromSource(of)
+	if dataset == nil && !found {
+		return name, cmp.Or(refuseRun(name), severalSources(name), datasets.NoGraph(name))
+	}
+	ctx, stop := cli.UntilSignal(parent, func(os.Signal) {}, nil)
+	defer stop()
+	if found {
+		store, err = r.imported(ctx, show)
+	} else {
+		m := datasets.Maker{
+			Import: importDataset, Say: func(line string) { fmt.Fprintln(show, ui.Printable(line)) },
+		}
+		store, err = m.Store(ctx, dataset)
+	}
+	return store, cmp.Or(cli.Heard(ctx, stop), err)
+}
+
+// OpenDataset opens a dataset by its name or a store by its path, and says where the store is. Before that
+// admit, which may be nil, may refuse the store.
+func OpenDataset(parent context.Context, of Source, show io.Writer, admit func(store string) error,
+) (g *graph.Graph, store string, err error) {
+	store, err = Resolve(parent, of, show)
+	if err == nil && admit != nil {
+		err = admit(store)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	g, err = graph.Open(store)
+	return g, store, err
+}
+
+// About puts the graph's name in front of a refusal that speaks of the graph.
+func About(of Source, err error) error {
+	if !refusal.Is(err) || !refusal.Graph.In(err) {
+		return err
+	}
+	if r, found := FromSource(of); found {
+		err = r.lacks(err)
+	}
+	return fmt.Errorf("%s: %w", of.Name, err)
+}

@@ -1,0 +1,335 @@
+// Package inference computes with trained weights: the commands predict, serve, evaluate and smooth.
+package inference
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/partition"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/rundir"
+	"weft/train/task"
+)
+
+type evaluateCommand struct {
+	split  int // a stored one, −1: that of the run
+	json   bool
+	tables data.TablesGiven
+}
+
+func NewEvaluate() *cobra.Command {
+	e := &evaluateCommand{}
+	cmd := &cobra.Command{
+		Use:   "evaluate RUN [STORE]",
+		Short: "measure the predictions of a run by every metric, for each class",
+		Long: `evaluate compares the predictions of a run with the labels of its graph, for training, validation and test vertices. Of classes it
+prints all metrics, precision, recall and F1 of each class, and which class is taken for which. Of values it prints rmse, mae and r2.
+For a run of link prediction (--task link) it measures validation and test edges by all metrics.
+
+With a STORE it predicts there with the weights of the run first, on one worker. Edges that are held out pass no messages.`,
+		Example: "  weft evaluate runs/first\n  weft evaluate runs/first stores/newer " +
+			"--split 1 --json",
+		ValidArgsFunction: cli.CompleteInOrder(cli.CompleteRun, cli.CompleteGraph),
+		Args:              e.tables.Arguments(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, err := e.evaluate(cmd, args)
+			if err != nil {
+				return err
+			}
+			return ui.Show(cmd.OutOrStdout(), found, e.json)
+		},
+	}
+	e.tables.Add(cmd.Flags(), false)
+	cmd.Flags().IntVar(&e.split, "split", -1, "which stored split, from 0 (default: that of the run)")
+	cmd.Flags().BoolVar(&e.json, "json", false, "print one JSON object")
+	return cmd
+}
+
+// evaluations are how good the predictions of a run are: those of the parts of a split.
+type evaluations struct {
+	Train metric.Evaluation `json:"train"`
+	Val   metric.Evaluation `json:"val"`
+	Test  metric.Evaluation `json:"test"`
+}
+
+// evaluated is what a run is measured on.
+type evaluated struct {
+	session.Request
+	counts    rundir.Counts // of the graph that the run was trained on
+	elsewhere bool          // it is measured on another graph
+	on        *graph.Graph
+}
+
+func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result, error) {
+	if e.split < -1 {
+		return nil, refusal.Errorf("--split %d: splits count from 0", e.split)
+	}
+	asked, o, run, err := session.RequestOf(args)
+	if err != nil {
+		return nil, err
+	}
+	of := &evaluated{Request: asked, counts: run.Summary.Graph, elsewhere: len(args) == 2}
+	if of.Tables = e.tables; of.elsewhere {
+		if of.Columns, err = rundir.ColumnsOf(of.Weights); err != nil {
+			return nil, err
+		}
+	}
+	if err := of.HasGraph("evaluate", args); err != nil {
+		return nil, err
+	}
+	if o.Task == task.Link && e.split > 0 {
+		return nil, refusal.Errorf("--split %d: a graph has one split of edges; leave it out", e.split)
+	}
+	var store string
+	if of.on, store, err = data.OpenDataset(cmd.Context(), of.Source(), cmd.ErrOrStderr(), nil); err != nil {
+		return nil, err
+	}
+	defer of.on.Close()
+	if of.Changed && !of.elsewhere {
+		return nil, refusal.Errorf("%s has other vertices than the graph that %s was trained on, and the "+
+			"split of the run does not fit them: weft evaluate %s %s measures all its labelled vertices, "+
+			"training vertices too", of.Graph, of.Run,
+			refusal.ShellWord(of.Run), refusal.ShellWord(of.Graph))
+	}
+	if of.elsewhere && o.Split.Rule == "" && len(of.on.Splits) == 0 && e.split <= 0 {
+		if err := of.testAll(cmd.ErrOrStderr()); err != nil {
+			return nil, err
+		}
+	}
+	if e.split >= 0 {
+		o.Split = task.Split{Number: e.split}
+	}
+	if of.elsewhere || o.Task == task.Link {
+		o.Parallel, o.Partitions, o.Offload = "", 0, ""
+		o.ResetOtherAxes(func(string) bool { return false })
+	}
+	o.ClassWeights = task.NoClassWeights // those of the loss, whose file need not be there any more
+	if of.Options, err = o.Resolve(); err == nil && of.elsewhere {
+		err = of.MatchRelations(store)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := o.Divide(of.on); err != nil {
+		return nil, data.About(of.Source(), err)
+	}
+	if o.Task == task.Link {
+		return of.edges(cmd.Context(), cmd.ErrOrStderr())
+	}
+	return of.vertices(cmd.Context(), cmd.ErrOrStderr())
+}
+
+// testAll takes all labelled vertices of a graph without a split for test vertices.
+func (e *evaluated) testAll(notes io.Writer) error {
+	return e.on.Guard(func() error {
+		var all []int64
+		for v := range int64(e.on.Own()) {
+			if l := &e.on.Labels; l.There() && l.Labelled(v) {
+				all = append(all, v)
+			}
+		}
+		if len(all) > 0 {
+			fmt.Fprintf(notes, "weft: note: %s has no split: its %s are test vertices\n",
+				ui.Printable(e.Graph),
+				ui.Counted(len(all), "labelled vertex", "labelled vertices"))
+			e.on.Splits = []graph.Split{{Test: all}}
+		}
+		return nil
+	})
+}
+
+// vertices measures predictions of labels.
+func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result, error) {
+	g, r := e.on, e.Options
+	if !g.Labels.There() {
+		return nil, refusal.Errorf("%s has no labels to compare predictions with", e.Graph)
+	}
+	check := r.Kind.Check
+	if e.elsewhere { // it may have nothing to train on
+		warnOfWeights(warnings, r.Model, e.Run, e.Weighted, e.Graph, g)
+		check = r.Kind.CheckMeasured
+		if e.counts.Values == 0 && !g.Labels.Continuous() {
+			if err := e.Learned.Warn(warnings, e.Graph, g); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := check(&partition.All(g).Whole); err != nil {
+		return nil, data.About(e.Source(), err)
+	}
+	rows, columns, err := e.predictions(ctx, warnings)
+	if err != nil {
+		return nil, err
+	}
+	if l := &g.Labels; e.elsewhere && l.Class != nil && l.Names == nil && e.counts.Values == 0 {
+		l.Classes = max(l.Classes, columns) // no vertex there has the last ones
+	}
+	learned, there := outputs(columns, e.counts.Values > 0),
+		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
+	if learned != there || len(rows) != g.Own()*columns {
+		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store "+
+			"that it was trained on",
+			e.Run, learned, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.Graph, there,
+			ui.Counted(g.Own(), "vertex", "vertices"))
+	}
+	parts := &evaluations{}
+	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number) })
+	if refusal.IsDamaged(err) {
+		err = fmt.Errorf("%s: %w", e.Run, err)
+	}
+	return parts, err
+}
+
+// edgeEvaluations are those of held-out edges.
+type edgeEvaluations struct {
+	Val  map[string]metric.Number `json:"val"`
+	Test map[string]metric.Number `json:"test"`
+
+	counts [2]int // of validation and test edges
+}
+
+// edges measures embeddings by the edges that they are to predict.
+func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, error) {
+	rows, columns, err := e.predictions(ctx, warnings)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := e.Options.Kind.Types(partition.All(e.on))
+	if err != nil {
+		return nil, data.About(e.Source(), err)
+	}
+	of := partition.All(e.on).Whole.Number(kinds)
+	if has := of.Vertices(); len(rows) != has*columns {
+		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
+			"was trained on",
+			e.Run, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.Graph, ui.Count(has))
+	}
+	state, err := nn.ReadState(e.Weights)
+	if err != nil {
+		return nil, err
+	}
+	l, err := (&train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options}).
+		MeasureLinks(ctx, rows, state)
+	if err != nil {
+		return nil, data.About(e.Source(), session.Advised(err))
+	}
+	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
+}
+
+// print draws the metrics of both parts for the eye.
+func (e *edgeEvaluations) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("", "validation", "test")
+	t.Row("edges", ui.Count(e.counts[0]), ui.Count(e.counts[1]))
+	for _, r := range ui.LinkRows(e.Val, e.Test) {
+		t.Row(r.Name, ui.Measured(r.Name, r.Val), ui.Measured(r.Name, r.Test))
+	}
+	t.Flush()
+}
+
+// outputs says what columns of predictions stand for.
+func outputs(columns int, values bool) string {
+	if values {
+		return ui.Counted(columns, "value", "values")
+	}
+	return ui.Counted(columns, "class", "classes")
+}
+
+// predictions are those of the run or, with a store of their own, made with its weights.
+func (e *evaluated) predictions(ctx context.Context, notes io.Writer,
+) (rows []float32, columns int, err error) {
+	if !e.elsewhere {
+		if rows, columns, err = rundir.ReadPredictions(e.Run); err != nil {
+			err = refusal.Errorf("%w; give the store to predict again", err)
+		}
+		return rows, columns, err
+	}
+	job := &train.Job{Graph: e.on, Dataset: e.Graph, Options: e.Options.Options, HeldOut: true}
+	state, err := nn.ReadState(e.Weights)
+	if err == nil {
+		err = e.Fits(job, state, notes)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	p, err := job.Predict(ctx, state, train.Logits)
+	if refusal.Weights.In(err) {
+		return nil, 0, fmt.Errorf("%s: %w", e.Weights, err)
+	}
+	if err != nil {
+		return nil, 0, data.About(e.Source(), session.Advised(err))
+	}
+	return p.Logits, p.Classes, nil
+}
+
+func (e *evaluations) parts() []*metric.Evaluation {
+	return []*metric.Evaluation{&e.Train, &e.Val, &e.Test}
+}
+
+// of measures predictions on the parts of a split.
+func (e *evaluations) of(predictions []float32, g *graph.Graph, split int) (err error) {
+	s := &g.Splits[split]
+	for part, to := range e.parts() {
+		if *to, err = metric.Evaluate(predictions, &g.Labels, *s.Parts()[part]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// print draws the metrics of all parts, and the classes of the test vertices, for the eye.
+func (e *evaluations) Print(out io.Writer) {
+	t := ui.NewTable(out)
+	t.Row("", "train", "validation", "test")
+	for _, name := range slices.Sorted(maps.Keys(e.Test.Scores)) {
+		t.Row(name, ui.Measured(name, e.Train.Scores[name]), ui.Measured(name, e.Val.Scores[name]),
+			ui.Measured(name, e.Test.Scores[name]))
+	}
+	t.Flush()
+	if e.Test.Classes == nil {
+		return
+	}
+	fmt.Fprintln(out, "\nclasses of the test vertices")
+	t = ui.NewTable(out)
+	t.Row("class", "precision", "recall", "F1", "vertices")
+	for _, c := range e.Test.Classes {
+		t.Row(c.Name, ui.Percent(c.Precision), ui.Percent(c.Recall), ui.Percent(c.F1), ui.Count(c.Support))
+	}
+	t.Flush()
+	const wide = 16 // more columns than a line has room for
+	if n := len(e.Test.Confusion); n == 0 || n > wide {
+		return
+	}
+	fmt.Fprintln(out, "\ntest vertices by their class (row) and the predicted class (column)")
+	t = ui.NewTable(out)
+	head := []string{""}
+	for k := range e.Test.Confusion {
+		head = append(head, strconv.Itoa(k))
+	}
+	t.Row(head...)
+	for k, row := range e.Test.Confusion {
+		cells := []string{
+			ui.Joined(strconv.Itoa(k),
+				ui.When(e.Test.Classes[k].Name != strconv.Itoa(k), e.Test.Classes[k].Name)),
+		}
+		for _, n := range row {
+			cells = append(cells, ui.Count(n))
+		}
+		t.Row(cells...)
+	}
+	t.Flush()
+}

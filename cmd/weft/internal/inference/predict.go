@@ -1,0 +1,333 @@
+package inference
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/comm"
+	"weft/graph"
+	"weft/graph/tables"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/train"
+	"weft/train/predictions"
+	"weft/train/rundir"
+	"weft/train/setting"
+)
+
+type predictCommand struct {
+	settings cli.SettingFlags
+	tables   data.TablesGiven
+	files    predictedFiles
+	answers  answersGiven
+	added    addedGiven
+	vertices string // those to predict, or a file of them; empty: all, or the new ones
+	bare     bool   // predict of these only those without a label
+	changed  bool   // predict what is added can change, with and without it
+}
+
+func NewPredict() *cobra.Command {
+	p := &predictCommand{}
+	cmd := &cobra.Command{
+		Use:   "predict RUN [STORE] | --init WEIGHTS --config FILE STORE",
+		Short: "predict with the weights of a run, or with weights trained elsewhere",
+		Long: `predict computes the logits of every vertex from the whole graph, without dropout. The ending of --out names the format. A .npy file
+is a NumPy array of the logits with a row per vertex in the graph's order. A .csv or .parquet file is a table of each vertex, its
+predicted class and the probability of that class. For a run of link prediction (--task link) it writes the vertices' embeddings, those
+of one vertex type after another where --link-relation joins several. All edges of the graph then pass messages. Where the graph has labels and the split, predict says how good the predictions are.
+
+The weights come from a run's directory. The graph is the run's own, or another one with the same number of features. With --init the
+weights come from a safetensors file with the names and shapes of PyTorch Geometric's models, and --config or flags describe the model.
+Training settings are accepted and ignored.
+
+--add-vertices and --add-edges predict vertices that came later: those of the table, by the ids of its column, from the store with them and
+with the edges. Nothing is kept. With --vertices it computes others, as the new edges change them.
+
+--changed computes the new vertices and all others whose prediction can differ: those that new edges lead to, and from there one hop for
+each layer. The columns old_class, old_probability, … say what was predicted before, and are empty for a new vertex. The column change is
+the largest difference of a probability or value. --sort change puts the largest first.
+
+With --since the addition is what the graph has more than an earlier store: weft append --out makes a later one.
+
+With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
+Their rows are in the order of the list and have the same bits as in a prediction of all vertices (and --halo rows). Beside
+preds.npy a second file, preds.vertices.npy, has their ids.`,
+		Example: `  weft predict runs/first --out runs/preds.npy
+  weft predict runs/first --out runs/preds.csv
+  weft predict runs/churn --out runs/list.csv --sort yes --unlabelled --top 100 --columns name,probabilities
+  weft predict runs/first --out runs/unsure.csv --columns class,probabilities,margin --sort margin --top 100
+  weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
+  weft predict runs/first --embeddings runs/hidden.parquet
+  weft predict runs/first --vertices some.csv --out runs/some.npy
+  weft predict runs/first --vertices C-00001,C-00002 --out runs/two.csv
+  weft predict runs/first --add-vertices new.csv --add-edges new-edges.csv --out runs/new.csv
+  weft predict runs/first --add-edges new-edges.csv --changed --out runs/changed.csv --sort change
+  weft predict runs/first stores/newer --since stores/older --changed --out runs/changed.csv
+  weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
+		Annotations:       map[string]string{cli.JoinsRanks: ""},
+		ValidArgsFunction: cli.CompleteInOrder(p.completeFirst, cli.CompleteGraph),
+		Args:              p.tables.Arguments(0, 2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	p.settings.Add(flags)
+	for _, s := range setting.All() {
+		if s.Group == setting.TrainingGroup && s.Name != "init" {
+			flags.Lookup(s.Name).Hidden = true
+		}
+	}
+	flags.Lookup("memory-limit").Hidden = true // refused: predict makes no plan
+	flags.Lookup("init").Usage = "safetensors `file` with the weights to predict with"
+	p.files.add(flags)
+	p.answers.add(flags)
+	flags.StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the "+
+		"vertices to predict: names, ids, or a mask; or names or ids between commas (default: all)")
+	p.added.add(flags)
+	flags.BoolVar(&p.bare, "unlabelled", false, "predict only vertices without a label")
+	flags.BoolVar(&p.changed, "changed", false, "predict, without and with what is added, all "+
+		"vertices whose prediction can differ")
+	p.tables.Add(flags, true)
+	ui.AddQuiet(flags)
+	return cmd
+}
+
+// readsTables reports whether the graph is a list of edges with tables of vertices.
+func (p *predictCommand) readsTables() bool { return p.tables.Flags.Lookup("vertices-from").Changed }
+
+// completeFirst completes the first argument: a run's folder, or with --init the graph.
+func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string,
+	begun string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if cmd.Flags().Changed("init") {
+		return cli.CompleteGraph(cmd, args, begun)
+	}
+	return cli.CompleteRun(cmd, args, begun)
+}
+
+func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
+	p.files.listed = p.vertices != "" || p.bare || p.added.there()
+	asked, err := p.prepare(args)
+	if p.readsTables() || !p.added.there() { // else the flags are of what is added
+		asked.Tables = p.tables
+	}
+	return cli.AsRank(cmd, asked.Options, err, func(r cli.Ranks) error { return p.predict(cmd, r, &asked) })
+}
+
+// predict computes what is asked for, and writes it.
+func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) error {
+	opened, err := p.open(cmd, r, asked)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	shown := ui.NewStages(ui.BesideResults(cmd))
+	defer shown.Erase()
+	if err := p.choose(cmd, opened, asked.state, shown); err != nil {
+		return err
+	}
+	var d *predicted
+	err = r.OnFirst(func() (err error) {
+		d, err = p.describe(cmd.ErrOrStderr(), opened, asked)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	result, err := p.compute(cmd, opened, asked, d, shown)
+	shown.Erase()
+	if err = errors.Join(err, d.close()); err != nil || !r.First() {
+		return p.failed(err, opened, &asked.Request)
+	}
+	if beside := p.files.beside(); beside != "" {
+		if err := rundir.WriteVertices(beside, opened.Job.Vertices); err != nil {
+			return err
+		}
+	}
+	show, file := cmd.OutOrStdout(), p.files.main()
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		show = cmd.ErrOrStderr() // the logits may have gone to standard output
+	}
+	fmt.Fprintf(show, "%s: %s, in %s\n", file, d.told(p.files.out, result), ui.Duration(time.Since(started)))
+	if p.changed {
+		d.showChanged(show, opened, result)
+	}
+	showNeeds(show, result.Needs)
+	return d.showScores(show)
+}
+
+// open opens the graph, in the form that the weights expect, with the classes that they know.
+func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) (*session.Session,
+	error) {
+	admit := func(store string) error {
+		return p.files.each(func(flag, path string) error {
+			err := cli.CheckApartFromGraph(flag, path, asked.Graph, store)
+			if later := p.added.later; err == nil && later != "" {
+				err = cli.CheckApartFromGraph(flag, path, later, later)
+			}
+			return err
+		})
+	}
+	check := func(g *graph.Graph) error {
+		return asked.Fits(&train.Job{Graph: g}, asked.state, io.Discard)
+	}
+	notes := cmd.ErrOrStderr()
+	opened, err := session.Open(cmd.Context(), r, asked.Source(), asked.Options, notes, admit, check)
+	if err != nil {
+		return nil, err
+	}
+	if err = asked.MatchRelations(opened.Store); err == nil {
+		err = asked.Fits(opened.Job, asked.state, notes)
+	}
+	if err == nil {
+		err = asked.MatchClasses(opened, notes)
+	}
+	if err := r.Together(err); err != nil {
+		opened.Close()
+		return nil, err
+	}
+	return opened, nil
+}
+
+// choose has the job predict the vertices that are asked for, of the graph with what is added.
+func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
+	shown *ui.Stages) error {
+	job := s.Job
+	if p.added.there() {
+		p.added.Progress = shown.Show
+		err := s.Together(p.append(cmd.Context(), s, weights))
+		if shown.Erase(); err != nil {
+			return err
+		}
+		added := job.Appended.Added
+		for _, note := range slices.Concat(added.Notes, data.OneWays(job.Graph, added.Edges)) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: warning: %s\n", ui.Printable(note))
+		}
+	}
+	if p.vertices == "" && !p.bare {
+		return nil
+	}
+	counts := s.Counts()
+	own := counts.Own()
+	if job.Appended != nil {
+		own = job.Appended.Counts[0]
+	}
+	list, err := p.readVertices(cmd.ErrOrStderr(), s, own)
+	if err = s.Together(err); err != nil {
+		return err
+	}
+	job.Vertices = list
+	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
+	return s.Agree(sum, func(rank int, _, _ string) error {
+		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need "+
+			"the same file", p.vertices, rank)
+	})
+}
+
+// compute computes the predictions, which d takes into the files.
+func (p *predictCommand) compute(
+	cmd *cobra.Command, s *session.Session, asked *predictRequest, d *predicted, shown *ui.Stages,
+) (result *train.Prediction, err error) {
+	ctx, stop := s.UntilSignal(cmd, "; "+p.files.main()+" is not written", func() {
+		if s.First() {
+			fmt.Fprintln(os.Stderr, ui.OneLine(p.notWritten()))
+		}
+	})
+	defer stop()
+	out, embeddings := p.files.out, p.files.embeddings
+	s.Job.OnEmbeddings = func(rows train.Rows) error { return d.embed(embeddings, out, rows) }
+	s.Job.OnLogits = func(rows train.Rows) error { return d.write(out, rows) }
+	if p.changed {
+		shown.Show("predicting without what is added", 0, 0)
+		if err := d.predictBefore(ctx, s, asked.state); err != nil {
+			return nil, err
+		}
+	}
+	if s.First() {
+		shown.Show("predicting", 0, 0)
+	}
+	return s.Job.Predict(ctx, asked.state, p.files.need(slices.Contains(asked.answers, predictions.Hidden)))
+}
+
+// failed is the error of a prediction; nil: there is none.
+func (p *predictCommand) failed(err error, s *session.Session, asked *session.Request) error {
+	switch {
+	case err == nil:
+		return nil
+	case !refusal.Weights.In(err) || errors.Is(err, context.Canceled):
+		return s.Failed(err, p.notWritten())
+	}
+	err = fmt.Errorf("%s: %w", asked.Weights, session.Advised(err))
+	if o := asked.Options; asked.Run == "" && o.Uses("output-heads") && o.OutputHeads != o.Heads {
+		err = fmt.Errorf("%w The last layer of PyG's model has as many heads as the others: give "+
+			"--output-heads %d", err, o.Heads)
+	}
+	return err
+}
+
+// notWritten is the error of a prediction that a signal ended.
+func (p *predictCommand) notWritten() error {
+	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.files.main())
+}
+
+// readVertices reads the list of vertices to predict.
+func (p *predictCommand) readVertices(warnings io.Writer, s *session.Session, vertices int) ([]int32, error) {
+	g, err := s.Graph()
+	if err != nil {
+		return nil, err
+	}
+	if p.vertices == "" {
+		return p.unlabelled(g, s.Job.Vertices)
+	}
+	list, header, err := tables.Vertices(p.vertices, p.added.names(g), vertices)
+	if err != nil {
+		return nil, fmt.Errorf("--vertices %w", err) // which begins with the list
+	}
+	if header != "" {
+		fmt.Fprintf(warnings, "weft: note: --vertices %s: line 1, %.60q, is the name of no vertex, and "+
+			"taken for a header\n", ui.Printable(p.vertices), header)
+	}
+	if p.bare {
+		return p.unlabelled(g, list)
+	}
+	return list, nil
+}
+
+// unlabelled are those of a list, nil: of all vertices, that have no label.
+func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32, err error) {
+	if !g.Labels.There() {
+		return nil, refusal.Errorf("--unlabelled: the graph has no labels; leave it out, and all vertices " +
+			"are predicted")
+	}
+	if list == nil {
+		for v := range g.Own() {
+			list = append(list, int32(v))
+		}
+	}
+	err = g.Guard(func() error {
+		for _, v := range list {
+			if int(v) >= g.Own() || !g.Labels.Labelled(int64(v)) { // what is added has none
+				bare = append(bare, v)
+			}
+		}
+		return nil
+	})
+	if err == nil && bare == nil {
+		err = refusal.Errorf("--unlabelled: each of %s has a label; leave it out",
+			ui.Counted(len(list), "vertex", "vertices"))
+	}
+	return bare, err
+}

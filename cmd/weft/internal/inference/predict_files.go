@@ -1,0 +1,94 @@
+package inference
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/predictions"
+)
+
+// predictedFiles are the files that predict writes.
+type predictedFiles struct {
+	out, embeddings string
+	listed          bool // some vertices are predicted, whose ids an array does not have
+}
+
+// add declares their flags.
+func (f *predictedFiles) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.out, "out", "", "`file` for the predictions: .npy (logits, values or "+
+		"embeddings, float32, vertices × columns), .csv or .parquet; an existing file is overwritten")
+	flags.StringVar(&f.embeddings, "embeddings", "", EmbeddingsUsage+"; --out may then be left out")
+}
+
+// each calls check for each file until one is refused.
+func (f *predictedFiles) each(check func(flag, path string) error) (err error) {
+	if f.out != "" || f.embeddings == "" {
+		err = check("out", f.out)
+	}
+	if beside := f.beside(); err == nil && beside != "" {
+		err = check("out", beside)
+	}
+	if err == nil && f.embeddings != "" {
+		err = check("embeddings", f.embeddings)
+	}
+	return err
+}
+
+// checkEndings refuses endings that name no format.
+func (f *predictedFiles) checkEndings() error {
+	for _, file := range [][2]string{{"out", f.out}, {"embeddings", f.embeddings}} {
+		if file[1] == "" {
+			continue
+		}
+		if err := predictions.CheckEnding(file[0], file[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkApart refuses one file for two things.
+func (f *predictedFiles) checkApart() error {
+	for _, other := range []string{f.out, f.beside()} {
+		if f.embeddings != "" && other != "" && cli.SameFile(other, f.embeddings) {
+			return refusal.Errorf("--embeddings %s: the file of --out; name another", f.embeddings)
+		}
+	}
+	return nil
+}
+
+// main is the file of the predictions; without them, that of the embeddings.
+func (f *predictedFiles) main() string { return cmp.Or(f.out, f.embeddings) }
+
+// beside is the file for the ids of the listed vertices. It is empty without a list, or if the main file is a
+// table, a pipe or a link.
+func (f *predictedFiles) beside() string {
+	of := f.main()
+	if info, err := os.Lstat(of); !f.listed || of == "" || !predictions.IsMatrix(of) ||
+		err == nil && !info.Mode().IsRegular() {
+		return ""
+	}
+	return strings.TrimSuffix(of, filepath.Ext(of)) + ".vertices.npy"
+}
+
+// need is what a prediction computes for the files, of which a table may have the embeddings.
+func (f *predictedFiles) need(inTable bool) train.Outputs {
+	switch {
+	case f.out == "":
+		return train.Embeddings
+	case f.embeddings != "" || inTable:
+		return train.WithEmbeddings
+	}
+	return train.Logits
+}
+
+// EmbeddingsUsage is the help of --embeddings.
+const EmbeddingsUsage = "`file` for the last hidden layer: .npy (float32, vertices × columns), .csv " +
+	"or .parquet"

@@ -1,0 +1,296 @@
+package inference
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/cmd/weft/internal/session"
+	"weft/cmd/weft/internal/ui"
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/parallel/mfg"
+	"weft/partition"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/predictions"
+	"weft/train/setting"
+	"weft/train/task"
+)
+
+// predicted is what the first rank knows of predictions besides their numbers: what rows and columns stand
+// for, and the labels to compare them with.
+type predicted struct {
+	predictions.Table
+	asked   *session.Request
+	graph   *graph.Graph
+	labels  graph.Labels // none: there is nothing to compare with
+	metric  string
+	scorer  *predictions.Scorer
+	by      predictions.Key
+	hidden  int // columns of the embeddings, once there are some
+	numbers int // of a row: classes, labels or values
+	// with --changed: how many of the vertices are not new, and how many of these are in another class
+	old, turned int
+}
+
+// describe finds what the predictions of a job on a store stand for.
+func (p *predictCommand) describe(
+	warnings io.Writer, s *session.Session, asked *predictRequest,
+) (d *predicted, err error) {
+	d = &predicted{asked: &asked.Request}
+	if d.graph, err = s.Graph(); err != nil {
+		return nil, err
+	}
+	if asked.Run != "" {
+		warnOfWeights(warnings, asked.Options.Model, asked.Run, asked.Weighted, s.Store, d.graph)
+	}
+	rows, err := EmbeddingsOf(asked.Options, d.graph, p.files.embeddings != "")
+	if err != nil {
+		return nil, err
+	}
+	d.Table, d.Vertices, d.Answers, d.Order = rows, s.Job.Vertices, asked.answers, asked.order
+	if p.added.there() {
+		d.Names = p.added.names(d.graph)
+	}
+	if p.changed {
+		if d.Before, err = predictions.Keep(p.files.out); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case asked.Options.Task == task.Link && p.changed:
+		return nil, refusal.Errorf("--changed: compares classes or values, and the model computes " +
+			"embeddings; leave it out")
+	case asked.Options.Task == task.Link:
+		_, err = d.Check(0)
+		return d, err
+	case p.files.out == "":
+		return d, nil
+	case !d.standFor(asked.state) && !predictions.IsMatrix(p.files.out):
+		return nil, refusal.Errorf("--out %s: the graph of the run is not there, and no labels say what "+
+			"the columns mean; give --out %s for a NumPy array of them",
+			p.files.out, strings.TrimSuffix(p.files.out, filepath.Ext(p.files.out))+".npy")
+	}
+	if d.by, err = d.Check(d.numbers); err != nil {
+		return nil, err
+	}
+	if d.by.Other != "" {
+		fmt.Fprintf(warnings, "weft: note: --sort %s: sorts by the column %s; for the class of that name "+
+			"give --sort %s\n", ui.Printable(d.Order.By), ui.Printable(d.by.Column), ui.Printable(d.by.Other))
+	}
+	switch labels := &d.graph.Labels; {
+	case !labels.There() || p.added.there() || p.bare:
+	case asked.Changed:
+		fmt.Fprintf(warnings, "weft: note: %s has other vertices than the graph that %s was trained on, "+
+			"and the split of the run does not fit them: the predictions are not compared with labels\n",
+			ui.Printable(asked.Graph), ui.Printable(asked.Run))
+	case len(d.graph.Splits) > asked.Options.Split.Number:
+		if err := d.compare(labels); err != nil {
+			fmt.Fprintf(warnings, "weft: warning: the predictions are not compared with labels: %v\n", err)
+		}
+	}
+	return d, nil
+}
+
+// standFor finds what the numbers of classes, labels or values stand for. It reports whether weights or
+// labels tell.
+func (d *predicted) standFor(weights nn.State) bool {
+	if d.numbers = nn.UnitsIn(weights); d.numbers > 0 {
+		d.Columns = predictions.Values
+		return true
+	}
+	learned := d.learned()
+	if d.Columns = predictions.Logits; learned.MultiLabel() {
+		d.Columns = predictions.LabelLogits
+	}
+	if d.Classes = d.asked.Learned.Names; d.Classes == nil {
+		d.Classes = learned.Names
+	}
+	d.numbers = max(learned.Classes, len(d.Classes))
+	return learned.There() || d.asked.Learned.Names != nil
+}
+
+// warnOfWeights warns where a model that reads the edges' weights meets a graph without, and its run had one
+// with them, or the other way round.
+func warnOfWeights(to io.Writer, model, run string, trained bool, store string, g *graph.Graph) {
+	kind, _ := gnn.KindOf(model)
+	there := slices.ContainsFunc(g.Relations, func(r graph.Relation) bool { return r.Weights != nil })
+	if !kind.EdgeWeights || there == trained {
+		return
+	}
+	said := "has edge weights, and %s was trained without any; give a graph without, or train on one " +
+		"with weights"
+	if trained {
+		said = "has no edge weights, and %s was trained with some: here each edge weighs 1; give a graph " +
+			"with weights"
+	}
+	fmt.Fprintf(to, "weft: warning: %s "+said+"\n", ui.Printable(store), ui.Printable(run))
+}
+
+// EmbeddingsOf says whose the rows of embeddings are: of the first vertex type, or of those that a task
+// embeds. hidden: the input of the last layer is asked for.
+func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictions.Table, err error) {
+	t = predictions.Table{Columns: predictions.Embedding, Names: g.Names}
+	kinds, err := o.Kind.Types(partition.All(g))
+	if kinds == nil || err != nil {
+		return t, err
+	}
+	if hidden && o.Layers == 1 {
+		return t, refusal.Errorf("--embeddings: a model with one layer has no hidden layer, and vertex " +
+			"types have different features; leave it out")
+	}
+	t.Names = nil
+	for _, kind := range kinds {
+		of := g.Types()[kind]
+		t.Types = append(t.Types, predictions.Type{Name: of.Type, Count: of.Count, Names: of.Names})
+	}
+	return t, nil
+}
+
+// learned are the labels of the graph that was trained on; if it is not there, those of the graph at hand.
+func (d *predicted) learned() graph.Labels {
+	if d.asked.Learned.Store == "" {
+		return d.graph.Labels
+	}
+	g, err := graph.Open(d.asked.Learned.Store)
+	if err != nil {
+		return d.graph.Labels
+	}
+	defer g.Close()
+	return g.Labels
+}
+
+// compare has the predictions compared with labels, if they are of the same kind.
+func (d *predicted) compare(labels *graph.Labels) (err error) {
+	if d.metric, err = d.asked.Options.Kind.Metric(&partition.All(d.graph).Whole, labels); err == nil {
+		d.labels = *labels
+	}
+	return err
+}
+
+// write writes the rows, and compares them with the labels while they pass by.
+func (d *predicted) write(path string, rows train.Rows) error {
+	l, values := &d.labels, d.Columns == predictions.Values
+	if l.Class != nil && l.Names == nil && !values {
+		l.Classes = max(l.Classes, rows.Columns) // no vertex here has the last ones
+	}
+	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
+		err := d.graph.Guard(func() error {
+			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.Options.Split.Number],
+				d.graph.Own(), d.Vertices)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		rows = d.scorer.Watch(rows)
+	}
+	if d.Before != nil {
+		rows = d.Turned(rows, &d.turned)
+	}
+	return predictions.Write(path, rows, d.Table)
+}
+
+// embed takes the embeddings: into the file of that path, if there is one, and for the columns of the table.
+func (d *predicted) embed(path, out string, rows train.Rows) (err error) {
+	d.hidden = rows.Columns
+	if slices.Contains(d.Answers, predictions.Hidden) {
+		if d.Embeddings, err = predictions.Keep(out); err != nil {
+			return err
+		}
+		rows = d.Embeddings.Watch(rows)
+	}
+	if path != "" {
+		of := d.Table
+		of.Columns, of.Answers, of.Order = predictions.Embedding, nil, predictions.Order{}
+		err = predictions.Write(path, rows, of)
+	} else {
+		for range rows.Each {
+		}
+	}
+	if d.Embeddings != nil {
+		err = cmp.Or(d.Embeddings.Err(), err)
+	}
+	return err
+}
+
+// close gives back what rows took on disk. nil, on another rank than the first, has none.
+func (d *predicted) close() (err error) {
+	if d == nil {
+		return nil
+	}
+	for _, kept := range []*predictions.Kept{d.Embeddings, d.Before} {
+		if kept != nil {
+			err = errors.Join(err, kept.Close())
+		}
+	}
+	return err
+}
+
+// told says what a prediction has written.
+func (d *predicted) told(out string, p *train.Prediction) string {
+	what, numbers := "logits", ui.Counted(p.Classes, "class", "classes")
+	switch {
+	case out == "":
+		what, numbers = "embeddings", ui.Counted(d.hidden, "column", "columns")
+	case d.Columns == predictions.Embedding:
+		what, numbers = "embeddings", ui.Counted(p.Classes, "column", "columns")
+	case d.Columns == predictions.Values:
+		what, numbers = "values", ui.Counted(p.Classes, "column", "columns")
+	case !predictions.IsMatrix(out):
+		what = "probabilities"
+	}
+	vertices := ui.Counted(p.Vertices, "vertex", "vertices")
+	if top := d.Order.Top; top > 0 && top < p.Vertices {
+		first := "largest"
+		if d.by.Ascends {
+			first = "smallest"
+		}
+		vertices = fmt.Sprintf("the first %s of %s by %s (the %s first)", ui.Count(top), vertices,
+			d.by.Column, first)
+	}
+	return fmt.Sprintf("%s of %s, %s", what, vertices, numbers)
+}
+
+// showScores says how good the predictions are, where labels tell.
+func (d *predicted) showScores(to io.Writer) error {
+	if d.scorer == nil {
+		return nil
+	}
+	var scores metric.Scores
+	err := d.graph.Guard(func() (err error) {
+		scores, err = d.scorer.Scores(d.metric)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(to, "%s: training %s, validation %s, test %s\n",
+		d.metric, ui.Measured(d.metric, scores.Train), ui.Measured(d.metric, scores.Val),
+		ui.Measured(d.metric, scores.Test))
+	return nil
+}
+
+// showNeeds says what the layers of a prediction of some vertices read. Layers of equal needs share a line.
+func showNeeds(to io.Writer, needs []mfg.Need) {
+	for from := 0; from < len(needs); {
+		end := from + 1
+		for end < len(needs) && needs[end] == needs[from] {
+			end++
+		}
+		name := fmt.Sprintf("layer %d", from+1)
+		if end > from+1 {
+			name = fmt.Sprintf("layers %d to %d", from+1, end)
+		}
+		fmt.Fprintf(to, "%s: %s, %s\n", name, ui.Counted(needs[from].Vertices, "vertex", "vertices"),
+			ui.Counted(needs[from].Edges, "edge", "edges"))
+		from = end
+	}
+}

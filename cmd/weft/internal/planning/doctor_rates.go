@@ -1,0 +1,136 @@
+package planning
+
+import (
+	"cmp"
+	"fmt"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/internal/machine"
+)
+
+// hindrance is why threads may do less than the cores could.
+type hindrance struct {
+	known   string // advice that names it, "" if none is known
+	perCore int    // hyperthreads of a physical core
+}
+
+func hindranceOf(cores coresFinding, quota quotaFinding, load loadFinding) hindrance {
+	busy := load.State == "shared" || load.State == "busy"
+	return hindrance{perCore: cores.PerCore, known: cmp.Or(
+		ui.When(quota.holds(), "the CPU quota holds the threads back"),
+		ui.When(busy, "others use the cores: measure again when they are idle"))}
+}
+
+// scaling is the advice for each way in which a rate may grow with threads.
+type scaling struct {
+	single  string // there is one thread
+	full    string // each thread adds about as much as the first
+	partial string // in between
+	flat    string // the others add next to nothing
+}
+
+// rate is a rate of one thread, and of all together.
+type rate struct{ one, all float64 }
+
+// perThread is how much of what one thread gets each of so many threads gets: 1 where they do not hinder each
+// other.
+func (r rate) perThread(threads int) float64 { return r.all / r.one / float64(threads) }
+
+// of judges a rate. Threads share something if each gets less than three quarters of a single thread's rate.
+// One thread gets everything if the others add less than a fifth.
+func (s scaling) of(r rate, threads int, h hindrance) (advice string) {
+	switch {
+	case threads == 1:
+		return s.single
+	case r.perThread(threads) >= 0.75:
+		return s.full
+	case h.known != "":
+		return h.known
+	case r.all >= 1.2*r.one:
+		return s.partial
+	}
+	return s.flat
+}
+
+var (
+	streaming = scaling{
+		single:  "what row-wise kernels can take at most",
+		full:    "row-wise kernels get faster with each thread",
+		partial: "threads share the memory: more of them add little",
+		flat:    "one thread fills the memory: more do not read faster",
+	}
+	// gathering reads rows of 512 bytes from all over a matrix that no cache holds.
+	gathering = scaling{
+		single:  "what aggregation over a large graph can take at most",
+		full:    "aggregation gets faster with each thread",
+		partial: "memory holds aggregation back: more threads add little",
+		flat:    "aggregation over a large graph gains nothing from threads",
+	}
+)
+
+// multiplying is the scaling of dense products.
+func multiplying(r rate, threads int, h hindrance) scaling {
+	const halved = 0.6 // what each of two hyperthreads of a core gets, at most
+	fewer := max(1, threads/max(2, h.perCore))
+	shared := fmt.Sprintf("cores are shared (hyperthreads?): --threads %d does as well", fewer)
+	switch {
+	case r.perThread(threads) > halved:
+		shared = "threads share cores or a slower clock: all still do most"
+	case h.perCore > 1:
+		shared = fmt.Sprintf("hyperthreads share cores: --threads %d does about as well", fewer)
+	}
+	return scaling{
+		single: "more cores would make dense layers faster", full: "dense layers get faster with each thread",
+		partial: shared, flat: shared,
+	}
+}
+
+// ratesFinding is of bytes that are read or of floating-point operations.
+type ratesFinding struct {
+	Threads  int     `json:"threads"`
+	Bytes    float64 `json:"bytes_per_second,omitempty"`
+	OneBytes float64 `json:"one_thread_bytes_per_second,omitempty"`
+	Flops    float64 `json:"flops_per_second,omitempty"`
+	OneFlops float64 `json:"one_thread_flops_per_second,omitempty"`
+	Missing  string  `json:"not_measured,omitempty"` // why
+	advice   string
+}
+
+// findRates measures reads in order, of rows from all over, and dense products.
+func findRates(threads int, available int64, h hindrance) (streamed, gathered, multiplied ratesFinding) {
+	all, err := machine.Measure(threads, machine.Beyond, available)
+	one := all
+	if err == nil && threads > 1 {
+		one, err = machine.Measure(1, machine.Beyond, available)
+	}
+	if err != nil {
+		missing := ratesFinding{Threads: threads, Missing: err.Error()}
+		return missing, missing, missing
+	}
+	bytes := func(r rate, s scaling) ratesFinding {
+		return ratesFinding{Threads: threads, Bytes: r.all, OneBytes: r.one, advice: s.of(r, threads, h)}
+	}
+	flops := rate{one.Flops, all.Flops}
+	return bytes(rate{one.Read, all.Read}, streaming), bytes(rate{one.Gather, all.Gather}, gathering),
+		ratesFinding{
+			Threads: threads, Flops: flops.all, OneFlops: flops.one,
+			advice: multiplying(flops, threads, h).of(flops, threads, h),
+		}
+}
+
+// describe writes the rates of one thread and of all threads, in units of 10⁹, or why they are missing.
+func (f ratesFinding) describe() (found, advice string) {
+	all, one, unit := f.Bytes/1e9, f.OneBytes/1e9, "GB/s"
+	if f.Flops > 0 {
+		all, one, unit = f.Flops/1e9, f.OneFlops/1e9, "GFLOP/s"
+	}
+	switch {
+	case f.Missing != "":
+		found = "not measured: " + f.Missing
+	case f.Threads == 1:
+		found = fmt.Sprintf("%.3g %s with one thread", all, unit)
+	default:
+		found = fmt.Sprintf("%.3g %s with %d threads, %.3g with one", all, unit, f.Threads, one)
+	}
+	return found, f.advice
+}

@@ -1,0 +1,441 @@
+package planning
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/ui"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/axis"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/tensor"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// Planned is a plan with its settings, to put into words.
+type Planned struct {
+	*plan.Plan
+	Settings *setting.Resolved
+	threads  int // of a worker
+}
+
+// PlanOf is the plan of a job with these settings.
+func PlanOf(job *train.Job, settings *setting.Resolved, p *plan.Plan) Planned {
+	return Planned{p, settings, job.Threads(settings)}
+}
+
+// rows are those of a table that apply, in words.
+type rows []string
+
+// say adds a row if it applies.
+func (r *rows) say(applies bool, format string, args ...any) {
+	if applies {
+		*r = append(*r, fmt.Sprintf(format, args...))
+	}
+}
+
+// mega is bytes in megabytes.
+func mega[T int | int64](bytes T) float64 { return float64(bytes) / 1e6 }
+
+// Lines say what the workers would do, and what that takes.
+func (p Planned) Lines() []string {
+	o, first := p.Settings, &p.Workers[0]
+	var t rows
+	p.model(&t)
+	t.say(o.Validate != "", "the model is validated on %s: the memory of the workers includes it", o.Validate)
+	if o.EvalEvery == setting.AutoEvery {
+		own := o.OwnPass()
+		t.say(own == "", ReadEvaluations)
+		t.say(own != "", "a pass of its own evaluates each epoch, because of %s", own)
+	}
+	p.stages(&t)
+	t = append(t, approximate(o)...)
+	late := o.HaloDelay > 0
+	t.say(late, "workers read each other's rows of the epoch before, and add gradients of the epoch before "+
+		"(PipeGCN), which makes training approximate%s", map[axis.Smoothing]string{
+		axis.OfBoth:      "; moving averages replace both",
+		axis.OfFeatures:  "; moving averages replace the rows",
+		axis.OfGradients: "; moving averages replace the gradients",
+	}[o.HaloSmoothing])
+	t.say(p.Recompute, "%s", p.Recomputed())
+	sliced := o.Mesh.Slices > 1
+	t.say(sliced && first.Common == 0, "each of the workers that slice a partition has a copy of its edges")
+	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
+		"slice in common, as the graph of the first", first.Common)
+	t.say(p.Rests, "%s", p.rests())
+	var peaks [tensor.Graph]int64
+	saved, buffers := int64(0), int64(0)
+	for _, w := range p.Workers {
+		for k, bytes := range w.Kinds {
+			peaks[k] = max(peaks[k], bytes)
+		}
+		saved, buffers = saved+w.Checkpoint, max(buffers, w.Checkpoint)
+	}
+	for k, bytes := range peaks {
+		t.say(true, "%-12s %8.1f MB at the peak", tensor.Kind(k), mega(bytes))
+	}
+	every := o.CheckpointEvery.String()
+	if n := o.CheckpointEvery.Epochs; n > 0 {
+		every = ui.Counted(n, "epoch", "epochs")
+	}
+	t.say(saved > 0, "a checkpoint every %s: %.1f MB on disk, and %.1f MB of the buffers of a worker", every,
+		mega(saved), mega(buffers))
+	p.balance(&t)
+	p.passes(&t)
+	p.moved(&t)
+	return t
+}
+
+// ReadEvaluations says that an evaluation needs no pass of its own.
+const ReadEvaluations = "the forward pass of the next epoch evaluates each epoch, and a pass of its own the " +
+	"last"
+
+// Warnings say what the run would not use, and what may harm it.
+func (p Planned) Warnings() []string {
+	o, first := p.Settings, &p.Workers[0]
+	var t rows
+	if o.NormalizeFeatures == "row" {
+		sums := first.RowSums
+		const setting = "--normalize-features row"
+		switch {
+		case sums.Negative < 0:
+			t.say(true, setting+": features are below zero (%.3g), and a sum near zero makes a row of any "+
+				"size: leave it out", sums.Negative)
+		case sums.Ones > 0 && sums.Others == 0:
+			t.say(true, setting+" has no effect: each vertex's features add up to 1 already")
+		case sums.Fraction > 0:
+			t.say(true, setting+": features are real numbers (%.3g) and not counts, and may be normalised "+
+				"already: compare with a run without it", sums.Fraction)
+		}
+	}
+	if s := first.Scales; s != nil {
+		t.say(true, "the features%s have scales far apart: the deviation of column %d is %.3g, and that of "+
+			"column %d is %.3g; --normalize-features %s brings each to 1, and none leaves them",
+			ui.When(s.Type != "", " of "+s.Type), s.Least.Column, s.Least.Deviation, s.Most.Column,
+			s.Most.Deviation, setting.Standard)
+	}
+	t.say(first.UnusedWeights, "the graph has edge weights, which %s does not use; %s do", o.Model,
+		setting.WeightedModels())
+	kind, _ := gnn.KindOf(o.Model)
+	t.say(first.UnusedEdgeFeatures > 0, "the graph has edge features, which %s does not use%s%s", o.Model,
+		ui.When(o.Uses("use-edge-features"), "; --use-edge-features has it use them"),
+		ui.When(first.UnusedEdgeFeatures == 1 && kind.EdgeWeights,
+			"; if they are weights, give them as such (edge_weight)"))
+	t.say(len(first.UnusedRelations) > 0, "no layer aggregates along %s, since nothing that the model "+
+		"learns depends on it; import with --reverse-relations to use edges in reverse, too",
+		strings.Join(first.UnusedRelations, ", "))
+	t.say(first.OneClass, data.OneClass)
+	t.say(!first.Validates, "there are no validation %s, so the results are those of the last epoch%s",
+		map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task],
+		ui.When(o.Patience > 0, fmt.Sprintf(", and --patience %d never runs out", o.Patience)))
+	p.idleSlices(&t)
+	c := first.Chunks
+	t.say(c.Each != c.Wanted, "--chunks %s: %d in each partition and not %d, as the smallest has no more "+
+		"vertices", axis.Chunks(0), c.Each, c.Wanted)
+	return t
+}
+
+// model says what the workers are, and their order of work. A stage's work is said once.
+func (p Planned) model(t *rows) {
+	o, grid := p.Settings, p.Settings.Mesh
+	workers := "one worker"
+	if o.Workers > 1 {
+		workers = fmt.Sprintf("%d workers", o.Workers)
+	}
+	if o.TakesTurns() {
+		workers = fmt.Sprintf("%d partitions that take turns on %s", grid.Partitions, workers)
+	}
+	threads := "one thread"
+	if p.threads > 1 {
+		threads = fmt.Sprintf("%d threads", p.threads)
+	}
+	t.say(true, "%s%s%s, %d layers, %d parameters, %s with %s%s, kernels for %s",
+		ui.When(o.Decoupled, "decoupled "),
+		o.Model, ui.When(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), o.Depth(),
+		p.Parameters(grid), workers, threads, ui.When(o.Workers > 1, " each"), kernel.SIMD())
+	short := o.Storage == tensor.BFloat16
+	t.say(short, "values of vertices are stored and sent as bfloat16")
+	t.say(short, "products of bfloat16: %s", productsFinding{By: kernel.BFloat16Products()}.words())
+	if costs := p.Workers[0].Costs; costs != nil {
+		t.say(true, "%s", work(costs))
+	}
+	t.say(o.Task == task.Link && o.TakesTurns() && o.Workers > 1, "the workers also send each other "+
+		"embeddings of the ends of training and negative edges, and their gradients: negative edges are "+
+		"drawn anew in each epoch, so these bytes are not planned where partitions take turns")
+	t.say(o.Uses("output-heads") && o.OutputHeads != o.Heads, "the last layer has %s, and PyG's as many as "+
+		"the others: --output-heads %d", ui.Counted(o.OutputHeads, "attention head", "attention heads"),
+		o.Heads)
+	for stage := range grid.Stages {
+		for _, s := range p.Workers[grid.Rank(mesh.Place{Stage: stage})].Layers {
+			bytes := int64(0)
+			for _, w := range p.Workers {
+				bytes += w.LayoutBytes[s.Name]
+			}
+			t.say(true, "%s: %s%s", s.Name, s.What, ui.When(grid.Slices > 1, "; "+order.Moved(bytes)))
+		}
+	}
+}
+
+// work says how much work a forward pass is, and each block's share of it.
+func work(costs []float64) string {
+	sum := 0.0
+	for _, c := range costs {
+		sum += c
+	}
+	var shares []string
+	for i := 0; i < len(costs); {
+		cost, equal := costs[i], 1
+		for i+equal < len(costs) && costs[i+equal] == cost {
+			equal++
+		}
+		i += equal
+		each := fmt.Sprintf("%.1f %%", 100*cost/sum)
+		if equal > 1 {
+			each = fmt.Sprintf("%d × ", equal) + each
+		}
+		shares = append(shares, each)
+	}
+	return fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9,
+		strings.Join(shares, ", "))
+}
+
+// stages say which blocks each stage has, and how the vertices are divided into chunks.
+func (p Planned) stages(t *rows) {
+	if p.Stages == nil {
+		return
+	}
+	grid, c := p.Settings.Mesh, p.Workers[0].Chunks
+	for _, rank := range p.Stages[0].Workers[1:] {
+		of := &p.Workers[rank].Chunks
+		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most),
+			c.Cut+of.Cut, c.Edges+of.Edges
+	}
+	t.say(c.Each == 1, "one chunk in each partition: training is exact, and only one stage works at a time")
+	t.say(c.Each > 1, "%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges "+
+		"between its vertices join two chunks", c.Each, p.Settings.ChunkMethod, c.Least, c.Most,
+		100*float64(c.Cut)/max(float64(c.Edges), 1))
+	t.say(grid.Partitions > 1 || grid.Slices > 1, "workers by rank: %d slices of a partition, %d partitions "+
+		"of a stage, %d stages", grid.Slices, grid.Partitions, grid.Stages)
+	var work []float64
+	for s, stage := range p.Stages {
+		work = append(work, stage.Work)
+		tensors, graph := int64(0), int64(0)
+		for _, rank := range stage.Workers {
+			tensors, graph = max(tensors, p.PeakTensorBytes[rank]), max(graph, p.GraphBytes[rank])
+		}
+		t.say(true, "stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and "+
+			"%.1f MB for the graph", s, Who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work,
+			mega(tensors), mega(graph))
+	}
+	t.say(p.Settings.ChunkOrder != axis.Fixed && c.Least < c.Most, "memory is a bound for any order of the "+
+		"chunks, which differ in size: a run may need a little less")
+	t.say(true, "the busiest stage has %.2f times the mean work; each stage is idle for %.1f %% of an epoch "+
+		"while the pipeline fills and drains", worker.Imbalance(work),
+		100*float64(len(p.Stages)-1)/float64(c.Each+len(p.Stages)-1))
+}
+
+// Who lists the workers of a stage.
+func Who(s *worker.Stage) string {
+	if n := len(s.Workers); n > 1 {
+		return fmt.Sprintf("workers %d to %d", s.Workers[0], s.Workers[n-1])
+	}
+	return fmt.Sprintf("worker %d", s.Workers[0])
+}
+
+// rests says what rests on disk. Where processes that hold several partitions plan, messages of link
+// prediction between them are planned at their largest.
+func (p Planned) rests() string {
+	line := "nothing rests on disk, as all fits in memory"
+	if moved := p.Disk(); moved != (tensor.Moved{}) {
+		line = fmt.Sprintf("matrices of partitions that are not at work rest on disk: %s%s written and %s "+
+			"read an epoch, %s there at the peak", ui.When(p.AtMost, "at most "), ui.Megabytes(moved.Written),
+			ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
+	}
+	return line + ui.When(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
+		Enough(p.Least), Enough(p.All)))
+}
+
+// Enough is megabytes of no less: as a memory limit, it suffices.
+func Enough(bytes int64) string { return setting.Bytes(bytes).RoundedUp() }
+
+// approximate says how values travel between workers, if not as they are stored or not all in each epoch.
+func approximate(r *setting.Resolved) []string {
+	var t rows
+	t.say(r.Wire.Format(r.Storage) != kernel.AsStored, "workers send values of vertices and their gradients "+
+		"in %s, which makes training approximate", r.Wire)
+	if s := r.WireSchedule; s != (axis.WireSchedule{}) {
+		t.say(true, "of the columns of halo rows partitions send %.3g %% in epoch 1, %.3g %% in epoch %d "+
+			"and %.3g %% in the mean, which makes training approximate; bytes, memory and times are those "+
+			"of the last epoch, which sends most", 100/s.Ratio(1, r.Epochs), 100/s.Ratio(r.Epochs, r.Epochs),
+			r.Epochs,
+			100*s.Mean(r.Epochs))
+	}
+	return t
+}
+
+// Recomputed says what the backward pass computes again.
+func (p Planned) Recomputed() string {
+	if p.Settings.Mesh.Stages > 1 {
+		return "each stage computes a chunk's forward pass again in its backward pass, and keeps its input " +
+			"alone"
+	}
+	return "the backward pass computes values within each block again, and keeps results of aggregations" +
+		ui.When(p.Limited(), fmt.Sprintf(", as --memory-limit %s needs it", p.Settings.MemoryLimit))
+}
+
+// Limited reports whether the run recomputes because of the memory limit.
+func (p Planned) Limited() bool { return p.Recompute && len(p.Settings.Recomputes()) > 1 }
+
+// Together is the memory for tensors and the graph of the worker with most.
+func (p Planned) Together() (most int64) {
+	for worker, tensors := range p.PeakTensorBytes {
+		most = max(most, tensors+p.GraphBytes[worker])
+	}
+	return most
+}
+
+// balance says how much each of several workers aggregates.
+func (p Planned) balance(t *rows) {
+	const most = 16 // workers whose numbers are on one line
+	largest := slices.Max(p.EdgeColumns)
+	by := ""
+	for _, n := range p.EdgeColumns {
+		by += fmt.Sprintf(" %.3g", mega(n))
+	}
+	t.say(len(p.EdgeColumns) > 1 && largest > 0, "edges × columns aggregated an epoch: %.3g million on the "+
+		"worker with most, %.2f times the mean%s", mega(largest), worker.Imbalance(p.EdgeColumns),
+		ui.When(len(p.EdgeColumns) <= most, "; by worker"+by))
+}
+
+// passes says how many bytes kernels read and write, by layer. Equal layers in a row share a line.
+func (p Planned) passes(t *rows) {
+	all := p.Bytes()
+	layers := all[:len(all)-1]
+	for first := 0; first < len(layers); {
+		equal := 1
+		for first+equal < len(layers) && layers[first+equal] == layers[first] {
+			equal++
+		}
+		of := fmt.Sprintf("layer %d:", first)
+		if equal > 1 {
+			of = fmt.Sprintf("layers %d–%d, each:", first, first+equal-1)
+		}
+		f, b := &layers[first].Forward, &layers[first].Backward
+		t.say(true, "%s kernels stream %.1f + %.1f MB (forward + backward), of which products and sums need "+
+			"%.1f + %.1f MB, and gather %.1f + %.1f MB", of, mega(f.Streamed), mega(b.Streamed),
+			mega(f.Least),
+			mega(b.Least), mega(f.Gathered), mega(b.Gathered))
+		first += equal
+	}
+}
+
+// LayerBytes is plan.Plan.Bytes for programs.
+type LayerBytes struct {
+	Layer    int         `json:"layer"` // −1: outside all layers
+	Forward  passedBytes `json:"forward,omitzero"`
+	Backward passedBytes `json:"backward,omitzero"`
+	Rest     passedBytes `json:"rest,omitzero"`
+}
+
+type passedBytes struct {
+	Streamed int `json:"streamed"`
+	Least    int `json:"least"`
+	Written  int `json:"written"`
+	Gathered int `json:"gathered"`
+}
+
+func (p Planned) LayerBytes() (list []LayerBytes) {
+	all := p.Bytes()
+	for layer, b := range all {
+		if layer == len(all)-1 {
+			layer = -1
+		}
+		list = append(list,
+			LayerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward), passedBytes(b.Rest)})
+	}
+	return list
+}
+
+// moved says how many bytes workers send to move rows and, between stages, how many GNNPipe's formula gives.
+func (p Planned) moved(t *rows) {
+	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
+	for _, row := range []struct {
+		of   func(*worker.Communication) worker.Traffic
+		what string
+	}{
+		{Halo, "rows and gradients between partitions"},
+		{Layout, fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages)},
+		{Stage, fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
+			"cuts: %.1f MB)", c.Columns, mega(c.Bytes))},
+		{Links, "embeddings of the ends of training and negative edges, and their gradients (in the last " +
+			"epoch: negative edges are drawn anew in each)"},
+	} {
+		sum := row.of(&all).Bytes
+		t.say(sum > 0, "%s: %.1f MB an epoch, %.1f MB from the worker that sends most", row.what, mega(sum),
+			mega(slices.Max(p.SentBytes(row.of))))
+	}
+}
+
+// The kinds of rows that workers send.
+func Halo(c *worker.Communication) worker.Traffic   { return c.Halo }
+func Layout(c *worker.Communication) worker.Traffic { return c.Layout }
+func Stage(c *worker.Communication) worker.Traffic  { return c.Stage }
+func Links(c *worker.Communication) worker.Traffic  { return c.Links }
+
+// SentBytes is the bytes of a kind that each worker sends.
+func (p Planned) SentBytes(of func(*worker.Communication) worker.Traffic) (bytes []int64) {
+	for _, c := range p.Sent {
+		bytes = append(bytes, of(&c).Bytes)
+	}
+	return bytes
+}
+
+// idleSlices warns of layers where some slices of a mesh have no columns.
+func (p Planned) idleSlices(t *rows) {
+	grid := p.Settings.Mesh
+	if grid.Slices == 1 {
+		return
+	}
+	// byLayer: the work of each slice
+	partitions, byLayer := p.Settings.Workers/(grid.Slices*grid.Stages), map[string][]int64{}
+	for number, w := range p.Workers {
+		for module, n := range w.EdgeColumns {
+			if byLayer[module] == nil {
+				byLayer[module] = make([]int64, grid.Slices)
+			}
+			byLayer[module][number%grid.Slices] += n
+		}
+	}
+	byBusy := map[int][]string{} // layers, by the number of slices with columns
+	for _, module := range slices.Sorted(maps.Keys(byLayer)) {
+		busy := 0
+		for _, n := range byLayer[module] {
+			if n > 0 {
+				busy++
+			}
+		}
+		byBusy[busy] = append(byBusy[busy], module)
+	}
+	for _, busy := range slices.Sorted(maps.Keys(byBusy)) {
+		if busy == 0 || busy == grid.Slices { // no slice aggregates there, or all do
+			continue
+		}
+		take := fmt.Sprintf("graph=%d, which divides the vertices", p.Settings.Workers)
+		if busy > 1 {
+			fewer := mesh.Mesh{Stages: grid.Stages, Partitions: partitions, Slices: busy}
+			take = fmt.Sprintf("%s, or %s", setting.Axes(fewer), take)
+		}
+		t.say(true, "%s: columns for %d of %d slices, and the others aggregate nothing there; take "+
+			"--parallel %s",
+			strings.Join(byBusy[busy], ", "), busy, grid.Slices, take)
+	}
+}

@@ -1,0 +1,186 @@
+package planning
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/tensor"
+	"weft/train"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+// plannedOf is the plan of a job.
+func plannedOf(t *testing.T, g *graph.Graph, o train.Options) Planned {
+	t.Helper()
+	settings, err := o.Resolve()
+	require.NoError(t, err)
+	job := &train.Job{Graph: g, Options: o}
+	p, err := job.Plan(context.Background())
+	require.NoError(t, err)
+	return PlanOf(job, settings, &p)
+}
+
+// communities is a graph with so many features.
+func communities(t *testing.T, vertices, features int) *graph.Graph {
+	t.Helper()
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: vertices, Degree: 6, Features: features, Classes: 5, Seed: 3,
+	})
+	require.NoError(t, err)
+	return g
+}
+
+// TestPlanWarnsOfSums: rows of features that are no counts, or whose sum is 1, are doubtful to divide by
+// their sums.
+func TestPlanWarnsOfSums(t *testing.T) {
+	for name, c := range map[string]struct {
+		features graph.Features
+		want     string
+	}{
+		"words":   {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0}}, ""},
+		"counts":  {graph.Features{Columns: 2, Dense: []float32{0, 7, 3, 1, 1, 0}}, ""},
+		"one-hot": {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 0, 0, 0}}, "has no effect"},
+		"normalised": {
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}}, "has no effect",
+		},
+		"real": {
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}}, "are real numbers (0.5)",
+		},
+		"negative": {
+			graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}}, "are below zero (-3)",
+		},
+		"sparse": {graph.Features{
+			Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8}, Data: []float32{0.5, 2},
+		}, "are real numbers"},
+	} {
+		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
+		require.NoError(t, err)
+		g := &graph.Graph{
+			Relations: []graph.Relation{relation}, Features: c.features,
+			Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+		}
+		for _, normalize := range []string{"row", "none"} {
+			o := train.Defaults()
+			o.NormalizeFeatures = normalize
+			said := strings.Join(plannedOf(t, g, o).Warnings(), "; ")
+			if normalize == "none" || c.want == "" {
+				assert.Equal(t, "", said, "%s, %s", name, normalize)
+			} else if !strings.Contains(said, "--normalize-features row") || !strings.Contains(said, c.want) {
+				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
+			}
+		}
+	}
+}
+
+// TestIdleSlices: if slices have no columns, a plan names the layers, and meshes without idle workers.
+func TestIdleSlices(t *testing.T) {
+	g := communities(t, 300, 13)
+	for _, c := range []struct {
+		model, mesh string
+		partitions  int
+		want        []string
+	}{
+		{"gcn", "tensor=5", 0, nil},
+		{"gcn", "tensor=7", 3, []string{"convs.1: columns for 5 of 7 slices, and the others aggregate " +
+			"nothing there; take --parallel tensor=5, or graph=7, which divides the vertices"}},
+		{"gatv2", "graph=2,tensor=3", 0, []string{
+			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take --parallel " +
+				"graph=6, which divides the vertices",
+			"convs.0: columns for 2 of 3 slices, and the others aggregate nothing there; " +
+				"take --parallel graph=2,tensor=2, or graph=6, which divides the vertices",
+		}},
+		{"mlp", "tensor=7", 0, nil},
+	} {
+		o := train.Defaults()
+		o.Model, o.Parallel, o.Partitions, o.Heads = c.model, c.mesh, c.partitions, 2
+		idle := slices.DeleteFunc(plannedOf(t, g, o).Warnings(),
+			func(w string) bool { return !strings.Contains(w, " slices") })
+		assert.Equal(t, c.want, idle, "%s on %s", c.model, c.mesh)
+	}
+}
+
+// TestLastEpochCounts: without validation vertices the last epoch is the best.
+func TestLastEpochCounts(t *testing.T) {
+	g, o := communities(t, 300, 13), train.Defaults()
+	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
+	slices.Sort(g.Splits[0].Test)
+	o.Patience = 1
+	want := "there are no validation vertices, so the results are those of the last epoch, and --patience " +
+		"1 never runs out"
+	if said := plannedOf(t, g, o).Warnings(); !slices.Contains(said, want) {
+		t.Errorf("%q, want a warning %q", said, want)
+	}
+}
+
+// TestStagesAreSaid: a plan tells the stages and chunks, and the formula's number of bytes at the boundaries.
+func TestStagesAreSaid(t *testing.T) {
+	o := train.Defaults()
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	text := strings.Join(plannedOf(t, communities(t, 300, 13), o).Lines(), "\n")
+	for _, want := range []string{
+		"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ",
+		"(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch",
+	} {
+		assert.Contains(t, text, want, "is not in")
+	}
+}
+
+// TestAmountsOnDisk: what rests on disk is said in the unit that suits it.
+func TestAmountsOnDisk(t *testing.T) {
+	p := &plan.Plan{
+		Rests: true, Least: 7_360_512, All: 24_000_001,
+		Workers: []plan.Worker{{
+			Disk: tensor.Moved{Written: 60_649_500_000, Read: 1_500_000}, DiskBytes: 2_000_000_000_000,
+		}},
+	}
+	want := "matrices of partitions that are not at work rest on disk: 61 GB written and 1.5 MB read an " +
+		"epoch, 2.0 TB there at the peak; a worker needs 7.4 MB at least, and 25 MB for nothing to rest"
+	if got := (Planned{Plan: p, Settings: &setting.Resolved{}}).rests(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestNamedMemoryIsEnough: what a plan names as the least memory of a worker is accepted as a limit, also
+// what its refusal names.
+func TestNamedMemoryIsEnough(t *testing.T) {
+	g, o := communities(t, 3000, 13), train.Defaults()
+	o.Partitions, o.Partition, o.Offload, o.Threads = 3, "random", t.TempDir(), 1
+	limited := func(limit string) error {
+		o := o
+		all := setting.All()
+		named := slices.IndexFunc(all, func(s setting.Setting) bool { return s.Name == "memory-limit" })
+		require.NoError(t, all[named].Set(&o, limit))
+		job := &train.Job{Graph: g, Options: o}
+		p, err := job.Plan(t.Context())
+		if err != nil {
+			return err
+		}
+		return p.CheckLimit(o.MemoryLimit)
+	}
+	settings, err := o.Resolve()
+	require.NoError(t, err)
+	p, err := (&train.Job{Graph: g, Options: o}).PlanWith(t.Context(), plan.Asks{Range: true})
+	require.NoError(t, err)
+	said := Planned{&p, settings, 1}.rests()
+	refused := fmt.Sprint(limited("1B"))
+	for from, named := range map[string]*regexp.Regexp{
+		said:    regexp.MustCompile(`a worker needs (\S+ MB) at least`),
+		refused: regexp.MustCompile(`would need (\S+ [kM]B) while`),
+	} {
+		found := named.FindStringSubmatch(from)
+		if found == nil {
+			t.Fatalf("%q names no memory", from)
+		}
+		assert.NoError(t, limited(found[1]), "%s, as in %q", found[1], from)
+	}
+}

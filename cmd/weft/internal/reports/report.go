@@ -1,0 +1,504 @@
+// Package reports compares runs: the commands runs and report.
+package reports
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// The page of a report, and uPlot, which draws its curves.
+var (
+	//go:embed page/report.html
+	reportPage string
+	//go:embed page/report.css
+	ReportStyle string
+	//go:embed page/report.js
+	reportScript string
+	//go:embed page/axis.js
+	AxisScript string
+	//go:embed page/uPlot.iife.min.js
+	ChartScript string
+	//go:embed page/uPlot.min.css
+	ChartStyle string
+)
+
+type reportCommand struct {
+	out   string
+	title string
+}
+
+func NewReport() *cobra.Command {
+	c := &reportCommand{}
+	cmd := &cobra.Command{
+		Use:   "report RUN|FOLDER…",
+		Short: "write a page about runs: curves, classes, memory, messages, settings that differ",
+		Long: `report writes one HTML file about runs, or about all runs below folders. It holds their results, their settings and those in which they differ,
+the curves of loss, metrics, learning rate, seconds and memory, precision, recall and the confusion matrix of each class, what each worker
+took, sent and waited, the memory over an epoch, and where its time went by layer and worker. The file needs no network, and opens in any browser, light or dark.`,
+		Example: "  weft report runs/first --out first.html\n  weft report runs/seeds " +
+			"runs/other --out both.html",
+		ValidArgsFunction: cli.CompleteRun,
+		Args:              cli.Arguments(1, math.MaxInt),
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd, args) },
+	}
+	cmd.Flags().StringVar(&c.out, "out", "", "`file` for the page, .html or .htm; an existing file is "+
+		"overwritten")
+	cmd.Flags().StringVar(&c.title, "title", "", "`text` of its heading (default: that it is about "+
+		"training runs)")
+	return cmd
+}
+
+func (c *reportCommand) run(cmd *cobra.Command, args []string) error {
+	if err := cli.CheckFile("out", c.out); err != nil {
+		return err
+	}
+	if info, err := os.Stat(c.out); !isPage(c.out) && (err != nil || info.Mode().IsRegular()) {
+		return refusal.Errorf("--out %s: the page is HTML; name a file that ends in .html or .htm", c.out)
+	}
+	say := func(err error) { fmt.Fprintln(cmd.ErrOrStderr(), ui.OneLine(err)) }
+	var dirs, without []string
+	for _, arg := range args {
+		runs, err := rundir.List(arg, say)
+		if err != nil {
+			return refusal.Errorf("%s: %w; name a run or a folder of runs", arg, err)
+		}
+		for _, r := range runs {
+			if dir := filepath.Clean(r.RunDir); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+		if len(runs) == 0 {
+			without = append(without, arg)
+		}
+	}
+	if len(dirs) == 0 {
+		return refusal.Errorf("%s: no run is there; weft train DATASET begins one",
+			strings.Join(without, ", "))
+	}
+	for _, arg := range without {
+		if !rundir.IsBeside(arg) {
+			say(fmt.Errorf("%s: no run is there; it is left out", arg))
+		}
+	}
+	page, err := newReportPage(dirs, c.title, time.Now(), say)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(c.out, page.write); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: a page about %s\n", ui.Printable(c.out),
+		ui.Counted(len(page.Runs), "run", "runs"))
+	return nil
+}
+
+// isPage reports whether a file has an ending of HTML.
+func isPage(path string) bool {
+	end := strings.ToLower(filepath.Ext(path))
+	return end == ".html" || end == ".htm"
+}
+
+// reportRun is a run on the page.
+type reportRun struct {
+	rundir.Run
+	Name, Color string
+	Classes     []metric.ClassScores
+	Confusion   *heatTable   // true classes × predicted classes; nil: there is none, or it is too large
+	NotMeasured string       // why there are no classes
+	Profile     *profileView // nil: the run has none
+	Listed      *rundir.Listed
+	Given, Left []settingShown // those that the model uses: chosen, and left at their defaults
+	curve       []train.Epoch
+}
+
+type settingShown struct{ Name, Value string }
+
+// chart is a chart of the page, with the keys that its script reads.
+type chart struct {
+	Title  string   `json:"title"`
+	Unit   string   `json:"unit"`
+	Series []series `json:"series"`
+}
+
+type series struct {
+	Name  string          `json:"name"`
+	Color string          `json:"color"`
+	Dash  []int           `json:"dash"`
+	X     []int           `json:"x"`
+	Y     []metric.Number `json:"y"`
+	of    string          // what of a run it is
+}
+
+// reportContents is what the page's template shows.
+type reportContents struct {
+	Title, Version, Made, Mean string
+	Style, ChartStyle          template.CSS
+	Script, Axis, Chart        template.JS
+	Runs                       []*reportRun
+	Differ                     []string
+	Curves                     []chart
+	Level                      []string       // what charts would say in which no curve changes
+	Memory                     []*memoryChart // in the order of the runs that have one
+}
+
+// colors tell runs apart on light and dark pages; the palette is that of Okabe and Ito, but black and yellow.
+var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
+
+// newReportPage reads the runs. What is missing of one is told to unread.
+func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
+	p := &reportContents{
+		Title: title, Version: cli.Version, Made: now.Format(time.DateTime),
+		Style: template.CSS(ReportStyle), ChartStyle: template.CSS(ChartStyle), //nolint:gosec // embedded
+		Script: template.JS(reportScript),                                //nolint:gosec // embedded
+		Axis:   template.JS(AxisScript), Chart: template.JS(ChartScript), //nolint:gosec // embedded
+	}
+	if title == "" {
+		p.Title = "Training runs"
+	}
+	var listed []*rundir.Listed
+	var tests []float64
+	for k, dir := range dirs {
+		r, err := readReportRun(dir)
+		if err != nil && k == len(dirs)-1 && len(p.Runs) == 0 {
+			return nil, err // no run is left
+		}
+		if err != nil {
+			unread(err)
+			continue
+		}
+		r.Color = colors[len(p.Runs)%len(colors)]
+		p.Runs = append(p.Runs, r)
+		if r.Profile != nil && r.Profile.Chart != nil {
+			p.Memory = append(p.Memory, r.Profile.Chart)
+		}
+		listed = append(listed, r.Listed)
+		if !r.Diverged {
+			tests = append(tests, float64(r.Summary.Test))
+		}
+	}
+	p.nameRuns(dirs)
+	p.Differ = rundir.Differ(listed)
+	if name := p.Runs[0].Summary.Metric; len(p.Runs) > 1 &&
+		!slices.ContainsFunc(p.Differ, func(s string) bool { return s != "seed" && s != "split" }) {
+		mean, deviation := rundir.MeanAndDeviation(tests)
+		of := ui.When(len(tests) < len(p.Runs),
+			fmt.Sprintf(", without %d that diverged", len(p.Runs)-len(tests)))
+		p.Mean = fmt.Sprintf("Test %s of the %d runs%s: %s (mean and sample deviation).", name, len(p.Runs),
+			of, Spread(name, mean, deviation))
+	}
+	p.draw()
+	return p, nil
+}
+
+// nameRuns names the runs by what their paths do not share.
+func (p *reportContents) nameRuns(dirs []string) {
+	shared := filepath.Dir(filepath.Clean(dirs[0]))
+	for _, r := range p.Runs {
+		for {
+			rel, err := filepath.Rel(shared, r.Summary.RunDir)
+			if err == nil && filepath.IsLocal(rel) && rel != "." || shared == filepath.Dir(shared) {
+				break
+			}
+			shared = filepath.Dir(shared)
+		}
+	}
+	for _, r := range p.Runs {
+		r.Name = r.Summary.RunDir
+		if rel, err := filepath.Rel(shared, r.Summary.RunDir); err == nil {
+			r.Name = rel
+		}
+	}
+}
+
+// readReportRun reads a run that has ended.
+func readReportRun(dir string) (*reportRun, error) {
+	run, _, _, err := rundir.Read(dir)
+	if err != nil {
+		return nil, err
+	}
+	run.Summary.RunDir = filepath.Clean(dir) // it may have been moved
+	r := &reportRun{Run: run, Listed: &rundir.Listed{
+		Standing: &rundir.Standing{Dataset: run.Summary.Dataset}, Settings: run.Settings,
+	}}
+	defaults := setting.Defaults()
+	for _, s := range setting.All() {
+		to := &r.Given
+		if r.Settings[s.Name] == s.Text(&defaults) {
+			to = &r.Left
+		}
+		if value := r.Listed.Setting(s.Name); value != "" {
+			*to = append(*to, settingShown{s.Name, value})
+		}
+	}
+	if r.curve, err = rundir.ReadCurve(dir); err != nil {
+		return nil, err
+	}
+	profile, err := rundir.ReadProfile(dir)
+	if err != nil {
+		return nil, err
+	}
+	r.Profile = viewProfile(profile, run.Summary.SentBytes)
+	r.evaluate()
+	return r, nil
+}
+
+// traffic is what all workers sent for a purpose.
+type traffic struct {
+	Name string
+	worker.Traffic
+}
+
+// Traffic is what the workers sent, by purpose.
+func (r *reportRun) Traffic() []traffic {
+	c := &r.Summary.Communication
+	return slices.DeleteFunc([]traffic{
+		{"rows between partitions", c.Halo},
+		{"rows between layouts", c.Layout},
+		{"rows between stages", c.Stage},
+		{"gradients of weights", c.Gradient},
+		{"rows at the ends of scored edges", c.Links},
+		{"losses, norms, counts", c.Statistics},
+	}, func(t traffic) bool { return t.Messages == 0 })
+}
+
+// evaluate measures the classes of the test vertices, where the graph of the run is there.
+func (r *reportRun) evaluate() {
+	const most = 64 // rows of a confusion matrix that a page shows
+	s := &r.Summary
+	if s.Task != task.Vertex || s.Graph.Values > 0 {
+		return
+	}
+	e, err := r.evaluation()
+	if err != nil {
+		r.NotMeasured = "The classes are not measured: " + err.Error()
+		return
+	}
+	r.Classes = e.Classes
+	if len(e.Confusion) == 0 || len(e.Confusion) > most {
+		return
+	}
+	r.Confusion = &heatTable{}
+	for k, row := range e.Confusion {
+		shown := heatRow{Name: e.Classes[k].Name}
+		for _, n := range row {
+			shown.Cells = append(shown.Cells,
+				heatCell{ui.Count(n), float64(n) / float64(max(1, e.Classes[k].Support))})
+		}
+		r.Confusion.Columns, r.Confusion.Rows = append(r.Confusion.Columns, shown.Name),
+			append(r.Confusion.Rows, shown)
+	}
+}
+
+// evaluation compares the run's predictions with the labels of its test vertices.
+func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
+	if r.Settings["validate"] != "" {
+		return e, fmt.Errorf("the test vertices are those of %s", r.Settings["validate"])
+	}
+	g, err := graph.Open(r.Store)
+	if err != nil {
+		return e, err
+	}
+	defer g.Close()
+	o, err := setting.FromTexts(r.Settings)
+	if err == nil {
+		err = o.Divide(g)
+	}
+	if err != nil {
+		return e, err
+	}
+	rows, columns, err := rundir.ReadPredictions(r.Summary.RunDir)
+	if err != nil {
+		return e, err
+	}
+	if columns != g.Labels.Classes || len(rows) != g.Own()*columns || r.Summary.Split >= len(g.Splits) {
+		return e, fmt.Errorf("%s has changed since", r.Store)
+	}
+	err = g.Guard(func() (err error) {
+		e, err = metric.Evaluate(rows, &g.Labels, g.Splits[r.Summary.Split].Test)
+		return err
+	})
+	return e, err
+}
+
+// stroke is how a curve is drawn, and the words for it in its chart's legend.
+type stroke struct {
+	name string
+	dash []int
+}
+
+var solid, dashed, dotted = stroke{}, stroke{" (dashes)", []int{6, 4}}, stroke{" (dots)", []int{2, 3}}
+
+// draw makes the charts.
+func (p *reportContents) draw() {
+	of := func(title, unit string, parts ...func(*reportRun) series) {
+		c := chart{Title: title, Unit: unit}
+		for _, r := range p.Runs {
+			for _, part := range parts {
+				if s := part(r); len(s.X) > 0 {
+					c.Series = append(c.Series, s)
+				}
+			}
+		}
+		if said := c.level(); said != "" {
+			p.Level = append(p.Level, said)
+		} else if len(c.Series) > 0 {
+			p.Curves = append(p.Curves, c)
+		}
+	}
+	line := func(suffix string, drawn stroke, scale float64,
+		value func(*train.Epoch) float64,
+	) func(*reportRun) series {
+		return func(r *reportRun) series { return r.series(suffix, drawn, scale, value) }
+	}
+	// evaluated is a value of the epochs that have an evaluation
+	evaluated := func(value func(*train.Epoch) float64) func(*train.Epoch) float64 {
+		return func(e *train.Epoch) float64 {
+			if !e.Evaluated {
+				return math.NaN()
+			}
+			return value(e)
+		}
+	}
+	of("loss", "", line(" training", solid, 1, func(e *train.Epoch) float64 { return e.Loss }),
+		line(" validation", dashed, 1, evaluated(func(e *train.Epoch) float64 { return e.ValLoss })))
+	for _, name := range p.metrics() {
+		scale, unit := 1., ""
+		if metric.IsFraction(name) {
+			scale, unit = 100, " %"
+		}
+		measured := func(suffix string, drawn stroke,
+			value func(*train.Epoch) float64,
+		) func(*reportRun) series {
+			return func(r *reportRun) (s series) {
+				if r.Summary.Metric == name {
+					s = r.series(suffix, drawn, scale, evaluated(value))
+				}
+				return s
+			}
+		}
+		of(name, unit, measured(" training", dotted, func(e *train.Epoch) float64 { return e.Train }),
+			measured(" validation", dashed, func(e *train.Epoch) float64 { return e.Val }),
+			measured(" test", solid, func(e *train.Epoch) float64 { return e.Test }))
+	}
+	of("learning rate", "", line("", solid, 1, func(e *train.Epoch) float64 { return e.LR }))
+	of("seconds of an epoch", " s", line("", solid, 1, func(e *train.Epoch) float64 { return e.Seconds }))
+	of("tensors of worker 0, at the peak", " MB",
+		line("", solid, 1e-6, func(e *train.Epoch) float64 { return float64(e.PeakBytes) }),
+		line(" after the epoch", dashed, 1e-6,
+			func(e *train.Epoch) float64 { return float64(e.LiveBytes) }))
+}
+
+// metrics are those of the runs, each once.
+func (p *reportContents) metrics() (names []string) {
+	for _, r := range p.Runs {
+		if !slices.Contains(names, r.Summary.Metric) {
+			names = append(names, r.Summary.Metric)
+		}
+	}
+	return names
+}
+
+// level says what the chart would, if none of its curves changes; "" if one does.
+func (c *chart) level() string {
+	var parts, said []string
+	of := map[string][]metric.Number{}
+	for _, s := range c.Series {
+		if len(s.Y) == 1 || slices.Min(s.Y) != slices.Max(s.Y) {
+			return ""
+		}
+		if of[s.of] == nil {
+			parts = append(parts, s.of)
+		}
+		of[s.of] = append(of[s.of], s.Y[0])
+	}
+	for _, part := range parts {
+		least, most := float64(slices.Min(of[part])), float64(slices.Max(of[part]))
+		said = append(said, fmt.Sprintf("%s %.4g%s%s", part, least,
+			ui.When(least < most, fmt.Sprintf(" to %.4g", most)), c.Unit))
+	}
+	return ui.When(said != nil, c.Title+":"+strings.Join(said, ","))
+}
+
+// mostPoints is how many epochs a curve shows.
+const mostPoints = 2000
+
+// series is a curve of a run, of the epochs that have the value: of long ones every so many, and the last.
+func (r *reportRun) series(suffix string, drawn stroke, scale float64,
+	value func(*train.Epoch) float64,
+) series {
+	s := series{
+		Name: r.Name + suffix + drawn.name, Color: r.Color, Dash: drawn.dash,
+		X: []int{}, Y: []metric.Number{}, of: suffix,
+	}
+	for k := range r.curve {
+		e := &r.curve[k]
+		if y := value(e) * scale; !math.IsNaN(y) && !math.IsInf(y, 0) {
+			s.X, s.Y = append(s.X, e.Epoch), append(s.Y, metric.Number(y))
+		}
+	}
+	s.X, s.Y = thinned(s.X), thinned(s.Y)
+	return s
+}
+
+// thinned are about mostPoints of a list at most, evenly, with the first and the last.
+func thinned[T any](all []T) (some []T) {
+	step := max(1, (len(all)+mostPoints-1)/mostPoints)
+	some = all[:0:0]
+	for k := range all {
+		if k%step == 0 || k == len(all)-1 {
+			some = append(some, all[k])
+		}
+	}
+	return some
+}
+
+// onPage are the functions of the page's template.
+var onPage = template.FuncMap{
+	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "megabytes": ui.Megabytes, "count": ui.Count[int64],
+	"duration": ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
+	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
+	"bytesAt":   at(ui.Megabytes),
+	"countAt":   at(ui.Count[int64]),
+	"secondsAt": at(func(s float64) string { return ui.Duration(ui.Seconds(s)) }),
+}
+
+// at writes an entry of a list; a dash where it has none.
+func at[T any](write func(T) string) func(list []T, k int) string {
+	return func(list []T, k int) string {
+		if k < len(list) {
+			return write(list[k])
+		}
+		return "–"
+	}
+}
+
+// write writes the page.
+func (p *reportContents) write(to io.Writer) error {
+	page, err := template.New("report").Funcs(onPage).Parse(reportPage)
+	if err != nil {
+		return err
+	}
+	return page.Execute(to, p)
+}

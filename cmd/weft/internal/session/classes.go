@@ -1,0 +1,126 @@
+// Package session opens what a command works on: a graph with its partitions, a run and its weights.
+package session
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/train/task"
+)
+
+// learnedClasses are those of the labels that a model was trained on.
+type learnedClasses struct {
+	Store string   // of the graph with these labels, which may not be there any more
+	Names []string // those that a run recorded; nil: the graph in store has them, or they have none
+}
+
+// match numbers the classes of a graph's labels, called store, as these, by their names. unknown are classes
+// that were not learned, whose vertices are unlabelled then. It notes where classes are told by numbers.
+func (c learnedClasses) match(notes io.Writer, store string, g *graph.Graph) (unknown []string, err error) {
+	l, names := &g.Labels, c.Names
+	learned, err := graph.Open(c.Store)
+	values := l.Continuous()
+	if err != nil {
+		if l.Names != nil && names == nil {
+			fmt.Fprintf(notes, "weft: warning: the classes of %s are taken for those of the run by "+
+				"their order, as its graph %s is not there to compare their names\n",
+				ui.Printable(store), ui.Printable(c.Store))
+		}
+		if names == nil {
+			return nil, nil
+		}
+	} else {
+		defer learned.Close()
+		values = values || learned.Labels.Continuous()
+		if l.MultiLabel() != learned.Labels.MultiLabel() {
+			return nil, refusal.Errorf("%s: a vertex has one class in this graph or in %s, which the run "+
+				"was trained on, and several labels in the other; give a graph with labels like those",
+				store, c.Store)
+		}
+		if names == nil {
+			names = learned.Labels.Names
+		}
+	}
+	if (l.Names == nil) != (names == nil) && !values {
+		fmt.Fprintf(notes, "weft: note: %s and %s, which was trained on: the classes of one of them alone "+
+			"have names, and so they are compared by their numbers\n", ui.Printable(store),
+			ui.Printable(c.Store))
+	}
+	err = g.Guard(func() error {
+		unknown = g.Renumber(names)
+		return nil
+	})
+	return unknown, err
+}
+
+// Warn is match, and warns of classes that were not learned.
+func (c learnedClasses) Warn(notes io.Writer, store string, g *graph.Graph) error {
+	unknown, err := c.match(notes, store, g)
+	if len(unknown) > 0 {
+		fmt.Fprintf(notes, "weft: warning: %s: %s none of the %s that were learned; such vertices "+
+			"count as unlabelled\n", ui.Printable(store), classNames(unknown),
+			ui.Counted(len(g.Labels.Names), "class", "classes"))
+	}
+	return err
+}
+
+// MatchClasses numbers the classes of a session's labels as the run learned them. Labels of another kind are
+// not compared with, but refused where they are input of the model.
+func (r *Request) MatchClasses(s *Session, notes io.Writer) error {
+	if r.Learned.Store == "" || r.Learned.Store == s.Store || r.Options.Task == task.Link {
+		return nil
+	}
+	return s.matchClasses(func(g *graph.Graph) error {
+		if !g.Labels.There() || g.Labels.Continuous() {
+			return nil
+		}
+		err := r.Learned.Warn(notes, s.Store, g)
+		if refusal.Is(err) && r.Options.LabelInput == 0 {
+			fmt.Fprintf(notes, "weft: warning: the predictions are not compared with labels: %v\n", err)
+			g.Labels, err = graph.Labels{}, nil
+		}
+		return err
+	})
+}
+
+// classNames names classes, the first ones of many, as the subject of a sentence.
+func classNames(names []string) string {
+	const several = 3
+	var quoted []string
+	for _, name := range names[:min(len(names), several)] {
+		quoted = append(quoted, fmt.Sprintf("%.40q", name))
+	}
+	said := strings.Join(quoted, ", ")
+	if more := len(names) - several; more > 0 {
+		said += fmt.Sprintf(" and %s more", ui.Count(more))
+	}
+	if len(names) == 1 {
+		return "class " + said + " is"
+	}
+	return "classes " + said + " are"
+}
+
+// matchClasses has match number the classes of the session's graph, and numbers those of its partitions so.
+func (s *Session) matchClasses(match func(*graph.Graph) error) error {
+	g, err := s.Graph()
+	if err == nil {
+		err = match(g)
+	}
+	if err != nil || s.Job.Parts == nil {
+		return err
+	}
+	names := g.Labels.Names
+	s.changeParts(func(whole *partition.Whole) {
+		whole.Classes, whole.Splits = g.Labels.Classes, graph.SizesOf(g.Splits)
+	}, func(v *partition.Values) {
+		part := graph.Graph{Labels: v.Labels, Splits: v.Splits}
+		part.Renumber(names)
+		v.Labels, v.Splits = part.Labels, part.Splits
+	})
+	return nil
+}

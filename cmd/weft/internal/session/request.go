@@ -1,0 +1,172 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/ui"
+	"weft/gnn"
+	"weft/graph"
+	"weft/graph/columns"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/train"
+	"weft/train/rundir"
+	"weft/train/setting"
+)
+
+// Request is the model and the graph that are asked for predictions, by predict, evaluate and serve.
+type Request struct {
+	Options *setting.Resolved
+	Run     string         // its directory; empty: --init names the weights
+	Learned learnedClasses // the classes of the run; its store is empty where it is not known
+	Weights string
+	Columns columns.ByType   // that the weights were trained on; nil: they do not say
+	Graph   string           // dataset or store
+	Tables  data.TablesGiven // of a graph in the place of the run's
+	// Changed says that the run's own graph has other vertices than it was trained on. The split that was
+	// drawn of these is then not drawn again: training vertices would be among the test vertices.
+	Changed bool
+	// relations that the run was trained on, in their order; nil: one, or they are not known
+	relations []string
+	// Weighted says that the edges that the run trained on have weights.
+	Weighted bool
+}
+
+// Source is the graph, with the flags of its tables, which are read like those that the weights were trained
+// on.
+func (r *Request) Source() data.Source {
+	s := r.Tables.Of(r.Graph)
+	if r.Columns != nil && s.Given("vertices-from") && !s.Given(data.ColumnsOfFlag) {
+		s.Like = cmp.Or(r.Run, r.Weights)
+	}
+	return s
+}
+
+// RequestOf is what a run asks for by itself, and its settings: predictions of its own graph, or of the one
+// that args name after the run.
+func RequestOf(args []string) (asked Request, o setting.Options, run rundir.Run, err error) {
+	if run, o, asked.Weights, err = rundir.Read(args[0]); err != nil {
+		return asked, o, run, err
+	}
+	asked.Run, asked.Graph = args[0], run.Store
+	asked.Learned = learnedClasses{run.Store, run.ClassNames}
+	asked.relations, asked.Weighted = run.Summary.Graph.Relations, run.Summary.Graph.Weighted
+	if len(args) == 2 {
+		asked.Graph = args[1]
+	}
+	if o.Split.Rule != "" { // it divides the run's own graph, as it was
+		own := len(args) == 1 || cli.SameFile(args[1], run.Store)
+		if n, err := graph.VerticesIn(run.Store); own && err == nil && n != run.Summary.Graph.Vertices {
+			asked.Changed = true // if it cannot be read, who opens it says why
+		}
+		if !own || asked.Changed {
+			o.Split.Rule = ""
+		}
+	}
+	return asked, o, run, nil
+}
+
+// HasGraph refuses the run's own graph, unless args name another, if the run names none that is there.
+func (r *Request) HasGraph(command string, args []string) error {
+	record := filepath.Join(args[0], "run.json")
+	give := "weft " + command + " " + refusal.ShellWord(args[0]) + " STORE"
+	switch _, err := os.Stat(r.Graph); {
+	case len(args) == 2:
+	case r.Graph == "":
+		return refusal.Errorf("%s names no store, as the graph was made in memory; give one: %s", record, give)
+	case err != nil:
+		return refusal.Errorf("%s names %s, which is not there; give the store: %s", record, r.Graph, give)
+	}
+	return nil
+}
+
+// ReadWeights reads the weights, and which columns they were trained on.
+func (r *Request) ReadWeights() (weights nn.State, err error) {
+	if weights, err = nn.ReadState(r.Weights); err == nil {
+		r.Columns, err = rundir.ColumnsOf(r.Weights)
+		return weights, err
+	}
+	if r.Run != "" {
+		err = fmt.Errorf("%w; put the weights of the run there, or train again: weft train STORE --config %s",
+			err, refusal.ShellWord(filepath.Join(r.Run, "run.yaml")))
+	}
+	return nil, err
+}
+
+// MatchRelations refuses a store of other relations than those that R-GCN was trained on, or of another
+// order: its weights know them by their numbers alone.
+func (r *Request) MatchRelations(store string) error {
+	if r.Options.Model != "rgcn" || r.relations == nil {
+		return nil
+	}
+	names, err := graph.RelationsIn(store)
+	if err == nil && !slices.Equal(names, r.relations) {
+		err = refusal.Errorf("%s: its relations are %s, and the weights of %s are for %s, in this order; import its "+
+			"edges under these names and in this order", r.Graph, strings.Join(names, ", "), r.Run,
+			strings.Join(r.relations, ", "))
+	}
+	return err
+}
+
+// Fits has the job bring the features of its graph into the form that the weights expect. It refuses weights
+// that another program named otherwise, and weights for other features.
+func (r *Request) Fits(job *train.Job, weights nn.State, notes io.Writer) error {
+	err := data.TrainedOn(job, r.Columns, cmp.Or(r.Run, r.Weights), r.Graph, notes)
+	if err != nil {
+		return err
+	}
+	whole := job.Counts()
+	features := whole.FeatureColumns
+	names := slices.Sorted(maps.Keys(weights))
+	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
+		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; "+
+			"rename them as PyTorch Geometric's models do",
+			r.Weights, names[0])
+	}
+	if features == 0 {
+		features = r.Options.NodeEmbedding // learned
+	}
+	n, outputs := r.Options.Widths(weights)
+	if more := r.Options.InputColumns(features, outputs) - features; n > 0 && n != features+more {
+		return refusal.Errorf("%s has %s, the weights of %s are for %s; %s",
+			r.Graph, ui.Counted(features, "feature", "features"), r.Weights, ui.Count(n-more),
+			r.sameFeatures(n-more))
+	}
+	return nil
+}
+
+// sameFeatures is the way out for a graph with another number of features than the weights have.
+func (r *Request) sameFeatures(number int) string {
+	these := ui.Counted(number, "feature", "features")
+	switch {
+	case r.Learned.Store == "":
+		return "give a store with the " + these + " that they were trained on, in the same order"
+	case cli.SameFile(r.Learned.Store, r.Graph):
+		return "the store has changed since " + r.Run + " was trained on it: give one with the " + these +
+			" of then, in the same order, or train again"
+	}
+	return "give a store with the " + these + " of " + r.Learned.Store + ", which " + r.Run +
+		" was trained on, in the same order"
+}
+
+// AdmitsAddition refuses settings with which nothing can be added.
+func (r *Request) AdmitsAddition() error {
+	switch o := r.Options; {
+	case o.Workers > 1:
+		return refusal.Errorf("--add-vertices and --add-edges: one worker answers, and the mesh has %d; "+
+			"give --parallel graph=1", o.Workers)
+	case gnn.OverAll(o.Norm) && o.Uses("norm"):
+		return refusal.Errorf("--add-vertices and --add-edges: --norm %s takes its mean over all "+
+			"vertices, so that each addition changes every prediction; import the whole again and predict all", o.Norm)
+	}
+	return nil
+}

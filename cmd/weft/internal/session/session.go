@@ -1,0 +1,343 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/ui"
+	"weft/comm/mpi"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train"
+	"weft/train/setting"
+)
+
+// Session is a job with the graph that a command has opened for it.
+type Session struct {
+	cli.Ranks
+	Job       *train.Job
+	Of        data.Source
+	Store     string
+	Validated *Session     // on another graph; nil: on the same
+	whole     *graph.Graph // opened beside the partitions; nil: it is not
+}
+
+// Open opens the graph for the mesh of the options: the whole graph for one partition, else its partitions.
+// It makes partitions that are not stored. Before that admit may refuse the store, and check the graph. Both
+// may be nil.
+func Open(
+	parent context.Context, r cli.Ranks, of data.Source, o *setting.Resolved, show io.Writer,
+	admit func(store string) error,
+	check func(*graph.Graph) error,
+) (s *Session, err error) {
+	job := &train.Job{Dataset: of.Name, Options: o.Options, Comm: r.Comm}
+	s = &Session{Ranks: r, Job: job, Of: of}
+	if r.Comm.Size() > 1 {
+		job.LocalWorkers = mpi.LocalRanks()
+		n, err := r.Neighbours()
+		if err != nil {
+			return nil, err
+		}
+		job.CoreSharers, job.Machines = n.Sharers[r.Rank()], n.Machines
+	}
+	grid := o.Mesh
+	err = r.OnFirst(func() error {
+		s.Store, err = data.Resolve(parent, of, show)
+		if err == nil && admit != nil {
+			err = admit(s.Store)
+		}
+		if err != nil || grid.Partitions == 1 {
+			return err
+		}
+		return preparePartition(parent, s, grid.Partitions, show, check)
+	})
+	if err != nil || job.Graph != nil {
+		return s, err
+	}
+	if !r.First() {
+		s.Store, err = data.Resolve(parent, of, io.Discard)
+	}
+	const same = "all machines need the same store, on a shared file system or copied"
+	if grid.Partitions == 1 {
+		if err == nil {
+			job.Graph, err = openDivided(s.Store, &o.Options)
+		}
+		if err := r.Together(err); err != nil || r.Comm.Size() == 1 {
+			return s, err
+		}
+		sum, err := job.Graph.Checksum()
+		if err := r.Together(err); err != nil {
+			return nil, err
+		}
+		return s, r.Agree(sum, func(rank int, _, _ string) error {
+			return refusal.Errorf("%s: rank %d opens another graph than rank 0: %s", s.Store, rank, same)
+		})
+	}
+	var d partition.Description
+	if err == nil {
+		d, err = storedPartitions(s.Store, grid.Partitions, &o.Options)
+	}
+	if err := r.Together(err); err != nil {
+		return nil, err
+	}
+	job.Parts = &train.Parts{
+		Whole: d.Whole, ID: d.ID, Balance: d.Balance,
+		Open: func(p int) (*partition.Share, error) { return partition.Open(s.Store, d, p) },
+	}
+	if o.Split.Rule != "" {
+		if err := r.Together(s.divideParts()); err != nil {
+			return nil, err
+		}
+	}
+	return s, r.Agree(d.ID, func(rank int, _, _ string) error {
+		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: %s with its partitions",
+			s.Store, rank, same)
+	})
+}
+
+// DivideOnce makes the partitions that no store keeps, once for the plan and the run.
+func DivideOnce(ctx context.Context, r *setting.Resolved, jobs ...*train.Job) (err error) {
+	for _, j := range jobs {
+		if j != nil && j.Graph != nil && r.Mesh.Partitions > 1 {
+			if j.Parts, err = j.MakeParts(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Close closes the graphs of the session. What reads partitions closes them itself.
+func (s *Session) Close() {
+	for _, g := range []*graph.Graph{s.Job.Graph, s.whole} {
+		if g != nil {
+			_ = g.Close()
+		}
+	}
+	if s.Validated != nil {
+		s.Validated.Close()
+	}
+}
+
+// Graph is the whole graph, which is opened where the job has partitions.
+func (s *Session) Graph() (g *graph.Graph, err error) {
+	if s.Job.Graph != nil {
+		return s.Job.Graph, nil
+	}
+	if s.whole == nil {
+		s.whole, err = openDivided(s.Store, &s.Job.Options)
+	}
+	return s.whole, err
+}
+
+// openDivided opens a store, with the split that the options draw.
+func openDivided(store string, o *setting.Options) (g *graph.Graph, err error) {
+	if g, err = graph.Open(store); err != nil {
+		return nil, err
+	}
+	if err := o.Divide(g); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// divideParts gives stored partitions the split of the whole graph, which the options draw.
+func (s *Session) divideParts() error {
+	g, err := s.Graph()
+	if err != nil {
+		return data.About(s.Of, err)
+	}
+	drawn, sizes := graph.Graph{Splits: g.Splits}, graph.SizesOf(g.Splits)
+	s.changeParts(func(whole *partition.Whole) { whole.Splits = sizes }, func(v *partition.Values) {
+		v.Splits = drawn.Bare(v.IDs).Splits
+	})
+	return nil
+}
+
+// changeParts changes what is known of the whole graph, and the values of each partition once it is open.
+func (s *Session) changeParts(whole func(*partition.Whole), values func(*partition.Values)) {
+	parts := *s.Job.Parts
+	open := parts.Open
+	whole(&parts.Whole)
+	parts.Open = func(p int) (*partition.Share, error) {
+		share, err := open(p)
+		if err != nil {
+			return nil, err
+		}
+		whole(&share.Whole)
+		return share, share.Guard(func() error {
+			values(&share.Values)
+			return nil
+		})
+	}
+	s.Job.Parts = &parts
+}
+
+// Counts are the counts of the whole graph.
+func (s *Session) Counts() partition.Whole { return s.Job.Counts() }
+
+// UntilSignal is the context of work that keeps nothing where a signal ends it; lost says what.
+func (s *Session) UntilSignal(
+	cmd *cobra.Command, lost string, lastWords func(),
+) (ctx context.Context, stop func()) {
+	return cli.UntilSignal(cmd.Context(), func(signal os.Signal) {
+		s.SayWaiting(cmd.Context(), signal, lost)
+		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", signal)
+	}, lastWords)
+}
+
+// Failed is the error of work on the graph, or interrupted where a signal has ended it.
+func (s *Session) Failed(err, interrupted error) error {
+	if err = Advised(err); errors.Is(err, context.Canceled) {
+		return s.Part(interrupted)
+	}
+	return data.About(s.Of, err)
+}
+
+// OpenValidation gives the job the graph that its model is validated on, if the options name one. Classes are
+// numbered as in the graph of the session, and others are refused.
+func (s *Session) OpenValidation(ctx context.Context, o *setting.Resolved, show io.Writer) error {
+	if o.Validate == "" {
+		return nil
+	}
+	other, err := Open(ctx, s.Ranks, data.Source{Name: o.Validate}, o, show, nil, nil)
+	if refusal.Is(err) {
+		err = fmt.Errorf("--validate %w", err) // which begins with the graph
+	}
+	if err != nil {
+		return err
+	}
+	s.Job.Validate, s.Validated = other.Job, other
+	return s.Together(other.matchClasses(func(g *graph.Graph) error {
+		if !g.Labels.There() {
+			return refusal.Errorf("--validate %s: it has no labels to compare predictions with", o.Validate)
+		}
+		unknown, err := learnedClasses{Store: s.Store}.match(show, o.Validate, g)
+		if len(unknown) > 0 {
+			return refusal.Errorf("--validate %s: %s none of the %s of the graph to train on; leave their "+
+				"vertices unlabelled", o.Validate, classNames(unknown),
+				ui.Counted(len(g.Labels.Names), "class", "classes"))
+		}
+		return err
+	}))
+}
+
+// storedPartitions are the partitions that rank 0 has found or made.
+func storedPartitions(store string, k int, o *setting.Options) (partition.Description, error) {
+	d, found, err := data.FindPartitions(store, k, PartitionMethod(o))
+	if err == nil && !found {
+		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all "+
+			"machines need the same store, on a shared file system or copied with its partitions", store, k)
+	}
+	return d, err
+}
+
+// preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
+// single process makes them in memory: the job then has the graph.
+func preparePartition(parent context.Context, s *Session, k int, show io.Writer,
+	check func(*graph.Graph) error,
+) error {
+	store, job := s.Store, s.Job
+	o := &job.Options
+	d, found, err := data.FindPartitions(store, k, PartitionMethod(o))
+	if found && o.Balance != setting.Defaults().Balance && o.Balance != d.Balance {
+		return refusal.Errorf("--balance %s: %s is stored, and it balances %s; store another with weft "+
+			"partition %s -k %d --method %s --balance %s, or leave it out",
+			o.Balance, d.Name, d.Balance, store, k, d.Method, o.Balance)
+	}
+	if found || err != nil {
+		return err
+	}
+	if o.Partition == partition.File {
+		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft "+
+			"partition %s -k %d --method file --file PART", k, store, k)
+	}
+	if o.Partition == partition.DGL {
+		return refuseDGL(store)
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return err
+	}
+	divided := *g // what is stored are partitions of the graph as it is
+	err = o.Divide(&divided)
+	if err == nil && check != nil {
+		err = check(&divided)
+	}
+	if err != nil {
+		return errors.Join(data.About(s.Of, err), g.Close())
+	}
+	asked, name := o.Assignment(g, k), ui.Printable(job.Dataset)
+	instead := ""
+	if PartitionMethod(o) == "" {
+		instead = data.InsteadOfMetis(g, "--partition")
+	}
+	readOnly := partition.CheckWritable(store)
+	if readOnly != nil && job.Comm.Size() == 1 {
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s%s\n", name, k, asked.Method, instead)
+		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory "+
+			"and not kept\n", name)
+		job.Graph = &divided
+		return nil
+	}
+	defer g.Close()
+	if readOnly != nil {
+		return readOnly
+	}
+	if err := partition.CheckPlace(store, partition.Name(asked.Method, k)); err != nil {
+		return err
+	}
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once%s\n", name, k, asked.Method, instead)
+	ctx, stop := cli.UntilSignal(parent, func(os.Signal) {}, nil)
+	defer stop()
+	shown := ui.NewStages(show)
+	asked.Progress = shown.Show
+	a, err := partition.Assign(ctx, &divided, asked)
+	if err == nil {
+		_, err = partition.Write(store, g, a, shown.Show)
+	}
+	shown.Erase()
+	return cmp.Or(cli.Heard(ctx, stop), err)
+}
+
+// refuseDGL says which of DGL's partitions a store has, if those asked for are missing.
+func refuseDGL(store string) error {
+	all, err := partition.List(store)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		if d.Method == partition.DGL {
+			return refusal.Errorf("--partition dgl: DGL divided %s into %d partitions; give graph=%d, or "+
+				"another --partition", store, d.K, d.K)
+		}
+	}
+	return refusal.Errorf("--partition dgl: %s has no partition of DGL's; weft import dgl stores it with "+
+		"a graph that DGL divided", store)
+}
+
+// PartitionMethod is the method of the partitions to take, "" for any.
+func PartitionMethod(o *setting.Options) string {
+	if o.Partition == setting.Defaults().Partition {
+		return ""
+	}
+	return o.Partition
+}
+
+// Advised adds to an error of memory that was refused how to find out what is needed.
+func Advised(err error) error {
+	if errors.As(err, &tensor.OutOfMemory{}) {
+		return fmt.Errorf("%w; see what the run needs with --explain", err)
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+// Package training trains: the commands train and sweep.
+package training
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/data"
+	"weft/cmd/weft/internal/planning"
+	"weft/cmd/weft/internal/ui"
+	"weft/comm/mpi"
+	"weft/internal/cores"
+	"weft/train/planner"
+	"weft/train/setting"
+)
+
+// settle are the settings of a run. With --parallel auto they have a mesh of as many workers as the one that
+// choose finds may have. A run that continues has its mesh.
+func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
+	o, err := t.settings.Merge()
+	if err != nil || o.Parallel != setting.Auto {
+		r, err = t.settings.Resolve()
+		return r, false, err
+	}
+	if base := t.settings.Base; base != nil {
+		r, err = t.on(base.Parallel)
+		return r, false, err
+	}
+	workers := cores.Count()
+	if mpi.Launched() {
+		workers = mpi.Ranks()
+	}
+	r, err = t.settings.OnAnyMesh(fmt.Sprintf("graph=%d", workers))
+	return r, true, err
+}
+
+// on are the settings on a mesh. Those of other axes have their defaults, unless they were given.
+func (t *trainCommand) on(parallel string) (*setting.Resolved, error) {
+	o, err := t.settings.Merge()
+	if err != nil {
+		return nil, err
+	}
+	o.Parallel = parallel
+	given := t.settings.GivenNames()
+	o.ResetOtherAxes(func(name string) bool { return slices.Contains(given, name) })
+	return o.Resolve(given...)
+}
+
+// choose takes the fastest exact mesh that meets the memory limit, as the first rank predicts it, and says
+// so. All ranks call it together.
+func (t *trainCommand) choose(cmd *cobra.Command, r cli.Ranks, dataset string,
+	settings *setting.Resolved,
+) (*setting.Resolved, error) {
+	m, err := r.Machine(settings.Workers, nil)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := cli.Decided(r, func() (string, error) {
+		return t.fastest(cmd, r, dataset, m, settings.Workers)
+	})
+	if err != nil {
+		return nil, err
+	}
+	settings, err = t.on(chosen)
+	return settings, r.Together(err)
+}
+
+// fastest is the mesh to take. One process may also take one worker, with all threads.
+func (t *trainCommand) fastest(cmd *cobra.Command, r cli.Ranks, dataset string, m planner.Machine,
+	workers int,
+) (string, error) {
+	o, err := t.settings.Merge()
+	if err != nil {
+		return "", err
+	}
+	show := cmd.ErrOrStderr()
+	g, store, err := data.OpenDataset(cmd.Context(), t.source(dataset), show, nil)
+	if err != nil {
+		return "", err
+	}
+	defer g.Close()
+	if err := o.Divide(g); err != nil {
+		return "", data.About(t.source(dataset), err)
+	}
+	p, counts := planning.GraphPlanner(o, t.settings.GivenNames(), g, dataset, store, show), []int{workers}
+	if r.Comm.Size() == 1 && workers > 1 {
+		counts = []int{1, workers}
+	}
+	p.ExactOnly, p.Exactly = true, planning.Exactly
+	var (
+		best    *planner.Mesh
+		refused []planner.Refused
+	)
+	for _, n := range counts {
+		p.Machine = m
+		p.Machine.Sharers = min(m.Sharers, n)
+		meshes, not, err := p.Meshes(cmd.Context(), n)
+		p.Shown.Erase()
+		if err != nil {
+			return "", data.About(t.source(dataset), err)
+		}
+		refused = append(refused, not...)
+		for _, mesh := range meshes { // the fastest of those planned on the graph is the fastest of all
+			if !mesh.ByCounts && (best == nil || mesh.Times.Epoch < best.Times.Epoch) {
+				best = &mesh
+			}
+		}
+	}
+	if best == nil {
+		return "", planning.NoMesh(workers, refused)
+	}
+	sayChosen(show, best)
+	return best.Parallel, nil
+}
+
+func sayChosen(show io.Writer, m *planner.Mesh) {
+	fmt.Fprintf(show, "--parallel auto: %s, the fastest exact mesh: %s an epoch are predicted, limited by "+
+		"%s, with %s for tensors on a worker; weft plan compares all\n",
+		m.Parallel, ui.Duration(ui.Seconds(m.Times.Epoch)), m.Times.LimitedBy(),
+		ui.Megabytes(m.PeakTensorBytes()))
+	for _, line := range planning.Approximations([]planner.Mesh{*m}) {
+		fmt.Fprintln(show, line)
+	}
+}
