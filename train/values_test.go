@@ -73,26 +73,27 @@ func TestColumnWithoutTrainingValue(t *testing.T) {
 	}
 }
 
-// TestLossesOfOtherLabels: losses and metrics of values are refused for classes, and those of classes for
-// values.
+// TestLossesOfOtherLabels: losses and metrics of values are refused for classes, those of classes for values,
+// and those of one class per vertex for several labels.
 func TestLossesOfOtherLabels(t *testing.T) {
-	g := tangled(t)
+	g := tangle(t, 300, 100)
+	values, several := withValues(g), *g
+	several.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Own())}
 	for _, c := range []struct {
-		g      *graph.Graph
-		change string
+		g            *graph.Graph
+		change, want string
 	}{
-		{g, "loss mse"},
-		{g, "metric r2"},
-		{withValues(g), "loss cross-entropy"},
-		{withValues(g), "metric accuracy"},
-		{withValues(g), "label-smoothing .1"},
+		{g, "loss mse", ""},
+		{g, "metric r2", ""},
+		{values, "loss cross-entropy", ""},
+		{values, "metric accuracy", ""},
+		{values, "label-smoothing .1", ""},
+		{&several, "label-smoothing .1", "--label-smoothing 0.1: it is for one class per vertex"},
+		{&several, "loss focal", ""},
+		{&several, "class-weights balanced", ""},
 	} {
-		o := Defaults()
-		o = given(o, c.change)
-		r, err := o.Resolve()
-		require.NoError(t, err)
-		assert.Refused(t, r.CheckGraph(c.g), "", "loss %s, metric %s, smoothing %v", o.Loss, o.Metric,
-			o.LabelSmoothing)
+		_, err := (&Job{Graph: c.g, Options: given(Defaults(), c.change)}).Plan(t.Context())
+		assert.Refused(t, err, c.want, c.change)
 	}
 }
 

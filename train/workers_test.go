@@ -79,7 +79,7 @@ func mustRun(t *testing.T, j *Job) *Result {
 }
 
 // TestClassWeights: balanced weights are n/(C·n_c) of the training vertices: a file with these has the same
-// bits. They and the focal loss are refused for several labels. Label smoothing takes no memory.
+// bits. Label smoothing takes no memory.
 func TestClassWeights(t *testing.T) {
 	g, o := tangled(t), Defaults()
 	o.Model, o.LR, o.Epochs, o.Threads = "gcn", .001, 3, 1
@@ -101,13 +101,6 @@ func TestClassWeights(t *testing.T) {
 	o.ClassWeights = file
 	assert.Equal(t, smoothed.Losses, mustRun(t, &Job{Graph: g, Options: o}).Losses,
 		"balanced weights from a file have other losses")
-	several := *g
-	several.Labels = graph.Labels{Classes: 1, Multi: make([]float32, g.Own())}
-	for _, change := range []string{"loss focal", "class-weights balanced"} {
-		o := given(Defaults(), change)
-		_, err := (&Job{Graph: &several, Options: o}).Run(t.Context())
-		assert.Refused(t, err, "", "loss %s and weights %s of several labels", o.Loss, o.ClassWeights)
-	}
 }
 
 // TestValidationOfWeightZero: the class of all validation vertices is none of the training vertices', and
@@ -469,13 +462,4 @@ func TestWeightsFirst(t *testing.T) {
 			assert.Equal(t, c.want, steps, "%s fail", c.failing)
 		}
 	}
-}
-
-// TestSmoothingOfSeveralLabels: label smoothing is for one class per vertex.
-func TestSmoothingOfSeveralLabels(t *testing.T) {
-	g := *tangled(t)
-	g.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Vertices())}
-	o := given(Defaults(), "label-smoothing .1")
-	_, err := (&Job{Graph: &g, Options: o}).Plan(t.Context())
-	assert.RefusedFor(t, err, "--label-smoothing 0.1: it is for one class per vertex", "")
 }

@@ -449,8 +449,8 @@ func eachModel(t *testing.T, test func(t *testing.T, number int, spec gnn.Spec))
 }
 
 // TestPipelineStages, 3: "for fixed K, order, seed, P — weights after n epochs are bit-identical for S=2,4,8:
-// stage cuts move data, not math." And 14: "results identical with recomputation on/off incl. dropout>0". Each
-// model is on one of the meshes, in turn.
+// stage cuts move data, not math." And 14: "results identical with recomputation on/off incl. dropout>0".
+// Each model is on one of the meshes, in turn.
 func TestPipelineStages(t *testing.T) {
 	meshes := [][]mesh.Mesh{
 		{Grid(2, 1, 1), Grid(3, 1, 1), Grid(4, 1, 1)},
@@ -499,8 +499,8 @@ func TestPipelineInfers(t *testing.T) {
 		for without := range 2 {
 			want := infer(mesh.One, 1, without)
 			m := Grid(3, 2, 1+without)
-			alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)), of(want),
-				tolerance)
+			alike(t, fmt.Sprintf("%s, all but %d blocks", Name(m), without), of(infer(m, 4, without)),
+				of(want), tolerance)
 		}
 	})
 }

@@ -49,8 +49,8 @@ type Case struct {
 // directed, with isolated vertices, self loops and duplicate edges. No number of workers divides the widths.
 //
 // The plain form of a model runs on two meshes, in turn. Each variant runs on one of them, in turn, every
-// second one also with recomputation. The suites share the models of a variant: each has it for one model at least, and
-// each model in one suite at least.
+// second one also with recomputation. The suites share the models of a variant: each has it for one model at
+// least, and each model in one suite at least.
 func Engines(t *testing.T, suite int, cases ...Case) {
 	models := cases[0].Models
 	if models == nil {
