@@ -104,7 +104,7 @@ func (g *golden) graph() *graph.Graph {
 		}
 		x := g.tensors["x"]
 		made := paralleltest.GraphOf(g.t, x.Shape[0], e)
-		made.Features = graph.Features{Columns: x.Shape[1], Dense: x.Float32}
+		made.Types[0].Features = graph.Features{Columns: x.Shape[1], Dense: x.Float32}
 		return made
 	}
 	return g.typedGraph()

@@ -102,13 +102,15 @@ func TestDecoupledRelations(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const papers, authors, columns = 6, 4, 3
 	c := &relationalCase{count: [2]int{papers, authors}, layers: 3}
-	g := &graph.Graph{Type: "paper", Count: papers}
-	g.Others = []graph.VertexType{{Type: "author", Count: authors}}
-	g.Features.Columns = columns
+	g := &graph.Graph{Types: []graph.VertexType{
+		{Type: "paper", Count: papers},
+		{Type: "author", Count: authors},
+	}}
+	g.Types[0].Features.Columns = columns
 	for range papers * columns {
-		g.Features.Dense = append(g.Features.Dense, float32(r.NormFloat64()))
+		g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(r.NormFloat64()))
 	}
-	c.features = reference.From32(papers, columns, g.Features.Dense)
+	c.features = reference.From32(papers, columns, g.Types[0].Features.Dense)
 	names := []string{"paper", "author"}
 	for k, ends := range relationalEnds {
 		var e graph.Edges
@@ -142,7 +144,7 @@ func TestDecoupledRelations(t *testing.T) {
 		}
 		require.NoError(t, params.Load(w))
 		tape := autograd.NewTrainingTape(team, autograd.Random{})
-		x := given(tape, matrix(team, papers, g.Features.Dense), p.Rows(), "fixed")
+		x := given(tape, matrix(team, papers, g.Types[0].Features.Dense), p.Rows(), "fixed")
 		none := tape.Constant(team.Memory.New(tensor.Features, authors, 0), p.Types()[1])
 		out := m.Forward(gnn.StateOf(x, none)).Output()
 		weight := func(v, j int) float64 {

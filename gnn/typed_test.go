@@ -33,15 +33,12 @@ func (g *golden) typedGraph() *graph.Graph {
 		}
 		types = append(types, v)
 	}
-	made := &graph.Graph{
-		Type: types[0].Type, Count: types[0].Count,
-		Features: types[0].Features, Others: types[1:],
-	}
+	made := &graph.Graph{Types: types}
 	for key := range strings.SplitSeq(g.meta["relations"], ",") {
 		ends := strings.Split(key, "__")
 		of := func(name string) int {
 			return types[slices.IndexFunc(types,
-				func(t graph.VertexType) bool { return t.Type == name })].Count
+				func(t graph.VertexType) bool { return t.Name() == name })].Count
 		}
 		r, err := graph.NewBipartite(of(ends[0]), of(ends[2]), g.edges("edge_index."+key))
 		require.NoError(g.t, err)
@@ -307,8 +304,11 @@ func TestTypedReach(t *testing.T) {
 func papers(t *testing.T, relations ...string) *graph.Graph {
 	t.Helper()
 	g := &graph.Graph{
-		Type: "paper", Count: 3,
-		Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}},
+		Types: []graph.VertexType{{
+			Type:     "paper",
+			Count:    3,
+			Features: graph.Features{Columns: 4, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}},
+		}},
 	}
 	for _, name := range relations {
 		r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
@@ -359,7 +359,7 @@ func TestInputDropout(t *testing.T) {
 			}
 			m, _ := built(t, team, p, s, 2)
 			tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
-			x := given(tape, matrix(team, g.Count, g.Features.Dense), p.Rows(), "fixed")
+			x := given(tape, matrix(team, g.Types[0].Count, g.Types[0].Features.Dense), p.Rows(), "fixed")
 			logits := m.Forward(gnn.StateOf(x)).Output().Value().Floats()
 			if nothing := !slices.ContainsFunc(logits,
 				func(z float32) bool { return z != 0 }); nothing != c.nothing {

@@ -54,7 +54,7 @@ const (
 
 func (g *Graph) check(d depth) error {
 	var whole []int
-	for _, t := range g.Types() {
+	for _, t := range g.Types {
 		whole = append(whole, t.Count)
 	}
 	return g.checkWithin(whole, d)
@@ -72,20 +72,20 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 	if err := checkMetric(g.Metric); err != nil {
 		return err
 	}
-	types := g.Types()
+	types := g.Types
 	if g.Typed() {
 		if err := describe(g).check(whole); err != nil {
 			return flaw{descriptionFile, err.Error()}
 		}
 	} else {
 		_, name, _ := g.Relations[0].Ends()
-		if err := cmp.Or(checkName("type", types[0].Type), checkName("relation", name)); err != nil {
+		if err := cmp.Or(checkName("type", types[0].Name()), checkName("relation", name)); err != nil {
 			return flaw{descriptionFile, err.Error()}
 		}
 	}
 	for i := range types {
 		if err := types[i].check(d); err != nil {
-			return inFolder(g.layout().vertices(types[i].Type), err)
+			return inFolder(g.layout().vertices(types[i].Name()), err)
 		}
 	}
 	for i := range g.Relations {
@@ -114,15 +114,15 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 	if err == nil { // splits look at the labels
 		err = checkSplits(g.Splits, types[0].Count, &g.Labels)
 	}
-	return inFolder(g.layout().vertices(types[0].Type), err)
+	return inFolder(g.layout().vertices(types[0].Name()), err)
 }
 
 // Joins returns the numbers of the vertex types that a relation joins.
 func (g *Graph) Joins(r *Relation) (source, target int, err error) {
-	types := g.Types()
+	types := g.Types
 	from, name, to := r.Ends()
 	at := func(name string) int {
-		return slices.IndexFunc(types, func(t VertexType) bool { return t.Type == name })
+		return slices.IndexFunc(types, func(t VertexType) bool { return t.Name() == name })
 	}
 	source, target = at(from), at(to)
 	if source < 0 || target < 0 {

@@ -30,7 +30,7 @@ func (g *Graph) Checksum() (sum string, err error) {
 				}
 			}
 		}
-		for _, t := range g.Types() {
+		for _, t := range g.Types {
 			f := &t.Features
 			arrays = append(arrays, npy.Bytes(f.Dense), npy.Bytes(f.Indptr),
 				npy.Bytes(f.Indices), npy.Bytes(f.Data))

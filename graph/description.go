@@ -363,7 +363,7 @@ func (g *Graph) CheckStored(dir string) error {
 // describe returns the description that a graph is stored under.
 func describe(g *Graph) *description {
 	d := &description{Format: formatVersion, Provenance: g.Provenance, Metric: g.Metric}
-	for _, t := range g.Types() {
+	for _, t := range g.Types {
 		d.Vertices = append(d.Vertices, describeVertices(t))
 	}
 	v := &d.Vertices[0]
@@ -395,7 +395,7 @@ func describeLabels(l *Labels) *labelsDescription {
 // describeVertices describes what every vertex type may have.
 func describeVertices(t VertexType) vertexDescription {
 	v := vertexDescription{
-		Type: t.Type, Count: t.Count, Names: t.Names != nil, Table: t.Table,
+		Type: t.Name(), Count: t.Count, Names: t.Names != nil, Table: t.Table,
 		Arrays: describeArrays(t.Arrays),
 	}
 	if f := &t.Features; f.Sparse() {

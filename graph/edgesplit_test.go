@@ -13,7 +13,7 @@ import (
 // divided is a graph of two types whose relation from a to b has a split.
 func divided(t *testing.T, s *EdgeSplit) *Graph {
 	t.Helper()
-	g := &Graph{Type: "b", Count: 3, Others: []VertexType{{Type: "a", Count: 5}}}
+	g := &Graph{Types: []VertexType{{Type: "b", Count: 3}, {Type: "a", Count: 5}}}
 	r, err := NewBipartite(5, 3, Edges{Source: []int32{4, 0}, Target: []int32{2, 1}})
 	require.NoError(t, err)
 	r.Source, r.Name, r.Target, r.EdgeSplit = "a", "x", "b", s
@@ -124,7 +124,7 @@ func TestEdgeSplitRelabelled(t *testing.T) {
 		Edges: [3][]int32{{0, 1}, {2, 1}, {}}, Negatives: SharedNegatives,
 		Negative: [3][]int32{1: {1, 2}, 2: {}},
 	}
-	g := &Graph{Relations: []Relation{r}}
+	g := Of(r)
 	some, err := g.Induced([]bool{true, true, true, false})
 	require.NoError(t, err)
 	want := &EdgeSplit{

@@ -19,12 +19,12 @@ func TestArraysAreStored(t *testing.T) {
 	years := Array{Name: "node_year", Columns: 1, Ints: []int64{2001, 2002, 2003, 2004}}
 	places := Array{Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, 4, 5, nan, 7, 8}}
 	one := dense()
-	one.Arrays = []Array{years, places}
+	one.Types[0].Arrays = []Array{years, places}
 	several := dense()
-	several.Type, several.Count = "paper", 4
 	r := &several.Relations[0]
 	r.Source, r.Name, r.Target = "paper", "cites", "paper"
-	several.Others = []VertexType{{Type: "author", Count: 4, Arrays: []Array{years}}}
+	several.Types = []VertexType{several.Types[0], {Type: "author", Count: 4, Arrays: []Array{years}}}
+	several.Types[0].Type = "paper"
 	for name, g := range map[string]*Graph{"one type": one, "several": several} {
 		store := filepath.Join(t.TempDir(), "store")
 		require.NoError(t, g.Write(store), name)
@@ -50,24 +50,31 @@ func TestArraysAreStored(t *testing.T) {
 		"no columns":          {Name: "node_year"},
 	} {
 		g := dense()
-		g.Arrays = []Array{a}
+		g.Types[0].Arrays = []Array{a}
 		assert.Refused(t, g.Check(), "", name)
 	}
-	one.Arrays = []Array{years, years}
+	one.Types[0].Arrays = []Array{years, years}
 	assert.ErrorContains(t, one.Check(), `two arrays are called "node_year"`)
 }
 
 // A stream of arrays writes the bytes of Write, and takes no more and no fewer rows than there are vertices.
 func TestArraysInAStream(t *testing.T) {
-	g := &Graph{Count: 3, Relations: []Relation{{Indptr: make([]int64, 4)}}, Arrays: []Array{
-		{Name: "node_year", Columns: 1, Ints: []int64{-1, 2, 1 << 24}},
-		{Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, nan, 5, .5}},
-	}}
+	g := &Graph{
+		Types: []VertexType{{
+			Count: 3,
+			Arrays: []Array{
+				{Name: "node_year", Columns: 1, Ints: []int64{-1, 2, 1 << 24}},
+				{Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, nan, 5, .5}},
+			},
+		}},
+		Relations: []Relation{{Indptr: make([]int64, 4)}},
+	}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
 	require.NoError(t, g.Write(written))
 	begin := func(store string) *Writer {
-		w, err := Create(store, &Graph{Count: 3, Relations: []Relation{{Indptr: []int64{0}}}})
+		announced := &Graph{Types: []VertexType{{Count: 3}}, Relations: []Relation{{Indptr: []int64{0}}}}
+		w, err := Create(store, announced)
 		if err == nil {
 			err = w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: make([]int64, 4)}}))
 		}
@@ -80,7 +87,7 @@ func TestArraysInAStream(t *testing.T) {
 		rows  []float32
 	}{
 		{ArrayShape{"node_year", Int64, 1}, []float32{-1, 2, 1 << 24}},
-		{ArrayShape{"node_place", Float32, 2}, g.Arrays[1].Floats},
+		{ArrayShape{"node_place", Float32, 2}, g.Types[0].Arrays[1].Floats},
 	} {
 		require.NoError(t, w.Array(0, c.shape, each([][]float32{c.rows[:2], c.rows[2:]})))
 	}

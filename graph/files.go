@@ -27,8 +27,8 @@ func (s *Folder) graph(g *Graph) {
 // types writes the names, labels and splits of vertex types, and has write write the other files of each.
 func (s *Folder) types(g *Graph, write func(i int, t VertexType)) {
 	d := describe(g)
-	for i, t := range g.Types() {
-		s.within(g.layout().vertices(t.Type), func() {
+	for i, t := range g.Types {
+		s.within(g.layout().vertices(t.Name()), func() {
 			write(i, t)
 			if i == 0 {
 				s.write(g.Labels.stored(d.Vertices[0].Labels, t.Count))

@@ -5,6 +5,7 @@ package graph
 
 import (
 	"cmp"
+	"slices"
 
 	"weft/graph/columns"
 )
@@ -12,36 +13,22 @@ import (
 // Graph is one graph in memory or mapped from a store: vertices of one type or several, and relations between
 // them. An edge u→v is kept with its destination: v aggregates u.
 //
-// The type whose labels are learned comes first, and in most graphs is the only one: its data are fields of
-// Graph. A vertex has an id within its type, and one in the whole graph, in which the types follow each
-// other: those of the first type are the same in both.
+// The type whose labels are learned comes first, and in most graphs is the only one. A vertex has an id
+// within its type, and one in the whole graph, in which the types follow each other: those of the first type
+// are the same in both.
 type Graph struct {
-	Type string // name of the first type; empty: VertexName
-	// Count is how many vertices the first type has; it may be left 0 where a relation leads into the type,
-	// which has a row for each.
-	Count     int
-	Features  Features
-	Labels    Labels
-	Splits    []Split      // none, one, or several stored splits
-	Others    []VertexType // further types
+	Types     []VertexType // at least one
+	Labels    Labels       // of the first type
+	Splits    []Split      // none, one, or several stored splits of the first type
 	Relations []Relation   // at least one
-	// GraphOf is the graph that each vertex belongs to, 0 to Graphs − 1, where several are stored as one
-	// (PyG's batch). nil: there is one graph, and Graphs is 0. No edge joins two graphs. One may have no
-	// vertex of a type.
-	GraphOf []int32
-	Graphs  int
+	// Graphs is how many graphs are stored as one (PyG's batch), by VertexType.GraphOf; 0: there is one
+	// graph. No edge joins two graphs. One may have no vertex of a type.
+	Graphs int
 	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",
 	// "macro-f1"; empty means accuracy, or micro-f1 where the labels are multi-label.
 	Metric string
 	// Provenance says where the graph came from, in one line: the command and its source.
 	Provenance string
-	// Names are the vertices' names where the source has them (nil otherwise), of the first type. They are
-	// stored beside the arrays.
-	Names []string
-	// Table says how the features of the first type were made of a table; nil: of none.
-	Table *columns.Table
-	// Arrays are those of the first type that no model reads.
-	Arrays []Array
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
 	// line each, in the order of the changes. They are not stored.
 	Notes []string
@@ -55,13 +42,13 @@ type Graph struct {
 
 // VertexType is the vertices of one type.
 type VertexType struct {
-	Type     string
-	Count    int // how many there are
+	Type     string // empty: that of a graph that has one
+	Count    int    // how many there are
 	Features Features
-	Names    []string // nil: they have none
-	Table    *columns.Table
-	Arrays   []Array // that no model reads
-	GraphOf  []int32 // of another type than the first: as Graph.GraphOf
+	Names    []string       // of the vertices, stored beside the arrays; nil: the source has none
+	Table    *columns.Table // that the features were made of; nil: of none
+	Arrays   []Array        // that no model reads
+	GraphOf  []int32        // the graph that each vertex belongs to, 0 to Graphs − 1; nil: there is one graph
 }
 
 // VertexName and RelationName are what the type and the relation are called of a graph that has one of each
@@ -123,37 +110,24 @@ type Split struct {
 // Parts returns the lists of a split: of training, validation and test vertices.
 func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
 
-// Types returns the vertex types, the first one among them, with their names and counts.
-func (g *Graph) Types() []VertexType {
-	first := VertexType{
-		cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Table,
-		g.Arrays, g.GraphOf,
-	}
-	for i := range g.Relations {
-		if r := &g.Relations[i]; first.Count == 0 && r.target() == first.Type {
-			first.Count = max(r.rows(), 0)
-		}
-	}
-	return append([]VertexType{first}, g.Others...)
+// Of returns a graph of one vertex type, which has a vertex for each row of the relation.
+func Of(r Relation) *Graph {
+	return &Graph{Types: []VertexType{{Count: r.rows()}}, Relations: []Relation{r}}
 }
 
-// SetTypes sets the vertex types, of which the first has the labels.
-func (g *Graph) SetTypes(types []VertexType) {
-	first := &types[0]
-	g.Type, g.Count, g.Features, g.Names, g.Table, g.Arrays, g.GraphOf = first.Type, first.Count,
-		first.Features, first.Names, first.Table, first.Arrays, first.GraphOf
-	g.Others = types[1:]
-	if len(types) == 1 {
-		g.Others = nil
-	}
-}
+// Name returns the name of the type: that of a graph that has one where it has none.
+func (t *VertexType) Name() string { return cmp.Or(t.Type, VertexName) }
 
-// Own returns the number of vertices of the first type.
-func (g *Graph) Own() int { return g.Types()[0].Count }
+// Copy returns the graph with lists of types and relations of its own. It shares the arrays.
+func (g *Graph) Copy() *Graph {
+	copied := *g
+	copied.Types, copied.Relations = slices.Clone(g.Types), slices.Clone(g.Relations)
+	return &copied
+}
 
 // Vertices returns the number of vertices of all types, V.
 func (g *Graph) Vertices() (n int) {
-	for _, t := range g.Types() {
+	for _, t := range g.Types {
 		n += t.Count
 	}
 	return n
@@ -162,7 +136,7 @@ func (g *Graph) Vertices() (n int) {
 // FirstIDs returns the ids in the whole graph of each type's first vertex, and V.
 func (g *Graph) FirstIDs() []int {
 	first := []int{0}
-	for i, t := range g.Types() {
+	for i, t := range g.Types {
 		first = append(first, first[i]+t.Count)
 	}
 	return first
@@ -177,7 +151,7 @@ func (g *Graph) Edges() (n int64) {
 }
 
 // Typed reports whether the graph has several vertex types or several relations.
-func (g *Graph) Typed() bool { return len(g.Others) > 0 || len(g.Relations) > 1 }
+func (g *Graph) Typed() bool { return len(g.Types) > 1 || len(g.Relations) > 1 }
 
 // Ends returns the names of the types that the relation joins, and its own: those of a graph that has one of
 // each where it has none.

@@ -26,11 +26,8 @@ func Hold(p *Part) *Held {
 
 // Features is as that of a Writer.
 func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) error {
-	f := &h.Graph.Features
-	vertices := h.Graph.Types()[t].Count
-	if t > 0 {
-		f = &h.Graph.Others[t-1].Features
-	}
+	of := &h.Graph.Types[t]
+	f, vertices := &of.Features, of.Count
 	f.Columns = columns
 	if stored < 0 {
 		f.Dense = make([]float32, 0, vertices*columns)
@@ -47,7 +44,7 @@ func (h *Held) Features(t, columns, stored int, batches Batches[*Features]) erro
 // Classes is as that of a Writer.
 func (h *Held) Classes(batches Batches[[]int64]) error {
 	l := &h.Graph.Labels
-	l.Class = make([]int64, 0, h.Graph.Own())
+	l.Class = make([]int64, 0, h.Graph.Types[0].Count)
 	return batches(func(class []int64) error {
 		l.Class = append(l.Class, class...)
 		return nil

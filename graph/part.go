@@ -68,7 +68,7 @@ func OpenPart(dir string) (*Part, error) {
 // readOut maps the out-edges of the relations.
 func (p *Part) readOut(m *mappings, dir string, l layout, relations []relationDescription) error {
 	p.Out = make([]Relation, len(relations))
-	types := p.Graph.Types()
+	types := p.Graph.Types
 	for i := range relations {
 		r := &p.Graph.Relations[i]
 		s, _, err := p.Graph.Joins(r)
@@ -103,7 +103,7 @@ func (p *Part) readIDs(m *mappings, dir string, rows int) error {
 // check reports the first inconsistency of a part: of its graph, its out-edges and its ids.
 func (p *Part) check(d depth) error {
 	g := p.Graph
-	types := g.Types()
+	types := g.Types
 	if err := g.checkWithin(p.Whole, d); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (p *Part) check(d depth) error {
 		}
 	}
 	for i, ids := range p.IDs {
-		at := filepath.Join(g.layout().vertices(types[i].Type), idsFile)
+		at := filepath.Join(g.layout().vertices(types[i].Name()), idsFile)
 		if len(ids) != types[i].Count {
 			return flawf(at, "%d ids for %d vertices", len(ids), types[i].Count)
 		}
@@ -139,7 +139,7 @@ func (p *Part) ends(r int, files relationFiles) (rows, far int, err error) {
 	if files == outEdges {
 		source, target = target, source
 	}
-	return p.Graph.Types()[target].Count, source, nil
+	return p.Graph.Types[target].Count, source, nil
 }
 
 // ids writes the ids of a type's vertices.

@@ -18,7 +18,7 @@ import (
 // part makes a Part of a larger graph from dense() or sparse(). Its edges have sources that are not its own
 // vertices.
 func part(g *Graph) *Part {
-	g.Names = nil
+	g.Types[0].Names = nil
 	n := g.Vertices()
 	sources := make([]int32, len(g.Relations[0].Sources))
 	for v := range n {
@@ -44,7 +44,7 @@ func part(g *Graph) *Part {
 // addPart writes a part into a directory of that name.
 func addPart(f *Folder, name string, p *Part) error {
 	g := *p.Graph
-	g.Count, g.Features, g.Others, g.Relations = p.Graph.Vertices(), Features{}, nil, nil
+	g.Types, g.Relations = []VertexType{{Count: p.Graph.Vertices()}}, nil
 	for i := range p.Graph.Relations {
 		r := &p.Graph.Relations[i]
 		g.Relations = append(g.Relations, Relation{
@@ -55,7 +55,7 @@ func addPart(f *Folder, name string, p *Part) error {
 	if err != nil {
 		return err
 	}
-	if x := &p.Graph.Features; x.Columns > 0 {
+	if x := &p.Graph.Types[0].Features; x.Columns > 0 {
 		stored := -1
 		if x.Sparse() {
 			stored = len(x.Data)
@@ -130,7 +130,7 @@ func TestPartRoundTrip(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
 	parts := map[string]*Part{
 		"0": part(dense()), "1": part(sparse()),
-		"2": part(&Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}}),
+		"2": part(Of(Relation{Indptr: []int64{0, 0}})),
 	}
 	folder(t, dir, parts)
 	for name, want := range parts {
@@ -197,18 +197,17 @@ func TestFolderKeepsItsError(t *testing.T) {
 	}
 }
 
-func TestBare(t *testing.T) {
-	g := dense()
-	got := g.Bare([]int32{1, 3})
-	want := &Graph{
-		Count: 2, Labels: Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names},
-		Splits: []Split{{Val: []int64{0}, Test: []int64{1}}}, Metric: g.Metric, Provenance: g.Provenance,
-	}
-	assert.Equal(t, "", same(want, got))
+func TestLabelsAndSplitsOf(t *testing.T) {
+	g, ids := dense(), []int32{1, 3}
+	assert.Equal(t, Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names}, g.Labels.Of(ids))
+	assert.Equal(t, []Split{{Train: []int64{}, Val: []int64{0}, Test: []int64{1}}}, SplitsOf(g.Splits, ids))
 }
 
 func TestFilesAndCheckStored(t *testing.T) {
-	for _, g := range []*Graph{dense(), sparse(), {Relations: []Relation{{Indptr: []int64{0, 0}}}}} {
+	for _, g := range []*Graph{
+		dense(), sparse(),
+		{Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}}},
+	} {
 		dir := stored(t, g)
 		files, err := Files(dir)
 		require.NoError(t, err)

@@ -20,8 +20,11 @@ func large(t *testing.T) (dir, features string) {
 	t.Helper()
 	const vertices, columns = 3000, 100
 	g := &Graph{
+		Types: []VertexType{{
+			Count:    vertices,
+			Features: Features{Columns: columns, Dense: make([]float32, vertices*columns)},
+		}},
 		Relations: []Relation{{Indptr: make([]int64, vertices+1)}},
-		Features:  Features{Columns: columns, Dense: make([]float32, vertices*columns)},
 	}
 	for v := range vertices {
 		g.Relations[0].Sources = append(g.Relations[0].Sources, int32(v))
@@ -110,21 +113,24 @@ func TestSums(t *testing.T) {
 func TestFlippedBits(t *testing.T) {
 	const vertices = 30_000
 	g := &Graph{
+		Types: []VertexType{{
+			Count: vertices,
+			Features: Features{
+				Columns: 3, Indptr: make([]int64, vertices+1), Indices: make([]int32, 2*vertices),
+				Data: make([]float32, 2*vertices),
+			},
+		}},
 		Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: make([]int32, 5*vertices)}},
-		Features: Features{
-			Columns: 3, Indptr: make([]int64, vertices+1), Indices: make([]int32, 2*vertices),
-			Data: make([]float32, 2*vertices),
-		},
-		Labels: Labels{Classes: 3, Class: make([]int64, vertices)},
-		Splits: []Split{{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}}},
+		Labels:    Labels{Classes: 3, Class: make([]int64, vertices)},
+		Splits:    []Split{{Train: []int64{3, 4, 5}, Val: []int64{6}, Test: []int64{7, 8}}},
 	}
 	p := &Part{
 		Graph: g, Whole: []int{2 * vertices}, Out: []Relation{g.Relations[0]},
 		IDs: [][]int32{make([]int32, vertices)},
 	}
 	for v := range vertices {
-		g.Relations[0].Indptr[v+1], g.Features.Indptr[v+1] = int64(5*v+5), int64(2*v+2)
-		g.Features.Indices[2*v+1], p.IDs[0][v] = 2, int32(2*v)
+		g.Relations[0].Indptr[v+1], g.Types[0].Features.Indptr[v+1] = int64(5*v+5), int64(2*v+2)
+		g.Types[0].Features.Indices[2*v+1], p.IDs[0][v] = 2, int32(2*v)
 	}
 	for k := range g.Relations[0].Sources {
 		g.Relations[0].Sources[k] = int32(k % 5)
@@ -195,9 +201,7 @@ func TestAscend(t *testing.T) {
 func TestSymmetryIsRecorded(t *testing.T) {
 	const vertices = 200_000
 	// 0 → the last
-	g := &Graph{
-		Relations: []Relation{{Indptr: make([]int64, vertices+1), Sources: []int32{0}, Symmetric: true}},
-	}
+	g := Of(Relation{Indptr: make([]int64, vertices+1), Sources: []int32{0}, Symmetric: true})
 	g.Relations[0].Indptr[vertices] = 1
 	dir := stored(t, g)
 	known := func(want bool) {
@@ -257,15 +261,18 @@ func TestChecksum(t *testing.T) {
 		writes := must(NewBipartite(2, 3, Edges{Source: []int32{0, 1}, Target: []int32{0, 2}}))
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
 		return &Graph{
-			Type: "paper", Count: 3, GraphOf: []int32{0, 0, 0}, Graphs: 1,
-			Relations: []Relation{cites, writes}, Features: Features{Columns: 1, Dense: []float32{1, 2, 3}},
-			Labels: Labels{Classes: 2, Class: []int64{0, 1, 1}},
-			Splits: []Split{{Train: []int64{0, 1}, Test: []int64{2}}},
-			Others: []VertexType{
-				{Type: "author", Count: 2, Features: Features{
-					Columns: 3, Indptr: []int64{0, 1, 2}, Indices: []int32{2, 0}, Data: []float32{7, 8},
-				}},
-			},
+			Types: []VertexType{{
+				Type:     "paper",
+				Count:    3,
+				GraphOf:  []int32{0, 0, 0},
+				Features: Features{Columns: 1, Dense: []float32{1, 2, 3}},
+			}, {Type: "author", Count: 2, Features: Features{
+				Columns: 3, Indptr: []int64{0, 1, 2}, Indices: []int32{2, 0}, Data: []float32{7, 8},
+			}}},
+			Graphs:    1,
+			Relations: []Relation{cites, writes},
+			Labels:    Labels{Classes: 2, Class: []int64{0, 1, 1}},
+			Splits:    []Split{{Train: []int64{0, 1}, Test: []int64{2}}},
 		}
 	}
 	want := must(made().Checksum())
@@ -291,10 +298,10 @@ func TestChecksum(t *testing.T) {
 		"a negative validation edge": {func(g *Graph) { g.Relations[0].EdgeSplit.Negative[1][0] = 1 }, true},
 		"a negative test edge":       {func(g *Graph) { g.Relations[0].EdgeSplit.Negative[2][1] = 0 }, true},
 		"no split of edges":          {func(g *Graph) { g.Relations[0].EdgeSplit = nil }, true},
-		"a feature":                  {func(g *Graph) { g.Features.Dense[2] = 0 }, true},
-		"a sparse feature":           {func(g *Graph) { g.Others[0].Features.Data[0] = 9 }, true},
-		"a sparse feature's column":  {func(g *Graph) { g.Others[0].Features.Indices[1] = 1 }, true},
-		"a sparse feature's row":     {func(g *Graph) { g.Others[0].Features.Indptr[1] = 2 }, true},
+		"a feature":                  {func(g *Graph) { g.Types[0].Features.Dense[2] = 0 }, true},
+		"a sparse feature":           {func(g *Graph) { g.Types[1].Features.Data[0] = 9 }, true},
+		"a sparse feature's column":  {func(g *Graph) { g.Types[1].Features.Indices[1] = 1 }, true},
+		"a sparse feature's row":     {func(g *Graph) { g.Types[1].Features.Indptr[1] = 2 }, true},
 		"a class":                    {func(g *Graph) { g.Labels.Class[0] = 1 }, true},
 		"a label of several":         {func(g *Graph) { g.Labels.Multi = []float32{1} }, true},
 		"a value":                    {func(g *Graph) { g.Labels.Values = []float32{1} }, true},
@@ -302,10 +309,10 @@ func TestChecksum(t *testing.T) {
 			g.Splits[0] = Split{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}
 		}, true},
 		"another split":         {func(g *Graph) { g.Splits = append(g.Splits, Split{}) }, true},
-		"the graph of a vertex": {func(g *Graph) { g.GraphOf[2] = 1 }, true},
-		"no graphs":             {func(g *Graph) { g.GraphOf = nil }, true},
+		"the graph of a vertex": {func(g *Graph) { g.Types[0].GraphOf[2] = 1 }, true},
+		"no graphs":             {func(g *Graph) { g.Types[0].GraphOf = nil }, true},
 		"names of vertices and classes": {func(g *Graph) {
-			g.Names, g.Labels.Names = []string{"a", "b", "c"}, []string{"x", "y"}
+			g.Types[0].Names, g.Labels.Names = []string{"a", "b", "c"}, []string{"x", "y"}
 		}, false},
 		"notes": {func(g *Graph) { g.Notes, g.Provenance = []string{"note"}, "elsewhere" }, false},
 	} {
@@ -317,7 +324,7 @@ func TestChecksum(t *testing.T) {
 	}
 	// Sums of graphs without edge features stay, as checkpoints have them
 	plain := three()
-	plain.GraphOf = nil
+	plain.Types[0].GraphOf = nil
 	assert.Equal(t, "38 49308d89 14 af457e6f 0 af457e6f 0 af457e6f 0 af457e6f 0 "+
 		"af457e6f 0 af457e6f 30 ce6ae2ef 0 ce6ae2ef 0 ce6ae2ef ", must(plain.Checksum()))
 }

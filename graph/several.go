@@ -16,10 +16,10 @@ const graphIDsFile = "graph_ids.npy" // int32, V: the graph of each vertex
 
 // checkGraphs checks the graph of each vertex. No edge may join two graphs.
 func (g *Graph) checkGraphs(d depth) error {
-	if err := g.checkGraphIDs(); err != nil || d != everything || g.GraphOf == nil {
+	if err := g.checkGraphIDs(); err != nil || d != everything || g.Types[0].GraphOf == nil {
 		return err
 	}
-	types := g.Types()
+	types := g.Types
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		s, t, err := g.Joins(r)
@@ -28,7 +28,7 @@ func (g *Graph) checkGraphs(d depth) error {
 		}
 		from, to := types[s].GraphOf, types[t].GraphOf
 		if err := r.checkGraphs(from, to, 0); err != nil {
-			return inFolder(g.layout().vertices(types[t].Type), err)
+			return inFolder(g.layout().vertices(types[t].Name()), err)
 		}
 	}
 	return nil
@@ -47,9 +47,9 @@ func (r *Relation) checkGraphs(from, to []int32, first int) error {
 
 // checkGraphIDs checks the numbers of the vertices' graphs.
 func (g *Graph) checkGraphIDs() error {
-	several := g.GraphOf != nil || g.Graphs != 0
-	for _, t := range g.Types() {
-		at := g.layout().vertices(t.Type)
+	several := g.Types[0].GraphOf != nil || g.Graphs != 0
+	for _, t := range g.Types {
+		at := g.layout().vertices(t.Name())
 		switch {
 		case !several && t.GraphOf == nil:
 			continue
@@ -110,13 +110,14 @@ func NumberGraphs(ids []int64) (graphOf []int32, graphs int, err error) {
 
 // ofVertices gives g the graphs of the vertices ids of from, numbered anew where some have no vertex left.
 func (g *Graph) ofVertices(from *Graph, ids []int32) {
-	if from.GraphOf == nil {
+	was := from.Types[0].GraphOf
+	if was == nil {
 		return
 	}
 	left := make([]bool, from.Graphs)
 	number := make([]int32, from.Graphs)
 	for _, v := range ids {
-		left[from.GraphOf[v]] = true
+		left[was[v]] = true
 	}
 	g.Graphs = 0
 	for k := range left {
@@ -125,10 +126,11 @@ func (g *Graph) ofVertices(from *Graph, ids []int32) {
 			g.Graphs++
 		}
 	}
-	g.GraphOf = make([]int32, len(ids))
+	now := make([]int32, len(ids))
 	for i, v := range ids {
-		g.GraphOf[i] = number[from.GraphOf[v]]
+		now[i] = number[was[v]]
 	}
+	g.Types[0].GraphOf = now
 }
 
 // Merge makes one block-diagonal graph of several, as dgl.batch and PyG's Batch do: the vertices of each
@@ -150,12 +152,12 @@ func Merge(graphs []*Graph) (*Graph, error) {
 			return nil, refusal.Errorf("graph %d of %d: %w", k, len(graphs), err)
 		}
 		vertices = vertices + g.Vertices()
-		bytes = bytes + g.bytes() + labels.rowBytes(g.Own())
+		bytes = bytes + g.bytes() + labels.rowBytes(g.Types[0].Count)
 	}
 	if err := checkVertexCount(vertices); err != nil {
 		return nil, err
 	}
-	types := make([]merged, len(first.Types()))
+	types := make([]merged, len(first.Types))
 	for i := range types {
 		m := &types[i]
 		m.count(graphs, i)
@@ -167,7 +169,7 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		return nil, err
 	}
 	g := &Graph{
-		Type: first.Type, Metric: first.Metric, Graphs: len(graphs), Relations: slices.Clone(first.Relations),
+		Metric: first.Metric, Graphs: len(graphs), Relations: slices.Clone(first.Relations),
 		Labels: Labels{Columns: labels.Columns, Names: labels.Names},
 		Splits: make([]Split, len(first.Splits)),
 	}
@@ -200,17 +202,15 @@ func Merge(graphs []*Graph) (*Graph, error) {
 				}
 			}
 		}
-		g.Labels.Append(&one.Labels, labels, one.Own())
-		for i, t := range one.Types() {
+		g.Labels.Append(&one.Labels, labels, one.Types[0].Count)
+		for i, t := range one.Types {
 			types[i].add(&t, k)
 			before[i] += int32(t.Count)
 		}
 		g.Notes, g.Warnings = union(g.Notes, one.Notes), union(g.Warnings, one.Warnings)
 	}
-	g.Count, g.Features, g.Names, g.GraphOf = types[0].Count, types[0].Features,
-		types[0].Names, types[0].GraphOf
-	for _, m := range types[1:] {
-		g.Others = append(g.Others, m.VertexType)
+	for _, m := range types {
+		g.Types = append(g.Types, m.VertexType)
 	}
 	return g, nil
 }
@@ -225,7 +225,7 @@ type merged struct {
 func (m *merged) count(graphs []*Graph, i int) {
 	m.named = true
 	for k, g := range graphs {
-		t := g.Types()[i]
+		t := g.Types[i]
 		if k == 0 {
 			m.Type, m.Features.Columns = t.Type, t.Features.Columns
 		}
@@ -249,30 +249,30 @@ func (m *merged) add(t *VertexType, k int) {
 
 // mergeable refuses a graph that Merge cannot put beside the first one, or beside labels of another.
 func (g *Graph) mergeable(first *Graph, labels *Labels) error {
-	types := g.Types()
-	like := first.Types()
+	types := g.Types
+	like := first.Types
 	l := &g.Labels
 	switch {
 	case len(g.Relations) == 0 || len(types) != len(like) || len(g.Relations) != len(first.Relations):
 		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: "+
 			"give graphs of the same types", len(types), len(g.Relations), len(like), len(first.Relations))
-	case g.GraphOf != nil:
+	case g.Types[0].GraphOf != nil:
 		return refusal.Errorf("it is several graphs itself; give the graphs apart")
-	case g.Own() == 0:
-		return refusal.Errorf("it has no vertex%s; leave it out", ofType(g, types[0].Type))
+	case g.Types[0].Count == 0:
+		return refusal.Errorf("it has no vertex%s; leave it out", ofType(g, types[0].Name()))
 	}
 	for i := range types {
 		t, one := &types[i], &like[i]
 		switch {
-		case t.Type != one.Type:
+		case t.Name() != one.Name():
 			return refusal.Errorf("its vertex type %d is %q, and that of the first graph %q: give graphs "+
-				"of the same types", i, t.Type, one.Type)
+				"of the same types", i, t.Name(), one.Name())
 		case len(t.Arrays) > 0:
 			return refusal.Errorf("it has arrays that no model reads, which are those of one graph; leave " +
 				"them out")
 		case t.Features.Columns != one.Features.Columns:
 			return refusal.Errorf("it has %d features%s, and the first graph has %d: give all graphs the "+
-				"same features", t.Features.Columns, ofType(g, t.Type), one.Features.Columns)
+				"same features", t.Features.Columns, ofType(g, t.Name()), one.Features.Columns)
 		}
 	}
 	for i := range g.Relations {
@@ -304,7 +304,7 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 
 // ofType names the type of vertices, if the graph has several.
 func ofType(g *Graph, name string) string {
-	if len(g.Others) == 0 {
+	if len(g.Types) == 1 {
 		return ""
 	}
 	return fmt.Sprintf(" of type %q", name)

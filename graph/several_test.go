@@ -18,7 +18,7 @@ func TestMerge(t *testing.T) {
 	a, b, c := dense(), dense(), dense()
 	b.Labels = Labels{Classes: 3, Class: []int64{2, 0, -1, 1}}
 	a.Labels.Names, c.Labels, c.Splits = nil, Labels{}, []Split{{}}
-	b.Features = Features{
+	b.Types[0].Features = Features{
 		Columns: 3, Indptr: []int64{0, 1, 1, 3, 3}, Indices: []int32{2, 0, 1}, Data: []float32{7, 8, 9},
 	}
 	b.Notes, c.Notes = []string{"one", "two"}, []string{"two"}
@@ -37,22 +37,29 @@ func TestMerge(t *testing.T) {
 			append(e.EdgeFeatures, one.EdgeFeatures...)
 	}
 	want := &Graph{
-		Type: VertexName, Count: 12, Metric: "macro-f1", Relations: []Relation{e},
-		GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}, Graphs: 3,
-		Features: Features{
-			Columns: 3,
-			Dense: slices.Concat(a.Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0},
-				a.Features.Dense),
-		},
+		Types: []VertexType{{
+			Type:    VertexName,
+			Count:   12,
+			GraphOf: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2},
+			Features: Features{
+				Columns: 3,
+				Dense: slices.Concat(a.Types[0].Features.Dense, []float32{0, 0, 7, 0, 0, 0, 8, 9, 0, 0, 0, 0},
+					a.Types[0].Features.Dense),
+			},
+			Names: slices.Concat(a.Types[0].Names, a.Types[0].Names, a.Types[0].Names),
+		}},
+		Metric: "macro-f1", Relations: []Relation{e},
+		Graphs: 3,
 		Labels: Labels{Classes: 3, Class: []int64{0, 1, -1, 1, 2, 0, -1, 1, -1, -1, -1, -1}},
 		Splits: []Split{{Train: []int64{0, 4}, Val: []int64{1, 5}, Test: []int64{3, 7}}},
-		Names:  slices.Concat(a.Names, a.Names, a.Names), Notes: []string{"one", "two"},
+		Notes:  []string{"one", "two"},
 	}
-	g.Type = VertexName
+	g.Types[0].Type = VertexName
 	assert.Equal(t, "", same(want, g), "merged")
 	sparseTwice, err := Merge([]*Graph{sparse(), sparse()})
 	require.NoError(t, err)
-	if f := &sparseTwice.Features; !f.Sparse() || !slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) ||
+	if f := &sparseTwice.Types[0].Features; !f.Sparse() ||
+		!slices.Equal(f.Indptr, []int64{0, 2, 2, 3, 5, 5, 6}) ||
 		sparseTwice.Labels.Classes != 2 || len(sparseTwice.Labels.Multi) != 12 {
 		t.Errorf("features %+v, labels %+v", f, sparseTwice.Labels)
 	}
@@ -67,26 +74,24 @@ func TestMergeTyped(t *testing.T) {
 		writes.Source, writes.Name, writes.Target = "author", "writes", "paper"
 		cites.Source, cites.Name, cites.Target = "paper", "cites", "paper"
 		return &Graph{
-			Type: "paper", Count: papers, Labels: Labels{Classes: 2, Class: make([]int64, papers)},
+			Types: []VertexType{{Type: "paper", Count: papers}, {
+				Type: "author", Count: authors,
+				Features: Features{Columns: 1, Dense: make([]float32, authors)},
+			}},
+			Labels:    Labels{Classes: 2, Class: make([]int64, papers)},
 			Relations: []Relation{writes, cites},
-			Others: []VertexType{
-				{
-					Type: "author", Count: authors,
-					Features: Features{Columns: 1, Dense: make([]float32, authors)},
-				},
-			},
 		}
 	}
 	a, b, c := one(2, 1, Edges{Source: []int32{0}, Target: []int32{1}}), one(3, 0, Edges{}),
 		one(2, 2, Edges{Source: []int32{1, 0}, Target: []int32{0, 0}})
-	c.Others[0].Features.Dense = []float32{7, 8}
+	c.Types[1].Features.Dense = []float32{7, 8}
 	g := must(Merge([]*Graph{a, b, c}))
 	require.NoError(t, g.Check())
-	writes, cites, authors := g.Relations[0].Edges(), g.Relations[1].Edges(), g.Others[0]
-	if !slices.Equal(g.GraphOf, []int32{0, 0, 1, 1, 1, 2, 2}) ||
+	writes, cites, authors := g.Relations[0].Edges(), g.Relations[1].Edges(), g.Types[1]
+	if !slices.Equal(g.Types[0].GraphOf, []int32{0, 0, 1, 1, 1, 2, 2}) ||
 		!slices.Equal(authors.GraphOf, []int32{0, 2, 2}) || authors.Count != 3 || g.Graphs != 3 ||
 		!slices.Equal(authors.Features.Dense, []float32{0, 7, 8}) {
-		t.Errorf("papers of %v, authors %+v", g.GraphOf, authors)
+		t.Errorf("papers of %v, authors %+v", g.Types[0].GraphOf, authors)
 	}
 	if !slices.Equal(writes.Source, []int32{0, 1, 2}) || !slices.Equal(writes.Target, []int32{1, 5, 5}) ||
 		!slices.Equal(cites.Source, []int32{0, 2, 5}) || !slices.Equal(cites.Target, []int32{1, 3, 6}) {
@@ -101,7 +106,7 @@ func TestMergeTyped(t *testing.T) {
 	}
 	for want, change := range map[string]func(g *Graph){
 		`its vertex type 1 is "poet", and that of the first graph "author"`: func(g *Graph) {
-			g.Others[0].Type = "poet"
+			g.Types[1].Type = "poet"
 		},
 		`its relation 0 is (author, reads, paper), and that of the first graph (author, writes, paper)`: func(g *Graph) {
 			g.Relations[0].Name = "reads"
@@ -114,14 +119,14 @@ func TestMergeTyped(t *testing.T) {
 			g.Relations[1].Target = "author"
 		},
 		`it has 0 features of type "author", and the first graph has 1`: func(g *Graph) {
-			g.Others[0].Features = Features{}
+			g.Types[1].Features = Features{}
 		},
 		"it has 2 vertex types and 1 relations, and the first graph has 2 and 2: give graphs of " +
 			"the same types": func(g *Graph) {
 			g.Relations = g.Relations[:1]
 		},
 		`it has arrays that no model reads`: func(g *Graph) {
-			g.Others[0].Arrays = make([]Array, 1)
+			g.Types[1].Arrays = make([]Array, 1)
 		},
 	} {
 		other := one(2, 1, Edges{})
@@ -134,7 +139,7 @@ func TestMergeTyped(t *testing.T) {
 func TestMergeRefuses(t *testing.T) {
 	for want, change := range map[string]func(g *Graph){
 		"it has 2 features, and the first graph has 3": func(g *Graph) {
-			g.Features = Features{Columns: 2, Dense: make([]float32, 8)}
+			g.Types[0].Features = Features{Columns: 2, Dense: make([]float32, 8)}
 		},
 		"its edges have 1 features (weights: true), and those of the first graph have 2 (weights: true)": func(g *Graph) {
 			r := &g.Relations[0]
@@ -152,13 +157,13 @@ func TestMergeRefuses(t *testing.T) {
 		},
 		"it has 0 splits, and the first graph has 1": func(g *Graph) { g.Splits = nil },
 		"it is several graphs itself": func(g *Graph) {
-			g.GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1
+			g.Types[0].GraphOf, g.Graphs = []int32{0, 0, 0, 0}, 1
 		},
 		"it has 2 vertex types and 1 relations": func(g *Graph) {
-			g.Others = []VertexType{{Type: "other"}}
+			g.Types = append(g.Types, VertexType{Type: "other"})
 		},
 		"it has no vertex": func(g *Graph) {
-			*g = Graph{Relations: []Relation{{Indptr: []int64{0}}}}
+			*g = Graph{Types: []VertexType{{}}, Relations: []Relation{{Indptr: []int64{0}}}}
 		},
 		"it has a split of edges": func(g *Graph) {
 			g.Relations[0].EdgeSplit = &EdgeSplit{}
@@ -174,11 +179,12 @@ func TestMergeRefuses(t *testing.T) {
 // three is three graphs in one store: two paths and a vertex alone.
 func three() *Graph {
 	return &Graph{
+		Types: []VertexType{{Count: 6, GraphOf: []int32{0, 0, 0, 1, 2, 2}}},
 		Relations: []Relation{
 			must(NewRelation(6, Edges{Source: []int32{0, 1, 2, 4, 5}, Target: []int32{1, 0, 1, 5, 4}})),
 		},
-		Labels:  Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}},
-		GraphOf: []int32{0, 0, 0, 1, 2, 2}, Graphs: 3,
+		Labels: Labels{Classes: 2, Class: []int64{0, 1, 0, 1, 1, 0}},
+		Graphs: 3,
 	}
 }
 
@@ -193,32 +199,29 @@ func TestGraphsOfVertices(t *testing.T) {
 		t.Errorf("files %q", files)
 	}
 	some := must(g.Induced([]bool{true, false, true, false, true, true}))
-	if want := []int32{0, 0, 1, 1}; !slices.Equal(some.GraphOf, want) || some.Graphs != 2 ||
+	if want := []int32{0, 0, 1, 1}; !slices.Equal(some.Types[0].GraphOf, want) || some.Graphs != 2 ||
 		some.Check() != nil {
-		t.Errorf("induced: %v of %d graphs, want %v", some.GraphOf, some.Graphs, want)
-	}
-	if rows := g.Bare([]int32{1, 2}); rows.GraphOf != nil || rows.Graphs != 0 {
-		t.Errorf("rows of a worker: %v", rows.GraphOf)
+		t.Errorf("induced: %v of %d graphs, want %v", some.Types[0].GraphOf, some.Graphs, want)
 	}
 }
 
 func TestCheckGraphs(t *testing.T) {
 	for want, change := range map[string]func(g *Graph){
-		"5 ids of 3 graphs for 6 vertices":                func(g *Graph) { g.GraphOf = g.GraphOf[1:] },
+		"5 ids of 3 graphs for 6 vertices":                func(g *Graph) { g.Types[0].GraphOf = g.Types[0].GraphOf[1:] },
 		"6 ids of 0 graphs":                               func(g *Graph) { g.Graphs = 0 },
 		"6 ids of 7 graphs":                               func(g *Graph) { g.Graphs = 7 },
 		"vertex 4 is of graph 2, where graphs are 0 to 1": func(g *Graph) { g.Graphs = 2 },
 		"the edge from vertex 5 of graph 1 leads to vertex 4 of graph 2; edges join vertices of": func(g *Graph) {
-			g.GraphOf[5] = 1
+			g.Types[0].GraphOf[5] = 1
 		},
 		"vertices/other/graph_ids: 0 ids of 3 graphs for 1 vertices": func(g *Graph) {
-			g.Others = []VertexType{{Type: "other", Count: 1}}
+			g.Types = append(g.Types, VertexType{Type: "other", Count: 1})
 		},
 		"vertices/other/graph_ids: vertex 1 is of graph 3": func(g *Graph) {
-			g.Others = []VertexType{{Type: "other", Count: 2, GraphOf: []int32{2, 3}}}
+			g.Types = append(g.Types, VertexType{Type: "other", Count: 2, GraphOf: []int32{2, 3}})
 		},
 		"vertices/other/graph_ids: the edge from vertex 4 of graph 2 leads to vertex 1 of graph 1": func(g *Graph) {
-			g.Others = []VertexType{{Type: "other", Count: 2, GraphOf: []int32{0, 1}}}
+			g.Types = append(g.Types, VertexType{Type: "other", Count: 2, GraphOf: []int32{0, 1}})
 			r := must(NewBipartite(6, 2, Edges{Source: []int32{0, 3, 4}, Target: []int32{0, 1, 1}}))
 			r.Source, r.Name, r.Target = VertexName, "of", "other"
 			g.Relations = append(g.Relations, r)
@@ -243,9 +246,9 @@ func TestNumberGraphs(t *testing.T) {
 // TestSplitByGraph: all labelled vertices of a graph are in one part, and unlabelled ones in none.
 func TestSplitByGraph(t *testing.T) {
 	g := labelledGraph(1000, 3)
-	g.Graphs, g.GraphOf = 20, make([]int32, 1000)
-	for v := range g.GraphOf {
-		g.GraphOf[v] = int32(v % 7 * 3 % 20)
+	g.Graphs, g.Types[0].GraphOf = 20, make([]int32, 1000)
+	for v := range g.Types[0].GraphOf {
+		g.Types[0].GraphOf[v] = int32(v % 7 * 3 % 20)
 	}
 	require.NoError(t, g.MakeSplits("graphs:60/20/20", 2, 1))
 	sizes := [][3]int{}
@@ -255,7 +258,7 @@ func TestSplitByGraph(t *testing.T) {
 		for part, ids := range s.Parts() {
 			labelled += len(*ids)
 			for _, v := range *ids {
-				of := g.GraphOf[v]
+				of := g.Types[0].GraphOf[v]
 				if before, known := partOf[of]; known && before != part || g.Labels.Class[v] < 0 {
 					t.Fatalf("vertex %d of graph %d in part %d, class %d", v, of, part, g.Labels.Class[v])
 				} else if !known {

@@ -139,7 +139,7 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	if rule.kind == splitGiven {
 		if len(g.Splits) == 0 {
 			rules := "random:60/20/20 or per-class=20,30"
-			if g.GraphOf != nil {
+			if g.Types[0].GraphOf != nil {
 				rules = "graphs:60/20/20, " + rules
 			}
 			return refusal.Errorf("--split given: the source has no split: give %s", rules)
@@ -183,14 +183,14 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 
 // splitGraphs gives whole graphs to the parts of a split, those with vertices among the labelled ones.
 func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand) (s Split, err error) {
-	if g.GraphOf == nil {
+	if g.Types[0].GraphOf == nil {
 		return s, refusal.Errorf("--split %s: the store has one graph; give random:60/20/20",
 			rule.spec)
 	}
 	var graphs []int64
 	there := make([]bool, g.Graphs)
 	for _, v := range labelled {
-		if of := g.GraphOf[v]; !there[of] {
+		if of := g.Types[0].GraphOf[v]; !there[of] {
 			there[of] = true
 			graphs = append(graphs, int64(of))
 		}
@@ -208,7 +208,7 @@ func (g *Graph) splitGraphs(rule SplitRule, labelled []int64, random *rand.Rand)
 		}
 	}
 	for _, v := range labelled {
-		list := s.Parts()[partOf[g.GraphOf[v]]]
+		list := s.Parts()[partOf[g.Types[0].GraphOf[v]]]
 		*list = append(*list, v)
 	}
 	return s, nil

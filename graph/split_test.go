@@ -17,8 +17,8 @@ import (
 // labelledGraph has vertices in classes in turn; every fifth is unlabelled.
 func labelledGraph(vertices, classes int) *Graph {
 	g := &Graph{
-		Relations: []Relation{must(NewRelation(vertices, Edges{}))},
-		Labels:    Labels{Classes: classes, Class: make([]int64, vertices)},
+		Types: []VertexType{{Count: vertices}}, Relations: []Relation{must(NewRelation(vertices, Edges{}))},
+		Labels: Labels{Classes: classes, Class: make([]int64, vertices)},
 	}
 	for v := range vertices {
 		g.Labels.Class[v] = int64(v % classes)
@@ -31,8 +31,8 @@ func labelledGraph(vertices, classes int) *Graph {
 
 func multiLabelGraph(vertices int) *Graph {
 	g := &Graph{
-		Relations: []Relation{must(NewRelation(vertices, Edges{}))},
-		Labels:    Labels{Classes: 2, Multi: make([]float32, 2*vertices)},
+		Types: []VertexType{{Count: vertices}}, Relations: []Relation{must(NewRelation(vertices, Edges{}))},
+		Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)},
 	}
 	for v := 4; v < vertices; v += 5 {
 		g.Labels.Multi[2*v], g.Labels.Multi[2*v+1] = float32(math.NaN()), float32(math.NaN())
@@ -99,6 +99,7 @@ func TestPerClassCounts(t *testing.T) {
 func TestCountsInAllAreUniform(t *testing.T) {
 	const large, small, train, val = 900, 100, 50, 95
 	g := &Graph{
+		Types:     []VertexType{{Count: large + small}},
 		Relations: []Relation{must(NewRelation(large+small, Edges{}))},
 		Labels:    Labels{Classes: 2, Class: make([]int64, large+small)},
 	}
@@ -209,7 +210,7 @@ func TestSplitRefusals(t *testing.T) {
 		{exact, "per-class=20,30", 1, "no vertex to test on"},
 		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
 		{
-			&Graph{Relations: []Relation{must(NewRelation(9, Edges{}))}}, "random:60/20/20", 1,
+			Of(must(NewRelation(9, Edges{}))), "random:60/20/20", 1,
 			"with --labels), or bring the split (import edges: with --train, --val and --test) and leave --split out",
 		},
 		{small, "given", 1, "no split"},

@@ -145,15 +145,14 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 				return err
 			}
 		}
+		if l == inStore && t.Type == VertexName {
+			t.Type = ""
+		}
+		g.Types = append(g.Types, t)
 		if i > 0 {
-			g.Others = append(g.Others, t)
 			continue
 		}
-		if l || t.Type != VertexName {
-			g.Type, g.Count = t.Type, t.Count
-		}
-		g.Features, g.Names, g.Table, g.Arrays = t.Features, t.Names, t.Table, t.Arrays
-		g.GraphOf, g.Graphs = t.GraphOf, d.Graphs
+		g.Graphs = d.Graphs
 		if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 			return err
 		}

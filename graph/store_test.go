@@ -25,12 +25,16 @@ var nan = float32(math.NaN())
 // everything optional that goes with dense features and one class per vertex.
 func dense() *Graph {
 	return &Graph{
+		Types: []VertexType{{
+			Count:    4,
+			Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
+			Names:    []string{"a", "b", "", "ü"},
+		}},
 		Relations: []Relation{{
 			Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1},
 			Weights:      []float32{1, .5, 2, 0, -1, 3},
 			EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
 		}},
-		Features: Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
 		Labels: Labels{
 			Classes: 2, Class: []int64{0, 1, -1, 1},
 			Names: []string{"red", "black & <white>\n"},
@@ -38,18 +42,20 @@ func dense() *Graph {
 		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Metric:     "macro-f1",
 		Provenance: "made by hand",
-		Names:      []string{"a", "b", "", "ü"},
 	}
 }
 
 // sparse is a graph with sparse features, several labels per vertex and splits of different sizes.
 func sparse() *Graph {
 	return &Graph{
+		Types: []VertexType{{
+			Count: 3,
+			Features: Features{
+				Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3},
+			},
+		}},
 		Relations: []Relation{{Indptr: []int64{0, 1, 2, 4}, Sources: []int32{1, 2, 0, 1}}},
-		Features: Features{
-			Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3},
-		},
-		Labels: Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
+		Labels:    Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
 		Splits: []Split{
 			{Train: []int64{0}, Val: []int64{}, Test: []int64{1}},
 			{Train: []int64{0, 1}},
@@ -75,26 +81,36 @@ func TestRoundTrip(t *testing.T) {
 	for name, g := range map[string]*Graph{
 		"dense":  dense(),
 		"sparse": sparse(),
-		"bare":   {Relations: []Relation{{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}}},
-		"no edges": {
-			Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Features:  Features{Columns: 1, Dense: []float32{7}},
+		"bare": {
+			Types:     []VertexType{{Count: 2}},
+			Relations: []Relation{{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
 		},
-		"no vertices": {Relations: []Relation{{Indptr: []int64{0}}}},
+		"no edges": {
+			Types:     []VertexType{{Count: 1, Features: Features{Columns: 1, Dense: []float32{7}}}},
+			Relations: []Relation{{Indptr: []int64{0, 0}}},
+		},
+		"no vertices": {Types: []VertexType{{}}, Relations: []Relation{{Indptr: []int64{0}}}},
 		"empty arrays": {
+			Types:     []VertexType{{Names: []string{}}},
 			Relations: []Relation{{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}}},
-			Labels:    Labels{Class: []int64{}}, Names: []string{},
+			Labels:    Labels{Class: []int64{}},
 		},
 		"empty sparse": {
+			Types:     []VertexType{{Count: 1, Features: Features{Columns: 3, Indptr: []int64{0, 0}}}},
 			Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Features:  Features{Columns: 3, Indptr: []int64{0, 0}},
 		},
-		"empty splits": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{}, {}}},
+		"empty splits": {
+			Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Splits: []Split{{}, {}},
+		},
 		"no labels": {
-			Relations: []Relation{{Indptr: []int64{0, 0}}},
-			Splits:    []Split{{Train: []int64{0}}},
+			Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Splits: []Split{{Train: []int64{0}}},
 		},
-		"unlabelled": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
+		"unlabelled": {
+			Types: []VertexType{{Count: 1}}, Relations: []Relation{{Indptr: []int64{0, 0}}},
+			Labels: Labels{Class: []int64{-1}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := stored(t, g)
@@ -102,7 +118,7 @@ func TestRoundTrip(t *testing.T) {
 			require.NoError(t, err)
 			defer got.Close()
 			assert.Equal(t, "", same(g, got))
-			if g.Features.Sparse() != got.Features.Sparse() ||
+			if g.Types[0].Features.Sparse() != got.Types[0].Features.Sparse() ||
 				g.Labels.MultiLabel() != got.Labels.MultiLabel() ||
 				(g.Labels.Class == nil) != (got.Labels.Class == nil) ||
 				(g.Relations[0].Weights == nil) != (got.Relations[0].Weights == nil) {
@@ -122,7 +138,7 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		r, err := NewRelation(v, e)
 		require.NoError(t, err)
 		g := &Graph{
-			Relations: []Relation{r},
+			Types: []VertexType{{Count: len(r.Indptr) - 1}}, Relations: []Relation{r},
 			Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v,
 				v).Draw(t, "class")},
 		}
@@ -175,7 +191,7 @@ func TestOpenMaps(t *testing.T) {
 	// 4 as a float32, behind a header of 128 bytes
 	_, err = f.WriteAt([]byte{0, 0, 0x80, 0x40}, 128)
 	require.NoError(t, err)
-	assert.Equal(t, 4, g.Features.Dense[0], "the features do not follow their file")
+	assert.Equal(t, 4, g.Types[0].Features.Dense[0], "the features do not follow their file")
 	if err := g.Close(); err != nil || g.Close() != nil {
 		t.Error("closing twice fails")
 	}
@@ -362,8 +378,8 @@ func TestNoStoreIsNamed(t *testing.T) {
 
 // A file that is cut while it is mapped must become an error.
 func TestGuard(t *testing.T) {
-	g := &Graph{Relations: []Relation{{Indptr: []int64{0}, Sources: nil}}}
-	g.Relations[0].Indptr = make([]int64, 1<<14) // several pages
+	const vertices = 1 << 14 // several pages
+	g := Of(Relation{Indptr: make([]int64, vertices+1)})
 	dir := stored(t, g)
 	g, err := Open(dir)
 	require.NoError(t, err)

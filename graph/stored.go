@@ -116,7 +116,7 @@ func bytesOf(lists ...[]storedArray) (n int64) {
 func (g *Graph) vertexBytes() int64 {
 	d := describe(g)
 	n := bytesOf(g.Labels.stored(d.Vertices[0].Labels, 0))
-	for i, t := range g.Types() {
+	for i, t := range g.Types {
 		v := &d.Vertices[i]
 		n += bytesOf(t.Features.stored(v.Features, v.Count), t.stored(v, g.Graphs))
 	}

@@ -119,14 +119,14 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 	s := Summary{
 		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(),
 		Graphs: g.Graphs, Symmetric: true,
-		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(),
-		FeatureDensity: g.Features.density(g.Own()),
+		FeatureColumns: g.Types[0].Features.Columns, SparseFeatures: g.Types[0].Features.Sparse(),
+		FeatureDensity: g.Types[0].Features.density(g.Types[0].Count),
 		Classes:        g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names,
 		ValueColumns: g.Labels.Columns,
 		Splits:       []SplitSizes{},
 	}
 	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
-	types := g.Types()
+	types := g.Types
 	first := g.FirstIDs()
 	told := int64(0)
 	for i := range g.Relations {
@@ -178,16 +178,16 @@ func (g *Graph) summarize(progress Progress) (Summary, error) {
 	}
 	for _, t := range types {
 		for _, a := range t.Arrays {
-			s.Arrays = append(s.Arrays, filepath.Join(g.layout().vertices(t.Type), a.Name))
+			s.Arrays = append(s.Arrays, filepath.Join(g.layout().vertices(t.Name()), a.Name))
 		}
 	}
 	if g.Typed() {
 		for _, t := range types {
 			s.Types = append(s.Types,
-				TypeSummary{t.Type, t.Count, t.Features.Columns, t.Features.Sparse(), t.Names != nil})
+				TypeSummary{t.Name(), t.Count, t.Features.Columns, t.Features.Sparse(), t.Names != nil})
 		}
 	}
-	s.ClassCounts, s.Unlabelled = g.Labels.count(g.Own())
+	s.ClassCounts, s.Unlabelled = g.Labels.count(g.Types[0].Count)
 	s.Splits = append(s.Splits, SizesOf(g.Splits)...)
 	return s, nil
 }

@@ -32,7 +32,7 @@ func TestSummarizeSparse(t *testing.T) {
 }
 
 func TestSummarizeEmpty(t *testing.T) {
-	g := &Graph{Relations: []Relation{{Indptr: []int64{0}}}}
+	g := &Graph{Types: []VertexType{{}}, Relations: []Relation{{Indptr: []int64{0}}}}
 	assert.Equal(t, Summary{Symmetric: true, ClassCounts: []int{}, Splits: []SplitSizes{}}, summarize(t, g))
 }
 
@@ -58,7 +58,7 @@ func TestSymmetric(t *testing.T) {
 		}
 		r, err := NewRelation(v, e)
 		require.NoError(t, err)
-		g := &Graph{Relations: []Relation{r}}
+		g := Of(r)
 		if got := summarize(t, g).Symmetric; got != want {
 			t.Fatalf("edges %v: symmetric %v, want %v", count, got, want)
 		}
@@ -75,7 +75,7 @@ func TestSummarizeTypes(t *testing.T) {
 		Sources: []int32{1, 1, 0, 0, 2, 2},
 	}
 	g := &Graph{
-		Type: "user", Count: 3, Others: []VertexType{{Type: "item", Count: 2}},
+		Types:     []VertexType{{Type: "user", Count: 3}, {Type: "item", Count: 2}},
 		Relations: []Relation{likes, knows},
 	}
 	want := Summary{
@@ -106,7 +106,7 @@ func TestSummarizePasses(t *testing.T) {
 	const loops = countedEdges
 	r := Relation{Indptr: []int64{0, loops + 1, loops + 2}, Sources: make([]int32, loops+2)}
 	r.Sources[loops] = 1
-	s := summarize(t, &Graph{Relations: []Relation{r}})
+	s := summarize(t, Of(r))
 	if s.SelfLoops != loops || s.DuplicateEdges != loops-1 ||
 		s.OutDegree != (Degrees{1, loops/2 + 1, loops + 1}) || !s.Symmetric {
 		t.Errorf("%d loops, %d duplicates, out-degrees %v, symmetric %v", s.SelfLoops, s.DuplicateEdges,

@@ -53,28 +53,19 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 		return nil, err
 	}
 	changed := g.with(relation)
-	changed.Features = g.Features.Rows(oldID)
-	changed.Labels = g.Labels.of(oldID)
-	changed.Splits = splitsOf(g.Splits, oldID)
-	changed.Names = gather(g.Names, 1, oldID)
-	changed.Table = g.Table
-	changed.Arrays = gatherArrays(g.Arrays, oldID)
+	t := &changed.Types[0]
+	t.Count = len(oldID)
+	t.Features = t.Features.Rows(oldID)
+	t.Names = gather(t.Names, 1, oldID)
+	t.Arrays = gatherArrays(t.Arrays, oldID)
+	changed.Labels = g.Labels.Of(oldID)
+	changed.Splits = SplitsOf(g.Splits, oldID)
 	changed.ofVertices(g, oldID)
 	return changed, nil
 }
 
-// Bare returns the vertices ids of the first type, which must ascend, with their labels and splits, in which
-// vertex ids[r] is r. It has no features and relations, and nothing that no worker reads: names, arrays and
-// the graphs of vertices.
-func (g *Graph) Bare(ids []int32) *Graph {
-	return &Graph{
-		Type: g.Type, Count: len(ids), Labels: g.Labels.of(ids), Splits: splitsOf(g.Splits, ids),
-		Metric: g.Metric, Provenance: g.Provenance, Notes: g.Notes, Warnings: g.Warnings,
-	}
-}
-
-// of returns the labels of the vertices ids.
-func (l *Labels) of(ids []int32) Labels {
+// Of returns the labels of the vertices ids.
+func (l *Labels) Of(ids []int32) Labels {
 	picked := *l
 	picked.Class = gather(l.Class, 1, ids)
 	picked.Multi = gather(l.Multi, l.Classes, ids)
@@ -82,8 +73,8 @@ func (l *Labels) of(ids []int32) Labels {
 	return picked
 }
 
-// splitsOf returns the splits of the vertices ids, in which ids[r] is r.
-func splitsOf(splits []Split, ids []int32) (picked []Split) {
+// SplitsOf returns the splits of the vertices ids, which must ascend; ids[r] is r in them.
+func SplitsOf(splits []Split, ids []int32) (picked []Split) {
 	for _, s := range splits {
 		picked = append(picked, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
 	}
@@ -113,9 +104,17 @@ func (g *Graph) with(relation Relation) *Graph {
 		relation.EndColumns, relation.NumberColumns = r.EndColumns, r.NumberColumns
 		relation.EdgeSplit = cmp.Or(relation.EdgeSplit, r.EdgeSplit)
 	}
-	changed := *g
-	changed.Relations, changed.path, changed.mapped = []Relation{relation}, "", nil
-	return &changed
+	changed := g.changed()
+	changed.Relations = []Relation{relation}
+	return changed
+}
+
+// changed returns a copy to make changes in, which does not belong to a store.
+func (g *Graph) changed() *Graph {
+	changed := g.Copy()
+	changed.path = ""
+	changed.mapped = nil
+	return changed
 }
 
 // CheckOneType refuses a change that is none of graphs of several types or relations.
@@ -124,7 +123,7 @@ func (g *Graph) CheckOneType() error {
 		return nil
 	}
 	return refusal.Errorf("the graph has %d vertex types and %d relations, and this changes graphs of one "+
-		"type and one relation; leave it out (--reverse-relations adds reverse edges)", len(g.Types()),
+		"type and one relation; leave it out (--reverse-relations adds reverse edges)", len(g.Types),
 		len(g.Relations))
 }
 
@@ -329,27 +328,20 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 		first += n
 		return Features{Columns: columns, Dense: dense}
 	}
-	changed := *g
-	changed.path, changed.mapped = "", nil
-	changed.Features = normal(g.Own())
-	changed.Table = nil
-	changed.Others = slices.Clone(g.Others)
-	for i := range changed.Others {
-		t := &changed.Others[i]
+	changed := g.changed()
+	for i := range changed.Types {
+		t := &changed.Types[i]
 		t.Features = normal(t.Count)
 		t.Table = nil
 	}
-	return &changed, nil
+	return changed, nil
 }
 
 // ReverseRelations adds to each relation its reverse, rev_NAME, with the same weights and edge features,
 // where there is none of that name yet and it is not one itself, as PyG's ToUndirected with merge=False does.
 func (g *Graph) ReverseRelations() (*Graph, error) {
-	changed := *g
-	types := g.Types()
-	changed.path = ""
-	changed.mapped = nil
-	changed.Relations = slices.Clone(g.Relations)
+	changed := g.changed()
+	types := g.Types
 	there := map[[3]string]bool{}
 	for i := range g.Relations {
 		source, name, target := g.Relations[i].Ends()

@@ -29,18 +29,22 @@ func drawGraph(t *rapid.T) *Graph {
 	if rapid.Bool().Draw(t, "edge features") {
 		e.FeatureColumns, e.Features = 2, iota32(2*e.Len())
 	}
-	g := &Graph{Relations: []Relation{must(NewRelation(n, e))}, Metric: "accuracy", Provenance: "a test"}
+	g := &Graph{
+		Types: []VertexType{{Count: n}}, Relations: []Relation{must(NewRelation(n, e))},
+		Metric: "accuracy", Provenance: "a test",
+	}
 	switch rapid.IntRange(0, 2).Draw(t, "features") {
 	case 1:
-		g.Features = Features{Columns: 3, Dense: iota32(3 * n)}
+		g.Types[0].Features = Features{Columns: 3, Dense: iota32(3 * n)}
 	case 2:
-		g.Features = Features{Columns: n, Indptr: []int64{0}}
+		g.Types[0].Features = Features{Columns: n, Indptr: []int64{0}}
 		for v := range n { // row v holds v%3 values
 			for j := range v % 3 {
-				g.Features.Indices = append(g.Features.Indices, int32(j))
-				g.Features.Data = append(g.Features.Data, float32(10*v+j))
+				g.Types[0].Features.Indices = append(g.Types[0].Features.Indices, int32(j))
+				g.Types[0].Features.Data = append(g.Types[0].Features.Data, float32(10*v+j))
 			}
-			g.Features.Indptr = append(g.Features.Indptr, int64(len(g.Features.Data)))
+			g.Types[0].Features.Indptr = append(g.Types[0].Features.Indptr,
+				int64(len(g.Types[0].Features.Data)))
 		}
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "labels") {
@@ -54,15 +58,15 @@ func drawGraph(t *rapid.T) *Graph {
 		g.Labels.Multi[0], g.Labels.Multi[1] = float32(math.NaN()), float32(math.NaN())
 	}
 	for v := range n {
-		g.Names = append(g.Names, string(rune('a'+v)))
+		g.Types[0].Names = append(g.Types[0].Names, string(rune('a'+v)))
 	}
 	if rapid.Bool().Draw(t, "arrays") {
-		g.Arrays = []Array{
+		g.Types[0].Arrays = []Array{
 			{Name: "node_year", Columns: 1},
 			{Name: "node_place", Columns: 2, Floats: iota32(2 * n)},
 		}
 		for v := range int64(n) {
-			g.Arrays[0].Ints = append(g.Arrays[0].Ints, 2000+v)
+			g.Types[0].Arrays[0].Ints = append(g.Types[0].Arrays[0].Ints, 2000+v)
 		}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "splits") {
@@ -170,11 +174,7 @@ func TestSymmetrize(t *testing.T) {
 
 // Each change says what it did, in numbers.
 func TestNotes(t *testing.T) {
-	g := &Graph{
-		Relations: []Relation{
-			must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}})),
-		},
-	}
+	g := Of(must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}})))
 	want := []string{
 		"5 edges made undirected: 1 added, 1 duplicates left out", "1 self loops left out",
 		"5 self loops added", "3 vertices and 5 edges outside the largest component left out",
@@ -195,7 +195,7 @@ func TestSelfLoopsTakeWhatTheyAskFor(t *testing.T) {
 	}
 	r, err := NewRelation(n, e)
 	require.NoError(t, err)
-	g, looped := &Graph{Relations: []Relation{r}}, (*Graph)(nil)
+	g, looped := Of(r), (*Graph)(nil)
 	took := alloctest.Bytes(func() { looped = must(g.AddSelfLoops()) })
 	sorting := alloctest.Bytes(func() { _, err = NewRelation(n, looped.Relations[0].Edges()) })
 	require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestInduced(t *testing.T) {
 		require.NoError(t, err)
 		var want, got []edge
 		name := map[string]int32{}
-		for v, s := range g.Names {
+		for v, s := range g.Types[0].Names {
 			name[s] = int32(v)
 		}
 		for _, e := range edgeList(g) {
@@ -243,19 +243,19 @@ func TestInduced(t *testing.T) {
 			}
 		}
 		for _, e := range edgeList(part) {
-			e.u, e.v = name[part.Names[e.u]], name[part.Names[e.v]]
+			e.u, e.v = name[part.Types[0].Names[e.u]], name[part.Types[0].Names[e.v]]
 			got = append(got, e)
 		}
 		require.Equal(t, want, got, "edges")
 		for k, s := range part.Splits {
 			for _, v := range s.Val {
-				if !slices.Contains(g.Splits[k].Val, int64(name[part.Names[v]])) {
+				if !slices.Contains(g.Splits[k].Val, int64(name[part.Types[0].Names[v]])) {
 					t.Fatalf("split %d: %v", k, s)
 				}
 			}
 		}
 	})
-	_, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).Induced(make([]bool, 2))
+	_, err := Of(must(NewRelation(3, Edges{}))).Induced(make([]bool, 2))
 	assert.Error(t, err, "two marks were taken for three vertices")
 }
 
@@ -278,7 +278,7 @@ func TestLargestComponent(t *testing.T) {
 		}
 		part := must(g.LargestComponent())
 		require.Equal(t, largest, part.Vertices())
-		require.Equal(t, g.Names[first], part.Names[0])
+		require.Equal(t, g.Types[0].Names[first], part.Types[0].Names[0])
 		reached := make([]bool, largest)
 		reached[0] = true
 		for range largest {
@@ -291,21 +291,26 @@ func TestLargestComponent(t *testing.T) {
 			t.Fatalf("the component is not connected: %v", reached)
 		}
 	})
-	empty := &Graph{Relations: []Relation{must(NewRelation(0, Edges{}))}}
+	empty := Of(must(NewRelation(0, Edges{})))
 	assert.Equal(t, 0, must(empty.LargestComponent()).Vertices(), "the component of an empty graph")
 }
 
 func TestRandomFeatures(t *testing.T) {
-	g := &Graph{Relations: []Relation{must(NewRelation(1000, Edges{}))}, Names: make([]string, 1000)}
+	g := &Graph{
+		Types:     []VertexType{{Count: 1000, Names: make([]string, 1000)}},
+		Relations: []Relation{must(NewRelation(1000, Edges{}))},
+	}
 	make1 := func(columns int, seed uint64) []float32 {
 		t.Helper()
 		changed, err := g.RandomFeatures(columns, seed)
 		require.NoError(t, err)
-		if changed.Features.Columns != columns || len(changed.Features.Dense) != 1000*columns ||
-			changed.Names == nil {
-			t.Fatalf("%d features in %d columns", len(changed.Features.Dense), changed.Features.Columns)
+		if changed.Types[0].Features.Columns != columns ||
+			len(changed.Types[0].Features.Dense) != 1000*columns ||
+			changed.Types[0].Names == nil {
+			t.Fatalf("%d features in %d columns", len(changed.Types[0].Features.Dense),
+				changed.Types[0].Features.Columns)
 		}
-		return changed.Features.Dense
+		return changed.Types[0].Features.Dense
 	}
 	wide := make1(8, 1)
 	func() {
@@ -330,8 +335,8 @@ func TestChangesWithoutMemory(t *testing.T) {
 		e.Source[k], e.Target[k] = int32(k), int32((k+1)%vertices)
 	}
 	g := &Graph{
-		Relations: []Relation{must(NewRelation(vertices, e))},
-		Labels:    Labels{Classes: 1, Class: make([]int64, vertices)},
+		Types: []VertexType{{Count: vertices}}, Relations: []Relation{must(NewRelation(vertices, e))},
+		Labels: Labels{Classes: 1, Class: make([]int64, vertices)},
 	}
 	changes := map[string]func() (*Graph, error){
 		"symmetrize":        g.Symmetrize,

@@ -16,16 +16,16 @@ import (
 // relations.
 func typed() *Graph {
 	return &Graph{
-		Type: "paper", Count: 4, Names: []string{"a", "b", "c", "d"},
-		Features: Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
-		Labels:   Labels{Classes: 2, Class: []int64{0, 1, -1, 1}},
-		Splits:   []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
-		Others: []VertexType{
-			{Type: "author", Count: 3, Features: Features{
-				Columns: 3, Indptr: []int64{0, 1, 1, 2}, Indices: []int32{2, 0}, Data: []float32{1, 2},
-			}},
-			{Type: "place of work", Count: 2},
-		},
+		Types: []VertexType{{
+			Type:     "paper",
+			Count:    4,
+			Names:    []string{"a", "b", "c", "d"},
+			Features: Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+		}, {Type: "author", Count: 3, Features: Features{
+			Columns: 3, Indptr: []int64{0, 1, 1, 2}, Indices: []int32{2, 0}, Data: []float32{1, 2},
+		}}, {Type: "place of work", Count: 2}},
+		Labels: Labels{Classes: 2, Class: []int64{0, 1, -1, 1}},
+		Splits: []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
 		Relations: []Relation{
 			{
 				Source: "paper", Name: "cites", Target: "paper", Indptr: []int64{0, 1, 3, 3, 4},
@@ -73,7 +73,7 @@ func TestTypedRoundTrip(t *testing.T) {
 	sum := must(got.Checksum())
 	assert.Equal(t, must(want.Checksum()), sum, "the checksums of a graph in memory and stored differ")
 	for name, change := range map[string]func(g *Graph){
-		"feature of another type": func(g *Graph) { g.Others[0].Features.Data[0]++ },
+		"feature of another type": func(g *Graph) { g.Types[1].Features.Data[0]++ },
 		"edge of a relation":      func(g *Graph) { g.Relations[2].Sources[0]++ },
 		"name of a relation":      func(g *Graph) { g.Relations[2].Name = "worked" },
 	} {
@@ -87,8 +87,8 @@ func TestTypedRoundTrip(t *testing.T) {
 
 func TestTypedCounts(t *testing.T) {
 	g := typed()
-	if g.Vertices() != 9 || g.Own() != 4 || g.Edges() != 10 || !g.Typed() {
-		t.Errorf("%d vertices, %d of the first type, %d edges", g.Vertices(), g.Own(), g.Edges())
+	if g.Vertices() != 9 || g.Types[0].Count != 4 || g.Edges() != 10 || !g.Typed() {
+		t.Errorf("%d vertices, %d of the first type, %d edges", g.Vertices(), g.Types[0].Count, g.Edges())
 	}
 	s := summarize(t, g)
 	if s.Isolated != 1 || len(s.Types) != 3 || len(s.Relations) != 4 || s.Unlabelled != 1 || s.Symmetric ||
@@ -120,7 +120,7 @@ func TestReverseRelations(t *testing.T) {
 	assert.Equal(t, []int32{1, 0, 1}, back.Sources)
 	assert.Equal(t, []float32{2, 1, 3}, back.EdgeFeatures)
 	single := must(
-		(&Graph{Relations: []Relation{must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))}}).
+		Of(must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))).
 			ReverseRelations())
 	if err := single.Check(); err != nil || !single.Typed() {
 		t.Errorf("%+v %v", single.Relations, err)
@@ -129,8 +129,8 @@ func TestReverseRelations(t *testing.T) {
 
 func TestTypedIsNotWritten(t *testing.T) {
 	for want, spoil := range map[string]func(g *Graph){
-		"place of work/names.json: 1 names":  func(g *Graph) { g.Others[1].Names = []string{"x"} },
-		"author/features_data":               func(g *Graph) { g.Others[0].Features.Data[0] = nan },
+		"place of work/names.json: 1 names":  func(g *Graph) { g.Types[2].Names = []string{"x"} },
+		"author/features_data":               func(g *Graph) { g.Types[1].Features.Data[0] = nan },
 		"author__works__place of work/indic": func(g *Graph) { g.Relations[2].Sources[0] = 3 },
 		`no vertex type "writer"`:            func(g *Graph) { g.Relations[1].Source = "writer" },
 	} {
@@ -139,9 +139,9 @@ func TestTypedIsNotWritten(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "store")
 		assert.Refused(t, g.Write(dir), want)
 	}
-	for _, name := range []string{"", "a\nb", strings.Repeat("x", 201), "\xff", strings.Repeat("/", 90)} {
+	for _, name := range []string{"a\nb", strings.Repeat("x", 201), "\xff", strings.Repeat("/", 90)} {
 		g := typed()
-		g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
+		g.Types[2].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
 		assert.Refused(t, g.Write(filepath.Join(t.TempDir(), "store")), "", "a type called %q", name)
 	}
 	for name, change := range map[string]func() error{
@@ -161,7 +161,7 @@ func TestNamesOfOneType(t *testing.T) {
 		{"item", "\x1b[31m", `a relation is called "\x1b[31m"`},
 	} {
 		g := &Graph{
-			Type: c.vertex, Count: 2,
+			Types: []VertexType{{Type: c.vertex, Count: 2}},
 			Relations: []Relation{
 				{
 					Source: c.vertex, Name: c.relation, Target: c.vertex, Indptr: []int64{0, 0, 1},
@@ -179,7 +179,7 @@ func TestNamesOfOneType(t *testing.T) {
 func TestNamesInFolders(t *testing.T) {
 	g := typed()
 	name, relation := "http://example.org/Place", ".http://example.org/works-at%2F"
-	g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
+	g.Types[2].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
 	g.Relations[2].Name = relation
 	dir := filepath.Join(t.TempDir(), "store")
 	require.NoError(t, g.Write(dir))
@@ -193,11 +193,11 @@ func TestNamesInFolders(t *testing.T) {
 	got, err := Open(dir)
 	require.NoError(t, err)
 	defer got.Close()
-	assert.Equal(t, name, got.Others[1].Type)
+	assert.Equal(t, name, got.Types[2].Name())
 	assert.Equal(t, relation, got.Relations[2].Name)
 	assert.Equal(t, g.Relations[2].Sources, got.Relations[2].Sources)
 	assert.Equal(t, "%2E.a%2Fb", FolderName("..a/b"))
-	g.Others[0].Type, g.Others[1].Type = "a%2Fb", "a/b"
+	g.Types[1].Type, g.Types[2].Type = "a%2Fb", "a/b"
 	for k, old := range map[string]string{"author": "a%2Fb", name: "a/b"} {
 		for i := range g.Relations {
 			for _, end := range []*string{&g.Relations[i].Source, &g.Relations[i].Target} {
@@ -214,7 +214,7 @@ func TestNamesInFolders(t *testing.T) {
 // TestRelationsOfOneFolder: names that make the same folder are refused with the way out.
 func TestRelationsOfOneFolder(t *testing.T) {
 	g := typed()
-	g.Others = append(g.Others, VertexType{Type: "paper__cites", Count: 4})
+	g.Types = append(g.Types, VertexType{Type: "paper__cites", Count: 4})
 	again := g.Relations[0]
 	again.Source, again.Name = "paper__cites", "too"
 	other := g.Relations[0]

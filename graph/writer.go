@@ -68,7 +68,7 @@ func Create(dir string, g *Graph) (*Writer, error) {
 	s.types(g, func(_ int, t VertexType) {
 		w.part.Whole = append(w.part.Whole, t.Count)
 		if t.Features.Columns > 0 && t.Features.Dense == nil && !t.Features.Sparse() {
-			w.due[filepath.Join(l.vertices(t.Type), featuresFile)] = true
+			w.due[filepath.Join(l.vertices(t.Name()), featuresFile)] = true
 			t.Features = Features{}
 		}
 		s.vertices(t, g.Graphs)
@@ -316,8 +316,8 @@ func (w *Writer) checkBatch(
 			len(b.Sources), len(b.Weights), b.EdgeColumns)
 	}
 	err := b.checkRows(files, row, edge, whole, everything, func() {})
-	if g := w.part.Graph; err == nil && g.GraphOf != nil {
-		types := g.Types()
+	if g := w.part.Graph; err == nil && g.Types[0].GraphOf != nil {
+		types := g.Types
 		source, target, joins := g.Joins(&g.Relations[r])
 		if err = joins; err == nil {
 			err = b.checkGraphs(types[source].GraphOf, types[target].GraphOf, row)

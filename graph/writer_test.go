@@ -37,7 +37,7 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 		err := dense().Write(path)
 		assert.Refused(t, err, path)
 		assert.Refused(t, err, want)
-		_, err = Create(path, &Graph{Relations: []Relation{{}}})
+		_, err = Create(path, &Graph{Types: []VertexType{{}}, Relations: []Relation{{}}})
 		assert.Refused(t, err, "", "%s: Create", path)
 	}
 	assert.NoError(t, dense().Write(empty))
@@ -86,15 +86,15 @@ func TestInconsistentGraphIsNotWritten(t *testing.T) {
 		"weights":          func(g *Graph) { g.Relations[0].Weights = g.Relations[0].Weights[1:] },
 		"edge features":    func(g *Graph) { g.Relations[0].EdgeColumns = 3 },
 		"negative columns": func(g *Graph) { g.Relations[0].EdgeColumns = -1 },
-		"features":         func(g *Graph) { g.Features.Columns = 4 },
-		"both features":    func(g *Graph) { g.Features.Indptr = make([]int64, 5) },
-		"feature NaN":      func(g *Graph) { g.Features.Dense[0] = nan },
+		"features":         func(g *Graph) { g.Types[0].Features.Columns = 4 },
+		"both features":    func(g *Graph) { g.Types[0].Features.Indptr = make([]int64, 5) },
+		"feature NaN":      func(g *Graph) { g.Types[0].Features.Dense[0] = nan },
 		"labels":           func(g *Graph) { g.Labels.Class = g.Labels.Class[1:] },
 		"both labels":      func(g *Graph) { g.Labels.Multi = make([]float32, 8) },
 		"classes only":     func(g *Graph) { g.Labels.Class = nil },
 		"negative classes": func(g *Graph) { g.Labels.Classes = -1 },
 		"class names":      func(g *Graph) { g.Labels.Names = g.Labels.Names[1:] },
-		"names":            func(g *Graph) { g.Names = g.Names[1:] },
+		"names":            func(g *Graph) { g.Types[0].Names = g.Types[0].Names[1:] },
 		"split":            func(g *Graph) { g.Splits[0].Train = []int64{9} },
 		"metric":           func(g *Graph) { g.Metric = "luck" },
 	} {
@@ -122,7 +122,7 @@ type parts struct {
 func batches() (*Graph, parts) {
 	g := dense()
 	r := &g.Relations[0]
-	r.Weights, r.EdgeFeatures, r.EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
+	r.Weights, r.EdgeFeatures, r.EdgeColumns, g.Types[0].Names, g.Labels.Names = nil, nil, 0, nil, nil
 	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
 	return g, parts{
 		[]*Relation{
@@ -130,7 +130,7 @@ func batches() (*Graph, parts) {
 			{Indptr: []int64{0}},
 			{Indptr: []int64{0, 3, 3, 4}, Sources: []int32{0, 0, 3, 1}},
 		},
-		[][]float32{g.Features.Dense[:9], g.Features.Dense[9:]},
+		[][]float32{g.Types[0].Features.Dense[:9], g.Types[0].Features.Dense[9:]},
 		[][]int64{g.Labels.Class[:3], g.Labels.Class[3:]},
 		g.Splits,
 	}
@@ -151,8 +151,8 @@ func each[T any](list []T) Batches[T] {
 // create begins the store of g without rows, dense features, classes and splits.
 func create(t testing.TB, dir string, g *Graph) *Writer {
 	t.Helper()
-	bare := *g
-	bare.Count, bare.Splits, bare.Labels.Class, bare.Features.Dense = g.Own(), nil, nil, nil
+	bare := *g.Copy()
+	bare.Splits, bare.Labels.Class, bare.Types[0].Features.Dense = nil, nil, nil
 	bare.Relations = []Relation{{Indptr: []int64{0}, EdgeSplit: g.Relations[0].EdgeSplit}}
 	w, err := Create(dir, &bare)
 	require.NoError(t, err)
@@ -195,7 +195,8 @@ func TestStreamEqualsWrite(t *testing.T) {
 // Names, the graphs of vertices, sparse rows and labels that Create is given are written by it.
 func TestStreamOfSeveralGraphs(t *testing.T) {
 	g := sparse()
-	g.Relations[0].Sources, g.Names, g.GraphOf, g.Graphs = []int32{0, 2, 1, 2}, []string{"a", "", "ä"},
+	g.Relations[0].Sources, g.Types[0].Names, g.Types[0].GraphOf, g.Graphs = []int32{0, 2, 1, 2},
+		[]string{"a", "", "ä"},
 		[]int32{0, 1, 1}, 2
 	g.Relations[0].Weights = []float32{.5, 1, 2, -3}
 	parent := t.TempDir()
@@ -209,19 +210,18 @@ func TestStreamOfSeveralGraphs(t *testing.T) {
 
 	for want, change := range map[string]func(*Graph){
 		"names.json: 2 names for 3 vertices": func(g *Graph) {
-			g.Names = g.Names[1:]
+			g.Types[0].Names = g.Types[0].Names[1:]
 		},
 		"graph_ids: 2 ids of 2 graphs for 3 vertices": func(g *Graph) {
-			g.GraphOf = g.GraphOf[1:]
+			g.Types[0].GraphOf = g.Types[0].GraphOf[1:]
 		},
 		"graph_ids: vertex 1 is of graph 1, where graphs are 0 to 0": func(g *Graph) { g.Graphs = 1 },
 		"features_data: 2 values for 3 columns stored": func(g *Graph) {
-			g.Features.Data = g.Features.Data[1:]
+			g.Types[0].Features.Data = g.Types[0].Features.Data[1:]
 		},
 	} {
-		spoilt := *g
+		spoilt := *g.Copy()
 		change(&spoilt)
-		spoilt.Count = 3
 		_, err := Create(filepath.Join(parent, "spoilt"), &spoilt)
 		assert.Refused(t, err, want)
 	}
@@ -264,7 +264,8 @@ func sameFiles(t *testing.T, written, streamed string) {
 // Edges that are counted as they come, and their features, give the bytes of Write.
 func TestCountedStreamEqualsWrite(t *testing.T) {
 	g := dense()
-	g.Relations[0].Weights, g.Relations[0].EdgeColumns, g.Names, g.Features = nil, 2, nil, Features{}
+	g.Relations[0].Weights, g.Relations[0].EdgeColumns, g.Types[0].Names, g.Types[0].Features = nil, 2, nil,
+		Features{}
 	g.Relations[0].EdgeFeatures = iota32(2 * len(g.Relations[0].Sources))
 	g.Labels = Labels{Classes: 3, Multi: []float32{0, 1, 1, 0, 0, 0, nan, nan, nan, 1, 1, 1}}
 	parent := t.TempDir()
@@ -351,7 +352,7 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 // oneVertex begins a store and appends the rows of its one vertex.
 func oneVertex(t *testing.T, store string) *Writer {
 	t.Helper()
-	w := create(t, store, &Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}})
+	w := create(t, store, Of(Relation{Indptr: []int64{0, 0}}))
 	require.NoError(t, w.In(0, 0, &Relation{}, each([]*Relation{{Indptr: []int64{0, 0}}})))
 	return w
 }
@@ -371,12 +372,15 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 func TestImpossibleGraphsAreRefused(t *testing.T) {
 	parent := t.TempDir()
 	for name, g := range map[string]Graph{
-		"vertices": {Count: 1 << 31}, "negative vertices": {Count: -1},
-		"columns": {Features: Features{Columns: -1}},
+		"vertices": {Types: []VertexType{{Count: 1 << 31}}}, "negative vertices": {Types: []VertexType{{Count: -1}}},
+		"columns": {Types: []VertexType{{Features: Features{Columns: -1}}}},
 		"classes": {Labels: Labels{Classes: -1}}, "many classes": {Labels: Labels{Classes: 1 << 40}},
 		"metric": {Metric: "luck"},
 	} {
 		g.Relations = []Relation{{Indptr: []int64{0}}}
+		if g.Types == nil {
+			g.Types = []VertexType{{}}
+		}
 		_, err := Create(filepath.Join(parent, "store"), &g)
 		assert.Refused(t, err, "", name)
 	}
@@ -386,7 +390,7 @@ func TestImpossibleGraphsAreRefused(t *testing.T) {
 // Edges may be written while the features that are made of them are: both get to their own directories.
 func TestOneMethodWithinAnother(t *testing.T) {
 	g := &Graph{
-		Type: "a", Count: 2, Features: Features{Columns: 1}, Others: []VertexType{{Type: "b", Count: 1}},
+		Types:     []VertexType{{Type: "a", Count: 2, Features: Features{Columns: 1}}, {Type: "b", Count: 1}},
 		Relations: []Relation{{Source: "b", Name: "to", Target: "a", Indptr: []int64{0}}},
 	}
 	dir := filepath.Join(t.TempDir(), "store")
@@ -403,6 +407,6 @@ func TestOneMethodWithinAnother(t *testing.T) {
 	stored, err := Open(dir)
 	require.NoError(t, err)
 	defer stored.Close()
-	assert.Equal(t, []float32{1, 2}, stored.Features.Dense)
+	assert.Equal(t, []float32{1, 2}, stored.Types[0].Features.Dense)
 	assert.Equal(t, []int32{0}, stored.Relations[0].Sources)
 }

@@ -36,7 +36,7 @@ func linked(t *testing.T, vertices int, ends ...[2]int32) *graph.Graph {
 	}
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{relation}}
+	return graph.Of(relation)
 }
 
 func TestChunksAreDetermined(t *testing.T) {
@@ -137,7 +137,7 @@ func TestNoChunkIsEmpty(t *testing.T) {
 		"isolated":      {linked(t, 60), []int{2, 7, 59, 60}},
 		"some isolated": {made(t, 100, 900, kinds["bare"], 3), []int{2, 9, 30, 100}},
 		"crowded":       {communities(t, 300, 12000), []int{60, 299, 300}},
-		"a hub":         {&graph.Graph{Relations: []graph.Relation{relation}}, []int{4, 10, 20}},
+		"a hub":         {graph.Of(relation), []int{4, 10, 20}},
 	} {
 		for _, k := range test.ks {
 			for _, method := range ChunkMethods() {
@@ -276,7 +276,7 @@ func TestChunksRefuse(t *testing.T) {
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4),
 		&Assignment{K: 3, Of: []int32{0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2}})
 	require.NoError(t, err)
-	large := All(&graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 1 << 31, 1 << 31}}}})
+	large := All(graph.Of(graph.Relation{Indptr: []int64{0, 1 << 31, 1 << 31}}))
 	fewer := "chunks 15: 5 in each partition, and partition 2 has 4 vertices; give at most 12"
 	for _, test := range []struct {
 		s    *Share

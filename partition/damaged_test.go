@@ -124,7 +124,10 @@ func TestRelationsOfAShare(t *testing.T) {
 	} {
 		part := &graph.Part{
 			Whole: []int{5},
-			Graph: &graph.Graph{Count: 3, Relations: slices.Repeat([]graph.Relation{r}, relations)},
+			Graph: &graph.Graph{
+				Types:     []graph.VertexType{{Count: 3}},
+				Relations: slices.Repeat([]graph.Relation{r}, relations),
+			},
 		}
 		if err := described().checkCounts(0, part); (err == nil) != (want == "") ||
 			err != nil && !strings.HasPrefix(err.Error(), want+", where") {
@@ -150,7 +153,7 @@ func TestTypesOfAShare(t *testing.T) {
 	} {
 		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
 		g := &graph.Graph{
-			Others: []graph.VertexType{other}, Relations: []graph.Relation{{Indptr: []int64{0}}},
+			Types: []graph.VertexType{{}, other}, Relations: []graph.Relation{{Indptr: []int64{0}}},
 		}
 		// the first type's numbers, which are checked later, are others here
 		err := d.checkCounts(0, &graph.Part{Graph: g})
@@ -172,7 +175,7 @@ func twoTypes(d *Description, first, second int) {
 func TestAssignmentChecked(t *testing.T) {
 	r, err := graph.NewRelation(2, graph.Edges{})
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{r}}
+	g := graph.Of(r)
 	for _, c := range []struct {
 		k     int
 		of    []int32

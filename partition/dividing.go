@@ -50,7 +50,7 @@ type edgeDivider struct {
 func newDivider(g *graph.Graph, a *Assignment, progress graph.Progress) *divider {
 	d := &divider{g: g, whole: WholeOf(g), progress: progress}
 	first := g.FirstIDs()
-	for i := range g.Types() {
+	for i := range g.Types {
 		d.of = append(d.of, newPlaces(a.Of[first[i]:first[i+1]], a.K))
 	}
 	d.whole.Statistics = countVertices(g, a, d.of)
@@ -78,7 +78,7 @@ func (d *divider) in(begin func(p int, part *graph.Part) (graph.Sink, error)) er
 			return err
 		}
 		d.parts = append(d.parts, to)
-		for i, t := range d.g.Types() {
+		for i, t := range d.g.Types {
 			if err := d.features(to, i, &t.Features, d.of[i].in(p)); err != nil {
 				return err
 			}
@@ -104,13 +104,15 @@ func (d *divider) count() {
 
 // part returns the ids, labels and splits of partition p.
 func (d *divider) part(p int) *graph.Part {
-	part := &graph.Part{Graph: d.g.Bare(d.of[0].in(p))}
-	for i, t := range d.g.Types() {
+	own := d.of[0].in(p)
+	part := &graph.Part{Graph: &graph.Graph{
+		Labels: d.g.Labels.Of(own), Splits: graph.SplitsOf(d.g.Splits, own), Metric: d.g.Metric,
+		Provenance: d.g.Provenance,
+	}}
+	for i, t := range d.g.Types {
 		ids := d.of[i].in(p)
 		part.IDs, part.Whole = append(part.IDs, ids), append(part.Whole, t.Count)
-		if i > 0 {
-			part.Graph.Others = append(part.Graph.Others, graph.VertexType{Type: t.Type, Count: len(ids)})
-		}
+		part.Graph.Types = append(part.Graph.Types, graph.VertexType{Type: t.Type, Count: len(ids)})
 	}
 	for _, e := range d.edges {
 		like := graph.Relation{EdgeColumns: e.from.EdgeColumns, Symmetric: e.from.Symmetric}

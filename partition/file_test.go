@@ -73,9 +73,7 @@ func TestFileRefusals(t *testing.T) {
 // nobody is told to remove them or to make them again.
 func TestTooManyFiles(t *testing.T) {
 	store, g := stored(t,
-		&graph.Graph{
-			Relations: []graph.Relation{{Indptr: []int64{0, 1, 2, 3, 4}, Sources: []int32{1, 2, 3, 0}}},
-		})
+		graph.Of(graph.Relation{Indptr: []int64{0, 1, 2, 3, 4}, Sources: []int32{1, 2, 3, 0}}))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: "range"}))
 	d := find(t, store, 2, "")
 	opens := map[string]func() error{

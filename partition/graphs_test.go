@@ -54,9 +54,10 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Relations: []graph.Relation{relation}, Metric: "macro-f1", Provenance: "made for a test",
+		Types: []graph.VertexType{{Count: len(relation.Indptr) - 1}}, Relations: []graph.Relation{relation},
+		Metric: "macro-f1", Provenance: "made for a test",
 	}
-	g.Features = features(r, vertices, k.sparse)
+	g.Types[0].Features = features(r, vertices, k.sparse)
 	g.Labels = labels(r, vertices, k.multi)
 	for range k.splits {
 		var s graph.Split
@@ -120,17 +121,20 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 		ids = append(ids, s.Values.IDs...)
 	}
 	stacked := &graph.Graph{
+		Types: []graph.VertexType{{
+			Count:    len(ids),
+			Features: graph.Features{Columns: shares[0].Whole.FeatureColumns},
+		}},
 		Relations: []graph.Relation{
 			{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},
 		},
-		Features:   graph.Features{Columns: shares[0].Whole.FeatureColumns},
 		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Values.Labels.Names},
 		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),
 		Metric:     shares[0].Whole.Metric,
 		Provenance: shares[0].Whole.Provenance,
 	}
 	if shares[0].Values.Features.Sparse() {
-		stacked.Features.Indptr = []int64{0}
+		stacked.Types[0].Features.Indptr = []int64{0}
 	}
 	for _, s := range shares {
 		stack(stacked, s)
@@ -149,11 +153,11 @@ func stack(g *graph.Graph, s *Share) {
 	g.Relations[0].Sources = append(g.Relations[0].Sources, in.Sources...)
 	g.Relations[0].Weights = append(g.Relations[0].Weights, in.Weights...)
 	g.Relations[0].EdgeFeatures = append(g.Relations[0].EdgeFeatures, in.EdgeFeatures...)
-	g.Features.Dense = append(g.Features.Dense, from.Features.Dense...)
-	if g.Features.Sparse() {
-		g.Features.Indptr = appendIndptr(g.Features.Indptr, from.Features.Indptr)
-		g.Features.Indices = append(g.Features.Indices, from.Features.Indices...)
-		g.Features.Data = append(g.Features.Data, from.Features.Data...)
+	g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, from.Features.Dense...)
+	if g.Types[0].Features.Sparse() {
+		g.Types[0].Features.Indptr = appendIndptr(g.Types[0].Features.Indptr, from.Features.Indptr)
+		g.Types[0].Features.Indices = append(g.Types[0].Features.Indices, from.Features.Indices...)
+		g.Types[0].Features.Data = append(g.Types[0].Features.Data, from.Features.Data...)
 	}
 	g.Labels.Class = append(g.Labels.Class, from.Labels.Class...)
 	g.Labels.Multi = append(g.Labels.Multi, from.Labels.Multi...)

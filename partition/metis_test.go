@@ -31,7 +31,7 @@ func communities(t *testing.T, vertices, edges int) *graph.Graph {
 	}
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{relation}}
+	return graph.Of(relation)
 }
 
 func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
@@ -67,7 +67,10 @@ func TestMetisBalances(t *testing.T) {
 	}
 	relation, err := graph.NewRelation(2000, e)
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Splits: []graph.Split{{}, {}}}
+	g := &graph.Graph{
+		Types:     []graph.VertexType{{Count: len(relation.Indptr) - 1}},
+		Relations: []graph.Relation{relation}, Splits: []graph.Split{{}, {}},
+	}
 	for v := range int64(500) {
 		g.Splits[1].Train = append(g.Splits[1].Train, v)
 	}
@@ -205,7 +208,7 @@ func TestManyRelations(t *testing.T) {
 	assert.NoError(t, err)
 	g := made(t, 300, 3, kinds["bare"], 1)
 	one := g.Relations[0]
-	g.Type, g.Count, g.Relations = "a", g.Vertices(), nil
+	g.Types[0].Type, g.Types[0].Count, g.Relations = "a", g.Vertices(), nil
 	for i := range 120 {
 		r := one
 		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"

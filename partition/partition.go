@@ -230,7 +230,7 @@ func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 
 // eachType assigns the vertices of each type separately.
 func eachType(g *graph.Graph, assign func(n int) []int32) (of []int32) {
-	for _, t := range g.Types() {
+	for _, t := range g.Types {
 		of = append(of, assign(t.Count)...)
 	}
 	return of

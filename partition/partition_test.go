@@ -103,7 +103,7 @@ func TestAssignStops(t *testing.T) {
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stop)
-	g := &graph.Graph{Relations: []graph.Relation{{Indptr: make([]int64, 5)}}}
+	g := graph.Of(graph.Relation{Indptr: make([]int64, 5)})
 	_, err := Assign(ctx, g, Options{K: 2, Method: Random})
 	assert.ErrorIs(t, err, stop)
 }

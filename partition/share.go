@@ -158,16 +158,17 @@ func (w *Whole) Counts() (counts []int) {
 
 // WholeOf describes a graph, without the statistics of partitions.
 func WholeOf(g *graph.Graph) Whole {
+	first := &g.Types[0]
 	w := Whole{
-		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns,
-		FeatureValues: int64(len(g.Features.Indices)), Columns: columnsOf(g.Table, &g.Features),
+		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: first.Features.Columns,
+		FeatureValues: int64(len(first.Features.Indices)), Columns: columnsOf(first.Table, &first.Features),
 		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns,
-		SeveralLabels: g.Labels.MultiLabel(), Type: g.Type,
+		SeveralLabels: g.Labels.MultiLabel(), Type: first.Type,
 		Graphs: g.Graphs, Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
-	for _, t := range g.Others {
+	for _, t := range g.Types[1:] {
 		w.Others = append(w.Others, WholeType{
-			t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices)),
+			t.Name(), t.Count, t.Features.Columns, int64(len(t.Features.Indices)),
 			columnsOf(t.Table, &t.Features),
 		})
 	}
@@ -276,8 +277,7 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	if places == nil {
 		return v.Labels, v.Splits
 	}
-	g := (&graph.Graph{Labels: v.Labels, Splits: v.Splits}).Bare(places)
-	return g.Labels, g.Splits
+	return v.Labels.Of(places), graph.SplitsOf(v.Splits, places)
 }
 
 // Types returns the rows of all vertex types, in order.
@@ -298,7 +298,7 @@ func (w Whole) Grown(counts []int, edges int64) Whole {
 // All returns the share of a graph that is not partitioned. The graph must pass Check. The share uses its
 // arrays.
 func All(g *graph.Graph) *Share {
-	return Some(g, make([][]int32, len(g.Others)+1), make([]graph.Relation, len(g.Relations)), WholeOf(g))
+	return Some(g, make([][]int32, len(g.Types)), make([]graph.Relation, len(g.Relations)), WholeOf(g))
 }
 
 // Some returns the share of some vertices of a larger graph, which whole describes. g has them, and out the
@@ -308,8 +308,8 @@ func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Sha
 	s := &Share{Whole: whole, part: g}
 	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types()[kind].Starts}, nil }
 	s.splits = inMemory(g)
-	for i, t := range g.Types() {
-		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, IDs: ids[i], Starts: []int{0, t.Count}})
+	for i, t := range g.Types {
+		s.add(i, t, Rows{Type: t.Name(), Rows: t.Count, IDs: ids[i], Starts: []int{0, t.Count}})
 	}
 	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits
 	for i := range g.Relations {
@@ -327,8 +327,8 @@ func newShare(
 	g, counts := part.Graph, whole.Statistics
 	starts := counts.starts()
 	s := &Share{Whole: whole, part: g, places: places, splits: splits}
-	for i, t := range g.Types() {
-		s.add(i, t, Rows{Type: t.Type, Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
+	for i, t := range g.Types {
+		s.add(i, t, Rows{Type: t.Name(), Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
 	}
 	s.Edges.P = p
 	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits

@@ -194,7 +194,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	}
 	assert.Equal(t, "", same(want, w.Statistics), "statistics")
 	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Labels.Classes ||
-		w.FeatureColumns != g.Features.Columns || len(w.Splits) != len(g.Splits) {
+		w.FeatureColumns != g.Types[0].Features.Columns || len(w.Splits) != len(g.Splits) {
 		t.Errorf("whole: %+v", w)
 	}
 }
@@ -204,7 +204,7 @@ func TestReplication(t *testing.T) {
 		graph.Edges{Source: []int32{2, 3, 2, 1}, Target: []int32{0, 0, 1, 2}})
 	require.NoError(t, err)
 	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
-	g := &graph.Graph{Relations: []graph.Relation{relation}}
+	g := graph.Of(relation)
 	s := counted(t, g, a)
 	// The first partition needs 2 and 3, the second needs 1.
 	if s.Halo(0) != 2 || s.Halo(1) != 1 || s.Replication() != 7./4 {
@@ -216,6 +216,6 @@ func TestReplication(t *testing.T) {
 func TestWholeOfSeveralGraphs(t *testing.T) {
 	g := linked(t, 3)
 	assert.Equal(t, 0, WholeOf(g).Graphs, "graphs in one")
-	g.GraphOf, g.Graphs = []int32{0, 1, 1}, 2
+	g.Types[0].GraphOf, g.Graphs = []int32{0, 1, 1}, 2
 	assert.Equal(t, 2, WholeOf(g).Graphs, "graphs of 2")
 }

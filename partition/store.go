@@ -436,15 +436,15 @@ func (e *Edges) misplaced(of []int32) int {
 // checkCounts compares the part of partition p with the description.
 func (d *Description) checkCounts(p int, part *graph.Part) error {
 	g := part.Graph
-	if len(g.Others) != len(d.Whole.Others) || len(g.Relations) != len(d.Halos()) {
+	if len(g.Types) != len(d.Whole.Types()) || len(g.Relations) != len(d.Halos()) {
 		return fmt.Errorf("%d vertex types and %d relations, where %s says %d and %d",
-			1+len(g.Others), len(g.Relations), descriptionFile, 1+len(d.Whole.Others), len(d.Halos()))
+			len(g.Types), len(g.Relations), descriptionFile, len(d.Whole.Types()), len(d.Halos()))
 	}
-	for i, t := range g.Others {
-		if want := &d.Whole.Others[i]; t.Type != want.Type || t.Count != d.Others[i][p] ||
+	for i, t := range g.Types[1:] {
+		if want := &d.Whole.Others[i]; t.Name() != want.Type || t.Count != d.Others[i][p] ||
 			t.Features.Columns != want.FeatureColumns {
 			return fmt.Errorf("%d vertices %q with %d features, where %s says %d %q with %d",
-				t.Count, t.Type, t.Features.Columns, descriptionFile, d.Others[i][p], want.Type,
+				t.Count, t.Name(), t.Features.Columns, descriptionFile, d.Others[i][p], want.Type,
 				want.FeatureColumns)
 		}
 	}
@@ -459,7 +459,7 @@ func (d *Description) checkCounts(p int, part *graph.Part) error {
 		{"vertices in the whole graph", int64(whole), int64(d.Whole.Vertices)},
 		{"vertices", int64(g.Vertices()), int64(d.Vertices[p])},
 		{"in-edges", g.Edges(), d.Edges[p]},
-		{"features", int64(g.Features.Columns), int64(d.Whole.FeatureColumns)},
+		{"features", int64(g.Types[0].Features.Columns), int64(d.Whole.FeatureColumns)},
 		{"classes", int64(g.Labels.Classes), int64(d.Whole.Classes)},
 		{"values of a vertex", int64(g.Labels.Columns), int64(d.Whole.ValueColumns)},
 		{"splits", int64(len(g.Splits)), int64(len(d.Whole.Splits))},

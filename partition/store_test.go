@@ -227,7 +227,7 @@ func TestStale(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	require.NoError(t, os.Chtimes(features, later, later))
 	find(t, store, 2, "")
-	changed := slices.Clone(g.Features.Dense)
+	changed := slices.Clone(g.Types[0].Features.Dense)
 	changed[7]++
 	require.NoError(t, npytest.WriteFile(features, changed, 20, 5))
 	_, _, err := Find(store, 2, "")
@@ -608,8 +608,9 @@ func TestCheck(t *testing.T) {
 			relation.Source, relation.Name, relation.Target = "b", "to", "a"
 			r := &g.Relations[0]
 			r.Source, r.Name, r.Target = "a", "in", "a"
-			g.Type, g.Count, g.Others, g.Relations = "a", 20, []graph.VertexType{{Type: "b", Count: 5}},
-				append(g.Relations, relation)
+			g.Types[0].Type = "a"
+			g.Types = append(g.Types, graph.VertexType{Type: "b", Count: 5})
+			g.Relations = append(g.Relations, relation)
 		}
 		store, g := stored(t, g)
 		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
@@ -664,7 +665,7 @@ func TestCheck(t *testing.T) {
 		require.NoError(t, err)
 		moved = slices.Clone(moved)
 		for k := len(moved) - 1; ; k-- { // to the next vertex of the other partition
-			if next := moved[k] + 1; int(next) < g.Types()[len(g.Types())-1].Count &&
+			if next := moved[k] + 1; int(next) < g.Types[len(g.Types)-1].Count &&
 				!slices.Contains(moved, next) {
 				moved[k] = next
 				break
@@ -747,7 +748,7 @@ func TestSharesKnowSymmetry(t *testing.T) {
 	require.NoError(t, err)
 	for _, known := range []bool{true, false} {
 		r.Symmetric = known
-		store, g := stored(t, &graph.Graph{Relations: []graph.Relation{r}})
+		store, g := stored(t, graph.Of(r))
 		a := divided(t, g, Options{K: 2, Method: Range})
 		write(t, store, g, a)
 		shares, err := Split(g, a)

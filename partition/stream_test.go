@@ -55,7 +55,7 @@ func bipartite(t *testing.T, communities int) *graph.Graph {
 		return in
 	}
 	g := &graph.Graph{
-		Type: "user", Count: users, Others: []graph.VertexType{{Type: "item", Count: items}},
+		Types: []graph.VertexType{{Type: "user", Count: users}, {Type: "item", Count: items}},
 		Relations: []graph.Relation{
 			relation("user", "likes", "item", users, items, likes),
 			relation("item", "liked", "user", items, users, liked),
@@ -84,7 +84,7 @@ func TestStreamOfTypes(t *testing.T) {
 func TestStreamWithoutEdges(t *testing.T) {
 	relation, err := graph.NewRelation(1000, graph.Edges{})
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{relation}}
+	g := graph.Of(relation)
 	if got := measured(t, g, Options{K: 8, Method: Stream}); slices.Max(got.Vertices) > 131 {
 		t.Errorf("%v vertices", got.Vertices)
 	}
@@ -114,7 +114,7 @@ func TestAuto(t *testing.T) {
 	g := communities(t, 1000, 20_000)
 	is(g, Metis, "")
 	of := func(edges int64) *graph.Graph {
-		return &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, edges}}}}
+		return graph.Of(graph.Relation{Indptr: []int64{0, edges}})
 	}
 	is(of(20_000_000), Metis, "")
 	is(of(20_000_001), Stream, "METIS may take minutes")

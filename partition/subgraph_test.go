@@ -34,7 +34,8 @@ func TestKeep(t *testing.T) {
 			own.Source, own.Name, own.Target = "a", "x", "a"
 			again := own
 			again.Name = "y"
-			g.Type, g.Count, g.Others = "a", g.Vertices(), []graph.VertexType{{Type: "b", Count: 9}}
+			g.Types[0].Type = "a"
+			g.Types = append(g.Types, graph.VertexType{Type: "b", Count: 9})
 			g.Relations = []graph.Relation{own, other, back, again}
 		}
 		less := *g
@@ -133,7 +134,7 @@ func TestKeepCallsRule(t *testing.T) {
 	const relations, k = 20, 3
 	g := made(t, 30, 150, kinds["bare"], 1)
 	one := g.Relations[0]
-	g.Type, g.Count, g.Relations = "a", g.Vertices(), nil
+	g.Types[0].Type, g.Types[0].Count, g.Relations = "a", g.Vertices(), nil
 	for i := range relations {
 		r := one
 		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"

@@ -97,10 +97,10 @@ func (s *Server) typeOf(v *newVertex) (kind int, err error) {
 	}
 	var known []string
 	for kind, t := range s.types {
-		if t.Type == v.Type {
+		if t.Name() == v.Type {
 			return kind, nil
 		}
-		known = append(known, t.Type)
+		known = append(known, t.Name())
 	}
 	return 0, refusal.Errorf("there is no vertex type %.40q; types are %s", v.Type, strings.Join(known, ", "))
 }
@@ -114,7 +114,7 @@ func (a *addition) vertex(kind int, v *newVertex) error {
 	if _, err := a.find(kind, v.ID); err == nil {
 		return refusal.Errorf("the id %.40q is another vertex's; give one that no vertex has", v.ID.trimmed())
 	}
-	row, err := a.features(a.server.columns[t.Type], rows.Features.Columns, v)
+	row, err := a.features(a.server.columns[t.Name()], rows.Features.Columns, v)
 	if err != nil {
 		return err
 	}

@@ -141,13 +141,13 @@ func (s *Server) check(body *request, h *holding) (a asked, err error) {
 		a.vertices = append(a.vertices, added.predict...)
 		a.unknown = added.unknown
 		for _, v := range body.New {
-			if v.Type == "" || v.Type == s.types[0].Type {
+			if v.Type == "" || v.Type == s.types[0].Name() {
 				a.ids = append(a.ids, v.ID.trimmed())
 			}
 		}
 		if len(a.vertices) == 0 {
 			return a, refusal.Errorf("no vertex of type %s is asked for, which alone have predictions; name "+
-				"some", s.types[0].Type)
+				"some", s.types[0].Name())
 		}
 	}
 	given := predictions.Given(s.model.Table.Columns)

@@ -107,7 +107,7 @@ var errEnds = badRequest{
 // New returns a server of a model. Its goroutines run within Serve.
 func New(m Model, o Options) *Server {
 	s := &Server{
-		model: m, options: o, types: m.Graph.Types(),
+		model: m, options: o, types: m.Graph.Types,
 		columns: m.Predictor.Columns(), queue: newQueue(o.Queue), rests: make(chan struct{}, 1),
 		turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 	}

@@ -44,8 +44,8 @@ func trained(t *testing.T, change func(*train.Options, *graph.Graph)) (tested, *
 	})
 	require.NoError(t, err)
 	require.NoError(t, g.MakeSplits("random:60/20/20", 1, 1))
-	for v := range g.Own() {
-		g.Names = append(g.Names, fmt.Sprint("v", v))
+	for v := range g.Types[0].Count {
+		g.Types[0].Names = append(g.Types[0].Names, fmt.Sprint("v", v))
 	}
 	o := train.Defaults()
 	o.Epochs, o.Threads = 2, 2
@@ -170,7 +170,7 @@ func TestAnswers(t *testing.T) {
 // TestOtherTables: numbers name vertices without names and classes without names; labels, values and
 // embeddings have their own columns.
 func TestOtherTables(t *testing.T) {
-	m, all := trained(t, func(_ *train.Options, g *graph.Graph) { g.Names = nil })
+	m, all := trained(t, func(_ *train.Options, g *graph.Graph) { g.Types[0].Names = nil })
 	row := all.Logits[5*3 : 5*3+3]
 	m.Table = predictions.Table{Columns: predictions.LabelLogits}
 	s := New(m.Model, Options{Workers: 1, Queue: 1})
@@ -536,16 +536,16 @@ func TestWaits(t *testing.T) {
 // grown is a graph with vertices of these features behind its own, and edges.
 func grown(t *testing.T, of *graph.Graph, features []float32, source, target []int32) *graph.Graph {
 	t.Helper()
-	g := *of
-	g.Count, g.Names = g.Own()+len(features)/g.Features.Columns, nil
+	g := *of.Copy()
+	g.Types[0].Count, g.Types[0].Names = g.Types[0].Count+len(features)/g.Types[0].Features.Columns, nil
 	e := of.Relations[0].Edges()
 	e.Source, e.Target = slices.Concat(e.Source, source), slices.Concat(e.Target, target)
-	r, err := graph.NewRelation(g.Count, e)
+	r, err := graph.NewRelation(g.Types[0].Count, e)
 	require.NoError(t, err)
 	g.Relations = []graph.Relation{r}
-	g.Features.Dense = slices.Concat(g.Features.Dense, features)
+	g.Types[0].Features.Dense = slices.Concat(g.Types[0].Features.Dense, features)
 	g.Labels.Class = slices.Clone(g.Labels.Class)
-	for range g.Count - of.Own() {
+	for range g.Types[0].Count - of.Types[0].Count {
 		g.Labels.Class = append(g.Labels.Class, -1)
 	}
 	return &g
@@ -606,7 +606,7 @@ func TestNewWeight(t *testing.T) {
 		for k := range e.Source {
 			e.Weights = append(e.Weights, .5+float32(k%3))
 		}
-		r, err := graph.NewRelation(g.Own(), e)
+		r, err := graph.NewRelation(g.Types[0].Count, e)
 		require.NoError(t, err)
 		g.Relations[0] = r
 	})
@@ -650,33 +650,33 @@ func of5(from string) string {
 // are counted.
 func TestColumns(t *testing.T) {
 	m, _ := trained(t, func(_ *train.Options, g *graph.Graph) {
-		for v := range g.Own() { // age, whether it is missing, Paris, Rome, vip
-			row := g.Features.Row(v)
+		for v := range g.Types[0].Count { // age, whether it is missing, Paris, Rome, vip
+			row := g.Types[0].Features.Row(v)
 			row[1], row[2], row[3], row[4] = 0, float32(v%2), float32(1-v%2), float32(v%3/2)
 		}
-		g.Table = &columns.Table{Columns: columns.List{
+		g.Types[0].Table = &columns.Table{Columns: columns.List{
 			{Name: "age", Kind: columns.Number, Mean: 40, Gaps: true},
 			{Name: "city", Kind: columns.Category, Categories: []string{"Paris", "Rome"}},
 			{Name: "vip", Kind: columns.Boolean},
 		}}
 	})
-	other := *m.Graph
-	other.Table = &columns.Table{Columns: columns.List{
+	other := *m.Graph.Copy()
+	other.Types[0].Table = &columns.Table{Columns: columns.List{
 		{Name: "vip", Kind: columns.Boolean},
 		{Name: "shoes", Kind: columns.Number, Mean: 39},
 		{Name: "city", Kind: columns.Category, Categories: []string{"Oslo", "Paris"}},
 		{Name: "age", Kind: columns.Number, Mean: 7},
 	}}
-	other.Features = graph.Features{Columns: 5}
+	other.Types[0].Features = graph.Features{Columns: 5}
 	whole := *m.Graph // as the model reads the other graph, where no vertex is of Rome
-	whole.Features.Dense = slices.Clone(whole.Features.Dense)
-	for v := range other.Own() {
-		row := whole.Features.Row(v)
+	whole.Types[0].Features.Dense = slices.Clone(whole.Types[0].Features.Dense)
+	for v := range other.Types[0].Count {
+		row := whole.Types[0].Features.Row(v)
 		row[3] = 0
-		other.Features.Dense = append(other.Features.Dense, row[4], 39, 0, row[2], row[0])
+		other.Types[0].Features.Dense = append(other.Types[0].Features.Dense, row[4], 39, 0, row[2], row[0])
 	}
 	job := &train.Job{Graph: &other, Options: m.options}
-	_, err := job.Like(columns.ByType{graph.VertexName: m.Graph.Table.Columns})
+	_, err := job.Like(columns.ByType{graph.VertexName: m.Graph.Types[0].Table.Columns})
 	require.NoError(t, err)
 	m.Predictor, err = job.Predictor(t.Context(), m.weights)
 	require.NoError(t, err)
@@ -690,7 +690,7 @@ func TestColumns(t *testing.T) {
 		vertex("a ", `"age": 31, "city": " Rome\n", "vip": true, "shoes": 40, "notes": {"of": [1, {"no": "use"}]}`)+","+
 		vertex("b", `"age": null, "city": "Oslo", "vip": "no"`)+","+
 		vertex("c", `"age": "31.5", "city": "Paris", "vip": null`)+`]}`)
-	whole.Table = nil
+	whole.Types[0].Table = nil
 	m.same(t, grown(t, &whole, []float32{31, 0, 0, 1, 1, 40, 1, 0, 0, 0, 31.5, 0, 1, 0, 0},
 		[]int32{3, 4, 3, 4, 3, 4}, []int32{60, 60, 61, 61, 62, 62}), []int{5, 60, 61, 62}, a)
 	assert.Equal(t, map[string]int{"city": 1}, a.Unknown)

@@ -19,7 +19,7 @@ func thinned(t *testing.T, g *graph.Graph, n int) *graph.Graph {
 	t.Helper()
 	thin := *g
 	thin.Relations = slices.Clone(g.Relations)
-	types := g.Types()
+	types := g.Types
 	for i := range g.Relations {
 		r, e := &g.Relations[i], g.Relations[i].Edges()
 		keep := graph.Edges{FeatureColumns: e.FeatureColumns}
@@ -66,8 +66,8 @@ func reached(t *testing.T, base, whole *graph.Graph, added *appended.Addition, h
 		}
 	}
 	differs := map[end]bool{}
-	for i, was := range base.Types() {
-		for v := was.Count; v < whole.Types()[i].Count; v++ {
+	for i, was := range base.Types {
+		for v := was.Count; v < whole.Types[i].Count; v++ {
 			differs[end{i, v}] = true
 		}
 	}
@@ -88,7 +88,7 @@ func reached(t *testing.T, base, whole *graph.Graph, added *appended.Addition, h
 		}
 		differs = next
 	}
-	for v := range whole.Own() {
+	for v := range whole.Types[0].Count {
 		if differs[end{0, v}] {
 			vertices = append(vertices, int32(v))
 		}
@@ -122,7 +122,7 @@ func TestAppended(t *testing.T) {
 		c := is.Classes
 		row := func(p *Prediction, v int) []float32 { return p.Logits[v*c : (v+1)*c] }
 		var asked []int32
-		for _, v := range rand.New(rand.NewPCG(seed/2, seed%2)).Perm(whole.Own())[:8] {
+		for _, v := range rand.New(rand.NewPCG(seed/2, seed%2)).Perm(whole.Types[0].Count)[:8] {
 			asked = append(asked, int32(v))
 		}
 		p, err := (&Job{Graph: base, Options: o}).Predictor(t.Context(), weights)
@@ -151,7 +151,7 @@ func TestAppended(t *testing.T) {
 		want := reached(t, base, whole, with.Added, far, o.Direction, slices.Contains(passes, name))
 		assert.Equal(t, want, got, name)
 
-		for v := range base.Own() {
+		for v := range base.Types[0].Count {
 			if !slices.Equal(row(was, v), row(is, v)) {
 				changed++
 				if _, among := slices.BinarySearch(got, int32(v)); !among {
@@ -159,7 +159,7 @@ func TestAppended(t *testing.T) {
 				}
 			}
 		}
-		old, _ := slices.BinarySearch(got, int32(base.Own()))
+		old, _ := slices.BinarySearch(got, int32(base.Types[0].Count))
 		before, after := &Prediction{}, predict(Job{Graph: base, Appended: with, Vertices: got})
 		if old > 0 {
 			before = predict(Job{Graph: base, Vertices: got[:old]})
@@ -170,7 +170,7 @@ func TestAppended(t *testing.T) {
 				assert.Equal(t, row(was, int(v)), row(before, k), "%s, vertex %d before", name, v)
 			}
 		}
-		some, tries = some+whole.Own()-len(got), tries+1
+		some, tries = some+whole.Types[0].Count-len(got), tries+1
 	})
 	if tries < 50 || changed < 1000 || some < 1000 {
 		t.Errorf("%d appends, %d predictions changed, %d stay", tries, changed, some)

@@ -20,9 +20,8 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 ) (base, whole *graph.Graph, added *appended.Addition) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 6))
-	first, all := *g, *g
-	types := g.Types()
-	was := slices.Clone(types)
+	first, all := *g.Copy(), *g
+	types, was := first.Types, g.Types
 	added = &appended.Addition{
 		Types: make([]appended.Rows, len(types)),
 		Edges: make([]graph.Edges, len(g.Relations)),
@@ -40,8 +39,6 @@ func parted(t *testing.T, g *graph.Graph, seed uint64, keep func(graph.VertexTyp
 			Count: n, Features: graph.Features{Columns: f.Columns, Dense: f.Dense[at:]},
 		}
 	}
-	first.SetTypes(types)
-	first.Type = g.Type
 	first.Labels.Class, first.Splits = g.Labels.Class[:types[0].Count], nil
 	for _, s := range g.Splits {
 		for _, part := range s.Parts() {

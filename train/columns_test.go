@@ -21,41 +21,41 @@ import (
 // two values, a date d, and numbers.
 func fromTable(t *testing.T) *graph.Graph {
 	t.Helper()
-	g := *tangle(t, 700, 3000)
-	g.Features.Dense = slices.Clone(g.Features.Dense)
+	g := *tangle(t, 700, 3000).Copy()
+	g.Types[0].Features.Dense = slices.Clone(g.Types[0].Features.Dense)
 	table := &columns.Table{Columns: columns.List{
 		{Name: "a", Kind: columns.Number, Mean: 3, Gaps: true},
 		{Name: "c", Kind: columns.Category, Categories: []string{"x", "y"}},
 		{Name: "d", Kind: columns.Date},
 	}}
-	for k := 5; k < g.Features.Columns; k++ {
+	for k := 5; k < g.Types[0].Features.Columns; k++ {
 		table.Columns = append(table.Columns, columns.Column{Name: fmt.Sprint("n", k), Kind: columns.Number})
 	}
-	for v := range g.Own() {
-		row := g.Features.Row(v)
+	for v := range g.Types[0].Count {
+		row := g.Types[0].Features.Row(v)
 		row[0], row[1], row[2], row[3], row[4] = 100*row[0], 0, 0, 0, 18_000+1000*row[4]
 		if row[2+v%2] = 1; v%5 == 0 {
 			row[0], row[1] = 3, 1
 		}
 	}
-	g.Table = table
+	g.Types[0].Table = table
 	return &g
 }
 
 // inOtherOrder is a graph of fromTable whose table has a further column, the others from the last to the
 // first, another category, and another mean.
 func inOtherOrder(g *graph.Graph) *graph.Graph {
-	other, n := *g, g.Features.Columns
+	other, n := *g.Copy(), g.Types[0].Features.Columns
 	list := columns.List{{Name: "new", Kind: columns.Boolean}}
-	for _, c := range slices.Backward(g.Table.Columns) {
+	for _, c := range slices.Backward(g.Types[0].Table.Columns) {
 		list = append(list, c)
 	}
 	list[len(list)-1].Mean = 7
 	list[len(list)-2].Categories = []string{"w", "x", "y"}
 	list[len(list)-2].Counts = []int64{9, 0, 0}
-	other.Features = graph.Features{Columns: n + 2}
-	for v := range g.Own() {
-		row := g.Features.Row(v)
+	other.Types[0].Features = graph.Features{Columns: n + 2}
+	for v := range g.Types[0].Count {
+		row := g.Types[0].Features.Row(v)
 		to := []float32{1}
 		for k := n - 1; k > 3; k-- {
 			to = append(to, row[k])
@@ -64,9 +64,9 @@ func inOtherOrder(g *graph.Graph) *graph.Graph {
 		if row[1] == 1 {
 			to[len(to)-2] = 7
 		}
-		other.Features.Dense = append(other.Features.Dense, to...)
+		other.Types[0].Features.Dense = append(other.Types[0].Features.Dense, to...)
 	}
-	other.Table = &columns.Table{Columns: list}
+	other.Types[0].Table = &columns.Table{Columns: list}
 	return &other
 }
 
@@ -111,7 +111,7 @@ func TestLike(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, likeNotes, notes)
 			whole := j.Counts()
-			assert.Equal(t, g.Features.Columns, whole.FeatureColumns, "features")
+			assert.Equal(t, g.Types[0].Features.Columns, whole.FeatureColumns, "features")
 			want := results(&Job{Graph: g, Options: given(o, words)})
 			assert.Equal(t, true, slices.Equal(want, results(j)), "%s: other bits in %s", words, name)
 		}
@@ -123,20 +123,20 @@ func TestLikeRefuses(t *testing.T) {
 	g := fromTable(t)
 	asked := (&Job{Graph: g}).Columns()
 	for want, list := range map[string]columns.List{
-		"there is no column a, d": slices.Concat(g.Table.Columns[1:2], g.Table.Columns[3:]),
-		"column d is a number, where it was a date": slices.Concat(g.Table.Columns[:2],
-			columns.List{{Name: "d", Kind: columns.Number}}, g.Table.Columns[3:]),
+		"there is no column a, d": slices.Concat(g.Types[0].Table.Columns[1:2], g.Types[0].Table.Columns[3:]),
+		"column d is a number, where it was a date": slices.Concat(g.Types[0].Table.Columns[:2],
+			columns.List{{Name: "d", Kind: columns.Number}}, g.Types[0].Table.Columns[3:]),
 	} {
-		other := *g
-		other.Table = &columns.Table{Columns: list}
-		other.Features = graph.Features{
-			Columns: list.Width(), Dense: make([]float32, list.Width()*g.Own()),
+		other := *g.Copy()
+		other.Types[0].Table = &columns.Table{Columns: list}
+		other.Types[0].Features = graph.Features{
+			Columns: list.Width(), Dense: make([]float32, list.Width()*g.Types[0].Count),
 		}
 		_, err := (&Job{Graph: &other}).Like(asked)
 		assert.Refused(t, err, want)
 	}
-	other := *g
-	other.Table = nil
+	other := *g.Copy()
+	other.Types[0].Table = nil
 	j := &Job{Graph: &other}
 	notes, err := j.Like(asked)
 	require.NoError(t, err)
@@ -152,15 +152,15 @@ func TestAutoFeatures(t *testing.T) {
 	g := fromTable(t)
 	o := given(Defaults(), "model sage, hidden 8, epochs 3, lr .001, threads 1")
 	r := mustRun(t, &Job{Graph: g, Options: o})
-	scaled, n := *g, float64(g.Own())
-	scaled.Table, scaled.Features.Dense = nil, slices.Clone(g.Features.Dense)
-	for k := range g.Features.Columns {
+	scaled, n := *g.Copy(), float64(g.Types[0].Count)
+	scaled.Types[0].Table, scaled.Types[0].Features.Dense = nil, slices.Clone(g.Types[0].Features.Dense)
+	for k := range g.Types[0].Features.Columns {
 		mean, square := 0.0, 0.0
-		for v := range g.Own() {
-			mean += float64(g.Features.Row(v)[k]) / n
+		for v := range g.Types[0].Count {
+			mean += float64(g.Types[0].Features.Row(v)[k]) / n
 		}
-		for v := range g.Own() {
-			square += math.Pow(float64(g.Features.Row(v)[k])-mean, 2) / n
+		for v := range g.Types[0].Count {
+			square += math.Pow(float64(g.Types[0].Features.Row(v)[k])-mean, 2) / n
 		}
 		deviation := math.Sqrt(square)
 		if k >= 1 && k <= 3 {
@@ -169,8 +169,8 @@ func TestAutoFeatures(t *testing.T) {
 		assert.Near(t, mean, float64(r.Weights["features.mean"].Float32[k]), 1e-6*max(1, mean), "mean %d", k)
 		assert.Near(t, deviation, float64(r.Weights["features.deviation"].Float32[k]), 1e-5*deviation,
 			"deviation %d", k)
-		for v := range g.Own() {
-			x := &scaled.Features.Row(v)[k]
+		for v := range g.Types[0].Count {
+			x := &scaled.Types[0].Features.Row(v)[k]
 			*x = float32((float64(*x) - mean) / deviation)
 		}
 	}
@@ -181,7 +181,7 @@ func TestAutoFeatures(t *testing.T) {
 	assert.Equal(t, 0, len(want.Weights["features.mean"].Float32), "means without a table")
 
 	types := severalTypes(t)
-	types.Others[0].Table = &columns.Table{Columns: columns.List{
+	types.Types[1].Table = &columns.Table{Columns: columns.List{
 		{Name: "x", Kind: columns.Number}, {Name: "y", Kind: columns.Boolean},
 	}}
 	o.Model = "rgcn"
@@ -197,7 +197,7 @@ func TestAutoFeatures(t *testing.T) {
 	assert.Equal(t, true, slices.Equal(r.Logits, p.Logits), "predictions differ")
 	o.NormalizeFeatures = "standard"
 	r = mustRun(t, &Job{Graph: types, Options: o})
-	assert.Equal(t, types.Features.Columns, len(r.Weights["features.a.mean"].Float32), "means")
+	assert.Equal(t, types.Types[0].Features.Columns, len(r.Weights["features.a.mean"].Float32), "means")
 }
 
 // TestStartedStandards: a training that starts from weights on another graph has their means and deviations,
@@ -207,8 +207,8 @@ func TestStartedStandards(t *testing.T) {
 	o := given(Defaults(), "model sage, hidden 8, epochs 3, threads 1")
 	weights := mustRun(t, &Job{Graph: g, Options: o}).Weights
 	other := inOtherOrder(g)
-	for v := range other.Own() { // another mean of the column d
-		other.Features.Row(v)[other.Features.Columns-6] += 5000
+	for v := range other.Types[0].Count { // another mean of the column d
+		other.Types[0].Features.Row(v)[other.Types[0].Features.Columns-6] += 5000
 	}
 	var file bytes.Buffer
 	require.NoError(t, nn.EncodeState(&file, weights))

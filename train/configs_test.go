@@ -20,7 +20,7 @@ func TestShippedConfigurationsFit(t *testing.T) {
 		t.Fatalf("no configuration was found: %v", err)
 	}
 	types := severalTypes(t)
-	types.Others[0].Features = graph.Features{}
+	types.Types[1].Features = graph.Features{}
 	vertices := shaped(t, 13, 5)
 	for _, file := range files {
 		o := shipped(t, file)

@@ -20,7 +20,7 @@ import (
 func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 	t.Helper()
 	g := tangled(t)
-	g.Type, g.Count = "a", g.Own()
+	g.Types[0].Type = "a"
 	second := g.Relations[0]
 	for i, name := range []string{"x", "y"} {
 		r := second
@@ -28,7 +28,7 @@ func benchmarked(t *testing.T, form graph.NegativeForm) *graph.Graph {
 		random := rand.New(rand.NewPCG(4, uint64(i)))
 		ids := func(n int) (list []int32) {
 			for range n {
-				list = append(list, int32(random.IntN(g.Count)))
+				list = append(list, int32(random.IntN(g.Types[0].Count)))
 			}
 			return list
 		}
@@ -178,14 +178,14 @@ func splitShop(t *testing.T, form graph.NegativeForm) *graph.Graph {
 // addTypes adds a type of so many vertices, and a relation to it.
 func addTypes(t *testing.T, g *graph.Graph, vertices int, split *graph.EdgeSplit) {
 	t.Helper()
-	other, err := graph.NewBipartite(g.Count, vertices,
+	other, err := graph.NewBipartite(g.Types[0].Count, vertices,
 		graph.Edges{Source: []int32{1, 2, 3}, Target: make([]int32, 3)})
 	require.NoError(t, err)
 	other.Source, other.Name, other.Target, other.EdgeSplit = "a", "z", "b", split
 	g.Relations = append(g.Relations, other)
-	g.Others = []graph.VertexType{
-		{Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}},
-	}
+	g.Types = append(g.Types, graph.VertexType{
+		Type: "b", Count: vertices, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+	})
 }
 
 // TestMeasureLinks: embeddings that a run gave are measured as the run measured them, by the metrics that it

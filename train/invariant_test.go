@@ -164,7 +164,7 @@ func TestEachNetwork(t *testing.T) {
 			case o.Model == "appnp":
 				columns = g.Labels.Classes
 			case o.Model == "sgc":
-				columns = g.Features.Columns
+				columns = g.Types[0].Features.Columns
 			case o.Jump == "cat":
 				columns = o.Layers * o.Hidden
 			}

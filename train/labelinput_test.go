@@ -19,23 +19,23 @@ import (
 // widened is a graph with the labels of the training vertices that show it as further features, dense. The
 // other ones train.
 func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
-	wide, l := *g, &g.Labels
+	wide, l := *g.Copy(), &g.Labels
 	split := g.Splits[0]
 	split.Train = nil
-	wide.Features = graph.Features{Columns: g.Features.Columns + l.Classes}
-	wide.Features.Dense = make([]float32, g.Own()*wide.Features.Columns)
-	for v := range g.Own() {
-		row := wide.Features.Dense[v*wide.Features.Columns:]
-		if !g.Features.Sparse() {
-			copy(row, g.Features.Row(v))
+	wide.Types[0].Features = graph.Features{Columns: g.Types[0].Features.Columns + l.Classes}
+	wide.Types[0].Features.Dense = make([]float32, g.Types[0].Count*wide.Types[0].Features.Columns)
+	for v := range g.Types[0].Count {
+		row := wide.Types[0].Features.Dense[v*wide.Types[0].Features.Columns:]
+		if !g.Types[0].Features.Sparse() {
+			copy(row, g.Types[0].Features.Row(v))
 			continue
 		}
-		for k, x := range g.Features.Row(v) {
-			row[g.Features.Indices[int(g.Features.Indptr[v])+k]] = x
+		for k, x := range g.Types[0].Features.Row(v) {
+			row[g.Types[0].Features.Indices[int(g.Types[0].Features.Indptr[v])+k]] = x
 		}
 	}
 	for _, v := range g.Splits[0].Train {
-		row := wide.Features.Dense[int(v)*wide.Features.Columns+g.Features.Columns:]
+		row := wide.Types[0].Features.Row(int(v))[g.Types[0].Features.Columns:]
 		switch {
 		case !shows(v):
 			split.Train = append(split.Train, v)
@@ -56,16 +56,16 @@ func widened(g *graph.Graph, shows func(v int64) bool) *graph.Graph {
 // labelled are graphs whose labels and features are of each kind.
 func labelled(t *testing.T) map[string]*graph.Graph {
 	dense := tangle(t, 700, 3000)
-	sparse, multi := *dense, *dense
-	sparse.Features = graph.Features{Columns: dense.Features.Columns, Indptr: []int64{0}}
-	for v := range dense.Own() {
-		for k, x := range dense.Features.Row(v) {
+	sparse, multi := *dense.Copy(), *dense
+	f, of := &sparse.Types[0].Features, &dense.Types[0].Features
+	*f = graph.Features{Columns: of.Columns, Indptr: []int64{0}}
+	for v := range dense.Types[0].Count {
+		for k, x := range of.Row(v) {
 			if (v+k)%3 == 0 && v%5 > 0 { // some rows are empty
-				sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, int32(k)),
-					append(sparse.Features.Data, x)
+				f.Indices, f.Data = append(f.Indices, int32(k)), append(f.Data, x)
 			}
 		}
-		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
+		f.Indptr = append(f.Indptr, int64(len(f.Indices)))
 	}
 	multi.Labels, multi.Metric = graph.Labels{Classes: 3}, ""
 	for v, class := range dense.Labels.Class {
@@ -144,8 +144,8 @@ func apart(a, b []float32) (d float64) {
 // TestLabelInputRefused: what has no such labels says so.
 func TestLabelInputRefused(t *testing.T) {
 	g := tangle(t, 700, 3000)
-	bare, unlabelled, split := *g, *g, *g
-	bare.Features = graph.Features{}
+	bare, unlabelled, split := *g.Copy(), *g, *g
+	bare.Types[0].Features = graph.Features{}
 	unlabelled.Labels, unlabelled.Splits = graph.Labels{}, nil
 	split.Splits = nil
 	for name, c := range map[string]struct {

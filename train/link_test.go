@@ -23,18 +23,18 @@ func linked(words string) Options {
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := tangle(t, 1100, 1000)
-	other, err := graph.NewBipartite(40, g.Own(),
-		graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Own() - 1)}})
+	other, err := graph.NewBipartite(40, g.Types[0].Count,
+		graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, int32(g.Types[0].Count - 1)}})
 	require.NoError(t, err)
-	g.Type, g.Count = "a", g.Own()
+	g.Types[0].Type = "a"
 	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
 	other.Source, other.Name, other.Target = "b", "y", "a"
 	g.Relations = append(g.Relations, other)
-	g.Others = []graph.VertexType{
-		{Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)}},
-	}
-	for i := range g.Others[0].Features.Dense {
-		g.Others[0].Features.Dense[i] = float32(i%7) / 7
+	g.Types = append(g.Types, graph.VertexType{
+		Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)},
+	})
+	for i := range g.Types[1].Features.Dense {
+		g.Types[1].Features.Dense[i] = float32(i%7) / 7
 	}
 	g, err = g.ReverseRelations()
 	require.NoError(t, err)
@@ -54,14 +54,12 @@ func TestLinksOfAnotherType(t *testing.T) {
 	follows.Source, follows.Name, follows.Target = "user", "follows", "user"
 	g.Relations = append(g.Relations, follows)
 	first := *g
-	users := g.Others[0]
-	first.Type, first.Count, first.Features = users.Type, users.Count, users.Features
-	first.Others = []graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}, g.Others[1]}
+	first.Types = []graph.VertexType{g.Types[1], g.Types[0], g.Types[2]}
 	beside := *g
-	beside.Type, beside.Count, beside.Features, beside.Labels, beside.Splits = "aside", 4,
-		graph.Features{Columns: 1, Dense: make([]float32, 4)}, graph.Labels{}, nil
-	beside.Others = slices.Concat([]graph.VertexType{{Type: "item", Count: g.Count, Features: g.Features}},
-		g.Others)
+	beside.Labels, beside.Splits = graph.Labels{}, nil
+	beside.Types = append([]graph.VertexType{
+		{Type: "aside", Count: 4, Features: graph.Features{Columns: 1, Dense: make([]float32, 4)}},
+	}, g.Types...)
 	for _, model := range []string{"rgcn", "gatv2"} {
 		want := mustRun(t, &Job{Graph: &first, Options: linked("model " + model)})
 		asked := linked("link-relation user,follows,user, model " + model)
@@ -71,7 +69,7 @@ func TestLinksOfAnotherType(t *testing.T) {
 				if d := away(got.Losses, want.Losses); d > 1e-5 || len(got.Logits) != len(want.Logits) ||
 					got.Links.TestEdges != want.Links.TestEdges {
 					t.Errorf("%s, %s, %s first: the losses differ by %.1e; %+v, want %+v", model, mesh,
-						g.Type, d, got.Links, want.Links)
+						g.Types[0].Type, d, got.Links, want.Links)
 				}
 			}
 		}
@@ -81,7 +79,7 @@ func TestLinksOfAnotherType(t *testing.T) {
 // withKnows is the shop with a relation between the types that are not first, and its reverse.
 func withKnows(t *testing.T, shop *graph.Graph) *graph.Graph {
 	t.Helper()
-	g := *shop
+	g := *shop.Copy()
 	var e graph.Edges
 	for k := range int32(300) {
 		e.Source, e.Target = append(e.Source, k%83), append(e.Target, (k%83/3+k/83*k/83)%27)

@@ -215,7 +215,8 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 		"graph=2,tensor=2", "pipeline=2", "graph=1/4",
 	)
 	standard.also = func(t *testing.T, mesh string, many *Result) {
-		assert.Equal(t, g.Features.Columns, len(many.Weights["features.mean"].Float32), "%s: means", mesh)
+		assert.Equal(t, g.Types[0].Features.Columns, len(many.Weights["features.mean"].Float32), "%s: means",
+			mesh)
 	}
 	all["standard features"] = standard
 
@@ -230,15 +231,16 @@ func labelFeatures(t *testing.T, all map[string]feature) {
 // oddFeatures have empty partitions, a worker without training vertices, a worker with all of them, sparse
 // features with dropout, and several labels for each vertex.
 func oddFeatures(g *graph.Graph, all map[string]feature) {
-	sparse, several := *g, *g
-	sparse.Features = graph.Features{Columns: 40, Indptr: []int64{0}}
+	sparse, several := *g.Copy(), *g
+	sparse.Types[0].Features = graph.Features{Columns: 40, Indptr: []int64{0}}
 	several.Labels, several.Metric = graph.Labels{Classes: 3}, "roc-auc"
 	for v := range g.Vertices() {
 		for c := int32(v % 7); c < 40; c += 1 + int32(v)*c%12 {
-			sparse.Features.Indices = append(sparse.Features.Indices, c)
-			sparse.Features.Data = append(sparse.Features.Data, float32((v+int(c))%10)/10)
+			sparse.Types[0].Features.Indices = append(sparse.Types[0].Features.Indices, c)
+			sparse.Types[0].Features.Data = append(sparse.Types[0].Features.Data, float32((v+int(c))%10)/10)
 		}
-		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
+		sparse.Types[0].Features.Indptr = append(sparse.Types[0].Features.Indptr,
+			int64(len(sparse.Types[0].Features.Indices)))
 		for c := range 3 {
 			several.Labels.Multi = append(several.Labels.Multi, float32((int(g.Labels.Class[v])>>c)&1))
 		}

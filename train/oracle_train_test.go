@@ -114,8 +114,11 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 	require.NoError(t, err)
 	classes := len(c.After[c.Ends[metric][selects].Best].Logits[0])
 	g := &graph.Graph{
+		Types: []graph.VertexType{{
+			Count:    len(relation.Indptr) - 1,
+			Features: graph.Features{Columns: len(features[0]), Dense: slices.Concat(features...)},
+		}},
 		Relations: []graph.Relation{relation}, Labels: c.Labels.of(classes), Splits: []graph.Split{c.Split},
-		Features: graph.Features{Columns: len(features[0]), Dense: slices.Concat(features...)},
 	}
 	o := Defaults()
 	o.Model, o.Hidden, o.Dropout, o.Metric, o.Select, o.Threads = "mlp", 8, 0, metric, selects, 1

@@ -37,7 +37,7 @@ func TestPlannedNumbers(t *testing.T) {
 	o := given(Defaults(), "model gcn, layers 2, hidden 5, norm none, threads 1")
 	p := planOf(t, g, o)
 	one, classes := p.Workers[0], g.Labels.Classes
-	parameters := g.Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
+	parameters := g.Types[0].Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
 	assert.Equal(t, one.Parameters, parameters)
 	assert.Equal(t, one.Predictions, g.Vertices()*classes)
 	assert.Equal(t, 4*int64(parameters+g.Vertices()*classes), p.ResultBytes)
@@ -209,8 +209,7 @@ func TestUnusedRelations(t *testing.T) {
 	ring := graph.Edges{Source: []int32{0, 1, 2}, Target: []int32{1, 2, 0}}
 	features := graph.Features{Columns: 2, Dense: make([]float32, 6)}
 	g := &graph.Graph{
-		Type: "paper", Count: 3, Features: features,
-		Others: []graph.VertexType{{Type: "venue", Count: 3, Features: features}},
+		Types: []graph.VertexType{{Type: "paper", Count: 3, Features: features}, {Type: "venue", Count: 3, Features: features}},
 		Relations: []graph.Relation{
 			relation("paper", "cites", "paper", ring),
 			relation("paper", "in", "venue", ring),

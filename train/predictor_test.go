@@ -27,11 +27,11 @@ func TestPredictor(t *testing.T) {
 		all[name] = trained{plain, o}
 	}
 	embedded := severalTypes(t)
-	embedded.Others[0].Features = graph.Features{} // a learned row for each vertex
+	embedded.Types[1].Features = graph.Features{} // a learned row for each vertex
 	all["rgcn"] = trained{embedded, given(Defaults(), "model rgcn, hidden 8, norm batch")}
 	valued := *plain
-	valued.Labels = graph.Labels{Values: make([]float32, valued.Own()), Columns: 1}
-	for v := range valued.Own() {
+	valued.Labels = graph.Labels{Values: make([]float32, valued.Types[0].Count), Columns: 1}
+	for v := range valued.Types[0].Count {
 		valued.Labels.Values[v] = float32(v%17) - 40
 	}
 	all["values"] = trained{&valued, given(Defaults(), "model gin, hidden 8, loss mse")}

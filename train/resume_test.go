@@ -119,7 +119,7 @@ func resumes() map[string]Options {
 func graphFor(t *testing.T, o *Options) *graph.Graph {
 	g := tangle(t, 400, 200)
 	if o.NodeEmbedding > 0 {
-		g.Features = graph.Features{}
+		g.Types[0].Features = graph.Features{}
 	}
 	if o.Loss != Defaults().Loss {
 		g = withValues(g)

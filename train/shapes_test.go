@@ -47,11 +47,15 @@ func TestEdgeShapes(t *testing.T) {
 			relation, err := graph.NewRelation(s.vertices, s.edges)
 			require.NoError(t, err)
 			g := &graph.Graph{
-				Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 3},
-				Labels: graph.Labels{Classes: 2}, Splits: []graph.Split{{Train: s.train}},
+				Types: []graph.VertexType{{
+					Count:    len(relation.Indptr) - 1,
+					Features: graph.Features{Columns: 3},
+				}},
+				Relations: []graph.Relation{relation},
+				Labels:    graph.Labels{Classes: 2}, Splits: []graph.Split{{Train: s.train}},
 			}
 			for v := range s.vertices {
-				g.Features.Dense = append(g.Features.Dense, float32(v), 1, float32(-v%3))
+				g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(v), 1, float32(-v%3))
 				g.Labels.Class = append(g.Labels.Class, int64(v%2))
 			}
 			require.NoError(t, g.Check())

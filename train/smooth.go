@@ -33,15 +33,15 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		if err := oneRelation(len(j.Graph.Relations)); err != nil {
 			return nil, err
 		}
-		g := *j.Graph
+		g := j.Graph.Copy()
 		err := j.Graph.Guard(func() (err error) {
-			g.Features, err = known.beside(probabilities, &all.Values, s)
+			g.Types[0].Features, err = known.beside(probabilities, &all.Values, s)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
-		smooth.Graph = &g
+		smooth.Graph = g
 		return smooth.Predict(ctx, nn.State{}, Logits)
 	}
 	if err := known.check(&j.Parts.Whole, len(probabilities)); err != nil {

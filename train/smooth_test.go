@@ -51,7 +51,8 @@ func readSmoothGolden(t *testing.T) (golden smoothGolden, g *graph.Graph) {
 	})
 	require.NoError(t, err)
 	g = &graph.Graph{
-		Relations: []graph.Relation{r}, Labels: graph.Labels{Classes: golden.Classes, Class: golden.Labels},
+		Types: []graph.VertexType{{Count: len(r.Indptr) - 1}}, Relations: []graph.Relation{r},
+		Labels: graph.Labels{Classes: golden.Classes, Class: golden.Labels},
 		Splits: []graph.Split{{Train: golden.Train, Val: golden.Val}},
 	}
 	return golden, g

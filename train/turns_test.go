@@ -129,7 +129,7 @@ func allTurned(t *testing.T) map[string]turned {
 
 // typesInTurns are models of several vertex types, one of which has a learned embedding.
 func typesInTurns(types *graph.Graph) map[string]Options {
-	types.Others[0].Features = graph.Features{}
+	types.Types[1].Features = graph.Features{}
 	all := map[string]Options{}
 	for name, change := range map[string]string{
 		"rgcn":  "bases 2",
@@ -382,8 +382,8 @@ func allResting(t *testing.T) map[string]*resting {
 	}
 
 	// Learned embeddings and the optimizer's state
-	bare := *large
-	bare.Features = graph.Features{}
+	bare := *large.Copy()
+	bare.Types[0].Features = graph.Features{}
 	for name, o := range map[string]Options{
 		"sage":          with("model sage, node-embedding 64"),
 		"rgcn":          with("model rgcn, clip .5, optimizer adamw"),
@@ -444,8 +444,8 @@ func TestBytesInTurns(t *testing.T) {
 // what these fetch of each other says that its bytes are a bound, and has the same memory.
 func TestMovedAsPlanned(t *testing.T) {
 	small, large, types, models := tangle(t, 500, 1000), tangle(t, 900, 3000), severalTypes(t), networks()
-	bare := *large
-	bare.Features = graph.Features{}
+	bare := *large.Copy()
+	bare.Types[0].Features = graph.Features{}
 	of := [3][]resting{1: {
 		{g: &bare, Options: given(Defaults(), "model rgcn, clip .5, optimizer adamw, hidden 16")},
 		{g: &bare, Options: given(Defaults(), "model sage, node-embedding 64, hidden 16, lr .1")},
@@ -469,7 +469,7 @@ func TestMovedAsPlanned(t *testing.T) {
 		o := c.Options
 		o.Epochs, o.EvalEvery = []int{1, 2, 3, 5}[draw.IntN(4)], []setting.Every{0, 1, 2, 5}[draw.IntN(4)]
 		o.Offload, o.Seed = t.TempDir(), draw.Uint64()
-		if draw.IntN(2) == 0 && c.g.Others == nil { // nothing in the last partition
+		if draw.IntN(2) == 0 && len(c.g.Types) == 1 { // nothing in the last partition
 			for v := range c.g.Vertices() {
 				parts = append(parts, int32(v*v%(k-1)))
 			}

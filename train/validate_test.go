@@ -175,9 +175,9 @@ func TestValidateMeasures(t *testing.T) {
 
 	values := func(g *graph.Graph, scale float32) *graph.Graph {
 		with := *g
-		with.Labels = graph.Labels{Columns: 1, Values: make([]float32, g.Own())}
+		with.Labels = graph.Labels{Columns: 1, Values: make([]float32, g.Types[0].Count)}
 		for v := range with.Labels.Values {
-			with.Labels.Values[v] = scale * (float32(v%10) + 2*g.Features.Row(v)[0])
+			with.Labels.Values[v] = scale * (float32(v%10) + 2*g.Types[0].Features.Row(v)[0])
 		}
 		return &with
 	}
@@ -200,13 +200,16 @@ func TestValidateRefuses(t *testing.T) {
 	g := tangle(t, 700, 3000)
 	for want, change := range map[string]func(other *graph.Graph, o *Options){
 		"it has 2 features, and the graph that is trained on has 13": func(other *graph.Graph, _ *Options) {
-			other.Features = graph.Features{Columns: 2, Dense: make([]float32, 2*other.Own())}
+			other.Types[0].Features = graph.Features{
+				Columns: 2,
+				Dense:   make([]float32, 2*other.Types[0].Count),
+			}
 		},
 		"its labels are of 7 classes or columns, and those of the graph that is trained on of 5": func(other *graph.Graph, _ *Options) {
 			other.Labels.Classes = 7
 		},
 		"a vertex has one class in one of the graphs and several labels in the other": func(other *graph.Graph, _ *Options) {
-			other.Labels = graph.Labels{Classes: 5, Multi: make([]float32, 5*other.Own())}
+			other.Labels = graph.Labels{Classes: 5, Multi: make([]float32, 5*other.Types[0].Count)}
 		},
 		"the graph has no split into training": func(other *graph.Graph, _ *Options) {
 			other.Splits = nil
@@ -230,9 +233,9 @@ func TestValidateRefuses(t *testing.T) {
 	} {
 		o, other := networks()["gcn"], elsewhereGraph(t, 100)
 		change(other, &o)
-		train := *g
+		train := *g.Copy()
 		if o.NodeEmbedding > 0 {
-			train.Features, other.Features = graph.Features{}, graph.Features{}
+			train.Types[0].Features, other.Types[0].Features = graph.Features{}, graph.Features{}
 		}
 		j, _ := validated(&train, other, o)
 		if o.Validate != "" {

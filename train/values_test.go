@@ -29,7 +29,7 @@ func withValues(g *graph.Graph) *graph.Graph {
 		}
 	}
 	for v, class := range g.Labels.Class {
-		row := []float32{1990 + 3*float32(class), 1e-3 * g.Features.Row(v)[0]}
+		row := []float32{1990 + 3*float32(class), 1e-3 * g.Types[0].Features.Row(v)[0]}
 		if v%7 == 0 {
 			row[1] = nan
 		}
@@ -78,7 +78,7 @@ func TestColumnWithoutTrainingValue(t *testing.T) {
 func TestLossesOfOtherLabels(t *testing.T) {
 	g := tangle(t, 300, 100)
 	values, several := withValues(g), *g
-	several.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Own())}
+	several.Labels = graph.Labels{Classes: 2, Multi: make([]float32, 2*g.Types[0].Count)}
 	for _, c := range []struct {
 		g            *graph.Graph
 		change, want string
@@ -102,25 +102,25 @@ func TestLossesOfOtherLabels(t *testing.T) {
 // which predictions on another graph are made.
 func TestStandardFeatures(t *testing.T) {
 	raw, scaled, o := *tangled(t), *tangled(t), Defaults()
-	columns := raw.Features.Columns
-	raw.Features.Dense, scaled.Features.Dense = slices.Clone(raw.Features.Dense),
-		slices.Clone(raw.Features.Dense)
+	columns := raw.Types[0].Features.Columns
+	raw.Types[0].Features.Dense, scaled.Types[0].Features.Dense = slices.Clone(raw.Types[0].Features.Dense),
+		slices.Clone(raw.Types[0].Features.Dense)
 	means, deviations := make([]float64, columns), make([]float64, columns)
-	for i := range raw.Features.Dense {
+	for i := range raw.Types[0].Features.Dense {
 		k := i % columns
-		x := &raw.Features.Dense[i]
+		x := &raw.Types[0].Features.Dense[i]
 		*x = *x*float32(k) + 5*float32(k) // column 0 is constant
-		means[k] += float64(*x) / float64(raw.Own())
+		means[k] += float64(*x) / float64(raw.Types[0].Count)
 	}
-	for i, x := range raw.Features.Dense {
+	for i, x := range raw.Types[0].Features.Dense {
 		deviations[i%columns] += (float64(x) - means[i%columns]) * (float64(x) - means[i%columns]) / float64(
-			raw.Own())
+			raw.Types[0].Count)
 	}
-	for i, x := range raw.Features.Dense {
+	for i, x := range raw.Types[0].Features.Dense {
 		if k := i % columns; k > 0 {
-			scaled.Features.Dense[i] = float32((float64(x) - means[k]) / math.Sqrt(deviations[k]))
+			scaled.Types[0].Features.Dense[i] = float32((float64(x) - means[k]) / math.Sqrt(deviations[k]))
 		} else {
-			scaled.Features.Dense[i] = 0
+			scaled.Types[0].Features.Dense[i] = 0
 		}
 	}
 	o.LR, o.Epochs, o.Threads = .001, 3, 1
@@ -140,10 +140,11 @@ func TestStandardFeatures(t *testing.T) {
 	}
 	some := func(g *graph.Graph) *graph.Graph { // without edges, and with other means
 		ids := []int32{0, 1, 2, 3}
-		part := g.Bare(ids)
-		part.Features, part.Relations = g.Features.Rows(ids),
-			[]graph.Relation{{Indptr: make([]int64, len(ids)+1)}}
-		return part
+		return &graph.Graph{
+			Types:     []graph.VertexType{{Count: len(ids), Features: g.Types[0].Features.Rows(ids)}},
+			Labels:    g.Labels.Of(ids),
+			Relations: []graph.Relation{{Indptr: make([]int64, len(ids)+1)}},
+		}
 	}
 	part := some(&raw)
 	p, err := (&Job{Graph: part, Options: o}).Predict(context.Background(), one.Weights, Logits)

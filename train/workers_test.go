@@ -202,8 +202,11 @@ func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 	relation, err := graph.NewRelation(int(vertices), e)
 	require.NoError(t, err)
 	g := &graph.Graph{
+		Types: []graph.VertexType{{
+			Count:    len(relation.Indptr) - 1,
+			Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		}},
 		Relations: []graph.Relation{relation},
-		Features:  graph.Features{Columns: 1, Dense: make([]float32, vertices)},
 		Labels:    graph.Labels{Classes: 1, Class: make([]int64, vertices)},
 	}
 	require.NoError(t, g.MakeSplits("random:60/20/20", 1, 1))

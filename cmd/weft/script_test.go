@@ -569,7 +569,7 @@ func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
 func relabel(ts *testscript.TestScript, _ bool, args []string) {
 	g, err := graph.Open(ts.MkAbs(args[0]))
 	ts.Check(err)
-	names, class := args[2:], make([]int64, g.Own())
+	names, class := args[2:], make([]int64, g.Types[0].Count)
 	for v, k := range g.Labels.Class {
 		class[v] = -1
 		if k >= 0 {

@@ -36,18 +36,20 @@ func main() {
 	const vertices, classes = 2000, 4
 	r := rand.New(rand.NewPCG(1, 2))
 	edges := graph.Edges{}
-	g := &graph.Graph{Features: graph.Features{Columns: classes}, Labels: graph.Labels{Classes: classes}}
+	features := graph.Features{Columns: classes}
+	g := &graph.Graph{Labels: graph.Labels{Classes: classes}}
 	for v := range int32(vertices) {
 		for k := range int32(3 * classes) { // twelve in-neighbours, of which nine share the class
 			edges.Source, edges.Target = append(edges.Source, (v+classes*r.Int32N(50)+k%4/3)%vertices),
 				append(edges.Target, v)
 		}
 		for c := range int32(classes) {
-			g.Features.Dense = append(g.Features.Dense,
+			features.Dense = append(features.Dense,
 				float32(r.NormFloat64()+1/(1+100*float64((v-c)%classes))))
 		}
 		g.Labels.Class = append(g.Labels.Class, int64(v%classes))
 	}
+	g.Types = []graph.VertexType{{Count: vertices, Features: features}}
 	g.Relations = append(g.Relations, must(graph.NewRelation(vertices, edges)))
 	must(0, g.MakeSplits("random:60/20/20", 1, 1))
 	job := train.Job{Graph: g, Options: train.Defaults(), Model: func(features, classes int) []gnn.BlockSpec {

@@ -49,7 +49,7 @@ type Graph struct {
 // On is the graph as one to append to. It may be used by several goroutines.
 func On(g *graph.Graph) *Base {
 	b := &Base{Graph: g}
-	types := g.Types()
+	types := g.Types
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		b.out = append(b.out, sync.OnceValue(func() *graph.Relation {
@@ -62,8 +62,8 @@ func On(g *graph.Graph) *Base {
 
 // Nothing is an addition without vertices and edges, to which one can append both.
 func (b *Base) Nothing() *Addition {
-	a := &Addition{Types: make([]Rows, len(b.Types())), Edges: make([]graph.Edges, len(b.Relations))}
-	for i, t := range b.Types() {
+	a := &Addition{Types: make([]Rows, len(b.Types)), Edges: make([]graph.Edges, len(b.Relations))}
+	for i, t := range b.Types {
 		f := &a.Types[i].Features
 		f.Columns = b.Width(i)
 		if t.Features.Sparse() {
@@ -78,7 +78,7 @@ func (b *Base) Nothing() *Addition {
 
 // Width is the number of features of a new vertex of a type.
 func (b *Base) Width(kind int) int {
-	return b.arrangement(kind).Width(b.Types()[kind].Features.Columns)
+	return b.arrangement(kind).Width(b.Types[kind].Features.Columns)
 }
 
 // arrangement is that of a vertex type; nil: there is none.
@@ -107,7 +107,7 @@ func (r *Rows) Append(row []float32) {
 
 // With is the graph with an addition; nil: nothing. It refuses one that does not fit the graph.
 func (b *Base) With(a *Addition) (*Graph, error) {
-	types := b.Types()
+	types := b.Types
 	if a == nil {
 		a = b.Nothing()
 	}
@@ -149,16 +149,16 @@ func (r *Rows) check(t *graph.VertexType, width int) error {
 	case r.Count == 0:
 		return nil
 	case f.Columns != width:
-		return refusal.Errorf("new vertices of %s have %d features, and those of the graph %d", t.Type,
+		return refusal.Errorf("new vertices of %s have %d features, and those of the graph %d", t.Name(),
 			f.Columns, width)
 	case f.Sparse() != t.Features.Sparse():
 		return refusal.Errorf("new vertices of %s have dense features where those of the graph are sparse, "+
-			"or the other way round", t.Type)
+			"or the other way round", t.Name())
 	case f.Sparse():
 		values = f.Data
 	}
 	if graph.NotFinite(values) >= 0 {
-		return refusal.Errorf("a feature of a new vertex of %s is not finite", t.Type)
+		return refusal.Errorf("a feature of a new vertex of %s is not finite", t.Name())
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (g *Graph) Repeated() (n int64) {
 // Row returns the values of the features of a vertex of a type, and of sparse ones their columns: where an
 // arrangement changes them in room, which grows.
 func (g *Graph) Row(room []float32, kind int, v int32) (values []float32, columns []int32) {
-	types := g.Types()
+	types := g.Types
 	f := &types[kind].Features
 	row := int(v)
 	arrangement := g.arrangement(kind)

@@ -12,7 +12,7 @@ import (
 // labels and no tables. Graphs that differ otherwise are refused. It reads all edges and features of both.
 func (b *Base) Until(later *graph.Graph) (*Addition, error) {
 	before := b.Graph
-	was, is := before.Types(), later.Types()
+	was, is := before.Types, later.Types
 	if len(was) != len(is) || len(before.Relations) != len(later.Relations) {
 		return nil, refusal.Errorf("they have other vertex types or relations")
 	}
@@ -45,15 +45,15 @@ func (b *Base) Until(later *graph.Graph) (*Addition, error) {
 func rowsUntil(was, is *graph.VertexType) (r Rows, err error) {
 	r = Rows{Count: is.Count - was.Count, Features: graph.Features{Columns: is.Features.Columns}}
 	old, now, f := &was.Features, &is.Features, &r.Features
-	if r.Count < 0 || was.Type != is.Type || !begins(was.Names, is.Names, &r.Names) {
+	if r.Count < 0 || was.Name() != is.Name() || !begins(was.Names, is.Names, &r.Names) {
 		return r, refusal.Errorf("the vertices of %s are not those of before and others behind them",
-			was.Type)
+			was.Name())
 	}
 	if old.Columns != now.Columns || old.Sparse() != now.Sparse() ||
 		!begins(old.Dense, now.Dense, &f.Dense) ||
 		!begins(old.Indptr, now.Indptr, &f.Indptr) || !begins(old.Indices, now.Indices, &f.Indices) ||
 		!begins(old.Data, now.Data, &f.Data) {
-		return r, refusal.Errorf("the features of %s have changed", was.Type)
+		return r, refusal.Errorf("the features of %s have changed", was.Name())
 	}
 	if now.Sparse() {
 		f.Indptr = append([]int64{0}, f.Indptr...)

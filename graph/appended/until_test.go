@@ -50,10 +50,10 @@ func TestUntil(t *testing.T) {
 	}
 	_, err = On(later).Until(g)
 	assert.Refused(t, err, "the vertices of person are not those of before and others behind them")
-	g.Features.Dense[1] = 9
+	g.Types[0].Features.Dense[1] = 9
 	_, err = On(g).Until(later)
 	assert.Refused(t, err, "the features of person have changed")
-	g.Features.Dense[1] = 2
+	g.Types[0].Features.Dense[1] = 2
 	g.Relations[1].EdgeFeatures[0] = 9
 	_, err = On(g).Until(later)
 	assert.Refused(t, err,

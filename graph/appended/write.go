@@ -44,31 +44,28 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 	whole := &graph.Graph{
 		Labels: g.Labels, Splits: g.Splits, Graphs: g.Graphs, Metric: g.Metric, Provenance: provenance,
 	}
-	types := g.Types()
-	for i := range types {
-		t, rows := &types[i], &g.Added.Types[i]
+	for i, t := range g.Types {
+		rows := &g.Added.Types[i]
 		t.Features, t.Count = graph.Features{Columns: t.Features.Columns}, g.Counts[i]
 		if rows.Table != nil {
 			t.Table = rows.Table
 		}
 		switch {
 		case rows.Count == 0:
-			continue
 		case t.GraphOf != nil, t.Arrays != nil:
 			return nil, refusal.Errorf("new vertices of %s: nothing says which graph they are of, or what "+
-				"the store's arrays have for them; import all again", t.Type)
+				"the store's arrays have for them; import all again", t.Name())
 		case t.Names != nil && len(rows.Names) != rows.Count:
-			return nil, fmt.Errorf("%d names of %d new vertices of %s", len(rows.Names), rows.Count, t.Type)
+			return nil, fmt.Errorf("%d names of %d new vertices of %s", len(rows.Names), rows.Count, t.Name())
 		case t.Names != nil:
 			t.Names = slices.Concat(t.Names, rows.Names)
 		}
-		if l := &whole.Labels; i == 0 && l.There() {
+		if l := &whole.Labels; i == 0 && rows.Count > 0 && l.There() {
 			l.Class, l.Multi, l.Values = slices.Clip(l.Class), slices.Clip(l.Multi), slices.Clip(l.Values)
 			l.Append(&g.Added.Labels, &g.Labels, rows.Count)
 		}
+		whole.Types = append(whole.Types, t)
 	}
-	whole.SetTypes(types)
-	whole.Type = g.Type
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		whole.Relations = append(whole.Relations, graph.Relation{
@@ -82,7 +79,7 @@ func (g *Graph) announced(provenance string) (*graph.Graph, error) {
 
 // features writes the features of a type: those of the graph, and those of new vertices.
 func (g *Graph) features(w *graph.Writer, kind int, progress graph.Progress) error {
-	own, added := &g.Types()[kind].Features, &g.Added.Types[kind].Features
+	own, added := &g.Types[kind].Features, &g.Added.Types[kind].Features
 	if own.Columns == 0 {
 		return nil
 	}

@@ -22,17 +22,22 @@ func small(t *testing.T) (*graph.Graph, *Addition) {
 		}
 	}
 	g := &graph.Graph{
-		Type: "person", Count: 2, Features: graph.Features{Columns: 1, Dense: []float32{1, 2}},
-		Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}, Names: []string{"x", "y"}},
-		Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}},
-		Names:  []string{"a", "b"}, Table: table(1), Metric: "macro-f1",
-		Others: []graph.VertexType{{
+		Types: []graph.VertexType{{
+			Type:     "person",
+			Count:    2,
+			Features: graph.Features{Columns: 1, Dense: []float32{1, 2}},
+			Names:    []string{"a", "b"},
+			Table:    table(1),
+		}, {
 			Type: "shop", Count: 1,
 			Features: graph.Features{
 				Columns: 3, Indptr: []int64{0, 1}, Indices: []int32{2},
 				Data: []float32{7},
 			},
 		}},
+		Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}, Names: []string{"x", "y"}},
+		Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}},
+		Metric: "macro-f1",
 	}
 	buys, err := graph.NewBipartite(2, 1, graph.Edges{
 		Source: []int32{1, 0}, Target: []int32{0, 0}, Weights: []float32{10, 20},
@@ -90,13 +95,13 @@ func TestWrite(t *testing.T) {
 	defer got.Close()
 	assert.Equal(t, "both", got.Provenance)
 	assert.Equal(t, "macro-f1", got.Metric)
-	assert.Equal(t, []float32{1, 2, 3, 4}, got.Features.Dense)
+	assert.Equal(t, []float32{1, 2, 3, 4}, got.Types[0].Features.Dense)
 	assert.Equal(t, []int64{1, 0, -1, 1}, got.Labels.Class)
 	assert.Equal(t, []string{"x", "y"}, got.Labels.Names)
-	assert.Equal(t, []string{"a", "b", "c", "d"}, got.Names)
-	assert.Equal(t, int64(2), got.Table.Columns[0].Missing)
+	assert.Equal(t, []string{"a", "b", "c", "d"}, got.Types[0].Names)
+	assert.Equal(t, int64(2), got.Types[0].Table.Columns[0].Missing)
 	assert.Equal(t, g.Splits, got.Splits)
-	shop := &got.Others[0]
+	shop := &got.Types[1]
 	assert.Equal(t, graph.Features{
 		Columns: 3, Indptr: []int64{0, 1, 2}, Indices: []int32{2, 0}, Data: []float32{7, 8},
 	}, shop.Features)

@@ -80,25 +80,27 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 		entries = append(entries, p)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	g := &graph.Graph{Relations: make([]graph.Relation, 1), Names: make([]string, len(entries))}
+	of := graph.VertexType{Count: len(entries), Names: make([]string, len(entries))}
 	vertex := make(map[string]int32, len(entries))
 	synopses := make([]string, len(entries))
 	for v, p := range entries {
-		g.Names[v], synopses[v] = p.name, p.synopsis
+		of.Names[v], synopses[v] = p.name, p.synopsis
 		vertex[p.name] = int32(v)
 	}
 	edges, err := dependencies(entries, vertex)
 	if err != nil {
 		return nil, err
 	}
-	if g.Relations[0], err = graph.NewRelation(len(entries), edges); err != nil {
+	relation, err := graph.NewRelation(len(entries), edges)
+	if err != nil {
 		return nil, err
 	}
-	if g.Features, err = describe(synopses); err != nil {
+	if of.Features, err = describe(synopses); err != nil {
 		return nil, err
 	}
-	g.Labels = sections(entries)
-	return g, nil
+	return &graph.Graph{
+		Types: []graph.VertexType{of}, Relations: []graph.Relation{relation}, Labels: sections(entries),
+	}, nil
 }
 
 // dependencies lists the edges b→a of all packages a, each once and without self loops.

@@ -136,9 +136,10 @@ func TestRead(t *testing.T) {
 		require.NoError(t, err, compression)
 		var edges []string
 		for e, k := g.Relations[0].Edges(), 0; k < e.Len(); k++ {
-			edges = append(edges, g.Names[e.Target[k]]+" on "+g.Names[e.Source[k]])
+			edges = append(edges, g.Types[0].Names[e.Target[k]]+" on "+g.Types[0].Names[e.Source[k]])
 		}
-		assert.Equal(t, []string{"cora", "gcc-12-base", "libc6", "make", "weft"}, g.Names, "%s: names",
+		assert.Equal(t, []string{"cora", "gcc-12-base", "libc6", "make", "weft"}, g.Types[0].Names,
+			"%s: names",
 			compression)
 		want := []string{
 			"cora on make", "libc6 on gcc-12-base", "weft on cora", "weft on libc6", "weft on make",
@@ -272,7 +273,7 @@ func TestReadThisMachine(t *testing.T) {
 	if c := g.Labels.Classes; c < 50 || c > 70 {
 		t.Errorf("%d sections: %v", c, g.Labels.Names)
 	}
-	libc, found := slices.BinarySearch(g.Names, "libc6")
+	libc, found := slices.BinarySearch(g.Types[0].Names, "libc6")
 	if !found {
 		t.Fatal("no libc6")
 	}

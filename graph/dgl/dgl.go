@@ -355,12 +355,10 @@ func (c *contents) open(o *Options) (g *streamed.Graph, order []int, err error) 
 		}
 	}
 	own := c.types[k.first]
-	of := &graph.Graph{Type: typeName(own.name), Count: own.rows, Notes: c.notes}
-	for _, t := range order[1:] {
-		of.Others = append(of.Others, graph.VertexType{
-			Type:  typeName(c.types[t].name),
-			Count: c.types[t].rows,
-		})
+	of := &graph.Graph{Notes: c.notes}
+	for _, t := range order {
+		made := graph.VertexType{Type: typeName(c.types[t].name), Count: c.types[t].rows}
+		of.Types = append(of.Types, made)
 	}
 	g = &streamed.Graph{InMemory: of, Source: c.source, Types: make([]streamed.Type, len(order))}
 	for i, r := range c.relations {

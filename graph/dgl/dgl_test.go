@@ -113,9 +113,10 @@ func TestFormats(t *testing.T) {
 		slices.Sort(from)
 		assert.Equal(t, from, r.Sources[r.Indptr[v]:r.Indptr[v+1]], "in-neighbours of %d", v)
 	}
-	if want.Features.Columns != 2 || want.Features.Dense[8] != 4 || want.Labels.Classes != 3 ||
+	if want.Types[0].Features.Columns != 2 || want.Types[0].Features.Dense[8] != 4 ||
+		want.Labels.Classes != 3 ||
 		want.Labels.Class[5] != 2 {
-		t.Errorf("features %+v, labels %+v", want.Features, want.Labels)
+		t.Errorf("features %+v, labels %+v", want.Types[0].Features, want.Labels)
 	}
 	assert.Equal(t, []graph.Split{{Train: []int64{0, 4, 8}, Val: []int64{1, 5, 9}, Test: []int64{2, 6}}},
 		want.Splits)
@@ -155,9 +156,9 @@ func TestColumns(t *testing.T) {
 		Graph: AllGraphs, Features: "half", Labels: "y", Train: "several",
 		EdgeWeights: "w", EdgeFeatures: "ef", Val: None, Test: None,
 	})
-	assert.Equal(t, 1.5, got.Features.Dense[3], "features %v, labels", got.Features.Dense)
+	assert.Equal(t, 1.5, got.Types[0].Features.Dense[3], "features %v, labels", got.Types[0].Features.Dense)
 	assert.Equal(t, []int64{0, 1, 2, 3, -1, 0, 0, 1, 2, -1}, got.Labels.Class, "features %v, labels",
-		got.Features.Dense)
+		got.Types[0].Features.Dense)
 	if len(got.Splits) != 2 || !slices.Equal(got.Splits[1].Train, []int64{2}) || len(got.Splits[0].Val) != 0 {
 		t.Errorf("splits %v", got.Splits)
 	}
@@ -173,7 +174,7 @@ func TestColumns(t *testing.T) {
 	}
 	if bare, _ := read(t, path, Options{
 		Graph: AllGraphs, Features: None, Labels: None, Train: None,
-	}); bare.Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
+	}); bare.Types[0].Features.Columns != 0 || bare.Labels.Classes != 0 || bare.Splits != nil {
 		t.Errorf("without columns: %+v", bare)
 	}
 	tensors["half a class"], tensors["infinite"] = dgltest.Of([]float32{0, .5, 0, 0, 0, 0, 0, 0, 0, 0}),
@@ -208,12 +209,12 @@ func refused(t *testing.T, path string, o Options, want string) {
 func TestTypes(t *testing.T) {
 	want, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop())), only)
 	require.NoError(t, want.Check())
-	if want.Type != "game" || want.Count != 4 || len(want.Others) != 2 || want.Others[0].Type != "dev" ||
-		want.Others[1].Features.Columns != 2 {
-		t.Errorf("types %q, %+v", want.Type, want.Others)
+	if want.Types[0].Type != "game" || want.Types[0].Count != 4 || len(want.Types) != 3 || want.Types[1].Name() != "dev" ||
+		want.Types[2].Features.Columns != 2 {
+		t.Errorf("types %+v", want.Types)
 	}
 	assert.Equal(t, []int64{0, 1, -1, 1}, want.Labels.Class)
-	assert.Equal(t, []float32{1, 2, 3, 4}, want.Features.Dense)
+	assert.Equal(t, []float32{1, 2, 3, 4}, want.Types[0].Features.Dense)
 	plays := want.Relations[1]
 	if plays.Source != "user" || plays.Name != "plays" || !slices.Equal(plays.Sources, []int32{2, 0, 2, 1}) ||
 		!slices.Equal(plays.EdgeFeatures, []float32{4, 2, 1, 3}) {
@@ -226,9 +227,9 @@ func TestTypes(t *testing.T) {
 	same(t, got, want)
 	got, _ = read(t, path,
 		Options{Graph: AllGraphs, Labels: "user/label", Features: "user/feat", Train: None})
-	if got.Type != "user" || got.Labels.Classes != 2 || got.Features.Columns != 2 ||
-		got.Others[1].Features.Columns != 1 {
-		t.Errorf("type %q, labels %+v", got.Type, got.Labels)
+	if got.Types[0].Type != "user" || got.Labels.Classes != 2 || got.Types[0].Features.Columns != 2 ||
+		got.Types[2].Features.Columns != 1 {
+		t.Errorf("type %q, labels %+v", got.Types[0].Type, got.Labels)
 	}
 	refused(t, path, Options{Graph: AllGraphs, Labels: "game/feat"},
 		`labels "game/feat": there is no such column: those that are there are "game/features"`)
@@ -250,11 +251,11 @@ func TestSeveralGraphs(t *testing.T) {
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
 	typed, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop(), shop())), only)
 	once, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, shop())), only)
-	if n := once.Own(); typed.Graphs != 2 || typed.Own() != 2*n ||
-		len(typed.Others[1].GraphOf) != 2*once.Others[1].Count || typed.GraphOf[n] != 1 ||
+	if n := once.Types[0].Count; typed.Graphs != 2 || typed.Types[0].Count != 2*n ||
+		len(typed.Types[2].GraphOf) != 2*once.Types[2].Count || typed.Types[0].GraphOf[n] != 1 ||
 		typed.Edges() != 2*once.Edges() {
 		t.Errorf("two shops: %d graphs, %d vertices of the first type, %d edges", typed.Graphs,
-			typed.Own(), typed.Edges())
+			typed.Types[0].Count, typed.Edges())
 	}
 	got, _ := read(t, path, Options{Graph: 1})
 	assert.Equal(t, `labels of whole graphs left out: "glabel"`, got.Notes[len(got.Notes)-1], "notes %q",
@@ -262,13 +263,14 @@ func TestSeveralGraphs(t *testing.T) {
 	want, _ := read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	same(t, got, want)
 	got, _ = read(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil, ring(), ring())), only)
-	n, own := got.Own(), want.Own()
-	if n != 2*own || got.Graphs != 2 || got.GraphOf[own-1] != 0 || got.GraphOf[own] != 1 ||
+	n, own := got.Types[0].Count, want.Types[0].Count
+	if n != 2*own || got.Graphs != 2 || got.Types[0].GraphOf[own-1] != 0 || got.Types[0].GraphOf[own] != 1 ||
 		got.Edges() != 2*want.Edges() {
-		t.Errorf("%d vertices, %d edges, graphs %v", n, got.Edges(), got.GraphOf)
+		t.Errorf("%d vertices, %d edges, graphs %v", n, got.Edges(), got.Types[0].GraphOf)
 	}
 	for v := range own {
-		assert.Equal(t, want.Features.Row(v), got.Features.Row(own+v), "vertex %d of the second graph", v)
+		assert.Equal(t, want.Types[0].Features.Row(v), got.Types[0].Features.Row(own+v),
+			"vertex %d of the second graph", v)
 		assert.Equal(t, want.Labels.Class[v], got.Labels.Class[own+v], "vertex %d of the second graph", v)
 	}
 	refused(t, graphtest.File(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
@@ -369,10 +371,11 @@ func TestRealGraph(t *testing.T) {
 // What DGL 2 divided is whole: its own edges and rows are those of the graph.
 func TestRealDivision(t *testing.T) {
 	g, d := read(t, realdata.File(t, "dgl", "three_parts", "grafo_prueba.json"), only)
-	if g.Vertices() != 10000 || g.Edges() != 50000 || g.Features.Columns != 128 || g.Labels.Classes != 10 ||
+	if g.Vertices() != 10000 || g.Edges() != 50000 || g.Types[0].Features.Columns != 128 ||
+		g.Labels.Classes != 10 ||
 		len(g.Splits[0].Train) != 6000 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
-			g.Features.Columns, g.Labels.Classes)
+			g.Types[0].Features.Columns, g.Labels.Classes)
 	}
 	counts := make([]int, d.K)
 	for _, p := range d.Of {

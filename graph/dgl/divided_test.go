@@ -54,7 +54,7 @@ func TestDivided(t *testing.T) {
 			assert.Equal(t, "vertices have the ids that they had before DGL divided the graph", got.Notes[0],
 				"notes %q", got.Notes)
 			var want []int32
-			for _, vertices := range got.Types() {
+			for _, vertices := range got.Types {
 				for k := range vertices.Count {
 					want = append(want, int32((k*k+1)%division.K))
 				}

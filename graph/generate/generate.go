@@ -27,7 +27,7 @@ func Write(dir string, o Options) error {
 		return refusal.Errorf("%s: a graph of %d vertices and %d classes %w", dir, vertices, o.Classes, err)
 	}
 	g := o.announced()
-	g.Features.Columns = o.Features
+	g.Types[0].Features.Columns = o.Features
 	g.Relations[0].Symmetric = o.both()
 	w, err := graph.Create(dir, g)
 	if err != nil {
@@ -55,7 +55,6 @@ func hold(o *Options, budget int64, scratch func() (*os.File, error)) (*graph.Gr
 	if err := produce(o, budget, graph.Hold(&graph.Part{Graph: g}), scratch); err != nil {
 		return nil, err
 	}
-	g.Count = 0 // there is a row for each vertex
 	return g, nil
 }
 
@@ -66,8 +65,8 @@ const metric = "accuracy"
 func (o *Options) announced() *graph.Graph {
 	vertices, _ := o.size()
 	return &graph.Graph{
-		Count: vertices, Metric: metric, Provenance: o.command(), Labels: graph.Labels{Classes: o.Classes},
-		Relations: []graph.Relation{{Indptr: []int64{0}}},
+		Types: []graph.VertexType{{Count: vertices}}, Labels: graph.Labels{Classes: o.Classes},
+		Relations: []graph.Relation{{Indptr: []int64{0}}}, Metric: metric, Provenance: o.command(),
 	}
 }
 

@@ -96,8 +96,8 @@ func TestShape(t *testing.T) {
 			len(s.Train)+len(s.Val) != int(math.Round(.8*n)) {
 			t.Errorf("split of %d, %d and %d", len(s.Train), len(s.Val), len(s.Test))
 		}
-		assert.Equal(t, o.Features, g.Features.Columns)
-		assert.Len(t, g.Features.Dense, vertices*o.Features)
+		assert.Equal(t, o.Features, g.Types[0].Features.Columns)
+		assert.Len(t, g.Types[0].Features.Dense, vertices*o.Features)
 	})
 }
 
@@ -110,7 +110,7 @@ func TestSeedDecidesAll(t *testing.T) {
 		o.Seed++
 		other := inMemory(t, o)
 		if slices.Equal(g.Relations[0].Sources, other.Relations[0].Sources) ||
-			slices.Equal(g.Features.Dense, other.Features.Dense) ||
+			slices.Equal(g.Types[0].Features.Dense, other.Types[0].Features.Dense) ||
 			slices.Equal(g.Splits[0].Train, other.Splits[0].Train) {
 			t.Error("another seed gives the same edges, features or split")
 		}
@@ -176,8 +176,8 @@ func TestSBMIsHomophilous(t *testing.T) {
 // not perfect either.
 func TestSBMNeedsTheGraph(t *testing.T) {
 	g := inMemory(t, Options{Kind: SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16, Seed: 1})
-	alone := nearestCentre(g, g.Features.Dense)
-	oneHop := average(g, g.Features.Dense)
+	alone := nearestCentre(g, g.Types[0].Features.Dense)
+	oneHop := average(g, g.Types[0].Features.Dense)
 	one, two := nearestCentre(g, oneHop), nearestCentre(g, average(g, oneHop))
 	t.Logf("nearest centre: features %.3f, one hop %.3f, two hops %.3f", alone, one, two)
 	if alone < 0.4 || one < alone+0.15 || two < one || two > 0.97 {
@@ -187,7 +187,7 @@ func TestSBMNeedsTheGraph(t *testing.T) {
 
 // nearestCentre is the test accuracy of the nearest mean of the training vertices.
 func nearestCentre(g *graph.Graph, x []float32) float64 {
-	columns, classes := g.Features.Columns, g.Labels.Classes
+	columns, classes := g.Types[0].Features.Columns, g.Labels.Classes
 	centre, size := make([]float64, classes*columns), make([]float64, classes)
 	for _, v := range g.Splits[0].Train {
 		class := int(g.Labels.Class[v])
@@ -218,7 +218,7 @@ func nearestCentre(g *graph.Graph, x []float32) float64 {
 
 // average is the mean over a vertex and its in-neighbours.
 func average(g *graph.Graph, x []float32) []float32 {
-	columns, r, mean := g.Features.Columns, &g.Relations[0], slices.Clone(x)
+	columns, r, mean := g.Types[0].Features.Columns, &g.Relations[0], slices.Clone(x)
 	for v := range g.Vertices() {
 		row := mean[v*columns : (v+1)*columns]
 		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {

@@ -26,14 +26,14 @@ func Permuted(t testing.TB, g *graph.Graph, newID []int32) *graph.Graph {
 	require.NoError(t, err)
 	from := &g.Relations[0]
 	relation.Source, relation.Name, relation.Target = from.Source, from.Name, from.Target
-	permuted := *g
+	permuted := *g.Copy()
 	permuted.Relations, permuted.Splits = []graph.Relation{relation}, nil
-	permuted.Features = g.Features.Rows(oldID)
+	permuted.Types[0].Features = g.Types[0].Features.Rows(oldID)
 	l := &permuted.Labels
 	l.Class, l.Multi, l.Values = pick(l.Class, 1, oldID), pick(l.Multi, l.Classes, oldID),
 		pick(l.Values, l.Columns, oldID)
-	permuted.GraphOf = pick(g.GraphOf, 1, oldID)
-	permuted.Names = pick(g.Names, 1, oldID)
+	permuted.Types[0].GraphOf = pick(g.Types[0].GraphOf, 1, oldID)
+	permuted.Types[0].Names = pick(g.Types[0].Names, 1, oldID)
 	for _, s := range g.Splits {
 		for _, part := range s.Parts() {
 			ids := make([]int64, 0, len(*part))

@@ -281,7 +281,12 @@ func (r *reader) graph() (*graph.Graph, error) {
 		all[k].EdgeSplit = &splits[k]
 	}
 	g := &graph.Graph{
-		Type: names.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Relations: all,
+		Types: []graph.VertexType{{
+			Type:  names.EntityType,
+			Count: len(r.Entities.Names),
+			Names: r.Entities.Names,
+		}},
+		Relations:  all,
 		Provenance: "kg " + r.Path, Notes: numbered, Warnings: r.warnings,
 	}
 	if changed != nil {
@@ -345,7 +350,7 @@ func (r *reader) splits() ([]graph.EdgeSplit, error) {
 func (r *reader) addReverses(g *graph.Graph) {
 	for k := range g.Relations {
 		forward := &g.Relations[k]
-		back := forward.Reversed(g.Count)
+		back := forward.Reversed(g.Types[0].Count)
 		back.Source, back.Name, back.Target = forward.Target, graph.ReversePrefix+forward.Name, forward.Source
 		if forward.EdgeSplit != nil {
 			back.EdgeSplit = &graph.EdgeSplit{}

@@ -32,11 +32,11 @@ func pets(t testing.TB) map[string]string {
 
 // triples are the relations of a graph, and their splits, by the names of the ends.
 func triples(g *graph.Graph) (all []string) {
-	pair := func(u, v int32) string { return g.Names[u] + "→" + g.Names[v] }
+	pair := func(u, v int32) string { return g.Types[0].Names[u] + "→" + g.Types[0].Names[v] }
 	for k := range g.Relations {
 		r := &g.Relations[k]
 		var edges []string
-		for v := range g.Names {
+		for v := range g.Types[0].Names {
 			for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
 				edges = append(edges, pair(u, int32(v)))
 			}
@@ -72,14 +72,14 @@ func TestRead(t *testing.T) {
 	for reciprocal, want := range map[bool][]string{false: forward, true: slices.Concat(forward, back)} {
 		g, err := Read(Options{Path: dir, Reciprocal: reciprocal})
 		require.NoError(t, err)
-		assert.Equal(t, []string{"ann", "rex", "ben", "tom cat", "dan"}, g.Names)
+		assert.Equal(t, []string{"ann", "rex", "ben", "tom cat", "dan"}, g.Types[0].Names)
 		assert.Equal(t, want, triples(g))
 		assert.Equal(t,
 			[]string{`names of 1 relation cannot be those of folders: the first, "fed, by", is "fed_ by"`},
 			g.Notes)
 		assert.Equal(t, []string{dir + `: not read: "licence.txt", "relations.md"`}, g.Warnings)
-		if g.Type != "entity" || g.Count != 5 || g.Provenance != "kg "+dir {
-			t.Errorf("%d of type %s, %s", g.Count, g.Type, g.Provenance)
+		if g.Types[0].Type != "entity" || g.Types[0].Count != 5 || g.Provenance != "kg "+dir {
+			t.Errorf("%d of type %s, %s", g.Types[0].Count, g.Types[0].Type, g.Provenance)
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestLists(t *testing.T) {
 	files["relations.dict"] = "0\tfed, by\n1\t_knows\n2\tunused\n3\t/has/pet\n"
 	g, err := Read(Options{Path: graphtest.Files(t, files)})
 	require.NoError(t, err)
-	assert.Equal(t, []string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Names)
+	assert.Equal(t, []string{"dan", "tom cat", "ann", "ben", "eve", "rex"}, g.Types[0].Names)
 	want := []string{
 		"entity,fed_ by,entity[] [] [] [ann→dan]",
 		"entity,_knows,entity[ann→ben ann→ben] [ann→ben ann→ben] [rex→tom cat] [dan→ann]",
@@ -247,8 +247,8 @@ func FuzzRead(f *testing.F) {
 			assert.Refused(t, err, "", "is not a refusal of one line")
 			return
 		}
-		if len(g.Names) != g.Vertices() || g.Edges() == 0 {
-			t.Errorf("%d names for %d vertices, %d edges", len(g.Names), g.Vertices(), g.Edges())
+		if len(g.Types[0].Names) != g.Vertices() || g.Edges() == 0 {
+			t.Errorf("%d names for %d vertices, %d edges", len(g.Types[0].Names), g.Vertices(), g.Edges())
 		}
 	})
 }

@@ -253,9 +253,8 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 	own := vertices[max(first, 0)]
 	vertices = append([]vertexType{own}, slices.Delete(slices.Clone(vertices), max(first, 0),
 		max(first, 0)+1)...)
-	of.Type, of.Count = own.name, own.count
-	for _, v := range vertices[1:] {
-		of.Others = append(of.Others, graph.VertexType{Type: v.name, Count: v.count})
+	for _, v := range vertices {
+		of.Types = append(of.Types, graph.VertexType{Type: v.name, Count: v.count})
 	}
 	of.Notes = []string{fmt.Sprintf("%d edges, as the file lists them", edges)}
 	if a.isTyped() {
@@ -283,7 +282,7 @@ func (a *archive) giveVertices(g *streamed.Graph, vertices []vertexType, edges i
 		}
 	}
 	var err error
-	of.Splits, err = own.Splits(arrays.MaskKeys, of.Count, &of.Labels, arrays.Masks)
+	of.Splits, err = own.Splits(arrays.MaskKeys, of.Types[0].Count, &of.Labels, arrays.Masks)
 	return err
 }
 

@@ -122,13 +122,13 @@ func TestTyped(t *testing.T) {
 		Source, Name, Target, Notes, Other string
 	}
 	got := facts{
-		X: g.Others[0].Features.Dense, Indices: g.Features.Indices, Data: g.Features.Data,
+		X: g.Types[1].Features.Dense, Indices: g.Types[0].Features.Indices, Data: g.Types[0].Features.Data,
 		Class: g.Labels.Class, Train: g.Splits[0].Train, Sources: writes.Sources, Weights: writes.Weights,
 		EdgeFeatures: in.EdgeFeatures, Source: writes.Source, Name: writes.Name, Target: writes.Target,
 		Other: in.Name, Notes: strings.Join(g.Notes, "; "),
 	}
-	for _, v := range g.Types() {
-		got.Types, got.Counts = append(got.Types, v.Type), append(got.Counts, v.Count)
+	for _, v := range g.Types {
+		got.Types, got.Counts = append(got.Types, v.Name()), append(got.Counts, v.Count)
 	}
 	want := facts{
 		Types: []string{"paper", "author", "venue"}, Counts: []int{2, 3, 1}, X: []float32{1, 2, 3, 4, 5, 6},
@@ -145,9 +145,10 @@ func TestTyped(t *testing.T) {
 		array("vertices/%2Ec/num_nodes", "<i8", "()", []int64{2}),
 	), Options{}))
 	require.NoError(t, err)
-	if note := "1 edge of 1 relation, as the file lists them"; g.Type != "a/b" || g.Count != 4 ||
-		g.Others[0].Type != ".c" || g.Others[0].Count != 2 || g.Notes[0] != note {
-		t.Errorf("%q of %d, %q of %d, %q", g.Type, g.Count, g.Others[0].Type, g.Others[0].Count, g.Notes)
+	if note := "1 edge of 1 relation, as the file lists them"; g.Types[0].Type != "a/b" || g.Types[0].Count != 4 ||
+		g.Types[1].Name() != ".c" || g.Types[1].Count != 2 || g.Notes[0] != note {
+		t.Errorf("%q of %d, %q of %d, %q", g.Types[0].Type, g.Types[0].Count, g.Types[1].Name(),
+			g.Types[1].Count, g.Notes)
 	}
 	same := func(changed ...entry) []entry {
 		all := typed()

@@ -178,7 +178,7 @@ func (a *archive) sparseAdjacency() (*streamed.Graph, error) {
 	} else {
 		of.Notes = append(of.Notes, `no "labels": the vertices cannot be classified`)
 	}
-	if of.Names, err = a.names(of, "node_names", vertices); err != nil {
+	if of.Types[0].Names, err = a.names(of, "node_names", vertices); err != nil {
 		return nil, err
 	}
 	if of.Labels.Names, err = a.names(of, classNamesKey, of.Labels.Classes); err != nil {
@@ -272,7 +272,7 @@ func (a *archive) graph(vertices int, e streamed.Edges) *streamed.Graph {
 	e.Refuse = func(err error) error { return refusal.In(a.Path, err) }
 	notes := []string{fmt.Sprintf("%d edges, as the file lists them", e.Count)}
 	return &streamed.Graph{
-		InMemory: &graph.Graph{Count: vertices, Notes: notes}, Source: a.Path,
+		InMemory: &graph.Graph{Types: []graph.VertexType{{Count: vertices}}, Notes: notes}, Source: a.Path,
 		Relations: []streamed.Relation{{Edges: e}}, Types: make([]streamed.Type, 1),
 	}
 }

@@ -60,7 +60,8 @@ func TestPublishedGraphs(t *testing.T) {
 			require.NoError(t, err)
 			got := facts{
 				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()),
-				Columns: g.Features.Columns, NonZero: len(g.Features.Data) + len(g.Features.Dense),
+				Columns: g.Types[0].Features.Columns,
+				NonZero: len(g.Types[0].Features.Data) + len(g.Types[0].Features.Dense),
 				Classes: g.Labels.Classes, Splits: len(g.Splits), Metric: g.Metric,
 			}
 			if len(g.Splits) > 0 {
@@ -193,25 +194,35 @@ func TestLayouts(t *testing.T) {
 		want    graph.Graph
 	}{
 		{"sparse", sparse(), graph.Graph{
-			Relations: []graph.Relation{shape}, Features: features, Labels: labels, Names: names,
+			Types:     []graph.VertexType{{Count: len(shape.Indptr) - 1, Features: features, Names: names}},
+			Relations: []graph.Relation{shape}, Labels: labels,
 		}},
 		{"weighted", weighted, graph.Graph{
+			Types: []graph.VertexType{{Count: 3, Features: features, Names: names}},
 			Relations: []graph.Relation{
 				{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
 			},
-			Features: features, Labels: labels, Names: names,
+			Labels: labels,
 		}},
 		{"dense", dense, graph.Graph{
+			Types: []graph.VertexType{{
+				Count:    len(shape.Indptr) - 1,
+				Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+				Names:    names,
+			}},
 			Relations: []graph.Relation{shape},
-			Features:  graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Labels: labels, Names: names,
+			Labels:    labels,
 		}},
-		{"adjacency alone", sparse()[:4], graph.Graph{Relations: []graph.Relation{shape}}},
+		{"adjacency alone", sparse()[:4], *graph.Of(shape)},
 		{"heterophilous", heterophilous(), graph.Graph{
+			Types: []graph.VertexType{{
+				Count:    3,
+				Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
+			}},
 			Relations: []graph.Relation{
 				{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}, Symmetric: true},
 			},
-			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
-			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Labels: graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
 			Splits: []graph.Split{
 				{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}},
 				{Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}},
@@ -219,27 +230,34 @@ func TestLayouts(t *testing.T) {
 			Metric: "roc-auc",
 		}},
 		{"fields", fields(), graph.Graph{
+			Types: []graph.VertexType{{
+				Count:    3,
+				Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+			}},
 			Relations: []graph.Relation{
 				{
 					Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1},
 					EdgeFeatures: []float32{1, 2, 3, 4, 5, 6}, EdgeColumns: 2,
 				},
 			},
-			Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
-			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
-			Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+			Labels: graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 		}},
 		{
 			"masks in columns",
 			append(fields()[:1:1], array("train_mask", "|b1", "(3, 2)", []byte{1, 0, 0, 1, 0, 1})),
-			graph.Graph{Relations: []graph.Relation{shape}, Splits: []graph.Split{
-				{Train: []int64{0}, Val: []int64{}, Test: []int64{}},
-				{Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
-			}},
+			graph.Graph{
+				Types:     []graph.VertexType{{Count: len(shape.Indptr) - 1}},
+				Relations: []graph.Relation{shape}, Splits: []graph.Split{
+					{Train: []int64{0}, Val: []int64{}, Test: []int64{}},
+					{Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
+				},
+			},
 		},
 		{
 			"edge list", edgeList(),
 			graph.Graph{
+				Types:     []graph.VertexType{{Count: 4}},
 				Relations: []graph.Relation{{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}},
 			},
 		},
@@ -499,9 +517,9 @@ func TestSeveralGraphs(t *testing.T) {
 	}
 	path := write(t, append(edges, array("batch", "<i8", "(4,)", []int64{21, 20, 21, 20}))...)
 	g := streamedtest.Same(t, opening(path))
-	if g.Graphs != 2 || !slices.Equal(g.GraphOf, []int32{1, 0, 1, 0}) ||
+	if g.Graphs != 2 || !slices.Equal(g.Types[0].GraphOf, []int32{1, 0, 1, 0}) ||
 		!slices.Contains(g.Notes, `2 graphs, by "batch"`) {
-		t.Errorf("%d graphs %v, notes %q", g.Graphs, g.GraphOf, g.Notes)
+		t.Errorf("%d graphs %v, notes %q", g.Graphs, g.Types[0].GraphOf, g.Notes)
 	}
 	for want, batch := range map[string]entry{
 		`array "batch": has shape [3]: it must be the number of a graph for each of 4 vertices`: array(

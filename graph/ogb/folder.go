@@ -44,7 +44,7 @@ func (f *folder) open() (*streamed.Graph, error) {
 	}
 	own := types[0]
 	of := &graph.Graph{
-		Type: own.Type, Count: own.Count, Others: types[1:],
+		Types:      types,
 		Provenance: "ogb " + f.Folder, Metric: known[nameOf(f.Folder)].metric,
 	}
 	g := &streamed.Graph{InMemory: of, Source: f.Folder, Symmetrize: f.Symmetrize, Progress: f.Progress}
@@ -177,9 +177,9 @@ func (f *folder) relationsInOrder() ([]triplet, error) {
 // checkClaims refuses vertices that are only claimed: no row of features or labels confirms them, and each of
 // the relations, which have so many edges, takes memory for those of the types that it joins.
 func (f *folder) checkClaims(g *streamed.Graph, relations []triplet, edges int) error {
-	rows, taken := g.InMemory.Count, 0 // the first type has labels
-	for t, v := range g.InMemory.Others {
-		if g.Types[1+t].Rows != nil {
+	rows, taken := 0, 0
+	for t, v := range g.InMemory.Types {
+		if t == 0 || g.Types[t].Rows != nil { // the first type has labels
 			rows += v.Count
 		} else if most := arrays.MaxVertices(edges); int64(v.Count) > most {
 			return refusal.Errorf("%s: %d vertices of the type %.60q with only %d edges: at most %d are read",

@@ -78,7 +78,7 @@ func tasks(m *whole) (graph.Labels, error) {
 // files lie in a folder of that name, empty: in none of their own.
 func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
 	if o.Rule != nil {
-		g := &graph.Graph{Labels: *labels}
+		g := &graph.Graph{Types: []graph.VertexType{{Count: vertices}}, Labels: *labels}
 		err := g.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
 		return g.Splits, err
 	}

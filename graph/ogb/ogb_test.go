@@ -217,9 +217,9 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 	}
 	r, err := graph.NewRelation(y.vertices, e)
 	require.NoError(t, err)
-	g := &graph.Graph{Relations: []graph.Relation{r}}
+	g := graph.Of(r)
 	if y.features != nil {
-		g.Features = graph.Features{Columns: y.columns, Dense: y.features}
+		g.Types[0].Features = graph.Features{Columns: y.columns, Dense: y.features}
 	}
 	if y.tasks > 1 {
 		g.Labels = graph.Labels{Classes: y.tasks, Multi: y.labels}
@@ -232,7 +232,7 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 			g.Labels.Class = append(g.Labels.Class, int64(x))
 		}
 	}
-	g.Arrays = []graph.Array{{Name: "node_year", Columns: 1, Ints: y.years}}
+	g.Types[0].Arrays = []graph.Array{{Name: "node_year", Columns: 1, Ints: y.years}}
 	s := y.splits["time"]
 	g.Splits = []graph.Split{{Train: s[0], Val: s[1], Test: s[2]}}
 	return g
@@ -346,7 +346,7 @@ func TestFeaturesFromEdges(t *testing.T) {
 	for _, kind := range []string{Mean, Sum} {
 		g := y.want(t, true)
 		r := &g.Relations[0]
-		g.Features = graph.Features{Columns: 2, Dense: make([]float32, 2*40)}
+		g.Types[0].Features = graph.Features{Columns: 2, Dense: make([]float32, 2*40)}
 		for v := range 40 {
 			for c := range 2 {
 				sum, n := 0., r.Indptr[v+1]-r.Indptr[v]
@@ -356,7 +356,7 @@ func TestFeaturesFromEdges(t *testing.T) {
 				if kind == Mean {
 					sum /= float64(max(n, 1))
 				}
-				g.Features.Dense[2*v+c] = float32(sum)
+				g.Types[0].Features.Dense[2*v+c] = float32(sum)
 			}
 		}
 		check(t, Options{Folder: y.text(t, "ogbn_proteins"), FromEdges: kind}, g)
@@ -375,9 +375,9 @@ func TestArrays(t *testing.T) {
 	gzipped(t, filepath.Join(folder, "raw", "species.csv.gz"), "3702\n4932\n\n511145\n9606\n")
 	gzipped(t, filepath.Join(folder, "raw", "node_large.csv.gz"), "1,2\n3,4\n5,6\n7,8\n9,16777216\n")
 	want := y.want(t, true)
-	want.Arrays = []graph.Array{
+	want.Types[0].Arrays = []graph.Array{
 		{Name: "node_large", Columns: 2, Floats: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 16777216}},
-		want.Arrays[0],
+		want.Types[0].Arrays[0],
 		{Name: "node_species", Columns: 1, Floats: []float32{3702, 4932, nan, 511145, 9606}},
 	}
 	check(t, Options{Folder: folder}, want)
@@ -411,7 +411,7 @@ func TestSpellings(t *testing.T) {
 	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"),
 		"1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n1,+3\n")
 	want := y.want(t, false)
-	want.Features = graph.Features{
+	want.Types[0].Features = graph.Features{
 		Columns: 2,
 		Dense: []float32{
 			1, -.5, 1e-3, -250, 123456789012345678901234567890, .5,

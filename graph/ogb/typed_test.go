@@ -104,9 +104,9 @@ func (y *typedToy) want(t testing.TB) *graph.Graph {
 	t.Helper()
 	counts := map[string]int{"author": 12, "paper": 30, "field": 4}
 	g := y.papers.want(t, false)
-	g.Type, g.Count, g.Relations = "paper", 30, nil
+	g.Types[0].Type, g.Relations = "paper", nil
 	for _, name := range []string{"author", "field"} {
-		g.Others = append(g.Others, graph.VertexType{Type: name, Count: counts[name]})
+		g.Types = append(g.Types, graph.VertexType{Type: name, Count: counts[name]})
 	}
 	for _, name := range []string{
 		"author___writes___paper", "paper___about___field", "paper___cites___paper",
@@ -154,7 +154,7 @@ func TestTypedLayouts(t *testing.T) {
 			require.NoError(t, err)
 			defer stored.Close()
 			assert.Equal(t, 190, stored.Edges())
-			assert.Equal(t, 30, stored.Own())
+			assert.Equal(t, 30, stored.Types[0].Count)
 			assert.Len(t, stored.Splits, 1)
 		})
 	}

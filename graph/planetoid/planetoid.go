@@ -85,7 +85,7 @@ func Read(prefix string) (*graph.Graph, error) {
 		g.Notes = append(g.Notes, fmt.Sprintf("%d vertices have neither features nor a label, as no file "+
 			"has a row for them", bare))
 	}
-	if g.Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
+	if g.Types[0].Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
 		return nil, fmt.Errorf("%s: %w", prefix, err)
 	}
 	g.Splits = []graph.Split{{
@@ -105,7 +105,7 @@ func undirected(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	both, err := (&graph.Graph{Relations: []graph.Relation{relation}}).Symmetrize()
+	both, err := graph.Of(relation).Symmetrize()
 	if err != nil {
 		return nil, err
 	}

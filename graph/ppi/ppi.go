@@ -63,27 +63,27 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		all := make([]int64, g.Own())
+		all := make([]int64, g.Types[0].Count)
 		for v := range all {
 			all[v] = int64(v)
 		}
 		parts[k] = g
 		g.Splits = make([]graph.Split, 1)
 		*g.Splits[0].Parts()[k] = all
-		if graphOf, err = memory.Grow(graphOf, g.Own()); err != nil {
+		if graphOf, err = memory.Grow(graphOf, g.Types[0].Count); err != nil {
 			return nil, refusal.In(dir, err)
 		}
-		for _, id := range g.GraphOf {
+		for _, id := range g.Types[0].GraphOf {
 			graphOf = append(graphOf, int32(graphs)+id)
 		}
 		graphs += g.Graphs
-		g.GraphOf, g.Graphs = nil, 0
+		g.Types[0].GraphOf, g.Graphs = nil, 0
 	}
 	g, err := graph.Merge(parts)
 	if err != nil {
 		return nil, refusal.Errorf("%s, where graphs 0, 1 and 2 are those of %v: %w", dir, partNames, err)
 	}
-	g.GraphOf, g.Graphs, g.Provenance = graphOf, graphs, "ppi "+dir
+	g.Types[0].GraphOf, g.Graphs, g.Provenance = graphOf, graphs, "ppi "+dir
 	g.Notes = append(g.Notes, left.notes()...)
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
@@ -126,9 +126,9 @@ func readPart(path string, o Options, left *left) (*graph.Graph, error) {
 		return nil, refusal.Errorf("%s: %s of shape %v: it must be the number of a graph for each of the "+
 			"%d rows of %s", path+graphIDsEnd, array.Descr, array.Shape, vertices, path+featuresEnd)
 	}
-	g := &graph.Graph{Count: vertices}
+	g := &graph.Graph{Types: []graph.VertexType{{Count: vertices}}}
 	features.Of(g)
-	if g.GraphOf, g.Graphs, err = graph.NumberGraphs(ids); err != nil {
+	if g.Types[0].GraphOf, g.Graphs, err = graph.NumberGraphs(ids); err != nil {
 		return nil, refusal.In(path+graphIDsEnd, err)
 	}
 	if g.Labels, err = readLabels(path+labelsEnd, vertices); err != nil {
@@ -138,7 +138,7 @@ func readPart(path string, o Options, left *left) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	edges, err := links.edges(g.GraphOf, left)
+	edges, err := links.edges(g.Types[0].GraphOf, left)
 	if err != nil {
 		return nil, refusal.In(path+linksEnd, err)
 	}

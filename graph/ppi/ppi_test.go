@@ -36,9 +36,9 @@ func TestRead(t *testing.T) {
 	g, err := Read("testdata", Options{})
 	require.NoError(t, err)
 	got := batch{
-		X:     slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns)),
+		X:     slices.Collect(slices.Chunk(g.Types[0].Features.Dense, g.Types[0].Features.Columns)),
 		Y:     slices.Collect(slices.Chunk(g.Labels.Multi, g.Labels.Classes)),
-		Batch: g.GraphOf, Splits: [3][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test},
+		Batch: g.Types[0].GraphOf, Splits: [3][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test},
 	}
 	e := g.Relations[0].Edges()
 	for k := range e.Source {

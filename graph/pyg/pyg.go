@@ -101,9 +101,9 @@ func (r *reader) graph(value any) (*streamed.Graph, error) {
 	}
 	order := append([]*store{first},
 		slices.DeleteFunc(slices.Clone(s.vertices), func(v *store) bool { return v == first })...)
-	of := &graph.Graph{Type: first.name, Count: first.count, Provenance: "pyg " + r.path}
-	for _, v := range order[1:] {
-		of.Others = append(of.Others, graph.VertexType{Type: v.name, Count: v.count})
+	of := &graph.Graph{Provenance: "pyg " + r.path}
+	for _, v := range order {
+		of.Types = append(of.Types, graph.VertexType{Type: v.name, Count: v.count})
 	}
 	g := &streamed.Graph{InMemory: of, Source: r.path, Types: make([]streamed.Type, len(order))}
 	if err := r.relations(g, s); err != nil {

@@ -49,9 +49,9 @@ func golden(t *testing.T) map[string]expected {
 // written writes a graph down as testdata/golden.py does.
 func written(g *graph.Graph) map[string]any {
 	types := []any{}
-	for _, v := range g.Types() {
+	for _, v := range g.Types {
 		types = append(types,
-			map[string]any{"type": v.Type, "count": v.Count, "x": rowsOf(&v.Features, v.Count)})
+			map[string]any{"type": v.Name(), "count": v.Count, "x": rowsOf(&v.Features, v.Count)})
 	}
 	relations := []any{}
 	for i := range g.Relations {
@@ -197,7 +197,7 @@ func TestRefused(t *testing.T) {
 func TestFloatLabels(t *testing.T) {
 	g, err := streamedtest.Read(Open("testdata/float-labels.pt", Options{}))
 	require.NoError(t, err)
-	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Own() ||
+	if l := &g.Labels; l.Columns != 1 || len(l.Values) != g.Types[0].Count ||
 		l.Values[0]-float32(int(l.Values[0])) != .5 || l.Classes != 0 {
 		t.Errorf("labels %+v", l)
 	}
@@ -208,9 +208,9 @@ func TestSparseFeatures(t *testing.T) {
 	for keep, sparse := range map[bool]bool{false: true, true: false} {
 		g, err := streamedtest.Read(Open("testdata/wide.pt", Options{DenseFeatures: keep}))
 		require.NoError(t, err)
-		if g.Features.Sparse() != sparse ||
+		if g.Types[0].Features.Sparse() != sparse ||
 			strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
-			t.Errorf("dense features %v: sparse %v, notes %q", keep, g.Features.Sparse(), g.Notes)
+			t.Errorf("dense features %v: sparse %v, notes %q", keep, g.Types[0].Features.Sparse(), g.Notes)
 		}
 	}
 }

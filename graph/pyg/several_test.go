@@ -33,8 +33,8 @@ func TestSeveralGraphs(t *testing.T) {
 	for name, want := range all {
 		g, err := streamedtest.Read(Open("testdata/several-"+name+".pt", Options{}))
 		require.NoError(t, err, name)
-		got := batch{Batch: g.GraphOf, Train: g.Splits[0].Train}
-		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
+		got := batch{Batch: g.Types[0].GraphOf, Train: g.Splits[0].Train}
+		got.X = slices.Collect(slices.Chunk(g.Types[0].Features.Dense, g.Types[0].Features.Columns))
 		e := g.Relations[0].Edges()
 		for k := range e.Source {
 			got.Edges = append(got.Edges, []float32{float32(e.Source[k]), float32(e.Target[k]), e.Weights[k]})
@@ -83,9 +83,9 @@ func TestSeveralTypedGraphs(t *testing.T) {
 			Y: g.Labels.Class, Train: g.Splits[0].Train, Batch: map[string][]int32{},
 			Edges: map[string][][]int32{},
 		}
-		got.X = slices.Collect(slices.Chunk(g.Features.Dense, g.Features.Columns))
-		for _, v := range g.Types() {
-			got.Batch[v.Type] = v.GraphOf
+		got.X = slices.Collect(slices.Chunk(g.Types[0].Features.Dense, g.Types[0].Features.Columns))
+		for _, v := range g.Types {
+			got.Batch[v.Name()] = v.GraphOf
 		}
 		for i := range g.Relations {
 			r := &g.Relations[i]
@@ -127,8 +127,8 @@ func TestNoVertexOfAType(t *testing.T) {
 		}
 		g, err := streamedtest.Read(Open(pickled(t, code+"e.", 20), Options{}))
 		require.NoError(t, err, "%v authors", authors)
-		at := slices.IndexFunc(g.Types(), func(v graph.VertexType) bool { return v.Type == "author" })
-		if a := g.Types()[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) ||
+		at := slices.IndexFunc(g.Types, func(v graph.VertexType) bool { return v.Name() == "author" })
+		if a := g.Types[at]; g.Graphs != len(authors) || a.Count != 2 || !slices.Equal(a.GraphOf, want) ||
 			len(a.Features.Dense) != 2 {
 			t.Errorf("%v authors: %d graphs, %+v", authors, g.Graphs, a)
 		}

@@ -67,7 +67,12 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
-		Type: names.EntityType, Count: len(r.Entities.Names), Names: r.Entities.Names, Labels: labels,
+		Types: []graph.VertexType{{
+			Type:  names.EntityType,
+			Count: len(r.Entities.Names),
+			Names: r.Entities.Names,
+		}},
+		Labels: labels,
 		Splits: splits, Relations: predicates,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}

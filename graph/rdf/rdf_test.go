@@ -33,9 +33,9 @@ const family = "\ufeff# a family\r\n" +
 
 // edges lists the edges of a relation by the names of their ends.
 func edges(g *graph.Graph, r *graph.Relation) (all []string) {
-	for v := range g.Names {
+	for v := range g.Types[0].Names {
 		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-			all = append(all, g.Names[u]+"→"+g.Names[v])
+			all = append(all, g.Types[0].Names[u]+"→"+g.Types[0].Names[v])
 		}
 	}
 	slices.Sort(all)
@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 	assert.Equal(t, []string{"knows", "knows_2", "age", "rev_knows", "rev_knows_2", "rev_age"}, order,
 		"relations")
 	names := []string{"http://x/anna", "http://x/ben", "_:c", `"7"^^<http://x/int>`, `"7"`, "_:c#2"}
-	assert.Equal(t, names, g.Names)
+	assert.Equal(t, names, g.Types[0].Names)
 	want := map[string][]string{
 		"knows":   {"_:c#2→http://x/anna", "_:c→_:c", "http://x/anna→http://x/ben", "http://x/ben→_:c"},
 		"knows_2": {"http://x/anna→http://x/ben"},
@@ -96,8 +96,8 @@ func TestRead(t *testing.T) {
 	o.Without = []string{"http://x/v#age"}
 	g, err = Read(o)
 	require.NoError(t, err)
-	if len(g.Relations) != 4 || len(g.Names) != 4 || g.Notes[0] != "3 triples of http://x/v#age left out" {
-		t.Errorf("%d relations, names %q, notes %q", len(g.Relations), g.Names, g.Notes)
+	if len(g.Relations) != 4 || len(g.Types[0].Names) != 4 || g.Notes[0] != "3 triples of http://x/v#age left out" {
+		t.Errorf("%d relations, names %q, notes %q", len(g.Relations), g.Types[0].Names, g.Notes)
 	}
 	// Labels may stay away.
 	if g, err = Read(Options{Paths: o.Paths}); err != nil || g.Labels.Class != nil || g.Splits != nil {
@@ -309,8 +309,8 @@ func FuzzRead(f *testing.F) {
 			assert.Refused(t, err, "", "is not a refusal of one line")
 			return
 		}
-		if len(g.Names) != g.Vertices() || len(g.Splits[0].Train) == 0 {
-			t.Errorf("%d names for %d vertices, %d train", len(g.Names), g.Vertices(), len(g.Splits[0].Train))
+		if len(g.Types[0].Names) != g.Vertices() || len(g.Splits[0].Train) == 0 {
+			t.Errorf("%d names for %d vertices, %d train", len(g.Types[0].Names), g.Vertices(), len(g.Splits[0].Train))
 		}
 	})
 }

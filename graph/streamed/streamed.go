@@ -123,7 +123,7 @@ func Listed(e graph.Edges, refuse func(error) error) Edges {
 // Dense reports whether vertices have dense features. Where Complete is not nil, that is known in Prepare.
 func (g *Graph) Dense() bool {
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
-	return g.FromEdges != nil || slices.ContainsFunc(g.InMemory.Types(), dense) ||
+	return g.FromEdges != nil || slices.ContainsFunc(g.InMemory.Types, dense) ||
 		slices.ContainsFunc(g.Types, func(t Type) bool { return t.Rows != nil })
 }
 
@@ -162,8 +162,8 @@ func (g *Graph) Read() (*graph.Graph, error) {
 		}
 	}
 	if g.FromEdges != nil {
-		made.Features.Columns = made.Relations[0].EdgeColumns
-		made.Features.Dense, err = g.FromEdges(&made.Relations[0])
+		made.Types[0].Features.Columns = made.Relations[0].EdgeColumns
+		made.Types[0].Features.Dense, err = g.FromEdges(&made.Relations[0])
 	}
 	if err == nil {
 		err = made.Check()
@@ -189,15 +189,12 @@ func (g *Graph) read() (*graph.Graph, error) {
 	if err := g.complete(); err != nil {
 		return nil, err
 	}
-	made := *g.InMemory
-	types := g.InMemory.Types()
+	made := g.InMemory.Copy()
 	for i, of := range g.Types {
-		if err := of.read(&types[i]); err != nil {
+		if err := of.read(&made.Types[i]); err != nil {
 			return nil, err
 		}
 	}
-	made.SetTypes(types)
-	made.Type = g.InMemory.Type
 	made.Relations = g.announced()
 	for i := range made.Relations {
 		r := &made.Relations[i]
@@ -205,7 +202,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 		if err != nil {
 			return nil, g.refuse(refusal.Errorf("%w", err))
 		}
-		sorted, err := graph.NewBipartite(types[source].Count, types[target].Count, lists[i])
+		sorted, err := graph.NewBipartite(made.Types[source].Count, made.Types[target].Count, lists[i])
 		if err != nil {
 			return nil, g.Relations[i].Refuse(err)
 		}
@@ -216,10 +213,7 @@ func (g *Graph) read() (*graph.Graph, error) {
 		sorted.EndColumns, sorted.NumberColumns = r.EndColumns, r.NumberColumns
 		*r, lists[i] = sorted, graph.Edges{}
 	}
-	if !made.Typed() {
-		made.Count = 0 // there is a row for each vertex
-	}
-	return &made, nil
+	return made, nil
 }
 
 // announced are the relations, without rows.
@@ -263,10 +257,10 @@ func checkSymmetrize(g *graph.Graph) error {
 
 // checkGraphs refuses an edge between two graphs before its reverse is added, which the file does not have.
 func (g *Graph) checkGraphs(e *graph.Edges) error {
-	if g.InMemory.GraphOf == nil || !g.Symmetrize {
+	if g.InMemory.Types[0].GraphOf == nil || !g.Symmetrize {
 		return nil // it is checked with the rows
 	}
-	if err := e.CheckGraphs(g.InMemory.GraphOf); err != nil {
+	if err := e.CheckGraphs(g.InMemory.Types[0].GraphOf); err != nil {
 		return g.refuse(err)
 	}
 	return nil

@@ -37,7 +37,8 @@ func list(vertices int, batches ...graph.Edges) *streamed.Graph {
 		return nil
 	}
 	return &streamed.Graph{
-		InMemory: &graph.Graph{Count: vertices}, Source: "source", Relations: []streamed.Relation{{Edges: e}},
+		InMemory: &graph.Graph{Types: []graph.VertexType{{Count: vertices}}}, Source: "source",
+		Relations: []streamed.Relation{{Edges: e}},
 	}
 }
 
@@ -99,7 +100,7 @@ func TestRefused(t *testing.T) {
 	inf := float32(math.Inf(1))
 	edge := func(u, v int32) graph.Edges { return graph.Edges{Source: []int32{0, u}, Target: []int32{0, v}} }
 	graphs := list(3, edge(0, 2))
-	graphs.InMemory.GraphOf, graphs.InMemory.Graphs = []int32{0, 1, 1}, 2
+	graphs.InMemory.Types[0].GraphOf, graphs.InMemory.Graphs = []int32{0, 1, 1}, 2
 	split := list(3, edge(1, 0))
 	split.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 3}}}
 	splits := list(3, edge(1, 0))
@@ -226,7 +227,7 @@ func typed() *streamed.Graph {
 		Labels: graph.Labels{Classes: 2, Class: []int64{1, 0}},
 		Splits: []graph.Split{{Train: []int64{0}, Test: []int64{1}}},
 	}
-	g.SetTypes([]graph.VertexType{items, {Type: "user", Count: 3, Names: []string{"a", "b", "c"}}})
+	g.Types = []graph.VertexType{items, {Type: "user", Count: 3, Names: []string{"a", "b", "c"}}}
 	buys := graph.Edges{Source: []int32{2, 0, 2}, Target: []int32{1, 0, 1}, Weights: []float32{1, 2, 3}}
 	knows := graph.Edges{
 		Source: []int32{2, 0}, Target: []int32{1, 2}, FeatureColumns: 1, Features: []float32{5, 6},
@@ -251,7 +252,7 @@ func typed() *streamed.Graph {
 func TestTyped(t *testing.T) {
 	whole, err := typed().Read()
 	require.NoError(t, err)
-	users := whole.Types()[1]
+	users := whole.Types[1]
 	assert.Equal(t, []float32{1, 2, 3, 4, 5, 6}, users.Features.Dense, "users %+v", users)
 	assert.Equal(t, []int64{1, 2, 3, 4, 5, 6}, users.Arrays[0].Ints, "users %+v", users)
 	if r := whole.Relations[0]; !slices.Equal(r.Sources, []int32{0, 2, 2}) ||
@@ -266,7 +267,7 @@ func TestTyped(t *testing.T) {
 			g.Relations[1].Target = "item"
 		},
 		"source: vertices/user/names.json: 2 names for 3 vertices": func(g *streamed.Graph) {
-			g.InMemory.Others[0].Names = []string{"a", "b"}
+			g.InMemory.Types[1].Names = []string{"a", "b"}
 		},
 		"symmetrize: the graph has 2 vertex types and 2 relations": func(g *streamed.Graph) {
 			g.Symmetrize = true

@@ -29,7 +29,7 @@ func WrittenOf(g *graph.Graph) *Written {
 
 // unlabelled counts the vertices without a label.
 func unlabelled(g *graph.Graph) (count int) {
-	for v := range g.Own() {
+	for v := range g.Types[0].Count {
 		if !g.Labels.Labelled(int64(v)) {
 			count++
 		}
@@ -127,35 +127,27 @@ func (g *Graph) prepare() error {
 			return err
 		}
 	}
-	types := of.Types()
-	name := of.Type
 	for t := range g.Types {
 		if rows := g.Types[t].Rows; rows != nil {
-			types[t].Features.Columns = rows.Columns
+			of.Types[t].Features.Columns = rows.Columns
 		}
 	}
 	if g.FromEdges != nil {
-		types[0].Features.Columns = g.Relations[0].Columns
+		of.Types[0].Features.Columns = g.Relations[0].Columns
 	}
-	of.SetTypes(types)
-	of.Type = name
 	return nil
 }
 
 // drop gives the memory of labels and features that are written back: the edges may need it.
 func (g *Graph) drop() {
 	of := g.InMemory
-	types := of.Types()
-	name := of.Type
-	for t := range types {
-		f := &types[t].Features
+	for t := range of.Types {
+		f := &of.Types[t].Features
 		f.Dense = nil
 		if f.Sparse() {
 			*f = graph.Features{Columns: f.Columns, Indptr: []int64{0}}
 		}
 	}
-	of.SetTypes(types)
-	of.Type = name
 	switch l := &of.Labels; {
 	case l.Continuous():
 		l.Values = []float32{}
@@ -186,7 +178,7 @@ func pass[T any](write func(graph.Batches[T]) error, each graph.Batches[T]) erro
 // writeType writes what is not in memory of vertex type t.
 func (g *Graph) writeType(w *graph.Writer, t int) error {
 	of := &g.Types[t]
-	vertices := g.InMemory.Types()[t].Count
+	vertices := g.InMemory.Types[t].Count
 	for _, a := range of.Arrays {
 		write := func(batches graph.Batches[[]float32]) error { return w.Array(t, a.ArrayShape, batches) }
 		if err := pass(write, a.Each); err != nil {
@@ -227,7 +219,7 @@ func (g *Graph) writeRelation(w *graph.Writer, i int, s *sorted, dir string, wri
 	if err != nil {
 		return g.refuse(err)
 	}
-	types := of.Types()
+	types := of.Types
 	if s.sorter == nil {
 		if err := s.sort(g, r, dir, types[source].Count, types[target].Count); err != nil {
 			return err

@@ -22,7 +22,7 @@ import (
 // adds it, gets the new edges of that relation reversed, unless it has a list of its own. Complaints are
 // refusals.
 func Add(o Options, g *graph.Graph) (*appended.Addition, error) {
-	types := g.Types()
+	types := g.Types
 	all := make([]*vertexTable, len(types))
 	for i := range types {
 		var err error
@@ -81,13 +81,13 @@ func (o *Options) tableOf(t *graph.VertexType) (*vertexTable, error) {
 	}
 	if len(t.Names) != t.Count {
 		return nil, refusal.Errorf("the vertices of %s come from a table, and have no ids: import it again",
-			t.Type)
+			t.Name())
 	}
 	if t.Table != nil {
 		made.like = append(columns.List{}, t.Table.Columns...) // not nil
 		made.asked, made.path = t.Table.ID, t.Table.Path
-		if o.Like != nil && o.Like.Columns[t.Type] != nil {
-			made.like = o.Like.Columns[t.Type]
+		if o.Like != nil && o.Like.Columns[t.Name()] != nil {
+			made.like = o.Like.Columns[t.Name()]
 		}
 		made.list = made.like // of vertices without a row
 	}
@@ -112,7 +112,7 @@ func (o *Options) addVertices(argument string, g *graph.Graph, all []*vertexTabl
 		return refusal.Errorf("%s: %w", path, all[i].noTable())
 	}
 	t := all[i]
-	label := g.Types()[i].Table.Label
+	label := g.Types[i].Table.Label
 	t.path, t.given = path, true
 	if o.Label != label {
 		t.leaveOut = []string{label}

@@ -56,7 +56,7 @@ func TestAdd(t *testing.T) {
 	_, err = Add(Options{Edges: more.Edges}, g)
 	assert.ErrorContains(t, err, "more.csv: the edges of the graph have 2 features, and these 0 features: name "+
 		"their columns with --edge-features")
-	_, err = Add(more, &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, 0}}}})
+	_, err = Add(more, graph.Of(graph.Relation{Indptr: []int64{0, 0}}))
 	assert.ErrorContains(t, err, "come from no table")
 }
 

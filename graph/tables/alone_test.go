@@ -75,7 +75,10 @@ func (r *reading) check(t *testing.T, file string) {
 	path := graphtest.File(t, file, r.content)
 	got, err := readList(list{Path: path, Strings: r.strings})
 	require.NoError(t, err, r.name)
-	all := &graph.Graph{Relations: []graph.Relation{r.want}, Names: r.names, Provenance: "edges " + path}
+	all := &graph.Graph{
+		Types:     []graph.VertexType{{Count: len(r.want.Indptr) - 1, Names: r.names}},
+		Relations: []graph.Relation{r.want}, Provenance: "edges " + path,
+	}
 	assert.EqualBy(t, all, got, cmpopts.IgnoreUnexported(graph.Graph{}),
 		cmpopts.IgnoreFields(graph.Graph{}, "Notes"),
 		cmpopts.IgnoreFields(graph.Relation{}, "EndColumns", "NumberColumns"))
@@ -220,9 +223,11 @@ func TestArraysBeside(t *testing.T) {
 	got, err := readList(o)
 	require.NoError(t, err)
 	want := &graph.Graph{
-		// Vertex 3 has a row of features and no edge.
+		Types: []graph.VertexType{{
+			Count:    4, // vertex 3 has a row of features and no edge
+			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+		}},
 		Relations:  []graph.Relation{{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}}},
-		Features:   graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
 		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
 		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
 		Provenance: "edges " + o.Path,
@@ -460,7 +465,9 @@ func TestVerticesByName(t *testing.T) {
 		{graphtest.File(t, "one.csv", "C-3\n"), words, []int32{3}, ""},
 		{
 			graphtest.File(t, "table.csv", "customer,age\nC-3,40\n\"a, b\",\n"),
-			words, []int32{3, 2}, "customer",
+			words,
+			[]int32{3, 2},
+			"customer",
 		},
 		{graphtest.File(t, "list.csv.gz", graphtest.Zipped(t, "name\nC-1\n")), words, []int32{0}, "name"},
 		{graphtest.File(t, "ids.csv", "vertex\n3\n1\n"), words, []int32{3, 1}, ""},

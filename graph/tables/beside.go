@@ -89,14 +89,14 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 		return refusal.Errorf("%s: with --string-ids its rows follow the first appearance of an id, and "+
 			"all ids of %s are integers: leave --string-ids out", array, a.list.path)
 	}
-	if g.Count, err = a.vertices(features, labels); err != nil {
+	if g.Types[0].Count, err = a.vertices(features, labels); err != nil {
 		return err
 	}
 	if features == nil && labels == nil && a.Count == 0 && a.countsFrom1() {
 		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: vertex 0 has no edge, no features: ids from 1? "+
 			"--first-id 1", a.list.path))
 	}
-	if g.Names, err = a.texts(g.Count); err != nil {
+	if g.Types[0].Names, err = a.texts(g.Types[0].Count); err != nil {
 		return err
 	}
 	if array != "" && a.Strings {
@@ -116,11 +116,11 @@ func (a *alone) complete(to *streamed.Graph, values bool) error {
 		}
 	}
 	if classes := g.Labels.Classes; g.Labels.Class != nil && g.Labels.Names == nil &&
-		arrays.ManyClasses(classes, g.Count) {
+		arrays.ManyClasses(classes, g.Types[0].Count) {
 		g.Notes = append(g.Notes, fmt.Sprintf("whole numbers of %s taken for %d classes of %d vertices; "+
-			"--values takes them for values to predict", a.Labels, classes, g.Count))
+			"--values takes them for values to predict", a.Labels, classes, g.Types[0].Count))
 	}
-	g.Splits, err = a.splits(g.Count, &g.Labels)
+	g.Splits, err = a.splits(g.Types[0].Count, &g.Labels)
 	return err
 }
 

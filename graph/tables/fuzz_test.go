@@ -81,8 +81,8 @@ func FuzzAlone(f *testing.F) {
 			assert.Refused(t, err, "")
 			return
 		}
-		if names && len(g.Names) != g.Vertices() {
-			t.Errorf("%d names for %d vertices", len(g.Names), g.Vertices())
+		if names && len(g.Types[0].Names) != g.Vertices() {
+			t.Errorf("%d names for %d vertices", len(g.Types[0].Names), g.Vertices())
 		}
 	})
 }

@@ -26,17 +26,17 @@ type Like struct {
 // LikeGraph says how the tables of a graph were read. Its Columns are nil if there was none.
 func LikeGraph(g *graph.Graph) *Like {
 	l := &Like{ids: map[string]string{}, edges: map[string]edgeColumns{}, values: g.Labels.Continuous()}
-	for i, t := range g.Types() {
+	for i, t := range g.Types {
 		if t.Table == nil {
 			continue
 		}
 		if l.Columns == nil {
 			l.Columns = columns.ByType{}
 		}
-		l.Columns[t.Type] = t.Table.Columns
-		l.ids[t.Type] = t.Table.ID
+		l.Columns[t.Name()] = t.Table.Columns
+		l.ids[t.Name()] = t.Table.ID
 		if i == 0 {
-			l.of, l.label = t.Type, t.Table.Label
+			l.of, l.label = t.Name(), t.Table.Label
 		}
 	}
 	for i := range g.Relations {

@@ -56,5 +56,5 @@ func TestNestedLeftOut(t *testing.T) {
 		Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"},
 		LeaveOut: []string{"pair", "long"}, Choices: columns.Choices{Most: 3},
 	})
-	assert.Equal(t, 1, g.Features.Columns)
+	assert.Equal(t, 1, g.Types[0].Features.Columns)
 }

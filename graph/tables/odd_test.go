@@ -122,9 +122,9 @@ func TestOdd(t *testing.T) {
 				require.NoError(t, os.WriteFile("e.csv", []byte("src,dst\na,New York\n"), 0o600))
 			}
 			g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
-			assert.Equal(t, c.ids, strings.Join(g.Names, " "))
-			assert.Equal(t, c.x, became(g.Table, "x"))
-			assert.Equal(t, c.features, g.Features.Dense)
+			assert.Equal(t, c.ids, strings.Join(g.Types[0].Names, " "))
+			assert.Equal(t, c.x, became(g.Types[0].Table, "x"))
+			assert.Equal(t, c.features, g.Types[0].Features.Dense)
 		})
 	}
 }
@@ -142,8 +142,8 @@ func TestTrimmed(t *testing.T) {
 	require.NoError(t, parquet.WriteFile("v.parquet", []row{{" a", " Rome"}, {"b c\t", "Rome\r\n"}}))
 	for _, path := range []string{"v.csv", "v.parquet"} {
 		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{path}})
-		assert.Equal(t, []string{"a", "b c"}, g.Names)
-		assert.Equal(t, []float32{1, 1}, g.Features.Dense)
+		assert.Equal(t, []string{"a", "b c"}, g.Types[0].Names)
+		assert.Equal(t, []float32{1, 1}, g.Types[0].Features.Dense)
 	}
 	s, err := Open(Options{Edges: []string{"cr.csv"}, Vertices: []string{"v.csv"}})
 	require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestOddValue(t *testing.T) {
 	first := read(t, o)
 	o.Like = LikeGraph(first)
 	for _, g := range []*graph.Graph{first, read(t, o)} {
-		assert.Equal(t, append(want, 4.5, 1), g.Features.Dense)
+		assert.Equal(t, append(want, 4.5, 1), g.Types[0].Features.Dense)
 		assert.Equal(t, []string{"v.csv: column x: “?” in row 11 is no number, and counts as missing"}, g.Notes)
 	}
 	o.Vertices = []string{"more.csv"}
@@ -186,7 +186,7 @@ func TestHeadedEdges(t *testing.T) {
 				"e.csv": edges,
 			})
 		g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.csv"}})
-		assert.Equal(t, want, strings.Join(g.Names, " "))
+		assert.Equal(t, want, strings.Join(g.Types[0].Names, " "))
 		assert.Equal(t, 2, len(g.Relations[0].Sources))
 	}
 }
@@ -206,7 +206,7 @@ func TestPyArrow(t *testing.T) {
 		-2, 0, 4e9, two * two * two * two, 5e9 + 1, 1, 0, 0, 0, 1, 0, 0, 1, 0, 1, day,
 		day + .5, day + .5, -.5, 0,
 		-.5, 1, 3, 3, 2, 0, .5, 1, 0, 0, 1, 1, 0, 1, 0, day, day + .5, day + .5, .375, 1,
-	}, g.Features.Dense)
+	}, g.Types[0].Features.Dense)
 	const why = "its Parquet type is not read, as of lists, structures, bytes and nulls"
 	assert.Equal(t, []columns.LeftOut{
 		{Name: "half", Why: why},
@@ -214,9 +214,9 @@ func TestPyArrow(t *testing.T) {
 		{Name: "list", Why: why},
 		{Name: "struct", Why: why},
 		{Name: "bytes", Why: "its text is not UTF-8"},
-	}, g.Table.LeftOut)
+	}, g.Types[0].Table.LeftOut)
 	g = read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{filepath.Join(folder, "int96.parquet")}})
-	assert.Equal(t, []float32{day + .5, day + .5, day + .5}, g.Features.Dense)
+	assert.Equal(t, []float32{day + .5, day + .5, day + .5}, g.Types[0].Features.Dense)
 }
 
 // TestWideTable: the work grows with the number of columns, and not with its square, which would be 10¹⁰
@@ -236,7 +236,7 @@ func TestWideTable(t *testing.T) {
 	require.NoError(t, err)
 	g, err := s.Read()
 	require.NoError(t, err)
-	assert.Equal(t, 100_000, g.Features.Columns)
+	assert.Equal(t, 100_000, g.Types[0].Features.Columns)
 }
 
 // TestManyNotes: the first notes about columns are told, and how many more there are.

@@ -53,8 +53,11 @@ type Options struct {
 // values are missing. Complaints about a file are refusals that name it, and its line or row.
 func Open(o Options) (*streamed.Graph, error) {
 	g := &streamed.Graph{
-		InMemory: &graph.Graph{Provenance: "edges " + strings.Join(o.Edges, " ")},
-		Source:   o.Edges[0], Progress: o.Progress,
+		InMemory: &graph.Graph{
+			Types:      make([]graph.VertexType, max(1, len(o.Vertices))),
+			Provenance: "edges " + strings.Join(o.Edges, " "),
+		},
+		Source: o.Edges[0], Progress: o.Progress,
 	}
 	if len(o.Vertices) == 0 {
 		return g, o.openAlone(g)
@@ -203,9 +206,9 @@ func (o *Options) completeTables(g *streamed.Graph, all []*vertexTable) error {
 		made.Labels, types[i].Table.Label = labels, t.header[t.label]
 		made.Notes = append(made.Notes, t.labels.notes(&labels, t.path, t.header[t.label])...)
 	}
-	made.SetTypes(types)
+	made.Types = types
 	if o.untyped() {
-		made.Type = ""
+		made.Types[0].Type = ""
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestOneType(t *testing.T) {
 		Target: []string{"payee"}, Label: "class", LeaveOut: []string{"comment"},
 	}
 	g := read(t, o)
-	assert.Equal(t, []string{"ann", "bob", "cy, jr", "dan"}, g.Names)
+	assert.Equal(t, []string{"ann", "bob", "cy, jr", "dan"}, g.Types[0].Names)
 	r := g.Relations[0]
 	assert.Equal(t, []int64{0, 1, 4, 4, 4}, r.Indptr)
 	assert.Equal(t, []int32{2, 0, 0, 3}, r.Sources)
@@ -63,8 +63,8 @@ func TestOneType(t *testing.T) {
 		40, 1, 1, 0, 0, 0, 0, 1, 0,
 		50, 0, 0, 0, 1, 1, 0, 3, 0,
 		40, 1, 0, 0, 1, third, 1, 2, 1,
-	}, g.Features.Dense)
-	assert.Equal(t, 9, g.Features.Columns)
+	}, g.Types[0].Features.Dense)
+	assert.Equal(t, 9, g.Types[0].Features.Columns)
 	assert.Equal(t, &columns.Table{
 		Path: "people.csv", ID: "name", Label: "class",
 		Columns: columns.List{
@@ -77,7 +77,7 @@ func TestOneType(t *testing.T) {
 			{Name: "since", Kind: columns.Date, Mean: 2, Gaps: true, Missing: 1},
 		},
 		LeftOut: []columns.LeftOut{{Name: "comment", Why: "as asked"}},
-	}, g.Table)
+	}, g.Types[0].Table)
 	assert.Equal(t, []string{
 		"1 of 4 vertices are ends of edges without a row in people.csv: all their values are missing, as " +
 			`of "dan"`,
@@ -102,7 +102,7 @@ func TestLike(t *testing.T) {
 		{Name: "age", Kind: columns.Number, Mean: 7},
 	}}}
 	g := read(t, o)
-	assert.Equal(t, []float32{0, 1, 30, 0, 0, 7, 0, 0, 50, 0, 0, 7}, g.Features.Dense)
+	assert.Equal(t, []float32{0, 1, 30, 0, 0, 7, 0, 0, 50, 0, 0, 7}, g.Types[0].Features.Dense)
 	assert.Equal(t, columns.List{
 		{
 			Name: "city", Kind: columns.Category, Categories: []string{"Berlin", "Rome"},
@@ -110,7 +110,7 @@ func TestLike(t *testing.T) {
 			Other:  1, Missing: 2,
 		},
 		{Name: "age", Kind: columns.Number, Mean: 7, Missing: 2},
-	}, g.Table.Columns)
+	}, g.Types[0].Table.Columns)
 	o.Like.Columns[graph.VertexName][1].Name = "weight"
 	_, err := Open(o)
 	refused(t, err, `people.csv: there is no column weight; people.csv has "name", "age", "city", "member", `+
@@ -163,7 +163,7 @@ func TestLeftOutLabel(t *testing.T) {
 	})
 	assert.Equal(t, []int64{0, 1}, g.Labels.Class)
 	asked := []columns.LeftOut{{Name: "x", Why: "as asked"}, {Name: "d", Why: "as asked"}}
-	assert.Equal(t, asked, g.Table.LeftOut)
+	assert.Equal(t, asked, g.Types[0].Table.LeftOut)
 }
 
 // TestIndex: the index that pandas writes before the columns, without a name, is no end of an edge.
@@ -216,7 +216,7 @@ func TestLabels(t *testing.T) {
 			Label: "y", Values: c.values,
 		})
 		assert.EqualBy(t, c.want, g.Labels, cmpopts.EquateNaNs())
-		assert.Equal(t, 0, g.Features.Columns)
+		assert.Equal(t, 0, g.Types[0].Features.Columns)
 		assert.Equal(t, []int32{0, 1}, g.Relations[0].Sources) // the list has no header
 		none := "-1 of column y of v.csv taken for no label; if it is a class, write a word for it"
 		assert.Equal(t, c.column == "0,-1,1.0,0", slices.Contains(g.Notes, none))
@@ -236,10 +236,10 @@ func TestTypes(t *testing.T) {
 		Vertices: []string{"shops.csv", "user=users.csv"}, Label: "kind",
 	}
 	g := read(t, o)
-	assert.Equal(t, "user", g.Type)
-	assert.Equal(t, []string{"u1", "u2", "u3", "u9"}, g.Names)
-	assert.Equal(t, "shops", g.Others[0].Type)
-	assert.Equal(t, []float32{3, 5}, g.Others[0].Features.Dense)
+	assert.Equal(t, "user", g.Types[0].Type)
+	assert.Equal(t, []string{"u1", "u2", "u3", "u9"}, g.Types[0].Names)
+	assert.Equal(t, "shops", g.Types[1].Name())
+	assert.Equal(t, []float32{3, 5}, g.Types[1].Features.Dense)
 	for i, want := range []string{"user buys shops", "user likes user"} {
 		source, name, target := g.Relations[i].Ends()
 		assert.Equal(t, want, source+" "+name+" "+target)
@@ -269,11 +269,12 @@ func TestParquet(t *testing.T) {
 	}))
 	files(t, map[string]string{"v.parquet": file.String(), "e.csv": "src,dst\n7,3\n"})
 	g := read(t, Options{Edges: []string{"e.csv"}, Vertices: []string{"v.parquet"}})
-	assert.Equal(t, []string{"7", "3"}, g.Names)
-	assert.Equal(t, []float32{.1, 1, 0, 1, 365, -.5, 1.25, 1e10, 0, 1, 0, -1, 1, -.5}, g.Features.Dense)
+	assert.Equal(t, []string{"7", "3"}, g.Types[0].Names)
+	assert.Equal(t, []float32{.1, 1, 0, 1, 365, -.5, 1.25, 1e10, 0, 1, 0, -1, 1, -.5},
+		g.Types[0].Features.Dense)
 	assert.Equal(t, []columns.LeftOut{{Name: "tags", Why: "its Parquet type is not read, as of lists, " +
 		"structures, bytes and nulls"}},
-		g.Table.LeftOut)
+		g.Types[0].Table.LeftOut)
 }
 
 // TestGzip: a table may be compressed, and needs no row for a vertex of the edges but one.
@@ -282,8 +283,8 @@ func TestGzip(t *testing.T) {
 		"v.tsv.gz": graphtest.Zipped(t, "id\tx\na\t1\n"), "e.tsv": "source\ttarget\na\tb c\n",
 	})
 	g := read(t, Options{Edges: []string{"e.tsv"}, Vertices: []string{"v.tsv.gz"}})
-	assert.Equal(t, []string{"a", "b c"}, g.Names)
-	assert.Equal(t, []float32{1, 0, 1, 1}, g.Features.Dense)
+	assert.Equal(t, []string{"a", "b c"}, g.Types[0].Names)
+	assert.Equal(t, []float32{1, 0, 1, 1}, g.Types[0].Features.Dense)
 }
 
 func refused(t *testing.T, err error, want string) {

@@ -29,7 +29,7 @@ type vertexTable struct {
 // newTable is the vertices of a type that has some, without a table.
 func (o *Options) newTable(of graph.VertexType) *vertexTable {
 	return &vertexTable{
-		name: of.Type, label: -1,
+		name: of.Name(), label: -1,
 		tableFile: tableFile{progress: o.Progress},
 		vertexIDs: vertexIDs{ids: names.NewTable(), before: of.Count},
 		features:  features{choices: o.Choices},

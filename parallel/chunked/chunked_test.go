@@ -48,7 +48,7 @@ func graphOf(t rapid.TB, vertices int, list []edge) *graph.Graph {
 	}
 	r, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{r}}
+	return graph.Of(r)
 }
 
 // inPartitions puts a number for each vertex into the order of the partitions.

@@ -66,7 +66,10 @@ func TestBytesOfWindows(t *testing.T) {
 	relation, err := graph.NewRelation(many, e)
 	require.NoError(t, err)
 	relation.Source, relation.Name, relation.Target = "v", "a", "v"
-	g := &graph.Graph{Type: "v", Count: many, Relations: []graph.Relation{relation}}
+	g := &graph.Graph{
+		Types:     []graph.VertexType{{Type: "v", Count: many}},
+		Relations: []graph.Relation{relation},
+	}
 	l, team := alone(t, g)
 	memory := team.Memory
 	const bytes = 1 << 16
@@ -87,7 +90,7 @@ func TestBytesOfWindows(t *testing.T) {
 // TestRepeatedEdgesOfASplit: an edge that a stored split has several times is one target that does not count.
 // Of the targets of 0→2, with a score of 5, vertex 1 has 9 and is known twice, and vertex 3 has 7.
 func TestRepeatedEdgesOfASplit(t *testing.T) {
-	g := &graph.Graph{Count: 5, Relations: []graph.Relation{{Indptr: make([]int64, 6)}}}
+	g := graph.Of(graph.Relation{Indptr: make([]int64, 6)})
 	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 1, 0, 1}, {0, 1}, {0, 2}}}
 	require.NoError(t, g.Check())
 	l, team := alone(t, g)
@@ -101,7 +104,7 @@ func TestRepeatedEdgesOfASplit(t *testing.T) {
 // TestGivenByOneRelation: where only the first of two relations has held-out edges, with two negative targets
 // for each, these are scored. Vertex v has the embedding v.
 func TestGivenByOneRelation(t *testing.T) {
-	g := &graph.Graph{Count: 5, Type: "v", Relations: []graph.Relation{
+	g := &graph.Graph{Types: []graph.VertexType{{Count: 5, Type: "v"}}, Relations: []graph.Relation{
 		{Indptr: make([]int64, 6)},
 		{Indptr: make([]int64, 6)},
 	}}
@@ -127,7 +130,7 @@ func TestGivenByOneRelation(t *testing.T) {
 // for negative edges.
 func TestTheOnlyTarget(t *testing.T) {
 	g := &graph.Graph{
-		Count: 1, Type: "v",
+		Types:     []graph.VertexType{{Count: 1, Type: "v"}},
 		Relations: []graph.Relation{{Source: "v", Name: "r", Target: "v", Indptr: make([]int64, 2)}},
 	}
 	g.Relations[0].EdgeSplit = &graph.EdgeSplit{Edges: [3][]int32{{0, 0}, {0, 0}, {0, 0}}}

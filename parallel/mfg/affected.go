@@ -21,7 +21,7 @@ import (
 // them; it reads no features.
 func Affected(g *appended.Graph, m *Model) []int32 {
 	x := newExtractor(g, &Scratch{})
-	for i, t := range g.Types() {
+	for i, t := range g.Types {
 		for row := t.Count; row < g.Counts[i]; row++ {
 			x.sets[i].add(int32(row))
 		}

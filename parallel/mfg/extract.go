@@ -26,20 +26,17 @@ func Extract(g *appended.Graph, m *Model, vertices []int32, scratch *Scratch) *p
 	x := newExtractor(g, scratch)
 	x.find(m.Blocks, vertices)
 	small := &graph.Graph{}
-	types := g.Types()
 	ids := make([][]int32, len(g.Counts))
-	for i := range types {
-		t := &types[i]
+	for i := range g.Types {
+		t := &g.Types[i]
 		ids[i] = append(x.sets[i].list(0, g.Counts[i]), int32(g.Counts[i]))
 		x.sets[i].count()
-		*t = graph.VertexType{Type: t.Type, Count: len(ids[i]), Features: x.features(i, t, ids[i])}
+		made := graph.VertexType{Type: t.Type, Count: len(ids[i]), Features: x.features(i, t, ids[i])}
+		small.Types = append(small.Types, made)
 	}
-	small.SetTypes(types)
-	small.Type = g.Type
 	if m.Labels { // new vertices have none
-		own, _ := slices.BinarySearch(ids[0], int32(g.Own()))
-		bare := g.Bare(ids[0][:own])
-		small.Labels, small.Splits = bare.Labels, bare.Splits
+		own, _ := slices.BinarySearch(ids[0], int32(g.Types[0].Count))
+		small.Labels, small.Splits = g.Labels.Of(ids[0][:own]), graph.SplitsOf(g.Splits, ids[0][:own])
 	}
 	out := make([]graph.Relation, len(g.Relations))
 	for i := range g.Relations {

@@ -32,7 +32,7 @@ func TestRows(t *testing.T) {
 		}
 		relation, err := graph.NewRelation(vertices, e)
 		require.NoError(t, err)
-		g := &graph.Graph{Relations: []graph.Relation{relation}}
+		g := graph.Of(relation)
 		blocks := []Reach{
 			{Rounds: 1},
 			{Along: []gnn.Along{in}, Rounds: 1},
@@ -144,7 +144,7 @@ func TestReachOfAll(t *testing.T) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	reaches := slices.Repeat([]Reach{{Along: []gnn.Along{{Relation: graph.RelationName}}, Rounds: 1}}, blocks)
-	s := partition.All(&graph.Graph{Relations: []graph.Relation{relation}})
+	s := partition.All(graph.Of(relation))
 	layers, _, err := New(axis.Env{
 		Team: kernel.NewTeam(1, mem), Groups: mesh.One.Join(comm.Alone()),
 		Share: s,

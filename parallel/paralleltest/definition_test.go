@@ -192,7 +192,7 @@ func (f *chunkPass) backward(order []int) tensors {
 
 // featuresOf are a graph's features, dense or sparse.
 func featuresOf(g *graph.Graph) *reference.Matrix {
-	f := &g.Features
+	f := &g.Types[0].Features
 	if !f.Sparse() {
 		return reference.From32(g.Vertices(), f.Columns, f.Dense)
 	}

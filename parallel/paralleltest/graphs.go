@@ -78,8 +78,12 @@ func Tangled(t testing.TB) *graph.Graph {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: features},
-		Labels: graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1),
+		Types: []graph.VertexType{{
+			Count:    len(relation.Indptr) - 1,
+			Features: graph.Features{Columns: features},
+		}},
+		Relations: []graph.Relation{relation},
+		Labels:    graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1),
 	}
 	for v := range int64(vertices) {
 		class := int64(r.IntN(classes))
@@ -89,7 +93,7 @@ func Tangled(t testing.TB) *graph.Graph {
 			if c%classes == int(class) {
 				x++
 			}
-			g.Features.Dense = append(g.Features.Dense, x)
+			g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, x)
 		}
 		s := &g.Splits[0]
 		part := []*[]int64{&s.Train, &s.Train, &s.Val, &s.Test}[v%4]
@@ -118,7 +122,10 @@ func GraphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
 	t.Helper()
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
-	return &graph.Graph{Relations: []graph.Relation{relation}}
+	return &graph.Graph{
+		Types:     []graph.VertexType{{Count: len(relation.Indptr) - 1}},
+		Relations: []graph.Relation{relation},
+	}
 }
 
 // Dividings are assignments of n vertices to k workers: even, uneven, with empty partitions.

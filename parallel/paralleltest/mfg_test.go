@@ -83,14 +83,18 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
-		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: columns},
-		Labels: graph.Labels{Classes: 3, Class: make([]int64, vertices)},
-		Splits: []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
+		Types: []graph.VertexType{{
+			Count:    len(relation.Indptr) - 1,
+			Features: graph.Features{Columns: columns},
+		}},
+		Relations: []graph.Relation{relation},
+		Labels:    graph.Labels{Classes: 3, Class: make([]int64, vertices)},
+		Splits:    []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
 	}
 	for v := range vertices {
 		g.Labels.Class[v] = int64(r.IntN(3))
 		for range columns {
-			g.Features.Dense = append(g.Features.Dense, float32(r.NormFloat64()))
+			g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(r.NormFloat64()))
 		}
 	}
 	for k, models := range map[int][]string{
@@ -203,8 +207,11 @@ func TestNeedOfAPath(t *testing.T) {
 	relation, err := graph.NewRelation(vertices, e)
 	require.NoError(t, err)
 	g := &graph.Graph{
+		Types: []graph.VertexType{{
+			Count:    len(relation.Indptr) - 1,
+			Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		}},
 		Relations: []graph.Relation{relation},
-		Features:  graph.Features{Columns: 1, Dense: make([]float32, vertices)},
 		Labels:    graph.Labels{Classes: 2, Class: make([]int64, vertices)},
 		Splits:    []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 	}

@@ -30,10 +30,10 @@ func chunkedSpec(model string) gnn.Spec {
 func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(8, 8))
-	g.Features.Columns, g.Labels.Classes, g.Splits = 4, 3, make([]graph.Split, 1)
+	g.Types[0].Features.Columns, g.Labels.Classes, g.Splits = 4, 3, make([]graph.Split, 1)
 	for v := range int64(g.Vertices()) {
-		for range g.Features.Columns {
-			g.Features.Dense = append(g.Features.Dense, float32(r.NormFloat64()))
+		for range g.Types[0].Features.Columns {
+			g.Types[0].Features.Dense = append(g.Types[0].Features.Dense, float32(r.NormFloat64()))
 		}
 		g.Labels.Class = append(g.Labels.Class, r.Int64N(3))
 		if v < 5 || v%3 == 0 {

@@ -462,8 +462,8 @@ func (c *Case) near(t *testing.T, what string, got, want []float64) {
 
 // sparsely makes the features sparse, and keeps those above zero.
 func sparsely(g *graph.Graph) {
-	s := graph.Features{Columns: g.Features.Columns, Indptr: []int64{0}}
-	for at, x := range g.Features.Dense {
+	s := graph.Features{Columns: g.Types[0].Features.Columns, Indptr: []int64{0}}
+	for at, x := range g.Types[0].Features.Dense {
 		if x > 0 {
 			s.Indices, s.Data = append(s.Indices, int32(at%s.Columns)), append(s.Data, x)
 		}
@@ -471,7 +471,7 @@ func sparsely(g *graph.Graph) {
 			s.Indptr = append(s.Indptr, int64(len(s.Data)))
 		}
 	}
-	g.Features = s
+	g.Types[0].Features = s
 }
 
 // severally gives each vertex several labels: its class, and for every other vertex the next class.

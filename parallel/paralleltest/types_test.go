@@ -138,8 +138,8 @@ func TestBetweenTypes(t *testing.T) {
 	require.NoError(t, err)
 	buys.Source, buys.Name, buys.Target = "user", "buys", "item"
 	typed := &graph.Graph{
-		Type: "item", Count: items,
-		Others: []graph.VertexType{{Type: "user", Count: users}}, Relations: []graph.Relation{buys},
+		Types:     []graph.VertexType{{Type: "item", Count: items}, {Type: "user", Count: users}},
+		Relations: []graph.Relation{buys},
 	}
 	union := graph.Edges{Target: e.Target, Weights: e.Weights}
 	for _, u := range e.Source {
@@ -239,7 +239,7 @@ func library(t *testing.T) *graph.Graph {
 		made.Source, made.Name, made.Target = source, name, target
 		g.Relations = append(g.Relations, made)
 	}
-	g.Type, g.Count = "paper", papers
+	g.Types[0].Type = "paper"
 	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "paper", "cites", "paper"
 	relation("author", "writes", "paper", authors, papers, 300)
 	relation("paper", "rev_writes", "author", papers, authors, 200)
@@ -251,7 +251,8 @@ func library(t *testing.T) *graph.Graph {
 	for range venues * 4 {
 		v.Features.Dense = append(v.Features.Dense, float32(r.NormFloat64()))
 	}
-	g.Others = []graph.VertexType{{Type: "author", Count: authors}, v, {Type: "field", Count: fields}}
+	g.Types = append(g.Types, graph.VertexType{Type: "author", Count: authors}, v,
+		graph.VertexType{Type: "field", Count: fields})
 	return g
 }
 
@@ -282,7 +283,7 @@ func entities(t *testing.T, bare bool) *graph.Graph {
 		g.Relations = append(g.Relations, r)
 	}
 	if bare {
-		g.Features = graph.Features{}
+		g.Types[0].Features = graph.Features{}
 	}
 	return g
 }
@@ -367,9 +368,9 @@ func TestTypedEngines(t *testing.T) {
 func TestTypedBytes(t *testing.T) {
 	g := library(t)
 	o := small("rgcn", "layers=2 node-embedding=4 aggregation-order=transform-first")
-	vertices := map[string]int{g.Type: g.Own()}
-	for _, v := range g.Others {
-		vertices[v.Type] = v.Count
+	vertices := map[string]int{}
+	for _, v := range g.Types {
+		vertices[v.Name()] = v.Count
 	}
 	computed := [][]string{ // by layer: those of which the papers' logits depend
 		{"cites", "writes", "rev_writes", "prints", "appears", "knows"}, {"cites", "writes", "prints"},
@@ -464,7 +465,7 @@ func dense(t *testing.T, vertices int) *graph.Graph {
 	const degree = 40
 	r := rand.New(rand.NewPCG(8, 8))
 	g := &graph.Graph{
-		Type: "a", Count: vertices, Others: []graph.VertexType{{Type: "b", Count: vertices}},
+		Types:  []graph.VertexType{{Type: "a", Count: vertices}, {Type: "b", Count: vertices}},
 		Labels: graph.Labels{Classes: 4, Class: make([]int64, vertices)},
 		Splits: []graph.Split{{Train: []int64{0, 1, 2}}},
 	}

@@ -31,10 +31,10 @@ func read(t *testing.T, s shape, share float64) *graph.Graph {
 // citations stay in the class.
 func TestGraph(t *testing.T) {
 	g := read(t, papers100M, 1e-4)
-	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Features.Columns != 128 ||
+	if g.Vertices() != 11_106 || g.Edges() != 161_569 || g.Types[0].Features.Columns != 128 ||
 		g.Labels.Classes < 150 || g.Labels.Classes > 172 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
-			g.Features.Columns, g.Labels.Classes)
+			g.Types[0].Features.Columns, g.Labels.Classes)
 	}
 	s := g.Splits[0]
 	if len(s.Train) != 121 || len(s.Val) != 13 || len(s.Test) != 21 {
@@ -69,9 +69,10 @@ func TestGraph(t *testing.T) {
 // edges lead one way. Features of a class lie around its centre: their mean is the centre, not 0.
 func TestMedium(t *testing.T) {
 	g := read(t, igbMedium, 2e-4)
-	if g.Vertices() != 2000 || g.Edges() != 24_016 || g.Features.Columns != 1024 || g.Labels.Classes != 19 {
+	if g.Vertices() != 2000 || g.Edges() != 24_016 || g.Types[0].Features.Columns != 1024 ||
+		g.Labels.Classes != 19 {
 		t.Errorf("%d vertices, %d edges, %d features, %d classes", g.Vertices(), g.Edges(),
-			g.Features.Columns, g.Labels.Classes)
+			g.Types[0].Features.Columns, g.Labels.Classes)
 	}
 	s := g.Splits[0]
 	if len(s.Train) != 1200 || len(s.Val) != 400 || len(s.Test) != 400 {
@@ -81,7 +82,7 @@ func TestMedium(t *testing.T) {
 	for v, class := range g.Labels.Class {
 		if class == 7 {
 			members++
-			for c, x := range g.Features.Row(v) {
+			for c, x := range g.Types[0].Features.Row(v) {
 				sums[c] += float64(x)
 			}
 		}

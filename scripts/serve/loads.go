@@ -170,7 +170,7 @@ func (e *experiment) predict(request map[string]any) (a answer, err error) {
 func (e *experiment) vertex(random *rand.Rand) int {
 	const few = 100
 	for {
-		v := random.IntN(e.graph.Own())
+		v := random.IntN(e.graph.Types[0].Count)
 		if r := &e.graph.Relations[0]; r.Indptr[v+1]-r.Indptr[v] < few {
 			return v
 		}
@@ -198,7 +198,7 @@ func (e *experiment) mixed(random *rand.Rand) error {
 	request := map[string]any{"columns": []string{"probabilities", "embedding"}}
 	list := []int{e.vertex(random)}
 	if random.IntN(2) == 0 {
-		r, f := &e.graph.Relations[0], &e.graph.Features
+		r, f := &e.graph.Relations[0], &e.graph.Types[0].Features
 		v := list[0]
 		request["new"] = []map[string]any{{
 			"id": "new", "features": f.Row(v),
@@ -206,7 +206,7 @@ func (e *experiment) mixed(random *rand.Rand) error {
 		}}
 	} else {
 		for range random.IntN(most) {
-			list = append(list, random.IntN(e.graph.Own()))
+			list = append(list, random.IntN(e.graph.Types[0].Count))
 		}
 		request["vertices"] = list
 	}

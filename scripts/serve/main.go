@@ -123,7 +123,7 @@ func makeStore(data, store string) error {
 		return err
 	}
 	g.Labels.Classes = classes
-	for v := range g.Own() {
+	for v := range g.Types[0].Count {
 		g.Labels.Class = append(g.Labels.Class, int64(v%classes))
 	}
 	if err := g.MakeSplits("random:60/20/20", 1, 1); err != nil {

@@ -88,10 +88,13 @@ func (a *Alike) share(g *graph.Graph) *partition.Share {
 func (a *Alike) graph() *graph.Graph {
 	rows := a.rows()
 	g := &graph.Graph{
+		Types: []graph.VertexType{{
+			Count: rows,
+			Features: graph.Features{
+				Columns: a.FeatureColumns, Dense: make([]float32, rows*a.FeatureColumns),
+			},
+		}},
 		Metric: a.Metric, Relations: []graph.Relation{a.edges()},
-		Features: graph.Features{
-			Columns: a.FeatureColumns, Dense: make([]float32, rows*a.FeatureColumns),
-		},
 	}
 	switch {
 	case a.ValueColumns > 0:

@@ -326,7 +326,7 @@ func (p *Planner) rates(ctx context.Context, o setting.Options, work float64, m 
 		}
 		var few *sample
 		const part = 8
-		if fewer := p.smaller(fraction / part); fewer.Vertices < all.Own()/2 {
+		if fewer := p.smaller(fraction / part); fewer.Vertices < all.Types[0].Count/2 {
 			g, err := fewer.graph()
 			if err != nil {
 				return r, err
@@ -418,9 +418,9 @@ func (l *twin) graph() (*graph.Graph, error) {
 	}
 	switch {
 	case l.ValueColumns > 0:
-		g.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(g.Own()*l.ValueColumns, 5)}
+		g.Labels = graph.Labels{Columns: l.ValueColumns, Values: inTurn(g.Types[0].Count*l.ValueColumns, 5)}
 	case l.SeveralLabels:
-		g.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(g.Own()*l.Classes, 2)}
+		g.Labels = graph.Labels{Classes: l.Classes, Multi: inTurn(g.Types[0].Count*l.Classes, 2)}
 	}
 	return g, nil
 }

@@ -67,7 +67,7 @@ func (c *Scorer) Scores(name string) (s metric.Scores, err error) {
 			}
 		}
 	}
-	labels := (&graph.Graph{Labels: c.labels}).Bare(c.kept).Labels
+	labels := c.labels.Of(c.kept)
 	for k, to := range []*float64{&s.Train, &s.Val, &s.Test} {
 		if labels.Continuous() {
 			scores, err := metric.OfValues(c.rows, &labels, parts[k], comm.Alone())

@@ -180,11 +180,7 @@ func GiveGraphs(g *graph.Graph, ids [][]int64) (err error) {
 	}
 	for t, of := range ids {
 		n := len(of)
-		to := &g.GraphOf
-		if t > 0 {
-			to = &g.Others[t-1].GraphOf
-		}
-		*to, all = all[:n:n], all[n:]
+		g.Types[t].GraphOf, all = all[:n:n], all[n:]
 	}
 	return nil
 }

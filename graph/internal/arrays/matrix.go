@@ -33,7 +33,7 @@ type Matrix struct {
 
 // Of sets the features of a graph, and adds the note to its notes.
 func (m *Matrix) Of(g *graph.Graph) {
-	g.Features = m.Features
+	g.Types[0].Features = m.Features
 	if m.Note != "" {
 		g.Notes = append(g.Notes, m.Note)
 	}
@@ -43,11 +43,7 @@ func (m *Matrix) Of(g *graph.Graph) {
 func (m *Matrix) Give(g *streamed.Graph, vertexType int) {
 	of := g.InMemory
 	g.Types[vertexType].Rows = m.InBlocks
-	if vertexType == 0 {
-		of.Features = m.Features
-	} else {
-		of.Others[vertexType-1].Features = m.Features
-	}
+	of.Types[vertexType].Features = m.Features
 	if m.Note != "" {
 		of.Notes = append(of.Notes, m.Note)
 	}

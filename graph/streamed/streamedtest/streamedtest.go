@@ -47,7 +47,7 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 			"+stream):\n%.3000s", diff)
 	}
 	of := *whole // the rows of labels and features, and edges, are in the store alone
-	of.Count, of.Relations, of.Arrays = w.Count, w.Relations, w.Arrays
+	of.Relations = w.Relations
 	rows := cmpopts.IgnoreFields(graph.Labels{}, "Class", "Multi", "Values")
 	features := cmpopts.IgnoreFields(graph.Features{}, "Dense", "Indptr", "Indices", "Data")
 	arrays := cmpopts.IgnoreFields(graph.VertexType{}, "Arrays")
@@ -57,10 +57,11 @@ func Equal(t testing.TB, g *streamed.Graph, whole *graph.Graph) *streamed.Writte
 	if w.Edges != want.Edges || w.Weighted != want.Weighted ||
 		w.OneClass != want.OneClass || w.Doubt != want.Doubt ||
 		w.Vertices() != whole.Vertices() ||
-		w.Features.Sparse() != whole.Features.Sparse() || w.Labels.There() != whole.Labels.There() {
+		w.Types[0].Features.Sparse() != whole.Types[0].Features.Sparse() ||
+		w.Labels.There() != whole.Labels.There() {
 		t.Errorf("%d vertices, %d edges, weighted %v, one class %v, sparse features %v; want %d, "+
-			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted, w.OneClass, w.Features.Sparse(),
-			whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Features.Sparse())
+			"%d, %v, %v, %v", w.Vertices(), w.Edges, w.Weighted, w.OneClass, w.Types[0].Features.Sparse(),
+			whole.Vertices(), want.Edges, want.Weighted, want.OneClass, whole.Types[0].Features.Sparse())
 	}
 	return w
 }

@@ -101,10 +101,10 @@ func (a *appendCommand) run(cmd *cobra.Command) error {
 	}
 	say := func(line string) { fmt.Fprintln(cmd.OutOrStdout(), line) }
 	edges := 0
-	for i, t := range a.written.Types() {
+	for i, t := range a.written.Types {
 		if rows := a.added.Types[i]; rows.Count > 0 {
 			say(ui.Counted(rows.Count, "new vertex", "new vertices") +
-				ui.When(len(a.written.Others) > 0, " of "+t.Type))
+				ui.When(len(a.written.Types) > 1, " of "+t.Name()))
 		}
 	}
 	for i := range a.added.Edges {
@@ -183,7 +183,7 @@ func (a *appendCommand) write(store string) error {
 	if a.partitions, err = partition.List(a.store); err != nil {
 		return errors.Join(err, g.Close())
 	}
-	if of := g.Table; of != nil {
+	if of := g.Types[0].Table; of != nil {
 		a.tables.Label = of.Label
 	}
 	before, _, _ := strings.Cut(g.Provenance, appendedMark)

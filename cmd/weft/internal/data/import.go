@@ -295,7 +295,7 @@ func (r *importRequest) change(g *streamed.Graph) (*streamed.Graph, error) {
 		return nil, err
 	}
 	dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
-	if err := r.checkDense(slices.ContainsFunc(whole.Types(), dense)); err != nil {
+	if err := r.checkDense(slices.ContainsFunc(whole.Types, dense)); err != nil {
 		return nil, err
 	}
 	if whole, err = r.changes.apply(whole, g.Symmetrize); err != nil {

@@ -139,14 +139,14 @@ func withoutTable(flag string) error {
 
 // columnTable prints what was made of the columns of a graph's tables.
 func columnTable(out io.Writer, w *streamed.Written) {
-	types := w.Types()
+	types := w.Types
 	for _, of := range types {
 		if of.Table == nil {
 			continue
 		}
 		name := ""
 		if len(types) > 1 {
-			name = of.Type + ": "
+			name = of.Name() + ": "
 		}
 		t := ui.NewTable(out)
 		t.Row("column of "+name+of.Table.Path, "became", "missing")

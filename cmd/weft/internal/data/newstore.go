@@ -58,9 +58,9 @@ func describeStore(store string, w *streamed.Written, took time.Duration, warnin
 // storeLine says in one line what a new store holds.
 func storeLine(store string, w *streamed.Written, took time.Duration) string {
 	features := "no features"
-	if w.Features.Columns > 0 {
-		features = ui.Counted(w.Features.Columns, "feature", "features")
-		if w.Features.Sparse() {
+	if w.Types[0].Features.Columns > 0 {
+		features = ui.Counted(w.Types[0].Features.Columns, "feature", "features")
+		if w.Types[0].Features.Sparse() {
 			features += " (sparse)"
 		}
 	}
@@ -93,7 +93,7 @@ func storeLine(store string, w *streamed.Written, took time.Duration) string {
 		edges += fmt.Sprintf(" of %s relations", ui.Count(n))
 	}
 	vertices := ui.Counted(w.Vertices(), "vertex", "vertices")
-	if n := len(w.Types()); n > 1 {
+	if n := len(w.Types); n > 1 {
 		vertices += fmt.Sprintf(" of %s types", ui.Count(n))
 	}
 	if w.Graphs > 0 {
@@ -116,7 +116,7 @@ func ValuesToPredict(columns int) string {
 func nextLine(store string, g *graph.Graph) string {
 	o := setting.Defaults()
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
-	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
+	if g.Typed() && slices.ContainsFunc(g.Types, lacks) {
 		o.Model = "rgcn" // learns what the types lack
 	}
 	divided := 0 // relations

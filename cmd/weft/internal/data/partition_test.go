@@ -10,7 +10,7 @@ import (
 // TestInsteadOfMetis: where METIS divides a graph only if it is asked for, people learn why and how to ask.
 func TestInsteadOfMetis(t *testing.T) {
 	of := func(edges int64) *graph.Graph {
-		return &graph.Graph{Count: 1, Relations: []graph.Relation{{Indptr: []int64{0, edges}}}}
+		return graph.Of(graph.Relation{Indptr: []int64{0, edges}})
 	}
 	assert.Equal(t, "", InsteadOfMetis(of(1_000_000), "--method"))
 	assert.Equal(t, " (METIS may take minutes for 25,000,000 edges; --method metis asks for it)",

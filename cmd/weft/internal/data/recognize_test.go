@@ -204,7 +204,7 @@ func TestPublished(t *testing.T) {
 			require.NoError(t, err)
 			defer g.Close()
 			got := sizes{
-				g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits),
+				g.Vertices(), g.Edges(), g.Types[0].Features.Columns, g.Labels.Classes, len(g.Splits),
 				len(g.Splits[0].Train), g.Metric,
 			}
 			assert.Equal(t, expected, got)

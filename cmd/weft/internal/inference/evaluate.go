@@ -137,7 +137,7 @@ func (e *evaluateCommand) evaluate(cmd *cobra.Command, args []string) (ui.Result
 func (e *evaluated) testAll(notes io.Writer) error {
 	return e.on.Guard(func() error {
 		var all []int64
-		for v := range int64(e.on.Own()) {
+		for v := range int64(e.on.Types[0].Count) {
 			if l := &e.on.Labels; l.There() && l.Labelled(v) {
 				all = append(all, v)
 			}
@@ -180,11 +180,11 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 	}
 	learned, there := outputs(columns, e.counts.Values > 0),
 		outputs(max(g.Labels.Classes, g.Labels.Columns), g.Labels.Continuous())
-	if learned != there || len(rows) != g.Own()*columns {
+	if learned != there || len(rows) != g.Types[0].Count*columns {
 		return nil, refusal.Errorf("%s predicts %s of %s, and %s has labels of %s of %s: give the store "+
 			"that it was trained on",
 			e.Run, learned, ui.Counted(len(rows)/max(1, columns), "vertex", "vertices"), e.Graph, there,
-			ui.Counted(g.Own(), "vertex", "vertices"))
+			ui.Counted(g.Types[0].Count, "vertex", "vertices"))
 	}
 	parts := &evaluations{}
 	err = g.Guard(func() error { return parts.of(rows, g, r.Split.Number) })

@@ -313,13 +313,13 @@ func (p *predictCommand) unlabelled(g *graph.Graph, list []int32) (bare []int32,
 			"are predicted")
 	}
 	if list == nil {
-		for v := range g.Own() {
+		for v := range g.Types[0].Count {
 			list = append(list, int32(v))
 		}
 	}
 	err = g.Guard(func() error {
 		for _, v := range list {
-			if int(v) >= g.Own() || !g.Labels.Labelled(int64(v)) { // what is added has none
+			if int(v) >= g.Types[0].Count || !g.Labels.Labelled(int64(v)) { // what is added has none
 				bare = append(bare, v)
 			}
 		}

@@ -49,9 +49,9 @@ func (o *addedGiven) files() []string {
 // names are those of the vertices of the graph, and of the new ones.
 func (o *addedGiven) names(g *graph.Graph) []string {
 	if len(o.new) == 0 {
-		return g.Names
+		return g.Types[0].Names
 	}
-	return slices.Concat(g.Names, o.new)
+	return slices.Concat(g.Types[0].Names, o.new)
 }
 
 // to is the graph to which is added, where a graph is asked for.
@@ -115,7 +115,7 @@ func (p *predictCommand) append(ctx context.Context, s *session.Session, weights
 			return err
 		}
 		p.added.new = added.Types[0].Names
-		for v := g.Own(); v < s.Job.Appended.Counts[0]; v++ {
+		for v := g.Types[0].Count; v < s.Job.Appended.Counts[0]; v++ {
 			s.Job.Vertices = append(s.Job.Vertices, int32(v))
 		}
 		if len(s.Job.Vertices) == 0 && p.vertices == "" && !p.changed {

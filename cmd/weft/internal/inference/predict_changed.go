@@ -49,7 +49,7 @@ func (p *predictCommand) findChanged(ctx context.Context, s *session.Session, we
 
 // predictBefore keeps what was predicted of the vertices before what is added, for the table.
 func (d *predicted) predictBefore(ctx context.Context, s *session.Session, weights nn.State) error {
-	old, _ := slices.BinarySearch(s.Job.Vertices, int32(d.graph.Own()))
+	old, _ := slices.BinarySearch(s.Job.Vertices, int32(d.graph.Types[0].Count))
 	if d.old = old; old == 0 {
 		return nil
 	}

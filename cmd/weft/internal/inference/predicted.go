@@ -137,7 +137,7 @@ func warnOfWeights(to io.Writer, model, run string, trained bool, store string, 
 // EmbeddingsOf says whose the rows of embeddings are: of the first vertex type, or of those that a task
 // embeds. hidden: the input of the last layer is asked for.
 func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictions.Table, err error) {
-	t = predictions.Table{Columns: predictions.Embedding, Names: g.Names}
+	t = predictions.Table{Columns: predictions.Embedding, Names: g.Types[0].Names}
 	kinds, err := o.Kind.Types(partition.All(g))
 	if kinds == nil || err != nil {
 		return t, err
@@ -148,8 +148,8 @@ func EmbeddingsOf(o *setting.Resolved, g *graph.Graph, hidden bool) (t predictio
 	}
 	t.Names = nil
 	for _, kind := range kinds {
-		of := g.Types()[kind]
-		t.Types = append(t.Types, predictions.Type{Name: of.Type, Count: of.Count, Names: of.Names})
+		of := g.Types[kind]
+		t.Types = append(t.Types, predictions.Type{Name: of.Name(), Count: of.Count, Names: of.Names})
 	}
 	return t, nil
 }
@@ -184,7 +184,7 @@ func (d *predicted) write(path string, rows train.Rows) error {
 	if l.There() && outputs(rows.Columns, values) == outputs(max(l.Classes, l.Columns), l.Continuous()) {
 		err := d.graph.Guard(func() error {
 			d.scorer = predictions.NewScorer(*l, &d.graph.Splits[d.asked.Options.Split.Number],
-				d.graph.Own(), d.Vertices)
+				d.graph.Types[0].Count, d.Vertices)
 			return nil
 		})
 		if err != nil {

@@ -154,7 +154,7 @@ func (s *serveCommand) model(
 	}
 	m = serve.Model{
 		About: fmt.Sprintf("weft %s: %s of %s, on %s of %s", cli.Version, asked.Options.Model, asked.Run,
-			ui.Counted(opened.Job.Graph.Own(), "vertex", "vertices"), opened.Store),
+			ui.Counted(opened.Job.Graph.Types[0].Count, "vertex", "vertices"), opened.Store),
 		Graph: opened.Job.Graph, Table: d.Table,
 	}
 	m.Predictor, err = opened.Job.Predictor(cmd.Context(), weights)

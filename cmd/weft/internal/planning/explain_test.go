@@ -65,9 +65,10 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
 		require.NoError(t, err)
 		g := &graph.Graph{
-			Relations: []graph.Relation{relation}, Features: c.features,
-			Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
-			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+			Types:     []graph.VertexType{{Count: len(relation.Indptr) - 1, Features: c.features}},
+			Relations: []graph.Relation{relation},
+			Labels:    graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+			Splits:    []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
 		}
 		for _, normalize := range []string{"row", "none"} {
 			o := train.Defaults()

@@ -332,7 +332,8 @@ func (r *reportRun) evaluation() (e metric.Evaluation, err error) {
 	if err != nil {
 		return e, err
 	}
-	if columns != g.Labels.Classes || len(rows) != g.Own()*columns || r.Summary.Split >= len(g.Splits) {
+	if columns != g.Labels.Classes || len(rows) != g.Types[0].Count*columns ||
+		r.Summary.Split >= len(g.Splits) {
 		return e, fmt.Errorf("%s has changed since", r.Store)
 	}
 	err = g.Guard(func() (err error) {

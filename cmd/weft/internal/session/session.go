@@ -157,9 +157,9 @@ func (s *Session) divideParts() error {
 	if err != nil {
 		return data.About(s.Of, err)
 	}
-	drawn, sizes := graph.Graph{Splits: g.Splits}, graph.SizesOf(g.Splits)
+	sizes := graph.SizesOf(g.Splits)
 	s.changeParts(func(whole *partition.Whole) { whole.Splits = sizes }, func(v *partition.Values) {
-		v.Splits = drawn.Bare(v.IDs).Splits
+		v.Splits = graph.SplitsOf(g.Splits, v.IDs)
 	})
 	return nil
 }
