@@ -12,6 +12,7 @@ const FlagGroup = "group"
 // helpAll is the flag --help-all: as --help, with all flags.
 type helpAll struct{ given bool }
 
+// HelpAllFlag is the name of the flag.
 const HelpAllFlag = "help-all"
 
 // addHelpAll adds the flag.

@@ -180,8 +180,10 @@ type SettingValue struct {
 	value   setting.Options // only the one field counts
 }
 
+// String implements pflag.Value.
 func (v *SettingValue) String() string { return v.setting.Text(&v.value) }
 
+// Type implements pflag.Value.
 func (v *SettingValue) Type() string {
 	if kind := v.setting.Kind(); kind != "string" {
 		return kind
@@ -189,6 +191,7 @@ func (v *SettingValue) Type() string {
 	return "name"
 }
 
+// Set implements pflag.Value.
 func (v *SettingValue) Set(text string) error {
 	if err := v.setting.Set(&v.value, text); err != nil {
 		return err

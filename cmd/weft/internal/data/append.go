@@ -37,6 +37,7 @@ type appendCommand struct {
 	partitions []partition.Description // of the store, which the new version does not have
 }
 
+// NewAppend makes the command append.
 func NewAppend() *cobra.Command {
 	a := &appendCommand{}
 	cmd := &cobra.Command{

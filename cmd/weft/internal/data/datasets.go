@@ -11,6 +11,7 @@ import (
 	"weft/internal/datasets"
 )
 
+// NewDatasets makes the command datasets.
 func NewDatasets() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{

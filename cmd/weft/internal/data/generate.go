@@ -14,6 +14,7 @@ import (
 	"weft/internal/refusal"
 )
 
+// NewGenerate makes the command generate.
 func NewGenerate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate rmat|sbm|uniform STORE",

@@ -95,6 +95,7 @@ func (r *importRequest) checkDense(dense bool) error {
 // ImportName is the name of the command.
 const ImportName = "import"
 
+// NewImport makes the command import.
 func NewImport() *cobra.Command {
 	c := &changes{}
 	cmd := &cobra.Command{

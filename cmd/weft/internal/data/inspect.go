@@ -18,6 +18,7 @@ import (
 	"weft/train/rundir"
 )
 
+// NewInspect makes the command inspect.
 func NewInspect() *cobra.Command {
 	var (
 		asJSON bool

@@ -25,6 +25,7 @@ var autoMethod = setting.Defaults().Partition
 // maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
 const maxMatrix = 16
 
+// NewPartition makes the command partition.
 func NewPartition() *cobra.Command {
 	var (
 		o         partition.Options

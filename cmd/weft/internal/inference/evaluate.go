@@ -31,6 +31,7 @@ type evaluateCommand struct {
 	tables data.TablesGiven
 }
 
+// NewEvaluate makes the command evaluate.
 func NewEvaluate() *cobra.Command {
 	e := &evaluateCommand{}
 	cmd := &cobra.Command{

@@ -39,6 +39,7 @@ type predictCommand struct {
 	changed  bool   // predict what is added can change, with and without it
 }
 
+// NewPredict makes the command predict.
 func NewPredict() *cobra.Command {
 	p := &predictCommand{}
 	cmd := &cobra.Command{

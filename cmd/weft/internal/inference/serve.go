@@ -29,6 +29,7 @@ type serveCommand struct {
 	hosts    []string
 }
 
+// NewServe makes the command serve.
 func NewServe() *cobra.Command { return new(serveCommand).command() }
 
 func (s *serveCommand) command() *cobra.Command {

@@ -41,6 +41,7 @@ type smoothCommand struct {
 	out                        string
 }
 
+// NewSmooth makes the command smooth.
 func NewSmooth() *cobra.Command {
 	s := &smoothCommand{}
 	cmd := &cobra.Command{

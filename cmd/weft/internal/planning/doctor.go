@@ -18,6 +18,7 @@ import (
 	"weft/kernel"
 )
 
+// NewDoctor makes the command doctor.
 func NewDoctor() *cobra.Command {
 	asJSON := false
 	cmd := &cobra.Command{

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -33,6 +34,49 @@ func PlanOf(job *train.Job, settings *setting.Resolved, p *plan.Plan) Planned {
 	return Planned{p, settings, job.Threads(settings)}
 }
 
+// Print prints the plan: for programs, or for the eye.
+func (p Planned) Print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		var ofLinks []int64
+		if p.Settings.Task == task.Link && !p.Settings.TakesTurns() {
+			ofLinks = p.sentBytes(links)
+		}
+		return ui.PrintJSON(out, struct {
+			PeakTensorBytes []int64        `json:"peak_tensor_bytes"`
+			GraphBytes      []int64        `json:"graph_bytes"`
+			HaloBytes       []int64        `json:"halo_bytes"`
+			LayoutBytes     []int64        `json:"layout_bytes"`
+			StageBytes      []int64        `json:"stage_bytes"`
+			LinksBytes      []int64        `json:"links_bytes,omitempty"`
+			EdgeColumns     []int64        `json:"edge_columns"`
+			KernelBytes     []layerBytes   `json:"kernel_bytes"`
+			Disk            tensor.Moved   `json:"disk,omitzero"`
+			DiskBytes       int64          `json:"disk_bytes,omitempty"`
+			LeastBytes      int64          `json:"least_bytes,omitempty"`
+			InMemoryBytes   int64          `json:"in_memory_bytes,omitempty"`
+			Stages          []worker.Stage `json:"stages,omitempty"`
+			Plan            []string       `json:"plan"`
+		}{
+			p.PeakTensorBytes, p.GraphBytes, p.sentBytes(halo), p.sentBytes(layout),
+			p.sentBytes(stage), ofLinks,
+			p.EdgeColumns, p.layerBytes(),
+			p.Disk(), p.DiskBytes(),
+			p.Least, p.All, p.Stages, p.lines(),
+		})
+	}
+	for _, line := range p.lines() {
+		fmt.Fprintln(out, line)
+	}
+	if p.Settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
+		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n",
+			enough(p.together()))
+		return nil
+	}
+	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
+		ui.Megabytes(slices.Max(p.PeakTensorBytes)), ui.Megabytes(slices.Max(p.GraphBytes)))
+	return nil
+}
+
 // rows are those of a table that apply, in words.
 type rows []string
 
@@ -46,8 +90,8 @@ func (r *rows) say(applies bool, format string, args ...any) {
 // mega is bytes in megabytes.
 func mega[T int | int64](bytes T) float64 { return float64(bytes) / 1e6 }
 
-// Lines say what the workers would do, and what that takes.
-func (p Planned) Lines() []string {
+// lines say what the workers would do, and what that takes.
+func (p Planned) lines() []string {
 	o, first := p.Settings, &p.Workers[0]
 	var t rows
 	p.model(&t)
@@ -261,11 +305,11 @@ func (p Planned) rests() string {
 			ui.Megabytes(moved.Read), ui.Megabytes(p.DiskBytes()))
 	}
 	return line + ui.When(p.All > 0, fmt.Sprintf("; a worker needs %s at least, and %s for nothing to rest",
-		Enough(p.Least), Enough(p.All)))
+		enough(p.Least), enough(p.All)))
 }
 
-// Enough is megabytes of no less: as a memory limit, it suffices.
-func Enough(bytes int64) string { return setting.Bytes(bytes).RoundedUp() }
+// enough is megabytes of no less: as a memory limit, it suffices.
+func enough(bytes int64) string { return setting.Bytes(bytes).RoundedUp() }
 
 // approximate says how values travel between workers, if not as they are stored or not all in each epoch.
 func approximate(r *setting.Resolved) []string {
@@ -295,8 +339,8 @@ func (p Planned) Recomputed() string {
 // Limited reports whether the run recomputes because of the memory limit.
 func (p Planned) Limited() bool { return p.Recompute && len(p.Settings.Recomputes()) > 1 }
 
-// Together is the memory for tensors and the graph of the worker with most.
-func (p Planned) Together() (most int64) {
+// together is the memory for tensors and the graph of the worker with most.
+func (p Planned) together() (most int64) {
 	for worker, tensors := range p.PeakTensorBytes {
 		most = max(most, tensors+p.GraphBytes[worker])
 	}
@@ -338,8 +382,8 @@ func (p Planned) passes(t *rows) {
 	}
 }
 
-// LayerBytes is plan.Plan.Bytes for programs.
-type LayerBytes struct {
+// layerBytes is plan.Plan.Bytes for programs.
+type layerBytes struct {
 	Layer    int         `json:"layer"` // −1: outside all layers
 	Forward  passedBytes `json:"forward,omitzero"`
 	Backward passedBytes `json:"backward,omitzero"`
@@ -353,14 +397,15 @@ type passedBytes struct {
 	Gathered int `json:"gathered"`
 }
 
-func (p Planned) LayerBytes() (list []LayerBytes) {
+// layerBytes are the bytes that the kernels of each layer move.
+func (p Planned) layerBytes() (list []layerBytes) {
 	all := p.Bytes()
 	for layer, b := range all {
 		if layer == len(all)-1 {
 			layer = -1
 		}
 		list = append(list,
-			LayerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward), passedBytes(b.Rest)})
+			layerBytes{layer, passedBytes(b.Forward), passedBytes(b.Backward), passedBytes(b.Rest)})
 	}
 	return list
 }
@@ -372,27 +417,27 @@ func (p Planned) moved(t *rows) {
 		of   func(*worker.Communication) worker.Traffic
 		what string
 	}{
-		{Halo, "rows and gradients between partitions"},
-		{Layout, fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages)},
-		{Stage, fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
+		{halo, "rows and gradients between partitions"},
+		{layout, fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages)},
+		{stage, fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all "+
 			"cuts: %.1f MB)", c.Columns, mega(c.Bytes))},
-		{Links, "embeddings of the ends of training and negative edges, and their gradients (in the last " +
+		{links, "embeddings of the ends of training and negative edges, and their gradients (in the last " +
 			"epoch: negative edges are drawn anew in each)"},
 	} {
 		sum := row.of(&all).Bytes
 		t.say(sum > 0, "%s: %.1f MB an epoch, %.1f MB from the worker that sends most", row.what, mega(sum),
-			mega(slices.Max(p.SentBytes(row.of))))
+			mega(slices.Max(p.sentBytes(row.of))))
 	}
 }
 
 // The kinds of rows that workers send.
-func Halo(c *worker.Communication) worker.Traffic   { return c.Halo }
-func Layout(c *worker.Communication) worker.Traffic { return c.Layout }
-func Stage(c *worker.Communication) worker.Traffic  { return c.Stage }
-func Links(c *worker.Communication) worker.Traffic  { return c.Links }
+func halo(c *worker.Communication) worker.Traffic   { return c.Halo }
+func layout(c *worker.Communication) worker.Traffic { return c.Layout }
+func stage(c *worker.Communication) worker.Traffic  { return c.Stage }
+func links(c *worker.Communication) worker.Traffic  { return c.Links }
 
-// SentBytes is the bytes of a kind that each worker sends.
-func (p Planned) SentBytes(of func(*worker.Communication) worker.Traffic) (bytes []int64) {
+// sentBytes is the bytes of a kind that each worker sends.
+func (p Planned) sentBytes(of func(*worker.Communication) worker.Traffic) (bytes []int64) {
 	for _, c := range p.Sent {
 		bytes = append(bytes, of(&c).Bytes)
 	}

@@ -127,7 +127,7 @@ func TestLastEpochCounts(t *testing.T) {
 func TestStagesAreSaid(t *testing.T) {
 	o := train.Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
-	text := strings.Join(plannedOf(t, communities(t, 300, 13), o).Lines(), "\n")
+	text := strings.Join(plannedOf(t, communities(t, 300, 13), o).lines(), "\n")
 	for _, want := range []string{
 		"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ",
 		"(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch",

@@ -131,6 +131,7 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 	return counts, nil
 }
 
+// NewPlan makes the command plan.
 func NewPlan() *cobra.Command {
 	p := &planCommand{}
 	cmd := &cobra.Command{

@@ -33,22 +33,34 @@ var (
 	//go:embed page/report.html
 	reportPage string
 	//go:embed page/report.css
-	ReportStyle string
+	reportStyle template.CSS
 	//go:embed page/report.js
-	reportScript string
+	reportScript template.JS
 	//go:embed page/axis.js
-	AxisScript string
+	axisScript template.JS
 	//go:embed page/uPlot.iife.min.js
-	ChartScript string
+	chartScript template.JS
 	//go:embed page/uPlot.min.css
-	ChartStyle string
+	chartStyle template.CSS
 )
+
+// Parts are the style and the scripts of a page that draws curves.
+type Parts struct {
+	Style, ChartStyle   template.CSS
+	Script, Axis, Chart template.JS
+}
+
+// PartsWith are those of a page whose own script is this one.
+func PartsWith(script template.JS) Parts {
+	return Parts{reportStyle, chartStyle, script, axisScript, chartScript}
+}
 
 type reportCommand struct {
 	out   string
 	title string
 }
 
+// NewReport makes the command report.
 func NewReport() *cobra.Command {
 	c := &reportCommand{}
 	cmd := &cobra.Command{
@@ -154,13 +166,12 @@ type series struct {
 // reportContents is what the page's template shows.
 type reportContents struct {
 	Title, Version, Made, Mean string
-	Style, ChartStyle          template.CSS
-	Script, Axis, Chart        template.JS
-	Runs                       []*reportRun
-	Differ                     []string
-	Curves                     []chart
-	Level                      []string       // what charts would say in which no curve changes
-	Memory                     []*memoryChart // in the order of the runs that have one
+	Parts
+	Runs   []*reportRun
+	Differ []string
+	Curves []chart
+	Level  []string       // what charts would say in which no curve changes
+	Memory []*memoryChart // in the order of the runs that have one
 }
 
 // colors tell runs apart on light and dark pages; the palette is that of Okabe and Ito, but black and yellow.
@@ -170,9 +181,7 @@ var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
 	p := &reportContents{
 		Title: title, Version: cli.Version, Made: now.Format(time.DateTime),
-		Style: template.CSS(ReportStyle), ChartStyle: template.CSS(ChartStyle), //nolint:gosec // embedded
-		Script: template.JS(reportScript),                                //nolint:gosec // embedded
-		Axis:   template.JS(AxisScript), Chart: template.JS(ChartScript), //nolint:gosec // embedded
+		Parts: PartsWith(reportScript),
 	}
 	if title == "" {
 		p.Title = "Training runs"

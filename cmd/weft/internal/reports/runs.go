@@ -66,6 +66,7 @@ func withResults(a, b *rundir.Listed) int {
 	return 1
 }
 
+// NewRuns makes the command runs.
 func NewRuns() *cobra.Command {
 	c := &runsCommand{}
 	cmd := &cobra.Command{

@@ -45,6 +45,7 @@ type sweepCommand struct {
 	follower *follower
 }
 
+// NewSweep makes the command sweep.
 func NewSweep() *cobra.Command {
 	c := &sweepCommand{}
 	cmd := &cobra.Command{

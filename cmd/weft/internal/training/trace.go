@@ -10,35 +10,42 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/trace"
+	"weft/train/predictions"
 	"weft/train/rundir"
 )
 
-// checkTrace refuses, before any work, a file for the trace that could not be written, is read, or is one of
-// the run's. init is that of the weights to start from.
-func (t *trainCommand) checkTrace(init string) error {
-	if t.trace == "" {
-		return nil
-	}
-	if err := cli.CheckFile("trace", t.trace); err != nil {
-		return err
-	}
-	if info, err := os.Stat(t.trace); err == nil && !info.Mode().IsRegular() {
-		return refusal.Errorf("--trace %s: a pipe or a device; name a file", t.trace)
-	}
-	for _, path := range rundir.Paths(t.out) {
-		if t.out != "" && cli.SameFile(t.trace, path) {
-			return refusal.Errorf("--trace %s: a file of the run; name another", t.trace)
+// eachFile calls check for each file that is written beside those of the run, until one is refused.
+func (t *trainCommand) eachFile(check func(flag, path string) error) (err error) {
+	for _, file := range [][2]string{{"trace", t.trace}, {"embeddings", t.embeddings}} {
+		if err == nil && file[1] != "" {
+			err = check(file[0], file[1])
 		}
 	}
-	return cli.CheckApart("trace", t.trace, t.settings.Config, init)
+	return err
 }
 
-// checkTraceApart refuses a file for the trace that the graph is read from.
-func (t *trainCommand) checkTraceApart(dataset, store string) error {
-	if t.trace == "" {
+// checkBeside refuses, before any work, a file beside those of the run that could not be written, is read, or
+// is another file of the run. init is that of the weights to start from.
+func (t *trainCommand) checkBeside(init string) error {
+	err := t.eachFile(func(flag, path string) error {
+		for _, other := range rundir.Paths(t.out) {
+			if t.out != "" && cli.SameFile(path, other) {
+				return refusal.Errorf("--%s %s: a file of the run; name another", flag, path)
+			}
+		}
+		return cli.CheckOutput(flag, path, t.settings.Config, init)
+	})
+	switch info, noFile := os.Stat(t.trace); {
+	case err != nil:
+		return err
+	case noFile == nil && !info.Mode().IsRegular():
+		return refusal.Errorf("--trace %s: a pipe or a device; name a file", t.trace)
+	case t.embeddings == "":
 		return nil
+	case t.trace != "" && cli.SameFile(t.embeddings, t.trace):
+		return refusal.Errorf("--embeddings %s: the file of --trace; name another", t.embeddings)
 	}
-	return cli.CheckApartFromGraph("trace", t.trace, dataset, store)
+	return predictions.CheckEnding("embeddings", t.embeddings)
 }
 
 // writeTrace writes the trace of a run that is complete, if there is one.

@@ -56,6 +56,7 @@ type trainCommand struct {
 	of          *several // the runs of which this is one; nil: it is the only one
 }
 
+// NewTrain makes the command train.
 func NewTrain() *cobra.Command {
 	t := &trainCommand{}
 	cmd := &cobra.Command{
@@ -235,7 +236,9 @@ func (t *trainCommand) open(
 	cmd *cobra.Command, r cli.Ranks, dataset string, settings *setting.Resolved, show io.Writer,
 ) (*session.Session, error) {
 	admit := func(store string) error {
-		return cmp.Or(t.checkTraceApart(dataset, store), t.checkEmbeddingsApart(dataset, store))
+		return t.eachFile(func(flag, path string) error {
+			return cli.CheckApartFromGraph(flag, path, dataset, store)
+		})
 	}
 	of := t.source(dataset)
 	s, err := session.Open(cmd.Context(), r, of, settings, show, admit, settings.CheckGraph)
@@ -427,9 +430,7 @@ func (t *trainCommand) checkFirst(cmd *cobra.Command, r cli.Ranks, settings *set
 		}
 	}
 	cli.WarnUnused(cmd.ErrOrStderr(), settings)
-	return r.OnFirst(func() error {
-		return cmp.Or(t.checkTrace(settings.Init), t.checkEmbeddings(settings.Init))
-	})
+	return r.OnFirst(func() error { return t.checkBeside(settings.Init) })
 }
 
 // plan plans the job, prints the plan with --explain, and refuses a run for which memory or the disk is too
@@ -449,7 +450,7 @@ func (t *trainCommand) plan(cmd *cobra.Command, r cli.Ranks, dataset string, job
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+line)
 	}
 	if t.explain {
-		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {
+		if err := said.Print(cmd.OutOrStdout(), t.json); err != nil {
 			return said, err
 		}
 	}
@@ -683,48 +684,6 @@ func checkResults(p *plan.Plan, out, rests string, here int) error {
 			"some room there, or name a folder on another disk", out, ui.Megabytes(p.ResultBytes), beside,
 			ui.Megabytes(free))
 	}
-	return nil
-}
-
-func (t *trainCommand) printPlan(out io.Writer, p planning.Planned) error {
-	if t.json {
-		var ofLinks []int64
-		if p.Settings.Task == task.Link && !p.Settings.TakesTurns() {
-			ofLinks = p.SentBytes(planning.Links)
-		}
-		return ui.PrintJSON(out, struct {
-			PeakTensorBytes []int64               `json:"peak_tensor_bytes"`
-			GraphBytes      []int64               `json:"graph_bytes"`
-			HaloBytes       []int64               `json:"halo_bytes"`
-			LayoutBytes     []int64               `json:"layout_bytes"`
-			StageBytes      []int64               `json:"stage_bytes"`
-			LinksBytes      []int64               `json:"links_bytes,omitempty"`
-			EdgeColumns     []int64               `json:"edge_columns"`
-			KernelBytes     []planning.LayerBytes `json:"kernel_bytes"`
-			Disk            tensor.Moved          `json:"disk,omitzero"`
-			DiskBytes       int64                 `json:"disk_bytes,omitempty"`
-			LeastBytes      int64                 `json:"least_bytes,omitempty"`
-			InMemoryBytes   int64                 `json:"in_memory_bytes,omitempty"`
-			Stages          []worker.Stage        `json:"stages,omitempty"`
-			Plan            []string              `json:"plan"`
-		}{
-			p.PeakTensorBytes, p.GraphBytes, p.SentBytes(planning.Halo), p.SentBytes(planning.Layout),
-			p.SentBytes(planning.Stage), ofLinks,
-			p.EdgeColumns, p.LayerBytes(),
-			p.Disk(), p.DiskBytes(),
-			p.Least, p.All, p.Stages, p.Lines(),
-		})
-	}
-	for _, line := range p.Lines() {
-		fmt.Fprintln(out, line)
-	}
-	if p.Settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
-		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n",
-			planning.Enough(p.Together()))
-		return nil
-	}
-	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
-		ui.Megabytes(slices.Max(p.PeakTensorBytes)), ui.Megabytes(slices.Max(p.GraphBytes)))
 	return nil
 }
 

@@ -32,7 +32,7 @@ var (
 	//go:embed page/watch.html
 	watchPage string
 	//go:embed page/watch.js
-	watchScript string
+	watchScript template.JS
 )
 
 // live is a page that shows a run while it goes on, to browsers on this machine alone. The run only appends
@@ -166,15 +166,8 @@ func (l *live) page(w http.ResponseWriter, _ *http.Request) {
 // watchText is the page, of embedded parts.
 func watchText() []byte {
 	var text bytes.Buffer
-	err := template.Must(template.New("watch").Parse(watchPage)).Execute(&text, struct {
-		Style, ChartStyle template.CSS
-		Script, Axis      template.JS
-		Chart             template.JS
-	}{
-		template.CSS(reports.ReportStyle), template.CSS(reports.ChartStyle), //nolint:gosec // embedded
-		template.JS(watchScript), template.JS(reports.AxisScript), //nolint:gosec // embedded
-		template.JS(reports.ChartScript), //nolint:gosec // embedded
-	})
+	page := template.Must(template.New("watch").Parse(watchPage))
+	err := page.Execute(&text, reports.PartsWith(watchScript))
 	if err != nil {
 		panic(err)
 	}
