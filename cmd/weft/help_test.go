@@ -7,17 +7,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/cmd/weft/internal/cli"
-	"weft/cmd/weft/internal/ui"
 	"weft/internal/assert"
 )
-
-func TestFilled(t *testing.T) {
-	const text = "train trains a model on a\nwhole graph.\n\nAn example:\n  weft train cora --epochs 100 " +
-		"--hidden 16\nThe end."
-	const want = "train trains a\nmodel on a whole\ngraph.\n\nAn example:\n  weft train cora --epochs 100 " +
-		"--hidden 16\nThe end."
-	assert.Equal(t, want, ui.Filled(text, 16))
-}
 
 // A subcommand that is named is the only one that is made, beside man.
 func TestSubcommandsAreMadeAlone(t *testing.T) {

@@ -95,6 +95,6 @@ func PrintJSON(out io.Writer, object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(append(PrintableJSON(text), '\n'))
+	_, err = out.Write(append(printableJSON(text), '\n'))
 	return err
 }

@@ -25,8 +25,8 @@ func escaped(text, keep string) string {
 	}, text)
 }
 
-// PrintableJSON is JSON of the same meaning without the characters that printable escapes.
-func PrintableJSON(text []byte) []byte {
+// printableJSON is JSON of the same meaning without the characters that printable escapes.
+func printableJSON(text []byte) []byte {
 	var b []byte
 	for _, r := range string(text) {
 		if strconv.IsPrint(r) {

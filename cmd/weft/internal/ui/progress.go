@@ -86,7 +86,7 @@ func (l *LiveLine) draw(fields []field) {
 		fmt.Fprintln(l.Out, join(fields))
 		return
 	}
-	fmt.Fprintf(l.Out, "\r%s\x1b[K", Fit(fields, l.Width()-1))
+	fmt.Fprintf(l.Out, "\r%s\x1b[K", fit(fields, l.Width()-1))
 	l.drawn = true
 }
 
@@ -127,7 +127,7 @@ func (p *Progress) Epoch(e train.Epoch) {
 		return
 	}
 	p.shown, p.shownAt = e.Epoch, now
-	p.draw(p.Fields(e, now))
+	p.draw(p.fields(e, now))
 }
 
 // due reports whether to show the epoch. A live line changes at most ten times a second. Plain lines show the
@@ -150,8 +150,8 @@ type field struct {
 	rank int
 }
 
-// Fields are the parts of an epoch's line, padded so that each stays in its column.
-func (p *Progress) Fields(e train.Epoch, now time.Time) []field {
+// fields are the parts of an epoch's line, padded so that each stays in its column.
+func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 	digits := len(fmt.Sprint(e.Epochs))
 	fields := []field{
 		{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0},
@@ -163,13 +163,13 @@ func (p *Progress) Fields(e train.Epoch, now time.Time) []field {
 			of = " " + r.Metric + " "
 		}
 		if !math.IsNaN(r.Train) { // link prediction measures none
-			fields = append(fields, field{"train" + of + Padded(Measured(r.Metric, r.Train), 8), 6})
+			fields = append(fields, field{"train" + of + padded(Measured(r.Metric, r.Train), 8), 6})
 		}
-		fields = append(fields, field{"val" + of + Padded(Measured(r.Metric, r.Val), 8), 2},
-			field{"test" + of + Padded(Measured(r.Metric, r.Test), 8), 5})
+		fields = append(fields, field{"val" + of + padded(Measured(r.Metric, r.Val), 8), 2},
+			field{"test" + of + padded(Measured(r.Metric, r.Test), 8), 5})
 	}
-	fields = append(fields, field{Padded(Duration(Seconds(rundir.Median(p.Recent))), 6) + "/epoch", 4},
-		field{Padded(Megabytes(e.PeakBytes), 6), 7})
+	fields = append(fields, field{padded(Duration(Seconds(rundir.Median(p.Recent))), 6) + "/epoch", 4},
+		field{padded(Megabytes(e.PeakBytes), 6), 7})
 	if left := p.Left(e, now); left != "" {
 		fields = append(fields, field{left, 3})
 	}
@@ -200,8 +200,8 @@ func (p *Progress) Left(e train.Epoch, now time.Time) string {
 	return When(p.AtMost, "at most ") + Duration(epochs) + " left"
 }
 
-// Padded puts spaces in front of a text up to a width.
-func Padded(text string, width int) string {
+// padded puts spaces in front of a text up to a width.
+func padded(text string, width int) string {
 	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)) + text
 }
 
@@ -213,8 +213,8 @@ func join(fields []field) string {
 	return strings.Join(texts, "  ")
 }
 
-// Fit leaves out whole fields until the rest fits the width. If the epoch does not fit, it shows nothing.
-func Fit(fields []field, width int) string {
+// fit leaves out whole fields until the rest fits the width. If the epoch does not fit, it shows nothing.
+func fit(fields []field, width int) string {
 	for utf8.RuneCountInString(join(fields)) > width {
 		last := slices.MaxFunc(fields, func(a, b field) int { return cmp.Compare(a.rank, b.rank) })
 		if last.rank == 0 {

@@ -165,7 +165,7 @@ func PrintNumbers(out io.Writer, rows [][]string, leaveOut ...string) {
 			width = max(width, utf8.RuneCountInString(row[column]))
 		}
 		for _, row := range rows {
-			row[column] = Padded(row[column], width)
+			row[column] = padded(row[column], width)
 		}
 	}
 	for _, row := range rows {
