@@ -39,7 +39,8 @@ func (j *Job) plan(ctx context.Context, s *shared, asks plan.Asks) (plan.Plan, e
 // wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Run(ctx context.Context) (*Result, error) { return j.RunPlanned(ctx, nil) }
 
-// RunPlanned is Run with the result of Plan for the job as it is; nil: it plans if there is a memory limit.
+// RunPlanned is Run with the result of Plan for the job as it is; nil: it plans if there is a
+// memory limit, or matrices rest on disk.
 func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, err error) {
 	if j.Started.IsZero() {
 		defer func() { j.Started = time.Time{} }()

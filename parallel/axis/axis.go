@@ -1,6 +1,6 @@
 // Package axis has what all axes of parallelism take: the settings of an aggregation, and what an axis knows
-// of its worker. The packages of the axes (sar, tp, chunked, mfg) pass both on unchanged, and read a
-// setting where it acts.
+// of its worker. The packages of the axes (sar, tp, chunked, mfg) read a setting where it acts, and give
+// the axis below them those that act there too.
 package axis
 
 import (
@@ -18,7 +18,7 @@ type Options struct {
 	Wire Wire `yaml:"wire"`
 	// AggregationOrder says whether a layer transforms or aggregates first.
 	AggregationOrder order.Choice `yaml:"aggregation-order"`
-	// DropEdge is the probability with which an epoch of training leaves out an edge. Halo is then HaloRows.
+	// DropEdge is the probability with which an epoch of training leaves out an edge. It needs HaloRows.
 	DropEdge float64 `yaml:"drop-edge"`
 
 	// The graph axis.

@@ -59,9 +59,9 @@ type Source struct {
 }
 
 // New makes this worker's partition of a graph, or the whole graph for a single worker. Groups.Halo connects
-// the workers of all partitions; Groups.Holders says which rank holds which. The structure is copied into the
-// team's memory. All of these workers must call New, and must then make the same calls in the same order. A
-// Partition with a late halo has a worker for itself.
+// the workers of all partitions; Groups.Holders says which rank holds which. The structure is copied into
+// the team's memory: now with HaloRows, else at its first use. All of these workers must call New, and must
+// then make the same calls in the same order. A Partition with a late halo has a worker for itself.
 func New(e axis.Env, o axis.Options) (*Partition, error) {
 	p := ofShare(e, nil, e.Costs(&o, nil), o)
 	// which edges are needed depends on the model; they are read at their first use
@@ -207,7 +207,8 @@ func (p *Partition) Count(path string, e *edges.Edges, columns int) {
 	}
 }
 
-// Edges returns the edges of a relation in a direction, and makes them at the first call. All workers ask for
+// Edges returns the edges of a relation in a direction, for an aggregation to which all rows travel whatever
+// Halo says, and makes them at the first call. All workers ask for
 // the same edges in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) { return p.edgesOf(a, edges.HaloRows) }
 

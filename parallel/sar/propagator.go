@@ -38,7 +38,7 @@ func (p *propagator) targets() *autograd.RowSet {
 	return p.part.Types()[target]
 }
 
-// AggregateInto implements order.Axis. Rows are sent whole, as they are stored, and are of this epoch:
+// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored, and are of this epoch:
 // inference reads the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c := p.callLinear(x.Tape(), r)
