@@ -38,8 +38,8 @@ func (p *propagator) targets() *autograd.RowSet {
 	return p.part.Types()[target]
 }
 
-// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored, and are of this epoch:
-// inference reads the result, too.
+// AggregateInto implements order.Axis. Rows are sent with all columns, as they are stored, and are of this
+// epoch: inference reads the result, too.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	c := p.callLinear(x.Tape(), r)
 	team := p.part.team
