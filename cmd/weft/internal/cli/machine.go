@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"math"
 	"os"
+	"path"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -94,4 +97,111 @@ func CheckFiles(places int) error {
 			"allow it more: ulimit -n %[1]d", need, limit.Cur)
 	}
 	return nil
+}
+
+// controlGroups are the folders of this process's control groups for a controller ("cpu", "memory"), and of
+// the groups around them, whose limits hold too. There are several hierarchies if version 1 is mounted beside
+// version 2. root is put before every path; it is empty outside tests.
+func controlGroups(root, controller string) (folders []string) {
+	mounts, _ := os.ReadFile(root + "/proc/self/mountinfo") // without it no group is found
+	joined, _ := os.ReadFile(root + "/proc/self/cgroup")
+	for line := range strings.Lines(string(mounts)) {
+		mount, system, _ := strings.Cut(line, " - ")
+		place, kind := strings.Fields(mount), strings.Fields(system)
+		if len(place) < 5 || len(kind) < 3 {
+			continue
+		}
+		var group string
+		switch {
+		case kind[0] == "cgroup" && slices.Contains(strings.Split(kind[2], ","), controller):
+			group = groupPath(string(joined), controller)
+		case kind[0] == "cgroup2":
+			group = groupPath(string(joined), "")
+		default:
+			continue
+		}
+		shown, mountPoint := place[3], place[4]
+		if shown != "/" { // a part of the hierarchy, as in a container
+			group = strings.TrimPrefix(group, shown)
+		}
+		for within := path.Clean("/" + group); ; within = path.Dir(within) {
+			folders = append(folders, root+filepath.Join(mountPoint, within))
+			if within == "/" {
+				break
+			}
+		}
+	}
+	return folders
+}
+
+// groupPath finds the group that /proc/self/cgroup names for a controller of version 1, or with an empty name
+// for version 2.
+func groupPath(joined, controller string) string {
+	for line := range strings.Lines(joined) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) == 3 && slices.Contains(strings.Split(parts[1], ","), controller) {
+			return parts[2]
+		}
+	}
+	return "/"
+}
+
+// GroupMemoryLimit is how many bytes the control groups (a container, a Slurm job) allow this process; 0: no
+// known limit.
+func GroupMemoryLimit(root string) int64 {
+	least := int64(math.MaxInt64)
+	for _, folder := range controlGroups(root, "memory") {
+		for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
+			text, _ := os.ReadFile(filepath.Join(folder, name))
+			if limit, ok := parseMemoryLimit(string(text)); ok {
+				least = min(least, limit)
+			}
+		}
+	}
+	if least == math.MaxInt64 {
+		return 0
+	}
+	return least
+}
+
+// parseMemoryLimit reads memory.max or memory.limit_in_bytes. "max", and the huge number that version 1 has
+// in its place, are no limit.
+func parseMemoryLimit(text string) (bytes int64, limited bool) {
+	const none = 1 << 60
+	bytes, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return bytes, err == nil && bytes > 0 && bytes < none
+}
+
+// GroupQuota is how many cores' time the control groups allow this process; 0: no known quota.
+func GroupQuota(root string) float64 {
+	least := math.Inf(1)
+	for _, folder := range controlGroups(root, "cpu") {
+		text, err := os.ReadFile(filepath.Join(folder, "cpu.max"))
+		if err != nil { // version 1 has the same two numbers in two files
+			quota, _ := os.ReadFile(filepath.Join(folder, "cpu.cfs_quota_us"))
+			period, _ := os.ReadFile(filepath.Join(folder, "cpu.cfs_period_us"))
+			text = slices.Concat(quota, []byte(" "), period)
+		}
+		if cores, ok := parseQuota(string(text)); ok {
+			least = min(least, cores)
+		}
+	}
+	if math.IsInf(least, 1) {
+		return 0
+	}
+	return least
+}
+
+// parseQuota reads "quota period" in microseconds. A quota of "max", or of −1 in version 1, is none.
+func parseQuota(text string) (cores float64, limited bool) {
+	fields := strings.Fields(text)
+	if len(fields) != 2 {
+		return 0, false
+	}
+	quota, badQuota := strconv.ParseInt(fields[0], 10, 64)
+	period, badPeriod := strconv.ParseInt(fields[1], 10, 64)
+	if badQuota != nil || badPeriod != nil || quota <= 0 || period <= 0 {
+		return 0, false
+	}
+	return float64(quota) / float64(period), true
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -206,3 +207,29 @@ func WarnUnused(out io.Writer, o *setting.Resolved) {
 		fmt.Fprintf(out, "weft: warning: --%s has no effect: the model %s does not use it\n", name, o.Model)
 	}
 }
+
+// FlagGroup is the annotation that puts a flag under a heading of its own in the help text.
+const FlagGroup = "group"
+
+// helpAll is the flag --help-all: as --help, with all flags.
+type helpAll struct{ given bool }
+
+// HelpAllFlag is the name of the flag.
+const HelpAllFlag = "help-all"
+
+// addHelpAll adds the flag.
+func addHelpAll(flags *pflag.FlagSet) {
+	flag := flags.VarPF(&helpAll{}, HelpAllFlag, "", "print this help text with all flags")
+	flag.NoOptDefVal, flag.Hidden = "true", true // the help text ends with it
+}
+
+// Set implements pflag.Value: nothing is done but help.
+func (h *helpAll) Set(string) error {
+	h.given = true
+	return pflag.ErrHelp
+}
+
+func (h *helpAll) String() string { return strconv.FormatBool(h.given) }
+
+// Type implements pflag.Value.
+func (*helpAll) Type() string { return "bool" }

@@ -1,17 +1,23 @@
 package training
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/pprof"
 
 	"weft/cmd/weft/internal/cli"
+	"weft/cmd/weft/internal/inference"
+	"weft/cmd/weft/internal/session"
 	"weft/cmd/weft/internal/ui"
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/trace"
+	"weft/train"
 	"weft/train/predictions"
 	"weft/train/rundir"
+	"weft/train/setting"
 )
 
 // eachFile calls check for each file that is written beside those of the run, until one is refused.
@@ -73,4 +79,65 @@ func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace
 	fmt.Fprintf(show, "%s: epoch %s, %s%s\n", t.trace, ui.Count(traced.Epoch),
 		ui.Counted(spans, "span", "spans"), left)
 	return nil
+}
+
+// profile begins the CPU profile that --cpuprofile asks for, on the first rank. stop ends it.
+func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
+	stop = func() {}
+	if t.cpuProfile == "" {
+		return stop, nil
+	}
+	err = r.OnFirst(func() error {
+		if err := cli.CheckFile("cpuprofile", t.cpuProfile); err != nil {
+			return err
+		}
+		file, err := os.Create(t.cpuProfile)
+		if err != nil {
+			return refusal.Errorf("--cpuprofile %s: %w; name another file", t.cpuProfile, err)
+		}
+		if err := pprof.StartCPUProfile(file); err != nil {
+			return errors.Join(err, file.Close())
+		}
+		stop = func() {
+			pprof.StopCPUProfile()
+			if err := file.Close(); err != nil {
+				fmt.Fprintf(os.Stderr, "weft: warning: --cpuprofile %s: %v\n", t.cpuProfile, err)
+			}
+		}
+		return nil
+	})
+	return stop, err
+}
+
+// takeEmbeddings has the job's embeddings written, and returns what says whether they are. As the results of
+// the run do not depend on them, an error waits until these are there.
+func (t *trainCommand) takeEmbeddings(s *session.Session, job *train.Job, o *setting.Resolved) (func() error,
+	error) {
+	if t.embeddings == "" {
+		return func() error { return nil }, nil
+	}
+	var of predictions.Table
+	err := s.OnFirst(func() error {
+		g, err := s.Graph()
+		if err == nil {
+			of, err = inference.EmbeddingsOf(o, g, true)
+		}
+		return err
+	})
+	var written error
+	job.OnEmbeddings = func(rows train.Rows) error {
+		if written = predictions.Write(t.embeddings, rows, of); written != nil {
+			for range rows.Each { // take the rest
+			}
+		}
+		return nil
+	}
+	return func() error {
+		if written != nil {
+			return fmt.Errorf("%w; the results are in %s, and weft predict %[2]s --embeddings FILE "+
+				"writes them",
+				written, t.out)
+		}
+		return nil
+	}, err
 }
