@@ -63,8 +63,8 @@ func (g *Graph) check(d depth) error {
 // checkWithin checks a graph whose in-neighbours are numbered over a whole of so many vertices of each
 // type.
 func (g *Graph) checkWithin(whole []int, d depth) error {
-	if len(g.Relations) == 0 {
-		return flawf(descriptionFile, "the graph has no relation; one without edges is one")
+	if err := g.CheckLists(); err != nil {
+		return flaw{descriptionFile, err.Error()}
 	}
 	if err := checkVertexCount(g.Vertices()); err != nil {
 		return flaw{indptrFile, err.Error()}
@@ -115,6 +115,15 @@ func (g *Graph) checkWithin(whole []int, d depth) error {
 		err = checkSplits(g.Splits, types[0].Count, &g.Labels)
 	}
 	return inFolder(g.layout().vertices(types[0].Name()), err)
+}
+
+// CheckLists refuses a graph that lists no vertex type or no relation.
+func (g *Graph) CheckLists() error {
+	if len(g.Types) > 0 && len(g.Relations) > 0 {
+		return nil
+	}
+	return refusal.Errorf("the graph has %d vertex types and %d relations, and needs one of each; a relation "+
+		"may have no edges", len(g.Types), len(g.Relations))
 }
 
 // Joins returns the numbers of the vertex types that a relation joins.

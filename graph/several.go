@@ -253,7 +253,7 @@ func (g *Graph) mergeable(first *Graph, labels *Labels) error {
 	like := first.Types
 	l := &g.Labels
 	switch {
-	case len(g.Relations) == 0 || len(types) != len(like) || len(g.Relations) != len(first.Relations):
+	case g.CheckLists() != nil || len(types) != len(like) || len(g.Relations) != len(first.Relations):
 		return refusal.Errorf("it has %d vertex types and %d relations, and the first graph has %d and %d: "+
 			"give graphs of the same types", len(types), len(g.Relations), len(like), len(first.Relations))
 	case g.Types[0].GraphOf != nil:

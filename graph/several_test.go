@@ -162,6 +162,7 @@ func TestMergeRefuses(t *testing.T) {
 		"it has 2 vertex types and 1 relations": func(g *Graph) {
 			g.Types = append(g.Types, VertexType{Type: "other"})
 		},
+		"it has 0 vertex types and 1 relations": func(g *Graph) { g.Types = nil },
 		"it has no vertex": func(g *Graph) {
 			*g = Graph{Types: []VertexType{{}}, Relations: []Relation{{Indptr: []int64{0}}}}
 		},

@@ -69,7 +69,7 @@ type offload struct {
 	reserved int64         // of split, within the limit
 	split    *Meter        // nil: there is none
 	turn     atomic.Uint64 // the turn at work: its round in the upper half, and its number in the lower one
-	unused   atomic.Uint64 // calls of Unused
+	unused   atomic.Uint64 // calls of DontNeed
 	rests    map[*Matrix]struct{}
 	short    bool         // a matrix has left
 	leaving  [kinds]int64 // bytes that are being written, and leave then
@@ -81,7 +81,7 @@ type offload struct {
 	err      error
 	watch    atomic.Pointer[func(what string, bytes int64) (end func())]
 
-	list         candidates // of what may leave in turn listed, after so many calls of Unused
+	list         candidates // of what may leave in turn listed, after so many calls of DontNeed
 	listed       uint64
 	listedUnused uint64
 }
@@ -320,7 +320,7 @@ func (t *Meter) GraphBytes() int64 {
 	return t.live[Graph]
 }
 
-// SetAllReadOnly freezes all matrices of a kind that this Meter made.
+// SetAllReadOnly is SetReadOnly for all matrices of a kind that this Meter made.
 func (t *Meter) SetAllReadOnly(k Kind) {
 	if t.offload == nil {
 		return

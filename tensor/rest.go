@@ -249,7 +249,7 @@ func (o *offload) compare(m *Matrix) {
 	}
 	saved := make([]byte, m.bytes)
 	if err := o.disk.Read(saved, m.rest.offset, m.rest.sums); err != nil || !bytes.Equal(saved, m.memory()) {
-		panic(fmt.Sprintf("tensor: a readOnly matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
+		panic(fmt.Sprintf("tensor: a read-only matrix of %d×%d of %v was changed, or is not read (%v)", m.Rows,
 			m.Cols, m.kind, err))
 	}
 }

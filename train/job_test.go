@@ -13,6 +13,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/assert"
 	"weft/internal/require"
 	"weft/nn"
@@ -31,7 +32,10 @@ func TestJobRefuses(t *testing.T) {
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
 		"graph":      {Options: Defaults()},
 		"class 99":   {Graph: &broken, Options: Defaults()},
-		"split 7":    {Graph: g, Options: func() Options { o := Defaults(); o.Split.Number = 7; return o }()},
+		"the graph has 0 vertex types and 1 relations": {
+			Graph: &graph.Graph{Relations: g.Relations}, Options: Defaults(),
+		},
+		"split 7": {Graph: g, Options: func() Options { o := Defaults(); o.Split.Number = 7; return o }()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, runErr := j.Run(context.Background())

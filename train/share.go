@@ -39,6 +39,11 @@ func (j *Job) beginPrediction(ctx context.Context, weights nn.State) (*shared, e
 func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State,
 	alike bool,
 ) (*shared, error) {
+	if j.Graph != nil {
+		if err := j.Graph.CheckLists(); err != nil {
+			return nil, err
+		}
+	}
 	of, err := j.drawn()
 	if err != nil {
 		return nil, err

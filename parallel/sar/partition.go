@@ -274,7 +274,7 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 		from.Data = edges.WithoutFeatures
 	}
 	e, err := edges.New(p.team, g.Halo, from)
-	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller freezes them
+	if p.options.Halo != edges.HaloRows { // else New reads the edges, and its caller makes them read-only
 		p.team.Memory.SetAllReadOnly(tensor.Graph)
 		// else a layer may be filling what it keeps of aggregated features
 		if from.Data != edges.WithoutFeatures {

@@ -86,7 +86,7 @@ func unlessQuiet(cmd *cobra.Command, out io.Writer) io.Writer {
 // the signal and does not ignore it: started programs would inherit that.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// EndWithReader undoes outliveReaders, for long commands that only print.
+// EndWithReader undoes OutliveReaders, for long commands that only print.
 func EndWithReader() { signal.Reset(syscall.SIGPIPE) }
 
 // PrintJSON prints one JSON object on one line.
