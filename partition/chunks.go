@@ -56,8 +56,8 @@ func Chunks(ctx context.Context, s *Share, o ChunkOptions) ([]int32, error) {
 	if err := o.check(&s.Edges); err != nil {
 		return nil, err
 	}
-	if o.K == 1 || s.Edges.Rows == 0 {
-		return make([]int32, s.Edges.Rows), nil // METIS fails on one part
+	if o.K == 1 || s.Edges.Types[0].Rows == 0 {
+		return make([]int32, s.Edges.Types[0].Rows), nil // METIS fails on one part
 	}
 	var chunks []int32
 	err := s.Guard(func() (err error) {
@@ -72,14 +72,15 @@ func (o *ChunkOptions) check(e *Edges) error {
 	if method := orFirst(o.Method, ChunkMethods()); !slices.Contains(ChunkMethods(), method) {
 		return refusal.Errorf("unknown chunk method %q; %s", method, suggest.OneOf(method, ChunkMethods()))
 	}
-	partitions := len(e.Starts) - 1
+	starts := e.Types[0].Starts
+	partitions := len(starts) - 1
 	if o.K < 1 {
 		return refusal.Errorf("--chunks %d: give at least %d, one in each partition",
 			o.K*partitions, partitions)
 	}
 	least, rows := 0, 0 // the partition with the fewest rows, of those that have rows
 	for p := range partitions {
-		if n := e.Starts[p+1] - e.Starts[p]; n > 0 && (rows == 0 || n < rows) {
+		if n := starts[p+1] - starts[p]; n > 0 && (rows == 0 || n < rows) {
 			least, rows = p, n
 		}
 	}
@@ -95,12 +96,12 @@ func (o *ChunkOptions) check(e *Edges) error {
 func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 	parts := o.K
 	if o.Method == Merged {
-		parts = min(mergedParts*o.K, e.Rows)
+		parts = min(mergedParts*o.K, e.Types[0].Rows)
 	}
 	of, err := o.parts(ctx, e, parts)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		return nil, fmt.Errorf("%w; --chunks %d does without it", err, len(e.Starts)-1)
+		return nil, fmt.Errorf("%w; --chunks %d does without it", err, len(e.Types[0].Starts)-1)
 	case err != nil:
 		return nil, err
 	case o.Method != Merged:
@@ -115,9 +116,9 @@ func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 
 // parts divides the rows into k parts by METIS. None is empty.
 func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, error) {
-	total := int64(rowWeight) * int64(e.Rows)
+	total := int64(rowWeight) * int64(e.Types[0].Rows)
 	for r := range e.Relations {
-		total += e.Relations[r].In.Indptr[e.Rows]
+		total += e.Relations[r].In.Indptr[e.Types[0].Rows]
 	}
 	if err := checkMetisSize(total); err != nil {
 		return nil, err
@@ -140,19 +141,20 @@ func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, err
 
 // own returns the edges between the partition's rows, of all relations together. Its sources are row numbers.
 func (e *Edges) own() *graph.Relation {
-	if len(e.Starts) == 2 && len(e.Relations) == 1 {
+	if len(e.Types[0].Starts) == 2 && len(e.Relations) == 1 {
 		return &e.Relations[0].In
 	}
-	own := &graph.Relation{Indptr: make([]int64, e.Rows+1)}
-	for row := range e.Rows {
+	rows := &e.Types[0]
+	own := &graph.Relation{Indptr: make([]int64, rows.Rows+1)}
+	for row := range rows.Rows {
 		own.Indptr[row+1] = own.Indptr[row]
 		for k := range e.Relations {
 			own.Indptr[row+1] += int64(len(e.ownSources(k, row)))
 		}
 	}
-	own.Sources = make([]int32, own.Indptr[e.Rows])
-	first := int32(e.Starts[e.P])
-	for row := range e.Rows {
+	own.Sources = make([]int32, own.Indptr[rows.Rows])
+	first := int32(rows.Starts[e.P])
+	for row := range rows.Rows {
 		sources := own.Sources[own.Indptr[row]:own.Indptr[row]:own.Indptr[row+1]]
 		for k := range e.Relations {
 			for _, position := range e.ownSources(k, row) {
@@ -168,15 +170,16 @@ func (e *Edges) own() *graph.Relation {
 func (e *Edges) ownSources(k, row int) []int32 {
 	in := &e.Relations[k].In
 	sources := in.Sources[in.Indptr[row]:in.Indptr[row+1]]
-	first, _ := slices.BinarySearch(sources, int32(e.Starts[e.P]))
-	end, _ := slices.BinarySearch(sources, int32(e.Starts[e.P+1]))
+	starts := e.Types[0].Starts
+	first, _ := slices.BinarySearch(sources, int32(starts[e.P]))
+	end, _ := slices.BinarySearch(sources, int32(starts[e.P+1]))
 	return sources[first:end]
 }
 
 // ChunkCut counts the edges between the partition's rows, of all relations: those between different chunks,
 // and all. chunks is the chunk of each row.
 func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
-	first := int32(e.Starts[e.P])
+	first := int32(e.Types[0].Starts[e.P])
 	for row, chunk := range chunks {
 		for k := range e.Relations {
 			sources := e.ownSources(k, row)
@@ -193,7 +196,7 @@ func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
 
 // Count counts the edges into the partition's rows, of all relations: all, and those from other partitions.
 func (e *Edges) Count() (all, remote int64) {
-	types := e.Types()
+	types := e.Types
 	for k := range e.Relations {
 		r := &e.Relations[k]
 		starts := types[r.Source].Starts

@@ -20,7 +20,7 @@ func chunked(t *testing.T, s *Share, o ChunkOptions) []int32 {
 	t.Helper()
 	chunks, err := Chunks(context.Background(), s, o)
 	require.NoError(t, err, "%+v", o)
-	require.Len(t, chunks, s.Edges.Rows, "%+v", o)
+	require.Len(t, chunks, s.Edges.Types[0].Rows, "%+v", o)
 	return chunks
 }
 
@@ -193,12 +193,12 @@ func TestOwnEdges(t *testing.T) {
 		require.NoError(t, err)
 		whole := g.Relations[0].Edges()
 		for p, s := range shares {
-			chunks := random(s.Edges.Rows, 3, seed)
+			chunks := random(s.Edges.Types[0].Rows, 3, seed)
 			var want []edge
 			wantCut, into := int64(0), int64(0)
 			for k := range whole.Len() {
-				from, inFrom := slices.BinarySearch(s.Edges.IDs, whole.Source[k])
-				to, inTo := slices.BinarySearch(s.Edges.IDs, whole.Target[k])
+				from, inFrom := slices.BinarySearch(s.Edges.Types[0].IDs, whole.Source[k])
+				to, inTo := slices.BinarySearch(s.Edges.Types[0].IDs, whole.Target[k])
 				if inTo {
 					into++
 				}
@@ -261,7 +261,7 @@ func TestChunksOfNoRows(t *testing.T) {
 	for _, k := range []int{1, 2, 6} {
 		for _, s := range shares {
 			chunks := chunked(t, s, ChunkOptions{K: k})
-			if s.Edges.Rows > 0 && slices.Min(chunkSizes(chunks, k)) == 0 {
+			if s.Edges.Types[0].Rows > 0 && slices.Min(chunkSizes(chunks, k)) == 0 {
 				t.Errorf("partition %d: chunks %v of %d", s.Edges.P, chunks, k)
 			}
 		}

@@ -118,7 +118,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 	t.Helper()
 	var ids []int32 // by position
 	for _, s := range shares {
-		ids = append(ids, s.Values.IDs...)
+		ids = append(ids, s.Types[0].IDs...)
 	}
 	stacked := &graph.Graph{
 		Types: []graph.VertexType{{
@@ -128,12 +128,12 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 		Relations: []graph.Relation{
 			{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},
 		},
-		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Values.Labels.Names},
+		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Types[0].Labels.Names},
 		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),
 		Metric:     shares[0].Whole.Metric,
 		Provenance: shares[0].Whole.Provenance,
 	}
-	if shares[0].Values.Features.Sparse() {
+	if shares[0].Types[0].Features.Sparse() {
 		stacked.Types[0].Features.Indptr = []int64{0}
 	}
 	for _, s := range shares {
@@ -148,7 +148,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 }
 
 func stack(g *graph.Graph, s *Share) {
-	in, from := &s.Edges.Relations[0].In, &s.Values
+	in, from := &s.Edges.Relations[0].In, &s.Types[0]
 	g.Relations[0].Indptr = appendIndptr(g.Relations[0].Indptr, in.Indptr)
 	g.Relations[0].Sources = append(g.Relations[0].Sources, in.Sources...)
 	g.Relations[0].Weights = append(g.Relations[0].Weights, in.Weights...)
@@ -165,7 +165,7 @@ func stack(g *graph.Graph, s *Share) {
 		all := g.Splits[k].Parts()
 		for i, part := range from.Splits[k].Parts() {
 			for _, row := range *part {
-				*all[i] = append(*all[i], int64(s.Edges.Starts[s.Edges.P])+row)
+				*all[i] = append(*all[i], int64(s.Edges.Types[0].Starts[s.Edges.P])+row)
 			}
 		}
 	}

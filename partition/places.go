@@ -111,7 +111,7 @@ func (n *Numbering) Range(kind int) (lo, hi int32) {
 // List returns the numbers of a share's vertices of these types, ascending: of those rows of each type that
 // places lists, or of all for nil. nil is all vertices of the graph. Nobody may write to the list.
 func (n *Numbering) List(s *Share, places func(kind int) []int32) (numbers []int32) {
-	types := s.Edges.Types()
+	types := s.Edges.Types
 	all := func(kind int) bool { return places(kind) == nil && types[kind].IDs == nil }
 	if !slices.ContainsFunc(n.Kinds, func(kind int) bool { return !all(kind) }) {
 		return nil

@@ -14,10 +14,9 @@ import (
 // Share is the part of a graph that a worker reads: the vertices of its partition, with features, labels and
 // splits, and the edges into and out of them. With one partition it is the whole graph.
 type Share struct {
-	Values Values   // of the first vertex type
-	Others []Values // of further types, without labels and splits
-	Edges  Edges
-	Whole  Whole
+	Types []Values // of each vertex type; only the first has labels and splits
+	Edges Edges
+	Whole Whole
 
 	part   *graph.Graph                    // holds the arrays
 	places func(kind int) (*Places, error) // of a vertex type of the whole graph
@@ -40,20 +39,17 @@ type Values struct {
 // partition. It is given by its position: vertices of a type are sorted by partition, then by id, so that
 // row r of partition q has position Starts[q]+r.
 type Edges struct {
-	Rows      int     // of the first vertex type
-	IDs       []int32 // original id of each such row, ascending; nil: row i is vertex i
-	P         int     // the number of the partition
-	Starts    []int   // len K+1: the first position of each partition, and V, of the first type
-	Others    []Rows  // of further types
+	P         int    // the number of the partition
+	Types     []Rows // of each vertex type
 	Relations []Relation
 }
 
-// Rows are a partition's vertices of one type; the fields are as in Edges.
+// Rows are a partition's vertices of one type.
 type Rows struct {
 	Type   string
 	Rows   int
-	IDs    []int32
-	Starts []int
+	IDs    []int32 // original id of each row, ascending; nil: row i is vertex i
+	Starts []int   // len K+1: the first position of each partition, and the number of vertices
 }
 
 // ID returns the original id of a row.
@@ -217,18 +213,9 @@ func (w Whole) ArrangedBy(types []*columns.Arrangement) Whole {
 // Arrange has the features of each vertex type read in the form of an arrangement.
 func (s *Share) Arrange(types []*columns.Arrangement) {
 	s.Whole = s.Whole.ArrangedBy(types)
-	s.Values.Arrangement = types[0]
-	for i := range s.Others {
-		s.Others[i].Arrangement = types[i+1]
+	for i := range s.Types {
+		s.Types[i].Arrangement = types[i]
 	}
-}
-
-// Type has the vertices of a type by its number.
-func (s *Share) Type(kind int) *Values {
-	if kind == 0 {
-		return &s.Values
-	}
-	return &s.Others[kind-1]
 }
 
 // FeatureColumns is the number of features of a row, arranged.
@@ -280,11 +267,6 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	return v.Labels.Of(places), graph.SplitsOf(v.Splits, places)
 }
 
-// Types returns the rows of all vertex types, in order.
-func (e *Edges) Types() []Rows {
-	return append([]Rows{{Rows: e.Rows, IDs: e.IDs, Starts: e.Starts}}, e.Others...)
-}
-
 // Grown describes the graph once it has so many vertices of each type, and edges.
 func (w Whole) Grown(counts []int, edges int64) Whole {
 	w.Vertices, w.Edges, w.Others = counts[0], edges, slices.Clone(w.Others)
@@ -306,12 +288,12 @@ func All(g *graph.Graph) *Share {
 // ascending; nil: those of g.
 func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Share {
 	s := &Share{Whole: whole, part: g}
-	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types()[kind].Starts}, nil }
+	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types[kind].Starts}, nil }
 	s.splits = inMemory(g)
 	for i, t := range g.Types {
-		s.add(i, t, Rows{Type: t.Name(), Rows: t.Count, IDs: ids[i], Starts: []int{0, t.Count}})
+		s.add(t, Rows{Type: t.Name(), Rows: t.Count, IDs: ids[i], Starts: []int{0, t.Count}})
 	}
-	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits
+	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
 	for i := range g.Relations {
 		r := relationOf(g, i)
 		r.Out = out[i]
@@ -328,10 +310,10 @@ func newShare(
 	starts := counts.starts()
 	s := &Share{Whole: whole, part: g, places: places, splits: splits}
 	for i, t := range g.Types {
-		s.add(i, t, Rows{Type: t.Name(), Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
+		s.add(t, Rows{Type: t.Name(), Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
 	}
 	s.Edges.P = p
-	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits
+	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
 	for i := range g.Relations {
 		r := relationOf(g, i)
 		halo := counts.Halos()[i]
@@ -362,7 +344,7 @@ func (s *Share) placesOf(kind int) (*Places, error) {
 	if err != nil || len(places.Starts) == 2 {
 		return places, err
 	}
-	rows := s.Edges.Types()[kind]
+	rows := s.Edges.Types[kind]
 	from, to := rows.Starts[s.Edges.P], rows.Starts[s.Edges.P+1]
 	if !slices.Equal(places.Starts, rows.Starts) || !slices.Equal(places.IDs[from:to], rows.IDs) {
 		return nil, refusal.Graph.Errorf("the vertices of partition %d are not those that %s gives it; %s",
@@ -408,14 +390,10 @@ func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
 	return errors.Join(err, done())
 }
 
-// add adds vertex type i.
-func (s *Share) add(i int, t graph.VertexType, rows Rows) {
-	v := Values{Rows: rows.Rows, IDs: rows.IDs, Features: t.Features}
-	if i == 0 {
-		s.Values, s.Edges.Rows, s.Edges.IDs, s.Edges.Starts = v, rows.Rows, rows.IDs, rows.Starts
-		return
-	}
-	s.Others, s.Edges.Others = append(s.Others, v), append(s.Edges.Others, rows)
+// add adds a vertex type.
+func (s *Share) add(t graph.VertexType, rows Rows) {
+	s.Types = append(s.Types, Values{Rows: rows.Rows, IDs: rows.IDs, Features: t.Features})
+	s.Edges.Types = append(s.Edges.Types, rows)
 }
 
 // relationOf returns relation i of a graph that passes Check, with its in-edges.

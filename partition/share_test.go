@@ -85,15 +85,15 @@ func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 	require.NoError(t, err)
 	seen := make([]int, g.Vertices())
 	for p, s := range shares {
-		if s.Edges.P != p || s.Edges.Starts[p+1]-s.Edges.Starts[p] != len(s.Values.IDs) ||
-			s.Values.Rows != len(s.Values.IDs) || s.Edges.Starts[a.K] != g.Vertices() {
-			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.Edges.P, len(s.Values.IDs),
-				s.Values.Rows, s.Edges.Starts)
+		if s.Edges.P != p || s.Edges.Types[0].Starts[p+1]-s.Edges.Types[0].Starts[p] != len(s.Types[0].IDs) ||
+			s.Types[0].Rows != len(s.Types[0].IDs) || s.Edges.Types[0].Starts[a.K] != g.Vertices() {
+			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.Edges.P, len(s.Types[0].IDs),
+				s.Types[0].Rows, s.Edges.Types[0].Starts)
 		}
-		if !slices.IsSorted(s.Values.IDs) {
-			t.Errorf("share %d: ids %v", p, s.Values.IDs)
+		if !slices.IsSorted(s.Types[0].IDs) {
+			t.Errorf("share %d: ids %v", p, s.Types[0].IDs)
 		}
-		for _, v := range s.Values.IDs {
+		for _, v := range s.Types[0].IDs {
 			seen[v]++
 			assert.Equal(t, p, int(a.Of[v]), "vertex %d", v)
 		}
@@ -141,13 +141,13 @@ func edges(shares []*Share, of func(*Share) *graph.Relation,
 	var all []edge
 	for _, s := range shares {
 		r := of(s)
-		for row := range s.Values.IDs {
+		for row := range s.Types[0].IDs {
 			for k := r.Indptr[row]; k < r.Indptr[row+1]; k++ {
 				weight := float32(0)
 				if r.Weights != nil {
 					weight = r.Weights[k]
 				}
-				all = append(all, made(int32(s.Edges.Starts[s.Edges.P]+row), r.Sources[k], weight))
+				all = append(all, made(int32(s.Edges.Types[0].Starts[s.Edges.P]+row), r.Sources[k], weight))
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type Statistics struct {
 	Relations []Halo `json:"relations,omitempty"`
 }
 
-// starts returns Edges.Starts for each vertex type: the first position of each partition, and the number of
+// starts returns Rows.Starts for each vertex type: the first position of each partition, and the number of
 // vertices.
 func (s *Statistics) starts() [][]int {
 	first := slices.Clone(s.Vertices)

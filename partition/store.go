@@ -421,7 +421,7 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 // graph; −1: none.
 func (e *Edges) misplaced(of []int32) int {
 	before := 0 // vertices of earlier types
-	for _, rows := range e.Types() {
+	for _, rows := range e.Types {
 		for _, id := range rows.IDs {
 			v := before + int(id)
 			if v >= len(of) || int(of[v]) != e.P {

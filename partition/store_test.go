@@ -112,11 +112,9 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		got, err := Open(store, d, p)
 		require.NoError(t, err)
 		assert.Equal(t, "", same(want[p], got), "%s, share %d", name, p)
-		if got.Values.Features.Sparse() != want[p].Values.Features.Sparse() ||
-			got.Values.Labels.MultiLabel() != want[p].Values.Labels.MultiLabel() {
-			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Values.Features.Sparse(),
-				got.Values.Labels.MultiLabel())
-		}
+		v, of := &got.Types[0], &want[p].Types[0]
+		assert.Equal(t, of.Features.Sparse(), v.Features.Sparse(), "%s, share %d", name, p)
+		assert.Equal(t, of.Labels.MultiLabel(), v.Labels.MultiLabel(), "%s, share %d", name, p)
 		assert.NoError(t, got.Close())
 	}
 	of, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
@@ -194,7 +192,7 @@ func TestShareCutInUse(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(store, "partitions", name, "0", "features.npy"), 128))
 	err = s.Guard(func() error {
 		sum := float32(0)
-		for _, x := range s.Values.Features.Dense {
+		for _, x := range s.Types[0].Features.Dense {
 			sum += x
 		}
 		return fmt.Errorf("all was read: %v", sum)
@@ -525,8 +523,8 @@ func TestDamagedShare(t *testing.T) {
 		}
 	}
 	wide := func(change func(ids []int64)) []int64 {
-		ids := make([]int64, len(s.Values.IDs))
-		for r, id := range s.Values.IDs {
+		ids := make([]int64, len(s.Types[0].IDs))
+		for r, id := range s.Types[0].IDs {
 			ids[r] = int64(id)
 		}
 		change(ids)

@@ -26,7 +26,7 @@ func (g *Subgraph) Of(s *Share) (*Share, error) {
 		return nil, err
 	}
 	kept := *s
-	types := s.Edges.Types()
+	types := s.Edges.Types
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
 	for i := range kept.Edges.Relations {
 		r := &kept.Edges.Relations[i]

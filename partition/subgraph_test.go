@@ -85,7 +85,7 @@ func TestKeep(t *testing.T) {
 func checkPlaces(t *testing.T, s *Share) {
 	t.Helper()
 	var kinds []int
-	for kind, rows := range s.Edges.Types() {
+	for kind, rows := range s.Edges.Types {
 		kinds = append(kinds, kind)
 		places, err := s.Places(kind)
 		require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestPlacesRefused(t *testing.T) {
 	shares, err := Split(g, &Assignment{K: 2, Of: []int32{0, 0, 1}})
 	require.NoError(t, err)
 	for other := range int32(2) {
-		shares[1].Edges.IDs = []int32{other}
+		shares[1].Edges.Types[0].IDs = []int32{other}
 		_, err = shares[1].Places(0)
 		assert.Refused(t, err, "vertices of partition 1 are not those", "vertex %d", other)
 	}

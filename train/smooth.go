@@ -35,7 +35,7 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		}
 		g := j.Graph.Copy()
 		err := j.Graph.Guard(func() (err error) {
-			g.Types[0].Features, err = known.beside(probabilities, &all.Values, s)
+			g.Types[0].Features, err = known.beside(probabilities, &all.Types[0], s)
 			return err
 		})
 		if err != nil {
@@ -63,7 +63,7 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 		}
 		input(&share.Whole)
 		return share, share.Guard(func() (err error) {
-			share.Values.Features, err = known.beside(probabilities, &share.Values, s)
+			share.Types[0].Features, err = known.beside(probabilities, &share.Types[0], s)
 			return err
 		})
 	}

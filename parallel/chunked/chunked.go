@@ -123,7 +123,6 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		made: map[gnn.Along]*structure{}, paths: map[string]bool{},
 		training: map[sar.Key]*history{}, inferring: map[sar.Key]*history{},
 	}
-	held := &s.Edges
 	others := exchange.PeersOf(g.Halo)
 	costs := e.Costs(&o, nil)
 	slice := func(chunk *Chunk, _ int) { chunk.aggregator = chunk.part }
@@ -131,7 +130,8 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		costs = order.NewCosts(order.Options{}, nil)
 		slice = c.slicer()
 	}
-	for row, k := range d.Of[held.Starts[held.P]:held.Starts[held.P+1]] {
+	starts := s.Edges.Types[0].Starts
+	for row, k := range d.Of[starts[s.Edges.P]:starts[s.Edges.P+1]] {
 		c.inChunk = append(c.inChunk, int32(len(c.rows[k])))
 		c.rows[k] = append(c.rows[k], int32(row))
 	}
@@ -139,7 +139,7 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		chunk := &Chunk{graph: c, index: k}
 		ids := make([]int32, len(list))
 		for i, row := range list {
-			ids[i] = s.Values.ID(int(row))
+			ids[i] = s.Types[0].ID(int(row))
 		}
 		total := autograd.NotVertices // a sum over all vertices would lack the other chunks
 		if d.Count == 1 {
@@ -171,8 +171,8 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 
 // joinRows finds the worker's own rows of all chunks, and the places of each chunk's among them.
 func (g *Graph) joinRows(of mesh.Groups) {
-	here := g.share.Edges.Rows
-	g.vertices = g.share.Edges.IDs
+	here := g.share.Edges.Types[0].Rows
+	g.vertices = g.share.Edges.Types[0].IDs
 	if of.Mesh.Slices > 1 {
 		g.vertices = []int32{}
 		for _, c := range g.Chunks {

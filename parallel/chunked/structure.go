@@ -81,12 +81,13 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 // replica out is nil.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	held := &g.share.Edges
+	own := &held.Types[0]
 	r := &held.Relations[slices.IndexFunc(held.Relations,
 		func(r partition.Relation) bool { return r.Name == a.Relation })]
 	switch {
-	case len(held.Starts) == 2 && a.Reversed:
-		return r.In.Reversed(held.Rows), nil
-	case len(held.Starts) == 2:
+	case len(own.Starts) == 2 && a.Reversed:
+		return r.In.Reversed(own.Rows), nil
+	case len(own.Starts) == 2:
 		return &r.In, nil
 	case a.Reversed:
 		return &r.Out, &r.In
@@ -96,7 +97,7 @@ func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 
 // isOwn reports whether a vertex, in the order of the partitions, is a row of this replica's chunk k.
 func (g *Graph) isOwn(v int32, k int) bool {
-	starts := g.share.Edges.Starts
+	starts := g.share.Edges.Types[0].Starts
 	return g.chunks.Of[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
@@ -105,7 +106,7 @@ func (g *Graph) isOwn(v int32, k int) bool {
 // stored row.
 func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	g := st.graph
-	starts := st.graph.share.Edges.Starts
+	starts := st.graph.share.Edges.Types[0].Starts
 	n := st.graph.replicas.Size()
 	read := make([]bool, starts[n])
 	for k, rows := range g.rows {
@@ -150,7 +151,7 @@ func (st *structure) findStored(in *graph.Relation) (position []int32) {
 
 // exchanged lists the rows that other replicas read, along the edges out of the stage's rows.
 func (st *structure) exchanged(out *graph.Relation) {
-	g, starts := st.graph, st.graph.share.Edges.Starts
+	g, starts := st.graph, st.graph.share.Edges.Types[0].Starts
 	st.needed = make([][]*tensor.Matrix, g.replicas.Size())
 	for replica := range st.needed {
 		if replica == g.me {
@@ -193,7 +194,7 @@ func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relatio
 		for i, v := range in.Sources[first:in.Indptr[row+1]] {
 			number := own + int(position[v])
 			if g.isOwn(v, k) {
-				number = int(g.inChunk[int(v)-g.share.Edges.Starts[g.me]])
+				number = int(g.inChunk[int(v)-g.share.Edges.Types[0].Starts[g.me]])
 			}
 			keys = append(keys, uint64(number)<<32|uint64(i))
 		}

@@ -78,7 +78,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, vertices []int32, 
 	if len(shares.Starts) == c.Size()+1 { // a share has one worker
 		l.vertices = of.Numbering.List(s, func(int) []int32 { return nil })
 		for _, kind := range of.Numbering.Kinds {
-			l.rows += s.Edges.Types()[kind].Rows
+			l.rows += s.Edges.Types[kind].Rows
 		}
 	} else {
 		l.rows, l.vertices = len(vertices), vertices
@@ -149,7 +149,7 @@ func (l *Edges) read(k int32, s *partition.Share, places *partition.Places,
 ) (r relation, counts [lists]int64) {
 	n := 0
 	between := l.learned.Ends[k]
-	rows := s.Edges.Types()[from.Target]
+	rows := s.Edges.Types[from.Target]
 	lo, hi := l.rowsIn(between.Targets)
 	each := func(use func(row int32, e Edge)) {
 		of := 0 // the share's row

@@ -154,9 +154,9 @@ func on(t *testing.T, g *graph.Graph, d division, rankAmong int,
 		defer memory.Close()
 		team := kernel.NewTeam(2, memory)
 		var ids []int32
-		for row := range s.Edges.Rows {
+		for row := range s.Edges.Types[0].Rows {
 			if row*row%d.each == c.Rank()%d.each { // some workers have few or none
-				ids = append(ids, s.Values.ID(row))
+				ids = append(ids, s.Types[0].ID(row))
 			}
 		}
 		l, err := links.New(team, c, s, ids, links.Options{Draw: draw, RankAmong: rankAmong})

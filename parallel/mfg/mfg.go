@@ -64,7 +64,7 @@ type finder struct {
 func New(e axis.Env, o axis.Options, blocks []Reach, rows []int32) ([]*Layer, []Need, error) {
 	f := &finder{Env: e, costs: e.Costs(&o, nil), options: o}
 	f.addReverse(blocks)
-	sets := make([][]int32, len(e.Share.Edges.Types()))
+	sets := make([][]int32, len(e.Share.Edges.Types))
 	for i := range sets {
 		sets[i] = []int32{}
 	}
@@ -101,7 +101,7 @@ func (f *finder) addReverse(blocks []Reach) {
 	for _, b := range blocks {
 		for _, a := range b.Along {
 			if r := f.relation(a); a.Reversed && len(r.Out.Indptr) == 0 {
-				r.Out = *r.In.Reversed(own.Edges.Types()[r.Source].Rows)
+				r.Out = *r.In.Reversed(own.Edges.Types[r.Source].Rows)
 			}
 		}
 	}
@@ -151,7 +151,7 @@ func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error)
 // in-neighbours it returns those that this worker owns, for its own edges and for the other workers' edges.
 // need counts what this worker reads.
 func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need Need, err error) {
-	types := f.Share.Edges.Types()
+	types := f.Share.Edges.Types
 	sets := make([]*marks, len(types))
 	for i, t := range types {
 		sets[i] = newMarks(t.Rows)

@@ -60,8 +60,8 @@ func TestRows(t *testing.T) {
 				defer mem.Close()
 				s := shares[c.Rank()]
 				var rows []int32
-				for row := range s.Values.Rows {
-					if slices.Contains(wanted, s.Values.ID(row)) {
+				for row := range s.Types[0].Rows {
+					if slices.Contains(wanted, s.Types[0].ID(row)) {
 						rows = append(rows, int32(row))
 					}
 				}
@@ -80,7 +80,7 @@ func TestRows(t *testing.T) {
 			for p, layers := range all {
 				for i, l := range layers {
 					for _, row := range l.Rows[0] {
-						got[i] = append(got[i], shares[p].Values.ID(int(row)))
+						got[i] = append(got[i], shares[p].Types[0].ID(int(row)))
 					}
 				}
 			}

@@ -146,7 +146,7 @@ func someAsAmongAll(t *testing.T, job train.Job) {
 		if len(degrees) > all.Vertices && degrees[v+1]-degrees[v] > degrees[hub+1]-degrees[hub] {
 			hub = v
 		}
-		if share, err := partitionOf(&job, 0); err == nil && slices.Contains(share.Values.IDs, v) {
+		if share, err := partitionOf(&job, 0); err == nil && slices.Contains(share.Types[0].IDs, v) {
 			held = append(held, v)
 		}
 	}

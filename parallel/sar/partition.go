@@ -98,7 +98,7 @@ func NewSome(e axis.Env, some Some, costs *order.Costs, o axis.Options) *Partiti
 func ofShare(e axis.Env, some *Some, costs *order.Costs, o axis.Options) (p *Partition) {
 	g := &e.Groups
 	from := Source{Schema: SchemaOf(e.Share), Exchanger: newWire(e.Team, g.Halo, o.Prefetch), Slice: g.Slice}
-	for i, t := range e.Share.Edges.Types() {
+	for i, t := range e.Share.Edges.Types {
 		if some != nil {
 			t.IDs = t.Vertices(some.Rows[i])
 			t.Rows = len(some.Rows[i])
@@ -251,10 +251,10 @@ func (p *Partition) readEdges(some *Some, a gnn.Along, h edges.Halo) (*edges.Edg
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.Ends(a)
 	from := edges.Source{
-		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P,
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types[source].Starts, Me: s.Edges.P,
 		Holders: g.Holders,
 		IDs:     p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
-		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types()[target].Starts, Data: p.env.EdgeData,
+		Halo: h, Back: &r.Out, BackStarts: s.Edges.Types[target].Starts, Data: p.env.EdgeData,
 		Common: g.Common,
 	}
 	if some != nil {

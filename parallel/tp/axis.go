@@ -83,13 +83,13 @@ func New(e axis.Env, o axis.Options) (*Axis, error) {
 	}
 	g, s := e.Groups, e.Share
 	a := newAxis(e, inner, o)
-	for kind, t := range s.Edges.Types() {
+	for kind, t := range s.Edges.Types {
 		a.slice(g, ownersOf(&s.Edges, kind, g.Mesh.Slices), t.IDs, inner.Schema().Types[kind].Vertices)
 	}
 	a.overlapping, a.common = g.Mesh.Partitions == 1, g.Common != nil
 	a.costs = NewCosts(e, o)
 	a.bytes = func(kind, columns int) int64 {
-		return redistributedBytes(e.Team, s.Edges.Types()[kind].Starts, g.Mesh.Slices, columns, a.wire)
+		return redistributedBytes(e.Team, s.Edges.Types[kind].Starts, g.Mesh.Slices, columns, a.wire)
 	}
 	return a, nil
 }

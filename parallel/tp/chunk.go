@@ -23,7 +23,7 @@ type Chunk struct {
 
 // NewCosts returns the cost table of a worker whose columns are sliced, of all its chunks.
 func NewCosts(e axis.Env, o axis.Options) *order.Costs {
-	starts := e.Share.Edges.Starts
+	starts := e.Share.Edges.Types[0].Starts
 	slices := e.Groups.Mesh.Slices
 	wire := o.Wire.Format(e.Team.Storage)
 	return e.Costs(&o, func(columns int) int64 {

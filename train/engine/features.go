@@ -49,13 +49,13 @@ func loadAllFeatures(c Config, axis Axis) (all []*features) {
 
 // loadFeatures copies the features of some rows of the first vertex type, those of the vertices.
 func loadFeatures(c Config, rows *autograd.RowSet, vertices []int32) *features {
-	return c.load(0, rows, c.Share.Values.Places(vertices))
+	return c.load(0, rows, c.Share.Types[0].Places(vertices))
 }
 
 // load copies the features of some rows of a vertex type, by its number. nil is all rows.
 func (c *Config) load(kind int, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
-	v := c.Share.Type(kind)
+	v := &c.Share.Types[kind]
 	l := loader{
 		team: team, share: c.Share, of: v, places: places,
 		normalize: c.NormalizeFeatures == "row",

@@ -16,7 +16,7 @@ type labels struct {
 
 // labelsOf returns the labels of the rows of the first vertex type; nil if they are no input.
 func (c *Config) labelsOf(v *partition.Values) *labels {
-	if c.LabelInput == 0 || v != &c.Share.Values {
+	if c.LabelInput == 0 || v != &c.Share.Types[0] {
 		return nil
 	}
 	l := &labels{&v.Labels, make([]bool, v.Rows)}
@@ -111,7 +111,7 @@ func (c *Config) findLabels(f *features, l *loader) *shown {
 		var columns []int32
 		l.each(func(from int) {
 			id := int32(from)
-			if list := c.Share.Values.IDs; list != nil {
+			if list := c.Share.Types[0].IDs; list != nil {
 				id = list[from]
 			}
 			ids = append(ids, id)

@@ -85,7 +85,7 @@ func NewMFG(c Config, vertices []int32, loaded *Loaded) (m *MFG, err error) {
 // find finds this worker's vertices in the list.
 func (m *MFG) find(vertices []int32) {
 	m.listed, m.rows = []int32{}, []int32{}
-	ids := m.Share.Edges.IDs
+	ids := m.Share.Edges.Types[0].IDs
 	for place, v := range vertices {
 		row, held := int(v), true
 		if ids != nil {

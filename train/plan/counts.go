@@ -138,7 +138,7 @@ func (c *counter) begin(w *worker.Worker) {
 
 // end returns what was counted.
 func (c *counter) end(w *worker.Worker, share *partition.Share) Counts {
-	all := Counts{Kernels: c.kernels, Traffic: sent(w.Groups.World), Rows: share.Edges.Rows}
+	all := Counts{Kernels: c.kernels, Traffic: sent(w.Groups.World), Rows: share.Edges.Types[0].Rows}
 	c.kernels = Kernels{}
 	for k := range all.Traffic {
 		all.Traffic[k].Bytes -= c.before[k].Bytes

@@ -773,7 +773,7 @@ func (p *Worker) describe(w *worker.Worker, share *partition.Share) {
 		}
 	}
 	if w.NormalizeFeatures == "row" {
-		p.RowSums = rowSums(&share.Values.Features, share.Values.Rows)
+		p.RowSums = rowSums(&share.Types[0].Features, share.Types[0].Rows)
 	}
 	p.Scales = differing(w, share)
 }
@@ -784,13 +784,14 @@ func chunks(w *worker.Worker) (c Chunks) {
 	if w.Mesh.Stages == 1 {
 		return c
 	}
-	own := s.Of[edges.Starts[edges.P]:edges.Starts[edges.P+1]]
+	starts := edges.Types[0].Starts
+	own := s.Of[starts[edges.P]:starts[edges.P+1]]
 	rows := make([]int, s.Count)
 	for _, c := range own {
 		rows[c]++
 	}
 	c.Least, c.Most = slices.Min(rows), slices.Max(rows)
-	c.Each, c.Wanted = w.ChunksOfPartition(edges.Starts)
+	c.Each, c.Wanted = w.ChunksOfPartition(starts)
 	c.Cut, c.Edges = edges.ChunkCut(own)
 	for _, at := range s.Cuts[1:w.Mesh.Stages] {
 		c.Columns += w.Blocks[at].In + w.Blocks[at].H0

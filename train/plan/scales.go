@@ -35,7 +35,7 @@ func differing(w *worker.Worker, share *partition.Share) *Scales {
 		if t.Columns != nil || t.FeatureValues > 0 {
 			continue
 		}
-		s := scalesOf(share.Type(kind))
+		s := scalesOf(&share.Types[kind])
 		if len(types) > 1 {
 			s.Type = t.Type
 		}

@@ -65,20 +65,22 @@ func (a *Alike) Halo() int {
 // share is the share of the first partition, whose vertices and edges g has.
 func (a *Alike) share(g *graph.Graph) *partition.Share {
 	s := partition.All(g)
-	s.Whole, s.Edges.Starts = a.Whole, nil
+	s.Whole = a.Whole
+	rows := &s.Edges.Types[0]
+	rows.Starts = nil
 	halos := make([][]int, a.Partitions)
 	for q := range a.Partitions + 1 {
-		s.Edges.Starts = append(s.Edges.Starts, a.start(q))
+		rows.Starts = append(rows.Starts, a.start(q))
 	}
 	for q := range halos {
 		halos[q] = slices.Repeat([]int{a.Halo()}, a.Partitions)
 		halos[q][q] = 0
 	}
-	s.Edges.IDs = make([]int32, s.Edges.Rows)
-	for row := range s.Edges.IDs {
-		s.Edges.IDs[row] = int32(row)
+	rows.IDs = make([]int32, rows.Rows)
+	for row := range rows.IDs {
+		rows.IDs[row] = int32(row)
 	}
-	s.Values.IDs = s.Edges.IDs
+	s.Types[0].IDs = rows.IDs
 	r := &s.Edges.Relations[0]
 	r.HaloRows, r.HaloRowsOut, r.Out = halos, halos, r.In
 	return s

@@ -34,7 +34,7 @@ func (ofClasses) metric(asked string, whole *partition.Whole, l *graph.Labels) (
 }
 
 func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
-	own := &v.Share.Values.Labels
+	own := &v.Share.Types[0].Labels
 	if name, text := k.forOneClass(l); name != "" && own.MultiLabel() {
 		return refusal.Errorf("--%s %v: it is for one class per vertex, and a vertex of this graph may have "+
 			"several labels", name, text)
@@ -45,10 +45,10 @@ func (ofClasses) begin(k ofVertices, l loss, v *vertices) (err error) {
 	if l.classes != nil {
 		c.targets.Loss = l.classes(k.Goal)
 	}
-	labels, splits := v.Share.Values.Targets(v.Vertices)
+	labels, splits := v.Share.Types[0].Targets(v.Vertices)
 	c.labels = labels
 	trained := v.trained()
-	if trained != nil && (own.MultiLabel() != trained.Share.Values.Labels.MultiLabel() ||
+	if trained != nil && (own.MultiLabel() != trained.Share.Types[0].Labels.MultiLabel() ||
 		own.MultiLabel() && own.Classes != trained.labels.Classes) {
 		return &launch.Common{Err: refusal.Errorf("a vertex has one class in one of the graphs and several " +
 			"labels in the other, or labels of other classes; give graphs with the same labels")}
@@ -181,8 +181,8 @@ func (c *classes) terms(row int64) (n float64) {
 }
 
 func (c *classes) oneClass() bool {
-	labels := &c.Share.Values.Labels
-	whole := len(c.Share.Edges.Starts) == 2
+	labels := &c.Share.Types[0].Labels
+	whole := len(c.Share.Edges.Types[0].Starts) == 2
 	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
 }
 

@@ -90,8 +90,9 @@ func TestNothingToLearn(t *testing.T) {
 		{2, 1, nil, []float32{1, 0}, false}, // a vertex may lack the label
 		{1, 1, nil, []float32{1, 0}, false},
 	} {
-		s := &partition.Share{Edges: partition.Edges{Starts: make([]int, c.partitions+1)}}
-		s.Values.Labels = graph.Labels{Classes: c.classes, Class: c.class, Multi: c.multi}
+		labels := graph.Labels{Classes: c.classes, Class: c.class, Multi: c.multi}
+		s := &partition.Share{Types: []partition.Values{{Labels: labels}}}
+		s.Edges.Types = []partition.Rows{{Starts: make([]int, c.partitions+1)}}
 		s.Whole.Classes = c.classes
 		if got := (&classes{vertices: &vertices{Env: Env{Share: s}}}).oneClass(); got != c.want {
 			t.Errorf("%+v: %v", c, got)
@@ -104,9 +105,10 @@ func TestNothingToLearn(t *testing.T) {
 func TestBeginOfSeveralLabels(t *testing.T) {
 	for _, validation := range [][]int64{nil, {3}} {
 		team := kernel.NewPlan(1, tensor.NewMeter())
-		s := &partition.Share{}
-		s.Values.Labels = graph.Labels{Classes: 3, Multi: make([]float32, 4*3)}
-		s.Values.Splits = []graph.Split{{Train: []int64{0}, Val: validation}}
+		s := &partition.Share{Types: []partition.Values{{
+			Labels: graph.Labels{Classes: 3, Multi: make([]float32, 4*3)},
+			Splits: []graph.Split{{Train: []int64{0}, Val: validation}},
+		}}}
 		s.Whole.Splits = []graph.SplitSizes{{Train: 1, Val: len(validation)}}
 		goal := Goal{Task: Vertex, Metric: metric.Auto, Loss: AutoLoss, ClassWeights: NoClassWeights}
 		begun, err := New(goal).Begin(Env{Team: team, Share: s, World: comm.Alone()})

@@ -33,7 +33,7 @@ func (ofValues) metric(asked string, _ *partition.Whole, _ *graph.Labels) (strin
 }
 
 func (ofValues) begin(k ofVertices, l loss, v *vertices) (err error) {
-	labels, splits := v.Share.Values.Targets(v.Vertices)
+	labels, splits := v.Share.Types[0].Targets(v.Vertices)
 	v.labels = labels
 	rows := v.Team.Memory.New(tensor.Buffers, len(labels.Values)/labels.Columns, labels.Columns)
 	copy(rows.WriteFloats(), labels.Values)

@@ -19,10 +19,10 @@ func (w *Worker) degrees() (d gnn.Degrees, err error) {
 	}
 	w.Team.Host(func() {
 		into, reversed := &r.In, w.Direction == "out"
-		switch several := len(w.Share.Edges.Starts) > 2; {
+		switch several := len(w.Share.Edges.Types[0].Starts) > 2; {
 		case w.Groups.Stage > 0 || w.Groups.Slice > 0: // another worker counts the same edges
 		case reversed && !several: // the share has the edges into its rows alone
-			out := make([]int64, w.Share.Edges.Rows)
+			out := make([]int64, w.Share.Edges.Types[0].Rows)
 			for _, u := range into.Sources {
 				out[u]++
 			}
@@ -33,7 +33,7 @@ func (w *Worker) degrees() (d gnn.Degrees, err error) {
 			if reversed {
 				into = &r.Out
 			}
-			for v := range w.Share.Edges.Rows {
+			for v := range w.Share.Edges.Types[0].Rows {
 				count(into.Indptr[v+1] - into.Indptr[v])
 			}
 		}

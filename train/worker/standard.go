@@ -123,7 +123,7 @@ func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 	if w.Groups.Stage > 0 || w.Groups.Slice > 0 {
 		return
 	}
-	v := w.Share.Type(kind)
+	v := &w.Share.Types[kind]
 	var room []float32
 	w.Team.Host(func() {
 		for row := range v.Rows {

@@ -176,7 +176,7 @@ func (s *Session) changeParts(whole func(*partition.Whole), values func(*partiti
 		}
 		whole(&share.Whole)
 		return share, share.Guard(func() error {
-			values(&share.Values)
+			values(&share.Types[0])
 			return nil
 		})
 	}
