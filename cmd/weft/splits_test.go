@@ -47,8 +47,10 @@ func TestSplitOfARun(t *testing.T) {
 			append([]string{"evaluate", run, "--json"}, strings.Fields(flags)...)...)
 		assert.Equal(t, want[split], evaluated, "evaluate %s", flags)
 		smoothed := printed[map[string]map[string]map[string]any](t,
-			append([]string{"smooth", run, "--smooth-rounds", "1", "--json",
-				"--method", "label-propagation", "--smooth-alpha", "0.5"}, strings.Fields(flags)...)...)
+			append([]string{
+				"smooth", run, "--smooth-rounds", "1", "--json",
+				"--method", "label-propagation", "--smooth-alpha", "0.5",
+			}, strings.Fields(flags)...)...)
 		assert.Equal(t, want[split], smoothed["before"], "smooth %s, before", flags)
 		// Half of the label that is spread to a vertex is its own.
 		assert.Equal(t, any(1.0), smoothed["after"]["train"]["accuracy"], "smooth %s, known labels", flags)

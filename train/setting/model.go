@@ -20,7 +20,7 @@ var modelSettings = []Setting{
 	{
 		Name: "heads", byDefault: "1", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden " +
 			"layers",
-		check: func(s Setting, r *Resolved) error {
+		check: func(_ Setting, r *Resolved) error {
 			if r.Hidden%r.Heads != 0 {
 				return refusal.Errorf("--heads %d does not divide --hidden %d: each head of %s gets an "+
 					"equal share of the hidden width", r.Heads, r.Hidden, r.Model)
@@ -93,7 +93,7 @@ var modelSettings = []Setting{
 	{
 		Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "diagonal blocks of each " +
 			"relation's weight (block-diagonal decomposition), 0: a whole weight",
-		check: func(s Setting, r *Resolved) error {
+		check: func(_ Setting, r *Resolved) error {
 			switch n := r.NumBlocks; {
 			case n > 0 && r.Bases > 0:
 				return refusal.Errorf("--bases %d and --num-blocks %d: relations share weights in one of "+

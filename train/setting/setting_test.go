@@ -119,7 +119,8 @@ func TestMorePartitionsThanVertices(t *testing.T) {
 		partitions int
 		named      string
 	}{
-		{"graph=7", 0, "--parallel graph=7: "}, {"", 7, "--partitions 7: "},
+		{"graph=7", 0, "--parallel graph=7: "},
+		{"", 7, "--partitions 7: "},
 		{"graph=2", 7, "--partitions 7: "},
 	} {
 		o := Defaults()

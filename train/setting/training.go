@@ -92,9 +92,11 @@ var trainingSettings = []Setting{
 		Meaning: "weights of the classes in the loss: none, balanced (the same for all training " +
 			"vertices of each class together), or a text `file` with a number for each class in order",
 	},
-	{Name: "label-smoothing", task: task.Vertex,
+	{
+		Name: "label-smoothing", task: task.Vertex,
 		needs: need{"loss", task.SmoothedLosses()}, limits: fraction, Meaning: "share " +
-			"of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss"},
+			"of a vertex's target that all classes have evenly, as in PyTorch's CrossEntropyLoss",
+	},
 	{Name: "clip", limits: atLeast(0), Meaning: "largest norm of the gradient; a longer one is scaled " +
 		"down to it. 0: no limit"},
 	{Name: "epochs", byDefault: "200", changes: true, limits: between(1, 1e9), Meaning: "passes over the graph"},

@@ -42,7 +42,7 @@ func WatchSignals() {
 	})
 }
 
-// SameRequest: signals that come within this time of one are the same request. GNU timeout sends a signal to
+// SameRequest is the time after a signal in which others are the same request. GNU timeout sends a signal to
 // its child and to the group that both are in.
 const SameRequest = time.Second
 

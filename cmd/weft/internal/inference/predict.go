@@ -172,7 +172,8 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 
 // open opens the graph, in the form that the weights expect, with the classes that they know.
 func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictRequest) (*session.Session,
-	error) {
+	error,
+) {
 	admit := func(store string) error {
 		return p.files.each(func(flag, path string) error {
 			err := cli.CheckApartFromGraph(flag, path, asked.Graph, store)
@@ -205,7 +206,8 @@ func (p *predictCommand) open(cmd *cobra.Command, r cli.Ranks, asked *predictReq
 
 // choose has the job predict the vertices that are asked for, of the graph with what is added.
 func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights nn.State,
-	shown *ui.Stages) error {
+	shown *ui.Stages,
+) error {
 	job := s.Job
 	if p.added.there() {
 		p.added.Progress = shown.Show

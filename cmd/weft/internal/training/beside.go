@@ -112,7 +112,8 @@ func (t *trainCommand) profile(r cli.Ranks) (stop func(), err error) {
 // takeEmbeddings has the job's embeddings written, and returns what says whether they are. As the results of
 // the run do not depend on them, an error waits until these are there.
 func (t *trainCommand) takeEmbeddings(s *session.Session, job *train.Job, o *setting.Resolved) (func() error,
-	error) {
+	error,
+) {
 	if t.embeddings == "" {
 		return func() error { return nil }, nil
 	}

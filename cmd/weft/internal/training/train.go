@@ -504,13 +504,16 @@ func (t *trainCommand) interrupted(result *train.Result, o *setting.Options) err
 // checkpoints say where the run keeps its checkpoints, and which it continues from. It refuses to continue on
 // a graph that has changed.
 func (t *trainCommand) checkpoints(s *session.Session, job *train.Job, run *resumption) (*train.Checkpoints,
-	error) {
+	error,
+) {
 	stores := []string{s.Store}
 	if s.Validated != nil {
 		stores = append(stores, s.Validated.Store)
 	}
-	c := &train.Checkpoints{Version: cli.Version,
-		Store: func() (string, error) { return checksum(stores...) }}
+	c := &train.Checkpoints{
+		Version: cli.Version,
+		Store:   func() (string, error) { return checksum(stores...) },
+	}
 	if job.Parts != nil {
 		c.Partition = job.Parts.ID
 	}

@@ -68,6 +68,7 @@ func ProgressOf(cmd *cobra.Command, asJSON bool) io.Writer {
 // BesideResults is where a command shows progress that stands apart from its results.
 func BesideResults(cmd *cobra.Command) io.Writer { return unlessQuiet(cmd, cmd.ErrOrStderr()) }
 
+// QuietFlag is the flag that leaves progress out.
 const QuietFlag = "quiet"
 
 // AddQuiet adds the flag to a command that shows progress.

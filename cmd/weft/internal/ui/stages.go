@@ -29,6 +29,7 @@ const usualSilence = 4500 * time.Millisecond
 // Silence is that of stages. In tests it has no end: what a command says there must not depend on its speed.
 var Silence = usualSilence
 
+// NewStages shows the stages of a command on out, as a live line if that is a terminal.
 func NewStages(out io.Writer) *Stages {
 	return &Stages{LiveLine: newLiveLine(out), Clock: time.Now, silent: Silence}
 }

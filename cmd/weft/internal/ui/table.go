@@ -26,6 +26,7 @@ type table struct {
 	Left    []string // headings that are left out
 }
 
+// NewTable prints on out, within its columns if that is a terminal.
 func NewTable(out io.Writer) *table {
 	t := &table{Out: out}
 	if f := terminalOf(out); f != nil {
@@ -225,6 +226,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%d h %02d min", int(s)/3600, int(s)/60%60)
 }
 
+// Seconds is s as a time.Duration.
 func Seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // Brief writes a time that may be very short; a dash for none.
