@@ -16,9 +16,10 @@ func described() *Description {
 	d := &Description{Statistics: Statistics{
 		K: 2, CutEdges: 1, Vertices: []int{3, 2}, Edges: []int64{4, 1}, TrainVertices: []int{2, 0},
 		HaloRows: [][]int{{0, 1}, {0, 0}}, HaloRowsOut: [][]int{{0, 0}, {1, 0}},
-		Cut: [][]int64{{3, 1}, {0, 1}},
+		Cut: [][]int64{{3, 1}, {0, 1}}, Types: [][]int{{3, 2}},
 	}}
 	d.Whole.Vertices, d.Whole.Edges = 5, 5
+	d.Whole.Types = []WholeType{{Type: graph.VertexName, Vertices: 5}}
 	return d
 }
 
@@ -35,7 +36,7 @@ func TestCountsGoTogether(t *testing.T) {
 			d.Edges, d.Cut = []int64{5, 0}, [][]int64{{4, 1}, {0, 0}}
 		},
 		"an empty partition": func(d *Description) {
-			d.Vertices, d.HaloRows[0][1] = []int{5, 0}, 0
+			d.Vertices, d.Types[0], d.HaloRows[0][1] = []int{5, 0}, []int{5, 0}, 0
 		},
 		"vertices of two types":          func(d *Description) { twoTypes(d, 1, 2) },
 		"a partition of the second type": func(d *Description) { twoTypes(d, 3, 0) },
@@ -85,15 +86,15 @@ func TestCountsGoTogether(t *testing.T) {
 		"no cut edges":                  func(d *Description) { d.CutEdges = 0 },
 		"training vertices below none":  func(d *Description) { d.TrainVertices[1] = -1 },
 		"training vertices of more":     func(d *Description) { d.TrainVertices[0] = 4 },
-		"a type more":                   func(d *Description) { d.Others = [][]int{{1, 0}} },
-		"a type less":                   func(d *Description) { twoTypes(d, 1, 2); d.Others = nil },
+		"a type more":                   func(d *Description) { d.Types = append(d.Types, []int{1, 0}) },
+		"a type less":                   func(d *Description) { twoTypes(d, 1, 2); d.Types = d.Types[:1] },
 		"types below none":              func(d *Description) { twoTypes(d, 4, -1) },
 		"types of more":                 func(d *Description) { twoTypes(d, 0, 3) },
 		"types of less":                 func(d *Description) { twoTypes(d, 1, 1) },
-		"types of one partition":        func(d *Description) { twoTypes(d, 1, 2); d.Others[0] = []int{3} },
+		"types of one partition":        func(d *Description) { twoTypes(d, 1, 2); d.Types[1] = []int{3} },
 		"types of three": func(d *Description) {
 			twoTypes(d, 1, 2)
-			d.Others[0] = []int{1, 2, 0}
+			d.Types[1] = []int{1, 2, 0}
 		},
 		"relations of one partition": func(d *Description) {
 			d.Relations = []Halo{{Rows: [][]int{{0}}, RowsOut: d.HaloRowsOut}}
@@ -136,11 +137,11 @@ func TestRelationsOfAShare(t *testing.T) {
 	}
 }
 
-// TestTypesOfAShare: each further type of a share has the name, vertices and features of its description.
+// TestTypesOfAShare: each type of a share has the name, vertices and features of its description.
 func TestTypesOfAShare(t *testing.T) {
 	d := described()
 	twoTypes(d, 1, 2)
-	d.Whole.Others[0].FeatureColumns = 4
+	d.Whole.Types[1].FeatureColumns = 4
 	for _, c := range []struct {
 		name           string
 		count, columns int
@@ -153,9 +154,9 @@ func TestTypesOfAShare(t *testing.T) {
 	} {
 		other := graph.VertexType{Type: c.name, Count: c.count, Features: graph.Features{Columns: c.columns}}
 		g := &graph.Graph{
-			Types: []graph.VertexType{{}, other}, Relations: []graph.Relation{{Indptr: []int64{0}}},
+			Types: []graph.VertexType{{Count: 2}, other}, Relations: []graph.Relation{{Indptr: []int64{0}}},
 		}
-		// the first type's numbers, which are checked later, are others here
+		// the graph's numbers, which are checked later, are others here
 		err := d.checkCounts(0, &graph.Part{Graph: g})
 		if err == nil || c.want == "" && strings.Contains(err.Error(), `"b"`) ||
 			c.want != "" && err.Error() != c.want {
@@ -166,8 +167,9 @@ func TestTypesOfAShare(t *testing.T) {
 
 // twoTypes makes three of the vertices those of a second type, so many of each partition.
 func twoTypes(d *Description, first, second int) {
-	d.Whole.Others = []WholeType{{Type: "b", Vertices: 3}}
-	d.Others = [][]int{{first, second}}
+	d.Whole.Types[0].Vertices = 2
+	d.Whole.Types = append(d.Whole.Types, WholeType{Type: "b", Vertices: 3})
+	d.Types = [][]int{{3 - first, 2 - second}, {first, second}}
 }
 
 // TestAssignmentChecked: each vertex is of one of the partitions, of which there are between 1 and

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"weft/graph"
+	"weft/graph/columns"
 	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -34,7 +36,7 @@ type Description struct {
 	// ID is a hash of the store's files and of the assignment. Workers with equal ids have shares of the same
 	// partitions.
 	ID    string `json:"id"`
-	Whole Whole  `json:"whole"`
+	Whole Whole  `json:"-"`
 
 	order *order
 	files []graph.FileRecord // of the store, when it was partitioned
@@ -44,8 +46,55 @@ type Description struct {
 // record is partition.json.
 type record struct {
 	Format int `json:"format"`
-	Description
+	Record
 	Store []graph.FileRecord `json:"store"`
+}
+
+// Record is a description as JSON: the first vertex type is apart.
+type Record struct {
+	Description
+	Graph wholeRecord `json:"whole"`
+}
+
+type wholeRecord struct {
+	Vertices       int          `json:"vertices"`
+	Edges          int64        `json:"edges"`
+	Type           string       `json:"type,omitempty"`
+	Others         []WholeType  `json:"others,omitempty"`
+	Graphs         int          `json:"graphs,omitempty"`
+	FeatureColumns int          `json:"features"`
+	FeatureValues  int64        `json:"feature_values,omitempty"`
+	Columns        columns.List `json:"columns,omitempty"`
+	Whole
+}
+
+// Record is the description as JSON.
+func (d Description) Record() Record {
+	w, t := d.Whole, d.Whole.Types[0]
+	d.Types = d.Types[1:]
+	if t.Type == graph.VertexName {
+		t.Type = ""
+	}
+	return Record{d, wholeRecord{
+		w.Vertices, w.Edges, t.Type, w.Types[1:], w.Graphs, t.FeatureColumns, t.FeatureValues, t.Columns, w,
+	}}
+}
+
+// describe fills what a record has apart: the first vertex type is what the others leave.
+func (r *Record) describe() {
+	w, own, counts := &r.Graph, r.Graph.Vertices, slices.Clone(r.Vertices)
+	for _, t := range w.Others {
+		own -= t.Vertices
+	}
+	for _, other := range r.Types {
+		for p, n := range other[:min(len(other), len(counts))] {
+			counts[p] -= n
+		}
+	}
+	first := WholeType{cmp.Or(w.Type, graph.VertexName), own, w.FeatureColumns, w.FeatureValues, w.Columns}
+	r.Types, r.Whole = slices.Insert(r.Types, 0, counts), w.Whole
+	r.Whole.Vertices, r.Whole.Edges, r.Whole.Graphs = w.Vertices, w.Edges, w.Graphs
+	r.Whole.Types, r.Whole.Statistics = slices.Insert(w.Others, 0, first), r.Statistics
 }
 
 // readRecord reads partition.json in dir, and checks everything that needs no other file.
@@ -115,7 +164,8 @@ func parseRecord(text []byte) (*record, error) {
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {
 		return nil, err
 	}
-	r.Whole.Statistics, r.files, r.order = r.Statistics, r.Store, new(order)
+	r.describe()
+	r.files, r.order = r.Store, new(order)
 	return r, r.check()
 }
 
@@ -141,31 +191,26 @@ func (d *Description) check() error {
 		return fmt.Errorf("the partitions have %d vertices and %d edges, the graph %d and %d",
 			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
 	}
-	for _, t := range d.Whole.Types() {
+	for _, t := range d.Whole.Types {
 		if err := t.Columns.Check(t.FeatureColumns); t.Columns != nil && err != nil {
 			return fmt.Errorf("type %q: %w", t.Type, err)
 		}
 	}
-	if len(s.Others) != len(d.Whole.Others) {
-		return fmt.Errorf("it has the vertices of %d further types, and the graph has %d", len(s.Others),
-			len(d.Whole.Others))
+	if len(s.Types) != len(d.Whole.Types) {
+		return fmt.Errorf("it has the vertices of %d types, and the graph has %d", len(s.Types),
+			len(d.Whole.Types))
 	}
-	for i, counts := range s.Others {
+	for i, counts := range s.Types {
 		sum := 0
 		for p, n := range counts {
 			if n < 0 || n > s.Vertices[min(p, s.K-1)] {
-				return fmt.Errorf("partition %d has %d vertices of type %q", p, n, d.Whole.Others[i].Type)
+				return fmt.Errorf("partition %d has %d vertices of type %q", p, n, d.Whole.Types[i].Type)
 			}
 			sum += n
 		}
-		if len(counts) != s.K || sum != d.Whole.Others[i].Vertices {
+		if len(counts) != s.K || sum != d.Whole.Types[i].Vertices {
 			return fmt.Errorf("the %d partitions have %d vertices of type %q, the graph %d", s.K, sum,
-				d.Whole.Others[i].Type, d.Whole.Others[i].Vertices)
-		}
-	}
-	for _, at := range s.starts() {
-		if !slices.IsSorted(at) {
-			return fmt.Errorf("a partition has more vertices of further types than it has vertices")
+				d.Whole.Types[i].Type, d.Whole.Types[i].Vertices)
 		}
 	}
 	for _, halo := range s.Relations {

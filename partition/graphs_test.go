@@ -123,7 +123,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 	stacked := &graph.Graph{
 		Types: []graph.VertexType{{
 			Count:    len(ids),
-			Features: graph.Features{Columns: shares[0].Whole.FeatureColumns},
+			Features: graph.Features{Columns: shares[0].Whole.Types[0].FeatureColumns},
 		}},
 		Relations: []graph.Relation{
 			{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},

@@ -92,9 +92,8 @@ func (w *Whole) Number(kinds []int) Numbering {
 		kinds = []int{0}
 	}
 	n := Numbering{Kinds: kinds, Starts: []int32{0}}
-	counts := w.Counts()
 	for i, kind := range kinds {
-		n.Starts = append(n.Starts, n.Starts[i]+int32(counts[kind]))
+		n.Starts = append(n.Starts, n.Starts[i]+int32(w.Types[kind].Vertices))
 	}
 	return n
 }

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -90,18 +89,12 @@ type Relation struct {
 
 // Whole is what each worker knows of the whole graph.
 type Whole struct {
-	Vertices       int         `json:"vertices"` // of all types
-	Edges          int64       `json:"edges"`    // of all relations
-	Type           string      `json:"type,omitempty"`
-	Others         []WholeType `json:"others,omitempty"`
-	Graphs         int         `json:"graphs,omitempty"` // that are stored as one; 0: it is one
-	FeatureColumns int         `json:"features"`
-	// stored by sparse features; 0: they are dense
-	FeatureValues int64 `json:"feature_values,omitempty"`
-	// what the features are made of; nil: of no table
-	Columns      columns.List `json:"columns,omitempty"`
-	Classes      int          `json:"classes"`
-	ValueColumns int          `json:"value_columns,omitempty"` // of labels that are values
+	Vertices     int         `json:"-"` // of all types
+	Edges        int64       `json:"-"` // of all relations
+	Types        []WholeType `json:"-"`
+	Graphs       int         `json:"-"` // that are stored as one; 0: it is one
+	Classes      int         `json:"classes"`
+	ValueColumns int         `json:"value_columns,omitempty"` // of labels that are values
 	// a vertex may have any number of classes
 	SeveralLabels bool               `json:"several_labels,omitempty"`
 	Splits        []graph.SplitSizes `json:"splits"`
@@ -127,43 +120,15 @@ type WholeType struct {
 	Columns columns.List `json:"columns,omitempty"`
 }
 
-// Own returns the number of vertices of the first type.
-func (w *Whole) Own() int {
-	n := w.Vertices
-	for _, t := range w.Others {
-		n -= t.Vertices
-	}
-	return n
-}
-
-// Types returns the vertex types, the first one among them, with their names.
-func (w *Whole) Types() []WholeType {
-	first := WholeType{
-		cmp.Or(w.Type, graph.VertexName), w.Own(), w.FeatureColumns, w.FeatureValues, w.Columns,
-	}
-	return append([]WholeType{first}, w.Others...)
-}
-
-// Counts returns the number of vertices of each type.
-func (w *Whole) Counts() (counts []int) {
-	for _, t := range w.Types() {
-		counts = append(counts, t.Vertices)
-	}
-	return counts
-}
-
 // WholeOf describes a graph, without the statistics of partitions.
 func WholeOf(g *graph.Graph) Whole {
-	first := &g.Types[0]
 	w := Whole{
-		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: first.Features.Columns,
-		FeatureValues: int64(len(first.Features.Indices)), Columns: columnsOf(first.Table, &first.Features),
-		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns,
-		SeveralLabels: g.Labels.MultiLabel(), Type: first.Type,
-		Graphs: g.Graphs, Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
+		Vertices: g.Vertices(), Edges: g.Edges(), Graphs: g.Graphs,
+		Classes: g.Labels.Classes, ValueColumns: g.Labels.Columns, SeveralLabels: g.Labels.MultiLabel(),
+		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
-	for _, t := range g.Types[1:] {
-		w.Others = append(w.Others, WholeType{
+	for _, t := range g.Types {
+		w.Types = append(w.Types, WholeType{
 			t.Name(), t.Count, t.Features.Columns, int64(len(t.Features.Indices)),
 			columnsOf(t.Table, &t.Features),
 		})
@@ -188,7 +153,7 @@ func columnsOf(t *columns.Table, f *graph.Features) columns.List {
 // ColumnsByType has the columns of each vertex type whose features are made of a table, by the type's name;
 // nil: of none.
 func (w *Whole) ColumnsByType() (all columns.ByType) {
-	for _, t := range w.Types() {
+	for _, t := range w.Types {
 		if t.Columns != nil {
 			if all == nil {
 				all = columns.ByType{}
@@ -201,10 +166,9 @@ func (w *Whole) ColumnsByType() (all columns.ByType) {
 
 // ArrangedBy describes the graph with the features of each vertex type in the form of an arrangement.
 func (w Whole) ArrangedBy(types []*columns.Arrangement) Whole {
-	w.FeatureColumns, w.Columns = types[0].Width(w.FeatureColumns), types[0].Columns(w.Columns)
-	w.Others = slices.Clone(w.Others)
-	for i := range w.Others {
-		t, a := &w.Others[i], types[i+1]
+	w.Types = slices.Clone(w.Types)
+	for i, a := range types {
+		t := &w.Types[i]
 		t.FeatureColumns, t.Columns = a.Width(t.FeatureColumns), a.Columns(t.Columns)
 	}
 	return w
@@ -267,12 +231,12 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	return v.Labels.Of(places), graph.SplitsOf(v.Splits, places)
 }
 
-// Grown describes the graph once it has so many vertices of each type, and edges.
+// Grown describes the graph with so many vertices of each type, and edges.
 func (w Whole) Grown(counts []int, edges int64) Whole {
-	w.Vertices, w.Edges, w.Others = counts[0], edges, slices.Clone(w.Others)
-	for i := range w.Others {
-		w.Others[i].Vertices = counts[i+1]
-		w.Vertices += counts[i+1]
+	w.Vertices, w.Edges, w.Types = 0, edges, slices.Clone(w.Types)
+	for i, n := range counts {
+		w.Types[i].Vertices = n
+		w.Vertices += n
 	}
 	return w
 }

@@ -168,6 +168,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	for _, p := range a.Of {
 		want.Vertices[p]++
 	}
+	want.Types = [][]int{want.Vertices}
 	if len(g.Splits) > 0 {
 		for _, v := range g.Splits[0].Train {
 			want.TrainVertices[a.Of[v]]++
@@ -194,7 +195,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	}
 	assert.Equal(t, "", same(want, w.Statistics), "statistics")
 	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Labels.Classes ||
-		w.FeatureColumns != g.Types[0].Features.Columns || len(w.Splits) != len(g.Splits) {
+		w.Types[0].FeatureColumns != g.Types[0].Features.Columns || len(w.Splits) != len(g.Splits) {
 		t.Errorf("whole: %+v", w)
 	}
 }

@@ -1,10 +1,6 @@
 package partition
 
-import (
-	"slices"
-
-	"weft/graph"
-)
+import "weft/graph"
 
 // Statistics are the counts of a partitioned graph. Lists have an entry for each partition. Entry [p][q] of a
 // matrix counts what partition p needs of partition q.
@@ -25,23 +21,16 @@ type Statistics struct {
 	HaloRowsOut [][]int `json:"halo_rows_out"`
 	// Cut counts the edges from q into p. The diagonal counts the edges within p.
 	Cut [][]int64 `json:"cut"`
-	// Others are the vertices of each partition by further vertex type. Vertices counts them too.
-	Others [][]int `json:"others,omitempty"`
+	// Types are the vertices of each partition by vertex type. A record lacks those of the first.
+	Types [][]int `json:"others,omitempty"`
 	// Relations are the halos of each relation, if there are several.
 	Relations []Halo `json:"relations,omitempty"`
 }
 
 // starts returns Rows.Starts for each vertex type: the first position of each partition, and the number of
 // vertices.
-func (s *Statistics) starts() [][]int {
-	first := slices.Clone(s.Vertices)
-	for _, counts := range s.Others {
-		for p, n := range counts {
-			first[p] -= n
-		}
-	}
-	var starts [][]int
-	for _, counts := range append([][]int{first}, s.Others...) {
+func (s *Statistics) starts() (starts [][]int) {
+	for _, counts := range s.Types {
 		at := make([]int, s.K+1)
 		for p, n := range counts {
 			at[p+1] = at[p] + n
@@ -122,15 +111,13 @@ func countVertices(g *graph.Graph, a *Assignment, places []*Places) Statistics {
 			s.TrainVertices[a.Of[v]]++
 		}
 	}
-	for i, of := range places {
+	for _, of := range places {
 		counts := make([]int, a.K)
 		for p := range a.K {
 			counts[p] = of.Starts[p+1] - of.Starts[p]
 			s.Vertices[p] += counts[p]
 		}
-		if i > 0 {
-			s.Others = append(s.Others, counts)
-		}
+		s.Types = append(s.Types, counts)
 	}
 	return s
 }

@@ -159,10 +159,10 @@ func Write(store string, g *graph.Graph, a *Assignment, progress graph.Progress)
 			return err
 		}
 		return folder.AddJSON(descriptionFile,
-			record{Format: formatVersion, Store: files, Description: Description{
+			record{formatVersion, Description{
 				Name: name, Statistics: whole.Statistics, Balance: a.Balance, Seed: a.Seed, Split: a.Split,
 				Written: time.Now().UTC(), ID: contentID(files, a), Whole: *whole,
-			}})
+			}.Record(), files})
 	})
 	if err == nil {
 		err = CheckPlace(store, name) // again, as this took a while
@@ -407,13 +407,13 @@ func (o *order) read(d *Description, store string, kind int) (*Places, error) {
 			filepath.Join(Directory(store, d.Name), assignmentFile), d.K, d.Whole.Vertices, partitionAgain)
 	}
 	first := 0
-	for _, n := range d.Whole.Counts()[:kind] {
-		first += n
+	for _, t := range d.Whole.Types[:kind] {
+		first += t.Vertices
 	}
 	if o.places == nil {
 		o.places = map[int]*Places{}
 	}
-	o.places[kind] = newPlaces(of[first:first+d.Whole.Counts()[kind]], d.K)
+	o.places[kind] = newPlaces(of[first:first+d.Whole.Types[kind].Vertices], d.K)
 	return o.places[kind], nil
 }
 
@@ -436,15 +436,15 @@ func (e *Edges) misplaced(of []int32) int {
 // checkCounts compares the part of partition p with the description.
 func (d *Description) checkCounts(p int, part *graph.Part) error {
 	g := part.Graph
-	if len(g.Types) != len(d.Whole.Types()) || len(g.Relations) != len(d.Halos()) {
+	if len(g.Types) != len(d.Whole.Types) || len(g.Relations) != len(d.Halos()) {
 		return fmt.Errorf("%d vertex types and %d relations, where %s says %d and %d",
-			len(g.Types), len(g.Relations), descriptionFile, len(d.Whole.Types()), len(d.Halos()))
+			len(g.Types), len(g.Relations), descriptionFile, len(d.Whole.Types), len(d.Halos()))
 	}
-	for i, t := range g.Types[1:] {
-		if want := &d.Whole.Others[i]; t.Name() != want.Type || t.Count != d.Others[i][p] ||
+	for i, t := range g.Types {
+		if want := &d.Whole.Types[i]; t.Name() != want.Type || t.Count != d.Types[i][p] ||
 			t.Features.Columns != want.FeatureColumns {
 			return fmt.Errorf("%d vertices %q with %d features, where %s says %d %q with %d",
-				t.Count, t.Name(), t.Features.Columns, descriptionFile, d.Others[i][p], want.Type,
+				t.Count, t.Name(), t.Features.Columns, descriptionFile, d.Types[i][p], want.Type,
 				want.FeatureColumns)
 		}
 	}
@@ -457,9 +457,7 @@ func (d *Description) checkCounts(p int, part *graph.Part) error {
 		got, want int64
 	}{
 		{"vertices in the whole graph", int64(whole), int64(d.Whole.Vertices)},
-		{"vertices", int64(g.Vertices()), int64(d.Vertices[p])},
 		{"in-edges", g.Edges(), d.Edges[p]},
-		{"features", int64(g.Types[0].Features.Columns), int64(d.Whole.FeatureColumns)},
 		{"classes", int64(g.Labels.Classes), int64(d.Whole.Classes)},
 		{"values of a vertex", int64(g.Labels.Columns), int64(d.Whole.ValueColumns)},
 		{"splits", int64(len(g.Splits)), int64(len(d.Whole.Splits))},

@@ -73,8 +73,8 @@ func TestStreamOfTypes(t *testing.T) {
 	if got.CutEdges*20 > g.Edges() {
 		t.Errorf("%d of %d edges are cut", got.CutEdges, g.Edges())
 	}
-	for p, items := range got.Others[0] {
-		if users := got.Vertices[p] - items; users > 1050 || items > 525 {
+	for p, users := range got.Types[0] {
+		if items := got.Types[1][p]; users > 1050 || items > 525 {
 			t.Errorf("partition %d has %d of 4000 users and %d of 2000 items", p, users, items)
 		}
 	}

@@ -41,7 +41,7 @@ func (j *Job) Columns() columns.ByType {
 // with the same columns.
 func (j *Job) Like(trained columns.ByType) (notes []string, err error) {
 	whole := j.stored()
-	types := whole.Types()
+	types := whole.Types
 	arrangements := make([]*columns.Arrangement, len(types))
 	for i, t := range types {
 		of := ""

@@ -111,7 +111,7 @@ func TestLike(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, likeNotes, notes)
 			whole := j.Counts()
-			assert.Equal(t, g.Types[0].Features.Columns, whole.FeatureColumns, "features")
+			assert.Equal(t, g.Types[0].Features.Columns, whole.Types[0].FeatureColumns, "features")
 			want := results(&Job{Graph: g, Options: given(o, words)})
 			assert.Equal(t, true, slices.Equal(want, results(j)), "%s: other bits in %s", words, name)
 		}

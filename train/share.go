@@ -166,9 +166,9 @@ func (j *Job) shareValidation(ctx context.Context, s *shared) (*shared, error) {
 	switch w := v.whole; {
 	case w.Splits[s.Split.Number].Val == 0:
 		err = refusal.Errorf("--split %v has no validation vertices; import it with --split val", s.Split)
-	case w.FeatureColumns != whole.FeatureColumns:
+	case w.Types[0].FeatureColumns != whole.Types[0].FeatureColumns:
 		err = refusal.Errorf("it has %d features, and the graph that is trained on has %d; give graphs "+
-			"with the same features", w.FeatureColumns, whole.FeatureColumns)
+			"with the same features", w.Types[0].FeatureColumns, whole.Types[0].FeatureColumns)
 	case v.Outputs > s.Outputs || (w.ValueColumns > 0) != (whole.ValueColumns > 0):
 		err = refusal.Errorf("its labels are of %d classes or columns, and those of the graph that is "+
 			"trained on of %d; give graphs with the same labels", v.Outputs, s.Outputs)

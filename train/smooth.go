@@ -49,8 +49,9 @@ func (j *Job) Smooth(ctx context.Context, s gnn.Smoothing, probabilities []float
 	}
 	parts := *j.Parts
 	input := func(w *partition.Whole) {
-		w.FeatureColumns = s.Columns(w.Classes)
-		w.FeatureValues = 0
+		w.Types = []partition.WholeType{{
+			Type: w.Types[0].Type, Vertices: w.Vertices, FeatureColumns: s.Columns(w.Classes),
+		}}
 	}
 	input(&parts.Whole)
 	parts.Open = func(p int) (*partition.Share, error) {
@@ -84,16 +85,16 @@ func (l Known) check(w *partition.Whole, numbers int) error {
 	switch {
 	case w.ValueColumns > 0:
 		return refusal.Errorf("smooth is for classes, and the labels of this graph are values")
-	case len(w.Others) > 0:
-		return refusal.Errorf("smooth is for graphs of one vertex type, and this one has %d", 1+len(w.Others))
+	case len(w.Types) > 1:
+		return refusal.Errorf("smooth is for graphs of one vertex type, and this one has %d", len(w.Types))
 	case w.Classes == 0 || len(w.Splits) == 0:
 		return refusal.Errorf("smooth needs known labels, and this graph has no labels with a split")
 	case l.Split >= len(w.Splits):
 		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count "+
 			"from 0", l.Split, len(w.Splits))
-	case numbers != w.Own()*w.Classes:
+	case numbers != w.Vertices*w.Classes:
 		return refusal.Errorf("%d probabilities for %d vertices of %d classes: give those of a run on this "+
-			"graph", numbers, w.Own(), w.Classes)
+			"graph", numbers, w.Vertices, w.Classes)
 	}
 	return nil
 }

@@ -25,10 +25,10 @@ func (j *Job) checkVertices(s *shared) error {
 	}
 	refuse := func(k int) error {
 		return refusal.Errorf("--vertices: entry %d, vertex %d, is out of the range of %d vertices, or "+
-			"given twice; name each once", k+1, j.Vertices[k], s.whole.Own())
+			"given twice; name each once", k+1, j.Vertices[k], s.whole.Types[0].Vertices)
 	}
 	for k, v := range j.Vertices {
-		if v < 0 || int(v) >= s.whole.Own() {
+		if v < 0 || int(v) >= s.whole.Types[0].Vertices {
 			return refuse(k)
 		}
 	}
@@ -52,7 +52,7 @@ func (j *Job) openSome(s *shared, scratch *mfg.Scratch) error {
 	j.arrange(base)
 	base.Whole = base.Whole.Grown(g.Counts, g.Edges())
 	s.whole = &base.Whole
-	for i, t := range base.Whole.Types() {
+	for i, t := range base.Whole.Types {
 		if n := g.Added.Types[i].Count; n > 0 && t.FeatureColumns == 0 {
 			return refusal.Graph.Errorf("vertices of %s have no features, and a learned embedding each, "+
 				"which the %d new ones lack; append them to the store and train again", t.Type, n)

@@ -143,7 +143,7 @@ func New(e axis.Env, o axis.Options, d Division) (*Graph, error) {
 		}
 		total := autograd.NotVertices // a sum over all vertices would lack the other chunks
 		if d.Count == 1 {
-			total = s.Whole.Own()
+			total = s.Whole.Types[0].Vertices
 		}
 		chunk.part = sar.Of(e, sar.Source{
 			Types:    []*autograd.RowSet{autograd.RowsOf(e.Team, ids, len(ids), total, others)},
@@ -181,7 +181,8 @@ func (g *Graph) joinRows(of mesh.Groups) {
 		slices.Sort(g.vertices)
 		here = len(g.vertices)
 	}
-	g.own = autograd.RowsOf(g.team, g.vertices, here, g.share.Whole.Own(), exchange.PeersOf(of.Replicas))
+	total := g.share.Whole.Types[0].Vertices
+	g.own = autograd.RowsOf(g.team, g.vertices, here, total, exchange.PeersOf(of.Replicas))
 	for _, c := range g.Chunks {
 		places := slices.Clone(c.Vertices())
 		if g.vertices != nil {

@@ -168,7 +168,7 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 	if err != nil {
 		return of, err
 	}
-	kinds, counts := []int{}, s.Whole.Counts()
+	kinds := []int{}
 	for _, i := range of.Relations {
 		r := &s.Edges.Relations[i]
 		kinds = append(kinds, r.Source, r.Target)
@@ -185,7 +185,7 @@ func (d *Draw) Supervised(s *partition.Share) (of Supervised, err error) {
 	for _, i := range of.Relations {
 		r := &s.Edges.Relations[i]
 		of.Ends = append(of.Ends, Ends{in(r.Source), in(r.Target)})
-		if counts[r.Target] == 1 && (r.Source != r.Target || len(s.Whole.EdgeSplits) > 0) {
+		if s.Whole.Types[r.Target].Vertices == 1 && (r.Source != r.Target || len(s.Whole.EdgeSplits) > 0) {
 			return of, refusal.Errorf("the edges of %s have one target, the only vertex of its type, and "+
 				"negative edges need another; name other relations with --link-relation",
 				tripleOf(r))

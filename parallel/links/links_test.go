@@ -85,6 +85,7 @@ func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
 func TestPassesIsLinear(t *testing.T) {
 	allocations := func(relations int) float64 {
 		s, name := &partition.Share{}, strings.Repeat("a", 100) // what compares all pairs by name joins such
+		s.Whole.Types = make([]partition.WholeType, 1)
 		for i := range relations {
 			var r partition.Relation
 			r.In.Name = fmt.Sprint(name, i)

@@ -138,7 +138,7 @@ func Of(e axis.Env, from Source, costs *order.Costs, o axis.Options) *Partition 
 
 // SchemaOf returns the schema of the graph that the share belongs to.
 func SchemaOf(s *partition.Share) (schema gnn.Schema) {
-	for _, t := range s.Whole.Types() {
+	for _, t := range s.Whole.Types {
 		schema.Types = append(schema.Types,
 			gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
 	}

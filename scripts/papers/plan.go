@@ -68,8 +68,8 @@ func (c *counts) alike() *planner.Alike {
 	return &planner.Alike{
 		Partitions: c.Workers, Symmetric: true, CutShare: c.CutShare, HaloRows: c.HaloRows,
 		Whole: partition.Whole{
-			Vertices: c.Vertices, Edges: c.Edges,
-			FeatureColumns: papers100M.columns, Classes: papers100M.classes, Metric: "accuracy",
+			Vertices: c.Vertices, Edges: c.Edges, Classes: papers100M.classes, Metric: "accuracy",
+			Types: []partition.WholeType{{Vertices: c.Vertices, FeatureColumns: papers100M.columns}},
 			Splits: []graph.SplitSizes{{
 				Train: part(papers100M.train), Val: part(papers100M.val), Test: part(papers100M.test),
 			}},

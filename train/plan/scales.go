@@ -30,7 +30,7 @@ func differing(w *worker.Worker, share *partition.Share) *Scales {
 	if w.NormalizeFeatures != setting.AutoFeatures || w.Groups.World.Rank() > 0 {
 		return nil
 	}
-	types := share.Whole.Types()
+	types := share.Whole.Types
 	for kind, t := range types {
 		if t.Columns != nil || t.FeatureValues > 0 {
 			continue

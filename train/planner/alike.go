@@ -93,7 +93,7 @@ func (a *Alike) graph() *graph.Graph {
 		Types: []graph.VertexType{{
 			Count: rows,
 			Features: graph.Features{
-				Columns: a.FeatureColumns, Dense: make([]float32, rows*a.FeatureColumns),
+				Columns: a.Types[0].FeatureColumns, Dense: make([]float32, rows*a.Types[0].FeatureColumns),
 			},
 		}},
 		Metric: a.Metric, Relations: []graph.Relation{a.edges()},

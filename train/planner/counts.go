@@ -28,10 +28,10 @@ type Counts struct {
 // several vertex types, relations or graphs, or sparse features.
 func CountsOf(g *graph.Graph) *Counts {
 	whole := partition.WholeOf(g)
-	if len(g.Relations) != 1 || len(whole.Others) > 0 || whole.FeatureValues > 0 || whole.Graphs > 0 {
+	if len(g.Relations) != 1 || len(whole.Types) > 1 || whole.Types[0].FeatureValues > 0 || whole.Graphs > 0 {
 		return nil
 	}
-	whole.Columns, whole.EdgeSplits = nil, nil
+	whole.Types[0].Columns, whole.EdgeSplits = nil, nil
 	r := &g.Relations[0]
 	return &Counts{
 		Whole: whole, Symmetric: r.Symmetric, Weighted: r.Weights != nil,
@@ -69,10 +69,9 @@ func (c *Counts) Measured(k int, rows float64) bool {
 
 // within describes the graph in k partitions, with so many vertices in place of its own.
 func (c *Counts) within(k, vertices int) *Alike {
-	whole, of := c.Whole, float64(vertices)/float64(c.Vertices)
+	of := float64(vertices) / float64(c.Vertices)
 	part := func(n int) int { return int(math.Round(of * float64(n))) }
-	whole.Vertices = vertices
-	whole.Edges = int64(math.Round(of * float64(c.Edges)))
+	whole := c.Whole.Grown([]int{vertices}, int64(math.Round(of*float64(c.Edges))))
 	whole.Splits = nil
 	for _, s := range c.Splits {
 		whole.Splits = append(whole.Splits, graph.SplitSizes{

@@ -23,7 +23,8 @@ import (
 
 func random(vertices int, degree float64) *Counts {
 	return &Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
-		Vertices: vertices, Edges: int64(degree * float64(vertices)), FeatureColumns: 16, Classes: 5,
+		Vertices: vertices, Edges: int64(degree * float64(vertices)), Classes: 5,
+		Types:  []partition.WholeType{{Vertices: vertices, FeatureColumns: 16}},
 		Metric: "accuracy",
 		Splits: []graph.SplitSizes{{Train: vertices / 2, Val: vertices / 4, Test: vertices / 4}},
 	}}

@@ -391,7 +391,7 @@ func (p *Planner) smaller(fraction float64) twin {
 	l.Vertices = min(whole.Vertices, max(fewest, int(rounded(fraction*float64(whole.Vertices)))))
 	l.Degree = rounded(float64(whole.Edges) / float64(whole.Vertices))
 	l.Directed = true
-	l.Features, l.Classes = whole.FeatureColumns, max(1, whole.Classes)
+	l.Features, l.Classes = whole.Types[0].FeatureColumns, max(1, whole.Classes)
 	return l
 }
 

@@ -28,6 +28,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/nn"
+	"weft/partition"
 	"weft/train"
 	"weft/train/metric"
 	"weft/train/worker"
@@ -62,6 +63,7 @@ func smallRun() *Run {
 	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
 	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{
 		Losses: []float64{0.1, math.NaN()}, Totals: smallTotals(),
+		Whole: partition.Whole{Types: make([]partition.WholeType, 1)},
 	})
 	return &run
 }

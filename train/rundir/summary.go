@@ -72,7 +72,7 @@ func summarize(j *train.Job, r *train.Result) Summary {
 	s.Graph.Weighted = r.Weighted
 	if len(r.Relations) > 1 || s.Graph.Others > 0 {
 		s.Graph.Relations = r.Relations
-		for _, t := range r.Whole.Types() {
+		for _, t := range r.Whole.Types {
 			s.Graph.Types = append(s.Graph.Types, t.Type)
 		}
 	}
@@ -85,9 +85,9 @@ func countsOf(w *partition.Whole) *Counts {
 		return nil
 	}
 	return &Counts{
-		Vertices: w.Vertices, Edges: w.Edges, Features: w.FeatureColumns, Classes: w.Classes,
+		Vertices: w.Vertices, Edges: w.Edges, Features: w.Types[0].FeatureColumns, Classes: w.Classes,
 		Values: w.ValueColumns, Several: w.SeveralLabels,
-		Others: len(w.Others),
+		Others: len(w.Types) - 1,
 	}
 }
 

@@ -53,13 +53,13 @@ var machineSettings = []Setting{
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
 			switch {
 			case r.Mesh.Stages == 1:
-			case whole.FeatureColumns == 0:
+			case whole.Types[0].FeatureColumns == 0:
 				return s.refuse(&r.Options, "the graph has no features, and a pipeline does not divide learned "+
 					"embeddings; take --parallel graph=%d or tensor=%[2]d", r.Workers)
-			case len(whole.Others) > 0:
+			case len(whole.Types) > 1:
 				return s.refuse(&r.Options, "the pipeline divides into chunks the rows of one vertex type, and "+
 					"the graph has %d; take --parallel graph=%d or tensor=%[3]d, which divide all types",
-					1+len(whole.Others), r.Workers)
+					len(whole.Types), r.Workers)
 			}
 			return nil
 		},

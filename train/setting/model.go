@@ -55,7 +55,7 @@ var modelSettings = []Setting{
 			"divides each vertex's by their sum; standard subtracts each column's mean and divides by " +
 			"its standard deviation; auto does so with numbers and dates of tables alone",
 		checkGraph: func(s Setting, r *Resolved, whole *partition.Whole, _ int) error {
-			if r.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types(), isSparse) {
+			if r.NormalizeFeatures == Standard && slices.ContainsFunc(whole.Types, isSparse) {
 				return s.refuse(&r.Options, "would make sparse features dense; take row, or import them again "+
 					"with --dense-features")
 			}

@@ -103,9 +103,10 @@ func TestSettingsOfAPipeline(t *testing.T) {
 func TestSparseFeaturesCostWhatTheyStore(t *testing.T) {
 	own := []gnn.BlockSpec{{Cost: gnn.Cost{Vertex: 1000, Edge: 3}}, {Cost: gnn.Cost{Vertex: 50, Edge: 3}}}
 	for values, want := range map[int64]int{0: 1000, 4000: 1000, 400: 100, 1: 1} {
+		whole := counts(100, 40, 1)
+		whole.Types[0].FeatureValues = values
 		blocks, err := (&Resolved{}).BlockSpecs(&partition.Share{
-			Whole: partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values},
-			Edges: partition.Edges{Relations: make([]partition.Relation, 1)},
+			Whole: whole, Edges: partition.Edges{Relations: make([]partition.Relation, 1)},
 		}, 5,
 			func(_, _ int) []gnn.BlockSpec { return own })
 		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) ||

@@ -338,7 +338,7 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 	own func(features, outputs int) []gnn.BlockSpec,
 ) (blocks []gnn.BlockSpec, err error) {
 	whole := &s.Whole
-	input := r.InputColumns(whole.FeatureColumns, outputs)
+	input := r.InputColumns(whole.Types[0].FeatureColumns, outputs)
 	if own != nil {
 		blocks = slices.Clone(own(input, outputs))
 	} else {
@@ -359,8 +359,8 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int,
 		return nil, refusal.Errorf("--require-edge-features: the model %s does not use edge features; take "+
 			"--model %s, or leave it out", r.Model, modelsWith(usesFeatures))
 	}
-	if whole.FeatureValues > 0 && len(blocks) > 0 {
-		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
+	if t := &whole.Types[0]; t.FeatureValues > 0 && len(blocks) > 0 {
+		share := float64(t.FeatureValues) / (float64(t.Vertices) * float64(t.FeatureColumns))
 		blocks[0].Cost.Vertex = int(math.Ceil(share * float64(blocks[0].Cost.Vertex)))
 	}
 	if r.Mesh.Stages > 1 {
@@ -381,7 +381,7 @@ func (r *Resolved) InputColumns(features, outputs int) int {
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some.
 func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	kind, _ := gnn.KindOf(r.Model)
-	if whole.FeatureColumns > 0 || kind.Featureless || r.NodeEmbedding > 0 {
+	if whole.Types[0].FeatureColumns > 0 || kind.Featureless || r.NodeEmbedding > 0 {
 		return nil
 	}
 	return refusal.Graph.Errorf("the graph has no features; import it with --random-features N, or with "+

@@ -2,6 +2,7 @@ package setting
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,10 +33,15 @@ func TestSettingsOfAMesh(t *testing.T) {
 	}
 }
 
+// counts are those of a graph of like vertex types.
+func counts(vertices, columns, types int) partition.Whole {
+	of := partition.WholeType{Vertices: vertices, FeatureColumns: columns}
+	return partition.Whole{Vertices: types * vertices, Types: slices.Repeat([]partition.WholeType{of}, types)}
+}
+
 // TestCountsOnAMesh: a graph without vertices, labels or features is refused where a run needs them, and
 // several vertex types on a mesh that divides the rows of one. What has all is taken.
 func TestCountsOnAMesh(t *testing.T) {
-	two := []partition.WholeType{{Type: "b", Vertices: 2}}
 	for _, c := range []struct {
 		model, parallel string
 		embedding       int
@@ -43,23 +49,21 @@ func TestCountsOnAMesh(t *testing.T) {
 		outputs         int
 		want            string // of the refusal; none: taken
 	}{
-		{"gcn", "", 0, partition.Whole{Vertices: 1, FeatureColumns: 1}, 1, ""},
-		{"gcn", "", 0, partition.Whole{FeatureColumns: 1}, 1, "the graph has no vertices"},
-		{"gcn", "", 0, partition.Whole{Vertices: 1, FeatureColumns: 1}, 0, "the graph has no labels"},
-		{"gcn", "", 0, partition.Whole{Vertices: 1}, 2, "the graph has no features; import it"},
-		{"gcn", "", 4, partition.Whole{Vertices: 1}, 2, ""},
-		{"rgcn", "", 0, partition.Whole{Vertices: 1}, 2, ""},
-		{"gcn", "graph=2", 4, partition.Whole{Vertices: 3}, 2, ""},
-		{"gcn", "tensor=2", 4, partition.Whole{Vertices: 3}, 2, ""},
-		{"gcn", "pipeline=2", 4, partition.Whole{Vertices: 3}, 2, "take --parallel graph=2 or tensor=2"},
-		{"gcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2}, 2, ""},
-		{"rgcn", "", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
-		{"rgcn", "graph=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
-		{"rgcn", "tensor=2", 0, partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two}, 2, ""},
+		{"gcn", "", 0, counts(1, 1, 1), 1, ""},
+		{"gcn", "", 0, counts(0, 1, 1), 1, "the graph has no vertices"},
+		{"gcn", "", 0, counts(1, 1, 1), 0, "the graph has no labels"},
+		{"gcn", "", 0, counts(1, 0, 1), 2, "the graph has no features; import it"},
+		{"gcn", "", 4, counts(1, 0, 1), 2, ""},
+		{"rgcn", "", 0, counts(1, 0, 1), 2, ""},
+		{"gcn", "graph=2", 4, counts(3, 0, 1), 2, ""},
+		{"gcn", "tensor=2", 4, counts(3, 0, 1), 2, ""},
+		{"gcn", "pipeline=2", 4, counts(3, 0, 1), 2, "take --parallel graph=2 or tensor=2"},
+		{"gcn", "tensor=2", 0, counts(3, 2, 1), 2, ""},
+		{"rgcn", "", 0, counts(3, 2, 2), 2, ""},
+		{"rgcn", "graph=2", 0, counts(3, 2, 2), 2, ""},
+		{"rgcn", "tensor=2", 0, counts(3, 2, 2), 2, ""},
 		{
-			"rgcn", "pipeline=2", 0,
-			partition.Whole{Vertices: 3, FeatureColumns: 2, Others: two},
-			2,
+			"rgcn", "pipeline=2", 0, counts(3, 2, 2), 2,
 			"the pipeline divides into chunks the rows of one vertex type, and the graph has 2; take " +
 				"--parallel graph=2 or tensor=2, which",
 		},
@@ -101,7 +105,9 @@ func TestNormsOfSeveralGraphs(t *testing.T) {
 		require.NoError(t, err)
 		want := fmt.Sprintf("--norm %s: its statistics are those of one graph, and the store has %d graphs; "+
 			"take batch or layer, or give one graph", c.norm, c.graphs)
-		err = r.CheckCounts(&partition.Whole{Vertices: 9, FeatureColumns: 2, Graphs: c.graphs}, 2)
+		whole := counts(9, 2, 1)
+		whole.Graphs = c.graphs
+		err = r.CheckCounts(&whole, 2)
 		if c.refused && (!refusal.Is(err) || err.Error() != want) || !c.refused && err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}

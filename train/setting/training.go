@@ -160,9 +160,9 @@ func checkLabelInput(s Setting, r *Resolved, whole *partition.Whole, outputs int
 		no = fmt.Sprintf("the graph has no split %v into training, validation and test vertices", r.Split)
 	case whole.Classes > outputs:
 		no = fmt.Sprintf("the graph has %d classes, and the model computes %d", whole.Classes, outputs)
-	case len(whole.Others) > 0:
-		no = fmt.Sprintf("the graph has %d vertex types", 1+len(whole.Others))
-	case whole.FeatureColumns == 0:
+	case len(whole.Types) > 1:
+		no = fmt.Sprintf("the graph has %d vertex types", len(whole.Types))
+	case whole.Types[0].FeatureColumns == 0:
 		no = "the graph has no features beside which the labels stand"
 	}
 	if no == "" {

@@ -142,7 +142,7 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 func (k linkPrediction) typesIn(s *partition.Share) (all []LinkType, err error) {
 	kinds, err := k.Types(s)
 	for _, kind := range kinds {
-		t := s.Whole.Types()[kind]
+		t := s.Whole.Types[kind]
 		all = append(all, LinkType{t.Type, t.Vertices})
 	}
 	return all, err

@@ -24,7 +24,7 @@ func standardNames(types []partition.WholeType, kind int) (means, deviations str
 // standardised: nil where they expect none. With normalize-features standard they must have all.
 func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) ([]*engine.Standard, error) {
 	var all []*engine.Standard
-	types := whole.Types()
+	types := whole.Types
 	for kind, t := range types {
 		means, deviations := standardNames(types, kind)
 		s := &engine.Standard{Means: weights[means].Float32, Deviations: weights[deviations].Float32}
@@ -46,7 +46,7 @@ func StandardIn(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 // StandardOf returns the means and deviations that weights to start from have of the features of each vertex
 // type that are standardised: nil where they have none.
 func StandardOf(weights nn.State, r *setting.Resolved, whole *partition.Whole) (all []*engine.Standard) {
-	types := whole.Types()
+	types := whole.Types
 	for kind := range types {
 		means, deviations := standardNames(types, kind)
 		s := &engine.Standard{Means: weights[means].Float32, Deviations: weights[deviations].Float32}
@@ -63,7 +63,7 @@ func StandardOf(weights nn.State, r *setting.Resolved, whole *partition.Whole) (
 // standardised: those to start from, else those over all vertices. All workers call it. In a plan they are
 // zeros.
 func (w *Worker) standard() (all []*engine.Standard, err error) {
-	for kind, t := range w.Share.Whole.Types() {
+	for kind, t := range w.Share.Whole.Types {
 		var s *engine.Standard
 		if scaled := w.Standardises(&t); w.Started != nil && w.Started[kind] != nil {
 			s = w.Started[kind]
@@ -143,7 +143,7 @@ func (w *Worker) eachOwnRow(kind int, f func(row []float32)) {
 func (w *Worker) eachStandard(f func(name string, values []float32)) {
 	for kind, s := range w.Standard {
 		if s != nil {
-			means, deviations := standardNames(w.Share.Whole.Types(), kind)
+			means, deviations := standardNames(w.Share.Whole.Types, kind)
 			f(means, s.Means)
 			f(deviations, s.Deviations)
 		}

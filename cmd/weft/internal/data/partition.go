@@ -113,7 +113,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 // partitioned is what partition prints as JSON.
 type partitioned struct {
 	Store string `json:"store"`
-	partition.Description
+	partition.Record
 	CutShare          float64 `json:"cut_share"`          // of all edges
 	VertexBalance     float64 `json:"vertex_balance"`     // largest over mean
 	EdgeBalance       float64 `json:"edge_balance"`       // of in-edges
@@ -177,8 +177,8 @@ func runPartition(cmd *cobra.Command, of Source, o partition.Options, writePart 
 		return err
 	}
 	return ui.Show(cmd.OutOrStdout(), &partitioned{
-		store, d, ratio(d.CutEdges, d.Whole.Edges), worker.Imbalance(d.Vertices), worker.Imbalance(d.Edges),
-		worker.Imbalance(d.TrainVertices), d.Replication(),
+		store, d.Record(), ratio(d.CutEdges, d.Whole.Edges), worker.Imbalance(d.Vertices),
+		worker.Imbalance(d.Edges), worker.Imbalance(d.TrainVertices), d.Replication(),
 	}, asJSON)
 }
 

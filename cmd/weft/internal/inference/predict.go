@@ -224,7 +224,7 @@ func (p *predictCommand) choose(cmd *cobra.Command, s *session.Session, weights 
 		return nil
 	}
 	counts := s.Counts()
-	own := counts.Own()
+	own := counts.Types[0].Vertices
 	if job.Appended != nil {
 		own = job.Appended.Counts[0]
 	}

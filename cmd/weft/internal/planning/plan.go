@@ -119,7 +119,8 @@ func (c *countsGiven) of(name string, workers int) (*planner.Counts, error) {
 	}
 	train, val := c.vertices*6/10, c.vertices*2/10
 	counts := &planner.Counts{Symmetric: true, Mixing: 1, Whole: partition.Whole{
-		Vertices: c.vertices, Edges: int64(c.edges), FeatureColumns: c.features, Classes: c.classes,
+		Vertices: c.vertices, Edges: int64(c.edges), Classes: c.classes,
+		Types:  []partition.WholeType{{Vertices: c.vertices, FeatureColumns: c.features}},
 		Metric: "accuracy",
 		Splits: []graph.SplitSizes{{Train: train, Val: val, Test: c.vertices - train - val}},
 	}}
@@ -222,7 +223,8 @@ func (p *planCommand) checkCounts(cmd *cobra.Command, counts *planner.Counts, o 
 	switch {
 	case len(graphs) > 0:
 		return refusal.Errorf("--%s: is for a graph that is there; leave it out, or name one", graphs[0].Name)
-	case counts.FeatureColumns == 0 && o.NodeEmbedding == 0 && !slices.Contains(gnn.Featureless(), o.Model):
+	case counts.Types[0].FeatureColumns == 0 && o.NodeEmbedding == 0 &&
+		!slices.Contains(gnn.Featureless(), o.Model):
 		return refusal.Errorf("--features 0: %s reads features of vertices; give their columns, or have "+
 			"some learned with --node-embedding N", o.Model)
 	}

@@ -125,7 +125,7 @@ func (r *Request) Fits(job *train.Job, weights nn.State, notes io.Writer) error 
 		return err
 	}
 	whole := job.Counts()
-	features := whole.FeatureColumns
+	features := whole.Types[0].FeatureColumns
 	names := slices.Sorted(maps.Keys(weights))
 	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
 		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; "+
