@@ -1,12 +1,14 @@
 package partition
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/internal/require"
 )
 
@@ -24,6 +26,23 @@ func TestLongRecords(t *testing.T) {
 			t.Errorf("%q of %q: %v, and takes %d bytes", key, one, err, took)
 		}
 	}
+}
+
+// TestRecordOfTypes: a record has the first vertex type apart from the others, and its counts not at all.
+func TestRecordOfTypes(t *testing.T) {
+	d := described()
+	twoTypes(d, 1, 2)
+	d.Whole.Graphs, d.Whole.Types[0].FeatureColumns, d.Whole.Types[0].FeatureValues = 4, 7, 9
+	text, err := json.Marshal(record{Format: formatVersion, Record: d.Record()})
+	require.NoError(t, err)
+	for _, part := range []string{`[[3,1],[0,1]],"others":[[1,2]],"balance"`, `"whole":{"vertices":5,"edges":5,` +
+		`"others":[{"type":"b","vertices":3,"features":0}],"graphs":4,"features":7,"feature_values":9,"classes"`} {
+		assert.Contains(t, string(text), part)
+	}
+	back, err := parseRecord(text)
+	require.NoError(t, err)
+	d.Whole.Statistics = d.Statistics
+	assert.Equal(t, "", same(d.Whole, back.Whole), "whole")
 }
 
 // FuzzParseRecord: an accepted record can be used without further checks of lengths.
