@@ -71,7 +71,7 @@ func (c *Counts) Measured(k int, rows float64) bool {
 func (c *Counts) within(k, vertices int) *Alike {
 	of := float64(vertices) / float64(c.Vertices)
 	part := func(n int) int { return int(math.Round(of * float64(n))) }
-	whole := c.Whole.Grown([]int{vertices}, int64(math.Round(of*float64(c.Edges))))
+	whole := c.Grown([]int{vertices}, int64(math.Round(of*float64(c.Edges))))
 	whole.Splits = nil
 	for _, s := range c.Splits {
 		whole.Splits = append(whole.Splits, graph.SplitSizes{
