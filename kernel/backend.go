@@ -241,10 +241,8 @@ func (t *Team) mergeTiles(z, partial *tensor.Matrix, from, cols int) {
 		z: floats(z), tiles: doubles(partial),
 		count: C.int64_t(partial.Rows), cols: C.int64_t(partial.Cols), from: C.int64_t(from),
 	}
-	r := on(C.weft_merge_tiles)
-	r.bytes.Streamed = partial.Rows * cols * partial.Element.Size()
-	links := one(r, unsafe.Pointer(args))
-	t.launch(Shape{partial.Rows, cols}, 0, launch{links: links, first: from, last: from + cols, cost: partial.Rows})
+	links := one(on(C.weft_merge_tiles), unsafe.Pointer(args))
+	t.launch(Shape{partial.Rows}, 0, launch{links: links, first: from, last: from + cols, cost: partial.Rows})
 }
 
 // addTiles adds the tiles' sums to sum, and releases them.

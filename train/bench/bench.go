@@ -319,7 +319,8 @@ func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 		of.Bound.Products += float64(made.times) * b.Products
 		of.Bound.Gathered += float64(made.times) * b.Gathered
 		of.Bound.Streamed += float64(made.times) * b.Streamed
-		if share := made.seconds / e.seconds; share >= noticeable {
+		bounded := c.Bytes.Streamed+c.Bytes.Gathered > 0 // those that merge partial sums are not
+		if share := made.seconds / e.seconds; bounded && share >= noticeable {
 			k := m.kernel(c, r.Precision, least(c, epochs))
 			k.Model, k.Times, k.Share = r.Model, made.times, share
 			of.Kernels = append(of.Kernels, k)
