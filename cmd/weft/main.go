@@ -30,8 +30,8 @@ func prepare() {
 // run runs the command that the arguments of the process name, and returns its exit status.
 func run() int {
 	root, started := newRoot(os.Args[1:]...)
-	root.SetOut(&ui.Output{File: os.Stdout, Name: "standard output"})
-	root.SetErr(&ui.Output{File: os.Stderr, Name: "standard error"})
+	root.SetOut(&ui.Output{File: os.Stdout, Called: "standard output"})
+	root.SetErr(&ui.Output{File: os.Stderr, Called: "standard error"})
 	root.SetArgs(longOut(os.Args[1:]))
 	return execute(root, started)
 }

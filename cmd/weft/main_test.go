@@ -43,7 +43,7 @@ func TestOutputRemembersFailure(t *testing.T) {
 	root, started := newRoot()
 	root.SetArgs([]string{"version"})
 	root.SetErr(&stderr)
-	root.SetOut(&ui.Output{File: full, Name: "standard output"})
+	root.SetOut(&ui.Output{File: full, Called: "standard output"})
 	if status := execute(root, started); status != cli.ExitFailed ||
 		!strings.HasPrefix(stderr.String(), "weft: standard output: ") {
 		t.Errorf("status %d, %q", status, stderr.String())

@@ -27,7 +27,7 @@ func continues(s *rundir.Standing) string {
 	return "weft train --resume " + s.RunDir
 }
 
-// print draws where a run stands for the eye.
+// Print draws where a run stands for the eye.
 func (s *inspectedRun) Print(out io.Writer) {
 	ago := func(t time.Time) string { return ui.Duration(max(0, time.Since(t))) + " ago" }
 	t := ui.NewTable(out)

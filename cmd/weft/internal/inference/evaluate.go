@@ -231,7 +231,7 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, e
 	return &edgeEvaluations{l.Val, l.Test, [2]int{l.ValEdges, l.TestEdges}}, nil
 }
 
-// print draws the metrics of both parts for the eye.
+// Print draws the metrics of both parts for the eye.
 func (e *edgeEvaluations) Print(out io.Writer) {
 	t := ui.NewTable(out)
 	t.Row("", "validation", "test")
@@ -292,7 +292,7 @@ func (e *evaluations) of(predictions []float32, g *graph.Graph, split int) (err 
 	return nil
 }
 
-// print draws the metrics of all parts, and the classes of the test vertices, for the eye.
+// Print draws the metrics of all parts, and the classes of the test vertices, for the eye.
 func (e *evaluations) Print(out io.Writer) {
 	t := ui.NewTable(out)
 	t.Row("", "train", "validation", "test")

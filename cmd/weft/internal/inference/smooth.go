@@ -269,7 +269,7 @@ func logarithms(p []float32) []float32 {
 	return z
 }
 
-// print draws the metrics of the run and those after it, for the eye.
+// Print draws the metrics of the run and those after it, for the eye.
 func (m *smoothings) Print(out io.Writer) {
 	t := ui.NewTable(out)
 	t.Row("", "train", "smoothed", "validation", "smoothed", "test", "smoothed")

@@ -253,7 +253,7 @@ func (l *listedRuns) lines(of func(*figure) (heading, text string)) [][]string {
 	return lines
 }
 
-// print draws the runs for the eye.
+// Print draws the runs for the eye.
 func (l *listedRuns) Print(out io.Writer) {
 	t := ui.NewTable(out)
 	for _, line := range l.lines(func(f *figure) (heading, text string) { return f.title, f.shown }) {

@@ -295,7 +295,7 @@ func (c *sweepCommand) tell(epoch json.RawMessage) (stops bool) {
 	return c.follower.epoch(epoch)
 }
 
-// Print prints the runs, the best by validation first.
+// print prints the runs, the best by validation first.
 func (c *sweepCommand) print(out, errs io.Writer, repeated bool) error {
 	all, err := reports.ListRuns(c.out, errs, rundir.Better)
 	if err != nil || len(all.Runs) == 0 && !c.json {

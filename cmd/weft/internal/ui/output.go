@@ -17,7 +17,7 @@ import (
 // breaks. It keeps the first write error: results that did not arrive are a failure of the command.
 type Output struct {
 	*os.File
-	Name   string // in errors
+	Called string // in errors
 	failed error
 }
 
@@ -29,7 +29,7 @@ func (o *Output) Write(p []byte) (int, error) {
 	if path := (*os.PathError)(nil); errors.As(err, &path) {
 		err = path.Err
 	}
-	err = fmt.Errorf("%s: %w", o.Name, err)
+	err = fmt.Errorf("%s: %w", o.Called, err)
 	if o.failed == nil {
 		o.failed = err
 	}

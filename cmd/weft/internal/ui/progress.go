@@ -26,16 +26,16 @@ import (
 type Progress struct {
 	LiveLine
 	Clock   func() time.Time
-	AtMost  bool      // the run may end before its last epoch
-	Until   time.Time // --max-time ends the run then; zero: never
+	atMost  bool      // the run may end before its last epoch
+	until   time.Time // --max-time ends the run then; zero: never
 	mu      sync.Mutex
 	ended   bool // nothing more is shown
-	First   time.Time
-	Before  int // epochs before the first
+	first   time.Time
+	before  int // epochs before the first
 	shownAt time.Time
 	shown   int // the last epoch that was shown
-	Results train.Epoch
-	Recent  []float64 // seconds of the last epochs, at most medianOf
+	results train.Epoch
+	recent  []float64 // seconds of the last epochs, at most medianOf
 }
 
 // medianOf is the number of epochs, up to the one shown, whose median is the time of an epoch.
@@ -43,9 +43,9 @@ const medianOf = 101
 
 // NewProgress shows on out, live if it is a terminal.
 func NewProgress(out io.Writer, o *setting.Options) *Progress {
-	p := &Progress{LiveLine: newLiveLine(out), Clock: time.Now, AtMost: o.Patience > 0}
+	p := &Progress{LiveLine: newLiveLine(out), Clock: time.Now, atMost: o.Patience > 0}
 	if o.MaxTime > 0 {
-		p.Until = ProcessStart.Add(o.MaxTime)
+		p.until = ProcessStart.Add(o.MaxTime)
 	}
 	return p
 }
@@ -90,8 +90,8 @@ func (l *LiveLine) draw(fields []field) {
 	l.drawn = true
 }
 
-// Erase takes the line off the screen.
-func (l *LiveLine) Erase() {
+// erase takes the line off the screen.
+func (l *LiveLine) erase() {
 	if l.drawn {
 		fmt.Fprint(l.Out, "\r\x1b[K")
 		l.drawn = false
@@ -114,14 +114,14 @@ func (p *Progress) Epoch(e train.Epoch) {
 		return
 	}
 	now := p.Clock()
-	if p.First.IsZero() {
-		p.First, p.Before = now, e.Epoch-1
+	if p.first.IsZero() {
+		p.first, p.before = now, e.Epoch-1
 	}
 	if e.Evaluated {
-		p.Results = e
+		p.results = e
 	}
-	if p.Recent = append(p.Recent, e.Seconds); len(p.Recent) > medianOf {
-		p.Recent = p.Recent[1:]
+	if p.recent = append(p.recent, e.Seconds); len(p.recent) > medianOf {
+		p.recent = p.recent[1:]
 	}
 	if !p.due(e, now) {
 		return
@@ -141,7 +141,7 @@ func (p *Progress) due(e train.Epoch, now time.Time) bool {
 	case p.Width != nil:
 		return since >= 100*time.Millisecond
 	}
-	return since >= max(time.Second, now.Sub(p.First)/20) || (e.Epoch-p.shown)*10 >= e.Epochs
+	return since >= max(time.Second, now.Sub(p.first)/20) || (e.Epoch-p.shown)*10 >= e.Epochs
 }
 
 // field is a part of a line. On a narrow terminal the fields of the highest rank are left out first.
@@ -157,7 +157,7 @@ func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 		{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0},
 		{fmt.Sprintf("loss %.4f", e.Loss), 1},
 	}
-	if r := &p.Results; r.Evaluated {
+	if r := &p.results; r.Evaluated {
 		of := " "
 		if r.Metric != metric.Accuracy {
 			of = " " + r.Metric + " "
@@ -168,9 +168,9 @@ func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 		fields = append(fields, field{"val" + of + padded(Measured(r.Metric, r.Val), 8), 2},
 			field{"test" + of + padded(Measured(r.Metric, r.Test), 8), 5})
 	}
-	fields = append(fields, field{padded(Duration(Seconds(rundir.Median(p.Recent))), 6) + "/epoch", 4},
+	fields = append(fields, field{padded(Duration(Seconds(rundir.Median(p.recent))), 6) + "/epoch", 4},
 		field{padded(Megabytes(e.PeakBytes), 6), 7})
-	if left := p.Left(e, now); left != "" {
+	if left := p.left(e, now); left != "" {
 		fields = append(fields, field{left, 3})
 	}
 	return fields
@@ -180,24 +180,24 @@ func (p *Progress) fields(e train.Epoch, now time.Time) []field {
 func (p *Progress) Remaining(e train.Epoch) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.Left(e, p.Clock())
+	return p.left(e, p.Clock())
 }
 
-// Left is remaining at some time.
-func (p *Progress) Left(e train.Epoch, now time.Time) string {
+// left is Remaining at some time.
+func (p *Progress) left(e train.Epoch, now time.Time) string {
 	left := time.Duration(e.Epochs - e.Epoch)
 	if left <= 0 {
 		return ""
 	}
 	each := Seconds(e.Seconds) // with evaluation, once two epochs tell
-	if done := e.Epoch - 1 - p.Before; done > 0 && now.After(p.First) {
-		each = now.Sub(p.First) / time.Duration(done)
+	if done := e.Epoch - 1 - p.before; done > 0 && now.After(p.first) {
+		each = now.Sub(p.first) / time.Duration(done)
 	}
 	epochs := each * left
-	if limit := p.Until.Sub(now); !p.Until.IsZero() && limit < epochs {
+	if limit := p.until.Sub(now); !p.until.IsZero() && limit < epochs {
 		return Duration(max(limit, 0)) + " left of --max-time"
 	}
-	return When(p.AtMost, "at most ") + Duration(epochs) + " left"
+	return When(p.atMost, "at most ") + Duration(epochs) + " left"
 }
 
 // padded puts spaces in front of a text up to a width.
@@ -233,7 +233,7 @@ func fit(fields []field, width int) string {
 func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Erase()
+	p.erase()
 	fmt.Fprintln(p.Out, Printable(InOneLine(fmt.Sprintf(format, args...))))
 }
 
@@ -241,7 +241,7 @@ func (p *Progress) Say(format string, args ...any) {
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.Erase()
+	p.erase()
 	p.ended = true
 }
 

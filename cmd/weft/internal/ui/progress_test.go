@@ -78,9 +78,9 @@ func TestProgressFits(t *testing.T) {
 		Scores: metric.Scores{Train: 1, Val: 0.8198, Test: 0.818}, Evaluated: true,
 		Seconds: 0.002, PeakBytes: 207e6,
 	}
-	p.Results, p.Recent = e, []float64{0.002, 7, 0.001}
+	p.results, p.recent = e, []float64{0.002, 7, 0.001}
 	now := time.Unix(100, 0)
-	p.First = now.Add(-48 * time.Second)
+	p.first = now.Add(-48 * time.Second)
 	for width, want := range map[int]string{
 		3:  "",
 		10: "49/100",
@@ -95,11 +95,11 @@ func TestProgressFits(t *testing.T) {
 	} {
 		assert.Equal(t, want, fit(p.fields(e, now), width-1), "%d columns", width)
 	}
-	p.Results.Metric, p.Results.Train = "mrr", math.NaN()
+	p.results.Metric, p.results.Train = "mrr", math.NaN()
 	assert.Equal(t, "epoch  49/100  loss 0.3726  val mrr  81.98 %  2.0 ms/epoch  51 s left",
 		fit(p.fields(e, now), 79), "link prediction")
-	p.Results.Metric = "accuracy"
-	p.Recent, p.Results.Train = []float64{0.0021}, 0.9
+	p.results.Metric = "accuracy"
+	p.recent, p.results.Train = []float64{0.0021}, 0.9
 	other := fit(p.fields(e, now), 119)
 	assert.Len(t, other, len(
 		fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)),
@@ -141,7 +141,7 @@ func TestProgressInAFile(t *testing.T) {
 func TestProgressSaysTheTimeLeft(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &Progress{LiveLine: LiveLine{Out: &out}, AtMost: true, Clock: func() time.Time { return now }}
+	p := &Progress{LiveLine: LiveLine{Out: &out}, atMost: true, Clock: func() time.Time { return now }}
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
 		p.Epoch(train.Epoch{
@@ -156,17 +156,17 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	assert.Equal(t, want, lines[len(lines)-1])
 
 	// --max-time ends the run before its epochs do
-	p.Until = now.Add(12 * time.Second)
+	p.until = now.Add(12 * time.Second)
 	e := train.Epoch{Epoch: 11, Epochs: 21}
 	assert.Equal(t, "12 s left of --max-time", p.Remaining(e))
-	assert.Equal(t, "0.0 ms left of --max-time", p.Left(e, now.Add(time.Minute)))
+	assert.Equal(t, "0.0 ms left of --max-time", p.left(e, now.Add(time.Minute)))
 	e.Epochs = 16
 	assert.Equal(t, "at most 10 s left", p.Remaining(e))
 	e.Epochs = 11
 	assert.Equal(t, "", p.Remaining(e))
-	p.Before, e.Epochs, p.Until = 1, 20, time.Time{} // nine epochs since the first took 20 s
-	assert.Equal(t, "at most 20 s left", p.Left(e, now))
-	p.Before, e.Epochs = 6, 12 // a run that continues with epoch 7
+	p.before, e.Epochs, p.until = 1, 20, time.Time{} // nine epochs since the first took 20 s
+	assert.Equal(t, "at most 20 s left", p.left(e, now))
+	p.before, e.Epochs = 6, 12 // a run that continues with epoch 7
 	assert.Equal(t, "at most 5.0 s left", p.Remaining(e))
 }
 

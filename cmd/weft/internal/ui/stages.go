@@ -17,7 +17,7 @@ type Stages struct {
 	mu          sync.Mutex
 	stage       string
 	done, all   int64
-	First       time.Time // the beginning of the first stage
+	first       time.Time // the beginning of the first stage
 	began       time.Time // that of this stage
 	shownAt     time.Time
 	stopTicking func() // nil: no stage is under way
@@ -40,8 +40,8 @@ func (s *Stages) Show(stage string, done, all int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Clock()
-	if s.First.IsZero() {
-		s.First, s.shownAt = now, now
+	if s.first.IsZero() {
+		s.first, s.shownAt = now, now
 	}
 	if s.stopTicking == nil {
 		s.tickEach(time.Second)
@@ -52,7 +52,7 @@ func (s *Stages) Show(stage string, done, all int64) {
 	}
 	s.done, s.all = done, all
 	if s.Width != nil && (next || now.Sub(s.shownAt) >= 200*time.Millisecond) {
-		s.Say(now)
+		s.say(now)
 	}
 }
 
@@ -81,15 +81,15 @@ func (s *Stages) tick() {
 	defer s.mu.Unlock()
 	now, pause := s.Clock(), time.Second
 	if s.Width == nil {
-		pause = max(s.silent, now.Sub(s.First)/20)
+		pause = max(s.silent, now.Sub(s.first)/20)
 	}
 	if s.stopTicking != nil && now.Sub(s.shownAt) >= pause {
-		s.Say(now)
+		s.say(now)
 	}
 }
 
-// Say shows the stage.
-func (s *Stages) Say(now time.Time) {
+// say shows the stage.
+func (s *Stages) say(now time.Time) {
 	s.shownAt = now
 	took := now.Sub(s.began)
 	if s.all == 0 {
@@ -132,7 +132,7 @@ func (s *Stages) Erase() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
-	s.First = time.Time{}
+	s.first = time.Time{}
 }
 
 // stop takes the line off the screen, and ends the stage.
@@ -141,5 +141,5 @@ func (s *Stages) stop() {
 		s.stopTicking()
 	}
 	s.stage, s.stopTicking = "", nil
-	s.LiveLine.Erase()
+	s.erase()
 }

@@ -20,15 +20,15 @@ import (
 // table prints rows with aligned columns. Its cells may hold any text. On a terminal it has the terminal's
 // width.
 type table struct {
-	Out     io.Writer
+	out     io.Writer
 	columns int // of the terminal, 0: it is none
 	rows    [][]string
-	Left    []string // headings that are left out
+	left    []string // headings that are left out
 }
 
 // NewTable prints on out, within its columns if that is a terminal.
 func NewTable(out io.Writer) *table {
-	t := &table{Out: out}
+	t := &table{out: out}
 	if f := terminalOf(out); f != nil {
 		t.columns = terminalColumns(f)
 	}
@@ -61,7 +61,7 @@ func (t *table) LeaveOut(headings ...string) {
 		for k, row := range t.rows {
 			t.rows[k] = slices.Delete(slices.Clone(row), at, at+1)
 		}
-		t.Left = append(t.Left, heading)
+		t.left = append(t.left, heading)
 	}
 }
 
@@ -126,10 +126,10 @@ func (t *table) Flush() {
 	}
 	_ = w.Flush() // a buffer takes everything
 	for line := range strings.Lines(aligned.String()) {
-		fmt.Fprintln(t.Out, strings.TrimRight(line, " \n"))
+		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
 	}
-	if t.Left != nil {
-		Note(t.Out, "for a wider terminal, or in --json: "+strings.Join(t.Left, ", "))
+	if t.left != nil {
+		Note(t.out, "for a wider terminal, or in --json: "+strings.Join(t.left, ", "))
 	}
 }
 
