@@ -254,15 +254,11 @@ func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Sha
 	s := &Share{Whole: whole, part: g}
 	s.places = func(kind int) (*Places, error) { return &Places{Starts: s.Edges.Types[kind].Starts}, nil }
 	s.splits = inMemory(g)
-	for i, t := range g.Types {
-		s.add(t, Rows{Type: t.Name(), Rows: t.Count, IDs: ids[i], Starts: []int{0, t.Count}})
+	var starts [][]int
+	for _, t := range g.Types {
+		starts = append(starts, []int{0, t.Count})
 	}
-	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
-	for i := range g.Relations {
-		r := relationOf(g, i)
-		r.Out = out[i]
-		s.Edges.Relations = append(s.Edges.Relations, r)
-	}
+	s.give(ids, starts, out)
 	return s
 }
 
@@ -270,19 +266,12 @@ func Some(g *graph.Graph, ids [][]int32, out []graph.Relation, whole Whole) *Sha
 func newShare(
 	part *graph.Part, p int, whole Whole, places func(kind int) (*Places, error), splits edgeSplits,
 ) *Share {
-	g, counts := part.Graph, whole.Statistics
-	starts := counts.starts()
-	s := &Share{Whole: whole, part: g, places: places, splits: splits}
-	for i, t := range g.Types {
-		s.add(t, Rows{Type: t.Name(), Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
-	}
+	s := &Share{Whole: whole, part: part.Graph, places: places, splits: splits}
+	s.give(part.IDs, whole.Statistics.starts(), part.Out)
 	s.Edges.P = p
-	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
-	for i := range g.Relations {
-		r := relationOf(g, i)
-		halo := counts.Halos()[i]
-		r.Out, r.HaloRows, r.HaloRowsOut = part.Out[i], halo.Rows, halo.RowsOut
-		s.Edges.Relations = append(s.Edges.Relations, r)
+	for i, halo := range whole.Statistics.Halos() {
+		r := &s.Edges.Relations[i]
+		r.HaloRows, r.HaloRowsOut = halo.Rows, halo.RowsOut
 	}
 	return s
 }
@@ -354,10 +343,19 @@ func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
 	return errors.Join(err, done())
 }
 
-// add adds a vertex type.
-func (s *Share) add(t graph.VertexType, rows Rows) {
-	s.Types = append(s.Types, Values{Rows: rows.Rows, IDs: rows.IDs, Features: t.Features})
-	s.Edges.Types = append(s.Edges.Types, rows)
+// give gives the share the vertices and the edges of its part. ids, starts and out are as in Rows and Relation.
+func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
+	g := s.part
+	for i, t := range g.Types {
+		s.Types = append(s.Types, Values{Rows: t.Count, IDs: ids[i], Features: t.Features})
+		s.Edges.Types = append(s.Edges.Types, Rows{t.Name(), t.Count, ids[i], starts[i]})
+	}
+	s.Types[0].Labels, s.Types[0].Splits = g.Labels, g.Splits
+	for i := range g.Relations {
+		r := relationOf(g, i)
+		r.Out = out[i]
+		s.Edges.Relations = append(s.Edges.Relations, r)
+	}
 }
 
 // relationOf returns relation i of a graph that passes Check, with its in-edges.
