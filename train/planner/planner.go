@@ -360,7 +360,7 @@ func measured(o setting.Options, work float64) (setting.Options, float64) {
 
 // givesTargets reports whether the graph's split of edges gives each edge negative targets of its own.
 func (p *Planner) givesTargets() bool {
-	splits := partition.All(p.Graph).Whole.EdgeSplits
+	splits := partition.WholeOf(p.Graph).EdgeSplits
 	return len(splits) > 0 && splits[0].Negatives == graph.TargetNegatives
 }
 

@@ -169,7 +169,8 @@ func (e *evaluated) vertices(ctx context.Context, warnings io.Writer) (ui.Result
 			}
 		}
 	}
-	if err := check(&partition.All(g).Whole); err != nil {
+	whole := partition.WholeOf(g)
+	if err := check(&whole); err != nil {
 		return nil, data.About(e.Source(), err)
 	}
 	rows, columns, err := e.predictions(ctx, warnings)
@@ -209,11 +210,12 @@ func (e *evaluated) edges(ctx context.Context, warnings io.Writer) (ui.Result, e
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := e.Options.Kind.Types(partition.All(e.on))
+	all := partition.All(e.on)
+	kinds, err := e.Options.Kind.Types(all)
 	if err != nil {
 		return nil, data.About(e.Source(), err)
 	}
-	of := partition.All(e.on).Whole.Number(kinds)
+	of := all.Whole.Number(kinds)
 	if has := of.Vertices(); len(rows) != has*columns {
 		return nil, refusal.Errorf("%s has embeddings of %s, and %s has %s: give the store that it "+
 			"was trained on",

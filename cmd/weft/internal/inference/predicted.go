@@ -169,7 +169,8 @@ func (d *predicted) learned() graph.Labels {
 
 // compare has the predictions compared with labels, if they are of the same kind.
 func (d *predicted) compare(labels *graph.Labels) (err error) {
-	if d.metric, err = d.asked.Options.Kind.Metric(&partition.All(d.graph).Whole, labels); err == nil {
+	whole := partition.WholeOf(d.graph)
+	if d.metric, err = d.asked.Options.Kind.Metric(&whole, labels); err == nil {
 		d.labels = *labels
 	}
 	return err
