@@ -151,8 +151,8 @@ func Merge(graphs []*Graph) (*Graph, error) {
 		if err := g.mergeable(first, labels); err != nil {
 			return nil, refusal.Errorf("graph %d of %d: %w", k, len(graphs), err)
 		}
-		vertices = vertices + g.Vertices()
-		bytes = bytes + g.bytes() + labels.rowBytes(g.Types[0].Count)
+		vertices += g.Vertices()
+		bytes += g.bytes() + labels.rowBytes(g.Types[0].Count)
 	}
 	if err := checkVertexCount(vertices); err != nil {
 		return nil, err

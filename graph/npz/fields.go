@@ -79,7 +79,7 @@ func (a *archive) fields() (*streamed.Graph, error) {
 			return nil, err
 		}
 		g.Relations = append(g.Relations, of)
-		total = total + int(of.Count)
+		total += int(of.Count)
 	}
 	if err := a.count(vertices, relations, g.Relations, total); err != nil {
 		return nil, err

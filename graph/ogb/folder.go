@@ -80,7 +80,7 @@ func (f *folder) open() (*streamed.Graph, error) {
 			return nil, err
 		}
 		g.Relations = append(g.Relations, made)
-		listed = listed + made.Count
+		listed += made.Count
 	}
 	notes, warnings := sayUnread(f.name(), f.unread(f.typeNames(), relations))
 	of.Warnings = warnings

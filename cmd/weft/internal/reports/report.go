@@ -44,15 +44,15 @@ var (
 	chartStyle template.CSS
 )
 
-// Parts are the style and the scripts of a page that draws curves.
-type Parts struct {
+// parts are the style and the scripts of a page that draws curves.
+type parts struct {
 	Style, ChartStyle   template.CSS
 	Script, Axis, Chart template.JS
 }
 
 // PartsWith are those of a page whose own script is this one.
-func PartsWith(script template.JS) Parts {
-	return Parts{reportStyle, chartStyle, script, axisScript, chartScript}
+func PartsWith(script template.JS) parts {
+	return parts{reportStyle, chartStyle, script, axisScript, chartScript}
 }
 
 type reportCommand struct {
@@ -166,7 +166,7 @@ type series struct {
 // reportContents is what the page's template shows.
 type reportContents struct {
 	Title, Version, Made, Mean string
-	Parts
+	parts
 	Runs   []*reportRun
 	Differ []string
 	Curves []chart
@@ -181,7 +181,7 @@ var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5
 func newReportPage(dirs []string, title string, now time.Time, unread func(error)) (*reportContents, error) {
 	p := &reportContents{
 		Title: title, Version: cli.Version, Made: now.Format(time.DateTime),
-		Parts: PartsWith(reportScript),
+		parts: PartsWith(reportScript),
 	}
 	if title == "" {
 		p.Title = "Training runs"
