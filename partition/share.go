@@ -343,7 +343,8 @@ func (s *Share) ReadEdgeSplits(read func(splits []*graph.EdgeSplit)) error {
 	return errors.Join(err, done())
 }
 
-// give gives the share the vertices and the edges of its part. ids, starts and out are as in Rows and Relation.
+// give gives the share the vertices and the edges of its part. ids and starts are those of Rows, out is that
+// of Relation.
 func (s *Share) give(ids [][]int32, starts [][]int, out []graph.Relation) {
 	g := s.part
 	for i, t := range g.Types {
