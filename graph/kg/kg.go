@@ -281,12 +281,7 @@ func (r *reader) graph() (*graph.Graph, error) {
 		all[k].EdgeSplit = &splits[k]
 	}
 	g := &graph.Graph{
-		Types: []graph.VertexType{{
-			Type:  names.EntityType,
-			Count: len(r.Entities.Names),
-			Names: r.Entities.Names,
-		}},
-		Relations:  all,
+		Types: r.Vertices(), Relations: all,
 		Provenance: "kg " + r.Path, Notes: numbered, Warnings: r.warnings,
 	}
 	if changed != nil {

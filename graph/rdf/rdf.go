@@ -67,13 +67,7 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.In(strings.Join(o.Paths, ", "), err)
 	}
 	g := &graph.Graph{
-		Types: []graph.VertexType{{
-			Type:  names.EntityType,
-			Count: len(r.Entities.Names),
-			Names: r.Entities.Names,
-		}},
-		Labels: labels,
-		Splits: splits, Relations: predicates,
+		Types: r.Vertices(), Labels: labels, Splits: splits, Relations: predicates,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
 	if g, err = g.ReverseRelations(); err != nil {

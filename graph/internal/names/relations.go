@@ -50,6 +50,11 @@ func (r *Relation) Add(source, target int32) (err error) {
 	return err
 }
 
+// Vertices are the entities as the vertices of a graph, of one type.
+func (t *Relations) Vertices() []graph.VertexType {
+	return []graph.VertexType{{Type: EntityType, Count: len(t.Entities.Names), Names: t.Entities.Names}}
+}
+
 // Edges is how many edges the relations have.
 func (t *Relations) Edges() (n int64) {
 	for _, r := range t.All {
