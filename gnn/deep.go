@@ -127,7 +127,7 @@ func (s *Spec) deepModule(path string, e Env) Module {
 	return Module{
 		Path: path, In: s.Hidden, Out: s.Hidden, EdgeColumns: e.edgeColumns(), Params: e.Params,
 		Activation: Activations[s.Activation],
-		Inner:      func(path string, width int) nn.Norm { return s.norm(e, path, width) },
+		Inner:      s.norms(e),
 	}
 }
 
@@ -170,7 +170,7 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 	}
 	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
 		return d.encode(s, NewLayer(linear(d.encoder, in, h, e), TypeLayer{
-			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(e),
+			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(0, e),
 			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout},
 		}))
 	}}}

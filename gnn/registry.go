@@ -425,13 +425,14 @@ func (s Spec) layers(kind ModelKind, features, edge, classes int) (specs []Block
 // embedding.
 func (s *Spec) read(features int) int { return cmp.Or(features, s.NodeEmbedding) }
 
-// embedding returns the embedding that the first block reads if the vertices have no features, in a model for
-// one vertex type; nil: they have features.
-func (s *Spec) embedding(e Env) *nn.Param {
-	if s.NodeEmbedding == 0 || e.Types[0].Columns > 0 {
+// embedding makes the embedding that the first block reads if the vertices of type i have no features; nil:
+// it reads none.
+func (s *Spec) embedding(i int, e Env) *nn.Param {
+	of := e.Types[i]
+	if s.NodeEmbedding == 0 || of.Columns > 0 {
 		return nil
 	}
-	return e.embedding(0, s.NodeEmbedding)
+	return e.Params.Table("embed."+of.Name+".weight", e.Rows[i], 0, s.NodeEmbedding, nn.Normal())
 }
 
 // decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers:
@@ -501,26 +502,31 @@ func (s *Spec) cost(kind ModelKind, in, out, edge int, last bool) Cost {
 
 // layer builds layer i.
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
-	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
-	act := Activations[s.Activation]
 	last := i == s.Layers-1 && !s.jumps(kind)
 	at := Module{
 		Path: kind.path(i), In: in, Out: out, EdgeColumns: e.edgeColumns(), Params: e.Params,
-		Degrees: e.Degrees, Activation: act, Inner: norm,
+		Degrees: e.Degrees, Activation: Activations[s.Activation], Inner: s.norms(e),
 	}
 	l := TypeLayer{}
 	if i == 0 {
 		l.Input = nn.Dropout{Path: "input", P: s.InputDropout}
-		l.Embedding = s.embedding(e)
+		l.Embedding = s.embedding(0, e)
 	}
 	if !last {
-		l.Norm = norm(fmt.Sprintf("norms.%d", i), out)
-		l.Activation = act
-		l.Dropout = nn.Dropout{Path: at.Path, P: s.Dropout}
-		l.Residual = s.Residual && i > 0
+		s.hidden(&l, i, fmt.Sprintf("norms.%d", i), at.Path, out, e)
 	}
 	at.Norm = l.Norm
 	return NewLayer(s.convolution(kind, at, e, last), l)
+}
+
+// hidden adds to a vertex type's part of layer i, of so many columns, what follows the convolution of a
+// hidden layer: the norm with that module path, activation, dropout keyed by the module path of the part, and
+// the residual connection.
+func (s *Spec) hidden(t *TypeLayer, i int, norm, path string, columns int, e Env) {
+	t.Norm = s.norm(e, norm, columns)
+	t.Activation = Activations[s.Activation]
+	t.Dropout = nn.Dropout{Path: path, P: s.Dropout}
+	t.Residual = s.Residual && i > 0
 }
 
 // convolution builds the convolution of a Module in the model's edge direction.
@@ -548,6 +554,11 @@ func (s *Spec) norm(e Env, path string, width int) nn.Norm {
 		return nn.NewPairNorm(width)
 	}
 	return nil
+}
+
+// norms makes the norms inside a convolution.
+func (s *Spec) norms(e Env) func(path string, width int) nn.Norm {
+	return func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 }
 
 func (s *Spec) both(k ModelKind) bool { return s.Direction == "both" && k.Uses("direction") }

@@ -156,10 +156,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 		widths: make([]int, len(schema.Types)),
 	}
 	for i, v := range schema.Types {
-		t.widths[i] = v.Columns
-		if v.Columns == 0 {
-			t.widths[i] = s.NodeEmbedding
-		}
+		t.widths[i] = s.read(v.Columns)
 	}
 	in := schema.Types[0].Columns
 	for i := range s.Layers {
@@ -204,18 +201,12 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			}
 		}
 	}
-	if reads := func(t VertexType) bool {
-		return t.Columns > 0 || s.NodeEmbedding > 0
-	}; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
+	reads := func(t VertexType) bool { return s.read(t.Columns) > 0 }
+	if s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
 		return refusal.Errorf("--input-dropout %v: the vertices have no features; leave it out, or learn "+
 			"some with --node-embedding N", s.InputDropout)
 	}
-	width := func(i int) int {
-		if c := schema.Types[i].Columns; c > 0 {
-			return c
-		}
-		return s.NodeEmbedding
-	}
+	width := func(i int) int { return s.read(schema.Types[i].Columns) }
 	for i, relations := range computed.relations {
 		for _, k := range relations {
 			r := schema.Relations[k]
@@ -291,22 +282,17 @@ func (l *typedLayer) ofType(path string, i int) string {
 func (l *typedLayer) build(e Env) *Layer {
 	s, last := l.spec, l.i == l.spec.Layers-1
 	b := &Layer{Types: make([]TypeLayer, len(l.schema.Types))}
-	for i, v := range l.schema.Types {
+	for i := range l.schema.Types {
 		t := &b.Types[i]
 		if l.i == 0 && l.computed.rows[0][i] {
 			t.Input = nn.Dropout{Path: l.inputPath(i), P: s.InputDropout}
-			if v.Columns == 0 && s.NodeEmbedding > 0 {
-				t.Embedding = e.embedding(i, s.NodeEmbedding)
-			}
+			t.Embedding = s.embedding(i, e)
 		}
 		norm := l.ofType(fmt.Sprintf("norms.%d", l.i), i)
 		switch {
 		case last:
 		case l.computed.rows[l.i+1][i]:
-			t.Norm = s.norm(e, norm, l.out)
-			t.Activation = Activations[s.Activation]
-			t.Dropout = nn.Dropout{Path: l.ofType(l.path(), i), P: s.Dropout}
-			t.Residual = s.Residual && l.i > 0
+			s.hidden(t, l.i, norm, l.ofType(l.path(), i), l.out, e)
 		default:
 			e.Params.Allow(norm + ".")
 		}
@@ -327,11 +313,6 @@ func (l *typedLayer) inputPath(i int) string {
 	return "input." + l.schema.Types[i].Name
 }
 
-// embedding makes the embedding of a vertex type without features.
-func (e Env) embedding(i, columns int) *nn.Param {
-	return e.Params.Table("embed."+e.Types[i].Name+".weight", e.Rows[i], 0, columns, nn.Normal())
-}
-
 // relational makes a convolution for each relation that is computed. Files may hold weights of the others.
 func (l *typedLayer) relational(b *Layer, e Env) *Relational {
 	s := l.spec
@@ -340,9 +321,7 @@ func (l *typedLayer) relational(b *Layer, e Env) *Relational {
 		at := Module{
 			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out,
 			EdgeColumns: r.Columns, Params: e.Params, Activation: Activations[s.Activation],
-			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm {
-				return s.norm(e, path, width)
-			},
+			Norm: b.Types[r.Target].Norm, Inner: s.norms(e),
 		}
 		if !slices.Contains(l.computed.relations[l.i], k) {
 			e.Params.Allow(at.Path + ".")
