@@ -73,7 +73,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 		return refusal.Errorf("unknown chunk method %q; %s", method, suggest.OneOf(method, ChunkMethods()))
 	}
 	starts := e.Types[0].Starts
-	partitions := len(starts) - 1
+	partitions := e.Partitions()
 	if o.K < 1 {
 		return refusal.Errorf("--chunks %d: give at least %d, one in each partition",
 			o.K*partitions, partitions)
@@ -101,7 +101,7 @@ func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 	of, err := o.parts(ctx, e, parts)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		return nil, fmt.Errorf("%w; --chunks %d does without it", err, len(e.Types[0].Starts)-1)
+		return nil, fmt.Errorf("%w; --chunks %d does without it", err, e.Partitions())
 	case err != nil:
 		return nil, err
 	case o.Method != Merged:
@@ -141,7 +141,7 @@ func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, err
 
 // own returns the edges between the partition's rows, of all relations together. Its sources are row numbers.
 func (e *Edges) own() *graph.Relation {
-	if len(e.Types[0].Starts) == 2 && len(e.Relations) == 1 {
+	if e.Partitions() == 1 && len(e.Relations) == 1 {
 		return &e.Relations[0].In
 	}
 	rows := &e.Types[0]

@@ -43,6 +43,9 @@ type Edges struct {
 	Relations []Relation
 }
 
+// Partitions returns the number of partitions.
+func (e *Edges) Partitions() int { return len(e.Types[0].Starts) - 1 }
+
 // Rows are a partition's vertices of one type.
 type Rows struct {
 	Type   string

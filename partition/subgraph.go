@@ -46,7 +46,7 @@ func (g *Subgraph) Of(s *Share) (*Share, error) {
 		r.In, err = r.In.Where(func(_ int64, source, row int32) bool {
 			return keep(sources.ID(source), here(r.Target, row))
 		})
-		if err == nil && len(sources.Starts) > 2 {
+		if err == nil && s.Edges.Partitions() > 1 {
 			r.Out, err = r.Out.Where(func(_ int64, target, row int32) bool {
 				return keep(here(r.Source, row), targets.ID(target))
 			})

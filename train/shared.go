@@ -71,7 +71,7 @@ func (j *Job) openPart(k int) func(p int, use func(*partition.Share) error) erro
 			return err
 		}
 		defer share.Close()
-		if n := len(share.Edges.Types[0].Starts) - 1; n != k {
+		if n := share.Edges.Partitions(); n != k {
 			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must "+
 				"be equal", k, n)
 		}

@@ -182,7 +182,7 @@ func (c *classes) terms(row int64) (n float64) {
 
 func (c *classes) oneClass() bool {
 	labels := &c.Share.Types[0].Labels
-	whole := len(c.Share.Edges.Types[0].Starts) == 2
+	whole := c.Share.Edges.Partitions() == 1
 	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
 }
 

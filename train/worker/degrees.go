@@ -19,7 +19,7 @@ func (w *Worker) degrees() (d gnn.Degrees, err error) {
 	}
 	w.Team.Host(func() {
 		into, reversed := &r.In, w.Direction == "out"
-		switch several := len(w.Share.Edges.Types[0].Starts) > 2; {
+		switch several := w.Share.Edges.Partitions() > 1; {
 		case w.Groups.Stage > 0 || w.Groups.Slice > 0: // another worker counts the same edges
 		case reversed && !several: // the share has the edges into its rows alone
 			out := make([]int64, w.Share.Edges.Types[0].Rows)
