@@ -65,10 +65,12 @@ type Model struct {
 	KernelSeconds float64 `json:"kernel_seconds"` // of it
 	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
 	// Bound is that of its kernels. Of what they pass over in order kernel.Bytes.Least counts.
-	Bound        Bound    `json:"bound"`
-	BoundSeconds float64  `json:"bound_seconds"` // the bound's parts, added up
-	TimesBound   float64  `json:"times_bound"`   // the epoch ÷ the bound
-	Kernels      []Kernel `json:"-"`             // those that take a noticeable part, the longest first
+	Bound        Bound   `json:"bound"`
+	BoundSeconds float64 `json:"bound_seconds"` // the bound's parts, added up
+	TimesBound   float64 `json:"times_bound"`   // the epoch ÷ the bound
+	// Kernels are those that take a noticeable part, the longest first. Calls that only merge
+	// partial sums of others pass over no operands, and so have no bound to be compared with.
+	Kernels []Kernel `json:"-"`
 }
 
 // Kernel is a kernel call that an epoch makes so many times.
@@ -319,9 +321,8 @@ func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 		of.Bound.Products += float64(made.times) * b.Products
 		of.Bound.Gathered += float64(made.times) * b.Gathered
 		of.Bound.Streamed += float64(made.times) * b.Streamed
-		bounded := c.Bytes.Streamed+c.Bytes.Gathered > 0 // those that merge partial sums are not
-		if share := made.seconds / e.seconds; bounded && share >= noticeable {
-			k := m.kernel(c, r.Precision, least(c, epochs))
+		k := m.kernel(c, r.Precision, least(c, epochs))
+		if share := made.seconds / e.seconds; k.Fraction > 0 && share >= noticeable {
 			k.Model, k.Times, k.Share = r.Model, made.times, share
 			of.Kernels = append(of.Kernels, k)
 		}
