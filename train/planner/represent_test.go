@@ -42,9 +42,9 @@ func sums(p *plan.Plan) (sent, calls, work float64, planned int) {
 	return sent, calls, work, planned
 }
 
-// TestStandIns: of many workers some are planned. What all send and compute, and the memory of the worker
-// that takes most, are about as if all were.
-func TestStandIns(t *testing.T) {
+// TestRepresentatives: of many workers some are planned. What all send and compute, and the memory of the
+// worker that takes most, are about as if all were.
+func TestRepresentatives(t *testing.T) {
 	o := generate.Default(generate.RMAT)
 	o.Scale, o.EdgeFactor, o.Features, o.Classes = 12, 8, 16, 5
 	g, err := generate.Graph(o)
