@@ -179,6 +179,11 @@ func TestDelayRefuses(t *testing.T) {
 			mesh: "graph=2", smoothing: "none", delay: 2,
 			want: "--halo-delay 2: must be at least 0 and at most 1",
 		},
+		{mesh: "tensor=2", smoothing: "features", want: "--halo-smoothing features: belongs to the graph axis of " +
+			"a mesh; give --parallel graph=N with more than one worker and --halo-delay 1, or leave it out"},
+		{mesh: "graph=2,pipeline=2", smoothing: "features", want: "--halo-smoothing features: the pipeline axis " +
+			"of the mesh graph=2,pipeline=2 does without it; leave it out, or take --parallel graph=4 and " +
+			"--halo-delay 1"},
 		{mesh: "tensor=2", smoothing: "none", delay: 1, want: "--halo-delay 1: belongs to the graph axis of " +
 			"a mesh; give --parallel graph=N with more than one worker, or leave it out"},
 		{

@@ -61,9 +61,6 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	r = &Resolved{Options: *o, Mesh: m, Kind: o.kind()}
-	if err := r.checkNeeds(); err != nil {
-		return nil, err
-	}
 	if err := r.checkModel(given); err != nil {
 		return nil, err
 	}
@@ -79,6 +76,9 @@ func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
 		return nil, err
 	}
 	if err := r.checkMesh(given); err != nil {
+		return nil, err
+	}
+	if err := r.checkNeeds(); err != nil {
 		return nil, err
 	}
 	for _, s := range r.apply() {
@@ -184,10 +184,8 @@ func (r *Resolved) checkNeeds() error {
 		if s.task != "" && s.task != o.Task {
 			return s.refuse(o, "belongs to --task %s; give that, or leave it out", s.task)
 		}
-		other, known := settingNamed(s.needs.setting)
-		if known && !slices.Contains(s.needs.values, other.Text(o)) {
-			return s.refuse(o, "belongs to --"+other.Name+" %s; give that, or leave it out",
-				strings.Join(s.needs.values, " or "))
+		if missing := s.needs.missing(o); missing != "" {
+			return s.refuse(o, "belongs to %s; give that, or leave it out", missing)
 		}
 	}
 	return nil

@@ -74,6 +74,14 @@ type need struct {
 	values  []string
 }
 
+// missing is the flag that o lacks with one of the values; "": it has one.
+func (n need) missing(o *Options) string {
+	if s, known := settingNamed(n.setting); !known || slices.Contains(n.values, s.Text(o)) {
+		return ""
+	}
+	return "--" + n.setting + " " + strings.Join(n.values, " or ")
+}
+
 var (
 	settings []Setting
 	defaults Options
@@ -228,16 +236,20 @@ func (s Setting) refuseOnMesh(r *Resolved, message string, args ...any) error {
 
 // refuseUnused says why the setting means nothing on a mesh.
 func (s Setting) refuseUnused(m mesh.Mesh, o *Options) error {
+	also := s.needs.missing(o)
+	if also != "" {
+		also = " and " + also
+	}
 	switch {
 	case s.axis == "":
-		return s.refuse(o, "belongs to a mesh of more than one worker; give --parallel graph=N, or leave it "+
-			"out")
+		return s.refuse(o, "belongs to a mesh of more than one worker; give --parallel graph=N%s, or leave it "+
+			"out", also)
 	case *along(&m, s.axis) > 1:
 		return s.refuse(o, "the %s axis of the mesh %s does without it; leave it out, or take "+
-			"--parallel %s=%d", s.beside, Axes(m), s.axis, m.Workers())
+			"--parallel %s=%d%s", s.beside, Axes(m), s.axis, m.Workers(), also)
 	}
-	return s.refuse(o, "belongs to the %s axis of a mesh; give --parallel %s=N with more than one worker, "+
-		"or leave it out", s.axis, s.axis)
+	return s.refuse(o, "belongs to the %s axis of a mesh; give --parallel %s=N with more than one worker%s, "+
+		"or leave it out", s.axis, s.axis, also)
 }
 
 // Kind names what the setting's text is: "int", "float", "bool", "size", "duration", "interval" or "string".
