@@ -37,40 +37,25 @@ type scoring interface {
 func scoringOf(at *attention) scoring {
 	switch {
 	case at.SourceScore != nil:
-		return &givenScores{asStored{at}}
+		return &givenScores{at}
 	case at.Key != nil:
-		return &dotProducts{asStored{at}}
+		return &dotProducts{at}
 	case at.ATarget == nil:
-		return &gatv2{asStored{at}}
+		return &gatv2{at}
 	}
-	return &gatv1{asStored: asStored{at}}
-}
-
-// asStored is what the kinds have in common that read values as they are: no value is sent beside Source's,
-// and nothing is computed before a block or after it.
-type asStored struct{ *attention }
-
-func (asStored) sent() *autograd.Var                                      { return nil }
-func (asStored) begin()                                                   {}
-func (asStored) end()                                                     {}
-func (asStored) unset(kernel.Attention)                                   {}
-func (asStored) sentGradient(int) *tensor.Matrix                          { return nil }
-func (asStored) unsetGradients(kernel.AttentionGradients, *tensor.Matrix) {}
-
-// targetGradient sums the gradient of the targets' rows.
-func (s asStored) targetGradient(blocks int) *tensor.Matrix {
-	return separateGradient(s.Target, s.Source, blocks)
+	return &gatv1{attention: at}
 }
 
 // gatv1 scores by LeakyReLU(aSource·source_j + aTarget·target_i). The scores of a row are computed from the
 // row, where it is: so they are not sent.
 type gatv1 struct {
-	asStored
+	*attention
 	targets *tensor.Matrix // scores of the local rows as targets, during a pass
 	sources *tensor.Matrix // and as sources, until the first block of the pass, which is the local one
 }
 
 func (s *gatv1) vars() []*autograd.Var { return []*autograd.Var{s.ASource, s.ATarget} }
+func (s *gatv1) sent() *autograd.Var   { return nil }
 
 func (s *gatv1) begin() {
 	x := s.Source.Value()
@@ -99,6 +84,8 @@ func (s *gatv1) unset(k kernel.Attention) { k.SourceScore.Release() }
 func (s *gatv1) targetGradient(int) *tensor.Matrix {
 	return s.tape.Team.Zeros(tensor.Buffers, s.Source.Rows(), s.Heads)
 }
+
+func (s *gatv1) sentGradient(int) *tensor.Matrix { return nil }
 
 func (s *gatv1) setGradients(d *kernel.AttentionGradients, dRows []*tensor.Matrix,
 	dTarget *tensor.Matrix,
@@ -129,14 +116,19 @@ func (s *gatv1) finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 }
 
 // givenScores scores as gatv1 does, by scores that the caller computed. The sources' are sent with the rows.
-type givenScores struct{ asStored }
+type givenScores struct{ *attention }
 
 func (s *givenScores) vars() []*autograd.Var { return []*autograd.Var{s.SourceScore, s.TargetScore} }
 func (s *givenScores) sent() *autograd.Var   { return s.SourceScore }
 
+func (s *givenScores) begin() {}
+func (s *givenScores) end()   {}
+
 func (s *givenScores) set(k *kernel.Attention, rows []*tensor.Matrix, pick *edges.Picker) {
 	k.SourceScore, k.TargetScore = rows[1], pick.Of(s.TargetScore.Value())
 }
+
+func (s *givenScores) unset(kernel.Attention) {}
 
 func (s *givenScores) targetGradient(int) *tensor.Matrix { return s.TargetScore.GradSum() }
 
@@ -169,17 +161,31 @@ func (s *givenScores) finish(dRows []*tensor.Matrix, _ *tensor.Matrix) {
 }
 
 // gatv2 scores by Σ a·LeakyReLU(source_j + target_i). The targets' rows are read at each edge.
-type gatv2 struct{ asStored }
+type gatv2 struct{ *attention }
 
 func (s *gatv2) vars() []*autograd.Var { return []*autograd.Var{s.ASource, s.Target} }
+func (s *gatv2) sent() *autograd.Var   { return nil }
+
+func (s *gatv2) begin() {}
+func (s *gatv2) end()   {}
 
 func (s *gatv2) set(k *kernel.Attention, _ []*tensor.Matrix, pick *edges.Picker) {
 	k.Target, k.A = pick.Of(s.Target.Value()), s.ASource.Value()
 }
 
+func (s *gatv2) unset(kernel.Attention) {}
+
+func (s *gatv2) targetGradient(blocks int) *tensor.Matrix {
+	return separateGradient(s.Target, s.Source, blocks)
+}
+
+func (s *gatv2) sentGradient(int) *tensor.Matrix { return nil }
+
 func (s *gatv2) setGradients(d *kernel.AttentionGradients, _ []*tensor.Matrix, dTarget *tensor.Matrix) {
 	d.Target, d.A = dTarget, s.ASource.GradSum()
 }
+
+func (s *gatv2) unsetGradients(kernel.AttentionGradients, *tensor.Matrix) {}
 
 func (s *gatv2) finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	s.Source.AddBlockGrad(dRows[0])
@@ -187,13 +193,22 @@ func (s *gatv2) finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 }
 
 // dotProducts scores by target_i·key_j. The keys are sent with the rows.
-type dotProducts struct{ asStored }
+type dotProducts struct{ *attention }
 
 func (s *dotProducts) vars() []*autograd.Var { return []*autograd.Var{s.Key, s.Target} }
 func (s *dotProducts) sent() *autograd.Var   { return s.Key }
 
+func (s *dotProducts) begin() {}
+func (s *dotProducts) end()   {}
+
 func (s *dotProducts) set(k *kernel.Attention, rows []*tensor.Matrix, pick *edges.Picker) {
 	k.Target, k.Key = pick.Of(s.Target.Value()), rows[1]
+}
+
+func (s *dotProducts) unset(kernel.Attention) {}
+
+func (s *dotProducts) targetGradient(blocks int) *tensor.Matrix {
+	return separateGradient(s.Target, s.Source, blocks)
 }
 
 func (s *dotProducts) sentGradient(blocks int) *tensor.Matrix { return s.Key.BlockGradSum(blocks) }
@@ -203,6 +218,8 @@ func (s *dotProducts) setGradients(d *kernel.AttentionGradients, dRows []*tensor
 ) {
 	d.Target, d.Key = dTarget, dRows[1]
 }
+
+func (s *dotProducts) unsetGradients(kernel.AttentionGradients, *tensor.Matrix) {}
 
 func (s *dotProducts) finish(dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	s.Source.AddBlockGrad(dRows[0])

@@ -165,6 +165,21 @@ func TestHeadsDivideHidden(t *testing.T) {
 	assert.Equal(t, []string{"heads"}, o.Unused())
 }
 
+// TestOwnPass: all settings are named for which an evaluation has a pass of its own, so that leaving them out
+// needs one look.
+func TestOwnPass(t *testing.T) {
+	o := Defaults()
+	for _, c := range []struct {
+		dropout        float64
+		validate, want string
+	}{{.5, "b", "--dropout 0.5, --validate b"}, {0, "b", "--validate b"}, {0, "", ""}} {
+		o.Dropout, o.Validate = c.dropout, c.validate
+		r, err := o.Resolve()
+		require.NoError(t, err)
+		assert.Equal(t, c.want, r.OwnPass())
+	}
+}
+
 // TestDelayRefuses: a late halo where workers cannot hold one, and what belongs to it without it.
 func TestDelayRefuses(t *testing.T) {
 	for _, c := range []struct {

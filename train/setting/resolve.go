@@ -225,16 +225,17 @@ func (r *Resolved) checkModel(given []string) error {
 	return nil
 }
 
-// OwnPass is the setting, as a flag with its value, for which an evaluation needs a pass of its own: the
+// OwnPass are the settings, as flags with their values, for which an evaluation needs a pass of its own: the
 // forward pass of the next epoch computes something else, or of another graph. "": there is none, and both
 // passes have the same bits.
 func (r *Resolved) OwnPass() string {
+	var flags []string
 	for _, s := range r.apply() {
 		if s.ownPass != nil && s.ownPass(r) {
-			return "--" + s.Name + " " + s.Text(&r.Options)
+			flags = append(flags, "--"+s.Name+" "+s.Text(&r.Options))
 		}
 	}
-	return ""
+	return strings.Join(flags, ", ")
 }
 
 // Exact reports whether training on the mesh gives the results of one worker, but for rounding.
