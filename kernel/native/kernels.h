@@ -2,6 +2,7 @@
 // store_float and their forms for the first n lanes, the sums of lanes sums_of_four, across and
 // across_halves, REGISTERS, how many accumulators fit beside the operands, and NARROWER, the kernels for
 // narrow rows of 1, 2, … columns of floats, where it has any.
+#include "take.h"
 #include "vector.h"
 #include <float.h>
 #include <math.h>

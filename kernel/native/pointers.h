@@ -137,5 +137,5 @@
 #define POINTERS_OF_weft_product_pack_args(S, R, W) \
 	R(S, w) W(S, packed)
 #define POINTERS_OF_weft_product_args(S, R, W) \
-	R(S, packed) R(S, x) W(S, z) W(S, full_x) W(S, full_z)
+	R(S, packed) R(S, x) W(S, z) W(S, full_x) W(S, full_z) R(S, w)
 #endif

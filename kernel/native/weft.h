@@ -476,6 +476,8 @@ typedef struct {
 	int64_t in, out, i, o, tile;
 	int32_t x_type, g_type;
 	int32_t products; // how they are made, of weft_products; of floats unless x and g are bfloat16s
+	// On a device, which runs over lanes of rows of equal whole numbers of tiles: sum is lanes × in × out.
+	int64_t rows, lanes;
 } weft_weight_args;
 
 // The packing of a factor of bfloat16s for AMX's tiles, which is plain AVX-512; other levels do nothing.
@@ -494,6 +496,7 @@ typedef struct {
 	const double *sum; // as in weft_weight_args
 	int64_t columns, stride, z_stride;
 	int32_t first, last, accumulate;
+	int64_t lanes; // on a device, where sum is lanes × columns: z = Σ sum [+ z], in their order. Runs over columns
 } weft_weight_sum_args;
 
 // Merging what segments gave, in their order. Sums: z_i = [z_i +] Σ over i's places. Runs over columns.
@@ -560,6 +563,10 @@ typedef struct {
 	int64_t rows;
 	int32_t x_type, z_type;
 	int32_t past; // a float z goes past the caches, which then do not read its lines before they are written
+	// On a device, which has no oneDNN: runs over the rows.
+	const float *w; // in × out, or transposed out × in
+	int64_t in, out;
+	int32_t transposed, accumulate;
 } weft_product_args;
 
 // Kernels over elements of storage, and those of which only the arguments' other types vary.

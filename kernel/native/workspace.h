@@ -37,17 +37,4 @@ enum { WEFT_KEPT = 4096 };
 static inline int64_t weft_layer_norm_workspace(int64_t cols) {
 	return 2 * weft_greater(WEFT_KEPT, WEFT_LANES * cols) * (int64_t)sizeof(float);
 }
-
-// Takes a free workspace: no more calls are at work at once than there are workspaces.
-static inline void *weft_take_workspace(const weft_workspaces *r) {
-	for (int32_t i = 0;; i = (i + 1) % r->count) {
-		char *workspace = r->first + i * r->bytes;
-		if (!__atomic_exchange_n((int32_t *)workspace, 1, __ATOMIC_ACQUIRE))
-			return workspace + WEFT_LINE;
-	}
-}
-
-static inline void weft_leave_workspace(void *workspace) {
-	__atomic_store_n((int32_t *)((char *)workspace - WEFT_LINE), 0, __ATOMIC_RELEASE);
-}
 #endif

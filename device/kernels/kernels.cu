@@ -1,0 +1,2 @@
+// All kernels, as one program.
+#include "pointwise.cuh"

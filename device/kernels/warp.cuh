@@ -1,0 +1,116 @@
+// What the kernels share: how they are launched, elements of storage, loads of whole vectors, sums over a warp.
+//
+// A kernel takes the arguments of kernel/native/weft.h by value, with addresses of the device in them. It has
+// no atomics: a row has one writer, and partial results are merged in order. So a result has the same bits in
+// every run. Where the CPU's kernel adds floats in an order, a kernel keeps it, with the same fused
+// multiply-adds, and both give the same bits.
+#pragma once
+#include "weft.h"
+
+#define ALL 0xffffffffu // lanes of a warp
+
+#ifdef __CUDACC_RTC__
+template <typename T> using shared_cell = T; // on a CPU it finds races
+#define REGISTER(name)
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#endif
+
+// What a launch passes: the arguments, and the rows first … last−1 (or tiles, elements, columns) that it is for.
+template <typename args> struct over_rows {
+	args a;
+	int64_t first, last;
+};
+
+// The same for the segments of rows that are cut.
+template <typename args> struct over_segments {
+	args a;
+	weft_segment of[WEFT_PARTIALS];
+	int64_t count;
+};
+
+// A kernel is found by its name: that in weft.h, _float32 or _bfloat16 for the elements of storage, and where
+// kernel/shapes.go says so a variant's. Over segments _segments follows.
+#define KERNEL(name, args) \
+	extern "C" __global__ void name(const __grid_constant__ over_rows<args> l); \
+	REGISTER(name, over_rows<args>) \
+	extern "C" __global__ void name(const __grid_constant__ over_rows<args> l)
+#define SEGMENTS_KERNEL(name, args) \
+	extern "C" __global__ void name(const __grid_constant__ over_segments<args> l); \
+	REGISTER(name, over_segments<args>) \
+	extern "C" __global__ void name(const __grid_constant__ over_segments<args> l)
+
+// The number of this thread in the launch.
+__device__ __forceinline__ int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+
+__device__ __forceinline__ float number(float x) { return x; }
+__device__ __forceinline__ float number(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ __forceinline__ void round_to(float *z, float x) { *z = x; }
+// To nearest, of two to the even one; NaN stays NaN.
+__device__ __forceinline__ void round_to(bfloat16 *z, float x) {
+	const unsigned b = __float_as_uint(x);
+	z->bits = x != x ? (uint16_t)(b >> 16 | 0x40) : (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+
+// Element k of a matrix of a type.
+__device__ __forceinline__ float load_either(const void *p, int32_t type, int64_t k) {
+	return type == WEFT_FLOAT32 ? ((const float *)p)[k] : number(((const bfloat16 *)p)[k]);
+}
+__device__ __forceinline__ void store_either(void *p, int32_t type, int64_t k, float x) {
+	if (type == WEFT_FLOAT32)
+		((float *)p)[k] = x;
+	else
+		round_to((bfloat16 *)p + k, x);
+}
+
+// N numbers that lie together, at a multiple of their size: 4 floats or 8 bfloat16s are 16 bytes.
+template <typename T> struct vector;
+template <> struct vector<float> {
+	enum { N = 4 };
+	float x[4];
+	__device__ __forceinline__ void load(const float *p) {
+		const float4 v = *(const float4 *)p;
+		x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+	}
+	__device__ __forceinline__ void store(float *p) const { *(float4 *)p = make_float4(x[0], x[1], x[2], x[3]); }
+};
+template <> struct vector<bfloat16> {
+	enum { N = 8 };
+	float x[8];
+	__device__ __forceinline__ void load(const bfloat16 *p) {
+		const uint4 v = *(const uint4 *)p;
+		const unsigned w[4] = {v.x, v.y, v.z, v.w};
+		for (int i = 0; i < 4; i++)
+			x[2 * i] = __uint_as_float(w[i] << 16), x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+	}
+	__device__ __forceinline__ void store(bfloat16 *p) const {
+		union {
+			uint4 v;
+			bfloat16 e[8];
+		} u;
+		for (int i = 0; i < 8; i++)
+			round_to(&u.e[i], x[i]);
+		*(uint4 *)p = u.v;
+	}
+};
+// One number: for rows that are no multiple of a vector.
+template <typename T> struct single {
+	enum { N = 1 };
+	float x[1];
+	__device__ __forceinline__ void load(const T *p) { x[0] = number(*p); }
+	__device__ __forceinline__ void store(T *p) const { round_to(p, x[0]); }
+};
+
+__device__ __forceinline__ float sum_of_warp(float x) {
+	for (int with = 16; with; with /= 2)
+		x += __shfl_xor_sync(ALL, x, with);
+	return x;
+}
+__device__ __forceinline__ float largest_of_warp(float x) {
+	for (int with = 16; with; with /= 2) {
+		const float y = __shfl_xor_sync(ALL, x, with);
+		x = y > x ? y : x;
+	}
+	return x;
+}
