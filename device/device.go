@@ -1,0 +1,300 @@
+// Package device has NVIDIA's GPUs: memory, copies, and launches of the kernels in kernels/. It is the only
+// package that knows CUDA. The driver's library is opened at run time, so a build needs nothing of NVIDIA's.
+//
+// The environment variable WEFT_CUDA names the library that is opened as libcuda.so.1. In tests that is
+// bin/libcuda-on-cpu.so (oncpu/), which runs the kernels on a CPU. With WEFT_DEVICE_SYNC=1 each launch is waited
+// for, so that an error names its kernel.
+package device
+
+// #cgo CFLAGS: -O2 -std=gnu11
+// #cgo LDFLAGS: -ldl
+// #include <stdlib.h>
+// #include "driver.h"
+import "C"
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"weft/internal/refusal"
+)
+
+// The driver is one of leastCUDA or later: it takes what NVRTC 12 makes for a card. Kernels use what cards have
+// since leastMajor.0.
+const (
+	leastCUDA  = 12_000
+	leastMajor = 8
+)
+
+// The driver's statuses that are told apart.
+const (
+	outOfMemory = 2
+	noCard      = 100
+	notFound    = 500
+)
+
+// ErrOutOfMemory is what Alloc's error wraps where the card has too little free memory.
+var ErrOutOfMemory = errors.New("the card's memory is full")
+
+// A Device is a card, with a stream of its own: what is asked of it happens there in order. Several may be open
+// on a card. Its methods may be called from any goroutine.
+type Device struct {
+	driver            *C.weft_driver
+	name, cuda        string
+	major, minor      int
+	waitAfterLaunches bool
+	mu                sync.Mutex
+	functions         map[string]unsafe.Pointer // nil for a name that no kernel has
+	sinceWait         []string                  // the last kernels that were launched, at most recent
+	failed            error                     // the first failure since the last wait
+}
+
+const recent = 4
+
+// Open opens card number of this machine, counted from 0, with the kernels. A refusal is one line.
+func Open(number int) (*Device, error) {
+	d := &Device{
+		driver:            (*C.weft_driver)(C.calloc(1, C.sizeof_weft_driver)),
+		functions:         map[string]unsafe.Pointer{},
+		waitAfterLaunches: os.Getenv("WEFT_DEVICE_SYNC") == "1",
+	}
+	if err := d.open(number); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+func (d *Device) open(number int) error {
+	if err := d.load(); err != nil {
+		return err
+	}
+	var version, cards C.int
+	if status := C.weft_version(d.driver, &version); status != 0 {
+		return d.failure("asking for the driver's version", status)
+	}
+	if d.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10); version < leastCUDA {
+		return refusal.Errorf("the driver is too old: it is one of CUDA %s; install NVIDIA's driver 525 (CUDA %d.0) or later",
+			d.cuda, leastCUDA/1000)
+	}
+	switch status := C.weft_start(d.driver, &cards); {
+	case status == noCard:
+		cards = 0
+	case status != 0:
+		return refusal.Errorf("%w: does nvidia-smi list the card?", d.failure("starting the driver", status))
+	}
+	if number < 0 || number >= int(cards) {
+		has := fmt.Sprintf("%d cards", cards)
+		if cards == 1 {
+			has = "1 card"
+		}
+		return refusal.Errorf("cuda:%d: this machine has %s", number, has)
+	}
+	var name [256]C.char
+	var major, minor C.int
+	if status := C.weft_select(d.driver, C.int(number), &name[0], C.int(len(name)), &major, &minor); status != 0 {
+		return d.failure(fmt.Sprintf("selecting cuda:%d", number), status)
+	}
+	d.name, d.major, d.minor = C.GoString(&name[0]), int(major), int(minor)
+	if d.major < leastMajor {
+		return refusal.Errorf("cuda:%d: %s is of sm_%d%d: needs %d.0, as A100 and RTX 30 have, or later",
+			number, d.name, d.major, d.minor, leastMajor)
+	}
+	if status := C.weft_begin(d.driver); status != 0 {
+		return d.failure(fmt.Sprintf("opening cuda:%d", number), status)
+	}
+	image, err := d.image()
+	if err != nil {
+		return err
+	}
+	if status := C.weft_module(d.driver, unsafe.Pointer(unsafe.SliceData(image))); status != 0 {
+		return d.failure("loading the kernels", status)
+	}
+	return nil
+}
+
+// load opens the driver's library.
+func (d *Device) load() error {
+	const usual = "libcuda.so.1"
+	name := cmp.Or(os.Getenv("WEFT_CUDA"), usual)
+	library := C.CString(name)
+	defer C.free(unsafe.Pointer(library))
+	var loader, missing *C.char
+	switch status := C.weft_load(d.driver, library, &loader, &missing); {
+	case status == 0:
+		return nil
+	case missing != nil:
+		return refusal.Errorf("%s lacks %s: install NVIDIA's driver 525 or later", name, C.GoString(missing))
+	case name == usual && strings.Contains(C.GoString(loader), "No such file"):
+		return refusal.Errorf("no %s: install NVIDIA's driver", usual)
+	case name == usual:
+		return refusal.Errorf("%s: install NVIDIA's driver", C.GoString(loader))
+	default:
+		return refusal.Errorf("WEFT_CUDA: %s: name NVIDIA's %s, or unset it", C.GoString(loader), usual)
+	}
+}
+
+// image returns the kernels' code for the card.
+func (d *Device) image() ([]byte, error) {
+	if d.driver.on_cpu != 0 {
+		return []byte{0}, nil
+	}
+	return nil, refusal.Errorf("no kernels for sm_%d%d", d.major, d.minor)
+}
+
+// failure is the error of a status of the driver's.
+func (d *Device) failure(doing string, status C.int) error {
+	var name, text *C.char
+	C.weft_error(d.driver, status, &name, &text)
+	if name == nil {
+		return fmt.Errorf("%s: CUDA's error %d", doing, status)
+	}
+	return fmt.Errorf("%s: %s: %s", doing, C.GoString(name), C.GoString(text))
+}
+
+// Name returns the card's name.
+func (d *Device) Name() string { return d.name }
+
+// Driver returns the driver's version of CUDA.
+func (d *Device) Driver() string { return d.cuda }
+
+// Capability returns which of NVIDIA's generations the card is of, as 9, 0 for sm_90.
+func (d *Device) Capability() (major, minor int) { return d.major, d.minor }
+
+// Memory returns how many bytes the card has.
+func (d *Device) Memory() (free, total int64, err error) {
+	var f, t C.size_t
+	if status := C.weft_memory(d.driver, &f, &t); status != 0 {
+		return 0, 0, d.failure("asking for the card's memory", status)
+	}
+	return int64(f), int64(t), nil
+}
+
+// Close gives the card back. Whoever has memory of it frees that before.
+func (d *Device) Close() error {
+	defer C.free(unsafe.Pointer(d.driver))
+	if status := C.weft_end(d.driver); status != 0 {
+		return d.failure("closing the device", status)
+	}
+	return nil
+}
+
+// Alloc returns the address of so many bytes, a multiple of 256.
+func (d *Device) Alloc(bytes int64) (address uint64, err error) {
+	var p C.device_address
+	switch status := C.weft_alloc(d.driver, &p, C.size_t(bytes)); status {
+	case 0:
+		return uint64(p), nil
+	case outOfMemory:
+		return 0, fmt.Errorf("%w: no %d bytes are free", ErrOutOfMemory, bytes)
+	default:
+		return 0, d.failure(fmt.Sprintf("allocating %d bytes on the card", bytes), status)
+	}
+}
+
+// Free gives back what Alloc returned. It waits for what uses it.
+func (d *Device) Free(address uint64) error {
+	return d.note("freeing memory of the card", C.weft_free(d.driver, C.device_address(address)))
+}
+
+// ToDevice copies to the card. It may return before the bytes are there; from may be changed then.
+func (d *Device) ToDevice(to uint64, from []byte) error {
+	if len(from) == 0 {
+		return nil
+	}
+	return d.note("copying to the card",
+		C.weft_to_device(d.driver, C.device_address(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
+}
+
+// ToHost copies from the card, and returns when the bytes are there. Its error is the first since the last wait.
+func (d *Device) ToHost(to []byte, from uint64) error {
+	if len(to) > 0 {
+		d.note("copying from the card",
+			C.weft_to_host(d.driver, unsafe.Pointer(unsafe.SliceData(to)), C.device_address(from), C.size_t(len(to))))
+	}
+	return d.Sync()
+}
+
+// Copy copies from one place on the card to another.
+func (d *Device) Copy(to, from uint64, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	return d.note("copying on the card",
+		C.weft_copy(d.driver, C.device_address(to), C.device_address(from), C.size_t(bytes)))
+}
+
+// Has reports whether there is a kernel of that name.
+func (d *Device) Has(kernel string) bool { return d.function(kernel) != nil }
+
+// function returns the kernel of a name, nil if there is none.
+func (d *Device) function(kernel string) unsafe.Pointer {
+	d.mu.Lock()
+	f, known := d.functions[kernel]
+	d.mu.Unlock()
+	if known {
+		return f
+	}
+	name := C.CString(kernel)
+	defer C.free(unsafe.Pointer(name))
+	if status := C.weft_function(d.driver, name, &f); status == notFound {
+		f = nil
+	} else if d.note("finding the kernel "+kernel, status) != nil {
+		return nil
+	}
+	d.mu.Lock()
+	d.functions[kernel] = f
+	d.mu.Unlock()
+	return f
+}
+
+// Launch starts a kernel, which takes the struct of so many bytes at args, and does not wait for it. What goes
+// wrong in it becomes known later. There must be a kernel of that name.
+func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
+	f := d.function(kernel)
+	d.mu.Lock()
+	if d.sinceWait = append(d.sinceWait, kernel); len(d.sinceWait) > recent {
+		d.sinceWait = d.sinceWait[1:]
+	}
+	d.mu.Unlock()
+	err := d.note("launching "+kernel,
+		C.weft_launch(d.driver, f, C.uint(blocks), C.uint(threads), args, C.size_t(bytes)))
+	if d.waitAfterLaunches {
+		err = d.Sync()
+	}
+	return err
+}
+
+// Sync waits for all that was asked. Its error is the first since the last wait.
+func (d *Device) Sync() error {
+	d.note("waiting for the card", C.weft_wait(d.driver))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.failed
+	d.failed, d.sinceWait = nil, nil
+	return err
+}
+
+// note keeps a failure until the next wait, as the caller of what does not wait need not look at it. As a kernel's
+// error shows late, the failure names the last kernels that were launched: it is of one of these, or of one before.
+func (d *Device) note(doing string, status C.int) error {
+	if status == 0 {
+		return nil
+	}
+	err := d.failure(doing, status)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch launched := strings.Join(d.sinceWait, ", "); {
+	case launched == "":
+	case d.waitAfterLaunches:
+		err = fmt.Errorf("%w (launched: %s)", err, launched)
+	default:
+		err = fmt.Errorf("%w (launched last: %s; WEFT_DEVICE_SYNC=1 finds the kernel)", err, launched)
+	}
+	d.failed = cmp.Or(d.failed, err)
+	return err
+}

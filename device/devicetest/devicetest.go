@@ -1,0 +1,36 @@
+// Package devicetest has tests use a device on a machine without one.
+package devicetest
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, which is skipped on a machine
+// that cannot compile it.
+func Library(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("there is no g++, which compiles libcuda-on-cpu.so")
+	}
+	library, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("WEFT_CUDA", library)
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list: %w", err)
+	}
+	root, library := string(module[:len(module)-1]), filepath.Join("bin", "libcuda-on-cpu.so")
+	if said, err := exec.Command("make", "--no-print-directory", "-C", root, library).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("make %s: %w\n%s", library, err, said)
+	}
+	return filepath.Join(root, library), nil
+})

@@ -1,0 +1,89 @@
+#include "driver.h"
+
+#include <dlfcn.h>
+
+// Numbers of NVIDIA's cuda.h.
+enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
+enum { STREAM_NON_BLOCKING = 1 };
+#define LAUNCH_BUFFER_POINTER ((void *)1)
+#define LAUNCH_BUFFER_SIZE ((void *)2)
+
+int weft_load(weft_driver *d, const char *library, const char **loader, const char **missing) {
+	void *from = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	if (!from) {
+		*loader = dlerror();
+		return -1;
+	}
+#define FIND(name, parameters) \
+	if (!(*(void **)&d->name = dlsym(from, #name))) { \
+		*missing = #name; \
+		return -1; \
+	}
+	WEFT_DRIVER_FUNCTIONS(FIND)
+	d->on_cpu = dlsym(from, "weft_on_cpu") != NULL;
+	return 0;
+}
+
+// A goroutine changes the thread that runs it, and a thread has a context: each call says which it is for.
+#define IN_CONTEXT(call) \
+	int status = d->cuCtxSetCurrent(d->context); \
+	return status ? status : d->call
+
+int weft_version(const weft_driver *d, int *version) { return d->cuDriverGetVersion(version); }
+int weft_start(const weft_driver *d, int *cards) {
+	int status = d->cuInit(0);
+	return status ? status : d->cuDeviceGetCount(cards);
+}
+void weft_error(const weft_driver *d, int status, const char **name, const char **text) {
+	if (d->cuGetErrorName(status, name))
+		*name = NULL;
+	if (d->cuGetErrorString(status, text))
+		*text = NULL;
+}
+int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, int *minor) {
+	int status = d->cuDeviceGet(&d->device, number);
+	if (!status)
+		status = d->cuDeviceGetName(name, bytes, d->device);
+	if (!status)
+		status = d->cuDeviceGetAttribute(major, COMPUTE_CAPABILITY_MAJOR, d->device);
+	return status ? status : d->cuDeviceGetAttribute(minor, COMPUTE_CAPABILITY_MINOR, d->device);
+}
+int weft_begin(weft_driver *d) {
+	int status = d->cuDevicePrimaryCtxRetain(&d->context, d->device);
+	if (status)
+		d->context = NULL;
+	if (!status)
+		status = d->cuCtxSetCurrent(d->context);
+	return status ? status : d->cuStreamCreate(&d->stream, STREAM_NON_BLOCKING);
+}
+int weft_end(weft_driver *d) {
+	if (!d->context)
+		return 0;
+	int first = d->cuCtxSetCurrent(d->context), status = d->module ? d->cuModuleUnload(d->module) : 0;
+	first = first ? first : status;
+	status = d->stream ? d->cuStreamDestroy_v2(d->stream) : 0;
+	first = first ? first : status;
+	status = d->cuDevicePrimaryCtxRelease_v2(d->device);
+	return first ? first : status;
+}
+int weft_module(weft_driver *d, const void *image) { IN_CONTEXT(cuModuleLoadData(&d->module, image)); }
+int weft_function(const weft_driver *d, const char *name, void **function) {
+	IN_CONTEXT(cuModuleGetFunction(function, d->module, name));
+}
+int weft_memory(const weft_driver *d, size_t *free, size_t *total) { IN_CONTEXT(cuMemGetInfo_v2(free, total)); }
+int weft_alloc(const weft_driver *d, device_address *address, size_t bytes) { IN_CONTEXT(cuMemAlloc_v2(address, bytes)); }
+int weft_free(const weft_driver *d, device_address address) { IN_CONTEXT(cuMemFree_v2(address)); }
+int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes) {
+	IN_CONTEXT(cuMemcpyHtoDAsync_v2(to, from, bytes, d->stream));
+}
+int weft_to_host(const weft_driver *d, void *to, device_address from, size_t bytes) {
+	IN_CONTEXT(cuMemcpyDtoHAsync_v2(to, from, bytes, d->stream));
+}
+int weft_copy(const weft_driver *d, device_address to, device_address from, size_t bytes) {
+	IN_CONTEXT(cuMemcpyDtoDAsync_v2(to, from, bytes, d->stream));
+}
+int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args, size_t bytes) {
+	void *extra[] = {LAUNCH_BUFFER_POINTER, args, LAUNCH_BUFFER_SIZE, &bytes, NULL};
+	IN_CONTEXT(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, d->stream, NULL, extra));
+}
+int weft_wait(const weft_driver *d) { IN_CONTEXT(cuStreamSynchronize(d->stream)); }

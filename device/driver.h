@@ -1,0 +1,65 @@
+// The functions of NVIDIA's driver that weft calls, in a library that is loaded at run time. A GPU's addresses
+// and the driver's types are stated here, as building weft needs no CUDA.
+#ifndef WEFT_DRIVER_H
+#define WEFT_DRIVER_H
+#include <stddef.h>
+
+typedef unsigned long long device_address;
+
+#define WEFT_DRIVER_FUNCTIONS(F) \
+	F(cuInit, (unsigned flags)) \
+	F(cuDriverGetVersion, (int *version)) \
+	F(cuGetErrorName, (int status, const char **text)) \
+	F(cuGetErrorString, (int status, const char **text)) \
+	F(cuDeviceGetCount, (int *count)) \
+	F(cuDeviceGet, (int *device, int number)) \
+	F(cuDeviceGetName, (char *name, int bytes, int device)) \
+	F(cuDeviceGetAttribute, (int *value, int which, int device)) \
+	F(cuDevicePrimaryCtxRetain, (void **context, int device)) \
+	F(cuDevicePrimaryCtxRelease_v2, (int device)) \
+	F(cuCtxSetCurrent, (void *context)) \
+	F(cuMemGetInfo_v2, (size_t *free, size_t *total)) \
+	F(cuMemAlloc_v2, (device_address *address, size_t bytes)) \
+	F(cuMemFree_v2, (device_address address)) \
+	F(cuMemcpyHtoDAsync_v2, (device_address to, const void *from, size_t bytes, void *stream)) \
+	F(cuMemcpyDtoHAsync_v2, (void *to, device_address from, size_t bytes, void *stream)) \
+	F(cuMemcpyDtoDAsync_v2, (device_address to, device_address from, size_t bytes, void *stream)) \
+	F(cuStreamCreate, (void **stream, unsigned flags)) \
+	F(cuStreamDestroy_v2, (void *stream)) \
+	F(cuStreamSynchronize, (void *stream)) \
+	F(cuModuleLoadData, (void **module, const void *image)) \
+	F(cuModuleUnload, (void *module)) \
+	F(cuModuleGetFunction, (void **function, void *module, const char *name)) \
+	F(cuLaunchKernel, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, \
+		unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters, void **extra))
+
+typedef struct {
+#define WEFT_POINTER(name, parameters) int(*name) parameters;
+	WEFT_DRIVER_FUNCTIONS(WEFT_POINTER)
+#undef WEFT_POINTER
+	int on_cpu; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
+	int device;
+	void *context, *stream, *module;
+} weft_driver;
+
+// Loads the library. Where it fails, what is not NULL says why: the loader's text, or the function that is missing.
+int weft_load(weft_driver *d, const char *library, const char **loader, const char **missing);
+
+// The rest return the driver's status; 0: done.
+int weft_version(const weft_driver *d, int *version);
+int weft_start(const weft_driver *d, int *cards);
+void weft_error(const weft_driver *d, int status, const char **name, const char **text);
+int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, int *minor);
+int weft_begin(weft_driver *d);
+int weft_end(weft_driver *d);
+int weft_module(weft_driver *d, const void *image);
+int weft_function(const weft_driver *d, const char *name, void **function);
+int weft_memory(const weft_driver *d, size_t *free, size_t *total);
+int weft_alloc(const weft_driver *d, device_address *address, size_t bytes);
+int weft_free(const weft_driver *d, device_address address);
+int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes);
+int weft_to_host(const weft_driver *d, void *to, device_address from, size_t bytes);
+int weft_copy(const weft_driver *d, device_address to, device_address from, size_t bytes);
+int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args, size_t bytes);
+int weft_wait(const weft_driver *d);
+#endif
