@@ -17,6 +17,8 @@ type backend interface {
 	weight(w *weight)
 	// parallel calls work(0) … work(n−1): Go code, which takes elements from the accessors of matrices.
 	parallel(n int, work func(k int))
+	// has reports whether products come from this kernel of its own, and not from oneDNN and from weight.
+	has(kernel C.int) bool
 }
 
 // link is a kernel with its arguments. One that reduces tiles runs over their numbers in place of rows.
@@ -141,6 +143,8 @@ func (c *cpu) balance(l *launch) []int {
 	return bounds
 }
 
+func (c *cpu) has(C.int) bool { return false }
+
 func (c *cpu) weight(w *weight) {
 	c.sumsInOrder(w.threads, w.sums.Rows, w.blocks, w.lanes, w.sum, w.add)
 }
@@ -166,6 +170,7 @@ type nothing struct{}
 func (nothing) run(launch)                {}
 func (nothing) weight(*weight)            {}
 func (nothing) parallel(int, func(k int)) {}
+func (nothing) has(C.int) bool            { return false }
 
 // pointer is a field of a kernel's arguments that has the address of elements.
 type pointer struct {
@@ -174,17 +179,28 @@ type pointer struct {
 	written bool
 }
 
+// pointersOf has those of each kernel, and the size of its arguments in bytes.
+var pointersOf = func() (all [C.WEFT_KERNEL_COUNT]struct {
+	of   []pointer
+	size int
+},
+) {
+	for k := range all {
+		var bytes C.int64_t
+		for _, p := range unsafe.Slice(C.weft_pointers(C.int(k), &bytes), 1<<10) {
+			if p.name == nil {
+				break
+			}
+			all[k].of = append(all[k].of, pointer{C.GoString(p.name), uintptr(p.offset), p.written != 0})
+		}
+		all[k].size = int(bytes)
+	}
+	return all
+}()
+
 // pointers returns those of the kernel, and the size of its arguments in bytes.
 func (r routine) pointers() (of []pointer, size int) {
-	var bytes C.int64_t
-	list := unsafe.Slice(C.weft_pointers(r.name, &bytes), 1<<10)
-	for _, p := range list {
-		if p.name == nil {
-			break
-		}
-		of = append(of, pointer{C.GoString(p.name), uintptr(p.offset), p.written != 0})
-	}
-	return of, int(bytes)
+	return pointersOf[r.name].of, pointersOf[r.name].size
 }
 
 // launch makes a call of a launch. The bytes of a chain are those of its first kernel.

@@ -30,8 +30,9 @@ func TestBackend(t *testing.T) {
 			Direction: "in", Dropout: .5, AttentionDropout: .1, Alpha: .2, Theta: .7, Teleport: .1,
 		}
 		storage := []tensor.Element{tensor.Float32, tensor.BFloat16}[k/2%2]
-		assert.Equal(t, curve(t, kernel.NewTeam, s, storage), curve(t, kernel.NewTeamElsewhere, s, storage), "%s",
-			model)
+		want := curve(t, kernel.NewTeam, s, storage)
+		assert.Equal(t, want, curve(t, kernel.NewTeamElsewhere(true), s, storage), "%s", model)
+		assert.Equal(t, want, curve(t, kernel.NewTeamElsewhere(false), s, storage), "%s on the CPU", model)
 	}
 }
 

@@ -43,7 +43,7 @@ const (
 // must have one range of sources, because it cannot hold its old value and an unfinished sum at the same
 // time.
 func (t *Team) tileSources(a *CSR, columns int, x, z tensor.Element, accumulate bool) int {
-	if t.Uncut || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
+	if t.Uncut || t.Memory.OnDevice() || x.Size()*a.Cols*columns < t.sizes.from || columns < tileColumns {
 		return 0
 	}
 	most := t.sizes.tile / x.Size() / tileColumns

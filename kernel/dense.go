@@ -76,6 +76,16 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
+	of := routine{name: C.weft_product}.needs(x, w)
+	if accumulate {
+		of = of.streams(z, z)
+	} else {
+		of = of.writes(z)
+	}
+	if t.backend.has(C.weft_product) {
+		t.deviceMatMul(of, z, x, w, in, out, transposed, accumulate)
+		return
+	}
 	p := &product{productShape: shapeOfProduct(in, out, transposed, accumulate, x.Element, z.Element)}
 	defer p.release()
 	p.pack(t, w)
@@ -89,12 +99,6 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
 		defer fullX.Release()
 		defer fullZ.Release()
 		args.full_x, args.full_z = either(fullX), either(fullZ)
-	}
-	of := routine{name: C.weft_product}.needs(x, w)
-	if accumulate {
-		of = of.streams(z, z)
-	} else {
-		of = of.writes(z)
 	}
 	t.launch(Shape{x.Rows, in, out}, 0, launch{
 		links: one(of, unsafe.Pointer(args)), last: (x.Rows + ProductRows - 1) / ProductRows, cost: grain,
@@ -226,8 +230,12 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 		of = of.streams(z)
 	}
 	of = of.writes(z)
-	w := newWeight(t, z, x, g, to)
 	c := Call{Kernel: names[C.weft_weight], Shape: Shape{x.Rows, x.Cols, g.Cols}, Bytes: of.bytes}
+	if t.backend.has(C.weft_weight) {
+		t.deviceMatMulT(c, z, x, g, to)
+		return
+	}
+	w := newWeight(t, z, x, g, to)
 	t.watched(c, func() { t.backend.weight(w) })
 	w.release()
 }

@@ -2,80 +2,115 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"weft/tensor"
 )
 
-// elsewhere is a backend whose kernels compute at other addresses, as on a device: they get copies of the
-// memory that their arguments point to, and what they write is copied back.
+// elsewhere is a card of other memory of this machine, whose kernels are the CPU's.
 type elsewhere struct {
-	*cpu
-	memory *tensor.Meter
+	arena   []byte // begins as NaNs
+	kernels bool   // has them all; otherwise none
 }
 
-// NewTeamElsewhere returns a team whose kernels never see the memory of its matrices.
-func NewTeamElsewhere(threads int, memory *tensor.Meter) *Team {
-	return newTeam(threads, memory, elsewhere{newCPU(threads), memory})
-}
-
-func (b elsewhere) run(l launch) {
-	moved, back := b.moved(l.links...)
-	defer back()
-	l.links = moved
-	b.cpu.run(l)
-}
-
-func (b elsewhere) weight(w *weight) {
-	w.over = func(l link, lo, hi int) {
-		moved, back := b.moved(l)
-		defer back()
-		moved[0].over(lo, hi)
-	}
-	(&cpu{threads: 1}).weight(w) // threads write to parts of the same memory
-}
-
-// moved returns kernels with copies of all that they point to, and what brings back what they wrote.
-func (b elsewhere) moved(links ...link) (moved []link, back func()) {
-	type copied struct {
-		at      unsafe.Pointer
-		to      []byte
-		written bool
-	}
-	all := map[unsafe.Pointer]*copied{}
-	there := tensor.NewMeter()
-	for _, l := range links {
-		pointers, size := l.pointers()
-		args := make([]uint64, (size+7)/8)
-		to := unsafe.Pointer(&args[0])
-		copy(unsafe.Slice((*byte)(to), size), unsafe.Slice((*byte)(l.args), size))
-		for _, f := range pointers {
-			field := (*unsafe.Pointer)(unsafe.Add(to, f.offset))
-			if *field == nil {
-				continue
-			}
-			first, bytes := b.memory.Owner(*field)
-			if first == nil {
-				panic(fmt.Sprintf("kernel: %s of %s is the address of no matrix", f.name, names[l.name]))
-			}
-			c := all[first]
-			if c == nil {
-				c = &copied{at: first, to: there.NewElement(tensor.Buffers, tensor.Byte, 1, bytes).Bytes()}
-				copy(c.to, unsafe.Slice((*byte)(first), bytes))
-				all[first] = c
-			}
-			c.written = c.written || f.written
-			*field = unsafe.Add(unsafe.Pointer(&c.to[0]), uintptr(*field)-uintptr(first))
+// NewTeamElsewhere returns what makes a team on a card that is this machine, with kernels or without.
+func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Team {
+	return func(threads int, memory *tensor.Meter) *Team {
+		c := &elsewhere{kernels: kernels}
+		if err := memory.On(c, 32<<20); err != nil {
+			panic(err)
 		}
-		l.args = to
-		moved = append(moved, l)
-	}
-	return moved, func() {
-		for _, c := range all {
-			if c.written {
-				copy(unsafe.Slice((*byte)(c.at), len(c.to)), c.to)
-			}
+		t := NewDeviceTeam(c, threads, memory)
+		if kernels {
+			t.backend.(*device).shapes = everyShape()
 		}
-		there.Close()
+		return t
 	}
 }
+
+// everyShape has a shape for all kernels: a card of this machine needs none.
+func everyShape() shapeTable {
+	all := shapeTable{}
+	for k := range names {
+		r := routine{}
+		set(&r.name, k)
+		all[r.name] = anyShape(all[r.name])
+	}
+	return all
+}
+
+func anyShape[T any](func(unsafe.Pointer, T, int) shape) func(unsafe.Pointer, T, int) shape {
+	return func(unsafe.Pointer, T, int) shape { return shape{"", 1, 1} }
+}
+
+func (c *elsewhere) Alloc(bytes int64) (uint64, error) {
+	c.arena = slices.Repeat([]byte{0xff}, int(bytes))
+	return uint64(uintptr(unsafe.Pointer(&c.arena[0]))), nil
+}
+
+func (c *elsewhere) at(address uint64, bytes int) []byte {
+	first := address - uint64(uintptr(unsafe.Pointer(&c.arena[0])))
+	return c.arena[first:][:bytes]
+}
+
+func (c *elsewhere) ToDevice(to uint64, from []byte) error {
+	copy(c.at(to, len(from)), from)
+	return nil
+}
+
+func (c *elsewhere) ToHost(to []byte, from uint64) error {
+	copy(to, c.at(from, len(to)))
+	return nil
+}
+
+func (c *elsewhere) Copy(to, from uint64, bytes int64) error {
+	copy(c.at(to, int(bytes)), c.at(from, int(bytes)))
+	return nil
+}
+
+// Has leaves products out, which are oneDNN's on this machine.
+func (c *elsewhere) Has(kernel string) bool {
+	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight")
+}
+
+// Launch runs a kernel of the CPU.
+func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) error {
+	name, segments := strings.CutSuffix(kernel, "_segments")
+	var l launch
+	l.links = make([]link, 1)
+	r := &l.links[0].routine
+	name, isFloat := strings.CutSuffix(name, "_float32")
+	if !isFloat {
+		r.of = typeOf(&tensor.Matrix{Element: tensor.BFloat16})
+		name, _ = strings.CutSuffix(name, "_bfloat16")
+	}
+	k := slices.Index(names[:], name)
+	if k < 0 {
+		return fmt.Errorf("no kernel %s", kernel)
+	}
+	set(&r.name, k)
+	_, size := r.pointers()
+	l.links[0].args = args
+	behind := unsafe.Add(args, (size+7)/8*8)
+	if !segments {
+		rows := (*[2]int)(behind)
+		for lo := rows[0]; lo < rows[1]; { // no further than a tile, which some kernels have sums of
+			hi := min((lo/1024+1)*1024, rows[1])
+			l.links[0].over(lo, hi)
+			lo = hi
+		}
+		return nil
+	}
+	l.segments = sliceAt(l.segments, behind, partials)
+	l.segments = l.segments[:*(*int)(unsafe.Pointer(&unsafe.Slice((*byte)(behind), partials*32+8)[partials*32]))]
+	newCPU(1).run(l)
+	return nil
+}
+
+// set sets a number of a type of C.
+func set[T ~int32](p *T, k int) { *p = T(k) }
+
+// sliceAt returns n elements of a type of C.
+func sliceAt[T any](_ []T, p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }

@@ -12,8 +12,12 @@ type shape struct {
 	block   int    // threads of one
 }
 
+// shapeTable has by kernel what gives the shape. One of no threads says that the device's kernel does not do
+// what the arguments ask for.
+type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) shape
+
 // shapes are those of the kernels that devices have, for the arguments and a number of rows (or tiles, elements,
 // columns). Over segments a kernel has as many threads for each.
-var shapes = map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) shape{
+var shapes = shapeTable{
 	C.weft_fill: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
 }

@@ -28,3 +28,15 @@ func allow(p unsafe.Pointer, size, protection int) {
 		panic(fmt.Sprintf("tensor: mprotect: %v", err))
 	}
 }
+
+// protectHost lets the host's copy of a matrix be read, and with writable be changed.
+func protectHost(m *Matrix, writable bool) {
+	protection := unix.PROT_READ
+	if writable {
+		protection |= unix.PROT_WRITE
+	}
+	allow(m.data, m.bytes, protection)
+}
+
+// hideHost has a use of the host's copy fault: the elements are on the device alone.
+func hideHost(m *Matrix) { allow(m.data, m.bytes, unix.PROT_NONE) }

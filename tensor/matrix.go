@@ -58,8 +58,9 @@ type Matrix struct {
 	others   bool    // another worker writes its elements
 	data     unsafe.Pointer
 	meter    *Meter  // nil for a view
-	of       *Matrix // of a view of a matrix that may rest: that matrix
+	of       *Matrix // of a view of a matrix that may rest, or is on a device: that matrix
 	rest     *rest   // nil: the matrix does not rest
+	place    *place  // nil: the matrix is on the host
 	kind     Kind
 	retained int // holders besides the first
 	bytes    int // what the operating system gave, a whole number of pages
@@ -68,7 +69,8 @@ type Matrix struct {
 // Len is the number of elements.
 func (m *Matrix) Len() int { return m.Rows * m.Cols }
 
-// Pointer is the address of the first element, for package kernel. It panics when the matrix was released.
+// Pointer is the address of the first element, for package kernel. The elements of a matrix on a device may be
+// there alone. It panics when the matrix was released.
 func (m *Matrix) Pointer() unsafe.Pointer {
 	if m.data == nil {
 		panic("tensor: use of a released matrix")
@@ -83,37 +85,37 @@ func (m *Matrix) Pointer() unsafe.Pointer {
 
 // Floats are the elements of a Float32 matrix, to be read and written, valid until Release. Nobody may write
 // to those of a plan, which are zeros.
-func (m *Matrix) Floats() []float32 { return view[float32](m, Float32) }
+func (m *Matrix) Floats() []float32 { return elements[float32](m, Float32, true) }
 
 // Doubles are Floats of a Float64 matrix.
-func (m *Matrix) Doubles() []float64 { return view[float64](m, Float64) }
+func (m *Matrix) Doubles() []float64 { return elements[float64](m, Float64, true) }
 
 // Int32s are Floats of an Int32 matrix.
-func (m *Matrix) Int32s() []int32 { return view[int32](m, Int32) }
+func (m *Matrix) Int32s() []int32 { return elements[int32](m, Int32, true) }
 
 // Int64s are Floats of an Int64 matrix.
-func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
+func (m *Matrix) Int64s() []int64 { return elements[int64](m, Int64, true) }
 
 // BFloat16s are Floats of a BFloat16 matrix: the bits of its elements.
-func (m *Matrix) BFloat16s() []uint16 { return view[uint16](m, BFloat16) }
+func (m *Matrix) BFloat16s() []uint16 { return elements[uint16](m, BFloat16, true) }
 
 // Bytes are Floats of a matrix of whatever type, for callers that only move them.
-func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
+func (m *Matrix) Bytes() []byte { return elements[byte](m, Byte, true) }
 
 // ReadFloats are the elements of a Float32 matrix, to be read only, valid until Release. A plan has none, and
 // nil has none: the slice is empty.
-func (m *Matrix) ReadFloats() []float32 { return held(m, m.Floats) }
+func (m *Matrix) ReadFloats() []float32 { return held[float32](m, Float32) }
 
 // ReadDoubles are ReadFloats of a Float64 matrix.
-func (m *Matrix) ReadDoubles() []float64 { return held(m, m.Doubles) }
+func (m *Matrix) ReadDoubles() []float64 { return held[float64](m, Float64) }
 
 // ReadInt32s are ReadFloats of an Int32 matrix, in a plan those of Known.
 func (m *Matrix) ReadInt32s() []int32 {
-	elements := held(m, m.Int32s)
 	if m != nil && m.planned {
+		m.Pointer()
 		return m.known
 	}
-	return elements
+	return held[int32](m, Int32)
 }
 
 // Known gives ReadInt32s elements in a plan, too, where what follows depends on them. They stay as they are.
@@ -124,60 +126,69 @@ func (m *Matrix) Known(elements []int32) {
 }
 
 // ReadInt64s are ReadFloats of an Int64 matrix.
-func (m *Matrix) ReadInt64s() []int64 { return held(m, m.Int64s) }
+func (m *Matrix) ReadInt64s() []int64 { return held[int64](m, Int64) }
 
 // ReadBFloat16s are ReadFloats of a BFloat16 matrix: the bits of its elements.
-func (m *Matrix) ReadBFloat16s() []uint16 { return held(m, m.BFloat16s) }
+func (m *Matrix) ReadBFloat16s() []uint16 { return held[uint16](m, BFloat16) }
 
 // ReadBytes are ReadFloats of a matrix of whatever type.
-func (m *Matrix) ReadBytes() []byte { return held(m, m.Bytes) }
+func (m *Matrix) ReadBytes() []byte { return held[byte](m, Byte) }
 
 // WriteFloats are the elements of a Float32 matrix that the caller sets, or changes, valid until Release. A
 // plan has none, and so has a worker for a matrix of NewCommon that another writes, and nil: the slice is
 // empty.
-func (m *Matrix) WriteFloats() []float32 { return ours(m, m.Floats) }
+func (m *Matrix) WriteFloats() []float32 { return ours[float32](m, Float32) }
 
 // WriteDoubles are WriteFloats of a Float64 matrix.
-func (m *Matrix) WriteDoubles() []float64 { return ours(m, m.Doubles) }
+func (m *Matrix) WriteDoubles() []float64 { return ours[float64](m, Float64) }
 
 // WriteInt32s are WriteFloats of an Int32 matrix.
-func (m *Matrix) WriteInt32s() []int32 { return ours(m, m.Int32s) }
+func (m *Matrix) WriteInt32s() []int32 { return ours[int32](m, Int32) }
 
 // WriteInt64s are WriteFloats of an Int64 matrix.
-func (m *Matrix) WriteInt64s() []int64 { return ours(m, m.Int64s) }
+func (m *Matrix) WriteInt64s() []int64 { return ours[int64](m, Int64) }
 
 // WriteBFloat16s are WriteFloats of a BFloat16 matrix: the bits of its elements.
-func (m *Matrix) WriteBFloat16s() []uint16 { return ours(m, m.BFloat16s) }
+func (m *Matrix) WriteBFloat16s() []uint16 { return ours[uint16](m, BFloat16) }
 
 // WriteBytes are WriteFloats of a matrix of whatever type.
-func (m *Matrix) WriteBytes() []byte { return ours(m, m.Bytes) }
+func (m *Matrix) WriteBytes() []byte { return ours[byte](m, Byte) }
 
-// held are the elements that a matrix holds, and ours those that this worker writes. What rests comes back in
-// a plan, too.
-func held[T any](m *Matrix, elements func() []T) []T {
+// held are the elements that a matrix holds, to be read, and ours those that this worker writes. What rests
+// comes back in a plan, too.
+func held[T any](m *Matrix, want Element) []T {
 	if m == nil {
 		return nil
 	}
-	all := elements()
+	all := elements[T](m, want, false)
 	if m.planned {
 		return nil
 	}
 	return all
 }
 
-func ours[T any](m *Matrix, elements func() []T) []T {
-	all := held(m, elements)
-	if m == nil || m.others {
+func ours[T any](m *Matrix, want Element) []T {
+	if m == nil {
+		return nil
+	}
+	all := elements[T](m, want, !m.others)
+	if m.planned || m.others {
 		return nil
 	}
 	return all
 }
 
-func view[T any](m *Matrix, want Element) []T {
-	if m.Element != want {
+// elements are those of a matrix, or its bytes, on the host.
+func elements[T any](m *Matrix, want Element, written bool) []T {
+	n := m.Len()
+	if want == Byte {
+		n *= m.Element.Size()
+	} else if m.Element != want {
 		panic(fmt.Sprintf("tensor: element type %d read as %d", m.Element, want))
 	}
-	return unsafe.Slice((*T)(m.Pointer()), m.Len())
+	first := m.Pointer()
+	m.host(written)
+	return unsafe.Slice((*T)(first), n)
 }
 
 // RowRange is a view of rows lo…hi−1. It shares the memory and must not outlive the matrix; releasing it does
@@ -207,7 +218,7 @@ func (m *Matrix) view() *Matrix {
 		Rows: m.Rows, Cols: m.Cols, Element: m.Element,
 		planned: m.planned, others: m.others, data: m.Pointer(), of: m.of,
 	}
-	if m.rest != nil {
+	if m.rest != nil || m.place != nil {
 		v.of = m
 	}
 	return v

@@ -52,7 +52,8 @@ type account struct {
 	idle      idle
 	peak      int64 // with the graph's structure, where matrices rest
 	peakKinds [kinds]int64
-	offload   *offload // nil: no matrix rests
+	offload   *offload  // nil: no matrix rests
+	device    *onDevice // nil: the elements are on the host
 	spares    spares
 	meters    []*Meter
 	addresses idle      // of a plan, without pages, which matrices may have again
@@ -173,6 +174,7 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	}
 	t.used[m.data] = size
 	t.live[kind] += int64(size)
+	t.takePlace(m)
 	t.trimSpares()
 	t.raise()
 	t.tell(0)
@@ -272,6 +274,7 @@ func (t *Meter) free(m *Matrix) {
 			return
 		}
 	}
+	t.leavePlace(m)
 	t.live[m.kind] -= int64(m.bytes)
 	t.idle.put(span{m.data, m.bytes})
 	t.tell(0)
@@ -291,6 +294,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 	}
 	t.used[m.data] = size
 	t.live[m.kind] -= int64(m.bytes - size)
+	t.shrinkPlace(m, size)
 	m.bytes = size
 	t.tell(0)
 }
@@ -394,6 +398,7 @@ func (t *Meter) Clear(most int64) {
 
 // idleAll makes the memory of this Meter's matrices idle.
 func (t *Meter) idleAll() {
+	t.leavePlaces()
 	for p, size := range t.used {
 		t.idle.put(span{p, size})
 	}

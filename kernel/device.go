@@ -1,0 +1,216 @@
+package kernel
+
+// #include "native/weft.h"
+import "C"
+
+import (
+	"maps"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// Card is a device that runs kernels. It waits for them where it copies.
+type Card interface {
+	tensor.Mover
+	// Has reports whether the device has a kernel of that name.
+	Has(kernel string) bool
+	// Launch has a kernel run in so many blocks of threads, on arguments of so many bytes.
+	Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error
+}
+
+// NewDeviceTeam returns a team that computes on a device, which has the elements of all matrices of memory
+// (Meter.On). What has no kernel there runs on so many threads of the CPU, between two copies.
+func NewDeviceTeam(c Card, threads int, memory *tensor.Meter) *Team {
+	threads = max(1, threads)
+	return newTeam(threads, memory, &device{c, newCPU(threads), memory, shapes, map[string]int64{}})
+}
+
+// NewDevicePlan is NewPlan for a team on a device.
+func NewDevicePlan(threads int, memory *tensor.Meter) *Team {
+	memory.Plan()
+	return newTeam(max(1, threads), memory, nothingOnDevice{})
+}
+
+// OnCPU are the kernels that a device's team ran on the CPU, with the bytes that each had brought back.
+func (t *Team) OnCPU() map[string]int64 {
+	if d, ok := t.backend.(*device); ok {
+		return maps.Clone(d.onCPU)
+	}
+	return nil
+}
+
+// nothingOnDevice is the backend of a plan for a device.
+type nothingOnDevice struct{ nothing }
+
+func (nothingOnDevice) has(kernel C.int) bool { return shapes[kernel] != nil }
+
+// device is the backend of a device.
+type device struct {
+	card   Card
+	cpu    *cpu
+	memory *tensor.Meter
+	shapes shapeTable
+	onCPU  map[string]int64
+}
+
+func (d *device) has(kernel C.int) bool {
+	return d.shapes[kernel] != nil && d.card.Has(fullName(kernel, C.WEFT_FLOAT32, ""))
+}
+
+func (d *device) parallel(n int, work func(k int)) { d.cpu.parallel(n, work) }
+
+// run runs the kernels of a launch one after the other.
+func (d *device) run(l launch) {
+	for _, k := range l.links {
+		one := l
+		one.links = []link{k}
+		if !d.launch(one) {
+			d.onHost(k)
+			d.cpu.run(one)
+		}
+	}
+}
+
+func fullName(kernel C.int, of C.enum_weft_type, variant string) string {
+	name := names[kernel] + "_float32"
+	if of == C.WEFT_BFLOAT16 {
+		name = names[kernel] + "_bfloat16"
+	}
+	if variant != "" {
+		name += "_" + variant
+	}
+	return name
+}
+
+// launch runs the one kernel of a launch on the device. It returns false where the device does not have it.
+func (d *device) launch(l launch) bool {
+	k := l.links[0]
+	first, last := l.first, l.last
+	if k.tile {
+		first, last = first/l.tile, (last+l.tile-1)/l.tile
+	}
+	n := last - first
+	if l.segments != nil {
+		n = len(l.segments)
+	}
+	if n <= 0 {
+		return true
+	}
+	shape := d.shapes[k.name]
+	if shape == nil {
+		return false
+	}
+	s := shape(k.args, k.of, n)
+	name := fullName(k.name, k.of, s.variant)
+	if l.segments != nil {
+		name += "_segments"
+	}
+	if s.threads == 0 || !d.card.Has(name) {
+		return false
+	}
+	args, ok := d.arguments(k)
+	if !ok {
+		return false
+	}
+	if l.segments != nil {
+		of := [partials]C.weft_segment{}
+		copy(of[:], l.segments)
+		args = append(args, unsafe.Slice((*uint64)(unsafe.Pointer(&of)), unsafe.Sizeof(of)/8)...)
+		args = append(args, uint64(len(l.segments)))
+	} else {
+		args = append(args, uint64(first), uint64(last))
+	}
+	blocks := (s.threads + s.block - 1) / s.block
+	if err := d.card.Launch(name, blocks, s.block, unsafe.Pointer(&args[0]), 8*len(args)); err != nil {
+		panic(tensor.DeviceFailure{Err: err})
+	}
+	return true
+}
+
+// arguments returns the arguments of a kernel with the device's addresses, where the operands are valid then.
+// ok is false where one of them is no matrix of the team's.
+func (d *device) arguments(k link) (args []uint64, ok bool) {
+	pointers, size := k.pointers()
+	args = make([]uint64, (size+7)/8)
+	to := unsafe.Pointer(&args[0])
+	copy(unsafe.Slice((*byte)(to), size), unsafe.Slice((*byte)(k.args), size))
+	addresses, ok := d.memory.ToDevice(operands(k))
+	if !ok {
+		return nil, false
+	}
+	at := 0
+	for _, f := range pointers {
+		if field := (*uint64)(unsafe.Add(to, f.offset)); *field != 0 {
+			*field = addresses[at]
+			at++
+		}
+	}
+	return args, true
+}
+
+// operands are the addresses in a kernel's arguments that are not NULL.
+func operands(k link) (all []tensor.Operand) {
+	pointers, _ := k.pointers()
+	for _, f := range pointers {
+		if p := *(*unsafe.Pointer)(unsafe.Add(k.args, f.offset)); p != nil {
+			all = append(all, tensor.Operand{Address: p, Written: f.written})
+		}
+	}
+	return all
+}
+
+// onHost makes ready for a kernel on the CPU.
+func (d *device) onHost(k link) {
+	before := d.memory.DeviceUse().ToHost
+	d.memory.ToHost(operands(k))
+	d.onCPU[names[k.name]] += d.memory.DeviceUse().ToHost - before
+}
+
+func (d *device) weight(w *weight) {
+	for _, m := range []*tensor.Matrix{w.z, w.totals, w.sums, w.tileSums, w.panels} {
+		if m != nil {
+			d.memory.ToHost([]tensor.Operand{{Address: m.Pointer(), Written: true}})
+		}
+	}
+	d.memory.ToHost([]tensor.Operand{{Address: w.x.Pointer()}, {Address: w.g.Pointer()}})
+	d.onCPU[names[C.weft_weight]] += 0
+	d.cpu.weight(w)
+}
+
+// deviceMatMul is MatMul with the device's own kernel.
+func (t *Team) deviceMatMul(of routine, z, x, w *tensor.Matrix, in, out int, transposed, accumulate bool) {
+	args := &C.weft_product_args{
+		x: either(x), z: either(z), w: floats(w), rows: C.int64_t(x.Rows), in: C.int64_t(in), out: C.int64_t(out),
+		x_type: C.int32_t(typeOf(x)), z_type: C.int32_t(typeOf(z)),
+		transposed: boolean(transposed), accumulate: boolean(accumulate),
+	}
+	of.of = typeOf(x)
+	t.launch(Shape{x.Rows, in, out}, 0, launch{links: one(of, unsafe.Pointer(args)), last: x.Rows, cost: grain})
+}
+
+// deviceLanes is how many ranges of rows a weight's gradient is summed over beside each other.
+const deviceLanes = 16
+
+// deviceMatMulT is MatMulT with the device's own kernels.
+func (t *Team) deviceMatMulT(c Call, z, x, g *tensor.Matrix, to Output) {
+	lanes := min(tilesOfLanes(x.Rows), deviceLanes)
+	sums := t.scratch(tensor.Float64, lanes, z.Len())
+	defer sums.Release()
+	of := on(C.weft_weight)
+	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
+		of.of = C.WEFT_BFLOAT16
+	}
+	args := &C.weft_weight_args{
+		sum: doubles(sums), x: either(x), g: either(g), in: C.int64_t(x.Cols), out: C.int64_t(g.Cols), tile: laneRows,
+		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)), rows: C.int64_t(x.Rows), lanes: C.int64_t(lanes),
+	}
+	merge := &C.weft_weight_sum_args{
+		z: floats(z), sum: doubles(sums), columns: C.int64_t(z.Len()), lanes: C.int64_t(lanes),
+		accumulate: boolean(to == Accumulate),
+	}
+	t.watched(c, func() {
+		t.backend.run(launch{links: one(of, unsafe.Pointer(args)), last: lanes})
+		t.backend.run(launch{links: one(on(C.weft_weight_sum), unsafe.Pointer(merge)), last: z.Len()})
+	})
+}

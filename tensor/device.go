@@ -1,0 +1,390 @@
+package tensor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Meter may have the elements of its matrices on a device. Then a matrix has an extent of the device's memory,
+// and addresses of the host without pages, which are its name: kernels take these, and ToDevice
+// finds the extent. The elements are valid on the host, on the device, or on both. A kernel has its operands moved to the
+// device, and what it writes is valid there alone. An accessor moves them back. No code above knows about it.
+
+// Mover is a device's memory. Addresses are the device's.
+type Mover interface {
+	Alloc(bytes int64) (address uint64, err error)
+	// ToDevice returns when from may change.
+	ToDevice(to uint64, from []byte) error
+	// ToHost returns when the elements are there.
+	ToHost(to []byte, from uint64) error
+	// Copy copies between ranges that do not overlap.
+	Copy(to, from uint64, bytes int64) error
+}
+
+// DeviceFailure is the panic value of a use of a matrix for which the device failed.
+type DeviceFailure struct{ Err error }
+
+func (e DeviceFailure) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the device.
+func (e DeviceFailure) Unwrap() error { return e.Err }
+
+// DeviceUse is what the matrices of a worker took of a device, and what moved.
+type DeviceUse struct {
+	PeakBytes        int64 // the graph's structure among them
+	HostBytes        int64 // the most that was valid on the host at a time; not known to a plan
+	ToDevice, ToHost int64 // bytes
+	Waits            int   // for the device
+}
+
+// onDevice is the part of an account that has matrices on a device.
+type onDevice struct {
+	mover   Mover // nil: a plan
+	use     DeviceUse
+	live    int64  // bytes of matrices
+	onHost  int64  // those that are valid on the host
+	base    uint64 // of the arena
+	size    int64
+	extents []*place // by offset
+	names   []*place // by address of the host
+	watch   func(Moving)
+}
+
+// Moving is a copy between a device and the host.
+type Moving struct {
+	Matrix   *Matrix
+	Bytes    int
+	ToDevice bool
+}
+
+// place is where the elements of a matrix are.
+type place struct {
+	m        *Matrix
+	offset   int64 // in the arena
+	valid    atomic.Uint32
+	readOnly bool // nobody changes the elements
+}
+
+// What place.valid has: neither for undefined elements.
+const (
+	onTheHost   = 1
+	onTheDevice = 2
+)
+
+// granularity is what extents are a multiple of, in bytes.
+const granularity = 256
+
+// On has the elements of all matrices on a device, in an arena of so many bytes; a plan has no Mover. It must
+// be called before the first allocation.
+func (t *Meter) On(d Mover, bytes int64) error {
+	t.device = &onDevice{mover: d, size: bytes}
+	if d == nil {
+		return nil
+	}
+	var err error
+	t.device.base, err = d.Alloc(bytes)
+	return err
+}
+
+// OnDevice reports whether matrices have their elements on a device.
+func (t *Meter) OnDevice() bool { return t.device != nil }
+
+// DeviceUse returns what was used so far.
+func (t *Meter) DeviceUse() DeviceUse {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.device == nil {
+		return DeviceUse{}
+	}
+	return t.device.use
+}
+
+// WatchMoves calls f with each copy of a matrix; nil ends it. f must not use the Meter.
+func (t *Meter) WatchMoves(f func(Moving)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.device.watch = f
+}
+
+// takePlace gives a new matrix an extent. The caller holds mu.
+func (t *account) takePlace(m *Matrix) {
+	d := t.device
+	if d == nil {
+		return
+	}
+	d.live += int64(m.bytes)
+	d.use.PeakBytes = max(d.use.PeakBytes, d.live)
+	if d.mover == nil {
+		return
+	}
+	m.place = &place{m: m}
+	at, _ := d.named(m.data)
+	d.names = slices.Insert(d.names, at, m.place)
+	d.extend(m.place)
+}
+
+// leavePlace ends takePlace. The caller holds mu.
+func (t *account) leavePlace(m *Matrix) {
+	d := t.device
+	if d == nil {
+		return
+	}
+	d.live -= int64(m.bytes)
+	p := m.place
+	if p == nil {
+		return
+	}
+	d.leaveHost(p)
+	protectHost(m, true)
+	at, _ := d.named(m.data)
+	d.names = slices.Delete(d.names, at, at+1)
+	d.extents = slices.Delete(d.extents, d.at(p.offset), d.at(p.offset)+1)
+	m.place = nil
+}
+
+// shrinkPlace says that a matrix takes fewer bytes. The caller holds mu.
+func (t *account) shrinkPlace(m *Matrix, bytes int) {
+	if t.device != nil {
+		t.device.live -= int64(m.bytes - bytes)
+	}
+}
+
+// leavePlaces is leavePlace for all matrices of a Meter. The caller holds mu.
+func (t *Meter) leavePlaces() {
+	d := t.device
+	if d == nil {
+		return
+	}
+	for _, p := range slices.Clone(d.names) {
+		if p.m.meter == t {
+			t.leavePlace(p.m)
+		}
+	}
+	if d.mover == nil {
+		for _, size := range t.used {
+			d.live -= int64(size)
+		}
+	}
+}
+
+// named returns where in names the matrix of an address is, or would be.
+func (d *onDevice) named(p unsafe.Pointer) (at int, found bool) {
+	return slices.BinarySearchFunc(d.names, uintptr(p), func(p *place, address uintptr) int {
+		return cmp.Compare(uintptr(p.m.data), address)
+	})
+}
+
+// at returns the number of the first extent from an offset on.
+func (d *onDevice) at(offset int64) int {
+	k, _ := slices.BinarySearchFunc(d.extents, offset,
+		func(p *place, offset int64) int { return cmp.Compare(p.offset, offset) })
+	return k
+}
+
+// end returns where the k-th extent ends, and 0 before the first.
+func (d *onDevice) end(k int) int64 {
+	if k < 0 {
+		return 0
+	}
+	p := d.extents[k]
+	return p.offset + int64(p.m.bytes+granularity-1)/granularity*granularity
+}
+
+// extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
+// all extents slide together.
+func (d *onDevice) extend(p *place) {
+	need := int64(p.m.bytes)
+	find := func() (best int, found bool) {
+		smallest := int64(0)
+		for k := range len(d.extents) + 1 {
+			next := d.size
+			if k < len(d.extents) {
+				next = d.extents[k].offset
+			}
+			if free := next - d.end(k-1); free >= need && (!found || free < smallest) {
+				best, smallest, found = k, free, true
+			}
+		}
+		return best, found
+	}
+	k, found := find()
+	if !found {
+		d.slide()
+		if k, found = find(); !found {
+			panic(OutOfMemory{p.m.bytes, fmt.Errorf("the device has %d bytes for this worker", d.size)})
+		}
+	}
+	p.offset = d.end(k - 1)
+	d.extents = slices.Insert(d.extents, k, p)
+}
+
+// slide moves all extents to the front.
+func (d *onDevice) slide() {
+	for k, p := range d.extents {
+		to, bytes := d.end(k-1), int64(p.m.bytes)
+		gap := p.offset - to
+		if gap > 0 && p.valid.Load()&onTheDevice != 0 {
+			for done := int64(0); done < bytes; done += gap {
+				d.check(d.mover.Copy(d.base+uint64(to+done), d.base+uint64(p.offset+done), min(gap, bytes-done)))
+			}
+		}
+		p.offset = to
+	}
+}
+
+func (d *onDevice) check(err error) {
+	if err != nil {
+		panic(DeviceFailure{err})
+	}
+}
+
+func (d *onDevice) addressOf(p *place) uint64 { return d.base + uint64(p.offset) }
+
+// Operand says what a kernel does with a matrix. What it writes, it may read before.
+type Operand struct {
+	Address unsafe.Pointer // of the host, within the matrix
+	Written bool
+}
+
+// ToDevice has the operands of a kernel be valid on the device, and what it writes there alone. It returns
+// the addresses of the device, and false where an address is of no matrix of the worker.
+func (t *Meter) ToDevice(operands []Operand) (addresses []uint64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	places, ok := t.device.places(operands)
+	if !ok {
+		return nil, false
+	}
+	for k, p := range places {
+		t.device.toDevice(p)
+		addresses = append(addresses,
+			t.device.addressOf(p)+uint64(uintptr(operands[k].Address)-uintptr(p.m.data)))
+	}
+	for k, p := range places {
+		if operands[k].Written && p.valid.Load() != onTheDevice {
+			t.device.leaveHost(p)
+			hideHost(p.m)
+			p.valid.Store(onTheDevice)
+		}
+	}
+	return addresses, true
+}
+
+// ToHost has the operands of what runs on the host be valid there, and what it writes there alone.
+func (t *Meter) ToHost(operands []Operand) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, o := range operands {
+		if p := t.device.placeOf(o.Address); p != nil {
+			t.device.toHost(p, o.Written)
+		}
+	}
+}
+
+func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {
+	for _, o := range operands {
+		p := d.placeOf(o.Address)
+		if p == nil {
+			return nil, false
+		}
+		places = append(places, p)
+	}
+	return places, true
+}
+
+// placeOf returns the place of the matrix that has an address; nil: none has.
+func (d *onDevice) placeOf(address unsafe.Pointer) *place {
+	at, found := d.named(address)
+	if !found {
+		at--
+	}
+	if at < 0 || uintptr(address)-uintptr(d.names[at].m.data) >= uintptr(d.names[at].m.bytes) {
+		return nil
+	}
+	return d.names[at]
+}
+
+func (d *onDevice) toDevice(p *place) {
+	if p.valid.Load() == onTheHost {
+		d.tell(p, true)
+		d.check(d.mover.ToDevice(d.addressOf(p), p.m.content()))
+		protectHost(p.m, false)
+	}
+	p.valid.Or(onTheDevice)
+}
+
+func (d *onDevice) toHost(p *place, written bool) {
+	valid := p.valid.Load()
+	if valid&onTheHost == 0 {
+		protectHost(p.m, true)
+		if valid == onTheDevice {
+			d.tell(p, false)
+			d.use.Waits++
+			d.check(d.mover.ToHost(p.m.content(), d.addressOf(p)))
+			if !written {
+				protectHost(p.m, false)
+			}
+		}
+		d.onHost += int64(p.m.bytes)
+		d.use.HostBytes = max(d.use.HostBytes, d.onHost)
+		valid |= onTheHost
+	}
+	if written && !p.readOnly {
+		if valid&onTheDevice != 0 {
+			protectHost(p.m, true)
+		}
+		valid = onTheHost
+	}
+	p.valid.Store(valid)
+}
+
+func (d *onDevice) tell(p *place, toDevice bool) {
+	n := len(p.m.content())
+	if toDevice {
+		d.use.ToDevice += int64(n)
+	} else {
+		d.use.ToHost += int64(n)
+	}
+	if d.watch != nil {
+		d.watch(Moving{p.m, n, toDevice})
+	}
+}
+
+// leaveHost says that the elements are not valid on the host any more, whose pages go.
+func (d *onDevice) leaveHost(p *place) {
+	if p.valid.Load()&onTheHost == 0 {
+		return
+	}
+	d.onHost -= int64(p.m.bytes)
+	if p.m.bytes >= LeastResting {
+		if err := unix.Madvise(p.m.memory(), unix.MADV_DONTNEED); err != nil {
+			panic(fmt.Sprintf("tensor: memory is not given back: %v", err))
+		}
+	}
+}
+
+// content is the bytes of the elements.
+func (m *Matrix) content() []byte { return unsafe.Slice((*byte)(m.data), m.Len()*m.Element.Size()) }
+
+// host has a matrix be valid on the host, where an accessor reads or, with written, changes elements.
+func (m *Matrix) host(written bool) {
+	p := m.place
+	if m.of != nil {
+		p = m.of.place
+	}
+	if p == nil {
+		return
+	}
+	if valid := p.valid.Load(); valid == onTheHost || valid&onTheHost != 0 && (!written || p.readOnly) {
+		return
+	}
+	t := p.m.meter.account
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.device.toHost(p, written)
+}
