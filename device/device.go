@@ -195,6 +195,8 @@ func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 	var p C.device_address
 	switch status := C.weft_alloc(d.driver, &p, C.size_t(bytes)); status {
 	case 0:
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		d.memory = append(d.memory, uint64(p))
 		return uint64(p), nil
 	case outOfMemory:
@@ -206,7 +208,9 @@ func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 
 // Free gives back what Alloc returned. It waits for what uses it.
 func (d *Device) Free(address uint64) error {
+	d.mu.Lock()
 	d.memory = slices.DeleteFunc(d.memory, func(a uint64) bool { return a == address })
+	d.mu.Unlock()
 	return d.note("freeing memory of the card", C.weft_free(d.driver, C.device_address(address)))
 }
 
