@@ -4,7 +4,6 @@ package kerneltest
 import (
 	"os"
 	"sync"
-	"testing"
 
 	"weft/device"
 	"weft/kernel"
@@ -17,9 +16,17 @@ const arena = 384 << 20
 // devices are those of Meters, which several teams may use.
 var devices sync.Map
 
+// test is what Team needs of a testing.TB.
+type test interface {
+	Helper()
+	Cleanup(func())
+	Fatal(args ...any)
+	Error(args ...any)
+}
+
 // Team is kernel.NewTeam, or where $WEFT_DEVICE is cuda a team on card 0, until the test ends. memory has no
 // matrices yet, or is that of another such team.
-func Team(t testing.TB, threads int, memory *tensor.Meter) *kernel.Team {
+func Team(t test, threads int, memory *tensor.Meter) *kernel.Team {
 	t.Helper()
 	if os.Getenv("WEFT_DEVICE") != "cuda" {
 		return kernel.NewTeam(threads, memory)
