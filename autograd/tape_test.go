@@ -9,7 +9,6 @@ import (
 
 	"weft/autograd"
 	"weft/kernel"
-	"weft/kernel/kerneltest"
 	"weft/tensor"
 )
 
@@ -28,7 +27,7 @@ const (
 )
 
 func newBench(t *testing.T) *bench {
-	team := kerneltest.Team(t, 2, tensor.NewMeter())
+	team := kernel.NewTeam(2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
 	return &bench{
 		t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}),

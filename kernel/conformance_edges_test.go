@@ -163,12 +163,15 @@ func conformSpMM(s *suite) {
 }
 
 func conformSpMMHub(s *suite) {
-	s.each([]int{1, 7, 16, 33, 300}, func(s *suite, cols int) {
+	s.each([]int{1, 7, 16, 33, 101, 300}, func(s *suite, cols int) {
 		n := 200
 		if cols < 10 {
 			n = 1024 // fills the matrices' pages, so that a step too far is a fault in a debug build
 		}
-		s.spmm(case_("long rows, columns", cols), s.tangled(n, 4000), kernel.Scales{}, cols, false)
+		for _, accumulate := range []bool{false, true} {
+			what := case_("long rows, columns", cols, "accumulate", accumulate)
+			s.spmm(what, s.tangled(n, 4000), kernel.Scales{}, cols, accumulate)
+		}
 		a := s.tangled(n, 18_000)
 		a.FindSegments()
 		s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {

@@ -122,11 +122,10 @@ func (t *account) takePlace(m *Matrix) {
 	if d.mover == nil {
 		return
 	}
-	p := &place{m: m}
-	d.extend(p)
+	m.place = &place{m: m}
 	at, _ := d.named(m.data)
-	d.names = slices.Insert(d.names, at, p)
-	m.place = p
+	d.names = slices.Insert(d.names, at, m.place)
+	d.extend(m.place)
 }
 
 // leavePlace ends takePlace. The caller holds mu.

@@ -1,2 +1,3 @@
 // All kernels, as one program.
 #include "pointwise.cuh"
+#include "spmm.cuh"

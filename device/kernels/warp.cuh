@@ -8,10 +8,11 @@
 #include "weft.h"
 
 #define ALL 0xffffffffu // lanes of a warp
+enum { BLOCK = 256 };   // the most threads of a block: each may then have 128 registers
 
 #ifdef __CUDACC_RTC__
 template <typename T> using shared_cell = T; // on a CPU it finds races
-#define REGISTER(name)
+#define REGISTER(name, call)
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif
@@ -35,11 +36,11 @@ template <typename args> struct over_segments {
 #define KERNEL(name, args) \
 	extern "C" __global__ void name(const __grid_constant__ over_rows<args> l); \
 	REGISTER(name, over_rows<args>) \
-	extern "C" __global__ void name(const __grid_constant__ over_rows<args> l)
+	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over_rows<args> l)
 #define SEGMENTS_KERNEL(name, args) \
 	extern "C" __global__ void name(const __grid_constant__ over_segments<args> l); \
 	REGISTER(name, over_segments<args>) \
-	extern "C" __global__ void name(const __grid_constant__ over_segments<args> l)
+	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over_segments<args> l)
 
 // The number of this thread in the launch.
 __device__ __forceinline__ int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
@@ -64,26 +65,27 @@ __device__ __forceinline__ void store_either(void *p, int32_t type, int64_t k, f
 		round_to((bfloat16 *)p + k, x);
 }
 
-// N numbers that lie together, at a multiple of their size: 4 floats or 8 bfloat16s are 16 bytes.
+// N numbers that lie together, at a multiple of their size: 4 floats or 8 bfloat16s are 16 bytes. raw is what a
+// load brings: many that are under way take as many registers.
 template <typename T> struct vector;
 template <> struct vector<float> {
 	enum { N = 4 };
+	typedef float4 raw;
 	float x[4];
-	__device__ __forceinline__ void load(const float *p) {
-		const float4 v = *(const float4 *)p;
-		x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-	}
-	__device__ __forceinline__ void store(float *p) const { *(float4 *)p = make_float4(x[0], x[1], x[2], x[3]); }
+	__device__ __forceinline__ void of(const raw &v) { x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w; }
+	__device__ __forceinline__ void load(const float *p) { of(*(const raw *)p); }
+	__device__ __forceinline__ void store(float *p) const { *(raw *)p = make_float4(x[0], x[1], x[2], x[3]); }
 };
 template <> struct vector<bfloat16> {
 	enum { N = 8 };
+	typedef uint4 raw;
 	float x[8];
-	__device__ __forceinline__ void load(const bfloat16 *p) {
-		const uint4 v = *(const uint4 *)p;
+	__device__ __forceinline__ void of(const raw &v) {
 		const unsigned w[4] = {v.x, v.y, v.z, v.w};
 		for (int i = 0; i < 4; i++)
 			x[2 * i] = __uint_as_float(w[i] << 16), x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
 	}
+	__device__ __forceinline__ void load(const bfloat16 *p) { of(*(const raw *)p); }
 	__device__ __forceinline__ void store(bfloat16 *p) const {
 		union {
 			uint4 v;
@@ -97,8 +99,10 @@ template <> struct vector<bfloat16> {
 // One number: for rows that are no multiple of a vector.
 template <typename T> struct single {
 	enum { N = 1 };
+	typedef T raw;
 	float x[1];
-	__device__ __forceinline__ void load(const T *p) { x[0] = number(*p); }
+	__device__ __forceinline__ void of(const raw &v) { x[0] = number(v); }
+	__device__ __forceinline__ void load(const T *p) { of(*p); }
 	__device__ __forceinline__ void store(T *p) const { round_to(p, x[0]); }
 };
 
