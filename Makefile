@@ -34,9 +34,9 @@ build: packages ## build bin/weft
 	@GO='$(GO)' scripts/build -ldflags '$(STAMP)' -o bin/weft ./cmd/weft
 
 # NVIDIA's driver in tests: its functions that weft calls, over fibers of a processor.
-bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/* kernel/native/*.h) | packages
+bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/* kernel/native/*.h)
 	@mkdir -p bin
-	@g++ -std=c++17 -O2 -g1 -shared -fPIC -w $(if $(filter x86_64,$(shell uname -m)),-mfma) -ffp-contract=off -Ikernel/native -Idevice/kernels -o $@.$$$$ device/oncpu/libcuda.cc device/oncpu/on_cpu.cc && mv $@.$$$$ $@
+	@device/oncpu/build $@
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'

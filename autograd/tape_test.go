@@ -9,6 +9,7 @@ import (
 
 	"weft/autograd"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/tensor"
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 func newBench(t *testing.T) *bench {
-	team := kernel.NewTeam(2, tensor.NewMeter())
+	team := kerneltest.Team(t, 2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
 	return &bench{
 		t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}),

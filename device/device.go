@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -48,6 +49,7 @@ type Device struct {
 	name, cuda        string
 	major, minor      int
 	waitAfterLaunches bool
+	memory            []uint64 // what Alloc returned and Free did not get
 	mu                sync.Mutex
 	functions         map[string]unsafe.Pointer // nil for a name that no kernel has
 	sinceWait         []string                  // the last kernels that were launched, at most recent
@@ -174,9 +176,14 @@ func (d *Device) Memory() (free, total int64, err error) {
 	return int64(f), int64(t), nil
 }
 
-// Close gives the card back. Whoever has memory of it frees that before.
+// Close gives the card back, and the memory that was not freed.
 func (d *Device) Close() error {
 	defer C.free(unsafe.Pointer(d.driver))
+	for _, address := range slices.Clone(d.memory) {
+		if err := d.Free(address); err != nil {
+			return err
+		}
+	}
 	if status := C.weft_end(d.driver); status != 0 {
 		return d.failure("closing the device", status)
 	}
@@ -188,6 +195,9 @@ func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 	var p C.device_address
 	switch status := C.weft_alloc(d.driver, &p, C.size_t(bytes)); status {
 	case 0:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.memory = append(d.memory, uint64(p))
 		return uint64(p), nil
 	case outOfMemory:
 		return 0, fmt.Errorf("%w: no %d bytes are free", ErrOutOfMemory, bytes)
@@ -198,6 +208,9 @@ func (d *Device) Alloc(bytes int64) (address uint64, err error) {
 
 // Free gives back what Alloc returned. It waits for what uses it.
 func (d *Device) Free(address uint64) error {
+	d.mu.Lock()
+	d.memory = slices.DeleteFunc(d.memory, func(a uint64) bool { return a == address })
+	d.mu.Unlock()
 	return d.note("freeing memory of the card", C.weft_free(d.driver, C.device_address(address)))
 }
 

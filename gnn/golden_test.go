@@ -17,6 +17,7 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/nn"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -166,7 +167,7 @@ func over(p *sar.Partition, params *nn.Params) gnn.Env {
 // those of the two directions, and by the root's.
 func TestBiasesOfDirGNNConv(t *testing.T) {
 	g := readGolden(t, "testdata/sage-2-both.safetensors")
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	s := g.spec()
 	s.Norm = "batch"
@@ -191,7 +192,7 @@ func TestBiasesOfDirGNNConv(t *testing.T) {
 // them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	g := readGolden(t, "testdata/sage-2-both.safetensors")
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	_, params := g.model(team, paralleltest.Whole(t, team, g.graph()))
 	state := g.state("param.")
@@ -265,7 +266,7 @@ func TestGolden(t *testing.T) {
 
 func testGolden(t *testing.T, file, input string) {
 	g := readGolden(t, file)
-	team := kernel.NewTeam(2, tensor.NewMeter())
+	team := kerneltest.Team(t, 2, tensor.NewMeter())
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, g.graph())
 	m, params := g.model(team, p)

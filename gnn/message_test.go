@@ -7,14 +7,14 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/internal/refusal"
-	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/nn"
 	"weft/tensor"
 )
 
 // TestMessageCheck: Check refuses a bad message function in one line, which names the layer.
 func TestMessageCheck(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	tape := autograd.NewTape(team)
 	rows := func(n, cols int) *autograd.Var {

@@ -10,7 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
-	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/nn"
 	"weft/parallel/paralleltest"
 	"weft/tensor"
@@ -106,7 +106,7 @@ func TestPartsOfAModel(t *testing.T) {
 			model  gnn.Model
 			params *nn.Params
 		}
-		team := kernel.NewTeam(1, tensor.NewMeter())
+		team := kerneltest.Team(t, 1, tensor.NewMeter())
 		g := paralleltest.Whole(t, team, of)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
@@ -171,7 +171,7 @@ func (c carrier) Forward(s gnn.State) gnn.State {
 // TestInitialResidual: the initial residual lives while later blocks read it, and is released after the last
 // of these. Its gradient is the sum over its readers.
 func TestInitialResidual(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	m := gnn.Model{carrier{first: true}, carrier{}, carrier{last: true}}
 	x := team.Memory.New(tensor.Features, 1, 1)
@@ -213,7 +213,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 		{Model: "sage", Norm: "none", Residual: true},
 	} {
 		kept := func(layers int) int64 {
-			team := kernel.NewTeam(1, tensor.NewMeter())
+			team := kerneltest.Team(t, 1, tensor.NewMeter())
 			defer team.Memory.Close()
 			g := paralleltest.Whole(t, team, of)
 			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width,

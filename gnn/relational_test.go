@@ -9,7 +9,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/require"
-	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
 	"weft/nn"
 	"weft/parallel/paralleltest"
@@ -126,7 +126,7 @@ func TestDecoupledRelations(t *testing.T) {
 		c.means = append(c.means, reference.Linear(reference.Mean, 0, made.Indptr, made.Sources, nil))
 	}
 	for _, c.teleport = range []float64{0, .2} {
-		team := kernel.NewTeam(2, tensor.NewMeter())
+		team := kerneltest.Team(t, 2, tensor.NewMeter())
 		p := paralleltest.Whole(t, team, g)
 		s := gnn.Spec{
 			Model: "rgcn", Layers: c.layers, Hidden: 4, Norm: "none", Activation: "tanh",

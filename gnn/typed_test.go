@@ -13,7 +13,7 @@ import (
 	"weft/internal/assert"
 	"weft/internal/refusal"
 	"weft/internal/require"
-	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/nn"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
@@ -256,7 +256,7 @@ func TestTypedRefused(t *testing.T) {
 // others.
 func TestTypedReach(t *testing.T) {
 	g := readGolden(t, "testdata/relations/rgcn-types-bare.safetensors")
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, g.graph())
 	s := gnn.Spec{
@@ -322,7 +322,7 @@ func papers(t *testing.T, relations ...string) *graph.Graph {
 // TestTypedNorms: norms have PyG's names. to_hetero makes one for each vertex type, also if there is one
 // type. A model of RGCNConv has one for all.
 func TestTypedNorms(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, papers(t, "cites", "extends"))
 	for model, want := range map[string][]string{
@@ -346,7 +346,7 @@ func TestTypedNorms(t *testing.T) {
 // for several. The layers' biases are zeros at first.
 func TestInputDropout(t *testing.T) {
 	for model, relations := range map[string][]string{"gcn": {"cites"}, "rgcn": {"cites", "extends"}} {
-		team := kernel.NewTeam(1, tensor.NewMeter())
+		team := kerneltest.Team(t, 1, tensor.NewMeter())
 		g := papers(t, relations...)
 		p := paralleltest.Whole(t, team, g)
 		for _, c := range []struct {

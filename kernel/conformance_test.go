@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
 	"weft/tensor"
 )
@@ -115,7 +116,7 @@ func with(t *testing.T, run func(s *suite)) {
 
 func withStorage(t *testing.T, storage tensor.Element, run func(s *suite)) {
 	t.Helper()
-	s := &suite{t, kernel.NewTeam(2, tensor.NewMeter()), random(), storage}
+	s := &suite{t, kerneltest.Team(t, 2, tensor.NewMeter()), random(), storage}
 	defer s.team.Memory.Close()
 	run(s)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/tensor"
 )
 
@@ -43,7 +44,7 @@ func TestHubRow(t *testing.T) {
 			x, start := s.normal(c.sources, c.cols), s.normal(c.rows, c.cols)
 			sum := func(threads int) *tensor.Matrix {
 				z := s.copy(start)
-				kernel.NewTeam(threads, s.team.Memory).SpMM(z, a, x, scales, kernel.Accumulate)
+				kerneltest.Team(s.t, threads, s.team.Memory).SpMM(z, a, x, scales, kernel.Accumulate)
 				return z
 			}
 			if !same(sum(1), sum(3)) {
@@ -84,8 +85,8 @@ func TestHubAttention(t *testing.T) {
 				}
 				g := s.normal(n, heads*width)
 				run := s.attending(k, g, a)
-				one, three := run.over(kernel.NewTeam(1, s.team.Memory)),
-					run.over(kernel.NewTeam(3, s.team.Memory))
+				one, three := run.over(kerneltest.Team(s.t, 1, s.team.Memory)),
+					run.over(kerneltest.Team(s.t, 3, s.team.Memory))
 				two := s.attending(k, g, left, right).over(s.team)
 				whole := one
 				if degree < 100_000 { // whole rows of more are summed with too many roundings
@@ -152,7 +153,7 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	x = s.as(s.storage, x)
 
 	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
-		team := kernel.NewTeam(threads, s.team.Memory)
+		team := kerneltest.Team(s.t, threads, s.team.Memory)
 		z, arg, dx = s.unwritten(n, cols), s.int32s(n, cols), s.copy(start)
 		if a.Segments = nil; apart {
 			a.FindSegments()
@@ -215,7 +216,7 @@ func TestHubBytes(t *testing.T) {
 			if a.Segments = nil; apart {
 				a.FindSegments()
 			}
-			team := kernel.NewTeam(2, s.team.Memory)
+			team := kerneltest.Team(s.t, 2, s.team.Memory)
 			team.Watch = func(c kernel.Call, run func()) {
 				if c.Bytes.Gathered > 0 && c.Entries == 0 {
 					t.Errorf("%s gathers %d bytes for no entries", c.Kernel, c.Bytes.Gathered)

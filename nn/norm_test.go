@@ -9,13 +9,14 @@ import (
 
 	"weft/autograd"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
 	"weft/nn"
 	"weft/tensor"
 )
 
 func newTeam(t *testing.T) *kernel.Team {
-	team := kernel.NewTeam(2, tensor.NewMeter())
+	team := kerneltest.Team(t, 2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
 	return team
 }
@@ -264,7 +265,7 @@ func testTwoWorkers(t *testing.T, norm func(width int) func(ps *nn.Params) nn.No
 			peers  peers
 		}{{0, at, peers{0, a, b}}, {at, rows, peers{1, b, a}}} {
 			group.Go(func() {
-				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, norm(cols), x.RowRange(p.lo, p.hi),
+				parts[rank] = pass(kerneltest.Team(t, 1, team.Memory), true, norm(cols), x.RowRange(p.lo, p.hi),
 					g.RowRange(p.lo, p.hi),
 					&autograd.RowSet{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
 			})

@@ -6,6 +6,7 @@ import (
 
 	"weft/autograd"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/tensor"
 )
 
@@ -14,7 +15,7 @@ import (
 // gradient.
 func TestOwnLossGradient(t *testing.T) {
 	const vertices, columns, smoothing = 2500, 5, .2
-	team := kernel.NewTeam(2, tensor.NewMeter())
+	team := kerneltest.Team(t, 2, tensor.NewMeter())
 	defer team.Memory.Close()
 	z := team.Memory.New(tensor.Activations, vertices, columns)
 	for i := range z.Floats() {
@@ -63,7 +64,7 @@ func TestOwnLossGradient(t *testing.T) {
 
 // TestOwnLossOfNoRows: a worker may have no labelled vertex.
 func TestOwnLossOfNoRows(t *testing.T) {
-	team := kernel.NewTeam(1, tensor.NewMeter())
+	team := kerneltest.Team(t, 1, tensor.NewMeter())
 	defer team.Memory.Close()
 	output := autograd.NewTape(team).Constant(team.Zeros(tensor.Activations, 3, 2), autograd.AllHere(3))
 	none := kernel.List(team, tensor.Buffers, []int32{})

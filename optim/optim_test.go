@@ -10,13 +10,14 @@ import (
 	"weft/internal/require"
 	"weft/internal/safetensors"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/nn"
 	"weft/optim"
 	"weft/tensor"
 )
 
 func newParams(t *testing.T) (*kernel.Team, *nn.Params) {
-	team := kernel.NewTeam(2, tensor.NewMeter())
+	team := kerneltest.Team(t, 2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
 	return team, nn.NewParams(team, 1)
 }

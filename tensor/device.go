@@ -122,10 +122,11 @@ func (t *account) takePlace(m *Matrix) {
 	if d.mover == nil {
 		return
 	}
-	m.place = &place{m: m}
+	p := &place{m: m}
+	d.extend(p)
 	at, _ := d.named(m.data)
-	d.names = slices.Insert(d.names, at, m.place)
-	d.extend(m.place)
+	d.names = slices.Insert(d.names, at, p)
+	m.place = p
 }
 
 // leavePlace ends takePlace. The caller holds mu.

@@ -13,14 +13,20 @@ import (
 // that cannot compile it.
 func Library(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("g++"); err != nil {
-		t.Skip("there is no g++, which compiles libcuda-on-cpu.so")
-	}
+	Compiler(t)
 	library, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("WEFT_CUDA", library)
+}
+
+// Compiler skips a test on a machine that cannot compile libcuda-on-cpu.so.
+func Compiler(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("there is no g++, which compiles libcuda-on-cpu.so")
+	}
 }
 
 var build = sync.OnceValues(func() (string, error) {

@@ -1,19 +1,45 @@
 // A libcuda.so.1 without a GPU: the functions of NVIDIA's driver that weft calls, over on_cpu. weft loads it in
 // place of the driver's (WEFT_CUDA names it), so that everything from the Go of an operation to the launch of its
 // kernel is what runs on a GPU. Memory of the device is apart from the host's, between pages that fault, and
-// filled with NaN. A kernel's code is not in the module: it is found by its name.
+// filled with NaN. A kernel's code is not in the module: it is found by its name. What a stream is asked for is done
+// at once. A call that a GPU's driver may or may not survive ends the process with a line.
+//
+// The environment says what the machine is like; it is read by cuInit:
+//
+//	ON_CPU_ORDER       how threads run: forward, backward, drawn, or drawn and a number to draw by, as drawn7
+//	ON_CPU_CARDS       their number, 1
+//	ON_CPU_MEMORY      bytes of a card, 8 GB
+//	ON_CPU_DRIVER      what cuDriverGetVersion says, 13000
+//	ON_CPU_CAPABILITY  of the cards, 90
+//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2. A status of 700 and
+//	                   more stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
 #include "on_cpu.h"
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string>
-#include <vector>
 #include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
 
-enum { OK = 0, INVALID = 1, NO_MEMORY = 2, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 typedef int result;
 typedef unsigned long long address;
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_HANDLE = 400, NOT_FOUND = 500, STICKY = 700 };
+static const struct {
+	result status;
+	const char *name, *text;
+} errors[] = {
+	{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+	{OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+	{NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+	{NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+	{STICKY, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+};
 
 // The kernels of the program, by name.
 struct kernel {
@@ -32,10 +58,49 @@ struct registered {
 	static const registered register_##name(#name, [](const void *p) { name(*(const call *)p); }, sizeof(call));
 #include "kernels.cu"
 
-static std::mutex mu;
+static const size_t PAGE = 4096, FILL = 16 << 20;
+
+static std::mutex mu; // of what follows
+static struct {
+	int cards, driver, capability;
+	size_t memory;
+	on_cpu::order order;
+	uint64_t seed;
+	std::string fail, failing; // ON_CPU_FAIL, and its function
+	int until, status;         // calls until it fails, and how
+} machine;
 static std::map<address, size_t> live; // by the address of their first byte
-static size_t used, limit = 8ull << 30;
-static const size_t PAGE = 4096;
+static size_t used;
+static int retained, broken; // the context, and what stays wrong there
+
+[[noreturn]] __attribute__((format(printf, 1, 2))) static void misused(const char *what, ...) {
+	va_list rest;
+	va_start(rest, what);
+	char text[512];
+	vsnprintf(text, sizeof text, what, rest);
+	fprintf(stderr, "libcuda-on-cpu: %s\n", text);
+	_exit(134);
+}
+
+static const char *setting(const char *name, const char *otherwise) {
+	const char *value = getenv(name);
+	return value && *value ? value : otherwise;
+}
+
+// What a call returns before it does anything.
+static result before(const char *function) {
+	std::lock_guard<std::mutex> hold(mu);
+	const result now = broken;
+	if (machine.failing != function || --machine.until)
+		return now;
+	if (machine.status < STICKY)
+		return machine.status;
+	broken = machine.status;
+	return machine.failing == "cuLaunchKernel" ? now : broken;
+}
+#define BEFORE \
+	if (const result status = before(__func__)) \
+	return status
 
 // Whether all these bytes are one allocation's.
 static bool inside(address p, size_t bytes) {
@@ -46,89 +111,203 @@ static bool inside(address p, size_t bytes) {
 	--after;
 	return p + bytes <= after->first + after->second;
 }
+static void must_be_inside(const char *function, address p, size_t bytes) {
+	if (!inside(p, bytes))
+		misused("%s: %zu bytes at %#llx are not within one allocation of the device", function, bytes, p);
+}
+static void must_be_host(const char *function, const void *p) {
+	if (inside((address)p, 1))
+		misused("%s: %p is on the device, not the host's", function, p);
+}
+
+// Memory of NaN, with pages at both ends that fault. What is large shows the same pages again and again, until it
+// is written to.
+static char *new_memory(size_t bytes) {
+	char *m = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (m == MAP_FAILED)
+		return nullptr;
+	m += PAGE;
+	static const int nan = [] {
+		int f = memfd_create("nan", 0);
+		const std::string ones(FILL, '\xff');
+		return write(f, ones.data(), FILL) == (ssize_t)FILL ? f : -1;
+	}();
+	for (size_t at = 0; at < bytes; at += FILL)
+		if (mmap(m + at, std::min(FILL, bytes - at), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, nan, 0) == MAP_FAILED)
+			misused("memory: %m");
+	return m;
+}
+static size_t room_of(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
+
+// A kernel that touches a page that is nobody's, or that others may not write.
+static struct sigaction others[2]; // of SIGSEGV, SIGBUS
+static void fault(int signal, siginfo_t *info, void *context) {
+	struct sigaction *before = &others[signal == SIGBUS];
+	if (!on_cpu::now) {
+		if (before->sa_flags & SA_SIGINFO)
+			before->sa_sigaction(signal, info, context);
+		else
+			sigaction(signal, before, nullptr); // the instruction faults once more
+		return;
+	}
+	const address p = (address)info->si_addr;
+	char what[128] = "no memory of the device";
+	for (auto &[start, bytes] : live)
+		if (p >= start + bytes && p - start - bytes < 2 * PAGE)
+			snprintf(what, sizeof what, "%llu bytes past the end of an allocation of %zu", p - start - bytes, bytes);
+		else if (p < start && start - p < 2 * PAGE)
+			snprintf(what, sizeof what, "%llu bytes before an allocation of %zu", start - p, bytes);
+#ifdef __x86_64__
+	const void *pc = (const void *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#else
+	const void *pc = (const void *)((ucontext_t *)context)->uc_mcontext.pc;
+#endif
+	on_cpu::fail(nullptr, (const char *)pc + 1, "address %#llx is %s", p, what);
+}
 
 extern "C" {
-int weft_on_cpu; // says which library this is: the module that it loads need have no code
+int weft_on_cpu; // says which library this is: a module that it loads need have no code
+
+result cuInit(unsigned) {
+	std::lock_guard<std::mutex> hold(mu);
+	machine.cards = atoi(setting("ON_CPU_CARDS", "1"));
+	machine.driver = atoi(setting("ON_CPU_DRIVER", "13000"));
+	machine.capability = atoi(setting("ON_CPU_CAPABILITY", "90"));
+	machine.memory = strtoull(setting("ON_CPU_MEMORY", "8000000000"), nullptr, 10);
+	const std::string order = setting("ON_CPU_ORDER", "forward");
+	machine.order = order == "forward" ? on_cpu::FORWARD : order == "backward" ? on_cpu::BACKWARD : on_cpu::DRAWN;
+	machine.seed = 42;
+	if (machine.order == on_cpu::DRAWN && sscanf(order.c_str(), "drawn%lu", &machine.seed) != 1 && order != "drawn")
+		misused("ON_CPU_ORDER=%s: forward, backward or drawn", order.c_str());
+	const std::string fail = setting("ON_CPU_FAIL", "");
+	if (fail != machine.fail) {
+		char name[64] = "";
+		if (sscanf(fail.c_str(), "%63s %d %d", name, &machine.until, &machine.status) != 3 && !fail.empty())
+			misused("ON_CPU_FAIL=%s: a function, the number of a call, a status", fail.c_str());
+		machine.fail = fail, machine.failing = name;
+	}
+	static const bool handles = [] {
+		struct sigaction a = {};
+		a.sa_sigaction = fault, a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+		return !sigaction(SIGSEGV, &a, &others[0]) && !sigaction(SIGBUS, &a, &others[1]);
+	}();
+	if (!handles)
+		misused("sigaction: %m");
+	return machine.cards ? OK : NO_DEVICE;
+}
+result cuDriverGetVersion(int *v) { return *v = atoi(setting("ON_CPU_DRIVER", "13000")), OK; }
 result cuGetErrorName(int status, const char **text) {
-	*text = status == INVALID ? "CUDA_ERROR_INVALID_VALUE" : status == NO_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : status == NOT_FOUND ? "CUDA_ERROR_NOT_FOUND" : "CUDA_ERROR_LAUNCH_FAILED";
+	for (auto &e : errors)
+		if (e.status == status)
+			return *text = e.name, OK;
+	return INVALID_VALUE;
+}
+result cuGetErrorString(int status, const char **text) {
+	for (auto &e : errors)
+		if (e.status == status)
+			return *text = e.text, OK;
+	return INVALID_VALUE;
+}
+result cuDeviceGetCount(int *n) { BEFORE; return *n = machine.cards, OK; }
+result cuDeviceGet(int *d, int k) { BEFORE; return *d = k, k < 0 || k >= machine.cards ? INVALID_VALUE : OK; }
+result cuDeviceGetName(char *name, int n, int) { BEFORE; return snprintf(name, n, "CPU in place of a GPU"), OK; }
+result cuDeviceGetAttribute(int *v, int what, int) {
+	BEFORE;
+	switch (what) {
+	case 16: return *v = 2, OK; // multiprocessors
+	case 75: return *v = machine.capability / 10, OK;
+	case 76: return *v = machine.capability % 10, OK;
+	}
+	return INVALID_VALUE;
+}
+result cuDevicePrimaryCtxRetain(void **c, int) {
+	BEFORE;
+	std::lock_guard<std::mutex> hold(mu);
+	return retained++, *c = (void *)1, OK;
+}
+result cuDevicePrimaryCtxRelease_v2(int) {
+	std::lock_guard<std::mutex> hold(mu);
+	if (!--retained)
+		broken = OK;
 	return OK;
 }
-result cuGetErrorString(int status, const char **text) { return cuGetErrorName(status, text); }
-result cuStreamDestroy_v2(void *) { return OK; }
-result cuModuleUnload(void *) { return OK; }
-result cuInit(unsigned) { return OK; }
-result cuDriverGetVersion(int *v) { *v = 13000; return OK; }
-result cuDeviceGetCount(int *n) { *n = 1; return OK; }
-result cuDeviceGet(int *d, int k) { *d = k; return k ? INVALID : OK; }
-result cuDeviceGetName(char *name, int n, int) { snprintf(name, n, "CPU in place of a GPU"); return OK; }
-result cuDeviceGetAttribute(int *v, int what, int) { *v = what == 75 ? 9 : what == 76 ? 0 : what == 16 ? 2 : 0; return OK; } // capability 9.0, 2 multiprocessors
-result cuDevicePrimaryCtxRetain(void **c, int) { *c = (void *)1; return OK; }
-result cuDevicePrimaryCtxRelease_v2(int) { return OK; }
-result cuCtxSetCurrent(void *) { return OK; }
-result cuCtxSynchronize() { return OK; }
-result cuMemGetInfo_v2(size_t *free, size_t *total) { *total = limit, *free = limit - used; return OK; }
-result cuMemAlloc_v2(address *p, size_t n) {
+result cuCtxSetCurrent(void *) { BEFORE; return OK; }
+result cuMemGetInfo_v2(size_t *free, size_t *total) {
+	BEFORE;
 	std::lock_guard<std::mutex> hold(mu);
-	if (used + n > limit)
-		return NO_MEMORY;
-	size_t room = (n + PAGE - 1) / PAGE * PAGE;
-	char *m = (char *)mmap(nullptr, room + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (m == MAP_FAILED)
-		return NO_MEMORY;
-	mprotect(m + PAGE, room, PROT_READ | PROT_WRITE);
-	*p = (address)(m + PAGE + (room - n) / 256 * 256); // the end is near the page that faults
-	memset((void *)*p, 0xff, n);
+	return *total = machine.memory, *free = machine.memory - used, OK;
+}
+result cuMemAlloc_v2(address *p, size_t n) {
+	BEFORE;
+	std::lock_guard<std::mutex> hold(mu);
+	if (!n)
+		return INVALID_VALUE;
+	if (n > machine.memory - used)
+		return OUT_OF_MEMORY;
+	char *m = new_memory(room_of(n));
+	if (!m)
+		return OUT_OF_MEMORY;
+	*p = (address)(m + (room_of(n) - n) / 256 * 256); // the end is near the page that faults
 	live[*p] = n, used += n;
 	return OK;
 }
 result cuMemFree_v2(address p) {
+	BEFORE;
 	std::lock_guard<std::mutex> hold(mu);
 	auto it = live.find(p);
 	if (it == live.end())
-		return INVALID;
-	size_t room = (it->second + PAGE - 1) / PAGE * PAGE;
-	munmap((char *)(p / PAGE * PAGE) - PAGE, room + 2 * PAGE);
-	used -= it->second;
+		misused("cuMemFree: %#llx is not the address of an allocation", p);
+	const size_t n = it->second;
+	for (const unsigned char *c = (unsigned char *)p + n; (size_t)c % PAGE; c++)
+		if (*c != 0xff)
+			misused("a kernel wrote byte %zu of an allocation of %zu", (size_t)(c - (unsigned char *)p), n);
+	munmap((char *)(p / PAGE * PAGE) - PAGE, room_of(n) + 2 * PAGE);
+	used -= n;
 	live.erase(it);
 	return OK;
 }
 result cuMemcpyHtoDAsync_v2(address to, const void *from, size_t n, void *) {
-	if (!inside(to, n) || inside((address)from, 1))
-		return INVALID;
-	memcpy((void *)to, from, n);
-	return OK;
+	BEFORE;
+	must_be_inside(__func__, to, n), must_be_host(__func__, from);
+	return memcpy((void *)to, from, n), OK;
 }
 result cuMemcpyDtoHAsync_v2(void *to, address from, size_t n, void *) {
-	if (!inside(from, n) || inside((address)to, 1))
-		return INVALID;
-	memcpy(to, (void *)from, n);
-	return OK;
+	BEFORE;
+	must_be_inside(__func__, from, n), must_be_host(__func__, to);
+	return memcpy(to, (void *)from, n), OK;
 }
 result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *) {
-	if (!inside(from, n) || !inside(to, n))
-		return INVALID;
-	memmove((void *)to, (void *)from, n);
-	return OK;
+	BEFORE;
+	must_be_inside(__func__, from, n), must_be_inside(__func__, to, n);
+	return memmove((void *)to, (void *)from, n), OK;
 }
-result cuStreamCreate(void **s, unsigned) { *s = (void *)1; return OK; }
-result cuStreamSynchronize(void *) { return OK; }
-result cuModuleLoadData(void **m, const void *image) { *m = (void *)image; return image ? OK : INVALID; }
+result cuStreamCreate(void **s, unsigned) { BEFORE; return *s = new std::mutex, OK; }
+result cuStreamDestroy_v2(void *s) { return delete (std::mutex *)s, OK; }
+result cuStreamSynchronize(void *) { BEFORE; return OK; }
+result cuModuleLoadData(void **m, const void *image) { BEFORE; return *m = (void *)image, image ? OK : INVALID_VALUE; }
+result cuModuleUnload(void *) { return OK; }
 result cuModuleGetFunction(void **f, void *, const char *name) {
+	BEFORE;
 	for (const kernel &k : kernels())
-		if (!strcmp(k.name, name)) {
-			*f = (void *)&k;
-			return OK;
-		}
+		if (!strcmp(k.name, name))
+			return *f = (void *)&k, OK;
 	return NOT_FOUND;
 }
 // A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its address,
 // …_SIZE, the address of its size, …_END.
-result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void *, void **, void **extra) {
+result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void *stream, void **, void **extra) {
+	BEFORE;
 	const kernel *k = (const kernel *)f;
-	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !extra || extra[0] != (void *)1 || extra[2] != (void *)2 || *(size_t *)extra[3] != k->bytes || !gx || bx > BLOCK)
-		return INVALID;
-	static const char *order = getenv("ON_CPU_ORDER");
-	on_cpu::run(k->run, extra[1], gx, bx, 0, gx, order && *order == 'b' ? on_cpu::BACKWARD : order && *order == 'd' ? on_cpu::DRAWN : on_cpu::FORWARD, 42);
+	if (!k)
+		return INVALID_HANDLE;
+	if (gy != 1 || gz != 1 || by != 1 || bz != 1 || !gx || gx > 0x7fffffff || !bx || bx > on_cpu::MOST_THREADS)
+		misused("%s: a launch of %u×%u×%u blocks of %u×%u×%u threads", k->name, gx, gy, gz, bx, by, bz);
+	if (!extra || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
+		return INVALID_VALUE;
+	if (const size_t bytes = *(size_t *)extra[3]; bytes != k->bytes)
+		misused("%s: a launch passes %zu bytes, and it takes %zu", k->name, bytes, k->bytes);
+	std::lock_guard<std::mutex> hold(*(std::mutex *)stream);
+	on_cpu::run(k->run, extra[1], gx, bx, 0, gx, machine.order, machine.seed, k->name);
 	return OK;
 }
 }

@@ -7,7 +7,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/internal/require"
-	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -19,7 +19,7 @@ import (
 // with two writers. Every axis refuses them and names the module.
 func TestScoresOfOneValue(t *testing.T) {
 	for name, newAxis := range map[string]Axis{"graph": newPartition, "tensor": newSlice} {
-		team := kernel.NewTeam(1, tensor.NewMeter())
+		team := kerneltest.Team(t, 1, tensor.NewMeter())
 		defer team.Memory.Close()
 		a, err := newAxis(engine.Config{Env: axis.Env{
 			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(Small(t, false, false)),

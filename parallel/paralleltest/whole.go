@@ -16,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/internal/require"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/parallel/axis"
 	"weft/parallel/mesh"
 	"weft/parallel/sar"
@@ -96,7 +97,7 @@ func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 				groups.Holders = w.Holders
 			}
 			held := slices.Index(groups.Holders, groups.Halo.Rank())
-			team := kernel.NewTeam(1+rank%2, meters[rank])
+			team := kerneltest.Team(t, 1+rank%2, meters[rank])
 			team.Storage = w.Storage
 			f(engine.Config{
 				Env:      axis.Env{Team: team, Groups: groups, Share: shares[held]},
