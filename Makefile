@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: test-device help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -67,6 +67,14 @@ test: packages ## formatting, tracked files and every test: what every change pa
 	$(GO) run ./scripts/tracked
 	GOGC=800 $(GO) run ./scripts/gotest $(TESTFLAGS) ./...
 	$(MAKE) --no-print-directory test-python
+
+# What runs is the source of a card's kernels and all that calls them; libcuda is the one whose threads run on the CPU.
+ONDEVICE = WEFT_DEVICE=cuda WEFT_CUDA='$(CURDIR)/bin/libcuda-on-cpu.so' $(GOTEST)
+
+test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models and meshes on a card that is this machine's CPU
+	$(ONDEVICE) ./kernel -run '^Test(Conformance|Hub)'
+	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
+	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$'
 
 # The program is linked of what the tests of Go have compiled.
 test-python: packages ## the Python package's tests, with NumPy and pytest alone

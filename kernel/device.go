@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"maps"
+	"sync"
 	"unsafe"
 
 	"weft/tensor"
@@ -23,7 +24,9 @@ type Card interface {
 // (Meter.On). What has no kernel there runs on so many threads of the CPU, between two copies.
 func NewDeviceTeam(c Card, threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
-	return newTeam(threads, memory, &device{c, newCPU(threads), memory, shapes, map[string]int64{}})
+	return newTeam(threads, memory, &device{
+		card: c, cpu: newCPU(threads), memory: memory, shapes: shapes, onCPU: map[string]int64{},
+	})
 }
 
 // NewDevicePlan is NewPlan for a team on a device.
@@ -35,6 +38,8 @@ func NewDevicePlan(threads int, memory *tensor.Meter) *Team {
 // OnCPU are the kernels that a device's team ran on the CPU, with the bytes that each had brought back.
 func (t *Team) OnCPU() map[string]int64 {
 	if d, ok := t.backend.(*device); ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		return maps.Clone(d.onCPU)
 	}
 	return nil
@@ -51,7 +56,9 @@ type device struct {
 	cpu    *cpu
 	memory *tensor.Meter
 	shapes shapeTable
-	onCPU  map[string]int64
+
+	mu    sync.Mutex // messages of workers are summed beside other work
+	onCPU map[string]int64
 }
 
 func (d *device) has(kernel C.int) bool {
@@ -164,7 +171,14 @@ func operands(k link) (all []tensor.Operand) {
 func (d *device) onHost(k link) {
 	before := d.memory.DeviceUse().ToHost
 	d.memory.ToHost(operands(k))
-	d.onCPU[names[k.name]] += d.memory.DeviceUse().ToHost - before
+	d.ran(k.name, d.memory.DeviceUse().ToHost-before)
+}
+
+// ran notes a kernel that runs on the CPU, with so many bytes that were brought back.
+func (d *device) ran(kernel C.int, bytes int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.onCPU[names[kernel]] += bytes
 }
 
 func (d *device) weight(w *weight) {
@@ -174,7 +188,7 @@ func (d *device) weight(w *weight) {
 		}
 	}
 	d.memory.ToHost([]tensor.Operand{{Address: w.x.Pointer()}, {Address: w.g.Pointer()}})
-	d.onCPU[names[C.weft_weight]] += 0
+	d.ran(C.weft_weight, 0)
 	d.cpu.weight(w)
 }
 
