@@ -1,3 +1,6 @@
 // All kernels, as one program.
+#include "loss.cuh"
 #include "pointwise.cuh"
+#include "rows.cuh"
 #include "spmm.cuh"
+#include "step.cuh"

@@ -42,6 +42,11 @@ template <typename args> struct over_segments {
 	REGISTER(name, over_segments<args>) \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 2) name(const __grid_constant__ over_segments<args> l)
 
+// The same function for both types of storage.
+#define STORAGE_KERNELS(name, args, function) \
+	KERNEL(name##_float32, args) { function<float>(l); } \
+	KERNEL(name##_bfloat16, args) { function<bfloat16>(l); }
+
 // The number of this thread in the launch.
 __device__ __forceinline__ int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 
@@ -106,7 +111,55 @@ template <typename T> struct single {
 	__device__ __forceinline__ void store(T *p) const { round_to(p, x[0]); }
 };
 
-__device__ __forceinline__ float sum_of_warp(float x) {
+// N elements side by side, which are loaded or stored at once where they lie at a multiple of their size.
+template <typename T, int N> struct alignas(N * sizeof(T)) together {
+	T e[N];
+};
+template <typename T, int N> __device__ __forceinline__ bool are_together(const T *p, int64_t n) {
+	return n >= N && (uint64_t)p % sizeof(together<T, N>) == 0;
+}
+
+// The first n of N numbers at p; 0 in place of the others.
+template <typename T, int N> __device__ __forceinline__ void part(float (&x)[N], const T *p, int64_t n) {
+	if (are_together<T, N>(p, n)) {
+		const together<T, N> v = *(const together<T, N> *)p;
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			x[i] = number(v.e[i]);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		x[i] = i < n ? number(p[i]) : 0;
+}
+template <typename T, int N> __device__ __forceinline__ void put(T *p, const float (&x)[N], int64_t n) {
+	if (are_together<T, N>(p, n)) {
+		together<T, N> v;
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			round_to(&v.e[i], x[i]);
+		*(together<T, N> *)p = v;
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		if (i < n)
+			round_to(p + i, x[i]);
+}
+
+// The same n elements in another place.
+template <int N, typename T> __device__ __forceinline__ void copy(T *z, const T *x, int64_t n) {
+	if (are_together<T, N>(z, n) && are_together<T, N>(x, n)) {
+		*(together<T, N> *)z = *(const together<T, N> *)x;
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		if (i < n)
+			z[i] = x[i];
+}
+
+template <typename T> __device__ __forceinline__ T sum_of_warp(T x) {
 	for (int with = 16; with; with /= 2)
 		x += __shfl_xor_sync(ALL, x, with);
 	return x;

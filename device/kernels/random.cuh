@@ -1,0 +1,70 @@
+// Random bits as kernel/native/random.h has them: Philox 4×32 with 10 rounds (Salmon et al., SC'11). The bits
+// of an element depend on its key, vertex and column alone.
+#pragma once
+#include "warp.cuh"
+
+// A batch of columns takes so many counters of 8 16-bit words each.
+enum { LANES = 16, BATCH = 8 * LANES };
+
+struct random_words {
+	uint32_t of[4];
+};
+
+// The words of columns batch·128 + lane, + 16, … + 112 of a vertex's row. Streams of one key are apart.
+__device__ __forceinline__ random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch, uint32_t lane, uint32_t stream) {
+	uint32_t c0 = vertex, c1 = batch, c2 = lane, c3 = stream, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+#pragma unroll
+	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+		const uint32_t p = __umulhi(0xD2511F53u, c0), q = __umulhi(0xCD9E8D57u, c2);
+		const uint32_t low = 0xD2511F53u * c0, next = 0xCD9E8D57u * c2;
+		c0 = q ^ c1 ^ k0, c1 = next, c2 = p ^ c3 ^ k1, c3 = low;
+	}
+	return {{c0, c1, c2, c3}};
+}
+
+// 16-bit word number `word` (0…7).
+__device__ __forceinline__ uint32_t word_of(const random_words &r, int word) {
+	const uint32_t two = word & 4 ? (word & 2 ? r.of[3] : r.of[2]) : (word & 2 ? r.of[1] : r.of[0]);
+	return word & 1 ? two >> 16 : two & 0xffffu;
+}
+
+// What an element is multiplied by: scale or 0.
+__device__ __forceinline__ float keep(const weft_mask &m, const random_words &r, int word) {
+	return word_of(r, word) >= m.threshold ? m.scale : 0.0f;
+}
+
+__device__ __forceinline__ uint32_t vertex_of(const weft_mask &m, int64_t row) { return (uint32_t)(m.ids ? m.ids[row] : row); }
+
+// The mask of one element; column is that of the slice.
+__device__ __forceinline__ float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {
+	column += (uint32_t)m.first;
+	return keep(m, random_bits(m.key, vertex, column / BATCH, column % LANES, 0), column % BATCH / LANES);
+}
+
+// The eight columns of a counter: first, + 16, … + 112, of which those from 0 to cols − 1 are the slice's. A row
+// has so many counters, one a thread: neighbours have neighbouring columns.
+struct counter {
+	int64_t row, first;
+	uint32_t batch, lane;
+	__device__ __forceinline__ counter(const weft_mask &m, int64_t cols, int64_t number) {
+		const int64_t of_row = LANES * ((m.first % BATCH + cols + BATCH - 1) / BATCH), k = number % of_row;
+		row = number / of_row, lane = (uint32_t)k % LANES, batch = (uint32_t)(m.first / BATCH + k / LANES);
+		first = (int64_t)batch * BATCH + lane - m.first;
+	}
+	__device__ __forceinline__ random_words bits(const weft_mask &m, int64_t row) const {
+		return random_bits(m.key, vertex_of(m, row), batch, lane, 0);
+	}
+	__device__ __forceinline__ bool has(int i, int64_t cols) const { return first + i * LANES >= 0 && first + i * LANES < cols; }
+	// The numbers of these columns in a row; 0 where it has none.
+	template <typename T> __device__ __forceinline__ void load(float (&x)[8], const T *row, int64_t cols) const {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			x[i] = has(i, cols) ? number(row[first + i * LANES]) : 0;
+	}
+	template <typename T> __device__ __forceinline__ void store(T *row, const float (&x)[8], int64_t cols) const {
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			if (has(i, cols))
+				round_to(row + first + i * LANES, x[i]);
+	}
+};

@@ -1,0 +1,84 @@
+// Rows picked out of a matrix and added back to it, columns, and what belongs to the entries of a sparse matrix.
+#pragma once
+#include "random.cuh"
+
+// z += x for N numbers.
+template <int N, typename to, typename from> __device__ __forceinline__ void add(to *z, const from *x) {
+	float sum[N], more[N];
+	part(sum, z, N);
+	part(more, x, N);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		sum[i] += more[i];
+	put(z, sum, N);
+}
+
+// z_i,from_z+c = [the same +] x_i,from_x+c, in the rows that are listed. A thread has N columns of a row, all of
+// which lie at multiples of their size.
+template <typename T, int N> __device__ __forceinline__ void columns(const weft_columns_args &a, int64_t first, int64_t last) {
+	const int64_t across = a.count / N, t = thread_number(), i = first + t / across, c = t % across * N;
+	if (i >= last)
+		return;
+	const T *x = (const T *)a.x + (a.x_rows ? a.x_rows[i] : i) * a.x_cols + a.from_x + c;
+	const int64_t to = (a.z_rows ? a.z_rows[i] : i) * a.z_cols + a.from_z + c;
+	if (!a.accumulate)
+		*(together<T, N> *)((T *)a.z + to) = *(const together<T, N> *)x;
+	else if (a.z_type == WEFT_BFLOAT16)
+		add<N>((bfloat16 *)a.z + to, x);
+	else
+		add<N>((float *)a.z + to, x);
+}
+
+// The same for whole rows.
+template <typename T, int N>
+__device__ __forceinline__ void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows, const int32_t *x_rows, int accumulate) {
+	columns<T, N>({l.a.z, l.a.x, z_rows, x_rows, l.a.cols, l.a.cols, 0, 0, l.a.cols, l.a.z_type, accumulate}, l.first, l.last);
+}
+#define ROWS_KERNELS(suffix, T, N) \
+	KERNEL(columns##suffix, weft_columns_args) { columns<T, N>(l.a, l.first, l.last); } \
+	KERNEL(gather##suffix, weft_rows_args) { rows<T, N>(l, nullptr, l.a.rows, 0); } \
+	KERNEL(scatter##suffix, weft_rows_args) { rows<T, N>(l, l.a.rows, nullptr, 0); } \
+	KERNEL(scatter_add##suffix, weft_rows_args) { rows<T, N>(l, l.a.rows, nullptr, 1); }
+ROWS_KERNELS(_float32, float, 1)
+ROWS_KERNELS(_float32_vector, float, 4)
+ROWS_KERNELS(_bfloat16, bfloat16, 1)
+ROWS_KERNELS(_bfloat16_vector, bfloat16, 8)
+
+// The entry of this thread, and its row among first … last−1; a thread behind the last entry has row last.
+struct entry {
+	int64_t k, row;
+	__device__ __forceinline__ entry(const weft_edges &e, int64_t first, int64_t last) : k(e.indptr[first] + thread_number()), row(first) {
+		for (int64_t end = last; row < end;) { // the first row that ends behind k
+			const int64_t middle = (row + end) / 2;
+			if (e.indptr[middle + 1] > k)
+				end = middle;
+			else
+				row = middle + 1;
+		}
+	}
+};
+
+// Threads of entries, as many as the matrix has.
+KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
+	const entry e(l.a.edges, l.first, l.last);
+	if (e.row >= l.last)
+		return;
+	const int64_t other = l.a.edges.indices[e.k], row = l.a.transposed ? other : e.row, column = l.a.transposed ? e.row : other;
+	l.a.out[e.k] = l.a.values[e.k] * mask_one(l.a.mask, vertex_of(l.a.mask, row), (uint32_t)column);
+}
+
+// The first of the entries of one place adds up all of them, which lie side by side.
+template <typename T> __device__ __forceinline__ void densify(const over_rows<weft_densify_args> &l) {
+	const entry e(l.a.edges, l.first, l.last);
+	if (e.row >= l.last)
+		return;
+	const int64_t begin = l.a.edges.indptr[e.row], end = l.a.edges.indptr[e.row + 1];
+	const int32_t *indices = l.a.edges.indices, column = indices[e.k];
+	if (e.k > begin && indices[e.k - 1] == column)
+		return;
+	float sum = 0;
+	for (int64_t k = e.k; k < end && indices[k] == column; k++)
+		sum += l.a.values ? l.a.values[k] : 1.0f;
+	round_to((T *)l.a.z + e.row * l.a.cols + column, sum);
+}
+STORAGE_KERNELS(densify, weft_densify_args, densify)
