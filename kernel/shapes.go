@@ -19,18 +19,80 @@ type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) 
 // shapes are those of the kernels that devices have, for the arguments and a number of rows (or tiles, elements,
 // columns). Over segments a kernel has as many threads for each.
 var shapes = shapeTable{
-	C.weft_fill: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
 	C.weft_spmm: spmmShape,
+	C.weft_fill: overElements, C.weft_combine: overElements, C.weft_convert: overElements,
+	C.weft_exp: overElements, C.weft_reciprocal: overElements,
+	C.weft_adam: overElements, C.weft_sgd: overElements,
+	C.weft_finish: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_finish_args)(args)
+		if a.mask.threshold != 0 {
+			return masked(&a.mask, a.cols, n)
+		}
+		return overElements(args, of, n*int(a.cols))
+	},
+	C.weft_finish_back: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_finish_back_args)(args)
+		if a.mask.threshold != 0 && a.activation != C.WEFT_RELU {
+			return masked(&a.mask, a.cols, n)
+		}
+		return overElements(args, of, n*int(a.cols))
+	},
+	C.weft_head_mean: overHeads, C.weft_head_mean_back: overHeads,
+	C.weft_head_scale: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_head_scale_args)(args)
+		return inParts(of, n*int(a.heads), a.width)
+	},
+	C.weft_gather: overList, C.weft_scatter: overList, C.weft_scatter_add: overList,
+	C.weft_columns: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_columns_args)(args)
+		width := vectors(of, a.count, a.z_cols|a.x_cols|a.from_z|a.from_x, a.z, unsafe.Pointer(a.x))
+		return inVectors(n, a.count, width)
+	},
+	C.weft_sparse_mask: func(args unsafe.Pointer, _ C.enum_weft_type, _ int) shape {
+		return shape{"", int((*C.weft_sparse_mask_args)(args).edges.entries), 256}
+	},
+	C.weft_densify: func(args unsafe.Pointer, _ C.enum_weft_type, _ int) shape {
+		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
+	},
+	C.weft_cross_entropy: overLosses, C.weft_binary_cross_entropy: overLosses,
 }
 
-// vectors is how many elements a thread takes at once, 16 bytes of them or one, of rows of so many that have so
-// many between them and begin at these addresses.
-func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
-	n := 4
+// together is how many elements of storage are in 16 bytes, which a thread loads at once.
+func together(of C.enum_weft_type) int {
 	if of == C.WEFT_BFLOAT16 {
-		n = 8
+		return 8
 	}
-	whole := (cols|stride)%C.int64_t(n) == 0
+	return 4
+}
+
+func overElements(_ unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	return shape{"", (n + together(of) - 1) / together(of), 256}
+}
+
+// inParts is the shape over parts of rows of a width. The last part of a row may be short.
+func inParts(of C.enum_weft_type, rows int, width C.int64_t) shape {
+	return shape{"", rows * ((int(width) + together(of) - 1) / together(of)), 256}
+}
+
+func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	return inParts(of, n, (*C.weft_head_mean_args)(args).width)
+}
+
+// masked is the shape of a mask's counters (device/kernels/random.cuh).
+func masked(m *C.weft_mask, cols C.int64_t, rows int) shape {
+	return shape{"masked", rows * 16 * int((m.first%128+cols+127)/128), 256}
+}
+
+func overList(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+	a := (*C.weft_rows_args)(args)
+	return inVectors(n, a.cols, vectors(of, a.cols, 0, a.z, unsafe.Pointer(a.x)))
+}
+
+// vectors is how many elements a thread takes at once, 16 bytes of them or one, of rows of so many that have
+// so many between them and begin at these addresses.
+func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
+	n := together(of)
+	whole := int(cols|stride)%n == 0
 	for _, p := range at {
 		whole = whole && uintptr(p)%16 == 0
 	}
@@ -40,15 +102,23 @@ func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) 
 	return n
 }
 
+// inVectors is the shape over vectors of so many elements.
+func inVectors(rows int, cols C.int64_t, width int) shape {
+	variant := ""
+	if width > 1 {
+		variant = "vector"
+	}
+	return shape{variant, rows * int(cols) / width, 256}
+}
+
 // spmmShape has no threads for a part of x, which a device never cuts (Uncut).
 func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	a := (*C.weft_spmm_args)(args)
 	if a.cut != 0 || a.extend != 0 || a.sums != nil {
 		return shape{}
 	}
-	variant, width := "", vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, unsafe.Pointer(a.x), unsafe.Pointer(a.own))
-	if width > 1 {
-		variant = "vector"
-	}
-	return shape{variant, n * int(a.cols) / width, 256}
+	x, own := unsafe.Pointer(a.x), unsafe.Pointer(a.own)
+	return inVectors(n, a.cols, vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own))
 }
+
+func overLosses(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }

@@ -3,17 +3,15 @@
 #pragma once
 #include "pointwise.cuh"
 
-enum { LOSS_BLOCK = 512 }; // threads
-
 // Thread 0 gets the sum over the block.
 __device__ __forceinline__ double sum_of_block(double x) {
-	__shared__ shared_cell<double> of_warp[LOSS_BLOCK / 32];
+	__shared__ shared_cell<double> of_warp[BLOCK / 32];
 	x = sum_of_warp(x);
 	if (threadIdx.x % 32 == 0)
 		of_warp[threadIdx.x / 32] = x;
 	__syncthreads();
 	if (threadIdx.x == 0)
-		for (int w = 1; w < LOSS_BLOCK / 32; w++)
+		for (int w = 1; w < BLOCK / 32; w++)
 			x += of_warp[w];
 	return x;
 }
@@ -28,10 +26,10 @@ __device__ __forceinline__ int lanes_of_row(int64_t cols) {
 
 // Cross-entropy of softmax.
 KERNEL(cross_entropy_float32, weft_loss_args) {
-	const int64_t t = l.first + blockIdx.x, cols = l.a.cols, count = min(l.a.count - t * WEFT_TILE, (int64_t)WEFT_TILE);
+	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
 	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes;
 	double loss = 0;
-	for (int k = threadIdx.x / lanes; k < WEFT_TILE; k += LOSS_BLOCK / lanes) { // as often in each lane
+	for (int k = threadIdx.x / lanes; k < WEFT_TILE; k += BLOCK / lanes) { // as often in each lane
 		const bool inside = k < count;
 		const int64_t i = inside ? l.a.rows[t * WEFT_TILE + k] : 0, end = inside ? cols : 0;
 		const int64_t label = inside ? l.a.labels[i] : 0;
@@ -66,10 +64,10 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 
 // Binary cross-entropy of logits. A thread takes a logarithm of a product of so many factors 1 + e^−|x|.
 KERNEL(binary_cross_entropy_float32, weft_loss_args) {
-	const int64_t t = l.first + blockIdx.x, cols = l.a.cols, count = min(l.a.count - t * WEFT_TILE, (int64_t)WEFT_TILE);
+	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
 	double loss = 0, linear = 0, product = 0; // less 1
 	int factors = 0;
-	for (int64_t k = threadIdx.x; k < count * cols; k += LOSS_BLOCK) {
+	for (int64_t k = threadIdx.x; k < min(count, (int64_t)WEFT_TILE) * cols; k += BLOCK) {
 		const int64_t at = l.a.rows[t * WEFT_TILE + k / cols] * cols + k % cols;
 		const float x = l.a.logits[at], y = l.a.targets[at];
 		if (l.a.grad && y != y)

@@ -20,7 +20,9 @@ struct exponent {
 		p = fmaf(p, r, 5.0000001201e-1f);
 		rest = fmaf(p, r * r, r);
 	}
-	__device__ __forceinline__ float whole() const { return __uint_as_float(__float_as_uint(rest + 1.0f) + power); }
+	__device__ __forceinline__ float whole() const {
+		return __uint_as_float(__float_as_uint(rest + 1.0f) + power);
+	}
 };
 
 // e^x within 2 units in the last place, 0 below the normal numbers.
@@ -62,7 +64,8 @@ template <int N> __device__ __forceinline__ void activate(float (&x)[N], int act
 }
 
 // g times the derivative, from the output y.
-template <int N> __device__ __forceinline__ void times_derivative(float (&g)[N], const float (&y)[N], int activation) {
+template <int N>
+__device__ __forceinline__ void times_derivative(float (&g)[N], const float (&y)[N], int activation) {
 	switch (activation) {
 	case WEFT_RELU:
 		each(g, [&](float v, int i) { return v * (y[i] > 0 ? 1.0f : 0.0f); });
@@ -85,10 +88,12 @@ template <int N> __device__ __forceinline__ void times_derivative(float (&g)[N],
 template <typename T> struct elements {
 	enum { N = 16 / sizeof(T) };
 	int64_t k, n;
-	__device__ __forceinline__ elements(int64_t first, int64_t last) : k(first + thread_number() * N), n(last - k < N ? last - k : N) {}
+	__device__ __forceinline__ elements(int64_t first, int64_t last)
+	    : k(first + thread_number() * N), n(min(last - k, (int64_t)N)) {}
 };
 
-template <typename T, typename bits> __device__ __forceinline__ void fill(const over_rows<weft_fill_args> &l) {
+template <typename T, typename bits>
+__device__ __forceinline__ void fill(const over_rows<weft_fill_args> &l) {
 	const elements<T> at(l.first, l.last);
 	bits *p = (bits *)l.a.p + at.k;
 	together<bits, at.N> all;
@@ -122,7 +127,8 @@ template <typename T> __device__ __forceinline__ void combine(const over_rows<we
 STORAGE_KERNELS(combine, weft_combine_args, combine)
 
 // z = f(x)
-template <typename T, typename function> __device__ __forceinline__ void apply(const over_rows<weft_combine_args> &l, function f) {
+template <typename T, typename function>
+__device__ __forceinline__ void apply(const over_rows<weft_combine_args> &l, function f) {
 	const elements<T> at(l.first, l.last);
 	float x[at.N];
 	part(x, (const T *)l.a.x + at.k, at.n);
@@ -139,7 +145,8 @@ template <typename T> __device__ __forceinline__ void reciprocals(const over_row
 }
 STORAGE_KERNELS(reciprocal, weft_combine_args, reciprocals)
 
-template <typename to, typename from> __device__ __forceinline__ void convert(const over_rows<weft_convert_args> &l) {
+template <typename to, typename from>
+__device__ __forceinline__ void convert(const over_rows<weft_convert_args> &l) {
 	const elements<float> at(l.first, l.last);
 	float x[at.N];
 	part(x, (const from *)l.a.x + at.k, at.n);
@@ -211,7 +218,8 @@ template <typename T> __device__ __forceinline__ void finish_back(const over_row
 }
 STORAGE_KERNELS(finish_back, weft_finish_back_args, finish_back)
 
-template <typename T> __device__ __forceinline__ void finish_back_masked(const over_rows<weft_finish_back_args> &l) {
+template <typename T>
+__device__ __forceinline__ void finish_back_masked(const over_rows<weft_finish_back_args> &l) {
 	const weft_mask &m = l.a.mask;
 	const int64_t cols = l.a.cols;
 	const counter at(m, cols, thread_number());
@@ -262,7 +270,8 @@ template <typename T> __device__ __forceinline__ void head_mean(const over_rows<
 STORAGE_KERNELS(head_mean, weft_head_mean_args, head_mean)
 
 // The reverse: spreads a row over the heads.
-template <typename T> __device__ __forceinline__ void head_mean_back(const over_rows<weft_head_mean_args> &l) {
+template <typename T>
+__device__ __forceinline__ void head_mean_back(const over_rows<weft_head_mean_args> &l) {
 	const int64_t heads = l.a.heads, width = l.a.width;
 	const row_part<T> at(l.first, l.last, width);
 	T *out = (T *)l.a.out + at.k * heads * width + at.c;

@@ -11,7 +11,8 @@ struct random_words {
 };
 
 // The words of columns batch·128 + lane, + 16, … + 112 of a vertex's row. Streams of one key are apart.
-__device__ __forceinline__ random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch, uint32_t lane, uint32_t stream) {
+__device__ __forceinline__ random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch,
+                                                    uint32_t lane, uint32_t stream) {
 	uint32_t c0 = vertex, c1 = batch, c2 = lane, c3 = stream, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 #pragma unroll
 	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
@@ -33,7 +34,9 @@ __device__ __forceinline__ float keep(const weft_mask &m, const random_words &r,
 	return word_of(r, word) >= m.threshold ? m.scale : 0.0f;
 }
 
-__device__ __forceinline__ uint32_t vertex_of(const weft_mask &m, int64_t row) { return (uint32_t)(m.ids ? m.ids[row] : row); }
+__device__ __forceinline__ uint32_t vertex_of(const weft_mask &m, int64_t row) {
+	return (uint32_t)(m.ids ? m.ids[row] : row);
+}
 
 // The mask of one element; column is that of the slice.
 __device__ __forceinline__ float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {
@@ -41,8 +44,8 @@ __device__ __forceinline__ float mask_one(const weft_mask &m, uint32_t vertex, u
 	return keep(m, random_bits(m.key, vertex, column / BATCH, column % LANES, 0), column % BATCH / LANES);
 }
 
-// The eight columns of a counter: first, + 16, … + 112, of which those from 0 to cols − 1 are the slice's. A row
-// has so many counters, one a thread: neighbours have neighbouring columns.
+// The eight columns of a counter: first, + 16, … + 112, of which those from 0 to cols − 1 are the slice's. A
+// thread has a counter, and neighbours have neighbouring columns.
 struct counter {
 	int64_t row, first;
 	uint32_t batch, lane;
@@ -54,14 +57,18 @@ struct counter {
 	__device__ __forceinline__ random_words bits(const weft_mask &m, int64_t row) const {
 		return random_bits(m.key, vertex_of(m, row), batch, lane, 0);
 	}
-	__device__ __forceinline__ bool has(int i, int64_t cols) const { return first + i * LANES >= 0 && first + i * LANES < cols; }
+	__device__ __forceinline__ bool has(int i, int64_t cols) const {
+		return first + i * LANES >= 0 && first + i * LANES < cols;
+	}
 	// The numbers of these columns in a row; 0 where it has none.
-	template <typename T> __device__ __forceinline__ void load(float (&x)[8], const T *row, int64_t cols) const {
+	template <typename T>
+	__device__ __forceinline__ void load(float (&x)[8], const T *row, int64_t cols) const {
 #pragma unroll
 		for (int i = 0; i < 8; i++)
 			x[i] = has(i, cols) ? number(row[first + i * LANES]) : 0;
 	}
-	template <typename T> __device__ __forceinline__ void store(T *row, const float (&x)[8], int64_t cols) const {
+	template <typename T>
+	__device__ __forceinline__ void store(T *row, const float (&x)[8], int64_t cols) const {
 #pragma unroll
 		for (int i = 0; i < 8; i++)
 			if (has(i, cols))

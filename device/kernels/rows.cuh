@@ -1,4 +1,4 @@
-// Rows picked out of a matrix and added back to it, columns, and what belongs to the entries of a sparse matrix.
+// Rows picked out of a matrix and added back to it, columns, and the entries of a sparse matrix.
 #pragma once
 #include "random.cuh"
 
@@ -13,9 +13,10 @@ template <int N, typename to, typename from> __device__ __forceinline__ void add
 	put(z, sum, N);
 }
 
-// z_i,from_z+c = [the same +] x_i,from_x+c, in the rows that are listed. A thread has N columns of a row, all of
-// which lie at multiples of their size.
-template <typename T, int N> __device__ __forceinline__ void columns(const weft_columns_args &a, int64_t first, int64_t last) {
+// z_i,from_z+c = [the same +] x_i,from_x+c, in the rows that are listed. A thread has N columns of a row,
+// which lie at a multiple of their size.
+template <typename T, int N>
+__device__ __forceinline__ void columns(const weft_columns_args &a, int64_t first, int64_t last) {
 	const int64_t across = a.count / N, t = thread_number(), i = first + t / across, c = t % across * N;
 	if (i >= last)
 		return;
@@ -31,8 +32,12 @@ template <typename T, int N> __device__ __forceinline__ void columns(const weft_
 
 // The same for whole rows.
 template <typename T, int N>
-__device__ __forceinline__ void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows, const int32_t *x_rows, int accumulate) {
-	columns<T, N>({l.a.z, l.a.x, z_rows, x_rows, l.a.cols, l.a.cols, 0, 0, l.a.cols, l.a.z_type, accumulate}, l.first, l.last);
+__device__ __forceinline__ void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows,
+                                     const int32_t *x_rows, int accumulate) {
+	const weft_rows_args &a = l.a;
+	const weft_columns_args whole = {a.z, a.x, z_rows, x_rows, a.cols,  a.cols,
+	                                 0,   0,   a.cols, a.z_type, accumulate};
+	columns<T, N>(whole, l.first, l.last);
 }
 #define ROWS_KERNELS(suffix, T, N) \
 	KERNEL(columns##suffix, weft_columns_args) { columns<T, N>(l.a, l.first, l.last); } \
@@ -47,7 +52,8 @@ ROWS_KERNELS(_bfloat16_vector, bfloat16, 8)
 // The entry of this thread, and its row among first … last−1; a thread behind the last entry has row last.
 struct entry {
 	int64_t k, row;
-	__device__ __forceinline__ entry(const weft_edges &e, int64_t first, int64_t last) : k(e.indptr[first] + thread_number()), row(first) {
+	__device__ __forceinline__ entry(const weft_edges &e, int64_t first, int64_t last)
+	    : k(e.indptr[first] + thread_number()), row(first) {
 		for (int64_t end = last; row < end;) { // the first row that ends behind k
 			const int64_t middle = (row + end) / 2;
 			if (e.indptr[middle + 1] > k)
@@ -63,8 +69,10 @@ KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
 	const entry e(l.a.edges, l.first, l.last);
 	if (e.row >= l.last)
 		return;
-	const int64_t other = l.a.edges.indices[e.k], row = l.a.transposed ? other : e.row, column = l.a.transposed ? e.row : other;
-	l.a.out[e.k] = l.a.values[e.k] * mask_one(l.a.mask, vertex_of(l.a.mask, row), (uint32_t)column);
+	const weft_mask &m = l.a.mask;
+	const int64_t other = l.a.edges.indices[e.k], row = l.a.transposed ? other : e.row;
+	const uint32_t column = (uint32_t)(l.a.transposed ? e.row : other);
+	l.a.out[e.k] = l.a.values[e.k] * mask_one(m, vertex_of(m, row), column);
 }
 
 // The first of the entries of one place adds up all of them, which lie side by side.

@@ -15,7 +15,9 @@ KERNEL(adam_float32, weft_adam_args) {
 	each(g, [&](float x, int i) { return fmaf(a.clip, x, decay * w[i]); });
 	each(m, [&](float x, int i) { return fmaf(a.beta1, x, a.rest1 * g[i]); });
 	each(v, [&](float x, int i) { return fmaf(a.beta2, x, a.rest2 * g[i] * g[i]); });
-	each(w, [&](float x, int i) { return fmaf(-shrink, x, x) - step * m[i] / fmaf(sqrtf(v[i]), root, a.epsilon); });
+	each(w, [&](float x, int i) {
+		return fmaf(-shrink, x, x) - step * m[i] / fmaf(sqrtf(v[i]), root, a.epsilon);
+	});
 	put(a.m + at.k, m, at.n);
 	put(a.v + at.k, v, at.n);
 	put(a.w + at.k, w, at.n);
