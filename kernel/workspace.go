@@ -3,7 +3,11 @@ package kernel
 // #include "native/weft.h"
 import "C"
 
-import "weft/tensor"
+import (
+	"unsafe"
+
+	"weft/tensor"
+)
 
 // workspaces is the memory that calls of a kernel compute in besides their operands: a workspace for each
 // thread, of which a call takes a free one.
@@ -15,11 +19,9 @@ type workspaces struct {
 func (t *Team) workspaces(bytes C.int64_t) workspaces {
 	const number = 4
 	r := workspaces{t.scratch(tensor.Int32, t.threads, int(C.WEFT_LINE+bytes)/number)}
-	t.Host(func() {
-		for k := range t.threads {
-			r.memory.RowRange(k, k+1).Int32s()[0] = 0 // nobody is in it
-		}
-	})
+	// nobody is in them
+	args := &C.weft_fill_args{p: (*C.elem)(r.memory.Pointer())}
+	t.backend.run(launch{links: one(on(C.weft_fill), unsafe.Pointer(args)), last: r.memory.Len(), cost: 1})
 	return r
 }
 
