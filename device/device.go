@@ -48,6 +48,7 @@ type Device struct {
 	driver            *C.weft_driver
 	name, cuda        string
 	major, minor      int
+	cudaMajor         int // of the driver
 	waitAfterLaunches bool
 	memory            []uint64 // what Alloc returned and Free did not get
 	mu                sync.Mutex
@@ -79,6 +80,7 @@ func (d *Device) open(number int) error {
 	if status := C.weft_version(d.driver, &version); status != 0 {
 		return d.failure("asking for the driver's version", status)
 	}
+	d.cudaMajor = int(version / 1000)
 	if d.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10); version < leastCUDA {
 		return refusal.Errorf("the driver is too old: it is one of CUDA %s; install NVIDIA's driver 525 (CUDA %d.0) or later",
 			d.cuda, leastCUDA/1000)
@@ -138,14 +140,6 @@ func (d *Device) load() error {
 	default:
 		return refusal.Errorf("WEFT_CUDA: %s: name NVIDIA's %s, or unset it", C.GoString(loader), usual)
 	}
-}
-
-// image returns the kernels' code for the card.
-func (d *Device) image() ([]byte, error) {
-	if d.driver.on_cpu != 0 {
-		return []byte{0}, nil
-	}
-	return nil, refusal.Errorf("no kernels for sm_%d%d", d.major, d.minor)
 }
 
 // failure is the error of a status of the driver's.

@@ -1,4 +1,4 @@
-package device
+package device_test
 
 import (
 	"bytes"
@@ -6,12 +6,14 @@ import (
 	"testing"
 	"unsafe"
 
+	"weft/device"
 	"weft/device/devicetest"
+	_ "weft/kernel" // whose headers the kernels include
 )
 
 func TestFill(t *testing.T) {
 	devicetest.Library(t)
-	d, err := Open(0)
+	d, err := device.Open(0)
 	if err != nil {
 		t.Fatal(err)
 	}

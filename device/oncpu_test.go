@@ -1,4 +1,4 @@
-package device
+package device_test
 
 import (
 	"cmp"
@@ -12,7 +12,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"weft/device"
 	"weft/device/devicetest"
+	_ "weft/kernel" // whose headers the kernels include
 )
 
 // wrong has kernels of oncpu/testdata, which 64 threads run on 256 bytes, and what is said when the process ends.
@@ -101,7 +103,7 @@ type fillArgs struct {
 
 // launch runs a kernel with 64 threads on 256 bytes, which it returns.
 func launch(kernel string) (got []byte, err error) {
-	d, err := Open(0)
+	d, err := device.Open(0)
 	if err != nil {
 		return nil, err
 	}

@@ -16,3 +16,8 @@ import "embed"
 //
 //go:embed *.h
 var _ embed.FS
+
+// Arguments has the headers that kernels of a device include.
+//
+//go:embed weft.h workspace.h
+var Arguments embed.FS
