@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: test-device help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean
+.PHONY: test-device help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -37,6 +37,9 @@ build: packages ## build bin/weft
 bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/* kernel/native/*.h)
 	@mkdir -p bin
 	@device/oncpu/build $@
+
+check-cuda: packages ## the kernels compiled for four generations of NVIDIA's cards, without one: no stack frame, no spilled register; fetches 90 MB
+	@GO='$(GO)' scripts/check-cuda
 
 install: build ## install weft, its shell completions, manual pages, documents and configurations below PREFIX (default /usr/local)
 	scripts/install '$(DESTDIR)$(PREFIX)'
