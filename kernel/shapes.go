@@ -55,6 +55,16 @@ var shapes = shapeTable{
 		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
 	},
 	C.weft_cross_entropy: overLosses, C.weft_binary_cross_entropy: overLosses,
+	C.weft_column_sum: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return tileShape(n, (*C.weft_column_sum_args)(args).cols)
+	},
+	C.weft_moments: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return tileShape(n, (*C.weft_moments_args)(args).cols)
+	},
+	C.weft_sum_squares:  func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
+	C.weft_merge_tiles:  spreadShape,
+	C.weft_merge_sums:   spreadShape,
+	C.weft_merge_states: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 32 * n, 32} },
 }
 
 // together is how many elements of storage are in 16 bytes, which a thread loads at once.
@@ -122,3 +132,9 @@ func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 }
 
 func overLosses(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }
+
+// spreadShape has few threads that take long.
+func spreadShape(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 32} }
+
+// tileShape has a block for each tile and 128 columns.
+func tileShape(n int, cols C.int64_t) shape { return shape{"", n * (int(cols+127) / 128) * 256, 256} }

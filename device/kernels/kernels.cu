@@ -4,3 +4,4 @@
 #include "rows.cuh"
 #include "spmm.cuh"
 #include "step.cuh"
+#include "sums.cuh"

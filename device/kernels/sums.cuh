@@ -1,0 +1,248 @@
+// Sums over the rows of tiles, and what merges partial results: in the order of the tiles, or segments, that they
+// are of.
+#pragma once
+#include "warp.cuh"
+
+// How the CPU adds up the columns of a tile (kernel/native/piece.h). A piece is some rows side by side; the same
+// place of all pieces, a row of the piece and a column, is a sum of floats. After PARTIAL additions a column's
+// places are added up, row by row, in double precision. Here each place is a sum of its own, and a row of places a
+// warp's: lane l has columns l, l+32, l+64 and l+96 of the 128 that a block has.
+enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, COLUMNS = 128, OF_LANE = COLUMNS / 32, PLACES = 32 };
+
+// The rows of a piece.
+__device__ __forceinline__ int piece_rows(int64_t cols) {
+	if (cols >= PIECE)
+		return 1;
+	const int n = (int)cols, least = LEAST / (n + 1) + 1, rows = n % 16 ? (least + 15) / 16 * 16 : least;
+	return rows * n <= PIECE ? rows : PIECE / n;
+}
+
+// The columns of a lane, from the block's first on. What is outside the matrix is beside it: it is read, and
+// has no use.
+struct lane_columns {
+	int64_t first, cols;
+	__device__ __forceinline__ lane_columns(int64_t block_first, int64_t n) : first(block_first + threadIdx.x % 32), cols(n) {}
+	__device__ __forceinline__ int64_t number(int q) const { return max(min(first + 32 * q, cols - 1), (int64_t)0); }
+	__device__ __forceinline__ bool has(int q) const { return first + 32 * q >= 0 && first + 32 * q < cols; }
+};
+
+// What a block works on: a tile, and columns from the first on, which may lie before the matrix's. Runs over
+// tiles, each of which takes blocks(cols) blocks.
+struct tile_part {
+	int64_t tile, column, begin, end;
+	__device__ __forceinline__ tile_part(int64_t first_tile, int64_t rows, int64_t cols, int64_t before = 0) {
+		const int64_t parts = (before + cols + COLUMNS - 1) / COLUMNS;
+		tile = first_tile + blockIdx.x / parts, column = blockIdx.x % parts * COLUMNS - before;
+		begin = tile * WEFT_TILE, end = min(begin + WEFT_TILE, rows);
+	}
+};
+
+// sum = SUMS sums over the tile's rows of the block's column number threadIdx.x, of those threads that have one.
+// f.load gives what a lane needs of an element, and f.add adds what its columns of a row give to their sums. So
+// many PIECES are added up before their sum is added to the places, where they are more than one and whole.
+template <int PIECES, int SUMS, typename terms>
+__device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &of, const lane_columns &columns, terms f) {
+	enum { AHEAD = 4 };
+	__shared__ shared_cell<float> places[SUMS][PLACES][COLUMNS];
+	const int64_t cols = columns.cols;
+	const int side = piece_rows(cols), span = PIECES * PARTIAL * side, rows = (int)(of.end - of.begin);
+	const int all = (rows + span - 1) / span * side;
+	for (int s = 0; s < SUMS; s++)
+		sum[s] = 0;
+	for (int from = 0; from < all; from += PLACES) {
+		const int to = min(all, from + PLACES);
+		for (int p = from + threadIdx.x / 32; p < to; p += blockDim.x / 32) {
+			const int begin = p / side * span, left = min(span, rows - begin);
+			// the place's rows are first, first + side, …: so many, and so many of them in PIECES
+			const int64_t first = of.begin + begin + p % side;
+			const int n = (left - p % side + side - 1) / side, whole = left / (PIECES * side) * PIECES;
+			float s[OF_LANE][SUMS] = {};
+			for (int k = 0; k < n; k += AHEAD) {
+				typename terms::element x[AHEAD][OF_LANE];
+#pragma unroll
+				for (int b = 0; b < AHEAD; b++)
+#pragma unroll
+					for (int q = 0; q < OF_LANE; q++)
+						x[b][q] = f.load((first + min(k + b, n - 1) * side) * cols + columns.number(q));
+				float group[OF_LANE][SUMS] = {};
+#pragma unroll
+				for (int b = 0; b < AHEAD; b++) {
+					if (k + b >= n)
+						break;
+					f.add(PIECES == 1 ? s : group, x[b], first + (k + b) * side);
+					if (PIECES > 1 && (b % PIECES == PIECES - 1 || k + b >= whole))
+#pragma unroll
+						for (int i = 0; i < OF_LANE * SUMS; i++)
+							s[i / SUMS][i % SUMS] += group[i / SUMS][i % SUMS], group[i / SUMS][i % SUMS] = 0;
+				}
+			}
+#pragma unroll
+			for (int i = 0; i < OF_LANE * SUMS; i++)
+				places[i % SUMS][p - from][threadIdx.x % 32 + i / SUMS * 32] = s[i / SUMS][i % SUMS];
+		}
+		__syncthreads();
+		for (int p = 0; threadIdx.x < COLUMNS && p < to - from; p++)
+			for (int s = 0; s < SUMS; s++)
+				sum[s] += (float)places[s][p][threadIdx.x];
+		__syncthreads();
+	}
+}
+
+// Σ x, or Σ x·y.
+template <typename T> struct column_terms {
+	struct element { T x, y; };
+	const T *x, *y;
+	__device__ __forceinline__ element load(int64_t k) const { return {x[k], y ? y[k] : T()}; }
+	__device__ __forceinline__ void add(float (&s)[OF_LANE][1], const element (&e)[OF_LANE], int64_t) const {
+#pragma unroll
+		for (int q = 0; q < OF_LANE; q++)
+			s[q][0] = y ? fmaf(number(e[q].x), number(e[q].y), s[q][0]) : s[q][0] + number(e[q].x);
+	}
+};
+template <typename T> __device__ __forceinline__ void column_sum(const over_rows<weft_column_sum_args> &l) {
+	const int64_t cols = l.a.cols;
+	const tile_part of(l.first, l.a.rows, cols);
+	const int64_t c = of.column + threadIdx.x;
+	double sum[1];
+	tile_sums<2>(sum, of, lane_columns(of.column, cols), column_terms<T>{(const T *)l.a.x, (const T *)l.a.y});
+	if (threadIdx.x < COLUMNS && c < cols)
+		l.a.tiles[of.tile * cols + c] = sum[0];
+}
+KERNEL(column_sum_float32, weft_column_sum_args) { column_sum<float>(l); }
+KERNEL(column_sum_bfloat16, weft_column_sum_args) { column_sum<bfloat16>(l); }
+
+// Σ d and Σ d² for d = x − x_0, where x_0 is the median of three rows of the tile (kernel/native/norm.h).
+template <typename T> struct deviations {
+	typedef T element;
+	const T *x;
+	float middle[OF_LANE];
+	__device__ __forceinline__ T load(int64_t k) const { return x[k]; }
+	__device__ __forceinline__ void add(float (&s)[OF_LANE][2], const T (&e)[OF_LANE], int64_t) const {
+#pragma unroll
+		for (int q = 0; q < OF_LANE; q++) {
+			const float d = number(e[q]) - middle[q];
+			s[q][0] += d, s[q][1] = fmaf(d, d, s[q][1]);
+		}
+	}
+};
+template <typename T> __device__ __forceinline__ float middle_of(const T *x, const tile_part &of, int64_t cols, int64_t c) {
+	const float a = number(x[of.begin * cols + c]), b = number(x[(of.begin + (of.end - of.begin) / 2) * cols + c]);
+	const float last = number(x[(of.end - 1) * cols + c]), low = a < b ? a : b, high = a < b ? b : a;
+	return last < low ? low : last > high ? high : last;
+}
+template <typename T> __device__ __forceinline__ void moments(const over_rows<weft_moments_args> &l) {
+	const int64_t cols = l.a.cols;
+	const tile_part of(l.first, l.a.rows, cols);
+	const lane_columns columns(of.column, cols);
+	const T *x = (const T *)l.a.x;
+	deviations<T> f = {x};
+#pragma unroll
+	for (int q = 0; q < OF_LANE; q++)
+		f.middle[q] = middle_of(x, of, cols, columns.number(q));
+	double sum[2];
+	tile_sums<2>(sum, of, columns, f);
+	const int64_t c = of.column + threadIdx.x, at = of.tile * cols + c;
+	if (threadIdx.x < COLUMNS && c < cols) {
+		const double each = sum[0] / (double)(of.end - of.begin), m2 = fma(-sum[0], each, sum[1]);
+		l.a.tile_m2[at] = m2 < 0 ? 0 : m2;
+		l.a.tile_mean[at] = middle_of(x, of, cols, c) + each;
+	}
+}
+KERNEL(moments_float32, weft_moments_args) { moments<float>(l); }
+KERNEL(moments_bfloat16, weft_moments_args) { moments<bfloat16>(l); }
+
+// The tile's sum of squares, in the 16 sums of AVX-512, one a lane.
+KERNEL(sum_squares_float32, weft_column_sum_args) {
+	const int64_t tile = l.first + thread_number() / 16, lane = threadIdx.x % 16;
+	const int64_t begin = tile * WEFT_TILE, end = tile < l.last ? min(begin + WEFT_TILE, l.a.rows) : begin, whole = end - (end - begin) % 16;
+	double s = 0, sum = 0;
+#pragma unroll 8
+	for (int64_t i = begin + lane; i < whole; i += 16)
+		s = fma((double)l.a.x[i], (double)l.a.x[i], s);
+	for (int64_t i = whole; i < end; i++)
+		sum = fma((double)l.a.x[i], (double)l.a.x[i], sum);
+	s += __shfl_xor_sync(ALL, s, 8);
+	for (int k = 0; k < 8; k++)
+		sum += __shfl_sync(ALL, s, k, 16);
+	if (lane == 0 && tile < l.last)
+		l.a.tiles[tile] = sum;
+}
+
+// Runs over columns, one a thread.
+KERNEL(merge_tiles_float32, weft_merge_tiles_args) {
+	const int64_t c = l.first + thread_number(), cols = l.a.cols;
+	if (c >= l.last)
+		return;
+	double sum = l.a.tiles[c];
+#pragma unroll 16
+	for (int64_t t = 1; t < l.a.count; t++)
+		sum += l.a.tiles[t * cols + c];
+	l.a.tiles[c] = sum;
+	if (l.a.z)
+		l.a.z[c - l.a.from] += (float)sum;
+}
+
+// The same. What segments gave to a row that goes on is written when the rows before it are merged, as these may
+// have had its place.
+KERNEL(merge_sums_float32, weft_merge_sums_args) {
+	const int64_t c = l.first + thread_number(), cols = l.a.cols;
+	if (c >= l.last)
+		return;
+	for (int k = 0; k < l.a.merges.count; k++) {
+		const weft_merge &m = l.a.merges.of[k];
+		const int64_t at = m.row * cols + c;
+		float sum = 0;
+#pragma unroll 4
+		for (int p = m.first; p < m.end; p++)
+			sum += l.a.places[p * cols + c];
+		if (!m.complete)
+			l.a.places[c] = sum;
+		else
+			store_either(l.a.z, l.a.z_type, at, l.a.accumulate ? sum + load_either(l.a.z, l.a.z_type, at) : sum);
+	}
+}
+
+// Milakov & Gimelshein's online softmax over states, as kernel/native/segment.h. Runs over heads, one a warp: lane
+// p has place p's share, and then all lanes columns.
+KERNEL(merge_states_float32, weft_merge_states_args) {
+	const weft_merge_states_args &a = l.a;
+	const int64_t h = l.first + thread_number() / 32, heads = a.heads, width = a.width;
+	const int lane = threadIdx.x % 32;
+	if (h >= l.last)
+		return;
+	for (int k = 0; k < a.merges.count; k++) {
+		const weft_merge &m = a.merges.of[k];
+		const bool extend = m.complete && !a.first, end = m.complete && a.last, mine = lane >= m.first && lane < m.end;
+		const int64_t row = m.row * heads + h;
+		const float maximum = mine ? a.place_maximum[lane * heads + h] : -INFINITY, part = mine ? a.place_sum[lane * heads + h] : 0;
+		double top = extend ? a.maximum[row] : -INFINITY, sum = 0;
+		for (int p = m.first; p < m.end; p++)
+			top = fmax(top, (double)__shfl_sync(ALL, maximum, p));
+		const float own = extend ? (float)exp(a.maximum[row] - top) : 0, scale = mine ? (float)exp(maximum - top) : 0;
+		if (extend)
+			sum = own * a.sum[row];
+		for (int p = m.first; p < m.end; p++)
+			sum = fma((double)__shfl_sync(ALL, scale, p), (double)__shfl_sync(ALL, part, p), sum);
+		for (int64_t from = 0; from < width; from += 32) {
+			const int64_t c = min(from + lane, width - 1), at = row * width + c;
+			float z = extend ? load_either(a.z, a.z_type, at) * own : 0;
+			for (int p = m.first; p < m.end; p++)
+				z = fmaf(__shfl_sync(ALL, scale, p), a.place_z[(p * heads + h) * width + c], z);
+			if (end)
+				z = sum != 0 ? z / (float)sum : 0;
+			if (from + lane >= width)
+				continue;
+			if (m.complete)
+				store_either(a.z, a.z_type, at, z);
+			else
+				a.place_z[h * width + c] = z;
+		}
+		__syncwarp();
+		if (lane == 0) {
+			(m.complete ? a.maximum + row : a.place_maximum + h)[0] = end ? (sum == 0 ? 0 : (float)(top + log(sum))) : (float)top;
+			if (!end)
+				(m.complete ? a.sum + row : a.place_sum + h)[0] = (float)sum;
+		}
+		__syncwarp();
+	}
+}
