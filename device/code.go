@@ -79,7 +79,7 @@ func CubinName(capability int) string {
 //   - what NVRTC compiles now, which is kept there. It is searched for where WEFT_NVRTC says (the library or its
 //     folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
 func (d *Device) image() ([]byte, error) {
-	if d.driver.on_cpu != 0 {
+	if d.driver.needs_no_code != 0 {
 		return []byte{0}, nil
 	}
 	program, err := os.Executable()

@@ -66,10 +66,14 @@ func Open(number int) (*Device, error) {
 		functions:         map[string]unsafe.Pointer{},
 		waitAfterLaunches: os.Getenv("WEFT_DEVICE_SYNC") == "1",
 	}
-	if err := d.open(number); err != nil {
-		return nil, errors.Join(err, d.Close())
+	err := d.open(number)
+	if err == nil {
+		return d, nil
 	}
-	return d, nil
+	if left := d.Close(); left != nil {
+		err = fmt.Errorf("%w; %w", err, left)
+	}
+	return nil, err
 }
 
 func (d *Device) open(number int) error {
@@ -263,15 +267,15 @@ func (d *Device) function(kernel string) unsafe.Pointer {
 // wrong in it becomes known later. There must be a kernel of that name.
 func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
 	f := d.function(kernel)
-	d.mu.Lock()
-	if d.sinceWait = append(d.sinceWait, kernel); len(d.sinceWait) > recent {
-		d.sinceWait = d.sinceWait[1:]
-	}
-	d.mu.Unlock()
 	err := d.note("launching "+kernel,
 		C.weft_launch(d.driver, f, C.uint(blocks), C.uint(threads), args, C.size_t(bytes)))
 	if d.waitAfterLaunches {
-		err = d.Sync()
+		return cmp.Or(err, d.note("kernel "+kernel, C.weft_wait(d.driver)))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sinceWait = append(d.sinceWait, kernel); len(d.sinceWait) > recent {
+		d.sinceWait = d.sinceWait[1:]
 	}
 	return err
 }
@@ -295,12 +299,8 @@ func (d *Device) note(doing string, status C.int) error {
 	err := d.failure(doing, status)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch launched := strings.Join(d.sinceWait, ", "); {
-	case launched == "":
-	case d.waitAfterLaunches:
-		err = fmt.Errorf("%w (launched: %s)", err, launched)
-	default:
-		err = fmt.Errorf("%w (launched last: %s; WEFT_DEVICE_SYNC=1 finds the kernel)", err, launched)
+	if len(d.sinceWait) > 0 {
+		err = fmt.Errorf("%w (launched last: %s; WEFT_DEVICE_SYNC=1 finds the kernel)", err, strings.Join(d.sinceWait, ", "))
 	}
 	d.failed = cmp.Or(d.failed, err)
 	return err

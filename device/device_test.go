@@ -2,42 +2,248 @@ package device_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"unsafe"
 
 	"weft/device"
 	"weft/device/devicetest"
+	"weft/internal/assert"
+	"weft/internal/refusal"
 	_ "weft/kernel" // whose headers the kernels include
 )
 
-func TestFill(t *testing.T) {
-	devicetest.Library(t)
+var libraries string // folder of what tests compile
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "weft-device")
+	if err != nil {
+		panic(err)
+	}
+	libraries = folder
+	status := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(status)
+}
+
+var buildLibrary = sync.OnceValue(func() error {
+	said, err := exec.Command("oncpu/build", filepath.Join(libraries, "libcuda.so"), "device/oncpu/testdata").CombinedOutput()
+	if err != nil {
+		return errors.New(string(said))
+	}
+	return nil
+})
+
+// library returns a libcuda on the CPU with the kernels of oncpu/testdata.
+func library(t *testing.T) string {
+	t.Helper()
+	devicetest.Compiler(t)
+	if err := buildLibrary(); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(libraries, "libcuda.so")
+}
+
+// stub compiles a library of C.
+func stub(t *testing.T, name, source string) string {
+	t.Helper()
+	compiled := filepath.Join(t.TempDir(), name)
+	compile := exec.Command("gcc", "-shared", "-fPIC", "-o", compiled, "-xc", "-")
+	compile.Stdin = strings.NewReader(source)
+	said, err := compile.CombinedOutput()
+	assert.NoError(t, err, string(said))
+	return compiled
+}
+
+// fillArgs are those of over_rows<weft_fill_args> (kernels/warp.cuh).
+type fillArgs struct {
+	p           uint64
+	bits, _     uint32
+	first, last int64
+}
+
+// launch runs a kernel with 64 threads on 256 bytes, which begin as ones, and returns a copy of them.
+func launch(kernel string) (got []byte, err error) {
+	d, err := device.Open(0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, d.Close()) }()
+	p, err := d.Alloc(512)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = cmp.Or(err, d.Free(p)) }()
+	// What does not wait may fail unseen: the wait tells.
+	from := bytes.Repeat([]byte{1}, 256)
+	d.ToDevice(p+256, from)
+	clear(from)
+	args := fillArgs{p: p + 256, bits: 0x01020304, last: 60}
+	d.Launch(kernel, 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
+	d.Copy(p, p+256, 256)
+	got = make([]byte, 256)
+	return got, d.ToHost(got, p)
+}
+
+func TestLaunch(t *testing.T) {
+	t.Setenv("WEFT_CUDA", library(t))
+	want := append(bytes.Repeat(binary.LittleEndian.AppendUint32(nil, 0x01020304), 60), bytes.Repeat([]byte{1}, 16)...)
+	var workers sync.WaitGroup
+	for range 4 { // several streams
+		workers.Go(func() {
+			got, err := launch("fill_float32")
+			assert.NoError(t, err)
+			assert.Equal(t, want, got)
+		})
+	}
+	workers.Wait()
 	d, err := device.Open(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	p, err := d.Alloc(1024)
-	if err != nil {
-		t.Fatal(err)
+	assert.Equal(t, true, d.Has("fill_float32"))
+	assert.Equal(t, false, d.Has("fill"))
+	p, err := d.Alloc(1000)
+	assert.NoError(t, err)
+	got := make([]byte, 1000)
+	assert.NoError(t, d.ToHost(got, p))
+	assert.Equal(t, bytes.Repeat([]byte{0xff}, 1000), got) // NaN, until it is written to
+	free, total, err := d.Memory()
+	assert.NoError(t, err)
+	assert.Equal(t, 1000, total-free)
+	major, minor := d.Capability()
+	assert.Equal(t, "CPU in place of a GPU, CUDA 13.0, 9.0", strings.Join([]string{d.Name(), "CUDA " + d.Driver(),
+		string(rune('0'+major)) + "." + string(rune('0'+minor))}, ", "))
+}
+
+// Each way in which a driver fails, and what is said. fail is ON_CPU_FAIL: a call of a function and its status.
+func TestFails(t *testing.T) {
+	const (
+		invalid  = ": CUDA_ERROR_INVALID_VALUE: invalid argument"
+		late     = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
+		launched = " (launched last: fill_float32; WEFT_DEVICE_SYNC=1 finds the kernel)"
+	)
+	for _, c := range []struct{ name, value, said string }{
+		{"ON_CPU_CARDS", "0", "cuda:0: this machine has 0 cards"},
+		{"ON_CPU_DRIVER", "11040", "the driver is too old: it is one of CUDA 11.4; " +
+			"install NVIDIA's driver 525 (CUDA 12.0) or later"},
+		{"ON_CPU_CAPABILITY", "75", "cuda:0: CPU in place of a GPU is of sm_75: needs 8.0, as A100 and RTX 30 have, or later"},
+		{"ON_CPU_MEMORY", "511", "the card's memory is full: no 512 bytes are free"},
+		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: does nvidia-smi list the card?"},
+		{"ON_CPU_FAIL", "cuDeviceGet 1 1", "selecting cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuDeviceGetName 1 1", "selecting cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuDeviceGetAttribute 2 1", "selecting cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuDevicePrimaryCtxRetain 1 2", "opening cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory"},
+		{"ON_CPU_FAIL", "cuStreamCreate 1 1", "opening cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuModuleLoadData 1 1", "loading the kernels" + invalid},
+		{"ON_CPU_FAIL", "cuModuleGetFunction 1 1", "finding the kernel fill_float32" + invalid},
+		{"ON_CPU_FAIL", "cuMemAlloc_v2 1 1", "allocating 512 bytes on the card" + invalid},
+		{"ON_CPU_FAIL", "cuMemcpyHtoDAsync_v2 1 1", "copying to the card" + invalid},
+		{"ON_CPU_FAIL", "cuMemcpyDtoDAsync_v2 1 1", "copying on the card" + invalid + launched},
+		{"ON_CPU_FAIL", "cuMemcpyDtoHAsync_v2 1 1", "copying from the card" + invalid + launched},
+		{"ON_CPU_FAIL", "cuMemFree_v2 1 1", "freeing memory of the card" + invalid},
+		{"ON_CPU_FAIL", "cuStreamSynchronize 1 1", "waiting for the card" + invalid + launched},
+		{"ON_CPU_FAIL", "cuCtxSetCurrent 1 1", "opening cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuCtxSetCurrent 3 1", "allocating 512 bytes on the card" + invalid},
+		{"ON_CPU_FAIL", "cuLaunchKernel 1 1", "launching fill_float32" + invalid},
+		{"ON_CPU_FAIL", "cuLaunchKernel 1 700", "copying on the card: " + late + launched},
+		{"WEFT_DEVICE_SYNC", "1", "kernel fill_float32: " + late},
+	} {
+		t.Run(c.name+" "+c.value, func(t *testing.T) {
+			t.Setenv("WEFT_CUDA", library(t))
+			t.Setenv("ON_CPU_FAIL", map[bool]string{true: "cuLaunchKernel 1 700"}[c.name == "WEFT_DEVICE_SYNC"])
+			t.Setenv(c.name, c.value)
+			_, err := launch("fill_float32")
+			assert.EqualError(t, err, c.said)
+			assert.Equal(t, c.name == "ON_CPU_MEMORY", errors.Is(err, device.ErrOutOfMemory))
+			assert.Equal(t, strings.Contains("ON_CPU_CARDS ON_CPU_DRIVER ON_CPU_CAPABILITY", c.name) ||
+				strings.Contains(c.said, "nvidia-smi"), refusal.Is(err))
+		})
 	}
-	defer d.Free(p)
-	if !d.Has("fill_float32") || d.Has("nothing") {
-		t.Error("has")
+}
+
+func TestOtherLibraries(t *testing.T) {
+	for name, said := range map[string]string{
+		"/nowhere/libcuda.so.1": "WEFT_CUDA: /nowhere/libcuda.so.1: cannot open shared object file: " +
+			"No such file or directory: name NVIDIA's libcuda.so.1, or unset it",
+		stub(t, "old.so", "int cuInit(unsigned flags) { return 0; }"): "old.so lacks cuDriverGetVersion: " +
+			"install NVIDIA's driver 525 or later",
+	} {
+		t.Setenv("WEFT_CUDA", name)
+		_, err := device.Open(0)
+		assert.Refused(t, err, said)
 	}
-	args := struct {
-		p           uint64
-		bits        uint32
-		_           uint32
-		first, last int64
-	}{p: p, bits: 0x01020304, last: 256}
-	d.Launch("fill_float32", 1, 256, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
-	got := make([]byte, 1024)
-	if err := d.ToHost(got, p); err != nil {
-		t.Fatal(err)
+	t.Setenv("WEFT_CUDA", library(t))
+	for number, said := range map[int]string{7: "cuda:7: this machine has 1 card", -1: "cuda:-1: this machine has 1 card"} {
+		_, err := device.Open(number)
+		assert.EqualRefusal(t, err, said)
 	}
-	if want := bytes.Repeat(binary.LittleEndian.AppendUint32(nil, 0x01020304), 256); !bytes.Equal(got, want) {
-		t.Error(got)
+}
+
+// Code comes from beside the program, from the cache folder, or from NVRTC, which is asked once.
+func TestCode(t *testing.T) {
+	source, err := os.ReadFile("testdata/nvrtc.c")
+	assert.NoError(t, err)
+	nvrtc := stub(t, "libnvrtc.so.12", string(source))
+	folder, cache, log := filepath.Dir(nvrtc), t.TempDir(), filepath.Join(t.TempDir(), "log")
+	const line = "--std=c++17 -default-device --fmad=false --gpu-architecture=sm_90 \n"
+	open := func(want string, compilations int, settings ...string) {
+		t.Helper()
+		for i := 0; i < len(settings); i += 2 {
+			t.Setenv(settings[i], settings[i+1])
+		}
+		d, err := device.Open(0)
+		if err == nil {
+			assert.NoError(t, d.Close())
+			err = errors.New("")
+		}
+		assert.ErrorContains(t, err, want)
+		assert.Equal(t, want != "" && !strings.HasPrefix(want, "status"), refusal.Is(err), err)
+		said, err := os.ReadFile(log)
+		assert.NoError(t, err)
+		assert.Equal(t, strings.Repeat(line, compilations), string(said))
+		assert.NoError(t, os.WriteFile(log, nil, 0o666))
 	}
+	assert.NoError(t, os.WriteFile(log, nil, 0o666))
+	open("WEFT_NVRTC: /nowhere: no NVRTC 12 or later there", 0, "WEFT_CUDA", library(t), "ON_CPU_IMAGE", "--std",
+		"XDG_CACHE_HOME", cache, "STUB_LOG", log, "STUB_VERSION", "12.9", "STUB_FAILS", "", "WEFT_NVRTC", "/nowhere")
+	open("status 6: kernels.cu(1): error", 1, "WEFT_NVRTC", nvrtc, "STUB_FAILS", "kernels.cu(1): error\nmore")
+	open("", 1, "STUB_FAILS", "", "WEFT_NVRTC", folder)
+	open("", 0)
+	kept, err := filepath.Glob(filepath.Join(cache, "weft", "kernels", "sm_90-*-nvrtc12.9"))
+	assert.NoError(t, err)
+	assert.Len(t, kept, 1)
+	for _, damage := range []func([]byte) []byte{
+		func(b []byte) []byte { return b[:len(b)-1] },
+		func(b []byte) []byte { b[40] ^= 1; return b },
+		func(b []byte) []byte { return nil },
+	} {
+		content, err := os.ReadFile(kept[0])
+		assert.NoError(t, err)
+		assert.NoError(t, os.WriteFile(kept[0], damage(content), 0o666))
+		open("", 1)
+		open("", 0)
+	}
+	open("", 1, "STUB_VERSION", "12.10") // another version compiles anew
+	open("compiles kernels for later drivers than this machine's, of CUDA 12", 0, "STUB_VERSION", "13.0", "ON_CPU_DRIVER", "12090")
+	open("XDG_CACHE_HOME", 1, "ON_CPU_DRIVER", "13000", "XDG_CACHE_HOME", filepath.Join(nvrtc, "file"))
+
+	program, err := os.Executable()
+	assert.NoError(t, err)
+	beside := filepath.Join(filepath.Dir(program), "..", "lib")
+	name := filepath.Join(beside, "weft", "kernels", device.CubinName(90))
+	t.Cleanup(func() { os.RemoveAll(beside) })
+	assert.NoError(t, os.MkdirAll(filepath.Dir(name), 0o777))
+	assert.NoError(t, os.WriteFile(name, []byte("beside"), 0o666))
+	open("", 0, "ON_CPU_IMAGE", "beside", "WEFT_NVRTC", "/nowhere")
+	open("", 0, "ON_CPU_CAPABILITY", "92") // a later card of the same major number
+	open("/nowhere", 0, "ON_CPU_CAPABILITY", "100")
 }

@@ -20,7 +20,8 @@ int weft_load(weft_driver *d, const char *library, const char **loader, const ch
 		return -1; \
 	}
 	WEFT_DRIVER_FUNCTIONS(FIND)
-	d->on_cpu = dlsym(from, "weft_on_cpu") != NULL;
+	int (*on_cpu)(void) = dlsym(from, "weft_on_cpu");
+	d->needs_no_code = on_cpu && on_cpu();
 	return 0;
 }
 

@@ -37,7 +37,7 @@ typedef struct {
 #define WEFT_POINTER(name, parameters) int(*name) parameters;
 	WEFT_DRIVER_FUNCTIONS(WEFT_POINTER)
 #undef WEFT_POINTER
-	int on_cpu; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
+	int needs_no_code; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
 	int device;
 	void *context, *stream, *module;
 } weft_driver;

@@ -1,23 +1,16 @@
 package device_test
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"unsafe"
-
-	"weft/device"
-	"weft/device/devicetest"
-	_ "weft/kernel" // whose headers the kernels include
 )
 
-// wrong has kernels of oncpu/testdata, which 64 threads run on 256 bytes, and what is said when the process ends.
+// wrong has kernels of oncpu/testdata, which 64 threads run on the second half of 512 bytes, and what is said when the process ends.
 var wrong = []struct{ kernel, line string }{
 	{"right", ""},
 	{"race", "kernels.cu:23, block 0, thread 0: reads shared memory that nobody wrote"},
@@ -35,8 +28,8 @@ var wrong = []struct{ kernel, line string }{
 		"waits for lanes ffe00000 of its warp, which have ended or wait elsewhere"},
 	{"takes_no_part", "kernels.cu:73, block 0, thread 0: reads lane 16, which takes no part"},
 	{"not_in_mask", "kernels.cu:74, block 0, thread 16: the mask 0000ffff leaves out the lane itself"},
-	{"past_the_end", "kernels.cu:75, block 0, thread 63: address … is 0 bytes past the end of an allocation of 256"},
-	{"before_the_beginning", "kernels.cu:76, block 0, thread 0: address … is 4400 bytes before an allocation of 256"},
+	{"past_the_end", "kernels.cu:75, block 0, thread 63: address … is 0 bytes past the end of an allocation of 512"},
+	{"before_the_beginning", "kernels.cu:76, block 0, thread 0: address … is 4144 bytes before an allocation of 512"},
 	{"wild", "kernels.cu:77, block 0, thread 0: address … is no memory of the device"},
 }
 
@@ -48,7 +41,7 @@ func TestWrongKernels(t *testing.T) {
 		}
 		return
 	}
-	library := wrongKernels(t)
+	library := library(t)
 	for _, w := range wrong {
 		t.Run(w.kernel, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +66,7 @@ func TestWrongKernels(t *testing.T) {
 
 // Threads run in the order that ON_CPU_ORDER says.
 func TestOrder(t *testing.T) {
-	t.Setenv("WEFT_CUDA", wrongKernels(t))
+	t.Setenv("WEFT_CUDA", library(t))
 	for order, want := range map[string]uint32{"": 63, "forward": 63, "backward": 0, "drawn": 44, "drawn1": 37} {
 		t.Setenv("ON_CPU_ORDER", order)
 		got, err := launch("last_writes")
@@ -81,42 +74,4 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s: thread %d wrote last, not %d, %v", order, binary.LittleEndian.Uint32(got), want, err)
 		}
 	}
-}
-
-// wrongKernels makes a library with the kernels of oncpu/testdata.
-func wrongKernels(t *testing.T) string {
-	t.Helper()
-	devicetest.Compiler(t)
-	library := filepath.Join(t.TempDir(), "libcuda.so")
-	if said, err := exec.Command("oncpu/build", library, "device/oncpu/testdata").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	return library
-}
-
-// fillArgs are those of over_rows<weft_fill_args> (kernels/warp.cuh).
-type fillArgs struct {
-	p           uint64
-	bits, _     uint32
-	first, last int64
-}
-
-// launch runs a kernel with 64 threads on 256 bytes, which it returns.
-func launch(kernel string) (got []byte, err error) {
-	d, err := device.Open(0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = cmp.Or(err, d.Close()) }()
-	p, err := d.Alloc(256)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = cmp.Or(err, d.Free(p)) }()
-	args := fillArgs{p: p, bits: 0x01020304, last: 64}
-	if err := d.Launch(kernel, 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args))); err != nil {
-		return nil, err
-	}
-	got = make([]byte, 256)
-	return got, d.ToHost(got, p)
 }

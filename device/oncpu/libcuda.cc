@@ -11,8 +11,9 @@
 //	ON_CPU_MEMORY      bytes of a card, 8 GB
 //	ON_CPU_DRIVER      what cuDriverGetVersion says, 13000
 //	ON_CPU_CAPABILITY  of the cards, 90
-//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2. A status of 700 and
-//	                   more stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
+//	ON_CPU_IMAGE       what a module begins with; without it a module needs no code
+//	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2. A status of 700 to
+//	                   719 stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
 #include "on_cpu.h"
 #include <algorithm>
 #include <map>
@@ -28,7 +29,7 @@
 
 typedef int result;
 typedef unsigned long long address;
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_HANDLE = 400, NOT_FOUND = 500, STICKY = 700 };
+enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_IMAGE = 200, INVALID_HANDLE = 400, NOT_FOUND = 500, STICKY = 700, LAUNCH_FAILED = 719 };
 static const struct {
 	result status;
 	const char *name, *text;
@@ -36,6 +37,7 @@ static const struct {
 	{INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
 	{OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
 	{NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+	{INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
 	{INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
 	{NOT_FOUND, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
 	{STICKY, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
@@ -93,7 +95,7 @@ static result before(const char *function) {
 	const result now = broken;
 	if (machine.failing != function || --machine.until)
 		return now;
-	if (machine.status < STICKY)
+	if (machine.status < STICKY || machine.status > LAUNCH_FAILED)
 		return machine.status;
 	broken = machine.status;
 	return machine.failing == "cuLaunchKernel" ? now : broken;
@@ -166,7 +168,8 @@ static void fault(int signal, siginfo_t *info, void *context) {
 }
 
 extern "C" {
-int weft_on_cpu; // says which library this is: a module that it loads need have no code
+// Says which library this is, and whether a module needs no code.
+int weft_on_cpu() { return !*setting("ON_CPU_IMAGE", ""); }
 
 result cuInit(unsigned) {
 	std::lock_guard<std::mutex> hold(mu);
@@ -180,7 +183,7 @@ result cuInit(unsigned) {
 	if (machine.order == on_cpu::DRAWN && sscanf(order.c_str(), "drawn%lu", &machine.seed) != 1 && order != "drawn")
 		misused("ON_CPU_ORDER=%s: forward, backward or drawn", order.c_str());
 	const std::string fail = setting("ON_CPU_FAIL", "");
-	if (fail != machine.fail) {
+	if (fail != machine.fail || !retained) {
 		char name[64] = "";
 		if (sscanf(fail.c_str(), "%63s %d %d", name, &machine.until, &machine.status) != 3 && !fail.empty())
 			misused("ON_CPU_FAIL=%s: a function, the number of a call, a status", fail.c_str());
@@ -284,7 +287,11 @@ result cuMemcpyDtoDAsync_v2(address to, address from, size_t n, void *) {
 result cuStreamCreate(void **s, unsigned) { BEFORE; return *s = new std::mutex, OK; }
 result cuStreamDestroy_v2(void *s) { return delete (std::mutex *)s, OK; }
 result cuStreamSynchronize(void *) { BEFORE; return OK; }
-result cuModuleLoadData(void **m, const void *image) { BEFORE; return *m = (void *)image, image ? OK : INVALID_VALUE; }
+result cuModuleLoadData(void **m, const void *image) {
+	BEFORE;
+	const char *begin = setting("ON_CPU_IMAGE", "");
+	return *m = (void *)image, strncmp((const char *)image, begin, strlen(begin)) ? INVALID_IMAGE : OK;
+}
 result cuModuleUnload(void *) { return OK; }
 result cuModuleGetFunction(void **f, void *, const char *name) {
 	BEFORE;

@@ -1,4 +1,4 @@
-// Kernels that are wrong, each in one way: oncpu_test.go has what is said of them. Lines and threads count.
+// Kernels that are wrong, each in one way: oncpu_test.go has what is said of them. Lines count.
 #include "warp.cuh"
 
 #define WRONG(name) KERNEL(name, weft_fill_args)
@@ -15,7 +15,7 @@ WRONG(right) {
 	__syncthreads();
 	if (i < 48 && i >= 32) // a part of a warp
 		out(l)[i] = __shfl_xor_sync(0x0000ffffu, s[i], 2);
-	out(l)[i] = sum_of_warp(s[i]);
+	out(l)[i] = sum_of_warp((float)s[i]);
 }
 WRONG(race) {
 	__shared__ shared_cell<float> s[64];
@@ -76,3 +76,7 @@ WRONG(past_the_end) { out(l)[threadIdx.x + 1] = 1; }
 WRONG(before_the_beginning) { out(l)[threadIdx.x] = out(l)[(int)threadIdx.x - 1100]; }
 WRONG(wild) { out(l)[threadIdx.x] = *(float *)16; }
 WRONG(last_writes) { *(int *)l.a.p = threadIdx.x; }
+WRONG(fill_float32) {
+	if (threadIdx.x < l.last)
+		((uint32_t *)l.a.p)[threadIdx.x] = l.a.bits;
+}

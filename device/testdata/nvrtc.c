@@ -1,0 +1,30 @@
+// A stub of NVRTC, of the version that STUB_VERSION names. Each compilation adds its options to the file STUB_LOG. It
+// fails without the headers, or with the text STUB_FAILS if that is set.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char text[4096];
+
+int nvrtcVersion(int *major, int *minor) { return sscanf(getenv("STUB_VERSION"), "%d.%d", major, minor) != 2; }
+int nvrtcCreateProgram(void **program, const char *source, const char *name, int count, char **texts, char **names) {
+	int found = 0;
+	for (int i = 0; i < count; i++)
+		found += !strcmp(names[i], "weft.h") || !strcmp(names[i], "warp.cuh") || !strcmp(names[i], "stdint.h");
+	*program = text;
+	return strcmp(name, "kernels.cu") || !strstr(source, "#include") || found != 3;
+}
+int nvrtcCompileProgram(void *program, int count, char **options) {
+	FILE *log = fopen(getenv("STUB_LOG"), "a");
+	*text = 0;
+	for (int i = 0; i < count; i++)
+		strcat(strcat(text, options[i]), " ");
+	fprintf(log, "%s\n", text);
+	fclose(log);
+	return *getenv("STUB_FAILS") ? 6 : 0;
+}
+int nvrtcDestroyProgram(void **program) { return 0; }
+int nvrtcGetProgramLogSize(void *program, size_t *bytes) { *bytes = 100; return 0; }
+int nvrtcGetProgramLog(void *program, char *log) { strcpy(log, getenv("STUB_FAILS")); return 0; }
+int nvrtcGetCUBINSize(void *program, size_t *bytes) { *bytes = strlen(text) + 1; return 0; }
+int nvrtcGetCUBIN(void *program, char *image) { strcpy(image, text); return 0; }
