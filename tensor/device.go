@@ -52,7 +52,7 @@ type onDevice struct {
 	size    int64
 	extents []*place // by offset
 	names   []*place // by address of the host
-	watch   func(Moving)
+	watch   func(Moving) (end func())
 }
 
 // Moving is a copy between a device and the host.
@@ -104,11 +104,14 @@ func (t *Meter) DeviceUse() DeviceUse {
 	return t.device.use
 }
 
-// WatchMoves calls f with each copy of a matrix; nil ends it. f must not use the Meter.
-func (t *Meter) WatchMoves(f func(Moving)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.device.watch = f
+// WatchMoves has f called before a matrix is copied, and what f returns after that. f must not use the Meter.
+// Where matrices are on the host it does nothing.
+func (t *Meter) WatchMoves(f func(Moving) (end func())) {
+	if t.device != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.device.watch = f
+	}
 }
 
 // takePlace gives a new matrix an extent. The caller holds mu.
@@ -312,8 +315,8 @@ func (d *onDevice) placeOf(address unsafe.Pointer) *place {
 
 func (d *onDevice) toDevice(p *place) {
 	if p.valid.Load() == onTheHost {
-		d.tell(p, true)
-		d.check(d.mover.ToDevice(d.addressOf(p), p.m.content()))
+		d.use.ToDevice += int64(len(p.m.content()))
+		d.move(p, true, func() error { return d.mover.ToDevice(d.addressOf(p), p.m.content()) })
 		protectHost(p.m, false)
 	}
 	p.valid.Or(onTheDevice)
@@ -324,9 +327,9 @@ func (d *onDevice) toHost(p *place, written bool) {
 	if valid&onTheHost == 0 {
 		protectHost(p.m, true)
 		if valid == onTheDevice {
-			d.tell(p, false)
+			d.use.ToHost += int64(len(p.m.content()))
 			d.use.Waits++
-			d.check(d.mover.ToHost(p.m.content(), d.addressOf(p)))
+			d.move(p, false, func() error { return d.mover.ToHost(p.m.content(), d.addressOf(p)) })
 			if !written {
 				protectHost(p.m, false)
 			}
@@ -344,16 +347,12 @@ func (d *onDevice) toHost(p *place, written bool) {
 	p.valid.Store(valid)
 }
 
-func (d *onDevice) tell(p *place, toDevice bool) {
-	n := len(p.m.content())
-	if toDevice {
-		d.use.ToDevice += int64(n)
-	} else {
-		d.use.ToHost += int64(n)
-	}
+// move copies the elements of a matrix.
+func (d *onDevice) move(p *place, toDevice bool, copy func() error) {
 	if d.watch != nil {
-		d.watch(Moving{p.m, n, toDevice})
+		defer d.watch(Moving{p.m, len(p.m.content()), toDevice})()
 	}
+	d.check(copy())
 }
 
 // leaveHost says that the elements are not valid on the host any more, whose pages go.

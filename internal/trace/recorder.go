@@ -143,6 +143,18 @@ func (r *Recorder) Disk(name string, bytes int64) Span {
 	return s
 }
 
+// Copy begins a span of a matrix that is copied to a device, or back.
+func (r *Recorder) Copy(name string, s Shape, bytes int64, caller string) Span {
+	if !r.Traces() {
+		return Span{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.begin(Event{
+		Category: Copy, Name: name, Lane: Lane{Sort: deviceLanes}, Args: Args{Bytes: bytes, Shape: s, Caller: caller},
+	})
+}
+
 func (r *Recorder) begin(e Event) Span {
 	s := Span{r, r.epoch, -1, r.profile.begin(&r.place, e.Category, e.Lane == r.work.lane)}
 	switch {

@@ -35,11 +35,12 @@ const (
 	Receive // waiting for a message
 	Wait    // waiting for the end of a send, or for work beside
 	Disk    // writing a matrix to a disk, or reading it
+	Copy    // of a matrix to a device, or back
 )
 
 // String is the category in one word.
 func (c Category) String() string {
-	return [...]string{"phase", "compute", "send", "start", "receive", "wait", "disk"}[c]
+	return [...]string{"phase", "compute", "send", "start", "receive", "wait", "disk", "copy"}[c]
 }
 
 // Args are the properties of a span.
@@ -47,13 +48,14 @@ type Args struct {
 	Module string `json:"site,omitempty"` // the module, by its path
 	Kind   string `json:"kind,omitempty"` // of a message
 	Peer   Index  `json:"peer,omitzero"`  // its sender or receiver
-	Bytes  int64  `json:"bytes,omitzero"` // of the message, or of the matrix on the disk
+	Bytes  int64  `json:"bytes,omitzero"` // of the message, or of the matrix that moves
 	Tag    int    `json:"tag,omitzero"`
 	// its number among the messages from one rank to another with one tag
-	Message Index `json:"message,omitzero"`
-	Chunk   Index `json:"chunk,omitzero"` // of the pipeline axis
-	Shape   Shape `json:"shape,omitzero"` // of a kernel
-	Entries int   `json:"edges,omitzero"` // of a kernel: the edges that it works on
+	Message Index  `json:"message,omitzero"`
+	Chunk   Index  `json:"chunk,omitzero"`   // of the pipeline axis
+	Shape   Shape  `json:"shape,omitzero"`   // of a kernel
+	Entries int    `json:"edges,omitzero"`   // of a kernel: the edges that it works on
+	Caller  string `json:"caller,omitempty"` // of a copy: the function that needs it
 }
 
 // Shape is kernel.Shape.
@@ -89,11 +91,12 @@ const (
 	kernelLanes
 	besideLanes
 	diskLanes
+	deviceLanes
 )
 
 // String is the name of the track.
 func (l Lane) String() string {
-	name := [...]string{"work", "kernels", "beside", "disk"}[l.Sort]
+	name := [...]string{"work", "kernels", "beside", "disk", "device"}[l.Sort]
 	if l.Number > 0 {
 		name += fmt.Sprintf(" (%d)", l.Number+1)
 	}

@@ -2,10 +2,14 @@ package worker
 
 import (
 	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
 
 	"weft/comm"
 	"weft/internal/trace"
 	"weft/kernel"
+	"weft/tensor"
 )
 
 // NewRecorder makes the recorder of a rank, with its worker's profile. It traces if worker 0 is asked for a
@@ -21,13 +25,22 @@ func NewRecorder(c *comm.Comm, asked bool, p *trace.Profile) (*trace.Recorder, e
 	return trace.New(trace.Clock, trace.Most*int(flag[0]), p), nil
 }
 
-// recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk. nil
-// records nothing.
+// recorded makes r record the kernel calls of the team, and what its memory moves to and from a disk, or a
+// device. nil records nothing.
 func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r == nil {
 		return team
 	}
 	team.Memory.WatchDisk(func(what string, bytes int64) func() { return r.Disk(what, bytes).End })
+	if r.Traces() {
+		team.Memory.WatchMoves(func(m tensor.Moving) func() {
+			name := "to host"
+			if m.ToDevice {
+				name = "to device"
+			}
+			return r.Copy(name, trace.Shape{m.Matrix.Rows, m.Matrix.Cols}, int64(m.Bytes), caller()).End
+		})
+	}
 	watch := team.Watch
 	team.Watch = func(c kernel.Call, run func()) {
 		span := r.Kernel(c.Kernel, trace.Shape(c.Shape), c.Entries)
@@ -39,6 +52,27 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 		watch(c, run)
 	}
 	return team
+}
+
+// inner are functions of a function.
+var inner = regexp.MustCompile(`(\.func\d+|\.\d+|-range\d+)+$`)
+
+// caller is the function above packages tensor and kernel that is at work, and what it called of kernel.
+func caller() string {
+	calls := make([]uintptr, 64)
+	frames := runtime.CallersFrames(calls[:runtime.Callers(1, calls)])
+	of := ""
+	for frame, more := frames.Next(); more; frame, more = frames.Next() {
+		name := inner.ReplaceAllString(strings.TrimPrefix(frame.Function, "weft/"), "")
+		switch {
+		case strings.HasPrefix(name, "kernel."):
+			of = name + " in "
+		case !strings.HasPrefix(frame.Function, "weft/"):
+		case !strings.HasPrefix(name, "tensor.") && name != "train/worker.recorded" && name != "train/worker.caller":
+			return of + name
+		}
+	}
+	return of
 }
 
 // phase begins a phase of the epoch.
