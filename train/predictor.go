@@ -13,6 +13,7 @@ import (
 	"weft/parallel/mfg"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -53,6 +54,7 @@ func (j *Job) Predictor(ctx context.Context, weights nn.State) (p *Predictor, er
 	}
 	p = &Predictor{job: *of, weights: weights, threads: j.Threads(r), memory: tensor.NewMeter()}
 	p.job.Options.Threads, p.job.Vertices = 1, []int32{0}
+	p.job.Options.Device = setting.CPU // some vertices at a time are little work
 	if err = p.load(ctx); err == nil {
 		_, err = p.Predict(ctx, p.job.Vertices, nil, Logits)
 	}

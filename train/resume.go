@@ -10,6 +10,7 @@ import (
 	"weft/checkpoint"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/train/setting"
 	"weft/train/worker"
 )
 
@@ -61,7 +62,9 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 			w.Rate.Observe(e.Epoch, s.best.measure(e))
 		}
 	}
-	snapshot, err := w.Restore(c.From, r.Mesh == w.Mesh && r.Partition == c.Partition)
+	_, onCard := setting.Device(r.Settings["device"]).Card()
+	snapshot, err := w.Restore(c.From,
+		r.Mesh == w.Mesh && r.Partition == c.Partition && onCard == w.OnCard())
 	if err != nil {
 		return err
 	}

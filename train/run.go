@@ -90,7 +90,7 @@ func (j *Job) RunPlanned(ctx context.Context, planned *plan.Plan) (r *Result, er
 func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings worker.Savings, err error) {
 	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
-	if limit == 0 && s.Offload == "" || err != nil {
+	if limit == 0 && s.Offload == "" && s.Card == nil || err != nil {
 		return worker.Savings{Recompute: s.Recomputes()[0]}, err
 	}
 	if p == nil {
@@ -101,6 +101,12 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 		p = &made
 	}
 	s.Limit, s.Reserves = p.Limit, p.Reserves()
+	if s.Card != nil { // with some room, so that extents move less often
+		_, needs := p.Most()
+		card := *s.Card
+		card.Bytes = min(card.Bytes, needs+needs/8)
+		s.Card = &card
+	}
 	if p.InMemory {
 		s.inMemory()
 	}

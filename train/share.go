@@ -22,7 +22,14 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	if err != nil { // before waiting for processes that do not exist
 		return nil, err
 	}
+	card, err := findCard(&r.Options, r.Workers)
+	if err != nil {
+		return nil, aboutDevice(r.Device, err)
+	}
 	s, err := j.share(ctx, r, weights, alike)
+	if err == nil {
+		s.Card = card
+	}
 	return s, j.ranks().Together(err)
 }
 
@@ -97,7 +104,7 @@ func (j *Job) shareDrawn(ctx context.Context, r *setting.Resolved, weights *nn.S
 		return nil, err
 	}
 	if weights == nil {
-		err = cmp.Or(j.checkLoss(), r.Kind.Check(s.whole))
+		err = cmp.Or(j.checkLoss(), j.checkOwn(r), r.Kind.Check(s.whole))
 		s.Passing = r.Kind.Passing()
 	} else {
 		err = j.checkVertices(s)
@@ -145,6 +152,15 @@ func (j *Job) checkLoss() error {
 	}
 	return refusal.Errorf("%s %s: the job has a loss of its own in its place; leave one of them out", given,
 		text)
+}
+
+// checkOwn refuses to train a model or a loss of the job's own on a card.
+func (j *Job) checkOwn(r *setting.Resolved) error {
+	if own := j.Model != nil || j.Loss != nil; !own || !r.OnCard() {
+		return nil
+	}
+	return refusal.Errorf("--device %s: the job has a model or a loss of its own, whose functions of Go run on "+
+		"the CPU; take --device %s", r.Device, setting.CPU)
 }
 
 // shareValidation is share for the graph that the model is validated on. It refuses one that the model does

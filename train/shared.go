@@ -92,6 +92,8 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 			err = p.Err
 		case tensor.DiskFailure:
 			err = p.Err
+		case tensor.DeviceFailure:
+			err = aboutDevice(j.Options.Device, p.Err)
 		case tensor.Mismatch:
 			if j.Model == nil && j.Loss == nil {
 				panic(p)
@@ -106,11 +108,13 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 
 // eachWorker runs work as every worker of this process. Several workers are goroutines, each with its own
 // team and memory. A worker that holds several partitions runs work as each of them.
-func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
+func (j *Job) eachWorker(s *shared,
+	work func(*kernel.Team, *comm.Comm, *partition.Share) error,
+) (failed error) {
 	n, threads := s.Workers, j.Threads(s.Resolved)
-	one := func(rank int, c *comm.Comm, mem *tensor.Meter) error {
+	one := func(rank int, c *comm.Comm, at *seat) error {
 		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
-			team := kernel.NewTeam(threads, mem)
+			team := at.team(threads)
 			team.Watch = j.Watch
 			return work(team, c, share)
 		})
@@ -118,24 +122,27 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 	if s.TakesTurns() {
 		return j.inTurns(s, one)
 	}
-	if c := j.peers(); n == 1 || c.Size() > 1 {
-		mem := tensor.NewMeter()
-		defer mem.Close()
-		ranks := j.ranks()
-		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
+	c, ranks := j.peers(), j.ranks()
+	if n > 1 && c.Size() > 1 {
+		n = 1 // of this process
 	}
-	memories := make([]*tensor.Meter, n)
-	for p := range memories {
-		memories[p] = tensor.NewMeter()
-		defer memories[p].Close() // after all are done: they copy from each other's memory
+	seats, end, err := s.seats(n)
+	defer func() { failed = errors.Join(failed, end()) }() // after all are done: they copy from each other's memory
+	if err != nil {
+		return err
+	}
+	if n == 1 {
+		return ranks.Run(func() error { return one(ranks.Rank(), c, seats[0]) })
 	}
 	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error {
-		return one(c.Rank(), c, memories[c.Rank()])
+		return one(c.Rank(), c, seats[c.Rank()])
 	})
 }
 
 // inTurns runs one as every rank that the workers of this process hold.
-func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Meter) error) (failed error) {
+func (j *Job) inTurns(s *shared,
+	one func(rank int, c *comm.Comm, at *seat) error,
+) (failed error) {
 	links := []*comm.Comm{j.peers()} // of this process's workers to all
 	if links[0].Size() != s.Workers {
 		links = nil
@@ -144,7 +151,6 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		}
 	}
 	holders := s.Holders()
-	memories := map[int]*tensor.Meter{}
 	const files = 2 // of matrices, and of messages between workers
 	disks := make([][files]*offload.File, len(links))
 	for i := range disks {
@@ -160,10 +166,15 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 	if err := j.ranks().Together(failed); err != nil { // before a host waits for those of other processes
 		return err
 	}
+	seats, end, err := s.seats(len(links))
+	defer func() { failed = errors.Join(failed, end()) }()
+	if err != nil {
+		return err
+	}
+	at := map[int]*seat{} // by worker
 	var hosts []*comm.Host
 	for i, link := range links {
-		mem := tensor.NewMeter()
-		defer mem.Close()
+		mem := seats[i].memory
 		spool := &turns.Spool{
 			Memory: mem, Reserve: turns.Reserve{Rests: true},
 			Small: s.WireSchedule != (axis.WireSchedule{}),
@@ -172,7 +183,7 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 			spool.Reserve = s.Reserves[link.Rank()]
 		}
 		host := comm.NewHost(link, holders, spool)
-		memories[link.Rank()] = mem
+		at[link.Rank()] = seats[i]
 		hosts = append(hosts, host)
 		if s.Offload != "" {
 			spool.Offload(host, disks[i][0], disks[i][1], s.Limit)
@@ -180,9 +191,10 @@ func (j *Job) inTurns(s *shared, one func(rank int, c *comm.Comm, mem *tensor.Me
 		}
 	}
 	return launch.Hosts(hosts, s.CommTimeout, func(c *comm.Comm) error {
-		mem := memories[holders[c.Rank()]].Another()
-		defer mem.Close()
-		err := one(c.Rank(), c, mem)
+		mine := *at[holders[c.Rank()]]
+		mine.memory = mine.memory.Another()
+		defer mine.memory.Close()
+		err := one(c.Rank(), c, &mine)
 		if err == nil {
 			c.LocalBarrier() // others may be reading of this one's memory
 		}

@@ -142,7 +142,7 @@ func terminalWidth() int {
 // basic are the flags that most need, of commands that have --help-all.
 var basic = strings.Fields(`task model layers hidden heads dropout normalize-features
 	lr weight-decay epochs patience seed split init
-	max-time threads memory-limit precision parallel
+	max-time device threads memory-limit precision parallel
 	config out resume seeds json explain help
 	vertices-from id label embeddings vertices workers at link per-machine`)
 

@@ -51,8 +51,9 @@ type Plan struct {
 	Limit, Least, All int64
 	// InMemory says that nothing rests, as all fits without: the run takes no disk.
 	InMemory bool
-	Turns    bool // partitions of a worker take turns
-	AtMost   bool // Disk bounds what messages of link prediction between workers move
+	Turns    bool         // partitions of a worker take turns
+	Card     *worker.Card // on which the workers compute; nil: the CPU
+	AtMost   bool         // Disk bounds what messages of link prediction between workers move
 
 	recomputes bool // values computed again are among what was planned
 }
@@ -160,14 +161,18 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	if in.Fetches, err = in.fetches(); err != nil {
 		return Plan{}, err
 	}
-	p.Turns, p.Rests = in.TakesTurns(), in.Offload != ""
+	p.Turns, p.Rests, p.Card = in.TakesTurns(), in.Offload != "", in.Card
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
 		if err := p.rest(ctx, in); err != nil {
 			return Plan{}, err
 		}
 	} else {
-		err = p.save(ctx, in, int64(in.MemoryLimit))
+		limit := int64(in.MemoryLimit)
+		if p.Card != nil {
+			limit = p.Card.Bytes
+		}
+		err = p.save(ctx, in, limit)
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -408,17 +413,31 @@ type Exceeds struct {
 
 func (e Exceeds) Unwrap() error { return e.error }
 
+// Most is the worker that needs most memory, for tensors and the graph, and how much that is.
+func (p *Plan) Most() (worker int, bytes int64) {
+	for i, tensors := range p.PeakTensorBytes {
+		if all := tensors + p.GraphBytes[i]; all > bytes {
+			worker, bytes = i, all
+		}
+	}
+	return worker, bytes
+}
+
 // CheckLimit refuses a plan in which a worker exceeds the limit, and names the one that needs most. What it
 // needs suffices as a limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
-	worker, need := 0, int64(0)
-	for i, tensors := range p.PeakTensorBytes {
-		if all := tensors + p.GraphBytes[i]; all > need {
-			worker, need = i, all
-		}
+	worker, need := p.Most()
+	if p.Card != nil {
+		limit = setting.Bytes(p.Card.Bytes)
 	}
 	if limit == 0 || need <= int64(limit) {
 		return nil
+	}
+	if p.Card != nil {
+		return Exceeds{refusal.Errorf("--memory-limit: worker %d would need %s of the card, %s, and may have %s; "+
+			"raise the limit to %s in all if there is one, or try %s, or --device %s", worker,
+			setting.Bytes(need).RoundedUp(), p.Card.Name, limit.Rounded(),
+			setting.Bytes(need*int64(len(p.PeakTensorBytes))).RoundedUp(), p.Less(), setting.CPU), need}
 	}
 	during, try := "", p.Less()+" or more workers"
 	switch {
@@ -501,7 +520,7 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 	if in.TakesTurns() {
 		one, err = in.inTurns(ctx, number)
 	} else {
-		mem := tensor.NewMeter()
+		mem := in.meter()
 		defer mem.Close()
 		one, err = in.rank(ctx, comm.New(comm.Plan(ctx, number, in.Mesh.Workers()), 0), mem)
 	}
@@ -510,6 +529,16 @@ func (in *Inputs) worker(ctx context.Context, number int) (one Worker, err error
 	}
 	one.Like = number
 	return one, nil
+}
+
+// meter makes the memory of a worker that plans.
+func (in *Inputs) meter() *tensor.Meter {
+	mem := tensor.NewMeter()
+	mem.Plan()
+	if in.Card != nil {
+		mem.On(nil, in.Card.Bytes)
+	}
+	return mem
 }
 
 // inTurns plans a worker that holds several ranks.
@@ -551,10 +580,9 @@ func (in *Inputs) inTurns(ctx context.Context, number int) (all Worker, err erro
 func (in *Inputs) within(ctx context.Context, number int,
 	reserve turns.Reserve,
 ) (all Worker, host *comm.Host, err error) {
-	mem := tensor.NewMeter()
+	mem := in.meter()
 	holders := in.Holders()
 	defer mem.Close()
-	mem.Plan()
 	spool := &turns.Spool{
 		Memory: mem, Reserve: reserve,
 		Small: in.WireSchedule != (axis.WireSchedule{}), Plan: true,
@@ -628,7 +656,11 @@ func (in *Inputs) rank(ctx context.Context, world *comm.Comm, mem *tensor.Meter)
 func (in *Inputs) ofShare(ctx context.Context, world *comm.Comm, mem *tensor.Meter, share *partition.Share,
 	other *worker.Validation,
 ) (p Worker, err error) {
-	team := kernel.NewPlan(in.Threads, mem)
+	newPlan := kernel.NewPlan
+	if in.Card != nil {
+		newPlan = kernel.NewDevicePlan
+	}
+	team := newPlan(in.Threads, mem)
 	c := in.Config
 	c.AnyOrder, c.LargerBy = true, in.Asks.LargerBy
 	counter := &counter{kernels: Kernels{}, bytes: make([]LayerBytes, 1)}

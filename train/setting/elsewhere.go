@@ -53,7 +53,7 @@ var elsewhere = meant([][3]string{
 		"half bf16 bfloat16 mixed-precision mixed dtype use-amp"},
 	{"parallel", "AXIS=N is the number of workers, as in graph=4", "workers num-workers n-workers " +
 		"num-partitions num-parts num-trainers world-size nproc nproc-per-node num-procs"},
-	{"", "weft runs on the CPU and has no choice of devices", "device gpu gpus cuda no-cuda use-gpu " +
+	{"device", "cuda computes on a card, and cpu, the default, does not", "gpu gpus cuda no-cuda use-gpu " +
 		"num-gpus cpu accelerator"},
 	{"", "training is full-batch: each epoch is one step over the whole graph", "batch-size batch " +
 		"num-batches mini-batch test-batch-size eval-batch-size"},

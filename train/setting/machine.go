@@ -14,10 +14,16 @@ var machineSettings = []Setting{
 		"as in 30m, from one checkpoint to the next; 0: none, not even after a signal"},
 	{Name: "max-time", changes: true, Meaning: "`time` as in 3h50m, or 3:50:00 as in Slurm, after " +
 		"which the command stops with a checkpoint, over all its runs, 0: no limit"},
+	{
+		Name: "device", byDefault: string(CPU), changes: true, Choices: devices, others: true,
+		Meaning: "what workers compute on; cuda is NVIDIA's first card, cuda:N card N from 0, and auto the " +
+			"first card, or the CPU if there is none",
+		check: func(_ Setting, r *Resolved) error { return r.CheckCard(1) },
+	},
 	{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
 		"an equal share of all cores"},
 	{Name: "memory-limit", changes: true, Meaning: "refuse a run in which a worker would need more " +
-		"memory, as in 4GiB"},
+		"memory, as in 4GiB; with a card, all workers together of the card's"},
 	{
 		Name: "recompute", changes: true,
 		Choices: []string{RecomputeAuto, RecomputeNone, RecomputeBlocks},

@@ -46,6 +46,7 @@ type Options struct {
 	// MaxTime: of the whole run, 0: no limit
 	MaxTime time.Duration `yaml:"max-time"`
 
+	Device      Device `yaml:"device"`
 	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
 	Precision   string `yaml:"precision"`

@@ -41,6 +41,7 @@ type Setting struct {
 	Group   Group
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
+	others  bool     // there are other words, which its type reads
 
 	byDefault string // the text of the default; "": the first choice of a word, and else the zero value
 	task      string // the one that it is for, "": any
@@ -303,7 +304,7 @@ func (s Setting) Set(o *Options, text string) (err error) {
 			*p = s.Choices[i]
 		}
 	case encoding.TextUnmarshaler:
-		if s.Choices != nil && i < 0 {
+		if s.Choices != nil && i < 0 && !s.others {
 			return errors.New(s.unknown(text))
 		}
 		err = p.UnmarshalText([]byte(text))

@@ -68,6 +68,8 @@ type Tally struct {
 	// Disk: between memory and disk, from the end of the pass before to that of this one. The first of the
 	// ranks that a worker holds counts it.
 	Disk tensor.Moved
+	// Device: between the host and a card, as Disk
+	Device tensor.DeviceUse
 }
 
 // account counts a worker's tally.
@@ -77,6 +79,7 @@ type account struct {
 	edgeColumns, layoutBytes ByLayer
 	redistributions          int64 // all-to-alls between layouts
 	onDisk                   tensor.Moved
+	onCard                   tensor.DeviceUse
 	profiled                 profiled
 }
 
@@ -124,6 +127,19 @@ func (w *Worker) disk() (since tensor.Moved) {
 		now := w.Team.Memory.OnDisk()
 		since = tensor.Moved{Written: now.Written - w.onDisk.Written, Read: now.Read - w.onDisk.Read}
 		w.onDisk = now
+	}
+	return since
+}
+
+// onDevice is what the card was used for since the last call, and how much of its memory at most.
+func (w *Worker) onDevice() (since tensor.DeviceUse) {
+	if w.countsDisk() {
+		since = w.Team.Memory.DeviceUse()
+		before := w.onCard
+		w.onCard = since
+		since.ToDevice -= before.ToDevice
+		since.ToHost -= before.ToHost
+		since.Waits -= before.Waits
 	}
 	return since
 }
@@ -186,7 +202,32 @@ type Usage struct {
 	Stages         []StageSummary `json:"stages,omitempty"`
 	StageImbalance float64        `json:"stage_imbalance,omitempty"`
 	// Disk: bytes between memory and disk in the last epoch, with the evaluation before it.
-	Disk tensor.Moved `json:"disk,omitzero"`
+	Disk   tensor.Moved `json:"disk,omitzero"`
+	Device *DeviceUsage `json:"device,omitempty"` // nil: the CPU computes
+}
+
+// DeviceUsage is what the workers of a run used of a card, in the last epoch with the evaluation before it.
+type DeviceUsage struct {
+	Name          string   `json:"name"`
+	Driver        string   `json:"driver"`          // its version of CUDA
+	PeakBytes     int64    `json:"peak_bytes"`      // of the worker with most, over the run
+	HostBytes     int64    `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
+	ToDeviceBytes int64    `json:"to_device_bytes"` // from the host
+	ToHostBytes   int64    `json:"to_host_bytes"`
+	Waits         int      `json:"waits"`  // of the host for the card
+	OnCPU         []string `json:"on_cpu"` // the kernels that ran on the CPU between copies, over the run
+}
+
+// add adds what a rank used. That of a worker which holds several is the first's.
+func (d *DeviceUsage) add(use tensor.DeviceUse, onCPU []string) {
+	d.PeakBytes = max(d.PeakBytes, use.PeakBytes)
+	d.HostBytes += use.HostBytes
+	d.ToDeviceBytes += use.ToDevice
+	d.ToHostBytes += use.ToHost
+	d.Waits += use.Waits
+	d.OnCPU = append(d.OnCPU, onCPU...)
+	slices.Sort(d.OnCPU)
+	d.OnCPU = slices.Compact(d.OnCPU)
 }
 
 // Totals are what a run's workers come to.
@@ -206,9 +247,15 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Pass              Tally
 		Spent             engine.StageReport
 		Profile           *profile
+		OnCPU             []string
 	}
 	mem := w.Team.Memory
-	mine := took{mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile()}
+	now := mem.DeviceUse()
+	w.Pass.Device.PeakBytes, w.Pass.Device.HostBytes = now.PeakBytes, now.HostBytes
+	mine := took{
+		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile(),
+		slices.Collect(maps.Keys(w.Team.OnCPU())),
+	}
 	all, err := ToFirst(w.Groups.World, mine)
 	if err != nil {
 		return t, err
@@ -229,6 +276,9 @@ func (w *Worker) Totals() (t Totals, err error) {
 	for at := range n {
 		t.SentTo[at] = make([]int64, n)
 	}
+	if w.Card != nil {
+		t.Device = &DeviceUsage{Name: w.Card.Name, Driver: w.Card.Driver, OnCPU: []string{}}
+	}
 	var sent []Communication
 	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common
 		one := all[rank]
@@ -248,6 +298,9 @@ func (w *Worker) Totals() (t Totals, err error) {
 			t.Profile = t.Profile.with(one.Profile, at, n)
 		}
 		t.Disk = t.Disk.Plus(one.Pass.Disk)
+		if t.Device != nil {
+			t.Device.add(one.Pass.Device, one.OnCPU)
+		}
 	}
 	for _, s := range w.Stages() {
 		sum := StageSummary{Stage: s}

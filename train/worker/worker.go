@@ -57,6 +57,8 @@ type Config struct {
 	// Loaded is the model of an inference for Vertices, with its weights. nil: the worker makes its own.
 	Loaded  *engine.Loaded
 	Savings Savings
+	// Card is what the worker computes on. nil: the CPU.
+	Card *Card
 	// Standard standardises the columns of dense features, by the number of the vertex type. nil: by the
 	// means and deviations of the graph, where the settings ask for it.
 	Standard []*engine.Standard
@@ -83,6 +85,12 @@ type Config struct {
 type Savings struct {
 	Uncut     bool // products are not cut into tiles (kernel.Team.Uncut)
 	Recompute bool // the backward pass computes values again (engine.Config.Recompute)
+}
+
+// Card is a card of this machine.
+type Card struct {
+	Name, Driver string
+	Bytes        int64 // of its memory that each worker has
 }
 
 // Worker is one worker of a run. All workers call its methods together.
@@ -359,6 +367,7 @@ func (w *Worker) Begin() {
 		w.Team.Memory.Level()
 		w.disk()
 	}
+	w.onDevice()
 }
 
 // TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and what the
@@ -410,6 +419,7 @@ func (w *Worker) TrainEpoch(epoch int, ends func(Scores) bool,
 		w.Pass = w.Pass.since(found.sent)
 	}
 	w.Pass.Seconds, w.Pass.Disk = time.Since(start).Seconds(), w.disk()
+	w.Pass.Device = w.onDevice()
 	return loss, asked, err
 }
 

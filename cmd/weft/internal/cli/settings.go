@@ -9,9 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/cmd/weft/internal/ui"
+	"weft/comm/mpi"
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/internal/regular"
+	"weft/train"
 	"weft/train/setting"
 )
 
@@ -30,6 +33,8 @@ var headings = map[setting.Group]string{
 // SettingFlags are the settings of a run as flags, beside a configuration file that they override.
 type SettingFlags struct {
 	Config string
+	device setting.Device // that --device auto came to, "" before
+	why    string
 	Base   *setting.Options // of the run that continues; nil: the defaults
 	Given  []givenSetting
 }
@@ -145,12 +150,30 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 			return refusal.Errorf("--%s %s: %w", g.Setting.Name, g.Text, err)
 		}
 	}
+	if o.Device == setting.AutoDevice {
+		if s.device == "" {
+			processes := 1
+			if mpi.Launched() {
+				processes = mpi.Ranks()
+			}
+			s.device, s.why = train.ChooseDevice(*o, processes)
+		}
+		o.Device = s.device
+	}
 	// A mesh on the command line does away with what the file says of other axes.
 	given := func(name string) bool { return slices.Contains(s.GivenNames(), name) }
 	if given("parallel") {
 		o.ResetOtherAxes(given)
 	}
 	return nil
+}
+
+// SayDevice says once what --device auto came to.
+func (s *SettingFlags) SayDevice(out io.Writer) {
+	if s.why != "" {
+		fmt.Fprintf(out, "--device %s: %s (%s)\n", setting.AutoDevice, s.device, ui.Printable(s.why))
+	}
+	s.why = ""
 }
 
 // Resolved are options that make sense here and now: the files that they name must be there.

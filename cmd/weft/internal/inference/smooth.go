@@ -81,7 +81,7 @@ Each round takes alpha of the in-neighbours, weighted as in GCN, and the rest of
 	f.BoolVar(&s.json, "json", false, "print one JSON object")
 	s.settings.AddThose(f, func(one setting.Setting) bool {
 		return slices.Contains([]string{
-			"parallel", "partitions", "partition", "balance", "threads",
+			"parallel", "partitions", "partition", "balance", "device", "threads",
 			"comm-timeout",
 		}, one.Name)
 	})

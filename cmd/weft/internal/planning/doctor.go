@@ -83,6 +83,7 @@ func examine(root string, show func(*line)) (d diagnosis) {
 	add("memory_streamed", "memory, streamed", streamed)
 	add("memory_gathered", "memory, gathered", gathered)
 	add("dense_arithmetic", "dense arithmetic", multiplied)
+	add("gpu", "GPU", findCards())
 	add("dense_products", "dense products", findDenseLibrary())
 	add("mpi", "MPI", findMPI())
 	add("slurm", "Slurm", findSlurm())

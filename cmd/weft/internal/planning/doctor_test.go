@@ -238,7 +238,7 @@ func TestExamine(t *testing.T) {
 	for _, what := range []string{
 		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages",
 		"memory, streamed", "memory, gathered",
-		"dense arithmetic", "dense products", "MPI", "Slurm", "package index", "published datasets",
+		"dense arithmetic", "GPU", "dense products", "MPI", "Slurm", "package index", "published datasets",
 	} {
 		_, rest, found := strings.Cut("\n"+text, "\n"+what+"  ")
 		if !found {

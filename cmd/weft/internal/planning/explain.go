@@ -55,26 +55,43 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 			LeastBytes      int64          `json:"least_bytes,omitempty"`
 			InMemoryBytes   int64          `json:"in_memory_bytes,omitempty"`
 			Stages          []worker.Stage `json:"stages,omitempty"`
+			Device          *plannedDevice `json:"device,omitempty"`
 			Plan            []string       `json:"plan"`
 		}{
 			p.PeakTensorBytes, p.GraphBytes, p.sentBytes(halo), p.sentBytes(layout),
 			p.sentBytes(stage), ofLinks,
 			p.EdgeColumns, p.layerBytes(),
 			p.Disk(), p.DiskBytes(),
-			p.Least, p.All, p.Stages, p.lines(),
+			p.Least, p.All, p.Stages, p.device(), p.lines(),
 		})
 	}
 	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)
 	}
 	if p.Settings.Offload != "" { // which of both rests when the other is largest may differ from run to run
-		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n",
-			enough(p.together()))
+		_, most := p.Most()
+		fmt.Fprintf(out, "A worker needs %s for tensors and the graph together at most.\n", enough(most))
 		return nil
 	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
 		ui.Megabytes(slices.Max(p.PeakTensorBytes)), ui.Megabytes(slices.Max(p.GraphBytes)))
 	return nil
+}
+
+// plannedDevice is what a plan knows of worker.DeviceUsage.
+type plannedDevice struct {
+	Name      string `json:"name"`
+	Driver    string `json:"driver"`
+	PeakBytes int64  `json:"peak_bytes"`
+}
+
+// device is what the plan says of the card; nil: the CPU computes.
+func (p Planned) device() *plannedDevice {
+	if p.Card == nil {
+		return nil
+	}
+	_, most := p.Most()
+	return &plannedDevice{p.Card.Name, p.Card.Driver, most}
 }
 
 // rows are those of a table that apply, in words.
@@ -202,10 +219,14 @@ func (p Planned) model(t *rows) {
 	if p.threads > 1 {
 		threads = fmt.Sprintf("%d threads", p.threads)
 	}
+	kernels := kernel.SIMD()
+	if c := p.Card; c != nil {
+		kernels = fmt.Sprintf("%s, of whose memory a worker may have %s", c.Name, ui.Megabytes(c.Bytes))
+	}
 	t.say(true, "%s%s%s, %d layers, %d parameters, %s with %s%s, kernels for %s",
 		ui.When(o.Decoupled, "decoupled "),
 		o.Model, ui.When(!o.Decoupled && o.BlockForm != gnn.BlockForms[0], " in residual blocks"), o.Depth(),
-		p.Parameters(grid), workers, threads, ui.When(o.Workers > 1, " each"), kernel.SIMD())
+		p.Parameters(grid), workers, threads, ui.When(o.Workers > 1, " each"), kernels)
 	short := o.Storage == tensor.BFloat16
 	t.say(short, "values of vertices are stored and sent as bfloat16")
 	t.say(short, "products of bfloat16: %s", productsFinding{By: kernel.BFloat16Products()}.words())
@@ -338,14 +359,6 @@ func (p Planned) Recomputed() string {
 
 // Limited reports whether the run recomputes because of the memory limit.
 func (p Planned) Limited() bool { return p.Recompute && len(p.Settings.Recomputes()) > 1 }
-
-// together is the memory for tensors and the graph of the worker with most.
-func (p Planned) together() (most int64) {
-	for worker, tensors := range p.PeakTensorBytes {
-		most = max(most, tensors+p.GraphBytes[worker])
-	}
-	return most
-}
 
 // balance says how much each of several workers aggregates.
 func (p Planned) balance(t *rows) {

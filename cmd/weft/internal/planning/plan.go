@@ -337,6 +337,8 @@ func (p *planCommand) understand() (o setting.Options, r *setting.Resolved, link
 	case o.Parallel != "":
 		err = refusal.Errorf("--parallel %s: plan compares all meshes of --workers N; leave it out",
 			o.Parallel)
+	case o.OnCard():
+		err = refusal.Errorf("--device %s: plan predicts times of CPUs; leave it out", o.Device)
 	case p.exactly < 0:
 		err = refusal.Errorf("--exactly %d: give 0 or more", p.exactly)
 	case p.sharers < 0 || p.sharers > p.workers:

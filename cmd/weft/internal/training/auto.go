@@ -14,6 +14,7 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/internal/cores"
+	"weft/internal/refusal"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -33,6 +34,10 @@ func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
 	workers := cores.Count()
 	if mpi.Launched() {
 		workers = mpi.Ranks()
+	}
+	if o.OnCard() {
+		return nil, false, refusal.Errorf("--parallel %s: it compares times of CPUs, and --device is %s; leave it "+
+			"out, or name a mesh", o.Parallel, o.Device)
 	}
 	r, err = t.settings.OnAnyMesh(fmt.Sprintf("graph=%d", workers))
 	return r, true, err

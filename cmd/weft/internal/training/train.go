@@ -285,8 +285,13 @@ func (t *trainCommand) train(
 	if err != nil {
 		return err
 	}
+	t.settings.SayDevice(show)
 	if run != nil {
 		fmt.Fprintln(show, ui.Printable(run.line(settings.Epochs)))
+		if was := run.before.Device; run.from != nil && was != settings.Device {
+			fmt.Fprintf(show, "--device %s: the run was on %s, so that its numbers are the same up to rounding, "+
+				"and not to the bit\n", settings.Device, was)
+		}
 	}
 	said, err := t.plan(cmd, r, dataset, job, settings)
 	if err != nil || t.explain {
@@ -635,7 +640,7 @@ func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	if here > 0 {
 		all = all / int64(len(p.PeakTensorBytes)) * int64(here)
 	}
-	if o.MemoryLimit == 0 && machine > 0 && all > machine {
+	if o.MemoryLimit == 0 && !o.OnCard() && machine > 0 && all > machine {
 		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take %s, or try "+
 			"all the same with a --memory-limit",
 			setting.Bytes(all).RoundedUp(), ui.Megabytes(machine), p.Less())
@@ -736,6 +741,9 @@ func printResults(out io.Writer, run *rundir.Run) {
 	t.Row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
 		ui.Megabytes(slices.Max(s.PeakTensorBytes)), ui.Megabytes(slices.Max(s.GraphBytes)),
 		ui.Megabytes(s.PeakRSSBytes)))
+	if s.Device != nil {
+		t.Row("device", ui.Used(s.Device))
+	}
 	if moved := s.Disk; moved != (tensor.Moved{}) {
 		t.Row("disk", fmt.Sprintf("%s written and %s read an epoch", ui.Megabytes(moved.Written),
 			ui.Megabytes(moved.Read)))

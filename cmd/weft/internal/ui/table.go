@@ -15,6 +15,7 @@ import (
 
 	"weft/train/metric"
 	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // table prints rows with aligned columns. Its cells may hold any text. On a terminal it has the terminal's
@@ -207,6 +208,13 @@ func Counted[T int | int64](n T, one, many string) string {
 
 // Megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
 func Megabytes(bytes int64) string { return setting.Bytes(bytes).Rounded() }
+
+// Used says what a run used of a card.
+func Used(d *worker.DeviceUsage) string {
+	return fmt.Sprintf("%s: %s of its memory, %s to it and %s back an epoch%s", d.Name, Megabytes(d.PeakBytes),
+		Megabytes(d.ToDeviceBytes), Megabytes(d.ToHostBytes),
+		When(len(d.OnCPU) > 0, "; the CPU runs "+strings.Join(d.OnCPU, ", ")))
+}
 
 // Duration writes a time with two or three digits that matter.
 func Duration(d time.Duration) string {

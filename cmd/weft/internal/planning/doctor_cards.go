@@ -1,0 +1,87 @@
+package planning
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"weft/cmd/weft/internal/ui"
+	"weft/device"
+)
+
+// cardsFinding is the cards that --device may name.
+type cardsFinding struct {
+	Cards    []cardFinding `json:"cards,omitempty"` // by number
+	NotFound string        `json:"not_found,omitempty"`
+}
+
+// cardFinding is a card. Rates are of copies from and to memory that is not pinned.
+type cardFinding struct {
+	Name       string  `json:"name"`
+	Driver     string  `json:"driver"` // its version of CUDA
+	Total      int64   `json:"total_bytes"`
+	Free       int64   `json:"free_bytes"`
+	ToDevice   float64 `json:"to_device_bytes_per_second"`
+	ToHost     float64 `json:"to_host_bytes_per_second"`
+	Capability string  `json:"capability"`
+}
+
+func findCards() (f cardsFinding) {
+	for {
+		card, err := findCard(len(f.Cards))
+		if err != nil {
+			if f.Cards == nil {
+				f.NotFound = err.Error()
+			}
+			return f
+		}
+		f.Cards = append(f.Cards, card)
+	}
+}
+
+func findCard(number int) (f cardFinding, err error) {
+	d, err := device.Open(number)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	major, minor := d.Capability()
+	f = cardFinding{Name: d.Name(), Driver: d.Driver(), Capability: fmt.Sprintf("%d.%d", major, minor)}
+	if f.Free, f.Total, err = d.Memory(); err != nil {
+		return f, err
+	}
+	const bytes = 64 << 20
+	at, err := d.Alloc(bytes)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, d.Free(at)) }()
+	here := make([]byte, bytes)
+	for _, c := range []struct {
+		rate *float64
+		copy func() error
+	}{
+		{&f.ToDevice, func() error { return errors.Join(d.ToDevice(at, here), d.Sync()) }},
+		{&f.ToHost, func() error { return d.ToHost(here, at) }},
+	} {
+		for range 3 { // the first may find pages that are not there yet
+			start := time.Now()
+			if err := c.copy(); err != nil {
+				return f, err
+			}
+			*c.rate = max(*c.rate, bytes/time.Since(start).Seconds())
+		}
+	}
+	return f, nil
+}
+
+func (f cardsFinding) describe() (found, advice string) {
+	if f.Cards == nil {
+		return "none: " + f.NotFound, ""
+	}
+	c := f.Cards[0]
+	found = fmt.Sprintf("%s, %s, CUDA %s; %s/s to it, %s/s back%s", c.Name, ui.Megabytes(c.Total), c.Driver,
+		ui.Megabytes(int64(c.ToDevice)), ui.Megabytes(int64(c.ToHost)),
+		ui.When(len(f.Cards) > 1, fmt.Sprintf("; %d more", len(f.Cards)-1)))
+	return found, "weft train --device cuda computes on it"
+}

@@ -1,0 +1,132 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"weft/device"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/tensor"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// spared is how much of a card's free memory is left to others where there is no memory limit, in bytes.
+const spared = 512 << 20
+
+// findCard returns the card that the options name, of whose memory so many workers have equal parts; nil: the
+// CPU computes.
+func findCard(o *setting.Options, workers int) (*worker.Card, error) {
+	if !o.OnCard() {
+		return nil, nil
+	}
+	number, _ := o.Device.Card()
+	d, err := device.Open(number)
+	if err != nil {
+		return nil, err
+	}
+	free, _, err := d.Memory()
+	if err := errors.Join(err, d.Close()); err != nil {
+		return nil, err
+	}
+	limit := max(free-spared, free/2)
+	if o.MemoryLimit > 0 {
+		limit = int64(o.MemoryLimit)
+	}
+	return &worker.Card{Name: d.Name(), Driver: d.Driver(), Bytes: limit / int64(workers)}, nil
+}
+
+// aboutDevice puts the setting before an error of a card; nil stays none.
+func aboutDevice(of setting.Device, err error) error {
+	if err == nil {
+		return nil
+	}
+	number, _ := of.Card()
+	text := strings.TrimPrefix(err.Error(), fmt.Sprintf("cuda:%d: ", number))
+	if refusal.Is(err) {
+		return refusal.Errorf("--device %s: %s, or take --device %s", of, text, setting.CPU)
+	}
+	return fmt.Errorf("--device %s: %s", of, text)
+}
+
+// ChooseDevice decides --device auto for workers in so many processes: the first card, if there is one and it
+// computes what the options ask for, or else the CPU, and why.
+func ChooseDevice(o setting.Options, processes int) (d setting.Device, why string) {
+	if why = o.NoCard(processes); why != "" {
+		return setting.CPU, why
+	}
+	o.Device = setting.FirstCard
+	card, err := findCard(&o, 1)
+	if err != nil {
+		return setting.CPU, err.Error()
+	}
+	return o.Device, card.Name
+}
+
+// seat is where a worker computes.
+type seat struct {
+	memory *tensor.Meter
+	card   *onCard // nil: the CPU
+}
+
+// onCard is a card, and what is allocated there.
+type onCard struct {
+	*device.Device
+	allocated []uint64
+}
+
+// Alloc implements tensor.Mover.
+func (c *onCard) Alloc(bytes int64) (address uint64, err error) {
+	if address, err = c.Device.Alloc(bytes); err == nil {
+		c.allocated = append(c.allocated, address)
+	}
+	return address, err
+}
+
+// seats makes those of so many workers. end gives their memory back.
+func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
+	end = func() (failed error) {
+		for _, at := range seats {
+			failed = errors.Join(failed, at.close())
+		}
+		return failed
+	}
+	for range n {
+		at := &seat{memory: tensor.NewMeter()}
+		if seats = append(seats, at); s.Card == nil {
+			continue
+		}
+		number, _ := s.Device.Card()
+		d, err := device.Open(number)
+		if err != nil {
+			return seats, end, aboutDevice(s.Device, err)
+		}
+		at.card = &onCard{Device: d}
+		if err := at.memory.On(at.card, s.Card.Bytes); err != nil {
+			return seats, end, aboutDevice(s.Device, err)
+		}
+	}
+	return seats, end, nil
+}
+
+// close gives the memory back.
+func (at *seat) close() (err error) {
+	at.memory.Close()
+	if at.card == nil {
+		return nil
+	}
+	for _, address := range at.card.allocated {
+		err = errors.Join(err, at.card.Free(address))
+	}
+	return errors.Join(err, at.card.Close())
+}
+
+// team makes a team there.
+func (at *seat) team(threads int) *kernel.Team {
+	if at.card != nil {
+		return kernel.NewDeviceTeam(at.card, threads, at.memory)
+	}
+	return kernel.NewTeam(threads, at.memory)
+}

@@ -1,0 +1,82 @@
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"weft/internal/refusal"
+	"weft/train/task"
+)
+
+// Device is where workers compute: CPU, AutoDevice, "cuda", or "cuda:N" for card N of the machine.
+type Device string
+
+// CPU and AutoDevice, a card if there is one, are Devices.
+const (
+	CPU        Device = "cpu"
+	AutoDevice Device = "auto"
+)
+
+// FirstCard is the Device of card 0.
+const FirstCard Device = "cuda"
+
+var devices = []string{string(CPU), string(FirstCard), string(AutoDevice)}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Device) UnmarshalText(text []byte) error {
+	of := Device(strings.ToLower(string(text)))
+	number, is := of.Card()
+	if of != CPU && of != AutoDevice && !is || number < 0 {
+		return errors.New("must be cpu, cuda, cuda:N for card N from 0, or auto")
+	}
+	*d = of
+	return nil
+}
+
+// Card is the number of the card; is says whether it is one. A number that cannot be read is −1.
+func (d Device) Card() (number int, is bool) {
+	text, numbered := strings.CutPrefix(string(d), string(FirstCard)+":")
+	if !numbered {
+		return 0, d == FirstCard
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return -1, true
+	}
+	return int(n), true
+}
+
+// OnCard reports whether workers compute on a card.
+func (o *Options) OnCard() bool { _, is := o.Device.Card(); return is }
+
+// NoCard says why a card does not compute what the options ask for, in so many processes; "": it does.
+func (o *Options) NoCard(processes int) string {
+	for _, other := range []struct {
+		there     bool
+		flag, why string
+	}{
+		{o.Task == task.Link, "--task " + o.Task, "the CPU scores edges and draws negative ones"},
+		{
+			o.Decoupled && o.Uses("attention-gradient"), "--decoupled",
+			"the CPU computes attention whose coefficients are kept",
+		},
+		{o.HaloDelay > 0, fmt.Sprintf("--halo-delay %d", o.HaloDelay), "the CPU keeps late rows"},
+		{o.Offload != "", "--offload " + o.Offload, "matrices of a card do not rest yet"},
+		{processes > 1, fmt.Sprintf("%d processes", processes), "workers on a card are of one process yet"},
+	} {
+		if other.there {
+			return other.flag + ": " + other.why
+		}
+	}
+	return ""
+}
+
+// CheckCard refuses options whose workers compute on a card that does not do what they ask for.
+func (o *Options) CheckCard(processes int) error {
+	if why := o.NoCard(processes); why != "" && o.OnCard() {
+		return refusal.Errorf("--device %s with %s; take --device %s, or leave the other out", o.Device, why, CPU)
+	}
+	return nil
+}
