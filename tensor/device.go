@@ -46,7 +46,6 @@ type DeviceUse struct {
 type onDevice struct {
 	mover   Mover // nil: a plan
 	use     DeviceUse
-	live    int64  // bytes of matrices
 	onHost  int64  // those that are valid on the host
 	base    uint64 // of the arena
 	size    int64
@@ -101,7 +100,9 @@ func (t *Meter) DeviceUse() DeviceUse {
 	if t.device == nil {
 		return DeviceUse{}
 	}
-	return t.device.use
+	use := t.device.use
+	use.PeakBytes = t.peak
+	return use
 }
 
 // WatchMoves has f called before a matrix is copied, and what f returns after that. f must not use the Meter.
@@ -117,12 +118,7 @@ func (t *Meter) WatchMoves(f func(Moving) (end func())) {
 // takePlace gives a new matrix an extent. The caller holds mu.
 func (t *account) takePlace(m *Matrix) {
 	d := t.device
-	if d == nil {
-		return
-	}
-	d.live += int64(m.bytes)
-	d.use.PeakBytes = max(d.use.PeakBytes, d.live)
-	if d.mover == nil {
+	if d == nil || d.mover == nil {
 		return
 	}
 	p := &place{m: m}
@@ -134,12 +130,7 @@ func (t *account) takePlace(m *Matrix) {
 
 // leavePlace ends takePlace. The caller holds mu.
 func (t *account) leavePlace(m *Matrix) {
-	d := t.device
-	if d == nil {
-		return
-	}
-	d.live -= int64(m.bytes)
-	p := m.place
+	d, p := t.device, m.place
 	if p == nil {
 		return
 	}
@@ -151,13 +142,6 @@ func (t *account) leavePlace(m *Matrix) {
 	m.place = nil
 }
 
-// shrinkPlace says that a matrix takes fewer bytes. The caller holds mu.
-func (t *account) shrinkPlace(m *Matrix, bytes int) {
-	if t.device != nil {
-		t.device.live -= int64(m.bytes - bytes)
-	}
-}
-
 // leavePlaces is leavePlace for all matrices of a Meter. The caller holds mu.
 func (t *Meter) leavePlaces() {
 	d := t.device
@@ -167,11 +151,6 @@ func (t *Meter) leavePlaces() {
 	for _, p := range slices.Clone(d.names) {
 		if p.m.meter == t {
 			t.leavePlace(p.m)
-		}
-	}
-	if d.mover == nil {
-		for _, size := range t.used {
-			d.live -= int64(size)
 		}
 	}
 }

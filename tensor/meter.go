@@ -84,7 +84,7 @@ func (t *account) tell(buffers int64) {
 	if t.watch == nil {
 		return
 	}
-	u := Use{t.staying(), t.idle.bytes, t.metered() + buffers}
+	u := Use{t.staying(), t.idleBytes(), t.metered() + buffers}
 	if buffers > 0 { // idle memory would be freed first
 		u.Idle, u.Counted = 0, u.Counted-u.Idle
 	}
@@ -192,16 +192,19 @@ func (t *account) raise() {
 	if live := t.staying(); now > t.peak ||
 		t.offload != nil && now == t.peak && live[Graph] < t.peakKinds[Graph] {
 		t.peak, t.peakKinds = now, live
-		t.peakKinds[Buffers] += t.idle.bytes + t.reserved()
+		t.peakKinds[Buffers] += t.idleBytes() + t.reserved()
 	}
 }
 
-// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too. What
-// leaves does not count any more: how long the disk takes for it is no property of the run. It is within the
-// limit.
+// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too, or is on a
+// device. What leaves does not count any more: how long the disk takes for it is no property of the run. It is
+// within the limit.
 func (t *account) metered() int64 {
-	if t.offload != nil {
+	switch {
+	case t.offload != nil:
 		return t.charged() - t.offload.leavingBytes()
+	case t.device != nil:
+		return t.tensors() + t.live[Graph]
 	}
 	return t.tensors()
 }
@@ -235,7 +238,7 @@ func (t *Meter) Reserve(bytes ...int) {
 		more += int64(pages(n))
 	}
 	t.tell(more)
-	if then := t.metered() - t.idle.bytes + more; then > t.peak { // idle memory would be freed first
+	if then := t.metered() - t.idleBytes() + more; then > t.peak { // idle memory would be freed first
 		t.peak, t.peakKinds = then, t.staying()
 		t.peakKinds[Buffers] += more + t.reserved()
 	}
@@ -294,20 +297,27 @@ func (t *Meter) shrink(m *Matrix, size int) {
 	}
 	t.used[m.data] = size
 	t.live[m.kind] -= int64(m.bytes - size)
-	t.shrinkPlace(m, size)
 	m.bytes = size
 	t.tell(0)
 }
 
 // tensors is what is charged now, without the graph's structure.
 func (t *account) tensors() int64 {
-	sum := t.idle.bytes
+	sum := t.idleBytes()
 	for k, b := range t.live {
 		if Kind(k) != Graph {
 			sum += b
 		}
 	}
 	return sum
+}
+
+// idleBytes is the memory that no matrix has. On a device there is none: idle are addresses alone.
+func (t *account) idleBytes() int64 {
+	if t.device != nil {
+		return 0
+	}
+	return t.idle.bytes
 }
 
 // Live is the number of bytes of matrices not yet released, of one kind.
@@ -322,7 +332,7 @@ func (t *Meter) Live(k Kind) int64 {
 func (t *Meter) LiveTensors() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.tensors() - t.idle.bytes
+	return t.tensors() - t.idleBytes()
 }
 
 // Peak is the largest number of bytes that tensors of all kinds, idle memory included, took at one time; the
@@ -330,7 +340,7 @@ func (t *Meter) LiveTensors() int64 {
 func (t *Meter) Peak() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.offload != nil {
+	if t.offload != nil || t.device != nil {
 		return t.peak - t.peakKinds[Graph]
 	}
 	return t.peak

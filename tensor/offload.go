@@ -310,11 +310,12 @@ func (t *account) charged() int64 {
 	return t.tensors() + t.live[Graph] + t.offload.reserved
 }
 
-// GraphBytes is the memory of the graph's structure: now or, where that may rest, at the peak.
+// GraphBytes is the memory of the graph's structure: now or, where that may rest or is on a device, at the
+// peak.
 func (t *Meter) GraphBytes() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.offload != nil {
+	if t.offload != nil || t.device != nil {
 		return t.peakKinds[Graph]
 	}
 	return t.live[Graph]

@@ -250,8 +250,10 @@ func (w *Worker) Totals() (t Totals, err error) {
 		OnCPU             []string
 	}
 	mem := w.Team.Memory
-	now := mem.DeviceUse()
-	w.Pass.Device.PeakBytes, w.Pass.Device.HostBytes = now.PeakBytes, now.HostBytes
+	if w.countsDisk() {
+		now := mem.DeviceUse()
+		w.Pass.Device.PeakBytes, w.Pass.Device.HostBytes = now.PeakBytes, now.HostBytes
+	}
 	mine := took{
 		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile(),
 		slices.Collect(maps.Keys(w.Team.OnCPU())),
