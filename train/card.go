@@ -51,10 +51,10 @@ func aboutDevice(of setting.Device, err error) error {
 	return fmt.Errorf("--device %s: %s", of, text)
 }
 
-// ChooseDevice decides --device auto for workers in so many processes: the first card, if there is one and it
-// computes what the options ask for, or else the CPU, and why.
-func ChooseDevice(o setting.Options, processes int) (d setting.Device, why string) {
-	if why = o.NoCard(processes); why != "" {
+// ChooseDevice decides --device auto: the first card, if there is one and it computes what the options ask
+// for, or else the CPU, and why.
+func ChooseDevice(o setting.Options) (d setting.Device, why string) {
+	if why = o.NoCard(); why != "" {
 		return setting.CPU, why
 	}
 	o.Device = setting.FirstCard

@@ -134,12 +134,8 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	processes := j.peers().Size()
 	if r.Device == setting.AutoDevice {
-		r.Device, _ = ChooseDevice(r.Options, processes)
-	}
-	if err := r.CheckCard(processes); err != nil {
-		return nil, err
+		r.Device, _ = ChooseDevice(r.Options)
 	}
 	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
 		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+

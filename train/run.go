@@ -103,7 +103,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared, p *plan.Plan) (savings 
 	s.Limit, s.Reserves = p.Limit, p.Reserves()
 	if s.Card != nil { // with some room, so that extents move less often
 		_, needs := p.Most()
-		card := *s.Card
+		card := *p.Card
 		card.Bytes = min(card.Bytes, needs+needs/8)
 		s.Card = &card
 	}

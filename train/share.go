@@ -22,7 +22,7 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	if err != nil { // before waiting for processes that do not exist
 		return nil, err
 	}
-	card, err := findCard(&r.Options, r.Workers)
+	card, err := findCard(&r.Options, cmp.Or(j.LocalWorkers, r.Workers))
 	if err != nil {
 		return nil, aboutDevice(r.Device, err)
 	}

@@ -51,8 +51,8 @@ func (d Device) Card() (number int, is bool) {
 // OnCard reports whether workers compute on a card.
 func (o *Options) OnCard() bool { _, is := o.Device.Card(); return is }
 
-// NoCard says why a card does not compute what the options ask for, in so many processes; "": it does.
-func (o *Options) NoCard(processes int) string {
+// NoCard says why a card does not compute what the options ask for; "": it does.
+func (o *Options) NoCard() string {
 	for _, other := range []struct {
 		there     bool
 		flag, why string
@@ -64,7 +64,6 @@ func (o *Options) NoCard(processes int) string {
 		},
 		{o.HaloDelay > 0, fmt.Sprintf("--halo-delay %d", o.HaloDelay), "the CPU keeps late rows"},
 		{o.Offload != "", "--offload " + o.Offload, "matrices of a card do not rest yet"},
-		{processes > 1, fmt.Sprintf("%d processes", processes), "workers on a card are of one process yet"},
 	} {
 		if other.there {
 			return other.flag + ": " + other.why
@@ -73,9 +72,9 @@ func (o *Options) NoCard(processes int) string {
 	return ""
 }
 
-// CheckCard refuses options whose workers compute on a card that does not do what they ask for.
-func (o *Options) CheckCard(processes int) error {
-	if why := o.NoCard(processes); why != "" && o.OnCard() {
+// checkCard refuses options whose workers compute on a card that does not do what they ask for.
+func (o *Options) checkCard() error {
+	if why := o.NoCard(); why != "" && o.OnCard() {
 		return refusal.Errorf("--device %s with %s; take --device %s, or leave the other out", o.Device, why, CPU)
 	}
 	return nil

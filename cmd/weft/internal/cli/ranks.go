@@ -68,7 +68,7 @@ func connect(cmd *cobra.Command, o *setting.Resolved, err error) (Ranks, error) 
 			s.Program.Rounding += " (bf16 by " + kernel.BFloat16Products() + ")"
 		}
 		s.Program.Settings, s.Found = sharedSettings(*o)
-		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), o.CheckCard(mpi.Ranks()), s.Found)
+		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)
 	}
 	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
 	starting, stop := UntilSignal(cmd.Context(), func(s os.Signal) {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/cmd/weft/internal/ui"
-	"weft/comm/mpi"
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -152,11 +151,7 @@ func (s *SettingFlags) Override(o *setting.Options) error {
 	}
 	if o.Device == setting.AutoDevice {
 		if s.device == "" {
-			processes := 1
-			if mpi.Launched() {
-				processes = mpi.Ranks()
-			}
-			s.device, s.why = train.ChooseDevice(*o, processes)
+			s.device, s.why = train.ChooseDevice(*o)
 		}
 		o.Device = s.device
 	}

@@ -134,6 +134,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r cli.Ranks, asked *predict
 		return err
 	}
 	defer opened.Close()
+	p.settings.SayDevice(cmd.ErrOrStderr())
 	shown := ui.NewStages(ui.BesideResults(cmd))
 	defer shown.Erase()
 	if err := p.choose(cmd, opened, asked.state, shown); err != nil {

@@ -222,6 +222,7 @@ func (s *smoothCommand) smooth(cmd *cobra.Command, r cli.Ranks,
 		return metrics, err
 	}
 	defer opened.Close()
+	s.settings.SayDevice(cmd.ErrOrStderr())
 	ctx, stop := opened.UntilSignal(cmd, "", func() {})
 	defer stop()
 	began := time.Now()
