@@ -26,8 +26,8 @@ func TestFlagErrors(t *testing.T) {
 			"number of layers\n"},
 		{[]string{"train", "--hidden_channels=3"}, "weft: unknown flag: --hidden_channels; --hidden is " +
 			"the width of hidden layers\n"},
-		{[]string{"predict", "--gpu", "0"}, "weft: unknown flag: --gpu; weft runs on the CPU and has no " +
-			"choice of devices\n"},
+		{[]string{"predict", "--gpu", "0"}, "weft: unknown flag: --gpu; --device cuda computes on a " +
+			"card, and cpu, the default, does not\n"},
 		{[]string{"train", "-batch-size", "3"}, "weft: unknown flag: -batch-size; training is full-batch: " +
 			"each epoch is one step over the whole graph\n"},
 		{[]string{"train", "--learning-rate", "3"}, "weft: unknown flag: --learning-rate; --lr is the " +

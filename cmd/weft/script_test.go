@@ -29,6 +29,7 @@ import (
 	"weft/cmd/weft/internal/training"
 	"weft/cmd/weft/internal/ui"
 	"weft/comm"
+	"weft/device/devicetest"
 	"weft/graph"
 	"weft/internal/npy"
 	"weft/internal/safetensors"
@@ -141,8 +142,16 @@ func TestScripts(t *testing.T) {
 			"planned": plannedAsRun, "measured": measuredAsRun, "rename-types": renameTypes,
 			"replace": replace, "tame": tame, "unread": unread,
 			"shows": shows, "early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
+			"card": card,
 		},
 	})
+}
+
+// card has weft find a card, whose threads run on the CPU.
+func card(ts *testscript.TestScript, _ bool, _ []string) {
+	library, err := devicetest.Build()
+	ts.Check(err)
+	ts.Setenv("WEFT_CUDA", library)
 }
 
 // answer is what a command came to.

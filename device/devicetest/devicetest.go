@@ -14,7 +14,7 @@ import (
 func Library(t testing.TB) {
 	t.Helper()
 	Compiler(t)
-	library, err := build()
+	library, err := Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,8 @@ func Compiler(t testing.TB) {
 	}
 }
 
-var build = sync.OnceValues(func() (string, error) {
+// Build makes bin/libcuda-on-cpu.so, and returns its path.
+var Build = sync.OnceValues(func() (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", fmt.Errorf("go list: %w", err)

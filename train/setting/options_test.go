@@ -313,6 +313,14 @@ func TestFormsRefuse(t *testing.T) {
 		{"model rgcn, num-blocks 4, parallel pipeline=2", ""},
 		{"model rgcn, num-blocks 5, layers 1, hidden 64", ""},
 		{"model rgcn, bases -1", "--bases -1: must be at least 0"},
+		{"device cuda, task link", "--device cuda with --task link: the CPU scores edges and draws negative ones; " +
+			"take --device cpu, or leave the other out"},
+		{"device CUDA:3, model gat, decoupled", "--device cuda:3 with --decoupled: the CPU computes attention"},
+		{"device cuda, parallel graph=2, halo-delay 1", "--device cuda with --halo-delay 1: the CPU keeps late rows"},
+		{"device cuda, partitions 2, offload d", "--device cuda with --offload d: matrices of a card do not rest yet"},
+		{"device cuda, model gcn, decoupled", ""},
+		{"device cpu, task link", ""},
+		{"device auto, task link", ""},
 		{"decoupled, teleport 1", "--teleport 1: must be at least 0 and below 1"},
 		{"model gat, decoupled, attention-gradient stop, attention-dropout .5", ""},
 		{"model gcn, decoupled, direction out, residual", ""},
@@ -344,6 +352,22 @@ func TestOneWorkerMesh(t *testing.T) {
 func read(t *testing.T, value encoding.TextUnmarshaler, text string) {
 	t.Helper()
 	assert.NoError(t, value.UnmarshalText([]byte(text)))
+}
+
+// TestDevice: a card has its number, 0 without one, and others are no cards.
+func TestDevice(t *testing.T) {
+	for text, want := range map[string]int{"cpu": -1, "auto": -1, "cuda": 0, "cuda:0": 0, "Cuda:12": 12} {
+		var d Device
+		read(t, &d, text)
+		n, is := d.Card()
+		assert.Equal(t, want >= 0, is, text)
+		assert.Equal(t, max(want, 0), n, text)
+	}
+	for _, text := range []string{"", "gpu", "1", "cuda:", "cuda:-1", "cuda:1.5", "cuda:99999", "cuda1"} {
+		if err := new(Device).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is read", text)
+		}
+	}
 }
 
 func TestParseBytes(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"weft/cmd/weft/internal/ui"
 	"weft/cmd/weft/internal/ui/uitest"
+	"weft/device/devicetest"
 	"weft/internal/assert"
 	"weft/internal/require"
 )
@@ -196,6 +197,27 @@ func TestFindingsOfASystem(t *testing.T) {
 	if got := findMemory(empty).usable(); got <= 0 {
 		t.Errorf("%d bytes to use", got)
 	}
+}
+
+// TestCards: every card is found, with its rates, or why there is none.
+func TestCards(t *testing.T) {
+	devicetest.Library(t)
+	t.Setenv("ON_CPU_CARDS", "2")
+	f := findCards()
+	assert.Equal(t, 2, len(f.Cards))
+	c := f.Cards[1]
+	if !(c.ToDevice > 1e6 && c.ToHost > 1e6) {
+		t.Errorf("%v bytes a second to the card, %v back", c.ToDevice, c.ToHost)
+	}
+	c.ToDevice, c.ToHost = 0, 0
+	assert.Equal(t, cardFinding{Name: "CPU in place of a GPU", Driver: "13.0", Total: 8e9, Free: 8e9, Capability: "9.0"}, c)
+	found, advice := f.describe()
+	assert.Contains(t, found, "CPU in place of a GPU, 8.0 GB, CUDA 13.0; ")
+	assert.Contains(t, found, " back; 1 more")
+	assert.Equal(t, "weft train --device cuda computes on it", advice)
+	t.Setenv("ON_CPU_CARDS", "0")
+	found, _ = findCards().describe()
+	assert.Equal(t, "none: cuda:0: this machine has 0 cards", found)
 }
 
 // TestPrintFinding: advice is in its column, or below a line that is too wide.

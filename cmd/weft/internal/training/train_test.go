@@ -55,7 +55,7 @@ func TestRoomForResults(t *testing.T) {
 // TestFlagsElsewhere: the table names flags of train, and none of its own flags.
 func TestFlagsElsewhere(t *testing.T) {
 	flags := NewTrain().Flags()
-	for _, flag := range []string{"num_layers", "walk-length", "hid", "device"} {
+	for _, flag := range []string{"num_layers", "walk-length", "hid", "gpu"} {
 		if says, _ := setting.Elsewhere(flag); says == "" {
 			t.Errorf("--%s means nothing", flag)
 		}
