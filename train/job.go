@@ -135,7 +135,9 @@ func (j *Job) resolve() (*setting.Resolved, error) {
 		return nil, err
 	}
 	if r.Device == setting.AutoDevice {
-		r.Device, _ = ChooseDevice(r.Options)
+		if r.Device = setting.CPU; j.Model == nil && j.Loss == nil {
+			r.Device, _ = ChooseDevice(j.Options)
+		}
 	}
 	if c, n := j.peers(), r.Workers; c.Size() > 1 && c.Size() != n {
 		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers "+

@@ -427,17 +427,22 @@ func (p *Plan) Most() (worker int, bytes int64) {
 // needs suffices as a limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	worker, need := p.Most()
+	given := limit
 	if p.Card != nil {
 		limit = setting.Bytes(p.Card.Bytes)
 	}
 	if limit == 0 || need <= int64(limit) {
 		return nil
 	}
+	needs := setting.Bytes(need).RoundedUp()
 	if p.Card != nil {
-		return Exceeds{refusal.Errorf("--memory-limit: worker %d would need %s of the card, %s, and may have %s; "+
-			"raise the limit to %s in all if there is one, or try %s, or --device %s", worker,
-			setting.Bytes(need).RoundedUp(), p.Card.Name, limit.Rounded(),
-			setting.Bytes(need*int64(len(p.PeakTensorBytes))).RoundedUp(), p.Less(), setting.CPU), need}
+		at, raise := fmt.Sprintf("--device %s", p.Card.Device), ""
+		if given > 0 {
+			at = fmt.Sprintf("--memory-limit %s", given)
+			raise = fmt.Sprintf("raise the limit to %s, ", setting.Bytes(need*int64(given)/int64(limit)).RoundedUp())
+		}
+		return Exceeds{refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
+			"--device %s", at, worker, needs, limit.Rounded(), raise, p.Less(), setting.CPU), need}
 	}
 	during, try := "", p.Less()+" or more workers"
 	switch {
@@ -446,7 +451,6 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	case p.Turns:
 		try = "--offload DIR, by which matrices rest on disk"
 	}
-	needs := setting.Bytes(need).RoundedUp()
 	return Exceeds{refusal.Errorf("--memory-limit %s: worker %d would need %s%s (tensors %s, graph %s); "+
 		"raise the limit to %s, or try %s", limit, worker, needs, during,
 		setting.Bytes(p.PeakTensorBytes[worker]).Rounded(), setting.Bytes(p.GraphBytes[worker]).Rounded(),

@@ -62,6 +62,7 @@ func (o *Options) NoCard() string {
 			o.Decoupled && o.Uses("attention-gradient"), "--decoupled",
 			"the CPU computes attention whose coefficients are kept",
 		},
+		{o.Parallel == Auto, "--parallel " + Auto, "it compares times of CPUs"},
 		{o.HaloDelay > 0, fmt.Sprintf("--halo-delay %d", o.HaloDelay), "the CPU keeps late rows"},
 		{o.Offload != "", "--offload " + o.Offload, "matrices of a card do not rest yet"},
 	} {
@@ -72,8 +73,8 @@ func (o *Options) NoCard() string {
 	return ""
 }
 
-// checkCard refuses options whose workers compute on a card that does not do what they ask for.
-func (o *Options) checkCard() error {
+// CheckCard refuses options whose workers compute on a card that does not do what they ask for.
+func (o *Options) CheckCard() error {
 	if why := o.NoCard(); why != "" && o.OnCard() {
 		return refusal.Errorf("--device %s with %s; take --device %s, or leave the other out", o.Device, why, CPU)
 	}

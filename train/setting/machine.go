@@ -18,7 +18,7 @@ var machineSettings = []Setting{
 		Name: "device", byDefault: string(CPU), changes: true, Choices: devices, others: true,
 		Meaning: "what workers compute on; cuda is NVIDIA's first card, cuda:N card N from 0, and auto the " +
 			"first card, or the CPU if there is none",
-		check: func(_ Setting, r *Resolved) error { return r.checkCard() },
+		check: func(_ Setting, r *Resolved) error { return r.CheckCard() },
 	},
 	{Name: "threads", changes: true, limits: between(0, 1<<12), Meaning: "threads of each worker, 0: " +
 		"an equal share of all cores"},

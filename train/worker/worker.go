@@ -89,6 +89,7 @@ type Savings struct {
 
 // Card is a card of this machine.
 type Card struct {
+	Device       setting.Device
 	Name, Driver string
 	Bytes        int64 // of its memory that each worker has
 }

@@ -88,7 +88,7 @@ def train(
         resume: a run or its directory, which continues from its last checkpoint; ``"auto"``: the run in
             ``out``, if there is one. Settings that are not given are those of the run.
         settings: the flags of ``weft train`` with ``_`` for ``-``, as ``model="gcn"``, ``hidden=128``,
-            ``weight_decay=5e-4``. To list them, type ``weft train --help-all`` in a shell, or
+            ``weight_decay=5e-4``, ``device="cuda"``. To list them, type ``weft train --help-all`` in a shell, or
             ``!weft train --help-all`` in a notebook. None is the default. ``parallel`` may be a dict, ``link_split`` three numbers, ``link_relation`` a
             relation or a list of them, ``class_weights`` a list of numbers, ``init`` a run or a dict of
             arrays, ``validate`` a graph.

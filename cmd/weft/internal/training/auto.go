@@ -14,7 +14,6 @@ import (
 	"weft/cmd/weft/internal/ui"
 	"weft/comm/mpi"
 	"weft/internal/cores"
-	"weft/internal/refusal"
 	"weft/train/planner"
 	"weft/train/setting"
 )
@@ -35,9 +34,8 @@ func (t *trainCommand) settle() (r *setting.Resolved, auto bool, err error) {
 	if mpi.Launched() {
 		workers = mpi.Ranks()
 	}
-	if o.OnCard() {
-		return nil, false, refusal.Errorf("--parallel %s: it compares times of CPUs, and --device is %s; leave it "+
-			"out, or name a mesh", o.Parallel, o.Device)
+	if err := o.CheckCard(); err != nil {
+		return nil, false, err
 	}
 	r, err = t.settings.OnAnyMesh(fmt.Sprintf("graph=%d", workers))
 	return r, true, err
