@@ -196,9 +196,9 @@ func (t *account) raise() {
 	}
 }
 
-// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too, or is on a
-// device. What leaves does not count any more: how long the disk takes for it is no property of the run. It is
-// within the limit.
+// metered is what the peak is of: tensors, and the graph's structure where that comes and goes, too, or is on
+// a device. What leaves does not count any more: how long the disk takes for it is no property of the run. It
+// is within the limit.
 func (t *account) metered() int64 {
 	switch {
 	case t.offload != nil:

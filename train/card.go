@@ -35,7 +35,9 @@ func findCard(o *setting.Options, workers int) (*worker.Card, error) {
 	if o.MemoryLimit > 0 {
 		limit = int64(o.MemoryLimit)
 	}
-	return &worker.Card{Device: o.Device, Name: d.Name(), Driver: d.Driver(), Bytes: limit / int64(workers)}, nil
+	return &worker.Card{
+		Device: o.Device, Name: d.Name(), Driver: d.Driver(), Bytes: limit / int64(workers),
+	}, nil
 }
 
 // aboutDevice puts the setting before an error of a card; nil stays none.

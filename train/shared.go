@@ -127,7 +127,8 @@ func (j *Job) eachWorker(s *shared,
 		n = 1 // of this process
 	}
 	seats, end, err := s.seats(n)
-	defer func() { failed = errors.Join(failed, end()) }() // after all are done: they copy from each other's memory
+	// After all are done: they copy from each other's memory.
+	defer func() { failed = errors.Join(failed, end()) }()
 	if err != nil {
 		return err
 	}

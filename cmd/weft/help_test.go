@@ -45,5 +45,5 @@ func TestBasicFlags(t *testing.T) {
 			t.Errorf("%s is no flag", name)
 		}
 	}
-	assert.Equal(t, 29, ofTrain, "train")
+	assert.Equal(t, 30, ofTrain, "train")
 }

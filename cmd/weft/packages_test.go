@@ -47,7 +47,7 @@ func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 // floors are the packages in their order: each imports only those before it. A package that is not here
 // belongs to the one around it.
 var floors = []string{
-	"device", "tensor", "tensor/offload", "kernel/native", "kernel", "kernel/reference",
+	"tensor", "tensor/offload", "kernel/native", "device", "kernel", "kernel/reference",
 	"graph/columns", "graph", "graph/appended", "graph/tables", "graph/planetoid", "graph/generate",
 	"comm", "comm/mpi", "comm/commtest", "partition",
 	"autograd", "checkpoint", "nn", "optim", "gnn",

@@ -439,7 +439,8 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 		at, raise := fmt.Sprintf("--device %s", p.Card.Device), ""
 		if given > 0 {
 			at = fmt.Sprintf("--memory-limit %s", given)
-			raise = fmt.Sprintf("raise the limit to %s, ", setting.Bytes(need*int64(given)/int64(limit)).RoundedUp())
+			all := setting.Bytes(need * int64(given) / int64(limit))
+			raise = fmt.Sprintf("raise the limit to %s, ", all.RoundedUp())
 		}
 		return Exceeds{refusal.Errorf("%s: worker %d would need %s of the card, and may have %s; %stry %s, or "+
 			"--device %s", at, worker, needs, limit.Rounded(), raise, p.Less(), setting.CPU), need}

@@ -487,7 +487,8 @@ func thinned[T any](all []T) (some []T) {
 // onPage are the functions of the page's template.
 var onPage = template.FuncMap{
 	"percent": ui.Percent, "measured": ui.Measured[metric.Number], "megabytes": ui.Megabytes, "count": ui.Count[int64],
-	"used": ui.Used, "duration": ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
+	"duration": ui.Duration, "seconds": ui.Seconds, "brief": ui.Brief, "linkRows": ui.LinkRows,
+	"used":      ui.Used,
 	"largest":   func(bytes []int64) int64 { return slices.Max(append(bytes, 0)) },
 	"bytesAt":   at(ui.Megabytes),
 	"countAt":   at(ui.Count[int64]),
