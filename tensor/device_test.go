@@ -1,0 +1,186 @@
+package tensor_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/tensor"
+)
+
+// memory is a device that is a slice, whose fresh bytes are 0xff. Its addresses begin at 1 << 40.
+type memory struct {
+	bytes  []byte
+	copies []int64 // by Copy
+	fail   error
+}
+
+const firstAddress = 1 << 40
+
+func (d *memory) Alloc(bytes int64) (uint64, error) {
+	d.bytes = slices.Repeat([]byte{0xff}, int(bytes))
+	return firstAddress, d.fail
+}
+
+func (d *memory) at(address uint64, n int) []byte { return d.bytes[address-firstAddress:][:n] }
+
+func (d *memory) ToDevice(to uint64, from []byte) error {
+	copy(d.at(to, len(from)), from)
+	return d.fail
+}
+
+func (d *memory) ToHost(to []byte, from uint64) error {
+	copy(to, d.at(from, len(to)))
+	return d.fail
+}
+
+func (d *memory) Copy(to, from uint64, bytes int64) error {
+	if to+uint64(bytes) > from {
+		return errors.New("the ranges overlap")
+	}
+	copy(d.at(to, int(bytes)), d.at(from, int(bytes)))
+	d.copies = append(d.copies, bytes)
+	return d.fail
+}
+
+// kernel has the device read from, and write to, matrices. It returns their addresses.
+func onDevice(t *testing.T, m *tensor.Meter, written bool, of ...*tensor.Matrix) []uint64 {
+	t.Helper()
+	var operands []tensor.Operand
+	for _, o := range of {
+		operands = append(operands, tensor.Operand{Address: o.Pointer(), Written: written})
+	}
+	at, ok := m.ToDevice(operands)
+	if !ok {
+		t.Fatal("an address of no matrix")
+	}
+	return at
+}
+
+func newOnDevice(t *testing.T, pages int64) (*tensor.Meter, *memory) {
+	t.Helper()
+	m, d := tensor.NewMeter(), &memory{}
+	require.NoError(t, m.On(d, pages*tensor.PageSize))
+	t.Cleanup(m.Close)
+	return m, d
+}
+
+// TestValid: a copy is made where the elements are used where they are not valid, and nowhere else.
+func TestValid(t *testing.T) {
+	m, d := newOnDevice(t, 8)
+	x := m.New(tensor.Activations, 2, 3)
+	moved := func(toDevice, toHost int64, waits int) {
+		t.Helper()
+		use := m.DeviceUse()
+		assert.Equal(t, []int64{toDevice, toHost, int64(waits)}, []int64{use.ToDevice, use.ToHost, int64(use.Waits)})
+	}
+	row := func(k int) []float32 { return x.RowRange(k, k+1).ReadFloats() }
+
+	at := onDevice(t, m, true, x)[0] // undefined elements do not move
+	moved(0, 0, 0)
+	copy(unsafe.Slice((*float32)(unsafe.Pointer(&d.at(at, 24)[0])), 6), []float32{1, 2, 3, 4, 5, 6})
+	assert.Equal(t, []float32{4, 5, 6}, row(1))
+	moved(0, 24, 1)
+	assert.Equal(t, []float32{1, 2, 3}, row(0))
+	onDevice(t, m, false, x.RowRange(1, 2)) // valid in both places
+	moved(0, 24, 1)
+	x.RowRange(0, 1).WriteFloats()[1] = 7
+	assert.Equal(t, at+12, onDevice(t, m, false, x.RowRange(1, 2))[0])
+	moved(24, 24, 1)
+	assert.Equal(t, float32(7), *(*float32)(unsafe.Pointer(&d.at(at+4, 4)[0])))
+	onDevice(t, m, true, x)
+	assert.Equal(t, []float32{1, 7, 3}, row(0))
+	moved(24, 48, 2)
+	x.Floats()[0] = 2 // changes what is valid in both
+	onDevice(t, m, false, x)
+	moved(48, 48, 2)
+	assert.Equal(t, int64(tensor.PageSize), m.DeviceUse().HostBytes)
+}
+
+// TestReadOnlyOnDevice: accessors that may change elements leave the device's valid where nobody changes them.
+func TestReadOnlyOnDevice(t *testing.T) {
+	m, _ := newOnDevice(t, 8)
+	x := m.New(tensor.Features, 1, 2)
+	copy(x.Floats(), []float32{1, 2})
+	onDevice(t, m, false, x)
+	x.SetReadOnly()
+	assert.Equal(t, []float32{1, 2}, x.Floats())
+	onDevice(t, m, false, x)
+	assert.Equal(t, int64(8), m.DeviceUse().ToDevice)
+	x.SetWritable()
+	x.Floats()[0] = 3
+	onDevice(t, m, false, x)
+	assert.Equal(t, int64(16), m.DeviceUse().ToDevice)
+}
+
+// TestExtents: matrices have the smallest range that is large enough, and slide together where none is.
+func TestExtents(t *testing.T) {
+	m, d := newOnDevice(t, 10)
+	pages := func(n int) *tensor.Matrix {
+		x := m.New(tensor.Activations, n, tensor.PageSize/4)
+		for i := range x.Floats() {
+			x.Floats()[i] = float32(n*10_000 + i)
+		}
+		return x
+	}
+	page := func(x *tensor.Matrix) int {
+		return int(onDevice(t, m, false, x)[0]-firstAddress) / tensor.PageSize
+	}
+	a, b, c, e := pages(3), pages(1), pages(1), pages(4)
+	assert.Equal(t, []int{0, 3, 4, 5}, []int{page(a), page(b), page(c), page(e)})
+	b.Release()
+	b = pages(1)
+	assert.Equal(t, 3, page(b), "of ranges of 1 page, at 3 and at 9, the first")
+	a.Release()
+	f := pages(1)
+	assert.Equal(t, 9, page(f), "the smallest range")
+	f.Release()
+	g := pages(4)
+	assert.Equal(t, []int{0, 1, 2, 6}, []int{page(b), page(c), page(e), page(g)})
+	assert.Equal(t, []int64{tensor.PageSize, tensor.PageSize, 3 * tensor.PageSize, tensor.PageSize}, d.copies)
+	for _, x := range []*tensor.Matrix{b, c, e, g} {
+		onDevice(t, m, true, x) // so that the host's are not valid
+		for i, v := range x.ReadFloats() {
+			require.Equal(t, float32(x.Rows*10_000+i), v)
+		}
+	}
+	assert.Equal(t, int64(10*tensor.PageSize), m.DeviceUse().PeakBytes)
+	assert.Equal(t, "out of memory: 4096 more bytes were refused (the device has 40960 bytes for this worker)",
+		failure(func() { pages(1) }).Error())
+}
+
+// TestDeviceFails: what a device refuses is the panic of the use.
+func TestDeviceFails(t *testing.T) {
+	m, d := newOnDevice(t, 2)
+	x := m.New(tensor.Activations, 1, 1)
+	x.Floats()[0] = 1
+	d.fail = errors.New("the card fell off")
+	assert.ErrorIs(t, failure(func() { onDevice(t, m, false, x) }), d.fail)
+}
+
+// failure returns the error that f panics with.
+func failure(f func()) (err error) {
+	defer func() { err, _ = recover().(error) }()
+	f()
+	return nil
+}
+
+// TestPlanOnDevice: a plan has the peak of a run.
+func TestPlanOnDevice(t *testing.T) {
+	peak := func(m *tensor.Meter) int64 {
+		kept := m.New(tensor.Graph, 3, 2000)
+		m.New(tensor.Activations, 5, 5000).Release()
+		m.New(tensor.Buffers, 9, 1000).Release()
+		kept.Release()
+		return m.DeviceUse().PeakBytes
+	}
+	plan := tensor.NewMeter()
+	plan.Plan()
+	require.NoError(t, plan.On(nil, 0))
+	run, _ := newOnDevice(t, 1000)
+	assert.Equal(t, peak(run), peak(plan))
+	assert.Equal(t, int64(24576+102400), peak(run))
+}
