@@ -1,8 +1,12 @@
 package kernel
 
+// #include "native/weft.h"
+import "C"
+
 import (
 	"math"
 	"sync"
+	"unsafe"
 
 	"weft/tensor"
 )
@@ -13,25 +17,31 @@ import (
 const GELU = Sigmoid + 1
 
 // GELU is z = x·Φ(x), element by element. z may be x.
-func (t *Team) GELU(z, x *tensor.Matrix) { t.inGo("gelu", z, x, x, normal().times) }
+func (t *Team) GELU(z, x *tensor.Matrix) { t.inGo(C.weft_gelu, z, x, x, 0, normal().times) }
 
 // GELUBackward is dx = g·(Φ(x) + x·φ(x)), where φ is Φ's derivative: the gradient of GELU's input. dx may be
 // g.
 func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) {
-	t.inGo("gelu backward", dx, g, x, slope().times)
+	t.inGo(C.weft_gelu_back, dx, g, x, 0, slope().times)
 }
 
-// inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32.
-func (t *Team) inGo(name string, z, y, x *tensor.Matrix, f func(z, y, x []float32)) {
+// inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32. A device
+// has a kernel in its place, of y and x, and of alpha.
+func (t *Team) inGo(name C.int, z, y, x *tensor.Matrix, alpha float32, f func(z, y, x []float32)) {
 	tensor.SameShape(z, y)
 	tensor.SameShape(z, x)
-	r := on(0, z, y, x).streams(z, x) // of one element type
+	r := on(name, z, y, x).streams(z, x) // of one element type
 	if y != x {
 		r = r.streams(y)
 	}
 	n := z.Len()
+	if t.backend.has(name) {
+		args := &C.weft_combine_args{z: storage(z), x: storage(y), y: storage(x), alpha: C.float(alpha)}
+		t.rows(r, unsafe.Pointer(args), n, 4)
+		return
+	}
 	parts := max(1, min(t.threads*chunks, n/grain))
-	call, part := Call{Kernel: name, Shape: Shape{z.Rows, z.Cols}, Bytes: r.bytes},
+	call, part := Call{Kernel: names[name], Shape: Shape{z.Rows, z.Cols}, Bytes: r.bytes},
 		func(k int) (lo, hi int) { return n * k / parts, n * (k + 1) / parts }
 	if z.Element == tensor.Float32 {
 		to, by, at := z.Floats(), y.Floats(), x.Floats() // a plan uses them, too

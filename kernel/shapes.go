@@ -21,7 +21,8 @@ type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) 
 var shapes = shapeTable{
 	C.weft_spmm: spmmShape,
 	C.weft_fill: overElements, C.weft_combine: overElements, C.weft_convert: overElements,
-	C.weft_exp: overElements, C.weft_reciprocal: overElements,
+	C.weft_exp: overElements, C.weft_reciprocal: overElements, C.weft_gelu: overElements,
+	C.weft_gelu_back: overElements, C.weft_sqrt: overElements, C.weft_sqrt_back: overElements,
 	C.weft_adam: overElements, C.weft_sgd: overElements,
 	C.weft_finish: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		a := (*C.weft_finish_args)(args)

@@ -135,6 +135,16 @@ __device__ __forceinline__ void apply(const over_rows<weft_combine_args> &l, fun
 	each(x, f);
 	put((T *)l.a.z + at.k, x, at.n);
 }
+// z = f(x, y)
+template <typename T, typename function>
+__device__ __forceinline__ void apply_to_both(const over_rows<weft_combine_args> &l, function f) {
+	const elements<T> at(l.first, l.last);
+	float x[at.N], y[at.N];
+	part(x, (const T *)l.a.x + at.k, at.n);
+	part(y, (const T *)l.a.y + at.k, at.n);
+	each(x, [&](float v, int i) { return f(v, y[i]); });
+	put((T *)l.a.z + at.k, x, at.n);
+}
 template <typename T> __device__ __forceinline__ void exponentials(const over_rows<weft_combine_args> &l) {
 	apply<T>(l, [](float v, int) { return exponential(v); });
 }
@@ -144,6 +154,35 @@ template <typename T> __device__ __forceinline__ void reciprocals(const over_row
 	apply<T>(l, [](float v, int) { return v != 0 ? 1.0f / v : 0.0f; });
 }
 STORAGE_KERNELS(reciprocal, weft_combine_args, reciprocals)
+
+// The distribution function Φ of the normal distribution, as exact on both sides.
+__device__ __forceinline__ float distribution(float x) {
+	const float beyond = 0.5f * erfcf(0.707106781f * fabsf(x));
+	return x > 0 ? 1.0f - beyond : beyond;
+}
+// x·Φ(x)
+template <typename T> __device__ __forceinline__ void gelu(const over_rows<weft_combine_args> &l) {
+	apply<T>(l, [](float v, int) { return v * distribution(v); });
+}
+STORAGE_KERNELS(gelu, weft_combine_args, gelu)
+// g·(Φ(x) + x·φ(x)); φ is 0 far from 0.
+template <typename T> __device__ __forceinline__ void gelu_back(const over_rows<weft_combine_args> &l) {
+	apply_to_both<T>(l, [](float g, float x) {
+		const float density = 0.398942280f * exponential(-0.5f * x * x);
+		return g * (fabsf(x) > 9 ? distribution(x) : fmaf(x, density, distribution(x)));
+	});
+}
+STORAGE_KERNELS(gelu_back, weft_combine_args, gelu_back)
+// √x, and 0 where x is at most alpha.
+template <typename T> __device__ __forceinline__ void roots(const over_rows<weft_combine_args> &l) {
+	apply<T>(l, [&](float v, int) { return v <= l.a.alpha ? 0.0f : sqrtf(v); });
+}
+STORAGE_KERNELS(sqrt, weft_combine_args, roots)
+// Its gradient g/(2·√x), and 0 where the root is.
+template <typename T> __device__ __forceinline__ void roots_back(const over_rows<weft_combine_args> &l) {
+	apply_to_both<T>(l, [](float g, float root) { return root == 0 ? 0.0f : g / (2.0f * root); });
+}
+STORAGE_KERNELS(sqrt_back, weft_combine_args, roots_back)
 
 template <typename to, typename from>
 __device__ __forceinline__ void convert(const over_rows<weft_convert_args> &l) {

@@ -17,6 +17,8 @@
 	X(finish, weft_finish_args) \
 	X(finish_back, weft_finish_back_args) \
 	X(combine, weft_combine_args) X(exp, weft_combine_args) X(reciprocal, weft_combine_args) \
+	X(gelu, weft_combine_args) X(gelu_back, weft_combine_args) \
+	X(sqrt, weft_combine_args) X(sqrt_back, weft_combine_args) \
 	X(fill, weft_fill_args) \
 	X(column_sum, weft_column_sum_args) X(sum_squares, weft_column_sum_args) \
 	X(moments, weft_moments_args) \

@@ -242,7 +242,8 @@ typedef struct {
 	weft_mask mask;
 } weft_finish_back_args;
 
-// Element-wise: z = alpha·x + beta·y (y may be NULL), or z = alpha·x·y with multiply set. Runs over elements.
+// Element-wise: z = alpha·x + beta·y (y may be NULL), or z = alpha·x·y with multiply set. Runs over elements,
+// as functions of x, or of x and y, do.
 typedef struct {
 	elem *z;
 	const elem *x, *y;
@@ -582,7 +583,8 @@ typedef struct {
 	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
-#define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X)
+#define WEFT_DEVICE_KERNELS(X) X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) // over storage; on a CPU they are Go
+#define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X) WEFT_DEVICE_KERNELS(X)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,
