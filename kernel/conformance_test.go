@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/kernel/kerneltest"
 	"weft/kernel/reference"
@@ -119,6 +120,7 @@ func withStorage(t *testing.T, storage tensor.Element, run func(s *suite)) {
 	s := &suite{t, kerneltest.Team(t, 2, tensor.NewMeter()), random(), storage}
 	defer s.team.Memory.Close()
 	run(s)
+	assert.Empty(t, kernel.FellBack(s.team))
 }
 
 // each runs a test for each of some sizes, with the same random numbers. Its matrices have the memory of those

@@ -113,8 +113,11 @@ func (d *device) launch(l launch) bool {
 	if l.segments != nil {
 		name += "_segments"
 	}
-	if s.threads == 0 || !d.card.Has(name) {
+	if s.block == 0 || !d.card.Has(name) {
 		return false
+	}
+	if s.threads == 0 {
+		return true
 	}
 	args, ok := d.arguments(k)
 	if !ok {

@@ -30,6 +30,19 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 	}
 }
 
+// FellBack are the kernels of devices that a team on one lacks or ran on the CPU.
+func FellBack(t *Team) (fell []string) {
+	d, ok := t.backend.(*device)
+	for k, name := range names {
+		kernel := routine{}
+		set(&kernel.name, k)
+		if _, ran := t.OnCPU()[name]; ok && shapes[kernel.name] != nil && (ran || !d.has(kernel.name)) {
+			fell = append(fell, name)
+		}
+	}
+	return fell
+}
+
 // everyShape has a shape for all kernels: a card of this machine needs none.
 func everyShape() shapeTable {
 	all := shapeTable{}

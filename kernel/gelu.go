@@ -25,8 +25,8 @@ func (t *Team) GELUBackward(dx, g, x *tensor.Matrix) {
 	t.inGo(C.weft_gelu_back, dx, g, x, 0, slope().times)
 }
 
-// inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32. A device
-// has a kernel in its place, of y and x, and of alpha.
+// inGo is z = f(y, x), for an element-wise function in Go. It gets a few elements at a time, in Float32. A
+// device has a kernel in its place, of y and x, and of alpha.
 func (t *Team) inGo(name C.int, z, y, x *tensor.Matrix, alpha float32, f func(z, y, x []float32)) {
 	tensor.SameShape(z, y)
 	tensor.SameShape(z, x)

@@ -12,7 +12,7 @@ type shape struct {
 	block   int    // threads of one
 }
 
-// shapeTable has by kernel what gives the shape. One of no threads says that the device's kernel does not do
+// shapeTable has by kernel what gives the shape. The zero shape says that the device's kernel does not do
 // what the arguments ask for.
 type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) shape
 
@@ -122,7 +122,7 @@ func inVectors(rows int, cols C.int64_t, width int) shape {
 	return shape{variant, rows * int(cols) / width, 256}
 }
 
-// spmmShape has no threads for a part of x, which a device never cuts (Uncut).
+// spmmShape is the zero shape for a part of x, which a device never cuts (Uncut).
 func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	a := (*C.weft_spmm_args)(args)
 	if a.cut != 0 || a.extend != 0 || a.sums != nil {
