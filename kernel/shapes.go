@@ -55,13 +55,25 @@ var shapes = shapeTable{
 	C.weft_densify: func(args unsafe.Pointer, _ C.enum_weft_type, _ int) shape {
 		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
 	},
-	C.weft_cross_entropy: overLosses, C.weft_binary_cross_entropy: overLosses,
+	C.weft_cross_entropy: blockEach, C.weft_binary_cross_entropy: blockEach, C.weft_layer_back: blockEach,
 	C.weft_column_sum: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
-		return tileShape(n, (*C.weft_column_sum_args)(args).cols)
+		return tileShape(n, 0, (*C.weft_column_sum_args)(args).cols)
 	},
 	C.weft_moments: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
-		return tileShape(n, (*C.weft_moments_args)(args).cols)
+		return tileShape(n, 0, (*C.weft_moments_args)(args).cols)
 	},
+	C.weft_normalize: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_normalize_args)(args)
+		return shape{"", (n + 1) / 2 * 16 * batches(a.mask.first, a.cols), 256}
+	},
+	C.weft_normalize_sums: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_normalize_sums_args)(args)
+		return tileShape(n, a.mask.first, a.cols)
+	},
+	C.weft_normalize_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", (n + 1) / 2 * 16 * batches(0, (*C.weft_normalize_back_args)(args).cols), 256}
+	},
+	C.weft_layer_norm:   func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 256} },
 	C.weft_sum_squares:  func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
 	C.weft_merge_tiles:  spreadShape,
 	C.weft_merge_sums:   spreadShape,
@@ -89,9 +101,12 @@ func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	return inParts(of, n, (*C.weft_head_mean_args)(args).width)
 }
 
+// batches is how many batches of 128 columns a mask has in a row from the first of its columns on.
+func batches(first, cols C.int64_t) int { return int(first%128+cols+127) / 128 }
+
 // masked is the shape of a mask's counters (device/kernels/random.cuh).
 func masked(m *C.weft_mask, cols C.int64_t, rows int) shape {
-	return shape{"masked", rows * 16 * int((m.first%128+cols+127)/128), 256}
+	return shape{"masked", rows * 16 * batches(m.first, cols), 256}
 }
 
 func overList(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
@@ -132,10 +147,12 @@ func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 	return inVectors(n, a.cols, vectors(of, a.cols, a.x_stride|a.z_stride|a.from, a.z, x, own))
 }
 
-func overLosses(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }
+func blockEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }
 
 // spreadShape has few threads that take long.
 func spreadShape(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 32} }
 
-// tileShape has a block for each tile and 128 columns.
-func tileShape(n int, cols C.int64_t) shape { return shape{"", n * (int(cols+127) / 128) * 256, 256} }
+// tileShape has a block for each tile and batch of columns.
+func tileShape(n int, first, cols C.int64_t) shape {
+	return shape{"", n * batches(first, cols) * 256, 256}
+}

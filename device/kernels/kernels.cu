@@ -1,5 +1,6 @@
 // All kernels, as one program.
 #include "loss.cuh"
+#include "norm.cuh"
 #include "pointwise.cuh"
 #include "rows.cuh"
 #include "spmm.cuh"

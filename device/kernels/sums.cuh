@@ -1,12 +1,13 @@
-// Sums over the rows of tiles, and what merges partial results: in the order of the tiles, or segments, that they
-// are of.
+// Sums over the rows of tiles, and what merges partial results in the order of the tiles, or segments, that
+// they are of.
 #pragma once
 #include "warp.cuh"
 
-// How the CPU adds up the columns of a tile (kernel/native/piece.h). A piece is some rows side by side; the same
-// place of all pieces, a row of the piece and a column, is a sum of floats. After PARTIAL additions a column's
-// places are added up, row by row, in double precision. Here each place is a sum of its own, and a row of places a
-// warp's: lane l has columns l, l+32, l+64 and l+96 of the 128 that a block has.
+// How the CPU adds up the columns of a tile (kernel/native/piece.h): a piece is some rows side by side, and a
+// place is a row of the piece and a column. What pieces have in the same place is added up in float. After
+// PARTIAL additions a column's places are added up, row by row, in double precision. Here a row of places, up
+// to these additions, is a warp's: lane l has columns l, l+32, l+64 and l+96 of the 128 that a block has. A
+// narrow matrix leaves lanes idle.
 enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, COLUMNS = 128, OF_LANE = COLUMNS / 32, PLACES = 32 };
 
 // The rows of a piece.
@@ -17,13 +18,19 @@ __device__ __forceinline__ int piece_rows(int64_t cols) {
 	return rows * n <= PIECE ? rows : PIECE / n;
 }
 
-// The columns of a lane, from the block's first on. What is outside the matrix is beside it: it is read, and
-// has no use.
+// A lane's columns: first, + 32, …, of which those from 0 to cols − 1 are the matrix's.
 struct lane_columns {
 	int64_t first, cols;
-	__device__ __forceinline__ lane_columns(int64_t block_first, int64_t n) : first(block_first + threadIdx.x % 32), cols(n) {}
-	__device__ __forceinline__ int64_t number(int q) const { return max(min(first + 32 * q, cols - 1), (int64_t)0); }
+	__device__ __forceinline__ lane_columns(int64_t block_first, int64_t n)
+		: first(block_first + threadIdx.x % 32), cols(n) {}
 	__device__ __forceinline__ bool has(int q) const { return first + 32 * q >= 0 && first + 32 * q < cols; }
+	// x_q = f of element q of those from k on, which is its row's first; or nothing.
+	template <typename element, int N, typename function>
+	__device__ __forceinline__ void load(element (&x)[N], int64_t k, function f) const {
+#pragma unroll
+		for (int q = 0; q < N; q++)
+			x[q] = has(q) ? f(k + first + 32 * q) : element();
+	}
 };
 
 // What a block works on: a tile, and columns from the first on, which may lie before the matrix's. Runs over
@@ -37,16 +44,19 @@ struct tile_part {
 	}
 };
 
-// sum = SUMS sums over the tile's rows of the block's column number threadIdx.x, of those threads that have one.
-// f.load gives what a lane needs of an element, and f.add adds what its columns of a row give to their sums. So
-// many PIECES are added up before their sum is added to the places, where they are more than one and whole.
+// sum = SUMS sums over the tile's rows, of the block's column number threadIdx.x in the threads that have
+// one. f.load gives what a lane needs of an element, and f.add adds what its columns of a row give to their
+// sums. Where there are several PIECES, so many are added up first, if all are whole, and then their sum is
+// added.
 template <int PIECES, int SUMS, typename terms>
-__device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &of, const lane_columns &columns, terms f) {
+__device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &of,
+                                          const lane_columns &columns, terms f) {
 	enum { AHEAD = 4 };
 	__shared__ shared_cell<float> places[SUMS][PLACES][COLUMNS];
 	const int64_t cols = columns.cols;
 	const int side = piece_rows(cols), span = PIECES * PARTIAL * side, rows = (int)(of.end - of.begin);
 	const int all = (rows + span - 1) / span * side;
+#pragma unroll
 	for (int s = 0; s < SUMS; s++)
 		sum[s] = 0;
 	for (int from = 0; from < all; from += PLACES) {
@@ -61,9 +71,8 @@ __device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &
 				typename terms::element x[AHEAD][OF_LANE];
 #pragma unroll
 				for (int b = 0; b < AHEAD; b++)
-#pragma unroll
-					for (int q = 0; q < OF_LANE; q++)
-						x[b][q] = f.load((first + min(k + b, n - 1) * side) * cols + columns.number(q));
+					columns.load(x[b], (first + min(k + b, n - 1) * side) * cols,
+					             [&](int64_t at) { return f.load(at); });
 				float group[OF_LANE][SUMS] = {};
 #pragma unroll
 				for (int b = 0; b < AHEAD; b++) {
@@ -108,8 +117,7 @@ template <typename T> __device__ __forceinline__ void column_sum(const over_rows
 	if (threadIdx.x < COLUMNS && c < cols)
 		l.a.tiles[of.tile * cols + c] = sum[0];
 }
-KERNEL(column_sum_float32, weft_column_sum_args) { column_sum<float>(l); }
-KERNEL(column_sum_bfloat16, weft_column_sum_args) { column_sum<bfloat16>(l); }
+STORAGE_KERNELS(column_sum, weft_column_sum_args, column_sum)
 
 // Σ d and Σ d² for d = x − x_0, where x_0 is the median of three rows of the tile (kernel/native/norm.h).
 template <typename T> struct deviations {
@@ -125,8 +133,10 @@ template <typename T> struct deviations {
 		}
 	}
 };
-template <typename T> __device__ __forceinline__ float middle_of(const T *x, const tile_part &of, int64_t cols, int64_t c) {
-	const float a = number(x[of.begin * cols + c]), b = number(x[(of.begin + (of.end - of.begin) / 2) * cols + c]);
+template <typename T>
+__device__ __forceinline__ float middle_of(const T *x, const tile_part &of, int64_t cols, int64_t c) {
+	const int64_t halfway = of.begin + (of.end - of.begin) / 2;
+	const float a = number(x[of.begin * cols + c]), b = number(x[halfway * cols + c]);
 	const float last = number(x[(of.end - 1) * cols + c]), low = a < b ? a : b, high = a < b ? b : a;
 	return last < low ? low : last > high ? high : last;
 }
@@ -136,9 +146,7 @@ template <typename T> __device__ __forceinline__ void moments(const over_rows<we
 	const lane_columns columns(of.column, cols);
 	const T *x = (const T *)l.a.x;
 	deviations<T> f = {x};
-#pragma unroll
-	for (int q = 0; q < OF_LANE; q++)
-		f.middle[q] = middle_of(x, of, cols, columns.number(q));
+	columns.load(f.middle, 0, [&](int64_t c) { return middle_of(x, of, cols, c); });
 	double sum[2];
 	tile_sums<2>(sum, of, columns, f);
 	const int64_t c = of.column + threadIdx.x, at = of.tile * cols + c;
@@ -148,13 +156,13 @@ template <typename T> __device__ __forceinline__ void moments(const over_rows<we
 		l.a.tile_mean[at] = middle_of(x, of, cols, c) + each;
 	}
 }
-KERNEL(moments_float32, weft_moments_args) { moments<float>(l); }
-KERNEL(moments_bfloat16, weft_moments_args) { moments<bfloat16>(l); }
+STORAGE_KERNELS(moments, weft_moments_args, moments)
 
 // The tile's sum of squares, in the 16 sums of AVX-512, one a lane.
 KERNEL(sum_squares_float32, weft_column_sum_args) {
 	const int64_t tile = l.first + thread_number() / 16, lane = threadIdx.x % 16;
-	const int64_t begin = tile * WEFT_TILE, end = tile < l.last ? min(begin + WEFT_TILE, l.a.rows) : begin, whole = end - (end - begin) % 16;
+	const int64_t begin = tile * WEFT_TILE, end = tile < l.last ? min(begin + WEFT_TILE, l.a.rows) : begin;
+	const int64_t whole = end - (end - begin) % 16;
 	double s = 0, sum = 0;
 #pragma unroll 8
 	for (int64_t i = begin + lane; i < whole; i += 16)
@@ -182,8 +190,8 @@ KERNEL(merge_tiles_float32, weft_merge_tiles_args) {
 		l.a.z[c - l.a.from] += (float)sum;
 }
 
-// The same. What segments gave to a row that goes on is written when the rows before it are merged, as these may
-// have had its place.
+// The same. What segments gave to a row that goes on is written when the rows before it are merged, as these
+// may have had its place.
 KERNEL(merge_sums_float32, weft_merge_sums_args) {
 	const int64_t c = l.first + thread_number(), cols = l.a.cols;
 	if (c >= l.last)
@@ -195,15 +203,17 @@ KERNEL(merge_sums_float32, weft_merge_sums_args) {
 #pragma unroll 4
 		for (int p = m.first; p < m.end; p++)
 			sum += l.a.places[p * cols + c];
-		if (!m.complete)
-			l.a.places[c] = sum;
+		if (m.complete && l.a.accumulate)
+			sum += load_either(l.a.z, l.a.z_type, at);
+		if (m.complete)
+			store_either(l.a.z, l.a.z_type, at, sum);
 		else
-			store_either(l.a.z, l.a.z_type, at, l.a.accumulate ? sum + load_either(l.a.z, l.a.z_type, at) : sum);
+			l.a.places[c] = sum;
 	}
 }
 
-// Milakov & Gimelshein's online softmax over states, as kernel/native/segment.h. Runs over heads, one a warp: lane
-// p has place p's share, and then all lanes columns.
+// Milakov & Gimelshein's online softmax over states, as in kernel/native/segment.h. Runs over heads, one a
+// warp: lane p has what the state in place p counts, and then all lanes have columns.
 KERNEL(merge_states_float32, weft_merge_states_args) {
 	const weft_merge_states_args &a = l.a;
 	const int64_t h = l.first + thread_number() / 32, heads = a.heads, width = a.width;
@@ -212,13 +222,15 @@ KERNEL(merge_states_float32, weft_merge_states_args) {
 		return;
 	for (int k = 0; k < a.merges.count; k++) {
 		const weft_merge &m = a.merges.of[k];
-		const bool extend = m.complete && !a.first, end = m.complete && a.last, mine = lane >= m.first && lane < m.end;
-		const int64_t row = m.row * heads + h;
-		const float maximum = mine ? a.place_maximum[lane * heads + h] : -INFINITY, part = mine ? a.place_sum[lane * heads + h] : 0;
+		const bool extend = m.complete && !a.first, end = m.complete && a.last;
+		const bool mine = lane >= m.first && lane < m.end;
+		const int64_t row = m.row * heads + h, place = lane * heads + h;
+		const float maximum = mine ? a.place_maximum[place] : -INFINITY, part = mine ? a.place_sum[place] : 0;
 		double top = extend ? a.maximum[row] : -INFINITY, sum = 0;
 		for (int p = m.first; p < m.end; p++)
 			top = fmax(top, (double)__shfl_sync(ALL, maximum, p));
-		const float own = extend ? (float)exp(a.maximum[row] - top) : 0, scale = mine ? (float)exp(maximum - top) : 0;
+		const float own = extend ? (float)exp(a.maximum[row] - top) : 0;
+		const float scale = mine ? (float)exp(maximum - top) : 0;
 		if (extend)
 			sum = own * a.sum[row];
 		for (int p = m.first; p < m.end; p++)
@@ -238,10 +250,11 @@ KERNEL(merge_states_float32, weft_merge_states_args) {
 				a.place_z[h * width + c] = z;
 		}
 		__syncwarp();
-		if (lane == 0) {
-			(m.complete ? a.maximum + row : a.place_maximum + h)[0] = end ? (sum == 0 ? 0 : (float)(top + log(sum))) : (float)top;
-			if (!end)
-				(m.complete ? a.sum + row : a.place_sum + h)[0] = (float)sum;
+		if (lane == 0 && end) {
+			a.maximum[row] = sum == 0 ? 0 : (float)(top + log(sum));
+		} else if (lane == 0) {
+			*(m.complete ? a.maximum + row : a.place_maximum + h) = (float)top;
+			*(m.complete ? a.sum + row : a.place_sum + h) = (float)sum;
 		}
 		__syncwarp();
 	}
