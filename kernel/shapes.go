@@ -3,7 +3,10 @@ package kernel
 // #include "native/weft.h"
 import "C"
 
-import "unsafe"
+import (
+	"strconv"
+	"unsafe"
+)
 
 // shape is how a launch is cut into threads of a device.
 type shape struct {
@@ -56,6 +59,15 @@ var shapes = shapeTable{
 		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
 	},
 	C.weft_cross_entropy: blockEach, C.weft_binary_cross_entropy: blockEach, C.weft_layer_back: blockEach,
+	C.weft_product: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_product_args)(args)
+		return inBlocks(C.int64_t(n), a.out, 1, a.x_type)
+	},
+	C.weft_weight: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_weight_args)(args)
+		return inBlocks(a.in, a.out, n, C.int32_t(of))
+	},
+	C.weft_weight_sum: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
 	C.weft_column_sum: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		return tileShape(n, 0, (*C.weft_column_sum_args)(args).cols)
 	},
@@ -155,4 +167,18 @@ func spreadShape(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return sha
 // tileShape has a block for each tile and batch of columns.
 func tileShape(n int, first, cols C.int64_t) shape {
 	return shape{"", n * batches(first, cols) * 256, 256}
+}
+
+// inBlocks is the shape over blocks of 128 rows of so many results (device/kernels/product.cuh) and so many of the
+// columns, whose number the variant names.
+func inBlocks(rows, columns C.int64_t, results int, of C.int32_t) shape {
+	variant, width, narrowest := "", 128, 16
+	if of == C.WEFT_BFLOAT16 {
+		narrowest = 32
+	}
+	for narrow := width / 2; narrow >= narrowest && int(columns) <= narrow; narrow /= 2 {
+		variant, width = strconv.Itoa(narrow), narrow
+	}
+	blocks := (int(rows) + 127) / 128 * ((int(columns) + width - 1) / width)
+	return shape{variant, results * blocks * 256, 256}
 }

@@ -2,6 +2,7 @@
 #include "loss.cuh"
 #include "norm.cuh"
 #include "pointwise.cuh"
+#include "product.cuh"
 #include "rows.cuh"
 #include "spmm.cuh"
 #include "step.cuh"

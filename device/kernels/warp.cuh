@@ -13,6 +13,18 @@ enum { BLOCK = 256 };   // the most threads of a block: each may then have 128 r
 #ifdef __CUDACC_RTC__
 template <typename T> using shared_cell = T; // on a CPU it finds races
 #define REGISTER(name, call)
+// Both numbers as bfloat16s, the first in the lower half.
+__device__ __forceinline__ unsigned two_bfloat16s(float x, float y) {
+	unsigned two;
+	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
+	return two;
+}
+// d += a·b for 16×16 bfloat16s a and 16×8 b, whose parts the lanes of a warp hold as PTX's mma.m16n8k16 says.
+__device__ __forceinline__ void mma(float *d, const unsigned *a, const unsigned *b) {
+	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif
@@ -49,6 +61,12 @@ template <typename args> struct over_segments {
 
 // The number of this thread in the launch.
 __device__ __forceinline__ int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+
+// x, as nothing that the compiler knows: what is computed of it stays where it is.
+__device__ __forceinline__ int afresh(int x) {
+	asm volatile("" : "+r"(x));
+	return x;
+}
 
 __device__ __forceinline__ float number(float x) { return x; }
 __device__ __forceinline__ float number(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
