@@ -20,6 +20,7 @@ import (
 	"unsafe"
 
 	"weft/internal/atomicfile"
+	"weft/internal/cache"
 	"weft/internal/refusal"
 	"weft/kernel/native"
 )
@@ -64,8 +65,8 @@ var sources = sync.OnceValues(func() ([]source, []byte) {
 	return all, hash.Sum(nil)
 })
 
-// CubinName returns the name of the file with these kernels for cards of a capability, as 90 for 9.0. The name has
-// a hash of the kernels: a program never loads those of another.
+// CubinName returns the name of the file with these kernels for cards of a capability, as 90 for 9.0. The
+// name has a hash of the kernels: a program never loads those of another.
 func CubinName(capability int) string {
 	_, hash := sources()
 	return fmt.Sprintf("sm_%d-%.6x.cubin", capability, hash)
@@ -73,11 +74,11 @@ func CubinName(capability int) string {
 
 // image returns the kernels' code for the card. That is, in this order
 //
-//   - a file CubinName in lib/weft/kernels beside the bin folder of the program (weft's packages have them), for
-//     this capability, or for an earlier of the same major number;
-//   - one that was compiled here before, in weft/kernels of the user's cache folder;
-//   - what NVRTC compiles now, which is kept there. It is searched for where WEFT_NVRTC says (the library or its
-//     folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
+//   - a file CubinName in lib/weft/kernels beside the bin folder of the program, as weft's packages have it:
+//     for this capability, or for an earlier of the same major number;
+//   - one that was compiled before, in kernels of weft's cache folder (WEFT_CACHE);
+//   - what NVRTC compiles now, which is kept there. NVRTC is searched for where WEFT_NVRTC says (the library
+//     or its folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
 func (d *Device) image() ([]byte, error) {
 	if d.driver.needs_no_code != 0 {
 		return []byte{0}, nil
@@ -86,9 +87,10 @@ func (d *Device) image() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the program's folder: %w", err)
 	}
+	packaged := filepath.Join(filepath.Dir(filepath.Dir(program)), "lib", "weft", "kernels")
 	for minor := d.minor; minor >= 0; minor-- {
-		name := filepath.Join(filepath.Dir(filepath.Dir(program)), "lib", "weft", "kernels", CubinName(10*d.major+minor))
-		if code, err := os.ReadFile(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		code, err := os.ReadFile(filepath.Join(packaged, CubinName(10*d.major+minor)))
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return code, err
 		}
 	}
@@ -99,15 +101,15 @@ func (d *Device) image() ([]byte, error) {
 	return kept(10*d.major+d.minor, library, version)
 }
 
-// kept returns the kernels from the cache folder. Such a file has a hash of its content first: one that is damaged
-// is written anew.
+// kept returns the kernels from the cache folder. Such a file has a hash of its content first: one that is
+// damaged is written anew.
 func kept(capability int, library, version string) ([]byte, error) {
-	user, err := os.UserCacheDir()
-	if err != nil {
-		return nil, refusal.Errorf("%w: compiled kernels are kept in the folder that XDG_CACHE_HOME names", err)
+	root := cache.Root()
+	if root == "" {
+		return nil, refusal.Errorf("no folder for compiled kernels: set WEFT_CACHE to one")
 	}
 	_, hash := sources()
-	name := filepath.Join(user, "weft", "kernels", fmt.Sprintf("sm_%d-%.6x-nvrtc%s", capability, hash, version))
+	name := filepath.Join(root, "kernels", fmt.Sprintf("sm_%d-%.6x-nvrtc%s", capability, hash, version))
 	content, err := os.ReadFile(name)
 	if err == nil && len(content) > sha256.Size {
 		sum, code := content[:sha256.Size], content[sha256.Size:]
@@ -128,12 +130,13 @@ func kept(capability int, library, version string) ([]byte, error) {
 		})
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%w: compiled kernels are kept in the folder that XDG_CACHE_HOME names", err)
+		return nil, refusal.Errorf("%w: set WEFT_CACHE to a folder in which compiled kernels can be kept", err)
 	}
 	return code, nil
 }
 
-// Compile compiles the kernels for cards of a capability, with more options of NVRTC's, whose log it returns.
+// Compile compiles the kernels for cards of a capability, with more options of NVRTC's, whose log it
+// returns.
 func Compile(capability int, more ...string) (code []byte, log string, err error) {
 	library, version, err := findNVRTC(0)
 	if err != nil {
@@ -142,8 +145,8 @@ func Compile(capability int, more ...string) (code []byte, log string, err error
 	return compile(capability, library, version, more...)
 }
 
-// findNVRTC returns the NVRTC library that is found first, and its version. A driver takes code of NVRTCs of its
-// own major version at most; 0: of any.
+// findNVRTC returns the NVRTC library that is found first, and its version. A driver takes code of NVRTCs
+// of its own major version at most; 0: of any.
 func findNVRTC(most int) (library, version string, err error) {
 	var names, tooNew []string
 	in := func(folder string) {
@@ -183,7 +186,8 @@ func findNVRTC(most int) (library, version string, err error) {
 		return "", "", refusal.Errorf("%s: it compiles kernels for later drivers than this machine's, of CUDA %d: "+
 			"install a later driver, or NVRTC %d (%s)", tooNew[0], most, most, wayOut)
 	case own != "":
-		return "", "", refusal.Errorf("WEFT_NVRTC: %s: no NVRTC %d or later there: %s", own, leastCUDA/1000, wayOut)
+		return "", "", refusal.Errorf("WEFT_NVRTC: %s: no NVRTC %d or later there: %s",
+			own, leastCUDA/1000, wayOut)
 	default:
 		return "", "", refusal.Errorf("no NVRTC, which compiles the kernels for this card: %s", wayOut)
 	}
@@ -208,10 +212,12 @@ func compile(capability int, library, version string, more ...string) (code []by
 		given[i] = C.weft_source{name: text(s.name), text: text(s.text)}
 	}
 	var flags []*C.char
-	for _, flag := range slices.Concat(options, more, []string{fmt.Sprintf("--gpu-architecture=sm_%d", capability)}) {
+	card := fmt.Sprintf("--gpu-architecture=sm_%d", capability)
+	for _, flag := range slices.Concat(options, more, []string{card}) {
 		flags = append(flags, text(flag))
 	}
-	status := C.weft_nvrtc_compile(text(library), &given[0], C.int(len(given)), &flags[0], C.int(len(flags)), &compiled)
+	status := C.weft_nvrtc_compile(text(library), &given[0], C.int(len(given)),
+		&flags[0], C.int(len(flags)), &compiled)
 	if compiled.log != nil {
 		log = strings.Trim(C.GoString(compiled.log), "\x00\n")
 	}

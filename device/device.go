@@ -1,9 +1,10 @@
-// Package device has NVIDIA's GPUs: memory, copies, and launches of the kernels in kernels/. It is the only
-// package that knows CUDA. The driver's library is opened at run time, so a build needs nothing of NVIDIA's.
+// Package device has NVIDIA's GPUs: memory, copies, and launches of the kernels in kernels/. It is the
+// only package that knows CUDA. The driver's library is opened at run time, so a build needs nothing of
+// NVIDIA's.
 //
 // The environment variable WEFT_CUDA names the library that is opened as libcuda.so.1. In tests that is
-// bin/libcuda-on-cpu.so (oncpu/), which runs the kernels on a CPU. With WEFT_DEVICE_SYNC=1 each launch is waited
-// for, so that an error names its kernel.
+// bin/libcuda-on-cpu.so (oncpu/), which runs the kernels on a CPU. With WEFT_DEVICE_SYNC=1 each launch is
+// waited for, so that an error names its kernel.
 package device
 
 // #cgo CFLAGS: -O2 -std=gnu11
@@ -25,8 +26,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// The driver is one of leastCUDA or later: it takes what NVRTC 12 makes for a card. Kernels use what cards have
-// since leastMajor.0.
+// The driver is one of leastCUDA or later: it takes what NVRTC 12 makes for a card. Kernels use what cards
+// have since leastMajor.0.
 const (
 	leastCUDA  = 12_000
 	leastMajor = 8
@@ -42,8 +43,8 @@ const (
 // ErrOutOfMemory is what Alloc's error wraps where the card has too little free memory.
 var ErrOutOfMemory = errors.New("the card's memory is full")
 
-// A Device is a card, with a stream of its own: what is asked of it happens there in order. Several may be open
-// on a card. Its methods may be called from any goroutine.
+// A Device is a card, with a stream of its own: what is asked of it happens there in order. Several may be
+// open on a card. Its methods may be called from any goroutine.
 type Device struct {
 	driver            *C.weft_driver
 	name, cuda        string
@@ -86,8 +87,8 @@ func (d *Device) open(number int) error {
 	}
 	d.cudaMajor = int(version / 1000)
 	if d.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10); version < leastCUDA {
-		return refusal.Errorf("the driver is too old: it is one of CUDA %s; install NVIDIA's driver 525 (CUDA %d.0) or later",
-			d.cuda, leastCUDA/1000)
+		return refusal.Errorf("the driver is too old: it is one of CUDA %s; "+
+			"install NVIDIA's driver 525 (CUDA %d.0) or later", d.cuda, leastCUDA/1000)
 	}
 	switch status := C.weft_start(d.driver, &cards); {
 	case status == noCard:
@@ -104,7 +105,8 @@ func (d *Device) open(number int) error {
 	}
 	var name [256]C.char
 	var major, minor C.int
-	if status := C.weft_select(d.driver, C.int(number), &name[0], C.int(len(name)), &major, &minor); status != 0 {
+	status := C.weft_select(d.driver, C.int(number), &name[0], C.int(len(name)), &major, &minor)
+	if status != 0 {
 		return d.failure(fmt.Sprintf("selecting cuda:%d", number), status)
 	}
 	d.name, d.major, d.minor = C.GoString(&name[0]), int(major), int(minor)
@@ -217,15 +219,16 @@ func (d *Device) ToDevice(to uint64, from []byte) error {
 	if len(from) == 0 {
 		return nil
 	}
-	return d.note("copying to the card",
-		C.weft_to_device(d.driver, C.device_address(to), unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
+	return d.note("copying to the card", C.weft_to_device(d.driver, C.device_address(to),
+		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
 }
 
-// ToHost copies from the card, and returns when the bytes are there. Its error is the first since the last wait.
+// ToHost copies from the card, and returns when the bytes are there. Its error is the first since the last
+// wait.
 func (d *Device) ToHost(to []byte, from uint64) error {
 	if len(to) > 0 {
-		d.note("copying from the card",
-			C.weft_to_host(d.driver, unsafe.Pointer(unsafe.SliceData(to)), C.device_address(from), C.size_t(len(to))))
+		d.note("copying from the card", C.weft_to_host(d.driver, unsafe.Pointer(unsafe.SliceData(to)),
+			C.device_address(from), C.size_t(len(to))))
 	}
 	return d.Sync()
 }
@@ -263,8 +266,8 @@ func (d *Device) function(kernel string) unsafe.Pointer {
 	return f
 }
 
-// Launch starts a kernel, which takes the struct of so many bytes at args, and does not wait for it. What goes
-// wrong in it becomes known later. There must be a kernel of that name.
+// Launch starts a kernel, which takes the struct of so many bytes at args, and does not wait for it. What
+// goes wrong in it becomes known later. There must be a kernel of that name.
 func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
 	f := d.function(kernel)
 	err := d.note("launching "+kernel,
@@ -290,8 +293,9 @@ func (d *Device) Sync() error {
 	return err
 }
 
-// note keeps a failure until the next wait, as the caller of what does not wait need not look at it. As a kernel's
-// error shows late, the failure names the last kernels that were launched: it is of one of these, or of one before.
+// note keeps a failure until the next wait, as the caller of what does not wait need not look at it. As a
+// kernel's error shows late, the failure names the last kernels that were launched: it is of one of these,
+// or of one before.
 func (d *Device) note(doing string, status C.int) error {
 	if status == 0 {
 		return nil
@@ -300,7 +304,8 @@ func (d *Device) note(doing string, status C.int) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.sinceWait) > 0 {
-		err = fmt.Errorf("%w (launched last: %s; WEFT_DEVICE_SYNC=1 finds the kernel)", err, strings.Join(d.sinceWait, ", "))
+		err = fmt.Errorf("%w (launched last: %s; WEFT_DEVICE_SYNC=1 finds the kernel)",
+			err, strings.Join(d.sinceWait, ", "))
 	}
 	d.failed = cmp.Or(d.failed, err)
 	return err

@@ -3,11 +3,12 @@ package device_test
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,8 @@ func TestMain(m *testing.M) {
 }
 
 var buildLibrary = sync.OnceValue(func() error {
-	said, err := exec.Command("oncpu/build", filepath.Join(libraries, "libcuda.so"), "device/oncpu/testdata").CombinedOutput()
+	build := exec.Command("oncpu/build", filepath.Join(libraries, "libcuda.so"), "device/oncpu/testdata")
+	said, err := build.CombinedOutput()
 	if err != nil {
 		return errors.New(string(said))
 	}
@@ -94,7 +96,7 @@ func launch(kernel string) (got []byte, err error) {
 
 func TestLaunch(t *testing.T) {
 	t.Setenv("WEFT_CUDA", library(t))
-	want := append(bytes.Repeat(binary.LittleEndian.AppendUint32(nil, 0x01020304), 60), bytes.Repeat([]byte{1}, 16)...)
+	want := slices.Concat(bytes.Repeat([]byte{4, 3, 2, 1}, 60), bytes.Repeat([]byte{1}, 16))
 	var workers sync.WaitGroup
 	for range 4 { // several streams
 		workers.Go(func() {
@@ -120,11 +122,11 @@ func TestLaunch(t *testing.T) {
 	assert.NoError(t, err)
 	assert.Equal(t, 1000, total-free)
 	major, minor := d.Capability()
-	assert.Equal(t, "CPU in place of a GPU, CUDA 13.0, 9.0", strings.Join([]string{d.Name(), "CUDA " + d.Driver(),
-		string(rune('0'+major)) + "." + string(rune('0'+minor))}, ", "))
+	assert.Equal(t, "CPU in place of a GPU 13.0 9.0", fmt.Sprintf("%s %s %d.%d", d.Name(), d.Driver(), major, minor))
 }
 
-// Each way in which a driver fails, and what is said. fail is ON_CPU_FAIL: a call of a function and its status.
+// Each way in which a driver fails, and what is said. fail is ON_CPU_FAIL: a call of a function and its
+// status.
 func TestFails(t *testing.T) {
 	const (
 		invalid  = ": CUDA_ERROR_INVALID_VALUE: invalid argument"
@@ -135,13 +137,16 @@ func TestFails(t *testing.T) {
 		{"ON_CPU_CARDS", "0", "cuda:0: this machine has 0 cards"},
 		{"ON_CPU_DRIVER", "11040", "the driver is too old: it is one of CUDA 11.4; " +
 			"install NVIDIA's driver 525 (CUDA 12.0) or later"},
-		{"ON_CPU_CAPABILITY", "75", "cuda:0: CPU in place of a GPU is of sm_75: needs 8.0, as A100 and RTX 30 have, or later"},
+		{"ON_CPU_CAPABILITY", "75", "cuda:0: CPU in place of a GPU is of sm_75: " +
+			"needs 8.0, as A100 and RTX 30 have, or later"},
 		{"ON_CPU_MEMORY", "511", "the card's memory is full: no 512 bytes are free"},
-		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: does nvidia-smi list the card?"},
+		{"ON_CPU_FAIL", "cuDeviceGetCount 1 999", "starting the driver: CUDA's error 999: " +
+			"does nvidia-smi list the card?"},
 		{"ON_CPU_FAIL", "cuDeviceGet 1 1", "selecting cuda:0" + invalid},
 		{"ON_CPU_FAIL", "cuDeviceGetName 1 1", "selecting cuda:0" + invalid},
 		{"ON_CPU_FAIL", "cuDeviceGetAttribute 2 1", "selecting cuda:0" + invalid},
-		{"ON_CPU_FAIL", "cuDevicePrimaryCtxRetain 1 2", "opening cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory"},
+		{"ON_CPU_FAIL", "cuDevicePrimaryCtxRetain 1 2", "opening cuda:0: " +
+			"CUDA_ERROR_OUT_OF_MEMORY: out of memory"},
 		{"ON_CPU_FAIL", "cuStreamCreate 1 1", "opening cuda:0" + invalid},
 		{"ON_CPU_FAIL", "cuModuleLoadData 1 1", "loading the kernels" + invalid},
 		{"ON_CPU_FAIL", "cuModuleGetFunction 1 1", "finding the kernel fill_float32" + invalid},
@@ -159,7 +164,9 @@ func TestFails(t *testing.T) {
 	} {
 		t.Run(c.name+" "+c.value, func(t *testing.T) {
 			t.Setenv("WEFT_CUDA", library(t))
-			t.Setenv("ON_CPU_FAIL", map[bool]string{true: "cuLaunchKernel 1 700"}[c.name == "WEFT_DEVICE_SYNC"])
+			if c.name == "WEFT_DEVICE_SYNC" {
+				t.Setenv("ON_CPU_FAIL", "cuLaunchKernel 1 700")
+			}
 			t.Setenv(c.name, c.value)
 			_, err := launch("fill_float32")
 			assert.EqualError(t, err, c.said)
@@ -182,9 +189,9 @@ func TestOtherLibraries(t *testing.T) {
 		assert.Refused(t, err, said)
 	}
 	t.Setenv("WEFT_CUDA", library(t))
-	for number, said := range map[int]string{7: "cuda:7: this machine has 1 card", -1: "cuda:-1: this machine has 1 card"} {
+	for _, number := range []int{7, -1} {
 		_, err := device.Open(number)
-		assert.EqualRefusal(t, err, said)
+		assert.EqualRefusal(t, err, fmt.Sprintf("cuda:%d: this machine has 1 card", number))
 	}
 }
 
@@ -214,11 +221,12 @@ func TestCode(t *testing.T) {
 	}
 	assert.NoError(t, os.WriteFile(log, nil, 0o666))
 	open("WEFT_NVRTC: /nowhere: no NVRTC 12 or later there", 0, "WEFT_CUDA", library(t), "ON_CPU_IMAGE", "--std",
-		"XDG_CACHE_HOME", cache, "STUB_LOG", log, "STUB_VERSION", "12.9", "STUB_FAILS", "", "WEFT_NVRTC", "/nowhere")
+		"WEFT_CACHE", cache, "STUB_LOG", log, "STUB_VERSION", "12.9", "STUB_FAILS", "",
+		"WEFT_NVRTC", "/nowhere")
 	open("status 6: kernels.cu(1): error", 1, "WEFT_NVRTC", nvrtc, "STUB_FAILS", "kernels.cu(1): error\nmore")
 	open("", 1, "STUB_FAILS", "", "WEFT_NVRTC", folder)
 	open("", 0)
-	kept, err := filepath.Glob(filepath.Join(cache, "weft", "kernels", "sm_90-*-nvrtc12.9"))
+	kept, err := filepath.Glob(filepath.Join(cache, "kernels", "sm_90-*-nvrtc12.9"))
 	assert.NoError(t, err)
 	assert.Len(t, kept, 1)
 	for _, damage := range []func([]byte) []byte{
@@ -233,8 +241,8 @@ func TestCode(t *testing.T) {
 		open("", 0)
 	}
 	open("", 1, "STUB_VERSION", "12.10") // another version compiles anew
-	open("compiles kernels for later drivers than this machine's, of CUDA 12", 0, "STUB_VERSION", "13.0", "ON_CPU_DRIVER", "12090")
-	open("XDG_CACHE_HOME", 1, "ON_CPU_DRIVER", "13000", "XDG_CACHE_HOME", filepath.Join(nvrtc, "file"))
+	open("for later drivers than this machine's, of CUDA 12", 0, "STUB_VERSION", "13.0", "ON_CPU_DRIVER", "12090")
+	open("WEFT_CACHE", 1, "ON_CPU_DRIVER", "13000", "WEFT_CACHE", filepath.Join(nvrtc, "file"))
 
 	program, err := os.Executable()
 	assert.NoError(t, err)

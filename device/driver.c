@@ -71,8 +71,12 @@ int weft_module(weft_driver *d, const void *image) { IN_CONTEXT(cuModuleLoadData
 int weft_function(const weft_driver *d, const char *name, void **function) {
 	IN_CONTEXT(cuModuleGetFunction(function, d->module, name));
 }
-int weft_memory(const weft_driver *d, size_t *free, size_t *total) { IN_CONTEXT(cuMemGetInfo_v2(free, total)); }
-int weft_alloc(const weft_driver *d, device_address *address, size_t bytes) { IN_CONTEXT(cuMemAlloc_v2(address, bytes)); }
+int weft_memory(const weft_driver *d, size_t *free, size_t *total) {
+	IN_CONTEXT(cuMemGetInfo_v2(free, total));
+}
+int weft_alloc(const weft_driver *d, device_address *address, size_t bytes) {
+	IN_CONTEXT(cuMemAlloc_v2(address, bytes));
+}
 int weft_free(const weft_driver *d, device_address address) { IN_CONTEXT(cuMemFree_v2(address)); }
 int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes) {
 	IN_CONTEXT(cuMemcpyHtoDAsync_v2(to, from, bytes, d->stream));
@@ -83,7 +87,8 @@ int weft_to_host(const weft_driver *d, void *to, device_address from, size_t byt
 int weft_copy(const weft_driver *d, device_address to, device_address from, size_t bytes) {
 	IN_CONTEXT(cuMemcpyDtoDAsync_v2(to, from, bytes, d->stream));
 }
-int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args, size_t bytes) {
+int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args,
+	size_t bytes) {
 	void *extra[] = {LAUNCH_BUFFER_POINTER, args, LAUNCH_BUFFER_SIZE, &bytes, NULL};
 	IN_CONTEXT(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, d->stream, NULL, extra));
 }

@@ -1,5 +1,5 @@
-// The functions of NVIDIA's driver that weft calls, in a library that is loaded at run time. A GPU's addresses
-// and the driver's types are stated here, as building weft needs no CUDA.
+// The functions of NVIDIA's driver that weft calls, in a library that is loaded at run time. A GPU's
+// addresses and the driver's types are stated here, as building weft needs no CUDA.
 #ifndef WEFT_DRIVER_H
 #define WEFT_DRIVER_H
 #include <stddef.h>
@@ -42,7 +42,8 @@ typedef struct {
 	void *context, *stream, *module;
 } weft_driver;
 
-// Loads the library. Where it fails, what is not NULL says why: the loader's text, or the function that is missing.
+// Loads the library. Where it fails, what is not NULL says why: the loader's text, or the function that is
+// missing.
 int weft_load(weft_driver *d, const char *library, const char **loader, const char **missing);
 
 // The rest return the driver's status; 0: done.
@@ -60,6 +61,7 @@ int weft_free(const weft_driver *d, device_address address);
 int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes);
 int weft_to_host(const weft_driver *d, void *to, device_address from, size_t bytes);
 int weft_copy(const weft_driver *d, device_address to, device_address from, size_t bytes);
-int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args, size_t bytes);
+int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args,
+	size_t bytes);
 int weft_wait(const weft_driver *d);
 #endif

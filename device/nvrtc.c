@@ -9,8 +9,8 @@ int weft_nvrtc_version(const char *library, int *major, int *minor) {
 	return version ? version(major, minor) : -1;
 }
 
-int weft_nvrtc_compile(const char *library, const weft_source *sources, int count, char **options, int option_count,
-	weft_compiled *compiled) {
+int weft_nvrtc_compile(const char *library, const weft_source *sources, int count, char **options,
+	int option_count, weft_compiled *compiled) {
 	void *from = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	if (!from)
 		return -1;
@@ -18,7 +18,8 @@ int weft_nvrtc_compile(const char *library, const weft_source *sources, int coun
 	int (*name)(__VA_ARGS__) = dlsym(from, "nvrtc" #name); \
 	if (!name) \
 		return -1;
-	FIND(CreateProgram, void **program, const char *text, const char *name, int count, char **texts, char **names)
+	FIND(CreateProgram, void **program, const char *text, const char *name, int count, char **texts,
+		char **names)
 	FIND(CompileProgram, void *program, int count, char **options)
 	FIND(DestroyProgram, void **program)
 	FIND(GetProgramLogSize, void *program, size_t *bytes)

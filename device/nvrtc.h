@@ -16,6 +16,6 @@ typedef struct {
 // Both return NVRTC's status; −1: the library cannot be loaded or lacks a function.
 int weft_nvrtc_version(const char *library, int *major, int *minor);
 // The first source is the program, and the rest what it includes.
-int weft_nvrtc_compile(const char *library, const weft_source *sources, int count, char **options, int option_count,
-	weft_compiled *compiled);
+int weft_nvrtc_compile(const char *library, const weft_source *sources, int count, char **options,
+	int option_count, weft_compiled *compiled);
 #endif

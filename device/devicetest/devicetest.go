@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, which is skipped on a machine
-// that cannot compile it.
+// Library makes bin/libcuda-on-cpu.so and has WEFT_CUDA name it during a test, which is skipped on a
+// machine that cannot compile it.
 func Library(t testing.TB) {
 	t.Helper()
 	Compiler(t)
@@ -36,7 +36,8 @@ var Build = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("go list: %w", err)
 	}
 	root, library := string(module[:len(module)-1]), filepath.Join("bin", "libcuda-on-cpu.so")
-	if said, err := exec.Command("make", "--no-print-directory", "-C", root, library).CombinedOutput(); err != nil {
+	said, err := exec.Command("make", "--no-print-directory", "-C", root, library).CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("make %s: %w\n%s", library, err, said)
 	}
 	return filepath.Join(root, library), nil

@@ -1,8 +1,9 @@
-// A libcuda.so.1 without a GPU: the functions of NVIDIA's driver that weft calls, over on_cpu. weft loads it in
-// place of the driver's (WEFT_CUDA names it), so that everything from the Go of an operation to the launch of its
-// kernel is what runs on a GPU. Memory of the device is apart from the host's, between pages that fault, and
-// filled with NaN. A kernel's code is not in the module: it is found by its name. What a stream is asked for is done
-// at once. A call that a GPU's driver may or may not survive ends the process with a line.
+// A libcuda.so.1 without a GPU: the functions of NVIDIA's driver that weft calls, over on_cpu. weft loads
+// it in place of the driver's (WEFT_CUDA names it), so that everything from the Go of an operation to the
+// launch of its kernel is what runs on a GPU. Memory of the device is apart from the host's, between pages
+// that fault, and filled with NaN. A kernel's code is not in the module: it is found by its name. What a
+// stream is asked for is done at once. A call that a GPU's driver may or may not survive ends the process
+// with a line.
 //
 // The environment says what the machine is like; it is read by cuInit:
 //
@@ -122,8 +123,8 @@ static void must_be_host(const char *function, const void *p) {
 		misused("%s: %p is on the device, not the host's", function, p);
 }
 
-// Memory of NaN, with pages at both ends that fault. What is large shows the same pages again and again, until it
-// is written to.
+// Memory of NaN, with pages at both ends that fault. What is large shows the same pages again and again,
+// until it is written to.
 static char *new_memory(size_t bytes) {
 	char *m = (char *)mmap(nullptr, bytes + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (m == MAP_FAILED)
@@ -300,8 +301,8 @@ result cuModuleGetFunction(void **f, void *, const char *name) {
 			return *f = (void *)&k, OK;
 	return NOT_FOUND;
 }
-// A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its address,
-// …_SIZE, the address of its size, …_END.
+// A kernel takes one struct. extra has it as a GPU's driver takes it: CU_LAUNCH_PARAM_BUFFER_POINTER, its
+// address, …_SIZE, the address of its size, …_END.
 result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned, void *stream, void **, void **extra) {
 	BEFORE;
 	const kernel *k = (const kernel *)f;

@@ -12,6 +12,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/cache"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/partition"
@@ -157,10 +158,10 @@ func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
 	}
-	switch err := graph.CheckPlace(CacheRoot(), d.inCache()); {
+	switch err := graph.CheckPlace(cache.Root(), d.inCache()); {
 	case errors.Is(err, syscall.ENOTDIR):
 		return "", refusal.Errorf("%s: its store goes into the cache, and %s is not a folder; set "+
-			"WEFT_CACHE to one", d.Name, CacheRoot())
+			"WEFT_CACHE to one", d.Name, cache.Root())
 	case err != nil:
 		return "", err
 	}
@@ -176,7 +177,7 @@ func (m *Maker) Store(ctx context.Context, d *Dataset) (string, error) {
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
 func (d *Dataset) cached() string {
-	root := CacheRoot()
+	root := cache.Root()
 	if root == "" {
 		return ""
 	}
@@ -185,18 +186,6 @@ func (d *Dataset) cached() string {
 
 // inCache is cached below the cache's root.
 func (d *Dataset) inCache() string { return filepath.Join("stores-"+revision, d.Name) }
-
-// CacheRoot is the directory of weft's cache, there or not; empty when the user has none.
-func CacheRoot() string {
-	if root := os.Getenv("WEFT_CACHE"); root != "" {
-		return root
-	}
-	user, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(user, "weft")
-}
 
 // usable reports whether the store is there, readable, and made of the files as they are. A store whose
 // source is gone stays usable.
@@ -266,7 +255,7 @@ func (m *Maker) fill(ctx context.Context, d *Dataset, path string, sources []str
 	}
 	if err != nil {
 		return fmt.Errorf("%s: its store goes into the cache, %s: %w; set WEFT_CACHE to another folder",
-			d.Name, CacheRoot(), err)
+			d.Name, cache.Root(), err)
 	}
 	return making.Do(ctx)
 }

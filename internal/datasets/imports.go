@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/internal/cache"
 )
 
 // importsFolder is below the cache's root: stores of files and folders that were imported on the way to
@@ -24,7 +25,7 @@ func KeyOf(words ...string) string {
 // ImportOf is the place in the cache for the store of a source, by its path and the flags of the import. It
 // is there, or can be made there.
 func ImportOf(source string, flags ...string) (store string, err error) {
-	root := CacheRoot()
+	root := cache.Root()
 	if root == "" {
 		return "", errors.New("there is no place for a cache (set WEFT_CACHE to a folder)")
 	}

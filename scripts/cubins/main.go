@@ -1,5 +1,6 @@
-// Command cubins compiles the kernels for NVIDIA's cards by NVRTC, and fails where a function has a stack frame,
-// spills registers, or takes more than 128 of them. `cubins FOLDER` writes there what weft's packages carry.
+// Command cubins compiles the kernels for NVIDIA's cards by NVRTC, and fails where a function has a stack
+// frame, spills registers, or takes more than 128 of them. `cubins FOLDER` writes there what weft's
+// packages carry.
 package main
 
 import (
@@ -39,7 +40,8 @@ func run(folders []string) error {
 		}
 		total += len(faults)
 		for _, folder := range folders {
-			if err := os.WriteFile(filepath.Join(folder, device.CubinName(capability)), code, 0o644); err != nil {
+			err := os.WriteFile(filepath.Join(folder, device.CubinName(capability)), code, 0o644)
+			if err != nil {
 				return err
 			}
 		}
@@ -54,12 +56,14 @@ func run(folders []string) error {
 var properties = regexp.MustCompile(`(?m)Function properties for (\S+)\n.*?(\d+) bytes stack frame, ` +
 	`(\d+) bytes spill stores, (\d+) bytes spill loads\n(?:.*Used (\d+) registers)?`)
 
-// report returns how many functions the log of ptxas is of, and a line for each thing that is wrong with one.
+// report returns how many functions the log of ptxas is of, and a line for each thing that is wrong with
+// one.
 func report(log string) (functions int, faults []string) {
 	for _, m := range properties.FindAllStringSubmatch(log, -1) {
 		functions++
 		for i, most := range []int{0, 0, 0, mostRegisters} {
-			what := []string{"bytes of stack frame", "bytes of spill stores", "bytes of spill loads", "registers"}[i]
+			what := []string{"bytes of stack frame", "bytes of spill stores", "bytes of spill loads",
+				"registers"}[i]
 			if n, err := strconv.Atoi("0" + m[2+i]); err != nil || n > most {
 				faults = append(faults, fmt.Sprintf("%s: %d %s", m[1], n, what))
 			}

@@ -25,7 +25,7 @@ import (
 	"weft/comm/mpi"
 	"weft/gnn"
 	"weft/graph"
-	"weft/internal/datasets"
+	"weft/internal/cache"
 	"weft/internal/document"
 	"weft/internal/launch"
 	"weft/internal/refusal"
@@ -397,7 +397,7 @@ func here() string {
 // newPlanner is a planner without a graph and a machine. given names the settings that the caller gave.
 func newPlanner(o setting.Options, given []string, show io.Writer) meshPlanner {
 	p := planner.Planner{Options: o, Given: given}
-	if root := datasets.CacheRoot(); root != "" {
+	if root := cache.Root(); root != "" {
 		p.Cache.Folder = filepath.Join(root, "rates-5", fmt.Sprintf("%.8x", sha256.Sum256([]byte(here()))))
 	}
 	shown := ui.NewStages(show)
