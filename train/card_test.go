@@ -1,0 +1,69 @@
+package train
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+
+	"weft/autograd"
+	"weft/device/devicetest"
+	"weft/gnn"
+	"weft/internal/assert"
+	"weft/internal/require"
+	"weft/nn"
+	"weft/train/setting"
+)
+
+// TestOnCard: on a card every network has the CPU's losses, but for rounding, on one worker and on a mesh, and
+// the memory of its plan to the byte.
+func TestOnCard(t *testing.T) {
+	devicetest.Library(t)
+	g := tangle(t, 300, 100)
+	all, meshes := networks(), []string{"graph=2", "tensor=2", "/3"}
+	for k, name := range slices.Sorted(maps.Keys(all)) {
+		t.Run(name, func(t *testing.T) {
+			for _, mesh := range []string{"", meshes[k%len(meshes)]} {
+				j := onMesh(g, all[name], mesh)
+				j.Options.LR, j.Options.Epochs = .001, 3
+				want, err := j.Run(context.Background())
+				require.NoError(t, err)
+				j.Options.Device = setting.FirstCard
+				got, _ := planAndRun(t, j)
+				if d := away(got.Losses, want.Losses); d > 1e-5 {
+					t.Errorf("%s: losses differ from the CPU's by %.1e", mesh, d)
+				}
+				most := int64(0)
+				for k, tensors := range got.PeakTensorBytes {
+					most = max(most, tensors+got.GraphBytes[k])
+				}
+				assert.Equal(t, most, got.Device.PeakBytes, mesh)
+			}
+		})
+	}
+}
+
+// TestOwnOnCard: a model or a loss of the job's own is refused on a card, and --device auto has the CPU compute
+// it.
+func TestOwnOnCard(t *testing.T) {
+	devicetest.Library(t)
+	o := given(Defaults(), "epochs 1, hidden 4, device cuda")
+	loss := func(*autograd.Var, nn.Labels) *autograd.Var { panic("called") }
+	model := func(features, classes int) []gnn.BlockSpec {
+		blocks, err := o.Blocks(gnn.OneType(features, 1), classes)
+		require.NoError(t, err)
+		return blocks
+	}
+	g := tangle(t, 60, 10)
+	for _, j := range []*Job{{Graph: g, Options: o, Model: model}, {Graph: g, Options: o, Loss: loss}} {
+		_, err := j.Run(context.Background())
+		assert.Refused(t, err, "--device cuda: the job has a model or a loss of its own")
+	}
+	j := &Job{Graph: g, Options: o, Model: model}
+	j.Options.Device = setting.AutoDevice
+	r, err := j.Run(context.Background())
+	require.NoError(t, err)
+	if r.Device != nil {
+		t.Errorf("computed on %+v", r.Device)
+	}
+}
