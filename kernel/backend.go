@@ -19,6 +19,8 @@ type backend interface {
 	parallel(n int, work func(k int))
 	// has reports whether products come from this kernel of its own, and not from oneDNN and from weight.
 	has(kernel C.int) bool
+	// wait returns when what was asked of a device is done.
+	wait()
 }
 
 // link is a kernel with its arguments. One that reduces tiles runs over their numbers in place of rows.
@@ -144,6 +146,7 @@ func (c *cpu) balance(l *launch) []int {
 }
 
 func (c *cpu) has(C.int) bool { return false }
+func (c *cpu) wait()          {}
 
 func (c *cpu) weight(w *weight) {
 	c.sumsInOrder(w.threads, w.sums.Rows, w.blocks, w.lanes, w.sum, w.add)
@@ -171,6 +174,7 @@ func (nothing) run(launch)                {}
 func (nothing) weight(*weight)            {}
 func (nothing) parallel(int, func(k int)) {}
 func (nothing) has(C.int) bool            { return false }
+func (nothing) wait()                     {}
 
 // pointer is a field of a kernel's arguments that has the address of elements.
 type pointer struct {
@@ -213,7 +217,7 @@ func (t *Team) launch(s Shape, entries int, l launch) {
 	for _, k := range l.links[1:] {
 		name += "+" + names[k.name]
 	}
-	t.Watch(Call{name, s, entries, l.links[0].bytes}, func() { t.backend.run(l) })
+	t.watched(Call{name, s, entries, l.links[0].bytes}, func() { t.backend.run(l) })
 }
 
 // rows runs a kernel over rows 0…n−1 of about cost elements each.

@@ -11,9 +11,11 @@ import (
 	"weft/tensor"
 )
 
-// Card is a device that runs kernels. It waits for them where it copies.
+// Card is a device that runs kernels. It waits for them where it copies to the host.
 type Card interface {
 	tensor.Mover
+	// Sync waits for what was asked.
+	Sync() error
 	// Has reports whether the device has a kernel of that name.
 	Has(kernel string) bool
 	// Launch has a kernel run in so many blocks of threads, on arguments of so many bytes.
@@ -63,6 +65,12 @@ type device struct {
 
 func (d *device) has(kernel C.int) bool {
 	return d.shapes[kernel] != nil && d.card.Has(fullName(kernel, C.WEFT_FLOAT32, ""))
+}
+
+func (d *device) wait() {
+	if err := d.card.Sync(); err != nil {
+		panic(tensor.DeviceFailure{Err: err})
+	}
 }
 
 func (d *device) parallel(n int, work func(k int)) { d.cpu.parallel(n, work) }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 	"unsafe"
 
+	"weft/internal/assert"
 	"weft/tensor"
 )
 
@@ -13,6 +15,7 @@ import (
 type elsewhere struct {
 	arena   []byte // begins as NaNs
 	kernels bool   // has them all; otherwise none
+	waits   int    // how often Sync was called
 }
 
 // NewTeamElsewhere returns what makes a team on a card that is this machine, with kernels or without.
@@ -83,6 +86,11 @@ func (c *elsewhere) Copy(to, from uint64, bytes int64) error {
 	return nil
 }
 
+func (c *elsewhere) Sync() error {
+	c.waits++
+	return nil
+}
+
 // Has leaves out what is not of weft.h's tables on this machine: products, which are oneDNN's, and Go code.
 func (c *elsewhere) Has(kernel string) bool {
 	return c.kernels && !strings.HasPrefix(kernel, "product") && !strings.HasPrefix(kernel, "weight") &&
@@ -128,3 +136,23 @@ func set[T ~int32](p *T, k int) { *p = T(k) }
 
 // sliceAt returns n elements of a type of C.
 func sliceAt[T any](_ []T, p unsafe.Pointer, n int) []T { return unsafe.Slice((*T)(p), n) }
+
+// TestWaits: a call that Watch makes is done when run returns, on a team that Waits.
+func TestWaits(t *testing.T) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := NewTeamElsewhere(true)(1, memory)
+	card := team.backend.(*device).card.(*elsewhere)
+	m := memory.New(tensor.Buffers, 3, 5)
+	defer m.Release()
+	for waits := range 2 {
+		team.Waits = waits > 0
+		team.Watch = func(c Call, run func()) {
+			assert.Equal(t, "fill", c.Kernel)
+			before := card.waits
+			run()
+			assert.Equal(t, waits, card.waits-before)
+		}
+		team.Fill(m, 1)
+	}
+}

@@ -32,7 +32,9 @@ type Team struct {
 	Storage tensor.Element
 	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time
 	// matters.
-	Watch   func(c Call, run func())
+	Watch func(c Call, run func())
+	// Waits has run return when a device has done what the call asked of it.
+	Waits   bool
 	threads int
 	sizes   tileSizes
 	backend backend
@@ -143,7 +145,12 @@ func (t *Team) watched(c Call, run func()) {
 		run()
 		return
 	}
-	t.Watch(c, run)
+	t.Watch(c, func() {
+		run()
+		if t.Waits {
+			t.backend.wait()
+		}
+	})
 }
 
 // routine is a C kernel for elements of one type.
