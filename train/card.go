@@ -40,8 +40,8 @@ func findCard(o *setting.Options, workers int) (*worker.Card, error) {
 	}, nil
 }
 
-// aboutDevice puts the setting before an error of a card; nil stays none.
-func aboutDevice(of setting.Device, err error) error {
+// AboutDevice puts the setting before an error of a card; nil stays none.
+func AboutDevice(of setting.Device, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -103,11 +103,11 @@ func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
 		number, _ := s.Device.Card()
 		d, err := device.Open(number)
 		if err != nil {
-			return seats, end, aboutDevice(s.Device, err)
+			return seats, end, AboutDevice(s.Device, err)
 		}
 		at.card = &onCard{Device: d}
 		if err := at.memory.On(at.card, s.Card.Bytes); err != nil {
-			return seats, end, aboutDevice(s.Device, err)
+			return seats, end, AboutDevice(s.Device, err)
 		}
 	}
 	return seats, end, nil

@@ -103,7 +103,8 @@ type Job struct {
 	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
 
-	// Watch is called around each kernel call of this process, as kernel.Team.Watch. It may be nil.
+	// Watch is called around each kernel call of this process, as kernel.Team.Watch. On a card run waits
+	// until the call is done. It may be nil.
 	Watch func(c kernel.Call, run func())
 	// Trace asks for Result.Trace: what all workers did in the training pass of the last epoch. With several
 	// processes worker 0's value counts.

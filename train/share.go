@@ -24,7 +24,7 @@ func (j *Job) begin(ctx context.Context, weights *nn.State, alike bool) (*shared
 	}
 	card, err := findCard(&r.Options, cmp.Or(j.LocalWorkers, r.Workers))
 	if err != nil {
-		return nil, aboutDevice(r.Device, err)
+		return nil, AboutDevice(r.Device, err)
 	}
 	s, err := j.share(ctx, r, weights, alike)
 	if err == nil {

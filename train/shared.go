@@ -93,7 +93,7 @@ func (j *Job) guarded(share *partition.Share, f func() error) (err error) {
 		case tensor.DiskFailure:
 			err = p.Err
 		case tensor.DeviceFailure:
-			err = aboutDevice(j.Options.Device, p.Err)
+			err = AboutDevice(j.Options.Device, p.Err)
 		case tensor.Mismatch:
 			if j.Model == nil && j.Loss == nil {
 				panic(p)
@@ -115,7 +115,7 @@ func (j *Job) eachWorker(s *shared,
 	one := func(rank int, c *comm.Comm, at *seat) error {
 		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
 			team := at.team(threads)
-			team.Watch = j.Watch
+			team.Watch, team.Waits = j.Watch, j.Watch != nil
 			return work(team, c, share)
 		})
 	}

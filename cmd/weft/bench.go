@@ -17,11 +17,13 @@ import (
 	"weft/internal/cores"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/train"
 	"weft/train/bench"
+	"weft/train/setting"
 )
 
 func newBench() *cobra.Command {
-	o, only, asJSON := bench.Options{}, "", false
+	o, settings, only, asJSON := bench.Options{}, cli.SettingFlags{}, "", false
 	cmd := &cobra.Command{
 		Use:   "bench [kernels|epoch]",
 		Short: "measure how close kernels and epochs come to this machine's limits",
@@ -39,11 +41,15 @@ A bound is bytes that are read ÷ rate of reads + bytes that are written ÷ rate
 to come from memory: those of few columns may be found in a cache, and are then faster. What attention and norms compute is not in it.
 In the bound of an epoch only those bytes count that products and sums along edges need to read and to write.
 
+With --device cuda all bytes count by the rate of copies on the card, each kernel call is waited for and an epoch is not, and kernels
+are those of both precisions and graphs.
+
 It takes some minutes and up to 10 GB of memory. Run nothing else on the machine meanwhile.`,
 		Example: `  weft bench
   weft bench kernels --only '^gat' --threads 1
   weft bench kernels --json > kernels.json
-  weft bench epoch --only 'sage.*bf16 uniform'`,
+  weft bench epoch --only 'sage.*bf16 uniform'
+  weft bench --device cuda --only 'sage|gcn|gat '`,
 		ValidArgs: bench.Parts,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && !slices.Contains(bench.Parts, args[0]) {
@@ -54,11 +60,18 @@ It takes some minutes and up to 10 GB of memory. Run nothing else on the machine
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Part = strings.Join(args, "")
+			s := train.Defaults()
+			if err := settings.Override(&s); err != nil {
+				return err
+			}
+			settings.SayDevice(cmd.ErrOrStderr())
+			o.Device = s.Device
 			return runBench(cmd, o, only, asJSON)
 		},
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&o.Threads, "threads", 0, "threads to measure with, 0: all cores")
+	settings.AddThose(flags, func(one setting.Setting) bool { return one.Name == "device" })
 	flags.StringVar(&only, "only", "", "measure only the models whose \"model precision graph\" matches "+
 		"this `regexp`")
 	flags.BoolVar(&o.Quick, "quick", false, "small graphs and few epochs: seconds, for a first look")
@@ -97,6 +110,11 @@ func runBench(cmd *cobra.Command, o bench.Options, only string, asJSON bool) (er
 }
 
 func showRates(show io.Writer, m bench.Machine) {
+	if m.Card != "" {
+		fmt.Fprintf(show, "%s: copies read and write %.1f GB/s, dense products %.0f GFLOP/s, of bfloat16 %.0f GFLOP/s\n",
+			m.Card, m.Read/1e9, m.Flops/1e9, m.BFloat16Flops/1e9)
+		return
+	}
 	fmt.Fprintf(show, "%s, %d cores, %d threads, kernels for %s\n", cmp.Or(m.CPU, runtime.GOARCH), m.Cores,
 		m.Threads, m.SIMD)
 	fmt.Fprintf(show, "read %.1f GB/s, write %.1f GB/s, gather %.1f GB/s, single cache lines %.1f GB/s\n",

@@ -17,11 +17,14 @@ func MeasureCard(card kernel.Card, size int) (r Rates, err error) {
 	defer memory.Close()
 	defer func() {
 		if p := recover(); p != nil {
-			failure, is := p.(tensor.DeviceFailure)
-			if !is {
+			switch failure := p.(type) {
+			case tensor.DeviceFailure:
+				err = failure
+			case tensor.OutOfMemory:
+				err = failure
+			default:
 				panic(p)
 			}
-			err = failure
 		}
 	}()
 	to, err := card.Alloc(int64(size))
@@ -30,7 +33,7 @@ func MeasureCard(card kernel.Card, size int) (r Rates, err error) {
 	}
 	from, err := card.Alloc(int64(size))
 	if err == nil {
-		err = memory.On(card, int64(3*size))
+		err = memory.On(card, int64(4*size)+1<<20) // three matrices, and what products may need beside them
 	}
 	if err != nil {
 		return r, err

@@ -9,11 +9,15 @@
 // A row that is gathered takes as long as its cache lines do, from all over a memory that no cache holds. All
 // parts are added, though a processor may do some of them at once and find rows in a cache: a call may take a
 // little less than its bound. What attention and norms compute is not in it.
+//
+// On a card all bytes have one rate, that of copies there. Kernel calls are timed one by one, each to its end,
+// and epochs without that.
 package bench
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -22,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/device"
 	"weft/graph/generate"
 	"weft/internal/machine"
 	"weft/internal/refusal"
@@ -35,14 +40,16 @@ type Options struct {
 	Part    string // one of Parts, "": all
 	Threads int
 	// Only matches a Run with its text. nil: all are measured
-	Only  *regexp.Regexp
-	Quick bool   // small graphs and few epochs: figures of little worth, in seconds
-	CPU   string // the processor's name, for the report
+	Only   *regexp.Regexp
+	Quick  bool   // small graphs and few epochs: figures of little worth, in seconds
+	CPU    string // the processor's name, for the report
+	Device setting.Device
 }
 
 // Machine is what the figures were measured on.
 type Machine struct {
 	CPU              string `json:"cpu"`
+	Card             string `json:"card,omitempty"` // "": the CPU computes
 	Cores            int    `json:"cores"`
 	SIMD             string `json:"simd"`              // of the kernels
 	BFloat16Products string `json:"bfloat16_products"` // how they are made
@@ -75,12 +82,14 @@ type Model struct {
 
 // Kernel is a kernel call that an epoch makes so many times.
 type Kernel struct {
-	Model   string  `json:"model"`
-	Name    string  `json:"name"`
-	Shape   string  `json:"shape"`
-	Threads int     `json:"threads"`
-	Seconds float64 `json:"seconds"` // the fewest of a call in all epochs, without other work on the machine
-	GFLOPS  float64 `json:"gflops"`  // of a product
+	Model     string  `json:"model"`
+	Precision string  `json:"precision"`
+	Graph     string  `json:"graph"`
+	Name      string  `json:"name"`
+	Shape     string  `json:"shape"`
+	Threads   int     `json:"threads"`
+	Seconds   float64 `json:"seconds"` // the fewest of a call in all epochs, without other work here
+	GFLOPS    float64 `json:"gflops"`  // of a product
 	// GBytesPerSec: of what it reads and writes, gathered rows each time they are read
 	GBytesPerSec float64 `json:"gbytes_per_second"`
 	Bound        string  `json:"bound"`    // compute or memory, whichever takes longer
@@ -144,7 +153,8 @@ const (
 )
 
 // Parts are what bench measures: kernels in float32 on a graph whose rows no cache holds, of models that have
-// all of some weight; and epochs of the first three models on two graphs in both precisions.
+// all of some weight; and epochs of the first three models on two graphs in both precisions. On a card it
+// measures all kernels in both precisions and on both graphs.
 var Parts = []string{"kernels", "epoch"}
 
 // Runs are those that the options want.
@@ -168,7 +178,8 @@ func Runs(o Options) (all []Run) {
 		} {
 			for _, precision := range []string{f32, bf16} {
 				r.Precision, r.graph = precision, graph
-				kernels, epoch := precision == f32 && graph.Kind == generate.Uniform, i < 3
+				kernels := precision == f32 && graph.Kind == generate.Uniform || o.onCard()
+				epoch := i < 3
 				if (kernels && o.Part != "epoch" || epoch && o.Part != "kernels") &&
 					(o.Only == nil || o.Only.MatchString(r.String())) {
 					all = append(all, r)
@@ -184,6 +195,9 @@ func (o *Options) uniform() generate.Options {
 	if o.Quick {
 		g.Vertices = 2000
 	}
+	if o.Quick && o.onCard() {
+		g.Vertices = 60
+	}
 	return g
 }
 
@@ -192,8 +206,13 @@ func (o *Options) rmat() generate.Options {
 	if o.Quick {
 		g.Scale = 11
 	}
+	if o.Quick && o.onCard() {
+		g.Scale = 6
+	}
 	return g
 }
+
+func (o *Options) onCard() bool { _, is := o.Device.Card(); return is }
 
 // Measure trains each model for a few epochs and tells each result as it is known, after the machine. When
 // ctx ends it returns the cause, with what is measured so far.
@@ -206,11 +225,7 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 	r.Machine = Machine{
 		CPU: o.CPU, Cores: runtime.NumCPU(), SIMD: kernel.SIMD(), BFloat16Products: kernel.BFloat16Products(),
 	}
-	bytes := machine.Beyond
-	if o.Quick {
-		bytes = 2 << 20
-	}
-	if r.Machine.Rates, err = machine.Measure(o.Threads, bytes, math.MaxInt64); err != nil {
+	if err := r.Machine.measure(o); err != nil {
 		return r, err
 	}
 	show(r.Machine)
@@ -221,7 +236,14 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 				return r, err
 			}
 		}
-		epochs, err := of.train(ctx, job, o)
+		epochs, err := of.train(ctx, job, o, (*epoch).watch)
+		if err == nil && o.onCard() && o.Part != "kernels" {
+			var whole []*epoch
+			whole, err = of.train(ctx, job, o, nil)
+			for k, e := range whole {
+				epochs[k].seconds = e.seconds
+			}
+		}
 		if err != nil {
 			return r, err
 		}
@@ -235,6 +257,30 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 		result(m)
 	}
 	return r, nil
+}
+
+// measure measures the rates.
+func (m *Machine) measure(o Options) (err error) {
+	bytes := machine.Beyond
+	if o.Quick {
+		bytes = 2 << 20
+	}
+	if !o.onCard() {
+		m.Rates, err = machine.Measure(o.Threads, bytes, math.MaxInt64)
+		return err
+	}
+	if o.Quick {
+		bytes = 16 << 10
+	}
+	number, _ := o.Device.Card()
+	card, err := device.Open(number)
+	if err != nil {
+		return train.AboutDevice(o.Device, err)
+	}
+	defer func() { err = errors.Join(err, card.Close()) }()
+	m.Card = card.Name()
+	m.Rates, err = machine.MeasureCard(card, bytes)
+	return err
 }
 
 // epoch is what an epoch took.
@@ -251,13 +297,16 @@ type calls struct {
 }
 
 // watch times a kernel call on so many threads. Beside other work on the machine it would take as long as its
-// own thread has a core, or all threads on average, if these do more of it.
-func (e *epoch) watch(c kernel.Call, run func(), threads int) {
+// own thread has a core, or all threads on average, if these do more of it. A card has none.
+func (e *epoch) watch(c kernel.Call, run func(), o Options) {
 	start := time.Now()
 	before := machine.ProcessorTime()
 	own := machine.Timed(run)
 	seconds := time.Since(start).Seconds()
-	least := max(own, (machine.ProcessorTime()-before)/time.Duration(threads)).Seconds()
+	least := max(own, (machine.ProcessorTime()-before)/time.Duration(o.Threads)).Seconds()
+	if o.onCard() {
+		least = seconds
+	}
 	of := e.calls[c]
 	if of == nil {
 		of = &calls{least: least}
@@ -267,24 +316,29 @@ func (e *epoch) watch(c kernel.Call, run func(), threads int) {
 	e.inKernels += seconds
 }
 
-// train trains a model. It returns the epochs without the first, which takes fresh memory and aggregates the
-// features, and without the last, which evaluates.
-func (r Run) train(ctx context.Context, job *train.Job, o Options) ([]*epoch, error) {
+// train trains a model, with watch called around each kernel call; nil: unwatched. It returns the epochs
+// without the first, which takes fresh memory and aggregates the features, and without the last, which
+// evaluates.
+func (r Run) train(ctx context.Context, job *train.Job, o Options,
+	watch func(e *epoch, c kernel.Call, run func(), o Options),
+) ([]*epoch, error) {
 	s := train.Defaults()
 	epochs := 7
 	if o.Quick {
 		epochs = 3
 	}
 	r.options(&s)
-	s.Precision, s.Dropout, s.Threads, s.LR = r.Precision, 0, o.Threads, 0.001
+	s.Precision, s.Dropout, s.Threads, s.LR, s.Device = r.Precision, 0, o.Threads, 0.001, o.Device
 	s.Layers, s.Epochs, s.EvalEvery = 3, epochs, setting.Every(epochs)
 	if _, err := s.Resolve(); err != nil {
 		return nil, err
 	}
 	now := &epoch{calls: map[kernel.Call]*calls{}}
 	var all []*epoch
-	job.Options = s
-	job.Watch = func(c kernel.Call, run func()) { now.watch(c, run, o.Threads) }
+	job.Options, job.Watch = s, nil
+	if watch != nil {
+		job.Watch = func(c kernel.Call, run func()) { watch(now, c, run, o) }
+	}
 	job.OnEpoch = func(e train.Epoch) {
 		now.seconds = e.Seconds
 		all = append(all, now)
@@ -323,7 +377,8 @@ func (m *Machine) model(r Run, epochs []*epoch, noticeable float64) Model {
 		of.Bound.Streamed += float64(made.times) * b.Streamed
 		k := m.kernel(c, r.Precision, least(c, epochs))
 		if share := made.seconds / e.seconds; k.Fraction > 0 && share >= noticeable {
-			k.Model, k.Times, k.Share = r.Model, made.times, share
+			k.Model, k.Precision, k.Graph = r.Model, r.Precision, r.graphName()
+			k.Times, k.Share = made.times, share
 			of.Kernels = append(of.Kernels, k)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"testing"
 
+	"weft/device/devicetest"
 	"weft/internal/assert"
 	"weft/internal/machine"
 	"weft/internal/require"
@@ -41,9 +42,9 @@ func TestBound(t *testing.T) {
 	assert.Equal(t, []float64{100, 80, .8, 44.5, 100 / 44.5},
 		[]float64{m.EpochSeconds, m.KernelSeconds, m.Fraction, m.BoundSeconds, m.TimesBound})
 	assert.Equal(t, []Kernel{
-		{"a", "spmm", "50×7", 3, 16, 0, 684. / 16 / 1e9, "memory", (26 + 8 + 6) / 16., 2, .6},
-		{"a", "attention back", "50×7", 3, 20, 0, 100. / 20 / 1e9, "memory", 10 / 20., 1, .1},
-		{"a", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory", 4.5 / 5, 1, .09},
+		{"a", bf16, " V=0 E=0", "spmm", "50×7", 3, 16, 0, 684. / 16 / 1e9, "memory", (26 + 8 + 6) / 16., 2, .6},
+		{"a", bf16, " V=0 E=0", "attention back", "50×7", 3, 20, 0, 100. / 20 / 1e9, "memory", 10 / 20., 1, .1},
+		{"a", bf16, " V=0 E=0", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory", 4.5 / 5, 1, .09},
 	}, m.Kernels)
 	k := here.kernel(product, f32, 12)
 	assert.Equal(t, "compute", k.Bound)
@@ -84,6 +85,36 @@ func TestMeasure(t *testing.T) {
 		assert.Equal(t, o.Part == "kernels", len(r.Kernels) > 0, o.Part)
 		assert.Equal(t, o.Part == "epoch", len(r.Models) > 0, o.Part)
 	}
+}
+
+// TestCard: on a card all bytes have the rate of its copies, kernels are timed in each precision and on each
+// graph, and an epoch is trained once more for its own time. A card that is not there is refused by its flag.
+func TestCard(t *testing.T) {
+	devicetest.Library(t)
+	o := Options{Threads: 1, Quick: true, Device: "cuda", Part: "kernels"}
+	assert.Len(t, Runs(o), 20)
+	o.Part, o.Only = "", regexp.MustCompile("gcn.* (f32 uniform|bf16 rmat)")
+	r, err := Measure(t.Context(), o, func(Machine) {}, func(Model) {})
+	require.NoError(t, err)
+	assert.Equal(t, "CPU in place of a GPU", r.Machine.Card)
+	m := r.Machine.Rates
+	assert.Equal(t, machine.Rates{
+		Threads: 1, Read: m.Read, Write: m.Read, Gather: m.Read, Lines: m.Read, Flops: m.Flops,
+		BFloat16Flops: m.BFloat16Flops,
+	}, m)
+	of := map[string]int{}
+	for _, k := range r.Kernels {
+		if !(k.Seconds > 0) || !(k.GBytesPerSec < m.Read) {
+			t.Errorf("%+v", k)
+		}
+		of[k.Precision+" "+k.Graph+" "+k.Name]++
+	}
+	for _, kernel := range []string{"f32 uniform V=60 E=900 spmm", "bf16 rmat V=64 E=1024 spmm"} {
+		assert.Equal(t, 2, of[kernel], "%s", kernel)
+	}
+	o.Device = "cuda:3"
+	_, err = Measure(t.Context(), o, nil, nil)
+	assert.EqualRefusal(t, err, "--device cuda:3: this machine has 1 card, or take --device cpu")
 }
 
 // TestRuns: a filter chooses among models, precisions and graphs of a part. One that leaves nothing is
