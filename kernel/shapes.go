@@ -68,6 +68,7 @@ var shapes = shapeTable{
 		return inBlocks(a.in, a.out, n, C.int32_t(of))
 	},
 	C.weft_weight_sum: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
+	C.weft_encode:     warpEach, C.weft_decode: warpEach,
 	C.weft_column_sum: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		return tileShape(n, 0, (*C.weft_column_sum_args)(args).cols)
 	},
@@ -160,6 +161,8 @@ func spmmShape(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 }
 
 func blockEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 256, 256} }
+
+func warpEach(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n * 32, 256} }
 
 // spreadShape has few threads that take long.
 func spreadShape(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 32} }

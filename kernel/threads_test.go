@@ -6,7 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"weft/device/devicetest"
 	"weft/kernel"
+	"weft/kernel/kerneltest"
 	"weft/tensor"
 )
 
@@ -14,17 +16,13 @@ import (
 // on matrices that are divided into many parts and end in the middle of a tile.
 func TestSameBitsForAnyThreads(t *testing.T) {
 	results := func(threads int, storage tensor.Element) map[string][]float64 {
-		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3)), storage}
-		defer s.team.Memory.Close()
-		return s.everything()
+		return everything(t, kernel.NewTeam(threads, tensor.NewMeter()), storage, 7500)
 	}
 	for storage, several := range map[tensor.Element][]int{tensor.Float32: {2, 8}, tensor.BFloat16: {3, 7}} {
 		one := results(1, storage)
 		for _, threads := range several {
 			for name, got := range results(threads, storage) {
-				same := slices.EqualFunc(got, one[name],
-					func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
-				if !same {
+				if !sameBits(got, one[name]) {
 					t.Errorf("%s of element type %d: %d threads give other bits than one",
 						name, storage, threads)
 				}
@@ -33,20 +31,53 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 	}
 }
 
-// everything is the result of every kernel on some random matrices.
-func (s *suite) everything() map[string][]float64 {
-	const rows, heads, width = 7500, 3, 11
+func sameBits(a, b []float64) bool {
+	return slices.EqualFunc(a, b, func(a, b float64) bool {
+		return math.Float64bits(a) == math.Float64bits(b)
+	})
+}
+
+// TestSameBitsOnACard: a card's kernels have the CPU's bits but where the order of a sum is their own.
+func TestSameBitsOnACard(t *testing.T) {
+	if kernel.SIMD() == "portable" {
+		t.Skip("the portable kernels have no fused multiply-adds")
+	}
+	devicetest.Library(t)
+	of := []string{
+		"spmm", "sparse mask", "head mean", "combine", "elements", "rows", "coding",
+		"binary cross-entropy", "steps",
+	}
+	for act := range activations {
+		of = append(of, case_("finish", act))
+	}
+	for _, storage := range []tensor.Element{tensor.Float32, tensor.BFloat16} {
+		t.Setenv("WEFT_DEVICE", "")
+		want := everything(t, kerneltest.Team(t, 1, tensor.NewMeter()), storage, 1100)
+		t.Setenv("WEFT_DEVICE", "cuda")
+		got := everything(t, kerneltest.Team(t, 1, tensor.NewMeter()), storage, 1100)
+		for _, name := range of {
+			if len(got[name]) == 0 || !sameBits(got[name], want[name]) {
+				t.Errorf("%s of element type %d: a card gives other bits", name, storage)
+			}
+		}
+	}
+}
+
+// everything is the result of every kernel on some random matrices, which it releases.
+func everything(t *testing.T, team *kernel.Team, storage tensor.Element, rows int) map[string][]float64 {
+	const heads, width = 3, 11
 	const cols = heads * width
+	s := &suite{t, team, rand.New(rand.NewPCG(3, 3)), storage}
+	defer team.Memory.Close()
 	got := map[string][]float64{}
 	keep := func(name string, ms ...*tensor.Matrix) {
 		for _, m := range ms {
 			got[name] = append(got[name], values(m)...)
 		}
 	}
-	team := s.team
 	new := func(cols int) *tensor.Matrix { return s.zeros(rows, cols) }
 	stored := func(cols int) *tensor.Matrix { return s.as(s.storage, new(cols)) }
-	a := s.tangled(rows, 6000)
+	a := s.tangled(rows, rows*4/5)
 	x, y, bias, gamma := s.stored(rows, cols), s.stored(rows, cols), s.normal(1, cols), s.normal(1, cols)
 	column, row := s.positive(rows, 1), s.normal(1, cols)
 	ids := s.permutation(rows)
@@ -83,7 +114,10 @@ func (s *suite) everything() map[string][]float64 {
 	mean, spread := stored(width), stored(cols)
 	team.HeadMean(mean, x)
 	team.HeadMeanBackward(spread, mean)
-	keep("heads", dots, dx, da, mean, spread)
+	scaled := stored(cols)
+	team.HeadScale(scaled, x, dots)
+	keep("heads", dots, dx, da, scaled)
+	keep("head mean", mean, spread)
 
 	for act := range activations {
 		f, g := stored(cols), stored(cols)
@@ -99,6 +133,13 @@ func (s *suite) everything() map[string][]float64 {
 	team.Axpy(c, -1, x)
 	team.Multiply(c, c, y)
 	keep("combine", c)
+	positive := s.as(s.storage, s.positive(rows, cols))
+	team.Exp(c, x)
+	team.Reciprocal(positive, positive)
+	keep("elements", c, positive)
+	team.ScatterAdd(c, team.Picked(y, ids), ids)
+	team.Columns(c, 5, x, 3, width, kernel.Accumulate)
+	keep("rows", c)
 
 	for _, f := range []kernel.Format{kernel.InBFloat16, kernel.InInt8, kernel.InInt4} {
 		team.Decode(f, c, s.encoded(f, x, nil, nil, kernel.Draws{Key: 9, IDs: ids}), nil, nil, kernel.Replace)
@@ -137,7 +178,7 @@ func (s *suite) everything() map[string][]float64 {
 	got["losses"] = append(got["losses"], team.CrossEntropy(grad, logits, list, s.ints(labels), .1))
 	keep("losses", grad)
 	got["losses"] = append(got["losses"], team.BinaryCrossEntropy(grad, logits, list, targets, .1))
-	keep("losses", grad)
+	keep("binary cross-entropy", grad)
 
 	w, m1, v1 := s.copy(logits), new(cols), new(cols)
 	team.Adam(w, step, m1, v1, kernel.AdamStep{

@@ -1,4 +1,5 @@
 // All kernels, as one program.
+#include "coding.cuh"
 #include "loss.cuh"
 #include "norm.cuh"
 #include "pointwise.cuh"
