@@ -18,11 +18,11 @@ import (
 // Array is memory that a part of a run holds from one epoch to the next.
 type Array struct {
 	// Name is the same on every mesh, unless the array's content depends on the mesh.
-	Name string
-	// Shape and Floats are the elements, in row order.
-	Shape  []int
-	Floats []float32
-	// BFloat16s takes the place of Floats for a matrix of bfloat16s.
+	Name  string
+	Shape []int
+	// Of has the elements, in row order. Without it Floats or BFloat16s has them.
+	Of        *tensor.Matrix
+	Floats    []float32
 	BFloat16s []uint16
 	// Count takes the place of Floats for a single integer.
 	Count *int64
@@ -35,13 +35,30 @@ type Array struct {
 
 // Matrix is the Array of a matrix.
 func Matrix(name string, m *tensor.Matrix) Array {
-	a := Array{Name: name, Shape: []int{m.Rows, m.Cols}}
-	if m.Element == tensor.BFloat16 {
-		a.BFloat16s = m.BFloat16s()
-	} else {
-		a.Floats = m.Floats()
+	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Of: m}
+}
+
+// Elements returns the arrays with the elements of their matrices, which stay as they are until nobody reads the
+// arrays any more.
+func Elements(arrays []Array) []Array {
+	all := slices.Clone(arrays)
+	for i := range all {
+		all[i].elements((*tensor.Matrix).ReadFloats, (*tensor.Matrix).ReadBFloat16s)
 	}
-	return a
+	return all
+}
+
+// elements has Floats or BFloat16s be the elements.
+func (a *Array) elements(floats func(*tensor.Matrix) []float32, halves func(*tensor.Matrix) []uint16) {
+	if a.Of == nil {
+		return
+	}
+	if a.Of.Element == tensor.BFloat16 {
+		a.BFloat16s = halves(a.Of)
+	} else {
+		a.Floats = floats(a.Of)
+	}
+	a.Of = nil
 }
 
 // Snapshot is a copy of arrays, which can be written while they change. Its zero value is empty.
@@ -54,7 +71,14 @@ func Size(arrays []Array) int64 { return 4 * int64(floats(arrays)) }
 
 func floats(arrays []Array) (n int) {
 	for _, a := range arrays {
-		n += len(a.Floats) + halves(len(a.BFloat16s))
+		switch {
+		case a.Of == nil:
+			n += len(a.Floats) + halves(len(a.BFloat16s))
+		case a.Of.Element == tensor.BFloat16:
+			n += halves(a.Of.Len())
+		default:
+			n += a.Of.Len()
+		}
 	}
 	return n
 }
@@ -85,7 +109,7 @@ func (s *Snapshot) Take(memory *tensor.Meter, arrays []Array) []Array {
 	s.Allocate(memory, Size(arrays))
 	free := s.values.Floats()
 	at := 0
-	copies := slices.Clone(arrays)
+	copies := Elements(arrays)
 	for i := range copies {
 		c := &copies[i]
 		if c.Count != nil {

@@ -144,7 +144,7 @@ const verticesKey = "vertices."
 func tensors(arrays []Array) (all map[string]safetensors.Tensor, metadata map[string]string) {
 	all, metadata = map[string]safetensors.Tensor{}, map[string]string{}
 	lists := map[*autograd.RowSet]string{}
-	for _, a := range arrays {
+	for _, a := range Elements(arrays) {
 		t := safetensors.Tensor{Shape: a.Shape, Float32: a.Floats, BFloat16: a.BFloat16s}
 		if a.Count != nil {
 			t = safetensors.Tensor{Shape: []int{}, Int64: []int64{*a.Count}}

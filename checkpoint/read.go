@@ -179,6 +179,7 @@ func (c *Checkpoint) Load(arrays []Array) error {
 }
 
 func (c *Checkpoint) load(a Array) error {
+	a.elements((*tensor.Matrix).WriteFloats, (*tensor.Matrix).WriteBFloat16s)
 	found, rows := false, 0
 	for _, f := range c.files {
 		shape, has := f.Shape(a.Name)

@@ -405,7 +405,7 @@ func EncodeState(w io.Writer, state State) error {
 func (ps *Params) State() State {
 	state := State{}
 	for _, p := range ps.List {
-		values := slices.Clone(p.Value.Floats())
+		values := slices.Clone(p.Value.ReadFloats())
 		if p.transposed {
 			values = transpose(values, p.Value.Rows, p.Value.Cols)
 		}
@@ -623,7 +623,7 @@ func (ps *Params) Save(s *Snapshot) {
 // Keep makes the copy of the last Save, if there has been one since. It must be called before values change.
 // It brings all values into memory, whether or not it copies them.
 func (ps *Params) Keep() {
-	all := ps.all()
+	all := ps.all((*tensor.Matrix).ReadFloats)
 	s := ps.saves
 	ps.saves = nil
 	if s == nil {
@@ -649,7 +649,7 @@ func (ps *Params) Restore(s *Snapshot) {
 		return
 	}
 	from := s.values.ReadFloats()
-	for _, v := range ps.all() {
+	for _, v := range ps.all((*tensor.Matrix).WriteFloats) {
 		from = from[copy(v, from):]
 	}
 	n := 0
@@ -707,17 +707,33 @@ func (ps *Params) Arrays() []checkpoint.Array {
 			counts = append(counts, b.Count)
 		}
 	}
-	return ps.arrays("parameters/", ps.all(), counts)
+	var values []*tensor.Matrix
+	for _, p := range ps.List {
+		values = append(values, p.Value)
+	}
+	arrays := ps.arrays("parameters/", values, counts)
+	for i, b := range ps.Buffers {
+		if b.Count == nil {
+			arrays[len(ps.List)+i].Floats = b.Values
+		}
+	}
+	return arrays
 }
 
 // ArraysOf lists the values of a snapshot of this set, as Arrays does.
 func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	ps.Keep()
-	var values [][]float32
-	from := s.values.Floats()
-	for _, v := range ps.all() {
-		values = append(values, from[:len(v):len(v)])
-		from = from[len(v):]
+	var values []*tensor.Matrix
+	all, from := s.values.Reshape(s.values.Len(), 1), 0
+	next := func(n int) {
+		values = append(values, all.RowRange(from, from+n))
+		from += n
+	}
+	for _, p := range ps.List {
+		next(p.Value.Len())
+	}
+	for _, b := range ps.Buffers {
+		next(len(b.Values))
 	}
 	var counts []*int64
 	for i := range s.counts {
@@ -727,27 +743,29 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 }
 
 // arrays names values, in the order of all, and counts.
-func (ps *Params) arrays(prefix string, values [][]float32, counts []*int64) (arrays []checkpoint.Array) {
+func (ps *Params) arrays(prefix string, values []*tensor.Matrix, counts []*int64) (arrays []checkpoint.Array) {
 	for i, p := range ps.List {
 		arrays = append(arrays, p.Array(prefix+p.Name, values[i]))
 	}
 	values = values[len(ps.List):]
-	for _, b := range ps.Buffers {
+	for i, b := range ps.Buffers {
 		a := checkpoint.Array{Name: prefix + b.Name}
 		if b.Count != nil {
 			a.Count, counts = counts[0], counts[1:]
 		} else {
-			a.Shape, a.Floats = []int{len(b.Values)}, values[0]
+			a.Shape = []int{len(b.Values)}
+			if len(values) > 0 {
+				a.Of = values[i]
+			}
 		}
 		arrays = append(arrays, a)
-		values = values[1:]
 	}
 	return arrays
 }
 
 // Array is an array of values that belong to those of the parameter, one by one.
-func (p *Param) Array(name string, values []float32) checkpoint.Array {
-	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Floats: values, Rows: p.Rows}
+func (p *Param) Array(name string, values *tensor.Matrix) checkpoint.Array {
+	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Of: values, Rows: p.Rows}
 	if p.Rows != nil {
 		a.Shape = []int{p.Tables, p.Rows.Here, p.Value.Cols}
 	}
@@ -760,9 +778,10 @@ func (s *Snapshot) Release() {
 	s.values = nil
 }
 
-func (ps *Params) all() (all [][]float32) {
+// all are the elements of all values, and those of the buffers.
+func (ps *Params) all(elements func(*tensor.Matrix) []float32) (all [][]float32) {
 	for _, p := range ps.List {
-		all = append(all, p.Value.Floats())
+		all = append(all, elements(p.Value))
 	}
 	for _, b := range ps.Buffers {
 		all = append(all, b.Values)

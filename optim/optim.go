@@ -146,7 +146,7 @@ func (o *Optimizer) Arrays() []checkpoint.Array {
 	for i, p := range o.params {
 		for b, m := range o.state[i] {
 			if m != nil {
-				all = append(all, p.Array(fmt.Sprintf("optimizer/%s/%s", names[b], p.Name), m.Floats()))
+				all = append(all, p.Array(fmt.Sprintf("optimizer/%s/%s", names[b], p.Name), m))
 			}
 		}
 	}

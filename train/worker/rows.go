@@ -63,7 +63,7 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 	step := max(1, batchBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
 	if w.Groups.World.Size() == 1 {
-		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
+		rows.Each = func(yield func([]float32) bool) { yield(m.ReadFloats()) }
 		return use(rows)
 	}
 	if ids == nil { // row v is vertex v
@@ -149,7 +149,7 @@ func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []flo
 // rows are rows lo … hi−1 of a matrix until they are released. A matrix at rest stays there.
 func (w *Worker) rows(m *tensor.Matrix, lo, hi int) (some []float32, release func()) {
 	if lo == hi || !m.AtRest() {
-		return m.Floats()[lo*m.Cols : hi*m.Cols], func() {}
+		return m.ReadFloats()[lo*m.Cols : hi*m.Cols], func() {}
 	}
 	list := make([]int32, hi-lo)
 	for i := range list {
@@ -157,7 +157,7 @@ func (w *Worker) rows(m *tensor.Matrix, lo, hi int) (some []float32, release fun
 	}
 	copied := w.Team.Memory.New(tensor.Buffers, len(list), m.Cols)
 	if !m.GatherAtRest(copied, list) {
-		copy(copied.Floats(), m.Floats()[lo*m.Cols:hi*m.Cols])
+		copy(copied.Floats(), m.ReadFloats()[lo*m.Cols:hi*m.Cols])
 	}
 	return copied.Floats(), copied.Release
 }
