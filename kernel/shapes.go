@@ -23,6 +23,16 @@ type shapeTable map[C.int]func(args unsafe.Pointer, of C.enum_weft_type, n int) 
 // columns). Over segments a kernel has as many threads for each.
 var shapes = shapeTable{
 	C.weft_spmm: spmmShape,
+	C.weft_max: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_max_args)(args)
+		z, x, arg := unsafe.Pointer(a.z), unsafe.Pointer(a.x), unsafe.Pointer(a.arg)
+		return inVectors(n, a.cols, vectors(of, a.cols, 0, z, x, arg))
+	},
+	C.weft_max_back: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_max_back_args)(args)
+		g, arg := unsafe.Pointer(a.g), unsafe.Pointer(a.arg)
+		return inVectors(n, a.cols, vectors(of, a.cols, 0, a.dx, g, arg))
+	},
 	C.weft_fill: overElements, C.weft_combine: overElements, C.weft_convert: overElements,
 	C.weft_exp: overElements, C.weft_reciprocal: overElements, C.weft_gelu: overElements,
 	C.weft_gelu_back: overElements, C.weft_sqrt: overElements, C.weft_sqrt_back: overElements,
@@ -90,6 +100,7 @@ var shapes = shapeTable{
 	C.weft_sum_squares:  func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
 	C.weft_merge_tiles:  spreadShape,
 	C.weft_merge_sums:   spreadShape,
+	C.weft_merge_maxima: spreadShape,
 	C.weft_merge_states: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 32 * n, 32} },
 }
 

@@ -1,6 +1,7 @@
 // All kernels, as one program.
 #include "coding.cuh"
 #include "loss.cuh"
+#include "max.cuh"
 #include "norm.cuh"
 #include "pointwise.cuh"
 #include "product.cuh"

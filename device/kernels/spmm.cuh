@@ -4,9 +4,43 @@
 #pragma once
 #include "warp.cuh"
 
-// A row of more edges would keep its few threads at work when others are through. All threads of the block that
-// it ends in share it, a column each.
-enum { SPMM_SHARED = 512 };
+// A row of more edges would keep its few threads at work when others are through.
+enum { SHARED_ROW = 512 };
+
+// Runs over rows, cols / N threads for each, which have N columns c … of a row whose edges are begin … end−1:
+// wide(row, begin, end, c). All threads of the block that a row of many edges ends in share it, a column
+// each: narrow(row, begin, end, c).
+template <int N, typename vectors, typename columns>
+__device__ __forceinline__ void each_row(int64_t first, int64_t last, int64_t cols, const weft_edges &edges,
+                                         const int64_t *ends, vectors wide, columns narrow) {
+	const int64_t across = cols / N, t = thread_number(), row = first + t / across;
+	bool share = false;
+	if (row < last) {
+		const int64_t begin = edges.indptr[row], end = ends[row];
+		share = end - begin > SHARED_ROW && across < BLOCK;
+		if (!share && !(edges.skip_long && end - begin > WEFT_LONG))
+			wide(row, begin, end, (t - (row - first) * across) * N);
+	}
+	if (!__syncthreads_or(share))
+		return;
+	const int64_t begins = t - threadIdx.x, stop = min(last, first + (begins + BLOCK) / across);
+	for (int64_t r = first + begins / across; r < stop; r++) {
+		const int64_t begin = edges.indptr[r], end = ends[r];
+		if (end - begin > SHARED_ROW && !(edges.skip_long && end - begin > WEFT_LONG))
+			for (int64_t c = threadIdx.x; c < cols; c += BLOCK)
+				narrow(r, begin, end, c);
+	}
+}
+
+// Runs over segments of rows, as many threads for each: f(segment, whether it is the row's last, c).
+template <int N, typename args, typename function>
+__device__ __forceinline__ void each_segment(const over_segments<args> &l, function f) {
+	const int64_t across = l.a.cols / N, t = thread_number(), number = t / across;
+	if (number >= l.count)
+		return;
+	const weft_segment &s = l.of[number];
+	f(s, s.end == l.a.edges.indptr[s.row + 1], (t - number * across) * N);
+}
 
 // Columns c … of a row whose edges are begin … end−1; the result is row `to` of z. The rows of AHEAD edges are
 // asked for before the first of them is added.
@@ -58,59 +92,34 @@ __device__ __forceinline__ void spmm_columns(const weft_spmm_args &a, int64_t ro
 			sum[i] = fmaf(own, r.x[i], sum[i]);
 	}
 	const int64_t z = to * a.z_stride + a.from + c;
-	const bool same = (a.z_type == WEFT_FLOAT32) == (sizeof(elem) == sizeof(float));
 	vec<elem> r;
-	if (a.accumulate && same)
-		r.load((const elem *)a.z + z);
+	if (a.accumulate)
+		load_either(r, a.z, a.z_type, z);
 #pragma unroll
 	for (int i = 0; i < N; i++) {
 		sum[i] *= scale;
-		if (a.accumulate)
-			sum[i] += same ? r.x[i] : load_either(a.z, a.z_type, z + i);
-		r.x[i] = sum[i];
+		r.x[i] = a.accumulate ? sum[i] + r.x[i] : sum[i];
 	}
-	if (same)
-		r.store((elem *)a.z + z);
-	else
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			store_either(a.z, a.z_type, z + i, sum[i]);
+	store_either(a.z, a.z_type, z, r);
 }
 
-// Runs over rows: a.cols / N threads for each.
 template <typename elem, template <typename> class vec, int AHEAD>
 __device__ __forceinline__ void spmm(const over_rows<weft_spmm_args> &l) {
-	enum { N = vec<elem>::N };
 	const weft_spmm_args &a = l.a;
-	const int64_t across = a.cols / N, t = thread_number(), row = l.first + t / across;
-	bool share = false;
-	if (row < l.last) {
-		const int64_t begin = a.edges.indptr[row], end = a.end[row];
-		share = end - begin > SPMM_SHARED && across < BLOCK;
-		if (!share && !(a.edges.skip_long && end - begin > WEFT_LONG))
-			spmm_columns<elem, vec, AHEAD>(a, row, begin, end, a.self, row, (t - (row - l.first) * across) * N);
-	}
-	if (!__syncthreads_or(share))
-		return;
-	const int64_t begins = t - threadIdx.x, last = min(l.last, l.first + (begins + BLOCK) / across);
-	for (int64_t r = l.first + begins / across; r < last; r++) {
-		const int64_t begin = a.edges.indptr[r], end = a.end[r];
-		if (end - begin > SPMM_SHARED && !(a.edges.skip_long && end - begin > WEFT_LONG))
-			for (int64_t c = threadIdx.x; c < a.cols; c += BLOCK)
-				spmm_columns<elem, single, 16>(a, r, begin, end, a.self, r, c);
-	}
+	each_row<vec<elem>::N>(
+	    l.first, l.last, a.cols, a.edges, a.end,
+	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
+		    spmm_columns<elem, vec, AHEAD>(a, row, begin, end, a.self, row, c);
+	    },
+	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
+		    spmm_columns<elem, single, 16>(a, row, begin, end, a.self, row, c);
+	    });
 }
-
-// Runs over segments of rows, as many threads for each.
 template <typename elem, template <typename> class vec, int AHEAD>
 __device__ __forceinline__ void spmm_segments(const over_segments<weft_spmm_args> &l) {
-	const int64_t across = l.a.cols / vec<elem>::N, t = thread_number(), number = t / across;
-	if (number >= l.count)
-		return;
-	const weft_segment &s = l.of[number];
-	const bool last = s.end == l.a.edges.indptr[s.row + 1];
-	spmm_columns<elem, vec, AHEAD>(l.a, s.row, s.begin, s.end, last ? l.a.self : nullptr, s.place,
-	                               (t - number * across) * vec<elem>::N);
+	each_segment<vec<elem>::N>(l, [&](const weft_segment &s, bool last, int64_t c) {
+		spmm_columns<elem, vec, AHEAD>(l.a, s.row, s.begin, s.end, last ? l.a.self : nullptr, s.place, c);
+	});
 }
 
 #define SPMM(name, elem, vec, AHEAD) \

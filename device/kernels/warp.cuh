@@ -129,6 +129,26 @@ template <typename T> struct single {
 	__device__ __forceinline__ void store(T *p) const { round_to(p, x[0]); }
 };
 
+// The same of a matrix of a type, at once where that is T.
+template <typename T, template <typename> class vec>
+__device__ __forceinline__ void load_either(vec<T> &v, const void *p, int32_t type, int64_t k) {
+	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
+		v.load((const T *)p + k);
+	else
+#pragma unroll
+		for (int i = 0; i < vec<T>::N; i++)
+			v.x[i] = load_either(p, type, k + i);
+}
+template <typename T, template <typename> class vec>
+__device__ __forceinline__ void store_either(void *p, int32_t type, int64_t k, const vec<T> &v) {
+	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
+		v.store((T *)p + k);
+	else
+#pragma unroll
+		for (int i = 0; i < vec<T>::N; i++)
+			store_either(p, type, k + i, v.x[i]);
+}
+
 // N elements side by side, which are loaded or stored at once where they lie at a multiple of their size.
 template <typename T, int N> struct alignas(N * sizeof(T)) together {
 	T e[N];
