@@ -2,8 +2,12 @@ package train
 
 import (
 	"context"
+	"flag"
+	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/autograd"
@@ -11,6 +15,7 @@ import (
 	"weft/gnn"
 	"weft/internal/assert"
 	"weft/internal/require"
+	"weft/internal/trace"
 	"weft/nn"
 	"weft/train/setting"
 )
@@ -66,4 +71,41 @@ func TestOwnOnCard(t *testing.T) {
 	if r.Device != nil {
 		t.Errorf("computed on %+v", r.Device)
 	}
+}
+
+var update = flag.Bool("update", false, "write the list of copies anew")
+
+// TestCopies: in an epoch on a card nothing is copied between it and the host, nor waited for, but what stands
+// in testdata/copies.txt: by matrix, and by the function that needs it. go test -run Copies -update writes it.
+func TestCopies(t *testing.T) {
+	devicetest.Library(t)
+	g := tangle(t, 300, 100)
+	var text strings.Builder
+	for _, settings := range []string{
+		"model gcn", "model sage, norm batch", "model gat, heads 4", "model gin", "model gcnii, layers 4",
+		"model mlp, norm layer", "model appnp", "model sage, norm batch, parallel graph=4",
+	} {
+		o := given(Defaults(), strings.Split(settings, ", parallel")[0]+", epochs 3, hidden 32, device cuda")
+		_, mesh, _ := strings.Cut(settings, ", parallel ")
+		j := onMesh(g, o, mesh)
+		j.Trace = true
+		r := mustRun(t, j)
+		copies := map[string]int{}
+		for _, e := range r.Trace.Workers[0].Events {
+			if e.Category == trace.Copy {
+				copies[fmt.Sprintf("%s\t%v\t%s", e.Name, e.Args.Shape, e.Args.Caller)]++
+			}
+		}
+		fmt.Fprintf(&text, "%s\n", settings)
+		for _, what := range slices.Sorted(maps.Keys(copies)) {
+			fmt.Fprintf(&text, "\t%d\t%s\n", copies[what], what)
+		}
+	}
+	const file = "testdata/copies.txt"
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, string(want), text.String())
 }
