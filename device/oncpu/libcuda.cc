@@ -146,7 +146,7 @@ static size_t room_of(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 static struct sigaction others[2]; // of SIGSEGV, SIGBUS
 static void fault(int signal, siginfo_t *info, void *context) {
 	struct sigaction *before = &others[signal == SIGBUS];
-	if (!on_cpu::now) {
+	if (!on_cpu::running()) {
 		if (before->sa_flags & SA_SIGINFO)
 			before->sa_sigaction(signal, info, context);
 		else
