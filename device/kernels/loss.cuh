@@ -24,27 +24,40 @@ __device__ __forceinline__ int lanes_of_row(int64_t cols) {
 	return lanes;
 }
 
+// Columns c, c + lanes, … of a row, which are loaded beside each other; −∞ behind its end.
+enum { BESIDE = 8 };
+__device__ __forceinline__ void row_values(float (&v)[BESIDE], const float *x, int64_t c, int lanes,
+                                           int64_t end) {
+	each(v, [&](float, int i) { return c + i * lanes < end ? x[c + i * lanes] : -INFINITY; });
+}
+
 // Cross-entropy of softmax.
 KERNEL(cross_entropy_float32, weft_loss_args) {
 	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
-	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes;
+	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes, step = BESIDE * lanes;
 	double loss = 0;
 	for (int k = threadIdx.x / lanes; k < WEFT_TILE; k += BLOCK / lanes) { // as often in each lane
 		const bool inside = k < count;
 		const int64_t i = inside ? l.a.rows[t * WEFT_TILE + k] : 0, end = inside ? cols : 0;
 		const int64_t label = inside ? l.a.labels[i] : 0;
 		const float *x = l.a.logits + i * cols;
-		float top = -INFINITY, sum = 0;
-#pragma unroll 8
-		for (int64_t c = lane; c < end; c += lanes)
-			top = x[c] > top ? x[c] : top;
+		float top = -INFINITY, sum = 0, v[BESIDE];
+		for (int64_t c = lane; c < end; c += step) {
+			row_values(v, x, c, lanes, end);
+#pragma unroll
+			for (int j = 0; j < BESIDE; j++)
+				top = v[j] > top ? v[j] : top;
+		}
 		for (int with = 1; with < lanes; with *= 2) {
 			const float other = __shfl_xor_sync(ALL, top, with);
 			top = other > top ? other : top;
 		}
-#pragma unroll 8
-		for (int64_t c = lane; c < end; c += lanes)
-			sum += exponential(x[c] - top);
+		for (int64_t c = lane; c < end; c += step) {
+			row_values(v, x, c, lanes, end);
+#pragma unroll
+			for (int j = 0; j < BESIDE; j++)
+				sum += exponential(v[j] - top);
+		}
 		for (int with = 1; with < lanes; with *= 2)
 			sum += __shfl_xor_sync(ALL, sum, with);
 		if (inside && lane == 0)
@@ -52,10 +65,16 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 		if (!l.a.grad)
 			continue;
 		const float scale = l.a.scale / sum;
-		float *grad = l.a.grad + i * cols;
-#pragma unroll 8
-		for (int64_t c = lane; c < end; c += lanes)
-			grad[c] = exponential(x[c] - top) * scale - (c == label ? l.a.scale : 0.0f);
+		for (int64_t c = lane; c < end; c += step) {
+			row_values(v, x, c, lanes, end);
+#pragma unroll
+			for (int j = 0; j < BESIDE; j++) {
+				const int64_t at = c + j * lanes;
+				const float one = at == label ? l.a.scale : 0.0f;
+				if (at < end)
+					l.a.grad[i * cols + at] = exponential(v[j] - top) * scale - one;
+			}
+		}
 	}
 	loss = sum_of_block(loss);
 	if (threadIdx.x == 0)
@@ -64,23 +83,33 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 
 // Binary cross-entropy of logits. A thread takes a logarithm of a product of so many factors 1 + e^−|x|.
 KERNEL(binary_cross_entropy_float32, weft_loss_args) {
-	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
+	const int64_t t = l.first + blockIdx.x, count = min(l.a.count - t * WEFT_TILE, (int64_t)WEFT_TILE);
+	const uint32_t cols = (uint32_t)l.a.cols, n = (uint32_t)count * cols;
 	double loss = 0, linear = 0, product = 0; // less 1
 	int factors = 0;
-	for (int64_t k = threadIdx.x; k < min(count, (int64_t)WEFT_TILE) * cols; k += BLOCK) {
-		const int64_t at = l.a.rows[t * WEFT_TILE + k / cols] * cols + k % cols;
-		const float x = l.a.logits[at], y = l.a.targets[at];
-		if (l.a.grad && y != y)
-			l.a.grad[at] = 0;
-		if (y != y) // it is missing
-			continue;
-		const float e = exponential(-fabsf(x));
-		linear += fmaf(-x, y, x <= 0 ? 0.0f : x);
-		product += fma(product, (double)e, (double)e);
-		if (++factors % 512 == 0)
+	for (uint32_t k = threadIdx.x; k < n; k += BESIDE * BLOCK) {
+		int64_t at[BESIDE];
+		float x[BESIDE], y[BESIDE];
+#pragma unroll
+		for (int u = 0; u < BESIDE; u++) {
+			const uint32_t here = min(k + u * BLOCK, n - 1);
+			at[u] = l.a.rows[t * WEFT_TILE + here / cols] * l.a.cols + here % cols;
+		}
+		each(x, [&](float, int u) { return l.a.logits[at[u]]; });
+		each(y, [&](float, int u) { return l.a.targets[at[u]]; });
+#pragma unroll
+		for (int u = 0; u < BESIDE; u++) {
+			if (k + u * BLOCK >= n)
+				break;
+			const bool there = y[u] == y[u]; // not NaN
+			const float e = exponential(-fabsf(x[u])), factor = there ? e : 0;
+			linear += there ? fmaf(-x[u], y[u], x[u] <= 0 ? 0.0f : x[u]) : 0.0f;
+			product += fma(product, (double)factor, (double)factor);
+			if (l.a.grad)
+				l.a.grad[at[u]] = there ? l.a.scale * ((x[u] > 0 ? 1.0f : e) / (1.0f + e) - y[u]) : 0.0f;
+		}
+		if ((factors += BESIDE) % 512 == 0)
 			loss += log1p(product), product = 0;
-		if (l.a.grad)
-			l.a.grad[at] = l.a.scale * ((x > 0 ? 1.0f : e) / (1.0f + e) - y);
 	}
 	loss = sum_of_block(loss + log1p(product) + linear);
 	if (threadIdx.x == 0)
