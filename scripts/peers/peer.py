@@ -30,23 +30,10 @@ def main() -> None:
     graph = graphs.read(Path(store))
     net = module.build(MODELS[model], graph, load_file(weights))
     features, labels, train = (torch.from_numpy(a) for a in (graph.features, graph.labels, graph.train))
-    labels = labels[train]
-    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, eps=1e-8)
     del graph
     resident = _resident_bytes()
 
-    losses, seconds = [], []
-    net.train()
-    for epoch in range(1, int(epochs) + 1):
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(net(features)[train], labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-        seconds.append(time.perf_counter() - start)
-        print(f"epoch {epoch}: loss {losses[-1]:.5f}, {seconds[-1]:.2f} s", file=sys.stderr)
-
+    losses, seconds = run(net, features, labels, train, int(epochs))
     report = {
         "losses": losses,
         "epoch_seconds": seconds,
@@ -57,6 +44,24 @@ def main() -> None:
         "build": torch.__config__.show(),
     }
     Path(result).write_text(json.dumps(report))
+
+
+def run(net, features, labels, train, epochs: int) -> tuple[list[float], list[float]]:
+    """Trains, and returns the loss and the seconds of each epoch."""
+    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, eps=1e-8)
+    labels = labels[train]
+    losses, seconds = [], []
+    net.train()
+    for epoch in range(1, epochs + 1):
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(net(features)[train], labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        seconds.append(time.perf_counter() - start)
+        print(f"epoch {epoch}: loss {losses[-1]:.5f}, {seconds[-1]:.2f} s", file=sys.stderr)
+    return losses, seconds
 
 
 def _resident_bytes() -> int:

@@ -21,30 +21,35 @@ def network(model: Model, features: int, classes: int) -> nn.Module:
     return kind(features, model.hidden, LAYERS, classes, norm=norm, act_kwargs={"inplace": True}, **arguments)
 
 
-def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor]) -> nn.Module:
-    """SAGE and GCN multiply by a sparse matrix, which PyG does on a PyTorch CSR tensor (transposed: a row for each destination).
-    Attention has values for each edge and needs the list of edges."""
+def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor], listed: bool = False) -> nn.Module:
+    """SAGE and GCN multiply by a sparse matrix, which PyG does on a PyTorch CSR tensor (transposed: a row for each destination),
+    unless they get the list of edges. Attention has values for each edge and needs that list."""
     net = network(model, graph.features.shape[1], graph.classes)
     net.load_state_dict(weights)
     structure = graph.structure if model.name == "sage" else graph.structure.with_self_loops()
     sources, destinations = torch.from_numpy(structure.sources), torch.from_numpy(structure.destinations())
-    if model.name == "gat":
-        return OnGraph(net, torch.stack([sources.long(), destinations.long()]))
-    indptr, size = torch.from_numpy(structure.indptr), (structure.vertices, structure.vertices)
+    values = None
     if model.name == "gcn":
         scale = torch.from_numpy(structure.degrees()).float().rsqrt()
-        return OnGraph(net, torch.sparse_csr_tensor(indptr.int(), sources, scale[sources] * scale[destinations], size))
+        values = scale[sources.long()] * scale[destinations.long()]
+    if listed or model.name == "gat":
+        return OnGraph(net, torch.stack([sources.long(), destinations.long()]), values)
+    indptr, size = torch.from_numpy(structure.indptr), (structure.vertices, structure.vertices)
+    if model.name == "gcn":
+        return OnGraph(net, torch.sparse_csr_tensor(indptr.int(), sources, values, size))
     # PyTorch 2.15's gradient of a mean is wrong for int32 ids and some 50,000 vertices or more.
     return OnGraph(net, torch.sparse_csr_tensor(indptr, sources.long(), torch.ones(len(sources)), size))
 
 
 class OnGraph(nn.Module):
-    def __init__(self, net: nn.Module, adjacency: torch.Tensor):
+    def __init__(self, net: nn.Module, adjacency: torch.Tensor, values: torch.Tensor | None = None):
         super().__init__()
-        self.net, self.adjacency = net, adjacency
+        self.net = net
+        self.register_buffer("adjacency", adjacency, persistent=False)  # which moves to a device with the model
+        self.register_buffer("values", values, persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.net(x, self.adjacency)
+        return self.net(x, self.adjacency, edge_weight=self.values)
 
 
 def versions() -> dict[str, str]:
