@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: test-device help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda
+.PHONY: test-device device-kit check-device help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -79,11 +79,18 @@ test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models 
 	$(ONDEVICE) ./autograd ./nn ./gnn ./optim
 	$(ONDEVICE) ./parallel/paralleltest -run '^Test((Graph|Tensor)Axis|(Graph|Tensor)AxisPropagators|TypedEngines|Stages)$$'
 
-# The program is linked of what the tests of Go have compiled.
+device-kit: packages ## put what check-device needs, on a machine that can build and fetch nothing, into bin/device-kit
+	@GO='$(GO)' scripts/device/kit '$(VERSION)' '$(STAMP)' '$(WEFT_DATA)'
+
+check-device: ## on a machine with a card: conformance, bits, curves, rates, kernels, and epochs beside PyG's, in ten minutes; needs device-kit's folder alone; ARGS="--only bits,kernels"
+	@python3 -B scripts/device/check.py --kit bin/device-kit --out runs/check-device $(ARGS)
+
+# The programs are linked of what the tests of Go have compiled.
 test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@$(GO) build -ldflags='-s -w' -o .cache/weft ./cmd/weft
+	@$(GO) test $(TESTFLAGS) -c -o .cache/kernel.test ./kernel
 	@environment=$$(scripts/python-environment test) && \
-		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py
+		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py
 
 check: test test-python-torch lint race levels guard ## `make test` and what takes longer: test-python-torch, lint, race, levels, guard
 
