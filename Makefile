@@ -20,7 +20,7 @@ ARGS ?=
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: test-device device-kit check-device help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda
+.PHONY: help packages build install deb wheel container arm64 demo test test-python test-python-torch check race levels guard bench bench-peers bench-sampling test-python-peers bench-axes bench-serve papers reproduce lint fuzz mutants faults hosts slurm clean check-cuda test-device device-kit check-device
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,7 @@ build: packages ## build bin/weft
 
 # NVIDIA's driver in tests: its functions that weft calls, over fibers of a processor.
 bin/libcuda-on-cpu.so: $(wildcard device/kernels/* device/oncpu/* kernel/native/*.h)
+	@scripts/install-packages g++
 	@mkdir -p bin
 	@device/oncpu/build $@
 
@@ -92,7 +93,7 @@ test-python: packages ## the Python package's tests, with NumPy and pytest alone
 	@environment=$$(scripts/python-environment test) && \
 		WEFT_PROGRAM='$(CURDIR)/.cache/weft' "$$environment/bin/python" -B -m pytest -q -p no:cacheprovider $(ARGS) python/tests/test_*.py scripts/sampling/test_*.py scripts/device/test_*.py
 
-check: test test-python-torch lint race levels guard ## `make test` and what takes longer: test-python-torch, lint, race, levels, guard
+check: test test-python-torch test-device check-cuda lint race levels guard ## `make test` and what takes longer: test-python-torch, test-device, check-cuda, lint, race, levels, guard
 
 # Of ./train those that start workers in different ways: all take minutes more.
 race: packages ## tests of workers, and of what serves, downloads and appends, under the race detector (the first run compiles the kernels once more)
