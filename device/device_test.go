@@ -160,12 +160,16 @@ func TestFails(t *testing.T) {
 		{"ON_CPU_FAIL", "cuCtxSetCurrent 3 1", "allocating 512 bytes on the card" + invalid},
 		{"ON_CPU_FAIL", "cuLaunchKernel 1 1", "launching fill_float32" + invalid},
 		{"ON_CPU_FAIL", "cuLaunchKernel 1 700", "copying on the card: " + late + launched},
+		{"ON_CPU_PAGEABLE", "1", "copying to the card" + invalid},
 		{"WEFT_DEVICE_SYNC", "1", "kernel fill_float32: " + late},
 	} {
 		t.Run(c.name+" "+c.value, func(t *testing.T) {
 			t.Setenv("WEFT_CUDA", library(t))
-			if c.name == "WEFT_DEVICE_SYNC" {
+			switch c.name {
+			case "WEFT_DEVICE_SYNC":
 				t.Setenv("ON_CPU_FAIL", "cuLaunchKernel 1 700")
+			case "ON_CPU_PAGEABLE":
+				t.Setenv("ON_CPU_FAIL", "cuStreamSynchronize 1 1")
 			}
 			t.Setenv(c.name, c.value)
 			_, err := launch("fill_float32")

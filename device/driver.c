@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 // Numbers of NVIDIA's cuda.h.
-enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76 };
+enum { COMPUTE_CAPABILITY_MAJOR = 75, COMPUTE_CAPABILITY_MINOR = 76, PAGEABLE_MEMORY_ACCESS = 88 };
 enum { STREAM_NON_BLOCKING = 1 };
 #define LAUNCH_BUFFER_POINTER ((void *)1)
 #define LAUNCH_BUFFER_SIZE ((void *)2)
@@ -47,7 +47,9 @@ int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, i
 		status = d->cuDeviceGetName(name, bytes, d->device);
 	if (!status)
 		status = d->cuDeviceGetAttribute(major, COMPUTE_CAPABILITY_MAJOR, d->device);
-	return status ? status : d->cuDeviceGetAttribute(minor, COMPUTE_CAPABILITY_MINOR, d->device);
+	if (!status)
+		status = d->cuDeviceGetAttribute(minor, COMPUTE_CAPABILITY_MINOR, d->device);
+	return status ? status : d->cuDeviceGetAttribute(&d->reads_pageable, PAGEABLE_MEMORY_ACCESS, d->device);
 }
 int weft_begin(weft_driver *d) {
 	int status = d->cuDevicePrimaryCtxRetain(&d->context, d->device);
@@ -79,7 +81,10 @@ int weft_alloc(const weft_driver *d, device_address *address, size_t bytes) {
 }
 int weft_free(const weft_driver *d, device_address address) { IN_CONTEXT(cuMemFree_v2(address)); }
 int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes) {
-	IN_CONTEXT(cuMemcpyHtoDAsync_v2(to, from, bytes, d->stream));
+	int status = d->cuCtxSetCurrent(d->context);
+	if (!status)
+		status = d->cuMemcpyHtoDAsync_v2(to, from, bytes, d->stream);
+	return status || !d->reads_pageable ? status : d->cuStreamSynchronize(d->stream);
 }
 int weft_to_host(const weft_driver *d, void *to, device_address from, size_t bytes) {
 	IN_CONTEXT(cuMemcpyDtoHAsync_v2(to, from, bytes, d->stream));

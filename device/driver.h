@@ -39,6 +39,7 @@ typedef struct {
 #undef WEFT_POINTER
 	int needs_no_code; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
 	int device;
+	int reads_pageable; // the card reads all of the host's memory: a copy from there may go on after its call
 	void *context, *stream, *module;
 } weft_driver;
 

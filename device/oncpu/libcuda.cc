@@ -13,6 +13,7 @@
 //	ON_CPU_DRIVER      what cuDriverGetVersion says, 13000
 //	ON_CPU_CAPABILITY  of the cards, 90
 //	ON_CPU_IMAGE       what a module begins with; without it a module needs no code
+//	ON_CPU_PAGEABLE    1: cards read all of the host's memory, as by HMM
 //	ON_CPU_FAIL        "cuMemAlloc_v2 3 2": the third call of that function fails with status 2. A status of 700 to
 //	                   719 stays, as a GPU's does, until nobody has the context; of a launch, the call after it tells
 #include "on_cpu.h"
@@ -221,6 +222,7 @@ result cuDeviceGetAttribute(int *v, int what, int) {
 	case 16: return *v = 2, OK; // multiprocessors
 	case 75: return *v = machine.capability / 10, OK;
 	case 76: return *v = machine.capability % 10, OK;
+	case 88: return *v = atoi(setting("ON_CPU_PAGEABLE", "0")), OK;
 	}
 	return INVALID_VALUE;
 }
