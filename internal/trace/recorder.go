@@ -258,6 +258,9 @@ type Span struct {
 	activity int // of the Profile
 }
 
+// Recorded reports whether its time counts.
+func (s Span) Recorded() bool { return s.recorder != nil && (s.index >= 0 || s.activity > 0) }
+
 // End ends the span, unless it or its epoch has ended.
 func (s Span) End() {
 	r := s.recorder

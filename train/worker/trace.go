@@ -47,9 +47,12 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 		defer span.End()
 		if watch == nil {
 			run()
-			return
+		} else {
+			watch(c, run)
 		}
-		watch(c, run)
+		if span.Recorded() {
+			team.Wait()
+		}
 	}
 	return team
 }
