@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 
 	"weft/comm"
@@ -127,8 +128,8 @@ func (j *Job) eachWorker(s *shared,
 		n = 1 // of this process
 	}
 	seats, end, err := s.seats(n)
-	// After all are done: they copy from each other's memory.
-	defer func() { failed = errors.Join(failed, end()) }()
+	// After all are done, as they copy from each other's memory. On a card that has failed that fails, too.
+	defer func() { failed = cmp.Or(failed, end()) }()
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (j *Job) inTurns(s *shared,
 		return err
 	}
 	seats, end, err := s.seats(len(links))
-	defer func() { failed = errors.Join(failed, end()) }()
+	defer func() { failed = cmp.Or(failed, end()) }()
 	if err != nil {
 		return err
 	}
