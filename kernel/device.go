@@ -20,8 +20,6 @@ type Card interface {
 	Has(kernel string) bool
 	// Launch has a kernel run in so many blocks of threads, on arguments of so many bytes.
 	Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error
-	// Sync waits for what was launched.
-	Sync() error
 }
 
 // NewDeviceTeam returns a team that computes on a device, which has the elements of all matrices of memory
@@ -49,14 +47,8 @@ func (t *Team) OnCPU() map[string]int64 {
 	return nil
 }
 
-// Wait waits for the kernels that run on a device, for whoever measures their time.
-func (t *Team) Wait() {
-	if d, ok := t.backend.(*device); ok {
-		if err := d.card.Sync(); err != nil {
-			panic(tensor.DeviceFailure{Err: err})
-		}
-	}
-}
+// Wait returns when what was asked of a device is done.
+func (t *Team) Wait() { t.backend.wait() }
 
 // nothingOnDevice is the backend of a plan for a device.
 type nothingOnDevice struct{ nothing }

@@ -97,8 +97,6 @@ func (c *elsewhere) Has(kernel string) bool {
 		!strings.HasPrefix(kernel, "gelu") && !strings.HasPrefix(kernel, "sqrt")
 }
 
-func (c *elsewhere) Sync() error { return nil }
-
 // Launch runs a kernel of the CPU.
 func (c *elsewhere) Launch(kernel string, _, _ int, args unsafe.Pointer, _ int) error {
 	name, segments := strings.CutSuffix(kernel, "_segments")
