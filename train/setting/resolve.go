@@ -140,9 +140,10 @@ func (r *Resolved) divide() error {
 func (r *Resolved) TakesTurns() bool { return r.Workers < r.Mesh.Workers() }
 
 // SharesEdges reports whether workers of a machine that slice the same partition have its edges in common.
-// They must need them at the same time. Where matrices rest each worker has a disk of its own.
+// They must need them at the same time. Where matrices rest each worker has a disk of its own, and on a card
+// memory of its own.
 func (r *Resolved) SharesEdges() bool {
-	return r.Mesh.Slices > 1 && r.Mesh.Stages == 1 && r.Offload == "" &&
+	return r.Mesh.Slices > 1 && r.Mesh.Stages == 1 && r.Offload == "" && !r.OnCard() &&
 		(r.Mesh.Partitions == 1 || r.Halo == edges.HaloRows)
 }
 
