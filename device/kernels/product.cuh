@@ -1,7 +1,7 @@
-// Dense products. A block of 256 threads has 128 rows of the result and 16, 32, 64 or 128 of its columns. It goes
-// through what is summed in steps: both factors' numbers of a step come to shared memory, those of the next are
-// under way while these are multiplied. Floats are summed by fused multiply-adds in their order, bfloat16s by the
-// tensor cores. How a number is summed does not depend on what stands beside it.
+// Dense products. A block of 256 threads has 128 rows of the result and 16, 32, 64 or 128 of its columns. It
+// goes through what is summed in steps: both factors' numbers of a step come to shared memory, those of the
+// next are under way while these are multiplied. Floats are summed by fused multiply-adds in their order,
+// bfloat16s by the tensor cores. How a number is summed does not depend on what stands beside it.
 #pragma once
 #include "warp.cuh"
 
@@ -30,79 +30,119 @@ __device__ __forceinline__ uint2 rounded(float4 v) {
 	return r;
 }
 __device__ __forceinline__ uint2 rounded(uint2 v) { return v; }
-// From number k of a matrix on.
-__device__ __forceinline__ float4 four_of(const void *p, int32_t type, int64_t k, int n, bool whole) {
-	return type == WEFT_FLOAT32 ? four((const float *)p + k, n, whole) : floats(four((const bfloat16 *)p + k, n, whole));
-}
-__device__ __forceinline__ bool is_whole(const void *p, int32_t type, int64_t stride) {
-	return stride % 4 == 0 && (uint64_t)p % (type == WEFT_FLOAT32 ? 16 : 8) == 0;
-}
+
+// A matrix of either type, whose rows lie `stride` apart.
+struct matrix {
+	const void *p;
+	int64_t stride;
+	int type;
+	bool whole;
+	__device__ __forceinline__ matrix(const void *p, int type, int64_t stride) : p(p), stride(stride), type(type) {
+		whole = stride % 4 == 0 && (uint64_t)p % (type == WEFT_FLOAT32 ? 16 : 8) == 0;
+	}
+	// The numbers from k on, of which n are there.
+	__device__ __forceinline__ float4 load(int64_t k, int n) const {
+		if (type == WEFT_FLOAT32)
+			return four((const float *)p + k, n, whole);
+		return floats(four((const bfloat16 *)p + k, n, whole));
+	}
+	__device__ __forceinline__ void store(int64_t k, float4 v, int n) const {
+		const float e[4] = {v.x, v.y, v.z, v.w};
+		if (whole && n >= 4 && type == WEFT_FLOAT32)
+			*(float4 *)((float *)p + k) = v;
+		else if (whole && n >= 4)
+			*(uint2 *)((bfloat16 *)p + k) = rounded(v);
+		else
+#pragma unroll
+			for (int q = 0; q < 4; q++)
+				if (q < n)
+					store_either((void *)p, type, k + q, e[q]);
+	}
+};
 
 // A factor: number k of those that are summed for row (or column) i of the result lies at i·stride + k with by_k,
 // else at k·stride + i.
-struct factor {
-	const void *p;
-	int64_t stride;
-	int type, count, depth; // count: of i, depth: of k
-	bool by_k, whole;
+struct factor : matrix {
+	int count, depth; // of i, and of k
+	bool by_k;
 	__device__ __forceinline__ factor(const void *p, int type, int64_t stride, int count, int depth, bool by_k)
-		: p(p), stride(stride), type(type), count(count), depth(depth), by_k(by_k), whole(is_whole(p, type, stride)) {}
+		: matrix(p, type, stride), count(count), depth(depth), by_k(by_k) {}
 	__device__ __forceinline__ int64_t at(int i, int k) const { return by_k ? i * stride + k : k * stride + i; }
 	// How many lie together from there on.
-	__device__ __forceinline__ int left(int i, int k) const { return i >= count || k >= depth ? 0 : by_k ? depth - k : count - i; }
+	__device__ __forceinline__ int left(int i, int k) const {
+		return i >= count || k >= depth ? 0 : by_k ? depth - k : count - i;
+	}
 };
 
-// z(i, o) = Σ_k x(i, k)·w(o, k), k from `begin` on, for the block of z from (i0, o0) on. After each `tile` and at the end
-// end(i, o, v, n, first) gets the sums of four columns that lie together, of which n are there, and they begin anew.
-// Each thread has TM × TN sums.
-template <int COLUMNS, int TM, int TN> struct of_floats {
+// What a block is for: z(i, o) = Σ_k x(i, k)·w(o, k) from (i0, o0) on, for k from `begin` on. After each `tile` of
+// these and at the end of the depth end(i, o, v, n, first) gets the sums of four columns that lie together, of
+// which n are there, and they begin anew.
+struct task {
+	factor x, w;
+	int i0, o0, begin, tile;
+};
+
+// With TM × TN sums for each thread, and K numbers of each row in a step.
+template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 	typedef float element;
-	enum { M = 128, N = COLUMNS, K = 8, ACROSS = N / TN, GROUP = TM < 4 ? TM : 4 };
+	enum { M = 128, N = COLUMNS, K = DEPTH, ACROSS = N / TN, GROUP = TM < 4 ? TM : 4 };
 
-	// A thread has four numbers of a step of a factor of S rows, which lie together. Where is computed anew each
+	// What a thread has of a step of a factor of S rows: stretches of four numbers. Where is computed anew each
 	// time: there is no register to spare.
-	template <int S> static __device__ __forceinline__ bool place(bool by_k, int *i, int *k) {
-		const int t = afresh(threadIdx.x);
-		*i = by_k ? t / (K / 4) : t % (S / 4) * 4, *k = by_k ? t % (K / 4) * 4 : t / (S / 4);
-		return t < S * K / 4;
-	}
-	template <int S> static __device__ __forceinline__ float4 fetch(const factor &f, int i0, int k0) {
-		int i, k;
-		const bool any = place<S>(f.by_k, &i, &k);
-		return four_of(f.p, f.type, f.at(i0 + i, k0 + k), any ? f.left(i0 + i, k0 + k) : 0, f.whole);
-	}
-	template <int S> static __device__ __forceinline__ void keep(shared_cell<float> (*to)[S + 4], bool by_k, float4 v) {
-		int i, k;
-		if (!place<S>(by_k, &i, &k))
-			return;
-		if (by_k)
-			to[k][i] = v.x, to[k + 1][i] = v.y, to[k + 2][i] = v.z, to[k + 3][i] = v.w;
-		else
-			to[k][i] = v.x, to[k][i + 1] = v.y, to[k][i + 2] = v.z, to[k][i + 3] = v.w;
-	}
+	template <int S> struct part {
+		enum { COUNT = (S * K / 4 + BLOCK - 1) / BLOCK };
+		float4 v[COUNT];
+		static __device__ __forceinline__ bool place(int number, bool by_k, int *i, int *k) {
+			const int e = afresh(threadIdx.x) + number * BLOCK;
+			*i = by_k ? e / (K / 4) : e % (S / 4) * 4, *k = by_k ? e % (K / 4) * 4 : e / (S / 4);
+			return e < S * K / 4;
+		}
+		__device__ __forceinline__ void fetch(const factor &f, int i0, int k0) {
+			int i, k;
+#pragma unroll
+			for (int c = 0; c < COUNT; c++) {
+				const bool any = place(c, f.by_k, &i, &k);
+				v[c] = f.load(f.at(i0 + i, k0 + k), any ? f.left(i0 + i, k0 + k) : 0);
+			}
+		}
+		__device__ __forceinline__ void keep(shared_cell<float> (*to)[S + 4], bool by_k) const {
+			int i, k;
+#pragma unroll
+			for (int c = 0; c < COUNT; c++)
+				if (!place(c, by_k, &i, &k))
+					;
+				else if (by_k)
+					to[k][i] = v[c].x, to[k + 1][i] = v[c].y, to[k + 2][i] = v[c].z, to[k + 3][i] = v[c].w;
+				else
+					to[k][i] = v[c].x, to[k][i + 1] = v[c].y, to[k][i + 2] = v[c].z, to[k][i + 3] = v[c].w;
+		}
+	};
 
-	template <typename End> static __device__ __forceinline__ void multiply(const factor &x, const factor &w, int i0, int o0, int begin, int tile, End end) {
+	template <typename End> static __device__ __forceinline__ void multiply(const task &of, End end) {
 		alignas(16) __shared__ shared_cell<float> xs[2][K][M + 4], ws[2][K][N + 4];
-		const int i1 = threadIdx.x / ACROSS * GROUP, o1 = threadIdx.x % ACROSS * 4;
-		const bool any = i0 + i1 < x.count && o0 + o1 < w.count;
+		const factor &x = of.x, &w = of.w;
+		const int i1 = of.i0 + threadIdx.x / ACROSS * GROUP, o1 = of.o0 + threadIdx.x % ACROSS * 4;
+		const bool any = i1 < x.count && o1 < w.count;
 		float sum[TM][TN] = {};
-		float4 xv = fetch<M>(x, i0, begin), wv = fetch<N>(w, o0, begin);
-		for (int k = begin, until = min(begin + tile, x.depth), b = 0; k < x.depth; k += K, b ^= 1) {
-			keep<M>(xs[b], x.by_k, xv), keep<N>(ws[b], w.by_k, wv);
+		part<M> xp;
+		part<N> wp;
+		xp.fetch(x, of.i0, of.begin), wp.fetch(w, of.o0, of.begin);
+		for (int k = of.begin, until = min(k + of.tile, x.depth), b = 0; k < x.depth; k += K, b ^= 1) {
+			xp.keep(xs[b], x.by_k), wp.keep(ws[b], w.by_k);
 			__syncthreads();
 			if (k + K < x.depth)
-				xv = fetch<M>(x, i0, k + K), wv = fetch<N>(w, o0, k + K);
+				xp.fetch(x, of.i0, k + K), wp.fetch(w, of.o0, k + K);
 			if (!any)
 				continue;
-#pragma unroll
+#pragma unroll 8
 			for (int e = 0; e < K; e++) {
 				float a[TM], c[TN];
 #pragma unroll
 				for (int i = 0; i < TM; i++)
-					a[i] = xs[b][e][i1 + i / GROUP * (M / TM * GROUP) + i % GROUP];
+					a[i] = xs[b][e][i1 - of.i0 + i / GROUP * (M / TM * GROUP) + i % GROUP];
 #pragma unroll
 				for (int o = 0; o < TN; o++)
-					c[o] = ws[b][e][o1 + o / 4 * (ACROSS * 4) + o % 4];
+					c[o] = ws[b][e][o1 - of.o0 + o / 4 * (ACROSS * 4) + o % 4];
 #pragma unroll
 				for (int i = 0; i < TM; i++)
 #pragma unroll
@@ -111,16 +151,17 @@ template <int COLUMNS, int TM, int TN> struct of_floats {
 			}
 			if (k + K < until)
 				continue;
-			until = min(until + tile, x.depth);
-			const int i2 = afresh(i0 + i1), o2 = afresh(o0 + o1);
+			until = min(until + of.tile, x.depth);
+			const int i2 = afresh(i1), o2 = afresh(o1);
 #pragma unroll
 			for (int i = 0; i < TM; i++)
 #pragma unroll
 				for (int o = 0; o < TN; o += 4) {
 					const int row = i2 + i / GROUP * (M / TM * GROUP) + i % GROUP, column = o2 + o / 4 * (ACROSS * 4);
+					float *s = sum[i] + o;
 					if (row < x.count && column < w.count)
-						end(row, column, make_float4(sum[i][o], sum[i][o + 1], sum[i][o + 2], sum[i][o + 3]), w.count - column, k < begin + tile);
-					sum[i][o] = sum[i][o + 1] = sum[i][o + 2] = sum[i][o + 3] = 0;
+						end(row, column, make_float4(s[0], s[1], s[2], s[3]), w.count - column, k < of.begin + of.tile);
+					s[0] = s[1] = s[2] = s[3] = 0;
 				}
 		}
 	}
@@ -130,11 +171,12 @@ template <int COLUMNS, int TM, int TN> struct of_floats {
 // Shared memory has pairs of a row's numbers: a lane's parts of mma's operands are then words of different banks.
 template <int COLUMNS, typename W> struct of_bfloat16s {
 	typedef bfloat16 element;
-	enum { M = 128, N = COLUMNS, K = 16, PAIRS = K / 2 + 4, ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
+	enum { M = 128, N = COLUMNS, K = 16, PAIRS = K / 2 + 4 };
+	enum { ACROSS = N / 32, ROWS = M * ACROSS / (BLOCK / 32), TILES = ROWS / 16 };
 
-	// What a thread has of a step of a factor of S rows: eight numbers of a row with by_k, else four of a number k and
-	// four of the next.
-	template <int S, typename T> struct piece {
+	// What a thread has of a step of a factor of S rows: eight numbers of a row with by_k, else four of a number k
+	// and four of the next.
+	template <int S, typename T> struct part {
 		decltype(four((const T *)nullptr, 0, false)) half[2];
 		static __device__ __forceinline__ bool place(bool by_k, int *i, int *k) {
 			const int t = afresh(threadIdx.x);
@@ -156,52 +198,64 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 			if (!place(by_k, &i, &k))
 				return;
 			const uint2 r = rounded(half[0]), s = rounded(half[1]);
-			const unsigned words[4] = {by_k ? r.x : (r.x & 0xffff) | s.x << 16, by_k ? r.y : r.x >> 16 | (s.x & 0xffff0000u),
-			                           by_k ? s.x : (r.y & 0xffff) | s.y << 16, by_k ? s.y : r.y >> 16 | (s.y & 0xffff0000u)};
+			const unsigned low = 0xffff, high = 0xffff0000u;
+			const unsigned words[4] = {by_k ? r.x : (r.x & low) | s.x << 16, by_k ? r.y : r.x >> 16 | (s.x & high),
+			                           by_k ? s.x : (r.y & low) | s.y << 16, by_k ? s.y : r.y >> 16 | (s.y & high)};
+			const int row = gather ? (i & ~31) + i % 8 / 2 * 8 + i % 32 / 8 * 2 + i % 2 : i;
 #pragma unroll
-			for (int q = 0; q < 4; q++) {
-				const int row = by_k ? i : i + q;
-				to[gather ? (row & ~31) + row % 8 / 2 * 8 + row % 32 / 8 * 2 + row % 2 : row][k / 2 + (by_k ? q : 0)] = words[q];
-			}
+			for (int q = 0; q < 4; q++)
+				if (by_k)
+					to[row][k / 2 + q] = words[q];
+				else // i is a multiple of 4
+					to[row + (gather ? q / 2 * 8 + q % 2 : q)][k / 2] = words[q];
 		}
 	};
 
-	template <typename End>
-	static __device__ __forceinline__ void multiply(const factor &x, const factor &w, int i0, int o0, int begin, int tile, End end) {
+	template <typename End> static __device__ __forceinline__ void multiply(const task &of, End end) {
 		alignas(16) __shared__ shared_cell<unsigned> xs[2][M][PAIRS], ws[2][N][PAIRS];
+		const factor &x = of.x, &w = of.w;
 		const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 		const int i1 = warp / ACROSS * ROWS, o1 = warp % ACROSS * 32;
-		const bool any = i0 + i1 < x.count && o0 + o1 < w.count;
+		const bool any = of.i0 + i1 < x.count && of.o0 + o1 < w.count;
 		float sum[TILES][4][4] = {};
-		piece<M, bfloat16> xp;
-		piece<N, W> wp;
-		xp.fetch(x, i0, begin), wp.fetch(w, o0, begin);
-		for (int k = begin, until = min(begin + tile, x.depth), b = 0; k < x.depth; k += K, b ^= 1) {
-			xp.keep(xs[b], x.by_k, false), wp.keep(ws[b], w.by_k, true);
-			__syncthreads();
-			if (k + K < x.depth)
-				xp.fetch(x, i0, k + K), wp.fetch(w, o0, k + K);
-			if (!any)
-				continue;
+		// Two steps are under way, of floats one.
+		enum { AHEAD = sizeof(W) == 2 ? 2 : 1 };
+		part<M, bfloat16> xp[2];
+		part<N, W> wp[AHEAD];
 #pragma unroll
-			for (int at = t; at < t + K / 2; at += 8) {
+		for (int b = 0; b < 2; b++) {
+			xp[b].fetch(x, of.i0, of.begin + b * K);
+			if (b < AHEAD)
+				wp[b].fetch(w, of.o0, of.begin + b * K);
+		}
+		for (int k0 = of.begin, until = min(k0 + of.tile, x.depth); k0 < x.depth; k0 += 2 * K) {
+#pragma unroll
+			for (int b = 0; b < 2; b++) {
+				const int k = k0 + b * K;
+				if (k >= x.depth)
+					break;
+				xp[b].keep(xs[b], x.by_k, false), wp[b % AHEAD].keep(ws[b], w.by_k, true);
+				__syncthreads();
+				xp[b].fetch(x, of.i0, k + 2 * K), wp[b % AHEAD].fetch(w, of.o0, k + AHEAD * K);
+				if (!any)
+					continue;
 				unsigned c[4][2];
 #pragma unroll
 				for (int o = 0; o < 4; o++)
-					c[o][0] = ws[b][o1 + o * 8 + g][at], c[o][1] = ws[b][o1 + o * 8 + g][at + 4];
+					c[o][0] = ws[b][o1 + o * 8 + g][t], c[o][1] = ws[b][o1 + o * 8 + g][t + 4];
 #pragma unroll
 				for (int i = 0; i < TILES; i++) {
-					const shared_cell<unsigned> *upper = xs[b][i1 + i * 16 + g], *lower = xs[b][i1 + i * 16 + g + 8];
-					const unsigned d[4] = {upper[at], lower[at], upper[at + 4], lower[at + 4]};
+					const shared_cell<unsigned> *upper = xs[b][i1 + i * 16 + g], *lower = upper + 8 * PAIRS;
+					const unsigned d[4] = {upper[t], lower[t], upper[t + 4], lower[t + 4]};
 #pragma unroll
 					for (int o = 0; o < 4; o++)
 						mma(sum[i][o], d, c[o]);
 				}
 			}
-			if (k + K < until)
+			if (!any || k0 + 2 * K < until)
 				continue;
-			until = min(until + tile, x.depth);
-			const int i2 = afresh(i0 + i1 + g), o2 = afresh(o0 + o1 + t * 8);
+			until = min(until + of.tile, x.depth);
+			const int i2 = afresh(of.i0 + i1 + g), o2 = afresh(of.o0 + o1 + t * 8);
 #pragma unroll
 			for (int i = 0; i < TILES * 2; i++)
 #pragma unroll
@@ -209,27 +263,12 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 					float *u = sum[i / 2][o] + i % 2 * 2, *v = sum[i / 2][o + 1] + i % 2 * 2;
 					const int row = i2 + i * 8, column = o2 + o * 2;
 					if (row < x.count && column < w.count)
-						end(row, column, make_float4(u[0], u[1], v[0], v[1]), w.count - column, k < begin + tile);
+						end(row, column, make_float4(u[0], u[1], v[0], v[1]), w.count - column, k0 < of.begin + of.tile);
 					u[0] = u[1] = v[0] = v[1] = 0;
 				}
 		}
 	}
 };
-
-__device__ __forceinline__ void store_four(void *z, int32_t type, int64_t k, float4 v, int n, bool whole) {
-	if (whole && n >= 4) {
-		if (type == WEFT_FLOAT32)
-			*(float4 *)((float *)z + k) = v;
-		else
-			*(uint2 *)((bfloat16 *)z + k) = rounded(v);
-		return;
-	}
-	const float e[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-	for (int q = 0; q < 4; q++)
-		if (q < n)
-			store_either(z, type, k + q, e[q]);
-}
 
 // Runs over rows.
 template <typename way> __device__ __forceinline__ void product(const over_rows<weft_product_args> &l) {
@@ -238,29 +277,30 @@ template <typename way> __device__ __forceinline__ void product(const over_rows<
 	const int x_type = sizeof(typename way::element) == sizeof(float) ? WEFT_FLOAT32 : WEFT_BFLOAT16;
 	const factor x(a.x, x_type, a.in, (int)l.last, (int)a.in, true);
 	const factor w(a.w, WEFT_FLOAT32, a.transposed ? a.in : a.out, (int)a.out, (int)a.in, a.transposed);
-	const bool whole = is_whole(a.z, a.z_type, a.out);
-	way::multiply(x, w, (int)l.first + down * way::M, (blockIdx.x - down * across) * way::N, 0, (int)a.in,
-	              [&](int i, int o, float4 v, int n, bool) {
+	const matrix z(a.z, a.z_type, a.out);
+	const task of = {x, w, (int)l.first + down * way::M, ((int)blockIdx.x - down * across) * way::N, 0, (int)a.in};
+	way::multiply(of, [&](int i, int o, float4 v, int n, bool) {
 		const int64_t at = i * a.out + o;
 		if (a.accumulate) {
-			const float4 z = four_of(a.z, a.z_type, at, n, whole);
-			v.x += z.x, v.y += z.y, v.z += z.z, v.w += z.w;
+			const float4 before = z.load(at, n);
+			v.x += before.x, v.y += before.y, v.z += before.z, v.w += before.w;
 		}
-		store_four(a.z, a.z_type, at, v, n, whole);
+		z.store(at, v, n);
 	});
 }
 
 // Runs over lanes: the sum of one over its tiles, in double.
 template <typename way> __device__ __forceinline__ void weight(const over_rows<weft_weight_args> &l) {
 	const weft_weight_args &a = l.a;
-	const int across = (int)((a.out + way::N - 1) / way::N), down = (int)((a.in + way::M - 1) / way::M), row = blockIdx.x / across;
+	const int across = (int)((a.out + way::N - 1) / way::N), down = (int)((a.in + way::M - 1) / way::M);
+	const int row = blockIdx.x / across;
 	const int64_t lane = l.first + row / down, tiles = (a.rows + a.tile - 1) / a.tile;
 	const int begin = (int)(tiles * lane / a.lanes * a.tile), end = (int)min(tiles * (lane + 1) / a.lanes * a.tile, a.rows);
 	const factor x(a.x, a.x_type, a.in, (int)a.in, end, false), g(a.g, a.g_type, a.out, (int)a.out, end, false);
-	way::multiply(x, g, row % down * way::M, (blockIdx.x - row * across) * way::N, begin, (int)a.tile,
-	              [&](int i, int o, float4 v, int n, bool first) {
-		double *to = a.sum + (lane * a.in + i) * a.out + o;
+	const task of = {x, g, row % down * way::M, ((int)blockIdx.x - row * across) * way::N, begin, (int)a.tile};
+	way::multiply(of, [&](int i, int o, float4 v, int n, bool first) {
 		const float e[4] = {v.x, v.y, v.z, v.w};
+		double *to = a.sum + (lane * a.in + i) * a.out + o;
 #pragma unroll
 		for (int q = 0; q < 4; q++)
 			if (q < n)
@@ -268,16 +308,16 @@ template <typename way> __device__ __forceinline__ void weight(const over_rows<w
 	});
 }
 
-#define PRODUCTS(variant, COLUMNS, TM, TN) \
-	KERNEL(product_float32##variant, weft_product_args) { product<of_floats<COLUMNS, TM, TN>>(l); } \
-	KERNEL(weight_float32##variant, weft_weight_args) { weight<of_floats<COLUMNS, TM, TN>>(l); }
+#define PRODUCTS(variant, ...) \
+	KERNEL(product_float32##variant, weft_product_args) { product<of_floats<__VA_ARGS__>>(l); } \
+	KERNEL(weight_float32##variant, weft_weight_args) { weight<of_floats<__VA_ARGS__>>(l); }
 #define BFLOAT16_PRODUCTS(variant, COLUMNS) \
 	KERNEL(product_bfloat16##variant, weft_product_args) { product<of_bfloat16s<COLUMNS, float>>(l); } \
 	KERNEL(weight_bfloat16##variant, weft_weight_args) { weight<of_bfloat16s<COLUMNS, bfloat16>>(l); }
-PRODUCTS(, 128, 8, 8)
-PRODUCTS(_64, 64, 8, 4)
-PRODUCTS(_32, 32, 4, 4)
-PRODUCTS(_16, 16, 2, 4)
+PRODUCTS(, 128, 8, 8, 8)
+PRODUCTS(_64, 64, 8, 4, 16)
+PRODUCTS(_32, 32, 4, 4, 32)
+PRODUCTS(_16, 16, 2, 4, 32)
 BFLOAT16_PRODUCTS(, 128)
 BFLOAT16_PRODUCTS(_64, 64)
 BFLOAT16_PRODUCTS(_32, 32)
@@ -288,6 +328,7 @@ KERNEL(weight_sum_float32, weft_weight_sum_args) {
 	if (c >= l.last)
 		return;
 	double total = l.a.accumulate ? l.a.z[c] : 0;
+#pragma unroll 8
 	for (int64_t lane = 0; lane < l.a.lanes; lane++)
 		total += l.a.sum[lane * l.a.columns + c];
 	l.a.z[c] = (float)total;
