@@ -217,18 +217,23 @@ func (t *Team) deviceMatMul(of routine, z, x, w *tensor.Matrix, in, out int, tra
 	t.launch(Shape{x.Rows, in, out}, 0, launch{links: one(of, unsafe.Pointer(args)), last: x.Rows, cost: grain})
 }
 
-// deviceLanes is how many ranges of rows a weight's gradient is summed over beside each other.
-const deviceLanes = 16
+const (
+	// deviceLanes is how many ranges of rows a weight's gradient is summed over beside each other, at most.
+	deviceLanes = 64
+	// weightBlocks is how many blocks of threads sum it, about: two for each multiprocessor of a large GPU.
+	weightBlocks = 256
+)
 
 // deviceMatMulT is MatMulT with the device's own kernels.
 func (t *Team) deviceMatMulT(c Call, z, x, g *tensor.Matrix, to Output) {
-	lanes := min(tilesOfLanes(x.Rows), deviceLanes)
-	sums := t.scratch(tensor.Float64, lanes, z.Len())
-	defer sums.Release()
 	of := on(C.weft_weight)
 	if x.Element == tensor.BFloat16 && g.Element == tensor.BFloat16 {
 		of.of = C.WEFT_BFLOAT16
 	}
+	lane := inBlocks(C.int64_t(x.Cols), C.int64_t(g.Cols), 1, of.of)
+	lanes := min(tilesOfLanes(x.Rows), deviceLanes, max(1, weightBlocks*lane.block/lane.threads))
+	sums := t.scratch(tensor.Float64, lanes, z.Len())
+	defer sums.Release()
 	args := &C.weft_weight_args{
 		sum: doubles(sums), x: either(x), g: either(g), in: C.int64_t(x.Cols), out: C.int64_t(g.Cols), tile: laneRows,
 		x_type: C.int32_t(typeOf(x)), g_type: C.int32_t(typeOf(g)), rows: C.int64_t(x.Rows), lanes: C.int64_t(lanes),

@@ -69,13 +69,12 @@ var shapes = shapeTable{
 		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
 	},
 	C.weft_cross_entropy: blockEach, C.weft_binary_cross_entropy: blockEach, C.weft_layer_back: blockEach,
-	C.weft_product: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
-		a := (*C.weft_product_args)(args)
-		return inBlocks(C.int64_t(n), a.out, 1, a.x_type)
+	C.weft_product: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		return inBlocks(C.int64_t(n), (*C.weft_product_args)(args).out, 1, of)
 	},
 	C.weft_weight: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		a := (*C.weft_weight_args)(args)
-		return inBlocks(a.in, a.out, n, C.int32_t(of))
+		return inBlocks(a.in, a.out, n, of)
 	},
 	C.weft_weight_sum: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", n, 256} },
 	C.weft_encode:     warpEach, C.weft_decode: warpEach,
@@ -185,7 +184,7 @@ func tileShape(n int, first, cols C.int64_t) shape {
 
 // inBlocks is the shape over blocks of 128 rows of so many results (device/kernels/product.cuh) and so many of the
 // columns, whose number the variant names.
-func inBlocks(rows, columns C.int64_t, results int, of C.int32_t) shape {
+func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type) shape {
 	variant, width, narrowest := "", 128, 16
 	if of == C.WEFT_BFLOAT16 {
 		narrowest = 32
