@@ -158,6 +158,13 @@ func conformFinish(s *suite) {
 			}
 		}
 	})
+	nan := s.as(s.storage, s.of(float32(math.NaN())))
+	for act := range activations {
+		z := s.inPlace("NaN", nan, func(z, x *tensor.Matrix) { s.team.Finish(z, x, nil, act, kernel.Mask{}) })
+		if v := numbers(z)[0]; v == v {
+			s.t.Errorf("activation %d of NaN: %v", act, v)
+		}
+	}
 }
 
 func conformGELU(s *suite) {
