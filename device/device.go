@@ -227,7 +227,7 @@ func (d *Device) ToDevice(to uint64, from []byte) error {
 // wait.
 func (d *Device) ToHost(to []byte, from uint64) error {
 	if len(to) > 0 {
-		d.note("copying from the card", C.weft_to_host(d.driver, unsafe.Pointer(unsafe.SliceData(to)),
+		_ = d.note("copying from the card", C.weft_to_host(d.driver, unsafe.Pointer(unsafe.SliceData(to)),
 			C.device_address(from), C.size_t(len(to))))
 	}
 	return d.Sync()
@@ -285,7 +285,7 @@ func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer,
 
 // Sync waits for all that was asked. Its error is the first since the last wait.
 func (d *Device) Sync() error {
-	d.note("waiting for the card", C.weft_wait(d.driver))
+	_ = d.note("waiting for the card", C.weft_wait(d.driver))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.failed

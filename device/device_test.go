@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	}
 	libraries = folder
 	status := m.Run()
-	os.RemoveAll(folder)
+	_ = os.RemoveAll(folder)
 	os.Exit(status)
 }
 
@@ -85,11 +85,11 @@ func launch(kernel string) (got []byte, err error) {
 	defer func() { err = cmp.Or(err, d.Free(p)) }()
 	// What does not wait may fail unseen: the wait tells.
 	from := bytes.Repeat([]byte{1}, 256)
-	d.ToDevice(p+256, from)
+	_ = d.ToDevice(p+256, from)
 	clear(from)
 	args := fillArgs{p: p + 256, bits: 0x01020304, last: 60}
-	d.Launch(kernel, 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
-	d.Copy(p, p+256, 256)
+	_ = d.Launch(kernel, 1, 64, unsafe.Pointer(&args), int(unsafe.Sizeof(args)))
+	_ = d.Copy(p, p+256, 256)
 	got = make([]byte, 256)
 	return got, d.ToHost(got, p)
 }
@@ -236,7 +236,7 @@ func TestCode(t *testing.T) {
 	for _, damage := range []func([]byte) []byte{
 		func(b []byte) []byte { return b[:len(b)-1] },
 		func(b []byte) []byte { b[40] ^= 1; return b },
-		func(b []byte) []byte { return nil },
+		func([]byte) []byte { return nil },
 	} {
 		content, err := os.ReadFile(kept[0])
 		assert.NoError(t, err)
@@ -250,9 +250,12 @@ func TestCode(t *testing.T) {
 
 	program, err := os.Executable()
 	assert.NoError(t, err)
-	beside := filepath.Join(filepath.Dir(program), "..", "lib")
-	name := filepath.Join(beside, "weft", "kernels", device.CubinName(90))
-	t.Cleanup(func() { os.RemoveAll(beside) })
+	name := filepath.Join(filepath.Dir(program), "..", "lib", "weft", "kernels", device.CubinName(90))
+	t.Cleanup(func() { // of the file, and of folders that are empty then
+		for made, i := name, 0; i < 4; made, i = filepath.Dir(made), i+1 {
+			_ = os.Remove(made)
+		}
+	})
 	assert.NoError(t, os.MkdirAll(filepath.Dir(name), 0o777))
 	assert.NoError(t, os.WriteFile(name, []byte("beside"), 0o666))
 	open("", 0, "ON_CPU_IMAGE", "beside", "WEFT_NVRTC", "/nowhere")

@@ -62,8 +62,9 @@ func report(log string) (functions int, faults []string) {
 	for _, m := range properties.FindAllStringSubmatch(log, -1) {
 		functions++
 		for i, most := range []int{0, 0, 0, mostRegisters} {
-			what := []string{"bytes of stack frame", "bytes of spill stores", "bytes of spill loads",
-				"registers"}[i]
+			what := [...]string{
+				"bytes of stack frame", "bytes of spill stores", "bytes of spill loads", "registers",
+			}[i]
 			if n, err := strconv.Atoi("0" + m[2+i]); err != nil || n > most {
 				faults = append(faults, fmt.Sprintf("%s: %d %s", m[1], n, what))
 			}
