@@ -38,8 +38,8 @@ func Matrix(name string, m *tensor.Matrix) Array {
 	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Of: m}
 }
 
-// Elements returns the arrays with the elements of their matrices, which stay as they are until nobody reads the
-// arrays any more.
+// Elements returns the arrays with the elements of their matrices, which stay as they are until nobody reads
+// the arrays any more.
 func Elements(arrays []Array) []Array {
 	all := slices.Clone(arrays)
 	for i := range all {

@@ -265,8 +265,8 @@ func testTwoWorkers(t *testing.T, norm func(width int) func(ps *nn.Params) nn.No
 			peers  peers
 		}{{0, at, peers{0, a, b}}, {at, rows, peers{1, b, a}}} {
 			group.Go(func() {
-				parts[rank] = pass(kerneltest.Team(t, 1, team.Memory), true, norm(cols), x.RowRange(p.lo, p.hi),
-					g.RowRange(p.lo, p.hi),
+				parts[rank] = pass(kerneltest.Team(t, 1, team.Memory), true, norm(cols),
+					x.RowRange(p.lo, p.hi), g.RowRange(p.lo, p.hi),
 					&autograd.RowSet{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
 			})
 		}

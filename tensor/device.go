@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Meter may have the elements of its matrices on a device. Then a matrix has an extent of the device's memory,
-// and addresses of the host without pages, which are its name: kernels take these, and ToDevice
-// finds the extent. The elements are valid on the host, on the device, or on both. A kernel has its operands moved to the
-// device, and what it writes is valid there alone. An accessor moves them back. No code above knows about it.
+// A Meter may have the elements of its matrices on a device. Then a matrix has an extent of the device's
+// memory, and addresses of the host without pages, which are its name: kernels take these, and ToDevice
+// finds the extent. The elements are valid on the host, on the device, or on both. A kernel has its operands
+// moved to the device, and what it writes is valid there alone. An accessor moves them back. No code above
+// knows about it.
 
 // Mover is a device's memory. Addresses are the device's.
 type Mover interface {
@@ -213,7 +214,8 @@ func (d *onDevice) slide() {
 		gap := p.offset - to
 		if gap > 0 && p.valid.Load()&onTheDevice != 0 {
 			for done := int64(0); done < bytes; done += gap {
-				d.check(d.mover.Copy(d.base+uint64(to+done), d.base+uint64(p.offset+done), min(gap, bytes-done)))
+				from := d.base + uint64(p.offset+done)
+				d.check(d.mover.Copy(from-uint64(gap), from, min(gap, bytes-done)))
 			}
 		}
 		p.offset = to

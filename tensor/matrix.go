@@ -69,8 +69,8 @@ type Matrix struct {
 // Len is the number of elements.
 func (m *Matrix) Len() int { return m.Rows * m.Cols }
 
-// Pointer is the address of the first element, for package kernel. The elements of a matrix on a device may be
-// there alone. It panics when the matrix was released.
+// Pointer is the address of the first element, for package kernel. The elements of a matrix on a device may
+// be there alone. It panics when the matrix was released.
 func (m *Matrix) Pointer() unsafe.Pointer {
 	if m.data == nil {
 		panic("tensor: use of a released matrix")

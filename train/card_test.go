@@ -20,8 +20,8 @@ import (
 	"weft/train/setting"
 )
 
-// TestOnCard: on a card every network has the CPU's losses, but for rounding, on one worker and on a mesh, and
-// the memory of its plan to the byte.
+// TestOnCard: on a card every network has the CPU's losses, but for rounding, on one worker and on a mesh,
+// and the memory of its plan to the byte.
 func TestOnCard(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 300, 100)
@@ -48,8 +48,8 @@ func TestOnCard(t *testing.T) {
 	}
 }
 
-// TestOwnOnCard: a model or a loss of the job's own is refused on a card, and --device auto has the CPU compute
-// it.
+// TestOwnOnCard: a model or a loss of the job's own is refused on a card, and --device auto has the CPU
+// compute it.
 func TestOwnOnCard(t *testing.T) {
 	devicetest.Library(t)
 	o := given(Defaults(), "epochs 1, hidden 4, device cuda")
@@ -75,8 +75,9 @@ func TestOwnOnCard(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the list of copies anew")
 
-// TestCopies: in an epoch on a card nothing is copied between it and the host, nor waited for, but what stands
-// in testdata/copies.txt: by matrix, and by the function that needs it. go test -run Copies -update writes it.
+// TestCopies: in an epoch on a card nothing is copied between it and the host, nor waited for, but what
+// stands in testdata/copies.txt: by matrix, and by the function that needs it. go test -run Copies -update
+// writes it.
 func TestCopies(t *testing.T) {
 	devicetest.Library(t)
 	g := tangle(t, 300, 100)

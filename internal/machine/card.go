@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// MeasureCard measures the rates of a card, with copies of so many bytes and products of matrices of that size.
-// It takes memory that is given back when the card is closed. A copy reads and writes alike, and rows from all
-// over count as bytes in order.
+// MeasureCard measures the rates of a card, with copies of so many bytes and products of matrices of that
+// size. It takes memory that is given back when the card is closed. A copy reads and writes alike, and rows
+// from all over count as bytes in order.
 func MeasureCard(card kernel.Card, size int) (r Rates, err error) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -58,7 +58,9 @@ func MeasureCard(card kernel.Card, size int) (r Rates, err error) {
 	team, w := kernel.NewDeviceTeam(card, 1, memory), memory.New(tensor.Buffers, n, n)
 	defer w.Release()
 	team.Fill(w, 1)
-	for e, flops := range map[tensor.Element]*float64{tensor.Float32: &r.Flops, tensor.BFloat16: &r.BFloat16Flops} {
+	for e, flops := range map[tensor.Element]*float64{
+		tensor.Float32: &r.Flops, tensor.BFloat16: &r.BFloat16Flops,
+	} {
 		x, z := memory.NewElement(tensor.Buffers, e, n, n), memory.NewElement(tensor.Buffers, e, n, n)
 		team.Fill(x, 1)
 		*flops = rate(2*math.Pow(float64(n), 3), func() error {

@@ -151,7 +151,8 @@ func (r *Recorder) Copy(name string, s Shape, bytes int64, caller string) Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.begin(Event{
-		Category: Copy, Name: name, Lane: Lane{Sort: deviceLanes}, Args: Args{Bytes: bytes, Shape: s, Caller: caller},
+		Category: Copy, Name: name, Lane: Lane{Sort: deviceLanes},
+		Args: Args{Bytes: bytes, Shape: s, Caller: caller},
 	})
 }
 

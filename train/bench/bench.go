@@ -10,8 +10,8 @@
 // parts are added, though a processor may do some of them at once and find rows in a cache: a call may take a
 // little less than its bound. What attention and norms compute is not in it.
 //
-// On a card all bytes have one rate, that of copies there. Kernel calls are timed one by one, each to its end,
-// and epochs without that.
+// On a card all bytes have one rate, that of copies there. Kernel calls are timed one by one, each to its
+// end, and epochs without that.
 package bench
 
 import (

@@ -114,7 +114,8 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 // Ranks are all workers, for steps that they make together.
 func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World} }
 
-// hash is a checksum of the parameters and buffers that all replicas hold; 0 in a plan, and of a worker alone.
+// hash is a checksum of the parameters and buffers that all replicas hold; 0 in a plan, and of a worker
+// alone.
 func (w *Worker) hash() float64 {
 	if w.Groups.World.Size() == 1 {
 		return 0

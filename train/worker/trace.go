@@ -71,7 +71,8 @@ func caller() string {
 		case strings.HasPrefix(name, "kernel."):
 			of = name + " in "
 		case !strings.HasPrefix(frame.Function, "weft/"):
-		case !strings.HasPrefix(name, "tensor.") && name != "train/worker.recorded" && name != "train/worker.caller":
+		case !strings.HasPrefix(name, "tensor.") && !strings.HasPrefix(name, "train/worker.recorded") &&
+			name != "train/worker.caller":
 			return of + name
 		}
 	}
