@@ -32,6 +32,7 @@ type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR,
 	loops *tensor.Matrix, of Attended,
 ) {
+	d = a.gradients(d)
 	args, workspaces := a.c(e), a.workspaces(t)
 	args.workspaces = workspaces.c()
 	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
@@ -47,6 +48,19 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	t.backSource(args, d, a, transposed, loops, of.Grad, pack)
 	pack.Release()
 	workspaces.release()
+}
+
+// gradients are those of d that the form of attention has.
+func (a Attention) gradients(d AttentionGradients) AttentionGradients {
+	if a.Key == nil {
+		d.Key = nil
+	}
+	if v1 := a.A == nil && a.Key == nil; v1 {
+		d.Target = nil
+	} else {
+		d.SourceScore, d.TargetScore = nil, nil
+	}
+	return d
 }
 
 // picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the
