@@ -508,7 +508,7 @@ INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t 
 				drop_rows(l.dx, l.g, &a->mask, i, here, cols);
 				l.g = l.dx;
 			}
-			if (a->rows * cols > CACHED) {
+			if (a->rows * cols > WEFT_CACHED) {
 				l.later_x = a->x + (i + batch) * cols;
 				l.later_g = (a->mask.threshold ? a->dx : a->g) + (i + batch) * cols;
 			}

@@ -16,10 +16,6 @@ typedef float piece_buffer[PIECE_BUFFER] __attribute__((aligned(64)));
 // How many numbers ahead a kernel fetches that has too much to do for each to run far ahead itself.
 enum { FETCH = 1024 };
 
-// A matrix of more numbers lies in memory; one of less may lie in a cache, where fetching ahead costs more
-// than it gains.
-enum { CACHED = 4 << 20 };
-
 static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // The rows of a piece: enough for LEAST numbers, and for no broken vector at the end.

@@ -251,7 +251,7 @@ INLINE void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int
 
 static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_outer_args *a = args;
-	if (a->rows * a->heads * a->width > CACHED)
+	if (a->rows * a->heads * a->width > WEFT_CACHED)
 		head_outer_back_tiles(a, lo, hi, 8, FETCH);
 	else
 		head_outer_back_tiles(a, lo, hi, 32, 0);

@@ -30,6 +30,10 @@ enum weft_type { WEFT_FLOAT32, WEFT_BFLOAT16 };
 // the tiles, so a sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
+// A matrix of more numbers lies in memory; one of less may lie in a cache, where fetching ahead costs more
+// than it gains.
+enum { WEFT_CACHED = 4 << 20 };
+
 // A row of more entries is cut into segments of at most so many (but for equal ones, which stay together), so
 // that no thread waits for one that has such a row.
 enum { WEFT_LONG = 16384, WEFT_SEGMENT = 2048 };
