@@ -101,6 +101,30 @@ var shapes = shapeTable{
 	C.weft_merge_sums:   spreadShape,
 	C.weft_merge_maxima: spreadShape,
 	C.weft_merge_states: func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 32 * n, 32} },
+	C.weft_head_dot:     dotShape, C.weft_row_dots: dotShape,
+	C.weft_head_outer: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		a := (*C.weft_head_outer_args)(args)
+		return inParts(of, n*int(a.heads), a.width)
+	},
+	C.weft_head_outer_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_head_outer_args)(args)
+		return shape{"", n * parts(int(a.heads*a.width), 32) * 256, 256}
+	},
+
+	C.weft_attend: attentionShape, C.weft_attend_back_target: attentionShape,
+	C.weft_attend_back_source: attentionShape, C.weft_attend_v2: attentionShape,
+	C.weft_attend_back_source_v2: attentionShape,
+	C.weft_attend_back_target_v2: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
+		s := attentionShape(args, of, parts(n, C.WEFT_TILE)) // a block for a tile in place of a warp for a row
+		return shape{s.variant, 8 * s.threads, 256}
+	},
+	C.weft_attend_pack: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		return shape{"", n * int((*C.weft_attention_args)(args).heads), 256}
+	},
+	C.weft_attend_end: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+		a := (*C.weft_attend_end_args)(args)
+		return shape{"", n * int(a.heads*a.width), 256}
+	},
 }
 
 // together is how many elements of storage are in 16 bytes, which a thread loads at once.
@@ -194,4 +218,30 @@ func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type) shape {
 	}
 	blocks := (int(rows) + 127) / 128 * ((int(columns) + width - 1) / width)
 	return shape{variant, results * blocks * 256, 256}
+}
+
+// parts is n/by, rounded up.
+func parts(n, by int) int { return (n + by - 1) / by }
+
+// dotShape has lanes of a warp for each head of a row, as lanes_of_head in heads.cuh.
+func dotShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+	a, lanes := (*C.weft_head_dot_args)(args), 1
+	for lanes < 32 && 4*lanes < int(a.width) {
+		lanes *= 2
+	}
+	return shape{"", n * int(a.heads) * lanes, 256}
+}
+
+// attentionShape has a warp for some heads of a row, as take in attend.cuh. Features of edges are not done on a
+// device.
+func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
+	a, variant, columns := (*C.weft_attention_args)(args), "", 32
+	if a.feature_columns > 0 {
+		return shape{}
+	}
+	if a.width%4 == 0 && uintptr(unsafe.Pointer(a.a))%16 == 0 {
+		variant, columns = "quads", 128
+	}
+	together := min(max(1, columns/int(a.width)), 8)
+	return shape{variant, n * parts(int(a.heads), together) * 32, 128}
 }

@@ -1,5 +1,9 @@
 // All kernels, as one program.
+#include "attend.cuh"
+#include "attend_back.cuh"
+#include "attend_v2.cuh"
 #include "coding.cuh"
+#include "heads.cuh"
 #include "loss.cuh"
 #include "max.cuh"
 #include "norm.cuh"

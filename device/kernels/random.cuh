@@ -11,10 +11,12 @@ struct random_words {
 };
 
 // The words of columns batch·128 + lane, + 16, … + 112 of a vertex's row. Streams of one key are apart.
+// The keys of so many rounds are in registers.
+template <int UNROLL = 10>
 __device__ __forceinline__ random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch,
                                                     uint32_t lane, uint32_t stream) {
 	uint32_t c0 = vertex, c1 = batch, c2 = lane, c3 = stream, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-#pragma unroll
+#pragma unroll UNROLL
 	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
 		const uint32_t p = __umulhi(0xD2511F53u, c0), q = __umulhi(0xCD9E8D57u, c2);
 		const uint32_t low = 0xD2511F53u * c0, next = 0xCD9E8D57u * c2;

@@ -1,0 +1,338 @@
+// Softmax attention over in-edges (GATv1), fused: nothing of an edge is written to memory.
+// kernel/native/attention.h has the equations. A warp has a row and some of its heads. It takes 32 edges at a
+// time: lanes compute the coefficients of all edges and heads, which meet in shared memory, and then each
+// lane the sums of its four columns. A column's sum is added edge after edge, and a head's exponentials in
+// the order of a tree over 32 edges, so that results have the same bits whatever heads and columns are worked
+// on together.
+#pragma once
+#include "pointwise.cuh"
+
+enum { ATTEND_WARPS = 8, ATTEND_HEADS = 8, ATTEND_COLUMNS = 128, ATTEND_AHEAD = 4 };
+
+// What the warps of a block keep of 32 edges: coefficients by edge and head, and the rows at the other ends.
+// At a row's end the coefficients' place has products of columns.
+struct attend_cells {
+	shared_cell<float> coef[32 * ATTEND_HEADS];
+	shared_cell<int> other[32];
+};
+
+// a > b ? a : b; where a is NaN b
+__device__ __forceinline__ float larger(float a, float b) { return a > b ? a : b; }
+
+// A lane's columns: four neighbours from 4·lane on where QUADS, which wants a width that is a multiple of
+// four; else those of numbers lane, lane + 32, … So a lane has columns of one head alone. `left` is how many
+// columns there are from its first on.
+template <bool QUADS, typename T>
+__device__ __forceinline__ void load_columns(float (&x)[4], const T *p, int left) {
+	together<T, 4> v = {};
+	if constexpr (QUADS) {
+		if (left > 0)
+			v = *(const together<T, 4> *)p;
+	} else {
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			if (32 * j < left)
+				v.e[j] = p[32 * j];
+	}
+#pragma unroll
+	for (int j = 0; j < 4; j++)
+		x[j] = number(v.e[j]);
+}
+template <bool QUADS>
+__device__ __forceinline__ void load_columns(float (&x)[4], const void *p, int32_t type, int64_t at,
+                                             int left) {
+	if (type == WEFT_FLOAT32)
+		load_columns<QUADS>(x, (const float *)p + at, left);
+	else
+		load_columns<QUADS>(x, (const bfloat16 *)p + at, left);
+}
+template <bool QUADS>
+__device__ __forceinline__ void store_columns(void *p, int32_t type, int64_t at, const float (&x)[4],
+                                              int left) {
+#pragma unroll
+	for (int j = 0; j < 4; j++)
+		if (QUADS ? left > 0 : 32 * j < left)
+			store_either(p, type, at + (QUADS ? j : 32 * j), x[j]);
+}
+
+// Calls f<P>(…) for the places of an edge among coefficients: the warp's heads, rounded up to a power of two.
+// Lane l has head l mod P of edges l/P, 32/P + l/P, …
+#define OF_PLACES(places, f, ...) \
+	switch (places) { \
+	case 1: f<1>(__VA_ARGS__); break; \
+	case 2: f<2>(__VA_ARGS__); break; \
+	case 4: f<4>(__VA_ARGS__); break; \
+	default: f<8>(__VA_ARGS__); \
+	}
+
+// The sum over 32 edges of what lanes have of them, by head; x is used up.
+template <int P> __device__ __forceinline__ float over_edges(float x[P]) {
+#pragma unroll
+	for (int with = P / 2; with; with /= 2)
+#pragma unroll
+		for (int v = 0; v < with; v++)
+			x[v] += x[v + with];
+	float sum = x[0];
+#pragma unroll
+	for (int with = 16; with >= P; with /= 2)
+		sum += __shfl_xor_sync(ALL, sum, with);
+	return sum;
+}
+
+// A row, or a segment of one, and those of its heads that a warp has.
+template <typename T, bool QUADS> struct attention {
+	const weft_attention_args &a;
+	shared_cell<float> *coef;
+	shared_cell<int> *other;
+	int lane, width, cols;
+	int row, place; // where the results are
+	bool adds;      // to them: the row is whole
+	int64_t begin;  // entries begin … begin+stored−1, and self loops up to `edges`
+	int stored, edges;
+	int head, heads, places; // the first of `heads`, with `places` for each edge
+	int first, left, of; // the lane's first column among the slab's, what is left from it on, and its head
+	int n;               // edges of this batch
+	int same;            // where in the row the last one's equal edges begin
+
+	__device__ __forceinline__ attention(const weft_attention_args &args, attend_cells *cells) : a(args) {
+		attend_cells &own = cells[threadIdx.x / 32];
+		coef = own.coef, other = own.other, lane = threadIdx.x % 32;
+		width = (int)a.width, cols = (int)a.heads * width, same = 0;
+	}
+
+	__device__ __forceinline__ bool take_row(const over_rows<weft_attention_args> &l, int64_t number) {
+		if (number >= l.last - l.first)
+			return false;
+		row = place = (int)(l.first + number), adds = true;
+		begin = a.edges.indptr[row], stored = (int)(a.edges.indptr[row + 1] - begin);
+		edges = stored + (a.loops ? a.loops[row] : 0);
+		return !a.edges.skip_long || stored <= WEFT_LONG;
+	}
+	__device__ __forceinline__ bool take_row(const over_segments<weft_attention_args> &l, int64_t number) {
+		if (number >= l.count)
+			return false;
+		const weft_segment &s = l.of[number];
+		row = (int)s.row, place = (int)s.place, adds = false;
+		begin = s.begin, stored = (int)(s.end - s.begin);
+		edges = stored + (a.loops && s.end == a.edges.indptr[row + 1] ? a.loops[row] : 0);
+		return true;
+	}
+	// Takes the heads that are those of piece `number` of the work, and returns which row's this is.
+	__device__ __forceinline__ int64_t take_heads(int64_t number) {
+		const int most = min(max((QUADS ? ATTEND_COLUMNS : 32) / width, 1), (int)ATTEND_HEADS);
+		const int groups = ((int)a.heads + most - 1) / most;
+		head = (int)(number % groups) * most, heads = min((int)a.heads - head, most);
+		places = heads > 4 ? 8 : heads > 2 ? 4 : heads;
+		return number / groups;
+	}
+	// Returns false for a warp that has nothing to do.
+	template <typename L> __device__ __forceinline__ bool take(const L &l) {
+		return take_row(l, take_heads(thread_number() / 32));
+	}
+	// Slabs are the columns that a warp has at a time: all of its heads', or a part of a wide one's.
+	__device__ __forceinline__ int slabs() const {
+		return (heads * width + ATTEND_COLUMNS - 1) / ATTEND_COLUMNS;
+	}
+	__device__ __forceinline__ void take_slab(int slab) {
+		const int lane_first = QUADS ? 4 * lane : lane;
+		first = slab * ATTEND_COLUMNS + lane_first;
+		left = min(heads * width - first, ATTEND_COLUMNS - lane_first);
+		of = left > 0 ? first / width : 0;
+	}
+	// The lane's first column in a row of a matrix.
+	__device__ __forceinline__ int64_t at(int row) const {
+		return (int64_t)row * cols + (head * width + first);
+	}
+	// The place of the lane's own head in a row of a number for each, and whether it has one.
+	__device__ __forceinline__ int64_t at_head(int row) const {
+		return (int64_t)row * (int)a.heads + (head + lane % places);
+	}
+	__device__ __forceinline__ bool has_head() const { return lane % places < heads; }
+
+	// Takes the edges from number k on: 32, or those that are left. Self loops are a row's last.
+	__device__ __forceinline__ void take_edges(int k) {
+		n = edges - k < 32 ? edges - k : 32;
+		__syncwarp();
+		other[lane] = k + lane < stored ? a.edges.indices[begin + k + lane] : row;
+		__syncwarp();
+	}
+	// Which heads dropout keeps the lane's edge for, a bit each, of the edges from number k on. It knows an edge
+	// by its ends and its number among equal ones; eight heads have a word each of a counter.
+	template <bool TRANSPOSED> __device__ __forceinline__ unsigned kept(int k) {
+		if (!a.mask.threshold)
+			return 0;
+		const int mine = other[lane], source = TRANSPOSED ? row : mine, target = TRANSPOSED ? mine : row;
+		const int number = k + lane, layer_head = (int)a.mask.first + head;
+		const bool begins = number == stored || number == 0 ||
+		                    (number < stored && a.edges.indices[begin + number - 1] != mine);
+		const unsigned all = __ballot_sync(ALL, begins && lane < n), before = all & ((2u << lane) - 1);
+		const int since = before ? k + 31 - __clz(before) : same;
+		same = all ? k + 31 - __clz(all) : same;
+		unsigned heads_kept = 0;
+		for (int group = layer_head / 8; group * 8 < layer_head + heads; group++) {
+			const random_words words = random_bits<1>(
+			    a.mask.key, a.source_ids ? a.source_ids[source] : source,
+			    a.target_ids ? a.target_ids[target] : target, number - since, 0x80000000u | (uint32_t)group);
+			unsigned bits = 0;
+#pragma unroll
+			for (int word = 0; word < 8; word++)
+				bits |= (unsigned)(word_of(words, word) >= a.mask.threshold) << word;
+			const int shift = group * 8 - layer_head;
+			heads_kept |= shift < 0 ? bits >> -shift : bits << shift;
+		}
+		return heads_kept;
+	}
+	// What dropout multiplies the coefficient in a place of the lane's by. All lanes call it.
+	__device__ __forceinline__ float keep(unsigned kept, int place) const {
+		if (!a.mask.threshold)
+			return 1;
+		return __shfl_sync(ALL, kept, place / places) >> lane % places & 1 ? a.mask.scale : 0.0f;
+	}
+	// Multiplies the coefficients by dropout's mask. Then all lanes may read them.
+	template <bool TRANSPOSED> __device__ __forceinline__ void drop(int k) {
+		if (a.mask.threshold) {
+			const unsigned bits = kept<TRANSPOSED>(k);
+			for (int place = lane; place < 32 * places; place += 32)
+				coef[place] = coef[place] * keep(bits, place);
+		}
+		__syncwarp();
+	}
+
+	// Calls f(c, x) for the coefficient and the columns of each edge's row, but not where the coefficient is
+	// 0: such a row is not read.
+	template <typename F>
+	__device__ __forceinline__ void each_row(const shared_cell<float> *coefs, const T *rows, F f) const {
+#pragma unroll 1
+		for (int e = 0; e < n; e += ATTEND_AHEAD) {
+			float c[ATTEND_AHEAD], x[ATTEND_AHEAD][4];
+#pragma unroll
+			for (int i = 0; i < ATTEND_AHEAD; i++) {
+				c[i] = e + i < n ? (float)coefs[(e + i) * places + of] : 0.0f;
+				if (c[i] != 0)
+					load_columns<QUADS>(x[i], rows + (int64_t)other[e + i] * cols, left);
+			}
+#pragma unroll
+			for (int i = 0; i < ATTEND_AHEAD; i++)
+				if (c[i] != 0)
+					f(c[i], x[i]);
+		}
+	}
+	// sum += Σ_e c_e · row_e
+	__device__ __forceinline__ void add_rows(float (&sum)[4], const T *rows) const {
+		each_row(coef, rows, [&](float c, const float *x) {
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				sum[j] = fmaf(c, x[j], sum[j]);
+		});
+	}
+};
+
+// What a batch of edges makes of the state of each lane's head: the maximum, the sum of exponentials, and
+// what sums of rows are to be multiplied by.
+struct attend_state {
+	float maximum, sum, scale;
+};
+
+// Scores are GATv1's, or in the coefficients' places.
+template <int P, typename W>
+__device__ __forceinline__ void extend(const W &w, bool given, float own, attend_state &state) {
+	float s[P], top = state.maximum;
+#pragma unroll
+	for (int v = 0; v < P; v++) {
+		const int e = v * (32 / P) + w.lane / P;
+		s[v] = -INFINITY;
+		if (e < w.n && w.has_head()) {
+			const float t = given ? w.coef[v * 32 + w.lane] : w.a.source_score[w.at_head(w.other[e])] + own;
+			s[v] = given ? t : larger(t * w.a.slope, t);
+		}
+	}
+#pragma unroll
+	for (int v = 0; v < P; v++)
+		top = larger(s[v], top);
+#pragma unroll
+	for (int with = 16; with >= P; with /= 2)
+		top = larger(__shfl_xor_sync(ALL, top, with), top);
+#pragma unroll
+	for (int v = 0; v < P; v++) {
+		s[v] = exponential(s[v] - top);
+		w.coef[v * 32 + w.lane] = s[v];
+	}
+	state.scale = exponential(state.maximum - top), state.maximum = top;
+	state.sum = fmaf(state.sum, state.scale, over_edges<P>(s));
+}
+
+// With first set the state is begun, and with last set z becomes the output and maximum the log-sum-exp. A
+// row without edges gives 0.
+// GATv2's scores come from `score`.
+template <typename T, bool QUADS, bool V2, typename L, typename F>
+__device__ __forceinline__ void attend_rows(const L &l, F score) {
+	__shared__ attend_cells cells[ATTEND_WARPS];
+	const weft_attention_args &a = l.a;
+	attention<T, QUADS> w(a, cells);
+	if (!w.take(l))
+		return;
+	const float own = !V2 && w.has_head() ? a.target_score[w.at_head(w.row)] : 0.0f;
+	attend_state s;
+	for (int slab = 0; slab < w.slabs(); slab++) {
+		w.take_slab(slab);
+		float z[4] = {0, 0, 0, 0};
+		s.maximum = -3.402823466e38f, s.sum = 0; // finite, so that scores of −∞ have no weight
+		if (!a.first) {
+			load_columns<QUADS>(z, a.z, a.z_type, w.at(w.place), w.left);
+			if (w.has_head())
+				s.maximum = a.maximum[w.at_head(w.place)], s.sum = a.sum[w.at_head(w.place)];
+		}
+		for (int k = 0; k < w.edges; k += 32) {
+			w.take_edges(k);
+			score(w);
+			w.take_slab(slab);
+			OF_PLACES(w.places, extend, w, V2, own, s)
+			w.template drop<false>(k);
+			const float scale = __shfl_sync(ALL, s.scale, w.of);
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				z[j] *= scale;
+			w.add_rows(z, (const T *)a.source + w.at(0));
+		}
+		const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			z[j] *= scale;
+		store_columns<QUADS>(a.z, a.z_type, w.at(w.place), z, w.left);
+	}
+	__syncwarp(); // all have read the state
+	if (w.lane >= w.heads)
+		return;
+	if (a.last)
+		s.maximum = s.sum == 0 ? 0.0f : s.maximum + (float)log((double)s.sum);
+	else
+		a.sum[w.at_head(w.place)] = s.sum;
+	a.maximum[w.at_head(w.place)] = s.maximum;
+}
+
+template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend(const L &l) {
+	attend_rows<T, QUADS, false>(l, [](attention<T, QUADS> &) {});
+}
+
+// All kernels of one pass over edges: over rows and segments, of both types of elements.
+#define ATTEND_KERNELS(name, f) \
+	KERNEL(name##_float32, weft_attention_args) { f<float, false>(l); } \
+	KERNEL(name##_float32_quads, weft_attention_args) { f<float, true>(l); } \
+	KERNEL(name##_bfloat16, weft_attention_args) { f<bfloat16, false>(l); } \
+	KERNEL(name##_bfloat16_quads, weft_attention_args) { f<bfloat16, true>(l); } \
+	SEGMENTS_KERNEL(name##_float32_segments, weft_attention_args) { f<float, false>(l); } \
+	SEGMENTS_KERNEL(name##_float32_quads_segments, weft_attention_args) { f<float, true>(l); } \
+	SEGMENTS_KERNEL(name##_bfloat16_segments, weft_attention_args) { f<bfloat16, false>(l); } \
+	SEGMENTS_KERNEL(name##_bfloat16_quads_segments, weft_attention_args) { f<bfloat16, true>(l); }
+ATTEND_KERNELS(attend, attend)
+
+// The end of a running softmax: a thread has a column of a row.
+KERNEL(attend_end_float32, weft_attend_end_args) {
+	const int64_t width = l.a.width, k = l.first * l.a.heads * width + thread_number(), head = k / width;
+	if (head >= l.last * l.a.heads)
+		return;
+	const float sum = l.a.sum[head];
+	l.a.z[k] = sum > 0 ? l.a.z[k] * (1 / sum) : 0.0f;
+	if (k % width == 0)
+		l.a.maximum[head] = sum > 0 ? l.a.maximum[head] + (float)log((double)sum) : 0.0f;
+}

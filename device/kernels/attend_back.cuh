@@ -1,0 +1,164 @@
+// The gradients of GATv1: what attend.cuh says of how edges are taken.
+#pragma once
+#include "attend.cuh"
+
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: a thread has a head of a row.
+KERNEL(attend_pack_float32, weft_attention_args) {
+	const int64_t H = l.a.heads, k = l.first * H + thread_number();
+	if (k >= l.last * H)
+		return;
+	float *p = l.a.pack + k / H * WEFT_PACK * H + k % H;
+	p[0] = l.a.log_sum[k], p[H] = l.a.g_dot_out[k], p[2 * H] = l.a.target_score ? l.a.target_score[k] : 0.0f;
+}
+
+// Edges whose products are taken together, so that what cancels is not lost in a long row's.
+enum { BACK_EDGES = 256 };
+
+// What the backward pass takes of a destination and the lane's head; zeros where it has none.
+struct attend_packed {
+	float log_sum, g_dot_out, target_score;
+	template <typename W> __device__ __forceinline__ attend_packed(const W &w, int row, bool some) {
+		const int heads = (int)w.a.heads;
+		const float *p = w.a.pack + w.at_head(0) + (int64_t)row * (WEFT_PACK * heads);
+		log_sum = some ? p[0] : 0, g_dot_out = some ? p[heads] : 0, target_score = some ? p[2 * heads] : 0;
+	}
+};
+
+// Σ_c x_c · sum_c over the columns of a slab, by head: lane l has that of head l mod places.
+template <typename T, bool QUADS>
+__device__ __forceinline__ float column_products(const attention<T, QUADS> &w, const float *x,
+                                                 const float *sum) {
+	__syncwarp();
+#pragma unroll
+	for (int j = 0; j < 4; j++) {
+		const int c = QUADS ? 4 * w.lane + j : w.lane + 32 * j;
+		w.coef[c] = (QUADS ? w.left > 0 : 32 * j < w.left) ? x[j] * sum[j] : 0.0f;
+	}
+	__syncwarp();
+	const int width = min(w.width, (int)ATTEND_COLUMNS);
+	float dot = 0;
+	for (int c = w.lane / w.places; c < width && w.has_head(); c += 32 / w.places)
+		dot += w.coef[w.lane % w.places * width + c];
+	for (int with = 16; with >= w.places; with /= 2)
+		dot += __shfl_xor_sync(ALL, dot, with);
+	return dot;
+}
+
+// The coefficients of ∂target_score: ±α·mask of the edges on one side of LeakyReLU's knee, and 0 of the
+// others; sum += Σ ±α.
+template <int P, typename W>
+__device__ __forceinline__ void one_side(const W &w, const attend_packed &own, float &sum) {
+	float s[P];
+#pragma unroll
+	for (int v = 0; v < P; v++) {
+		const int e = v * (32 / P) + w.lane / P;
+		s[v] = 0;
+		if (e < w.n && w.has_head()) {
+			const float t = w.a.source_score[w.at_head(w.other[e])] + own.target_score;
+			s[v] = t > 0 ? t : t * w.a.slope;
+			s[v] = exponential(s[v] - own.log_sum);
+			const float up = t > 0 ? s[v] : 0.0f;
+			s[v] = own.target_score > 0 ? up - s[v] : up;
+		}
+	}
+#pragma unroll
+	for (int v = 0; v < P; v++)
+		w.coef[v * 32 + w.lane] = s[v];
+	sum += over_edges<P>(s);
+}
+
+// ∂target_score, of the side that target_score's sign says: there are mostly fewer edges on it.
+template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_target(const L &l) {
+	__shared__ attend_cells cells[ATTEND_WARPS];
+	const weft_attention_args &a = l.a;
+	attention<T, QUADS> w(a, cells);
+	if (!w.take(l))
+		return;
+	const attend_packed own(w, w.row, w.has_head());
+	float d = 0;
+	for (int slab = 0; slab < w.slabs(); slab++) {
+		w.take_slab(slab);
+		for (int from = 0; from < w.edges; from += BACK_EDGES) {
+			float sum[4] = {0, 0, 0, 0}, g[4], side = 0;
+			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
+				w.take_edges(k);
+				OF_PLACES(w.places, one_side, w, own, side)
+				w.template drop<false>(k);
+				w.add_rows(sum, (const T *)a.source + w.at(0));
+			}
+			load_columns<QUADS>(g, (const T *)a.g + w.at(w.row), w.left);
+			d += column_products(w, g, sum) - (slab ? 0.0f : side * own.g_dot_out);
+		}
+	}
+	if (w.lane >= w.heads)
+		return;
+	float *to = a.d_target_score + w.at_head(w.place);
+	*to = fmaf(1 - a.slope, d, w.adds ? *to : 0.0f);
+}
+ATTEND_KERNELS(attend_back_target, attend_back_target)
+
+// The coefficients of ∂source: α·mask, negative where t ≤ 0; sum += Σ α·LeakyReLU'(t)·⟨g_i, o_i⟩.
+template <int P, typename W>
+__device__ __forceinline__ void both_sides(const W &w, float source_score, float &sum) {
+	float s[P], d[P];
+#pragma unroll
+	for (int v = 0; v < P; v++) {
+		const int e = v * (32 / P) + w.lane / P;
+		s[v] = d[v] = 0;
+		if (e < w.n && w.has_head()) {
+			const attend_packed target(w, w.other[e], true);
+			const float t = target.target_score + source_score, rise = t > 0 ? 1.0f : w.a.slope;
+			const float alpha = exponential(t * rise - target.log_sum);
+			s[v] = t > 0 ? alpha : -alpha, d[v] = alpha * rise * target.g_dot_out;
+		}
+	}
+#pragma unroll
+	for (int v = 0; v < P; v++)
+		w.coef[v * 32 + w.lane] = s[v];
+	sum += over_edges<P>(d);
+}
+
+// ∂source and ∂source_score, on the transposed matrix.
+template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_source(const L &l) {
+	__shared__ attend_cells cells[ATTEND_WARPS];
+	const weft_attention_args &a = l.a;
+	attention<T, QUADS> w(a, cells);
+	if (!w.take(l))
+		return;
+	const float source_score = w.has_head() ? a.source_score[w.at_head(w.row)] : 0.0f;
+	float d = 0;
+	for (int slab = 0; slab < w.slabs(); slab++) {
+		w.take_slab(slab);
+		float sum[4] = {0, 0, 0, 0}, x[4] = {0, 0, 0, 0};
+		for (int from = 0; from < w.edges; from += BACK_EDGES) {
+			float sum2[4] = {0, 0, 0, 0}, less = 0;
+			for (int k = from; k < w.edges && k < from + BACK_EDGES; k += 32) {
+				w.take_edges(k);
+				OF_PLACES(w.places, both_sides, w, source_score, less)
+				w.template drop<true>(k);
+				w.each_row(w.coef, (const T *)a.g + w.at(0), [&](float c, const float *x) {
+					const float c2 = c < 0 ? -c * a.slope : c;
+#pragma unroll
+					for (int j = 0; j < 4; j++) {
+						sum[j] = fmaf(fabsf(c), x[j], sum[j]);
+						sum2[j] = fmaf(c2, x[j], sum2[j]);
+					}
+				});
+			}
+			load_columns<QUADS>(x, (const T *)a.source + w.at(w.row), w.left);
+			d += column_products(w, x, sum2) - (slab ? 0.0f : less);
+		}
+		if (w.adds) {
+			load_columns<QUADS>(x, a.d_source, a.d_type, w.at(w.place), w.left);
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				sum[j] += x[j];
+		}
+		store_columns<QUADS>(a.d_source, a.d_type, w.at(w.place), sum, w.left);
+	}
+	if (w.lane < w.heads) {
+		float *to = a.d_source_score + w.at_head(w.place);
+		*to = d + (w.adds ? *to : 0.0f);
+	}
+}
+ATTEND_KERNELS(attend_back_source, attend_back_source)

@@ -1,0 +1,230 @@
+// GATv2, whose scores and gradients take products of the rows at both ends of each edge. For these a warp reads
+// the rows of 32 edges before it sums them; in between they stay in the caches. attend.cuh says how edges are
+// taken.
+#pragma once
+#include "attend_back.cuh"
+
+// What GATv2 needs of a row beside those at the other ends, in a lane's columns.
+template <bool QUADS> struct own_columns {
+	float x[4], a[4];
+	template <typename W, typename T> __device__ __forceinline__ own_columns(const W &w, const T *of) {
+		load_columns<QUADS>(x, of + w.at(w.row), w.left);
+		load_columns<QUADS>(a, w.a.a + w.at(0), w.left);
+	}
+	// Σ_c a_c · LeakyReLU(row_c + x_c)
+	__device__ __forceinline__ float score(const float *row, float slope) const {
+		float sum = 0;
+#pragma unroll
+		for (int j = 0; j < 4; j++) {
+			const float t = row[j] + x[j];
+			sum = fmaf(a[j], larger(t * slope, t), sum);
+		}
+		return sum;
+	}
+};
+
+__device__ __forceinline__ float dot4(const float *x, const float *y) {
+	return fmaf(x[3], y[3], fmaf(x[2], y[2], fmaf(x[1], y[1], x[0] * y[0])));
+}
+
+// K sums over the columns of each head, for each of the batch's edges: of_slab() returns an f with f(p, x) what
+// a lane's columns x of an edge's row give to them. Lanes write that, and each lane then adds up what those of
+// one head have of one edge. The slab is another then.
+template <int K, typename T, bool QUADS, typename F>
+__device__ __forceinline__ void edge_products(attention<T, QUADS> &w, shared_cell<float> *const (&to)[K],
+                                              const T *rows, F of_slab) {
+	enum { EDGES = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
+	__shared__ shared_cell<float> all[ATTEND_WARPS][K][EDGES * STRIDE];
+	shared_cell<float>(*parts)[EDGES * STRIDE] = all[threadIdx.x / 32];
+	const int lanes = min(QUADS ? w.width / 4 : w.width, 32);
+	for (int slab = 0; slab < w.slabs(); slab++) {
+		w.take_slab(slab);
+		const auto f = of_slab();
+		for (int from = 0; from < w.n; from += EDGES) {
+#pragma unroll 1
+			for (int e = 0; e < EDGES; e += ATTEND_AHEAD) {
+				float x[ATTEND_AHEAD][4];
+#pragma unroll
+				for (int i = 0; i < ATTEND_AHEAD; i++)
+					if (from + e + i < w.n)
+						load_columns<QUADS>(x[i], rows + w.at(w.other[from + e + i]), w.left);
+#pragma unroll
+				for (int i = 0; i < ATTEND_AHEAD; i++)
+					if (from + e + i < w.n) {
+						float p[K];
+						f(p, x[i]);
+#pragma unroll
+						for (int k = 0; k < K; k++)
+							parts[k][(e + i) * STRIDE + w.lane] = w.left > 0 ? p[k] : 0.0f;
+					}
+			}
+			__syncwarp();
+			for (int q = w.lane; q < EDGES * w.places; q += 32) {
+				const int e = q / w.places, h = q % w.places, place = from * w.places + q;
+				if (h < w.heads && from + e < w.n)
+#pragma unroll
+					for (int k = 0; k < K; k++) {
+						float sum = slab ? (float)to[k][place] : 0.0f;
+						for (int l = 0; l < lanes; l++)
+							sum += parts[k][e * STRIDE + h * lanes + l];
+						to[k][place] = sum;
+					}
+			}
+			__syncwarp();
+		}
+	}
+}
+
+template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_v2(const L &l) {
+	attend_rows<T, QUADS, true>(l, [&](attention<T, QUADS> &w) {
+		edge_products(w, {w.coef}, (const T *)l.a.source, [&] {
+			const own_columns<QUADS> own(w, (const T *)l.a.target);
+			return [=, &w](float (&p)[1], const float *x) { p[0] = own.score(x, w.a.slope); };
+		});
+	});
+}
+ATTEND_KERNELS(attend_v2, attend_v2)
+
+// Of scores and of ⟨g_i, source_j⟩, which are in coef and ds, makes α·mask and ∂s.
+template <bool TRANSPOSED, typename W>
+__device__ __forceinline__ void v2_coefficients(W &w, shared_cell<float> *ds, int k) {
+	const unsigned kept = w.template kept<TRANSPOSED>(k);
+	for (int place = w.lane; place < 32 * w.places; place += 32) {
+		const int e = place / w.places;
+		const float keep = w.keep(kept, place);
+		float alpha = 0, d = 0;
+		if (e < w.n && w.has_head()) {
+			const attend_packed target(w, TRANSPOSED ? (int)w.other[e] : w.row, true);
+			alpha = exponential(w.coef[place] - target.log_sum);
+			d = alpha * (keep * ds[place] - target.g_dot_out);
+		}
+		w.coef[place] = alpha * keep, ds[place] = d;
+	}
+	__syncwarp();
+}
+
+// Adds to the sums for ∂a that have this number.
+template <bool QUADS, typename W>
+__device__ __forceinline__ void add_to_sums(const W &w, int64_t number, const double (&da)[4]) {
+	double *d = w.a.d_a + number * w.a.sum_stride + w.at(0);
+#pragma unroll
+	for (int j = 0; j < 4; j++)
+		if (QUADS ? w.left > 0 : 32 * j < w.left)
+			d[QUADS ? j : 32 * j] += da[j];
+}
+__device__ __forceinline__ int64_t sums_of(const over_rows<weft_attention_args> &l, int64_t tile) {
+	return l.a.first_sum + l.first / WEFT_TILE + tile;
+}
+__device__ __forceinline__ int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { return -1; }
+
+// ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or all segments, and some heads.
+template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_target_v2(const L &l) {
+	__shared__ attend_cells cells[ATTEND_WARPS];
+	__shared__ shared_cell<float> all_ds[ATTEND_WARPS][32 * ATTEND_HEADS];
+	__shared__ shared_cell<double> sums[ATTEND_WARPS][ATTEND_COLUMNS];
+	const weft_attention_args &a = l.a;
+	const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+	shared_cell<float> *ds = all_ds[warp];
+	attention<T, QUADS> w(a, cells);
+	const int64_t tile = w.take_heads(blockIdx.x);
+	for (int slab = 0; slab < w.slabs(); slab++) {
+		double da[4] = {0, 0, 0, 0};
+		for (int r = warp; r < WEFT_TILE; r += warps) {
+			if (!w.take_row(l, tile * WEFT_TILE + r))
+				continue;
+			float sum[4] = {0, 0, 0, 0}, sum_a[4] = {0, 0, 0, 0}, old[4] = {0, 0, 0, 0};
+			for (int k = 0; k < w.edges; k += 32) {
+				w.take_edges(k);
+				edge_products(w, {w.coef, ds}, (const T *)a.source, [&] {
+					const own_columns<QUADS> own(w, (const T *)a.target);
+					const own_columns<QUADS> grad(w, (const T *)a.g);
+					return [=, &w](float (&p)[2], const float *x) {
+						p[0] = own.score(x, w.a.slope), p[1] = dot4(x, grad.x);
+					};
+				});
+				v2_coefficients<false>(w, ds, k);
+				w.take_slab(slab);
+				const own_columns<QUADS> own(w, (const T *)a.target);
+				w.each_row(ds, (const T *)a.source + w.at(0), [&](float c, const float *x) {
+#pragma unroll
+					for (int j = 0; j < 4; j++) {
+						const float t = x[j] + own.x[j], d = t > 0 ? c : c * a.slope;
+						sum[j] += d, sum_a[j] = fmaf(d, t, sum_a[j]);
+					}
+				});
+			}
+			w.take_slab(slab);
+			const own_columns<QUADS> own(w, (const T *)a.target);
+			if (w.adds)
+				load_columns<QUADS>(old, a.d_target, a.d_type, w.at(w.place), w.left);
+#pragma unroll
+			for (int j = 0; j < 4; j++) {
+				old[j] = fmaf(own.a[j], sum[j], old[j]);
+				da[j] += sum_a[j];
+			}
+			store_columns<QUADS>(a.d_target, a.d_type, w.at(w.place), old, w.left);
+			if (!w.adds) {
+				add_to_sums<QUADS>(w, a.first_sum + w.place, da);
+				da[0] = da[1] = da[2] = da[3] = 0;
+			}
+		}
+		const int64_t number = sums_of(l, tile);
+		if (number < 0)
+			continue;
+		w.take_slab(slab);
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			sums[warp][QUADS ? 4 * w.lane + j : w.lane + 32 * j] = da[j];
+		__syncthreads();
+		for (int j = 0; warp == 0 && j < 4; j++)
+			for (int k = 1; k < warps; k++)
+				da[j] += sums[k][QUADS ? 4 * w.lane + j : w.lane + 32 * j];
+		if (warp == 0)
+			add_to_sums<QUADS>(w, number, da);
+		__syncthreads();
+	}
+}
+ATTEND_KERNELS(attend_back_target_v2, attend_back_target_v2)
+
+// ∂source, on the transposed matrix.
+template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_source_v2(const L &l) {
+	__shared__ attend_cells cells[ATTEND_WARPS];
+	__shared__ shared_cell<float> all_ds[ATTEND_WARPS][32 * ATTEND_HEADS];
+	const weft_attention_args &a = l.a;
+	shared_cell<float> *ds = all_ds[threadIdx.x / 32];
+	attention<T, QUADS> w(a, cells);
+	if (!w.take(l))
+		return;
+	for (int slab = 0; slab < w.slabs(); slab++) {
+		float sum[4] = {0, 0, 0, 0}, slopes[4] = {0, 0, 0, 0}, old[4] = {0, 0, 0, 0};
+		for (int k = 0; k < w.edges; k += 32) {
+			w.take_edges(k);
+			edge_products(w, {w.coef}, (const T *)a.target, [&] {
+				const own_columns<QUADS> own(w, (const T *)a.source);
+				return [=, &w](float (&p)[1], const float *x) { p[0] = own.score(x, w.a.slope); };
+			});
+			edge_products(w, {ds}, (const T *)a.g, [&] {
+				const own_columns<QUADS> own(w, (const T *)a.source);
+				return [=](float (&p)[1], const float *x) { p[0] = dot4(x, own.x); };
+			});
+			v2_coefficients<true>(w, ds, k);
+			w.take_slab(slab);
+			w.add_rows(sum, (const T *)a.g + w.at(0));
+			const own_columns<QUADS> own(w, (const T *)a.source);
+			w.each_row(ds, (const T *)a.target + w.at(0), [&](float c, const float *x) {
+#pragma unroll
+				for (int j = 0; j < 4; j++)
+					slopes[j] += x[j] + own.x[j] > 0 ? c : c * a.slope;
+			});
+		}
+		w.take_slab(slab);
+		const own_columns<QUADS> own(w, (const T *)a.source);
+		if (w.adds)
+			load_columns<QUADS>(old, a.d_source, a.d_type, w.at(w.place), w.left);
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			old[j] += fmaf(own.a[j], slopes[j], sum[j]);
+		store_columns<QUADS>(a.d_source, a.d_type, w.at(w.place), old, w.left);
+	}
+}
+ATTEND_KERNELS(attend_back_source_v2, attend_back_source_v2)
