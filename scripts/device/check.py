@@ -10,6 +10,7 @@ WEFT_CUDA, which needs no card. The exit status is 1 if something failed. Standa
 
 import argparse
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -40,7 +41,6 @@ EIGHT = {
     "mlp": ("--model", "mlp", "--norm", "layer"),
     "sage, graph=4": ("--model", "sage", "--norm", "batch", "--parallel", "graph=4"),
 }
-PYTORCH = (sys.executable, "-B", HERE / "pytorch.py")
 CLOSE, ALIKE = 1e-5, 1e-3  # relative differences of losses in float32: from the CPU's, and from PyG's of three epochs
 
 
@@ -164,12 +164,19 @@ class Check:
             print(self.lines[-1], file=sys.stderr, flush=True)
             (self.options.out / "device.json").write_text(json.dumps(self.figures, indent=1) + "\n")
 
-    def need_torch(self) -> None:
+    @functools.cached_property
+    def lacks_torch(self) -> str:
         program = "import sys, torch, torch_geometric, safetensors; torch.cuda.is_available() or sys.exit('it finds no card')"
         try:
             self.call([sys.executable, "-c", program])
         except Failed as why:
-            raise Skipped(str(why)) from None
+            return str(why)
+        return ""
+
+    def pytorch(self, *arguments, until: float = 0) -> str:
+        if self.lacks_torch:
+            raise Skipped(self.lacks_torch)
+        return self.call([sys.executable, "-B", HERE / "pytorch.py", *arguments], until=until)
 
     def rates(self):
         def card():
@@ -181,14 +188,12 @@ class Check:
             return line, {"text": text, fields: line}
 
         def torch():
-            self.need_torch()
-            figures = json.loads(self.call([*PYTORCH, "rates"]))
+            figures = json.loads(self.pytorch("rates"))
             rate = {key: value / 1e9 for key, value in figures.items() if isinstance(value, float)}
             return ", ".join(f"{key} {value:.0f}" for key, value in rate.items()) + " (GB/s, GFLOP/s)", figures
 
         def weights():
-            self.need_torch()
-            self.call([*PYTORCH, "weights", FEATURES, CLASSES, self.work])
+            self.pytorch("weights", FEATURES, CLASSES, self.work)
             return "PyG's, from which both train", {}
 
         return [("card", card), ("PyTorch", torch), ("weights", weights)]
@@ -350,10 +355,9 @@ class Check:
 
     def pyg(self):
         def peers(graph, share):
-            self.need_torch()
             ours, lines, until = self.figures.get("epochs", {}), [], time.monotonic() + share * self.left()
             try:
-                text = self.call([*PYTORCH, "train", self.store(graph), self.work, "20", "cuda"], until=until)
+                text = self.pytorch("train", self.store(graph), self.work, "20", "cuda", until=until)
             except Failed as failed:
                 text = failed.said
                 lines.append(str(failed))
