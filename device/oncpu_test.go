@@ -16,7 +16,8 @@ var wrong = []struct{ kernel, line string }{
 	{"race", "kernels.cu:23, block 0, thread 0: reads shared memory that nobody wrote"},
 	{"race_in_warp", "kernels.cu:30, block 0, thread 58: a race: it writes what thread 59 reads"},
 	{"two_write", "kernels.cu:34, block 0, thread 1: a race: it writes what thread 0 writes"},
-	{"two_read_one_writes", "kernels.cu:44, block 0, thread 31: a race: it writes what thread 62 reads"},
+	{"two_read_one_writes", "kernels.cu:44, block 0, thread 31: a race: it writes what thread 63 reads"},
+	{"lanes_read_one_writes", "kernels.cu:89, block 0, thread 31: a race: it writes what thread 0 reads"},
 	{"nobody_wrote", "kernels.cu:48, block 0, thread 0: reads shared memory that nobody wrote"},
 	{"left_before_barrier", "kernels.cu:53, block 0, thread 0: a barrier that 40 of 64 threads reach"},
 	{"two_barriers", "kernels.cu:59, block 0, thread 32: " +

@@ -10,7 +10,10 @@ int nvrtcVersion(int *major, int *minor) { return sscanf(getenv("STUB_VERSION"),
 int nvrtcCreateProgram(void **program, const char *source, const char *name, int count, char **texts, char **names) {
 	int found = 0;
 	for (int i = 0; i < count; i++)
-		found += !strcmp(names[i], "weft.h") || !strcmp(names[i], "warp.cuh") || !strcmp(names[i], "stdint.h");
+		if (!strchr(names[i], '.') || !strchr(texts[i], ' '))
+			return 1;
+		else
+			found += !strcmp(names[i], "weft.h") || !strcmp(names[i], "warp.cuh") || !strcmp(names[i], "stdint.h");
 	*program = text;
 	return strcmp(name, "kernels.cu") || !strstr(source, "#include") || found != 3;
 }

@@ -80,3 +80,11 @@ WRONG(fill_float32) {
 	if (threadIdx.x < l.last)
 		((uint32_t *)l.a.p)[threadIdx.x] = l.a.bits;
 }
+WRONG(lanes_read_one_writes) {
+	__shared__ shared_cell<float> s;
+	if (threadIdx.x == 0)
+		s = 1;
+	__syncthreads();
+	if (threadIdx.x < 32 && s == 1 && threadIdx.x == 31)
+		s = 2;
+}
