@@ -743,7 +743,9 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 }
 
 // arrays names values, in the order of all, and counts.
-func (ps *Params) arrays(prefix string, values []*tensor.Matrix, counts []*int64) (arrays []checkpoint.Array) {
+func (ps *Params) arrays(
+	prefix string, values []*tensor.Matrix, counts []*int64,
+) (arrays []checkpoint.Array) {
 	for i, p := range ps.List {
 		arrays = append(arrays, p.Array(prefix+p.Name, values[i]))
 	}
