@@ -39,7 +39,9 @@ func FellBack(t *Team) (fell []string) {
 	for k, name := range names {
 		kernel := routine{}
 		set(&kernel.name, k)
-		if _, ran := t.OnCPU()[name]; ok && shapes[kernel.name] != nil && (ran || !d.has(kernel.name)) {
+		_, ran := t.OnCPU()[name]
+		ran = ran && !strings.HasPrefix(name, "attend") // as they do with features of edges
+		if ok && shapes[kernel.name] != nil && (ran || !d.has(kernel.name)) {
 			fell = append(fell, name)
 		}
 	}

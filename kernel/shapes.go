@@ -116,7 +116,7 @@ var shapes = shapeTable{
 	C.weft_attend_back_source_v2: attentionShape,
 	C.weft_attend_back_target_v2: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		s := attentionShape(args, of, parts(n, C.WEFT_TILE)) // a block for a tile in place of a warp for a row
-		return shape{s.variant, 8 * s.threads, 256}
+		return shape{s.variant, 8 * s.threads, 2 * s.block}
 	},
 	C.weft_attend_pack: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		return shape{"", n * int((*C.weft_attention_args)(args).heads), 256}
