@@ -179,15 +179,14 @@ func (d *Device) Memory() (free, total int64, err error) {
 // Close gives the card back, and the memory that was not freed.
 func (d *Device) Close() error {
 	defer C.free(unsafe.Pointer(d.driver))
+	var failed error
 	for _, address := range slices.Clone(d.memory) {
-		if err := d.Free(address); err != nil {
-			return err
-		}
+		failed = cmp.Or(failed, d.Free(address))
 	}
 	if status := C.weft_end(d.driver); status != 0 {
-		return d.failure("closing the device", status)
+		failed = cmp.Or(failed, d.failure("closing the device", status))
 	}
-	return nil
+	return failed
 }
 
 // Alloc returns the address of so many bytes, a multiple of 256.

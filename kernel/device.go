@@ -130,10 +130,7 @@ func (d *device) launch(l launch) bool {
 	if s.threads == 0 {
 		return true
 	}
-	args, ok := d.arguments(k)
-	if !ok {
-		return false
-	}
+	args := d.arguments(k)
 	if l.segments != nil {
 		of := [partials]C.weft_segment{}
 		copy(of[:], l.segments)
@@ -143,31 +140,24 @@ func (d *device) launch(l launch) bool {
 		args = append(args, uint64(first), uint64(last))
 	}
 	blocks := (s.threads + s.block - 1) / s.block
-	if err := d.card.Launch(name, blocks, s.block, unsafe.Pointer(&args[0]), 8*len(args)); err != nil {
-		panic(tensor.DeviceFailure{Err: err})
-	}
-	return true
+	return d.memory.ToDevice(operands(k), func(addresses []uint64) error {
+		to := unsafe.Pointer(&args[0])
+		pointers, _ := k.pointers()
+		for _, f := range pointers {
+			if field := (*uint64)(unsafe.Add(to, f.offset)); *field != 0 {
+				*field, addresses = addresses[0], addresses[1:]
+			}
+		}
+		return d.card.Launch(name, blocks, s.block, to, 8*len(args))
+	})
 }
 
-// arguments returns the arguments of a kernel with the device's addresses, where the operands are valid then.
-// ok is false where one of them is no matrix of the team's.
-func (d *device) arguments(k link) (args []uint64, ok bool) {
-	pointers, size := k.pointers()
-	args = make([]uint64, (size+7)/8)
-	to := unsafe.Pointer(&args[0])
-	copy(unsafe.Slice((*byte)(to), size), unsafe.Slice((*byte)(k.args), size))
-	addresses, ok := d.memory.ToDevice(operands(k))
-	if !ok {
-		return nil, false
-	}
-	at := 0
-	for _, f := range pointers {
-		if field := (*uint64)(unsafe.Add(to, f.offset)); *field != 0 {
-			*field = addresses[at]
-			at++
-		}
-	}
-	return args, true
+// arguments returns a copy of the arguments of a kernel, in whole words.
+func (d *device) arguments(k link) []uint64 {
+	_, size := k.pointers()
+	args := make([]uint64, (size+7)/8)
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&args[0])), size), unsafe.Slice((*byte)(k.args), size))
+	return args
 }
 
 // operands are the addresses in a kernel's arguments that are not NULL.

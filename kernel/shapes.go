@@ -239,7 +239,14 @@ func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	if a.feature_columns > 0 {
 		return shape{}
 	}
-	if a.width%4 == 0 && uintptr(unsafe.Pointer(a.a))%16 == 0 {
+	aligned := a.width%4 == 0
+	for _, p := range []unsafe.Pointer{
+		unsafe.Pointer(a.a), unsafe.Pointer(a.source), unsafe.Pointer(a.target), unsafe.Pointer(a.g), a.z,
+		a.d_source, a.d_target,
+	} {
+		aligned = aligned && uintptr(p)%16 == 0 // a message's rows may begin anywhere
+	}
+	if aligned {
 		variant, columns = "quads", 128
 	}
 	together := min(max(1, columns/int(a.width)), 8)

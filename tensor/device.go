@@ -64,10 +64,9 @@ type Moving struct {
 
 // place is where the elements of a matrix are.
 type place struct {
-	m        *Matrix
-	offset   int64 // in the arena
-	valid    atomic.Uint32
-	readOnly bool // nobody changes the elements
+	m      *Matrix
+	offset int64 // in the arena
+	valid  atomic.Uint32
 }
 
 // What place.valid has: neither for undefined elements.
@@ -236,15 +235,17 @@ type Operand struct {
 	Written bool
 }
 
-// ToDevice has the operands of a kernel be valid on the device, and what it writes there alone. It returns
-// the addresses of the device, and false where an address is of no matrix of the worker.
-func (t *Meter) ToDevice(operands []Operand) (addresses []uint64, ok bool) {
+// ToDevice has the operands of a kernel be valid on the device, and what it writes there alone. It calls launch
+// with the addresses of the device, which no other goroutine moves before the kernel is launched. It returns
+// false, without calling it, where an address is of no matrix of the worker.
+func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) error) (ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	places, ok := t.device.places(operands)
 	if !ok {
-		return nil, false
+		return false
 	}
+	var addresses []uint64
 	for k, p := range places {
 		t.device.toDevice(p)
 		addresses = append(addresses,
@@ -257,7 +258,8 @@ func (t *Meter) ToDevice(operands []Operand) (addresses []uint64, ok bool) {
 			p.valid.Store(onTheDevice)
 		}
 	}
-	return addresses, true
+	t.device.check(launch(addresses))
+	return true
 }
 
 // ToHost has the operands of what runs on the host be valid there, and what it writes there alone.
@@ -319,7 +321,7 @@ func (d *onDevice) toHost(p *place, written bool) {
 		d.use.HostBytes = max(d.use.HostBytes, d.onHost)
 		valid |= onTheHost
 	}
-	if written && !p.readOnly {
+	if written {
 		if valid&onTheDevice != 0 {
 			protectHost(p.m, true)
 		}
@@ -361,7 +363,7 @@ func (m *Matrix) host(written bool) {
 	if p == nil {
 		return
 	}
-	if valid := p.valid.Load(); valid == onTheHost || valid&onTheHost != 0 && (!written || p.readOnly) {
+	if valid := p.valid.Load(); valid == onTheHost || valid&onTheHost != 0 && !written {
 		return
 	}
 	t := p.m.meter.account

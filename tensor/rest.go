@@ -77,9 +77,6 @@ func (m *Matrix) UnpinFrom(least int) *Matrix {
 
 // SetReadOnly says that nobody changes the elements before SetWritable.
 func (m *Matrix) SetReadOnly() {
-	if m != nil && m.place != nil {
-		m.place.readOnly = true
-	}
 	if m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()
@@ -89,9 +86,6 @@ func (m *Matrix) SetReadOnly() {
 
 // SetWritable says that the elements may change again.
 func (m *Matrix) SetWritable() {
-	if m != nil && m.place != nil {
-		m.place.readOnly = false
-	}
 	if m != nil && m.rest != nil {
 		m.meter.mu.Lock()
 		defer m.meter.mu.Unlock()

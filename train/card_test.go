@@ -48,6 +48,37 @@ func TestOnCard(t *testing.T) {
 	}
 }
 
+// TestMessagesOnCard: chunks of stages, and of their partitions, have what kernels wrote into messages.
+func TestMessagesOnCard(t *testing.T) {
+	devicetest.Library(t)
+	for _, mesh := range []string{"pipeline=2", "graph=2,pipeline=2", "graph=2,tensor=2"} {
+		j := onMesh(tangle(t, 300, 100), given(Defaults(), "model sage, layers 3, norm layer, epochs 4"), mesh)
+		j.Options.LR = .001
+		want := mustRun(t, j)
+		j.Options.Device = setting.FirstCard
+		if d := away(mustRun(t, j).Losses, want.Losses); d > 1e-5 {
+			t.Errorf("%s: losses differ from the CPU's by %.1e", mesh, d)
+		}
+	}
+}
+
+// TestBestOnCard: predictions are of the best weights, which come back after an epoch without a step.
+func TestBestOnCard(t *testing.T) {
+	devicetest.Library(t)
+	o := given(Defaults(), "model sage, dropout 0, epochs 60, patience 4")
+	o.LR = .1
+	j := onMesh(tangle(t, 300, 100), o, "")
+	j.Options.Device = setting.FirstCard
+	r := mustRun(t, j)
+	require.Equal(t, EndedPatience, r.Ended)
+	j.Options.Device = setting.CPU
+	p, err := j.Predict(context.Background(), r.Weights, Logits)
+	require.NoError(t, err)
+	for k, x := range p.Logits {
+		assert.Near(t, float64(x), float64(r.Logits[k]), 1e-4, k)
+	}
+}
+
 // TestOwnOnCard: a model or a loss of the job's own is refused on a card, and --device auto has the CPU
 // compute it.
 func TestOwnOnCard(t *testing.T) {

@@ -235,17 +235,16 @@ func (c *Chunk) exchange(kind comm.Kind, of exchange.Form, out, in side) {
 	n := c.graph.replicas.Size()
 	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
 	receive, send := make([][]byte, n), make([][]byte, n)
-	message := func(replica int, s side) (*tensor.Matrix, []byte) {
-		m := of.New(g.team.Memory, 1, s.rows(replica))[0]
-		return m, m.Bytes()
+	message := func(replica int, s side) *tensor.Matrix {
+		return of.New(g.team.Memory, 1, s.rows(replica))[0]
 	}
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
-		received[replica], receive[replica] = message(replica, in)
-		sent[replica], send[replica] = message(replica, out)
+		received[replica], sent[replica] = message(replica, in), message(replica, out)
 		for m, part := range of.Parts(sent[replica]) {
 			out.move(replica, m, part)
 		}
+		receive[replica], send[replica] = received[replica].Bytes(), sent[replica].Bytes()
 	}
 	exchange.Must(g.replicas.AllToAll(kind, send, receive))
 	for step := 1; step < n; step++ {
