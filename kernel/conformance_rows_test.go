@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"weft/internal/assert"
 	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/tensor"
@@ -579,6 +580,51 @@ func conformBinaryCrossEntropy(s *suite) {
 		}
 		if there > 0 {
 			holds("some", there)
+		}
+	})
+}
+
+// conformHits: half of the rows have their largest logit at the label. Many logits are equal, and some are NaN.
+func conformHits(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		z, labels64, labels32 := s.blank(rows, cols), make([]int64, rows), make([]int32, rows)
+		for i := range rows {
+			row := z.Floats()[i*cols : (i+1)*cols]
+			for c := range row {
+				row[c] = float32(s.r.IntN(3))
+			}
+			label := s.r.IntN(cols)
+			if i%4 < 2 {
+				label = slices.Index(row, slices.Max(row))
+			}
+			labels64[i], labels32[i] = int64(label), int32(label)
+			if i%3 == 2 {
+				row[[]int{0, label, s.r.IntN(cols)}[s.r.IntN(3)]] = float32(math.NaN())
+			}
+		}
+		list64, list32 := s.half(rows)
+		assert.Equal(s.t, reference.Hits(exact(z), labels64, list64), s.team.Hits(z, list32, s.ints(labels32)),
+			case_("rows", rows, "classes", cols))
+	})
+}
+
+// conformFinite: one element in all is not finite.
+func conformFinite(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		for _, x := range []float64{3e38, math.NaN(), math.Inf(1), math.Inf(-1)} {
+			before, z := s.stored(2, cols), s.normal(rows, cols)
+			for _, at := range []int{0, s.r.IntN(rows*cols + 1), rows*cols - 1} {
+				if at < 0 || at >= rows*cols {
+					continue
+				}
+				z.Floats()[at] = float32(x)
+				of := s.as(s.storage, z)
+				want := case_("rows", rows, "columns", cols, "at", at, "of", x)
+				assert.Equal(s.t, reference.Finite(exact(of)), s.team.Finite(before, of), want)
+				assert.Equal(s.t, reference.Finite(exact(of)), s.team.Finite(of, before), want)
+				z.Floats()[at] = 1
+			}
+			assert.Equal(s.t, true, s.team.Finite(before, z), "finite")
 		}
 	})
 }

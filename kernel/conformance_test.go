@@ -55,6 +55,8 @@ var conformance = map[string]func(s *suite){
 	"layer norm":            conformLayerNorm,
 	"cross-entropy":         conformCrossEntropy,
 	"binary cross-entropy":  conformBinaryCrossEntropy,
+	"hits":                  conformHits,
+	"finite":                conformFinite,
 	"adam":                  conformAdam,
 	"sgd":                   conformSGD,
 	"product":               conformMatMul,
@@ -86,7 +88,7 @@ func TestConformance(t *testing.T) {
 }
 
 // float32Only are the suites of kernels that have no operands in storage.
-var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "adam", "sgd"}
+var float32Only = []string{"sum of squares", "cross-entropy", "binary cross-entropy", "hits", "adam", "sgd"}
 
 func TestConformanceBFloat16(t *testing.T) {
 	for name, run := range conformance {

@@ -29,6 +29,14 @@ func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, sc
 	}, logits, rows)
 }
 
+// Hits returns how many of the listed rows (Int32, 1 × n) have their largest logit at the label (Int32,
+// 1 × rows). Of equal logits the first counts.
+func (t *Team) Hits(logits, rows, labels *tensor.Matrix) int {
+	return int(t.loss(C.weft_hits, &C.weft_loss_args{
+		logits: floats(logits), rows: ints(rows), labels: ints(labels),
+	}, logits, rows))
+}
+
 func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) float64 {
 	partial := t.scratch(tensor.Float64, tiles(rows.Cols), 1)
 	args.tile_loss, args.count, args.cols = doubles(partial), C.int64_t(rows.Cols), C.int64_t(logits.Cols)

@@ -69,6 +69,7 @@ var shapes = shapeTable{
 		return shape{"", int((*C.weft_densify_args)(args).edges.entries), 256}
 	},
 	C.weft_cross_entropy: blockEach, C.weft_binary_cross_entropy: blockEach, C.weft_layer_back: blockEach,
+	C.weft_hits: blockEach, C.weft_finite: blockEach,
 	C.weft_product: func(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 		return inBlocks(C.int64_t(n), (*C.weft_product_args)(args).out, 1, of)
 	},

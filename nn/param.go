@@ -363,8 +363,7 @@ func (ps *Params) Count() (n int) {
 
 // Finite reports whether no parameter and no buffer holds a NaN or an infinity.
 func (ps *Params) Finite() bool {
-	infinite := func(p *Param) bool { return !tensor.Finite(p.Value.ReadFloats()) }
-	return !slices.ContainsFunc(ps.List, infinite) &&
+	return ps.team.Finite(ps.matrices()...) &&
 		!slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
 }
 
@@ -707,11 +706,7 @@ func (ps *Params) Arrays() []checkpoint.Array {
 			counts = append(counts, b.Count)
 		}
 	}
-	var values []*tensor.Matrix
-	for _, p := range ps.List {
-		values = append(values, p.Value)
-	}
-	arrays := ps.arrays("parameters/", values, counts)
+	arrays := ps.arrays("parameters/", ps.matrices(), counts)
 	for i, b := range ps.Buffers {
 		if b.Count == nil {
 			arrays[len(ps.List)+i].Floats = b.Values
@@ -740,6 +735,14 @@ func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 		counts = append(counts, &s.counts[i])
 	}
 	return ps.arrays("best/", values, counts)
+}
+
+// matrices are the values of the parameters.
+func (ps *Params) matrices() (all []*tensor.Matrix) {
+	for _, p := range ps.List {
+		all = append(all, p.Value)
+	}
+	return all
 }
 
 // arrays names values, in the order of all, and counts.

@@ -1,5 +1,5 @@
-// Losses; equations in kernel/native/loss.h. A block has a tile of the list, whose loss it adds up in double
-// precision.
+// Losses, hits and what is finite; equations in kernel/native/loss.h. A block has a tile, whose loss it adds up in
+// double precision.
 #pragma once
 #include "pointwise.cuh"
 
@@ -115,3 +115,46 @@ KERNEL(binary_cross_entropy_float32, weft_loss_args) {
 	if (threadIdx.x == 0)
 		l.a.tile_loss[t] = loss;
 }
+
+// A lane compares its columns with the label's. Its order decides between equal ones.
+KERNEL(hits_float32, weft_loss_args) {
+	const int64_t cols = l.a.cols, t = l.first + blockIdx.x, count = l.a.count - t * WEFT_TILE;
+	const int lanes = lanes_of_row(cols), lane = threadIdx.x % lanes;
+	int hits = 0;
+	for (int k = threadIdx.x / lanes; k < WEFT_TILE; k += BLOCK / lanes) { // as often in each lane
+		const bool inside = k < count;
+		const int64_t i = inside ? l.a.rows[t * WEFT_TILE + k] : 0, end = inside ? cols : 0;
+		const int64_t label = inside ? l.a.labels[i] : 0;
+		const float *x = l.a.logits + i * cols;
+		const float y = inside ? x[label] : 0;
+		int hit = inside && (label == 0 || (x[0] == x[0] && y == y));
+#pragma unroll 8
+		for (int64_t c = lane; c < end; c += lanes)
+			hit &= !(x[c] > y || (x[c] == y && c < label));
+		for (int with = 1; with < lanes; with *= 2)
+			hit &= __shfl_xor_sync(ALL, hit, with);
+		hits += lane == 0 ? hit : 0;
+	}
+	const double sum = sum_of_block(hits);
+	if (threadIdx.x == 0)
+		l.a.tile_loss[t] = sum;
+}
+
+template <typename T> __device__ __forceinline__ void finite(const over_rows<weft_column_sum_args> &l) {
+	enum { N = vector<T>::N };
+	const int64_t t = l.first + blockIdx.x, rows = min(l.a.rows - t * WEFT_TILE, (int64_t)WEFT_TILE);
+	const T *x = (const T *)l.a.x + t * WEFT_TILE * l.a.cols;
+	float sum = 0;
+#pragma unroll 4
+	for (int64_t i = threadIdx.x * N; i < rows * l.a.cols; i += BLOCK * N) {
+		float v[N];
+		part(v, x + i, rows * l.a.cols - i);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum += v[k] - v[k];
+	}
+	const double all = sum_of_block(sum);
+	if (threadIdx.x == 0)
+		l.a.tiles[t] = all;
+}
+STORAGE_KERNELS(finite, weft_column_sum_args, finite)

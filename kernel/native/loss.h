@@ -97,3 +97,20 @@ static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 		a->tile_loss[t] = loss + log_factors(p);
 	}
 }
+
+// How many rows have their largest logit at the label. Of equal ones the first is taken; NaN is passed over,
+// but for a row's first, which is taken.
+static void k_hits(const void *args, int64_t lo, int64_t hi) {
+	const weft_loss_args *a = args;
+	for (int64_t t = lo; t < hi; t++) {
+		int hits = 0;
+		for (int64_t k = t * WEFT_TILE; k < tile_end(t, a->count); k++) {
+			const float *x = a->logits + a->rows[k] * a->cols;
+			int64_t top = 0;
+			for (int64_t c = 1; c < a->cols; c++)
+				top = x[c] > x[top] ? c : top;
+			hits += top == a->labels[a->rows[k]];
+		}
+		a->tile_loss[t] = hits;
+	}
+}

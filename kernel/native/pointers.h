@@ -20,7 +20,7 @@
 	X(gelu, weft_combine_args) X(gelu_back, weft_combine_args) \
 	X(sqrt, weft_combine_args) X(sqrt_back, weft_combine_args) \
 	X(fill, weft_fill_args) \
-	X(column_sum, weft_column_sum_args) X(sum_squares, weft_column_sum_args) \
+	X(column_sum, weft_column_sum_args) X(finite, weft_column_sum_args) X(sum_squares, weft_column_sum_args) \
 	X(moments, weft_moments_args) \
 	X(normalize, weft_normalize_args) \
 	X(normalize_sums, weft_normalize_sums_args) \
@@ -39,7 +39,7 @@
 	X(attend_back_source_v2, weft_attention_args) X(attend_back_source_dot, weft_attention_args) \
 	X(ends, weft_ends_args) \
 	X(attend_end, weft_attend_end_args) \
-	X(cross_entropy, weft_loss_args) X(binary_cross_entropy, weft_loss_args) \
+	X(cross_entropy, weft_loss_args) X(binary_cross_entropy, weft_loss_args) X(hits, weft_loss_args) \
 	X(adam, weft_adam_args) \
 	X(sgd, weft_sgd_args) \
 	X(sparse_mask, weft_sparse_mask_args) \

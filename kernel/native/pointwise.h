@@ -183,6 +183,19 @@ static void k_column_sum(const void *args, int64_t lo, int64_t hi) {
 		column_sum_tiles(a, lo, hi, NULL);
 }
 
+static void k_finite(const void *args, int64_t lo, int64_t hi) {
+	const weft_column_sum_args *a = args;
+	for (int64_t t = lo; t < hi; t++) {
+		int64_t end = tile_end(t, a->rows) * a->cols;
+		vf sum = {0};
+		for (int64_t i = t * WEFT_TILE * a->cols; i < end; i += VW) {
+			vf x = part(a->x + i, lesser(end - i, VW));
+			sum += x - x;
+		}
+		a->tiles[t] = lane_sum(sum);
+	}
+}
+
 // out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has `heads` vectors and starts again after the last, or
 // ⟨z_k, y_k⟩. VW dots end in one sum over lanes.
 INLINE void dot_each(const weft_head_dot_args *a, int64_t lo, int64_t hi, const int with_y) {

@@ -255,7 +255,8 @@ typedef struct {
 	int32_t multiply;
 } weft_combine_args;
 
-// tiles_tc = Σ over the tile's rows of x_ic (times y_ic where y is given). Runs over tiles.
+// tiles_tc = Σ over the tile's rows of x_ic (times y_ic where y is given). finite: tiles_t = Σ x − x over the
+// tile's rows, which is NaN where an element is NaN or an infinity, and else 0. Runs over tiles.
 typedef struct {
 	double *tiles;
 	const elem *x, *y;
@@ -330,12 +331,12 @@ typedef struct {
 	weft_workspaces workspaces; // as in weft_layer_norm_args
 } weft_layer_back_args;
 
-// Losses over a list of rows; equations in loss.h. Runs over tiles of the list.
+// Losses over a list of rows, and hits; equations in loss.h. Runs over tiles of the list.
 typedef struct {
 	float *grad;           // like logits, rows of the list are written, may be NULL
 	const float *logits;
 	const int32_t *rows;
-	const int32_t *labels; // per vertex (cross-entropy)
+	const int32_t *labels; // per vertex (cross-entropy, hits)
 	const float *targets;  // like logits (binary cross-entropy)
 	double *tile_loss;
 	int64_t count, cols;
@@ -579,13 +580,13 @@ typedef struct {
 	X(spmm) X(max) X(max_back) X(merge_maxima) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(head_scale) \
 	X(finish) X(finish_back) X(combine) X(exp) X(reciprocal) X(fill) \
-	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
+	X(column_sum) X(finite) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
 	X(densify) X(gather) X(scatter) X(scatter_add) X(columns) X(encode) X(decode) \
 	X(attend) X(attend_v2) X(attend_back_target) X(attend_back_target_edges) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(attend_dot) X(attend_back_target_dot) X(attend_back_source_dot)
 #define WEFT_OTHER_KERNELS(X) \
 	X(ends) X(attend_pack) X(attend_end) X(merge_sums) X(merge_states) X(merge_tiles) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
+	X(cross_entropy) X(binary_cross_entropy) X(hits) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(convert) X(weight) X(weight_sum) X(pack_tiles)
 #define WEFT_PRODUCT_KERNELS(X) X(product_pack) X(product) // oneDNN's, at any SIMD level
 #define WEFT_DEVICE_KERNELS(X) X(gelu) X(gelu_back) X(sqrt) X(sqrt_back) // over storage; on a CPU they are Go
 #define WEFT_KERNELS(X) WEFT_STORAGE_KERNELS(X) WEFT_OTHER_KERNELS(X) WEFT_PRODUCT_KERNELS(X) WEFT_DEVICE_KERNELS(X)

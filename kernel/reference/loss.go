@@ -1,6 +1,9 @@
 package reference
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // LogSoftmax returns y_ij = x_ij − log Σ_k exp x_ik.
 func LogSoftmax(x *Matrix) *Matrix {
@@ -38,6 +41,28 @@ func CrossEntropyBackward(logits *Matrix, labels, rows []int64) (dlogits *Matrix
 		dlogits.Add(int(i), int(labels[i]), -1/n)
 	}
 	return dlogits
+}
+
+// Hits returns how many of the listed rows have their largest logit at the label. The first of equal logits
+// is the largest; NaN is so in the first column, and elsewhere passed over.
+func Hits(logits *Matrix, labels, rows []int64) (n int) {
+	for _, i := range rows {
+		top := 0
+		for c, x := range row(logits, int(i)) {
+			if x > logits.At(int(i), top) {
+				top = c
+			}
+		}
+		if labels[i] == int64(top) {
+			n++
+		}
+	}
+	return n
+}
+
+// Finite reports whether no element is a NaN or an infinity.
+func Finite(x *Matrix) bool {
+	return !slices.ContainsFunc(x.Data, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 }
 
 // Sigmoid is 1/(1 + exp(−x)).

@@ -74,12 +74,18 @@ func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statis
 
 // accuracy is the share of vertices whose largest logit is their class's. Of equal logits the first counts.
 func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
-	counts := []float64{0, float64(len(vertices))} // right, and all
+	right := 0
 	for _, v := range vertices {
 		if int64(argmax(logits[int(v)*l.Classes:(int(v)+1)*l.Classes])) == l.Class[v] {
-			counts[0]++
+			right++
 		}
 	}
+	return AccuracyOf(right, len(vertices), c)
+}
+
+// AccuracyOf is the accuracy where so many of this worker's vertices are right.
+func AccuracyOf(right, vertices int, c *comm.Comm) (float64, error) {
+	counts := []float64{float64(right), float64(vertices)}
 	err := sum(c, counts)
 	return counts[0] / counts[1], err
 }

@@ -192,8 +192,13 @@ func (*classes) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func(
 	return output, func() {}
 }
 
-func (c *classes) measure(logits []float32, rows []int64) (float64, error) {
-	return metric.Vertices(c.metric)(logits, &c.labels, rows, c.World)
+func (c *classes) measure(logits *tensor.Matrix, of *vertexSet) (float64, error) {
+	if c.metric == metric.Accuracy {
+		hits := c.Team.Hits(logits, of.rows, c.targets.Class)
+		return metric.AccuracyOf(hits, len(of.ids), c.World)
+	}
+	values, rows := of.read(logits)
+	return metric.Vertices(c.metric)(values, &c.labels, rows, c.World)
 }
 
 func (c *classes) labelsOf(rows *tensor.Matrix) (l nn.Labels, free func()) {

@@ -144,7 +144,8 @@ func (t *values) predictions(output *tensor.Matrix) (p *tensor.Matrix, free func
 	return p, p.Release
 }
 
-func (t *values) measure(predictions []float32, rows []int64) (float64, error) {
-	all, err := metric.OfValues(predictions, &t.labels, rows, t.World)
+func (t *values) measure(predictions *tensor.Matrix, of *vertexSet) (float64, error) {
+	values, rows := of.read(predictions)
+	all, err := metric.OfValues(values, &t.labels, rows, t.World)
 	return all[t.metric], err
 }

@@ -130,8 +130,8 @@ type target interface {
 	lossGradient(output *autograd.Var, of vertexSet) (float64, *tensor.Matrix)
 	// labelsOf are the labels of listed rows (Int32, 1 × n), for a loss of the caller's own, until free.
 	labelsOf(rows *tensor.Matrix) (l nn.Labels, free func())
-	// measure is the task's metric of predictions, on some rows.
-	measure(predictions []float32, rows []int64) (float64, error)
+	// measure is the task's metric of predictions, on the rows of a part.
+	measure(predictions *tensor.Matrix, of *vertexSet) (float64, error)
 	oneClass() bool
 	predict(output *tensor.Matrix)
 	// predictions are those of the model's output, until free.
@@ -181,16 +181,19 @@ func (v *vertices) Measure(output *tensor.Matrix) (s metric.Scores, err error) {
 	predictions, free := v.target.predictions(output)
 	defer free()
 	for part, to := range []*float64{&s.Train, &s.Val, &s.Test} {
-		values := predictions.ReadFloats()
-		rows := v.parts()[part].ids
-		if len(values) == 0 { // as in a plan
-			rows = nil
-		}
-		if *to, err = v.target.measure(values, rows); err != nil {
+		if *to, err = v.target.measure(predictions, v.parts()[part]); err != nil {
 			return s, err
 		}
 	}
 	return s, nil
+}
+
+// read are predictions on the host, and the rows of a part; a plan has neither.
+func (of *vertexSet) read(predictions *tensor.Matrix) (values []float32, rows []int64) {
+	if values = predictions.ReadFloats(); len(values) == 0 {
+		return nil, nil
+	}
+	return values, of.ids
 }
 
 func (*vertices) Report(*tensor.Matrix) (*Links, error) { return nil, nil }

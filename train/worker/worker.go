@@ -504,7 +504,7 @@ func (w *Worker) scores(output *autograd.Var) (s Scores, err error) {
 	if !w.Params.Finite() {
 		sums[1] = 1
 	}
-	if !tensor.Finite(output.Value().ReadFloats()) {
+	if !w.Team.Finite(output.Value()) {
 		sums[2] = 1
 	}
 	if err := w.sum(sums); err != nil {
