@@ -235,9 +235,9 @@ type Operand struct {
 	Written bool
 }
 
-// ToDevice has the operands of a kernel be valid on the device, and what it writes there alone. It calls launch
-// with the addresses of the device, which no other goroutine moves before the kernel is launched. It returns
-// false, without calling it, where an address is of no matrix of the worker.
+// ToDevice has the operands of a kernel be valid on the device, and what it writes there alone. It calls
+// launch with the addresses of the device, which no other goroutine moves before the kernel is launched. It
+// returns false, without calling it, where an address is of no matrix of the worker.
 func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) error) (ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
