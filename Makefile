@@ -73,7 +73,8 @@ test: packages ## formatting, tracked files and every test: what every change pa
 	$(MAKE) --no-print-directory test-python
 
 # What runs is the source of a card's kernels and all that calls them; libcuda is the one whose threads run on the CPU.
-ONDEVICE = WEFT_DEVICE=cuda WEFT_CUDA='$(CURDIR)/bin/libcuda-on-cpu.so' $(GOTEST)
+# Its memory takes pages of the machine's where it is written to.
+ONDEVICE = WEFT_DEVICE=cuda ON_CPU_MEMORY=68719476736 WEFT_CUDA='$(CURDIR)/bin/libcuda-on-cpu.so' $(GOTEST)
 
 test-device: packages bin/libcuda-on-cpu.so ## tests of kernels, layers, models and meshes on a card that is this machine's CPU
 	$(ONDEVICE) ./kernel -run '^Test(Conformance|Hub)'
