@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/internal/require"
 	"weft/parallel/axis"
 	"weft/parallel/exchange"
@@ -80,7 +81,7 @@ func TestAveragesAreWhole(t *testing.T) {
 			exchange.Must(e.Settle())
 			mu.Lock()
 			defer mu.Unlock()
-			for _, a := range e.Arrays() {
+			for _, a := range checkpoint.Elements(e.Arrays()) {
 				for path := range columns {
 					for _, part := range []string{"average-rows", "average-gradients"} {
 						if strings.Contains(a.Name, "/"+path+"/") && strings.Contains(a.Name, "/"+part+".") {
