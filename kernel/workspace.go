@@ -13,15 +13,17 @@ import (
 // thread, of which a call takes a free one.
 type workspaces struct {
 	memory *tensor.Matrix // threads × Int32 numbers
+	bytes  C.int64_t      // of a workspace
 }
 
 // workspaces takes workspaces of so many bytes each.
 func (t *Team) workspaces(bytes C.int64_t) workspaces {
 	const number = 4
-	r := workspaces{t.scratch(tensor.Int32, t.threads, int(C.WEFT_LINE+bytes)/number)}
-	// nobody is in them
-	args := &C.weft_fill_args{p: (*C.elem)(r.memory.Pointer())}
-	t.backend.run(launch{links: one(on(C.weft_fill), unsafe.Pointer(args)), last: r.memory.Len(), cost: 1})
+	r := workspaces{t.scratch(tensor.Int32, t.threads, int(C.WEFT_LINE+bytes)/number), bytes}
+	args := &C.weft_fill_args{p: (*C.elem)(r.memory.Pointer())} // nobody is in them
+	t.backend.run(launch{
+		links: one(on(C.weft_fill), unsafe.Pointer(args)), last: t.threads * C.WEFT_LINE / number, cost: 1,
+	})
 	return r
 }
 
@@ -30,8 +32,7 @@ func (r workspaces) c() C.weft_workspaces {
 		return C.weft_workspaces{}
 	}
 	return C.weft_workspaces{
-		first: (*C.char)(r.memory.Pointer()), bytes: C.int64_t(r.memory.Cols * r.memory.Element.Size()),
-		count: C.int32_t(r.memory.Rows),
+		first: (*C.char)(r.memory.Pointer()), bytes: r.bytes, count: C.int32_t(r.memory.Rows),
 	}
 }
 

@@ -45,7 +45,7 @@ static inline void first_group(group *g, const weft_attention_args *a) {
 static inline int next_group(group *g, const weft_attention_args *a) {
 	g->head += g->heads;
 	if (g->head >= a->heads) {
-		weft_leave_workspace((void *)g->head_of);
+		weft_leave_workspace(&a->workspaces, g->head_of);
 		return 0;
 	}
 	// in the layer, where the group's first head is and where the layer's group begins

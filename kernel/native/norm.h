@@ -251,7 +251,7 @@ static inline copies workspace_for_copies(const weft_workspaces *r) { return wef
 
 // Those of a second operand.
 static inline copies beside(copies first, int64_t cols) { return first + weft_layer_norm_workspace(cols) / 2 / sizeof(float); }
-static inline void leave_copies(copies first) { weft_leave_workspace(first); }
+static inline void leave_copies(const weft_workspaces *r, copies first) { weft_leave_workspace(r, first); }
 
 static const float *as_floats(copies to, const elem *x, int64_t n) {
 	for (int64_t i = 0; i < n; i += VW)
@@ -269,7 +269,7 @@ static void round_floats(elem *z, const float *x, int64_t n) {
 typedef void *copies;
 static inline copies workspace_for_copies(const weft_workspaces *r) { return NULL; }
 static inline copies beside(copies first, int64_t cols) { return NULL; }
-static inline void leave_copies(copies first) {}
+static inline void leave_copies(const weft_workspaces *r, copies first) {}
 static inline const float *as_floats(copies to, const elem *x, int64_t n) { return x; }
 static inline float *floats_for(copies to, elem *z) { return z; }
 static inline void round_floats(elem *z, const float *x, int64_t n) {}
@@ -360,7 +360,7 @@ INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t h
 			drop_rows(first, first, &a->mask, i, here, cols);
 		round_floats(a->z + i * cols, first, here * cols);
 	}
-	leave_copies(x_copies);
+	leave_copies(&a->workspaces, x_copies);
 }
 
 static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
@@ -528,7 +528,7 @@ INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t 
 			round_floats(a->dx + i * cols, l.dx, here * cols);
 		}
 	}
-	leave_copies(x_copies);
+	leave_copies(&a->workspaces, x_copies);
 }
 
 static void k_layer_back(const void *args, int64_t lo, int64_t hi) {

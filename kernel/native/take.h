@@ -5,14 +5,13 @@
 
 // Takes a free workspace: no more calls are at work at once than there are workspaces.
 static inline void *weft_take_workspace(const weft_workspaces *r) {
-	for (int32_t i = 0;; i = (i + 1) % r->count) {
-		char *workspace = r->first + i * r->bytes;
-		if (!__atomic_exchange_n((int32_t *)workspace, 1, __ATOMIC_ACQUIRE))
-			return workspace + WEFT_LINE;
-	}
+	for (int32_t i = 0;; i = (i + 1) % r->count)
+		if (!__atomic_exchange_n((int32_t *)(r->first + i * WEFT_LINE), 1, __ATOMIC_ACQUIRE))
+			return r->first + r->count * WEFT_LINE + i * r->bytes;
 }
 
-static inline void weft_leave_workspace(void *workspace) {
-	__atomic_store_n((int32_t *)((char *)workspace - WEFT_LINE), 0, __ATOMIC_RELEASE);
+static inline void weft_leave_workspace(const weft_workspaces *r, const void *workspace) {
+	const int64_t i = ((const char *)workspace - r->first - r->count * WEFT_LINE) / r->bytes;
+	__atomic_store_n((int32_t *)(r->first + i * WEFT_LINE), 0, __ATOMIC_RELEASE);
 }
 #endif

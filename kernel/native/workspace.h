@@ -4,11 +4,11 @@
 #define WEFT_WORKSPACE_H
 #include <stdint.h>
 
-// The first cache line of a workspace says whether it is taken, and the rest is the call's. Bytes are a
+// A cache line for each workspace says whether it is taken. Behind these lines are the workspaces. Bytes are a
 // multiple of a cache line.
 typedef struct {
-	char *first;
-	int64_t bytes; // of each, with its first line
+	char *first;   // count lines, and as many workspaces
+	int64_t bytes; // of a workspace
 	int32_t count;
 } weft_workspaces;
 
