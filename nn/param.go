@@ -706,22 +706,23 @@ func (ps *Params) Arrays() []checkpoint.Array {
 			counts = append(counts, b.Count)
 		}
 	}
-	arrays := ps.arrays("parameters/", ps.matrices(), counts)
-	for i, b := range ps.Buffers {
-		if b.Count == nil {
-			arrays[len(ps.List)+i].Floats = b.Values
-		}
+	var values []checkpoint.Array
+	for _, p := range ps.List {
+		values = append(values, checkpoint.Array{Of: p.Value})
 	}
-	return arrays
+	for _, b := range ps.Buffers {
+		values = append(values, checkpoint.Array{Floats: b.Values})
+	}
+	return ps.arrays("parameters/", values, counts)
 }
 
 // ArraysOf lists the values of a snapshot of this set, as Arrays does.
 func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
 	ps.Keep()
-	var values []*tensor.Matrix
+	var values []checkpoint.Array
 	all, from := s.values.Reshape(s.values.Len(), 1), 0
 	next := func(n int) {
-		values = append(values, all.RowRange(from, from+n))
+		values = append(values, checkpoint.Array{Of: all.RowRange(from, from+n)})
 		from += n
 	}
 	for _, p := range ps.List {
@@ -745,23 +746,17 @@ func (ps *Params) matrices() (all []*tensor.Matrix) {
 	return all
 }
 
-// arrays names values, in the order of all, and counts.
-func (ps *Params) arrays(
-	prefix string, values []*tensor.Matrix, counts []*int64,
-) (arrays []checkpoint.Array) {
+// arrays are values, in the order of all, and counts, by their names.
+func (ps *Params) arrays(prefix string, values []checkpoint.Array, counts []*int64) (arrays []checkpoint.Array) {
 	for i, p := range ps.List {
-		arrays = append(arrays, p.Array(prefix+p.Name, values[i]))
+		arrays = append(arrays, p.Array(prefix+p.Name, values[i].Of))
 	}
-	values = values[len(ps.List):]
 	for i, b := range ps.Buffers {
-		a := checkpoint.Array{Name: prefix + b.Name}
+		a := values[len(ps.List)+i]
+		a.Name, a.Shape = prefix+b.Name, []int{len(b.Values)}
 		if b.Count != nil {
-			a.Count, counts = counts[0], counts[1:]
-		} else {
-			a.Shape = []int{len(b.Values)}
-			if len(values) > 0 {
-				a.Of = values[i]
-			}
+			a = checkpoint.Array{Name: a.Name, Count: counts[0]}
+			counts = counts[1:]
 		}
 		arrays = append(arrays, a)
 	}
