@@ -70,21 +70,7 @@ func ChooseDevice(o setting.Options) (d setting.Device, why string) {
 // seat is where a worker computes.
 type seat struct {
 	memory *tensor.Meter
-	card   *onCard // nil: the CPU
-}
-
-// onCard is a card, and what is allocated there.
-type onCard struct {
-	*device.Device
-	allocated []uint64
-}
-
-// Alloc implements tensor.Mover.
-func (c *onCard) Alloc(bytes int64) (address uint64, err error) {
-	if address, err = c.Device.Alloc(bytes); err == nil {
-		c.allocated = append(c.allocated, address)
-	}
-	return address, err
+	card   *device.Device // nil: the CPU
 }
 
 // seats makes those of so many workers. end gives their memory back.
@@ -105,7 +91,7 @@ func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
 		if err != nil {
 			return seats, end, AboutDevice(s.Device, err)
 		}
-		at.card = &onCard{Device: d}
+		at.card = d
 		if err := at.memory.On(at.card, s.Card.Bytes); err != nil {
 			return seats, end, AboutDevice(s.Device, err)
 		}
@@ -114,15 +100,12 @@ func (s *shared) seats(n int) (seats []*seat, end func() error, err error) {
 }
 
 // close gives the memory back.
-func (at *seat) close() (err error) {
+func (at *seat) close() error {
 	at.memory.Close()
 	if at.card == nil {
 		return nil
 	}
-	for _, address := range at.card.allocated {
-		err = errors.Join(err, at.card.Free(address))
-	}
-	return errors.Join(err, at.card.Close())
+	return at.card.Close()
 }
 
 // team makes a team there.

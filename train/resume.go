@@ -62,9 +62,8 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 			w.Rate.Observe(e.Epoch, s.best.measure(e))
 		}
 	}
-	_, onCard := setting.Device(r.Settings["device"]).Card()
 	snapshot, err := w.Restore(c.From,
-		r.Mesh == w.Mesh && r.Partition == c.Partition && onCard == w.OnCard())
+		r.Mesh == w.Mesh && r.Partition == c.Partition && setting.Device(r.Settings["device"]).IsCard() == w.OnCard())
 	if err != nil {
 		return err
 	}

@@ -178,7 +178,7 @@ func Runs(o Options) (all []Run) {
 		} {
 			for _, precision := range []string{f32, bf16} {
 				r.Precision, r.graph = precision, graph
-				kernels := precision == f32 && graph.Kind == generate.Uniform || o.onCard()
+				kernels := precision == f32 && graph.Kind == generate.Uniform || o.Device.IsCard()
 				epoch := i < 3
 				if (kernels && o.Part != "epoch" || epoch && o.Part != "kernels") &&
 					(o.Only == nil || o.Only.MatchString(r.String())) {
@@ -195,7 +195,7 @@ func (o *Options) uniform() generate.Options {
 	if o.Quick {
 		g.Vertices = 2000
 	}
-	if o.Quick && o.onCard() {
+	if o.Quick && o.Device.IsCard() {
 		g.Vertices = 60
 	}
 	return g
@@ -206,13 +206,11 @@ func (o *Options) rmat() generate.Options {
 	if o.Quick {
 		g.Scale = 11
 	}
-	if o.Quick && o.onCard() {
+	if o.Quick && o.Device.IsCard() {
 		g.Scale = 6
 	}
 	return g
 }
-
-func (o *Options) onCard() bool { _, is := o.Device.Card(); return is }
 
 // Measure trains each model for a few epochs and tells each result as it is known, after the machine. When
 // ctx ends it returns the cause, with what is measured so far.
@@ -237,7 +235,7 @@ func Measure(ctx context.Context, o Options, show func(Machine), result func(Mod
 			}
 		}
 		epochs, err := of.train(ctx, job, o, (*epoch).watch)
-		if err == nil && o.onCard() && o.Part != "kernels" {
+		if err == nil && o.Device.IsCard() && o.Part != "kernels" {
 			var whole []*epoch
 			whole, err = of.train(ctx, job, o, nil)
 			for k, e := range whole {
@@ -265,7 +263,7 @@ func (m *Machine) measure(o Options) (err error) {
 	if o.Quick {
 		bytes = 2 << 20
 	}
-	if !o.onCard() {
+	if !o.Device.IsCard() {
 		m.Rates, err = machine.Measure(o.Threads, bytes, math.MaxInt64)
 		return err
 	}
@@ -304,7 +302,7 @@ func (e *epoch) watch(c kernel.Call, run func(), o Options) {
 	own := machine.Timed(run)
 	seconds := time.Since(start).Seconds()
 	least := max(own, (machine.ProcessorTime()-before)/time.Duration(o.Threads)).Seconds()
-	if o.onCard() {
+	if o.Device.IsCard() {
 		least = seconds
 	}
 	of := e.calls[c]

@@ -48,8 +48,11 @@ func (d Device) Card() (number int, is bool) {
 	return int(n), true
 }
 
+// IsCard reports whether it is a card.
+func (d Device) IsCard() bool { _, is := d.Card(); return is }
+
 // OnCard reports whether workers compute on a card.
-func (o *Options) OnCard() bool { _, is := o.Device.Card(); return is }
+func (o *Options) OnCard() bool { return o.Device.IsCard() }
 
 // NoCard says why a card does not compute what the options ask for; "": it does.
 func (o *Options) NoCard() string {
