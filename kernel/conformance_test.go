@@ -121,8 +121,7 @@ func withStorage(t *testing.T, storage tensor.Element, run func(s *suite)) {
 	t.Helper()
 	s := &suite{t, kerneltest.Team(t, 2, tensor.NewMeter()), random(), storage}
 	defer s.team.Memory.Close()
-	run(s)
-	assert.Empty(t, kernel.FellBack(s.team))
+	assert.Empty(t, kernel.FellBack(s.team, func() { run(s) }))
 }
 
 // each runs a test for each of some sizes, with the same random numbers. Its matrices have the memory of those

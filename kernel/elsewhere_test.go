@@ -33,19 +33,39 @@ func NewTeamElsewhere(kernels bool) func(threads int, memory *tensor.Meter) *Tea
 	}
 }
 
-// FellBack are the kernels of devices that a team on one lacks or ran on the CPU.
-func FellBack(t *Team) (fell []string) {
+// asked is a card that keeps which kernels it was asked for and lacks.
+type asked struct {
+	Card
+	lacks []string
+}
+
+func (c *asked) Has(kernel string) bool {
+	has := c.Card.Has(kernel)
+	if !has {
+		c.lacks = append(c.lacks, kernel)
+	}
+	return has
+}
+
+// FellBack has run compute on a team. It returns which kernels of devices a team on one lacks or ran on the CPU
+// then. Attention may, with features of edges.
+func FellBack(t *Team, run func()) (fell []string) {
 	d, ok := t.backend.(*device)
+	if !ok {
+		run()
+		return nil
+	}
+	card := &asked{Card: d.card}
+	d.card = card
+	run()
 	for k, name := range names {
 		kernel := routine{}
 		set(&kernel.name, k)
-		_, ran := t.OnCPU()[name]
-		ran = ran && !strings.HasPrefix(name, "attend") // as they do with features of edges
-		if ok && shapes[kernel.name] != nil && (ran || !d.has(kernel.name)) {
+		if _, ran := t.OnCPU()[name]; ran && shapes[kernel.name] != nil && !strings.HasPrefix(name, "attend") {
 			fell = append(fell, name)
 		}
 	}
-	return fell
+	return append(fell, card.lacks...)
 }
 
 // everyShape has a shape for all kernels: a card of this machine needs none.
