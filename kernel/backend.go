@@ -4,6 +4,7 @@ package kernel
 import "C"
 
 import (
+	"sync"
 	"unsafe"
 
 	"weft/tensor"
@@ -183,28 +184,33 @@ type pointer struct {
 	written bool
 }
 
-// pointersOf has those of each kernel, and the size of its arguments in bytes.
-var pointersOf = func() (all [C.WEFT_KERNEL_COUNT]struct {
-	of   []pointer
-	size int
-},
-) {
-	for k := range all {
+// arguments are the pointers among those of a kernel, and their size in bytes.
+type arguments struct {
+	pointers []pointer
+	size     int
+}
+
+// argumentsOf has them by kernel.
+var argumentsOf = sync.OnceValue(func() (all []arguments) {
+	for k := range C.int(C.WEFT_KERNEL_COUNT) {
+		var a arguments
 		var bytes C.int64_t
-		for _, p := range unsafe.Slice(C.weft_pointers(C.int(k), &bytes), 1<<10) {
+		for _, p := range unsafe.Slice(C.weft_pointers(k, &bytes), 1<<10) {
 			if p.name == nil {
 				break
 			}
-			all[k].of = append(all[k].of, pointer{C.GoString(p.name), uintptr(p.offset), p.written != 0})
+			a.pointers = append(a.pointers, pointer{C.GoString(p.name), uintptr(p.offset), p.written != 0})
 		}
-		all[k].size = int(bytes)
+		a.size = int(bytes)
+		all = append(all, a)
 	}
 	return all
-}()
+})
 
 // pointers returns those of the kernel, and the size of its arguments in bytes.
 func (r routine) pointers() (of []pointer, size int) {
-	return pointersOf[r.name].of, pointersOf[r.name].size
+	a := argumentsOf()[r.name]
+	return a.pointers, a.size
 }
 
 // launch makes a call of a launch. The bytes of a chain are those of its first kernel.

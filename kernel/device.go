@@ -84,7 +84,7 @@ func (d *device) run(l launch) {
 		one := l
 		one.links = []link{k}
 		if !d.launch(one) {
-			d.onHost(k)
+			d.onHost(k.name, operands(k))
 			d.cpu.run(one)
 		}
 	}
@@ -139,7 +139,7 @@ func (d *device) launch(l launch) bool {
 	} else {
 		args = append(args, uint64(first), uint64(last))
 	}
-	blocks := (s.threads + s.block - 1) / s.block
+	blocks := parts(s.threads, s.block)
 	return d.memory.ToDevice(operands(k), func(addresses []uint64) error {
 		to := unsafe.Pointer(&args[0])
 		pointers, _ := k.pointers()
@@ -171,28 +171,22 @@ func operands(k link) (all []tensor.Operand) {
 	return all
 }
 
-// onHost makes ready for a kernel on the CPU.
-func (d *device) onHost(k link) {
-	before := d.memory.DeviceUse().ToHost
-	d.memory.ToHost(operands(k))
-	d.ran(k.name, d.memory.DeviceUse().ToHost-before)
-}
-
-// ran notes a kernel that runs on the CPU, with so many bytes that were brought back.
-func (d *device) ran(kernel C.int, bytes int64) {
+// onHost makes ready for a kernel on the CPU, and notes what is brought back for it.
+func (d *device) onHost(kernel C.int, operands []tensor.Operand) {
+	bytes := d.memory.ToHost(operands)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.onCPU[names[kernel]] += bytes
 }
 
 func (d *device) weight(w *weight) {
+	all := []tensor.Operand{{Address: w.x.Pointer()}, {Address: w.g.Pointer()}}
 	for _, m := range []*tensor.Matrix{w.z, w.totals, w.sums, w.tileSums, w.panels} {
 		if m != nil {
-			d.memory.ToHost([]tensor.Operand{{Address: m.Pointer(), Written: true}})
+			all = append(all, tensor.Operand{Address: m.Pointer(), Written: true})
 		}
 	}
-	d.memory.ToHost([]tensor.Operand{{Address: w.x.Pointer()}, {Address: w.g.Pointer()}})
-	d.ran(C.weft_weight, 0)
+	d.onHost(C.weft_weight, all)
 	d.cpu.weight(w)
 }
 

@@ -4,6 +4,7 @@ package kernel
 import "C"
 
 import (
+	"slices"
 	"strconv"
 	"unsafe"
 )
@@ -87,14 +88,14 @@ var shapes = shapeTable{
 	},
 	C.weft_normalize: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		a := (*C.weft_normalize_args)(args)
-		return shape{"", (n + 1) / 2 * 16 * batches(a.mask.first, a.cols), 256}
+		return shape{"", parts(n, 2) * 16 * batches(a.mask.first, a.cols), 256}
 	},
 	C.weft_normalize_sums: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 		a := (*C.weft_normalize_sums_args)(args)
 		return tileShape(n, a.mask.first, a.cols)
 	},
 	C.weft_normalize_back: func(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
-		return shape{"", (n + 1) / 2 * 16 * batches(0, (*C.weft_normalize_back_args)(args).cols), 256}
+		return shape{"", parts(n, 2) * 16 * batches(0, (*C.weft_normalize_back_args)(args).cols), 256}
 	},
 	C.weft_layer_norm:   func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 256} },
 	C.weft_sum_squares:  func(_ unsafe.Pointer, _ C.enum_weft_type, n int) shape { return shape{"", 16 * n, 64} },
@@ -137,12 +138,12 @@ func together(of C.enum_weft_type) int {
 }
 
 func overElements(_ unsafe.Pointer, of C.enum_weft_type, n int) shape {
-	return shape{"", (n + together(of) - 1) / together(of), 256}
+	return shape{"", parts(n, together(of)), 256}
 }
 
 // inParts is the shape over parts of rows of a width. The last part of a row may be short.
 func inParts(of C.enum_weft_type, rows int, width C.int64_t) shape {
-	return shape{"", rows * ((int(width) + together(of) - 1) / together(of)), 256}
+	return shape{"", rows * parts(int(width), together(of)), 256}
 }
 
 func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
@@ -150,7 +151,7 @@ func overHeads(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 }
 
 // batches is how many batches of 128 columns a mask has in a row from the first of its columns on.
-func batches(first, cols C.int64_t) int { return int(first%128+cols+127) / 128 }
+func batches(first, cols C.int64_t) int { return parts(int(first%128+cols), 128) }
 
 // masked is the shape of a mask's counters (device/kernels/random.cuh).
 func masked(m *C.weft_mask, cols C.int64_t, rows int) shape {
@@ -166,14 +167,15 @@ func overList(args unsafe.Pointer, of C.enum_weft_type, n int) shape {
 // so many between them and begin at these addresses.
 func vectors(of C.enum_weft_type, cols, stride C.int64_t, at ...unsafe.Pointer) int {
 	n := together(of)
-	whole := int(cols|stride)%n == 0
-	for _, p := range at {
-		whole = whole && uintptr(p)%16 == 0
+	if int(cols|stride)%n == 0 && aligned(at...) {
+		return n
 	}
-	if !whole {
-		return 1
-	}
-	return n
+	return 1
+}
+
+// aligned reports whether vectors may be loaded from addresses on. A message's rows may begin anywhere.
+func aligned(at ...unsafe.Pointer) bool {
+	return !slices.ContainsFunc(at, func(p unsafe.Pointer) bool { return uintptr(p)%16 != 0 })
 }
 
 // inVectors is the shape over vectors of so many elements.
@@ -217,7 +219,7 @@ func inBlocks(rows, columns C.int64_t, results int, of C.enum_weft_type) shape {
 	for narrow := width / 2; narrow >= narrowest && int(columns) <= narrow; narrow /= 2 {
 		variant, width = strconv.Itoa(narrow), narrow
 	}
-	blocks := (int(rows) + 127) / 128 * ((int(columns) + width - 1) / width)
+	blocks := parts(int(rows), 128) * parts(int(columns), width)
 	return shape{variant, results * blocks * 256, 256}
 }
 
@@ -240,14 +242,8 @@ func attentionShape(args unsafe.Pointer, _ C.enum_weft_type, n int) shape {
 	if a.feature_columns > 0 {
 		return shape{}
 	}
-	aligned := a.width%4 == 0
-	for _, p := range []unsafe.Pointer{
-		unsafe.Pointer(a.a), unsafe.Pointer(a.source), unsafe.Pointer(a.target), unsafe.Pointer(a.g), a.z,
-		a.d_source, a.d_target,
-	} {
-		aligned = aligned && uintptr(p)%16 == 0 // a message's rows may begin anywhere
-	}
-	if aligned {
+	if a.width%4 == 0 && aligned(unsafe.Pointer(a.a), unsafe.Pointer(a.source), unsafe.Pointer(a.target),
+		unsafe.Pointer(a.g), a.z, a.d_source, a.d_target) {
 		variant, columns = "quads", 128
 	}
 	together := min(max(1, columns/int(a.width)), 8)

@@ -75,9 +75,6 @@ const (
 	onTheDevice = 2
 )
 
-// granularity is what extents are a multiple of, in bytes.
-const granularity = 256
-
 // On has the elements of all matrices on a device, in an arena of so many bytes; a plan has no Mover. It must
 // be called before the first allocation.
 func (t *Meter) On(d Mover, bytes int64) error {
@@ -142,6 +139,13 @@ func (t *account) leavePlace(m *Matrix) {
 	m.place = nil
 }
 
+// shrinkPlace says that a matrix will have fewer bytes. The caller holds mu.
+func (t *account) shrinkPlace(m *Matrix, bytes int) {
+	if p := m.place; p != nil && p.valid.Load()&onTheHost != 0 {
+		t.device.onHost -= int64(m.bytes - bytes)
+	}
+}
+
 // leavePlaces is leavePlace for all matrices of a Meter. The caller holds mu.
 func (t *Meter) leavePlaces() {
 	d := t.device
@@ -175,7 +179,7 @@ func (d *onDevice) end(k int) int64 {
 		return 0
 	}
 	p := d.extents[k]
-	return p.offset + int64(p.m.bytes+granularity-1)/granularity*granularity
+	return p.offset + int64(p.m.bytes)
 }
 
 // extend takes the smallest range of the arena that is large enough. If there is none though enough is free,
@@ -262,15 +266,18 @@ func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) err
 	return true
 }
 
-// ToHost has the operands of what runs on the host be valid there, and what it writes there alone.
-func (t *Meter) ToHost(operands []Operand) {
+// ToHost has the operands of what runs on the host be valid there, and what it writes there alone. It returns
+// how many bytes it copied.
+func (t *Meter) ToHost(operands []Operand) (copied int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := t.device.use.ToHost
 	for _, o := range operands {
 		if p := t.device.placeOf(o.Address); p != nil {
 			t.device.toHost(p, o.Written)
 		}
 	}
+	return t.device.use.ToHost - before
 }
 
 func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {

@@ -296,6 +296,7 @@ func (t *Meter) shrink(m *Matrix, size int) {
 		t.idle.put(span{unsafe.Add(m.data, size), m.bytes - size})
 	}
 	t.used[m.data] = size
+	t.shrinkPlace(m, size)
 	t.live[m.kind] -= int64(m.bytes - size)
 	m.bytes = size
 	t.tell(0)
