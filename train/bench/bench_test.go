@@ -42,10 +42,14 @@ func TestBound(t *testing.T) {
 	assert.Equal(t, []float64{100, 80, .8, 44.5, 100 / 44.5},
 		[]float64{m.EpochSeconds, m.KernelSeconds, m.Fraction, m.BoundSeconds, m.TimesBound})
 	assert.Equal(t, []Kernel{
-		{"a", bf16, " V=0 E=0", "spmm", "50×7", 3, 16, 0, 684. / 16 / 1e9, "memory", (26 + 8 + 6) / 16., 2,
-			.6},
-		{"a", bf16, " V=0 E=0", "attention back", "50×7", 3, 20, 0, 100. / 20 / 1e9, "memory", 10 / 20., 1,
-			.1},
+		{
+			"a", bf16, " V=0 E=0", "spmm", "50×7", 3, 16, 0, 684. / 16 / 1e9, "memory", (26 + 8 + 6) / 16., 2,
+			.6,
+		},
+		{
+			"a", bf16, " V=0 E=0", "attention back", "50×7", 3, 20, 0, 100. / 20 / 1e9, "memory", 10 / 20., 1,
+			.1,
+		},
 		{"a", bf16, " V=0 E=0", "product", "50×2×3", 3, 5, 600. / 5 / 1e9, 20. / 5 / 1e9, "memory", 4.5 / 5, 1, .09},
 	}, m.Kernels)
 	k := here.kernel(product, f32, 12)

@@ -541,7 +541,7 @@ func (in *Inputs) meter() *tensor.Meter {
 	mem := tensor.NewMeter()
 	mem.Plan()
 	if in.Card != nil {
-		mem.On(nil, in.Card.Bytes)
+		_ = mem.On(nil, in.Card.Bytes) // asks no card for memory
 	}
 	return mem
 }
