@@ -285,13 +285,18 @@ func TestTotalsOfWorkers(t *testing.T) {
 	assert.NoError(t, err)
 }
 
-// TestDeviceUsage: of a card's memory the worker with most counts, and copies, waits and the host's memory are
-// summed over the ranks.
+// TestDeviceUsage: of a card's memory the worker with most counts, and copies, waits and the host's memory
+// are summed over the ranks.
 func TestDeviceUsage(t *testing.T) {
 	d := &DeviceUsage{Name: "a card", OnCPU: []string{}}
-	d.add(tensor.DeviceUse{PeakBytes: 5, HostBytes: 20, ToDevice: 300, ToHost: 4000, Waits: 1}, []string{"b", "a"})
-	d.add(tensor.DeviceUse{PeakBytes: 7, HostBytes: 10, ToDevice: 100, ToHost: 1000, Waits: 2}, []string{"c", "a"})
-	d.add(tensor.DeviceUse{PeakBytes: 6, HostBytes: 1, ToDevice: 10, ToHost: 100, Waits: 4}, nil)
+	use := func(peak, host, toDevice, toHost int64, waits int) tensor.DeviceUse {
+		return tensor.DeviceUse{
+			PeakBytes: peak, HostBytes: host, ToDevice: toDevice, ToHost: toHost, Waits: waits,
+		}
+	}
+	d.add(use(5, 20, 300, 4000, 1), []string{"b", "a"})
+	d.add(use(7, 10, 100, 1000, 2), []string{"c", "a"})
+	d.add(use(6, 1, 10, 100, 4), nil)
 	assert.Equal(t, &DeviceUsage{
 		Name: "a card", PeakBytes: 7, HostBytes: 31, ToDeviceBytes: 410, ToHostBytes: 5100, Waits: 7,
 		OnCPU: []string{"a", "b", "c"},
