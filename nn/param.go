@@ -747,7 +747,9 @@ func (ps *Params) matrices() (all []*tensor.Matrix) {
 }
 
 // arrays are values, in the order of all, and counts, by their names.
-func (ps *Params) arrays(prefix string, values []checkpoint.Array, counts []*int64) (arrays []checkpoint.Array) {
+func (ps *Params) arrays(
+	prefix string, values []checkpoint.Array, counts []*int64,
+) (arrays []checkpoint.Array) {
 	for i, p := range ps.List {
 		arrays = append(arrays, p.Array(prefix+p.Name, values[i].Of))
 	}

@@ -67,8 +67,8 @@ func TestPassedByFormula(t *testing.T) {
 	// writes their gradients; the validation loss reads logits, too (20 %)
 	parameters := weight(features, hidden) + weight(hidden, classes) + float*(hidden+classes)
 	loss := rows(classes) + 2*rows(classes)*6/10 + rows(classes)*2/10
-	// Whether they are finite is asked of the parameters and of the logits, and of those of each split how many
-	// are right
+	// Whether they are finite is asked of the parameters and of the logits, and of those of each split how
+	// many are right
 	checks := parameters + 2*rows(classes)
 	outside := plan.LayerBytes{Rest: kernel.Bytes{Streamed: 8*parameters + loss + checks}}
 	assert.Equal(t, outside, got[len(want)], "outside the layers")

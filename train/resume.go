@@ -62,8 +62,9 @@ func (s *state) restore(c *Checkpoints, w *worker.Worker) error {
 			w.Rate.Observe(e.Epoch, s.best.measure(e))
 		}
 	}
-	snapshot, err := w.Restore(c.From,
-		r.Mesh == w.Mesh && r.Partition == c.Partition && setting.Device(r.Settings["device"]).IsCard() == w.OnCard())
+	alike := r.Mesh == w.Mesh && r.Partition == c.Partition &&
+		setting.Device(r.Settings["device"]).IsCard() == w.OnCard()
+	snapshot, err := w.Restore(c.From, alike)
 	if err != nil {
 		return err
 	}
