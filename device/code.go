@@ -79,8 +79,8 @@ func CubinName(capability int) string {
 //   - one that was compiled before, in kernels of weft's cache folder (WEFT_CACHE);
 //   - what NVRTC compiles now, which is kept there. NVRTC is searched for where WEFT_NVRTC says (the library
 //     or its folder), in $CUDA_HOME/lib64, where the loader looks, and in /usr/local/cuda/lib64.
-func (d *Device) image() ([]byte, error) {
-	if d.driver.needs_no_code != 0 {
+func (c *card) image() ([]byte, error) {
+	if c.driver.needs_no_code != 0 {
 		return []byte{0}, nil
 	}
 	program, err := os.Executable()
@@ -88,18 +88,22 @@ func (d *Device) image() ([]byte, error) {
 		return nil, fmt.Errorf("the program's folder: %w", err)
 	}
 	packaged := filepath.Join(filepath.Dir(filepath.Dir(program)), "lib", "weft", "kernels")
-	for minor := d.minor; minor >= 0; minor-- {
-		code, err := os.ReadFile(filepath.Join(packaged, CubinName(10*d.major+minor)))
+	for minor := c.minor; minor >= 0; minor-- {
+		code, err := os.ReadFile(filepath.Join(packaged, CubinName(10*c.major+minor)))
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return code, err
 		}
 	}
-	library, version, err := findNVRTC(d.cudaMajor)
+	library, version, err := findNVRTC(c.cudaMajor)
 	if err != nil {
 		return nil, err
 	}
-	return kept(10*d.major+d.minor, library, version)
+	return kept(10*c.major+c.minor, library, version)
 }
+
+// Compiling is called with what is done before kernels are compiled, which takes 45 seconds, and end after
+// that.
+var Compiling = func(what string) (end func()) { return func() {} }
 
 // kept returns the kernels from the cache folder. Such a file has a hash of its content first: one that is
 // damaged is written anew.
@@ -117,7 +121,10 @@ func kept(capability int, library, version string) ([]byte, error) {
 			return code, nil
 		}
 	}
+	end := Compiling(fmt.Sprintf("compiling kernels for sm_%d, which is done once: %s keeps them",
+		capability, filepath.Dir(name)))
 	code, _, err := compile(capability, library, version)
+	end()
 	if err != nil {
 		return nil, err
 	}

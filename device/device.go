@@ -46,55 +46,95 @@ var ErrOutOfMemory = errors.New("the card's memory is full")
 // A Device is a card, with a stream of its own: what is asked of it happens there in order. Several may be
 // open on a card. Its methods may be called from any goroutine.
 type Device struct {
-	driver            *C.weft_driver
-	name, cuda        string
-	major, minor      int
-	cudaMajor         int // of the driver
+	*card
+	stream            unsafe.Pointer
 	waitAfterLaunches bool
-	memory            []uint64 // what Alloc returned and Free did not get
 	mu                sync.Mutex
-	functions         map[string]unsafe.Pointer // nil for a name that no kernel has
-	sinceWait         []string                  // the last kernels that were launched, at most recent
-	failed            error                     // the first failure since the last wait
+	memory            []uint64 // what Alloc returned and Free did not get
+	sinceWait         []string // the last kernels that were launched, at most recent
+	failed            error    // the first failure since the last wait
 }
 
 const recent = 4
 
-// Open opens card number of this machine, counted from 0, with the kernels. A refusal is one line.
-func Open(number int) (*Device, error) {
-	d := &Device{
-		driver:            (*C.weft_driver)(C.calloc(1, C.sizeof_weft_driver)),
-		functions:         map[string]unsafe.Pointer{},
-		waitAfterLaunches: os.Getenv("WEFT_DEVICE_SYNC") == "1",
-	}
-	err := d.open(number)
-	if err == nil {
-		return d, nil
-	}
-	if left := d.Close(); left != nil {
-		err = fmt.Errorf("%w; %w", err, left)
-	}
-	return nil, err
+// A card has what its devices share.
+type card struct {
+	driver       *C.weft_driver
+	name, cuda   string
+	major, minor int
+	cudaMajor    int // of the driver
+	mu           sync.Mutex
+	functions    map[string]unsafe.Pointer // nil for a name that no kernel has
 }
 
-func (d *Device) open(number int) error {
-	if err := d.load(); err != nil {
+// openCards are open until the process ends, by their numbers and the driver's library: a card takes a third of
+// a second to make what it has for a process, and its kernels may have to be compiled.
+var (
+	openCards = map[string]*card{}
+	opening   sync.Mutex
+)
+
+// Open opens card number of this machine, counted from 0, with the kernels. A refusal is one line.
+func Open(number int) (*Device, error) {
+	c, err := openCard(number)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{card: c, waitAfterLaunches: os.Getenv("WEFT_DEVICE_SYNC") == "1"}
+	if status := C.weft_stream(d.driver, &d.stream); status != 0 {
+		return nil, d.failure(fmt.Sprintf("opening cuda:%d", number), status)
+	}
+	return d, nil
+}
+
+// openCard opens a card once.
+func openCard(number int) (*card, error) {
+	opening.Lock()
+	defer opening.Unlock()
+	key := fmt.Sprint(number, os.Getenv("WEFT_CUDA"))
+	if c := openCards[key]; c != nil {
+		return c, nil
+	}
+	c := &card{
+		driver:    (*C.weft_driver)(C.calloc(1, C.sizeof_weft_driver)),
+		functions: map[string]unsafe.Pointer{},
+	}
+	if err := c.open(number); err != nil {
+		if left := c.close(); left != nil {
+			err = fmt.Errorf("%w; %w", err, left)
+		}
+		return nil, err
+	}
+	openCards[key] = c
+	return c, nil
+}
+
+func (c *card) close() (err error) {
+	defer C.free(unsafe.Pointer(c.driver))
+	if status := C.weft_end(c.driver); status != 0 {
+		err = c.failure("closing the card", status)
+	}
+	return err
+}
+
+func (c *card) open(number int) error {
+	if err := c.load(); err != nil {
 		return err
 	}
 	var version, cards C.int
-	if status := C.weft_version(d.driver, &version); status != 0 {
-		return d.failure("asking for the driver's version", status)
+	if status := C.weft_version(c.driver, &version); status != 0 {
+		return c.failure("asking for the driver's version", status)
 	}
-	d.cudaMajor = int(version / 1000)
-	if d.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10); version < leastCUDA {
+	c.cudaMajor = int(version / 1000)
+	if c.cuda = fmt.Sprintf("%d.%d", version/1000, version%1000/10); version < leastCUDA {
 		return refusal.Errorf("the driver is too old: it is one of CUDA %s; "+
-			"install NVIDIA's driver 525 (CUDA %d.0) or later", d.cuda, leastCUDA/1000)
+			"install NVIDIA's driver 525 (CUDA %d.0) or later", c.cuda, leastCUDA/1000)
 	}
-	switch status := C.weft_start(d.driver, &cards); {
+	switch status := C.weft_start(c.driver, &cards); {
 	case status == noCard:
 		cards = 0
 	case status != 0:
-		return refusal.Errorf("%w: does nvidia-smi list the card?", d.failure("starting the driver", status))
+		return refusal.Errorf("%w: does nvidia-smi list the card?", c.failure("starting the driver", status))
 	}
 	if number < 0 || number >= int(cards) {
 		has := fmt.Sprintf("%d cards", cards)
@@ -105,36 +145,36 @@ func (d *Device) open(number int) error {
 	}
 	var name [256]C.char
 	var major, minor C.int
-	status := C.weft_select(d.driver, C.int(number), &name[0], C.int(len(name)), &major, &minor)
+	status := C.weft_select(c.driver, C.int(number), &name[0], C.int(len(name)), &major, &minor)
 	if status != 0 {
-		return d.failure(fmt.Sprintf("selecting cuda:%d", number), status)
+		return c.failure(fmt.Sprintf("selecting cuda:%d", number), status)
 	}
-	d.name, d.major, d.minor = C.GoString(&name[0]), int(major), int(minor)
-	if d.major < leastMajor {
+	c.name, c.major, c.minor = C.GoString(&name[0]), int(major), int(minor)
+	if c.major < leastMajor {
 		return refusal.Errorf("cuda:%d: %s is of sm_%d%d: needs %d.0, as A100 and RTX 30 have, or later",
-			number, d.name, d.major, d.minor, leastMajor)
+			number, c.name, c.major, c.minor, leastMajor)
 	}
-	if status := C.weft_begin(d.driver); status != 0 {
-		return d.failure(fmt.Sprintf("opening cuda:%d", number), status)
+	if status := C.weft_begin(c.driver); status != 0 {
+		return c.failure(fmt.Sprintf("opening cuda:%d", number), status)
 	}
-	image, err := d.image()
+	image, err := c.image()
 	if err != nil {
 		return err
 	}
-	if status := C.weft_module(d.driver, unsafe.Pointer(unsafe.SliceData(image))); status != 0 {
-		return d.failure("loading the kernels", status)
+	if status := C.weft_module(c.driver, unsafe.Pointer(unsafe.SliceData(image))); status != 0 {
+		return c.failure("loading the kernels", status)
 	}
 	return nil
 }
 
 // load opens the driver's library.
-func (d *Device) load() error {
+func (c *card) load() error {
 	const usual = "libcuda.so.1"
 	name := cmp.Or(os.Getenv("WEFT_CUDA"), usual)
 	library := C.CString(name)
 	defer C.free(unsafe.Pointer(library))
 	var loader, missing *C.char
-	switch status := C.weft_load(d.driver, library, &loader, &missing); {
+	switch status := C.weft_load(c.driver, library, &loader, &missing); {
 	case status == 0:
 		return nil
 	case missing != nil:
@@ -149,9 +189,9 @@ func (d *Device) load() error {
 }
 
 // failure is the error of a status of the driver's.
-func (d *Device) failure(doing string, status C.int) error {
+func (c *card) failure(doing string, status C.int) error {
 	var name, text *C.char
-	C.weft_error(d.driver, status, &name, &text)
+	C.weft_error(c.driver, status, &name, &text)
 	if name == nil {
 		return fmt.Errorf("%s: CUDA's error %d", doing, status)
 	}
@@ -176,14 +216,13 @@ func (d *Device) Memory() (free, total int64, err error) {
 	return int64(f), int64(t), nil
 }
 
-// Close gives the card back, and the memory that was not freed.
+// Close gives back the memory that was not freed. The card stays open.
 func (d *Device) Close() error {
-	defer C.free(unsafe.Pointer(d.driver))
 	var failed error
 	for _, address := range slices.Clone(d.memory) {
 		failed = cmp.Or(failed, d.Free(address))
 	}
-	if status := C.weft_end(d.driver); status != 0 {
+	if status := C.weft_end_stream(d.driver, d.stream); status != 0 {
 		failed = cmp.Or(failed, d.failure("closing the device", status))
 	}
 	return failed
@@ -218,7 +257,7 @@ func (d *Device) ToDevice(to uint64, from []byte) error {
 	if len(from) == 0 {
 		return nil
 	}
-	return d.note("copying to the card", C.weft_to_device(d.driver, C.device_address(to),
+	return d.note("copying to the card", C.weft_to_device(d.driver, d.stream, C.device_address(to),
 		unsafe.Pointer(unsafe.SliceData(from)), C.size_t(len(from))))
 }
 
@@ -226,8 +265,8 @@ func (d *Device) ToDevice(to uint64, from []byte) error {
 // wait.
 func (d *Device) ToHost(to []byte, from uint64) error {
 	if len(to) > 0 {
-		_ = d.note("copying from the card", C.weft_to_host(d.driver, unsafe.Pointer(unsafe.SliceData(to)),
-			C.device_address(from), C.size_t(len(to))))
+		_ = d.note("copying from the card", C.weft_to_host(d.driver, d.stream,
+			unsafe.Pointer(unsafe.SliceData(to)), C.device_address(from), C.size_t(len(to))))
 	}
 	return d.Sync()
 }
@@ -238,7 +277,7 @@ func (d *Device) Copy(to, from uint64, bytes int64) error {
 		return nil
 	}
 	return d.note("copying on the card",
-		C.weft_copy(d.driver, C.device_address(to), C.device_address(from), C.size_t(bytes)))
+		C.weft_copy(d.driver, d.stream, C.device_address(to), C.device_address(from), C.size_t(bytes)))
 }
 
 // Has reports whether there is a kernel of that name.
@@ -246,9 +285,9 @@ func (d *Device) Has(kernel string) bool { return d.function(kernel) != nil }
 
 // function returns the kernel of a name, nil if there is none.
 func (d *Device) function(kernel string) unsafe.Pointer {
-	d.mu.Lock()
+	d.card.mu.Lock()
 	f, known := d.functions[kernel]
-	d.mu.Unlock()
+	d.card.mu.Unlock()
 	if known {
 		return f
 	}
@@ -259,9 +298,9 @@ func (d *Device) function(kernel string) unsafe.Pointer {
 	} else if d.note("finding the kernel "+kernel, status) != nil {
 		return nil
 	}
-	d.mu.Lock()
+	d.card.mu.Lock()
 	d.functions[kernel] = f
-	d.mu.Unlock()
+	d.card.mu.Unlock()
 	return f
 }
 
@@ -270,9 +309,9 @@ func (d *Device) function(kernel string) unsafe.Pointer {
 func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer, bytes int) error {
 	f := d.function(kernel)
 	err := d.note("launching "+kernel,
-		C.weft_launch(d.driver, f, C.uint(blocks), C.uint(threads), args, C.size_t(bytes)))
+		C.weft_launch(d.driver, d.stream, f, C.uint(blocks), C.uint(threads), args, C.size_t(bytes)))
 	if d.waitAfterLaunches {
-		return cmp.Or(err, d.note("kernel "+kernel, C.weft_wait(d.driver)))
+		return cmp.Or(err, d.note("kernel "+kernel, C.weft_wait(d.driver, d.stream)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -284,7 +323,7 @@ func (d *Device) Launch(kernel string, blocks, threads int, args unsafe.Pointer,
 
 // Sync waits for all that was asked. Its error is the first since the last wait.
 func (d *Device) Sync() error {
-	_ = d.note("waiting for the card", C.weft_wait(d.driver))
+	_ = d.note("waiting for the card", C.weft_wait(d.driver, d.stream))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	err := d.failed

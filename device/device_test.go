@@ -47,6 +47,7 @@ var buildLibrary = sync.OnceValue(func() error {
 func library(t *testing.T) string {
 	t.Helper()
 	devicetest.Compiler(t)
+	t.Cleanup(device.CloseCards)
 	if err := buildLibrary(); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestFails(t *testing.T) {
 		{"ON_CPU_FAIL", "cuMemcpyDtoHAsync_v2 1 1", "copying from the card" + invalid + launched},
 		{"ON_CPU_FAIL", "cuMemFree_v2 1 1", "freeing memory of the card" + invalid},
 		{"ON_CPU_FAIL", "cuStreamSynchronize 1 1", "waiting for the card" + invalid + launched},
-		{"ON_CPU_FAIL", "cuCtxSetCurrent 1 1", "opening cuda:0" + invalid},
+		{"ON_CPU_FAIL", "cuCtxSetCurrent 1 1", "loading the kernels" + invalid},
 		{"ON_CPU_FAIL", "cuCtxSetCurrent 3 1", "allocating 512 bytes on the card" + invalid},
 		{"ON_CPU_FAIL", "cuLaunchKernel 1 1", "launching fill_float32" + invalid},
 		{"ON_CPU_FAIL", "cuLaunchKernel 1 700", "copying on the card: " + late + launched},
@@ -205,7 +206,20 @@ func TestCode(t *testing.T) {
 	assert.NoError(t, err)
 	nvrtc := stub(t, "libnvrtc.so.12", string(source))
 	folder, cache, log := filepath.Dir(nvrtc), t.TempDir(), filepath.Join(t.TempDir(), "log")
-	const line = "--std=c++17 -default-device --fmad=false --gpu-architecture=sm_90 \n"
+	const line = "compiling kernels for sm_90, which is done once: %s/kernels keeps them\n" +
+		"--std=c++17 -default-device --fmad=false --gpu-architecture=sm_90 \ndone\n"
+	write := func(text string) {
+		f, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o666)
+		assert.NoError(t, err)
+		fmt.Fprintln(f, text)
+		assert.NoError(t, f.Close())
+	}
+	before := device.Compiling
+	t.Cleanup(func() { device.Compiling = before })
+	device.Compiling = func(what string) func() {
+		write(what)
+		return func() { write("done") }
+	}
 	open := func(want string, compilations int, settings ...string) {
 		t.Helper()
 		for i := 0; i < len(settings); i += 2 {
@@ -214,13 +228,15 @@ func TestCode(t *testing.T) {
 		d, err := device.Open(0)
 		if err == nil {
 			assert.NoError(t, d.Close())
+			device.CloseCards()
 			err = errors.New("")
 		}
 		assert.ErrorContains(t, err, want)
 		assert.Equal(t, want != "" && !strings.HasPrefix(want, "status"), refusal.Is(err), err)
 		said, err := os.ReadFile(log)
 		assert.NoError(t, err)
-		assert.Equal(t, strings.Repeat(line, compilations), string(said))
+		want = strings.ReplaceAll(strings.Repeat(line, compilations), "%s", os.Getenv("WEFT_CACHE"))
+		assert.Equal(t, want, string(said))
 		assert.NoError(t, os.WriteFile(log, nil, 0o666))
 	}
 	assert.NoError(t, os.WriteFile(log, nil, 0o666))

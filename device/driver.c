@@ -55,20 +55,20 @@ int weft_begin(weft_driver *d) {
 	int status = d->cuDevicePrimaryCtxRetain(&d->context, d->device);
 	if (status)
 		d->context = NULL;
-	if (!status)
-		status = d->cuCtxSetCurrent(d->context);
-	return status ? status : d->cuStreamCreate(&d->stream, STREAM_NON_BLOCKING);
+	return status;
 }
 int weft_end(weft_driver *d) {
 	if (!d->context)
 		return 0;
 	int first = d->cuCtxSetCurrent(d->context), status = d->module ? d->cuModuleUnload(d->module) : 0;
 	first = first ? first : status;
-	status = d->stream ? d->cuStreamDestroy_v2(d->stream) : 0;
-	first = first ? first : status;
 	status = d->cuDevicePrimaryCtxRelease_v2(d->device);
 	return first ? first : status;
 }
+int weft_stream(const weft_driver *d, void **stream) {
+	IN_CONTEXT(cuStreamCreate(stream, STREAM_NON_BLOCKING));
+}
+int weft_end_stream(const weft_driver *d, void *stream) { IN_CONTEXT(cuStreamDestroy_v2(stream)); }
 int weft_module(weft_driver *d, const void *image) { IN_CONTEXT(cuModuleLoadData(&d->module, image)); }
 int weft_function(const weft_driver *d, const char *name, void **function) {
 	IN_CONTEXT(cuModuleGetFunction(function, d->module, name));
@@ -80,21 +80,21 @@ int weft_alloc(const weft_driver *d, device_address *address, size_t bytes) {
 	IN_CONTEXT(cuMemAlloc_v2(address, bytes));
 }
 int weft_free(const weft_driver *d, device_address address) { IN_CONTEXT(cuMemFree_v2(address)); }
-int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes) {
+int weft_to_device(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes) {
 	int status = d->cuCtxSetCurrent(d->context);
 	if (!status)
-		status = d->cuMemcpyHtoDAsync_v2(to, from, bytes, d->stream);
-	return status || !d->reads_pageable ? status : d->cuStreamSynchronize(d->stream);
+		status = d->cuMemcpyHtoDAsync_v2(to, from, bytes, stream);
+	return status || !d->reads_pageable ? status : d->cuStreamSynchronize(stream);
 }
-int weft_to_host(const weft_driver *d, void *to, device_address from, size_t bytes) {
-	IN_CONTEXT(cuMemcpyDtoHAsync_v2(to, from, bytes, d->stream));
+int weft_to_host(const weft_driver *d, void *stream, void *to, device_address from, size_t bytes) {
+	IN_CONTEXT(cuMemcpyDtoHAsync_v2(to, from, bytes, stream));
 }
-int weft_copy(const weft_driver *d, device_address to, device_address from, size_t bytes) {
-	IN_CONTEXT(cuMemcpyDtoDAsync_v2(to, from, bytes, d->stream));
+int weft_copy(const weft_driver *d, void *stream, device_address to, device_address from, size_t bytes) {
+	IN_CONTEXT(cuMemcpyDtoDAsync_v2(to, from, bytes, stream));
 }
-int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args,
-	size_t bytes) {
+int weft_launch(const weft_driver *d, void *stream, void *function, unsigned blocks, unsigned threads,
+	void *args, size_t bytes) {
 	void *extra[] = {LAUNCH_BUFFER_POINTER, args, LAUNCH_BUFFER_SIZE, &bytes, NULL};
-	IN_CONTEXT(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, d->stream, NULL, extra));
+	IN_CONTEXT(cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, NULL, extra));
 }
-int weft_wait(const weft_driver *d) { IN_CONTEXT(cuStreamSynchronize(d->stream)); }
+int weft_wait(const weft_driver *d, void *stream) { IN_CONTEXT(cuStreamSynchronize(stream)); }

@@ -40,7 +40,7 @@ typedef struct {
 	int needs_no_code; // the library is bin/libcuda-on-cpu.so, which has the kernels in it
 	int device;
 	int reads_pageable; // the card reads all of the host's memory: a copy from there may go on after its call
-	void *context, *stream, *module;
+	void *context, *module;
 } weft_driver;
 
 // Loads the library. Where it fails, what is not NULL says why: the loader's text, or the function that is
@@ -54,15 +54,17 @@ void weft_error(const weft_driver *d, int status, const char **name, const char 
 int weft_select(weft_driver *d, int number, char *name, int bytes, int *major, int *minor);
 int weft_begin(weft_driver *d);
 int weft_end(weft_driver *d);
+int weft_stream(const weft_driver *d, void **stream);
+int weft_end_stream(const weft_driver *d, void *stream);
 int weft_module(weft_driver *d, const void *image);
 int weft_function(const weft_driver *d, const char *name, void **function);
 int weft_memory(const weft_driver *d, size_t *free, size_t *total);
 int weft_alloc(const weft_driver *d, device_address *address, size_t bytes);
 int weft_free(const weft_driver *d, device_address address);
-int weft_to_device(const weft_driver *d, device_address to, const void *from, size_t bytes);
-int weft_to_host(const weft_driver *d, void *to, device_address from, size_t bytes);
-int weft_copy(const weft_driver *d, device_address to, device_address from, size_t bytes);
-int weft_launch(const weft_driver *d, void *function, unsigned blocks, unsigned threads, void *args,
-	size_t bytes);
-int weft_wait(const weft_driver *d);
+int weft_to_device(const weft_driver *d, void *stream, device_address to, const void *from, size_t bytes);
+int weft_to_host(const weft_driver *d, void *stream, void *to, device_address from, size_t bytes);
+int weft_copy(const weft_driver *d, void *stream, device_address to, device_address from, size_t bytes);
+int weft_launch(const weft_driver *d, void *stream, void *function, unsigned blocks, unsigned threads,
+	void *args, size_t bytes);
+int weft_wait(const weft_driver *d, void *stream);
 #endif

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weft/device"
 )
 
 // wrong has kernels of oncpu/testdata, which 64 threads run on the second half of 512 bytes, and what is
@@ -75,6 +77,7 @@ func TestOrder(t *testing.T) {
 	for order, want := range last {
 		t.Setenv("ON_CPU_ORDER", order)
 		got, err := launch("last_writes")
+		device.CloseCards()
 		if err != nil || binary.LittleEndian.Uint32(got) != want {
 			t.Errorf("%s: thread %d wrote last, not %d, %v", order, binary.LittleEndian.Uint32(got), want, err)
 		}

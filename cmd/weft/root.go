@@ -9,6 +9,9 @@ import (
 	"weft/cmd/weft/internal/planning"
 	"weft/cmd/weft/internal/reports"
 	"weft/cmd/weft/internal/training"
+	"weft/cmd/weft/internal/ui"
+	"weft/comm/mpi"
+	"weft/device"
 )
 
 // subcommands make those below the root by their names, but for man, which describes all.
@@ -58,6 +61,13 @@ train writes a run directory with the weights, the predictions and the metrics o
 			}
 			*started = true
 			cli.OncePerMachine(cmd)
+			if mpi.LocalRank() == 0 {
+				device.Compiling = func(what string) (end func()) {
+					shown := ui.NewStages(ui.BesideResults(cmd))
+					shown.Show(what, 0, 0)
+					return shown.Erase
+				}
+			}
 			return nil
 		},
 	}

@@ -185,7 +185,7 @@ result cuInit(unsigned) {
 	if (machine.order == on_cpu::DRAWN && sscanf(order.c_str(), "drawn%lu", &machine.seed) != 1 && order != "drawn")
 		misused("ON_CPU_ORDER=%s: forward, backward or drawn", order.c_str());
 	const std::string fail = setting("ON_CPU_FAIL", "");
-	if (fail != machine.fail || !retained) {
+	if (fail != machine.fail) {
 		char name[64] = "";
 		if (sscanf(fail.c_str(), "%63s %d %d", name, &machine.until, &machine.status) != 3 && !fail.empty())
 			misused("ON_CPU_FAIL=%s: a function, the number of a call, a status", fail.c_str());

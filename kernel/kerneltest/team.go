@@ -16,12 +16,6 @@ const arena = 384 << 20
 // devices are those of Meters, which several teams may use.
 var devices sync.Map
 
-// opened stays open until the process ends: a card takes a third of a second to make what it has for a process.
-var opened = sync.OnceValue(func() error {
-	_, err := device.Open(0)
-	return err
-})
-
 // test is what Team needs of a testing.TB.
 type test interface {
 	Helper()
@@ -40,11 +34,7 @@ func Team(t test, threads int, memory *tensor.Meter) *kernel.Team {
 	if d, found := devices.Load(memory); found {
 		return kernel.NewDeviceTeam(d.(*device.Device), threads, memory)
 	}
-	err := opened()
-	var d *device.Device
-	if err == nil {
-		d, err = device.Open(0)
-	}
+	d, err := device.Open(0)
 	if err == nil {
 		err = memory.On(d, arena)
 	}

@@ -202,6 +202,9 @@ func TestFindingsOfASystem(t *testing.T) {
 // TestCards: every card is found, with its rates, or why there is none.
 func TestCards(t *testing.T) {
 	devicetest.Library(t)
+	t.Setenv("ON_CPU_CARDS", "0")
+	found, _ := findCards().describe()
+	assert.Equal(t, "none: cuda:0: this machine has 0 cards", found)
 	t.Setenv("ON_CPU_CARDS", "2")
 	f := findCards()
 	assert.Equal(t, 2, len(f.Cards))
@@ -215,9 +218,6 @@ func TestCards(t *testing.T) {
 	assert.Contains(t, found, "CPU in place of a GPU, 8.0 GB, CUDA 13.0; ")
 	assert.Contains(t, found, " back; 1 more")
 	assert.Equal(t, "weft train --device cuda computes on it", advice)
-	t.Setenv("ON_CPU_CARDS", "0")
-	found, _ = findCards().describe()
-	assert.Equal(t, "none: cuda:0: this machine has 0 cards", found)
 }
 
 // TestPrintFinding: advice is in its column, or below a line that is too wide.
