@@ -17,40 +17,34 @@ struct attend_cells {
 };
 
 // a > b ? a : b; where a is NaN b
-__device__ __forceinline__ float larger(float a, float b) { return a > b ? a : b; }
+DEVICE float larger(float a, float b) { return a > b ? a : b; }
 
 // A lane's columns: four neighbours from 4·lane on where QUADS, which wants a width that is a multiple of
 // four; else those of numbers lane, lane + 32, … So a lane has columns of one head alone. `left` is how many
 // columns there are from its first on.
-template <bool QUADS, typename T>
-__device__ __forceinline__ void load_columns(float (&x)[4], const T *p, int left) {
+template <bool QUADS, typename T> DEVICE void load_columns(float (&x)[4], const T *p, int left) {
 	together<T, 4> v = {};
 	if constexpr (QUADS) {
 		if (left > 0)
 			v = *(const together<T, 4> *)p;
 	} else {
-#pragma unroll
-		for (int j = 0; j < 4; j++)
+		UNROLL for (int j = 0; j < 4; j++)
 			if (32 * j < left)
 				v.e[j] = p[32 * j];
 	}
-#pragma unroll
-	for (int j = 0; j < 4; j++)
+	UNROLL for (int j = 0; j < 4; j++)
 		x[j] = number(v.e[j]);
 }
-template <bool QUADS>
-__device__ __forceinline__ void load_columns(float (&x)[4], const void *p, int32_t type, int64_t at,
-                                             int left) {
+template <bool QUADS> DEVICE void load_columns(float (&x)[4], const void *p, int32_t type, int64_t at,
+                                               int left) {
 	if (type == WEFT_FLOAT32)
 		load_columns<QUADS>(x, (const float *)p + at, left);
 	else
 		load_columns<QUADS>(x, (const bfloat16 *)p + at, left);
 }
-template <bool QUADS>
-__device__ __forceinline__ void store_columns(void *p, int32_t type, int64_t at, const float (&x)[4],
-                                              int left) {
-#pragma unroll
-	for (int j = 0; j < 4; j++)
+template <bool QUADS> DEVICE void store_columns(void *p, int32_t type, int64_t at, const float (&x)[4],
+                                                int left) {
+	UNROLL for (int j = 0; j < 4; j++)
 		if (QUADS ? left > 0 : 32 * j < left)
 			store_either(p, type, at + (QUADS ? j : 32 * j), x[j]);
 }
@@ -66,15 +60,12 @@ __device__ __forceinline__ void store_columns(void *p, int32_t type, int64_t at,
 	}
 
 // The sum over 32 edges of what lanes have of them, by head; x is used up.
-template <int P> __device__ __forceinline__ float over_edges(float x[P]) {
-#pragma unroll
-	for (int with = P / 2; with; with /= 2)
-#pragma unroll
-		for (int v = 0; v < with; v++)
+template <int P> DEVICE float over_edges(float x[P]) {
+	UNROLL for (int with = P / 2; with; with /= 2)
+		UNROLL for (int v = 0; v < with; v++)
 			x[v] += x[v + with];
 	float sum = x[0];
-#pragma unroll
-	for (int with = 16; with >= P; with /= 2)
+	UNROLL for (int with = 16; with >= P; with /= 2)
 		sum += __shfl_xor_sync(ALL, sum, with);
 	return sum;
 }
@@ -94,13 +85,13 @@ template <typename T, bool QUADS> struct attention {
 	int n;               // edges of this batch
 	int same;            // where in the row the last one's equal edges begin
 
-	__device__ __forceinline__ attention(const weft_attention_args &args, attend_cells *cells) : a(args) {
+	DEVICE attention(const weft_attention_args &args, attend_cells *cells) : a(args) {
 		attend_cells &own = cells[threadIdx.x / 32];
 		coef = own.coef, other = own.other, lane = threadIdx.x % 32;
 		width = (int)a.width, cols = (int)a.heads * width, same = 0;
 	}
 
-	__device__ __forceinline__ bool take_row(const over_rows<weft_attention_args> &l, int64_t number) {
+	DEVICE bool take_row(const over_rows<weft_attention_args> &l, int64_t number) {
 		if (number >= l.last - l.first)
 			return false;
 		row = place = (int)(l.first + number), adds = true;
@@ -108,7 +99,7 @@ template <typename T, bool QUADS> struct attention {
 		edges = stored + (a.loops ? a.loops[row] : 0);
 		return !a.edges.skip_long || stored <= WEFT_LONG;
 	}
-	__device__ __forceinline__ bool take_row(const over_segments<weft_attention_args> &l, int64_t number) {
+	DEVICE bool take_row(const over_segments<weft_attention_args> &l, int64_t number) {
 		if (number >= l.count)
 			return false;
 		const weft_segment &s = l.of[number];
@@ -118,7 +109,7 @@ template <typename T, bool QUADS> struct attention {
 		return true;
 	}
 	// Takes the heads that are those of piece `number` of the work, and returns which row's this is.
-	__device__ __forceinline__ int64_t take_heads(int64_t number) {
+	DEVICE int64_t take_heads(int64_t number) {
 		const int most = min(max((QUADS ? ATTEND_COLUMNS : 32) / width, 1), (int)ATTEND_HEADS);
 		const int groups = ((int)a.heads + most - 1) / most;
 		head = (int)(number % groups) * most, heads = min((int)a.heads - head, most);
@@ -126,31 +117,31 @@ template <typename T, bool QUADS> struct attention {
 		return number / groups;
 	}
 	// Returns false for a warp that has nothing to do.
-	template <typename L> __device__ __forceinline__ bool take(const L &l) {
+	template <typename L> DEVICE bool take(const L &l) {
 		return take_row(l, take_heads(thread_number() / 32));
 	}
 	// Slabs are the columns that a warp has at a time: all of its heads', or a part of a wide one's.
-	__device__ __forceinline__ int slabs() const {
+	DEVICE int slabs() const {
 		return (heads * width + ATTEND_COLUMNS - 1) / ATTEND_COLUMNS;
 	}
-	__device__ __forceinline__ void take_slab(int slab) {
+	DEVICE void take_slab(int slab) {
 		const int lane_first = QUADS ? 4 * lane : lane;
 		first = slab * ATTEND_COLUMNS + lane_first;
 		left = min(heads * width - first, ATTEND_COLUMNS - lane_first);
 		of = left > 0 ? first / width : 0;
 	}
 	// The lane's first column in a row of a matrix.
-	__device__ __forceinline__ int64_t at(int row) const {
+	DEVICE int64_t at(int row) const {
 		return (int64_t)row * cols + (head * width + first);
 	}
 	// The place of the lane's own head in a row of a number for each, and whether it has one.
-	__device__ __forceinline__ int64_t at_head(int row) const {
+	DEVICE int64_t at_head(int row) const {
 		return (int64_t)row * (int)a.heads + (head + lane % places);
 	}
-	__device__ __forceinline__ bool has_head() const { return lane % places < heads; }
+	DEVICE bool has_head() const { return lane % places < heads; }
 
 	// Takes the edges from number k on: 32, or those that are left. Self loops are a row's last.
-	__device__ __forceinline__ void take_edges(int k) {
+	DEVICE void take_edges(int k) {
 		n = edges - k < 32 ? edges - k : 32;
 		__syncwarp();
 		other[lane] = k + lane < stored ? a.edges.indices[begin + k + lane] : row;
@@ -158,7 +149,7 @@ template <typename T, bool QUADS> struct attention {
 	}
 	// Which heads dropout keeps the lane's edge for, a bit each, of the edges from number k on. It knows an edge
 	// by its ends and its number among equal ones; eight heads have a word each of a counter.
-	template <bool TRANSPOSED> __device__ __forceinline__ unsigned kept(int k) {
+	template <bool TRANSPOSED> DEVICE unsigned kept(int k) {
 		if (!a.mask.threshold)
 			return 0;
 		const int mine = other[lane], source = TRANSPOSED ? row : mine, target = TRANSPOSED ? mine : row;
@@ -174,8 +165,7 @@ template <typename T, bool QUADS> struct attention {
 			    a.mask.key, a.source_ids ? a.source_ids[source] : source,
 			    a.target_ids ? a.target_ids[target] : target, number - since, 0x80000000u | (uint32_t)group);
 			unsigned bits = 0;
-#pragma unroll
-			for (int word = 0; word < 8; word++)
+			UNROLL for (int word = 0; word < 8; word++)
 				bits |= (unsigned)(word_of(words, word) >= a.mask.threshold) << word;
 			const int shift = group * 8 - layer_head;
 			heads_kept |= shift < 0 ? bits >> -shift : bits << shift;
@@ -183,13 +173,13 @@ template <typename T, bool QUADS> struct attention {
 		return heads_kept;
 	}
 	// What dropout multiplies the coefficient in a place of the lane's by. All lanes call it.
-	__device__ __forceinline__ float keep(unsigned kept, int place) const {
+	DEVICE float keep(unsigned kept, int place) const {
 		if (!a.mask.threshold)
 			return 1;
 		return __shfl_sync(ALL, kept, place / places) >> lane % places & 1 ? a.mask.scale : 0.0f;
 	}
 	// Multiplies the coefficients by dropout's mask. Then all lanes may read them.
-	template <bool TRANSPOSED> __device__ __forceinline__ void drop(int k) {
+	template <bool TRANSPOSED> DEVICE void drop(int k) {
 		if (a.mask.threshold) {
 			const unsigned bits = kept<TRANSPOSED>(k);
 			for (int place = lane; place < 32 * places; place += 32)
@@ -200,28 +190,23 @@ template <typename T, bool QUADS> struct attention {
 
 	// Calls f(c, x) for the coefficient and the columns of each edge's row, but not where the coefficient is
 	// 0: such a row is not read.
-	template <typename F>
-	__device__ __forceinline__ void each_row(const shared_cell<float> *coefs, const T *rows, F f) const {
-#pragma unroll 1
-		for (int e = 0; e < n; e += ATTEND_AHEAD) {
+	template <typename F> DEVICE void each_row(const shared_cell<float> *coefs, const T *rows, F f) const {
+		UNROLL_BY(1) for (int e = 0; e < n; e += ATTEND_AHEAD) {
 			float c[ATTEND_AHEAD], x[ATTEND_AHEAD][4];
-#pragma unroll
-			for (int i = 0; i < ATTEND_AHEAD; i++) {
+			UNROLL for (int i = 0; i < ATTEND_AHEAD; i++) {
 				c[i] = e + i < n ? (float)coefs[(e + i) * places + of] : 0.0f;
 				if (c[i] != 0)
 					load_columns<QUADS>(x[i], rows + (int64_t)other[e + i] * cols, left);
 			}
-#pragma unroll
-			for (int i = 0; i < ATTEND_AHEAD; i++)
+			UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 				if (c[i] != 0)
 					f(c[i], x[i]);
 		}
 	}
 	// sum += Σ_e c_e · row_e
-	__device__ __forceinline__ void add_rows(float (&sum)[4], const T *rows) const {
+	DEVICE void add_rows(float (&sum)[4], const T *rows) const {
 		each_row(coef, rows, [&](float c, const float *x) {
-#pragma unroll
-			for (int j = 0; j < 4; j++)
+			UNROLL for (int j = 0; j < 4; j++)
 				sum[j] = fmaf(c, x[j], sum[j]);
 		});
 	}
@@ -234,11 +219,9 @@ struct attend_state {
 };
 
 // Scores are GATv1's, or in the coefficients' places.
-template <int P, typename W>
-__device__ __forceinline__ void extend(const W &w, bool given, float own, attend_state &state) {
+template <int P, typename W> DEVICE void extend(const W &w, bool given, float own, attend_state &state) {
 	float s[P], top = state.maximum;
-#pragma unroll
-	for (int v = 0; v < P; v++) {
+	UNROLL for (int v = 0; v < P; v++) {
 		const int e = v * (32 / P) + w.lane / P;
 		s[v] = -INFINITY;
 		if (e < w.n && w.has_head()) {
@@ -246,14 +229,11 @@ __device__ __forceinline__ void extend(const W &w, bool given, float own, attend
 			s[v] = given ? t : larger(t * w.a.slope, t);
 		}
 	}
-#pragma unroll
-	for (int v = 0; v < P; v++)
+	UNROLL for (int v = 0; v < P; v++)
 		top = larger(s[v], top);
-#pragma unroll
-	for (int with = 16; with >= P; with /= 2)
+	UNROLL for (int with = 16; with >= P; with /= 2)
 		top = larger(__shfl_xor_sync(ALL, top, with), top);
-#pragma unroll
-	for (int v = 0; v < P; v++) {
+	UNROLL for (int v = 0; v < P; v++) {
 		s[v] = exponential(s[v] - top);
 		w.coef[v * 32 + w.lane] = s[v];
 	}
@@ -265,7 +245,7 @@ __device__ __forceinline__ void extend(const W &w, bool given, float own, attend
 // row without edges gives 0.
 // GATv2's scores come from `score`.
 template <typename T, bool QUADS, bool V2, typename L, typename F>
-__device__ __forceinline__ void attend_rows(const L &l, F score) {
+DEVICE void attend_rows(const L &l, F score) {
 	__shared__ attend_cells cells[ATTEND_WARPS];
 	const weft_attention_args &a = l.a;
 	attention<T, QUADS> w(a, cells);
@@ -289,14 +269,12 @@ __device__ __forceinline__ void attend_rows(const L &l, F score) {
 			OF_PLACES(w.places, extend, w, V2, own, s)
 			w.template drop<false>(k);
 			const float scale = __shfl_sync(ALL, s.scale, w.of);
-#pragma unroll
-			for (int j = 0; j < 4; j++)
+			UNROLL for (int j = 0; j < 4; j++)
 				z[j] *= scale;
 			w.add_rows(z, (const T *)a.source + w.at(0));
 		}
 		const float all = __shfl_sync(ALL, s.sum, w.of), scale = !a.last ? 1.0f : all == 0 ? 0.0f : 1 / all;
-#pragma unroll
-		for (int j = 0; j < 4; j++)
+		UNROLL for (int j = 0; j < 4; j++)
 			z[j] *= scale;
 		store_columns<QUADS>(a.z, a.z_type, w.at(w.place), z, w.left);
 	}
@@ -310,7 +288,7 @@ __device__ __forceinline__ void attend_rows(const L &l, F score) {
 	a.maximum[w.at_head(w.place)] = s.maximum;
 }
 
-template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend(const L &l) {
+template <typename T, bool QUADS, typename L> DEVICE void attend(const L &l) {
 	attend_rows<T, QUADS, false>(l, [](attention<T, QUADS> &) {});
 }
 

@@ -17,7 +17,7 @@ enum { BACK_EDGES = 256 };
 // What the backward pass takes of a destination and the lane's head; zeros where it has none.
 struct attend_packed {
 	float log_sum, g_dot_out, target_score;
-	template <typename W> __device__ __forceinline__ attend_packed(const W &w, int row, bool some) {
+	template <typename W> DEVICE attend_packed(const W &w, int row, bool some) {
 		const int heads = (int)w.a.heads;
 		const float *p = w.a.pack + w.at_head(0) + (int64_t)row * (WEFT_PACK * heads);
 		log_sum = some ? p[0] : 0, g_dot_out = some ? p[heads] : 0, target_score = some ? p[2 * heads] : 0;
@@ -25,12 +25,10 @@ struct attend_packed {
 };
 
 // Σ_c x_c · sum_c over the columns of a slab, by head: lane l has that of head l mod places.
-template <typename T, bool QUADS>
-__device__ __forceinline__ float column_products(const attention<T, QUADS> &w, const float *x,
-                                                 const float *sum) {
+template <typename T, bool QUADS> DEVICE float column_products(const attention<T, QUADS> &w, const float *x,
+                                                               const float *sum) {
 	__syncwarp();
-#pragma unroll
-	for (int j = 0; j < 4; j++) {
+	UNROLL for (int j = 0; j < 4; j++) {
 		const int c = QUADS ? 4 * w.lane + j : w.lane + 32 * j;
 		w.coef[c] = (QUADS ? w.left > 0 : 32 * j < w.left) ? x[j] * sum[j] : 0.0f;
 	}
@@ -46,11 +44,9 @@ __device__ __forceinline__ float column_products(const attention<T, QUADS> &w, c
 
 // The coefficients of ∂target_score: ±α·mask of the edges on one side of LeakyReLU's knee, and 0 of the
 // others; sum += Σ ±α.
-template <int P, typename W>
-__device__ __forceinline__ void one_side(const W &w, const attend_packed &own, float &sum) {
+template <int P, typename W> DEVICE void one_side(const W &w, const attend_packed &own, float &sum) {
 	float s[P];
-#pragma unroll
-	for (int v = 0; v < P; v++) {
+	UNROLL for (int v = 0; v < P; v++) {
 		const int e = v * (32 / P) + w.lane / P;
 		s[v] = 0;
 		if (e < w.n && w.has_head()) {
@@ -61,14 +57,13 @@ __device__ __forceinline__ void one_side(const W &w, const attend_packed &own, f
 			s[v] = own.target_score > 0 ? up - s[v] : up;
 		}
 	}
-#pragma unroll
-	for (int v = 0; v < P; v++)
+	UNROLL for (int v = 0; v < P; v++)
 		w.coef[v * 32 + w.lane] = s[v];
 	sum += over_edges<P>(s);
 }
 
 // ∂target_score, of the side that target_score's sign says: there are mostly fewer edges on it.
-template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_target(const L &l) {
+template <typename T, bool QUADS, typename L> DEVICE void attend_back_target(const L &l) {
 	__shared__ attend_cells cells[ATTEND_WARPS];
 	const weft_attention_args &a = l.a;
 	attention<T, QUADS> w(a, cells);
@@ -98,11 +93,9 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 ATTEND_KERNELS(attend_back_target, attend_back_target)
 
 // The coefficients of ∂source: α·mask, negative where t ≤ 0; sum += Σ α·LeakyReLU'(t)·⟨g_i, o_i⟩.
-template <int P, typename W>
-__device__ __forceinline__ void both_sides(const W &w, float source_score, float &sum) {
+template <int P, typename W> DEVICE void both_sides(const W &w, float source_score, float &sum) {
 	float s[P], d[P];
-#pragma unroll
-	for (int v = 0; v < P; v++) {
+	UNROLL for (int v = 0; v < P; v++) {
 		const int e = v * (32 / P) + w.lane / P;
 		s[v] = d[v] = 0;
 		if (e < w.n && w.has_head()) {
@@ -112,14 +105,13 @@ __device__ __forceinline__ void both_sides(const W &w, float source_score, float
 			s[v] = t > 0 ? alpha : -alpha, d[v] = alpha * rise * target.g_dot_out;
 		}
 	}
-#pragma unroll
-	for (int v = 0; v < P; v++)
+	UNROLL for (int v = 0; v < P; v++)
 		w.coef[v * 32 + w.lane] = s[v];
 	sum += over_edges<P>(d);
 }
 
 // ∂source and ∂source_score, on the transposed matrix.
-template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_source(const L &l) {
+template <typename T, bool QUADS, typename L> DEVICE void attend_back_source(const L &l) {
 	__shared__ attend_cells cells[ATTEND_WARPS];
 	const weft_attention_args &a = l.a;
 	attention<T, QUADS> w(a, cells);
@@ -138,8 +130,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 				w.template drop<true>(k);
 				w.each_row(w.coef, (const T *)a.g + w.at(0), [&](float c, const float *x) {
 					const float c2 = c < 0 ? -c * a.slope : c;
-#pragma unroll
-					for (int j = 0; j < 4; j++) {
+					UNROLL for (int j = 0; j < 4; j++) {
 						sum[j] = fmaf(fabsf(c), x[j], sum[j]);
 						sum2[j] = fmaf(c2, x[j], sum2[j]);
 					}
@@ -150,8 +141,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 		}
 		if (w.adds) {
 			load_columns<QUADS>(x, a.d_source, a.d_type, w.at(w.place), w.left);
-#pragma unroll
-			for (int j = 0; j < 4; j++)
+			UNROLL for (int j = 0; j < 4; j++)
 				sum[j] += x[j];
 		}
 		store_columns<QUADS>(a.d_source, a.d_type, w.at(w.place), sum, w.left);

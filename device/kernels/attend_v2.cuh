@@ -7,15 +7,14 @@
 // What GATv2 needs of a row beside those at the other ends, in a lane's columns.
 template <bool QUADS> struct own_columns {
 	float x[4], a[4];
-	template <typename W, typename T> __device__ __forceinline__ own_columns(const W &w, const T *of) {
+	template <typename W, typename T> DEVICE own_columns(const W &w, const T *of) {
 		load_columns<QUADS>(x, of + w.at(w.row), w.left);
 		load_columns<QUADS>(a, w.a.a + w.at(0), w.left);
 	}
 	// Σ_c a_c · LeakyReLU(row_c + x_c)
-	__device__ __forceinline__ float score(const float *row, float slope) const {
+	DEVICE float score(const float *row, float slope) const {
 		float sum = 0;
-#pragma unroll
-		for (int j = 0; j < 4; j++) {
+		UNROLL for (int j = 0; j < 4; j++) {
 			const float t = row[j] + x[j];
 			sum = fmaf(a[j], larger(t * slope, t), sum);
 		}
@@ -23,7 +22,7 @@ template <bool QUADS> struct own_columns {
 	}
 };
 
-__device__ __forceinline__ float dot4(const float *x, const float *y) {
+DEVICE float dot4(const float *x, const float *y) {
 	return fmaf(x[3], y[3], fmaf(x[2], y[2], fmaf(x[1], y[1], x[0] * y[0])));
 }
 
@@ -31,8 +30,8 @@ __device__ __forceinline__ float dot4(const float *x, const float *y) {
 // a lane's columns x of an edge's row give to them. Lanes write that, and each lane then adds up what those of
 // one head have of one edge. The slab is another then.
 template <int K, typename T, bool QUADS, typename F>
-__device__ __forceinline__ void edge_products(attention<T, QUADS> &w, shared_cell<float> *const (&to)[K],
-                                              const T *rows, F of_slab) {
+DEVICE void edge_products(attention<T, QUADS> &w, shared_cell<float> *const (&to)[K],
+                          const T *rows, F of_slab) {
 	enum { EDGES = 8, STRIDE = 33 }; // so that places of a head's lanes are in different banks
 	__shared__ shared_cell<float> all[ATTEND_WARPS][K][EDGES * STRIDE];
 	shared_cell<float>(*parts)[EDGES * STRIDE] = all[threadIdx.x / 32];
@@ -41,20 +40,16 @@ __device__ __forceinline__ void edge_products(attention<T, QUADS> &w, shared_cel
 		w.take_slab(slab);
 		const auto f = of_slab();
 		for (int from = 0; from < w.n; from += EDGES) {
-#pragma unroll 1
-			for (int e = 0; e < EDGES; e += ATTEND_AHEAD) {
+			UNROLL_BY(1) for (int e = 0; e < EDGES; e += ATTEND_AHEAD) {
 				float x[ATTEND_AHEAD][4];
-#pragma unroll
-				for (int i = 0; i < ATTEND_AHEAD; i++)
+				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n)
 						load_columns<QUADS>(x[i], rows + w.at(w.other[from + e + i]), w.left);
-#pragma unroll
-				for (int i = 0; i < ATTEND_AHEAD; i++)
+				UNROLL for (int i = 0; i < ATTEND_AHEAD; i++)
 					if (from + e + i < w.n) {
 						float p[K];
 						f(p, x[i]);
-#pragma unroll
-						for (int k = 0; k < K; k++)
+						UNROLL for (int k = 0; k < K; k++)
 							parts[k][(e + i) * STRIDE + w.lane] = w.left > 0 ? p[k] : 0.0f;
 					}
 			}
@@ -62,8 +57,7 @@ __device__ __forceinline__ void edge_products(attention<T, QUADS> &w, shared_cel
 			for (int q = w.lane; q < EDGES * w.places; q += 32) {
 				const int e = q / w.places, h = q % w.places, place = from * w.places + q;
 				if (h < w.heads && from + e < w.n)
-#pragma unroll
-					for (int k = 0; k < K; k++) {
+					UNROLL for (int k = 0; k < K; k++) {
 						float sum = slab ? (float)to[k][place] : 0.0f;
 						for (int l = 0; l < lanes; l++)
 							sum += parts[k][e * STRIDE + h * lanes + l];
@@ -75,7 +69,7 @@ __device__ __forceinline__ void edge_products(attention<T, QUADS> &w, shared_cel
 	}
 }
 
-template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_v2(const L &l) {
+template <typename T, bool QUADS, typename L> DEVICE void attend_v2(const L &l) {
 	attend_rows<T, QUADS, true>(l, [&](attention<T, QUADS> &w) {
 		edge_products(w, {w.coef}, (const T *)l.a.source, [&] {
 			const own_columns<QUADS> own(w, (const T *)l.a.target);
@@ -86,8 +80,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 ATTEND_KERNELS(attend_v2, attend_v2)
 
 // Of scores and of ⟨g_i, source_j⟩, which are in coef and ds, makes α·mask and ∂s.
-template <bool TRANSPOSED, typename W>
-__device__ __forceinline__ void v2_coefficients(W &w, shared_cell<float> *ds, int k) {
+template <bool TRANSPOSED, typename W> DEVICE void v2_coefficients(W &w, shared_cell<float> *ds, int k) {
 	const unsigned kept = w.template kept<TRANSPOSED>(k);
 	for (int place = w.lane; place < 32 * w.places; place += 32) {
 		const int e = place / w.places;
@@ -104,21 +97,19 @@ __device__ __forceinline__ void v2_coefficients(W &w, shared_cell<float> *ds, in
 }
 
 // Adds to the sums for ∂a that have this number.
-template <bool QUADS, typename W>
-__device__ __forceinline__ void add_to_sums(const W &w, int64_t number, const double (&da)[4]) {
+template <bool QUADS, typename W> DEVICE void add_to_sums(const W &w, int64_t number, const double (&da)[4]) {
 	double *d = w.a.d_a + number * w.a.sum_stride + w.at(0);
-#pragma unroll
-	for (int j = 0; j < 4; j++)
+	UNROLL for (int j = 0; j < 4; j++)
 		if (QUADS ? w.left > 0 : 32 * j < w.left)
 			d[QUADS ? j : 32 * j] += da[j];
 }
-__device__ __forceinline__ int64_t sums_of(const over_rows<weft_attention_args> &l, int64_t tile) {
+DEVICE int64_t sums_of(const over_rows<weft_attention_args> &l, int64_t tile) {
 	return l.a.first_sum + l.first / WEFT_TILE + tile;
 }
-__device__ __forceinline__ int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { return -1; }
+DEVICE int64_t sums_of(const over_segments<weft_attention_args> &, int64_t) { return -1; }
 
 // ∂target, and ∂a of a tile of rows, or of a segment: a block has such a tile, or all segments, and some heads.
-template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_target_v2(const L &l) {
+template <typename T, bool QUADS, typename L> DEVICE void attend_back_target_v2(const L &l) {
 	__shared__ attend_cells cells[ATTEND_WARPS];
 	__shared__ shared_cell<float> all_ds[ATTEND_WARPS][32 * ATTEND_HEADS];
 	__shared__ shared_cell<double> sums[ATTEND_WARPS][ATTEND_COLUMNS];
@@ -146,8 +137,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 				w.take_slab(slab);
 				const own_columns<QUADS> own(w, (const T *)a.target);
 				w.each_row(ds, (const T *)a.source + w.at(0), [&](float c, const float *x) {
-#pragma unroll
-					for (int j = 0; j < 4; j++) {
+					UNROLL for (int j = 0; j < 4; j++) {
 						const float t = x[j] + own.x[j], d = t > 0 ? c : c * a.slope;
 						sum[j] += d, sum_a[j] = fmaf(d, t, sum_a[j]);
 					}
@@ -157,8 +147,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 			const own_columns<QUADS> own(w, (const T *)a.target);
 			if (w.adds)
 				load_columns<QUADS>(old, a.d_target, a.d_type, w.at(w.place), w.left);
-#pragma unroll
-			for (int j = 0; j < 4; j++) {
+			UNROLL for (int j = 0; j < 4; j++) {
 				old[j] = fmaf(own.a[j], sum[j], old[j]);
 				da[j] += sum_a[j];
 			}
@@ -172,8 +161,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 		if (number < 0)
 			continue;
 		w.take_slab(slab);
-#pragma unroll
-		for (int j = 0; j < 4; j++)
+		UNROLL for (int j = 0; j < 4; j++)
 			sums[warp][QUADS ? 4 * w.lane + j : w.lane + 32 * j] = da[j];
 		__syncthreads();
 		for (int j = 0; warp == 0 && j < 4; j++)
@@ -187,7 +175,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 ATTEND_KERNELS(attend_back_target_v2, attend_back_target_v2)
 
 // ∂source, on the transposed matrix.
-template <typename T, bool QUADS, typename L> __device__ __forceinline__ void attend_back_source_v2(const L &l) {
+template <typename T, bool QUADS, typename L> DEVICE void attend_back_source_v2(const L &l) {
 	__shared__ attend_cells cells[ATTEND_WARPS];
 	__shared__ shared_cell<float> all_ds[ATTEND_WARPS][32 * ATTEND_HEADS];
 	const weft_attention_args &a = l.a;
@@ -212,8 +200,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 			w.add_rows(sum, (const T *)a.g + w.at(0));
 			const own_columns<QUADS> own(w, (const T *)a.source);
 			w.each_row(ds, (const T *)a.target + w.at(0), [&](float c, const float *x) {
-#pragma unroll
-				for (int j = 0; j < 4; j++)
+				UNROLL for (int j = 0; j < 4; j++)
 					slopes[j] += x[j] + own.x[j] > 0 ? c : c * a.slope;
 			});
 		}
@@ -221,8 +208,7 @@ template <typename T, bool QUADS, typename L> __device__ __forceinline__ void at
 		const own_columns<QUADS> own(w, (const T *)a.source);
 		if (w.adds)
 			load_columns<QUADS>(old, a.d_source, a.d_type, w.at(w.place), w.left);
-#pragma unroll
-		for (int j = 0; j < 4; j++)
+		UNROLL for (int j = 0; j < 4; j++)
 			old[j] += fmaf(own.a[j], slopes[j], sum[j]);
 		store_columns<QUADS>(a.d_source, a.d_type, w.at(w.place), old, w.left);
 	}

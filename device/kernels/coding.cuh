@@ -6,14 +6,13 @@
 // Where a row of integers begins: Z and R, byte by byte, as rows lie at any address.
 struct row_range {
 	float least, range;
-	__device__ __forceinline__ void load(const uint8_t *p) {
+	DEVICE void load(const uint8_t *p) {
 		uint32_t words[2] = {};
-#pragma unroll
-		for (int i = 0; i < 8; i++)
+		UNROLL for (int i = 0; i < 8; i++)
 			words[i / 4] |= (uint32_t)p[i] << i % 4 * 8;
 		least = __uint_as_float(words[0]), range = __uint_as_float(words[1]);
 	}
-	__device__ __forceinline__ void store(uint8_t *p, int lane) const {
+	DEVICE void store(uint8_t *p, int lane) const {
 		if (lane < 8)
 			p[lane] = (uint8_t)(__float_as_uint(lane < 4 ? least : range) >> lane % 4 * 8);
 	}
@@ -21,8 +20,7 @@ struct row_range {
 enum { RANGE_BYTES = 8, MOST = 0x7f7fffff }; // the bits of the largest float
 
 // The row's smallest number and its range; NaN and 0 where a number, or the range, is not finite.
-template <typename T>
-__device__ __forceinline__ row_range range_of(const T *x, const int32_t *columns, int64_t count, int lane) {
+template <typename T> DEVICE row_range range_of(const T *x, const int32_t *columns, int64_t count, int lane) {
 	float least = __uint_as_float(MOST), most = -least, odd = 0;
 	for (int64_t c = lane; c < count; c += 32) {
 		const float v = number(x[columns ? columns[c] : c]);
@@ -34,9 +32,8 @@ __device__ __forceinline__ row_range range_of(const T *x, const int32_t *columns
 }
 
 // A lane has the eight columns of a counter. Codes of 4 bits meet in the lane of the even column.
-template <typename T>
-__device__ __forceinline__ void encode_integers(uint8_t *z, const T *x, const weft_encode_args &a,
-                                                uint32_t vertex, int bits, int lane) {
+template <typename T> DEVICE void encode_integers(uint8_t *z, const T *x, const weft_encode_args &a,
+                                                  uint32_t vertex, int bits, int lane) {
 	const row_range r = range_of(x, a.columns, a.count, lane);
 	const float levels = (float)((1 << bits) - 1), scale = levels / r.range;
 	const bool equal = !(r.range > 0) || scale - scale != 0; // or almost
@@ -45,8 +42,7 @@ __device__ __forceinline__ void encode_integers(uint8_t *z, const T *x, const we
 		const int64_t first = at + lane / LANES * BATCH + lane % LANES;
 		const uint32_t batch = (uint32_t)(first / BATCH);
 		const random_words words = random_bits(a.key, vertex, batch, lane % LANES, a.stream);
-#pragma unroll
-		for (int i = 0; i < 8; i++) {
+		UNROLL for (int i = 0; i < 8; i++) {
 			const int64_t c = first + i * LANES;
 			uint32_t code = 0;
 			if (c < a.count && !equal) {
@@ -63,11 +59,11 @@ __device__ __forceinline__ void encode_integers(uint8_t *z, const T *x, const we
 	}
 }
 
-__device__ __forceinline__ int64_t coded(int64_t count, int bits) {
+DEVICE int64_t coded(int64_t count, int bits) {
 	return RANGE_BYTES + (count * bits + 7) / 8;
 }
 
-template <typename T> __device__ __forceinline__ void encode(const over_rows<weft_encode_args> &l) {
+template <typename T> DEVICE void encode(const over_rows<weft_encode_args> &l) {
 	const weft_encode_args &a = l.a;
 	const int64_t i = l.first + thread_number() / 32;
 	const int lane = threadIdx.x % 32, bits = a.format == WEFT_FORMAT_INT8 ? 8 : 4;
@@ -84,7 +80,7 @@ template <typename T> __device__ __forceinline__ void encode(const over_rows<wef
 }
 STORAGE_KERNELS(encode, weft_encode_args, encode)
 
-template <typename T> __device__ __forceinline__ void decode(const over_rows<weft_decode_args> &l) {
+template <typename T> DEVICE void decode(const over_rows<weft_decode_args> &l) {
 	const weft_decode_args &a = l.a;
 	const int64_t i = l.first + thread_number() / 32;
 	const int lane = threadIdx.x % 32, bits = a.format == WEFT_FORMAT_INT8 ? 8 : 4;

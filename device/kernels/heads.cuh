@@ -4,7 +4,7 @@
 #include "pointwise.cuh"
 
 // How many lanes have a head of a row: four columns each, or more of wide ones.
-__device__ __forceinline__ int lanes_of_head(int64_t width) {
+DEVICE int lanes_of_head(int64_t width) {
 	int lanes = 1;
 	while (lanes < 32 && 4 * lanes < width)
 		lanes *= 2;
@@ -13,7 +13,7 @@ __device__ __forceinline__ int lanes_of_head(int64_t width) {
 
 // out_ih = Σ_c z_ihc · a_hc, or with a row of y in place of a.
 template <typename T, typename Y>
-__device__ __forceinline__ void dot_each(const over_rows<weft_head_dot_args> &l, const Y *of, bool by_row) {
+DEVICE void dot_each(const over_rows<weft_head_dot_args> &l, const Y *of, bool by_row) {
 	const int64_t heads = l.a.heads, width = l.a.width;
 	const int lanes = lanes_of_head(width), lane = threadIdx.x % lanes;
 	const int64_t k = l.first * heads + thread_number() / lanes;
@@ -25,8 +25,7 @@ __device__ __forceinline__ void dot_each(const over_rows<weft_head_dot_args> &l,
 		float a[4], b[4];
 		part(a, z + c, width - c);
 		part(b, y + c, width - c);
-#pragma unroll
-		for (int i = 0; i < 4; i++)
+		UNROLL for (int i = 0; i < 4; i++)
 			sum = fmaf(a[i], b[i], sum);
 	}
 	for (int with = lanes / 2; with; with /= 2)
@@ -34,17 +33,17 @@ __device__ __forceinline__ void dot_each(const over_rows<weft_head_dot_args> &l,
 	if (inside && lane == 0)
 		l.a.out[k] = sum;
 }
-template <typename T> __device__ __forceinline__ void head_dot(const over_rows<weft_head_dot_args> &l) {
+template <typename T> DEVICE void head_dot(const over_rows<weft_head_dot_args> &l) {
 	dot_each<T>(l, l.a.a, false);
 }
-template <typename T> __device__ __forceinline__ void row_dots(const over_rows<weft_head_dot_args> &l) {
+template <typename T> DEVICE void row_dots(const over_rows<weft_head_dot_args> &l) {
 	dot_each<T>(l, (const T *)l.a.y, true);
 }
 STORAGE_KERNELS(head_dot, weft_head_dot_args, head_dot)
 STORAGE_KERNELS(row_dots, weft_head_dot_args, row_dots)
 
 // z_ihc += s_ih · a_hc
-template <typename T> __device__ __forceinline__ void head_outer(const over_rows<weft_head_outer_args> &l) {
+template <typename T> DEVICE void head_outer(const over_rows<weft_head_outer_args> &l) {
 	const row_part<T> at(l.first * l.a.heads, l.last * l.a.heads, l.a.width);
 	T *z = (T *)l.a.z + at.k * l.a.width + at.c;
 	const float *a = l.a.a + at.k % l.a.heads * l.a.width + at.c, s = at.n > 0 ? l.a.s[at.k] : 0;
@@ -57,8 +56,7 @@ STORAGE_KERNELS(head_outer, weft_head_outer_args, head_outer)
 
 // tiles_tc = Σ over the tile's rows of s_ih · z_ihc: a block has 32 columns of a tile. As on the CPU so many
 // rows are added in single precision, which warps do beside each other, and these sums in double precision.
-template <typename T>
-__device__ __forceinline__ void head_outer_back(const over_rows<weft_head_outer_args> &l) {
+template <typename T> DEVICE void head_outer_back(const over_rows<weft_head_outer_args> &l) {
 	__shared__ shared_cell<float> some[WEFT_TILE / 8][32];
 	const int64_t heads = l.a.heads, cols = heads * l.a.width, blocks = (cols + 31) / 32;
 	const int64_t t = l.first + blockIdx.x / blocks, c = blockIdx.x % blocks * 32 + threadIdx.x % 32;
@@ -68,8 +66,7 @@ __device__ __forceinline__ void head_outer_back(const over_rows<weft_head_outer_
 	const float *s = l.a.s + begin * heads + c / l.a.width;
 	for (int k = threadIdx.x / 32; c < cols && k < parts; k += blockDim.x / 32) {
 		float sum = 0;
-#pragma unroll 8
-		for (int r = k * few; r < (k + 1) * few; r++)
+		UNROLL_BY(8) for (int r = k * few; r < (k + 1) * few; r++)
 			if (r < rows)
 				sum = fmaf(s[r * heads], number(z[r * cols]), sum);
 		some[k][threadIdx.x % 32] = sum;

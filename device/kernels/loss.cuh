@@ -4,7 +4,7 @@
 #include "pointwise.cuh"
 
 // Thread 0 gets the sum over the block.
-__device__ __forceinline__ double sum_of_block(double x) {
+DEVICE double sum_of_block(double x) {
 	__shared__ shared_cell<double> of_warp[BLOCK / 32];
 	x = sum_of_warp(x);
 	if (threadIdx.x % 32 == 0)
@@ -17,7 +17,7 @@ __device__ __forceinline__ double sum_of_block(double x) {
 }
 
 // The lanes that have a row: eight columns each, or more of wide ones.
-__device__ __forceinline__ int lanes_of_row(int64_t cols) {
+DEVICE int lanes_of_row(int64_t cols) {
 	int lanes = 1;
 	while (lanes < 32 && 8 * lanes < cols)
 		lanes *= 2;
@@ -26,8 +26,7 @@ __device__ __forceinline__ int lanes_of_row(int64_t cols) {
 
 // Columns c, c + lanes, … of a row, which are loaded beside each other; −∞ behind its end.
 enum { BESIDE = 8 };
-__device__ __forceinline__ void row_values(float (&v)[BESIDE], const float *x, int64_t c, int lanes,
-                                           int64_t end) {
+DEVICE void row_values(float (&v)[BESIDE], const float *x, int64_t c, int lanes, int64_t end) {
 	each(v, [&](float, int i) { return c + i * lanes < end ? x[c + i * lanes] : -INFINITY; });
 }
 
@@ -44,8 +43,7 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 		float top = -INFINITY, sum = 0, v[BESIDE];
 		for (int64_t c = lane; c < end; c += step) {
 			row_values(v, x, c, lanes, end);
-#pragma unroll
-			for (int j = 0; j < BESIDE; j++)
+			UNROLL for (int j = 0; j < BESIDE; j++)
 				top = v[j] > top ? v[j] : top;
 		}
 		for (int with = 1; with < lanes; with *= 2) {
@@ -54,8 +52,7 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 		}
 		for (int64_t c = lane; c < end; c += step) {
 			row_values(v, x, c, lanes, end);
-#pragma unroll
-			for (int j = 0; j < BESIDE; j++)
+			UNROLL for (int j = 0; j < BESIDE; j++)
 				sum += exponential(v[j] - top);
 		}
 		for (int with = 1; with < lanes; with *= 2)
@@ -67,8 +64,7 @@ KERNEL(cross_entropy_float32, weft_loss_args) {
 		const float scale = l.a.scale / sum;
 		for (int64_t c = lane; c < end; c += step) {
 			row_values(v, x, c, lanes, end);
-#pragma unroll
-			for (int j = 0; j < BESIDE; j++) {
+			UNROLL for (int j = 0; j < BESIDE; j++) {
 				const int64_t at = c + j * lanes;
 				const float one = at == label ? l.a.scale : 0.0f;
 				if (at < end)
@@ -90,15 +86,13 @@ KERNEL(binary_cross_entropy_float32, weft_loss_args) {
 	for (uint32_t k = threadIdx.x; k < n; k += BESIDE * BLOCK) {
 		int64_t at[BESIDE];
 		float x[BESIDE], y[BESIDE];
-#pragma unroll
-		for (int u = 0; u < BESIDE; u++) {
+		UNROLL for (int u = 0; u < BESIDE; u++) {
 			const uint32_t here = min(k + u * BLOCK, n - 1);
 			at[u] = l.a.rows[t * WEFT_TILE + here / cols] * l.a.cols + here % cols;
 		}
 		each(x, [&](float, int u) { return l.a.logits[at[u]]; });
 		each(y, [&](float, int u) { return l.a.targets[at[u]]; });
-#pragma unroll
-		for (int u = 0; u < BESIDE; u++) {
+		UNROLL for (int u = 0; u < BESIDE; u++) {
 			if (k + u * BLOCK >= n)
 				break;
 			const bool there = y[u] == y[u]; // not NaN
@@ -128,8 +122,7 @@ KERNEL(hits_float32, weft_loss_args) {
 		const float *x = l.a.logits + i * cols;
 		const float y = inside ? x[label] : 0;
 		int hit = inside && (label == 0 || (x[0] == x[0] && y == y));
-#pragma unroll 8
-		for (int64_t c = lane; c < end; c += lanes)
+		UNROLL_BY(8) for (int64_t c = lane; c < end; c += lanes)
 			hit &= !(x[c] > y || (x[c] == y && c < label));
 		for (int with = 1; with < lanes; with *= 2)
 			hit &= __shfl_xor_sync(ALL, hit, with);
@@ -140,17 +133,15 @@ KERNEL(hits_float32, weft_loss_args) {
 		l.a.tile_loss[t] = sum;
 }
 
-template <typename T> __device__ __forceinline__ void finite(const over_rows<weft_column_sum_args> &l) {
+template <typename T> DEVICE void finite(const over_rows<weft_column_sum_args> &l) {
 	enum { N = vector<T>::N };
 	const int64_t t = l.first + blockIdx.x, rows = min(l.a.rows - t * WEFT_TILE, (int64_t)WEFT_TILE);
 	const T *x = (const T *)l.a.x + t * WEFT_TILE * l.a.cols;
 	float sum = 0;
-#pragma unroll 4
-	for (int64_t i = threadIdx.x * N; i < rows * l.a.cols; i += BLOCK * N) {
+	UNROLL_BY(4) for (int64_t i = threadIdx.x * N; i < rows * l.a.cols; i += BLOCK * N) {
 		float v[N];
 		part(v, x + i, rows * l.a.cols - i);
-#pragma unroll
-		for (int k = 0; k < N; k++)
+		UNROLL for (int k = 0; k < N; k++)
 			sum += v[k] - v[k];
 	}
 	const double all = sum_of_block(sum);

@@ -4,7 +4,7 @@
 #include "spmm.cuh"
 
 // Extends z and arg by x of a source; an arg of −1 stands for no value yet.
-__device__ __forceinline__ void extend(float &z, int32_t &arg, float x, int32_t id) {
+DEVICE void extend(float &z, int32_t &arg, float x, int32_t id) {
 	const bool smaller = id < arg;
 	if (arg < 0 || x > z || (x == z && smaller) || (x != x && (z == z || smaller)))
 		z = x, arg = id;
@@ -15,39 +15,35 @@ template <int N> struct words {
 	int32_t w[N];
 	enum { AT_ONCE = N < 4 ? N : 4 };
 	typedef together<int32_t, AT_ONCE> some;
-	__device__ __forceinline__ void load(const int32_t *p) {
-#pragma unroll
-		for (int i = 0; i < N; i++)
+	DEVICE void load(const int32_t *p) {
+		UNROLL for (int i = 0; i < N; i++)
 			w[i] = ((const some *)p)[i / AT_ONCE].e[i % AT_ONCE];
 	}
-	__device__ __forceinline__ void store(int32_t *p) const {
-#pragma unroll
-		for (int i = 0; i < N; i += AT_ONCE) {
+	DEVICE void store(int32_t *p) const {
+		UNROLL for (int i = 0; i < N; i += AT_ONCE) {
 			some s;
-#pragma unroll
-			for (int k = 0; k < AT_ONCE; k++)
+			UNROLL for (int k = 0; k < AT_ONCE; k++)
 				s.e[k] = w[i + k];
 			((some *)p)[i / AT_ONCE] = s;
 		}
 	}
 };
 
-__device__ __forceinline__ int32_t id_of(const int32_t *ids, int64_t row) {
+DEVICE int32_t id_of(const int32_t *ids, int64_t row) {
 	return ids ? ids[row] : (int32_t)row;
 }
 
 // Columns c … of a row whose edges are begin … end−1; the result is row `to` of z and arg.
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void max_columns(const weft_max_args &a, int64_t row, int64_t begin, int64_t end,
-                                            const int32_t *loops, int64_t to, int64_t c) {
+DEVICE void max_columns(const weft_max_args &a, int64_t row, int64_t begin, int64_t end,
+                        const int32_t *loops, int64_t to, int64_t c) {
 	enum { N = vec<elem>::N };
 	const elem *x = (const elem *)a.x + c;
 	const int64_t at = to * a.cols + c;
 	vec<elem> z, v;
 	words<N> arg;
 	if (a.first) {
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			z.x[i] = 0, arg.w[i] = -1;
 	} else {
 		z.load((const elem *)a.z + at), arg.load(a.arg + at);
@@ -55,24 +51,20 @@ __device__ __forceinline__ void max_columns(const weft_max_args &a, int64_t row,
 	for (int64_t k = begin; k < end; k += AHEAD) {
 		typename vec<elem>::raw r[AHEAD];
 		int32_t id[AHEAD];
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++) { // behind the last edge that one again
+		UNROLL for (int u = 0; u < AHEAD; u++) { // behind the last edge that one again
 			const int64_t other = a.edges.indices[min(k + u, end - 1)];
 			r[u] = *(const typename vec<elem>::raw *)(x + other * a.cols);
 			id[u] = id_of(a.source_ids, other);
 		}
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++) {
+		UNROLL for (int u = 0; u < AHEAD; u++) {
 			v.of(r[u]);
-#pragma unroll
-			for (int i = 0; i < N; i++)
+			UNROLL for (int i = 0; i < N; i++)
 				extend(z.x[i], arg.w[i], v.x[i], id[u]);
 		}
 	}
 	if (loops && loops[row] > 0) {
 		v.load(x + row * a.cols);
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			extend(z.x[i], arg.w[i], v.x[i], id_of(a.source_ids, row));
 	}
 	z.store((elem *)a.z + at), arg.store(a.arg + at);
@@ -81,36 +73,32 @@ __device__ __forceinline__ void max_columns(const weft_max_args &a, int64_t row,
 // The same of a source's out-neighbours: what each of them that it is the maximum of passes back is added to
 // dx. A duplicate edge counts once. What dx holds is added to where it is not begun.
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void max_back_columns(const weft_max_back_args &a, int64_t row, int64_t begin,
-                                                 int64_t end, const int32_t *loops, bool begun, int64_t to,
+DEVICE void max_back_columns(const weft_max_back_args &a, int64_t row, int64_t begin,
+                             int64_t end, const int32_t *loops, bool begun, int64_t to,
                                                  int64_t c) {
 	enum { N = vec<elem>::N };
 	const int32_t id = id_of(a.source_ids, row);
 	vec<elem> sum, v;
 	const auto add = [&](const vec<elem> &g, const words<N> &arg) {
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			sum.x[i] += arg.w[i] == id ? g.x[i] : 0;
 	};
 	if (begun)
 		load_either(sum, a.dx, a.dx_type, to * a.cols + c);
 	else
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			sum.x[i] = 0;
 	for (int64_t k = begin; k < end; k += AHEAD) {
 		typename vec<elem>::raw r[AHEAD];
 		words<N> arg[AHEAD];
 		bool again[AHEAD];
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++) {
+		UNROLL for (int u = 0; u < AHEAD; u++) {
 			const int64_t edge = min(k + u, end - 1), other = a.edges.indices[edge], at = other * a.cols + c;
 			r[u] = *(const typename vec<elem>::raw *)((const elem *)a.g + at);
 			arg[u].load(a.arg + at);
 			again[u] = edge != k + u || (edge > begin && a.edges.indices[edge - 1] == other);
 		}
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++)
+		UNROLL for (int u = 0; u < AHEAD; u++)
 			if (!again[u])
 				v.of(r[u]), add(v, arg[u]);
 	}
@@ -123,26 +111,22 @@ __device__ __forceinline__ void max_back_columns(const weft_max_back_args &a, in
 }
 
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void max_rows(const over_rows<weft_max_args> &l) {
+DEVICE void max_rows(const over_rows<weft_max_args> &l) {
 	const weft_max_args &a = l.a;
-	each_row<vec<elem>::N>(
-	    l.first, l.last, a.cols, a.edges, a.edges.indptr + 1,
+	each_row<vec<elem>::N>(l.first, l.last, a.cols, a.edges, a.edges.indptr + 1,
 	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
 		    max_columns<elem, vec, AHEAD>(a, row, begin, end, a.loops, row, c);
-	    },
-	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
+	    }, [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
 		    max_columns<elem, single, 8>(a, row, begin, end, a.loops, row, c);
 	    });
 }
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void max_back_rows(const over_rows<weft_max_back_args> &l) {
+DEVICE void max_back_rows(const over_rows<weft_max_back_args> &l) {
 	const weft_max_back_args &a = l.a;
-	each_row<vec<elem>::N>(
-	    l.first, l.last, a.cols, a.edges, a.edges.indptr + 1,
+	each_row<vec<elem>::N>(l.first, l.last, a.cols, a.edges, a.edges.indptr + 1,
 	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
 		    max_back_columns<elem, vec, AHEAD / 2>(a, row, begin, end, a.loops, true, row, c);
-	    },
-	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
+	    }, [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
 		    max_back_columns<elem, single, 8>(a, row, begin, end, a.loops, true, row, c);
 	    });
 }
@@ -168,8 +152,7 @@ MAX_KERNELS(_bfloat16, bfloat16, single, 16)
 MAX_KERNELS(_bfloat16_vector, bfloat16, vector, 8)
 
 // What segments gave, merged as sums.cuh's merge_sums does it. Runs over columns, one a thread.
-template <typename T>
-__device__ __forceinline__ void merge_maxima(const over_rows<weft_merge_maxima_args> &l) {
+template <typename T> DEVICE void merge_maxima(const over_rows<weft_merge_maxima_args> &l) {
 	const weft_merge_maxima_args &a = l.a;
 	const int64_t c = l.first + thread_number();
 	if (c >= l.last)

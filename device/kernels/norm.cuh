@@ -4,21 +4,18 @@
 #include "sums.cuh"
 
 // dLoss/dy from g = dLoss/dz, but for the mask.
-template <int N> __device__ __forceinline__ void before(float (&g)[N], float (&y)[N], int activation) {
+template <int N> DEVICE void before(float (&g)[N], float (&y)[N], int activation) {
 	activate(y, activation);
 	times_derivative(g, y, activation);
 }
 
 // v times a row's mask in the columns of a lane, which are 32 apart from the first of a batch on: a counter
 // serves four of them.
-template <int N>
-__device__ __forceinline__ void times_mask(float (&v)[N], const weft_mask &m, int64_t row, uint32_t batch) {
+template <int N> DEVICE void times_mask(float (&v)[N], const weft_mask &m, int64_t row, uint32_t batch) {
 	const int lane = threadIdx.x % 32;
-#pragma unroll
-	for (int b = 0; b < N / 4; b++) {
+	UNROLL for (int b = 0; b < N / 4; b++) {
 		const random_words r = random_bits(m.key, vertex_of(m, row), batch + b, lane % LANES, 0);
-#pragma unroll
-		for (int q = 0; q < 4; q++)
+		UNROLL for (int q = 0; q < 4; q++)
 			v[4 * b + q] *= keep(m, r, 2 * q + lane / LANES);
 	}
 }
@@ -26,7 +23,7 @@ __device__ __forceinline__ void times_mask(float (&v)[N], const weft_mask &m, in
 // Batch norm, whose mean and rstd are the column's. A thread has the eight columns of a counter in ROWS rows.
 enum { ROWS = 2 };
 
-template <typename T> __device__ __forceinline__ void normalize(const over_rows<weft_normalize_args> &l) {
+template <typename T> DEVICE void normalize(const over_rows<weft_normalize_args> &l) {
 	const weft_normalization &norm = l.a.norm;
 	const weft_mask &m = l.a.mask;
 	const int64_t cols = l.a.cols;
@@ -35,14 +32,12 @@ template <typename T> __device__ __forceinline__ void normalize(const over_rows<
 	float x[ROWS][8], mean[8], scale[8], rstd[8], beta[8];
 	if (row >= l.last)
 		return;
-#pragma unroll
-	for (int r = 0; r < ROWS; r++)
+	UNROLL for (int r = 0; r < ROWS; r++)
 		at.load(x[r], (const T *)l.a.x + min(row + r, l.last - 1) * cols, cols);
 	at.load(mean, norm.mean, cols), at.load(rstd, norm.rstd, cols);
 	at.load(scale, norm.gamma, cols), at.load(beta, norm.beta, cols);
 	each(scale, [&](float v, int i) { return v * rstd[i]; });
-#pragma unroll
-	for (int r = 0; r < ROWS; r++) {
+	UNROLL for (int r = 0; r < ROWS; r++) {
 		if (row + r >= l.last)
 			return;
 		each(x[r], [&](float v, int i) { return fmaf(v - mean[i], scale[i], beta[i]); });
@@ -66,9 +61,8 @@ template <typename T> struct gradient_terms {
 	const weft_mask &mask;
 	uint32_t batch;
 	float mean[OF_LANE], scale[OF_LANE], beta[OF_LANE];
-	__device__ __forceinline__ element load(int64_t k) const { return {x[k], g[k]}; }
-	__device__ __forceinline__ void add(float (&s)[OF_LANE][2], const element (&e)[OF_LANE],
-	                                    int64_t row) const {
+	DEVICE element load(int64_t k) const { return {x[k], g[k]}; }
+	DEVICE void add(float (&s)[OF_LANE][2], const element (&e)[OF_LANE], int64_t row) const {
 		float d[OF_LANE], y[OF_LANE], v[OF_LANE];
 		each(d, [&](float, int q) { return number(e[q].x) - mean[q]; });
 		each(y, [&](float, int q) { return fmaf(d[q], scale[q], beta[q]); });
@@ -76,16 +70,14 @@ template <typename T> struct gradient_terms {
 		before(v, y, activation);
 		if (mask.threshold)
 			times_mask(v, mask, row, batch);
-#pragma unroll
-		for (int q = 0; q < OF_LANE; q++) {
+		UNROLL for (int q = 0; q < OF_LANE; q++) {
 			if ((activation != WEFT_IDENTITY || mask.threshold) && columns.has(q))
 				round_to(g + row * columns.cols + columns.first + 32 * q, v[q]);
 			s[q][0] += v[q], s[q][1] = fmaf(v[q], d[q], s[q][1]);
 		}
 	}
 };
-template <typename T>
-__device__ __forceinline__ void normalize_sums(const over_rows<weft_normalize_sums_args> &l) {
+template <typename T> DEVICE void normalize_sums(const over_rows<weft_normalize_sums_args> &l) {
 	const weft_normalization &norm = l.a.norm;
 	const weft_mask &m = l.a.mask;
 	const int64_t cols = l.a.cols, before = m.first % BATCH;
@@ -104,8 +96,7 @@ __device__ __forceinline__ void normalize_sums(const over_rows<weft_normalize_su
 }
 STORAGE_KERNELS(normalize_sums, weft_normalize_sums_args, normalize_sums)
 
-template <typename T>
-__device__ __forceinline__ void normalize_back(const over_rows<weft_normalize_back_args> &l) {
+template <typename T> DEVICE void normalize_back(const over_rows<weft_normalize_back_args> &l) {
 	const weft_normalization &norm = l.a.norm;
 	const int64_t cols = l.a.cols;
 	const counter at(weft_mask{}, cols, thread_number());
@@ -113,8 +104,7 @@ __device__ __forceinline__ void normalize_back(const over_rows<weft_normalize_ba
 	float x[ROWS][8], g[ROWS][8], mean[8], scale[8], rstd[8], mean_g[8], slope[8];
 	if (row >= l.last)
 		return;
-#pragma unroll
-	for (int r = 0; r < ROWS; r++) {
+	UNROLL for (int r = 0; r < ROWS; r++) {
 		const int64_t k = min(row + r, l.last - 1) * cols;
 		at.load(x[r], (const T *)l.a.x + k, cols), at.load(g[r], (const T *)l.a.g + k, cols);
 	}
@@ -122,8 +112,7 @@ __device__ __forceinline__ void normalize_back(const over_rows<weft_normalize_ba
 	at.load(mean_g, l.a.mean_g, cols), at.load(slope, l.a.mean_gx, cols);
 	each(scale, [&](float v, int i) { return v * rstd[i]; });
 	each(slope, [&](float v, int i) { return v * rstd[i]; });
-#pragma unroll
-	for (int r = 0; r < ROWS; r++) {
+	UNROLL for (int r = 0; r < ROWS; r++) {
 		if (row + r >= l.last)
 			return;
 		each(g[r], [&](float v, int i) {
@@ -135,12 +124,12 @@ __device__ __forceinline__ void normalize_back(const over_rows<weft_normalize_ba
 STORAGE_KERNELS(normalize_back, weft_normalize_back_args, normalize_back)
 
 // Layer norm: a row is that of 16 lanes, which add up as those of AVX-512's vectors do.
-__device__ __forceinline__ float sum_of_lanes(float x) {
+DEVICE float sum_of_lanes(float x) {
 	x += __shfl_xor_sync(ALL, x, 2), x += __shfl_xor_sync(ALL, x, 1);
 	x += __shfl_xor_sync(ALL, x, 4), x += __shfl_xor_sync(ALL, x, 8);
 	return x;
 }
-template <typename T> __device__ __forceinline__ void layer_norm(const over_rows<weft_layer_norm_args> &l) {
+template <typename T> DEVICE void layer_norm(const over_rows<weft_layer_norm_args> &l) {
 	const weft_mask &m = l.a.mask;
 	const int64_t cols = l.a.cols, mine = l.first + thread_number() / LANES, row = min(mine, l.last - 1);
 	const int lane = threadIdx.x % LANES, more = cols % LANES;
@@ -150,13 +139,11 @@ template <typename T> __device__ __forceinline__ void layer_norm(const over_rows
 	const T *x = (const T *)l.a.x + row * cols;
 	const float share = 1.0f / cols;
 	float s = 0, squares = 0;
-#pragma unroll 8
-	for (int64_t c = lane; c < whole; c += LANES)
+	UNROLL_BY(8) for (int64_t c = lane; c < whole; c += LANES)
 		s += number(x[c]);
 	float mean = sum_of_lanes(fresh ? s + number(x[last]) : s) * share;
 	s = 0;
-#pragma unroll 8
-	for (int64_t c = lane; c < whole; c += LANES) {
+	UNROLL_BY(8) for (int64_t c = lane; c < whole; c += LANES) {
 		const float d = number(x[c]) - mean;
 		s += d, squares = fmaf(d, d, squares);
 	}
@@ -197,18 +184,18 @@ template <typename T> struct layer_back_rows {
 	lane_columns columns;
 	uint32_t batch;
 	float gamma[HELD], beta[HELD];
-	__device__ __forceinline__ layer_back_rows(const weft_layer_back_args &args, int64_t first)
+	DEVICE layer_back_rows(const weft_layer_back_args &args, int64_t first)
 		: a(args), columns(first, args.cols), batch((uint32_t)((args.mask.first + first) / BATCH)) {
 		columns.load(gamma, 0, [&](int64_t c) { return a.gamma[c]; });
 		columns.load(beta, 0, [&](int64_t c) { return a.beta[c]; });
 	}
-	__device__ __forceinline__ void load(T (&x)[HELD], T (&g)[HELD], int64_t row) const {
+	DEVICE void load(T (&x)[HELD], T (&g)[HELD], int64_t row) const {
 		columns.load(x, row * a.cols, [&](int64_t k) { return ((const T *)a.x)[k]; });
 		columns.load(g, row * a.cols, [&](int64_t k) { return ((const T *)a.g)[k]; });
 	}
 	// x̂, and g' = dLoss/dy
-	__device__ __forceinline__ void both(float (&hat)[HELD], float (&d)[HELD], const T (&x)[HELD],
-	                                     const T (&g)[HELD], int64_t row) const {
+	DEVICE void both(float (&hat)[HELD], float (&d)[HELD], const T (&x)[HELD],
+	                 const T (&g)[HELD], int64_t row) const {
 		const float mean = a.mean[row], rstd = a.rstd[row];
 		float y[HELD];
 		each(hat, [&](float, int q) { return (number(x[q]) - mean) * rstd; });
@@ -219,7 +206,7 @@ template <typename T> struct layer_back_rows {
 		before(d, y, a.activation);
 	}
 };
-template <typename T> __device__ __forceinline__ void layer_back(const over_rows<weft_layer_back_args> &l) {
+template <typename T> DEVICE void layer_back(const over_rows<weft_layer_back_args> &l) {
 	typedef layer_back_rows<T> rows;
 	enum { HELD = rows::HELD, CHUNK = rows::CHUNK, PARTS = rows::PARTS };
 	__shared__ shared_cell<float> parts[2][PARTS][CHUNK];
@@ -239,8 +226,7 @@ template <typename T> __device__ __forceinline__ void layer_back(const over_rows
 			const rows of(a, c);
 			of.load(x, g, row);
 			of.both(hat, d, x, g, row);
-#pragma unroll
-			for (int q = 0; q < HELD; q++)
+			UNROLL for (int q = 0; q < HELD; q++)
 				s1 = fmaf(of.gamma[q], d[q], s1), s2 = fmaf(of.gamma[q] * d[q], hat[q], s2);
 		}
 		s1 = sum_of_warp(s1), s2 = sum_of_warp(s2);
@@ -255,15 +241,13 @@ template <typename T> __device__ __forceinline__ void layer_back(const over_rows
 			of.load(next_x, next_g, first);
 		for (int64_t row = first; row < last; row++) {
 			float s1 = 0, s2 = 0;
-#pragma unroll
-			for (int q = 0; q < HELD; q++)
+			UNROLL for (int q = 0; q < HELD; q++)
 				x[q] = next_x[q], g[q] = next_g[q];
 			of.load(next_x, next_g, min(row + 1, last - 1));
 			of.both(hat, d, x, g, row);
 			const int64_t at = row - first, left = last - first;
 			const bool full = at % rows::ABREAST == rows::ABREAST - 1 || at >= left - left % rows::ABREAST;
-#pragma unroll
-			for (int q = 0; q < HELD; q++) {
+			UNROLL for (int q = 0; q < HELD; q++) {
 				group[q][0] += d[q], group[q][1] = fmaf(d[q], hat[q], group[q][1]);
 				if (full)
 					s[q][0] += group[q][0], s[q][1] += group[q][1], group[q][0] = group[q][1] = 0;
@@ -276,13 +260,11 @@ template <typename T> __device__ __forceinline__ void layer_back(const over_rows
 				s1 = means[0][row - begin], s2 = means[1][row - begin];
 			const float rstd = a.rstd[row], mean = s1 * share * rstd, slope = s2 * share * rstd;
 			T *dx = (T *)a.dx + row * cols + of.columns.first;
-#pragma unroll
-			for (int q = 0; q < HELD; q++)
+			UNROLL for (int q = 0; q < HELD; q++)
 				if (of.columns.has(q))
 					round_to(dx + 32 * q, fmaf(-hat[q], slope, fmaf(d[q], rstd, -mean)));
 		}
-#pragma unroll
-		for (int q = 0; q < HELD; q++)
+		UNROLL for (int q = 0; q < HELD; q++)
 			parts[0][part][lane + 32 * q] = s[q][0], parts[1][part][lane + 32 * q] = s[q][1];
 		__syncthreads();
 		double sum = 0, sum_x = 0;

@@ -8,7 +8,7 @@
 struct exponent {
 	float n, rest;
 	uint32_t power; // 2^n, to be added to a number's bits
-	__device__ __forceinline__ exponent(float x) {
+	DEVICE exponent(float x) {
 		x = x > 88.3762f ? 88.3762f : x;
 		const float shifted = fmaf(x, 1.44269504088896341f, 12582912.0f);
 		n = shifted - 12582912.0f, power = __float_as_uint(shifted) << 23;
@@ -20,28 +20,27 @@ struct exponent {
 		p = fmaf(p, r, 5.0000001201e-1f);
 		rest = fmaf(p, r * r, r);
 	}
-	__device__ __forceinline__ float whole() const {
+	DEVICE float whole() const {
 		return __uint_as_float(__float_as_uint(rest + 1.0f) + power);
 	}
 };
 
 // e^x within 2 units in the last place, 0 below the normal numbers.
-__device__ __forceinline__ float exponential(float x) { return x < -87.3365f ? 0.0f : exponent(x).whole(); }
+DEVICE float exponential(float x) { return x < -87.3365f ? 0.0f : exponent(x).whole(); }
 
 // e^x − 1, exact also where x is small.
-__device__ __forceinline__ float exponential_less_1(float x) {
+DEVICE float exponential_less_1(float x) {
 	const exponent e(x < -87.3365f ? -87.3365f : x);
 	return e.n == 0 ? e.rest : e.whole() - 1.0f;
 }
 
 // x_i = f(x_i)
-template <int N, typename function> __device__ __forceinline__ void each(float (&x)[N], function f) {
-#pragma unroll
-	for (int i = 0; i < N; i++)
+template <int N, typename function> DEVICE void each(float (&x)[N], function f) {
+	UNROLL for (int i = 0; i < N; i++)
 		x[i] = f(x[i], i);
 }
 
-template <int N> __device__ __forceinline__ void activate(float (&x)[N], int activation) {
+template <int N> DEVICE void activate(float (&x)[N], int activation) {
 	switch (activation) {
 	case WEFT_RELU:
 		each(x, [](float v, int) { return v <= 0 ? 0.0f : v; }); // NaN stays NaN
@@ -64,8 +63,7 @@ template <int N> __device__ __forceinline__ void activate(float (&x)[N], int act
 }
 
 // g times the derivative, from the output y.
-template <int N>
-__device__ __forceinline__ void times_derivative(float (&g)[N], const float (&y)[N], int activation) {
+template <int N> DEVICE void times_derivative(float (&g)[N], const float (&y)[N], int activation) {
 	switch (activation) {
 	case WEFT_RELU:
 		each(g, [&](float v, int i) { return v * (y[i] > 0 ? 1.0f : 0.0f); });
@@ -88,17 +86,15 @@ __device__ __forceinline__ void times_derivative(float (&g)[N], const float (&y)
 template <typename T> struct elements {
 	enum { N = 16 / sizeof(T) };
 	int64_t k, n;
-	__device__ __forceinline__ elements(int64_t first, int64_t last)
+	DEVICE elements(int64_t first, int64_t last)
 	    : k(first + thread_number() * N), n(min(last - k, (int64_t)N)) {}
 };
 
-template <typename T, typename bits>
-__device__ __forceinline__ void fill(const over_rows<weft_fill_args> &l) {
+template <typename T, typename bits> DEVICE void fill(const over_rows<weft_fill_args> &l) {
 	const elements<T> at(l.first, l.last);
 	bits *p = (bits *)l.a.p + at.k;
 	together<bits, at.N> all;
-#pragma unroll
-	for (int i = 0; i < at.N; i++)
+	UNROLL for (int i = 0; i < at.N; i++)
 		all.e[i] = (bits)l.a.bits;
 	if (are_together<bits, at.N>(p, at.n))
 		*(together<bits, at.N> *)p = all;
@@ -109,7 +105,7 @@ __device__ __forceinline__ void fill(const over_rows<weft_fill_args> &l) {
 KERNEL(fill_float32, weft_fill_args) { fill<float, uint32_t>(l); }
 KERNEL(fill_bfloat16, weft_fill_args) { fill<bfloat16, uint16_t>(l); }
 
-template <typename T> __device__ __forceinline__ void combine(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void combine(const over_rows<weft_combine_args> &l) {
 	const elements<T> at(l.first, l.last);
 	const float alpha = l.a.alpha, beta = l.a.beta;
 	float x[at.N], y[at.N];
@@ -128,7 +124,7 @@ STORAGE_KERNELS(combine, weft_combine_args, combine)
 
 // z = f(x)
 template <typename T, typename function>
-__device__ __forceinline__ void apply(const over_rows<weft_combine_args> &l, function f) {
+DEVICE void apply(const over_rows<weft_combine_args> &l, function f) {
 	const elements<T> at(l.first, l.last);
 	float x[at.N];
 	part(x, (const T *)l.a.x + at.k, at.n);
@@ -137,7 +133,7 @@ __device__ __forceinline__ void apply(const over_rows<weft_combine_args> &l, fun
 }
 // z = f(x, y)
 template <typename T, typename function>
-__device__ __forceinline__ void apply_to_both(const over_rows<weft_combine_args> &l, function f) {
+DEVICE void apply_to_both(const over_rows<weft_combine_args> &l, function f) {
 	const elements<T> at(l.first, l.last);
 	float x[at.N], y[at.N];
 	part(x, (const T *)l.a.x + at.k, at.n);
@@ -145,28 +141,28 @@ __device__ __forceinline__ void apply_to_both(const over_rows<weft_combine_args>
 	each(x, [&](float v, int i) { return f(v, y[i]); });
 	put((T *)l.a.z + at.k, x, at.n);
 }
-template <typename T> __device__ __forceinline__ void exponentials(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void exponentials(const over_rows<weft_combine_args> &l) {
 	apply<T>(l, [](float v, int) { return exponential(v); });
 }
 STORAGE_KERNELS(exp, weft_combine_args, exponentials)
 // 1/x, and 0 for 0.
-template <typename T> __device__ __forceinline__ void reciprocals(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void reciprocals(const over_rows<weft_combine_args> &l) {
 	apply<T>(l, [](float v, int) { return v != 0 ? 1.0f / v : 0.0f; });
 }
 STORAGE_KERNELS(reciprocal, weft_combine_args, reciprocals)
 
 // The distribution function Φ of the normal distribution, as exact on both sides.
-__device__ __forceinline__ float distribution(float x) {
+DEVICE float distribution(float x) {
 	const float beyond = 0.5f * erfcf(0.707106781f * fabsf(x));
 	return x > 0 ? 1.0f - beyond : beyond;
 }
 // x·Φ(x)
-template <typename T> __device__ __forceinline__ void gelu(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void gelu(const over_rows<weft_combine_args> &l) {
 	apply<T>(l, [](float v, int) { return v * distribution(v); });
 }
 STORAGE_KERNELS(gelu, weft_combine_args, gelu)
 // g·(Φ(x) + x·φ(x)); φ is 0 far from 0.
-template <typename T> __device__ __forceinline__ void gelu_back(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void gelu_back(const over_rows<weft_combine_args> &l) {
 	apply_to_both<T>(l, [](float g, float x) {
 		const float density = 0.398942280f * exponential(-0.5f * x * x);
 		return g * (fabsf(x) > 9 ? distribution(x) : fmaf(x, density, distribution(x)));
@@ -174,18 +170,17 @@ template <typename T> __device__ __forceinline__ void gelu_back(const over_rows<
 }
 STORAGE_KERNELS(gelu_back, weft_combine_args, gelu_back)
 // √x, and 0 where x is at most alpha.
-template <typename T> __device__ __forceinline__ void roots(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void roots(const over_rows<weft_combine_args> &l) {
 	apply<T>(l, [&](float v, int) { return v <= l.a.alpha ? 0.0f : sqrtf(v); });
 }
 STORAGE_KERNELS(sqrt, weft_combine_args, roots)
 // Its gradient g/(2·√x), and 0 where the root is.
-template <typename T> __device__ __forceinline__ void roots_back(const over_rows<weft_combine_args> &l) {
+template <typename T> DEVICE void roots_back(const over_rows<weft_combine_args> &l) {
 	apply_to_both<T>(l, [](float g, float root) { return root == 0 ? 0.0f : g / (2.0f * root); });
 }
 STORAGE_KERNELS(sqrt_back, weft_combine_args, roots_back)
 
-template <typename to, typename from>
-__device__ __forceinline__ void convert(const over_rows<weft_convert_args> &l) {
+template <typename to, typename from> DEVICE void convert(const over_rows<weft_convert_args> &l) {
 	const elements<float> at(l.first, l.last);
 	float x[at.N];
 	part(x, (const from *)l.a.x + at.k, at.n);
@@ -202,7 +197,7 @@ KERNEL(convert_float32, weft_convert_args) {
 }
 
 // z = mask(act(x + bias)) where nothing is dropped.
-template <typename T> __device__ __forceinline__ void finish(const over_rows<weft_finish_args> &l) {
+template <typename T> DEVICE void finish(const over_rows<weft_finish_args> &l) {
 	const int64_t cols = l.a.cols;
 	const elements<T> at(l.first * cols, l.last * cols);
 	float x[at.N];
@@ -221,7 +216,7 @@ template <typename T> __device__ __forceinline__ void finish(const over_rows<wef
 }
 STORAGE_KERNELS(finish, weft_finish_args, finish)
 
-template <typename T> __device__ __forceinline__ void finish_masked(const over_rows<weft_finish_args> &l) {
+template <typename T> DEVICE void finish_masked(const over_rows<weft_finish_args> &l) {
 	const weft_mask &m = l.a.mask;
 	const int64_t cols = l.a.cols;
 	const counter at(m, cols, thread_number());
@@ -245,7 +240,7 @@ KERNEL(finish_bfloat16_masked, weft_finish_args) { finish_masked<bfloat16>(l); }
 
 // dx = g · mask · act'(·). With ReLU the output is positive exactly where the element was kept and active: no
 // random number is drawn again. The other activations undo the scale to find the activation's own output.
-template <typename T> __device__ __forceinline__ void finish_back(const over_rows<weft_finish_back_args> &l) {
+template <typename T> DEVICE void finish_back(const over_rows<weft_finish_back_args> &l) {
 	const elements<T> at(l.first * l.a.cols, l.last * l.a.cols);
 	const float up = l.a.mask.threshold ? l.a.mask.scale : 1.0f;
 	float g[at.N], z[at.N];
@@ -257,8 +252,7 @@ template <typename T> __device__ __forceinline__ void finish_back(const over_row
 }
 STORAGE_KERNELS(finish_back, weft_finish_back_args, finish_back)
 
-template <typename T>
-__device__ __forceinline__ void finish_back_masked(const over_rows<weft_finish_back_args> &l) {
+template <typename T> DEVICE void finish_back_masked(const over_rows<weft_finish_back_args> &l) {
 	const weft_mask &m = l.a.mask;
 	const int64_t cols = l.a.cols;
 	const counter at(m, cols, thread_number());
@@ -284,21 +278,20 @@ KERNEL(finish_back_bfloat16_masked, weft_finish_back_args) { finish_back_masked<
 template <typename T> struct row_part {
 	enum { N = 16 / sizeof(T) };
 	int64_t k, c, n;
-	__device__ __forceinline__ row_part(int64_t first, int64_t last, int64_t width) {
+	DEVICE row_part(int64_t first, int64_t last, int64_t width) {
 		const int64_t across = (width + N - 1) / N, t = thread_number();
 		k = first + t / across, c = t % across * N, n = k < last ? min(width - c, (int64_t)N) : 0;
 	}
 };
 
 // out_ic = mean over heads of z_ihc
-template <typename T> __device__ __forceinline__ void head_mean(const over_rows<weft_head_mean_args> &l) {
+template <typename T> DEVICE void head_mean(const over_rows<weft_head_mean_args> &l) {
 	const int64_t heads = l.a.heads, width = l.a.width;
 	const row_part<T> at(l.first, l.last, width);
 	const T *in = (const T *)l.a.in + at.k * heads * width + at.c;
 	const float share = 1.0f / heads;
 	float sum[at.N] = {};
-#pragma unroll 4
-	for (int64_t h = 0; at.n > 0 && h < heads; h++) {
+	UNROLL_BY(4) for (int64_t h = 0; at.n > 0 && h < heads; h++) {
 		float x[at.N];
 		part(x, in + h * width, at.n);
 		each(sum, [&](float v, int i) { return v + x[i]; });
@@ -309,8 +302,7 @@ template <typename T> __device__ __forceinline__ void head_mean(const over_rows<
 STORAGE_KERNELS(head_mean, weft_head_mean_args, head_mean)
 
 // The reverse: spreads a row over the heads.
-template <typename T>
-__device__ __forceinline__ void head_mean_back(const over_rows<weft_head_mean_args> &l) {
+template <typename T> DEVICE void head_mean_back(const over_rows<weft_head_mean_args> &l) {
 	const int64_t heads = l.a.heads, width = l.a.width;
 	const row_part<T> at(l.first, l.last, width);
 	T *out = (T *)l.a.out + at.k * heads * width + at.c;
@@ -324,7 +316,7 @@ __device__ __forceinline__ void head_mean_back(const over_rows<weft_head_mean_ar
 STORAGE_KERNELS(head_mean_back, weft_head_mean_args, head_mean_back)
 
 // z_ihc = x_ihc · s_ih
-template <typename T> __device__ __forceinline__ void head_scale(const over_rows<weft_head_scale_args> &l) {
+template <typename T> DEVICE void head_scale(const over_rows<weft_head_scale_args> &l) {
 	const row_part<T> at(l.first * l.a.heads, l.last * l.a.heads, l.a.width);
 	const int64_t k = at.k * l.a.width + at.c;
 	const float s = at.n > 0 ? l.a.s[at.k] : 0;

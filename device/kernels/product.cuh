@@ -7,12 +7,12 @@
 
 // Four numbers as they lie in memory, of which n are there. whole: they lie at a multiple of their size, so that
 // one load takes them.
-__device__ __forceinline__ float4 four(const float *p, int n, bool whole) {
+DEVICE float4 four(const float *p, int n, bool whole) {
 	if (whole && n >= 4)
 		return *(const float4 *)p;
 	return make_float4(n > 0 ? p[0] : 0, n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, n > 3 ? p[3] : 0);
 }
-__device__ __forceinline__ uint2 four(const bfloat16 *p, int n, bool whole) {
+DEVICE uint2 four(const bfloat16 *p, int n, bool whole) {
 	if (whole && n >= 4)
 		return *(const uint2 *)p;
 	uint2 v;
@@ -20,16 +20,16 @@ __device__ __forceinline__ uint2 four(const bfloat16 *p, int n, bool whole) {
 	v.y = (n > 2 ? p[2].bits : 0) | (unsigned)(n > 3 ? p[3].bits : 0) << 16;
 	return v;
 }
-__device__ __forceinline__ float4 floats(uint2 v) {
+DEVICE float4 floats(uint2 v) {
 	return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.y << 16),
 	                   __uint_as_float(v.y & 0xffff0000u));
 }
-__device__ __forceinline__ uint2 rounded(float4 v) {
+DEVICE uint2 rounded(float4 v) {
 	uint2 r;
 	r.x = two_bfloat16s(v.x, v.y), r.y = two_bfloat16s(v.z, v.w);
 	return r;
 }
-__device__ __forceinline__ uint2 rounded(uint2 v) { return v; }
+DEVICE uint2 rounded(uint2 v) { return v; }
 
 // A matrix of either type, whose rows lie `stride` apart.
 struct matrix {
@@ -37,24 +37,23 @@ struct matrix {
 	int64_t stride;
 	int type;
 	bool whole;
-	__device__ __forceinline__ matrix(const void *p, int type, int64_t stride) : p(p), stride(stride), type(type) {
+	DEVICE matrix(const void *p, int type, int64_t stride) : p(p), stride(stride), type(type) {
 		whole = stride % 4 == 0 && (uint64_t)p % (type == WEFT_FLOAT32 ? 16 : 8) == 0;
 	}
 	// The numbers from k on, of which n are there.
-	__device__ __forceinline__ float4 load(int64_t k, int n) const {
+	DEVICE float4 load(int64_t k, int n) const {
 		if (type == WEFT_FLOAT32)
 			return four((const float *)p + k, n, whole);
 		return floats(four((const bfloat16 *)p + k, n, whole));
 	}
-	__device__ __forceinline__ void store(int64_t k, float4 v, int n) const {
+	DEVICE void store(int64_t k, float4 v, int n) const {
 		const float e[4] = {v.x, v.y, v.z, v.w};
 		if (whole && n >= 4 && type == WEFT_FLOAT32)
 			*(float4 *)((float *)p + k) = v;
 		else if (whole && n >= 4)
 			*(uint2 *)((bfloat16 *)p + k) = rounded(v);
 		else
-#pragma unroll
-			for (int q = 0; q < 4; q++)
+			UNROLL for (int q = 0; q < 4; q++)
 				if (q < n)
 					store_either((void *)p, type, k + q, e[q]);
 	}
@@ -65,11 +64,11 @@ struct matrix {
 struct factor : matrix {
 	int count, depth; // of i, and of k
 	bool by_k;
-	__device__ __forceinline__ factor(const void *p, int type, int64_t stride, int count, int depth, bool by_k)
+	DEVICE factor(const void *p, int type, int64_t stride, int count, int depth, bool by_k)
 		: matrix(p, type, stride), count(count), depth(depth), by_k(by_k) {}
-	__device__ __forceinline__ int64_t at(int i, int k) const { return by_k ? i * stride + k : k * stride + i; }
+	DEVICE int64_t at(int i, int k) const { return by_k ? i * stride + k : k * stride + i; }
 	// How many lie together from there on.
-	__device__ __forceinline__ int left(int i, int k) const {
+	DEVICE int left(int i, int k) const {
 		return i >= count || k >= depth ? 0 : by_k ? depth - k : count - i;
 	}
 };
@@ -92,23 +91,21 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 	template <int S> struct part {
 		enum { COUNT = (S * K / 4 + BLOCK - 1) / BLOCK };
 		float4 v[COUNT];
-		static __device__ __forceinline__ bool place(int number, bool by_k, int *i, int *k) {
+		static DEVICE bool place(int number, bool by_k, int *i, int *k) {
 			const int e = afresh(threadIdx.x) + number * BLOCK;
 			*i = by_k ? e / (K / 4) : e % (S / 4) * 4, *k = by_k ? e % (K / 4) * 4 : e / (S / 4);
 			return e < S * K / 4;
 		}
-		__device__ __forceinline__ void fetch(const factor &f, int i0, int k0) {
+		DEVICE void fetch(const factor &f, int i0, int k0) {
 			int i, k;
-#pragma unroll
-			for (int c = 0; c < COUNT; c++) {
+			UNROLL for (int c = 0; c < COUNT; c++) {
 				const bool any = place(c, f.by_k, &i, &k);
 				v[c] = f.load(f.at(i0 + i, k0 + k), any ? f.left(i0 + i, k0 + k) : 0);
 			}
 		}
-		__device__ __forceinline__ void keep(shared_cell<float> (*to)[S + 4], bool by_k) const {
+		DEVICE void keep(shared_cell<float> (*to)[S + 4], bool by_k) const {
 			int i, k;
-#pragma unroll
-			for (int c = 0; c < COUNT; c++)
+			UNROLL for (int c = 0; c < COUNT; c++)
 				if (!place(c, by_k, &i, &k))
 					;
 				else if (by_k)
@@ -118,7 +115,7 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 		}
 	};
 
-	template <typename End> static __device__ __forceinline__ void multiply(const task &of, End end) {
+	template <typename End> static DEVICE void multiply(const task &of, End end) {
 		alignas(16) __shared__ shared_cell<float> xs[2][K][M + 4], ws[2][K][N + 4];
 		const factor &x = of.x, &w = of.w;
 		const int i1 = of.i0 + threadIdx.x / ACROSS * GROUP, o1 = of.o0 + threadIdx.x % ACROSS * 4;
@@ -134,29 +131,22 @@ template <int COLUMNS, int TM, int TN, int DEPTH> struct of_floats {
 				xp.fetch(x, of.i0, k + K), wp.fetch(w, of.o0, k + K);
 			if (!any)
 				continue;
-#pragma unroll 8
-			for (int e = 0; e < K; e++) {
+			UNROLL_BY(8) for (int e = 0; e < K; e++) {
 				float a[TM], c[TN];
-#pragma unroll
-				for (int i = 0; i < TM; i++)
+				UNROLL for (int i = 0; i < TM; i++)
 					a[i] = xs[b][e][i1 - of.i0 + i / GROUP * (M / TM * GROUP) + i % GROUP];
-#pragma unroll
-				for (int o = 0; o < TN; o++)
+				UNROLL for (int o = 0; o < TN; o++)
 					c[o] = ws[b][e][o1 - of.o0 + o / 4 * (ACROSS * 4) + o % 4];
-#pragma unroll
-				for (int i = 0; i < TM; i++)
-#pragma unroll
-					for (int o = 0; o < TN; o++)
+				UNROLL for (int i = 0; i < TM; i++)
+					UNROLL for (int o = 0; o < TN; o++)
 						sum[i][o] = fmaf(a[i], c[o], sum[i][o]);
 			}
 			if (k + K < until)
 				continue;
 			until = min(until + of.tile, x.depth);
 			const int i2 = afresh(i1), o2 = afresh(o1);
-#pragma unroll
-			for (int i = 0; i < TM; i++)
-#pragma unroll
-				for (int o = 0; o < TN; o += 4) {
+			UNROLL for (int i = 0; i < TM; i++)
+				UNROLL for (int o = 0; o < TN; o += 4) {
 					const int row = i2 + i / GROUP * (M / TM * GROUP) + i % GROUP, column = o2 + o / 4 * (ACROSS * 4);
 					float *s = sum[i] + o;
 					if (row < x.count && column < w.count)
@@ -178,22 +168,21 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 	// and four of the next.
 	template <int S, typename T> struct part {
 		decltype(four((const T *)nullptr, 0, false)) half[2];
-		static __device__ __forceinline__ bool place(bool by_k, int *i, int *k) {
+		static DEVICE bool place(bool by_k, int *i, int *k) {
 			const int t = afresh(threadIdx.x);
 			*i = by_k ? t / (K / 8) : t / (K / 2) * 4, *k = by_k ? t % (K / 8) * 8 : t % (K / 2) * 2;
 			return t < S * K / 8;
 		}
-		__device__ __forceinline__ void fetch(const factor &f, int i0, int k0) {
+		DEVICE void fetch(const factor &f, int i0, int k0) {
 			int i, k;
 			const bool any = place(f.by_k, &i, &k);
-#pragma unroll
-			for (int h = 0; h < 2; h++) {
+			UNROLL for (int h = 0; h < 2; h++) {
 				const int k1 = k0 + k + h * (f.by_k ? 4 : 1);
 				half[h] = four((const T *)f.p + f.at(i0 + i, k1), any ? f.left(i0 + i, k1) : 0, f.whole);
 			}
 		}
 		// With gather a warp's 32 rows are mixed so that mma's results of a lane are of eight columns together.
-		__device__ __forceinline__ void keep(shared_cell<unsigned> (*to)[PAIRS], bool by_k, bool gather) const {
+		DEVICE void keep(shared_cell<unsigned> (*to)[PAIRS], bool by_k, bool gather) const {
 			int i, k;
 			if (!place(by_k, &i, &k))
 				return;
@@ -202,8 +191,7 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 			const unsigned words[4] = {by_k ? r.x : (r.x & low) | s.x << 16, by_k ? r.y : r.x >> 16 | (s.x & high),
 			                           by_k ? s.x : (r.y & low) | s.y << 16, by_k ? s.y : r.y >> 16 | (s.y & high)};
 			const int row = gather ? (i & ~31) + i % 8 / 2 * 8 + i % 32 / 8 * 2 + i % 2 : i;
-#pragma unroll
-			for (int q = 0; q < 4; q++)
+			UNROLL for (int q = 0; q < 4; q++)
 				if (by_k)
 					to[row][k / 2 + q] = words[q];
 				else // i is a multiple of 4
@@ -211,7 +199,7 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 		}
 	};
 
-	template <typename End> static __device__ __forceinline__ void multiply(const task &of, End end) {
+	template <typename End> static DEVICE void multiply(const task &of, End end) {
 		alignas(16) __shared__ shared_cell<unsigned> xs[2][M][PAIRS], ws[2][N][PAIRS];
 		const factor &x = of.x, &w = of.w;
 		const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -222,15 +210,13 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 		enum { AHEAD = sizeof(W) == 2 ? 2 : 1 };
 		part<M, bfloat16> xp[2];
 		part<N, W> wp[AHEAD];
-#pragma unroll
-		for (int b = 0; b < 2; b++) {
+		UNROLL for (int b = 0; b < 2; b++) {
 			xp[b].fetch(x, of.i0, of.begin + b * K);
 			if (b < AHEAD)
 				wp[b].fetch(w, of.o0, of.begin + b * K);
 		}
 		for (int k0 = of.begin, until = min(k0 + of.tile, x.depth); k0 < x.depth; k0 += 2 * K) {
-#pragma unroll
-			for (int b = 0; b < 2; b++) {
+			UNROLL for (int b = 0; b < 2; b++) {
 				const int k = k0 + b * K;
 				if (k >= x.depth)
 					break;
@@ -240,15 +226,12 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 				if (!any)
 					continue;
 				unsigned c[4][2];
-#pragma unroll
-				for (int o = 0; o < 4; o++)
+				UNROLL for (int o = 0; o < 4; o++)
 					c[o][0] = ws[b][o1 + o * 8 + g][t], c[o][1] = ws[b][o1 + o * 8 + g][t + 4];
-#pragma unroll
-				for (int i = 0; i < TILES; i++) {
+				UNROLL for (int i = 0; i < TILES; i++) {
 					const shared_cell<unsigned> *upper = xs[b][i1 + i * 16 + g], *lower = upper + 8 * PAIRS;
 					const unsigned d[4] = {upper[t], lower[t], upper[t + 4], lower[t + 4]};
-#pragma unroll
-					for (int o = 0; o < 4; o++)
+					UNROLL for (int o = 0; o < 4; o++)
 						mma(sum[i][o], d, c[o]);
 				}
 			}
@@ -256,10 +239,8 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 				continue;
 			until = min(until + of.tile, x.depth);
 			const int i2 = afresh(of.i0 + i1 + g), o2 = afresh(of.o0 + o1 + t * 8);
-#pragma unroll
-			for (int i = 0; i < TILES * 2; i++)
-#pragma unroll
-				for (int o = 0; o < 4; o += 2) {
+			UNROLL for (int i = 0; i < TILES * 2; i++)
+				UNROLL for (int o = 0; o < 4; o += 2) {
 					float *u = sum[i / 2][o] + i % 2 * 2, *v = sum[i / 2][o + 1] + i % 2 * 2;
 					const int row = i2 + i * 8, column = o2 + o * 2;
 					if (row < x.count && column < w.count)
@@ -271,7 +252,7 @@ template <int COLUMNS, typename W> struct of_bfloat16s {
 };
 
 // Runs over rows.
-template <typename way> __device__ __forceinline__ void product(const over_rows<weft_product_args> &l) {
+template <typename way> DEVICE void product(const over_rows<weft_product_args> &l) {
 	const weft_product_args &a = l.a;
 	const int across = (int)((a.out + way::N - 1) / way::N), down = blockIdx.x / across;
 	const int x_type = sizeof(typename way::element) == sizeof(float) ? WEFT_FLOAT32 : WEFT_BFLOAT16;
@@ -290,7 +271,7 @@ template <typename way> __device__ __forceinline__ void product(const over_rows<
 }
 
 // Runs over lanes: the sum of one over its tiles, in double.
-template <typename way> __device__ __forceinline__ void weight(const over_rows<weft_weight_args> &l) {
+template <typename way> DEVICE void weight(const over_rows<weft_weight_args> &l) {
 	const weft_weight_args &a = l.a;
 	const int across = (int)((a.out + way::N - 1) / way::N), down = (int)((a.in + way::M - 1) / way::M);
 	const int row = blockIdx.x / across;
@@ -301,8 +282,7 @@ template <typename way> __device__ __forceinline__ void weight(const over_rows<w
 	way::multiply(of, [&](int i, int o, float4 v, int n, bool first) {
 		const float e[4] = {v.x, v.y, v.z, v.w};
 		double *to = a.sum + (lane * a.in + i) * a.out + o;
-#pragma unroll
-		for (int q = 0; q < 4; q++)
+		UNROLL for (int q = 0; q < 4; q++)
 			if (q < n)
 				to[q] = first ? e[q] : to[q] + e[q];
 	});
@@ -328,8 +308,7 @@ KERNEL(weight_sum_float32, weft_weight_sum_args) {
 	if (c >= l.last)
 		return;
 	double total = l.a.accumulate ? l.a.z[c] : 0;
-#pragma unroll 8
-	for (int64_t lane = 0; lane < l.a.lanes; lane++)
+	UNROLL_BY(8) for (int64_t lane = 0; lane < l.a.lanes; lane++)
 		total += l.a.sum[lane * l.a.columns + c];
 	l.a.z[c] = (float)total;
 }

@@ -12,11 +12,10 @@ struct random_words {
 
 // The words of columns batch·128 + lane, + 16, … + 112 of a vertex's row. Streams of one key are apart.
 // The keys of so many rounds are in registers.
-template <int UNROLL = 10>
-__device__ __forceinline__ random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch,
-                                                    uint32_t lane, uint32_t stream) {
+template <int UNROLLED = 10> DEVICE random_words random_bits(uint64_t key, uint32_t vertex, uint32_t batch,
+                                                             uint32_t lane, uint32_t stream) {
 	uint32_t c0 = vertex, c1 = batch, c2 = lane, c3 = stream, k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-#pragma unroll UNROLL
+#pragma unroll UNROLLED
 	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
 		const uint32_t p = __umulhi(0xD2511F53u, c0), q = __umulhi(0xCD9E8D57u, c2);
 		const uint32_t low = 0xD2511F53u * c0, next = 0xCD9E8D57u * c2;
@@ -26,22 +25,22 @@ __device__ __forceinline__ random_words random_bits(uint64_t key, uint32_t verte
 }
 
 // 16-bit word number `word` (0…7).
-__device__ __forceinline__ uint32_t word_of(const random_words &r, int word) {
+DEVICE uint32_t word_of(const random_words &r, int word) {
 	const uint32_t two = word & 4 ? (word & 2 ? r.of[3] : r.of[2]) : (word & 2 ? r.of[1] : r.of[0]);
 	return word & 1 ? two >> 16 : two & 0xffffu;
 }
 
 // What an element is multiplied by: scale or 0.
-__device__ __forceinline__ float keep(const weft_mask &m, const random_words &r, int word) {
+DEVICE float keep(const weft_mask &m, const random_words &r, int word) {
 	return word_of(r, word) >= m.threshold ? m.scale : 0.0f;
 }
 
-__device__ __forceinline__ uint32_t vertex_of(const weft_mask &m, int64_t row) {
+DEVICE uint32_t vertex_of(const weft_mask &m, int64_t row) {
 	return (uint32_t)(m.ids ? m.ids[row] : row);
 }
 
 // The mask of one element; column is that of the slice.
-__device__ __forceinline__ float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {
+DEVICE float mask_one(const weft_mask &m, uint32_t vertex, uint32_t column) {
 	column += (uint32_t)m.first;
 	return keep(m, random_bits(m.key, vertex, column / BATCH, column % LANES, 0), column % BATCH / LANES);
 }
@@ -51,28 +50,24 @@ __device__ __forceinline__ float mask_one(const weft_mask &m, uint32_t vertex, u
 struct counter {
 	int64_t row, first;
 	uint32_t batch, lane;
-	__device__ __forceinline__ counter(const weft_mask &m, int64_t cols, int64_t number) {
+	DEVICE counter(const weft_mask &m, int64_t cols, int64_t number) {
 		const int64_t of_row = LANES * ((m.first % BATCH + cols + BATCH - 1) / BATCH), k = number % of_row;
 		row = number / of_row, lane = (uint32_t)k % LANES, batch = (uint32_t)(m.first / BATCH + k / LANES);
 		first = (int64_t)batch * BATCH + lane - m.first;
 	}
-	__device__ __forceinline__ random_words bits(const weft_mask &m, int64_t row) const {
+	DEVICE random_words bits(const weft_mask &m, int64_t row) const {
 		return random_bits(m.key, vertex_of(m, row), batch, lane, 0);
 	}
-	__device__ __forceinline__ bool has(int i, int64_t cols) const {
+	DEVICE bool has(int i, int64_t cols) const {
 		return first + i * LANES >= 0 && first + i * LANES < cols;
 	}
 	// The numbers of these columns in a row; 0 where it has none.
-	template <typename T>
-	__device__ __forceinline__ void load(float (&x)[8], const T *row, int64_t cols) const {
-#pragma unroll
-		for (int i = 0; i < 8; i++)
+	template <typename T> DEVICE void load(float (&x)[8], const T *row, int64_t cols) const {
+		UNROLL for (int i = 0; i < 8; i++)
 			x[i] = has(i, cols) ? number(row[first + i * LANES]) : 0;
 	}
-	template <typename T>
-	__device__ __forceinline__ void store(T *row, const float (&x)[8], int64_t cols) const {
-#pragma unroll
-		for (int i = 0; i < 8; i++)
+	template <typename T> DEVICE void store(T *row, const float (&x)[8], int64_t cols) const {
+		UNROLL for (int i = 0; i < 8; i++)
 			if (has(i, cols))
 				round_to(row + first + i * LANES, x[i]);
 	}

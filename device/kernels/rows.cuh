@@ -3,20 +3,18 @@
 #include "random.cuh"
 
 // z += x for N numbers.
-template <int N, typename to, typename from> __device__ __forceinline__ void add(to *z, const from *x) {
+template <int N, typename to, typename from> DEVICE void add(to *z, const from *x) {
 	float sum[N], more[N];
 	part(sum, z, N);
 	part(more, x, N);
-#pragma unroll
-	for (int i = 0; i < N; i++)
+	UNROLL for (int i = 0; i < N; i++)
 		sum[i] += more[i];
 	put(z, sum, N);
 }
 
 // z_i,from_z+c = [the same +] x_i,from_x+c, in the rows that are listed. A thread has N columns of a row,
 // which lie at a multiple of their size.
-template <typename T, int N>
-__device__ __forceinline__ void columns(const weft_columns_args &a, int64_t first, int64_t last) {
+template <typename T, int N> DEVICE void columns(const weft_columns_args &a, int64_t first, int64_t last) {
 	const int64_t across = a.count / N, t = thread_number(), i = first + t / across, c = t % across * N;
 	if (i >= last)
 		return;
@@ -31,9 +29,8 @@ __device__ __forceinline__ void columns(const weft_columns_args &a, int64_t firs
 }
 
 // The same for whole rows.
-template <typename T, int N>
-__device__ __forceinline__ void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows,
-                                     const int32_t *x_rows, int accumulate) {
+template <typename T, int N> DEVICE void rows(const over_rows<weft_rows_args> &l, const int32_t *z_rows,
+                                              const int32_t *x_rows, int accumulate) {
 	const weft_rows_args &a = l.a;
 	const weft_columns_args whole = {a.z, a.x, z_rows, x_rows, a.cols,  a.cols,
 	                                 0,   0,   a.cols, a.z_type, accumulate};
@@ -52,7 +49,7 @@ ROWS_KERNELS(_bfloat16_vector, bfloat16, 8)
 // The entry of this thread, and its row among first … last−1; a thread behind the last entry has row last.
 struct entry {
 	int64_t k, row;
-	__device__ __forceinline__ entry(const weft_edges &e, int64_t first, int64_t last)
+	DEVICE entry(const weft_edges &e, int64_t first, int64_t last)
 	    : k(e.indptr[first] + thread_number()), row(first) {
 		for (int64_t end = last; row < end;) { // the first row that ends behind k
 			const int64_t middle = (row + end) / 2;
@@ -76,7 +73,7 @@ KERNEL(sparse_mask_float32, weft_sparse_mask_args) {
 }
 
 // The first of the entries of one place adds up all of them, which lie side by side.
-template <typename T> __device__ __forceinline__ void densify(const over_rows<weft_densify_args> &l) {
+template <typename T> DEVICE void densify(const over_rows<weft_densify_args> &l) {
 	const entry e(l.a.edges, l.first, l.last);
 	if (e.row >= l.last)
 		return;

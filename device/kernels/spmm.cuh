@@ -11,8 +11,8 @@ enum { SHARED_ROW = 512 };
 // wide(row, begin, end, c). All threads of the block that a row of many edges ends in share it, a column
 // each: narrow(row, begin, end, c).
 template <int N, typename vectors, typename columns>
-__device__ __forceinline__ void each_row(int64_t first, int64_t last, int64_t cols, const weft_edges &edges,
-                                         const int64_t *ends, vectors wide, columns narrow) {
+DEVICE void each_row(int64_t first, int64_t last, int64_t cols, const weft_edges &edges,
+                     const int64_t *ends, vectors wide, columns narrow) {
 	const int64_t across = cols / N, t = thread_number(), row = first + t / across;
 	bool share = false;
 	if (row < last) {
@@ -34,7 +34,7 @@ __device__ __forceinline__ void each_row(int64_t first, int64_t last, int64_t co
 
 // Runs over segments of rows, as many threads for each: f(segment, whether it is the row's last, c).
 template <int N, typename args, typename function>
-__device__ __forceinline__ void each_segment(const over_segments<args> &l, function f) {
+DEVICE void each_segment(const over_segments<args> &l, function f) {
 	const int64_t across = l.a.cols / N, t = thread_number(), number = t / across;
 	if (number >= l.count)
 		return;
@@ -45,8 +45,8 @@ __device__ __forceinline__ void each_segment(const over_segments<args> &l, funct
 // Columns c … of a row whose edges are begin … end−1; the result is row `to` of z. The rows of AHEAD edges are
 // asked for before the first of them is added.
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void spmm_columns(const weft_spmm_args &a, int64_t row, int64_t begin, int64_t end,
-                                             const float *self, int64_t to, int64_t c) {
+DEVICE void spmm_columns(const weft_spmm_args &a, int64_t row, int64_t begin, int64_t end,
+                         const float *self, int64_t to, int64_t c) {
 	enum { N = vec<elem>::N };
 	typedef typename vec<elem>::raw raw;
 	float sum[N] = {};
@@ -59,25 +59,20 @@ __device__ __forceinline__ void spmm_columns(const weft_spmm_args &a, int64_t ro
 		int32_t other[AHEAD];
 		float weight[AHEAD];
 		raw r[AHEAD];
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++) // behind the last edge that one again
+		UNROLL for (int u = 0; u < AHEAD; u++) // behind the last edge that one again
 			other[u] = indices[min(u, n - 1)];
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++)
+		UNROLL for (int u = 0; u < AHEAD; u++)
 			r[u] = *(const raw *)(x + (int64_t)other[u] * stride);
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++) {
+		UNROLL for (int u = 0; u < AHEAD; u++) {
 			weight[u] = weights ? weights[min(u, n - 1)] : 1;
 			if (a.col_scale)
 				weight[u] *= a.col_scale[other[u]];
 		}
-#pragma unroll
-		for (int u = 0; u < AHEAD; u++)
+		UNROLL for (int u = 0; u < AHEAD; u++)
 			if (u < n) {
 				vec<elem> v;
 				v.of(r[u]);
-#pragma unroll
-				for (int i = 0; i < N; i++)
+				UNROLL for (int i = 0; i < N; i++)
 					sum[i] = fmaf(weight[u], v.x[i], sum[i]);
 			}
 	}
@@ -87,16 +82,14 @@ __device__ __forceinline__ void spmm_columns(const weft_spmm_args &a, int64_t ro
 	if (own != 0) {
 		vec<elem> r;
 		r.load((const elem *)a.own + row * a.z_stride + a.from + c);
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			sum[i] = fmaf(own, r.x[i], sum[i]);
 	}
 	const int64_t z = to * a.z_stride + a.from + c;
 	vec<elem> r;
 	if (a.accumulate)
 		load_either(r, a.z, a.z_type, z);
-#pragma unroll
-	for (int i = 0; i < N; i++) {
+	UNROLL for (int i = 0; i < N; i++) {
 		sum[i] *= scale;
 		r.x[i] = a.accumulate ? sum[i] + r.x[i] : sum[i];
 	}
@@ -104,19 +97,17 @@ __device__ __forceinline__ void spmm_columns(const weft_spmm_args &a, int64_t ro
 }
 
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void spmm(const over_rows<weft_spmm_args> &l) {
+DEVICE void spmm(const over_rows<weft_spmm_args> &l) {
 	const weft_spmm_args &a = l.a;
-	each_row<vec<elem>::N>(
-	    l.first, l.last, a.cols, a.edges, a.end,
+	each_row<vec<elem>::N>(l.first, l.last, a.cols, a.edges, a.end,
 	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
 		    spmm_columns<elem, vec, AHEAD>(a, row, begin, end, a.self, row, c);
-	    },
-	    [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
+	    }, [&](int64_t row, int64_t begin, int64_t end, int64_t c) {
 		    spmm_columns<elem, single, 16>(a, row, begin, end, a.self, row, c);
 	    });
 }
 template <typename elem, template <typename> class vec, int AHEAD>
-__device__ __forceinline__ void spmm_segments(const over_segments<weft_spmm_args> &l) {
+DEVICE void spmm_segments(const over_segments<weft_spmm_args> &l) {
 	each_segment<vec<elem>::N>(l, [&](const weft_segment &s, bool last, int64_t c) {
 		spmm_columns<elem, vec, AHEAD>(l.a, s.row, s.begin, s.end, last ? l.a.self : nullptr, s.place, c);
 	});

@@ -11,7 +11,7 @@
 enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, COLUMNS = 128, OF_LANE = COLUMNS / 32, PLACES = 32 };
 
 // The rows of a piece.
-__device__ __forceinline__ int piece_rows(int64_t cols) {
+DEVICE int piece_rows(int64_t cols) {
 	if (cols >= PIECE)
 		return 1;
 	const int n = (int)cols, least = LEAST / (n + 1) + 1, rows = n % 16 ? (least + 15) / 16 * 16 : least;
@@ -21,14 +21,13 @@ __device__ __forceinline__ int piece_rows(int64_t cols) {
 // A lane's columns: first, + 32, …, of which those from 0 to cols − 1 are the matrix's.
 struct lane_columns {
 	int64_t first, cols;
-	__device__ __forceinline__ lane_columns(int64_t block_first, int64_t n)
+	DEVICE lane_columns(int64_t block_first, int64_t n)
 		: first(block_first + threadIdx.x % 32), cols(n) {}
-	__device__ __forceinline__ bool has(int q) const { return first + 32 * q >= 0 && first + 32 * q < cols; }
+	DEVICE bool has(int q) const { return first + 32 * q >= 0 && first + 32 * q < cols; }
 	// x_q = f of element q of those from k on, which is its row's first; or nothing.
 	template <typename element, int N, typename function>
-	__device__ __forceinline__ void load(element (&x)[N], int64_t k, function f) const {
-#pragma unroll
-		for (int q = 0; q < N; q++)
+	DEVICE void load(element (&x)[N], int64_t k, function f) const {
+		UNROLL for (int q = 0; q < N; q++)
 			x[q] = has(q) ? f(k + first + 32 * q) : element();
 	}
 };
@@ -37,7 +36,7 @@ struct lane_columns {
 // tiles, each of which takes blocks(cols) blocks.
 struct tile_part {
 	int64_t tile, column, begin, end;
-	__device__ __forceinline__ tile_part(int64_t first_tile, int64_t rows, int64_t cols, int64_t before = 0) {
+	DEVICE tile_part(int64_t first_tile, int64_t rows, int64_t cols, int64_t before = 0) {
 		const int64_t parts = (before + cols + COLUMNS - 1) / COLUMNS;
 		tile = first_tile + blockIdx.x / parts, column = blockIdx.x % parts * COLUMNS - before;
 		begin = tile * WEFT_TILE, end = min(begin + WEFT_TILE, rows);
@@ -49,15 +48,13 @@ struct tile_part {
 // sums. Where there are several PIECES, so many are added up first, if all are whole, and then their sum is
 // added.
 template <int PIECES, int SUMS, typename terms>
-__device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &of,
-                                          const lane_columns &columns, terms f) {
+DEVICE void tile_sums(double (&sum)[SUMS], const tile_part &of, const lane_columns &columns, terms f) {
 	enum { AHEAD = 4 };
 	__shared__ shared_cell<float> places[SUMS][PLACES][COLUMNS];
 	const int64_t cols = columns.cols;
 	const int side = piece_rows(cols), span = PIECES * PARTIAL * side, rows = (int)(of.end - of.begin);
 	const int all = (rows + span - 1) / span * side;
-#pragma unroll
-	for (int s = 0; s < SUMS; s++)
+	UNROLL for (int s = 0; s < SUMS; s++)
 		sum[s] = 0;
 	for (int from = 0; from < all; from += PLACES) {
 		const int to = min(all, from + PLACES);
@@ -69,24 +66,20 @@ __device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &
 			float s[OF_LANE][SUMS] = {};
 			for (int k = 0; k < n; k += AHEAD) {
 				typename terms::element x[AHEAD][OF_LANE];
-#pragma unroll
-				for (int b = 0; b < AHEAD; b++)
+				UNROLL for (int b = 0; b < AHEAD; b++)
 					columns.load(x[b], (first + min(k + b, n - 1) * side) * cols,
 					             [&](int64_t at) { return f.load(at); });
 				float group[OF_LANE][SUMS] = {};
-#pragma unroll
-				for (int b = 0; b < AHEAD; b++) {
+				UNROLL for (int b = 0; b < AHEAD; b++) {
 					if (k + b >= n)
 						break;
 					f.add(PIECES == 1 ? s : group, x[b], first + (k + b) * side);
 					if (PIECES > 1 && (b % PIECES == PIECES - 1 || k + b >= whole))
-#pragma unroll
-						for (int i = 0; i < OF_LANE * SUMS; i++)
+						UNROLL for (int i = 0; i < OF_LANE * SUMS; i++)
 							s[i / SUMS][i % SUMS] += group[i / SUMS][i % SUMS], group[i / SUMS][i % SUMS] = 0;
 				}
 			}
-#pragma unroll
-			for (int i = 0; i < OF_LANE * SUMS; i++)
+			UNROLL for (int i = 0; i < OF_LANE * SUMS; i++)
 				places[i % SUMS][p - from][threadIdx.x % 32 + i / SUMS * 32] = s[i / SUMS][i % SUMS];
 		}
 		__syncthreads();
@@ -101,14 +94,13 @@ __device__ __forceinline__ void tile_sums(double (&sum)[SUMS], const tile_part &
 template <typename T> struct column_terms {
 	struct element { T x, y; };
 	const T *x, *y;
-	__device__ __forceinline__ element load(int64_t k) const { return {x[k], y ? y[k] : T()}; }
-	__device__ __forceinline__ void add(float (&s)[OF_LANE][1], const element (&e)[OF_LANE], int64_t) const {
-#pragma unroll
-		for (int q = 0; q < OF_LANE; q++)
+	DEVICE element load(int64_t k) const { return {x[k], y ? y[k] : T()}; }
+	DEVICE void add(float (&s)[OF_LANE][1], const element (&e)[OF_LANE], int64_t) const {
+		UNROLL for (int q = 0; q < OF_LANE; q++)
 			s[q][0] = y ? fmaf(number(e[q].x), number(e[q].y), s[q][0]) : s[q][0] + number(e[q].x);
 	}
 };
-template <typename T> __device__ __forceinline__ void column_sum(const over_rows<weft_column_sum_args> &l) {
+template <typename T> DEVICE void column_sum(const over_rows<weft_column_sum_args> &l) {
 	const int64_t cols = l.a.cols;
 	const tile_part of(l.first, l.a.rows, cols);
 	const int64_t c = of.column + threadIdx.x;
@@ -124,23 +116,21 @@ template <typename T> struct deviations {
 	typedef T element;
 	const T *x;
 	float middle[OF_LANE];
-	__device__ __forceinline__ T load(int64_t k) const { return x[k]; }
-	__device__ __forceinline__ void add(float (&s)[OF_LANE][2], const T (&e)[OF_LANE], int64_t) const {
-#pragma unroll
-		for (int q = 0; q < OF_LANE; q++) {
+	DEVICE T load(int64_t k) const { return x[k]; }
+	DEVICE void add(float (&s)[OF_LANE][2], const T (&e)[OF_LANE], int64_t) const {
+		UNROLL for (int q = 0; q < OF_LANE; q++) {
 			const float d = number(e[q]) - middle[q];
 			s[q][0] += d, s[q][1] = fmaf(d, d, s[q][1]);
 		}
 	}
 };
-template <typename T>
-__device__ __forceinline__ float middle_of(const T *x, const tile_part &of, int64_t cols, int64_t c) {
+template <typename T> DEVICE float middle_of(const T *x, const tile_part &of, int64_t cols, int64_t c) {
 	const int64_t halfway = of.begin + (of.end - of.begin) / 2;
 	const float a = number(x[of.begin * cols + c]), b = number(x[halfway * cols + c]);
 	const float last = number(x[(of.end - 1) * cols + c]), low = a < b ? a : b, high = a < b ? b : a;
 	return last < low ? low : last > high ? high : last;
 }
-template <typename T> __device__ __forceinline__ void moments(const over_rows<weft_moments_args> &l) {
+template <typename T> DEVICE void moments(const over_rows<weft_moments_args> &l) {
 	const int64_t cols = l.a.cols;
 	const tile_part of(l.first, l.a.rows, cols);
 	const lane_columns columns(of.column, cols);
@@ -164,8 +154,7 @@ KERNEL(sum_squares_float32, weft_column_sum_args) {
 	const int64_t begin = tile * WEFT_TILE, end = tile < l.last ? min(begin + WEFT_TILE, l.a.rows) : begin;
 	const int64_t whole = end - (end - begin) % 16;
 	double s = 0, sum = 0;
-#pragma unroll 8
-	for (int64_t i = begin + lane; i < whole; i += 16)
+	UNROLL_BY(8) for (int64_t i = begin + lane; i < whole; i += 16)
 		s = fma((double)l.a.x[i], (double)l.a.x[i], s);
 	for (int64_t i = whole; i < end; i++)
 		sum = fma((double)l.a.x[i], (double)l.a.x[i], sum);
@@ -182,8 +171,7 @@ KERNEL(merge_tiles_float32, weft_merge_tiles_args) {
 	if (c >= l.last)
 		return;
 	double sum = l.a.tiles[c];
-#pragma unroll 16
-	for (int64_t t = 1; t < l.a.count; t++)
+	UNROLL_BY(16) for (int64_t t = 1; t < l.a.count; t++)
 		sum += l.a.tiles[t * cols + c];
 	l.a.tiles[c] = sum;
 	if (l.a.z)
@@ -200,8 +188,7 @@ KERNEL(merge_sums_float32, weft_merge_sums_args) {
 		const weft_merge &m = l.a.merges.of[k];
 		const int64_t at = m.row * cols + c;
 		float sum = 0;
-#pragma unroll 4
-		for (int p = m.first; p < m.end; p++)
+		UNROLL_BY(4) for (int p = m.first; p < m.end; p++)
 			sum += l.a.places[p * cols + c];
 		if (m.complete && l.a.accumulate)
 			sum += load_either(l.a.z, l.a.z_type, at);

@@ -7,6 +7,10 @@
 #pragma once
 #include "weft.h"
 
+#define DEVICE __device__ __forceinline__
+#define PRAGMA(text) _Pragma(#text)
+#define UNROLL PRAGMA(unroll)
+#define UNROLL_BY(n) PRAGMA(unroll n)
 #define ALL 0xffffffffu // lanes of a warp
 enum { BLOCK = 256 };   // the most threads of a block: each may then have 128 registers
 
@@ -14,13 +18,13 @@ enum { BLOCK = 256 };   // the most threads of a block: each may then have 128 r
 template <typename T> using shared_cell = T; // on a CPU it finds races
 #define REGISTER(name, call)
 // Both numbers as bfloat16s, the first in the lower half.
-__device__ __forceinline__ unsigned two_bfloat16s(float x, float y) {
+DEVICE unsigned two_bfloat16s(float x, float y) {
 	unsigned two;
 	asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(y), "f"(x));
 	return two;
 }
 // d += a·b for 16×16 bfloat16s a and 16×8 b, whose parts the lanes of a warp hold as PTX's mma.m16n8k16 says.
-__device__ __forceinline__ void mma(float *d, const unsigned *a, const unsigned *b) {
+DEVICE void mma(float *d, const unsigned *a, const unsigned *b) {
 	asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
 	             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 	             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -60,28 +64,28 @@ template <typename args> struct over_segments {
 	KERNEL(name##_bfloat16, args) { function<bfloat16>(l); }
 
 // The number of this thread in the launch.
-__device__ __forceinline__ int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
+DEVICE int64_t thread_number() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 
 // x, as nothing that the compiler knows: what is computed of it stays where it is.
-__device__ __forceinline__ int afresh(int x) {
+DEVICE int afresh(int x) {
 	asm volatile("" : "+r"(x));
 	return x;
 }
 
-__device__ __forceinline__ float number(float x) { return x; }
-__device__ __forceinline__ float number(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
-__device__ __forceinline__ void round_to(float *z, float x) { *z = x; }
+DEVICE float number(float x) { return x; }
+DEVICE float number(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+DEVICE void round_to(float *z, float x) { *z = x; }
 // To nearest, of two to the even one; NaN stays NaN.
-__device__ __forceinline__ void round_to(bfloat16 *z, float x) {
+DEVICE void round_to(bfloat16 *z, float x) {
 	const unsigned b = __float_as_uint(x);
 	z->bits = x != x ? (uint16_t)(b >> 16 | 0x40) : (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
 
 // Element k of a matrix of a type.
-__device__ __forceinline__ float load_either(const void *p, int32_t type, int64_t k) {
+DEVICE float load_either(const void *p, int32_t type, int64_t k) {
 	return type == WEFT_FLOAT32 ? ((const float *)p)[k] : number(((const bfloat16 *)p)[k]);
 }
-__device__ __forceinline__ void store_either(void *p, int32_t type, int64_t k, float x) {
+DEVICE void store_either(void *p, int32_t type, int64_t k, float x) {
 	if (type == WEFT_FLOAT32)
 		((float *)p)[k] = x;
 	else
@@ -95,21 +99,21 @@ template <> struct vector<float> {
 	enum { N = 4 };
 	typedef float4 raw;
 	float x[4];
-	__device__ __forceinline__ void of(const raw &v) { x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w; }
-	__device__ __forceinline__ void load(const float *p) { of(*(const raw *)p); }
-	__device__ __forceinline__ void store(float *p) const { *(raw *)p = make_float4(x[0], x[1], x[2], x[3]); }
+	DEVICE void of(const raw &v) { x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w; }
+	DEVICE void load(const float *p) { of(*(const raw *)p); }
+	DEVICE void store(float *p) const { *(raw *)p = make_float4(x[0], x[1], x[2], x[3]); }
 };
 template <> struct vector<bfloat16> {
 	enum { N = 8 };
 	typedef uint4 raw;
 	float x[8];
-	__device__ __forceinline__ void of(const raw &v) {
+	DEVICE void of(const raw &v) {
 		const unsigned w[4] = {v.x, v.y, v.z, v.w};
 		for (int i = 0; i < 4; i++)
 			x[2 * i] = __uint_as_float(w[i] << 16), x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
 	}
-	__device__ __forceinline__ void load(const bfloat16 *p) { of(*(const raw *)p); }
-	__device__ __forceinline__ void store(bfloat16 *p) const {
+	DEVICE void load(const bfloat16 *p) { of(*(const raw *)p); }
+	DEVICE void store(bfloat16 *p) const {
 		union {
 			uint4 v;
 			bfloat16 e[8];
@@ -124,28 +128,26 @@ template <typename T> struct single {
 	enum { N = 1 };
 	typedef T raw;
 	float x[1];
-	__device__ __forceinline__ void of(const raw &v) { x[0] = number(v); }
-	__device__ __forceinline__ void load(const T *p) { of(*p); }
-	__device__ __forceinline__ void store(T *p) const { round_to(p, x[0]); }
+	DEVICE void of(const raw &v) { x[0] = number(v); }
+	DEVICE void load(const T *p) { of(*p); }
+	DEVICE void store(T *p) const { round_to(p, x[0]); }
 };
 
 // The same of a matrix of a type, at once where that is T.
 template <typename T, template <typename> class vec>
-__device__ __forceinline__ void load_either(vec<T> &v, const void *p, int32_t type, int64_t k) {
+DEVICE void load_either(vec<T> &v, const void *p, int32_t type, int64_t k) {
 	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
 		v.load((const T *)p + k);
 	else
-#pragma unroll
-		for (int i = 0; i < vec<T>::N; i++)
+		UNROLL for (int i = 0; i < vec<T>::N; i++)
 			v.x[i] = load_either(p, type, k + i);
 }
 template <typename T, template <typename> class vec>
-__device__ __forceinline__ void store_either(void *p, int32_t type, int64_t k, const vec<T> &v) {
+DEVICE void store_either(void *p, int32_t type, int64_t k, const vec<T> &v) {
 	if ((type == WEFT_FLOAT32) == (sizeof(T) == sizeof(float)))
 		v.store((T *)p + k);
 	else
-#pragma unroll
-		for (int i = 0; i < vec<T>::N; i++)
+		UNROLL for (int i = 0; i < vec<T>::N; i++)
 			store_either(p, type, k + i, v.x[i]);
 }
 
@@ -153,56 +155,51 @@ __device__ __forceinline__ void store_either(void *p, int32_t type, int64_t k, c
 template <typename T, int N> struct alignas(N * sizeof(T)) together {
 	T e[N];
 };
-template <typename T, int N> __device__ __forceinline__ bool are_together(const T *p, int64_t n) {
+template <typename T, int N> DEVICE bool are_together(const T *p, int64_t n) {
 	return n >= N && (uint64_t)p % sizeof(together<T, N>) == 0;
 }
 
 // The first n of N numbers at p; 0 in place of the others.
-template <typename T, int N> __device__ __forceinline__ void part(float (&x)[N], const T *p, int64_t n) {
+template <typename T, int N> DEVICE void part(float (&x)[N], const T *p, int64_t n) {
 	if (are_together<T, N>(p, n)) {
 		const together<T, N> v = *(const together<T, N> *)p;
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			x[i] = number(v.e[i]);
 		return;
 	}
-#pragma unroll
-	for (int i = 0; i < N; i++)
+	UNROLL for (int i = 0; i < N; i++)
 		x[i] = i < n ? number(p[i]) : 0;
 }
-template <typename T, int N> __device__ __forceinline__ void put(T *p, const float (&x)[N], int64_t n) {
+template <typename T, int N> DEVICE void put(T *p, const float (&x)[N], int64_t n) {
 	if (are_together<T, N>(p, n)) {
 		together<T, N> v;
-#pragma unroll
-		for (int i = 0; i < N; i++)
+		UNROLL for (int i = 0; i < N; i++)
 			round_to(&v.e[i], x[i]);
 		*(together<T, N> *)p = v;
 		return;
 	}
-#pragma unroll
-	for (int i = 0; i < N; i++)
+	UNROLL for (int i = 0; i < N; i++)
 		if (i < n)
 			round_to(p + i, x[i]);
 }
 
 // The same n elements in another place.
-template <int N, typename T> __device__ __forceinline__ void copy(T *z, const T *x, int64_t n) {
+template <int N, typename T> DEVICE void copy(T *z, const T *x, int64_t n) {
 	if (are_together<T, N>(z, n) && are_together<T, N>(x, n)) {
 		*(together<T, N> *)z = *(const together<T, N> *)x;
 		return;
 	}
-#pragma unroll
-	for (int i = 0; i < N; i++)
+	UNROLL for (int i = 0; i < N; i++)
 		if (i < n)
 			z[i] = x[i];
 }
 
-template <typename T> __device__ __forceinline__ T sum_of_warp(T x) {
+template <typename T> DEVICE T sum_of_warp(T x) {
 	for (int with = 16; with; with /= 2)
 		x += __shfl_xor_sync(ALL, x, with);
 	return x;
 }
-__device__ __forceinline__ float largest_of_warp(float x) {
+DEVICE float largest_of_warp(float x) {
 	for (int with = 16; with; with /= 2) {
 		const float y = __shfl_xor_sync(ALL, x, with);
 		x = y > x ? y : x;
