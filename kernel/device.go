@@ -4,8 +4,7 @@ package kernel
 import "C"
 
 import (
-	"maps"
-	"sync"
+	"iter"
 	"unsafe"
 
 	"weft/tensor"
@@ -27,31 +26,33 @@ type Card interface {
 func NewDeviceTeam(c Card, threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
 	return newTeam(threads, memory, &device{
-		card: c, cpu: newCPU(threads), memory: memory, shapes: shapes, onCPU: map[string]int64{},
+		card: c, cpu: newCPU(threads), memory: memory, shapes: shapes,
 	})
 }
 
 // NewDevicePlan is NewPlan for a team on a device.
 func NewDevicePlan(threads int, memory *tensor.Meter) *Team {
 	memory.Plan()
-	return newTeam(max(1, threads), memory, nothingOnDevice{})
-}
-
-// OnCPU are the kernels that a device's team ran on the CPU, with the bytes that each had brought back.
-func (t *Team) OnCPU() map[string]int64 {
-	if d, ok := t.backend.(*device); ok {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return maps.Clone(d.onCPU)
-	}
-	return nil
+	return newTeam(max(1, threads), memory, nothingOnDevice{memory: memory})
 }
 
 // Wait returns when what was asked of a device is done.
 func (t *Team) Wait() { t.backend.wait() }
 
 // nothingOnDevice is the backend of a plan for a device.
-type nothingOnDevice struct{ nothing }
+type nothingOnDevice struct {
+	nothing
+	memory *tensor.Meter
+}
+
+// run notes what the CPU would run.
+func (p nothingOnDevice) run(l launch) {
+	for one := range l.each() {
+		if _, _, has := shapes.cut(one); !has {
+			p.memory.ToHost(names[one.links[0].name], nil)
+		}
+	}
+}
 
 func (nothingOnDevice) has(kernel C.int) bool { return shapes[kernel] != nil }
 
@@ -61,9 +62,6 @@ type device struct {
 	cpu    *cpu
 	memory *tensor.Meter
 	shapes shapeTable
-
-	mu    sync.Mutex // messages of workers are summed beside other work
-	onCPU map[string]int64
 }
 
 func (d *device) has(kernel C.int) bool {
@@ -80,12 +78,23 @@ func (d *device) parallel(n int, work func(k int)) { d.cpu.parallel(n, work) }
 
 // run runs the kernels of a launch one after the other.
 func (d *device) run(l launch) {
-	for _, k := range l.links {
-		one := l
-		one.links = []link{k}
-		if !d.launch(one) {
-			d.onHost(k.name, operands(k))
+	for one := range l.each() {
+		if k := one.links[0]; !d.launch(one) {
+			d.memory.ToHost(names[k.name], operands(k))
 			d.cpu.run(one)
+		}
+	}
+}
+
+// each are the kernels of a launch by themselves.
+func (l launch) each() iter.Seq[launch] {
+	return func(yield func(launch) bool) {
+		for _, k := range l.links {
+			one := l
+			one.links = []link{k}
+			if !yield(one) {
+				return
+			}
 		}
 	}
 }
@@ -101,35 +110,47 @@ func fullName(kernel C.int, of C.enum_weft_type, variant string) string {
 	return name
 }
 
-// launch runs the one kernel of a launch on the device. It returns false where the device does not have it.
-func (d *device) launch(l launch) bool {
-	k := l.links[0]
-	first, last := l.first, l.last
-	if k.tile {
-		first, last = first/l.tile, (last+l.tile-1)/l.tile
+// rows are those, or the tiles, that the one kernel of a launch runs over.
+func (l launch) rows() (first, last int) {
+	if l.links[0].tile {
+		return l.first / l.tile, parts(l.last, l.tile)
 	}
+	return l.first, l.last
+}
+
+// cut returns how the one kernel of a launch is cut into threads, none where there is nothing to do, and its
+// name. It returns false where devices do not do what is asked for.
+func (all shapeTable) cut(l launch) (name string, s shape, has bool) {
+	k := l.links[0]
+	first, last := l.rows()
 	n := last - first
 	if l.segments != nil {
 		n = len(l.segments)
 	}
 	if n <= 0 {
-		return true
+		return "", shape{}, true
 	}
-	shape := d.shapes[k.name]
-	if shape == nil {
-		return false
+	if all[k.name] == nil {
+		return "", shape{}, false
 	}
-	s := shape(k.args, k.of, n)
-	name := fullName(k.name, k.of, s.variant)
+	s = all[k.name](k.args, k.of, n)
+	name = fullName(k.name, k.of, s.variant)
 	if l.segments != nil {
 		name += "_segments"
 	}
-	if s.block == 0 || !d.card.Has(name) {
+	return name, s, s.block > 0
+}
+
+// launch runs the one kernel of a launch on the device. It returns false where the device does not have it.
+func (d *device) launch(l launch) bool {
+	name, s, has := d.shapes.cut(l)
+	if !has || s.threads == 0 {
+		return has
+	}
+	if !d.card.Has(name) {
 		return false
 	}
-	if s.threads == 0 {
-		return true
-	}
+	k := l.links[0]
 	args := d.arguments(k)
 	if l.segments != nil {
 		of := [partials]C.weft_segment{}
@@ -137,6 +158,7 @@ func (d *device) launch(l launch) bool {
 		args = append(args, unsafe.Slice((*uint64)(unsafe.Pointer(&of)), unsafe.Sizeof(of)/8)...)
 		args = append(args, uint64(len(l.segments)))
 	} else {
+		first, last := l.rows()
 		args = append(args, uint64(first), uint64(last))
 	}
 	blocks := parts(s.threads, s.block)
@@ -171,14 +193,6 @@ func operands(k link) (all []tensor.Operand) {
 	return all
 }
 
-// onHost makes ready for a kernel on the CPU, and notes what is brought back for it.
-func (d *device) onHost(kernel C.int, operands []tensor.Operand) {
-	bytes := d.memory.ToHost(operands)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.onCPU[names[kernel]] += bytes
-}
-
 func (d *device) weight(w *weight) {
 	all := []tensor.Operand{{Address: w.x.Pointer()}, {Address: w.g.Pointer()}}
 	for _, m := range []*tensor.Matrix{w.z, w.totals, w.sums, w.tileSums, w.panels} {
@@ -186,7 +200,7 @@ func (d *device) weight(w *weight) {
 			all = append(all, tensor.Operand{Address: m.Pointer(), Written: true})
 		}
 	}
-	d.onHost(C.weft_weight, all)
+	d.memory.ToHost(names[C.weft_weight], all)
 	d.cpu.weight(w)
 }
 

@@ -61,7 +61,7 @@ func FellBack(t *Team, run func()) (fell []string) {
 	for k, name := range names {
 		kernel := routine{}
 		set(&kernel.name, k)
-		if _, ran := t.OnCPU()[name]; ran && shapes[kernel.name] != nil && !strings.HasPrefix(name, "attend") {
+		if _, ran := t.Memory.DeviceUse().OnCPU[name]; ran && shapes[kernel.name] != nil && !strings.HasPrefix(name, "attend") {
 			fell = append(fell, name)
 		}
 	}

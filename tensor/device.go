@@ -3,6 +3,7 @@ package tensor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -41,6 +42,8 @@ type DeviceUse struct {
 	HostBytes        int64 // the most that was valid on the host at a time; not known to a plan
 	ToDevice, ToHost int64 // bytes
 	Waits            int   // for the device
+	// OnCPU has the kernels that ran on the CPU, by name, and the bytes that each had brought back.
+	OnCPU map[string]int64
 }
 
 // onDevice is the part of an account that has matrices on a device.
@@ -78,7 +81,7 @@ const (
 // On has the elements of all matrices on a device, in an arena of so many bytes; a plan has no Mover. It must
 // be called before the first allocation.
 func (t *Meter) On(d Mover, bytes int64) error {
-	t.device = &onDevice{mover: d, size: bytes}
+	t.device = &onDevice{mover: d, size: bytes, use: DeviceUse{OnCPU: map[string]int64{}}}
 	if d == nil {
 		return nil
 	}
@@ -98,7 +101,7 @@ func (t *Meter) DeviceUse() DeviceUse {
 		return DeviceUse{}
 	}
 	use := t.device.use
-	use.PeakBytes = t.peak
+	use.PeakBytes, use.OnCPU = t.peak, maps.Clone(use.OnCPU)
 	return use
 }
 
@@ -266,9 +269,9 @@ func (t *Meter) ToDevice(operands []Operand, launch func(addresses []uint64) err
 	return true
 }
 
-// ToHost has the operands of what runs on the host be valid there, and what it writes there alone. It returns
-// how many bytes it copied.
-func (t *Meter) ToHost(operands []Operand) (copied int64) {
+// ToHost has the operands of a kernel that runs on the CPU be valid on the host, and what it writes there
+// alone.
+func (t *Meter) ToHost(kernel string, operands []Operand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.device.use.ToHost
@@ -277,7 +280,7 @@ func (t *Meter) ToHost(operands []Operand) (copied int64) {
 			t.device.toHost(p, o.Written)
 		}
 	}
-	return t.device.use.ToHost - before
+	t.device.use.OnCPU[kernel] += t.device.use.ToHost - before
 }
 
 func (d *onDevice) places(operands []Operand) (places []*place, ok bool) {

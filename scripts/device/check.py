@@ -23,6 +23,7 @@ import tempfile
 import time
 import zipfile
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "peers"))
@@ -403,8 +404,8 @@ def apart(a: list[float], b: list[float]) -> float:
     return max(abs(x - y) / abs(y) if x == x and y == y else float("inf") for x, y in zip(a, b, strict=True))
 
 
-def said(on_cpu: list[str]) -> str:
-    return f"; on the CPU: {', '.join(on_cpu)}" if on_cpu else ""
+def said(on_cpu: list[dict[str, Any]]) -> str:
+    return f"; on the CPU: {', '.join(one['kernel'] for one in on_cpu)}" if on_cpu else ""
 
 
 def main() -> int:

@@ -53,6 +53,7 @@ type Plan struct {
 	InMemory bool
 	Turns    bool         // partitions of a worker take turns
 	Card     *worker.Card // on which the workers compute; nil: the CPU
+	OnCPU    worker.OnCPU // the kernels that no card has, without bytes
 	AtMost   bool         // Disk bounds what messages of link prediction between workers move
 
 	recomputes bool // values computed again are among what was planned
@@ -68,9 +69,10 @@ type Worker struct {
 	Disk   tensor.Moved // in such an epoch, with the evaluation before it
 	// that rest on disk at the peak, or a bound with messages of other workers
 	DiskBytes   int64
-	Reserve     turns.Reserve  // of messages between workers, where matrices may rest
-	EdgeColumns worker.ByLayer // aggregated edges × columns in such a pass
-	LayoutBytes worker.ByLayer // sent in all-to-alls between layouts in such a pass
+	Reserve     turns.Reserve    // of messages between workers, where matrices may rest
+	OnCPU       map[string]int64 // the kernels that no card has
+	EdgeColumns worker.ByLayer   // aggregated edges × columns in such a pass
+	LayoutBytes worker.ByLayer   // sent in all-to-alls between layouts in such a pass
 	// Bytes of kernels in such a pass, by block of the model; the last: outside all blocks, as the loss
 	Bytes       []LayerBytes
 	Common      int // workers, with this one, that have its edges in common; 0: none have
@@ -161,7 +163,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	if in.Fetches, err = in.fetches(); err != nil {
 		return Plan{}, err
 	}
-	p.Turns, p.Rests, p.Card = in.TakesTurns(), in.Offload != "", in.Card
+	p.Turns, p.Rests, p.Card, p.OnCPU = in.TakesTurns(), in.Offload != "", in.Card, worker.OnCPU{}
 	p.AtMost = p.Turns && in.Workers > 1 && in.Task == task.Link && !in.Fetches.Known()
 	if p.Rests {
 		if err := p.rest(ctx, in); err != nil {
@@ -188,6 +190,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	for _, w := range p.Workers {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.Sum())
+		p.OnCPU.Add(w.OnCPU)
 	}
 	p.Stages = p.Workers[0].Stages
 	p.ResultBytes = 4 * int64(p.Parameters(in.Mesh)+p.Workers[0].Predictions)
@@ -776,6 +779,7 @@ func (p *Worker) measure(w *worker.Worker) {
 	mem := w.Team.Memory
 	p.Tensors, p.Graph, p.DiskBytes, p.Parameters = mem.Peak(), mem.GraphBytes(),
 		mem.DiskBytes(), w.Params.Count()
+	p.OnCPU = mem.DeviceUse().OnCPU
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}

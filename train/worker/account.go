@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/comm"
@@ -140,6 +141,10 @@ func (w *Worker) onDevice() (since tensor.DeviceUse) {
 		since.ToDevice -= before.ToDevice
 		since.ToHost -= before.ToHost
 		since.Waits -= before.Waits
+		since.OnCPU = maps.Clone(since.OnCPU)
+		for kernel, bytes := range before.OnCPU {
+			since.OnCPU[kernel] -= bytes
+		}
 	}
 	return since
 }
@@ -208,26 +213,45 @@ type Usage struct {
 
 // DeviceUsage is what the workers of a run used of a card, in the last epoch with the evaluation before it.
 type DeviceUsage struct {
-	Name          string   `json:"name"`
-	Driver        string   `json:"driver"`          // its version of CUDA
-	PeakBytes     int64    `json:"peak_bytes"`      // of the worker with most, over the run
-	HostBytes     int64    `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
-	ToDeviceBytes int64    `json:"to_device_bytes"` // from the host
-	ToHostBytes   int64    `json:"to_host_bytes"`
-	Waits         int      `json:"waits"`  // of the host for the card
-	OnCPU         []string `json:"on_cpu"` // the kernels that ran on the CPU between copies, over the run
+	Name          string `json:"name"`
+	Driver        string `json:"driver"`          // its version of CUDA
+	PeakBytes     int64  `json:"peak_bytes"`      // of the worker with most, over the run
+	HostBytes     int64  `json:"host_bytes"`      // of matrices in the host's memory, at most over the run
+	ToDeviceBytes int64  `json:"to_device_bytes"` // from the host
+	ToHostBytes   int64  `json:"to_host_bytes"`
+	Waits         int    `json:"waits"` // of the host for the card
+	OnCPU         OnCPU  `json:"on_cpu"`
+}
+
+// OnCPU are kernels that run on the CPU, between copies, by name.
+type OnCPU []CPUKernel
+
+// CPUKernel is one of OnCPU.
+type CPUKernel struct {
+	Kernel      string `json:"kernel"`
+	ToHostBytes int64  `json:"to_host_bytes,omitzero"` // what was copied for it
+}
+
+// Add adds those of a worker.
+func (all *OnCPU) Add(kernels map[string]int64) {
+	for name, bytes := range kernels {
+		at, found := slices.BinarySearchFunc(*all, name,
+			func(k CPUKernel, name string) int { return strings.Compare(k.Kernel, name) })
+		if !found {
+			*all = slices.Insert(*all, at, CPUKernel{Kernel: name})
+		}
+		(*all)[at].ToHostBytes += bytes
+	}
 }
 
 // add adds what a rank used. That of a worker which holds several is the first's.
-func (d *DeviceUsage) add(use tensor.DeviceUse, onCPU []string) {
+func (d *DeviceUsage) add(use tensor.DeviceUse) {
 	d.PeakBytes = max(d.PeakBytes, use.PeakBytes)
 	d.HostBytes += use.HostBytes
 	d.ToDeviceBytes += use.ToDevice
 	d.ToHostBytes += use.ToHost
 	d.Waits += use.Waits
-	d.OnCPU = append(d.OnCPU, onCPU...)
-	slices.Sort(d.OnCPU)
-	d.OnCPU = slices.Compact(d.OnCPU)
+	d.OnCPU.Add(use.OnCPU)
 }
 
 // Totals are what a run's workers come to.
@@ -247,7 +271,6 @@ func (w *Worker) Totals() (t Totals, err error) {
 		Pass              Tally
 		Spent             engine.StageReport
 		Profile           *profile
-		OnCPU             []string
 	}
 	mem := w.Team.Memory
 	if w.countsDisk() {
@@ -256,7 +279,6 @@ func (w *Worker) Totals() (t Totals, err error) {
 	}
 	mine := took{
 		mem.Peak(), mem.GraphBytes(), mem.LiveTensors(), w.Pass, w.spent, w.profile(),
-		slices.Collect(maps.Keys(w.Team.OnCPU())),
 	}
 	all, err := ToFirst(w.Groups.World, mine)
 	if err != nil {
@@ -279,7 +301,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		t.SentTo[at] = make([]int64, n)
 	}
 	if w.Card != nil {
-		t.Device = &DeviceUsage{Name: w.Card.Name, Driver: w.Card.Driver, OnCPU: []string{}}
+		t.Device = &DeviceUsage{Name: w.Card.Name, Driver: w.Card.Driver, OnCPU: OnCPU{}}
 	}
 	var sent []Communication
 	for rank, at := range w.Holders() { // the ranks of a worker have its memory in common
@@ -301,7 +323,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 		}
 		t.Disk = t.Disk.Plus(one.Pass.Disk)
 		if t.Device != nil {
-			t.Device.add(one.Pass.Device, one.OnCPU)
+			t.Device.add(one.Pass.Device)
 		}
 	}
 	for _, s := range w.Stages() {

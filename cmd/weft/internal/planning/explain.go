@@ -80,9 +80,10 @@ func (p Planned) Print(out io.Writer, asJSON bool) error {
 
 // plannedDevice is what a plan knows of worker.DeviceUsage.
 type plannedDevice struct {
-	Name      string `json:"name"`
-	Driver    string `json:"driver"`
-	PeakBytes int64  `json:"peak_bytes"`
+	Name      string       `json:"name"`
+	Driver    string       `json:"driver"`
+	PeakBytes int64        `json:"peak_bytes"`
+	OnCPU     worker.OnCPU `json:"on_cpu"`
 }
 
 // device is what the plan says of the card; nil: the CPU computes.
@@ -91,7 +92,7 @@ func (p Planned) device() *plannedDevice {
 		return nil
 	}
 	_, most := p.Most()
-	return &plannedDevice{p.Card.Name, p.Card.Driver, most}
+	return &plannedDevice{p.Card.Name, p.Card.Driver, most, p.OnCPU}
 }
 
 // rows are those of a table that apply, in words.
@@ -133,6 +134,7 @@ func (p Planned) lines() []string {
 	t.say(sliced && first.Common > 0, "%d workers of a machine have the edges of the partition that they "+
 		"slice in common, as the graph of the first", first.Common)
 	t.say(p.Rests, "%s", p.rests())
+	t.say(len(p.OnCPU) > 0, "%s, between copies: no card has kernels for that", ui.RunsOnCPU(p.OnCPU))
 	var peaks [tensor.Graph]int64
 	saved, buffers := int64(0), int64(0)
 	for _, w := range p.Workers {

@@ -212,8 +212,16 @@ func Megabytes(bytes int64) string { return setting.Bytes(bytes).Rounded() }
 // Used says what a run used of a card.
 func Used(d *worker.DeviceUsage) string {
 	return fmt.Sprintf("%s: %s of its memory, %s to it and %s back an epoch%s", d.Name, Megabytes(d.PeakBytes),
-		Megabytes(d.ToDeviceBytes), Megabytes(d.ToHostBytes),
-		When(len(d.OnCPU) > 0, "; the CPU runs "+strings.Join(d.OnCPU, ", ")))
+		Megabytes(d.ToDeviceBytes), Megabytes(d.ToHostBytes), When(len(d.OnCPU) > 0, "; "+RunsOnCPU(d.OnCPU)))
+}
+
+// RunsOnCPU says which kernels no card has, with the bytes that are copied back for them, if these are known.
+func RunsOnCPU(kernels worker.OnCPU) string {
+	names := make([]string, len(kernels))
+	for i, k := range kernels {
+		names[i] = k.Kernel + When(k.ToHostBytes > 0, " ("+Megabytes(k.ToHostBytes)+" back)")
+	}
+	return "the CPU runs " + strings.Join(names, ", ")
 }
 
 // Duration writes a time with two or three digits that matter.
